@@ -34,7 +34,7 @@ die() {
 corpus_of() { # run
     [ -z "${CORPUS:-}" ] || { echo "$CORPUS" && return; }
     [ -s "$1.txt" ] || (cd "$root" && cat ./*/*.[chm]* ./*/cpu/*.[ch] ./*/ref/*.[ch] \
-        docs/*.md tests/*.sh) >"$1.txt"
+        docs/*.md tests/*/*.sh tests/*.sh) >"$1.txt"
     echo "$1.txt"
 }
 

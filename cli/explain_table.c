@@ -1,5 +1,6 @@
 /* Says what each status and each event means. Scripts match these names, so they do not
- * change. tests/explain.sh checks that everything the program reports is in this table.
+ * change. tests/job/explain.sh checks that everything the program reports is in this
+ * table.
  */
 #include "cli/cli.h"
 #include "cli/explain.h"

@@ -1,5 +1,5 @@
 # The CUDA backend, twice: compiled by nvcc where it is found (PL_CUDA), and as C++
-# against the headers of tests/emulation/toolkit, which needs no CUDA at all.
+# against the headers of tests/gpu/emulation/toolkit, which needs no CUDA at all.
 #
 # nvcc is called as it is: CMake's own CUDA support would try the device at configure
 # time and link every program with nvcc.

@@ -17,7 +17,7 @@ target_compile_options(pl_options INTERFACE ${PL_WARNINGS}
   $<$<COMPILE_LANGUAGE:C>:${PL_C_WARNINGS}> -fno-math-errno -ffp-contract=off)
 if(PL_SANITIZE)
   # Instrumented code misleads the warnings that follow values (GCC's own advice).
-  # Emulated kernels (tests/emulation) have instruments of their own.
+  # Emulated kernels (tests/gpu/emulation) have instruments of their own.
   target_compile_options(pl_options INTERFACE
     "$<$<NOT:$<BOOL:$<TARGET_PROPERTY:PL_EMULATED>>>:-fsanitize=${PL_SANITIZE}>"
     -fno-omit-frame-pointer -Wno-format-truncation -Wno-format-overflow)

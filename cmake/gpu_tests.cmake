@@ -1,6 +1,10 @@
 # test_X_gpu: the tests that every backend has to pass, and those of the cuda backend that
-# need no emulation, on the GPU. Where cmocka is missing, tests/standin has what they need
+# need no emulation, on the GPU. Where cmocka is missing, tests/gpu/standin has what they need
 # of it.
+if(NOT TARGET pl_support)
+  include(${CMAKE_SOURCE_DIR}/tests/support/support.cmake)
+endif()
+
 function(pl_gpu_test name source)
   add_executable(test_${name}_gpu ${CMAKE_SOURCE_DIR}/tests/${source})
   target_compile_definitions(test_${name}_gpu PRIVATE PAIRS_OF="cuda")
@@ -10,7 +14,7 @@ function(pl_gpu_test name source)
   if(CMOCKA_LIBRARY)
     target_link_libraries(test_${name}_gpu ${CMOCKA_LIBRARY})
   else()
-    target_include_directories(test_${name}_gpu PRIVATE ${CMAKE_SOURCE_DIR}/tests/standin)
+    target_include_directories(test_${name}_gpu PRIVATE ${CMAKE_SOURCE_DIR}/tests/gpu/standin)
   endif()
   add_test(NAME test_${name}_gpu COMMAND test_${name}_gpu
     WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
@@ -19,9 +23,9 @@ function(pl_gpu_test name source)
 endfunction()
 
 if(PL_HAVE_CUDA)
-  pl_gpu_test(ops test_ops_cpu.c)
-  pl_gpu_test(model test_model_cpu.c)
-  pl_gpu_test(model_curve test_model_curve.c)
-  pl_gpu_test(reference test_cuda_reference.cc)
-  pl_gpu_test(probe test_probe.c)
+  pl_gpu_test(ops unit/test_ops_cpu.c)
+  pl_gpu_test(model unit/test_model_cpu.c)
+  pl_gpu_test(model_curve unit/test_model_curve.c)
+  pl_gpu_test(reference gpu/test_cuda_reference.cc)
+  pl_gpu_test(probe unit/test_probe.c)
 endif()

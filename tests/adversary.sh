@@ -1,5 +1,5 @@
 #!/bin/sh
-# A job among hostile workers, guests and strangers (tests/adversary.c): it ends well, and
+# A job among hostile workers, guests and strangers (tests/fault/adversary.c): it ends well, and
 # what it trains is what it trains among honest ones.
 #
 # usage: adversary.sh [--minutes N] [--seed S] [--only ACT,ACT] [--without ACT,ACT]
@@ -51,7 +51,7 @@ cd "$(dirname "$0")/.." || exit 70
 pathloom=$build/pathloom ledger=$build/tests/chaos_ledger
 adversary=$build/tests/adversary
 first_seed=$seed MEMORY_MB=64
-. tests/chaos_job.sh
+. tests/fault/chaos_job.sh
 own_folder "${work_at:-$build/adversary}"
 helpers=
 # shellcheck disable=SC2154 # set where they are started

@@ -21,7 +21,7 @@ cd "$(dirname "$0")/.." || exit 1
 pathloom=${1:-}
 work=
 keeper=
-. tests/job.sh
+. tests/support/job.sh
 
 say() {
     echo "ceph: $*"

@@ -45,7 +45,7 @@ done
 pathloom=${pathloom:-$build/pathloom}
 ledger=${ledger:-$build/tests/chaos_ledger}
 work=${work:-$build/chaos}
-. tests/chaos_job.sh
+. tests/fault/chaos_job.sh
 own_folder "$work"
 first_seed=$seed
 ttl=500

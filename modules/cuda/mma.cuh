@@ -1,5 +1,5 @@
 /* Tensor cores and asynchronous copies. Each PTX instruction has a function of its own,
- * which the emulation has, too (tests/emulation/machine.cc). Tiles of bf16 lie in
+ * which the emulation has, too (tests/gpu/emulation/machine.cc). Tiles of bf16 lie in
  * shared memory in rows of `stride` acts; a stride of 8 more than a multiple of 64
  * bytes keeps the eight rows that an instruction reads in different banks.
  *

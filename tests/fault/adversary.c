@@ -1,0 +1,275 @@
+/* folder: workers
+ *
+ * Attacks a job for as long as it is told (tests/fault/adversary.h):
+ *
+ *   adversary TOKEN SPARE [--seed N] [--seconds S] [--pause-ms P] [--label TEXT]
+ *             [--lies] [--only A,B] [--without A,B] [--names N1,N2] | --list
+ *
+ * TOKEN lets its workers in, SPARE is an invitation that it only misuses. With --lies
+ * it also delivers tasks that it never trained, and says so: `lied task ...`. It ends
+ * at TERM, when the time is over, or when nobody listens any more. At the end it prints
+ * how often each act was done and what was answered. */
+#include "tests/fault/adversary.h"
+#include "workers/workers.h"
+
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+typedef struct act_row {
+    const char *name;
+    void (*run)(adversary *a);
+    int weight; /* of being drawn */
+    bool lies;  /* what it does may become part of the model until an audit finds it */
+} act_row;
+
+static const act_row acts[] = {
+    {"hub-message", act_hub_message, 12, false},
+    {"home-message", act_home_message, 12, false},
+    {"report", act_report, 4, false},
+    {"invited", act_invited, 3, false},
+    {"enrol", act_enrol, 3, false},
+    {"garbage", act_garbage, 3, false},
+    {"slow-handshake", act_slow_handshake, 2, false},
+    {"early-megabyte", act_early_megabyte, 2, false},
+    {"wrong-frames", act_wrong_frames, 3, false},
+    {"no-encryption", act_no_encryption, 1, false},
+    {"unknown-key", act_unknown_key, 1, false},
+    {"wrong-server", act_wrong_server, 1, false},
+    {"many-names", act_many_names, 2, false},
+    {"steal-name", act_steal_name, 3, false},
+    {"change-device", act_change_device, 2, false},
+    {"home-names", act_home_names, 2, false},
+    {"ask-flood", act_ask_flood, 2, false},
+    {"status-flood", act_status_flood, 2, false},
+    {"blob-flood", act_blob_flood, 2, false},
+    {"hold", act_hold, 1, false},
+    {"sit", act_sit, 1, false},
+    {"fail", act_fail, 2, false},
+    {"done-empty", act_done_empty, 1, false},
+    {"vanish", act_vanish, 1, false},
+    {"forge-report", act_forge_report, 4, false},
+    {"audit-fail", act_audit_fail, 2, false},
+    {"forge-update", act_forge_update, 6, false},
+    {"forge-path", act_forge_path, 3, false},
+    {"hog-staging", act_hog_staging, 3, false},
+    {"half-upload", act_half_upload, 3, false},
+    {"malformed-update", act_malformed_update, 4, false},
+    {"other-path", act_other_path, 3, false},
+    {"lent-lease", act_lent_lease, 3, false},
+    {"old-lease", act_old_lease, 3, false},
+    {"split-pair", act_split_pair, 2, false},
+    {"be-hub", act_be_hub, 2, false},
+    {"lie", act_lie, 12, true},
+    {"half-lie", act_half_lie, 6, true},
+    {"false-state", act_false_state, 3, true},
+    {"audit-lie", act_audit_lie, 3, true},
+};
+enum { ACTS = sizeof acts / sizeof *acts };
+_Static_assert((int)ACTS <= (int)ACTS_MAX, "counts have a place for each act");
+
+typedef struct plan_of_acts {
+    bool chosen[ACTS];
+    int order[ACTS], n, next; /* each once, in the order of the seed; then by weight */
+    int64_t seconds, pause_ms, seed;
+    bool backward;
+} plan_of_acts;
+
+static volatile sig_atomic_t stopped;
+
+static void on_term(int number)
+{
+    (void)number;
+    stopped = 1;
+}
+
+/* ---- which acts ---- */
+static bool is_listed(const char *list, const char *name)
+{
+    size_t len = strlen(name);
+    for (const char *at = list; (at = strstr(at, name)) != NULL; at += len)
+        if ((at == list || at[-1] == ',') && (at[len] == ',' || at[len] == '\0'))
+            return true;
+    return false;
+}
+
+static void choose_acts(plan_of_acts *p, bool lies, const char *only,
+                        const char *without)
+{
+    for (int i = 0; i < ACTS; i++) {
+        p->chosen[i] = (!acts[i].lies || lies) &&
+                       !(only && !is_listed(only, acts[i].name)) &&
+                       !(without && is_listed(without, acts[i].name));
+        if (p->chosen[i])
+            p->order[p->n++] = i;
+    }
+    for (int i = p->n; i > 1; i--) {
+        int at = (int)(pl_random_u32((uint64_t)p->seed, 1, (uint64_t)i) % (uint32_t)i);
+        int other = p->order[at];
+        p->order[at] = p->order[i - 1];
+        p->order[i - 1] = other;
+    }
+}
+
+static int draw_act(adversary *a, plan_of_acts *p)
+{
+    int sum = 0, at = 0;
+    if (p->next < p->n) {
+        int next = p->next++;
+        return p->order[p->backward ? p->n - 1 - next : next];
+    }
+    for (int i = 0; i < ACTS; i++)
+        sum += p->chosen[i] ? acts[i].weight : 0;
+    int left = (int)dice_roll(&a->dice, (uint32_t)sum);
+    for (; at < ACTS - 1; at++) {
+        left -= p->chosen[at] ? acts[at].weight : 0;
+        if (left < 0)
+            break;
+    }
+    return at;
+}
+
+/* ---- what is printed ---- */
+static const char *answer_name(int kind)
+{
+    static const char *const names[] = {
+        "task",   "no-work",  "lease-lost", "ACCEPTED", "duplicate", "unknown-blob",
+        "fenced", "rejected", "dropped",    "other",    "sent"};
+    return kind == ANSWER_OK        ? "ok"
+           : kind < PL_STATUS_COUNT ? pl_status_name((pl_status)kind)
+                                    : names[kind - PL_STATUS_COUNT];
+}
+
+static void print_counts(const adversary *a, const plan_of_acts *p)
+{
+    struct rusage used;
+    uint64_t all = 0;
+    for (int i = 0; i < ACTS; i++) {
+        if (!p->chosen[i])
+            continue;
+        printf("act %-16s %6llu:", acts[i].name, (unsigned long long)a->n_acts[i]);
+        for (int kind = 0; kind < ANSWER_COUNT; kind++)
+            if (a->answers[i][kind] > 0)
+                printf(" %s %llu", answer_name(kind),
+                       (unsigned long long)a->answers[i][kind]);
+        printf("\n");
+        all += a->n_acts[i];
+    }
+    getrusage(RUSAGE_SELF, &used);
+    printf("acts %llu, workers enrolled %d, processor %.1f s\n",
+           (unsigned long long)all, a->n_enrolled,
+           (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+               1e-6 * (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec));
+}
+
+static void attack(adversary *a, plan_of_acts *p)
+{
+    int64_t end = pl_now_ms() + 1000 * p->seconds;
+    while (!stopped && pl_now_ms() < end) {
+        a->act = draw_act(a, p);
+        a->n_acts[a->act]++;
+        acts[a->act].run(a);
+        for (int64_t until = pl_now_ms() + p->pause_ms; !stopped && pl_now_ms() < until;
+             pl_sleep_ms(20))
+            keep_sitting(a);
+        keep_sitting(a);
+        fflush(stdout);
+    }
+}
+
+/* ---- the command ---- */
+static void read_names(adversary *a, char *list)
+{
+    for (char *name = strtok(list, ","); name && a->n_names < NAMES_MAX;
+         name = strtok(NULL, ","))
+        pl_copy_text(a->names[a->n_names++], PL_KEY_NAME_MAX, name);
+}
+
+static pl_status read_tokens(adversary *a, char **argv)
+{
+    PL_RETURN_IF(pl_token_parse(argv[0], a->hub, &a->invite));
+    return pl_token_parse(argv[1], a->hub, &a->spare);
+}
+
+static void list_acts(void)
+{
+    for (int i = 0; i < ACTS; i++)
+        printf("%s%s\n", acts[i].name, acts[i].lies ? " lies" : "");
+}
+
+static bool read_options(int argc, char **argv, adversary *a, plan_of_acts *p)
+{
+    static const struct option longs[] = {{"seed", required_argument, NULL, 's'},
+                                          {"seconds", required_argument, NULL, 't'},
+                                          {"pause-ms", required_argument, NULL, 'p'},
+                                          {"label", required_argument, NULL, 'l'},
+                                          {"only", required_argument, NULL, 'o'},
+                                          {"without", required_argument, NULL, 'w'},
+                                          {"names", required_argument, NULL, 'n'},
+                                          {"lies", no_argument, NULL, 'L'},
+                                          {"backward", no_argument, NULL, 'b'},
+                                          {"list", no_argument, NULL, 'i'},
+                                          {NULL, 0, NULL, 0}};
+    const char *only = NULL, *without = NULL;
+    bool lies = false, numbers = true;
+    int option;
+    *p = (plan_of_acts){.seconds = 3600, .pause_ms = 40, .seed = 1};
+    pl_copy_text(a->label, sizeof a->label, "a");
+    while ((option = getopt_long(argc, argv, "", longs, NULL)) != -1) {
+        int64_t *number = option == 's'   ? &p->seed
+                          : option == 't' ? &p->seconds
+                          : option == 'p' ? &p->pause_ms
+                                          : NULL;
+        if (number)
+            numbers = pl_parse_int(optarg, number) == PL_OK && numbers;
+        else if (option == 'l')
+            pl_copy_text(a->label, sizeof a->label, optarg);
+        else if (option == 'n')
+            read_names(a, optarg);
+        else if (option == 'o')
+            only = optarg;
+        else if (option == 'w')
+            without = optarg;
+        else if (option == 'L')
+            lies = true;
+        else if (option == 'b')
+            p->backward = true;
+        else if (option == 'i')
+            list_acts();
+        else
+            return false;
+        if (option == 'i')
+            exit(0);
+    }
+    a->dice.seed = pl_stream(a->label, (uint64_t)p->seed, 0);
+    choose_acts(p, lies, only, without);
+    return numbers && argc - optind == 2 && p->n > 0;
+}
+
+int main(int argc, char **argv)
+{
+    plan_of_acts p;
+    adversary *a = pl_alloc(sizeof *a);
+    if (!read_options(argc, argv, a, &p)) {
+        fprintf(stderr, "usage: see the head of tests/fault/adversary.c\n");
+        return 64;
+    }
+    if (read_tokens(a, argv + optind) != PL_OK) {
+        fprintf(stderr, "adversary: %s\n", pl_last_error());
+        return 64;
+    }
+    signal(SIGTERM, on_term);
+    signal(SIGINT, on_term);
+    printf("seed %lld\n", (long long)p.seed);
+    line_open(a);
+    attack(a, &p);
+    print_counts(a, &p);
+    raw_close();
+    line_close(a);
+    pl_wire_shutdown();
+    pl_free(a);
+    return 0;
+}

@@ -1,0 +1,161 @@
+/* The adversary: a program that attacks a running job with what an outsider, somebody
+ * with an invitation, and enrolled workers can send (tests/adversary.sh).
+ *
+ * It draws acts from one table (adversary.c), each a function that sends something
+ * wrong and returns; what was sent and what was answered is counted by act. An act that
+ * a defence stops does no harm, and each would do harm without it.
+ *
+ *   adversary.c       the table, the loop, what is printed
+ *   adversary_line.c  who speaks, questions, leases, what is known of the job
+ *   adversary_hub.c   acts against the hub
+ *   adversary_home.c  acts against the home
+ *   adversary_raw.c   acts below messages: bytes, handshakes, frames */
+#ifndef PL_TESTS_ADVERSARY_H
+#define PL_TESTS_ADVERSARY_H
+#include "tests/fault/hostile.h"
+
+/* ---- who speaks ---- */
+typedef struct lease {
+    bool held, audit;
+    uint64_t token;
+    char task[PL_MODULE_NAME_MAX];
+    int64_t index, replica, phase, taken_ms;
+    size_t sealed_len; /* 0: of an audit, or none */
+    uint8_t sealed[PL_LEASE_MAX];
+} lease;
+
+/* A key, and a line to hub and home made with it. */
+typedef struct party {
+    char name[PL_KEY_NAME_MAX];
+    const char *device;
+    pl_keypair key;
+    pl_socket *hub, *home;
+    pl_client *client; /* of the home; NULL: this key may not ask for blobs */
+    lease lease;       /* the newest */
+    lease over;        /* one that has ended */
+    bool said_hello, refused;
+    int n_idle; /* questions in a row that gave no task */
+} party;
+
+enum { WORKERS = 2, NAMES_MAX = 16 };
+
+/* What came back, beside the statuses of ERR. */
+typedef enum answer_kind {
+    ANSWER_OK, /* the server took it */
+    ANSWER_TASK = PL_STATUS_COUNT,
+    ANSWER_NO_WORK,
+    ANSWER_LEASE_LOST,
+    ANSWER_ACCEPTED, /* results of SUBMIT and SUBMIT_PATH */
+    ANSWER_DUPLICATE,
+    ANSWER_UNKNOWN_BLOB,
+    ANSWER_FENCED,
+    ANSWER_REJECTED,
+    ANSWER_DROPPED,
+    ANSWER_OTHER, /* somebody's other update counts */
+    ANSWER_SENT,  /* of a flood: not waited for */
+    ANSWER_COUNT
+} answer_kind;
+
+enum { ACTS_MAX = 64 };
+
+typedef struct adversary {
+    dice dice;
+    char hub[PL_ADDRESS_MAX], home[PL_ADDRESS_MAX];
+    char names[NAMES_MAX][PL_KEY_NAME_MAX]; /* of honest workers */
+    int n_names;
+    pl_keypair invite; /* lets new workers in; */
+    pl_keypair spare;  /* an invitation that nobody uses rightly */
+    party workers[WORKERS];
+    party invited, stranger; /* with the spare invitation's key; with none */
+    int n_enrolled;
+    char label[32]; /* of this process, in its workers' names */
+    /* of the job: the newest arm that is there */
+    pl_arm arm;
+    pl_topology *topology; /* NULL: none yet */
+    int64_t looked_ms;
+    /* a lease that is kept alive without work */
+    party *sitter;
+    int64_t sit_until_ms, renewed_ms;
+    int sit_act; /* under which it is counted */
+    int act;     /* that is under way */
+    uint64_t n_acts[ACTS_MAX], answers[ACTS_MAX][ANSWER_COUNT];
+} adversary;
+
+/* ---- adversary_line.c ---- */
+enum { PATIENCE_MS = 500 };
+void line_open(adversary *a);
+void line_close(adversary *a);
+void party_close(party *p);
+party *some_worker(adversary *a); /* one that the job listens to, if there is any */
+party *some_party(adversary *a);
+const char *honest_name(adversary *a); /* "" if none is known */
+/* Counts the answer and keeps it in `answer`, if that is not NULL. `m` is taken. */
+answer_kind ask(adversary *a, party *p, draft_place place, pl_message *m,
+                pl_message *answer);
+void tell(adversary *a, party *p, draft_place place, pl_message *m); /* no waiting */
+void hear(party *p, int ms); /* drops what comes */
+void note_answer(adversary *a, answer_kind kind);
+bool say_hello(adversary *a, party *p, const char *name, const char *device);
+/* A task, not of an audit unless that is wanted; what is given otherwise is returned.
+ */
+bool take_task(adversary *a, party *p, bool audit);
+void put_lease(const party *p, uint16_t type, pl_message *out); /* of its report */
+/* Ends the lease; `why` PL_OK: without a failure. */
+void release(adversary *a, party *p, pl_status why, const char *text);
+bool look_at_job(adversary *a); /* the arm; false: there is none */
+void know(adversary *a, const party *p, known *out);
+void know_lease(const party *p, known *out);
+void know_sealed(const lease *from, known *out); /* the sealed bytes alone */
+/* The slot's module on the path, and its newest version. */
+bool find_version(adversary *a, party *p, int slot, int path, char module[96],
+                  pl_version_facts *out);
+
+/* ---- adversary_raw.c ---- */
+void act_garbage(adversary *a);
+void act_slow_handshake(adversary *a);
+void act_early_megabyte(adversary *a);
+void act_wrong_frames(adversary *a);
+void act_no_encryption(adversary *a);
+void act_unknown_key(adversary *a);
+void act_wrong_server(adversary *a);
+void raw_close(void);
+
+/* ---- adversary_hub.c ---- */
+void act_hub_message(adversary *a);
+void act_report(adversary *a);
+void act_many_names(adversary *a);
+void act_steal_name(adversary *a);
+void act_change_device(adversary *a);
+void act_ask_flood(adversary *a);
+void act_status_flood(adversary *a);
+void act_hold(adversary *a);
+void act_sit(adversary *a);
+void act_fail(adversary *a);
+void act_done_empty(adversary *a);
+void act_vanish(adversary *a);
+void act_forge_report(adversary *a);
+void act_enrol(adversary *a);
+void act_invited(adversary *a);
+void act_audit_fail(adversary *a);
+void act_audit_lie(adversary *a);
+void keep_sitting(adversary *a);
+
+/* ---- adversary_home.c ---- */
+void act_home_message(adversary *a);
+void act_forge_update(adversary *a);
+void act_forge_path(adversary *a);
+void act_home_names(adversary *a);
+void act_hog_staging(adversary *a);
+void act_half_upload(adversary *a);
+void act_blob_flood(adversary *a);
+void act_malformed_update(adversary *a);
+void act_other_path(adversary *a);
+void act_lent_lease(adversary *a);
+void act_old_lease(adversary *a);
+void act_split_pair(adversary *a);
+void act_be_hub(adversary *a);
+void act_lie(adversary *a);
+void act_half_lie(adversary *a);
+void act_false_state(adversary *a);
+
+#endif

@@ -1,0 +1,576 @@
+/* Acts against the home: updates without a lease or under somebody else's, updates that
+ * are no updates, uploads that are never used, and lies. */
+#include "codec/codec.h"
+#include "tests/fault/adversary.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- updates ---- */
+/* Well formed, finite, of a usual size, and wrong; but for the last. */
+typedef enum poison { SHRINK, NOTHING, NOISE, LIES, NOT_FINITE = LIES } poison;
+
+static void fill_poison(adversary *a, poison what, const float *params, size_t n,
+                        float *out)
+{
+    double norm = 0;
+    for (size_t i = 0; i < n; i++)
+        norm += (double)params[i] * (double)params[i];
+    float scale = norm > 0 ? (float)(0.3 / sqrt(norm)) : 0;
+    for (size_t i = 0; i < n; i++)
+        out[i] = what == SHRINK  ? params[i] * scale
+                 : what == NOISE ? 1e-3f * pl_random_normal(a->dice.seed, a->dice.n, i)
+                                 : 0;
+    if (what == NOT_FINITE)
+        out[dice_roll(&a->dice, (uint32_t)n)] = dice_is(&a->dice, 2) ? NAN : INFINITY;
+}
+
+static bool encode_poison(adversary *a, poison what, int slot, int path,
+                          const pl_version_facts *base, const pl_buf *params,
+                          pl_buf *out)
+{
+    int module = pl_topology_module_of_path(a->topology, slot, path);
+    int n_parts = pl_codec_parts(a->topology, module, NULL);
+    size_t n = params->len / sizeof(float);
+    pl_codec_part *parts = pl_alloc((size_t)n_parts * sizeof *parts);
+    float *update = pl_alloc((n + 1) * sizeof *update);
+    float *from = pl_alloc((n + 1) * sizeof *from);
+    memcpy(from, params->data, n * sizeof *from);
+    (void)pl_codec_parts(a->topology, module, parts);
+    fill_poison(a, what, from, n, update);
+    pl_codec_options options = a->arm.outer.codec;
+    if (what == NOT_FINITE) /* other codecs cannot say it */
+        memset(options.codec, PL_CODEC_F32, sizeof options.codec);
+    pl_codec_round round = pl_round_codec(&a->arm, a->topology, module, path,
+                                          (int64_t)base->number, base->norm);
+    bool done = n == pl_topology_slot(a->topology, slot)->n_params &&
+                pl_codec_encode_module(&options, parts, n_parts, &round, update, NULL,
+                                       out) == PL_OK;
+    pl_free(parts);
+    pl_free(update);
+    pl_free(from);
+    return done;
+}
+
+/* What the hub would say of the path and phase in `k`, sealed by somebody without its
+ * secret: with another secret, behind the seal of a lease that there was, with a bit
+ * changed, or not at all. */
+static void forge_lease(adversary *a, const party *p, known *k)
+{
+    pl_buf sealed = {0};
+    const pl_lease_secret guess = {{(uint8_t)dice_roll(&a->dice, 256)}};
+    const lease *old = p->over.sealed_len > 0 ? &p->over : &p->lease;
+    pl_lease forged = {.path = k->index,
+                       .replica = k->replica,
+                       .phase = k->phase,
+                       .token = dice_is(&a->dice, 2)
+                                    ? dice_edge(&a->dice)
+                                    : p->over.token + dice_roll(&a->dice, 64),
+                       .key = p->key.open};
+    pl_copy_text(forged.arm, sizeof forged.arm, a->arm.name);
+    pl_copy_text(forged.worker, sizeof forged.worker,
+                 dice_is(&a->dice, 3) ? k->other : k->worker);
+    pl_copy_text(forged.device, sizeof forged.device, k->device);
+    pl_lease_seal(&guess, &forged, &sealed);
+    switch (dice_roll(&a->dice, 4)) {
+    case 0:
+        sealed.len = 0;
+        break;
+    case 1:
+        if (old->sealed_len >= PL_HASH_BYTES)
+            memcpy(sealed.data, old->sealed, PL_HASH_BYTES);
+        break;
+    case 2:
+        pl_buf_clear(&sealed);
+        pl_buf_append(&sealed, old->sealed, old->sealed_len);
+        if (sealed.len > 0)
+            sealed.data[dice_roll(&a->dice, (uint32_t)sealed.len)] ^=
+                (uint8_t)(1u << dice_roll(&a->dice, 8));
+        break;
+    default:
+        break;
+    }
+    k->lease_len = sealed.len <= sizeof k->lease ? sealed.len : 0;
+    if (k->lease_len > 0)
+        memcpy(k->lease, sealed.data, k->lease_len);
+    pl_buf_destroy(&sealed);
+}
+
+/* A poisoned update of the slot's module, relative to its newest version. */
+static bool make_update_of(adversary *a, party *p, poison what, int slot, int path,
+                           known *k, pl_buf *out)
+{
+    pl_version_facts facts;
+    pl_buf params = {0};
+    bool made =
+        find_version(a, p, slot, path, k->module, &facts) &&
+        pl_client_get_blob(p->client, k->module, &facts.params, &params) == PL_OK &&
+        encode_poison(a, what, slot, path, &facts, &params, out);
+    pl_buf_destroy(&params);
+    if (!made)
+        return false;
+    k->index = path;
+    k->version = facts.number;
+    k->base = facts.params;
+    pl_blob_hash(out->data, out->len, &k->blob);
+    return true;
+}
+
+static bool make_update(adversary *a, party *p, int slot, int path, known *k,
+                        pl_buf *out)
+{
+    return make_update_of(a, p, (poison)dice_roll(&a->dice, LIES), slot, path, k, out);
+}
+
+/* Small blobs go in one piece, under the lease in `k`. */
+static answer_kind upload(adversary *a, party *p, const pl_buf *bytes, const known *k)
+{
+    pl_message m;
+    pl_message_init(&m, PL_MSG_PUT_BLOB);
+    pl_put_hash(&m.body, PL_TAG_BLOB, &k->blob);
+    pl_put_u64(&m.body, PL_TAG_TOTAL, bytes->len);
+    pl_put_u64(&m.body, PL_TAG_OFFSET, 0);
+    pl_put_bytes(&m.body, PL_TAG_LEASE, k->lease, k->lease_len);
+    if (bytes->len <= PL_WIRE_DATA_MAX)
+        pl_buf_append(&m.data, bytes->data, bytes->len);
+    return ask(a, p, AT_HOME, &m, NULL);
+}
+
+static void right_numbers(const adversary *a, known *k)
+{
+    k->samples = (uint64_t)(a->arm.inner.tau * a->arm.inner.batch);
+    k->first_sample = (uint64_t)k->phase * k->samples;
+}
+
+static answer_kind submit(adversary *a, party *p, const known *k)
+{
+    draft d;
+    pl_message m;
+    uint64_t tokens = k->samples * (uint64_t)a->arm.inner.context;
+    double loss = 4.0;
+    draft_fill(&d, draft_kind(PL_MSG_SUBMIT), k);
+    draft_set(&d, PL_TAG_TOKENS, &tokens, sizeof tokens);
+    draft_set(&d, PL_TAG_LOSS, &loss, sizeof loss);
+    draft_message(&d, NULL, &m);
+    draft_clear(&d);
+    return ask(a, p, AT_HOME, &m, NULL);
+}
+
+/* What a path is said to carry on: what it had before, or the same byte everywhere,
+ * with which the next phase makes far too large steps, or no numbers (0xff):
+ * zeros, 3.5e9, nearly the largest number. */
+static void choose_state(adversary *a, party *p, bool zeros, known *k)
+{
+    pl_path_state before;
+    pl_buf state = {0};
+    if (!zeros && pl_client_get_path(p->client, k->path, &before) == PL_OK &&
+        !pl_hash_none(&before.moments)) {
+        k->blob = before.moments;
+        return;
+    }
+    size_t n = pl_topology_path_params(a->topology);
+    size_t bytes = (size_t)pl_path_state_bytes(&a->arm, n);
+    pl_buf_reserve(&state, bytes + 1);
+    memset(state.data, (const int[]){0, 0x4f, 0x7f, 0xff}[dice_roll(&a->dice, 4)],
+           bytes);
+    state.len = bytes;
+    pl_blob_hash(state.data, state.len, &k->blob);
+    (void)upload(a, p, &state, k);
+    pl_buf_destroy(&state);
+}
+
+/* The path's phase is over; `wild`: with numbers that none of it can have. */
+static answer_kind submit_path(adversary *a, party *p, const known *k, bool zeros,
+                               bool wild)
+{
+    draft d;
+    pl_message m;
+    known next = *k;
+    uint64_t tokens =
+        wild ? dice_edge(&a->dice)
+             : (uint64_t)(k->phase + 1) * k->samples * (uint64_t)a->arm.inner.context;
+    double loss = wild ? (double)NAN : 4.0, seconds = wild ? (double)INFINITY : 1.0;
+    choose_state(a, p, zeros, &next);
+    next.samples = (uint64_t)(k->phase + 1) * k->samples;
+    next.phase = k->phase + 1;
+    draft_fill(&d, draft_kind(PL_MSG_SUBMIT_PATH), &next);
+    draft_set(&d, PL_TAG_TOKENS, &tokens, sizeof tokens);
+    draft_set(&d, PL_TAG_LOSS, &loss, sizeof loss);
+    draft_set(&d, PL_TAG_SECONDS, &seconds, sizeof seconds);
+    draft_message(&d, NULL, &m);
+    draft_clear(&d);
+    return ask(a, p, AT_HOME, &m, NULL);
+}
+
+static int some_slot(adversary *a)
+{
+    return (int)dice_roll(&a->dice, (uint32_t)pl_topology_n_slots(a->topology));
+}
+
+static int some_path(adversary *a)
+{
+    return (int)dice_roll(&a->dice, (uint32_t)pl_topology_n_paths(a->topology));
+}
+
+/* One poisoned update of a path's slot, ready to be merged if it is taken; `under`
+ * NULL: under a forged lease. */
+static void poison_path(adversary *a, party *p, int slot, int path, const lease *under)
+{
+    known k;
+    pl_buf update = {0};
+    know(a, p, &k);
+    if (make_update(a, p, slot, path, &k, &update)) {
+        k.phase = (int64_t)k.version;
+        right_numbers(a, &k);
+        if (under)
+            know_sealed(under, &k);
+        else
+            forge_lease(a, p, &k);
+        (void)upload(a, p, &update, &k);
+        (void)submit(a, p, &k);
+    }
+    pl_buf_destroy(&update);
+}
+
+/* ---- without a lease ---- */
+void act_forge_update(adversary *a)
+{
+    party *p = some_worker(a);
+    if (look_at_job(a))
+        poison_path(a, p, some_slot(a), some_path(a), NULL);
+}
+
+/* All of a task that nobody gave, and the end of it. */
+void act_forge_path(adversary *a)
+{
+    party *p = some_worker(a);
+    known k;
+    if (!look_at_job(a))
+        return;
+    int path = some_path(a);
+    know(a, p, &k);
+    pl_arm_path_name(&a->arm, a->topology, path, 0, k.path);
+    for (int slot = 0; slot < pl_topology_n_slots(a->topology); slot++) {
+        pl_buf update = {0};
+        if (make_update(a, p, slot, path, &k, &update)) {
+            k.phase = (int64_t)k.version;
+            right_numbers(a, &k);
+            forge_lease(a, p, &k);
+            (void)upload(a, p, &update, &k);
+            (void)submit(a, p, &k);
+        }
+        pl_buf_destroy(&update);
+    }
+    (void)submit_path(a, p, &k, dice_is(&a->dice, 2), false);
+}
+
+/* Under names that nobody has, and one that is another's: leases say whose they are. */
+void act_home_names(adversary *a)
+{
+    enum { NAMES = 100 };
+    party *p = some_worker(a);
+    known k;
+    know(a, p, &k);
+    for (int i = 0; i < NAMES; i++) {
+        draft d;
+        pl_message m;
+        snprintf(k.worker, sizeof k.worker, "%.40s-%u", p->name,
+                 dice_roll(&a->dice, 1u << 30));
+        if (i == 0)
+            pl_copy_text(k.worker, sizeof k.worker, k.other);
+        forge_lease(a, p, &k);
+        draft_fill(&d, draft_kind(PL_MSG_SUBMIT), &k);
+        draft_message(&d, NULL, &m);
+        draft_clear(&d);
+        tell(a, p, AT_HOME, &m);
+    }
+    hear(p, 100);
+}
+
+/* ---- uploads ---- */
+/* Under a lease, if one is there to be had: it must not buy more than its share. */
+static void put_piece(adversary *a, party *p, uint64_t total, uint64_t offset,
+                      size_t len)
+{
+    pl_message m;
+    pl_hash hash;
+    uint64_t n[] = {a->dice.seed, a->dice.n++};
+    pl_hash_of("hog", n, sizeof n, &hash);
+    pl_message_init(&m, PL_MSG_PUT_BLOB);
+    pl_put_hash(&m.body, PL_TAG_BLOB, &hash);
+    pl_put_u64(&m.body, PL_TAG_TOTAL, total);
+    pl_put_u64(&m.body, PL_TAG_OFFSET, offset);
+    if (p->lease.held)
+        pl_put_bytes(&m.body, PL_TAG_LEASE, p->lease.sealed, p->lease.sealed_len);
+    pl_buf_reserve(&m.data, len + 1);
+    memset(m.data.data, 'h', len);
+    m.data.len = len;
+    (void)ask(a, p, AT_HOME, &m, NULL);
+}
+
+/* The last piece of a blob may be one byte, and the first to come reserves all. */
+void act_hog_staging(adversary *a)
+{
+    enum { PIECES = 12 };
+    party *p = some_worker(a);
+    bool leased = dice_is(&a->dice, 2) && take_task(a, p, false);
+    for (int i = 0; i < PIECES; i++) {
+        uint64_t mib = 1ull << dice_roll(&a->dice, 12);
+        put_piece(a, p, (mib << 20) + 1, mib << 20, 1);
+    }
+    put_piece(a, p, dice_edge(&a->dice), 0, 1);
+    if (leased)
+        release(a, p, PL_OK, "");
+}
+
+/* Begun and never ended, or ended with bytes that do not match their name. */
+void act_half_upload(adversary *a)
+{
+    party *p = some_worker(a);
+    bool leased = dice_is(&a->dice, 2) && take_task(a, p, false);
+    put_piece(a, p, 2u << 20, 0, PL_WIRE_DATA_MAX);
+    for (int i = 0; i < 8; i++) {
+        size_t len = dice_roll(&a->dice, 4096);
+        put_piece(a, p, len, 0, len);
+    }
+    if (leased)
+        release(a, p, PL_OK, "");
+}
+
+void act_blob_flood(adversary *a)
+{
+    enum { QUESTIONS = 60 };
+    party *p = some_worker(a);
+    known k;
+    know(a, p, &k);
+    for (int i = 0; i < QUESTIONS; i++) {
+        pl_message m;
+        pl_message_init(&m, dice_is(&a->dice, 2) ? PL_MSG_GET_BLOB : PL_MSG_GET_STATE);
+        pl_put_text(&m.body, PL_TAG_NAME, k.module);
+        pl_put_hash(&m.body, PL_TAG_BLOB, &k.blob);
+        pl_put_u64(&m.body, PL_TAG_OFFSET, 0);
+        tell(a, p, AT_HOME, &m);
+    }
+    hear(p, 100);
+}
+
+/* ---- under a lease ---- */
+static void spoil_update(adversary *a, pl_buf *update)
+{
+    size_t at;
+    switch (dice_roll(&a->dice, 4)) {
+    case 0:
+        update->len = dice_roll(&a->dice, (uint32_t)update->len);
+        break;
+    case 1:
+        pl_buf_append(update, "x", 1);
+        break;
+    case 2: /* counts and lengths of the header */
+        at = 4 * dice_roll(&a->dice, 12);
+        memset(update->data + at, 0xff, 4);
+        break;
+    default:
+        update->len = 0;
+    }
+}
+
+/* Nothing of this may be taken, whatever its fields say. */
+void act_malformed_update(adversary *a)
+{
+    party *p = some_worker(a);
+    known k;
+    draft d;
+    pl_message m;
+    pl_buf update = {0};
+    if (!look_at_job(a) || !take_task(a, p, false))
+        return;
+    know(a, p, &k);
+    poison what = (poison)dice_roll(&a->dice, NOT_FINITE + 1);
+    if (make_update_of(a, p, what, some_slot(a), (int)p->lease.index, &k, &update)) {
+        know_lease(p, &k);
+        right_numbers(a, &k);
+        if (what != NOT_FINITE)
+            spoil_update(a, &update);
+        pl_blob_hash(update.data, update.len, &k.blob);
+        (void)upload(a, p, &update, &k);
+        (void)submit(a, p, &k);
+        draft_fill(&d, draft_kind(PL_MSG_SUBMIT), &k);
+        draft_spoil(&d, &k, &a->dice);
+        draft_message(&d, &a->dice, &m);
+        draft_clear(&d);
+        (void)ask(a, p, AT_HOME, &m, NULL);
+    }
+    pl_buf_destroy(&update);
+    release(a, p, PL_OK, "");
+}
+
+/* A lease is for one path. */
+void act_other_path(adversary *a)
+{
+    party *p = some_worker(a);
+    if (!look_at_job(a) || !take_task(a, p, false))
+        return;
+    int n = pl_topology_n_paths(a->topology);
+    if (n > 1 && strncmp(p->lease.task, a->arm.name, strlen(a->arm.name)) == 0)
+        poison_path(a, p, some_slot(a), (int)(p->lease.index + 1) % n, &p->lease);
+    release(a, p, PL_OK, "");
+}
+
+/* And for one worker: here another key shows it. */
+void act_lent_lease(adversary *a)
+{
+    party *p = some_worker(a);
+    party *q = &a->workers[p == &a->workers[0]];
+    if (q == a->sitter || !look_at_job(a) || !take_task(a, p, false))
+        return;
+    if (strncmp(p->lease.task, a->arm.name, strlen(a->arm.name)) == 0)
+        poison_path(a, q, some_slot(a), (int)p->lease.index, &p->lease);
+    release(a, p, PL_OK, "");
+}
+
+/* And for one phase: the lease of one that has ended. */
+void act_old_lease(adversary *a)
+{
+    party *p = some_worker(a);
+    pl_version_facts facts;
+    char module[96];
+    if (!look_at_job(a))
+        return;
+    bool is_old = strncmp(p->over.task, a->arm.name, strlen(a->arm.name)) == 0 &&
+                  find_version(a, p, 0, (int)p->over.index, module, &facts) &&
+                  (int64_t)facts.number > p->over.phase;
+    if (is_old)
+        poison_path(a, p, 0, (int)p->over.index, &p->over);
+    else if (p->over.token == 0 && take_task(a, p, false))
+        release(a, p, PL_OK, "");
+}
+
+/* What becomes of two mates of noloco is theirs to say. */
+void act_split_pair(adversary *a)
+{
+    party *p = some_worker(a);
+    known k;
+    bool leased = look_at_job(a) && take_task(a, p, false);
+    know(a, p, &k);
+    if (leased)
+        know_sealed(&p->lease, &k);
+    if (!leased || k.index == p->lease.index) /* of another path, or of nobody */
+        forge_lease(a, p, &k);
+    for (int64_t round = k.phase > 1 ? k.phase - 2 : 0; round <= k.phase + 2; round++) {
+        pl_message m;
+        pl_message_init(&m, PL_MSG_MEET);
+        pl_put_text(&m.body, PL_TAG_NAME, k.module);
+        pl_put_u64(&m.body, PL_TAG_PATH, (uint64_t)k.index);
+        pl_put_u64(&m.body, PL_TAG_REPLICA, 0);
+        pl_put_u64(&m.body, PL_TAG_PHASE, (uint64_t)round);
+        pl_put_u64(&m.body, PL_TAG_MEETING, PL_MEETING_SPLIT);
+        pl_put_bytes(&m.body, PL_TAG_LEASE, k.lease, k.lease_len);
+        (void)ask(a, p, AT_HOME, &m, NULL);
+    }
+    release(a, p, PL_OK, "");
+}
+
+/* Whoever is the hub is told the secret that leases are sealed with, or brings one. */
+void act_be_hub(adversary *a)
+{
+    party *p = some_party(a);
+    pl_message m, answer;
+    pl_reader r;
+    pl_message_init(&m, PL_MSG_HELLO);
+    pl_put_text(&m.body, PL_TAG_ROLE, "hub");
+    if (dice_is(&a->dice, 2))
+        pl_put_bytes(&m.body, PL_TAG_SECRET, p->key.open.bytes,
+                     sizeof p->key.open.bytes);
+    if (ask(a, p, AT_HOME, &m, &answer) == ANSWER_OK) {
+        pl_reader_open(&r, "WELCOME", answer.body.data, answer.body.len);
+        if (pl_field_count(&r, PL_TAG_SECRET) > 0)
+            printf("learnt the secret of leases as %s\n", p->name);
+    }
+    pl_message_destroy(&answer);
+}
+
+/* ---- lies ---- */
+/* Updates that nobody trained, for each module of the leased task; -1: it is of no
+ * mixture, or there is none. */
+static int send_lies(adversary *a, party *p, known *k)
+{
+    enum { TRIES = 3 };
+    int accepted = 0;
+    if (!look_at_job(a) || strcmp(a->arm.name, "mix") != 0)
+        return -1;
+    for (int i = 0; i < TRIES && !take_task(a, p, false); i++)
+        if (p->refused)
+            return -1;
+    if (!p->lease.held)
+        return -1;
+    if (strncmp(p->lease.task, "mix/", 4) != 0) {
+        release(a, p, PL_OK, "");
+        return -1;
+    }
+    for (int slot = 0; slot < pl_topology_n_slots(a->topology); slot++) {
+        pl_buf update = {0};
+        know(a, p, k);
+        if (make_update(a, p, slot, (int)p->lease.index, k, &update)) {
+            know_lease(p, k);
+            right_numbers(a, k);
+            (void)upload(a, p, &update, k);
+            accepted += submit(a, p, k) == ANSWER_ACCEPTED;
+        }
+        pl_buf_destroy(&update);
+    }
+    return accepted;
+}
+
+static void confess(const party *p, int updates, bool path)
+{
+    if (updates > 0)
+        printf("lied task %s %lld %s updates %d path %d\n", p->lease.task,
+               (long long)p->lease.phase, p->name, updates, path);
+}
+
+/* A whole task under a proper lease. */
+static void lie(adversary *a, bool zeros)
+{
+    party *p = some_worker(a);
+    known k;
+    pl_message m;
+    int updates = send_lies(a, p, &k);
+    if (updates < 0)
+        return;
+    bool path = submit_path(a, p, &k, zeros, dice_is(&a->dice, 3)) == ANSWER_ACCEPTED ||
+                submit_path(a, p, &k, zeros, false) == ANSWER_ACCEPTED;
+    confess(p, updates, path);
+    put_lease(p, PL_MSG_DONE, &m);
+    pl_put_u64(&m.body, PL_TAG_TOKENS, 1);
+    pl_put_f64(&m.body, PL_TAG_LOSS, 1);
+    pl_put_f64(&m.body, PL_TAG_SECONDS, 1);
+    pl_put_f64(&m.body, PL_TAG_OVERHEAD, 0);
+    pl_put_f64(&m.body, PL_TAG_IDLE, 0);
+    pl_put_f64(&m.body, PL_TAG_WAITED, 0);
+    (void)ask(a, p, AT_HUB, &m, NULL);
+    p->over = p->lease;
+    p->lease.held = false;
+}
+
+void act_lie(adversary *a)
+{
+    lie(a, false);
+}
+
+void act_false_state(adversary *a)
+{
+    lie(a, true);
+}
+
+/* The end of the task is left to an honest worker, who must not be blamed for it. */
+void act_half_lie(adversary *a)
+{
+    party *p = some_worker(a);
+    known k;
+    int updates = send_lies(a, p, &k);
+    if (updates < 0)
+        return;
+    confess(p, updates, false);
+    release(a, p, PL_OK, "");
+}

@@ -1,0 +1,366 @@
+/* Acts against the hub: names, questions, leases that are never worked on, reports of
+ * what was not done, and everything that an invitation is not for. */
+#include "tests/fault/adversary.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- messages with wrong content ---- */
+static void send_spoilt(adversary *a, party *p, draft_place place, int kind,
+                        const known *k)
+{
+    draft d;
+    pl_message m;
+    draft_fill(&d, kind, k);
+    for (uint32_t n = dice_roll(&a->dice, 3); n > 0; n--)
+        draft_spoil(&d, k, &a->dice);
+    draft_message(&d, &a->dice, &m);
+    draft_clear(&d);
+    (void)ask(a, p, place, &m, NULL);
+}
+
+void act_hub_message(adversary *a)
+{
+    known k;
+    party *p = some_party(a);
+    know(a, p, &k);
+    send_spoilt(a, p, AT_HUB, draft_choose(&a->dice, AT_HUB), &k);
+}
+
+void act_home_message(adversary *a)
+{
+    known k;
+    party *p = some_party(a);
+    know(a, p, &k);
+    send_spoilt(a, p, AT_HOME, draft_choose(&a->dice, AT_HOME), &k);
+}
+
+/* Under a lease that is the sender's: what a broken worker says of its own task. */
+void act_report(adversary *a)
+{
+    static const pl_message_type types[] = {PL_MSG_RENEW, PL_MSG_DONE, PL_MSG_RELEASE,
+                                            PL_MSG_OFFER, PL_MSG_TASK_REQ};
+    known k;
+    party *p = some_worker(a);
+    if (!take_task(a, p, false))
+        return;
+    know(a, p, &k);
+    know_lease(p, &k);
+    send_spoilt(a, p, AT_HUB, draft_kind(types[dice_roll(&a->dice, 5)]), &k);
+    release(a, p, PL_OK, "");
+}
+
+/* ---- names and devices ---- */
+static void put_hello(pl_message *m, const char *name, const char *device)
+{
+    pl_message_init(m, PL_MSG_HELLO);
+    pl_put_text(&m->body, PL_TAG_NAME, name);
+    pl_put_text(&m->body, PL_TAG_ROLE, "worker");
+    pl_put_text(&m->body, PL_TAG_DEVICE, device);
+    pl_put_u64(&m->body, PL_TAG_PID, (uint64_t)getpid());
+}
+
+void act_many_names(adversary *a)
+{
+    enum { NAMES = 200 };
+    char name[PL_KEY_NAME_MAX];
+    party *p = some_worker(a);
+    for (int i = 0; i < NAMES; i++) {
+        pl_message m;
+        snprintf(name, sizeof name, "%.40s-%u", p->name, dice_roll(&a->dice, 1u << 30));
+        put_hello(&m, name, dice_word(&a->dice));
+        tell(a, p, AT_HUB, &m);
+    }
+    hear(p, 100);
+    (void)say_hello(a, p, p->name, p->device);
+}
+
+/* A name that an honest worker has, or will have, or that is no name at all. */
+void act_steal_name(adversary *a)
+{
+    party *p = some_worker(a);
+    const char *name = dice_is(&a->dice, 3) ? dice_word(&a->dice) : honest_name(a);
+    (void)say_hello(a, p, name, p->device);
+}
+
+void act_change_device(adversary *a)
+{
+    pl_message m;
+    party *p = some_worker(a);
+    put_hello(&m, p->name, dice_word(&a->dice));
+    if (dice_is(&a->dice, 2))
+        pl_put_text(&m.body, PL_TAG_ADDRESS, dice_word(&a->dice));
+    (void)ask(a, p, AT_HUB, &m, NULL);
+}
+
+/* ---- floods ---- */
+void act_ask_flood(adversary *a)
+{
+    enum { QUESTIONS = 300 };
+    party *p = some_worker(a);
+    for (int i = 0; i < QUESTIONS; i++) {
+        pl_message m;
+        pl_message_init(&m, PL_MSG_TASK_REQ);
+        m.token = dice_is(&a->dice, 8) ? dice_edge(&a->dice) : 0;
+        pl_put_text(&m.body, PL_TAG_NAME, p->name);
+        tell(a, p, AT_HUB, &m);
+    }
+    hear(p, 50);
+    if (take_task(a, p, false))
+        release(a, p, PL_OK, "");
+}
+
+void act_status_flood(adversary *a)
+{
+    enum { QUESTIONS = 30 };
+    party *p = some_worker(a);
+    for (int i = 0; i < QUESTIONS; i++) {
+        pl_message m;
+        pl_message_init(&m, PL_MSG_STATUS);
+        tell(a, p, dice_is(&a->dice, 2) ? AT_HOME : AT_HUB, &m);
+    }
+    hear(p, 50);
+}
+
+/* ---- leases ---- */
+/* Taken, and never heard of again. */
+void act_hold(adversary *a)
+{
+    party *p = some_worker(a);
+    if (take_task(a, p, false)) {
+        p->over = p->lease;
+        p->lease.held = false;
+    }
+}
+
+/* Kept alive without any work. */
+void act_sit(adversary *a)
+{
+    enum { SIT_MS = 6000 };
+    party *p = some_worker(a);
+    if (a->sitter || !take_task(a, p, false))
+        return;
+    a->sitter = p;
+    a->sit_act = a->act;
+    a->sit_until_ms = pl_now_ms() + SIT_MS;
+}
+
+void keep_sitting(adversary *a)
+{
+    enum { RENEW_MS = 150 };
+    pl_message m;
+    party *p = a->sitter;
+    int64_t now = pl_now_ms();
+    if (!p || now - a->renewed_ms < RENEW_MS)
+        return;
+    int act = a->act;
+    a->act = a->sit_act;
+    a->renewed_ms = now;
+    put_lease(p, PL_MSG_RENEW, &m);
+    pl_put_f64(&m.body, PL_TAG_LOSS, 1.0);
+    pl_put_u64(&m.body, PL_TAG_STEP, 1);
+    pl_put_f64(&m.body, PL_TAG_RATE, 1e12);
+    pl_put_bytes(&m.body, PL_TAG_LEASE, p->lease.sealed, p->lease.sealed_len);
+    answer_kind kind = ask(a, p, AT_HUB, &m, NULL);
+    a->act = act;
+    if (now < a->sit_until_ms && kind == ANSWER_OK)
+        return;
+    p->lease.held = false;
+    a->sitter = NULL;
+}
+
+/* The same task again and again, so that nobody else gets to it before it has failed as
+ * often as a task may. */
+void act_fail(adversary *a)
+{
+    enum { TIMES = 4 };
+    party *p = some_worker(a);
+    for (int i = 0; i < TIMES && take_task(a, p, false); i++)
+        release(a, p, dice_is(&a->dice, 4) ? PL_ERR_DEVICE : PL_ERR_NUMERIC,
+                dice_word(&a->dice));
+}
+
+/* Said to be done, and nothing was sent. */
+void act_done_empty(adversary *a)
+{
+    pl_message m;
+    party *p = some_worker(a);
+    if (!take_task(a, p, false))
+        return;
+    put_lease(p, PL_MSG_DONE, &m);
+    pl_put_u64(&m.body, PL_TAG_TOKENS, dice_edge(&a->dice));
+    pl_put_f64(&m.body, PL_TAG_LOSS, 1.0);
+    pl_put_f64(&m.body, PL_TAG_SECONDS, 1e-9);
+    pl_put_f64(&m.body, PL_TAG_OVERHEAD, -1e300);
+    pl_put_f64(&m.body, PL_TAG_IDLE, 0);
+    pl_put_f64(&m.body, PL_TAG_WAITED, 0);
+    (void)ask(a, p, AT_HUB, &m, NULL);
+    p->over = p->lease;
+    p->lease.held = false;
+}
+
+/* Taken or asked for, and the line breaks. */
+void act_vanish(adversary *a)
+{
+    pl_message m;
+    party *p = some_worker(a);
+    if (dice_is(&a->dice, 2) && !take_task(a, p, false))
+        return;
+    if (!p->lease.held) {
+        pl_message_init(&m, PL_MSG_TASK_REQ);
+        pl_put_text(&m.body, PL_TAG_NAME, p->name);
+        tell(a, p, AT_HUB, &m);
+    }
+    p->over = p->lease;
+    p->lease.held = false;
+    party_close(p);
+}
+
+/* Reports under tokens that are guessed from one's own, for tasks of others, by one's
+ * own name or another's. */
+void act_forge_report(adversary *a)
+{
+    static const pl_message_type types[] = {PL_MSG_RENEW, PL_MSG_DONE, PL_MSG_RELEASE,
+                                            PL_MSG_OFFER};
+    enum { GUESSES = 12 };
+    known k;
+    party *p = some_worker(a);
+    uint64_t near = p->over.token;
+    know(a, p, &k);
+    for (uint64_t i = 0; i < GUESSES; i++) {
+        draft d;
+        pl_message m;
+        k.token = near + i - GUESSES / 4;
+        if (dice_is(&a->dice, 2))
+            pl_copy_text(k.worker, sizeof k.worker, k.other);
+        draft_fill(&d, draft_kind(types[dice_roll(&a->dice, 4)]), &k);
+        draft_message(&d, NULL, &m);
+        draft_clear(&d);
+        (void)ask(a, p, AT_HUB, &m, NULL);
+    }
+}
+
+/* ---- audits ---- */
+void act_audit_fail(adversary *a)
+{
+    pl_message m;
+    party *p = some_worker(a);
+    if (!take_task(a, p, true))
+        return;
+    if (dice_is(&a->dice, 2)) {
+        release(a, p, PL_ERR_NUMERIC, dice_word(&a->dice));
+        return;
+    }
+    put_lease(p, PL_MSG_DONE, &m); /* of an audit, without what it made */
+    pl_put_u64(&m.body, PL_TAG_AUDIT, 1);
+    (void)ask(a, p, AT_HUB, &m, NULL);
+    p->lease.held = false;
+}
+
+/* An honest worker's task is said to come out otherwise. */
+void act_audit_lie(adversary *a)
+{
+    static const double zero;
+    pl_message m;
+    pl_hash made;
+    party *p = some_worker(a);
+    if (!take_task(a, p, true) || !look_at_job(a))
+        return;
+    uint64_t n = a->dice.n;
+    pl_hash_of("lie", &n, sizeof n, &made);
+    pl_message_init(&m, PL_MSG_DONE);
+    m.token = p->lease.token;
+    pl_put_text(&m.body, PL_TAG_NAME, p->name);
+    pl_put_u64(&m.body, PL_TAG_PHASE, (uint64_t)p->lease.phase);
+    pl_put_text(&m.body, PL_TAG_TASK, p->lease.task);
+    for (int i = 0; i <= pl_topology_n_slots(a->topology); i++) /* and the state */
+        pl_put_hash(&m.body, PL_TAG_BLOB, &made);
+    pl_put_u64(&m.body, PL_TAG_TOKENS, 1);
+    pl_put_f64(&m.body, PL_TAG_LOSS, 1);
+    for (uint16_t tag = PL_TAG_SECONDS; tag <= PL_TAG_WAITED; tag++)
+        if (tag == PL_TAG_SECONDS || tag == PL_TAG_OVERHEAD || tag == PL_TAG_IDLE ||
+            tag == PL_TAG_WAITED)
+            pl_put_f64(&m.body, tag, zero);
+    pl_put_u64(&m.body, PL_TAG_AUDIT, 1);
+    size_t len = (size_t)pl_audit_parts(a->topology) * sizeof(pl_likeness);
+    pl_buf_reserve(&m.data, len);
+    memset(m.data.data, 0, len);
+    m.data.len = len;
+    if (ask(a, p, AT_HUB, &m, NULL) == ANSWER_OK)
+        printf("lied audit %s %lld %s\n", p->lease.task, (long long)p->lease.phase,
+               p->name);
+    p->lease.held = false;
+}
+
+/* ---- invitations ---- */
+/* Points of the curve that any secret takes to the same place, besides zero. */
+static void make_small_point(dice *d, pl_pubkey *out)
+{
+    static const uint8_t order_8[] = {0xe0, 0xeb, 0x7a, 0x7c, 0x3b, 0x41, 0xb8, 0xae,
+                                      0x16, 0x56, 0xe3, 0xfa, 0xf1, 0x9f, 0xc4, 0x6a,
+                                      0xda, 0x09, 0x8d, 0xeb, 0x9c, 0x32, 0xb1, 0xfd,
+                                      0x86, 0x62, 0x05, 0x16, 0x5f, 0x49, 0xb8, 0x00};
+    memset(out, 0, sizeof *out);
+    switch (dice_roll(d, 3)) {
+    case 0:
+        break;
+    case 1:
+        out->bytes[0] = 1;
+        break;
+    default:
+        memcpy(out->bytes, order_8, sizeof order_8);
+    }
+}
+
+static const char *enrol_name(adversary *a, char made[PL_KEY_NAME_MAX])
+{
+    switch (dice_roll(&a->dice, 5)) {
+    case 0:
+        return honest_name(a);
+    case 1:
+        return a->workers[0].name;
+    case 2:
+        return "x\nadmin AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA 0 0 root";
+    case 3:
+        return dice_word(&a->dice);
+    default:
+        snprintf(made, PL_KEY_NAME_MAX, "evil-new-%u", dice_roll(&a->dice, 1u << 30));
+        return made;
+    }
+}
+
+void act_enrol(adversary *a)
+{
+    char made[PL_KEY_NAME_MAX];
+    pl_message m;
+    pl_pubkey key;
+    size_t len = sizeof key.bytes;
+    const char *name = enrol_name(a, made);
+    switch (dice_roll(&a->dice, 4)) {
+    case 0: /* one that is another's already */
+        key = a->workers[dice_roll(&a->dice, WORKERS)].key.open;
+        break;
+    case 1:
+        key = a->stranger.key.open;
+        len = dice_roll(&a->dice, sizeof key.bytes);
+        break;
+    default:
+        make_small_point(&a->dice, &key);
+    }
+    pl_message_init(&m, PL_MSG_ENROL);
+    pl_put_text(&m.body, PL_TAG_NAME, name);
+    pl_put_bytes(&m.body, PL_TAG_KEY, key.bytes, len);
+    (void)ask(a, &a->invited, AT_HUB, &m, NULL);
+}
+
+/* What an invitation may not say. */
+void act_invited(adversary *a)
+{
+    known k;
+    draft_place place = a->home[0] && dice_is(&a->dice, 2) ? AT_HOME : AT_HUB;
+    know(a, &a->invited, &k);
+    int kind = draft_choose(&a->dice, place);
+    if (kind != draft_kind(PL_MSG_ENROL))
+        send_spoilt(a, &a->invited, place, kind, &k);
+}

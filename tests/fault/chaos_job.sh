@@ -1,0 +1,101 @@
+# shellcheck shell=sh disable=SC2034,SC2154
+# Sourced by the scripts that run whole jobs under faults. They set pathloom, ledger and
+# seed, and stand in the project's root.
+. tests/support/job.sh
+
+# A mixture 2x2 of a very small model: about a second undisturbed. Becomes the launcher,
+# so call it in a subshell or in the background.
+tiny_job() { # folder, options
+    out=$1
+    shift
+    exec "$pathloom" train --corpus "$work/corpus" --out "$work/$out" --workers 3 \
+        --set data.vocab=400 --set data.valid_share=0.1 --set model.width=32 \
+        --set model.heads=2 --set model.blocks=2 --set model.context=32 \
+        --set train.batch=2 --set train.tau=4 --set train.phases=6 \
+        --set train.base_steps=8 --set router.prefix=8 --set eval.baselines=none \
+        --set eval.max_tokens=200 --set eval.sample_tokens=0 \
+        --set workers.ttl_ms=500 "$@"
+}
+
+# The tokens of an earlier run, so that this one need not make them.
+take_data() { # folder of that run, folder of this one
+    mkdir -p "$work/$2"
+    cp -r "$work/$1/data" "$work/$2/"
+}
+
+# Everything that must be equal: versions with their hashes and contributions, states
+# of paths, objects. A contribution that were there twice, or missing, is a difference.
+facts() { # folder -> folder.facts
+    "$ledger" "$work/$1/store" | LC_ALL=C sort >"$work/$1.facts" &&
+        [ "$(grep -c '^version mix/' "$work/$1.facts")" -gt 8 ]
+}
+
+same_facts() { # folder, folder
+    facts "$2" && cmp -s "$work/$1.facts" "$work/$2.facts" && return 0
+    diff "$work/$1.facts" "$work/$2.facts" | head -n 20
+    return 1
+}
+
+# True unless `pathloom store fsck` finds something; also where there is no such verb.
+fsck_is_clean() { # folder
+    "$pathloom" store --help 2>&1 | grep -q fsck || return 0
+    "$pathloom" store fsck --run "$work/$1" >"$work/$1.fsck" 2>&1
+}
+
+# The launcher's processes of a role.
+members() { # launcher pid, role
+    pgrep -P "$1" -f "pathloom $2" 2>/dev/null
+}
+
+# Processes that have this word among theirs; a job's folder finds all of the job.
+left_behind() { # folder
+    pgrep -f -- "$work/$1[/ ]" 2>/dev/null
+}
+
+nobody_is_left() { # folder
+    waits=0
+    while [ -n "$(left_behind "$1")" ] && [ "$waits" -lt 20 ]; do
+        sleep 0.1
+        waits=$((waits + 1))
+    done
+    [ -z "$(left_behind "$1")" ]
+}
+
+# Stops the worker that has the first task of the mixture's second phase; sets name and
+# stopped.
+stop_in_second_phase() { # folder
+    log=$work/$1/log/hub.log
+    tries=1200
+    until grep -qs 'lease.granted task=mix.* phase=1 ' "$log"; do
+        tries=$((tries - 1))
+        [ "$tries" -gt 0 ] || fail "no task of the second phase begins"
+        sleep 0.05
+    done
+    name=$(sed -n 's/.*lease.granted task=mix.* phase=1 worker=\([^ ]*\) .*/\1/p' "$log" |
+        head -n 1)
+    stop_worker "$name"
+}
+
+stop_worker() { # name; sets stopped
+    stopped=$(pgrep -P "$job" -f "pathloom worker .*--index ${1#worker-}( |\$)" | head -n 1)
+    [ -n "$stopped" ] || fail "no process of $1"
+    kill -STOP "$stopped" || fail "$1 cannot be stopped"
+}
+
+# How many paths of the mixture this worker holds: its lease is the last of each.
+held_by() { # folder, name
+    sed -n 's/.*lease.granted task=\(mix[^ ]*\) .* worker=\([^ ]*\) .*/\1 \2/p' \
+        "$work/$1/log/hub.log" | awk -v name="$2" '{ last[$1] = $2 }
+            END { for (p in last) n += last[p] == name; print n + 0 }'
+}
+
+# How many paths of the mixture have finished so many phases, as the job tells.
+finished() { # folder, phases
+    "$pathloom" status --run "$work/$1" --json 2>/dev/null | tr '{' '\n' |
+        awk -F '"phase":' -v least="$2" '
+            /"arm":"/ { mix = index($0, "\"arm\":\"mix\"") }
+            mix && /"path":"/ && $2 + 0 >= least { n++ }
+            END { print n + 0 }'
+}
+
+now() { date -u +%Y-%m-%dT%H:%M:%S.%3NZ; } # as in the logs

@@ -1,0 +1,64 @@
+#!/bin/sh
+# Workers come and go while a job runs.
+#
+# usage: drain.sh PATHLOOM WORKFOLDER
+#
+# A task that takes long is leased; its worker is told to go, by TERM with a second of
+# grace and by USR1 twice. It gives the task back and ends well, and the task is leased
+# again at once: the lease itself would have lasted a minute.
+set -u
+pathloom=$1
+work=$2
+[ "${work#/}" != "$work" ] || work=$PWD/$work
+rm -rf "$work"
+mkdir -p "$work/corpus"
+cp base/*.[ch] "$work/corpus/"
+. tests/support/by_hand.sh
+
+fail() {
+    echo "FAILED: $1"
+    for log in "$work"/*.out; do
+        echo "--- $log"
+        tail -n 5 "$log"
+    done
+    exit 1
+}
+leased() { # worker
+    grep -q "lease.granted.*worker=$1" "$work/hub.out"
+}
+ended() {
+    ! kill -0 "$1" 2>/dev/null
+}
+
+start home "$pathloom" home --run "$work/run"
+start hub "$pathloom" hub --run "$work/run" --set workers.ttl_ms=60000
+await 100 "no hub" test -s "$work/run/proc/hub.address"
+start train "$pathloom" train --corpus "$work/corpus" --out "$work/run" \
+    --set net.attach=true --set data.vocab=512 --set data.valid_share=0.1 \
+    --set model.width=64 --set model.heads=2 --set model.blocks=2 \
+    --set model.context=64 --set train.batch=8 --set train.base_steps=500000 \
+    --set train.tau=10000 --set router.prefix=16 --set eval.baselines=none
+
+leave() { # worker, signals
+    name=$1
+    shift
+    sleep 0.5 # it has begun
+    for signal; do
+        kill "-$signal" "$pid"
+        [ $# -eq 1 ] || sleep 2.2 # sooner it would be the same wish
+    done
+    await 100 "$name does not go" ended "$pid"
+    wait "$pid" || fail "$name did not end well: $?"
+    await 20 "the hub did not take it back" grep -q "lease.released.*worker=$name" \
+        "$work/hub.out"
+}
+start first "$pathloom" worker --run "$work/run" --name first --grace-s 1
+await 200 "the first worker does not train" leased first
+leave first TERM
+start second "$pathloom" worker --run "$work/run" --name second
+await 100 "the task is not leased again" leased second
+leave second USR1 USR1
+start third "$pathloom" worker --run "$work/run" --name third
+await 100 "the task is not leased a third time" leased third
+[ "$(grep -c "lease.expired" "$work/hub.out")" -eq 0 ] || fail "a lease expired"
+echo "two workers went, and nothing waited for a lease"

@@ -1,0 +1,165 @@
+#!/bin/sh
+# Audits (fleet.audit): a worker whose results are wrong is found, fenced and told so;
+# honest ones never are.
+#
+# usage: fault_audit.sh PATHLOOM LEDGER WORKFOLDER
+#
+# 1. undisturbed, without audits
+# 2. every task is done twice: the same versions, no difference
+# 3. a fourth worker makes one wrong update (fail point worker.update.wrong), while hub
+#    and home are killed: it is fenced, says why, may not come back; the others end the
+#    job, and its versions are listed
+# 4. one of the job's own workers makes one
+# 5. three workers of three kinds of devices: honest ones agree, by tolerance; one that
+#    flips the signs of an update is fenced by the other two
+set -u
+pathloom=$1
+ledger=$2
+. tests/fault/chaos_job.sh
+own_folder "$3"
+odd=
+
+fail() {
+    echo "FAILED: $1"
+    tail -n 15 "$work"/*.out
+    grep -h 'audit\.\|fenced' "$work"/*/log/*.log | tail -n 20
+    [ -z "$job" ] || kill "$job" 2>/dev/null
+    [ -z "$odd" ] || kill "$odd" 2>/dev/null
+    exit 1
+}
+
+run_job() { # folder, options; in a subshell or the background
+    tiny_job "$@" --set train.tau=20
+}
+
+count() { # pattern, folder
+    cat "$work/$2"/log/hub.log | grep -c "$1"
+}
+
+make_corpus base modules docs
+echo "1. without audits"
+(run_job calm) >"$work/calm.out" 2>&1 || fail "the undisturbed run"
+facts calm || fail "its record"
+
+echo "2. every task twice"
+take_data calm twice
+(run_job twice --set fleet.audit=1) >"$work/twice.out" 2>&1 || fail "the audited run"
+agreed=$(count 'audit.closed .*verdict=agreed' twice)
+[ "$agreed" -eq 25 ] || fail "$agreed audits of 25 tasks"
+[ "$(count 'audit.differs' twice)" -eq 0 ] || fail "honest workers differ"
+grep -v '^object audit/\|^ref audit/' "$work/calm.facts" >"$work/plain.facts"
+facts twice || fail "its record"
+grep -v '^object audit/\|^ref audit/' "$work/twice.facts" | cmp -s - "$work/plain.facts" ||
+    fail "audits change versions"
+fsck_is_clean twice || fail "fsck"
+echo "$agreed tasks were done twice, all equal"
+
+echo "3. a wrong update"
+take_data calm wrong
+PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:5 run_job wrong --set fleet.audit=1 \
+    --set train.phases=12 >"$work/wrong.out" 2>&1 & # and goes on until it is found
+job=$!
+tries=600
+until grep -q 'lease.granted task=mix' "$work/wrong/log/hub.log" 2>/dev/null; do
+    tries=$((tries - 1))
+    [ "$tries" -gt 0 ] || fail "no task of the mixture begins"
+    sleep 0.05
+done
+PATHLOOM_FAILPOINT=worker.update.wrong:error:30 "$pathloom" worker --run "$work/wrong" \
+    --name odd >"$work/odd.out" 2>&1 &
+odd=$!
+tries=4800
+until grep -q 'worker.fenced worker=odd' "$work/wrong/log/hub.log"; do
+    tries=$((tries - 1))
+    [ "$tries" -gt 0 ] || fail "nobody finds the wrong update"
+    kill -0 "$job" 2>/dev/null || fail "the job ends before anybody is fenced"
+    case $tries in
+    4796 | 4780) pkill -KILL -P "$job" -f 'pathloom hub' ;;
+    4788) pkill -KILL -P "$job" -f 'pathloom home' ;;
+    esac
+    sleep 0.05
+done
+wait "$odd" && fail "the fenced worker ends as if all were well"
+odd=
+grep -q 'worker odd is fenced' "$work/odd.out" || fail "its owner is not told why"
+"$pathloom" worker --run "$work/wrong" --name odd >"$work/odd2.out" 2>&1 &&
+    fail "a fenced worker comes back"
+grep -q 'worker odd is fenced' "$work/odd2.out" || fail "nor why it may not come back"
+wait "$job" || fail "the job"
+job=
+[ "$(cat "$work/wrong/log/hub.log" "$work/wrong/log/home.log" |
+    grep 'worker.fenced' | grep -vc 'worker=odd')" -eq 0 ] ||
+    fail "an honest worker is fenced"
+"$pathloom" audit --run "$work/wrong" >"$work/audit.out" 2>&1 || fail "pathloom audit"
+grep -q '^fenced *odd' "$work/audit.out" || fail "pathloom audit names no fenced worker"
+grep -q '^settled ' "$work/audit.out" || fail "pathloom audit has no verdict"
+# It may have done nothing but audits itself.
+"$pathloom" audit odd --run "$work/wrong" >"$work/worker.out" 2>&1 ||
+    grep -q 'no version .* has a contribution of odd' "$work/worker.out" ||
+    fail "pathloom audit odd"
+[ "$(wc -l <"$work/worker.out")" -gt 1 ] ||
+    "$pathloom" audit worker-1 --run "$work/wrong" >"$work/worker.out" 2>&1 ||
+    fail "pathloom audit worker-1"
+fix=$(sed -n 's/^ *pathloom store rollback/store rollback/p' "$work/worker.out" | head -n 1)
+[ -n "$fix" ] || fail "no command undoes what it did"
+# shellcheck disable=SC2086 # several words
+"$pathloom" $fix >"$work/fix.out" 2>&1 || fail "$fix"
+fsck_is_clean wrong || fail "fsck"
+echo "4. a wrong update of one of the job's own workers"
+take_data calm own
+mkdir "$work/once"
+(
+    export PATHLOOM_FAILPOINT=worker.update.wrong:error:20 PATHLOOM_FAILPOINT_ONCE="$work/once"
+    run_job own --set fleet.audit=1 --set train.phases=12
+) >"$work/own.out" 2>&1 || fail "the job does not go on without the fenced worker"
+[ -e "$work/once/worker.update.wrong" ] || fail "nobody was wrong"
+[ "$(grep -c 'worker.fenced worker=worker-' "$work/own/log/hub.log")" -eq 1 ] ||
+    fail "not one of the job's own workers is fenced"
+echo "a wrong update was found; then: pathloom $fix"
+
+# Processors round alike with one thread and with two or not; `ref` does otherwise.
+others=
+kinds_job() { # folder: the job with one worker, and two of other kinds beside it
+    take_data calm "$1"
+    tiny_job "$1" --workers 1 --set train.tau=20 --set train.phases=12 \
+        --set fleet.audit=1 --set workers.backend=cpu --set workers.precision=f32 \
+        >"$work/$1.out" 2>&1 &
+    job=$!
+    tries=600
+    until [ -s "$work/$1/proc/hub.address" ] && [ -s "$work/$1/run.yaml" ]; do
+        tries=$((tries - 1))
+        [ "$tries" -gt 0 ] || fail "no hub"
+        sleep 0.05
+    done
+    "$pathloom" worker --run "$work/$1" --name of-ref --backend ref \
+        >"$work/$1-ref.out" 2>&1 &
+    others=$!
+    PATHLOOM_FAILPOINT=$2 "$pathloom" worker --run "$work/$1" --name of-two --threads 2 \
+        >"$work/$1-two.out" 2>&1 &
+    odd=$!
+    wait "$job" || fail "the job $1"
+    job=
+    kill "$others" "$odd" 2>/dev/null
+    wait "$others" "$odd"
+    odd=
+}
+
+echo "5. three kinds of devices"
+kinds_job kinds ""
+across=$(count 'audit.closed .*verdict=agreed .*tolerance=0.25' kinds)
+[ "$across" -gt 0 ] || fail "no audit between kinds"
+[ "$(count 'audit.differs\|worker.fenced' kinds)" -eq 0 ] || fail "honest kinds differ"
+echo "$across tasks were done again by another kind, all within the tolerance;" \
+    "farthest $(sed -n 's/.*audit.closed .*distance=\([^ ]*\) tolerance=0.25.*/\1/p' \
+        "$work/kinds/log/hub.log" | sort -n | tail -n 1)"
+kinds_job liar worker.update.flipped:error:9
+[ "$(count 'worker.fenced worker=of-two' liar)" -gt 0 ] || fail "the liar is not fenced"
+[ "$(cat "$work/liar/log/hub.log" "$work/liar/log/home.log" |
+    grep 'worker.fenced' | grep -vc 'worker=of-two')" -eq 0 ] ||
+    fail "an honest worker of another kind is fenced"
+grep -q 'worker of-two is fenced' "$work/liar-two.out" || fail "its owner is not told why"
+"$pathloom" audit --run "$work/liar" >"$work/audit.out" 2>&1 || fail "pathloom audit"
+grep -q 'away from it (0.25 is allowed)' "$work/audit.out" ||
+    fail "pathloom audit names no distance"
+echo "flipped signs were found: $(grep 'is allowed' "$work/audit.out" | head -n 1)"
+rm -rf "$work"

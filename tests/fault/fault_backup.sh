@@ -1,0 +1,101 @@
+#!/bin/sh
+# A worker that stands still, or is slow, beside quick ones: backups (fleet.backup).
+#
+# usage: fault_backup.sh PATHLOOM LEDGER WORKFOLDER [short]
+#
+# 1. undisturbed, without backups
+# 2. one worker is stopped (SIGSTOP) in the middle of a task, whose lease would live for
+#    100 s: the others must end the arm meanwhile, with the same hashes; then it goes on
+#    and must be told that nobody waits for it
+# 3. not with `short`: three quick workers and a slow one, without backups and with them.
+#    Their steps are mostly sleep (fail point worker.step.before), so that two processors
+#    are enough for all of them: on busy ones backups have nothing to win
+set -u
+pathloom=$1
+ledger=$2
+mode=${4:-long}
+. tests/fault/chaos_job.sh
+own_folder "$3"
+
+run_job() { # folder, options; in a subshell or the background
+    tiny_job "$@" --set train.tau=150 --set train.phases=5 --set model.width=48 \
+        --set train.batch=4 --set workers.ttl_ms=100000
+}
+
+seconds() { date +%s.%N; }
+since() { # seconds
+    echo "$(seconds) $1" | awk '{ printf "%.1f", $1 - $2 }'
+}
+
+make_corpus base modules docs
+echo "1. undisturbed"
+(run_job calm --set fleet.backup=off) >"$work/calm.out" 2>&1 || fail "the undisturbed run"
+facts calm || fail "its record"
+
+echo "2. a worker is stopped"
+take_data calm stop
+# Tasks last longer than it takes to see that one began.
+PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:5 run_job stop >"$work/stop.out" 2>&1 &
+job=$!
+stop_in_second_phase stop
+start=$(seconds)
+tries=3000
+until "$pathloom" status --run "$work/stop" --json 2>/dev/null | tr '{' '\n' |
+    grep -q '"arm":"mix".*"finished":true'; do
+    tries=$((tries - 1))
+    [ "$tries" -gt 0 ] || fail "the arm does not end beside a worker that stands still"
+    kill -0 "$job" 2>/dev/null || break
+    sleep 0.1
+done
+took=$(since "$start")
+kill -CONT "$stopped"
+wait "$job" || fail "the run beside a worker that stands still"
+job=
+grep -q 'backup.granted .*slow='"$name" "$log" || fail "no backup of a task of $name"
+grep -q 'backup.settled .*stopped='"$name" "$log" || fail "$name was not told to stop"
+same_facts calm stop || fail "versions differ from those of the undisturbed run"
+fsck_is_clean stop || fail "fsck"
+echo "the others ended in $took s beside $name; a lease would have lived for 100 s"
+
+# Seconds from the first task of the mixture to its last one.
+mixture_took() { # folder
+    sed -n 's/^\([^ ]*\) .*\(lease.granted\|task.done\) task=mix.*/\1/p' \
+        "$work/$1/log/hub.log" | sed -n '1p;$p' | while read -r at; do
+        date -u -d "$at" +%s.%N
+    done | paste -s -d ' ' | awk '{ printf "%.1f", $2 - $1 }'
+}
+
+slow_job() { # folder, options
+    take_data calm "$1"
+    export PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:15
+    tiny_job "$@" --set train.tau=60 --set train.phases=5 --set model.width=48 \
+        --set train.batch=4 --set workers.ttl_ms=2000 >"$work/$1.out" 2>&1 &
+    job=$!
+    unset PATHLOOM_FAILPOINT
+    until [ -s "$work/$1/proc/hub.address" ] && [ -s "$work/$1/run.yaml" ]; do
+        kill -0 "$job" 2>/dev/null || fail "the run $1"
+        sleep 0.05
+    done
+    PATHLOOM_FAILPOINT=worker.step.before:sleep:90 "$pathloom" worker \
+        --run "$work/$1" --name slow >"$work/$1-slow.out" 2>&1 &
+    stopped=$!
+    wait "$job" || fail "the run $1"
+    job=
+    kill "$stopped" 2>/dev/null
+    wait "$stopped"
+    stopped=
+    took=$(mixture_took "$1")
+}
+
+if [ "$mode" != short ]; then
+    echo "3. one worker of four is slow"
+    slow_job without --set fleet.backup=off
+    without=$took
+    facts without || fail "its record"
+    slow_job with
+    same_facts without with || fail "versions with backups differ"
+    echo "the mixture without backups $without s, with them $took s ($(grep -c \
+        backup.granted "$work/with/log/hub.log") granted, $(grep -c \
+        'backup.settled.*stopped=slow' "$work/with/log/hub.log") of them first)"
+fi
+rm -rf "$work"

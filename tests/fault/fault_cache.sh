@@ -1,0 +1,76 @@
+#!/bin/sh
+# Data shards in RUN/cache are overwritten while workers read them: what was trained on
+# them is thrown away, the shards are fetched again, and the final hashes are the same.
+# So are they if a shard of another path lies under the name of one before the start.
+#
+# usage: fault_cache.sh PATHLOOM WORKFOLDER
+set -eu
+pathloom=$1
+. tests/support/job.sh
+own_folder "$2"
+make_corpus base corpus
+
+run() { # folder, options
+    small_job "$@" --set train.tau=20 --set train.phases=20 --set train.base_steps=20 \
+        >"$work/$1.out" 2>&1
+}
+shards() { # folder
+    ls "$work/$1"/cache/*.tok 2>/dev/null | wc -l
+}
+check() { # folder
+    versions --run "$work/$1" >"$work/$1.hashes"
+    [ -s "$work/$1.hashes" ] || fail "no module in $1"
+    cmp -s "$work/calm.hashes" "$work/$1.hashes" || {
+        diff "$work/calm.hashes" "$work/$1.hashes" || :
+        fail "other hashes in $1"
+    }
+}
+
+(run calm) || fail "the calm run"
+versions --run "$work/calm" >"$work/calm.hashes"
+
+# ---- tokens change under the workers, file size and time as they were ----
+(run hurt) &
+job=$!
+training_begins hurt
+tries=400
+until [ "$(shards hurt)" -ge 5 ]; do # of the base model and four paths
+    tries=$((tries - 1))
+    [ "$tries" -gt 0 ] || fail "the shards do not come"
+    sleep 0.05
+done
+for file in "$work"/hurt/cache/*.tok; do
+    touch -r "$file" "$work/time"
+    head -c 20000 /dev/zero | dd of="$file" bs=64 seek=1 conv=notrunc 2>/dev/null
+    touch -r "$work/time" "$file"
+done
+wait "$job" || fail "the run whose shards were hurt"
+job=
+check hurt
+grep -q 'task.abandoned .*changed while it was in use' "$work"/hurt/log/worker-*.log ||
+    fail "no worker noticed"
+grep -q 'shard.damaged' "$work"/hurt/log/worker-*.log || fail "no shard came again"
+
+# ---- a whole shard, but of another path ----
+(run swapped) &
+job=$!
+training_begins swapped
+tries=400
+until [ "$(shards swapped)" -ge 5 ]; do
+    tries=$((tries - 1))
+    [ "$tries" -gt 0 ] || fail "the shards do not come"
+    sleep 0.05
+done
+kill -INT "$job"
+wait "$job" || :
+job=
+# shellcheck disable=SC2012 # names of hashes
+last=$(ls "$work"/swapped/cache/*.tok | tail -n 1)
+for file in "$work"/swapped/cache/*.tok; do
+    [ "$file" = "$last" ] || cp "$last" "$file"
+done
+(run swapped) || fail "the run with swapped shards"
+check swapped
+grep -q 'does not hold the shard of its name' "$work"/swapped/log/worker-*.log ||
+    fail "nobody noticed that shards were swapped"
+echo "PASSED: $(wc -l <"$work/calm.hashes") modules, equal hashes in all three runs"

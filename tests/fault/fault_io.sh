@@ -1,0 +1,246 @@
+#!/bin/sh
+# Failing disks, jumping clocks, hung processes: the job ends with one sentence or goes
+# on, and once the obstacle is gone the same command ends with the same facts.
+#
+# usage: fault_io.sh PATHLOOM LEDGER INTERPOSE.SO WORKFOLDER [short]
+#
+# The library (tests/fault/interpose.c) lets one call of one process fail: every kind of call
+# with every error that it can have, in home and launcher, at a random passage.
+# shellcheck disable=SC2034,SC2154,SC2120 # some variables belong to chaos_job.sh
+set -u
+pathloom=$1
+ledger=$2
+library=$3
+work=$4
+mode=${5:-all}
+case $work in /*) ;; *) work=$PWD/$work ;; esac
+case $library in /*) ;; *) library=$PWD/$library ;; esac
+disk=$work/disk
+umount "$disk" 2>/dev/null
+rm -rf "$work"
+mkdir -p "$work"
+. tests/fault/chaos_job.sh
+seed=$(date +%s)
+first_seed=$seed
+job="" watcher=""
+n_cases=0 n_acted=0 n_again=0 skipped=""
+trap 'kill -9 $job $watcher 2>/dev/null; umount "$disk" 2>/dev/null' EXIT
+
+fail() {
+    echo "FAILED: $name: $1 (seed $first_seed)"
+    for log in "$work/shot.out" "$work"/shot/log/*.log; do
+        echo "--- $log"
+        tail -n 12 "$log"
+    done
+    exit 1
+}
+
+begin() { # name
+    name=$1
+    n_cases=$((n_cases + 1))
+    rm -rf "$work/shot" "$work/shot.out" "$work/once" "$work/now"
+}
+
+# One job, to its end; what it says on stderr must be one sentence if it failed.
+try_job() {
+    code=0
+    (tiny_job shot) >>"$work/shot.out" 2>"$work/shot.err" || code=$?
+    cat "$work/shot.err" >>"$work/shot.out"
+    [ "$code" -eq 0 ] || check_sentence
+}
+
+check_sentence() {
+    [ "$(grep -vc '^ERROR: ld.so' "$work/shot.err")" -eq 1 ] && grep -q '^pathloom: [^ ]' "$work/shot.err" ||
+        fail "code $code without one sentence"
+}
+
+until_done() {
+    tries=0 code=1
+    while [ "$code" -ne 0 ]; do
+        tries=$((tries + 1))
+        [ "$tries" -le 10 ] || fail "it does not end"
+        try_job
+    done
+    n_again=$((n_again + tries - 1))
+}
+
+check_facts() {
+    same_facts calm shot || fail "other facts than those of the undisturbed run"
+    fsck_is_clean shot || fail "fsck: $(head -n 3 "$work/shot.fsck")"
+    nobody_is_left shot || fail "processes are left"
+}
+
+# One call of one process fails once.
+one_call() { # role, CALL:LATEST:ERROR
+    call=${2%%:*} rest=${2#*:}
+    random "${rest%%:*}"
+    spec=$call:$((value + 1)):${rest#*:}
+    begin "$1 $spec"
+    [ "$1" = train ] || take_data calm shot
+    LD_PRELOAD=$library INTERPOSE=$spec INTERPOSE_ROLE=$1 INTERPOSE_ONCE=$work/once \
+        INTERPOSE_PATH=$work/shot
+    export LD_PRELOAD INTERPOSE INTERPOSE_ROLE INTERPOSE_ONCE INTERPOSE_PATH
+    until_done
+    unset LD_PRELOAD INTERPOSE INTERPOSE_ROLE INTERPOSE_ONCE INTERPOSE_PATH
+    check_facts
+    if [ ! -e "$work/once" ]; then
+        echo "$name: there was no such call"
+        return
+    fi
+    n_acted=$((n_acted + 1))
+    # What every program must take for ordinary.
+    case $call.$spec in
+    write.*EINTR | write.*short) [ "$tries" -eq 1 ] || fail "it did not go on by itself" ;;
+    esac
+}
+
+# Waits until the mixture trains, at most 20 s.
+wait_for_mixture() {
+    i=0
+    while ! grep -qs 'lease.granted task=mix/.* phase=1' "$work/shot/log/hub.log"; do
+        i=$((i + 1))
+        [ "$i" -lt 400 ] || fail "the mixture does not begin"
+        sleep 0.05
+    done
+}
+
+# Every write to the store fails, for some seconds or until the job has ended.
+long_outage() { # name, INTERPOSE, code
+    begin "$1"
+    take_data calm shot
+    LD_PRELOAD=$library INTERPOSE=$2 INTERPOSE_ROLE=home INTERPOSE_WHILE=$work/now \
+        INTERPOSE_PATH=$work/shot/store
+    export LD_PRELOAD INTERPOSE INTERPOSE_ROLE INTERPOSE_WHILE INTERPOSE_PATH
+    (tiny_job shot) >"$work/shot.out" 2>"$work/shot.err" &
+    job=$!
+    wait_for_mixture
+    touch "$work/now"
+    code=0
+    wait "$job" || code=$?
+    job=""
+    [ "$code" -eq "$3" ] || fail "it ended with $code, not $3"
+    check_sentence
+    "$pathloom" store ls --run "$work/shot" >/dev/null || fail "the store is unreadable"
+    try_job
+    [ "$code" -eq "$3" ] || fail "given again, it ended with $code, not $3"
+    rm "$work/now"
+    until_done
+    unset LD_PRELOAD INTERPOSE INTERPOSE_ROLE INTERPOSE_WHILE INTERPOSE_PATH
+    check_facts
+}
+
+# A disk of its own that becomes full, then has space again.
+small_disk() {
+    begin "a full disk"
+    mkdir -p "$disk"
+    mount -t tmpfs -o size=160m tmpfs "$disk" 2>/dev/null || {
+        skipped="$skipped full-disk"
+        return
+    }
+    mkdir "$disk/shot"
+    ln -s "$disk/shot" "$work/shot"
+    take_data calm shot
+    (tiny_job shot) >"$work/shot.out" 2>"$work/shot.err" &
+    job=$!
+    wait_for_mixture
+    head -c 200m /dev/zero >"$disk/fill" 2>/dev/null
+    code=0
+    wait "$job" || code=$?
+    job=""
+    [ "$code" -eq 74 ] || fail "it ended with $code, not 74"
+    check_sentence
+    rm "$disk/fill"
+    until_done
+    check_facts
+    rm "$work/shot"
+    umount "$disk"
+}
+
+# Nothing but labels may come from the wall clock.
+clock() {
+    begin "a clock that jumps by years"
+    LD_PRELOAD=$library INTERPOSE_CLOCK=94608000
+    export LD_PRELOAD INTERPOSE_CLOCK
+    until_done
+    unset LD_PRELOAD INTERPOSE_CLOCK
+    [ "$tries" -eq 1 ] || fail "it had to be given again"
+    ! grep -h 'lease.expired\|home.away\|away' "$work"/shot/log/hub.log || fail "a lease ran out"
+    check_facts
+}
+
+# A worker that hangs for good: its tasks go to others, and the job ends without it.
+hung_worker() {
+    begin "a worker that hangs for good"
+    take_data calm shot
+    (tiny_job shot) >"$work/shot.out" 2>"$work/shot.err" &
+    job=$!
+    wait_for_mixture
+    # shellcheck disable=SC2046
+    set -- $(members "$job" worker)
+    kill -STOP "$1" || fail "no worker to stop"
+    i=0
+    while kill -0 "$job" 2>/dev/null; do
+        i=$((i + 1))
+        [ "$i" -lt 200 ] || fail "the job hangs with it"
+        sleep 0.1
+    done
+    wait "$job" || fail "the job ended with $?"
+    job=""
+    check_facts
+}
+
+# Workers that are told to end, as by a scheduler that wants the machine back: they come
+# back, and nobody counts that as crashes.
+told_to_end() {
+    begin "workers told to end again and again"
+    take_data calm shot
+    (tiny_job shot) >"$work/shot.out" 2>"$work/shot.err" &
+    job=$!
+    n_told=0
+    while kill -0 "$job" 2>/dev/null; do
+        # shellcheck disable=SC2046
+        kill -TERM $(members "$job" worker | head -n 1) 2>/dev/null && n_told=$((n_told + 1))
+        [ "$n_told" -lt 30 ] || break
+        sleep 0.1
+    done
+    wait "$job" || fail "the job ended with $?"
+    job=""
+    [ "$n_told" -ge 9 ] || fail "only $n_told workers were told to end"
+    check_facts
+}
+
+make_corpus base modules docs
+begin "the undisturbed run"
+(tiny_job calm) >"$work/shot.out" 2>&1 || fail "it ended with $?"
+facts calm || fail "it has too little in its store"
+
+home="write:150:EIO write:150:ENOSPC write:150:EINTR write:150:short pwrite:100:EIO
+    pwrite:100:ENOSPC pwrite:100:short fdatasync:200:EIO fdatasync:200:ENOSPC
+    fdatasync:200:EINTR fsync:8:EIO fsync:8:ENOSPC rename:3:EIO rename:3:ENOSPC
+    open:12:EIO open:12:ENOSPC open:12:EROFS"
+train="write:4:EIO write:4:ENOSPC write:4:EINTR write:4:short fsync:6:EIO fsync:6:ENOSPC
+    rename:4:EIO rename:4:ENOSPC open:4:ENOSPC open:4:EROFS"
+if [ "$mode" = short ]; then
+    # Two of each, others each time.
+    for role in home train; do
+        eval "all=\$$role"
+        # shellcheck disable=SC2086,SC2154 # several words
+        pick $all
+        one_call "$role" "$choice"
+    done
+    long_outage "a disk that fails to flush" fdatasync:1:EIO 74
+    hung_worker
+else
+    for spec in $home; do one_call home "$spec"; done
+    for spec in $train; do one_call train "$spec"; done
+    long_outage "a disk that fails to flush" fdatasync:1:EIO 74
+    long_outage "a disk that is full" write:1:ENOSPC 74
+    long_outage "a disk that is read-only" write:1:EROFS 74
+    small_disk
+    clock
+    told_to_end
+    hung_worker
+fi
+echo "$n_cases cases; $n_acted single calls failed, the command was given again $n_again times;" \
+    "the facts ($(wc -l <"$work/calm.facts")) are the same in all${skipped:+; skipped:$skipped}"
+rm -rf "$work"

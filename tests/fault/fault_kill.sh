@@ -1,0 +1,96 @@
+#!/bin/sh
+# Kill anything, at any time: the final module hashes are the same.
+#
+# usage: fault_kill.sh PATHLOOM WORKFOLDER [KILLS]
+#
+# 1. an undisturbed run
+# 2. the same while workers, hub and home are killed by kill -9 at random moments (at
+#    least KILLS of them, most of them workers)
+# 3. the same while the whole job is killed by kill -9 and given again, several times
+# Then: every module's version and hash are equal, and no process is left behind.
+set -u
+pathloom=$1
+kills=${3:-20}
+seed=$(date +%s)
+echo "seed $seed"
+. tests/fault/chaos_job.sh
+own_folder "$2"
+
+# Real text, the same for all runs: this project's own sources.
+cat README.md docs/*.md >"$work/0.txt" 2>/dev/null
+make_corpus base modules outer store workers docs docs/results
+
+run_job() { # folder; in a subshell, which becomes the launcher
+    small_job "$@" --workers 3 --set train.tau=25 --set train.phases=20 \
+        --set train.schedule=wsd --set train.base_replicas=3 --set train.micro_batch=3 \
+        --set train.base_steps=150 --set eval.baselines=diloco,dense-batch \
+        --set eval.max_tokens=2000
+}
+
+hashes() { # folder
+    "$pathloom" store ls --run "$work/$1" --json >"$work/$1.ls" || fail "store ls of $1"
+    sed -n 's/.*"module": *"\([^"]*\)".*"version": *\([0-9]*\).*"hash": *"\([^"]*\)".*/\1 \2 \3/p' \
+        "$work/$1.ls" | sort >"$work/$1.hashes"
+    [ -s "$work/$1.hashes" ] || fail "no module in $1"
+}
+
+echo "1. undisturbed"
+(run_job calm) >"$work/calm.out" 2>&1 || fail "the undisturbed run"
+hashes calm
+
+echo "2. processes killed at random moments"
+# No faster than this script kills.
+PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:5 run_job shot >"$work/shot.out" 2>&1 &
+job=$!
+shots=0
+workers=0
+while kill -0 "$job" 2>/dev/null; do
+    random 6
+    sleep "0.0$((4 + value))"
+    pick worker worker worker worker hub home
+    role=$choice
+    set -- $(members "$job" "$role")
+    [ $# -gt 0 ] || continue
+    pick "$@"
+    kill -9 "$choice" 2>/dev/null || continue
+    shots=$((shots + 1))
+    [ "$role" != worker ] || workers=$((workers + 1))
+    [ "$workers" -lt "$kills" ] || [ "$shots" -lt $((kills + kills / 2)) ] || break
+done
+wait "$job" || fail "the run under fire"
+hashes shot
+echo "   $shots kills, $workers of them workers"
+[ "$workers" -ge "$kills" ] || fail "only $workers workers were killed, $kills are asked for"
+cmp -s "$work/calm.hashes" "$work/shot.hashes" || {
+    diff "$work/calm.hashes" "$work/shot.hashes"
+    fail "hashes differ after $shots kills"
+}
+
+echo "3. the whole job killed and given again"
+rounds=0
+while :; do
+    PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:5 run_job back >"$work/back.out" 2>&1 &
+    job=$!
+    random 20
+    sleep "$((value / 10)).$((5 + value % 5))"
+    if [ "$rounds" -lt 4 ] && kill -9 "$job" 2>/dev/null; then
+        rounds=$((rounds + 1))
+        wait "$job" 2>/dev/null
+        continue
+    fi
+    wait "$job" || fail "the run that was given again"
+    break
+done
+hashes back
+echo "   $rounds times"
+[ "$rounds" -ge 3 ] || fail "the job ended before it could be killed 3 times"
+cmp -s "$work/calm.hashes" "$work/back.hashes" || {
+    diff "$work/calm.hashes" "$work/back.hashes"
+    fail "hashes differ after $rounds restarts"
+}
+
+sleep 1
+left=$(pgrep -f "$work/" | grep -v "^$$\$" | wc -l)
+[ "$left" -eq 0 ] || fail "$left processes are left behind"
+echo "$(wc -l <"$work/calm.hashes") modules have equal hashes in all three runs"
+rm -rf "$work"

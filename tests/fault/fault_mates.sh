@@ -1,0 +1,40 @@
+#!/bin/sh
+# A mate that lies (noloco): a worker gives its mate another update than it sends to the
+# home. The mate notices before it sends anything, and does the phase again from what the
+# home has: the job ends with the versions of the undisturbed one, and nobody honest is
+# blamed.
+#
+# usage: fault_mates.sh PATHLOOM LEDGER WORKFOLDER
+set -u
+pathloom=$1
+ledger=$2
+. tests/fault/chaos_job.sh
+own_folder "$3"
+
+fail() {
+    echo "FAILED: $1"
+    tail -n 15 "$work"/*.out
+    grep -h 'mate\.\|abandoned' "$work"/*/log/*.log | tail -n 20
+    exit 1
+}
+
+run_job() { # folder; in a subshell
+    tiny_job "$1" --set outer.method=noloco --set codec.name=f32
+}
+
+make_corpus base modules docs
+(run_job calm) >"$work/calm.out" 2>&1 || fail "the undisturbed run"
+facts calm || fail "its record"
+for lie in wrong:error:2 wrong:error:6 damaged:error:2; do
+    run=$(echo "$lie" | tr -d :)
+    take_data calm "$run"
+    (
+        # Mates come while the update is on its way to the home.
+        export "PATHLOOM_FAILPOINT=worker.offer.$lie,worker.submit.before:sleep:200"
+        run_job "$run"
+    ) >"$work/$run.out" 2>&1 || fail "the job with a mate that lies ($lie)"
+    same_facts calm "$run" || fail "a lie changed the versions ($lie)"
+    grep -q 'mate.lied' "$work/$run"/log/worker-*.log || fail "nobody noticed ($lie)"
+done
+lies=$(cat "$work"/*/log/*.log | grep -c 'mate.lied')
+echo "mates noticed $lies lies, and the versions are those of the undisturbed run"

@@ -1,0 +1,169 @@
+#!/bin/sh
+# Every outer method and every codec under fire.
+#
+# usage: fault_methods.sh PATHLOOM WORKFOLDER [KILLS [NAME ...]]
+#
+# For each method and codec (or the named ones): an undisturbed run, and the same while
+# at least KILLS (4) workers, hubs and homes are killed by kill -9 at random moments.
+# Then all versions and all states of paths are the same bytes. Under delayed-nesterov,
+# whose versions depend on who came first (docs/DESIGN.md), each module has every phase
+# of every path exactly once instead; and so under noloco with a deadline, where the mean
+# of the holders must also be the home's.
+set -u
+pathloom=$1
+work=$2
+kills=${3:-4}
+[ $# -gt 3 ] && shift 3 || set --
+names=" $* "
+seed=$(date +%s)
+echo "seed $seed"
+n_cases=0
+. tests/fault/chaos_job.sh
+own_folder "$work"
+
+make_corpus base modules outer home net workers docs
+
+run_job() { # folder, options; in a subshell, which becomes the launcher
+    out=$1
+    shift
+    if [ -d "$work/data" ]; then # tokens are the same for all
+        mkdir "$work/$out"
+        cp -r "$work/data" "$work/$out/"
+    fi
+    small_job "$out" --workers 3 --set train.tau=15 --set train.phases=6 \
+        --set train.base_steps=15 --set workers.ttl_ms=1000 "$@"
+}
+
+shoot() { # launcher pid
+    shots=0
+    while kill -0 "$1" 2>/dev/null; do
+        random 10
+        sleep "0.1$value"
+        pick worker worker worker hub home
+        # shellcheck disable=SC2046 # a pid a word
+        set -- "$1" $(members "$1" "$choice")
+        [ $# -gt 1 ] || continue
+        launcher=$1
+        shift
+        pick "$@"
+        set -- "$launcher"
+        kill -9 "$choice" 2>/dev/null && shots=$((shots + 1))
+        [ "$shots" -lt $((kills + 2)) ] || break
+    done
+}
+
+run_both() { # options
+    (run_job "$case.calm" "$@") >"$work/$case.calm.out" 2>&1 ||
+        fail "the undisturbed run"
+    [ -d "$work/data" ] || cp -r "$work/$case.calm/data" "$work/data"
+    PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:10 run_job "$case.shot" "$@" \
+        >"$work/$case.shot.out" 2>&1 & # no faster than it is shot at
+    job=$!
+    shoot "$job"
+    wait "$job" || fail "the run under fire"
+    [ "$shots" -ge "$kills" ] || fail "only $shots kills, $kills are asked for"
+    facts_of_run "$case.calm"
+    facts_of_run "$case.shot"
+    n_cases=$((n_cases + 1))
+}
+
+wanted() {
+    [ "$names" = "  " ] || [ "${names#* "$case" }" != "$names" ]
+}
+
+same() { # name, options
+    case=$1
+    shift
+    wanted || return 0
+    run_both "$@"
+    cmp -s "$work/$case.calm.facts" "$work/$case.shot.facts" || {
+        diff "$work/$case.calm.facts" "$work/$case.shot.facts"
+        fail "other bytes after $shots kills"
+    }
+    echo "$case: the same bytes after $shots kills"
+    rm -rf "$work/$case".*
+}
+
+# Each of a path's 6 phases (of 15 steps of 4 samples, or fewer steps) stands in a
+# module once.
+count_phases() {
+    for module in $(sed -n 's,^\(mix/[^p][^ ]*\) .*,\1,p' "$work/$case.shot.facts"); do
+        "$pathloom" store log "$module" --run "$work/$case.shot" --json |
+            grep -o '"path":[0-9]*,"replica":[0-9]*,"phase":[0-9]*,"first_sample":[0-9]*,"n_samples":[0-9]*' |
+            tr -c '0-9\n' ' ' | sort -n -k 1,1 -k 2,2 -k 4,4 |
+            awk '
+                $1 "." $2 != path { wrong += path != "" && n != 6
+                                    path = $1 "." $2; n = 0 }
+                { wrong += $4 != 60 * n || $5 < 1 || $5 > 60; n++ }
+                END { exit n != 6 || wrong > 0 }' ||
+            fail "$module does not have every phase once"
+    done
+}
+
+once() { # name, options
+    case=$1
+    shift
+    wanted || return 0
+    run_both "$@"
+    count_phases
+    echo "$case: every phase once after $shots kills"
+    rm -rf "$work/$case".*
+}
+
+# A pair of which one side met and the other did not would move the mean.
+agrees() { # name, options
+    case=$1
+    shift
+    wanted || return 0
+    run_both "$@"
+    count_phases
+    mean=$("$(dirname "$pathloom")/tests/holder_mean" "$work/$case.shot/store" mix) ||
+        fail "the home is not the mean of its holders: $mean"
+    echo "$case: every phase once after $shots kills; $mean"
+    rm -rf "$work/$case".*
+}
+
+for method in diloco fedavg heavy-ball co2 eager noloco; do
+    same "$method" --set outer.method="$method"
+done
+same noloco-odd --set outer.method=noloco --set topology.levels=3x1
+same three-homes --set store.homes=3
+same three-homes-noloco --set store.homes=3 --set outer.method=noloco
+same noloco-consensus --set outer.method=noloco --set outer.consensus=0.3 \
+    --set codec.name=i8 --set topology.levels=4x1
+agrees noloco-deadline --set outer.method=noloco --set outer.deadline_s=0.05
+agrees noloco-deadline-two --set outer.method=noloco --set outer.deadline_s=0.2 \
+    --set outer.consensus=0.3 --set topology.levels=3x1
+same streaming --set outer.method=streaming --set outer.fragments=3 --set outer.overlap=2
+for codec in bf16 i8 i4 topk i8-shared sketch16 tagc; do
+    same "$codec" --set codec.name="$codec"
+done
+same topk-present --set codec.name=topk --set codec.value_bits=2 \
+    --set codec.beta=0.95 --set outer.mean=present --set outer.method=fedavg
+same co2-i4 --set outer.method=co2 --set codec.name=i4 --set codec.residual=i8
+same eager-sketch16 --set outer.method=eager --set codec.name=sketch16 \
+    --set codec.residual=bf16
+same streaming-i4 --set outer.method=streaming --set outer.fragments=3 \
+    --set outer.overlap=2 --set codec.name=i4
+same streaming-kept --set outer.method=streaming --set outer.fragments=3 \
+    --set outer.overlap=2 --set codec.name=i4 --set codec.residual=i8 --set outer.own=bf16
+same streaming-topk --set outer.method=streaming --set outer.fragments=3 \
+    --set outer.overlap=2 --set codec.name=topk --set outer.own=f24
+same noloco-i8 --set outer.method=noloco --set codec.name=i8
+same diloco-down --set codec.down=i8 --set codec.name=i4
+same co2-down --set outer.method=co2 --set codec.down=i4
+same streaming-down --set outer.method=streaming --set outer.fragments=3 \
+    --set outer.overlap=2 --set codec.down=bf16
+once delayed-nesterov --set outer.method=delayed-nesterov
+once delayed-nesterov-down --set outer.method=delayed-nesterov --set codec.down=i8
+once delayed-nesterov-dynamic --set outer.method=delayed-nesterov \
+    --set outer.dynamic_steps=true
+once delayed-nesterov-sketch16 --set outer.method=delayed-nesterov --set codec.name=sketch16
+
+case=end
+sleep 1
+left=$(pgrep -f "$work/" | grep -v "^$$\$" | wc -l)
+[ "$left" -eq 0 ] || fail "$left processes are left behind"
+[ "$n_cases" -gt 0 ] || fail "no such case"
+echo "$n_cases cases"
+rm -rf "$work"

@@ -1,0 +1,148 @@
+#!/bin/sh
+# Networks that fail: a job in a network of its own whose links end, come back, lose
+# packets or are slow. Once they are whole again the job ends, with the same facts.
+#
+# usage: fault_net.sh PATHLOOM LEDGER WORKFOLDER [short]
+#
+# Needs network namespaces (root, or a kernel that gives them to users); else it ends
+# with 77. Loss needs nftables (`nft`); without it that case is skipped, and said so.
+#
+#   cut      the loopback goes down for 0.5, 3 and 8 s: nobody reaches anybody, longer
+#            than leases live and than a connection's heartbeats wait
+#   hub cut, home cut    packets to one process are dropped, those of all others pass
+#   loss     5 and 20 % of all packets are dropped
+#   slow     64 kbit/s for 4 s, with 400 ms of queue
+# shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh
+set -u
+if [ "${1-}" != --inside ]; then
+    PATH=$PATH:/usr/sbin:/sbin
+    for how in "" --map-root-user; do
+        # shellcheck disable=SC2086 # no word, or one
+        unshare $how --net true 2>/dev/null && exec unshare $how --net sh "$0" --inside "$@"
+    done
+    echo "SKIP: this machine does not make networks"
+    exit 77
+fi
+pathloom=$2
+ledger=$3
+mode=${5:-all}
+. tests/fault/chaos_job.sh
+own_folder "$4"
+seed=$(date +%s)
+job="" name="" skipped="" n_cases=0
+trap '[ -z "$job" ] || kill -9 "$job" 2>/dev/null' EXIT
+
+fail() {
+    echo "FAILED: $name: $1"
+    for log in "$work/shot.out" "$work"/shot/log/*.log; do
+        echo "--- $log"
+        tail -n 12 "$log"
+    done
+    exit 1
+}
+
+# Long enough to meet a cut in the middle.
+job_of() {
+    tiny_job "$1" --set train.phases=60 --set 'net.hub=tcp://127.0.0.1:*' \
+        --set 'net.home=tcp://127.0.0.1:*'
+}
+
+start() { # name
+    name=$1
+    n_cases=$((n_cases + 1))
+    rm -rf "$work/shot" "$work/shot.out"
+    take_data calm shot
+    (PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:5 job_of shot) >"$work/shot.out" 2>&1 &
+    job=$!
+    i=0
+    while ! grep -qs 'lease.granted task=mix/.* phase=2' "$work/shot/log/hub.log"; do
+        i=$((i + 1))
+        [ "$i" -lt 1200 ] || fail "the mixture does not begin"
+        sleep 0.05
+    done
+}
+
+# From now on the network is whole: the job must end by itself, and soon.
+end() {
+    healed=$(date +%s%3N)
+    granted=$(grep -c 'lease.granted' "$work/shot/log/hub.log")
+    resumed=""
+    i=0
+    while kill -0 "$job" 2>/dev/null; do
+        i=$((i + 1))
+        [ "$i" -lt 2400 ] || fail "it does not end"
+        [ -n "$resumed" ] || [ "$(grep -c 'lease.granted' "$work/shot/log/hub.log")" -le "$granted" ] ||
+            resumed=$(($(date +%s%3N) - healed))
+        sleep 0.05
+    done
+    code=0
+    wait "$job" || code=$?
+    job=""
+    [ "$code" -eq 0 ] || fail "it ended with $code"
+    same_facts calm shot || fail "other facts than those of the undisturbed run"
+    echo "$name: the same facts; next grant ${resumed:-0} ms after it was whole"
+}
+
+port_of() { sed 's/.*://; s/#.*//' "$work/shot/proc/$1.address"; }
+
+ip link set lo up || exit 77
+make_corpus base modules docs
+name="the undisturbed run"
+(job_of calm) >"$work/shot.out" 2>&1 || fail "it ended with $?"
+facts calm || fail "it has too little in its store"
+
+cuts="0.5 3 8"
+[ "$mode" != short ] || cuts=3
+for seconds in $cuts; do
+    start "everything cut for $seconds s"
+    ip link set lo down
+    sleep "$seconds"
+    ip link set lo up
+    end
+done
+if [ "$mode" = short ]; then
+    rm -rf "$work"
+    exit 0
+fi
+
+start "64 kbit/s for 4 s"
+if tc qdisc add dev lo root tbf rate 64kbit burst 4kb latency 400ms 2>/dev/null; then
+    sleep 4
+    tc qdisc del dev lo root
+    end
+else
+    skipped="$skipped slow-link"
+    end
+fi
+
+if nft add table inet faults 2>/dev/null; then
+    drop() { # rule
+        nft "add chain inet faults out { type filter hook output priority 0 ; }"
+        # shellcheck disable=SC2086 # words of the rule
+        nft add rule inet faults out $1 drop
+    }
+    whole() { nft delete chain inet faults out; }
+    for role in hub home; do
+        start "the $role unreachable for 4 s"
+        drop "tcp dport $(port_of $role)"
+        sleep 4
+        whole
+        end
+        start "the $role unheard for 4 s"
+        drop "tcp sport $(port_of $role)"
+        sleep 4
+        whole
+        end
+    done
+    for percent in 5 20; do
+        start "$percent % of packets lost for 5 s"
+        drop "meta l4proto tcp numgen random mod 100 < $percent"
+        sleep 5
+        whole
+        end
+    done
+else
+    skipped="$skipped partial-cuts loss"
+fi
+echo "$n_cases cases, the same facts in all${skipped:+; skipped:$skipped}"
+rm -rf "$work"

@@ -1,0 +1,194 @@
+#!/bin/sh
+# Killed between any two writes: every fail point (base/failpoint.h), one by one.
+#
+# usage: fault_points.sh PATHLOOM LEDGER WORKFOLDER [short | K/N]
+#
+# After an undisturbed run of a tiny job, the job is run with each point told to kill
+# the process (exit it, stop it for a while, let the call fail) at one of its first
+# passages, in one process of the named role. A launcher that ended is given the same
+# command again, until the job is done: then all versions, contributions and states of
+# paths are those of the undisturbed run. `short` takes several points together, each
+# with SIGKILL; K/N every N-th point from the K-th. Every point must have acted.
+# shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh
+set -u
+pathloom=$1
+ledger=$2
+mode=${4:-all}
+. tests/fault/chaos_job.sh
+own_folder "$3"
+seed=$(date +%s)
+first_seed=$seed
+n_cases=0 n_points=0 n_again=0
+
+fail() {
+    echo "FAILED: $points: $1 (seed $first_seed)"
+    for log in "$work/shot.out" "$work"/shot/log/*.log; do
+        echo "--- $log"
+        tail -n 12 "$log"
+    done
+    exit 1
+}
+
+# Name, roles that pass there, and the latest passage that every tiny job has (-: none
+# in a tiny job; test_failpoint, test_moving, test_store_bulk, test_store_parts, test_home_away,
+# test_store_copies, fault_audit.sh, fault_backup.sh and ceph.sh act there).
+table() {
+    cat <<'TABLE'
+fs.write.before train,home,hub 1
+fs.write.after train,home,hub 1
+fs.fsync.after train,home,hub 1
+fs.rename.after train,home,hub 1
+fs.folder.after train,home,hub 1
+spool.write.before train 40
+tokens.write.before train 60
+tokens.flush.after train 2
+tokens.rename.after train 2
+kv.commit.before home 20
+kv.commit.after home 20
+mark.write.before home 20
+mark.write.after home 20
+mark.flush.after home 20
+wire.send.before train,hub,worker,home 25
+wire.send.after train,hub,worker,home 25
+home.commit.before home 30
+home.reply.before home 30
+home.merge.before home 20
+home.arm.after home 1
+hub.grant.after hub 12
+hub.fence.after hub 12
+hub.answer.before hub 20
+worker.step.before - 0
+worker.submit.before worker 2
+worker.submit.after worker 2
+worker.done.before worker 2
+worker.done.after worker 2
+worker.update.wrong - 0
+worker.offer.wrong - 0
+worker.offer.damaged - 0
+worker.update.flipped - 0
+key.write.before - 0
+key.write.after - 0
+home.handover.before - 0
+home.handover.after - 0
+kv.file.before - 0
+kv.file.after - 0
+kv.take_in.before - 0
+kv.take_in.after - 0
+store.divide.before - 0
+store.divide.after - 0
+store.remove.before - 0
+store.remove.after - 0
+store.copy.before - 0
+store.copy.after - 0
+engine.get.before - 0
+engine.put.before - 0
+engine.put.after - 0
+engine.swap.before - 0
+engine.swap.after - 0
+engine.drop.before - 0
+TABLE
+}
+
+# One "NAME@ROLE PASSAGES" a line.
+every_point() {
+    table | while read -r name roles passages; do
+        [ "$roles" != - ] || continue
+        for role in $(echo "$roles" | tr , ' '); do
+            echo "$name@$role $passages"
+        done
+    done
+}
+
+# A stopped process is continued after a while that outlives its leases.
+continue_stopped() {
+    while sleep 1.2; do
+        for pid in $(left_behind shot); do
+            grep -qs '^State:.T' "/proc/$pid/status" && kill -CONT "$pid" 2>/dev/null
+        done
+    done
+}
+
+# The job with its points, given again until it is done.
+run_with_points() { # POINT:ACTION:NTH,...
+    rm -rf "$work/shot" "$work/shot.out" "$work/once"
+    mkdir "$work/once"
+    [ "$with_data" = yes ] || take_data calm shot
+    PATHLOOM_FAILPOINT=$1 PATHLOOM_FAILPOINT_ONCE=$work/once
+    export PATHLOOM_FAILPOINT PATHLOOM_FAILPOINT_ONCE
+    tries=0 code=1
+    while [ "$code" -ne 0 ]; do
+        tries=$((tries + 1))
+        [ "$tries" -le 24 ] || fail "it does not end"
+        code=0
+        (tiny_job shot) >>"$work/shot.out" 2>"$work/shot.err" || code=$?
+        case $code in
+        0 | 71 | 137) ;; # the launcher was exited or killed
+        *)
+            [ "$(wc -l <"$work/shot.err")" -eq 1 ] && grep -q '^pathloom: [^ ]' "$work/shot.err" ||
+                fail "code $code without one sentence"
+            ;;
+        esac
+        cat "$work/shot.err" >>"$work/shot.out"
+    done
+    n_again=$((n_again + tries - 1))
+    unset PATHLOOM_FAILPOINT PATHLOOM_FAILPOINT_ONCE
+}
+
+check_points() { # POINT:ACTION:NTH,...
+    points=$1
+    with_data=no
+    case $points in *spool.* | *tokens.*) with_data=yes ;; esac
+    run_with_points "$points"
+    for point in $(echo "$points" | tr , ' '); do
+        [ -e "$work/once/${point%%:*}" ] || fail "${point%%:*} was not reached"
+        n_points=$((n_points + 1))
+    done
+    same_facts calm shot || fail "other facts than those of the undisturbed run"
+    fsck_is_clean shot || fail "fsck: $(head -n 3 "$work/shot.fsck")"
+    n_cases=$((n_cases + 1))
+}
+
+# Every name in the sources stands in the table, and the other way round.
+points="the table"
+table | cut -d' ' -f1 | LC_ALL=C sort >"$work/named"
+sh tests/fault/chaos_check_points.sh --list >"$work/listed"
+cmp -s "$work/named" "$work/listed" || {
+    diff "$work/named" "$work/listed"
+    fail "it does not name the points that the sources have"
+}
+
+make_corpus base modules docs
+(tiny_job calm) >"$work/shot.out" 2>&1 || fail "the undisturbed run"
+facts calm || fail "the undisturbed run has too little in its store"
+
+if [ "$mode" = short ]; then
+    # Every sixth point of the table together: neighbours are tried apart.
+    every_point >"$work/points"
+    for first in 1 2 3 4 5 6; do
+        points=
+        while read -r point passages; do
+            random $((passages / 4 + 1)) # a restarted process has fewer to pass
+            points=$points${points:+,}$point:kill:$((value + 1))
+        done <<POINTS
+$(sed -n "$first~6p" "$work/points")
+POINTS
+        check_points "$points"
+    done
+else
+    continue_stopped &
+    continuer=$!
+    trap 'kill $continuer 2>/dev/null' EXIT
+    part=1~1
+    case $mode in */*) part=${mode%/*}~${mode#*/} ;; esac
+    every_point | sed -n "${part}p" >"$work/points"
+    while read -r point passages; do
+        for action in kill exit stop error; do
+            random "$passages"
+            check_points "$point:$action:$((value + 1))"
+        done
+    done <"$work/points"
+fi
+nobody_is_left shot || fail "processes are left: $(left_behind shot)"
+echo "$n_points points acted in $n_cases runs; the command was given again $n_again times;" \
+    "the facts ($(wc -l <"$work/calm.facts")) are the same in all"
+rm -rf "$work"

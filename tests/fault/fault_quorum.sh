@@ -1,0 +1,49 @@
+#!/bin/sh
+# Rounds that a quorum merges (outer.quorum), beside a worker that stands still.
+#
+# usage: fault_quorum.sh PATHLOOM WORKFOLDER [LATE_WEIGHT]
+#
+# One worker is stopped (SIGSTOP) in the middle of a phase, under a lease of 400 s. The
+# paths of the others must come to their end meanwhile. Then it goes on, and the run
+# ends: no sample is lost or counted twice, every version is recomputed from its record.
+set -u
+pathloom=$1
+weight=${3:-0}
+. tests/fault/chaos_job.sh
+own_folder "$2"
+make_corpus base modules docs
+# Tasks last longer than it takes to see that one began.
+PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:10 tiny_job run --workers 4 --set train.tau=100 --set outer.quorum=0.5 \
+    --set outer.deadline_s=0.1 --set "outer.late_weight=$weight" \
+    --set fleet.backup=off --set workers.ttl_ms=400000 --set store.keep_updates=true \
+    --set store.keep_momentum=true >"$work/run.out" 2>&1 &
+job=$!
+stop_in_second_phase run
+sleep 1 # what it had asked for is still granted
+held=$(held_by run "$name")
+[ "$held" -gt 0 ] && [ "$held" -lt 4 ] || fail "$name holds $held paths"
+tries=3000
+until [ "$(finished run 6)" -ge $((4 - held)) ]; do
+    tries=$((tries - 1))
+    [ "$tries" -gt 0 ] || fail "only $(finished run 6) paths end beside a worker that stands still"
+    kill -0 "$job" 2>/dev/null || fail "the run is over"
+    sleep 0.1
+done
+[ "$(finished run 6)" -eq $((4 - held)) ] || fail "nobody stood still"
+kill -CONT "$stopped"
+wait "$job" || fail "the run"
+job=
+"$pathloom" data coverage mix --run "$work/run" >"$work/coverage.out" 2>&1 ||
+    fail "data coverage"
+grep -q 'more were left out by quorums' "$work/coverage.out" || [ "$weight" != 0 ] ||
+    fail "data coverage says nothing of what was left out"
+grep -q 'update.dropped' "$work/run/log/$name.log" || [ "$weight" != 0 ] ||
+    fail "$name is not told that its updates were dropped"
+for module in embed L1.E0 L1.E1 L2.E0 L2.E1 head; do
+    "$pathloom" store verify "$module" --history --run "$work/run" \
+        >>"$work/verify.out" 2>&1 || fail "store verify $module"
+done
+fsck_is_clean run || fail "fsck"
+echo "late_weight $weight: $(grep -c update.dropped "$work/run/log/$name.log") updates of" \
+    "$name were dropped; $(tail -n 1 "$work/coverage.out"); $(wc -l <"$work/verify.out") lines of verify"
+rm -rf "$work"

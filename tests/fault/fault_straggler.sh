@@ -1,0 +1,79 @@
+#!/bin/sh
+# noloco with a deadline, beside a worker that stands still.
+#
+# usage: fault_straggler.sh PATHLOOM HOLDER_MEAN WORKFOLDER
+#
+# Four workers train the four paths of a 2x2 grid. One is stopped (SIGSTOP) in the middle
+# of a phase, for as long as the others need; its lease does not run out. The others must
+# come to the end of the arm meanwhile, for each waits at most the deadline a phase for
+# the one that does not come. Then it goes on, and the run ends: every update counted,
+# the home the mean of its holders, and the record says who was split.
+set -u
+pathloom=$1
+holder_mean=$2
+phases=6
+. tests/fault/chaos_job.sh
+own_folder "$3"
+make_corpus base outer home net
+
+# Tasks last longer than it takes to see that one began.
+PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:5 small_job run --workers 4 --set train.tau=150 --set train.phases=$phases \
+    --set train.base_steps=15 --set topology.levels=2x2 --set workers.ttl_ms=400000 \
+    --set outer.method=noloco --set outer.deadline_s=0.3 >"$work/run.out" 2>&1 &
+job=$!
+
+# Who has which task stands in the hub's log.
+log=$work/run/log/hub.log
+
+wait_for() { # seconds, paths, phases
+    tries=$(($1 * 20))
+    while [ "$(finished run "$3")" -lt "$2" ]; do
+        tries=$((tries - 1))
+        [ "$tries" -gt 0 ] || fail "only $(finished run "$3") of $2 paths have $3 phases"
+        kill -0 "$job" 2>/dev/null || fail "the run is over"
+        sleep 0.05
+    done
+}
+
+wait_for 120 2 1
+# Whoever got a task last is at it. It is stopped soon after it began, when what it did
+# before has arrived: one that stops between offering an update and sending it is waited
+# for until its lease runs out.
+arrived() {
+    last=$(grep 'lease.granted task=mix' "$log" | tail -n 1)
+    name=$(echo "$last" | sed 's/.* worker=\([^ ]*\) .*/\1/')
+    task=$(echo "$last" | sed 's/.* task=mix.\([^ ]*\) .*/\1/')
+    phase=$(echo "$last" | sed 's/.* phase=\([0-9]*\) .*/\1/')
+    "$pathloom" status --run "$work/run" --json 2>/dev/null |
+        grep -q "\"path\":\"$task\",\"phase\":${phase}[,}]"
+}
+
+# Stops it, and looks after a second, for what it had asked for is still granted. On a
+# busy machine it may have ended its task before the stop: then another is waited for.
+tries=200 held=0
+while [ "$held" -eq 0 ]; do
+    until arrived; do
+        tries=$((tries - 1))
+        [ "$tries" -gt 0 ] || fail "no task begins when the one before has arrived"
+        sleep 0.02
+    done
+    stop_worker "$name"
+    start=$(date +%s)
+    sleep 1
+    held=$(held_by run "$name")
+    [ "$held" -gt 0 ] || kill -CONT "$stopped"
+done
+# Paths that it holds do not go on; all others come to their end.
+[ "$held" -lt 4 ] || fail "$name holds all $held paths"
+wait_for 200 $((4 - held)) $phases
+took=$(($(date +%s) - start))
+kill -0 "$stopped" 2>/dev/null || fail "the stopped worker is gone"
+[ "$(finished run $phases)" -eq $((4 - held)) ] || fail "nobody stood still"
+kill -CONT "$stopped"
+wait "$job" || fail "the run"
+mean=$("$holder_mean" "$work/run/store" mix) ||
+    fail "the home is not the mean of its holders: $mean"
+[ "${mean% 0 split}" = "$mean" ] || fail "no pair was split"
+grep -q "pair.split " "$work/run/log/home.log" || fail "the home's log does not say so"
+echo "the others ended in $took s beside $name, which held $held paths; $mean"
+rm -rf "$work"

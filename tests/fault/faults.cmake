@@ -1,0 +1,112 @@
+# Whole jobs under faults: what they are looked at with, and their short runs.
+if(TARGET pl_store)
+  add_executable(chaos_ledger ${CMAKE_CURRENT_SOURCE_DIR}/fault/chaos_ledger.c)
+  target_link_libraries(chaos_ledger pl_store)
+endif()
+add_test(NAME fault_points_check COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/fault/chaos_check_points.sh
+  WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+set_tests_properties(fault_points_check PROPERTIES LABELS "unit;base" TIMEOUT 60)
+
+pl_job_test(chaos_short "fault;workers" chaos.sh --kills 12 --gap 200
+  --pathloom $<TARGET_FILE:pathloom> --ledger $<TARGET_FILE:chaos_ledger>
+  --work ${CMAKE_BINARY_DIR}/chaos)
+pl_job_test(fault_backup "fault;workers" fault/fault_backup.sh ${tools} ${CMAKE_BINARY_DIR}/fault_backup
+  short)
+pl_job_test(fault_mates "fault;workers" fault/fault_mates.sh ${tools} ${CMAKE_BINARY_DIR}/fault_mates)
+pl_job_test(fault_audit "fault;workers" fault/fault_audit.sh ${tools} ${CMAKE_BINARY_DIR}/fault_audit)
+pl_job_test(fault_quorum "fault;outer" fault/fault_quorum.sh $<TARGET_FILE:pathloom>
+  ${CMAKE_BINARY_DIR}/fault_quorum)
+pl_job_test(fault_quorum_late "fault;outer" fault/fault_quorum.sh $<TARGET_FILE:pathloom>
+  ${CMAKE_BINARY_DIR}/fault_quorum_late 0.5)
+pl_job_test(fault_points "fault;base" fault/fault_points.sh ${tools} ${CMAKE_BINARY_DIR}/fault_points
+  short)
+add_library(interpose MODULE ${CMAKE_CURRENT_SOURCE_DIR}/fault/interpose.c)
+target_compile_definitions(interpose PRIVATE _GNU_SOURCE)
+target_compile_options(interpose PRIVATE ${PL_WARNINGS} ${PL_C_WARNINGS} -Wno-missing-prototypes)
+pl_job_test(fault_io "fault;store" fault/fault_io.sh ${tools} $<TARGET_FILE:interpose>
+  ${CMAKE_BINARY_DIR}/fault_io short)
+
+# Tasks trained once more; what it trains is a job of its own.
+if(TARGET pl_workers)
+  add_executable(retrain_check ${CMAKE_CURRENT_SOURCE_DIR}/fault/retrain_check.c)
+  target_link_libraries(retrain_check pl_workers)
+  add_executable(audit_distance ${CMAKE_CURRENT_SOURCE_DIR}/fault/audit_distance.c)
+  target_link_libraries(audit_distance pl_workers)
+  add_executable(merge_rate ${CMAKE_CURRENT_SOURCE_DIR}/fault/merge_rate.c)
+  target_link_libraries(merge_rate pl_home)
+  pl_script_test(retrain "integration;workers" 300 fault/retrain.sh $<TARGET_FILE:pathloom>
+    $<TARGET_FILE:retrain_check> ${CMAKE_BINARY_DIR}/retrain)
+endif()
+
+# A job among hostile workers and strangers.
+if(TARGET pl_workers AND NOT PL_ONLY_MODULES)
+  add_executable(adversary fault/adversary.c fault/adversary_line.c fault/adversary_hub.c fault/adversary_home.c
+    fault/adversary_raw.c fault/hostile.c)
+  target_link_libraries(adversary pl_workers)
+  pl_job_test(adversary "fault;workers" adversary.sh --minutes 1 --seed 1
+    --build ${CMAKE_BINARY_DIR})
+endif()
+
+# Power cuts, played from a trace of what a process wrote.
+if(TARGET pl_store)
+  add_library(power_trace MODULE ${CMAKE_CURRENT_SOURCE_DIR}/fault/power_trace.c)
+  target_include_directories(power_trace PRIVATE ${CMAKE_SOURCE_DIR})
+  target_compile_definitions(power_trace PRIVATE _GNU_SOURCE)
+  target_compile_options(power_trace PRIVATE ${PL_WARNINGS} ${PL_C_WARNINGS} -Wno-missing-prototypes)
+  add_executable(power_cut fault/power_cut.c fault/power_model.c)
+  target_link_libraries(power_cut pl_store)
+  add_test(NAME fault_power COMMAND power_cut play -
+    $<TARGET_FILE:power_trace> 25 40 1 WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  set_tests_properties(fault_power PROPERTIES LABELS "fault;store" TIMEOUT 300)
+endif()
+
+pl_job_test(fault_net "fault;outer" fault/fault_net.sh ${tools} ${CMAKE_BINARY_DIR}/fault_net short)
+pl_may_skip(fault_net)
+
+# Whole jobs, killed.
+pl_job_test(fault_kill "fault;workers" fault/fault_kill.sh ${program} ${CMAKE_BINARY_DIR}/fault_kill)
+
+# Shards that change under the workers that read them.
+pl_job_test(fault_cache "fault;workers" fault/fault_cache.sh ${program} ${CMAKE_BINARY_DIR}/fault_cache)
+
+# Every outer method and codec, killed; noloco beside a worker that stands still.
+if(TARGET pathloom)
+  add_executable(holder_mean ${CMAKE_CURRENT_SOURCE_DIR}/fault/holder_mean.c)
+  target_link_libraries(holder_mean pl_home)
+endif()
+pl_job_test(fault_straggler "fault;outer" fault/fault_straggler.sh ${program}
+  $<TARGET_FILE:holder_mean> ${CMAKE_BINARY_DIR}/fault_straggler)
+pl_test_limit(fault_straggler 600)
+pl_job_test(fault_methods "fault;outer" fault/fault_methods.sh ${program}
+  ${CMAKE_BINARY_DIR}/fault_methods)
+
+# Three homes in one job: the same versions, and verbs that see all of it.
+pl_script_test(several_homes "integration;store" 900 fault/several_homes.sh ${program}
+  ${CMAKE_BINARY_DIR}/several_homes)
+
+# What the scripts for Slurm decide, with a scontrol that only notes it.
+pl_job_test(slurm_scripts "fault;workers" fault/slurm_scripts.sh ${program}
+  ${CMAKE_BINARY_DIR}/slurm_scripts)
+
+# A worker joins from another network, encrypted; skipped where there can be none.
+pl_job_test(netns_join "fault;workers" fault/netns_join.sh ${program}
+  ${CMAKE_BINARY_DIR}/netns_join)
+pl_test_limit(netns_join 300)
+pl_may_skip(netns_join)
+
+# Workers come and go.
+pl_job_test(drain "fault;workers" fault/drain.sh ${program} ${CMAKE_BINARY_DIR}/drain)
+pl_test_limit(drain 120)
+
+# A job on one machine is its user's alone.
+pl_job_test(other_user "fault;workers" fault/other_user.sh ${program} ${CMAKE_BINARY_DIR}/other_user)
+pl_test_limit(other_user 300)
+
+# Names move between homes while a job trains and everybody dies.
+if(TARGET pathloom)
+  add_test(NAME moving_homes
+    COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/fault/moving_homes.sh $<TARGET_FILE:pathloom>
+            ${CMAKE_BINARY_DIR}/moving_homes
+    WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  set_tests_properties(moving_homes PROPERTIES LABELS "fault;store" TIMEOUT 600 RUN_SERIAL TRUE)
+endif()

@@ -1,0 +1,532 @@
+/* Right messages of every type, and what can be wrong with them. */
+#include "codec/codec.h"
+#include "tests/fault/hostile.h"
+#include "tests/support/tiny_arm.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- dice ---- */
+uint32_t dice_roll(dice *d, uint32_t below)
+{
+    uint32_t value = 0;
+    if (below == 0)
+        return 0;
+    if (!d->bytes)
+        return pl_random_u32(d->seed, 0x64696365, d->n++) % below;
+    for (size_t i = 0; i < (below > 256 ? 4u : 1u) && d->n < d->len; i++)
+        value = value << 8 | d->bytes[d->n++];
+    return value % below;
+}
+
+bool dice_is(dice *d, uint32_t one_in)
+{
+    return dice_roll(d, one_in) == one_in - 1;
+}
+
+uint64_t dice_edge(dice *d)
+{
+    static const uint64_t edges[] = {
+        0,         1,          2,          0x7f,          0xff,
+        0x10000,   INT32_MAX,  1ull << 31, 1ull << 32,    1ull << 53,
+        INT64_MAX, 1ull << 63, UINT64_MAX, UINT64_MAX - 1};
+    uint64_t value = edges[dice_roll(d, sizeof edges / sizeof *edges)];
+    return dice_is(d, 4) ? value - 1 + dice_roll(d, 3) : value;
+}
+
+/* "forged" begins lines that nobody but an attacker writes: the scripts look for it. */
+const char *dice_word(dice *d)
+{
+    static const char *const words[] = {
+        "",
+        "\xff\xfe\xc0\xaf",
+        "\x1b[2J\x1b[31mOWNED\x1b[0m",
+        "x\nforged line level=info",
+        "x\r\nforged line",
+        "\x07\x08\x7f",
+        "\xc2\x9b"
+        "31mOWNED", /* the same escape as one character of Latin-1 */
+        "\xe2\x80\xae"
+        "backwards",
+        "../../../etc/passwd",
+        "a\" reason=\"forged",
+        "%s%n%s%n",
+        "own-hub",
+        "mix/p00.r0",
+        "sys/hub-epoch",
+        "\xed\xa0\x80\xf4\x90\x80\x80",
+    };
+    return words[dice_roll(d, sizeof words / sizeof *words)];
+}
+
+/* ---- right messages ---- */
+/* What NAME means there. */
+typedef enum named { NO_NAME, WORKER, MODULE, PATH, OBJECT } named;
+
+typedef struct message_row {
+    uint16_t type;
+    uint8_t places;
+    named name;
+    uint8_t tags[18]; /* without NAME, in rising order, up to a 0 */
+} message_row;
+
+static const message_row messages[] = {
+    {PL_MSG_HELLO,
+     AT_HUB | AT_HOME,
+     WORKER,
+     {PL_TAG_ROLE, PL_TAG_DEVICE, PL_TAG_PID, PL_TAG_ADDRESS, PL_TAG_SECRET}},
+    {PL_MSG_ENROL, AT_HUB, WORKER, {PL_TAG_KEY}},
+    {PL_MSG_STOP, AT_HUB | AT_HOME, NO_NAME, {0}},
+    {PL_MSG_TASK_REQ, AT_HUB, WORKER, {PL_TAG_PHASE, PL_TAG_TASK}},
+    {PL_MSG_RENEW,
+     AT_HUB,
+     WORKER,
+     {PL_TAG_PHASE, PL_TAG_TASK, PL_TAG_LOSS, PL_TAG_STEP, PL_TAG_RATE, PL_TAG_LEASE}},
+    {PL_MSG_DONE,
+     AT_HUB,
+     WORKER,
+     {PL_TAG_PHASE, PL_TAG_TASK, PL_TAG_BLOB, PL_TAG_TOKENS, PL_TAG_LOSS,
+      PL_TAG_SECONDS, PL_TAG_OVERHEAD, PL_TAG_IDLE, PL_TAG_WAITED, PL_TAG_AUDIT}},
+    {PL_MSG_RELEASE,
+     AT_HUB,
+     WORKER,
+     {PL_TAG_STATUS, PL_TAG_TEXT, PL_TAG_PHASE, PL_TAG_TASK}},
+    {PL_MSG_OFFER, AT_HUB, WORKER, {PL_TAG_PHASE, PL_TAG_TASK}},
+    {PL_MSG_STATUS, AT_HUB | AT_HOME, NO_NAME, {0}},
+    {PL_MSG_HOMES, AT_HUB, NO_NAME, {PL_TAG_ADDRESS}},
+    {PL_MSG_GET_BLOB, AT_HOME, MODULE, {PL_TAG_BLOB, PL_TAG_OFFSET}},
+    {PL_MSG_PUT_BLOB,
+     AT_HOME,
+     NO_NAME,
+     {PL_TAG_BLOB, PL_TAG_TOTAL, PL_TAG_OFFSET, PL_TAG_LEASE}},
+    {PL_MSG_SUBMIT,
+     AT_HOME,
+     NO_NAME,
+     {PL_TAG_PATH, PL_TAG_REPLICA, PL_TAG_PHASE, PL_TAG_MODULE, PL_TAG_VERSION,
+      PL_TAG_BASE, PL_TAG_BLOB, PL_TAG_FIRST_SAMPLE, PL_TAG_SAMPLES, PL_TAG_TOKENS,
+      PL_TAG_LOSS, PL_TAG_SECONDS, PL_TAG_CODEC, PL_TAG_LEASE}},
+    {PL_MSG_SUBMIT,
+     AT_HOME,
+     NO_NAME,
+     {PL_TAG_PHASE, PL_TAG_MODULE, PL_TAG_VERSION, PL_TAG_BASE, PL_TAG_BLOB,
+      PL_TAG_RECORD}},
+    {PL_MSG_SUBMIT_PATH,
+     AT_HOME,
+     PATH,
+     {PL_TAG_PHASE, PL_TAG_BLOB, PL_TAG_SAMPLES, PL_TAG_TOKENS, PL_TAG_LOSS,
+      PL_TAG_SECONDS, PL_TAG_LEASE, PL_TAG_TOGETHER}},
+    {PL_MSG_PUT_OBJECT, AT_HOME, OBJECT, {PL_TAG_BLOB}},
+    {PL_MSG_GET_OBJECT, AT_HOME, OBJECT, {0}},
+    {PL_MSG_CREATE_MODULE, AT_HOME, MODULE, {PL_TAG_BASE, PL_TAG_BLOB}},
+    {PL_MSG_GET_VERSION, AT_HOME, MODULE, {PL_TAG_VERSION}},
+    {PL_MSG_GET_PATH, AT_HOME, PATH, {0}},
+    {PL_MSG_GET_STATE, AT_HOME, NO_NAME, {PL_TAG_ADDRESS, PL_TAG_OFFSET}},
+    {PL_MSG_FENCE, AT_HOME, PATH, {0}},
+    {PL_MSG_PUT_REF, AT_HOME, OBJECT, {PL_TAG_TEXT}},
+    {PL_MSG_GET_UPDATE, AT_HOME, MODULE, {PL_TAG_PATH, PL_TAG_REPLICA, PL_TAG_PHASE}},
+    {PL_MSG_MEET,
+     AT_HOME,
+     MODULE,
+     {PL_TAG_PATH, PL_TAG_REPLICA, PL_TAG_PHASE, PL_TAG_MEETING, PL_TAG_LEASE}},
+    {PL_MSG_PUT_AUDIT, AT_HOME, NO_NAME, {PL_TAG_TEXT}},
+    {PL_MSG_FENCE_WORKER, AT_HOME, WORKER, {PL_TAG_TEXT, PL_TAG_KEY}},
+    {PL_MSG_LIST, AT_HOME, MODULE, {PL_TAG_OFFSET}},
+    {PL_MSG_GET_ROW, AT_HOME, MODULE, {PL_TAG_FAMILY, PL_TAG_ROW_KEY}},
+    {PL_MSG_PUT_ROWS, AT_HOME, MODULE, {PL_TAG_HOME, PL_TAG_STAMP}},
+    {PL_MSG_HOLD, AT_HOME, MODULE, {PL_TAG_TTL_MS}},
+    {PL_MSG_HAND_OVER, AT_HOME, MODULE, {PL_TAG_BLOB, PL_TAG_HOME}},
+    {PL_MSG_ADOPT, AT_HOME, MODULE, {PL_TAG_STAMP}},
+    {PL_MSG_PUT_PLACES, AT_HOME, NO_NAME, {PL_TAG_TEXT, PL_TAG_HOME, PL_TAG_NEXT}},
+    {PL_MSG_GET_PLACES, AT_HOME, NO_NAME, {0}},
+    /* answers and news, which nobody asks for */
+    {PL_MSG_ERR, AT_HUB | AT_HOME, NO_NAME, {PL_TAG_STATUS, PL_TAG_TEXT}},
+    {PL_MSG_WELCOME,
+     AT_HUB | AT_HOME,
+     NO_NAME,
+     {PL_TAG_ADDRESS, PL_TAG_TTL_MS, PL_TAG_SECRET}},
+    {PL_MSG_LEASE_LOST, AT_HUB | AT_HOME, NO_NAME, {PL_TAG_PHASE}},
+    {PL_MSG_UPDATE_IS, AT_HUB, WORKER, {PL_TAG_DEVICE, PL_TAG_BLOB}},
+    {PL_MSG_EVENT,
+     AT_HUB,
+     MODULE,
+     {PL_TAG_PHASE, PL_TAG_TOKENS, PL_TAG_LOSS, PL_TAG_SECONDS}},
+    {PL_MSG_STATE_IS, AT_HUB, NO_NAME, {PL_TAG_TOTAL, PL_TAG_OFFSET}},
+    {999, AT_HUB | AT_HOME, WORKER, {PL_TAG_TEXT}},
+};
+enum { MESSAGES = sizeof messages / sizeof *messages };
+
+int draft_choose(dice *d, draft_place place)
+{
+    int kind;
+    do
+        kind = (int)dice_roll(d, MESSAGES);
+    while (!(messages[kind].places & place) && (!d->bytes || d->n < d->len));
+    return kind;
+}
+
+int draft_kind(pl_message_type type)
+{
+    int kind = 0;
+    while (kind < MESSAGES - 1 && messages[kind].type != (uint16_t)type)
+        kind++;
+    return kind;
+}
+
+static const char *name_of(named name, const known *k)
+{
+    switch (name) {
+    case WORKER:
+        return k->worker;
+    case MODULE:
+        return k->module;
+    case PATH:
+        return k->path;
+    case OBJECT:
+        return k->object;
+    case NO_NAME:
+    default:
+        return "";
+    }
+}
+
+static const char *text_of(uint16_t tag, const known *k)
+{
+    switch (tag) {
+    case PL_TAG_TEXT:
+        return k->text;
+    case PL_TAG_ROLE:
+        return "worker";
+    case PL_TAG_DEVICE:
+        return k->device;
+    case PL_TAG_ADDRESS:
+        return k->address;
+    case PL_TAG_MODULE:
+        return k->module;
+    case PL_TAG_TASK:
+        return k->path;
+    case PL_TAG_CODEC:
+        return k->codec;
+    default:
+        return NULL;
+    }
+}
+
+static bool number_of(uint16_t tag, const known *k, uint64_t *out)
+{
+    switch (tag) {
+    case PL_TAG_PATH:
+        *out = (uint64_t)k->index;
+        return true;
+    case PL_TAG_REPLICA:
+        *out = (uint64_t)k->replica;
+        return true;
+    case PL_TAG_PHASE:
+        *out = (uint64_t)k->phase;
+        return true;
+    case PL_TAG_VERSION:
+        *out = k->version;
+        return true;
+    case PL_TAG_FIRST_SAMPLE:
+        *out = k->first_sample;
+        return true;
+    case PL_TAG_SAMPLES:
+        *out = k->samples;
+        return true;
+    case PL_TAG_PID:
+        *out = k->pid;
+        return true;
+    case PL_TAG_AUDIT:
+    case PL_TAG_TOGETHER:
+    case PL_TAG_MEETING:
+    case PL_TAG_FAMILY:
+        *out = 1;
+        return true;
+    case PL_TAG_STATUS:
+        *out = PL_ERR_NUMERIC;
+        return true;
+    case PL_TAG_TOKENS:
+    case PL_TAG_TOTAL:
+    case PL_TAG_OFFSET:
+    case PL_TAG_STEP:
+    case PL_TAG_TTL_MS:
+    case PL_TAG_HOME:
+    case PL_TAG_STAMP:
+    case PL_TAG_NEXT:
+        *out = 0;
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool is_real(uint16_t tag)
+{
+    return tag == PL_TAG_LOSS || tag == PL_TAG_SECONDS || tag == PL_TAG_RATE ||
+           tag == PL_TAG_OVERHEAD || tag == PL_TAG_IDLE || tag == PL_TAG_WAITED;
+}
+
+/* The bytes of a field are those that pl_put_... writes behind tag and length. */
+static void put_value(uint16_t tag, const known *k, pl_buf *out)
+{
+    uint64_t number = 0;
+    double real = 1.5;
+    const char *text = text_of(tag, k);
+    if (text)
+        pl_buf_append(out, text, strlen(text));
+    else if (number_of(tag, k, &number))
+        pl_buf_append(out, &number, sizeof number);
+    else if (is_real(tag))
+        pl_buf_append(out, &real, sizeof real);
+    else if (tag == PL_TAG_BASE || tag == PL_TAG_BLOB)
+        pl_buf_append(out, tag == PL_TAG_BASE ? &k->base : &k->blob, sizeof k->base);
+    else if (tag == PL_TAG_LEASE)
+        pl_buf_append(out, k->lease, k->lease_len);
+    else /* keys, secrets, keys of rows */
+        pl_buf_append(out, k->key.bytes, sizeof k->key.bytes);
+}
+
+/* A sum of one contributor is nested; of several, the same one stands there twice. */
+static void put_contributor(const known *k, pl_buf *out)
+{
+    static const uint16_t tags[] = {PL_TAG_PATH,    PL_TAG_REPLICA, PL_TAG_FIRST_SAMPLE,
+                                    PL_TAG_SAMPLES, PL_TAG_TOKENS,  PL_TAG_LOSS,
+                                    PL_TAG_SECONDS, PL_TAG_CODEC,   PL_TAG_LEASE};
+    pl_buf value = {0};
+    for (size_t i = 0; i < sizeof tags / sizeof *tags; i++) {
+        pl_buf_clear(&value);
+        put_value(tags[i], k, &value);
+        pl_put_bytes(out, tags[i], value.data, value.len);
+    }
+    pl_buf_destroy(&value);
+}
+
+static pl_buf *add_field(draft *m, uint16_t tag)
+{
+    int at = m->n++;
+    for (; at > 0 && m->fields[at - 1].tag > tag; at--)
+        m->fields[at] = m->fields[at - 1];
+    m->fields[at] = (draft_field){.tag = tag};
+    return &m->fields[at].value;
+}
+
+void draft_fill(draft *out, int kind, const known *k)
+{
+    const message_row *row = &messages[kind];
+    memset(out, 0, sizeof *out);
+    out->type = row->type;
+    out->token = k->token;
+    if (row->name != NO_NAME) {
+        const char *name = name_of(row->name, k);
+        pl_buf_append(add_field(out, PL_TAG_NAME), name, strlen(name));
+    }
+    for (int i = 0; row->tags[i]; i++) {
+        pl_buf *value = add_field(out, row->tags[i]);
+        if (row->tags[i] == PL_TAG_RECORD)
+            put_contributor(k, value);
+        else
+            put_value(row->tags[i], k, value);
+    }
+}
+
+void draft_add(draft *m, uint16_t tag, const void *value, size_t len)
+{
+    pl_buf_append(add_field(m, tag), value, len);
+}
+
+void draft_set(draft *m, uint16_t tag, const void *value, size_t len)
+{
+    pl_buf *field = NULL;
+    for (int i = 0; i < m->n && !field; i++)
+        if (m->fields[i].tag == tag)
+            field = &m->fields[i].value;
+    if (!field)
+        field = add_field(m, tag);
+    pl_buf_clear(field);
+    pl_buf_append(field, value, len);
+}
+
+void draft_clear(draft *m)
+{
+    for (int i = 0; i < m->n; i++)
+        pl_buf_destroy(&m->fields[i].value);
+    pl_buf_destroy(&m->data);
+    m->n = 0;
+}
+
+/* ---- what can be wrong ---- */
+enum { LONG_BYTES = 60000 };
+
+static void drop_field(draft *m, int at)
+{
+    pl_buf_destroy(&m->fields[at].value);
+    memmove(&m->fields[at], &m->fields[at + 1],
+            (size_t)(m->n - 1 - at) * sizeof *m->fields);
+    m->n--;
+}
+
+static void repeat_field(draft *m, int at)
+{
+    if (m->n == DRAFT_FIELDS)
+        return;
+    const pl_buf from = m->fields[at].value;
+    pl_buf_append(add_field(m, m->fields[at].tag), from.data, from.len);
+}
+
+static void set_bytes(pl_buf *value, const void *bytes, size_t len)
+{
+    pl_buf_clear(value);
+    pl_buf_append(value, bytes, len);
+}
+
+static void set_long(pl_buf *value)
+{
+    pl_buf_clear(value);
+    pl_buf_reserve(value, LONG_BYTES);
+    memset(value->data, 'A', LONG_BYTES);
+    value->len = LONG_BYTES;
+}
+
+static void set_real(pl_buf *value, dice *d)
+{
+    static const double odd[] = {NAN,    INFINITY, -INFINITY, 1e308,
+                                 -1e308, -1,       5e-324,    0};
+    set_bytes(value, &odd[dice_roll(d, sizeof odd / sizeof *odd)], sizeof *odd);
+}
+
+static void set_random(pl_buf *value, dice *d)
+{
+    uint8_t bytes[48];
+    size_t len = dice_roll(d, sizeof bytes);
+    for (size_t i = 0; i < len; i++)
+        bytes[i] = (uint8_t)dice_roll(d, 256);
+    set_bytes(value, bytes, len);
+}
+
+static void spoil_value(pl_buf *value, const known *k, dice *d)
+{
+    static const char with_nul[] = "before\0after";
+    uint64_t number;
+    const char *word;
+    switch (dice_roll(d, 12)) {
+    case 0: /* cut */
+        value->len -= value->len > 0;
+        break;
+    case 1: /* one byte more */
+        pl_buf_append(value, "x", 1);
+        break;
+    case 2:
+        value->len = 0;
+        break;
+    case 3:
+        set_long(value);
+        break;
+    case 4:
+        word = dice_word(d);
+        set_bytes(value, word, strlen(word));
+        break;
+    case 5:
+        set_bytes(value, with_nul, sizeof with_nul - 1);
+        break;
+    case 6:
+        set_real(value, d);
+        break;
+    case 7:
+        set_bytes(value, k->other, strlen(k->other));
+        break;
+    case 8:
+        set_random(value, d);
+        break;
+    case 9: /* no hash, no key, no text, of the right length */
+        if (value->len > 0)
+            memset(value->data, 0, value->len);
+        break;
+    case 10: /* one bit: of a lease, a hash, a name */
+        if (value->len > 0)
+            value->data[dice_roll(d, (uint32_t)value->len)] ^=
+                (uint8_t)(1u << dice_roll(d, 8));
+        break;
+    default:
+        number = dice_edge(d);
+        set_bytes(value, &number, sizeof number);
+    }
+}
+
+static void spoil_data(draft *m, dice *d)
+{
+    pl_buf_clear(&m->data);
+    size_t len = dice_is(d, 8) ? PL_WIRE_DATA_MAX : dice_roll(d, 4096);
+    pl_buf_reserve(&m->data, len + 1);
+    memset(m->data.data, (int)dice_roll(d, 256), len);
+    m->data.len = len;
+}
+
+void draft_spoil(draft *m, const known *k, dice *d)
+{
+    int at = m->n > 0 ? (int)dice_roll(d, (uint32_t)m->n) : -1;
+    switch (dice_roll(d, 10)) {
+    case 0:
+        if (at >= 0)
+            drop_field(m, at);
+        break;
+    case 1:
+        if (at >= 0)
+            repeat_field(m, at);
+        break;
+    case 2: /* tags out of order, or unknown */
+        if (at >= 0)
+            m->fields[at].tag = (uint16_t)dice_roll(d, 80);
+        break;
+    case 3:
+        m->token = dice_is(d, 2) ? dice_edge(d) : m->token + dice_roll(d, 5) - 2;
+        break;
+    case 4:
+        spoil_data(m, d);
+        break;
+    default: /* mostly what is in a field */
+        if (at >= 0)
+            spoil_value(&m->fields[at].value, k, d);
+    }
+}
+
+void draft_message(const draft *m, dice *d, pl_message *out)
+{
+    pl_message_init(out, m->type);
+    out->token = m->token;
+    for (int i = 0; i < m->n; i++)
+        if (out->body.len + m->fields[i].value.len + 6 <= PL_WIRE_BODY_MAX)
+            pl_put_bytes(&out->body, m->fields[i].tag, m->fields[i].value.data,
+                         m->fields[i].value.len);
+    if (d && dice_is(d, 12)) /* the record ends in the middle of a field */
+        out->body.len -=
+            out->body.len > 0 ? 1 + dice_roll(d, (uint32_t)out->body.len) : 0;
+    pl_buf_append(&out->data, m->data.data, m->data.len);
+}
+
+/* ---- for the fuzz targets ---- */
+void fuzz_demand(bool truth, const char *what)
+{
+    if (truth)
+        return;
+    fprintf(stderr, "%s: %s\n", what, pl_last_error());
+    abort();
+}
+
+void fuzz_arm(pl_arm *arm, pl_topology **topology)
+{
+    memset(arm, 0, sizeof *arm);
+    pl_copy_text(arm->name, sizeof arm->name, "mix");
+    arm->shape = tiny_shape(1);
+    arm->spec =
+        (pl_topology_spec){.n_levels = 1, .experts = {FUZZ_PATHS}, .replicas = 1};
+    arm->inner = (pl_inner){.batch = 1, .context = 8, .tau = 2, .phases = 8};
+    for (int c = 0; c < PL_CLASS_COUNT; c++)
+        arm->outer.lr[c] = 0.7;
+    arm->outer.method = pl_method_defaults(PL_METHOD_DILOCO);
+    pl_copy_text(arm->outer.codec_name, sizeof arm->outer.codec_name, "f32");
+    tiny_shards(arm, FUZZ_PATHS);
+    fuzz_demand(pl_codec_options_default("f32", &arm->outer.codec) == PL_OK &&
+                    pl_topology_create(&arm->shape, &arm->spec, topology) == PL_OK,
+                "no arm");
+}

@@ -1,0 +1,142 @@
+#!/bin/sh
+# A job that trains while a home is added, modules move, and a home is emptied, and while
+# homes, hub, workers and the mover itself are killed with -9. The versions are those of a
+# job that nobody touched; the store is whole; a snapshot lists each module once.
+#
+# usage: moving_homes.sh PATHLOOM WORKFOLDER [ROUNDS] [SEED]
+set -u
+pathloom=$1
+rounds=${3:-1}
+seed=${4:-7}
+first_seed=$seed
+. tests/support/job.sh
+own_folder "$2"
+make_corpus base modules outer home net workers docs
+kills=0 moves=0
+
+train() { # run, options; in a subshell or in the background
+    run=$1
+    shift
+    small_job "$run" --set train.tau=8 --set train.phases=$((16 * rounds)) \
+        --set train.base_steps=10 --set store.keep_updates=true --set store.homes=2 "$@" \
+        >"$work/$run.out" 2>&1
+}
+
+(train alone) || fail "the job that nobody touches"
+versions --run "$work/alone" >"$work/alone.versions"
+[ "$(wc -l <"$work/alone.versions")" -gt 11 ] || fail "too few modules"
+
+# No faster than the changes, on any machine.
+PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:20 train moved &
+job=$!
+training_begins moved
+
+# Somebody dies: a child of the job whose command line has this word, or the mover.
+kill_one() { # hub, home, worker, mover
+    victims=$mover
+    [ "$1" = mover ] || victims=$(for pid in $(pgrep -P "$job"); do
+        ! tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null | grep -q "^[^ ]* $1 " || echo "$pid"
+    done)
+    [ -n "$victims" ] || return 0
+    # shellcheck disable=SC2086 # pids
+    pick $victims
+    kill -9 "$choice" 2>/dev/null || return 0
+    kills=$((kills + 1))
+    echo "$1" >>"$work/killed"
+}
+
+# A change, and somebody dies in the middle of it; the mover too, and then it is asked
+# once more.
+change() { # words of the verb
+    "$pathloom" homes "$@" --run "$work/moved" >"$work/change.out" 2>&1 &
+    mover=$!
+    random 4
+    sleep 0.$((1 + value))
+    pick hub worker mover home home
+    kill_one "$choice"
+    if wait $mover; then
+        moves=$((moves + 1))
+        return 0
+    fi
+    "$pathloom" homes "$@" --run "$work/moved" >"$work/change.out" 2>&1 || return 1
+    moves=$((moves + 1))
+}
+
+# What a reader sees while names are on their way: every module once.
+look() {
+    versions --run "$work/moved" | cut -d' ' -f1 | sort >"$work/seen"
+    [ -z "$(uniq -d "$work/seen")" ] || fail "listed twice: $(uniq -d "$work/seen")"
+    cut -d' ' -f1 "$work/alone.versions" | sort | comm -23 - "$work/seen" >"$work/lost"
+    [ ! -s "$work/lost" ] || fail "not listed: $(cat "$work/lost")"
+}
+
+change add 3 --weight 2 || fail "add"
+"$pathloom" homes add 3 --run "$work/moved" >"$work/change.out" 2>&1 || fail "add again"
+grep -q 'home 3 is there already' "$work/change.out" || fail "one home too many"
+look
+while kill -0 $job 2>/dev/null; do
+    random 3
+    to=$((1 + value))
+    random 3
+    for words in "move L1.E0 $to" "drain 2" "move L2.E1 2" "weight 2 1" \
+        "move p01.r0 $((1 + value))"; do
+        kill -0 $job 2>/dev/null || break
+        # shellcheck disable=SC2086
+        change $words || { sleep 0.3; kill -0 $job 2>/dev/null && fail "homes $words"; }
+        kill -0 $job 2>/dev/null && look
+        if kill -0 $job 2>/dev/null; then
+            "$pathloom" store tag "at$moves" --run "$work/moved" >"$work/tag.out" 2>&1 ||
+                fail "tag"
+            tags="${tags:-} at$moves"
+        fi
+    done
+done
+wait $job || fail "the job that was touched"
+job=
+[ $kills -gt 2 ] || fail "only $kills were killed"
+versions --run "$work/moved" >"$work/moved.versions"
+cmp "$work/alone.versions" "$work/moved.versions" || fail "other versions"
+store fsck --run "$work/moved"
+"$pathloom" data coverage --run "$work/moved" >"$work/coverage.out" || fail "coverage"
+store verify L1.E0 --run "$work/moved"
+# What was tagged meanwhile is a set of versions of one phase, and all of them are there.
+for tag in ${tags:-}; do
+    store show "$tag" --run "$work/moved" --json
+    store diff "$tag" "$tag" --run "$work/moved"
+done
+[ -n "${tags:-}" ] || fail "nothing was tagged"
+echo "$moves changes of homes, $kills kills ($(sort "$work/killed" | uniq -c |
+    awk '{ printf "%s%s %d", sep, $2, $1; sep = ", " }')): the versions of a job that nobody touched"
+
+# The same without a job.
+homes() {
+    "$pathloom" homes "$@" --run "$work/moved" >"$work/homes.out" 2>&1 || fail "homes $*"
+}
+homes drain 1
+cat "$work"/moved/store/home-?/HWM | cksum >"$work/marks"
+homes list --json
+cat "$work"/moved/store/home-?/HWM | cksum | cmp -s - "$work/marks" ||
+    fail "a list changes the stores"
+sed -n 's/.*"home":1,.*"names":\[\]}$/empty/p' "$work/homes.out" | grep -q empty ||
+    fail "home 1 was drained and has something"
+versions --run "$work/moved" | cmp - "$work/alone.versions" || fail "other versions after drain"
+store fsck --run "$work/moved"
+"$pathloom" train --out "$work/moved" >>"$work/moved.out" 2>&1 || fail "train after drain"
+echo "a home is emptied while nobody trains"
+
+# The last home goes for good, and may come again.
+"$pathloom" homes remove 3 --run "$work/moved" >"$work/homes.out" 2>&1
+[ $? -eq 75 ] || fail "a home that has something was taken away"
+homes weight 2 1
+homes drain 3
+homes remove 3
+[ ! -e "$work/moved/store/home-3" ] || fail "home 3 is still there"
+versions --run "$work/moved" | cmp - "$work/alone.versions" || fail "other versions without it"
+"$pathloom" store fsck --run "$work/moved" >"$work/fsck.out" 2>&1 || fail "fsck without it"
+"$pathloom" train --out "$work/moved" >>"$work/moved.out" 2>&1 || fail "train without it"
+homes add 3
+homes list
+versions --run "$work/moved" | cmp - "$work/alone.versions" || fail "other versions with it"
+"$pathloom" store fsck --run "$work/moved" >"$work/fsck.out" 2>&1 || fail "fsck with it"
+echo "a home is taken away, and comes again"
+rm -rf "$work"

@@ -1,0 +1,179 @@
+#!/bin/sh
+# A worker joins from another machine, in two commands, encrypted.
+#
+# usage: netns_join.sh PATHLOOM WORKFOLDER
+#
+# Two networks of their own stand for two machines, with one link between them. On the
+# first home and hub are started by hand and a job is trained without a worker of its
+# own; the second knows nothing but the token. Then: the modules are those of a job on one
+# machine; a token is good once; unknown, missing, wrong and revoked keys are refused
+# within seconds, and both sides say so; a worker that is told to go gives back what it
+# has. Where this machine does not allow networks of one's own the test is skipped (77).
+set -u
+PATH=$PATH:/usr/sbin:/sbin
+here=10.77.0.1
+there=10.77.0.2
+
+skip() {
+    echo "skipped: $1"
+    exit 77
+}
+
+if [ "${1-}" != --inside ]; then
+    for tool in unshare nsenter ip; do
+        command -v "$tool" >/dev/null || skip "there is no $tool"
+    done
+    user=
+    unshare --net true 2>/dev/null || user=--map-root-user
+    unshare $user --net true 2>/dev/null ||
+        skip "neither this user nor its namespaces may make networks"
+    exec unshare $user --net sh "$0" --inside "$@"
+fi
+shift
+pathloom=$1
+work=$2
+[ "${work#/}" != "$work" ] || work=$PWD/$work
+rm -rf "$work"
+mkdir -p "$work/corpus"
+run=$work/run
+. tests/support/by_hand.sh
+
+fail() {
+    echo "FAILED: $1"
+    for log in "$work"/*.out; do
+        echo "--- $log"
+        tail -n 12 "$log"
+    done
+    exit 1
+}
+
+# ---- two machines ----
+ip link set lo up || skip "ip cannot set up a network here"
+unshare --net sleep 600 &
+other=$!
+children="$children $other"
+own=$(readlink /proc/self/ns/net)
+await 50 "no second network" sh -c "[ \"\$(readlink /proc/$other/ns/net)\" != '$own' ]"
+ip link add near type veth peer name far netns "$other" 2>/dev/null ||
+    skip "this kernel has no veth"
+ip addr add "$here/24" dev near
+ip link set near up
+second() { # a command on the second machine, in an environment of its own
+    mkdir -p "$work/second"
+    nsenter -t "$other" -n env HOME="$work/second" XDG_CONFIG_HOME= XDG_CACHE_HOME= "$@"
+}
+second ip link set lo up
+second ip addr add "$there/24" dev far
+second ip link set far up
+
+# ---- the jobs ----
+cp base/*.[ch] "$work/corpus/"
+train() { # folder, more
+    out=$1
+    shift
+    "$pathloom" train --corpus "$work/corpus" --out "$work/$out" --set data.vocab=512 \
+        --set data.valid_share=0.1 --set model.width=48 --set model.heads=2 \
+        --set model.blocks=2 --set model.context=64 --set train.batch=4 \
+        --set train.tau=25 --set train.phases=16 --set train.base_steps=50 \
+        --set router.prefix=16 --set eval.baselines=none --set eval.max_tokens=2000 \
+        --set eval.sample_tokens=0 "$@"
+}
+hashes() { # folder
+    "$pathloom" store ls --run "$work/$1" --json |
+        sed -n 's/.*"module": *"\([^"]*\)".*"version": *\([0-9]*\).*"hash": *"\([^"]*\)".*/\1 \2 \3/p' |
+        sort >"$work/$1.hashes"
+    [ -s "$work/$1.hashes" ] || fail "no module in $1"
+}
+
+train alone --workers 2 >"$work/alone.out" 2>&1 || fail "the job on one machine"
+hashes alone
+
+"$pathloom" hub --run "$run" --listen "tcp://$here:7000" >"$work/early.out" 2>&1 &
+children="$children $!" # it waits for the home's address
+start home "$pathloom" home --run "$run" --listen "tcp://$here:7001"
+home=$pid
+await 100 "the hub does not listen" test -s "$run/proc/hub.address"
+address=$(cat "$run/proc/hub.address")
+[ "${address%%#*}" = "tcp://$here:7000" ] || fail "the hub says $address"
+(train run --set net.attach=true) >"$work/train.out" 2>&1 &
+job=$!
+children="$children $job"
+
+# ---- who is refused ----
+refused() { # name, exit code, words that must be said, command on the second machine
+    name=$1
+    code=$2
+    words=$3
+    shift 3
+    begun=$(date +%s)
+    second timeout 20 "$@" >"$work/$name.out" 2>&1
+    got=$?
+    [ "$got" -eq "$code" ] || fail "$name: exit code $got, not $code"
+    grep -q "$words" "$work/$name.out" || fail "$name: it did not say \`$words\`"
+    [ $(($(date +%s) - begun)) -le 8 ] || fail "$name: it took too long"
+    echo "refused as it should: $name"
+}
+mkdir -p "$work/second"
+"$pathloom" key new "$work/second/stranger.key" >"$work/stranger.pub" || fail "key new"
+refused unknown-key 77 "refuses the key" \
+    "$pathloom" worker --hub "$address" --key "$work/second/stranger.key"
+grep -q "peer.refused.*$(cat "$work/stranger.pub")" "$work/early.out" ||
+    fail "the hub said nothing of the unknown key"
+refused no-key 78 "no key of its own" "$pathloom" worker --hub "$address"
+refused no-encryption 78 "names no key" "$pathloom" worker --hub "${address%%#*}"
+refused wrong-server 77 "ends every handshake" "$pathloom" worker \
+    --hub "${address%%#*}#$(cat "$work/stranger.pub")" --key "$work/second/stranger.key"
+cp "$work/second/stranger.key" "$work/second/open.key"
+chmod 644 "$work/second/open.key"
+refused open-file 77 "chmod 600" \
+    "$pathloom" worker --hub "$address" --key "$work/second/open.key"
+
+# ---- two commands ----
+command=$("$pathloom" key invite --run "$run" --name guest) || fail "key invite"
+token=${command#pathloom join }
+start worker second "$pathloom" join "$token" --name guest
+await 200 "the worker does not work" grep -q "worker=guest" "$work/early.out"
+refused used-token 77 "this token refuses it: it was used already" "$pathloom" join "$token" \
+    --key "$work/second/third.key"
+await 200 "nothing is done" sh -c \
+    "'$pathloom' status --run '$run' --json | grep -q '\"tasks\":[1-9]'"
+echo "joined from the second machine"
+
+# ---- revoked while it works ----
+"$pathloom" key revoke guest --run "$run" >/dev/null || fail "key revoke"
+await 100 "a revoked worker goes on" grep -q "taken out\|refuses the key" \
+    "$work/worker.out"
+await 50 "the hub does not say that it refuses" grep -q "peer.refused.*taken out" \
+    "$work/early.out"
+echo "revoked, and said so on both sides"
+pool=$("$pathloom" key invite --run "$run" --uses 3 --name pool) || fail "key invite"
+refused revoked-with-a-token 77 "was revoked" \
+    "$pathloom" join "${pool#pathloom join }" --name guest
+refused a-taken-name 73 "stands in the list" \
+    "$pathloom" join "${pool#pathloom join }" --name guest --key "$work/second/third.key"
+"$pathloom" key list --run "$run" | grep -q "^revoked .* guest " ||
+    fail "the list does not show the revoked key"
+"$pathloom" key revoke pool --run "$run" >/dev/null || fail "key revoke pool"
+
+# ---- the same machine again, with a new key, drained, and once more ----
+token=$("$pathloom" key invite --run "$run" --name again)
+echo "${token#pathloom join }" >"$work/second/token"
+start drained second "$pathloom" join --token-file "$work/second/token" --name again \
+    --key "$work/second/again.key"
+await 200 "the second invitation does not work" grep -q "worker=again" "$work/early.out"
+await 100 "it trains nothing" grep -q "lease.granted.*worker=again" "$work/early.out"
+kill -USR1 "$(pgrep -f "name again" | head -n 1)" 2>/dev/null
+await 100 "a drained worker does not go" grep -q "worker.draining" "$work/drained.out"
+start last second "$pathloom" join "${token#pathloom join }" --name again \
+    --key "$work/second/again.key"
+left=600
+while kill -0 "$job" 2>/dev/null; do
+    left=$((left - 1))
+    [ "$left" -gt 0 ] || fail "the job does not end"
+    sleep 0.1
+done
+wait "$job" || fail "the job"
+hashes run
+cmp "$work/alone.hashes" "$work/run.hashes" || fail "the modules differ"
+kill -TERM "$home"
+echo "$(wc -l <"$work/run.hashes") modules, the same as of a job on one machine"

@@ -1,0 +1,104 @@
+#!/bin/sh
+# A job on one machine is reached by its own user alone.
+#
+# usage: other_user.sh PATHLOOM WORKFOLDER
+#
+# Its sockets lie in a folder of mode 0700: another user cannot connect (tried as root
+# with setpriv). A hub that is killed comes back at the same place, and so does a job
+# whose launcher is killed, over the sockets that the dead left. A run whose path is too
+# long for a socket, and loopback where it is asked for, work too.
+set -u
+pathloom=$1
+work=$2
+[ "${work#/}" != "$work" ] || work=$PWD/$work
+rm -rf "$work"
+mkdir -p "$work/corpus"
+cp base/*.[ch] "$work/corpus/"
+. tests/support/by_hand.sh
+copy=
+trap 'kill -9 $children 2>/dev/null; rm -f "$copy"' EXIT INT TERM
+
+fail() {
+    echo "FAILED: $1"
+    for log in "$work"/*.out; do
+        echo "--- $log"
+        tail -n 5 "$log"
+    done
+    exit 1
+}
+answers() { # run
+    "$pathloom" status --run "$work/$1" | grep -q '^worker.*busy'
+}
+listens_on_tcp() { # pid
+    ss -Hltnp | grep -q "pid=$1,"
+}
+train() { # run, options
+    run=$1
+    shift
+    start "${run%%0*}" "$pathloom" train --corpus "$work/corpus" --out "$work/$run" \
+        --set model.width=32 --set model.blocks=2 --set train.base_steps=4 \
+        --set train.tau=2 --set train.phases=20000 --set eval.baselines=none \
+        --set data.vocab=512 --set data.valid_share=0.1 --set workers.count=1 "$@"
+    await 150 "$run does not train" answers "$run"
+}
+killed() {
+    kill -9 "$pid"
+    wait "$pid" 2>/dev/null
+    sleep 0.5 # its children follow it
+}
+
+train run
+hub=$(cat "$work/run/proc/hub.address")
+for file in hub home; do
+    case $(cat "$work/run/proc/$file.address") in
+    ipc:///*) ;;
+    *) fail "the $file is at $(cat "$work/run/proc/$file.address")" ;;
+    esac
+done
+[ "$(stat -c %a "$work/run/proc/ipc")" = 700 ] || fail "others may enter proc/ipc"
+hub_pid=$(pgrep -P "$pid" -f 'pathloom hub ')
+[ -n "$hub_pid" ] || fail "there is no hub"
+if command -v ss >/dev/null; then
+    ! listens_on_tcp "$hub_pid" || fail "the hub listens on TCP"
+fi
+
+copy=$(mktemp /tmp/pathloom-other-user-XXXXXX)
+cp "$pathloom" "$copy"
+chmod 755 "$copy"
+"$copy" status --hub "$hub" >/dev/null || fail "its own user does not reach the hub"
+if [ "$(id -u)" = 0 ] && (cd / && setpriv --reuid=65534 --regid=65534 --clear-groups \
+    "$copy" --version) >/dev/null 2>&1; then
+    (cd / && setpriv --reuid=65534 --regid=65534 --clear-groups "$copy" status \
+        --hub "$hub") >"$work/other.out" 2>&1 && fail "another user reaches the hub"
+    grep -q "does not answer" "$work/other.out" || fail "another user failed otherwise"
+else
+    echo "another user was not tried: that takes root and setpriv"
+fi
+
+kill -9 "$hub_pid"
+sleep 0.5
+await 100 "the hub does not come back" answers run
+[ "$(cat "$work/run/proc/hub.address")" = "$hub" ] || fail "the hub came back elsewhere"
+killed
+[ -S "${hub#ipc://}" ] || fail "a killed hub left no socket: this tests nothing"
+train run
+[ "$(cat "$work/run/proc/hub.address")" = "$hub" ] || fail "the job came back elsewhere"
+killed
+
+long=$(printf 'long-%0100d' 0)
+train "$long"
+at=$(cat "$work/$long/proc/hub.address")
+folder=$(dirname "${at#ipc://}")
+case $folder in
+*/pathloom-??????) ;;
+*) fail "with a long path the hub is at $at" ;;
+esac
+[ "$(stat -c %a "$folder")" = 700 ] || fail "others may enter $folder"
+kill -INT "$pid"
+wait "$pid"
+[ ! -e "$folder" ] || fail "$folder was left behind"
+
+train tcp --set net.hub='tcp://127.0.0.1:*' --set net.home='tcp://127.0.0.1:*'
+grep -q '^tcp://127.0.0.1:' "$work/tcp/proc/hub.address" || fail "no loopback"
+killed
+echo "PASSED"

@@ -1,0 +1,246 @@
+/* A library to be loaded before the C library (LD_PRELOAD) that notes every change of
+ * the files under POWER_ROOT (an absolute path) in POWER_TRACE, outside of it.
+ *
+ * One lock is held over a call and its entry, so that the order of entries is the order
+ * of calls. What streams (FILE) write is not seen; here only RocksDB's own LOG is
+ * written so. */
+#include "tests/fault/power_trace.h"
+#include <fcntl.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+enum { FD_MAX = 65536 };
+
+static atomic_flag lock = ATOMIC_FLAG_INIT;
+static _Atomic bool ours[FD_MAX]; /* descriptors of files under the root */
+static int trace = -1;
+
+/* No mutex: a sanitizer's library replaces that, and makes its folder of reports
+ * through this library before it knows the C library's. */
+static void take_lock(void)
+{
+    while (atomic_flag_test_and_set(&lock))
+        sched_yield();
+}
+
+/* The path behind the root, or NULL if it is not there. */
+static const char *under_root(const char *path)
+{
+    const char *root = getenv("POWER_ROOT");
+    size_t len = root ? strlen(root) : 0;
+    if (len == 0 || strncmp(path, root, len) != 0)
+        return NULL;
+    if (path[len] == 0)
+        return path + len;
+    return path[len] == '/' ? path + len + 1 : NULL;
+}
+
+static bool is_ours(int fd)
+{
+    return fd >= 0 && fd < FD_MAX && ours[fd];
+}
+
+/* Ends the process where it cannot note something: a trace with holes proves nothing.
+ */
+static void note(power_kind kind, int fd, uint64_t offset, const void *text, size_t len)
+{
+    power_entry entry = {(uint32_t)kind, fd, offset, len};
+    struct iovec parts[2] = {{&entry, sizeof entry}, {NULL, len}};
+    memcpy(&parts[1].iov_base, &text, sizeof text);
+    if (trace < 0)
+        trace = (int)syscall(SYS_openat, AT_FDCWD, getenv("POWER_TRACE"),
+                             O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (syscall(SYS_writev, trace, parts, 2) != (long)(sizeof entry + len))
+        abort();
+}
+
+static void note_path(power_kind kind, int fd, const char *path)
+{
+    const char *shown = under_root(path);
+    if (shown)
+        note(kind, fd, 0, shown, strlen(shown));
+}
+
+ssize_t write(int fd, const void *data, size_t len)
+{
+    if (!is_ours(fd))
+        return syscall(SYS_write, fd, data, len);
+    take_lock();
+    ssize_t put = syscall(SYS_write, fd, data, len);
+    if (put > 0) {
+        long end = syscall(SYS_lseek, fd, 0, SEEK_CUR);
+        note(POWER_WRITE, fd, (uint64_t)(end - put), data, (size_t)put);
+    }
+    atomic_flag_clear(&lock);
+    return put;
+}
+
+static ssize_t write_at(int fd, const void *data, size_t len, off_t at)
+{
+    if (!is_ours(fd))
+        return syscall(SYS_pwrite64, fd, data, len, at);
+    take_lock();
+    ssize_t put = syscall(SYS_pwrite64, fd, data, len, at);
+    if (put > 0)
+        note(POWER_WRITE, fd, (uint64_t)at, data, (size_t)put);
+    atomic_flag_clear(&lock);
+    return put;
+}
+
+ssize_t pwrite(int fd, const void *data, size_t len, off_t at)
+{
+    return write_at(fd, data, len, at);
+}
+
+ssize_t pwrite64(int fd, const void *data, size_t len, off64_t at)
+{
+    return write_at(fd, data, len, at);
+}
+
+static int set_length(int fd, off_t length)
+{
+    take_lock();
+    int got = (int)syscall(SYS_ftruncate, fd, length);
+    if (got == 0 && is_ours(fd))
+        note(POWER_CUT_SHORT, fd, (uint64_t)length, "", 0);
+    atomic_flag_clear(&lock);
+    return got;
+}
+
+int ftruncate(int fd, off_t length)
+{
+    return set_length(fd, length);
+}
+
+int ftruncate64(int fd, off64_t length)
+{
+    return set_length(fd, length);
+}
+
+/* What is noted after a flush was on disk when it returned. */
+static int flush(long call, int fd)
+{
+    take_lock();
+    int got = (int)syscall(call, fd);
+    if (got == 0 && is_ours(fd))
+        note(POWER_SYNC, fd, 0, "", 0);
+    atomic_flag_clear(&lock);
+    return got;
+}
+
+int fsync(int fd)
+{
+    return flush(SYS_fsync, fd);
+}
+
+int fdatasync(int fd)
+{
+    return flush(SYS_fdatasync, fd);
+}
+
+static int two_paths(long call, power_kind kind, const char *from, const char *to)
+{
+    char both[2 * PATH_MAX];
+    take_lock();
+    int got = (int)syscall(call, from, to);
+    if (got == 0 && under_root(from) && under_root(to)) {
+        size_t len = strlen(under_root(from)) + 1;
+        snprintf(both, sizeof both, "%s%c%s", under_root(from), 0, under_root(to));
+        note(kind, -1, 0, both, len + strlen(under_root(to)));
+    }
+    atomic_flag_clear(&lock);
+    return got;
+}
+
+int rename(const char *from, const char *to)
+{
+    return two_paths(SYS_rename, POWER_RENAME, from, to);
+}
+
+int link(const char *from, const char *to)
+{
+    return two_paths(SYS_link, POWER_LINK, from, to);
+}
+
+static int remove_path(long call, const char *path)
+{
+    take_lock();
+    int got = (int)syscall(call, path);
+    if (got == 0)
+        note_path(POWER_REMOVE, -1, path);
+    atomic_flag_clear(&lock);
+    return got;
+}
+
+int unlink(const char *path)
+{
+    return remove_path(SYS_unlink, path);
+}
+
+int rmdir(const char *path)
+{
+    return remove_path(SYS_rmdir, path);
+}
+
+int mkdir(const char *path, mode_t mode)
+{
+    take_lock();
+    int got = (int)syscall(SYS_mkdir, path, mode);
+    if (got == 0)
+        note_path(POWER_FOLDER, -1, path);
+    atomic_flag_clear(&lock);
+    return got;
+}
+
+static int open_path(const char *path, int flags, mode_t mode)
+{
+    take_lock();
+    int fd = (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+    if (fd >= 0 && fd < FD_MAX) {
+        ours[fd] = under_root(path) != NULL;
+        note_path(POWER_OPEN, fd, path);
+        if (ours[fd] && (flags & O_TRUNC))
+            note(POWER_CUT_SHORT, fd, 0, "", 0);
+    }
+    atomic_flag_clear(&lock);
+    return fd;
+}
+
+static mode_t mode_of(int flags, va_list arguments)
+{
+    return flags & (O_CREAT | O_TMPFILE) ? (mode_t)va_arg(arguments, int) : 0;
+}
+
+int open(const char *path, int flags, ...)
+{
+    va_list arguments;
+    va_start(arguments, flags);
+    mode_t mode = mode_of(flags, arguments);
+    va_end(arguments);
+    return open_path(path, flags, mode);
+}
+
+int open64(const char *path, int flags, ...)
+{
+    va_list arguments;
+    va_start(arguments, flags);
+    mode_t mode = mode_of(flags, arguments);
+    va_end(arguments);
+    return open_path(path, flags, mode);
+}
+
+int close(int fd)
+{
+    if (fd >= 0 && fd < FD_MAX)
+        ours[fd] = false;
+    return (int)syscall(SYS_close, fd);
+}

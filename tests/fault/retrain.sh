@@ -1,0 +1,65 @@
+#!/bin/sh
+# store verify --tasks: what a worker sent comes out again, under every kind of codec and
+# method whose tasks begin with versions; of the others it says why it cannot tell.
+#
+# usage: retrain.sh PATHLOOM RETRAIN_CHECK WORKFOLDER
+# shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh
+set -u
+pathloom=$1
+check=$2
+seed=1
+. tests/fault/chaos_job.sh
+own_folder "$3"
+make_corpus base modules docs
+n_same=0
+
+fail() {
+    echo "FAILED: $1"
+    tail -n 12 "$work/out" "$work/job.out"
+    exit 1
+}
+
+# run NAME OPTIONS: a job, and the verdict on one of its modules
+run() {
+    name=$1
+    shift
+    (tiny_job "$name" "$@") >"$work/job.out" 2>&1 || fail "$name: the job"
+    code=0
+    "$pathloom" store verify L1.E0@3 --tasks --run "$work/$name" --json \
+        >"$work/out" 2>&1 || code=$?
+}
+
+same() {
+    run "$@"
+    n=$(grep -c '"task":.*"verdict":"same"' "$work/out")
+    if [ "$code" -ne 0 ] || [ "$n" -ne 2 ] || grep -q '"verdict":"other"' "$work/out"; then
+        fail "$1: code $code, $n tasks the same"
+    fi
+    n_same=$((n_same + n))
+}
+
+unknown() { # WORD, NAME, OPTIONS
+    word=$1
+    shift
+    run "$@"
+    if [ "$code" -ne 66 ] || ! grep -q "$word" "$work/out"; then
+        fail "$1: code $code, or nothing says '$word'"
+    fi
+}
+
+same plain
+same own_schedules --set train.schedule=cosine
+same continued --set train.schedule=wsd --set train.base_replicas=2 --set train.micro_batch=3
+same coded --set codec.name=i4 --set codec.residual=i8 --set train.state=bf16
+same shared --set codec.name=i8-shared --set codec.down=i8
+same late --set outer.method=co2 --set codec.name=topk
+unknown "parameters of their own" gossip --set outer.method=noloco --set topology.replicas=2
+unknown "was chance" arrivals --set outer.method=delayed-nesterov
+for name in plain continued; do # the base model of one, and of two replicas
+    "$check" "$work/$name/store" 1 >"$work/out" 2>&1 || fail "retrain_check of $name"
+    cat "$work/out"
+done
+"$pathloom" store verify L1.E0 --tasks --store "$work/plain/store" >"$work/out" 2>&1
+[ $? -eq 64 ] || fail "--store is taken"
+echo "$n_same tasks trained again, all the same"
+rm -rf "$work"

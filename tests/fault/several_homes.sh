@@ -1,0 +1,156 @@
+#!/bin/sh
+# A job with three homes: the versions of one home, verbs that see all parts, rollbacks
+# in all homes or in none, copies that are made while it trains and that training goes on
+# from.
+#
+# usage: several_homes.sh PATHLOOM WORKFOLDER
+set -u
+pathloom=$1
+. tests/support/job.sh
+own_folder "$2"
+make_corpus base modules outer home net workers docs
+
+train() { # run, options; in a subshell or in the background
+    run=$1
+    shift
+    small_job "$run" --set train.tau=10 --set train.phases=4 --set train.base_steps=10 "$@" \
+        >"$work/$run.out" 2>&1
+}
+
+(train one) || fail "one home"
+(train three --set store.homes=3) || fail "three homes"
+versions --run "$work/one" >"$work/one.versions"
+versions --run "$work/three" >"$work/three.versions"
+[ "$(wc -l <"$work/one.versions")" -gt 12 ] || fail "too few modules"
+cmp "$work/one.versions" "$work/three.versions" || fail "other versions"
+for part in 1 2 3; do
+    [ "$(versions --store "$work/three/store/home-$part" | wc -l)" -gt 0 ] ||
+        fail "home $part has no module"
+done
+echo "three homes make the versions of one"
+
+store fsck --run "$work/three"
+store tag best --run "$work/three"
+store ls --tags --run "$work/three"
+grep -q '^best .*12 modules' "$work/verb.out" || fail "the tag has not all modules"
+store gc --run "$work/three" --grace 0 --keep 1 --delete
+grep -q '^freed' "$work/verb.out" || fail "nothing was collected"
+store fsck --run "$work/three"
+store backup "$work/copy" --run "$work/three"
+store fsck --store "$work/copy"
+store push "$work/flat" --run "$work/three"
+versions --store "$work/flat" | cmp - "$work/one.versions" || fail "a merged copy differs"
+"$pathloom" data coverage --run "$work/three" >"$work/verb.out" || fail "coverage"
+"$pathloom" generate --run "$work/three" --prompt "int" --max-tokens 4 \
+    >"$work/verb.out" 2>&1 || fail "generate"
+echo "verbs see all parts"
+
+refused 78 'store.homes=3, not 2' "$pathloom" train --out "$work/three" --set store.homes=2
+refused 64 'one of 3 parts' "$pathloom" store push "$work/three/store/home-1" \
+    --run "$work/one"
+refused 64 'one of 3 parts' "$pathloom" store gc --store "$work/three/store/home-2"
+refused 64 'one of 3 parts' \
+    "$pathloom" store rollback mix/L1.E0 --to 1 --store "$work/three/store/home-2"
+refused 78 'each with a port of its own' "$pathloom" train --corpus "$work/corpus" \
+    --out "$work/port" --set store.homes=2 --set net.home=tcp://127.0.0.1:7811
+
+# A rollback is that of one home; killed between any two writes it is in no home or in
+# all, once they were opened again.
+cp -r "$work/three" "$work/back"
+store rollback mix --to 0 --run "$work/one"
+store rollback mix --to 0 --run "$work/back"
+versions --run "$work/one" >"$work/one.back"
+versions --run "$work/back" | cmp - "$work/one.back" || fail "a rollback differs"
+store fsck --run "$work/back"
+nothing=0 whole=0
+for nth in 4 5 6 7 8; do
+    rm -rf "$work/back"
+    cp -r "$work/three" "$work/back"
+    PATHLOOM_FAILPOINT=kv.commit.after:kill:$nth "$pathloom" store rollback mix --to 0 \
+        --run "$work/back" >"$work/verb.out" 2>&1 && fail "nobody was killed"
+    "$pathloom" homes weight 1 1 --run "$work/back" >"$work/verb.out" 2>&1 || fail "homes"
+    versions --run "$work/back" >"$work/back.versions"
+    if cmp -s "$work/back.versions" "$work/three.versions"; then
+        nothing=$((nothing + 1))
+    elif cmp -s "$work/back.versions" "$work/one.back"; then
+        whole=$((whole + 1))
+    else
+        fail "half a rollback, killed after commit $nth"
+    fi
+    store fsck --run "$work/back"
+done
+[ $nothing -ge 1 ] && [ $whole -ge 1 ] || fail "$nothing deaths before, $whole after"
+echo "a rollback is in all homes or in none"
+
+# A part that is lost is not replaced by an empty one; neither is the list of parts.
+cp -r "$work/three" "$work/lost"
+rm -rf "$work/lost/store/home-2"
+refused 65 'home-2 is missing or empty' "$pathloom" train --out "$work/lost"
+cp -r "$work/three/store/home-2" "$work/lost/store/"
+rm "$work/lost/store/PARTS"
+refused 65 'its file PARTS is gone' "$pathloom" train --out "$work/lost"
+
+(train whole --set train.phases=12 --set train.tau=20) || fail "whole"
+versions --run "$work/whole" >"$work/whole.versions"
+
+# While a job trains, no faster than this script, it gets a home more and is copied; it
+# goes on from the copy.
+PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:20 train half --set store.homes=2 --set train.phases=12 --set train.tau=20 &
+job=$!
+training_begins half
+store backup "$work/half.copy" --run "$work/half"
+"$pathloom" homes add --run "$work/half" >"$work/verb.out" 2>&1 || fail "homes add"
+store backup "$work/half.copy" --run "$work/half"
+grep -q 'stood still for [0-9]* ms' "$work/verb.out" || fail "the job was not running"
+sed -n '$p' "$work/verb.out"
+modules_reach half 2
+kill -INT "$job"
+wait "$job"
+job=
+grep -q '^3 2$' "$work/half.copy/PARTS" || fail "the copy has no third home"
+store fsck --store "$work/half.copy"
+cp -r "$work/half" "$work/gone"
+rm -rf "$work/half/store"
+store restore "$work/half.copy" --store "$work/half/store"
+"$pathloom" train --out "$work/half" >>"$work/half.out" 2>&1 || fail "going on"
+versions --run "$work/half" | cmp - "$work/whole.versions" ||
+    fail "a restored job ends with other versions"
+echo "a job goes on from a copy that was made while it trained"
+
+# The same job, stopped, goes back; once with a death when that was decided. Training
+# ends it, and goes on as after the other.
+cp -r "$work/gone" "$work/gone.killed"
+store rollback mix --to 1 --run "$work/gone"
+PATHLOOM_FAILPOINT=kv.commit.after:kill:6 "$pathloom" store rollback mix --to 1 \
+    --run "$work/gone.killed" >"$work/verb.out" 2>&1 && fail "nobody was killed"
+refused 75 'ended half-way' "$pathloom" store ls --run "$work/gone.killed"
+for run in gone gone.killed; do
+    "$pathloom" train --out "$work/$run" >>"$work/$run.out" 2>&1 || fail "$run goes on"
+    versions --run "$work/$run" >"$work/$run.versions"
+    store fsck --run "$work/$run"
+done
+grep -q 'store.resumed rollback="mix --to 1"' "$work"/gone.killed/log/home-*.log ||
+    fail "no home ended the rollback"
+cmp "$work/gone.versions" "$work/gone.killed.versions" ||
+    fail "a rollback that was ended by training differs"
+cmp -s "$work/gone.versions" "$work/whole.versions" && fail "nothing was rolled back"
+echo "training goes on from a rollback, and ends one that was killed"
+
+# Gone back before any path had finished a phase: there is nothing that it carries.
+PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:10 train early --set train.phases=3 --set train.tau=150 &
+job=$!
+training_begins early
+kill -9 "$job"
+wait "$job"
+job=
+tries=600
+while pgrep -f -- "$work/early[/ ]" >/dev/null; do
+    tries=$((tries - 1))
+    [ $tries -gt 0 ] || fail "the job's processes outlive it"
+    sleep 0.1
+done
+store rollback mix --to 0 --run "$work/early"
+"$pathloom" train --out "$work/early" >>"$work/early.out" 2>&1 ||
+    fail "going on from version 0"
+echo "a job goes on from a rollback to its beginning"
+rm -rf "$work"

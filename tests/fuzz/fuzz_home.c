@@ -1,0 +1,390 @@
+/* folder: home; runs: 80
+ *
+ * A home, message after message: the input says who sends what next. Right tasks stand
+ * among spoilt messages, groups end, and the home starts again.
+ *
+ * Whatever comes: no message ends the home, uploads stay within store.staging, and
+ * what a module or path has reached stays, also after a start from disk. An
+ * administrator may give names away, so with one among the senders versions are not
+ * compared. */
+#include "codec/codec.h"
+#include "home/home.h"
+#include "home/home_internal.h"
+#include "net/net.h"
+#include "tests/fuzz/fuzz.h"
+#include "tests/fault/hostile.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { STAGING = 1 << 20, STEPS_MAX = 60, HUB = 3, ADMIN = 5 };
+
+static const pl_key_role roles[] = {PL_AS_WORKER, PL_AS_WORKER, PL_AS_RELAY,
+                                    PL_AS_HUB,    PL_AS_INVITE, PL_AS_ADMIN};
+enum { SENDERS = sizeof roles / sizeof *roles };
+
+typedef struct world {
+    home h;
+    pl_home_options options;
+    dice d;
+    bool has_admin;
+    uint64_t versions[64];
+    int64_t phases[FUZZ_PATHS];
+} world;
+
+static char folder[PL_PATH_MAX], store_at[PL_PATH_MAX];
+static pl_socket *listens;
+static pl_arm arm;
+static pl_topology *topology;
+
+static void demand_ok(pl_status status, const char *what)
+{
+    fuzz_demand(status == PL_OK, what);
+}
+
+/* ---- what does not change from input to input ---- */
+static void remove_folder(void)
+{
+    pl_wire_close(&listens);
+    (void)pl_remove_tree(folder);
+}
+
+static void prepare(void)
+{
+    char bound[PL_ADDRESS_MAX], at[PL_ADDRESS_MAX];
+    if (listens)
+        return;
+    /* a store for each input: in memory, where there is such a folder */
+    snprintf(folder, sizeof folder, "%s/pl-fuzz-home-XXXXXX",
+             access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+    fuzz_demand(mkdtemp(folder) != NULL, "a folder");
+    atexit(remove_folder);
+    pl_join(store_at, folder, "store");
+    snprintf(at, sizeof at, "ipc://%.100s/home", folder);
+    demand_ok(pl_wire_bind(at, &listens, bound), "a socket");
+    pl_log_open("fuzz", PL_LOG_ERROR, false);
+    fuzz_arm(&arm, &topology);
+}
+
+/* ---- messages ---- */
+static pl_peer peer_of(int sender)
+{
+    pl_peer peer = {.len = 5, .role = roles[sender]};
+    memset(peer.id, 'a' + sender, peer.len);
+    memset(peer.key.bytes, 1 + sender, sizeof peer.key.bytes);
+    return peer;
+}
+
+static void send_as(world *w, int sender, const pl_message *m)
+{
+    pl_peer peer = peer_of(sender);
+    if (pl_role_allows(peer.role, m->type) && m->type != PL_MSG_STOP)
+        demand_ok(home_take(&w->h, &peer, m), "a message ends the home");
+    fuzz_demand(!w->h.broken, "a message breaks the home");
+    fuzz_demand(w->h.uploads.bytes <= STAGING, "uploads exceed store.staging");
+}
+
+/* As the hub gives them, for the sender's next task of this path. */
+static void lease_for(world *w, int sender, int path, known *k)
+{
+    pl_buf sealed = {0};
+    uint64_t fence = w->h.n_arms > 0 ? w->h.arms[0].paths[path].fence : 0;
+    k->token = fence < UINT64_MAX - SENDERS ? fence + 1 + (uint64_t)sender : fence;
+    pl_lease lease = {
+        .path = path, .phase = k->phase, .token = k->token, .key = peer_of(sender).key};
+    pl_copy_text(lease.arm, sizeof lease.arm, arm.name);
+    pl_copy_text(lease.worker, sizeof lease.worker, k->worker);
+    pl_copy_text(lease.device, sizeof lease.device, k->device);
+    pl_lease_seal(&w->h.secret, &lease, &sealed);
+    fuzz_demand(sealed.len <= sizeof k->lease, "a lease is too long");
+    memcpy(k->lease, sealed.data, sealed.len);
+    k->lease_len = sealed.len;
+    pl_buf_destroy(&sealed);
+}
+
+/* Under the lease in `k`, if it has one. */
+static void put_blob(world *w, int sender, const void *data, size_t bytes, known *k)
+{
+    pl_message m;
+    pl_hash *hash = &k->blob;
+    pl_blob_hash(data, bytes, hash);
+    pl_message_init(&m, PL_MSG_PUT_BLOB);
+    pl_put_hash(&m.body, PL_TAG_BLOB, hash);
+    pl_put_u64(&m.body, PL_TAG_TOTAL, bytes);
+    pl_put_u64(&m.body, PL_TAG_OFFSET, 0);
+    if (k->lease_len > 0)
+        pl_put_bytes(&m.body, PL_TAG_LEASE, k->lease, k->lease_len);
+    pl_buf_append(&m.data, data, bytes);
+    send_as(w, sender, &m);
+    pl_message_destroy(&m);
+}
+
+static void name_sender(int sender, known *k)
+{
+    memset(k, 0, sizeof *k);
+    snprintf(k->worker, sizeof k->worker, "worker-%d", sender);
+    snprintf(k->other, sizeof k->other, "worker-%d", !sender);
+    pl_copy_text(k->device, sizeof k->device, "cpu");
+    pl_copy_text(k->arm, sizeof k->arm, "mix");
+    pl_copy_text(k->codec, sizeof k->codec, "f32");
+    pl_copy_text(k->object, sizeof k->object, "router/mix");
+    pl_copy_text(k->text, sizeof k->text, "1 1");
+    memset(k->key.bytes, 1 + sender, sizeof k->key.bytes);
+    k->samples = (uint64_t)(arm.inner.tau * arm.inner.batch);
+}
+
+static const home_arm *the_arm(const world *w)
+{
+    return w->h.n_arms > 0 ? &w->h.arms[0] : NULL;
+}
+
+static void know_module(const world *w, int slot, int path, known *k)
+{
+    const home_arm *a = the_arm(w);
+    int module = pl_topology_module_of_path(topology, slot, path);
+    pl_arm_module_name(&arm, topology, module, k->module);
+    pl_arm_path_name(&arm, topology, path, 0, k->path);
+    k->index = path;
+    if (!a)
+        return;
+    k->version = a->modules[module].version;
+    k->base = a->modules[module].params;
+    k->phase = a->paths[path].phase;
+    k->first_sample = (uint64_t)k->phase * k->samples;
+}
+
+static void say(world *w, int sender, int kind, const known *k)
+{
+    draft d;
+    pl_message m;
+    draft_fill(&d, kind, k);
+    draft_message(&d, NULL, &m);
+    draft_clear(&d);
+    send_as(w, sender, &m);
+    pl_message_destroy(&m);
+}
+
+static void send_update(world *w, int sender, int slot, int path)
+{
+    known k;
+    pl_codec_part parts[32];
+    pl_buf encoded = {0};
+    name_sender(sender, &k);
+    know_module(w, slot, path, &k);
+    lease_for(w, sender, path, &k);
+    int module = pl_topology_module_of_path(topology, slot, path);
+    int n_parts = pl_codec_parts(topology, module, NULL);
+    fuzz_demand(n_parts <= 32, "a module has too many parts");
+    (void)pl_codec_parts(topology, module, parts);
+    size_t n = pl_topology_slot(topology, slot)->n_params;
+    float *update = pl_alloc(n * sizeof *update);
+    for (size_t i = 0; i < n; i++)
+        update[i] = pl_random_normal((uint64_t)k.phase, (uint64_t)slot, i) * 1e-2f;
+    demand_ok(pl_codec_encode_module(&arm.outer.codec, parts, n_parts, NULL, update,
+                                     NULL, &encoded),
+              "an update");
+    put_blob(w, sender, encoded.data, encoded.len, &k);
+    say(w, sender, draft_kind(PL_MSG_SUBMIT), &k);
+    pl_buf_destroy(&encoded);
+    pl_free(update);
+}
+
+/* All of a path's next task, as an honest worker sends it. */
+static void send_task(world *w, int path, int sender)
+{
+    known k;
+    for (int slot = 0; slot < pl_topology_n_slots(topology); slot++)
+        send_update(w, sender, slot, path);
+    name_sender(sender, &k);
+    know_module(w, 0, path, &k);
+    lease_for(w, sender, path, &k);
+    k.phase++;
+    k.samples *= (uint64_t)k.phase;
+    size_t bytes = (size_t)pl_path_state_bytes(&arm, pl_topology_path_params(topology));
+    uint8_t *state = pl_alloc(bytes + 1);
+    put_blob(w, sender, state, bytes, &k);
+    say(w, sender, draft_kind(PL_MSG_SUBMIT_PATH), &k);
+    pl_free(state);
+}
+
+static void send_spoilt(world *w)
+{
+    known k;
+    draft d;
+    pl_message m;
+    int sender = (int)dice_roll(&w->d, (uint32_t)(SENDERS - !w->has_admin));
+    name_sender(sender, &k);
+    int path = (int)dice_roll(&w->d, FUZZ_PATHS);
+    know_module(w, (int)dice_roll(&w->d, (uint32_t)pl_topology_n_slots(topology)), path,
+                &k);
+    if (dice_is(&w->d, 2))
+        lease_for(w, dice_is(&w->d, 4) ? !sender : sender, path, &k);
+    if (dice_is(&w->d, 2))
+        k.blob = k.base;
+    pl_copy_text(k.address, sizeof k.address, "tcp://127.0.0.1:1");
+    draft_fill(&d, draft_choose(&w->d, AT_HOME), &k);
+    for (uint32_t n = dice_roll(&w->d, 4); n > 0; n--)
+        draft_spoil(&d, &k, &w->d);
+    draft_message(&d, &w->d, &m);
+    draft_clear(&d);
+    send_as(w, sender, &m);
+    pl_message_destroy(&m);
+}
+
+/* ---- groups, and a start from disk ---- */
+static void check_progress(world *w)
+{
+    const home_arm *a = the_arm(w);
+    fuzz_demand(a != NULL, "the arm has gone");
+    for (int m = 0; m < pl_topology_n_modules(topology); m++) {
+        fuzz_demand(w->has_admin || a->modules[m].version >= w->versions[m],
+                    "a version went back");
+        w->versions[m] = a->modules[m].version;
+    }
+    for (int p = 0; p < FUZZ_PATHS; p++) {
+        fuzz_demand(w->has_admin || a->paths[p].phase >= w->phases[p],
+                    "a path went back");
+        w->phases[p] = a->paths[p].phase;
+    }
+}
+
+static void end_group(world *w)
+{
+    pl_peer peer;
+    pl_message m;
+    while (home_next_waiting(&w->h, &peer, &m)) {
+        demand_ok(home_take(&w->h, &peer, &m), "a message that waited ends the home");
+        pl_message_destroy(&m);
+    }
+    demand_ok(home_end_group(&w->h), "a commit fails");
+    if (!home_is_still(&w->h))
+        demand_ok(home_merge_ready(&w->h), "a merge fails");
+    check_progress(w);
+}
+
+static void open_home(world *w)
+{
+    w->options = (pl_home_options){
+        .store = store_at, .norm_gate = 10, .audit = 0.5, .staging_bytes = STAGING};
+    w->h = (home){
+        .options = &w->options,
+        .socket = listens,
+        .uploads = {.keeper = "the home", .key = "store.staging", .limit = STAGING}};
+    demand_ok(pl_store_open(store_at, PL_STORE_CREATE, &w->h.store), "the store");
+    w->h.epoch = pl_store_epoch(w->h.store);
+    demand_ok(home_load(&w->h), "what the home wrote cannot be loaded");
+}
+
+static void close_home(world *w)
+{
+    pl_txn_abort(&w->h.txn);
+    for (size_t i = 0; i < w->h.n_answers; i++)
+        pl_message_destroy(&w->h.answers[i].message);
+    pl_free(w->h.answers);
+    pl_buf_destroy(&w->h.state);
+    staging_expire(&w->h.uploads, true);
+    home_free_moving(&w->h);
+    home_unload(&w->h);
+    pl_store_close(&w->h.store);
+}
+
+/* What was merged when the home ended may be one step behind what it merges now. */
+static void start_again(world *w)
+{
+    end_group(w);
+    const pl_lease_secret secret = w->h.secret;
+    close_home(w);
+    open_home(w);
+    fuzz_demand(memcmp(&secret, &w->h.secret, sizeof secret) == 0,
+                "leases from before a start are worth nothing");
+    demand_ok(home_merge_ready(&w->h), "a merge fails after a start");
+    check_progress(w);
+}
+
+/* The home gets the secret that leases are sealed with. */
+static void say_hub_hello(world *w)
+{
+    pl_message m;
+    pl_message_init(&m, PL_MSG_HELLO);
+    pl_put_text(&m.body, PL_TAG_ROLE, "hub");
+    send_as(w, HUB, &m);
+    pl_message_destroy(&m);
+    fuzz_demand(w->h.has_secret, "a hub spoke, and there is no secret");
+}
+
+static void publish(world *w)
+{
+    known k;
+    pl_buf bytes = {0};
+    name_sender(ADMIN, &k);
+    float *start = pl_alloc(pl_topology_path_params(topology) * sizeof *start);
+    for (int m = 0; m < pl_topology_n_modules(topology); m++) {
+        int slot = pl_topology_module_slot(topology, m);
+        pl_topology_init(topology, slot, (uint64_t)m, start);
+        pl_arm_module_name(&arm, topology, m, k.module);
+        put_blob(w, ADMIN, start,
+                 pl_topology_slot(topology, slot)->n_params * sizeof *start, &k);
+        say(w, ADMIN, draft_kind(PL_MSG_CREATE_MODULE), &k);
+    }
+    pl_arm_encode(&arm, &bytes);
+    put_blob(w, ADMIN, bytes.data, bytes.len, &k);
+    pl_copy_text(k.object, sizeof k.object, "arm/mix");
+    say(w, ADMIN, draft_kind(PL_MSG_PUT_OBJECT), &k);
+    pl_buf_destroy(&bytes);
+    pl_free(start);
+    end_group(w);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
+{
+    static world w;
+    int path;
+    prepare();
+    memset(&w, 0, sizeof w);
+    w.d = (dice){.bytes = data, .len = len};
+    demand_ok(pl_remove_tree(store_at), "an old store");
+    open_home(&w);
+    say_hub_hello(&w);
+    publish(&w);
+    send_task(&w, 0, 0);
+    end_group(&w);
+    fuzz_demand(w.phases[0] == 1, "a task under its lease is not taken");
+    w.has_admin = dice_is(&w.d, 4);
+    for (int step = 0; w.d.n < len && step < STEPS_MAX; step++)
+        switch (dice_roll(&w.d, 8)) {
+        case 0:
+        case 1:
+            path = (int)dice_roll(&w.d, FUZZ_PATHS);
+            send_task(&w, path, (int)dice_roll(&w.d, 2));
+            break;
+        case 2:
+            end_group(&w);
+            break;
+        case 3:
+            if (dice_is(&w.d, 4))
+                start_again(&w);
+            break;
+        default:
+            send_spoilt(&w);
+        }
+    start_again(&w);
+    close_home(&w);
+    return 0;
+}
+
+/* Tasks of both paths, with groups, starts and messages of every kind between them. */
+void fuzz_seeds(void (*give)(const void *data, size_t len))
+{
+    enum { LEN = 96 };
+    for (uint64_t seed = 0; seed < 64; seed++) {
+        uint8_t bytes[LEN];
+        for (uint64_t i = 0; i < LEN; i++)
+            bytes[i] = (uint8_t)pl_random_u32(seed, 2, i);
+        for (size_t i = 1; i + 4 < LEN && seed % 2 == 0; i += 12) {
+            const uint8_t task[] = {0, (uint8_t)(i / 12 % 2), (uint8_t)(i % 2), 2};
+            memcpy(bytes + i, task, sizeof task);
+        }
+        give(bytes, seed % 4 == 3 ? LEN / 4 : LEN);
+    }
+}

@@ -1,0 +1,476 @@
+/* folder: workers; runs: 2000
+ *
+ * A hub, message after message: the input says who speaks next. Workers ask for tasks
+ * and report, homes tell of progress and audits, leases run out; spoilt messages of
+ * workers, guests and homes stand among them.
+ *
+ * Whatever comes: no message ends the hub, what is known of a path's progress and the
+ * tokens of its leases never fall, no two workers hold one path but with a backup, the
+ * list of keys can be read, and the status is JSON. */
+#include "tests/fuzz/fuzz.h"
+#include "tests/fault/hostile.h"
+#include "workers/hub_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+    WORKERS = 3,
+    STEPS_MAX = 200,
+    TTL_MS = 60000,
+    LONG_MS = 1 << 30,
+    GUEST = WORKERS,
+    SENDERS
+};
+
+typedef struct world {
+    hub h;
+    pl_hub_options options;
+    dice d;
+    uint64_t tokens[FUZZ_PATHS];
+    int64_t phases[FUZZ_PATHS], told[FUZZ_PATHS]; /* told: by the home */
+    uint64_t request;
+} world;
+
+static char folder[PL_PATH_MAX], keys_at[PL_PATH_MAX], home_at[PL_ADDRESS_MAX];
+static pl_socket *listens;
+static pl_arm arm;
+static pl_topology *topology;
+static pl_buf definition;
+static pl_hash blob;
+static pl_keypair invitation;
+static const pl_lease_secret sealing = {{1}}; /* the home's */
+
+static void demand_ok(pl_status status, const char *what)
+{
+    fuzz_demand(status == PL_OK, what);
+}
+
+static void remove_folder(void)
+{
+    pl_wire_close(&listens);
+    pl_wire_shutdown();
+    pl_topology_destroy(&topology);
+    pl_arm_clear(&arm);
+    pl_buf_destroy(&definition);
+    (void)pl_remove_tree(folder);
+}
+
+static void prepare(void)
+{
+    char bound[PL_ADDRESS_MAX], at[PL_ADDRESS_MAX], secret[PL_INVITE_TEXT];
+    if (listens)
+        return;
+    snprintf(folder, sizeof folder, "/tmp/pl-fuzz-hub-XXXXXX");
+    fuzz_demand(mkdtemp(folder) != NULL, "a folder");
+    atexit(remove_folder);
+    pl_join(keys_at, folder, "allow");
+    snprintf(at, sizeof at, "ipc://%.100s/hub", folder);
+    snprintf(home_at, sizeof home_at, "ipc://%.100s/home", folder);
+    demand_ok(pl_wire_bind(at, &listens, bound), "a socket");
+    pl_log_open("fuzz", PL_LOG_ERROR, false);
+    fuzz_arm(&arm, &topology);
+    pl_arm_encode(&arm, &definition);
+    pl_blob_hash(definition.data, definition.len, &blob);
+    pl_invite_create(secret);
+    demand_ok(pl_invite_keypair(secret, &invitation), "an invitation");
+}
+
+/* ---- the list of keys ---- */
+static pl_status put_invitation(pl_key_list *list, void *context)
+{
+    pl_key_entry e = {.key = invitation.open,
+                      .role = PL_AS_INVITE,
+                      .grants = PL_AS_WORKER,
+                      .uses = 1000};
+    (void)context;
+    pl_copy_text(e.name, sizeof e.name, "pool");
+    pl_key_list_put(list, &e);
+    return PL_OK;
+}
+
+static void check_keys(void)
+{
+    pl_key_list list = {0};
+    demand_ok(pl_key_list_load(keys_at, &list), "the list of keys is damaged");
+    pl_key_list_clear(&list);
+}
+
+/* ---- who speaks ---- */
+static pl_peer peer_of(int sender)
+{
+    pl_peer peer = {.len = 5, .role = sender == GUEST ? PL_AS_INVITE : PL_AS_WORKER};
+    memset(peer.id, 'a' + sender, peer.len);
+    memset(peer.key.bytes, 1 + sender, sizeof peer.key.bytes);
+    if (sender == GUEST)
+        peer.key = invitation.open;
+    return peer;
+}
+
+static plan_path *path_of(world *w, int index)
+{
+    return w->h.tasks.n_arms > 0 ? &w->h.tasks.arms[0].paths[index] : NULL;
+}
+
+static void send_as(world *w, int sender, pl_message *m)
+{
+    pl_peer peer = peer_of(sender);
+    m->request = ++w->request;
+    if (pl_role_allows(peer.role, m->type))
+        demand_ok(hub_take(&w->h, &peer, m), "a message ends the hub");
+    if (m->type == PL_MSG_ENROL)
+        check_keys();
+}
+
+/* The sender's own, of whichever token is known: as TASK had it. */
+static void lease_for(int sender, int path, known *k)
+{
+    pl_buf sealed = {0};
+    pl_lease lease = {
+        .path = path, .phase = k->phase, .token = k->token, .key = peer_of(sender).key};
+    pl_copy_text(lease.arm, sizeof lease.arm, arm.name);
+    pl_copy_text(lease.worker, sizeof lease.worker, k->worker);
+    pl_copy_text(lease.device, sizeof lease.device, k->device);
+    pl_lease_seal(&sealing, &lease, &sealed);
+    fuzz_demand(sealed.len <= sizeof k->lease, "a lease is too long");
+    memcpy(k->lease, sealed.data, sealed.len);
+    k->lease_len = sealed.len;
+    pl_buf_destroy(&sealed);
+}
+
+static void know(world *w, int sender, known *k)
+{
+    int index = (int)dice_roll(&w->d, FUZZ_PATHS);
+    const plan_path *path = path_of(w, index);
+    memset(k, 0, sizeof *k);
+    snprintf(k->worker, sizeof k->worker, "worker-%d", sender);
+    snprintf(k->other, sizeof k->other, "worker-%d", (sender + 1) % WORKERS);
+    pl_copy_text(k->device, sizeof k->device, "cpu");
+    pl_copy_text(k->address, sizeof k->address, "tcp://127.0.0.1:1");
+    pl_copy_text(k->text, sizeof k->text, "a reason");
+    pl_copy_text(k->module, sizeof k->module, "mix/L1.E0");
+    memset(k->key.bytes, 101 + sender, sizeof k->key.bytes);
+    k->pid = 1;
+    k->blob = blob;
+    if (!path)
+        return;
+    pl_copy_text(k->path, sizeof k->path, path->name);
+    k->phase = path->phase;
+    k->token = path->lease.token;
+    for (size_t i = 0; i < w->h.n_audits && k->token == 0; i++)
+        k->token = w->h.audits[i].lease.token;
+    lease_for(sender, index, k);
+}
+
+static void say(world *w, int sender, pl_message_type type)
+{
+    known k;
+    draft d;
+    pl_message m;
+    know(w, sender, &k);
+    draft_fill(&d, draft_kind(type), &k);
+    for (int slot = 0; type == PL_MSG_DONE && slot < pl_topology_n_slots(topology);
+         slot++) /* an audit's: each update and the state */
+        draft_add(&d, PL_TAG_BLOB, &k.blob, sizeof k.blob);
+    draft_message(&d, NULL, &m);
+    draft_clear(&d);
+    send_as(w, sender, &m);
+    pl_message_destroy(&m);
+}
+
+/* ---- the home ---- */
+static void tell_hub(world *w, pl_message *m)
+{
+    m->epoch = m->epoch ? m->epoch : 1;
+    demand_ok(hub_take_home(&w->h, 0, m, pl_now_ms()), "news of a home end the hub");
+    pl_message_destroy(m);
+}
+
+static void put_record(pl_buf *records, pl_buf *record)
+{
+    pl_put_bytes(records, PL_TAG_RECORD, record->data, record->len);
+    pl_buf_clear(record);
+}
+
+static void tell_state(world *w)
+{
+    pl_message m;
+    pl_buf record = {0};
+    pl_message_init(&m, PL_MSG_STATE_IS);
+    pl_put_text(&record, PL_TAG_ARM, arm.name);
+    pl_put_hash(&record, PL_TAG_ARM_BLOB, &blob);
+    put_record(&m.data, &record);
+    for (int module = 0; module < pl_topology_n_modules(topology); module++) {
+        char name[96];
+        pl_arm_module_name(&arm, topology, module, name);
+        int64_t least = w->told[0] < w->told[1] ? w->told[0] : w->told[1];
+        pl_put_text(&record, PL_TAG_MODULE, name);
+        pl_put_u64(&record, PL_TAG_VERSION, (uint64_t)least);
+        put_record(&m.data, &record);
+    }
+    pl_put_u64(&m.body, PL_TAG_TOTAL, m.data.len);
+    pl_put_u64(&m.body, PL_TAG_OFFSET, 0);
+    pl_buf_destroy(&record);
+    tell_hub(w, &m);
+}
+
+static void tell_arm(world *w)
+{
+    pl_message m;
+    pl_message_init(&m, PL_MSG_BLOB);
+    pl_put_u64(&m.body, PL_TAG_TOTAL, definition.len);
+    pl_buf_append(&m.data, definition.data, definition.len);
+    tell_hub(w, &m);
+}
+
+/* A path has finished a phase; its versions are in the next state. */
+static void tell_progress(world *w)
+{
+    int index = (int)dice_roll(&w->d, FUZZ_PATHS);
+    const plan_path *path = path_of(w, index);
+    pl_message m;
+    if (!path || w->told[index] >= arm.inner.phases || w->told[index] > w->told[!index])
+        return;
+    pl_message_init(&m, PL_MSG_EVENT);
+    m.token = dice_is(&w->d, 4) ? 0 : path->lease.token;
+    pl_put_text(&m.body, PL_TAG_NAME, path->name);
+    pl_put_u64(&m.body, PL_TAG_PHASE, (uint64_t)++w->told[index]);
+    pl_put_u64(&m.body, PL_TAG_TOKENS, 16);
+    pl_put_f64(&m.body, PL_TAG_LOSS, 2);
+    pl_put_f64(&m.body, PL_TAG_SECONDS, 1);
+    tell_hub(w, &m);
+}
+
+static void tend(world *w)
+{
+    bool more = false;
+    demand_ok(hub_tend(&w->h, pl_now_ms(), &more), "the hub ends by itself");
+}
+
+/* What the hub asks about the updates of tasks that are to be done again. Some tasks
+ * changed hands in between. */
+static void tell_updates(world *w)
+{
+    for (size_t i = 0; i < w->h.n_audits; i++)
+        for (int slot = 0; slot < w->h.audits[i].n_slots; slot++) {
+            pl_message m;
+            char name[32];
+            if (w->h.audits[i].requests[slot] == 0)
+                continue;
+            snprintf(name, sizeof name, "worker-%u", dice_roll(&w->d, WORKERS));
+            pl_message_init(&m, PL_MSG_UPDATE_IS);
+            m.request = w->h.audits[i].requests[slot];
+            pl_put_text(&m.body, PL_TAG_NAME, name);
+            pl_put_text(&m.body, PL_TAG_DEVICE, "cpu");
+            pl_put_hash(&m.body, PL_TAG_BLOB, &blob);
+            tell_hub(w, &m);
+        }
+}
+
+/* A task is drawn. */
+static void tell_audit(world *w)
+{
+    pl_audit a = {.n = 1};
+    pl_message m;
+    pl_buf text = {0};
+    const plan_path *path = path_of(w, (int)dice_roll(&w->d, FUZZ_PATHS));
+    if (!path || path->phase == 0)
+        return;
+    pl_copy_text(a.path, sizeof a.path, path->name);
+    a.phase = path->phase - 1;
+    a.after = blob;
+    snprintf(a.results[0].worker, sizeof a.results[0].worker, "worker-%u",
+             dice_roll(&w->d, WORKERS));
+    pl_copy_text(a.results[0].device, sizeof a.results[0].device, "cpu");
+    pl_audit_write(&a, &text);
+    pl_message_init(&m, PL_MSG_EVENT);
+    pl_put_text(&m.body, PL_TAG_TEXT, pl_buf_text(&text));
+    pl_put_u64(&m.body, PL_TAG_AUDIT, 1);
+    pl_buf_destroy(&text);
+    tell_hub(w, &m);
+    tend(w);
+    tell_updates(w);
+}
+
+/* ---- what is wrong ---- */
+static void say_spoilt(world *w)
+{
+    known k;
+    draft d;
+    pl_message m;
+    int sender = (int)dice_roll(&w->d, SENDERS);
+    know(w, sender, &k);
+    draft_fill(&d, draft_choose(&w->d, AT_HUB), &k);
+    for (uint32_t n = dice_roll(&w->d, 4); n > 0; n--)
+        draft_spoil(&d, &k, &w->d);
+    draft_message(&d, &w->d, &m);
+    draft_clear(&d);
+    send_as(w, sender, &m);
+    pl_message_destroy(&m);
+}
+
+/* A home's bytes are checked as everybody's, though its word is believed: nothing of
+ * what it says of paths is changed here but its form. */
+static void tell_spoilt(world *w)
+{
+    static const pl_message_type types[] = {PL_MSG_UPDATE_IS, PL_MSG_STATE_IS,
+                                            PL_MSG_WELCOME, PL_MSG_ERR};
+    known k;
+    draft d;
+    pl_message m;
+    know(w, 0, &k);
+    draft_fill(&d, draft_kind(types[dice_roll(&w->d, 4)]), &k);
+    draft_spoil(&d, &k, &w->d);
+    draft_message(&d, &w->d, &m);
+    draft_clear(&d);
+    m.request = dice_is(&w->d, 2) && w->h.n_audits > 0 && w->h.audits[0].n_slots > 0
+                    ? w->h.audits[0].requests[0]
+                    : ++w->request;
+    tell_hub(w, &m);
+}
+
+static void age_leases(world *w)
+{
+    bool overdue = dice_is(&w->d, 2);
+    for (int p = 0; path_of(w, p) && p < FUZZ_PATHS; p++) {
+        path_of(w, p)->lease.deadline_ms -= overdue ? 0 : TTL_MS;
+        path_of(w, p)->lease.granted_ms -= overdue ? LONG_MS : 0;
+    }
+    for (size_t i = 0; i < w->h.n_audits; i++)
+        w->h.audits[i].lease.deadline_ms -= TTL_MS;
+    w->h.expired_ms = w->h.overdue_ms = 0;
+}
+
+/* ---- one input ---- */
+static void check_state(world *w)
+{
+    for (int p = 0; path_of(w, p) && p < FUZZ_PATHS; p++) {
+        const plan_path *path = path_of(w, p);
+        fuzz_demand(path->phase >= w->phases[p], "a path went back");
+        fuzz_demand(path->phase <= w->told[p], "a path went on that no home told of");
+        fuzz_demand(!path->lease.active || path->lease.token >= w->tokens[p],
+                    "a token is older");
+        fuzz_demand(!path->backup.active || path->backup.worker != path->lease.worker,
+                    "a worker is its own backup");
+        w->phases[p] = path->phase;
+        w->tokens[p] = path->lease.active ? path->lease.token : w->tokens[p];
+    }
+    fuzz_demand(w->h.n_queued <= w->h.n_workers, "the queue is too long");
+}
+
+static void check_status(world *w)
+{
+    pl_buf out = {0};
+    pl_json *json = NULL;
+    hub_status_json(&w->h, &out);
+    demand_ok(pl_json_parse((const char *)out.data, out.len, &json),
+              "the status is no JSON");
+    pl_json_destroy(&json);
+    pl_buf_destroy(&out);
+}
+
+static void begin(world *w)
+{
+    static const char *homes[1];
+    pl_message m;
+    homes[0] = home_at;
+    w->options = (pl_hub_options){.homes = homes,
+                                  .n_homes = 1,
+                                  .ttl_ms = TTL_MS,
+                                  .keys = keys_at,
+                                  .backup = PL_BACKUP_AUTO,
+                                  .audit_tolerance = 0.25};
+    w->h = (hub){.options = &w->options,
+                 .socket = listens,
+                 .worker_names = pl_name_table_create(),
+                 .started_ms = pl_now_ms()};
+    demand_ok(pl_remove_tree(keys_at), "the list of keys");
+    demand_ok(pl_key_list_edit(keys_at, put_invitation, NULL), "the list of keys");
+    demand_ok(hub_open_homes(&w->h), "the line to the home");
+    pl_message_init(&m, PL_MSG_WELCOME);
+    pl_put_bytes(&m.body, PL_TAG_SECRET, sealing.bytes, sizeof sealing.bytes);
+    pl_put_u64(&m.body, PL_TAG_VERSION, 1);
+    tell_hub(w, &m);
+    tell_state(w);
+    tend(w);
+    tell_arm(w);
+    tell_state(w);
+    tend(w);
+    for (int i = 0; i < WORKERS; i++)
+        say(w, i, PL_MSG_HELLO);
+}
+
+static void step(world *w)
+{
+    int sender = (int)dice_roll(&w->d, WORKERS);
+    switch (dice_roll(&w->d, 12)) {
+    case 0:
+    case 1:
+        say(w, sender, PL_MSG_TASK_REQ);
+        tend(w);
+        break;
+    case 2:
+        say(w, sender, PL_MSG_RENEW);
+        break;
+    case 3:
+        say(w, sender, PL_MSG_DONE);
+        break;
+    case 4:
+        say(w, sender, PL_MSG_RELEASE);
+        break;
+    case 5:
+        tell_progress(w);
+        tell_state(w);
+        break;
+    case 6:
+        tell_audit(w);
+        break;
+    case 7:
+        tell_spoilt(w);
+        break;
+    case 8:
+        age_leases(w);
+        tend(w);
+        break;
+    default:
+        say_spoilt(w);
+    }
+    check_state(w);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
+{
+    static world w;
+    prepare();
+    memset(&w, 0, sizeof w);
+    w.d = (dice){.bytes = data, .len = len};
+    begin(&w);
+    for (int n = 0; w.d.n < len && n < STEPS_MAX; n++)
+        step(&w);
+    check_status(&w);
+    pl_keypair_wipe(&w.h.mates);
+    hub_close_homes(&w.h);
+    hub_clear_audits(&w.h);
+    plan_clear(&w.h.tasks);
+    pl_name_table_destroy(&w.h.worker_names);
+    pl_free(w.h.workers);
+    pl_free(w.h.queue);
+    return 0;
+}
+
+/* Right turns of every worker, with everything else between them. */
+void fuzz_seeds(void (*give)(const void *data, size_t len))
+{
+    enum { LEN = 160 };
+    for (uint64_t seed = 0; seed < 64; seed++) {
+        uint8_t bytes[LEN];
+        for (uint64_t i = 0; i < LEN; i++)
+            bytes[i] = (uint8_t)pl_random_u32(seed, 3, i);
+        for (size_t i = 0; i + 8 < LEN && seed % 2 == 0; i += 20) {
+            const uint8_t turn[] = {
+                (uint8_t)(i % WORKERS), 0, 0, (uint8_t)(i % WORKERS), 3, 0, 0, 5};
+            memcpy(bytes + i, turn, sizeof turn);
+        }
+        give(bytes, seed % 4 == 3 ? LEN / 4 : LEN);
+    }
+}

@@ -1,0 +1,68 @@
+/* folder: corpus
+ *
+ * Tokenizers that a user gives, or a store holds; what loads encodes and decodes. */
+#include "corpus/corpus.h"
+#include "tests/fuzz/fuzz.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len)
+{
+    static const char text[] = "The quick brown fox; 12 \xc3\xa9 \xff\n";
+    pl_tokenizer *tokenizer;
+    pl_buf tokens = {0}, back = {0};
+    if (pl_tokenizer_load_bytes(input, len, &tokenizer) != PL_OK)
+        return 0;
+    if (pl_tokenizer_encode(tokenizer, text, sizeof text - 1, &tokens) == PL_OK)
+        (void)pl_tokenizer_decode(tokenizer, (const int32_t *)(const void *)tokens.data,
+                                  tokens.len / sizeof(int32_t), &back);
+    static const int32_t odd[] = {-1, 0, 1, 2, 3, 1000000, INT32_MAX};
+    (void)pl_tokenizer_decode(tokenizer, odd, sizeof odd / sizeof *odd, &back);
+    pl_buf_destroy(&tokens);
+    pl_buf_destroy(&back);
+    pl_tokenizer_destroy(&tokenizer);
+    return 0;
+}
+
+/* Six pieces of a BPE model, by hand: short, so that most changes meet something. */
+static void seed_small(void (*give)(const void *, size_t), uint8_t kind)
+{
+    static const char *const pieces[] = {"<unk>", "<s>", "\xe2\x96\x81",
+                                         "e",     "t",   "he"};
+    static const uint8_t types[] = {2, 3, 1, 1, 1, 1};
+    const uint8_t trainer[] = {0x12, 2, 0x18, kind};
+    pl_buf model = {0};
+    for (size_t i = 0; i < sizeof types; i++) {
+        uint8_t n = (uint8_t)strlen(pieces[i]);
+        const uint8_t open[] = {0x0a, (uint8_t)(n + 9), 0x0a, n};
+        const uint8_t close[] = {0x15, 0, 0, 0x80, 0x3f, 0x18, types[i]};
+        pl_buf_append(&model, open, sizeof open);
+        pl_buf_append(&model, pieces[i], n);
+        pl_buf_append(&model, close, sizeof close);
+    }
+    pl_buf_append(&model, trainer, sizeof trainer);
+    give(model.data, model.len);
+    pl_buf_destroy(&model);
+}
+
+/* A model of the words of one sentence, small ones, and no model at all. */
+void fuzz_seeds(void (*give)(const void *, size_t))
+{
+    char text[4096], path[] = "/tmp/pathloom-fuzz-XXXXXX";
+    pl_buf model = {0};
+    const char *texts[] = {text};
+    size_t len = 0;
+    for (uint32_t i = 0; len + 32 < sizeof text; i++)
+        len += (size_t)snprintf(text + len, 32, "word%u and %x, then\n", i * i, 7 * i);
+    int fd = mkstemp(path);
+    if (pl_tokenizer_train(texts, &len, 1, 300, 1, path) == PL_OK &&
+        pl_read_file(path, &model) == PL_OK)
+        give(model.data, model.len);
+    close(fd);
+    unlink(path);
+    pl_buf_destroy(&model);
+    seed_small(give, 1);
+    seed_small(give, 2);
+    give("\x0a\x00", 2);
+}

@@ -1,0 +1,172 @@
+/* The optimizer on a made-up path: in two launches, or by its operations. */
+#ifndef PL_TESTS_CUDA_UPDATE_H
+#define PL_TESTS_CUDA_UPDATE_H
+#include <math.h>
+
+#include "tests/gpu/cuda_model.h" /* ends with cmocka, which must be the last */
+
+enum { UPDATE_ROWS = 57, UPDATE_COLUMNS = 160, UPDATE_TAIL = 88 };
+enum {
+    UPDATE_MATRIX = UPDATE_ROWS * UPDATE_COLUMNS,
+    UPDATE_N = 2 * UPDATE_MATRIX + UPDATE_TAIL
+};
+
+/* Two matrices around a vector that does not decay. */
+struct optimizer {
+    pl_backend *be;
+    size_t n;
+    std::vector<pl_decay_run> runs;
+    pl_weight *weights[2];
+    pl_update_plan plan;
+    pl_step_numbers numbers;
+    float *copy; /* a matrix as products see it */
+};
+
+static inline float *floats_there(pl_backend *be, const std::vector<float> &values)
+{
+    void *memory;
+    check(be->ops->alloc(be, values.size() * sizeof(float), "a test", &memory));
+    be->ops->upload(be, memory, values.data(), values.size() * sizeof(float));
+    return static_cast<float *>(memory);
+}
+
+/* `shift` moves the second matrix out of line. */
+static inline void open_optimizer(optimizer *o, const char *backend, size_t shift,
+                                  float clip)
+{
+    pl_backend_options options = {};
+    void *squares;
+    options.name = backend;
+    options.n_threads = 1;
+    check(pl_backend_open(&options, &o->be));
+    pl_backend *be = o->be;
+    const size_t n = o->n = UPDATE_N + shift, second = n - UPDATE_MATRIX;
+    std::vector<float> params(n), grads(n), moments(2 * n);
+    for (size_t i = 0; i < n; i++) {
+        params[i] = pl_random_normal(1, 1, i);
+        grads[i] = pl_random_normal(1, 2, i);
+        moments[i] = pl_random_normal(1, 3, i);
+        moments[n + i] = 0.01f * (float)(i % 7);
+    }
+    float *there = floats_there(be, params);
+    check(be->ops->alloc(be, sizeof(double), "a test", &squares));
+    check(
+        be->ops->weight_create(be, there, UPDATE_ROWS, UPDATE_COLUMNS, &o->weights[0]));
+    check(be->ops->weight_create(be, there + second, UPDATE_ROWS, UPDATE_COLUMNS,
+                                 &o->weights[1]));
+    o->runs = {{0, UPDATE_MATRIX, true},
+               {UPDATE_MATRIX, second - UPDATE_MATRIX, false},
+               {second, UPDATE_MATRIX, true}};
+    o->plan = {there,
+               floats_there(be, grads),
+               floats_there(be, moments),
+               n,
+               o->runs.data(),
+               (int)o->runs.size(),
+               o->weights,
+               2,
+               static_cast<double *>(squares)};
+    o->numbers = {{1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 2},
+                  (float)(1.0 - pow((double)0.9f, 2.0)),
+                  (float)(1.0 - pow((double)0.95f, 2.0)),
+                  clip,
+                  1.0f};
+    o->copy = floats_there(be, std::vector<float>(UPDATE_MATRIX));
+}
+
+static inline void close_optimizer(optimizer *o)
+{
+    pl_backend *be = o->be;
+    for (pl_weight *&weight : o->weights)
+        be->ops->weight_destroy(be, &weight);
+    for (void *memory :
+         {(void *)o->plan.params, (void *)o->plan.grads, (void *)o->plan.moments,
+          (void *)o->plan.squares, (void *)o->copy})
+        be->ops->release(be, memory);
+    check(be->ops->sync(be));
+    pl_backend_close(&o->be);
+}
+
+static inline void update_whole(optimizer *o)
+{
+    pl_backend *be = o->be;
+    pl_update *update;
+    void *numbers;
+    float *loss = floats_there(be, std::vector<float>(9, 1.0f));
+    check(be->ops->alloc(be, sizeof o->numbers, "a test", &numbers));
+    be->ops->upload(be, numbers, &o->numbers, sizeof o->numbers);
+    check(be->ops->update_create(be, &o->plan, &update));
+    be->ops->update_apply(be, update, loss, 9, static_cast<pl_step_numbers *>(numbers));
+    be->ops->update_destroy(be, &update);
+    be->ops->release(be, numbers);
+    be->ops->release(be, loss);
+}
+
+static inline void update_by_parts(optimizer *o)
+{
+    pl_backend *be = o->be;
+    const pl_update_plan *p = &o->plan;
+    double sum;
+    be->ops->sum_squares(be, p->squares, p->grads, o->n);
+    be->ops->download(be, &sum, p->squares, sizeof sum);
+    const double norm = sqrt(sum), clip = (double)o->numbers.clip;
+    const float factor = clip > 0 && norm > clip ? (float)(clip / norm) : 1.0f;
+    for (const pl_decay_run &run : o->runs) {
+        pl_adamw adam = o->numbers.adam;
+        adam.weight_decay = run.decay ? adam.weight_decay : 0.0f;
+        be->ops->adamw(be, p->params + run.offset, p->moments + run.offset,
+                       p->moments + o->n + run.offset, p->grads + run.offset, run.n,
+                       factor, &adam);
+    }
+    be->ops->weights_refresh(be, o->weights, 2);
+}
+
+/* The product of a unit matrix and a weight shows the weight's compute copy. */
+static inline void read_copy(optimizer *o, int w, float *out)
+{
+    pl_backend *be = o->be;
+    std::vector<float> unit(UPDATE_COLUMNS * UPDATE_COLUMNS);
+    void *acts;
+    for (size_t i = 0; i < UPDATE_COLUMNS; i++)
+        unit[i * UPDATE_COLUMNS + i] = 1.0f;
+    float *there = floats_there(be, unit);
+    check(be->ops->alloc(be, unit.size() * sizeof(float), "a test", &acts));
+    be->ops->act_from_float(be, static_cast<pl_act *>(acts), there, unit.size());
+    be->ops->logits(be, o->copy, static_cast<pl_act *>(acts), o->weights[w],
+                    UPDATE_COLUMNS, UPDATE_ROWS, UPDATE_COLUMNS);
+    be->ops->download(be, out, o->copy, UPDATE_MATRIX * sizeof(float));
+    be->ops->release(be, there);
+    be->ops->release(be, acts);
+}
+
+static inline std::vector<float> update_once(const char *backend, bool whole,
+                                             size_t shift, float clip)
+{
+    optimizer o = {};
+    open_optimizer(&o, backend, shift, clip);
+    if (whole)
+        update_whole(&o);
+    else
+        update_by_parts(&o);
+    const size_t n = o.n;
+    std::vector<float> out(4 * n + 2 * UPDATE_MATRIX);
+    o.be->ops->download(o.be, out.data(), o.plan.params, n * sizeof(float));
+    o.be->ops->download(o.be, out.data() + n, o.plan.grads, n * sizeof(float));
+    o.be->ops->download(o.be, out.data() + 2 * n, o.plan.moments,
+                        2 * n * sizeof(float));
+    for (int w = 0; w < 2; w++)
+        read_copy(&o, w, out.data() + 4 * n + (size_t)w * UPDATE_MATRIX);
+    close_optimizer(&o);
+    return out;
+}
+
+/* Shifts: in line, so that eight go at once; and out of it. */
+static inline void an_update_in_two_launches_is_its_operations_in_a_row(void **)
+{
+    for (size_t shift = 0; shift < 8; shift += 5)
+        for (int clipped = 0; clipped < 2; clipped++)
+            expect_equal(update_once("cuda", true, shift, clipped ? 1.0f : 0.0f),
+                         update_once("cuda", false, shift, clipped ? 1.0f : 0.0f));
+}
+
+#endif

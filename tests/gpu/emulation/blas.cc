@@ -1,0 +1,362 @@
+/* Matrix products as cuBLASLt's documentation has them: column-major, the leading
+ * dimension between columns, op(A) [m,k], op(B) [k,n], C and D [m,n]. Operands outside
+ * of their allocations, misaligned ones, and an algorithm used for others than it was
+ * found for are findings. Operands that are not aligned to 256 bytes get another
+ * algorithm, which sums in another order, as they may on a device. */
+#include "tests/gpu/emulation/toolkit/cublasLt.h"
+#include "tests/gpu/emulation/machine.h"
+#include "tests/gpu/emulation/toolkit/cuda_fp8.h"
+#include <atomic>
+#include <vector>
+
+struct emulated_blas {
+    int unused;
+};
+struct emulated_matmul_desc {
+    cublasOperation_t trans[2];
+    const float *scales[2]; /* device memory; NULL: 1 */
+};
+struct emulated_layout {
+    cudaDataType type;
+    uint64_t rows, columns;
+    int64_t stride;
+};
+struct emulated_preference {
+    uint64_t workspace;
+    uint32_t alignment[4];
+};
+
+static std::atomic<uint64_t> n_choices, n_slow;
+
+uint64_t emulation_n_choices(void)
+{
+    return n_choices;
+}
+
+uint64_t emulation_n_slow_products(void)
+{
+    return n_slow;
+}
+
+namespace
+{
+struct operand {
+    const void *at;
+    emulated_layout layout;
+};
+
+struct product {
+    cublasOperation_t trans[2];
+    const float *scales[2];
+    float alpha, beta;
+    operand a, b, c, d;
+    cublasLtMatmulAlgo_t algo;
+    uint64_t seal; /* of the shapes that it is called with */
+};
+
+size_t element_bytes(cudaDataType type)
+{
+    return type == CUDA_R_32F ? 4 : type == CUDA_R_16BF ? 2 : 1;
+}
+
+float element(const operand *x, uint64_t row, uint64_t column)
+{
+    const size_t i = (size_t)row + (size_t)column * (size_t)x->layout.stride;
+    if (x->layout.type == CUDA_R_32F)
+        return static_cast<const float *>(x->at)[i];
+    if (x->layout.type == CUDA_R_8F_E4M3)
+        return emulated_e4m3_to_float(static_cast<const uint8_t *>(x->at)[i]);
+    return pl_bf16_to_float(static_cast<const uint16_t *>(x->at)[i]);
+}
+
+void store(const operand *x, uint64_t row, uint64_t column, float value)
+{
+    const size_t i = (size_t)row + (size_t)column * (size_t)x->layout.stride;
+    void *at = const_cast<void *>(x->at);
+    if (x->layout.type == CUDA_R_32F)
+        static_cast<float *>(at)[i] = value;
+    else
+        static_cast<uint16_t *>(at)[i] = pl_bf16_from_float(value);
+}
+
+bool operand_fits(const char *name, const operand *x, uint32_t alignment)
+{
+    const emulated_layout *l = &x->layout;
+    const size_t bytes =
+        ((size_t)l->stride * (size_t)(l->columns - 1) + (size_t)l->rows) *
+        element_bytes(l->type);
+    if (l->stride < (int64_t)l->rows)
+        machine_find(false, "cublasLtMatmul: %s has %zu rows and a stride of %lld",
+                     name, (size_t)l->rows, (long long)l->stride);
+    else if ((uintptr_t)x->at % alignment != 0)
+        machine_find(false, "cublasLtMatmul: %s at %p is not aligned to %u bytes", name,
+                     x->at, alignment);
+    else
+        return memory_host_check("cublasLtMatmul", x->at, bytes);
+    return false;
+}
+
+/* sum_k a[k] b[k] */
+float dot(const float *a, const float *b, uint64_t K, bool backwards)
+{
+    float sum = 0.0f;
+    for (uint64_t i = 0; i < K; i++) {
+        const uint64_t k = backwards ? K - 1 - i : i;
+        sum += a[k] * b[k];
+    }
+    return sum;
+}
+
+bool is_slow(const product *p)
+{
+    for (const operand *x : {&p->a, &p->b, &p->d})
+        if ((size_t)x->layout.stride * element_bytes(x->layout.type) % 16 != 0)
+            return true;
+    return false;
+}
+
+bool is_aligned(const product *p)
+{
+    for (const uint32_t alignment : p->algo.alignment)
+        if (alignment < 256)
+            return false;
+    return true;
+}
+
+/* op(x) as rows of floats: element (i, k) of the result is at i * K + k. */
+std::vector<float> rows_of(const operand *x, bool transposed)
+{
+    const uint64_t I = transposed ? x->layout.columns : x->layout.rows;
+    const uint64_t K = transposed ? x->layout.rows : x->layout.columns;
+    std::vector<float> rows(I * K);
+    for (uint64_t i = 0; i < I; i++)
+        for (uint64_t k = 0; k < K; k++)
+            rows[i * K + k] = transposed ? element(x, k, i) : element(x, i, k);
+    return rows;
+}
+
+void multiply(const product *p)
+{
+    const std::vector<float> a = rows_of(&p->a, p->trans[0] == CUBLAS_OP_T);
+    const std::vector<float> b = rows_of(&p->b, p->trans[1] == CUBLAS_OP_N);
+    const uint64_t M = p->d.layout.rows, N = p->d.layout.columns, K = a.size() / M;
+    const bool backwards = !is_aligned(p);
+    float alpha = p->alpha;
+    for (const float *scale : p->scales)
+        alpha *= scale ? *scale : 1.0f;
+    for (uint64_t n = 0; n < N; n++)
+        for (uint64_t m = 0; m < M; m++) {
+            float sum = alpha * dot(&a[m * K], &b[n * K], K, backwards);
+            if (p->beta != 0.0f)
+                sum += p->beta * element(&p->c, m, n);
+            store(&p->d, m, n, sum);
+        }
+}
+
+void run_product(const product *p)
+{
+    const uint32_t *alignment = p->algo.alignment;
+    const bool fit = operand_fits("A", &p->a, alignment[0]) &&
+                     operand_fits("B", &p->b, alignment[1]) &&
+                     operand_fits("C", &p->c, alignment[2]) &&
+                     operand_fits("D", &p->d, alignment[3]);
+    if (!fit)
+        return;
+    for (const float *scale : p->scales)
+        if (scale && !memory_host_check("cublasLtMatmul's scale", scale, sizeof *scale))
+            return;
+    n_slow += is_slow(p);
+    memory_open();
+    multiply(p);
+    memory_close();
+    for (uint64_t n = 0; n < p->d.layout.columns; n++)
+        memory_mark_written(static_cast<const uint8_t *>(p->d.at) +
+                                (size_t)n * (size_t)p->d.layout.stride *
+                                    element_bytes(p->d.layout.type),
+                            (size_t)p->d.layout.rows * element_bytes(p->d.layout.type));
+}
+
+/* A number of all extents: what an algorithm was found for. */
+uint64_t seal_of(cublasLtMatmulDesc_t desc, const emulated_layout *const layouts[4])
+{
+    uint64_t seal = (uint64_t)desc->trans[0] * 2 + (uint64_t)desc->trans[1] + 1;
+    for (int i = 0; i < 4; i++) {
+        const uint64_t numbers[] = {layouts[i]->rows, layouts[i]->columns,
+                                    (uint64_t)layouts[i]->stride,
+                                    (uint64_t)layouts[i]->type};
+        for (uint64_t number : numbers)
+            seal = (seal ^ number) * 0x9e3779b97f4a7c15u;
+    }
+    return seal;
+}
+
+bool extents_fit(cublasLtMatmulDesc_t desc, const emulated_layout *const l[4])
+{
+    const bool ta = desc->trans[0] == CUBLAS_OP_T, tb = desc->trans[1] == CUBLAS_OP_T;
+    const uint64_t m = ta ? l[0]->columns : l[0]->rows;
+    const uint64_t k = ta ? l[0]->rows : l[0]->columns;
+    const uint64_t k2 = tb ? l[1]->columns : l[1]->rows;
+    const uint64_t n = tb ? l[1]->rows : l[1]->columns;
+    return k == k2 && m == l[3]->rows && n == l[3]->columns && m == l[2]->rows &&
+           n == l[2]->columns && l[0]->type == l[1]->type && l[2]->type == l[3]->type;
+}
+
+/* What the documentation asks of e4m3 operands on compute capability 8.9 and 9.0: the
+ * first one transposed, the second not; extents in memory in multiples of 16. */
+bool small_fits(cublasLtMatmulDesc_t desc, const emulated_layout *const l[4])
+{
+    return l[0]->type != CUDA_R_8F_E4M3 ||
+           (desc->trans[0] == CUBLAS_OP_T && desc->trans[1] == CUBLAS_OP_N &&
+            l[0]->rows % 16 == 0 && l[0]->columns % 16 == 0 &&
+            l[3]->type == CUDA_R_16BF);
+}
+} // namespace
+
+size_t cublasLtGetVersion(void)
+{
+    return 0;
+}
+
+const char *cublasLtGetStatusString(cublasStatus_t status)
+{
+    return status == CUBLAS_STATUS_SUCCESS ? "success" : "an emulated failure";
+}
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle)
+{
+    *handle = new emulated_blas();
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle)
+{
+    delete handle;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc, cublasComputeType_t,
+                                        cudaDataType_t)
+{
+    *desc = new emulated_matmul_desc{{CUBLAS_OP_N, CUBLAS_OP_N}, {NULL, NULL}};
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc)
+{
+    delete desc;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
+                                              cublasLtMatmulDescAttributes_t attribute,
+                                              const void *value, size_t bytes)
+{
+    const bool second = attribute == CUBLASLT_MATMUL_DESC_TRANSB ||
+                        attribute == CUBLASLT_MATMUL_DESC_B_SCALE_POINTER;
+    const bool trans = attribute <= CUBLASLT_MATMUL_DESC_TRANSB;
+    if (attribute == CUBLASLT_MATMUL_DESC_FAST_ACCUM)
+        return bytes == 1 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
+    if (bytes != (trans ? sizeof desc->trans[0] : sizeof desc->scales[0]))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    memcpy(trans ? (void *)&desc->trans[second] : (void *)&desc->scales[second], value,
+           bytes);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout,
+                                          cudaDataType type, uint64_t rows,
+                                          uint64_t columns, int64_t stride)
+{
+    *layout = new emulated_layout{type, rows, columns, stride};
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout)
+{
+    delete layout;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+/* 256 bytes are what cuBLASLt assumes of operands when it is not told. */
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference)
+{
+    *preference = new emulated_preference{0, {256, 256, 256, 256}};
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference)
+{
+    delete preference;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t
+cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
+                                     cublasLtMatmulPreferenceAttributes_t attribute,
+                                     const void *value, size_t bytes)
+{
+    const bool workspace = attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
+    if (bytes != (workspace ? sizeof(uint64_t) : sizeof(uint32_t)))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (workspace)
+        memcpy(&preference->workspace, value, bytes);
+    else if (attribute >= CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES)
+        memcpy(&preference
+                    ->alignment[attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES],
+               value, bytes);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t
+cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc,
+                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                               cublasLtMatmulPreference_t preference, int wanted,
+                               cublasLtMatmulHeuristicResult_t results[], int *found)
+{
+    const emulated_layout *const layouts[4] = {a, b, c, d};
+    n_choices++;
+    *found = 0;
+    if (wanted < 1 || !extents_fit(desc, layouts))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (!small_fits(desc, layouts))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    results[0] = cublasLtMatmulHeuristicResult_t();
+    for (int i = 0; i < 4; i++)
+        results[0].algo.alignment[i] = preference->alignment[i];
+    results[0].algo.workspace = results[0].workspaceSize = preference->workspace;
+    results[0].algo.seal = seal_of(desc, layouts);
+    *found = 1;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc,
+                              const void *alpha, const void *a,
+                              cublasLtMatrixLayout_t a_layout, const void *b,
+                              cublasLtMatrixLayout_t b_layout, const void *beta,
+                              const void *c, cublasLtMatrixLayout_t c_layout, void *d,
+                              cublasLtMatrixLayout_t d_layout,
+                              const cublasLtMatmulAlgo_t *algo, void *workspace,
+                              size_t workspace_bytes, cudaStream_t stream)
+{
+    const emulated_layout *const layouts[4] = {a_layout, b_layout, c_layout, d_layout};
+    product p = {{desc->trans[0], desc->trans[1]},
+                 {desc->scales[0], desc->scales[1]},
+                 *static_cast<const float *>(alpha),
+                 *static_cast<const float *>(beta),
+                 {a, *a_layout},
+                 {b, *b_layout},
+                 {c, *c_layout},
+                 {d, *d_layout},
+                 *algo,
+                 seal_of(desc, layouts)};
+    if (algo->seal != p.seal || workspace_bytes < algo->workspace) {
+        machine_find(false, "cublasLtMatmul: the algorithm was found for other shapes");
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    if (workspace_bytes > 0 &&
+        !memory_host_check("cublasLtMatmul's workspace", workspace, workspace_bytes))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    runtime_in_order(stream, [=] { run_product(&p); });
+    return CUBLAS_STATUS_SUCCESS;
+}

@@ -1,0 +1,704 @@
+/* Grids, blocks, warps and the places where threads meet.
+ *
+ * The scheduler keeps the threads that can run in a list and takes the next one by the
+ * order that the test chose. A thread runs until it waits for others or ends. When
+ * none can run although some have not ended, those wait in vain: a finding.
+ *
+ * A meeting is known by its file and line. Whoever arrives elsewhere than those who
+ * already wait is at another barrier, which a device would not tell apart.
+ */
+#include "tests/gpu/emulation/machine.h"
+#include "tests/gpu/emulation/fiber.h"
+#include <algorithm>
+#include <set>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string>
+#include <vector>
+
+namespace
+{
+enum { WARP = 32, VALUE_BYTES = 64, THREADS_MAX = FIBERS_MAX };
+
+enum thread_state { READY, AT_BARRIER, AT_WARP, ENDED };
+
+struct pending_copy {
+    void *shared;
+    const void *global;
+    int valid;
+};
+
+struct thread {
+    fiber *fib;
+    thread_state state;
+    const char *file; /* of the meeting it waits at */
+    int line;
+    uint3 index;
+    bool parity; /* which of its warp's two rows of values is the newest */
+    std::vector<std::vector<pending_copy>> groups; /* the last one is open */
+};
+
+/* Values lie in two rows: a lane that is ahead writes into the other one, and cannot
+ * be two meetings ahead. */
+struct warp {
+    unsigned arrived, n_arrived;
+    const char *file;
+    int line;
+    uint16_t meetings;
+    uint8_t values[2][WARP][VALUE_BYTES];
+    bool has_product[2]; /* of the operands in that row */
+    float product[2][16][8];
+};
+
+struct grid_state {
+    const emulated_call *call;
+    dim3 grid, block;
+    unsigned n_threads, n_warps;
+    uint3 block_index;
+    thread threads[THREADS_MAX];
+    warp warps[THREADS_MAX / WARP];
+    std::vector<unsigned> ready; /* in the order in which they became ready */
+    size_t next_ready;
+    unsigned current, n_ended, n_at_barrier;
+    const char *barrier_file;
+    int barrier_line, barrier_count, barrier_result;
+    uint32_t next_phase;
+};
+
+grid_state now;
+/* EMULATION_ORDER in the environment: forward, reverse or random. */
+emulation_order first_order()
+{
+    const char *wanted = getenv("EMULATION_ORDER");
+    if (wanted && strcmp(wanted, "reverse") == 0)
+        return EMULATION_REVERSE;
+    return wanted && strcmp(wanted, "random") == 0 ? EMULATION_RANDOM
+                                                   : EMULATION_FORWARD;
+}
+
+emulation_order order = first_order();
+uint64_t random_state = 1, n_launches;
+std::string finding, taken;
+std::set<std::string> kernels;
+std::vector<std::string> kernel_list;
+
+uint64_t next_random()
+{
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return random_state;
+}
+
+thread *running()
+{
+    return &now.threads[now.current];
+}
+warp *running_warp()
+{
+    return &now.warps[now.current / WARP];
+}
+unsigned lanes_of(unsigned w)
+{
+    return std::min<unsigned>(WARP, now.n_threads - w * WARP);
+}
+unsigned full_mask(unsigned w)
+{
+    return lanes_of(w) == WARP ? 0xffffffffu : (1u << lanes_of(w)) - 1u;
+}
+
+/* ---- threads that can run ---- */
+
+void make_ready(unsigned t)
+{
+    now.threads[t].state = READY;
+    now.ready.push_back(t);
+}
+
+bool take_ready(unsigned *t)
+{
+    const size_t n = now.ready.size() - now.next_ready;
+    if (n == 0)
+        return false;
+    unsigned *first = now.ready.data() + now.next_ready;
+    if (order == EMULATION_REVERSE) {
+        *t = now.ready.back();
+        now.ready.pop_back();
+    } else {
+        if (order == EMULATION_RANDOM)
+            std::swap(first[0], first[next_random() % n]);
+        *t = first[0];
+        now.next_ready++;
+    }
+    if (now.next_ready == now.ready.size()) {
+        now.ready.clear();
+        now.next_ready = 0;
+    }
+    return true;
+}
+
+/* Back to the scheduler, until ready again. */
+void wait_here(thread_state state, const char *file, int line)
+{
+    thread *t = running();
+    t->state = state;
+    t->file = file;
+    t->line = line;
+    fiber_pause(t->fib, false);
+}
+
+void thread_body()
+{
+    now.call->run(now.call->arguments);
+    if (running()->groups.size() > 1 || !running()->groups[0].empty())
+        machine_find(true, "ends with asynchronous copies it never waited for");
+    running()->state = ENDED;
+    now.n_ended++;
+    fiber_pause(running()->fib, true);
+}
+
+/* ---- one block ---- */
+
+void tell_memory(const thread *t)
+{
+    memory_now.thread = (uint16_t)now.current;
+    memory_now.meetings = running_warp()->meetings;
+    memory_now.stack = t->fib->stack;
+    memory_now.stack_end = t->fib->stack + FIBER_STACK_BYTES;
+}
+
+void begin_block()
+{
+    now.n_ended = now.n_at_barrier = 0;
+    now.ready.clear();
+    now.next_ready = 0;
+    memory_now.block_phase = memory_now.phase = now.next_phase++;
+    for (unsigned w = 0; w < now.n_warps; w++) {
+        now.warps[w].arrived = now.warps[w].n_arrived = 0;
+        now.warps[w].meetings = 0;
+    }
+    for (unsigned i = 0; i < now.n_threads; i++) {
+        thread *t = &now.threads[i];
+        t->fib = fiber_at(i);
+        t->index = uint3{i % now.block.x, i / now.block.x % now.block.y,
+                         i / now.block.x / now.block.y};
+        t->parity = false;
+        t->groups.assign(1, {});
+        fiber_prepare(t->fib, thread_body);
+        make_ready(i);
+    }
+}
+
+/* Some wait although nobody is left who could come. */
+void find_stuck()
+{
+    unsigned waiting = 0, missing = now.n_threads;
+    const thread *first = NULL;
+    for (unsigned i = 0; i < now.n_threads; i++) {
+        const thread *t = &now.threads[i];
+        if (t->state == ENDED || (first && t->state != first->state))
+            missing = std::min(missing, i);
+        else
+            waiting++, first = first ? first : t;
+    }
+    now.current = (unsigned)(first - now.threads);
+    const bool in_warp = first->state == AT_WARP;
+    const uint3 m = now.threads[missing < now.n_threads ? missing : 0].index;
+    machine_find(true,
+                 "waits at the %s of %s:%d, which %u of %u threads of the block reach; "
+                 "thread (%u,%u,%u) does not",
+                 in_warp ? "warp operation" : "barrier", first->file, first->line,
+                 waiting, now.n_threads, m.x, m.y, m.z);
+}
+
+void run_block()
+{
+    begin_block();
+    while (!machine_has_finding() && take_ready(&now.current)) {
+        tell_memory(running());
+        memory_now.active = true;
+        fiber_resume(running()->fib);
+        memory_now.active = false;
+    }
+    if (!machine_has_finding() && now.n_ended < now.n_threads)
+        find_stuck();
+}
+
+void run_grid()
+{
+    const uint64_t n =
+        (uint64_t)now.grid.x * (uint64_t)now.grid.y * (uint64_t)now.grid.z;
+    std::vector<uint64_t> blocks(n);
+    for (uint64_t i = 0; i < n; i++)
+        blocks[i] = order == EMULATION_REVERSE ? n - 1 - i : i;
+    for (uint64_t i = n; order == EMULATION_RANDOM && i > 1; i--)
+        std::swap(blocks[i - 1], blocks[next_random() % i]);
+    for (uint64_t i = 0; i < n && !machine_has_finding(); i++) {
+        now.block_index = uint3{(unsigned)(blocks[i] % now.grid.x),
+                                (unsigned)(blocks[i] / now.grid.x % now.grid.y),
+                                (unsigned)(blocks[i] / now.grid.x / now.grid.y)};
+        run_block();
+    }
+}
+
+/* "(attention_kernel<64>)" is attention_kernel. */
+std::string plain_name(const char *name)
+{
+    std::string plain = name;
+    while (!plain.empty() && (plain[0] == '(' || plain[0] == ' '))
+        plain.erase(0, 1);
+    return plain.substr(0, plain.find_first_of("<) "));
+}
+
+/* ---- meetings ---- */
+
+void finish_barrier()
+{
+    now.n_at_barrier = 0;
+    memory_now.phase = now.next_phase++;
+    for (unsigned w = 0; w < now.n_warps; w++)
+        now.warps[w].meetings = 0;
+    for (unsigned i = 0; i < now.n_threads; i++)
+        make_ready(i);
+}
+
+void check_lanes(unsigned mask, const char *file, int line)
+{
+    const unsigned w = now.current / WARP, full = full_mask(w);
+    if ((mask & full) != full)
+        machine_find(true,
+                     "%s:%d: mask 0x%08x leaves out lanes of the warp; the house "
+                     "uses full warps only",
+                     file, line, mask);
+}
+
+/* Deposits a value and waits for the warp; returns everyone's values. */
+const uint8_t (*meet(const void *value, size_t bytes, unsigned mask, const char *file,
+                     int line))[VALUE_BYTES]
+{
+    check_lanes(mask, file, line);
+    thread *t = running();
+    warp *w = running_warp();
+    const unsigned lane = now.current % WARP, first = now.current - lane;
+    if (w->n_arrived > 0 && (w->line != line || strcmp(w->file, file) != 0))
+        machine_find(true, "%s:%d: lanes of its warp wait at %s:%d", file, line,
+                     w->file, w->line);
+    t->parity = !t->parity;
+    if (w->n_arrived == 0)
+        w->has_product[t->parity] = false;
+    memcpy(w->values[t->parity][lane], value, bytes);
+    w->file = file;
+    w->line = line;
+    if (++w->n_arrived == lanes_of(now.current / WARP)) {
+        w->n_arrived = 0;
+        w->meetings++;
+        for (unsigned i = 0; i < lanes_of(first / WARP); i++)
+            make_ready(first + i);
+    }
+    wait_here(AT_WARP, file, line);
+    return w->values[t->parity];
+}
+} // namespace
+
+/* ---- findings ---- */
+
+bool machine_has_finding(void)
+{
+    return !finding.empty();
+}
+
+const char *machine_finding(void)
+{
+    return finding.c_str();
+}
+
+const char *machine_running_kernel(void)
+{
+    return now.call ? now.call->name : NULL;
+}
+
+void machine_find(bool place, const char *format, ...)
+{
+    char text[512], where[256] = "";
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (place && now.call) {
+        const uint3 t = running()->index, b = now.block_index;
+        snprintf(where, sizeof where,
+                 "kernel %s, block (%u,%u,%u), thread (%u,%u,%u): ",
+                 plain_name(now.call->name).c_str(), b.x, b.y, b.z, t.x, t.y, t.z);
+    }
+    if (finding.empty())
+        finding = std::string(where) + text;
+    if (memory_now.active)
+        fiber_pause(running()->fib, true);
+}
+
+void emulation_fail(const char *why)
+{
+    machine_find(false, "%s", why);
+}
+
+const char *emulation_take_finding(void)
+{
+    runtime_finish();
+    taken.swap(finding);
+    finding.clear();
+    (void)cudaGetLastError();
+    return taken.empty() ? NULL : taken.c_str();
+}
+
+/* ---- what tests ask ---- */
+
+/* EMULATION_REPORT in the environment: a file to which a process that ends adds the
+ * names of the kernels that it launched. */
+static void report_kernels(void)
+{
+    FILE *file = fopen(getenv("EMULATION_REPORT"), "a");
+    for (const std::string &name : kernels)
+        if (file)
+            fprintf(file, "%s\n", name.c_str());
+    if (file)
+        fclose(file);
+}
+
+void emulation_set_order(emulation_order wanted, uint64_t seed)
+{
+    order = wanted;
+    random_state = seed * 0x9e3779b97f4a7c15u + 1;
+}
+
+size_t emulation_n_kernels(void)
+{
+    kernel_list.assign(kernels.begin(), kernels.end());
+    return kernel_list.size();
+}
+
+const char *emulation_kernel(size_t i)
+{
+    return kernel_list[i].c_str();
+}
+
+uint64_t emulation_n_launches(void)
+{
+    return n_launches;
+}
+
+void machine_run(const emulated_call *call, dim3 grid, dim3 block, size_t shared)
+{
+    if (n_launches++ == 0 && getenv("EMULATION_REPORT"))
+        atexit(report_kernels);
+    kernels.insert(plain_name(call->name));
+    now.call = call;
+    now.grid = grid;
+    now.block = block;
+    now.n_threads = block.x * block.y * block.z;
+    now.n_warps = (now.n_threads + WARP - 1) / WARP;
+    if (now.next_phase == 0)
+        now.next_phase = 2; /* 0: never written, 1: written by the host */
+    memory_now.launch_phase = now.next_phase;
+    memory_now.arguments = (const uint8_t *)call->arguments;
+    memory_now.arguments_end = memory_now.arguments + call->bytes;
+    memory_begin_launch(shared);
+    run_grid();
+    memory_end_launch();
+    now.call = NULL;
+}
+
+/* ---- what kernels ask ---- */
+
+uint3 emulated_thread_index(void)
+{
+    return running()->index;
+}
+uint3 emulated_block_index(void)
+{
+    return now.block_index;
+}
+dim3 emulated_block_extent(void)
+{
+    return now.block;
+}
+dim3 emulated_grid_extent(void)
+{
+    return now.grid;
+}
+void *emulated_dynamic_shared(void)
+{
+    return memory_dynamic_shared();
+}
+
+void __trap(void)
+{
+    machine_find(true, "traps");
+    abort();
+}
+
+int emulated_barrier(emulated_vote vote, int predicate, const char *file, int line)
+{
+    if (now.n_at_barrier == 0) {
+        now.barrier_file = file;
+        now.barrier_line = line;
+        now.barrier_count = 0;
+    } else if (now.barrier_line != line || strcmp(now.barrier_file, file) != 0) {
+        machine_find(true, "%s:%d: threads of its block wait at %s:%d", file, line,
+                     now.barrier_file, now.barrier_line);
+    }
+    now.barrier_count += predicate != 0;
+    if (++now.n_at_barrier == now.n_threads) {
+        const int n = now.barrier_count;
+        now.barrier_result = vote == EMULATED_COUNT ? n
+                             : vote == EMULATED_AND ? n == (int)now.n_threads
+                                                    : n > 0;
+        finish_barrier();
+    }
+    wait_here(AT_BARRIER, file, line);
+    return now.barrier_result;
+}
+
+void emulated_meet_warp(unsigned mask, const char *file, int line)
+{
+    (void)meet("", 1, mask, file, line);
+}
+
+void emulated_shuffle_value(void *value, size_t bytes, emulated_shuffle how, int lane,
+                            int width, unsigned mask, const char *file, int line)
+{
+    const int self = (int)(now.current % WARP), low = self / width * width;
+    int from = self;
+    if (how == EMULATED_IDX)
+        from = low + (lane & (width - 1));
+    else if (how == EMULATED_XOR)
+        from = (self ^ lane) < low + width ? self ^ lane : self;
+    else if (how == EMULATED_UP)
+        from = self - lane >= low ? self - lane : self;
+    else
+        from = self + lane < low + width ? self + lane : self;
+    if (from >= (int)lanes_of(now.current / WARP))
+        machine_find(true, "%s:%d: takes the value of lane %d, which does not exist",
+                     file, line, from);
+    memcpy(value, meet(value, bytes, mask, file, line)[from], bytes);
+}
+
+int64_t emulated_reduce(int64_t value, emulated_reduction how, unsigned mask,
+                        const char *file, int line)
+{
+    const unsigned n = lanes_of(now.current / WARP);
+    const uint8_t(*values)[VALUE_BYTES] = meet(&value, sizeof value, mask, file, line);
+    int64_t result = 0;
+    for (unsigned i = 0; i < n; i++) {
+        int64_t x;
+        memcpy(&x, values[i], sizeof x);
+        if (how == EMULATED_BALLOT)
+            result |= x << i;
+        else if (i == 0)
+            result = x;
+        else if (how == EMULATED_SUM)
+            result += x;
+        else if (how == EMULATED_MIN)
+            result = std::min(result, x);
+        else if (how == EMULATED_MAX)
+            result = std::max(result, x);
+        else if (how == EMULATED_BIT_AND)
+            result &= x;
+        else if (how == EMULATED_BIT_OR)
+            result |= x;
+        else
+            result ^= x;
+    }
+    return result;
+}
+
+/* ---- tensor cores ----
+ *
+ * Fragments as the PTX ISA lays them out for m16n8k16 with 16-bit operands, g = lane/4
+ * and p = lane%4:
+ *
+ *   a[0] = A[g][2p..]    a[1] = A[g+8][2p..]   a[2], a[3]: the same at k + 8
+ *   b[0] = B[2p..][g]    b[1] = B[2p+8..][g]
+ *   c[0..1] = C[g][2p..] c[2..3] = C[g+8][2p..]
+ */
+
+namespace
+{
+struct mma_operands {
+    uint32_t a[4], b[2];
+};
+
+float half_of(uint32_t pair, int upper)
+{
+    const uint32_t bits = upper ? pair & 0xffff0000u : pair << 16;
+    return emulated_bits<float>(bits);
+}
+
+/* The product of the operands that the warp deposited, made once for all lanes. */
+void make_product(float product[16][8], const uint8_t (*values)[VALUE_BYTES])
+{
+    float a[16][16], b[8][16];
+    for (int lane = 0; lane < WARP; lane++) {
+        const int g = lane / 4, p = lane % 4;
+        mma_operands o;
+        memcpy(&o, values[lane], sizeof o);
+        for (int i = 0; i < 4; i++)
+            for (int upper = 0; upper < 2; upper++)
+                a[g + i % 2 * 8][2 * p + i / 2 * 8 + upper] = half_of(o.a[i], upper);
+        for (int i = 0; i < 2; i++)
+            for (int upper = 0; upper < 2; upper++)
+                b[g][2 * p + i * 8 + upper] = half_of(o.b[i], upper);
+    }
+    for (int row = 0; row < 16; row++)
+        for (int column = 0; column < 8; column++) {
+            float sum = 0.0f;
+            for (int k = 0; k < 16; k++)
+                sum += a[row][k] * b[column][k];
+            product[row][column] = sum;
+        }
+}
+} // namespace
+
+void emulated_mma_16816_bf16(float c[4], const uint32_t a[4], const uint32_t b[2],
+                             const char *file, int line)
+{
+    mma_operands o;
+    memcpy(o.a, a, sizeof o.a);
+    memcpy(o.b, b, sizeof o.b);
+    const uint8_t(*values)[VALUE_BYTES] = meet(&o, sizeof o, 0xffffffffu, file, line);
+    const int lane = (int)(now.current % WARP), g = lane / 4, p = lane % 4;
+    const bool parity = running()->parity;
+    warp *w = running_warp();
+    if (!w->has_product[parity])
+        make_product(w->product[parity], values);
+    w->has_product[parity] = true;
+    for (int i = 0; i < 4; i++)
+        c[i] += w->product[parity][g + i / 2 * 8][2 * p + i % 2];
+}
+
+/* Lane l names row l%8 of matrix l/8 and receives from each matrix the two elements
+ * at row l/4, columns 2(l%4).. (transposed: rows 2(l%4).., column l/4). */
+void emulated_ldmatrix_x4(uint32_t out[4], const void *row, bool transposed,
+                          const char *file, int line)
+{
+    memory_check(row, 16, MEMORY_READ);
+    if ((uintptr_t)row % 16 != 0)
+        machine_find(true, "%s:%d: row %p of a matrix is not aligned to 16 bytes", file,
+                     line, row);
+    uint16_t mine[8];
+    memcpy(mine, row, sizeof mine);
+    const uint8_t(*values)[VALUE_BYTES] =
+        meet(mine, sizeof mine, 0xffffffffu, file, line);
+    const unsigned lane = now.current % WARP, g = lane / 4, p = lane % 4;
+    for (unsigned m = 0; m < 4; m++) {
+        uint16_t pair[2];
+        for (unsigned i = 0; i < 2; i++) {
+            const unsigned r = transposed ? 2 * p + i : g,
+                           c = transposed ? g : 2 * p + i;
+            memcpy(&pair[i], values[m * 8 + r] + c * sizeof pair[i], sizeof pair[i]);
+        }
+        out[m] = (uint32_t)pair[0] | (uint32_t)pair[1] << 16;
+    }
+}
+
+/* ---- asynchronous copies ----
+ *
+ * They may happen at any time from here to the wait: forward at once, in the other
+ * orders as late as possible. */
+
+static void copy_now(const pending_copy *copy)
+{
+    memory_check(copy->shared, 16, MEMORY_WRITE);
+    if (copy->valid > 0)
+        memory_check(copy->global, (size_t)copy->valid, MEMORY_READ);
+    memset(copy->shared, 0, 16);
+    memcpy(copy->shared, copy->global, (size_t)copy->valid);
+}
+
+void emulated_cp_async(void *shared, const void *global, int valid)
+{
+    const pending_copy copy = {shared, global, valid};
+    if (((uintptr_t)shared | (uintptr_t)global) % 16 != 0)
+        machine_find(true, "copies 16 bytes from %p to %p, which are not both aligned",
+                     global, shared);
+    running()->groups.back().push_back(copy);
+    if (order == EMULATION_FORWARD)
+        copy_now(&copy);
+}
+
+void emulated_cp_async_commit(void)
+{
+    running()->groups.push_back({});
+}
+
+void emulated_cp_async_wait(int groups_left)
+{
+    std::vector<std::vector<pending_copy>> *groups = &running()->groups;
+    while ((int)groups->size() - 1 > groups_left) {
+        for (const pending_copy &copy : groups->front())
+            if (order != EMULATION_FORWARD)
+                copy_now(&copy);
+        groups->erase(groups->begin());
+    }
+}
+
+/* ---- atomics ---- */
+
+#define ATOMIC(name, type, expression)                                                 \
+    type name(type *address, type value)                                               \
+    {                                                                                  \
+        memory_check(address, sizeof *address, MEMORY_ATOMIC);                         \
+        const type old = *address;                                                     \
+        *address = expression;                                                         \
+        return old;                                                                    \
+    }
+#define ATOMICS(type)                                                                  \
+    ATOMIC(atomicAdd, type, old + value)                                               \
+    ATOMIC(atomicExch, type, value)
+ATOMICS(int)
+ATOMICS(unsigned)
+ATOMICS(unsigned long long)
+ATOMICS(float)
+ATOMIC(atomicAdd, double, old + value)
+#undef ATOMICS
+#define ATOMICS(type)                                                                  \
+    ATOMIC(atomicMin, type, std::min(old, value))                                      \
+    ATOMIC(atomicMax, type, std::max(old, value))                                      \
+    ATOMIC(atomicAnd, type, old &value)                                                \
+    ATOMIC(atomicOr, type, old | value)                                                \
+    ATOMIC(atomicXor, type, old ^ value)                                               \
+    type atomicCAS(type *address, type compare, type value)                            \
+    {                                                                                  \
+        memory_check(address, sizeof *address, MEMORY_ATOMIC);                         \
+        const type old = *address;                                                     \
+        if (old == compare)                                                            \
+            *address = value;                                                          \
+        return old;                                                                    \
+    }
+ATOMICS(int)
+ATOMICS(unsigned)
+ATOMICS(unsigned long long)
+#undef ATOMICS
+#undef ATOMIC
+
+unsigned __brev(unsigned x)
+{
+    unsigned y = 0;
+    for (int i = 0; i < 32; i++)
+        y |= (x >> i & 1u) << (31 - i);
+    return y;
+}
+
+unsigned __byte_perm(unsigned x, unsigned y, unsigned selector)
+{
+    const uint64_t both = (uint64_t)y << 32 | x;
+    unsigned result = 0;
+    for (int i = 0; i < 4; i++) {
+        const unsigned which = selector >> (4 * i) & 7u;
+        unsigned byte = (unsigned)(both >> (8 * which)) & 0xffu;
+        if (selector >> (4 * i) & 8u)
+            byte = byte & 0x80u ? 0xffu : 0u;
+        result |= byte << (8 * i);
+    }
+    return result;
+}

@@ -1,0 +1,69 @@
+/* What the files of the emulation share. */
+#ifndef PL_TESTS_EMULATION_MACHINE_H
+#define PL_TESTS_EMULATION_MACHINE_H
+#include "tests/gpu/emulation/emulation.h"
+#include "tests/gpu/emulation/toolkit/cuda_runtime.h"
+#include "base/base.h"
+#include <functional>
+
+/* ---- machine.cc ---- */
+
+enum { SHARED_BYTES_MAX = 227 << 10, SHARED_BYTES_DEFAULT = 48 << 10 };
+
+/* Runs a checked launch to its end or to its first finding. */
+void machine_run(const emulated_call *call, dim3 grid, dim3 block, size_t shared);
+
+/* Notes the first finding; within a kernel it does not return. The sentence is
+ * preceded by kernel, block and thread if `place`. */
+void machine_find(bool place, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+bool machine_has_finding(void);
+const char *machine_finding(void);
+const char *machine_running_kernel(void); /* NULL between kernels */
+
+/* ---- runtime.cc ---- */
+
+/* Does `step` when the stream gets there, or at each launch of the graph that the
+ * stream is noted into. */
+cudaError_t runtime_in_order(cudaStream_t stream, const std::function<void()> &step);
+void runtime_finish(void); /* all streams to their end */
+
+/* ---- memory.cc ---- */
+
+/* The thread that runs, as memory sees it; of each of the host's threads, which run
+ * kernels in turns. Phases count barriers and blocks over the
+ * whole process, so that an older number is an older time. */
+struct memory_observer {
+    bool active;
+    uint32_t launch_phase, block_phase, phase;
+    uint16_t thread, meetings; /* `meetings` of its warp within the phase */
+    const uint8_t *stack, *stack_end;
+    const uint8_t *arguments, *arguments_end;
+};
+extern __thread memory_observer memory_now;
+
+void memory_begin_launch(size_t shared);
+void memory_end_launch(void);
+uint8_t *memory_dynamic_shared(void);
+/* Checks an access by the running thread as the compiler's reports do. */
+enum memory_access { MEMORY_READ, MEMORY_WRITE, MEMORY_ATOMIC };
+void memory_check(const void *address, size_t bytes, memory_access access);
+
+/* Device memory as the runtime sees it. memory_allocate gives NULL when full. */
+void *memory_allocate(size_t bytes);
+bool memory_free(void *memory);
+/* True if [address, +bytes) lies in one allocation; else a finding that names `who`. */
+bool memory_host_check(const char *who, const void *address, size_t bytes);
+void memory_copy_in(void *to, const void *from, size_t bytes);
+void memory_copy_out(void *to, const void *from, size_t bytes);
+void memory_copy_within(void *to, const void *from, size_t bytes);
+void memory_set(void *to, int value, size_t bytes);
+bool memory_is_device(const void *address);
+size_t memory_free_bytes(void);
+size_t memory_total_bytes(void);
+/* For blas.cc: between these the host may touch device memory. */
+void memory_open(void);
+void memory_close(void);
+void memory_mark_written(const void *address, size_t bytes);
+
+#endif

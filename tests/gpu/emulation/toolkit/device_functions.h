@@ -1,0 +1,310 @@
+/* What a kernel may use: qualifiers, its place in the grid, and the built-in
+ * functions. Those at which threads meet take the caller's file and line, by which two
+ * meetings are told apart; none needs them written. */
+#ifndef PL_TESTS_EMULATION_TOOLKIT_DEVICE_FUNCTIONS_H
+#define PL_TESTS_EMULATION_TOOLKIT_DEVICE_FUNCTIONS_H
+#include "tests/gpu/emulation/toolkit/vector_types.h"
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define __global__
+#define __device__
+#define __host__
+#define __launch_bounds__(...)
+#define __align__(bytes) __attribute__((aligned(bytes)))
+#define __forceinline__  inline __attribute__((always_inline))
+#define __noinline__     __attribute__((noinline))
+/* One block runs at a time: its static shared memory is the thread's static memory,
+ * which memory.cc recognises by its address. */
+#define __shared__ static thread_local
+
+/* ---- where this thread is ---- */
+
+uint3 emulated_thread_index(void) __attribute__((const));
+uint3 emulated_block_index(void) __attribute__((const));
+dim3 emulated_block_extent(void) __attribute__((const));
+dim3 emulated_grid_extent(void) __attribute__((const));
+#define threadIdx emulated_thread_index()
+#define blockIdx  emulated_block_index()
+#define blockDim  emulated_block_extent()
+#define gridDim   emulated_grid_extent()
+enum { warpSize = 32 };
+
+/* Dynamic shared memory of the block; see dynamic_shared() in modules/cuda/device.h */
+void *emulated_dynamic_shared(void) __attribute__((const));
+
+/* ---- meetings of a block ---- */
+
+#define EMULATED_SITE const char *file = __builtin_FILE(), int line = __builtin_LINE()
+
+enum emulated_vote { EMULATED_COUNT, EMULATED_AND, EMULATED_OR };
+int emulated_barrier(emulated_vote vote, int predicate, const char *file, int line);
+
+static inline void __syncthreads(EMULATED_SITE)
+{
+    (void)emulated_barrier(EMULATED_COUNT, 0, file, line);
+}
+static inline int __syncthreads_count(int predicate, EMULATED_SITE)
+{
+    return emulated_barrier(EMULATED_COUNT, predicate, file, line);
+}
+static inline int __syncthreads_and(int predicate, EMULATED_SITE)
+{
+    return emulated_barrier(EMULATED_AND, predicate, file, line);
+}
+static inline int __syncthreads_or(int predicate, EMULATED_SITE)
+{
+    return emulated_barrier(EMULATED_OR, predicate, file, line);
+}
+
+/* ---- meetings of a warp: all its lanes, with the mask that says so ---- */
+
+enum emulated_shuffle { EMULATED_IDX, EMULATED_XOR, EMULATED_UP, EMULATED_DOWN };
+enum emulated_reduction {
+    EMULATED_BALLOT,
+    EMULATED_SUM,
+    EMULATED_MIN,
+    EMULATED_MAX,
+    EMULATED_BIT_AND,
+    EMULATED_BIT_OR,
+    EMULATED_BIT_XOR
+};
+void emulated_meet_warp(unsigned mask, const char *file, int line);
+/* `value`, at most 16 bytes, becomes the value of the lane that `how` chooses. */
+void emulated_shuffle_value(void *value, size_t bytes, emulated_shuffle how, int lane,
+                            int width, unsigned mask, const char *file, int line);
+int64_t emulated_reduce(int64_t value, emulated_reduction how, unsigned mask,
+                        const char *file, int line);
+
+static inline void __syncwarp(unsigned mask = 0xffffffffu, EMULATED_SITE)
+{
+    emulated_meet_warp(mask, file, line);
+}
+
+#define EMULATED_SHUFFLE(name, how, argument)                                          \
+    template <class T>                                                                 \
+    static inline T name(unsigned mask, T value, argument, int width = 32,             \
+                         EMULATED_SITE)                                                \
+    {                                                                                  \
+        emulated_shuffle_value(&value, sizeof value, how, (int)lane, width, mask,      \
+                               file, line);                                            \
+        return value;                                                                  \
+    }
+EMULATED_SHUFFLE(__shfl_sync, EMULATED_IDX, int lane)
+EMULATED_SHUFFLE(__shfl_xor_sync, EMULATED_XOR, int lane)
+EMULATED_SHUFFLE(__shfl_up_sync, EMULATED_UP, unsigned lane)
+EMULATED_SHUFFLE(__shfl_down_sync, EMULATED_DOWN, unsigned lane)
+#undef EMULATED_SHUFFLE
+
+static inline unsigned __ballot_sync(unsigned mask, int predicate, EMULATED_SITE)
+{
+    return (unsigned)emulated_reduce(predicate != 0, EMULATED_BALLOT, mask, file, line);
+}
+static inline int __any_sync(unsigned mask, int predicate, EMULATED_SITE)
+{
+    return emulated_reduce(predicate != 0, EMULATED_BALLOT, mask, file, line) != 0;
+}
+static inline int __all_sync(unsigned mask, int predicate, EMULATED_SITE)
+{
+    return emulated_reduce(predicate == 0, EMULATED_BALLOT, mask, file, line) == 0;
+}
+
+#define EMULATED_REDUCTION(name, how, type)                                            \
+    static inline type name(unsigned mask, type value, EMULATED_SITE)                  \
+    {                                                                                  \
+        return (type)emulated_reduce((int64_t)value, how, mask, file, line);           \
+    }
+EMULATED_REDUCTION(__reduce_add_sync, EMULATED_SUM, unsigned)
+EMULATED_REDUCTION(__reduce_add_sync, EMULATED_SUM, int)
+EMULATED_REDUCTION(__reduce_min_sync, EMULATED_MIN, unsigned)
+EMULATED_REDUCTION(__reduce_min_sync, EMULATED_MIN, int)
+EMULATED_REDUCTION(__reduce_max_sync, EMULATED_MAX, unsigned)
+EMULATED_REDUCTION(__reduce_max_sync, EMULATED_MAX, int)
+EMULATED_REDUCTION(__reduce_and_sync, EMULATED_BIT_AND, unsigned)
+EMULATED_REDUCTION(__reduce_or_sync, EMULATED_BIT_OR, unsigned)
+EMULATED_REDUCTION(__reduce_xor_sync, EMULATED_BIT_XOR, unsigned)
+#undef EMULATED_REDUCTION
+
+/* ---- tensor cores and asynchronous copies, as modules/cuda/mma.cuh wraps them ---- */
+
+/* mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32, in place in c */
+void emulated_mma_16816_bf16(float c[4], const uint32_t a[4], const uint32_t b[2],
+                             EMULATED_SITE);
+/* ldmatrix.sync.aligned.m8n8.x4[.trans].shared.b16 */
+void emulated_ldmatrix_x4(uint32_t out[4], const void *row, bool transposed,
+                          EMULATED_SITE);
+/* cp.async.cg.shared.global with 16 bytes, of which `valid` are copied and the rest
+ * are zero; commit_group; wait_group n */
+void emulated_cp_async(void *shared, const void *global, int valid);
+void emulated_cp_async_commit(void);
+void emulated_cp_async_wait(int groups_left);
+
+/* ---- atomics ---- */
+
+#define EMULATED_ATOMICS(type)                                                         \
+    type atomicAdd(type *address, type value);                                         \
+    type atomicExch(type *address, type value);
+EMULATED_ATOMICS(int)
+EMULATED_ATOMICS(unsigned)
+EMULATED_ATOMICS(unsigned long long)
+EMULATED_ATOMICS(float)
+#undef EMULATED_ATOMICS
+#define EMULATED_ATOMICS(type)                                                         \
+    type atomicMin(type *address, type value);                                         \
+    type atomicMax(type *address, type value);                                         \
+    type atomicAnd(type *address, type value);                                         \
+    type atomicOr(type *address, type value);                                          \
+    type atomicXor(type *address, type value);                                         \
+    type atomicCAS(type *address, type compare, type value);
+EMULATED_ATOMICS(int)
+EMULATED_ATOMICS(unsigned)
+EMULATED_ATOMICS(unsigned long long)
+#undef EMULATED_ATOMICS
+double atomicAdd(double *address, double value);
+/* Threads run one at a time: every access is ordered already. */
+static inline void __threadfence(void)
+{
+}
+static inline void __threadfence_block(void)
+{
+}
+void __trap(void) __attribute__((noreturn));
+
+/* ---- arithmetic ---- */
+
+template <class T> static inline T __ldg(const T *address)
+{
+    return *address;
+}
+template <class To, class From> static inline To emulated_bits(From from)
+{
+    static_assert(sizeof(To) == sizeof(From), "bits of another size");
+    To to;
+    memcpy(&to, &from, sizeof to);
+    return to;
+}
+static inline unsigned __float_as_uint(float x)
+{
+    return emulated_bits<unsigned>(x);
+}
+static inline int __float_as_int(float x)
+{
+    return emulated_bits<int>(x);
+}
+static inline float __uint_as_float(unsigned x)
+{
+    return emulated_bits<float>(x);
+}
+static inline float __int_as_float(int x)
+{
+    return emulated_bits<float>(x);
+}
+static inline long long __double_as_longlong(double x)
+{
+    return emulated_bits<long long>(x);
+}
+static inline double __longlong_as_double(long long x)
+{
+    return emulated_bits<double>(x);
+}
+static inline float rsqrtf(float x)
+{
+    return 1.0f / sqrtf(x);
+}
+static inline double rsqrt(double x)
+{
+    return 1.0 / sqrt(x);
+}
+/* glibc has functions of these names */
+#define __expf expf
+#define __logf logf
+static inline float __fdividef(float x, float y)
+{
+    return x / y;
+}
+/* Rounded once each and never contracted: what -ffp-contract=off makes of them here. */
+static inline float __fmul_rn(float x, float y)
+{
+    return x * y;
+}
+static inline float __fadd_rn(float x, float y)
+{
+    return x + y;
+}
+static inline float __fsub_rn(float x, float y)
+{
+    return x - y;
+}
+static inline float __fdiv_rn(float x, float y)
+{
+    return x / y;
+}
+static inline float __fsqrt_rn(float x)
+{
+    return sqrtf(x);
+}
+static inline float __fmaf_rn(float x, float y, float z)
+{
+    return fmaf(x, y, z);
+}
+static inline int __float2int_rn(float x)
+{
+    return (int)nearbyintf(x);
+}
+static inline int __float2int_rz(float x)
+{
+    return (int)x;
+}
+static inline float __int2float_rn(int x)
+{
+    return (float)x;
+}
+static inline int __popc(unsigned x)
+{
+    return __builtin_popcount(x);
+}
+static inline int __popcll(unsigned long long x)
+{
+    return __builtin_popcountll(x);
+}
+static inline int __clz(int x)
+{
+    return x == 0 ? 32 : __builtin_clz((unsigned)x);
+}
+static inline int __clzll(long long x)
+{
+    return x == 0 ? 64 : __builtin_clzll((unsigned long long)x);
+}
+static inline int __ffs(int x)
+{
+    return __builtin_ffs(x);
+}
+static inline unsigned __umulhi(unsigned x, unsigned y)
+{
+    return (unsigned)((uint64_t)x * y >> 32);
+}
+unsigned __brev(unsigned x);
+unsigned __byte_perm(unsigned x, unsigned y, unsigned selector);
+
+#define EMULATED_MIN_MAX(type)                                                         \
+    static inline type min(type x, type y)                                             \
+    {                                                                                  \
+        return x < y ? x : y;                                                          \
+    }                                                                                  \
+    static inline type max(type x, type y)                                             \
+    {                                                                                  \
+        return x > y ? x : y;                                                          \
+    }
+EMULATED_MIN_MAX(int)
+EMULATED_MIN_MAX(unsigned)
+EMULATED_MIN_MAX(long)
+EMULATED_MIN_MAX(unsigned long)
+EMULATED_MIN_MAX(long long)
+EMULATED_MIN_MAX(unsigned long long)
+EMULATED_MIN_MAX(float)
+EMULATED_MIN_MAX(double)
+#undef EMULATED_MIN_MAX
+
+#endif

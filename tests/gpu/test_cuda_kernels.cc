@@ -1,0 +1,421 @@
+/* folder: modules; label: unit */
+/* The cuda backend, emulated: the order in which threads run changes no byte of a
+ * training, and no kernel of modules/cuda escapes the tests. */
+#include <algorithm>
+#include <dirent.h>
+#include <fstream>
+#include <regex>
+#include <set>
+
+#include "tests/gpu/emulation/emulation.h"
+
+#include "tests/gpu/cuda_update.h" /* ends with cmocka, which must be the last */
+
+/* What a training and a reading leave behind. */
+struct outcome {
+    std::vector<float> params, moments, features, logits;
+    double loss;
+};
+
+static void train(pl_model *model, const pl_topology *t, outcome *out)
+{
+    std::vector<int32_t> tokens, targets;
+    const int32_t lengths[SEQUENCES] = {TOKENS, 9};
+    pl_step_result result;
+    pl_adamw adam = {1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 1};
+    make_batch(&tokens, &targets);
+    for (; adam.step <= STEPS; adam.step++)
+        check(pl_model_train_step(model, tokens.data(), targets.data(), SEQUENCES,
+                                  TOKENS, &adam, 0.5f, &result));
+    out->loss = result.loss;
+    out->params.resize(pl_topology_path_params(t));
+    out->moments.resize(2 * out->params.size());
+    out->features.resize((size_t)SEQUENCES * (size_t)pl_topology_shape(t)->width);
+    check(pl_model_save(model, out->params.data()));
+    check(pl_model_save_moments(model, out->moments.data(),
+                                out->moments.data() + out->params.size()));
+    check(pl_model_features(model, tokens.data(), lengths, SEQUENCES, TOKENS,
+                            out->features.data()));
+}
+
+/* A prompt in two parts, of which the second has more rows than one launch takes; then
+ * steps of two sequences, from the second on a graph. */
+static void read_along(pl_model *model, outcome *out)
+{
+    enum { FIRST = 5, SECOND = 65 };
+    const int32_t slots[] = {1, 0};
+    std::vector<int32_t> tokens(FIRST + SECOND);
+    pl_decoder *decoder;
+    for (size_t i = 0; i < tokens.size(); i++)
+        tokens[i] = (int32_t)(i * i + 3) % VOCABULARY;
+    out->logits.resize(2 * VOCABULARY);
+    check(pl_decoder_create_slots(model, 2, &decoder));
+    check(pl_decoder_prefill(decoder, 0, tokens.data(), FIRST, out->logits.data()));
+    check(pl_decoder_prefill(decoder, 0, tokens.data() + FIRST, SECOND,
+                             out->logits.data()));
+    pl_decoder_clear(decoder, 0);
+    check(
+        pl_decoder_prefill(decoder, 0, tokens.data(), TOKENS - 4, out->logits.data()));
+    check(pl_decoder_prefill(decoder, 1, tokens.data(), 1, out->logits.data()));
+    for (int i = 0; i < 4; i++)
+        check(
+            pl_decoder_step(decoder, slots, &tokens[(size_t)i], 2, out->logits.data()));
+    pl_decoder_destroy(&decoder);
+}
+
+static outcome run_in_order(const char *precision, emulation_order order, uint64_t seed)
+{
+    outcome out = {};
+    pl_backend *be;
+    pl_topology *t = strcmp(precision, "bf16") == 0 ? odd_topology() : even_topology();
+    emulation_set_order(order, seed);
+    pl_model *model = open_model(t, "cuda", precision, &be);
+    if (!be->decode_only)
+        train(model, t, &out);
+    read_along(model, &out);
+    pl_model_destroy(&model);
+    pl_backend_close(&be);
+    pl_topology_destroy(&t);
+    emulation_set_order(EMULATION_FORWARD, 0);
+    return out;
+}
+
+static void expect_order_free(const char *precision)
+{
+    const outcome first = run_in_order(precision, EMULATION_FORWARD, 0);
+    for (int order = EMULATION_REVERSE; order < EMULATION_ORDERS; order++) {
+        const outcome other = run_in_order(precision, (emulation_order)order, 17);
+        assert_true(other.loss == first.loss);
+        expect_equal(first.params, other.params);
+        expect_equal(first.moments, other.moments);
+        expect_equal(first.features, other.features);
+        expect_equal(first.logits, other.logits);
+    }
+}
+
+static void the_order_of_threads_changes_no_byte(void **)
+{
+    expect_order_free("bf16");
+}
+
+static void nor_with_bytes_in_products(void **)
+{
+    expect_order_free("fp8");
+    expect_order_free("int8");
+}
+
+/* ---- a step as one graph ---- */
+
+/* More positions than before: the table of angles, which graphs name, is replaced. */
+static void turn_far(pl_backend *be)
+{
+    enum { POSITIONS = 300, HEADS = 4, KV_HEADS = 2, SIZE = 10 };
+    void *acts;
+    check(be->ops->alloc(be, POSITIONS * (HEADS + 2 * KV_HEADS) * SIZE * 2, "a test",
+                         &acts));
+    be->ops->rope(be, static_cast<pl_act *>(acts), 1, POSITIONS, HEADS, KV_HEADS, SIZE,
+                  10000.0, 0, 1);
+    be->ops->release(be, acts);
+}
+
+/* Six steps of which every number differs, with other work in between. */
+static outcome train_unevenly(bool with_graphs, std::string *remark)
+{
+    outcome out = {};
+    pl_backend *be;
+    pl_topology *t = odd_topology();
+    std::vector<int32_t> tokens, targets;
+    std::vector<float> losses(ROWS);
+    pl_step_result result;
+    emulation_refuse_captures(!with_graphs);
+    pl_model *model = open_model(t, "cuda", "auto", &be);
+    make_batch(&tokens, &targets);
+    for (int step = 1; step <= 6; step++) {
+        pl_adamw adam = {1e-2f / (float)step, 0.9f, 0.95f, 1e-8f, 0.1f, step};
+        for (int n = 0; n < ROWS; n++) {
+            tokens[(size_t)n] = (tokens[(size_t)n] * 3 + step) % VOCABULARY;
+            targets[(size_t)n] = n % (step + 1) == 0 ? -1 : (n * step) % VOCABULARY;
+        }
+        const int T = step == 5 ? 20 : 26;
+        check(pl_model_train_step(model, tokens.data(), targets.data(), SEQUENCES, T,
+                                  &adam, 0.2f * (float)step, &result));
+        out.loss += result.loss + result.grad_norm;
+        if (step == 3) {
+            check(pl_model_losses(model, tokens.data(), targets.data(), 1, TOKENS,
+                                  losses.data()));
+            read_along(model, &out);
+            turn_far(be);
+        }
+    }
+    out.params.resize(pl_topology_path_params(t));
+    check(pl_model_save(model, out.params.data()));
+    *remark = be->remark;
+    pl_model_destroy(&model);
+    pl_backend_close(&be);
+    pl_topology_destroy(&t);
+    emulation_refuse_captures(false);
+    return out;
+}
+
+static void a_step_as_a_graph_gives_the_bytes_of_its_operations(void **)
+{
+    std::string with, without;
+    const outcome graph = train_unevenly(true, &with),
+                  plain = train_unevenly(false, &without);
+    assert_true(graph.loss == plain.loss);
+    expect_equal(graph.params, plain.params);
+    assert_string_equal(with.c_str(), "");
+    assert_non_null(strstr(without.c_str(), "steps run without a CUDA graph"));
+}
+
+/* ---- a token that fills half of a batch ---- */
+
+/* Of more positions than a block looks through at once. */
+static std::vector<float> embedding_gradient(int C, emulation_order order)
+{
+    enum { N = 2300, V = 40 };
+    pl_backend *be;
+    pl_backend_options options = {};
+    void *acts, *tokens;
+    std::vector<float> values((size_t)(N * C)), out((size_t)(V * C), 0.5f);
+    std::vector<int32_t> words(N, 3);
+    for (size_t i = 0; i < values.size(); i++)
+        values[i] = pl_random_normal(1, 1, i);
+    for (size_t n = 0; n < N; n += 2)
+        words[n] = (int32_t)(n * 7 / 2 % V);
+    options.name = "cuda";
+    options.n_threads = 1;
+    emulation_set_order(order, 5);
+    check(pl_backend_open(&options, &be));
+    float *there = floats_there(be, values), *dw = floats_there(be, out);
+    check(be->ops->alloc(be, values.size() * 2, "a test", &acts));
+    check(be->ops->alloc(be, N * sizeof words[0], "a test", &tokens));
+    be->ops->upload(be, tokens, words.data(), N * sizeof words[0]);
+    be->ops->act_from_float(be, static_cast<pl_act *>(acts), there, values.size());
+    be->ops->embed_backward(be, dw, static_cast<pl_act *>(acts),
+                            static_cast<int32_t *>(tokens), N, C);
+    be->ops->download(be, out.data(), dw, out.size() * sizeof(float));
+    check(be->ops->sync(be));
+    for (void *memory : {(void *)there, (void *)dw, acts, tokens})
+        be->ops->release(be, memory);
+    pl_backend_close(&be);
+    emulation_set_order(EMULATION_FORWARD, 0);
+    return out;
+}
+
+static void a_frequent_tokens_gradient_has_the_same_bytes_in_every_order(void **)
+{
+    for (int C : {5, 16}) {
+        const std::vector<float> first = embedding_gradient(C, EMULATION_FORWARD);
+        for (int order = EMULATION_REVERSE; order < EMULATION_ORDERS; order++)
+            expect_equal(first, embedding_gradient(C, (emulation_order)order));
+    }
+}
+
+/* ---- plans of products ---- */
+
+enum { PRODUCT_WIDTH = 8, FEWEST_ROWS = 5 }; /* fewer are not cuBLASLt's */
+
+/* More numbers of rows than plans are kept, and one that comes again and again. */
+static void plans_of_long_ago_make_room_for_new_ones(void **)
+{
+    enum { OFTEN = FEWEST_ROWS, MOST = 700 };
+    pl_backend *be;
+    pl_backend_options options = {};
+    pl_weight *weight;
+    void *x, *out;
+    options.name = "cuda";
+    options.n_threads = 1;
+    check(pl_backend_open(&options, &be));
+    float *master =
+        floats_there(be, std::vector<float>(PRODUCT_WIDTH * PRODUCT_WIDTH, 1.0f));
+    check(be->ops->weight_create(be, master, PRODUCT_WIDTH, PRODUCT_WIDTH, &weight));
+    check(be->ops->alloc(be, MOST * PRODUCT_WIDTH * 2, "a test", &x));
+    check(be->ops->alloc(be, MOST * PRODUCT_WIDTH * 2, "a test", &out));
+    be->ops->weights_refresh(be, &weight, 1);
+    const uint64_t before = emulation_n_choices();
+    const auto multiply = [&](int rows) {
+        be->ops->matmul_forward(be, static_cast<pl_act *>(out),
+                                static_cast<pl_act *>(x), weight, rows, PRODUCT_WIDTH,
+                                PRODUCT_WIDTH);
+    };
+    for (int rows = OFTEN + 1; rows <= MOST; rows++) {
+        multiply(OFTEN);
+        multiply(rows);
+    }
+    assert_int_equal(emulation_n_choices() - before, MOST - OFTEN + 1);
+    multiply(MOST - 1);
+    assert_int_equal(emulation_n_choices() - before, MOST - OFTEN + 1);
+    multiply(OFTEN + 1); /* long gone */
+    assert_int_equal(emulation_n_choices() - before, MOST - OFTEN + 2);
+    check(be->ops->sync(be));
+    be->ops->weight_destroy(be, &weight);
+    for (void *memory : {(void *)master, x, out})
+        be->ops->release(be, memory);
+    pl_backend_close(&be);
+}
+
+/* The vocabulary is odd; every other extent is a multiple of 8. */
+static void an_odd_vocabulary_makes_no_product_slow(void **)
+{
+    pl_backend *be;
+    pl_topology *t = even_topology();
+    outcome out = {};
+    const uint64_t before = emulation_n_slow_products();
+    pl_model *model = open_model(t, "cuda", "bf16", &be);
+    train(model, t, &out);
+    assert_int_equal(emulation_n_slow_products() - before, 0);
+    pl_model_destroy(&model);
+    pl_backend_close(&be);
+    pl_topology_destroy(&t);
+}
+
+/* ---- what is planned is what is taken ---- */
+
+static void expect_planned(const char *precision, bool recompute)
+{
+    pl_backend *be;
+    pl_topology *t = even_topology();
+    pl_backend_options options = {};
+    pl_model *model;
+    outcome out = {};
+    pl_model_plan plan;
+    size_t taken;
+    std::vector<int32_t> tokens, targets;
+    std::vector<float> params(pl_topology_path_params(t)), losses(ROWS);
+    const pl_model_options extents = {SEQUENCES, TOKENS, true, recompute};
+    options.name = "cuda";
+    options.precision = precision;
+    options.n_threads = 1;
+    check(pl_backend_open(&options, &be));
+    check(pl_model_create(be, t, &extents, &model));
+    check(pl_model_load(model, params.data()));
+    train(model, t, &out);
+    make_batch(&tokens, &targets);
+    check(pl_model_losses(model, tokens.data(), targets.data(), SEQUENCES, TOKENS,
+                          losses.data()));
+    pl_model_plan_on(be, t, &extents, &plan);
+    (void)emulation_n_allocations(&taken);
+    const size_t planned = pl_model_plan_sum(&plan);
+    /* a scale and a line or two for each of thirteen matrices */
+    if (taken > planned + 13 * 516 || planned > taken + 1024)
+        fail_msg("%zu bytes were planned and %zu taken", planned, taken);
+    pl_model_destroy(&model);
+    pl_backend_close(&be);
+    pl_topology_destroy(&t);
+}
+
+static void a_training_takes_what_its_plan_says(void **)
+{
+    expect_planned("bf16", false);
+    expect_planned("bf16", true);
+    expect_planned("fp8", false);
+}
+
+/* ---- completeness ---- */
+
+/* Of all that ran so far. */
+static void nothing_is_left_on_the_device(void **)
+{
+    size_t bytes;
+    assert_true(emulation_n_launches() > 0);
+    assert_int_equal(emulation_n_allocations(&bytes), 0);
+}
+
+static void kernels_of_file(const std::string &path, std::set<std::string> *names)
+{
+    std::ifstream file(path);
+    const std::string text((std::istreambuf_iterator<char>(file)),
+                           std::istreambuf_iterator<char>());
+    /* the first name followed by a parenthesis that is no attribute's */
+    const std::regex kernel(
+        "__global__\\s+void\\s+(?:__launch_bounds__\\([^)]*\\)\\s+)?"
+        "([a-z_0-9]+)\\s*\\(");
+    for (std::sregex_iterator i(text.begin(), text.end(), kernel), end; i != end; ++i)
+        names->insert((*i)[1]);
+}
+
+/* A thread begins with device 0, whoever opened the backend. */
+struct errand {
+    pl_backend *be;
+    pl_status status;
+};
+
+static void use_backend(void *context)
+{
+    errand *e = static_cast<errand *>(context);
+    const float ones[64] = {1.0f};
+    void *floats = NULL, *acts = NULL;
+    e->status = e->be->ops->alloc(e->be, sizeof ones, "floats", &floats);
+    if (e->status == PL_OK)
+        e->status = e->be->ops->alloc(e->be, sizeof ones, "activations", &acts);
+    if (e->status != PL_OK)
+        return;
+    e->be->ops->upload(e->be, floats, ones, sizeof ones);
+    e->be->ops->act_from_float(e->be, static_cast<pl_act *>(acts),
+                               static_cast<const float *>(floats), 64);
+    e->status = e->be->ops->sync(e->be);
+    e->be->ops->release(e->be, floats);
+    e->be->ops->release(e->be, acts);
+}
+
+static void a_second_device_is_used_by_whichever_thread(void **)
+{
+    pl_backend_options options = {};
+    pl_thread *thread;
+    errand e = {};
+    setenv("EMULATION_DEVICES", "2", 1);
+    options.name = "cuda";
+    options.precision = "bf16";
+    options.n_threads = 1;
+    options.device = 1;
+    check(pl_backend_open(&options, &e.be));
+    check(pl_thread_start("trainer", use_backend, &e, &thread));
+    pl_thread_join(&thread);
+    pl_backend_close(&e.be);
+    setenv("EMULATION_DEVICES", "1", 1);
+    const char *finding = emulation_take_finding();
+    if (finding)
+        fail_msg("%s", finding);
+    assert_int_equal(e.status, PL_OK);
+}
+
+/* By the tests above. */
+static void every_kernel_was_executed(void **)
+{
+    std::set<std::string> written, executed;
+    DIR *folder = opendir("modules/cuda");
+    assert_non_null(folder);
+    for (struct dirent *entry; (entry = readdir(folder));)
+        if (pl_ends_with(entry->d_name, ".cu"))
+            kernels_of_file(std::string("modules/cuda/") + entry->d_name, &written);
+    closedir(folder);
+    for (size_t i = 0, n = emulation_n_kernels(); i < n; i++)
+        executed.insert(emulation_kernel(i));
+    assert_true(written.size() > 10);
+    for (const std::string &name : written)
+        if (!executed.count(name))
+            fail_msg("%s is not executed: use it in a model or write a test",
+                     name.c_str());
+    for (const std::string &name : executed)
+        if (!written.count(name))
+            fail_msg("%s is executed but was not found in modules/cuda", name.c_str());
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_order_of_threads_changes_no_byte),
+        cmocka_unit_test(nor_with_bytes_in_products),
+        cmocka_unit_test(a_step_as_a_graph_gives_the_bytes_of_its_operations),
+        cmocka_unit_test(a_frequent_tokens_gradient_has_the_same_bytes_in_every_order),
+        cmocka_unit_test(plans_of_long_ago_make_room_for_new_ones),
+        cmocka_unit_test(an_update_in_two_launches_is_its_operations_in_a_row),
+        cmocka_unit_test(an_odd_vocabulary_makes_no_product_slow),
+        cmocka_unit_test(a_training_takes_what_its_plan_says),
+        cmocka_unit_test(a_second_device_is_used_by_whichever_thread),
+        cmocka_unit_test(nothing_is_left_on_the_device),
+        cmocka_unit_test(every_kernel_was_executed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,125 @@
+/* folder: modules; label: unit */
+/* RMSNorm's kernels, emulated, against the reference. */
+#include "modules/cuda/ops_cuda.cuh"
+#include "modules/ref/ref.h"
+#include "tests/gpu/emulation/emulation.h"
+#include <math.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <vector>
+extern "C" {
+#include <cmocka.h>
+}
+
+typedef std::vector<uint16_t> halves;
+typedef std::vector<float> floats;
+
+template <class V> static void *upload(const V &host)
+{
+    void *device = NULL;
+    const size_t bytes = host.size() * sizeof host[0];
+    assert_int_equal(cudaMalloc(&device, bytes), cudaSuccess);
+    assert_int_equal(cudaMemcpy(device, host.data(), bytes, cudaMemcpyHostToDevice),
+                     cudaSuccess);
+    return device;
+}
+
+template <class V> static void download(V &host, void *device)
+{
+    assert_int_equal(cudaMemcpy(host.data(), device, host.size() * sizeof host[0],
+                                cudaMemcpyDeviceToHost),
+                     cudaSuccess);
+    cudaFree(device);
+}
+
+/* Normal numbers that bf16 holds, as bf16 and as fp32. */
+static halves random_halves(size_t n, uint64_t stream, floats *wide)
+{
+    halves x(n);
+    wide->resize(n);
+    for (size_t i = 0; i < n; i++) {
+        x[i] = pl_bf16_from_float(pl_random_normal(5, stream, i));
+        (*wide)[i] = pl_bf16_to_float(x[i]);
+    }
+    return x;
+}
+
+static double error_of(const halves &got, const floats &want)
+{
+    double wrong = 0.0, all = 0.0;
+    for (size_t i = 0; i < got.size(); i++) {
+        const double d = (double)pl_bf16_to_float(got[i]) - (double)want[i];
+        wrong += d * d;
+        all += (double)want[i] * (double)want[i];
+    }
+    return wrong / all;
+}
+
+/* The kernel's results for one shape in one order; x holds the sum afterwards. */
+static void norm_emulated(halves *out, floats *rstd, halves *x, const halves *residual,
+                          const floats &w, int N, int C)
+{
+    cuda_state state = {};
+    state.backend.self = &state;
+    void *d_out = NULL, *d_x = upload(*x), *d_w = upload(w), *d_rstd = NULL;
+    void *d_residual = residual ? upload(*residual) : NULL;
+    cudaMalloc(&d_out, out->size() * sizeof(uint16_t));
+    cudaMalloc(&d_rstd, rstd->size() * sizeof(float));
+    cuda_rmsnorm_forward(&state.backend, (pl_act *)d_out, (float *)d_rstd,
+                         (pl_act *)d_x, (pl_act *)d_residual, (float *)d_w, N, C,
+                         1e-5f);
+    if (device_sync(NULL, "norm") != PL_OK)
+        fail_msg("%s", pl_last_error());
+    download(*out, d_out);
+    download(*rstd, d_rstd);
+    download(*x, d_x);
+    cudaFree(d_w);
+    cudaFree(d_residual);
+}
+
+static void check_shape(int N, int C, bool with_residual)
+{
+    const size_t n = (size_t)N * (size_t)C;
+    floats x_wide, r_wide, w((size_t)C), want(n), want_rstd((size_t)N);
+    const halves x = random_halves(n, 1, &x_wide), r = random_halves(n, 2, &r_wide);
+    for (size_t c = 0; c < w.size(); c++)
+        w[c] = pl_random_normal(5, 3, c);
+    ref_rmsnorm_forward(
+        NULL, (pl_act *)want.data(), want_rstd.data(), (pl_act *)x_wide.data(),
+        with_residual ? (pl_act *)r_wide.data() : NULL, w.data(), N, C, 1e-5f);
+    halves first;
+    for (int order = 0; order < EMULATION_ORDERS; order++) {
+        halves out(n), sum = x;
+        floats rstd((size_t)N);
+        emulation_set_order((emulation_order)order, 11);
+        norm_emulated(&out, &rstd, &sum, with_residual ? &r : NULL, w, N, C);
+        assert_true(error_of(out, want) < 1e-4);
+        assert_true(error_of(sum, x_wide) < 1e-4);
+        for (size_t i = 0; i < rstd.size(); i++)
+            assert_true(fabsf(rstd[i] / want_rstd[i] - 1.0f) < 1e-2f);
+        if (order == 0)
+            first = out;
+        assert_memory_equal(first.data(), out.data(), n * sizeof out[0]);
+    }
+}
+
+static void rmsnorm_agrees_with_ref_in_every_order(void **)
+{
+    static const int shapes[][2] = {{1, 8}, {3, 7}, {37, 128}, {6, 896}, {5, 1003}};
+    for (const int *s : shapes) {
+        check_shape(s[0], s[1], true);
+        check_shape(s[0], s[1], false);
+    }
+    size_t bytes;
+    assert_int_equal(emulation_n_allocations(&bytes), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rmsnorm_agrees_with_ref_in_every_order),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,352 @@
+/* folder: modules; label: unit */
+/* The cuda backend against the reference where activations are not all there is: the
+ * update, products of fp8 and int8, decoding. Nothing here needs the emulation, so that
+ * a GPU runs it too. */
+#include <algorithm>
+
+#include "tests/gpu/cuda_update.h" /* ends with cmocka, which must be the last */
+
+static pl_backend *open_backend(const char *name, const char *precision)
+{
+    pl_backend *be;
+    pl_backend_options options = {};
+    options.name = name;
+    options.n_threads = 1;
+    options.precision = precision;
+    check(pl_backend_open(&options, &be));
+    return be;
+}
+
+static void *new_memory(pl_backend *be, size_t bytes)
+{
+    void *memory;
+    check(be->ops->alloc(be, bytes, "a test", &memory));
+    return memory;
+}
+
+static std::vector<float> normals(uint64_t stream, size_t n, float scale)
+{
+    std::vector<float> x(n);
+    for (size_t i = 0; i < n; i++)
+        x[i] = scale *
+               pl_bf16_to_float(pl_bf16_from_float(pl_random_normal(7, stream, i)));
+    return x;
+}
+
+static bool has_precision(const char *precision)
+{
+    pl_backend *be;
+    pl_backend_options options = {};
+    options.name = "cuda";
+    options.n_threads = 1;
+    options.precision = precision;
+    const pl_status status = pl_backend_open(&options, &be);
+    if (status == PL_ERR_UNSUPPORTED)
+        return false;
+    check(status);
+    pl_backend_close(&be);
+    return true;
+}
+
+/* Devices before compute capability 8.9 have none; the emulation has it. */
+static bool lacks_fp8(void)
+{
+    if (has_precision("fp8"))
+        return false;
+    print_message("fp8 is left out: %s\n", pl_last_error());
+    pl_backend *be = open_backend("cuda", "bf16");
+    assert_null(strstr(be->device, "emulated"));
+    pl_backend_close(&be);
+    return true;
+}
+
+static void expect_near(const float *got, const float *want, size_t n, double limit,
+                        const char *what)
+{
+    const double error = error_of(got, want, n);
+    if (!(error <= limit))
+        fail_msg("%s: error %g exceeds %g", what, error, limit);
+}
+
+/* ---- gradients ---- */
+
+static std::vector<float> gradients_of(const pl_topology *t, const char *backend)
+{
+    pl_backend *be;
+    pl_step_result result;
+    std::vector<int32_t> tokens, targets;
+    std::vector<float> grads(pl_topology_path_params(t));
+    pl_model *model = open_model(t, backend, "auto", &be);
+    make_batch(&tokens, &targets);
+    check(pl_model_gradients(model, tokens.data(), targets.data(), SEQUENCES, TOKENS,
+                             &result));
+    check(pl_model_save_grads(model, grads.data()));
+    pl_model_destroy(&model);
+    pl_backend_close(&be);
+    return grads;
+}
+
+static void every_tensors_gradient_is_near_the_references(void **)
+{
+    pl_topology *t = even_topology();
+    const std::vector<float> want = gradients_of(t, "ref"),
+                             got = gradients_of(t, "cuda");
+    for (int i = 0; i < pl_topology_n_tensors(t); i++) {
+        const pl_tensor *tensor = pl_topology_tensor(t, i);
+        const size_t n = (size_t)tensor->rows * (size_t)tensor->cols;
+        expect_near(got.data() + tensor->offset, want.data() + tensor->offset, n, 1e-4,
+                    tensor->name);
+    }
+    pl_topology_destroy(&t);
+}
+
+static void a_loss_that_is_no_number_leaves_everything_as_it_was(void **)
+{
+    pl_backend *be;
+    pl_topology *t = odd_topology();
+    pl_model *model = open_model(t, "cuda", "auto", &be);
+    const size_t n = pl_topology_path_params(t);
+    std::vector<float> params(n), after(n), m(n), v(n), grads(n);
+    std::vector<int32_t> tokens, targets;
+    pl_step_result result;
+    pl_adamw adam = {1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 1};
+    make_batch(&tokens, &targets);
+    check(pl_model_save(model, params.data()));
+    params[0] = NAN; /* of a token that the batch has */
+    tokens[5] = 0;
+    check(pl_model_load(model, params.data()));
+    check(pl_model_load_moments(model, NULL, NULL));
+    assert_int_equal(pl_model_train_step(model, tokens.data(), targets.data(),
+                                         SEQUENCES, TOKENS, &adam, 0.5f, &result),
+                     PL_ERR_NUMERIC);
+    check(pl_model_save(model, after.data()));
+    check(pl_model_save_moments(model, m.data(), v.data()));
+    check(pl_model_save_grads(model, grads.data()));
+    expect_equal(params, after);
+    for (size_t i = 0; i < n; i++)
+        assert_true(m[i] == 0.0f && v[i] == 0.0f && grads[i] == 0.0f);
+    pl_model_destroy(&model);
+    pl_backend_close(&be);
+    pl_topology_destroy(&t);
+}
+
+/* ---- the update ---- */
+
+/* fp32 throughout but for the copies of matrices, which are bf16. */
+static void an_update_is_that_of_ref(void **)
+{
+    for (size_t shift = 0; shift < 8; shift += 5)
+        for (int clipped = 0; clipped < 2; clipped++) {
+            const float clip = clipped ? 1.0f : 0.0f;
+            const std::vector<float> want = update_once("ref", true, shift, clip),
+                                     got = update_once("cuda", true, shift, clip);
+            const size_t n = UPDATE_N + shift, copies = 4 * n;
+            expect_near(&got[0], &want[0], n, 1e-12, "parameters");
+            assert_memory_equal(&got[n], &want[n], n * sizeof got[0]); /* zeros */
+            expect_near(&got[2 * n], &want[2 * n], n, 1e-12, "first moments");
+            expect_near(&got[3 * n], &want[3 * n], n, 1e-12, "second moments");
+            expect_near(&got[copies], &want[copies], UPDATE_MATRIX, 1e-5, "a copy");
+            expect_near(&got[copies + UPDATE_MATRIX], &want[copies + UPDATE_MATRIX],
+                        UPDATE_MATRIX, 1e-5, "another copy");
+        }
+}
+
+/* ---- fp8 ---- */
+
+/* [N,O] = x w^T of the same numbers. */
+static std::vector<float> product_of(const char *name, const char *precision, int N,
+                                     int O, int I)
+{
+    const std::vector<float> x = normals(1, (size_t)(N * I), 3.0f),
+                             w = normals(2, (size_t)(O * I), 0.02f);
+    std::vector<float> y((size_t)(N * O));
+    pl_backend *be = open_backend(name, precision);
+    pl_weight *weight;
+    const size_t largest = std::max(x.size(), y.size());
+    void *floats = new_memory(be, largest * sizeof(float));
+    void *master = new_memory(be, w.size() * sizeof(float));
+    pl_act *in = static_cast<pl_act *>(new_memory(be, x.size() * 4));
+    pl_act *out = static_cast<pl_act *>(new_memory(be, y.size() * 4));
+    be->ops->upload(be, master, w.data(), w.size() * sizeof(float));
+    check(be->ops->weight_create(be, static_cast<float *>(master), O, I, &weight));
+    be->ops->weights_refresh(be, &weight, 1);
+    be->ops->upload(be, floats, x.data(), x.size() * sizeof(float));
+    be->ops->act_from_float(be, in, static_cast<float *>(floats), x.size());
+    be->ops->matmul_forward(be, out, in, weight, N, O, I);
+    be->ops->act_to_float(be, static_cast<float *>(floats), out, y.size());
+    be->ops->download(be, y.data(), floats, y.size() * sizeof(float));
+    check(be->ops->sync(be));
+    be->ops->weight_destroy(be, &weight);
+    for (void *memory : {floats, master, (void *)in, (void *)out})
+        be->ops->release(be, memory);
+    pl_backend_close(&be);
+    return y;
+}
+
+/* Three bits of a mantissa: each operand is off by a sixteenth at most. */
+static void products_of_fp8_are_as_near_as_its_bits_allow(void **)
+{
+    if (lacks_fp8())
+        return;
+    const int shapes[][3] = {{37, 48, 96}, {5, 16, 208}, {130, 64, 32}};
+    for (const int *s : shapes) {
+        const std::vector<float> want = product_of("ref", "f32", s[0], s[1], s[2]),
+                                 got = product_of("cuda", "fp8", s[0], s[1], s[2]);
+        const double error = error_of(got.data(), want.data(), want.size());
+        assert_true(error < 2.5e-3);
+        assert_true(error > 1e-4); /* it is fp8 that ran */
+    }
+    const std::vector<float> want = product_of("ref", "f32", 37, 24, 90),
+                             got = product_of("cuda", "fp8", 37, 24, 90);
+    assert_true(error_of(got.data(), want.data(), want.size()) < 1e-4); /* bf16 */
+}
+
+/* Of a batch by heart; on a GPU the steps are a graph. */
+static double loss_after(const char *backend, const char *precision, int n_steps)
+{
+    pl_backend *be;
+    pl_topology *t = even_topology();
+    pl_model *model = open_model(t, backend, precision, &be);
+    std::vector<int32_t> tokens, targets;
+    pl_step_result result = {};
+    make_batch(&tokens, &targets);
+    for (int64_t step = 1; step <= n_steps; step++) {
+        const pl_adamw adam = {3e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, step};
+        check(pl_model_train_step(model, tokens.data(), targets.data(), SEQUENCES,
+                                  TOKENS, &adam, 1.0f, &result));
+    }
+    assert_string_equal(be->remark, "");
+    pl_model_destroy(&model);
+    pl_backend_close(&be);
+    pl_topology_destroy(&t);
+    return result.loss;
+}
+
+static void expect_learning(const char *precision, double limit)
+{
+    const double want = loss_after("ref", "f32", 12),
+                 got = loss_after("cuda", precision, 12);
+    const double before = loss_after("ref", "f32", 1);
+    assert_true(want < 0.8 * before);
+    if (!(fabs(got / want - 1.0) < limit))
+        fail_msg("%s: the loss is %g, that of ref %g", precision, got, want);
+}
+
+static void training_follows_the_reference(void **)
+{
+    expect_learning("bf16", 0.01);
+}
+
+static void also_in_fp8(void **)
+{
+    if (!lacks_fp8())
+        expect_learning("fp8", 0.03);
+}
+
+static void a_backend_with_fp8_copies_says_so(void **)
+{
+    for (int kind = lacks_fp8() ? 1 : 0; kind < 3; kind++) {
+        pl_backend *be = open_backend("cuda", kind == 0   ? "fp8"
+                                              : kind == 1 ? "bf16"
+                                                          : "int8");
+        assert_true(be->fp8_copies == (kind == 0));
+        pl_backend_close(&be);
+    }
+}
+
+static void fp8_is_for_cuda_and_f32_is_not(void **)
+{
+    pl_backend *be;
+    pl_backend_options options = {};
+    options.name = "cpu";
+    options.n_threads = 1;
+    options.precision = "fp8";
+    assert_int_equal(pl_backend_open(&options, &be), PL_ERR_UNSUPPORTED);
+    assert_non_null(strstr(pl_last_error(), "choose backend cuda"));
+    options.name = "cuda";
+    options.precision = "f32";
+    assert_int_equal(pl_backend_open(&options, &be), PL_ERR_UNSUPPORTED);
+    options.precision = "bf17";
+    assert_int_equal(pl_backend_open(&options, &be), PL_ERR_CONFIG);
+}
+
+/* ---- int8 ---- */
+
+/* The product of a unit matrix and a weight shows the weight; each kernel has its
+ * numbers of rows. */
+static void bytes_are_the_nearest_steps_of_each_row(void **)
+{
+    enum { O = 21, I = 72 };
+    pl_backend *be = open_backend("cuda", "int8");
+    std::vector<float> w = normals(5, O * I, 0.3f), unit(I * I), all(I * O);
+    for (int i = 0; i < I; i++) {
+        unit[(size_t)(i * I + i)] = 1.0f;
+        w[3 * I + (size_t)i] = 0.0f; /* a row of zeros */
+    }
+    pl_weight *weight;
+    float *master = static_cast<float *>(new_memory(be, w.size() * sizeof(float)));
+    float *floats = static_cast<float *>(new_memory(be, unit.size() * sizeof(float)));
+    float *out = static_cast<float *>(new_memory(be, all.size() * sizeof(float)));
+    pl_act *acts = static_cast<pl_act *>(new_memory(be, unit.size() * 2));
+    be->ops->upload(be, master, w.data(), w.size() * sizeof(float));
+    check(be->ops->weight_create(be, master, O, I, &weight));
+    be->ops->weights_refresh(be, &weight, 1);
+    be->ops->upload(be, floats, unit.data(), unit.size() * sizeof(float));
+    be->ops->act_from_float(be, acts, floats, unit.size());
+    for (int n : {1, 3, 8, 11, 30, 64, (int)I}) {
+        be->ops->logits(be, out, acts, weight, n, O, I);
+        be->ops->download(be, all.data(), out, (size_t)(n * O) * sizeof(float));
+        check(be->ops->sync(be));
+        for (int i = 0; i < n; i++)
+            for (int o = 0; o < O; o++) {
+                float most = 0.0f;
+                for (int k = 0; k < I; k++)
+                    most = fmaxf(most, fabsf(w[(size_t)(o * I + k)]));
+                const float inverse = most > 0.0f ? 127.0f / most : 0.0f;
+                float want =
+                    (float)lrintf(w[(size_t)(o * I + i)] * inverse) * (most / 127.0f);
+                if (n > 64) /* by cuBLASLt */
+                    want = pl_bf16_to_float(pl_bf16_from_float(want));
+                assert_true(all[(size_t)(i * O + o)] == want);
+            }
+    }
+    be->ops->weight_destroy(be, &weight);
+    for (void *memory : {(void *)master, (void *)floats, (void *)out, (void *)acts})
+        be->ops->release(be, memory);
+    pl_backend_close(&be);
+}
+
+/* ---- steps of decoding ---- */
+
+static void steps_are_near_the_references(void **)
+{
+    std::string remark;
+    const std::vector<float> want = read_steps("ref", "f32", &remark),
+                             wide = read_steps("cuda", "bf16", &remark),
+                             bytes = read_steps("cuda", "int8", &remark);
+    assert_string_equal(remark.c_str(), ""); /* the steps were graphs */
+    expect_near(wide.data(), want.data(), want.size(), 1e-4, "bf16");
+    expect_near(bytes.data(), want.data(), want.size(), 1e-3, "int8");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_tensors_gradient_is_near_the_references),
+        cmocka_unit_test(a_loss_that_is_no_number_leaves_everything_as_it_was),
+        cmocka_unit_test(an_update_is_that_of_ref),
+        cmocka_unit_test(an_update_in_two_launches_is_its_operations_in_a_row),
+        cmocka_unit_test(products_of_fp8_are_as_near_as_its_bits_allow),
+        cmocka_unit_test(training_follows_the_reference),
+        cmocka_unit_test(also_in_fp8),
+        cmocka_unit_test(a_backend_with_fp8_copies_says_so),
+        cmocka_unit_test(fp8_is_for_cuda_and_f32_is_not),
+        cmocka_unit_test(bytes_are_the_nearest_steps_of_each_row),
+        cmocka_unit_test(steps_are_near_the_references),
+    };
+    if (!has_precision("bf16")) {
+        print_message("cuda: not on this machine\n");
+        return 0;
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

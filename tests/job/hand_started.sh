@@ -1,0 +1,78 @@
+#!/bin/sh
+# Processes that people start by hand do what those of `pathloom train` do: the same
+# hashes, and keys of the run that are not the defaults.
+#
+# usage: hand_started.sh PATHLOOM WORKFOLDER
+set -u
+pathloom=$1
+work=$2
+# shellcheck source=tests/support/job.sh
+. "$(dirname "$0")/../support/job.sh"
+rm -rf "$work"
+mkdir -p "$work/hand"
+make_corpus base docs
+
+keys="store.homes=2 store.keep_updates=true store.norm_gate=50 store.staging=64M
+    store.compress=off codec.name=i4 workers.precision=f32 workers.patience_s=30"
+settings() {
+    for key in $keys; do
+        printf -- '--set %s ' "$key"
+    done
+}
+
+# shellcheck disable=SC2046 # several words
+small_job own $(settings) >"$work/own.out" 2>&1 &
+wait $! || fail "the job of one command: $(tail -n 2 "$work/own.out")"
+
+# The same configuration, written first, and every process started by hand.
+grep -v '^out:' "$work/own/run.yaml" >"$work/hand/run.yaml"
+start() { # NAME WORDS...
+    name=$1
+    shift
+    "$pathloom" "$@" --run "$work/hand" >"$work/$name.out" 2>&1 &
+    eval "$(echo "$name" | tr - _)=$!"
+}
+# Whoever is first waits for the others.
+"$pathloom" train --out "$work/hand" --set net.attach=true --set workers.local=false \
+    >"$work/hand.out" 2>&1 &
+train=$!
+tries=200
+until grep -q '^wait ' "$work/hand.out"; do
+    tries=$((tries - 1))
+    [ $tries -gt 0 ] || fail "the job does not wait for its homes"
+    sleep 0.1
+done
+start worker-1 worker --index 1
+start hub hub
+start home-2 home --index 2
+start home-1 home --index 1
+start worker-2 worker --name by-hand
+wait $train || fail "the job by hand: $(tail -n 2 "$work/hand.out")"
+# shellcheck disable=SC2154 # set by start
+kill "$worker_1" "$worker_2" "$hub" "$home_1" "$home_2"
+wait
+
+hashes() {
+    "$pathloom" store ls --run "$work/$1" --json |
+        sed 's/.*"module":"\([^"]*\)".*"hash":"\([^"]*\)".*/\1 \2/'
+}
+hashes own >"$work/own.hashes"
+hashes hand >"$work/hand.hashes"
+[ -s "$work/own.hashes" ] || fail "no module was trained"
+diff "$work/own.hashes" "$work/hand.hashes" || fail "the hashes differ"
+# Only a home that keeps updates, as the run says, can show how a version was made.
+"$pathloom" store verify L1.E0 --run "$work/hand" >"$work/verify.out" 2>&1 ||
+    fail "its home did not keep updates: $(cat "$work/verify.out")"
+grep -q 'precision=f32 .*patience_s=30' "$work/worker-2.out" ||
+    fail "a worker did not take the run's keys"
+[ -d "$work/hand/store/home-2" ] || fail "the second home has no store"
+
+# A key of the whole run is not for one process.
+"$pathloom" home --run "$work/hand" --index 1 --set outer.lr=1 >"$work/refused.out" 2>&1
+[ $? -eq 64 ] || fail "a home took a key of the run"
+grep -q 'outer.lr=1.*whole run' "$work/refused.out" || fail "it does not name the key"
+"$pathloom" home --run "$work/hand" >"$work/refused.out" 2>&1
+[ $? -eq 64 ] || fail "one of two homes did not say which it is"
+grep -q -- '--index' "$work/refused.out" || fail "it does not name --index"
+echo "processes that were started by hand did what the job's own do"
+rm -rf "$work"

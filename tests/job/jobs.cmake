@@ -1,0 +1,90 @@
+# Whole jobs and verbs, by scripts.
+# Whole jobs on an emulated device.
+if(TARGET pathloom_emulated)
+  pl_job_test(gpu_job "integration;workers" gpu/gpu_job.sh $<TARGET_FILE:pathloom_emulated>
+    ${CMAKE_BINARY_DIR}/gpu_job)
+endif()
+
+# Every verb of the store, on a job that trains, stops, rolls back and goes on.
+pl_script_test(store_verbs "fault;cli" 600 job/store_verbs.sh ${program}
+  ${CMAKE_BINARY_DIR}/store_verbs)
+
+# docs/JSON.md explains what --json prints.
+pl_script_test(json_pages "integration;cli" 300 job/json_pages.sh ${program}
+  ${CMAKE_BINARY_DIR}/json_pages)
+
+# The same verbs on a job that has finished: rollbacks, names, words that mean nothing.
+pl_script_test(store_verbs_finished "integration;cli" 120 job/store_verbs_finished.sh ${program}
+  ${CMAKE_BINARY_DIR}/store_verbs_finished)
+
+# Bad input, one real command a case.
+pl_script_test(bad_input "integration;cli" 600 job/bad_input.sh ${program}
+  ${CMAKE_BINARY_DIR}/bad_input)
+
+# What a worker is told by options, by its run, by nobody.
+pl_script_test(worker_settings "integration;cli" 120 job/worker_settings.sh ${program}
+  ${CMAKE_BINARY_DIR}/worker_settings)
+
+# Processes that people start by hand, with keys that are not the defaults.
+pl_job_test(hand_started "integration;cli" job/hand_started.sh ${program}
+  ${CMAKE_BINARY_DIR}/hand_started)
+pl_test_limit(hand_started 300)
+
+# The measurements that people ask for, on next to nothing.
+pl_script_test(bench_verbs "integration;cli" 300 job/bench_verbs.sh ${program}
+  ${CMAKE_BINARY_DIR}/bench_verbs)
+
+# The presets, and the settings that each stands for.
+pl_script_test(presets "unit;cli" 60 job/presets.sh ${program} ${CMAKE_BINARY_DIR}/presets)
+
+# Completions over HTTP.
+if(TARGET pathloom)
+  add_executable(serve_odd ${CMAKE_CURRENT_SOURCE_DIR}/job/serve_odd.c)
+  target_link_libraries(serve_odd pl_base)
+endif()
+pl_script_test(serve "integration;cli" 300 job/serve.sh ${program} $<TARGET_FILE:serve_odd>
+  ${CMAKE_BINARY_DIR}/serve)
+
+# A path out of one run and into another.
+pl_script_test(exchange "integration;cli" 300 job/exchange.sh ${program} ${CMAKE_BINARY_DIR}/exchange)
+
+# What train and top draw on a narrow terminal; skipped without script(1).
+pl_job_test(terminal "integration;job" job/terminal.sh ${program} ${CMAKE_BINARY_DIR}/terminal)
+pl_test_limit(terminal 120)
+pl_may_skip(terminal)
+
+# The example in C learns to count.
+if(TARGET train_one)
+  pl_script_test(train_one "integration;serve" 60 job/train_one.sh $<TARGET_FILE:train_one>
+    ${program} ${CMAKE_BINARY_DIR}/train_one)
+endif()
+
+# A job seen from outside; skipped without curl.
+pl_script_test(watch "integration;cli" 300 job/watch.sh ${program} ${CMAKE_BINARY_DIR}/watch)
+pl_may_skip(watch)
+
+# Every status and event has its explanation.
+pl_script_test(explain "unit;cli" 60 job/explain.sh ${program})
+
+# What a job takes is what it planned.
+pl_job_test(memory_plan "integration;cli" job/memory_plan.sh ${program}
+  ${CMAKE_BINARY_DIR}/memory_plan)
+
+# Units and manifests go with the program.
+pl_script_test(deploy "unit;cli" 60 job/deploy.sh ${program} ${CMAKE_BINARY_DIR}/deploy)
+
+# What is installed, the Debian package, the Containerfile; skipped without dpkg-dev.
+pl_script_test(package "integration;cli" 120 job/package.sh ${CMAKE_BINARY_DIR}
+  ${CMAKE_BINARY_DIR}/package)
+pl_may_skip(package)
+
+# docs/CONFIG.md is what the program says of its keys.
+if(TARGET pathloom)
+  add_test(NAME config_reference
+    COMMAND sh -c "'$<TARGET_FILE:pathloom>' init --reference | diff - docs/CONFIG.md"
+    WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  set_tests_properties(config_reference PROPERTIES LABELS "unit;cli" TIMEOUT 60)
+endif()
+
+# The manual pages and the completion are what the program says of its verbs.
+pl_script_test(pages "unit;cli" 60 job/pages.sh ${program})

@@ -1,0 +1,90 @@
+#!/bin/sh
+# Every field that a command prints with --json stands in docs/JSON.md, in the section of
+# that command, and every line is one object.
+#
+# usage: json_pages.sh PATHLOOM WORKFOLDER
+#
+# Runs from the project's root.
+set -u
+pathloom=$1
+. tests/support/job.sh
+own_folder "$2"
+checks=0
+
+# The part of the page below a heading, up to the next.
+section() { # heading
+    awk -v heading="## $1" '/^## / { inside = $0 == heading } inside' docs/JSON.md
+}
+
+# Values under names that others choose are left out.
+fields() { # file
+    sed 's/"\(ppl_by_domain\|metadata\|nats\)":{[^}]*}/"\1":0/g; s/\\"//g' "$1" |
+        grep -o '"[a-z_0-9]*":' | tr -d '":' | sort -u
+}
+
+explained() { # heading, command: its output is explained below the heading
+    heading=$1
+    shift
+    checks=$((checks + 1))
+    "$@" --json >"$work/json" 2>"$work/verb.out" || fail "exit code $?: $*"
+    [ -s "$work/json" ] || fail "nothing is printed: $*"
+    ! grep -qv '^{.*}$' "$work/json" || fail "a line is no object: $*"
+    section "$heading" >"$work/section"
+    for field in $(fields "$work/json"); do
+        grep -q "\`$field\`" "$work/section" ||
+            fail "docs/JSON.md says nothing of \`$field\` below \`$heading\`: $*"
+    done
+}
+
+verb() { # verb of the store, words: explained below its own heading
+    explained "store $1" "$pathloom" store "$@" --run "$work/run"
+}
+
+# ---- while it trains ----
+make_corpus base docs
+(PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:20 small_job run \
+    --set train.tau=10 --set train.phases=4 --set train.base_steps=10 \
+    --set store.keep_updates=true) >"$work/run.out" 2>&1 &
+job=$!
+training_begins run
+modules_reach run 1
+explained status "$pathloom" status --run "$work/run"
+wait "$job" || fail "the job ends with $?"
+job=''
+
+# ---- when it has finished ----
+verb ls
+verb ls --paths
+verb ls --objects
+verb ls --refs
+verb tag best
+verb tag newest head
+verb tag newest --delete
+explained "store init" "$pathloom" store init --store "$work/empty"
+explained "store tag" "$pathloom" store show best --run "$work/run"
+explained "store tag" "$pathloom" store ls --tags --run "$work/run"
+verb show L1.E0
+verb log L1.E0
+verb stat
+verb diff L1.E0@1 L1.E0@2
+verb fsck
+verb gc --grace 0
+verb blame L1.E0
+verb blame L1.E0 --history
+verb verify L1.E0
+verb verify L1.E0 --tasks
+verb backup "$work/backup"
+verb restore "$work/backup"
+verb push "$work/pushed" mix
+verb pack
+verb rollback mix --to 1
+explained export "$pathloom" export --run "$work/run" --path p00 --out "$work/hf"
+explained import "$pathloom" import "$work/hf" --out "$work/base.yaml"
+explained eval "$pathloom" eval --run "$work/run"
+explained generate "$pathloom" generate --run "$work/run" --prompt int --max-tokens 2
+explained doctor "$pathloom" doctor --run "$work/run"
+explained status "$pathloom" status --run "$work/run"
+
+refused 64 "has no --json" "$pathloom" store cat L1.E0 --run "$work/run" --json
+rm -rf "$work"
+echo "the fields of $checks outputs are explained"

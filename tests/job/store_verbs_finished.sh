@@ -1,0 +1,138 @@
+#!/bin/sh
+# The verbs of `pathloom store` on a run that has finished: what they say after a
+# rollback, of names, and of words that mean nothing.
+#
+# usage: store_verbs_finished.sh PATHLOOM WORKFOLDER
+set -u
+pathloom=$1
+# shellcheck source=tests/support/job.sh
+. tests/support/job.sh
+own_folder "$2"
+make_corpus base docs
+
+says() { # words
+    grep -q -- "$1" "$work/verb.out" || fail "store $verb does not say \`$1\`"
+}
+
+says_not() { # words
+    ! grep -q -- "$1" "$work/verb.out" || fail "store $verb says \`$1\`"
+}
+
+# ---- rolled back and tagged ----
+echo "the newest tag after a rollback is of what it went back to"
+(small_job run --set train.tau=10 --set train.phases=4 --set train.base_steps=40 \
+    --set model.blocks=4) >"$work/run.out" 2>&1 || fail "the run"
+run=$work/run
+store tag newest --run "$run"
+says 'phase 4'
+store rollback mix --to 1 --run "$run"
+store tag keep --run "$run"
+says_not 'phase'
+store show keep --run "$run"
+says 'mix/L2.E0@5'
+says_not '@4'
+store diff mix@1 keep --run "$run"
+says_not 'changed *[1-9]'
+store tag given-up 4 --run "$run"
+store show given-up --run "$run"
+says 'mix/L2.E0@4'
+store tag newest --arm base --force --run "$run"
+says 'phase'
+
+# ---- blamed ----
+echo "blame follows a rollback to what it took back, and leaves out what it gave up"
+shares() { # MODULE@V, options: what each contributor did, without the version asked for
+    "$pathloom" store blame "$@" --json --run "$run" | sed 's/.*"source"/"source"/'
+}
+[ "$(shares L2.E0@1 | wc -l)" -eq 2 ] || fail "two paths make version 1 of L2.E0"
+for how in '' --history; do
+    # shellcheck disable=SC2086 # no word, or one
+    [ "$(shares L2.E0 $how)" = "$(shares L2.E0@1)" ] || fail "blame L2.E0 $how"
+done
+store blame L2.E0 --run "$run"
+says 'mix/L2.E0@5, version 1 by a rollback: 2 contributors'
+store blame L2.E0@0 --run "$run"
+says 'nobody trained it'
+
+# Every number of samples is that of its ranges, and they do not overlap.
+# PATH SAMPLES FIRST END FIRST END ..., a line a contributor
+shares L2.E0@4 --history |
+    sed 's/.*"path":\([0-9]*\).*"ranges":\[\[\(.*\)\]\],"samples":\([0-9]*\).*/\1 \3 \2/
+        s/[],[]\{1,\}/ /g' >"$work/ranges"
+awk '{ for (i = 3; i < NF; i += 2) { $2 -= $(i + 1) - $i; print $1, $i, $(i + 1) } }
+    $2 != 0 { print "samples that are not in the ranges" }' "$work/ranges" |
+    sort -n -k 1 -k 2 | awk 'NR == 1 || $1 != path { path = $1; at = 0; paths++ }
+        $2 != at || $3 <= at { wrong = 1 } { at = $3; last[path] = at }
+        END { for (p in last) if (last[p] != 160) wrong = 1; exit wrong || paths != 2 }' ||
+    fail "the ranges of blame --history: $(cat "$work/ranges")"
+! shares L2.E0@4 --history | grep -q '_sample"' || fail "blame names one range"
+
+echo "log and show print no norm that is not the version's"
+store show L2.E0 --run "$run"
+says 'method *rollback to 1$'
+says_not 'update norm'
+store log L2.E0 --run "$run"
+says 'rollback to 1  from [0-9a-f]*  norm [1-9]'
+[ "$(grep -c 'update norm' "$work/verb.out")" -eq 4 ] || fail "log of L2.E0"
+says_not 'norm 0$'
+store log L2.E0@0 --json --run "$run"
+says '"params_norm":null,"update_norm":null'
+
+# ---- names ----
+echo "a tag has no name that means something else"
+for word in mix base dense embed L1 B0; do
+    refused 64 'cannot name a tag: it names a' "$pathloom" store tag "$word" --run "$run"
+done
+store tag fine --run "$run"
+
+# ---- listed ----
+echo "ls knows names without their arm, and says so where nothing is listed"
+store ls L1 --run "$run"
+says '^mix/L1.E0'
+[ "$(wc -l <"$work/verb.out")" -eq 2 ] || fail "ls L1 lists not two modules"
+store ls base/L1 --run "$run"
+says '^base/L1.E0'
+store ls mix --run "$run"
+[ "$(wc -l <"$work/verb.out")" -eq 20 ] || fail "ls mix lists not 20 modules"
+store ls p01 --paths --run "$run"
+says '^mix/p01'
+store ls fin --tags --run "$run"
+says '^fine '
+says_not '^keep '
+store ls arm/ --objects --run "$run"
+refused 66 'no module begins with L1.E9; did you mean L1.E0?' \
+    "$pathloom" store ls L1.E9 --run "$run"
+refused 66 'no module begins with mix/embde; did you mean mix/embed.E0?' \
+    "$pathloom" store ls mix/embde --run "$run"
+refused 66 'no module begins with zzzzzzzzzz; `pathloom store ls` lists all' \
+    "$pathloom" store ls zzzzzzzzzz --run "$run"
+refused 66 'did you mean fine?' "$pathloom" store ls fone --tags --run "$run"
+refused 66 '`pathloom store ls --refs` lists all' \
+    "$pathloom" store ls zzzzzzzzzz --refs --run "$run"
+refused 64 'one kind at a time: --paths or --tags' \
+    "$pathloom" store ls --tags --paths --run "$run"
+"$pathloom" store init --store "$work/empty" >/dev/null || fail "init"
+store ls --store "$work/empty"
+
+# ---- copies that would be their own source ----
+echo "a store is no copy of itself, and none lies in it"
+ln -s "$run/store" "$work/link"
+ln -s "$run" "$work/link-above"
+for verb in backup restore push pull; do
+    for place in "$run/store" "$work/link" "$work/link-above/store/." "$run/log/../store"; do
+        refused 64 'is the store itself' "$pathloom" store "$verb" "$place" --run "$run"
+    done
+done
+for verb in backup push; do
+    for place in "$run/store/db" "$run/store/new" "$work/link/a/b"; do
+        refused 64 'lies in the store' "$pathloom" store "$verb" "$place" --run "$run"
+    done
+done
+refused 64 'lies in the store' "$pathloom" store restore "$run/store/db" --run "$run"
+refused 64 'name another folder' "$pathloom" store restore "$run/store" --store "$run/store/x"
+[ ! -e "$run/store/new" ] && [ ! -e "$run/store/a" ] || fail "a folder was made in the store"
+store fsck --run "$run"
+store backup "$work/copy" --run "$run"
+store backup "$work/copy" --run "$run"
+
+echo "store_verbs_finished: done"

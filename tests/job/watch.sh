@@ -1,0 +1,100 @@
+#!/bin/sh
+# A job seen from outside: /metrics as promtool reads it, status, top.
+#
+# usage: watch.sh PATHLOOM WORKFOLDER
+#
+# Home, hub and worker are started by hand, encrypted, and a small job is trained while
+# it is looked at. Without curl it is skipped (77); without promtool nobody judges the
+# metrics, and a line says so.
+set -u
+pathloom=$1
+work=$2
+[ "${work#/}" != "$work" ] || work=$PWD/$work
+command -v curl >/dev/null || {
+    echo "skipped: there is no curl"
+    exit 77
+}
+rm -rf "$work"
+mkdir -p "$work/corpus"
+cp base/*.[ch] "$work/corpus/"
+. tests/support/by_hand.sh
+
+fail() {
+    echo "FAILED: $1"
+    tail -n 5 "$work"/*.out
+    exit 1
+}
+"$pathloom" key new "$work/x.key" >/dev/null || fail "key new"
+port=$((20000 + $$ % 20000))
+start home "$pathloom" home --run "$work/run" --listen "tcp://0.0.0.0:*" --log-json
+start hub "$pathloom" hub --run "$work/run" --listen "tcp://0.0.0.0:*" --log-json \
+    --metrics "127.0.0.1:$port"
+await 200 "no hub" test -s "$work/run/proc/hub.address"
+# No faster than this script looks.
+start worker env PATHLOOM_FAILPOINT=worker.step.before:sleep:10 \
+    "$pathloom" worker --run "$work/run" --name by-hand --log-json --verbose
+start other env PATHLOOM_FAILPOINT=worker.step.before:sleep:10 \
+    "$pathloom" worker --run "$work/run" --name other --log-json --verbose
+start train "$pathloom" train --corpus "$work/corpus" --out "$work/run" \
+    --set net.attach=true --set data.vocab=512 --set data.valid_share=0.1 \
+    --set model.width=48 --set model.heads=2 --set model.blocks=2 \
+    --set model.context=64 --set train.batch=4 --set train.tau=25 \
+    --set train.phases=10 --set train.base_steps=50 --set router.prefix=16 \
+    --set outer.method=noloco --set eval.baselines=none --set eval.max_tokens=2000 --set eval.sample_tokens=0
+job=$pid
+busy() {
+    curl -sf "http://127.0.0.1:$port/metrics" >"$work/metrics" &&
+        grep -q '^pathloom_worker_tasks_total{worker="by-hand"} [1-9]' "$work/metrics" &&
+        grep -q '^pathloom_store_bytes{home="tcp://.*} [1-9]' "$work/metrics"
+}
+await 200 "no task or store in the metrics" busy
+for name in build_info up_seconds tokens_total train_loss module_version store_bytes \
+    updates_total worker_up lease_age_seconds; do
+    grep -q "^# TYPE pathloom_$name " "$work/metrics" || fail "no pathloom_$name"
+done
+if command -v promtool >/dev/null; then
+    promtool check metrics <"$work/metrics" || fail "promtool"
+    echo "promtool: $(grep -vc '^#' "$work/metrics") samples are well"
+else
+    echo "there is no promtool: nobody judges the metrics"
+fi
+[ "$(curl -s -o /dev/null -w '%{http_code}' "http://127.0.0.1:$port/x")" = 404 ] ||
+    fail "another page"
+curl -sf "http://127.0.0.1:$port/metrics.json" | grep -q '"encrypted":true' ||
+    fail "metrics.json"
+"$pathloom" status --run "$work/run" --json | grep -q '"homes":\[{.*"store_bytes":[1-9]' ||
+    fail "status --json"
+"$pathloom" top --run "$work/run" >"$work/top" || fail "top"
+grep -q "^by-hand" "$work/top" || fail "no worker in top"
+grep -q "^mix/p" "$work/top" || grep -q "^base/p" "$work/top" || fail "no path in top"
+
+# The doctor finds nothing, and finds the key that others can read.
+"$pathloom" doctor --run "$work/run" >"$work/doctor" || fail "doctor: $(cat "$work/doctor")"
+grep -q "^ok    key .*hub.key is in the list" "$work/doctor" || fail "doctor and keys"
+grep -q "^ok    gpu " "$work/doctor" || fail "doctor and GPUs: $(cat "$work/doctor")"
+grep -q "^ok    gpu memory  a worker .* for activations of " "$work/doctor" ||
+    fail "doctor and a GPU's memory: $(cat "$work/doctor")"
+chmod 644 "$work/run/keys/admin.key"
+"$pathloom" doctor --run "$work/run" >"$work/doctor" && fail "doctor lets an open key pass"
+grep -q "^fail  key .*chmod 600" "$work/doctor" || fail "the doctor says no remedy"
+chmod 600 "$work/run/keys/admin.key"
+
+# An inspector looks and does nothing else.
+token=$("$pathloom" key invite --run "$work/run" --role inspector) || fail "invite"
+"$pathloom" join "${token#pathloom join }" --key "$work/eye.key" >"$work/join.out" 2>&1 ||
+    fail "the inspector does not get in"
+hub=$(cat "$work/run/proc/hub.address")
+"$pathloom" status --hub "$hub" --key "$work/eye.key" >/dev/null || fail "inspector"
+"$pathloom" worker --hub "$hub" --key "$work/eye.key" >"$work/eye.out" 2>&1
+[ $? -eq 77 ] || fail "an inspector works"
+grep -q "role inspector may not send" "$work/eye.out" || fail "it is not said why"
+
+await 1800 "the job does not end" sh -c "! kill -0 $job"
+wait "$job" || fail "the job"
+grep -q '"event":"mate.met"' "$work/worker.out" "$work/other.out" ||
+    fail "no worker met another one"
+for name in home hub worker other; do # each line is one JSON object with time, level, event
+    grep -v '^{"time":"[^"]*","level":"[a-z]*","role":"[^"]*","event":"[a-z.]*"' \
+        "$work/$name.out" && fail "$name: a line is no event"
+done
+echo "metrics, status, top and logs are well"

@@ -1,0 +1,29 @@
+/* folder: codec. What tests of the codecs start from: updates, options, rounds. */
+#ifndef PL_TESTS_CODEC_SUPPORT_H
+#define PL_TESTS_CODEC_SUPPORT_H
+#include "codec/codec.h"
+#include "codec/codec_sketch.h"
+#include "outer/outer.h"
+#include <float.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+void fill_values(float *x, size_t n, uint64_t seed);
+
+float *zeros(size_t n);
+
+/* One codec for everything, small tensors too. */
+pl_codec_options options_of(const char *name);
+
+pl_codec_round round_of(int n_contributors);
+
+void encode_all(const pl_codec_options *o, const pl_codec_round *round, const float *x,
+                size_t n, float *left, pl_buf *out);
+
+void add_ok(const pl_buf *m, size_t n, float weight, float *sum);
+
+#endif

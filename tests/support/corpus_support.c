@@ -1,0 +1,101 @@
+/* What corpus_support.h declares. */
+#include "tests/support/corpus_support.h"
+
+char scratch[64];
+
+int make_scratch(void **state)
+{
+    (void)state;
+    strcpy(scratch, "/tmp/pl_corpus_XXXXXX");
+    return mkdtemp(scratch) ? 0 : -1;
+}
+
+int remove_scratch(void **state)
+{
+    (void)state;
+    return pl_remove_tree(scratch) == PL_OK ? 0 : -1;
+}
+
+const char *in_scratch(const char *name)
+{
+    static char paths[8][PL_PATH_MAX];
+    static int turn;
+    return pl_join(paths[turn++ % 8], scratch, name);
+}
+
+void write_bytes(const char *name, const void *data, size_t len)
+{
+    FILE *file = fopen(in_scratch(name), "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(data, 1, len, file), len);
+    assert_int_equal(fclose(file), 0);
+}
+
+void write_text(const char *name, const char *text)
+{
+    write_bytes(name, text, strlen(text));
+}
+
+void put_le(pl_buf *buf, uint64_t value, int bytes)
+{
+    for (int i = 0; i < bytes; i++) {
+        uint8_t byte = (uint8_t)(value >> (8 * i));
+        pl_buf_append(buf, &byte, 1);
+    }
+}
+
+int32_t test_token(size_t d, size_t t, size_t n)
+{
+    if (t == 0)
+        return PL_TOKEN_BOS;
+    return t == n - 1 ? PL_TOKEN_EOS : (int32_t)(3 + d * 200 + t);
+}
+
+void build_tokens(const uint32_t *lens, size_t n, uint32_t vocab, pl_buf *out)
+{
+    static const char names[] = "one\0two";
+    pl_buf body = {0};
+    uint64_t first = 0;
+    int width = vocab <= 65536 ? 2 : 4;
+    for (size_t d = 0; d < n; d++)
+        for (size_t t = 0; t < lens[d]; t++)
+            put_le(&body, (uint64_t)test_token(d, t, lens[d]), width);
+    while (body.len % 8 != 0)
+        put_le(&body, 0, 1);
+    for (size_t d = 0; d < n; d++) {
+        put_le(&body, first, 8);
+        put_le(&body, lens[d], 4);
+        put_le(&body, d % 2, 4);
+        put_le(&body, 0x1111 * (d + 1), 8);
+        first += lens[d];
+    }
+    pl_buf_append(&body, names, sizeof names);
+    size_t header = out->len;
+    pl_buf_append(out, "PLTOK\r\n\x1a", 8);
+    put_le(out, 1, 4);
+    put_le(out, (uint64_t)width, 4);
+    put_le(out, vocab, 4);
+    put_le(out, n, 4);
+    put_le(out, 2, 4);
+    put_le(out, sizeof names, 4);
+    put_le(out, first, 8);
+    put_le(out, 0, 8);
+    put_le(out, pl_checksum(body.data, body.len), 8);
+    put_le(out, pl_checksum(out->data + header, 56), 8);
+    pl_buf_append(out, body.data, body.len);
+    pl_buf_destroy(&body);
+}
+
+void make_words(uint64_t seed, size_t len, pl_buf *out)
+{
+    static const char *const parts[] = {"pa", "th", "lo", "om", "ring", "er",
+                                        "st", "an", "be", "cu", "di",   "fo"};
+    static const char *const ends[] = {" ", " ", " ", " ", ", ", ".\n", ".\n\n", "\t"};
+    for (uint64_t i = 0; out->len < len; i += 4) {
+        uint32_t draw = pl_random_u32(seed, 1, i / 4);
+        for (uint32_t part = 0; part < 1 + draw % 3; part++)
+            pl_buf_printf(out, "%s", parts[(draw >> (4 + 5 * part)) % 12]);
+        pl_buf_printf(out, "%s", ends[(draw >> 28) % 8]);
+    }
+    pl_buf_text(out);
+}

@@ -1,0 +1,36 @@
+/* What the tests of exchange share: a small path with every kind of tensor, its
+ * parameters drawn from a key, and a tokenizer. */
+#ifndef PL_TESTS_EXCHANGE_FIXTURE_H
+#define PL_TESTS_EXCHANGE_FIXTURE_H
+#include "tests/support/corpus_support.h"
+#include "serve/serve.h"
+
+enum { PIECES = 400, VOCAB = 416 };
+
+/* Grouped heads that together are wider than the stream, and an untied head. */
+static const pl_shape wide_shape = {.vocab = VOCAB,
+                                    .width = 32,
+                                    .n_heads = 4,
+                                    .n_kv_heads = 2,
+                                    .head_size = 12,
+                                    .ffn = 40,
+                                    .n_blocks = 4,
+                                    .context = 24,
+                                    .tied = false,
+                                    .rope_theta = 12345.5,
+                                    .norm_eps = 3e-6};
+
+extern pl_buf tokenizer_model;
+
+/* 2x2 with a private block: the tensors do not lie in the order of the blocks. */
+pl_topology *make_topology(const pl_shape *shape);
+
+float *make_params(const pl_topology *t, uint64_t key);
+
+pl_export make_export(const pl_topology *t, const float *params);
+
+int open_exchange(void **state);
+
+int close_exchange(void **state);
+
+#endif

@@ -1,0 +1,341 @@
+/* folder: workers */
+/* What holders.h declares. */
+#include "tests/support/holders.h"
+
+void define_holder_arm(world *w, pl_method method, int k, const char *codec)
+{
+    pl_arm *a = &w->arm;
+    pl_copy_text(a->name, sizeof a->name, "mix");
+    a->shape = tiny_shape(2);
+    a->spec = (pl_topology_spec){.n_levels = 1, .experts = {k}, .replicas = 1};
+    a->inner = (pl_inner){.batch = 2, .context = 16, .tau = 2, .phases = PHASES};
+    a->outer.method = pl_method_defaults(method);
+    for (int c = 0; c < PL_CLASS_COUNT; c++) {
+        a->outer.lr[c] = a->outer.method.lr;
+        a->outer.momentum[c] = a->outer.method.momentum;
+    }
+    a->outer.weighted = true;
+    a->outer.schedule = (pl_outer_schedule){PL_DECAY_COSINE, 1, PHASES, 0.1, 0};
+    pl_copy_text(a->outer.codec_name, sizeof a->outer.codec_name, codec);
+    assert_int_equal(pl_codec_options_default(codec, &a->outer.codec), PL_OK);
+    tiny_shards(a, k);
+    for (int p = 0; p < k; p++)
+        a->weights[p] = 1.0 + p * p;
+}
+
+float *floats(const world *w)
+{
+    return pl_alloc(w->n * sizeof(float));
+}
+
+double *doubles(const world *w)
+{
+    return pl_alloc(w->n * sizeof(double));
+}
+
+world *new_world(pl_method method, int k, const char *codec)
+{
+    world *w = pl_alloc(sizeof *w);
+    w->k = k;
+    define_holder_arm(w, method, k, codec);
+    assert_int_equal(pl_topology_create(&w->arm.shape, &w->arm.spec, &w->topology),
+                     PL_OK);
+    w->n = pl_topology_slot(w->topology, 0)->n_params;
+    w->zero = floats(w);
+    w->mean_before = doubles(w);
+    pl_topology_init(w->topology, 0, 1, w->zero);
+    for (int i = 0; i < k; i++) {
+        w->of[i] = (holder){floats(w),  floats(w),  floats(w),  floats(w),  floats(w),
+                            floats(w),  floats(w),  floats(w),  floats(w),  floats(w),
+                            doubles(w), doubles(w), doubles(w), doubles(w), doubles(w)};
+        for (size_t e = 0; e < w->n; e++)
+            w->of[i].x[e] = (double)w->zero[e];
+    }
+    return w;
+}
+
+void end_world(world *w)
+{
+    for (int i = 0; i < w->k; i++) {
+        holder *h = &w->of[i];
+        void *all[] = {h->params, h->velocity, h->last,     h->before,     h->start,
+                       h->now,    h->update,   h->sent,     h->x,          h->v,
+                       h->d,      h->d_before, h->residual, h->sent_start, h->step};
+        for (size_t v = 0; v < sizeof all / sizeof *all; v++)
+            pl_free(all[v]);
+    }
+    pl_free(w->zero);
+    pl_free(w->mean_before);
+    pl_topology_destroy(&w->topology);
+    pl_arm_clear(&w->arm);
+    pl_free(w);
+}
+
+local_slot slot_of(world *w, int i, int64_t phase)
+{
+    holder *h = &w->of[i];
+    return (local_slot){.arm = &w->arm,
+                        .topology = w->topology,
+                        .module = MODULE,
+                        .path = i,
+                        .phase = phase,
+                        .n = w->n,
+                        .base = w->zero,
+                        .params = h->params,
+                        .velocity = h->velocity,
+                        .last = h->last,
+                        .before = h->before};
+}
+
+double share(const world *w, int i)
+{
+    return w->k * pl_arm_share(&w->arm, w->topology, MODULE, i);
+}
+
+double lr_at(const world *w, int64_t round)
+{
+    return pl_outer_lr(&w->arm.outer.schedule, w->arm.outer.lr[PL_CLASS_EMBED], round);
+}
+
+void train(world *w, int i, int64_t phase)
+{
+    holder *h = &w->of[i];
+    uint64_t key = (uint64_t)(phase * 16 + i);
+    for (size_t e = 0; e < w->n; e++)
+        h->now[e] = h->start[e] - 0.2f * h->start[e] +
+                    0.02f * pl_random_normal(key, 7, e) + 0.01f * (float)i;
+}
+
+int n_vectors(const world *w)
+{
+    return pl_round_vectors(&w->arm, w->topology, MODULE);
+}
+
+void encode_one(world *w, int i, int64_t phase, double norm, float *residual,
+                pl_buf *out)
+{
+    const pl_codec_options *options = &w->arm.outer.codec;
+    pl_codec_part parts[8];
+    int n_parts = pl_codec_parts(w->topology, MODULE, parts);
+    pl_codec_round round = pl_round_codec(&w->arm, w->topology, MODULE, i, phase, norm);
+    assert_true(n_parts <= 8);
+    assert_int_equal(pl_codec_encode_module(options, parts, n_parts, &round,
+                                            w->of[i].update, residual, out),
+                     PL_OK);
+}
+
+void encode_holder(world *w, int i, int64_t phase, double norm, pl_buf *out)
+{
+    holder *h = &w->of[i];
+    local_slot s = slot_of(w, i, phase);
+    float *const sent[] = {h->sent, h->sent_start};
+    pl_codec_message messages[PL_ROUND_VECTORS_MAX];
+    double sent_norm = 0;
+    local_update(&s, h->start, h->now, h->update);
+    encode_one(w, i, phase, norm, w->arm.outer.feedback ? h->residual : NULL, out);
+    if (n_vectors(w) == 2) {
+        local_update_start(&s, h->start, h->update);
+        encode_one(w, i, phase, norm, NULL, out);
+    }
+    assert_int_equal(pl_codec_split(out->data, out->len, n_vectors(w), messages),
+                     PL_OK);
+    for (int v = 0; v < n_vectors(w); v++) {
+        memset(sent[v], 0, w->n * sizeof(float));
+        assert_int_equal(pl_codec_add(messages[v].data, messages[v].bytes, w->n, 1.0f,
+                                      sent[v], &sent_norm),
+                         PL_OK);
+    }
+}
+
+void assert_near(const world *w, const float *got, const double *want, double tolerance)
+{
+    for (size_t e = 0; e < w->n; e++)
+        if (fabs((double)got[e] - want[e]) > tolerance)
+            fail_msg("value %zu is %.9g instead of %.9g", e, (double)got[e], want[e]);
+}
+
+void mean_of_holders(const world *w, double *out)
+{
+    for (size_t e = 0; e < w->n; e++) {
+        out[e] = 0;
+        for (int i = 0; i < w->k; i++)
+            out[e] += (double)w->of[i].params[e] / w->k;
+    }
+}
+
+int mate_of(const world *w, int i, int64_t round)
+{
+    int mate = -1;
+    assert_int_equal(pl_round_mate(&w->arm, w->topology, MODULE, i, round, &mate),
+                     PL_OK);
+    return mate;
+}
+
+void begin_gossip(world *w, int64_t phase)
+{
+    for (int i = 0; i < w->k; i++) {
+        local_slot s = slot_of(w, i, phase);
+        if (phase == 0) {
+            memcpy(w->of[i].start, w->zero, w->n * sizeof(float));
+            continue;
+        }
+        int mate = mate_of(w, i, phase - 1);
+        bool alone = mate == i || w->is_split[phase - 1][i];
+        const holder *other = alone ? NULL : &w->of[mate];
+        assert_int_equal(local_step_gossip(&s, other ? other->sent : NULL,
+                                           other ? other->sent_start : NULL),
+                         PL_OK);
+        memcpy(w->of[i].start, w->of[i].params, w->n * sizeof(float));
+    }
+}
+
+void end_gossip(world *w, int64_t phase, double norm, pl_buf encoded[])
+{
+    for (int i = 0; i < w->k; i++) {
+        holder *h = &w->of[i];
+        local_slot s = slot_of(w, i, phase);
+        train(w, i, phase);
+        encode_holder(w, i, phase, norm, &encoded[i]);
+        local_keep(&s, h->start, h->now, h->sent, h->sent_start);
+    }
+}
+
+void forget(pl_buf encoded[])
+{
+    for (int i = 0; i < HOLDERS_MAX; i++)
+        pl_buf_destroy(&encoded[i]);
+}
+
+world *new_gossip(int k, const char *codec, double gamma, pl_rule rule)
+{
+    world *w = new_world(PL_METHOD_NOLOCO, k, codec);
+    w->arm.outer.method.rule = rule;
+    w->arm.outer.own_consensus = gamma > 0;
+    if (gamma > 0)
+        w->arm.outer.method.consensus = gamma;
+    assert_int_equal(n_vectors(w), gamma > 0 ? 2 : 1);
+    return w;
+}
+
+void run_holder_home(void *context)
+{
+    world *w = context;
+    pl_home_options o = {.store = w->store,
+                         .bind = "tcp://127.0.0.1:*",
+                         .ready_file = w->ready,
+                         .staging_bytes = 64 << 20,
+                         .stop = &w->stop};
+    w->home_status = pl_home_run(&o);
+}
+
+void publish_holders(world *w)
+{
+    char name[96];
+    pl_buf bytes = {0};
+    pl_hash blob;
+    for (int m = 0; m < pl_topology_n_modules(w->topology); m++) {
+        int slot = pl_topology_module_slot(w->topology, m);
+        size_t n = pl_topology_slot(w->topology, slot)->n_params;
+        float *params = pl_alloc(n * sizeof *params);
+        pl_topology_init(w->topology, slot, 1, params);
+        pl_arm_module_name(&w->arm, w->topology, m, name);
+        assert_int_equal(
+            pl_client_create_module(w->client, name, params, n, &w->arm.config), PL_OK);
+        pl_free(params);
+    }
+    pl_arm_encode(&w->arm, &bytes);
+    assert_int_equal(
+        pl_client_put_object(w->client, "arm/mix", bytes.data, bytes.len, &blob),
+        PL_OK);
+    pl_buf_destroy(&bytes);
+}
+
+void raise_home(world *w)
+{
+    pl_buf address = {0};
+    w->stop = 0;
+    assert_int_equal(pl_thread_start("home", run_holder_home, w, &w->home), PL_OK);
+    for (int i = 0; i < 1000 && !pl_path_exists(w->ready); i++)
+        pl_sleep_ms(10);
+    assert_int_equal(pl_read_file(w->ready, &address), PL_OK);
+    const char *homes[] = {pl_buf_text(&address)};
+    learn_secret(homes[0]);
+    pl_client_options options = {.homes = homes, .n_homes = 1, .patience_ms = 15000};
+    assert_int_equal(pl_client_create(&options, &w->client), PL_OK);
+    pl_buf_destroy(&address);
+}
+
+void start_home(world *w)
+{
+    char name[] = "/tmp/pl-holders-XXXXXX";
+    assert_non_null(mkdtemp(name));
+    pl_copy_text(w->dir, sizeof w->dir, name);
+    pl_join(w->store, w->dir, "store");
+    pl_join(w->ready, w->dir, "ready");
+    raise_home(w);
+    publish_holders(w);
+}
+
+void lower_home(world *w)
+{
+    pl_client_destroy(&w->client);
+    __atomic_store_n(&w->stop, 1, __ATOMIC_RELAXED);
+    pl_thread_join(&w->home);
+    assert_int_equal(w->home_status, PL_OK);
+    assert_int_equal(pl_remove_tree(w->ready), PL_OK);
+}
+
+void end_home(world *w)
+{
+    lower_home(w);
+    assert_int_equal(pl_remove_tree(w->dir), PL_OK);
+}
+
+void submit(world *w, int i, int64_t round, const pl_buf *encoded)
+{
+    pl_version_facts base;
+    pl_submit_result result;
+    char name[96], text[256];
+    uint64_t number = pl_round_base(&w->arm, w->topology, MODULE, round);
+    pl_arm_module_name(&w->arm, w->topology, MODULE, name);
+    assert_int_equal(pl_client_get_version(w->client, name, (int64_t)number, &base),
+                     PL_OK);
+    pl_submission s = {.module = name,
+                       .contribution = {.path = i, .phase = round, .loss = 1},
+                       .base_version = number,
+                       .base = base.params,
+                       .data = encoded->data,
+                       .bytes = encoded->len};
+    pl_copy_text(s.contribution.worker, PL_TEXT_MAX, "w");
+    pl_copy_text(s.contribution.device, PL_TEXT_MAX, "d");
+    pl_copy_text(s.contribution.codec, 16, w->arm.outer.codec_name);
+    lease_for(w->client, &w->arm, &s.contribution, round);
+    assert_int_equal(pl_client_submit(w->client, &s, &result, text), PL_OK);
+    if (result != PL_SUBMIT_ACCEPTED)
+        fail_msg("round %lld: %s", (long long)round, text);
+}
+
+pl_version_facts wait_holder_version(world *w, int64_t number)
+{
+    pl_version_facts facts;
+    char name[96];
+    pl_arm_module_name(&w->arm, w->topology, MODULE, name);
+    for (int i = 0; i < 500; i++) {
+        if (pl_client_get_version(w->client, name, number, &facts) == PL_OK)
+            return facts;
+        pl_sleep_ms(10);
+    }
+    fail_msg("version %lld never came", (long long)number);
+    return facts;
+}
+
+void fetch(world *w, const pl_hash *blob, size_t first, float *out)
+{
+    pl_buf bytes = {0};
+    char name[96];
+    pl_arm_module_name(&w->arm, w->topology, MODULE, name);
+    assert_int_equal(pl_client_get_blob(w->client, name, blob, &bytes), PL_OK);
+    assert_true(bytes.len >= (first + w->n) * sizeof *out);
+    memcpy(out, bytes.data + first * sizeof *out, w->n * sizeof *out);
+    pl_buf_destroy(&bytes);
+}

@@ -1,0 +1,114 @@
+/* folder: workers. Holders of one module that train and meet without a network, and a
+ * home that they send to where a test wants one. */
+#ifndef PL_TESTS_HOLDERS_H
+#define PL_TESTS_HOLDERS_H
+#include "codec/codec.h"
+#include "home/home.h"
+#include "tests/support/leases.h"
+#include "tests/support/tiny_arm.h"
+#include "workers/local.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+enum {
+    HOLDERS_MAX = 4,
+    PHASES = 6,
+    MODULE = 0
+}; /* the embedding: all paths share it */
+
+typedef struct holder {
+    float *params, *velocity, *last, *before; /* of the path's state */
+    float *start, *now, *update, *sent, *residual, *sent_start;
+    double *x, *v, *d, *d_before, *step; /* the equations': d is share * update */
+} holder;
+
+typedef struct world {
+    pl_arm arm;
+    pl_topology *topology;
+    int k;
+    size_t n;
+    float *zero; /* version 0 */
+    double *mean_before;
+    holder of[HOLDERS_MAX];
+    bool is_split[PHASES][HOLDERS_MAX]; /* from its mate of that round */
+    /* a home, where a test wants one */
+    char dir[64], store[PL_PATH_MAX], ready[PL_PATH_MAX];
+    volatile sig_atomic_t stop;
+    pl_status home_status;
+    pl_thread *home;
+    pl_client *client;
+} world;
+
+void define_holder_arm(world *w, pl_method method, int k, const char *codec);
+
+float *floats(const world *w);
+
+double *doubles(const world *w);
+
+world *new_world(pl_method method, int k, const char *codec);
+
+void end_world(world *w);
+
+local_slot slot_of(world *w, int i, int64_t phase);
+
+double share(const world *w, int i);
+
+double lr_at(const world *w, int64_t round);
+
+/* A phase of training: towards a place of the holder's own, with noise. */
+void train(world *w, int i, int64_t phase);
+
+int n_vectors(const world *w);
+
+void encode_one(world *w, int i, int64_t phase, double norm, float *residual,
+                pl_buf *out);
+
+/* Encoded as a worker does; `sent`, `sent_start` are what it decodes to. */
+void encode_holder(world *w, int i, int64_t phase, double norm, pl_buf *out);
+
+void assert_near(const world *w, const float *got, const double *want,
+                 double tolerance);
+
+void mean_of_holders(const world *w, double *out);
+
+/* ---- noloco ---- */
+int mate_of(const world *w, int i, int64_t round);
+
+/* The step after `phase` - 1, where there is one; then where the phase starts. */
+void begin_gossip(world *w, int64_t phase);
+
+void end_gossip(world *w, int64_t phase, double norm, pl_buf encoded[]);
+
+void forget(pl_buf encoded[]);
+
+world *new_gossip(int k, const char *codec, double gamma, pl_rule rule);
+
+/* ---- the home ---- */
+void run_holder_home(void *context);
+
+void publish_holders(world *w);
+
+void raise_home(world *w);
+
+void start_home(world *w);
+
+void lower_home(world *w);
+
+void end_home(world *w);
+
+void submit(world *w, int i, int64_t round, const pl_buf *encoded);
+
+pl_version_facts wait_holder_version(world *w, int64_t number);
+
+/* `count` floats of a blob from the one numbered `first` on. */
+void fetch(world *w, const pl_hash *blob, size_t first, float *out);
+
+#endif

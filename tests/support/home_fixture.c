@@ -1,0 +1,168 @@
+/* What home_fixture.h declares. */
+#include "tests/support/home_fixture.h"
+
+volatile sig_atomic_t child_stop;
+
+bool has_hub;
+
+void on_term(int number)
+{
+    (void)number;
+    child_stop = 1;
+}
+
+pl_status run_home(char **argv, pl_home_options o)
+{
+    o.store = argv[2];
+    o.bind = argv[3];
+    o.ready_file = argv[4];
+    o.staging_bytes = 64 << 20;
+    o.stop = &child_stop;
+    return pl_home_run(&o);
+}
+
+pl_status run_relay(char **argv)
+{
+    pl_relay_report report;
+    pl_relay_options o = {.home = argv[2],
+                          .bind = argv[3],
+                          .ready_file = argv[4],
+                          .wait_ms = atoi(argv[5]),
+                          .expect = atoi(argv[6]),
+                          .patience_ms = PATIENCE_MS,
+                          .staging_bytes = 64 << 20,
+                          .stop = &child_stop};
+    return pl_relay_run(&o, &report);
+}
+
+int run_child(char **argv, pl_home_options home)
+{
+    signal(SIGTERM, on_term);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    pl_log_open(argv[1], PL_LOG_ERROR, false);
+    pl_status status =
+        strcmp(argv[1], "home") == 0 ? run_home(argv, home) : run_relay(argv);
+    if (status != PL_OK)
+        fprintf(stderr, "%s: %s\n", argv[1], pl_last_error());
+    return pl_status_exit_code(status);
+}
+
+void name_child(child *c, const char *dir, const char *kind, const char *file)
+{
+    memset(c, 0, sizeof *c);
+    pl_copy_text(c->kind, sizeof c->kind, kind);
+    pl_join(c->ready, dir, file);
+}
+
+bool await_child(child *c)
+{
+    for (int i = 0; i < 12000 && !pl_path_exists(c->ready); i++) {
+        if (waitpid(c->pid, NULL, WNOHANG) > 0)
+            return pl_path_exists(c->ready);
+        pl_sleep_ms(10);
+    }
+    return true;
+}
+
+void start_failing_child(child *c, const char *failpoint)
+{
+    enum { STARTS = 5, PAUSE_MS = 300 };
+    pl_buf text = {0};
+    const char *bind = c->address[0] ? c->address : "tcp://127.0.0.1:*";
+    assert_int_equal(pl_remove_tree(c->ready), PL_OK);
+    for (int start = 0; start < STARTS; start++) {
+        const char *point = start == 0 ? failpoint : "";
+        c->pid = fork();
+        if (c->pid == 0) {
+            setenv("PATHLOOM_FAILPOINT", point, 1);
+            if (!point[0])
+                unsetenv("PATHLOOM_FAILPOINT");
+            execl("/proc/self/exe", "child of a test", c->kind, c->target, bind,
+                  c->ready, c->wait_ms, c->expect, (char *)NULL);
+            _exit(71);
+        }
+        if (await_child(c))
+            break;
+        pl_sleep_ms(point[0] ? 0 : PAUSE_MS);
+    }
+    assert_int_equal(pl_read_file(c->ready, &text), PL_OK);
+    pl_copy_text(c->address, sizeof c->address, pl_buf_text(&text));
+    pl_buf_destroy(&text);
+    if (strcmp(c->kind, "home") == 0 && !failpoint[0] && !has_hub)
+        learn_secret(c->address);
+}
+
+void start_child(child *c)
+{
+    start_failing_child(c, "");
+}
+
+void kill_child(child *c, int how)
+{
+    int status = 0;
+    if (c->pid <= 0)
+        return;
+    kill(c->pid, how);
+    waitpid(c->pid, &status, 0);
+    c->pid = 0;
+    if (how == SIGTERM)
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+void define_grid(pl_arm *arm, const char *codec)
+{
+    memset(arm, 0, sizeof *arm);
+    pl_copy_text(arm->name, sizeof arm->name, "mix");
+    arm->shape = tiny_shape(2);
+    arm->spec = (pl_topology_spec){.n_levels = 2, .experts = {2, 2}, .replicas = 1};
+    arm->inner = (pl_inner){.batch = 2,
+                            .context = 16,
+                            .tau = 2,
+                            .phases = 5,
+                            .lr = 1e-3,
+                            .beta1 = 0.9,
+                            .beta2 = 0.95,
+                            .eps = 1e-8,
+                            .clip = 1};
+    for (int c = 0; c < PL_CLASS_COUNT; c++) {
+        arm->outer.lr[c] = 0.7;
+        arm->outer.momentum[c] = 0.9;
+    }
+    arm->outer.method = pl_method_defaults(PL_METHOD_DILOCO);
+    pl_copy_text(arm->outer.codec_name, sizeof arm->outer.codec_name, codec);
+    assert_int_equal(pl_codec_options_default(codec, &arm->outer.codec), PL_OK);
+    tiny_shards(arm, PATHS);
+    for (int p = 0; p < PATHS; p++)
+        arm->weights[p] = 1;
+}
+
+pl_client *open_client(const char *address)
+{
+    pl_client *out = NULL;
+    pl_client_options options = {
+        .homes = &address, .n_homes = 1, .patience_ms = PATIENCE_MS};
+    assert_int_equal(pl_client_create(&options, &out), PL_OK);
+    return out;
+}
+
+void publish_arm(pl_client *client, const pl_arm *arm, const pl_topology *topology)
+{
+    char name[96];
+    pl_buf bytes = {0};
+    pl_hash blob;
+    float *start = pl_alloc(pl_topology_path_params(topology) * sizeof *start);
+    for (int m = 0; m < pl_topology_n_modules(topology); m++) {
+        int slot = pl_topology_module_slot(topology, m);
+        const pl_slot *s = pl_topology_slot(topology, slot);
+        pl_topology_init(topology, slot, 1, start);
+        pl_arm_module_name(arm, topology, m, name);
+        assert_int_equal(
+            pl_client_create_module(client, name, start, s->n_params, &arm->config),
+            PL_OK);
+    }
+    pl_arm_encode(arm, &bytes);
+    assert_int_equal(
+        pl_client_put_object(client, "arm/mix", bytes.data, bytes.len, &blob), PL_OK);
+    pl_buf_destroy(&bytes);
+    pl_free(start);
+}

@@ -1,0 +1,43 @@
+/* The operations once more, in double and straight from their equations, written
+ * without a look at modules/ref: what the reference backend is tested against, and
+ * what central differences are taken of. */
+#ifndef PL_TESTS_NAIVE_H
+#define PL_TESTS_NAIVE_H
+#include "modules/modules.h"
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+double *naive_zeros(size_t n);
+
+/* n normal numbers that fp32 holds exactly, as doubles */
+double *naive_randoms(size_t n, uint64_t stream, double scale);
+
+float *naive_floats(const double *x, size_t n);
+
+void naive_rmsnorm(double *out, const double *x, const double *w, int N, int C,
+                   double eps);
+
+void naive_matmul(double *out, const double *x, const double *w, int N, int O, int I);
+
+/* Llama's form: x cos + rotate_half(x) sin with angles repeated over both halves */
+void naive_rope(double *qkv, int B, int T, int H, int G, int D, double theta,
+                int start);
+
+/* Softmax over a whole row of scores, masked by leaving the future out. */
+void naive_attention(double *out, const double *qkv, int B, int T, int H, int G, int D);
+
+void naive_swiglu(double *out, const double *gu, int N, int F);
+
+void naive_losses(double *loss, const double *x, const double *w,
+                  const int32_t *targets, int N, int V, int C);
+
+/* Central difference of f at *x. */
+typedef double (*naive_scalar)(void *context);
+double naive_slope(naive_scalar f, void *context, double *x);
+
+/* Sum of squared differences over the sum of squares of `want`. */
+double naive_error(const float *got, const double *want, size_t n);
+
+#endif

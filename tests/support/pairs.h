@@ -1,0 +1,71 @@
+/* The backends that tests compare with the reference, and by how much they may
+ * differ. */
+#ifndef PL_TESTS_PAIRS_H
+#define PL_TESTS_PAIRS_H
+#include "tests/support/naive.h"
+#include <stdio.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+typedef struct backend_case {
+    const char *name, *precision;
+    int n_threads;
+    double tolerance; /* normalised mean-square error */
+} backend_case;
+
+static const backend_case backend_cases[] = {
+    {"ref", "f32", 1, 0.0},   {"cpu", "f32", 1, 1e-10},  {"cpu", "f32", 3, 1e-10},
+    {"cpu", "bf16", 1, 1e-4}, {"cpu", "bf16", 3, 1e-4},  {"cpu", "f16", 1, 1e-5},
+    {"cpu", "f16", 3, 1e-5},  {"cuda", "bf16", 1, 1e-4},
+};
+enum { N_BACKENDS = sizeof backend_cases / sizeof backend_cases[0] };
+
+/* The reference and the backend under test. */
+typedef struct pair {
+    pl_backend *be[2];
+    double tolerance;
+    char label[64];
+} pair;
+
+pl_backend *open_side(const char *name, const char *precision, int n_threads);
+
+/* One path, without any choice of modules. */
+pl_topology *one_path(const pl_shape *shape);
+
+/* A model of it with the parameters that training begins with. */
+pl_model *fresh_model(const pl_topology *t, pl_backend *be,
+                      const pl_model_options *options);
+
+/* One sequence at a time, as long as the shape allows, for inference. */
+pl_model *fresh_reader(const pl_topology *t, pl_backend *be);
+
+/* Runs `check` for every backend, or for the one that PAIRS_OF names. Those that the
+ * machine lacks are named and left out, but ref and cpu in f32 must be there. */
+static inline void for_each_backend(void (*check)(const pair *p))
+{
+    for (int i = 0; i < N_BACKENDS; i++) {
+        const backend_case *c = &backend_cases[i];
+#ifdef PAIRS_OF
+        if (strcmp(c->name, PAIRS_OF) != 0)
+            continue;
+#endif
+        pair p = {.tolerance = c->tolerance};
+        p.be[0] = open_side("ref", "f32", 1);
+        p.be[1] = open_side(c->name, c->precision, c->n_threads);
+        snprintf(p.label, sizeof p.label, "%s %s on %d threads", c->name, c->precision,
+                 c->n_threads);
+        if (p.be[1])
+            check(&p);
+        else if (strcmp(c->precision, "f32") == 0)
+            fail_msg("%s does not open, and every machine has it", p.label);
+        else
+            print_message("%s: not on this machine\n", p.label);
+        pl_backend_close(&p.be[0]);
+        pl_backend_close(&p.be[1]);
+    }
+}
+
+#endif

@@ -1,0 +1,71 @@
+/* A home, relays and workers for tests of what lies between them: processes that can be
+ * killed, and threads, for a worker waits until its update is taken. */
+#ifndef PL_TESTS_RELAY_FIXTURE_H
+#define PL_TESTS_RELAY_FIXTURE_H
+#include "tests/support/home_fixture.h"
+
+enum { WAIT_LONG_MS = 60000 };
+static const char embed[] = "mix/embed.E0";
+
+/* ---- a job ---- */
+typedef struct fixture {
+    char dir[64];
+    child home, relay, second;
+    pl_client *client; /* straight to the home */
+    pl_arm arm;
+    pl_topology *topology;
+} fixture;
+
+void define_arm(fixture *f, const char *codec);
+
+void publish(fixture *f);
+
+/* A folder for the test, the home's place in it, and the arm; nothing is started. */
+void place_home(fixture *f, const char *codec);
+
+void open_job(fixture *f, const char *codec);
+
+void start_relay(child *c, const char *home, int expect, int wait_ms);
+
+void close_job(fixture *f);
+
+/* ---- workers: each a thread, for each waits until its update is taken ---- */
+typedef struct worker {
+    fixture *job;
+    const char *address, *name;
+    int slot, path;
+    bool idle; /* sends an update of zeros */
+    pl_status status;
+    pl_submit_result result;
+    char text[256];
+    uint64_t bytes_sent;
+    pl_thread *thread;
+} worker;
+
+void encode(const worker *w, int slot, double norm, pl_buf *out);
+
+void fill(const worker *w, pl_client *client, int slot, char name[96], pl_buf *bytes,
+          pl_submission *s);
+
+void run_worker(void *context);
+
+void start_worker(worker *w, fixture *f, const char *address, int path);
+
+void start_workers(worker *w, int n, fixture *f, const char *address);
+
+void join_workers(worker *w, int n);
+
+worker send_one(fixture *f, const char *address, int path);
+
+pl_hash wait_version(fixture *f, const char *module);
+
+/* What four updates make that were sent one by one, without any relay: asked for again
+ * and again, made once a codec. */
+pl_hash version_without_relay(const char *codec);
+
+void assert_version(fixture *f, const char *codec);
+
+/* How many different updates the version was made of; all contributors are named. */
+int n_updates(fixture *f);
+
+#endif

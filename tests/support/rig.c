@@ -1,0 +1,63 @@
+/* What rig.h declares. */
+#include "tests/support/rig.h"
+
+pl_backend *be;
+
+int open_backend(void **state)
+{
+    (void)state;
+    pl_backend_options options = {.name = "ref", .n_threads = 1, .precision = "f32"};
+    return pl_backend_open(&options, &be) == PL_OK ? 0 : -1;
+}
+
+int close_backend(void **state)
+{
+    (void)state;
+    pl_backend_close(&be);
+    return 0;
+}
+
+void load_randoms(rig *r, uint64_t stream, float scale)
+{
+    for (int i = 0; i < pl_topology_n_tensors(r->topology); i++) {
+        const pl_tensor *x = pl_topology_tensor(r->topology, i);
+        size_t n = (size_t)x->rows * (size_t)x->cols;
+        for (size_t k = 0; k < n; k++) {
+            float value = scale * pl_random_normal(3, stream + (uint64_t)i, k);
+            r->params[x->offset + k] = x->decay ? value : 1.0f + value;
+        }
+    }
+    assert_int_equal(pl_model_load(r->model, r->params), PL_OK);
+}
+
+rig open_rig(const pl_shape *shape, int batch, bool training)
+{
+    rig r = {.shape = *shape};
+    pl_topology_spec spec = {.replicas = 1};
+    pl_model_options options = {
+        .batch = batch, .context = shape->context, .training = training};
+    assert_int_equal(pl_topology_parse_levels("1", &spec), PL_OK);
+    assert_int_equal(pl_topology_create(shape, &spec, &r.topology), PL_OK);
+    r.n = pl_topology_path_params(r.topology);
+    r.params = calloc(r.n, sizeof *r.params);
+    assert_non_null(r.params);
+    assert_int_equal(pl_model_create(be, r.topology, &options, &r.model), PL_OK);
+    load_randoms(&r, 0, 0.3f);
+    return r;
+}
+
+void close_rig(rig *r)
+{
+    pl_model_destroy(&r->model);
+    assert_null(r->model);
+    pl_topology_destroy(&r->topology);
+    free(r->params);
+}
+
+pl_shape shape_case(int i)
+{
+    pl_shape shape = tiny;
+    shape.tied = i != 1;
+    shape.n_kv_heads = i == 2 ? shape.n_heads : i == 1 ? 1 : 2;
+    return shape;
+}

@@ -1,0 +1,51 @@
+/* One tiny path on the reference backend: what tests of the model start from. */
+#ifndef PL_TESTS_RIG_H
+#define PL_TESTS_RIG_H
+#include "tests/support/naive.h"
+#include <stdio.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+extern pl_backend *be;
+
+int open_backend(void **state);
+
+int close_backend(void **state);
+
+/* ---- a rig: topology, model, parameters ---- */
+
+typedef struct rig {
+    pl_shape shape;
+    pl_topology *topology;
+    pl_model *model;
+    size_t n;      /* parameters */
+    float *params; /* as loaded */
+} rig;
+
+static const pl_shape tiny = {.vocab = 13,
+                              .width = 10,
+                              .n_heads = 4,
+                              .n_kv_heads = 2,
+                              .head_size = 4,
+                              .ffn = 14,
+                              .n_blocks = 2,
+                              .context = 8,
+                              .tied = true,
+                              .rope_theta = 100.0,
+                              .norm_eps = 1e-5};
+
+/* Larger values than those of training, so that every term of a gradient shows. */
+void load_randoms(rig *r, uint64_t stream, float scale);
+
+rig open_rig(const pl_shape *shape, int batch, bool training);
+
+void close_rig(rig *r);
+
+/* The three shapes that matter: tied with grouped keys, untied, plain heads. */
+pl_shape shape_case(int i);
+enum { N_SHAPES = 3 };
+
+#endif

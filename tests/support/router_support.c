@@ -1,0 +1,56 @@
+/* folder: router */
+/* What router_support.h declares. */
+#include "tests/support/router_support.h"
+
+pl_router_options plain_options(int n_paths)
+{
+    return (pl_router_options){.kind = PL_ROUTER_KMEANS,
+                               .n_paths = n_paths,
+                               .restarts = 4,
+                               .iterations = 50,
+                               .seed = 7,
+                               .n_threads = 1};
+}
+
+float *make_clouds(size_t n, int dim, int k, float apart)
+{
+    float *points = malloc(n * (size_t)dim * sizeof *points);
+    assert_non_null(points);
+    for (size_t i = 0; i < n; ++i)
+        for (size_t d = 0; d < (size_t)dim; ++d) {
+            uint64_t corner = (i % (size_t)k) * (size_t)dim + d;
+            float side = pl_random_u32(1, 2, corner) & 1 ? apart : -apart;
+            points[i * (size_t)dim + d] =
+                side + pl_random_normal(1, 3, i * (size_t)dim + d);
+        }
+    return points;
+}
+
+pl_router *fit(const float *points, size_t n, int dim, const pl_router_options *options)
+{
+    pl_router *router;
+    assert_ok(pl_router_fit(points, n, dim, options, &router));
+    return router;
+}
+
+int path_of(const pl_router *router, const float *feature)
+{
+    int path;
+    pl_router_route(router, feature, 1, &path);
+    return path;
+}
+
+double purity_of(const pl_router *router, const float *points, size_t n, int k)
+{
+    int *cluster = malloc(n * sizeof *cluster);
+    uint32_t *label = malloc(n * sizeof *label);
+    pl_judgement judgement;
+    for (size_t i = 0; i < n; ++i) {
+        cluster[i] = path_of(router, points + i * (size_t)router->lens.dim);
+        label[i] = (uint32_t)(i % (size_t)k);
+    }
+    pl_judge(cluster, router->n_paths, label, k, n, &judgement);
+    free(cluster);
+    free(label);
+    return judgement.purity;
+}

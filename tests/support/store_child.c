@@ -1,0 +1,56 @@
+/* What store_child.h declares. */
+#include "tests/support/store_child.h"
+
+store_child start_store_child(const char *folder)
+{
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    store_child child = {fork(), ends[0]};
+    if (child.pid == 0) {
+        dup2(ends[1], STDOUT_FILENO);
+        close(ends[0]);
+        close(ends[1]);
+        execl("/proc/self/exe", "store-child", folder, (char *)NULL);
+        _exit(99);
+    }
+    close(ends[1]);
+    return child;
+}
+
+void await_store_child(const store_child *child)
+{
+    struct pollfd first = {.fd = child->fd, .events = POLLIN};
+    poll(&first, 1, 10000);
+}
+
+void kill_store_child(const store_child *child)
+{
+    int status;
+    kill(child->pid, SIGKILL);
+    assert_int_equal(waitpid(child->pid, &status, 0), child->pid);
+    assert_true(WIFSIGNALED(status));
+}
+
+bool read_number(const store_child *child, uint64_t *number)
+{
+    return read(child->fd, number, sizeof *number) == sizeof *number;
+}
+
+int die_at(const char *point, int passage, const char *program, const char *folder,
+           const char *more)
+{
+    int how = 0;
+    char spec[96];
+    snprintf(spec, sizeof spec, "%s:kill:%d", point, passage);
+    pid_t child = fork();
+    if (child == 0) {
+        setenv("PATHLOOM_FAILPOINT", spec, 1);
+        execl("/proc/self/exe", program, folder, more, (char *)NULL);
+        _exit(99);
+    }
+    assert_int_equal(waitpid(child, &how, 0), child);
+    if (WIFSIGNALED(how))
+        return WTERMSIG(how);
+    assert_int_equal(WEXITSTATUS(how), 0);
+    return 0;
+}

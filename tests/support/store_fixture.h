@@ -1,0 +1,53 @@
+/* What the tests of the store share: a folder that goes away, bytes to store. */
+#ifndef PL_TESTS_STORE_FIXTURE_H
+#define PL_TESTS_STORE_FIXTURE_H
+#include "store/store.h"
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#define assert_ok(expression)                                                          \
+    do {                                                                               \
+        pl_status assert_ok_status = (expression);                                     \
+        if (assert_ok_status != PL_OK)                                                 \
+            print_error("%s: %s\n", pl_status_name(assert_ok_status),                  \
+                        pl_last_error());                                              \
+        assert_int_equal(assert_ok_status, PL_OK);                                     \
+    } while (0)
+#define assert_says(word)                                                              \
+    do {                                                                               \
+        if (!strstr(pl_last_error(), word))                                            \
+            print_error("no `%s` in: %s\n", word, pl_last_error());                    \
+        assert_non_null(strstr(pl_last_error(), word));                                \
+    } while (0)
+
+/* With PL_TEST_ENGINE the store's chunks lie there, each folder's under a name of its
+ * own: the same tests for every engine (tests/ceph.sh). */
+int use_engine(const char *folder);
+
+int make_folder(void **state);
+
+int drop_folder(void **state);
+
+/* n bytes that depend on the seed alone. */
+uint8_t *make_bytes(uint64_t seed, size_t n);
+
+pl_hash put_bytes(pl_txn *txn, uint64_t seed, size_t n);
+
+pl_store *open_store(const char *folder, pl_store_mode mode);
+
+pl_txn *begin(pl_store *store);
+
+/* Version `number` of a module with parameters from `seed`, committed alone. */
+void commit_version(pl_store *store, const char *module, uint64_t number, uint64_t seed,
+                    size_t n);
+
+bool blob_holds(pl_store *store, const pl_hash *blob, uint64_t seed, size_t n);
+
+#endif

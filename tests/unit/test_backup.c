@@ -1,0 +1,546 @@
+/* folder: workers; label: unit
+ *
+ * Two leases of one task: who gets the second, and what becomes of both. */
+#include "workers/hub_internal.h"
+#include "tests/support/tiny_arm.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+enum { TTL = 60000, STEPS = 10 };
+
+/* Three workers of one kind whose tasks take a second, and one of another kind. */
+typedef struct fixture {
+    hub h;
+    pl_hub_options options;
+    hub_worker workers[4];
+    plan_path *paths;
+    plan_task first;
+} fixture;
+
+/* A home's news, which does not say whose work it was. */
+static void finish(plan_path *path, int64_t phase, int64_t now_ms)
+{
+    const plan_news news = {.phase = phase};
+    plan_hear(path, &news, now_ms);
+}
+
+static int setup(void **state)
+{
+    static const char *const names[] = {"a", "b", "c", "other"};
+    pl_arm arm;
+    pl_hash blob;
+    fixture *f = pl_alloc(sizeof *f);
+    memset(f, 0, sizeof *f);
+    memset(&arm, 0, sizeof arm);
+    pl_copy_text(arm.name, sizeof arm.name, "mix");
+    arm.shape = tiny_shape(2);
+    arm.spec = (pl_topology_spec){.n_levels = 2, .experts = {2, 2}, .replicas = 1};
+    arm.inner = (pl_inner){.batch = 2, .context = 16, .tau = STEPS, .phases = 3};
+    tiny_shards(&arm, 4);
+    pl_hash_of("blob", "x", 1, &blob);
+    f->options = (pl_hub_options){.backup = PL_BACKUP_AUTO, .ttl_ms = TTL};
+    f->h.options = &f->options;
+    f->h.workers = f->workers;
+    f->h.n_workers = 4;
+    f->h.tasks.epoch = 1;
+    if (plan_add_arm(&f->h.tasks, &arm, &blob) != PL_OK)
+        return -1;
+    for (int i = 0; i < 4; i++) {
+        pl_copy_text(f->workers[i].name, sizeof f->workers[i].name, names[i]);
+        f->workers[i].own_key = true;
+        pl_copy_text(f->workers[i].device, sizeof f->workers[i].device,
+                     i == 3 ? "cuda" : "cpu");
+        hub_note_pace(&f->workers[i], &f->h.tasks.arms[0].arm, 0.9, 1.0);
+    }
+    f->paths = f->h.tasks.arms[0].paths;
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    fixture *f = *state;
+    plan_clear(&f->h.tasks);
+    pl_free(f);
+    return 0;
+}
+
+static plan_lease *begin(fixture *f, int worker)
+{
+    plan_grant(&f->h.tasks, f->first, worker, 0, TTL);
+    return &f->paths[0].lease;
+}
+
+static bool finds(fixture *f, int worker, int64_t now_ms)
+{
+    plan_task task = {-1, -1};
+    bool found = hub_find_backup(&f->h, worker, now_ms, &task);
+    assert_true(!found || (task.arm == 0 && task.index == 0));
+    return found;
+}
+
+static void task_within_its_promise_gets_no_backup(void **state)
+{
+    fixture *f = *state;
+    begin(f, 0);
+    for (int64_t ms = 0; ms <= 2900; ms += 100)
+        assert_false(finds(f, 1, ms)); /* promised: 1 s; two more for its lateness */
+    assert_true(finds(f, 1, 3100));
+}
+
+static void progress_that_is_too_slow_is_seen_at_once(void **state)
+{
+    fixture *f = *state;
+    plan_lease *l = begin(f, 0);
+    l->first_ms = 400; /* a step in 0.4 s: 4 s in all instead of 1 */
+    l->first_step = 1;
+    l->step_ms = 800;
+    l->step = 2;
+    assert_true(finds(f, 1, 850));
+}
+
+static void good_progress_excuses_a_late_beginning(void **state)
+{
+    fixture *f = *state;
+    plan_lease *l = begin(f, 0);
+    l->first_ms = 9000;
+    l->first_step = 1;
+    l->step_ms = 9400;
+    l->step = 5;
+    assert_false(finds(f, 1, 9450));
+    assert_false(finds(f, 1, 11000));
+    assert_true(finds(f, 1, 12000)); /* nothing came for 2 s after its end */
+}
+
+static void small_gains_are_not_worth_it(void **state)
+{
+    fixture *f = *state;
+    const pl_arm *arm = &f->h.tasks.arms[0].arm;
+    for (int i = 0; i < 20; i++) {
+        hub_note_pace(&f->workers[0], arm, 0.02, 0.03);
+        hub_note_pace(&f->workers[1], arm, 0.02, 0.03);
+    }
+    begin(f, 0);
+    assert_false(finds(f, 1, 500)); /* late by 15 times its promise */
+    assert_true(finds(f, 1, 700));
+}
+
+static void only_an_idle_worker_of_the_same_kind_is_asked(void **state)
+{
+    fixture *f = *state;
+    begin(f, 0);
+    assert_false(finds(f, 0, 9000)); /* the holder itself */
+    assert_false(finds(f, 3, 9000));
+    pl_copy_text(f->workers[1].task, sizeof f->workers[1].task, "mix/p01.r0");
+    assert_false(finds(f, 1, 9000));
+    assert_true(finds(f, 2, 9000));
+    f->options.backup = PL_BACKUP_ANY;
+    assert_true(finds(f, 3, 9000));
+    f->options.backup = PL_BACKUP_OFF;
+    assert_false(finds(f, 2, 9000));
+}
+
+/* Whatever it says that its device is, and however good its promise. */
+static void what_a_worker_on_trial_is_at_is_begun_at_once(void **state)
+{
+    fixture *f = *state;
+    f->workers[0].own_key = f->workers[2].own_key = false;
+    pl_copy_text(f->workers[0].device, sizeof f->workers[0].device, "my own kind");
+    f->workers[0].key.bytes[0] = 1;
+    begin(f, 0);
+    f->workers[1].pace = (hub_pace){0};
+    assert_false(finds(f, 2, 100)); /* it is on trial itself */
+    assert_true(finds(f, 1, 100));
+    f->options.backup = PL_BACKUP_OFF;
+    assert_false(finds(f, 1, 100));
+    f->options.backup = PL_BACKUP_AUTO;
+    hub_note_success(&f->h, 0, 1);
+    assert_false(finds(f, 1, 200));
+    hub_note_lost(&f->h, 0); /* it is on trial again */
+    assert_true(finds(f, 1, 300));
+}
+
+static void leases_that_run_out_bar_a_key_on_trial(void **state)
+{
+    fixture *f = *state;
+    for (int i = 0; i < 2; i++) {
+        f->workers[i].own_key = false;
+        f->workers[i].key.bytes[0] = 1;
+    }
+    hub_note_success(&f->h, 0, 1);
+    assert_false(hub_is_on_trial(&f->workers[1])); /* the same key */
+    for (int i = 0; i < 3; i++) {
+        hub_note_lost(&f->h, 0);
+        assert_true(hub_is_on_trial(&f->workers[1]));
+        assert_false(hub_is_barred(&f->workers[1], pl_now_ms()));
+    }
+    hub_note_lost(&f->h, 1);
+    assert_true(hub_is_barred(&f->workers[0], pl_now_ms()));
+    for (int i = 0; i < 9; i++) /* the job's own may die as often as they like */
+        hub_note_lost(&f->h, 2);
+    assert_false(hub_is_on_trial(&f->workers[2]));
+    assert_false(hub_is_barred(&f->workers[2], pl_now_ms()));
+}
+
+static void worker_that_was_never_measured_is_not_asked(void **state)
+{
+    fixture *f = *state;
+    begin(f, 0);
+    f->workers[1].pace = (hub_pace){0};
+    assert_false(finds(f, 1, 9000));
+}
+
+static void slowest_of_many_comes_first(void **state)
+{
+    fixture *f = *state;
+    plan_task task;
+    for (int i = 0; i < 3; i++)
+        plan_grant(&f->h.tasks, (plan_task){0, i}, 0, i == 1 ? 0 : 5000, TTL);
+    assert_true(hub_find_backup(&f->h, 1, 20000, &task));
+    assert_int_equal(task.index, 1);
+}
+
+static void methods_that_depend_on_the_hour_get_none(void **state)
+{
+    fixture *f = *state;
+    pl_outer *outer = &f->h.tasks.arms[0].arm.outer;
+    begin(f, 0);
+    outer->method.method = PL_METHOD_NOLOCO;
+    assert_false(finds(f, 1, 9000));
+    outer->method.method = PL_METHOD_DELAYED_NESTEROV;
+    assert_false(finds(f, 1, 9100));
+    outer->method.method = PL_METHOD_CO2;
+    outer->state = PL_STATE_LOCAL;
+    assert_false(finds(f, 1, 9200));
+    outer->state = PL_STATE_F32;
+    assert_true(finds(f, 1, 9300));
+}
+
+/* There it is not done beside a worker on trial, but taken from it, and later. */
+static void what_two_may_not_do_is_taken_from_a_worker_on_trial(void **state)
+{
+    fixture *f = *state;
+    plan_lease *l = begin(f, 0);
+    f->h.tasks.arms[0].arm.outer.method.method = PL_METHOD_NOLOCO;
+    f->workers[0].own_key = false;
+    f->workers[0].key.bytes[0] = 1;
+    l->first_ms = 100; /* it says that it is nearly done */
+    l->step_ms = 1500;
+    l->step = STEPS - 1;
+    assert_false(finds(f, 1, 1900));
+    assert_true(finds(f, 1, 2100));
+    hub_note_success(&f->h, 0, 1);
+    assert_false(finds(f, 1, 9000));
+    hub_note_lost(&f->h, 0);
+    hub_end_lease(&f->h, &f->paths[0], 9100);
+    assert_false(f->paths[0].lease.active);
+    assert_int_equal(f->workers[0].n_failures, 1);
+}
+
+/* ---- both leases ---- */
+static plan_lease *back_up(fixture *f, int worker)
+{
+    plan_grant_backup(&f->h.tasks, f->first, worker, 9000, TTL);
+    return &f->paths[0].backup;
+}
+
+/* When it began is not known: it is not taken for as old as the clock. */
+static void lease_taken_up_after_a_restart_is_not_slow_at_once(void **state)
+{
+    fixture *f = *state;
+    plan *p = &f->h.tasks;
+    p->epoch = 2;
+    int64_t now_ms = 100000000;
+    assert_true(plan_renew(p, &f->paths[0], 0, (1ull << 32) | 5, 0, now_ms, TTL));
+    assert_false(finds(f, 1, now_ms + 100));
+    assert_true(finds(f, 1, now_ms + 9000));
+}
+
+/* Tokens can be guessed. */
+static void audit_is_answered_by_its_holder_alone(void **state)
+{
+    fixture *f = *state;
+    hub_audit a;
+    memset(&a, 0, sizeof a);
+    a.lease = (plan_lease){.active = true, .token = 7, .worker = 1};
+    f->h.audits = &a;
+    f->h.n_audits = 1;
+    assert_ptr_equal(hub_audit_of(&f->h, 7, 1), &a);
+    assert_null(hub_audit_of(&f->h, 7, 0));
+    assert_null(hub_audit_of(&f->h, 8, 1));
+    f->h.audits = NULL;
+    f->h.n_audits = 0;
+}
+
+static void both_leases_are_renewed_and_a_third_is_not_given(void **state)
+{
+    fixture *f = *state;
+    plan *p = &f->h.tasks;
+    uint64_t slow = begin(f, 0)->token, quick = back_up(f, 1)->token;
+    assert_true(quick > slow);
+    assert_true(plan_renew(p, &f->paths[0], 0, slow, 0, 9100, TTL));
+    assert_true(plan_renew(p, &f->paths[0], 0, quick, 1, 9100, TTL));
+    assert_int_equal(f->paths[0].lease.worker, 0);
+    assert_false(finds(f, 2, 20000));
+}
+
+/* The first path's; false: the worker has and had no lease of it. */
+static bool say(fixture *f, int64_t phase, uint64_t token, int worker, int64_t now_ms)
+{
+    const plan_said said = {.phase = phase, .token = token, .worker = worker};
+    return plan_say_done(&f->paths[0], &said, now_ms, TTL) != NULL;
+}
+
+static bool settles(fixture *f, int *other, uint64_t *lost)
+{
+    plan_said by;
+    return plan_settle(&f->h.tasks, &f->paths[0], &by, other, lost);
+}
+
+/* What its worker says and what the homes say may come in any order. */
+static void whoever_comes_first_stops_the_other(void **state)
+{
+    fixture *f = *state;
+    plan *p = &f->h.tasks;
+    for (int i = 0; i < 4; i++) {
+        int won = i % 2, other = -1;
+        bool says_first = i >= 2;
+        uint64_t tokens[2] = {begin(f, 0)->token, back_up(f, 1)->token}, lost = 0;
+        int64_t phase = f->paths[0].phase;
+        uint64_t won_before = p->n_backups_won;
+        if (says_first)
+            assert_true(say(f, phase, tokens[won], won, 9400));
+        assert_false(settles(f, &other, &lost));
+        assert_true(f->paths[0].lease.active);
+        assert_true(f->paths[0].backup.active);
+        finish(&f->paths[0], phase + 1, 9500);
+        assert_false(f->paths[0].lease.active);
+        assert_false(f->paths[0].backup.active);
+        if (!says_first) {
+            assert_false(settles(f, &other, &lost));
+            assert_true(say(f, phase, tokens[won], won, 9500));
+        }
+        assert_true(settles(f, &other, &lost));
+        assert_int_equal(other, !won);
+        assert_true(lost == tokens[!won]);
+        assert_int_equal(p->n_backups_won - won_before, won);
+        /* said once */
+        assert_false(say(f, phase, tokens[won], won, 9500));
+        assert_false(settles(f, &other, &lost));
+        assert_false(plan_renew(p, &f->paths[0], phase, lost, other, 9600, TTL));
+    }
+}
+
+/* Both say it before the homes do: the first is taken for it, unless they name one. */
+static void of_two_who_say_it_the_one_who_delivered_is_credited(void **state)
+{
+    fixture *f = *state;
+    plan *p = &f->h.tasks;
+    for (int i = 0; i < 8; i++) {
+        int first = i & 1, named = i >> 1 & 1, other = 7;
+        bool is_named = i >= 4;
+        plan_said by;
+        uint64_t tokens[2] = {begin(f, 0)->token, back_up(f, 1)->token}, lost = 0;
+        int64_t phase = f->paths[0].phase;
+        uint64_t won_before = p->n_backups_won;
+        const plan_news news = {.phase = phase + 1, .by = is_named ? tokens[named] : 0};
+        assert_true(say(f, phase, tokens[first], first, 9400));
+        assert_true(say(f, phase, tokens[!first], !first, 9450));
+        /* neither is asked again */
+        assert_true(plan_has_said(&f->paths[0], 0, 9460));
+        assert_true(plan_has_said(&f->paths[0], 1, 9460));
+        plan_hear(&f->paths[0], &news, 9500);
+        assert_true(plan_settle(p, &f->paths[0], &by, &other, &lost));
+        int won = is_named ? named : first;
+        assert_int_equal(by.worker, won);
+        assert_true(by.token == tokens[won]);
+        assert_int_equal(p->n_backups_won - won_before, won);
+        assert_int_equal(f->paths[0].last_worker, won);
+        assert_int_equal(other, -1); /* it has ended by itself */
+        assert_false(settles(f, &other, &lost));
+        assert_int_equal(f->paths[0].n_said, 0);
+    }
+}
+
+/* The homes name the token; whoever says DONE under another did not deliver. */
+static void credit_waits_for_the_worker_that_the_homes_name(void **state)
+{
+    fixture *f = *state;
+    plan_said by;
+    uint64_t slow = begin(f, 0)->token, quick = back_up(f, 1)->token, lost = 0;
+    const plan_news news = {.phase = 1, .by = quick};
+    int other = 7;
+    assert_true(say(f, 0, slow, 0, 9400));
+    plan_hear(&f->paths[0], &news, 9500);
+    assert_false(settles(f, &other, &lost));
+    assert_true(say(f, 0, quick, 1, 9600));
+    assert_true(plan_settle(&f->h.tasks, &f->paths[0], &by, &other, &lost));
+    assert_int_equal(by.worker, 1);
+    assert_int_equal(other, -1); /* it says that it has ended */
+}
+
+/* ---- DONE before the homes' own news ---- */
+static void what_only_the_worker_says_finishes_nothing(void **state)
+{
+    fixture *f = *state;
+    plan *p = &f->h.tasks;
+    plan_path *path = &f->paths[0];
+    plan_task task;
+    uint64_t token = begin(f, 0)->token, lost = 0;
+    int other = -1;
+    assert_false(say(f, 0, token, 1, 1000)); /* not its lease */
+    assert_true(say(f, 0, token, 0, 1000));
+    assert_false(settles(f, &other, &lost));
+    assert_int_equal(path->phase, 0);
+    assert_false(finds(f, 1, 1000 + TTL / 2)); /* no backup of what may be there */
+    /* neither renewing nor saying it again holds it longer than its time to live */
+    assert_true(plan_renew(p, path, 0, token, 0, TTL, TTL));
+    assert_true(say(f, 0, token, 0, TTL));
+    assert_int_equal(plan_expire(p, TTL + 999, NULL, NULL), 0);
+    assert_int_equal(plan_expire(p, TTL + 1000, NULL, NULL), 1);
+    assert_false(plan_renew(p, path, 0, token, 0, TTL + 1000, TTL));
+    for (int m = 0; m < pl_topology_n_modules(p->arms[0].topology); m++)
+        p->arms[0].versions[m] = 0;
+    for (int i = 1; i < 4; i++)
+        plan_grant(p, (plan_task){0, i}, 2, TTL + 1000, 10 * TTL);
+    assert_false(plan_choose(p, 0, TTL + 1000, &task));
+    assert_true(plan_leaves_out(p, 0, TTL + 1000));
+    assert_false(plan_leaves_out(p, 1, TTL + 1000));
+    assert_true(plan_choose(p, 1, TTL + 1000, &task));
+    assert_int_equal(task.index, 0);
+    assert_true(plan_choose(p, 0, 3 * TTL + 1001, &task)); /* where nobody else is */
+    assert_int_equal(task.index, 0);
+}
+
+/* Another does the task then, and its delivery is its own. */
+static void lie_is_not_confirmed_by_anothers_delivery(void **state)
+{
+    fixture *f = *state;
+    plan *p = &f->h.tasks;
+    plan_said by;
+    uint64_t lie = begin(f, 0)->token, lost = 0;
+    int other = 7;
+    assert_true(say(f, 0, lie, 0, 1000));
+    assert_int_equal(plan_expire(p, TTL + 1000, NULL, NULL), 1);
+    uint64_t token = begin(f, 1)->token;
+    finish(&f->paths[0], 1, TTL + 2000);
+    assert_false(settles(f, &other, &lost));
+    assert_true(say(f, 0, token, 1, TTL + 2000));
+    assert_true(plan_settle(p, &f->paths[0], &by, &other, &lost));
+    assert_int_equal(by.worker, 1);
+    assert_int_equal(other, -1);
+}
+
+/* A lease that went on into a phase whose beginning never arrived. */
+static void lease_does_not_live_on_in_the_next_phase(void **state)
+{
+    fixture *f = *state;
+    plan *p = &f->h.tasks;
+    uint64_t token = begin(f, 0)->token;
+    plan_extend(p, f->first, 1000, TTL);
+    assert_true(say(f, 0, token, 0, 2000));
+    assert_true(plan_renew(p, &f->paths[0], 1, token, 0, TTL, TTL));
+    assert_int_equal(plan_expire(p, TTL + 2000, NULL, NULL), 1);
+    assert_false(f->paths[0].lease.active);
+}
+
+static void holder_that_went_on_is_left_alone(void **state)
+{
+    fixture *f = *state;
+    uint64_t slow = begin(f, 0)->token, quick = back_up(f, 1)->token, lost = 0;
+    int other = 7;
+    plan_extend(&f->h.tasks, f->first, 9400, TTL);
+    finish(&f->paths[0], 1, 9500);
+    assert_true(f->paths[0].lease.active);
+    assert_true(say(f, 0, quick, 1, 9500));
+    assert_true(settles(f, &other, &lost));
+    assert_int_equal(other, -1);
+    assert_true(plan_renew(&f->h.tasks, &f->paths[0], 1, slow, 0, 9600, TTL));
+}
+
+static void backup_takes_the_place_of_a_lease_that_ends(void **state)
+{
+    fixture *f = *state;
+    plan *p = &f->h.tasks;
+    uint64_t slow = begin(f, 0)->token, quick = back_up(f, 1)->token;
+    assert_int_equal(plan_expire(p, TTL + 1, NULL, NULL),
+                     1); /* the backup began later */
+    assert_true(f->paths[0].lease.active);
+    assert_true(f->paths[0].lease.token == quick);
+    assert_false(f->paths[0].backup.active);
+    assert_false(plan_renew(p, &f->paths[0], 0, slow, 0, TTL + 2, TTL));
+    assert_true(plan_renew(p, &f->paths[0], 0, quick, 1, TTL + 2, TTL));
+    plan_release_worker(p, 1);
+    assert_false(f->paths[0].lease.active);
+}
+
+static void failure_of_a_backup_is_not_the_holders(void **state)
+{
+    fixture *f = *state;
+    plan *p = &f->h.tasks;
+    begin(f, 0);
+    for (int i = 0; i < 2; i++) {
+        assert_true(finds(f, 1, 9000 + 100 * i));
+        plan_release(p, &f->paths[0], back_up(f, 1)->token, 1, true);
+    }
+    assert_int_equal(f->paths[0].lease.failures, 0);
+    assert_true(f->paths[0].lease.active);
+    assert_false(finds(f, 1, 9300)); /* not for ever */
+    assert_int_equal(p->n_failed, 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(task_within_its_promise_gets_no_backup, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(progress_that_is_too_slow_is_seen_at_once,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(good_progress_excuses_a_late_beginning, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(small_gains_are_not_worth_it, setup, teardown),
+        cmocka_unit_test_setup_teardown(only_an_idle_worker_of_the_same_kind_is_asked,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(what_a_worker_on_trial_is_at_is_begun_at_once,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(leases_that_run_out_bar_a_key_on_trial, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(worker_that_was_never_measured_is_not_asked,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(slowest_of_many_comes_first, setup, teardown),
+        cmocka_unit_test_setup_teardown(methods_that_depend_on_the_hour_get_none, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(
+            what_two_may_not_do_is_taken_from_a_worker_on_trial, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            lease_taken_up_after_a_restart_is_not_slow_at_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(audit_is_answered_by_its_holder_alone, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(
+            both_leases_are_renewed_and_a_third_is_not_given, setup, teardown),
+        cmocka_unit_test_setup_teardown(whoever_comes_first_stops_the_other, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(
+            of_two_who_say_it_the_one_who_delivered_is_credited, setup, teardown),
+        cmocka_unit_test_setup_teardown(credit_waits_for_the_worker_that_the_homes_name,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(what_only_the_worker_says_finishes_nothing,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(lie_is_not_confirmed_by_anothers_delivery,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(lease_does_not_live_on_in_the_next_phase, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(holder_that_went_on_is_left_alone, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(backup_takes_the_place_of_a_lease_that_ends,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(failure_of_a_backup_is_not_the_holders, setup,
+                                        teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

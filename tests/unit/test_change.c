@@ -1,0 +1,220 @@
+/* folder: outer; label: unit
+ *
+ * Versions that travel as changes: what the home commits is what everybody computes,
+ * and nothing that rounding leaves out is lost. */
+#include "codec/codec.h"
+#include "outer/outer.h"
+#include "tests/support/tiny_arm.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+enum { MODULE = 1, ROUNDS = 12 }; /* a level's module: two paths share it */
+
+typedef struct world {
+    pl_arm arm;
+    pl_topology *topology;
+    size_t n;
+    uint64_t drawn;
+    float *version, *params, *residual, *exact, *reader;
+} world;
+
+static float *vector(size_t n)
+{
+    float *v = NULL;
+    assert_int_equal(pl_try_alloc(n * sizeof *v, "a vector", (void **)&v), PL_OK);
+    memset(v, 0, n * sizeof *v);
+    return v;
+}
+
+static void open_world(world *w, const char *codec)
+{
+    memset(w, 0, sizeof *w);
+    w->arm.shape = tiny_shape(4);
+    w->arm.shape.width = 64; /* large enough for matrices that are not "small" */
+    w->arm.shape.head_size = 32;
+    w->arm.shape.ffn = 96;
+    w->arm.spec = (pl_topology_spec){.n_levels = 2, .experts = {2, 2}, .replicas = 1};
+    w->arm.outer.method = pl_method_defaults(PL_METHOD_DILOCO);
+    assert_int_equal(pl_codec_options_default(codec, &w->arm.outer.down), PL_OK);
+    assert_int_equal(pl_topology_create(&w->arm.shape, &w->arm.spec, &w->topology),
+                     PL_OK);
+    w->n = pl_topology_slot(w->topology, pl_topology_module_slot(w->topology, MODULE))
+               ->n_params;
+    float **all[] = {&w->version, &w->params, &w->residual, &w->exact, &w->reader};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        *all[i] = vector(w->n);
+    for (size_t i = 0; i < w->n; i++)
+        w->version[i] = w->exact[i] = w->reader[i] = pl_random_normal(7, 1, w->drawn++);
+}
+
+static void close_world(world *w)
+{
+    pl_topology_destroy(&w->topology);
+    pl_free_aligned(w->version);
+    pl_free_aligned(w->params);
+    pl_free_aligned(w->residual);
+    pl_free_aligned(w->exact);
+    pl_free_aligned(w->reader);
+}
+
+/* One outer step of random size; the home's version, and a reader's from its message.
+ * `exact` goes on without rounding. */
+static void step(world *w, pl_buf *change)
+{
+    double norm = 0;
+    for (size_t i = 0; i < w->n; i++) {
+        float d = 0.01f * pl_random_normal(7, 1, w->drawn++);
+        w->params[i] = w->version[i] - d;
+        w->exact[i] -= d;
+    }
+    pl_buf_clear(change);
+    assert_int_equal(pl_change_make(&w->arm, w->topology, MODULE, w->version, w->params,
+                                    w->residual, change, &norm),
+                     PL_OK);
+    assert_true(norm > 0);
+    memcpy(w->version, w->params, w->n * sizeof *w->version);
+    assert_int_equal(pl_change_apply(change->data, change->len, w->n, w->reader),
+                     PL_OK);
+}
+
+static double largest(const world *w, bool with_residual)
+{
+    double worst = 0;
+    for (size_t i = 0; i < w->n; i++) {
+        double kept = with_residual ? w->residual[i] : 0;
+        worst = fmax(worst, fabs(w->version[i] - kept - w->exact[i]));
+    }
+    return worst;
+}
+
+static void whoever_applies_the_change_has_the_same_bytes(const char *codec)
+{
+    world w;
+    pl_buf change = {0};
+    open_world(&w, codec);
+    assert_true(pl_change_is_kept(&w.arm, w.topology, MODULE));
+    for (int i = 0; i < ROUNDS; i++) {
+        step(&w, &change);
+        assert_memory_equal(w.version, w.reader, w.n * sizeof *w.version);
+        assert_true(change.len < w.n * sizeof(float) * 3 / 5);
+    }
+    pl_buf_destroy(&change);
+    close_world(&w);
+}
+
+static void a_version_is_what_its_change_says(void **state)
+{
+    (void)state;
+    whoever_applies_the_change_has_the_same_bytes("bf16");
+    whoever_applies_the_change_has_the_same_bytes("i8");
+    whoever_applies_the_change_has_the_same_bytes("i4");
+}
+
+/* version - residual is where exact steps would be, but for the rounding of floats; and
+ * what is left out stays of the size of one step's rounding. */
+static void check_later(const char *codec)
+{
+    world w;
+    pl_buf change = {0};
+    open_world(&w, codec);
+    step(&w, &change);
+    double after_one = largest(&w, false);
+    for (int i = 1; i < 40; i++)
+        step(&w, &change);
+    assert_true(after_one > 1e-4);
+    assert_true(largest(&w, true) < 1e-5);
+    assert_true(largest(&w, false) < 4 * after_one);
+    pl_buf_destroy(&change);
+    close_world(&w);
+}
+
+static void what_rounding_leaves_out_comes_later(void **state)
+{
+    (void)state;
+    check_later("i4");
+}
+
+static void modules_of_one_path_and_whole_versions_have_none(void **state)
+{
+    world w;
+    (void)state;
+    open_world(&w, "f32");
+    assert_false(pl_change_is_kept(&w.arm, w.topology, MODULE));
+    close_world(&w);
+    open_world(&w, "i8");
+    pl_topology_destroy(&w.topology);
+    w.arm.spec.private_block[0] = true;
+    assert_int_equal(pl_topology_create(&w.arm.shape, &w.arm.spec, &w.topology), PL_OK);
+    int n_kept = 0, n_alone = 0;
+    for (int m = 0; m < pl_topology_n_modules(w.topology); m++) {
+        n_kept += pl_change_is_kept(&w.arm, w.topology, m);
+        n_alone += pl_arm_contributors(w.topology, m) == 1;
+    }
+    assert_true(n_alone > 0);
+    assert_int_equal(n_kept + n_alone, pl_topology_n_modules(w.topology));
+    close_world(&w);
+}
+
+static void sparse_codecs_and_methods_without_versions_are_refused(void **state)
+{
+    (void)state;
+    pl_outer outer = {.method = pl_method_defaults(PL_METHOD_CO2)};
+    assert_int_equal(pl_codec_options_default("i8", &outer.down), PL_OK);
+    assert_int_equal(pl_change_check(&outer), PL_OK);
+    outer.method = pl_method_defaults(PL_METHOD_NOLOCO);
+    assert_int_equal(pl_change_check(&outer), PL_ERR_CONFIG);
+    assert_non_null(strstr(pl_last_error(), "noloco"));
+    outer.method = pl_method_defaults(PL_METHOD_DILOCO);
+    assert_int_equal(pl_codec_options_default("topk", &outer.down), PL_OK);
+    assert_int_equal(pl_change_check(&outer), PL_ERR_CONFIG);
+    assert_non_null(strstr(pl_last_error(), "topk"));
+}
+
+static void a_change_of_another_module_is_refused(void **state)
+{
+    world w;
+    pl_buf change = {0};
+    (void)state;
+    open_world(&w, "i8");
+    step(&w, &change);
+    assert_int_equal(pl_change_apply(change.data, change.len, w.n - 1, w.reader),
+                     PL_ERR_DATA);
+    assert_int_equal(pl_change_apply(change.data, change.len - 1, w.n, w.reader),
+                     PL_ERR_DATA);
+    pl_buf_destroy(&change);
+    close_world(&w);
+}
+
+static void steps_that_are_not_finite_are_refused(void **state)
+{
+    world w;
+    pl_buf change = {0};
+    double norm;
+    (void)state;
+    open_world(&w, "i8");
+    w.params[3] = INFINITY;
+    assert_int_equal(pl_change_make(&w.arm, w.topology, MODULE, w.version, w.params,
+                                    w.residual, &change, &norm),
+                     PL_ERR_NUMERIC);
+    pl_buf_destroy(&change);
+    close_world(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_version_is_what_its_change_says),
+        cmocka_unit_test(what_rounding_leaves_out_comes_later),
+        cmocka_unit_test(modules_of_one_path_and_whole_versions_have_none),
+        cmocka_unit_test(sparse_codecs_and_methods_without_versions_are_refused),
+        cmocka_unit_test(a_change_of_another_module_is_refused),
+        cmocka_unit_test(steps_that_are_not_finite_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

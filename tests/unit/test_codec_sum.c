@@ -1,0 +1,573 @@
+/* folder: outer; label: unit */
+#include "tests/support/codec_support.h"
+
+/* ---- messages of W contributors ---- */
+enum { N = 70001, W_MAX = 16 };
+
+typedef struct crowd {
+    pl_codec_options options;
+    pl_codec_round round;
+    pl_buf messages[W_MAX];
+    int n;
+} crowd;
+
+/* Values of a few standard deviations and beyond the clamp; support partly shared. */
+static void fill_worker(float *x, size_t n, int worker)
+{
+    fill_values(x, n, 1000 + (uint64_t)worker);
+    for (size_t i = 0; i < n; i += 97)
+        x[i] = i % 2 ? 7.0f : -7.0f; /* the clamp, always in one direction */
+    for (size_t i = 13; i < n; i += 53)
+        x[i] = worker % 2 ? 9e-3f : -9e-3f; /* cancels in pairs */
+}
+
+static void gather(crowd *c, const char *name, int n)
+{
+    float *x = zeros(N);
+    memset(c, 0, sizeof *c);
+    c->options = options_of(name);
+    c->round = round_of(n);
+    c->n = n;
+    for (int w = 0; w < n; w++) {
+        c->round.weight = 1.0f / (float)(w + 2);
+        fill_worker(x, N, w);
+        encode_all(&c->options, &c->round, x, N, NULL, &c->messages[w]);
+    }
+    pl_free(x);
+}
+
+static void disperse(crowd *c)
+{
+    for (int w = 0; w < c->n; w++)
+        pl_buf_destroy(&c->messages[w]);
+}
+
+static void combine_ok(const pl_buf *a, const pl_buf *b, pl_buf *out)
+{
+    assert_int_equal(pl_codec_combine(a->data, a->len, b->data, b->len, out), PL_OK);
+}
+
+/* Messages [first, first+n) of a permutation, as a tree that splits at `cut`. */
+static void combine_tree(const crowd *c, const int *order, int n, int cut, pl_buf *out)
+{
+    pl_buf left = {0}, right = {0};
+    if (n == 1) {
+        const pl_buf *m = &c->messages[order[0]];
+        pl_buf_append(out, m->data, m->len);
+        return;
+    }
+    int half = 1 + cut % (n - 1);
+    combine_tree(c, order, half, cut / 2, &left);
+    combine_tree(c, order + half, n - half, cut / 3, &right);
+    combine_ok(&left, &right, out);
+    pl_buf_destroy(&left);
+    pl_buf_destroy(&right);
+}
+
+static void shuffle(int *order, int n, uint64_t seed)
+{
+    for (int i = 0; i < n; i++)
+        order[i] = (int)pl_permute(seed, 3, (uint64_t)n, (uint64_t)i);
+}
+
+static void sum_of_messages_is_the_sum_of_updates(void **state)
+{
+    static const char *const names[] = {"i8-shared", "sketch16", "tagc"};
+    static const int sizes[] = {1, 2, 3, 8, 16};
+    (void)state;
+    for (int c = 0; c < 3; c++)
+        for (int k = 0; k < 5; k++) {
+            crowd all;
+            float *apart = zeros(N);
+            gather(&all, names[c], sizes[k]);
+            for (int w = 0; w < all.n; w++)
+                add_ok(&all.messages[w], N, 1.0f, apart);
+            for (uint64_t seed = 0; seed < 3; seed++) {
+                int order[W_MAX];
+                float *together = zeros(N);
+                pl_buf sum = {0};
+                shuffle(order, all.n, seed);
+                combine_tree(&all, order, all.n, (int)(seed * 7 + 1), &sum);
+                add_ok(&sum, N, 123.0f, together); /* the weight is in it already */
+                assert_memory_equal(apart, together, N * sizeof *apart);
+                pl_buf_destroy(&sum);
+                pl_free(together);
+            }
+            disperse(&all);
+            pl_free(apart);
+        }
+}
+
+static void small_tensors_of_such_a_message_are_exact_sums_too(void **state)
+{
+    enum { SMALL = 4095, LARGE = 9000 };
+    static float x[SMALL + LARGE], apart[SMALL + LARGE], together[SMALL + LARGE];
+    const pl_codec_part parts[] = {{0, SMALL, PL_ROLE_MLP},
+                                   {SMALL, LARGE, PL_ROLE_MLP}};
+    pl_codec_options o;
+    pl_codec_round round = round_of(5);
+    pl_buf sum = {0}, next = {0};
+    (void)state;
+    assert_int_equal(pl_codec_options_default("i8-shared", &o), PL_OK);
+    for (int w = 0; w < 5; w++) {
+        pl_buf m = {0};
+        fill_values(x, SMALL + LARGE, 50 + (uint64_t)w);
+        assert_int_equal(pl_codec_encode_module(&o, parts, 2, &round, x, NULL, &m),
+                         PL_OK);
+        add_ok(&m, SMALL + LARGE, 1.0f, apart);
+        pl_buf_clear(&next);
+        if (w == 0)
+            pl_buf_append(&next, m.data, m.len);
+        else
+            combine_ok(&m, &sum, &next);
+        pl_buf_clear(&sum);
+        pl_buf_append(&sum, next.data, next.len);
+        for (size_t i = 0; w == 0 && i < SMALL; i++)
+            assert_true(fabsf(apart[i] - x[i]) <= 1e-3f / 1024);
+        pl_buf_destroy(&m);
+    }
+    add_ok(&sum, SMALL + LARGE, 1.0f, together);
+    assert_memory_equal(apart, together, sizeof apart);
+    pl_buf_destroy(&sum);
+    pl_buf_destroy(&next);
+}
+
+static void equal_messages_combine_to_equal_bytes_in_any_order(void **state)
+{
+    crowd c;
+    pl_buf a = {0}, b = {0}, x = {0}, y = {0};
+    (void)state;
+    gather(&c, "sketch16", 3);
+    combine_ok(&c.messages[0], &c.messages[1], &a);
+    combine_ok(&a, &c.messages[2], &x);
+    combine_ok(&c.messages[2], &c.messages[1], &b);
+    combine_ok(&b, &c.messages[0], &y);
+    assert_int_equal(x.len, y.len);
+    assert_memory_equal(x.data, y.data, x.len);
+    pl_buf_destroy(&a);
+    pl_buf_destroy(&b);
+    pl_buf_destroy(&x);
+    pl_buf_destroy(&y);
+    disperse(&c);
+}
+
+/* ---- sums that do not come apart ---- */
+/* Hardly more cells than elements, which every single message survives. */
+static void overload(crowd *c, const char *name)
+{
+    float *x = zeros(N);
+    memset(c, 0, sizeof *c);
+    c->options = options_of(name);
+    c->options.k = 1024;
+    c->options.cells = 1.05;
+    c->round = round_of(W_MAX);
+    c->n = W_MAX;
+    for (int w = 0; w < c->n; w++) {
+        fill_values(x, N, 2000 + (uint64_t)w);
+        encode_all(&c->options, &c->round, x, N, NULL, &c->messages[w]);
+    }
+    pl_free(x);
+}
+
+static void overloaded_sketch_fails_to_peel_and_gives_no_estimate(void **state)
+{
+    crowd c;
+    float *sum = zeros(N), *zero = zeros(N);
+    double norm = 1;
+    pl_buf a = {0}, b = {0};
+    (void)state;
+    overload(&c, "sketch16");
+    pl_buf_append(&a, c.messages[0].data, c.messages[0].len);
+    for (int w = 1; w < c.n; w++) {
+        pl_buf_clear(&b);
+        combine_ok(&a, &c.messages[w], &b);
+        pl_buf_clear(&a);
+        pl_buf_append(&a, b.data, b.len);
+    }
+    assert_int_equal(pl_codec_add(a.data, a.len, N, 1, sum, &norm), PL_ERR_PEEL);
+    assert_non_null(strstr(pl_last_error(), "does not come apart"));
+    assert_memory_equal(sum, zero, N * sizeof *sum);
+    pl_buf_destroy(&a);
+    pl_buf_destroy(&b);
+    pl_free(sum);
+    pl_free(zero);
+    disperse(&c);
+}
+
+static void list_all(const crowd *c, const int *order, pl_codec_message *out)
+{
+    for (int w = 0; w < c->n; w++)
+        out[w] =
+            (pl_codec_message){c->messages[order[w]].data, c->messages[order[w]].len};
+}
+
+static pl_status add_list(const pl_codec_message *messages, int n, float *sum,
+                          double *norm)
+{
+    pl_codec_list list = {messages, NULL, n, 0};
+    const pl_codec_source source = pl_codec_source_of(&list);
+    return pl_codec_add_all(&source, N, sum, norm);
+}
+
+static void adding_all_is_exact_whether_or_not_the_sum_peels(void **state)
+{
+    (void)state;
+    for (int overloaded = 0; overloaded < 2; overloaded++) {
+        crowd c;
+        pl_codec_message messages[W_MAX];
+        int order[W_MAX];
+        float *apart = zeros(N);
+        double first = 0;
+        if (overloaded)
+            overload(&c, "sketch16");
+        else
+            gather(&c, "sketch16", 6);
+        for (int w = 0; w < c.n; w++)
+            add_ok(&c.messages[w], N, 1.0f, apart);
+        for (uint64_t seed = 0; seed < 3; seed++) {
+            float *sum = zeros(N);
+            double norm = 0;
+            shuffle(order, c.n, seed);
+            list_all(&c, order, messages);
+            assert_int_equal(add_list(messages, c.n, sum, &norm), PL_OK);
+            assert_memory_equal(sum, apart, N * sizeof *sum);
+            assert_true(fabs(norm - pl_l2_norm(apart, N)) <= 1e-9 * norm);
+            assert_true(seed == 0 || norm == first);
+            first = norm;
+            pl_free(sum);
+        }
+        pl_free(apart);
+        disperse(&c);
+    }
+}
+
+/* Two cells a third: three elements or more never come apart. */
+static void a_message_that_would_not_peel_is_sent_as_a_list(void **state)
+{
+    enum { TINY = 4096 };
+    static float x[TINY], sum[TINY];
+    pl_codec_options o = options_of("sketch16");
+    pl_codec_round round = round_of(1);
+    pl_codec_part part = {0, TINY, PL_ROLE_MLP};
+    int lists = 0, sketches = 0;
+    (void)state;
+    o.k = 300;
+    o.cells = 1.2; /* 0.833 elements a cell: about half of the seeds fail */
+    for (uint64_t seed = 0; seed < 40; seed++) {
+        pl_buf m = {0};
+        codec_reader r;
+        codec_stretch s;
+        round.seed = seed;
+        fill_values(x, TINY, seed);
+        assert_int_equal(pl_codec_encode_module(&o, &part, 1, &round, x, NULL, &m),
+                         PL_OK);
+        memset(sum, 0, sizeof sum);
+        add_ok(&m, TINY, 1.0f, sum);
+        assert_int_equal(codec_reader_open(&r, m.data, m.len, TINY), PL_OK);
+        assert_true(codec_reader_next(&r, &s));
+        lists += s.codec == WIRE_LIST16;
+        sketches += s.codec == PL_CODEC_SKETCH16;
+        size_t kept = 0;
+        for (size_t i = 0; i < TINY; i++)
+            kept += sum[i] != 0;
+        assert_int_equal(kept, 300);
+        pl_buf_destroy(&m);
+    }
+    assert_int_equal(lists + sketches, 40);
+    assert_true(lists > 0 && sketches > 0);
+}
+
+/* What an encoder sends whose own sketch does not come apart. */
+static void list_of_sketch(const pl_buf *sketch, size_t n, pl_buf *out)
+{
+    codec_reader r;
+    codec_stretch s;
+    codec_writer w;
+    const uint8_t *bitmap = NULL, *cells = NULL;
+    pl_buf scratch[2] = {{0}}, codes = {0};
+    assert_int_equal(codec_reader_open(&r, sketch->data, sketch->len, n), PL_OK);
+    assert_true(codec_reader_next(&r, &s));
+    assert_int_equal(s.codec, PL_CODEC_SKETCH16);
+    assert_int_equal(codec_section_open(&s.sections[0], &scratch[0], &bitmap), PL_OK);
+    assert_int_equal(codec_section_open(&s.sections[1], &scratch[1], &cells), PL_OK);
+    assert_int_equal(sparse_codes(&r.header, &s, bitmap, cells, &codes), PL_OK);
+    s.codec = WIRE_LIST16;
+    s.cells = 0;
+    s.kept = codes.len / 2;
+    s.sections[0].data = bitmap;
+    s.sections[1].data = codes.data;
+    s.sections[1].raw_bytes = codes.len;
+    codec_writer_begin(&w, &r.header, out);
+    assert_int_equal(codec_writer_stretch(&w, &s, false), PL_OK);
+    codec_writer_end(&w);
+    pl_buf_destroy(&scratch[0]);
+    pl_buf_destroy(&scratch[1]);
+    pl_buf_destroy(&codes);
+}
+
+static void lists_and_sketches_add_in_any_order(void **state)
+{
+    crowd c;
+    float *apart = zeros(N);
+    pl_codec_message messages[W_MAX];
+    (void)state;
+    gather(&c, "sketch16", 4);
+    for (int w = 0; w < 4; w++)
+        add_ok(&c.messages[w], N, 1.0f, apart);
+    for (int as_list = 0; as_list < 16; as_list++) {
+        crowd mixed = {.n = 4};
+        int order[W_MAX];
+        for (int w = 0; w < 4; w++)
+            if (as_list >> w & 1)
+                list_of_sketch(&c.messages[w], N, &mixed.messages[w]);
+            else
+                pl_buf_append(&mixed.messages[w], c.messages[w].data,
+                              c.messages[w].len);
+        float *sum = zeros(N), *tree = zeros(N);
+        double norm = 0;
+        pl_buf one = {0};
+        shuffle(order, 4, (uint64_t)as_list);
+        list_all(&mixed, order, messages);
+        assert_int_equal(add_list(messages, 4, sum, &norm), PL_OK);
+        combine_tree(&mixed, order, 4, 5, &one);
+        add_ok(&one, N, 1.0f, tree);
+        assert_memory_equal(sum, apart, N * sizeof *sum);
+        assert_memory_equal(tree, apart, N * sizeof *sum);
+        pl_buf_destroy(&one);
+        pl_free(sum);
+        pl_free(tree);
+        disperse(&mixed);
+    }
+    pl_free(apart);
+    disperse(&c);
+}
+
+/* ---- peeling ---- */
+enum { ELEMENTS = 1 << 16 };
+
+static uint64_t key_of(uint64_t seed, size_t i)
+{
+    return pl_permute(seed, 9, ELEMENTS, i);
+}
+
+/* One segment with `n_keys` elements in 3 * third cells. */
+static bool peels(uint32_t third, size_t n_keys, uint64_t seed)
+{
+    codec_stretch s = {.codec = PL_CODEC_SKETCH16, .count = ELEMENTS};
+    static uint8_t bitmap[ELEMENTS / 8];
+    pl_buf codes = {0};
+    memset(bitmap, 0, sizeof bitmap);
+    s.cells = third * (SEGMENT / ELEMENTS);
+    uint8_t *cells = pl_alloc(2 * (size_t)codec_sketch_cells(s.cells, s.count));
+    for (size_t i = 0; i < n_keys; i++) {
+        uint64_t at = key_of(seed, i);
+        bitmap[at / 8] |= (uint8_t)(1u << at % 8);
+    }
+    bool ok = sketch_peel(&s, seed, bitmap, cells, &codes) == PL_OK;
+    assert_true(!ok || codes.len == 2 * n_keys);
+    pl_buf_destroy(&codes);
+    pl_free(cells);
+    return ok;
+}
+
+/* What stays when elements with a cell of their own are taken away again and again. */
+static size_t core_of(uint32_t third, size_t n_keys, uint64_t seed)
+{
+    uint32_t *degrees = pl_alloc(3 * (size_t)third * sizeof *degrees);
+    bool *gone = pl_alloc(n_keys), moved = true;
+    size_t left = n_keys;
+    for (size_t i = 0; i < n_keys; i++) {
+        sketch_cells at;
+        sketch_find(seed, key_of(seed, i), third, &at);
+        for (int j = 0; j < 3; j++)
+            degrees[at.cell[j]]++;
+    }
+    while (moved) {
+        moved = false;
+        for (size_t i = 0; i < n_keys; i++) {
+            sketch_cells at;
+            sketch_find(seed, key_of(seed, i), third, &at);
+            bool alone = degrees[at.cell[0]] == 1 || degrees[at.cell[1]] == 1 ||
+                         degrees[at.cell[2]] == 1;
+            for (int j = 0; j < 3 && alone && !gone[i]; j++)
+                degrees[at.cell[j]]--;
+            moved |= alone && !gone[i];
+            left -= alone && !gone[i];
+            gone[i] |= alone;
+        }
+    }
+    pl_free(degrees);
+    pl_free(gone);
+    return left;
+}
+
+static void what_does_not_peel_is_the_two_core(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        char text[64];
+        assert_false(peels(300, 800, seed));
+        snprintf(text, sizeof text, ": %zu elements are left", core_of(300, 800, seed));
+        assert_non_null(strstr(pl_last_error(), text));
+    }
+}
+
+static void above_the_threshold_no_sketch_peels(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 50; seed++)
+        assert_false(peels(1024, 2918, seed)); /* 0.95 elements a cell */
+}
+
+static void well_below_the_threshold_one_in_a_hundred_fails(void **state)
+{
+    int failed = 0;
+    (void)state;
+    for (uint64_t seed = 0; seed < 1000; seed++)
+        failed += !peels(1024, 2150, seed); /* 0.70 elements a cell */
+    assert_in_range(failed, 0, 10);
+}
+
+/* ---- limits ---- */
+static void contributors_beyond_the_rounds_number_are_refused(void **state)
+{
+    crowd c;
+    pl_buf two = {0}, three = {0}, out = {0};
+    (void)state;
+    gather(&c, "i8-shared", 3);
+    combine_ok(&c.messages[0], &c.messages[1], &two);
+    combine_ok(&two, &c.messages[2], &three);
+    assert_int_equal(pl_codec_combine(three.data, three.len, two.data, two.len, &out),
+                     PL_ERR_DATA);
+    assert_non_null(strstr(pl_last_error(), "more than the round's 3"));
+    assert_int_equal(out.len, 0);
+    pl_buf_destroy(&two);
+    pl_buf_destroy(&three);
+    pl_buf_destroy(&out);
+    disperse(&c);
+}
+
+static void messages_of_different_rounds_do_not_combine(void **state)
+{
+    enum { SIZE = 5000 };
+    static float x[SIZE];
+    pl_codec_options o = options_of("sketch16"), plain = options_of("i8");
+    pl_codec_round a = round_of(2), b = a, c = a;
+    pl_buf ma = {0}, mb = {0}, mc = {0}, mp = {0}, out = {0};
+    (void)state;
+    b.seed++;
+    c.scale_exponent++;
+    fill_values(x, SIZE, 1);
+    encode_all(&o, &a, x, SIZE, NULL, &ma);
+    encode_all(&o, &b, x, SIZE, NULL, &mb);
+    encode_all(&o, &c, x, SIZE, NULL, &mc);
+    encode_all(&plain, NULL, x, SIZE, NULL, &mp);
+    assert_int_equal(pl_codec_combine(ma.data, ma.len, mb.data, mb.len, &out),
+                     PL_ERR_DATA);
+    assert_int_equal(pl_codec_combine(ma.data, ma.len, mc.data, mc.len, &out),
+                     PL_ERR_DATA);
+    assert_int_equal(pl_codec_combine(ma.data, ma.len, mp.data, mp.len, &out),
+                     PL_ERR_UNSUPPORTED);
+    assert_int_equal(pl_codec_combine(mp.data, mp.len, mp.data, mp.len, &out),
+                     PL_ERR_UNSUPPORTED);
+    assert_int_equal(out.len, 0);
+    pl_buf_destroy(&ma);
+    pl_buf_destroy(&mb);
+    pl_buf_destroy(&mc);
+    pl_buf_destroy(&mp);
+}
+
+static void sums_reach_the_width_that_their_contributors_need(void **state)
+{
+    enum { SIZE = 100, MANY = 300 };
+    static float x[SIZE], sum[SIZE];
+    pl_codec_options o = options_of("i8-shared");
+    pl_codec_round round = round_of(MANY);
+    pl_buf one = {0}, total = {0}, next = {0};
+    (void)state;
+    for (size_t i = 0; i < SIZE; i++)
+        x[i] = i % 2 ? 1.0f : -1.0f; /* all at the clamp: sums reach 127 * 300 */
+    encode_all(&o, &round, x, SIZE, NULL, &one);
+    pl_buf_append(&total, one.data, one.len);
+    for (int w = 1; w < MANY; w++) {
+        pl_buf_clear(&next);
+        combine_ok(&total, &one, &next);
+        pl_buf_clear(&total);
+        pl_buf_append(&total, next.data, next.len);
+    }
+    add_ok(&total, SIZE, 1.0f, sum);
+    for (size_t i = 0; i < SIZE; i++)
+        assert_true(sum[i] ==
+                    (i % 2 ? 1 : -1) * ldexpf(127 * MANY, round.scale_exponent));
+    pl_buf_destroy(&one);
+    pl_buf_destroy(&total);
+    pl_buf_destroy(&next);
+}
+
+/* ---- by several threads ---- */
+/* Two stretches, the second from value 100 on: slices do not end where tiles do. */
+static void gather_dense(crowd *c, const char *name, int n)
+{
+    const pl_codec_part parts[] = {{0, 100, PL_ROLE_SMALL},
+                                   {100, N - 100, PL_ROLE_MLP}};
+    float *x = zeros(N);
+    memset(c, 0, sizeof *c);
+    assert_int_equal(pl_codec_options_default(name, &c->options), PL_OK);
+    c->n = n;
+    for (int w = 0; w < n; w++) {
+        fill_values(x, N, (uint64_t)w);
+        assert_int_equal(pl_codec_encode_module(&c->options, parts, 2, NULL, x, NULL,
+                                                &c->messages[w]),
+                         PL_OK);
+    }
+    pl_free(x);
+}
+
+static void slices_of_several_threads_add_the_bits_of_one(void **state)
+{
+    static const char *const names[] = {"f32", "bf16", "i8", "i4", "topk"};
+    (void)state;
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+        crowd c;
+        pl_codec_message messages[W_MAX];
+        float weights[W_MAX], *alone = zeros(N), *together = zeros(N);
+        int order[W_MAX];
+        gather_dense(&c, names[k], W_MAX);
+        shuffle(order, c.n, k);
+        list_all(&c, order, messages);
+        for (int w = 0; w < c.n; w++) {
+            weights[w] = 1.0f / (float)(w + 3);
+            add_ok(&c.messages[order[w]], N, weights[w], alone);
+        }
+        pl_codec_list list = {messages, weights, c.n, 0};
+        const pl_codec_source source = pl_codec_source_of(&list);
+        assert_int_equal(pl_codec_add_each(&source, N, together), PL_OK);
+        assert_memory_equal(together, alone, N * sizeof *alone);
+        c.messages[3].data[c.messages[3].len - 1] ^= 1;
+        assert_int_equal(pl_codec_add_each(&source, N, together), PL_ERR_DATA);
+        pl_free(alone);
+        pl_free(together);
+        disperse(&c);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(slices_of_several_threads_add_the_bits_of_one),
+        cmocka_unit_test(sum_of_messages_is_the_sum_of_updates),
+        cmocka_unit_test(small_tensors_of_such_a_message_are_exact_sums_too),
+        cmocka_unit_test(equal_messages_combine_to_equal_bytes_in_any_order),
+        cmocka_unit_test(overloaded_sketch_fails_to_peel_and_gives_no_estimate),
+        cmocka_unit_test(adding_all_is_exact_whether_or_not_the_sum_peels),
+        cmocka_unit_test(a_message_that_would_not_peel_is_sent_as_a_list),
+        cmocka_unit_test(lists_and_sketches_add_in_any_order),
+        cmocka_unit_test(what_does_not_peel_is_the_two_core),
+        cmocka_unit_test(above_the_threshold_no_sketch_peels),
+        cmocka_unit_test(well_below_the_threshold_one_in_a_hundred_fails),
+        cmocka_unit_test(contributors_beyond_the_rounds_number_are_refused),
+        cmocka_unit_test(messages_of_different_rounds_do_not_combine),
+        cmocka_unit_test(sums_reach_the_width_that_their_contributors_need),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,650 @@
+/* folder: corpus; label: integration */
+#include "tests/support/corpus_support.h"
+#include <sys/stat.h>
+
+enum { N_DOCS = 120 };
+
+static int make_corpus(void **state)
+{
+    pl_buf lines = {0};
+    if (make_scratch(state) != 0)
+        return -1;
+    for (int d = 0; d < N_DOCS; d++) {
+        pl_buf words = {0};
+        pl_json *object = pl_json_object();
+        make_words((uint64_t)d, 1500, &words);
+        pl_json_set_text(object, "text", pl_buf_text(&words));
+        pl_json_set_text(object, "domain", d % 3 ? "even" : "third");
+        pl_json_write(object, 0, &lines);
+        pl_buf_printf(&lines, "\n");
+        pl_json_destroy(&object);
+        pl_buf_destroy(&words);
+    }
+    write_bytes("corpus.jsonl", lines.data, lines.len);
+    pl_buf_destroy(&lines);
+    return 0;
+}
+
+static void hear(void *context, const char *line)
+{
+    assert_null(strchr(line, '\n'));
+    pl_buf_printf(context, "%s\n", line);
+}
+
+static pl_prepare_options usual_options(void)
+{
+    static char path[PL_PATH_MAX];
+    return (pl_prepare_options){.corpus = pl_join(path, scratch, "corpus.jsonl"),
+                                .valid = "",
+                                .valid_share = 0.2,
+                                .tokenizer = "",
+                                .vocab = 320,
+                                .n_threads = 2,
+                                .seed = 5,
+                                .min_document_tokens = 33};
+}
+
+static void check_prepare_fails(const pl_prepare_options *options, const char *folder,
+                                pl_status expected, const char *said)
+{
+    pl_prepare_result result;
+    pl_status status = pl_prepare(options, in_scratch(folder), &result);
+    if (status != expected)
+        fail_msg("%s instead of %s: %s", pl_status_name(status),
+                 pl_status_name(expected), pl_last_error());
+    assert_said(said);
+}
+
+static void read_product(const char *folder, const char *name, pl_buf *out)
+{
+    char path[PL_PATH_MAX];
+    assert_ok(pl_read_file(pl_join(path, in_scratch(folder), name), out));
+}
+
+static void check_same_file(const char *a, const char *b, const char *name)
+{
+    pl_buf one = {0}, two = {0};
+    read_product(a, name, &one);
+    read_product(b, name, &two);
+    assert_int_equal(one.len, two.len);
+    assert_memory_equal(one.data, two.data, one.len);
+    pl_buf_destroy(&one);
+    pl_buf_destroy(&two);
+}
+
+static void open_product(const char *folder, const char *name, pl_tokens **tokens)
+{
+    char path[PL_PATH_MAX];
+    assert_ok(pl_tokens_open(pl_join(path, in_scratch(folder), name), true, tokens));
+}
+
+/* ---- what comes out ---- */
+
+static void the_products_hold_every_document_once(void **state)
+{
+    (void)state;
+    pl_prepare_options options = usual_options();
+    pl_prepare_result result;
+    pl_buf heard = {0};
+    pl_tokens *train, *valid;
+    options.progress = hear;
+    options.progress_context = &heard;
+    assert_ok(pl_prepare(&options, in_scratch("out"), &result));
+    open_product("out", "train.tok", &train);
+    open_product("out", "valid.tok", &valid);
+    assert_int_equal(result.train_documents + result.valid_documents, N_DOCS);
+    assert_in_range(result.valid_documents, 10, 40);
+    assert_int_equal(pl_tokens_n_docs(train), result.train_documents);
+    assert_int_equal(pl_tokens_count(train), result.train_tokens);
+    assert_int_equal(pl_tokens_n_docs(valid), result.valid_documents);
+    assert_int_equal(pl_tokens_count(valid), result.valid_tokens);
+    assert_int_equal(pl_tokens_vocab(train), 320);
+    assert_int_equal(pl_tokens_n_domains(valid), 2);
+    assert_non_null(strstr(pl_buf_text(&heard), "120 documents, 2 domains from"));
+    assert_non_null(strstr(pl_buf_text(&heard), "MB/s"));
+    assert_non_null(strstr(pl_buf_text(&heard), "held out"));
+    pl_tokens_close(&train);
+    pl_tokens_close(&valid);
+    pl_buf_destroy(&heard);
+}
+
+typedef struct text_check {
+    const pl_tokens *tokens;
+    const pl_tokenizer *tokenizer;
+    uint32_t next;
+} text_check;
+
+/* The next document of the file, if it is this one, decodes to its text. */
+static pl_status check_text(void *context, const pl_document *document)
+{
+    text_check *check = context;
+    int32_t ids[4096];
+    pl_buf text = {0};
+    pl_hash identity;
+    if (check->next == pl_tokens_n_docs(check->tokens))
+        return PL_OK;
+    const pl_token_doc *doc = pl_tokens_doc(check->tokens, check->next);
+    pl_hash_of("document", document->text, document->len, &identity);
+    if (memcmp(&doc->hash, identity.bytes, 8) != 0)
+        return PL_OK;
+    check->next++;
+    assert_in_range(doc->n_tokens, 3, 4096);
+    pl_tokens_copy(check->tokens, doc->first, doc->n_tokens, ids);
+    assert_int_equal(ids[0], PL_TOKEN_BOS);
+    assert_int_equal(ids[doc->n_tokens - 1], PL_TOKEN_EOS);
+    assert_ok(pl_tokenizer_decode(check->tokenizer, ids, doc->n_tokens, &text));
+    assert_int_equal(text.len, document->len);
+    assert_memory_equal(text.data, document->text, text.len);
+    assert_string_equal(pl_tokens_domain(check->tokens, doc->domain), document->domain);
+    pl_buf_destroy(&text);
+    return PL_OK;
+}
+
+static void documents_keep_their_order_text_and_domain(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"train.tok", "valid.tok"};
+    char path[PL_PATH_MAX];
+    pl_tokenizer *tokenizer;
+    assert_ok(pl_tokenizer_load(pl_join(path, in_scratch("out"), "tokenizer.model"),
+                                &tokenizer));
+    for (size_t i = 0; i < 2; i++) {
+        pl_tokens *tokens;
+        open_product("out", names[i], &tokens);
+        text_check check = {.tokens = tokens, .tokenizer = tokenizer};
+        assert_ok(
+            pl_documents_cut(in_scratch("corpus.jsonl"), 0, check_text, &check, NULL));
+        assert_int_equal(check.next, pl_tokens_n_docs(tokens));
+        pl_tokens_close(&tokens);
+    }
+    pl_tokenizer_destroy(&tokenizer);
+}
+
+/* Two writers of one format: the file and the subset in memory. */
+static void a_subset_of_a_file_is_the_file(void **state)
+{
+    (void)state;
+    pl_tokens *tokens;
+    pl_buf subset = {0}, file = {0};
+    uint32_t docs[N_DOCS];
+    open_product("out", "train.tok", &tokens);
+    read_product("out", "train.tok", &file);
+    for (uint32_t d = 0; d < N_DOCS; d++)
+        docs[d] = d;
+    assert_ok(pl_tokens_subset(tokens, docs, pl_tokens_n_docs(tokens), &subset));
+    assert_int_equal(subset.len, file.len);
+    assert_memory_equal(subset.data, file.data, file.len);
+    pl_tokens_close(&tokens);
+    pl_buf_destroy(&subset);
+    pl_buf_destroy(&file);
+}
+
+static void the_bytes_do_not_depend_on_threads(void **state)
+{
+    (void)state;
+    pl_prepare_options options = usual_options();
+    pl_prepare_result result;
+    options.n_threads = 1;
+    assert_ok(pl_prepare(&options, in_scratch("single"), &result));
+    check_same_file("out", "single", "tokenizer.model");
+    check_same_file("out", "single", "train.tok");
+    check_same_file("out", "single", "valid.tok");
+    check_same_file("out", "single", "data.json");
+}
+
+static bool file_has(const pl_tokens *tokens, uint64_t hash)
+{
+    for (uint32_t d = 0; d < pl_tokens_n_docs(tokens); d++)
+        if (pl_tokens_doc(tokens, d)->hash == hash)
+            return true;
+    return false;
+}
+
+static pl_status write_backwards(void *context, const pl_document *document)
+{
+    pl_buf *lines = context, line = {0};
+    pl_json *object = pl_json_object();
+    pl_json_set_text(object, "text", document->text);
+    pl_json_write(object, 0, &line);
+    pl_buf_printf(&line, "\n");
+    pl_buf_append(&line, lines->data, lines->len);
+    pl_buf_destroy(lines);
+    *lines = line;
+    pl_json_destroy(&object);
+    return PL_OK;
+}
+
+/* The same documents backwards, each twice, with a new one. */
+static void the_split_is_stable_and_duplicates_are_kept_once(void **state)
+{
+    (void)state;
+    pl_prepare_options options = usual_options();
+    pl_prepare_result result;
+    pl_buf lines = {0}, heard = {0};
+    pl_tokens *valid, *valid_before;
+    assert_ok(
+        pl_documents_cut(in_scratch("corpus.jsonl"), 0, write_backwards, &lines, NULL));
+    assert_ok(
+        pl_documents_cut(in_scratch("corpus.jsonl"), 0, write_backwards, &lines, NULL));
+    pl_buf_printf(&lines, "{\"text\": \"a new document of some words\"}\n");
+    write_bytes("backwards.jsonl", lines.data, lines.len);
+    options.corpus = in_scratch("backwards.jsonl");
+    options.progress = hear;
+    options.progress_context = &heard;
+    assert_ok(pl_prepare(&options, in_scratch("backwards"), &result));
+    assert_non_null(strstr(pl_buf_text(&heard), "left out: 120 duplicate"));
+    open_product("out", "valid.tok", &valid_before);
+    open_product("backwards", "valid.tok", &valid);
+    assert_int_equal(pl_tokens_n_docs(valid), pl_tokens_n_docs(valid_before));
+    for (uint32_t d = 0; d < pl_tokens_n_docs(valid_before); d++)
+        assert_true(file_has(valid, pl_tokens_doc(valid_before, d)->hash));
+    pl_tokens_close(&valid);
+    pl_tokens_close(&valid_before);
+    pl_buf_destroy(&lines);
+    pl_buf_destroy(&heard);
+}
+
+static void thousands_of_duplicates_are_found(void **state)
+{
+    (void)state;
+    pl_prepare_options options = usual_options();
+    pl_prepare_result result;
+    pl_buf lines = {0};
+    enum { UNIQUE = 5000 };
+    for (int i = 0; i < 2 * UNIQUE; i++)
+        pl_buf_printf(&lines, "{\"text\": \"document %d\"}\n", i % UNIQUE);
+    write_bytes("many.jsonl", lines.data, lines.len);
+    options.corpus = in_scratch("many.jsonl");
+    options.vocab = 290;
+    options.min_document_tokens = 0;
+    assert_ok(pl_prepare(&options, in_scratch("many"), &result));
+    assert_int_equal(result.train_documents + result.valid_documents, UNIQUE);
+    assert_in_range(result.valid_documents, UNIQUE / 5 - 120, UNIQUE / 5 + 120);
+    pl_buf_destroy(&lines);
+}
+
+static void a_separate_valid_file_never_trains(void **state)
+{
+    (void)state;
+    pl_prepare_options options = usual_options();
+    pl_prepare_result result;
+    pl_buf all = {0};
+    pl_tokens *train, *valid;
+    assert_ok(pl_read_file(options.corpus, &all));
+    const char *text = pl_buf_text(&all), *end = text;
+    for (int line = 0; line < 7; line++)
+        end = strchr(end, '\n') + 1;
+    write_bytes("held.jsonl", text, (size_t)(end - text));
+    options.valid = in_scratch("held.jsonl");
+    assert_ok(pl_prepare(&options, in_scratch("separate"), &result));
+    assert_int_equal(result.valid_documents, 7);
+    assert_int_equal(result.train_documents, N_DOCS - 7);
+    open_product("separate", "train.tok", &train);
+    open_product("separate", "valid.tok", &valid);
+    for (uint32_t d = 0; d < 7; d++)
+        assert_false(file_has(train, pl_tokens_doc(valid, d)->hash));
+    pl_tokens_close(&train);
+    pl_tokens_close(&valid);
+    pl_buf_destroy(&all);
+}
+
+static void short_documents_train_but_do_not_judge(void **state)
+{
+    (void)state;
+    pl_prepare_options options = usual_options();
+    pl_prepare_result result;
+    pl_buf lines = {0}, heard = {0};
+    pl_tokens *valid;
+    enum { SHORT = 60 };
+    assert_ok(pl_read_file(options.corpus, &lines));
+    for (int i = 0; i < SHORT; i++)
+        pl_buf_printf(&lines, "{\"text\": \"short %d\"}\n", i);
+    write_bytes("short.jsonl", lines.data, lines.len);
+    options.corpus = in_scratch("short.jsonl");
+    options.progress = hear;
+    options.progress_context = &heard;
+    assert_ok(pl_prepare(&options, in_scratch("short"), &result));
+    open_product("short", "valid.tok", &valid);
+    for (uint32_t d = 0; d < pl_tokens_n_docs(valid); d++)
+        assert_true(pl_tokens_doc(valid, d)->n_tokens >= 33);
+    const char *said = strstr(pl_buf_text(&heard), "held out (");
+    assert_non_null(said);
+    unsigned long long too_short = strtoull(said + strlen("held out ("), NULL, 10);
+    assert_in_range(too_short, 1, SHORT / 2);
+    assert_int_equal(result.train_documents + result.valid_documents + too_short,
+                     N_DOCS + SHORT);
+    pl_tokens_close(&valid);
+    pl_buf_destroy(&lines);
+    pl_buf_destroy(&heard);
+}
+
+static void a_given_tokenizer_is_used_and_max_bytes_ends_the_reading(void **state)
+{
+    (void)state;
+    pl_prepare_options options = usual_options();
+    pl_prepare_result result;
+    char model[PL_PATH_MAX];
+    options.tokenizer = pl_join(model, in_scratch("out"), "tokenizer.model");
+    options.vocab = 0;
+    options.max_bytes = 40000;
+    assert_ok(pl_prepare(&options, in_scratch("given"), &result));
+    assert_int_equal(result.vocab, 320);
+    assert_in_range(result.train_documents, 20, 30);
+    check_same_file("out", "given", "tokenizer.model");
+}
+
+/* ---- the second call ---- */
+
+static void a_second_call_reuses_what_is_there(void **state)
+{
+    (void)state;
+    pl_prepare_options options = usual_options();
+    pl_prepare_result first, second;
+    struct stat before, after;
+    char path[PL_PATH_MAX];
+    pl_buf heard = {0};
+    assert_ok(pl_prepare(&options, in_scratch("single"), &first));
+    assert_int_equal(stat(pl_join(path, in_scratch("single"), "train.tok"), &before),
+                     0);
+    options.progress = hear;
+    options.progress_context = &heard;
+    double began = pl_now();
+    assert_ok(pl_prepare(&options, in_scratch("single"), &second));
+    assert_true(pl_now() - began < 0.5);
+    assert_int_equal(stat(path, &after), 0);
+    assert_int_equal(before.st_ino, after.st_ino);
+    assert_memory_equal(&first, &second, sizeof first);
+    assert_int_equal(second.train_documents + second.valid_documents, N_DOCS);
+    assert_false(pl_hash_none(&second.train_hash));
+    assert_non_null(strstr(pl_buf_text(&heard), "prepared before"));
+    pl_buf_destroy(&heard);
+}
+
+static void other_options_are_refused_naming_both_values(void **state)
+{
+    (void)state;
+    pl_prepare_options options = usual_options();
+    options.vocab = 330;
+    check_prepare_fails(&options, "out", PL_ERR_EXISTS, "vocab '320', now it is '330'");
+    options = usual_options();
+    options.seed = 6;
+    check_prepare_fails(&options, "out", PL_ERR_EXISTS, "seed '5', now it is '6'");
+    options = usual_options();
+    options.valid_share = 0.1;
+    check_prepare_fails(&options, "out", PL_ERR_EXISTS, "valid_share '0.2'");
+    assert_said("another --out");
+}
+
+static void a_damaged_product_is_named(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"tokenizer.model", "train.tok", "valid.tok"};
+    pl_prepare_options options = usual_options();
+    for (size_t i = 0; i < 3; i++) {
+        char name[64];
+        pl_buf bytes = {0};
+        read_product("out", names[i], &bytes);
+        bytes.data[bytes.len / 2] ^= 4;
+        snprintf(name, sizeof name, "out/%s", names[i]);
+        write_bytes(name, bytes.data, bytes.len);
+        check_prepare_fails(&options, "out", PL_ERR_DAMAGED, names[i]);
+        assert_said("delete the folder");
+        assert_int_equal(remove(in_scratch(name)), 0);
+        check_prepare_fails(&options, "out", PL_ERR_DAMAGED, names[i]);
+        bytes.data[bytes.len / 2] ^= 4;
+        write_bytes(name, bytes.data, bytes.len);
+        pl_buf_destroy(&bytes);
+    }
+    pl_prepare_result result;
+    assert_ok(pl_prepare(&options, in_scratch("out"), &result));
+}
+
+static void a_manifest_that_is_no_json_is_damage(void **state)
+{
+    (void)state;
+    pl_prepare_options options = usual_options();
+    assert_ok(pl_make_folders(in_scratch("broken")));
+    write_text("broken/data.json", "{\"format\": ");
+    check_prepare_fails(&options, "broken", PL_ERR_DAMAGED, "data.json");
+    write_text("broken/data.json", "{\"format\": \"something else\"}");
+    check_prepare_fails(&options, "broken", PL_ERR_UNSUPPORTED, "something else");
+}
+
+static void a_changed_corpus_is_noticed_and_a_lost_one_is_not_needed(void **state)
+{
+    (void)state;
+    pl_prepare_options options = usual_options();
+    pl_prepare_result result;
+    pl_buf all = {0};
+    assert_ok(pl_read_file(options.corpus, &all));
+    write_bytes("moving.jsonl", all.data, all.len);
+    options.corpus = in_scratch("moving.jsonl");
+    assert_ok(pl_prepare(&options, in_scratch("moving"), &result));
+    write_bytes("moving.jsonl", all.data, all.len / 2);
+    check_prepare_fails(&options, "moving", PL_ERR_EXISTS, "moving.jsonl' has changed");
+    assert_int_equal(remove(options.corpus), 0);
+    assert_ok(pl_prepare(&options, in_scratch("moving"), &result));
+    pl_buf_destroy(&all);
+}
+
+/* What a killed preparation leaves behind is overwritten by the next one. */
+static void an_unfinished_folder_is_made_anew(void **state)
+{
+    (void)state;
+    pl_prepare_options options = usual_options();
+    pl_prepare_result result;
+    assert_ok(pl_make_folders(in_scratch("unfinished")));
+    write_text("unfinished/train.tok", "half a fi");
+    write_text("unfinished/valid.tok.tmp", "half");
+    write_text("unfinished/documents.tmp", "text");
+    assert_ok(pl_prepare(&options, in_scratch("unfinished"), &result));
+    check_same_file("out", "unfinished", "train.tok");
+    assert_false(pl_path_exists(in_scratch("unfinished/documents.tmp")));
+    assert_false(pl_path_exists(in_scratch("unfinished/valid.tok.tmp")));
+}
+
+static void two_preparations_of_one_folder_do_not_meet(void **state)
+{
+    (void)state;
+    pl_prepare_options options = usual_options();
+    int lock;
+    assert_ok(pl_make_folders(in_scratch("locked")));
+    assert_ok(pl_lock_folder(in_scratch("locked"), &lock));
+    check_prepare_fails(&options, "locked", PL_ERR_BUSY, "locked");
+    pl_unlock_folder(&lock);
+}
+
+/* ---- bad input ---- */
+
+static void check_corpus_fails(const char *name, pl_status expected, const char *said)
+{
+    pl_prepare_options options = usual_options();
+    options.corpus = in_scratch(name);
+    check_prepare_fails(&options, "failed", expected, said);
+    assert_false(pl_path_exists(in_scratch("failed/data.json")));
+    assert_false(pl_path_exists(in_scratch("failed/documents.tmp")));
+    assert_false(pl_path_exists(in_scratch("failed/train.tok.tmp")));
+}
+
+static void unusable_corpora_are_refused_with_the_remedy(void **state)
+{
+    (void)state;
+    check_corpus_fails("nowhere", PL_ERR_NOT_FOUND, "nowhere");
+    write_text("empty.txt", "");
+    check_corpus_fails("empty.txt", PL_ERR_DATA, "no text in");
+    write_text("one.txt", "a single document");
+    check_corpus_fails("one.txt", PL_ERR_DATA, "one document");
+    assert_said("data.cut = 0 bytes");
+    write_text("broken.jsonl", "{\"text\": \"a\"}\n{\"text\"\n");
+    check_corpus_fails("broken.jsonl", PL_ERR_DATA, "line 2");
+    write_bytes("program", "\0\1\2", 3);
+    check_corpus_fails("program", PL_ERR_DATA, "NUL");
+    write_text("x.parquet", "PAR1");
+    check_corpus_fails("x.parquet", PL_ERR_UNSUPPORTED, "duckdb");
+    assert_ok(pl_make_folders(in_scratch("bare")));
+    check_corpus_fails("bare", PL_ERR_DATA, "no text files");
+}
+
+static void options_that_leave_nothing_are_refused_with_numbers(void **state)
+{
+    (void)state;
+    pl_prepare_options options = usual_options();
+    options.vocab = 100000;
+    check_prepare_fails(&options, "failed", PL_ERR_DATA, "too large");
+    options = usual_options();
+    options.vocab = 200;
+    check_prepare_fails(&options, "failed", PL_ERR_DATA, "too small");
+    options = usual_options();
+    options.min_document_tokens = 100000;
+    check_prepare_fails(&options, "failed", PL_ERR_DATA, "shorter than 100000 tokens");
+    options = usual_options();
+    options.valid_share = 1e-9;
+    check_prepare_fails(&options, "failed", PL_ERR_DATA,
+                        "raise data.valid_share above 0.0");
+    options.valid_share = 1.0 - 1e-9;
+    check_prepare_fails(&options, "failed", PL_ERR_DATA, "left to train on");
+    options.valid_share = 0;
+    check_prepare_fails(&options, "failed", PL_ERR_CONFIG, "between 0 and 1");
+    options = usual_options();
+    options.valid = options.corpus;
+    check_prepare_fails(&options, "failed", PL_ERR_DATA, "nothing is left to train on");
+    options = usual_options();
+    options.tokenizer = options.corpus;
+    check_prepare_fails(&options, "failed", PL_ERR_DAMAGED, "SentencePiece");
+}
+
+/* Before minutes of work, and before there is a manifest that binds the next try. */
+static void too_few_documents_and_too_many_pieces_are_refused_first(void **state)
+{
+    (void)state;
+    pl_prepare_options options = usual_options();
+    options.n_paths = N_DOCS;
+    check_prepare_fails(&options, "first", PL_ERR_CONFIG, "but 120 paths");
+    options = usual_options();
+    options.tokenizer = in_scratch("out/tokenizer.model");
+    options.vocab = 319;
+    check_prepare_fails(&options, "first", PL_ERR_CONFIG, "set data.vocab=320");
+    options = usual_options();
+    options.cut_bytes = 255;
+    check_prepare_fails(&options, "first", PL_ERR_CONFIG, "at least 256 bytes");
+    assert_int_equal(rmdir(in_scratch("first")), 0);
+}
+
+static void one_text_file_becomes_documents(void **state)
+{
+    (void)state;
+    pl_prepare_options options = usual_options();
+    pl_prepare_result result;
+    pl_buf text = {0}, heard = {0};
+    for (int i = 0; i < 150; i++) {
+        make_words((uint64_t)i, text.len + 1000, &text);
+        pl_buf_printf(&text, "\n\n");
+    }
+    write_bytes("book.txt", text.data, text.len);
+    options.corpus = in_scratch("book.txt");
+    options.cut_bytes = 1500;
+    options.progress = hear;
+    options.progress_context = &heard;
+    assert_ok(pl_prepare(&options, in_scratch("book"), &result));
+    assert_in_range(result.train_documents + result.valid_documents, 100, 150);
+    assert_non_null(strstr(pl_buf_text(&heard), "book.txt: cut into 1"));
+    assert_ok(pl_prepare(&options, in_scratch("book"), &result));
+    options.cut_bytes = 1501;
+    check_prepare_fails(&options, "book", PL_ERR_EXISTS, "made with cut '1500'");
+    options.valid = options.corpus;
+    options.corpus = in_scratch("corpus.jsonl");
+    assert_ok(pl_prepare(&options, in_scratch("judged"), &result));
+    assert_in_range(result.valid_documents, 100, 150);
+    pl_buf_destroy(&text);
+    pl_buf_destroy(&heard);
+}
+
+/* A file of the corpus that is held out as well is known although it is cut there. */
+static void what_is_cut_on_one_side_is_known_on_the_other(void **state)
+{
+    (void)state;
+    pl_prepare_options options = usual_options();
+    pl_prepare_result result;
+    pl_buf text = {0};
+    char folder[PL_PATH_MAX], book[PL_PATH_MAX];
+    pl_copy_text(folder, sizeof folder, in_scratch("shelf"));
+    assert_ok(pl_make_folders(folder));
+    for (int i = 0; i < 40; i++) {
+        char name[32];
+        pl_buf_clear(&text);
+        make_words((uint64_t)i, 4000, &text);
+        snprintf(name, sizeof name, "shelf/%d.txt", i);
+        write_bytes(name, text.data, text.len);
+    }
+    pl_copy_text(book, sizeof book, in_scratch("shelf/7.txt"));
+    options.corpus = folder;
+    options.valid = book;
+    options.cut_bytes = 1000;
+    assert_ok(pl_prepare(&options, in_scratch("apart"), &result));
+    assert_int_equal(result.train_documents, 39);
+    assert_in_range(result.valid_documents, 4, 8);
+    options.corpus = book;
+    options.valid = folder;
+    check_prepare_fails(&options, "nothing", PL_ERR_DATA,
+                        "nothing is left to train on");
+    pl_buf_destroy(&text);
+}
+
+static void replaced_bytes_are_reported(void **state)
+{
+    (void)state;
+    pl_prepare_options options = usual_options();
+    pl_prepare_result result;
+    pl_buf all = {0}, heard = {0};
+    assert_ok(pl_read_file(options.corpus, &all));
+    pl_buf_printf(&all, "{\"text\": \"not \xff UTF-8\"}\n");
+    write_bytes("latin.jsonl", all.data, all.len);
+    options.corpus = in_scratch("latin.jsonl");
+    options.progress = hear;
+    options.progress_context = &heard;
+    assert_ok(pl_prepare(&options, in_scratch("latin"), &result));
+    assert_non_null(strstr(pl_buf_text(&heard), "1 bytes that are not UTF-8"));
+    pl_buf_destroy(&all);
+    pl_buf_destroy(&heard);
+}
+
+static void asked_to_stop_it_ends_and_leaves_no_product(void **state)
+{
+    (void)state;
+    const volatile sig_atomic_t stop = 1;
+    pl_prepare_options options = usual_options();
+    options.stop = &stop;
+    check_prepare_fails(&options, "stopped", PL_ERR_CANCELLED, "stopped");
+    assert_int_equal(rmdir(in_scratch("stopped")), 0);
+}
+
+/* The order matters: later tests look at the folder "out" of the first. */
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_products_hold_every_document_once),
+        cmocka_unit_test(documents_keep_their_order_text_and_domain),
+        cmocka_unit_test(a_subset_of_a_file_is_the_file),
+        cmocka_unit_test(the_bytes_do_not_depend_on_threads),
+        cmocka_unit_test(the_split_is_stable_and_duplicates_are_kept_once),
+        cmocka_unit_test(thousands_of_duplicates_are_found),
+        cmocka_unit_test(a_separate_valid_file_never_trains),
+        cmocka_unit_test(short_documents_train_but_do_not_judge),
+        cmocka_unit_test(a_given_tokenizer_is_used_and_max_bytes_ends_the_reading),
+        cmocka_unit_test(a_second_call_reuses_what_is_there),
+        cmocka_unit_test(other_options_are_refused_naming_both_values),
+        cmocka_unit_test(a_damaged_product_is_named),
+        cmocka_unit_test(a_manifest_that_is_no_json_is_damage),
+        cmocka_unit_test(a_changed_corpus_is_noticed_and_a_lost_one_is_not_needed),
+        cmocka_unit_test(an_unfinished_folder_is_made_anew),
+        cmocka_unit_test(two_preparations_of_one_folder_do_not_meet),
+        cmocka_unit_test(unusable_corpora_are_refused_with_the_remedy),
+        cmocka_unit_test(options_that_leave_nothing_are_refused_with_numbers),
+        cmocka_unit_test(too_few_documents_and_too_many_pieces_are_refused_first),
+        cmocka_unit_test(one_text_file_becomes_documents),
+        cmocka_unit_test(what_is_cut_on_one_side_is_known_on_the_other),
+        cmocka_unit_test(replaced_bytes_are_reported),
+        cmocka_unit_test(asked_to_stop_it_ends_and_leaves_no_product),
+    };
+    return cmocka_run_group_tests(tests, make_corpus, remove_scratch);
+}

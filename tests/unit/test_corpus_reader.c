@@ -1,0 +1,544 @@
+/* folder: corpus; label: unit */
+#include "tests/support/corpus_support.h"
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define LINES "first line\nsecond line\n"
+/* LINES as the common programs compress it. */
+static const uint8_t gz_bytes[] = {
+    0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00, 0x02, 0xff, 0x4b, 0xcb, 0x2c,
+    0x2a, 0x2e, 0x51, 0xc8, 0xc9, 0xcc, 0x4b, 0xe5, 0x2a, 0x4e, 0x4d, 0xce, 0xcf,
+    0x4b, 0x81, 0xb0, 0x01, 0x2c, 0x5a, 0x45, 0x5d, 0x17, 0x00, 0x00, 0x00};
+static const uint8_t bz2_bytes[] = {
+    0x42, 0x5a, 0x68, 0x39, 0x31, 0x41, 0x59, 0x26, 0x53, 0x59, 0x8b, 0x13,
+    0xe1, 0x84, 0x00, 0x00, 0x04, 0xd1, 0x80, 0x00, 0x10, 0x40, 0x00, 0x0f,
+    0x25, 0x9c, 0x00, 0x20, 0x00, 0x21, 0xa1, 0x32, 0x31, 0x94, 0x20, 0x1a,
+    0x00, 0x91, 0x2a, 0x31, 0x95, 0x68, 0xcb, 0x04, 0x82, 0xfd, 0x57, 0xf1,
+    0x77, 0x24, 0x53, 0x85, 0x09, 0x08, 0xb1, 0x3e, 0x18, 0x40};
+static const uint8_t xz_bytes[] = {
+    0xfd, 0x37, 0x7a, 0x58, 0x5a, 0x00, 0x00, 0x04, 0xe6, 0xd6, 0xb4, 0x46, 0x02, 0x00,
+    0x21, 0x01, 0x16, 0x00, 0x00, 0x00, 0x74, 0x2f, 0xe5, 0xa3, 0x01, 0x00, 0x16, 0x66,
+    0x69, 0x72, 0x73, 0x74, 0x20, 0x6c, 0x69, 0x6e, 0x65, 0x0a, 0x73, 0x65, 0x63, 0x6f,
+    0x6e, 0x64, 0x20, 0x6c, 0x69, 0x6e, 0x65, 0x0a, 0x00, 0x00, 0x12, 0xe9, 0x31, 0xef,
+    0xb2, 0xa2, 0xda, 0x64, 0x00, 0x01, 0x2f, 0x17, 0x81, 0x08, 0x49, 0xb1, 0x1f, 0xb6,
+    0xf3, 0x7d, 0x01, 0x00, 0x00, 0x00, 0x00, 0x04, 0x59, 0x5a};
+static const uint8_t zst_bytes[] = {
+    0x28, 0xb5, 0x2f, 0xfd, 0x04, 0x58, 0xb9, 0x00, 0x00, 0x66, 0x69, 0x72,
+    0x73, 0x74, 0x20, 0x6c, 0x69, 0x6e, 0x65, 0x0a, 0x73, 0x65, 0x63, 0x6f,
+    0x6e, 0x64, 0x20, 0x6c, 0x69, 0x6e, 0x65, 0x0a, 0x1f, 0x3b, 0xb8, 0xa0};
+/* {"text": "packed"}, as a line */
+static const uint8_t jsonl_gz_bytes[] = {
+    0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00, 0x02, 0xff, 0xab, 0x56, 0x2a,
+    0x49, 0xad, 0x28, 0x51, 0xb2, 0x52, 0x50, 0x2a, 0x48, 0x4c, 0xce, 0x4e, 0x4d,
+    0x51, 0xaa, 0xe5, 0x02, 0x00, 0x2c, 0xe1, 0x8d, 0x4e, 0x13, 0x00, 0x00, 0x00};
+
+/* Documents that were read: "domain:text|" one behind the other. */
+typedef struct collection {
+    pl_buf seen;
+    size_t n_documents, stop_after;
+} collection;
+
+static pl_status collect(void *context, const pl_document *document)
+{
+    collection *all = context;
+    pl_buf_printf(&all->seen, "%s:%.*s|", document->domain, (int)document->len,
+                  document->text);
+    assert_true(strlen(document->source) > 0);
+    all->n_documents++;
+    return all->n_documents == all->stop_after ? PL_ERR_CANCELLED : PL_OK;
+}
+
+/* Reads a file of the scratch folder and compares all that came. */
+static pl_read_stats check_read(const char *name, const char *expected)
+{
+    collection all = {0};
+    pl_read_stats stats;
+    assert_ok(pl_documents_cut(in_scratch(name), 0, collect, &all, &stats));
+    assert_string_equal(pl_buf_text(&all.seen), expected);
+    assert_int_equal(stats.n_documents, all.n_documents);
+    pl_buf_destroy(&all.seen);
+    return stats;
+}
+
+static void check_refused(const char *name, pl_status expected, const char *said)
+{
+    collection all = {0};
+    assert_int_equal(pl_documents_cut(in_scratch(name), 0, collect, &all, NULL),
+                     expected);
+    assert_said(said);
+    pl_buf_destroy(&all.seen);
+}
+
+static void make_folder(const char *name)
+{
+    assert_ok(pl_make_folders(in_scratch(name)));
+}
+
+/* ---- compression ---- */
+
+typedef struct packed {
+    const char *suffix;
+    const uint8_t *bytes;
+    size_t len;
+} packed;
+static const packed packings[] = {{".gz", gz_bytes, sizeof gz_bytes},
+                                  {".bz2", bz2_bytes, sizeof bz2_bytes},
+                                  {".xz", xz_bytes, sizeof xz_bytes},
+                                  {".zst", zst_bytes, sizeof zst_bytes}};
+
+static void every_compression_is_opened_by_content(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "packed.txt%s", packings[i].suffix);
+        write_bytes(name, packings[i].bytes, packings[i].len);
+        check_read(name, ":" LINES "|");
+        write_bytes("unnamed", packings[i].bytes, packings[i].len);
+        check_read("unnamed", ":" LINES "|");
+    }
+}
+
+static void compressed_json_lines_are_lines(void **state)
+{
+    (void)state;
+    write_bytes("packed.jsonl.gz", jsonl_gz_bytes, sizeof jsonl_gz_bytes);
+    check_read("packed.jsonl.gz", ":packed|");
+}
+
+static void a_compressed_file_cut_anywhere_is_refused_by_name(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 4; i++)
+        for (size_t len = 0; len < packings[i].len; len++) {
+            char name[32];
+            snprintf(name, sizeof name, "cut.txt%s", packings[i].suffix);
+            write_bytes(name, packings[i].bytes, len);
+            check_refused(name, PL_ERR_DATA, name);
+        }
+}
+
+static void a_file_that_only_has_the_name_of_a_compressed_one_is_refused(void **state)
+{
+    (void)state;
+    write_text("plain.gz", "this is plain text\n");
+    check_refused("plain.gz", PL_ERR_DATA, "does not begin like a .gz file");
+}
+
+/* ---- text ---- */
+
+static void a_text_file_is_one_document(void **state)
+{
+    (void)state;
+    write_text("a.txt", "one\n\ntwo \xc3\xa9");
+    pl_read_stats stats = check_read("a.txt", ":one\n\ntwo \xc3\xa9|");
+    assert_int_equal(stats.n_files, 1);
+    assert_int_equal(stats.n_bytes, 11);
+    assert_int_equal(stats.n_replaced_bytes, 0);
+}
+
+static void an_empty_or_blank_file_is_counted_and_gives_nothing(void **state)
+{
+    (void)state;
+    write_text("empty.txt", "");
+    assert_int_equal(check_read("empty.txt", "").n_empty, 1);
+    write_text("blank.txt", " \n\t\r\n");
+    assert_int_equal(check_read("blank.txt", "").n_empty, 1);
+}
+
+static void bad_utf8_becomes_replacement_characters_and_is_counted(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *bytes, *expected;
+        uint64_t n_replaced;
+    } cases[] = {
+        {"a\xff"
+         "b",
+         ":a\xef\xbf\xbd"
+         "b|",
+         1},
+        {"\xc0\xaf.", ":\xef\xbf\xbd\xef\xbf\xbd.|", 2}, /* overlong */
+        {"\xe0\x9f\xbf.", ":\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd.|", 3},
+        {"\xed\xa0\x80.", ":\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd.|", 3}, /* surrogate */
+        {"\xf4\x90\x80\x80.", ":\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd.|", 4},
+        {"ok\xe2\x82", ":ok\xef\xbf\xbd\xef\xbf\xbd|", 2}, /* cut short */
+        {"\xed\x9f\xbf\xee\x80\x80\xf4\x8f\xbf\xbf",       /* the last good ones */
+         ":\xed\x9f\xbf\xee\x80\x80\xf4\x8f\xbf\xbf|", 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        write_text("bad.txt", cases[i].bytes);
+        assert_int_equal(check_read("bad.txt", cases[i].expected).n_replaced_bytes,
+                         cases[i].n_replaced);
+    }
+}
+
+/* The fast way over eight ASCII bytes must see a bad byte at every place. */
+static void a_bad_byte_is_found_at_every_place_of_a_long_text(void **state)
+{
+    (void)state;
+    for (size_t at = 0; at < 40; at++) {
+        char text[41], expected[64];
+        memset(text, 'x', 40);
+        text[40] = '\0';
+        text[at] = (char)0x80;
+        snprintf(expected, sizeof expected, ":%.*s\xef\xbf\xbd%s|", (int)at, text,
+                 text + at + 1);
+        write_text("bad.txt", text);
+        assert_int_equal(check_read("bad.txt", expected).n_replaced_bytes, 1);
+    }
+}
+
+static void a_byte_order_mark_is_dropped(void **state)
+{
+    (void)state;
+    write_text("bom.txt", "\xef\xbb\xbfhello");
+    check_read("bom.txt", ":hello|");
+    write_text("bom.jsonl", "\xef\xbb\xbf{\"text\": \"hello\"}\n");
+    check_read("bom.jsonl", ":hello|");
+}
+
+static void a_binary_file_is_refused_wherever_its_nul_lies(void **state)
+{
+    (void)state;
+    static char bytes[600001];
+    for (size_t at = 0; at < sizeof bytes; at += 150000) {
+        memset(bytes, 'a', sizeof bytes);
+        bytes[at] = '\0';
+        write_bytes("program", bytes, sizeof bytes);
+        check_refused("program", PL_ERR_DATA, "NUL");
+    }
+}
+
+static void missing_unreadable_and_parquet_files_say_what_to_do(void **state)
+{
+    (void)state;
+    check_refused("missing.txt", PL_ERR_NOT_FOUND, "missing.txt' does not exist");
+    write_text("x.parquet", "PAR1....");
+    check_refused("x.parquet", PL_ERR_UNSUPPORTED, "duckdb -c");
+    write_text("disguised", "PAR1....");
+    check_refused("disguised", PL_ERR_UNSUPPORTED, "duckdb -c");
+    if (geteuid() == 0) /* root may read everything */
+        return;
+    write_text("secret.txt", "text");
+    assert_int_equal(chmod(in_scratch("secret.txt"), 0), 0);
+    check_refused("secret.txt", PL_ERR_NOPERM, "secret.txt");
+}
+
+/* ---- JSON lines ---- */
+
+static void json_lines_give_a_document_each(void **state)
+{
+    (void)state;
+    write_text("a.jsonl", "{\"text\": \"one\\ntwo\", \"domain\": \"d\"}\r\n"
+                          "\n"
+                          "{\"id\": 7, \"text\": \"\\u00e9\"}\n"
+                          "{\"text\": \"\"}\n"
+                          "{\"text\": \"last\", \"domain\": \"e\"}");
+    pl_read_stats stats = check_read("a.jsonl", "d:one\ntwo|:\xc3\xa9|e:last|");
+    assert_int_equal(stats.n_empty, 1);
+    assert_int_equal(stats.n_files, 1);
+}
+
+static void lines_longer_than_a_read_are_put_together(void **state)
+{
+    (void)state;
+    enum { LEN = 700000 };
+    pl_buf line = {0}, expected = {0};
+    for (int i = 0; i < 3; i++) {
+        pl_buf_printf(&line, "{\"text\": \"");
+        pl_buf_printf(&expected, ":");
+        for (int j = 0; j < LEN + i; j++) {
+            char c = (char)('a' + (i + j) % 26);
+            pl_buf_append(&line, &c, 1);
+            pl_buf_append(&expected, &c, 1);
+        }
+        pl_buf_printf(&line, "\"}\n");
+        pl_buf_printf(&expected, "|");
+    }
+    write_bytes("long.jsonl", line.data, line.len);
+    check_read("long.jsonl", pl_buf_text(&expected));
+    pl_buf_destroy(&line);
+    pl_buf_destroy(&expected);
+}
+
+static void a_broken_line_is_named_with_its_number(void **state)
+{
+    (void)state;
+    write_text("b.jsonl", "{\"text\": \"a\"}\n\n{\"text\": \"b\"\n{\"text\": \"c\"}\n");
+    check_refused("b.jsonl", PL_ERR_DATA, "b.jsonl' line 3");
+    write_text("b.jsonl", "{\"text\": \"a\"}\n{\"content\": \"b\"}\n");
+    check_refused("b.jsonl", PL_ERR_DATA, "b.jsonl' line 2: there is no \"text\"");
+    write_text("b.jsonl", "{\"text\": 5}\n");
+    check_refused("b.jsonl", PL_ERR_DATA, "b.jsonl' line 1: there is no \"text\"");
+    write_text("b.jsonl", "[\"text\"]\n");
+    check_refused("b.jsonl", PL_ERR_DATA, "b.jsonl' line 1: there is no \"text\"");
+    write_text("b.jsonl", "plain words\n");
+    check_refused("b.jsonl", PL_ERR_DATA, "b.jsonl' line 1");
+}
+
+static void bad_bytes_and_escaped_nuls_in_json_are_replaced(void **state)
+{
+    (void)state;
+    write_text("c.jsonl", "{\"text\": \"a\xff\"}\n"
+                          "{\"text\": \"eight more\\u0000and eight more\"}\n");
+    pl_read_stats stats = check_read("c.jsonl", ":a\xef\xbf\xbd|:eight more\xef\xbf\xbd"
+                                                "and eight more|");
+    assert_int_equal(stats.n_replaced_bytes, 2);
+}
+
+/* Reads `bytes` through standard input. */
+static void check_stdin_cut(const char *bytes, size_t cut, const char *expected)
+{
+    collection all = {0};
+    write_text("input", bytes);
+    int saved = dup(STDIN_FILENO), fd = open(in_scratch("input"), O_RDONLY);
+    assert_true(saved >= 0 && fd >= 0);
+    assert_int_equal(dup2(fd, STDIN_FILENO), STDIN_FILENO);
+    pl_status status = pl_documents_cut("-", cut, collect, &all, NULL);
+    assert_int_equal(dup2(saved, STDIN_FILENO), STDIN_FILENO);
+    close(saved);
+    close(fd);
+    assert_ok(status);
+    assert_string_equal(pl_buf_text(&all.seen), expected);
+    pl_buf_destroy(&all.seen);
+}
+
+static void check_stdin(const char *bytes, const char *expected)
+{
+    check_stdin_cut(bytes, 0, expected);
+}
+
+static void standard_input_is_lines_if_it_begins_with_a_brace(void **state)
+{
+    (void)state;
+    check_stdin("{\"text\": \"a\"}\n{\"text\": \"b\"}\n", ":a|:b|");
+    check_stdin("plain\ntext\n", ":plain\ntext\n|");
+}
+
+static void the_callers_failure_stops_the_reading_and_comes_back(void **state)
+{
+    (void)state;
+    collection all = {.stop_after = 2};
+    write_text("d.jsonl", "{\"text\": \"a\"}\n{\"text\": \"b\"}\n{\"text\": \"c\"}\n");
+    assert_int_equal(pl_documents_cut(in_scratch("d.jsonl"), 0, collect, &all, NULL),
+                     PL_ERR_CANCELLED);
+    assert_string_equal(pl_buf_text(&all.seen), ":a|:b|");
+    pl_buf_destroy(&all.seen);
+}
+
+/* ---- cutting ---- */
+
+/* What a file becomes in pieces of at most `cut` bytes. */
+static pl_read_stats check_cut(const char *name, size_t cut, const char *expected)
+{
+    collection all = {0};
+    pl_read_stats stats;
+    assert_ok(pl_documents_cut(in_scratch(name), cut, collect, &all, &stats));
+    assert_string_equal(pl_buf_text(&all.seen), expected);
+    assert_int_equal(stats.n_documents, all.n_documents);
+    pl_buf_destroy(&all.seen);
+    return stats;
+}
+
+static void a_text_is_cut_at_paragraphs_lines_words_and_characters(void **state)
+{
+    (void)state;
+    write_text("cut.txt", "one\n\ntwo\nthree");
+    assert_int_equal(check_cut("cut.txt", 10, ":one\n\n|:two\nthree|").n_cuts, 1);
+    write_text("cut.txt", "one\r\n \t\r\ntwo\nthree");
+    check_cut("cut.txt", 14, ":one\r\n \t\r\n|:two\nthree|");
+    write_text("cut.txt", "one\ntwo\nthree");
+    check_cut("cut.txt", 10, ":one\ntwo\n|:three|");
+    write_text("cut.txt", "one two three");
+    check_cut("cut.txt", 10, ":one two |:three|");
+    write_text("cut.txt", "abcdef\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80g");
+    check_cut("cut.txt", 7, ":abcdef|:\xc3\xa9\xe2\x82\xac|:\xf0\x9f\x98\x80g|");
+    write_text("cut.txt", "short\n");
+    assert_int_equal(check_cut("cut.txt", 6, ":short\n|").n_cuts, 0);
+    check_stdin_cut("one\n\ntwo\nthree", 10, ":one\n\n|:two\nthree|");
+    check_stdin_cut("{\"text\": \"one\\n\\ntwo\\nthree\"}", 10, ":one\n\ntwo\nthree|");
+}
+
+static void what_is_cut_is_marked_bad_or_blank_as_what_is_not(void **state)
+{
+    (void)state;
+    write_text("cut.txt", "\xef\xbb\xbfone\n\ntwo\nthree");
+    check_cut("cut.txt", 10, ":one\n\n|:two\nthree|");
+    write_text("cut.txt", "\xef\xbb\xbfone\n");
+    check_cut("cut.txt", 10, ":one\n|");
+    write_text("cut.txt", "abc\xff\nd\x80\x80\x80\x80\x80");
+    pl_read_stats stats = check_cut("cut.txt", 6,
+                                    ":abc\xef\xbf\xbd\n|:d\xef\xbf\xbd\xef\xbf\xbd"
+                                    "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd|");
+    assert_int_equal(stats.n_replaced_bytes, 6);
+    write_text("cut.txt", "one\n\n          \n \n");
+    assert_int_equal(check_cut("cut.txt", 6, ":one\n\n|").n_empty, 3);
+    write_text("cut.txt", "");
+    assert_int_equal(check_cut("cut.txt", 6, "").n_empty, 1);
+    collection all = {0};
+    write_bytes("cut.txt", "one two three\0four", 18);
+    assert_int_equal(pl_documents_cut(in_scratch("cut.txt"), 6, collect, &all, NULL),
+                     PL_ERR_DATA);
+    assert_said("NUL");
+    pl_buf_destroy(&all.seen);
+}
+
+/* Longer than a few reads, so that pieces lie across them. */
+static void pieces_are_the_text_and_none_is_too_long(void **state)
+{
+    (void)state;
+    enum { CUT = 1000 };
+    pl_buf text = {0}, again = {0};
+    collection all = {0};
+    for (int i = 0; text.len < 1 << 20; i++)
+        pl_buf_printf(&text, "word %d%s", i, i % 10 ? " " : i % 70 ? "\n" : "\n\n");
+    write_bytes("long.txt", text.data, text.len);
+    assert_ok(pl_documents_cut(in_scratch("long.txt"), CUT, collect, &all, NULL));
+    assert_in_range(all.n_documents, text.len / CUT, text.len / (CUT / 2));
+    const char *end, *at = pl_buf_text(&all.seen);
+    for (; (end = strchr(at, '|')) != NULL; at = end + 1) {
+        assert_in_range(end - at, 1, CUT + 1);
+        pl_buf_append(&again, at + 1, (size_t)(end - at - 1));
+    }
+    assert_int_equal(again.len, text.len);
+    assert_memory_equal(again.data, text.data, text.len);
+    pl_buf_destroy(&all.seen);
+    pl_buf_destroy(&again);
+    pl_buf_destroy(&text);
+}
+
+static void files_of_a_folder_are_not_cut(void **state)
+{
+    (void)state;
+    make_folder("whole");
+    write_text("whole/a.txt", "one\n\ntwo\nthree");
+    assert_int_equal(check_cut("whole", 10, ":one\n\ntwo\nthree|").n_cuts, 0);
+}
+
+/* ---- folders ---- */
+
+static void a_folder_is_walked_in_name_order_with_domains(void **state)
+{
+    (void)state;
+    make_folder("corpus/beta/deep");
+    make_folder("corpus/alpha");
+    make_folder("corpus/.hidden");
+    write_text("corpus/beta/deep/x.txt", "3");
+    write_text("corpus/beta/a.jsonl",
+               "{\"text\": \"1\"}\n{\"text\": \"2\", \"domain\": \"own\"}\n");
+    write_text("corpus/alpha/b.txt", "B");
+    write_text("corpus/alpha/B.txt", "A");
+    write_text("corpus/alpha/.secret", "no");
+    write_text("corpus/.hidden/x.txt", "no");
+    write_text("corpus/zero.txt", "root");
+    write_bytes("corpus/program", "\x7f\0ELF", 5);
+    pl_read_stats stats =
+        check_read("corpus", "alpha:A|alpha:B|beta:1|own:2|beta:3|:root|");
+    assert_int_equal(stats.n_files, 5);
+    assert_int_equal(stats.n_skipped_files, 1);
+    collection slash = {0};
+    char path[PL_PATH_MAX];
+    snprintf(path, sizeof path, "%s/corpus/", scratch);
+    assert_ok(pl_documents_cut(path, 0, collect, &slash, NULL));
+    assert_string_equal(pl_buf_text(&slash.seen),
+                        "alpha:A|alpha:B|beta:1|own:2|beta:3|:root|");
+    pl_buf_destroy(&slash.seen);
+}
+
+static void a_folder_without_text_is_refused(void **state)
+{
+    (void)state;
+    make_folder("bare/inner");
+    check_refused("bare", PL_ERR_DATA, "holds no text files");
+    write_bytes("bare/inner/program", "\0\0\0\0", 4);
+    check_refused("bare", PL_ERR_DATA, "1 binary");
+    write_text("bare/x.parquet", "PAR1");
+    check_refused("bare", PL_ERR_UNSUPPORTED, "x.parquet");
+}
+
+static void links_to_files_are_read_and_circles_are_not_entered(void **state)
+{
+    (void)state;
+    make_folder("linked/sub");
+    write_text("target.txt", "linked text");
+    assert_int_equal(symlink(in_scratch("target.txt"), in_scratch("linked/a.txt")), 0);
+    assert_int_equal(symlink(in_scratch("linked"), in_scratch("linked/sub/circle")), 0);
+    assert_int_equal(mkfifo(in_scratch("linked/pipe"), 0600), 0);
+    check_read("linked", ":linked text|");
+}
+
+/* ---- the machine's own text ---- */
+
+typedef struct system_facts {
+    uint64_t n_bytes, n_documents, hash;
+} system_facts;
+
+static pl_status weigh(void *context, const pl_document *document)
+{
+    system_facts *facts = context;
+    assert_true(document->len > 0 && document->len <= 32768);
+    assert_true(pl_starts_with(document->source, "/usr/"));
+    assert_null(strstr(document->source, "unicore"));
+    facts->n_bytes += document->len;
+    facts->n_documents++;
+    facts->hash = facts->hash * 31 + pl_checksum(document->text, document->len);
+    return PL_OK;
+}
+
+static void the_machines_own_text_is_the_same_each_time_and_evenly_spread(void **state)
+{
+    (void)state;
+    enum { MAX = 3000000 };
+    system_facts once = {0}, again = {0};
+    pl_buf describe = {0};
+    pl_status status = pl_system_text_read(MAX, weigh, &once, &describe);
+    if (status == PL_ERR_NOT_FOUND) { /* a bare machine: then the remedy is named */
+        assert_said("apt install");
+        pl_buf_destroy(&describe);
+        return;
+    }
+    assert_ok(status);
+    assert_in_range(once.n_bytes, MAX, MAX + 32768);
+    assert_ok(pl_system_text_read(MAX, weigh, &again, NULL));
+    assert_int_equal(once.hash, again.hash);
+    assert_int_equal(once.n_documents, again.n_documents);
+    size_t n_lines = 0;
+    for (const char *at = pl_buf_text(&describe); *at; at++)
+        n_lines += *at == '\n';
+    assert_in_range(n_lines, 3, 10);
+    pl_buf_destroy(&describe);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_compression_is_opened_by_content),
+        cmocka_unit_test(compressed_json_lines_are_lines),
+        cmocka_unit_test(a_compressed_file_cut_anywhere_is_refused_by_name),
+        cmocka_unit_test(a_file_that_only_has_the_name_of_a_compressed_one_is_refused),
+        cmocka_unit_test(a_text_file_is_one_document),
+        cmocka_unit_test(an_empty_or_blank_file_is_counted_and_gives_nothing),
+        cmocka_unit_test(bad_utf8_becomes_replacement_characters_and_is_counted),
+        cmocka_unit_test(a_bad_byte_is_found_at_every_place_of_a_long_text),
+        cmocka_unit_test(a_byte_order_mark_is_dropped),
+        cmocka_unit_test(a_binary_file_is_refused_wherever_its_nul_lies),
+        cmocka_unit_test(missing_unreadable_and_parquet_files_say_what_to_do),
+        cmocka_unit_test(json_lines_give_a_document_each),
+        cmocka_unit_test(lines_longer_than_a_read_are_put_together),
+        cmocka_unit_test(a_broken_line_is_named_with_its_number),
+        cmocka_unit_test(bad_bytes_and_escaped_nuls_in_json_are_replaced),
+        cmocka_unit_test(standard_input_is_lines_if_it_begins_with_a_brace),
+        cmocka_unit_test(the_callers_failure_stops_the_reading_and_comes_back),
+        cmocka_unit_test(a_text_is_cut_at_paragraphs_lines_words_and_characters),
+        cmocka_unit_test(what_is_cut_is_marked_bad_or_blank_as_what_is_not),
+        cmocka_unit_test(pieces_are_the_text_and_none_is_too_long),
+        cmocka_unit_test(files_of_a_folder_are_not_cut),
+        cmocka_unit_test(a_folder_is_walked_in_name_order_with_domains),
+        cmocka_unit_test(a_folder_without_text_is_refused),
+        cmocka_unit_test(links_to_files_are_read_and_circles_are_not_entered),
+        cmocka_unit_test(the_machines_own_text_is_the_same_each_time_and_evenly_spread),
+    };
+    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
+}

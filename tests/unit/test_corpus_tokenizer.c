@@ -1,0 +1,315 @@
+/* folder: corpus; label: unit */
+#include "tests/support/corpus_support.h"
+
+enum { VOCAB = 400 };
+static pl_tokenizer *tokenizer;
+
+static pl_status train(const pl_buf *text, int vocab, int n_threads, const char *name)
+{
+    const char *texts[] = {(const char *)text->data};
+    return pl_tokenizer_train(texts, &text->len, 1, vocab, n_threads, in_scratch(name));
+}
+
+static int make_tokenizer(void **state)
+{
+    pl_buf text = {0};
+    if (make_scratch(state) != 0)
+        return -1;
+    make_words(1, 200000, &text);
+    pl_status status = train(&text, VOCAB, 1, "words.model");
+    if (status == PL_OK)
+        status = pl_tokenizer_load(in_scratch("words.model"), &tokenizer);
+    pl_buf_destroy(&text);
+    return status == PL_OK ? 0 : -1;
+}
+
+static int drop_tokenizer(void **state)
+{
+    pl_tokenizer_destroy(&tokenizer);
+    return remove_scratch(state);
+}
+
+/* Encodes and decodes; the text must come back byte by byte. Returns how many
+ * tokens it took. */
+static size_t check_round_trip(const pl_tokenizer *with, const char *text, size_t len)
+{
+    pl_buf ids = {0}, back = {0};
+    assert_ok(pl_tokenizer_encode(with, text, len, &ids));
+    size_t n = ids.len / sizeof(int32_t);
+    const int32_t *tokens = (const void *)ids.data;
+    for (size_t i = 0; i < n; i++)
+        assert_in_range(tokens[i], PL_TOKEN_EOS + 1, pl_tokenizer_vocab(with) - 1);
+    assert_ok(pl_tokenizer_decode(with, tokens, n, &back));
+    assert_int_equal(back.len, len);
+    if (len > 0)
+        assert_memory_equal(back.data, text, len);
+    pl_buf_destroy(&ids);
+    pl_buf_destroy(&back);
+    return n;
+}
+
+static void put_utf8(pl_buf *text, uint32_t c)
+{
+    uint8_t bytes[4];
+    size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    static const uint8_t lead[] = {0, 0, 0xc0, 0xe0, 0xf0};
+    for (size_t i = n; i-- > 1; c >>= 6)
+        bytes[i] = (uint8_t)(0x80 | (c & 0x3f));
+    bytes[0] = (uint8_t)(lead[n] | c);
+    pl_buf_append(text, bytes, n);
+}
+
+/* Characters of every kind; the ones that the library uses as its own marks, blanks
+ * and newlines come often. */
+static uint32_t random_character(uint64_t seed, uint64_t i)
+{
+    static const uint32_t special[] = {' ',    '\n',   '\t',   '\r',   0x2581, 0x2585,
+                                       0xfffd, 0x2047, 0x3000, 0xfeff, 0xa0,   '<'};
+    uint32_t draw = pl_random_u32(seed, 2, i), kind = draw >> 29;
+    uint32_t value = draw & 0x1fffff;
+    if (kind < 3)
+        return special[value % 12];
+    if (kind < 5)
+        return 1 + value % 0x7f;
+    if (kind == 5)
+        return 0x80 + value % 0x780;
+    if (kind == 6)
+        return 0x800 + value % 0xd000; /* below the surrogates */
+    return 0x10000 + value % 0x100000;
+}
+
+static void any_utf8_comes_back_exactly(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 300; seed++) {
+        pl_buf text = {0};
+        uint64_t n = pl_random_u32(seed, 3, 0) % 200;
+        for (uint64_t i = 0; i < n; i++)
+            put_utf8(&text, random_character(seed, i));
+        check_round_trip(tokenizer, (const char *)text.data, text.len);
+        pl_buf_destroy(&text);
+    }
+}
+
+static void long_texts_without_any_place_to_cut_come_back(void **state)
+{
+    (void)state;
+    static const char *const units[] = {
+        "x", " ", "\n", "\xe2\x96\x81", "\xf0\x9f\x8e\x89", "ab\xc3\xa9"};
+    for (size_t u = 0; u < sizeof units / sizeof *units; u++) {
+        pl_buf text = {0};
+        while (text.len < 200000)
+            pl_buf_append(&text, units[u], strlen(units[u]));
+        check_round_trip(tokenizer, (const char *)text.data, text.len);
+        pl_buf_destroy(&text);
+    }
+}
+
+static void words_that_look_like_control_tokens_are_only_words(void **state)
+{
+    (void)state;
+    static const char text[] = "<s> </s> <unk> <0x41> <pad>";
+    assert_true(check_round_trip(tokenizer, text, strlen(text)) > 5);
+    check_round_trip(tokenizer, "", 0);
+}
+
+static void pieces_are_learnt_and_newlines_are_tokens(void **state)
+{
+    (void)state;
+    pl_buf ids = {0};
+    size_t n = check_round_trip(tokenizer, "ringing staner, the", 19);
+    assert_true(n < 15);
+    assert_ok(pl_tokenizer_encode(tokenizer, "\n\n\n\t", 4, &ids));
+    assert_int_equal(ids.len, 3 * sizeof(int32_t)); /* two newlines, one, a tab */
+    pl_buf_destroy(&ids);
+}
+
+/* A text is tokenised in blocks; where it is cut must not show. */
+static void cuts_into_blocks_do_not_change_the_tokens(void **state)
+{
+    (void)state;
+    pl_buf text = {0}, whole = {0}, lines = {0};
+    make_words(5, 300000, &text);
+    const char *at = (const char *)text.data, *end = at + text.len;
+    assert_ok(pl_tokenizer_encode(tokenizer, at, text.len, &whole));
+    while (at < end) {
+        const char *stop = memchr(at, '\n', (size_t)(end - at));
+        stop = stop ? stop : end;
+        while (stop < end && *stop == '\n')
+            stop++;
+        assert_ok(pl_tokenizer_encode(tokenizer, at, (size_t)(stop - at), &lines));
+        at = stop;
+    }
+    assert_int_equal(whole.len, lines.len);
+    assert_memory_equal(whole.data, lines.data, whole.len);
+    pl_buf_destroy(&text);
+    pl_buf_destroy(&whole);
+    pl_buf_destroy(&lines);
+}
+
+static pl_status count_round_trip(void *context, const pl_document *document)
+{
+    *(size_t *)context += check_round_trip(tokenizer, document->text, document->len);
+    return PL_OK;
+}
+
+static void real_text_comes_back_exactly(void **state)
+{
+    (void)state;
+    size_t n = 0;
+    if (!pl_path_exists(REAL_VALID))
+        skip();
+    assert_ok(pl_documents_cut(REAL_VALID, 0, count_round_trip, &n, NULL));
+    assert_true(n > 100000);
+}
+
+static void training_gives_the_same_bytes_whatever_the_threads(void **state)
+{
+    (void)state;
+    pl_buf text = {0}, first = {0}, other = {0};
+    make_words(2, 100000, &text);
+    assert_ok(train(&text, 350, 1, "one.model"));
+    assert_ok(train(&text, 350, 4, "four.model"));
+    assert_ok(pl_read_file(in_scratch("one.model"), &first));
+    assert_ok(pl_read_file(in_scratch("four.model"), &other));
+    assert_int_equal(first.len, other.len);
+    assert_memory_equal(first.data, other.data, first.len);
+    pl_buf_destroy(&text);
+    pl_buf_destroy(&first);
+    pl_buf_destroy(&other);
+}
+
+static int number_after(const char *words)
+{
+    const char *at = strstr(pl_last_error(), words);
+    assert_non_null(at);
+    return atoi(at + strlen(words));
+}
+
+static void a_vocab_too_large_names_the_largest_and_that_one_works(void **state)
+{
+    (void)state;
+    pl_buf text = {0};
+    make_words(3, 300, &text);
+    assert_int_equal(train(&text, 50000, 1, "large.model"), PL_ERR_DATA);
+    int largest = number_after("at most ");
+    assert_false(pl_path_exists(in_scratch("large.model")));
+    assert_int_equal(train(&text, largest + 1, 1, "large.model"), PL_ERR_DATA);
+    assert_ok(train(&text, largest, 1, "large.model"));
+    pl_buf_destroy(&text);
+}
+
+static void a_vocab_too_small_names_the_smallest_and_that_one_works(void **state)
+{
+    (void)state;
+    pl_buf text = {0};
+    make_words(3, 20000, &text);
+    for (int vocab = 1; vocab < 265; vocab += 29)
+        assert_int_equal(train(&text, vocab, 1, "small.model"), PL_ERR_DATA);
+    assert_int_equal(train(&text, 264, 1, "small.model"), PL_ERR_DATA);
+    int smallest = number_after("need at least ");
+    assert_in_range(smallest, 265, 300);
+    assert_ok(train(&text, smallest, 1, "small.model"));
+    pl_buf_destroy(&text);
+}
+
+/* Without a blank in the training text a blank must still come back as one. */
+static void a_text_without_blanks_trains_a_tokenizer_that_knows_them(void **state)
+{
+    (void)state;
+    pl_buf text = {0};
+    pl_tokenizer *blankless;
+    static const char with[] = "a b  \xe2\x96\x81 c\n d";
+    for (int i = 0; i < 3000; i++)
+        pl_buf_printf(&text, "word%d\n", i);
+    assert_ok(train(&text, 280, 1, "blankless.model"));
+    assert_ok(pl_tokenizer_load(in_scratch("blankless.model"), &blankless));
+    check_round_trip(blankless, with, strlen(with));
+    pl_tokenizer_destroy(&blankless);
+    pl_buf_destroy(&text);
+}
+
+static void no_text_cannot_train(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        pl_tokenizer_train(NULL, NULL, 0, 300, 1, in_scratch("none.model")),
+        PL_ERR_DATA);
+    assert_false(pl_path_exists(in_scratch("none.model")));
+}
+
+static void a_token_outside_the_vocabulary_is_refused(void **state)
+{
+    (void)state;
+    pl_buf back = {0};
+    static const int32_t wrong[] = {-1, VOCAB, INT32_MAX, INT32_MIN};
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(pl_tokenizer_decode(tokenizer, &wrong[i], 1, &back),
+                         PL_ERR_ARG);
+    static const int32_t control[] = {PL_TOKEN_BOS, PL_TOKEN_EOS};
+    assert_ok(pl_tokenizer_decode(tokenizer, control, 2, &back));
+    assert_int_equal(back.len, 0);
+    pl_buf_destroy(&back);
+}
+
+/* A damaged model is refused, or is some other model: never a crash. */
+static void damaged_models_are_refused_or_usable(void **state)
+{
+    (void)state;
+    pl_buf model = {0};
+    size_t n_refused = 0;
+    assert_ok(pl_read_file(in_scratch("words.model"), &model));
+    for (size_t i = 0; i < 2 * model.len; i += 41) {
+        pl_tokenizer *damaged;
+        pl_buf bytes = {0}, ids = {0};
+        pl_buf_append(&bytes, model.data, i < model.len ? i : model.len);
+        if (i >= model.len)
+            bytes.data[i - model.len] ^= (uint8_t)(1u << i % 8);
+        if (pl_tokenizer_load_bytes(bytes.data, bytes.len, &damaged) != PL_OK) {
+            assert_null(damaged);
+            n_refused++;
+        } else if (pl_tokenizer_encode(damaged, "some text\n", 10, &ids) == PL_OK) {
+            assert_true(ids.len > 0);
+        }
+        pl_tokenizer_destroy(&damaged);
+        pl_buf_destroy(&bytes);
+        pl_buf_destroy(&ids);
+    }
+    assert_true(n_refused > 20);
+    pl_buf_destroy(&model);
+}
+
+static void a_missing_model_is_named(void **state)
+{
+    (void)state;
+    pl_tokenizer *none;
+    assert_int_equal(pl_tokenizer_load(in_scratch("absent.model"), &none),
+                     PL_ERR_NOT_FOUND);
+    assert_said("absent.model");
+    write_text("text.model", "this is no model");
+    assert_int_equal(pl_tokenizer_load(in_scratch("text.model"), &none),
+                     PL_ERR_DAMAGED);
+    assert_said("text.model");
+    assert_null(none);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_utf8_comes_back_exactly),
+        cmocka_unit_test(long_texts_without_any_place_to_cut_come_back),
+        cmocka_unit_test(words_that_look_like_control_tokens_are_only_words),
+        cmocka_unit_test(pieces_are_learnt_and_newlines_are_tokens),
+        cmocka_unit_test(cuts_into_blocks_do_not_change_the_tokens),
+        cmocka_unit_test(real_text_comes_back_exactly),
+        cmocka_unit_test(training_gives_the_same_bytes_whatever_the_threads),
+        cmocka_unit_test(a_vocab_too_large_names_the_largest_and_that_one_works),
+        cmocka_unit_test(a_vocab_too_small_names_the_smallest_and_that_one_works),
+        cmocka_unit_test(a_text_without_blanks_trains_a_tokenizer_that_knows_them),
+        cmocka_unit_test(no_text_cannot_train),
+        cmocka_unit_test(a_token_outside_the_vocabulary_is_refused),
+        cmocka_unit_test(damaged_models_are_refused_or_usable),
+        cmocka_unit_test(a_missing_model_is_named),
+    };
+    return cmocka_run_group_tests(tests, make_tokenizer, drop_tokenizer);
+}

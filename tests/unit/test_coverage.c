@@ -1,0 +1,237 @@
+/* folder: outer; label: unit
+ *
+ * What the record of a store says about samples: a phase that is missing, stands twice,
+ * or has other samples is named. */
+#include "outer/outer.h"
+#include "tests/support/tiny_arm.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+enum { PATHS = 2, PHASE = 6 }; /* samples of a phase: tau 3, batch 2 */
+
+typedef struct world {
+    char dir[64];
+    pl_store *store;
+    pl_arm arm;
+    pl_topology *topology;
+    pl_coverage paths[PATHS];
+} world;
+
+static int setup(void **state)
+{
+    world *w = pl_alloc(sizeof *w);
+    char name[] = "/tmp/pl-coverage-XXXXXX";
+    if (!mkdtemp(name))
+        return -1;
+    pl_copy_text(w->dir, sizeof w->dir, name);
+    pl_copy_text(w->arm.name, sizeof w->arm.name, "mix");
+    w->arm.shape = tiny_shape(2);
+    w->arm.spec = (pl_topology_spec){.n_levels = 1, .experts = {2}, .replicas = 1};
+    w->arm.inner = (pl_inner){.batch = 2, .tau = 3, .phases = 3};
+    w->arm.outer.method = pl_method_defaults(PL_METHOD_DILOCO);
+    tiny_shards(&w->arm, PATHS);
+    w->arm.weights[0] = w->arm.weights[1] = 100;
+    *state = w;
+    if (pl_topology_create(&w->arm.shape, &w->arm.spec, &w->topology) != PL_OK)
+        return -1;
+    return pl_store_open(w->dir, PL_STORE_CREATE, &w->store) == PL_OK ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    world *w = *state;
+    pl_store_close(&w->store);
+    pl_topology_destroy(&w->topology);
+    pl_arm_clear(&w->arm);
+    pl_status status = pl_remove_tree(w->dir);
+    pl_free(w);
+    return status == PL_OK ? 0 : -1;
+}
+
+static pl_contribution contribution(int path, int64_t phase)
+{
+    return (pl_contribution){.path = path,
+                             .phase = phase,
+                             .first_sample = (uint64_t)phase * PHASE,
+                             .n_samples = PHASE};
+}
+
+static void put_version(world *w, int module, uint64_t number,
+                        const pl_contribution *list, int n)
+{
+    pl_version v = {.number = number, .n_contributions = n}, head;
+    pl_txn *txn = NULL;
+    pl_arm_module_name(&w->arm, w->topology, module, v.module);
+    if (number > 0) {
+        assert_int_equal(pl_store_head(w->store, v.module, &head), PL_OK);
+        v.parent = head.params;
+        pl_version_clear(&head);
+    }
+    v.contributions = (pl_contribution *)(uintptr_t)list;
+    assert_int_equal(pl_txn_begin(w->store, &txn), PL_OK);
+    assert_int_equal(pl_txn_put_blob(txn, &number, sizeof number, &v.params), PL_OK);
+    assert_int_equal(pl_txn_put_version(txn, &v, (pl_keep){false, false, 0}), PL_OK);
+    assert_int_equal(pl_txn_commit(&txn), PL_OK);
+}
+
+static void put_path(world *w, int path, int64_t phases)
+{
+    pl_path_state state = {.phase = phases,
+                           .samples = (uint64_t)phases * PHASE,
+                           .n_tokens = (uint64_t)phases * 50};
+    pl_txn *txn = NULL;
+    pl_arm_path_name(&w->arm, w->topology, path, 0, state.name);
+    assert_int_equal(pl_txn_begin(w->store, &txn), PL_OK);
+    assert_int_equal(pl_txn_put_path(txn, &state), PL_OK);
+    assert_int_equal(pl_txn_commit(&txn), PL_OK);
+}
+
+/* Two rounds of everything: all modules, both paths; `change` may alter what path 1
+ * contributes to module 0 in round 1. */
+static void fill(world *w, void (*change)(pl_contribution *list, int *n))
+{
+    for (int m = 0; m < pl_topology_n_modules(w->topology); m++) {
+        put_version(w, m, 0, NULL, 0);
+        for (int64_t round = 0; round < 2; round++) {
+            pl_contribution list[PATHS + 1];
+            int n = 0;
+            for (int p = 0; p < PATHS; p++)
+                if (pl_topology_path_has(w->topology, p, m))
+                    list[n++] = contribution(p, round);
+            if (change && m == 0 && round == 1)
+                change(list, &n);
+            put_version(w, m, (uint64_t)round + 1, list, n);
+        }
+    }
+    put_path(w, 0, 2);
+    put_path(w, 1, 2);
+    assert_int_equal(pl_coverage_of(w->store, &w->arm, w->topology, w->paths), PL_OK);
+}
+
+static void whole_record_has_nothing_to_tell(void **state)
+{
+    world *w = *state;
+    fill(w, NULL);
+    for (int p = 0; p < PATHS; p++) {
+        const pl_coverage *c = &w->paths[p];
+        assert_int_equal(c->phases, 2);
+        assert_int_equal(c->samples, 2 * PHASE);
+        assert_true(c->passes == 1.0);
+        assert_int_equal(c->n_checked, 2 * pl_topology_n_slots(w->topology));
+        assert_int_equal(c->n_lost + c->n_repeated + c->n_wrong, 0);
+        assert_string_equal(c->example, "");
+    }
+}
+
+static void drop(pl_contribution *list, int *n)
+{
+    (void)list;
+    *n = 1;
+}
+
+static void twice(pl_contribution *list, int *n)
+{
+    list[(*n)++] = contribution(1, 0);
+}
+
+static void shifted(pl_contribution *list, int *n)
+{
+    list[*n - 1].first_sample++;
+}
+
+static void fewer(pl_contribution *list, int *n)
+{
+    list[*n - 1].n_samples = 2;
+}
+
+static void missing_phase_is_lost(void **state)
+{
+    world *w = *state;
+    fill(w, drop);
+    assert_int_equal(w->paths[0].n_lost, 0);
+    assert_int_equal(w->paths[1].n_lost, 1);
+    assert_non_null(strstr(w->paths[1].example, "phase 1 of mix/p1.r0 is missing in"));
+}
+
+static void phase_that_stands_twice_is_repeated(void **state)
+{
+    world *w = *state;
+    fill(w, twice);
+    assert_int_equal(w->paths[1].n_repeated, 1);
+    assert_int_equal(w->paths[1].n_lost, 0);
+    assert_int_equal(w->paths[0].n_repeated, 0);
+}
+
+static void other_samples_are_wrong_and_their_phase_is_lost(void **state)
+{
+    world *w = *state;
+    fill(w, shifted);
+    assert_int_equal(w->paths[1].n_wrong, 1);
+    assert_int_equal(w->paths[1].n_lost, 1);
+}
+
+static void samples_that_were_left_out_are_counted(void **state)
+{
+    world *w = *state;
+    fill(w, fewer);
+    assert_int_equal(w->paths[1].skipped, PHASE - 2);
+    assert_int_equal(w->paths[1].n_wrong + w->paths[1].n_lost, 0);
+}
+
+/* A path may have sent its updates while its state has not arrived. */
+static void pending_and_unfinished_phases_are_no_error(void **state)
+{
+    world *w = *state;
+    pl_contribution c = contribution(0, 2);
+    char name[PL_MODULE_NAME_MAX];
+    pl_txn *txn = NULL;
+    fill(w, NULL);
+    pl_arm_module_name(&w->arm, w->topology, 0, name);
+    assert_int_equal(pl_txn_begin(w->store, &txn), PL_OK);
+    assert_int_equal(pl_txn_put_pending(txn, name, &c), PL_OK);
+    assert_int_equal(pl_txn_commit(&txn), PL_OK);
+    assert_int_equal(pl_coverage_of(w->store, &w->arm, w->topology, w->paths), PL_OK);
+    assert_int_equal(w->paths[0].n_repeated + w->paths[0].n_lost, 0);
+    put_path(w, 0, 3); /* and now its other modules lack it */
+    assert_int_equal(pl_coverage_of(w->store, &w->arm, w->topology, w->paths), PL_OK);
+    assert_int_equal(w->paths[0].n_lost, pl_topology_n_slots(w->topology) - 1);
+}
+
+/* Versions that a rollback wrote have no contributions. */
+static void rounds_that_a_rollback_replaced_are_given_up_not_lost(void **state)
+{
+    world *w = *state;
+    fill(w, NULL);
+    for (int m = 0; m < pl_topology_n_modules(w->topology); m++)
+        put_version(w, m, 3, NULL, 0);
+    put_path(w, 0, 3);
+    put_path(w, 1, 3);
+    assert_int_equal(pl_coverage_of(w->store, &w->arm, w->topology, w->paths), PL_OK);
+    for (int p = 0; p < PATHS; p++) {
+        assert_int_equal(w->paths[p].n_given_up, pl_topology_n_slots(w->topology));
+        assert_int_equal(w->paths[p].n_lost + w->paths[p].n_repeated, 0);
+        assert_int_equal(w->paths[p].n_checked, 2 * pl_topology_n_slots(w->topology));
+    }
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(whole_record_has_nothing_to_tell),
+        TEST(missing_phase_is_lost),
+        TEST(phase_that_stands_twice_is_repeated),
+        TEST(other_samples_are_wrong_and_their_phase_is_lost),
+        TEST(samples_that_were_left_out_are_counted),
+        TEST(pending_and_unfinished_phases_are_no_error),
+        TEST(rounds_that_a_rollback_replaced_are_given_up_not_lost),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,218 @@
+/* folder: modules; label: unit */
+/* Several sequences at once: the bytes of each are those that it has alone; weights of
+ * one byte are near enough to those of four. */
+#include "tests/support/pairs.h"
+
+enum { VOCAB = 251, CONTEXT = 40, SLOTS = 9, WORDS = 12 };
+
+static pl_topology *small_topology(void)
+{
+    const pl_shape shape = {.vocab = VOCAB,
+                            .width = 72,
+                            .n_heads = 4,
+                            .n_kv_heads = 2,
+                            .head_size = 18,
+                            .ffn = 150,
+                            .n_blocks = 3,
+                            .context = CONTEXT,
+                            .tied = true,
+                            .rope_theta = 10000.0,
+                            .norm_eps = 1e-5};
+    return one_path(&shape);
+}
+
+/* Word k of sequence i. */
+static int32_t word(int i, int k)
+{
+    return (int32_t)((31 * i + 17 * k + i * k * k + 3) % VOCAB);
+}
+
+static int prompt_length(int i)
+{
+    return 1 + 3 * i % 7;
+}
+
+/* Logits after each word of sequence i, by itself in a decoder with one slot. */
+static void read_alone(pl_model *model, int i, float (*logits)[VOCAB])
+{
+    pl_decoder *alone;
+    int32_t words[WORDS];
+    int n = prompt_length(i);
+    for (int k = 0; k < WORDS; k++)
+        words[k] = word(i, k);
+    assert_int_equal(pl_decoder_create(model, &alone), PL_OK);
+    assert_int_equal(pl_decoder_feed(alone, words, n, logits[n - 1]), PL_OK);
+    for (int k = n; k < WORDS; k++)
+        assert_int_equal(pl_decoder_feed(alone, words + k, 1, logits[k]), PL_OK);
+    pl_decoder_destroy(&alone);
+}
+
+/* All sequences in one decoder. Sequence i joins before round i, in slot 8 - i, and
+ * leaves when it has no words left: every round has other company. */
+static void read_together(pl_model *model, float (*logits)[WORDS][VOCAB])
+{
+    pl_decoder *d;
+    int at[SLOTS] = {0}, n = 1;
+    assert_int_equal(pl_decoder_create_slots(model, SLOTS, &d), PL_OK);
+    for (int round = 0; n > 0; round++) {
+        int32_t slots[SLOTS], tokens[SLOTS], who[SLOTS];
+        float out[SLOTS][VOCAB];
+        if (round < SLOTS) {
+            int32_t words[WORDS];
+            at[round] = prompt_length(round);
+            for (int k = 0; k < at[round]; k++)
+                words[k] = word(round, k);
+            assert_int_equal(pl_decoder_prefill(d, SLOTS - 1 - round, words, at[round],
+                                                logits[round][at[round] - 1]),
+                             PL_OK);
+        }
+        n = 0;
+        for (int i = 0; i < SLOTS && i <= round; i++) {
+            if (at[i] == WORDS)
+                continue;
+            who[n] = i;
+            slots[n] = SLOTS - 1 - i;
+            tokens[n++] = word(i, at[i]);
+        }
+        if (n > 0)
+            assert_int_equal(pl_decoder_step(d, slots, tokens, n, out[0]), PL_OK);
+        for (int i = 0; i < n; i++)
+            memcpy(logits[who[i]][at[who[i]]++], out[i], sizeof out[i]);
+    }
+    for (int i = 0; i < SLOTS; i++)
+        assert_int_equal(pl_decoder_length(d, SLOTS - 1 - i), WORDS);
+    pl_decoder_destroy(&d);
+}
+
+static void expect_same_bytes(pl_backend *be)
+{
+    float(*together)[WORDS][VOCAB] = calloc(SLOTS, sizeof *together);
+    float(*alone)[VOCAB] = calloc(WORDS, sizeof *alone);
+    pl_topology *t = small_topology();
+    pl_model *model = fresh_reader(t, be);
+    read_together(model, together);
+    for (int i = 0; i < SLOTS; i++) {
+        read_alone(model, i, alone);
+        for (int k = prompt_length(i) - 1; k < WORDS; k++)
+            if (memcmp(alone[k], together[i][k], sizeof *alone) != 0)
+                fail_msg("%s: word %d of sequence %d has other logits in company",
+                         be->device, k, i);
+    }
+    pl_model_destroy(&model);
+    pl_topology_destroy(&t);
+    free(together), free(alone);
+}
+
+static void a_sequence_has_the_same_bytes_in_any_company(void **state)
+{
+    static const char *const precisions[] = {"f32", "bf16", "int8"};
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        for (int threads = 1; threads < 3; threads++) {
+            pl_backend *be = open_side("cpu", precisions[i], threads);
+            if (!be)
+                continue; /* no bf16 here */
+            expect_same_bytes(be);
+            pl_backend_close(&be);
+        }
+    pl_backend *ref = open_side("ref", "f32", 1);
+    expect_same_bytes(ref);
+    pl_backend_close(&ref);
+}
+
+/* Normalised mean-square error of the last logits, and how far the loss of each word
+ * moves in the mean. */
+static void weights_of_one_byte_move_logits_by_little(void **state)
+{
+    (void)state;
+    pl_backend *be[2] = {open_side("cpu", "f32", 1), open_side("cpu", "int8", 1)};
+    pl_topology *t = small_topology();
+    float logits[2][WORDS][VOCAB];
+    double error = 0.0, size = 0.0;
+    for (int i = 0; i < SLOTS; i++) {
+        for (int side = 0; side < 2; side++) {
+            pl_model *model = fresh_reader(t, be[side]);
+            read_alone(model, i, logits[side]);
+            pl_model_destroy(&model);
+        }
+        for (int k = prompt_length(i) - 1; k < WORDS; k++)
+            for (int v = 0; v < VOCAB; v++) {
+                const double want = (double)logits[0][k][v];
+                error += pow((double)logits[1][k][v] - want, 2);
+                size += want * want;
+            }
+    }
+    print_message("int8 against f32: normalised mean-square error %.2g\n",
+                  error / size);
+    assert_true(error / size < 1e-3);
+    assert_true(error > 0.0); /* it is int8 that ran */
+    pl_topology_destroy(&t);
+    pl_backend_close(&be[0]);
+    pl_backend_close(&be[1]);
+}
+
+static void int8_is_for_decoding_and_not_for_ref(void **state)
+{
+    (void)state;
+    pl_backend *be = NULL;
+    pl_backend_options options = {.name = "ref", .n_threads = 1, .precision = "int8"};
+    assert_int_equal(pl_backend_open(&options, &be), PL_ERR_UNSUPPORTED);
+    be = open_side("cpu", "int8", 1);
+    pl_topology *t = small_topology();
+    pl_model *model = NULL;
+    pl_model_options training = {.batch = 1, .context = CONTEXT, .training = true};
+    assert_int_equal(pl_model_create(be, t, &training, &model), PL_ERR_UNSUPPORTED);
+    assert_null(model);
+    model = fresh_reader(t, be);
+    const int32_t tokens[2] = {1, 2};
+    float losses[2];
+    assert_int_equal(pl_model_losses(model, tokens, tokens, 1, 2, losses),
+                     PL_ERR_UNSUPPORTED);
+    pl_model_destroy(&model);
+    pl_topology_destroy(&t);
+    pl_backend_close(&be);
+}
+
+static void what_is_no_step_is_refused_and_changes_nothing(void **state)
+{
+    (void)state;
+    pl_backend *be = open_side("ref", "f32", 1);
+    pl_topology *t = small_topology();
+    pl_model *model = fresh_reader(t, be);
+    pl_decoder *d;
+    float logits[2 * VOCAB];
+    const int32_t twice[] = {1, 1}, beyond[] = {0, 2}, both[] = {0, 1};
+    const int32_t words[] = {3, 4}, unknown[] = {3, VOCAB};
+    assert_int_equal(pl_decoder_create_slots(model, 0, &d), PL_ERR_ARG);
+    assert_int_equal(pl_decoder_create_slots(model, CONTEXT + 1, &d), PL_ERR_ARG);
+    assert_null(d);
+    assert_int_equal(pl_decoder_create_slots(model, 2, &d), PL_OK);
+    assert_int_equal(pl_decoder_prefill(d, 2, words, 2, logits), PL_ERR_ARG);
+    assert_int_equal(pl_decoder_prefill(d, 1, words, 2, logits), PL_OK);
+    assert_int_equal(pl_decoder_step(d, twice, words, 2, logits), PL_ERR_ARG);
+    assert_int_equal(pl_decoder_step(d, beyond, words, 2, logits), PL_ERR_ARG);
+    assert_int_equal(pl_decoder_step(d, both, words, 0, logits), PL_ERR_ARG);
+    assert_int_equal(pl_decoder_step(d, both, words, 3, logits), PL_ERR_ARG);
+    assert_int_equal(pl_decoder_step(d, both, unknown, 2, logits), PL_ERR_DATA);
+    assert_int_equal(pl_decoder_length(d, 0), 0);
+    assert_int_equal(pl_decoder_length(d, 1), 2);
+    assert_int_equal(pl_decoder_step(d, both, words, 2, logits), PL_OK);
+    pl_decoder_clear(d, 1);
+    assert_int_equal(pl_decoder_length(d, 0), 1);
+    assert_int_equal(pl_decoder_length(d, 1), 0);
+    pl_decoder_destroy(&d);
+    pl_model_destroy(&model);
+    pl_topology_destroy(&t);
+    pl_backend_close(&be);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_sequence_has_the_same_bytes_in_any_company),
+        cmocka_unit_test(weights_of_one_byte_move_logits_by_little),
+        cmocka_unit_test(int8_is_for_decoding_and_not_for_ref),
+        cmocka_unit_test(what_is_no_step_is_refused_and_changes_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

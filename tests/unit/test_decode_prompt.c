@@ -1,0 +1,158 @@
+/* folder: modules; label: unit */
+/* Prompts longer than what is read at once: the logits are those of the same tokens one
+ * by one, and the bytes those of the same pieces one by one. */
+#include "tests/support/pairs.h"
+
+enum { VOCAB = 131, CONTEXT = 1100, SLOTS = 2 };
+
+static const int lengths[] = {1, 31, 511, 512, 513, 700, 1024, 1043, 1100};
+enum { N_LENGTHS = sizeof lengths / sizeof lengths[0] };
+
+static pl_topology *small_topology(void)
+{
+    const pl_shape shape = {.vocab = VOCAB,
+                            .width = 48,
+                            .n_heads = 4,
+                            .n_kv_heads = 2,
+                            .head_size = 12,
+                            .ffn = 72,
+                            .n_blocks = 2,
+                            .context = CONTEXT,
+                            .tied = true,
+                            .rope_theta = 10000.0,
+                            .norm_eps = 1e-5};
+    return one_path(&shape);
+}
+
+static void fill(int32_t *tokens)
+{
+    for (int i = 0; i < CONTEXT; i++)
+        tokens[i] = (int32_t)(pl_random_u32(3, 8, (uint64_t)i) % VOCAB);
+}
+
+static void check_lengths(const pair *p)
+{
+    int32_t tokens[CONTEXT];
+    float(*each)[VOCAB] = calloc(CONTEXT, sizeof *each), got[VOCAB];
+    double want[VOCAB];
+    pl_topology *t = small_topology();
+    pl_model *model[2] = {fresh_reader(t, p->be[0]), fresh_reader(t, p->be[1])};
+    pl_decoder *d[2];
+    fill(tokens);
+    for (int side = 0; side < 2; side++)
+        assert_int_equal(pl_decoder_create_slots(model[side], SLOTS, &d[side]), PL_OK);
+    for (int i = 0; i < CONTEXT; i++) /* alone, by ref */
+        assert_int_equal(pl_decoder_prefill(d[0], 0, tokens + i, 1, each[i]), PL_OK);
+    for (int i = 0; i < N_LENGTHS; i++) {
+        const int n = lengths[i];
+        pl_decoder_clear(d[1], 1);
+        assert_int_equal(pl_decoder_prefill(d[1], 1, tokens, n, got), PL_OK);
+        assert_int_equal(pl_decoder_length(d[1], 1), n);
+        for (int v = 0; v < VOCAB; v++)
+            want[v] = (double)each[n - 1][v];
+        const double error = naive_error(got, want, VOCAB);
+        if (!(error <= 100.0 * p->tolerance + 1e-10))
+            fail_msg("%s: a prompt of %d tokens: error %g", p->label, n, error);
+    }
+    for (int side = 0; side < 2; side++) {
+        pl_decoder_destroy(&d[side]);
+        pl_model_destroy(&model[side]);
+    }
+    pl_topology_destroy(&t);
+    free(each);
+}
+
+static void long_prompts_give_the_logits_of_single_tokens(void **state)
+{
+    (void)state;
+    for_each_backend(check_lengths);
+}
+
+static void check_pieces(pl_backend *be, const char *what)
+{
+    int32_t tokens[CONTEXT];
+    float whole[VOCAB], parts[VOCAB];
+    pl_topology *t = small_topology();
+    pl_model *model = fresh_reader(t, be);
+    pl_decoder *d;
+    fill(tokens);
+    assert_int_equal(pl_decoder_create_slots(model, SLOTS, &d), PL_OK);
+    for (int i = 0; i < N_LENGTHS; i++) {
+        const int n = lengths[i];
+        int piece = 0;
+        pl_decoder_clear(d, 0), pl_decoder_clear(d, 1);
+        assert_int_equal(pl_decoder_prefill(d, 0, tokens, n, whole), PL_OK);
+        for (int at = 0; at < n; at += piece) {
+            piece = pl_decoder_piece(d, 1, n - at);
+            assert_in_range(piece, 1, n - at);
+            assert_int_equal(pl_decoder_prefill(d, 1, tokens + at, piece,
+                                                at + piece < n ? NULL : parts),
+                             PL_OK);
+            /* somebody else has a word in between */
+            if (at + piece < n && pl_decoder_length(d, 0) < CONTEXT) {
+                const int32_t other = 0, token = tokens[at];
+                float heard[VOCAB];
+                assert_int_equal(pl_decoder_step(d, &other, &token, 1, heard), PL_OK);
+            }
+        }
+        if (memcmp(whole, parts, sizeof whole) != 0)
+            fail_msg("%s: a prompt of %d tokens has other bytes in pieces", what, n);
+    }
+    pl_decoder_destroy(&d);
+    pl_model_destroy(&model);
+    pl_topology_destroy(&t);
+}
+
+static void pieces_give_the_bytes_of_the_whole(void **state)
+{
+    static const char *const precisions[] = {"f32", "bf16", "int8"};
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        for (int threads = 1; threads < 3; threads++) {
+            pl_backend *be = open_side("cpu", precisions[i], threads);
+            if (be)
+                check_pieces(be, be->device);
+            pl_backend_close(&be);
+        }
+    pl_backend *ref = open_side("ref", "f32", 1);
+    check_pieces(ref, "ref");
+    pl_backend_close(&ref);
+}
+
+static void an_unknown_token_far_on_changes_nothing(void **state)
+{
+    (void)state;
+    int32_t tokens[CONTEXT];
+    float logits[VOCAB], again[VOCAB];
+    pl_backend *be = open_side("cpu", "f32", 1);
+    pl_topology *t = small_topology();
+    pl_model *model = fresh_reader(t, be);
+    pl_decoder *d;
+    fill(tokens);
+    assert_int_equal(pl_decoder_create(model, &d), PL_OK);
+    assert_int_equal(pl_decoder_feed(d, tokens, 40, logits), PL_OK);
+    const int32_t good = tokens[550];
+    tokens[550] = VOCAB;
+    assert_int_equal(pl_decoder_feed(d, tokens + 40, 520, logits), PL_ERR_DATA);
+    assert_int_equal(pl_decoder_position(d), 40);
+    tokens[550] = good;
+    assert_int_equal(pl_decoder_feed(d, tokens + 40, 520, logits), PL_OK);
+    pl_decoder_reset(d);
+    assert_int_equal(pl_decoder_feed(d, tokens, 40, again), PL_OK);
+    assert_int_equal(pl_decoder_feed(d, tokens + 40, 520, again), PL_OK);
+    assert_memory_equal(logits, again, sizeof logits);
+    pl_decoder_destroy(&d);
+    pl_model_destroy(&model);
+    pl_topology_destroy(&t);
+    pl_backend_close(&be);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(long_prompts_give_the_logits_of_single_tokens),
+        cmocka_unit_test(pieces_give_the_bytes_of_the_whole),
+        cmocka_unit_test(an_unknown_token_far_on_changes_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,215 @@
+/* folder: store; label: unit */
+#include "store/s3_keys.h"
+#include "store/s3_text.h"
+#include "tests/support/store_fixture.h"
+
+static void a_url_is_taken_apart(void **state)
+{
+    engine_url url;
+    (void)state;
+    assert_ok(engine_url_parse("rados://pool", &url));
+    assert_string_equal(url.place, "pool");
+    assert_string_equal(url.space, "");
+    assert_int_equal(url.patience_ms, 60000);
+    assert_ok(
+        engine_url_parse("rados://pool/a/b?conf=/x/ceph.conf&id=me&patience=5", &url));
+    assert_string_equal(url.space, "a/b");
+    assert_string_equal(url.conf, "/x/ceph.conf");
+    assert_string_equal(url.id, "me");
+    assert_int_equal(url.patience_ms, 5000);
+    assert_ok(engine_url_parse("s3://b/p?endpoint=https://h:9000&region=eu", &url));
+    assert_string_equal(url.kind, "s3");
+    assert_string_equal(url.endpoint, "https://h:9000");
+    assert_string_equal(url.region, "eu");
+}
+
+static void a_wrong_url_is_refused_with_the_reason(void **state)
+{
+    static const char *const wrong[][2] = {
+        {"rocks", "rados://... or s3://..."},
+        {"gopher://x", "not `gopher`"},
+        {"rados://", "letters, digits"},
+        {"rados://a b", "letters, digits"},
+        {"rados://pool/name%20space", "letters, digits"},
+        {"rados://pool?cnf=/x", "did you mean conf?"},
+        {"rados://pool?conf", "KEY=VALUE"},
+        {"rados://pool?patience=0", "1 to 86400 seconds"},
+        {"rados://pool?patience=soon", "not `soon`"},
+        {"s3://bucket/p", "?endpoint="},
+        {"s3://bucket/p?endpoint=host:80", "?endpoint="},
+        {"s3://bucket/p?endpoint=http://key:secret@host", "do not belong"},
+    };
+    engine_url url;
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_int_equal(engine_url_parse(wrong[i][0], &url), PL_ERR_CONFIG);
+        assert_says(wrong[i][1]);
+    }
+}
+
+static void what_may_be_secret_in_a_url_is_not_shown(void **state)
+{
+    static const char *const wrong[][2] = {
+        {"s3://me:hush@bucket?endpoint=http://x", "store.engine `s3://`"},
+        {"s3://bucket?endpoint=http://key:hush@host", "store.engine `s3://bucket`"},
+        {"me:hush@s3", "store.engine ``"},
+    };
+    engine_url url;
+    char out[ENGINE_URL_MAX], text[ENGINE_URL_MAX];
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_int_equal(engine_url_parse(wrong[i][0], &url), PL_ERR_CONFIG);
+        assert_says(wrong[i][1]);
+        assert_null(strstr(pl_last_error(), "hush"));
+    }
+    int len = snprintf(text, sizeof text, "rados://pool?conf=hush");
+    memset(text + len, 'x', sizeof text - 1 - (size_t)len);
+    text[sizeof text - 1] = '\0';
+    assert_int_equal(engine_url_part(text, "home-1", out), PL_ERR_CONFIG);
+    assert_says("store.engine `rados://pool` is too long");
+    assert_null(strstr(pl_last_error(), "hush"));
+}
+
+static void a_part_gets_a_place_of_its_own(void **state)
+{
+    char out[ENGINE_URL_MAX];
+    (void)state;
+    assert_ok(engine_url_part("rados://pool", "home-1", out));
+    assert_string_equal(out, "rados://pool/home-1");
+    assert_ok(engine_url_part("rados://pool/ns?id=me", "home-2", out));
+    assert_string_equal(out, "rados://pool/ns/home-2?id=me");
+}
+
+static void a_store_stays_on_the_engine_that_it_was_made_on(void **state)
+{
+    char folder[PL_PATH_MAX];
+    pl_join(folder, *state, "new");
+    assert_ok(pl_store_make_on(folder, "rados://pool/x?patience=1"));
+    assert_ok(pl_store_make_on(folder, "rados://pool/x?patience=1"));
+    assert_int_equal(pl_store_make_on(folder, "rados://pool/y"), PL_ERR_EXISTS);
+    assert_says("not in rados://pool/y");
+    assert_int_equal(pl_store_make_on(folder, "rocksdb"), PL_ERR_EXISTS);
+    assert_says("not in rocksdb");
+}
+
+static void answers_of_a_service_become_statuses(void **state)
+{
+    static const struct {
+        int code;
+        const char *body;
+        pl_status status;
+        const char *says;
+    } rows[] = {
+        {404, "<Error><Code>NoSuchKey</Code></Error>", PL_ERR_NOT_FOUND, "no such"},
+        {404, "<Error><Code>NoSuchBucket</Code></Error>", PL_ERR_CONFIG, "bucket"},
+        {412, "", PL_ERR_STALE, ""},
+        {403, "<Error><Code>SignatureDoesNotMatch</Code></Error>", PL_ERR_NOPERM,
+         "HTTP 403: SignatureDoesNotMatch"},
+        {403, "<Error><Code>QuotaExceeded</Code></Error>", PL_ERR_NOSPACE, "quota"},
+        {507, "", PL_ERR_NOSPACE, "full"},
+        {409, "", PL_ERR_NET, "409"},
+        {503, "<Error><Code>SlowDown</Code>", PL_ERR_NET, "503: SlowDown"},
+        {501, "", PL_ERR_UNSUPPORTED, "501"},
+        {400, "<Code>", PL_ERR_IO, "400"},
+    };
+    (void)state;
+    assert_ok(s3_judge(204, ""));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_int_equal(s3_judge(rows[i].code, rows[i].body), rows[i].status);
+        assert_says(rows[i].says);
+    }
+}
+
+static pl_status note_entry(void *context, const engine_entry *entry)
+{
+    pl_buf_printf(context, "%s=%llu ", entry->name, (unsigned long long)entry->bytes);
+    return PL_OK;
+}
+
+static void a_list_is_read_without_trust(void **state)
+{
+    static const char *const broken[] = {
+        "<html>nothing of the kind</html>",
+        "<ListBucketResult><Contents><Key>p/a</Key>",
+        "<ListBucketResult><Contents><Key>p/a</Key></Contents>",
+        "<ListBucketResult><Contents><Key>p/a</Key><Size>-3</Size></Contents>",
+        "<ListBucketResult><Contents><Key>p</Key><Size>3</Size></Contents>",
+        "<ListBucketResult><Contents></Contents><Key>p/a</Key><Size>3</Size>",
+    };
+    char token[S3_TOKEN_MAX];
+    pl_buf names = {0};
+    (void)state;
+    assert_ok(s3_each_key("<ListBucketResult><Contents><Key>p/a</Key><Size>3</Size>"
+                          "</Contents><Contents><Size>9</Size><Key>p/b</Key>"
+                          "</Contents></ListBucketResult>",
+                          2, note_entry, &names));
+    assert_string_equal(pl_buf_text(&names), "a=3 b=9 ");
+    for (size_t i = 0; i < sizeof broken / sizeof *broken; i++)
+        assert_int_equal(s3_each_key(broken[i], 2, note_entry, &names), PL_ERR_PROTO);
+    assert_ok(s3_next_page("<IsTruncated>false</IsTruncated>", token));
+    assert_string_equal(token, "");
+    assert_ok(s3_next_page("<IsTruncated>true</IsTruncated><NextContinuationToken>x/y"
+                           "</NextContinuationToken>",
+                           token));
+    assert_string_equal(token, "x/y");
+    assert_int_equal(s3_next_page("<IsTruncated>true</IsTruncated>", token),
+                     PL_ERR_PROTO);
+    assert_int_equal(s3_next_page("", token), PL_ERR_PROTO);
+    pl_buf_destroy(&names);
+}
+
+static void an_etag_is_found_among_headers(void **state)
+{
+    char etag[16] = "old";
+    (void)state;
+    s3_etag_of_header("Date: today\r\n", 13, etag, sizeof etag);
+    assert_string_equal(etag, "old");
+    s3_etag_of_header("ETAG:  \"abc\"\r\n", 14, etag, sizeof etag);
+    assert_string_equal(etag, "\"abc\"");
+    s3_etag_of_header("etag: \"much too long for it\"\r\n", 31, etag, sizeof etag);
+    assert_string_equal(etag, "\"abc\"");
+}
+
+static void keys_come_from_the_environment_or_a_file(void **state)
+{
+    s3_keys keys;
+    char path[PL_PATH_MAX];
+    static const char FILE_TEXT[] =
+        "# mine\n[other]\naws_access_key_id = no\n[default]\n"
+        "aws_access_key_id = one\n"
+        "  aws_secret_access_key=two=2\r\n";
+    unsetenv("AWS_ACCESS_KEY_ID");
+    unsetenv("AWS_SESSION_TOKEN");
+    unsetenv("AWS_PROFILE");
+    setenv("AWS_SHARED_CREDENTIALS_FILE", pl_join(path, *state, "credentials"), 1);
+    assert_int_equal(s3_keys_load(&keys), PL_ERR_NOPERM);
+    assert_says("AWS_ACCESS_KEY_ID");
+    assert_ok(pl_replace_file(path, FILE_TEXT, sizeof FILE_TEXT - 1));
+    assert_ok(s3_keys_load(&keys));
+    assert_string_equal(keys.id, "one");
+    assert_string_equal(keys.secret, "two=2");
+    setenv("AWS_ACCESS_KEY_ID", "three", 1);
+    setenv("AWS_SECRET_ACCESS_KEY", "four", 1);
+    assert_ok(s3_keys_load(&keys));
+    assert_string_equal(keys.id, "three");
+    s3_keys_wipe(&keys);
+    assert_string_equal(keys.secret, "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_url_is_taken_apart),
+        cmocka_unit_test(a_wrong_url_is_refused_with_the_reason),
+        cmocka_unit_test(what_may_be_secret_in_a_url_is_not_shown),
+        cmocka_unit_test(a_part_gets_a_place_of_its_own),
+        cmocka_unit_test_setup_teardown(a_store_stays_on_the_engine_that_it_was_made_on,
+                                        make_folder, drop_folder),
+        cmocka_unit_test(answers_of_a_service_become_statuses),
+        cmocka_unit_test(a_list_is_read_without_trust),
+        cmocka_unit_test(an_etag_is_found_among_headers),
+        cmocka_unit_test_setup_teardown(keys_come_from_the_environment_or_a_file,
+                                        make_folder, drop_folder),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,403 @@
+/* folder: eval; label: unit */
+#include "tests/support/corpus_support.h"
+#include "eval/eval.h"
+#include <math.h>
+
+enum { T = 8, N_DOCS = 9, PREFIX = 5, VOCAB = 3000, PATHS = 3 };
+/* Shorter than the prefix, equal to it, one window, several. */
+static const uint32_t lens[N_DOCS] = {2, 5, 6, 9, 17, 40, 3, 26, 10};
+static const uint32_t all[N_DOCS] = {0, 1, 2, 3, 4, 5, 6, 7, 8};
+static pl_topology *topology;
+static pl_buf file;
+static pl_tokens *tokens;
+
+static void fill_params(int path, float *params)
+{
+    for (int slot = 0; slot < pl_topology_n_slots(topology); ++slot)
+        pl_topology_init(topology, slot, (uint64_t)path,
+                         params + pl_topology_slot(topology, slot)->offset);
+    for (size_t i = 0; i < pl_topology_path_params(topology); ++i)
+        params[i] *= 4.0f; /* far enough from uniform predictions to tell paths apart */
+}
+
+static pl_status give_params(void *context, int path, float *params)
+{
+    int *n_asked = context;
+    ++n_asked[path];
+    fill_params(path, params);
+    return PL_OK;
+}
+
+static int open_all(void **state)
+{
+    (void)state;
+    pl_shape shape = {.vocab = VOCAB,
+                      .width = 12,
+                      .n_heads = 2,
+                      .n_kv_heads = 2,
+                      .head_size = 6,
+                      .ffn = 16,
+                      .n_blocks = 1,
+                      .context = T,
+                      .tied = true,
+                      .rope_theta = 100.0,
+                      .norm_eps = 1e-5};
+    pl_topology_spec spec = {.replicas = 1};
+    build_tokens(lens, N_DOCS, VOCAB, &file);
+    return pl_tokens_view(file.data, file.len, "test", &tokens) == PL_OK &&
+                   pl_topology_parse_levels("3", &spec) == PL_OK &&
+                   pl_topology_create(&shape, &spec, &topology) == PL_OK
+               ? 0
+               : -1;
+}
+
+static int close_all(void **state)
+{
+    (void)state;
+    pl_topology_destroy(&topology);
+    pl_tokens_close(&tokens);
+    pl_buf_destroy(&file);
+    return 0;
+}
+
+static pl_scorer *open_scorer(int n_threads, int batch, int path)
+{
+    pl_scorer_options options = {.topology = topology,
+                                 .backend = "ref",
+                                 .precision = "f32",
+                                 .n_threads = n_threads,
+                                 .batch = batch,
+                                 .prefix = PREFIX};
+    pl_scorer *scorer;
+    float *params = malloc(pl_topology_path_params(topology) * sizeof *params);
+    assert_ok(pl_scorer_create(&options, &scorer));
+    fill_params(path, params);
+    assert_ok(pl_scorer_load(scorer, params));
+    free(params);
+    return scorer;
+}
+
+/* One target at a time: token j of a document from the tokens of its window before
+ * it, on a model of its own. */
+static pl_score naive_score(int path, uint32_t doc)
+{
+    pl_backend_options backend = {.name = "ref", .n_threads = 1, .precision = "f32"};
+    pl_model_options options = {.batch = 1, .context = T};
+    pl_backend *be;
+    pl_model *model;
+    float *params = malloc(pl_topology_path_params(topology) * sizeof *params);
+    pl_score sum = {0};
+    fill_params(path, params);
+    assert_ok(pl_backend_open(&backend, &be));
+    assert_ok(pl_model_create(be, topology, &options, &model));
+    assert_ok(pl_model_load(model, params));
+    for (uint32_t j = PREFIX; j < lens[doc]; ++j) {
+        uint32_t start = (j - 1) / T * T, n = j - start;
+        int32_t in[T], out[T];
+        float losses[T];
+        pl_tokens_copy(tokens, pl_tokens_doc(tokens, doc)->first + start, n, in);
+        pl_tokens_copy(tokens, pl_tokens_doc(tokens, doc)->first + start + 1, n, out);
+        assert_ok(pl_model_losses(model, in, out, 1, (int)n, losses));
+        sum.nats += (double)losses[n - 1];
+        ++sum.n_targets;
+    }
+    pl_model_destroy(&model);
+    pl_backend_close(&be);
+    free(params);
+    return sum;
+}
+
+static void scores_equal_one_target_at_a_time(void **state)
+{
+    (void)state;
+    pl_score scores[N_DOCS];
+    for (int batch = 1; batch <= 4; batch += 3) {
+        pl_scorer *scorer = open_scorer(1, batch, 0);
+        assert_ok(pl_score_documents(scorer, tokens, all, N_DOCS, scores));
+        for (uint32_t d = 0; d < N_DOCS; ++d) {
+            pl_score naive = naive_score(0, d);
+            assert_int_equal(scores[d].n_targets, naive.n_targets);
+            assert_int_equal(pl_counted_targets(tokens, d, PREFIX), naive.n_targets);
+            assert_true(fabs(scores[d].nats - naive.nats) <= 1e-5 * (1 + naive.nats));
+        }
+        pl_scorer_destroy(&scorer);
+        assert_null(scorer);
+    }
+}
+
+static void documents_within_the_prefix_count_nothing(void **state)
+{
+    (void)state;
+    pl_score scores[N_DOCS];
+    const uint32_t docs[] = {0, 1, 6}; /* 2, 5 and 3 tokens */
+    pl_scorer *scorer = open_scorer(1, 2, 0);
+    assert_ok(pl_score_documents(scorer, tokens, docs, 3, scores));
+    pl_score sum = pl_score_sum(scores, 3);
+    assert_int_equal(sum.n_targets, 0);
+    assert_true(sum.nats == 0.0);
+    assert_true(isnan(pl_perplexity(&sum)));
+    assert_ok(pl_score_documents(scorer, tokens, docs, 0, scores));
+    pl_scorer_destroy(&scorer);
+}
+
+static void scores_do_not_depend_on_threads(void **state)
+{
+    (void)state;
+    pl_score scores[2][N_DOCS];
+    for (int i = 0; i < 2; ++i) {
+        pl_scorer *scorer = open_scorer(1 + 2 * i, 2, 0);
+        assert_ok(pl_score_documents(scorer, tokens, all, N_DOCS, scores[i]));
+        pl_scorer_destroy(&scorer);
+    }
+    for (int d = 0; d < N_DOCS; ++d)
+        assert_true(scores[0][d].nats == scores[1][d].nats);
+}
+
+static void routed_documents_are_scored_by_their_path(void **state)
+{
+    (void)state;
+    const uint32_t docs[] = {8, 3, 5, 4, 3};
+    const int path_of[] = {2, 0, 2, 0, 2};
+    int n_asked[PATHS] = {0};
+    pl_score scores[5];
+    pl_scorer *scorer = open_scorer(1, 2, 1);
+    assert_ok(pl_score_routed(scorer, tokens, docs, path_of, 5, give_params, n_asked,
+                              scores));
+    for (int i = 0; i < 5; ++i) {
+        pl_score naive = naive_score(path_of[i], docs[i]);
+        assert_int_equal(scores[i].n_targets, naive.n_targets);
+        assert_true(fabs(scores[i].nats - naive.nats) <= 1e-5 * (1 + naive.nats));
+    }
+    assert_int_equal(n_asked[0], 1);
+    assert_int_equal(n_asked[1], 0); /* no documents: its parameters are not fetched */
+    assert_int_equal(n_asked[2], 1);
+    const int wrong[] = {0, 0, PATHS, 0, 0};
+    assert_int_equal(
+        pl_score_routed(scorer, tokens, docs, wrong, 5, give_params, n_asked, scores),
+        PL_ERR_ARG);
+    pl_scorer_destroy(&scorer);
+}
+
+/* Losses of every target, prefix included, add up to the score of each document. */
+static void losses_of_targets_add_up_to_the_scores(void **state)
+{
+    (void)state;
+    float losses[256];
+    pl_score scores[N_DOCS];
+    size_t at = 0;
+    pl_scorer *scorer = open_scorer(1, 3, 1);
+    assert_ok(pl_score_targets(scorer, tokens, all, N_DOCS, losses));
+    assert_ok(pl_score_documents(scorer, tokens, all, N_DOCS, scores));
+    for (uint32_t d = 0; d < N_DOCS; ++d) {
+        double sum = 0;
+        for (uint32_t t = PREFIX - 1; t + 1 < lens[d]; ++t)
+            sum += (double)losses[at + t];
+        assert_true(fabs(sum - scores[d].nats) <= 1e-5 * (1 + scores[d].nats));
+        assert_true(losses[at] > 0); /* a target of the prefix has its loss, too */
+        at += lens[d] - 1;
+    }
+    pl_scorer_destroy(&scorer);
+}
+
+/* Two paths, seven targets, of which the first two are the prefix's, windows of three:
+ * worked out by hand. */
+static void ways_to_choose_are_compared_on_one_matrix(void **state)
+{
+    (void)state;
+    const float losses[] = {1, 2, 1, 9, 1, 1, 1,  /* path 0 */
+                            2, 2, 2, 1, 1, 2, 3}; /* path 1 */
+    const pl_route_document d = {.losses = losses,
+                                 .stride = 7,
+                                 .n_paths = 2,
+                                 .n_targets = 7,
+                                 .prefix = 3,
+                                 .window = 3,
+                                 .router_path = 1};
+    pl_score scores[PL_ROUTE_COUNT];
+    int path = -1;
+    pl_route_choose(&d, scores, &path);
+    assert_int_equal(path, 0); /* 3 nats against 4 */
+    assert_true(scores[PL_ROUTE_ROUTER].nats == 2 + 1 + 1 + 2 + 3);
+    assert_true(scores[PL_ROUTE_LIKELIHOOD].nats == 1 + 9 + 1 + 1 + 1);
+    assert_true(scores[PL_ROUTE_BEST].nats == 9);
+    /* window 1 by 4 against 6: path 0; window 2 by 2+11 against 3+4: path 1 */
+    assert_true(scores[PL_ROUTE_WINDOWS].nats == 1 + (9 + 1 + 1) + 3);
+    assert_true(scores[PL_ROUTE_BEST_WINDOWS].nats == 1 + (1 + 1 + 2) + 1);
+    for (int route = 0; route < PL_ROUTE_COUNT; ++route)
+        assert_int_equal(scores[route].n_targets, 5);
+}
+
+/* Nothing after a window may decide its path. */
+static void later_text_does_not_choose_a_path(void **state)
+{
+    (void)state;
+    float losses[2][9];
+    pl_score before[PL_ROUTE_COUNT], after[PL_ROUTE_COUNT];
+    int path;
+    for (int t = 0; t < 9; ++t) {
+        losses[0][t] = 1;
+        losses[1][t] = 2;
+    }
+    pl_route_document d = {.losses = losses[0],
+                           .stride = 9,
+                           .n_paths = 2,
+                           .n_targets = 9,
+                           .prefix = 2,
+                           .window = 3};
+    pl_route_choose(&d, before, &path);
+    losses[0][8] = 100;
+    pl_route_choose(&d, after, &path);
+    assert_true(after[PL_ROUTE_WINDOWS].nats == before[PL_ROUTE_WINDOWS].nats + 99);
+    assert_true(after[PL_ROUTE_BEST_WINDOWS].nats < after[PL_ROUTE_WINDOWS].nats);
+}
+
+static void a_prefix_without_targets_goes_by_the_router(void **state)
+{
+    (void)state;
+    const float losses[] = {1, 1, 5, 5};
+    const pl_route_document d = {.losses = losses,
+                                 .stride = 2,
+                                 .n_paths = 2,
+                                 .n_targets = 2,
+                                 .prefix = 1,
+                                 .window = 3,
+                                 .router_path = 1};
+    pl_score scores[PL_ROUTE_COUNT];
+    int path = -1;
+    pl_route_choose(&d, scores, &path);
+    assert_int_equal(path, 1);
+    assert_true(scores[PL_ROUTE_LIKELIHOOD].nats == 10);
+}
+
+/* However few losses fit into memory at a time, and what the router says is the same as
+ * scoring each document by its path alone. */
+static void routes_do_not_depend_on_the_memory_they_get(void **state)
+{
+    (void)state;
+    enum { WAYS = PL_ROUTE_COUNT * N_DOCS };
+    const int path_of[N_DOCS] = {0, 1, 2, 0, 1, 2, 0, 1, 2};
+    const size_t most[] = {1, 600, 1 << 20};
+    int n_asked[PATHS] = {0}, chosen[3][N_DOCS];
+    pl_score ways[3][WAYS], routed[N_DOCS];
+    pl_scorer *scorer = open_scorer(1, 2, 1);
+    for (int i = 0; i < 3; ++i) {
+        const pl_route_job job = {.scorer = scorer,
+                                  .tokens = tokens,
+                                  .docs = all,
+                                  .path_of = path_of,
+                                  .n = N_DOCS,
+                                  .prefix = PREFIX,
+                                  .params = give_params,
+                                  .context = n_asked,
+                                  .most_bytes = most[i]};
+        const pl_routes out = {ways[i], chosen[i]};
+        assert_ok(pl_score_routes(&job, &out));
+    }
+    assert_int_equal(n_asked[0], N_DOCS + 3 + 1);
+    assert_ok(pl_score_routed(scorer, tokens, all, path_of, N_DOCS, give_params,
+                              n_asked, routed));
+    for (int w = 0; w < WAYS; ++w)
+        for (int i = 1; i < 3; ++i)
+            assert_true(fabs(ways[i][w].nats - ways[0][w].nats) <=
+                        1e-5 * (1 + ways[0][w].nats));
+    for (int d = 0; d < N_DOCS; ++d) {
+        const pl_score *once = &ways[2][PL_ROUTE_ROUTER * N_DOCS + d];
+        assert_int_equal(once->n_targets, routed[d].n_targets);
+        assert_true(fabs(once->nats - routed[d].nats) <= 1e-5 * (1 + routed[d].nats));
+        assert_int_equal(chosen[0][d], chosen[2][d]);
+    }
+    pl_scorer_destroy(&scorer);
+}
+
+/* Ratio of sums: by hand for two documents of 2 and 3 targets. */
+static void errors_are_those_of_a_ratio_of_sums(void **state)
+{
+    (void)state;
+    const pl_score a[] = {{4.0, 2}, {9.0, 3}}, b[] = {{3.0, 2}, {6.0, 3}};
+    double off = 4.0 - 2.0 * 13.0 / 5.0; /* and the same below zero for the other */
+    double want = sqrt(2.0 * off * off * 2.0) / 5.0;
+    assert_true(fabs(pl_score_error(a, NULL, 2) - want) < 1e-12);
+    off = 1.0 - 2.0 * 4.0 / 5.0;
+    want = sqrt(2.0 * off * off * 2.0) / 5.0;
+    assert_true(fabs(pl_score_error(a, b, 2) - want) < 1e-12);
+    assert_true(pl_score_error(a, a, 2) == 0.0);
+    assert_true(isnan(pl_score_error(a, NULL, 1)));
+}
+
+static void domains_add_up(void **state)
+{
+    (void)state;
+    pl_score scores[N_DOCS], by_domain[2];
+    for (uint32_t d = 0; d < N_DOCS; ++d)
+        scores[d] = (pl_score){d, 1};
+    pl_score_by_domain(tokens, all, scores, N_DOCS, by_domain);
+    assert_true(by_domain[0].nats == 0 + 2 + 4 + 6 + 8);
+    assert_true(by_domain[1].nats == 1 + 3 + 5 + 7);
+    assert_int_equal(by_domain[1].n_targets, 4);
+}
+
+static void a_cap_picks_whole_documents_evenly(void **state)
+{
+    (void)state;
+    uint32_t docs[N_DOCS];
+    memcpy(docs, all, sizeof docs);
+    size_t n = pl_pick_documents(tokens, PREFIX, 0, docs, N_DOCS);
+    const uint32_t with_targets[] = {2, 3, 4, 5, 7, 8};
+    assert_int_equal(n, 6);
+    assert_memory_equal(docs, with_targets, sizeof with_targets);
+    for (uint64_t cap = 1; cap < 90; ++cap) {
+        uint64_t sum = 0;
+        memcpy(docs, all, sizeof docs);
+        n = pl_pick_documents(tokens, PREFIX, cap, docs, N_DOCS);
+        for (size_t i = 0; i < n; ++i) {
+            sum += pl_counted_targets(tokens, docs[i], PREFIX);
+            assert_true(i == 0 || docs[i - 1] < docs[i]);
+        }
+        assert_true(n == 1 || sum <= cap);
+        assert_true(n == 6 || cap < 78); /* 1 + 4 + 12 + 35 + 21 + 5 */
+    }
+}
+
+static void wrong_use_is_refused(void **state)
+{
+    (void)state;
+    pl_scorer_options options = {.topology = topology,
+                                 .backend = "ref",
+                                 .precision = "f32",
+                                 .n_threads = 1,
+                                 .context = T + 1};
+    pl_scorer *scorer;
+    pl_score scores[1];
+    const uint32_t docs[] = {N_DOCS};
+    assert_int_equal(pl_scorer_create(&options, &scorer), PL_ERR_CONFIG);
+    assert_null(scorer);
+    options.context = T;
+    assert_ok(pl_scorer_create(&options, &scorer));
+    assert_int_equal(pl_score_documents(scorer, tokens, all, 1, scores), PL_ERR_ARG);
+    assert_said("before parameters");
+    pl_scorer_destroy(&scorer);
+    scorer = open_scorer(1, 1, 0);
+    assert_int_equal(pl_score_documents(scorer, tokens, docs, 1, scores), PL_ERR_ARG);
+    assert_said("document 9 does not exist");
+    pl_scorer_destroy(&scorer);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(scores_equal_one_target_at_a_time),
+        cmocka_unit_test(documents_within_the_prefix_count_nothing),
+        cmocka_unit_test(scores_do_not_depend_on_threads),
+        cmocka_unit_test(routed_documents_are_scored_by_their_path),
+        cmocka_unit_test(losses_of_targets_add_up_to_the_scores),
+        cmocka_unit_test(ways_to_choose_are_compared_on_one_matrix),
+        cmocka_unit_test(later_text_does_not_choose_a_path),
+        cmocka_unit_test(a_prefix_without_targets_goes_by_the_router),
+        cmocka_unit_test(routes_do_not_depend_on_the_memory_they_get),
+        cmocka_unit_test(errors_are_those_of_a_ratio_of_sums),
+        cmocka_unit_test(domains_add_up),
+        cmocka_unit_test(a_cap_picks_whole_documents_evenly),
+        cmocka_unit_test(wrong_use_is_refused),
+    };
+    return cmocka_run_group_tests(tests, open_all, close_all);
+}

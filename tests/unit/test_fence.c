@@ -1,0 +1,209 @@
+/* folder: home; label: integration */
+#include "tests/support/relay_fixture.h"
+
+/* Fences and epochs: what keeps a process that was given up from being heard. */
+
+static const char path_name[] = "mix/p01.r0";
+enum { PATH = 1 };
+
+static void ask_home(fixture *f, pl_message *question, pl_message *answer)
+{
+    pl_socket *socket = NULL;
+    pl_message_init(answer, 0);
+    question->request = pl_wire_next_request();
+    assert_int_equal(pl_wire_connect(f->home.address, &socket), PL_OK);
+    assert_int_equal(pl_wire_ask(socket, question, 500, 10000, answer), PL_OK);
+    pl_wire_close(&socket);
+    pl_message_destroy(question);
+}
+
+static void fence(fixture *f, uint64_t token)
+{
+    pl_message q, a;
+    pl_message_init(&q, PL_MSG_FENCE);
+    q.token = token;
+    pl_put_text(&q.body, PL_TAG_NAME, path_name);
+    ask_home(f, &q, &a);
+    assert_int_equal(a.type, PL_MSG_OK);
+    pl_message_destroy(&a);
+}
+
+static uint64_t hub_says_hello(fixture *f)
+{
+    pl_message q, a;
+    pl_reader r;
+    pl_message_init(&q, PL_MSG_HELLO);
+    pl_put_text(&q.body, PL_TAG_ROLE, "hub");
+    ask_home(f, &q, &a);
+    assert_int_equal(a.type, PL_MSG_WELCOME);
+    pl_reader_open(&r, "WELCOME", a.body.data, a.body.len);
+    uint64_t epoch = pl_get_u64(&r, PL_TAG_VERSION, 0);
+    assert_int_equal(pl_reader_status(&r), PL_OK);
+    pl_message_destroy(&a);
+    return epoch;
+}
+
+static pl_submit_result submit_update(fixture *f, int slot, uint64_t token)
+{
+    worker w = {.job = f, .path = PATH};
+    char name[96], text[256];
+    pl_buf bytes = {0};
+    pl_submission s;
+    pl_submit_result result = PL_SUBMIT_REJECTED;
+    fill(&w, f->client, slot, name, &bytes, &s);
+    s.contribution.token = token;
+    lease_for(f->client, &f->arm, &s.contribution, 0);
+    assert_int_equal(pl_client_submit(f->client, &s, &result, text), PL_OK);
+    pl_buf_destroy(&bytes);
+    return result;
+}
+
+static pl_submit_result submit_path(fixture *f, uint64_t token)
+{
+    char text[256];
+    pl_path_state state;
+    pl_submit_result result = PL_SUBMIT_REJECTED;
+    size_t n = pl_topology_path_params(f->topology);
+    uint64_t bytes = pl_path_state_bytes(&f->arm, n);
+    uint8_t *moments = pl_alloc((size_t)bytes + 1);
+    memset(&state, 0, sizeof state);
+    pl_copy_text(state.name, sizeof state.name, path_name);
+    state.phase = 1;
+    state.samples = pl_phase_samples(&f->arm);
+    pl_lease lease = lease_of(&f->arm, PATH, 0, token);
+    act_under(f->client, &lease);
+    assert_int_equal(
+        pl_client_submit_path(f->client, &state, moments, bytes, &result, text), PL_OK);
+    pl_free(moments);
+    return result;
+}
+
+static void submissions_below_the_fence_are_refused(void **state)
+{
+    (void)state;
+    fixture f;
+    open_job(&f, "f32");
+    fence(&f, 100);
+    fence(&f, 50); /* only a higher token counts */
+    assert_int_equal(submit_update(&f, 0, 99), PL_SUBMIT_FENCED);
+    assert_int_equal(submit_update(&f, 0, 100), PL_SUBMIT_ACCEPTED);
+    for (int slot = 1; slot < pl_topology_n_slots(f.topology); slot++)
+        assert_int_equal(submit_update(&f, slot, 101), PL_SUBMIT_ACCEPTED);
+    assert_int_equal(submit_path(&f, 99), PL_SUBMIT_FENCED);
+    assert_int_equal(submit_path(&f, 100), PL_SUBMIT_ACCEPTED);
+    assert_int_equal(submit_path(&f, 99), PL_SUBMIT_DUPLICATE);
+    close_job(&f);
+}
+
+static pl_path_state path_now(fixture *f)
+{
+    pl_path_state state;
+    assert_int_equal(pl_client_get_path(f->client, path_name, &state), PL_OK);
+    return state;
+}
+
+static void drop_state(fixture *f, uint64_t phase)
+{
+    pl_message q, a;
+    pl_message_init(&q, PL_MSG_FENCE);
+    q.token = 200;
+    pl_put_text(&q.body, PL_TAG_NAME, path_name);
+    pl_put_u64(&q.body, PL_TAG_PHASE, phase);
+    ask_home(f, &q, &a);
+    assert_int_equal(a.type, PL_MSG_OK);
+    pl_message_destroy(&a);
+}
+
+/* What a path carries can be given up; its phases, samples and tokens cannot. */
+static void fence_with_a_phase_drops_the_state_behind_it(void **state)
+{
+    (void)state;
+    fixture f;
+    open_job(&f, "f32");
+    for (int slot = 0; slot < pl_topology_n_slots(f.topology); slot++)
+        assert_int_equal(submit_update(&f, slot, 100), PL_SUBMIT_ACCEPTED);
+    assert_int_equal(submit_path(&f, 100), PL_SUBMIT_ACCEPTED);
+    drop_state(&f, 2); /* not there yet */
+    pl_path_state before = path_now(&f);
+    assert_false(pl_hash_none(&before.moments));
+    drop_state(&f, 1);
+    for (int i = 0; i < 2; i++) { /* for ever */
+        pl_path_state now = path_now(&f);
+        assert_true(pl_hash_none(&now.moments));
+        assert_int_equal(now.phase, 1);
+        assert_int_equal(now.samples, pl_phase_samples(&f.arm));
+        assert_int_equal(submit_path(&f, 300), PL_SUBMIT_DUPLICATE);
+        kill_child(&f.home, SIGKILL);
+        start_child(&f.home);
+    }
+    close_job(&f);
+}
+
+static void fence_worker(fixture *f, const char *name, const char *reason)
+{
+    pl_message q, a;
+    pl_message_init(&q, PL_MSG_FENCE_WORKER);
+    pl_put_text(&q.body, PL_TAG_TEXT, reason);
+    pl_put_text(&q.body, PL_TAG_NAME, name);
+    ask_home(f, &q, &a);
+    assert_int_equal(a.type, PL_MSG_OK);
+    pl_message_destroy(&a);
+}
+
+static pl_status submit_as(fixture *f, const char *name)
+{
+    worker w = {.job = f, .path = PATH};
+    char module[96], text[256];
+    pl_buf bytes = {0};
+    pl_submission s;
+    pl_submit_result result = PL_SUBMIT_REJECTED;
+    fill(&w, f->client, 0, module, &bytes, &s);
+    pl_copy_text(s.contribution.worker, sizeof s.contribution.worker, name);
+    lease_for(f->client, &f->arm, &s.contribution, 0);
+    pl_status status = pl_client_submit(f->client, &s, &result, text);
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
+static void nothing_is_taken_from_a_fenced_worker_for_ever(void **state)
+{
+    (void)state;
+    fixture f;
+    open_job(&f, "f32");
+    fence_worker(&f, "liar", "liar is fenced: it lied");
+    fence_worker(&f, "liar", "said again");
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(submit_as(&f, "liar"), PL_ERR_NOPERM);
+        assert_non_null(strstr(pl_last_error(), "liar is fenced: it lied"));
+        kill_child(&f.home, SIGKILL);
+        start_child(&f.home);
+    }
+    assert_int_equal(submit_as(&f, "honest"), PL_OK);
+    close_job(&f);
+}
+
+static void the_epoch_of_hubs_rises_also_over_a_killed_home(void **state)
+{
+    (void)state;
+    fixture f;
+    open_job(&f, "f32");
+    uint64_t first = hub_says_hello(&f), second = hub_says_hello(&f);
+    assert_true(second > first);
+    kill_child(&f.home, SIGKILL);
+    start_child(&f.home);
+    assert_true(hub_says_hello(&f) > second);
+    close_job(&f);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(submissions_below_the_fence_are_refused),
+        cmocka_unit_test(fence_with_a_phase_drops_the_state_behind_it),
+        cmocka_unit_test(nothing_is_taken_from_a_fenced_worker_for_ever),
+        cmocka_unit_test(the_epoch_of_hubs_rises_also_over_a_killed_home),
+    };
+    if (argc > 1)
+        return run_child(argv, (pl_home_options){.keep_updates = true});
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

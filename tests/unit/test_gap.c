@@ -1,0 +1,198 @@
+/* folder: home; label: integration */
+/* co2's penalty for late updates, as a home computes it: it looks at how far a module
+ * has moved since the version that the updates are relative to. */
+#include "tests/support/relay_fixture.h"
+
+#include <math.h>
+
+enum { SLOT = 0, SAMPLES = 4, ROUNDS = 5, DELAY_MAX = 3 };
+static const double LR = 0.25;
+
+/* All values of the update of a round: exact in fp32, and no two rounds alike. */
+static const double size_of[ROUNDS] = {0.5, 0.25, 1, -0.125, 0.75};
+
+static uint64_t base_of(int64_t round, int delay)
+{
+    return round > delay ? (uint64_t)(round - delay) : 0;
+}
+
+static void open_late_job(fixture *f, int delay)
+{
+    place_home(f, "f32");
+    f->arm.outer.method = pl_method_defaults(PL_METHOD_CO2);
+    f->arm.outer.method.delay = delay;
+    f->arm.outer.method.lr = LR;
+    f->arm.outer.method.momentum = 0;
+    for (int c = 0; c < PL_CLASS_COUNT; c++) {
+        f->arm.outer.lr[c] = LR;
+        f->arm.outer.momentum[c] = 0;
+    }
+    start_child(&f->home);
+    f->client = open_client(f->home.address);
+    publish(f);
+}
+
+static void send_update(fixture *f, int path, int64_t round, int delay)
+{
+    size_t n = pl_topology_slot(f->topology, SLOT)->n_params;
+    const pl_codec_part part = {0, n, PL_ROLE_EMBED};
+    float *update = pl_alloc(n * sizeof *update);
+    pl_buf bytes = {0};
+    pl_version_facts base;
+    pl_submit_result result = PL_SUBMIT_REJECTED;
+    char text[256];
+    for (size_t i = 0; i < n; i++)
+        update[i] = (float)size_of[round];
+    assert_int_equal(pl_codec_encode_module(&f->arm.outer.codec, &part, 1, NULL, update,
+                                            NULL, &bytes),
+                     PL_OK);
+    uint64_t number = base_of(round, delay);
+    assert_int_equal(pl_client_get_version(f->client, embed, (int64_t)number, &base),
+                     PL_OK);
+    pl_submission s = {.module = embed,
+                       .base_version = number,
+                       .base = base.params,
+                       .data = bytes.data,
+                       .bytes = bytes.len,
+                       .contribution = {.path = path,
+                                        .phase = round,
+                                        .loss = 1,
+                                        .worker = "w",
+                                        .device = "d",
+                                        .codec = "f32"}};
+    lease_for(f->client, &f->arm, &s.contribution, round);
+    assert_int_equal(pl_client_submit(f->client, &s, &result, text), PL_OK);
+    if (result != PL_SUBMIT_ACCEPTED)
+        fail_msg("path %d, round %d: %s", path, (int)round, text);
+    pl_buf_destroy(&bytes);
+    pl_free(update);
+}
+
+static void await_version(fixture *f, int64_t number)
+{
+    pl_version_facts facts;
+    for (int i = 0; i < 1000; i++) {
+        if (pl_client_get_version(f->client, embed, number, &facts) == PL_OK)
+            return;
+        pl_sleep_ms(10);
+    }
+    fail_msg("there is no version %d", (int)number);
+}
+
+static void train(fixture *f, int delay)
+{
+    for (int64_t round = 0; round < ROUNDS; round++) {
+        for (int path = 0; path < PATHS; path++)
+            send_update(f, path, round, delay);
+        await_version(f, round + 1);
+    }
+}
+
+/* How far each value has moved after each round, by the equation: all values move
+ * alike, so |x_t - x_b| / |g| is a ratio of two of them. */
+static void expect(int delay, double moved[ROUNDS + 1])
+{
+    moved[0] = 0;
+    for (int t = 0; t < ROUNDS; t++) {
+        double since = fabs(moved[t] - moved[base_of(t, delay)]);
+        double gap = 1 + since / fabs(size_of[t]);
+        moved[t + 1] = moved[t] - LR * size_of[t] / gap;
+    }
+}
+
+static float *read_version(pl_store *store, uint64_t number, size_t n)
+{
+    pl_version v;
+    float *values = pl_alloc(n * sizeof *values);
+    assert_int_equal(pl_store_get_version(store, embed, number, &v), PL_OK);
+    assert_int_equal(
+        pl_store_read_blob(store, &v.params, 0, n * sizeof *values, values), PL_OK);
+    pl_version_clear(&v);
+    return values;
+}
+
+static void check_versions(const fixture *f, pl_store *store, int delay)
+{
+    size_t n = pl_topology_slot(f->topology, SLOT)->n_params;
+    double moved[ROUNDS + 1];
+    float *start = read_version(store, 0, n);
+    expect(delay, moved);
+    for (uint64_t number = 1; number <= ROUNDS; number++) {
+        float *x = read_version(store, number, n);
+        for (size_t i = 0; i < n; i++)
+            assert_true(fabs((double)x[i] - (double)start[i] - moved[number]) < 1e-6);
+        pl_free(x);
+    }
+    pl_free(start);
+}
+
+static pl_status replay(pl_store *store, uint64_t number, bool *same)
+{
+    pl_version v;
+    pl_replay again;
+    assert_int_equal(pl_store_get_version(store, embed, number, &v), PL_OK);
+    pl_status status = pl_home_replay(store, &v, &again);
+    *same = status == PL_OK && pl_hash_equal(&v.params, &again.params);
+    pl_version_clear(&v);
+    return status;
+}
+
+static void penalty_is_the_distance_from_where_updates_were_made(void **state)
+{
+    (void)state;
+    for (int delay = 1; delay <= DELAY_MAX; delay++) {
+        fixture f;
+        pl_store *store = NULL;
+        bool same = false;
+        open_late_job(&f, delay);
+        train(&f, delay);
+        kill_child(&f.home, SIGTERM);
+        assert_int_equal(pl_store_open(f.home.target, PL_STORE_READ, &store), PL_OK);
+        check_versions(&f, store, delay);
+        for (uint64_t number = 1; number <= ROUNDS; number++) {
+            assert_int_equal(replay(store, number, &same), PL_OK);
+            assert_true(same);
+        }
+        pl_store_close(&store);
+        close_job(&f);
+    }
+}
+
+static bool keeps_all_but_the_second(void *context, const pl_version *v)
+{
+    (void)context;
+    return v->number != 2 || strcmp(v->module, embed) != 0;
+}
+
+static void step_whose_base_was_collected_cannot_be_told(void **state)
+{
+    enum { DELAY = 2 };
+    (void)state;
+    fixture f;
+    pl_store *store = NULL;
+    pl_gc_report report;
+    bool same = false;
+    open_late_job(&f, DELAY);
+    train(&f, DELAY);
+    kill_child(&f.home, SIGTERM);
+    assert_int_equal(pl_store_open(f.home.target, PL_STORE_WRITE, &store), PL_OK);
+    assert_int_equal(
+        pl_store_collect(store, keeps_all_but_the_second, NULL, true, &report), PL_OK);
+    assert_int_equal(report.n_versions, 1);
+    assert_int_equal(replay(store, 5, &same), PL_ERR_NOT_FOUND); /* from 4, made at 2 */
+    assert_non_null(strstr(pl_last_error(), "version 2"));
+    assert_int_equal(replay(store, 4, &same), PL_OK);
+    assert_true(same);
+    pl_store_close(&store);
+    close_job(&f);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(penalty_is_the_distance_from_where_updates_were_made),
+        cmocka_unit_test(step_whose_base_was_collected_cannot_be_told)};
+    if (argc > 1)
+        return run_child(argv, (pl_home_options){.keep_updates = true});
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,583 @@
+/* folder: home; label: integration
+ *
+ * A real home process and its client: what is acknowledged is there after kill -9, an
+ * update counts once however often it is sent, and nothing wrong gets in. */
+#include "tests/support/codec_support.h"
+#include "tests/support/home_fixture.h"
+
+#include <math.h>
+
+typedef struct fixture {
+    char dir[64];
+    child home;
+    pl_client *client;
+    pl_arm arm;
+    pl_topology *topology;
+    float *start; /* version 0, a path */
+} fixture;
+
+static int setup(void **state)
+{
+    fixture *f = pl_alloc(sizeof *f);
+    char name[] = "/tmp/pl-home-XXXXXX";
+    if (!mkdtemp(name))
+        return -1;
+    pl_copy_text(f->dir, sizeof f->dir, name);
+    name_child(&f->home, f->dir, "home", "ready");
+    pl_join(f->home.target, f->dir, "store");
+    define_grid(&f->arm, "f32");
+    f->arm.outer.weighted = true;
+    for (int p = 0; p < PATHS; p++)
+        f->arm.weights[p] = 1.0 + p;
+    assert_int_equal(pl_topology_create(&f->arm.shape, &f->arm.spec, &f->topology),
+                     PL_OK);
+    f->start = pl_alloc(pl_topology_path_params(f->topology) * sizeof *f->start);
+    for (int s = 0; s < pl_topology_n_slots(f->topology); s++)
+        pl_topology_init(f->topology, s, 1,
+                         f->start + pl_topology_slot(f->topology, s)->offset);
+    start_child(&f->home);
+    f->client = open_client(f->home.address);
+    publish_arm(f->client, &f->arm, f->topology);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    fixture *f = *state;
+    pl_client_destroy(&f->client);
+    kill_child(&f->home, SIGTERM);
+    pl_topology_destroy(&f->topology);
+    pl_arm_clear(&f->arm);
+    pl_free(f->start);
+    pl_status status = pl_remove_tree(f->dir);
+    pl_free(f);
+    return status == PL_OK ? 0 : -1;
+}
+
+/* ---- sending ---- */
+static void make_update(const fixture *f, int slot, int path, float *out)
+{
+    const pl_slot *s = pl_topology_slot(f->topology, slot);
+    for (size_t i = 0; i < s->n_params; i++)
+        out[i] = pl_random_normal((uint64_t)path, (uint64_t)slot, i) * 1e-2f;
+}
+
+typedef struct sent {
+    pl_submit_result result;
+    char text[256];
+} sent;
+
+static sent send_update(fixture *f, int slot, int path, int64_t phase,
+                        const float *update, uint64_t token)
+{
+    const pl_slot *s = pl_topology_slot(f->topology, slot);
+    char name[96];
+    sent out;
+    pl_submission submission;
+    pl_codec_options f32 = options_of("f32");
+    pl_buf encoded = {0};
+    memset(&submission, 0, sizeof submission);
+    encode_all(&f32, NULL, update, s->n_params, NULL, &encoded);
+    pl_arm_module_name(&f->arm, f->topology,
+                       pl_topology_module_of_path(f->topology, slot, path), name);
+    submission.module = name;
+    submission.data = encoded.data;
+    submission.bytes = encoded.len;
+    submission.contribution.path = path;
+    submission.contribution.phase = phase;
+    submission.contribution.token = token;
+    submission.contribution.loss = 1;
+    pl_copy_text(submission.contribution.worker, PL_TEXT_MAX, "w");
+    pl_copy_text(submission.contribution.device, PL_TEXT_MAX, "d");
+    pl_copy_text(submission.contribution.codec, 16, "f32");
+    pl_version_facts base;
+    assert_int_equal(pl_client_get_version(f->client, name, phase, &base), PL_OK);
+    submission.base = base.params;
+    submission.base_version = base.number;
+    lease_for(f->client, &f->arm, &submission.contribution, phase);
+    assert_int_equal(pl_client_submit(f->client, &submission, &out.result, out.text),
+                     PL_OK);
+    pl_buf_destroy(&encoded);
+    return out;
+}
+
+static sent send_good(fixture *f, int slot, int path)
+{
+    float *update =
+        pl_alloc(pl_topology_slot(f->topology, slot)->n_params * sizeof *update);
+    make_update(f, slot, path, update);
+    sent out = send_update(f, slot, path, 0, update, 0);
+    pl_free(update);
+    return out;
+}
+
+static bool has_version(fixture *f, const char *module, uint64_t number, pl_hash *hash)
+{
+    pl_version_facts facts;
+    pl_status status =
+        pl_client_get_version(f->client, module, (int64_t)number, &facts);
+    if (status == PL_OK)
+        *hash = facts.params;
+    return status == PL_OK;
+}
+
+/* A merge follows its last acknowledgement; it is waited for. */
+static void wait_version(fixture *f, const char *module, uint64_t number, pl_hash *hash)
+{
+    for (int i = 0; i < 500; i++) {
+        if (has_version(f, module, number, hash))
+            return;
+        pl_sleep_ms(10);
+    }
+    fail_msg("%s never reached version %llu", module, (unsigned long long)number);
+}
+
+/* The version computed here in the plain way, contributions in path order. */
+static void expected_hash(const fixture *f, int slot, const int *paths, int n,
+                          pl_hash *out)
+{
+    const pl_slot *s = pl_topology_slot(f->topology, slot);
+    float *theta = pl_alloc(s->n_params * sizeof(float));
+    float *mean = pl_alloc(s->n_params * sizeof(float));
+    float *momentum = pl_alloc(s->n_params * sizeof(float));
+    float *update = pl_alloc(s->n_params * sizeof(float));
+    double total = 0;
+    for (int i = 0; i < n; i++)
+        total += f->arm.weights[paths[i]];
+    for (int i = 0; i < n; i++) {
+        float alpha = (float)(f->arm.weights[paths[i]] / total);
+        make_update(f, slot, paths[i], update);
+        for (size_t k = 0; k < s->n_params; k++)
+            mean[k] += alpha * update[k];
+    }
+    memcpy(theta, f->start + s->offset, s->n_params * sizeof(float));
+    for (size_t k = 0; k < s->n_params; k++) {
+        momentum[k] = 0.9f * momentum[k] + mean[k];
+        theta[k] -= 0.7f * (mean[k] + 0.9f * momentum[k]);
+    }
+    pl_blob_hash(theta, s->n_params * sizeof(float), out);
+    pl_free(theta);
+    pl_free(mean);
+    pl_free(momentum);
+    pl_free(update);
+}
+
+/* ---- tests ---- */
+static void version_is_the_same_in_whatever_order_updates_arrive(void **state)
+{
+    fixture *f = *state;
+    static const int orders[] = {3, 0, 2, 1}, sorted[] = {0, 1, 2, 3};
+    pl_hash got, want;
+    for (int i = 0; i < 4; i++) {
+        assert_false(has_version(f, "mix/embed.E0", 1, &got));
+        assert_int_equal(send_good(f, SLOT_EMBED, orders[i]).result,
+                         PL_SUBMIT_ACCEPTED);
+    }
+    wait_version(f, "mix/embed.E0", 1, &got);
+    expected_hash(f, SLOT_EMBED, sorted, 4, &want);
+    assert_true(pl_hash_equal(&got, &want));
+}
+
+static void module_waits_for_its_own_paths_only(void **state)
+{
+    fixture *f = *state;
+    static const int own[] = {2, 3}; /* p10 and p11 go through L1.E1 */
+    pl_hash got, want;
+    assert_int_equal(send_good(f, SLOT_L1, 2).result, PL_SUBMIT_ACCEPTED);
+    assert_int_equal(send_good(f, SLOT_L1, 3).result, PL_SUBMIT_ACCEPTED);
+    wait_version(f, "mix/L1.E1", 1, &got);
+    expected_hash(f, SLOT_L1, own, 2, &want);
+    assert_true(pl_hash_equal(&got, &want));
+    assert_false(has_version(f, "mix/L1.E0", 1, &got));
+}
+
+static void update_sent_again_counts_once(void **state)
+{
+    fixture *f = *state;
+    static const int own[] = {0, 2};
+    pl_hash got, want;
+    assert_int_equal(send_good(f, SLOT_L2, 0).result, PL_SUBMIT_ACCEPTED);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(send_good(f, SLOT_L2, 0).result, PL_SUBMIT_DUPLICATE);
+    assert_int_equal(send_good(f, SLOT_L2, 2).result, PL_SUBMIT_ACCEPTED);
+    wait_version(f, "mix/L2.E0", 1, &got);
+    assert_int_equal(send_good(f, SLOT_L2, 2).result, PL_SUBMIT_DUPLICATE);
+    expected_hash(f, SLOT_L2, own, 2, &want);
+    assert_true(pl_hash_equal(&got, &want));
+}
+
+static void another_update_under_the_same_key_is_said_to_be_another(void **state)
+{
+    fixture *f = *state;
+    size_t n = pl_topology_slot(f->topology, SLOT_L2)->n_params;
+    float *update = pl_alloc(n * sizeof *update);
+    make_update(f, SLOT_L2, 0, update);
+    update[0] += 1e-3f;
+    assert_int_equal(send_good(f, SLOT_L2, 0).result, PL_SUBMIT_ACCEPTED);
+    sent other = send_update(f, SLOT_L2, 0, 0, update, 0);
+    assert_int_equal(other.result, PL_SUBMIT_OTHER);
+    assert_non_null(strstr(other.text, "worker w sent another update"));
+    assert_int_equal(send_good(f, SLOT_L2, 0).result, PL_SUBMIT_DUPLICATE);
+    pl_free(update);
+}
+
+static void accepted_updates_survive_kill_9_of_the_home(void **state)
+{
+    fixture *f = *state;
+    static const int own[] = {0, 1, 2, 3};
+    pl_hash got, want;
+    for (int path = 0; path < 3; path++) {
+        assert_int_equal(send_good(f, SLOT_EMBED, path).result, PL_SUBMIT_ACCEPTED);
+        kill_child(&f->home, SIGKILL);
+        start_child(&f->home);
+        assert_int_equal(send_good(f, SLOT_EMBED, path).result, PL_SUBMIT_DUPLICATE);
+    }
+    assert_int_equal(send_good(f, SLOT_EMBED, 3).result, PL_SUBMIT_ACCEPTED);
+    wait_version(f, "mix/embed.E0", 1, &got);
+    expected_hash(f, SLOT_EMBED, own, 4, &want);
+    assert_true(pl_hash_equal(&got, &want));
+    kill_child(&f->home, SIGKILL);
+    start_child(&f->home);
+    assert_true(has_version(f, "mix/embed.E0", 1, &got));
+    assert_true(pl_hash_equal(&got, &want));
+}
+
+typedef struct twins {
+    pl_txn *txn;
+    char modules[N_SLOTS][PL_MODULE_NAME_MAX];
+    int n;
+} twins;
+
+/* What path 2 has sent and waits for path 3, once more as path 3's. */
+static pl_status add_twin(void *context, const char *module, const pl_contribution *c)
+{
+    twins *t = context;
+    pl_contribution twin = *c;
+    if (c->path != 2)
+        return PL_OK;
+    twin.path = 3;
+    assert_true(t->n < N_SLOTS);
+    pl_copy_text(t->modules[t->n++], PL_MODULE_NAME_MAX, module);
+    return pl_txn_put_pending(t->txn, module, &twin);
+}
+
+static void small_modules_that_are_whole_together_share_a_commit(void **state)
+{
+    fixture *f = *state;
+    twins t = {0};
+    pl_store *store = NULL;
+    pl_hash hash;
+    uint64_t sequence = 0;
+    for (int path = 0; path < 3; path++)
+        for (int slot = 0; slot < N_SLOTS; slot++)
+            assert_int_equal(send_good(f, slot, path).result, PL_SUBMIT_ACCEPTED);
+    kill_child(&f->home, SIGTERM);
+    assert_int_equal(pl_store_open(f->home.target, PL_STORE_WRITE, &store), PL_OK);
+    assert_int_equal(pl_txn_begin(store, &t.txn), PL_OK);
+    assert_int_equal(pl_store_each_pending(store, "mix/", add_twin, &t), PL_OK);
+    assert_int_equal(pl_txn_commit(&t.txn), PL_OK);
+    pl_store_close(&store);
+    assert_int_equal(t.n, 3); /* L2.E0 had all that it needs */
+    start_child(&f->home);
+    for (int i = 0; i < t.n; i++)
+        wait_version(f, t.modules[i], 1, &hash);
+    kill_child(&f->home, SIGTERM);
+    assert_int_equal(pl_store_open(f->home.target, PL_STORE_READ, &store), PL_OK);
+    for (int i = 0; i < t.n; i++) {
+        pl_version v;
+        assert_int_equal(pl_store_get_version(store, t.modules[i], 1, &v), PL_OK);
+        assert_int_equal(v.n_contributions, i == 0 ? 2 : 4);
+        assert_true(i == 0 || v.sequence == sequence);
+        sequence = v.sequence;
+        pl_version_clear(&v);
+    }
+    pl_store_close(&store);
+    start_child(&f->home);
+}
+
+static void update_that_is_not_finite_is_rejected_with_a_reason(void **state)
+{
+    fixture *f = *state;
+    size_t n = pl_topology_slot(f->topology, SLOT_L1)->n_params;
+    float *update = pl_alloc(n * sizeof *update);
+    make_update(f, SLOT_L1, 0, update);
+    update[n / 2] = NAN;
+    sent s = send_update(f, SLOT_L1, 0, 0, update, 0);
+    assert_int_equal(s.result, PL_SUBMIT_REJECTED);
+    assert_non_null(strstr(s.text, "not finite"));
+    pl_free(update);
+    assert_int_equal(send_good(f, SLOT_L1, 0).result, PL_SUBMIT_ACCEPTED);
+}
+
+/* All of a module's paths contribute to a round, each `size` times the usual. */
+static sent send_scaled(fixture *f, int path, int64_t phase, float size)
+{
+    size_t n = pl_topology_slot(f->topology, SLOT_EMBED)->n_params;
+    float *update = pl_alloc(n * sizeof *update);
+    make_update(f, SLOT_EMBED, path, update);
+    for (size_t i = 0; i < n; i++)
+        update[i] *= size;
+    sent out = send_update(f, SLOT_EMBED, path, phase, update, 0);
+    pl_free(update);
+    return out;
+}
+
+static void update_far_longer_than_usual_is_rejected_also_after_a_restart(void **state)
+{
+    fixture *f = *state;
+    pl_hash got;
+    assert_int_equal(send_scaled(f, 0, 0, 50).result, PL_SUBMIT_ACCEPTED); /* so far */
+    for (int path = 1; path < 4; path++) /* nothing is known */
+        assert_int_equal(send_scaled(f, path, 0, 1).result, PL_SUBMIT_ACCEPTED);
+    wait_version(f, "mix/embed.E0", 1, &got);
+    for (int i = 0; i < 2; i++) {
+        sent s = send_scaled(f, 2, 1, 11);
+        assert_int_equal(s.result, PL_SUBMIT_REJECTED);
+        assert_non_null(strstr(s.text, "store.norm_gate = 10"));
+        kill_child(&f->home, SIGKILL);
+        start_child(&f->home);
+    }
+    assert_int_equal(send_scaled(f, 2, 1, 9).result, PL_SUBMIT_ACCEPTED);
+}
+
+static void update_of_a_wrong_base_is_rejected(void **state)
+{
+    fixture *f = *state;
+    const pl_slot *s = pl_topology_slot(f->topology, SLOT_HEAD);
+    pl_codec_options f32 = options_of("f32");
+    pl_buf encoded = {0};
+    float *update = pl_alloc(s->n_params * sizeof *update);
+    pl_submission submission;
+    pl_submit_result result;
+    char text[256];
+    memset(&submission, 0, sizeof submission);
+    encode_all(&f32, NULL, update, s->n_params, NULL, &encoded);
+    submission.module = "mix/head.E0";
+    submission.data = encoded.data;
+    submission.bytes = encoded.len;
+    pl_copy_text(submission.contribution.worker, PL_TEXT_MAX, "w");
+    pl_copy_text(submission.contribution.device, PL_TEXT_MAX, "d");
+    pl_copy_text(submission.contribution.codec, 16, "f32");
+    pl_hash_of("blob", "x", 1, &submission.base);
+    lease_for(f->client, &f->arm, &submission.contribution, 0);
+    assert_int_equal(pl_client_submit(f->client, &submission, &result, text), PL_OK);
+    assert_int_equal(result, PL_SUBMIT_REJECTED);
+    assert_non_null(strstr(text, "another version"));
+    pl_free(update);
+    pl_buf_destroy(&encoded);
+}
+
+static void path_that_does_not_hold_the_module_is_rejected(void **state)
+{
+    fixture *f = *state;
+    const pl_slot *s = pl_topology_slot(f->topology, SLOT_L1);
+    pl_codec_options f32 = options_of("f32");
+    pl_buf encoded = {0};
+    float *update = pl_alloc(s->n_params * sizeof *update);
+    pl_submission submission;
+    pl_submit_result result;
+    char text[256];
+    memset(&submission, 0, sizeof submission);
+    encode_all(&f32, NULL, update, s->n_params, NULL, &encoded);
+    submission.module = "mix/L1.E0";
+    submission.contribution.path = 3; /* p11 goes through L1.E1 */
+    submission.data = encoded.data;
+    submission.bytes = encoded.len;
+    pl_copy_text(submission.contribution.worker, PL_TEXT_MAX, "w");
+    pl_copy_text(submission.contribution.device, PL_TEXT_MAX, "d");
+    pl_copy_text(submission.contribution.codec, 16, "f32");
+    pl_version_facts base;
+    assert_int_equal(pl_client_get_version(f->client, "mix/L1.E0", 0, &base), PL_OK);
+    submission.base = base.params;
+    lease_for(f->client, &f->arm, &submission.contribution, 0);
+    assert_int_equal(pl_client_submit(f->client, &submission, &result, text), PL_OK);
+    assert_int_equal(result, PL_SUBMIT_REJECTED);
+    assert_non_null(strstr(text, "does not go through"));
+    pl_free(update);
+    pl_buf_destroy(&encoded);
+}
+
+static void path_state_waits_for_the_updates_of_its_task(void **state)
+{
+    fixture *f = *state;
+    size_t n = 2 * pl_topology_path_params(f->topology);
+    float *moments = pl_alloc(n * sizeof *moments);
+    pl_path_state s, back;
+    pl_submit_result result;
+    char text[256];
+    memset(&s, 0, sizeof s);
+    pl_arm_path_name(&f->arm, f->topology, 1, 0, s.name);
+    s.phase = 1;
+    s.samples = 4;
+    pl_lease lease = lease_of(&f->arm, 1, 0, 0);
+    act_under(f->client, &lease);
+    assert_int_equal(
+        pl_client_submit_path(f->client, &s, moments, n * 4, &result, text), PL_OK);
+    assert_int_equal(result, PL_SUBMIT_REJECTED);
+    for (int slot = 0; slot < 4; slot++)
+        assert_int_equal(send_good(f, slot, 1).result, PL_SUBMIT_ACCEPTED);
+    assert_int_equal(
+        pl_client_submit_path(f->client, &s, moments, n * 4, &result, text), PL_OK);
+    assert_int_equal(result, PL_SUBMIT_ACCEPTED);
+    assert_int_equal(
+        pl_client_submit_path(f->client, &s, moments, n * 4, &result, text), PL_OK);
+    assert_int_equal(result, PL_SUBMIT_DUPLICATE);
+    kill_child(&f->home, SIGKILL);
+    start_child(&f->home);
+    assert_int_equal(pl_client_get_path(f->client, s.name, &back), PL_OK);
+    assert_int_equal(back.phase, 1);
+    assert_int_equal(back.samples, 4);
+    pl_free(moments);
+}
+
+static void defining_an_arm_twice_is_fine_but_not_otherwise(void **state)
+{
+    fixture *f = *state;
+    pl_buf bytes = {0};
+    pl_hash blob;
+    pl_arm_encode(&f->arm, &bytes);
+    assert_int_equal(
+        pl_client_put_object(f->client, "arm/mix", bytes.data, bytes.len, &blob),
+        PL_OK);
+    f->arm.inner.tau = 99;
+    pl_buf_clear(&bytes);
+    pl_arm_encode(&f->arm, &bytes);
+    assert_int_equal(
+        pl_client_put_object(f->client, "arm/mix", bytes.data, bytes.len, &blob),
+        PL_ERR_EXISTS);
+    pl_buf_destroy(&bytes);
+}
+
+static void blob_of_several_pieces_arrives_whole(void **state)
+{
+    fixture *f = *state;
+    size_t n = 3 * PL_WIRE_DATA_MAX + 12345;
+    uint8_t *data = pl_alloc(n);
+    pl_buf back = {0};
+    pl_hash blob;
+    for (size_t i = 0; i < n; i++)
+        data[i] = (uint8_t)pl_random_u32(3, 1, i);
+    assert_int_equal(pl_client_put_object(f->client, "shard/mix/p00", data, n, &blob),
+                     PL_OK);
+    assert_int_equal(pl_client_get_blob(f->client, "shard/mix/p00", &blob, &back),
+                     PL_OK);
+    assert_int_equal(back.len, n);
+    assert_memory_equal(back.data, data, n);
+    pl_buf_destroy(&back);
+    pl_free(data);
+}
+
+static void unknown_names_are_told_to_the_asker(void **state)
+{
+    fixture *f = *state;
+    pl_hash hash;
+    pl_version_facts facts;
+    assert_int_equal(pl_client_get_version(f->client, "mix/L9.E9", 0, &facts),
+                     PL_ERR_NOT_FOUND);
+    assert_non_null(strstr(pl_last_error(), "L9.E9"));
+    assert_int_equal(pl_client_get_object(f->client, "router/none", &hash),
+                     PL_ERR_NOT_FOUND);
+}
+
+/* ---- hostile messages: answered with an error, and the home lives on ---- */
+static void ask_raw(fixture *f, pl_message *q, pl_status want)
+{
+    pl_socket *socket = NULL;
+    pl_message a;
+    pl_message_init(&a, 0);
+    assert_int_equal(pl_wire_connect(f->home.address, &socket), PL_OK);
+    q->request = pl_wire_next_request();
+    assert_int_equal(pl_wire_ask(socket, q, 500, 10000, &a), want);
+    pl_wire_close(&socket);
+    pl_message_destroy(&a);
+    pl_message_destroy(q);
+}
+
+static void broken_submissions_of_every_kind_are_refused(void **state)
+{
+    fixture *f = *state;
+    static const uint16_t types[] = {
+        PL_MSG_SUBMIT,        PL_MSG_SUBMIT_PATH, PL_MSG_PUT_OBJECT,
+        PL_MSG_CREATE_MODULE, PL_MSG_FENCE,       PL_MSG_GET_BLOB,
+        PL_MSG_PUT_BLOB,      PL_MSG_HELLO,       9999};
+    kill_child(&f->home, SIGKILL);
+    start_child(&f->home); /* so that the broken message is the first one */
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        pl_message q;
+        pl_message_init(&q, types[i]);
+        ask_raw(f, &q, PL_ERR_PROTO);
+    }
+    assert_int_equal(send_good(f, SLOT_L1, 0).result, PL_SUBMIT_ACCEPTED);
+}
+
+static void piece_beyond_the_end_of_a_blob_is_refused(void **state)
+{
+    fixture *f = *state;
+    pl_message q;
+    pl_hash hash;
+    pl_hash_of("blob", "y", 1, &hash);
+    pl_message_init(&q, PL_MSG_PUT_BLOB);
+    pl_put_hash(&q.body, PL_TAG_BLOB, &hash);
+    pl_put_u64(&q.body, PL_TAG_TOTAL, PL_WIRE_DATA_MAX);
+    pl_put_u64(&q.body, PL_TAG_OFFSET, PL_WIRE_DATA_MAX);
+    ask_raw(f, &q, PL_ERR_PROTO);
+    pl_message_init(&q, PL_MSG_PUT_BLOB);
+    pl_put_hash(&q.body, PL_TAG_BLOB, &hash);
+    pl_put_u64(&q.body, PL_TAG_TOTAL, (uint64_t)1 << 60);
+    pl_put_u64(&q.body, PL_TAG_OFFSET, 0);
+    pl_buf_reserve(&q.data, PL_WIRE_DATA_MAX);
+    memset(q.data.data, 0, PL_WIRE_DATA_MAX);
+    q.data.len = PL_WIRE_DATA_MAX;
+    ask_raw(f, &q, PL_ERR_CONFIG); /* more than the home ever takes */
+}
+
+static void arm_that_cannot_be_read_is_never_stored(void **state)
+{
+    fixture *f = *state;
+    pl_hash blob;
+    assert_int_not_equal(
+        pl_client_put_object(f->client, "arm/bad", "no definition", 13, &blob), PL_OK);
+    kill_child(&f->home, SIGKILL);
+    start_child(&f->home);
+    assert_int_equal(pl_client_get_object(f->client, "arm/bad", &blob),
+                     PL_ERR_NOT_FOUND);
+    assert_int_equal(send_good(f, SLOT_L1, 0).result, PL_SUBMIT_ACCEPTED);
+}
+
+static void names_of_the_home_itself_are_not_for_others(void **state)
+{
+    fixture *f = *state;
+    assert_int_equal(pl_client_put_ref(f->client, "sys/hub-epoch", "1"), PL_ERR_NOPERM);
+    assert_int_equal(pl_client_put_ref(f->client, "", "x"), PL_ERR_ARG);
+    assert_int_equal(pl_client_put_ref(f->client, "good", "x"), PL_OK);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(int argc, char **argv)
+{
+    if (argc == 7)
+        return run_child(argv, (pl_home_options){.norm_gate = 10});
+    const struct CMUnitTest tests[] = {
+        TEST(version_is_the_same_in_whatever_order_updates_arrive),
+        TEST(module_waits_for_its_own_paths_only),
+        TEST(update_sent_again_counts_once),
+        TEST(another_update_under_the_same_key_is_said_to_be_another),
+        TEST(accepted_updates_survive_kill_9_of_the_home),
+        TEST(small_modules_that_are_whole_together_share_a_commit),
+        TEST(update_that_is_not_finite_is_rejected_with_a_reason),
+        TEST(update_far_longer_than_usual_is_rejected_also_after_a_restart),
+        TEST(update_of_a_wrong_base_is_rejected),
+        TEST(path_that_does_not_hold_the_module_is_rejected),
+        TEST(path_state_waits_for_the_updates_of_its_task),
+        TEST(defining_an_arm_twice_is_fine_but_not_otherwise),
+        TEST(blob_of_several_pieces_arrives_whole),
+        TEST(unknown_names_are_told_to_the_asker),
+        TEST(broken_submissions_of_every_kind_are_refused),
+        TEST(piece_beyond_the_end_of_a_blob_is_refused),
+        TEST(arm_that_cannot_be_read_is_never_stored),
+        TEST(names_of_the_home_itself_are_not_for_others),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

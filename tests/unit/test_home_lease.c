@@ -1,0 +1,228 @@
+/* folder: home; label: integration
+ *
+ * A home acts for a worker only under a lease that the hub sealed, for the task and the
+ * phase of that lease, with numbers that such a task can have, and within its share of
+ * the room for uploads. */
+#include "tests/support/relay_fixture.h"
+
+#include <math.h>
+
+enum { PATH = 0 };
+
+static fixture job;
+
+static int setup(void **state)
+{
+    (void)state;
+    open_job(&job, "f32");
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    close_job(&job);
+    return 0;
+}
+
+/* An update of the first slot under this lease. */
+static pl_status submit_under(const pl_lease *lease, pl_contribution as,
+                              pl_submit_result *result)
+{
+    worker w = {.job = &job, .path = PATH};
+    char name[96], text[256];
+    pl_buf bytes = {0};
+    pl_submission s;
+    *result = PL_SUBMIT_REJECTED;
+    fill(&w, job.client, 0, name, &bytes, &s);
+    as.path = PATH;
+    pl_copy_text(as.codec, sizeof as.codec, "f32");
+    s.contribution = as;
+    if (lease)
+        act_under(job.client, lease);
+    else
+        assert_int_equal(pl_client_act_under(job.client, NULL, 0), PL_OK);
+    pl_status status = pl_client_submit(job.client, &s, result, text);
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
+static pl_contribution good_work(void)
+{
+    return (pl_contribution){.n_samples = pl_phase_samples(&job.arm), .loss = 1};
+}
+
+static void refuse(const pl_lease *lease, pl_contribution as)
+{
+    pl_submit_result result;
+    assert_int_not_equal(submit_under(lease, as, &result), PL_OK);
+}
+
+static void update_without_a_lease_of_its_task_is_refused(void **state)
+{
+    (void)state;
+    pl_submit_result result;
+    pl_lease good = lease_of(&job.arm, PATH, 0, 5), bad = good;
+    refuse(NULL, good_work());
+    bad.path = 1;
+    refuse(&bad, good_work());
+    bad = good;
+    bad.phase = 1;
+    refuse(&bad, good_work());
+    bad = good;
+    pl_copy_text(bad.arm, sizeof bad.arm, "other");
+    refuse(&bad, good_work());
+    bad = good;
+    bad.key.bytes[0] = 1; /* somebody else's */
+    refuse(&bad, good_work());
+    pl_lease_secret right = home_secret;
+    home_secret.bytes[0] ^= 1; /* sealed by nobody who may */
+    refuse(&good, good_work());
+    home_secret = right;
+    assert_int_equal(submit_under(&good, good_work(), &result), PL_OK);
+    assert_int_equal(result, PL_SUBMIT_ACCEPTED);
+}
+
+static void lease_stays_good_over_a_killed_home(void **state)
+{
+    (void)state;
+    pl_submit_result result;
+    pl_lease_secret before = home_secret;
+    pl_lease lease = lease_of(&job.arm, PATH, 0, 5);
+    kill_child(&job.home, SIGKILL);
+    start_child(&job.home);
+    assert_memory_equal(&before, &home_secret, sizeof before);
+    assert_int_equal(submit_under(&lease, good_work(), &result), PL_OK);
+    assert_int_equal(result, PL_SUBMIT_ACCEPTED);
+}
+
+static void numbers_that_no_task_can_have_are_refused(void **state)
+{
+    (void)state;
+    pl_submit_result result;
+    pl_lease lease = lease_of(&job.arm, PATH, 0, 5);
+    pl_contribution bad = good_work();
+    bad.n_samples++;
+    refuse(&lease, bad);
+    bad = good_work();
+    bad.first_sample = 1;
+    refuse(&lease, bad);
+    bad = good_work();
+    bad.n_tokens = bad.n_samples * (uint64_t)job.arm.inner.context + 1;
+    refuse(&lease, bad);
+    bad.n_tokens = (UINT64_C(1) << 63) + 5;
+    refuse(&lease, bad);
+    bad = good_work();
+    bad.loss = NAN;
+    refuse(&lease, bad);
+    bad = good_work();
+    bad.seconds = INFINITY;
+    refuse(&lease, bad);
+    bad.seconds = -1;
+    refuse(&lease, bad);
+    assert_int_equal(submit_under(&lease, good_work(), &result), PL_OK);
+    assert_int_equal(result, PL_SUBMIT_ACCEPTED);
+}
+
+static pl_status end_path(pl_path_state state, pl_submit_result *result)
+{
+    char text[256];
+    size_t n = pl_topology_path_params(job.topology);
+    uint64_t bytes = pl_path_state_bytes(&job.arm, n);
+    uint8_t *moments = pl_alloc((size_t)bytes + 1);
+    pl_arm_path_name(&job.arm, job.topology, PATH, 0, state.name);
+    state.phase = 1;
+    *result = PL_SUBMIT_REJECTED;
+    pl_status status =
+        pl_client_submit_path(job.client, &state, moments, bytes, result, text);
+    pl_free(moments);
+    return status;
+}
+
+static void state_with_impossible_sums_is_refused(void **state)
+{
+    (void)state;
+    pl_submit_result result;
+    worker w = {.job = &job, .path = PATH};
+    for (int slot = 0; slot < N_SLOTS; slot++) {
+        char name[96], text[256];
+        pl_buf bytes = {0};
+        pl_submission s;
+        fill(&w, job.client, slot, name, &bytes, &s);
+        assert_int_equal(pl_client_submit(job.client, &s, &result, text), PL_OK);
+        pl_buf_destroy(&bytes);
+    }
+    const pl_path_state good = {.samples = pl_phase_samples(&job.arm), .loss = 1};
+    pl_path_state bad = good;
+    bad.loss = NAN;
+    assert_int_not_equal(end_path(bad, &result), PL_OK);
+    bad = good;
+    bad.n_tokens = (UINT64_C(1) << 63) + 5;
+    assert_int_not_equal(end_path(bad, &result), PL_OK);
+    bad = good;
+    bad.seconds = INFINITY;
+    assert_int_not_equal(end_path(bad, &result), PL_OK);
+    bad = good;
+    bad.samples = 1;
+    assert_int_not_equal(end_path(bad, &result), PL_OK);
+    assert_int_equal(end_path(good, &result), PL_OK);
+    assert_int_equal(result, PL_SUBMIT_ACCEPTED);
+}
+
+/* One piece of a blob of `total` bytes that is never finished. */
+static pl_status reserve(pl_socket *socket, const pl_lease *lease, uint8_t name,
+                         uint64_t total)
+{
+    pl_message q, a;
+    pl_buf sealed = {0};
+    pl_hash hash = {{name}};
+    pl_message_init(&q, PL_MSG_PUT_BLOB);
+    pl_message_init(&a, 0);
+    q.request = pl_wire_next_request();
+    pl_lease_seal(&home_secret, lease, &sealed);
+    pl_put_hash(&q.body, PL_TAG_BLOB, &hash);
+    pl_put_u64(&q.body, PL_TAG_TOTAL, total);
+    pl_put_u64(&q.body, PL_TAG_OFFSET, total - total % PL_WIRE_DATA_MAX);
+    pl_put_bytes(&q.body, PL_TAG_LEASE, sealed.data, sealed.len);
+    pl_buf_append(&q.data, "x", 1);
+    pl_status status = pl_wire_ask(socket, &q, 1000, 10000, &a);
+    pl_buf_destroy(&sealed);
+    pl_message_destroy(&q);
+    pl_message_destroy(&a);
+    return status;
+}
+
+static void lease_uploads_no_more_than_its_task_needs(void **state)
+{
+    (void)state;
+    enum { TOTAL = PL_WIRE_DATA_MAX + 1 };
+    pl_socket *socket = NULL;
+    pl_lease lease = lease_of(&job.arm, PATH, 0, 5), other = lease;
+    pl_submit_result result;
+    int n = 0;
+    assert_int_equal(pl_wire_connect(job.home.address, &socket), PL_OK);
+    while (n < 64 && reserve(socket, &lease, (uint8_t)(n + 1), TOTAL) == PL_OK)
+        n++;
+    assert_true(n < 8); /* 64 MiB fit into the home; a task here is far smaller */
+    assert_int_equal(reserve(socket, &lease, 99, UINT64_C(60) << 20 | 1), PL_ERR_PROTO);
+    other.token = 6; /* has its own */
+    assert_int_equal(submit_under(&other, good_work(), &result), PL_OK);
+    assert_int_equal(result, PL_SUBMIT_ACCEPTED);
+    pl_wire_close(&socket);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(int argc, char **argv)
+{
+    if (argc > 1)
+        return run_child(argv, (pl_home_options){.keep_updates = true});
+    const struct CMUnitTest tests[] = {
+        TEST(update_without_a_lease_of_its_task_is_refused),
+        TEST(lease_stays_good_over_a_killed_home),
+        TEST(numbers_that_no_task_can_have_are_refused),
+        TEST(state_with_impossible_sums_is_refused),
+        TEST(lease_uploads_no_more_than_its_task_needs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

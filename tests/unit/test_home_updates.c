@@ -1,0 +1,173 @@
+/* folder: home; label: unit
+ *
+ * The updates of a round come in the order of its contributions, each as often as it
+ * counts, and the memory that they lie in is bounded, however many there are. */
+#include "home/home_updates.h"
+#include "tests/support/store_fixture.h"
+
+enum { N = 3000, MANY = 40 };
+
+typedef struct round_of {
+    pl_store *store;
+    pl_contribution contributions[MANY];
+    float weights[MANY];
+    home_round round;
+} round_of;
+
+static void encode(const char *codec, int index, int n_contributors, pl_buf *out)
+{
+    pl_codec_options options = {0};
+    const pl_codec_part part = {.count = N, .role = PL_ROLE_MLP};
+    const pl_codec_round round = {.seed = 3,
+                                  .scale_exponent = -8,
+                                  .n_contributors = n_contributors,
+                                  .weight = 1.0f};
+    float *update = pl_alloc(N * sizeof *update);
+    for (int i = 0; i < N; i++)
+        update[i] = (float)((i + index) % 7) * 0x1p-7f;
+    assert_ok(pl_codec_options_default(codec, &options));
+    assert_ok(pl_codec_encode_module(&options, &part, 1, &round, update, NULL, out));
+    pl_free(update);
+}
+
+static void open_round(round_of *r, const char *folder, int n)
+{
+    memset(r, 0, sizeof *r);
+    assert_ok(pl_store_open(folder, PL_STORE_CREATE, &r->store));
+    r->round = (home_round){.store = r->store,
+                            .module = "mix/L1.E0",
+                            .n_params = N,
+                            .contributions = r->contributions,
+                            .n = n,
+                            .weights = r->weights,
+                            .n_vectors = 1};
+}
+
+static void put(round_of *r, int index, const pl_buf *bytes)
+{
+    char name[32];
+    pl_txn *txn = NULL;
+    snprintf(name, sizeof name, "update/%d-%zu", index, bytes->len);
+    pl_contribution *c = &r->contributions[index];
+    assert_ok(pl_txn_begin(r->store, &txn));
+    assert_ok(pl_txn_put_blob(txn, bytes->data, bytes->len, &c->update));
+    assert_ok(pl_txn_put_object(txn, name, &c->update)); /* what a record names stays */
+    assert_ok(pl_txn_commit(&txn));
+    c->update_bytes = bytes->len;
+    c->path = index;
+    r->weights[index] = 1.0f / (float)(index + 2);
+}
+
+static void updates_come_in_runs_of_bounded_size_in_their_order(void **state)
+{
+    enum { ROOM = 5 * (4 * N + 256) };
+    round_of r;
+    pl_buf bytes[MANY] = {{0}};
+    open_round(&r, *state, MANY);
+    r.round.ahead_bytes = ROOM;
+    for (int i = 0; i < MANY; i++) {
+        encode("f32", i, MANY, &bytes[i]);
+        put(&r, i, &bytes[i]);
+    }
+    home_updates *updates = home_updates_create(&r.round);
+    const pl_codec_source source = home_updates_source(updates);
+    const uint8_t *place = NULL;
+    for (int time = 0; time < 2; time++) { /* also once more, and from the middle */
+        pl_codec_run run;
+        int n = 0;
+        assert_ok(source.next(source.context, true, &run));
+        while (run.n > 0 && n < (time ? MANY : MANY / 2)) {
+            const uint8_t *first = run.messages[0].data;
+            assert_in_range(run.n, n + 4 < MANY ? 4 : 1, MANY / 4);
+            assert_true(!place || place == first); /* the same memory */
+            place = first;
+            for (int i = 0; i < run.n; i++, n++) {
+                const pl_codec_message *m = &run.messages[i];
+                assert_in_range((const uint8_t *)m->data - first, 0, ROOM - m->bytes);
+                assert_int_equal(m->bytes, bytes[n].len);
+                assert_memory_equal(m->data, bytes[n].data, m->bytes);
+                assert_true(run.weights[i] == r.weights[n]);
+            }
+            assert_ok(source.next(source.context, false, &run));
+        }
+        assert_int_equal(run.n == 0, time == 1);
+    }
+    home_updates_destroy(&updates);
+    for (int i = 0; i < MANY; i++)
+        pl_buf_destroy(&bytes[i]);
+    pl_store_close(&r.store);
+}
+
+static void a_sum_of_three_contributors_is_added_once(void **state)
+{
+    round_of r;
+    pl_buf one[3] = {{0}}, two = {0}, three = {0}, alone = {0};
+    pl_codec_message m;
+    float weight = 0;
+    open_round(&r, *state, 4);
+    r.round.homomorphic = true;
+    for (int i = 0; i < 3; i++)
+        encode("i8-shared", i, 4, &one[i]);
+    encode("i8-shared", 3, 4, &alone);
+    assert_ok(pl_codec_combine(one[0].data, one[0].len, one[1].data, one[1].len, &two));
+    assert_ok(pl_codec_combine(two.data, two.len, one[2].data, one[2].len, &three));
+    put(&r, 0, &three);
+    put(&r, 1, &alone);
+    put(&r, 2, &three);
+    put(&r, 3, &three);
+    home_updates *updates = home_updates_create(&r.round);
+    pl_codec_walk walk = {.source = home_updates_source(updates)};
+    assert_ok(pl_codec_next(&walk, &m, &weight));
+    assert_memory_equal(m.data, three.data, three.len);
+    assert_ok(pl_codec_next(&walk, &m, &weight));
+    assert_memory_equal(m.data, alone.data, alone.len);
+    assert_ok(pl_codec_next(&walk, &m, &weight));
+    assert_null(m.data);
+    home_updates_destroy(&updates);
+    put(&r, 1, &three); /* a fourth time: that is two sums, of six contributors */
+    updates = home_updates_create(&r.round);
+    walk = (pl_codec_walk){.source = home_updates_source(updates)};
+    assert_ok(pl_codec_next(&walk, &m, &weight));
+    assert_ok(pl_codec_next(&walk, &m, &weight));
+    assert_int_equal(pl_codec_next(&walk, &m, &weight), PL_ERR_INTERNAL);
+    assert_says("6 contributors");
+    home_updates_destroy(&updates);
+    for (int i = 0; i < 3; i++)
+        pl_buf_destroy(&one[i]);
+    pl_buf_destroy(&two);
+    pl_buf_destroy(&three);
+    pl_buf_destroy(&alone);
+    pl_store_close(&r.store);
+}
+
+static void an_update_that_is_gone_ends_the_round(void **state)
+{
+    round_of r;
+    pl_buf bytes = {0};
+    pl_codec_run run;
+    open_round(&r, *state, 3);
+    encode("f32", 0, 3, &bytes);
+    for (int i = 0; i < 3; i++)
+        put(&r, i, &bytes);
+    r.contributions[1].update.bytes[0] ^= 1;
+    home_updates *updates = home_updates_create(&r.round);
+    pl_codec_source source = home_updates_source(updates);
+    assert_int_equal(source.next(source.context, true, &run), PL_ERR_NOT_FOUND);
+    home_updates_destroy(&updates);
+    pl_buf_destroy(&bytes);
+    pl_store_close(&r.store);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(
+            updates_come_in_runs_of_bounded_size_in_their_order, make_folder,
+            drop_folder),
+        cmocka_unit_test_setup_teardown(a_sum_of_three_contributors_is_added_once,
+                                        make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(an_update_that_is_gone_ends_the_round,
+                                        make_folder, drop_folder),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

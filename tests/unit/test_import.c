@@ -1,0 +1,460 @@
+/* folder: serve; label: unit */
+#include "tests/support/exchange_fixture.h"
+#include "serve/half.h"
+#include "serve/llama_config.h"
+#include "serve/safetensors.h"
+#include <math.h>
+
+static pl_shape tied_shape(void)
+{
+    pl_shape shape = wide_shape;
+    shape.tied = true;
+    shape.n_kv_heads = 4;
+    return shape;
+}
+
+/* A folder of one path in this type; the parameters are the caller's to free. */
+static float *make_folder(const char *name, const pl_shape *shape, pl_weight_type type)
+{
+    pl_topology *t = make_topology(shape);
+    float *params = make_params(t, 11);
+    pl_export e = make_export(t, params);
+    e.type = type;
+    assert_ok(pl_remove_tree(in_scratch(name)));
+    assert_ok(pl_export_folder(&e, in_scratch(name)));
+    pl_topology_destroy(&t);
+    return params;
+}
+
+static float *load(const char *path, const pl_shape *shape)
+{
+    pl_import *m = NULL;
+    pl_topology *t = make_topology(shape);
+    float *params = malloc(pl_topology_path_params(t) * sizeof *params);
+    assert_non_null(params);
+    assert_ok(pl_import_open(path, &m));
+    assert_ok(pl_import_load(m, t, params));
+    pl_import_close(&m);
+    pl_topology_destroy(&t);
+    return params;
+}
+
+static size_t count(const pl_shape *shape)
+{
+    pl_topology *t = make_topology(shape);
+    size_t n = pl_topology_path_params(t);
+    pl_topology_destroy(&t);
+    return n;
+}
+
+/* ---- there and back ---- */
+static void parameters_come_back_bit_by_bit(void **state)
+{
+    (void)state;
+    const pl_shape shapes[] = {wide_shape, tied_shape()};
+    for (size_t s = 0; s < 2; s++) {
+        float *was = make_folder("back", &shapes[s], PL_WEIGHT_F32);
+        float *is = load(in_scratch("back"), &shapes[s]);
+        assert_memory_equal(is, was, count(&shapes[s]) * sizeof *is);
+        free(was);
+        free(is);
+    }
+}
+
+static void the_shape_comes_back_and_the_tokenizer_is_found(void **state)
+{
+    (void)state;
+    pl_import *m = NULL;
+    free(make_folder("shape", &wide_shape, PL_WEIGHT_F32));
+    assert_ok(pl_import_open(in_scratch("shape"), &m));
+    const pl_shape *s = pl_import_shape(m);
+    assert_int_equal(s->vocab, VOCAB);
+    assert_int_equal(s->n_kv_heads, 2);
+    assert_int_equal(s->head_size, 12);
+    assert_int_equal(s->context, 24);
+    assert_false(s->tied);
+    assert_true(s->rope_theta == 12345.5 && s->norm_eps == 3e-6);
+    assert_int_equal(pl_import_n_files(m), 1);
+    assert_true(pl_ends_with(pl_import_tokenizer(m), "/shape/tokenizer.model"));
+    pl_import_close(&m);
+    assert_null(m);
+}
+
+static void short_types_come_back_as_they_were_rounded(void **state)
+{
+    (void)state;
+    float *was = make_folder("half", &wide_shape, PL_WEIGHT_F16);
+    float *half = load(in_scratch("half"), &wide_shape);
+    free(make_folder("brain", &wide_shape, PL_WEIGHT_BF16));
+    float *brain = load(in_scratch("brain"), &wide_shape);
+    for (size_t i = 0; i < count(&wide_shape); i++) {
+        assert_true(half[i] == half_to_float(half_from_float(was[i])));
+        assert_true(brain[i] == pl_bf16_to_float(pl_bf16_from_float(was[i])));
+    }
+    free(was);
+    free(half);
+    free(brain);
+}
+
+static void one_file_with_the_configuration_beside_it_is_enough(void **state)
+{
+    (void)state;
+    float *was = make_folder("file", &wide_shape, PL_WEIGHT_F32);
+    float *is = load(in_scratch("file/model.safetensors"), &wide_shape);
+    assert_memory_equal(is, was, count(&wide_shape) * sizeof *is);
+    free(was);
+    free(is);
+}
+
+/* ---- files rewritten: tensors left out, changed, or in several files ---- */
+typedef bool (*keep_fn)(const char *name);
+
+static void copy_tensors(const char *from, const char *to, keep_fn keep,
+                         const char *extra)
+{
+    safetensors *file = NULL;
+    pl_buf header = {0}, data = {0}, out = {0};
+    assert_ok(safetensors_open(in_scratch(from), &file));
+    for (size_t i = 0; i < safetensors_count(file); i++) {
+        const st_tensor *t = safetensors_at(file, i);
+        if (!keep(t->name))
+            continue;
+        pl_buf_printf(&header, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[",
+                      header.len ? "," : "{", t->name, t->dtype);
+        for (int d = 0; d < t->n_dims; d++)
+            pl_buf_printf(&header, "%s%lld", d ? "," : "", (long long)t->dims[d]);
+        pl_buf_printf(&header, "],\"data_offsets\":[%zu,%zu]}", data.len,
+                      data.len + (size_t)t->n_bytes);
+        pl_buf_append(&data, t->data, (size_t)t->n_bytes);
+    }
+    if (extra) /* four bytes more */
+        pl_buf_printf(&header,
+                      ",\"%s\":{\"dtype\":\"F32\",\"shape\":[1],"
+                      "\"data_offsets\":[%zu,%zu]}",
+                      extra, data.len, data.len + 4);
+    pl_buf_printf(&header, "}");
+    put_le(&out, header.len, 8);
+    pl_buf_append(&out, header.data, header.len);
+    pl_buf_append(&out, data.data, data.len);
+    if (extra)
+        put_le(&out, 0, 4);
+    safetensors_close(&file);
+    write_bytes(to, out.data, out.len);
+    pl_buf_destroy(&header);
+    pl_buf_destroy(&data);
+    pl_buf_destroy(&out);
+}
+
+static bool every(const char *name)
+{
+    return name != NULL;
+}
+
+static bool of_blocks(const char *name)
+{
+    return strstr(name, ".layers.") != NULL;
+}
+
+static bool outside_blocks(const char *name)
+{
+    return !of_blocks(name);
+}
+
+static bool but_one(const char *name)
+{
+    return strcmp(name, "model.layers.2.mlp.up_proj.weight") != 0;
+}
+
+static void write_index(const char *path, const char *blocks, const char *rest)
+{
+    pl_buf text = {0};
+    pl_topology *t = make_topology(&wide_shape);
+    pl_buf_printf(&text, "{\"metadata\":{\"total_size\":1},\"weight_map\":{");
+    for (int i = 0; i < pl_topology_n_tensors(t); i++) {
+        const char *name = pl_topology_tensor(t, i)->name;
+        pl_buf_printf(&text, "%s\"%s\":\"%s\"", i ? "," : "", name,
+                      of_blocks(name) ? blocks : rest);
+    }
+    pl_buf_printf(&text, "}}");
+    write_bytes(path, text.data, text.len);
+    pl_topology_destroy(&t);
+    pl_buf_destroy(&text);
+}
+
+static float *make_shards(void)
+{
+    float *was = make_folder("many", &wide_shape, PL_WEIGHT_F32);
+    copy_tensors("many/model.safetensors", "many/model-1.safetensors", of_blocks, NULL);
+    copy_tensors("many/model.safetensors", "many/model-2.safetensors", outside_blocks,
+                 NULL);
+    assert_int_equal(remove(in_scratch("many/model.safetensors")), 0);
+    write_index("many/model.safetensors.index.json", "model-1.safetensors",
+                "model-2.safetensors");
+    return was;
+}
+
+static void shards_are_found_by_their_index(void **state)
+{
+    (void)state;
+    float *was = make_shards(), *is = load(in_scratch("many"), &wide_shape);
+    assert_memory_equal(is, was, count(&wide_shape) * sizeof *is);
+    free(was);
+    free(is);
+}
+
+static void refused(const char *path, pl_status wanted, const char *words)
+{
+    pl_import *m = NULL;
+    pl_status status = pl_import_open(in_scratch(path), &m);
+    assert_null(m);
+    if (status != wanted)
+        fail_msg("%s instead of %s: %s", pl_status_name(status), pl_status_name(wanted),
+                 pl_last_error());
+    assert_said(words);
+}
+
+static void an_index_that_lies_is_refused(void **state)
+{
+    (void)state;
+    static const char index[] = "many/model.safetensors.index.json";
+    free(make_shards());
+    write_index(index, "../many/model-1.safetensors", "model-2.safetensors");
+    refused("many", PL_ERR_DATA, "no file of the folder");
+    write_index(index, "model-1.bin", "model-2.safetensors");
+    refused("many", PL_ERR_DATA, "no file of the folder");
+    write_index(index, "model-2.safetensors", "model-1.safetensors");
+    refused("many", PL_ERR_DATA, "which the index says is there");
+    write_index(index, "model-3.safetensors", "model-2.safetensors");
+    refused("many", PL_ERR_NOT_FOUND, "model-3.safetensors");
+    write_text(index, "{\"weight_map\":[]}");
+    refused("many", PL_ERR_DATA, "no object `weight_map`");
+    write_text(index, "{\"weight_map\":{}}");
+    refused("many", PL_ERR_DATA, "has no tensor model.embed_tokens.weight");
+    write_text(index, "{\"weight_map\":{\"model.embed_tokens.weight\":7}}");
+    refused("many", PL_ERR_DATA, "no file of the folder");
+    copy_tensors("many/model-1.safetensors", "many/model-2.safetensors", every, NULL);
+    write_index(index, "model-1.safetensors", "model-1.safetensors");
+    refused("many", PL_ERR_DATA, "which the index says is there");
+}
+
+static void tensors_that_are_missing_or_too_many_are_named(void **state)
+{
+    (void)state;
+    free(make_folder("odd", &wide_shape, PL_WEIGHT_F32));
+    copy_tensors("odd/model.safetensors", "odd/copy", but_one, NULL);
+    rename(in_scratch("odd/model.safetensors"), in_scratch("odd/whole"));
+    rename(in_scratch("odd/copy"), in_scratch("odd/model.safetensors"));
+    refused("odd", PL_ERR_DATA, "has no tensor model.layers.2.mlp.up_proj.weight");
+    copy_tensors("odd/whole", "odd/model.safetensors", every,
+                 "model.layers.0.self_attn.q_proj.bias");
+    refused("odd", PL_ERR_UNSUPPORTED, "q_proj.bias has no place");
+    pl_import *m = NULL;
+    copy_tensors("odd/whole", "odd/model.safetensors", every,
+                 "model.layers.0.self_attn.rotary_emb.inv_freq");
+    assert_ok(pl_import_open(in_scratch("odd"), &m));
+    pl_import_close(&m);
+}
+
+/* ---- configurations ---- */
+/* The text of config.json with `from` replaced. */
+static void edit_config(const char *folder, const char *from, const char *to)
+{
+    char path[PL_PATH_MAX];
+    pl_buf text = {0}, out = {0};
+    pl_join(path, in_scratch(folder), "config.json");
+    assert_ok(pl_read_file(path, &text));
+    const char *whole = pl_buf_text(&text), *at = strstr(whole, from);
+    if (!at)
+        fail_msg("config.json has no %s", from);
+    pl_buf_printf(&out, "%.*s%s%s", (int)(at - whole), whole, to, at + strlen(from));
+    assert_ok(pl_replace_file(path, out.data, out.len));
+    pl_buf_destroy(&text);
+    pl_buf_destroy(&out);
+}
+
+static void what_our_model_lacks_is_refused_by_field_and_value(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *from, *to, *words;
+    } cases[] = {{"\"LlamaForCausalLM\"", "\"MistralForCausalLM\"", "architectures is"},
+                 {"\"model_type\": \"llama\"", "\"model_type\": \"gpt2\"",
+                  "model_type is \"gpt2\"; only Llama"},
+                 {"\"attention_bias\": false", "\"attention_bias\": true",
+                  "attention_bias is true; our projections have no biases"},
+                 {"\"mlp_bias\": false", "\"mlp_bias\": true", "mlp_bias is true"},
+                 {"\"hidden_act\": \"silu\"", "\"hidden_act\": \"gelu\"",
+                  "hidden_act is \"gelu\""},
+                 {"\"rope_type\": \"default\"",
+                  "\"rope_type\": \"llama3\",\"factor\": 8", "rope_type is \"llama3\""},
+                 {"\"rope_type\": \"default\"",
+                  "\"rope_type\": \"default\",\"partial_rotary_factor\": 0.5",
+                  "partial_rotary_factor is 0.5"},
+                 {"\"use_cache\": true",
+                  "\"rope_scaling\": {\"type\":\"linear\",\"factor\":2}",
+                  "type is \"linear\""},
+                 {"\"use_cache\": true", "\"quantization_config\": {\"bits\":4}",
+                  "quantization_config is"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        free(make_folder("kind", &wide_shape, PL_WEIGHT_F32));
+        edit_config("kind", cases[i].from, cases[i].to);
+        refused("kind", PL_ERR_UNSUPPORTED, cases[i].words);
+    }
+}
+
+static void numbers_that_make_no_sense_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *from, *to, *words;
+        pl_status status;
+    } cases[] = {
+        {"\"hidden_size\": 32", "\"hidden_size\": 0", "hidden_size is 0", PL_ERR_DATA},
+        {"\"hidden_size\": 32", "\"hidden_size\": 1e300", "hidden_size is",
+         PL_ERR_DATA},
+        {"\"hidden_size\": 32", "\"hidden_size\": \"32\"", "hidden_size is \"32\"",
+         PL_ERR_DATA},
+        {"\"hidden_size\": 32,", "", "has no hidden_size", PL_ERR_DATA},
+        {"\"hidden_size\": 32", "\"hidden_size\": 36", "config.json makes it",
+         PL_ERR_DATA},
+        {"\"num_hidden_layers\": 4", "\"num_hidden_layers\": 3", "layers.3.",
+         PL_ERR_UNSUPPORTED},
+        {"\"num_hidden_layers\": 4", "\"num_hidden_layers\": 2147483647",
+         "must be between", PL_ERR_CONFIG},
+        {"\"num_key_value_heads\": 2", "\"num_key_value_heads\": 3", "multiple",
+         PL_ERR_CONFIG},
+        {"\"head_dim\": 12", "\"head_dim\": 13", "odd", PL_ERR_CONFIG},
+        {"\"rms_norm_eps\": 3e-06", "\"rms_norm_eps\": 0", "rms_norm_eps is 0",
+         PL_ERR_DATA},
+        {"\"tie_word_embeddings\": false", "\"tie_word_embeddings\": 1",
+         "tie_word_embeddings is 1", PL_ERR_DATA},
+        {"\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true",
+         "lm_head.weight is not the embedding", PL_ERR_DATA},
+        {"{", "[", "config.json", PL_ERR_DATA}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        free(make_folder("kind", &wide_shape, PL_WEIGHT_F32));
+        edit_config("kind", cases[i].from, cases[i].to);
+        refused("kind", cases[i].status, cases[i].words);
+    }
+}
+
+/* As writers of before 2024 did: theta at the top, few fields, a null here and there.
+ */
+static void old_configurations_are_understood(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"model_type\":\"llama\",\"vocab_size\":32000,\"hidden_size\":64,"
+        "\"intermediate_size\":172,\"num_hidden_layers\":2,\"num_attention_heads\":8,"
+        "\"rope_scaling\":null,\"rope_theta\":500000.0,\"rms_norm_eps\":1e-5}";
+    pl_shape s;
+    assert_ok(llama_config_read("config.json", text, strlen(text), &s));
+    assert_int_equal(s.n_kv_heads, 8);
+    assert_int_equal(s.head_size, 8);
+    assert_int_equal(s.context, 2048);
+    assert_true(s.rope_theta == 500000 && !s.tied);
+}
+
+static void a_copy_of_tied_embeddings_does_no_harm(void **state)
+{
+    (void)state;
+    pl_shape untied = tied_shape();
+    untied.tied = false;
+    pl_topology *t = make_topology(&untied);
+    float *params = make_params(t, 12);
+    pl_export e = make_export(t, params);
+    const float *embed = NULL;
+    float *head = NULL;
+    for (int i = 0; i < pl_topology_n_tensors(t); i++) {
+        const pl_tensor *tensor = pl_topology_tensor(t, i);
+        if (strcmp(tensor->name, "model.embed_tokens.weight") == 0)
+            embed = params + tensor->offset;
+        if (strcmp(tensor->name, "lm_head.weight") == 0)
+            head = params + tensor->offset;
+    }
+    assert_true(embed && head);
+    memcpy(head, embed, (size_t)VOCAB * 32 * sizeof *head);
+    assert_ok(pl_export_folder(&e, in_scratch("copy")));
+    edit_config("copy", "\"tie_word_embeddings\": false",
+                "\"tie_word_embeddings\": true");
+    pl_import *m = NULL;
+    assert_ok(pl_import_open(in_scratch("copy"), &m));
+    assert_true(pl_import_shape(m)->tied);
+    pl_import_close(&m);
+    free(params);
+    pl_topology_destroy(&t);
+}
+
+static void a_run_of_another_shape_is_refused_by_key(void **state)
+{
+    (void)state;
+    pl_shape other = wide_shape;
+    pl_import *m = NULL;
+    float *params = make_folder("other", &wide_shape, PL_WEIGHT_F32);
+    assert_ok(pl_import_open(in_scratch("other"), &m));
+    other.ffn = 48;
+    pl_topology *t = make_topology(&other);
+    assert_int_equal(pl_import_load(m, t, params), PL_ERR_CONFIG);
+    assert_said("model.ffn is 48 but the model in");
+    pl_topology_destroy(&t);
+    other = wide_shape;
+    other.context = 12; /* no parameter depends on it */
+    t = make_topology(&other);
+    assert_ok(pl_import_load(m, t, params));
+    pl_topology_destroy(&t);
+    pl_import_close(&m);
+    free(params);
+}
+
+static void a_value_that_is_not_finite_is_named(void **state)
+{
+    (void)state;
+    pl_import *m = NULL;
+    char path[PL_PATH_MAX];
+    pl_buf bytes = {0};
+    float *params = make_folder("nan", &wide_shape, PL_WEIGHT_F32);
+    pl_topology *t = make_topology(&wide_shape);
+    pl_join(path, in_scratch("nan"), "model.safetensors");
+    assert_ok(pl_read_file(path, &bytes));
+    memcpy(bytes.data + bytes.len - 4, &(float){NAN}, 4);
+    assert_ok(pl_replace_file(path, bytes.data, bytes.len));
+    assert_ok(pl_import_open(in_scratch("nan"), &m));
+    assert_int_equal(pl_import_load(m, t, params), PL_ERR_NUMERIC);
+    assert_said("value 13311 of tensor lm_head.weight");
+    pl_import_close(&m);
+    pl_topology_destroy(&t);
+    pl_buf_destroy(&bytes);
+    free(params);
+}
+
+static void what_is_not_there_is_said(void **state)
+{
+    (void)state;
+    refused("nowhere", PL_ERR_NOT_FOUND, "nowhere to import");
+    assert_ok(pl_make_folders(in_scratch("empty")));
+    refused("empty", PL_ERR_NOT_FOUND, "no config.json");
+    free(make_folder("bare", &wide_shape, PL_WEIGHT_F32));
+    assert_int_equal(remove(in_scratch("bare/model.safetensors")), 0);
+    refused("bare", PL_ERR_NOT_FOUND, "neither model.safetensors nor");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parameters_come_back_bit_by_bit),
+        cmocka_unit_test(the_shape_comes_back_and_the_tokenizer_is_found),
+        cmocka_unit_test(short_types_come_back_as_they_were_rounded),
+        cmocka_unit_test(one_file_with_the_configuration_beside_it_is_enough),
+        cmocka_unit_test(shards_are_found_by_their_index),
+        cmocka_unit_test(an_index_that_lies_is_refused),
+        cmocka_unit_test(tensors_that_are_missing_or_too_many_are_named),
+        cmocka_unit_test(what_our_model_lacks_is_refused_by_field_and_value),
+        cmocka_unit_test(numbers_that_make_no_sense_are_refused),
+        cmocka_unit_test(old_configurations_are_understood),
+        cmocka_unit_test(a_copy_of_tied_embeddings_does_no_harm),
+        cmocka_unit_test(a_run_of_another_shape_is_refused_by_key),
+        cmocka_unit_test(a_value_that_is_not_finite_is_named),
+        cmocka_unit_test(what_is_not_there_is_said),
+    };
+    return cmocka_run_group_tests(tests, open_exchange, close_exchange);
+}

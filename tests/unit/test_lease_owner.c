@@ -1,0 +1,756 @@
+/* folder: workers; label: integration
+ *
+ * A lease is its worker's: what another says under its token, which can be guessed, has
+ * no effect; and a key answers for all that is done with it. A hub with a gate, a home,
+ * and three workers with keys of their own. */
+#include "home/home.h"
+#include "workers/workers.h"
+#include "tests/support/relay_fixture.h"
+
+#include <math.h>
+
+enum { TTL = 60000, SHORT_TTL = 2000 };
+
+/* The files of the hub lie beside the one that says where it listens. */
+static char *beside(const char *ready, const char *name, char out[PL_PATH_MAX])
+{
+    char folder[PL_PATH_MAX];
+    pl_copy_text(folder, sizeof folder, ready);
+    *strrchr(folder, '/') = '\0';
+    pl_join(out, folder, name);
+    return out;
+}
+
+static int run_hub(char **argv)
+{
+    char key[PL_PATH_MAX], list[PL_PATH_MAX];
+    const char *home = argv[2];
+    signal(SIGTERM, on_term);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    pl_log_open("hub", PL_LOG_ERROR, false);
+    pl_hub_options o = {.bind = argv[3],
+                        .homes = &home,
+                        .n_homes = 1,
+                        .ttl_ms = argv[5][0] ? atoi(argv[5]) : TTL,
+                        .backup = PL_BACKUP_AUTO,
+                        .ready_file = argv[4],
+                        .keys = beside(argv[4], "keys", list),
+                        .stop = &child_stop};
+    pl_status status = pl_admission_open(beside(argv[4], "hub.key", key), list);
+    if (status == PL_OK)
+        status = pl_hub_run(&o);
+    if (status != PL_OK)
+        fprintf(stderr, "hub: %s\n", pl_last_error());
+    pl_wire_shutdown();
+    return pl_status_exit_code(status);
+}
+
+typedef struct party {
+    const char *name;
+    pl_keypair key;
+    pl_socket *socket;
+} party;
+
+typedef struct job {
+    fixture f;
+    child hub;
+    party holder, thief, third;
+    uint64_t token; /* of the holder's lease */
+    char task[PL_MODULE_NAME_MAX];
+} job;
+
+static pl_status put_entry(pl_key_list *list, void *context)
+{
+    return pl_key_list_put(list, context);
+}
+
+static void allow(job *j, const party *p)
+{
+    char list[PL_PATH_MAX];
+    pl_key_entry e = {.key = p->key.open, .role = PL_AS_WORKER};
+    pl_copy_text(e.name, sizeof e.name, p->name);
+    assert_int_equal(
+        pl_key_list_edit(beside(j->hub.ready, "keys", list), put_entry, &e), PL_OK);
+}
+
+static uint8_t last_lease[PL_LEASE_MAX]; /* of the last task that anybody got */
+static size_t lease_bytes;
+
+/* `m` is taken. */
+static uint16_t ask(const party *p, pl_message *m, pl_message *answer)
+{
+    m->request = m->request ? m->request : pl_wire_next_request();
+    pl_message_init(answer, 0);
+    pl_status status = pl_wire_ask(p->socket, m, 1000, 20000, answer);
+    pl_message_destroy(m);
+    return status == PL_OK ? answer->type : PL_MSG_ERR;
+}
+
+static uint16_t ask_plainly(const party *p, pl_message *m)
+{
+    pl_message a;
+    uint16_t type = ask(p, m, &a);
+    pl_message_destroy(&a);
+    return type;
+}
+
+static void join(const job *j, party *p)
+{
+    pl_message m;
+    assert_int_equal(pl_wire_connect_as(j->hub.address, &p->key, &p->socket), PL_OK);
+    pl_message_init(&m, PL_MSG_HELLO);
+    pl_put_text(&m.body, PL_TAG_NAME, p->name);
+    pl_put_text(&m.body, PL_TAG_ROLE, "worker");
+    pl_put_text(&m.body, PL_TAG_DEVICE, "a device");
+    pl_put_u64(&m.body, PL_TAG_PID, 1);
+    assert_int_equal(ask_plainly(p, &m), PL_MSG_WELCOME);
+}
+
+/* One of the job's own. */
+static void join_own(job *j, party *mine, const char *name)
+{
+    char own[PL_KEY_NAME_MAX];
+    snprintf(own, sizeof own, PL_KEY_OWN "%s", name);
+    *mine = (party){.name = own};
+    pl_keypair_create(&mine->key);
+    allow(j, mine);
+    mine->name = name;
+    join(j, mine);
+}
+
+/* The phase, or -1: there is no work. */
+static int64_t try_task(const party *p, uint64_t *token, char task[PL_MODULE_NAME_MAX])
+{
+    pl_message m, a;
+    pl_reader r;
+    int64_t phase = -1;
+    pl_message_init(&m, PL_MSG_TASK_REQ);
+    pl_put_text(&m.body, PL_TAG_NAME, p->name);
+    if (ask(p, &m, &a) == PL_MSG_TASK) {
+        pl_reader_open(&r, "TASK", a.body.data, a.body.len);
+        phase = (int64_t)pl_get_u64(&r, PL_TAG_PHASE, 0);
+        pl_get_text(&r, PL_TAG_TASK, 0, task, PL_MODULE_NAME_MAX);
+        *token = a.token;
+        const uint8_t *lease = pl_get_bytes(&r, PL_TAG_LEASE, 0, &lease_bytes);
+        assert_in_range(lease_bytes, 1, sizeof last_lease);
+        memcpy(last_lease, lease, lease_bytes);
+    }
+    pl_message_destroy(&a);
+    return phase;
+}
+
+/* There is none until the homes are known. */
+static int64_t get_task(const party *p, uint64_t *token, char task[PL_MODULE_NAME_MAX])
+{
+    int64_t phase = -1;
+    for (int i = 0; i < 20 && phase < 0; i++)
+        phase = try_task(p, token, task);
+    return phase;
+}
+
+static int begin_job(void **state, const char *ttl_ms)
+{
+    char path[PL_PATH_MAX];
+    pl_keypair own;
+    job *j = pl_alloc(sizeof *j);
+    has_hub = true;
+    j->holder.name = "holder";
+    j->thief.name = "thief";
+    open_job(&j->f, "f32");
+    name_child(&j->hub, j->f.dir, "hub", "hub.address");
+    pl_copy_text(j->hub.target, sizeof j->hub.target, j->f.home.address);
+    pl_copy_text(j->hub.wait_ms, sizeof j->hub.wait_ms, ttl_ms);
+    pl_keypair_create(&own);
+    assert_int_equal(pl_keypair_save(beside(j->hub.ready, "hub.key", path), &own),
+                     PL_OK);
+    j->third.name = "third";
+    party *all[] = {&j->holder, &j->thief, &j->third};
+    for (int i = 0; i < 3; i++) {
+        pl_keypair_create(&all[i]->key);
+        allow(j, all[i]);
+    }
+    start_child(&j->hub);
+    join(j, &j->holder);
+    join(j, &j->thief);
+    join(j, &j->third);
+    assert_int_equal(get_task(&j->holder, &j->token, j->task), 0);
+    *state = j;
+    return 0;
+}
+
+static int setup(void **state)
+{
+    return begin_job(state, "");
+}
+
+static int setup_short(void **state)
+{
+    char ttl[16];
+    snprintf(ttl, sizeof ttl, "%d", SHORT_TTL);
+    return begin_job(state, ttl);
+}
+
+static int teardown(void **state)
+{
+    job *j = *state;
+    pl_wire_close(&j->holder.socket);
+    pl_wire_close(&j->thief.socket);
+    pl_wire_close(&j->third.socket);
+    kill_child(&j->hub, SIGKILL);
+    close_job(&j->f);
+    pl_free(j);
+    return 0;
+}
+
+/* ---- what is said under a token ---- */
+static void begin(pl_message *m, uint16_t type, const char *name, uint64_t token,
+                  uint64_t phase, const char *task)
+{
+    pl_message_init(m, type);
+    if (type == PL_MSG_RELEASE) {
+        pl_put_u64(&m->body, PL_TAG_STATUS, PL_ERR_DEVICE);
+        pl_put_text(&m->body, PL_TAG_TEXT, "said by a stranger");
+    }
+    m->token = token;
+    pl_put_text(&m->body, PL_TAG_NAME, name);
+    pl_put_u64(&m->body, PL_TAG_PHASE, phase);
+    pl_put_text(&m->body, PL_TAG_TASK, task);
+}
+
+static void begin_renewal(const party *p, uint64_t token, uint64_t phase,
+                          const char *task, pl_message *m)
+{
+    begin(m, PL_MSG_RENEW, p->name, token, phase, task);
+    pl_put_f64(&m->body, PL_TAG_LOSS, 1);
+    pl_put_u64(&m->body, PL_TAG_STEP, 1);
+    pl_put_f64(&m->body, PL_TAG_RATE, 1);
+}
+
+static uint16_t renew(const party *p, uint64_t token, uint64_t phase, const char *task)
+{
+    pl_message m;
+    begin_renewal(p, token, phase, task, &m);
+    return ask_plainly(p, &m);
+}
+
+static uint16_t renew_showing(const party *p, uint64_t token, uint64_t phase,
+                              const char *task)
+{
+    pl_message m;
+    begin_renewal(p, token, phase, task, &m);
+    pl_put_bytes(&m.body, PL_TAG_LEASE, last_lease, lease_bytes);
+    return ask_plainly(p, &m);
+}
+
+static uint16_t say_done(const party *p, uint64_t token, uint64_t phase,
+                         const char *task)
+{
+    pl_message m;
+    begin(&m, PL_MSG_DONE, p->name, token, phase, task);
+    pl_put_u64(&m.body, PL_TAG_TOKENS, 1);
+    pl_put_f64(&m.body, PL_TAG_LOSS, 1);
+    pl_put_f64(&m.body, PL_TAG_SECONDS, 1);
+    pl_put_f64(&m.body, PL_TAG_OVERHEAD, 0);
+    pl_put_f64(&m.body, PL_TAG_IDLE, 0);
+    pl_put_f64(&m.body, PL_TAG_WAITED, 0);
+    return ask_plainly(p, &m);
+}
+
+static void holder_has_it_still(const job *j)
+{
+    assert_int_equal(renew(&j->holder, j->token, 0, j->task), PL_MSG_RENEWED);
+}
+
+static void stranger_cannot_renew(void **state)
+{
+    const job *j = *state;
+    assert_int_equal(renew(&j->thief, j->token, 0, j->task), PL_MSG_LEASE_LOST);
+    holder_has_it_still(j);
+}
+
+static void stranger_cannot_speak_under_the_holders_name(void **state)
+{
+    const job *j = *state;
+    party disguised = j->thief;
+    disguised.name = "holder";
+    assert_int_equal(renew(&disguised, j->token, 0, j->task), PL_MSG_ERR);
+    holder_has_it_still(j);
+}
+
+static void stranger_cannot_end_it(void **state)
+{
+    const job *j = *state;
+    pl_message m, a;
+    assert_int_equal(say_done(&j->thief, j->token, 0, j->task), PL_MSG_OK);
+    holder_has_it_still(j);
+    for (int i = 0; i < 4; i++) { /* the third failure would end the run */
+        begin(&m, PL_MSG_RELEASE, j->thief.name, j->token, 0, j->task);
+        assert_int_equal(ask_plainly(&j->thief, &m), PL_MSG_OK);
+    }
+    holder_has_it_still(j);
+    pl_message_init(&m, PL_MSG_STATUS);
+    assert_int_equal(ask(&j->thief, &m, &a), PL_MSG_STATUS_IS);
+    assert_null(strstr(pl_buf_text(&a.data), "said by a stranger"));
+    pl_message_destroy(&a);
+}
+
+/* Neither under token 0, which is that of a path that nobody ever had, nor under one
+ * that this hub never gave out. */
+static void nobody_makes_a_lease_for_itself(void **state)
+{
+    const job *j = *state;
+    char name[PL_MODULE_NAME_MAX], task[PL_MODULE_NAME_MAX];
+    uint64_t made_up = j->token | UINT32_MAX, token = 0;
+    for (int path = 0; path < PATHS; path++) {
+        pl_arm_path_name(&j->f.arm, j->f.topology, path, 0, name);
+        if (strcmp(name, j->task) == 0)
+            continue;
+        assert_int_equal(say_done(&j->thief, 0, 0, name), PL_MSG_OK);
+        assert_int_equal(renew(&j->thief, made_up, 0, name), PL_MSG_LEASE_LOST);
+        assert_int_equal(renew(&j->thief, 0, 0, name), PL_MSG_LEASE_LOST);
+    }
+    assert_int_equal(get_task(&j->third, &token, task), 0);
+    assert_true(token > j->token && token < made_up);
+}
+
+/* Nothing was submitted, so no home says that it is done. */
+static void done_without_delivery_keeps_no_path(void **state)
+{
+    job *j = *state;
+    char task[PL_MODULE_NAME_MAX] = "", other[PATHS][PL_MODULE_NAME_MAX];
+    uint64_t token = 0, tokens[PATHS];
+    party mine;
+    join_own(j, &mine, "mine");
+    for (int path = 1; path < PATHS; path++)
+        assert_int_equal(get_task(&mine, &tokens[path], other[path]), 0);
+    int64_t said_ms = pl_now_ms(), phase = -1;
+    assert_int_equal(say_done(&j->holder, j->token, 0, j->task), PL_MSG_OK);
+    while (phase < 0 && pl_now_ms() - said_ms < 3 * SHORT_TTL) {
+        (void)renew(&j->holder, j->token, 0, j->task);
+        for (int path = 1; path < PATHS; path++)
+            (void)renew(&mine, tokens[path], 0, other[path]);
+        phase = try_task(&j->third, &token, task);
+    }
+    assert_string_equal(task, j->task);
+    assert_true(token > j->token);
+    assert_true(pl_now_ms() - said_ms < 3 * SHORT_TTL);
+    pl_wire_close(&mine.socket);
+    assert_int_equal(renew(&j->holder, j->token, 0, j->task), PL_MSG_LEASE_LOST);
+}
+
+/* ---- what a key may do ---- */
+static uint16_t hello(const party *p, const char *name, const char *device)
+{
+    pl_message m;
+    pl_message_init(&m, PL_MSG_HELLO);
+    pl_put_text(&m.body, PL_TAG_NAME, name);
+    pl_put_text(&m.body, PL_TAG_ROLE, "worker");
+    pl_put_text(&m.body, PL_TAG_DEVICE, device);
+    pl_put_u64(&m.body, PL_TAG_PID, 1);
+    return ask_plainly(p, &m);
+}
+
+static void key_has_few_names_and_a_worker_one_device(void **state)
+{
+    const job *j = *state;
+    char name[32];
+    assert_int_equal(hello(&j->thief, "a\nb\x1b[2J", "d"), PL_MSG_ERR);
+    assert_int_equal(hello(&j->thief, "", "d"), PL_MSG_ERR);
+    assert_int_equal(hello(&j->thief, "thief", "another device"), PL_MSG_ERR);
+    for (int i = 1; i < 64; i++) { /* with its first name: 64 */
+        snprintf(name, sizeof name, "n%d", i);
+        assert_int_equal(hello(&j->thief, name, "d"), PL_MSG_WELCOME);
+    }
+    assert_int_equal(hello(&j->thief, "n64", "d"), PL_MSG_ERR);
+    assert_int_equal(hello(&j->third, "n64", "d"), PL_MSG_WELCOME);
+    assert_int_equal(hello(&j->thief, "n63", "d"), PL_MSG_WELCOME); /* is known */
+}
+
+static void assert_status(const job *j, const char *text, bool has)
+{
+    pl_message m, a;
+    pl_message_init(&m, PL_MSG_STATUS);
+    assert_int_equal(ask(&j->third, &m, &a), PL_MSG_STATUS_IS);
+    if ((strstr(pl_buf_text(&a.data), text) != NULL) != has)
+        fail_msg("status %s `%s`: %s", has ? "lacks" : "has", text,
+                 pl_buf_text(&a.data));
+    pl_message_destroy(&a);
+}
+
+static void fail_task(const party *p)
+{
+    pl_message m;
+    uint64_t token = 0;
+    char task[PL_MODULE_NAME_MAX];
+    assert_int_equal(get_task(p, &token, task), 0);
+    begin(&m, PL_MSG_RELEASE, p->name, token, 0, task);
+    assert_int_equal(ask_plainly(p, &m), PL_MSG_OK);
+}
+
+static void one_workers_failures_bar_it_and_end_no_job(void **state)
+{
+    const job *j = *state;
+    uint64_t token = 0;
+    char task[PL_MODULE_NAME_MAX];
+    for (int i = 0; i < 3; i++) /* the same task each time */
+        fail_task(&j->thief);
+    assert_status(j, "\"failure\":\"\"", true);
+    assert_status(j, "\"state\":\"barred\"", true);
+    party again = j->thief;
+    again.name = "again"; /* the key is barred, whatever it calls itself */
+    assert_int_equal(hello(&again, again.name, "d"), PL_MSG_WELCOME);
+    assert_int_equal(try_task(&j->thief, &token, task), -1);
+    assert_int_equal(try_task(&again, &token, task), -1);
+    assert_int_equal(get_task(&j->third, &token, task), 0);
+}
+
+/* Two more workers, each of which holds a task. */
+static void begin_two(job *j, party two[2])
+{
+    static const char *const names[] = {"fourth", "fifth"};
+    uint64_t token = 0;
+    char task[PL_MODULE_NAME_MAX];
+    for (int i = 0; i < 2; i++) {
+        two[i] = (party){.name = names[i]};
+        pl_keypair_create(&two[i].key);
+        allow(j, &two[i]);
+        join(j, &two[i]);
+        assert_int_equal(get_task(&two[i], &token, task), 0);
+    }
+}
+
+static void end_two(party two[2])
+{
+    pl_wire_close(&two[0].socket);
+    pl_wire_close(&two[1].socket);
+}
+
+static void different_workers_that_fail_at_one_task_end_the_job(void **state)
+{
+    job *j = *state;
+    party two[2];
+    fail_task(&j->thief);
+    fail_task(&j->thief);
+    begin_two(j, two); /* all but the one that failed */
+    assert_status(j, "\"failure\":\"\"", true);
+    fail_task(&j->third);
+    assert_status(j, "failed 3 times in phase 0", true);
+    end_two(two);
+}
+
+static void others_failures_end_no_job_that_has_workers_of_its_own(void **state)
+{
+    job *j = *state;
+    party two[2], mine;
+    join_own(j, &mine, "mine");
+    fail_task(&j->thief);
+    fail_task(&j->thief);
+    begin_two(j, two); /* all but the one that failed */
+    fail_task(&j->third);
+    assert_status(j, "\"failure\":\"\"", true);
+    for (int i = 0; i < 3; i++) {
+        assert_status(j, "\"failure\":\"\"", true);
+        fail_task(&mine);
+    }
+    assert_status(j, "failed 6 times in phase 0", true);
+    pl_wire_close(&mine.socket);
+    end_two(two);
+}
+
+/* All paths finish their first phase, as if this worker had done them. */
+static void finish_first_phase(job *j, const char *name)
+{
+    size_t n = pl_topology_path_params(j->f.topology);
+    uint64_t bytes = pl_path_state_bytes(&j->f.arm, n);
+    uint8_t *moments = pl_alloc((size_t)bytes + 1);
+    char module[96], text[256];
+    pl_submit_result result;
+    for (int path = 0; path < PATHS; path++) {
+        worker w = {.job = &j->f, .path = path, .name = name};
+        pl_path_state state = {.phase = 1, .samples = pl_phase_samples(&j->f.arm)};
+        for (int slot = 0; slot < pl_topology_n_slots(j->f.topology); slot++) {
+            pl_buf update = {0};
+            pl_submission s;
+            fill(&w, j->f.client, slot, module, &update, &s);
+            s.contribution.token = UINT64_MAX;
+            lease_for(j->f.client, &j->f.arm, &s.contribution, 0);
+            assert_int_equal(pl_client_submit(j->f.client, &s, &result, text), PL_OK);
+            assert_int_equal(result, PL_SUBMIT_ACCEPTED);
+            pl_buf_destroy(&update);
+        }
+        pl_lease lease = lease_of(&j->f.arm, path, 0, UINT64_MAX);
+        pl_copy_text(lease.worker, sizeof lease.worker, name);
+        act_under(j->f.client, &lease);
+        pl_arm_path_name(&j->f.arm, j->f.topology, path, 0, state.name);
+        assert_int_equal(
+            pl_client_submit_path(j->f.client, &state, moments, bytes, &result, text),
+            PL_OK);
+        assert_int_equal(result, PL_SUBMIT_ACCEPTED);
+    }
+    pl_free(moments);
+}
+
+static void refuse_task(const party *p, char task[PL_MODULE_NAME_MAX])
+{
+    pl_message m;
+    uint64_t token = 0;
+    int64_t phase = -1;
+    for (int i = 0; i < 20 && phase < 0; i++)
+        phase = try_task(p, &token, task);
+    assert_int_equal(phase, 1);
+    pl_message_init(&m, PL_MSG_RELEASE);
+    m.token = token;
+    pl_put_u64(&m.body, PL_TAG_STATUS, PL_ERR_DATA);
+    pl_put_text(&m.body, PL_TAG_TEXT, "its update is too long");
+    pl_put_text(&m.body, PL_TAG_NAME, p->name);
+    pl_put_u64(&m.body, PL_TAG_PHASE, 1);
+    pl_put_text(&m.body, PL_TAG_TASK, task);
+    assert_int_equal(ask_plainly(p, &m), PL_MSG_OK);
+}
+
+static bool has_state(const job *j, const char *path)
+{
+    pl_path_state state;
+    assert_int_equal(pl_client_get_path(j->f.client, path, &state), PL_OK);
+    return !pl_hash_none(&state.moments);
+}
+
+/* A state that nobody can go on from is dropped once, if a worker that joined made it:
+ * its lie ends no job. What fails without it ends the job. */
+static void false_state_of_one_key_ends_no_job(void **state)
+{
+    job *j = *state;
+    party mine;
+    char task[PL_MODULE_NAME_MAX];
+    learn_secret(j->f.home.address);
+    finish_first_phase(j, j->thief.name);
+    join_own(j, &mine, "mine");
+    for (int i = 0; i < 3; i++)
+        refuse_task(&mine, task);
+    assert_status(j, "\"failure\":\"\"", true);
+    for (int i = 0; i < 100 && has_state(j, task); i++)
+        pl_sleep_ms(50);
+    assert_false(has_state(j, task));
+    for (int i = 0; i < 3; i++)
+        refuse_task(&mine, task);
+    assert_status(j, "its update is too long", true);
+    assert_false(has_state(j, task));
+    pl_wire_close(&mine.socket);
+}
+
+static void own_state_that_fails_ends_the_job(void **state)
+{
+    job *j = *state;
+    party mine;
+    char task[PL_MODULE_NAME_MAX];
+    join_own(j, &mine, "mine");
+    learn_secret(j->f.home.address);
+    finish_first_phase(j, mine.name);
+    for (int i = 0; i < 3; i++)
+        refuse_task(&mine, task);
+    assert_status(j, "failed 3 times in phase 1", true);
+    assert_true(has_state(j, task));
+    pl_wire_close(&mine.socket);
+}
+
+static void sums_of_the_fleet_take_no_impossible_number(void **state)
+{
+    const job *j = *state;
+    const double bad[] = {-1, 1e300, (double)INFINITY, (double)NAN};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        pl_message m;
+        begin(&m, PL_MSG_DONE, j->thief.name, 0, 0, j->task);
+        pl_put_u64(&m.body, PL_TAG_TOKENS, 1);
+        pl_put_f64(&m.body, PL_TAG_LOSS, 1);
+        pl_put_f64(&m.body, PL_TAG_SECONDS, 1);
+        pl_put_f64(&m.body, PL_TAG_OVERHEAD, bad[i]);
+        pl_put_f64(&m.body, PL_TAG_IDLE, 0);
+        pl_put_f64(&m.body, PL_TAG_WAITED, 0);
+        assert_int_equal(ask_plainly(&j->thief, &m), PL_MSG_ERR);
+    }
+    holder_has_it_still(j);
+}
+
+static void worker_has_no_more_leases_than_it_can_use(void **state)
+{
+    job *j = *state;
+    party mine;
+    uint64_t token = 0;
+    char task[PL_MODULE_NAME_MAX];
+    join_own(j, &mine, "mine");
+    for (int i = 0; i < 3; i++) /* the fourth path is the holder's */
+        assert_int_equal(get_task(&mine, &token, task), 0);
+    pl_message m;
+    begin(&m, PL_MSG_RELEASE, j->holder.name, j->token, 0, j->task);
+    assert_int_equal(ask_plainly(&j->holder, &m), PL_MSG_OK);
+    assert_int_equal(try_task(&mine, &token, task), -1);
+    assert_int_equal(get_task(&j->third, &token, task), 0);
+    pl_wire_close(&mine.socket);
+}
+
+/* Whoever joined and has delivered nothing yet gets one task, under all its names. */
+static void key_on_trial_has_one_lease(void **state)
+{
+    job *j = *state;
+    party again = j->thief;
+    uint64_t token = 0, first = 0;
+    char task[PL_MODULE_NAME_MAX], held[PL_MODULE_NAME_MAX];
+    assert_int_equal(get_task(&j->thief, &first, held), 0);
+    assert_int_equal(try_task(&j->thief, &token, task), -1);
+    again.name = "again";
+    assert_int_equal(hello(&again, again.name, "d"), PL_MSG_WELCOME);
+    assert_int_equal(try_task(&again, &token, task), -1);
+    assert_int_equal(get_task(&j->third, &token, task), 0); /* there are some */
+}
+
+/* An idle worker of the job does the same, and need not be of the same kind. */
+static void own_worker_begins_what_one_on_trial_is_at(void **state)
+{
+    job *j = *state;
+    party two[2], mine;
+    uint64_t token = 0;
+    char task[PL_MODULE_NAME_MAX];
+    begin_two(j, two);
+    assert_int_equal(get_task(&j->third, &token, task), 0); /* the last of four paths */
+    join_own(j, &mine, "mine");
+    assert_int_equal(get_task(&mine, &token, task), 0);
+    assert_status(j, "\"backups_granted\":1", true);
+    pl_wire_close(&mine.socket);
+    end_two(two);
+}
+
+static uint64_t begin_asking(const party *p)
+{
+    pl_message m;
+    pl_message_init(&m, PL_MSG_TASK_REQ);
+    uint64_t request = m.request = pl_wire_next_request();
+    pl_put_text(&m.body, PL_TAG_NAME, p->name);
+    assert_int_equal(pl_wire_send(p->socket, &m), PL_OK);
+    pl_message_destroy(&m);
+    return request;
+}
+
+static uint16_t await_answer(const party *p, uint64_t request)
+{
+    pl_message a;
+    uint16_t type = 0;
+    pl_message_init(&a, 0);
+    for (int i = 0; i < 2000 && type == 0; i++) {
+        if (pl_wire_recv(p->socket, NULL, &a) == PL_OK && a.request == request)
+            type = a.type;
+        pl_sleep_ms(5);
+    }
+    pl_message_destroy(&a);
+    return type;
+}
+
+/* Though it asked first. */
+static void worker_on_trial_is_served_last(void **state)
+{
+    job *j = *state;
+    party own[3];
+    uint64_t token = 0;
+    char task[PL_MODULE_NAME_MAX];
+    pl_message m;
+    static const char *const names[] = {"one", "two", "three"};
+    begin(&m, PL_MSG_RELEASE, j->holder.name, j->token, 0, j->task);
+    assert_int_equal(ask_plainly(&j->holder, &m), PL_MSG_OK);
+    for (int i = 0; i < 3; i++)
+        join_own(j, &own[i], names[i]);
+    assert_int_equal(get_task(&own[0], &token, task), 0);
+    for (int i = 0; i < 3; i++) /* all four paths are held by the job's own */
+        assert_int_equal(get_task(&own[1], &token, task), 0);
+    uint64_t first = begin_asking(&j->thief);
+    pl_sleep_ms(200);
+    uint64_t second = begin_asking(&own[2]);
+    pl_sleep_ms(200);
+    begin(&m, PL_MSG_RELEASE, own[1].name, token, 0, task);
+    assert_int_equal(ask_plainly(&own[1], &m), PL_MSG_OK);
+    assert_int_equal(await_answer(&own[2], second), PL_MSG_TASK);
+    assert_int_equal(await_answer(&j->thief, first), PL_MSG_NO_WORK);
+    for (int i = 0; i < 3; i++)
+        pl_wire_close(&own[i].socket);
+}
+
+static void leave(const party *p)
+{
+    pl_message m;
+    pl_message_init(&m, PL_MSG_RELEASE);
+    pl_put_text(&m.body, PL_TAG_NAME, p->name);
+    pl_put_u64(&m.body, PL_TAG_PID, 1);
+    assert_int_equal(ask_plainly(p, &m), PL_MSG_OK);
+}
+
+/* Each key has room for many names, and the launcher reads the list five times a
+ * second.
+ */
+static void names_that_did_nothing_and_went_are_not_listed(void **state)
+{
+    const job *j = *state;
+    party empty = j->thief;
+    empty.name = "nothing";
+    assert_int_equal(hello(&empty, empty.name, "d"), PL_MSG_WELCOME);
+    assert_status(j, "\"nothing\"", true);
+    leave(&empty);
+    leave(&j->holder);
+    assert_status(j, "\"nothing\"", false);
+    assert_status(j, "\"holder\"", true); /* it had a task */
+    assert_status(j, "\"workers_left_out\":1", true);
+}
+
+/* After its restart a hub believes only what it sealed. */
+static void lease_is_taken_up_only_by_who_shows_it(void **state)
+{
+    job *j = *state;
+    kill_child(&j->hub, SIGKILL);
+    start_child(&j->hub);
+    party *all[] = {&j->holder, &j->thief};
+    for (int i = 0; i < 2; i++) {
+        pl_wire_close(&all[i]->socket);
+        join(j, all[i]);
+    }
+    uint16_t last = 0;
+    for (int i = 0; i < 100 && last != PL_MSG_LEASE_LOST; i++) { /* homes get known */
+        last = renew(&j->holder, j->token, 0, j->task);
+        pl_sleep_ms(50);
+    }
+    assert_int_equal(last, PL_MSG_LEASE_LOST);
+    assert_int_equal(renew_showing(&j->thief, j->token, 0, j->task), PL_MSG_LEASE_LOST);
+    assert_int_equal(renew_showing(&j->holder, j->token | UINT32_MAX, 0, j->task),
+                     PL_MSG_LEASE_LOST);
+    assert_int_equal(renew_showing(&j->holder, j->token, 0, j->task), PL_MSG_RENEWED);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(stranger_cannot_renew, setup, teardown),
+        cmocka_unit_test_setup_teardown(stranger_cannot_speak_under_the_holders_name,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(stranger_cannot_end_it, setup, teardown),
+        cmocka_unit_test_setup_teardown(nobody_makes_a_lease_for_itself, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(done_without_delivery_keeps_no_path,
+                                        setup_short, teardown),
+        TEST(key_has_few_names_and_a_worker_one_device),
+        TEST(one_workers_failures_bar_it_and_end_no_job),
+        TEST(different_workers_that_fail_at_one_task_end_the_job),
+        TEST(others_failures_end_no_job_that_has_workers_of_its_own),
+        TEST(false_state_of_one_key_ends_no_job),
+        TEST(own_state_that_fails_ends_the_job),
+        TEST(sums_of_the_fleet_take_no_impossible_number),
+        TEST(worker_has_no_more_leases_than_it_can_use),
+        TEST(key_on_trial_has_one_lease),
+        TEST(own_worker_begins_what_one_on_trial_is_at),
+        TEST(worker_on_trial_is_served_last),
+        TEST(names_that_did_nothing_and_went_are_not_listed),
+        TEST(lease_is_taken_up_only_by_who_shows_it),
+    };
+    if (argc > 1 && strcmp(argv[1], "hub") == 0)
+        return run_hub(argv);
+    if (argc > 1)
+        return run_child(argv, (pl_home_options){0});
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,357 @@
+/* folder: workers; label: unit
+ *
+ * What holders of a module do by themselves under noloco and eager: the same as the
+ * equations in plain double, and on average what the module's home makes of it. */
+#include "tests/support/holders.h"
+
+/* ---- noloco ---- */
+/* v = alpha v - beta mean_G(share d) + gamma (mean_G(x) - x); x = x + v. Nesterov: g =
+ * mean_G(share d) + gamma / beta (x - mean_G(x)), v = alpha v + g, x -= beta (g +
+ * alpha v). */
+static void equations_of_gossip(world *w, int64_t round)
+{
+    double alpha = w->arm.outer.momentum[PL_CLASS_EMBED], beta = lr_at(w, round);
+    double gamma = w->arm.outer.own_consensus ? w->arm.outer.method.consensus : beta;
+    bool nesterov = w->arm.outer.method.rule == PL_RULE_NESTEROV;
+    double scale = w->arm.outer.rescale ? sqrt(w->k) : 1;
+    for (int i = 0; i < w->k; i++)
+        for (size_t e = 0; e < w->n; e++)
+            w->of[i].d[e] = scale * share(w, i) *
+                            ((double)w->of[i].start[e] - (double)w->of[i].now[e]);
+    for (int i = 0; i < w->k; i++) {
+        const holder *a = &w->of[i], *b = &w->of[mate_of(w, i, round)];
+        for (size_t e = 0; e < w->n; e++) {
+            double d = 0.5 * (a->d[e] + b->d[e]), apart = 0.5 * (b->x[e] - a->x[e]);
+            double g = d - gamma / beta * apart;
+            a->v[e] = alpha * a->v[e] + (nesterov ? g : gamma * apart - beta * d);
+            a->step[e] = nesterov ? -beta * (g + alpha * a->v[e]) : a->v[e];
+        }
+    }
+    for (int i = 0; i < w->k; i++)
+        for (size_t e = 0; e < w->n; e++)
+            w->of[i].x[e] += w->of[i].step[e];
+}
+
+static const double gammas[] = {0, 0.3, 1.1}; /* 0: beta, one vector */
+static const pl_rule both_rules[] = {PL_RULE_HEAVY_BALL, PL_RULE_NESTEROV};
+
+static void noloco_is_the_gossip_equations(void **state)
+{
+    (void)state;
+    for (int k = 2; k <= HOLDERS_MAX; k++)
+        for (int variant = 0; variant < 12; variant++) {
+            world *w =
+                new_gossip(k, "f32", gammas[variant % 3], both_rules[variant / 3 % 2]);
+            w->arm.outer.rescale = variant / 6;
+            for (int64_t phase = 0; phase < PHASES; phase++) {
+                pl_buf encoded[HOLDERS_MAX] = {{0}};
+                begin_gossip(w, phase);
+                for (int i = 0; phase > 0 && i < k; i++)
+                    assert_near(w, w->of[i].start, w->of[i].x, 1e-6);
+                end_gossip(w, phase, 0, encoded);
+                equations_of_gossip(w, phase);
+                forget(encoded);
+            }
+            end_world(w);
+        }
+}
+
+static void odd_holder_is_left_alone_in_turn(void **state)
+{
+    (void)state;
+    world *w = new_world(PL_METHOD_NOLOCO, 3, "f32");
+    int alone[3] = {0};
+    for (int64_t round = 0; round < 6; round++)
+        for (int i = 0; i < 3; i++) {
+            int mate = mate_of(w, i, round);
+            assert_int_equal(mate_of(w, mate, round), i);
+            alone[i] += mate == i;
+        }
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(alone[i], 2);
+    end_world(w);
+}
+
+/* ---- eager ---- */
+
+/* g~_i = mean(t-1) + (part_i(t) - part_i(t-1)) / k, part_i = share_i g_i; then Nesterov
+ * of the holder's own x_i and m_i. */
+static void equations_of_eager(world *w, int64_t round)
+{
+    double mu = w->arm.outer.momentum[PL_CLASS_EMBED], eta = lr_at(w, round);
+    double scale = w->arm.outer.rescale ? sqrt(w->k) : 1;
+    for (int i = 0; i < w->k; i++) {
+        holder *h = &w->of[i];
+        for (size_t e = 0; e < w->n; e++) {
+            h->d[e] = share(w, i) * ((double)h->start[e] - (double)h->now[e]);
+            double g = scale * (w->mean_before[e] + (h->d[e] - h->d_before[e]) / w->k);
+            h->v[e] = mu * h->v[e] + g;
+            h->x[e] -= eta * (g + mu * h->v[e]);
+            h->d_before[e] = h->d[e];
+        }
+    }
+    for (size_t e = 0; e < w->n; e++) {
+        w->mean_before[e] = 0;
+        for (int i = 0; i < w->k; i++)
+            w->mean_before[e] += w->of[i].d[e] / w->k;
+    }
+}
+
+static void begin_eager(world *w, int64_t phase, const float *mean_before)
+{
+    for (int i = 0; i < w->k; i++) {
+        local_slot s = slot_of(w, i, phase);
+        if (phase == 0) {
+            memcpy(w->of[i].start, w->zero, w->n * sizeof(float));
+            continue;
+        }
+        assert_int_equal(local_step_eager(&s, phase > 1 ? mean_before : NULL), PL_OK);
+        memcpy(w->of[i].start, w->of[i].params, w->n * sizeof(float));
+    }
+}
+
+static void end_eager(world *w, int64_t phase, double norm, pl_buf encoded[])
+{
+    end_gossip(w, phase, norm, encoded); /* the calls are the same */
+}
+
+static void eager_is_its_equations(void **state)
+{
+    (void)state;
+    for (int k = 2; k <= HOLDERS_MAX; k++)
+        for (int rescale = 0; rescale < 2; rescale++) {
+            world *w = new_world(PL_METHOD_EAGER, k, "f32");
+            float *before = floats(w), *mean = floats(w);
+            w->arm.outer.rescale = rescale;
+            for (int64_t phase = 0; phase < PHASES; phase++) {
+                pl_buf encoded[HOLDERS_MAX] = {{0}};
+                begin_eager(w, phase, before);
+                for (int i = 0; phase > 0 && i < k; i++)
+                    assert_near(w, w->of[i].start, w->of[i].x, 1e-6);
+                memcpy(before, mean, w->n * sizeof *mean);
+                end_eager(w, phase, 0, encoded);
+                equations_of_eager(w, phase);
+                for (size_t e = 0; e < w->n; e++)
+                    mean[e] = (float)w->mean_before[e];
+                forget(encoded);
+            }
+            pl_free(before);
+            pl_free(mean);
+            end_world(w);
+        }
+}
+
+static void eager_alone_is_diloco(void **state)
+{
+    (void)state;
+    world *w = new_world(PL_METHOD_EAGER, 1, "f32");
+    float *x = floats(w), *m = floats(w), *own = floats(w);
+    pl_method_settings settings = pl_arm_method(&w->arm, w->topology, MODULE);
+    memcpy(x, w->zero, w->n * sizeof *x);
+    memcpy(w->of[0].params, w->zero, w->n * sizeof *x);
+    for (int64_t phase = 1; phase < PHASES; phase++) {
+        local_slot s = slot_of(w, 0, phase);
+        pl_outer_state state_of = {.params = x, .momentum = m};
+        pl_outer_step step = pl_method_step(&settings, lr_at(w, phase - 1), false, 1);
+        memcpy(w->of[0].before, own, w->n * sizeof *own);
+        for (size_t e = 0; e < w->n; e++)
+            w->of[0].last[e] = 0.01f * pl_random_normal((uint64_t)phase, 3, e);
+        assert_int_equal(local_step_eager(&s, w->of[0].before), PL_OK);
+        memcpy(own, w->of[0].last, w->n * sizeof *own);
+        assert_int_equal(pl_outer_apply(&step, &state_of, w->of[0].last, w->n, NULL),
+                         PL_OK);
+        assert_memory_equal(x, w->of[0].params, w->n * sizeof *x);
+    }
+    pl_free(x);
+    pl_free(m);
+    pl_free(own);
+    end_world(w);
+}
+
+/* ---- the home ---- */
+/* The home's version t + 1 is the mean of what the holders start phase t + 1 from. */
+static void follow(world *w, bool feedback)
+{
+    int k = w->k;
+    float *version = floats(w), *mean = floats(w);
+    double *want = doubles(w);
+    bool eager = w->arm.outer.method.method == PL_METHOD_EAGER;
+    w->arm.outer.feedback = feedback;
+    start_home(w);
+    for (int64_t phase = 0; phase < PHASES; phase++) {
+        pl_buf encoded[HOLDERS_MAX] = {{0}};
+        pl_version_facts base = wait_holder_version(
+            w, (int64_t)pl_round_base(&w->arm, w->topology, MODULE, phase));
+        if (eager && phase > 1)
+            fetch(w, &base.momentum, w->n, mean);
+        if (eager)
+            begin_eager(w, phase, mean);
+        else
+            begin_gossip(w, phase);
+        if (phase > 0) {
+            pl_version_facts head = wait_holder_version(w, phase);
+            fetch(w, &head.params, 0, version);
+            mean_of_holders(w, want);
+            assert_near(w, version, want, 1e-6);
+        }
+        end_gossip(w, phase, base.norm, encoded);
+        for (int i = k - 1; i >= 0; i--) /* arrivals have no order */
+            submit(w, i, phase, &encoded[i]);
+        forget(encoded);
+    }
+    end_home(w);
+    pl_free(version);
+    pl_free(mean);
+    pl_free(want);
+    end_world(w);
+}
+
+static void home_of_noloco_has_the_mean_of_its_holders(void **state)
+{
+    (void)state;
+    for (int k = 2; k <= HOLDERS_MAX; k++)
+        follow(new_gossip(k, "f32", 0, PL_RULE_HEAVY_BALL), false);
+    follow(new_gossip(3, "f32", 0, PL_RULE_NESTEROV), false);
+    follow(new_gossip(3, "i8", 0, PL_RULE_HEAVY_BALL), false);
+}
+
+static void home_follows_noloco_with_two_vectors(void **state)
+{
+    (void)state;
+    for (int k = 2; k <= HOLDERS_MAX; k++)
+        follow(new_gossip(k, "f32", 0.3, both_rules[k % 2]), false);
+    follow(new_gossip(4, "bf16", 1.1, PL_RULE_HEAVY_BALL), false);
+    follow(new_gossip(3, "i8", 0.3, PL_RULE_NESTEROV), false);
+    follow(new_gossip(4, "i4", 0.3, PL_RULE_HEAVY_BALL), true);
+}
+
+static void home_of_eager_has_the_mean_of_its_holders(void **state)
+{
+    (void)state;
+    for (int k = 2; k <= HOLDERS_MAX; k++)
+        follow(new_world(PL_METHOD_EAGER, k, "f32"), false);
+    follow(new_world(PL_METHOD_EAGER, 3, "i4"), true);
+    follow(new_world(PL_METHOD_EAGER, 3, "sketch16"), true);
+}
+
+/* ---- streaming ---- */
+static void streaming_goes_on_with_its_own(void **state)
+{
+    (void)state;
+    world *w = new_world(PL_METHOD_STREAMING, 2, "f32");
+    holder *h = &w->of[0];
+    local_slot s = slot_of(w, 0, 1);
+    memcpy(h->start, w->zero, w->n * sizeof(float));
+    h->start[0] += 1; /* a path's own parameters are not its base */
+    train(w, 0, 0);
+    local_update(&s, h->start, h->now, h->update);
+    local_keep(&s, h->start, h->now, h->update, NULL);
+    for (size_t e = 0; e < w->n; e++)
+        assert_true(h->update[e] == w->zero[e] - h->now[e]);
+    assert_memory_equal(h->params, h->now, w->n * sizeof(float));
+    end_world(w);
+}
+
+/* One round of one holder: what is sent is added to `mean`, what it left is returned.
+ */
+static float *send_part(world *w, int i, int64_t round, float *mean)
+{
+    holder *h = &w->of[i];
+    pl_codec_options o = w->arm.outer.codec;
+    pl_codec_part part = {0, w->n, PL_ROLE_MLP};
+    local_slot s = slot_of(w, i, round);
+    pl_buf message = {0};
+    float *before = floats(w), *left = floats(w);
+    double norm;
+    s.base = w->zero;
+    memcpy(before, h->residual, w->n * sizeof *before);
+    local_update(&s, h->start, h->params, h->update);
+    assert_int_equal(
+        pl_codec_encode_module(&o, &part, 1, NULL, h->update, h->residual, &message),
+        PL_OK);
+    assert_int_equal(
+        pl_codec_add(message.data, message.len, w->n, 1.0f / (float)w->k, mean, &norm),
+        PL_OK);
+    memcpy(left, h->residual, w->n * sizeof *left);
+    local_keep_left(&s, before, h->residual);
+    pl_buf_destroy(&message);
+    pl_free(before);
+    return left;
+}
+
+/* Whatever is carried by parameters of its own is not added a second time: what all
+ * have sent, and what they have left of it, is what they have trained. */
+static void nothing_is_sent_twice(int k, double mix, double *most_left)
+{
+    enum { ROUNDS = 60 };
+    world *w = new_world(PL_METHOD_STREAMING, k, "topk");
+    w->arm.outer.method.mix = mix;
+    w->arm.outer.codec.k = 512;
+    w->arm.outer.codec.small = 1;
+    w->arm.outer.codec.beta = 1; /* nothing fades */
+    double *due = doubles(w);
+    float *mean = floats(w), *left[HOLDERS_MAX];
+    memset(due, 0, w->n * sizeof *due);
+    for (int i = 0; i < k; i++) {
+        memcpy(w->of[i].params, w->zero, w->n * sizeof *mean);
+        memset(w->of[i].residual, 0, w->n * sizeof *mean);
+    }
+    for (int64_t round = 0; round < ROUNDS; round++) {
+        memset(mean, 0, w->n * sizeof *mean);
+        *most_left = 0;
+        for (int i = 0; i < k; i++) {
+            for (size_t e = 0; e < w->n; e++) { /* each coordinate at its own pace */
+                double d = 1e-3 * (1 + (double)(e % 97) / 97) * (i + 1);
+                w->of[i].params[e] -= (float)d;
+                due[e] += d / k;
+            }
+            left[i] = send_part(w, i, round, mean);
+        }
+        for (size_t e = 0; e < w->n; e++) {
+            double rest = 0;
+            due[e] -= (double)mean[e];
+            w->zero[e] -= mean[e]; /* the next version */
+            for (int i = 0; i < k; i++) {
+                float *own = &w->of[i].params[e];
+                if (k > 1)
+                    *own = (float)mix * *own + (float)(1 - mix) * w->zero[e];
+                rest += (double)left[i][e] / k;
+            }
+            assert_float_equal(due[e], rest, 2e-5);
+            *most_left = fmax(*most_left, fabs(rest));
+        }
+        for (int i = 0; i < k; i++)
+            pl_free(left[i]);
+    }
+    pl_free(due);
+    pl_free(mean);
+    end_world(w);
+}
+
+static void what_was_left_out_is_sent_once(void **state)
+{
+    const double mixes[] = {0, 0.25, 0.5, 1};
+    double most;
+    (void)state;
+    nothing_is_sent_twice(1, 0.5, &most); /* alone: its parameters hold all of it */
+    assert_true(most < 8 * 8 * 2e-3);     /* a coordinate waits some eight rounds */
+    for (size_t i = 0; i < sizeof mixes / sizeof *mixes; i++)
+        nothing_is_sent_twice(2, mixes[i], &most);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(noloco_is_the_gossip_equations),
+        cmocka_unit_test(odd_holder_is_left_alone_in_turn),
+        cmocka_unit_test(eager_is_its_equations),
+        cmocka_unit_test(eager_alone_is_diloco),
+        cmocka_unit_test(home_of_noloco_has_the_mean_of_its_holders),
+        cmocka_unit_test(home_follows_noloco_with_two_vectors),
+        cmocka_unit_test(home_of_eager_has_the_mean_of_its_holders),
+        cmocka_unit_test(streaming_goes_on_with_its_own),
+        cmocka_unit_test(what_was_left_out_is_sent_once),
+    };
+    pl_log_open("test", PL_LOG_ERROR, false);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,215 @@
+/* folder: workers; label: unit
+ *
+ * Pairs with a deadline: the home decides once whether they meet, both sides hear the
+ * same whenever they ask, its versions are the mean of the holders either way, and say
+ * who was split. */
+#include "tests/support/holders.h"
+
+static world *new_pairs(int k)
+{
+    world *w = new_gossip(k, "f32", 0, PL_RULE_HEAVY_BALL);
+    w->arm.outer.deadline_ms = 1000;
+    start_home(w);
+    return w;
+}
+
+static void end_pairs(world *w)
+{
+    end_home(w);
+    end_world(w);
+}
+
+static pl_status try_meet(world *w, int i, int64_t round, pl_meeting wish,
+                          pl_meeting *said)
+{
+    char name[96];
+    pl_lease lease = lease_of(&w->arm, i, round + 1, 0);
+    pl_arm_module_name(&w->arm, w->topology, MODULE, name);
+    act_under(w->client, &lease);
+    return pl_client_meet(w->client, name, round, i, 0, wish, said);
+}
+
+static pl_meeting meet(world *w, int i, int64_t round, pl_meeting wish)
+{
+    pl_meeting said = PL_MEETING_COUNT;
+    pl_status status = try_meet(w, i, round, wish, &said);
+    if (status != PL_OK)
+        fail_msg("holder %d, round %lld: %s", i, (long long)round, pl_last_error());
+    return said;
+}
+
+static void first_wish_decides_for_both_and_for_ever(void **state)
+{
+    static const pl_meeting wishes[] = {PL_MEETING_SPLIT, PL_MEETING_MET};
+    (void)state;
+    world *w = new_pairs(4);
+    for (int64_t round = 0; round < 2; round++) {
+        pl_meeting first = wishes[round], other = wishes[1 - round];
+        int mate = mate_of(w, 0, round);
+        assert_int_equal(meet(w, 0, round, PL_MEETING_OPEN), PL_MEETING_OPEN);
+        assert_int_equal(meet(w, 0, round, first), first);
+        for (int again = 0; again < 2; again++) {
+            assert_int_equal(meet(w, 0, round, other), first);
+            assert_int_equal(meet(w, mate, round, other), first);
+            assert_int_equal(meet(w, mate, round, PL_MEETING_OPEN), first);
+            lower_home(w);
+            raise_home(w);
+        }
+    }
+    end_pairs(w);
+}
+
+static void begin_round(world *w, int64_t round, pl_buf encoded[])
+{
+    begin_gossip(w, round);
+    end_gossip(w, round, 0, encoded);
+}
+
+static void pair_of_which_both_are_there_is_met(void **state)
+{
+    (void)state;
+    world *w = new_pairs(2);
+    pl_buf encoded[HOLDERS_MAX] = {{0}};
+    begin_round(w, 0, encoded);
+    submit(w, 0, 0, &encoded[0]);
+    assert_int_equal(meet(w, 0, 0, PL_MEETING_OPEN), PL_MEETING_OPEN);
+    submit(w, 1, 0, &encoded[1]);
+    (void)wait_holder_version(w, 1);
+    for (int again = 0; again < 2; again++) {
+        assert_int_equal(meet(w, 0, 0, PL_MEETING_SPLIT), PL_MEETING_MET);
+        assert_int_equal(meet(w, 1, 0, PL_MEETING_SPLIT), PL_MEETING_MET);
+        lower_home(w);
+        raise_home(w);
+    }
+    forget(encoded);
+    end_pairs(w);
+}
+
+/* Holder `late` sends last, after its mate has gone on; -1: all are in time. */
+static void play_round(world *w, int64_t round, int late)
+{
+    pl_buf encoded[HOLDERS_MAX] = {{0}};
+    begin_round(w, round, encoded);
+    for (int i = 0; i < w->k; i++)
+        if (i != late)
+            submit(w, i, round, &encoded[i]);
+    for (int i = 0; i < w->k; i++)
+        if (i != late && mate_of(w, i, round) == late)
+            assert_int_equal(meet(w, i, round, PL_MEETING_SPLIT), PL_MEETING_SPLIT);
+    if (late >= 0)
+        submit(w, late, round, &encoded[late]);
+    for (int i = 0; i < w->k; i++)
+        if (mate_of(w, i, round) != i)
+            w->is_split[round][i] =
+                meet(w, i, round, PL_MEETING_MET) == PL_MEETING_SPLIT;
+    forget(encoded);
+}
+
+static const int late_in[PHASES] = {1, -1, 0, 3, -1, 2};
+
+static void assert_mean(world *w, int64_t number)
+{
+    float *version = floats(w);
+    double *want = doubles(w);
+    pl_version_facts facts = wait_holder_version(w, number);
+    fetch(w, &facts.params, 0, version);
+    begin_gossip(w, number); /* what the holders start that phase from */
+    mean_of_holders(w, want);
+    assert_near(w, version, want, 1e-6);
+    pl_free(version);
+    pl_free(want);
+}
+
+static void home_has_the_mean_of_holders_that_were_split(void **state)
+{
+    (void)state;
+    world *w = new_pairs(4);
+    for (int64_t round = 0; round < PHASES; round++) {
+        int split = 0;
+        play_round(w, round, late_in[round]);
+        for (int i = 0; i < w->k; i++)
+            split += w->is_split[round][i];
+        assert_int_equal(split, late_in[round] < 0 ? 0 : 2);
+    }
+    assert_mean(w, PHASES);
+    end_pairs(w);
+}
+
+static pl_status refuse(void *context, const char *name, const char *target)
+{
+    (void)context;
+    (void)target;
+    fail_msg("%s is still there", name);
+    return PL_OK;
+}
+
+static void versions_say_who_was_split_and_rows_go(void **state)
+{
+    char name[96];
+    pl_store *store = NULL;
+    pl_meeting said;
+    (void)state;
+    world *w = new_pairs(4);
+    for (int64_t round = 0; round < PHASES - 3; round++)
+        play_round(w, round, late_in[round]);
+    assert_int_equal(try_meet(w, 0, 0, PL_MEETING_OPEN, &said), PL_ERR_STALE);
+    for (int64_t round = PHASES - 3; round < PHASES; round++)
+        play_round(w, round, round == PHASES - 3 ? late_in[round] : -1);
+    lower_home(w);
+    assert_int_equal(pl_store_open(w->store, PL_STORE_READ, &store), PL_OK);
+    assert_int_equal(pl_store_each_ref(store, "meet/", refuse, NULL), PL_OK);
+    pl_arm_module_name(&w->arm, w->topology, MODULE, name);
+    for (int64_t round = 0; round < PHASES; round++) {
+        pl_version v;
+        memset(&v, 0, sizeof v);
+        assert_int_equal(pl_store_get_version(store, name, (uint64_t)round + 1, &v),
+                         PL_OK);
+        for (int i = 0; i < v.n_contributions; i++)
+            assert_int_equal(v.contributions[i].split, w->is_split[round][i]);
+        pl_version_clear(&v);
+    }
+    pl_store_close(&store);
+    raise_home(w);
+    end_pairs(w);
+}
+
+static void odd_questions_are_refused(void **state)
+{
+    pl_meeting said;
+    (void)state;
+    world *w = new_pairs(3);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(try_meet(w, i, 0, PL_MEETING_SPLIT, &said),
+                         mate_of(w, i, 0) == i ? PL_ERR_PROTO : PL_OK);
+    assert_int_equal(try_meet(w, 3, 0, PL_MEETING_OPEN, &said), PL_ERR_PROTO);
+    assert_int_equal(try_meet(w, -1, 0, PL_MEETING_OPEN, &said), PL_ERR_PROTO);
+    assert_int_equal(try_meet(w, 0, PHASES, PL_MEETING_OPEN, &said), PL_ERR_PROTO);
+    assert_int_equal(try_meet(w, 0, -1, PL_MEETING_OPEN, &said), PL_ERR_PROTO);
+    assert_int_equal(try_meet(w, 0, 0, PL_MEETING_COUNT, &said), PL_ERR_PROTO);
+    assert_int_equal(
+        pl_client_meet(w->client, "mix/L1.E0", 0, 0, 0, PL_MEETING_OPEN, &said),
+        PL_ERR_PROTO); /* a module of one path meets nobody */
+    assert_int_equal(
+        pl_client_meet(w->client, "mix/L9.E0", 0, 0, 0, PL_MEETING_OPEN, &said),
+        PL_ERR_NOT_FOUND);
+    assert_int_equal(pl_client_put_ref(w->client, "meet/mix/embed.E0/0/0", "met"),
+                     PL_ERR_NOPERM);
+    end_pairs(w);
+    w = new_gossip(2, "f32", 0, PL_RULE_HEAVY_BALL); /* without a deadline */
+    start_home(w);
+    assert_int_equal(try_meet(w, 0, 0, PL_MEETING_SPLIT, &said), PL_ERR_PROTO);
+    end_pairs(w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(first_wish_decides_for_both_and_for_ever),
+        cmocka_unit_test(pair_of_which_both_are_there_is_met),
+        cmocka_unit_test(home_has_the_mean_of_holders_that_were_split),
+        cmocka_unit_test(versions_say_who_was_split_and_rows_go),
+        cmocka_unit_test(odd_questions_are_refused),
+    };
+    pl_log_open("test", PL_LOG_ERROR, false);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

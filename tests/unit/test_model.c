@@ -1,0 +1,773 @@
+/* folder: modules; label: unit */
+/* One path on the reference backend: losses and gradients against a model in
+ * double, training, decoding, refusals. */
+#include "modules/model_internal.h"
+#include "tests/support/rig.h"
+
+/* Initial values as a run has them. */
+static void load_initial(rig *r, uint64_t seed)
+{
+    for (int s = 0; s < pl_topology_n_slots(r->topology); s++)
+        pl_topology_init(r->topology, s, seed,
+                         r->params + pl_topology_slot(r->topology, s)->offset);
+    assert_int_equal(pl_model_load(r->model, r->params), PL_OK);
+}
+
+static float *copy_params(const rig *r)
+{
+    float *x = malloc(r->n * sizeof *x);
+    assert_non_null(x);
+    assert_int_equal(pl_model_save(r->model, x), PL_OK);
+    return x;
+}
+
+static float *copy_grads(const rig *r)
+{
+    float *x = malloc(r->n * sizeof *x);
+    assert_non_null(x);
+    assert_int_equal(pl_model_save_grads(r->model, x), PL_OK);
+    return x;
+}
+
+/* ---- the model in double ---- */
+
+typedef struct double_model {
+    const rig *rig;
+    double *params;
+    const int32_t *tokens, *targets;
+    int B, T;
+    double *loss;   /* [B*T], when not NULL */
+    double *hidden; /* [B*T,C], the stream before the final norm, when not NULL */
+} double_model;
+
+static const double *tensor_of(const double_model *m, int block, const char *name)
+{
+    char full[PL_NAME_MAX];
+    if (block < 0)
+        snprintf(full, sizeof full, "%s.weight", name);
+    else
+        snprintf(full, sizeof full, "model.layers.%d.%.30s.weight", block, name);
+    for (int i = 0; i < pl_topology_n_tensors(m->rig->topology); i++) {
+        const pl_tensor *x = pl_topology_tensor(m->rig->topology, i);
+        if (strcmp(x->name, full) == 0)
+            return m->params + x->offset;
+    }
+    fail_msg("no tensor %s", full);
+    return NULL;
+}
+
+/* qkv[n] = (Wq x[n], Wk x[n], Wv x[n]), from three separate products */
+static void double_qkv(const double_model *m, int block, double *qkv, const double *x,
+                       int N)
+{
+    const pl_shape *s = &m->rig->shape;
+    static const char *const names[] = {"self_attn.q_proj", "self_attn.k_proj",
+                                        "self_attn.v_proj"};
+    int q = s->n_heads * s->head_size, kv = s->n_kv_heads * s->head_size;
+    double *part = naive_zeros((size_t)(N * (q + kv)));
+    for (int i = 0, at = 0; i < 3; i++) {
+        int width = i == 0 ? q : kv;
+        naive_matmul(part, x, tensor_of(m, block, names[i]), N, width, s->width);
+        for (int n = 0; n < N; n++)
+            memcpy(qkv + n * (q + 2 * kv) + at, part + n * width,
+                   (size_t)width * sizeof *part);
+        at += width;
+    }
+    free(part);
+}
+
+static void double_attention(const double_model *m, int block, double *x, int N)
+{
+    const pl_shape *s = &m->rig->shape;
+    int C = s->width, H = s->n_heads, G = s->n_kv_heads, D = s->head_size;
+    double *normed = naive_zeros((size_t)(N * C));
+    double *qkv = naive_zeros((size_t)(N * (H + 2 * G) * D));
+    double *mixed = naive_zeros((size_t)(N * H * D));
+    naive_rmsnorm(normed, x, tensor_of(m, block, "input_layernorm"), N, C, s->norm_eps);
+    double_qkv(m, block, qkv, normed, N);
+    naive_rope(qkv, m->B, m->T, H, G, D, s->rope_theta, 0);
+    naive_attention(mixed, qkv, m->B, m->T, H, G, D);
+    naive_matmul(normed, mixed, tensor_of(m, block, "self_attn.o_proj"), N, C, H * D);
+    for (int i = 0; i < N * C; i++)
+        x[i] += normed[i];
+    free(normed), free(qkv), free(mixed);
+}
+
+static void double_ffn(const double_model *m, int block, double *x, int N)
+{
+    const pl_shape *s = &m->rig->shape;
+    int C = s->width, F = s->ffn;
+    double *normed = naive_zeros((size_t)(N * C)), *up = naive_zeros((size_t)(N * F));
+    double *gate = naive_zeros((size_t)(N * F));
+    naive_rmsnorm(normed, x, tensor_of(m, block, "post_attention_layernorm"), N, C,
+                  s->norm_eps);
+    naive_matmul(gate, normed, tensor_of(m, block, "mlp.gate_proj"), N, F, C);
+    naive_matmul(up, normed, tensor_of(m, block, "mlp.up_proj"), N, F, C);
+    for (int i = 0; i < N * F; i++)
+        gate[i] = gate[i] / (1.0 + exp(-gate[i])) * up[i];
+    naive_matmul(normed, gate, tensor_of(m, block, "mlp.down_proj"), N, C, F);
+    for (int i = 0; i < N * C; i++)
+        x[i] += normed[i];
+    free(normed), free(up), free(gate);
+}
+
+/* Mean loss over counted targets. */
+static double double_loss(void *context)
+{
+    const double_model *m = context;
+    const pl_shape *s = &m->rig->shape;
+    int N = m->B * m->T, C = s->width, n_targets = 0;
+    double *x = naive_zeros((size_t)(N * C)), *normed = naive_zeros((size_t)(N * C));
+    double *loss = naive_zeros((size_t)N), sum = 0.0;
+    const double *embed = tensor_of(m, -1, "model.embed_tokens");
+    for (int n = 0; n < N; n++)
+        memcpy(x + n * C, embed + m->tokens[n] * C, (size_t)C * sizeof *x);
+    for (int b = 0; b < s->n_blocks; b++) {
+        double_attention(m, b, x, N);
+        double_ffn(m, b, x, N);
+    }
+    naive_rmsnorm(normed, x, tensor_of(m, -1, "model.norm"), N, C, s->norm_eps);
+    naive_losses(loss, normed, s->tied ? embed : tensor_of(m, -1, "lm_head"),
+                 m->targets, N, s->vocab, C);
+    for (int n = 0; n < N; n++) {
+        n_targets += m->targets[n] >= 0;
+        sum += loss[n];
+    }
+    if (m->loss)
+        memcpy(m->loss, loss, (size_t)N * sizeof *loss);
+    if (m->hidden)
+        memcpy(m->hidden, x, (size_t)(N * C) * sizeof *x);
+    free(x), free(normed), free(loss);
+    return sum / n_targets;
+}
+
+static double_model double_of(const rig *r, const int32_t *tokens,
+                              const int32_t *targets, int B, int T)
+{
+    double_model m = {.rig = r, .tokens = tokens, .targets = targets, .B = B, .T = T};
+    m.params = naive_zeros(r->n);
+    for (size_t i = 0; i < r->n; i++)
+        m.params[i] = (double)r->params[i];
+    return m;
+}
+
+/* ---- batches ---- */
+
+enum { B2 = 2, T5 = 5 };
+static const int32_t tokens_2x5[] = {1, 7, 12, 0, 7, 3, 3, 9, 11, 2};
+static const int32_t targets_2x5[] = {7, 12, 0, -1, 7, -1, 9, 11, 2, 5};
+
+/* ---- forward and backward ---- */
+
+static void losses_equal_those_of_the_model_in_double(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2 * N_SHAPES; i++) {
+        pl_shape shape = shape_case(i / 2);
+        rig r = open_rig(&shape, 3, i % 2 == 0);
+        double_model m = double_of(&r, tokens_2x5, targets_2x5, B2, T5);
+        double want[B2 * T5];
+        float got[B2 * T5];
+        m.loss = want;
+        double_loss(&m);
+        assert_int_equal(pl_model_losses(r.model, tokens_2x5, targets_2x5, B2, T5, got),
+                         PL_OK);
+        assert_true(naive_error(got, want, B2 * T5) < 1e-11);
+        assert_true(got[3] == 0.0f && got[5] == 0.0f);
+        free(m.params);
+        close_rig(&r);
+    }
+}
+
+/* Per tensor, so that no small gradient hides behind a large one. */
+static void expect_gradients(const rig *r, double_model *m, const float *got)
+{
+    for (int i = 0; i < pl_topology_n_tensors(r->topology); i++) {
+        const pl_tensor *x = pl_topology_tensor(r->topology, i);
+        size_t n = (size_t)x->rows * (size_t)x->cols;
+        double *want = naive_zeros(n);
+        for (size_t k = 0; k < n; k++)
+            want[k] = naive_slope(double_loss, m, &m->params[x->offset + k]);
+        double error = naive_error(got + x->offset, want, n);
+        if (!(error < 1e-9))
+            fail_msg("gradient of %s is wrong by %g", x->name, error);
+        free(want);
+    }
+}
+
+static void gradients_of_every_tensor_match_differences(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_SHAPES; i++) {
+        pl_shape shape = shape_case(i);
+        rig r = open_rig(&shape, 2, true);
+        double_model m = double_of(&r, tokens_2x5, targets_2x5, B2, T5);
+        pl_step_result result;
+        assert_int_equal(
+            pl_model_gradients(r.model, tokens_2x5, targets_2x5, B2, T5, &result),
+            PL_OK);
+        assert_true(fabs(result.loss - double_loss(&m)) < 1e-5);
+        assert_int_equal(result.n_tokens, 8);
+        float *grads = copy_grads(&r);
+        expect_gradients(&r, &m, grads);
+        double squares = 0.0;
+        for (size_t k = 0; k < r.n; k++)
+            squares += (double)grads[k] * (double)grads[k];
+        assert_true(fabs(result.grad_norm - sqrt(squares)) < 1e-9);
+        free(grads), free(m.params);
+        close_rig(&r);
+    }
+}
+
+static void gradients_accumulate_until_they_are_zeroed(void **state)
+{
+    (void)state;
+    rig r = open_rig(&tiny, 2, true);
+    pl_step_result once, twice;
+    assert_int_equal(
+        pl_model_gradients(r.model, tokens_2x5, targets_2x5, B2, T5, &once), PL_OK);
+    assert_int_equal(
+        pl_model_gradients(r.model, tokens_2x5, targets_2x5, B2, T5, &twice), PL_OK);
+    assert_true(fabs(twice.grad_norm - 2.0 * once.grad_norm) < 1e-5 * once.grad_norm);
+    pl_model_zero_gradients(r.model);
+    float *grads = copy_grads(&r);
+    for (size_t i = 0; i < r.n; i++)
+        assert_true(grads[i] == 0.0f);
+    free(grads);
+    close_rig(&r);
+}
+
+static void a_later_token_cannot_change_an_earlier_loss(void **state)
+{
+    (void)state;
+    rig r = open_rig(&tiny, 1, false);
+    int32_t tokens[8] = {1, 2, 3, 4, 5, 6, 7, 8}, targets[8] = {2, 3, 4, 5, 6, 7, 8, 9};
+    float before[8], after[8];
+    assert_int_equal(pl_model_losses(r.model, tokens, targets, 1, 8, before), PL_OK);
+    for (int changed = 1; changed < 8; changed++) {
+        int32_t kept = tokens[changed];
+        tokens[changed] = 12;
+        assert_int_equal(pl_model_losses(r.model, tokens, targets, 1, 8, after), PL_OK);
+        tokens[changed] = kept;
+        assert_memory_equal(after, before, (size_t)changed * sizeof *before);
+        assert_true(after[changed] != before[changed]);
+    }
+    close_rig(&r);
+}
+
+static void sequences_of_a_batch_do_not_see_each_other(void **state)
+{
+    (void)state;
+    rig r = open_rig(&tiny, 2, false);
+    float both[B2 * T5], alone[T5];
+    assert_int_equal(pl_model_losses(r.model, tokens_2x5, targets_2x5, B2, T5, both),
+                     PL_OK);
+    for (int b = 0; b < B2; b++) {
+        assert_int_equal(pl_model_losses(r.model, tokens_2x5 + b * T5,
+                                         targets_2x5 + b * T5, 1, T5, alone),
+                         PL_OK);
+        assert_memory_equal(both + b * T5, alone, sizeof alone);
+    }
+    close_rig(&r);
+}
+
+static void features_are_means_of_the_last_hidden_state(void **state)
+{
+    (void)state;
+    rig r = open_rig(&tiny, 2, false);
+    int C = tiny.width;
+    const int32_t lengths[] = {T5, 2};
+    double_model m = double_of(&r, tokens_2x5, targets_2x5, B2, T5);
+    double *want = naive_zeros((size_t)(B2 * C));
+    float *got = calloc((size_t)(B2 * C), sizeof *got);
+    m.hidden = naive_zeros((size_t)(B2 * T5 * C));
+    double_loss(&m);
+    for (int b = 0; b < B2; b++)
+        for (int t = 0; t < lengths[b]; t++)
+            for (int c = 0; c < C; c++)
+                want[b * C + c] += m.hidden[(b * T5 + t) * C + c] / lengths[b];
+    assert_int_equal(pl_model_features(r.model, tokens_2x5, lengths, B2, T5, got),
+                     PL_OK);
+    assert_true(naive_error(got, want, (size_t)(B2 * C)) < 1e-11);
+    const int32_t none[] = {T5, 0}, beyond[] = {T5 + 1, 1};
+    assert_int_equal(pl_model_features(r.model, tokens_2x5, none, B2, T5, got),
+                     PL_ERR_ARG);
+    assert_int_equal(pl_model_features(r.model, tokens_2x5, beyond, B2, T5, got),
+                     PL_ERR_ARG);
+    free(want), free(got), free(m.params), free(m.hidden);
+    close_rig(&r);
+}
+
+/* ---- training ---- */
+
+static const pl_adamw adam_default = {.lr = 1e-2f,
+                                      .beta1 = 0.9f,
+                                      .beta2 = 0.95f,
+                                      .eps = 1e-8f,
+                                      .weight_decay = 0.1f,
+                                      .step = 1};
+
+static void training_on_a_repeated_batch_learns_it_by_heart(void **state)
+{
+    (void)state;
+    pl_shape shape = tiny;
+    shape.width = 24;
+    rig r = open_rig(&shape, 2, true);
+    load_initial(&r, 1);
+    pl_step_result result = {0};
+    pl_adamw adam = adam_default;
+    adam.weight_decay = 0.0f;
+    for (adam.step = 1; adam.step <= 200; adam.step++) {
+        assert_int_equal(pl_model_train_step(r.model, tokens_2x5, targets_2x5, B2, T5,
+                                             &adam, 1.0f, &result),
+                         PL_OK);
+        if (adam.step == 1)
+            assert_true(fabs(result.loss - log(13.0)) < 0.1);
+    }
+    assert_true(result.loss < 0.02);
+    close_rig(&r);
+}
+
+/* Three sequences in passes of one and of two (the last pass then has one) against one
+ * pass: the same loss, norm and parameters but for rounding. */
+static void a_step_in_passes_is_a_step(void **state)
+{
+    (void)state;
+    enum { B3 = 3 };
+    const int32_t tokens[] = {1, 7, 12, 0, 7, 3, 3, 9, 11, 2, 4, 4, 8, 1, 0};
+    const int32_t targets[] = {7, 12, 0, -1, 7, -1, -1, -1, -1, 5, 4, 8, 1, 0, 6};
+    rig whole = open_rig(&tiny, B3, true);
+    pl_step_result want, got;
+    assert_int_equal(pl_model_train_step(whole.model, tokens, targets, B3, T5,
+                                         &adam_default, 0.5f, &want),
+                     PL_OK);
+    float *params = copy_params(&whole);
+    for (int batch = 1; batch <= 2; batch++) {
+        rig parts = open_rig(&tiny, batch, true);
+        assert_int_equal(pl_model_train_step(parts.model, tokens, targets, B3, T5,
+                                             &adam_default, 0.5f, &got),
+                         PL_OK);
+        float *other = copy_params(&parts);
+        assert_int_equal(got.n_tokens, want.n_tokens);
+        assert_true(fabs(got.loss - want.loss) < 1e-6);
+        assert_true(fabs(got.grad_norm - want.grad_norm) < 1e-5 * want.grad_norm);
+        for (size_t i = 0; i < whole.n; i++)
+            assert_true(fabsf(other[i] - params[i]) < 1e-4f);
+        /* a token that does not exist, in the second pass: nothing stays behind */
+        int32_t damaged[B3 * T5];
+        memcpy(damaged, tokens, sizeof damaged);
+        damaged[B3 * T5 - 1] = 1000;
+        assert_int_equal(pl_model_train_step(parts.model, damaged, targets, B3, T5,
+                                             &adam_default, 0.5f, &got),
+                         PL_ERR_DATA);
+        float *grads = calloc(whole.n, sizeof *grads);
+        assert_non_null(grads);
+        assert_int_equal(pl_model_save_grads(parts.model, grads), PL_OK);
+        for (size_t i = 0; i < whole.n; i++)
+            assert_true(grads[i] == 0.0f);
+        free(grads), free(other);
+        close_rig(&parts);
+    }
+    free(params);
+    close_rig(&whole);
+}
+
+static void train_some(const rig *r, int n_steps)
+{
+    pl_step_result result;
+    pl_adamw adam = adam_default;
+    for (adam.step = 1; adam.step <= n_steps; adam.step++)
+        assert_int_equal(pl_model_train_step(r->model, tokens_2x5, targets_2x5, B2, T5,
+                                             &adam, 1.0f, &result),
+                         PL_OK);
+}
+
+static void two_trainings_from_one_seed_end_in_the_same_bytes(void **state)
+{
+    (void)state;
+    float *end[2];
+    size_t n = 0;
+    for (int i = 0; i < 2; i++) {
+        rig r = open_rig(&tiny, 2 + i, true); /* room for more must not matter */
+        load_initial(&r, 9);
+        train_some(&r, 5);
+        end[i] = copy_params(&r);
+        n = r.n;
+        close_rig(&r);
+    }
+    assert_memory_equal(end[0], end[1], n * sizeof(float));
+    free(end[0]), free(end[1]);
+}
+
+static void saved_parameters_and_moments_continue_to_the_same_bytes(void **state)
+{
+    (void)state;
+    rig a = open_rig(&tiny, 2, true), b = open_rig(&tiny, 2, true);
+    float *m = calloc(a.n, sizeof *m), *v = calloc(a.n, sizeof *v);
+    pl_step_result result;
+    pl_adamw adam = adam_default;
+    train_some(&a, 3);
+    float *middle = copy_params(&a);
+    assert_int_equal(pl_model_save_moments(a.model, m, v), PL_OK);
+    assert_int_equal(pl_model_load(b.model, middle), PL_OK);
+    assert_int_equal(pl_model_load_moments(b.model, m, v), PL_OK);
+    adam.step = 4;
+    pl_model *const models[] = {a.model, b.model};
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pl_model_train_step(models[i], tokens_2x5, targets_2x5, B2, T5,
+                                             &adam, 1.0f, &result),
+                         PL_OK);
+    float *end_a = copy_params(&a), *end_b = copy_params(&b);
+    assert_memory_equal(end_a, end_b, a.n * sizeof *end_a);
+    assert_memory_not_equal(end_a, middle, a.n * sizeof *end_a);
+    assert_int_equal(pl_model_load_moments(a.model, NULL, NULL), PL_OK);
+    assert_int_equal(pl_model_save_moments(a.model, m, v), PL_OK);
+    for (size_t i = 0; i < a.n; i++)
+        assert_true(m[i] == 0.0f && v[i] == 0.0f);
+    free(m), free(v), free(middle), free(end_a), free(end_b);
+    close_rig(&a);
+    close_rig(&b);
+}
+
+/* With beta1 = 0 and eps large the step is lr * g / eps: the scale shows. */
+static void clipping_scales_the_gradient_to_the_given_norm(void **state)
+{
+    (void)state;
+    const float clips[] = {0.0f, 0.05f, 1e6f};
+    double moved[3];
+    pl_step_result result;
+    for (int i = 0; i < 3; i++) {
+        rig r = open_rig(&tiny, 2, true);
+        pl_adamw adam = {.lr = 1.0f, .beta2 = 0.95f, .eps = 1e3f, .step = 1};
+        assert_int_equal(pl_model_train_step(r.model, tokens_2x5, targets_2x5, B2, T5,
+                                             &adam, clips[i], &result),
+                         PL_OK);
+        float *after = copy_params(&r);
+        moved[i] = 0.0;
+        for (size_t k = 0; k < r.n; k++)
+            moved[i] += pow((double)after[k] - (double)r.params[k], 2.0);
+        moved[i] = sqrt(moved[i]) * 1e3;
+        free(after);
+        close_rig(&r);
+    }
+    assert_true(result.grad_norm > 0.5);
+    assert_true(fabs(moved[0] / result.grad_norm - 1.0) < 1e-2);
+    assert_true(fabs(moved[1] / 0.05 - 1.0) < 1e-2);
+    assert_true(fabs(moved[2] / moved[0] - 1.0) < 1e-9);
+}
+
+static void weight_decay_shrinks_matrices_and_leaves_norms(void **state)
+{
+    (void)state;
+    rig r = open_rig(&tiny, 2, true);
+    /* eps so large that nothing but decay moves */
+    pl_adamw adam = {.lr = 0.5f,
+                     .beta1 = 0.9f,
+                     .beta2 = 0.95f,
+                     .eps = 1e30f,
+                     .weight_decay = 0.5f,
+                     .step = 1};
+    pl_step_result result;
+    assert_int_equal(pl_model_train_step(r.model, tokens_2x5, targets_2x5, B2, T5,
+                                         &adam, 0.0f, &result),
+                     PL_OK);
+    float *after = copy_params(&r);
+    for (int i = 0; i < pl_topology_n_tensors(r.topology); i++) {
+        const pl_tensor *x = pl_topology_tensor(r.topology, i);
+        for (size_t k = 0; k < (size_t)x->rows * (size_t)x->cols; k++) {
+            double want = (double)r.params[x->offset + k] * (x->decay ? 0.75 : 1.0);
+            assert_true(fabs((double)after[x->offset + k] - want) < 1e-6);
+        }
+    }
+    free(after);
+    close_rig(&r);
+}
+
+static void a_value_that_is_not_finite_stops_the_step_and_changes_nothing(void **state)
+{
+    (void)state;
+    rig r = open_rig(&tiny, 2, true);
+    r.params[pl_topology_tensor(r.topology, 3)->offset] = NAN;
+    assert_int_equal(pl_model_load(r.model, r.params), PL_OK);
+    pl_step_result result;
+    assert_int_equal(pl_model_train_step(r.model, tokens_2x5, targets_2x5, B2, T5,
+                                         &adam_default, 1.0f, &result),
+                     PL_ERR_NUMERIC);
+    float *after = copy_params(&r), *grads = copy_grads(&r);
+    assert_memory_equal(after, r.params, r.n * sizeof *after);
+    for (size_t i = 0; i < r.n; i++)
+        assert_true(grads[i] == 0.0f);
+    load_randoms(&r, 0, 0.3f); /* and the model still works */
+    train_some(&r, 1);
+    free(after), free(grads);
+    close_rig(&r);
+}
+
+/* ---- refusals and plans ---- */
+
+static void tokens_and_targets_outside_the_vocabulary_are_refused(void **state)
+{
+    (void)state;
+    rig r = open_rig(&tiny, 2, true);
+    int32_t tokens[B2 * T5], targets[B2 * T5];
+    float losses[B2 * T5];
+    const int32_t wrong_tokens[] = {-1, 13, INT32_MIN, INT32_MAX};
+    for (int i = 0; i < 4; i++) {
+        memcpy(tokens, tokens_2x5, sizeof tokens);
+        memcpy(targets, targets_2x5, sizeof targets);
+        tokens[7] = wrong_tokens[i];
+        assert_int_equal(pl_model_losses(r.model, tokens, targets, B2, T5, losses),
+                         PL_ERR_DATA);
+        assert_non_null(strstr(pl_last_error(), "sequence 1, position 2"));
+    }
+    targets[9] = 13;
+    assert_int_equal(pl_model_losses(r.model, tokens_2x5, targets, B2, T5, losses),
+                     PL_ERR_DATA);
+    close_rig(&r);
+}
+
+static void a_batch_without_targets_is_refused(void **state)
+{
+    (void)state;
+    rig r = open_rig(&tiny, 2, true);
+    const int32_t none[] = {-1, -1, -1, -1};
+    pl_step_result result;
+    assert_int_equal(pl_model_train_step(r.model, tokens_2x5, none, 1, 4, &adam_default,
+                                         1.0f, &result),
+                     PL_ERR_DATA);
+    close_rig(&r);
+}
+
+static void batches_beyond_the_plan_are_refused(void **state)
+{
+    (void)state;
+    rig r = open_rig(&tiny, 2, false);
+    const int32_t tokens[24] = {0};
+    float losses[24];
+    const int wrong[][2] = {{3, 4}, {2, 9}, {0, 4}, {1, 0}, {-1, 2}};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        assert_int_equal(
+            pl_model_losses(r.model, tokens, tokens, wrong[i][0], wrong[i][1], losses),
+            PL_ERR_ARG);
+    close_rig(&r);
+}
+
+static void a_model_for_inference_has_nothing_of_training(void **state)
+{
+    (void)state;
+    rig r = open_rig(&tiny, 2, false);
+    pl_step_result result;
+    assert_int_equal(pl_model_train_step(r.model, tokens_2x5, targets_2x5, B2, T5,
+                                         &adam_default, 1.0f, &result),
+                     PL_ERR_ARG);
+    assert_int_equal(pl_model_save_grads(r.model, r.params), PL_ERR_ARG);
+    assert_int_equal(pl_model_load_moments(r.model, NULL, NULL), PL_ERR_ARG);
+    close_rig(&r);
+}
+
+static void fp8_adds_a_byte_an_element_of_matrices_in_sixteens(void **state)
+{
+    (void)state;
+    const pl_topology_spec spec = {.n_levels = 1, .experts = {1}, .replicas = 1};
+    const pl_model_options options = {.batch = 1, .context = 8, .training = true};
+    for (int width = 16; width <= 24; width += 8) {
+        const pl_shape shape = {.vocab = 48,
+                                .width = width,
+                                .n_heads = 1,
+                                .n_kv_heads = 1,
+                                .head_size = width,
+                                .ffn = 32,
+                                .n_blocks = 2,
+                                .context = 8,
+                                .tied = true,
+                                .rope_theta = 10000.0,
+                                .norm_eps = 1e-5};
+        pl_topology *t;
+        pl_model_plan f32, bf16;
+        assert_int_equal(pl_topology_create(&shape, &spec, &t), PL_OK);
+        pl_model_plan_bytes(t, &options, PL_F32, &f32);
+        pl_model_plan_bytes(t, &options, PL_BF16, &bf16);
+        assert_int_equal(pl_model_fp8_bytes(t),
+                         width == 16 ? (bf16.params_bytes - f32.params_bytes) / 2 : 0);
+        const pl_backend there = {.act = PL_BF16, .fp8_copies = true};
+        pl_model_plan_on(&there, t, &options, &f32);
+        assert_int_equal(f32.params_bytes, bf16.params_bytes + pl_model_fp8_bytes(t));
+        pl_topology_destroy(&t);
+    }
+}
+
+static void inference_plans_no_activations_for_each_block(void **state)
+{
+    (void)state;
+    pl_model_plan plan[2][2]; /* [training][deep] */
+    for (int training = 0; training < 2; training++)
+        for (int deep = 0; deep < 2; deep++) {
+            pl_shape shape = tiny;
+            pl_topology *t;
+            pl_topology_spec spec = {.n_levels = 1, .experts = {1}, .replicas = 1};
+            pl_model_options options = {
+                .batch = 2, .context = 8, .training = training == 1};
+            shape.n_blocks = deep ? 20 : 2;
+            assert_int_equal(pl_topology_create(&shape, &spec, &t), PL_OK);
+            pl_model_plan_bytes(t, &options, PL_F32, &plan[training][deep]);
+            assert_int_equal(plan[training][deep].params_bytes,
+                             4 * pl_topology_path_params(t));
+            pl_topology_destroy(&t);
+        }
+    pl_model_plan small;
+    pl_topology *deep;
+    pl_shape shape = tiny;
+    pl_topology_spec spec = {.n_levels = 1, .experts = {1}, .replicas = 1};
+    pl_model_options again = {
+        .batch = 2, .context = 8, .training = true, .recompute = true};
+    shape.n_blocks = 20;
+    assert_int_equal(pl_topology_create(&shape, &spec, &deep), PL_OK);
+    pl_model_plan_bytes(deep, &again, PL_F32, &small);
+    pl_topology_destroy(&deep);
+    assert_true(3 * small.acts_bytes < plan[1][1].acts_bytes);
+    assert_int_equal(plan[0][0].acts_bytes, plan[0][1].acts_bytes);
+    assert_true(plan[1][1].acts_bytes > 5 * plan[1][0].acts_bytes);
+    assert_int_equal(plan[0][0].grads_bytes + plan[0][0].moments_bytes, 0);
+    assert_int_equal(plan[1][0].grads_bytes, plan[1][0].params_bytes);
+    assert_int_equal(plan[1][0].moments_bytes, 2 * plan[1][0].params_bytes);
+}
+
+/* All members of both structures are pointers. */
+static void expect_aligned(const void *views, size_t bytes)
+{
+    uintptr_t at[(sizeof(model_acts) + sizeof(block_acts)) / sizeof(uintptr_t)];
+    memcpy(at, views, bytes);
+    for (size_t i = 0; i < bytes / sizeof at[0]; i++)
+        assert_int_equal(at[i] % 256, 0);
+}
+
+static void every_view_of_activations_begins_at_256_bytes(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < 6; kind++) {
+        const pl_model_options options = {.batch = 3,
+                                          .context = 7,
+                                          .training = kind % 3 > 0,
+                                          .recompute = kind % 3 > 1};
+        block_acts blocks[8] = {{0}};
+        model_acts acts = {.blocks = blocks};
+        static _Alignas(256) uint8_t base[1 << 20];
+        assert_true(tiny.n_blocks <= 8);
+        assert_true(model_layout(&tiny, &options, kind < 3 ? PL_F32 : PL_BF16, base,
+                                 &acts) <= sizeof base);
+        acts.blocks = NULL;
+        expect_aligned(&acts, sizeof acts);
+        for (int b = 0; b < tiny.n_blocks; b++)
+            expect_aligned(&blocks[b], sizeof blocks[b]);
+    }
+}
+
+static void models_that_cannot_be_are_refused(void **state)
+{
+    (void)state;
+    pl_topology *t;
+    pl_model *model;
+    pl_topology_spec spec = {.n_levels = 1, .experts = {1}, .replicas = 1};
+    assert_int_equal(pl_topology_create(&tiny, &spec, &t), PL_OK);
+    const pl_model_options wrong[] = {{.batch = 0, .context = 8},
+                                      {.batch = 1, .context = 0},
+                                      {.batch = 1, .context = 9},
+                                      {.batch = INT32_MAX, .context = 8}};
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_not_equal(pl_model_create(be, t, &wrong[i], &model), PL_OK);
+        assert_null(model);
+    }
+    pl_topology_destroy(&t);
+}
+
+/* ---- failing allocations ---- */
+
+/* The backend's table with an `alloc` that fails at the nth call. */
+static int allocs_left;
+static pl_status failing_alloc(pl_backend *backend, size_t bytes, const char *what,
+                               void **out)
+{
+    *out = NULL;
+    if (allocs_left-- == 0)
+        return pl_fail(PL_ERR_NOMEM, "no memory for %s", what);
+    return be->ops->alloc(backend, bytes, what, out);
+}
+
+static void any_failing_allocation_is_reported_with_the_plan(void **state)
+{
+    (void)state;
+    pl_ops ops = *be->ops;
+    ops.alloc = failing_alloc;
+    pl_backend poor = *be;
+    poor.ops = &ops;
+    pl_topology *t;
+    pl_topology_spec spec = {.n_levels = 1, .experts = {1}, .replicas = 1};
+    pl_model_options options = {.batch = 1, .context = 8, .training = true};
+    assert_int_equal(pl_topology_create(&tiny, &spec, &t), PL_OK);
+    int n_failed = 0;
+    for (pl_model *model = NULL; !model; n_failed++) {
+        allocs_left = n_failed;
+        if (pl_model_create(&poor, t, &options, &model) == PL_OK) {
+            pl_model_destroy(&model);
+            break;
+        }
+        assert_null(model);
+        assert_non_null(strstr(pl_last_error(), "for moments"));
+    }
+    assert_int_equal(n_failed, 4); /* parameters, gradients, moments, activations */
+    pl_topology_destroy(&t);
+}
+
+static void a_steady_step_allocates_nothing_on_the_device(void **state)
+{
+    (void)state;
+    pl_ops ops = *be->ops;
+    ops.alloc = failing_alloc;
+    pl_backend counted = *be;
+    counted.ops = &ops;
+    allocs_left = 100;
+    pl_topology *t;
+    pl_model *model;
+    pl_step_result result;
+    pl_topology_spec spec = {.n_levels = 1, .experts = {1}, .replicas = 1};
+    pl_model_options options = {.batch = 2, .context = 8, .training = true};
+    assert_int_equal(pl_topology_create(&tiny, &spec, &t), PL_OK);
+    assert_int_equal(pl_model_create(&counted, t, &options, &model), PL_OK);
+    allocs_left = 0;
+    assert_int_equal(pl_model_train_step(model, tokens_2x5, targets_2x5, B2, T5,
+                                         &adam_default, 1.0f, &result),
+                     PL_OK);
+    assert_int_equal(allocs_left, 0);
+    pl_model_destroy(&model);
+    pl_topology_destroy(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(losses_equal_those_of_the_model_in_double),
+        cmocka_unit_test(gradients_of_every_tensor_match_differences),
+        cmocka_unit_test(gradients_accumulate_until_they_are_zeroed),
+        cmocka_unit_test(a_later_token_cannot_change_an_earlier_loss),
+        cmocka_unit_test(sequences_of_a_batch_do_not_see_each_other),
+        cmocka_unit_test(features_are_means_of_the_last_hidden_state),
+        cmocka_unit_test(training_on_a_repeated_batch_learns_it_by_heart),
+        cmocka_unit_test(a_step_in_passes_is_a_step),
+        cmocka_unit_test(two_trainings_from_one_seed_end_in_the_same_bytes),
+        cmocka_unit_test(saved_parameters_and_moments_continue_to_the_same_bytes),
+        cmocka_unit_test(clipping_scales_the_gradient_to_the_given_norm),
+        cmocka_unit_test(weight_decay_shrinks_matrices_and_leaves_norms),
+        cmocka_unit_test(a_value_that_is_not_finite_stops_the_step_and_changes_nothing),
+        cmocka_unit_test(tokens_and_targets_outside_the_vocabulary_are_refused),
+        cmocka_unit_test(a_batch_without_targets_is_refused),
+        cmocka_unit_test(batches_beyond_the_plan_are_refused),
+        cmocka_unit_test(a_model_for_inference_has_nothing_of_training),
+        cmocka_unit_test(fp8_adds_a_byte_an_element_of_matrices_in_sixteens),
+        cmocka_unit_test(every_view_of_activations_begins_at_256_bytes),
+        cmocka_unit_test(inference_plans_no_activations_for_each_block),
+        cmocka_unit_test(models_that_cannot_be_are_refused),
+        cmocka_unit_test(any_failing_allocation_is_reported_with_the_plan),
+        cmocka_unit_test(a_steady_step_allocates_nothing_on_the_device),
+    };
+    return cmocka_run_group_tests(tests, open_backend, close_backend);
+}

@@ -1,0 +1,246 @@
+/* folder: modules; label: unit */
+/* A whole model on every production backend: gradients against the reference,
+ * learning, equal bytes twice, decoding. */
+#include "tests/support/pairs.h"
+
+enum { MODEL_B = 3, MODEL_T = 37, MODEL_N = MODEL_B * MODEL_T };
+
+static pl_topology *topology_with(int ffn, bool tied)
+{
+    const pl_shape shape = {.vocab = 257,
+                            .width = 96,
+                            .n_heads = 4,
+                            .n_kv_heads = 2,
+                            .head_size = 32,
+                            .ffn = ffn,
+                            .n_blocks = 3,
+                            .context = 48,
+                            .tied = tied,
+                            .rope_theta = 10000.0,
+                            .norm_eps = 1e-5};
+    return one_path(&shape);
+}
+
+static pl_topology *model_topology(void)
+{
+    return topology_with(200, true);
+}
+
+static pl_model *new_model(const pl_topology *t, pl_backend *be, bool recompute)
+{
+    const pl_model_options options = {
+        .batch = MODEL_B, .context = 48, .training = true, .recompute = recompute};
+    return fresh_model(t, be, &options);
+}
+
+static void model_batch(int32_t tokens[MODEL_N], int32_t targets[MODEL_N])
+{
+    for (int n = 0; n < MODEL_N; n++) {
+        tokens[n] = (int32_t)(pl_random_u32(5, 5, (uint64_t)n) % 257);
+        targets[n] = n % 9 == 0 ? -1 : (tokens[n] * 3 + 1) % 257;
+    }
+}
+
+static void check_model_gradients(const pair *p)
+{
+    int32_t tokens[MODEL_N], targets[MODEL_N];
+    pl_topology *t = model_topology();
+    size_t n = pl_topology_path_params(t);
+    double *want = naive_zeros(n);
+    float *got = calloc(n, sizeof *got);
+    pl_step_result result[2];
+    model_batch(tokens, targets);
+    for (int side = 0; side < 2; side++) {
+        pl_model *model = new_model(t, p->be[side], false);
+        assert_int_equal(
+            pl_model_gradients(model, tokens, targets, MODEL_B, MODEL_T, &result[side]),
+            PL_OK);
+        assert_int_equal(pl_model_save_grads(model, got), PL_OK);
+        for (size_t i = 0; side == 0 && i < n; i++)
+            want[i] = (double)got[i];
+        pl_model_destroy(&model);
+    }
+    /* rounding to bf16 adds up along the blocks: a hundred times an operation's */
+    double error = naive_error(got, want, n), limit = 100.0 * p->tolerance;
+    assert_true(fabs(result[1].loss - result[0].loss) <= sqrt(p->tolerance));
+    if (!(error <= limit))
+        fail_msg("%s: gradients differ by %g, more than %g", p->label, error, limit);
+    free(want), free(got);
+    pl_topology_destroy(&t);
+}
+
+static void gradients_of_a_model_agree_with_ref(void **state)
+{
+    (void)state;
+    for_each_backend(check_model_gradients);
+}
+
+/* The second time computes activations again. */
+static void check_same_bytes(const pair *p)
+{
+    int32_t tokens[MODEL_N], targets[MODEL_N];
+    pl_topology *t = model_topology();
+    size_t n = pl_topology_path_params(t);
+    float *end[2];
+    model_batch(tokens, targets);
+    for (int round = 0; round < 2; round++) {
+        pl_model *model = new_model(t, p->be[1], round == 1);
+        pl_step_result result;
+        pl_adamw adam = {.lr = 1e-3f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f};
+        for (adam.step = 1; adam.step <= 4; adam.step++)
+            assert_int_equal(pl_model_train_step(model, tokens, targets, MODEL_B,
+                                                 MODEL_T, &adam, 1.0f, &result),
+                             PL_OK);
+        end[round] = calloc(n, sizeof(float));
+        assert_int_equal(pl_model_save(model, end[round]), PL_OK);
+        pl_model_destroy(&model);
+    }
+    if (memcmp(end[0], end[1], n * sizeof(float)) != 0)
+        fail_msg("%s: two equal trainings end in different bytes", p->label);
+    free(end[0]), free(end[1]);
+    pl_topology_destroy(&t);
+}
+
+static void training_twice_gives_the_same_bytes_also_by_recomputing(void **state)
+{
+    (void)state;
+    for_each_backend(check_same_bytes);
+}
+
+static void check_learning(const pair *p)
+{
+    if (strcmp(p->be[1]->name, "ref") == 0 || strstr(p->be[1]->device, "emulated"))
+        return; /* slow; ref does it in test_model */
+    int32_t tokens[MODEL_N], targets[MODEL_N];
+    pl_topology *t = model_topology();
+    pl_model *model = new_model(t, p->be[1], false);
+    pl_step_result result = {0};
+    pl_adamw adam = {.lr = 3e-3f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f};
+    model_batch(tokens, targets);
+    for (adam.step = 1; adam.step <= 60; adam.step++)
+        assert_int_equal(pl_model_train_step(model, tokens, targets, MODEL_B, MODEL_T,
+                                             &adam, 1.0f, &result),
+                         PL_OK);
+    if (!(result.loss < 0.1))
+        fail_msg("%s: the loss is still %g", p->label, result.loss);
+    pl_model_destroy(&model);
+    pl_topology_destroy(&t);
+}
+
+static void training_learns_a_batch_by_heart(void **state)
+{
+    (void)state;
+    for_each_backend(check_learning);
+}
+
+static void check_decoder(const pair *p)
+{
+    int32_t tokens[MODEL_N], targets[MODEL_N];
+    float logits[257], losses[MODEL_T];
+    pl_topology *t = model_topology();
+    pl_model *model = new_model(t, p->be[1], false);
+    pl_decoder *decoder;
+    double worst = 0.0;
+    model_batch(tokens, targets);
+    assert_int_equal(pl_model_losses(model, tokens, targets, 1, MODEL_T, losses),
+                     PL_OK);
+    assert_int_equal(pl_decoder_create(model, &decoder), PL_OK);
+    for (int at = 0; at < MODEL_T; at++) {
+        double total = 0.0;
+        int n = at == 0 ? 5 : 1; /* a prompt of 5, then one by one */
+        assert_int_equal(pl_decoder_feed(decoder, tokens + at, n, logits), PL_OK);
+        at += n - 1;
+        for (int v = 0; v < 257; v++)
+            total += exp((double)logits[v]);
+        if (targets[at] >= 0)
+            worst = fmax(worst, fabs(log(total) - (double)logits[targets[at]] -
+                                     (double)losses[at]));
+    }
+    if (!(worst <= 1e-5 + 3.0 * sqrt(p->tolerance)))
+        fail_msg("%s: a loss by decoding differs by %g", p->label, worst);
+    pl_decoder_destroy(&decoder);
+    pl_model_destroy(&model);
+    pl_topology_destroy(&t);
+}
+
+static void decoding_equals_a_full_forward_pass(void **state)
+{
+    (void)state;
+    for_each_backend(check_decoder);
+}
+
+/* Inference keeps no masters where there are copies: the losses are those of a model
+ * that has them, for parameters that were loaded after others, and with a largest
+ * matrix that is the embedding or is not. */
+static void check_inference(const pair *p)
+{
+    int32_t tokens[MODEL_N], targets[MODEL_N];
+    float losses[2][MODEL_N];
+    model_batch(tokens, targets);
+    for (int kind = 0; kind < 4; kind++) {
+        pl_topology *t = topology_with(kind % 2 ? 120 : 200, kind / 2 == 0);
+        size_t n = pl_topology_path_params(t);
+        float *params = calloc(n, sizeof *params);
+        const pl_model_options options = {.batch = MODEL_B, .context = 48};
+        pl_model *of[2] = {new_model(t, p->be[1], false),
+                           fresh_model(t, p->be[1], &options)};
+        for (size_t i = 0; i < n; i++)
+            params[i] = 0.1f * pl_random_normal(9, (uint64_t)kind, i);
+        for (int side = 0; side < 2; side++) {
+            assert_int_equal(pl_model_load(of[side], params), PL_OK);
+            assert_int_equal(pl_model_losses(of[side], tokens, targets, MODEL_B,
+                                             MODEL_T, losses[side]),
+                             PL_OK);
+            pl_model_destroy(&of[side]);
+        }
+        if (memcmp(losses[0], losses[1], sizeof losses[0]) != 0)
+            fail_msg("%s: model %d has other losses in inference", p->label, kind);
+        free(params);
+        pl_topology_destroy(&t);
+    }
+}
+
+static void inference_gives_the_losses_of_a_model_with_masters(void **state)
+{
+    (void)state;
+    for_each_backend(check_inference);
+}
+
+static void check_what_is_kept(const pair *p)
+{
+    const bool lean = p->be[1]->act == PL_BF16;
+    pl_topology *t = model_topology();
+    const uint64_t n = pl_topology_path_params(t);
+    float *params = calloc(n, sizeof *params);
+    pl_model_plan plan;
+    pl_model *model = fresh_reader(t, p->be[1]);
+    const pl_model_options options = {.batch = 1, .context = 48};
+    assert_int_equal(pl_model_save(model, params), lean ? PL_ERR_ARG : PL_OK);
+    pl_model_plan_on(p->be[1], t, &options, &plan);
+    if (!lean)
+        assert_int_equal(plan.params_bytes, 4 * n);
+    else if (!p->be[1]->fp8_copies)
+        assert_true(plan.params_bytes < 4 * n); /* with the copies, which are 2 n */
+    pl_model_destroy(&model);
+    pl_topology_destroy(&t);
+    free(params);
+}
+
+static void inference_keeps_copies_or_masters_but_not_both(void **state)
+{
+    (void)state;
+    for_each_backend(check_what_is_kept);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients_of_a_model_agree_with_ref),
+        cmocka_unit_test(training_twice_gives_the_same_bytes_also_by_recomputing),
+        cmocka_unit_test(training_learns_a_batch_by_heart),
+        cmocka_unit_test(decoding_equals_a_full_forward_pass),
+        cmocka_unit_test(inference_gives_the_losses_of_a_model_with_masters),
+        cmocka_unit_test(inference_keeps_copies_or_masters_but_not_both),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

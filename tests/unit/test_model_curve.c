@@ -1,0 +1,140 @@
+/* folder: modules; label: unit */
+/* Accuracy over a whole training: the loss curve of every production backend stays by
+ * the reference's, and each tensor's gradient by its own. */
+#include "tests/support/pairs.h"
+
+enum { V = 64, B = 4, T = 24, N = B * T, STEPS = 200 };
+enum { STEPS_EMULATED = 10 }; /* 200 take minutes */
+
+static pl_topology *curve_topology(void)
+{
+    const pl_shape shape = {.vocab = V,
+                            .width = 64,
+                            .n_heads = 2,
+                            .n_kv_heads = 2,
+                            .head_size = 32,
+                            .ffn = 96,
+                            .n_blocks = 2,
+                            .context = T,
+                            .tied = true,
+                            .rope_theta = 10000.0,
+                            .norm_eps = 1e-5};
+    return one_path(&shape);
+}
+
+static pl_model *curve_model(const pl_topology *t, pl_backend *be)
+{
+    const pl_model_options options = {.batch = B, .context = T, .training = true};
+    return fresh_model(t, be, &options);
+}
+
+/* Text with something to learn: the next token follows from the last, three times of
+ * four. */
+static void curve_batch(int step, int32_t tokens[N], int32_t targets[N])
+{
+    for (int b = 0; b < B; b++) {
+        int32_t token = (int32_t)(pl_random_u32(9, (uint64_t)step, (uint64_t)b) % V);
+        for (int t = 0; t < T; t++) {
+            const uint32_t dice =
+                pl_random_u32(10, (uint64_t)step, (uint64_t)(b * T + t));
+            const int32_t next = dice % 4 ? (token * 5 + 3) % V : (int32_t)(dice % V);
+            tokens[b * T + t] = token;
+            targets[b * T + t] = token = next;
+        }
+    }
+}
+
+static void train(const pl_topology *t, pl_backend *be, int n, double *losses)
+{
+    int32_t tokens[N], targets[N];
+    pl_model *model = curve_model(t, be);
+    pl_adamw adam = {
+        .lr = 1e-3f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f};
+    for (int step = 0; step < n; step++) {
+        pl_step_result result;
+        curve_batch(step, tokens, targets);
+        adam.step = step + 1;
+        if (pl_model_train_step(model, tokens, targets, B, T, &adam, 1.0f, &result) !=
+            PL_OK)
+            fail_msg("%s", pl_last_error());
+        losses[step] = result.loss;
+    }
+    pl_model_destroy(&model);
+}
+
+static void check_curve(const pair *p)
+{
+    static double want[STEPS]; /* of the first pair's reference */
+    double got[STEPS];
+    pl_topology *t = curve_topology();
+    const bool emulated = strstr(p->be[1]->device, "emulated") != NULL;
+    const int n = emulated ? STEPS_EMULATED : STEPS;
+    if (want[0] == 0.0) {
+        train(t, p->be[0], STEPS, want);
+        assert_true(want[STEPS - 1] < 0.8 * want[0]);
+    }
+    train(t, p->be[1], n, got);
+    for (int step = 0; step < n; step++)
+        if (!(fabs(got[step] - want[step]) <= 0.005 * want[step]))
+            fail_msg("%s: loss %g at step %d, the reference has %g", p->label,
+                     got[step], step, want[step]);
+    print_message("%s: loss %.5f after %d steps, the reference has %.5f\n", p->label,
+                  got[n - 1], n, want[n - 1]);
+    pl_topology_destroy(&t);
+}
+
+static void the_loss_stays_within_half_a_percent_of_ref_for_200_steps(void **state)
+{
+    (void)state;
+    for_each_backend(check_curve);
+}
+
+static void gradients(const pl_topology *t, pl_backend *be, float *out)
+{
+    int32_t tokens[N], targets[N];
+    pl_step_result result;
+    pl_model *model = curve_model(t, be);
+    curve_batch(0, tokens, targets);
+    assert_int_equal(pl_model_gradients(model, tokens, targets, B, T, &result), PL_OK);
+    assert_int_equal(pl_model_save_grads(model, out), PL_OK);
+    pl_model_destroy(&model);
+}
+
+static void check_tensors(const pair *p)
+{
+    pl_topology *t = curve_topology();
+    const size_t n = pl_topology_path_params(t);
+    float *ref = calloc(n, sizeof *ref), *got = calloc(n, sizeof *got);
+    double *want = naive_zeros(n);
+    const double limit = p->tolerance > 1e-4 ? p->tolerance : 1e-4;
+    gradients(t, p->be[0], ref);
+    gradients(t, p->be[1], got);
+    for (size_t i = 0; i < n; i++)
+        want[i] = (double)ref[i];
+    for (int i = 0; i < pl_topology_n_tensors(t); i++) {
+        const pl_tensor *tensor = pl_topology_tensor(t, i);
+        const size_t size = (size_t)tensor->rows * (size_t)tensor->cols;
+        const double error =
+            naive_error(got + tensor->offset, want + tensor->offset, size);
+        if (!(error <= limit))
+            fail_msg("%s: the gradient of %s differs by %g", p->label, tensor->name,
+                     error);
+    }
+    free(want), free(ref), free(got);
+    pl_topology_destroy(&t);
+}
+
+static void the_gradient_of_each_tensor_is_that_of_ref_to_1e_4(void **state)
+{
+    (void)state;
+    for_each_backend(check_tensors);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_loss_stays_within_half_a_percent_of_ref_for_200_steps),
+        cmocka_unit_test(the_gradient_of_each_tensor_is_that_of_ref_to_1e_4),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,599 @@
+/* folder: modules; label: unit */
+/* Production backends against the reference, operation by operation.
+ *
+ * Both get the same inputs (rounded to the backend's activation type first), so that
+ * what is measured is the operation: the sum of squared differences over the sum of
+ * squares. The reference runs against itself too, which tests the harness. */
+#include "tests/support/pairs.h"
+
+/* A buffer in both backends; acts in each backend's own type, or fp32. */
+typedef struct twin {
+    size_t n;
+    bool is_act;
+    void *at[2];
+} twin;
+
+static void *new_buffer(pl_backend *be, size_t bytes)
+{
+    void *memory = NULL;
+    if (be->ops->alloc(be, bytes, "test buffer", &memory) != PL_OK)
+        fail_msg("%s", pl_last_error());
+    return memory;
+}
+
+static float *read_back(const pair *p, const twin *x, int side)
+{
+    pl_backend *be = p->be[side];
+    float *host = malloc(x->n * sizeof *host);
+    assert_non_null(host);
+    if (x->is_act) {
+        void *floats = new_buffer(be, x->n * sizeof(float));
+        be->ops->act_to_float(be, floats, x->at[side], x->n);
+        be->ops->download(be, host, floats, x->n * sizeof *host);
+        be->ops->release(be, floats);
+    } else {
+        be->ops->download(be, host, x->at[side], x->n * sizeof *host);
+    }
+    if (be->ops->sync(be) != PL_OK)
+        fail_msg("%s: %s", p->label, pl_last_error());
+    return host;
+}
+
+static void write_side(const pair *p, twin *x, int side, const float *host)
+{
+    pl_backend *be = p->be[side];
+    if (!x->is_act) {
+        be->ops->upload(be, x->at[side], host, x->n * sizeof *host);
+        return;
+    }
+    void *floats = new_buffer(be, x->n * sizeof(float));
+    be->ops->upload(be, floats, host, x->n * sizeof *host);
+    be->ops->act_from_float(be, x->at[side], floats, x->n);
+    assert_int_equal(be->ops->sync(be), PL_OK);
+    be->ops->release(be, floats);
+}
+
+/* What every value is rounded to before either backend sees it. */
+static float representable(const pair *p, float value)
+{
+    return p->be[1]->act == PL_F32 ? value
+                                   : pl_bf16_to_float(pl_bf16_from_float(value));
+}
+
+static twin make_twin(const pair *p, size_t n, bool is_act, uint64_t stream,
+                      float scale)
+{
+    twin x = {.n = n, .is_act = is_act};
+    float *host = malloc(n * sizeof *host);
+    assert_non_null(host);
+    for (size_t i = 0; i < n; i++)
+        host[i] = representable(p, scale * pl_random_normal(11, stream, i));
+    for (int side = 0; side < 2; side++) {
+        size_t bytes = is_act ? pl_type_bytes(p->be[side]->act) : sizeof(float);
+        x.at[side] = new_buffer(p->be[side], n * bytes);
+        write_side(p, &x, side, host);
+    }
+    free(host);
+    return x;
+}
+
+static twin acts(const pair *p, size_t n, uint64_t stream, float scale)
+{
+    return make_twin(p, n, true, stream, scale);
+}
+
+static twin floats(const pair *p, size_t n, uint64_t stream, float scale)
+{
+    return make_twin(p, n, false, stream, scale);
+}
+
+/* Gives the backend under test what the reference computed, rounded alike. */
+static void copy_from_ref(const pair *p, twin *x)
+{
+    float *host = read_back(p, x, 0);
+    for (size_t i = 0; x->is_act && i < x->n; i++)
+        host[i] = representable(p, host[i]);
+    write_side(p, x, 0, host);
+    write_side(p, x, 1, host);
+    free(host);
+}
+
+static void drop(const pair *p, twin *x)
+{
+    for (int side = 0; side < 2; side++)
+        p->be[side]->ops->release(p->be[side], x->at[side]);
+}
+
+static double twin_error(const pair *p, const twin *x)
+{
+    float *want = read_back(p, x, 0), *got = read_back(p, x, 1);
+    double *wide = naive_zeros(x->n);
+    for (size_t i = 0; i < x->n; i++)
+        wide[i] = (double)want[i];
+    double error = naive_error(got, wide, x->n);
+    free(want), free(got), free(wide);
+    return error;
+}
+
+/* Compares and drops. */
+static void expect_same(const pair *p, twin *x, const char *what, const int *extents,
+                        int n_extents)
+{
+    char text[96] = "";
+    double error = twin_error(p, x);
+    drop(p, x);
+    if (error <= p->tolerance)
+        return;
+    for (int i = 0; i < n_extents; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), " %d", extents[i]);
+    fail_msg("%s: %s of%s: error %g exceeds %g", p->label, what, text, error,
+             p->tolerance);
+}
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
+
+/* ---- embedding ---- */
+
+/* Of the last two shapes every other position has the same token. */
+static void check_embedding(const pair *p)
+{
+    static const int shapes[][3] = {{1, 1, 1},    {37, 33, 128}, {200, 7, 896},
+                                    {5, 90, 63},  {1200, 3, 8},  {200, 90, 328},
+                                    {2300, 90, 7}};
+    for (int i = 0; i < COUNT(shapes); i++) {
+        int N = shapes[i][0], V = shapes[i][1], C = shapes[i][2];
+        twin w = floats(p, (size_t)(V * C), 1, 1.0f),
+             dw = floats(p, (size_t)(V * C), 2, 1);
+        twin out = acts(p, (size_t)(N * C), 3, 1.0f),
+             d = acts(p, (size_t)(N * C), 4, 1);
+        int32_t *tokens = calloc((size_t)N, sizeof *tokens);
+        for (int n = 0; n < N; n++)
+            tokens[n] = i >= 5 && n % 2 == 1
+                            ? 1
+                            : (int32_t)(pl_random_u32(1, 2, (uint64_t)n) % (uint32_t)V);
+        for (int side = 0; side < 2; side++) {
+            pl_backend *be = p->be[side];
+            void *device = new_buffer(be, (size_t)N * sizeof *tokens);
+            be->ops->upload(be, device, tokens, (size_t)N * sizeof *tokens);
+            be->ops->embed_forward(be, out.at[side], device, w.at[side], N, C);
+            be->ops->embed_backward(be, dw.at[side], d.at[side], device, N, C);
+            assert_int_equal(be->ops->sync(be), PL_OK);
+            be->ops->release(be, device);
+        }
+        expect_same(p, &out, "embed_forward", shapes[i], 3);
+        expect_same(p, &dw, "embed_backward", shapes[i], 3);
+        drop(p, &w), drop(p, &d);
+        free(tokens);
+    }
+}
+
+static void embedding_agrees_with_ref(void **state)
+{
+    (void)state;
+    for_each_backend(check_embedding);
+}
+
+/* ---- norm ---- */
+
+static const int norm_shapes[][2] = {{1, 8}, {3, 7}, {37, 128}, {64, 896}, {5, 1003}};
+
+static void check_norm(const pair *p)
+{
+    for (int i = 0; i < COUNT(norm_shapes); i++) {
+        int N = norm_shapes[i][0], C = norm_shapes[i][1];
+        size_t n = (size_t)(N * C);
+        twin x = acts(p, n, 1, 2.0f), r = acts(p, n, 2, 1.0f);
+        twin out = acts(p, n, 3, 1.0f), rstd = floats(p, (size_t)N, 4, 1.0f);
+        twin w = floats(p, (size_t)C, 5, 1.0f), dw = floats(p, (size_t)C, 6, 1.0f);
+        twin dx = acts(p, n, 7, 1.0f), dout = acts(p, n, 8, 1.0f);
+        for (int side = 0; side < 2; side++) {
+            pl_backend *be = p->be[side];
+            be->ops->rmsnorm_forward(be, out.at[side], rstd.at[side], x.at[side],
+                                     i % 2 ? NULL : r.at[side], w.at[side], N, C,
+                                     1e-5f);
+        }
+        expect_same(p, &out, "rmsnorm_forward", norm_shapes[i], 2);
+        copy_from_ref(p, &x), copy_from_ref(p, &rstd);
+        for (int side = 0; side < 2; side++) {
+            pl_backend *be = p->be[side];
+            be->ops->rmsnorm_backward(be, dx.at[side], dw.at[side], dout.at[side],
+                                      x.at[side], w.at[side], rstd.at[side], N, C);
+        }
+        expect_same(p, &dx, "rmsnorm_backward dx", norm_shapes[i], 2);
+        expect_same(p, &dw, "rmsnorm_backward dw", norm_shapes[i], 2);
+        drop(p, &x), drop(p, &r), drop(p, &rstd), drop(p, &w), drop(p, &dout);
+    }
+}
+
+static void rmsnorm_agrees_with_ref(void **state)
+{
+    (void)state;
+    for_each_backend(check_norm);
+}
+
+static void check_residual(const pair *p)
+{
+    for (int i = 0; i < COUNT(norm_shapes); i++) {
+        int N = norm_shapes[i][0], C = norm_shapes[i][1];
+        size_t n = (size_t)(N * C);
+        twin x = acts(p, n, 1, 2.0f), r = acts(p, n, 2, 1.0f),
+             out = acts(p, n, 3, 1.0f);
+        twin rstd = floats(p, (size_t)N, 4, 1.0f), w = floats(p, (size_t)C, 5, 1.0f);
+        for (int side = 0; side < 2; side++) {
+            pl_backend *be = p->be[side];
+            be->ops->rmsnorm_forward(be, out.at[side], rstd.at[side], x.at[side],
+                                     r.at[side], w.at[side], N, C, 1e-5f);
+        }
+        expect_same(p, &x, "rmsnorm_forward x + residual", norm_shapes[i], 2);
+        expect_same(p, &rstd, "rmsnorm_forward rstd", norm_shapes[i], 2);
+        expect_same(p, &out, "rmsnorm_forward out", norm_shapes[i], 2);
+        drop(p, &r), drop(p, &w);
+    }
+}
+
+static void rmsnorm_leaves_the_sum_with_the_residual_in_x(void **state)
+{
+    (void)state;
+    for_each_backend(check_residual);
+}
+
+/* ---- matrix products ---- */
+
+static const int matmul_shapes[][3] = {{1, 1, 1},
+                                       {3, 5, 7},
+                                       {37, 344, 128},
+                                       {64, 384, 128},
+                                       {1, 1792, 896},
+                                       {33, 129, 65},
+                                       {128, 688, 128},
+                                       {130, 96, 1003},
+                                       /* blocks of gemm_wide.c */ {70, 1100, 1024},
+                                       {1100, 64, 1024}};
+
+typedef struct twin_weight {
+    twin master;
+    pl_weight *handle[2];
+} twin_weight;
+
+static twin_weight make_weight(const pair *p, int O, int I, uint64_t stream,
+                               float scale)
+{
+    twin_weight w = {.master = floats(p, (size_t)(O * I), stream, scale)};
+    for (int side = 0; side < 2; side++) {
+        pl_backend *be = p->be[side];
+        if (be->ops->weight_create(be, w.master.at[side], O, I, &w.handle[side]) !=
+            PL_OK)
+            fail_msg("%s", pl_last_error());
+        be->ops->weights_refresh(be, &w.handle[side], 1);
+    }
+    return w;
+}
+
+static void drop_weight(const pair *p, twin_weight *w)
+{
+    for (int side = 0; side < 2; side++) {
+        p->be[side]->ops->weight_destroy(p->be[side], &w->handle[side]);
+        assert_null(w->handle[side]);
+    }
+    drop(p, &w->master);
+}
+
+static void check_matmul(const pair *p)
+{
+    for (int i = 0; i < COUNT(matmul_shapes); i++) {
+        const int *s = matmul_shapes[i];
+        int N = s[0], O = s[1], I = s[2];
+        twin_weight w = make_weight(p, O, I, 1, 0.1f);
+        twin x = acts(p, (size_t)(N * I), 2, 1.0f),
+             dout = acts(p, (size_t)(N * O), 3, 1);
+        twin out = acts(p, (size_t)(N * O), 4, 1.0f),
+             dw = floats(p, (size_t)(O * I), 5, 1);
+        twin dx = acts(p, (size_t)(N * I), 6, 1.0f),
+             more = acts(p, (size_t)(N * I), 7, 1);
+        for (int side = 0; side < 2; side++) {
+            pl_backend *be = p->be[side];
+            be->ops->matmul_forward(be, out.at[side], x.at[side], w.handle[side], N, O,
+                                    I);
+            be->ops->matmul_dx(be, dx.at[side], dout.at[side], w.handle[side], N, O, I,
+                               false);
+            be->ops->matmul_dx(be, more.at[side], dout.at[side], w.handle[side], N, O,
+                               I, true);
+            be->ops->matmul_dw(be, dw.at[side], dout.at[side], x.at[side], N, O, I);
+        }
+        expect_same(p, &out, "matmul_forward", s, 3);
+        expect_same(p, &dx, "matmul_dx", s, 3);
+        expect_same(p, &more, "matmul_dx accumulating", s, 3);
+        expect_same(p, &dw, "matmul_dw", s, 3);
+        drop(p, &x), drop(p, &dout);
+        drop_weight(p, &w);
+    }
+}
+
+static void matrix_products_agree_with_ref(void **state)
+{
+    (void)state;
+    for_each_backend(check_matmul);
+}
+
+static void check_refresh(const pair *p)
+{
+    enum { N = 9, O = 40, I = 24 };
+    const int extents[] = {N, O, I};
+    twin_weight w = make_weight(p, O, I, 1, 0.1f);
+    twin other = floats(p, O * I, 77, 0.1f);
+    twin x = acts(p, N * I, 2, 1.0f), out = acts(p, N * O, 4, 1.0f);
+    for (int side = 0; side < 2; side++) {
+        pl_backend *be = p->be[side];
+        float *host = read_back(p, &other, side);
+        be->ops->upload(be, w.master.at[side], host, O * I * sizeof *host);
+        be->ops->weights_refresh(be, &w.handle[side], 1);
+        be->ops->matmul_forward(be, out.at[side], x.at[side], w.handle[side], N, O, I);
+        free(host);
+    }
+    expect_same(p, &out, "matmul_forward after refresh", extents, 3);
+    drop(p, &other), drop(p, &x);
+    drop_weight(p, &w);
+}
+
+static void a_refreshed_weight_is_the_new_master(void **state)
+{
+    (void)state;
+    for_each_backend(check_refresh);
+}
+
+/* ---- rope and attention ---- */
+
+static const int attention_shapes[][5] = {
+    /* B T H G D */
+    {1, 1, 1, 1, 16},   {2, 37, 4, 2, 32}, {1, 128, 4, 4, 32}, {2, 65, 3, 1, 64},
+    {1, 37, 2, 2, 128}, {3, 16, 6, 3, 16}, {1, 200, 2, 1, 64}, {2, 1, 4, 2, 32},
+    {1, 70, 2, 1, 96},  {1, 70, 2, 1, 80}, {1, 35, 3, 1, 34},  {2, 20, 20, 1, 16},
+};
+
+static void check_rope(const pair *p)
+{
+    for (int i = 0; i < COUNT(attention_shapes); i++) {
+        const int *s = attention_shapes[i];
+        size_t n = (size_t)(s[0] * s[1] * (s[2] + 2 * s[3]) * s[4]);
+        twin there = acts(p, n, 1, 1.0f), back = acts(p, n, 2, 1.0f);
+        for (int side = 0; side < 2; side++) {
+            pl_backend *be = p->be[side];
+            be->ops->rope(be, there.at[side], s[0], s[1], s[2], s[3], s[4], 10000.0,
+                          i * 100, 1);
+            be->ops->rope(be, back.at[side], s[0], s[1], s[2], s[3], s[4], 10000.0, 0,
+                          -1);
+        }
+        expect_same(p, &there, "rope", s, 5);
+        expect_same(p, &back, "inverse rope", s, 5);
+    }
+}
+
+static void rope_agrees_with_ref(void **state)
+{
+    (void)state;
+    for_each_backend(check_rope);
+}
+
+static void check_attention(const pair *p)
+{
+    for (int i = 0; i < COUNT(attention_shapes); i++) {
+        const int *s = attention_shapes[i];
+        int B = s[0], T = s[1], H = s[2], G = s[3], D = s[4];
+        size_t n_qkv = (size_t)(B * T * (H + 2 * G) * D),
+               n_out = (size_t)(B * T * H * D);
+        twin qkv = acts(p, n_qkv, 1, 1.0f), dqkv = acts(p, n_qkv, 2, 1.0f);
+        twin out = acts(p, n_out, 3, 1.0f), dout = acts(p, n_out, 4, 1.0f);
+        twin lse = floats(p, (size_t)(B * H * T), 5, 1.0f);
+        for (int side = 0; side < 2; side++)
+            p->be[side]->ops->attention_forward(p->be[side], out.at[side], lse.at[side],
+                                                qkv.at[side], B, T, H, G, D);
+        assert_true(twin_error(p, &lse) <= p->tolerance);
+        assert_true(twin_error(p, &out) <= p->tolerance);
+        copy_from_ref(p, &lse), copy_from_ref(p, &out);
+        for (int side = 0; side < 2; side++)
+            p->be[side]->ops->attention_backward(
+                p->be[side], dqkv.at[side], dout.at[side], qkv.at[side], out.at[side],
+                lse.at[side], B, T, H, G, D);
+        expect_same(p, &dqkv, "attention_backward", s, 5);
+        drop(p, &qkv), drop(p, &out), drop(p, &dout), drop(p, &lse);
+    }
+}
+
+static void attention_agrees_with_ref(void **state)
+{
+    (void)state;
+    for_each_backend(check_attention);
+}
+
+/* The sequences lie in the slots in reverse order. */
+static void check_decode(const pair *p)
+{
+    for (int i = 0; i < COUNT(attention_shapes); i++) {
+        const int *s = attention_shapes[i];
+        int B = s[0], S = s[1], H = s[2], G = s[3], D = s[4];
+        size_t cache = (size_t)(B * S * G * D);
+        twin qkv = acts(p, (size_t)(B * (H + 2 * G) * D), 1, 1.0f);
+        twin keys = acts(p, cache, 2, 1.0f), values = acts(p, cache, 3, 1.0f);
+        twin out = acts(p, (size_t)(B * H * D), 4, 1.0f);
+        int32_t places[2][3] = {{B - 1, B - 2, B - 3}, {S - 1, S / 2, 0}};
+        for (int side = 0; side < 2; side++) {
+            pl_backend *be = p->be[side];
+            int32_t *device = new_buffer(be, sizeof places);
+            be->ops->upload(be, device, places, sizeof places);
+            be->ops->decode_append(be, qkv.at[side], keys.at[side], values.at[side],
+                                   device, device + 3, B, S, H, G, D, 1e4);
+            be->ops->attention_decode(be, out.at[side], qkv.at[side], keys.at[side],
+                                      values.at[side], device, device + 3, B, S, H, G,
+                                      D);
+            assert_int_equal(be->ops->sync(be), PL_OK);
+            be->ops->release(be, device);
+        }
+        expect_same(p, &out, "attention_decode", s, 5);
+        expect_same(p, &keys, "the keys of decode_append", s, 5);
+        expect_same(p, &values, "the values of decode_append", s, 5);
+        drop(p, &qkv);
+    }
+}
+
+static void decoding_agrees_with_ref(void **state)
+{
+    (void)state;
+    for_each_backend(check_decode);
+}
+
+/* ---- feed-forward ---- */
+
+static void check_swiglu(const pair *p)
+{
+    static const int shapes[][2] = {{1, 1}, {3, 7}, {37, 344}, {8, 2368}, {5, 1003}};
+    for (int i = 0; i < COUNT(shapes); i++) {
+        int N = shapes[i][0], F = shapes[i][1];
+        twin gu = acts(p, (size_t)(N * 2 * F), 1, 3.0f);
+        twin out = acts(p, (size_t)(N * F), 2, 1.0f);
+        twin dgu = acts(p, (size_t)(N * 2 * F), 3, 1.0f);
+        twin dout = acts(p, (size_t)(N * F), 4, 1.0f);
+        for (int side = 0; side < 2; side++) {
+            pl_backend *be = p->be[side];
+            be->ops->swiglu_forward(be, out.at[side], gu.at[side], N, F);
+            be->ops->swiglu_backward(be, dgu.at[side], dout.at[side], gu.at[side], N,
+                                     F);
+        }
+        expect_same(p, &out, "swiglu_forward", shapes[i], 2);
+        expect_same(p, &dgu, "swiglu_backward", shapes[i], 2);
+        drop(p, &gu), drop(p, &dout);
+    }
+}
+
+static void swiglu_agrees_with_ref(void **state)
+{
+    (void)state;
+    for_each_backend(check_swiglu);
+}
+
+/* ---- classifier ---- */
+
+static const int classifier_shapes[][3] = {
+    /* N V C */
+    {1, 2, 4},      {5, 1003, 64}, {37, 2048, 128}, {130, 257, 33},
+    {3, 1003, 127}, {2, 8200, 8},  {3, 8195, 8}};
+
+static void classify(const pair *p, int side, const twin *loss, const twin *dx,
+                     const twin *dw, const twin *x, const twin_weight *w, const int *s)
+{
+    pl_backend *be = p->be[side];
+    int N = s[0], V = s[1], C = s[2];
+    int32_t *targets = calloc((size_t)N, sizeof *targets);
+    for (int n = 0; n < N; n++)
+        targets[n] = n % 4 == 3 ? -1 : (n * 7919 + V - 1) % V;
+    void *device = new_buffer(be, (size_t)N * sizeof *targets);
+    be->ops->upload(be, device, targets, (size_t)N * sizeof *targets);
+    const float eighth = 0.125f;
+    void *scale = new_buffer(be, sizeof eighth);
+    be->ops->upload(be, scale, &eighth, sizeof eighth);
+    be->ops->classifier(be, loss->at[side], dx ? dx->at[side] : NULL,
+                        dw ? dw->at[side] : NULL, x->at[side], w->handle[side], device,
+                        dx ? scale : NULL, N, V, C);
+    assert_int_equal(be->ops->sync(be), PL_OK);
+    be->ops->release(be, device);
+    be->ops->release(be, scale);
+    free(targets);
+}
+
+static void check_classifier(const pair *p)
+{
+    for (int i = 0; i < COUNT(classifier_shapes); i++) {
+        const int *s = classifier_shapes[i];
+        int N = s[0], V = s[1], C = s[2];
+        twin_weight w = make_weight(p, V, C, 1, 0.1f);
+        twin x = acts(p, (size_t)(N * C), 2, 1.0f),
+             dx = acts(p, (size_t)(N * C), 3, 1.0f);
+        twin dw = floats(p, (size_t)(V * C), 4, 0.01f);
+        twin loss = floats(p, (size_t)N, 5, 1.0f),
+             alone = floats(p, (size_t)N, 6, 1.0f);
+        twin logits = floats(p, (size_t)(N * V), 7, 1.0f);
+        for (int side = 0; side < 2; side++) {
+            pl_backend *be = p->be[side];
+            classify(p, side, &loss, &dx, &dw, &x, &w, s);
+            classify(p, side, &alone, NULL, NULL, &x, &w, s);
+            be->ops->logits(be, logits.at[side], x.at[side], w.handle[side], N, V, C);
+        }
+        expect_same(p, &loss, "classifier loss", s, 3);
+        expect_same(p, &alone, "classifier loss without gradients", s, 3);
+        expect_same(p, &dx, "classifier dx", s, 3);
+        expect_same(p, &dw, "classifier dw", s, 3);
+        expect_same(p, &logits, "logits", s, 3);
+        drop(p, &x);
+        drop_weight(p, &w);
+    }
+}
+
+static void classifier_agrees_with_ref(void **state)
+{
+    (void)state;
+    for_each_backend(check_classifier);
+}
+
+/* ---- optimizer ---- */
+
+static void check_optimizer(const pair *p)
+{
+    static const int sizes[][1] = {{1}, {1000}, {100003}};
+    /* fp32 in every precision */
+    pair strict = *p;
+    strict.tolerance = p->tolerance > 0.0 ? 1e-10 : 0.0;
+    for (int i = 0; i < COUNT(sizes); i++) {
+        size_t n = (size_t)sizes[i][0];
+        twin param = floats(p, n, 1, 1.0f), m = floats(p, n, 2, 0.1f);
+        twin v = floats(p, n, 3, 0.0f), g = floats(p, n, 4, 1.0f);
+        double sum[2];
+        for (int side = 0; side < 2; side++) {
+            pl_backend *be = p->be[side];
+            void *device = new_buffer(be, sizeof(double));
+            be->ops->sum_squares(be, device, g.at[side], n);
+            be->ops->download(be, &sum[side], device, sizeof(double));
+            pl_adamw adam = {.lr = 1e-2f,
+                             .beta1 = 0.9f,
+                             .beta2 = 0.95f,
+                             .eps = 1e-8f,
+                             .weight_decay = 0.1f,
+                             .step = 7};
+            be->ops->adamw(be, param.at[side], m.at[side], v.at[side], g.at[side], n,
+                           0.5f, &adam);
+            assert_int_equal(be->ops->sync(be), PL_OK);
+            be->ops->release(be, device);
+        }
+        assert_true(fabs(sum[1] / sum[0] - 1.0) < 1e-6);
+        expect_same(&strict, &param, "adamw p", sizes[i], 1);
+        expect_same(&strict, &m, "adamw m", sizes[i], 1);
+        expect_same(&strict, &v, "adamw v", sizes[i], 1);
+        float *zeros = read_back(p, &g, 1);
+        for (size_t k = 0; k < n; k++)
+            assert_true(zeros[k] == 0.0f);
+        free(zeros);
+        drop(p, &g);
+    }
+}
+
+static void optimizer_agrees_with_ref(void **state)
+{
+    (void)state;
+    for_each_backend(check_optimizer);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(embedding_agrees_with_ref),
+        cmocka_unit_test(rmsnorm_agrees_with_ref),
+        cmocka_unit_test(rmsnorm_leaves_the_sum_with_the_residual_in_x),
+        cmocka_unit_test(matrix_products_agree_with_ref),
+        cmocka_unit_test(a_refreshed_weight_is_the_new_master),
+        cmocka_unit_test(rope_agrees_with_ref),
+        cmocka_unit_test(attention_agrees_with_ref),
+        cmocka_unit_test(decoding_agrees_with_ref),
+        cmocka_unit_test(swiglu_agrees_with_ref),
+        cmocka_unit_test(classifier_agrees_with_ref),
+        cmocka_unit_test(optimizer_agrees_with_ref),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

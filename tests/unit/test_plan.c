@@ -1,0 +1,452 @@
+/* folder: workers; label: unit
+ *
+ * Who gets which task when: pure state, so every situation can be set up by hand. */
+#include "workers/plan.h"
+#include "tests/support/tiny_arm.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+enum { TTL = 2000 };
+
+/* A home's news, which does not say whose work it was. */
+static void finish(plan_path *path, int64_t phase, int64_t now_ms)
+{
+    const plan_news news = {.phase = phase};
+    plan_hear(path, &news, now_ms);
+}
+
+static void add_arm(plan *p, const char *name, int a, int b, int replicas, int phases)
+{
+    pl_arm arm;
+    pl_hash blob;
+    memset(&arm, 0, sizeof arm);
+    pl_copy_text(arm.name, sizeof arm.name, name);
+    arm.shape = tiny_shape(2);
+    arm.spec =
+        (pl_topology_spec){.n_levels = 2, .experts = {a, b}, .replicas = replicas};
+    arm.inner = (pl_inner){.batch = 2, .context = 16, .tau = 10, .phases = phases};
+    tiny_shards(&arm, a * b);
+    pl_hash_of("blob", name, strlen(name), &blob);
+    assert_int_equal(plan_add_arm(p, &arm, &blob), PL_OK);
+}
+
+static void set_all(plan *p, const char *name, uint64_t version)
+{
+    plan_arm *arm = plan_find_arm(p, name);
+    for (int m = 0; m < pl_topology_n_modules(arm->topology); m++) {
+        char module[96];
+        pl_arm_module_name(&arm->arm, arm->topology, m, module);
+        plan_set_version(p, module, version);
+    }
+}
+
+static int setup(void **state)
+{
+    plan *p = pl_alloc(sizeof *p);
+    p->epoch = 1;
+    add_arm(p, "mix", 2, 2, 1, 3);
+    *state = p;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    plan *p = *state;
+    plan_clear(p);
+    pl_free(p);
+    return 0;
+}
+
+static void nothing_is_ready_before_version_0_is_there(void **state)
+{
+    plan *p = *state;
+    plan_task task;
+    assert_false(plan_choose(p, 0, 0, &task));
+    set_all(p, "mix", 0);
+    assert_true(plan_choose(p, 0, 0, &task));
+}
+
+static void every_task_is_given_once(void **state)
+{
+    plan *p = *state;
+    plan_task task;
+    bool seen[4] = {false};
+    set_all(p, "mix", 0);
+    for (int i = 0; i < 4; i++) {
+        assert_true(plan_choose(p, i, 0, &task));
+        assert_false(seen[task.index]);
+        seen[task.index] = true;
+        assert_false(plan_grant(p, task, i, 0, TTL));
+    }
+    assert_false(plan_choose(p, 9, 0, &task));
+    assert_true(plan_choose(p, 9, TTL + 1, &task));
+}
+
+static void path_goes_on_when_its_own_modules_are_ready(void **state)
+{
+    plan *p = *state;
+    plan_arm *mix = plan_find_arm(p, "mix");
+    set_all(p, "mix", 0);
+    for (int i = 0; i < 4; i++)
+        finish(&mix->paths[i], 1, 0);
+    plan_set_version(p, "mix/embed.E0", 1);
+    plan_set_version(p, "mix/head.E0", 1);
+    plan_set_version(p, "mix/L1.E0", 1);
+    plan_set_version(p, "mix/L2.E1", 1);
+    assert_false(plan_ready(mix, 0, 0)); /* p00 needs L2.E0 */
+    assert_true(plan_ready(mix, 1, 0));  /* p01: L1.E0 and L2.E1 */
+    assert_false(plan_ready(mix, 2, 0));
+    assert_false(plan_ready(mix, 3, 0)); /* p11 needs L1.E1 */
+}
+
+static void worker_prefers_the_path_it_knows(void **state)
+{
+    plan *p = *state;
+    plan_task task;
+    plan_arm *mix = plan_find_arm(p, "mix");
+    set_all(p, "mix", 0);
+    mix->paths[2].last_worker = 7;
+    mix->paths[0].last_worker = 5;
+    assert_true(plan_choose(p, 7, 0, &task));
+    assert_int_equal(task.index, 2);
+    assert_true(plan_choose(p, 8, 0, &task));
+    assert_int_equal(task.index, 1); /* known to nobody, before another's */
+}
+
+static void longest_chain_comes_first(void **state)
+{
+    plan *p = *state;
+    plan_task task;
+    add_arm(p, "dense-eq", 1, 1, 1, 12);
+    set_all(p, "mix", 0);
+    set_all(p, "dense-eq", 0);
+    assert_true(plan_choose(p, 0, 0, &task));
+    assert_string_equal(p->arms[task.arm].arm.name, "dense-eq");
+}
+
+static void tokens_rise_and_a_taken_lease_is_told(void **state)
+{
+    plan *p = *state;
+    plan_task task;
+    set_all(p, "mix", 0);
+    assert_true(plan_choose(p, 0, 0, &task));
+    assert_false(plan_grant(p, task, 0, 0, TTL));
+    plan_path *path = &p->arms[task.arm].paths[task.index];
+    uint64_t first = path->lease.token;
+    assert_int_equal(plan_expire(p, TTL + 1, NULL, NULL), 1);
+    assert_true(plan_grant(p, task, 1, TTL + 1, TTL));
+    assert_true(path->lease.token > first);
+}
+
+static void zombie_cannot_renew_what_another_holds(void **state)
+{
+    plan *p = *state;
+    plan_task task;
+    set_all(p, "mix", 0);
+    assert_true(plan_choose(p, 0, 0, &task));
+    plan_grant(p, task, 0, 0, TTL);
+    plan_path *path = &p->arms[task.arm].paths[task.index];
+    uint64_t first = path->lease.token;
+    plan_expire(p, TTL + 1, NULL, NULL);
+    plan_grant(p, task, 1, TTL + 1, TTL);
+    assert_false(plan_renew(p, path, 0, first, 0, TTL + 2, TTL));
+    assert_true(plan_renew(p, path, 0, path->lease.token, 1, TTL + 2, TTL));
+}
+
+static void token_is_of_use_to_its_worker_alone(void **state)
+{
+    plan *p = *state;
+    plan_task task;
+    set_all(p, "mix", 0);
+    assert_true(plan_choose(p, 0, 0, &task));
+    plan_grant(p, task, 0, 0, TTL);
+    plan_path *path = &p->arms[task.arm].paths[task.index];
+    uint64_t token = path->lease.token;
+    assert_false(plan_renew(p, path, 0, token, 1, 5, TTL));
+    assert_int_equal(path->lease.worker, 0);
+    assert_false(plan_continues(p, task, 0, token, 1, 5));
+    assert_null(plan_lease_of(path, token, 1));
+    plan_release(p, path, token, 1, true);
+    assert_true(path->lease.active);
+    assert_int_equal(path->lease.failures, 0);
+    assert_int_equal(p->n_failed, 0);
+    assert_int_equal(plan_expire(p, TTL + 1, NULL, NULL),
+                     1); /* nor when it has run out */
+    assert_false(plan_renew(p, path, 0, token, 1, TTL + 2, TTL));
+    assert_true(plan_renew(p, path, 0, token, 0, TTL + 2, TTL));
+}
+
+/* A path that nobody has had yet, and a token that this hub would give out later: they
+ * would fence everybody from there on. */
+static void tokens_that_were_never_given_are_refused(void **state)
+{
+    plan *p = *state;
+    plan_arm *mix = plan_find_arm(p, "mix");
+    set_all(p, "mix", 0);
+    p->epoch = 4;
+    plan_path *path = &mix->paths[0];
+    assert_null(plan_lease_of(path, 0, 0));
+    assert_false(plan_renew(p, path, 0, 0, 0, 0, TTL));
+    assert_false(plan_renew(p, path, 0, (4ull << 32) | 9, 0, 0, TTL));
+    assert_false(plan_renew(p, path, 0, (9ull << 32) | 9, 0, 0, TTL));
+    plan_grant(p, (plan_task){0, 0}, 1, 0, TTL);
+    assert_true(path->lease.token == ((4ull << 32) | 1));
+}
+
+static void nobody_takes_up_more_than_a_worker_can_hold(void **state)
+{
+    plan *p = *state;
+    plan_arm *mix = plan_find_arm(p, "mix");
+    set_all(p, "mix", 0);
+    p->epoch = 4;
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(plan_renew(p, &mix->paths[i], 0,
+                                    ((uint64_t)3 << 32) + (uint64_t)i + 1, 2, 0, TTL),
+                         i < PLAN_HELD_MAX);
+    assert_true(plan_renew(p, &mix->paths[3], 0, (3ull << 32) | 4, 1, 0, TTL));
+}
+
+static void late_worker_keeps_an_expired_lease_that_nobody_took(void **state)
+{
+    plan *p = *state;
+    plan_task task;
+    set_all(p, "mix", 0);
+    assert_true(plan_choose(p, 0, 0, &task));
+    plan_grant(p, task, 0, 0, TTL);
+    plan_path *path = &p->arms[task.arm].paths[task.index];
+    assert_int_equal(plan_expire(p, 5 * TTL, NULL, NULL), 1);
+    assert_true(plan_renew(p, path, 0, path->lease.token, 0, 5 * TTL, TTL));
+    assert_true(path->lease.active);
+}
+
+static void hub_that_starts_again_takes_leases_up(void **state)
+{
+    plan *p = *state;
+    plan_arm *mix = plan_find_arm(p, "mix");
+    set_all(p, "mix", 0);
+    p->epoch = 4;
+    uint64_t old_token = (3ull << 32) | 17;
+    assert_true(plan_renew(p, &mix->paths[1], 0, old_token, 2, 0, TTL));
+    assert_int_equal(mix->paths[1].lease.worker, 2);
+    assert_true(mix->paths[1].lease.taken_up);
+    plan_task task;
+    for (int i = 0; i < 3; i++) {
+        assert_true(plan_choose(p, 0, 0, &task));
+        assert_int_not_equal(task.index, 1);
+        plan_grant(p, task, 0, 0, TTL);
+        assert_true(mix->paths[task.index].lease.token > old_token);
+    }
+    assert_false(plan_choose(p, 0, 0, &task));
+}
+
+static void finished_phase_ends_its_lease_and_old_news_is_ignored(void **state)
+{
+    plan *p = *state;
+    plan_task task;
+    set_all(p, "mix", 0);
+    assert_true(plan_choose(p, 0, 0, &task));
+    plan_grant(p, task, 0, 0, TTL);
+    plan_path *path = &p->arms[task.arm].paths[task.index];
+    finish(path, 1, 0);
+    assert_false(path->lease.active);
+    finish(path, 0, 0);
+    assert_int_equal(path->phase, 1);
+    assert_false(plan_renew(p, path, 0, 1, 0, 0, TTL));
+}
+
+static void failures_of_a_task_are_counted_across_workers(void **state)
+{
+    plan *p = *state;
+    plan_arm *mix = plan_find_arm(p, "mix");
+    plan_task task = {0, 0};
+    set_all(p, "mix", 0);
+    for (int i = 0; i < 3; i++) {
+        plan_grant(p, task, i, 0, TTL);
+        plan_release(p, &mix->paths[0], mix->paths[0].lease.token, i, true);
+    }
+    assert_int_equal(mix->paths[0].lease.failures, 3);
+}
+
+/* Arm "solo" has one path: nothing of its next phase waits for others. */
+static plan_path *solo_that_goes_on(plan *p, plan_task *task)
+{
+    add_arm(p, "solo", 1, 1, 1, 12);
+    set_all(p, "solo", 0);
+    assert_true(plan_choose(p, 0, 0, task));
+    plan_grant(p, *task, 0, 0, TTL);
+    plan_path *path = &p->arms[task->arm].paths[task->index];
+    plan_extend(p, *task, 0, TTL);
+    assert_int_equal(path->lease.phase, 1);
+    return path;
+}
+
+static void failures_are_counted_although_the_lease_went_on(void **state)
+{
+    plan *p = *state;
+    plan_task task;
+    plan_path *path = solo_that_goes_on(p, &task);
+    for (int i = 1; i <= 3; i++) {
+        plan_release(p, path, path->lease.token, i - 1, true);
+        assert_int_equal(path->lease.failures, i);
+        plan_grant(p, task, i, 0, TTL);
+        plan_extend(p, task, 0, TTL);
+    }
+    finish(path, 1, 0);
+    assert_int_equal(path->lease.failures, 0);
+}
+
+static void next_phase_given_back_leaves_the_lease_of_the_one_before(void **state)
+{
+    plan *p = *state;
+    plan_task task;
+    plan_path *path = solo_that_goes_on(p, &task);
+    uint64_t token = path->lease.token;
+    plan_shorten(path, token - 1, 0);
+    plan_shorten(path, token, 1);
+    assert_int_equal(path->lease.phase, 1);
+    plan_shorten(path, token, 0);
+    assert_int_equal(path->lease.phase, 0);
+    assert_true(path->lease.active);
+    assert_true(plan_continues(p, task, 0, token, 0, 0)); /* it may go on once more */
+}
+
+static void either_phase_takes_a_lease_up_at_a_new_hub(void **state)
+{
+    plan *p = *state;
+    uint64_t token = (1ull << 32) | 5;
+    add_arm(p, "solo", 1, 1, 1, 12);
+    set_all(p, "solo", 0);
+    p->epoch = 2;
+    plan_path *path = plan_find_arm(p, "solo")->paths;
+    assert_true(plan_renew(p, path, 1, token, 0, 0, TTL)); /* the later phase first */
+    assert_true(plan_renew(p, path, 0, token, 0, 0, TTL));
+    assert_int_equal(path->lease.phase, 1);
+    assert_false(plan_renew(p, path, 2, token, 0, 0, TTL));
+    assert_false(plan_renew(p, path, 1, token - 1, 1, 0, TTL));
+}
+
+/* Every order in which news of three phases and what workers say of them can come. */
+static void check_order(plan *p, plan_path *path, plan_task task, const int *order)
+{
+    plan_said by;
+    int other = 0, n_done = 0;
+    uint64_t lost = 0, token = path->lease.token;
+    bool credited[3] = {false};
+    for (int i = 0; i < 4; i++) {
+        if (order[i] < 2) {
+            const plan_news news = {.phase = order[i] + 1, .loss = order[i] + 1};
+            plan_hear(path, &news, 10);
+        } else {
+            const plan_said said = {.phase = order[i] - 2, .token = token};
+            assert_non_null(plan_say_done(path, &said, 10, TTL));
+        }
+        while (plan_settle(p, path, &by, &other, &lost)) {
+            assert_true(by.phase < path->phase && !credited[by.phase]);
+            credited[by.phase] = true;
+            n_done++;
+        }
+        assert_true(path->phase == (int64_t)path->loss);
+        /* what is done, or under way, is given to nobody else */
+        plan_task found;
+        if (path->lease.active)
+            assert_false(plan_choose(p, 1, 10, &found) && found.arm == task.arm);
+    }
+    assert_int_equal(n_done, 2);
+    assert_int_equal(path->phase, 2);
+    assert_true(path->loss == 2);
+    assert_false(path->lease.active);
+}
+
+static void news_and_what_workers_say_may_come_in_any_order(void **state)
+{
+    plan *p = *state;
+    plan_task task;
+    char name[16];
+    for (int i = 0; i < 256; i++) {
+        const int order[4] = {i & 3, i >> 2 & 3, i >> 4 & 3, i >> 6};
+        unsigned seen = 0;
+        for (int k = 0; k < 4; k++)
+            seen |= 1u << order[k];
+        if (seen != 15)
+            continue;
+        snprintf(name, sizeof name, "solo%d", i);
+        add_arm(p, name, 1, 1, 1, 100 + i); /* the longest chain of all */
+        set_all(p, name, 0);
+        assert_true(plan_choose(p, 0, 0, &task));
+        plan_grant(p, task, 0, 0, 10 * TTL);
+        plan_extend(p, task, 0, 10 * TTL);
+        check_order(p, &p->arms[task.arm].paths[task.index], task, order);
+    }
+}
+
+/* What was said of the phase ahead is waited for as long as if it had been said of the
+ * path's. */
+static void lease_lives_for_what_was_said_last(void **state)
+{
+    plan *p = *state;
+    plan_task task;
+    add_arm(p, "solo", 1, 1, 1, 9);
+    set_all(p, "solo", 0);
+    assert_true(plan_choose(p, 0, 0, &task));
+    plan_grant(p, task, 0, 0, TTL);
+    plan_extend(p, task, 0, TTL);
+    plan_path *path = &p->arms[task.arm].paths[task.index];
+    const uint64_t token = path->lease.token;
+    const plan_said first = {.phase = 0, .token = token};
+    const plan_said second = {.phase = 1, .token = token};
+    const plan_news news = {.phase = 1};
+    assert_non_null(plan_say_done(path, &first, 0, TTL));
+    assert_non_null(plan_say_done(path, &second, TTL - 200, TTL));
+    assert_int_equal(path->lease.deadline_ms, TTL); /* nobody confirms the first */
+    plan_hear(path, &news, TTL - 100);
+    assert_int_equal(plan_expire(p, TTL + 1, NULL, NULL), 0);
+    assert_int_equal(plan_expire(p, 2 * TTL - 199, NULL, NULL), 1);
+}
+
+static void arm_is_finished_when_paths_and_modules_are(void **state)
+{
+    plan *p = *state;
+    plan_arm *mix = plan_find_arm(p, "mix");
+    set_all(p, "mix", 2);
+    for (int i = 0; i < 4; i++)
+        finish(&mix->paths[i], 3, 0);
+    assert_false(plan_arm_finished(mix));
+    set_all(p, "mix", 3);
+    assert_true(plan_arm_finished(mix));
+    plan_task task;
+    assert_false(plan_choose(p, 0, 0, &task));
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(nothing_is_ready_before_version_0_is_there),
+        TEST(every_task_is_given_once),
+        TEST(path_goes_on_when_its_own_modules_are_ready),
+        TEST(worker_prefers_the_path_it_knows),
+        TEST(longest_chain_comes_first),
+        TEST(tokens_rise_and_a_taken_lease_is_told),
+        TEST(zombie_cannot_renew_what_another_holds),
+        TEST(token_is_of_use_to_its_worker_alone),
+        TEST(tokens_that_were_never_given_are_refused),
+        TEST(nobody_takes_up_more_than_a_worker_can_hold),
+        TEST(late_worker_keeps_an_expired_lease_that_nobody_took),
+        TEST(hub_that_starts_again_takes_leases_up),
+        TEST(finished_phase_ends_its_lease_and_old_news_is_ignored),
+        TEST(failures_of_a_task_are_counted_across_workers),
+        TEST(failures_are_counted_although_the_lease_went_on),
+        TEST(next_phase_given_back_leaves_the_lease_of_the_one_before),
+        TEST(either_phase_takes_a_lease_up_at_a_new_hub),
+        TEST(news_and_what_workers_say_may_come_in_any_order),
+        TEST(lease_lives_for_what_was_said_last),
+        TEST(arm_is_finished_when_paths_and_modules_are),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

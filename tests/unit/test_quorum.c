@@ -1,0 +1,241 @@
+/* folder: home; label: integration */
+#include "tests/support/relay_fixture.h"
+
+/* Rounds that a quorum merges: who is left out hears of it, or counts in the next. */
+
+enum { SLOT = 0, SAMPLES = 4 }; /* the embedding, which all paths share */
+
+static void open_quorum_job(fixture *f, double quorum, int deadline_ms, double weight)
+{
+    place_home(f, "f32");
+    f->arm.outer.quorum = quorum;
+    f->arm.outer.deadline_ms = deadline_ms;
+    f->arm.outer.late_weight = weight;
+    start_child(&f->home);
+    f->client = open_client(f->home.address);
+    publish(f);
+}
+
+/* The update of a path's phase, relative to the version of that number. */
+static pl_status send_samples(fixture *f, int path, int64_t phase,
+                              uint64_t first_sample, pl_submit_result *result,
+                              char text[256])
+{
+    worker w = {.job = f, .path = path};
+    char name[96];
+    pl_buf bytes = {0};
+    pl_submission s;
+    pl_version_facts base;
+    *result = PL_SUBMIT_REJECTED;
+    fill(&w, f->client, SLOT, name, &bytes, &s);
+    assert_int_equal(pl_client_get_version(f->client, name, phase, &base), PL_OK);
+    s.base_version = (uint64_t)phase;
+    s.base = base.params;
+    s.contribution.phase = phase;
+    lease_for(f->client, &f->arm, &s.contribution, phase);
+    s.contribution.first_sample = first_sample;
+    pl_status status = pl_client_submit(f->client, &s, result, text);
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
+static pl_submit_result send(fixture *f, int path, int64_t phase, char text[256])
+{
+    pl_submit_result result;
+    uint64_t first = (uint64_t)phase * SAMPLES;
+    assert_int_equal(send_samples(f, path, phase, first, &result, text), PL_OK);
+    return result;
+}
+
+static void send_good(fixture *f, int path, int64_t phase)
+{
+    char text[256];
+    assert_int_equal(send(f, path, phase, text), PL_SUBMIT_ACCEPTED);
+}
+
+static bool has_version(fixture *f, int64_t number)
+{
+    pl_version_facts facts;
+    return pl_client_get_version(f->client, embed, number, &facts) == PL_OK;
+}
+
+static void await_version(fixture *f, int64_t number)
+{
+    for (int i = 0; i < 1000 && !has_version(f, number); i++)
+        pl_sleep_ms(10);
+    assert_true(has_version(f, number));
+}
+
+/* Weights of the contributors of a version, by path; 0: it is not in. */
+static void weights_of(fixture *f, uint64_t number, double weights[PATHS])
+{
+    pl_store *store = NULL;
+    pl_version v;
+    memset(&v, 0, sizeof v);
+    memset(weights, 0, PATHS * sizeof *weights);
+    assert_int_equal(pl_store_open(f->home.target, PL_STORE_READ, &store), PL_OK);
+    assert_int_equal(pl_store_get_version(store, embed, number, &v), PL_OK);
+    for (int i = 0; i < v.n_contributions; i++)
+        weights[v.contributions[i].path] = v.contributions[i].weight;
+    pl_version_clear(&v);
+    pl_store_close(&store);
+}
+
+static void round_is_merged_without_those_who_are_late(void **state)
+{
+    (void)state;
+    fixture f;
+    char text[256];
+    double weights[PATHS];
+    open_quorum_job(&f, 0.75, 100, 0);
+    for (int path = 0; path < 3; path++)
+        send_good(&f, path, 0);
+    await_version(&f, 1);
+    weights_of(&f, 1, weights);
+    assert_true(weights[0] == 1 && weights[1] == 1 && weights[2] == 1);
+    assert_true(weights[3] == 0);
+    for (int i = 0; i < 2; i++) { /* and again, over a restart */
+        assert_int_equal(send(&f, 3, 0, text), PL_SUBMIT_DROPPED);
+        assert_non_null(strstr(text, "merged without it (outer.quorum)"));
+        kill_child(&f.home, SIGKILL);
+        start_child(&f.home);
+    }
+    assert_int_equal(send(&f, 0, 0, text), PL_SUBMIT_DUPLICATE);
+    send_good(&f, 3, 1); /* it goes on */
+    close_job(&f);
+}
+
+static void nothing_is_merged_below_the_quorum(void **state)
+{
+    (void)state;
+    fixture f;
+    open_quorum_job(&f, 0.75, 0, 0);
+    send_good(&f, 0, 0);
+    send_good(&f, 1, 0);
+    pl_sleep_ms(700);
+    assert_false(has_version(&f, 1));
+    send_good(&f, 2, 0);
+    await_version(&f, 1);
+    close_job(&f);
+}
+
+static void round_that_is_whole_does_not_wait_for_the_deadline(void **state)
+{
+    (void)state;
+    fixture f;
+    double weights[PATHS];
+    open_quorum_job(&f, 0.5, 600000, 0);
+    for (int path = 0; path < 4; path++)
+        send_good(&f, path, 0);
+    await_version(&f, 1);
+    weights_of(&f, 1, weights);
+    for (int path = 0; path < 4; path++)
+        assert_true(weights[path] == 1);
+    close_job(&f);
+}
+
+static void late_update_counts_once_in_the_next_round(void **state)
+{
+    (void)state;
+    fixture f;
+    char text[256];
+    double weights[PATHS];
+    open_quorum_job(&f, 0.5, 0, 0.25);
+    send_good(&f, 0, 0);
+    send_good(&f, 1, 0);
+    await_version(&f, 1);
+    send_good(&f, 3, 0); /* round 0 is over: it is one of round 1 */
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(send(&f, 3, 0, text), PL_SUBMIT_DUPLICATE);
+        kill_child(&f.home, SIGKILL);
+        start_child(&f.home);
+    }
+    send_good(&f, 0, 1);
+    await_version(&f, 2);
+    weights_of(&f, 2, weights);
+    assert_true(weights[0] == 1 && weights[3] == 0.25);
+    assert_int_equal(send(&f, 3, 0, text), PL_SUBMIT_DUPLICATE);
+    send_good(&f, 2, 0); /* late by two */
+    send_good(&f, 0, 2);
+    await_version(&f, 3);
+    weights_of(&f, 3, weights);
+    assert_true(weights[2] == 0.0625);
+    close_job(&f);
+}
+
+static void a_round_takes_one_update_of_a_path(void **state)
+{
+    (void)state;
+    fixture f;
+    char text[256];
+    open_quorum_job(&f, 0.75, 0, 0.5);
+    for (int path = 0; path < 3; path++)
+        send_good(&f, path, 0);
+    await_version(&f, 1);
+    send_good(&f, 3, 0);
+    assert_int_equal(send(&f, 3, 0, text), PL_SUBMIT_DUPLICATE);
+    assert_int_equal(send(&f, 3, 1, text), PL_SUBMIT_DROPPED);
+    assert_non_null(strstr(text, "has an earlier update of this path"));
+    close_job(&f);
+}
+
+static void update_of_other_samples_than_its_phase_is_rejected(void **state)
+{
+    (void)state;
+    fixture f;
+    char text[256];
+    open_quorum_job(&f, 0.5, 0, 0.5);
+    pl_submit_result result;
+    assert_int_equal(send_samples(&f, 0, 0, SAMPLES, &result, text), PL_ERR_DATA);
+    assert_non_null(strstr(pl_last_error(), "has the samples 0 to 3"));
+    send_good(&f, 0, 0);
+    send_good(&f, 1, 0);
+    await_version(&f, 1);
+    assert_int_equal(send_samples(&f, 3, 0, 7 * SAMPLES, &result, text), PL_ERR_DATA);
+    close_job(&f);
+}
+
+static void definition_keeps_its_quorum_and_others_are_as_they_were(void **state)
+{
+    (void)state;
+    fixture f;
+    pl_buf with = {0}, without = {0};
+    pl_arm again;
+    memset(&f, 0, sizeof f);
+    define_arm(&f, "f32");
+    pl_arm_encode(&f.arm, &without);
+    f.arm.outer.quorum = 0.75;
+    f.arm.outer.late_weight = 0.5;
+    pl_arm_encode(&f.arm, &with);
+    assert_true(with.len > without.len);
+    assert_int_equal(pl_arm_decode(with.data, with.len, &again), PL_OK);
+    assert_true(again.outer.quorum == 0.75 && again.outer.late_weight == 0.5);
+    pl_arm_clear(&again);
+    assert_int_equal(pl_arm_decode(without.data, without.len, &again), PL_OK);
+    assert_true(again.outer.quorum == 0);
+    pl_arm_clear(&again);
+    f.arm.outer.quorum = 1.5;
+    pl_buf_clear(&with);
+    pl_arm_encode(&f.arm, &with);
+    assert_int_equal(pl_arm_decode(with.data, with.len, &again), PL_ERR_CONFIG);
+    pl_buf_destroy(&with);
+    pl_buf_destroy(&without);
+    pl_topology_destroy(&f.topology);
+    pl_arm_clear(&f.arm);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(round_is_merged_without_those_who_are_late),
+        cmocka_unit_test(nothing_is_merged_below_the_quorum),
+        cmocka_unit_test(round_that_is_whole_does_not_wait_for_the_deadline),
+        cmocka_unit_test(late_update_counts_once_in_the_next_round),
+        cmocka_unit_test(a_round_takes_one_update_of_a_path),
+        cmocka_unit_test(update_of_other_samples_than_its_phase_is_rejected),
+        cmocka_unit_test(definition_keeps_its_quorum_and_others_are_as_they_were),
+    };
+    if (argc > 1)
+        return run_child(argv, (pl_home_options){.keep_updates = true});
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

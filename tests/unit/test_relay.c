@@ -1,0 +1,427 @@
+/* folder: home; label: integration
+ *
+ * Workers, a relay and a real home: a sum makes the version that its parts make, with
+ * fewer bytes, whoever is killed in between and whichever way an update came. */
+#include "tests/support/relay_fixture.h"
+
+/* ---- a relay in this process, whose report can be read ---- */
+typedef struct near_relay {
+    pl_relay_options options;
+    pl_relay_report report;
+    volatile sig_atomic_t stop;
+    pl_status status;
+    char ready[PL_PATH_MAX], address[PL_ADDRESS_MAX];
+    pl_thread *thread;
+} near_relay;
+
+static void run_near_relay(void *context)
+{
+    near_relay *r = context;
+    r->status = pl_relay_run(&r->options, &r->report);
+}
+
+static void open_near_relay(near_relay *r, fixture *f, int expect, int wait_ms)
+{
+    pl_buf text = {0};
+    memset(r, 0, sizeof *r);
+    pl_join(r->ready, f->dir, "near.address");
+    r->options = (pl_relay_options){.home = f->home.address,
+                                    .bind = "tcp://127.0.0.1:*",
+                                    .ready_file = r->ready,
+                                    .expect = expect,
+                                    .wait_ms = wait_ms,
+                                    .patience_ms = PATIENCE_MS,
+                                    .staging_bytes = 64 << 20,
+                                    .stop = &r->stop};
+    assert_int_equal(pl_thread_start("relay", run_near_relay, r, &r->thread), PL_OK);
+    for (int i = 0; i < 500 && !pl_path_exists(r->ready); i++)
+        pl_sleep_ms(10);
+    assert_int_equal(pl_read_file(r->ready, &text), PL_OK);
+    pl_copy_text(r->address, sizeof r->address, pl_buf_text(&text));
+    pl_buf_destroy(&text);
+}
+
+static void close_near_relay(near_relay *r)
+{
+    __atomic_store_n(&r->stop, 1, __ATOMIC_RELAXED);
+    pl_thread_join(&r->thread);
+    assert_int_equal(r->status, PL_OK);
+}
+
+/* ---- tests ---- */
+static void one_sum_of_four(const char *codec)
+{
+    fixture f;
+    near_relay r;
+    worker w[PATHS] = {0};
+    uint64_t sent = 0;
+    open_job(&f, codec);
+    open_near_relay(&r, &f, 0, WAIT_LONG_MS);
+    start_workers(w, PATHS, &f, r.address);
+    join_workers(w, PATHS);
+    close_near_relay(&r);
+    for (int i = 0; i < PATHS; i++)
+        sent += w[i].bytes_sent;
+    assert_version(&f, codec);
+    assert_int_equal(n_updates(&f), 1);
+    assert_int_equal(r.report.n_sums, 1);
+    assert_int_equal(r.report.n_summed, PATHS);
+    assert_int_equal(r.report.n_alone, 0);
+    assert_int_equal(r.report.bytes_received, sent);
+    assert_true(2 * r.report.bytes_sent < sent);
+    close_job(&f);
+}
+
+static void four_updates_of_i8_shared_travel_as_one_and_make_the_same_version(void **s)
+{
+    (void)s;
+    one_sum_of_four("i8-shared");
+}
+
+static void four_sketches_travel_as_one_and_make_the_same_version(void **state)
+{
+    (void)state;
+    one_sum_of_four("sketch16");
+}
+
+static void update_that_has_waited_long_enough_goes_alone(void **state)
+{
+    (void)state;
+    fixture f;
+    near_relay r;
+    open_job(&f, "i8-shared");
+    open_near_relay(&r, &f, 0, 50);
+    assert_int_equal(send_one(&f, r.address, 0).result, PL_SUBMIT_ACCEPTED);
+    assert_int_equal(send_one(&f, r.address, 0).result, PL_SUBMIT_DUPLICATE);
+    close_near_relay(&r);
+    assert_int_equal(r.report.n_sums, 0);
+    assert_int_equal(r.report.n_alone, 2);
+    close_job(&f);
+}
+
+static void sum_leaves_when_all_workers_behind_the_relay_are_in_it(void **state)
+{
+    (void)state;
+    fixture f;
+    near_relay r;
+    worker w[PATHS] = {0};
+    open_job(&f, "i8-shared");
+    open_near_relay(&r, &f, 2, WAIT_LONG_MS);
+    start_workers(w, 2, &f, r.address);
+    join_workers(w, 2);
+    start_worker(&w[2], &f, r.address, 2);
+    start_worker(&w[3], &f, r.address, 3);
+    join_workers(w + 2, 2);
+    close_near_relay(&r);
+    assert_int_equal(r.report.n_sums, 2);
+    assert_version(&f, "i8-shared");
+    assert_int_equal(n_updates(&f), 2);
+    close_job(&f);
+}
+
+static void codecs_that_cannot_be_added_pass_through(void **state)
+{
+    (void)state;
+    fixture f;
+    near_relay r;
+    worker w[PATHS] = {0};
+    open_job(&f, "i8");
+    open_near_relay(&r, &f, 0, WAIT_LONG_MS);
+    start_workers(w, PATHS, &f, r.address);
+    join_workers(w, PATHS);
+    close_near_relay(&r);
+    assert_int_equal(r.report.n_sums + r.report.n_alone, 0);
+    assert_true(r.report.bytes_sent >= r.report.bytes_received);
+    assert_version(&f, "i8");
+    close_job(&f);
+}
+
+/* p00 and p11 share the embedding and the head only: their other updates would wait for
+ * paths that nobody trains. */
+static void run_task(void *context)
+{
+    worker *w = context;
+    fixture *f = w->job;
+    pl_submission s[N_SLOTS];
+    pl_buf bytes[N_SLOTS] = {{0}};
+    char names[N_SLOTS][96], texts[N_SLOTS + 1][256];
+    pl_submit_result results[N_SLOTS + 1];
+    size_t n = 2 * pl_topology_path_params(f->topology);
+    float *moments = pl_alloc(n * sizeof *moments);
+    pl_path_state path;
+    pl_client *client = open_client(w->address);
+    memset(&path, 0, sizeof path);
+    pl_arm_path_name(&f->arm, f->topology, w->path, 0, path.name);
+    path.phase = 1;
+    path.samples = pl_phase_samples(&f->arm);
+    pl_blob_hash(moments, n * sizeof *moments, &path.moments);
+    for (int slot = 0; slot < N_SLOTS; slot++)
+        fill(w, client, slot, names[slot], &bytes[slot], &s[slot]);
+    w->status = pl_client_submit_task(client, s, N_SLOTS, &path, moments,
+                                      n * sizeof *moments, results, texts);
+    w->result = results[N_SLOTS];
+    pl_copy_text(w->text, sizeof w->text, texts[N_SLOTS]);
+    for (int slot = 0; slot < N_SLOTS; slot++)
+        pl_buf_destroy(&bytes[slot]);
+    pl_client_destroy(&client);
+    pl_free(moments);
+}
+
+static void tasks_do_not_wait_for_updates_that_nobody_can_send(void **state)
+{
+    (void)state;
+    fixture f;
+    near_relay r;
+    worker w[2] = {{0}};
+    int64_t start = pl_now_ms();
+    open_job(&f, "i8-shared");
+    open_near_relay(&r, &f, 2, WAIT_LONG_MS);
+    for (int i = 0; i < 2; i++) {
+        w[i] = (worker){.job = &f, .address = r.address, .path = 3 * i};
+        assert_int_equal(pl_thread_start("worker", run_task, &w[i], &w[i].thread),
+                         PL_OK);
+    }
+    join_workers(w, 2);
+    close_near_relay(&r);
+    assert_int_equal(w[0].result, PL_SUBMIT_ACCEPTED);
+    assert_int_equal(w[1].result, PL_SUBMIT_ACCEPTED);
+    assert_int_equal(r.report.n_sums, 2); /* embedding and head */
+    assert_int_equal(r.report.n_alone, 4);
+    assert_true(pl_now_ms() - start < WAIT_LONG_MS / 2);
+    close_job(&f);
+}
+
+static void relay_killed_with_updates_in_its_hands_loses_none(void **state)
+{
+    (void)state;
+    fixture f;
+    worker w[PATHS] = {0};
+    open_job(&f, "i8-shared");
+    start_relay(&f.relay, f.home.address, 0, WAIT_LONG_MS);
+    start_workers(w, PATHS - 1, &f, f.relay.address);
+    pl_sleep_ms(300);
+    kill_child(&f.relay, SIGKILL);
+    start_child(&f.relay);
+    start_worker(&w[PATHS - 1], &f, f.relay.address, PATHS - 1);
+    join_workers(w, PATHS);
+    assert_version(&f, "i8-shared");
+    close_job(&f);
+}
+
+static void home_killed_under_a_relay_takes_each_update_once(void **state)
+{
+    (void)state;
+    fixture f;
+    worker w[PATHS] = {0};
+    open_job(&f, "i8-shared");
+    start_relay(&f.relay, f.home.address, 2, WAIT_LONG_MS);
+    start_workers(w, 2, &f, f.relay.address);
+    join_workers(w, 2);
+    kill_child(&f.home, SIGKILL);
+    start_worker(&w[2], &f, f.relay.address, 2);
+    start_worker(&w[3], &f, f.relay.address, 3);
+    pl_sleep_ms(200);
+    start_child(&f.home);
+    join_workers(w, PATHS);
+    assert_version(&f, "i8-shared");
+    close_job(&f);
+}
+
+/* Its worker gave up on the relay, which then finds half of a sum there already. */
+static void update_that_came_directly_is_not_counted_in_a_sum_again(void **state)
+{
+    (void)state;
+    fixture f;
+    near_relay r;
+    worker w[PATHS] = {0};
+    open_job(&f, "i8-shared");
+    open_near_relay(&r, &f, 2, WAIT_LONG_MS);
+    assert_int_equal(send_one(&f, f.home.address, 1).result, PL_SUBMIT_ACCEPTED);
+    start_workers(w, 2, &f, r.address);
+    join_workers(w, 2);
+    assert_int_equal(w[0].result, PL_SUBMIT_ACCEPTED);
+    assert_int_equal(w[1].result, PL_SUBMIT_DUPLICATE);
+    start_worker(&w[2], &f, r.address, 2);
+    start_worker(&w[3], &f, r.address, 3);
+    join_workers(w + 2, 2);
+    close_near_relay(&r);
+    assert_int_equal(r.report.n_sums, 1);
+    assert_int_equal(r.report.n_alone, 2);
+    assert_version(&f, "i8-shared");
+    assert_int_equal(n_updates(&f), 3);
+    close_job(&f);
+}
+
+/* And whose sum came first is told so. */
+static void update_in_a_sum_is_a_duplicate_when_it_comes_directly(void **state)
+{
+    (void)state;
+    fixture f;
+    near_relay r;
+    worker w[PATHS] = {0};
+    open_job(&f, "i8-shared");
+    open_near_relay(&r, &f, 2, WAIT_LONG_MS);
+    start_workers(w, 2, &f, r.address);
+    join_workers(w, 2);
+    close_near_relay(&r);
+    for (int path = 0; path < PATHS; path++)
+        assert_int_equal(send_one(&f, f.home.address, path).result,
+                         path < 2 ? PL_SUBMIT_DUPLICATE : PL_SUBMIT_ACCEPTED);
+    assert_version(&f, "i8-shared");
+    close_job(&f);
+}
+
+static void one_task_done_by_two_workers_stands_in_no_sum_twice(void **state)
+{
+    (void)state;
+    fixture f;
+    near_relay r;
+    worker w[PATHS + 1] = {{0}};
+    open_job(&f, "i8-shared");
+    open_near_relay(&r, &f, 0, 1000);
+    w[PATHS].name = "another";
+    start_workers(w, PATHS - 1, &f, r.address);
+    start_worker(&w[PATHS], &f, r.address, 0);
+    pl_sleep_ms(200);
+    start_worker(&w[PATHS - 1], &f, r.address, PATHS - 1);
+    join_workers(w, PATHS + 1);
+    close_near_relay(&r);
+    assert_int_equal(w[0].result + w[PATHS].result,
+                     PL_SUBMIT_ACCEPTED + PL_SUBMIT_DUPLICATE);
+    assert_version(&f, "i8-shared");
+    close_job(&f);
+}
+
+static void relays_stand_behind_a_relay(void **state)
+{
+    (void)state;
+    fixture f;
+    near_relay top;
+    worker w[PATHS] = {0};
+    open_job(&f, "sketch16");
+    open_near_relay(&top, &f, 2, WAIT_LONG_MS);
+    start_relay(&f.relay, top.address, 2, WAIT_LONG_MS);
+    start_relay(&f.second, top.address, 2, WAIT_LONG_MS);
+    for (int path = 0; path < PATHS; path++) /* p00 and p10, p01 and p11 */
+        start_worker(&w[path], &f, path % 2 ? f.second.address : f.relay.address, path);
+    join_workers(w, PATHS);
+    close_near_relay(&top);
+    assert_int_equal(top.report.n_sums, 1);
+    assert_int_equal(top.report.n_summed, 2);
+    assert_version(&f, "sketch16");
+    assert_int_equal(n_updates(&f), 1);
+    close_job(&f);
+}
+
+/* ---- the home alone ---- */
+static void equal_updates_of_several_paths_all_count(void **state)
+{
+    (void)state;
+    fixture f;
+    worker w[PATHS] = {0};
+    pl_version_facts first;
+    open_job(&f, "i8-shared");
+    for (int i = 0; i < PATHS; i++)
+        w[i].idle = true;
+    start_workers(w, PATHS, &f, f.home.address);
+    join_workers(w, PATHS);
+    pl_hash got = wait_version(&f, embed);
+    assert_int_equal(n_updates(&f), 1); /* the same bytes four times */
+    assert_int_equal(pl_client_get_version(f.client, embed, 0, &first), PL_OK);
+    assert_true(pl_hash_equal(&got, &first.params));
+    close_job(&f);
+}
+
+static void put_contributor(const fixture *f, pl_buf *body, uint64_t path)
+{
+    pl_buf record = {0}, sealed = {0};
+    pl_lease lease = lease_of(&f->arm, (int64_t)path, 0, 0);
+    pl_lease_seal(&home_secret, &lease, &sealed);
+    pl_put_u64(&record, PL_TAG_PATH, path);
+    pl_put_u64(&record, PL_TAG_REPLICA, 0);
+    pl_put_u64(&record, PL_TAG_FIRST_SAMPLE, 0);
+    pl_put_u64(&record, PL_TAG_SAMPLES, pl_phase_samples(&f->arm));
+    pl_put_u64(&record, PL_TAG_TOKENS, 0);
+    pl_put_f64(&record, PL_TAG_LOSS, 1);
+    pl_put_f64(&record, PL_TAG_SECONDS, 1);
+    pl_put_text(&record, PL_TAG_CODEC, "i8-shared");
+    pl_put_bytes(&record, PL_TAG_LEASE, sealed.data, sealed.len);
+    pl_put_bytes(body, PL_TAG_RECORD, record.data, record.len);
+    pl_buf_destroy(&sealed);
+    pl_buf_destroy(&record);
+}
+
+/* A SUBMIT that says it is the sum of n paths, with the update of path 0. */
+static pl_status claim_sum(fixture *f, const uint64_t *paths, int n,
+                           pl_submit_result *result, char text[256])
+{
+    worker w = {.job = f};
+    char name[96];
+    pl_buf bytes = {0};
+    pl_submission s;
+    pl_message q;
+    fill(&w, f->client, SLOT_EMBED, name, &bytes, &s);
+    pl_blob_hash(s.data, s.bytes, &s.contribution.update);
+    pl_message_init(&q, PL_MSG_SUBMIT);
+    pl_put_u64(&q.body, PL_TAG_PHASE, 0);
+    pl_put_text(&q.body, PL_TAG_MODULE, name);
+    pl_put_u64(&q.body, PL_TAG_VERSION, 0);
+    pl_put_hash(&q.body, PL_TAG_BASE, &s.base);
+    pl_put_hash(&q.body, PL_TAG_BLOB, &s.contribution.update);
+    for (int i = 0; i < n; i++)
+        put_contributor(f, &q.body, paths[i]);
+    pl_status status =
+        pl_client_submit_as(f->client, name, &q, s.data, s.bytes, result, text);
+    pl_message_destroy(&q);
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
+static void sum_that_is_not_what_it_says_changes_nothing(void **state)
+{
+    (void)state;
+    static const uint64_t two[] = {0, 1}, twice[] = {1, 1}, falling[] = {1, 0},
+                          unknown[] = {0, 99};
+    fixture f;
+    worker w[PATHS] = {0};
+    pl_submit_result result;
+    char text[256];
+    open_job(&f, "i8-shared");
+    assert_int_equal(claim_sum(&f, two, 2, &result, text), PL_OK);
+    assert_int_equal(result, PL_SUBMIT_REJECTED);
+    assert_non_null(strstr(text, "sum of 1, not of 2"));
+    assert_int_equal(claim_sum(&f, unknown, 2, &result, text), PL_ERR_STALE);
+    assert_int_equal(claim_sum(&f, twice, 2, &result, text), PL_ERR_PROTO);
+    assert_int_equal(claim_sum(&f, falling, 2, &result, text), PL_ERR_PROTO);
+    start_workers(w, PATHS, &f, f.home.address);
+    join_workers(w, PATHS);
+    for (int i = 0; i < PATHS; i++)
+        assert_int_equal(w[i].result, PL_SUBMIT_ACCEPTED);
+    assert_version(&f, "i8-shared");
+    close_job(&f);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 7)
+        return run_child(argv, (pl_home_options){.keep_updates = true});
+    pl_log_open("test", PL_LOG_ERROR, false);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(
+            four_updates_of_i8_shared_travel_as_one_and_make_the_same_version),
+        cmocka_unit_test(four_sketches_travel_as_one_and_make_the_same_version),
+        cmocka_unit_test(update_that_has_waited_long_enough_goes_alone),
+        cmocka_unit_test(sum_leaves_when_all_workers_behind_the_relay_are_in_it),
+        cmocka_unit_test(codecs_that_cannot_be_added_pass_through),
+        cmocka_unit_test(tasks_do_not_wait_for_updates_that_nobody_can_send),
+        cmocka_unit_test(relay_killed_with_updates_in_its_hands_loses_none),
+        cmocka_unit_test(home_killed_under_a_relay_takes_each_update_once),
+        cmocka_unit_test(update_that_came_directly_is_not_counted_in_a_sum_again),
+        cmocka_unit_test(update_in_a_sum_is_a_duplicate_when_it_comes_directly),
+        cmocka_unit_test(one_task_done_by_two_workers_stands_in_no_sum_twice),
+        cmocka_unit_test(relays_stand_behind_a_relay),
+        cmocka_unit_test(equal_updates_of_several_paths_all_count),
+        cmocka_unit_test(sum_that_is_not_what_it_says_changes_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,174 @@
+/* folder: router; label: unit */
+#include "tests/support/corpus_support.h"
+#include "router/router.h"
+#include <math.h>
+
+enum { PREFIX = 6, N_DOCS = 70, WIDTH = 10 }; /* more than one batch of 64 */
+static pl_topology *topology;
+static float *params;
+static pl_buf file;
+static pl_tokens *tokens;
+static pl_backend *backend;
+static pl_model *base; /* of context PREFIX */
+
+static int open_all(void **state)
+{
+    (void)state;
+    pl_shape shape = {.vocab = 20000,
+                      .width = WIDTH,
+                      .n_heads = 2,
+                      .n_kv_heads = 2,
+                      .head_size = 4,
+                      .ffn = 12,
+                      .n_blocks = 2,
+                      .context = 8,
+                      .tied = true,
+                      .rope_theta = 100.0,
+                      .norm_eps = 1e-5};
+    pl_topology_spec spec = {.replicas = 1};
+    uint32_t lens[N_DOCS];
+    for (uint32_t d = 0; d < N_DOCS; ++d)
+        lens[d] = 2 + d % 20; /* shorter than the prefix, as long, longer */
+    build_tokens(lens, N_DOCS, 20000, &file);
+    if (pl_tokens_view(file.data, file.len, "test", &tokens) != PL_OK ||
+        pl_topology_parse_levels("1", &spec) != PL_OK ||
+        pl_topology_create(&shape, &spec, &topology) != PL_OK)
+        return -1;
+    params = calloc(pl_topology_path_params(topology), sizeof *params);
+    for (int slot = 0; slot < pl_topology_n_slots(topology); ++slot)
+        pl_topology_init(topology, slot, 1,
+                         params + pl_topology_slot(topology, slot)->offset);
+    const pl_backend_options options = {
+        .name = "ref", .n_threads = 1, .precision = "f32"};
+    const pl_model_options model = {.batch = 1, .context = PREFIX};
+    if (pl_backend_open(&options, &backend) != PL_OK ||
+        pl_model_create(backend, topology, &model, &base) != PL_OK)
+        return -1;
+    return pl_model_load(base, params) == PL_OK ? 0 : -1;
+}
+
+static int close_all(void **state)
+{
+    (void)state;
+    free(params);
+    pl_model_destroy(&base);
+    pl_backend_close(&backend);
+    pl_topology_destroy(&topology);
+    pl_tokens_close(&tokens);
+    pl_buf_destroy(&file);
+    return 0;
+}
+
+static pl_feature_job make_job(int n_threads)
+{
+    return (pl_feature_job){.topology = topology,
+                            .params = params,
+                            .precision = "f32",
+                            .backend = "ref",
+                            .prefix = PREFIX,
+                            .n_threads = n_threads};
+}
+
+static void features_do_not_depend_on_threads(void **state)
+{
+    (void)state;
+    float features[3][N_DOCS * WIDTH];
+    for (int threads = 1; threads <= 3; ++threads) {
+        pl_feature_job job = make_job(threads);
+        assert_ok(pl_router_features(&job, tokens, features[threads - 1]));
+    }
+    assert_memory_equal(features[0], features[1], sizeof features[0]);
+    assert_memory_equal(features[0], features[2], sizeof features[0]);
+}
+
+/* Slices that begin with the document, end with it, and lie evenly between. */
+static void several_windows_give_their_mean(void **state)
+{
+    (void)state;
+    enum { WINDOWS = 3 };
+    float features[N_DOCS * WIDTH], feature[WIDTH];
+    int n_several = 0;
+    pl_feature_job job = make_job(2);
+    job.windows = WINDOWS;
+    assert_ok(pl_router_features(&job, tokens, features));
+    for (uint32_t d = 0; d < N_DOCS; ++d) {
+        const pl_token_doc *doc = pl_tokens_doc(tokens, d);
+        int n = (int)doc->n_tokens, full = (n + PREFIX - 1) / PREFIX;
+        int k = full < WINDOWS ? full : WINDOWS;
+        double mean[WIDTH] = {0};
+        int32_t slice[PREFIX];
+        n_several += k > 1;
+        for (int w = 0; w < k; ++w) {
+            int at = k > 1 ? w * (n - PREFIX) / (k - 1) : 0;
+            int length = n < PREFIX ? n : PREFIX;
+            pl_tokens_copy(tokens, doc->first + (uint64_t)at, (size_t)length, slice);
+            assert_ok(pl_router_feature_of(base, PREFIX, slice, length, feature));
+            for (int c = 0; c < WIDTH; ++c)
+                mean[c] += (double)feature[c] / k;
+        }
+        for (int c = 0; c < WIDTH; ++c)
+            assert_true(fabs(mean[c] - (double)features[d * WIDTH + (uint32_t)c]) <
+                        1e-5);
+    }
+    assert_true(n_several > 2); /* the documents are long enough to test anything */
+}
+
+/* A prompt of a document's first tokens is routed as the document is. */
+static void a_prompt_has_the_feature_of_its_document(void **state)
+{
+    (void)state;
+    float features[N_DOCS * WIDTH], feature[WIDTH];
+    pl_feature_job job = make_job(1);
+    assert_ok(pl_router_features(&job, tokens, features));
+    for (uint32_t d = 0; d < N_DOCS; ++d) {
+        int32_t prompt[32];
+        const pl_token_doc *doc = pl_tokens_doc(tokens, d);
+        pl_tokens_copy(tokens, doc->first, doc->n_tokens, prompt);
+        assert_ok(
+            pl_router_feature_of(base, PREFIX, prompt, (int)doc->n_tokens, feature));
+        for (int c = 0; c < WIDTH; ++c) {
+            float difference = feature[c] - features[d * WIDTH + (uint32_t)c];
+            assert_true(difference < 1e-6f && difference > -1e-6f);
+        }
+    }
+}
+
+/* What stands after the prefix must not change the route. */
+static void only_the_prefix_counts(void **state)
+{
+    (void)state;
+    float a[WIDTH], b[WIDTH];
+    int32_t prompt[] = {1, 50, 51, 52, 53, 54, 55, 56};
+    assert_ok(pl_router_feature_of(base, PREFIX, prompt, 8, a));
+    prompt[6] = 7;
+    assert_ok(pl_router_feature_of(base, PREFIX, prompt, 7, b));
+    assert_memory_equal(a, b, sizeof a);
+    prompt[5] = 7;
+    assert_ok(pl_router_feature_of(base, PREFIX, prompt, 7, b));
+    assert_memory_not_equal(a, b, sizeof a);
+}
+
+static void impossible_jobs_are_refused(void **state)
+{
+    (void)state;
+    float features[N_DOCS * WIDTH];
+    const int32_t prompt[] = {1};
+    pl_feature_job job = make_job(1);
+    job.prefix = 9;
+    assert_int_equal(pl_router_features(&job, tokens, features), PL_ERR_CONFIG);
+    assert_said("9 tokens");
+    assert_int_equal(pl_router_feature_of(base, PREFIX, prompt, 0, features),
+                     PL_ERR_USAGE);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(features_do_not_depend_on_threads),
+        cmocka_unit_test(several_windows_give_their_mean),
+        cmocka_unit_test(a_prompt_has_the_feature_of_its_document),
+        cmocka_unit_test(only_the_prefix_counts),
+        cmocka_unit_test(impossible_jobs_are_refused),
+    };
+    return cmocka_run_group_tests(tests, open_all, close_all);
+}

@@ -1,0 +1,73 @@
+/* folder: router; label: unit */
+#include "tests/support/router_support.h"
+
+static pl_judgement judge(const int *cluster, int n_clusters, const uint32_t *label,
+                          int n_labels, size_t n)
+{
+    pl_judgement judgement;
+    pl_judge(cluster, n_clusters, label, n_labels, n, &judgement);
+    return judgement;
+}
+
+static void equal_partitions_are_pure_whatever_their_names(void **state)
+{
+    (void)state;
+    const int cluster[] = {2, 2, 0, 0, 1};
+    const uint32_t label[] = {0, 0, 1, 1, 2};
+    pl_judgement judgement = judge(cluster, 3, label, 3, 5);
+    assert_true(fabs(judgement.purity - 1.0) < 1e-12);
+    assert_true(fabs(judgement.nmi - 1.0) < 1e-12);
+}
+
+/* The example of Manning, Raghavan & Schuetze 2008, section 16.3: 17 points, three
+ * clusters; their purity is 12/17. The entropies were worked out by hand: clusters
+ * 6,6,5 and classes 8,5,4; nmi = 2 I / (H + H). */
+static void the_textbook_example_has_its_textbook_values(void **state)
+{
+    (void)state;
+    const int cluster[] = {0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2};
+    const uint32_t label[] = {0, 0, 0, 0, 0, 1, 0, 1, 1, 1, 1, 2, 0, 0, 2, 2, 2};
+    pl_judgement judgement = judge(cluster, 3, label, 3, 17);
+    assert_true(fabs(judgement.purity - 12.0 / 17.0) < 1e-12);
+    assert_true(fabs(judgement.nmi - 0.3646) < 5e-5);
+}
+
+static void one_cluster_has_the_largest_label_and_no_information(void **state)
+{
+    (void)state;
+    const int cluster[] = {0, 0, 0, 0};
+    const uint32_t label[] = {0, 1, 1, 2};
+    pl_judgement judgement = judge(cluster, 1, label, 3, 4);
+    assert_true(fabs(judgement.purity - 0.5) < 1e-12);
+    assert_true(fabs(judgement.nmi) < 1e-12);
+}
+
+static void independent_partitions_share_no_information(void **state)
+{
+    (void)state;
+    const int cluster[] = {0, 0, 1, 1};
+    const uint32_t label[] = {0, 1, 0, 1};
+    pl_judgement judgement = judge(cluster, 2, label, 2, 4);
+    assert_true(fabs(judgement.purity - 0.5) < 1e-12);
+    assert_true(fabs(judgement.nmi) < 1e-12);
+}
+
+static void nothing_to_judge_gives_zeros(void **state)
+{
+    (void)state;
+    pl_judgement judgement = {.purity = 9.0, .nmi = 9.0};
+    pl_judge(NULL, 3, NULL, 3, 0, &judgement);
+    assert_true(judgement.purity == 0.0 && judgement.nmi == 0.0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(equal_partitions_are_pure_whatever_their_names),
+        cmocka_unit_test(the_textbook_example_has_its_textbook_values),
+        cmocka_unit_test(one_cluster_has_the_largest_label_and_no_information),
+        cmocka_unit_test(independent_partitions_share_no_information),
+        cmocka_unit_test(nothing_to_judge_gives_zeros),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

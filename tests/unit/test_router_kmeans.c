@@ -1,0 +1,241 @@
+/* folder: router; label: unit */
+#include "tests/support/router_support.h"
+
+static void separable_clouds_are_recovered(void **state)
+{
+    (void)state;
+    float *points = make_clouds(400, 16, 6, 6.0f);
+    pl_router_options options = plain_options(6);
+    options.restarts = 8;
+    pl_router *router = fit(points, 400, 16, &options);
+    assert_true(purity_of(router, points, 400, 6) == 1.0);
+    assert_true(router->inertia < 17.0); /* noise of variance 1 a column */
+    pl_router_destroy(&router);
+    assert_null(router);
+    free(points);
+}
+
+static void bytes_do_not_depend_on_threads(void **state)
+{
+    (void)state;
+    float *points = make_clouds(3000, 70, 5, 0.3f);
+    for (int kind = 0; kind < 5; ++kind) {
+        pl_buf bytes[3] = {{0}};
+        for (int threads = 1; threads <= 3; ++threads) {
+            pl_router_options options = plain_options(6);
+            options.restarts = 2;
+            options.n_threads = threads;
+            options.balance = kind == 1 ? 0.2 : 0.0;
+            options.standardize = kind >= 2;
+            options.components = kind >= 3 ? 9 : 0;
+            options.sharpen = kind == 4 ? 2 : 0;
+            options.unit = kind >= 3;
+            options.kind = kind >= 2 ? PL_ROUTER_PRODUCT : PL_ROUTER_KMEANS;
+            options.n_levels = 2;
+            options.experts[0] = 3;
+            options.experts[1] = 2;
+            pl_router *router = fit(points, 3000, 70, &options);
+            pl_router_encode(router, &bytes[threads - 1]);
+            pl_router_destroy(&router);
+        }
+        for (int other = 1; other < 3; ++other) {
+            assert_int_equal(bytes[0].len, bytes[other].len);
+            assert_memory_equal(bytes[0].data, bytes[other].data, bytes[0].len);
+        }
+        for (int i = 0; i < 3; ++i)
+            pl_buf_destroy(&bytes[i]);
+    }
+    free(points);
+}
+
+static void another_seed_starts_elsewhere(void **state)
+{
+    (void)state;
+    float *points = make_clouds(500, 8, 3, 0.2f);
+    pl_buf bytes[2] = {{0}};
+    for (int i = 0; i < 2; ++i) {
+        pl_router_options options = plain_options(7);
+        options.restarts = 1;
+        options.seed = (uint64_t)i;
+        pl_router *router = fit(points, 500, 8, &options);
+        pl_router_encode(router, &bytes[i]);
+        pl_router_destroy(&router);
+    }
+    assert_memory_not_equal(bytes[0].data, bytes[1].data, bytes[0].len);
+    pl_buf_destroy(&bytes[0]);
+    pl_buf_destroy(&bytes[1]);
+    free(points);
+}
+
+/* On a line, the best two clusters are found by trying every cut. */
+static void two_clusters_on_a_line_are_the_best_cut(void **state)
+{
+    (void)state;
+    const float points[] = {0.0f, 0.5f, 0.7f, 4.0f, 4.1f, 4.5f, 5.0f, 5.2f};
+    double best = INFINITY;
+    for (int cut = 1; cut < 8; ++cut) {
+        double total = 0.0;
+        for (int side = 0; side < 2; ++side) {
+            int first = side ? cut : 0, last = side ? 8 : cut;
+            double mean = 0.0;
+            for (int i = first; i < last; ++i)
+                mean += (double)points[i] / (last - first);
+            for (int i = first; i < last; ++i)
+                total += ((double)points[i] - mean) * ((double)points[i] - mean);
+        }
+        best = fmin(best, total);
+    }
+    pl_router_options options = plain_options(2);
+    pl_router *router = fit(points, 8, 1, &options);
+    assert_true(fabs(router->inertia - best / 8.0) < 1e-6);
+    assert_int_equal(path_of(router, &points[2]), path_of(router, &points[0]));
+    assert_int_not_equal(path_of(router, &points[3]), path_of(router, &points[2]));
+    pl_router_destroy(&router);
+}
+
+/* One far point and a crowd: whatever the seeding, no centroid stays unused, since an
+ * empty cluster takes the farthest point. */
+static void every_path_is_used_when_points_differ(void **state)
+{
+    (void)state;
+    float points[64];
+    for (int i = 0; i < 64; ++i)
+        points[i] = i == 63 ? 1e4f : (float)(i / 8) + 1e-3f * (float)i;
+    for (uint64_t seed = 0; seed < 20; ++seed) {
+        pl_router_options options = plain_options(8);
+        options.restarts = 1;
+        options.seed = seed;
+        pl_router *router = fit(points, 64, 1, &options);
+        int used[8] = {0}, n_used = 0;
+        for (int i = 0; i < 64; ++i)
+            n_used += used[path_of(router, &points[i])]++ == 0;
+        assert_int_equal(n_used, 8);
+        pl_router_destroy(&router);
+    }
+}
+
+static void identical_points_do_not_hang_or_fail(void **state)
+{
+    (void)state;
+    float points[40] = {0};
+    pl_router_options options = plain_options(5);
+    options.balance = 0.1;
+    options.standardize = true;
+    options.components = 2;
+    options.sharpen = 2;
+    options.unit = true;
+    pl_router *router = fit(points, 10, 4, &options);
+    assert_true(router->inertia == 0.0);
+    pl_router_destroy(&router);
+}
+
+static void standardizing_makes_a_small_column_count(void **state)
+{
+    (void)state;
+    float points[2 * 200];
+    for (uint32_t i = 0; i < 200; ++i) { /* column 1 tells; column 0 is loud noise */
+        points[2 * i] = 1000.0f * pl_random_normal(1, 1, i);
+        points[2 * i + 1] = (i % 2 ? 1.0f : -1.0f) + 0.05f * pl_random_normal(1, 2, i);
+    }
+    pl_router_options options = plain_options(2);
+    pl_router *router = fit(points, 200, 2, &options);
+    assert_true(purity_of(router, points, 200, 2) < 0.7);
+    pl_router_destroy(&router);
+    options.standardize = true;
+    router = fit(points, 200, 2, &options);
+    assert_true(purity_of(router, points, 200, 2) == 1.0);
+    pl_router_destroy(&router);
+}
+
+/* Components are those of the data: clouds in a plane, hidden by a rotation into 12
+ * columns, come out of the two components; their inertia is that of whitened data. */
+static void two_components_find_the_plane_of_the_clouds(void **state)
+{
+    (void)state;
+    enum { N = 300, DIM = 12 };
+    float *points = malloc(N * DIM * sizeof *points);
+    for (uint32_t i = 0; i < N; ++i) {
+        float x = (i % 3 == 0 ? 8.0f : i % 3 == 1 ? -8.0f : 0.0f);
+        float y = (i % 3 == 2 ? 9.0f : -4.5f);
+        for (uint32_t d = 0; d < DIM; ++d)
+            points[i * DIM + d] = x * pl_random_normal(5, 1, d) +
+                                  y * pl_random_normal(5, 2, d) +
+                                  0.3f * pl_random_normal(5, 3, i * DIM + d);
+    }
+    pl_router_options options = plain_options(3);
+    options.components = 2;
+    pl_router *router = fit(points, N, DIM, &options);
+    assert_true(purity_of(router, points, N, 3) == 1.0);
+    assert_true(router->inertia < 0.02); /* of 2, the variance of z */
+    pl_router_destroy(&router);
+    free(points);
+}
+
+/* Five thin sheets in 40 columns: what tells them apart varies as little as the noise
+ * and whitening does not find it, but what is tight within clusters does. */
+static void sharpening_finds_what_tells_clusters_apart(void **state)
+{
+    (void)state;
+    enum { N = 1200, DIM = 40, K = 5 };
+    float *points = malloc(N * DIM * sizeof *points);
+    for (uint32_t i = 0; i < N; ++i)
+        for (uint32_t d = 0; d < DIM; ++d) {
+            float side = pl_random_u32(4, 1, (i % K) * DIM + d) & 1 ? 1.0f : -1.0f;
+            float noise = pl_random_normal(4, 2, i * DIM + d);
+            points[i * DIM + d] = d < 10 ? side + 0.45f * noise : noise;
+        }
+    pl_router_options options = plain_options(K);
+    options.standardize = true;
+    options.components = 10;
+    options.unit = true;
+    pl_router *router = fit(points, N, DIM, &options);
+    double plain = purity_of(router, points, N, K);
+    pl_router_destroy(&router);
+    options.sharpen = 3;
+    router = fit(points, N, DIM, &options);
+    double sharp = purity_of(router, points, N, K);
+    pl_router_destroy(&router);
+    if (!(sharp > 0.97 && sharp > plain))
+        fail_msg("purity %f, and %f sharpened", plain, sharp);
+    free(points);
+}
+
+static void impossible_requests_name_their_numbers(void **state)
+{
+    (void)state;
+    float points[12] = {0};
+    pl_router *router = NULL;
+    pl_router_options options = plain_options(4);
+    assert_int_equal(pl_router_fit(points, 3, 4, &options, &router), PL_ERR_DATA);
+    assert_said("more modules than documents: 4 paths but only 3 documents");
+    assert_null(router);
+
+    options = plain_options(6);
+    options.kind = PL_ROUTER_PRODUCT;
+    options.n_levels = 2;
+    options.experts[0] = options.experts[1] = 2;
+    assert_int_equal(pl_router_fit(points, 12, 1, &options, &router), PL_ERR_CONFIG);
+    assert_said("multiply to 6");
+
+    options = plain_options(2);
+    points[5] = NAN;
+    assert_int_equal(pl_router_fit(points, 3, 4, &options, &router), PL_ERR_NUMERIC);
+    assert_said("feature 1 of document 1");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(separable_clouds_are_recovered),
+        cmocka_unit_test(bytes_do_not_depend_on_threads),
+        cmocka_unit_test(another_seed_starts_elsewhere),
+        cmocka_unit_test(two_clusters_on_a_line_are_the_best_cut),
+        cmocka_unit_test(every_path_is_used_when_points_differ),
+        cmocka_unit_test(identical_points_do_not_hang_or_fail),
+        cmocka_unit_test(standardizing_makes_a_small_column_count),
+        cmocka_unit_test(two_components_find_the_plane_of_the_clouds),
+        cmocka_unit_test(sharpening_finds_what_tells_clusters_apart),
+        cmocka_unit_test(impossible_requests_name_their_numbers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

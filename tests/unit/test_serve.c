@@ -1,0 +1,635 @@
+/* folder: serve; label: unit */
+#include "tests/support/corpus_support.h"
+#include "serve/serve.h"
+#include <math.h>
+
+/* A model that says what it is told: its blocks add nothing, the embedding of the
+ * i-th token of a script is the i-th unit vector, and the head turns that into the
+ * token that follows. So any bytes can be made to come out, token by token. */
+enum { VOCAB = 400, WIDTH = 48, CONTEXT = 40 };
+static pl_tokenizer *tokenizer;
+static pl_topology *topology;
+static pl_backend *backend;
+static pl_model *model;
+static pl_generator generator = {.vocab = VOCAB + 7, .context = CONTEXT};
+
+static int open_tokenizer(void)
+{
+    pl_buf text = {0};
+    make_words(1, 100000, &text);
+    const char *texts[] = {(const char *)text.data};
+    pl_status status =
+        pl_tokenizer_train(texts, &text.len, 1, VOCAB, 1, in_scratch("words.model"));
+    pl_buf_destroy(&text);
+    return status == PL_OK &&
+                   pl_tokenizer_load(in_scratch("words.model"), &tokenizer) == PL_OK
+               ? 0
+               : -1;
+}
+
+static int open_model(int context)
+{
+    pl_shape shape = {.vocab = VOCAB + 7,
+                      .width = WIDTH,
+                      .n_heads = 2,
+                      .n_kv_heads = 2,
+                      .head_size = 4,
+                      .ffn = 8,
+                      .n_blocks = 1,
+                      .context = context,
+                      .tied = false,
+                      .rope_theta = 100.0,
+                      .norm_eps = 1e-5};
+    pl_topology_spec spec = {.replicas = 1};
+    pl_model_options options = {.batch = 1, .context = context};
+    if (pl_topology_parse_levels("1", &spec) != PL_OK ||
+        pl_topology_create(&shape, &spec, &topology) != PL_OK ||
+        pl_model_create(backend, topology, &options, &model) != PL_OK)
+        return -1;
+    generator.context = context;
+    return pl_decoder_create(model, &generator.decoder) == PL_OK ? 0 : -1;
+}
+
+static void close_model(void)
+{
+    pl_decoder_destroy(&generator.decoder);
+    pl_model_destroy(&model);
+    pl_topology_destroy(&topology);
+}
+
+static int open_all(void **state)
+{
+    pl_backend_options be = {.name = "ref", .n_threads = 1, .precision = "f32"};
+    if (make_scratch(state) != 0 || open_tokenizer() != 0 ||
+        pl_backend_open(&be, &backend) != PL_OK)
+        return -1;
+    generator.tokenizer = tokenizer;
+    return open_model(CONTEXT);
+}
+
+static int close_all(void **state)
+{
+    close_model();
+    pl_backend_close(&backend);
+    pl_tokenizer_destroy(&tokenizer);
+    return remove_scratch(state);
+}
+
+static float *find_tensor(float *params, const char *name)
+{
+    for (int i = 0; i < pl_topology_n_tensors(topology); ++i)
+        if (strcmp(pl_topology_tensor(topology, i)->name, name) == 0)
+            return params + pl_topology_tensor(topology, i)->offset;
+    fail_msg("no tensor %s", name);
+    return NULL;
+}
+
+/* Tokens of a script must differ, since each calls the next. */
+static void teach(const int32_t *script, size_t n)
+{
+    float *params = calloc(pl_topology_path_params(topology), sizeof *params);
+    float *embed = find_tensor(params, "model.embed_tokens.weight");
+    float *head = find_tensor(params, "lm_head.weight");
+    float *norm = find_tensor(params, "model.norm.weight");
+    for (size_t c = 0; c < WIDTH; ++c)
+        norm[c] = 1.0f;
+    assert_true(n <= WIDTH);
+    for (size_t i = 0; i < n; ++i) {
+        embed[(size_t)script[i] * WIDTH + i] = 1.0f;
+        if (i + 1 < n)
+            head[(size_t)script[i + 1] * WIDTH + i] = 5.0f;
+    }
+    assert_ok(pl_model_load(model, params));
+    free(params);
+}
+
+/* BOS, the tokens of a text, EOS. */
+static size_t teach_text(const char *text)
+{
+    pl_buf script = {0};
+    const int32_t bos = PL_TOKEN_BOS, eos = PL_TOKEN_EOS;
+    pl_buf_append(&script, &bos, sizeof bos);
+    assert_ok(pl_tokenizer_encode(tokenizer, text, strlen(text), &script));
+    pl_buf_append(&script, &eos, sizeof eos);
+    size_t n = script.len / sizeof bos;
+    teach((const int32_t *)(const void *)script.data, n);
+    pl_buf_destroy(&script);
+    return n;
+}
+
+/* What came out: all of it, the pieces parted by '|', and a piece to refuse. */
+typedef struct heard {
+    pl_buf text, pieces;
+    int n_pieces, refuse;
+} heard;
+
+static pl_status hear(void *context, const char *text, size_t len)
+{
+    heard *h = context;
+    assert_true(len > 0);
+    if (++h->n_pieces == h->refuse)
+        return pl_fail(PL_ERR_CANCELLED, "the listener has gone");
+    pl_buf_append(&h->text, text, len);
+    pl_buf_append(&h->pieces, text, len);
+    pl_buf_append(&h->pieces, "|", 1);
+    return PL_OK;
+}
+
+static void forget(heard *h)
+{
+    pl_buf_destroy(&h->text);
+    pl_buf_destroy(&h->pieces);
+}
+
+static pl_generate_options greedy(int max_tokens)
+{
+    return (pl_generate_options){.max_tokens = max_tokens, .choice = {.top_p = 1.0}};
+}
+
+/* Generates after BOS; the text must be this. */
+static pl_generate_result expect_text(const pl_generate_options *options,
+                                      const char *text)
+{
+    heard h = {0};
+    pl_generate_result result;
+    const int32_t prompt[] = {PL_TOKEN_BOS};
+    assert_ok(pl_generate(&generator, prompt, 1, options, hear, &h, &result));
+    assert_string_equal(pl_buf_text(&h.text), text);
+    forget(&h);
+    return result;
+}
+
+static void a_text_comes_out_until_its_end(void **state)
+{
+    (void)state;
+    size_t n = teach_text("path loom");
+    pl_generate_options options = greedy(100);
+    pl_generate_result result = expect_text(&options, "path loom");
+    assert_int_equal(result.n_tokens, n - 1); /* with EOS, without BOS */
+    assert_int_equal(result.n_prompt, 1);
+    assert_int_equal(result.finish, PL_FINISH_STOP);
+    assert_string_equal(pl_finish_name(result.finish), "stop");
+}
+
+static void characters_come_whole(void **state)
+{
+    (void)state;
+    heard h = {0};
+    pl_generate_result result;
+    const int32_t prompt[] = {PL_TOKEN_BOS};
+    pl_generate_options options = greedy(100);
+    size_t n = teach_text("\xc3\xa9\xf0\x9f\x98\x80\xe2\x82\xac");
+    assert_int_equal(n, 2 + 9); /* a token a byte */
+    assert_ok(pl_generate(&generator, prompt, 1, &options, hear, &h, &result));
+    assert_string_equal(pl_buf_text(&h.pieces),
+                        "\xc3\xa9|\xf0\x9f\x98\x80|\xe2\x82\xac|");
+    forget(&h);
+}
+
+static void the_length_may_end_a_character(void **state)
+{
+    (void)state;
+    teach_text("lo\xf0\x9f\x98\x80");
+    pl_buf ids = {0};
+    assert_ok(pl_tokenizer_encode(tokenizer, "lo", 2, &ids));
+    pl_generate_options options = greedy((int)(ids.len / sizeof(int32_t)) + 3);
+    pl_generate_result result = expect_text(&options, "lo\xef\xbf\xbd");
+    assert_int_equal(result.finish, PL_FINISH_LENGTH);
+    assert_string_equal(pl_finish_name(result.finish), "length");
+    assert_int_equal(result.n_tokens, options.max_tokens);
+    pl_buf_destroy(&ids);
+}
+
+/* Tokens that stand for single bytes, found by encoding characters. */
+static int32_t byte_token(uint8_t byte)
+{
+    static const char *const carriers[] = {"\xc3\xa9",     "\xf0\x9f\x98\x80",
+                                           "\xe2\x82\xac", "\xed\x9f\xbf",
+                                           "\xc2\xa0",     "\xef\xbf\xbd"};
+    for (size_t i = 0; i < sizeof carriers / sizeof *carriers; ++i) {
+        const char *at = strchr(carriers[i], (char)byte);
+        pl_buf ids = {0};
+        int32_t token = -1;
+        assert_ok(
+            pl_tokenizer_encode(tokenizer, carriers[i], strlen(carriers[i]), &ids));
+        if (at && ids.len == strlen(carriers[i]) * sizeof token)
+            memcpy(&token, ids.data + (size_t)(at - carriers[i]) * sizeof token,
+                   sizeof token);
+        pl_buf_destroy(&ids);
+        if (token >= 0)
+            return token;
+    }
+    fail_msg("no token for byte %02x", byte);
+    return -1;
+}
+
+static void teach_bytes(const char *bytes)
+{
+    int32_t script[WIDTH] = {PL_TOKEN_BOS};
+    size_t n = strlen(bytes);
+    for (size_t i = 0; i < n; ++i)
+        script[1 + i] = byte_token((uint8_t)bytes[i]);
+    script[1 + n] = PL_TOKEN_EOS;
+    teach(script, n + 2);
+}
+
+static void bytes_that_are_no_text_become_replacements(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *bytes, *text;
+    } cases[] = {
+        {"\xa9\xc3", "\xef\xbf\xbd\xef\xbf\xbd"},     /* out of order */
+        {"\xf0\x9f\xc3\xa9", "\xef\xbf\xbd\xc3\xa9"}, /* cut short by a new start */
+        {"\xed\xbf\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"}, /* a surrogate */
+        {"\xc3\xe2\x82\xac", "\xef\xbf\xbd\xe2\x82\xac"}, /* a start, then another */
+        {"\xf0\x80\x98", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"}}; /* overlong */
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
+        pl_generate_options options = greedy(100);
+        teach_bytes(cases[i].bytes);
+        expect_text(&options, cases[i].text);
+    }
+}
+
+static void a_stop_text_ends_it_and_stays_out(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *stop, *second, *text;
+    } cases[] = {{"loom", NULL, "path "},
+                 {" l", NULL, "path"},
+                 {"zzz", "m er", "path loo"},
+                 {"om", "path", ""},
+                 {"loomx", "path lo", ""},
+                 {"erx", "r!", "path loom er"}}; /* held back, and then not a stop */
+    teach_text("path loom er");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
+        pl_generate_options options = greedy(100);
+        options.stop[0] = cases[i].stop;
+        options.stop[1] = cases[i].second;
+        pl_generate_result result = expect_text(&options, cases[i].text);
+        assert_int_equal(result.finish, PL_FINISH_STOP);
+    }
+}
+
+/* With a prompt of n tokens the model can be asked for context - n + 1 tokens: the
+ * last needs no place. */
+static void the_context_bounds_the_text(void **state)
+{
+    (void)state;
+    heard h = {0};
+    int32_t prompt[CONTEXT + 1];
+    pl_generate_result result;
+    pl_generate_options options = greedy(1000);
+    for (int i = 0; i < CONTEXT; ++i)
+        prompt[i] = 3 + i;
+    teach(prompt, CONTEXT); /* the last of them is followed by EOS */
+    prompt[CONTEXT] = 3;
+    assert_ok(
+        pl_generate(&generator, prompt, CONTEXT - 4, &options, hear, &h, &result));
+    assert_int_equal(result.n_tokens, 5);
+    assert_ok(pl_generate(&generator, prompt, CONTEXT, &options, hear, &h, &result));
+    assert_int_equal(result.n_tokens, 1);
+    assert_int_equal(
+        pl_generate(&generator, prompt, CONTEXT + 1, &options, hear, &h, &result),
+        PL_ERR_USAGE);
+    assert_said("41 tokens");
+    forget(&h);
+}
+
+static void the_same_seed_says_the_same(void **state)
+{
+    (void)state;
+    const int32_t prompt[] = {PL_TOKEN_BOS};
+    heard h[3];
+    memset(h, 0, sizeof h);
+    teach_text("path");
+    for (int i = 0; i < 3; ++i) { /* hot, so that anything may come */
+        pl_generate_result result;
+        pl_generate_options options = {
+            .max_tokens = 30,
+            .choice = {.temperature = 50.0, .top_p = 1.0, .seed = i == 2 ? 9 : 8}};
+        assert_ok(pl_generate(&generator, prompt, 1, &options, hear, &h[i], &result));
+    }
+    assert_string_equal(pl_buf_text(&h[0].text), pl_buf_text(&h[1].text));
+    assert_string_not_equal(pl_buf_text(&h[0].text), pl_buf_text(&h[2].text));
+    for (int i = 0; i < 3; ++i)
+        forget(&h[i]);
+}
+
+static void a_listener_may_end_it(void **state)
+{
+    (void)state;
+    const int32_t prompt[] = {PL_TOKEN_BOS};
+    heard h = {.refuse = 2};
+    pl_generate_result result;
+    pl_generate_options options = greedy(100);
+    teach_text("path loom");
+    assert_int_equal(pl_generate(&generator, prompt, 1, &options, hear, &h, &result),
+                     PL_ERR_CANCELLED);
+    assert_int_equal(h.n_pieces, 2);
+    forget(&h);
+}
+
+static void impossible_requests_are_refused(void **state)
+{
+    (void)state;
+    const int32_t prompt[] = {PL_TOKEN_BOS};
+    heard h = {0};
+    pl_generate_result result;
+    pl_generate_options options = greedy(0);
+    assert_int_equal(pl_generate(&generator, prompt, 1, &options, hear, &h, &result),
+                     PL_ERR_USAGE);
+    assert_said("max_tokens is 0");
+    options = greedy(5);
+    assert_int_equal(pl_generate(&generator, prompt, 0, &options, hear, &h, &result),
+                     PL_ERR_USAGE);
+    options.stop[0] = "";
+    assert_int_equal(pl_generate(&generator, prompt, 1, &options, hear, &h, &result),
+                     PL_ERR_USAGE);
+    pl_generator small = generator;
+    small.vocab = VOCAB - 1;
+    options = greedy(5);
+    assert_int_equal(pl_generate(&small, prompt, 1, &options, hear, &h, &result),
+                     PL_ERR_CONFIG);
+    assert_int_equal(h.n_pieces, 0);
+    forget(&h);
+}
+
+/* ---- several at once ---- */
+
+typedef struct guest {
+    heard h;
+    pl_status status;
+    pl_generate_result result;
+    int n_done;
+} guest;
+
+static pl_status hear_guest(void *context, const char *text, size_t len)
+{
+    return hear(&((guest *)context)->h, text, len);
+}
+
+static void say_goodbye(void *context, pl_status status, const pl_generate_result *r)
+{
+    guest *g = context;
+    g->status = status;
+    g->result = *r;
+    g->n_done++;
+}
+
+static pl_generate_options hot(int i)
+{
+    return (pl_generate_options){
+        .max_tokens = 3 + 5 * i % 17,
+        .choice = {.temperature = 30.0, .top_p = 1.0, .seed = (uint64_t)i}};
+}
+
+/* Seven guests for three places, one more at each step; the fifth does not want to hear
+ * more than two pieces. */
+static void guests_of_a_batch_hear_what_they_hear_alone(void **state)
+{
+    (void)state;
+    enum { GUESTS = 7, PLACES = 3 };
+    const int32_t prompt[] = {PL_TOKEN_BOS, 5, 6, 7, 8};
+    pl_generate_options options[GUESTS];
+    guest guests[GUESTS];
+    pl_batch *batch;
+    int next = 0;
+    memset(guests, 0, sizeof guests);
+    teach_text("path loom");
+    assert_ok(pl_batch_create(model, tokenizer, VOCAB + 7, CONTEXT, PLACES, &batch));
+    while (next < GUESTS || pl_batch_active(batch) > 0) {
+        if (next < GUESTS && pl_batch_room(batch) > 0) {
+            guest *g = &guests[next];
+            options[next] = hot(next);
+            g->h.refuse = next == 4 ? 2 : 0;
+            const pl_batch_request q = {
+                prompt, 1 + next % 5, &options[next], hear_guest, say_goodbye, NULL, g};
+            assert_ok(pl_batch_join(batch, &q));
+            next++;
+        }
+        assert_ok(pl_batch_step(batch));
+    }
+    pl_batch_destroy(&batch);
+    for (int i = 0; i < GUESTS; ++i) {
+        heard alone = {.refuse = guests[i].h.refuse};
+        pl_generate_result result;
+        pl_generate_options again = hot(i);
+        assert_int_equal(
+            pl_generate(&generator, prompt, 1 + i % 5, &again, hear, &alone, &result),
+            guests[i].status);
+        assert_int_equal(guests[i].n_done, 1);
+        assert_string_equal(pl_buf_text(&guests[i].h.text), pl_buf_text(&alone.text));
+        if (guests[i].status == PL_OK) {
+            assert_int_equal(guests[i].result.n_tokens, result.n_tokens);
+            assert_int_equal(guests[i].result.finish, result.finish);
+        }
+        forget(&alone), forget(&guests[i].h);
+    }
+    assert_int_equal(guests[4].status, PL_ERR_CANCELLED);
+}
+
+/* The second guest's prompt takes three steps to read; the first hears a token at each,
+ * and so does a third, whose prompt is read when there is time for it. */
+static void a_long_prompt_silences_nobody(void **state)
+{
+    (void)state;
+    enum { LONG = 1200 };
+    int32_t prompt[LONG];
+    guest guests[3];
+    pl_batch *batch;
+    pl_generate_options options = greedy(30);
+    heard alone = {0};
+    pl_generate_result result;
+    memset(guests, 0, sizeof guests);
+    for (int i = 0; i < LONG; i++)
+        prompt[i] = 5 + i % 50;
+    prompt[LONG - 1] = PL_TOKEN_BOS;
+    close_model();
+    assert_int_equal(open_model(LONG + 100), 0);
+    teach_text("several paths of one loom");
+    assert_ok(pl_batch_create(model, tokenizer, VOCAB + 7, LONG + 100, 3, &batch));
+    pl_batch_request q = {prompt + LONG - 1, 1,    &options,  hear_guest,
+                          say_goodbye,       NULL, &guests[0]};
+    assert_ok(pl_batch_join(batch, &q));
+    assert_ok(pl_batch_step(batch)); /* the first token, and one more */
+    q.prompt = prompt, q.n_prompt = LONG, q.context = &guests[1];
+    assert_ok(pl_batch_join(batch, &q));
+    q.prompt = prompt + LONG - 1, q.n_prompt = 1, q.context = &guests[2];
+    assert_ok(pl_batch_join(batch, &q));
+    for (int step = 1; step <= 3; step++) {
+        const int before = guests[0].h.n_pieces;
+        assert_int_equal(guests[1].h.n_pieces, 0);
+        assert_int_equal(guests[2].h.n_pieces, 0);
+        assert_ok(pl_batch_step(batch));
+        assert_int_equal(guests[0].h.n_pieces, before + 1);
+    }
+    assert_true(guests[1].h.n_pieces > 0);
+    assert_true(guests[2].h.n_pieces > 0);
+    while (pl_batch_active(batch) > 0)
+        assert_ok(pl_batch_step(batch));
+    assert_ok(pl_generate(&generator, prompt, LONG, &options, hear, &alone, &result));
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(guests[i].n_done, 1);
+        assert_ok(guests[i].status);
+        assert_string_equal(pl_buf_text(&guests[i].h.text), pl_buf_text(&alone.text));
+        forget(&guests[i].h);
+    }
+    assert_int_equal(guests[1].result.n_prompt, LONG);
+    assert_true(guests[1].result.prompt_seconds > 0);
+    forget(&alone);
+    pl_batch_destroy(&batch);
+    close_model();
+    assert_int_equal(open_model(CONTEXT), 0);
+}
+
+static pl_status not_for_long(void *context)
+{
+    guest *g = context;
+    g->h.refuse++;
+    return g->h.refuse < 3 ? PL_OK : pl_fail(PL_ERR_CANCELLED, "the asker has gone");
+}
+
+/* Asked before each piece: at the third the asker has gone, after 1024 tokens. */
+static void who_leaves_is_not_read_to_the_end(void **state)
+{
+    (void)state;
+    enum { LONG = 1200 };
+    int32_t prompt[LONG];
+    guest g;
+    pl_batch *batch;
+    pl_generate_options options = greedy(30);
+    memset(&g, 0, sizeof g);
+    for (int i = 0; i < LONG; i++)
+        prompt[i] = 5 + i % 50;
+    close_model();
+    assert_int_equal(open_model(LONG + 100), 0);
+    teach_text("path loom");
+    assert_ok(pl_batch_create(model, tokenizer, VOCAB + 7, LONG + 100, 1, &batch));
+    const pl_batch_request q = {prompt,      LONG,         &options, hear_guest,
+                                say_goodbye, not_for_long, &g};
+    assert_ok(pl_batch_join(batch, &q));
+    for (int step = 0; step < 3; step++) {
+        assert_int_equal(g.n_done, 0);
+        assert_ok(pl_batch_step(batch));
+    }
+    assert_int_equal(g.n_done, 1);
+    assert_int_equal(g.status, PL_ERR_CANCELLED);
+    assert_int_equal(g.result.n_prompt, 1024);
+    assert_int_equal(pl_batch_active(batch), 0);
+    pl_batch_destroy(&batch);
+    forget(&g.h);
+    close_model();
+    assert_int_equal(open_model(CONTEXT), 0);
+}
+
+/* An error while a prompt is read, and the end of the batch then. */
+static void who_is_not_answered_yet_can_end(void **state)
+{
+    (void)state;
+    const int32_t prompt[] = {PL_TOKEN_BOS, VOCAB + 7};
+    guest guests[2];
+    pl_batch *batch;
+    pl_generate_options options = greedy(30);
+    memset(guests, 0, sizeof guests);
+    teach_text("path loom");
+    assert_ok(pl_batch_create(model, tokenizer, VOCAB + 7, CONTEXT, 2, &batch));
+    pl_batch_request q = {prompt,      2,    &options,  hear_guest,
+                          say_goodbye, NULL, &guests[0]};
+    assert_ok(pl_batch_join(batch, &q));
+    assert_ok(pl_batch_step(batch));
+    assert_int_equal(guests[0].status, PL_ERR_DATA);
+    assert_int_equal(pl_batch_active(batch), 0);
+    q.n_prompt = 1, q.context = &guests[1];
+    assert_ok(pl_batch_join(batch, &q));
+    assert_int_equal(pl_batch_active(batch), 1);
+    pl_batch_destroy(&batch);
+    assert_int_equal(guests[1].status, PL_ERR_CANCELLED);
+    assert_int_equal(guests[0].n_done + guests[1].n_done, 2);
+    forget(&guests[0].h), forget(&guests[1].h);
+}
+
+static void a_full_batch_takes_nobody_and_its_end_ends_all(void **state)
+{
+    (void)state;
+    const int32_t prompt[] = {PL_TOKEN_BOS};
+    guest guests[2];
+    pl_batch *batch;
+    pl_generate_options options = greedy(100), wrong = greedy(0);
+    memset(guests, 0, sizeof guests);
+    teach_text("path loom is long");
+    assert_ok(pl_batch_create(model, tokenizer, VOCAB + 7, CONTEXT, 1, &batch));
+    pl_batch_request q = {prompt, 1, &wrong, hear_guest, say_goodbye, NULL, &guests[0]};
+    assert_int_equal(pl_batch_join(batch, &q), PL_ERR_USAGE);
+    assert_int_equal(pl_batch_active(batch), 0);
+    q.options = &options;
+    assert_ok(pl_batch_join(batch, &q));
+    q.context = &guests[1];
+    assert_int_equal(pl_batch_join(batch, &q), PL_ERR_BUSY);
+    assert_int_equal(guests[0].n_done, 0);
+    pl_batch_destroy(&batch);
+    assert_int_equal(guests[0].n_done, 1);
+    assert_int_equal(guests[0].status, PL_ERR_CANCELLED);
+    assert_int_equal(guests[1].n_done, 0);
+    forget(&guests[0].h);
+}
+
+/* ---- requests as JSON ---- */
+
+static void a_completion_is_read_or_refused_by_name(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *body, *says;
+    } wrong[] = {
+        {"", "no JSON"},
+        {"{\"prompt\": \"x\"", "no JSON"},
+        {"3", "JSON object"},
+        {"{}", "`prompt`"},
+        {"{\"prompt\": [\"a\", \"b\"]}", "`prompt`"},
+        {"{\"prompt\": \"a\\u0000b\"}", "`prompt`"},
+        {"{\"prompt\": \"a\", \"seed\": -1}", "`seed`"},
+        {"{\"prompt\": \"a\", \"temperature\": \"1\"}", "`temperature`"},
+        {"{\"prompt\": \"a\", \"stop\": [\"1\",\"2\",\"3\",\"4\",\"5\"]}", "`stop`"},
+        {"{\"prompt\": \"a\", \"logprobs\": 1}", "`logprobs`"},
+        {"{\"prompt\": \"a\", \"colour\": 1}", "`colour`"}};
+    pl_completion c;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; ++i) {
+        assert_int_equal(pl_completion_parse(wrong[i].body, strlen(wrong[i].body), &c),
+                         PL_ERR_USAGE);
+        assert_said(wrong[i].says);
+        pl_completion_clear(&c);
+    }
+    const char *body = "{\"prompt\": [\"a\"], \"stop\": [\"x\", \"y\"], \"n\": 1, "
+                       "\"max_tokens\": 3, \"seed\": null, \"stream\": true}";
+    assert_ok(pl_completion_parse(body, strlen(body), &c));
+    assert_string_equal(c.prompt, "a");
+    assert_string_equal(c.model, "auto");
+    assert_string_equal(c.options.stop[1], "y");
+    assert_int_equal(c.options.max_tokens, 3);
+    assert_true(c.stream);
+    pl_completion_clear(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_text_comes_out_until_its_end),
+        cmocka_unit_test(characters_come_whole),
+        cmocka_unit_test(the_length_may_end_a_character),
+        cmocka_unit_test(bytes_that_are_no_text_become_replacements),
+        cmocka_unit_test(a_stop_text_ends_it_and_stays_out),
+        cmocka_unit_test(the_context_bounds_the_text),
+        cmocka_unit_test(the_same_seed_says_the_same),
+        cmocka_unit_test(a_listener_may_end_it),
+        cmocka_unit_test(impossible_requests_are_refused),
+        cmocka_unit_test(guests_of_a_batch_hear_what_they_hear_alone),
+        cmocka_unit_test(a_long_prompt_silences_nobody),
+        cmocka_unit_test(who_leaves_is_not_read_to_the_end),
+        cmocka_unit_test(who_is_not_answered_yet_can_end),
+        cmocka_unit_test(a_full_batch_takes_nobody_and_its_end_ends_all),
+        cmocka_unit_test(a_completion_is_read_or_refused_by_name),
+    };
+    return cmocka_run_group_tests(tests, open_all, close_all);
+}

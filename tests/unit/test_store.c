@@ -1,0 +1,696 @@
+/* folder: store; label: unit */
+#include "tests/support/store_fixture.h"
+
+enum { MIB = 1 << 20 };
+
+/* Computed by another program: BLAKE2b with person "blob" over u64 length and the
+ * chunk hashes. */
+static const char GOLDEN_EMPTY[] =
+    "e36398419dc3f1fc7a772bf0599b0997072c4213c75d7fa89bbed3dd5a9daed1";
+static const char GOLDEN_WORD[] =
+    "33d92fb5fb00b1b25e160deadc7612739b98429534a3076f7d0c4bb43e5db3a5";
+
+static void a_new_store_is_empty_and_counts_its_epochs(void **state)
+{
+    pl_store_stats stats;
+    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    assert_int_equal(pl_store_epoch(store), 1);
+    assert_int_equal(pl_store_sequence(store), 0);
+    assert_ok(pl_store_count(store, &stats));
+    assert_int_equal(
+        stats.n_modules + stats.n_versions + stats.n_blobs + stats.n_chunks, 0);
+    pl_store_close(&store);
+    assert_null(store);
+    store = open_store(*state, PL_STORE_WRITE);
+    assert_int_equal(pl_store_epoch(store), 2);
+    pl_store_close(&store);
+}
+
+static void a_blob_comes_back_whole_and_in_parts(void **state)
+{
+    static const size_t sizes[] = {0, 1, 1000, MIB - 1, MIB, MIB + 1, 3 * MIB + 77};
+    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        char name[32];
+        pl_hash alone;
+        uint8_t *bytes = make_bytes(i, sizes[i]), part[100];
+        pl_txn *txn = begin(store);
+        pl_hash hash = put_bytes(txn, i, sizes[i]);
+        snprintf(name, sizeof name, "test/%zu", i);
+        assert_ok(pl_txn_put_object(txn, name, &hash));
+        assert_ok(pl_txn_commit(&txn));
+        pl_blob_hash(bytes, sizes[i], &alone);
+        assert_true(pl_hash_equal(&alone, &hash));
+        assert_true(blob_holds(store, &hash, i, sizes[i]));
+        if (sizes[i] > MIB) { /* over the seam of two chunks */
+            assert_ok(pl_store_read_blob(store, &hash, sizes[i] - 100, 100, part));
+            assert_memory_equal(part, bytes + sizes[i] - 100, 100);
+            assert_ok(pl_store_read_blob(store, &hash, MIB - 1, 2, part));
+            assert_memory_equal(part, bytes + MIB - 1, 2);
+        }
+        assert_int_equal(pl_store_read_blob(store, &hash, sizes[i], 1, part),
+                         PL_ERR_ARG);
+        assert_int_equal(pl_store_read_blob(store, &hash, UINT64_MAX, 2, part),
+                         PL_ERR_ARG);
+        pl_free(bytes);
+    }
+    pl_store_close(&store);
+}
+
+static void several_blobs_are_read_at_once(void **state)
+{
+    enum { N = 5 };
+    static const size_t sizes[N] = {MIB + 300000, 0, 3 * MIB, MIB + 5, 17};
+    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    pl_hash hashes[N], none = {{1}};
+    pl_blob_read reads[N + 1];
+    for (size_t i = 0; i < N; i++) {
+        char name[32];
+        pl_txn *txn = begin(store);
+        hashes[i] = put_bytes(txn, i, sizes[i]);
+        snprintf(name, sizeof name, "test/%zu", i);
+        assert_ok(pl_txn_put_object(txn, name, &hashes[i]));
+        assert_ok(pl_txn_commit(&txn));
+        reads[i] = (pl_blob_read){&hashes[i], sizes[i], pl_alloc(sizes[i])};
+    }
+    reads[N] = (pl_blob_read){&none, 0, NULL};
+    for (size_t n = 0; n <= N; n++)
+        assert_ok(pl_store_read_blobs(store, reads, n));
+    for (size_t i = 0; i < N; i++) {
+        uint8_t *bytes = make_bytes(i, sizes[i]);
+        if (sizes[i] > 0)
+            assert_memory_equal(reads[i].out, bytes, sizes[i]);
+        pl_free(bytes);
+    }
+    assert_int_equal(pl_store_read_blobs(store, reads, N + 1), PL_ERR_NOT_FOUND);
+    reads[N] = (pl_blob_read){&hashes[0], sizes[0] + 1, NULL};
+    assert_int_equal(pl_store_read_blobs(store, reads, N + 1), PL_ERR_ARG);
+    for (size_t i = 0; i < N; i++)
+        pl_free(reads[i].out);
+    pl_store_close(&store);
+}
+
+static void the_name_of_a_blob_is_a_pure_function_of_its_bytes(void **state)
+{
+    (void)state;
+    char text[PL_HASH_TEXT];
+    pl_hash hash;
+    pl_blob_hash("", 0, &hash);
+    pl_hash_format(&hash, text);
+    assert_string_equal(text, GOLDEN_EMPTY);
+    pl_blob_hash("pathloom", 8, &hash);
+    pl_hash_format(&hash, text);
+    assert_string_equal(text, GOLDEN_WORD);
+}
+
+static pl_contribution contribution(int64_t path, int64_t replica, int64_t phase)
+{
+    pl_contribution c = {.path = path, .replica = replica, .phase = phase};
+    pl_copy_text(c.worker, sizeof c.worker, "worker-2");
+    pl_copy_text(c.device, sizeof c.device, "cpu avx512");
+    pl_copy_text(c.codec, sizeof c.codec, "bf16");
+    c.first_sample = 640;
+    c.n_samples = 64;
+    c.n_tokens = 8128;
+    c.loss = 5.25 + (double)path;
+    c.norm = 0.125;
+    c.weight = 2.5;
+    c.seconds = 1.75;
+    c.token = 77;
+    c.update_bytes = 4096;
+    return c;
+}
+
+static void assert_same_contribution(const pl_contribution *a, const pl_contribution *b)
+{
+    assert_string_equal(a->worker, b->worker);
+    assert_string_equal(a->device, b->device);
+    assert_string_equal(a->codec, b->codec);
+    assert_true(a->path == b->path && a->replica == b->replica && a->phase == b->phase);
+    assert_true(a->first_sample == b->first_sample && a->n_samples == b->n_samples);
+    assert_true(a->n_tokens == b->n_tokens && a->token == b->token);
+    assert_true(a->loss == b->loss && a->norm == b->norm && a->weight == b->weight);
+    assert_true(a->seconds == b->seconds && a->update_bytes == b->update_bytes);
+    assert_true(pl_hash_equal(&a->update, &b->update));
+}
+
+static void a_version_comes_back_field_by_field(void **state)
+{
+    pl_contribution list[2] = {contribution(0, 0, 0), contribution(3, 1, 0)};
+    pl_version got, first = {.number = 0}, v = {.number = 1};
+    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    commit_version(store, "mix/L1.E0", 0, 1, 5000);
+    assert_ok(pl_store_head(store, "mix/L1.E0", &first));
+    assert_true(pl_hash_none(&first.momentum) && pl_hash_none(&first.parent));
+    pl_txn *txn = begin(store);
+    pl_copy_text(v.module, sizeof v.module, "mix/L1.E0");
+    pl_copy_text(v.method, sizeof v.method, "nesterov");
+    v.params = put_bytes(txn, 2, 5000);
+    v.momentum = put_bytes(txn, 3, 5000);
+    v.change = put_bytes(txn, 4, 600);
+    v.parent = first.params;
+    memset(v.config.bytes, 7, sizeof v.config.bytes);
+    v.lr = 0.7;
+    v.outer_momentum = 0.9;
+    v.n_params = 1250;
+    v.params_norm = 12.5;
+    v.update_norm = 0.5;
+    v.wall_ms = 1700000000123;
+    v.n_contributions = 2;
+    v.contributions = list;
+    assert_ok(pl_txn_put_version(txn, &v, (pl_keep){false, false, false}));
+    assert_ok(pl_txn_commit(&txn));
+    assert_ok(pl_store_get_version(store, "mix/L1.E0", 1, &got));
+    assert_string_equal(got.module, v.module);
+    assert_string_equal(got.method, v.method);
+    assert_true(pl_hash_equal(&got.params, &v.params));
+    assert_true(pl_hash_equal(&got.momentum, &v.momentum));
+    assert_true(pl_hash_equal(&got.change, &v.change));
+    assert_true(pl_hash_equal(&got.parent, &v.parent));
+    assert_true(pl_hash_equal(&got.config, &v.config));
+    assert_true(got.number == 1 && got.n_params == 1250 && got.wall_ms == v.wall_ms);
+    assert_true(got.lr == 0.7 && got.outer_momentum == 0.9);
+    assert_true(got.params_norm == 12.5 && got.update_norm == 0.5);
+    assert_int_equal(got.sequence, 2);
+    assert_int_equal(got.n_contributions, 2);
+    assert_same_contribution(&got.contributions[0], &list[0]);
+    assert_same_contribution(&got.contributions[1], &list[1]);
+    pl_version_clear(&got);
+    pl_version_clear(&first);
+    pl_store_close(&store);
+}
+
+static void a_version_out_of_order_is_stale(void **state)
+{
+    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    pl_version v = {.number = 3, .module = "a/x"};
+    pl_txn *txn = begin(store);
+    v.params = put_bytes(txn, 1, 10);
+    assert_int_equal(pl_txn_put_version(txn, &v, (pl_keep){0}), PL_ERR_STALE);
+    v.number = 0;
+    assert_ok(pl_txn_put_version(txn, &v, (pl_keep){0}));
+    assert_int_equal(pl_txn_put_version(txn, &v, (pl_keep){0}), PL_ERR_STALE);
+    assert_says("stands at version 0");
+    v.number = 2;
+    assert_int_equal(pl_txn_put_version(txn, &v, (pl_keep){0}), PL_ERR_STALE);
+    v.number = 1;
+    assert_int_equal(pl_txn_put_version(txn, &v, (pl_keep){0}), PL_ERR_ARG);
+    assert_says("parent");
+    v.parent = v.params;
+    assert_ok(pl_txn_put_version(txn, &v, (pl_keep){0}));
+    assert_ok(pl_txn_commit(&txn)); /* refused steps left no trace */
+    assert_int_equal(pl_store_get_version(store, "a/x", 2, &v), PL_ERR_NOT_FOUND);
+    assert_says("0 to 1");
+    assert_int_equal(pl_store_get_version(store, "a/y", 0, &v), PL_ERR_NOT_FOUND);
+    assert_says("no module a/y");
+    pl_store_close(&store);
+}
+
+static void a_record_cannot_name_a_blob_that_is_not_there(void **state)
+{
+    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    pl_version v = {.module = "a/x"};
+    pl_contribution c = contribution(0, 0, 0);
+    pl_path_state p = {.name = "a/p00.r0"};
+    pl_txn *txn = begin(store);
+    pl_blob_hash("absent", 6, &v.params);
+    c.update = p.moments = v.params;
+    assert_int_equal(pl_txn_put_version(txn, &v, (pl_keep){0}), PL_ERR_NOT_FOUND);
+    assert_int_equal(pl_txn_put_pending(txn, "a/x", &c), PL_ERR_NOT_FOUND);
+    assert_int_equal(pl_txn_put_path(txn, &p), PL_ERR_NOT_FOUND);
+    assert_int_equal(pl_txn_put_object(txn, "o", &v.params), PL_ERR_NOT_FOUND);
+    assert_says("put it first");
+    assert_ok(pl_txn_commit(&txn));
+    assert_int_equal(pl_store_sequence(store), 0); /* an empty commit is none */
+    pl_store_close(&store);
+}
+
+static pl_status count_rows(void *context, const char *module, const pl_contribution *c)
+{
+    (void)module;
+    (void)c;
+    ++*(int *)context;
+    return PL_OK;
+}
+
+static void an_aborted_transaction_leaves_nothing(void **state)
+{
+    pl_store_stats stats;
+    int n_pending = 0;
+    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    pl_version v = {.module = "a/x"};
+    pl_contribution c = contribution(0, 0, 0);
+    pl_txn *txn = begin(store);
+    v.params = c.update = put_bytes(txn, 1, 3 * MIB);
+    assert_ok(pl_txn_put_version(txn, &v, (pl_keep){0}));
+    assert_ok(pl_txn_put_pending(txn, "a/x", &c));
+    assert_ok(pl_txn_put_object(txn, "o", &c.update));
+    assert_ok(pl_txn_put_ref(txn, "r", "x"));
+    assert_false(pl_store_has_blob(store, &c.update));
+    pl_txn *second;
+    assert_int_equal(pl_txn_begin(store, &second), PL_ERR_ARG);
+    pl_txn_abort(&txn);
+    pl_txn_abort(&txn);
+    assert_false(pl_store_has_blob(store, &c.update));
+    assert_ok(pl_store_each_pending(store, "", count_rows, &n_pending));
+    assert_ok(pl_store_count(store, &stats));
+    assert_int_equal(n_pending, 0);
+    assert_int_equal(
+        stats.n_modules + stats.n_versions + stats.n_blobs + stats.n_chunks, 0);
+    assert_int_equal(pl_store_sequence(store), 0);
+    pl_store_close(&store);
+}
+
+static void a_blob_that_no_record_names_is_not_kept(void **state)
+{
+    pl_store_stats stats;
+    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    pl_txn *txn = begin(store);
+    put_bytes(txn, 1, 2 * MIB);
+    assert_ok(pl_txn_put_ref(txn, "r", "x"));
+    assert_ok(pl_txn_commit(&txn));
+    assert_ok(pl_store_count(store, &stats));
+    assert_int_equal(stats.n_blobs + stats.n_chunks, 0);
+    pl_store_close(&store);
+}
+
+static void equal_tensors_are_stored_once(void **state)
+{
+    pl_store_stats stats;
+    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    commit_version(store, "a/x", 0, 1, 2 * MIB);
+    commit_version(store, "a/y", 0, 1, 2 * MIB);
+    assert_ok(pl_store_count(store, &stats));
+    assert_int_equal(stats.n_versions, 2);
+    assert_int_equal(stats.n_blobs, 1);
+    assert_int_equal(stats.chunk_bytes, 2 * MIB);
+    /* a blob that shares its first MiB brings only the rest */
+    uint8_t *bytes = make_bytes(1, 2 * MIB);
+    bytes[2 * MIB - 1] ^= 1;
+    pl_hash hash;
+    pl_txn *txn = begin(store);
+    assert_ok(pl_txn_put_blob(txn, bytes, 2 * MIB, &hash));
+    assert_ok(pl_txn_put_object(txn, "o", &hash));
+    assert_ok(pl_txn_commit(&txn));
+    assert_ok(pl_store_count(store, &stats));
+    assert_int_equal(stats.n_blobs, 2);
+    assert_int_equal(stats.n_chunks, 3);
+    assert_int_equal(stats.blob_bytes, 4 * MIB);
+    assert_int_equal(stats.chunk_bytes, 3 * MIB);
+    pl_free(bytes);
+    pl_store_close(&store);
+}
+
+static void one_transaction_may_put_and_name_the_same_blob_often(void **state)
+{
+    pl_store_stats stats;
+    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    uint8_t *zeros = pl_alloc(5 * MIB); /* five equal chunks in one blob */
+    pl_hash a, b;
+    pl_txn *txn = begin(store);
+    assert_ok(pl_txn_put_blob(txn, zeros, 5 * MIB, &a));
+    assert_ok(pl_txn_put_blob(txn, zeros, 5 * MIB, &b));
+    assert_true(pl_hash_equal(&a, &b));
+    assert_ok(pl_txn_put_object(txn, "o1", &a));
+    assert_ok(pl_txn_put_object(txn, "o2", &b));
+    assert_ok(pl_txn_commit(&txn));
+    assert_ok(pl_store_count(store, &stats));
+    assert_int_equal(stats.n_blobs, 1);
+    assert_int_equal(stats.n_chunks, 1);
+    /* let go of it and take it up again, within one transaction and over two */
+    txn = begin(store);
+    b = put_bytes(txn, 9, 100);
+    assert_ok(pl_txn_put_object(txn, "o1", &b));
+    assert_ok(pl_txn_put_object(txn, "o2", &b));
+    assert_ok(pl_txn_put_object(txn, "o2", &a));
+    assert_ok(pl_txn_commit(&txn));
+    assert_true(pl_store_has_blob(store, &a));
+    txn = begin(store);
+    assert_ok(pl_txn_put_object(txn, "o2", &b));
+    assert_ok(pl_txn_commit(&txn));
+    assert_false(pl_store_has_blob(store, &a));
+    assert_ok(pl_store_count(store, &stats));
+    assert_int_equal(stats.n_chunks, 1);
+    assert_int_equal(stats.chunk_bytes, 100);
+    pl_free(zeros);
+    pl_store_close(&store);
+}
+
+/* One phase as a home runs it: two updates, then the merge. */
+static void run_phase(pl_store *store, uint64_t phase, pl_keep keep)
+{
+    pl_version v = {.module = "a/x", .number = phase + 1}, head;
+    pl_txn *txn;
+    assert_ok(pl_store_head(store, "a/x", &head));
+    for (int64_t path = 0; path < 2; path++) {
+        pl_contribution c = contribution(path, 0, (int64_t)phase);
+        txn = begin(store);
+        c.update = put_bytes(txn, 100 + 10 * phase + (uint64_t)path, 2000);
+        assert_ok(pl_txn_put_pending(txn, "a/x", &c));
+        assert_ok(pl_txn_commit(&txn));
+    }
+    txn = begin(store);
+    v.params = put_bytes(txn, 200 + phase, 4000);
+    v.momentum = put_bytes(txn, 300 + phase, 4000);
+    v.change = put_bytes(txn, 400 + phase, 500);
+    v.parent = head.params;
+    assert_ok(pl_txn_put_version(txn, &v, keep));
+    assert_ok(pl_txn_commit(&txn));
+    pl_version_clear(&head);
+}
+
+static void merged_updates_old_momentum_and_changes_are_deleted(void **state)
+{
+    pl_store_stats stats;
+    pl_version v;
+    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    commit_version(store, "a/x", 0, 1, 4000);
+    for (uint64_t phase = 0; phase < 4; phase++)
+        run_phase(store, phase, (pl_keep){false, false, false});
+    assert_ok(pl_store_count(store, &stats));
+    assert_int_equal(stats.n_versions, 5);
+    /* parameters; momentum and change of 3 and 4 */
+    assert_int_equal(stats.n_blobs, 5 + 2 + 2);
+    assert_int_equal(stats.chunk_bytes, 7 * 4000 + 2 * 500);
+    for (uint64_t n = 0; n < 5; n++) {
+        assert_ok(pl_store_get_version(store, "a/x", n, &v));
+        assert_int_equal(pl_hash_none(&v.momentum), n < 3);
+        assert_int_equal(pl_hash_none(&v.change), n < 3);
+        assert_true(pl_store_has_blob(store, &v.params));
+        pl_version_clear(&v);
+    }
+    pl_store_close(&store);
+}
+
+static void kept_updates_and_momentum_stay(void **state)
+{
+    pl_store_stats stats;
+    pl_version v;
+    int n_pending = 0;
+    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    commit_version(store, "a/x", 0, 1, 4000);
+    for (uint64_t phase = 0; phase < 3; phase++)
+        run_phase(store, phase, (pl_keep){true, true, false});
+    assert_ok(pl_store_count(store, &stats));
+    assert_int_equal(stats.n_blobs, 4 + 3 + 3 + 6);
+    assert_ok(pl_store_each_pending(store, "", count_rows, &n_pending));
+    assert_int_equal(n_pending, 0);
+    run_phase(store, 3, (pl_keep){false, false, false}); /* from now on they go */
+    assert_ok(pl_store_get_version(store, "a/x", 1, &v));
+    assert_true(pl_hash_none(&v.momentum));
+    pl_version_clear(&v);
+    assert_ok(pl_store_get_version(store, "a/x", 3, &v));
+    assert_false(pl_hash_none(&v.momentum));
+    pl_version_clear(&v);
+    assert_ok(pl_store_count(store, &stats));
+    assert_int_equal(stats.n_blobs, 5 + 2 + 2 + 6);
+    pl_store_close(&store);
+}
+
+static void a_merge_takes_updates_of_its_own_transaction(void **state)
+{
+    pl_store_stats stats;
+    int n_pending = 0;
+    pl_version v = {.module = "a/x", .number = 1};
+    pl_contribution c = contribution(0, 0, 0), later = contribution(0, 0, 1);
+    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    commit_version(store, "a/x", 0, 1, 400);
+    pl_txn *txn = begin(store);
+    c.update = put_bytes(txn, 5, 300);
+    later.update = put_bytes(txn, 6, 300);
+    assert_ok(pl_txn_put_pending(txn, "a/x", &c));
+    assert_int_equal(pl_txn_put_pending(txn, "a/x", &c), PL_ERR_EXISTS);
+    assert_ok(pl_txn_put_pending(txn, "a/x", &later));
+    v.params = put_bytes(txn, 7, 400);
+    pl_version head;
+    assert_ok(pl_store_head(store, "a/x", &head));
+    v.parent = head.params;
+    pl_version_clear(&head);
+    assert_ok(pl_txn_put_version(txn, &v, (pl_keep){0}));
+    assert_ok(pl_txn_commit(&txn));
+    assert_ok(pl_store_each_pending(store, "", count_rows, &n_pending));
+    assert_int_equal(n_pending, 1); /* the one of phase 1 */
+    assert_ok(pl_store_count(store, &stats));
+    assert_int_equal(stats.n_blobs, 3);
+    pl_store_close(&store);
+}
+
+static pl_status write_order(void *context, const char *module,
+                             const pl_contribution *c)
+{
+    pl_buf_printf(context, "%s.%d.%d.%d ", module, (int)c->phase, (int)c->path,
+                  (int)c->replica);
+    return PL_OK;
+}
+
+static void pending_comes_in_the_order_of_sums(void **state)
+{
+    static const int64_t keys[][3] = {{300, 0, 0}, {2, 1, 0}, {2, 0, 1}, {2, 0, 0}};
+    pl_buf order = {0};
+    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    pl_txn *txn = begin(store);
+    for (size_t i = 0; i < 4; i++) {
+        pl_contribution c = contribution(keys[i][0], keys[i][1], keys[i][2]);
+        c.update = put_bytes(txn, i, 10);
+        assert_ok(pl_txn_put_pending(txn, "a/x", &c));
+        assert_ok(pl_txn_put_pending(txn, "a/x1", &c));
+    }
+    assert_ok(pl_txn_commit(&txn));
+    assert_ok(pl_store_each_pending(store, "a/x", write_order, &order));
+    assert_string_equal(pl_buf_text(&order),
+                        "a/x.0.2.0 a/x.0.2.1 a/x.0.300.0 a/x.1.2.0 "
+                        "a/x1.0.2.0 a/x1.0.2.1 a/x1.0.300.0 a/x1.1.2.0 ");
+    pl_buf_destroy(&order);
+    pl_store_close(&store);
+}
+
+static void a_path_state_replaces_the_one_before(void **state)
+{
+    pl_path_state got, p = {.name = "mix/p01.r0", .phase = 1, .worker = "worker-1"};
+    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    pl_hash first = {{0}};
+    for (int64_t phase = 1; phase <= 3; phase++) {
+        pl_txn *txn = begin(store);
+        p.phase = phase;
+        p.samples = 100 * (uint64_t)phase;
+        p.n_tokens = 5;
+        p.loss = 3.5;
+        p.seconds = 0.25;
+        p.moments = put_bytes(txn, (uint64_t)phase, MIB + 5);
+        if (phase == 1)
+            first = p.moments;
+        assert_ok(pl_txn_put_path(txn, &p));
+        assert_ok(pl_txn_commit(&txn));
+    }
+    assert_ok(pl_store_get_path(store, "mix/p01.r0", &got));
+    assert_memory_equal(&got, &p, sizeof got);
+    assert_true(blob_holds(store, &p.moments, 3, MIB + 5));
+    assert_false(pl_store_has_blob(store, &first));
+    assert_int_equal(pl_store_get_path(store, "mix/p02.r0", &got), PL_ERR_NOT_FOUND);
+    assert_says("mix/p02.r0");
+    pl_store_close(&store);
+}
+
+static pl_status join_object(void *context, const pl_object *object)
+{
+    pl_buf_printf(context, "%s=%d ", object->name, (int)object->bytes);
+    return PL_OK;
+}
+
+static pl_status join_ref(void *context, const char *name, const char *target)
+{
+    pl_buf_printf(context, "%s=%s ", name, target);
+    return PL_OK;
+}
+
+static pl_status join_head(void *context, const pl_version *version)
+{
+    pl_buf_printf(context, "%s@%d ", version->module, (int)version->number);
+    return PL_OK;
+}
+
+static pl_status join_path(void *context, const pl_path_state *path)
+{
+    pl_buf_printf(context, "%s ", path->name);
+    return PL_ERR_CANCELLED;
+}
+
+static void objects_refs_and_heads_are_listed_by_prefix(void **state)
+{
+    pl_buf text = {0};
+    pl_path_state path = {.name = "b/p0"};
+    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    commit_version(store, "b/x", 0, 1, 10);
+    commit_version(store, "a/x", 0, 2, 10);
+    commit_version(store, "b/x", 1, 3, 10);
+    pl_txn *txn = begin(store);
+    pl_hash small = put_bytes(txn, 4, 12), empty = put_bytes(txn, 5, 0);
+    assert_ok(pl_txn_put_object(txn, "arm/b", &small));
+    assert_ok(pl_txn_put_object(txn, "arm/a", &empty));
+    assert_ok(pl_txn_put_object(txn, "router/a", &small));
+    assert_ok(pl_txn_put_ref(txn, "best", "a/x@0"));
+    assert_ok(pl_txn_put_ref(txn, "best", "b/x@1 a/x@0"));
+    assert_ok(pl_txn_put_ref(txn, "last", ""));
+    assert_ok(pl_txn_put_path(txn, &path));
+    pl_copy_text(path.name, sizeof path.name, "b/p1");
+    assert_ok(pl_txn_put_path(txn, &path));
+    assert_ok(pl_txn_commit(&txn));
+    assert_ok(pl_store_each_object(store, "arm/", join_object, &text));
+    assert_ok(pl_store_each_ref(store, "", join_ref, &text));
+    assert_ok(pl_store_each_head(store, "", join_head, &text));
+    assert_ok(pl_store_each_version(store, "b/x", join_head, &text));
+    assert_int_equal(pl_store_each_path(store, "", join_path, &text), PL_ERR_CANCELLED);
+    assert_string_equal(pl_buf_text(&text), "arm/a=0 arm/b=12 best=b/x@1 a/x@0 last= "
+                                            "a/x@0 b/x@1 b/x@0 b/x@1 b/p0 ");
+    assert_ok(pl_store_get_ref(store, "best", &text));
+    assert_string_equal(pl_buf_text(&text), "b/x@1 a/x@0");
+    assert_int_equal(pl_store_get_ref(store, "worst", &text), PL_ERR_NOT_FOUND);
+    pl_buf_destroy(&text);
+    pl_store_close(&store);
+}
+
+static void names_are_checked(void **state)
+{
+    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    char longest[PL_MODULE_NAME_MAX + 10];
+    memset(longest, 'x', sizeof longest);
+    pl_txn *txn = begin(store);
+    longest[PL_MODULE_NAME_MAX] = 0;
+    assert_int_equal(pl_txn_put_ref(txn, "", "t"), PL_ERR_ARG);
+    assert_int_equal(pl_txn_put_ref(txn, "a b", "t"), PL_ERR_ARG);
+    assert_int_equal(pl_txn_put_ref(txn, "a\n", "t"), PL_ERR_ARG);
+    assert_int_equal(pl_txn_put_ref(txn, "\xc3\xa4", "t"), PL_ERR_ARG);
+    assert_int_equal(pl_txn_put_ref(txn, longest, "t"), PL_ERR_ARG);
+    longest[PL_MODULE_NAME_MAX - 1] = 0;
+    assert_ok(pl_txn_put_ref(txn, longest, "t"));
+    pl_txn_abort(&txn);
+    pl_store_close(&store);
+}
+
+static void a_second_writer_is_refused_also_without_the_lock_file(void **state)
+{
+    char lock[PL_PATH_MAX], path[PL_PATH_MAX];
+    pl_store *second, *store = open_store(*state, PL_STORE_CREATE);
+    assert_int_equal(pl_store_open(*state, PL_STORE_WRITE, &second), PL_ERR_BUSY);
+    assert_null(second);
+    assert_int_equal(unlink(pl_join(lock, pl_join(path, *state, "db"), "LOCK")), 0);
+    assert_int_equal(pl_store_open(*state, PL_STORE_CREATE, &second), PL_ERR_BUSY);
+    assert_says((const char *)*state);
+    pl_store_close(&store);
+}
+
+static void a_reader_follows_the_writer(void **state)
+{
+    pl_version v;
+    uint8_t byte;
+    pl_store *writer = open_store(*state, PL_STORE_CREATE);
+    commit_version(writer, "a/x", 0, 0, 3 * MIB);
+    pl_store *reader = open_store(*state, PL_STORE_READ);
+    pl_txn *txn;
+    assert_int_equal(pl_txn_begin(reader, &txn), PL_ERR_ARG);
+    /* 20 versions of 3 MiB and their momentum go through flushes and deletions */
+    for (uint64_t n = 1; n <= 20; n++) {
+        commit_version(writer, "a/x", n, n, 3 * MIB);
+        assert_ok(pl_store_head(reader, "a/x", &v));
+        assert_int_equal(v.number, n - 1); /* nothing moves before a refresh */
+        assert_ok(pl_store_read_blob(reader, &v.params, 2 * MIB, 1, &byte));
+        if (n > 1)
+            assert_ok(pl_store_read_blob(reader, &v.momentum, 2 * MIB, 1, &byte));
+        pl_version_clear(&v);
+        assert_ok(pl_store_refresh(reader));
+        assert_int_equal(pl_store_sequence(reader), n + 1);
+        assert_ok(pl_store_head(reader, "a/x", &v));
+        assert_int_equal(v.number, n);
+        assert_true(blob_holds(reader, &v.params, n, 3 * MIB));
+        pl_version_clear(&v);
+    }
+    assert_int_equal(pl_store_epoch(reader), 1);
+    pl_store_close(&writer);
+    pl_store *late = open_store(*state, PL_STORE_READ); /* without any writer */
+    assert_int_equal(pl_store_sequence(late), 21);
+    pl_store_close(&late);
+    pl_store_close(&reader);
+}
+
+static void everything_is_there_after_reopening(void **state)
+{
+    pl_version v;
+    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    for (uint64_t n = 0; n < 12; n++)
+        commit_version(store, "a/x", n, n, 4 * MIB + n);
+    pl_store_close(&store);
+    store = open_store(*state, PL_STORE_WRITE);
+    assert_int_equal(pl_store_sequence(store), 12);
+    for (uint64_t n = 0; n < 12; n++) {
+        assert_ok(pl_store_get_version(store, "a/x", n, &v));
+        assert_true(blob_holds(store, &v.params, n, 4 * MIB + n));
+        assert_int_equal(v.sequence, n + 1);
+        pl_version_clear(&v);
+    }
+    pl_store_close(&store);
+}
+
+/* Momentum is deleted two versions later; its bytes must leave the disk as well. */
+static void deleted_chunks_give_their_space_back(void **state)
+{
+    pl_store_stats stats;
+    pl_path_state path = {.name = "a/p0"};
+    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    for (uint64_t i = 0; i < 60; i++) {
+        pl_txn *txn = begin(store);
+        path.moments = put_bytes(txn, i, 6 * MIB);
+        assert_ok(pl_txn_put_path(txn, &path));
+        assert_ok(pl_txn_commit(&txn));
+    }
+    pl_store_close(&store);
+    store = open_store(*state, PL_STORE_WRITE);
+    assert_ok(pl_store_count(store, &stats));
+    assert_int_equal(stats.chunk_bytes, 6 * MIB);
+    assert_true(stats.disk_bytes < 220 * (uint64_t)MIB); /* of 360 written */
+    pl_store_close(&store);
+}
+
+static void a_missing_store_and_a_foreign_folder_are_refused(void **state)
+{
+    char file[PL_PATH_MAX], none[PL_PATH_MAX];
+    pl_store *store;
+    pl_join(none, *state, "none");
+    assert_int_equal(pl_store_open(none, PL_STORE_WRITE, &store), PL_ERR_NOT_FOUND);
+    assert_int_equal(pl_store_open(none, PL_STORE_READ, &store), PL_ERR_NOT_FOUND);
+    assert_says(none);
+    assert_int_equal(pl_store_open(*state, PL_STORE_READ, &store), PL_ERR_NOT_FOUND);
+    assert_ok(pl_replace_file(pl_join(file, *state, "letter.txt"), "hi", 2));
+    assert_int_equal(pl_store_open(*state, PL_STORE_CREATE, &store), PL_ERR_EXISTS);
+}
+
+#define store_test(name) cmocka_unit_test_setup_teardown(name, make_folder, drop_folder)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        store_test(a_new_store_is_empty_and_counts_its_epochs),
+        store_test(a_blob_comes_back_whole_and_in_parts),
+        store_test(several_blobs_are_read_at_once),
+        cmocka_unit_test(the_name_of_a_blob_is_a_pure_function_of_its_bytes),
+        store_test(a_version_comes_back_field_by_field),
+        store_test(a_version_out_of_order_is_stale),
+        store_test(a_record_cannot_name_a_blob_that_is_not_there),
+        store_test(an_aborted_transaction_leaves_nothing),
+        store_test(a_blob_that_no_record_names_is_not_kept),
+        store_test(equal_tensors_are_stored_once),
+        store_test(one_transaction_may_put_and_name_the_same_blob_often),
+        store_test(merged_updates_old_momentum_and_changes_are_deleted),
+        store_test(kept_updates_and_momentum_stay),
+        store_test(a_merge_takes_updates_of_its_own_transaction),
+        store_test(pending_comes_in_the_order_of_sums),
+        store_test(a_path_state_replaces_the_one_before),
+        store_test(objects_refs_and_heads_are_listed_by_prefix),
+        store_test(names_are_checked),
+        store_test(a_second_writer_is_refused_also_without_the_lock_file),
+        store_test(a_reader_follows_the_writer),
+        store_test(everything_is_there_after_reopening),
+        store_test(deleted_chunks_give_their_space_back),
+        store_test(a_missing_store_and_a_foreign_folder_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

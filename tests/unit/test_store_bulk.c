@@ -1,0 +1,495 @@
+/* folder: store; label: unit */
+#include "store/bulk.h"
+#include "tests/support/store_child.h"
+#include <dirent.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+/* Blobs that go past the log in files of their own: the same promises. */
+
+enum { PART = 100000, SMALL = 120000, BLOB = 3 << 20, FOLLOW_MS = 3000, PAUSE_MS = 20 };
+
+static pl_store *open_bulk(const char *folder, pl_store_mode mode)
+{
+    pl_store *store = open_store(folder, mode);
+    store->bulk_bytes = PART;
+    return store;
+}
+
+/* Of blobs; there are also those of records. */
+static int count_files(const char *folder, const char *inside)
+{
+    char path[PL_PATH_MAX], file[PL_PATH_MAX];
+    struct stat info;
+    int n = 0;
+    DIR *entries = opendir(pl_join(path, folder, inside));
+    for (struct dirent *e; entries && (e = readdir(entries));)
+        n += pl_ends_with(e->d_name, ".sst") &&
+             stat(pl_join(file, path, e->d_name), &info) == 0 &&
+             (info.st_size == 0 || info.st_size > PART);
+    if (entries)
+        closedir(entries);
+    return n;
+}
+
+static void say(void *context, const char *sentence)
+{
+    (void)context;
+    print_error("%s\n", sentence);
+}
+
+static void assert_whole(pl_store *store)
+{
+    pl_audit_report report;
+    assert_ok(pl_store_audit(store, true, say, NULL, &report));
+    assert_int_equal(report.n_problems, 0);
+}
+
+static void assert_version(pl_store *store, uint64_t number, uint64_t seed, size_t n)
+{
+    pl_version v;
+    assert_ok(pl_store_get_version(store, "a/x", number, &v));
+    assert_true(blob_holds(store, &v.params, seed, n));
+    pl_version_clear(&v);
+}
+
+static void large_blobs_lie_in_files_and_small_ones_in_the_log(void **state)
+{
+    pl_store *store = open_bulk(*state, PL_STORE_CREATE);
+    commit_version(store, "a/x", 0, 1, PART - 1);
+    assert_int_equal(count_files(*state, "db"), 0);
+    commit_version(store, "a/x", 1, 2, BLOB); /* parameters and momentum */
+    assert_int_equal(count_files(*state, "db"), 2);
+    assert_int_equal(count_files(*state, "INCOMING"), 0);
+    assert_version(store, 1, 2, BLOB);
+    pl_store_close(&store);
+    store = open_bulk(*state, PL_STORE_WRITE);
+    assert_version(store, 0, 1, PART - 1);
+    assert_version(store, 1, 2, BLOB);
+    assert_whole(store);
+    pl_store_close(&store);
+}
+
+static void a_file_goes_with_the_blob_that_it_holds(void **state)
+{
+    pl_store *store = open_bulk(*state, PL_STORE_CREATE);
+    for (uint64_t n = 0; n < 5; n++)
+        commit_version(store, "a/x", n, n, BLOB);
+    bulk_settle(store);
+    /* five versions; momenta of the newest and of the one before */
+    assert_int_equal(count_files(*state, "db"), 5 + 2);
+    for (uint64_t n = 0; n < 5; n++)
+        assert_version(store, n, n, BLOB);
+    assert_whole(store);
+    pl_store_close(&store);
+}
+
+static void what_is_there_already_is_not_written_again(void **state)
+{
+    pl_hash first, again;
+    pl_store *store = open_bulk(*state, PL_STORE_CREATE);
+    commit_version(store, "a/x", 0, 1, BLOB);
+    pl_txn *txn = begin(store);
+    first = put_bytes(txn, 1, BLOB);
+    again = put_bytes(txn, 1, BLOB);
+    assert_true(pl_hash_equal(&first, &again));
+    assert_ok(pl_txn_put_object(txn, "a/o", &first));
+    assert_int_equal(count_files(*state, "INCOMING"), 0);
+    assert_ok(pl_txn_commit(&txn));
+    assert_int_equal(count_files(*state, "db"), 1);
+    assert_whole(store);
+    pl_store_close(&store);
+}
+
+static void a_transaction_that_ends_leaves_no_file(void **state)
+{
+    pl_store *store = open_bulk(*state, PL_STORE_CREATE);
+    pl_txn *txn = begin(store);
+    put_bytes(txn, 1, BLOB);
+    assert_int_equal(count_files(*state, "INCOMING"), 1);
+    pl_txn_abort(&txn);
+    assert_int_equal(count_files(*state, "INCOMING"), 0);
+    txn = begin(store);
+    put_bytes(txn, 1, BLOB); /* that no record names */
+    assert_ok(pl_txn_commit(&txn));
+    bulk_settle(store);
+    assert_int_equal(count_files(*state, "db"), 0);
+    commit_version(store, "a/x", 0, 1, BLOB);
+    assert_version(store, 0, 1, BLOB);
+    assert_whole(store);
+    pl_store_close(&store);
+}
+
+/* More than are written at the same time. */
+static void a_commit_of_many_large_blobs_has_them_all(void **state)
+{
+    enum { MANY = 20 };
+    pl_hash ids[MANY];
+    char name[32];
+    pl_store *store = open_bulk(*state, PL_STORE_CREATE);
+    pl_txn *txn = begin(store);
+    for (int i = 0; i < MANY; i++) {
+        ids[i] = put_bytes(txn, 100 + (uint64_t)i, BLOB);
+        snprintf(name, sizeof name, "a/%d", i);
+        assert_ok(pl_txn_put_object(txn, name, &ids[i]));
+    }
+    assert_ok(pl_txn_commit(&txn));
+    assert_int_equal(count_files(*state, "INCOMING"), 0);
+    assert_int_equal(count_files(*state, "db"), MANY);
+    for (int i = 0; i < MANY; i++)
+        assert_true(blob_holds(store, &ids[i], 100 + (uint64_t)i, BLOB));
+    assert_whole(store);
+    pl_store_close(&store);
+}
+
+enum { GROUPS = (17 << 20) + 5 }; /* more than two groups of chunks */
+
+static void assert_name(const pl_hash *got, const uint8_t *data, size_t n)
+{
+    pl_hash wanted;
+    pl_blob_hash(data, n, &wanted);
+    assert_true(pl_hash_equal(got, &wanted));
+}
+
+/* Puts the bytes, holds them under a name, and reads them back. */
+static void check_object(pl_store *store, const char *name, const uint8_t *data,
+                         size_t n)
+{
+    pl_hash id;
+    pl_txn *txn = begin(store);
+    uint8_t *back = pl_alloc(n);
+    assert_ok(pl_txn_put_blob(txn, data, n, &id));
+    assert_name(&id, data, n);
+    assert_ok(pl_txn_put_object(txn, name, &id));
+    assert_ok(pl_txn_commit(&txn));
+    assert_ok(pl_store_read_blob(store, &id, 0, n, back));
+    assert_memory_equal(back, data, n);
+    assert_ok(pl_store_read_blob(store, &id, 3, n - 7, back));
+    assert_memory_equal(back, data + 3, n - 7);
+    pl_free(back);
+}
+
+static void a_blob_that_is_put_while_it_is_hashed_is_the_same(void **state)
+{
+    pl_store *store = open_bulk(*state, PL_STORE_CREATE);
+    uint8_t *data = pl_alloc(GROUPS);
+    check_object(store, "a/zeros", data, GROUPS); /* one chunk, and the last */
+    assert_int_equal(count_files(*state, "db"), 1);
+    for (size_t i = 0; i < GROUPS; i++)
+        data[i] = (uint8_t)(i * 2654435761u >> 13);
+    check_object(store, "a/new", data, GROUPS);
+    assert_int_equal(count_files(*state, "db"), 2);
+    check_object(store, "a/again", data, GROUPS);
+    data[0] ^= 1; /* one of the first group is new */
+    check_object(store, "a/one", data, GROUPS);
+    for (size_t at = 0; at < 8 << 20; at += 1 << 20)
+        data[at] ^= 3; /* all of it, and none of the rest */
+    check_object(store, "a/group", data, GROUPS);
+    assert_whole(store);
+    pl_store_close(&store);
+    store = open_bulk(*state, PL_STORE_WRITE);
+    assert_whole(store);
+    pl_store_close(&store);
+    pl_free(data);
+}
+
+/* The system refuses to make a file larger than the limit, in the midst of it. */
+static void a_file_that_cannot_be_written_fails_its_commit_alone(void **state)
+{
+    pl_hash id;
+    struct rlimit whole, part;
+    pl_store *store = open_bulk(*state, PL_STORE_CREATE);
+    uint8_t *data = pl_alloc(GROUPS);
+    memset(data, 7, GROUPS);
+    for (size_t i = 0; i < GROUPS; i += 1000)
+        pl_le_put(data + i, i, 4);
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &whole);
+    part = (struct rlimit){9 << 20, whole.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &part);
+    pl_txn *txn = begin(store);
+    pl_status status = pl_txn_put_blob(txn, data, GROUPS, &id);
+    if (status == PL_OK)
+        status = pl_txn_put_object(txn, "a/o", &id);
+    if (status == PL_OK)
+        status = pl_txn_commit(&txn);
+    pl_txn_abort(&txn);
+    setrlimit(RLIMIT_FSIZE, &whole);
+    assert_int_equal(status, PL_ERR_IO);
+    assert_non_null(strstr(pl_last_error(), "File too large"));
+    assert_int_equal(count_files(*state, "INCOMING"), 0);
+    check_object(store, "a/o", data, GROUPS);
+    assert_whole(store);
+    pl_free(data);
+    pl_store_close(&store);
+}
+
+/* Parameters that coding makes smaller, other ones in each version. */
+static void commit_smooth(pl_store *store, uint64_t number)
+{
+    pl_version v = {.module = "a/x", .number = number}, parent;
+    uint32_t *words = pl_alloc(BLOB);
+    pl_txn *txn = begin(store);
+    for (size_t i = 0; i < BLOB / sizeof *words; i++)
+        words[i] = 0x3f800000 + (uint32_t)(i / 256 + number);
+    assert_ok(pl_txn_put_blob(txn, words, BLOB, &v.params));
+    pl_free(words);
+    if (number > 0) {
+        assert_ok(pl_store_head(store, "a/x", &parent));
+        v.parent = parent.params;
+        pl_version_clear(&parent);
+    }
+    assert_ok(pl_txn_put_version(txn, &v, (pl_keep){false, false, false}));
+    assert_ok(pl_txn_commit(&txn));
+}
+
+static void a_file_goes_when_its_last_chunk_was_coded(void **state)
+{
+    bool more = true;
+    pl_store *store = open_bulk(*state, PL_STORE_CREATE);
+    for (uint64_t n = 0; n < 8; n++)
+        commit_smooth(store, n);
+    assert_int_equal(count_files(*state, "db"), 8);
+    for (int i = 0; more && i < 100; i++) /* a chunk each time */
+        assert_ok(pl_store_recode(store, 1, &more));
+    assert_int_equal(count_files(*state, "db"), 4); /* 0 to 3 were due */
+    assert_whole(store);
+    pl_store_close(&store);
+}
+
+/* A minute at most: whoever started it kills it before. On a disk that flushes nothing
+ * commits without a pause could come faster than anybody looks. */
+static int commit_on(const char *folder)
+{
+    int64_t end = pl_now_ms() + 60000;
+    pl_store *store = open_bulk(folder, PL_STORE_WRITE);
+    for (uint64_t n = 1; pl_now_ms() < end; n++) {
+        commit_version(store, "a/x", n, n, SMALL);
+        pl_sleep_ms(PAUSE_MS);
+    }
+    pl_store_close(&store);
+    return 0;
+}
+
+/* A file may go between a look and a reading, so it is tried again, as often as a busy
+ * machine may need. Under a sanitizer it always goes, and reads look again as they do
+ * for everybody. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { LOOKS = 2, SIGHT = PL_STORE_READ, SEEN_MIN = 0 };
+#else
+enum { LOOKS = 50, SIGHT = PL_STORE_WRITE, SEEN_MIN = 2 };
+#endif
+
+/* The newest version, with its bytes at first sight: reads would look again, as they
+ * may for a chunk that is being moved, and are kept from it here. */
+static bool see_newest(pl_store *reader, uint64_t *number)
+{
+    bool whole = false;
+    for (int i = 0; i < LOOKS && !whole; i++) {
+        pl_version head;
+        assert_ok(pl_store_refresh(reader));
+        reader->mode = (pl_store_mode)SIGHT;
+        assert_ok(pl_store_head(reader, "a/x", &head));
+        whole = blob_holds(reader, &head.params, head.number, SMALL);
+        reader->mode = PL_STORE_READ;
+        *number = head.number;
+        pl_version_clear(&head);
+    }
+    return whole;
+}
+
+/* Whoever follows a writer that commits all the time sees the bytes with the record
+ * that names them. */
+static void a_follower_reads_them(void **state)
+{
+    pl_store *store = open_bulk(*state, PL_STORE_CREATE);
+    uint64_t newest = 0, number = 0;
+    int n_seen = 0;
+    commit_version(store, "a/x", 0, 0, SMALL);
+    pl_store_close(&store);
+    pl_store *reader = open_store(*state, PL_STORE_READ);
+    store_child child = start_store_child(*state);
+    for (int64_t end = pl_now_ms() + FOLLOW_MS; pl_now_ms() < end;) {
+        assert_true(see_newest(reader, &number));
+        n_seen += number > newest;
+        newest = number;
+    }
+    kill_store_child(&child);
+    print_message("%llu commits, %d seen as the newest\n", (unsigned long long)newest,
+                  n_seen);
+    assert_true(n_seen > SEEN_MIN);
+    pl_store_close(&reader);
+}
+
+/* ---- a process that ends between the files and the batch that names them ---- */
+static int die_before_the_batch(const char *folder)
+{
+    pl_store *store = open_bulk(folder, PL_STORE_WRITE);
+    commit_version(store, "a/x", 1, 2, BLOB);
+    return 0;
+}
+
+static void commit_until(const char *folder, const char *point, int passage)
+{
+    assert_int_equal(die_at(point, passage, "die", folder, NULL), SIGKILL);
+}
+
+/* The first commit is the epoch's. */
+static void commit_and_die(const char *folder)
+{
+    commit_until(folder, "kv.commit.before", 2);
+}
+
+static void files_that_nothing_names_go_at_the_next_opening(void **state)
+{
+    pl_store *store = open_bulk(*state, PL_STORE_CREATE);
+    commit_version(store, "a/x", 0, 1, BLOB);
+    pl_store_close(&store);
+    commit_and_die(*state);
+    assert_int_equal(count_files(*state, "db"), 3);
+    store = open_store(*state, PL_STORE_READ); /* who looks first finds no damage */
+    assert_whole(store);
+    pl_store_close(&store);
+    store = open_bulk(*state, PL_STORE_WRITE);
+    assert_int_equal(pl_store_sequence(store), 1);
+    assert_int_equal(count_files(*state, "db"), 1);
+    assert_whole(store);
+    commit_version(store, "a/x", 1, 3, BLOB); /* under the same keys */
+    pl_store_close(&store);
+    store = open_bulk(*state, PL_STORE_WRITE);
+    assert_version(store, 0, 1, BLOB);
+    assert_version(store, 1, 3, BLOB);
+    assert_whole(store);
+    pl_store_close(&store);
+}
+
+/* Each version has two files, and the two are taken in together. */
+static void a_commit_that_is_killed_between_its_files_leaves_nothing(void **state)
+{
+    static const struct {
+        const char *point;
+        int passages;
+    } table[] = {{"kv.file.before", 2},
+                 {"kv.file.after", 2},
+                 {"kv.take_in.before", 1},
+                 {"kv.take_in.after", 1}};
+    char folder[PL_PATH_MAX];
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        for (int passage = 1; passage <= table[i].passages; passage++) {
+            pl_store *store =
+                open_bulk(pl_join(folder, *state, "killed"), PL_STORE_CREATE);
+            commit_version(store, "a/x", 0, 1, BLOB);
+            pl_store_close(&store);
+            commit_until(folder, table[i].point, passage);
+            store = open_bulk(folder, PL_STORE_WRITE);
+            assert_int_equal(pl_store_sequence(store), 1);
+            assert_int_equal(count_files(folder, "INCOMING"), 0);
+            assert_int_equal(count_files(folder, "db"), 1);
+            assert_whole(store);
+            commit_version(store, "a/x", 1, 3, BLOB);
+            pl_store_close(&store);
+            store = open_bulk(folder, PL_STORE_WRITE);
+            assert_version(store, 0, 1, BLOB);
+            assert_version(store, 1, 3, BLOB);
+            assert_whole(store);
+            pl_store_close(&store);
+            assert_ok(pl_remove_tree(folder));
+        }
+}
+
+static void copy_to(const char *folder, const char *target)
+{
+    pl_mirror_report report;
+    pl_store *store = open_store(folder, PL_STORE_READ);
+    assert_ok(pl_store_mirror(store, target, false, &report));
+    pl_store_close(&store);
+    store = open_store(target, PL_STORE_READ);
+    assert_whole(store);
+    pl_store_close(&store);
+}
+
+/* The copy has them too, under keys that the source later gives to other bytes. */
+static void a_copy_is_right_again_after_bytes_that_nothing_names(void **state)
+{
+    char folder[PL_PATH_MAX], target[PL_PATH_MAX];
+    pl_join(folder, *state, "one");
+    pl_join(target, *state, "copy");
+    pl_store *store = open_bulk(folder, PL_STORE_CREATE);
+    commit_version(store, "a/x", 0, 1, BLOB);
+    pl_store_close(&store);
+    commit_and_die(folder);
+    copy_to(folder, target);
+    store = open_bulk(folder, PL_STORE_WRITE);
+    commit_version(store, "a/x", 1, 3, BLOB);
+    pl_store_close(&store);
+    copy_to(folder, target);
+    store = open_store(target, PL_STORE_READ);
+    assert_version(store, 1, 3, BLOB);
+    pl_store_close(&store);
+}
+
+static void touch(const char *folder, const char *name)
+{
+    char path[PL_PATH_MAX];
+    assert_ok(pl_replace_file(pl_join(path, folder, name), "x", 1));
+}
+
+static void a_part_of_a_copy_that_is_not_whole_is_not_opened(void **state)
+{
+    char part[PL_PATH_MAX], path[PL_PATH_MAX];
+    pl_store *store = open_bulk(pl_join(part, *state, "home-2"), PL_STORE_CREATE);
+    commit_version(store, "a/x", 0, 1, PART);
+    pl_store_close(&store);
+    touch(part, "LEFT");
+    touch(*state, "COPY");
+    assert_int_equal(pl_store_open(part, PL_STORE_WRITE, &store), PL_ERR_BUSY);
+    assert_int_equal(rename(part, pl_join(path, *state, "elsewhere")), 0);
+    assert_int_equal(symlink("elsewhere", part), 0); /* COPY lies beside the link */
+    assert_int_equal(pl_store_open(part, PL_STORE_WRITE, &store), PL_ERR_BUSY);
+    unlink(pl_join(path, *state, "COPY"));
+    store = open_bulk(part, PL_STORE_WRITE);
+    assert_version(store, 0, 1, PART);
+    pl_store_close(&store);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 2)
+        return strcmp(argv[0], "die") == 0 ? die_before_the_batch(argv[1])
+                                           : commit_on(argv[1]);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(
+            a_blob_that_is_put_while_it_is_hashed_is_the_same, make_folder,
+            drop_folder),
+        cmocka_unit_test_setup_teardown(
+            a_file_that_cannot_be_written_fails_its_commit_alone, make_folder,
+            drop_folder),
+        cmocka_unit_test_setup_teardown(
+            large_blobs_lie_in_files_and_small_ones_in_the_log, make_folder,
+            drop_folder),
+        cmocka_unit_test_setup_teardown(a_file_goes_with_the_blob_that_it_holds,
+                                        make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(what_is_there_already_is_not_written_again,
+                                        make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(a_transaction_that_ends_leaves_no_file,
+                                        make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(a_commit_of_many_large_blobs_has_them_all,
+                                        make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(a_file_goes_when_its_last_chunk_was_coded,
+                                        make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(a_follower_reads_them, make_folder,
+                                        drop_folder),
+        cmocka_unit_test_setup_teardown(files_that_nothing_names_go_at_the_next_opening,
+                                        make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(
+            a_commit_that_is_killed_between_its_files_leaves_nothing, make_folder,
+            drop_folder),
+        cmocka_unit_test_setup_teardown(
+            a_copy_is_right_again_after_bytes_that_nothing_names, make_folder,
+            drop_folder),
+        cmocka_unit_test_setup_teardown(
+            a_part_of_a_copy_that_is_not_whole_is_not_opened, make_folder, drop_folder),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,106 @@
+/* folder: store; label: fault */
+#include "tests/support/store_fixture.h"
+#include <signal.h>
+#include <sys/wait.h>
+
+/* Garbage collection takes what it may, nothing else, and may be killed. */
+
+enum { N_VERSIONS = 40, BYTES = 3000 };
+
+static bool is_kept(void *context, const pl_version *v)
+{
+    (void)context;
+    return v->number % 7 == 3; /* as a tag would */
+}
+
+static void make_history(const char *folder)
+{
+    pl_store *store = open_store(folder, PL_STORE_CREATE);
+    for (uint64_t n = 0; n < N_VERSIONS; n++)
+        commit_version(store, "a/x", n, n, BYTES);
+    pl_store_close(&store);
+}
+
+static bool can_be_read(pl_store *store, uint64_t number)
+{
+    pl_version v;
+    uint8_t *got = pl_alloc(BYTES), *expected = make_bytes(number, BYTES);
+    assert_ok(pl_store_get_version(store, "a/x", number, &v)); /* the record stays */
+    bool there = pl_store_has_blob(store, &v.params);
+    if (there) {
+        assert_ok(pl_store_read_blob(store, &v.params, 0, BYTES, got));
+        assert_memory_equal(got, expected, BYTES);
+    }
+    pl_version_clear(&v);
+    pl_free(got);
+    pl_free(expected);
+    return there;
+}
+
+static void check_what_is_left(const char *folder)
+{
+    pl_store *store = open_store(folder, PL_STORE_WRITE);
+    for (uint64_t n = 0; n < N_VERSIONS; n++)
+        assert_int_equal(can_be_read(store, n), n % 7 == 3 || n == N_VERSIONS - 1);
+    pl_store_close(&store);
+}
+
+static pl_status collect(const char *folder, pl_gc_report *report)
+{
+    pl_store *store = NULL;
+    pl_status status = pl_store_open(folder, PL_STORE_WRITE, &store);
+    if (status == PL_OK)
+        status = pl_store_collect(store, is_kept, NULL, true, report);
+    pl_store_close(&store);
+    return status;
+}
+
+static void what_must_stay_stays_and_the_rest_goes(void **state)
+{
+    pl_gc_report report;
+    make_history(*state);
+    assert_ok(collect(*state, &report));
+    assert_int_equal(report.n_kept, 7); /* 3, 10, 17, 24, 31, 38 and the head */
+    assert_int_equal(report.n_versions, N_VERSIONS - 7);
+    check_what_is_left(*state);
+    assert_ok(collect(*state, &report));
+    assert_int_equal(report.n_versions, 0);
+    assert_int_equal(report.n_gone, N_VERSIONS - 7);
+}
+
+static void a_collection_that_is_killed_is_done_again(void **state)
+{
+    static const char *const points[] = {"kv.commit.before", "kv.commit.after",
+                                         "mark.write.after", "mark.flush.after"};
+    char spec[64];
+    int how = 0;
+    pl_gc_report report;
+    make_history(*state);
+    for (size_t p = 0; p < sizeof points / sizeof *points; p++) {
+        pid_t child = fork();
+        if (child == 0) {
+            snprintf(spec, sizeof spec, "%s:kill:2", points[p]); /* 1: the epoch */
+            setenv("PATHLOOM_FAILPOINT", spec, 1);
+            execl("/proc/self/exe", "test_store_collect", *state, (char *)NULL);
+            _exit(99);
+        }
+        assert_int_equal(waitpid(child, &how, 0), child);
+        assert_true(WIFSIGNALED(how) || WEXITSTATUS(how) == 0);
+    }
+    assert_ok(collect(*state, &report));
+    check_what_is_left(*state);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_must_stay_stays_and_the_rest_goes,
+                                        make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(a_collection_that_is_killed_is_done_again,
+                                        make_folder, drop_folder),
+    };
+    pl_gc_report report;
+    if (argc == 2)
+        return pl_status_exit_code(collect(argv[1], &report));
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,664 @@
+/* folder: store; label: integration
+ *
+ * Copies of a store in parts: the new state in all parts or in none, whoever dies when,
+ * and how many parts there were at the beginning. */
+#include "store/store.h"
+#include "tests/support/store_child.h"
+#include <signal.h>
+#include <sys/stat.h>
+
+enum { BEGUN = 2, PARTS = 3, BYTES = 3000, OLD = 1, NEW = 3, PASSAGES_MAX = 60 };
+
+static const char *const modules[PARTS] = {"mix/L1.E0", "mix/L1.E1", "mix/L2.E0"};
+
+typedef struct places {
+    char source[PL_PATH_MAX], target[PL_PATH_MAX], kept[PL_PATH_MAX];
+} places;
+
+static places places_in(const char *folder)
+{
+    places p;
+    pl_join(p.source, folder, "source");
+    pl_join(p.target, folder, "target");
+    pl_join(p.kept, folder, "kept");
+    return p;
+}
+
+/* Version `last` is the newest in the first n parts. */
+static void train_to(const char *folder, int n, uint64_t last)
+{
+    for (int i = 0; i < n; i++) {
+        char path[PL_PATH_MAX];
+        pl_version head;
+        pl_store *store = open_store(pl_store_part(folder, i, path), PL_STORE_CREATE);
+        uint64_t next = 0;
+        if (pl_store_head(store, modules[i], &head) == PL_OK) {
+            next = head.number + 1;
+            pl_version_clear(&head);
+        }
+        for (; next <= last; next++)
+            commit_version(store, modules[i], next, 10 * (uint64_t)i + next, BYTES);
+        pl_store_close(&store);
+    }
+}
+
+/* The newest version in all parts alike. */
+static uint64_t look(const char *folder, int n)
+{
+    pl_audit_report report;
+    uint64_t newest = 0;
+    pl_store *store = open_store(folder, PL_STORE_READ);
+    assert_int_equal(pl_store_n_parts(store), n);
+    for (int i = 0; i < n; i++) {
+        pl_version head;
+        assert_ok(pl_store_head(store, modules[i], &head));
+        if (i == 0)
+            newest = head.number;
+        assert_int_equal(head.number, newest);
+        assert_true(blob_holds(store, &head.params, 10 * (uint64_t)i + newest, BYTES));
+        pl_version_clear(&head);
+    }
+    assert_ok(pl_store_audit(store, true, NULL, NULL, &report));
+    assert_int_equal(report.n_problems, 0);
+    pl_store_close(&store);
+    return newest;
+}
+
+static pl_status copy(const char *source, const char *target, bool force)
+{
+    pl_store *from = NULL;
+    pl_mirror_report report;
+    PL_RETURN_IF(pl_store_open(source, PL_STORE_READ, &from));
+    pl_status status = pl_store_mirror_parts(from, target, force, &report);
+    pl_store_close(&from);
+    return status;
+}
+
+/* A copy of the first two parts at their old state lies in `kept`; meanwhile the source
+ * went on, and got a part more. */
+static places make_both(const char *folder)
+{
+    places p = places_in(folder);
+    assert_ok(pl_store_make_parts(p.source, BEGUN));
+    train_to(p.source, BEGUN, OLD);
+    assert_ok(copy(p.source, p.kept, false));
+    assert_ok(pl_store_grow_parts(p.source, PARTS));
+    train_to(p.source, PARTS, NEW);
+    return p;
+}
+
+static void take_kept(const places *p)
+{
+    char command[3 * PL_PATH_MAX];
+    assert_ok(pl_remove_tree(p->target));
+    snprintf(command, sizeof command, "cp -r %s %s", p->kept, p->target);
+    assert_int_equal(system(command), 0);
+}
+
+static int copy_until(const places *p, const char *point, int passage)
+{
+    return die_at(point, passage, "copy", p->source, p->target);
+}
+
+static int force_until(const places *p, const char *point, int passage)
+{
+    return die_at(point, passage, "force", p->source, p->target);
+}
+
+static const char *const points[] = {
+    "kv.commit.before", "kv.commit.after",   "mark.write.before",
+    "mark.flush.after", "fs.write.before",   "fs.rename.after",
+    "fs.folder.after",  "store.copy.before", "store.copy.after"};
+enum { POINTS = sizeof points / sizeof *points };
+
+static void an_older_copy_stays_or_is_replaced(void **state)
+{
+    places p = make_both(*state);
+    pl_parts counts;
+    int n_deaths = 0, n_old = 0, n_decided = 0;
+    for (int k = 0; k < POINTS; k++)
+        for (int passage = 1; passage < PASSAGES_MAX; passage++) {
+            take_kept(&p);
+            if (!copy_until(&p, points[k], passage))
+                break;
+            n_deaths++;
+            pl_status status = pl_store_count_parts(p.target, &counts);
+            if (status == PL_ERR_BUSY) { /* decided: whoever comes next does the rest */
+                assert_says("was ended half-way");
+                assert_ok(pl_store_end_copy(p.target));
+                assert_int_equal(look(p.target, PARTS), NEW);
+                n_decided++;
+            } else if (status == PL_OK && counts.n == BEGUN) {
+                assert_int_equal(look(p.target, BEGUN), OLD);
+                n_old++;
+            } else {
+                assert_int_equal(look(p.target, PARTS), NEW);
+            }
+            if (passage % 3 == 0) { /* and the same copy again is never refused */
+                assert_ok(copy(p.source, p.target, false));
+                assert_int_equal(look(p.target, PARTS), NEW);
+            }
+        }
+    print_message("%d deaths, after %d the old state, after %d the rest was done\n",
+                  n_deaths, n_old, n_decided);
+    assert_true(n_old > 10 && n_decided > 10);
+}
+
+/* ---- over a state that went another way ---- */
+/* From `first` on, with bytes of its own: twice as long, so that chunks of the same
+ * commit have other sizes and numbers. */
+static void go_another_way(const char *folder, const char *module, uint64_t first,
+                           uint64_t last)
+{
+    pl_store *store = open_store(folder, PL_STORE_WRITE);
+    for (uint64_t next = first; next <= last; next++)
+        commit_version(store, module, next, 500 + next, 2 * BYTES);
+    pl_store_close(&store);
+}
+
+static void assert_whole(const char *folder)
+{
+    pl_audit_report report;
+    pl_store *store = open_store(folder, PL_STORE_READ);
+    assert_ok(pl_store_audit(store, true, NULL, NULL, &report));
+    assert_int_equal(report.n_problems, 0);
+    pl_store_close(&store);
+}
+
+static bool has(const char *folder, const char *module, uint64_t number, uint64_t seed,
+                size_t bytes)
+{
+    pl_version head;
+    pl_store *store = open_store(folder, PL_STORE_READ);
+    assert_ok(pl_store_head(store, module, &head));
+    bool same = head.number == number && blob_holds(store, &head.params, seed, bytes);
+    pl_version_clear(&head);
+    pl_store_close(&store);
+    return same;
+}
+
+/* In one piece: both begin with version OLD. */
+static places make_ways(const char *folder)
+{
+    places p = places_in(folder);
+    pl_store *store = open_store(p.source, PL_STORE_CREATE);
+    for (uint64_t next = 0; next <= OLD; next++)
+        commit_version(store, modules[0], next, next, BYTES);
+    pl_store_close(&store);
+    assert_ok(copy(p.source, p.kept, false));
+    go_another_way(p.kept, modules[0], OLD + 1, NEW + 2);
+    store = open_store(p.source, PL_STORE_WRITE);
+    for (uint64_t next = OLD + 1; next <= NEW; next++)
+        commit_version(store, modules[0], next, next, BYTES);
+    pl_store_close(&store);
+    return p;
+}
+
+/* How often it was killed before and after it was decided. */
+typedef struct tally {
+    int n_deaths, n_old, n_decided;
+} tally;
+
+/* Old, or refusing to open until the rest is done, or new; and never between. */
+static void look_after_death(const places *p, tally *t, bool (*is_old)(const char *),
+                             bool (*is_new)(const char *))
+{
+    pl_store *store = NULL;
+    pl_status status = pl_store_open(p->target, PL_STORE_READ, &store);
+    pl_store_close(&store);
+    t->n_deaths++;
+    if (status == PL_ERR_BUSY) {
+        assert_says("was ended half-way");
+        assert_ok(pl_store_end_copy(p->target));
+        t->n_decided++;
+        assert_true(is_new(p->target));
+    } else {
+        assert_ok(status);
+        t->n_old += is_old(p->target);
+        assert_true(is_old(p->target) || is_new(p->target));
+    }
+    assert_whole(p->target);
+}
+
+static bool whole_is_old(const char *folder)
+{
+    return has(folder, modules[0], NEW + 2, 500 + NEW + 2, 2 * BYTES);
+}
+
+static bool whole_is_new(const char *folder)
+{
+    return has(folder, modules[0], NEW, NEW, BYTES);
+}
+
+static void another_way_stays_or_is_replaced(void **state)
+{
+    places p = make_ways(*state);
+    tally t = {0};
+    take_kept(&p);
+    assert_int_equal(copy(p.source, p.target, false), PL_ERR_EXISTS);
+    assert_true(whole_is_old(p.target));
+    for (int k = 0; k < POINTS; k++)
+        for (int passage = 1; passage < PASSAGES_MAX; passage++) {
+            take_kept(&p);
+            if (!force_until(&p, points[k], passage))
+                break;
+            look_after_death(&p, &t, whole_is_old, whole_is_new);
+            if (passage % 3 == 0) {
+                assert_ok(copy(p.source, p.target, true));
+                assert_true(whole_is_new(p.target));
+            }
+            /* it goes on as a store: later tokens are no lower than any before */
+            pl_store *store = open_store(p.target, PL_STORE_WRITE);
+            assert_true(pl_store_epoch(store) > 2);
+            pl_store_close(&store);
+        }
+    print_message("%d deaths, after %d the old state, after %d the rest was done\n",
+                  t.n_deaths, t.n_old, t.n_decided);
+    assert_true(t.n_old > 10 && t.n_decided > 5);
+}
+
+static bool parts_are_old(const char *folder)
+{
+    return has(folder, modules[1], NEW + 2, 500 + NEW + 2, 2 * BYTES) &&
+           has(folder, modules[0], OLD, OLD, BYTES);
+}
+
+static bool parts_are_new(const char *folder)
+{
+    return has(folder, modules[1], NEW, 10 + NEW, BYTES) && look(folder, PARTS) == NEW;
+}
+
+/* One part of two went another way: it alone is made anew. */
+static void a_part_that_went_another_way_is_replaced_with_all(void **state)
+{
+    places p = make_both(*state);
+    char part[PL_PATH_MAX];
+    tally t = {0};
+    go_another_way(pl_store_part(p.kept, 1, part), modules[1], OLD + 1, NEW + 2);
+    for (int k = 0; k < POINTS; k++)
+        for (int passage = 1 + k % 2; passage < PASSAGES_MAX; passage += 2) {
+            take_kept(&p);
+            if (!force_until(&p, points[k], passage))
+                break;
+            look_after_death(&p, &t, parts_are_old, parts_are_new);
+        }
+    print_message("%d deaths, after %d the old state, after %d the rest was done\n",
+                  t.n_deaths, t.n_old, t.n_decided);
+    assert_true(t.n_old > 10 && t.n_decided > 10);
+}
+
+/* Going back to an earlier state of the same line happens in place, by one commit. What
+ * the source has under later keys, and nothing names, takes the place of nothing. */
+static void a_later_state_goes_back_in_place(void **state)
+{
+    places p = make_ways(*state);
+    char path[PL_PATH_MAX];
+    tally t = {0};
+    pl_store *store = open_store(p.source, PL_STORE_WRITE);
+    pl_store_close(&store);
+    assert_ok(pl_remove_tree(p.kept));
+    assert_ok(copy(p.source, p.kept, false));
+    go_another_way(p.kept, modules[0], NEW + 1, NEW + 2);
+    for (int k = 0; k < POINTS; k++)
+        for (int passage = 1; passage < PASSAGES_MAX; passage++) {
+            take_kept(&p);
+            if (!force_until(&p, points[k], passage))
+                break;
+            look_after_death(&p, &t, whole_is_old, whole_is_new);
+            assert_false(pl_path_exists(pl_join(path, p.target, "new")));
+        }
+    print_message("%d deaths, after %d the old state\n", t.n_deaths, t.n_old);
+    assert_true(t.n_old > 3 && t.n_decided == 0);
+}
+
+static void a_reader_sees_what_took_its_place(void **state)
+{
+    places p = make_ways(*state);
+    pl_version head;
+    pl_store *reader = open_store(p.kept, PL_STORE_READ);
+    assert_ok(copy(p.source, p.kept, true));
+    assert_ok(pl_store_refresh(reader));
+    assert_ok(pl_store_head(reader, modules[0], &head));
+    assert_int_equal(head.number, NEW);
+    assert_true(blob_holds(reader, &head.params, NEW, BYTES));
+    pl_version_clear(&head);
+    pl_store_close(&reader);
+}
+
+/* There was nothing: there is no store, or the whole of it. */
+static void a_first_copy_is_whole_or_not_there(void **state)
+{
+    places p = make_both(*state);
+    pl_store *store = NULL;
+    int n_none = 0;
+    for (int k = 0; k < POINTS; k++)
+        for (int passage = 1 + k % 3; passage < PASSAGES_MAX; passage += 3) {
+            assert_ok(pl_remove_tree(p.target));
+            if (!copy_until(&p, points[k], passage))
+                break;
+            assert_ok(pl_store_end_copy(p.target));
+            pl_status status = pl_store_open(p.target, PL_STORE_READ, &store);
+            pl_store_close(&store);
+            n_none += status == PL_ERR_NOT_FOUND;
+            if (status == PL_OK)
+                assert_int_equal(look(p.target, PARTS), NEW);
+            else
+                assert_int_equal(status, PL_ERR_NOT_FOUND);
+            assert_ok(copy(p.source, p.target, false));
+            assert_int_equal(look(p.target, PARTS), NEW);
+        }
+    assert_true(n_none > 5);
+}
+
+static void a_copy_knows_how_many_parts_there_were_first(void **state)
+{
+    places p = make_both(*state);
+    pl_parts counts;
+    assert_ok(copy(p.source, p.target, false));
+    assert_ok(pl_store_count_parts(p.target, &counts));
+    assert_int_equal(counts.n, PARTS);
+    assert_int_equal(counts.begun, BEGUN);
+}
+
+/* Restoring a state of before the third part takes that part away, if that is meant. */
+static void a_part_more_is_not_dropped_without_a_word(void **state)
+{
+    places p = make_both(*state);
+    pl_parts counts;
+    assert_int_equal(copy(p.kept, p.source, false), PL_ERR_EXISTS);
+    assert_says("has 3 parts, and what is copied there has 2");
+    assert_int_equal(look(p.source, PARTS), NEW);
+    assert_ok(copy(p.kept, p.source, true));
+    assert_int_equal(look(p.source, BEGUN), OLD);
+    assert_ok(pl_store_count_parts(p.source, &counts));
+    assert_int_equal(counts.n, BEGUN);
+}
+
+/* A store that is open is not copied into, and one in one piece is none in parts. */
+static void other_targets_are_refused(void **state)
+{
+    places p = make_both(*state);
+    char part[PL_PATH_MAX];
+    pl_store *writer = open_store(pl_store_part(p.kept, 1, part), PL_STORE_WRITE);
+    assert_int_equal(copy(p.source, p.kept, false), PL_ERR_BUSY);
+    pl_store_close(&writer);
+    assert_int_equal(look(p.kept, BEGUN), OLD);
+    writer = open_store(p.target, PL_STORE_CREATE);
+    pl_store_close(&writer);
+    assert_int_equal(copy(p.source, p.target, true), PL_ERR_EXISTS);
+    assert_says("a store in one piece");
+    assert_int_equal(copy(p.target, p.kept, true), PL_ERR_EXISTS);
+    assert_int_equal(look(p.kept, BEGUN), OLD);
+}
+
+/* ---- parts on other disks ---- */
+/* Where it can be had, on a disk that really is another. */
+static void make_other_disk(char other[PL_PATH_MAX], const char *folder)
+{
+    const char *memory = "/dev/shm/pl-copies-XXXXXX";
+    pl_copy_text(other, PL_PATH_MAX, memory);
+    if (!mkdtemp(other))
+        assert_ok(pl_make_folders(pl_join(other, folder, "other")));
+}
+
+static void move(const char *from, const char *to)
+{
+    char command[3 * PL_PATH_MAX];
+    snprintf(command, sizeof command, "mv %s %s", from, to);
+    assert_int_equal(system(command), 0);
+}
+
+static bool is_link(const char *path)
+{
+    struct stat info;
+    return lstat(path, &info) == 0 && S_ISLNK(info.st_mode);
+}
+
+/* The name stays, and is a link to what it named. */
+static void move_away(const char *path, const char *other)
+{
+    char moved[PL_PATH_MAX];
+    const char *name = strrchr(path, '/') + 1;
+    assert_ok(pl_remove_tree(pl_join(moved, other, name)));
+    move(path, moved);
+    assert_int_equal(symlink(moved, path), 0);
+}
+
+static void a_part_on_another_disk_is_replaced_where_it_lies(void **state)
+{
+    static const char *const at[] = {"store.copy.before", "store.copy.after",
+                                     "fs.rename.after"};
+    places p = make_both(*state);
+    char other[PL_PATH_MAX], part[PL_PATH_MAX], there[PL_PATH_MAX];
+    tally t = {0};
+    make_other_disk(other, *state);
+    go_another_way(pl_store_part(p.kept, 1, part), modules[1], OLD + 1, NEW + 2);
+    for (int k = 0; k < 3; k++)
+        for (int passage = 1; passage < PASSAGES_MAX; passage += 2) {
+            take_kept(&p);
+            move_away(pl_store_part(p.target, 1, part), other);
+            int how = force_until(&p, at[k], passage);
+            if (how)
+                look_after_death(&p, &t, parts_are_old, parts_are_new);
+            else
+                assert_true(parts_are_new(p.target));
+            assert_true(is_link(part));
+            assert_true(pl_path_exists(pl_join(there, other, "home-2/FORMAT")));
+            if (!how)
+                break;
+        }
+    assert_true(t.n_old > 1 && t.n_decided > 5);
+    assert_ok(pl_remove_tree(other));
+}
+
+static void what_cannot_be_replaced_where_it_lies_stays(void **state)
+{
+    places p = make_both(*state), one;
+    char other[PL_PATH_MAX], path[PL_PATH_MAX], ways[PL_PATH_MAX];
+    char away[PL_PATH_MAX], there[PL_PATH_MAX];
+    make_other_disk(other, *state);
+    assert_ok(pl_make_folders(pl_join(ways, *state, "ways")));
+    one = make_ways(ways);
+    move_away(pl_join(path, one.kept, "db"), other);
+    assert_int_equal(copy(one.source, one.kept, true), PL_ERR_UNSUPPORTED);
+    assert_says("is a link or a disk of its own");
+    assert_true(is_link(path) && whole_is_old(one.kept));
+    /* a part that would go */
+    move_away(pl_store_part(p.source, 2, path), other);
+    assert_int_equal(copy(p.kept, p.source, true), PL_ERR_UNSUPPORTED);
+    assert_true(is_link(path));
+    assert_int_equal(look(p.source, PARTS), NEW);
+    /* a disk that is away */
+    move_away(pl_store_part(p.kept, 1, path), other);
+    pl_join(away, other, "away");
+    pl_join(there, other, "home-2");
+    move(there, away);
+    assert_int_equal(copy(p.source, p.kept, true), PL_ERR_NOT_FOUND);
+    assert_says("a link to what is not there");
+    move(away, there);
+    assert_int_equal(look(p.kept, BEGUN), OLD);
+    assert_ok(pl_remove_tree(other));
+}
+
+/* ---- beside readers ---- */
+static void assert_waits(pl_store *reader)
+{
+    assert_int_equal(pl_store_refresh(reader), PL_ERR_BUSY);
+    assert_says("was ended half-way");
+}
+
+static void a_reader_waits_while_a_copy_takes_the_place(void **state)
+{
+    places p = make_ways(*state);
+    int n = 0;
+    for (int passage = 1; passage < PASSAGES_MAX; passage++, n++) {
+        take_kept(&p);
+        pl_store *reader = open_store(p.target, PL_STORE_READ);
+        if (!force_until(&p, "store.copy.before", passage)) {
+            pl_store_close(&reader);
+            break;
+        }
+        assert_waits(reader);
+        assert_ok(pl_store_end_copy(p.target));
+        assert_ok(pl_store_refresh(reader));
+        assert_int_equal(pl_store_sequence(reader), NEW + 1);
+        pl_store_close(&reader);
+    }
+    assert_true(n > 4);
+}
+
+static void a_reader_of_parts_waits_as_well(void **state)
+{
+    places p = make_both(*state);
+    char part[PL_PATH_MAX];
+    pl_store *store = NULL;
+    go_another_way(pl_store_part(p.kept, 1, part), modules[1], OLD + 1, NEW + 2);
+    take_kept(&p);
+    pl_store *all = open_store(p.target, PL_STORE_READ);
+    pl_store *one = open_store(pl_store_part(p.target, 1, part), PL_STORE_READ);
+    assert_true(force_until(&p, "store.copy.before", 8) != 0);
+    assert_waits(all);
+    assert_waits(one);
+    assert_int_equal(pl_store_open(part, PL_STORE_READ, &store), PL_ERR_BUSY);
+    assert_int_equal(pl_store_open(part, PL_STORE_WRITE, &store), PL_ERR_BUSY);
+    assert_ok(pl_store_end_copy(p.target));
+    assert_ok(pl_store_refresh(all));
+    assert_ok(pl_store_refresh(one));
+    pl_store_close(&all);
+    pl_store_close(&one);
+    assert_int_equal(look(p.target, PARTS), NEW);
+}
+
+static void a_reader_of_more_parts_says_that_there_are_fewer(void **state)
+{
+    places p = make_both(*state);
+    pl_store *reader = open_store(p.source, PL_STORE_READ);
+    assert_ok(copy(p.kept, p.source, true));
+    assert_int_equal(pl_store_refresh(reader), PL_ERR_BUSY);
+    assert_says("open it again");
+    pl_store_close(&reader);
+}
+
+/* Numbers of folders that went are given out again. */
+static void a_reader_is_not_taken_in_by_a_number(void **state)
+{
+    places p = make_ways(*state);
+    char path[PL_PATH_MAX], second[PL_PATH_MAX];
+    struct stat first, now;
+    take_kept(&p);
+    assert_ok(copy(p.target, pl_join(second, *state, "second"), false));
+    pl_store *reader = open_store(p.target, PL_STORE_READ);
+    assert_int_equal(stat(pl_join(path, p.target, "db"), &first), 0);
+    for (int i = 0; i < 7; i++) { /* ends with the source */
+        assert_ok(copy(i % 2 ? second : p.source, p.target, true));
+        assert_int_equal(stat(path, &now), 0);
+        assert_true(now.st_ino != first.st_ino); /* it is held */
+    }
+    assert_ok(pl_store_refresh(reader));
+    assert_int_equal(pl_store_sequence(reader), NEW + 1);
+    pl_store_close(&reader);
+}
+
+/* An opening sees one state or the other, or is asked to wait. */
+static void an_opening_in_the_middle_of_a_copy_sees_one_state(void **state)
+{
+    enum { COPIES = 3, SLEEP_MS = 15 };
+    places p = make_ways(*state);
+    char spec[64];
+    int n_busy = 0, n_seen = 0;
+    snprintf(spec, sizeof spec, "store.copy.before:sleep:%d", SLEEP_MS);
+    for (int i = 0; i < COPIES; i++) {
+        int how = 0;
+        take_kept(&p);
+        pid_t child = fork();
+        if (child == 0) {
+            setenv("PATHLOOM_FAILPOINT", spec, 1);
+            execl("/proc/self/exe", "force", p.source, p.target, (char *)NULL);
+            _exit(99);
+        }
+        while (waitpid(child, &how, WNOHANG) == 0) {
+            pl_store *reader = NULL;
+            pl_status status = pl_store_open(p.target, PL_STORE_READ, &reader);
+            n_busy += status == PL_ERR_BUSY;
+            n_seen += status == PL_OK;
+            if (status != PL_ERR_BUSY)
+                assert_ok(status);
+            pl_store_close(&reader);
+            pl_sleep_ms(1);
+        }
+        assert_int_equal(how, 0);
+    }
+    print_message("%d times one state, %d times to wait\n", n_seen, n_busy);
+    assert_true(whole_is_new(p.target));
+}
+
+/* ---- what a copy left that was not decided ---- */
+static void what_a_killed_copy_made_goes_when_the_store_is_written(void **state)
+{
+    places p = make_ways(*state);
+    char fresh[PL_PATH_MAX];
+    int n = 0;
+    for (int passage = 1; passage < PASSAGES_MAX; passage++) {
+        take_kept(&p);
+        if (!force_until(&p, "kv.commit.before", passage))
+            break;
+        n += pl_path_exists(pl_join(fresh, p.target, "new"));
+        pl_store *store = open_store(p.target, PL_STORE_WRITE);
+        pl_store_close(&store);
+        assert_false(pl_path_exists(fresh));
+        assert_true(whole_is_old(p.target));
+    }
+    assert_true(n > 0);
+}
+
+static void parts_that_a_killed_copy_made_go(void **state)
+{
+    places p = make_both(*state);
+    char fresh[PL_PATH_MAX], part[PL_PATH_MAX], inner[PL_PATH_MAX], away[PL_PATH_MAX];
+    go_another_way(pl_store_part(p.kept, 1, part), modules[1], OLD + 1, NEW + 2);
+    take_kept(&p);
+    pl_join(fresh, p.target, "new-3");
+    for (int passage = 1; !pl_path_exists(fresh); passage++)
+        assert_true(force_until(&p, "kv.commit.before", passage) != 0);
+    pl_join(inner, pl_store_part(p.target, 1, part), "new");
+    assert_true(pl_path_exists(inner));
+    assert_int_equal(rename(part, pl_join(away, p.target, "away")), 0);
+    assert_ok(pl_store_clear_copy(p.target)); /* it may be all that there is */
+    assert_true(pl_path_exists(fresh));
+    assert_int_equal(rename(away, part), 0);
+    assert_ok(pl_store_clear_copy(p.target));
+    assert_false(pl_path_exists(fresh));
+    pl_store *store = open_store(part, PL_STORE_WRITE);
+    pl_store_close(&store);
+    assert_false(pl_path_exists(inner));
+    assert_true(parts_are_old(p.target));
+}
+
+#define copy_test(name) cmocka_unit_test_setup_teardown(name, make_folder, drop_folder)
+
+int main(int argc, char **argv)
+{
+    if (argc == 3)
+        return copy(argv[1], argv[2], strcmp(argv[0], "force") == 0) == PL_OK ? 0 : 1;
+    static const struct CMUnitTest tests[] = {
+        copy_test(an_older_copy_stays_or_is_replaced),
+        copy_test(a_first_copy_is_whole_or_not_there),
+        copy_test(a_copy_knows_how_many_parts_there_were_first),
+        copy_test(a_part_more_is_not_dropped_without_a_word),
+        copy_test(other_targets_are_refused),
+        copy_test(another_way_stays_or_is_replaced),
+        copy_test(a_part_that_went_another_way_is_replaced_with_all),
+        copy_test(a_later_state_goes_back_in_place),
+        copy_test(a_reader_sees_what_took_its_place),
+        copy_test(a_part_on_another_disk_is_replaced_where_it_lies),
+        copy_test(what_cannot_be_replaced_where_it_lies_stays),
+        copy_test(a_reader_waits_while_a_copy_takes_the_place),
+        copy_test(a_reader_of_parts_waits_as_well),
+        copy_test(a_reader_of_more_parts_says_that_there_are_fewer),
+        copy_test(a_reader_is_not_taken_in_by_a_number),
+        copy_test(an_opening_in_the_middle_of_a_copy_sees_one_state),
+        copy_test(what_a_killed_copy_made_goes_when_the_store_is_written),
+        copy_test(parts_that_a_killed_copy_made_go),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

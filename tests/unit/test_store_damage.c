@@ -1,0 +1,699 @@
+/* folder: store; label: fault */
+#include "store/rows.h"
+#include "tests/support/store_fixture.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+enum { KIB = 1024, MIB = 1024 * KIB, N_VERSIONS = 4 };
+
+/* ---- help ---- */
+static const char *in_store(const void *folder, const char *name)
+{
+    static char path[PL_PATH_MAX];
+    return pl_join(path, folder, name);
+}
+
+static void fill(const char *folder, size_t bytes)
+{
+    pl_store *store = open_store(folder, PL_STORE_CREATE);
+    for (uint64_t n = 0; n < N_VERSIONS; n++)
+        commit_version(store, "a/x", n, n, bytes);
+    pl_store_close(&store);
+}
+
+static pl_status try_open(const char *folder, pl_store_mode mode)
+{
+    pl_store *store;
+    pl_status status = pl_store_open(folder, mode, &store);
+    pl_store_close(&store);
+    return status;
+}
+
+/* Changes bytes of a file in place; negative offsets count from the end. */
+static void flip(const char *path, long offset, uint8_t mask)
+{
+    uint8_t byte;
+    int fd = open(path, O_RDWR);
+    assert_true(fd >= 0);
+    off_t at = offset < 0 ? lseek(fd, 0, SEEK_END) + offset : offset;
+    assert_int_equal(pread(fd, &byte, 1, at), 1);
+    byte ^= mask;
+    assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+    close(fd);
+}
+
+/* The file of db/ with this ending and the highest name. */
+static bool newest_file(const char *folder, const char *ending, char out[PL_PATH_MAX])
+{
+    char database[PL_PATH_MAX], name[PL_PATH_MAX] = "";
+    DIR *entries = opendir(pl_join(database, folder, "db"));
+    for (struct dirent *e; (e = readdir(entries));)
+        if (pl_ends_with(e->d_name, ending) && strcmp(e->d_name, name) > 0)
+            pl_copy_text(name, sizeof name, e->d_name);
+    closedir(entries);
+    pl_join(out, database, name);
+    return *name;
+}
+
+static off_t file_size(const char *path)
+{
+    struct stat info;
+    assert_int_equal(stat(path, &info), 0);
+    return info.st_size;
+}
+
+/* Changes one byte of a stored value behind the store's back. */
+static void flip_row(const char *folder, kv_family family, row_key key, size_t at)
+{
+    kv *db;
+    kv_pin pin;
+    assert_ok(kv_open(in_store(folder, "db"), KV_WRITE, NULL, &db));
+    assert_ok(kv_get(db, family, key_slice(&key), &pin));
+    assert_non_null(pin.data);
+    uint8_t *value = pl_alloc(pin.len);
+    memcpy(value, pin.data, pin.len);
+    value[at] ^= 0x10;
+    kv_batch *batch = kv_batch_create(db);
+    kv_put(batch, family, key_slice(&key), (kv_slice){value, pin.len});
+    assert_ok(kv_commit(db, batch));
+    kv_batch_destroy(&batch);
+    kv_unpin(&pin);
+    pl_free(value);
+    kv_close(&db, false);
+}
+
+/* ---- rows ---- */
+static void a_damaged_record_is_reported_by_name(void **state)
+{
+    pl_version v;
+    fill(*state, 100);
+    flip_row(*state, KV_VERSION, key_of_version("a/x", 2), 20);
+    pl_store *store = open_store(*state, PL_STORE_WRITE);
+    assert_int_equal(pl_store_get_version(store, "a/x", 2, &v), PL_ERR_DAMAGED);
+    assert_says("version/a/x:0000000000000002");
+    assert_ok(pl_store_get_version(store, "a/x", 1, &v));
+    pl_version_clear(&v);
+    pl_store_close(&store);
+    flip_row(*state, KV_HEAD, key_of_name("a/x"), 0);
+    store = open_store(*state, PL_STORE_READ);
+    assert_int_equal(pl_store_head(store, "a/x", &v), PL_ERR_DAMAGED);
+    assert_says("head/a/x");
+    pl_store_close(&store);
+}
+
+static void a_damaged_chunk_is_reported_by_name(void **state)
+{
+    char text[PL_HASH_TEXT];
+    uint8_t *out = pl_alloc(3 * MIB);
+    pl_version v;
+    fill(*state, 3 * MIB);
+    flip_row(*state, KV_PACK, key_of_pack(1, 1), 12345); /* version 0, second MiB */
+    pl_store *store = open_store(*state, PL_STORE_WRITE);
+    assert_ok(pl_store_get_version(store, "a/x", 0, &v));
+    assert_ok(pl_store_read_blob(store, &v.params, 0, MIB, out));
+    assert_ok(pl_store_read_blob(store, &v.params, 2 * MIB, MIB, out));
+    assert_int_equal(pl_store_read_blob(store, &v.params, MIB - 1, 2, out),
+                     PL_ERR_DAMAGED);
+    pl_hash_format(&v.params, text);
+    text[12] = 0;
+    assert_says(text);
+    assert_says("chunk 1 of 3");
+    const pl_blob_read reads[] = {{&v.params, MIB, out}, {&v.params, 2 * MIB, out}};
+    assert_int_equal(pl_store_read_blobs(store, reads, 2), PL_ERR_DAMAGED);
+    assert_says("chunk 1 of 3");
+    pl_version_clear(&v);
+    pl_free(out);
+    pl_store_close(&store);
+}
+
+static void a_gap_in_the_log_is_refused(void **state)
+{
+    kv *db;
+    fill(*state, 100);
+    assert_ok(kv_open(in_store(*state, "db"), KV_WRITE, NULL, &db));
+    kv_batch *batch = kv_batch_create(db);
+    row_key key = key_of_number(2);
+    kv_delete(batch, KV_LOG, key_slice(&key));
+    assert_ok(kv_commit(db, batch));
+    kv_batch_destroy(&batch);
+    kv_close(&db, false);
+    assert_int_equal(try_open(*state, PL_STORE_WRITE), PL_ERR_DAMAGED);
+    assert_says("commit 2 is missing");
+}
+
+static void a_changed_log_row_breaks_the_chain(void **state)
+{
+    fill(*state, 100);
+    flip_row(*state, KV_LOG, key_of_number(3), 30);
+    assert_int_equal(try_open(*state, PL_STORE_WRITE), PL_ERR_DAMAGED);
+    assert_says("log/");
+}
+
+/* ---- files ---- */
+static void lost_commits_are_refused_with_both_numbers(void **state)
+{
+    char log[PL_PATH_MAX];
+    fill(*state, 20000);
+    assert_true(newest_file(*state, ".log", log));
+    off_t full = file_size(log);
+    /* whatever RocksDB makes of the cut, no acknowledged commit may be missed */
+    for (int i = 1; i <= 12; i++) {
+        off_t cut = full - 1 - full * (i - 1) / 13;
+        assert_int_equal(truncate(log, cut), 0);
+        assert_int_equal(try_open(*state, PL_STORE_READ), PL_ERR_DAMAGED);
+        if (i > 1)
+            continue;
+        assert_says("commit 3");
+        assert_says("commit 4");
+    }
+    assert_int_equal(try_open(*state, PL_STORE_WRITE), PL_ERR_DAMAGED);
+    assert_says("lost commits");
+}
+
+static void a_deleted_log_file_is_refused(void **state)
+{
+    char log[PL_PATH_MAX];
+    fill(*state, 20000);
+    assert_true(newest_file(*state, ".log", log));
+    assert_int_equal(unlink(log), 0);
+    assert_int_equal(try_open(*state, PL_STORE_WRITE), PL_ERR_DAMAGED);
+}
+
+static void a_mark_ahead_of_the_database_is_refused(void **state)
+{
+    fill(*state, 100);
+    pl_buf old = {0}, new = {0};
+    assert_ok(pl_read_file(in_store(*state, "HWM"), &old));
+    pl_store *store = open_store(*state, PL_STORE_WRITE);
+    commit_version(store, "a/x", N_VERSIONS, 50, 100);
+    pl_store_close(&store);
+    assert_ok(pl_read_file(in_store(*state, "HWM"), &new));
+    /* an older mark is what a crash before step 4 of a commit leaves */
+    assert_ok(pl_replace_file(in_store(*state, "HWM"), old.data, old.len));
+    assert_int_equal(try_open(*state, PL_STORE_WRITE), PL_OK);
+    /* the database of another store, without the acknowledged commits */
+    assert_ok(pl_remove_tree(in_store(*state, "db")));
+    assert_ok(pl_replace_file(in_store(*state, "HWM"), new.data, new.len));
+    assert_int_equal(try_open(*state, PL_STORE_CREATE), PL_ERR_IO);
+    assert_int_equal(try_open(*state, PL_STORE_READ), PL_ERR_IO);
+    assert_ok(pl_remove_tree(in_store(*state, "HWM")));
+    assert_int_equal(try_open(*state, PL_STORE_WRITE), PL_OK); /* accepted by hand */
+    assert_ok(pl_replace_file(in_store(*state, "HWM"), new.data, new.len));
+    assert_int_equal(try_open(*state, PL_STORE_WRITE), PL_ERR_DAMAGED);
+    assert_says("ends at commit 0");
+    assert_says("commit 5");
+    pl_buf_destroy(&old);
+    pl_buf_destroy(&new);
+}
+
+static void one_torn_slot_of_the_mark_is_forgiven_two_are_not(void **state)
+{
+    fill(*state, 100);
+    flip(in_store(*state, "HWM"), 9, 0xff);
+    assert_int_equal(try_open(*state, PL_STORE_WRITE), PL_OK);
+    flip(in_store(*state, "HWM"), 10, 0xff);
+    flip(in_store(*state, "HWM"), 4096 + 10, 0xff);
+    assert_int_equal(try_open(*state, PL_STORE_WRITE), PL_ERR_DAMAGED);
+    assert_int_equal(try_open(*state, PL_STORE_READ), PL_ERR_DAMAGED);
+    assert_says("HWM");
+    assert_int_equal(truncate(in_store(*state, "HWM"), 4096), 0);
+    assert_int_equal(try_open(*state, PL_STORE_WRITE), PL_ERR_DAMAGED);
+}
+
+static void set_format(const char *folder, const char *text)
+{
+    assert_ok(pl_replace_file(in_store(folder, "FORMAT"), text, strlen(text)));
+}
+
+static void another_format_is_refused(void **state)
+{
+    static const char *const others[] = {
+        "pathloom store 2\nchunks rocksdb\n", "pathloom store 10\n",
+        "pathloom store\nmajor 1\ncompat 0x0\nro_compat 0x0\nincompat 0x1\n"};
+    static const char *const damaged[] = {"", "pathloom store 1\n",
+                                          "pathloom store 1\nchunks rocksdb\nx",
+                                          "pathloom store 1\nchunks elsewhere\n"};
+    fill(*state, 100);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        set_format(*state, others[i]);
+        assert_int_equal(try_open(*state, PL_STORE_WRITE), PL_ERR_UNSUPPORTED);
+        assert_int_equal(try_open(*state, PL_STORE_READ), PL_ERR_UNSUPPORTED);
+        assert_says("another format than this release reads (`pathloom store 1`)");
+    }
+    for (size_t i = 0; i < sizeof damaged / sizeof *damaged; i++) {
+        set_format(*state, damaged[i]);
+        assert_int_equal(try_open(*state, PL_STORE_WRITE), PL_ERR_DAMAGED);
+    }
+    set_format(*state, "pathloom store 1\nchunks rocksdb\n");
+    assert_int_equal(try_open(*state, PL_STORE_WRITE), PL_OK);
+}
+
+static void copy_folder(const char *from, const char *to)
+{
+    pl_buf bytes = {0};
+    assert_ok(pl_make_folders(to));
+    DIR *entries = opendir(from);
+    for (struct dirent *e; (e = readdir(entries));) {
+        char source[PL_PATH_MAX], target[PL_PATH_MAX];
+        pl_join(source, from, e->d_name);
+        pl_join(target, to, e->d_name);
+        if (e->d_name[0] == '.')
+            continue;
+        if (pl_path_is_folder(source)) {
+            copy_folder(source, target);
+            continue;
+        }
+        assert_ok(pl_read_file(source, &bytes));
+        FILE *file = fopen(target, "wb");
+        assert_int_equal(fwrite(bytes.data, 1, bytes.len, file), bytes.len);
+        fclose(file);
+    }
+    closedir(entries);
+    pl_buf_destroy(&bytes);
+}
+
+/* Every version must be whole or refused; true if all were whole. */
+static bool all_versions_are_right(pl_store *store, size_t bytes)
+{
+    bool whole = true;
+    uint8_t *got = pl_alloc(bytes);
+    for (uint64_t n = 0; n <= N_VERSIONS; n++) {
+        pl_version v;
+        if (pl_store_get_version(store, "a/x", n, &v) != PL_OK) {
+            assert_true(strlen(pl_last_error()) > 0);
+            whole = false;
+            continue;
+        }
+        if (pl_store_read_blob(store, &v.params, 0, bytes, got) == PL_OK) {
+            uint8_t *expected = make_bytes(n, bytes);
+            assert_memory_equal(got, expected, bytes);
+            pl_free(expected);
+        } else
+            whole = false;
+        pl_version_clear(&v);
+    }
+    pl_free(got);
+    return whole;
+}
+
+/* One bit of one file, chosen by i; returns what became of it. */
+static const char *flip_and_look(const char *good, const char *bad, uint64_t i)
+{
+    char files[64][PL_PATH_MAX];
+    int n_files = 0;
+    assert_ok(pl_remove_tree(bad));
+    copy_folder(good, bad);
+    char database[PL_PATH_MAX];
+    DIR *entries = opendir(pl_join(database, bad, "db"));
+    for (struct dirent *e; (e = readdir(entries)) && n_files < 63;)
+        if (!pl_starts_with(e->d_name, "LO") && !pl_starts_with(e->d_name, "OPT") &&
+            e->d_name[0] != '.')
+            pl_join(files[n_files++], database, e->d_name);
+    closedir(entries);
+    pl_join(files[n_files++], bad, "HWM");
+    const char *path = files[pl_random_u32(5, 0, i) % (uint32_t)n_files];
+    off_t size = file_size(path);
+    if (size == 0)
+        return "empty";
+    flip(path, (long)(pl_random_u32(5, 1, i) % (uint64_t)size),
+         (uint8_t)(1u << (pl_random_u32(5, 2, i) % 8)));
+    pl_store *store;
+    if (pl_store_open(bad, PL_STORE_WRITE, &store) != PL_OK)
+        return "refused";
+    const char *verdict = all_versions_are_right(store, 30000) ? "harmless" : "named";
+    pl_store_close(&store);
+    return verdict;
+}
+
+static void a_flipped_bit_in_any_file_never_gives_wrong_data(void **state)
+{
+    char good[PL_PATH_MAX], bad[PL_PATH_MAX];
+    int refused = 0, named = 0, harmless = 0;
+    pl_join(good, *state, "good");
+    pl_join(bad, *state, "bad");
+    fill(good, 30000);
+    pl_store *store = open_store(good, PL_STORE_WRITE); /* recovery makes tables */
+    commit_version(store, "a/x", N_VERSIONS, N_VERSIONS, 30000);
+    pl_store_close(&store);
+    for (uint64_t i = 0; i < 50; i++) {
+        const char *verdict = flip_and_look(good, bad, i);
+        refused += !strcmp(verdict, "refused");
+        named += !strcmp(verdict, "named");
+        harmless += !strcmp(verdict, "harmless");
+    }
+    print_message("50 flips: %d refused at open, %d named on reading, %d harmless\n",
+                  refused, named, harmless);
+    assert_true(refused > 5 && named > 0);
+}
+
+/* ---- the last record of the log, byte by byte ---- */
+typedef struct tail {
+    char good[PL_PATH_MAX], bad[PL_PATH_MAX], log[PL_PATH_MAX];
+    off_t start, end; /* of the last commit in the log */
+    pl_buf before;    /* HWM as it was before that commit */
+} tail;
+
+/* A store whose last commit is one small record, and its mark of the commit before. */
+static void make_tail(const char *folder, tail *t)
+{
+    char path[PL_PATH_MAX];
+    memset(t, 0, sizeof *t);
+    pl_join(t->good, folder, "good");
+    pl_join(t->bad, folder, "bad");
+    fill(t->good, 100);
+    pl_store *store = open_store(t->good, PL_STORE_WRITE);
+    pl_txn *txn = begin(store);
+    assert_ok(pl_txn_put_ref(txn, "first", "a/x@1"));
+    assert_ok(pl_txn_commit(&txn));
+    assert_ok(pl_read_file(pl_join(path, t->good, "HWM"), &t->before));
+    assert_true(newest_file(t->good, ".log", t->log));
+    t->start = file_size(t->log);
+    txn = begin(store);
+    assert_ok(pl_txn_put_ref(txn, "last", "a/x@2"));
+    assert_ok(pl_txn_commit(&txn));
+    t->end = file_size(t->log);
+    pl_store_close(&store);
+    assert_true(t->end > t->start + 100);
+}
+
+/* A fresh copy; its log, and with `unsaid` the mark that does not know the last commit.
+ */
+static const char *copy_tail(const tail *t, bool unsaid)
+{
+    static char log[PL_PATH_MAX];
+    char path[PL_PATH_MAX];
+    assert_ok(pl_remove_tree(t->bad));
+    copy_folder(t->good, t->bad);
+    if (unsaid)
+        assert_ok(pl_replace_file(pl_join(path, t->bad, "HWM"), t->before.data,
+                                  t->before.len));
+    pl_join(path, t->bad, "db");
+    return pl_join(log, path, strrchr(t->log, '/') + 1);
+}
+
+static bool has_ref(pl_store *store, const char *name)
+{
+    pl_buf target = {0};
+    bool found = pl_store_get_ref(store, name, &target) == PL_OK;
+    pl_buf_destroy(&target);
+    return found;
+}
+
+/* What a power cut leaves of a commit that nobody was told of: the state before, or all
+ * of it. Of one that was told: refusal. */
+static void
+a_log_cut_at_any_byte_of_the_last_commit_loses_nothing_acknowledged(void **state)
+{
+    tail t;
+    int n_before = 0;
+    make_tail(*state, &t);
+    for (off_t cut = t.start; cut < t.end; cut++) {
+        pl_store *store;
+        assert_int_equal(truncate(copy_tail(&t, true), cut), 0);
+        assert_ok(pl_store_open(t.bad, PL_STORE_WRITE, &store));
+        assert_true(has_ref(store, "first"));
+        assert_int_equal(pl_store_sequence(store),
+                         has_ref(store, "last") ? N_VERSIONS + 2 : N_VERSIONS + 1);
+        n_before += !has_ref(store, "last");
+        pl_store_close(&store);
+        assert_int_equal(truncate(copy_tail(&t, false), cut), 0);
+        assert_int_equal(try_open(t.bad, PL_STORE_WRITE), PL_ERR_DAMAGED);
+        assert_says("lost commits");
+    }
+    print_message("%ld cuts: the state before %d times, whole otherwise\n",
+                  (long)(t.end - t.start), n_before);
+    assert_int_equal(n_before, t.end - t.start);
+    pl_buf_destroy(&t.before);
+}
+
+static void a_flip_in_any_byte_of_the_last_commit_is_refused(void **state)
+{
+    tail t;
+    make_tail(*state, &t);
+    for (off_t at = t.start; at < t.end; at++) {
+        flip(copy_tail(&t, false), (long)at, (uint8_t)(1u << at % 8));
+        assert_int_equal(try_open(t.bad, PL_STORE_WRITE), PL_ERR_DAMAGED);
+        assert_true(strstr(pl_last_error(), t.bad) ||
+                    strstr(pl_last_error(), "commit"));
+    }
+    print_message("%ld flips refused\n", (long)(t.end - t.start));
+    pl_buf_destroy(&t.before);
+}
+
+/* The log becomes longer than it was, without the bytes: as a file system leaves it
+ * that had written the new length only. */
+static void end_with_zeros(const char *log, off_t cut, off_t length)
+{
+    assert_int_equal(truncate(log, cut), 0);
+    assert_int_equal(truncate(log, length), 0);
+}
+
+/* Readers and then a writer find all but the last commit; the second writer finds
+ * nothing to mend. */
+static void assert_mended(const char *folder)
+{
+    pl_store *store = open_store(folder, PL_STORE_READ);
+    assert_true(has_ref(store, "first") && !has_ref(store, "last"));
+    pl_store *writer = open_store(folder, PL_STORE_WRITE);
+    assert_non_null(pl_store_mended(writer));
+    assert_non_null(strstr(pl_store_mended(writer), "db"));
+    assert_int_equal(pl_store_sequence(writer), N_VERSIONS + 1);
+    assert_true(has_ref(writer, "first") && !has_ref(writer, "last"));
+    pl_txn *txn = begin(writer);
+    assert_ok(pl_txn_put_ref(txn, "next", "a/x@3"));
+    assert_ok(pl_txn_commit(&txn));
+    assert_ok(pl_store_refresh(store)); /* it follows again */
+    assert_true(has_ref(store, "next"));
+    pl_store_close(&writer);
+    pl_store_close(&store);
+    store = open_store(folder, PL_STORE_WRITE);
+    assert_null(pl_store_mended(store));
+    assert_true(has_ref(store, "next"));
+    pl_store_close(&store);
+}
+
+static void a_tail_that_nobody_was_told_of_is_cut_off_whatever_it_holds(void **state)
+{
+    tail t;
+    int n = 0;
+    make_tail(*state, &t);
+    for (off_t at = t.start + 8; at < t.end; at += 9, n++) {
+        end_with_zeros(copy_tail(&t, true), at, t.end);
+        assert_mended(t.bad);
+        flip(copy_tail(&t, true), (long)at, (uint8_t)(1u << at % 8));
+        assert_mended(t.bad);
+    }
+    print_message("%d tails of zeros and %d flips mended\n", n, n);
+    assert_true(n > 10);
+    pl_buf_destroy(&t.before);
+}
+
+/* Refused by readers and writers, and left as it is: what is there can be looked at. */
+static void the_same_tail_is_refused_if_it_was_acknowledged(void **state)
+{
+    tail t;
+    pl_buf before = {0}, after = {0};
+    make_tail(*state, &t);
+    for (off_t at = t.start; at < t.end; at += 4) {
+        const char *log = copy_tail(&t, false);
+        end_with_zeros(log, at, t.end + 4096);
+        assert_ok(pl_read_file(log, &before));
+        assert_int_equal(try_open(t.bad, PL_STORE_WRITE), PL_ERR_DAMAGED);
+        assert_says("lost commits");
+        if ((at - t.start) % 16 > 0)
+            continue;
+        assert_int_equal(try_open(t.bad, PL_STORE_READ), PL_ERR_DAMAGED);
+        if (at > t.start + 7) { /* a header of zeros is an end */
+            assert_ok(pl_read_file(log, &after));
+            assert_int_equal(before.len, after.len);
+            assert_memory_equal(before.data, after.data, before.len);
+        }
+    }
+    pl_buf_destroy(&t.before);
+    pl_buf_destroy(&before);
+    pl_buf_destroy(&after);
+}
+
+/* ---- failing writes; the process is spoilt afterwards, so each has its own ---- */
+static int run_self(const char *role, const char *folder)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        execl("/proc/self/exe", "test_store_damage", role, folder, (char *)NULL);
+        _exit(99);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* Commits until a file may not grow any more; then the store must refuse writes, go
+ * on reading and close without a crash. */
+static int child_of_a_failing_disk(const char *folder)
+{
+    pl_store *store;
+    pl_txn *txn;
+    pl_version v;
+    struct rlimit limit = {2 * MIB, 2 * MIB};
+    signal(SIGXFSZ, SIG_IGN);
+    if (pl_store_open(folder, PL_STORE_CREATE, &store) != PL_OK ||
+        setrlimit(RLIMIT_FSIZE, &limit) != 0)
+        return 1;
+    pl_status status = PL_OK;
+    for (uint64_t n = 0; status == PL_OK && n < 20; n++) {
+        v = (pl_version){.module = "a/x", .number = 0};
+        snprintf(v.module, sizeof v.module, "a/x%d", (int)n);
+        uint8_t *bytes = make_bytes(n, MIB);
+        if (pl_txn_begin(store, &txn) != PL_OK ||
+            pl_txn_put_blob(txn, bytes, MIB, &v.params) != PL_OK ||
+            pl_txn_put_version(txn, &v, (pl_keep){0}) != PL_OK)
+            return 2;
+        pl_free(bytes);
+        status = pl_txn_commit(&txn);
+    }
+    if (status != PL_ERR_IO || pl_txn_begin(store, &txn) != PL_ERR_IO ||
+        !strstr(pl_last_error(), "restart"))
+        return 3;
+    if (pl_store_head(store, "a/x0", &v) != PL_OK ||
+        !blob_holds(store, &v.params, 0, MIB))
+        return 4;
+    pl_version_clear(&v);
+    pl_store_close(&store);
+    return 0;
+}
+
+static void after_a_failed_write_only_reading_goes_on(void **state)
+{
+    pl_version v;
+    assert_int_equal(run_self("failing", *state), 0);
+    pl_store *store = open_store(*state, PL_STORE_WRITE);
+    assert_ok(pl_store_head(store, "a/x0", &v));
+    assert_true(blob_holds(store, &v.params, 0, MIB));
+    assert_true(pl_store_sequence(store) >= 1);
+    commit_version(store, "a/y", 0, 1, 100);
+    pl_version_clear(&v);
+    pl_store_close(&store);
+}
+
+/* On a disk of 160 MiB: the commit that would not fit is refused before it starts. */
+/* Each small enough for the log. */
+static pl_status put_several(pl_txn *txn, const uint8_t *bytes, int n)
+{
+    char name[16];
+    pl_hash hash;
+    for (int i = 0; i < n; i++) {
+        snprintf(name, sizeof name, "o%d", i);
+        PL_RETURN_IF(pl_txn_put_blob(txn, bytes + (size_t)i * 3 * MIB, 3 * MIB, &hash));
+        PL_RETURN_IF(pl_txn_put_object(txn, name, &hash));
+    }
+    return PL_OK;
+}
+
+static pl_status begin_again(pl_store *store, pl_txn **txn)
+{
+    pl_txn_abort(txn);
+    return pl_txn_begin(store, txn);
+}
+
+/* 12 MiB, and then 8 MiB that are new before 24 MiB of the same. */
+static pl_status put_again_behind_new(pl_store *store)
+{
+    enum { NEW_BYTES = 8 * MIB, OLD_BYTES = 12 * MIB };
+    pl_txn *txn = NULL;
+    pl_hash hash;
+    pl_status status = PL_OK;
+    uint8_t *bytes = make_bytes(2, NEW_BYTES + 2 * OLD_BYTES);
+    uint8_t *old = bytes + NEW_BYTES;
+    memcpy(old + OLD_BYTES, old, OLD_BYTES);
+    PL_TRY(pl_txn_begin(store, &txn));
+    PL_TRY(pl_txn_put_blob(txn, old, OLD_BYTES, &hash));
+    PL_TRY(pl_txn_put_object(txn, "old", &hash));
+    PL_TRY(pl_txn_commit(&txn));
+    PL_TRY(pl_txn_begin(store, &txn));
+    PL_TRY(pl_txn_put_blob(txn, bytes, NEW_BYTES + 2 * OLD_BYTES, &hash));
+    PL_TRY(pl_txn_put_object(txn, "new", &hash));
+    PL_TRY(pl_txn_commit(&txn));
+done:
+    if (status != PL_OK)
+        print_error("%s\n", pl_last_error());
+    pl_txn_abort(&txn);
+    pl_free(bytes);
+    return status;
+}
+
+static int child_of_a_small_disk(const char *folder)
+{
+    pl_store *store;
+    pl_txn *txn;
+    pl_hash hash;
+    if (mount("none", folder, "tmpfs", 0, "size=130m") != 0)
+        return 77;
+    char path[PL_PATH_MAX];
+    pl_join(path, folder, "store");
+    int code = 0;
+    uint8_t *bytes = make_bytes(1, 50 * MIB);
+    if (pl_store_open(path, PL_STORE_CREATE, &store) != PL_OK)
+        code = 1;
+    else if (pl_txn_begin(store, &txn) != PL_OK ||
+             pl_txn_put_blob(txn, bytes, 50 * MIB, &hash) != PL_ERR_NOSPACE ||
+             !strstr(pl_last_error(), "needs 114"))
+        code = 2; /* its file and what is to stay free */
+    else if (begin_again(store, &txn) != PL_OK || put_several(txn, bytes, 8) != PL_OK ||
+             pl_txn_commit(&txn) != PL_ERR_NOSPACE ||
+             !strstr(pl_last_error(), "needs 112"))
+        code = 3; /* the log twice */
+    else if (pl_txn_begin(store, &txn) != PL_OK ||
+             pl_txn_put_blob(txn, bytes, MIB, &hash) != PL_OK ||
+             pl_txn_put_object(txn, "o", &hash) != PL_OK ||
+             pl_txn_commit(&txn) != PL_OK)
+        code = 4; /* a smaller one still goes */
+    else if (put_again_behind_new(store) != PL_OK)
+        code = 5; /* and a larger one of which little is new */
+    pl_store_close(&store);
+    umount(folder);
+    return code;
+}
+
+static void a_full_disk_is_noticed_before_the_commit(void **state)
+{
+    int code = run_self("small", *state);
+    if (code == 77) {
+        print_message("skipped: mounting a tmpfs needs root\n");
+        skip();
+    }
+    assert_int_equal(code, 0);
+}
+
+#define store_test(name) cmocka_unit_test_setup_teardown(name, make_folder, drop_folder)
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        store_test(a_damaged_record_is_reported_by_name),
+        store_test(a_damaged_chunk_is_reported_by_name),
+        store_test(a_gap_in_the_log_is_refused),
+        store_test(a_changed_log_row_breaks_the_chain),
+        store_test(lost_commits_are_refused_with_both_numbers),
+        store_test(a_deleted_log_file_is_refused),
+        store_test(a_mark_ahead_of_the_database_is_refused),
+        store_test(one_torn_slot_of_the_mark_is_forgiven_two_are_not),
+        store_test(another_format_is_refused),
+        store_test(a_flipped_bit_in_any_file_never_gives_wrong_data),
+        store_test(a_log_cut_at_any_byte_of_the_last_commit_loses_nothing_acknowledged),
+        store_test(a_flip_in_any_byte_of_the_last_commit_is_refused),
+        store_test(a_tail_that_nobody_was_told_of_is_cut_off_whatever_it_holds),
+        store_test(the_same_tail_is_refused_if_it_was_acknowledged),
+        store_test(after_a_failed_write_only_reading_goes_on),
+        store_test(a_full_disk_is_noticed_before_the_commit),
+    };
+    if (argc == 3) /* what a failed store abandons is no leak to report */
+        _exit(strcmp(argv[1], "small") == 0 ? child_of_a_small_disk(argv[2])
+                                            : child_of_a_failing_disk(argv[2]));
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,267 @@
+/* folder: store; label: fault */
+#include "store/store_internal.h"
+#include "tests/support/store_child.h"
+
+/* A process commits version after version and reports each on a pipe once it is
+ * acknowledged; it is killed at a random moment, again and again, on one store. */
+
+enum {
+    KILLS = 60,
+    SMALL = 20000,
+    LARGE = 3 << 20,
+    MAX_DELAY_MS = 120,
+    READ_MS = 3000,
+    SLOW_MS = 30000
+};
+
+static size_t version_bytes(uint64_t n)
+{
+    return n % 16 == 0 ? LARGE : SMALL;
+}
+
+/* One commit touches every family: version, momentum, pending, path, object, ref. */
+static pl_status commit_next(pl_store *store, uint64_t n, const pl_hash *parent,
+                             pl_hash *params)
+{
+    pl_version v = {.module = "a/x", .number = n, .parent = *parent};
+    pl_path_state path = {.name = "a/p0", .phase = (int64_t)n};
+    pl_contribution c = {.phase = (int64_t)n};
+    size_t bytes = version_bytes(n);
+    uint8_t *data = make_bytes(n, bytes + SMALL);
+    char target[32];
+    pl_txn *txn = NULL;
+    pl_status status;
+    snprintf(target, sizeof target, "a/x@%llu", (unsigned long long)n);
+    PL_TRY(pl_txn_begin(store, &txn));
+    PL_TRY(pl_txn_put_blob(txn, data, bytes, &v.params));
+    PL_TRY(pl_txn_put_blob(txn, data + 1, bytes, &path.moments));
+    PL_TRY(pl_txn_put_blob(txn, data + 2, SMALL, &c.update));
+    if (n > 0)
+        v.momentum = path.moments;
+    PL_TRY(pl_txn_put_version(txn, &v, (pl_keep){false, false, false}));
+    PL_TRY(pl_txn_put_pending(txn, "a/x", &c));
+    PL_TRY(pl_txn_put_path(txn, &path));
+    PL_TRY(pl_txn_put_object(txn, "newest", &v.params));
+    PL_TRY(pl_txn_put_ref(txn, "newest", target));
+    *params = v.params;
+    PL_TRY(pl_txn_commit(&txn));
+done:
+    pl_txn_abort(&txn);
+    pl_free(data);
+    return status;
+}
+
+/* The child: says "ready" as UINT64_MAX, then each acknowledged number. */
+static int commit_for_ever(const char *folder)
+{
+    pl_store *store;
+    pl_version head = {.number = 0};
+    uint64_t n = 0, ready = UINT64_MAX;
+    if (pl_store_open(folder, PL_STORE_CREATE, &store) != PL_OK)
+        return 1;
+    store->bulk_bytes = LARGE; /* every 16th has files of its own */
+    pl_status status = pl_store_head(store, "a/x", &head);
+    if (status == PL_OK)
+        n = head.number + 1;
+    else if (status != PL_ERR_NOT_FOUND)
+        return 2;
+    pl_hash params = head.params;
+    if (write(STDOUT_FILENO, &ready, sizeof ready) != sizeof ready)
+        return 3;
+    for (;; n++) {
+        pl_hash parent = params;
+        if (commit_next(store, n, &parent, &params) != PL_OK)
+            return 4;
+        if (write(STDOUT_FILENO, &n, sizeof n) != sizeof n)
+            return 5;
+    }
+}
+
+typedef struct life_story {
+    bool ready;    /* the store was open before the kill */
+    int64_t acked; /* highest number acknowledged, -1 if none */
+    int n_acked;
+} life_story;
+
+/* Lets a child live for `delay_ms` after it is up (or after its start, if `early`). */
+static life_story live_and_die(const char *folder, int64_t delay_ms, bool early)
+{
+    uint64_t number;
+    life_story life = {.acked = -1};
+    store_child child = start_store_child(folder);
+    if (!early)
+        await_store_child(&child);
+    pl_sleep_ms(delay_ms);
+    kill_store_child(&child);
+    while (read_number(&child, &number)) {
+        if (number == UINT64_MAX) {
+            life.ready = true;
+            continue;
+        }
+        life.acked = (int64_t)number;
+        life.n_acked++;
+    }
+    close(child.fd);
+    return life;
+}
+
+static void check_version(pl_store *store, uint64_t n)
+{
+    pl_version v;
+    assert_ok(pl_store_get_version(store, "a/x", n, &v));
+    uint8_t *expected = make_bytes(n, version_bytes(n) + SMALL),
+            *got = pl_alloc(version_bytes(n));
+    assert_ok(pl_store_read_blob(store, &v.params, 0, version_bytes(n), got));
+    assert_memory_equal(got, expected, version_bytes(n));
+    pl_free(got);
+    pl_free(expected);
+    pl_version_clear(&v);
+}
+
+/* Everything acknowledged is there, at most one more, and every family agrees. */
+static int64_t check_after_death(const char *folder, int64_t acked)
+{
+    pl_version head;
+    pl_path_state path;
+    pl_object object;
+    pl_buf target = {0};
+    char expected[32];
+    pl_store *store = open_store(folder, PL_STORE_CREATE);
+    int64_t newest = -1;
+    if (pl_store_head(store, "a/x", &head) == PL_OK)
+        newest = (int64_t)head.number;
+    assert_true(newest >= acked && newest <= acked + 1);
+    assert_int_equal(pl_store_sequence(store), newest + 1);
+    if (newest >= 0) {
+        snprintf(expected, sizeof expected, "a/x@%lld", (long long)newest);
+        assert_ok(pl_store_get_ref(store, "newest", &target));
+        assert_string_equal(pl_buf_text(&target), expected);
+        assert_ok(pl_store_get_path(store, "a/p0", &path));
+        assert_int_equal(path.phase, newest);
+        assert_ok(pl_store_get_object(store, "newest", &object));
+        assert_true(pl_hash_equal(&object.blob, &head.params));
+        check_version(store, (uint64_t)newest);
+        if (newest > 0)
+            check_version(store, (uint64_t)newest - 1);
+        pl_version_clear(&head);
+    }
+    pl_buf_destroy(&target);
+    pl_store_close(&store);
+    return newest;
+}
+
+/* Version n holds its parameters for good; besides, two momenta (of which the newest
+ * is also the path's moments) and one pending update. */
+static void check_all(const char *folder, int64_t newest)
+{
+    pl_store_stats stats;
+    pl_store *store = open_store(folder, PL_STORE_WRITE);
+    for (int64_t n = 0; n <= newest; n++)
+        check_version(store, (uint64_t)n);
+    assert_ok(pl_store_count(store, &stats));
+    assert_int_equal(stats.n_versions, newest + 1);
+    assert_int_equal(stats.n_blobs, newest + 1 + 2 + 1);
+    pl_store_close(&store);
+}
+
+/* Where a commit takes longer than a life, lives get longer until one has made it. */
+static int64_t longest_life_ms(uint64_t lives, int n_busy)
+{
+    const uint64_t idle = n_busy > 0 ? 0 : lives / 15;
+    return (int64_t)MAX_DELAY_MS << (idle < 8 ? idle : 8);
+}
+
+static void no_acknowledged_commit_is_lost_by_killing(void **state)
+{
+    int64_t newest = -1, acked = -1;
+    int n_early = 0, n_busy = 0, n_unsaid = 0, n_commits = 0;
+    for (uint64_t i = 0; i < KILLS || (n_busy == 0 && i < 4 * KILLS); i++) {
+        bool early = i % 4 == 3;
+        int64_t delay = pl_random_u32(11, 0, i) % longest_life_ms(i, n_busy);
+        life_story life = live_and_die(*state, delay, early);
+        acked = life.acked > newest ? life.acked : newest;
+        newest = check_after_death(*state, acked);
+        n_early += !life.ready;
+        n_busy += life.n_acked > 0;
+        n_unsaid += newest > acked;
+        n_commits += life.n_acked;
+    }
+    check_all(*state, newest);
+    print_message(
+        "%d kills: %d while opening, %d after commits, %d with one commit made "
+        "but not yet reported; %d acknowledged commits, none lost\n",
+        KILLS, n_early, n_busy, n_unsaid, n_commits);
+    assert_true(n_busy > 0 && n_early < KILLS);
+}
+
+/* What a reader sees is one commit: version, path, object and ref of one number, and
+ * all bytes that they name. Returns that number, -1 if there is none yet. */
+static int64_t look_at_one_commit(pl_store *store)
+{
+    pl_version head;
+    pl_path_state path;
+    pl_object object;
+    uint64_t bytes;
+    pl_status status = pl_store_head(store, "a/x", &head);
+    if (status == PL_ERR_NOT_FOUND)
+        return -1;
+    assert_ok(status);
+    int64_t number = (int64_t)head.number;
+    assert_int_equal(pl_store_sequence(store), number + 1);
+    assert_ok(pl_store_get_path(store, "a/p0", &path));
+    assert_int_equal(path.phase, number);
+    assert_ok(pl_store_get_object(store, "newest", &object));
+    assert_true(pl_hash_equal(&object.blob, &head.params));
+    assert_ok(pl_store_blob_bytes(store, &path.moments, &bytes));
+    uint8_t *moments = pl_alloc(bytes);
+    assert_ok(pl_store_read_blob(store, &path.moments, 0, bytes, moments));
+    pl_free(moments);
+    check_version(store, head.number);
+    check_version(store, head.number / 2);
+    pl_version_clear(&head);
+    return number;
+}
+
+static void a_reader_beside_a_busy_writer_sees_whole_commits(void **state)
+{
+    int n_looks = 0, n_opens = 0;
+    int64_t number = -1, last = -1, first = -1;
+    uint64_t word;
+    store_child writer = start_store_child(*state);
+    assert_true(read_number(&writer, &word)); /* it is up */
+    int64_t end_ms = pl_now_ms() + READ_MS;
+    pl_store *store = NULL;
+    while (pl_now_ms() < end_ms ||
+           ((last <= first || n_opens < 2) && pl_now_ms() < end_ms + SLOW_MS)) {
+        if (n_looks++ % 20 == 0) {
+            pl_store_close(&store);
+            store = open_store(*state, PL_STORE_READ);
+            n_opens++;
+        }
+        assert_ok(pl_store_refresh(store));
+        number = look_at_one_commit(store);
+        assert_true(number >= last);
+        last = number;
+        if (first < 0)
+            first = number;
+    }
+    pl_store_close(&store);
+    kill_store_child(&writer); /* readers never stopped it */
+    close(writer.fd);
+    print_message("%d looks, %d openings, commits %lld to %lld\n", n_looks, n_opens,
+                  (long long)first, (long long)last);
+    assert_true(last > first && n_opens > 1);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(no_acknowledged_commit_is_lost_by_killing,
+                                        make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(
+            a_reader_beside_a_busy_writer_sees_whole_commits, make_folder, drop_folder),
+    };
+    if (argc == 2)
+        return commit_for_ever(argv[1]);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

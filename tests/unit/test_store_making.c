@@ -1,0 +1,77 @@
+/* folder: store; label: fault */
+#include "tests/support/store_fixture.h"
+#include <signal.h>
+#include <sys/wait.h>
+
+/* A process that makes a store is killed between any two of its steps, and the next one
+ * makes it: nothing has to be deleted by hand. */
+
+static const char *const points[] = {
+    "fs.write.before",  "fs.write.after",   "fs.fsync.after",  "fs.rename.after",
+    "fs.folder.after",  "kv.commit.before", "kv.commit.after", "mark.write.before",
+    "mark.write.after", "mark.flush.after"};
+
+static void make_until(const char *folder, const char *point, int passage)
+{
+    char spec[64];
+    int how = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        snprintf(spec, sizeof spec, "%s:kill:%d", point, passage);
+        setenv("PATHLOOM_FAILPOINT", spec, 1);
+        execl("/proc/self/exe", "test_store_making", folder, (char *)NULL);
+        _exit(99);
+    }
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_true(WIFSIGNALED(how) || WEXITSTATUS(how) == 0);
+}
+
+static int make(const char *folder)
+{
+    pl_store *store;
+    pl_status status = pl_store_open(folder, PL_STORE_CREATE, &store);
+    pl_store_close(&store);
+    return status == PL_OK ? 0 : 1;
+}
+
+static void a_store_that_was_made_in_part_is_made(void **state)
+{
+    char folder[PL_PATH_MAX], name[32];
+    pl_store_stats stats;
+    for (size_t p = 0; p < sizeof points / sizeof *points; p++)
+        for (int passage = 1; passage <= 2; passage++) {
+            snprintf(name, sizeof name, "s%zu-%d", p, passage);
+            pl_join(folder, *state, name);
+            assert_ok(pl_make_folders(folder));
+            make_until(folder, points[p], passage);
+            pl_store *store = open_store(folder, PL_STORE_CREATE);
+            commit_version(store, "a/x", 0, 1, 100);
+            assert_ok(pl_store_count(store, &stats));
+            assert_int_equal(stats.n_versions, 1);
+            pl_store_close(&store);
+            store = open_store(folder, PL_STORE_READ);
+            pl_store_close(&store);
+        }
+}
+
+static void leftovers_of_others_are_not_taken_for_its_own(void **state)
+{
+    char path[PL_PATH_MAX];
+    pl_store *store;
+    assert_ok(pl_replace_file(pl_join(path, *state, "notes.tmp-1"), "x", 1));
+    assert_int_equal(pl_store_open(*state, PL_STORE_CREATE, &store), PL_ERR_EXISTS);
+    assert_true(pl_path_exists(path));
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_store_that_was_made_in_part_is_made,
+                                        make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(leftovers_of_others_are_not_taken_for_its_own,
+                                        make_folder, drop_folder),
+    };
+    if (argc == 2)
+        return make(argv[1]);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,92 @@
+/* folder: cli; label: unit */
+#include "cli/store_names.h"
+#include "tests/support/store_fixture.h"
+
+/* What words mean in a store with two arms, in which tags that came first have the
+ * names of an arm and of a module. */
+
+enum { BYTES = 64 };
+
+static void put_tag(pl_store *store, const char *name)
+{
+    pl_snapshot_item item = {.module = "mix/embed.E0", .number = 1};
+    pl_snapshot tag = {.items = &item, .n_items = 1, .phase = 1};
+    pl_buf bytes = {0};
+    pl_hash blob;
+    char object[PL_MODULE_NAME_MAX];
+    pl_txn *txn = begin(store);
+    pl_copy_text(tag.name, sizeof tag.name, name);
+    snprintf(object, sizeof object, "tag/%s", name);
+    pl_snapshot_encode(&tag, &bytes);
+    assert_ok(pl_txn_put_blob(txn, bytes.data, bytes.len, &blob));
+    assert_ok(pl_txn_put_object(txn, object, &blob));
+    assert_ok(pl_txn_commit(&txn));
+    pl_buf_destroy(&bytes);
+}
+
+static pl_store *make(const char *folder)
+{
+    static const char *const modules[] = {"base/L1.E0", "base/L9.E0", "mix/L1.E0",
+                                          "mix/embed.E0", "other/L9.E0"};
+    pl_store *store = open_store(folder, PL_STORE_CREATE);
+    for (size_t i = 0; i < sizeof modules / sizeof *modules; i++)
+        for (uint64_t n = 0; n < 3; n++)
+            commit_version(store, modules[i], n, 10 * i + n, BYTES);
+    put_tag(store, "mix");
+    put_tag(store, "embed");
+    put_tag(store, "good");
+    return store;
+}
+
+static name_kind kind_of(pl_store *store, const char *word)
+{
+    name_kind kind;
+    assert_ok(names_kind(store, word, &kind));
+    return kind;
+}
+
+static void arms_and_modules_have_names(void **state)
+{
+    pl_store *store = make(*state);
+    assert_int_equal(kind_of(store, "mix"), NAME_ARM);
+    assert_int_equal(kind_of(store, "base"), NAME_ARM);
+    assert_int_equal(kind_of(store, "embed"), NAME_MODULE);
+    assert_int_equal(kind_of(store, "L1"), NAME_MODULE);
+    assert_int_equal(kind_of(store, "L9"), NAME_MODULE); /* of two arms */
+    assert_int_equal(kind_of(store, "good"), NAME_NONE);
+    assert_int_equal(kind_of(store, "mi"), NAME_NONE);
+    assert_int_equal(kind_of(store, ""), NAME_NONE);
+    pl_store_close(&store);
+}
+
+static void expect_set(pl_store *store, const char *word, size_t n, uint64_t number)
+{
+    module_set set;
+    assert_ok(names_set(store, word, &set));
+    assert_int_equal(set.n, n);
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(set.at[i].number, number);
+    pl_free(set.at);
+}
+
+static void an_arm_or_a_module_is_meant_before_a_tag(void **state)
+{
+    pl_store *store = make(*state);
+    expect_set(store, "good", 1, 1);
+    expect_set(store, "mix", 2, 2);
+    expect_set(store, "embed", 1, 2);
+    expect_set(store, "embed@embed", 1, 1);
+    expect_set(store, "mix@1", 2, 1);
+    pl_store_close(&store);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(arms_and_modules_have_names, make_folder,
+                                        drop_folder),
+        cmocka_unit_test_setup_teardown(an_arm_or_a_module_is_meant_before_a_tag,
+                                        make_folder, drop_folder),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

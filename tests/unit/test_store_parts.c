@@ -1,0 +1,334 @@
+/* folder: store; label: unit
+ *
+ * A store in parts: what several writers keep is one store for whoever reads it. */
+#include "store/store.h"
+#include "tests/support/store_child.h"
+
+enum { PARTS = 3 };
+
+static void write_part(const char *folder, int part, const char *module, uint64_t seed)
+{
+    char path[PL_PATH_MAX], object[PL_MODULE_NAME_MAX];
+    pl_path_state state = {.phase = part};
+    pl_hash blob;
+    pl_store *store = open_store(pl_store_part(folder, part, path), PL_STORE_CREATE);
+    commit_version(store, module, 0, seed, 3000);
+    commit_version(store, module, 1, seed + 50, 3000);
+    pl_txn *txn = begin(store);
+    snprintf(state.name, sizeof state.name, "mix/p%d.r0", PARTS - part);
+    assert_ok(pl_txn_put_path(txn, &state));
+    assert_ok(pl_txn_put_blob(txn, "the arm", 7, &blob)); /* as each home has it */
+    assert_ok(pl_txn_put_object(txn, "arm/mix", &blob));
+    snprintf(object, sizeof object, "shard/mix/p%d", part);
+    assert_ok(pl_txn_put_blob(txn, object, strlen(object), &blob));
+    assert_ok(pl_txn_put_object(txn, object, &blob));
+    assert_ok(pl_txn_put_ref(txn, part == 1 ? "finished" : "sys/hub-epoch", "7"));
+    assert_ok(pl_txn_commit(&txn));
+    pl_store_close(&store);
+}
+
+static pl_store *open_parts(const char *folder)
+{
+    static const char *const modules[PARTS] = {"mix/L2.E0", "mix/embed.E0",
+                                               "mix/L1.E1"};
+    assert_ok(pl_store_make_parts(folder, PARTS));
+    for (int i = 0; i < PARTS; i++)
+        write_part(folder, i, modules[i], 100 * (uint64_t)(i + 1));
+    return open_store(folder, PL_STORE_READ);
+}
+
+typedef struct names {
+    char all[512];
+} names;
+
+static void add_name(names *n, const char *name)
+{
+    size_t len = strlen(n->all);
+    snprintf(n->all + len, sizeof n->all - len, "%s ", name);
+}
+
+static pl_status on_head(void *context, const pl_version *v)
+{
+    assert_int_equal(v->number, 1);
+    add_name(context, v->module);
+    return PL_OK;
+}
+
+static pl_status on_path(void *context, const pl_path_state *p)
+{
+    add_name(context, p->name);
+    return PL_OK;
+}
+
+static pl_status on_object(void *context, const pl_object *o)
+{
+    add_name(context, o->name);
+    return PL_OK;
+}
+
+static pl_status on_ref(void *context, const char *name, const char *target)
+{
+    assert_string_equal(target, "7");
+    add_name(context, name);
+    return PL_OK;
+}
+
+static void lists_are_in_order_and_name_everything_once(void **state)
+{
+    names heads = {""}, paths = {""}, objects = {""}, refs = {""};
+    pl_store *store = open_parts(*state);
+    assert_ok(pl_store_each_head(store, "", on_head, &heads));
+    assert_string_equal(heads.all, "mix/L1.E1 mix/L2.E0 mix/embed.E0 ");
+    assert_ok(pl_store_each_path(store, "mix/", on_path, &paths));
+    assert_string_equal(paths.all, "mix/p1.r0 mix/p2.r0 mix/p3.r0 ");
+    assert_ok(pl_store_each_object(store, "", on_object, &objects));
+    assert_string_equal(objects.all, "arm/mix shard/mix/p0 shard/mix/p1 shard/mix/p2 ");
+    assert_ok(pl_store_each_ref(store, "", on_ref, &refs));
+    assert_string_equal(refs.all, "finished sys/hub-epoch ");
+    pl_store_close(&store);
+}
+
+static void things_are_found_in_whatever_part_they_are(void **state)
+{
+    pl_version v;
+    pl_path_state path;
+    pl_object object;
+    pl_buf target = {0};
+    uint64_t bytes = 0;
+    uint8_t byte;
+    pl_store *store = open_parts(*state);
+    assert_ok(pl_store_head(store, "mix/L1.E1", &v));
+    assert_ok(pl_store_blob_bytes(store, &v.params, &bytes));
+    assert_int_equal(bytes, 3000);
+    assert_true(pl_store_has_blob(store, &v.params));
+    assert_ok(pl_store_read_blob(store, &v.params, 2999, 1, &byte));
+    pl_version_clear(&v);
+    assert_ok(pl_store_get_path(store, "mix/p1.r0", &path));
+    assert_int_equal(path.phase, PARTS - 1);
+    assert_ok(pl_store_get_object(store, "shard/mix/p2", &object));
+    assert_ok(pl_store_get_ref(store, "finished", &target));
+    pl_buf_destroy(&target);
+    pl_store_close(&store);
+}
+
+static void missing_things_are_named_as_in_any_store(void **state)
+{
+    pl_version v;
+    pl_path_state path;
+    pl_hash none = {{9}};
+    uint64_t bytes;
+    pl_store *store = open_parts(*state);
+    assert_int_equal(pl_store_head(store, "mix/L9.E0", &v), PL_ERR_NOT_FOUND);
+    assert_non_null(strstr(pl_last_error(), "mix/L9.E0"));
+    assert_int_equal(pl_store_get_version(store, "mix/L2.E0", 5, &v), PL_ERR_NOT_FOUND);
+    assert_non_null(strstr(pl_last_error(), "versions 0 to 1, not 5"));
+    assert_int_equal(pl_store_get_path(store, "mix/p9.r0", &path), PL_ERR_NOT_FOUND);
+    assert_int_equal(pl_store_blob_bytes(store, &none, &bytes), PL_ERR_NOT_FOUND);
+    assert_false(pl_store_has_blob(store, &none));
+    pl_store_close(&store);
+}
+
+static void counts_add_up_and_all_parts_are_audited(void **state)
+{
+    pl_store_stats stats;
+    pl_audit_report report;
+    pl_store *store = open_parts(*state);
+    assert_ok(pl_store_count(store, &stats));
+    assert_int_equal(stats.n_modules, PARTS);
+    assert_int_equal(stats.n_versions, 2 * PARTS);
+    assert_ok(pl_store_audit(store, true, NULL, NULL, &report));
+    assert_int_equal(report.n_versions, 2 * PARTS);
+    assert_int_equal(report.n_problems, 0);
+    pl_store_close(&store);
+}
+
+/* A reader follows all writers. */
+static void refresh_shows_what_any_part_got(void **state)
+{
+    char path[PL_PATH_MAX];
+    pl_version v;
+    pl_store *store = open_parts(*state);
+    uint64_t before = pl_store_sequence(store);
+    pl_store *writer = open_store(pl_store_part(*state, 2, path), PL_STORE_WRITE);
+    commit_version(writer, "mix/L1.E1", 2, 999, 3000);
+    assert_int_equal(pl_store_get_version(store, "mix/L1.E1", 2, &v), PL_ERR_NOT_FOUND);
+    assert_ok(pl_store_refresh(store));
+    assert_ok(pl_store_get_version(store, "mix/L1.E1", 2, &v));
+    pl_version_clear(&v);
+    assert_int_equal(pl_store_sequence(store), before + 1);
+    pl_store_close(&writer);
+    pl_store_close(&store);
+}
+
+static void writing_needs_a_part_and_numbers_stay(void **state)
+{
+    pl_store *store = open_parts(*state);
+    pl_store *writer = NULL;
+    int n = 0;
+    assert_ok(pl_store_parts(*state, &n));
+    assert_int_equal(n, PARTS);
+    assert_int_equal(pl_store_open(*state, PL_STORE_WRITE, &writer),
+                     PL_ERR_UNSUPPORTED);
+    assert_non_null(strstr(pl_last_error(), "3 homes"));
+    assert_int_equal(pl_store_make_parts(*state, PARTS + 1), PL_ERR_EXISTS);
+    assert_ok(pl_store_make_parts(*state, PARTS));
+    pl_store_close(&store);
+}
+
+static void note(void *context, const char *sentence)
+{
+    pl_copy_text(context, 256, sentence);
+}
+
+/* Somebody wrote into a part what belongs to another. */
+static void a_module_in_two_parts_is_named_and_its_newest_shown(void **state)
+{
+    char path[PL_PATH_MAX], said[256] = "";
+    pl_version v;
+    pl_audit_report report;
+    pl_store *store = open_parts(*state);
+    pl_store_close(&store);
+    pl_store *writer = open_store(pl_store_part(*state, 0, path), PL_STORE_WRITE);
+    commit_version(writer, "mix/L1.E1", 0, 77, 3000);
+    pl_store_close(&writer);
+    store = open_store(*state, PL_STORE_READ);
+    assert_ok(pl_store_head(store, "mix/L1.E1", &v));
+    assert_int_equal(v.number, 1);
+    pl_version_clear(&v);
+    assert_ok(pl_store_audit(store, true, note, said, &report));
+    assert_int_equal(report.n_problems, 1);
+    assert_string_equal(said, "module mix/L1.E1 is in home-1 and in home-3");
+    pl_store_close(&store);
+}
+
+static void a_damaged_list_of_parts_is_told(void **state)
+{
+    char path[PL_PATH_MAX];
+    pl_store *store = NULL;
+    assert_ok(pl_store_make_parts(*state, 2));
+    pl_join(path, *state, "PARTS");
+    static const char *const bad[] = {"",
+                                      "pathloom parts 1\n",
+                                      "pathloom parts 1\n0\n",
+                                      "pathloom parts 1\n99\n",
+                                      "pathloom parts 2\n2\n",
+                                      "pathloom parts 1\n2 17\n",
+                                      "pathloom parts 1\n3 0\n",
+                                      "pathloom parts 1\n3 2 1\n",
+                                      "pathloom parts 1\n2"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_ok(pl_replace_file(path, bad[i], strlen(bad[i])));
+        assert_int_equal(pl_store_open(*state, PL_STORE_READ, &store), PL_ERR_DAMAGED);
+        assert_non_null(strstr(pl_last_error(), "PARTS"));
+    }
+}
+
+/* A part that is made, but not counted, would be missed in silence. */
+static void a_list_of_too_few_parts_is_told(void **state)
+{
+    pl_store *store = open_parts(*state);
+    char path[PL_PATH_MAX];
+    static const char two[] = "pathloom parts 1\n2\n";
+    pl_store_close(&store);
+    assert_ok(pl_replace_file(pl_join(path, *state, "PARTS"), two, strlen(two)));
+    assert_int_equal(pl_store_open(*state, PL_STORE_READ, &store), PL_ERR_DAMAGED);
+    assert_non_null(strstr(pl_last_error(), "counts 2 parts"));
+}
+
+static void a_part_that_was_added_counts_once_it_is_made(void **state)
+{
+    pl_store *store = open_parts(*state);
+    pl_store *writer = NULL;
+    char part[PL_PATH_MAX];
+    pl_parts parts;
+    pl_store_close(&store);
+    assert_int_equal(pl_store_grow_parts(*state, PARTS + 2), PL_ERR_ARG);
+    assert_ok(pl_store_grow_parts(*state, PARTS + 1));
+    assert_ok(pl_store_grow_parts(*state, PARTS + 1));
+    assert_ok(pl_store_count_parts(*state, &parts));
+    assert_int_equal(parts.n, PARTS + 1);
+    assert_int_equal(parts.begun, PARTS);
+    assert_ok(pl_store_open(*state, PL_STORE_READ, &store)); /* it is not made yet */
+    pl_store_close(&store);
+    assert_ok(
+        pl_store_open(pl_store_part(*state, PARTS, part), PL_STORE_CREATE, &writer));
+    assert_ok(pl_store_open(*state, PL_STORE_READ, &store));
+    pl_store_close(&store);
+    pl_store_close(&writer);
+}
+
+/* By a process that ends before or after the nth thing is moved. */
+static void divide_until(const char *folder, const char *point, int nth)
+{
+    assert_int_equal(die_at(point, nth, "store-divider", folder, NULL), SIGKILL);
+}
+
+static void move_back(const char *folder)
+{
+    static const char *const things[] = {"db", "HWM", "FORMAT"};
+    char part[PL_PATH_MAX], from[PL_PATH_MAX], to[PL_PATH_MAX];
+    pl_store_part(folder, 0, part);
+    for (int i = 0; i < 3; i++)
+        if (pl_path_exists(pl_join(from, part, things[i])))
+            assert_int_equal(rename(from, pl_join(to, folder, things[i])), 0);
+    assert_ok(pl_remove_tree(part));
+}
+
+/* The store of one home becomes the first of two parts, whenever that is ended. */
+static void a_store_in_one_piece_is_divided(void **state)
+{
+    static const char *const points[] = {"store.divide.before", "store.divide.after"};
+    char folder[PL_PATH_MAX];
+    pl_store *store = NULL;
+    pl_txn *txn = NULL;
+    pl_buf target = {0};
+    pl_parts parts;
+    pl_join(folder, *state, "whole");
+    assert_ok(pl_store_open(folder, PL_STORE_CREATE, &store));
+    assert_ok(pl_txn_begin(store, &txn));
+    assert_ok(pl_txn_put_ref(txn, "finished", "7"));
+    assert_ok(pl_txn_commit(&txn));
+    pl_store_close(&store);
+    for (int i = 0; i < 6; i++) {
+        assert_ok(pl_store_end_division(folder)); /* of which nothing was begun */
+        divide_until(folder, points[i % 2], 1 + i / 2);
+        assert_int_equal(pl_store_open(folder, PL_STORE_CREATE, &store),
+                         PL_ERR_DAMAGED);
+        assert_non_null(strstr(pl_last_error(), "was being divided"));
+        assert_int_equal(pl_store_open(folder, PL_STORE_READ, &store), PL_ERR_DAMAGED);
+        move_back(folder);
+    }
+    divide_until(folder, "store.divide.after", 2);
+    assert_ok(pl_store_end_division(folder));
+    assert_ok(pl_store_divide(folder));
+    assert_ok(pl_store_count_parts(folder, &parts));
+    assert_int_equal(parts.n, 2);
+    assert_int_equal(parts.begun, 1);
+    assert_ok(pl_store_open(folder, PL_STORE_READ, &store));
+    assert_ok(pl_store_get_ref(store, "finished", &target));
+    assert_string_equal(pl_buf_text(&target), "7");
+    pl_buf_destroy(&target);
+    pl_store_close(&store);
+}
+
+#define store_test(name) cmocka_unit_test_setup_teardown(name, make_folder, drop_folder)
+
+int main(int argc, char **argv)
+{
+    if (argc == 2)
+        return pl_store_divide(argv[1]) == PL_OK ? 0 : 1;
+    const struct CMUnitTest tests[] = {
+        store_test(lists_are_in_order_and_name_everything_once),
+        store_test(things_are_found_in_whatever_part_they_are),
+        store_test(missing_things_are_named_as_in_any_store),
+        store_test(counts_add_up_and_all_parts_are_audited),
+        store_test(refresh_shows_what_any_part_got),
+        store_test(writing_needs_a_part_and_numbers_stay),
+        store_test(a_module_in_two_parts_is_named_and_its_newest_shown),
+        store_test(a_damaged_list_of_parts_is_told),
+        store_test(a_list_of_too_few_parts_is_told),
+        store_test(a_part_that_was_added_counts_once_it_is_made),
+        store_test(a_store_in_one_piece_is_divided),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,268 @@
+/* folder: store; label: unit */
+#include "store/delta.h"
+#include "store/store_internal.h"
+#include "tests/support/store_fixture.h"
+#include <math.h>
+
+enum { FLOATS = 60000, BYTES = FLOATS * 4, VERSIONS = 36 };
+
+/* ---- delta ---- */
+static void check_round_trip(const uint8_t *x, const uint8_t *a, const uint8_t *b,
+                             size_t len)
+{
+    pl_buf coded = {0}, again = {0};
+    assert_ok(delta_encode(x, a, b, len, &coded));
+    assert_ok(delta_decode(coded.data, coded.len, a, b, len, &again));
+    assert_int_equal(again.len, len);
+    if (len)
+        assert_memory_equal(again.data, x, len);
+    pl_buf_destroy(&coded);
+    pl_buf_destroy(&again);
+}
+
+static void any_bits_come_back_whatever_they_lie_between(void **state)
+{
+    (void)state;
+    static const size_t lengths[] = {0, 1, 3, 4, 7, 4096, 100001, 1 << 20};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        size_t n = lengths[i];
+        uint8_t *x = make_bytes(1, n + 4), *a = make_bytes(2, n + 4),
+                *b = make_bytes(3, n + 4);
+        check_round_trip(x, a, b, n);
+        check_round_trip(x, x, x, n);
+        check_round_trip(x, a, a, n);
+        check_round_trip(x, NULL, NULL, n);
+        pl_free(x);
+        pl_free(a);
+        pl_free(b);
+    }
+}
+
+static void floats_that_are_no_numbers_come_back(void **state)
+{
+    (void)state;
+    const float odd[] = {0.0f, -0.0f,  INFINITY, -INFINITY,     NAN,
+                         -NAN, 1e-45f, -1e-45f,  3.402823e+38f, -3.402823e+38f};
+    enum { N = sizeof odd / sizeof *odd };
+    for (size_t i = 0; i < N; i++)
+        for (size_t j = 0; j < N; j++) {
+            float a[N], b[N];
+            for (size_t k = 0; k < N; k++) {
+                a[k] = odd[i];
+                b[k] = odd[j];
+            }
+            check_round_trip((const uint8_t *)odd, (uint8_t *)a, (uint8_t *)b,
+                             sizeof odd);
+        }
+}
+
+static void damaged_codes_are_refused_or_give_bytes_of_the_right_length(void **state)
+{
+    (void)state;
+    enum { N = 40000 };
+    uint8_t *x = make_bytes(1, N), *a = make_bytes(2, N);
+    pl_buf coded = {0}, out = {0};
+    assert_ok(delta_encode(x, a, x, N, &coded));
+    for (size_t cut = 0; cut < coded.len; cut += 1 + coded.len / 97) {
+        pl_buf_clear(&out);
+        assert_int_equal(delta_decode(coded.data, cut, a, x, N, &out), PL_ERR_DAMAGED);
+    }
+    for (size_t i = 0; i < 200; i++) {
+        size_t at = pl_random_u32(9, 0, i) % coded.len;
+        coded.data[at] ^= (uint8_t)(1u << i % 8);
+        pl_buf_clear(&out);
+        if (delta_decode(coded.data, coded.len, a, x, N, &out) == PL_OK)
+            assert_int_equal(out.len, N);
+        coded.data[at] ^= (uint8_t)(1u << i % 8);
+    }
+    pl_buf_destroy(&coded);
+    pl_buf_destroy(&out);
+    pl_free(x);
+    pl_free(a);
+}
+
+/* The bytes are a format: these must decode on every machine for ever. */
+static void the_coded_bytes_of_a_few_floats_are_these(void **state)
+{
+    (void)state;
+    const float x[] = {1.0f, -2.5f, 3e-3f}, a[] = {0.5f, -2.0f, 1e-3f},
+                b[] = {1.25f, -3.0f, 4e-3f};
+    static const uint8_t golden[] = {3, 0, 0, 0, 0,    0, 0x6e, 3, 0, 0, 0, 0, 0, 0x12,
+                                     3, 0, 0, 0, 0x60, 0, 0x83, 3, 0, 0, 0, 0, 0, 0};
+    pl_buf coded = {0};
+    assert_ok(delta_encode((const uint8_t *)x, (const uint8_t *)a, (const uint8_t *)b,
+                           sizeof x, &coded));
+    assert_int_equal(coded.len, sizeof golden);
+    assert_memory_equal(coded.data, golden, sizeof golden);
+    pl_buf_destroy(&coded);
+}
+
+/* ---- recoding ---- */
+/* A walk of floats: version n differs from n - 1 by small steps. */
+static const float *walk_to(uint64_t number)
+{
+    static float walk[VERSIONS][FLOATS];
+    static uint64_t known; /* walk[0 .. known-1] are there */
+    for (; known <= number; known++)
+        for (size_t i = 0; i < FLOATS; i++)
+            walk[known][i] =
+                known == 0 ? 0.05f * pl_random_normal(1, 0, i)
+                           : walk[known - 1][i] + 1e-3f * pl_random_normal(2, known, i);
+    return walk[number];
+}
+
+static void put_walk(pl_store *store, uint64_t number, uint64_t content)
+{
+    pl_version v = {.module = "a/x", .number = number}, head;
+    pl_txn *txn = begin(store);
+    if (number > 0) {
+        assert_ok(pl_store_head(store, "a/x", &head));
+        v.parent = head.params;
+        pl_version_clear(&head);
+    }
+    assert_ok(pl_txn_put_blob(txn, walk_to(content), BYTES, &v.params));
+    assert_ok(pl_txn_put_version(txn, &v, (pl_keep){0}));
+    assert_ok(pl_txn_commit(&txn));
+}
+
+static bool walk_holds(pl_store *store, uint64_t number, uint64_t content)
+{
+    pl_version v;
+    float *got = pl_alloc(BYTES);
+    assert_ok(pl_store_get_version(store, "a/x", number, &v));
+    assert_ok(pl_store_read_blob(store, &v.params, 0, BYTES, got));
+    bool same = memcmp(got, walk_to(content), BYTES) == 0;
+    pl_version_clear(&v);
+    pl_free(got);
+    return same;
+}
+
+static void recode_all(pl_store *store)
+{
+    bool more = true;
+    while (more)
+        assert_ok(pl_store_recode(store, 1 << 20, &more));
+}
+
+static void tell(void *context, const char *sentence)
+{
+    print_message("%s\n", sentence);
+    ++*(int *)context;
+}
+
+static void assert_sound(pl_store *store)
+{
+    int problems = 0;
+    pl_audit_report report;
+    assert_ok(pl_store_audit(store, true, tell, &problems, &report));
+    assert_int_equal(problems, 0);
+}
+
+static void old_versions_become_smaller_and_stay_the_same(void **state)
+{
+    pl_store_stats before, after;
+    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    for (uint64_t n = 0; n < VERSIONS; n++) {
+        bool more;
+        put_walk(store, n, n);
+        assert_ok(pl_store_recode(store, 1 << 19, &more)); /* between commits */
+    }
+    assert_ok(pl_store_count(store, &before));
+    recode_all(store);
+    assert_ok(pl_store_count(store, &after));
+    assert_int_equal(after.chunk_bytes, (uint64_t)VERSIONS * BYTES);
+    assert_true(after.stored_bytes < after.chunk_bytes * 3 / 4);
+    for (uint64_t n = 0; n < VERSIONS; n++)
+        assert_true(walk_holds(store, n, n));
+    assert_sound(store);
+    pl_store_close(&store);
+    store = open_store(*state, PL_STORE_READ);
+    assert_true(walk_holds(store, 1, 1));
+    assert_sound(store);
+    pl_store_close(&store);
+}
+
+/* Versions return: equal chunks stand at several places of the ruler. */
+static void versions_that_come_back_lead_in_no_circle(void **state)
+{
+    static const uint64_t content[] = {0, 1, 2, 3, 1, 2, 1, 0, 4, 3, 2, 8, 1, 9, 2, 0,
+                                       1, 2, 3, 4, 1, 5, 2, 3, 6, 7, 1, 2, 0, 0, 0, 0};
+    enum { N = sizeof content / sizeof *content };
+    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    for (uint64_t n = 0; n < N; n++)
+        put_walk(store, n, content[n]);
+    recode_all(store);
+    for (uint64_t n = 0; n < N; n++)
+        assert_true(walk_holds(store, n, content[n]));
+    assert_sound(store);
+    pl_store_close(&store);
+}
+
+/* Old contents return again and again while coding goes on: towers of deltas must not
+ * grow beyond what a reader follows. */
+static void versions_that_come_back_late_stay_readable(void **state)
+{
+    enum { N = 150 };
+    uint64_t content[N];
+    bool more;
+    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    for (uint64_t n = 0; n < N; n++) {
+        bool returns = n > 4 && pl_random_u32(4, 0, n) % 5 == 0;
+        uint64_t next = n == 0 ? 0 : content[n - 1] + 1;
+        content[n] = returns ? content[pl_random_u32(4, 1, n) % n] : next % VERSIONS;
+        put_walk(store, n, content[n]);
+        assert_ok(pl_store_recode(store, 1 << 30, &more));
+    }
+    for (uint64_t n = 0; n < N; n++)
+        assert_true(walk_holds(store, n, content[n]));
+    assert_sound(store);
+    pl_store_close(&store);
+}
+
+static bool keeps_newest(void *context, const pl_version *v)
+{
+    return v->number + *(const uint64_t *)context >= VERSIONS;
+}
+
+static void collecting_frees_what_it_says_and_leaves_the_rest_readable(void **state)
+{
+    pl_gc_report dry, done;
+    pl_store_stats before, after;
+    uint64_t keep = 7;
+    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    for (uint64_t n = 0; n < VERSIONS; n++)
+        put_walk(store, n, n);
+    recode_all(store);
+    assert_ok(pl_store_count(store, &before));
+    assert_ok(pl_store_collect(store, keeps_newest, &keep, false, &dry));
+    assert_ok(pl_store_collect(store, keeps_newest, &keep, true, &done));
+    assert_ok(pl_store_count(store, &after));
+    assert_int_equal(dry.n_versions, VERSIONS - 7);
+    assert_int_equal(dry.bytes, done.bytes);
+    assert_int_equal(before.stored_bytes - after.stored_bytes, dry.bytes);
+    assert_int_equal(after.n_versions, VERSIONS); /* records stay */
+    for (uint64_t n = VERSIONS - 7; n < VERSIONS; n++)
+        assert_true(walk_holds(store, n, n));
+    assert_sound(store);
+    assert_ok(pl_store_collect(store, keeps_newest, &keep, true, &done));
+    assert_int_equal(done.n_versions, 0);
+    assert_int_equal(done.n_gone, VERSIONS - 7);
+    pl_store_close(&store);
+}
+
+#define store_test(name) cmocka_unit_test_setup_teardown(name, make_folder, drop_folder)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_bits_come_back_whatever_they_lie_between),
+        cmocka_unit_test(floats_that_are_no_numbers_come_back),
+        cmocka_unit_test(damaged_codes_are_refused_or_give_bytes_of_the_right_length),
+        cmocka_unit_test(the_coded_bytes_of_a_few_floats_are_these),
+        store_test(old_versions_become_smaller_and_stay_the_same),
+        store_test(versions_that_come_back_lead_in_no_circle),
+        store_test(versions_that_come_back_late_stay_readable),
+        store_test(collecting_frees_what_it_says_and_leaves_the_rest_readable),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,263 @@
+/* folder: store; label: integration
+ *
+ * A rollback over several parts that is killed between any two writes: afterwards the
+ * store has nothing of it or all. */
+#include "store/store.h"
+#include "tests/support/store_child.h"
+#include <signal.h>
+
+enum { PARTS = 3, BYTES = 3000, PHASE = 4, PASSAGES_MAX = 40 };
+
+static const char *const modules[PARTS] = {"mix/L1.E0", "mix/L1.E1", "mix/L2.E0"};
+static const char *const paths[PARTS] = {"mix/p0.r0", "mix/p1.r0", "mix/p2.r0"};
+
+static void make_part(const char *folder, int part)
+{
+    char path[PL_PATH_MAX];
+    pl_path_state state = {.phase = 2, .samples = 20};
+    pl_contribution c = {.phase = 2, .path = part};
+    pl_store *store = open_store(pl_store_part(folder, part, path), PL_STORE_CREATE);
+    for (uint64_t n = 0; n < 3; n++)
+        commit_version(store, modules[part], n, 10 * (uint64_t)part + n, BYTES);
+    pl_txn *txn = begin(store);
+    pl_copy_text(state.name, sizeof state.name, paths[part]);
+    state.moments = put_bytes(txn, 77, BYTES);
+    c.update = put_bytes(txn, 88, BYTES);
+    if (part > 0) /* one has not finished a phase */
+        assert_ok(pl_txn_put_path(txn, &state));
+    assert_ok(pl_txn_put_pending(txn, modules[part], &c));
+    assert_ok(pl_txn_commit(&txn));
+    pl_store_close(&store);
+}
+
+static void make_parts(const char *folder)
+{
+    assert_ok(pl_remove_tree(folder));
+    assert_ok(pl_store_make_parts(folder, PARTS));
+    for (int i = 0; i < PARTS; i++)
+        make_part(folder, i);
+}
+
+/* All modules go back to version 0 and all paths on to one phase. */
+static pl_status roll_back(const char *folder)
+{
+    pl_writers *writers = NULL;
+    pl_rollback_module m[PARTS];
+    pl_rollback_path p[PARTS];
+    pl_rollback plan = {"mix --to 0", PHASE, m, p, PARTS, PARTS};
+    memset(m, 0, sizeof m);
+    memset(p, 0, sizeof p);
+    for (int i = 0; i < PARTS; i++) {
+        pl_copy_text(m[i].name, sizeof m[i].name, modules[i]);
+        m[i].last = PHASE;
+        pl_copy_text(p[i].name, sizeof p[i].name, paths[i]);
+        p[i].samples = 40;
+        m[i].part = p[i].part = i;
+    }
+    PL_RETURN_IF(pl_writers_open(folder, &writers));
+    pl_status status = pl_writers_roll_back(writers, &plan);
+    pl_writers_close(&writers);
+    return status;
+}
+
+static int roll_back_until(const char *folder, const char *point, int passage)
+{
+    return die_at(point, passage, "roll-back", folder, NULL);
+}
+
+static pl_status count_pending(void *context, const char *module,
+                               const pl_contribution *c)
+{
+    (void)module, (void)c;
+    ++*(int *)context;
+    return PL_OK;
+}
+
+/* What part `i` of the store shows: 1 that it went back, 0 that nothing happened. */
+static int look_at(pl_store *store, int i)
+{
+    pl_version head;
+    pl_path_state state = {.phase = 0};
+    int n_pending = 0;
+    uint64_t source = 9;
+    assert_ok(pl_store_head(store, modules[i], &head));
+    int went = head.number == PHASE;
+    assert_int_equal(head.number, went ? PHASE : 2);
+    assert_true(
+        blob_holds(store, &head.params, 10 * (uint64_t)i + (went ? 0 : 2), BYTES));
+    assert_string_equal(head.method, went ? "rollback to 0" : "test");
+    assert_int_equal(pl_version_source(&head, &source), went);
+    assert_int_equal(source, 0);
+    pl_version_clear(&head);
+    pl_status status = pl_store_get_path(store, paths[i], &state);
+    assert_int_equal(status, i == 0 && !went ? PL_ERR_NOT_FOUND : PL_OK);
+    assert_int_equal(state.phase, went ? PHASE : i > 0 ? 2 : 0);
+    assert_int_equal(state.samples, went ? 40 : i > 0 ? 20 : 0);
+    if (i > 0)
+        assert_true(blob_holds(store, &state.moments, 77, BYTES));
+    assert_ok(pl_store_each_pending(store, modules[i], count_pending, &n_pending));
+    assert_int_equal(n_pending, !went);
+    return went;
+}
+
+/* In all parts alike. */
+static int look(pl_store *store)
+{
+    int went = look_at(store, 0);
+    for (int i = 1; i < PARTS; i++)
+        assert_int_equal(look_at(store, i), went);
+    return went;
+}
+
+/* As homes open their parts, in this order. */
+static void open_as_homes(const char *folder, bool last_first)
+{
+    char path[PL_PATH_MAX];
+    for (int i = 0; i < PARTS; i++) {
+        int part = last_first ? PARTS - 1 - i : i;
+        pl_store *store = open_store(pl_store_part(folder, part, path), PL_STORE_WRITE);
+        pl_store_close(&store);
+    }
+}
+
+static void assert_sound(const char *folder, int expected)
+{
+    pl_audit_report report;
+    pl_store *store = open_store(folder, PL_STORE_READ);
+    assert_int_equal(look(store), expected);
+    assert_ok(pl_store_audit(store, true, NULL, NULL, &report));
+    assert_int_equal(report.n_problems, 0);
+    pl_store_close(&store);
+}
+
+static void a_rollback_goes_back_in_all_parts(void **state)
+{
+    pl_store *store = NULL;
+    make_parts(*state);
+    assert_ok(roll_back(*state));
+    assert_sound(*state, 1);
+    store = open_store(*state, PL_STORE_READ);
+    assert_int_equal(pl_store_part_of(store, paths[0]), 0);
+    assert_int_equal(pl_store_part_of(store, modules[2]), 2);
+    assert_int_equal(pl_store_part_of(store, "mix/L9.E9"), -1);
+    pl_store_close(&store);
+}
+
+/* What can be seen and done after each kind of death. */
+static void whoever_dies_leaves_nothing_or_all(void **state)
+{
+    static const char *const points[] = {"kv.commit.before", "kv.commit.after",
+                                         "mark.write.before", "mark.write.after",
+                                         "mark.flush.after"};
+    int n_deaths = 0, n_went = 0, n_half = 0;
+    for (size_t p = 0; p < sizeof points / sizeof *points; p++)
+        for (int passage = 1; passage < PASSAGES_MAX; passage++) {
+            pl_store *store = NULL;
+            make_parts(*state);
+            if (roll_back_until(*state, points[p], passage) == 0)
+                break;
+            n_deaths++;
+            /* A reader sees one of both, or is told; it waits, so it looks seldom. */
+            bool looks = passage % 3 == (int)p % 3;
+            pl_status seen =
+                looks ? pl_store_open(*state, PL_STORE_READ, &store) : PL_ERR_BUSY;
+            int saw = seen == PL_OK ? look(store) : 1;
+            if (seen != PL_OK && looks) {
+                assert_int_equal(seen, PL_ERR_BUSY);
+                assert_says("ended half-way");
+                n_half++;
+            }
+            pl_store_close(&store);
+            open_as_homes(*state, passage % 2 == 0);
+            store = open_store(*state, PL_STORE_READ);
+            int went = look(store);
+            pl_store_close(&store);
+            if (looks)
+                assert_int_equal(went, saw);
+            assert_sound(*state, went);
+            n_went += went;
+        }
+    print_message("%d deaths, %d after which it was whole, %d readers told\n", n_deaths,
+                  n_went, n_half);
+    assert_true(n_deaths > 30);
+    assert_true(n_went > 5 && n_went < n_deaths - 10);
+    assert_true(n_half > 0);
+}
+
+/* The last part has its share; home 1 never decided, and decides on another later. */
+static void a_share_without_a_decision_is_dropped(void **state)
+{
+    pl_writers *writers = NULL;
+    make_parts(*state);
+    /* three openings, then the shares of parts 2 and 3 */
+    assert_int_equal(roll_back_until(*state, "kv.commit.after", PARTS + 2), SIGKILL);
+    assert_sound(*state, 0); /* a reader is not kept waiting */
+    assert_ok(pl_writers_open(*state, &writers));
+    assert_null(pl_writers_resumed(writers));
+    pl_writers_close(&writers);
+    assert_ok(roll_back(*state));
+    assert_sound(*state, 1);
+}
+
+static void the_next_writer_of_all_ends_it(void **state)
+{
+    pl_writers *writers = NULL;
+    make_parts(*state);
+    assert_int_equal(roll_back_until(*state, "kv.commit.after", PARTS + 3), SIGKILL);
+    assert_ok(pl_writers_open(*state, &writers));
+    assert_string_equal(pl_writers_resumed(writers), "mix --to 0");
+    assert_int_equal(look(pl_writers_view(writers)), 1);
+    pl_writers_close(&writers);
+    assert_ok(pl_writers_open(*state, &writers));
+    assert_null(pl_writers_resumed(writers));
+    pl_writers_close(&writers);
+}
+
+/* Data of one part that were collected: no part is told. */
+static void what_one_part_cannot_do_none_does(void **state)
+{
+    char path[PL_PATH_MAX];
+    pl_store *part = NULL;
+    make_parts(*state);
+    part = open_store(pl_store_part(*state, 2, path), PL_STORE_WRITE);
+    pl_txn *txn = begin(part);
+    assert_ok(pl_txn_drop_data(txn, modules[2], 0));
+    assert_ok(pl_txn_commit(&txn));
+    pl_store_close(&part);
+    assert_int_equal(roll_back(*state), PL_ERR_NOT_FOUND);
+    assert_says("mix/L2.E0@0 were collected");
+    assert_sound(*state, 0);
+}
+
+/* A part that was added later has made no rollback, and is none the worse. */
+static void a_part_that_came_later_has_no_share(void **state)
+{
+    char path[PL_PATH_MAX];
+    pl_store *part = NULL, *store = NULL;
+    make_parts(*state);
+    assert_ok(roll_back(*state));
+    assert_ok(pl_store_grow_parts(*state, PARTS + 1));
+    part = open_store(pl_store_part(*state, PARTS, path), PL_STORE_CREATE);
+    pl_store_close(&part);
+    store = open_store(*state, PL_STORE_READ);
+    assert_int_equal(look(store), 1);
+    pl_store_close(&store);
+}
+
+#define rollback_test(name)                                                            \
+    cmocka_unit_test_setup_teardown(name, make_folder, drop_folder)
+
+int main(int argc, char **argv)
+{
+    if (argc == 2 && strcmp(argv[0], "roll-back") == 0)
+        return roll_back(argv[1]) == PL_OK ? 0 : 1;
+    static const struct CMUnitTest tests[] = {
+        rollback_test(a_rollback_goes_back_in_all_parts),
+        rollback_test(whoever_dies_leaves_nothing_or_all),
+        rollback_test(a_share_without_a_decision_is_dropped),
+        rollback_test(the_next_writer_of_all_ends_it),
+        rollback_test(what_one_part_cannot_do_none_does),
+        rollback_test(a_part_that_came_later_has_no_share),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
