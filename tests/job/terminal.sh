@@ -7,7 +7,7 @@
 set -u
 pathloom=$1
 work=$2
-. tests/chaos_job.sh
+. tests/fault/chaos_job.sh
 own_folder "$work"
 command -v script >/dev/null || exit 77
 make_corpus base modules docs
