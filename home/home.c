@@ -8,7 +8,8 @@
  *
  *   poll --> up to 128 messages, each through home_take:
  *     |        the name belongs to another home        MOVED is answered at once
- *     |        the name is held, or the home is still  kept for later (home_moving.c)
+ *     |        it would change a held name, or write
+ *     |        anything while the home is still        kept for later (home_moving.c)
  *     |        a read, or a piece of an upload         answered at once
  *     |        anything else                           changes h->txn and the memory;
  *     |                                                its answer joins the queue

@@ -26,9 +26,10 @@
  *               part 1's number is the share's       part 1's number is a different one
  *   no share <------ make the share ------ share ------ drop the share ------> no share
  *
- * Readers of the whole compare the numbers of all parts (rollback_look): WHOLE is
- * shown, MIXED is waited for, HALF is an error with the remedy, because the process
- * that should end the rollback may be dead.
+ * Readers of the whole compare the numbers of all parts (rollback_look). WHOLE is
+ * shown. For the other two a reader waits some seconds. Then MIXED is shown, because
+ * parts that were restored one by one stay so, and HALF is an error with the remedy,
+ * because the process that should end the rollback may be dead.
  *
  * What a rollback writes. Nothing old is changed. Each module gets new versions, up to
  * `last`, with the old version's parameters; they have no contributions, and their

@@ -32,20 +32,21 @@
  *    | +-- NO_WORK after PARK_MS                                  |
  *    +------- DONE, RELEASE, LEASE_LOST, or no renewal in time ---+
  *
- * Tasks are granted only while every home is known and welcome (may_grant), while no
- * failure ends the job, and, after a restart, once one time to live has passed: until
- * then earlier holders may renew their leases. A worker whose key is not the job's own
- * is on trial until it has delivered a task, and again when a lease of its holder has
- * run out. On trial it has one lease at a time, is served last, and its task may be
- * given to a second worker as well (hub_names.c, hub_backup.c).
+ * Tasks are granted only while every home is known and welcome (hub_homes_ready; homes
+ * that were added during the job need only be known), while no failure ends the job,
+ * and, after a restart, once one time to live has passed: until then earlier holders
+ * may renew their leases. A worker whose key is not the job's own is on trial until it
+ * has delivered a task, and again when a lease of its holder has run out. On trial it
+ * has one lease at a time, is served last, and its task may be given to a second worker
+ * as well (hub_names.c, hub_backup.c).
  *
  * Invariants
  *   - A worker's DONE ends no phase; the homes' news does (plan_done.c).
  *   - Before a task that had a holder is granted to another one, all homes are told to
  *     refuse lower tokens (hub_fence). A backup is the exception, because both holders
  *     may deliver.
- *   - Every question may be repeated. The hub remembers the request that it answered
- *     last per worker, and answers that one again in the same way (repeat_answer).
+ *   - Every question may be repeated. The hub remembers the last TASK_REQ that it
+ *     answered per worker, and answers that one again in the same way (repeat_answer).
  *   - A place in hub.workers is given to a different worker only if nothing refers to
  *     it any more (is_idle in hub_names.c). Every other index stays valid.
  *
