@@ -359,7 +359,8 @@ static void update_stream(probe_ops *x)
     optimize(x, x->stream);
 }
 
-/* Seconds of one call; on a GPU of several for one wait. */
+/* Measures the seconds of one call. On a GPU it is the mean of several calls, which are
+ * followed by one wait. */
 static pl_status time_stream(probe_ops *x, operation call, double *seconds)
 {
     const int calls = x->be->memory_bytes > 0 ? STREAM_CALLS : 1;
