@@ -1,27 +1,33 @@
 /* pathloom bench: measures how fast its parts are on this machine. Each subject has
  * options of its own. */
-#include "cli/bench.h"
+#include "cli/cli.h"
+#include "measure/measure.h"
 
 /* ---- a training step, and its operations ---- */
+typedef struct engine_call {
+    measure_options o;
+    cli_settings settings;
+} engine_call;
+
 #define MODEL_OPTIONS                                                                  \
-    CLI_OPTION("model", CLI_TEXT, bench_engine_options, model, "NAME",                 \
+    CLI_OPTION("model", CLI_TEXT, engine_call, o.model, "NAME",                        \
                "laptop, 2m, 13m or 124m (step, generate: all; ops: 13m); 150m or "     \
                "1.3b: the presets dense-150m and dense-1b, for a GPU"),                \
-        CLI_SETTINGS(bench_engine_options, settings,                                   \
+        CLI_SETTINGS(engine_call, settings,                                            \
                      "model keys of a model of your own (and train.batch)"),           \
-        CLI_NUMBER("threads", CLI_INT, bench_engine_options, threads, "N", 1, 1024,    \
+        CLI_NUMBER("threads", CLI_INT, engine_call, o.threads, "N", 1, 1024,           \
                    "of the process (step, ops: 1; generate: all processors)")
 
 static const cli_option step_options[] = {
     MODEL_OPTIONS,
-    CLI_OPTION("backend", CLI_TEXT, bench_engine_options, backend, "NAME",
+    CLI_OPTION("backend", CLI_TEXT, engine_call, o.backend, "NAME",
                "auto, cpu, cuda or ref (auto)"),
-    CLI_OPTION("precision", CLI_TEXT, bench_engine_options, precision, "P",
+    CLI_OPTION("precision", CLI_TEXT, engine_call, o.precision, "P",
                "auto, f32, bf16, f16 or fp8 (auto)"),
-    CLI_OPTION("clock", CLI_TEXT, bench_engine_options, clock, "NAME",
+    CLI_OPTION("clock", CLI_TEXT, engine_call, o.clock, "NAME",
                "wall, or cpu: of one thread, on a busy machine (wall)"),
-    CLI_JSON(bench_engine_options, json),
-    CLI_NUMBER("processes", CLI_INT, bench_engine_options, processes, "N", 1, 1024,
+    CLI_JSON(engine_call, o.json),
+    CLI_NUMBER("processes", CLI_INT, engine_call, o.processes, "N", 1, 1024,
                "step: N processes at once, each held to processors of its own, against "
                "one with "
                "as many threads"),
@@ -29,14 +35,22 @@ static const cli_option step_options[] = {
 
 static const cli_option generate_options[] = {
     MODEL_OPTIONS,
-    CLI_OPTION("backend", CLI_TEXT, bench_engine_options, backend, "NAME",
+    CLI_OPTION("backend", CLI_TEXT, engine_call, o.backend, "NAME",
                "auto, cpu, cuda or ref (cpu)"),
-    CLI_OPTION("precision", CLI_TEXT, bench_engine_options, precision, "P",
+    CLI_OPTION("precision", CLI_TEXT, engine_call, o.precision, "P",
                "f32, bf16 or int8 (all)"),
-    CLI_JSON(bench_engine_options, json),
+    CLI_JSON(engine_call, o.json),
 };
 
-static pl_status read_clock(bench_engine_options *o)
+static pl_status read_call(const cli_verb *verb, int argc, char **argv, engine_call *c)
+{
+    PL_RETURN_IF(cli_read(verb, argc, argv, c, NULL));
+    c->o.settings = c->settings.pairs;
+    c->o.n_settings = c->settings.n;
+    return PL_OK;
+}
+
+static pl_status read_clock(measure_options *o)
 {
     o->cpu_clock = strcmp(o->clock, "cpu") == 0;
     if (!o->cpu_clock && strcmp(o->clock, "wall") != 0)
@@ -47,18 +61,18 @@ static pl_status read_clock(bench_engine_options *o)
     return PL_OK;
 }
 
-static int measure_engine(const cli_verb *verb, int argc, char **argv, bool ops)
+static int run_engine(const cli_verb *verb, int argc, char **argv, bool ops)
 {
-    bench_engine_options o = {.backend = "auto",
+    engine_call call = {.o = {.backend = "auto",
                               .precision = "auto",
                               .clock = "wall",
                               .threads = 1,
-                              .ops = ops};
-    pl_status status = cli_read(verb, argc, argv, &o, NULL);
+                              .ops = ops}};
+    pl_status status = read_call(verb, argc, argv, &call);
     if (status == PL_OK)
-        status = read_clock(&o);
+        status = read_clock(&call.o);
     if (status == PL_OK)
-        status = bench_engine(&o);
+        status = measure_engine(&call.o);
     return status == PL_OK ? 0 : cli_fail(status);
 }
 
@@ -118,20 +132,20 @@ static const cli_verb subjects[N_SUBJECTS] = {
 
 static int run_step(int argc, char **argv)
 {
-    return measure_engine(&subjects[0], argc, argv, false);
+    return run_engine(&subjects[0], argc, argv, false);
 }
 
 static int run_ops(int argc, char **argv)
 {
-    return measure_engine(&subjects[1], argc, argv, true);
+    return run_engine(&subjects[1], argc, argv, true);
 }
 
 static int run_generate(int argc, char **argv)
 {
-    bench_engine_options o = {.backend = "cpu", .threads = pl_cpu_count()};
-    pl_status status = cli_read(&subjects[2], argc, argv, &o, NULL);
+    engine_call call = {.o = {.backend = "cpu", .threads = pl_cpu_count()}};
+    pl_status status = read_call(&subjects[2], argc, argv, &call);
     if (status == PL_OK)
-        status = bench_generate(&o);
+        status = measure_generate(&call.o);
     return status == PL_OK ? 0 : cli_fail(status);
 }
 
@@ -140,7 +154,7 @@ static int run_codec(int argc, char **argv)
     outer_request q = {.json = false};
     pl_status status = cli_read(&subjects[3], argc, argv, &q, NULL);
     if (status == PL_OK)
-        status = bench_codec(q.json, q.run);
+        status = measure_codec(q.json, q.run);
     return status == PL_OK ? 0 : cli_fail(status);
 }
 
@@ -149,7 +163,7 @@ static int run_outer(int argc, char **argv)
     outer_request q = {.json = false};
     pl_status status = cli_read(&subjects[4], argc, argv, &q, NULL);
     if (status == PL_OK)
-        status = bench_outer(q.json);
+        status = measure_outer(q.json);
     return status == PL_OK ? 0 : cli_fail(status);
 }
 

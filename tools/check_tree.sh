@@ -13,7 +13,7 @@ set -u
 cd "${1:-$(dirname "$0")/..}" || exit 2
 export LC_ALL=C
 
-layers="base modules corpus store codec outer net home router workers eval serve job cli"
+layers="base modules corpus store codec outer net home router workers eval serve job measure cli"
 scratch=$(mktemp -d) || exit 2
 trap 'rm -rf "$scratch"' EXIT INT TERM
 

@@ -29,7 +29,7 @@ except ImportError as missing:
     )
     sys.exit(77)
 
-# as in cli/bench_generate.c: vocab, width, heads, ffn, blocks
+# as in measure/measure_generate.c: vocab, width, heads, ffn, blocks
 SIZES = {
     "2m": (4096, 128, 4, 352, 8),
     "13m": (8192, 384, 6, 1024, 6),

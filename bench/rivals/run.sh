@@ -84,7 +84,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mask=0-$((cpus - 1))
 
-# What torch_step.py is to build: as in cli/bench_engine.c.
+# What torch_step.py is to build: as in measure/measure_engine.c.
 shape() {
     case $1 in
     laptop) echo "--batch 8 --context 128 --width 128 --blocks 4 --heads 4 --ffn 344 --vocab 2048" ;;

@@ -6,7 +6,7 @@
  * only ever adds time. If a cache holds a large part of the weights, they do not come
  * from memory, and no share of the limit is printed. On a GPU the limit is the rate of
  * its own memory. */
-#include "cli/bench_engine.h"
+#include "measure/engine_internal.h"
 
 #include <math.h>
 
@@ -25,7 +25,7 @@ static const char *const precisions[] = {"f32", "bf16", "int8"};
 
 /* One model in one precision. */
 typedef struct bench {
-    const bench_engine_options *q;
+    const measure_options *q;
     const char *name, *precision;
     pl_shape shape;
     int rounds, n_slots;
@@ -281,7 +281,7 @@ static pl_status run_precisions(bench *b, pl_json *list)
     return PL_OK;
 }
 
-static pl_status run_model(const bench_engine_options *q, const char *name,
+static pl_status run_model(const measure_options *q, const char *name,
                            const pl_shape *shape, int rounds, pl_json *list)
 {
     pl_status status = PL_OK;
@@ -302,32 +302,32 @@ done:
     return status;
 }
 
-static pl_status run_own(const bench_engine_options *q, pl_json *list)
+static pl_status run_own(const measure_options *q, pl_json *list)
 {
     pl_shape shape;
     config *c = pl_alloc(sizeof *c);
-    pl_status status = config_build(NULL, q->settings.pairs, q->settings.n, c);
+    pl_status status = config_build(NULL, q->settings, q->n_settings, c);
     if (status == PL_OK)
         status = config_shape(c, &shape);
     pl_free(c);
     return status == PL_OK ? run_model(q, "own", &shape, 4, list) : status;
 }
 
-static pl_status run_models(const bench_engine_options *q, pl_json *list)
+static pl_status run_models(const measure_options *q, pl_json *list)
 {
     int n = 1;
-    bench_model named;
-    const bench_model *m = &named;
+    measured_model named;
+    const measured_model *m = &named;
     if (q->model)
-        PL_RETURN_IF(bench_model_by_name(q->model, &named));
+        PL_RETURN_IF(measure_model_by_name(q->model, &named));
     else
-        m = bench_models(&n);
+        m = measure_models(&n);
     for (int i = 0; i < n; i++)
         PL_RETURN_IF(run_model(q, m[i].name, &m[i].shape, m[i].decode_rounds, list));
     return PL_OK;
 }
 
-static pl_status run_all(const bench_engine_options *q)
+static pl_status run_all(const measure_options *q)
 {
     pl_json *out = q->json ? pl_json_object() : NULL;
     pl_json *list = out ? pl_json_array() : NULL;
@@ -336,7 +336,7 @@ static pl_status run_all(const bench_engine_options *q)
             "  %-5s %-5s %8s %11s %9s %9s %9s  %9s %9s",
             q->backend, q->threads, q->threads == 1 ? "" : "s", "model", "", "params",
             "weights", "prefill", "decode", "of memory", "4 at once", "16");
-    pl_status status = q->settings.n > 0 ? run_own(q, list) : run_models(q, list);
+    pl_status status = q->n_settings > 0 ? run_own(q, list) : run_models(q, list);
     if (!out) {
         if (status == PL_OK)
             say("  (of memory: weight bytes a second by the rate at which they can be "
@@ -355,12 +355,12 @@ static pl_status run_all(const bench_engine_options *q)
     return status;
 }
 
-pl_status bench_generate(const bench_engine_options *o)
+pl_status measure_generate(const measure_options *o)
 {
-    if (o->model && o->settings.n > 0)
+    if (o->model && o->n_settings > 0)
         return pl_fail(PL_ERR_USAGE, "--model and --set both name a model; give one");
-    bench_model known;
+    measured_model known;
     if (o->model)
-        PL_RETURN_IF(bench_model_by_name(o->model, &known));
+        PL_RETURN_IF(measure_model_by_name(o->model, &known));
     return run_all(o);
 }

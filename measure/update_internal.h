@@ -1,34 +1,34 @@
-/* Private to cli: an update with which codecs are measured. */
-#ifndef PL_CLI_BENCH_UPDATE_H
-#define PL_CLI_BENCH_UPDATE_H
-#include "cli/cli.h"
+/* Private to measure: an update with which codecs are measured. */
+#ifndef PL_MEASURE_UPDATE_INTERNAL_H
+#define PL_MEASURE_UPDATE_INTERNAL_H
+#include "job/job.h"
 #include "codec/codec.h"
 #include "outer/outer.h"
 
-typedef struct bench_update {
+typedef struct measure_update {
     pl_topology *topology;
     size_t n;      /* parameters of a path */
     float *values; /* [n] start of a phase minus its end */
     char source[160];
-} bench_update;
+} measure_update;
 
 /* The update of path 0 of a run's mixture: what it sent in the last merged phase if the
  * store has kept that, else the difference of the last two versions. ERR_NOT_FOUND if
  * nothing was merged. */
-pl_status bench_update_read(const char *folder, bench_update *out);
+pl_status measure_update_read(const char *folder, measure_update *out);
 /* Trains the laptop preset on random text for some steps; the last 20 steps make the
  * update. */
-pl_status bench_update_train(bench_update *out);
+pl_status measure_update_train(measure_update *out);
 /* How a module of the update is encoded; `norm` is the norm of the whole update. */
 enum { BENCH_PARTS_MAX = 4096, BENCH_CONTRIBUTORS = 4 };
-typedef struct bench_module {
+typedef struct measure_module {
     const pl_slot *slot; /* its values begin at slot->offset */
     pl_codec_round round;
     int n_parts;
     pl_codec_part parts[BENCH_PARTS_MAX];
-} bench_module;
-pl_status bench_update_module(const bench_update *update, double norm, int slot,
-                              bench_module *out);
-void bench_update_free(bench_update *update);
+} measure_module;
+pl_status measure_update_module(const measure_update *update, double norm, int slot,
+                                measure_module *out);
+void measure_update_free(measure_update *update);
 
 #endif

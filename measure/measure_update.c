@@ -1,8 +1,8 @@
 /* Gets a real update for measurements: from a run, or from a few training steps here.
  */
-#include "cli/bench_update.h"
+#include "measure/update_internal.h"
 
-void bench_update_free(bench_update *update)
+void measure_update_free(measure_update *update)
 {
     pl_topology_destroy(&update->topology);
     pl_free_aligned(update->values);
@@ -61,7 +61,7 @@ done:
 }
 
 static pl_status read_all_kept(pl_store *store, const pl_arm *arm, uint64_t version,
-                               bench_update *u, bool *kept)
+                               measure_update *u, bool *kept)
 {
     for (int slot = 0; slot < pl_topology_n_slots(u->topology); slot++) {
         const pl_slot *s = pl_topology_slot(u->topology, slot);
@@ -80,7 +80,7 @@ static pl_status read_all_kept(pl_store *store, const pl_arm *arm, uint64_t vers
 }
 
 static pl_status read_update(pl_store *store, const pl_arm *arm, const char *folder,
-                             bench_update *u)
+                             measure_update *u)
 {
     float *end = NULL;
     uint64_t version = 0;
@@ -100,7 +100,7 @@ done:
     return status;
 }
 
-pl_status bench_update_read(const char *folder, bench_update *out)
+pl_status measure_update_read(const char *folder, measure_update *out)
 {
     pl_store *store = NULL;
     pl_arm arm;
@@ -158,7 +158,7 @@ static pl_status train_steps(pl_model *model, int vocab, int first, int end)
     return PL_OK;
 }
 
-static pl_status train_update(pl_model *model, bench_update *u)
+static pl_status train_update(pl_model *model, measure_update *u)
 {
     int vocab = pl_topology_shape(u->topology)->vocab;
     float *end = NULL;
@@ -180,7 +180,7 @@ done:
     return status;
 }
 
-pl_status bench_update_train(bench_update *out)
+pl_status measure_update_train(measure_update *out)
 {
     pl_backend_options backend = {.name = "cpu", .n_threads = 1, .precision = "auto"};
     pl_model_options options = {.batch = BATCH, .context = CONTEXT, .training = true};
@@ -205,8 +205,8 @@ done:
     return status;
 }
 
-pl_status bench_update_module(const bench_update *update, double norm, int slot,
-                              bench_module *out)
+pl_status measure_update_module(const measure_update *update, double norm, int slot,
+                                measure_module *out)
 {
     int module = pl_topology_module_of_path(update->topology, slot, 0);
     out->slot = pl_topology_slot(update->topology, slot);

@@ -4,8 +4,8 @@
  * other work on the machine only ever adds time. A codec encodes with a residual where
  * training keeps one (codec.feedback auto), or where the row says so. The error is that
  * of one message alone, without what the residual makes up for later. */
-#include "cli/bench.h"
-#include "cli/bench_update.h"
+#include "measure/measure.h"
+#include "measure/update_internal.h"
 #include "codec/codec.h"
 #include "outer/outer.h"
 
@@ -21,7 +21,7 @@ typedef struct row {
 } row;
 
 typedef struct measurement {
-    bench_update update;
+    measure_update update;
     double norm, copy_s;
     float *residual, *sum;
     pl_buf message;
@@ -59,9 +59,9 @@ typedef struct pass {
 static pl_status pass_slot(measurement *m, const row *r, const pl_codec_options *o,
                            int slot, pass *p)
 {
-    bench_module of;
+    measure_module of;
     double norm = 0;
-    PL_RETURN_IF(bench_update_module(&m->update, m->norm, slot, &of));
+    PL_RETURN_IF(measure_update_module(&m->update, m->norm, slot, &of));
     const pl_slot *s = of.slot;
     float *residual = r->residual ? m->residual + s->offset : NULL;
     pl_buf_clear(&m->message);
@@ -171,13 +171,13 @@ static void print_json(const measurement *m)
     say_json(o);
 }
 
-pl_status bench_codec(bool json, const char *folder)
+pl_status measure_codec(bool json, const char *folder)
 {
     pl_status status = PL_OK;
     measurement m;
     memset(&m, 0, sizeof m);
-    PL_TRY(folder ? bench_update_read(folder, &m.update)
-                  : bench_update_train(&m.update));
+    PL_TRY(folder ? measure_update_read(folder, &m.update)
+                  : measure_update_train(&m.update));
     size_t bytes = m.update.n * sizeof(float);
     PL_TRY(pl_try_alloc(bytes, "a residual", (void **)&m.residual));
     PL_TRY(pl_try_alloc(bytes, "a sum", (void **)&m.sum));
@@ -190,7 +190,7 @@ pl_status bench_codec(bool json, const char *folder)
     else
         print_rows(&m);
 done:
-    bench_update_free(&m.update);
+    measure_update_free(&m.update);
     pl_free_aligned(m.residual);
     pl_free_aligned(m.sum);
     pl_buf_destroy(&m.message);

@@ -5,7 +5,7 @@
  * it a pass that reads and rewrites the same bytes and does almost nothing with them.
  * Everything is the best of a few rounds, in which rows take turns, because other work
  * on a machine only ever adds time. */
-#include "cli/bench.h"
+#include "measure/measure.h"
 #include "outer/outer.h"
 
 enum {
@@ -197,7 +197,7 @@ static pl_status prepare(bench *b)
     return PL_OK;
 }
 
-pl_status bench_outer(bool json)
+pl_status measure_outer(bool json)
 {
     pl_status status = PL_OK;
     bench *b = pl_alloc(sizeof *b);

@@ -2,7 +2,7 @@
  *
  * Each child is forked before this process has opened a backend, since the threads of
  * OpenMP do not survive a fork, and reports the seconds of its best step by a pipe. */
-#include "cli/bench_engine.h"
+#include "measure/engine_internal.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -37,7 +37,7 @@ static void hold(int first, int n)
     (void)sched_setaffinity(0, sizeof mine, &mine);
 }
 
-static pl_status train(const bench_engine_options *o, const bench_model *model,
+static pl_status train(const measure_options *o, const measured_model *model,
                        int threads, double *seconds)
 {
     pl_backend *be = NULL;
@@ -53,18 +53,20 @@ static pl_status train(const bench_engine_options *o, const bench_model *model,
     return status;
 }
 
-static _Noreturn void work(const bench_engine_options *o, const bench_model *model,
+static _Noreturn void work(const measure_options *o, const measured_model *model,
                            int threads, int out)
 {
     double seconds;
     const pl_status status = train(o, model, threads, &seconds);
-    if (status != PL_OK)
-        _exit(cli_fail(status));
+    if (status != PL_OK) {
+        fprintf(stderr, "pathloom: %s\n", pl_last_error());
+        _exit(pl_status_exit_code(status));
+    }
     _exit(write(out, &seconds, sizeof seconds) == sizeof seconds ? 0 : EXIT_FAILURE);
 }
 
-static pl_status start(const bench_engine_options *o, const bench_model *model,
-                       const bench_crew *crew, int i, child *out)
+static pl_status start(const measure_options *o, const measured_model *model,
+                       const measure_crew *crew, int i, child *out)
 {
     int ends[2];
     if (pipe(ends) != 0)
@@ -97,8 +99,8 @@ static pl_status finish(const child *c, double *seconds)
                    WIFEXITED(code) ? WEXITSTATUS(code) : WTERMSIG(code));
 }
 
-pl_status bench_crew_run(const bench_engine_options *o, const bench_model *model,
-                         bench_crew *crew)
+pl_status measure_crew_run(const measure_options *o, const measured_model *model,
+                           measure_crew *crew)
 {
     pl_status status = PL_OK;
     child children[CREW_MAX];

@@ -4,50 +4,54 @@
  * matrix products, an operation beside the best product or the best stream. With
  * --processes the whole machine is measured: that many single-threaded processes, each
  * bound to a processor, against one process with as many threads. */
-#include "cli/bench_engine.h"
+#include "measure/engine_internal.h"
 
 #include <math.h>
 
 /* ---- which models ---- */
 
 /* A model with a single path, because a measurement needs no levels and no router. */
-static pl_status model_of_sets(const bench_engine_options *o, bench_model *out)
+static pl_status model_of_sets(const measure_options *o, measured_model *out)
 {
     config *c = pl_alloc(sizeof *c);
-    const char *sets[CLI_PAIRS_MAX + 3] = {"topology.levels=1",
-                                           "topology.private=", "router.prefix=1"};
-    *out = (bench_model){.name = "own", .rounds = 4};
-    memcpy(sets + 3, o->settings.pairs, (size_t)o->settings.n * sizeof *sets);
-    pl_status status = config_build(NULL, sets, o->settings.n + 3, c);
+    static const char *const own[] = {"topology.levels=1",
+                                      "topology.private=", "router.prefix=1"};
+    enum { N_OWN = sizeof own / sizeof *own };
+    const char **sets = pl_alloc((size_t)(o->n_settings + N_OWN) * sizeof *sets);
+    memcpy(sets, own, sizeof own);
+    *out = (measured_model){.name = "own", .rounds = 4};
+    memcpy(sets + N_OWN, o->settings, (size_t)o->n_settings * sizeof *sets);
+    pl_status status = config_build(NULL, sets, o->n_settings + N_OWN, c);
     if (status == PL_OK)
         status = config_shape(c, &out->shape);
     out->batch = (int)c->batch;
+    pl_free(sets);
     pl_free(c);
     return status;
 }
 
 /* The models of --model and --set, else all that a CPU can do (for operations one
  * model, because their table is long). `own` holds the user's own model. */
-static pl_status choose(const bench_engine_options *o, bench_model *own,
-                        const bench_model **first, int *n)
+static pl_status choose(const measure_options *o, measured_model *own,
+                        const measured_model **first, int *n)
 {
     *first = own;
     *n = 1;
-    if (o->model && o->settings.n > 0)
+    if (o->model && o->n_settings > 0)
         return pl_fail(PL_ERR_USAGE, "--model and --set both name a model; give one");
-    if (o->settings.n > 0)
+    if (o->n_settings > 0)
         return model_of_sets(o, own);
     if (o->model)
-        return bench_model_by_name(o->model, own);
+        return measure_model_by_name(o->model, own);
     if (o->ops)
-        return bench_model_by_name("13m", own);
-    *first = bench_models(n);
+        return measure_model_by_name("13m", own);
+    *first = measure_models(n);
     return PL_OK;
 }
 
 /* ---- a step ---- */
 
-static void say_step(const bench_model *m, const pl_probe_report *r)
+static void say_step(const measured_model *m, const pl_probe_report *r)
 {
     const double product_rate = r->product_flops / r->product_seconds;
     say("  %-7s %7.1fM %4d x %-4d %10.0f %10.4f %8.1f %10.1f %7.0f %%", m->name,
@@ -56,7 +60,7 @@ static void say_step(const bench_model *m, const pl_probe_report *r)
         product_rate * 1e-9, 100.0 * r->product_seconds / r->step_seconds);
 }
 
-static pl_json *model_json(const bench_model *m)
+static pl_json *model_json(const measured_model *m)
 {
     pl_json *o = pl_json_object();
     pl_json_set_text(o, "model", m->name);
@@ -82,7 +86,7 @@ static void step_json(pl_json *o, const pl_probe_report *r)
 
 /* ---- operations ---- */
 
-static void say_ops(const bench_model *m, const pl_probe_report *r)
+static void say_ops(const measured_model *m, const pl_probe_report *r)
 {
     say("%s: %.1fM parameters, batch %d x %d; best product %.1f GFLOP/s, best stream "
         "%.1f GB/s",
@@ -123,8 +127,8 @@ static void ops_json(pl_json *o, const pl_probe_report *r)
 
 /* ---- one process ---- */
 
-static pl_status measure_model(const bench_engine_options *o, const bench_model *m,
-                               pl_backend *be, pl_json *list)
+static pl_status probe_model(const measure_options *o, const measured_model *m,
+                             pl_backend *be, pl_json *list)
 {
     pl_probe_report report;
     const pl_probe_options probe = {.shape = &m->shape,
@@ -147,8 +151,8 @@ static pl_status measure_model(const bench_engine_options *o, const bench_model 
     return PL_OK;
 }
 
-static pl_status measure_process(const bench_engine_options *o,
-                                 const bench_model *first, int n, pl_json *list)
+static pl_status measure_process(const measure_options *o, const measured_model *first,
+                                 int n, pl_json *list)
 {
     pl_status status = PL_OK;
     pl_backend *be = NULL;
@@ -161,7 +165,7 @@ static pl_status measure_process(const bench_engine_options *o,
         say("  %-7s %8s %11s %10s %10s %8s %10s %9s", "model", "params", "batch",
             "tokens/s", "s/step", "GFLOP/s", "products", "of them");
     for (int i = 0; i < n && status == PL_OK; i++)
-        status = measure_model(o, &first[i], be, list);
+        status = probe_model(o, &first[i], be, list);
     pl_backend_close(&be);
     return status;
 }
@@ -169,18 +173,18 @@ static pl_status measure_process(const bench_engine_options *o,
 /* ---- a machine ---- */
 
 /* Two rounds in turn; the better of each counts. */
-static pl_status measure_crews(const bench_engine_options *o, const bench_model *m,
-                               bench_crew crews[2], int n_crews)
+static pl_status measure_crews(const measure_options *o, const measured_model *m,
+                               measure_crew crews[2], int n_crews)
 {
     for (int i = 0; i < 2 * n_crews; i++) {
-        bench_crew *crew = &crews[i % n_crews], again = *crew;
-        PL_RETURN_IF(bench_crew_run(o, m, &again));
+        measure_crew *crew = &crews[i % n_crews], again = *crew;
+        PL_RETURN_IF(measure_crew_run(o, m, &again));
         crew->tokens_per_s = fmax(crew->tokens_per_s, again.tokens_per_s);
     }
     return PL_OK;
 }
 
-static void say_crews(const bench_model *m, const bench_crew crews[2], int n_crews)
+static void say_crews(const measured_model *m, const measure_crew crews[2], int n_crews)
 {
     for (int i = 0; i < n_crews; i++)
         say("  %-7s %d process%s of %d thread%s %10.0f tokens/s", m->name,
@@ -191,8 +195,8 @@ static void say_crews(const bench_model *m, const bench_crew crews[2], int n_cre
             crews[0].tokens_per_s / crews[1].tokens_per_s);
 }
 
-static void crews_json(pl_json *list, const bench_model *m, const bench_crew crews[2],
-                       int n_crews)
+static void crews_json(pl_json *list, const measured_model *m,
+                       const measure_crew crews[2], int n_crews)
 {
     for (int i = 0; i < n_crews; i++) {
         pl_json *entry = model_json(m);
@@ -203,12 +207,12 @@ static void crews_json(pl_json *list, const bench_model *m, const bench_crew cre
     }
 }
 
-static pl_status measure_machine(const bench_engine_options *o,
-                                 const bench_model *first, int n, pl_json *list)
+static pl_status measure_machine(const measure_options *o, const measured_model *first,
+                                 int n, pl_json *list)
 {
     for (int i = 0; i < n; i++) {
-        bench_crew crews[2] = {{o->processes, o->threads, 0.0},
-                               {1, o->processes * o->threads, 0.0}};
+        measure_crew crews[2] = {{o->processes, o->threads, 0.0},
+                                 {1, o->processes * o->threads, 0.0}};
         const int n_crews = o->processes > 1 ? 2 : 1;
         PL_RETURN_IF(measure_crews(o, &first[i], crews, n_crews));
         if (list)
@@ -219,10 +223,10 @@ static pl_status measure_machine(const bench_engine_options *o,
     return PL_OK;
 }
 
-pl_status bench_engine(const bench_engine_options *o)
+pl_status measure_engine(const measure_options *o)
 {
-    bench_model own;
-    const bench_model *first;
+    measured_model own;
+    const measured_model *first;
     int n;
     PL_RETURN_IF(choose(o, &own, &first, &n));
     pl_json *out = o->json ? pl_json_object() : NULL;

@@ -1,5 +1,5 @@
 /* The models that `pathloom bench` measures by name. */
-#include "cli/bench_engine.h"
+#include "measure/engine_internal.h"
 
 #define SHAPE(V, C, H, F, L, T)                                                        \
     {                                                                                  \
@@ -7,7 +7,7 @@
         .head_size = (C) / (H), .ffn = (F), .n_blocks = (L), .context = (T),           \
         .tied = true, .rope_theta = 10000.0, .norm_eps = 1e-5                          \
     }
-static const bench_model models[] = {
+static const measured_model models[] = {
     {"laptop", SHAPE(2048, 128, 4, 344, 4, 128), 8, 10, 12},
     {"2m", SHAPE(4096, 128, 4, 352, 8, 256), 4, 6, 12},
     {"13m", SHAPE(8192, 384, 6, 1024, 6, 256), 4, 3, 8},
@@ -23,23 +23,23 @@ static const struct {
 } presets[] = {{"150m", "dense-150m", 16, 4, 4}, {"1.3b", "dense-1b", 8, 3, 3}};
 enum { N_PRESETS = sizeof presets / sizeof *presets };
 
-const bench_model *bench_models(int *n)
+const measured_model *measure_models(int *n)
 {
     *n = N_MODELS;
     return models;
 }
 
-static pl_status model_of_preset(int i, bench_model *out)
+static pl_status model_of_preset(int i, measured_model *out)
 {
     pl_topology_spec spec;
-    *out = (bench_model){.name = presets[i].name,
-                         .batch = presets[i].batch,
-                         .rounds = presets[i].rounds,
-                         .decode_rounds = presets[i].decode_rounds};
+    *out = (measured_model){.name = presets[i].name,
+                            .batch = presets[i].batch,
+                            .rounds = presets[i].rounds,
+                            .decode_rounds = presets[i].decode_rounds};
     return pl_preset(presets[i].preset, &out->shape, &spec);
 }
 
-pl_status bench_model_by_name(const char *name, bench_model *out)
+pl_status measure_model_by_name(const char *name, measured_model *out)
 {
     const char *names[N_MODELS + N_PRESETS];
     for (int i = 0; i < N_MODELS; i++) {

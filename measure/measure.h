@@ -1,0 +1,29 @@
+/* The measurements of `pathloom bench`, one file per subject
+ * (measure_SUBJECT.c). Each prints a table or, with `json`, one JSON object on one
+ * line.
+ */
+#ifndef PL_MEASURE_MEASURE_H
+#define PL_MEASURE_MEASURE_H
+#include "job/job.h"
+
+/* Codecs of updates: speed per core, bytes per parameter, error. The updates are taken
+ * from the run in `folder`; NULL trains a small model for them. */
+pl_status measure_codec(bool json, const char *folder);
+/* Outer methods: parameters per second, and bytes touched per parameter. */
+pl_status measure_outer(bool json);
+
+/* A training step, or with `ops` its operations (measure_engine.c). */
+typedef struct measure_options {
+    bool ops, json, cpu_clock;
+    const char *model;           /* a name from measure_models.c, or NULL */
+    const char *const *settings; /* model.KEY=VALUE pairs: the user's own shape */
+    int n_settings;
+    int threads;
+    int processes; /* 0: only this process, with a table of where its time goes */
+    const char *backend, *precision, *clock;
+} measure_options;
+pl_status measure_engine(const measure_options *o);
+/* Reading a prompt and writing tokens. precision NULL: all precisions. */
+pl_status measure_generate(const measure_options *o);
+
+#endif
