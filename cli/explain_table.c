@@ -152,6 +152,7 @@ const explanation explanations[] = {
      "again; `reason` says what was found.",
      "Somebody wrote into the cache, or its disk fails.",
      "None needed. If it happens often, look at the disk."},
+    {"job.finished", "The hub says that all is trained, and this worker ends.", "", ""},
     {"lease.expired", "Leases were not renewed in time; others get the tasks.",
      "A worker died, was stopped, or its link is down.",
      "None needed. If it happens often, raise workers.ttl_ms."},

@@ -190,15 +190,14 @@ static void say_plan(const pl_run *r, uint64_t memory, uint64_t disk)
         pl_human_bytes((double)pl_memory_available_bytes(), text[1]),
         pl_human_bytes((double)disk, text[2]),
         pl_human_bytes((double)pl_disk_free_bytes(r->dir), text[3]));
-    if (r->device[0])
-        say("         %d worker%s on %s", r->n_workers, r->n_workers == 1 ? "" : "s",
-            r->device);
     say("         %d worker%s of %s, %d home%s of %s, hub %s, this command %s",
         r->n_workers, r->n_workers == 1 ? "" : "s",
         pl_human_bytes((double)r->planned.worker, text[4]), r->n_homes,
         r->n_homes == 1 ? "" : "s", pl_human_bytes((double)r->planned.home, text[5]),
         pl_human_bytes((double)r->planned.hub, text[6]),
         pl_human_bytes((double)r->planned.launcher, text[7]));
+    if (r->device[0])
+        say("device   %s", r->device);
 }
 
 void run_say_peak(pl_run *r)

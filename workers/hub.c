@@ -783,6 +783,7 @@ pl_status pl_hub_run(const pl_hub_options *options)
         PL_TRY(pl_replace_file(options->ready_file, bound, strlen(bound)));
     pl_log(PL_LOG_INFO, "hub.ready", "address=%s homes=%d", bound, options->n_homes);
     PL_TRY(serve(&h));
+    hub_dismiss_finished(&h);
 done:
     pl_keypair_wipe(&h.mates);
     hub_close_homes(&h);

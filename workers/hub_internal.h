@@ -253,6 +253,8 @@ pl_status hub_take(hub *h, const pl_peer *peer, const pl_message *m);
 pl_status hub_tend(hub *h, int64_t now_ms, bool *more);
 /* ends all leases, audits and offers of this worker */
 void hub_free_held(hub *h, int worker);
+/* tells all workers that the job has ended, if all is trained */
+void hub_dismiss_finished(hub *h);
 /* takes the message's body */
 pl_status hub_answer(hub *h, const pl_peer *peer, pl_message *a);
 /* The worker has stopped training this path's task. It may train one task while another

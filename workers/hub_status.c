@@ -178,3 +178,33 @@ void hub_status_json(hub *h, pl_buf *out)
     while (write_status(h, n, out) > PL_WIRE_DATA_MAX && n > 0)
         n /= 2;
 }
+
+/* ---- the end ---- */
+/* Whether the arms of the mixture and its baselines are there, and all is done. */
+static bool is_finished(const hub *h)
+{
+    bool has_mixture = false;
+    for (int i = 0; i < h->tasks.n_arms; i++) {
+        const plan_arm *arm = &h->tasks.arms[i];
+        has_mixture |= strcmp(arm->arm.name, "base") != 0;
+        if (!plan_arm_finished(arm) || hub_audits_wait(h, i, pl_now_ms()))
+            return false;
+    }
+    return has_mixture;
+}
+
+/* Workers that joined from elsewhere would wait for a hub that does not come back. */
+void hub_dismiss_finished(hub *h)
+{
+    if (!is_finished(h))
+        return;
+    for (int i = 0; i < h->n_workers; i++) {
+        pl_message a;
+        hub_worker *w = &h->workers[i];
+        if (w->left)
+            continue;
+        pl_message_init(&a, 0);
+        pl_wire_error(&a, w->request, PL_ERR_CANCELLED, "the job is finished");
+        (void)hub_answer(h, &w->peer, &a); /* whoever has gone misses it */
+    }
+}

@@ -7,7 +7,8 @@ enum { WAIT_MS = 100, HURRY_MS = 10, NO_HURRY_MS = 200, EARLY_MS = 250 };
 /* A signal may come on any thread. */
 static bool must_stop(const worker *w)
 {
-    return w->options->stop && __atomic_load_n(w->options->stop, __ATOMIC_RELAXED);
+    return w->finished ||
+           (w->options->stop && __atomic_load_n(w->options->stop, __ATOMIC_RELAXED));
 }
 
 static pl_status check_stop(const worker *w)
@@ -400,6 +401,11 @@ static pl_status hear_lost(worker *w, const pl_message *m)
 static pl_status hear_error(worker *w, const pl_message *m)
 {
     pl_status status = pl_wire_error_of(m);
+    if (status == PL_ERR_CANCELLED) {
+        pl_log(PL_LOG_INFO, "job.finished", "text=\"%s\"", pl_last_error());
+        w->finished = true;
+        return PL_OK;
+    }
     return status == PL_ERR_NOPERM ? status : worker_say_hello(w);
 }
 
@@ -681,7 +687,7 @@ pl_status pl_worker_run(const pl_worker_options *options)
     w.free_since = pl_now();
     while (!must_stop(&w))
         PL_TRY(turn(&w));
-    if (w.out)
+    if (w.out && !w.finished)
         PL_TRY(drain(&w));
 done:
     release(&w);

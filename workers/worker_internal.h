@@ -112,6 +112,7 @@ typedef struct worker {
     pl_socket *hub;
     int64_t heard_ms; /* when the hub was last heard */
     bool welcome;
+    bool finished; /* the hub says that the job is */
     char homes_at[PL_HOMES_MAX][PL_ADDRESS_MAX];
     int n_homes, ttl_ms;
     pl_places places; /* n 0: all homes have equal weights */

@@ -18,7 +18,7 @@ case=trains
     >"$work/$case.out" 2>&1 || fail "a run on the device"
 grep -q 'worker.ready.*device="cuda .*emulated' "$work/$case/log/worker-1.log" ||
     fail "worker-1 does not say that it has a device"
-grep -q '^         3 workers on cuda .*emulated' "$work/$case.out" ||
+grep -q '^device   cuda .*emulated' "$work/$case.out" ||
     fail "train does not say that auto took the device"
 echo "$case: ended"
 
@@ -56,10 +56,10 @@ case=head
     --set workers.local=false --set train.tau=4 --set train.phases=2 \
     --set train.base_steps=2) >"$work/$case.out" 2>&1 &
 job=$!
-"$pathloom" worker --run "$work/$case" --cache "$work/$case.cache" --patience-s 5 \
+"$pathloom" worker --run "$work/$case" --cache "$work/$case.cache" \
     >"$work/$case.worker" 2>&1 &
 worker=$!
 wait "$job" || fail "a head without a device: $(tail -n 3 "$work/$case.out")"
-wait "$worker"
+wait "$worker" || fail "its worker did not end with the job: $(tail -n 1 "$work/$case.worker")"
 grep -q 'worker.ready.*device="cuda' "$work/$case.worker" || fail "its worker has none"
 echo "$case: ended"
