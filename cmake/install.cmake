@@ -6,8 +6,9 @@ install(FILES ${pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(FILES ${CMAKE_SOURCE_DIR}/share/pathloom.bash RENAME pathloom
         DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
 # Beside each other as in the source, so that the pages' links hold.
-install(FILES LICENSE README.md CHANGELOG.md
+install(FILES LICENSE README.md CONTRIBUTING.md CHANGELOG.md
         DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES examples/train_one.c DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
 install(DIRECTORY docs deploy DESTINATION ${CMAKE_INSTALL_DOCDIR} PATTERN man EXCLUDE)
 # Where Debian looks for the license.
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)

@@ -17,7 +17,7 @@ complain() {
 check_files() { # folder with bin/ and share/
     for file in bin/pathloom share/bash-completion/completions/pathloom \
         share/doc/pathloom/LICENSE share/doc/pathloom/copyright \
-        share/doc/pathloom/README.md share/doc/pathloom/docs/STORE.md \
+        share/doc/pathloom/README.md share/doc/pathloom/docs/TUTORIAL.md \
         share/doc/pathloom/deploy/systemd/pathloom-worker.service \
         $(find docs/man -name '*.1' | sed 's#docs/man#share/man/man1#'); do
         [ -s "$1/$file" ] || complain "$1 has no $file"
@@ -25,7 +25,7 @@ check_files() { # folder with bin/ and share/
     [ "$("$1/bin/pathloom" --version)" = "$("$build/pathloom" --version)" ] ||
         complain "$1/bin/pathloom is another version"
     # A link of README.md to a page of docs/ leads somewhere.
-    for page in $(grep -oE '\]\((docs|deploy)/[^)#]*' "$1/share/doc/pathloom/README.md" |
+    for page in $(grep -oE '\]\((docs|deploy|examples|CON|LIC)[^)#]*' "$1/share/doc/pathloom/README.md" |
         sed 's/](//'); do
         [ -e "$1/share/doc/pathloom/$page" ] || complain "README.md: no $page in $1"
     done

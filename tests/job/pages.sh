@@ -1,5 +1,6 @@
 #!/bin/sh
-# The manual pages and the completion are what the program says of its verbs.
+# The manual pages and the completion are what the program says of its verbs; links and
+# names of files in the pages lead somewhere.
 #
 # usage: pages.sh PATHLOOM
 set -u
@@ -19,4 +20,24 @@ for verb in $verbs; do
     }
 done
 "$pathloom" --completion | diff - share/pathloom.bash || failed=1
+
+for page in README.md CONTRIBUTING.md docs/*.md; do
+    for link in $(grep -oE '\]\([^)#:]+' "$page" | sed 's/^](//'); do
+        [ "$link" = https ] || [ -e "$(dirname "$page")/$link" ] || {
+            echo "$page: there is no $link"
+            failed=1
+        }
+    done
+done
+# A file of the tree of the tree: `folder/file.c`.
+for file in $(grep -ohE '`[a-z]+/[A-Za-z0-9_/.-]+\.(c|h|sh|yaml|md)`' CONTRIBUTING.md \
+    docs/README.md docs/USE.md docs/TUTORIAL.md | tr -d '`' | sort -u); do
+    case $file in
+    *NAME* | */X.sh | *_X.c | folder/*) continue ;; # stand for any name
+    esac
+    [ -e "$file" ] || {
+        echo "a page names $file, which is not there"
+        failed=1
+    }
+done
 exit "$failed"
