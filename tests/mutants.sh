@@ -1,14 +1,24 @@
 #!/bin/sh
-# Tests of the tests: bugs are planted one by one, and a named test must find each.
+# Tests of the tests: bugs are planted one by one, and a test must find each.
 #
 # usage: mutants.sh [--build FOLDER] [NAME ...]
+#        mutants.sh [--build FOLDER] --random N [--seed S] FILE TEST ...
 #
-# The tree is copied; each bug is a change of one line there, the named test is built
-# and run, and must fail. Without the bug it must pass. Ends with 1 if a bug survives.
+# The tree is copied; each bug is a change of one line there. Without names each bug of
+# the list below is planted, and the test that it names must fail. With --random, N
+# changes of FILE are drawn (a comparison, an operator, a number, a condition turned
+# round, a statement left out), and one of the TESTs must fail or not end; what does not
+# compile is not counted. Ends with 1 if a bug of the list survives; of random ones some
+# change nothing that anybody could see, so there it prints the survivors and their share.
 set -u
-build=build/mutants
-while [ $# -gt 1 ] && [ "$1" = --build ]; do
-    build=$2
+build=build/mutants random=0 seed=1
+while [ $# -gt 1 ]; do
+    case $1 in
+    --build) build=$2 ;;
+    --random) random=$2 ;;
+    --seed) seed=$2 ;;
+    *) break ;;
+    esac
     shift 2
 done
 only=" $* "
@@ -66,6 +76,102 @@ mutant() { # name, file, sed expression, test
     cp "$build/good" "$tree/$2"
 }
 
+# The changes that FILE allows: line, column, length, what stands there instead.
+points() { # file
+    awk '
+        function point(at, len, text) { print NR "\t" at "\t" len "\t" text }
+        function each(word, text,    at, from) {
+            from = 1
+            while ((at = index(substr(code, from), word)) > 0) {
+                point(from + at - 1, length(word), text)
+                from += at + length(word) - 1
+            }
+        }
+        {
+            code = $0
+            if (in_comment) { if (sub(/^.*\*\//, "", code)) in_comment = 0; next }
+            if (code ~ /^ *\/\*/) { if (code !~ /\*\//) in_comment = 1; next }
+            if (code ~ /^ *(#|static const|enum|typedef|_Static_assert)/) next
+            # Texts and comments keep their length, and hold nothing to change.
+            while (match(code, /"([^"\\]|\\.)*"/)) {
+                gap = sprintf("%" RLENGTH "s", ""); gsub(/ /, "_", gap)
+                code = substr(code, 1, RSTART - 1) gap substr(code, RSTART + RLENGTH)
+            }
+            if (match(code, /\/\*/)) {
+                if (code !~ /\*\//) in_comment = 1
+                code = substr(code, 1, RSTART - 1)
+            }
+            if (!inside) { if (code ~ /^\{/) inside = 1; next }
+            if (code ~ /^\}/) { inside = 0; next }
+            each(" == ", " != "); each(" != ", " == ")
+            each(" < ", " <= "); each(" > ", " >= "); each(" <= ", " < "); each(" >= ", " > ")
+            each(" + ", " - "); each(" - ", " + "); each(" * ", " + "); each(" / ", " * ")
+            each(" && ", " || "); each(" || ", " && "); each(" << ", " >> ")
+            each(" += ", " -= "); each(" -= ", " += "); each("++", "--")
+            each("if (", "if (!("); each("return true;", "return false;")
+            each("return false;", "return true;")
+            from = 1
+            while (match(substr(code, from), /[^A-Za-z0-9_.x][0-9]+[^0-9.xA-Za-z_]/)) {
+                at = from + RSTART
+                n = substr(code, at, RLENGTH - 2)
+                point(at, length(n), n + 1)
+                from = at + length(n)
+            }
+            if (code ~ /^ +[a-z][A-Za-z0-9_>.\[\]-]*( [-+*|&]?= |\().*;$/ &&
+                code !~ /^ +(return|goto|break|continue|int|float|double|bool|char|size_t|uint|pl_)/) {
+                match(code, /[^ ]/)
+                point(RSTART, length(code) - RSTART + 1, ";")
+            }
+        }' "$1"
+}
+
+# Plants one of them into `good`; a condition that is turned round needs one more bracket.
+plant() { # line, column, length, text, from, to
+    awk -v line="$1" -v at="$2" -v len="$3" -v text="$4" '
+        NR == line {
+            rest = substr($0, at + len)
+            if (text == "if (!(") {
+                depth = 1
+                for (i = 1; i <= length(rest) && depth > 0; i++) {
+                    c = substr(rest, i, 1)
+                    depth += (c == "(") - (c == ")")
+                }
+                rest = substr(rest, 1, i - 1) (depth == 0 ? ")" : "") substr(rest, i)
+            }
+            $0 = substr($0, 1, at - 1) text rest
+        }
+        { print }' "$5" >"$6"
+}
+
+if [ "$random" -gt 0 ]; then
+    [ $# -ge 2 ] || { echo "mutants: --random N needs a FILE and a TEST" >&2; exit 64; }
+    file=$1
+    shift
+    for test in "$@"; do
+        test_passes "$test" || { cat "$build/test.log"; exit 1; }
+    done
+    cp "$tree/$file" "$build/good"
+    yes "$seed" | head -c 1000000 >"$build/dice"
+    points "$tree/$file" >"$build/all"
+    echo "$file: $(wc -l <"$build/all") changes possible"
+    shuf --random-source="$build/dice" "$build/all" >"$build/drawn"
+    while [ "$planted" -lt "$random" ] && IFS='	' read -r line at len text; do
+        plant "$line" "$at" "$len" "$text" "$build/good" "$tree/$file"
+        ninja -C "$build/out" "$@" >"$build/ninja.log" 2>&1 || continue
+        planted=$((planted + 1))
+        verdict=survived
+        for test in "$@"; do
+            (cd "$tree" && timeout 120 "$build/out/tests/$test" >"$build/test.log" 2>&1) ||
+                { verdict=caught && break; }
+        done
+        [ "$verdict" = survived ] || { caught=$((caught + 1)) && continue; }
+        echo "survived: $file:$line: $(sed -n "${line}p" "$tree/$file" | sed 's/^ *//')"
+    done <"$build/drawn"
+    cp "$build/good" "$tree/$file"
+    echo "$file: $caught of $planted caught by $*"
+    exit 0
+fi
+
 rm -f "$build/passed"
 mutant sync-off store/kv.c \
     's/(rocksdb_writeoptions_set_sync\(db->write, )1/\10/' test_store_synced
@@ -79,7 +185,7 @@ mutant token-unchecked home/home_submit.c \
 mutant gc-takes-all store/collect.c \
     's/c->keep\(c->context, v\)/0/' test_store_collect
 mutant folder-unsynced base/fs.c \
-    's/^( *)return sync_parent\(path\);/\1return PL_OK;/' test_store_synced
+    's/^( *)return pl_sync_parent\(path\);/\1return PL_OK;/' test_store_synced
 mutant wall-clock base/clock.c \
     's/read_ns\(CLOCK_BOOTTIME\)/read_ns(CLOCK_REALTIME)/' test_clock_steady
 mutant applied-stays store/retire.c \
@@ -88,10 +194,10 @@ mutant epoch-stale home/home.c \
     's/^( *)h->hub_epoch\+\+;/\1;/' test_fence
 mutant nan-gate-off codec/codec.c \
     's/if \(!isfinite\((squares|value)\)\)/if (0)/' test_home
-mutant merge-too-early home/home_merge.c \
-    's/^( *)module->n_contributors\) \{/\1module->n_contributors - 1) {/' test_home
+mutant merge-too-early home/home_state.c \
+    's/m->quorum = (pl_round_quorum.*);/m->quorum = \1 - 1;/' test_home
 mutant cursor-too-early home/home_submit.c \
-    's/ \|\| !updates_are_in\(arm, index, &state\)//' test_home
+    's/^( *)!updates_are_in\(arm, index, &state, together\)/\1(0 \&\& !updates_are_in(arm, index, \&state, together))/' test_home
 echo "$caught of $planted bugs caught${survived:+; survived:$survived}"
 [ -z "$survived" ] || exit 1
 rm -rf "$build"
