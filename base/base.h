@@ -25,6 +25,7 @@
 #ifndef PL_ONLY_MODULES
 #include "base/address.h"
 #include "base/conf.h"
+#include "base/fields.h"
 #include "base/gate.h"
 #include "base/hash.h"
 #include "base/json.h"

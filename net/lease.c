@@ -10,23 +10,21 @@ void pl_lease_secret_create(pl_lease_secret *out)
     pl_keypair_wipe(&pair);
 }
 
-static void write_record(const pl_lease *lease, pl_buf *out)
-{
-    pl_put_text(out, PL_TAG_NAME, lease->worker);
-    pl_put_text(out, PL_TAG_DEVICE, lease->device);
-    pl_put_bytes(out, PL_TAG_KEY, lease->key.bytes, sizeof lease->key.bytes);
-    pl_put_text(out, PL_TAG_ARM, lease->arm);
-    pl_put_u64(out, PL_TAG_PATH, (uint64_t)lease->path);
-    pl_put_u64(out, PL_TAG_REPLICA, (uint64_t)lease->replica);
-    pl_put_u64(out, PL_TAG_PHASE, (uint64_t)lease->phase);
-    pl_put_u64(out, PL_TAG_TOKEN, lease->token);
-}
+static const pl_field lease_fields[] = {PL_FIELD(pl_lease, PL_TAG_NAME, worker),
+                                        PL_FIELD(pl_lease, PL_TAG_DEVICE, device),
+                                        PL_FIELD(pl_lease, PL_TAG_KEY, key.bytes),
+                                        PL_FIELD(pl_lease, PL_TAG_ARM, arm),
+                                        PL_FIELD(pl_lease, PL_TAG_PATH, path),
+                                        PL_FIELD(pl_lease, PL_TAG_REPLICA, replica),
+                                        PL_FIELD(pl_lease, PL_TAG_PHASE, phase),
+                                        PL_FIELD(pl_lease, PL_TAG_TOKEN, token),
+                                        PL_FIELDS_END};
 
 void pl_lease_seal(const pl_lease_secret *secret, const pl_lease *lease, pl_buf *out)
 {
     pl_buf record = {0};
     pl_hash mac;
-    write_record(lease, &record);
+    pl_put_fields(&record, lease_fields, lease);
     pl_hash_keyed("lease", secret->bytes, record.data, record.len, &mac);
     pl_buf_append(out, mac.bytes, sizeof mac.bytes);
     pl_buf_append(out, record.data, record.len);
@@ -38,7 +36,6 @@ pl_status pl_lease_open(const pl_lease_secret *secret, const uint8_t *bytes, siz
 {
     pl_reader r;
     pl_hash mac;
-    size_t key_len = 0;
     memset(out, 0, sizeof *out);
     if (len < sizeof mac.bytes || len > PL_LEASE_MAX)
         return pl_fail(PL_ERR_STALE, "a lease has %zu bytes; leases have %zu to %d",
@@ -50,17 +47,6 @@ pl_status pl_lease_open(const pl_lease_secret *secret, const uint8_t *bytes, siz
         return pl_fail(PL_ERR_STALE,
                        "the lease was not given by this job's hub, or was changed");
     pl_reader_open(&r, "a lease", record, record_len);
-    pl_get_text(&r, PL_TAG_NAME, 0, out->worker, sizeof out->worker);
-    pl_get_text(&r, PL_TAG_DEVICE, 0, out->device, sizeof out->device);
-    const uint8_t *key = pl_get_bytes(&r, PL_TAG_KEY, 0, &key_len);
-    pl_get_text(&r, PL_TAG_ARM, 0, out->arm, sizeof out->arm);
-    out->path = (int64_t)pl_get_u64(&r, PL_TAG_PATH, 0);
-    out->replica = (int64_t)pl_get_u64(&r, PL_TAG_REPLICA, 0);
-    out->phase = (int64_t)pl_get_u64(&r, PL_TAG_PHASE, 0);
-    out->token = pl_get_u64(&r, PL_TAG_TOKEN, 0);
-    PL_RETURN_IF(pl_reader_status(&r));
-    if (key_len != sizeof out->key.bytes)
-        return pl_fail(PL_ERR_PROTO, "a lease's key has %zu bytes", key_len);
-    memcpy(out->key.bytes, key, key_len);
-    return PL_OK;
+    pl_get_fields(&r, lease_fields, out);
+    return pl_reader_status(&r);
 }

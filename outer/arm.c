@@ -2,39 +2,16 @@
  * (docs/PROTOCOL.md section 3.1). */
 #include "outer/change.h"
 
+/* Tags that are lists of a length of their own, or that depend on more than one member;
+ * all others are in the tables below. */
 enum {
-    TAG_NAME = 1,
-    TAG_SEED,
-    TAG_CONFIG,
-    TAG_MOMENTS,
-    TAG_SHAPE_INT = 10, /* repeated: vocab, width, heads, kv heads, head size, ffn,
-                           blocks, context, tied */
-    TAG_SHAPE_REAL,     /* repeated: rope theta, norm eps */
-    TAG_EXPERTS,        /* repeated: K of each level */
-    TAG_BLOCKS,         /* repeated: blocks of each level */
-    TAG_PRIVATE,        /* repeated: path-specific blocks */
-    TAG_CHOICES,        /* repeated: embed, head (two's complement) */
-    TAG_REPLICAS,
-    TAG_INNER_INT = 30, /* repeated: batch, context, tau, phases, warmup, skip,
-                           schedule, decay, first step, micro-batch */
-    TAG_INNER_REAL,     /* repeated: lr, floor, beta1, beta2, eps, decay, clip */
-    TAG_OUTER_LR,       /* repeated, by class */
-    TAG_OUTER_MOMENTUM,
-    TAG_OUTER_FLAGS, /* bit 0 weighted, 1 rescale, 2 feedback, 3 dynamic,
-                        4 own consensus, 5 present */
-    TAG_CODEC,
-    TAG_METHOD_INT,  /* repeated: method, rule, gap, delay, inner steps, fragments,
-                        overlap, buffer, staleness, decay, warm-up, phases, settle,
-                        deadline if there is one */
-    TAG_METHOD_REAL, /* repeated: curvature, consensus, gap constant, clip, mix, spread,
-                        floor */
-    TAG_CODEC_INT,   /* repeated: codec of each role, selector, value bits, entropy, k,
-                        small */
-    TAG_CODEC_REAL,  /* repeated: beta, cells */
-    TAG_STATE,       /* of moments: 0 f32, 1 bf16, 2 local; if others are not f32: of
-                        residuals, and 3 is i8; of own parameters, and 4 is f24 */
-    TAG_DOWN,        /* of versions: codec, entropy; none: f32 */
-    TAG_SHARD = 50,  /* repeated, in order of the paths */
+    TAG_EXPERTS = 12, /* K of each level */
+    TAG_BLOCKS,       /* of each level */
+    TAG_PRIVATE,      /* path-specific blocks */
+    TAG_STATE = 40,   /* of moments; if others are not f32: of residuals, of own
+                         parameters */
+    TAG_DOWN,         /* of versions: codec, entropy; none: f32 */
+    TAG_SHARD = 50,   /* by path */
     TAG_WEIGHT
 };
 
@@ -45,218 +22,151 @@ void pl_arm_clear(pl_arm *arm)
     memset(arm, 0, sizeof *arm);
 }
 
-static void put_int(pl_buf *out, uint16_t tag, int value)
-{
-    pl_put_u64(out, tag, (uint64_t)(int64_t)value);
-}
+static const pl_field first_fields[] = {PL_FIELD(pl_arm, 1, name),
+                                        PL_FIELD(pl_arm, 2, seed),
+                                        PL_FIELD(pl_arm, 3, config),
+                                        PL_FIELD_NONZERO(pl_arm, 4, moments),
+                                        PL_FIELD(pl_arm, 10, shape.vocab),
+                                        PL_FIELD(pl_arm, 10, shape.width),
+                                        PL_FIELD(pl_arm, 10, shape.n_heads),
+                                        PL_FIELD(pl_arm, 10, shape.n_kv_heads),
+                                        PL_FIELD(pl_arm, 10, shape.head_size),
+                                        PL_FIELD(pl_arm, 10, shape.ffn),
+                                        PL_FIELD(pl_arm, 10, shape.n_blocks),
+                                        PL_FIELD(pl_arm, 10, shape.context),
+                                        PL_FIELD(pl_arm, 10, shape.tied),
+                                        PL_FIELD(pl_arm, 11, shape.rope_theta),
+                                        PL_FIELD(pl_arm, 11, shape.norm_eps),
+                                        PL_FIELDS_END};
 
-static void encode_shape(const pl_shape *s, pl_buf *out)
-{
-    const int ints[] = {s->vocab, s->width,    s->n_heads, s->n_kv_heads, s->head_size,
-                        s->ffn,   s->n_blocks, s->context, s->tied};
-    for (size_t i = 0; i < sizeof ints / sizeof *ints; i++)
-        put_int(out, TAG_SHAPE_INT, ints[i]);
-    pl_put_f64(out, TAG_SHAPE_REAL, s->rope_theta);
-    pl_put_f64(out, TAG_SHAPE_REAL, s->norm_eps);
-}
+/* Enumerations are checked here; whether the numbers make sense together is for
+ * check_arm to say. */
+enum { VALUE_BITS_MAX = 8 };
+#define INT_LIMIT (1ull << 31) /* of numbers that are wider in memory */
+static const pl_field training_fields[] = {
+    PL_FIELD(pl_arm, 15, spec.embed_choice),
+    PL_FIELD(pl_arm, 15, spec.head_choice),
+    PL_FIELD(pl_arm, 16, spec.replicas),
+    PL_FIELD(pl_arm, 30, inner.batch),
+    PL_FIELD(pl_arm, 30, inner.context),
+    PL_FIELD(pl_arm, 30, inner.tau),
+    PL_FIELD(pl_arm, 30, inner.phases),
+    PL_FIELD(pl_arm, 30, inner.warmup),
+    PL_FIELD(pl_arm, 30, inner.skip_prefix),
+    PL_FIELD_CHOICE(pl_arm, 30, inner.schedule, PL_SCHEDULE_COUNT),
+    PL_FIELD(pl_arm, 30, inner.decay),
+    PL_FIELD(pl_arm, 30, inner.first_step),
+    PL_FIELD(pl_arm, 30, inner.micro_batch),
+    PL_FIELD(pl_arm, 31, inner.lr),
+    PL_FIELD(pl_arm, 31, inner.lr_floor),
+    PL_FIELD(pl_arm, 31, inner.beta1),
+    PL_FIELD(pl_arm, 31, inner.beta2),
+    PL_FIELD(pl_arm, 31, inner.eps),
+    PL_FIELD(pl_arm, 31, inner.weight_decay),
+    PL_FIELD(pl_arm, 31, inner.clip),
+    PL_FIELD(pl_arm, 32, outer.lr),
+    PL_FIELD(pl_arm, 33, outer.momentum),
+    PL_FIELD_BIT(pl_arm, 34, outer.weighted, 0),
+    PL_FIELD_BIT(pl_arm, 34, outer.rescale, 1),
+    PL_FIELD_BIT(pl_arm, 34, outer.feedback, 2),
+    PL_FIELD_BIT(pl_arm, 34, outer.dynamic, 3),
+    PL_FIELD_BIT(pl_arm, 34, outer.own_consensus, 4),
+    PL_FIELD_BIT(pl_arm, 34, outer.present, 5),
+    PL_FIELD(pl_arm, 35, outer.codec_name),
+    PL_FIELD_CHOICE(pl_arm, 36, outer.method.method, PL_METHOD_COUNT),
+    PL_FIELD_CHOICE(pl_arm, 36, outer.method.rule, 2),
+    PL_FIELD_CHOICE(pl_arm, 36, outer.method.gap, 3),
+    PL_FIELD(pl_arm, 36, outer.method.delay),
+    PL_FIELD(pl_arm, 36, outer.method.inner_steps),
+    PL_FIELD(pl_arm, 36, outer.method.fragments),
+    PL_FIELD(pl_arm, 36, outer.method.overlap),
+    PL_FIELD(pl_arm, 36, outer.method.buffer),
+    PL_FIELD(pl_arm, 36, outer.staleness),
+    PL_FIELD_CHOICE(pl_arm, 36, outer.schedule.decay, 3),
+    PL_FIELD_CHOICE(pl_arm, 36, outer.schedule.warmup, INT_LIMIT),
+    PL_FIELD_CHOICE(pl_arm, 36, outer.schedule.phases, INT_LIMIT),
+    PL_FIELD_CHOICE(pl_arm, 36, outer.schedule.settle, INT_LIMIT),
+    PL_FIELD_NONZERO(pl_arm, 36, outer.deadline_ms),
+    PL_FIELD(pl_arm, 37, outer.method.curvature),
+    PL_FIELD(pl_arm, 37, outer.method.consensus),
+    PL_FIELD(pl_arm, 37, outer.method.gap_constant),
+    PL_FIELD(pl_arm, 37, outer.method.clip),
+    PL_FIELD(pl_arm, 37, outer.method.mix),
+    PL_FIELD(pl_arm, 37, outer.method.spread),
+    PL_FIELD(pl_arm, 37, outer.schedule.floor),
+    PL_FIELD_NONZERO(pl_arm, 37, outer.quorum),
+    PL_FIELD_GATED(pl_arm, 37, outer.late_weight, outer.quorum),
+    PL_FIELD_CHOICE(pl_arm, 38, outer.codec.codec, PL_CODEC_COUNT),
+    PL_FIELD_CHOICE(pl_arm, 38, outer.codec.selector, PL_SELECT_COUNT),
+    PL_FIELD_CHOICE(pl_arm, 38, outer.codec.value_bits, VALUE_BITS_MAX + 1),
+    PL_FIELD(pl_arm, 38, outer.codec.entropy),
+    PL_FIELD(pl_arm, 38, outer.codec.k),
+    PL_FIELD(pl_arm, 38, outer.codec.small),
+    PL_FIELD(pl_arm, 39, outer.codec.beta),
+    PL_FIELD(pl_arm, 39, outer.codec.cells),
+    PL_FIELDS_END};
 
-static void encode_spec(const pl_topology_spec *spec, int n_blocks, pl_buf *out)
+static void encode_levels(const pl_arm *arm, pl_buf *out)
 {
+    const pl_topology_spec *spec = &arm->spec;
     for (int l = 0; l < spec->n_levels; l++)
-        put_int(out, TAG_EXPERTS, spec->experts[l]);
+        pl_put_u64(out, TAG_EXPERTS, (uint64_t)spec->experts[l]);
     for (int l = 0; l < spec->n_levels; l++)
-        put_int(out, TAG_BLOCKS, spec->blocks[l]);
-    for (int b = 0; b < n_blocks; b++)
+        pl_put_u64(out, TAG_BLOCKS, (uint64_t)spec->blocks[l]);
+    for (int b = 0; b < arm->shape.n_blocks; b++)
         if (spec->private_block[b])
-            put_int(out, TAG_PRIVATE, b);
-    put_int(out, TAG_CHOICES, spec->embed_choice);
-    put_int(out, TAG_CHOICES, spec->head_choice);
-    put_int(out, TAG_REPLICAS, spec->replicas);
+            pl_put_u64(out, TAG_PRIVATE, (uint64_t)b);
 }
 
-static void encode_method(const pl_outer *outer, pl_buf *out)
+static void encode_state(const pl_outer *outer, pl_buf *out)
 {
-    const pl_method_settings *m = &outer->method;
-    const pl_outer_schedule *sch = &outer->schedule;
-    const int ints[] = {(int)m->method,  (int)m->rule,     (int)m->gap,
-                        m->delay,        m->inner_steps,   m->fragments,
-                        m->overlap,      m->buffer,        outer->staleness,
-                        (int)sch->decay, (int)sch->warmup, (int)sch->phases,
-                        (int)sch->settle};
-    const double reals[] = {m->curvature, m->consensus, m->gap_constant, m->clip,
-                            m->mix,       m->spread,    sch->floor};
-    for (size_t i = 0; i < sizeof ints / sizeof *ints; i++)
-        put_int(out, TAG_METHOD_INT, ints[i]);
-    if (outer->deadline_ms > 0)
-        put_int(out, TAG_METHOD_INT, outer->deadline_ms);
-    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
-        pl_put_f64(out, TAG_METHOD_REAL, reals[i]);
-    if (outer->quorum > 0) {
-        pl_put_f64(out, TAG_METHOD_REAL, outer->quorum);
-        pl_put_f64(out, TAG_METHOD_REAL, outer->late_weight);
-    }
-}
-
-static void encode_codec(const pl_codec_options *c, pl_buf *out)
-{
-    for (int r = 0; r < PL_ROLE_COUNT; r++)
-        put_int(out, TAG_CODEC_INT, c->codec[r]);
-    put_int(out, TAG_CODEC_INT, c->selector);
-    put_int(out, TAG_CODEC_INT, c->value_bits);
-    put_int(out, TAG_CODEC_INT, c->entropy);
-    put_int(out, TAG_CODEC_INT, c->k);
-    put_int(out, TAG_CODEC_INT, c->small);
-    pl_put_f64(out, TAG_CODEC_REAL, c->beta);
-    pl_put_f64(out, TAG_CODEC_REAL, c->cells);
-}
-
-static void encode_training(const pl_inner *in, const pl_outer *outer, pl_buf *out)
-{
-    const int ints[] = {in->batch,      in->context,     in->tau,           in->phases,
-                        in->warmup,     in->skip_prefix, (int)in->schedule, in->decay,
-                        in->first_step, in->micro_batch};
-    const double reals[] = {in->lr,  in->lr_floor,     in->beta1, in->beta2,
-                            in->eps, in->weight_decay, in->clip};
-    for (size_t i = 0; i < sizeof ints / sizeof *ints; i++)
-        put_int(out, TAG_INNER_INT, ints[i]);
-    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
-        pl_put_f64(out, TAG_INNER_REAL, reals[i]);
-    for (int c = 0; c < PL_CLASS_COUNT; c++)
-        pl_put_f64(out, TAG_OUTER_LR, outer->lr[c]);
-    for (int c = 0; c < PL_CLASS_COUNT; c++)
-        pl_put_f64(out, TAG_OUTER_MOMENTUM, outer->momentum[c]);
-    put_int(out, TAG_OUTER_FLAGS,
-            (outer->weighted ? 1 : 0) | (outer->rescale ? 2 : 0) |
-                (outer->feedback ? 4 : 0) | (outer->dynamic ? 8 : 0) |
-                (outer->own_consensus ? 16 : 0) | (outer->present ? 32 : 0));
-    pl_put_text(out, TAG_CODEC, outer->codec_name);
-    encode_method(outer, out);
-    encode_codec(&outer->codec, out);
-    put_int(out, TAG_STATE, (int)outer->state);
+    pl_put_u64(out, TAG_STATE, outer->state);
     if (outer->residual != PL_STATE_F32 || outer->own != PL_STATE_F32) {
-        put_int(out, TAG_STATE, (int)outer->residual);
-        put_int(out, TAG_STATE, (int)outer->own);
+        pl_put_u64(out, TAG_STATE, outer->residual);
+        pl_put_u64(out, TAG_STATE, outer->own);
     }
     if (outer->down.codec[PL_ROLE_MLP] > PL_CODEC_F32) {
-        put_int(out, TAG_DOWN, outer->down.codec[PL_ROLE_MLP]);
-        put_int(out, TAG_DOWN, outer->down.entropy);
+        pl_put_u64(out, TAG_DOWN, outer->down.codec[PL_ROLE_MLP]);
+        pl_put_u64(out, TAG_DOWN, outer->down.entropy);
     }
 }
 
 void pl_arm_encode(const pl_arm *arm, pl_buf *out)
 {
-    pl_put_text(out, TAG_NAME, arm->name);
-    pl_put_u64(out, TAG_SEED, arm->seed);
-    pl_put_hash(out, TAG_CONFIG, &arm->config);
-    if (!pl_hash_none(&arm->moments))
-        pl_put_hash(out, TAG_MOMENTS, &arm->moments);
-    encode_shape(&arm->shape, out);
-    encode_spec(&arm->spec, arm->shape.n_blocks, out);
-    encode_training(&arm->inner, &arm->outer, out);
+    pl_put_fields(out, first_fields, arm);
+    encode_levels(arm, out);
+    pl_put_fields(out, training_fields, arm);
+    encode_state(&arm->outer, out);
     for (int p = 0; p < arm->n_shards; p++)
         pl_put_hash(out, TAG_SHARD, &arm->shards[p]);
     for (int p = 0; p < arm->n_shards; p++)
         pl_put_f64(out, TAG_WEIGHT, arm->weights[p]);
 }
 
-/* Reads an int that fits. If it does not fit, the reader fails, because a field is
- * asked for that does not exist. */
-static int get_int(pl_reader *r, uint16_t tag, size_t i)
+/* Below `count`, or 0 and a failure of the reader. */
+static int get_choice(pl_reader *r, uint16_t tag, size_t i, int count)
 {
-    int64_t value = (int64_t)pl_get_u64(r, tag, i);
-    if (value < INT32_MIN || value > INT32_MAX) {
-        if (r->status == PL_OK)
-            r->status =
-                pl_fail(PL_ERR_PROTO, "%s: field %u is out of range", r->what, tag);
-        return 0;
-    }
-    return (int)value;
+    uint64_t value = pl_get_u64(r, tag, i);
+    if (value < (uint64_t)count)
+        return (int)value;
+    if (r->status == PL_OK)
+        r->status = pl_fail(PL_ERR_PROTO, "%s: field %u has no choice %lld", r->what,
+                            tag, (long long)value);
+    return 0;
 }
 
-static void decode_shape(pl_reader *r, pl_shape *s)
-{
-    int *ints[] = {&s->vocab,     &s->width, &s->n_heads,  &s->n_kv_heads,
-                   &s->head_size, &s->ffn,   &s->n_blocks, &s->context};
-    size_t n = sizeof ints / sizeof *ints;
-    for (size_t i = 0; i < n; i++)
-        *ints[i] = get_int(r, TAG_SHAPE_INT, i);
-    s->tied = get_int(r, TAG_SHAPE_INT, n) != 0;
-    s->rope_theta = pl_get_f64(r, TAG_SHAPE_REAL, 0);
-    s->norm_eps = pl_get_f64(r, TAG_SHAPE_REAL, 1);
-}
-
-static void decode_spec(pl_reader *r, pl_topology_spec *spec)
+static void decode_levels(pl_reader *r, pl_topology_spec *spec)
 {
     size_t levels = pl_field_count(r, TAG_EXPERTS);
     if (levels > PL_LEVELS_MAX)
         levels = PL_LEVELS_MAX;
     spec->n_levels = (int)levels;
     for (size_t l = 0; l < levels; l++)
-        spec->experts[l] = get_int(r, TAG_EXPERTS, l);
+        spec->experts[l] = get_choice(r, TAG_EXPERTS, l, INT32_MAX);
     for (size_t l = 0; l < levels; l++)
-        spec->blocks[l] = get_int(r, TAG_BLOCKS, l);
-    for (size_t i = 0; i < pl_field_count(r, TAG_PRIVATE); i++) {
-        int b = get_int(r, TAG_PRIVATE, i);
-        if (b >= 0 && b < PL_BLOCKS_MAX)
-            spec->private_block[b] = true;
-    }
-    spec->embed_choice = get_int(r, TAG_CHOICES, 0);
-    spec->head_choice = get_int(r, TAG_CHOICES, 1);
-    spec->replicas = get_int(r, TAG_REPLICAS, 0);
-}
-
-/* Values of enumerations are checked here; pl_method_check checks the rest. */
-static int get_choice(pl_reader *r, uint16_t tag, size_t i, int count)
-{
-    int value = get_int(r, tag, i);
-    if (value >= 0 && value < count)
-        return value;
-    if (r->status == PL_OK)
-        r->status =
-            pl_fail(PL_ERR_PROTO, "%s: field %u has no choice %d", r->what, tag, value);
-    return 0;
-}
-
-static void decode_method(pl_reader *r, pl_outer *outer)
-{
-    pl_method_settings *m = &outer->method;
-    pl_outer_schedule *sch = &outer->schedule;
-    int *ints[] = {&m->delay,   &m->inner_steps, &m->fragments,
-                   &m->overlap, &m->buffer,      &outer->staleness};
-    double *reals[] = {&m->curvature, &m->consensus, &m->gap_constant, &m->clip,
-                       &m->mix,       &m->spread,    &sch->floor};
-    m->method = (pl_method)get_choice(r, TAG_METHOD_INT, 0, PL_METHOD_COUNT);
-    m->rule = (pl_rule)get_choice(r, TAG_METHOD_INT, 1, 2);
-    m->gap = (pl_gap)get_choice(r, TAG_METHOD_INT, 2, 3);
-    for (size_t i = 0; i < sizeof ints / sizeof *ints; i++)
-        *ints[i] = get_int(r, TAG_METHOD_INT, 3 + i);
-    sch->decay = (pl_decay)get_choice(r, TAG_METHOD_INT, 9, 3);
-    sch->warmup = get_int(r, TAG_METHOD_INT, 10);
-    sch->phases = get_int(r, TAG_METHOD_INT, 11);
-    sch->settle = get_int(r, TAG_METHOD_INT, 12);
-    if (pl_field_count(r, TAG_METHOD_INT) > 13)
-        outer->deadline_ms = get_int(r, TAG_METHOD_INT, 13);
-    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
-        *reals[i] = pl_get_f64(r, TAG_METHOD_REAL, i);
-    if (pl_field_count(r, TAG_METHOD_REAL) <= sizeof reals / sizeof *reals)
-        return;
-    outer->quorum = pl_get_f64(r, TAG_METHOD_REAL, sizeof reals / sizeof *reals);
-    outer->late_weight =
-        pl_get_f64(r, TAG_METHOD_REAL, sizeof reals / sizeof *reals + 1);
-}
-
-static void decode_codec(pl_reader *r, pl_codec_options *c)
-{
-    size_t at = PL_ROLE_COUNT;
-    for (size_t role = 0; role < PL_ROLE_COUNT; role++)
-        c->codec[role] = (uint8_t)get_choice(r, TAG_CODEC_INT, role, PL_CODEC_COUNT);
-    c->selector = (uint8_t)get_choice(r, TAG_CODEC_INT, at, PL_SELECT_COUNT);
-    c->value_bits = (uint8_t)get_choice(r, TAG_CODEC_INT, at + 1, 9);
-    c->entropy = get_int(r, TAG_CODEC_INT, at + 2) != 0;
-    c->k = get_int(r, TAG_CODEC_INT, at + 3);
-    c->small = get_int(r, TAG_CODEC_INT, at + 4);
-    c->beta = pl_get_f64(r, TAG_CODEC_REAL, 0);
-    c->cells = pl_get_f64(r, TAG_CODEC_REAL, 1);
+        spec->blocks[l] = get_choice(r, TAG_BLOCKS, l, INT32_MAX);
+    for (size_t i = 0; i < pl_field_count(r, TAG_PRIVATE); i++)
+        spec->private_block[get_choice(r, TAG_PRIVATE, i, PL_BLOCKS_MAX)] = true;
 }
 
 static pl_status decode_down(pl_reader *r, pl_codec_options *down)
@@ -266,7 +176,7 @@ static pl_status decode_down(pl_reader *r, pl_codec_options *down)
         codec = (pl_codec)get_choice(r, TAG_DOWN, 0, PL_CODEC_COUNT);
     PL_RETURN_IF(pl_codec_options_default(pl_codec_name(codec), down));
     if (pl_field_count(r, TAG_DOWN) > 1)
-        down->entropy = get_int(r, TAG_DOWN, 1) != 0;
+        down->entropy = pl_get_u64(r, TAG_DOWN, 1) != 0;
     return PL_OK;
 }
 
@@ -288,38 +198,6 @@ static void decode_state(pl_reader *r, pl_outer *outer)
         return;
     outer->residual = get_kind(r, 1, F32 | BF16 | 1 << PL_STATE_I8);
     outer->own = get_kind(r, 2, F32 | BF16 | 1 << PL_STATE_F24);
-}
-
-static pl_status decode_training(pl_reader *r, pl_inner *in, pl_outer *outer)
-{
-    int *ints[] = {&in->batch,  &in->context, &in->tau,
-                   &in->phases, &in->warmup,  &in->skip_prefix};
-    double *reals[] = {&in->lr,  &in->lr_floor,     &in->beta1, &in->beta2,
-                       &in->eps, &in->weight_decay, &in->clip};
-    for (size_t i = 0; i < sizeof ints / sizeof *ints; i++)
-        *ints[i] = get_int(r, TAG_INNER_INT, i);
-    in->schedule = (pl_schedule_kind)get_choice(r, TAG_INNER_INT, 6, PL_SCHEDULE_COUNT);
-    in->decay = get_int(r, TAG_INNER_INT, 7);
-    in->first_step = get_int(r, TAG_INNER_INT, 8);
-    in->micro_batch = get_int(r, TAG_INNER_INT, 9);
-    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
-        *reals[i] = pl_get_f64(r, TAG_INNER_REAL, i);
-    for (size_t c = 0; c < PL_CLASS_COUNT; c++)
-        outer->lr[c] = pl_get_f64(r, TAG_OUTER_LR, c);
-    for (size_t c = 0; c < PL_CLASS_COUNT; c++)
-        outer->momentum[c] = pl_get_f64(r, TAG_OUTER_MOMENTUM, c);
-    int flags = get_int(r, TAG_OUTER_FLAGS, 0);
-    outer->weighted = flags & 1;
-    outer->rescale = flags & 2;
-    outer->feedback = flags & 4;
-    outer->dynamic = flags & 8;
-    outer->own_consensus = flags & 16;
-    outer->present = flags & 32;
-    pl_get_text(r, TAG_CODEC, 0, outer->codec_name, sizeof outer->codec_name);
-    decode_method(r, outer);
-    decode_codec(r, &outer->codec);
-    decode_state(r, outer);
-    return decode_down(r, &outer->down);
 }
 
 pl_status pl_quorum_check(const pl_outer *outer)
@@ -444,14 +322,11 @@ pl_status pl_arm_decode(const void *data, size_t len, pl_arm *out)
     pl_reader r;
     memset(out, 0, sizeof *out);
     pl_reader_open(&r, "arm definition", data, len);
-    pl_get_text(&r, TAG_NAME, 0, out->name, sizeof out->name);
-    out->seed = pl_get_u64(&r, TAG_SEED, 0);
-    out->config = pl_get_hash(&r, TAG_CONFIG, 0);
-    if (pl_field_count(&r, TAG_MOMENTS) > 0)
-        out->moments = pl_get_hash(&r, TAG_MOMENTS, 0);
-    decode_shape(&r, &out->shape);
-    decode_spec(&r, &out->spec);
-    pl_status training = decode_training(&r, &out->inner, &out->outer);
+    pl_get_fields(&r, first_fields, out);
+    decode_levels(&r, &out->spec);
+    pl_get_fields(&r, training_fields, out);
+    decode_state(&r, &out->outer);
+    pl_status training = decode_down(&r, &out->outer.down);
     size_t n = pl_field_count(&r, TAG_SHARD);
     out->n_shards = (int)n;
     out->shards = pl_alloc((n ? n : 1) * sizeof *out->shards);

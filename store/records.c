@@ -1,200 +1,103 @@
-/* Fields of every record, written and read side by side.
+/* Fields of every record, as tables from which both writing and reading follow.
  *
  * The numbers are tags of PROTOCOL 4.6 and a contract with every store on every disk:
  * none is ever renumbered or used again. A new field takes a new tag, which older
- * releases skip, and is read with a default. Getters may fail in any order: the reader
- * remembers the first failure and row_end reports it once, with family and key. */
+ * releases skip, and may be missing. A failure of reading is the reader's, and row_end
+ * reports it once, with family and key. */
 #include "store/records.h"
+#include "base/base.h"
 #include "store/chunk.h"
 #include <string.h>
 
-enum { CONTRIBUTIONS_MAX = 1 << 20 };
-
-/* A none hash is left out. */
-static void put_hash_if(pl_buf *fields, uint16_t tag, const pl_hash *hash)
+static void write_row(kv_batch *batch, kv_family family, row_key key,
+                      const pl_field *table, const void *from)
 {
-    if (!pl_hash_none(hash))
-        pl_put_hash(fields, tag, hash);
+    pl_buf fields = {0};
+    pl_put_fields(&fields, table, from);
+    row_write(batch, family, &key, &fields);
 }
 
-static pl_hash get_hash_if(pl_reader *fields, uint16_t tag)
+static pl_status read_row(row_view *row, const pl_field *table, void *out)
 {
-    pl_hash none = {{0}};
-    return pl_field_count(fields, tag) ? pl_get_hash(fields, tag, 0) : none;
+    pl_get_fields(&row->fields, table, out);
+    return row_end(row);
 }
 
 /* ---- contributions: rows of pending, nested in versions ---- */
-static void contribution_fields(const pl_contribution *c, pl_buf *fields)
-{
-    pl_put_text(fields, 1, c->worker);
-    pl_put_text(fields, 2, c->device);
-    pl_put_u64(fields, 3, (uint64_t)c->path);
-    pl_put_u64(fields, 4, (uint64_t)c->replica);
-    pl_put_u64(fields, 5, (uint64_t)c->phase);
-    pl_put_u64(fields, 6, c->first_sample);
-    pl_put_u64(fields, 7, c->n_samples);
-    pl_put_u64(fields, 8, c->n_tokens);
-    pl_put_f64(fields, 9, c->loss);
-    pl_put_f64(fields, 10, c->norm);
-    pl_put_f64(fields, 11, c->weight);
-    pl_put_f64(fields, 12, c->seconds);
-    pl_put_u64(fields, 13, c->token);
-    pl_put_text(fields, 14, c->codec);
-    put_hash_if(fields, 15, &c->update);
-    pl_put_u64(fields, 16, c->update_bytes);
-    if (c->split)
-        pl_put_u64(fields, 17, 1);
-    if (c->seed == 0)
-        return;
-    pl_put_u64(fields, 18, c->seed);
-    pl_put_bytes(fields, 19, c->likeness, sizeof c->likeness);
-}
-
-static void likeness_get(pl_reader *fields, pl_contribution *out)
-{
-    size_t len = 0;
-    const uint8_t *bytes;
-    if (pl_field_count(fields, 18) == 0 || pl_field_count(fields, 19) == 0)
-        return;
-    bytes = pl_get_bytes(fields, 19, 0, &len);
-    if (len != sizeof out->likeness)
-        return;
-    memcpy(out->likeness, bytes, len);
-    out->seed = pl_get_u64(fields, 18, 0);
-}
-
-/* Shared by the rows of pending and the nested ones; its caller checks the reader. */
-static void contribution_get(pl_reader *fields, pl_contribution *out)
-{
-    memset(out, 0, sizeof *out);
-    pl_get_text(fields, 1, 0, out->worker, sizeof out->worker);
-    pl_get_text(fields, 2, 0, out->device, sizeof out->device);
-    out->path = (int64_t)pl_get_u64(fields, 3, 0);
-    out->replica = (int64_t)pl_get_u64(fields, 4, 0);
-    out->phase = (int64_t)pl_get_u64(fields, 5, 0);
-    out->first_sample = pl_get_u64(fields, 6, 0);
-    out->n_samples = pl_get_u64(fields, 7, 0);
-    out->n_tokens = pl_get_u64(fields, 8, 0);
-    out->loss = pl_get_f64(fields, 9, 0);
-    out->norm = pl_get_f64(fields, 10, 0);
-    out->weight = pl_get_f64(fields, 11, 0);
-    out->seconds = pl_get_f64(fields, 12, 0);
-    out->token = pl_get_u64(fields, 13, 0);
-    pl_get_text(fields, 14, 0, out->codec, sizeof out->codec);
-    out->update = get_hash_if(fields, 15);
-    out->update_bytes = pl_get_u64(fields, 16, 0);
-    out->split = pl_get_u64_or(fields, 17, 0) != 0;
-    likeness_get(fields, out);
-}
+static const pl_field contribution_fields[] = {
+    PL_FIELD(pl_contribution, 1, worker),
+    PL_FIELD(pl_contribution, 2, device),
+    PL_FIELD(pl_contribution, 3, path),
+    PL_FIELD(pl_contribution, 4, replica),
+    PL_FIELD(pl_contribution, 5, phase),
+    PL_FIELD(pl_contribution, 6, first_sample),
+    PL_FIELD(pl_contribution, 7, n_samples),
+    PL_FIELD(pl_contribution, 8, n_tokens),
+    PL_FIELD(pl_contribution, 9, loss),
+    PL_FIELD(pl_contribution, 10, norm),
+    PL_FIELD(pl_contribution, 11, weight),
+    PL_FIELD(pl_contribution, 12, seconds),
+    PL_FIELD(pl_contribution, 13, token),
+    PL_FIELD(pl_contribution, 14, codec),
+    PL_FIELD_NONZERO(pl_contribution, 15, update),
+    PL_FIELD(pl_contribution, 16, update_bytes),
+    PL_FIELD_NONZERO(pl_contribution, 17, split),
+    PL_FIELD_NONZERO(pl_contribution, 18, seed),
+    PL_FIELD_GATED(pl_contribution, 19, likeness, seed),
+    PL_FIELDS_END};
 
 pl_status contribution_decode(row_view *row, pl_contribution *out)
 {
-    contribution_get(&row->fields, out);
-    return row_end(row);
+    return read_row(row, contribution_fields, out);
 }
 
 void pending_write(kv_batch *batch, const char *module, const pl_contribution *c)
 {
-    pl_buf fields = {0};
-    row_key key = key_of_pending(module, c);
-    contribution_fields(c, &fields);
-    row_write(batch, KV_PENDING, &key, &fields);
+    write_row(batch, KV_PENDING, key_of_pending(module, c), contribution_fields, c);
 }
 
 /* ---- versions ---- */
-enum { FLAG_PARAMS_GONE = 1, FLAG_HAS_UPDATES = 2 };
+static const pl_field version_table[] = {
+    PL_FIELD(pl_version, 1, module),
+    PL_FIELD(pl_version, 2, number),
+    PL_FIELD(pl_version, 3, params),
+    PL_FIELD_NONZERO(pl_version, 4, momentum),
+    PL_FIELD_NONZERO(pl_version, 5, parent),
+    PL_FIELD_NONZERO(pl_version, 6, config),
+    PL_FIELD(pl_version, 7, method),
+    PL_FIELD(pl_version, 8, lr),
+    PL_FIELD(pl_version, 9, outer_momentum),
+    PL_FIELD(pl_version, 10, n_params),
+    PL_FIELD(pl_version, 11, params_norm),
+    PL_FIELD(pl_version, 12, update_norm),
+    PL_FIELD(pl_version, 13, wall_ms),
+    PL_FIELD(pl_version, 14, sequence),
+    PL_FIELD_LIST(pl_version, 15, contributions, n_contributions, contribution_fields),
+    PL_FIELD_NONZERO(pl_version, 16, displacement),
+    PL_FIELD_NONZERO(pl_version, 17, arrivals),
+    PL_FIELD_NONZERO(pl_version, 18, change),
+    PL_FIELD_BIT(pl_version, 19, params_gone, 0),
+    PL_FIELD_BIT(pl_version, 19, has_updates, 1),
+    PL_FIELDS_END};
 
-void version_fields(const pl_version *v, pl_buf *fields)
+void version_fields(const pl_version *version, pl_buf *fields)
 {
-    pl_buf nested = {0};
-    pl_put_text(fields, 1, v->module);
-    pl_put_u64(fields, 2, v->number);
-    pl_put_hash(fields, 3, &v->params);
-    put_hash_if(fields, 4, &v->momentum);
-    put_hash_if(fields, 5, &v->parent);
-    put_hash_if(fields, 6, &v->config);
-    pl_put_text(fields, 7, v->method);
-    pl_put_f64(fields, 8, v->lr);
-    pl_put_f64(fields, 9, v->outer_momentum);
-    pl_put_u64(fields, 10, v->n_params);
-    pl_put_f64(fields, 11, v->params_norm);
-    pl_put_f64(fields, 12, v->update_norm);
-    pl_put_u64(fields, 13, (uint64_t)v->wall_ms);
-    pl_put_u64(fields, 14, v->sequence);
-    for (int i = 0; i < v->n_contributions; i++) {
-        pl_buf_clear(&nested);
-        contribution_fields(&v->contributions[i], &nested);
-        pl_put_bytes(fields, 15, nested.data, nested.len);
-    }
-    if (v->displacement != 0)
-        pl_put_f64(fields, 16, v->displacement);
-    if (v->arrivals != 0)
-        pl_put_u64(fields, 17, (uint64_t)v->arrivals);
-    put_hash_if(fields, 18, &v->change);
-    pl_put_u64(fields, 19,
-               (v->params_gone ? FLAG_PARAMS_GONE : 0u) |
-                   (v->has_updates ? FLAG_HAS_UPDATES : 0u));
-    pl_buf_destroy(&nested);
+    pl_put_fields(fields, version_table, version);
 }
 
-void version_write(kv_batch *batch, const pl_version *version)
+void version_write(kv_batch *batch, const pl_version *v)
 {
-    pl_buf fields = {0};
-    row_key key = key_of_version(version->module, version->number);
-    version_fields(version, &fields);
-    row_write(batch, KV_VERSION, &key, &fields);
-}
-
-/* The count comes from fields that are really there, so it is bounded by the row. */
-static pl_status contributions_get(row_view *row, pl_version *out)
-{
-    size_t count = pl_field_count(&row->fields, 15);
-    if (count > CONTRIBUTIONS_MAX)
-        return row_damaged(row, "too many contributions");
-    out->contributions = pl_alloc((count + 1) * sizeof *out->contributions);
-    for (size_t i = 0; i < count; i++) {
-        pl_reader nested;
-        pl_reader_enter(&nested, "contribution", &row->fields, 15, i);
-        contribution_get(&nested, &out->contributions[i]);
-        if (pl_reader_status(&nested) != PL_OK)
-            return row_damaged(row, "a contribution does not decode");
-    }
-    out->n_contributions = (int)count;
-    return PL_OK;
+    write_row(batch, KV_VERSION, key_of_version(v->module, v->number), version_table,
+              v);
 }
 
 /* After a failure the caller has nothing to free. */
 pl_status version_decode(row_view *row, pl_version *out)
 {
-    pl_reader *fields = &row->fields;
-    memset(out, 0, sizeof *out);
-    pl_get_text(fields, 1, 0, out->module, sizeof out->module);
-    out->number = pl_get_u64(fields, 2, 0);
-    out->params = pl_get_hash(fields, 3, 0);
-    out->momentum = get_hash_if(fields, 4);
-    out->parent = get_hash_if(fields, 5);
-    out->config = get_hash_if(fields, 6);
-    pl_get_text(fields, 7, 0, out->method, sizeof out->method);
-    out->lr = pl_get_f64(fields, 8, 0);
-    out->outer_momentum = pl_get_f64(fields, 9, 0);
-    out->n_params = pl_get_u64(fields, 10, 0);
-    out->params_norm = pl_get_f64(fields, 11, 0);
-    out->update_norm = pl_get_f64(fields, 12, 0);
-    out->wall_ms = (int64_t)pl_get_u64(fields, 13, 0);
-    out->sequence = pl_get_u64(fields, 14, 0);
-    if (pl_field_count(fields, 16) > 0)
-        out->displacement = pl_get_f64(fields, 16, 0);
-    out->arrivals = (int64_t)pl_get_u64_or(fields, 17, 0);
-    out->change = get_hash_if(fields, 18);
-    uint64_t flags = pl_get_u64(fields, 19, 0);
-    out->params_gone = flags & FLAG_PARAMS_GONE;
-    out->has_updates = flags & FLAG_HAS_UPDATES;
-    pl_status list = contributions_get(row, out);
-    pl_status rest = row_end(row);
-    if (list == PL_OK && rest == PL_OK)
-        return PL_OK;
-    pl_version_clear(out);
-    return list != PL_OK ? list : rest;
+    pl_status status = read_row(row, version_table, out);
+    if (status != PL_OK)
+        pl_version_clear(out);
+    return status;
 }
 
 pl_status version_read(row_source from, const char *module, uint64_t number,
@@ -214,23 +117,18 @@ void pl_version_clear(pl_version *version)
     memset(version, 0, sizeof *version);
 }
 
+static const pl_field head_fields[] = {
+    PL_FIELD(head_record, 1, number), PL_FIELD(head_record, 2, momentum_from),
+    PL_FIELD_NONZERO(head_record, 3, recoded), PL_FIELDS_END};
+
 void head_write(kv_batch *batch, const char *module, const head_record *head)
 {
-    pl_buf fields = {0};
-    row_key key = key_of_name(module);
-    pl_put_u64(&fields, 1, head->number);
-    pl_put_u64(&fields, 2, head->momentum_from);
-    if (head->recoded > 0)
-        pl_put_u64(&fields, 3, head->recoded);
-    row_write(batch, KV_HEAD, &key, &fields);
+    write_row(batch, KV_HEAD, key_of_name(module), head_fields, head);
 }
 
 pl_status head_decode(row_view *row, head_record *out)
 {
-    out->number = pl_get_u64(&row->fields, 1, 0);
-    out->momentum_from = pl_get_u64(&row->fields, 2, 0);
-    out->recoded = pl_get_u64_or(&row->fields, 3, 0);
-    return row_end(row);
+    return read_row(row, head_fields, out);
 }
 
 pl_status head_read(row_source from, const char *module, head_record *out, bool *found)
@@ -244,53 +142,38 @@ pl_status head_read(row_source from, const char *module, head_record *out, bool 
 }
 
 /* ---- paths, objects, refs ---- */
+static const pl_field path_fields[] = {PL_FIELD(pl_path_state, 1, name),
+                                       PL_FIELD(pl_path_state, 2, phase),
+                                       PL_FIELD(pl_path_state, 3, samples),
+                                       PL_FIELD(pl_path_state, 4, n_tokens),
+                                       PL_FIELD(pl_path_state, 5, loss),
+                                       PL_FIELD(pl_path_state, 6, seconds),
+                                       PL_FIELD_NONZERO(pl_path_state, 7, moments),
+                                       PL_FIELD(pl_path_state, 8, worker),
+                                       PL_FIELDS_END};
+
 void path_write(kv_batch *batch, const pl_path_state *path)
 {
-    pl_buf fields = {0};
-    row_key key = key_of_name(path->name);
-    pl_put_text(&fields, 1, path->name);
-    pl_put_u64(&fields, 2, (uint64_t)path->phase);
-    pl_put_u64(&fields, 3, path->samples);
-    pl_put_u64(&fields, 4, path->n_tokens);
-    pl_put_f64(&fields, 5, path->loss);
-    pl_put_f64(&fields, 6, path->seconds);
-    put_hash_if(&fields, 7, &path->moments);
-    pl_put_text(&fields, 8, path->worker);
-    row_write(batch, KV_PATH, &key, &fields);
+    write_row(batch, KV_PATH, key_of_name(path->name), path_fields, path);
 }
 
 pl_status path_decode(row_view *row, pl_path_state *out)
 {
-    pl_reader *fields = &row->fields;
-    memset(out, 0, sizeof *out);
-    pl_get_text(fields, 1, 0, out->name, sizeof out->name);
-    out->phase = (int64_t)pl_get_u64(fields, 2, 0);
-    out->samples = pl_get_u64(fields, 3, 0);
-    out->n_tokens = pl_get_u64(fields, 4, 0);
-    out->loss = pl_get_f64(fields, 5, 0);
-    out->seconds = pl_get_f64(fields, 6, 0);
-    out->moments = get_hash_if(fields, 7);
-    pl_get_text(fields, 8, 0, out->worker, sizeof out->worker);
-    return row_end(row);
+    return read_row(row, path_fields, out);
 }
+
+static const pl_field object_fields[] = {PL_FIELD(pl_object, 1, name),
+                                         PL_FIELD(pl_object, 2, blob),
+                                         PL_FIELD(pl_object, 3, bytes), PL_FIELDS_END};
 
 void object_write(kv_batch *batch, const pl_object *object)
 {
-    pl_buf fields = {0};
-    row_key key = key_of_name(object->name);
-    pl_put_text(&fields, 1, object->name);
-    pl_put_hash(&fields, 2, &object->blob);
-    pl_put_u64(&fields, 3, object->bytes);
-    row_write(batch, KV_OBJECT, &key, &fields);
+    write_row(batch, KV_OBJECT, key_of_name(object->name), object_fields, object);
 }
 
 pl_status object_decode(row_view *row, pl_object *out)
 {
-    memset(out, 0, sizeof *out);
-    pl_get_text(&row->fields, 1, 0, out->name, sizeof out->name);
-    out->blob = pl_get_hash(&row->fields, 2, 0);
-    out->bytes = pl_get_u64(&row->fields, 3, 0);
-    return row_end(row);
+    return read_row(row, object_fields, out);
 }
 
 void ref_write(kv_batch *batch, const char *name, const char *target)
@@ -360,45 +243,33 @@ pl_status blob_read(row_source from, const pl_hash *id, blob_record *out, bool *
     return row.found ? blob_decode(&row, out) : PL_OK;
 }
 
+static const pl_field chunk_fields[] = {
+    PL_FIELD(chunk_record, 1, pack),
+    PL_FIELD_CHOICE(chunk_record, 2, number, 1ull << 32),
+    PL_FIELD_CHOICE(chunk_record, 3, bytes, PL_CHUNK_BYTES + 1),
+    PL_FIELD(chunk_record, 4, refs),
+    PL_FIELD_NONZERO(chunk_record, 5, coding),
+    PL_FIELD_GATED(chunk_record, 6, stored, coding),
+    PL_FIELD_NONZERO(chunk_record, 7, bases[0]),
+    PL_FIELD_NONZERO(chunk_record, 7, bases[1]),
+    PL_FIELD_NONZERO(chunk_record, 8, height),
+    PL_FIELD_NONZERO(chunk_record, 9, epoch),
+    PL_FIELDS_END};
+
 void chunk_write(kv_batch *batch, const pl_hash *id, const chunk_record *chunk)
 {
-    pl_buf fields = {0};
-    row_key key = key_of_hash(id);
-    pl_put_u64(&fields, 1, chunk->pack);
-    pl_put_u64(&fields, 2, chunk->number);
-    pl_put_u64(&fields, 3, chunk->bytes);
-    pl_put_u64(&fields, 4, chunk->refs);
-    if (chunk->coding != CHUNK_RAW) {
-        pl_put_u64(&fields, 5, chunk->coding);
-        pl_put_u64(&fields, 6, chunk->stored);
-    }
-    put_hash_if(&fields, 7, &chunk->bases[0]);
-    put_hash_if(&fields, 7, &chunk->bases[1]);
-    if (chunk->height > 0)
-        pl_put_u64(&fields, 8, chunk->height);
-    if (chunk->epoch > 0)
-        pl_put_u64(&fields, 9, chunk->epoch);
-    row_write(batch, KV_CHUNK, &key, &fields);
+    write_row(batch, KV_CHUNK, key_of_hash(id), chunk_fields, chunk);
 }
 
-/* Bounds that later arithmetic relies on are checked here. */
+/* Later arithmetic relies on what is checked here. */
 pl_status chunk_decode(row_view *row, chunk_record *out)
 {
-    *out = (chunk_record){0};
-    out->pack = pl_get_u64(&row->fields, 1, 0);
-    uint64_t number = pl_get_u64(&row->fields, 2, 0);
-    out->bytes = pl_get_u64(&row->fields, 3, 0);
-    out->refs = pl_get_u64(&row->fields, 4, 0);
-    out->number = (uint32_t)number;
-    out->coding = pl_get_u64_or(&row->fields, 5, CHUNK_RAW);
-    out->stored = pl_get_u64_or(&row->fields, 6, out->bytes);
-    for (size_t i = 0; out->coding == CHUNK_DELTA && i < 2; i++)
-        out->bases[i] = pl_get_hash(&row->fields, 7, i);
-    out->height = pl_get_u64_or(&row->fields, 8, 0);
-    out->epoch = pl_get_u64_or(&row->fields, 9, 0);
-    pl_status status = PL_OK;
-    if (number > UINT32_MAX || out->bytes > PL_CHUNK_BYTES || out->coding > CHUNK_DELTA)
-        status = row_damaged(row, "a number is out of range");
+    pl_get_fields(&row->fields, chunk_fields, out);
+    if (out->coding == CHUNK_RAW)
+        out->stored = out->bytes;
+    bool wrong = out->coding > CHUNK_DELTA ||
+                 (out->coding == CHUNK_DELTA && pl_hash_none(&out->bases[1]));
+    pl_status status = wrong ? row_damaged(row, "its coding is wrong") : PL_OK;
     pl_status rest = row_end(row);
     return rest != PL_OK ? rest : status;
 }
@@ -414,21 +285,19 @@ pl_status chunk_read(row_source from, const pl_hash *id, chunk_record *out, bool
 }
 
 /* ---- the log ---- */
+static const pl_field log_table[] = {PL_FIELD_NONZERO(log_record, 1, previous),
+                                     PL_FIELD(log_record, 2, digest),
+                                     PL_FIELD(log_record, 3, epoch),
+                                     PL_FIELD(log_record, 4, wall_ms),
+                                     PL_FIELD(log_record, 5, n_files),
+                                     PL_FIELDS_END};
+
 void log_fields(const log_record *entry, pl_buf *fields)
 {
-    put_hash_if(fields, 1, &entry->previous);
-    pl_put_hash(fields, 2, &entry->digest);
-    pl_put_u64(fields, 3, entry->epoch);
-    pl_put_u64(fields, 4, (uint64_t)entry->wall_ms);
-    pl_put_u64(fields, 5, entry->n_files);
+    pl_put_fields(fields, log_table, entry);
 }
 
 pl_status log_decode(row_view *row, log_record *out)
 {
-    out->previous = get_hash_if(&row->fields, 1);
-    out->digest = pl_get_hash(&row->fields, 2, 0);
-    out->epoch = pl_get_u64(&row->fields, 3, 0);
-    out->wall_ms = (int64_t)pl_get_u64(&row->fields, 4, 0);
-    out->n_files = pl_get_u64(&row->fields, 5, 0);
-    return row_end(row);
+    return read_row(row, log_table, out);
 }

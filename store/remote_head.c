@@ -10,36 +10,24 @@
 #include <unistd.h>
 
 /* ---- as bytes ---- */
+enum { HEAD_FORMAT = 1, HEAD_FORMAT_TAG = 1 };
+static const pl_field head_fields[] = {
+    PL_FIELD(remote_head, 2, store),         PL_FIELD(remote_head, 3, holder),
+    PL_FIELD(remote_head, 4, epoch),         PL_FIELD(remote_head, 5, sequence),
+    PL_FIELD(remote_head, 6, log),           PL_FIELD(remote_head, 7, base_epoch),
+    PL_FIELD(remote_head, 8, base_sequence), PL_FIELD(remote_head, 9, base_parts),
+    PL_FIELD(remote_head, 10, base),         PL_FIELD(remote_head, 11, base_bytes),
+    PL_FIELD(remote_head, 12, log_bytes),    PL_FIELD(remote_head, 13, wall_ms),
+    PL_FIELD(remote_head, 14, host),         PL_FIELDS_END};
+
 static void remote_head_encode(const remote_head *head, pl_buf *out)
 {
     pl_hash sum;
     pl_buf_clear(out);
-    pl_put_u64(out, 1, 1);
-    pl_put_bytes(out, 2, head->store, sizeof head->store);
-    pl_put_bytes(out, 3, head->holder, sizeof head->holder);
-    pl_put_u64(out, 4, head->epoch);
-    pl_put_u64(out, 5, head->sequence);
-    pl_put_hash(out, 6, &head->log);
-    pl_put_u64(out, 7, head->base_epoch);
-    pl_put_u64(out, 8, head->base_sequence);
-    pl_put_u64(out, 9, head->base_parts);
-    pl_put_hash(out, 10, &head->base);
-    pl_put_u64(out, 11, head->base_bytes);
-    pl_put_u64(out, 12, head->log_bytes);
-    pl_put_u64(out, 13, (uint64_t)head->wall_ms);
-    pl_put_text(out, 14, head->host);
+    pl_put_u64(out, HEAD_FORMAT_TAG, HEAD_FORMAT);
+    pl_put_fields(out, head_fields, head);
     pl_hash_of("head", out->data, out->len, &sum);
     pl_buf_append(out, sum.bytes, sizeof sum.bytes);
-}
-
-static void get_id(pl_reader *r, uint16_t tag, uint8_t out[16])
-{
-    size_t len = 0;
-    const uint8_t *bytes = pl_get_bytes(r, tag, 0, &len);
-    if (bytes && len == 16)
-        memcpy(out, bytes, len);
-    else if (r->status == PL_OK)
-        r->status = PL_ERR_PROTO;
 }
 
 static pl_status remote_head_decode(const pl_buf *bytes, remote_head *out)
@@ -54,22 +42,10 @@ static pl_status remote_head_decode(const pl_buf *bytes, remote_head *out)
     if (memcmp(sum.bytes, bytes->data + len, PL_HASH_BYTES) != 0)
         return pl_fail(PL_ERR_DAMAGED, "the head does not have its checksum");
     pl_reader_open(&r, "the head", bytes->data, len);
-    if (pl_get_u64(&r, 1, 0) > 1)
+    if (pl_get_u64(&r, HEAD_FORMAT_TAG, 0) > HEAD_FORMAT)
         return pl_fail(PL_ERR_UNSUPPORTED,
                        "the head is of a newer release; use that release");
-    get_id(&r, 2, out->store);
-    get_id(&r, 3, out->holder);
-    out->epoch = pl_get_u64(&r, 4, 0);
-    out->sequence = pl_get_u64(&r, 5, 0);
-    out->log = pl_get_hash(&r, 6, 0);
-    out->base_epoch = pl_get_u64(&r, 7, 0);
-    out->base_sequence = pl_get_u64(&r, 8, 0);
-    out->base_parts = pl_get_u64(&r, 9, 0);
-    out->base = pl_get_hash(&r, 10, 0);
-    out->base_bytes = pl_get_u64(&r, 11, 0);
-    out->log_bytes = pl_get_u64(&r, 12, 0);
-    out->wall_ms = (int64_t)pl_get_u64(&r, 13, 0);
-    pl_get_text(&r, 14, 0, out->host, sizeof out->host);
+    pl_get_fields(&r, head_fields, out);
     if (pl_reader_status(&r) != PL_OK || out->base_sequence > out->sequence)
         return pl_fail(PL_ERR_DAMAGED, "the head cannot be read");
     return PL_OK;
@@ -93,11 +69,14 @@ static pl_status own_id(const pl_store *store, uint8_t out[16], bool *known)
 {
     row_view row;
     row_key key = key_of_name("store");
+    size_t len = 0;
     PL_RETURN_IF(row_read(store_source(store), KV_META, &key, &row));
     *known = row.found;
     if (!row.found)
         return PL_OK;
-    get_id(&row.fields, 1, out);
+    const uint8_t *id = pl_get_bytes(&row.fields, 1, 0, &len);
+    if (len == 16)
+        memcpy(out, id, len);
     return row_end(&row);
 }
 

@@ -44,9 +44,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TAG_NUMBER = 1, TAG_WORDS, TAG_PHASE, TAG_MODULE, TAG_PATH };
-enum { TAG_NAME = 1, TAG_SOURCE, TAG_LAST };
-enum { TAG_SAMPLES = 2 };
+enum { TAG_NUMBER = 1 };
 enum { PLAN_BYTES_MAX = 64 << 20 };
 
 struct pl_writers {
@@ -155,59 +153,16 @@ static pl_status write_part(pl_txn *txn, const pl_rollback *plan, int part)
 }
 
 /* ---- a share of the plan as bytes ---- */
-static void put_module(const pl_rollback_module *c, pl_buf *out)
-{
-    pl_buf item = {0};
-    pl_put_text(&item, TAG_NAME, c->name);
-    pl_put_u64(&item, TAG_SOURCE, c->source);
-    pl_put_u64(&item, TAG_LAST, c->last);
-    pl_put_bytes(out, TAG_MODULE, item.data, item.len);
-    pl_buf_destroy(&item);
-}
-
-static void put_path(const pl_rollback_path *p, pl_buf *out)
-{
-    pl_buf item = {0};
-    pl_put_text(&item, TAG_NAME, p->name);
-    pl_put_u64(&item, TAG_SAMPLES, p->samples);
-    pl_put_bytes(out, TAG_PATH, item.data, item.len);
-    pl_buf_destroy(&item);
-}
-
-static void encode_share(const pl_rollback *plan, int part, uint64_t number,
-                         pl_buf *out)
-{
-    pl_put_u64(out, TAG_NUMBER, number);
-    pl_put_text(out, TAG_WORDS, plan->words);
-    pl_put_u64(out, TAG_PHASE, (uint64_t)plan->phase);
-    for (size_t i = 0; i < plan->n_modules; i++)
-        if (plan->modules[i].part == part)
-            put_module(&plan->modules[i], out);
-    for (size_t i = 0; i < plan->n_paths; i++)
-        if (plan->paths[i].part == part)
-            put_path(&plan->paths[i], out);
-}
-
-static pl_status get_module(pl_reader *r, size_t i, pl_rollback_module *out)
-{
-    pl_reader item;
-    pl_reader_enter(&item, "a module of a rollback", r, TAG_MODULE, i);
-    pl_get_text(&item, TAG_NAME, 0, out->name, sizeof out->name);
-    out->source = pl_get_u64(&item, TAG_SOURCE, 0);
-    out->last = pl_get_u64(&item, TAG_LAST, 0);
-    out->part = 0;
-    return pl_reader_status(&item);
-}
-
-static pl_status get_path(pl_reader *r, size_t i, pl_rollback_path *out)
-{
-    pl_reader item;
-    pl_reader_enter(&item, "a path of a rollback", r, TAG_PATH, i);
-    pl_get_text(&item, TAG_NAME, 0, out->name, sizeof out->name);
-    out->samples = pl_get_u64(&item, TAG_SAMPLES, 0);
-    out->part = 0;
-    return pl_reader_status(&item);
-}
+static const pl_field module_fields[] = {
+    PL_FIELD(pl_rollback_module, 1, name), PL_FIELD(pl_rollback_module, 2, source),
+    PL_FIELD(pl_rollback_module, 3, last), PL_FIELDS_END};
+static const pl_field path_fields[] = {PL_FIELD(pl_rollback_path, 1, name),
+                                       PL_FIELD(pl_rollback_path, 2, samples),
+                                       PL_FIELDS_END};
+static const pl_field share_fields[] = {
+    PL_FIELD(pl_rollback, 2, words), PL_FIELD(pl_rollback, 3, phase),
+    PL_FIELD_LIST(pl_rollback, 4, modules, n_modules, module_fields),
+    PL_FIELD_LIST(pl_rollback, 5, paths, n_paths, path_fields), PL_FIELDS_END};
 
 static void clear_share(pl_rollback *share)
 {
@@ -215,23 +170,31 @@ static void clear_share(pl_rollback *share)
     pl_free(share->paths);
 }
 
+static void encode_share(const pl_rollback *plan, int part, uint64_t number,
+                         pl_buf *out)
+{
+    pl_rollback share = *plan;
+    share.modules = pl_alloc((plan->n_modules + 1) * sizeof *share.modules);
+    share.paths = pl_alloc((plan->n_paths + 1) * sizeof *share.paths);
+    share.n_modules = share.n_paths = 0;
+    for (size_t i = 0; i < plan->n_modules; i++)
+        if (plan->modules[i].part == part)
+            share.modules[share.n_modules++] = plan->modules[i];
+    for (size_t i = 0; i < plan->n_paths; i++)
+        if (plan->paths[i].part == part)
+            share.paths[share.n_paths++] = plan->paths[i];
+    pl_put_u64(out, TAG_NUMBER, number);
+    pl_put_fields(out, share_fields, &share);
+    clear_share(&share);
+}
+
 static pl_status decode_share(const pl_buf *bytes, uint64_t *number, pl_rollback *out)
 {
     pl_reader r;
-    pl_status status = PL_OK;
     pl_reader_open(&r, "a rollback", bytes->data, bytes->len);
     *number = pl_get_u64(&r, TAG_NUMBER, 0);
-    pl_get_text(&r, TAG_WORDS, 0, out->words, sizeof out->words);
-    out->phase = (int64_t)pl_get_u64(&r, TAG_PHASE, 0);
-    out->n_modules = pl_field_count(&r, TAG_MODULE);
-    out->n_paths = pl_field_count(&r, TAG_PATH);
-    out->modules = pl_alloc((out->n_modules + 1) * sizeof *out->modules);
-    out->paths = pl_alloc((out->n_paths + 1) * sizeof *out->paths);
-    for (size_t i = 0; status == PL_OK && i < out->n_modules; i++)
-        status = get_module(&r, i, &out->modules[i]);
-    for (size_t i = 0; status == PL_OK && i < out->n_paths; i++)
-        status = get_path(&r, i, &out->paths[i]);
-    return status == PL_OK ? pl_reader_status(&r) : status;
+    pl_get_fields(&r, share_fields, out);
+    return pl_reader_status(&r);
 }
 
 /* *number is 0 if there is no share. */

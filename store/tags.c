@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TAG_ARM = 1, TAG_PHASE, TAG_SEQUENCE, TAG_WALL_MS, TAG_NOTE, TAG_ITEM };
-enum { ITEM_MODULE = 1, ITEM_NUMBER, ITEM_PARAMS };
 enum { TAG_BYTES_MAX = 64 << 20 };
 static const char PREFIX[] = "tag/";
 
@@ -17,50 +15,30 @@ void pl_snapshot_clear(pl_snapshot *tag)
     memset(tag, 0, sizeof *tag);
 }
 
+static const pl_field item_fields[] = {
+    PL_FIELD(pl_snapshot_item, 1, module), PL_FIELD(pl_snapshot_item, 2, number),
+    PL_FIELD(pl_snapshot_item, 3, params), PL_FIELDS_END};
+static const pl_field tag_fields[] = {
+    PL_FIELD(pl_snapshot, 1, arm),
+    PL_FIELD(pl_snapshot, 2, phase),
+    PL_FIELD(pl_snapshot, 3, sequence),
+    PL_FIELD(pl_snapshot, 4, wall_ms),
+    PL_FIELD(pl_snapshot, 5, note),
+    PL_FIELD_LIST(pl_snapshot, 6, items, n_items, item_fields),
+    PL_FIELDS_END};
+
 void pl_snapshot_encode(const pl_snapshot *tag, pl_buf *out)
 {
-    pl_buf item = {0};
-    pl_put_text(out, TAG_ARM, tag->arm);
-    pl_put_u64(out, TAG_PHASE, (uint64_t)tag->phase);
-    pl_put_u64(out, TAG_SEQUENCE, tag->sequence);
-    pl_put_u64(out, TAG_WALL_MS, (uint64_t)tag->wall_ms);
-    pl_put_text(out, TAG_NOTE, tag->note);
-    for (size_t i = 0; i < tag->n_items; i++) {
-        pl_buf_clear(&item);
-        pl_put_text(&item, ITEM_MODULE, tag->items[i].module);
-        pl_put_u64(&item, ITEM_NUMBER, tag->items[i].number);
-        pl_put_hash(&item, ITEM_PARAMS, &tag->items[i].params);
-        pl_put_bytes(out, TAG_ITEM, item.data, item.len);
-    }
-    pl_buf_destroy(&item);
-}
-
-static pl_status decode_item(pl_reader *r, size_t i, pl_snapshot_item *out)
-{
-    pl_reader item;
-    pl_reader_enter(&item, "an entry of a tag", r, TAG_ITEM, i);
-    pl_get_text(&item, ITEM_MODULE, 0, out->module, sizeof out->module);
-    out->number = pl_get_u64(&item, ITEM_NUMBER, 0);
-    out->params = pl_get_hash(&item, ITEM_PARAMS, 0);
-    return pl_reader_status(&item);
+    pl_put_fields(out, tag_fields, tag);
 }
 
 /* `out` has its name already. */
 static pl_status decode(const pl_buf *bytes, pl_snapshot *out)
 {
     pl_reader r;
-    pl_status status = PL_OK;
     pl_reader_open(&r, "a tag", bytes->data, bytes->len);
-    pl_get_text(&r, TAG_ARM, 0, out->arm, sizeof out->arm);
-    pl_get_text(&r, TAG_NOTE, 0, out->note, sizeof out->note);
-    out->phase = (int64_t)pl_get_u64(&r, TAG_PHASE, 0);
-    out->sequence = pl_get_u64(&r, TAG_SEQUENCE, 0);
-    out->wall_ms = (int64_t)pl_get_u64(&r, TAG_WALL_MS, 0);
-    out->n_items = pl_field_count(&r, TAG_ITEM);
-    out->items = pl_alloc((out->n_items + 1) * sizeof *out->items);
-    for (size_t i = 0; status == PL_OK && i < out->n_items; i++)
-        status = decode_item(&r, i, &out->items[i]);
-    return status == PL_OK ? pl_reader_status(&r) : status;
+    pl_get_fields(&r, tag_fields, out);
+    return pl_reader_status(&r);
 }
 
 static pl_status read_tag(pl_store *store, const pl_object *object, pl_snapshot *out)

@@ -1,0 +1,177 @@
+/* Writing and reading of records by their tables.
+ *
+ * A table is part of the program and trusted; what is read is not, and comes through
+ * the getters of record.c alone. A failure leaves zeros, and the reader keeps the
+ * first. */
+#include "base/fields.h"
+#include <string.h>
+
+enum { ITEMS_MAX = 1 << 20 };
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "the lower bytes of a number are its first");
+
+static uint64_t load_number(const pl_field *f, const uint8_t *at)
+{
+    uint64_t number = 0;
+    memcpy(&number, at, f->width);
+    return f->kind == PL_KIND_INT ? (uint64_t)(int32_t)number : number;
+}
+
+static void fail_field(pl_reader *r, const pl_field *f, const char *why,
+                       uint64_t number)
+{
+    if (r->status == PL_OK)
+        r->status = pl_fail(PL_ERR_PROTO, "%s: field %u %s (%lld)", r->what, f->tag,
+                            why, (long long)number);
+}
+
+static void store_number(pl_reader *r, const pl_field *f, uint64_t number, uint8_t *at)
+{
+    if (f->kind == PL_KIND_BOOL)
+        number = number != 0;
+    else if (f->kind == PL_KIND_INT ? number != (uint64_t)(int32_t)number
+                                    : f->limit > 0 && number >= f->limit) {
+        fail_field(r, f, "is out of range", number);
+        number = 0;
+    }
+    memcpy(at, &number, f->width);
+}
+
+static size_t load_size(const pl_field *f, const uint8_t *base)
+{
+    size_t n = 0;
+    memcpy(&n, base + f->other, f->other_size);
+    return n;
+}
+
+/* How many fields the row stands for; those of a list are not counted. */
+static size_t n_elements(const pl_field *f)
+{
+    return f->kind <= PL_KIND_CHOICE ? f->size / f->width : 1;
+}
+
+/* ---- writing ---- */
+static bool is_left_out(const pl_field *f, const uint8_t *base)
+{
+    const uint8_t *at = base + (f->rule == PL_RULE_GATED ? f->other : f->offset);
+    size_t len = f->rule == PL_RULE_GATED  ? f->other_size
+                 : f->kind == PL_KIND_TEXT ? 1
+                                           : f->size;
+    for (size_t i = 0; i < len; i++)
+        if (at[i] != 0)
+            return false;
+    return f->rule != PL_RULE_NEEDED;
+}
+
+static void put_list(pl_buf *record, const pl_field *f, const uint8_t *base)
+{
+    const uint8_t *items;
+    pl_buf item = {0};
+    memcpy(&items, base + f->offset, sizeof items);
+    for (size_t i = 0, n = load_size(f, base); i < n; i++) {
+        pl_buf_clear(&item);
+        pl_put_fields(&item, f->nested, items + i * f->size);
+        pl_put_bytes(record, f->tag, item.data, item.len);
+    }
+    pl_buf_destroy(&item);
+}
+
+static void put_field(pl_buf *record, const pl_field *f, const uint8_t *base)
+{
+    const uint8_t *at = base + f->offset;
+    if (f->kind == PL_KIND_LIST)
+        put_list(record, f, base);
+    else if (f->kind == PL_KIND_TEXT)
+        pl_put_text(record, f->tag, (const char *)at);
+    else if (f->kind == PL_KIND_BYTES)
+        pl_put_bytes(record, f->tag, at, f->size);
+    else if (f->kind == PL_KIND_ROOM)
+        pl_put_bytes(record, f->tag, at, load_size(f, base));
+    else
+        for (size_t i = 0; i < n_elements(f); i++)
+            pl_put_u64(record, f->tag, load_number(f, at + i * f->width));
+}
+
+void pl_put_fields(pl_buf *record, const pl_field *fields, const void *from)
+{
+    const uint8_t *base = from;
+    uint64_t bits = 0;
+    for (const pl_field *f = fields; f->tag; f++) {
+        if (f->kind != PL_KIND_BIT) {
+            if (!is_left_out(f, base))
+                put_field(record, f, base);
+            continue;
+        }
+        bits |= (uint64_t)base[f->offset] << f->limit;
+        if (f[1].tag == f->tag)
+            continue;
+        pl_put_u64(record, f->tag, bits);
+        bits = 0;
+    }
+}
+
+/* ---- reading ---- */
+static void get_list(pl_reader *r, const pl_field *f, uint8_t *base)
+{
+    size_t n = pl_field_count(r, f->tag);
+    if (n > ITEMS_MAX) {
+        fail_field(r, f, "is there too often", n);
+        n = 0;
+    }
+    uint8_t *items = pl_alloc((n + 1) * f->size);
+    memcpy(base + f->offset, &items, sizeof items);
+    memcpy(base + f->other, &n, f->other_size);
+    for (size_t i = 0; i < n; i++) {
+        pl_reader item;
+        pl_reader_enter(&item, r->what, r, f->tag, i);
+        pl_get_fields(&item, f->nested, items + i * f->size);
+        r->status = pl_reader_status(&item);
+    }
+}
+
+static void get_bytes(pl_reader *r, const pl_field *f, size_t i, uint8_t *base)
+{
+    size_t len = 0;
+    const uint8_t *bytes = pl_get_bytes(r, f->tag, i, &len);
+    bool fits = f->kind == PL_KIND_ROOM ? len <= f->size : len == f->size;
+    if (!fits)
+        fail_field(r, f, "has a wrong size", len);
+    memset(base + f->offset, 0, f->size);
+    if (fits && len > 0)
+        memcpy(base + f->offset, bytes, len);
+    if (f->kind == PL_KIND_ROOM)
+        memcpy(base + f->other, fits ? &len : &(size_t){0}, sizeof len);
+}
+
+static void get_field(pl_reader *r, const pl_field *f, size_t i, uint8_t *base)
+{
+    uint8_t *at = base + f->offset;
+    if (f->kind == PL_KIND_LIST)
+        get_list(r, f, base);
+    else if (f->kind == PL_KIND_TEXT)
+        pl_get_text(r, f->tag, i, (char *)at, f->size);
+    else if (f->kind == PL_KIND_BYTES || f->kind == PL_KIND_ROOM)
+        get_bytes(r, f, i, base);
+    else if (f->kind == PL_KIND_BIT)
+        *at = pl_get_u64(r, f->tag, 0) >> f->limit & 1;
+    else
+        for (size_t k = 0; k < n_elements(f); k++)
+            store_number(r, f, pl_get_u64(r, f->tag, i + k), at + k * f->width);
+}
+
+void pl_get_fields(pl_reader *r, const pl_field *fields, void *to)
+{
+    uint8_t *base = to;
+    size_t i = 0;
+    for (const pl_field *f = fields; f->tag; f++) {
+        i = f > fields && f[-1].tag == f->tag ? i + n_elements(f - 1) : 0;
+        bool is_there = f->rule == PL_RULE_NEEDED || pl_field_count(r, f->tag) > i;
+        if (is_there)
+            get_field(r, f, i, base);
+        else
+            memset(base + f->offset, 0, f->size);
+        if (f->rule == PL_RULE_GATED && f->other_size == sizeof(bool))
+            base[f->other] = is_there;
+    }
+}

@@ -1,0 +1,127 @@
+/* Records as tables: which member of a struct is which field is said once, and both
+ * writing and reading follow from it.
+ *
+ *   static const pl_field object_fields[] = {PL_FIELD(pl_object, 1, name),
+ *                                            PL_FIELD(pl_object, 2, blob),
+ *                                            PL_FIELD(pl_object, 3, bytes),
+ *                                            PL_FIELDS_END};
+ *   pl_put_fields(&record, object_fields, &object);
+ *   pl_get_fields(&reader, object_fields, &object);
+ *
+ * The type of a field follows from the type of the member:
+ *
+ *   uint64_t, int64_t, double       u64 (a double's IEEE bits)
+ *   int                             u64; reading refuses what does not fit
+ *   bool                            u64, 1 or 0
+ *   char[N]                         text of at most N - 1 bytes
+ *   pl_hash, uint8_t[N], float[N]   exactly the member's bytes
+ *
+ * An array of numbers is as many fields of one tag, and so are several rows of one tag:
+ * the i-th number is the i-th field. Rows stand in rising order of tags, as fields do.
+ */
+#ifndef PL_BASE_FIELDS_H
+#define PL_BASE_FIELDS_H
+#include "base/record.h"
+#include <stdbool.h>
+#include <stddef.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum pl_field_kind {
+    PL_KIND_NUMBER, /* 8 bytes */
+    PL_KIND_INT,
+    PL_KIND_BOOL,
+    PL_KIND_CHOICE, /* below `limit` */
+    PL_KIND_BIT,    /* a bool; rows of one tag share a u64, this is its bit `limit` */
+    PL_KIND_TEXT,
+    PL_KIND_BYTES,
+    PL_KIND_ROOM, /* up to `size` bytes, as many as the size_t at `other` says */
+    PL_KIND_LIST  /* nested records; the member is a pointer, which reading allocates */
+} pl_field_kind;
+
+typedef enum pl_field_rule {
+    PL_RULE_NEEDED,  /* reading fails where the field is missing */
+    PL_RULE_NONZERO, /* writing leaves out zero; reading takes zero for a missing one */
+    PL_RULE_GATED    /* the same, but written where the member at `other` is not zero.
+                        If that is a bool, reading sets it: whether the field is there */
+} pl_field_rule;
+
+typedef struct pl_field {
+    uint16_t tag;
+    uint8_t kind, rule;
+    uint64_t limit;
+    uint32_t offset, size;      /* of the member; a list's: size of an item */
+    uint32_t width;             /* of an element, if the member is an array */
+    uint32_t other, other_size; /* of the gate, the length or the count */
+    const struct pl_field *nested;
+} pl_field;
+
+/* Appends the fields of `from`, a struct of the type that the table describes. */
+void pl_put_fields(pl_buf *record, const pl_field *fields, const void *from);
+/* Sets every member that the table names; other members stay. A failure is kept by the
+ * reader. Lists are the caller's to free, also after a failure. */
+void pl_get_fields(pl_reader *reader, const pl_field *fields, void *to);
+
+#define PL_MEMBER(type, member) (((type *)0)->member)
+#define PL_KIND_OF(type, member)                                                       \
+    _Generic(PL_MEMBER(type, member),                                                  \
+        uint64_t: PL_KIND_NUMBER,                                                      \
+        int64_t: PL_KIND_NUMBER,                                                       \
+        double: PL_KIND_NUMBER,                                                        \
+        double *: PL_KIND_NUMBER,                                                      \
+        int: PL_KIND_INT,                                                              \
+        bool: PL_KIND_BOOL,                                                            \
+        char *: PL_KIND_TEXT,                                                          \
+        uint8_t *: PL_KIND_BYTES,                                                      \
+        float *: PL_KIND_BYTES,                                                        \
+        pl_hash: PL_KIND_BYTES)
+#define PL_WIDTH_OF(type, member)                                                      \
+    _Generic(PL_MEMBER(type, member),                                                  \
+        double *: sizeof(double),                                                      \
+        uint8_t *: sizeof(uint8_t),                                                    \
+        default: sizeof PL_MEMBER(type, member))
+
+#define PL_FIELD_ROW(type, member)                                                     \
+    .offset = offsetof(type, member), .size = sizeof PL_MEMBER(type, member),          \
+    .width = PL_WIDTH_OF(type, member)
+#define PL_FIELD_OTHER(type, member)                                                   \
+    .other = offsetof(type, member), .other_size = sizeof PL_MEMBER(type, member)
+
+#define PL_FIELD(type, tag, member)                                                    \
+    {                                                                                  \
+        (tag), PL_KIND_OF(type, member), PL_RULE_NEEDED, PL_FIELD_ROW(type, member)    \
+    }
+#define PL_FIELD_NONZERO(type, tag, member)                                            \
+    {                                                                                  \
+        (tag), PL_KIND_OF(type, member), PL_RULE_NONZERO, PL_FIELD_ROW(type, member)   \
+    }
+#define PL_FIELD_GATED(type, tag, member, gate)                                        \
+    {                                                                                  \
+        (tag), PL_KIND_OF(type, member), PL_RULE_GATED, PL_FIELD_ROW(type, member),    \
+            PL_FIELD_OTHER(type, gate)                                                 \
+    }
+/* An unsigned, an enum, or an array of bytes; reading refuses `count` and above. */
+#define PL_FIELD_CHOICE(type, tag, member, count)                                      \
+    {                                                                                  \
+        (tag), PL_KIND_CHOICE, PL_RULE_NEEDED, (count), PL_FIELD_ROW(type, member)     \
+    }
+#define PL_FIELD_BIT(type, tag, member, bit)                                           \
+    {                                                                                  \
+        (tag), PL_KIND_BIT, PL_RULE_NEEDED, (bit), PL_FIELD_ROW(type, member)          \
+    }
+#define PL_FIELD_LIST(type, tag, member, n_member, fields)                             \
+    {                                                                                  \
+        (tag), PL_KIND_LIST, .offset = offsetof(type, member),                         \
+                             .size = sizeof *PL_MEMBER(type, member),                  \
+                             PL_FIELD_OTHER(type, n_member), .nested = (fields)        \
+    }
+#define PL_FIELDS_END                                                                  \
+    {                                                                                  \
+        0                                                                              \
+    }
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,211 @@
+/* folder: base; label: unit */
+/* Records by tables: the same bytes as field by field, and nothing read that is not
+ * there, too long, or out of range. */
+#include "base/base.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+enum { COLOURS = 3 };
+
+typedef struct item {
+    char name[8];
+    int64_t count;
+} item;
+
+typedef struct thing {
+    uint64_t number;
+    int small;
+    double reals[2];
+    bool flag, bits[2];
+    uint8_t colours[2];
+    char text[8];
+    pl_hash hash;
+    uint64_t seed;
+    float cells[2];
+    item *items;
+    size_t n_items;
+    bool has_rate;
+    double rate;
+} thing;
+
+static const pl_field item_fields[] = {PL_FIELD(item, 1, name),
+                                       PL_FIELD(item, 2, count), PL_FIELDS_END};
+static const pl_field thing_fields[] = {
+    PL_FIELD(thing, 1, number),
+    PL_FIELD(thing, 2, small),
+    PL_FIELD(thing, 3, reals),
+    PL_FIELD_NONZERO(thing, 4, flag),
+    PL_FIELD_BIT(thing, 5, bits[0], 0),
+    PL_FIELD_BIT(thing, 5, bits[1], 4),
+    PL_FIELD_CHOICE(thing, 6, colours, COLOURS),
+    PL_FIELD(thing, 7, text),
+    PL_FIELD_NONZERO(thing, 8, hash),
+    PL_FIELD_NONZERO(thing, 9, seed),
+    PL_FIELD_GATED(thing, 10, cells, seed),
+    PL_FIELD_LIST(thing, 11, items, n_items, item_fields),
+    PL_FIELD_GATED(thing, 12, rate, has_rate),
+    PL_FIELDS_END};
+
+static item two[] = {{"a", 1}, {"b", -1}};
+static const thing full = {.number = 1ull << 60,
+                           .small = -7,
+                           .reals = {0.5, -2},
+                           .flag = true,
+                           .bits = {true, true},
+                           .colours = {2, 1},
+                           .text = "text",
+                           .hash = {{9}},
+                           .seed = 5,
+                           .items = two,
+                           .n_items = 2,
+                           .has_rate = true};
+
+static void put_by_hand(pl_buf *out)
+{
+    pl_put_u64(out, 1, 1ull << 60);
+    pl_put_u64(out, 2, (uint64_t)-7);
+    pl_put_f64(out, 3, 0.5);
+    pl_put_f64(out, 3, -2);
+    pl_put_u64(out, 4, 1);
+    pl_put_u64(out, 5, 17);
+    pl_put_u64(out, 6, 2);
+    pl_put_u64(out, 6, 1);
+    pl_put_text(out, 7, "text");
+    pl_put_hash(out, 8, &full.hash);
+    pl_put_u64(out, 9, 5);
+    pl_put_bytes(out, 10, full.cells, sizeof full.cells);
+    for (size_t i = 0; i < 2; i++) {
+        pl_buf nested = {0};
+        pl_put_text(&nested, 1, two[i].name);
+        pl_put_u64(&nested, 2, (uint64_t)two[i].count);
+        pl_put_bytes(out, 11, nested.data, nested.len);
+        pl_buf_destroy(&nested);
+    }
+    pl_put_f64(out, 12, 0);
+}
+
+static pl_status read_thing(const pl_buf *bytes, size_t len, thing *out)
+{
+    pl_reader r;
+    pl_reader_open(&r, "a thing", bytes->data, len);
+    memset(out, 0xff, sizeof *out); /* what was there is no default */
+    out->items = NULL;
+    pl_get_fields(&r, thing_fields, out);
+    pl_free(out->items);
+    return pl_reader_status(&r);
+}
+
+static void a_table_writes_what_is_written_field_by_field(void **state)
+{
+    (void)state;
+    pl_buf bytes = {0}, expected = {0};
+    pl_put_fields(&bytes, thing_fields, &full);
+    put_by_hand(&expected);
+    assert_int_equal(bytes.len, expected.len);
+    assert_memory_equal(bytes.data, expected.data, expected.len);
+    pl_buf_destroy(&bytes);
+    pl_buf_destroy(&expected);
+}
+
+static void reading_gives_back_what_was_written(void **state)
+{
+    (void)state;
+    pl_buf bytes = {0}, again = {0};
+    pl_reader r;
+    thing got = {0};
+    pl_put_fields(&bytes, thing_fields, &full);
+    pl_reader_open(&r, "a thing", bytes.data, bytes.len);
+    pl_get_fields(&r, thing_fields, &got);
+    assert_int_equal(pl_reader_status(&r), PL_OK);
+    assert_int_equal(got.small, -7);
+    assert_int_equal(got.items[1].count, -1);
+    assert_true(got.has_rate);
+    pl_put_fields(&again, thing_fields, &got);
+    assert_int_equal(again.len, bytes.len);
+    assert_memory_equal(again.data, bytes.data, bytes.len);
+    pl_free(got.items);
+    pl_buf_destroy(&bytes);
+    pl_buf_destroy(&again);
+}
+
+static void a_field_that_may_be_missing_is_zero_then(void **state)
+{
+    (void)state;
+    const thing bare = {.text = "x"};
+    pl_buf bytes = {0};
+    thing got;
+    pl_put_fields(&bytes, thing_fields, &bare);
+    assert_int_equal(read_thing(&bytes, bytes.len, &got), PL_OK);
+    assert_false(got.flag);
+    assert_false(got.has_rate);
+    assert_int_equal(got.seed, 0);
+    assert_true(pl_hash_none(&got.hash));
+    assert_int_equal(got.n_items, 0);
+    assert_true(got.cells[1] == 0 && got.rate == 0);
+    pl_buf_destroy(&bytes);
+}
+
+static void every_other_field_is_needed(void **state)
+{
+    (void)state;
+    pl_buf bytes = {0};
+    thing got;
+    put_by_hand(&bytes);
+    for (size_t len = 0; len < bytes.len; len++) {
+        pl_status status = read_thing(&bytes, len, &got);
+        if (status == PL_OK) /* cut between two fields, behind the last needed one */
+            assert_true(got.colours[0] == 2 && strcmp(got.text, "text") == 0);
+    }
+    pl_buf_destroy(&bytes);
+}
+
+/* One field of the full record has these bytes instead. */
+static void refuses(uint16_t tag, const void *value, size_t len, const char *why)
+{
+    pl_buf good = {0}, bad = {0};
+    pl_reader r;
+    thing got;
+    put_by_hand(&good);
+    pl_reader_open(&r, "good", good.data, good.len);
+    for (uint16_t t = 1; t <= 12; t++)
+        for (size_t i = 0; i < pl_field_count(&r, t); i++) {
+            size_t n = 0;
+            const uint8_t *bytes = pl_get_bytes(&r, t, i, &n);
+            pl_put_bytes(&bad, t, t == tag && i == 0 ? value : bytes,
+                         t == tag && i == 0 ? len : n);
+        }
+    assert_int_equal(read_thing(&bad, bad.len, &got), PL_ERR_PROTO);
+    assert_non_null(strstr(pl_last_error(), why));
+    pl_buf_destroy(&good);
+    pl_buf_destroy(&bad);
+}
+
+static void what_does_not_fit_its_member_is_refused(void **state)
+{
+    (void)state;
+    const uint64_t wide = 1ull << 31, colour = COLOURS;
+    refuses(1, "1234567", 7, "field 1 has a wrong size");
+    refuses(2, &wide, 8, "field 2 is out of range");
+    refuses(6, &colour, 8, "field 6 is out of range (3)");
+    refuses(7, "12345678", 8, "field 7 is too long");
+    refuses(8, "short", 5, "field 8 has a wrong size");
+    refuses(10, "short", 5, "field 10 has a wrong size");
+    refuses(11, "short", 5, "cut off");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_table_writes_what_is_written_field_by_field),
+        cmocka_unit_test(reading_gives_back_what_was_written),
+        cmocka_unit_test(a_field_that_may_be_missing_is_zero_then),
+        cmocka_unit_test(every_other_field_is_needed),
+        cmocka_unit_test(what_does_not_fit_its_member_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
