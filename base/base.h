@@ -1,12 +1,13 @@
-/* The door of base: the ground on which every folder stands.
+/* The door of base: what every folder stands on.
  *
- * Read in this order: status (errors), mem and buf (memory), record (the encoding of
- * all messages and stored values), hash, rng, keys (who may connect), then the doors to
- * foreign libraries: wire and gate (ZeroMQ), zip (zstd), json (jansson), conf
- * (libyaml), thread (pthreads).
+ * Read in this order: status (errors), mem and buf (memory), record (the one
+ * encoding), fields (records that lie in structs), hash, rng, keys (who may connect),
+ * then the doors to foreign libraries: wire and gate (ZeroMQ), zip (zstd), json
+ * (jansson), conf (libyaml), thread (pthreads).
  *
- * The files up to fs.h need only a C library, and they are all that `modules` uses.
- * Therefore the engine builds alone (PL_ONLY_MODULES). */
+ * The files up to fs.h need nothing but a C library and are all that `modules`
+ * uses, so that the engine builds alone (PL_ONLY_MODULES).
+ */
 #ifndef PL_BASE_BASE_H
 #define PL_BASE_BASE_H
 #include "base/bf16.h"

@@ -64,17 +64,48 @@ static bool is_left_out(const pl_field *f, const uint8_t *base)
     return f->rule != PL_RULE_NEEDED;
 }
 
+void pl_put_nested(pl_buf *record, uint16_t tag, const pl_field *fields,
+                   const void *from)
+{
+    pl_buf item = {0};
+    pl_put_fields(&item, fields, from);
+    pl_put_bytes(record, tag, item.data, item.len);
+    pl_buf_destroy(&item);
+}
+
+static const pl_field *nested_of(const pl_field *f)
+{
+    return f->nested ? f->nested : f->nested_of();
+}
+
 static void put_list(pl_buf *record, const pl_field *f, const uint8_t *base)
 {
     const uint8_t *items;
-    pl_buf item = {0};
     memcpy(&items, base + f->offset, sizeof items);
-    for (size_t i = 0, n = load_size(f, base); i < n; i++) {
-        pl_buf_clear(&item);
-        pl_put_fields(&item, f->nested, items + i * f->size);
-        pl_put_bytes(record, f->tag, item.data, item.len);
-    }
-    pl_buf_destroy(&item);
+    for (size_t i = 0, n = load_size(f, base); i < n; i++)
+        pl_put_nested(record, f->tag, nested_of(f), items + i * f->size);
+}
+
+static void put_pointed(pl_buf *record, const pl_field *f, const uint8_t *at)
+{
+    union {
+        const char *word;
+        pl_bytes span;
+        pl_items items;
+    } m = {NULL};
+    memcpy(&m, at, f->size);
+    const char *item = m.items.at;
+    if (f->kind == PL_KIND_WORD)
+        pl_put_text(record, f->tag, m.word);
+    else if (f->kind != PL_KIND_ITEMS)
+        pl_put_bytes(record, f->tag, m.span.at,
+                     f->kind == PL_KIND_FIXED ? f->limit : m.span.len);
+    else
+        for (size_t i = 0; i < m.items.n; i++, item += m.items.stride)
+            if (m.items.texts)
+                pl_put_text(record, f->tag, item);
+            else
+                pl_put_bytes(record, f->tag, item, m.items.stride);
 }
 
 static void put_field(pl_buf *record, const pl_field *f, const uint8_t *base)
@@ -86,8 +117,8 @@ static void put_field(pl_buf *record, const pl_field *f, const uint8_t *base)
         pl_put_text(record, f->tag, (const char *)at);
     else if (f->kind == PL_KIND_BYTES)
         pl_put_bytes(record, f->tag, at, f->size);
-    else if (f->kind == PL_KIND_ROOM)
-        pl_put_bytes(record, f->tag, at, load_size(f, base));
+    else if (f->kind >= PL_KIND_WORD)
+        put_pointed(record, f, at);
     else
         for (size_t i = 0; i < n_elements(f); i++)
             pl_put_u64(record, f->tag, load_number(f, at + i * f->width));
@@ -125,23 +156,23 @@ static void get_list(pl_reader *r, const pl_field *f, uint8_t *base)
     for (size_t i = 0; i < n; i++) {
         pl_reader item;
         pl_reader_enter(&item, r->what, r, f->tag, i);
-        pl_get_fields(&item, f->nested, items + i * f->size);
+        pl_get_fields(&item, nested_of(f), items + i * f->size);
         r->status = pl_reader_status(&item);
     }
 }
 
-static void get_bytes(pl_reader *r, const pl_field *f, size_t i, uint8_t *base)
+static void get_bytes(pl_reader *r, const pl_field *f, size_t i, uint8_t *at)
 {
-    size_t len = 0;
-    const uint8_t *bytes = pl_get_bytes(r, f->tag, i, &len);
-    bool fits = f->kind == PL_KIND_ROOM ? len <= f->size : len == f->size;
-    if (!fits)
-        fail_field(r, f, "has a wrong size", len);
-    memset(base + f->offset, 0, f->size);
-    if (fits && len > 0)
-        memcpy(base + f->offset, bytes, len);
-    if (f->kind == PL_KIND_ROOM)
-        memcpy(base + f->other, fits ? &len : &(size_t){0}, sizeof len);
+    pl_bytes span;
+    span.at = pl_get_bytes(r, f->tag, i, &span.len);
+    size_t most = f->kind == PL_KIND_BYTES ? f->size : f->limit;
+    bool fits = f->kind == PL_KIND_SPAN ? span.len <= most : span.len == most;
+    if (span.at && !fits)
+        fail_field(r, f, "has a wrong size", span.len);
+    bool copies = f->kind == PL_KIND_BYTES;
+    memset(at, 0, f->size);
+    if (span.at && fits)
+        memcpy(at, copies ? span.at : &span, f->size);
 }
 
 static void get_field(pl_reader *r, const pl_field *f, size_t i, uint8_t *base)
@@ -151,8 +182,12 @@ static void get_field(pl_reader *r, const pl_field *f, size_t i, uint8_t *base)
         get_list(r, f, base);
     else if (f->kind == PL_KIND_TEXT)
         pl_get_text(r, f->tag, i, (char *)at, f->size);
-    else if (f->kind == PL_KIND_BYTES || f->kind == PL_KIND_ROOM)
-        get_bytes(r, f, i, base);
+    else if (f->kind == PL_KIND_WORD)
+        memcpy(at, &(const char *){pl_get_word(r, f->tag, i, f->limit)}, f->size);
+    else if (f->kind == PL_KIND_ITEMS)
+        memcpy(at, &(pl_items){.n = pl_field_count(r, f->tag)}, f->size);
+    else if (f->kind == PL_KIND_BYTES || f->kind >= PL_KIND_FIXED)
+        get_bytes(r, f, i, at);
     else if (f->kind == PL_KIND_BIT)
         *at = pl_get_u64(r, f->tag, 0) >> f->limit & 1;
     else

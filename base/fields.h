@@ -16,6 +16,15 @@
  *   char[N]                         text of at most N - 1 bytes
  *   pl_hash, uint8_t[N], float[N]   exactly the member's bytes
  *
+ * and in structs of messages, which point into the message that they were read from:
+ *
+ *   const char *                    text of less than `limit` bytes
+ *   const uint8_t *                 exactly `limit` bytes
+ *   pl_bytes                        at most `limit` bytes
+ *   pl_items                        a list, which is read one by one (record.h)
+ *
+ * NULL counts as zero.
+ *
  * An array of numbers is as many fields of one tag, and so are several rows of one tag:
  * the i-th number is the i-th field. Rows stand in rising order of tags, as fields do.
  */
@@ -36,8 +45,11 @@ typedef enum pl_field_kind {
     PL_KIND_BIT,    /* a bool; rows of one tag share a u64, this is its bit `limit` */
     PL_KIND_TEXT,
     PL_KIND_BYTES,
-    PL_KIND_ROOM, /* up to `size` bytes, as many as the size_t at `other` says */
-    PL_KIND_LIST  /* nested records; the member is a pointer, which reading allocates */
+    PL_KIND_LIST, /* nested records; the member is a pointer, which reading allocates */
+    PL_KIND_WORD, /* of a message: const char * */
+    PL_KIND_FIXED,
+    PL_KIND_SPAN,
+    PL_KIND_ITEMS
 } pl_field_kind;
 
 typedef enum pl_field_rule {
@@ -53,12 +65,35 @@ typedef struct pl_field {
     uint64_t limit;
     uint32_t offset, size;      /* of the member; a list's: size of an item */
     uint32_t width;             /* of an element, if the member is an array */
-    uint32_t other, other_size; /* of the gate, the length or the count */
-    const struct pl_field *nested;
+    uint32_t other, other_size; /* of the gate or the count */
+    const struct pl_field *nested, *(*nested_of)(void); /* a list's: either */
 } pl_field;
+
+typedef struct pl_bytes {
+    const void *at;
+    size_t len;
+} pl_bytes;
+
+/* Items of one type, `stride` bytes apart: hashes, numbers, or terminated texts.
+ * Reading sets `n` alone. */
+typedef struct pl_items {
+    const void *at;
+    size_t n, stride;
+    bool texts;
+} pl_items;
+#define PL_IS_TEXT(item)                                                               \
+    _Generic((item), char * : true, const char * : true, default : false)
+#define PL_ITEMS(array, count)                                                         \
+    (pl_items)                                                                         \
+    {                                                                                  \
+        (array), (size_t)(count), sizeof *(array), PL_IS_TEXT(*(array))                \
+    }
 
 /* Appends the fields of `from`, a struct of the type that the table describes. */
 void pl_put_fields(pl_buf *record, const pl_field *fields, const void *from);
+/* The same as a nested record. */
+void pl_put_nested(pl_buf *record, uint16_t tag, const pl_field *fields,
+                   const void *from);
 /* Sets every member that the table names; other members stay. A failure is kept by the
  * reader. Lists are the caller's to free, also after a failure. */
 void pl_get_fields(pl_reader *reader, const pl_field *fields, void *to);
@@ -75,7 +110,11 @@ void pl_get_fields(pl_reader *reader, const pl_field *fields, void *to);
         char *: PL_KIND_TEXT,                                                          \
         uint8_t *: PL_KIND_BYTES,                                                      \
         float *: PL_KIND_BYTES,                                                        \
-        pl_hash: PL_KIND_BYTES)
+        pl_hash: PL_KIND_BYTES,                                                        \
+        const char *: PL_KIND_WORD,                                                    \
+        const uint8_t *: PL_KIND_FIXED,                                                \
+        pl_bytes: PL_KIND_SPAN,                                                        \
+        pl_items: PL_KIND_ITEMS)
 #define PL_WIDTH_OF(type, member)                                                      \
     _Generic(PL_MEMBER(type, member),                                                  \
         double *: sizeof(double),                                                      \

@@ -217,6 +217,8 @@ void pl_reader_enter(pl_reader *reader, const char *what, pl_reader *from, uint1
     size_t len;
     const uint8_t *bytes = pl_get_bytes(from, tag, i, &len);
     pl_reader_open(reader, what, bytes, len);
+    if (from->texts && bytes)
+        reader->texts = from->texts + (bytes - from->data);
     if (from->status != PL_OK)
         reader->status = from->status;
 }
@@ -236,4 +238,17 @@ void pl_get_text(pl_reader *reader, uint16_t tag, size_t i, char *out, size_t ou
         memcpy(out, bytes, len);
         out[len] = 0;
     }
+}
+
+/* A text's copy lies where the text does, one byte to the left: in the room of the
+ * field's head, so that the end has room, too. Reading it again gives the same. */
+const char *pl_get_word(pl_reader *reader, uint16_t tag, size_t i, size_t size)
+{
+    size_t len;
+    const uint8_t *bytes = pl_get_bytes(reader, tag, i, &len);
+    if (!bytes)
+        return "";
+    char *word = reader->texts + (bytes - reader->data) - 1;
+    pl_get_text(reader, tag, i, word, size);
+    return word;
 }

@@ -30,6 +30,7 @@ typedef struct pl_reader {
     const uint8_t *data;
     size_t len;
     const char *what; /* named in errors: "SUBMIT from worker-2" */
+    char *texts;      /* room of `len` bytes for what pl_get_word gives; NULL: none */
     pl_status status;
     size_t seek_at, seek_index; /* where the last search ended: a list is read in */
     uint16_t seek_tag;          /* one pass; tag 0: nowhere */
@@ -57,6 +58,8 @@ const uint8_t *pl_get_bytes(pl_reader *reader, uint16_t tag, size_t i, size_t *l
  * for `out`, is not UTF-8, or has control characters (pl_utf8_steers): so every text
  * that reaches a caller can be shown, logged and compared. */
 void pl_get_text(pl_reader *reader, uint16_t tag, size_t i, char *out, size_t out_size);
+/* The same, of at most `size` - 1 bytes, in the reader's room; "" after a failure. */
+const char *pl_get_word(pl_reader *reader, uint16_t tag, size_t i, size_t size);
 
 #ifdef __cplusplus
 }

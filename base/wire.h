@@ -14,7 +14,7 @@
 #define PL_BASE_WIRE_H
 #include "base/address.h"
 #include "base/buf.h"
-#include "base/record.h"
+#include "base/fields.h"
 #include <stdbool.h>
 #ifdef __cplusplus
 extern "C" {
@@ -45,9 +45,16 @@ typedef struct pl_message {
     pl_buf data;      /* bulk bytes, may be empty */
     /* not NULL: `data` belongs to ZeroMQ and must only be read (pl_wire_recv_lent) */
     void *lent;
+    pl_buf texts; /* that were read from `body` (pl_message_get) */
 } pl_message;
 void pl_message_init(pl_message *message, uint16_t type); /* zeroes */
 void pl_message_destroy(pl_message *message);             /* frees and zeroes */
+/* Sets the type and appends the fields of `from` to the body. */
+void pl_message_put(pl_message *message, uint16_t type, const pl_field *fields,
+                    const void *from);
+/* What `to` points to lasts as long as the message's body. */
+PL_MUST_CHECK pl_status pl_message_get(pl_message *message, const char *what,
+                                       const pl_field *fields, void *to);
 
 typedef struct pl_socket pl_socket;
 

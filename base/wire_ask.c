@@ -17,7 +17,27 @@ void pl_message_destroy(pl_message *message)
     wire_give_back(message);
     pl_buf_destroy(&message->body);
     pl_buf_destroy(&message->data);
+    pl_buf_destroy(&message->texts);
     *message = (pl_message){0};
+}
+
+void pl_message_put(pl_message *message, uint16_t type, const pl_field *fields,
+                    const void *from)
+{
+    message->type = type;
+    pl_put_fields(&message->body, fields, from);
+}
+
+pl_status pl_message_get(pl_message *message, const char *what, const pl_field *fields,
+                         void *to)
+{
+    pl_reader r;
+    pl_buf_clear(&message->texts);
+    pl_buf_reserve(&message->texts, message->body.len + 1);
+    pl_reader_open(&r, what, message->body.data, message->body.len);
+    r.texts = (char *)message->texts.data;
+    pl_get_fields(&r, fields, to);
+    return pl_reader_status(&r);
 }
 
 uint64_t pl_wire_next_request(void)

@@ -66,17 +66,7 @@ pl_status client_wait_slice(pl_client *c, pl_socket *socket, pl_message *answer)
 
 pl_status client_as_status(pl_message *answer)
 {
-    if (answer->type != PL_MSG_ERR)
-        return PL_OK;
-    char text[1024];
-    pl_reader r;
-    pl_reader_open(&r, "error from home", answer->body.data, answer->body.len);
-    uint64_t code = pl_get_u64(&r, PL_TAG_STATUS, 0);
-    pl_get_text(&r, PL_TAG_TEXT, 0, text, sizeof text);
-    PL_RETURN_IF(pl_reader_status(&r));
-    if (code == PL_OK || code >= PL_STATUS_COUNT)
-        code = PL_ERR_PROTO;
-    return pl_fail((pl_status)code, "%s", text);
+    return answer->type == PL_MSG_ERR ? pl_wire_error_of(answer) : PL_OK;
 }
 
 /* Waiting longer after each try spares a slow connection. But a home that restarted has
@@ -126,14 +116,28 @@ static pl_status ask_home(pl_client *c, const char *name, pl_message *question,
     }
 }
 
+pl_status client_query(pl_client *c, int home, const char *name, pl_message *question,
+                       const pl_field *fields, void *to)
+{
+    pl_message answer;
+    pl_message_init(&answer, 0);
+    pl_status status = home == HOME_OF_NAME
+                           ? ask_home(c, name, question, &answer)
+                           : client_ask(c, c->sockets[home], question, &answer);
+    if (status == PL_OK && fields)
+        status = pl_message_get(&answer, "an answer from home", fields, to);
+    pl_message_destroy(question);
+    pl_message_destroy(&answer);
+    return status;
+}
+
 /* ---- names ---- */
 /* An upload and the question that needs it. */
 typedef struct errand {
     const char *name;
-    int home; /* the home to ask; NOT_FIXED: the home of the name */
+    int home; /* to that one; HOME_OF_NAME: to the home of the name */
     client_blob blob;
 } errand;
-enum { NOT_FIXED = -1 };
 
 /* If the home restarted in between, it has lost the upload, and if the name has moved,
  * another home needs it. Then both are repeated. */
@@ -143,7 +147,7 @@ static pl_status put_and_ask(pl_client *c, const errand *e, pl_message *q,
     int64_t since = pl_now_ms();
     pl_status status = PL_ERR_NOT_FOUND;
     for (int i = 0; i < UPLOADS_MAX && status == PL_ERR_NOT_FOUND; i++) {
-        int home = e->home == NOT_FIXED ? client_home_of(c, e->name) : e->home;
+        int home = e->home == HOME_OF_NAME ? client_home_of(c, e->name) : e->home;
         PL_RETURN_IF(client_put_known_blob(c, home, e->blob.data, e->blob.bytes,
                                            &e->blob.hash, false));
         status = client_ask(c, c->sockets[home], q, a);
@@ -161,10 +165,9 @@ static pl_status put_object_at(pl_client *c, int home, const char *name,
 {
     pl_message q, a;
     pl_blob_hash(data, bytes, blob);
-    pl_message_init(&q, PL_MSG_PUT_OBJECT);
+    pl_message_init(&q, 0);
     pl_message_init(&a, 0);
-    pl_put_text(&q.body, PL_TAG_NAME, name);
-    pl_put_hash(&q.body, PL_TAG_BLOB, blob);
+    PL_SAY(&q, PUT_OBJECT, put_object, .name = name, .blob = *blob);
     errand e = {name, home, {data, bytes, *blob}};
     pl_status status = put_and_ask(c, &e, &q, &a);
     pl_message_destroy(&q);
@@ -177,133 +180,74 @@ pl_status pl_client_put_object(pl_client *c, const char *name, const void *data,
                                uint64_t bytes, pl_hash *blob)
 {
     if (!pl_starts_with(name, "arm/"))
-        return put_object_at(c, NOT_FIXED, name, data, bytes, blob);
+        return put_object_at(c, HOME_OF_NAME, name, data, bytes, blob);
     for (int home = 0; home < c->n_homes; home++)
         PL_RETURN_IF(put_object_at(c, home, name, data, bytes, blob));
     return PL_OK;
 }
 
-/* Questions of the form "name -> hash". */
-static pl_status ask_hash(pl_client *c, uint16_t type, const char *name, pl_hash *out)
-{
-    pl_message q, a;
-    pl_reader r;
-    pl_message_init(&q, type);
-    pl_message_init(&a, 0);
-    pl_put_text(&q.body, PL_TAG_NAME, name);
-    pl_status status = ask_home(c, name, &q, &a);
-    if (status == PL_OK) {
-        pl_reader_open(&r, "answer from home", a.body.data, a.body.len);
-        *out = pl_get_hash(&r, PL_TAG_BLOB, 0);
-        status = pl_reader_status(&r);
-    }
-    pl_message_destroy(&q);
-    pl_message_destroy(&a);
-    return status;
-}
-
 pl_status pl_client_get_object(pl_client *c, const char *name, pl_hash *blob)
 {
-    return ask_hash(c, PL_MSG_GET_OBJECT, name, blob);
-}
-
-static pl_status read_facts(const pl_message *a, pl_version_facts *out)
-{
-    pl_reader r;
-    memset(out, 0, sizeof *out);
-    pl_reader_open(&r, "VERSION_IS", a->body.data, a->body.len);
-    out->number = pl_get_u64(&r, PL_TAG_VERSION, 0);
-    out->params = pl_get_hash(&r, PL_TAG_BLOB, 0);
-    out->norm = pl_get_f64(&r, PL_TAG_NORM, 0);
-    if (pl_field_count(&r, PL_TAG_MOMENTUM) > 0)
-        out->momentum = pl_get_hash(&r, PL_TAG_MOMENTUM, 0);
-    if (pl_field_count(&r, PL_TAG_CHANGE) > 0) {
-        out->change = pl_get_hash(&r, PL_TAG_CHANGE, 0);
-        out->parent = pl_get_hash(&r, PL_TAG_BASE, 0);
-    }
-    return pl_reader_status(&r);
+    pl_message q = {0};
+    pl_msg_object_is a;
+    PL_SAY(&q, GET_OBJECT, get_object, .name = name);
+    PL_RETURN_IF(client_query(c, HOME_OF_NAME, name, &q, pl_fields_of_object_is(), &a));
+    *blob = a.blob;
+    return PL_OK;
 }
 
 pl_status pl_client_get_version(pl_client *c, const char *module, int64_t number,
                                 pl_version_facts *out)
 {
-    pl_message q, a;
-    pl_message_init(&q, PL_MSG_GET_VERSION);
-    pl_message_init(&a, 0);
-    pl_put_text(&q.body, PL_TAG_NAME, module);
-    pl_put_u64(&q.body, PL_TAG_VERSION, (uint64_t)number);
-    pl_status status = ask_home(c, module, &q, &a);
-    if (status == PL_OK)
-        status = read_facts(&a, out);
-    pl_message_destroy(&q);
-    pl_message_destroy(&a);
-    return status;
-}
-
-static void put_place(pl_buf *body, const char *module, int64_t round, int path,
-                      int replica)
-{
-    pl_put_text(body, PL_TAG_NAME, module);
-    pl_put_u64(body, PL_TAG_PATH, (uint64_t)path);
-    pl_put_u64(body, PL_TAG_REPLICA, (uint64_t)replica);
-    pl_put_u64(body, PL_TAG_PHASE, (uint64_t)round);
+    pl_message q = {0};
+    pl_msg_version_is a;
+    PL_SAY(&q, GET_VERSION, get_version, .name = module, .version = number);
+    PL_RETURN_IF(
+        client_query(c, HOME_OF_NAME, module, &q, pl_fields_of_version_is(), &a));
+    *out = (pl_version_facts){.number = (uint64_t)a.version,
+                              .params = a.blob,
+                              .norm = a.norm,
+                              .momentum = a.momentum,
+                              .change = a.change,
+                              .parent = a.base};
+    return PL_OK;
 }
 
 pl_status pl_client_meet(pl_client *c, const char *module, int64_t round, int path,
                          int replica, pl_meeting wish, pl_meeting *decision)
 {
-    pl_message q, a;
-    pl_reader r;
-    pl_message_init(&q, PL_MSG_MEET);
-    pl_message_init(&a, 0);
-    put_place(&q.body, module, round, path, replica);
-    pl_put_u64(&q.body, PL_TAG_MEETING, (uint64_t)wish);
-    pl_put_bytes(&q.body, PL_TAG_LEASE, c->lease.bytes, c->lease.len);
-    pl_status status = ask_home(c, module, &q, &a);
-    if (status == PL_OK) {
-        pl_reader_open(&r, "MEETING_IS", a.body.data, a.body.len);
-        uint64_t said = pl_get_u64(&r, PL_TAG_MEETING, 0);
-        status = pl_reader_status(&r);
-        if (status == PL_OK && said >= PL_MEETING_COUNT)
-            status = pl_fail(PL_ERR_PROTO, "there is no meeting %llu",
-                             (unsigned long long)said);
-        *decision = status == PL_OK ? (pl_meeting)said : PL_MEETING_OPEN;
-    }
-    pl_message_destroy(&q);
-    pl_message_destroy(&a);
-    return status;
+    pl_message q = {0};
+    pl_msg_meeting_is a;
+    *decision = PL_MEETING_OPEN;
+    PL_SAY(&q, MEET, meet, .name = module, .path = path, .replica = replica,
+           .phase = round, .meeting = wish, .lease = {c->lease.bytes, c->lease.len});
+    PL_RETURN_IF(
+        client_query(c, HOME_OF_NAME, module, &q, pl_fields_of_meeting_is(), &a));
+    if (a.meeting >= PL_MEETING_COUNT)
+        return pl_fail(PL_ERR_PROTO, "there is no meeting %llu",
+                       (unsigned long long)a.meeting);
+    *decision = (pl_meeting)a.meeting;
+    return PL_OK;
 }
 
 pl_status pl_client_get_update(pl_client *c, const char *module, int64_t round,
                                int path, int replica, pl_hash *update)
 {
-    pl_message q, a;
-    pl_reader r;
-    pl_message_init(&q, PL_MSG_GET_UPDATE);
-    pl_message_init(&a, 0);
-    put_place(&q.body, module, round, path, replica);
-    pl_status status = ask_home(c, module, &q, &a);
-    if (status == PL_OK) {
-        pl_reader_open(&r, "UPDATE_IS", a.body.data, a.body.len);
-        *update = pl_get_hash(&r, PL_TAG_BLOB, 0);
-        status = pl_reader_status(&r);
-    }
-    pl_message_destroy(&q);
-    pl_message_destroy(&a);
-    return status;
+    pl_message q = {0};
+    pl_msg_update_is a;
+    PL_SAY(&q, GET_UPDATE, get_update, .name = module, .path = path, .replica = replica,
+           .phase = round);
+    PL_RETURN_IF(
+        client_query(c, HOME_OF_NAME, module, &q, pl_fields_of_update_is(), &a));
+    *update = a.blob;
+    return PL_OK;
 }
 
 pl_status pl_client_put_ref(pl_client *c, const char *name, const char *target)
 {
-    pl_message q, a;
-    pl_message_init(&q, PL_MSG_PUT_REF);
-    pl_message_init(&a, 0);
-    pl_put_text(&q.body, PL_TAG_TEXT, target);
-    pl_put_text(&q.body, PL_TAG_NAME, name);
-    pl_status status = ask_home(c, name, &q, &a);
-    pl_message_destroy(&q);
-    pl_message_destroy(&a);
-    return status;
+    pl_message q = {0};
+    PL_SAY(&q, PUT_REF, put_ref, .text = target, .name = name);
+    return client_query(c, HOME_OF_NAME, name, &q, NULL, NULL);
 }
 
 /* The home is asked first, because an arm that begins where another one ended need not
@@ -315,13 +259,12 @@ pl_status pl_client_create_module(pl_client *c, const char *module, const float 
     pl_hash blob;
     uint64_t bytes = (uint64_t)n * sizeof *params;
     pl_blob_hash(params, bytes, &blob);
-    pl_message_init(&q, PL_MSG_CREATE_MODULE);
+    pl_message_init(&q, 0);
     pl_message_init(&a, 0);
-    pl_put_text(&q.body, PL_TAG_NAME, module);
-    pl_put_hash(&q.body, PL_TAG_BASE, config);
-    pl_put_hash(&q.body, PL_TAG_BLOB, &blob);
+    PL_SAY(&q, CREATE_MODULE, create_module, .name = module, .base = *config,
+           .blob = blob);
     pl_status status = ask_home(c, module, &q, &a);
-    errand e = {module, NOT_FIXED, {params, bytes, blob}};
+    errand e = {module, HOME_OF_NAME, {params, bytes, blob}};
     if (status == PL_ERR_NOT_FOUND)
         status = put_and_ask(c, &e, &q, &a);
     pl_message_destroy(&q);
@@ -331,27 +274,19 @@ pl_status pl_client_create_module(pl_client *c, const char *module, const float 
 
 pl_status pl_client_get_path(pl_client *c, const char *name, pl_path_state *out)
 {
-    pl_message q, a;
-    pl_reader r;
+    pl_message q = {0};
+    pl_msg_path_is a;
     memset(out, 0, sizeof *out);
-    pl_message_init(&q, PL_MSG_GET_PATH);
-    pl_message_init(&a, 0);
-    pl_put_text(&q.body, PL_TAG_NAME, name);
-    pl_status status = ask_home(c, name, &q, &a);
-    if (status == PL_OK) {
-        pl_reader_open(&r, "PATH_IS", a.body.data, a.body.len);
-        pl_copy_text(out->name, sizeof out->name, name);
-        out->phase = (int64_t)pl_get_u64(&r, PL_TAG_PHASE, 0);
-        out->samples = pl_get_u64(&r, PL_TAG_SAMPLES, 0);
-        out->n_tokens = pl_get_u64(&r, PL_TAG_TOKENS, 0);
-        out->loss = pl_get_f64(&r, PL_TAG_LOSS, 0);
-        out->seconds = pl_get_f64(&r, PL_TAG_SECONDS, 0);
-        out->moments = pl_get_hash(&r, PL_TAG_BLOB, 0);
-        status = pl_reader_status(&r);
-    }
-    pl_message_destroy(&q);
-    pl_message_destroy(&a);
-    return status;
+    PL_SAY(&q, GET_PATH, get_path, .name = name);
+    PL_RETURN_IF(client_query(c, HOME_OF_NAME, name, &q, pl_fields_of_path_is(), &a));
+    pl_copy_text(out->name, sizeof out->name, name);
+    out->phase = a.phase;
+    out->samples = a.samples;
+    out->n_tokens = a.tokens;
+    out->loss = a.loss;
+    out->seconds = a.seconds;
+    out->moments = a.blob;
+    return PL_OK;
 }
 
 /* ---- submissions ---- */
@@ -380,6 +315,17 @@ void client_put_submission(const pl_client *c, pl_message *q, const pl_submissio
     pl_submission_write(&out, q);
 }
 
+pl_status client_read_result(pl_message *answer, pl_submit_result *result,
+                             char text[256])
+{
+    pl_msg_submitted said;
+    PL_RETURN_IF(client_as_status(answer));
+    PL_RETURN_IF(PL_HEAR(answer, submitted, &said));
+    *result = (pl_submit_result)said.result;
+    pl_copy_text(text, 256, said.text ? said.text : "");
+    return PL_OK;
+}
+
 /* Submits; sends the blob first whenever the home says that it lacks it. */
 static pl_status submit(pl_client *c, const char *name, pl_message *q,
                         const client_blob *blob, pl_submit_result *result,
@@ -390,15 +336,9 @@ static pl_status submit(pl_client *c, const char *name, pl_message *q,
     text[0] = '\0';
     pl_message_init(&a, 0);
     for (int attempt = 0;; attempt++) {
-        pl_reader r;
         PL_TRY(ask_home(c, name, q, &a));
-        pl_reader_open(&r, "SUBMITTED", a.body.data, a.body.len);
-        uint64_t code = pl_get_u64(&r, PL_TAG_RESULT, 0);
-        if (pl_field_count(&r, PL_TAG_TEXT) > 0)
-            pl_get_text(&r, PL_TAG_TEXT, 0, text, 256);
-        PL_TRY(pl_reader_status(&r));
-        *result = (pl_submit_result)code;
-        if (code != PL_SUBMIT_UNKNOWN_BLOB)
+        PL_TRY(client_read_result(&a, result, text));
+        if (*result != PL_SUBMIT_UNKNOWN_BLOB)
             goto done;
         if (attempt == 5)
             PL_TRY(pl_fail(PL_ERR_NET, "the home of %s lost an upload %d times", name,
@@ -443,16 +383,13 @@ pl_status pl_client_submit(pl_client *c, pl_submission *s, pl_submit_result *res
     return status;
 }
 
-void client_put_path(const pl_client *c, pl_buf *body, const pl_path_state *state)
+void client_put_path(const pl_client *c, pl_message *q, const pl_path_state *state,
+                     bool together)
 {
-    pl_put_text(body, PL_TAG_NAME, state->name);
-    pl_put_u64(body, PL_TAG_PHASE, (uint64_t)state->phase);
-    pl_put_hash(body, PL_TAG_BLOB, &state->moments);
-    pl_put_u64(body, PL_TAG_SAMPLES, state->samples);
-    pl_put_u64(body, PL_TAG_TOKENS, state->n_tokens);
-    pl_put_f64(body, PL_TAG_LOSS, state->loss);
-    pl_put_f64(body, PL_TAG_SECONDS, state->seconds);
-    pl_put_bytes(body, PL_TAG_LEASE, c->lease.bytes, c->lease.len);
+    PL_SAY(q, SUBMIT_PATH, submit_path, .name = state->name, .phase = state->phase,
+           .blob = state->moments, .samples = state->samples, .tokens = state->n_tokens,
+           .loss = state->loss, .seconds = state->seconds,
+           .lease = {c->lease.bytes, c->lease.len}, .together = together);
 }
 
 pl_status pl_client_submit_path(pl_client *c, const pl_path_state *given,
@@ -464,8 +401,8 @@ pl_status pl_client_submit_path(pl_client *c, const pl_path_state *given,
     if (pl_hash_none(&state.moments))
         pl_blob_hash(moments, bytes, &state.moments);
     client_blob blob = {moments, bytes, state.moments};
-    pl_message_init(&q, PL_MSG_SUBMIT_PATH);
-    client_put_path(c, &q.body, &state);
+    pl_message_init(&q, 0);
+    client_put_path(c, &q, &state, false);
     pl_status status = send_and_submit(c, state.name, &q, &blob, result, text);
     pl_message_destroy(&q);
     return status;

@@ -42,11 +42,10 @@ static uint64_t there(const download *d)
 static pl_status ask_piece(download *d)
 {
     pl_message q;
-    pl_message_init(&q, PL_MSG_GET_BLOB);
+    pl_message_init(&q, 0);
     q.request = d->requests[d->n_under_way++] = pl_wire_next_request();
-    pl_put_text(&q.body, PL_TAG_NAME, d->name);
-    pl_put_hash(&q.body, PL_TAG_BLOB, &d->blob);
-    pl_put_u64(&q.body, PL_TAG_OFFSET, d->asked);
+    PL_SAY(&q, GET_BLOB, get_blob, .name = d->name, .blob = d->blob,
+           .offset = d->asked);
     pl_status status = pl_wire_send(d->socket, &q);
     pl_message_destroy(&q);
     d->asked += PL_WIRE_DATA_MAX;
@@ -85,7 +84,7 @@ static void go_back_if_late(download *d, int64_t now)
 }
 
 /* The name has moved to another home, which has the rest. */
-static pl_status follow(download *d, const pl_message *moved)
+static pl_status follow(download *d, pl_message *moved)
 {
     PL_RETURN_IF(client_follow(d->client, moved, d->heard_ms));
     d->socket = client_socket_of(d->client, d->name);
@@ -97,11 +96,10 @@ static pl_status follow(download *d, const pl_message *moved)
 
 static pl_status take_piece(download *d, pl_message *a)
 {
-    pl_reader r;
+    pl_msg_blob is;
     PL_RETURN_IF(client_as_status(a));
-    pl_reader_open(&r, "BLOB", a->body.data, a->body.len);
-    uint64_t total = pl_get_u64(&r, PL_TAG_TOTAL, 0), left = total - there(d);
-    PL_RETURN_IF(pl_reader_status(&r));
+    PL_RETURN_IF(PL_HEAR(a, blob, &is));
+    uint64_t total = is.total, left = total - there(d);
     if (a->type != PL_MSG_BLOB || (d->known && total != d->total) || there(d) > total ||
         a->data.len > left || (a->data.len == 0 && left > 0))
         return pl_fail(PL_ERR_PROTO, "the home sent a wrong piece of a blob");
@@ -192,17 +190,14 @@ typedef struct upload {
 static pl_status send_piece(upload *u, size_t slot)
 {
     pl_message m;
+    const pl_submission_lease *lease = &u->client->lease;
     uint64_t offset = (uint64_t)u->waiting[slot].piece * PL_WIRE_DATA_MAX;
     uint64_t len =
         u->bytes - offset < PL_WIRE_DATA_MAX ? u->bytes - offset : PL_WIRE_DATA_MAX;
     pl_message_init(&m, PL_MSG_PUT_BLOB);
     m.request = u->waiting[slot].request;
-    pl_put_hash(&m.body, PL_TAG_BLOB, &u->hash);
-    pl_put_u64(&m.body, PL_TAG_TOTAL, u->bytes);
-    pl_put_u64(&m.body, PL_TAG_OFFSET, offset);
-    if (u->client->lease.len > 0)
-        pl_put_bytes(&m.body, PL_TAG_LEASE, u->client->lease.bytes,
-                     u->client->lease.len);
+    PL_SAY(&m, PUT_BLOB, put_blob, .blob = u->hash, .total = u->bytes, .offset = offset,
+           .lease = {lease->len > 0 ? lease->bytes : NULL, lease->len});
     pl_buf_append(&m.data, u->data + offset, (size_t)len);
     pl_status status = pl_wire_give(u->socket, &m);
     u->waiting[slot].sent = pl_now_ms();

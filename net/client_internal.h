@@ -28,14 +28,20 @@ enum { BOUNCE_MS = 50 };
 int client_home_of(const pl_client *c, const char *name);
 pl_socket *client_socket_of(const pl_client *c, const char *name);
 /* Reads a MOVED answer. ERR_NOT_FOUND if its home is not known. */
-pl_status client_learn(pl_client *c, const pl_message *moved);
+pl_status client_learn(pl_client *c, pl_message *moved);
 /* The same for a question that will be repeated, after a pause: a name that has just
  * moved is between two homes for a moment. `since_ms`: when the question was first
  * asked. */
-pl_status client_follow(pl_client *c, const pl_message *moved, int64_t since_ms);
+pl_status client_follow(pl_client *c, pl_message *moved, int64_t since_ms);
 /* Asks a home one question; the answer may be MOVED. */
 pl_status client_ask(pl_client *c, pl_socket *socket, pl_message *question,
                      pl_message *answer);
+
+/* The same of a home, or of the home of `name`; what the table says is read from the
+ * answer (NULL: nothing). Texts and bytes do not outlive it. Takes the question. */
+enum { HOME_OF_NAME = -1 };
+pl_status client_query(pl_client *c, int home, const char *name, pl_message *question,
+                       const pl_field *fields, void *to);
 
 /* Waits up to SLICE_MS for a message; ERR_TIMEOUT if none came. */
 pl_status client_wait_slice(pl_client *c, pl_socket *socket, pl_message *answer);
@@ -45,6 +51,10 @@ pl_status client_as_status(pl_message *answer);
 pl_status client_put_known_blob(pl_client *c, int home, const void *data,
                                 uint64_t bytes, const pl_hash *blob, bool impatient);
 void client_put_submission(const pl_client *c, pl_message *q, const pl_submission *s);
-void client_put_path(const pl_client *c, pl_buf *body, const pl_path_state *state);
+void client_put_path(const pl_client *c, pl_message *q, const pl_path_state *state,
+                     bool together);
+/* What SUBMITTED says; "" if nothing. */
+pl_status client_read_result(pl_message *answer, pl_submit_result *result,
+                             char text[256]);
 
 #endif

@@ -28,40 +28,26 @@ static pl_status meet_home(pl_client *c, int home, const char *address)
     return PL_OK;
 }
 
-pl_status client_learn(pl_client *c, const pl_message *moved)
+pl_status client_learn(pl_client *c, pl_message *moved)
 {
-    pl_reader r;
-    char name[PL_MODULE_NAME_MAX], address[PL_ADDRESS_MAX] = "";
-    pl_reader_open(&r, "MOVED", moved->body.data, moved->body.len);
-    pl_get_text(&r, PL_TAG_NAME, 0, name, sizeof name);
-    if (pl_field_count(&r, PL_TAG_ADDRESS) > 0)
-        pl_get_text(&r, PL_TAG_ADDRESS, 0, address, sizeof address);
-    uint64_t home = pl_get_u64(&r, PL_TAG_HOME, 0);
-    PL_RETURN_IF(pl_reader_status(&r));
-    if (home >= PL_HOMES_MAX)
-        return pl_fail(PL_ERR_PROTO, "there is no home %llu", (unsigned long long)home);
-    if (!c->sockets[home])
-        PL_RETURN_IF(meet_home(c, (int)home, address));
-    pl_name_table_put(c->moved, name, (int)home);
+    pl_msg_moved to;
+    PL_RETURN_IF(PL_HEAR(moved, moved, &to));
+    if (to.home < 0 || to.home >= PL_HOMES_MAX)
+        return pl_fail(PL_ERR_PROTO, "there is no home %lld", (long long)to.home);
+    if (!c->sockets[to.home])
+        PL_RETURN_IF(meet_home(c, (int)to.home, to.address ? to.address : ""));
+    pl_name_table_put(c->moved, to.name, (int)to.home);
     return PL_OK;
 }
 
 static pl_status hold_home(pl_client *c, int home, int64_t ms, uint64_t *sequence)
 {
-    pl_message q, a;
-    pl_reader r;
-    pl_message_init(&q, PL_MSG_HOLD);
-    pl_message_init(&a, 0);
-    pl_put_u64(&q.body, PL_TAG_TTL_MS, (uint64_t)ms);
-    pl_status status = client_ask(c, c->sockets[home], &q, &a);
-    pl_reader_open(&r, "OK", a.body.data, a.body.len);
-    if (status == PL_OK) {
-        *sequence = pl_get_u64(&r, PL_TAG_SEQUENCE, 0);
-        status = pl_reader_status(&r);
-    }
-    pl_message_destroy(&q);
-    pl_message_destroy(&a);
-    return status;
+    pl_message q = {0};
+    pl_msg_ok_sequence a;
+    PL_SAY(&q, HOLD, hold, .ttl_ms = (uint64_t)ms);
+    PL_RETURN_IF(client_query(c, home, NULL, &q, pl_fields_of_ok_sequence(), &a));
+    *sequence = a.sequence;
+    return PL_OK;
 }
 
 pl_status pl_client_hold_all(pl_client *c, int64_t ms, uint64_t *sequences)
@@ -77,7 +63,7 @@ static pl_status pause_a_little(pl_client *c)
     return c->idle ? c->idle(c->idle_context) : PL_OK;
 }
 
-pl_status client_follow(pl_client *c, const pl_message *moved, int64_t since_ms)
+pl_status client_follow(pl_client *c, pl_message *moved, int64_t since_ms)
 {
     pl_status status = client_learn(c, moved);
     if (status != PL_OK && status != PL_ERR_NOT_FOUND)

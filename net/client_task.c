@@ -41,7 +41,7 @@ static void send_open(parcel *p, int64_t now_ms)
 }
 
 /* The name has moved, so its new home is asked, a little later. */
-static pl_status take_moved(parcel *p, const pl_message *moved)
+static pl_status take_moved(parcel *p, pl_message *moved)
 {
     p->sent_ms = pl_now_ms();
     p->again_ms = BOUNCE_MS;
@@ -96,19 +96,6 @@ static pl_status ask_all(parcel *p)
 done:
     pl_message_destroy(&a);
     return status;
-}
-
-static pl_status read_result(pl_message *answer, pl_submit_result *result,
-                             char text[256])
-{
-    pl_reader r;
-    text[0] = '\0';
-    PL_RETURN_IF(client_as_status(answer));
-    pl_reader_open(&r, "SUBMITTED", answer->body.data, answer->body.len);
-    *result = (pl_submit_result)pl_get_u64(&r, PL_TAG_RESULT, 0);
-    if (pl_field_count(&r, PL_TAG_TEXT) > 0)
-        pl_get_text(&r, PL_TAG_TEXT, 0, text, 256);
-    return pl_reader_status(&r);
 }
 
 static void init_parcel(parcel *p, pl_client *c, int n)
@@ -171,7 +158,7 @@ static pl_status settle_updates(parcel *p, pl_submission *s, int n,
 {
     *all_in = true;
     for (int i = 0; i < p->n; i++)
-        PL_RETURN_IF(read_result(&p->answers[i], &results[i], texts[i]));
+        PL_RETURN_IF(client_read_result(&p->answers[i], &results[i], texts[i]));
     for (int i = 0; i < n; i++) {
         if (results[i] == PL_SUBMIT_UNKNOWN_BLOB)
             PL_RETURN_IF(pl_client_submit(p->client, &s[i], &results[i], texts[i]));
@@ -206,9 +193,8 @@ pl_status pl_client_submit_task(pl_client *c, pl_submission *s, int n,
     if (together) {
         if (bytes > 0)
             PL_TRY(stage(&p, state->name, moments, bytes, &state->moments));
-        pl_message *q = put_question(&p, PL_MSG_SUBMIT_PATH, state->name);
-        client_put_path(c, &q->body, state);
-        pl_put_u64(&q->body, PL_TAG_TOGETHER, 1);
+        client_put_path(c, put_question(&p, PL_MSG_SUBMIT_PATH, state->name), state,
+                        true);
     }
     PL_TRY(ask_all(&p));
     PL_TRY(settle_updates(&p, s, n, results, texts, &all_in));

@@ -88,18 +88,15 @@ static pl_status read_list(pl_client *c, int home, const char *name, pl_buf *out
     pl_message q, a;
     uint64_t total = 1;
     pl_buf_clear(out);
-    pl_message_init(&q, PL_MSG_LIST);
+    pl_message_init(&q, 0);
     pl_message_init(&a, 0);
     while (out->len < total) {
-        pl_reader r;
+        pl_msg_piece is;
         pl_buf_clear(&q.body);
-        if (name)
-            pl_put_text(&q.body, PL_TAG_NAME, name);
-        pl_put_u64(&q.body, PL_TAG_OFFSET, out->len);
+        PL_SAY(&q, LIST, list, .name = name, .offset = out->len);
         PL_TRY(client_ask(c, c->sockets[home], &q, &a));
-        pl_reader_open(&r, "LIST_IS", a.body.data, a.body.len);
-        total = pl_get_u64(&r, PL_TAG_TOTAL, 0);
-        PL_TRY(pl_reader_status(&r));
+        PL_TRY(PL_HEAR(&a, piece, &is));
+        total = is.total;
         if (a.data.len == 0 && total > out->len)
             PL_TRY(
                 pl_fail(PL_ERR_PROTO, "home %d sent no piece of its list", home + 1));
@@ -118,13 +115,6 @@ typedef struct row_list {
     size_t n, at;
 } row_list;
 
-typedef struct listed_row {
-    pl_hash digest;
-    int family;
-    const uint8_t *key;
-    size_t key_len;
-} listed_row;
-
 static pl_status open_list(mover *m, int home, row_list *out)
 {
     PL_RETURN_IF(read_list(m->c, home, m->name, &out->bytes));
@@ -135,41 +125,39 @@ static pl_status open_list(mover *m, int home, row_list *out)
 }
 
 /* *there is false after the last row. */
-static pl_status look_at(row_list *l, listed_row *out, bool *there)
+static pl_status look_at(row_list *l, pl_msg_listed_row *out, bool *there)
 {
     pl_reader r;
     *there = l->at < l->n;
     if (!*there)
         return PL_OK;
     pl_reader_enter(&r, "a listed row", &l->reader, PL_TAG_RECORD, l->at);
-    out->digest = pl_get_hash(&r, PL_TAG_BLOB, 0);
-    out->family = (int)pl_get_u64(&r, PL_TAG_FAMILY, 0);
-    out->key = pl_get_bytes(&r, PL_TAG_ROW_KEY, 0, &out->key_len);
+    pl_get_fields(&r, pl_fields_of_listed_row(), out);
     return pl_reader_status(&r);
 }
 
-static int compare_rows(const listed_row *a, const listed_row *b)
+static int compare_rows(const pl_msg_listed_row *a, const pl_msg_listed_row *b)
 {
-    size_t len = a->key_len < b->key_len ? a->key_len : b->key_len;
+    size_t a_len = a->row_key.len, b_len = b->row_key.len;
     if (a->family != b->family)
         return a->family < b->family ? -1 : 1;
-    int order = memcmp(a->key, b->key, len);
+    int order = memcmp(a->row_key.at, b->row_key.at, a_len < b_len ? a_len : b_len);
     if (order != 0)
         return order;
-    return a->key_len == b->key_len ? 0 : a->key_len < b->key_len ? -1 : 1;
+    return (a_len > b_len) - (a_len < b_len);
 }
 
 /* The home computes the mark in the same way. */
 static pl_status mark_of(row_list *l, pl_hash *out)
 {
     pl_buf digests = {0};
-    listed_row row;
+    pl_msg_listed_row row;
     bool there = true;
     pl_status status = PL_OK;
     for (l->at = 0; status == PL_OK && there; l->at++) {
         status = look_at(l, &row, &there);
         if (status == PL_OK && there)
-            pl_buf_append(&digests, row.digest.bytes, sizeof row.digest.bytes);
+            pl_buf_append(&digests, row.blob.bytes, sizeof row.blob.bytes);
     }
     pl_hash_of("mark", digests.data, digests.len, out);
     pl_buf_destroy(&digests);
@@ -181,19 +169,12 @@ static pl_status mark_of(row_list *l, pl_hash *out)
  * which stamp. */
 static pl_status put_rows(mover *m)
 {
-    pl_message q, a;
-    pl_message_init(&q, PL_MSG_PUT_ROWS);
-    pl_message_init(&a, 0);
-    pl_put_text(&q.body, PL_TAG_NAME, m->name);
-    pl_put_u64(&q.body, PL_TAG_HOME, (uint64_t)m->from);
-    pl_put_u64(&q.body, PL_TAG_STAMP, m->stamp);
+    pl_message q = {0};
+    PL_SAY(&q, PUT_ROWS, put_rows, .name = m->name, .home = m->from, .stamp = m->stamp);
     pl_buf_append(&q.data, m->rows.data, m->rows.len);
-    pl_status status = ask(m, m->to, &q, &a);
     pl_buf_clear(&m->rows);
     m->staged_bytes = 0;
-    pl_message_destroy(&q);
-    pl_message_destroy(&a);
-    return status;
+    return client_query(m->c, m->to, NULL, &q, NULL, NULL);
 }
 
 static pl_status flush(mover *m)
@@ -207,17 +188,15 @@ static pl_status get_blob(mover *m, const pl_hash *blob, pl_buf *out)
     pl_message q, a;
     pl_hash got;
     uint64_t total = 1;
-    pl_message_init(&q, PL_MSG_GET_BLOB);
+    pl_message_init(&q, 0);
     pl_message_init(&a, 0);
     while (out->len < total) {
-        pl_reader r;
+        pl_msg_blob is;
         pl_buf_clear(&q.body);
-        pl_put_hash(&q.body, PL_TAG_BLOB, blob);
-        pl_put_u64(&q.body, PL_TAG_OFFSET, out->len);
+        PL_SAY(&q, GET_BLOB, get_blob, .blob = *blob, .offset = out->len);
         PL_TRY(ask(m, m->from, &q, &a));
-        pl_reader_open(&r, "BLOB", a.body.data, a.body.len);
-        total = pl_get_u64(&r, PL_TAG_TOTAL, 0);
-        PL_TRY(pl_reader_status(&r));
+        PL_TRY(PL_HEAR(&a, blob, &is));
+        total = is.total;
         if (a.data.len == 0 && total > out->len)
             PL_TRY(
                 pl_fail(PL_ERR_PROTO, "home %d sent no piece of a blob", m->from + 1));
@@ -248,30 +227,24 @@ static pl_status carry_blob(mover *m, const pl_hash *blob)
     return status;
 }
 
-static void put_record(mover *m, const listed_row *row, const pl_buf *value)
+static void put_record(mover *m, const pl_msg_listed_row *row, const pl_buf *value)
 {
-    pl_buf inner = {0};
-    pl_put_u64(&inner, PL_TAG_FAMILY, (uint64_t)row->family);
-    pl_put_bytes(&inner, PL_TAG_ROW_KEY, row->key, row->key_len);
-    if (value)
-        pl_put_bytes(&inner, PL_TAG_ROW, value->data, value->len);
-    pl_put_bytes(&m->rows, PL_TAG_RECORD, inner.data, inner.len);
-    pl_buf_destroy(&inner);
+    PL_SAY_RECORD(&m->rows, row, .family = row->family, .row_key = row->row_key,
+                  .row = {value ? value->data : NULL, value ? value->len : 0});
     m->report->n_rows++;
 }
 
 /* A version whose parameters were collected goes together with the next one, because
  * the newest version must have its parameters. */
-static pl_status carry_row(mover *m, const listed_row *row)
+static pl_status carry_row(mover *m, const pl_msg_listed_row *row)
 {
     pl_status status = PL_OK;
     pl_message q, a;
     pl_reader r;
-    pl_message_init(&q, PL_MSG_GET_ROW);
+    pl_message_init(&q, 0);
     pl_message_init(&a, 0);
-    pl_put_text(&q.body, PL_TAG_NAME, m->name);
-    pl_put_u64(&q.body, PL_TAG_FAMILY, (uint64_t)row->family);
-    pl_put_bytes(&q.body, PL_TAG_ROW_KEY, row->key, row->key_len);
+    PL_SAY(&q, GET_ROW, get_row, .name = m->name, .family = row->family,
+           .row_key = row->row_key);
     PL_TRY(ask(m, m->from, &q, &a));
     if (m->rows.len + a.data.len > PL_WIRE_DATA_MAX - ROW_ROOM)
         PL_TRY(flush(m));
@@ -295,7 +268,7 @@ done:
 static pl_status carry_differences(mover *m, row_list *ours, row_list *theirs,
                                    bool *same)
 {
-    listed_row a, b;
+    pl_msg_listed_row a, b;
     bool has_a = true, has_b = true;
     *same = true;
     for (;;) {
@@ -304,7 +277,7 @@ static pl_status carry_differences(mover *m, row_list *ours, row_list *theirs,
         if (!has_a && !has_b)
             return flush(m);
         int order = !has_a ? 1 : !has_b ? -1 : compare_rows(&a, &b);
-        bool equal = order == 0 && pl_hash_equal(&a.digest, &b.digest);
+        bool equal = order == 0 && pl_hash_equal(&a.blob, &b.blob);
         ours->at += order <= 0;
         theirs->at += order >= 0;
         *same = *same && equal;
@@ -340,65 +313,48 @@ done:
 /* ---- the change of owners ---- */
 static pl_status adopt(mover *m, uint64_t stamp)
 {
-    pl_message q, a;
-    pl_message_init(&q, PL_MSG_ADOPT);
-    pl_message_init(&a, 0);
-    pl_put_text(&q.body, PL_TAG_NAME, m->name);
-    pl_put_u64(&q.body, PL_TAG_STAMP, stamp);
-    pl_status status = ask(m, m->to, &q, &a);
-    pl_message_destroy(&q);
-    pl_message_destroy(&a);
-    return status;
+    pl_message q = {0};
+    PL_SAY(&q, ADOPT, adopt, .name = m->name, .stamp = stamp);
+    return client_query(m->c, m->to, NULL, &q, NULL, NULL);
 }
 
-/* Reads the owner's answer to HOLD or HAND_OVER: its stamp, or that the name has moved.
- * Then *gone is set, and it is an error unless the name moved to the right home. */
-static pl_status read_owner(mover *m, const pl_message *a, bool *gone)
+/* What the owner says to HOLD or HAND_OVER: its stamp, or that the name has gone; then
+ * *gone is set, and it is an error unless it went where it should. Takes the question.
+ */
+static pl_status ask_owner(mover *m, pl_message *q, bool *gone)
 {
-    pl_reader r;
-    pl_reader_open(&r, "an owner's answer", a->body.data, a->body.len);
-    *gone = a->type == PL_MSG_MOVED;
-    uint64_t home = *gone ? pl_get_u64(&r, PL_TAG_HOME, 0) : 0;
-    m->stamp = pl_get_u64(&r, PL_TAG_STAMP, 0);
-    PL_RETURN_IF(pl_reader_status(&r));
-    if (*gone && home != (uint64_t)m->to)
-        return pl_fail(PL_ERR_STALE, "%s is no longer in home %d: ask home %llu",
-                       m->name, m->from + 1, (unsigned long long)home + 1);
-    return PL_OK;
+    pl_message a;
+    pl_msg_moved moved = {.home = m->to};
+    pl_msg_ok_stamp ok = {0};
+    pl_message_init(&a, 0);
+    pl_status status = ask(m, m->from, q, &a);
+    *gone = a.type == PL_MSG_MOVED;
+    if (status == PL_OK)
+        status = *gone ? PL_HEAR(&a, moved, &moved) : PL_HEAR(&a, ok_stamp, &ok);
+    m->stamp = *gone ? moved.stamp : ok.stamp;
+    if (status == PL_OK && moved.home != m->to)
+        status = pl_fail(PL_ERR_STALE, "%s is no longer in home %d: ask home %lld",
+                         m->name, m->from + 1, (long long)moved.home + 1);
+    pl_message_destroy(q);
+    pl_message_destroy(&a);
+    return status;
 }
 
 static pl_status hold(mover *m, int64_t ms, bool *gone)
 {
-    pl_message q, a;
-    pl_message_init(&q, PL_MSG_HOLD);
-    pl_message_init(&a, 0);
-    pl_put_text(&q.body, PL_TAG_NAME, m->name);
-    pl_put_u64(&q.body, PL_TAG_TTL_MS, (uint64_t)ms);
-    pl_status status = ask(m, m->from, &q, &a);
-    if (status == PL_OK)
-        status = read_owner(m, &a, gone);
-    pl_message_destroy(&q);
-    pl_message_destroy(&a);
-    return status;
+    pl_message q = {0};
+    PL_SAY(&q, HOLD, hold, .name = m->name, .ttl_ms = (uint64_t)ms);
+    return ask_owner(m, &q, gone);
 }
 
 /* If it is asked twice because an answer was lost, the owner says where the name went.
  */
 static pl_status hand_over(mover *m, const pl_hash *mark)
 {
-    pl_message q, a;
+    pl_message q = {0};
     bool gone = false;
-    pl_message_init(&q, PL_MSG_HAND_OVER);
-    pl_message_init(&a, 0);
-    pl_put_text(&q.body, PL_TAG_NAME, m->name);
-    pl_put_hash(&q.body, PL_TAG_BLOB, mark);
-    pl_put_u64(&q.body, PL_TAG_HOME, (uint64_t)m->to);
-    pl_status status = ask(m, m->from, &q, &a);
-    if (status == PL_OK)
-        status = read_owner(m, &a, &gone);
-    pl_message_destroy(&q);
-    pl_message_destroy(&a);
-    return status;
+    PL_SAY(&q, HAND_OVER, hand_over, .name = m->name, .blob = *mark, .home = m->to);
+    return ask_owner(m, &q, &gone);
 }
 
 /* Holds longer from try to try: several times as long as the last pass took. The next
@@ -544,19 +500,11 @@ pl_status pl_client_add_home(pl_client *c, const char *address)
 
 static pl_status put_table(pl_client *c, int home, const pl_places *places, bool next)
 {
-    pl_message q, a;
+    pl_message q = {0};
     char text[PL_PLACES_TEXT];
     pl_places_format(places, text);
-    pl_message_init(&q, PL_MSG_PUT_PLACES);
-    pl_message_init(&a, 0);
-    pl_put_text(&q.body, PL_TAG_TEXT, text);
-    pl_put_u64(&q.body, PL_TAG_HOME, (uint64_t)home);
-    if (next)
-        pl_put_u64(&q.body, PL_TAG_NEXT, 1);
-    pl_status status = client_ask(c, c->sockets[home], &q, &a);
-    pl_message_destroy(&q);
-    pl_message_destroy(&a);
-    return status;
+    PL_SAY(&q, PUT_PLACES, put_places, .table = text, .home = home, .next = next);
+    return client_query(c, home, NULL, &q, NULL, NULL);
 }
 
 /* ---- names between two homes ---- */
@@ -670,24 +618,16 @@ static pl_status bring_arm(void *context, const char *name)
 {
     mover m = {.c = context, .name = name};
     pl_buf bytes = {0};
-    pl_message q, a;
-    pl_reader r;
+    pl_message q = {0};
+    pl_msg_object_is is;
     pl_status status = PL_OK;
-    pl_hash blob;
     if (!pl_starts_with(name, "arm/"))
         return PL_OK;
-    pl_message_init(&q, PL_MSG_GET_OBJECT);
-    pl_message_init(&a, 0);
-    pl_put_text(&q.body, PL_TAG_NAME, name);
-    PL_TRY(ask(&m, 0, &q, &a));
-    pl_reader_open(&r, "OBJECT_IS", a.body.data, a.body.len);
-    blob = pl_get_hash(&r, PL_TAG_BLOB, 0);
-    PL_TRY(pl_reader_status(&r));
-    PL_TRY(get_blob(&m, &blob, &bytes));
-    PL_TRY(pl_client_put_object(m.c, name, bytes.data, bytes.len, &blob));
+    PL_SAY(&q, GET_OBJECT, get_object, .name = name);
+    PL_TRY(client_query(m.c, 0, NULL, &q, pl_fields_of_object_is(), &is));
+    PL_TRY(get_blob(&m, &is.blob, &bytes));
+    PL_TRY(pl_client_put_object(m.c, name, bytes.data, bytes.len, &is.blob));
 done:
-    pl_message_destroy(&q);
-    pl_message_destroy(&a);
     pl_buf_destroy(&bytes);
     return status;
 }

@@ -198,6 +198,88 @@ static void what_does_not_fit_its_member_is_refused(void **state)
     refuses(11, "short", 5, "cut off");
 }
 
+/* ---- messages, whose structs point into them ---- */
+typedef struct note {
+    const char *first, *empty, *last, *absent;
+    const uint8_t *key;
+    pl_bytes bytes;
+    pl_items names, numbers;
+} note;
+
+enum { TEXT_LIMIT = 8, KEY_BYTES = 4, BYTES_LIMIT = 5 };
+#define NOTE_FIELD(tag, member, rule, limit)                                           \
+    {                                                                                  \
+        tag, PL_KIND_OF(note, member), rule, limit, PL_FIELD_ROW(note, member)         \
+    }
+static const pl_field note_fields[] = {
+    NOTE_FIELD(1, first, PL_RULE_NEEDED, TEXT_LIMIT),
+    NOTE_FIELD(2, empty, PL_RULE_NEEDED, TEXT_LIMIT),
+    NOTE_FIELD(3, absent, PL_RULE_NONZERO, TEXT_LIMIT),
+    NOTE_FIELD(4, key, PL_RULE_NONZERO, KEY_BYTES),
+    NOTE_FIELD(5, bytes, PL_RULE_NONZERO, BYTES_LIMIT),
+    NOTE_FIELD(6, names, PL_RULE_NEEDED, TEXT_LIMIT),
+    NOTE_FIELD(7, numbers, PL_RULE_NEEDED, 0),
+    NOTE_FIELD(8, last, PL_RULE_NEEDED, TEXT_LIMIT),
+    PL_FIELDS_END};
+
+static void say_note(pl_message *m, const char *last, size_t n_bytes)
+{
+    static const char names[][TEXT_LIMIT] = {"one", "two"};
+    static const uint64_t numbers[] = {7, 8, 9};
+    pl_message_init(m, 0);
+    pl_message_put(m, 9, note_fields,
+                   &(note){.first = "first",
+                           .empty = "",
+                           .last = last,
+                           .key = (const uint8_t *)"1234",
+                           .bytes = {"123456", n_bytes},
+                           .names = PL_ITEMS(names, 2),
+                           .numbers = PL_ITEMS(numbers, 3)});
+}
+
+static void texts_of_a_message_are_terminated_and_last_as_long_as_it(void **state)
+{
+    (void)state;
+    pl_message m;
+    pl_reader r;
+    note got, again;
+    char name[TEXT_LIMIT];
+    say_note(&m, "at last", BYTES_LIMIT);
+    assert_int_equal(m.type, 9);
+    for (int i = 0; i < 2; i++) /* what is read twice stays where it is */
+        assert_int_equal(pl_message_get(&m, "note", note_fields, i ? &again : &got),
+                         PL_OK);
+    assert_ptr_equal(got.last, again.last);
+    assert_string_equal(got.first, "first");
+    assert_string_equal(got.empty, "");
+    assert_string_equal(got.last, "at last");
+    assert_null(got.absent);
+    assert_memory_equal(got.key, "1234", KEY_BYTES);
+    assert_int_equal(got.bytes.len, BYTES_LIMIT);
+    assert_memory_equal(got.bytes.at, "12345", BYTES_LIMIT);
+    assert_int_equal(got.names.n, 2);
+    pl_reader_open(&r, "note", m.body.data, m.body.len);
+    pl_get_text(&r, 6, 1, name, sizeof name);
+    assert_string_equal(name, "two");
+    assert_int_equal(pl_get_u64(&r, 7, 2), 9);
+    pl_message_destroy(&m);
+}
+
+static void a_message_with_a_field_that_is_too_long_is_refused(void **state)
+{
+    (void)state;
+    pl_message m;
+    note got;
+    say_note(&m, "too long", 1);
+    assert_int_equal(pl_message_get(&m, "note", note_fields, &got), PL_ERR_PROTO);
+    assert_string_equal(pl_last_error(), "note: field 8 is too long");
+    pl_message_destroy(&m);
+    say_note(&m, "", BYTES_LIMIT + 1);
+    assert_int_equal(pl_message_get(&m, "note", note_fields, &got), PL_ERR_PROTO);
+    assert_non_null(strstr(pl_last_error(), "note: field 5 has a wrong size"));
+    pl_message_destroy(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -206,6 +288,8 @@ int main(void)
         cmocka_unit_test(a_field_that_may_be_missing_is_zero_then),
         cmocka_unit_test(every_other_field_is_needed),
         cmocka_unit_test(what_does_not_fit_its_member_is_refused),
+        cmocka_unit_test(texts_of_a_message_are_terminated_and_last_as_long_as_it),
+        cmocka_unit_test(a_message_with_a_field_that_is_too_long_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
