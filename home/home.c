@@ -133,59 +133,45 @@ static pl_status commit(home *h)
 }
 
 /* ---- questions answered at once ---- */
-static pl_status on_get_blob(home *h, pl_reader *r, pl_message *a)
+static pl_status on_get_blob(home *h, pl_message *m, pl_message *a)
 {
-    char name[PL_MODULE_NAME_MAX] = "";
+    pl_msg_get_blob q;
     int whose = 0;
-    pl_hash hash = pl_get_hash(r, PL_TAG_BLOB, 0);
-    uint64_t offset = pl_get_u64(r, PL_TAG_OFFSET, 0), total = 0;
-    if (pl_field_count(r, PL_TAG_NAME) > 0)
-        pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
-    PL_RETURN_IF(pl_reader_status(r));
+    uint64_t total = 0;
+    PL_RETURN_IF(PL_HEAR(m, get_blob, &q));
     /* A name may move while its bytes are being read; the reader goes on at the next
      * home. */
-    if (name[0] && !pl_store_has_blob(h->store, &hash) &&
-        home_is_elsewhere(h, name, &whose)) {
-        home_moved_answer(h, name, whose, a);
+    if (q.name && !pl_store_has_blob(h->store, &q.blob) &&
+        home_is_elsewhere(h, q.name, &whose)) {
+        home_moved_answer(h, q.name, whose, a);
         return PL_OK;
     }
-    PL_RETURN_IF(pl_store_blob_bytes(h->store, &hash, &total));
-    if (offset > total)
+    PL_RETURN_IF(pl_store_blob_bytes(h->store, &q.blob, &total));
+    if (q.offset > total)
         return pl_fail(PL_ERR_PROTO, "offset %llu is behind the end of a blob",
-                       (unsigned long long)offset);
-    size_t len =
-        total - offset < PL_WIRE_DATA_MAX ? (size_t)(total - offset) : PL_WIRE_DATA_MAX;
+                       (unsigned long long)q.offset);
+    size_t len = total - q.offset < PL_WIRE_DATA_MAX ? (size_t)(total - q.offset)
+                                                     : PL_WIRE_DATA_MAX;
     pl_buf_reserve(&a->data, len);
-    PL_RETURN_IF(pl_store_copy_blob(h->store, &hash, offset, len, a->data.data));
+    PL_RETURN_IF(pl_store_copy_blob(h->store, &q.blob, q.offset, len, a->data.data));
     a->data.len = len;
-    a->type = PL_MSG_BLOB;
-    pl_put_u64(&a->body, PL_TAG_TOTAL, total);
+    PL_SAY(a, BLOB, blob, .total = total);
     return PL_OK;
 }
 
-static pl_status on_get_version(home *h, pl_reader *r, pl_message *a)
+static pl_status on_get_version(home *h, pl_message *m, pl_message *a)
 {
-    char name[PL_MODULE_NAME_MAX];
-    pl_version version;
-    pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
-    int64_t number = (int64_t)pl_get_u64(r, PL_TAG_VERSION, 0);
-    PL_RETURN_IF(pl_reader_status(r));
-    memset(&version, 0, sizeof version);
-    PL_RETURN_IF(number == PL_NEWEST ? pl_store_head(h->store, name, &version)
-                                     : pl_store_get_version(
-                                           h->store, name, (uint64_t)number, &version));
-    bool changes = !pl_hash_none(&version.change);
-    a->type = PL_MSG_VERSION_IS;
-    pl_put_u64(&a->body, PL_TAG_VERSION, version.number);
-    if (changes)
-        pl_put_hash(&a->body, PL_TAG_BASE, &version.parent);
-    pl_put_hash(&a->body, PL_TAG_BLOB, &version.params);
-    pl_put_f64(&a->body, PL_TAG_NORM, version.update_norm);
-    if (!pl_hash_none(&version.momentum))
-        pl_put_hash(&a->body, PL_TAG_MOMENTUM, &version.momentum);
-    if (changes)
-        pl_put_hash(&a->body, PL_TAG_CHANGE, &version.change);
-    pl_version_clear(&version);
+    pl_msg_get_version q;
+    pl_version v;
+    PL_RETURN_IF(PL_HEAR(m, get_version, &q));
+    memset(&v, 0, sizeof v);
+    PL_RETURN_IF(q.version == PL_NEWEST
+                     ? pl_store_head(h->store, q.name, &v)
+                     : pl_store_get_version(h->store, q.name, (uint64_t)q.version, &v));
+    PL_SAY(a, VERSION_IS, version_is, .version = (int64_t)v.number, .base = v.parent,
+           .blob = v.params, .norm = v.update_norm, .momentum = v.momentum,
+           .change = v.change);
+    pl_version_clear(&v);
     return PL_OK;
 }
 
@@ -222,77 +208,70 @@ pl_status home_find_update(home *h, home_update *s)
     return PL_OK;
 }
 
-static pl_status on_get_update(home *h, pl_reader *r, pl_message *a)
+static pl_status on_get_update(home *h, pl_message *m, pl_message *a)
 {
-    char name[PL_MODULE_NAME_MAX];
-    home_update s = {.module = name};
-    pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
-    s.path = (int64_t)pl_get_u64(r, PL_TAG_PATH, 0);
-    s.replica = (int64_t)pl_get_u64(r, PL_TAG_REPLICA, 0);
-    s.round = (int64_t)pl_get_u64(r, PL_TAG_PHASE, 0);
-    PL_RETURN_IF(pl_reader_status(r));
+    pl_msg_get_update q;
+    PL_RETURN_IF(PL_HEAR(m, get_update, &q));
+    home_update s = {
+        .module = q.name, .path = q.path, .replica = q.replica, .round = q.phase};
     PL_RETURN_IF(home_find_update(h, &s));
-    a->type = PL_MSG_UPDATE_IS;
-    pl_put_text(&a->body, PL_TAG_NAME, s.worker);
-    pl_put_text(&a->body, PL_TAG_DEVICE, s.device);
-    pl_put_hash(&a->body, PL_TAG_BLOB, &s.found);
-    if (s.seed) {
-        pl_put_u64(&a->body, PL_TAG_SEED, s.seed);
-        pl_put_bytes(&a->body, PL_TAG_LIKENESS, s.likeness, sizeof s.likeness);
-    }
+    PL_SAY(a, UPDATE_IS, update_is, .name = s.worker, .device = s.device,
+           .blob = s.found, .seed = s.seed,
+           .likeness = s.seed ? (const uint8_t *)s.likeness : NULL);
     return PL_OK;
 }
 
-static pl_status on_get_path(home *h, pl_reader *r, pl_message *a)
+static pl_status on_get_path(home *h, pl_message *m, pl_message *a)
 {
-    char name[PL_MODULE_NAME_MAX];
+    pl_msg_get_path q;
     pl_path_state state;
-    pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
-    PL_RETURN_IF(pl_reader_status(r));
+    PL_RETURN_IF(PL_HEAR(m, get_path, &q));
     memset(&state, 0, sizeof state);
-    pl_status status = pl_store_get_path(h->store, name, &state);
+    pl_status status = pl_store_get_path(h->store, q.name, &state);
     if (status != PL_OK && status != PL_ERR_NOT_FOUND)
         return status; /* a path that has not begun has phase 0 and no moments */
-    a->type = PL_MSG_PATH_IS;
-    pl_put_u64(&a->body, PL_TAG_PHASE, (uint64_t)state.phase);
-    pl_put_hash(&a->body, PL_TAG_BLOB, &state.moments);
-    pl_put_u64(&a->body, PL_TAG_SAMPLES, state.samples);
-    pl_put_u64(&a->body, PL_TAG_TOKENS, state.n_tokens);
-    pl_put_f64(&a->body, PL_TAG_LOSS, state.loss);
-    pl_put_f64(&a->body, PL_TAG_SECONDS, state.seconds);
+    PL_SAY(a, PATH_IS, path_is, .phase = state.phase, .blob = state.moments,
+           .samples = state.samples, .tokens = state.n_tokens, .loss = state.loss,
+           .seconds = state.seconds);
     return PL_OK;
 }
 
-static pl_status on_get_object(home *h, pl_reader *r, pl_message *a)
+static pl_status on_get_object(home *h, pl_message *m, pl_message *a)
 {
-    char name[PL_MODULE_NAME_MAX];
+    pl_msg_get_object q;
     pl_object object;
-    pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
-    PL_RETURN_IF(pl_reader_status(r));
-    PL_RETURN_IF(pl_store_get_object(h->store, name, &object));
-    a->type = PL_MSG_OBJECT_IS;
-    pl_put_hash(&a->body, PL_TAG_BLOB, &object.blob);
+    PL_RETURN_IF(PL_HEAR(m, get_object, &q));
+    PL_RETURN_IF(pl_store_get_object(h->store, q.name, &object));
+    PL_SAY(a, OBJECT_IS, object_is, .blob = object.blob);
     return PL_OK;
 }
 
-static pl_status on_get_state(home *h, const pl_peer *peer, pl_reader *r, pl_message *a)
+/* A piece of what the asker has read up to `offset`. */
+pl_status home_put_piece(const pl_buf *all, const char *what, uint64_t offset,
+                         pl_message *a)
 {
-    uint64_t offset = pl_get_u64(r, PL_TAG_OFFSET, 0);
-    home_note_addresses(h, r);
-    PL_RETURN_IF(pl_reader_status(r));
-    h->hub = *peer;
-    if (offset == 0)
-        home_snapshot(h, &h->state);
-    if (offset > h->state.len)
-        return pl_fail(PL_ERR_PROTO, "the state ends at %zu", h->state.len);
-    size_t left = h->state.len - (size_t)offset;
-    a->type = PL_MSG_STATE_IS;
-    pl_put_u64(&a->body, PL_TAG_TOTAL, h->state.len);
-    pl_put_u64(&a->body, PL_TAG_OFFSET, offset);
+    if (offset > all->len)
+        return pl_fail(PL_ERR_PROTO, "the %s ends at %zu", what, all->len);
+    size_t left = all->len - (size_t)offset;
+    pl_put_fields(&a->body, pl_fields_of_piece(),
+                  &(pl_msg_piece){.total = all->len, .offset = offset});
     if (left > 0)
-        pl_buf_append(&a->data, h->state.data + offset,
+        pl_buf_append(&a->data, all->data + offset,
                       left < PL_WIRE_DATA_MAX ? left : PL_WIRE_DATA_MAX);
     return PL_OK;
+}
+
+static pl_status on_get_state(home *h, const pl_peer *peer, pl_message *m,
+                              pl_message *a)
+{
+    pl_msg_get_state q;
+    PL_RETURN_IF(PL_HEAR(m, get_state, &q));
+    PL_RETURN_IF(home_note_addresses(h, m));
+    h->hub = *peer;
+    if (q.offset == 0)
+        home_snapshot(h, &h->state);
+    a->type = PL_MSG_STATE_IS;
+    return home_put_piece(&h->state, "state", q.offset, a);
 }
 
 /* The worker that continues the path begins as for a path that has finished no phase.
@@ -315,20 +294,18 @@ static pl_status drop_state(home *h, home_path *path)
 
 /* If the message names a phase, the path's state is dropped, too, provided that it
  * belongs to that phase. */
-static pl_status on_fence(home *h, const pl_message *m, pl_reader *r, pl_message *a)
+static pl_status on_fence(home *h, pl_message *m, pl_message *a)
 {
-    char name[PL_MODULE_NAME_MAX];
+    pl_msg_fence q;
     home_arm *arm = NULL;
     int index = 0;
-    pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
-    int64_t phase = (int64_t)pl_get_u64_or(r, PL_TAG_PHASE, 0);
-    PL_RETURN_IF(pl_reader_status(r));
-    PL_RETURN_IF(home_find_path(h, name, &arm, &index));
+    PL_RETURN_IF(PL_HEAR(m, fence, &q));
+    PL_RETURN_IF(home_find_path(h, q.name, &arm, &index));
     home_path *path = &arm->paths[index];
     if (m->token > path->fence)
         path->fence = m->token;
     a->type = PL_MSG_OK;
-    return phase > 0 && path->phase == phase ? drop_state(h, path) : PL_OK;
+    return q.phase > 0 && path->phase == q.phase ? drop_state(h, path) : PL_OK;
 }
 
 /* ---- small writes; answered after the commit ---- */
@@ -358,56 +335,53 @@ static pl_status define_arm(home *h, const char *name, const pl_hash *hash, bool
     return status;
 }
 
-static pl_status on_put_object(home *h, pl_reader *r, pl_message *a)
+static pl_status on_put_object(home *h, pl_message *m, pl_message *a)
 {
-    char name[PL_MODULE_NAME_MAX];
+    pl_msg_put_object q;
     pl_object old;
-    pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
-    pl_hash hash = pl_get_hash(r, PL_TAG_BLOB, 0);
-    PL_RETURN_IF(pl_reader_status(r));
+    PL_RETURN_IF(PL_HEAR(m, put_object, &q));
     a->type = PL_MSG_OK;
-    pl_status status = pl_store_get_object(h->store, name, &old);
-    bool same = status == PL_OK && pl_hash_equal(&old.blob, &hash);
+    pl_status status = pl_store_get_object(h->store, q.name, &old);
+    bool same = status == PL_OK && pl_hash_equal(&old.blob, &q.blob);
     if (status != PL_OK && status != PL_ERR_NOT_FOUND)
         return status;
-    if (pl_starts_with(name, "arm/"))
-        return define_arm(h, name, &hash, status == PL_OK, same);
+    if (pl_starts_with(q.name, "arm/"))
+        return define_arm(h, q.name, &q.blob, status == PL_OK, same);
     if (same)
         return PL_OK;
-    PL_RETURN_IF(home_adopt_blob(h, &hash));
-    return pl_txn_put_object(h->txn, name, &hash);
+    PL_RETURN_IF(home_adopt_blob(h, &q.blob));
+    return pl_txn_put_object(h->txn, q.name, &q.blob);
 }
 
-static pl_status on_put_ref(home *h, pl_reader *r, pl_message *a)
+static pl_status on_put_ref(home *h, pl_message *m, pl_message *a)
 {
-    char name[PL_MODULE_NAME_MAX], target[1024];
-    pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
-    pl_get_text(r, PL_TAG_TEXT, 0, target, sizeof target);
-    PL_RETURN_IF(pl_reader_status(r));
-    if (pl_starts_with(name, "sys/") || pl_starts_with(name, MEET_REFS) ||
-        pl_starts_with(name, PL_AUDIT_REFS) || pl_starts_with(name, PL_FENCED_REFS) ||
-        pl_starts_with(name, PLACE_REFS))
+    pl_msg_put_ref q;
+    PL_RETURN_IF(PL_HEAR(m, put_ref, &q));
+    if (pl_starts_with(q.name, "sys/") || pl_starts_with(q.name, MEET_REFS) ||
+        pl_starts_with(q.name, PL_AUDIT_REFS) ||
+        pl_starts_with(q.name, PL_FENCED_REFS) || pl_starts_with(q.name, PLACE_REFS))
         return pl_fail(PL_ERR_NOPERM,
                        "names below sys/, meet/, audit/, fenced/ and at/ are the "
                        "home's, and %s is one; give another name",
-                       name);
+                       q.name);
     PL_RETURN_IF(home_write(h));
-    PL_RETURN_IF(pl_txn_put_ref(h->txn, name, target));
+    PL_RETURN_IF(pl_txn_put_ref(h->txn, q.name, q.text));
     a->type = PL_MSG_OK;
     return PL_OK;
 }
 
 /* Makes version 0. The launcher sends this before the arm is announced. */
-static pl_status on_create_module(home *h, pl_reader *r, pl_message *a)
+static pl_status on_create_module(home *h, pl_message *m, pl_message *a)
 {
+    pl_msg_create_module q;
     pl_version v, head;
     uint64_t bytes = 0;
+    PL_RETURN_IF(PL_HEAR(m, create_module, &q));
     memset(&v, 0, sizeof v);
     memset(&head, 0, sizeof head);
-    pl_get_text(r, PL_TAG_NAME, 0, v.module, sizeof v.module);
-    v.config = pl_get_hash(r, PL_TAG_BASE, 0);
-    v.params = pl_get_hash(r, PL_TAG_BLOB, 0);
-    PL_RETURN_IF(pl_reader_status(r));
+    pl_copy_text(v.module, sizeof v.module, q.name);
+    v.config = q.base;
+    v.params = q.blob;
     a->type = PL_MSG_OK;
     pl_status status = pl_store_get_version(h->store, v.module, 0, &head);
     if (status == PL_OK) {
@@ -437,23 +411,23 @@ static bool may_be_hub(const pl_peer *peer)
     return peer->role == PL_AS_LOCAL || peer->role == PL_AS_HUB;
 }
 
-static pl_status on_hello(home *h, const pl_peer *peer, pl_reader *r, pl_message *a)
+static pl_status on_hello(home *h, const pl_peer *peer, pl_message *m, pl_message *a)
 {
-    char role[32], text[32];
-    pl_get_text(r, PL_TAG_ROLE, 0, role, sizeof role);
-    PL_RETURN_IF(pl_reader_status(r));
-    a->type = PL_MSG_WELCOME;
-    if (strcmp(role, "hub") == 0 && !may_be_hub(peer))
+    pl_msg_hello_home q;
+    char text[32];
+    PL_RETURN_IF(PL_HEAR(m, hello_home, &q));
+    bool is_hub = strcmp(q.role, "hub") == 0;
+    if (is_hub && !may_be_hub(peer))
         return pl_fail(PL_ERR_NOPERM, "this key is of no hub");
-    if (strcmp(role, "hub") == 0) {
+    if (is_hub) {
         h->hub_epoch++;
         snprintf(text, sizeof text, "%llu", (unsigned long long)h->hub_epoch);
         PL_RETURN_IF(home_write(h));
         PL_RETURN_IF(pl_txn_put_ref(h->txn, "sys/hub-epoch", text));
-        PL_RETURN_IF(home_agree_secret(h, r));
-        pl_put_bytes(&a->body, PL_TAG_SECRET, h->secret.bytes, sizeof h->secret.bytes);
+        PL_RETURN_IF(home_agree_secret(h, q.secret));
     }
-    pl_put_u64(&a->body, PL_TAG_VERSION, h->hub_epoch);
+    PL_SAY(a, WELCOME, welcome_home, .secret = is_hub ? h->secret.bytes : NULL,
+           .version = (int64_t)h->hub_epoch);
     return PL_OK;
 }
 
@@ -471,56 +445,54 @@ static pl_status on_stop(home *h, pl_message *a)
     return PL_OK;
 }
 
-static pl_status answer_question(home *h, const pl_peer *peer, const pl_message *m,
+static pl_status answer_question(home *h, const pl_peer *peer, pl_message *m,
                                  pl_message *a)
 {
-    pl_reader r;
-    pl_reader_open(&r, "a question to the home", m->body.data, m->body.len);
     switch (m->type) {
     case PL_MSG_HELLO:
-        return on_hello(h, peer, &r, a);
+        return on_hello(h, peer, m, a);
     case PL_MSG_GET_BLOB:
-        return on_get_blob(h, &r, a);
+        return on_get_blob(h, m, a);
     case PL_MSG_PUT_BLOB:
         return home_put_blob(h, peer, m, a);
     case PL_MSG_GET_VERSION:
-        return on_get_version(h, &r, a);
+        return on_get_version(h, m, a);
     case PL_MSG_GET_UPDATE:
-        return on_get_update(h, &r, a);
+        return on_get_update(h, m, a);
     case PL_MSG_GET_PATH:
-        return on_get_path(h, &r, a);
+        return on_get_path(h, m, a);
     case PL_MSG_GET_OBJECT:
-        return on_get_object(h, &r, a);
+        return on_get_object(h, m, a);
     case PL_MSG_GET_STATE:
-        return on_get_state(h, peer, &r, a);
+        return on_get_state(h, peer, m, a);
     case PL_MSG_FENCE:
-        return on_fence(h, m, &r, a);
+        return on_fence(h, m, a);
     case PL_MSG_PUT_AUDIT:
-        return home_put_audit(h, &r, a);
+        return home_put_audit(h, m, a);
     case PL_MSG_FENCE_WORKER:
-        return home_fence_worker(h, &r, a);
+        return home_fence_worker(h, m, a);
     case PL_MSG_PUT_OBJECT:
-        return on_put_object(h, &r, a);
+        return on_put_object(h, m, a);
     case PL_MSG_PUT_REF:
-        return on_put_ref(h, &r, a);
+        return on_put_ref(h, m, a);
     case PL_MSG_MEET:
-        return home_meet(h, peer, &r, a);
+        return home_meet(h, peer, m, a);
     case PL_MSG_CREATE_MODULE:
-        return on_create_module(h, &r, a);
+        return on_create_module(h, m, a);
     case PL_MSG_LIST:
-        return home_list(h, &r, a);
+        return home_list(h, m, a);
     case PL_MSG_GET_ROW:
-        return home_get_row(h, &r, a);
+        return home_get_row(h, m, a);
     case PL_MSG_PUT_ROWS:
-        return home_put_rows(h, m, &r, a);
+        return home_put_rows(h, m, a);
     case PL_MSG_HOLD:
-        return home_hold_name(h, &r, a);
+        return home_hold_name(h, m, a);
     case PL_MSG_HAND_OVER:
-        return home_hand_over(h, &r, a);
+        return home_hand_over(h, m, a);
     case PL_MSG_ADOPT:
-        return home_adopt_name(h, &r, a);
+        return home_adopt_name(h, m, a);
     case PL_MSG_PUT_PLACES:
-        return home_put_places(h, &r, a);
+        return home_put_places(h, m, a);
     case PL_MSG_GET_PLACES:
         return home_get_places(h, a);
     case PL_MSG_STATUS:
@@ -572,7 +544,7 @@ static bool is_put_off(home *h, const pl_peer *peer, const pl_message *m,
     return true;
 }
 
-pl_status home_take(home *h, const pl_peer *peer, const pl_message *m)
+pl_status home_take(home *h, const pl_peer *peer, pl_message *m)
 {
     pl_message a;
     pl_status status;

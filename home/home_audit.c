@@ -56,37 +56,18 @@ static void drop_open(home *h, home_audit *a)
 }
 
 /* ---- drawing a task ---- */
-static void audit_record(const home_audit *a, pl_buf *out)
-{
-    pl_put_text(out, PL_TAG_TEXT, a->text);
-    pl_put_u64(out, PL_TAG_AUDIT, 1);
-}
-
-static void fenced_record(const struct home_fenced *f, pl_buf *out)
+void home_audit_records(const home *h, pl_buf *out)
 {
     pl_pubkey none;
     memset(&none, 0, sizeof none);
-    pl_put_text(out, PL_TAG_TEXT, f->reason);
-    pl_put_text(out, PL_TAG_NAME, f->name);
-    if (!pl_pubkey_equal(&f->key, &none))
-        pl_put_bytes(out, PL_TAG_KEY, f->key.bytes, sizeof f->key.bytes);
-    pl_put_u64(out, PL_TAG_FENCED, 1);
-}
-
-void home_audit_records(const home *h, pl_buf *out)
-{
-    pl_buf inner = {0};
-    for (size_t i = 0; i < h->n_audits; i++) {
-        pl_buf_clear(&inner);
-        audit_record(&h->audits[i], &inner);
-        pl_put_bytes(out, PL_TAG_RECORD, inner.data, inner.len);
-    }
+    for (size_t i = 0; i < h->n_audits; i++)
+        PL_SAY_RECORD(out, audit_record, .row_text = h->audits[i].text, .audit = 1);
     for (size_t i = 0; i < h->n_fenced; i++) {
-        pl_buf_clear(&inner);
-        fenced_record(&h->fenced[i], &inner);
-        pl_put_bytes(out, PL_TAG_RECORD, inner.data, inner.len);
+        const struct home_fenced *f = &h->fenced[i];
+        PL_SAY_RECORD(out, fenced_record, .reason = f->reason, .name = f->name,
+                      .key = pl_pubkey_equal(&f->key, &none) ? NULL : f->key.bytes,
+                      .fenced = 1);
     }
-    pl_buf_destroy(&inner);
 }
 
 static pl_status put_row(home *h, const char *name, const pl_audit *a)
@@ -150,8 +131,9 @@ pl_status home_open_audit(home *h, const pl_audit *a)
     PL_RETURN_IF(put_row(h, name, a));
     if (!pl_hash_none(&a->before))
         PL_RETURN_IF(pl_txn_put_object(h->txn, name, &a->before));
-    pl_message_init(&event, PL_MSG_EVENT);
-    audit_record(find_audit(h, name), &event.body);
+    pl_message_init(&event, 0);
+    PL_SAY(&event, EVENT, audit_record, .row_text = find_audit(h, name)->text,
+           .audit = 1);
     home_tell(h, &event);
     return PL_OK;
 }
@@ -202,14 +184,14 @@ done:
 
 /* ---- verdicts of the hub ---- */
 /* A row only gains results, so a late message changes nothing. */
-pl_status home_put_audit(home *h, pl_reader *r, pl_message *answer)
+pl_status home_put_audit(home *h, pl_message *m, pl_message *answer)
 {
-    char text[PL_AUDIT_TEXT_MAX], name[PL_TEXT_MAX];
+    char name[PL_TEXT_MAX];
+    pl_msg_put_audit q;
     pl_audit a;
     pl_object state;
-    pl_get_text(r, PL_TAG_TEXT, 0, text, sizeof text);
-    PL_RETURN_IF(pl_reader_status(r));
-    PL_RETURN_IF(pl_audit_read(text, &a));
+    PL_RETURN_IF(PL_HEAR(m, put_audit, &q));
+    PL_RETURN_IF(pl_audit_read(q.row_text, &a));
     pl_audit_name(&a, name);
     home_audit *open = find_audit(h, name);
     answer->type = PL_MSG_OK;
@@ -247,33 +229,27 @@ static bool is_known(const home *h, const char *name)
 }
 
 /* The ref's target is the key as text, or -, and then the reason. */
-pl_status home_fence_worker(home *h, pl_reader *r, pl_message *answer)
+pl_status home_fence_worker(home *h, pl_message *m, pl_message *answer)
 {
-    char reason[PL_FENCED_TEXT_MAX], name[PL_TEXT_MAX], row[PL_TEXT_MAX],
-        text[PL_PUBKEY_TEXT] = "-", target[PL_PUBKEY_TEXT + PL_FENCED_TEXT_MAX];
+    char row[PL_TEXT_MAX], text[PL_PUBKEY_TEXT] = "-",
+                           target[PL_PUBKEY_TEXT + PL_FENCED_TEXT_MAX];
+    pl_msg_fence_worker q;
     pl_pubkey key;
-    size_t len = 0;
+    PL_RETURN_IF(PL_HEAR(m, fence_worker, &q));
     memset(&key, 0, sizeof key);
-    pl_get_text(r, PL_TAG_TEXT, 0, reason, sizeof reason);
-    pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
-    if (pl_field_count(r, PL_TAG_KEY) > 0) {
-        const uint8_t *bytes = pl_get_bytes(r, PL_TAG_KEY, 0, &len);
-        if (len != sizeof key.bytes)
-            return pl_fail(PL_ERR_PROTO, "a key has %zu bytes, not %zu",
-                           sizeof key.bytes, len);
-        memcpy(key.bytes, bytes, len);
+    if (q.key) {
+        memcpy(key.bytes, q.key, sizeof key.bytes);
         pl_pubkey_format(&key, text);
     }
-    PL_RETURN_IF(pl_reader_status(r));
     answer->type = PL_MSG_OK;
-    if (is_known(h, name))
+    if (is_known(h, q.name))
         return PL_OK;
-    snprintf(row, sizeof row, PL_FENCED_REFS "%.80s", name);
-    snprintf(target, sizeof target, "%s %s", text, reason);
+    snprintf(row, sizeof row, PL_FENCED_REFS "%.80s", q.name);
+    snprintf(target, sizeof target, "%s %s", text, q.reason);
     PL_RETURN_IF(home_write(h));
     PL_RETURN_IF(pl_txn_put_ref(h->txn, row, target));
-    add_fenced(h, name, &key, reason);
-    pl_log(PL_LOG_ERROR, "worker.fenced", "worker=%s reason=\"%s\"", name, reason);
+    add_fenced(h, q.name, &key, q.reason);
+    pl_log(PL_LOG_ERROR, "worker.fenced", "worker=%s reason=\"%s\"", q.name, q.reason);
     return PL_OK;
 }
 

@@ -160,9 +160,13 @@ pl_status home_find_update(home *h, home_update *search);
 pl_status home_write(home *h); /* makes the group's transaction if there is none */
 /* Queues an answer until the group is durable. Takes the body of `message`. */
 void home_answer_later(home *h, const pl_peer *peer, pl_message *message);
+/* A piece of `all` into an answer of type STATE_IS or LIST_IS; `what` is it in errors.
+ */
+pl_status home_put_piece(const pl_buf *all, const char *what, uint64_t offset,
+                         pl_message *answer);
 /* Handles one message of a group. An error ends the home; a mistake of the asker is
  * answered instead. */
-pl_status home_take(home *h, const pl_peer *peer, const pl_message *m);
+pl_status home_take(home *h, const pl_peer *peer, pl_message *m);
 pl_status home_end_group(home *h); /* commits, then sends the answers */
 home_arm *home_find_arm(home *h, const char *name, size_t len);
 /* "ARM/L1.E0" -> module; ERR_NOT_FOUND. */
@@ -216,18 +220,18 @@ bool home_is_elsewhere(home *h, const char *name, int *whose);
 /* The name that a message is about. False if it is about no name that can move. */
 bool home_name_of(const pl_message *m, char out[PL_MODULE_NAME_MAX]);
 void home_moved_answer(home *h, const char *name, int whose, pl_message *answer);
-pl_status home_put_places(home *h, pl_reader *r, pl_message *answer);
+pl_status home_put_places(home *h, pl_message *m, pl_message *answer);
 pl_status home_get_places(home *h, pl_message *answer);
-void home_note_addresses(home *h, pl_reader *r);
+pl_status home_note_addresses(home *h, const pl_message *get_state);
 void home_tell_places(home *h, pl_buf *state); /* appends records to the snapshot */
 
 /* home_moving.c */
-pl_status home_list(home *h, pl_reader *r, pl_message *answer);
-pl_status home_get_row(home *h, pl_reader *r, pl_message *answer);
-pl_status home_put_rows(home *h, const pl_message *m, pl_reader *r, pl_message *answer);
-pl_status home_hold_name(home *h, pl_reader *r, pl_message *answer);
-pl_status home_hand_over(home *h, pl_reader *r, pl_message *answer);
-pl_status home_adopt_name(home *h, pl_reader *r, pl_message *answer);
+pl_status home_list(home *h, pl_message *m, pl_message *answer);
+pl_status home_get_row(home *h, pl_message *m, pl_message *answer);
+pl_status home_put_rows(home *h, pl_message *m, pl_message *answer);
+pl_status home_hold_name(home *h, pl_message *m, pl_message *answer);
+pl_status home_hand_over(home *h, pl_message *m, pl_message *answer);
+pl_status home_adopt_name(home *h, pl_message *m, pl_message *answer);
 /* Keeps a message that changes a held name, or, while the home is still, any message
  * that would write. It is handled when the hold is over. `name` may be NULL. */
 bool home_waits(home *h, const pl_peer *peer, const pl_message *m, const char *name);
@@ -252,30 +256,29 @@ typedef struct home_work {
     double loss, seconds;
 } home_work;
 pl_status home_load_secret(home *h);
-pl_status home_agree_secret(home *h, pl_reader *hello);
+pl_status home_agree_secret(home *h, const uint8_t *told);
 /* Opens a sealed lease. Uploads are then looked up among those of this lease.
  * ERR_STALE: it is no lease of this job. ERR_NOPERM: it belongs to another worker, or
  * its holder is fenced. */
-pl_status home_open_lease(home *h, const pl_peer *peer, const uint8_t *bytes,
-                          size_t len, home_lease *out);
-pl_status home_get_lease(home *h, const pl_peer *peer, pl_reader *r, home_lease *out);
+pl_status home_open_lease(home *h, const pl_peer *peer, pl_bytes sealed,
+                          home_lease *out);
 /* ERR_DATA, ERR_NUMERIC: no worker can have done this work under this lease. */
 pl_status home_check_work(const home_lease *l, const home_work *w);
 /* The most bytes of uploads that its task may need at once. */
 uint64_t home_upload_share(const home_lease *l);
 
 /* home_upload.c */
-pl_status home_put_blob(home *h, const pl_peer *peer, const pl_message *m,
+pl_status home_put_blob(home *h, const pl_peer *peer, pl_message *m,
                         pl_message *answer);
 /* The staged upload (or a blob in the store) becomes part of the group. */
 pl_status home_adopt_blob(home *h, const pl_hash *hash);
 
 /* home_submit.c */
-pl_status home_submit(home *h, const pl_peer *peer, const pl_message *m);
-pl_status home_submit_path(home *h, const pl_peer *peer, const pl_message *m);
+pl_status home_submit(home *h, const pl_peer *peer, pl_message *m);
+pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m);
 
 /* home_meet.c */
-pl_status home_meet(home *h, const pl_peer *peer, pl_reader *r, pl_message *answer);
+pl_status home_meet(home *h, const pl_peer *peer, pl_message *m, pl_message *answer);
 /* The callback over the refs below MEET_REFS; their arms must be known. */
 #define MEET_REFS "meet/"
 pl_status home_load_meeting(void *context, const char *name, const char *target);
@@ -296,8 +299,8 @@ pl_status home_open_audit(home *h, const pl_audit *audit);
  * Sums of several workers are left out. */
 pl_status home_note_likeness(home *h, const home_arm *arm, int module, int64_t round,
                              const pl_hash *update, pl_contribution *c);
-pl_status home_put_audit(home *h, pl_reader *r, pl_message *answer);
-pl_status home_fence_worker(home *h, pl_reader *r, pl_message *answer);
+pl_status home_put_audit(home *h, pl_message *m, pl_message *answer);
+pl_status home_fence_worker(home *h, pl_message *m, pl_message *answer);
 /* ERR_NOPERM with the reason if the holder is fenced. */
 pl_status home_check_fenced(const home *h, const pl_lease *lease);
 void home_audit_records(const home *h, pl_buf *out); /* appends records for the hub */

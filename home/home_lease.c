@@ -31,21 +31,16 @@ pl_status home_load_secret(home *h)
     return PL_OK;
 }
 
-/* `r`: a hub's HELLO. */
-pl_status home_agree_secret(home *h, pl_reader *r)
+/* `told`: what a hub's HELLO has, or NULL. */
+pl_status home_agree_secret(home *h, const uint8_t *told)
 {
     char text[PL_HASH_TEXT];
     pl_hash hash;
-    size_t len = 0;
     pl_lease_secret secret = h->secret;
-    if (pl_field_count(r, PL_TAG_SECRET) > 0) {
-        const uint8_t *bytes = pl_get_bytes(r, PL_TAG_SECRET, 0, &len);
-        if (len != sizeof secret.bytes)
-            return pl_fail(PL_ERR_PROTO, "the hub's secret has %zu bytes", len);
-        memcpy(secret.bytes, bytes, sizeof secret.bytes);
-    } else if (!h->has_secret) {
+    if (told)
+        memcpy(secret.bytes, told, sizeof secret.bytes);
+    else if (!h->has_secret)
         pl_lease_secret_create(&secret);
-    }
     if (h->has_secret && memcmp(&secret, &h->secret, sizeof secret) == 0)
         return PL_OK;
     memcpy(hash.bytes, secret.bytes, sizeof hash.bytes);
@@ -69,13 +64,13 @@ static pl_status check_whose(const home *h, const pl_peer *peer, const pl_lease 
                    lease->worker);
 }
 
-pl_status home_open_lease(home *h, const pl_peer *peer, const uint8_t *bytes,
-                          size_t len, home_lease *out)
+pl_status home_open_lease(home *h, const pl_peer *peer, pl_bytes sealed,
+                          home_lease *out)
 {
     memset(out, 0, sizeof *out);
     if (!h->has_secret)
         return pl_fail(PL_ERR_BUSY, "no hub has spoken to this home yet");
-    PL_RETURN_IF(pl_lease_open(&h->secret, bytes, len, &out->lease));
+    PL_RETURN_IF(pl_lease_open(&h->secret, sealed.at, sealed.len, &out->lease));
     PL_RETURN_IF(check_whose(h, peer, &out->lease));
     const pl_lease *lease = &out->lease;
     out->arm = home_find_arm(h, lease->arm, strlen(lease->arm));
@@ -90,14 +85,6 @@ pl_status home_open_lease(home *h, const pl_peer *peer, const uint8_t *bytes,
     out->index = (int)(lease->path * n_replicas + lease->replica);
     h->uploads.owner = lease->token;
     return PL_OK;
-}
-
-pl_status home_get_lease(home *h, const pl_peer *peer, pl_reader *r, home_lease *out)
-{
-    size_t len = 0;
-    const uint8_t *bytes = pl_get_bytes(r, PL_TAG_LEASE, 0, &len);
-    PL_RETURN_IF(pl_reader_status(r));
-    return home_open_lease(h, peer, bytes, len, out);
 }
 
 /* ---- the task of a lease ---- */

@@ -91,39 +91,34 @@ static pl_status check_place(const question *q, int64_t path, int64_t replica)
     return PL_OK;
 }
 
-static pl_status read_question(home *h, pl_reader *r, question *q)
+static pl_status read_question(home *h, const pl_msg_meet *said, question *q)
 {
-    char name[PL_MODULE_NAME_MAX];
     memset(q, 0, sizeof *q);
-    pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
-    int64_t path = (int64_t)pl_get_u64(r, PL_TAG_PATH, 0);
-    int64_t replica = (int64_t)pl_get_u64(r, PL_TAG_REPLICA, 0);
-    q->round = (int64_t)pl_get_u64(r, PL_TAG_PHASE, 0);
-    uint64_t wish = pl_get_u64(r, PL_TAG_MEETING, 0);
-    PL_RETURN_IF(pl_reader_status(r));
-    if (wish >= PL_MEETING_COUNT)
+    q->round = said->phase;
+    if (said->meeting >= PL_MEETING_COUNT)
         return pl_fail(PL_ERR_PROTO, "there is no meeting %llu",
-                       (unsigned long long)wish);
-    q->wish = (pl_meeting)wish;
-    PL_RETURN_IF(home_find_module(h, name, &q->arm, &q->index));
+                       (unsigned long long)said->meeting);
+    q->wish = (pl_meeting)said->meeting;
+    PL_RETURN_IF(home_find_module(h, said->name, &q->arm, &q->index));
     q->module = &q->arm->modules[q->index];
-    PL_RETURN_IF(check_place(q, path, replica));
-    q->own = (int)(path * pl_topology_n_replicas(q->arm->topology) + replica);
+    PL_RETURN_IF(check_place(q, said->path, said->replica));
+    q->own =
+        (int)(said->path * pl_topology_n_replicas(q->arm->topology) + said->replica);
     PL_RETURN_IF(pl_round_mate(&q->arm->arm, q->arm->topology, q->index, q->own,
                                q->round, &q->mate));
     if (q->mate == q->own)
-        return pl_fail(PL_ERR_PROTO,
-                       "path %lld replica %lld meets nobody in round %lld",
-                       (long long)path, (long long)replica, (long long)q->round);
+        return pl_fail(
+            PL_ERR_PROTO, "path %lld replica %lld meets nobody in round %lld",
+            (long long)said->path, (long long)said->replica, (long long)q->round);
     return PL_OK;
 }
 
 /* Only the holder of the lease of the phase that begins with the meeting may wish. */
-static pl_status check_wish(home *h, const pl_peer *peer, pl_reader *r,
+static pl_status check_wish(home *h, const pl_peer *peer, pl_bytes lease,
                             const question *q)
 {
     home_lease under;
-    PL_RETURN_IF(home_get_lease(h, peer, r, &under));
+    PL_RETURN_IF(home_open_lease(h, peer, lease, &under));
     if (under.arm == q->arm && under.index == q->own &&
         under.lease.phase == q->round + 1)
         return PL_OK;
@@ -151,12 +146,14 @@ static pl_status decide(home *h, const question *q)
 
 /* The answer leaves after the group's commit: the decision, and the two updates on
  * which rule 2 rests, are on disk before a worker hears of it. */
-pl_status home_meet(home *h, const pl_peer *peer, pl_reader *r, pl_message *answer)
+pl_status home_meet(home *h, const pl_peer *peer, pl_message *m, pl_message *answer)
 {
+    pl_msg_meet wish;
     question q;
-    PL_RETURN_IF(read_question(h, r, &q));
+    PL_RETURN_IF(PL_HEAR(m, meet, &wish));
+    PL_RETURN_IF(read_question(h, &wish, &q));
     if (q.wish != PL_MEETING_OPEN)
-        PL_RETURN_IF(check_wish(h, peer, r, &q));
+        PL_RETURN_IF(check_wish(h, peer, wish.lease, &q));
     const home_meeting *known = find(q.module, q.round, first_of(&q));
     pl_meeting said = q.wish;
     if (known)
@@ -165,8 +162,7 @@ pl_status home_meet(home *h, const pl_peer *peer, pl_reader *r, pl_message *answ
         said = PL_MEETING_MET;
     else if (q.wish != PL_MEETING_OPEN)
         PL_RETURN_IF(decide(h, &q));
-    answer->type = PL_MSG_MEETING_IS;
-    pl_put_u64(&answer->body, PL_TAG_MEETING, (uint64_t)said);
+    PL_SAY(answer, MEETING_IS, meeting_is, .meeting = said);
     return PL_OK;
 }
 

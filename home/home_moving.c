@@ -23,21 +23,11 @@ static void refs_of(const char *name, char out[2 * PL_MODULE_NAME_MAX])
     snprintf(out, 2 * PL_MODULE_NAME_MAX, MEET_REFS "%s/", name);
 }
 
-static pl_status get_name(pl_reader *r, char out[PL_MODULE_NAME_MAX])
-{
-    pl_get_text(r, PL_TAG_NAME, 0, out, PL_MODULE_NAME_MAX);
-    return pl_reader_status(r);
-}
-
 /* ---- listing names and rows ---- */
 static pl_status list_row(void *context, const pl_row *row)
 {
-    pl_buf *out = context, inner = {0};
-    pl_put_hash(&inner, PL_TAG_BLOB, &row->digest);
-    pl_put_u64(&inner, PL_TAG_FAMILY, (uint64_t)row->family);
-    pl_put_bytes(&inner, PL_TAG_ROW_KEY, row->key, row->key_len);
-    pl_put_bytes(out, PL_TAG_RECORD, inner.data, inner.len);
-    pl_buf_destroy(&inner);
+    PL_SAY_RECORD((pl_buf *)context, listed_row, .blob = row->digest,
+                  .family = (uint64_t)row->family, .row_key = {row->key, row->key_len});
     return PL_OK;
 }
 
@@ -62,13 +52,9 @@ static pl_status mark_of(home *h, const char *name, pl_hash *out)
 
 static pl_status list_name(home *h, const char *name)
 {
-    pl_buf inner = {0};
     int whose = 0;
-    if (home_is_elsewhere(h, name, &whose))
-        return PL_OK;
-    pl_put_text(&inner, PL_TAG_NAME, name);
-    pl_put_bytes(&h->moving.listing, PL_TAG_RECORD, inner.data, inner.len);
-    pl_buf_destroy(&inner);
+    if (!home_is_elsewhere(h, name, &whose))
+        PL_SAY_RECORD(&h->moving.listing, listed_name, .name = name);
     return PL_OK;
 }
 
@@ -102,33 +88,19 @@ static pl_status make_listing(home *h, const char *name)
 
 /* Without a name: lists what is known of names that moved, and the names that this home
  * owns. It is read in pieces, like the state. */
-pl_status home_list(home *h, pl_reader *r, pl_message *a)
+pl_status home_list(home *h, pl_message *m, pl_message *a)
 {
-    char name[PL_MODULE_NAME_MAX] = "";
-    uint64_t offset = pl_get_u64(r, PL_TAG_OFFSET, 0);
-    if (pl_field_count(r, PL_TAG_NAME) > 0)
-        pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
-    PL_RETURN_IF(pl_reader_status(r));
-    if (offset == 0)
-        PL_RETURN_IF(make_listing(h, name));
-    const pl_buf *all = &h->moving.listing;
-    if (offset > all->len)
-        return pl_fail(PL_ERR_PROTO, "the list ends at %zu", all->len);
-    size_t left = all->len - (size_t)offset;
+    pl_msg_list q;
+    PL_RETURN_IF(PL_HEAR(m, list, &q));
+    if (q.offset == 0)
+        PL_RETURN_IF(make_listing(h, q.name ? q.name : ""));
     a->type = PL_MSG_LIST_IS;
-    pl_put_u64(&a->body, PL_TAG_TOTAL, all->len);
-    pl_put_u64(&a->body, PL_TAG_OFFSET, offset);
-    if (left > 0)
-        pl_buf_append(&a->data, all->data + offset,
-                      left < PL_WIRE_DATA_MAX ? left : PL_WIRE_DATA_MAX);
-    return PL_OK;
+    return home_put_piece(&h->moving.listing, "list", q.offset, a);
 }
 
 /* ---- one row ---- */
 typedef struct row_search {
-    int family;
-    const uint8_t *key;
-    size_t key_len;
+    pl_msg_get_row question;
     pl_message *answer;
     bool found;
 } row_search;
@@ -142,8 +114,9 @@ static pl_status put_blob_name(void *context, const pl_hash *blob)
 static pl_status match_row(void *context, const pl_row *row)
 {
     row_search *s = context;
-    if (row->family != s->family || row->key_len != s->key_len ||
-        memcmp(row->key, s->key, s->key_len) != 0)
+    const pl_bytes key = s->question.row_key;
+    if ((uint64_t)row->family != s->question.family || row->key_len != key.len ||
+        memcmp(row->key, key.at, key.len) != 0)
         return PL_OK;
     if (row->value_len > PL_WIRE_DATA_MAX / 2)
         return pl_fail(PL_ERR_UNSUPPORTED,
@@ -155,13 +128,12 @@ static pl_status match_row(void *context, const pl_row *row)
 }
 
 /* Answers with the row and with the blobs that it names. */
-pl_status home_get_row(home *h, pl_reader *r, pl_message *a)
+pl_status home_get_row(home *h, pl_message *m, pl_message *a)
 {
-    char name[PL_MODULE_NAME_MAX], refs[2 * PL_MODULE_NAME_MAX];
+    char refs[2 * PL_MODULE_NAME_MAX];
     row_search s = {.answer = a};
-    s.family = (int)pl_get_u64(r, PL_TAG_FAMILY, 0);
-    s.key = pl_get_bytes(r, PL_TAG_ROW_KEY, 0, &s.key_len);
-    PL_RETURN_IF(get_name(r, name));
+    PL_RETURN_IF(PL_HEAR(m, get_row, &s.question));
+    const char *name = s.question.name;
     refs_of(name, refs);
     PL_RETURN_IF(pl_store_each_row(h->store, name, refs, match_row, &s));
     a->type = PL_MSG_ROW_IS;
@@ -180,14 +152,16 @@ static pl_status put_row(home *h, const char *name, const uint8_t *record, size_
 {
     pl_reader r;
     char refs[2 * PL_MODULE_NAME_MAX];
-    pl_row row = {0};
+    pl_msg_row said;
     refs_of(name, refs);
     pl_reader_open(&r, "a row", record, len);
-    row.family = (int)pl_get_u64(&r, PL_TAG_FAMILY, 0);
-    row.key = pl_get_bytes(&r, PL_TAG_ROW_KEY, 0, &row.key_len);
-    if (pl_field_count(&r, PL_TAG_ROW) > 0)
-        row.value = pl_get_bytes(&r, PL_TAG_ROW, 0, &row.value_len);
+    pl_get_fields(&r, pl_fields_of_row(), &said);
     PL_RETURN_IF(pl_reader_status(&r));
+    pl_row row = {.family = (int)said.family,
+                  .key = said.row_key.at,
+                  .key_len = said.row_key.len,
+                  .value = said.row.at,
+                  .value_len = said.row.len};
     if (!row.value)
         return pl_txn_drop_row(h->txn, name, refs, &row);
     PL_RETURN_IF(pl_row_each_blob(&row, adopt_blob, h));
@@ -213,24 +187,22 @@ static pl_status check_arriving(home *h, const char *name, int64_t owner,
 }
 
 /* The first rows bring the note that the name still belongs to another home. */
-pl_status home_put_rows(home *h, const pl_message *m, pl_reader *r, pl_message *a)
+pl_status home_put_rows(home *h, pl_message *m, pl_message *a)
 {
-    char name[PL_MODULE_NAME_MAX];
+    pl_msg_put_rows q;
     pl_reader rows;
     pl_status status = PL_OK;
-    int64_t owner = (int64_t)pl_get_u64(r, PL_TAG_HOME, 0);
-    uint64_t stamp = pl_get_u64(r, PL_TAG_STAMP, 0);
-    PL_RETURN_IF(get_name(r, name));
-    PL_RETURN_IF(check_arriving(h, name, owner, stamp));
+    PL_RETURN_IF(PL_HEAR(m, put_rows, &q));
+    PL_RETURN_IF(check_arriving(h, q.name, q.home, q.stamp));
     /* a row that is refused must not undo other messages of the group */
     PL_RETURN_IF(home_end_group(h));
-    PL_TRY(home_note_place(h, name, (int)owner, stamp));
+    PL_TRY(home_note_place(h, q.name, (int)q.home, q.stamp));
     pl_reader_open(&rows, "rows", m->data.data, m->data.len);
     size_t n = pl_field_count(&rows, PL_TAG_RECORD);
     for (size_t i = 0; i < n; i++) {
         size_t len = 0;
         const uint8_t *record = pl_get_bytes(&rows, PL_TAG_RECORD, i, &len);
-        PL_TRY(put_row(h, name, record, len));
+        PL_TRY(put_row(h, q.name, record, len));
     }
     PL_TRY(pl_reader_status(&rows));
     PL_RETURN_IF(home_end_group(h));
@@ -330,46 +302,41 @@ static void expire_holds(home_moving *m)
 
 /* For a while this home writes nothing. It answers with its newest commit, so that a
  * client can see all homes of a job as they were at one moment. */
-static pl_status hold_all(home *h, pl_reader *r, pl_message *a)
+static pl_status hold_all(home *h, uint64_t ms, pl_message *a)
 {
-    uint64_t ms = pl_get_u64(r, PL_TAG_TTL_MS, 0);
-    PL_RETURN_IF(pl_reader_status(r));
     PL_RETURN_IF(home_end_group(h));
     h->moving.still_until_ms =
         ms > 0 ? pl_now_ms() + (int64_t)(ms < HOLD_MAX_MS ? ms : HOLD_MAX_MS) : 0;
-    a->type = PL_MSG_OK;
-    pl_put_u64(&a->body, PL_TAG_SEQUENCE, pl_store_sequence(h->store));
+    PL_SAY(a, OK, ok_sequence, .sequence = pl_store_sequence(h->store));
     return PL_OK;
 }
 
 /* Answers with the stamp. Everything accepted before is on disk then. */
-pl_status home_hold_name(home *h, pl_reader *r, pl_message *a)
+pl_status home_hold_name(home *h, pl_message *message, pl_message *a)
 {
-    char name[PL_MODULE_NAME_MAX];
+    pl_msg_hold q;
     int whose = 0;
     home_moving *m = &h->moving;
-    if (pl_field_count(r, PL_TAG_NAME) == 0)
-        return hold_all(h, r, a);
-    PL_RETURN_IF(get_name(r, name));
-    uint64_t ms = pl_get_u64(r, PL_TAG_TTL_MS, 0);
-    PL_RETURN_IF(pl_reader_status(r));
-    if (home_is_elsewhere(h, name, &whose)) {
-        home_moved_answer(h, name, whose, a);
+    PL_RETURN_IF(PL_HEAR(message, hold, &q));
+    if (!q.name)
+        return hold_all(h, q.ttl_ms, a);
+    if (home_is_elsewhere(h, q.name, &whose)) {
+        home_moved_answer(h, q.name, whose, a);
         return PL_OK;
     }
     expire_holds(m);
-    home_hold *hold = find_hold(m, name);
+    home_hold *hold = find_hold(m, q.name);
     if (!hold && m->n_holds == HOLDS_MAX)
         return pl_fail(PL_ERR_BUSY, "%d names are held already", HOLDS_MAX);
     if (!hold) {
         m->holds = pl_grow(m->holds, (size_t)(m->n_holds + 1) * sizeof *m->holds);
         hold = &m->holds[m->n_holds++];
-        pl_copy_text(hold->name, sizeof hold->name, name);
+        pl_copy_text(hold->name, sizeof hold->name, q.name);
     }
-    hold->until_ms = pl_now_ms() + (int64_t)(ms < HOLD_MAX_MS ? ms : HOLD_MAX_MS);
-    const home_place *place = home_find_place(h, name);
-    a->type = PL_MSG_OK;
-    pl_put_u64(&a->body, PL_TAG_STAMP, place ? place->stamp : 0);
+    hold->until_ms =
+        pl_now_ms() + (int64_t)(q.ttl_ms < HOLD_MAX_MS ? q.ttl_ms : HOLD_MAX_MS);
+    const home_place *place = home_find_place(h, q.name);
+    PL_SAY(a, OK, ok_stamp, .stamp = place ? place->stamp : 0);
     return PL_OK;
 }
 
@@ -409,54 +376,49 @@ static pl_status give_away(home *h, const char *name, int to, uint64_t stamp)
 /* The one place where a move is decided: from this commit on the name belongs to the
  * next home. If the commit fails the home ends, and its next process reads from the
  * store what was decided. */
-pl_status home_hand_over(home *h, pl_reader *r, pl_message *a)
+pl_status home_hand_over(home *h, pl_message *m, pl_message *a)
 {
-    char name[PL_MODULE_NAME_MAX];
+    pl_msg_hand_over q;
     pl_hash mark;
     int whose = 0;
-    PL_RETURN_IF(get_name(r, name));
-    pl_hash expected = pl_get_hash(r, PL_TAG_BLOB, 0);
-    int64_t to = (int64_t)pl_get_u64(r, PL_TAG_HOME, 0);
-    PL_RETURN_IF(pl_reader_status(r));
+    PL_RETURN_IF(PL_HEAR(m, hand_over, &q));
+    const char *name = q.name;
     const home_place *place = home_find_place(h, name);
     uint64_t stamp = place ? place->stamp : 0;
-    if (to < 0 || to >= PL_HOMES_MAX)
-        return pl_fail(PL_ERR_PROTO, "there is no home %lld", (long long)to);
+    if (q.home < 0 || q.home >= PL_HOMES_MAX)
+        return pl_fail(PL_ERR_PROTO, "there is no home %lld", (long long)q.home);
     if (home_is_elsewhere(h, name, &whose)) {
         home_moved_answer(h, name, whose, a);
         return PL_OK;
     }
     PL_RETURN_IF(home_end_group(h)); /* everything acknowledged is in the store */
     PL_RETURN_IF(mark_of(h, name, &mark));
-    if (!pl_hash_equal(&mark, &expected))
+    if (!pl_hash_equal(&mark, &q.blob))
         return pl_fail(PL_ERR_STALE, "%s has changed since it was copied", name);
-    PL_RETURN_IF(give_away(h, name, (int)to, stamp + 1));
+    PL_RETURN_IF(give_away(h, name, (int)q.home, stamp + 1));
     pl_log(PL_LOG_INFO, "name.given", "name=%s home=%lld stamp=%llu", name,
-           (long long)to + 1, (unsigned long long)stamp + 1);
-    a->type = PL_MSG_OK;
-    pl_put_u64(&a->body, PL_TAG_STAMP, stamp + 1);
+           (long long)q.home + 1, (unsigned long long)stamp + 1);
+    PL_SAY(a, OK, ok_stamp, .stamp = stamp + 1);
     return PL_OK;
 }
 
 /* Sent by a mover or hub that has seen the owner's note; it may come several times. */
-pl_status home_adopt_name(home *h, pl_reader *r, pl_message *a)
+pl_status home_adopt_name(home *h, pl_message *m, pl_message *a)
 {
-    char name[PL_MODULE_NAME_MAX];
-    PL_RETURN_IF(get_name(r, name));
-    uint64_t stamp = pl_get_u64(r, PL_TAG_STAMP, 0);
-    PL_RETURN_IF(pl_reader_status(r));
-    const home_place *place = home_find_place(h, name);
+    pl_msg_adopt q;
+    PL_RETURN_IF(PL_HEAR(m, adopt, &q));
+    const home_place *place = home_find_place(h, q.name);
     a->type = PL_MSG_OK;
-    if (place && place->stamp >= stamp)
+    if (place && place->stamp >= q.stamp)
         return PL_OK;
-    if (!place || place->stamp + 1 != stamp)
+    if (!place || place->stamp + 1 != q.stamp)
         return pl_fail(PL_ERR_STALE, "no rows of %s with stamp %llu were brought here",
-                       name, (unsigned long long)stamp - 1);
-    PL_RETURN_IF(home_note_place(h, name, HOME_HERE, stamp));
+                       q.name, (unsigned long long)q.stamp - 1);
+    PL_RETURN_IF(home_note_place(h, q.name, HOME_HERE, q.stamp));
     PL_RETURN_IF(home_end_group(h));
-    pl_log(PL_LOG_INFO, "name.taken", "name=%s stamp=%llu", name,
-           (unsigned long long)stamp);
-    return reload(h, name);
+    pl_log(PL_LOG_INFO, "name.taken", "name=%s stamp=%llu", q.name,
+           (unsigned long long)q.stamp);
+    return reload(h, q.name);
 }
 
 void home_free_moving(home *h)

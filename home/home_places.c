@@ -152,12 +152,8 @@ void home_moved_answer(home *h, const char *name, int whose, pl_message *answer)
     const char *address = h->moving.addresses[whose];
     pl_buf_clear(&answer->body);
     pl_buf_clear(&answer->data);
-    answer->type = PL_MSG_MOVED;
-    pl_put_text(&answer->body, PL_TAG_NAME, name);
-    if (address[0])
-        pl_put_text(&answer->body, PL_TAG_ADDRESS, address);
-    pl_put_u64(&answer->body, PL_TAG_HOME, (uint64_t)whose);
-    pl_put_u64(&answer->body, PL_TAG_STAMP, place ? place->stamp : 0);
+    PL_SAY(answer, MOVED, moved, .name = name, .address = address[0] ? address : NULL,
+           .home = whose, .stamp = place ? place->stamp : 0);
 }
 
 /* ---- the tables ---- */
@@ -178,70 +174,61 @@ static pl_status check_table(const home *h, const pl_places *fresh,
     return PL_OK;
 }
 
-pl_status home_put_places(home *h, pl_reader *r, pl_message *answer)
+pl_status home_put_places(home *h, pl_message *m, pl_message *answer)
 {
-    char text[PL_PLACES_TEXT], target[PL_PLACES_TEXT + 16];
+    char target[PL_PLACES_TEXT + 24];
+    pl_msg_put_places q;
     pl_places fresh;
-    pl_get_text(r, PL_TAG_TEXT, 0, text, sizeof text);
-    int64_t self = (int64_t)pl_get_u64(r, PL_TAG_HOME, 0);
-    bool next = pl_get_u64_or(r, PL_TAG_NEXT, 0) != 0;
-    pl_places *table = next ? &h->moving.next : &h->moving.table;
-    PL_RETURN_IF(pl_reader_status(r));
-    PL_RETURN_IF(pl_places_parse(text, &fresh));
-    PL_RETURN_IF(check_table(h, &fresh, table, self));
-    snprintf(target, sizeof target, "%lld %s", (long long)self, text);
+    PL_RETURN_IF(PL_HEAR(m, put_places, &q));
+    pl_places *table = q.next ? &h->moving.next : &h->moving.table;
+    PL_RETURN_IF(pl_places_parse(q.table, &fresh));
+    PL_RETURN_IF(check_table(h, &fresh, table, q.home));
+    snprintf(target, sizeof target, "%lld %s", (long long)q.home, q.table);
     PL_RETURN_IF(home_write(h));
-    PL_RETURN_IF(pl_txn_put_ref(h->txn, next ? PLACES_NEXT_REF : PLACES_REF, target));
+    PL_RETURN_IF(pl_txn_put_ref(h->txn, q.next ? PLACES_NEXT_REF : PLACES_REF, target));
     *table = fresh;
-    h->moving.self = (int)self;
+    h->moving.self = (int)q.home;
     answer->type = PL_MSG_OK;
     return PL_OK;
 }
 
-static void put_table(const pl_places *table, pl_buf *out)
+static void format_table(const pl_places *table, char out[PL_PLACES_TEXT])
 {
-    char text[PL_PLACES_TEXT] = "";
+    out[0] = '\0';
     if (table->n > 0)
-        pl_places_format(table, text);
-    pl_put_text(out, PL_TAG_TEXT, text);
+        pl_places_format(table, out);
 }
 
 /* TEXT twice: the table for clients, and the table for new names. */
 pl_status home_get_places(home *h, pl_message *answer)
 {
-    answer->type = PL_MSG_PLACES_ARE;
-    put_table(&h->moving.table, &answer->body);
-    put_table(&h->moving.next, &answer->body);
+    char tables[2][PL_PLACES_TEXT];
+    format_table(&h->moving.table, tables[0]);
+    format_table(&h->moving.next, tables[1]);
+    PL_SAY(answer, PLACES_ARE, places_are, .table = PL_ITEMS(tables, 2));
     return PL_OK;
 }
 
-void home_note_addresses(home *h, pl_reader *r)
+pl_status home_note_addresses(home *h, const pl_message *get_state)
 {
-    size_t n = pl_field_count(r, PL_TAG_ADDRESS);
+    pl_reader r;
+    pl_reader_open(&r, "get_state", get_state->body.data, get_state->body.len);
+    size_t n = pl_field_count(&r, PL_TAG_ADDRESS);
     for (size_t i = 0; i < n && i < PL_HOMES_MAX; i++)
-        pl_get_text(r, PL_TAG_ADDRESS, i, h->moving.addresses[i], PL_ADDRESS_MAX);
+        pl_get_text(&r, PL_TAG_ADDRESS, i, h->moving.addresses[i], PL_ADDRESS_MAX);
+    return pl_reader_status(&r);
 }
 
 /* ---- what the hub is told ---- */
-static void nest(pl_buf *inner, pl_buf *out)
-{
-    pl_put_bytes(out, PL_TAG_RECORD, inner->data, inner->len);
-    pl_buf_clear(inner);
-}
-
 void home_tell_places(home *h, pl_buf *state)
 {
-    pl_buf inner = {0};
-    if (h->moving.table.n > 0) {
-        put_table(&h->moving.table, &inner);
-        nest(&inner, state);
-    }
+    char text[PL_PLACES_TEXT];
+    format_table(&h->moving.table, text);
+    if (h->moving.table.n > 0)
+        PL_SAY_RECORD(state, table_record, .table = text);
     for (int i = 0; i < h->moving.n_places; i++) {
         const home_place *p = &h->moving.places[i];
-        pl_put_text(&inner, PL_TAG_NAME, p->name);
-        pl_put_u64(&inner, PL_TAG_HOME, (uint64_t)(int64_t)p->home);
-        pl_put_u64(&inner, PL_TAG_STAMP, p->stamp);
-        nest(&inner, state);
+        PL_SAY_RECORD(state, place_record, .name = p->name, .home = p->home,
+                      .stamp = p->stamp);
     }
-    pl_buf_destroy(&inner);
 }

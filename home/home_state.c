@@ -303,25 +303,19 @@ void home_unload(home *h)
 /* ---- telling the hub ---- */
 static void arm_record(const home_arm *arm, pl_buf *out)
 {
-    pl_put_text(out, PL_TAG_ARM, arm->arm.name);
-    pl_put_hash(out, PL_TAG_ARM_BLOB, &arm->blob);
+    PL_SAY_BODY(out, arm_record, .arm = arm->arm.name, .arm_blob = arm->blob);
 }
 
 static void module_record(const home_module *m, pl_buf *out)
 {
-    pl_put_text(out, PL_TAG_MODULE, m->name);
-    pl_put_u64(out, PL_TAG_VERSION, m->version);
+    PL_SAY_BODY(out, module_record, .module = m->name, .version = (int64_t)m->version);
 }
 
 static void path_record(const home_path *p, pl_buf *out)
 {
-    pl_put_text(out, PL_TAG_NAME, p->name);
-    pl_put_u64(out, PL_TAG_PHASE, (uint64_t)p->phase);
-    pl_put_u64(out, PL_TAG_TOKENS, p->n_tokens);
-    pl_put_f64(out, PL_TAG_LOSS, p->loss);
-    pl_put_f64(out, PL_TAG_SECONDS, p->seconds);
-    if (p->worker[0])
-        pl_put_text(out, PL_TAG_WORKER, p->worker);
+    PL_SAY_BODY(out, path_record, .name = p->name, .phase = p->phase,
+                .tokens = p->n_tokens, .loss = p->loss, .seconds = p->seconds,
+                .worker = p->worker[0] ? p->worker : NULL);
 }
 
 static void nest(pl_buf *inner, pl_buf *out)

@@ -15,11 +15,9 @@ static void answer_result(home *h, const pl_peer *peer, uint64_t request,
                           pl_submit_result result, const char *text)
 {
     pl_message a;
-    pl_message_init(&a, PL_MSG_SUBMITTED);
+    pl_message_init(&a, 0);
     a.request = request;
-    if (text)
-        pl_put_text(&a.body, PL_TAG_TEXT, text);
-    pl_put_u64(&a.body, PL_TAG_RESULT, (uint64_t)result);
+    PL_SAY(&a, SUBMITTED, submitted, .text = text, .result = result);
     h->counts.results[result]++;
     if (result == PL_SUBMIT_REJECTED && text)
         pl_copy_text(h->counts.rejection, sizeof h->counts.rejection, text);
@@ -386,8 +384,8 @@ static pl_status check_lease(home *h, const pl_peer *peer, const place *p,
 {
     pl_contribution *c = &s->contributors[i];
     home_lease under;
-    PL_RETURN_IF(
-        home_open_lease(h, peer, s->leases[i].bytes, s->leases[i].len, &under));
+    PL_RETURN_IF(home_open_lease(
+        h, peer, (pl_bytes){s->leases[i].bytes, s->leases[i].len}, &under));
     const pl_lease *l = &under.lease;
     if (under.arm != p->arm || l->path != c->path || l->replica != c->replica)
         return pl_fail(PL_ERR_NOPERM,
@@ -410,7 +408,7 @@ static pl_status check_lease(home *h, const pl_peer *peer, const place *p,
                                                 .seconds = c->seconds});
 }
 
-pl_status home_submit(home *h, const pl_peer *peer, const pl_message *m)
+pl_status home_submit(home *h, const pl_peer *peer, pl_message *m)
 {
     pl_status status = PL_OK;
     pl_submit_message s;
@@ -441,18 +439,18 @@ done:
 }
 
 /* ---- the end of a task: inner optimizer state and data cursor ---- */
-static pl_status read_path(pl_reader *r, pl_path_state *state, bool *together)
+static pl_status read_path(pl_message *m, pl_msg_submit_path *said,
+                           pl_path_state *state)
 {
-    memset(state, 0, sizeof *state);
-    pl_get_text(r, PL_TAG_NAME, 0, state->name, sizeof state->name);
-    state->phase = (int64_t)pl_get_u64(r, PL_TAG_PHASE, 0);
-    state->moments = pl_get_hash(r, PL_TAG_BLOB, 0);
-    state->samples = pl_get_u64(r, PL_TAG_SAMPLES, 0);
-    state->n_tokens = pl_get_u64(r, PL_TAG_TOKENS, 0);
-    state->loss = pl_get_f64(r, PL_TAG_LOSS, 0);
-    state->seconds = pl_get_f64(r, PL_TAG_SECONDS, 0);
-    *together = pl_get_u64_or(r, PL_TAG_TOGETHER, 0) != 0;
-    return pl_reader_status(r);
+    PL_RETURN_IF(PL_HEAR(m, submit_path, said));
+    *state = (pl_path_state){.phase = said->phase,
+                             .samples = said->samples,
+                             .n_tokens = said->tokens,
+                             .loss = said->loss,
+                             .seconds = said->seconds,
+                             .moments = said->blob};
+    pl_copy_text(state->name, sizeof state->name, said->name);
+    return PL_OK;
 }
 
 /* What the phase added to the path's sums must be possible in one phase. */
@@ -546,15 +544,13 @@ static pl_status end_phase(home *h, const home_arm *arm, int index,
     return PL_OK;
 }
 
-pl_status home_submit_path(home *h, const pl_peer *peer, const pl_message *m)
+pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
 {
     pl_path_state state;
-    pl_reader r;
+    pl_msg_submit_path said;
     home_lease under;
-    bool together = false;
-    pl_reader_open(&r, "SUBMIT_PATH", m->body.data, m->body.len);
-    PL_RETURN_IF(read_path(&r, &state, &together));
-    PL_RETURN_IF(home_get_lease(h, peer, &r, &under));
+    PL_RETURN_IF(read_path(m, &said, &state));
+    PL_RETURN_IF(home_open_lease(h, peer, said.lease, &under));
     home_arm *arm = under.arm;
     int index = under.index;
     home_path *path = &arm->paths[index];
@@ -577,7 +573,7 @@ pl_status home_submit_path(home *h, const pl_peer *peer, const pl_message *m)
         return PL_OK;
     }
     if (state.phase != path->phase + 1 ||
-        !updates_are_in(arm, index, &state, together)) {
+        !updates_are_in(arm, index, &state, said.together != 0)) {
         answer_result(h, peer, m->request, PL_SUBMIT_REJECTED,
                       "updates of this task are missing, or phases were skipped");
         return PL_OK;

@@ -3,20 +3,16 @@
 #include "home/home_internal.h"
 
 /* A worker uploads under a lease, and not more than its task needs. */
-pl_status home_put_blob(home *h, const pl_peer *peer, const pl_message *m,
-                        pl_message *answer)
+pl_status home_put_blob(home *h, const pl_peer *peer, pl_message *m, pl_message *answer)
 {
     staging_piece piece;
-    pl_reader r;
     home_lease under;
     PL_RETURN_IF(staging_read(m, &piece));
-    pl_reader_open(&r, "PUT_BLOB", m->body.data, m->body.len);
-    if (peer->role == PL_AS_WORKER || pl_field_count(&r, PL_TAG_LEASE) > 0) {
-        PL_RETURN_IF(home_get_lease(h, peer, &r, &under));
+    if (peer->role == PL_AS_WORKER || piece.lease.at) {
+        PL_RETURN_IF(home_open_lease(h, peer, piece.lease, &under));
         h->uploads.share = home_upload_share(&under);
     }
-    answer->type = PL_MSG_PUT_STATE;
-    pl_put_u64(&answer->body, PL_TAG_OFFSET, piece.offset);
+    PL_SAY(answer, PUT_STATE, put_state, .offset = piece.offset);
     return pl_store_has_blob(h->store, &piece.hash) ? PL_OK
                                                     : staging_put(&h->uploads, &piece);
 }

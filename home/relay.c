@@ -121,11 +121,10 @@ static pl_status answer_result(relay *r, const relay_question *q,
     pl_message a;
     if (part->status != PL_OK)
         return answer_error(r, &q->peer, q->request, part->status, part->text);
-    pl_message_init(&a, PL_MSG_SUBMITTED);
+    pl_message_init(&a, 0);
     a.request = q->request;
-    if (part->text[0])
-        pl_put_text(&a.body, PL_TAG_TEXT, part->text);
-    pl_put_u64(&a.body, PL_TAG_RESULT, (uint64_t)part->result);
+    PL_SAY(&a, SUBMITTED, submitted, .text = part->text[0] ? part->text : NULL,
+           .result = part->result);
     pl_status status = answer(r, &q->peer, &a);
     pl_message_destroy(&a);
     return status;
@@ -154,9 +153,9 @@ static pl_status on_put_blob(relay *r, const pl_peer *peer, pl_message *m)
     if (status != PL_OK)
         return answer_error(r, peer, m->request, status, pl_last_error());
     pl_message a;
-    pl_message_init(&a, PL_MSG_PUT_STATE);
+    pl_message_init(&a, 0);
     a.request = m->request;
-    pl_put_u64(&a.body, PL_TAG_OFFSET, piece.offset);
+    PL_SAY(&a, PUT_STATE, put_state, .offset = piece.offset);
     status = answer(r, peer, &a);
     pl_message_destroy(&a);
     return status;

@@ -39,15 +39,11 @@ static bool all_pieces(const staging_blob *b)
     return true;
 }
 
-pl_status staging_read(const pl_message *m, staging_piece *out)
+pl_status staging_read(pl_message *m, staging_piece *out)
 {
-    pl_reader r;
-    pl_reader_open(&r, "PUT_BLOB", m->body.data, m->body.len);
-    out->hash = pl_get_hash(&r, PL_TAG_BLOB, 0);
-    out->total = pl_get_u64(&r, PL_TAG_TOTAL, 0);
-    out->offset = pl_get_u64(&r, PL_TAG_OFFSET, 0);
-    out->data = &m->data;
-    PL_RETURN_IF(pl_reader_status(&r));
+    pl_msg_put_blob said;
+    PL_RETURN_IF(PL_HEAR(m, put_blob, &said));
+    *out = (staging_piece){said.blob, said.total, said.offset, said.lease, &m->data};
     uint64_t left = out->total - out->offset;
     uint64_t want = left < PL_WIRE_DATA_MAX ? left : PL_WIRE_DATA_MAX;
     if (out->offset > out->total || (out->total > 0 && left == 0) ||

@@ -52,11 +52,12 @@ uint64_t staging_kept_bytes(const staging *s);
 typedef struct staging_piece {
     pl_hash hash;
     uint64_t total, offset;
+    pl_bytes lease; /* NULL: none */
     const pl_buf *data;
 } staging_piece;
 
 /* ERR_PROTO: fields are missing, or the piece does not fit its blob. */
-pl_status staging_read(const pl_message *put_blob, staging_piece *out);
+pl_status staging_read(pl_message *put_blob, staging_piece *out);
 /* A piece that is already there is ignored. ERR_CONFIG: the blob is larger than the
  * limit. ERR_BUSY: there is no room now. ERR_PROTO: the owner's share is exceeded, or a
  * blob came with two sizes. */

@@ -1,7 +1,6 @@
-/* Reads and writes SUBMIT, field by field. The fields of a single contributor stand
- * beside those of the update. In a sum each contributor has a record of its own with
- * its own lease. A contributor's name stands in its lease, which only a home can open.
- */
+/* SUBMIT as a message. A single contributor's fields stand beside the update's; of a
+ * sum each contributor has a record of its own, with its own lease. Who a contributor
+ * is stands in its lease, which only a home can open. */
 #include "net/submission.h"
 
 int pl_submission_order(const pl_contribution *a, const pl_contribution *b)
@@ -12,39 +11,36 @@ int pl_submission_order(const pl_contribution *a, const pl_contribution *b)
 }
 
 /* ---- reading ---- */
-static void read_contributor(pl_reader *r, pl_contribution *c,
+static void read_contributor(const pl_msg_contributor *said, pl_contribution *c,
                              pl_submission_lease *lease)
 {
-    c->path = (int64_t)pl_get_u64(r, PL_TAG_PATH, 0);
-    c->replica = (int64_t)pl_get_u64(r, PL_TAG_REPLICA, 0);
-    c->first_sample = pl_get_u64(r, PL_TAG_FIRST_SAMPLE, 0);
-    c->n_samples = pl_get_u64(r, PL_TAG_SAMPLES, 0);
-    c->n_tokens = pl_get_u64(r, PL_TAG_TOKENS, 0);
-    c->loss = pl_get_f64(r, PL_TAG_LOSS, 0);
-    c->seconds = pl_get_f64(r, PL_TAG_SECONDS, 0);
-    pl_get_text(r, PL_TAG_CODEC, 0, c->codec, sizeof c->codec);
-    const uint8_t *bytes = pl_get_bytes(r, PL_TAG_LEASE, 0, &lease->len);
-    if (lease->len > sizeof lease->bytes)
-        lease->len = 0; /* such a lease cannot be opened */
-    if (lease->len > 0)
-        memcpy(lease->bytes, bytes, lease->len);
+    *c = (pl_contribution){.path = said->path,
+                           .replica = said->replica,
+                           .first_sample = said->first_sample,
+                           .n_samples = said->samples,
+                           .n_tokens = said->tokens,
+                           .loss = said->loss,
+                           .seconds = said->seconds};
+    pl_copy_text(c->codec, sizeof c->codec, said->codec);
+    if (said->lease.len == 0 || said->lease.len > sizeof lease->bytes)
+        return; /* such a lease cannot be opened */
+    lease->len = said->lease.len;
+    memcpy(lease->bytes, said->lease.at, lease->len);
 }
 
-static pl_status read_record(pl_reader *outer, size_t i, pl_contribution *c,
-                             pl_submission_lease *lease)
+static pl_status read_contributors(const pl_msg_submit_sum *said, pl_submit_message *s)
 {
-    pl_reader r;
-    pl_reader_enter(&r, "a contributor of SUBMIT", outer, PL_TAG_RECORD, i);
-    read_contributor(&r, c, lease);
-    return pl_reader_status(&r);
-}
-
-static pl_status read_contributors(pl_reader *r, pl_submit_message *s)
-{
-    for (int i = 0; i < s->n; i++) {
-        PL_RETURN_IF(read_record(r, (size_t)i, &s->contributors[i], &s->leases[i]));
-        if (i > 0 &&
-            pl_submission_order(&s->contributors[i - 1], &s->contributors[i]) >= 0)
+    if (said->n_record > PL_SUBMISSION_MAX)
+        return pl_fail(PL_ERR_PROTO, "an update of %s has %zu contributors; %d fit",
+                       s->module, said->n_record, PL_SUBMISSION_MAX);
+    s->contributors = pl_alloc(said->n_record * sizeof *s->contributors);
+    s->leases = pl_alloc(said->n_record * sizeof *s->leases);
+    for (; s->n < (int)said->n_record; s->n++) {
+        pl_contribution *c = &s->contributors[s->n];
+        read_contributor(&said->record[s->n], c, &s->leases[s->n]);
+        c->phase = s->round;
+        c->update = s->update;
+        if (s->n > 0 && pl_submission_order(c - 1, c) >= 0)
             return pl_fail(PL_ERR_PROTO,
                            "contributors of an update of %s are out of order, or one "
                            "stands there twice",
@@ -53,33 +49,43 @@ static pl_status read_contributors(pl_reader *r, pl_submit_message *s)
     return PL_OK;
 }
 
-pl_status pl_submission_read(const pl_message *m, pl_submit_message *s)
+static pl_status read_update(const pl_msg_submit_sum *said, pl_submit_message *s)
+{
+    s->round = said->phase;
+    s->base_version = (uint64_t)said->version;
+    s->base = said->base;
+    s->update = said->blob;
+    pl_copy_text(s->module, sizeof s->module, said->module);
+    return read_contributors(said, s);
+}
+
+pl_status pl_submission_read(pl_message *m, pl_submit_message *s)
 {
     pl_reader r;
+    pl_msg_submit one;
+    pl_msg_submit_sum sum;
     memset(s, 0, sizeof *s);
-    pl_reader_open(&r, "SUBMIT", m->body.data, m->body.len);
-    s->round = (int64_t)pl_get_u64(&r, PL_TAG_PHASE, 0);
-    pl_get_text(&r, PL_TAG_MODULE, 0, s->module, sizeof s->module);
-    s->base_version = pl_get_u64(&r, PL_TAG_VERSION, 0);
-    s->base = pl_get_hash(&r, PL_TAG_BASE, 0);
-    s->update = pl_get_hash(&r, PL_TAG_BLOB, 0);
-    PL_RETURN_IF(pl_reader_status(&r));
-    size_t n = pl_field_count(&r, PL_TAG_RECORD);
-    if (n > PL_SUBMISSION_MAX)
-        return pl_fail(PL_ERR_PROTO, "an update of %s has %zu contributors; %d fit",
-                       s->module, n, PL_SUBMISSION_MAX);
-    s->n = n > 0 ? (int)n : 1;
-    s->contributors = pl_alloc((size_t)s->n * sizeof *s->contributors);
-    s->leases = pl_alloc((size_t)s->n * sizeof *s->leases);
-    if (n > 0)
-        PL_RETURN_IF(read_contributors(&r, s));
-    else
-        read_contributor(&r, &s->contributors[0], &s->leases[0]);
-    for (int i = 0; i < s->n; i++) {
-        s->contributors[i].phase = s->round;
-        s->contributors[i].update = s->update;
+    pl_reader_open(&r, "submit", m->body.data, m->body.len);
+    if (pl_field_count(&r, PL_TAG_RECORD) > 0) {
+        pl_status status = PL_HEAR(m, submit_sum, &sum);
+        if (status == PL_OK)
+            status = read_update(&sum, s);
+        pl_free(sum.record);
+        return status;
     }
-    return pl_reader_status(&r);
+    PL_RETURN_IF(PL_HEAR(m, submit, &one));
+    pl_msg_contributor single = {.path = one.path,
+                                 .replica = one.replica,
+                                 .first_sample = one.first_sample,
+                                 .samples = one.samples,
+                                 .tokens = one.tokens,
+                                 .loss = one.loss,
+                                 .seconds = one.seconds,
+                                 .codec = one.codec,
+                                 .lease = one.lease};
+    sum = (pl_msg_submit_sum){one.phase, one.module, one.version, one.base, one.blob,
+                              &single,   1};
+    return read_update(&sum, s);
 }
 
 void pl_submission_clear(pl_submit_message *s)
@@ -91,47 +97,39 @@ void pl_submission_clear(pl_submit_message *s)
     s->n = 0;
 }
 
-/* ---- writing: tags rise, so the update's fields stand among the contributor's ---- */
-static void put_who(pl_buf *body, const pl_contribution *c)
+/* ---- writing ---- */
+static void write_sum(const pl_submit_message *s, pl_message *out)
 {
-    pl_put_u64(body, PL_TAG_PATH, (uint64_t)c->path);
-    pl_put_u64(body, PL_TAG_REPLICA, (uint64_t)c->replica);
-}
-
-static void put_what(pl_buf *body, const pl_submit_message *s)
-{
-    pl_put_u64(body, PL_TAG_PHASE, (uint64_t)s->round);
-    pl_put_text(body, PL_TAG_MODULE, s->module);
-    pl_put_u64(body, PL_TAG_VERSION, s->base_version);
-    pl_put_hash(body, PL_TAG_BASE, &s->base);
-    pl_put_hash(body, PL_TAG_BLOB, &s->update);
-}
-
-static void put_work(pl_buf *body, const pl_contribution *c,
-                     const pl_submission_lease *lease)
-{
-    pl_put_u64(body, PL_TAG_FIRST_SAMPLE, c->first_sample);
-    pl_put_u64(body, PL_TAG_SAMPLES, c->n_samples);
-    pl_put_u64(body, PL_TAG_TOKENS, c->n_tokens);
-    pl_put_f64(body, PL_TAG_LOSS, c->loss);
-    pl_put_f64(body, PL_TAG_SECONDS, c->seconds);
-    pl_put_text(body, PL_TAG_CODEC, c->codec);
-    pl_put_bytes(body, PL_TAG_LEASE, lease->bytes, lease->len);
+    pl_msg_contributor *said = pl_alloc((size_t)s->n * sizeof *said);
+    for (int i = 0; i < s->n; i++) {
+        const pl_contribution *c = &s->contributors[i];
+        said[i] = (pl_msg_contributor){.path = c->path,
+                                       .replica = c->replica,
+                                       .first_sample = c->first_sample,
+                                       .samples = c->n_samples,
+                                       .tokens = c->n_tokens,
+                                       .loss = c->loss,
+                                       .seconds = c->seconds,
+                                       .codec = c->codec,
+                                       .lease = {s->leases[i].bytes, s->leases[i].len}};
+    }
+    PL_SAY(out, SUBMIT, submit_sum, .phase = s->round, .module = s->module,
+           .version = (int64_t)s->base_version, .base = s->base, .blob = s->update,
+           .record = said, .n_record = (size_t)s->n);
+    pl_free(said);
 }
 
 void pl_submission_write(const pl_submit_message *s, pl_message *out)
 {
-    pl_buf record = {0};
-    if (s->n == 1)
-        put_who(&out->body, &s->contributors[0]);
-    put_what(&out->body, s);
-    if (s->n == 1)
-        put_work(&out->body, &s->contributors[0], &s->leases[0]);
-    for (int i = 0; s->n > 1 && i < s->n; i++) {
-        pl_buf_clear(&record);
-        put_who(&record, &s->contributors[i]);
-        put_work(&record, &s->contributors[i], &s->leases[i]);
-        pl_put_bytes(&out->body, PL_TAG_RECORD, record.data, record.len);
+    const pl_contribution *c = &s->contributors[0];
+    if (s->n > 1) {
+        write_sum(s, out);
+        return;
     }
-    pl_buf_destroy(&record);
+    PL_SAY(out, SUBMIT, submit, .path = c->path, .replica = c->replica,
+           .phase = s->round, .module = s->module, .version = (int64_t)s->base_version,
+           .base = s->base, .blob = s->update, .first_sample = c->first_sample,
+           .samples = c->n_samples, .tokens = c->n_tokens, .loss = c->loss,
+           .seconds = c->seconds, .codec = c->codec,
+           .lease = {s->leases[0].bytes, s->leases[0].len});
 }

@@ -31,7 +31,7 @@ int pl_submission_order(const pl_contribution *a, const pl_contribution *b);
 /* ERR_PROTO: a field is missing or wrong, or contributors are out of order, listed
  * twice, or more than PL_SUBMISSION_MAX. The caller owns the list and clears it, also
  * after an error. */
-pl_status pl_submission_read(const pl_message *submit, pl_submit_message *out);
+pl_status pl_submission_read(pl_message *submit, pl_submit_message *out);
 /* fills in the message's body */
 void pl_submission_write(const pl_submit_message *s, pl_message *out);
 void pl_submission_clear(pl_submit_message *s);

@@ -76,7 +76,7 @@ static pl_peer peer_of(int sender)
     return peer;
 }
 
-static void send_as(world *w, int sender, const pl_message *m)
+static void send_as(world *w, int sender, pl_message *m)
 {
     pl_peer peer = peer_of(sender);
     if (pl_role_allows(peer.role, m->type) && m->type != PL_MSG_STOP)

@@ -30,7 +30,8 @@ static pl_status put_piece(staging *s, uint8_t number, uint64_t total, uint64_t 
     pl_buf_reserve(&data, len);
     memset(data.data, number, len);
     data.len = len;
-    staging_piece piece = {name_of(number), total, offset, &data};
+    staging_piece piece = {
+        .hash = name_of(number), .total = total, .offset = offset, .data = &data};
     pl_status status = staging_put(s, &piece);
     pl_buf_destroy(&data);
     return status;
