@@ -177,11 +177,6 @@ uint64_t pl_get_u64(pl_reader *reader, uint16_t tag, size_t i)
     return bytes ? pl_le_get(bytes, 8) : 0;
 }
 
-uint64_t pl_get_u64_or(pl_reader *reader, uint16_t tag, uint64_t other)
-{
-    return pl_field_count(reader, tag) ? pl_get_u64(reader, tag, 0) : other;
-}
-
 double pl_get_f64(pl_reader *reader, uint16_t tag, size_t i)
 {
     uint64_t bits = pl_get_u64(reader, tag, i);

@@ -47,10 +47,9 @@ pl_status pl_reader_status(const pl_reader *reader);
 
 /* How many fields have this tag; the getters below take the i-th of them
  * (0 for a single field). A missing or mis-sized field sets the status and
- * returns zero; the _or form returns `other` when the field is missing. */
+ * returns zero. */
 size_t pl_field_count(const pl_reader *reader, uint16_t tag);
 uint64_t pl_get_u64(pl_reader *reader, uint16_t tag, size_t i);
-uint64_t pl_get_u64_or(pl_reader *reader, uint16_t tag, uint64_t other);
 double pl_get_f64(pl_reader *reader, uint16_t tag, size_t i);
 pl_hash pl_get_hash(pl_reader *reader, uint16_t tag, size_t i);
 const uint8_t *pl_get_bytes(pl_reader *reader, uint16_t tag, size_t i, size_t *len);

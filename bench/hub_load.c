@@ -234,12 +234,10 @@ typedef struct player {
 static void say_hello(player *p, uint64_t pid)
 {
     pl_message m;
-    pl_message_init(&m, PL_MSG_HELLO);
+    pl_message_init(&m, 0);
     m.request = pl_wire_next_request();
-    pl_put_text(&m.body, PL_TAG_NAME, p->name);
-    pl_put_text(&m.body, PL_TAG_ROLE, "worker");
-    pl_put_text(&m.body, PL_TAG_DEVICE, "none");
-    pl_put_u64(&m.body, PL_TAG_PID, pid);
+    PL_SAY(&m, HELLO, hello, .name = p->name, .role = "worker", .device = "none",
+           .pid = pid);
     p->asked_ms = pl_now_ms();
     send_line(&p->hub, &m);
 }
@@ -252,35 +250,28 @@ static void ask_task(player *p)
         p->asked = wall_now();
     }
     p->asked_ms = pl_now_ms();
-    pl_message_init(&m, PL_MSG_TASK_REQ);
+    pl_message_init(&m, 0);
     m.request = p->question;
-    pl_put_text(&m.body, PL_TAG_NAME, p->name);
+    PL_SAY(&m, TASK_REQ, task_req, .name = p->name);
     send_line(&p->hub, &m);
 }
 
-static void report(player *p, uint16_t type)
+static void send_renewal(player *p)
 {
-    pl_message m;
-    pl_message_init(&m, type);
-    m.request = pl_wire_next_request();
-    m.token = p->token;
-    pl_put_text(&m.body, PL_TAG_NAME, p->name);
-    pl_put_u64(&m.body, PL_TAG_PHASE, (uint64_t)p->phase);
-    pl_put_text(&m.body, PL_TAG_TASK, p->task);
-    if (type == PL_MSG_RENEW) {
-        pl_put_f64(&m.body, PL_TAG_LOSS, 3.5);
-        pl_put_u64(&m.body, PL_TAG_STEP, 1);
-        pl_put_f64(&m.body, PL_TAG_RATE, 1e4);
-        p->renewal = m.request;
-        p->renewed_ms = pl_now_ms();
-        p->renewed = wall_now();
-    } else {
-        pl_put_u64(&m.body, PL_TAG_TOKENS, 1000);
-        pl_put_f64(&m.body, PL_TAG_LOSS, 3.5);
-        pl_put_f64(&m.body, PL_TAG_SECONDS, 0.1);
-        pl_put_f64(&m.body, PL_TAG_OVERHEAD, 0);
-        pl_put_f64(&m.body, PL_TAG_IDLE, 0);
-    }
+    pl_message m = {.request = pl_wire_next_request(), .token = p->token};
+    PL_SAY(&m, RENEW, renew, .name = p->name, .phase = p->phase, .task = p->task,
+           .trains = true, .loss = 3.5, .step = 1, .rate = 1e4);
+    p->renewal = m.request;
+    p->renewed_ms = pl_now_ms();
+    p->renewed = wall_now();
+    send_line(&p->hub, &m);
+}
+
+static void send_done(player *p)
+{
+    pl_message m = {.request = pl_wire_next_request(), .token = p->token};
+    PL_SAY(&m, DONE, done, .name = p->name, .phase = p->phase, .task = p->task,
+           .tokens = 1000, .loss = 3.5, .seconds = 0.1);
     send_line(&p->hub, &m);
 }
 
@@ -292,12 +283,12 @@ static bool counts(const load *l)
 
 static void take_task(player *p, const load *l, sample *s)
 {
-    pl_reader r;
-    const pl_message *m = &p->hub.message;
-    pl_reader_open(&r, "TASK", m->body.data, m->body.len);
-    p->phase = (int64_t)pl_get_u64(&r, PL_TAG_PHASE, 0);
-    pl_get_text(&r, PL_TAG_TASK, 0, p->task, sizeof p->task);
-    must(pl_reader_status(&r));
+    pl_msg_task said;
+    pl_message *m = &p->hub.message;
+    must(PL_HEAR(m, task, &said));
+    pl_free(said.peer);
+    p->phase = said.phase;
+    pl_copy_text(p->task, sizeof p->task, said.task);
     if (counts(l) && s->n_grants < SAMPLES_MAX)
         s->grant_ms[s->n_grants++] = (float)(1e3 * (p->hub.arrived - p->asked));
     p->token = m->token;
@@ -332,12 +323,11 @@ static void hear(player *p, const load *l, sample *s)
 static void finish(player *p, pl_socket *home)
 {
     pl_message m;
-    pl_message_init(&m, PL_MSG_SUBMIT_PATH);
-    pl_put_text(&m.body, PL_TAG_NAME, p->task);
-    pl_put_u64(&m.body, PL_TAG_PHASE, (uint64_t)p->phase + 1);
+    pl_message_init(&m, 0);
+    PL_SAY(&m, SUBMIT_PATH, submit_path, .name = p->task, .phase = p->phase + 1);
     must(pl_wire_send(home, &m));
     pl_message_destroy(&m);
-    report(p, PL_MSG_DONE);
+    send_done(p);
     p->works = false;
 }
 
@@ -352,7 +342,7 @@ static void act(player *p, pl_socket *home, uint64_t pid, int64_t now)
     } else if (now >= p->finish_ms)
         finish(p, home);
     else if (now - p->renewed_ms >= TTL_MS / 4)
-        report(p, PL_MSG_RENEW);
+        send_renewal(p);
 }
 
 /* They join one after another, and each says its first word within a second. */
@@ -472,19 +462,16 @@ static void put_module(const fake_home *h, int module, pl_buf *out)
 {
     char name[PL_MODULE_NAME_MAX];
     pl_arm_module_name(&h->arm, h->topology, module, name);
-    pl_put_text(out, PL_TAG_MODULE, name);
-    pl_put_u64(out, PL_TAG_VERSION, h->versions[module]);
+    PL_SAY_BODY(out, module_record, .module = name,
+                .version = (int64_t)h->versions[module]);
 }
 
 static void put_path(const fake_home *h, int path, pl_buf *out)
 {
     char name[PL_MODULE_NAME_MAX];
     pl_arm_path_name(&h->arm, h->topology, path, 0, name);
-    pl_put_text(out, PL_TAG_NAME, name);
-    pl_put_u64(out, PL_TAG_PHASE, (uint64_t)h->phases[path]);
-    pl_put_u64(out, PL_TAG_TOKENS, 1);
-    pl_put_f64(out, PL_TAG_LOSS, 1);
-    pl_put_f64(out, PL_TAG_SECONDS, 1);
+    PL_SAY_BODY(out, path_record, .name = name, .phase = h->phases[path], .tokens = 1,
+                .loss = 1, .seconds = 1);
 }
 
 static void nest(pl_buf *inner, pl_buf *out)
@@ -497,8 +484,7 @@ static void make_state(fake_home *h)
 {
     pl_buf inner = {0};
     pl_buf_clear(&h->state);
-    pl_put_text(&inner, PL_TAG_ARM, h->arm.name);
-    pl_put_hash(&inner, PL_TAG_ARM_BLOB, &h->blob);
+    PL_SAY_BODY(&inner, arm_record, .arm = h->arm.name, .arm_blob = h->blob);
     nest(&inner, &h->state);
     for (int m = 0; m < pl_topology_n_modules(h->topology); m++) {
         put_module(h, m, &inner);
@@ -516,8 +502,7 @@ static void make_state(fake_home *h)
 static void put_piece(const pl_buf *from, uint64_t offset, pl_message *a)
 {
     size_t left = offset < from->len ? from->len - (size_t)offset : 0;
-    pl_put_u64(&a->body, PL_TAG_TOTAL, from->len);
-    pl_put_u64(&a->body, PL_TAG_OFFSET, offset);
+    PL_SAY_BODY(&a->body, piece, .total = from->len, .offset = offset);
     if (left > 0)
         pl_buf_append(&a->data, from->data + offset,
                       left < PL_WIRE_DATA_MAX ? left : PL_WIRE_DATA_MAX);
@@ -535,21 +520,22 @@ static void tell(fake_home *h, pl_buf *record)
 }
 
 /* A path has finished; a module whose contributors all have becomes a new version. */
-static void on_finished(fake_home *h, pl_reader *r)
+static void on_finished(fake_home *h, pl_message *m)
 {
-    char name[PL_MODULE_NAME_MAX];
+    pl_msg_submit_path q;
     pl_buf record = {0};
-    pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
-    int path = pl_name_table_get(h->paths, name);
-    if (path < 0 || h->phases[path] + 1 != (int64_t)pl_get_u64(r, PL_TAG_PHASE, 0))
+    if (PL_HEAR(m, submit_path, &q) != PL_OK)
+        return;
+    int path = pl_name_table_get(h->paths, q.name);
+    if (path < 0 || h->phases[path] + 1 != q.phase)
         return;
     h->phases[path]++;
     for (int slot = 0; slot < pl_topology_n_slots(h->topology); slot++) {
-        int m = pl_topology_module_of_path(h->topology, slot, path);
-        if (++h->done[m] % pl_arm_contributors(h->topology, m) != 0)
+        int module = pl_topology_module_of_path(h->topology, slot, path);
+        if (++h->done[module] % pl_arm_contributors(h->topology, module) != 0)
             continue;
-        h->versions[m]++;
-        put_module(h, m, &record);
+        h->versions[module]++;
+        put_module(h, module, &record);
         tell(h, &record);
     }
     put_path(h, path, &record);
@@ -557,33 +543,31 @@ static void on_finished(fake_home *h, pl_reader *r)
     pl_buf_destroy(&record);
 }
 
-static void answer(fake_home *h, const pl_peer *peer, const pl_message *m)
+static void answer(fake_home *h, const pl_peer *peer, pl_message *m)
 {
     pl_message a;
-    pl_reader r;
+    pl_msg_get_state q;
     pl_message_init(&a, PL_MSG_OK);
-    pl_reader_open(&r, "a question", m->body.data, m->body.len);
     a.request = m->request;
     a.epoch = 1;
     switch (m->type) {
     case PL_MSG_HELLO:
-        a.type = PL_MSG_WELCOME;
-        pl_put_bytes(&a.body, PL_TAG_SECRET, h->secret.bytes, sizeof h->secret.bytes);
-        pl_put_u64(&a.body, PL_TAG_VERSION, 1);
+        PL_SAY(&a, WELCOME, welcome_home, .secret = h->secret.bytes, .version = 1);
         break;
     case PL_MSG_GET_STATE:
         h->hub = *peer;
         a.type = PL_MSG_STATE_IS;
-        if (pl_get_u64(&r, PL_TAG_OFFSET, 0) == 0)
+        must(PL_HEAR(m, get_state, &q));
+        if (q.offset == 0)
             make_state(h);
-        put_piece(&h->state, pl_get_u64(&r, PL_TAG_OFFSET, 0), &a);
+        put_piece(&h->state, q.offset, &a);
         break;
     case PL_MSG_GET_BLOB:
         a.type = PL_MSG_BLOB;
         put_piece(&h->definition, 0, &a);
         break;
     case PL_MSG_SUBMIT_PATH:
-        on_finished(h, &r);
+        on_finished(h, m);
         pl_message_destroy(&a);
         return;
     default:

@@ -489,11 +489,10 @@ pl_status run_find_homes(pl_run *r)
 pl_status run_tell_homes(pl_run *r)
 {
     pl_message q, a;
-    pl_message_init(&q, PL_MSG_HOMES);
+    pl_message_init(&q, 0);
     pl_message_init(&a, 0);
     q.request = pl_wire_next_request();
-    for (int i = 0; i < r->n_homes; i++)
-        pl_put_text(&q.body, PL_TAG_ADDRESS, r->homes_at[i]);
+    PL_SAY(&q, HOMES, homes, .address = PL_ITEMS(r->homes_at, r->n_homes));
     pl_status status = pl_wire_ask(r->hub, &q, 1000, 30000, &a);
     pl_message_destroy(&q);
     pl_message_destroy(&a);

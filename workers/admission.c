@@ -153,18 +153,16 @@ pl_status pl_admission_join(const char *hub, const pl_keypair *invite,
 {
     pl_socket *socket = NULL;
     pl_message q, a;
-    pl_reader r;
+    pl_msg_enrolled is;
     pl_status status = PL_OK;
-    pl_message_init(&q, PL_MSG_ENROL);
+    pl_message_init(&q, 0);
     pl_message_init(&a, 0);
     q.request = pl_wire_next_request();
-    pl_put_text(&q.body, PL_TAG_NAME, name);
-    pl_put_bytes(&q.body, PL_TAG_KEY, fresh->bytes, sizeof fresh->bytes);
+    PL_SAY(&q, ENROL, enrol, .name = name, .key = fresh->bytes);
     PL_TRY(pl_wire_connect_as(hub, invite, &socket));
     PL_TRY(pl_wire_ask(socket, &q, ENROL_RETRY_MS, ENROL_MS, &a));
-    pl_reader_open(&r, "ENROLLED", a.body.data, a.body.len);
-    pl_get_text(&r, PL_TAG_ROLE, 0, role, 32);
-    PL_TRY(pl_reader_status(&r));
+    PL_TRY(PL_HEAR(&a, enrolled, &is));
+    pl_copy_text(role, 32, is.role);
 done:
     pl_wire_close(&socket);
     pl_message_destroy(&q);

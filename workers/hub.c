@@ -2,13 +2,7 @@
  * works, its states, and which file does what. */
 #include "workers/hub_internal.h"
 
-enum {
-    TICK_MS = 50,
-    PARK_MS = 1500,
-    OVERDUE_MS = 1000,
-    RELEASE_TEXT_MAX = 1024,
-    HEARD_AT_ONCE = 256
-};
+enum { TICK_MS = 50, PARK_MS = 1500, OVERDUE_MS = 1000, HEARD_AT_ONCE = 256 };
 
 pl_status hub_answer(hub *h, const pl_peer *peer, pl_message *a)
 {
@@ -37,93 +31,76 @@ void hub_free_held(hub *h, int worker)
 }
 
 /* ---- questions ---- */
-static pl_status on_hello(hub *h, const pl_peer *peer, pl_reader *r, pl_message *a)
+static pl_status on_hello(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
 {
-    char name[PL_TEXT_MAX], device[PL_TEXT_MAX], address[PL_ADDRESS_MAX] = "";
-    pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
-    if (pl_field_count(r, PL_TAG_ADDRESS) > 0)
-        pl_get_text(r, PL_TAG_ADDRESS, 0, address, sizeof address);
-    pl_get_text(r, PL_TAG_DEVICE, 0, device, sizeof device);
-    uint64_t pid = pl_get_u64(r, PL_TAG_PID, 0);
-    PL_RETURN_IF(pl_reader_status(r));
+    pl_msg_hello q;
     int w = -1;
-    PL_RETURN_IF(hub_know_worker(h, name, peer, &w));
-    hub_mark_fenced(h, &h->workers[w]);
-    PL_RETURN_IF(hub_check_owner(&h->workers[w], peer));
-    if (h->workers[w].pid == pid && strcmp(h->workers[w].device, device) != 0)
+    PL_RETURN_IF(PL_HEAR(m, hello, &q));
+    PL_RETURN_IF(hub_know_worker(h, q.name, peer, &w));
+    hub_worker *worker = &h->workers[w];
+    hub_mark_fenced(h, worker);
+    PL_RETURN_IF(hub_check_owner(worker, peer));
+    if (worker->pid == q.pid && strcmp(worker->device, q.device) != 0)
         return pl_fail(PL_ERR_NOPERM,
                        "worker %s computes on %s and cannot change that while it runs",
-                       name, h->workers[w].device);
+                       q.name, worker->device);
     note_peer(h, w, peer);
-    if (h->workers[w].pid != pid) /* a new process: end what the old one held */
+    if (worker->pid != q.pid) /* a new process: end what the old one held */
         hub_free_held(h, w);
-    h->workers[w].pid = pid;
-    pl_copy_text(h->workers[w].device, sizeof h->workers[w].device, device);
-    pl_copy_text(h->workers[w].offers_at, sizeof h->workers[w].offers_at, address);
-    pl_log(PL_LOG_INFO, "worker.joined", "worker=%s device=\"%s\"", name, device);
-    a->type = PL_MSG_WELCOME;
-    if (h->table[0])
-        pl_put_text(&a->body, PL_TAG_TEXT, h->table);
-    for (int i = 0; i < h->n_homes; i++)
-        pl_put_text(&a->body, PL_TAG_ADDRESS, h->homes_at[i]);
-    pl_put_u64(&a->body, PL_TAG_TTL_MS, (uint64_t)h->options->ttl_ms);
-    if (peer->role != PL_AS_LOCAL)
-        pl_put_bytes(&a->body, PL_TAG_SECRET, h->mates.secret, sizeof h->mates.secret);
+    worker->pid = q.pid;
+    pl_copy_text(worker->device, sizeof worker->device, q.device);
+    pl_copy_text(worker->offers_at, sizeof worker->offers_at,
+                 q.address ? q.address : "");
+    pl_log(PL_LOG_INFO, "worker.joined", "worker=%s device=\"%s\"", q.name, q.device);
+    PL_SAY(a, WELCOME, welcome, .table = h->table[0] ? h->table : NULL,
+           .address = PL_ITEMS(h->homes_at, h->n_homes),
+           .ttl_ms = (uint64_t)h->options->ttl_ms,
+           .secret = peer->role != PL_AS_LOCAL ? h->mates.secret : NULL);
     return PL_OK;
 }
 
 /* The key of an invitation may do only this: name the key that replaces it. */
-static pl_status on_enrol(hub *h, const pl_peer *peer, pl_reader *r, pl_message *a)
+static pl_status on_enrol(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
 {
-    char name[PL_KEY_NAME_MAX], text[PL_PUBKEY_TEXT];
+    char text[PL_PUBKEY_TEXT];
+    pl_msg_enrol q;
     pl_pubkey fresh;
     pl_key_role role;
-    size_t len = 0;
-    pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
-    const uint8_t *key = pl_get_bytes(r, PL_TAG_KEY, 0, &len);
-    PL_RETURN_IF(pl_reader_status(r));
-    if (len != sizeof fresh.bytes)
-        return pl_fail(PL_ERR_PROTO, "a key has %zu bytes, not %zu", sizeof fresh.bytes,
-                       len);
+    PL_RETURN_IF(PL_HEAR(m, enrol, &q));
     if (peer->role != PL_AS_INVITE || !h->options->keys || !h->options->keys[0])
         return pl_fail(PL_ERR_UNSUPPORTED,
                        "this job is not encrypted: no key is needed");
-    memcpy(fresh.bytes, key, len);
-    PL_RETURN_IF(pl_admission_enrol(h->options->keys, &peer->key, &fresh, name, &role));
+    memcpy(fresh.bytes, q.key, sizeof fresh.bytes);
+    PL_RETURN_IF(
+        pl_admission_enrol(h->options->keys, &peer->key, &fresh, q.name, &role));
     pl_pubkey_format(&fresh, text);
-    pl_log(PL_LOG_INFO, "key.enrolled", "key=%s name=%s role=%s", text, name,
+    pl_log(PL_LOG_INFO, "key.enrolled", "key=%s name=%s role=%s", text, q.name,
            pl_key_role_name(role));
-    a->type = PL_MSG_ENROLLED;
-    pl_put_text(&a->body, PL_TAG_ROLE, pl_key_role_name(role));
+    PL_SAY(a, ENROLLED, enrolled, .role = pl_key_role_name(role));
     return PL_OK;
 }
 
-/* Names the workers that offer updates of this task's mates. */
-static void put_peers(const hub *h, const plan_arm *arm, int index, int64_t phase,
-                      pl_buf *out)
+/* Where this task's mates can be met without the home: one for each slot at most. */
+static size_t find_peers(const hub *h, const plan_arm *arm, int index, int64_t phase,
+                         pl_msg_peer *out)
 {
+    size_t n = 0;
     if (!pl_traits(arm->arm.outer.method.method)->gossips || phase == 0)
-        return;
+        return 0;
     const int *mates = plan_mates(arm, index, phase);
-    pl_buf nested = {0};
     for (int slot = 0; slot < pl_topology_n_slots(arm->topology); slot++) {
         int mate = mates[slot];
         if (mate < 0 || mate == index || arm->paths[mate].offered < phase)
             continue;
         const hub_worker *w = &h->workers[arm->paths[mate].offered_by];
-        if (!w->offers_at[0])
-            continue;
-        pl_buf_clear(&nested);
-        pl_put_text(&nested, PL_TAG_ADDRESS, w->offers_at);
-        pl_put_text(&nested, PL_TAG_TASK, arm->paths[mate].name);
-        pl_put_bytes(out, PL_TAG_PEER, nested.data, nested.len);
+        if (w->offers_at[0])
+            out[n++] = (pl_msg_peer){w->offers_at, arm->paths[mate].name};
     }
-    pl_buf_destroy(&nested);
+    return n;
 }
 
-static void put_lease(const hub *h, const hub_worker *w, pl_buf *body)
+static void seal_lease(const hub *h, const hub_worker *w, pl_buf *out)
 {
-    pl_buf sealed = {0};
     const plan_arm *arm = &h->tasks.arms[w->given.arm];
     int replicas = pl_topology_n_replicas(arm->topology);
     pl_lease lease = {.path = w->given.index / replicas,
@@ -134,9 +111,7 @@ static void put_lease(const hub *h, const hub_worker *w, pl_buf *body)
     pl_copy_text(lease.arm, sizeof lease.arm, arm->arm.name);
     pl_copy_text(lease.worker, sizeof lease.worker, w->name);
     pl_copy_text(lease.device, sizeof lease.device, w->device);
-    pl_lease_seal(&h->secret, &lease, &sealed);
-    pl_put_bytes(body, PL_TAG_LEASE, sealed.data, sealed.len);
-    pl_buf_destroy(&sealed);
+    pl_lease_seal(&h->secret, &lease, out);
 }
 
 static pl_status send_task(hub *h, hub_worker *w)
@@ -145,28 +120,24 @@ static pl_status send_task(hub *h, hub_worker *w)
     plan_path *path = &arm->paths[w->given.index];
     int replicas = pl_topology_n_replicas(arm->topology);
     const hub_audit *audit = hub_audit_of(h, w->given_token, (int)(w - h->workers));
-    pl_message a;
-    pl_message_init(&a, PL_MSG_TASK);
-    a.request = w->answered;
-    a.token = w->given_token;
-    pl_put_hash(&a.body, PL_TAG_ARM_BLOB, &arm->blob);
-    pl_put_u64(&a.body, PL_TAG_PATH, (uint64_t)(w->given.index / replicas));
-    pl_put_u64(&a.body, PL_TAG_REPLICA, (uint64_t)(w->given.index % replicas));
-    pl_put_u64(&a.body, PL_TAG_PHASE, (uint64_t)w->given_phase);
-    pl_put_text(&a.body, PL_TAG_TASK, path->name);
-    if (audit)
-        pl_put_hash(&a.body, PL_TAG_BLOB, &audit->row.before);
-    if (w->given_steps > 0)
-        pl_put_u64(&a.body, PL_TAG_STEP, (uint64_t)w->given_steps);
-    put_peers(h, arm, w->given.index, w->given_phase, &a.body);
-    if (plan_is_late(arm, w->given.index, w->given_phase, pl_now_ms()))
-        pl_put_u64(&a.body, PL_TAG_LATE, 1);
+    pl_buf sealed = {0};
+    pl_msg_peer *peers =
+        pl_alloc((size_t)pl_topology_n_slots(arm->topology) * sizeof *peers);
+    size_t n_peers = find_peers(h, arm, w->given.index, w->given_phase, peers);
+    bool late = plan_is_late(arm, w->given.index, w->given_phase, pl_now_ms());
+    bool with_seeds = audit && audit->row.seed;
     if (!audit)
-        put_lease(h, w, &a.body);
-    if (audit)
-        pl_put_u64(&a.body, PL_TAG_AUDIT, 1);
-    for (int i = 0; audit && audit->row.seed && i < audit->n_parts; i++)
-        pl_put_u64(&a.body, PL_TAG_SEED, audit->seeds[i]);
+        seal_lease(h, w, &sealed);
+    pl_message a = {.request = w->answered, .token = w->given_token};
+    PL_SAY(&a, TASK, task, .arm_blob = arm->blob, .path = w->given.index / replicas,
+           .replica = w->given.index % replicas, .phase = w->given_phase,
+           .task = path->name, .blob = audit ? audit->row.before : (pl_hash){{0}},
+           .step = (uint64_t)w->given_steps, .peer = peers, .n_peer = n_peers,
+           .late = late, .lease = {sealed.data, sealed.len}, .audit = audit != NULL,
+           .seed = PL_ITEMS(with_seeds ? audit->seeds : NULL,
+                            with_seeds ? audit->n_parts : 0));
+    pl_free(peers);
+    pl_buf_destroy(&sealed);
     return hub_answer(h, &w->peer, &a);
 }
 
@@ -271,9 +242,9 @@ static pl_status say_no_work(hub *h, hub_worker *w)
     w->waiting = false;
     w->answered = w->request;
     w->given_token = 0;
-    pl_message_init(&a, PL_MSG_NO_WORK);
+    pl_message_init(&a, 0);
     a.request = w->request;
-    pl_put_u64(&a.body, PL_TAG_RETRY_MS, 0);
+    PL_SAY(&a, NO_WORK, no_work, .retry_ms = 0);
     return hub_answer(h, &w->peer, &a);
 }
 
@@ -340,23 +311,19 @@ static pl_status repeat_answer(hub *h, hub_worker *w)
     return say_no_work(h, w);
 }
 
-static pl_status on_task_req(hub *h, const pl_peer *peer, const pl_message *m,
-                             pl_reader *r)
+static pl_status on_task_req(hub *h, const pl_peer *peer, pl_message *m)
 {
-    char name[PL_TEXT_MAX], held[PL_MODULE_NAME_MAX] = "";
-    pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
-    uint64_t held_phase = pl_get_u64_or(r, PL_TAG_PHASE, 0);
-    if (pl_field_count(r, PL_TAG_TASK) > 0)
-        pl_get_text(r, PL_TAG_TASK, 0, held, sizeof held);
-    PL_RETURN_IF(pl_reader_status(r));
-    int index = hub_find_worker(h, name);
+    pl_msg_task_req q;
+    PL_RETURN_IF(PL_HEAR(m, task_req, &q));
+    int index = hub_find_worker(h, q.name);
     if (index < 0)
         return pl_fail(PL_ERR_STALE, "say HELLO first"); /* the hub has restarted */
     hub_worker *w = &h->workers[index];
     PL_RETURN_IF(hub_check_owner(w, peer));
     note_peer(h, index, peer);
-    w->held_token = plan_find_task(&h->tasks, held, &w->held) ? m->token : 0;
-    w->held_phase = (int64_t)held_phase;
+    w->held_token =
+        plan_find_task(&h->tasks, q.task ? q.task : "", &w->held) ? m->token : 0;
+    w->held_phase = q.phase;
     if (m->request == w->answered) { /* the answer was lost, or crossed the question */
         w->request = m->request;
         return repeat_answer(h, w);
@@ -377,19 +344,16 @@ typedef struct report {
     int64_t phase;
 } report;
 
-static pl_status read_report(hub *h, const pl_peer *peer, pl_reader *r, report *out)
+static pl_status read_report(hub *h, const pl_peer *peer, const char *worker,
+                             int64_t phase, const char *task, report *out)
 {
-    char name[PL_TEXT_MAX], path[PL_MODULE_NAME_MAX];
-    pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
-    out->phase = (int64_t)pl_get_u64(r, PL_TAG_PHASE, 0);
-    pl_get_text(r, PL_TAG_TASK, 0, path, sizeof path);
-    PL_RETURN_IF(pl_reader_status(r));
-    out->worker = hub_find_worker(h, name);
+    out->phase = phase;
+    out->worker = hub_find_worker(h, worker);
     if (out->worker < 0)
         return pl_fail(PL_ERR_STALE, "say HELLO first");
     PL_RETURN_IF(hub_check_owner(&h->workers[out->worker], peer));
     note_peer(h, out->worker, peer);
-    out->path = plan_find_path(&h->tasks, path);
+    out->path = plan_find_path(&h->tasks, task);
     return PL_OK;
 }
 
@@ -425,16 +389,13 @@ static void note_progress(plan_lease *lease, int step, double loss)
 }
 
 /* After a restart the hub accepts a lease only if its holder shows the sealed lease. */
-static bool shows_lease(hub *h, pl_reader *r, const report *rep, uint64_t token)
+static bool shows_lease(hub *h, pl_bytes sealed, const report *rep, uint64_t token)
 {
     pl_lease lease;
     plan_task task;
-    size_t len = 0;
-    if (!h->has_secret || pl_field_count(r, PL_TAG_LEASE) == 0 ||
-        !plan_find_task(&h->tasks, rep->path->name, &task))
-        return false;
-    const uint8_t *bytes = pl_get_bytes(r, PL_TAG_LEASE, 0, &len);
-    if (pl_lease_open(&h->secret, bytes, len, &lease) != PL_OK)
+    if (!h->has_secret || !sealed.at ||
+        !plan_find_task(&h->tasks, rep->path->name, &task) ||
+        pl_lease_open(&h->secret, sealed.at, sealed.len, &lease) != PL_OK)
         return false;
     const plan_arm *arm = &h->tasks.arms[task.arm];
     const hub_worker *w = &h->workers[rep->worker];
@@ -445,16 +406,12 @@ static bool shows_lease(hub *h, pl_reader *r, const report *rep, uint64_t token)
            strcmp(lease.worker, w->name) == 0 && pl_pubkey_equal(&lease.key, &w->key);
 }
 
-static pl_status on_renew(hub *h, const pl_peer *peer, const pl_message *m,
-                          pl_reader *r, pl_message *a)
+static pl_status on_renew(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
 {
     report rep;
-    PL_RETURN_IF(read_report(h, peer, r, &rep));
-    bool trains = pl_field_count(r, PL_TAG_STEP) > 0;
-    uint64_t step = pl_get_u64_or(r, PL_TAG_STEP, 0);
-    double loss = trains ? pl_get_f64(r, PL_TAG_LOSS, 0) : 0;
-    double rate = trains ? pl_get_f64(r, PL_TAG_RATE, 0) : 0;
-    PL_RETURN_IF(pl_reader_status(r));
+    pl_msg_renew q;
+    PL_RETURN_IF(PL_HEAR(m, renew, &q));
+    PL_RETURN_IF(read_report(h, peer, q.name, q.phase, q.task, &rep));
     if (!rep.path &&
         !hub_homes_ready(h)) { /* the hub has just started: no verdict yet */
         a->type = PL_MSG_RENEWED;
@@ -465,20 +422,20 @@ static pl_status on_renew(hub *h, const pl_peer *peer, const pl_message *m,
         audit->lease.deadline_ms = pl_now_ms() + h->options->ttl_ms;
     else if (!rep.path ||
              (!plan_lease_of(rep.path, m->token, rep.worker) &&
-              !shows_lease(h, r, &rep, m->token)) ||
+              !shows_lease(h, q.lease, &rep, m->token)) ||
              !plan_renew(&h->tasks, rep.path, rep.phase, m->token, rep.worker,
                          pl_now_ms(), h->options->ttl_ms)) {
-        a->type = refuse_renewal(h, &rep, trains);
+        a->type = refuse_renewal(h, &rep, q.trains);
         return PL_OK;
     }
     a->type = PL_MSG_RENEWED;
-    if (!trains) /* it was fetched, or is being sent */
+    if (!q.trains) /* it was fetched, or is being sent */
         return PL_OK;
     hub_worker *w = &h->workers[rep.worker];
     note_progress(audit ? &audit->lease : plan_lease_of(rep.path, m->token, rep.worker),
-                  (int)step, loss);
-    w->step = (int)step;
-    w->rate = rate;
+                  (int)q.step, q.loss);
+    w->step = (int)q.step;
+    w->rate = q.rate;
     w->phase = rep.phase;
     pl_copy_text(w->task, sizeof w->task, rep.path->name);
     return PL_OK;
@@ -498,10 +455,9 @@ static void note_pace(hub *h, hub_worker *w, const report *rep, const plan_lease
 }
 
 /* A malformed DONE fails the audit, not only its worker. */
-static pl_status end_audit(hub *h, hub_audit *audit, int worker, pl_reader *r,
-                           const pl_message *m)
+static pl_status end_audit(hub *h, hub_audit *audit, int worker, const pl_message *m)
 {
-    pl_status status = hub_audit_done(h, audit, worker, r, m);
+    pl_status status = hub_audit_done(h, audit, worker, m);
     if (status == PL_ERR_PROTO)
         hub_audit_release(h, audit, "its worker did not say what it made");
     return status;
@@ -528,41 +484,34 @@ static pl_status check_done(hub *h, const report *rep, uint64_t tokens,
     return PL_OK;
 }
 
-static pl_status on_done(hub *h, const pl_peer *peer, const pl_message *m, pl_reader *r,
-                         pl_message *a)
+static pl_status on_done(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
 {
     report rep;
-    PL_RETURN_IF(read_report(h, peer, r, &rep));
-    uint64_t tokens = pl_get_u64(r, PL_TAG_TOKENS, 0);
-    double loss = pl_get_f64(r, PL_TAG_LOSS, 0),
-           inner = pl_get_f64(r, PL_TAG_SECONDS, 0);
-    double overhead = pl_get_f64(r, PL_TAG_OVERHEAD, 0);
-    double idle = pl_get_f64(r, PL_TAG_IDLE, 0);
-    double waited = pl_get_f64(r, PL_TAG_WAITED, 0);
-    bool again = pl_field_count(r, PL_TAG_AUDIT) > 0;
-    PL_RETURN_IF(pl_reader_status(r));
-    PL_RETURN_IF(
-        check_done(h, &rep, tokens, (double[]){inner, overhead, idle, waited}));
+    pl_msg_done q;
+    PL_RETURN_IF(PL_HEAR(m, done, &q));
+    PL_RETURN_IF(read_report(h, peer, q.name, q.phase, q.task, &rep));
+    PL_RETURN_IF(check_done(h, &rep, q.tokens,
+                            (double[]){q.seconds, q.overhead, q.idle, q.waited}));
     hub_worker *w = &h->workers[rep.worker];
     hub_end_task(w, rep.path);
-    w->idle_s += idle;
-    w->inner_s += inner;
-    w->overhead_s += overhead;
-    w->waited_s += waited;
-    w->n_tokens += tokens;
+    w->idle_s += q.idle;
+    w->inner_s += q.seconds;
+    w->overhead_s += q.overhead;
+    w->waited_s += q.waited;
+    w->n_tokens += q.tokens;
     w->n_tasks++;
-    if (inner > 0)
-        w->rate = (double)tokens / inner;
+    if (q.seconds > 0)
+        w->rate = (double)q.tokens / q.seconds;
     const plan_said said = {.phase = rep.phase,
                             .token = m->token,
                             .worker = rep.worker,
-                            .loss = loss,
-                            .seconds = inner};
+                            .loss = q.loss,
+                            .seconds = q.seconds};
     const plan_lease *lease =
-        rep.path && !again
+        rep.path && !q.audit
             ? plan_say_done(rep.path, &said, pl_now_ms(), h->options->ttl_ms)
             : NULL;
-    note_pace(h, w, &rep, lease, inner);
+    note_pace(h, w, &rep, lease, q.seconds);
     a->type = PL_MSG_OK;
     hub_audit *audit = hub_audit_of(h, m->token, rep.worker);
     h->done_ms = pl_now_ms();
@@ -570,41 +519,39 @@ static pl_status on_done(hub *h, const pl_peer *peer, const pl_message *m, pl_re
         w->held_token =
             0; /* the worker is idle from now on, and not from its next question on */
     if (audit)
-        return end_audit(h, audit, rep.worker, r, m);
+        return end_audit(h, audit, rep.worker, m);
     return lease ? hub_settle(h, rep.path) : PL_OK;
 }
 
 /* A worker leaves. Its question and its leases end at once and not when they expire. It
  * may already be here again as another process. */
-static pl_status on_leave(hub *h, const pl_peer *peer, pl_reader *r, pl_message *a)
+static pl_status on_leave(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
 {
-    char name[PL_TEXT_MAX];
-    pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
-    uint64_t pid = pl_get_u64(r, PL_TAG_PID, 0);
-    PL_RETURN_IF(pl_reader_status(r));
-    int w = hub_find_worker(h, name);
+    pl_msg_leave q;
+    PL_RETURN_IF(PL_HEAR(m, leave, &q));
+    int w = hub_find_worker(h, q.name);
     a->type = PL_MSG_OK;
-    if (w < 0 || h->workers[w].pid != pid)
+    if (w < 0 || h->workers[w].pid != q.pid)
         return PL_OK;
     PL_RETURN_IF(hub_check_owner(&h->workers[w], peer));
     hub_free_held(h, w);
     h->workers[w].left = true;
-    pl_log(PL_LOG_INFO, "worker.left", "worker=%s", name);
+    pl_log(PL_LOG_INFO, "worker.left", "worker=%s", q.name);
     return PL_OK;
 }
 
-static pl_status on_release(hub *h, const pl_peer *peer, const pl_message *m,
-                            pl_reader *r, pl_message *a)
+static pl_status on_release(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
 {
     report rep;
-    char text[RELEASE_TEXT_MAX] = "";
-    if (pl_field_count(r, PL_TAG_TASK) == 0)
-        return on_leave(h, peer, r, a);
-    PL_RETURN_IF(read_report(h, peer, r, &rep));
-    uint64_t why = pl_get_u64_or(r, PL_TAG_STATUS, PL_OK);
-    if (pl_field_count(r, PL_TAG_TEXT) > 0)
-        pl_get_text(r, PL_TAG_TEXT, 0, text, sizeof text);
-    PL_RETURN_IF(pl_reader_status(r));
+    pl_msg_release q;
+    pl_reader r;
+    pl_reader_open(&r, "release", m->body.data, m->body.len);
+    if (pl_field_count(&r, PL_TAG_TASK) == 0)
+        return on_leave(h, peer, m, a);
+    PL_RETURN_IF(PL_HEAR(m, release, &q));
+    PL_RETURN_IF(read_report(h, peer, q.name, q.phase, q.task, &rep));
+    const uint64_t why = q.status;
+    const char *text = q.text ? q.text : "";
     if (why >= PL_STATUS_COUNT)
         return pl_fail(PL_ERR_PROTO, "there is no status %llu",
                        (unsigned long long)why);
@@ -628,11 +575,12 @@ static pl_status on_release(hub *h, const pl_peer *peer, const pl_message *m,
     return PL_OK;
 }
 
-static pl_status on_offer(hub *h, const pl_peer *peer, const pl_message *m,
-                          pl_reader *r, pl_message *a)
+static pl_status on_offer(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
 {
     report rep;
-    PL_RETURN_IF(read_report(h, peer, r, &rep));
+    pl_msg_offer q;
+    PL_RETURN_IF(PL_HEAR(m, offer, &q));
+    PL_RETURN_IF(read_report(h, peer, q.name, q.phase, q.task, &rep));
     a->type = PL_MSG_OK;
     if (rep.path && rep.phase >= rep.path->phase &&
         plan_lease_of(rep.path, m->token, rep.worker) == &rep.path->lease)
@@ -640,31 +588,28 @@ static pl_status on_offer(hub *h, const pl_peer *peer, const pl_message *m,
     return PL_OK;
 }
 
-static pl_status dispatch(hub *h, const pl_peer *peer, const pl_message *m,
-                          pl_message *a)
+static pl_status dispatch(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
 {
-    pl_reader r;
-    pl_reader_open(&r, "a question to the hub", m->body.data, m->body.len);
     switch (m->type) {
     case PL_MSG_HELLO:
-        return on_hello(h, peer, &r, a);
+        return on_hello(h, peer, m, a);
     case PL_MSG_ENROL:
-        return on_enrol(h, peer, &r, a);
+        return on_enrol(h, peer, m, a);
     case PL_MSG_RENEW:
-        return on_renew(h, peer, m, &r, a);
+        return on_renew(h, peer, m, a);
     case PL_MSG_DONE:
-        return on_done(h, peer, m, &r, a);
+        return on_done(h, peer, m, a);
     case PL_MSG_OFFER:
-        return on_offer(h, peer, m, &r, a);
+        return on_offer(h, peer, m, a);
     case PL_MSG_RELEASE:
-        return on_release(h, peer, m, &r, a);
+        return on_release(h, peer, m, a);
     case PL_MSG_STATUS:
         a->type = PL_MSG_STATUS_IS;
         hub_status_json(h, &a->data);
         return PL_OK;
     case PL_MSG_HOMES:
         a->type = PL_MSG_OK;
-        return hub_add_homes(h, &r);
+        return hub_add_homes(h, m);
     case PL_MSG_STOP:
         a->type = PL_MSG_OK;
         h->stopping = true;
@@ -675,15 +620,13 @@ static pl_status dispatch(hub *h, const pl_peer *peer, const pl_message *m,
     }
 }
 
-pl_status hub_take(hub *h, const pl_peer *peer, const pl_message *m)
+pl_status hub_take(hub *h, const pl_peer *peer, pl_message *m)
 {
     pl_message a;
     pl_status status;
-    pl_reader r;
     pl_message_init(&a, PL_MSG_OK);
     if (m->type == PL_MSG_TASK_REQ) { /* answered by serve_waiting */
-        pl_reader_open(&r, "TASK_REQ", m->body.data, m->body.len);
-        status = on_task_req(h, peer, m, &r);
+        status = on_task_req(h, peer, m);
         if (status == PL_OK)
             return PL_OK;
     } else {

@@ -85,12 +85,11 @@ void hub_clear_audits(hub *h)
 /* ---- reporting the verdict ---- */
 static pl_status tell_home(hub *h, hub_audit *a, int64_t now_ms)
 {
-    pl_message m;
+    pl_message m = {0};
     pl_buf text = {0};
     a->told_ms = now_ms;
     pl_audit_write(&a->row, &text);
-    pl_message_init(&m, PL_MSG_PUT_AUDIT);
-    pl_put_text(&m.body, PL_TAG_TEXT, pl_buf_text(&text));
+    PL_SAY(&m, PUT_AUDIT, put_audit, .row_text = pl_buf_text(&text));
     pl_buf_destroy(&text);
     return hub_send_home(&h->homes[a->home], &m);
 }
@@ -157,12 +156,9 @@ static void add_fenced(hub *h, const hub_fenced *f)
 
 static pl_status tell_fenced(hub *h, const hub_fenced *f, int home)
 {
-    pl_message m;
-    pl_message_init(&m, PL_MSG_FENCE_WORKER);
-    pl_put_text(&m.body, PL_TAG_TEXT, f->reason);
-    pl_put_text(&m.body, PL_TAG_NAME, f->name);
-    if (has_key(f))
-        pl_put_bytes(&m.body, PL_TAG_KEY, f->key.bytes, sizeof f->key.bytes);
+    pl_message m = {0};
+    PL_SAY(&m, FENCE_WORKER, fence_worker, .reason = f->reason, .name = f->name,
+           .key = has_key(f) ? f->key.bytes : NULL);
     return hub_send_home(&h->homes[home], &m);
 }
 
@@ -209,13 +205,9 @@ static pl_status ask_updates(hub *h, hub_audit *a, int64_t now_ms)
         pl_arm_module_name(&arm->arm, arm->topology, module, name);
         a->requests[slot] = pl_wire_next_request();
         for (int i = 0; i < h->n_homes; i++) {
-            pl_message m;
-            pl_message_init(&m, PL_MSG_GET_UPDATE);
-            m.request = a->requests[slot];
-            pl_put_text(&m.body, PL_TAG_NAME, name);
-            pl_put_u64(&m.body, PL_TAG_PATH, (uint64_t)path);
-            pl_put_u64(&m.body, PL_TAG_REPLICA, (uint64_t)(a->task.index % replicas));
-            pl_put_u64(&m.body, PL_TAG_PHASE, (uint64_t)round);
+            pl_message m = {.request = a->requests[slot]};
+            PL_SAY(&m, GET_UPDATE, get_update, .name = name, .path = path,
+                   .replica = a->task.index % replicas, .phase = round);
             PL_RETURN_IF(hub_send_home(&h->homes[i], &m));
         }
     }
@@ -271,57 +263,52 @@ static void set_aside(hub *h, hub_audit *a, const char *reason)
 }
 
 /* False if there is none. */
-static bool get_likeness(pl_reader *r, hub_audit *a, int slot)
+static bool note_likeness(const pl_msg_update_is *said, hub_audit *a, int slot)
 {
-    size_t len = 0;
-    if (pl_field_count(r, PL_TAG_LIKENESS) == 0)
+    a->seeds[slot] = said->seed;
+    if (said->seed == 0 || !said->likeness)
         return false;
-    a->seeds[slot] = pl_get_u64_or(r, PL_TAG_SEED, 0);
-    const uint8_t *bytes = pl_get_bytes(r, PL_TAG_LIKENESS, 0, &len);
-    if (len != sizeof a->likeness[slot].cells || a->seeds[slot] == 0)
-        return false;
-    memcpy(a->likeness[slot].cells, bytes, len);
+    memcpy(a->likeness[slot].cells, said->likeness, sizeof a->likeness[slot].cells);
     return true;
 }
 
 /* The sealed lease of the sender says who sent the update and on which device. Sums
  * made by a relay are not compared. If the updates come from several kinds of devices,
  * likenesses are compared, whatever kind the second worker has. */
-static void note_update(hub *h, hub_audit *a, int slot, pl_reader *r)
+static void note_update(hub *h, hub_audit *a, int slot, const pl_msg_update_is *said)
 {
-    hub_sender from;
-    pl_get_text(r, PL_TAG_NAME, 0, from.worker, sizeof from.worker);
-    pl_get_text(r, PL_TAG_DEVICE, 0, from.device, sizeof from.device);
-    pl_hash hash = pl_get_hash(r, PL_TAG_BLOB, 0);
     pl_audit_result *first = &a->row.results[0];
-    if (pl_reader_status(r) != PL_OK || a->row.verdict != PL_VERDICT_OPEN)
+    if (a->row.verdict != PL_VERDICT_OPEN)
         return;
     a->mixed =
-        a->mixed || (first->device[0] && strcmp(from.device, first->device) != 0);
-    if (a->row.seed && !get_likeness(r, a, slot))
+        a->mixed || (first->device[0] && strcmp(said->device, first->device) != 0);
+    if (a->row.seed && !note_likeness(said, a, slot))
         set_aside(h, a, "a relay added its updates to others");
     else if (a->mixed && !(a->row.seed && h->options->audit_tolerance > 0))
         set_aside(h, a, "its updates came from different kinds of devices");
     if (a->row.verdict != PL_VERDICT_OPEN)
         return;
     if (!first->device[0])
-        pl_copy_text(first->device, sizeof first->device, from.device);
-    a->senders[slot] = from;
+        pl_copy_text(first->device, sizeof first->device, said->device);
+    pl_copy_text(a->senders[slot].worker, sizeof a->senders[slot].worker, said->name);
+    pl_copy_text(a->senders[slot].device, sizeof a->senders[slot].device, said->device);
     a->looked_ms = 0;
-    a->hashes[slot] = hash;
+    a->hashes[slot] = said->blob;
     gather(h, a);
 }
 
-pl_status hub_hear_update(hub *h, const pl_message *m)
+pl_status hub_hear_update(hub *h, pl_message *m)
 {
+    pl_msg_update_is said;
     for (size_t i = 0; i < h->n_audits; i++)
         for (int slot = 0; slot < h->audits[i].n_slots; slot++)
             if (h->audits[i].requests[slot] == m->request) {
-                pl_reader r;
-                pl_reader_open(&r, "UPDATE_IS", m->body.data, m->body.len);
                 h->audits[i].requests[slot] = 0;
-                note_update(h, &h->audits[i], slot, &r);
-                return pl_reader_status(&r);
+                PL_RETURN_IF(PL_HEAR(m, update_is, &said));
+                if (!said.name || !said.device)
+                    return pl_fail(PL_ERR_PROTO, "a home names no sender");
+                note_update(h, &h->audits[i], slot, &said);
+                return PL_OK;
             }
     return PL_OK;
 }
@@ -374,17 +361,14 @@ static pl_status take_row(hub *h, int home, const char *text)
 static pl_status take_fenced(hub *h, pl_reader *r)
 {
     hub_fenced f;
-    size_t len = 0;
+    pl_msg_fenced_record said;
     memset(&f, 0, sizeof f);
-    pl_get_text(r, PL_TAG_TEXT, 0, f.reason, sizeof f.reason);
-    pl_get_text(r, PL_TAG_NAME, 0, f.name, sizeof f.name);
-    if (pl_field_count(r, PL_TAG_KEY) > 0) {
-        const uint8_t *key = pl_get_bytes(r, PL_TAG_KEY, 0, &len);
-        if (len != sizeof f.key.bytes)
-            return pl_fail(PL_ERR_PROTO, "a fenced key has %zu bytes", len);
-        memcpy(f.key.bytes, key, len);
-    }
+    pl_get_fields(r, pl_fields_of_fenced_record(), &said);
     PL_RETURN_IF(pl_reader_status(r));
+    pl_copy_text(f.reason, sizeof f.reason, said.reason);
+    pl_copy_text(f.name, sizeof f.name, said.name);
+    if (said.key)
+        memcpy(f.key.bytes, said.key, sizeof f.key.bytes);
     add_fenced(h, &f);
     return PL_OK;
 }
@@ -396,12 +380,12 @@ bool hub_is_audit_record(pl_reader *r)
 
 pl_status hub_take_audit_record(hub *h, int home, pl_reader *r)
 {
-    char text[PL_AUDIT_TEXT_MAX];
+    pl_msg_audit_record said;
     if (pl_field_count(r, PL_TAG_FENCED) > 0)
         return take_fenced(h, r);
-    pl_get_text(r, PL_TAG_TEXT, 0, text, sizeof text);
+    pl_get_fields(r, pl_fields_of_audit_record(), &said);
     PL_RETURN_IF(pl_reader_status(r));
-    return take_row(h, home, text);
+    return take_row(h, home, said.row_text);
 }
 
 void hub_begin_rows(hub *h, int home)
@@ -630,19 +614,21 @@ static void blame(const hub *h, hub_audit *a, const pl_hash *made, const char *d
     }
 }
 
-pl_status hub_audit_done(hub *h, hub_audit *a, int worker, pl_reader *r,
-                         const pl_message *m)
+pl_status hub_audit_done(hub *h, hub_audit *a, int worker, const pl_message *m)
 {
     pl_audit_result result;
+    pl_reader r;
     size_t n = (size_t)count_sending(h, a);
     memset(&result, 0, sizeof result);
-    if (pl_field_count(r, PL_TAG_BLOB) != n + 1)
+    pl_reader_open(&r, "DONE", m->body.data, m->body.len);
+    size_t n_made = pl_field_count(&r, PL_TAG_BLOB);
+    if (n_made != n + 1)
         return pl_fail(PL_ERR_PROTO, "the DONE of an audit has %zu hashes, not %zu",
-                       pl_field_count(r, PL_TAG_BLOB), n + 1);
+                       n_made, n + 1);
     pl_hash *made = pl_alloc((n + 1) * sizeof *made);
     for (size_t i = 0; i <= n; i++)
-        made[i] = pl_get_hash(r, PL_TAG_BLOB, i);
-    pl_status status = pl_reader_status(r);
+        made[i] = pl_get_hash(&r, PL_TAG_BLOB, i);
+    pl_status status = pl_reader_status(&r);
     if (status == PL_OK)
         status = take_likeness(a, m);
     if (status == PL_OK && a->row.n == 1)

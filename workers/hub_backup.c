@@ -76,10 +76,10 @@ static pl_status tell_second(hub *h, const plan_path *path, const plan_said *by,
                              int other, uint64_t lost)
 {
     pl_message m;
-    pl_message_init(&m, PL_MSG_LEASE_LOST);
+    pl_message_init(&m, 0);
     m.token = lost;
     hub_end_task(&h->workers[other], path);
-    pl_put_u64(&m.body, PL_TAG_PHASE, (uint64_t)by->phase);
+    PL_SAY(&m, LEASE_LOST, lease_lost, .phase = by->phase);
     pl_log(PL_LOG_INFO, "backup.settled", "task=%s phase=%lld first=%s stopped=%s",
            path->name, (long long)by->phase, h->workers[by->worker].name,
            h->workers[other].name);

@@ -2,7 +2,13 @@
  * events. Events may be lost, so the state is asked for again regularly. */
 #include "workers/hub_internal.h"
 
-enum { HELLO_MS = 500, STATE_MS = 1000, AWAY_MS = 10000, APPLIED_AT_ONCE = 1024 };
+enum {
+    HELLO_MS = 500,
+    STATE_MS = 1000,
+    AWAY_MS = 10000,
+    APPLIED_AT_ONCE = 1024,
+    RECORD_MAX = 16384
+};
 
 static pl_status open_home(hub *h, const char *address)
 {
@@ -23,13 +29,15 @@ pl_status hub_open_homes(hub *h)
     return PL_OK;
 }
 
-pl_status hub_add_homes(hub *h, pl_reader *r)
+pl_status hub_add_homes(hub *h, const pl_message *m)
 {
-    size_t n = pl_field_count(r, PL_TAG_ADDRESS);
+    pl_reader r;
+    pl_reader_open(&r, "HOMES", m->body.data, m->body.len);
+    size_t n = pl_field_count(&r, PL_TAG_ADDRESS);
     for (size_t i = 0; i < n; i++) {
         char address[PL_ADDRESS_MAX];
-        pl_get_text(r, PL_TAG_ADDRESS, i, address, sizeof address);
-        PL_RETURN_IF(pl_reader_status(r));
+        pl_get_text(&r, PL_TAG_ADDRESS, i, address, sizeof address);
+        PL_RETURN_IF(pl_reader_status(&r));
         if (i >= (size_t)h->n_homes) {
             PL_RETURN_IF(open_home(h, address));
             h->homes[i].added = h->homes[i].known = true;
@@ -77,37 +85,22 @@ pl_status hub_send_home(hub_home *home, pl_message *m)
  * hub. */
 static pl_status say_hello(hub *h, hub_home *home)
 {
-    pl_message m;
-    if (!h->has_secret && home != h->homes)
+    pl_message m = {0};
+    bool is_first = home == h->homes;
+    if (!h->has_secret && !is_first)
         return PL_OK;
-    pl_message_init(&m, PL_MSG_HELLO);
-    pl_put_text(&m.body, PL_TAG_ROLE, "hub");
-    if (home != h->homes)
-        pl_put_bytes(&m.body, PL_TAG_SECRET, h->secret.bytes, sizeof h->secret.bytes);
+    PL_SAY(&m, HELLO, hello_home, .role = "hub",
+           .secret = is_first ? NULL : h->secret.bytes);
     return hub_send_home(home, &m);
-}
-
-static pl_status take_secret(hub *h, pl_reader *r)
-{
-    size_t len = 0;
-    const uint8_t *bytes = pl_get_bytes(r, PL_TAG_SECRET, 0, &len);
-    PL_RETURN_IF(pl_reader_status(r));
-    if (len != sizeof h->secret.bytes)
-        return pl_fail(PL_ERR_PROTO, "a home's secret has %zu bytes", len);
-    memcpy(h->secret.bytes, bytes, len);
-    h->has_secret = true;
-    return PL_OK;
 }
 
 /* The question tells homes where the other homes are, so that they can redirect
  * clients. */
 static pl_status ask_state(const hub *h, hub_home *home, uint64_t offset)
 {
-    pl_message m;
-    pl_message_init(&m, PL_MSG_GET_STATE);
-    for (int i = 0; i < h->n_homes; i++)
-        pl_put_text(&m.body, PL_TAG_ADDRESS, h->homes_at[i]);
-    pl_put_u64(&m.body, PL_TAG_OFFSET, offset);
+    pl_message m = {0};
+    PL_SAY(&m, GET_STATE, get_state, .address = PL_ITEMS(h->homes_at, h->n_homes),
+           .offset = offset);
     return hub_send_home(home, &m);
 }
 
@@ -128,22 +121,17 @@ static void keep_status(hub_home *home, const pl_message *m, int64_t now_ms)
 
 static pl_status ask_arm(hub_home *home, const pl_hash *blob, uint64_t offset)
 {
-    pl_message m;
-    pl_message_init(&m, PL_MSG_GET_BLOB);
-    pl_put_hash(&m.body, PL_TAG_BLOB, blob);
-    pl_put_u64(&m.body, PL_TAG_OFFSET, offset);
+    pl_message m = {0};
+    PL_SAY(&m, GET_BLOB, get_blob, .blob = *blob, .offset = offset);
     return hub_send_home(home, &m);
 }
 
 pl_status hub_fence(hub *h, const plan_path *path)
 {
     for (int i = 0; i < h->n_homes; i++) {
-        pl_message m;
-        pl_message_init(&m, PL_MSG_FENCE);
-        m.token = path->lease.token;
-        pl_put_text(&m.body, PL_TAG_NAME, path->name);
-        if (path->drops_state)
-            pl_put_u64(&m.body, PL_TAG_PHASE, (uint64_t)path->phase);
+        pl_message m = {.token = path->lease.token};
+        PL_SAY(&m, FENCE, fence, .name = path->name,
+               .phase = path->drops_state ? path->phase : 0);
         PL_RETURN_IF(hub_send_home(&h->homes[i], &m));
     }
     return PL_OK;
@@ -180,12 +168,17 @@ pl_status hub_tend_homes(hub *h, int64_t now_ms)
     return PL_OK;
 }
 
-static pl_status on_welcome(hub *h, hub_home *home, pl_reader *r)
+static pl_status on_welcome(hub *h, hub_home *home, pl_message *m)
 {
-    uint64_t epoch = pl_get_u64(r, PL_TAG_VERSION, 0);
-    PL_RETURN_IF(pl_reader_status(r));
-    if (home == h->homes)
-        PL_RETURN_IF(take_secret(h, r));
+    pl_msg_welcome_home said;
+    PL_RETURN_IF(PL_HEAR(m, welcome_home, &said));
+    if (home == h->homes) {
+        if (!said.secret)
+            return pl_fail(PL_ERR_PROTO, "the first home told no secret");
+        memcpy(h->secret.bytes, said.secret, sizeof h->secret.bytes);
+        h->has_secret = true;
+    }
+    const uint64_t epoch = (uint64_t)said.version;
     home->welcome = true;
     if (epoch > h->tasks.epoch && epoch < UINT32_MAX)
         h->tasks.epoch = epoch;
@@ -198,18 +191,16 @@ static pl_status on_welcome(hub *h, hub_home *home, pl_reader *r)
  */
 static pl_status apply_path(hub *h, pl_reader *r, uint64_t token)
 {
-    char name[PL_MODULE_NAME_MAX], worker[PL_TEXT_MAX] = "";
-    pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
-    if (pl_field_count(r, PL_TAG_WORKER) > 0)
-        pl_get_text(r, PL_TAG_WORKER, 0, worker, sizeof worker);
-    const plan_news news = {.phase = (int64_t)pl_get_u64(r, PL_TAG_PHASE, 0),
-                            .n_tokens = pl_get_u64(r, PL_TAG_TOKENS, 0),
-                            .loss = pl_get_f64(r, PL_TAG_LOSS, 0),
-                            .seconds = pl_get_f64(r, PL_TAG_SECONDS, 0),
-                            .by = token,
-                            .worker = worker};
-    plan_path *path = plan_find_path(&h->tasks, name);
+    pl_msg_path_record said;
+    pl_get_fields(r, pl_fields_of_path_record(), &said);
     PL_RETURN_IF(pl_reader_status(r));
+    const plan_news news = {.phase = said.phase,
+                            .n_tokens = said.tokens,
+                            .loss = said.loss,
+                            .seconds = said.seconds,
+                            .by = token,
+                            .worker = said.worker ? said.worker : ""};
+    plan_path *path = plan_find_path(&h->tasks, said.name);
     if (!path)
         return PL_OK;
     plan_hear(path, &news, pl_now_ms());
@@ -220,24 +211,20 @@ static pl_status apply_path(hub *h, pl_reader *r, uint64_t token)
  * before the new home heard of it. */
 static pl_status tell_owner(hub_home *home, const char *name, uint64_t stamp)
 {
-    pl_message m;
-    pl_message_init(&m, PL_MSG_ADOPT);
-    pl_put_text(&m.body, PL_TAG_NAME, name);
-    pl_put_u64(&m.body, PL_TAG_STAMP, stamp);
+    pl_message m = {0};
+    PL_SAY(&m, ADOPT, adopt, .name = name, .stamp = stamp);
     return hub_send_home(home, &m);
 }
 
 static pl_status apply_place(hub *h, hub_home *home, pl_reader *r)
 {
-    char name[PL_MODULE_NAME_MAX];
     int index = (int)(home - h->homes);
-    hub_place said;
-    pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
-    said.home = (int)(int64_t)pl_get_u64(r, PL_TAG_HOME, 0);
-    said.stamp = pl_get_u64(r, PL_TAG_STAMP, 0);
+    pl_msg_place_record told;
+    pl_get_fields(r, pl_fields_of_place_record(), &told);
     PL_RETURN_IF(pl_reader_status(r));
-    if (said.home < 0)
-        said.home = index;
+    const char *name = told.name;
+    const hub_place said = {.home = told.home < 0 ? index : (int)told.home,
+                            .stamp = told.stamp};
     int at = pl_name_table_get(h->place_index, name);
     if (at < 0) {
         at = h->n_places++;
@@ -255,13 +242,13 @@ static pl_status apply_place(hub *h, hub_home *home, pl_reader *r)
 /* Home 1 keeps the table that clients use. */
 static pl_status apply_table(hub *h, const hub_home *home, pl_reader *r)
 {
-    char text[PL_PLACES_TEXT];
+    pl_msg_table_record said;
     pl_places table;
-    pl_get_text(r, PL_TAG_TEXT, 0, text, sizeof text);
+    pl_get_fields(r, pl_fields_of_table_record(), &said);
     PL_RETURN_IF(pl_reader_status(r));
-    PL_RETURN_IF(pl_places_parse(text, &table));
+    PL_RETURN_IF(pl_places_parse(said.table, &table));
     if (home == h->homes)
-        pl_copy_text(h->table, sizeof h->table, text);
+        pl_copy_text(h->table, sizeof h->table, said.table);
     return PL_OK;
 }
 
@@ -270,23 +257,26 @@ static pl_status apply_record(hub *h, hub_home *home, const uint8_t *data, size_
                               uint64_t token)
 {
     pl_reader r;
-    char name[PL_MODULE_NAME_MAX];
+    char texts[RECORD_MAX];
+    pl_msg_arm_record arm;
+    pl_msg_module_record module;
+    if (len > sizeof texts)
+        return pl_fail(PL_ERR_PROTO, "a home told a record of %zu bytes", len);
     pl_reader_open(&r, "state of a home", data, len);
+    r.texts = texts;
     if (hub_is_audit_record(&r))
         return hub_take_audit_record(h, (int)(home - h->homes), &r);
     if (pl_field_count(&r, PL_TAG_ARM) > 0) {
-        pl_get_text(&r, PL_TAG_ARM, 0, name, sizeof name);
-        pl_hash blob = pl_get_hash(&r, PL_TAG_ARM_BLOB, 0);
+        pl_get_fields(&r, pl_fields_of_arm_record(), &arm);
         PL_RETURN_IF(pl_reader_status(&r));
-        if (plan_find_arm(&h->tasks, name))
+        if (plan_find_arm(&h->tasks, arm.arm))
             return PL_OK;
         home->unknown_arms++;
-        return ask_arm(home, &blob, 0);
+        return ask_arm(home, &arm.arm_blob, 0);
     } else if (pl_field_count(&r, PL_TAG_MODULE) > 0) {
-        pl_get_text(&r, PL_TAG_MODULE, 0, name, sizeof name);
-        uint64_t version = pl_get_u64(&r, PL_TAG_VERSION, 0);
+        pl_get_fields(&r, pl_fields_of_module_record(), &module);
         PL_RETURN_IF(pl_reader_status(&r));
-        plan_set_version(&h->tasks, name, version);
+        plan_set_version(&h->tasks, module.module, (uint64_t)module.version);
     } else if (pl_field_count(&r, PL_TAG_HOME) > 0) {
         return apply_place(h, home, &r);
     } else if (pl_field_count(&r, PL_TAG_TEXT) > 0) {
@@ -359,11 +349,11 @@ bool hub_apply_some(hub *h)
     return more;
 }
 
-static pl_status on_state(hub *h, hub_home *home, const pl_message *m, pl_reader *r)
+static pl_status on_state(hub *h, hub_home *home, pl_message *m)
 {
-    uint64_t offset = pl_get_u64(r, PL_TAG_OFFSET, 0);
-    uint64_t total = pl_get_u64(r, PL_TAG_TOTAL, 0);
-    PL_RETURN_IF(pl_reader_status(r));
+    pl_msg_piece piece;
+    PL_RETURN_IF(PL_HEAR(m, piece, &piece));
+    const uint64_t offset = piece.offset, total = piece.total;
     if (offset == 0)
         pl_buf_clear(&home->state);
     home->n_records = home->n_applied = 0; /* drop the rest of an older state */
@@ -376,15 +366,15 @@ static pl_status on_state(hub *h, hub_home *home, const pl_message *m, pl_reader
 }
 
 /* Arm definitions are small and come in one piece. */
-static pl_status on_arm_blob(hub *h, hub_home *home, const pl_message *m, pl_reader *r)
+static pl_status on_arm_blob(hub *h, hub_home *home, pl_message *m)
 {
     pl_arm arm;
     pl_hash blob;
-    uint64_t total = pl_get_u64(r, PL_TAG_TOTAL, 0);
-    PL_RETURN_IF(pl_reader_status(r));
-    if (m->data.len != total)
+    pl_msg_blob is;
+    PL_RETURN_IF(PL_HEAR(m, blob, &is));
+    if (m->data.len != is.total)
         return pl_fail(PL_ERR_PROTO, "an arm definition of %llu bytes is too long",
-                       (unsigned long long)total);
+                       (unsigned long long)is.total);
     pl_blob_hash(m->data.data, m->data.len, &blob);
     PL_RETURN_IF(pl_arm_decode(m->data.data, m->data.len, &arm));
     pl_log(PL_LOG_INFO, "arm.added", "arm=%s paths=%d replicas=%d phases=%d tau=%d",
@@ -393,19 +383,17 @@ static pl_status on_arm_blob(hub *h, hub_home *home, const pl_message *m, pl_rea
     return ask_state(h, home, 0);
 }
 
-static pl_status apply_message(hub *h, hub_home *home, const pl_message *m)
+static pl_status apply_message(hub *h, hub_home *home, pl_message *m)
 {
-    pl_reader r;
-    pl_reader_open(&r, "message of a home", m->body.data, m->body.len);
     switch (m->type) {
     case PL_MSG_WELCOME:
-        return on_welcome(h, home, &r);
+        return on_welcome(h, home, m);
     case PL_MSG_STATE_IS:
-        return on_state(h, home, m, &r);
+        return on_state(h, home, m);
     case PL_MSG_EVENT:
         return apply_record(h, home, m->body.data, m->body.len, m->token);
     case PL_MSG_BLOB:
-        return on_arm_blob(h, home, m, &r);
+        return on_arm_blob(h, home, m);
     case PL_MSG_UPDATE_IS:
         return hub_hear_update(h, m);
     case PL_MSG_STATUS_IS:
@@ -430,7 +418,7 @@ static pl_status note_epoch(hub *h, hub_home *home, uint64_t epoch)
     return ask_state(h, home, 0);
 }
 
-pl_status hub_take_home(hub *h, int index, const pl_message *m, int64_t now_ms)
+pl_status hub_take_home(hub *h, int index, pl_message *m, int64_t now_ms)
 {
     hub_home *home = &h->homes[index];
     home->heard_ms = now_ms;

@@ -236,7 +236,7 @@ pl_status hub_open_homes(hub *h);
 void hub_close_homes(hub *h);
 pl_status hub_tend_homes(hub *h, int64_t now_ms);
 pl_status hub_hear_home(hub *h, int home, int64_t now_ms);
-pl_status hub_take_home(hub *h, int home, const pl_message *m, int64_t now_ms);
+pl_status hub_take_home(hub *h, int home, pl_message *m, int64_t now_ms);
 pl_status hub_fence(hub *h, const plan_path *path);
 bool hub_homes_ready(const hub *h);
 /* Applies some records of the homes' states. True if more are left. */
@@ -247,7 +247,7 @@ pl_status hub_send_home(hub_home *home, pl_message *m);
 /* hub.c */
 /* Handles one message. An error ends the hub; a mistake of the sender is answered
  * instead. */
-pl_status hub_take(hub *h, const pl_peer *peer, const pl_message *m);
+pl_status hub_take(hub *h, const pl_peer *peer, pl_message *m);
 /* Does what is due and gives tasks to waiting workers. *more: records of homes' states
  * are left to apply. */
 pl_status hub_tend(hub *h, int64_t now_ms, bool *more);
@@ -299,8 +299,7 @@ hub_audit *hub_find_audit(hub *h, int worker, int64_t now_ms);
 void hub_grant_audit(hub *h, hub_audit *a, int worker, int64_t now_ms);
 /* The worker's DONE for an audit: `m`, which `r` reads. Its data may contain the
  * likeness. */
-pl_status hub_audit_done(hub *h, hub_audit *a, int worker, pl_reader *r,
-                         const pl_message *m);
+pl_status hub_audit_done(hub *h, hub_audit *a, int worker, const pl_message *m);
 /* The worker gives the audit back. If `reason` is not NULL, the audit failed there. */
 void hub_audit_release(hub *h, hub_audit *a, const char *reason);
 void hub_release_audits(hub *h, int worker);
@@ -312,7 +311,7 @@ void hub_begin_rows(hub *h, int home);
 bool hub_is_audit_record(pl_reader *r);
 pl_status hub_take_audit_record(hub *h, int home, pl_reader *r);
 void hub_end_rows(hub *h, int home);
-pl_status hub_hear_update(hub *h, const pl_message *m);
+pl_status hub_hear_update(hub *h, pl_message *m);
 pl_status hub_tend_audits(hub *h, int64_t now_ms);
 pl_status hub_repeat_fenced(hub *h);
 void hub_clear_audits(hub *h);
@@ -329,7 +328,7 @@ bool hub_find_backup(hub *h, int worker, int64_t now_ms, plan_task *out);
  * it. A second holder is told to stop. */
 pl_status hub_settle(hub *h, plan_path *path);
 /* For a running job: reads the addresses of all homes, the old ones first. */
-pl_status hub_add_homes(hub *h, pl_reader *r);
+pl_status hub_add_homes(hub *h, const pl_message *homes);
 
 /* hub_status.c */
 bool hub_is_away(const hub *h, const hub_worker *w, int64_t now_ms);

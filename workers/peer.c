@@ -37,58 +37,49 @@ static void keep(peer *p, peer_offer *o)
     p->n_kept = n + 1;
 }
 
-static pl_status on_get_update(const peer *p, pl_reader *r, pl_message *a)
+static pl_status on_get_update(const peer *p, pl_message *m, pl_message *a)
 {
-    char name[PL_MODULE_NAME_MAX];
-    pl_get_text(r, PL_TAG_NAME, 0, name, sizeof name);
-    int64_t path = (int64_t)pl_get_u64(r, PL_TAG_PATH, 0);
-    int64_t replica = (int64_t)pl_get_u64(r, PL_TAG_REPLICA, 0);
-    int64_t round = (int64_t)pl_get_u64(r, PL_TAG_PHASE, 0);
-    PL_RETURN_IF(pl_reader_status(r));
+    pl_msg_get_update q;
+    PL_RETURN_IF(PL_HEAR(m, get_update, &q));
     for (size_t i = 0; i < p->n_kept; i++) {
         const peer_offer *o = p->kept[i];
-        if (o->path != path || o->replica != replica || o->round != round ||
-            strcmp(o->module, name) != 0)
+        if (o->path != q.path || o->replica != q.replica || o->round != q.phase ||
+            strcmp(o->module, q.name) != 0)
             continue;
-        a->type = PL_MSG_UPDATE_IS;
-        pl_put_hash(&a->body, PL_TAG_BLOB, &o->hash);
+        PL_SAY(a, UPDATE_IS, update_is, .blob = o->hash);
         return PL_OK;
     }
     return pl_fail(PL_ERR_NOT_FOUND, "this worker has no update of %s in round %lld",
-                   name, (long long)round);
+                   q.name, (long long)q.phase);
 }
 
-static pl_status on_get_blob(const peer *p, pl_reader *r, pl_message *a)
+static pl_status on_get_blob(const peer *p, pl_message *m, pl_message *a)
 {
-    pl_hash hash = pl_get_hash(r, PL_TAG_BLOB, 0);
-    uint64_t offset = pl_get_u64(r, PL_TAG_OFFSET, 0);
-    PL_RETURN_IF(pl_reader_status(r));
+    pl_msg_get_blob q;
+    PL_RETURN_IF(PL_HEAR(m, get_blob, &q));
     for (size_t i = 0; i < p->n_kept; i++) {
         const peer_offer *o = p->kept[i];
-        if (!pl_hash_equal(&o->hash, &hash))
+        if (!pl_hash_equal(&o->hash, &q.blob))
             continue;
-        if (offset > o->bytes)
+        if (q.offset > o->bytes)
             break;
-        uint64_t left = o->bytes - offset;
-        a->type = PL_MSG_BLOB;
-        pl_put_u64(&a->body, PL_TAG_TOTAL, o->bytes);
-        pl_buf_append(&a->data, o->data + offset,
+        uint64_t left = o->bytes - q.offset;
+        PL_SAY(a, BLOB, blob, .total = o->bytes);
+        pl_buf_append(&a->data, o->data + q.offset,
                       (size_t)(left < PL_WIRE_DATA_MAX ? left : PL_WIRE_DATA_MAX));
         return PL_OK;
     }
     return pl_fail(PL_ERR_NOT_FOUND, "this worker has no such blob, or no such offset");
 }
 
-static void answer(peer *p, const pl_peer *who, const pl_message *m)
+static void answer(peer *p, const pl_peer *who, pl_message *m)
 {
     pl_message a;
-    pl_reader r;
     pl_message_init(&a, PL_MSG_OK);
-    pl_reader_open(&r, "a question to a worker", m->body.data, m->body.len);
     pl_status status =
-        m->type == PL_MSG_GET_UPDATE ? on_get_update(p, &r, &a)
+        m->type == PL_MSG_GET_UPDATE ? on_get_update(p, m, &a)
         : m->type == PL_MSG_GET_BLOB
-            ? on_get_blob(p, &r, &a)
+            ? on_get_blob(p, m, &a)
             : pl_fail(PL_ERR_PROTO, "a worker does not understand message type %u",
                       m->type);
     if (status != PL_OK) {

@@ -93,65 +93,61 @@ static void leave_unreachable(const worker *w, struct task_peer *p)
         p->address[0] = '\0';
 }
 
-static pl_status read_peers(const worker *w, pl_reader *r, worker_task *task)
+static void read_peers(const worker *w, const pl_msg_task *said, worker_task *task)
 {
-    size_t n = pl_field_count(r, PL_TAG_PEER);
-    task->peers = pl_alloc((n ? n : 1) * sizeof *task->peers);
-    for (; task->n_peers < n; task->n_peers++) {
+    task->peers = pl_alloc((said->n_peer + 1) * sizeof *task->peers);
+    for (; task->n_peers < said->n_peer; task->n_peers++) {
         struct task_peer *p = &task->peers[task->n_peers];
-        pl_reader nested;
-        pl_reader_enter(&nested, "a peer", r, PL_TAG_PEER, task->n_peers);
-        pl_get_text(&nested, PL_TAG_ADDRESS, 0, p->address, sizeof p->address);
-        pl_get_text(&nested, PL_TAG_TASK, 0, p->task, sizeof p->task);
-        PL_RETURN_IF(pl_reader_status(&nested));
+        pl_copy_text(p->address, sizeof p->address, said->peer[task->n_peers].address);
+        pl_copy_text(p->task, sizeof p->task, said->peer[task->n_peers].task);
         leave_unreachable(w, p);
     }
-    return PL_OK;
 }
 
-static pl_status read_lease(pl_reader *r, worker_task *task)
+static pl_status check_task(const pl_msg_task *said, const worker_task *task)
 {
-    if (pl_field_count(r, PL_TAG_LEASE) == 0)
-        return PL_OK;
-    const uint8_t *bytes = pl_get_bytes(r, PL_TAG_LEASE, 0, &task->lease_bytes);
-    if (task->lease_bytes > sizeof task->lease)
+    if (said->lease.len > sizeof task->lease)
         return pl_fail(PL_ERR_PROTO, "the hub sent a lease of %zu bytes",
-                       task->lease_bytes);
-    memcpy(task->lease, bytes, task->lease_bytes);
+                       said->lease.len);
+    if (said->path < 0 || said->path > INT32_MAX || said->replica < 0 ||
+        said->replica > INT32_MAX || said->phase < 0)
+        return pl_fail(PL_ERR_PROTO, "the hub sent an impossible task");
     return PL_OK;
 }
 
-static pl_status read_task(const worker *w, const pl_message *m, worker_task *task,
+static pl_status read_task(const worker *w, pl_message *m, worker_task *task,
                            pl_hash *arm_blob)
 {
+    pl_msg_task said;
     pl_reader r;
-    pl_reader_open(&r, "TASK", m->body.data, m->body.len);
-    *arm_blob = pl_get_hash(&r, PL_TAG_ARM_BLOB, 0);
-    uint64_t path = pl_get_u64(&r, PL_TAG_PATH, 0);
-    uint64_t replica = pl_get_u64(&r, PL_TAG_REPLICA, 0);
-    task->phase = (int64_t)pl_get_u64(&r, PL_TAG_PHASE, 0);
-    pl_get_text(&r, PL_TAG_TASK, 0, task->name, sizeof task->name);
-    uint64_t steps = pl_get_u64_or(&r, PL_TAG_STEP, 0);
-    task->steps = steps < INT32_MAX ? (int)steps : 0;
-    task->late = pl_get_u64_or(&r, PL_TAG_LATE, 0) != 0;
-    task->again = pl_get_u64_or(&r, PL_TAG_AUDIT, 0) != 0;
-    if (task->again)
-        task->before = pl_get_hash(&r, PL_TAG_BLOB, 0);
-    task->n_seeds = pl_field_count(&r, PL_TAG_SEED);
+    pl_status status = PL_OK;
+    PL_TRY(PL_HEAR(m, task, &said));
+    PL_TRY(check_task(&said, task));
+    *arm_blob = said.arm_blob;
+    task->path = (int)said.path;
+    task->replica = (int)said.replica;
+    task->phase = said.phase;
+    pl_copy_text(task->name, sizeof task->name, said.task);
+    task->steps = said.step < INT32_MAX ? (int)said.step : 0;
+    task->late = said.late != 0;
+    task->again = said.audit != 0;
+    task->before = said.blob;
+    task->n_seeds = said.seed.n;
     task->seeds = pl_alloc((task->n_seeds + 1) * sizeof *task->seeds);
+    pl_reader_open(&r, "TASK", m->body.data, m->body.len);
     for (size_t i = 0; i < task->n_seeds; i++)
         task->seeds[i] = pl_get_u64(&r, PL_TAG_SEED, i);
-    PL_RETURN_IF(pl_reader_status(&r));
-    PL_RETURN_IF(read_lease(&r, task));
-    PL_RETURN_IF(read_peers(w, &r, task));
-    if (path > INT32_MAX || replica > INT32_MAX || task->phase < 0)
-        return pl_fail(PL_ERR_PROTO, "the hub sent an impossible task");
-    task->path = (int)path;
-    task->replica = (int)replica;
+    PL_TRY(pl_reader_status(&r));
+    task->lease_bytes = said.lease.len;
+    if (task->lease_bytes > 0)
+        memcpy(task->lease, said.lease.at, task->lease_bytes);
+    read_peers(w, &said, task);
     task->token = m->token;
     task->granted = pl_now();
     task->renewed_ms = pl_now_ms();
-    return PL_OK;
+done:
+    pl_free(said.peer);
+    return status;
 }
 
 static bool goes_on_from(const worker_task *task, const worker_task *before)
@@ -187,7 +183,7 @@ static pl_status begin_after(worker *w)
     return status;
 }
 
-static pl_status take_task(worker *w, const pl_message *m)
+static pl_status take_task(worker *w, pl_message *m)
 {
     pl_hash arm_blob;
     char text[1024];
@@ -382,17 +378,15 @@ static worker_task *task_of_lease(worker *w, uint64_t token, int64_t phase)
 }
 
 /* Either the answer to a renewal, or unasked, because another worker was faster. */
-static pl_status hear_lost(worker *w, const pl_message *m)
+static pl_status hear_lost(worker *w, pl_message *m)
 {
-    pl_reader r;
+    pl_msg_lease_lost said;
     if (m->request != 0) {
         lose(w, worker_task_of_renewal(w, m->request));
         return PL_OK;
     }
-    pl_reader_open(&r, "LEASE_LOST", m->body.data, m->body.len);
-    int64_t phase = (int64_t)pl_get_u64(&r, PL_TAG_PHASE, 0);
-    PL_RETURN_IF(pl_reader_status(&r));
-    lose(w, task_of_lease(w, m->token, phase));
+    PL_RETURN_IF(PL_HEAR(m, lease_lost, &said));
+    lose(w, task_of_lease(w, m->token, said.phase));
     return PL_OK;
 }
 
@@ -409,7 +403,7 @@ static pl_status hear_error(worker *w, const pl_message *m)
     return status == PL_ERR_NOPERM ? status : worker_say_hello(w);
 }
 
-static pl_status hear(worker *w, const pl_message *m)
+static pl_status hear(worker *w, pl_message *m)
 {
     bool is_answer = w->question != 0 && m->request == w->question;
     switch (m->type) {

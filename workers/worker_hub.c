@@ -16,14 +16,10 @@ static pl_status send_hub(worker *w, pl_message *m)
 
 pl_status worker_say_hello(worker *w)
 {
-    pl_message m;
-    pl_message_init(&m, PL_MSG_HELLO);
-    pl_put_text(&m.body, PL_TAG_NAME, w->options->name);
-    pl_put_text(&m.body, PL_TAG_ROLE, "worker");
-    pl_put_text(&m.body, PL_TAG_DEVICE, w->device);
-    pl_put_u64(&m.body, PL_TAG_PID, (uint64_t)getpid());
-    if (w->offers_at[0])
-        pl_put_text(&m.body, PL_TAG_ADDRESS, w->offers_at);
+    pl_message m = {0};
+    PL_SAY(&m, HELLO, hello, .name = w->options->name, .role = "worker",
+           .device = w->device, .pid = (uint64_t)getpid(),
+           .address = w->offers_at[0] ? w->offers_at : NULL);
     return send_hub(w, &m);
 }
 
@@ -42,38 +38,22 @@ static pl_status know_home(worker *w, int i, const char *named)
 }
 
 /* Reads the key pair with which workers ask each other for updates. */
-static pl_status read_mates(worker *w, pl_reader *r)
+static void read_mates(worker *w, const uint8_t *secret)
 {
-    size_t len = 0;
-    if (pl_field_count(r, PL_TAG_SECRET) == 0)
-        return PL_OK;
-    const uint8_t *secret = pl_get_bytes(r, PL_TAG_SECRET, 0, &len);
-    if (len != PL_PUBKEY_BYTES)
-        return pl_fail(PL_ERR_PROTO, "the hub's secret has %zu bytes", len);
     pl_keypair_of(secret, &w->mates);
     w->has_mates = true;
     if (pl_gate_is_open())
         pl_gate_admit(&w->mates.open, PL_AS_WORKER);
-    return PL_OK;
 }
 
-/* An older table does no harm, because homes know better. */
-static pl_status read_table(worker *w, pl_reader *r)
-{
-    char text[PL_PLACES_TEXT];
-    if (w->welcome || pl_field_count(r, PL_TAG_TEXT) == 0)
-        return PL_OK;
-    pl_get_text(r, PL_TAG_TEXT, 0, text, sizeof text);
-    PL_RETURN_IF(pl_reader_status(r));
-    return pl_places_parse(text, &w->places);
-}
-
-pl_status worker_read_welcome(worker *w, const pl_message *answer)
+pl_status worker_read_welcome(worker *w, pl_message *answer)
 {
     pl_reader r;
+    pl_msg_welcome said;
     char address[PL_ADDRESS_MAX];
+    PL_RETURN_IF(PL_HEAR(answer, welcome, &said));
+    size_t n = said.address.n;
     pl_reader_open(&r, "WELCOME", answer->body.data, answer->body.len);
-    size_t n = pl_field_count(&r, PL_TAG_ADDRESS);
     if (n < 1 || n > PL_HOMES_MAX || (w->welcome && n < (size_t)w->n_homes))
         return pl_fail(PL_ERR_PROTO, "the hub named %zu homes", n);
     if (w->welcome && n > (size_t)w->n_homes)
@@ -88,12 +68,14 @@ pl_status worker_read_welcome(worker *w, const pl_message *answer)
         PL_RETURN_IF(pl_reader_status(&r));
         PL_RETURN_IF(know_home(w, (int)i, address));
     }
-    PL_RETURN_IF(read_table(w, &r));
+    if (!w->welcome && said.table) /* an older one does no harm: homes know better */
+        PL_RETURN_IF(pl_places_parse(said.table, &w->places));
     w->n_homes = (int)n;
-    w->ttl_ms = (int)pl_get_u64(&r, PL_TAG_TTL_MS, 0);
-    PL_RETURN_IF(pl_reader_status(&r));
+    w->ttl_ms = (int)said.ttl_ms;
     w->welcome = true;
-    return read_mates(w, &r);
+    if (said.secret)
+        read_mates(w, said.secret);
+    return PL_OK;
 }
 
 /* The newest task that this worker holds: its path may go on here before it has
@@ -116,41 +98,28 @@ pl_status worker_ask_task(worker *w)
     if (w->question == 0)
         w->question = pl_wire_next_request();
     w->asked_ms = now;
-    pl_message_init(&m, PL_MSG_TASK_REQ);
+    const worker_task *held = newest(w);
+    pl_message_init(&m, 0);
     m.request = w->question;
-    pl_put_text(&m.body, PL_TAG_NAME, w->options->name);
-    if (newest(w)) {
-        m.token = newest(w)->token;
-        pl_put_u64(&m.body, PL_TAG_PHASE, (uint64_t)newest(w)->phase);
-        pl_put_text(&m.body, PL_TAG_TASK, newest(w)->name);
-    }
+    m.token = held ? held->token : 0;
+    PL_SAY(&m, TASK_REQ, task_req, .name = w->options->name,
+           .phase = held ? held->phase : 0, .task = held ? held->name : NULL);
     return send_hub(w, &m);
-}
-
-static void put_report(const worker *w, const worker_task *task, pl_message *m)
-{
-    m->token = task->token;
-    pl_put_text(&m->body, PL_TAG_NAME, w->options->name);
-    pl_put_u64(&m->body, PL_TAG_PHASE, (uint64_t)task->phase);
-    pl_put_text(&m->body, PL_TAG_TASK, task->name);
 }
 
 /* Only the task that trains reports its progress. */
 static pl_status renew(worker *w, worker_task *task)
 {
-    pl_message m;
-    pl_message_init(&m, PL_MSG_RENEW);
-    put_report(w, task, &m);
-    if (task == w->training) {
-        int step = 0;
-        double loss = 0, rate = 0;
+    int step = 0;
+    double loss = 0, rate = 0;
+    bool trains = task == w->training;
+    if (trains)
         trainer_progress(w->inner, &step, &loss, &rate);
-        pl_put_f64(&m.body, PL_TAG_LOSS, loss);
-        pl_put_u64(&m.body, PL_TAG_STEP, (uint64_t)step);
-        pl_put_f64(&m.body, PL_TAG_RATE, rate);
-    }
-    if (task->lease_bytes > 0)
-        pl_put_bytes(&m.body, PL_TAG_LEASE, task->lease, task->lease_bytes);
+    pl_message m = {.token = task->token};
+    PL_SAY(&m, RENEW, renew, .name = w->options->name, .phase = task->phase,
+           .task = task->name, .trains = trains, .loss = loss, .step = (uint64_t)step,
+           .rate = rate,
+           .lease = {task->lease_bytes > 0 ? task->lease : NULL, task->lease_bytes});
     task->renewal = m.request = pl_wire_next_request();
     task->renewed_ms = pl_now_ms();
     return send_hub(w, &m);
@@ -194,27 +163,21 @@ worker_task *worker_task_of_renewal(worker *w, uint64_t request)
 
 pl_status worker_tell_offer(worker *w, const worker_task *task)
 {
-    pl_message m;
-    pl_message_init(&m, PL_MSG_OFFER);
-    put_report(w, task, &m);
+    pl_message m = {.token = task->token};
+    PL_SAY(&m, OFFER, offer, .name = w->options->name, .phase = task->phase,
+           .task = task->name);
     return send_hub(w, &m);
 }
 
 pl_status worker_tell_done(worker *w, const worker_task *task)
 {
-    pl_message m;
-    pl_message_init(&m, PL_MSG_DONE);
-    put_report(w, task, &m);
-    for (size_t i = 0; task->again && i < task->n_made; i++)
-        pl_put_hash(&m.body, PL_TAG_BLOB, &task->made[i]);
-    pl_put_u64(&m.body, PL_TAG_TOKENS, task->job.n_tokens);
-    pl_put_f64(&m.body, PL_TAG_LOSS, task->job.loss);
-    pl_put_f64(&m.body, PL_TAG_SECONDS, task->job.seconds);
-    pl_put_f64(&m.body, PL_TAG_OVERHEAD, task->exposed_s);
-    pl_put_f64(&m.body, PL_TAG_IDLE, task->idle_s);
-    pl_put_f64(&m.body, PL_TAG_WAITED, task->waited_s);
-    if (task->again)
-        pl_put_u64(&m.body, PL_TAG_AUDIT, 1);
+    pl_message m = {.token = task->token};
+    PL_SAY(&m, DONE, done, .name = w->options->name, .phase = task->phase,
+           .task = task->name,
+           .blob = PL_ITEMS(task->made, task->again ? task->n_made : 0),
+           .tokens = task->job.n_tokens, .loss = task->job.loss,
+           .seconds = task->job.seconds, .overhead = task->exposed_s,
+           .idle = task->idle_s, .waited = task->waited_s, .audit = task->again);
     if (task->likeness)
         pl_buf_append(&m.data, task->likeness, task->n_seeds * sizeof *task->likeness);
     PL_RETURN_IF(pl_failpoint("worker.done.before"));
@@ -225,21 +188,15 @@ pl_status worker_tell_done(worker *w, const worker_task *task)
 pl_status worker_tell_release(worker *w, const worker_task *task, pl_status why,
                               const char *reason)
 {
-    pl_message m;
-    pl_message_init(&m, PL_MSG_RELEASE);
-    if (why != PL_OK) {
-        pl_put_u64(&m.body, PL_TAG_STATUS, (uint64_t)why);
-        pl_put_text(&m.body, PL_TAG_TEXT, reason);
-    }
-    put_report(w, task, &m);
+    pl_message m = {.token = task->token};
+    PL_SAY(&m, RELEASE, release, .status = why, .text = why != PL_OK ? reason : NULL,
+           .name = w->options->name, .phase = task->phase, .task = task->name);
     return send_hub(w, &m);
 }
 
 pl_status worker_say_bye(worker *w)
 {
-    pl_message m;
-    pl_message_init(&m, PL_MSG_RELEASE);
-    pl_put_text(&m.body, PL_TAG_NAME, w->options->name);
-    pl_put_u64(&m.body, PL_TAG_PID, (uint64_t)getpid());
+    pl_message m = {0};
+    PL_SAY(&m, RELEASE, leave, .name = w->options->name, .pid = (uint64_t)getpid());
     return send_hub(w, &m);
 }

@@ -173,7 +173,7 @@ void worker_forget(worker *w);
 
 /* worker_hub.c: the line to the hub */
 pl_status worker_say_hello(worker *w);
-pl_status worker_read_welcome(worker *w, const pl_message *answer);
+pl_status worker_read_welcome(worker *w, pl_message *answer);
 pl_status worker_ask_task(worker *w);
 pl_status worker_keep_leases(worker *w);
 pl_status worker_tell_offer(worker *w, const worker_task *task);
