@@ -69,91 +69,63 @@ typedef struct message_row {
     uint16_t type;
     uint8_t places;
     named name;
-    uint8_t tags[18]; /* without NAME, in rising order, up to a 0 */
+    const pl_field *(*fields)(void); /* NULL: none */
 } message_row;
 
+static const pl_field *fields_of_err(void) /* base/wire_ask.c */
+{
+    static const pl_field fields[] = {{.tag = PL_TAG_STATUS, .kind = PL_KIND_NUMBER},
+                                      {.tag = PL_TAG_TEXT, .kind = PL_KIND_WORD},
+                                      PL_FIELDS_END};
+    return fields;
+}
+
 static const message_row messages[] = {
-    {PL_MSG_HELLO,
-     AT_HUB | AT_HOME,
-     WORKER,
-     {PL_TAG_ROLE, PL_TAG_DEVICE, PL_TAG_PID, PL_TAG_ADDRESS, PL_TAG_SECRET}},
-    {PL_MSG_ENROL, AT_HUB, WORKER, {PL_TAG_KEY}},
-    {PL_MSG_STOP, AT_HUB | AT_HOME, NO_NAME, {0}},
-    {PL_MSG_TASK_REQ, AT_HUB, WORKER, {PL_TAG_PHASE, PL_TAG_TASK}},
-    {PL_MSG_RENEW,
-     AT_HUB,
-     WORKER,
-     {PL_TAG_PHASE, PL_TAG_TASK, PL_TAG_LOSS, PL_TAG_STEP, PL_TAG_RATE, PL_TAG_LEASE}},
-    {PL_MSG_DONE,
-     AT_HUB,
-     WORKER,
-     {PL_TAG_PHASE, PL_TAG_TASK, PL_TAG_BLOB, PL_TAG_TOKENS, PL_TAG_LOSS,
-      PL_TAG_SECONDS, PL_TAG_OVERHEAD, PL_TAG_IDLE, PL_TAG_WAITED, PL_TAG_AUDIT}},
-    {PL_MSG_RELEASE,
-     AT_HUB,
-     WORKER,
-     {PL_TAG_STATUS, PL_TAG_TEXT, PL_TAG_PHASE, PL_TAG_TASK}},
-    {PL_MSG_OFFER, AT_HUB, WORKER, {PL_TAG_PHASE, PL_TAG_TASK}},
-    {PL_MSG_STATUS, AT_HUB | AT_HOME, NO_NAME, {0}},
-    {PL_MSG_HOMES, AT_HUB, NO_NAME, {PL_TAG_ADDRESS}},
-    {PL_MSG_GET_BLOB, AT_HOME, MODULE, {PL_TAG_BLOB, PL_TAG_OFFSET}},
-    {PL_MSG_PUT_BLOB,
-     AT_HOME,
-     NO_NAME,
-     {PL_TAG_BLOB, PL_TAG_TOTAL, PL_TAG_OFFSET, PL_TAG_LEASE}},
-    {PL_MSG_SUBMIT,
-     AT_HOME,
-     NO_NAME,
-     {PL_TAG_PATH, PL_TAG_REPLICA, PL_TAG_PHASE, PL_TAG_MODULE, PL_TAG_VERSION,
-      PL_TAG_BASE, PL_TAG_BLOB, PL_TAG_FIRST_SAMPLE, PL_TAG_SAMPLES, PL_TAG_TOKENS,
-      PL_TAG_LOSS, PL_TAG_SECONDS, PL_TAG_CODEC, PL_TAG_LEASE}},
-    {PL_MSG_SUBMIT,
-     AT_HOME,
-     NO_NAME,
-     {PL_TAG_PHASE, PL_TAG_MODULE, PL_TAG_VERSION, PL_TAG_BASE, PL_TAG_BLOB,
-      PL_TAG_RECORD}},
-    {PL_MSG_SUBMIT_PATH,
-     AT_HOME,
-     PATH,
-     {PL_TAG_PHASE, PL_TAG_BLOB, PL_TAG_SAMPLES, PL_TAG_TOKENS, PL_TAG_LOSS,
-      PL_TAG_SECONDS, PL_TAG_LEASE, PL_TAG_TOGETHER}},
-    {PL_MSG_PUT_OBJECT, AT_HOME, OBJECT, {PL_TAG_BLOB}},
-    {PL_MSG_GET_OBJECT, AT_HOME, OBJECT, {0}},
-    {PL_MSG_CREATE_MODULE, AT_HOME, MODULE, {PL_TAG_BASE, PL_TAG_BLOB}},
-    {PL_MSG_GET_VERSION, AT_HOME, MODULE, {PL_TAG_VERSION}},
-    {PL_MSG_GET_PATH, AT_HOME, PATH, {0}},
-    {PL_MSG_GET_STATE, AT_HOME, NO_NAME, {PL_TAG_ADDRESS, PL_TAG_OFFSET}},
-    {PL_MSG_FENCE, AT_HOME, PATH, {0}},
-    {PL_MSG_PUT_REF, AT_HOME, OBJECT, {PL_TAG_TEXT}},
-    {PL_MSG_GET_UPDATE, AT_HOME, MODULE, {PL_TAG_PATH, PL_TAG_REPLICA, PL_TAG_PHASE}},
-    {PL_MSG_MEET,
-     AT_HOME,
-     MODULE,
-     {PL_TAG_PATH, PL_TAG_REPLICA, PL_TAG_PHASE, PL_TAG_MEETING, PL_TAG_LEASE}},
-    {PL_MSG_PUT_AUDIT, AT_HOME, NO_NAME, {PL_TAG_TEXT}},
-    {PL_MSG_FENCE_WORKER, AT_HOME, WORKER, {PL_TAG_TEXT, PL_TAG_KEY}},
-    {PL_MSG_LIST, AT_HOME, MODULE, {PL_TAG_OFFSET}},
-    {PL_MSG_GET_ROW, AT_HOME, MODULE, {PL_TAG_FAMILY, PL_TAG_ROW_KEY}},
-    {PL_MSG_PUT_ROWS, AT_HOME, MODULE, {PL_TAG_HOME, PL_TAG_STAMP}},
-    {PL_MSG_HOLD, AT_HOME, MODULE, {PL_TAG_TTL_MS}},
-    {PL_MSG_HAND_OVER, AT_HOME, MODULE, {PL_TAG_BLOB, PL_TAG_HOME}},
-    {PL_MSG_ADOPT, AT_HOME, MODULE, {PL_TAG_STAMP}},
-    {PL_MSG_PUT_PLACES, AT_HOME, NO_NAME, {PL_TAG_TEXT, PL_TAG_HOME, PL_TAG_NEXT}},
-    {PL_MSG_GET_PLACES, AT_HOME, NO_NAME, {0}},
+    {PL_MSG_HELLO, AT_HUB, WORKER, pl_fields_of_hello},
+    {PL_MSG_HELLO, AT_HOME, WORKER, pl_fields_of_hello_home},
+    {PL_MSG_ENROL, AT_HUB, WORKER, pl_fields_of_enrol},
+    {PL_MSG_STOP, AT_HUB | AT_HOME, NO_NAME, NULL},
+    {PL_MSG_TASK_REQ, AT_HUB, WORKER, pl_fields_of_task_req},
+    {PL_MSG_RENEW, AT_HUB, WORKER, pl_fields_of_renew},
+    {PL_MSG_DONE, AT_HUB, WORKER, pl_fields_of_done},
+    {PL_MSG_RELEASE, AT_HUB, WORKER, pl_fields_of_release},
+    {PL_MSG_RELEASE, AT_HUB, WORKER, pl_fields_of_leave},
+    {PL_MSG_OFFER, AT_HUB, WORKER, pl_fields_of_offer},
+    {PL_MSG_STATUS, AT_HUB | AT_HOME, NO_NAME, NULL},
+    {PL_MSG_HOMES, AT_HUB, NO_NAME, pl_fields_of_homes},
+    {PL_MSG_GET_BLOB, AT_HOME, MODULE, pl_fields_of_get_blob},
+    {PL_MSG_PUT_BLOB, AT_HOME, NO_NAME, pl_fields_of_put_blob},
+    {PL_MSG_SUBMIT, AT_HOME, NO_NAME, pl_fields_of_submit},
+    {PL_MSG_SUBMIT, AT_HOME, NO_NAME, pl_fields_of_submit_sum},
+    {PL_MSG_SUBMIT_PATH, AT_HOME, PATH, pl_fields_of_submit_path},
+    {PL_MSG_PUT_OBJECT, AT_HOME, OBJECT, pl_fields_of_put_object},
+    {PL_MSG_GET_OBJECT, AT_HOME, OBJECT, pl_fields_of_get_object},
+    {PL_MSG_CREATE_MODULE, AT_HOME, MODULE, pl_fields_of_create_module},
+    {PL_MSG_GET_VERSION, AT_HOME, MODULE, pl_fields_of_get_version},
+    {PL_MSG_GET_PATH, AT_HOME, PATH, pl_fields_of_get_path},
+    {PL_MSG_GET_STATE, AT_HOME, NO_NAME, pl_fields_of_get_state},
+    {PL_MSG_FENCE, AT_HOME, PATH, pl_fields_of_fence},
+    {PL_MSG_PUT_REF, AT_HOME, OBJECT, pl_fields_of_put_ref},
+    {PL_MSG_GET_UPDATE, AT_HOME, MODULE, pl_fields_of_get_update},
+    {PL_MSG_MEET, AT_HOME, MODULE, pl_fields_of_meet},
+    {PL_MSG_PUT_AUDIT, AT_HOME, NO_NAME, pl_fields_of_put_audit},
+    {PL_MSG_FENCE_WORKER, AT_HOME, WORKER, pl_fields_of_fence_worker},
+    {PL_MSG_LIST, AT_HOME, MODULE, pl_fields_of_list},
+    {PL_MSG_GET_ROW, AT_HOME, MODULE, pl_fields_of_get_row},
+    {PL_MSG_PUT_ROWS, AT_HOME, MODULE, pl_fields_of_put_rows},
+    {PL_MSG_HOLD, AT_HOME, MODULE, pl_fields_of_hold},
+    {PL_MSG_HAND_OVER, AT_HOME, MODULE, pl_fields_of_hand_over},
+    {PL_MSG_ADOPT, AT_HOME, MODULE, pl_fields_of_adopt},
+    {PL_MSG_PUT_PLACES, AT_HOME, NO_NAME, pl_fields_of_put_places},
+    {PL_MSG_GET_PLACES, AT_HOME, NO_NAME, NULL},
     /* answers and news, which nobody asks for */
-    {PL_MSG_ERR, AT_HUB | AT_HOME, NO_NAME, {PL_TAG_STATUS, PL_TAG_TEXT}},
-    {PL_MSG_WELCOME,
-     AT_HUB | AT_HOME,
-     NO_NAME,
-     {PL_TAG_ADDRESS, PL_TAG_TTL_MS, PL_TAG_SECRET}},
-    {PL_MSG_LEASE_LOST, AT_HUB | AT_HOME, NO_NAME, {PL_TAG_PHASE}},
-    {PL_MSG_UPDATE_IS, AT_HUB, WORKER, {PL_TAG_DEVICE, PL_TAG_BLOB}},
-    {PL_MSG_EVENT,
-     AT_HUB,
-     MODULE,
-     {PL_TAG_PHASE, PL_TAG_TOKENS, PL_TAG_LOSS, PL_TAG_SECONDS}},
-    {PL_MSG_STATE_IS, AT_HUB, NO_NAME, {PL_TAG_TOTAL, PL_TAG_OFFSET}},
-    {999, AT_HUB | AT_HOME, WORKER, {PL_TAG_TEXT}},
+    {PL_MSG_ERR, AT_HUB | AT_HOME, NO_NAME, fields_of_err},
+    {PL_MSG_WELCOME, AT_HUB | AT_HOME, NO_NAME, pl_fields_of_welcome},
+    {PL_MSG_LEASE_LOST, AT_HUB | AT_HOME, NO_NAME, pl_fields_of_lease_lost},
+    {PL_MSG_UPDATE_IS, AT_HUB, WORKER, pl_fields_of_update_is},
+    {PL_MSG_EVENT, AT_HUB, MODULE, pl_fields_of_path_record},
+    {PL_MSG_STATE_IS, AT_HUB, NO_NAME, pl_fields_of_piece},
+    {999, AT_HUB | AT_HOME, WORKER, pl_fields_of_put_ref},
 };
 enum { MESSAGES = sizeof messages / sizeof *messages };
 
@@ -213,7 +185,7 @@ static const char *text_of(uint16_t tag, const known *k)
     }
 }
 
-static bool number_of(uint16_t tag, const known *k, uint64_t *out)
+static bool number_of(uint16_t tag, bool is_number, const known *k, uint64_t *out)
 {
     switch (tag) {
     case PL_TAG_PATH:
@@ -246,18 +218,9 @@ static bool number_of(uint16_t tag, const known *k, uint64_t *out)
     case PL_TAG_STATUS:
         *out = PL_ERR_NUMERIC;
         return true;
-    case PL_TAG_TOKENS:
-    case PL_TAG_TOTAL:
-    case PL_TAG_OFFSET:
-    case PL_TAG_STEP:
-    case PL_TAG_TTL_MS:
-    case PL_TAG_HOME:
-    case PL_TAG_STAMP:
-    case PL_TAG_NEXT:
-        *out = 0;
-        return true;
     default:
-        return false;
+        *out = 0;
+        return is_number;
     }
 }
 
@@ -268,19 +231,20 @@ static bool is_real(uint16_t tag)
 }
 
 /* The bytes of a field are those that pl_put_... writes behind tag and length. */
-static void put_value(uint16_t tag, const known *k, pl_buf *out)
+static void put_value(const pl_field *f, const known *k, pl_buf *out)
 {
     uint64_t number = 0;
     double real = 1.5;
+    const uint16_t tag = f->tag;
     const char *text = text_of(tag, k);
     if (text)
         pl_buf_append(out, text, strlen(text));
-    else if (number_of(tag, k, &number))
-        pl_buf_append(out, &number, sizeof number);
     else if (is_real(tag))
         pl_buf_append(out, &real, sizeof real);
     else if (tag == PL_TAG_BASE || tag == PL_TAG_BLOB)
         pl_buf_append(out, tag == PL_TAG_BASE ? &k->base : &k->blob, sizeof k->base);
+    else if (number_of(tag, f->kind == PL_KIND_NUMBER, k, &number))
+        pl_buf_append(out, &number, sizeof number);
     else if (tag == PL_TAG_LEASE)
         pl_buf_append(out, k->lease, k->lease_len);
     else /* keys, secrets, keys of rows */
@@ -290,14 +254,11 @@ static void put_value(uint16_t tag, const known *k, pl_buf *out)
 /* A sum of one contributor is nested; of several, the same one stands there twice. */
 static void put_contributor(const known *k, pl_buf *out)
 {
-    static const uint16_t tags[] = {PL_TAG_PATH,    PL_TAG_REPLICA, PL_TAG_FIRST_SAMPLE,
-                                    PL_TAG_SAMPLES, PL_TAG_TOKENS,  PL_TAG_LOSS,
-                                    PL_TAG_SECONDS, PL_TAG_CODEC,   PL_TAG_LEASE};
     pl_buf value = {0};
-    for (size_t i = 0; i < sizeof tags / sizeof *tags; i++) {
+    for (const pl_field *f = pl_fields_of_contributor(); f->tag; f++) {
         pl_buf_clear(&value);
-        put_value(tags[i], k, &value);
-        pl_put_bytes(out, tags[i], value.data, value.len);
+        put_value(f, k, &value);
+        pl_put_bytes(out, f->tag, value.data, value.len);
     }
     pl_buf_destroy(&value);
 }
@@ -317,16 +278,15 @@ void draft_fill(draft *out, int kind, const known *k)
     memset(out, 0, sizeof *out);
     out->type = row->type;
     out->token = k->token;
-    if (row->name != NO_NAME) {
+    for (const pl_field *f = row->fields ? row->fields() : NULL; f && f->tag; f++) {
+        pl_buf *value = add_field(out, f->tag);
         const char *name = name_of(row->name, k);
-        pl_buf_append(add_field(out, PL_TAG_NAME), name, strlen(name));
-    }
-    for (int i = 0; row->tags[i]; i++) {
-        pl_buf *value = add_field(out, row->tags[i]);
-        if (row->tags[i] == PL_TAG_RECORD)
+        if (f->tag == PL_TAG_NAME)
+            pl_buf_append(value, name, strlen(name));
+        else if (f->tag == PL_TAG_RECORD)
             put_contributor(k, value);
         else
-            put_value(row->tags[i], k, value);
+            put_value(f, k, value);
     }
 }
 
