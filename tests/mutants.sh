@@ -25,7 +25,7 @@ only=" $* "
 cd "$(dirname "$0")/.." || exit 70
 case $build in /*) ;; *) build=$PWD/$build ;; esac
 tree=$build/tree
-rm -rf "$tree"
+rm -rf "$build" # objects of an earlier bug would look newer than the sources
 mkdir -p "$tree"
 git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents --preserve=timestamps -t "$tree" 2>/dev/null
 launcher=$(command -v ccache || true)
