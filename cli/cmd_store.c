@@ -9,7 +9,8 @@
 #define TAKES(option) (1u << STORE_OPT_##option)
 
 const store_verb store_verbs[] = {
-    {"ls", "[PREFIX]", "heads of modules; or refs, objects, paths, tags",
+    {"ls", "[PREFIX]",
+     "heads of modules; with --refs, --objects, --paths or --tags those",
      "One line a module: its newest version, hash, contributions, size and age. PREFIX "
      "keeps names that begin with it; of modules and paths the arm may be left out. "
      "Exit status 66 if there are none.",

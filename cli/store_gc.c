@@ -37,7 +37,8 @@ static bool stays(void *context, const pl_version *v)
            p->now_ms - v->wall_ms < p->grace_ms || roots_reason(p->roots, v);
 }
 
-static void print_report(const store_call *call, const pl_gc_report *r, bool run)
+static void print_report(const store_call *call, const policy *p, const pl_gc_report *r,
+                         bool run)
 {
     char bytes[16];
     if (call->json) {
@@ -65,6 +66,10 @@ static void print_report(const store_call *call, const pl_gc_report *r, bool run
                pl_human_bytes((double)r->garbage_bytes, bytes));
     if (!run && r->n_versions + r->n_garbage > 0)
         printf("nothing was changed; with --delete it is done\n");
+    if (r->n_versions == 0)
+        printf("versions stay that are younger than --grace (%lld s), among the newest "
+               "--keep (%lld) of their module, tagged, or needed by a path\n",
+               (long long)p->grace_ms / 1000, (long long)p->keep);
 }
 
 static pl_status collect_part(policy *p, const char *folder, bool run,
@@ -112,7 +117,7 @@ static pl_status collect(store_call *call, policy *p, bool run)
                            : pl_store_collect(p->store, stays, p, run, &report);
     roots_destroy(&p->roots);
     if (status == PL_OK)
-        print_report(call, &report, run);
+        print_report(call, p, &report, run);
     return status;
 }
 

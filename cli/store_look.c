@@ -146,6 +146,14 @@ static bool begins_any(const look *q, const char *prefix)
 
 static pl_status nothing_like(const look *q, int kind, const char *asked)
 {
+    for (int k = 0; k < KINDS; k++) { /* `ls paths` means --paths */
+        const char *option =
+            kinds[k].option >= 0 ? store_option_row(kinds[k].option)->name : "";
+        if (kind == MODULES && strcmp(option, asked) == 0)
+            return pl_fail(PL_ERR_NOT_FOUND,
+                           "no module begins with %s; did you mean --%s?", asked,
+                           option);
+    }
     const char *near = names_nearest(q->names, q->n_names, kinds[kind].of_arms, asked);
     const char *noun = kinds[kind].noun, *dashes = kind == MODULES ? "" : " --";
     return near ? pl_fail(PL_ERR_NOT_FOUND, "no %s begins with %s; did you mean %s?",

@@ -31,6 +31,7 @@ _pathloom_store() {
 # bash completion of pathloom; made by `pathloom --completion`.
 _pathloom() {
     local word=${COMP_WORDS[COMP_CWORD]} options=
+    local last=${COMP_WORDS[COMP_CWORD-1]}
     if [ "${COMP_WORDS[1]}" = store ] && [ "$COMP_CWORD" -gt 1 ]; then
         _pathloom_store
         return
@@ -62,6 +63,10 @@ _pathloom() {
     relay) options='--run --set --key --log-json --verbose --listen --keys --advertise --ready --index --home --expect --wait-ms --patience-s --help' ;;
     worker) options='--run --set --key --log-json --verbose --index --hub --home --backend --precision --threads --recompute --cache-bytes --patience-s --device --cache --name --offer --grace-s --help' ;;
     esac
+    if [ "$last" = --set ] || [ "${COMP_WORDS[1]}" = explain ]; then
+        COMPREPLY=($(compgen -W 'preset out seed data.corpus data.valid data.valid_share data.cut data.max_bytes data.tokenizer data.vocab model.width model.heads model.kv_heads model.head_size model.ffn model.blocks model.context model.tied model.rope_theta model.norm_eps model.import topology.levels topology.blocks topology.private topology.embed topology.head topology.replicas train.batch train.micro_batch train.tau train.phases train.base_steps train.base_replicas train.schedule train.decay train.lr train.base_lr train.warmup train.base_warmup train.lr_floor train.beta1 train.beta2 train.eps train.weight_decay train.clip train.state train.skip_prefix router.kind router.prefix router.sees router.overlap router.restarts router.iterations router.balance router.standardize router.components router.sharpen router.unit router.answer outer.method outer.lr outer.momentum outer.rule outer.consensus outer.deadline_s outer.quorum outer.late_weight outer.delay outer.gap outer.gap_constant outer.clip outer.fragments outer.overlap outer.mix outer.own outer.buffer outer.spread outer.staleness outer.dynamic_steps outer.decay outer.warmup outer.floor outer.settle outer.curvature outer.lr_embed outer.lr_head outer.lr_common outer.lr_level outer.lr_private outer.momentum_embed outer.momentum_head outer.momentum_common outer.momentum_level outer.momentum_private outer.weighting outer.mean outer.rescale codec.name codec.attention codec.mlp codec.embed codec.head codec.down codec.k codec.value_bits codec.entropy codec.feedback codec.residual codec.beta codec.cells eval.baselines eval.batch_lr eval.max_tokens eval.sample_tokens workers.count workers.local workers.relay workers.threads workers.backend workers.precision workers.recompute workers.cache workers.ttl_ms workers.patience_s fleet.audit fleet.audit_tolerance fleet.backup store.homes store.engine store.keep_updates store.keep_momentum store.compress store.norm_gate store.staging net.hub net.home net.advertise net.encrypt net.metrics net.attach ' -- "$word"))
+        return
+    fi
     case $word in
     -*) COMPREPLY=($(compgen -W "$options" -- "$word")) ;;
     *) COMPREPLY=($(compgen -f -- "$word")) ;;

@@ -51,7 +51,7 @@ grep -q '40 workers share a GPU of which .* are free, and need .* each, .* toget
 echo "$case: refused"
 
 # The head of a job on a machine without a device; a worker with one comes by itself.
-case=head
+case="head"
 (EMULATION_DEVICES=0 tiny_job "$case" --set workers.backend=cuda \
     --set workers.local=false --set train.tau=4 --set train.phases=2 \
     --set train.base_steps=2) >"$work/$case.out" 2>&1 &

@@ -20,6 +20,12 @@ for verb in $verbs; do
     }
 done
 "$pathloom" --completion | diff - share/pathloom.bash || failed=1
+# The completion in a shell: a key after --set.
+bash -c '. share/pathloom.bash; COMP_WORDS=(pathloom train --set train.ta) COMP_CWORD=3
+    _pathloom && [ "${COMPREPLY[*]}" = train.tau ]' || {
+    echo "the completion does not know train.tau"
+    failed=1
+}
 
 for page in README.md CONTRIBUTING.md docs/*.md; do
     for link in $(grep -oE '\]\([^)#:]+' "$page" | sed 's/^](//'); do
@@ -29,7 +35,7 @@ for page in README.md CONTRIBUTING.md docs/*.md; do
         }
     done
 done
-# A file of the tree of the tree: `folder/file.c`.
+# A file of the tree: `folder/file.c`.
 for file in $(grep -ohE '`[a-z]+/[A-Za-z0-9_/.-]+\.(c|h|sh|yaml|md)`' CONTRIBUTING.md \
     docs/README.md docs/USE.md docs/TUTORIAL.md | tr -d '`' | sort -u); do
     case $file in

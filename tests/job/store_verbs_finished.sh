@@ -106,6 +106,10 @@ refused 66 'no module begins with mix/embde; did you mean mix/embed.E0?' \
     "$pathloom" store ls mix/embde --run "$run"
 refused 66 'no module begins with zzzzzzzzzz; `pathloom store ls` lists all' \
     "$pathloom" store ls zzzzzzzzzz --run "$run"
+refused 66 'no module begins with paths; did you mean --paths?' \
+    "$pathloom" store ls paths --run "$run"
+"$pathloom" store gc --run "$run" | grep -q 'younger than --grace (3600 s)' ||
+    fail "gc does not say why it would free nothing"
 refused 66 'did you mean fine?' "$pathloom" store ls fone --tags --run "$run"
 refused 66 '`pathloom store ls --refs` lists all' \
     "$pathloom" store ls zzzzzzzzzz --refs --run "$run"
