@@ -105,7 +105,7 @@ pl_status pl_make_folders(const char *path)
         if (*c != '/' || c == part)
             continue;
         *c = 0;
-        PL_RETURN_IF(make_folder(part));
+        PL_CHECK(make_folder(part));
         *c = '/';
     }
     return make_folder(part);
@@ -145,7 +145,7 @@ static pl_status remove_under(int parent, const char *name, const char *path, in
     int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return failed("open a folder under", path);
-    PL_RETURN_IF(empty_folder(fd, path, depth));
+    PL_CHECK(empty_folder(fd, path, depth));
     if (unlinkat(parent, name, AT_REMOVEDIR) != 0 && errno != ENOENT)
         return failed("delete a folder under", path);
     return PL_OK;
@@ -186,7 +186,7 @@ pl_status pl_read_file(const char *path, pl_buf *out)
 /* Linux writes at most 2 GiB at once and may write less than it was asked to. */
 static pl_status write_all(int fd, const char *path, const uint8_t *data, size_t len)
 {
-    PL_RETURN_IF(pl_failpoint("fs.write.before"));
+    PL_CHECK(pl_failpoint("fs.write.before"));
     while (len) {
         ssize_t put = write(fd, data, len < WRITE_STEP ? len : WRITE_STEP);
         if (put < 0 && errno == EINTR)

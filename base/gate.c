@@ -528,8 +528,8 @@ static void free_gate(gate *g)
 static pl_status start(gate *g)
 {
     g->seen = look_at(g->list);
-    PL_RETURN_IF(read_list(g));
-    PL_RETURN_IF(pl_queue_create(&g->orders));
+    PL_CHECK(read_list(g));
+    PL_CHECK(pl_queue_create(&g->orders));
     g->zap = zmq_socket(wire_context(), ZMQ_REP);
     if (!g->zap || zmq_bind(g->zap, zap_at) != 0) {
         pl_status status = pl_fail(PL_ERR_BUSY, "cannot watch over connections: %s",

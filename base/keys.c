@@ -136,7 +136,7 @@ pl_status pl_invite_keypair(const char *text, pl_keypair *out)
 static pl_status write_key(int fd, const char *path, const char *text)
 {
     size_t len = strlen(text);
-    PL_RETURN_IF(pl_failpoint("key.write.before"));
+    PL_CHECK(pl_failpoint("key.write.before"));
     if (write(fd, text, len) != (ssize_t)len || fsync(fd) != 0)
         return pl_fail(PL_ERR_IO, "cannot write the key file %s: %s", path,
                        strerror(errno));
@@ -327,8 +327,8 @@ static void insert_entry(pl_key_list *list, const pl_key_entry *entry)
 
 pl_status pl_key_list_put(pl_key_list *list, const pl_key_entry *entry)
 {
-    PL_RETURN_IF(pl_pubkey_check(&entry->key));
-    PL_RETURN_IF(pl_key_name_check(entry->name));
+    PL_CHECK(pl_pubkey_check(&entry->key));
+    PL_CHECK(pl_key_name_check(entry->name));
     insert_entry(list, entry);
     return PL_OK;
 }
@@ -531,7 +531,7 @@ pl_status pl_key_list_edit(const char *path, pl_key_change change, void *context
 {
     pl_key_list list = {0};
     int lock = -1;
-    PL_RETURN_IF(lock_list(path, &lock));
+    PL_CHECK(lock_list(path, &lock));
     pl_status status = pl_key_list_load(path, &list);
     if (status == PL_OK)
         status = change(&list, context);

@@ -98,7 +98,7 @@ pl_status pl_try_alloc_bare(size_t bytes, const char *what, void **out)
 
 pl_status pl_try_alloc(size_t bytes, const char *what, void **out)
 {
-    PL_RETURN_IF(pl_try_alloc_bare(bytes, what, out));
+    PL_CHECK(pl_try_alloc_bare(bytes, what, out));
     memset(*out, 0, bytes);
     return PL_OK;
 }

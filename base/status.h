@@ -82,7 +82,7 @@ int pl_status_exit_code(pl_status status);    /* sysexits(3) */
     } while (0)
 
 /* Forwards a failure where there is nothing to clean up. */
-#define PL_RETURN_IF(expression)                                                       \
+#define PL_CHECK(expression)                                                           \
     do {                                                                               \
         pl_status pl_return_status = (expression);                                     \
         if (pl_return_status != PL_OK)                                                 \

@@ -278,7 +278,7 @@ static pl_status name_bound(pl_socket *socket, char bound[PL_ADDRESS_MAX])
     if (zmq_getsockopt(socket->zmq, ZMQ_LAST_ENDPOINT, socket->address, &size) != 0)
         return pl_fail(PL_ERR_NET, "a bound socket has no address: %s",
                        zmq_strerror(zmq_errno()));
-    PL_RETURN_IF(pl_address_parse(socket->address, &got));
+    PL_CHECK(pl_address_parse(socket->address, &got));
     pl_copy_text(host, sizeof host, self.advertised);
     if (got.is_anywhere && !host[0])
         pl_address_of_machine(host);
@@ -289,7 +289,7 @@ static pl_status name_bound(pl_socket *socket, char bound[PL_ADDRESS_MAX])
 static pl_status bind_socket(pl_socket *socket, const char *address)
 {
     if (socket->is_secure) {
-        PL_RETURN_IF(wire_curve_server(socket->zmq, &self.keys));
+        PL_CHECK(wire_curve_server(socket->zmq, &self.keys));
         if (!wire_watch_server(socket))
             return pl_fail(PL_ERR_OS, "cannot watch %s: %s", address,
                            zmq_strerror(zmq_errno()));
@@ -302,7 +302,7 @@ pl_status pl_wire_bind(const char *address, pl_socket **out, char bound[PL_ADDRE
     pl_address at;
     bound[0] = 0;
     *out = NULL;
-    PL_RETURN_IF(pl_address_parse(address, &at));
+    PL_CHECK(pl_address_parse(address, &at));
     if (!at.is_local && !pl_gate_is_open())
         return pl_fail(
             PL_ERR_CONFIG,
@@ -310,9 +310,9 @@ pl_status pl_wire_bind(const char *address, pl_socket **out, char bound[PL_ADDRE
             "give this process a key and a list of keys",
             at.endpoint);
     if (strcmp(at.endpoint, PL_ADDRESS_PRIVATE) == 0)
-        PL_RETURN_IF(wire_ipc_private(at.endpoint));
-    PL_RETURN_IF(wire_ipc_check(at.endpoint));
-    PL_RETURN_IF(open_socket(&at, true, pl_gate_is_open(), out));
+        PL_CHECK(wire_ipc_private(at.endpoint));
+    PL_CHECK(wire_ipc_check(at.endpoint));
+    PL_CHECK(open_socket(&at, true, pl_gate_is_open(), out));
     pl_status status = bind_socket(*out, at.endpoint);
     if (status == PL_OK)
         status = name_bound(*out, bound);
@@ -327,11 +327,11 @@ pl_status pl_wire_check_free(const char *address)
 {
     pl_address at;
     pl_socket *socket = NULL;
-    PL_RETURN_IF(pl_address_parse(address, &at));
+    PL_CHECK(pl_address_parse(address, &at));
     if (strcmp(at.endpoint, PL_ADDRESS_PRIVATE) == 0)
         return PL_OK;
-    PL_RETURN_IF(wire_ipc_check(at.endpoint));
-    PL_RETURN_IF(open_socket(&at, true, false, &socket));
+    PL_CHECK(wire_ipc_check(at.endpoint));
+    PL_CHECK(open_socket(&at, true, false, &socket));
     pl_status status = bind_socket(socket, at.endpoint);
     socket->is_bound = status == PL_OK;
     pl_wire_close(&socket);
@@ -343,7 +343,7 @@ pl_status pl_wire_connect_as(const char *address, const pl_keypair *own,
 {
     pl_address at;
     *out = NULL;
-    PL_RETURN_IF(pl_address_parse(address, &at));
+    PL_CHECK(pl_address_parse(address, &at));
     if (!own && self.has_keys)
         own = &self.keys;
     if (!at.is_local && !at.has_key)
@@ -356,7 +356,7 @@ pl_status pl_wire_connect_as(const char *address, const pl_keypair *own,
                        "%s is encrypted, and this process has no key of its own; give "
                        "--key FILE (`pathloom key new` makes one)",
                        at.endpoint);
-    PL_RETURN_IF(open_socket(&at, false, at.has_key, out));
+    PL_CHECK(open_socket(&at, false, at.has_key, out));
     pl_status status = PL_OK;
     if (at.has_key)
         status = wire_curve_client((*out)->zmq, own, &at.key);
@@ -494,7 +494,7 @@ static pl_status send_message(pl_socket *socket, const pl_peer *peer,
                        (unsigned)message->type, body->len, data->len, PL_WIRE_BODY_MAX,
                        PL_WIRE_DATA_MAX);
     uint8_t header[WIRE_HEADER_BYTES];
-    PL_RETURN_IF(pl_failpoint("wire.send.before"));
+    PL_CHECK(pl_failpoint("wire.send.before"));
     wire_header_encode(message, header);
     bool more = data->len > 0;
     size_t bytes = WIRE_HEADER_BYTES + body->len + data->len;
@@ -735,7 +735,7 @@ static pl_status recv_message(pl_socket *socket, pl_peer *peer, bool may_lend,
     if (good)
         return PL_OK;
     if (!socket->is_server)
-        PL_RETURN_IF(wire_client_verdict(socket));
+        PL_CHECK(wire_client_verdict(socket));
     else if (socket->is_secure)
         wire_tell_failed_clients(socket);
     return pl_fail(PL_ERR_TIMEOUT, "no message waits at %s", socket->address);

@@ -107,7 +107,7 @@ pl_status pl_wire_ask(pl_socket *socket, const pl_message *question, int retry_m
         pl_status status = take_answer(socket, question->request, answer);
         if (status == PL_ERR_TIMEOUT)
             continue;
-        PL_RETURN_IF(status);
+        PL_CHECK(status);
         return answer->type == PL_WIRE_ERR ? pl_wire_error_of(answer) : PL_OK;
     }
     return pl_fail(PL_ERR_TIMEOUT,

@@ -64,7 +64,7 @@ static pl_status check_frame(const void *data, size_t len, size_t expected)
 
 pl_status pl_unzip(const void *data, size_t len, size_t expected, pl_buf *out)
 {
-    PL_RETURN_IF(check_frame(data, len, expected));
+    PL_CHECK(check_frame(data, len, expected));
     /* zstd needs a pointer even for 0 bytes */
     pl_buf_reserve(out, expected ? expected : 1);
     size_t got = ZSTD_decompress(out->data + out->len, expected, data, len);

@@ -244,7 +244,7 @@ static pl_status turn(bench *b, what w, bool curve)
 static pl_status settle(bench *b, what w, bool curve)
 {
     if (w == UP)
-        PL_RETURN_IF(turn(b, UP_STORED, curve));
+        PL_CHECK(turn(b, UP_STORED, curve));
     if (w == UP || w == UP_STORED)
         pl_sleep_ms(SETTLE_MS); /* what it flushes behind a commit */
     return PL_OK;
@@ -257,7 +257,7 @@ static pl_status measure(bench *b, what w, bool curve, int round)
         for (int64_t at = 0; at < b->bytes; at += FRAME)
             b->data[at]++;
     double start = pl_now(), cpu = cpu_seconds(other);
-    PL_RETURN_IF(turn(b, w, curve));
+    PL_CHECK(turn(b, w, curve));
     b->rate[w][curve][round] = (double)b->bytes / (pl_now() - start);
     b->cpu[w][curve][round] = (cpu_seconds(other) - cpu) / (double)b->bytes;
     return settle(b, w, curve);
@@ -267,7 +267,7 @@ static pl_status run_round(bench *b, int round)
 {
     for (int w = 0; w < N_WHAT; w++)
         for (int curve = 0; curve < 2; curve++)
-            PL_RETURN_IF(measure(b, (what)w, curve != 0, round));
+            PL_CHECK(measure(b, (what)w, curve != 0, round));
     for (int w = 0; w < N_WHAT; w++)
         for (int curve = 0; curve < 2; curve++)
             b->share[w][curve][round] =

@@ -129,8 +129,8 @@ typedef struct decoding {
 static pl_status fill_model(decoding *d)
 {
     const size_t bytes = pl_topology_path_params(d->topology) * sizeof(float);
-    PL_RETURN_IF(pl_try_alloc(bytes, "parameters", (void **)&d->params));
-    PL_RETURN_IF(pl_probe_params(d->topology, d->params));
+    PL_CHECK(pl_try_alloc(bytes, "parameters", (void **)&d->params));
+    PL_CHECK(pl_probe_params(d->topology, d->params));
     return pl_model_load(d->model, d->params);
 }
 
@@ -144,9 +144,9 @@ static pl_status open_decoding(decoding *d, pl_backend *be, const pl_shape *shap
     if (d->n_prompt < 1 || shape->context - d->n_prompt < STEPS)
         return pl_fail(PL_ERR_ARG, "a context of %d is too short to decode %d tokens",
                        shape->context, STEPS);
-    PL_RETURN_IF(pl_topology_create(shape, &spec, &d->topology));
-    PL_RETURN_IF(pl_model_create(be, d->topology, &extents, &d->model));
-    PL_RETURN_IF(fill_model(d));
+    PL_CHECK(pl_topology_create(shape, &spec, &d->topology));
+    PL_CHECK(pl_model_create(be, d->topology, &extents, &d->model));
+    PL_CHECK(fill_model(d));
     const int n = d->n_prompt > d->n_slots ? d->n_prompt : d->n_slots;
     d->tokens = pl_alloc((size_t)n * sizeof *d->tokens);
     d->logits = pl_alloc((size_t)d->n_slots * (size_t)shape->vocab * sizeof *d->logits);
@@ -171,8 +171,7 @@ static pl_status read_prompt(decoding *d, int slot, double *seconds)
 {
     const double start = pl_now();
     pl_decoder_clear(d->decoder, slot);
-    PL_RETURN_IF(
-        pl_decoder_prefill(d->decoder, slot, d->tokens, d->n_prompt, d->logits));
+    PL_CHECK(pl_decoder_prefill(d->decoder, slot, d->tokens, d->n_prompt, d->logits));
     *seconds = pl_now() - start;
     return PL_OK;
 }
@@ -185,11 +184,11 @@ static pl_status time_steps(decoding *d, int n, double *best)
     *best = 0.0;
     for (int i = 0; i < n; i++) {
         slots[i] = i;
-        PL_RETURN_IF(read_prompt(d, i, &seconds));
+        PL_CHECK(read_prompt(d, i, &seconds));
     }
     for (int step = 0; step < STEPS; step++) {
         const double start = pl_now();
-        PL_RETURN_IF(pl_decoder_step(d->decoder, slots, d->tokens, n, d->logits));
+        PL_CHECK(pl_decoder_step(d->decoder, slots, d->tokens, n, d->logits));
         seconds = pl_now() - start;
         *best = step == 0 || seconds < *best ? seconds : *best;
     }
@@ -211,13 +210,13 @@ static pl_status print_decoding(decoding *d, int repeats)
 {
     double best = 0.0, seconds;
     for (int i = 0; i <= repeats; i++) { /* the first warms up */
-        PL_RETURN_IF(read_prompt(d, 0, &seconds));
+        PL_CHECK(read_prompt(d, 0, &seconds));
         best = i < 2 || seconds < best ? seconds : best;
     }
     printf("prompt of %d %9.2f ms %9.0f tokens/s\n", d->n_prompt, best * 1e3,
            d->n_prompt / best);
     for (int n = 1; n <= d->n_slots && n <= 32; n *= n < 8 ? 8 : 4) {
-        PL_RETURN_IF(time_steps(d, n, &best));
+        PL_CHECK(time_steps(d, n, &best));
         printf("step of %-4d %9.3f ms %9.0f tokens/s, %7.1f GB/s of weights\n", n,
                best * 1e3, n / best, matrix_bytes(d) / best * 1e-9);
     }
@@ -245,7 +244,7 @@ static pl_status run_training(pl_backend *be, const pl_shape *shape, const bench
                                     .stream_bytes = (size_t)x->stream << 20,
                                     .cpu_clock = strcmp(x->clock, "cpu") == 0};
     pl_probe_report report;
-    PL_RETURN_IF(pl_probe(be, &probe, &report));
+    PL_CHECK(pl_probe(be, &probe, &report));
     print_rows(&report);
     print_sums(&report);
     return PL_OK;
@@ -259,9 +258,9 @@ static pl_status run(const bench *x)
     pl_topology_spec spec;
     pl_backend *be;
     if (x->preset)
-        PL_RETURN_IF(pl_preset(x->preset, &shape, &spec));
-    PL_RETURN_IF(pl_shape_check(&shape));
-    PL_RETURN_IF(pl_backend_open(&options, &be));
+        PL_CHECK(pl_preset(x->preset, &shape, &spec));
+    PL_CHECK(pl_shape_check(&shape));
+    PL_CHECK(pl_backend_open(&options, &be));
     printf("%s, %d threads; batch %d x %d, width %d, heads %d/%d x %d, ffn %d, blocks "
            "%d, vocab %d\n",
            be->device, x->threads, x->batch, shape.context, shape.width, shape.n_heads,

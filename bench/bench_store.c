@@ -93,7 +93,7 @@ static pl_status read_one(bench *b, size_t half, uint64_t number, double *second
 {
     pl_version v;
     double start = pl_now();
-    PL_RETURN_IF(pl_store_get_version(b->store, "bench/x", number, &v));
+    PL_CHECK(pl_store_get_version(b->store, "bench/x", number, &v));
     pl_status status = pl_store_read_blob(b->store, &v.params, 0, half, b->data);
     *seconds = pl_now() - start;
     pl_version_clear(&v);
@@ -105,8 +105,8 @@ static pl_status read_all(bench *b, size_t half, uint64_t count, double *seconds
     *seconds = 0;
     for (uint64_t n = 0; n < count; n++) {
         double store = 0, plain = 0;
-        PL_RETURN_IF(read_one(b, half, n, &b->first[n])); /* into the page cache */
-        PL_RETURN_IF(read_one(b, half, n, &store));
+        PL_CHECK(read_one(b, half, n, &b->first[n])); /* into the page cache */
+        PL_CHECK(read_one(b, half, n, &store));
         plain = plain_seconds(b, half, true);
         b->read_share[n] = plain / store;
         *seconds += store;
@@ -118,7 +118,7 @@ static pl_status reopen(bench *b, double *seconds)
 {
     pl_store_close(&b->store);
     double start = pl_now();
-    PL_RETURN_IF(pl_store_open(b->folder, PL_STORE_WRITE, &b->store));
+    PL_CHECK(pl_store_open(b->folder, PL_STORE_WRITE, &b->store));
     *seconds = pl_now() - start;
     return PL_OK;
 }
@@ -130,7 +130,7 @@ static pl_status make_store(bench *b, size_t bytes)
     int path = (int)strcspn(b->engine, "?");
     snprintf(place, sizeof place, "%.*s/%lld.%zu%s", path, b->engine,
              (long long)pl_wall_ms(), bytes, b->engine + path);
-    PL_RETURN_IF(pl_store_make_on(b->folder, *b->engine ? place : "rocksdb"));
+    PL_CHECK(pl_store_make_on(b->folder, *b->engine ? place : "rocksdb"));
     return pl_store_open(b->folder, PL_STORE_CREATE, &b->store);
 }
 
@@ -139,14 +139,14 @@ static pl_status run_size(bench *b, size_t bytes)
     pl_hash parent = {{0}};
     double open_seconds = 0, read_seconds = 0, total = 0;
     size_t n = (size_t)b->repeats;
-    PL_RETURN_IF(pl_remove_tree(b->folder));
-    PL_RETURN_IF(make_store(b, bytes));
+    PL_CHECK(pl_remove_tree(b->folder));
+    PL_CHECK(make_store(b, bytes));
     uint64_t stored = 0;
     for (size_t i = 0; i < n; i++) {
         refill(b, bytes, i);
         uint64_t before = written_bytes();
         double start = pl_now();
-        PL_RETURN_IF(commit(b, bytes, i, &parent));
+        PL_CHECK(commit(b, bytes, i, &parent));
         b->seconds[i] = pl_now() - start;
         total += b->seconds[i];
         stored += written_bytes() - before;
@@ -154,8 +154,8 @@ static pl_status run_size(bench *b, size_t bytes)
         b->share[i] = plain_seconds(b, bytes, false) / b->seconds[i];
     }
     double amplification = (double)stored / (double)(n * bytes);
-    PL_RETURN_IF(reopen(b, &open_seconds));
-    PL_RETURN_IF(read_all(b, bytes / 2, n, &read_seconds));
+    PL_CHECK(reopen(b, &open_seconds));
+    PL_CHECK(read_all(b, bytes / 2, n, &read_seconds));
     qsort(b->seconds, n, sizeof *b->seconds, by_value);
     qsort(b->share, n, sizeof *b->share, by_value);
     qsort(b->read_share, n, sizeof *b->read_share, by_value);

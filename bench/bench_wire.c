@@ -21,8 +21,8 @@ typedef struct bench {
 static pl_status open_bench(bench *b)
 {
     char bound[PL_ADDRESS_MAX];
-    PL_RETURN_IF(pl_wire_bind("tcp://127.0.0.1:*", &b->server, bound));
-    PL_RETURN_IF(pl_wire_connect(bound, &b->client));
+    PL_CHECK(pl_wire_bind("tcp://127.0.0.1:*", &b->server, bound));
+    PL_CHECK(pl_wire_connect(bound, &b->client));
     pl_message_init(&b->out, TYPE);
     pl_message_init(&b->in, 0);
     return PL_OK;
@@ -48,7 +48,7 @@ static pl_status fill_window(bench *b)
         pl_buf_clear(&b->out.data);
         pl_buf_append(&b->out.data, zeros, n);
         b->out.request = pl_wire_next_request();
-        PL_RETURN_IF(pl_wire_send(b->client, &b->out));
+        PL_CHECK(pl_wire_send(b->client, &b->out));
         b->sent += (int64_t)n;
     }
     return PL_OK;
@@ -64,18 +64,18 @@ static pl_status take_arrived(bench *b)
     pl_status status = pl_wire_recv(b->server, &peer, &b->in);
     if (status == PL_ERR_TIMEOUT)
         return PL_OK; /* ready for something that was no message */
-    PL_RETURN_IF(status);
+    PL_CHECK(status);
     b->received += (int64_t)b->in.data.len;
     return PL_OK;
 }
 
 static pl_status run_bench(bench *b)
 {
-    PL_RETURN_IF(open_bench(b));
+    PL_CHECK(open_bench(b));
     double start = pl_now();
     while (b->received < b->bytes) {
-        PL_RETURN_IF(fill_window(b));
-        PL_RETURN_IF(take_arrived(b));
+        PL_CHECK(fill_window(b));
+        PL_CHECK(take_arrived(b));
     }
     double seconds = pl_now() - start;
     printf("bytes=%lld seconds=%.3f mbit_per_second=%.2f\n", (long long)b->received,

@@ -48,7 +48,7 @@ static pl_status on_row(void *context, const char *name, const char *target)
         return pl_fail(PL_ERR_DAMAGED, "ref %s is not an audit", name);
     call->counts[a.verdict]++;
     if (call->json) {
-        PL_RETURN_IF(pl_json_parse(target, strlen(target), &row));
+        PL_CHECK(pl_json_parse(target, strlen(target), &row));
         say_json(row);
     } else if (a.verdict != PL_VERDICT_AGREED) {
         print_row(&a);
@@ -77,8 +77,8 @@ static pl_status on_fenced(void *context, const char *name, const char *target)
 
 static pl_status list_all(audit_call *call)
 {
-    PL_RETURN_IF(pl_store_each_ref(call->store, PL_AUDIT_REFS, on_row, call));
-    PL_RETURN_IF(pl_store_each_ref(call->store, PL_FENCED_REFS, on_fenced, call));
+    PL_CHECK(pl_store_each_ref(call->store, PL_AUDIT_REFS, on_row, call));
+    PL_CHECK(pl_store_each_ref(call->store, PL_FENCED_REFS, on_fenced, call));
     if (call->json)
         return PL_OK;
     say("%lld agreed, %lld settled, %lld undecided, %lld void, %lld open; %lld workers "
@@ -145,7 +145,7 @@ static pl_status on_head(void *context, const pl_version *head)
         call->arm_first = UINT64_MAX;
     }
     call->n = 0;
-    PL_RETURN_IF(pl_store_each_version(call->store, head->module, on_version, call));
+    PL_CHECK(pl_store_each_version(call->store, head->module, on_version, call));
     if (call->n == 0)
         return PL_OK;
     call->n_modules++;
@@ -156,7 +156,7 @@ static pl_status on_head(void *context, const pl_version *head)
 
 static pl_status list_worker(audit_call *call)
 {
-    PL_RETURN_IF(pl_store_each_head(call->store, "", on_head, call));
+    PL_CHECK(pl_store_each_head(call->store, "", on_head, call));
     print_remedy(call);
     if (call->n_modules > 0)
         return PL_OK;

@@ -44,7 +44,7 @@ static const cli_option generate_options[] = {
 
 static pl_status read_call(const cli_verb *verb, int argc, char **argv, engine_call *c)
 {
-    PL_RETURN_IF(cli_read(verb, argc, argv, c, NULL));
+    PL_CHECK(cli_read(verb, argc, argv, c, NULL));
     c->o.settings = c->settings.pairs;
     c->o.n_settings = c->settings.n;
     return PL_OK;

@@ -27,7 +27,7 @@ done:
 static pl_status apply_settings(pl_run *r, const cli_settings *s)
 {
     for (int i = 0; i < s->n; i++) {
-        PL_RETURN_IF(pl_conf_set_pair(&config_table, &r->cfg, s->pairs[i], "--set"));
+        PL_CHECK(pl_conf_set_pair(&config_table, &r->cfg, s->pairs[i], "--set"));
         if (!config_pair_is_local(s->pairs[i]))
             return pl_fail(PL_ERR_USAGE,
                            "eval cannot set `%.100s`: the run in %s was made with its "

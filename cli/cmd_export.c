@@ -41,10 +41,10 @@ static pl_status take_format(request *q)
 static pl_status parse(int argc, char **argv, request *q)
 {
     *q = (request){.arm = "mix", .format = "safetensors"};
-    PL_RETURN_IF(cli_read(&verb_export, argc, argv, q, NULL));
-    PL_RETURN_IF(take_format(q));
+    PL_CHECK(cli_read(&verb_export, argc, argv, q, NULL));
+    PL_CHECK(take_format(q));
     if (q->type_name)
-        PL_RETURN_IF(pl_weight_type_parse(q->type_name, &q->type));
+        PL_CHECK(pl_weight_type_parse(q->type_name, &q->type));
     if (!q->out || !q->out[0])
         return pl_fail(PL_ERR_USAGE, "export needs --out, where to write");
     if (q->type == PL_WEIGHT_Q8_0 && !q->gguf)
@@ -92,10 +92,10 @@ static pl_status open_arm(job *j)
 
 static pl_status open_job(job *j)
 {
-    PL_RETURN_IF(run_look(j->q->dir, &j->r));
-    PL_RETURN_IF(run_read_tokenizer(&j->r, &j->tokenizer));
-    PL_RETURN_IF(store_open_run(j->r.dir, &j->store));
-    PL_RETURN_IF(open_arm(j));
+    PL_CHECK(run_look(j->q->dir, &j->r));
+    PL_CHECK(run_read_tokenizer(&j->r, &j->tokenizer));
+    PL_CHECK(store_open_run(j->r.dir, &j->store));
+    PL_CHECK(open_arm(j));
     size_t n = (size_t)pl_topology_n_slots(j->topology);
     j->modules = pl_alloc(n * sizeof *j->modules);
     j->versions = pl_alloc(n * sizeof *j->versions);
@@ -208,7 +208,7 @@ static pl_status find_version(job *j, int path, int slot)
     pl_arm_module_name(&j->arm, j->topology,
                        pl_topology_module_of_path(j->topology, slot, path), name);
     snprintf(asked, sizeof asked, "%s@%.64s", name, j->q->at);
-    PL_RETURN_IF(names_module(j->store, asked, &found, &versioned));
+    PL_CHECK(names_module(j->store, asked, &found, &versioned));
     j->versions[slot] = found.number;
     return PL_OK;
 }
@@ -217,11 +217,11 @@ static pl_status export_path(job *j, int path)
 {
     char name[PL_NAME_MAX], target[PL_PATH_MAX], title[PL_PATH_MAX];
     pl_topology_path_name(j->topology, path, name);
-    PL_RETURN_IF(target_of(j, name, target));
+    PL_CHECK(target_of(j, name, target));
     for (int slot = 0; slot < pl_topology_n_slots(j->topology); slot++)
-        PL_RETURN_IF(find_version(j, path, slot));
-    PL_RETURN_IF(pl_read_path_modules(j->store, &j->arm, j->topology, path, j->versions,
-                                      j->params, j->modules));
+        PL_CHECK(find_version(j, path, slot));
+    PL_CHECK(pl_read_path_modules(j->store, &j->arm, j->topology, path, j->versions,
+                                  j->params, j->modules));
     take_notes(j, name);
     snprintf(title, sizeof title, "%.200s %s %s", name_of_run(j), j->arm.name, name);
     pl_export e = {.name = title,
@@ -232,8 +232,7 @@ static pl_status export_path(job *j, int path)
                    .type = j->q->type,
                    .notes = j->notes,
                    .n_notes = j->n_notes};
-    PL_RETURN_IF(j->q->gguf ? pl_export_gguf(&e, target)
-                            : pl_export_folder(&e, target));
+    PL_CHECK(j->q->gguf ? pl_export_gguf(&e, target) : pl_export_folder(&e, target));
     tell(j, name, target);
     return PL_OK;
 }
@@ -287,15 +286,15 @@ static pl_status find_path(job *j, int *path)
 static pl_status export_asked(job *j)
 {
     int path = 0;
-    PL_RETURN_IF(open_job(j));
+    PL_CHECK(open_job(j));
     if (j->q->gguf && (j->q->all || !pl_ends_with(j->q->out, ".gguf")))
-        PL_RETURN_IF(pl_make_folders(j->q->out));
+        PL_CHECK(pl_make_folders(j->q->out));
     if (!j->q->all) {
-        PL_RETURN_IF(find_path(j, &path));
+        PL_CHECK(find_path(j, &path));
         return export_path(j, path);
     }
     for (; path < pl_topology_n_paths(j->topology); path++)
-        PL_RETURN_IF(export_path(j, path));
+        PL_CHECK(export_path(j, path));
     return PL_OK;
 }
 

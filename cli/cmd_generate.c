@@ -53,11 +53,11 @@ static pl_status parse(int argc, char **argv, request *q)
     memset(q, 0, sizeof *q);
     q->options.max_tokens = 64;
     q->options.choice = pl_choice_defaults();
-    PL_RETURN_IF(cli_read(&verb_generate, argc, argv, q, NULL));
+    PL_CHECK(cli_read(&verb_generate, argc, argv, q, NULL));
     q->options.choice.seed = (uint64_t)q->seed;
-    PL_RETURN_IF(take_stops(q));
+    PL_CHECK(take_stops(q));
     if (q->route)
-        PL_RETURN_IF(config_check_answer("--route", q->route));
+        PL_CHECK(config_check_answer("--route", q->route));
     if (!q->prompt || !q->prompt[0])
         return pl_fail(PL_ERR_USAGE,
                        "generate needs --prompt TEXT, and the text must not be empty");
@@ -117,8 +117,8 @@ static pl_status find_path(session *s)
     const pl_topology *t = s->mix.topology;
     if (s->q->path)
         return pl_find_path(t, s->q->path, &s->choice.path);
-    PL_RETURN_IF(pl_path_chooser_open(&s->mix.settings, s->mix.store, &s->chooser));
-    PL_RETURN_IF(pl_path_chooser_follow(s->chooser, &s->mix.arm, t));
+    PL_CHECK(pl_path_chooser_open(&s->mix.settings, s->mix.store, &s->chooser));
+    PL_CHECK(pl_path_chooser_follow(s->chooser, &s->mix.arm, t));
     return pl_path_chooser_choose(s->chooser, tokens(s), n_tokens(s), &s->choice);
 }
 
@@ -130,10 +130,10 @@ static pl_status load_path(session *s)
                                   .precision = precision ? precision
                                                          : s->mix.settings.precision};
     pl_model_options model = {.batch = 1, .context = s->mix.arm.shape.context};
-    PL_RETURN_IF(pl_backend_open(&backend, &s->backend));
-    PL_RETURN_IF(pl_model_create(s->backend, s->mix.topology, &model, &s->model));
-    PL_RETURN_IF(pl_load_path(s->mix.store, &s->mix.arm, s->mix.topology,
-                              s->choice.path, s->model));
+    PL_CHECK(pl_backend_open(&backend, &s->backend));
+    PL_CHECK(pl_model_create(s->backend, s->mix.topology, &model, &s->model));
+    PL_CHECK(pl_load_path(s->mix.store, &s->mix.arm, s->mix.topology, s->choice.path,
+                          s->model));
     return pl_decoder_create(s->model, &s->decoder);
 }
 
@@ -213,16 +213,15 @@ static void tell(session *s, const pl_generate_result *g)
 static pl_status generate(session *s)
 {
     pl_generate_result result;
-    PL_RETURN_IF(mixture_open(s->q->dir, &s->mix));
+    PL_CHECK(mixture_open(s->q->dir, &s->mix));
     if (s->q->route)
         pl_copy_text(s->mix.settings.rule, sizeof s->mix.settings.rule, s->q->route);
-    PL_RETURN_IF(encode_prompt(s));
-    PL_RETURN_IF(find_path(s));
-    PL_RETURN_IF(load_path(s));
+    PL_CHECK(encode_prompt(s));
+    PL_CHECK(find_path(s));
+    PL_CHECK(load_path(s));
     pl_generator g = {s->decoder, s->mix.tokenizer, s->mix.arm.shape.vocab,
                       s->mix.arm.shape.context};
-    PL_RETURN_IF(
-        pl_generate(&g, tokens(s), n_tokens(s), &s->q->options, emit, s, &result));
+    PL_CHECK(pl_generate(&g, tokens(s), n_tokens(s), &s->q->options, emit, s, &result));
     echo_prompt(s);
     tell(s, &result);
     return PL_OK;

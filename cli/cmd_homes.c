@@ -42,7 +42,7 @@ static pl_status parse(int argc, char **argv, homes_call *h)
     cli_words words;
     *h =
         (homes_call){.dir = "pathloom-run", .weight = 1, .lock = -1, .r = {.lock = -1}};
-    PL_RETURN_IF(cli_read(&verb_homes, argc, argv, h, &words));
+    PL_CHECK(cli_read(&verb_homes, argc, argv, h, &words));
     h->verb = words.n > 0 ? words.at[0] : NULL;
     for (int i = 1; i < words.n; i++)
         h->words[h->n_words++] = words.at[i];
@@ -68,7 +68,7 @@ static pl_status read_home(const homes_call *h, const char *text, int *out)
 static pl_status lock_movers(homes_call *h)
 {
     char logs[PL_PATH_MAX];
-    PL_RETURN_IF(pl_make_folders(run_file(&h->r, "log", logs)));
+    PL_CHECK(pl_make_folders(run_file(&h->r, "log", logs)));
     pl_status status = pl_lock_folder(logs, &h->lock);
     if (status == PL_ERR_BUSY)
         return pl_fail(status,
@@ -81,9 +81,9 @@ static pl_status lock_movers(homes_call *h)
 /* *running: a job has the homes; else this command locks the run. */
 static pl_status look_at_run(homes_call *h, bool *running)
 {
-    PL_RETURN_IF(run_look(h->dir, &h->r));
+    PL_CHECK(run_look(h->dir, &h->r));
     if (h->verb && strcmp(h->verb, "list") != 0)
-        PL_RETURN_IF(lock_movers(h));
+        PL_CHECK(lock_movers(h));
     h->r.stop = cli_stop_flag(true);
     h->r.n_homes = (int)h->r.cfg.homes;
     pl_status status = pl_lock_folder(h->r.dir, &h->r.lock);
@@ -94,7 +94,7 @@ static pl_status look_at_run(homes_call *h, bool *running)
 static pl_status open_homes(homes_call *h)
 {
     bool running = false;
-    PL_RETURN_IF(look_at_run(h, &running));
+    PL_CHECK(look_at_run(h, &running));
     return running ? run_find_homes(&h->r) : run_start_homes(&h->r);
 }
 
@@ -104,7 +104,7 @@ static pl_status read_places(homes_call *h)
 {
     pl_places table, next;
     int n = pl_client_n_homes(h->r.client);
-    PL_RETURN_IF(pl_client_get_places(h->r.client, &table, &next));
+    PL_CHECK(pl_client_get_places(h->r.client, &table, &next));
     h->places = next.epoch > table.epoch ? next : table;
     if (h->places.n == 0)
         pl_places_equal(&h->places, n);
@@ -150,7 +150,7 @@ static pl_status settle(homes_call *h)
         return pl_fail(
             PL_ERR_USAGE,
             "no home would be left; add one, or give another a weight first");
-    PL_RETURN_IF(pl_move_to(h->r.client, &h->places, say_moved, h, &h->report));
+    PL_CHECK(pl_move_to(h->r.client, &h->places, say_moved, h, &h->report));
     say_report(h);
     return PL_OK;
 }
@@ -163,7 +163,7 @@ static pl_status await_home(homes_call *h, int index)
     int64_t start = pl_now_ms();
     run_home_file(index, index + 1, file);
     while (run_await_address(h->r.dir, file, LOOK_MS, h->r.homes_at[index]) != PL_OK) {
-        PL_RETURN_IF(run_stopped(&h->r));
+        PL_CHECK(run_stopped(&h->r));
         if (pl_now_ms() - start > HOME_WAIT_MS)
             return pl_fail(
                 PL_ERR_TIMEOUT,
@@ -173,7 +173,7 @@ static pl_status await_home(homes_call *h, int index)
                 index + 1, HOME_WAIT_MS / 1000, h->r.dir, h->r.dir, index + 1);
     }
     h->r.n_homes = index + 1;
-    PL_RETURN_IF(pl_client_add_home(h->r.client, h->r.homes_at[index]));
+    PL_CHECK(pl_client_add_home(h->r.client, h->r.homes_at[index]));
     return run_tell_homes(&h->r);
 }
 
@@ -214,11 +214,11 @@ static pl_status check_growth(const homes_call *h, int n)
 static pl_status begin_home(homes_call *h, int n)
 {
     bool offline = h->r.launcher != NULL;
-    PL_RETURN_IF(check_growth(h, n));
-    PL_RETURN_IF(pl_client_begin_places(h->r.client, n));
+    PL_CHECK(check_growth(h, n));
+    PL_CHECK(pl_client_begin_places(h->r.client, n));
     if (offline)
         run_stop(&h->r, false);
-    PL_RETURN_IF(grow_store(h, n));
+    PL_CHECK(grow_store(h, n));
     return offline ? run_start_homes(&h->r) : await_home(h, n);
 }
 
@@ -245,23 +245,23 @@ static pl_status add(homes_call *h)
     pl_places table, next;
     int n = pl_client_n_homes(h->r.client);
     bool there = false;
-    PL_RETURN_IF(pl_client_get_places(h->r.client, &table, &next));
+    PL_CHECK(pl_client_get_places(h->r.client, &table, &next));
     int known = table.n > 0 ? table.n : next.n;
-    PL_RETURN_IF(check_wanted(h, known > 0 ? known : n, &there));
+    PL_CHECK(check_wanted(h, known > 0 ? known : n, &there));
     if (there)
         return PL_OK;
     if (known == 0 || known >= n)
-        PL_RETURN_IF(begin_home(h, n));
+        PL_CHECK(begin_home(h, n));
     else
         n--;
-    PL_RETURN_IF(read_places(h));
+    PL_CHECK(read_places(h));
     h->places.weights[n] = (int)h->weight;
     return settle(h);
 }
 
 static pl_status weigh(homes_call *h, int home, int64_t weight)
 {
-    PL_RETURN_IF(read_places(h));
+    PL_CHECK(read_places(h));
     h->places.weights[home] = (int)weight;
     return settle(h);
 }
@@ -269,7 +269,7 @@ static pl_status weigh(homes_call *h, int home, int64_t weight)
 static pl_status drain(homes_call *h)
 {
     int home = 0;
-    PL_RETURN_IF(read_home(h, h->words[0], &home));
+    PL_CHECK(read_home(h, h->words[0], &home));
     return weigh(h, home, 0);
 }
 
@@ -277,8 +277,8 @@ static pl_status reweigh(homes_call *h)
 {
     int home = 0;
     int64_t weight = 0;
-    PL_RETURN_IF(read_home(h, h->words[0], &home));
-    PL_RETURN_IF(read_weight(h->words[1], &weight));
+    PL_CHECK(read_home(h, h->words[0], &home));
+    PL_CHECK(read_weight(h->words[1], &weight));
     return weigh(h, home, weight);
 }
 
@@ -300,11 +300,11 @@ static pl_status move(homes_call *h)
     search s = {.found = false};
     int to = 0, from = 0, n = pl_client_n_homes(h->r.client);
     const char *prefix = strchr(h->words[0], '/') ? "" : "mix/";
-    PL_RETURN_IF(read_home(h, h->words[1], &to));
+    PL_CHECK(read_home(h, h->words[1], &to));
     snprintf(s.name, sizeof s.name, "%s%s", prefix, h->words[0]);
-    PL_RETURN_IF(pl_client_settle_places(h->r.client));
+    PL_CHECK(pl_client_settle_places(h->r.client));
     for (; from < n; from++) {
-        PL_RETURN_IF(pl_client_each_name(h->r.client, from, match, &s));
+        PL_CHECK(pl_client_each_name(h->r.client, from, match, &s));
         if (s.found)
             break;
     }
@@ -313,8 +313,8 @@ static pl_status move(homes_call *h)
                        "no home has %s; `pathloom homes list --json` "
                        "names what they have",
                        s.name);
-    PL_RETURN_IF(read_places(h));
-    PL_RETURN_IF(pl_move_name(h->r.client, s.name, from, to, &h->report));
+    PL_CHECK(read_places(h));
+    PL_CHECK(pl_move_name(h->r.client, s.name, from, to, &h->report));
     if (from != to)
         say_moved(h, s.name, from, to);
     say_report(h);
@@ -364,8 +364,8 @@ static void say_unfinished(void)
 static pl_status list(homes_call *h)
 {
     pl_places table, next;
-    PL_RETURN_IF(read_places(h));
-    PL_RETURN_IF(pl_client_get_places(h->r.client, &table, &next));
+    PL_CHECK(read_places(h));
+    PL_CHECK(pl_client_get_places(h->r.client, &table, &next));
     if (!h->json)
         say("home  weight  modules and paths  objects  address");
     for (int i = 0; i < pl_client_n_homes(h->r.client); i++) {
@@ -416,12 +416,12 @@ static pl_status read_stored(homes_call *h, const char *folder, int n, bool *unf
     pl_places next = {.n = 0};
     if (n > 1)
         pl_store_part(folder, 0, first);
-    PL_RETURN_IF(pl_store_open(n > 1 ? first : folder, PL_STORE_READ, &store));
+    PL_CHECK(pl_store_open(n > 1 ? first : folder, PL_STORE_READ, &store));
     pl_status status = pl_places_of_store(store, false, &h->places);
     if (status == PL_OK)
         status = pl_places_of_store(store, true, &next);
     pl_store_close(&store);
-    PL_RETURN_IF(status);
+    PL_CHECK(status);
     *unfinished = next.epoch > h->places.epoch;
     if (*unfinished)
         h->places = next;
@@ -436,8 +436,7 @@ static pl_status list_stored(homes_call *h)
     bool unfinished = false;
     stored s = {.store = NULL};
     pl_status status = PL_OK;
-    PL_RETURN_IF(
-        pl_store_open(run_file(&h->r, "store", folder), PL_STORE_READ, &s.store));
+    PL_CHECK(pl_store_open(run_file(&h->r, "store", folder), PL_STORE_READ, &s.store));
     int n = pl_store_n_parts(s.store) > 0 ? pl_store_n_parts(s.store) : 1;
     for (int i = 0; i < n; i++)
         s.homes[i].names = pl_json_array();
@@ -465,9 +464,9 @@ done:
 static pl_status list_any(homes_call *h)
 {
     bool running = false;
-    PL_RETURN_IF(look_at_run(h, &running));
+    PL_CHECK(look_at_run(h, &running));
     if (running) {
-        PL_RETURN_IF(run_find_homes(&h->r));
+        PL_CHECK(run_find_homes(&h->r));
         return list(h);
     }
     pl_unlock_folder(&h->r.lock);
@@ -478,8 +477,8 @@ static pl_status list_any(homes_call *h)
 static pl_status leave(const char *folder, int home)
 {
     pl_writers *writers = NULL;
-    PL_RETURN_IF(pl_store_check_removal(folder, home));
-    PL_RETURN_IF(pl_writers_open(folder, &writers));
+    PL_CHECK(pl_store_check_removal(folder, home));
+    PL_CHECK(pl_writers_open(folder, &writers));
     pl_status status = pl_homes_leave(writers, home);
     pl_writers_close(&writers);
     return status == PL_OK ? pl_store_remove_part(folder, home) : status;
@@ -491,20 +490,20 @@ static pl_status drop_home(homes_call *h)
     int64_t number = 0;
     pl_parts parts;
     bool running = false;
-    PL_RETURN_IF(look_at_run(h, &running));
+    PL_CHECK(look_at_run(h, &running));
     if (running)
         return pl_fail(PL_ERR_BUSY,
                        "a home is taken away while the job is stopped; stop it (Ctrl+C "
                        "drains it, and the same command resumes it), then give this "
                        "again");
     run_file(&h->r, "store", folder);
-    PL_RETURN_IF(pl_store_end_copy(folder));
-    PL_RETURN_IF(pl_store_count_parts(folder, &parts));
+    PL_CHECK(pl_store_end_copy(folder));
+    PL_CHECK(pl_store_count_parts(folder, &parts));
     int n = parts.n > 0 ? parts.n : 1;
     if (pl_parse_int(h->words[0], &number) != PL_OK || number < 1 || number > n)
         return pl_fail(PL_ERR_USAGE, "`%s` is no home of this job: it has 1 to %d",
                        h->words[0], n);
-    PL_RETURN_IF(leave(folder, (int)number - 1));
+    PL_CHECK(leave(folder, (int)number - 1));
     if (!h->json)
         say("home %d is gone; the job has %d", (int)number, n - 1);
     return PL_OK;
@@ -537,7 +536,7 @@ static pl_status run_one(homes_call *h)
             return pl_fail(PL_ERR_USAGE, "homes %s takes:%s", wanted,
                            table[i].words[0] ? table[i].words : " no words");
         if (!table[i].by_itself)
-            PL_RETURN_IF(open_homes(h));
+            PL_CHECK(open_homes(h));
         return table[i].run(h);
     }
     const char *near = pl_nearest(wanted, names, N_VERBS);

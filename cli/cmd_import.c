@@ -69,8 +69,8 @@ static pl_status parse(int argc, char **argv, request *q)
 {
     cli_words words;
     memset(q, 0, sizeof *q);
-    PL_RETURN_IF(cli_read(&verb_import, argc, argv, q, &words));
-    PL_RETURN_IF(check_settings(q));
+    PL_CHECK(cli_read(&verb_import, argc, argv, q, &words));
+    PL_CHECK(check_settings(q));
     if (words.n != 1)
         return pl_fail(PL_ERR_USAGE, "import takes one model, a folder or a "
                                      ".safetensors file");
@@ -107,7 +107,7 @@ static pl_status make_shape(request *q, const pl_shape *s)
                 {"model.blocks", s->n_blocks},     {"model.rope_theta", s->rope_theta},
                 {"model.norm_eps", s->norm_eps}};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        PL_RETURN_IF(make_real(q, keys[i].key, keys[i].value));
+        PL_CHECK(make_real(q, keys[i].key, keys[i].value));
     return cli_add_setting(&q->settings, "model.tied", s->tied ? "true" : "false");
 }
 
@@ -126,10 +126,10 @@ static pl_status make_defaults(request *q, const pl_import *m)
 {
     int context = pl_import_shape(m)->context;
     if (!is_set(q, "model.context"))
-        PL_RETURN_IF(make_real(q, "model.context",
-                               context < CONTEXT_MAX ? context : CONTEXT_MAX));
+        PL_CHECK(make_real(q, "model.context",
+                           context < CONTEXT_MAX ? context : CONTEXT_MAX));
     if (!is_set(q, "train.base_steps"))
-        PL_RETURN_IF(cli_add_setting(&q->settings, "train.base_steps", "0"));
+        PL_CHECK(cli_add_setting(&q->settings, "train.base_steps", "0"));
     if (is_set(q, "data.tokenizer"))
         return PL_OK;
     if (!pl_import_tokenizer(m)[0])
@@ -145,7 +145,7 @@ static pl_status make_defaults(request *q, const pl_import *m)
 static pl_status check_tokenizer(const config *c)
 {
     pl_tokenizer *tokenizer = NULL;
-    PL_RETURN_IF(pl_tokenizer_load(c->tokenizer, &tokenizer));
+    PL_CHECK(pl_tokenizer_load(c->tokenizer, &tokenizer));
     int pieces = pl_tokenizer_vocab(tokenizer);
     pl_tokenizer_destroy(&tokenizer);
     if (pieces <= c->vocab)

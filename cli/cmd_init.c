@@ -14,8 +14,8 @@ static pl_status print_preset(const char *name)
     bool family = name[len - 1] == 'P';
     snprintf(text, sizeof text, "%.*s%s", (int)(family ? len - 1 : len), name,
              family ? FAMILY_NUMBER : "");
-    PL_RETURN_IF(pl_preset(text, &shape, &spec));
-    PL_RETURN_IF(pl_topology_create(&shape, &spec, &t));
+    PL_CHECK(pl_preset(text, &shape, &spec));
+    PL_CHECK(pl_topology_create(&shape, &spec, &t));
     printf("%-21s %15s %6d %9d %8d %12s\n", name,
            pl_human_count((double)pl_topology_path_params(t), path),
            pl_topology_n_paths(t), pl_topology_n_replicas(t), pl_topology_n_modules(t),
@@ -29,7 +29,7 @@ static pl_status print_presets(void)
     printf("%-21s %15s %6s %9s %8s %12s\n", "preset", "params per path", "paths",
            "replicas", "modules", "all params");
     for (const char *const *name = pl_preset_names(); *name; name++)
-        PL_RETURN_IF(print_preset(*name));
+        PL_CHECK(print_preset(*name));
     printf("P is a number of paths or replicas; shown for " FAMILY_NUMBER ".\n"
            "Settings of one: pathloom init --set preset=NAME\n");
     return PL_OK;
@@ -53,7 +53,7 @@ static pl_status write_config(const init_request *q)
 {
     config c;
     pl_buf text = {0};
-    PL_RETURN_IF(config_build(NULL, q->settings.pairs, q->settings.n, &c));
+    PL_CHECK(config_build(NULL, q->settings.pairs, q->settings.n, &c));
     config_leave_derived(&c);
     if (q->reference)
         pl_conf_write_reference(&config_table, &text);

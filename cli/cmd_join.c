@@ -10,7 +10,7 @@
 static pl_status key_path(const pl_address *hub, char out[PL_PATH_MAX])
 {
     char folder[PL_PATH_MAX], key[PL_PUBKEY_TEXT], name[64];
-    PL_RETURN_IF(process_user_folder("XDG_CONFIG_HOME", ".config", folder));
+    PL_CHECK(process_user_folder("XDG_CONFIG_HOME", ".config", folder));
     if (chmod(folder, 0700) != 0)
         return pl_fail(PL_ERR_NOPERM, "cannot keep %s to its owner; give --key FILE",
                        folder);
@@ -50,7 +50,7 @@ static pl_status enrol(process *p, const pl_keypair *invite, char role[32])
 {
     pl_keypair own;
     bool was_there = pl_path_exists(p->key);
-    PL_RETURN_IF(own_key(p->key, &own));
+    PL_CHECK(own_key(p->key, &own));
     if (!p->name)
         process_name(p);
     pl_copy_text(role, 32, "worker");
@@ -106,27 +106,27 @@ static pl_status join(process *p, const char *word)
     char hub[PL_ADDRESS_MAX], role[32], token[PL_TOKEN_MAX];
     pl_keypair invite;
     pl_address at;
-    PL_RETURN_IF(find_token(p, word, token));
-    PL_RETURN_IF(pl_token_parse(token, hub, &invite));
-    PL_RETURN_IF(pl_address_parse(hub, &at));
+    PL_CHECK(find_token(p, word, token));
+    PL_CHECK(pl_token_parse(token, hub, &invite));
+    PL_CHECK(pl_address_parse(hub, &at));
     pl_copy_text(p->found[0], sizeof p->found[0], hub);
     p->hub = p->found[0];
     if (!p->key) {
-        PL_RETURN_IF(key_path(&at, p->paths[0]));
+        PL_CHECK(key_path(&at, p->paths[0]));
         p->key = p->paths[0];
     }
     pl_status status = enrol(p, &invite, role);
     pl_keypair_wipe(&invite);
-    PL_RETURN_IF(status);
+    PL_CHECK(status);
     if (p->only_enrol || strcmp(role, "worker") != 0) {
         say_how(p, role);
         return PL_OK;
     }
     say("working for %s; Ctrl+C finishes the task and goes", at.endpoint);
     process_open_log(p, "worker");
-    PL_RETURN_IF(pl_admission_open(p->key, NULL));
+    PL_CHECK(pl_admission_open(p->key, NULL));
     cli_stop_flag(true);
-    PL_RETURN_IF(process_configure(p));
+    PL_CHECK(process_configure(p));
     return process_work(p);
 }
 

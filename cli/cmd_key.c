@@ -55,15 +55,15 @@ static pl_status parse(int argc, char **argv, key_options *o)
                        .role = PL_AS_WORKER,
                        .uses = 1,
                        .lasts_s = 24 * 3600};
-    PL_RETURN_IF(cli_read(&verb_key, argc, argv, o, &words));
+    PL_CHECK(cli_read(&verb_key, argc, argv, o, &words));
     o->verb = words.n > 0 ? words.at[0] : NULL;
     for (int i = 1; i < words.n; i++)
         o->words[o->n_words++] = words.at[i];
     o->expires = o->span != NULL;
     if (o->name[0])
-        PL_RETURN_IF(pl_key_name_check(o->name));
+        PL_CHECK(pl_key_name_check(o->name));
     if (o->role_name)
-        PL_RETURN_IF(pl_key_role_parse(o->role_name, &o->role));
+        PL_CHECK(pl_key_role_parse(o->role_name, &o->role));
     return o->span ? parse_span(o->span, &o->lasts_s) : PL_OK;
 }
 
@@ -86,7 +86,7 @@ static pl_status show_pair(const pl_keypair *pair)
 static pl_status new_key(const key_options *o)
 {
     pl_keypair pair;
-    PL_RETURN_IF(needs_word(o, "the FILE that gets the key"));
+    PL_CHECK(needs_word(o, "the FILE that gets the key"));
     pl_keypair_create(&pair);
     pl_status status = pl_keypair_save(o->words[0], &pair);
     if (status == PL_OK)
@@ -98,8 +98,8 @@ static pl_status new_key(const key_options *o)
 static pl_status show_key(const key_options *o)
 {
     pl_keypair pair;
-    PL_RETURN_IF(needs_word(o, "the FILE of a key"));
-    PL_RETURN_IF(pl_keypair_load(o->words[0], &pair));
+    PL_CHECK(needs_word(o, "the FILE of a key"));
+    PL_CHECK(pl_keypair_load(o->words[0], &pair));
     pl_status status = show_pair(&pair);
     pl_keypair_wipe(&pair);
     return status;
@@ -154,8 +154,8 @@ static pl_status list_keys(const key_options *o)
 {
     char path[PL_PATH_MAX];
     pl_key_list list;
-    PL_RETURN_IF(list_path(o, path));
-    PL_RETURN_IF(pl_key_list_load(path, &list));
+    PL_CHECK(list_path(o, path));
+    PL_CHECK(pl_key_list_load(path, &list));
     for (size_t i = 0; i < list.n; i++)
         print_entry(&list.entries[i], o->json);
     note_complaint(&list);
@@ -183,14 +183,14 @@ static pl_status put_entry(pl_key_list *list, void *context)
     note_complaint(list);
     if (old && pl_starts_with(old->name, PL_KEY_OWN)) {
         pl_copy_text(e.name, sizeof e.name, old->name);
-        PL_RETURN_IF(pl_key_role_parse(e.name + strlen(PL_KEY_OWN), &e.role));
+        PL_CHECK(pl_key_role_parse(e.name + strlen(PL_KEY_OWN), &e.role));
         if (e.expires_s != 0)
             return pl_fail(PL_ERR_NOPERM,
                            "%s is one of the job's own keys, which do not expire; "
                            "leave --expires away",
                            e.name);
     } else {
-        PL_RETURN_IF(pl_key_list_check_name(list, e.name, &e.key));
+        PL_CHECK(pl_key_list_check_name(list, e.name, &e.key));
     }
     return pl_key_list_put(list, &e);
 }
@@ -199,9 +199,9 @@ static pl_status allow_key(const key_options *o)
 {
     char path[PL_PATH_MAX];
     pl_key_entry e = {.role = o->role};
-    PL_RETURN_IF(needs_word(o, "the KEY that `pathloom key show FILE` printed"));
-    PL_RETURN_IF(list_path(o, path));
-    PL_RETURN_IF(pl_pubkey_parse(o->words[0], &e.key));
+    PL_CHECK(needs_word(o, "the KEY that `pathloom key show FILE` printed"));
+    PL_CHECK(list_path(o, path));
+    PL_CHECK(pl_pubkey_parse(o->words[0], &e.key));
     e.expires_s = o->expires && o->lasts_s > 0 ? pl_wall_ms() / 1000 + o->lasts_s : 0;
     name_entry(o->name, "allowed", &e);
     return pl_key_list_edit(path, put_entry, &e);
@@ -254,7 +254,7 @@ static pl_status revoke_entry(pl_key_list *list, void *context)
 {
     revocation *v = context;
     note_complaint(list);
-    PL_RETURN_IF(find_entry(list, v->word, &v->entry));
+    PL_CHECK(find_entry(list, v->word, &v->entry));
     if (pl_starts_with(v->entry.name, PL_KEY_OWN))
         return pl_fail(PL_ERR_NOPERM,
                        "%s is one of the job's own keys, without which it cannot "
@@ -287,10 +287,10 @@ static pl_status revoke_key(const key_options *o)
 {
     char path[PL_PATH_MAX];
     revocation v = {.n_open = 0};
-    PL_RETURN_IF(needs_word(o, "a NAME or a KEY of the list"));
-    PL_RETURN_IF(list_path(o, path));
+    PL_CHECK(needs_word(o, "a NAME or a KEY of the list"));
+    PL_CHECK(list_path(o, path));
     pl_copy_text(v.word, sizeof v.word, o->words[0]);
-    PL_RETURN_IF(pl_key_list_edit(path, revoke_entry, &v));
+    PL_CHECK(pl_key_list_edit(path, revoke_entry, &v));
     say_revoked(&v);
     return PL_OK;
 }
@@ -302,8 +302,8 @@ static pl_status hub_of(const key_options *o, pl_address *out)
     if (o->hub)
         pl_copy_text(text, sizeof text, o->hub);
     else
-        PL_RETURN_IF(run_hub_address(o->run, text));
-    PL_RETURN_IF(pl_address_parse(text, out));
+        PL_CHECK(run_hub_address(o->run, text));
+    PL_CHECK(pl_address_parse(text, out));
     if (!out->has_key)
         return pl_fail(PL_ERR_CONFIG,
                        "the hub at %s is not encrypted: only this machine reaches it. "
@@ -340,15 +340,15 @@ static pl_status invite(const key_options *o)
     pl_key_entry e = {.role = PL_AS_INVITE, .grants = o->role, .uses = (int)o->uses};
     if (o->n_words > 0)
         return pl_fail(PL_ERR_USAGE, "unexpected word `%s`", o->words[0]);
-    PL_RETURN_IF(hub_of(o, &hub));
-    PL_RETURN_IF(list_path(o, path));
+    PL_CHECK(hub_of(o, &hub));
+    PL_CHECK(list_path(o, path));
     pl_invite_create(secret);
-    PL_RETURN_IF(pl_invite_keypair(secret, &pair));
+    PL_CHECK(pl_invite_keypair(secret, &pair));
     e.key = pair.open;
     pl_keypair_wipe(&pair);
     e.expires_s = o->lasts_s > 0 ? pl_wall_ms() / 1000 + o->lasts_s : 0;
     name_entry(o->name, "invitation", &e);
-    PL_RETURN_IF(pl_key_list_edit(path, put_entry, &e));
+    PL_CHECK(pl_key_list_edit(path, put_entry, &e));
     pl_token_format(&hub, secret, token);
     say_token(o, token);
     return PL_OK;

@@ -50,8 +50,8 @@ static pl_status open_exporter(process *p, pl_exporter **out)
     *out = NULL;
     if (!p->cfg.metrics[0])
         return PL_OK;
-    PL_RETURN_IF(needs(p->ready, "--metrics needs --run FOLDER or --ready FILE"));
-    PL_RETURN_IF(pl_exporter_open(p->cfg.metrics, ask_hub, p, out));
+    PL_CHECK(needs(p->ready, "--metrics needs --run FOLDER or --ready FILE"));
+    PL_CHECK(pl_exporter_open(p->cfg.metrics, ask_hub, p, out));
     pl_log(PL_LOG_INFO, "metrics.ready", "address=%s", p->cfg.metrics);
     return PL_OK;
 }
@@ -154,7 +154,7 @@ const cli_verb verb_home = {.name = "home",
 static pl_status place_of_offers(const process *p, char out[PL_ADDRESS_MAX])
 {
     pl_address hub;
-    PL_RETURN_IF(pl_address_parse(p->hub, &hub));
+    PL_CHECK(pl_address_parse(p->hub, &hub));
     if (p->offer)
         pl_copy_text(out, PL_ADDRESS_MAX, p->offer);
     else if (!hub.host[0]) /* at the same kind of address as the hub's own socket */
@@ -172,7 +172,7 @@ pl_status process_work(const process *p)
 {
     char cache[PL_PATH_MAX], offers[PL_ADDRESS_MAX] = "";
     const config *c = &p->cfg;
-    PL_RETURN_IF(place_of_offers(p, offers));
+    PL_CHECK(place_of_offers(p, offers));
     pl_log(PL_LOG_INFO, "worker.settings",
            "backend=%s precision=%s threads=%lld recompute=%s cache_bytes=%lld "
            "patience_s=%lld run=\"%s\"",
@@ -181,7 +181,7 @@ pl_status process_work(const process *p)
            (long long)c->patience_s, p->settled_by);
     /* shards are named by their hash, so all jobs may share the folder */
     if (!p->cache)
-        PL_RETURN_IF(process_user_folder("XDG_CACHE_HOME", ".cache", cache));
+        PL_CHECK(process_user_folder("XDG_CACHE_HOME", ".cache", cache));
     pl_worker_options options = {.hub = p->hub,
                                  .name = p->name,
                                  .cache = p->cache ? p->cache : cache,

@@ -51,7 +51,7 @@ static pl_status parse(int argc, char **argv, request *q)
                               .queue = 256,
                               .per_address = 128,
                               .timeout_s = 120}};
-    PL_RETURN_IF(cli_read(&verb_serve, argc, argv, q, NULL));
+    PL_CHECK(cli_read(&verb_serve, argc, argv, q, NULL));
     return q->route ? config_check_answer("--route", q->route) : PL_OK;
 }
 

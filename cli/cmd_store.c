@@ -204,10 +204,10 @@ static pl_status parse(int argc, char **argv, store_call *call)
 {
     cli_words words;
     memset(call, 0, sizeof *call);
-    PL_RETURN_IF(cli_read(&verb_store, argc, argv, call, &words));
-    PL_RETURN_IF(find_verb(words.n > 0 ? words.at[0] : NULL, &call->verb));
-    PL_RETURN_IF(check_words(call, &words));
-    PL_RETURN_IF(check_options(call));
+    PL_CHECK(cli_read(&verb_store, argc, argv, call, &words));
+    PL_CHECK(find_verb(words.n > 0 ? words.at[0] : NULL, &call->verb));
+    PL_CHECK(check_words(call, &words));
+    PL_CHECK(check_options(call));
     call->n_words = words.n - 1;
     for (int i = 0; i < call->n_words; i++)
         call->words[i] = words.at[1 + i];
@@ -230,7 +230,7 @@ pl_status store_option_int(const store_call *call, store_option option, int64_t 
 /* ---- running ---- */
 pl_status store_check_folder(const store_call *call)
 {
-    PL_RETURN_IF(pl_store_check_access(call->folder));
+    PL_CHECK(pl_store_check_access(call->folder));
     if (pl_path_is_folder(call->folder))
         return PL_OK;
     return pl_fail(PL_ERR_NOT_FOUND,
@@ -249,7 +249,7 @@ pl_status store_is_held(const store_call *call)
 
 pl_status store_open_to_write(store_call *call, pl_store **out)
 {
-    PL_RETURN_IF(store_check_folder(call));
+    PL_CHECK(store_check_folder(call));
     pl_status status = pl_store_open(call->folder, PL_STORE_WRITE, out);
     if (status == PL_OK && pl_store_mended(*out))
         pl_log(PL_LOG_WARN, "store.mended", "was=\"%s\"", pl_store_mended(*out));
@@ -259,8 +259,8 @@ pl_status store_open_to_write(store_call *call, pl_store **out)
 static pl_status run_on_store(store_call *call)
 {
     if (call->verb->reads) {
-        PL_RETURN_IF(store_check_folder(call));
-        PL_RETURN_IF(pl_store_open(call->folder, PL_STORE_READ, &call->store));
+        PL_CHECK(store_check_folder(call));
+        PL_CHECK(pl_store_open(call->folder, PL_STORE_READ, &call->store));
     }
     return call->verb->run(call);
 }

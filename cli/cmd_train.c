@@ -127,10 +127,10 @@ static pl_status train_arms(pl_run *r)
 
 static pl_status train_stages(pl_run *r)
 {
-    PL_RETURN_IF(run_start(r));
-    PL_RETURN_IF(stage_base(r));
-    PL_RETURN_IF(stage_route(r));
-    PL_RETURN_IF(train_arms(r));
+    PL_CHECK(run_start(r));
+    PL_CHECK(stage_base(r));
+    PL_CHECK(stage_route(r));
+    PL_CHECK(train_arms(r));
     return pl_client_put_ref(r->client, "finished", r->cfg.levels);
 }
 
@@ -179,19 +179,19 @@ static pl_status train(pl_run *r)
     say("pathloom %s  run %s%s\n"
         "         Ctrl+C drains and saves; the same command goes on from there",
         PL_VERSION, r->dir, r->resumed ? ", resumed" : "");
-    PL_RETURN_IF(run_find_device(r));
-    PL_RETURN_IF(run_plan(r));
-    PL_RETURN_IF(run_check(r));
-    PL_RETURN_IF(stage_data(r));
-    PL_RETURN_IF(run_save(r));
+    PL_CHECK(run_find_device(r));
+    PL_CHECK(run_plan(r));
+    PL_CHECK(run_check(r));
+    PL_CHECK(stage_data(r));
+    PL_CHECK(run_save(r));
     pl_status status = train_stages(r);
     if (status == PL_ERR_CANCELLED)
         say("stopping: the workers finish their tasks; Ctrl+C again stops at once,\n"
             "         without losing a committed version");
     end_processes(r, status);
-    PL_RETURN_IF(status);
+    PL_CHECK(status);
     cli_stop_at_once();
-    PL_RETURN_IF(report(r));
+    PL_CHECK(report(r));
     say_next(r);
     return PL_OK;
 }

@@ -163,7 +163,7 @@ static pl_status take(const cli_option *o, void *into)
         list->items[list->n++] = optarg;
         return PL_OK;
     case CLI_INT:
-        PL_RETURN_IF(take_int(o, &number));
+        PL_CHECK(take_int(o, &number));
         *(int *)at = (int)number;
         return PL_OK;
     case CLI_INT64:
@@ -194,7 +194,7 @@ pl_status cli_read(const cli_verb *verb, int argc, char **argv, void *into,
     while ((option = getopt_long(argc, argv, ":", longs, NULL)) != -1) {
         if (option < FIRST_OPTION)
             return bad_option(verb, option, argv);
-        PL_RETURN_IF(take(&verb->options[option - FIRST_OPTION], into));
+        PL_CHECK(take(&verb->options[option - FIRST_OPTION], into));
     }
     for (; optind < argc; optind++) {
         if (words->n == verb->most_words)

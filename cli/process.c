@@ -45,11 +45,11 @@ pl_status process_configure(process *p)
         found = pl_path_exists(run_job_file(p->run, file)) ||
                 pl_path_exists(pl_join(file, p->run, "run.yaml"));
     if (found)
-        PL_RETURN_IF(pl_conf_load(&config_table, &p->cfg, file));
+        PL_CHECK(pl_conf_load(&config_table, &p->cfg, file));
     pl_copy_text(p->settled_by, sizeof p->settled_by, found ? file : "");
     for (int i = 0; i < p->settings.n; i++)
-        PL_RETURN_IF(pl_conf_set_pair(&config_table, &p->cfg, p->settings.pairs[i],
-                                      "an option"));
+        PL_CHECK(pl_conf_set_pair(&config_table, &p->cfg, p->settings.pairs[i],
+                                  "an option"));
     return check_settings(&p->settings);
 }
 
@@ -82,7 +82,7 @@ static pl_status find_keys(process *p, const char *role)
     char file[64];
     if (p->key || !is_encrypted(p))
         return PL_OK;
-    PL_RETURN_IF(run_make_keys(p->run));
+    PL_CHECK(run_make_keys(p->run));
     snprintf(file, sizeof file, "keys/%s.key", role);
     p->key = in_run(p, 0, file);
     if (!p->keys && !is_role(role, "worker"))
@@ -93,10 +93,10 @@ static pl_status find_keys(process *p, const char *role)
 /* Finds out which of how many homes this is. The first of several makes the folder. */
 static pl_status count_homes(const process *p, const char *store, int *n)
 {
-    PL_RETURN_IF(pl_store_parts(store, n));
+    PL_CHECK(pl_store_parts(store, n));
     if (*n == 0 && p->cfg.homes > 1 && p->index > 0) {
         *n = (int)p->cfg.homes;
-        PL_RETURN_IF(pl_store_make_parts(store, *n));
+        PL_CHECK(pl_store_make_parts(store, *n));
     }
     *n = *n > 0 ? *n : 1;
     if (p->index == 0 && *n > 1 && !p->store)
@@ -114,7 +114,7 @@ static pl_status find_store(process *p)
     char store[PL_PATH_MAX], file[64];
     int n = 1;
     pl_join(store, p->run, "store");
-    PL_RETURN_IF(count_homes(p, store, &n));
+    PL_CHECK(count_homes(p, store, &n));
     int index = p->index > 0 ? p->index - 1 : 0;
     run_home_file(index, n, file);
     if (!p->ready)
@@ -137,7 +137,7 @@ static pl_status await_parts(const process *p, int *n)
     pl_join(store, p->run, "store");
     pl_join(single, p->run, "proc/home.address");
     do {
-        PL_RETURN_IF(pl_store_parts(store, n));
+        PL_CHECK(pl_store_parts(store, n));
         if (*n > 0 || pl_path_exists(single))
             return PL_OK;
         pl_sleep_ms(50);
@@ -149,7 +149,7 @@ static pl_status await_homes(process *p, const char *role)
 {
     char file[64];
     int n = 0;
-    PL_RETURN_IF(await_parts(p, &n));
+    PL_CHECK(await_parts(p, &n));
     if (n > 0 && is_role(role, "relay"))
         return pl_fail(
             PL_ERR_USAGE,
@@ -159,7 +159,7 @@ static pl_status await_homes(process *p, const char *role)
     n = n > 0 ? n : 1;
     for (; p->homes.n < n; p->homes.n++) {
         run_home_file(p->homes.n, n, file);
-        PL_RETURN_IF(await_address(p, file, p->homes.n, &p->homes.items[p->homes.n]));
+        PL_CHECK(await_address(p, file, p->homes.n, &p->homes.items[p->homes.n]));
     }
     return PL_OK;
 }
@@ -172,7 +172,7 @@ static pl_status await_relay(process *p)
     if (n == 0 || p->index == 0 || p->homes.n > 0)
         return PL_OK;
     snprintf(file, sizeof file, "proc/relay-%d.address", (p->index - 1) % n + 1);
-    PL_RETURN_IF(await_address(p, file, 1, &p->homes.items[0]));
+    PL_CHECK(await_address(p, file, 1, &p->homes.items[0]));
     p->homes.n = 1;
     return PL_OK;
 }
@@ -188,15 +188,15 @@ static pl_status find_worker(process *p)
     if (p->index > 0 && p->device == 0)
         p->device = p->index - 1;
     if (!p->hub)
-        PL_RETURN_IF(await_address(p, "proc/hub.address", 0, &p->hub));
+        PL_CHECK(await_address(p, "proc/hub.address", 0, &p->hub));
     return await_relay(p);
 }
 
 static pl_status find_in_run(process *p, const char *role)
 {
     char folder[PL_PATH_MAX], file[64];
-    PL_RETURN_IF(find_keys(p, role));
-    PL_RETURN_IF(pl_make_folders(pl_join(folder, p->run, "proc")));
+    PL_CHECK(find_keys(p, role));
+    PL_CHECK(pl_make_folders(pl_join(folder, p->run, "proc")));
     if (is_role(role, "home"))
         return find_store(p);
     if (is_role(role, "worker"))
@@ -303,14 +303,14 @@ pl_status process_open(const cli_verb *verb, int argc, char **argv, process *p)
 {
     const char *role = verb->name;
     *p = (process){.wait_ms = 500};
-    PL_RETURN_IF(cli_read(verb, argc, argv, p, NULL));
-    PL_RETURN_IF(process_configure(p));
+    PL_CHECK(cli_read(verb, argc, argv, p, NULL));
+    PL_CHECK(process_configure(p));
     allow_files();
     if (p->index > 0 && !p->run)
         return pl_fail(PL_ERR_USAGE, "--index counts the processes of a run; give "
                                      "--run FOLDER");
     if (p->run)
-        PL_RETURN_IF(find_in_run(p, role));
+        PL_CHECK(find_in_run(p, role));
     process_open_log(p, role);
     log_settings(p, role);
     if (!is_role(role, "worker"))

@@ -125,7 +125,7 @@ static pl_status gather(pl_store *store, const module_at *at, bool history, blam
     bool found = false;
     for (uint64_t n = at->number, next;; n = next) {
         pl_version v;
-        PL_RETURN_IF(pl_store_get_version(store, at->module, n, &v));
+        PL_CHECK(pl_store_get_version(store, at->module, n, &v));
         bool made = !pl_version_source(&v, &next);
         if (made) {
             add_version(b, &v);
@@ -241,7 +241,7 @@ pl_status store_blame(store_call *call)
     module_at at;
     bool versioned;
     blame b = {.n = 0};
-    PL_RETURN_IF(names_module(call->store, call->words[0], &at, &versioned));
+    PL_CHECK(names_module(call->store, call->words[0], &at, &versioned));
     pl_status status =
         gather(call->store, &at, call->values[STORE_OPT_HISTORY] != NULL, &b);
     for (size_t i = 0; i < b.n; i++)

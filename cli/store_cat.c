@@ -107,7 +107,7 @@ static pl_status write_npy_head(const stretch *s)
     text[len - 1] = '\n';
     head[8] = (uint8_t)len;
     head[9] = (uint8_t)(len >> 8);
-    PL_RETURN_IF(write_all(head, sizeof head));
+    PL_CHECK(write_all(head, sizeof head));
     return write_all(text, (size_t)len);
 }
 
@@ -155,8 +155,8 @@ static pl_status cat_version(store_call *call, cat_format format)
     module_at at;
     bool versioned;
     pl_status status = PL_OK;
-    PL_RETURN_IF(names_module(call->store, call->words[0], &at, &versioned));
-    PL_RETURN_IF(pl_store_get_version(call->store, at.module, at.number, &v));
+    PL_CHECK(names_module(call->store, call->words[0], &at, &versioned));
+    PL_CHECK(pl_store_get_version(call->store, at.module, at.number, &v));
     if (v.params_gone)
         PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
                        "the parameters of %s@%llu were collected; only its record is "
@@ -176,7 +176,7 @@ pl_status store_cat(store_call *call)
         return pl_fail(PL_ERR_USAGE, "store cat writes the values themselves and has "
                                      "no --json; say --format text for a number a "
                                      "line, or `store show --json` for the record");
-    PL_RETURN_IF(choose_format(call, &format));
+    PL_CHECK(choose_format(call, &format));
     if (format != CAT_TEXT && isatty(STDOUT_FILENO))
         return pl_fail(PL_ERR_USAGE, "these are raw bytes; send them to a file or a "
                                      "pipe, or say --format text");

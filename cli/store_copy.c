@@ -11,8 +11,8 @@ pl_status store_init(store_call *call)
     if (pl_path_exists(pl_join(path, call->folder, "FORMAT")))
         return pl_fail(PL_ERR_EXISTS, "%s is a store already", call->folder);
     if (call->values[STORE_OPT_ENGINE])
-        PL_RETURN_IF(pl_store_make_on(call->folder, call->values[STORE_OPT_ENGINE]));
-    PL_RETURN_IF(pl_store_open(call->folder, PL_STORE_CREATE, &store));
+        PL_CHECK(pl_store_make_on(call->folder, call->values[STORE_OPT_ENGINE]));
+    PL_CHECK(pl_store_open(call->folder, PL_STORE_CREATE, &store));
     pl_store_close(&store);
     if (call->json) {
         pl_json *line = pl_json_object();
@@ -75,7 +75,7 @@ static pl_status check_copy(const char *folder, bool bytes, pl_audit_report *rep
 {
     pl_store *store = NULL;
     first_problem problem = {{0}};
-    PL_RETURN_IF(pl_store_open(folder, PL_STORE_READ, &store));
+    PL_CHECK(pl_store_open(folder, PL_STORE_READ, &store));
     pl_status status = pl_store_audit(store, bytes, note, &problem, report);
     pl_store_close(&store);
     if (status == PL_OK && report->n_problems > 0)
@@ -177,7 +177,7 @@ static pl_status look_beside_a_job(store_call *call, int64_t *held_ms)
 static pl_status see_all_parts(store_call *call)
 {
     pl_parts counted;
-    PL_RETURN_IF(pl_store_count_parts(call->folder, &counted));
+    PL_CHECK(pl_store_count_parts(call->folder, &counted));
     if (call->store &&
         pl_store_n_begun(call->folder, &counted) == pl_store_n_parts(call->store))
         return PL_OK;
@@ -209,9 +209,8 @@ static pl_status copy(store_call *call, pl_store *from, const char *from_folder,
     pl_mirror_report report;
     pl_audit_report audit;
     bool bytes = !call->values[STORE_OPT_QUICK];
-    PL_RETURN_IF(
-        pl_store_mirror_parts(from, to, call->values[STORE_OPT_FORCE], &report));
-    PL_RETURN_IF(check_copy(to, bytes, &audit));
+    PL_CHECK(pl_store_mirror_parts(from, to, call->values[STORE_OPT_FORCE], &report));
+    PL_CHECK(check_copy(to, bytes, &audit));
     print_copy(call, from_folder, to, pl_store_sequence(from), &report, &audit);
     return PL_OK;
 }
@@ -220,10 +219,10 @@ pl_status store_backup(store_call *call)
 {
     int64_t held_ms = -1;
     const char *to = call->words[0];
-    PL_RETURN_IF(store_refuse_overlap(call, to));
-    PL_RETURN_IF(pl_store_end_copy(to));
-    PL_RETURN_IF(store_look_at_one_moment(call, &held_ms));
-    PL_RETURN_IF(copy(call, call->store, call->folder, to));
+    PL_CHECK(store_refuse_overlap(call, to));
+    PL_CHECK(pl_store_end_copy(to));
+    PL_CHECK(store_look_at_one_moment(call, &held_ms));
+    PL_CHECK(copy(call, call->store, call->folder, to));
     if (held_ms >= 0 && !call->json)
         printf("the homes of the job stood still for %lld ms\n", (long long)held_ms);
     return PL_OK;
@@ -235,8 +234,8 @@ static pl_status rebuild(const store_call *call, const char *place)
     char head[16];
     pl_rebuild_report report;
     pl_audit_report audit;
-    PL_RETURN_IF(pl_store_rebuild(place, call->folder, &report));
-    PL_RETURN_IF(check_copy(call->folder, !call->values[STORE_OPT_QUICK], &audit));
+    PL_CHECK(pl_store_rebuild(place, call->folder, &report));
+    PL_CHECK(check_copy(call->folder, !call->values[STORE_OPT_QUICK], &audit));
     if (call->json) {
         pl_json *line = pl_json_object();
         pl_json_set_text(line, "from", place);
@@ -266,11 +265,11 @@ pl_status store_restore(store_call *call)
         return rebuild(call, backup);
     if (!pl_path_is_folder(backup))
         return pl_fail(PL_ERR_NOT_FOUND, "there is no backup at %s", backup);
-    PL_RETURN_IF(store_refuse_overlap(call, backup));
-    PL_RETURN_IF(pl_store_end_copy(backup));
-    PL_RETURN_IF(pl_store_end_copy(call->folder));
-    PL_RETURN_IF(check_copy(backup, !call->values[STORE_OPT_QUICK], &audit));
-    PL_RETURN_IF(pl_store_open(backup, PL_STORE_READ, &from));
+    PL_CHECK(store_refuse_overlap(call, backup));
+    PL_CHECK(pl_store_end_copy(backup));
+    PL_CHECK(pl_store_end_copy(call->folder));
+    PL_CHECK(check_copy(backup, !call->values[STORE_OPT_QUICK], &audit));
+    PL_CHECK(pl_store_open(backup, PL_STORE_READ, &from));
     pl_status status = copy(call, from, backup, call->folder);
     pl_store_close(&from);
     return status;

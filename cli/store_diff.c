@@ -150,9 +150,9 @@ static pl_status read_params(comparison *c, const pl_version *v, size_t *n, floa
                        "the parameters of %s@%llu were collected; only its record is "
                        "left",
                        v->module, (unsigned long long)v->number);
-    PL_RETURN_IF(pl_store_blob_bytes(c->call->store, &v->params, &bytes));
+    PL_CHECK(pl_store_blob_bytes(c->call->store, &v->params, &bytes));
     *n = (size_t)(bytes / sizeof **out);
-    PL_RETURN_IF(pl_try_alloc((size_t)bytes + 1, "a version", (void **)out));
+    PL_CHECK(pl_try_alloc((size_t)bytes + 1, "a version", (void **)out));
     return pl_store_read_blob(c->call->store, &v->params, 0, *n * sizeof **out, *out);
 }
 
@@ -186,13 +186,13 @@ static pl_status compare_pair(comparison *c, pair *p)
 {
     size_t n = 0;
     difference all;
-    PL_RETURN_IF(read_params(c, &p->a, &p->n, &p->x));
-    PL_RETURN_IF(read_params(c, &p->b, &n, &p->y));
+    PL_CHECK(read_params(c, &p->a, &p->n, &p->x));
+    PL_CHECK(read_params(c, &p->b, &n, &p->y));
     if (n != p->n)
         return pl_fail(PL_ERR_USAGE,
                        "%s has %zu values and %s %zu: they cannot be compared",
                        p->a.module, p->n, p->b.module, n);
-    PL_RETURN_IF(load_arm(c, p->a.module));
+    PL_CHECK(load_arm(c, p->a.module));
     int slot = slot_of(c, p->a.module, n);
     print_heading(c, p);
     c->width = 3;
@@ -247,7 +247,7 @@ static pl_status diff_sets(comparison *c, const module_set *a, const module_set 
         if (!other)
             continue;
         n_found++;
-        PL_RETURN_IF(diff_modules(c, &a->at[i], other));
+        PL_CHECK(diff_modules(c, &a->at[i], other));
     }
     if (n_found > 0)
         return PL_OK;

@@ -60,16 +60,16 @@ static bool has_writer(const store_call *call)
 static pl_status look(store_call *call, findings *out, pl_audit_report *report)
 {
     bool bytes = !call->values[STORE_OPT_QUICK];
-    PL_RETURN_IF(pl_store_audit(call->store, bytes, note, out, report));
+    PL_CHECK(pl_store_audit(call->store, bytes, note, out, report));
     for (int i = 1; i < LOOKS && out->n > 0 && has_writer(call); i++) {
         findings again = {NULL, 0};
         pl_store_close(&call->store);
-        PL_RETURN_IF(pl_store_open(call->folder, PL_STORE_READ, &call->store));
+        PL_CHECK(pl_store_open(call->folder, PL_STORE_READ, &call->store));
         pl_status status = pl_store_audit(call->store, bytes, note, &again, report);
         if (status == PL_OK)
             agree(out, &again);
         clear(&again);
-        PL_RETURN_IF(status);
+        PL_CHECK(status);
     }
     return PL_OK;
 }

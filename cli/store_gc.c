@@ -77,10 +77,10 @@ static pl_status collect_part(policy *p, const char *folder, bool run,
 {
     pl_store *part = NULL;
     pl_gc_report one;
-    PL_RETURN_IF(pl_store_open(folder, run ? PL_STORE_WRITE : PL_STORE_READ, &part));
+    PL_CHECK(pl_store_open(folder, run ? PL_STORE_WRITE : PL_STORE_READ, &part));
     pl_status status = pl_store_collect(part, stays, p, run, &one);
     pl_store_close(&part);
-    PL_RETURN_IF(status);
+    PL_CHECK(status);
     sum->n_versions += one.n_versions;
     sum->n_kept += one.n_kept;
     sum->n_gone += one.n_gone;
@@ -100,9 +100,9 @@ static pl_status collect_parts(const char *folder, int n_parts, policy *p, bool 
     char part[PL_PATH_MAX];
     memset(sum, 0, sizeof *sum);
     if (run)
-        PL_RETURN_IF(pl_store_clear_copy(folder));
+        PL_CHECK(pl_store_clear_copy(folder));
     for (int i = 0; i < n_parts; i++)
-        PL_RETURN_IF(collect_part(p, pl_store_part(folder, i, part), run, sum));
+        PL_CHECK(collect_part(p, pl_store_part(folder, i, part), run, sum));
     return PL_OK;
 }
 
@@ -110,8 +110,8 @@ static pl_status collect(store_call *call, policy *p, bool run)
 {
     pl_gc_report report;
     int n_parts = 0;
-    PL_RETURN_IF(pl_store_parts(call->folder, &n_parts));
-    PL_RETURN_IF(roots_create(p->store, &p->roots));
+    PL_CHECK(pl_store_parts(call->folder, &n_parts));
+    PL_CHECK(roots_create(p->store, &p->roots));
     pl_status status = n_parts > 0
                            ? collect_parts(call->folder, n_parts, p, run, &report)
                            : pl_store_collect(p->store, stays, p, run, &report);
@@ -126,7 +126,7 @@ pl_status store_refuse_part(const char *folder)
 {
     char above[PL_PATH_MAX];
     int n = 0;
-    PL_RETURN_IF(pl_store_parts(pl_path_above(above, folder), &n));
+    PL_CHECK(pl_store_parts(pl_path_above(above, folder), &n));
     if (n == 0)
         return PL_OK;
     return pl_fail(PL_ERR_USAGE,
@@ -141,15 +141,15 @@ pl_status store_gc(store_call *call)
     int n_parts = 0;
     bool run = call->values[STORE_OPT_DELETE];
     policy p = {.store = call->store, .now_ms = pl_wall_ms()};
-    PL_RETURN_IF(store_option_int(call, STORE_OPT_KEEP, 3, 1, &p.keep));
-    PL_RETURN_IF(store_option_int(call, STORE_OPT_GRACE, 3600, 0, &grace));
+    PL_CHECK(store_option_int(call, STORE_OPT_KEEP, 3, 1, &p.keep));
+    PL_CHECK(store_option_int(call, STORE_OPT_GRACE, 3600, 0, &grace));
     p.grace_ms = grace * 1000;
-    PL_RETURN_IF(pl_store_parts(call->folder, &n_parts));
-    PL_RETURN_IF(store_refuse_part(call->folder));
+    PL_CHECK(pl_store_parts(call->folder, &n_parts));
+    PL_CHECK(store_refuse_part(call->folder));
     if (!run || n_parts > 0)
         return collect(call, &p, run);
     pl_store_close(&call->store);
-    PL_RETURN_IF(store_open_to_write(call, &call->store));
+    PL_CHECK(store_open_to_write(call, &call->store));
     p.store = call->store;
     return collect(call, &p, true);
 }

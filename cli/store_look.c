@@ -59,7 +59,7 @@ static pl_status show_head(void *context, const pl_version *v)
 {
     look *q = context;
     uint64_t bytes;
-    PL_RETURN_IF(pl_store_blob_bytes(q->store, &v->params, &bytes));
+    PL_CHECK(pl_store_blob_bytes(q->store, &v->params, &bytes));
     if (q->json)
         print_head_json(v, bytes);
     else
@@ -243,8 +243,8 @@ static pl_status bytes_of(look *q, const pl_hash *blob, uint64_t *bytes)
 static pl_status show_version(look *q, const pl_version *v, bool full)
 {
     uint64_t bytes, momentum_bytes;
-    PL_RETURN_IF(bytes_of(q, &v->params, &bytes));
-    PL_RETURN_IF(bytes_of(q, &v->momentum, &momentum_bytes));
+    PL_CHECK(bytes_of(q, &v->params, &bytes));
+    PL_CHECK(bytes_of(q, &v->momentum, &momentum_bytes));
     if (q->json)
         print_version_json(v, bytes, momentum_bytes);
     else if (full)
@@ -257,7 +257,7 @@ static pl_status show_version(look *q, const pl_version *v, bool full)
 static pl_status show_tag_items(const look *q, const char *name)
 {
     pl_snapshot tag;
-    PL_RETURN_IF(pl_store_get_tag(q->store, name, &tag));
+    PL_CHECK(pl_store_get_tag(q->store, name, &tag));
     if (q->json)
         print_tag_json(&tag);
     else
@@ -275,15 +275,15 @@ pl_status store_show(store_call *call)
     bool versioned;
     name_kind kind;
     look q = look_of(call);
-    PL_RETURN_IF(names_kind(q.store, call->words[0], &kind));
+    PL_CHECK(names_kind(q.store, call->words[0], &kind));
     if (kind == NAME_MODULE)
         names_warn_of_tag(q.store, call->words[0], kind);
     pl_status status =
         kind == NAME_MODULE ? PL_ERR_NOT_FOUND : show_tag_items(&q, call->words[0]);
     if (status != PL_ERR_NOT_FOUND)
         return status;
-    PL_RETURN_IF(names_module(q.store, call->words[0], &at, &versioned));
-    PL_RETURN_IF(pl_store_get_version(q.store, at.module, at.number, &v));
+    PL_CHECK(names_module(q.store, call->words[0], &at, &versioned));
+    PL_CHECK(pl_store_get_version(q.store, at.module, at.number, &v));
     status = show_version(&q, &v, true);
     pl_version_clear(&v);
     return status;
@@ -296,9 +296,9 @@ pl_status store_log(store_call *call)
     module_at at;
     bool versioned;
     look q = look_of(call);
-    PL_RETURN_IF(names_module(q.store, call->words[0], &at, &versioned));
+    PL_CHECK(names_module(q.store, call->words[0], &at, &versioned));
     for (;; at.number--) {
-        PL_RETURN_IF(pl_store_get_version(q.store, at.module, at.number, &v));
+        PL_CHECK(pl_store_get_version(q.store, at.module, at.number, &v));
         pl_status status = show_version(&q, &v, false);
         pl_version_clear(&v);
         if (status != PL_OK || at.number == 0)
@@ -309,7 +309,7 @@ pl_status store_log(store_call *call)
 pl_status store_stat(store_call *call)
 {
     pl_store_stats stats;
-    PL_RETURN_IF(pl_store_count(call->store, &stats));
+    PL_CHECK(pl_store_count(call->store, &stats));
     if (call->json)
         print_stats_json(call->store, &stats);
     else

@@ -157,7 +157,7 @@ static pl_status version_at(pl_store *store, const char *module, const char *at,
     pl_status status = pl_store_get_tag(store, at, &tag);
     if (status == PL_ERR_NOT_FOUND)
         return pl_fail(PL_ERR_USAGE, "`%s` is no version number and no tag", at);
-    PL_RETURN_IF(status);
+    PL_CHECK(status);
     const pl_snapshot_item *item = pl_snapshot_find(&tag, module);
     if (item)
         *out = item->number;
@@ -172,8 +172,8 @@ static pl_status module_in(pl_store *store, const name_list *list, const char *a
 {
     char name[PL_MODULE_NAME_MAX];
     const char *at;
-    PL_RETURN_IF(split(asked, name, &at));
-    PL_RETURN_IF(resolve_in(list, name, out->module));
+    PL_CHECK(split(asked, name, &at));
+    PL_CHECK(resolve_in(list, name, out->module));
     *versioned = at;
     if (at)
         return version_at(store, out->module, at, &out->number);
@@ -257,14 +257,14 @@ static pl_status set_versions(pl_store *store, const char *at, module_set *out)
 {
     out->versioned = true;
     for (size_t i = 0; i < out->n; i++)
-        PL_RETURN_IF(version_at(store, out->at[i].module, at, &out->at[i].number));
+        PL_CHECK(version_at(store, out->at[i].module, at, &out->at[i].number));
     return PL_OK;
 }
 
 static pl_status from_tag(pl_store *store, const char *name, module_set *out)
 {
     pl_snapshot tag;
-    PL_RETURN_IF(pl_store_get_tag(store, name, &tag));
+    PL_CHECK(pl_store_get_tag(store, name, &tag));
     for (size_t i = 0; i < tag.n_items; i++)
         add(out, tag.items[i].module, tag.items[i].number);
     out->versioned = true;
@@ -278,7 +278,7 @@ static pl_status set_in(pl_store *store, const name_list *list, const char *aske
     char name[PL_MODULE_NAME_MAX];
     const char *at;
     module_at one;
-    PL_RETURN_IF(split(asked, name, &at));
+    PL_CHECK(split(asked, name, &at));
     name_kind kind = kind_in(list, name);
     if (!at && kind == NAME_NONE) {
         pl_status status = from_tag(store, name, out);
@@ -290,7 +290,7 @@ static pl_status set_in(pl_store *store, const name_list *list, const char *aske
         add_arm(list, name, out);
         return at ? set_versions(store, at, out) : PL_OK;
     }
-    PL_RETURN_IF(module_in(store, list, asked, &one, &out->versioned));
+    PL_CHECK(module_in(store, list, asked, &one, &out->versioned));
     add(out, one.module, one.number);
     return PL_OK;
 }

@@ -34,7 +34,7 @@ static pl_status pack_part(store_call *call, packed *sum)
     pl_store *store = NULL;
     bool more = true;
     pl_status status = PL_OK;
-    PL_RETURN_IF(store_open_to_write(call, &store));
+    PL_CHECK(store_open_to_write(call, &store));
     PL_TRY(pl_store_count(store, &before));
     while (more)
         PL_TRY(pl_store_recode(store, PACK_BYTES, &more));
@@ -53,13 +53,13 @@ pl_status store_pack(store_call *call)
 {
     packed sum = {0, 0, 0};
     int n = 0;
-    PL_RETURN_IF(pl_store_parts(call->folder, &n));
+    PL_CHECK(pl_store_parts(call->folder, &n));
     if (n == 0)
-        PL_RETURN_IF(pack_part(call, &sum));
+        PL_CHECK(pack_part(call, &sum));
     for (int i = 0; i < n; i++) {
         store_call part = *call;
         pl_store_part(call->folder, i, part.folder);
-        PL_RETURN_IF(pack_part(&part, &sum));
+        PL_CHECK(pack_part(&part, &sum));
     }
     print_packed(call, &sum);
     return PL_OK;

@@ -24,8 +24,8 @@ static pl_status bring_blob(transfer *t, const pl_hash *blob)
     pl_status status = PL_OK;
     if (pl_hash_none(blob) || pl_store_has_blob(t->to, blob))
         return PL_OK;
-    PL_RETURN_IF(pl_store_blob_bytes(t->from, blob, &bytes));
-    PL_RETURN_IF(pl_try_alloc((size_t)bytes + 1, "a blob", &data));
+    PL_CHECK(pl_store_blob_bytes(t->from, blob, &bytes));
+    PL_CHECK(pl_try_alloc((size_t)bytes + 1, "a blob", &data));
     PL_TRY(pl_store_read_blob(t->from, blob, 0, (size_t)bytes, data));
     PL_TRY(pl_txn_put_blob(t->txn, data, bytes, &got));
     t->bytes += bytes;
@@ -41,7 +41,7 @@ static pl_status bring_version(transfer *t, const char *module, uint64_t number,
     pl_version v;
     pl_keep keep = {.updates = false, .momentum = true};
     pl_status status = PL_OK;
-    PL_RETURN_IF(pl_store_get_version(t->from, module, number, &v));
+    PL_CHECK(pl_store_get_version(t->from, module, number, &v));
     *gone = v.params_gone;
     if (!t->txn)
         PL_TRY(pl_txn_begin(t->to, &t->txn));
@@ -66,7 +66,7 @@ static pl_status compare_heads(transfer *t, const char *module, uint64_t head,
     *next = 0;
     if (status == PL_ERR_NOT_FOUND)
         return PL_OK;
-    PL_RETURN_IF(status);
+    PL_CHECK(status);
     *next = theirs.number + 1;
     memset(&ours, 0, sizeof ours);
     if (theirs.number > head)
@@ -93,13 +93,13 @@ static pl_status bring_module(void *context, const pl_version *head)
 {
     transfer *t = context;
     uint64_t next;
-    PL_RETURN_IF(compare_heads(t, head->module, head->number, &next));
+    PL_CHECK(compare_heads(t, head->module, head->number, &next));
     t->n_modules += next <= head->number;
     for (uint64_t n = next; n <= head->number; n++) {
         bool gone = false;
-        PL_RETURN_IF(bring_version(t, head->module, n, &gone));
+        PL_CHECK(bring_version(t, head->module, n, &gone));
         if (!gone)
-            PL_RETURN_IF(pl_txn_commit(&t->txn));
+            PL_CHECK(pl_txn_commit(&t->txn));
     }
     return PL_OK;
 }
@@ -122,9 +122,9 @@ static pl_status bring_object(transfer *t, const pl_object *object)
         return PL_OK;
     if (status != PL_OK && status != PL_ERR_NOT_FOUND)
         return status;
-    PL_RETURN_IF(pl_txn_begin(t->to, &t->txn));
-    PL_RETURN_IF(bring_blob(t, &object->blob));
-    PL_RETURN_IF(pl_txn_put_object(t->txn, object->name, &object->blob));
+    PL_CHECK(pl_txn_begin(t->to, &t->txn));
+    PL_CHECK(bring_blob(t, &object->blob));
+    PL_CHECK(pl_txn_put_object(t->txn, object->name, &object->blob));
     return pl_txn_commit(&t->txn);
 }
 
@@ -147,7 +147,7 @@ static pl_status visit_tag(void *context, const pl_snapshot *tag)
     if (*walk->arm && strcmp(tag->arm, walk->arm) != 0)
         return PL_OK;
     snprintf(name, sizeof name, "tag/%s", tag->name);
-    PL_RETURN_IF(pl_store_get_object(walk->t->from, name, &object));
+    PL_CHECK(pl_store_get_object(walk->t->from, name, &object));
     return bring_object(walk->t, &object);
 }
 
@@ -158,11 +158,11 @@ static pl_status bring(transfer *t, const char *what)
     char arm[PL_MODULE_NAME_MAX] = "";
     object_walk walk = {t, arm};
     if (!what)
-        PL_RETURN_IF(pl_store_each_head(t->from, "", bring_module, t));
+        PL_CHECK(pl_store_each_head(t->from, "", bring_module, t));
     else {
         module_set set;
         pl_status status = PL_OK;
-        PL_RETURN_IF(names_set(t->from, what, &set));
+        PL_CHECK(names_set(t->from, what, &set));
         names_arm_of(set.at[0].module, arm);
         for (size_t i = 0; status == PL_OK && i < set.n; i++) {
             pl_version v;
@@ -174,9 +174,9 @@ static pl_status bring(transfer *t, const char *what)
             }
         }
         pl_free(set.at);
-        PL_RETURN_IF(status);
+        PL_CHECK(status);
     }
-    PL_RETURN_IF(pl_store_each_object(t->from, "", visit_object, &walk));
+    PL_CHECK(pl_store_each_object(t->from, "", visit_object, &walk));
     return pl_store_each_tag(t->from, visit_tag, &walk);
 }
 
@@ -209,9 +209,9 @@ static pl_status move(transfer *t, const char *to)
 pl_status store_push(store_call *call)
 {
     transfer t = {.call = call, .from = call->store};
-    PL_RETURN_IF(store_refuse_part(call->words[0]));
-    PL_RETURN_IF(store_refuse_overlap(call, call->words[0]));
-    PL_RETURN_IF(pl_store_open(call->words[0], PL_STORE_CREATE, &t.to));
+    PL_CHECK(store_refuse_part(call->words[0]));
+    PL_CHECK(store_refuse_overlap(call, call->words[0]));
+    PL_CHECK(pl_store_open(call->words[0], PL_STORE_CREATE, &t.to));
     pl_status status = move(&t, call->words[0]);
     pl_store_close(&t.to);
     return status;
@@ -221,8 +221,8 @@ pl_status store_pull(store_call *call)
 {
     transfer t = {.call = call};
     pl_status status = PL_OK;
-    PL_RETURN_IF(store_refuse_overlap(call, call->words[0]));
-    PL_RETURN_IF(pl_store_open(call->words[0], PL_STORE_READ, &t.from));
+    PL_CHECK(store_refuse_overlap(call, call->words[0]));
+    PL_CHECK(pl_store_open(call->words[0], PL_STORE_READ, &t.from));
     PL_TRY(store_refuse_part(call->folder));
     PL_TRY(store_open_to_write(call, &t.to));
     PL_TRY(move(&t, call->folder));

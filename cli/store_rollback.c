@@ -89,7 +89,7 @@ static pl_status plan_targets(rollback *r)
     pl_status status = PL_OK;
     snprintf(asked, sizeof asked, "%s@%s", r->call->words[0],
              r->call->values[STORE_OPT_TO]);
-    PL_RETURN_IF(names_set(r->store, asked, &set));
+    PL_CHECK(names_set(r->store, asked, &set));
     names_arm_of(set.at[0].module, r->arm_name);
     snprintf(prefix, sizeof prefix, "%s/", r->arm_name);
     PL_TRY(pl_store_each_head(r->store, prefix, add_head, r));
@@ -167,11 +167,11 @@ static pl_status plan(rollback *r)
 {
     int64_t least, most;
     r->phase = -1;
-    PL_RETURN_IF(plan_targets(r));
-    PL_RETURN_IF(load_arm(r));
+    PL_CHECK(plan_targets(r));
+    PL_CHECK(load_arm(r));
     if (!r->topology)
         return PL_OK;
-    PL_RETURN_IF(path_phases(r, &least, &most));
+    PL_CHECK(path_phases(r, &least, &most));
     return least >= r->arm.inner.phases ? PL_OK : plan_resumption(r, most);
 }
 
@@ -279,7 +279,7 @@ static bool was_resumed(const rollback *r)
 static pl_status open_all(rollback *r)
 {
     const char *folder = r->call->folder;
-    PL_RETURN_IF(store_placement(folder, &r->places));
+    PL_CHECK(store_placement(folder, &r->places));
     pl_status status = pl_writers_open(folder, &r->writers);
     if (status == PL_OK)
         r->store = pl_writers_view(r->writers);
@@ -293,8 +293,8 @@ pl_status store_rollback(store_call *call)
     if (!call->values[STORE_OPT_TO])
         return pl_fail(PL_ERR_USAGE,
                        "rollback needs --to V, a version number or a tag");
-    PL_RETURN_IF(store_check_folder(call));
-    PL_RETURN_IF(store_refuse_part(call->folder));
+    PL_CHECK(store_check_folder(call));
+    PL_CHECK(store_refuse_part(call->folder));
     PL_TRY(open_all(&r));
     if (was_resumed(&r))
         goto done;

@@ -44,14 +44,14 @@ static pl_status open_arm(pl_store *store, const char *name, arm_view *out)
                        "there is no arm %s; `pathloom store ls --objects arm/` "
                        "lists all",
                        name);
-    PL_RETURN_IF(status);
+    PL_CHECK(status);
     out->n = pl_topology_n_modules(out->topology);
     out->heads = pl_alloc((size_t)out->n * sizeof *out->heads);
     for (int m = 0; m < out->n; m++) {
         pl_version head;
         char module[PL_MODULE_NAME_MAX];
         pl_arm_module_name(&out->arm, out->topology, m, module);
-        PL_RETURN_IF(pl_store_head(store, module, &head));
+        PL_CHECK(pl_store_head(store, module, &head));
         out->heads[m] = head.number;
         pl_version_clear(&head);
     }
@@ -81,7 +81,7 @@ static pl_status module_left(pl_store *store, const char *module, uint64_t head,
 {
     pl_version old, v;
     uint64_t source;
-    PL_RETURN_IF(pl_store_get_version(store, module, number, &old));
+    PL_CHECK(pl_store_get_version(store, module, number, &old));
     pl_status status = PL_OK;
     for (uint64_t n = head; status == PL_OK && n > number && !*out; n--) {
         status = pl_store_get_version(store, module, n, &v);
@@ -101,8 +101,8 @@ static pl_status phase_left(pl_store *store, const arm_view *v, int64_t phase,
     *out = false;
     for (int m = 0; m < v->n && !*out; m++) {
         pl_arm_module_name(&v->arm, v->topology, m, module);
-        PL_RETURN_IF(module_left(store, module, v->heads[m],
-                                 version_after(&v->arm, v->topology, m, phase), out));
+        PL_CHECK(module_left(store, module, v->heads[m],
+                             version_after(&v->arm, v->topology, m, phase), out));
     }
     return PL_OK;
 }
@@ -111,7 +111,7 @@ static pl_status default_phase(pl_store *store, const arm_view *v, int64_t *out)
 {
     bool left;
     int64_t phase = newest_phase(v);
-    PL_RETURN_IF(phase_left(store, v, phase, &left));
+    PL_CHECK(phase_left(store, v, phase, &left));
     *out = left ? -1 : phase;
     return PL_OK;
 }
@@ -148,7 +148,7 @@ static pl_status add_item(pl_store *store, const arm_view *v, int module, int64_
     pl_arm_module_name(&v->arm, v->topology, module, item->module);
     item->number = phase < 0 ? v->heads[module]
                              : version_after(&v->arm, v->topology, module, phase);
-    PL_RETURN_IF(pl_store_get_version(store, item->module, item->number, &version));
+    PL_CHECK(pl_store_get_version(store, item->module, item->number, &version));
     item->params = version.params;
     bool gone = version.params_gone;
     pl_version_clear(&version);
@@ -164,7 +164,7 @@ static pl_status add_item(pl_store *store, const arm_view *v, int module, int64_
 static pl_status look_again(store_call *call, const char *arm, arm_view *v)
 {
     int64_t held_ms;
-    PL_RETURN_IF(store_look_at_one_moment(call, &held_ms));
+    PL_CHECK(store_look_at_one_moment(call, &held_ms));
     close_arm(v);
     return open_arm(call->store, arm, v);
 }
@@ -216,7 +216,7 @@ static pl_status connect_homes(pl_buf *addresses, int n, pl_client **out)
         homes[i] = pl_buf_text(&addresses[i]);
     pl_client_options options = {
         .homes = homes, .n_homes = n, .patience_ms = HOME_PATIENCE_MS};
-    PL_RETURN_IF(pl_client_create(&options, out));
+    PL_CHECK(pl_client_create(&options, out));
     pl_status status = pl_client_learn_places(*out);
     if (status != PL_OK)
         pl_client_destroy(out);
@@ -240,10 +240,10 @@ pl_status store_ask_homes(const store_call *call, pl_client **out)
     pl_status status = PL_OK;
     pl_parts parts;
     *out = NULL;
-    PL_RETURN_IF(pl_store_count_parts(call->folder, &parts));
+    PL_CHECK(pl_store_count_parts(call->folder, &parts));
     int n = parts.n > 0 ? pl_store_n_begun(call->folder, &parts) : 1;
     pl_path_above(above, call->folder);
-    PL_RETURN_IF(run_use_keys(above));
+    PL_CHECK(run_use_keys(above));
     for (int i = 0; status == PL_OK && i < n; i++) {
         run_home_file(i, parts.n > 0 ? parts.n : 1, file);
         status = pl_read_file(pl_join(path, above, file), &addresses[i]);
@@ -265,7 +265,7 @@ static pl_status keep_by_home(const store_call *call, const char *object,
 {
     pl_client *client = NULL;
     pl_hash blob;
-    PL_RETURN_IF(store_ask_homes(call, &client));
+    PL_CHECK(store_ask_homes(call, &client));
     pl_status status =
         pl_client_put_object(client, object, bytes->data, bytes->len, &blob);
     pl_client_destroy(&client);
@@ -278,10 +278,10 @@ pl_status store_placement(const char *folder, pl_places *out)
     pl_store *first = NULL;
     pl_parts parts;
     *out = (pl_places){0};
-    PL_RETURN_IF(pl_store_count_parts(folder, &parts));
+    PL_CHECK(pl_store_count_parts(folder, &parts));
     if (parts.n == 0)
         return PL_OK;
-    PL_RETURN_IF(pl_store_open(pl_store_part(folder, 0, part), PL_STORE_READ, &first));
+    PL_CHECK(pl_store_open(pl_store_part(folder, 0, part), PL_STORE_READ, &first));
     pl_status status = pl_places_of_store(first, true, out);
     pl_store_close(&first);
     if (out->n == 0)
@@ -293,7 +293,7 @@ static pl_status find_part(const store_call *call, const char *object,
                            char part[PL_PATH_MAX])
 {
     pl_places places;
-    PL_RETURN_IF(store_placement(call->folder, &places));
+    PL_CHECK(store_placement(call->folder, &places));
     pl_copy_text(part, PL_PATH_MAX, call->folder);
     if (places.n == 0)
         return PL_OK;
@@ -311,7 +311,7 @@ static pl_status keep(store_call *call, const char *name, const pl_buf *bytes)
     pl_store *writer = NULL;
     if ((size_t)snprintf(object, sizeof object, "tag/%s", name) >= sizeof object)
         return pl_fail(PL_ERR_USAGE, "`%.40s...` is too long for a tag's name", name);
-    PL_RETURN_IF(find_part(call, object, part));
+    PL_CHECK(find_part(call, object, part));
     int64_t begun = pl_now_ms();
     for (bool asked_last = false;;) {
         pl_status status = pl_store_open(part, PL_STORE_WRITE, &writer);
@@ -340,7 +340,7 @@ static pl_status check_tag_name(const store_call *call, const char *name)
                        "`%s` cannot name a tag: no numbers, not head, and no @ / . "
                        "or blanks",
                        name);
-    PL_RETURN_IF(names_kind(call->store, name, &kind));
+    PL_CHECK(names_kind(call->store, name, &kind));
     if (run_may_have_arm(name))
         kind = NAME_ARM;
     if (kind == NAME_NONE)
@@ -381,9 +381,9 @@ static pl_status delete_tag(store_call *call)
 {
     pl_snapshot old;
     pl_buf none = {0};
-    PL_RETURN_IF(pl_store_get_tag(call->store, call->words[0], &old));
+    PL_CHECK(pl_store_get_tag(call->store, call->words[0], &old));
     pl_snapshot_clear(&old);
-    PL_RETURN_IF(keep(call, call->words[0], &none));
+    PL_CHECK(keep(call, call->words[0], &none));
     if (call->json) {
         pl_json *line = pl_json_object();
         pl_json_set_text(line, "tag", call->words[0]);
@@ -401,6 +401,6 @@ pl_status store_tag(store_call *call)
         return look_at_tags(call);
     if (call->values[STORE_OPT_DELETE])
         return delete_tag(call);
-    PL_RETURN_IF(check_tag_name(call, call->words[0]));
+    PL_CHECK(check_tag_name(call, call->words[0]));
     return make(call);
 }

@@ -133,7 +133,7 @@ static pl_status verify_tasks(verification *w, const char *module, uint64_t numb
 {
     pl_version v;
     pl_status status = PL_OK;
-    PL_RETURN_IF(pl_store_get_version(w->call->store, module, number, &v));
+    PL_CHECK(pl_store_get_version(w->call->store, module, number, &v));
     if (v.n_contributions == 0)
         status = pl_fail(PL_ERR_NOT_FOUND, "%s@%llu was not made by tasks: %s", module,
                          (unsigned long long)number, v.method);
@@ -149,7 +149,7 @@ static pl_status open_tasks(verification *w, const char *module)
     if (w->call->values[STORE_OPT_STORE])
         return pl_fail(PL_ERR_USAGE, "store verify --tasks needs --run instead of "
                                      "--store: the run says how its workers compute");
-    PL_RETURN_IF(run_look(w->call->values[STORE_OPT_RUN], &w->r));
+    PL_CHECK(run_look(w->call->values[STORE_OPT_RUN], &w->r));
     snprintf(arm, sizeof arm, "%.*s", (int)strcspn(module, "/"), module);
     return pl_read_arm(w->call->store, arm, &w->arm, &w->topology);
 }
@@ -157,7 +157,7 @@ static pl_status open_tasks(verification *w, const char *module)
 static pl_status verify_number(verification *w, const char *module, uint64_t number)
 {
     pl_version v;
-    PL_RETURN_IF(pl_store_get_version(w->call->store, module, number, &v));
+    PL_CHECK(pl_store_get_version(w->call->store, module, number, &v));
     pl_status status = verify_version(w, &v);
     pl_version_clear(&v);
     return status;
@@ -165,7 +165,7 @@ static pl_status verify_number(verification *w, const char *module, uint64_t num
 
 static pl_status verify_one(verification *w, const char *module, uint64_t number)
 {
-    PL_RETURN_IF(verify_number(w, module, number));
+    PL_CHECK(verify_number(w, module, number));
     return w->topology ? verify_tasks(w, module, number) : PL_OK;
 }
 
@@ -185,14 +185,14 @@ static pl_status verify(verification *w)
     module_at at;
     bool versioned;
     store_call *call = w->call;
-    PL_RETURN_IF(names_module(call->store, call->words[0], &at, &versioned));
+    PL_CHECK(names_module(call->store, call->words[0], &at, &versioned));
     if (call->values[STORE_OPT_TASKS])
-        PL_RETURN_IF(open_tasks(w, at.module));
+        PL_CHECK(open_tasks(w, at.module));
     if (!call->values[STORE_OPT_HISTORY])
-        PL_RETURN_IF(verify_one(w, at.module, at.number));
+        PL_CHECK(verify_one(w, at.module, at.number));
     else
         for (uint64_t n = 1; n <= at.number; n++)
-            PL_RETURN_IF(verify_one(w, at.module, n));
+            PL_CHECK(verify_one(w, at.module, n));
     return judge(w);
 }
 

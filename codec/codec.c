@@ -198,7 +198,7 @@ static pl_status encode_stretch(codec_job *job, const float *update, float *resi
     job->update = update + first;
     job->residual = residual ? residual + first : NULL;
     job->in_place = false;
-    PL_RETURN_IF(ways[job->stretch.codec].encode(job));
+    PL_CHECK(ways[job->stretch.codec].encode(job));
     return codec_writer_stretch(job->writer, &job->stretch, job->in_place);
 }
 
@@ -211,9 +211,9 @@ pl_status pl_codec_encode_module(const pl_codec_options *options,
     codec_writer writer;
     size_t n = 0, before = out->len;
     codec_job job = {.options = options, .round = round, .writer = &writer};
-    PL_RETURN_IF(pl_codec_options_check(options));
-    PL_RETURN_IF(check_parts(parts, n_parts, &n));
-    PL_RETURN_IF(check_round(options, round));
+    PL_CHECK(pl_codec_options_check(options));
+    PL_CHECK(check_parts(parts, n_parts, &n));
+    PL_CHECK(check_round(options, round));
     codec_header header = plan_header(options, parts, n_parts, round, n);
     job.weight = header.homomorphic ? round->weight : 1.0f;
     job.beta = (float)options->beta;
@@ -289,7 +289,7 @@ pl_status sink_value(codec_sink *sink, uint64_t index, float value)
 {
     if (index < sink->begin || index >= sink->end)
         return PL_OK;
-    PL_RETURN_IF(sink_squares(sink, index, (double)value * (double)value));
+    PL_CHECK(sink_squares(sink, index, (double)value * (double)value));
     if (sink->sum)
         sink->sum[index] += sink->weight * value;
     return PL_OK;
@@ -322,12 +322,12 @@ pl_status codec_open(const pl_codec_message *m, size_t n, codec_opened *out)
     out->message = *m;
     out->n = n;
     out->splits = true;
-    PL_RETURN_IF(codec_reader_open(&reader, m->data, m->bytes, n));
+    PL_CHECK(codec_reader_open(&reader, m->data, m->bytes, n));
     pl_buf_reserve(&out->raw, unzipped_bytes(reader));
     while (codec_reader_next(&reader, &s)) {
         out->splits &= stretch_splits(&s);
         for (int i = 0; i < s.n_sections; i++)
-            PL_RETURN_IF(codec_section_open(&s.sections[i], &out->raw, &unused));
+            PL_CHECK(codec_section_open(&s.sections[i], &out->raw, &unused));
     }
     return PL_OK;
 }
@@ -343,7 +343,7 @@ pl_status codec_decode(const codec_opened *m, codec_sink *sink)
     codec_reader reader;
     codec_stretch s;
     const uint8_t *unzipped = m->raw.data;
-    PL_RETURN_IF(codec_reader_open(&reader, m->message.data, m->message.bytes, m->n));
+    PL_CHECK(codec_reader_open(&reader, m->message.data, m->message.bytes, m->n));
     if (reader.header.homomorphic)
         sink->weight = 1.0f;
     while (codec_reader_next(&reader, &s)) {
@@ -355,7 +355,7 @@ pl_status codec_decode(const codec_opened *m, codec_sink *sink)
             if (zipped)
                 unzipped += section->raw_bytes;
         }
-        PL_RETURN_IF(ways[s.codec].decode(&task));
+        PL_CHECK(ways[s.codec].decode(&task));
     }
     return PL_OK;
 }

@@ -212,8 +212,8 @@ static pl_status combine_lists(combination *c, codec_stretch *s)
     for (int i = 0; i < 2; i++) {
         operand *o = both[i];
         pl_buf_clear(&o->codes);
-        PL_RETURN_IF(sparse_codes(&o->reader.header, &o->stretch, o->raw[0], o->raw[1],
-                                  &o->codes));
+        PL_CHECK(sparse_codes(&o->reader.header, &o->stretch, o->raw[0], o->raw[1],
+                              &o->codes));
     }
     pl_buf_clear(&c->second);
     const uint8_t *bitmap = join_bitmaps(c, s);
@@ -234,7 +234,7 @@ static pl_status open_sections(operand *o)
     const codec_stretch *s = &o->stretch;
     for (int i = 0; i < s->n_sections; i++) {
         pl_buf_clear(&o->scratch[i]);
-        PL_RETURN_IF(codec_section_open(&s->sections[i], &o->scratch[i], &o->raw[i]));
+        PL_CHECK(codec_section_open(&s->sections[i], &o->scratch[i], &o->raw[i]));
     }
     return PL_OK;
 }
@@ -242,24 +242,24 @@ static pl_status open_sections(operand *o)
 static pl_status combine_stretch(combination *c)
 {
     codec_stretch s = c->a.stretch;
-    PL_RETURN_IF(check_stretches(&c->a.stretch, &c->b.stretch));
-    PL_RETURN_IF(open_sections(&c->a));
-    PL_RETURN_IF(open_sections(&c->b));
+    PL_CHECK(check_stretches(&c->a.stretch, &c->b.stretch));
+    PL_CHECK(open_sections(&c->a));
+    PL_CHECK(open_sections(&c->b));
     if (!is_sparse(&s))
-        PL_RETURN_IF(combine_dense(c, &s));
+        PL_CHECK(combine_dense(c, &s));
     else if (s.codec == PL_CODEC_SKETCH16 && c->b.stretch.codec == PL_CODEC_SKETCH16)
         combine_sketches(c, &s);
     else
-        PL_RETURN_IF(combine_lists(c, &s));
+        PL_CHECK(combine_lists(c, &s));
     return codec_writer_stretch(&c->writer, &s, false);
 }
 
 static pl_status open_both(combination *c, const pl_codec_message *a,
                            const pl_codec_message *b, size_t n)
 {
-    PL_RETURN_IF(codec_reader_open(&c->a.reader, a->data, a->bytes, n));
-    PL_RETURN_IF(codec_reader_open(&c->b.reader, b->data, b->bytes, n));
-    PL_RETURN_IF(check_headers(&c->a.reader.header, &c->b.reader.header));
+    PL_CHECK(codec_reader_open(&c->a.reader, a->data, a->bytes, n));
+    PL_CHECK(codec_reader_open(&c->b.reader, b->data, b->bytes, n));
+    PL_CHECK(check_headers(&c->a.reader.header, &c->b.reader.header));
     c->header = c->a.reader.header;
     c->header.contributors += c->b.reader.header.contributors;
     c->header.entropy |= c->b.reader.header.entropy;
@@ -301,7 +301,7 @@ done:
 static pl_status check_sum(const pl_codec_message *m, int index, size_t n)
 {
     pl_codec_info info;
-    PL_RETURN_IF(pl_codec_inspect(m->data, m->bytes, n, &info));
+    PL_CHECK(pl_codec_inspect(m->data, m->bytes, n, &info));
     if (info.homomorphic)
         return PL_OK;
     return pl_fail(PL_ERR_UNSUPPORTED,
@@ -315,22 +315,22 @@ static pl_status combine_all(const pl_codec_source *messages, size_t n, pl_buf s
     pl_codec_walk walk = {.source = *messages};
     pl_codec_message m;
     float unused;
-    PL_RETURN_IF(pl_codec_next(&walk, &m, &unused));
+    PL_CHECK(pl_codec_next(&walk, &m, &unused));
     if (!m.data)
         return pl_fail(PL_ERR_ARG, "there are no messages to add");
-    PL_RETURN_IF(check_sum(&m, 0, n));
+    PL_CHECK(check_sum(&m, 0, n));
     pl_buf_clear(&sums[0]);
     pl_buf_append(&sums[0], m.data, (size_t)m.bytes);
     for (int i = 1;; i++) {
         const pl_buf *before = &sums[(i - 1) % 2];
         pl_buf *sum = &sums[i % 2];
-        PL_RETURN_IF(pl_codec_next(&walk, &m, &unused));
+        PL_CHECK(pl_codec_next(&walk, &m, &unused));
         *out = (pl_codec_message){before->data, before->len};
         if (!m.data)
             return PL_OK;
-        PL_RETURN_IF(check_sum(&m, i, n));
+        PL_CHECK(check_sum(&m, i, n));
         pl_buf_clear(sum);
-        PL_RETURN_IF(pl_codec_combine(before->data, before->len, m.data, m.bytes, sum));
+        PL_CHECK(pl_codec_combine(before->data, before->len, m.data, m.bytes, sum));
     }
 }
 
@@ -355,7 +355,7 @@ static pl_status add_total(const float *total, size_t n, float *sum, double *nor
 {
     codec_sink sink = {.sum = sum, .weight = 1.0f, .end = n};
     for (size_t i = 0; i < n; i += TILE)
-        PL_RETURN_IF(sink_tile(&sink, i, total + i, n - i < TILE ? n - i : TILE));
+        PL_CHECK(sink_tile(&sink, i, total + i, n - i < TILE ? n - i : TILE));
     *norm = sqrt(sink.squares);
     return PL_OK;
 }
@@ -366,7 +366,7 @@ pl_status pl_codec_add_all(const pl_codec_source *messages, size_t n, float *sum
     float *total = NULL;
     pl_status status = PL_OK;
     *norm = 0;
-    PL_RETURN_IF(
+    PL_CHECK(
         pl_try_alloc((n ? n : 1) * sizeof *total, "a sum of updates", (void **)&total));
     PL_TRY(decode_total(messages, n, total));
     PL_TRY(add_total(total, n, sum, norm));

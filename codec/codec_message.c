@@ -49,7 +49,7 @@ static pl_status append_section(codec_writer *w, const codec_stretch *s, int i)
     const codec_section *section = &s->sections[i];
     size_t before = w->out->len, raw = (size_t)section->raw_bytes;
     if (w->header.entropy && may_shrink(s, i)) {
-        PL_RETURN_IF(pl_zip_huffman(section->data, raw, w->out));
+        PL_CHECK(pl_zip_huffman(section->data, raw, w->out));
         if (w->out->len - before <= raw - raw / 32)
             return PL_OK;
         w->out->len = before;
@@ -96,7 +96,7 @@ pl_status codec_writer_stretch(codec_writer *w, const codec_stretch *s, bool in_
         if (in_place)
             w->out->len += (size_t)s->sections[i].raw_bytes;
         else
-            PL_RETURN_IF(append_section(w, s, i));
+            PL_CHECK(append_section(w, s, i));
         write_section(w, s->sections[i].raw_bytes, at);
     }
     if (in_place && w->out->len != end)
@@ -205,7 +205,7 @@ static pl_status read_header(codec_reader *r, const uint8_t *data, uint64_t byte
     h->n_contributors = (int)get(data + 34, 2);
     h->table_bytes = (uint32_t)get(data + 36, 4);
     h->body_bytes = get(data + 40, 8);
-    PL_RETURN_IF(check_lengths(data, bytes, h, n));
+    PL_CHECK(check_lengths(data, bytes, h, n));
     if (flags > (FLAG_HOMOMORPHIC | FLAG_ENTROPY) || get(data + 48, 8) != 0)
         return pl_fail(PL_ERR_DATA, "the update's header has unknown flags");
     return check_round(h);
@@ -297,14 +297,14 @@ static pl_status read_stretch(codec_reader *r, codec_stretch *s, const uint8_t *
     memset(s, 0, sizeof *s);
     if (end - r->table < RECORD_BYTES)
         return pl_fail(PL_ERR_DATA, "the update's table is cut off");
-    PL_RETURN_IF(read_record(r, r->table, s));
+    PL_CHECK(read_record(r, r->table, s));
     r->table += RECORD_BYTES;
     s->n_sections = codec_raw_bytes(s, r->header.contributors, raw);
     if (end - r->table < s->n_sections * SECTION_BYTES)
         return pl_fail(PL_ERR_DATA, "the update's table is cut off");
     for (int i = 0; i < s->n_sections; i++) {
-        PL_RETURN_IF(read_section(s, i, raw[i], r->table,
-                                  (uint64_t)(body_end - r->body), &s->sections[i]));
+        PL_CHECK(read_section(s, i, raw[i], r->table, (uint64_t)(body_end - r->body),
+                              &s->sections[i]));
         s->sections[i].data = r->body;
         r->body += s->sections[i].wire_bytes;
         r->table += SECTION_BYTES;
@@ -331,10 +331,10 @@ pl_status codec_reader_open(codec_reader *r, const void *data, uint64_t bytes, s
     codec_stretch s;
     memset(r, 0, sizeof *r);
     r->data = data;
-    PL_RETURN_IF(read_header(r, data, bytes, n));
+    PL_CHECK(read_header(r, data, bytes, n));
     rewind_reader(r);
     for (uint32_t i = 0; i < r->header.n_stretches; i++)
-        PL_RETURN_IF(read_stretch(r, &s, table_end(r)));
+        PL_CHECK(read_stretch(r, &s, table_end(r)));
     if (r->next != r->header.count || r->table != table_end(r) ||
         r->body != table_end(r) + r->header.body_bytes)
         return pl_fail(PL_ERR_DATA, "the update's table ends at value %llu of %llu",
@@ -375,7 +375,7 @@ pl_status pl_codec_inspect(const void *data, uint64_t bytes, size_t n,
 {
     codec_reader r;
     memset(out, 0, sizeof *out);
-    PL_RETURN_IF(codec_reader_open(&r, data, bytes, n));
+    PL_CHECK(codec_reader_open(&r, data, bytes, n));
     out->homomorphic = r.header.homomorphic;
     out->contributors = (int)r.header.contributors;
     out->n_contributors = r.header.n_contributors;

@@ -129,7 +129,7 @@ static pl_status check_roles(const pl_codec_options *o)
 
 pl_status pl_codec_options_check(const pl_codec_options *o)
 {
-    PL_RETURN_IF(check_roles(o));
+    PL_CHECK(check_roles(o));
     if (o->selector >= PL_SELECT_COUNT)
         return pl_fail(PL_ERR_CONFIG, "unknown selector number %d", o->selector);
     if (o->value_bits != 8 && o->value_bits != 2)

@@ -78,7 +78,7 @@ pl_status f32_encode(codec_job *job)
     int n = codec_raw_bytes(&job->stretch, 1, raw);
     job_sections(job, raw, n, true, at);
     if (job->stretch.variant == VARIANT_PLANES)
-        PL_RETURN_IF(f32_encode_planes(job, at));
+        PL_CHECK(f32_encode_planes(job, at));
     else if (!job->residual)
         memcpy(at[0], job->update, (size_t)count * sizeof(float));
     else
@@ -111,8 +111,7 @@ pl_status f32_decode(const codec_task *task)
     const codec_stretch *s = task->stretch;
     for (uint64_t i = task_begin(task); i < task_end(task); i += TILE) {
         size_t n = s->count - i < TILE ? (size_t)(s->count - i) : TILE;
-        PL_RETURN_IF(
-            sink_tile(task->sink, s->first + i, f32_tile(task, i, n, tile), n));
+        PL_CHECK(sink_tile(task->sink, s->first + i, f32_tile(task, i, n, tile), n));
     }
     return PL_OK;
 }
@@ -192,7 +191,7 @@ pl_status bf16_decode(const codec_task *task)
         } else
             memcpy(halves, task->raw[0] + 2 * i, 2 * n);
         bf16_widen(halves, tile);
-        PL_RETURN_IF(sink_tile(task->sink, s->first + i, tile, n));
+        PL_CHECK(sink_tile(task->sink, s->first + i, tile, n));
     }
     return PL_OK;
 }
@@ -239,7 +238,7 @@ pl_status i8_encode(codec_job *job)
     for (uint64_t i = 0; i < job->stretch.count; i += TILE) {
         size_t n = job_tile_length(job, i), blocks = (n + I8_BLOCK - 1) / I8_BLOCK;
         uint32_t top = i8_tile(job_tile(job, i, tile), codes, scales, left);
-        PL_RETURN_IF(job_check_finite(job, i, top));
+        PL_CHECK(job_check_finite(job, i, top));
         memcpy(at[0] + i / I8_BLOCK * sizeof *scales, scales, blocks * sizeof *scales);
         memcpy(at[1] + i, codes, n);
         job_keep(job, i, left);
@@ -259,7 +258,7 @@ pl_status i8_decode(const codec_task *task)
                blocks * sizeof *scales);
         memcpy(codes, task->raw[1] + i, n);
         i8_widen(codes, scales, tile);
-        PL_RETURN_IF(sink_tile(task->sink, s->first + i, tile, n));
+        PL_CHECK(sink_tile(task->sink, s->first + i, tile, n));
     }
     return PL_OK;
 }
@@ -324,7 +323,7 @@ pl_status i4_encode(codec_job *job)
     for (uint64_t i = 0; i < job->stretch.count; i += TILE) {
         size_t n = job_tile_length(job, i), blocks = (n + I4_BLOCK - 1) / I4_BLOCK;
         uint32_t top = i4_tile(job_tile(job, i, tile), codes, scales, left);
-        PL_RETURN_IF(job_check_finite(job, i, top));
+        PL_CHECK(job_check_finite(job, i, top));
         memcpy(at[0] + i / I4_BLOCK * 2, scales, blocks * 2);
         memcpy(at[1] + i / 2, codes, (n + 31) / 32 * 16);
         job_keep(job, i, left);
@@ -344,7 +343,7 @@ pl_status i4_decode(const codec_task *task)
                (n + I4_BLOCK - 1) / I4_BLOCK * 2);
         memcpy(codes, task->raw[1] + i / 2, (n + 31) / 32 * 16);
         i4_widen(codes, scales, tile);
-        PL_RETURN_IF(sink_tile(task->sink, s->first + i, tile, n));
+        PL_CHECK(sink_tile(task->sink, s->first + i, tile, n));
     }
     return PL_OK;
 }

@@ -30,7 +30,7 @@ pl_status pl_codec_next(pl_codec_walk *w, pl_codec_message *out, float *weight)
     *out = (pl_codec_message){NULL, 0};
     *weight = 1.0f;
     if (w->at == w->run.n) {
-        PL_RETURN_IF(w->source.next(w->source.context, !w->begun, &w->run));
+        PL_CHECK(w->source.next(w->source.context, !w->begun, &w->run));
         w->begun = true;
         w->at = 0;
     }
@@ -78,7 +78,7 @@ static pl_status add_slice(void *context, size_t item, int thread)
                            .begin = tiles * item / a->n_slices * TILE,
                            .end = tiles * (item + 1) / a->n_slices * TILE};
         sink.end = sink.end < a->n ? sink.end : a->n;
-        PL_RETURN_IF(codec_decode(&a->opened[i], &sink));
+        PL_CHECK(codec_decode(&a->opened[i], &sink));
     }
     return PL_OK;
 }
@@ -94,7 +94,7 @@ int pl_codec_add_threads(void)
 static pl_status add_run(adding *a)
 {
     int n_threads = a->n * (size_t)a->run.n < ALONE ? 1 : pl_codec_add_threads();
-    PL_RETURN_IF(pl_parallel(n_threads, (size_t)a->run.n, open_message, a));
+    PL_CHECK(pl_parallel(n_threads, (size_t)a->run.n, open_message, a));
     a->n_slices = n_threads > 1 ? (size_t)(n_threads * SLICES) : 1;
     for (int i = 0; i < a->run.n; i++)
         a->n_slices = a->opened[i].splits ? a->n_slices : 1;

@@ -166,7 +166,7 @@ static pl_status check_finite(const codec_job *job)
 {
     float tile[TILE];
     for (uint64_t i = 0; i < job->stretch.count; i += TILE)
-        PL_RETURN_IF(job_check_finite(job, i, select_top(job_tile(job, i, tile))));
+        PL_CHECK(job_check_finite(job, i, select_top(job_tile(job, i, tile))));
     return PL_OK;
 }
 
@@ -174,7 +174,7 @@ pl_status select_stretch(const codec_job *job, codec_choice *out)
 {
     uint64_t budget = codec_budget(job->options, (size_t)job->stretch.count);
     *out = (codec_choice){0, 0};
-    PL_RETURN_IF(check_finite(job));
+    PL_CHECK(check_finite(job));
     float threshold = tagc_threshold(job, budget);
     uint64_t kept = count_stretch(job, threshold);
     bool fits = kept <= budget && 2 * kept >= budget;

@@ -60,7 +60,7 @@ pl_status shared_encode(codec_job *job)
     for (uint64_t i = 0; i < s->count; i += TILE) {
         size_t n = job_tile_length(job, i);
         uint32_t top = shared_tile(job_tile(job, i, tile), s->exponent, limit, q, left);
-        PL_RETURN_IF(job_check_finite(job, i, top));
+        PL_CHECK(job_check_finite(job, i, top));
         if (s->codec == PL_CODEC_I8_SHARED) {
             narrow_tile(q, codes);
             memcpy(at[0] + i, codes, n);
@@ -141,7 +141,7 @@ pl_status shared_decode(const codec_task *task)
         shared_load(task->raw[0], width, i, n, q);
         if (!scale_tile(q, step, limit, tile))
             return shared_excess(task, i);
-        PL_RETURN_IF(sink_tile(task->sink, s->first + i, tile, n));
+        PL_CHECK(sink_tile(task->sink, s->first + i, tile, n));
     }
     return PL_OK;
 }

@@ -124,8 +124,8 @@ static pl_status encode_list_tile(codec_job *job, uint64_t at, codec_choice *cho
     size_t n = job_tile_length(job, at);
     const float *a = job_tile(job, at, tile);
     int32_t limit = codec_limit(PL_CODEC_SKETCH16, job->round->n_contributors);
-    PL_RETURN_IF(job_check_finite(
-        job, at, shared_tile(a, job->stretch.exponent, limit, q, left)));
+    PL_CHECK(job_check_finite(job, at,
+                              shared_tile(a, job->stretch.exponent, limit, q, left)));
     if (job->options->selector == PL_SELECT_EXACT)
         *choice = select_tile(a, codec_budget(job->options, n));
     size_t n_kept = select_indices(a, n, choice, kept);
@@ -139,9 +139,9 @@ static pl_status encode_list(codec_job *job, list_out *o)
 {
     codec_choice choice = {0, 0};
     if (job->options->selector != PL_SELECT_EXACT)
-        PL_RETURN_IF(select_stretch(job, &choice));
+        PL_CHECK(select_stretch(job, &choice));
     for (uint64_t i = 0; i < job->stretch.count; i += TILE)
-        PL_RETURN_IF(encode_list_tile(job, i, &choice, o));
+        PL_CHECK(encode_list_tile(job, i, &choice, o));
     return PL_OK;
 }
 
@@ -357,7 +357,7 @@ pl_status sketch_encode(codec_job *job)
     s->cells = codec_cells(job->options, job->round->n_contributors);
     s->exponent = codec_stretch_exponent(s->codec, job->round);
     uint16_t *cells = make_room(job, &list);
-    PL_RETURN_IF(encode_list(job, &list));
+    PL_CHECK(encode_list(job, &list));
     sketch_build(s, seed, &list, cells);
     pl_status status =
         sketch_peel(s, seed, list.bitmap, (const uint8_t *)cells, &codes);
@@ -388,11 +388,11 @@ pl_status sparse_codes(const codec_header *h, const codec_stretch *s,
 {
     int32_t limit = codec_limit(s->codec, h->n_contributors) * (int32_t)h->contributors;
     if (s->codec == WIRE_LIST16) {
-        PL_RETURN_IF(check_bitmap(s, bitmap, s->kept));
+        PL_CHECK(check_bitmap(s, bitmap, s->kept));
         pl_buf_append(codes, rest, 2 * (size_t)s->kept);
     } else {
-        PL_RETURN_IF(check_bitmap(s, bitmap, bit_count(bitmap, s->count)));
-        PL_RETURN_IF(sketch_peel(s, h->seed, bitmap, rest, codes));
+        PL_CHECK(check_bitmap(s, bitmap, bit_count(bitmap, s->count)));
+        PL_CHECK(sketch_peel(s, h->seed, bitmap, rest, codes));
     }
     for (size_t i = 0; i < codes->len; i += 2) {
         int16_t code;

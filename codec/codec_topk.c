@@ -112,7 +112,7 @@ static pl_status encode_tile(codec_job *job, uint64_t at, topk_out *o)
     uint16_t kept[TILE];
     size_t n = job_tile_length(job, at);
     const float *a = job_tile(job, at, tile);
-    PL_RETURN_IF(job_check_finite(job, at, select_top(a)));
+    PL_CHECK(job_check_finite(job, at, select_top(a)));
     codec_choice choice = select_tile(a, codec_budget(job->options, n));
     size_t n_kept = select_indices(a, n, &choice, kept);
     memcpy(left, a, sizeof left);
@@ -140,7 +140,7 @@ pl_status topk_encode(codec_job *job)
     o.gaps = at[1];
     o.codes = at[2];
     for (uint64_t i = 0; i < s->count; i += TILE)
-        PL_RETURN_IF(encode_tile(job, i, &o));
+        PL_CHECK(encode_tile(job, i, &o));
     s->kept = o.n_kept;
     codec_raw_bytes(s, 1, raw);
     raw[1] = o.n_gaps;
@@ -197,7 +197,7 @@ pl_status topk_decode(const codec_task *task)
                            (unsigned long long)s->first);
         at += used;
         next += gap + 1;
-        PL_RETURN_IF(
+        PL_CHECK(
             sink_value(task->sink, s->first + next - 1, get_value(task, next - 1, i)));
     }
     if (at != n_gaps)

@@ -157,7 +157,7 @@ static pl_status measure_product(const char *folder, const char *name, int64_t *
 {
     char path[PL_PATH_MAX];
     pl_mapping mapping;
-    PL_RETURN_IF(pl_map_file(pl_join(path, folder, name), &mapping));
+    PL_CHECK(pl_map_file(pl_join(path, folder, name), &mapping));
     pl_hash_of("product", mapping.data, mapping.len, hash);
     *bytes = (int64_t)mapping.len;
     pl_unmap_file(&mapping);
@@ -169,7 +169,7 @@ static pl_status push_product(pl_json *products, const char *folder, const char 
 {
     int64_t bytes;
     char text[PL_HASH_TEXT];
-    PL_RETURN_IF(measure_product(folder, name, &bytes, hash));
+    PL_CHECK(measure_product(folder, name, &bytes, hash));
     pl_hash_format(hash, text);
     pl_json *product = pl_json_object();
     pl_json_set_text(product, "name", name);
@@ -293,13 +293,13 @@ static pl_status check_manifest(const char *folder, const pl_json *json,
 {
     const pl_json *inputs = pl_json_get(json, "inputs");
     const pl_json *products = pl_json_get(json, "products");
-    PL_RETURN_IF(check_options(folder, pl_json_get(json, "options"), options));
+    PL_CHECK(check_options(folder, pl_json_get(json, "options"), options));
     for (size_t i = 0; i < pl_json_count(inputs); i++)
-        PL_RETURN_IF(check_input(folder, pl_json_at(inputs, i)));
-    PL_RETURN_IF(
+        PL_CHECK(check_input(folder, pl_json_at(inputs, i)));
+    PL_CHECK(
         check_product(folder, products, 0, DATA_TOKENIZER, &result->tokenizer_hash));
-    PL_RETURN_IF(check_product(folder, products, 1, DATA_TRAIN, &result->train_hash));
-    PL_RETURN_IF(check_product(folder, products, 2, DATA_VALID, &result->valid_hash));
+    PL_CHECK(check_product(folder, products, 1, DATA_TRAIN, &result->train_hash));
+    PL_CHECK(check_product(folder, products, 2, DATA_VALID, &result->valid_hash));
     result_from(pl_json_get(json, "result"), result);
     return PL_OK;
 }

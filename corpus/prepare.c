@@ -111,7 +111,7 @@ static pl_status collect(void *context, const pl_document *document)
 {
     preparation *work = context;
     uint64_t hash = spool_hash(document);
-    PL_RETURN_IF(tick(work, "data", work->result->bytes));
+    PL_CHECK(tick(work, "data", work->result->bytes));
     if (spool_has(work->spool, hash) || (work->valid_cut && hash == work->whole)) {
         work->n_duplicates++;
         return PL_OK;
@@ -121,7 +121,7 @@ static pl_status collect(void *context, const pl_document *document)
                  work->train_bytes >= work->options->max_bytes;
     if (work->full)
         return PL_ERR_CANCELLED;
-    PL_RETURN_IF(spool_add(work->spool, document, hash, valid));
+    PL_CHECK(spool_add(work->spool, document, hash, valid));
     work->result->bytes += document->len;
     work->train_bytes += valid ? 0 : document->len;
     work->n_train += !valid;
@@ -184,13 +184,13 @@ static pl_status read_all(preparation *work)
     const pl_prepare_options *options = work->options;
     if (options->valid[0] != '\0') {
         work->reading_valid = true;
-        PL_RETURN_IF(read_path(work, options->valid));
+        PL_CHECK(read_path(work, options->valid));
         work->reading_valid = false;
     }
     if (options->corpus[0] == '\0')
-        PL_RETURN_IF(read_system(work));
+        PL_CHECK(read_system(work));
     else
-        PL_RETURN_IF(read_path(work, options->corpus));
+        PL_CHECK(read_path(work, options->corpus));
     return spool_seal(work->spool);
 }
 
@@ -319,7 +319,7 @@ static pl_status get_tokenizer(preparation *work)
                            : train_tokenizer(work, path);
     if (status != PL_OK)
         return given[0] != '\0' ? pl_fail_in(status, "data.tokenizer") : status;
-    PL_RETURN_IF(pl_tokenizer_load(path, &work->tokenizer));
+    PL_CHECK(pl_tokenizer_load(path, &work->tokenizer));
     work->result->vocab = pl_tokenizer_vocab(work->tokenizer);
     if (given[0] != '\0')
         say(work, "token    %d pieces from %.300s", work->result->vocab, given);
@@ -372,8 +372,8 @@ static pl_status write_batch(preparation *work, const token_batch *batch)
             doc->held_out && n + 2 < (size_t)work->options->min_document_tokens;
         work->n_too_short += too_short;
         if (!too_short)
-            PL_RETURN_IF(token_writer_add(doc->held_out ? work->valid : work->train,
-                                          ids, n, doc->domain, doc->hash));
+            PL_CHECK(token_writer_add(doc->held_out ? work->valid : work->train, ids, n,
+                                      doc->domain, doc->hash));
     }
     return PL_OK;
 }
@@ -411,8 +411,8 @@ static pl_status open_writers(preparation *work)
 {
     char path[PL_PATH_MAX];
     uint32_t vocab = (uint32_t)work->result->vocab;
-    PL_RETURN_IF(token_writer_open(pl_join(path, work->folder, DATA_TRAIN), vocab,
-                                   &work->train));
+    PL_CHECK(token_writer_open(pl_join(path, work->folder, DATA_TRAIN), vocab,
+                               &work->train));
     return token_writer_open(pl_join(path, work->folder, DATA_VALID), vocab,
                              &work->valid);
 }
@@ -434,7 +434,7 @@ static pl_status end_writers(preparation *work)
                        "router.prefix",
                        (unsigned long long)work->n_held_out,
                        work->options->min_document_tokens);
-    PL_RETURN_IF(token_writer_end(work->train, domains, n_domains));
+    PL_CHECK(token_writer_end(work->train, domains, n_domains));
     return token_writer_end(work->valid, domains, n_domains);
 }
 
@@ -468,14 +468,14 @@ static void report_tokens(const preparation *work)
 static pl_status build_steps(preparation *work)
 {
     begin_step(work);
-    PL_RETURN_IF(spool_create(work->folder, &work->spool));
-    PL_RETURN_IF(read_all(work));
+    PL_CHECK(spool_create(work->folder, &work->spool));
+    PL_CHECK(read_all(work));
     report_reading(work);
-    PL_RETURN_IF(check_split(work));
-    PL_RETURN_IF(get_tokenizer(work));
-    PL_RETURN_IF(open_writers(work));
-    PL_RETURN_IF(tokenise(work));
-    PL_RETURN_IF(end_writers(work));
+    PL_CHECK(check_split(work));
+    PL_CHECK(get_tokenizer(work));
+    PL_CHECK(open_writers(work));
+    PL_CHECK(tokenise(work));
+    PL_CHECK(end_writers(work));
     report_tokens(work);
     return data_manifest_write(work->folder, work->options, work->result);
 }
@@ -499,7 +499,7 @@ static bool is_prepared(const char *folder)
 
 static pl_status reuse(preparation *work)
 {
-    PL_RETURN_IF(data_manifest_reuse(work->folder, work->options, work->result));
+    PL_CHECK(data_manifest_reuse(work->folder, work->options, work->result));
     say_split(work, "; prepared before, verified");
     return PL_OK;
 }
@@ -535,11 +535,11 @@ pl_status pl_prepare(const pl_prepare_options *options, const char *folder,
         .options = options, .folder = folder, .result = out, .nearest = 1.0};
     int lock = -1;
     *out = (pl_prepare_result){0};
-    PL_RETURN_IF(check_asked(options, folder));
+    PL_CHECK(check_asked(options, folder));
     if (is_prepared(folder))
         return reuse(&work);
-    PL_RETURN_IF(pl_make_folders(folder));
-    PL_RETURN_IF(pl_lock_folder(folder, &lock));
+    PL_CHECK(pl_make_folders(folder));
+    PL_CHECK(pl_lock_folder(folder, &lock));
     /* Another process may have finished it between the look and the lock. */
     pl_status status = is_prepared(folder) ? reuse(&work) : build(&work);
     pl_unlock_folder(&lock);

@@ -103,7 +103,7 @@ static pl_status read_text(document_reader *reader, text_source *source, bool *b
         if (reader->raw.len > DOCUMENT_MAX)
             return too_long(source);
         checked = reader->raw.len;
-        PL_RETURN_IF(text_stream_read(source->stream, CHUNK_BYTES, &reader->raw, &end));
+        PL_CHECK(text_stream_read(source->stream, CHUNK_BYTES, &reader->raw, &end));
     }
     return PL_OK;
 }
@@ -125,7 +125,7 @@ static pl_status not_text(const text_source *source)
 static pl_status read_whole(document_reader *reader, text_source *source)
 {
     bool binary = false;
-    PL_RETURN_IF(read_text(reader, source, &binary));
+    PL_CHECK(read_text(reader, source, &binary));
     if (binary && source->in_folder) {
         reader->stats->n_skipped_files++;
         return PL_OK;
@@ -163,7 +163,7 @@ static pl_status take_pieces(document_reader *reader, const text_source *source,
     while (reader->raw.len - begin > reader->cut_bytes) {
         size_t len =
             text_cut_len((const char *)reader->raw.data + begin, reader->cut_bytes);
-        PL_RETURN_IF(deliver_piece(reader, source, begin, len));
+        PL_CHECK(deliver_piece(reader, source, begin, len));
         reader->stats->n_cuts++;
         begin += len;
     }
@@ -186,10 +186,10 @@ static pl_status read_pieces(document_reader *reader, const text_source *source)
             const char *text = (const char *)reader->raw.data;
             size_t mark = begun ? 0 : byte_order_mark(text, reader->raw.len);
             begun = true;
-            PL_RETURN_IF(take_pieces(reader, source, mark));
+            PL_CHECK(take_pieces(reader, source, mark));
         }
         checked = reader->raw.len;
-        PL_RETURN_IF(text_stream_read(source->stream, CHUNK_BYTES, &reader->raw, &end));
+        PL_CHECK(text_stream_read(source->stream, CHUNK_BYTES, &reader->raw, &end));
     }
     reader->stats->n_files++;
     if (reader->raw.len == 0) {
@@ -197,7 +197,7 @@ static pl_status read_pieces(document_reader *reader, const text_source *source)
         return PL_OK;
     }
     size_t mark = begun ? 0 : byte_order_mark((const char *)reader->raw.data, checked);
-    PL_RETURN_IF(deliver_piece(reader, source, mark, reader->raw.len - mark));
+    PL_CHECK(deliver_piece(reader, source, mark, reader->raw.len - mark));
     pl_hasher_end(&reader->whole, &reader->stats->whole);
     return PL_OK;
 }
@@ -260,8 +260,8 @@ static pl_status take_lines(document_reader *reader, text_source *source,
         if (!newline)
             break;
         size_t end = (size_t)(newline - reader->raw.data);
-        PL_RETURN_IF(read_line(reader, source, (const char *)reader->raw.data + begin,
-                               end - begin));
+        PL_CHECK(read_line(reader, source, (const char *)reader->raw.data + begin,
+                           end - begin));
         begin = scanned = end + 1;
     }
     reader->raw.len -= begin;
@@ -277,11 +277,11 @@ static pl_status read_lines(document_reader *reader, text_source *source)
     reader->stats->n_files++;
     while (!end) {
         if (reader->raw.len > 0)
-            PL_RETURN_IF(take_lines(reader, source, scanned));
+            PL_CHECK(take_lines(reader, source, scanned));
         if (reader->raw.len > DOCUMENT_MAX)
             return too_long(source);
         scanned = reader->raw.len;
-        PL_RETURN_IF(text_stream_read(source->stream, CHUNK_BYTES, &reader->raw, &end));
+        PL_CHECK(text_stream_read(source->stream, CHUNK_BYTES, &reader->raw, &end));
     }
     if (reader->raw.len == 0)
         return PL_OK;
@@ -314,7 +314,7 @@ static bool is_parquet(const document_reader *reader, const char *path)
 static pl_status read_stream(document_reader *reader, text_source *source)
 {
     bool end = false;
-    PL_RETURN_IF(text_stream_read(source->stream, CHUNK_BYTES, &reader->raw, &end));
+    PL_CHECK(text_stream_read(source->stream, CHUNK_BYTES, &reader->raw, &end));
     if (is_parquet(reader, source->path))
         return refuse_parquet(source->path);
     bool braced = reader->raw.len > 0 && reader->raw.data[0] == '{';
@@ -330,7 +330,7 @@ static pl_status read_file(document_reader *reader, text_source *source)
     pl_buf_clear(&reader->raw);
     if (pl_ends_with(source->path, ".parquet"))
         return refuse_parquet(source->path);
-    PL_RETURN_IF(text_stream_open(source->path, &source->stream));
+    PL_CHECK(text_stream_open(source->path, &source->stream));
     pl_status status = read_stream(reader, source);
     text_stream_close(&source->stream);
     return status;

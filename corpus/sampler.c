@@ -68,7 +68,7 @@ pl_status pl_sampler_create(const pl_tokens *tokens, const pl_sampler_options *o
                             pl_sampler **out)
 {
     *out = NULL;
-    PL_RETURN_IF(check_options(options));
+    PL_CHECK(check_options(options));
     pl_sampler *sampler = pl_alloc(sizeof *sampler);
     void *windows = NULL;
     sampler->tokens = tokens;

@@ -153,8 +153,8 @@ pl_status spool_add(document_spool *spool, const pl_document *document, uint64_t
         return pl_fail(PL_ERR_DATA, "'%s' has a document of %zu bytes, at most %u fit",
                        document->source, document->len, UINT32_MAX);
     if (spool->n_docs == spool->docs_cap)
-        PL_RETURN_IF(spool_grow(spool));
-    PL_RETURN_IF(pl_failpoint("spool.write.before"));
+        PL_CHECK(spool_grow(spool));
+    PL_CHECK(pl_failpoint("spool.write.before"));
     if (fwrite(document->text, 1, document->len, spool->file) != document->len)
         return spool_failed(spool);
     spool->docs[spool->n_docs++] =

@@ -184,7 +184,7 @@ static pl_status read_files(system_text *text, uint64_t max_bytes, pl_document_f
 {
     domain_files *files = neediest(text);
     while (files && text->n_bytes < max_bytes) {
-        PL_RETURN_IF(read_next(text, files, fn, context));
+        PL_CHECK(read_next(text, files, fn, context));
         files = neediest(text);
     }
     return PL_OK;

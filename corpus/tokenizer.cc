@@ -219,7 +219,7 @@ pl_status encode_marked(const pl_tokenizer *tokenizer, std::string_view text,
     for (;;) {
         size_t mark = text.find(kBlank);
         if (mark > 0)
-            PL_RETURN_IF(encode_block(tokenizer, text.substr(0, mark), out));
+            PL_CHECK(encode_block(tokenizer, text.substr(0, mark), out));
         if (mark == std::string_view::npos)
             return PL_OK;
         for (char byte : kBlank)
@@ -280,7 +280,7 @@ pl_status sentencepiece_train(const text_block *blocks, size_t n_blocks, int voc
         /* The model may have fewer pieces than asked for; then the text holds no
          * more, and their number is the answer for the user. */
         std::string bytes;
-        PL_RETURN_IF(train(blocks, n_blocks, vocab, &bytes));
+        PL_CHECK(train(blocks, n_blocks, vocab, &bytes));
         sentencepiece::SentencePieceProcessor processor;
         auto result = processor.LoadFromSerializedProto(bytes);
         int pieces = result.ok() ? processor.GetPieceSize() : 0;
@@ -344,7 +344,7 @@ pl_status pl_tokenizer_encode(const pl_tokenizer *tokenizer, const char *text,
             return encode_block(tokenizer, rest, out);
         while (!rest.empty()) {
             size_t step = tokenizer_block_len(rest.data(), rest.size(), kEncodeBlock);
-            PL_RETURN_IF(encode_marked(tokenizer, rest.substr(0, step), out));
+            PL_CHECK(encode_marked(tokenizer, rest.substr(0, step), out));
             rest.remove_prefix(step);
         }
         return PL_OK;

@@ -73,7 +73,7 @@ static pl_status sample_text(text_sample *sample, const char *text, size_t len)
         sample->seen_bytes += step;
         /* Exact in doubles up to 2^53 bytes; with share 1 every block passes. */
         if ((double)(sample->taken_bytes + step) <= (double)sample->seen_bytes * share)
-            PL_RETURN_IF(sample_push(sample, text + at, step));
+            PL_CHECK(sample_push(sample, text + at, step));
         at += step;
     }
     return PL_OK;

@@ -96,8 +96,8 @@ static pl_status sum_pages(pl_tokens *tokens)
     uint64_t bytes = tokens->layout.docs_at - TOKENS_HEADER_BYTES;
     uint64_t n = (bytes + SUMMED_BYTES - 1) / SUMMED_BYTES;
     void *sums = NULL;
-    PL_RETURN_IF(pl_try_alloc((size_t)(n + 1) * sizeof *tokens->sums,
-                              "the sums of a token file", &sums));
+    PL_CHECK(pl_try_alloc((size_t)(n + 1) * sizeof *tokens->sums,
+                          "the sums of a token file", &sums));
     tokens->sums = sums;
     tokens->changed = pl_alloc(sizeof *tokens->changed);
     for (uint64_t page = 0; page < n; page++)
@@ -179,13 +179,13 @@ static pl_status open_bytes(pl_tokens *tokens, const void *data, size_t len,
                             bool verify)
 {
     tokens->data = data;
-    PL_RETURN_IF(tokens_header_decode(tokens->data, len, tokens->what, &tokens->layout,
-                                      &tokens->body_checksum));
+    PL_CHECK(tokens_header_decode(tokens->data, len, tokens->what, &tokens->layout,
+                                  &tokens->body_checksum));
     place_tail(tokens);
-    PL_RETURN_IF(open_names(tokens));
-    PL_RETURN_IF(check_docs(tokens));
+    PL_CHECK(open_names(tokens));
+    PL_CHECK(check_docs(tokens));
     if (verify && tokens->mapping.data)
-        PL_RETURN_IF(sum_pages(tokens));
+        PL_CHECK(sum_pages(tokens));
     return verify ? verify_body(tokens) : PL_OK;
 }
 
@@ -332,12 +332,12 @@ pl_status pl_tokens_subset(const pl_tokens *tokens, const uint32_t *docs, size_t
                            pl_buf *out)
 {
     tokens_layout layout;
-    PL_RETURN_IF(measure_subset(tokens, docs, n, &layout));
+    PL_CHECK(measure_subset(tokens, docs, n, &layout));
     pl_buf_reserve(out, (size_t)layout.file_bytes);
     uint8_t *file = out->data + out->len;
     memset(file, 0, (size_t)layout.file_bytes);
     write_subset(tokens, docs, &layout, file);
-    PL_RETURN_IF(pl_tokens_check(tokens));
+    PL_CHECK(pl_tokens_check(tokens));
     out->len += (size_t)layout.file_bytes;
     return PL_OK;
 }

@@ -88,7 +88,7 @@ pl_status tokens_header_decode(const uint8_t *data, size_t len, const char *what
         return pl_fail(PL_ERR_DAMAGED, "%s is cut short: %zu bytes, a header has %d",
                        what, len, TOKENS_HEADER_BYTES);
     memcpy(&fields, data, sizeof fields);
-    PL_RETURN_IF(check_fields(&fields, what));
+    PL_CHECK(check_fields(&fields, what));
     *out = (tokens_layout){.token_bytes = fields.token_bytes,
                            .vocab = fields.vocab,
                            .n_docs = fields.n_docs,

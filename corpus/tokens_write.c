@@ -32,7 +32,7 @@ static pl_status write_failed(const token_writer *writer)
 
 static pl_status put(token_writer *writer, const void *data, size_t len)
 {
-    PL_RETURN_IF(pl_failpoint("tokens.write.before"));
+    PL_CHECK(pl_failpoint("tokens.write.before"));
     if (len > 0 && fwrite(data, 1, len, writer->file) != len)
         return write_failed(writer);
     return PL_OK;
@@ -89,10 +89,10 @@ pl_status token_writer_add(token_writer *writer, const int32_t *tokens, size_t n
         return pl_fail(PL_ERR_DATA, "a token file holds at most 2^32 - 1 documents of "
                                     "2^32 - 1 tokens");
     pl_buf_clear(&writer->packed);
-    PL_RETURN_IF(tokens_pack(&bos, 1, vocab, &writer->packed));
-    PL_RETURN_IF(tokens_pack(tokens, n, vocab, &writer->packed));
-    PL_RETURN_IF(tokens_pack(&eos, 1, vocab, &writer->packed));
-    PL_RETURN_IF(put(writer, writer->packed.data, writer->packed.len));
+    PL_CHECK(tokens_pack(&bos, 1, vocab, &writer->packed));
+    PL_CHECK(tokens_pack(tokens, n, vocab, &writer->packed));
+    PL_CHECK(tokens_pack(&eos, 1, vocab, &writer->packed));
+    PL_CHECK(put(writer, writer->packed.data, writer->packed.len));
     return add_doc(writer, &(pl_token_doc){.first = writer->layout.n_tokens,
                                            .n_tokens = (uint32_t)n + 2,
                                            .domain = domain,
@@ -126,10 +126,10 @@ static pl_status put_tables(token_writer *writer, const char *const *domains,
     layout->n_domains = (uint32_t)n_domains;
     layout->names_bytes = (uint32_t)names_bytes;
     tokens_layout_place(layout);
-    PL_RETURN_IF(put(writer, zeros, (size_t)(layout->docs_at - tokens_end)));
-    PL_RETURN_IF(put(writer, writer->docs, layout->n_docs * sizeof *writer->docs));
+    PL_CHECK(put(writer, zeros, (size_t)(layout->docs_at - tokens_end)));
+    PL_CHECK(put(writer, writer->docs, layout->n_docs * sizeof *writer->docs));
     for (size_t i = 0; i < n_domains; i++)
-        PL_RETURN_IF(put(writer, domains[i], strlen(domains[i]) + 1));
+        PL_CHECK(put(writer, domains[i], strlen(domains[i]) + 1));
     return PL_OK;
 }
 
@@ -142,7 +142,7 @@ static pl_status put_header(token_writer *writer)
     uint8_t header[TOKENS_HEADER_BYTES];
     if (fflush(writer->file) != 0)
         return write_failed(writer);
-    PL_RETURN_IF(pl_map_file(writer->draft, &mapping));
+    PL_CHECK(pl_map_file(writer->draft, &mapping));
     uint64_t sum = pl_checksum(mapping.data + TOKENS_HEADER_BYTES,
                                mapping.len - TOKENS_HEADER_BYTES);
     pl_unmap_file(&mapping);
@@ -155,13 +155,13 @@ static pl_status put_header(token_writer *writer)
 pl_status token_writer_end(token_writer *writer, const char *const *domains,
                            size_t n_domains)
 {
-    PL_RETURN_IF(put_tables(writer, domains, n_domains));
-    PL_RETURN_IF(put_header(writer));
+    PL_CHECK(put_tables(writer, domains, n_domains));
+    PL_CHECK(put_header(writer));
     /* Durable before visible: the rename must never name bytes that a power cut can
      * still take away. */
     if (fflush(writer->file) != 0 || fsync(fileno(writer->file)) != 0)
         return write_failed(writer);
-    PL_RETURN_IF(pl_failpoint("tokens.flush.after"));
+    PL_CHECK(pl_failpoint("tokens.flush.after"));
     int closed = fclose(writer->file);
     writer->file = NULL;
     if (closed != 0 || rename(writer->draft, writer->path) != 0) {

@@ -127,7 +127,7 @@ typedef struct part {
 static pl_status score_part(pl_scorer *scorer, const pl_tokens *tokens, const part *own,
                             pl_score *scores)
 {
-    PL_RETURN_IF(pl_score_documents(scorer, tokens, own->docs, own->n, own->scores));
+    PL_CHECK(pl_score_documents(scorer, tokens, own->docs, own->n, own->scores));
     for (size_t i = 0; i < own->n; ++i)
         scores[own->place[i]] = own->scores[i];
     return PL_OK;
@@ -156,7 +156,7 @@ pl_status pl_check_paths(const int *path_of, size_t n, int n_paths)
 static pl_status load_path(pl_scorer *scorer, pl_path_params_fn params, void *context,
                            int path, float *block)
 {
-    PL_RETURN_IF(params(context, path, block));
+    PL_CHECK(params(context, path, block));
     return pl_scorer_load(scorer, block);
 }
 
@@ -174,7 +174,7 @@ pl_status pl_score_routed(pl_scorer *scorer, const pl_tokens *tokens,
     void *block = NULL, *memory = NULL;
     pl_status status;
     memset(scores, 0, n * sizeof *scores);
-    PL_RETURN_IF(pl_check_paths(path_of, n, n_paths));
+    PL_CHECK(pl_check_paths(path_of, n, n_paths));
     PL_TRY(alloc_params(scorer, &block));
     PL_TRY(pl_try_alloc(n * (sizeof(pl_score) + sizeof(size_t) + sizeof(uint32_t)),
                         "routed documents", &memory));

@@ -58,10 +58,10 @@ static pl_status open_lane(const pl_scorer_options *options, int i, lane *out)
     pl_model_options model = {.batch = options->batch, .context = options->context};
     size_t n = (size_t)options->batch * (size_t)options->context;
     void *memory = NULL;
-    PL_RETURN_IF(pl_backend_open(&backend, &out->backend));
-    PL_RETURN_IF(pl_model_create(out->backend, options->topology, &model, &out->model));
-    PL_RETURN_IF(pl_try_alloc(n * (2 * sizeof(int32_t) + sizeof(float)), "scorer batch",
-                              &memory));
+    PL_CHECK(pl_backend_open(&backend, &out->backend));
+    PL_CHECK(pl_model_create(out->backend, options->topology, &model, &out->model));
+    PL_CHECK(pl_try_alloc(n * (2 * sizeof(int32_t) + sizeof(float)), "scorer batch",
+                          &memory));
     out->tokens = memory;
     out->targets = out->tokens + n;
     out->losses = (float *)(out->targets + n);
@@ -78,7 +78,7 @@ static void close_lane(lane *l)
 pl_status pl_scorer_create(const pl_scorer_options *options, pl_scorer **out)
 {
     *out = NULL;
-    PL_RETURN_IF(check_options(options));
+    PL_CHECK(check_options(options));
     pl_status status = PL_OK;
     pl_scorer *scorer = pl_alloc(sizeof *scorer);
     scorer->options = *options;
@@ -117,7 +117,7 @@ const pl_topology *pl_scorer_topology(const pl_scorer *scorer)
 pl_status pl_scorer_load(pl_scorer *scorer, const float *params)
 {
     for (int i = 0; i < scorer->n_lanes; ++i)
-        PL_RETURN_IF(pl_model_load(scorer->lanes[i].model, params));
+        PL_CHECK(pl_model_load(scorer->lanes[i].model, params));
     scorer->loaded = true;
     return PL_OK;
 }
@@ -173,8 +173,8 @@ static pl_status plan_pass(pass *p, const uint32_t *docs, size_t n)
         p->n_windows += cut_document(p, pl_tokens_doc(p->tokens, docs[i]), i, 0, NULL);
     }
     void *memory = NULL;
-    PL_RETURN_IF(pl_try_alloc(p->n_windows * (sizeof(window) + sizeof(double)),
-                              "evaluation windows", &memory));
+    PL_CHECK(pl_try_alloc(p->n_windows * (sizeof(window) + sizeof(double)),
+                          "evaluation windows", &memory));
     p->windows = memory;
     p->nats = (double *)(p->windows + p->n_windows);
     size_t next = 0;
@@ -214,7 +214,7 @@ static pl_status score_batch(void *context, size_t item, int thread)
             T = p->windows[first + b].n;
     for (size_t b = 0; b < B; ++b)
         fill_row(p, &p->windows[first + b], T, l->tokens + b * T, l->targets + b * T);
-    PL_RETURN_IF(
+    PL_CHECK(
         pl_model_losses(l->model, l->tokens, l->targets, (int)B, (int)T, l->losses));
     for (size_t b = 0; b < B; ++b) {
         double sum = 0.0;
@@ -233,7 +233,7 @@ static pl_status run_pass(pass *p, const uint32_t *docs, size_t n)
     size_t batch = (size_t)p->scorer->options.batch;
     if (!p->scorer->loaded)
         return pl_fail(PL_ERR_ARG, "a scorer was used before parameters were loaded");
-    PL_RETURN_IF(plan_pass(p, docs, n));
+    PL_CHECK(plan_pass(p, docs, n));
     return pl_parallel(p->scorer->n_lanes, (p->n_windows + batch - 1) / batch,
                        score_batch, p);
 }

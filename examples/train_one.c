@@ -22,7 +22,7 @@
  *
  * How errors work here. Every function that can fail returns a pl_status. The function
  * that first sees the problem has already written one sentence about it; everybody else
- * only hands the status on. PL_RETURN_IF(call) returns from the function if the call
+ * only hands the status on. PL_CHECK(call) returns from the function if the call
  * failed; PL_TRY(call) jumps to the label `done`, which cleans up. main prints the
  * sentence. */
 #include "base/base.h"
@@ -83,14 +83,14 @@ static pl_status prepare(const options *o, data *d)
                                                 .min_document_tokens = 2,
                                                 .progress = print_line};
     pl_join(folder, o->out, "data");
-    PL_RETURN_IF(pl_make_folders(folder));
-    PL_RETURN_IF(pl_prepare(&prepare_options, folder, &result));
+    PL_CHECK(pl_make_folders(folder));
+    PL_CHECK(pl_prepare(&prepare_options, folder, &result));
 
     pl_join(path, folder, "tokenizer.model");
-    PL_RETURN_IF(pl_read_file(path, &d->model));
-    PL_RETURN_IF(pl_tokenizer_load_bytes(d->model.data, d->model.len, &d->tokenizer));
+    PL_CHECK(pl_read_file(path, &d->model));
+    PL_CHECK(pl_tokenizer_load_bytes(d->model.data, d->model.len, &d->tokenizer));
     /* `true` verifies the checksum of the whole file. */
-    PL_RETURN_IF(pl_tokens_open(pl_join(path, folder, "train.tok"), true, &d->train));
+    PL_CHECK(pl_tokens_open(pl_join(path, folder, "train.tok"), true, &d->train));
     return pl_tokens_open(pl_join(path, folder, "valid.tok"), true, &d->valid);
 }
 
@@ -132,7 +132,7 @@ static pl_status describe_model(const data *d, pl_topology **topology)
 static pl_status initial_parameters(const pl_topology *topology, float **params)
 {
     size_t n = pl_topology_path_params(topology);
-    PL_RETURN_IF(pl_try_alloc(n * sizeof(float), "the parameters", (void **)params));
+    PL_CHECK(pl_try_alloc(n * sizeof(float), "the parameters", (void **)params));
     for (int s = 0; s < pl_topology_n_slots(topology); s++)
         pl_topology_init(topology, s, SEED,
                          *params + pl_topology_slot(topology, s)->offset);
@@ -257,7 +257,7 @@ static pl_status save(const options *o, const data *d, const pl_topology *topolo
                               .tokenizer_bytes = d->model.len,
                               .type = PL_WEIGHT_F32};
     pl_join(folder, o->out, "model");
-    PL_RETURN_IF(pl_export_folder(&export, folder));
+    PL_CHECK(pl_export_folder(&export, folder));
     printf("save   %zu parameters in %s\n", pl_topology_path_params(topology), folder);
     return PL_OK;
 }

@@ -138,7 +138,7 @@ static pl_status on_get_blob(home *h, pl_message *m, pl_message *a)
     pl_msg_get_blob q;
     int whose = 0;
     uint64_t total = 0;
-    PL_RETURN_IF(PL_HEAR(m, get_blob, &q));
+    PL_CHECK(PL_HEAR(m, get_blob, &q));
     /* A name may move while its bytes are being read; the reader goes on at the next
      * home. */
     if (q.name && !pl_store_has_blob(h->store, &q.blob) &&
@@ -146,14 +146,14 @@ static pl_status on_get_blob(home *h, pl_message *m, pl_message *a)
         home_moved_answer(h, q.name, whose, a);
         return PL_OK;
     }
-    PL_RETURN_IF(pl_store_blob_bytes(h->store, &q.blob, &total));
+    PL_CHECK(pl_store_blob_bytes(h->store, &q.blob, &total));
     if (q.offset > total)
         return pl_fail(PL_ERR_PROTO, "offset %llu is behind the end of a blob",
                        (unsigned long long)q.offset);
     size_t len = total - q.offset < PL_WIRE_DATA_MAX ? (size_t)(total - q.offset)
                                                      : PL_WIRE_DATA_MAX;
     pl_buf_reserve(&a->data, len);
-    PL_RETURN_IF(pl_store_copy_blob(h->store, &q.blob, q.offset, len, a->data.data));
+    PL_CHECK(pl_store_copy_blob(h->store, &q.blob, q.offset, len, a->data.data));
     a->data.len = len;
     PL_SAY(a, BLOB, blob, .total = total);
     return PL_OK;
@@ -163,11 +163,11 @@ static pl_status on_get_version(home *h, pl_message *m, pl_message *a)
 {
     pl_msg_get_version q;
     pl_version v;
-    PL_RETURN_IF(PL_HEAR(m, get_version, &q));
+    PL_CHECK(PL_HEAR(m, get_version, &q));
     memset(&v, 0, sizeof v);
-    PL_RETURN_IF(q.version == PL_NEWEST
-                     ? pl_store_head(h->store, q.name, &v)
-                     : pl_store_get_version(h->store, q.name, (uint64_t)q.version, &v));
+    PL_CHECK(q.version == PL_NEWEST
+                 ? pl_store_head(h->store, q.name, &v)
+                 : pl_store_get_version(h->store, q.name, (uint64_t)q.version, &v));
     PL_SAY(a, VERSION_IS, version_is, .version = (int64_t)v.number, .base = v.parent,
            .blob = v.params, .norm = v.update_norm, .momentum = v.momentum,
            .change = v.change);
@@ -194,7 +194,7 @@ pl_status home_find_update(home *h, home_update *s)
 {
     pl_version v;
     memset(&v, 0, sizeof v);
-    PL_RETURN_IF(pl_store_each_pending(h->store, s->module, match_update, s));
+    PL_CHECK(pl_store_each_pending(h->store, s->module, match_update, s));
     if (pl_hash_none(&s->found) &&
         pl_store_get_version(h->store, s->module, (uint64_t)s->round + 1, &v) == PL_OK)
         for (int i = 0; i < v.n_contributions; i++)
@@ -211,10 +211,10 @@ pl_status home_find_update(home *h, home_update *s)
 static pl_status on_get_update(home *h, pl_message *m, pl_message *a)
 {
     pl_msg_get_update q;
-    PL_RETURN_IF(PL_HEAR(m, get_update, &q));
+    PL_CHECK(PL_HEAR(m, get_update, &q));
     home_update s = {
         .module = q.name, .path = q.path, .replica = q.replica, .round = q.phase};
-    PL_RETURN_IF(home_find_update(h, &s));
+    PL_CHECK(home_find_update(h, &s));
     PL_SAY(a, UPDATE_IS, update_is, .name = s.worker, .device = s.device,
            .blob = s.found, .seed = s.seed,
            .likeness = s.seed ? (const uint8_t *)s.likeness : NULL);
@@ -225,7 +225,7 @@ static pl_status on_get_path(home *h, pl_message *m, pl_message *a)
 {
     pl_msg_get_path q;
     pl_path_state state;
-    PL_RETURN_IF(PL_HEAR(m, get_path, &q));
+    PL_CHECK(PL_HEAR(m, get_path, &q));
     memset(&state, 0, sizeof state);
     pl_status status = pl_store_get_path(h->store, q.name, &state);
     if (status != PL_OK && status != PL_ERR_NOT_FOUND)
@@ -240,8 +240,8 @@ static pl_status on_get_object(home *h, pl_message *m, pl_message *a)
 {
     pl_msg_get_object q;
     pl_object object;
-    PL_RETURN_IF(PL_HEAR(m, get_object, &q));
-    PL_RETURN_IF(pl_store_get_object(h->store, q.name, &object));
+    PL_CHECK(PL_HEAR(m, get_object, &q));
+    PL_CHECK(pl_store_get_object(h->store, q.name, &object));
     PL_SAY(a, OBJECT_IS, object_is, .blob = object.blob);
     return PL_OK;
 }
@@ -265,8 +265,8 @@ static pl_status on_get_state(home *h, const pl_peer *peer, pl_message *m,
                               pl_message *a)
 {
     pl_msg_get_state q;
-    PL_RETURN_IF(PL_HEAR(m, get_state, &q));
-    PL_RETURN_IF(home_note_addresses(h, m));
+    PL_CHECK(PL_HEAR(m, get_state, &q));
+    PL_CHECK(home_note_addresses(h, m));
     h->hub = *peer;
     if (q.offset == 0)
         home_snapshot(h, &h->state);
@@ -281,11 +281,11 @@ static pl_status drop_state(home *h, home_path *path)
     pl_path_state state;
     pl_log(PL_LOG_WARN, "state.dropped", "task=%s phase=%lld worker=%s", path->name,
            (long long)path->phase, path->worker);
-    PL_RETURN_IF(pl_store_get_path(h->store, path->name, &state));
+    PL_CHECK(pl_store_get_path(h->store, path->name, &state));
     memset(&state.moments, 0, sizeof state.moments);
     state.worker[0] = '\0';
-    PL_RETURN_IF(home_write(h));
-    PL_RETURN_IF(pl_txn_put_path(h->txn, &state));
+    PL_CHECK(home_write(h));
+    PL_CHECK(pl_txn_put_path(h->txn, &state));
     path->state = state.moments;
     path->worker[0] = '\0';
     home_tell_path(h, path, 0);
@@ -299,8 +299,8 @@ static pl_status on_fence(home *h, pl_message *m, pl_message *a)
     pl_msg_fence q;
     home_arm *arm = NULL;
     int index = 0;
-    PL_RETURN_IF(PL_HEAR(m, fence, &q));
-    PL_RETURN_IF(home_find_path(h, q.name, &arm, &index));
+    PL_CHECK(PL_HEAR(m, fence, &q));
+    PL_CHECK(home_find_path(h, q.name, &arm, &index));
     home_path *path = &arm->paths[index];
     if (m->token > path->fence)
         path->fence = m->token;
@@ -320,7 +320,7 @@ static pl_status define_arm(home *h, const char *name, const pl_hash *hash, bool
         return pl_fail(PL_ERR_EXISTS, "%s is defined already, and otherwise", name);
     if (home_find_arm(h, bare, strlen(bare)))
         return PL_OK;
-    PL_RETURN_IF(home_read_arm(h, name, hash, &arm));
+    PL_CHECK(home_read_arm(h, name, hash, &arm));
     pl_status status = same ? PL_OK : home_adopt_blob(h, hash);
     if (status == PL_OK && !same)
         status = pl_txn_put_object(h->txn, name, hash);
@@ -339,7 +339,7 @@ static pl_status on_put_object(home *h, pl_message *m, pl_message *a)
 {
     pl_msg_put_object q;
     pl_object old;
-    PL_RETURN_IF(PL_HEAR(m, put_object, &q));
+    PL_CHECK(PL_HEAR(m, put_object, &q));
     a->type = PL_MSG_OK;
     pl_status status = pl_store_get_object(h->store, q.name, &old);
     bool same = status == PL_OK && pl_hash_equal(&old.blob, &q.blob);
@@ -349,14 +349,14 @@ static pl_status on_put_object(home *h, pl_message *m, pl_message *a)
         return define_arm(h, q.name, &q.blob, status == PL_OK, same);
     if (same)
         return PL_OK;
-    PL_RETURN_IF(home_adopt_blob(h, &q.blob));
+    PL_CHECK(home_adopt_blob(h, &q.blob));
     return pl_txn_put_object(h->txn, q.name, &q.blob);
 }
 
 static pl_status on_put_ref(home *h, pl_message *m, pl_message *a)
 {
     pl_msg_put_ref q;
-    PL_RETURN_IF(PL_HEAR(m, put_ref, &q));
+    PL_CHECK(PL_HEAR(m, put_ref, &q));
     if (pl_starts_with(q.name, "sys/") || pl_starts_with(q.name, MEET_REFS) ||
         pl_starts_with(q.name, PL_AUDIT_REFS) ||
         pl_starts_with(q.name, PL_FENCED_REFS) || pl_starts_with(q.name, PLACE_REFS))
@@ -364,8 +364,8 @@ static pl_status on_put_ref(home *h, pl_message *m, pl_message *a)
                        "names below sys/, meet/, audit/, fenced/ and at/ are the "
                        "home's, and %s is one; give another name",
                        q.name);
-    PL_RETURN_IF(home_write(h));
-    PL_RETURN_IF(pl_txn_put_ref(h->txn, q.name, q.text));
+    PL_CHECK(home_write(h));
+    PL_CHECK(pl_txn_put_ref(h->txn, q.name, q.text));
     a->type = PL_MSG_OK;
     return PL_OK;
 }
@@ -376,7 +376,7 @@ static pl_status on_create_module(home *h, pl_message *m, pl_message *a)
     pl_msg_create_module q;
     pl_version v, head;
     uint64_t bytes = 0;
-    PL_RETURN_IF(PL_HEAR(m, create_module, &q));
+    PL_CHECK(PL_HEAR(m, create_module, &q));
     memset(&v, 0, sizeof v);
     memset(&head, 0, sizeof head);
     pl_copy_text(v.module, sizeof v.module, q.name);
@@ -397,8 +397,8 @@ static pl_status on_create_module(home *h, pl_message *m, pl_message *a)
     if (u)
         bytes = u->bytes;
     else
-        PL_RETURN_IF(pl_store_blob_bytes(h->store, &v.params, &bytes));
-    PL_RETURN_IF(home_adopt_blob(h, &v.params));
+        PL_CHECK(pl_store_blob_bytes(h->store, &v.params, &bytes));
+    PL_CHECK(home_adopt_blob(h, &v.params));
     pl_copy_text(v.method, sizeof v.method, "init");
     v.n_params = bytes / sizeof(float);
     v.wall_ms = pl_wall_ms();
@@ -415,16 +415,16 @@ static pl_status on_hello(home *h, const pl_peer *peer, pl_message *m, pl_messag
 {
     pl_msg_hello_home q;
     char text[32];
-    PL_RETURN_IF(PL_HEAR(m, hello_home, &q));
+    PL_CHECK(PL_HEAR(m, hello_home, &q));
     bool is_hub = strcmp(q.role, "hub") == 0;
     if (is_hub && !may_be_hub(peer))
         return pl_fail(PL_ERR_NOPERM, "this key is of no hub");
     if (is_hub) {
         h->hub_epoch++;
         snprintf(text, sizeof text, "%llu", (unsigned long long)h->hub_epoch);
-        PL_RETURN_IF(home_write(h));
-        PL_RETURN_IF(pl_txn_put_ref(h->txn, "sys/hub-epoch", text));
-        PL_RETURN_IF(home_agree_secret(h, q.secret));
+        PL_CHECK(home_write(h));
+        PL_CHECK(pl_txn_put_ref(h->txn, "sys/hub-epoch", text));
+        PL_CHECK(home_agree_secret(h, q.secret));
     }
     PL_SAY(a, WELCOME, welcome_home, .secret = is_hub ? h->secret.bytes : NULL,
            .version = (int64_t)h->hub_epoch);
@@ -613,18 +613,18 @@ static pl_status take_waiting(home *h)
 static pl_status take_group(home *h, pl_message *m)
 {
     pl_peer peer;
-    PL_RETURN_IF(take_waiting(h));
+    PL_CHECK(take_waiting(h));
     for (int i = 0; i < GROUP_MAX; i++) {
         pl_status status = pl_wire_recv_lent(h->socket, &peer, m);
         if (status == PL_ERR_TIMEOUT)
             break;
-        PL_RETURN_IF(status);
-        PL_RETURN_IF(home_take(h, &peer, m));
+        PL_CHECK(status);
+        PL_CHECK(home_take(h, &peer, m));
     }
-    PL_RETURN_IF(home_end_group(h));
+    PL_CHECK(home_end_group(h));
     if (home_is_still(h))
         return PL_OK;
-    PL_RETURN_IF(pl_failpoint("home.merge.before"));
+    PL_CHECK(pl_failpoint("home.merge.before"));
     return home_merge_ready(h);
 }
 

@@ -92,8 +92,8 @@ static pl_status read_moments(home *h, const home_arm *arm, pl_audit *a)
     if (u)
         return pl_audit_moments(&arm->arm, arm->topology, a->seed, u->data, u->bytes,
                                 a->moments);
-    PL_RETURN_IF(pl_store_blob_bytes(h->store, &a->after, &bytes));
-    PL_RETURN_IF(pl_try_alloc((size_t)bytes, "a path's state", &data));
+    PL_CHECK(pl_store_blob_bytes(h->store, &a->after, &bytes));
+    PL_CHECK(pl_try_alloc((size_t)bytes, "a path's state", &data));
     pl_status status = pl_store_read_blob(h->store, &a->after, 0, (size_t)bytes, data);
     if (status == PL_OK)
         status = pl_audit_moments(&arm->arm, arm->topology, a->seed, data, bytes,
@@ -128,9 +128,9 @@ pl_status home_open_audit(home *h, const pl_audit *a)
     if (a->n == 0)
         return PL_OK;
     pl_audit_name(a, name);
-    PL_RETURN_IF(put_row(h, name, a));
+    PL_CHECK(put_row(h, name, a));
     if (!pl_hash_none(&a->before))
-        PL_RETURN_IF(pl_txn_put_object(h->txn, name, &a->before));
+        PL_CHECK(pl_txn_put_object(h->txn, name, &a->before));
     pl_message_init(&event, 0);
     PL_SAY(&event, EVENT, audit_record, .row_text = find_audit(h, name)->text,
            .audit = 1);
@@ -152,7 +152,7 @@ static pl_status note_likeness(const home_arm *arm, int module, pl_contribution 
 {
     pl_likeness like;
     uint64_t seed = pl_random_fresh();
-    PL_RETURN_IF(pl_audit_update(arm->topology, module, seed, data, bytes, &like));
+    PL_CHECK(pl_audit_update(arm->topology, module, seed, data, bytes, &like));
     c->seed = seed;
     memcpy(c->likeness, like.cells, sizeof c->likeness);
     return PL_OK;
@@ -190,14 +190,14 @@ pl_status home_put_audit(home *h, pl_message *m, pl_message *answer)
     pl_msg_put_audit q;
     pl_audit a;
     pl_object state;
-    PL_RETURN_IF(PL_HEAR(m, put_audit, &q));
-    PL_RETURN_IF(pl_audit_read(q.row_text, &a));
+    PL_CHECK(PL_HEAR(m, put_audit, &q));
+    PL_CHECK(pl_audit_read(q.row_text, &a));
     pl_audit_name(&a, name);
     home_audit *open = find_audit(h, name);
     answer->type = PL_MSG_OK;
     if (!open || (a.verdict == PL_VERDICT_OPEN && a.n <= open->n))
         return PL_OK;
-    PL_RETURN_IF(put_row(h, name, &a));
+    PL_CHECK(put_row(h, name, &a));
     if (a.verdict == PL_VERDICT_OPEN)
         return PL_OK;
     drop_open(h, open);
@@ -235,7 +235,7 @@ pl_status home_fence_worker(home *h, pl_message *m, pl_message *answer)
                            target[PL_PUBKEY_TEXT + PL_FENCED_TEXT_MAX];
     pl_msg_fence_worker q;
     pl_pubkey key;
-    PL_RETURN_IF(PL_HEAR(m, fence_worker, &q));
+    PL_CHECK(PL_HEAR(m, fence_worker, &q));
     memset(&key, 0, sizeof key);
     if (q.key) {
         memcpy(key.bytes, q.key, sizeof key.bytes);
@@ -246,8 +246,8 @@ pl_status home_fence_worker(home *h, pl_message *m, pl_message *answer)
         return PL_OK;
     snprintf(row, sizeof row, PL_FENCED_REFS "%.80s", q.name);
     snprintf(target, sizeof target, "%s %s", text, q.reason);
-    PL_RETURN_IF(home_write(h));
-    PL_RETURN_IF(pl_txn_put_ref(h->txn, row, target));
+    PL_CHECK(home_write(h));
+    PL_CHECK(pl_txn_put_ref(h->txn, row, target));
     add_fenced(h, q.name, &key, q.reason);
     pl_log(PL_LOG_ERROR, "worker.fenced", "worker=%s reason=\"%s\"", q.name, q.reason);
     return PL_OK;
@@ -289,7 +289,7 @@ pl_status home_load_fenced(void *context, const char *name, const char *target)
         return pl_fail(PL_ERR_DAMAGED, "ref %s names no fenced worker", name);
     snprintf(text, sizeof text, "%.*s", (int)len, target);
     if (strcmp(text, "-") != 0)
-        PL_RETURN_IF(pl_pubkey_parse(text, &key));
+        PL_CHECK(pl_pubkey_parse(text, &key));
     add_fenced(context, name + strlen(PL_FENCED_REFS), &key, blank + 1);
     return PL_OK;
 }

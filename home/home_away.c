@@ -66,9 +66,9 @@ static pl_status find_open_audit(void *context, const char *name, const char *ta
 
 static pl_status check_owned(leaving *l)
 {
-    PL_RETURN_IF(pl_store_each_head(l->store, "", own_head, l));
-    PL_RETURN_IF(pl_store_each_path(l->store, "", own_path, l));
-    PL_RETURN_IF(pl_store_each_object(l->store, "", own_object, l));
+    PL_CHECK(pl_store_each_head(l->store, "", own_head, l));
+    PL_CHECK(pl_store_each_path(l->store, "", own_path, l));
+    PL_CHECK(pl_store_each_object(l->store, "", own_object, l));
     if (l->n_owned == 0)
         return pl_store_each_ref(l->store, PL_AUDIT_REFS, find_open_audit, l);
     return pl_fail(PL_ERR_BUSY,
@@ -81,8 +81,8 @@ static pl_status check_tables(const leaving *l, pl_places *table)
 {
     pl_places next;
     pl_store *first = pl_writers_part(l->writers, 0);
-    PL_RETURN_IF(pl_places_of_store(first, false, table));
-    PL_RETURN_IF(pl_places_of_store(first, true, &next));
+    PL_CHECK(pl_places_of_store(first, false, table));
+    PL_CHECK(pl_places_of_store(first, true, &next));
     if (table->n == l->n && next.epoch == table->epoch)
         return PL_OK; /* an earlier call was killed after the last commit */
     if (table->n == l->home + 1 && table->weights[l->home] == 0 &&
@@ -145,10 +145,10 @@ static pl_status mend_note(const leaving *l, const char *name)
 static pl_status mend_notes(leaving *l)
 {
     l->n_names = 0;
-    PL_RETURN_IF(pl_store_each_ref(pl_writers_part(l->writers, l->part), PLACE_REFS,
-                                   gather_note, l));
+    PL_CHECK(pl_store_each_ref(pl_writers_part(l->writers, l->part), PLACE_REFS,
+                               gather_note, l));
     for (size_t i = 0; i < l->n_names; i++)
-        PL_RETURN_IF(mend_note(l, l->names[i]));
+        PL_CHECK(mend_note(l, l->names[i]));
     return PL_OK;
 }
 
@@ -196,7 +196,7 @@ static pl_status put_tables(const leaving *l, const pl_places *table)
     char text[PL_PLACES_TEXT], target[PL_PLACES_TEXT + 16];
     pl_places_format(table, text);
     snprintf(target, sizeof target, "%d %s", l->part, text);
-    PL_RETURN_IF(pl_txn_put_ref(l->txn, PLACES_NEXT_REF, target));
+    PL_CHECK(pl_txn_put_ref(l->txn, PLACES_NEXT_REF, target));
     return pl_txn_put_ref(l->txn, PLACES_REF, target);
 }
 
@@ -238,7 +238,7 @@ pl_status pl_homes_leave(pl_writers *writers, int last)
     leaving l = {.writers = writers, .home = last, .n = last};
     pl_places table;
     pl_status status = PL_OK;
-    PL_RETURN_IF(check_number(&l));
+    PL_CHECK(check_number(&l));
     l.store = pl_writers_part(writers, last);
     PL_TRY(check_tables(&l, &table));
     PL_TRY(check_owned(&l));

@@ -25,7 +25,7 @@ pl_status home_load_secret(home *h)
     else if (status == PL_ERR_NOT_FOUND)
         hash = (pl_hash){{0}}, status = PL_OK;
     pl_buf_destroy(&text);
-    PL_RETURN_IF(status);
+    PL_CHECK(status);
     h->has_secret = !pl_hash_none(&hash);
     secret_of_hash(&hash, &h->secret);
     return PL_OK;
@@ -45,8 +45,8 @@ pl_status home_agree_secret(home *h, const uint8_t *told)
         return PL_OK;
     memcpy(hash.bytes, secret.bytes, sizeof hash.bytes);
     pl_hash_format(&hash, text);
-    PL_RETURN_IF(home_write(h));
-    PL_RETURN_IF(pl_txn_put_ref(h->txn, SECRET_REF, text));
+    PL_CHECK(home_write(h));
+    PL_CHECK(pl_txn_put_ref(h->txn, SECRET_REF, text));
     h->secret = secret;
     h->has_secret = true;
     return PL_OK;
@@ -54,7 +54,7 @@ pl_status home_agree_secret(home *h, const uint8_t *told)
 
 static pl_status check_whose(const home *h, const pl_peer *peer, const pl_lease *lease)
 {
-    PL_RETURN_IF(home_check_fenced(h, lease));
+    PL_CHECK(home_check_fenced(h, lease));
     if (peer->role == PL_AS_RELAY || pl_pubkey_equal(&lease->key, &peer->key))
         return PL_OK;
     return pl_fail(PL_ERR_NOPERM,
@@ -70,8 +70,8 @@ pl_status home_open_lease(home *h, const pl_peer *peer, pl_bytes sealed,
     memset(out, 0, sizeof *out);
     if (!h->has_secret)
         return pl_fail(PL_ERR_BUSY, "no hub has spoken to this home yet");
-    PL_RETURN_IF(pl_lease_open(&h->secret, sealed.at, sealed.len, &out->lease));
-    PL_RETURN_IF(check_whose(h, peer, &out->lease));
+    PL_CHECK(pl_lease_open(&h->secret, sealed.at, sealed.len, &out->lease));
+    PL_CHECK(check_whose(h, peer, &out->lease));
     const pl_lease *lease = &out->lease;
     out->arm = home_find_arm(h, lease->arm, strlen(lease->arm));
     if (!out->arm)

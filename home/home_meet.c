@@ -99,13 +99,13 @@ static pl_status read_question(home *h, const pl_msg_meet *said, question *q)
         return pl_fail(PL_ERR_PROTO, "there is no meeting %llu",
                        (unsigned long long)said->meeting);
     q->wish = (pl_meeting)said->meeting;
-    PL_RETURN_IF(home_find_module(h, said->name, &q->arm, &q->index));
+    PL_CHECK(home_find_module(h, said->name, &q->arm, &q->index));
     q->module = &q->arm->modules[q->index];
-    PL_RETURN_IF(check_place(q, said->path, said->replica));
+    PL_CHECK(check_place(q, said->path, said->replica));
     q->own =
         (int)(said->path * pl_topology_n_replicas(q->arm->topology) + said->replica);
-    PL_RETURN_IF(pl_round_mate(&q->arm->arm, q->arm->topology, q->index, q->own,
-                               q->round, &q->mate));
+    PL_CHECK(pl_round_mate(&q->arm->arm, q->arm->topology, q->index, q->own, q->round,
+                           &q->mate));
     if (q->mate == q->own)
         return pl_fail(
             PL_ERR_PROTO, "path %lld replica %lld meets nobody in round %lld",
@@ -118,7 +118,7 @@ static pl_status check_wish(home *h, const pl_peer *peer, pl_bytes lease,
                             const question *q)
 {
     home_lease under;
-    PL_RETURN_IF(home_open_lease(h, peer, lease, &under));
+    PL_CHECK(home_open_lease(h, peer, lease, &under));
     if (under.arm == q->arm && under.index == q->own &&
         under.lease.phase == q->round + 1)
         return PL_OK;
@@ -134,8 +134,8 @@ static pl_status decide(home *h, const question *q)
     char name[ROW_NAME_MAX];
     home_meeting meeting = {q->round, first_of(q), q->wish == PL_MEETING_SPLIT};
     name_row(q->module, &meeting, name);
-    PL_RETURN_IF(home_write(h));
-    PL_RETURN_IF(pl_txn_put_ref(h->txn, name, meeting.split ? "split" : "met"));
+    PL_CHECK(home_write(h));
+    PL_CHECK(pl_txn_put_ref(h->txn, name, meeting.split ? "split" : "met"));
     add(q->module, meeting);
     if (meeting.split)
         pl_log(PL_LOG_INFO, "pair.split", "module=%s round=%lld path=%s late=%s",
@@ -150,10 +150,10 @@ pl_status home_meet(home *h, const pl_peer *peer, pl_message *m, pl_message *ans
 {
     pl_msg_meet wish;
     question q;
-    PL_RETURN_IF(PL_HEAR(m, meet, &wish));
-    PL_RETURN_IF(read_question(h, &wish, &q));
+    PL_CHECK(PL_HEAR(m, meet, &wish));
+    PL_CHECK(read_question(h, &wish, &q));
     if (q.wish != PL_MEETING_OPEN)
-        PL_RETURN_IF(check_wish(h, peer, wish.lease, &q));
+        PL_CHECK(check_wish(h, peer, wish.lease, &q));
     const home_meeting *known = find(q.module, q.round, first_of(&q));
     pl_meeting said = q.wish;
     if (known)
@@ -161,7 +161,7 @@ pl_status home_meet(home *h, const pl_peer *peer, pl_message *m, pl_message *ans
     else if (is_in(&q, q.own) && is_in(&q, q.mate))
         said = PL_MEETING_MET;
     else if (q.wish != PL_MEETING_OPEN)
-        PL_RETURN_IF(decide(h, &q));
+        PL_CHECK(decide(h, &q));
     PL_SAY(answer, MEETING_IS, meeting_is, .meeting = said);
     return PL_OK;
 }
@@ -189,7 +189,7 @@ pl_status home_forget_meetings(home *h, home_module *m, int64_t round)
             continue;
         }
         name_row(m, &meeting, name);
-        PL_RETURN_IF(pl_txn_drop_ref(h->txn, name));
+        PL_CHECK(pl_txn_drop_ref(h->txn, name));
     }
     m->n_meetings = n;
     return PL_OK;
@@ -216,7 +216,7 @@ pl_status home_load_meeting(void *context, const char *name, const char *target)
     if (!middle || pl_parse_int(middle + 1, &round) != PL_OK)
         return not_a_row(name);
     *middle = '\0';
-    PL_RETURN_IF(home_find_module(h, module, &arm, &index));
+    PL_CHECK(home_find_module(h, module, &arm, &index));
     if (!arm->modules[index].exists) /* the module is on its way here */
         return PL_OK;
     bool split = strcmp(target, "split") == 0;

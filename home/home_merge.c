@@ -48,7 +48,7 @@ static pl_status collect(void *context, const char *module, const pl_contributio
 static pl_status read_floats(home *h, const pl_hash *blob, size_t n, float *out)
 {
     uint64_t bytes = 0;
-    PL_RETURN_IF(pl_store_blob_bytes(h->store, blob, &bytes));
+    PL_CHECK(pl_store_blob_bytes(h->store, blob, &bytes));
     if (bytes != (uint64_t)n * sizeof *out)
         return pl_fail(PL_ERR_DAMAGED, "a blob has %llu bytes instead of %zu",
                        (unsigned long long)bytes, n * sizeof *out);
@@ -61,7 +61,7 @@ static pl_status load_head(merge *g)
     pl_version head;
     size_t n = g->module->n_params;
     memset(&head, 0, sizeof head);
-    PL_RETURN_IF(
+    PL_CHECK(
         pl_store_get_version(g->h->store, g->module->name, g->module->version, &head));
     g->version.displacement = head.displacement;
     g->version.arrivals = head.arrivals;
@@ -112,7 +112,7 @@ static pl_status follow_holders(merge *g, pl_arith_merge *of)
     of->factor = (float)g->velocity_lr;
     if (pl_round_vectors(&g->arm->arm, g->arm->topology, g->index) > 1)
         return PL_OK;
-    PL_RETURN_IF(read_origin(g));
+    PL_CHECK(read_origin(g));
     of->origin = g->origin;
     return PL_OK;
 }
@@ -164,8 +164,8 @@ static pl_status round_change(merge *g)
     double norm = 0;
     if (!isfinite(v->params_norm)) /* the caller reports it */
         return PL_OK;
-    PL_RETURN_IF(pl_change_make(&g->arm->arm, g->arm->topology, g->index, g->before,
-                                g->params, g->residual, &g->change, &norm));
+    PL_CHECK(pl_change_make(&g->arm->arm, g->arm->topology, g->index, g->before,
+                            g->params, g->residual, &g->change, &norm));
     v->params_norm = pl_l2_norm(g->params, g->module->n_params);
     if (v->displacement > 0)
         v->displacement = norm;
@@ -181,13 +181,13 @@ static pl_status apply(merge *g)
                             .carry = g->carry,
                             .displacement = v->displacement,
                             .arrivals = (int)v->arrivals};
-    PL_RETURN_IF(take_step(g, &state, &report));
+    PL_CHECK(take_step(g, &state, &report));
     v->update_norm = report.mean_norm / g->velocity_lr;
     v->params_norm = report.params_norm;
     v->displacement = state.displacement;
     v->arrivals = state.arrivals;
     if (g->residual)
-        PL_RETURN_IF(round_change(g));
+        PL_CHECK(round_change(g));
     if (!isfinite(v->params_norm))
         return pl_fail(PL_ERR_NUMERIC,
                        "version %llu of %s would not be finite; lower outer.lr or "
@@ -252,16 +252,16 @@ static pl_status commit(merge *g)
     pl_keep keep = {.updates = h->options->keep_updates,
                     .momentum = h->options->keep_momentum,
                     .late = lateness(g)};
-    PL_RETURN_IF(home_write(h));
-    PL_RETURN_IF(pl_txn_put_blob(h->txn, g->params, bytes, &g->version.params));
+    PL_CHECK(home_write(h));
+    PL_CHECK(pl_txn_put_blob(h->txn, g->params, bytes, &g->version.params));
     if (g->n_kept > 0)
-        PL_RETURN_IF(pl_txn_put_blob(h->txn, g->momentum, (uint64_t)g->n_kept * bytes,
-                                     &g->version.momentum));
+        PL_CHECK(pl_txn_put_blob(h->txn, g->momentum, (uint64_t)g->n_kept * bytes,
+                                 &g->version.momentum));
     if (g->change.len > 0)
-        PL_RETURN_IF(
+        PL_CHECK(
             pl_txn_put_blob(h->txn, g->change.data, g->change.len, &g->version.change));
-    PL_RETURN_IF(pl_txn_put_version(h->txn, &g->version, keep));
-    PL_RETURN_IF(home_forget_meetings(h, g->module, (int64_t)g->module->version));
+    PL_CHECK(pl_txn_put_version(h->txn, &g->version, keep));
+    PL_CHECK(home_forget_meetings(h, g->module, (int64_t)g->module->version));
     forget_round(g);
     g->module->version = g->version.number;
     g->module->params = g->version.params;
@@ -295,14 +295,14 @@ static pl_status prepare(merge *g)
     bool carries = pl_outer_keeps_carry(&g->step);
     bool rounds = pl_change_is_kept(&g->arm->arm, g->arm->topology, g->index);
     int n_vectors = 1 + carries + rounds;
-    PL_RETURN_IF(pl_try_alloc(bytes, "an outer step", (void **)&g->params));
-    PL_RETURN_IF(pl_try_alloc((size_t)n_vectors * bytes, "an outer step",
-                              (void **)&g->momentum));
+    PL_CHECK(pl_try_alloc(bytes, "an outer step", (void **)&g->params));
+    PL_CHECK(pl_try_alloc((size_t)n_vectors * bytes, "an outer step",
+                          (void **)&g->momentum));
     if (carries)
         g->carry = g->momentum + n;
     if (rounds) {
         g->residual = g->momentum + (size_t)(n_vectors - 1) * n;
-        PL_RETURN_IF(pl_try_alloc(bytes, "an outer step", (void **)&g->before));
+        PL_CHECK(pl_try_alloc(bytes, "an outer step", (void **)&g->before));
     }
     if (n_vectors > 1 || pl_outer_keeps_momentum(&g->step))
         g->n_kept = n_vectors;
@@ -327,7 +327,7 @@ static pl_status distance_from(merge *g, uint64_t base, double *out)
     size_t n = g->module->n_params;
     float *values = NULL;
     pl_status status = PL_OK;
-    PL_RETURN_IF(pl_store_get_version(g->h->store, g->module->name, base, &v));
+    PL_CHECK(pl_store_get_version(g->h->store, g->module->name, base, &v));
     if (v.params_gone)
         PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
                        "the step after %s@%llu needs the parameters of version %llu, "
@@ -360,8 +360,8 @@ static pl_status find_displacement(merge *g)
 /* Makes the version from its contributions. */
 static pl_status make_version(merge *g)
 {
-    PL_RETURN_IF(load_head(g));
-    PL_RETURN_IF(find_displacement(g));
+    PL_CHECK(load_head(g));
+    PL_CHECK(find_displacement(g));
     describe(g);
     return apply(g);
 }
@@ -424,11 +424,11 @@ static pl_status merge_rounds(home *h, home_arm *arm, int index, size_t *unsaved
 {
     home_module *module = &arm->modules[index];
     while (is_ready(arm, module)) {
-        PL_RETURN_IF(merge_module(h, arm, index));
+        PL_CHECK(merge_module(h, arm, index));
         *unsaved += module->n_params * sizeof(float);
         if (*unsaved < TOGETHER_BYTES && !is_ready(arm, module))
             continue;
-        PL_RETURN_IF(home_end_group(h));
+        PL_CHECK(home_end_group(h));
         *unsaved = 0;
     }
     return PL_OK;
@@ -444,7 +444,7 @@ pl_status home_merge_ready(home *h)
     for (size_t i = 0; i < h->n_whole; i++) {
         home_arm *arm = &h->arms[h->whole[i].arm];
         home_module *module = &arm->modules[h->whole[i].module];
-        PL_RETURN_IF(merge_rounds(h, arm, h->whole[i].module, &unsaved));
+        PL_CHECK(merge_rounds(h, arm, h->whole[i].module, &unsaved));
         module->noted = module->exists &&
                         *home_count(module, (int64_t)module->version) >= module->quorum;
         if (module->noted)
@@ -452,7 +452,7 @@ pl_status home_merge_ready(home *h)
     }
     h->n_whole = n_left;
     if (unsaved > 0)
-        PL_RETURN_IF(home_end_group(h));
+        PL_CHECK(home_end_group(h));
     h->counts.merge_s += pl_now() - start;
     return PL_OK;
 }
@@ -486,7 +486,7 @@ static pl_status replay(merge *g, const pl_version *made, pl_replay *out)
     pl_version before;
     pl_status status = PL_OK;
     size_t bytes = g->module->n_params * sizeof(float);
-    PL_RETURN_IF(
+    PL_CHECK(
         pl_store_get_version(g->h->store, made->module, made->number - 1, &before));
     g->module->version = before.number;
     g->module->params = before.params;
@@ -546,8 +546,8 @@ pl_status pl_home_replay(pl_store *store, const pl_version *made, pl_replay *out
                        made->module, (unsigned long long)made->number, made->method);
     snprintf(object, sizeof object, "arm/%.*s", (int)(slash - made->module),
              made->module);
-    PL_RETURN_IF(pl_store_get_object(store, object, &definition));
-    PL_RETURN_IF(home_read_arm(&h, object, &definition.blob, &arm));
+    PL_CHECK(pl_store_get_object(store, object, &definition));
+    PL_CHECK(home_read_arm(&h, object, &definition.blob, &arm));
     pl_status status = replay_in(&h, &arm, made, out);
     home_clear_arm(&arm);
     return status;

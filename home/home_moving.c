@@ -81,8 +81,8 @@ static pl_status make_listing(home *h, const char *name)
     if (name[0])
         return pl_store_each_row(h->store, name, refs, list_row, &h->moving.listing);
     home_tell_places(h, &h->moving.listing);
-    PL_RETURN_IF(pl_store_each_head(h->store, "", list_head, h));
-    PL_RETURN_IF(pl_store_each_path(h->store, "", list_path, h));
+    PL_CHECK(pl_store_each_head(h->store, "", list_head, h));
+    PL_CHECK(pl_store_each_path(h->store, "", list_path, h));
     return pl_store_each_object(h->store, "", list_object, h);
 }
 
@@ -91,9 +91,9 @@ static pl_status make_listing(home *h, const char *name)
 pl_status home_list(home *h, pl_message *m, pl_message *a)
 {
     pl_msg_list q;
-    PL_RETURN_IF(PL_HEAR(m, list, &q));
+    PL_CHECK(PL_HEAR(m, list, &q));
     if (q.offset == 0)
-        PL_RETURN_IF(make_listing(h, q.name ? q.name : ""));
+        PL_CHECK(make_listing(h, q.name ? q.name : ""));
     a->type = PL_MSG_LIST_IS;
     return home_put_piece(&h->moving.listing, "list", q.offset, a);
 }
@@ -132,10 +132,10 @@ pl_status home_get_row(home *h, pl_message *m, pl_message *a)
 {
     char refs[2 * PL_MODULE_NAME_MAX];
     row_search s = {.answer = a};
-    PL_RETURN_IF(PL_HEAR(m, get_row, &s.question));
+    PL_CHECK(PL_HEAR(m, get_row, &s.question));
     const char *name = s.question.name;
     refs_of(name, refs);
-    PL_RETURN_IF(pl_store_each_row(h->store, name, refs, match_row, &s));
+    PL_CHECK(pl_store_each_row(h->store, name, refs, match_row, &s));
     a->type = PL_MSG_ROW_IS;
     return s.found ? PL_OK
                    : pl_fail(PL_ERR_NOT_FOUND, "that row of %s is gone by now", name);
@@ -156,7 +156,7 @@ static pl_status put_row(home *h, const char *name, const uint8_t *record, size_
     refs_of(name, refs);
     pl_reader_open(&r, "a row", record, len);
     pl_get_fields(&r, pl_fields_of_row(), &said);
-    PL_RETURN_IF(pl_reader_status(&r));
+    PL_CHECK(pl_reader_status(&r));
     pl_row row = {.family = (int)said.family,
                   .key = said.row_key.at,
                   .key_len = said.row_key.len,
@@ -164,7 +164,7 @@ static pl_status put_row(home *h, const char *name, const uint8_t *record, size_
                   .value_len = said.row.len};
     if (!row.value)
         return pl_txn_drop_row(h->txn, name, refs, &row);
-    PL_RETURN_IF(pl_row_each_blob(&row, adopt_blob, h));
+    PL_CHECK(pl_row_each_blob(&row, adopt_blob, h));
     return pl_txn_put_row(h->txn, name, refs, &row);
 }
 
@@ -192,10 +192,10 @@ pl_status home_put_rows(home *h, pl_message *m, pl_message *a)
     pl_msg_put_rows q;
     pl_reader rows;
     pl_status status = PL_OK;
-    PL_RETURN_IF(PL_HEAR(m, put_rows, &q));
-    PL_RETURN_IF(check_arriving(h, q.name, q.home, q.stamp));
+    PL_CHECK(PL_HEAR(m, put_rows, &q));
+    PL_CHECK(check_arriving(h, q.name, q.home, q.stamp));
     /* a row that is refused must not undo other messages of the group */
-    PL_RETURN_IF(home_end_group(h));
+    PL_CHECK(home_end_group(h));
     PL_TRY(home_note_place(h, q.name, (int)q.home, q.stamp));
     pl_reader_open(&rows, "rows", m->data.data, m->data.len);
     size_t n = pl_field_count(&rows, PL_TAG_RECORD);
@@ -205,7 +205,7 @@ pl_status home_put_rows(home *h, pl_message *m, pl_message *a)
         PL_TRY(put_row(h, q.name, record, len));
     }
     PL_TRY(pl_reader_status(&rows));
-    PL_RETURN_IF(home_end_group(h));
+    PL_CHECK(home_end_group(h));
     a->type = PL_MSG_OK;
 done:
     pl_txn_abort(&h->txn);
@@ -304,7 +304,7 @@ static void expire_holds(home_moving *m)
  * client can see all homes of a job as they were at one moment. */
 static pl_status hold_all(home *h, uint64_t ms, pl_message *a)
 {
-    PL_RETURN_IF(home_end_group(h));
+    PL_CHECK(home_end_group(h));
     h->moving.still_until_ms =
         ms > 0 ? pl_now_ms() + (int64_t)(ms < HOLD_MAX_MS ? ms : HOLD_MAX_MS) : 0;
     PL_SAY(a, OK, ok_sequence, .sequence = pl_store_sequence(h->store));
@@ -317,7 +317,7 @@ pl_status home_hold_name(home *h, pl_message *message, pl_message *a)
     pl_msg_hold q;
     int whose = 0;
     home_moving *m = &h->moving;
-    PL_RETURN_IF(PL_HEAR(message, hold, &q));
+    PL_CHECK(PL_HEAR(message, hold, &q));
     if (!q.name)
         return hold_all(h, q.ttl_ms, a);
     if (home_is_elsewhere(h, q.name, &whose)) {
@@ -363,12 +363,12 @@ static pl_status give_away(home *h, const char *name, int to, uint64_t stamp)
 {
     char refs[2 * PL_MODULE_NAME_MAX];
     refs_of(name, refs);
-    PL_RETURN_IF(pl_failpoint("home.handover.before"));
-    PL_RETURN_IF(home_write(h));
-    PL_RETURN_IF(pl_txn_drop_name(h->txn, name, refs));
-    PL_RETURN_IF(home_note_place(h, name, to, stamp));
-    PL_RETURN_IF(home_end_group(h));
-    PL_RETURN_IF(pl_failpoint("home.handover.after"));
+    PL_CHECK(pl_failpoint("home.handover.before"));
+    PL_CHECK(home_write(h));
+    PL_CHECK(pl_txn_drop_name(h->txn, name, refs));
+    PL_CHECK(home_note_place(h, name, to, stamp));
+    PL_CHECK(home_end_group(h));
+    PL_CHECK(pl_failpoint("home.handover.after"));
     end_hold(&h->moving, name);
     return reload(h, name);
 }
@@ -381,7 +381,7 @@ pl_status home_hand_over(home *h, pl_message *m, pl_message *a)
     pl_msg_hand_over q;
     pl_hash mark;
     int whose = 0;
-    PL_RETURN_IF(PL_HEAR(m, hand_over, &q));
+    PL_CHECK(PL_HEAR(m, hand_over, &q));
     const char *name = q.name;
     const home_place *place = home_find_place(h, name);
     uint64_t stamp = place ? place->stamp : 0;
@@ -391,11 +391,11 @@ pl_status home_hand_over(home *h, pl_message *m, pl_message *a)
         home_moved_answer(h, name, whose, a);
         return PL_OK;
     }
-    PL_RETURN_IF(home_end_group(h)); /* everything acknowledged is in the store */
-    PL_RETURN_IF(mark_of(h, name, &mark));
+    PL_CHECK(home_end_group(h)); /* everything acknowledged is in the store */
+    PL_CHECK(mark_of(h, name, &mark));
     if (!pl_hash_equal(&mark, &q.blob))
         return pl_fail(PL_ERR_STALE, "%s has changed since it was copied", name);
-    PL_RETURN_IF(give_away(h, name, (int)q.home, stamp + 1));
+    PL_CHECK(give_away(h, name, (int)q.home, stamp + 1));
     pl_log(PL_LOG_INFO, "name.given", "name=%s home=%lld stamp=%llu", name,
            (long long)q.home + 1, (unsigned long long)stamp + 1);
     PL_SAY(a, OK, ok_stamp, .stamp = stamp + 1);
@@ -406,7 +406,7 @@ pl_status home_hand_over(home *h, pl_message *m, pl_message *a)
 pl_status home_adopt_name(home *h, pl_message *m, pl_message *a)
 {
     pl_msg_adopt q;
-    PL_RETURN_IF(PL_HEAR(m, adopt, &q));
+    PL_CHECK(PL_HEAR(m, adopt, &q));
     const home_place *place = home_find_place(h, q.name);
     a->type = PL_MSG_OK;
     if (place && place->stamp >= q.stamp)
@@ -414,8 +414,8 @@ pl_status home_adopt_name(home *h, pl_message *m, pl_message *a)
     if (!place || place->stamp + 1 != q.stamp)
         return pl_fail(PL_ERR_STALE, "no rows of %s with stamp %llu were brought here",
                        q.name, (unsigned long long)q.stamp - 1);
-    PL_RETURN_IF(home_note_place(h, q.name, HOME_HERE, q.stamp));
-    PL_RETURN_IF(home_end_group(h));
+    PL_CHECK(home_note_place(h, q.name, HOME_HERE, q.stamp));
+    PL_CHECK(home_end_group(h));
     pl_log(PL_LOG_INFO, "name.taken", "name=%s stamp=%llu", q.name,
            (unsigned long long)q.stamp);
     return reload(h, q.name);

@@ -40,8 +40,8 @@ pl_status home_note_place(home *h, const char *name, int number, uint64_t stamp)
         snprintf(target, sizeof target, "%s %llu", HERE, (unsigned long long)stamp);
     else
         snprintf(target, sizeof target, "%d %llu", number, (unsigned long long)stamp);
-    PL_RETURN_IF(home_write(h));
-    PL_RETURN_IF(pl_txn_put_ref(h->txn, ref, target));
+    PL_CHECK(home_write(h));
+    PL_CHECK(pl_txn_put_ref(h->txn, ref, target));
     remember(&h->moving, &place);
     return PL_OK;
 }
@@ -90,7 +90,7 @@ static pl_status load_table(void *context, const char *name, const char *target)
 pl_status home_load_places(home *h)
 {
     h->moving.index = pl_name_table_create();
-    PL_RETURN_IF(pl_store_each_ref(h->store, PLACE_REFS, load_place, h));
+    PL_CHECK(pl_store_each_ref(h->store, PLACE_REFS, load_place, h));
     return pl_store_each_ref(h->store, PLACES_REF, load_table, h);
 }
 
@@ -179,13 +179,13 @@ pl_status home_put_places(home *h, pl_message *m, pl_message *answer)
     char target[PL_PLACES_TEXT + 24];
     pl_msg_put_places q;
     pl_places fresh;
-    PL_RETURN_IF(PL_HEAR(m, put_places, &q));
+    PL_CHECK(PL_HEAR(m, put_places, &q));
     pl_places *table = q.next ? &h->moving.next : &h->moving.table;
-    PL_RETURN_IF(pl_places_parse(q.table, &fresh));
-    PL_RETURN_IF(check_table(h, &fresh, table, q.home));
+    PL_CHECK(pl_places_parse(q.table, &fresh));
+    PL_CHECK(check_table(h, &fresh, table, q.home));
     snprintf(target, sizeof target, "%lld %s", (long long)q.home, q.table);
-    PL_RETURN_IF(home_write(h));
-    PL_RETURN_IF(pl_txn_put_ref(h->txn, q.next ? PLACES_NEXT_REF : PLACES_REF, target));
+    PL_CHECK(home_write(h));
+    PL_CHECK(pl_txn_put_ref(h->txn, q.next ? PLACES_NEXT_REF : PLACES_REF, target));
     *table = fresh;
     h->moving.self = (int)q.home;
     answer->type = PL_MSG_OK;

@@ -84,7 +84,7 @@ static pl_status load_norms(home *h, home_module *m)
             norm_gate_note(&m->usual, v.contributions[i].norm);
         pl_version_clear(&v);
         if (status != PL_ERR_NOT_FOUND) /* old versions may have been dropped */
-            PL_RETURN_IF(status);
+            PL_CHECK(status);
     }
     return PL_OK;
 }
@@ -114,13 +114,13 @@ static pl_status load_module(home *h, home_arm *arm, int index)
     pl_status status = pl_store_head(h->store, m->name, &head);
     if (status == PL_ERR_NOT_FOUND)
         return PL_OK;
-    PL_RETURN_IF(status);
+    PL_CHECK(status);
     m->exists = true;
     m->version = head.number;
     m->params = head.params;
     m->norm = head.update_norm;
     pl_version_clear(&head);
-    PL_RETURN_IF(load_norms(h, m));
+    PL_CHECK(load_norms(h, m));
     cursor_scan scan = {arm, m};
     return m->cursor || m->counted
                ? pl_store_each_version(h->store, m->name, on_version, &scan)
@@ -139,7 +139,7 @@ static pl_status load_path(home *h, home_arm *arm, int index)
     pl_status status = pl_store_get_path(h->store, p->name, &state);
     if (status == PL_ERR_NOT_FOUND)
         return PL_OK;
-    PL_RETURN_IF(status);
+    PL_CHECK(status);
     p->phase = state.phase;
     p->n_tokens = state.n_tokens;
     p->loss = state.loss;
@@ -178,9 +178,9 @@ static pl_status arm_bytes(home *h, const pl_hash *blob, pl_buf *out)
         pl_buf_append(out, u->data, (size_t)u->bytes);
         return PL_OK;
     }
-    PL_RETURN_IF(pl_store_blob_bytes(h->store, blob, &size));
+    PL_CHECK(pl_store_blob_bytes(h->store, blob, &size));
     pl_buf_reserve(out, (size_t)size);
-    PL_RETURN_IF(pl_store_read_blob(h->store, blob, 0, (size_t)size, out->data));
+    PL_CHECK(pl_store_read_blob(h->store, blob, 0, (size_t)size, out->data));
     out->len = (size_t)size;
     return PL_OK;
 }
@@ -226,7 +226,7 @@ done:
 static pl_status on_arm_object(void *context, const pl_object *object)
 {
     home_arm arm;
-    PL_RETURN_IF(home_read_arm(context, object->name, &object->blob, &arm));
+    PL_CHECK(home_read_arm(context, object->name, &object->blob, &arm));
     return home_install_arm(context, &arm);
 }
 
@@ -235,7 +235,7 @@ static pl_status on_pending(void *context, const char *module, const pl_contribu
     home *h = context;
     home_arm *arm = NULL;
     int index = 0;
-    PL_RETURN_IF(home_find_module(h, module, &arm, &index));
+    PL_CHECK(home_find_module(h, module, &arm, &index));
     home_module *m = &arm->modules[index];
     if (!m->exists) /* it is on its way here, or its arm is not complete */
         return PL_OK;
@@ -270,20 +270,20 @@ static pl_status on_ref(void *context, const char *name, const char *target)
     int64_t value = 0;
     if (strcmp(name, "sys/hub-epoch") != 0)
         return PL_OK;
-    PL_RETURN_IF(pl_parse_int(target, &value));
+    PL_CHECK(pl_parse_int(target, &value));
     h->hub_epoch = (uint64_t)value;
     return PL_OK;
 }
 
 pl_status home_load(home *h)
 {
-    PL_RETURN_IF(home_load_places(h));
-    PL_RETURN_IF(home_load_secret(h));
-    PL_RETURN_IF(pl_store_each_object(h->store, "arm/", on_arm_object, h));
-    PL_RETURN_IF(pl_store_each_pending(h->store, "", on_pending, h));
-    PL_RETURN_IF(pl_store_each_ref(h->store, MEET_REFS, home_load_meeting, h));
-    PL_RETURN_IF(pl_store_each_ref(h->store, PL_AUDIT_REFS, home_load_audit, h));
-    PL_RETURN_IF(pl_store_each_ref(h->store, PL_FENCED_REFS, home_load_fenced, h));
+    PL_CHECK(home_load_places(h));
+    PL_CHECK(home_load_secret(h));
+    PL_CHECK(pl_store_each_object(h->store, "arm/", on_arm_object, h));
+    PL_CHECK(pl_store_each_pending(h->store, "", on_pending, h));
+    PL_CHECK(pl_store_each_ref(h->store, MEET_REFS, home_load_meeting, h));
+    PL_CHECK(pl_store_each_ref(h->store, PL_AUDIT_REFS, home_load_audit, h));
+    PL_CHECK(pl_store_each_ref(h->store, PL_FENCED_REFS, home_load_fenced, h));
     return pl_store_each_ref(h->store, "sys/", on_ref, h);
 }
 
@@ -397,13 +397,13 @@ pl_status home_reload_module(home *h, home_arm *arm, int index)
     home_module *m = &arm->modules[index];
     pl_copy_text(name, sizeof name, m->name);
     clear_module(m);
-    PL_RETURN_IF(load_module(h, arm, index));
+    PL_CHECK(load_module(h, arm, index));
     if (!m->exists)
         return PL_OK;
     snprintf(meetings, sizeof meetings, MEET_REFS "%s/", name);
     one_module one = {h, name};
-    PL_RETURN_IF(pl_store_each_pending(h->store, name, on_pending_of, &one));
-    PL_RETURN_IF(pl_store_each_ref(h->store, meetings, home_load_meeting, h));
+    PL_CHECK(pl_store_each_pending(h->store, name, on_pending_of, &one));
+    PL_CHECK(pl_store_each_ref(h->store, meetings, home_load_meeting, h));
     tell_module(h, m);
     return PL_OK;
 }
@@ -413,7 +413,7 @@ pl_status home_reload_path(home *h, home_arm *arm, int index)
     home_path *p = &arm->paths[index];
     uint64_t fence = p->fence;
     memset(p, 0, sizeof *p);
-    PL_RETURN_IF(load_path(h, arm, index));
+    PL_CHECK(load_path(h, arm, index));
     p->fence = fence;
     if (p->phase > 0)
         home_tell_path(h, p, 0);

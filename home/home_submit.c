@@ -47,7 +47,7 @@ static pl_status check_shared(const place *p, const pl_submit_message *s,
 {
     const pl_arm *arm = &p->arm->arm;
     pl_codec_info info;
-    PL_RETURN_IF(pl_codec_inspect(data, bytes, p->module->n_params, &info));
+    PL_CHECK(pl_codec_inspect(data, bytes, p->module->n_params, &info));
     bool wanted = pl_codec_is_homomorphic(&arm->outer.codec);
     if (info.homomorphic != wanted)
         return pl_fail(PL_ERR_DATA, "the update of %s is %s, its arm's are %s",
@@ -77,12 +77,11 @@ static pl_status check_bytes(const place *p, pl_submit_message *s, const void *d
     pl_codec_message messages[PL_ROUND_VECTORS_MAX];
     double norm = 0, other = 0;
     int n_vectors = pl_round_vectors(&p->arm->arm, p->arm->topology, p->index);
-    PL_RETURN_IF(pl_codec_split(data, bytes, n_vectors, messages));
+    PL_CHECK(pl_codec_split(data, bytes, n_vectors, messages));
     for (int v = 0; v < n_vectors; v++) {
-        PL_RETURN_IF(check_shared(p, s, messages[v].data, messages[v].bytes));
-        PL_RETURN_IF(pl_codec_add(messages[v].data, messages[v].bytes,
-                                  p->module->n_params, 1.0f, NULL,
-                                  v == 0 ? &norm : &other));
+        PL_CHECK(check_shared(p, s, messages[v].data, messages[v].bytes));
+        PL_CHECK(pl_codec_add(messages[v].data, messages[v].bytes, p->module->n_params,
+                              1.0f, NULL, v == 0 ? &norm : &other));
     }
     for (int i = 0; i < s->n; i++) {
         s->contributors[i].update_bytes = bytes;
@@ -129,7 +128,7 @@ static pl_status check_place(const place *p, const pl_submit_message *s,
 static pl_status check_places(const place *p, const pl_submit_message *s)
 {
     for (int i = 0; i < s->n; i++)
-        PL_RETURN_IF(check_place(p, s, &s->contributors[i]));
+        PL_CHECK(check_place(p, s, &s->contributors[i]));
     if (s->n > 1 && pl_traits(p->arm->arm.outer.method.method)->gossips)
         return pl_fail(PL_ERR_DATA, "updates of noloco are not summed on their way");
     if (s->n > 1 && p->module->cursor)
@@ -158,10 +157,10 @@ static pl_status check_base(home *h, place *p, const pl_submit_message *s)
     pl_version v;
     pl_hash params = p->module->params;
     p->base_norm = p->module->norm;
-    PL_RETURN_IF(check_number(p, s));
+    PL_CHECK(check_number(p, s));
     if (s->base_version != p->module->version) {
         memset(&v, 0, sizeof v);
-        PL_RETURN_IF(pl_store_get_version(h->store, s->module, s->base_version, &v));
+        PL_CHECK(pl_store_get_version(h->store, s->module, s->base_version, &v));
         params = v.params;
         p->base_norm = v.update_norm;
         pl_version_clear(&v);
@@ -346,7 +345,7 @@ static pl_status accept_contributor(home *h, const place *p, const pl_submit_mes
 {
     home_module *module = p->module;
     c->weight = weight_of(p, c);
-    PL_RETURN_IF(pl_txn_put_pending(h->txn, s->module, c));
+    PL_CHECK(pl_txn_put_pending(h->txn, s->module, c));
     *home_flag(p->arm, module, s->round, task_of(p, c)) = true;
     int n = ++*home_count(module, s->round);
     home_note_samples(p->arm, module, c);
@@ -360,11 +359,11 @@ static pl_status accept_contributor(home *h, const place *p, const pl_submit_mes
 static pl_status accept_update(home *h, const place *p, pl_submit_message *s)
 {
     if (s->n == 1)
-        PL_RETURN_IF(home_note_likeness(h, p->arm, p->index, s->round, &s->update,
-                                        &s->contributors[0]));
-    PL_RETURN_IF(home_adopt_blob(h, &s->update));
+        PL_CHECK(home_note_likeness(h, p->arm, p->index, s->round, &s->update,
+                                    &s->contributors[0]));
+    PL_CHECK(home_adopt_blob(h, &s->update));
     for (int i = 0; i < s->n; i++)
-        PL_RETURN_IF(accept_contributor(h, p, s, &s->contributors[i]));
+        PL_CHECK(accept_contributor(h, p, s, &s->contributors[i]));
     return PL_OK;
 }
 
@@ -384,8 +383,8 @@ static pl_status check_lease(home *h, const pl_peer *peer, const place *p,
 {
     pl_contribution *c = &s->contributors[i];
     home_lease under;
-    PL_RETURN_IF(home_open_lease(
-        h, peer, (pl_bytes){s->leases[i].bytes, s->leases[i].len}, &under));
+    PL_CHECK(home_open_lease(h, peer, (pl_bytes){s->leases[i].bytes, s->leases[i].len},
+                             &under));
     const pl_lease *l = &under.lease;
     if (under.arm != p->arm || l->path != c->path || l->replica != c->replica)
         return pl_fail(PL_ERR_NOPERM,
@@ -442,7 +441,7 @@ done:
 static pl_status read_path(pl_message *m, pl_msg_submit_path *said,
                            pl_path_state *state)
 {
-    PL_RETURN_IF(PL_HEAR(m, submit_path, said));
+    PL_CHECK(PL_HEAR(m, submit_path, said));
     *state = (pl_path_state){.phase = said->phase,
                              .samples = said->samples,
                              .n_tokens = said->tokens,
@@ -515,7 +514,7 @@ static pl_status check_state(home *h, const home_arm *arm, const pl_path_state *
     if (u)
         bytes = u->bytes;
     else if (!pl_hash_none(&state->moments))
-        PL_RETURN_IF(pl_store_blob_bytes(h->store, &state->moments, &bytes));
+        PL_CHECK(pl_store_blob_bytes(h->store, &state->moments, &bytes));
     if (bytes != want)
         return pl_fail(PL_ERR_DATA, "the state of %s has %llu bytes instead of %llu",
                        state->name, (unsigned long long)bytes,
@@ -529,11 +528,11 @@ static pl_status end_phase(home *h, const home_arm *arm, int index,
 {
     home_path *path = &arm->paths[index];
     pl_audit audit;
-    PL_RETURN_IF(home_draw_audit(h, arm, index, state, &audit));
-    PL_RETURN_IF(pl_hash_none(&state->moments) ? home_write(h)
-                                               : home_adopt_blob(h, &state->moments));
-    PL_RETURN_IF(home_open_audit(h, &audit));
-    PL_RETURN_IF(pl_txn_put_path(h->txn, state));
+    PL_CHECK(home_draw_audit(h, arm, index, state, &audit));
+    PL_CHECK(pl_hash_none(&state->moments) ? home_write(h)
+                                           : home_adopt_blob(h, &state->moments));
+    PL_CHECK(home_open_audit(h, &audit));
+    PL_CHECK(pl_txn_put_path(h->txn, state));
     path->phase = state->phase;
     path->state = state->moments;
     pl_copy_text(path->worker, sizeof path->worker, state->worker);
@@ -549,8 +548,8 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
     pl_path_state state;
     pl_msg_submit_path said;
     home_lease under;
-    PL_RETURN_IF(read_path(m, &said, &state));
-    PL_RETURN_IF(home_open_lease(h, peer, said.lease, &under));
+    PL_CHECK(read_path(m, &said, &state));
+    PL_CHECK(home_open_lease(h, peer, said.lease, &under));
     home_arm *arm = under.arm;
     int index = under.index;
     home_path *path = &arm->paths[index];
@@ -578,15 +577,15 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
                       "updates of this task are missing, or phases were skipped");
         return PL_OK;
     }
-    PL_RETURN_IF(check_sums(&under, &state));
+    PL_CHECK(check_sums(&under, &state));
     bool is_empty = pl_hash_none(&state.moments);
     if (!is_empty && !staging_find(&h->uploads, &state.moments) &&
         !pl_store_has_blob(h->store, &state.moments)) {
         answer_result(h, peer, m->request, PL_SUBMIT_UNKNOWN_BLOB, NULL);
         return PL_OK;
     }
-    PL_RETURN_IF(check_state(h, arm, &state));
-    PL_RETURN_IF(end_phase(h, arm, index, &state, under.lease.token));
+    PL_CHECK(check_state(h, arm, &state));
+    PL_CHECK(end_phase(h, arm, index, &state, under.lease.token));
     answer_result(h, peer, m->request, PL_SUBMIT_ACCEPTED, NULL);
     return PL_OK;
 }

@@ -86,14 +86,14 @@ static pl_status make_room(home_updates *u, size_t bytes)
     u->data = NULL;
     u->room = 0;
     bytes += bytes / 32;
-    PL_RETURN_IF(pl_try_alloc_bare(bytes, "updates", (void **)&u->data));
+    PL_CHECK(pl_try_alloc_bare(bytes, "updates", (void **)&u->data));
     u->room = bytes;
     return PL_OK;
 }
 
 static pl_status read_run(home_updates *u)
 {
-    PL_RETURN_IF(make_room(u, choose_run(u)));
+    PL_CHECK(make_room(u, choose_run(u)));
     uint8_t *to = u->data;
     for (int i = 0; i < u->n; i++) {
         const pl_contribution *c = &u->round.contributions[u->indices[i]];
@@ -108,7 +108,7 @@ static pl_status count_contributors(home_updates *u, int i)
 {
     pl_codec_info info;
     const pl_codec_message *m = &u->messages[i];
-    PL_RETURN_IF(pl_codec_inspect(m->data, m->bytes, u->round.n_params, &info));
+    PL_CHECK(pl_codec_inspect(m->data, m->bytes, u->round.n_params, &info));
     u->stands_for[u->indices[i]] = info.contributors;
     u->contributors += info.contributors;
     return PL_OK;
@@ -118,7 +118,7 @@ static pl_status weigh(home_updates *u, int i)
 {
     pl_codec_message vectors[2];
     const pl_codec_message *m = &u->messages[i];
-    PL_RETURN_IF(pl_codec_split(m->data, m->bytes, u->round.n_vectors, vectors));
+    PL_CHECK(pl_codec_split(m->data, m->bytes, u->round.n_vectors, vectors));
     u->messages[i] = vectors[0];
     u->weights[i] = u->round.weights[u->indices[i]];
     return PL_OK;
@@ -139,9 +139,9 @@ static pl_status next_run(void *context, bool anew, pl_codec_run *out)
     *out = (pl_codec_run){.n = 0};
     if (anew)
         u->at = u->contributors = 0;
-    PL_RETURN_IF(read_run(u));
+    PL_CHECK(read_run(u));
     for (int i = 0; i < u->n; i++)
-        PL_RETURN_IF(homomorphic ? count_contributors(u, i) : weigh(u, i));
+        PL_CHECK(homomorphic ? count_contributors(u, i) : weigh(u, i));
     *out = (pl_codec_run){u->messages, homomorphic ? NULL : u->weights, u->n};
     return u->n > 0 ? PL_OK : end_round(u);
 }

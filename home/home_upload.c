@@ -7,9 +7,9 @@ pl_status home_put_blob(home *h, const pl_peer *peer, pl_message *m, pl_message 
 {
     staging_piece piece;
     home_lease under;
-    PL_RETURN_IF(staging_read(m, &piece));
+    PL_CHECK(staging_read(m, &piece));
     if (peer->role == PL_AS_WORKER || piece.lease.at) {
-        PL_RETURN_IF(home_open_lease(h, peer, piece.lease, &under));
+        PL_CHECK(home_open_lease(h, peer, piece.lease, &under));
         h->uploads.share = home_upload_share(&under);
     }
     PL_SAY(answer, PUT_STATE, put_state, .offset = piece.offset);

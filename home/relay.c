@@ -245,7 +245,7 @@ static pl_status pass_waiting(relay *r)
             continue;
         q->state = RELAY_PASSED;
         q->asked_ms = pl_now_ms();
-        PL_RETURN_IF(forward(r, q->id, &q->kept));
+        PL_CHECK(forward(r, q->id, &q->kept));
         pl_message_destroy(&q->kept);
     }
     return PL_OK;
@@ -287,8 +287,8 @@ static pl_status take_questions(relay *r, pl_message *m)
         pl_status status = pl_wire_recv(r->front, &peer, m);
         if (status == PL_ERR_TIMEOUT)
             break;
-        PL_RETURN_IF(status);
-        PL_RETURN_IF(on_question(r, &peer, m));
+        PL_CHECK(status);
+        PL_CHECK(on_question(r, &peer, m));
     }
     return PL_OK;
 }
@@ -299,12 +299,12 @@ static pl_status take_answers(relay *r, pl_message *m)
         pl_status status = pl_wire_recv(r->back, NULL, m);
         if (status == PL_ERR_TIMEOUT)
             break;
-        PL_RETURN_IF(status);
+        PL_CHECK(status);
         relay_question *q = find_question(r, m->request);
         if (!q || q->state != RELAY_PASSED)
             continue;
         m->request = q->request;
-        PL_RETURN_IF(answer(r, &q->peer, m));
+        PL_CHECK(answer(r, &q->peer, m));
         drop_question(r, q);
     }
     return PL_OK;
@@ -315,7 +315,7 @@ static pl_status answer_group(relay *r, const relay_group *g)
     for (int i = 0; i < g->n_parts; i++) {
         const relay_part *part = g->parts[i];
         relay_question *q = find_question(r, part->question);
-        PL_RETURN_IF(answer_result(r, q, part));
+        PL_CHECK(answer_result(r, q, part));
         drop_question(r, q);
     }
     r->report->n_sums += g->n_summed > 0;
@@ -333,7 +333,7 @@ static pl_status take_lifted(relay *r)
     while ((g = relay_uplink_take(r->up))) {
         pl_status status = answer_group(r, g);
         relay_group_destroy(&g, &r->uploads);
-        PL_RETURN_IF(status);
+        PL_CHECK(status);
     }
     return pass_waiting(r);
 }

@@ -42,7 +42,7 @@ static bool all_pieces(const staging_blob *b)
 pl_status staging_read(pl_message *m, staging_piece *out)
 {
     pl_msg_put_blob said;
-    PL_RETURN_IF(PL_HEAR(m, put_blob, &said));
+    PL_CHECK(PL_HEAR(m, put_blob, &said));
     *out = (staging_piece){said.blob, said.total, said.offset, said.lease, &m->data};
     uint64_t left = out->total - out->offset;
     uint64_t want = left < PL_WIRE_DATA_MAX ? left : PL_WIRE_DATA_MAX;
@@ -124,7 +124,7 @@ static pl_status get_block(staging *s, uint64_t bytes, staging_blob *b)
         free_all_kept(s);
         status = pl_try_alloc_bare(bytes ? (size_t)bytes : 1, "an upload", &data);
     }
-    PL_RETURN_IF(status);
+    PL_CHECK(status);
     b->data = data;
     b->room = bytes;
     return PL_OK;
@@ -190,7 +190,7 @@ pl_status staging_put(staging *s, const staging_piece *p)
 {
     staging_blob *b = find_of(s, s->owner, &p->hash);
     if (!b)
-        PL_RETURN_IF(open_blob(s, p, &b));
+        PL_CHECK(open_blob(s, p, &b));
     if (b->bytes != p->total)
         return pl_fail(PL_ERR_PROTO, "two sizes were given for one blob: %llu and %llu",
                        (unsigned long long)b->bytes, (unsigned long long)p->total);

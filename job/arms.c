@@ -153,20 +153,20 @@ pl_status run_arm(const pl_run *r, const char *name, pl_arm *out)
     bool is_diloco = strcmp(name, "diloco") == 0;
     memset(out, 0, sizeof *out);
     pl_copy_text(out->name, sizeof out->name, name);
-    PL_RETURN_IF(config_shape(c, &out->shape));
-    PL_RETURN_IF(config_spec(c, &out->spec));
-    PL_RETURN_IF(config_outer(c, &out->outer));
+    PL_CHECK(config_shape(c, &out->shape));
+    PL_CHECK(config_spec(c, &out->spec));
+    PL_CHECK(config_outer(c, &out->outer));
     common_inner(r, &out->inner);
     out->seed = (uint64_t)c->seed;
     out->config = r->hash;
     if (!is_mix)
-        PL_RETURN_IF(make_dense(out));
+        PL_CHECK(make_dense(out));
     if (strcmp(name, "dense-eq") == 0)
         out->inner.phases *= trainings;
     if (strcmp(name, "dense-batch") == 0)
         make_dense_batch(c, trainings, out);
     if (is_diloco) {
-        PL_RETURN_IF(config_outer(c, &out->outer));
+        PL_CHECK(config_outer(c, &out->outer));
         make_diloco(out);
         out->spec.replicas = trainings;
     }

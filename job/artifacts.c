@@ -11,7 +11,7 @@ pl_status store_open_run(const char *dir, pl_store **out)
 pl_status run_read_tokenizer(const pl_run *r, pl_buf *bytes)
 {
     char path[PL_PATH_MAX];
-    PL_RETURN_IF(pl_data_check_tokenizer(run_file(r, "data", path)));
+    PL_CHECK(pl_data_check_tokenizer(run_file(r, "data", path)));
     return pl_read_file(run_file(r, "data/tokenizer.model", path), bytes);
 }
 
@@ -38,8 +38,8 @@ static pl_status read_mixture(const pl_run *r, pl_mixture *mix)
 {
     pl_copy_text(mix->dir, sizeof mix->dir, r->dir);
     run_answer_settings(r, &mix->settings);
-    PL_RETURN_IF(run_load_tokenizer(r, &mix->tokenizer));
-    PL_RETURN_IF(store_open_run(r->dir, &mix->store));
+    PL_CHECK(run_load_tokenizer(r, &mix->tokenizer));
+    PL_CHECK(store_open_run(r->dir, &mix->store));
     pl_status status = pl_read_arm(mix->store, "mix", &mix->arm, &mix->topology);
     if (status == PL_ERR_NOT_FOUND)
         return pl_fail(status,

@@ -25,9 +25,9 @@ bool config_pair_is_local(const char *pair)
 pl_status config_lay(config *c, const char *file, const char *const *sets, int n_sets)
 {
     if (file)
-        PL_RETURN_IF(pl_conf_load(&config_table, c, file));
+        PL_CHECK(pl_conf_load(&config_table, c, file));
     for (int i = 0; i < n_sets; i++)
-        PL_RETURN_IF(pl_conf_set_pair(&config_table, c, sets[i], "--set"));
+        PL_CHECK(pl_conf_set_pair(&config_table, c, sets[i], "--set"));
     return PL_OK;
 }
 
@@ -124,7 +124,7 @@ static pl_status check_preset(const config *preset, const config *c)
     int n_set = 0, n_used = 0;
     memset(&laptop, 0, sizeof laptop);
     pl_conf_defaults(&config_table, &laptop);
-    PL_RETURN_IF(config_apply_preset(&laptop)); /* the default of `preset` */
+    PL_CHECK(config_apply_preset(&laptop)); /* the default of `preset` */
     fill_derived(&laptop);
     for (size_t i = 0; i < config_table.n_keys; i++) {
         pl_table one = {&config_table.keys[i], 1};
@@ -148,19 +148,19 @@ pl_status config_build(const char *file, const char *const *sets, int n_sets,
     config preset;
     memset(out, 0, sizeof *out);
     pl_conf_defaults(&config_table, out);
-    PL_RETURN_IF(config_lay(out, file, sets, n_sets));
+    PL_CHECK(config_lay(out, file, sets, n_sets));
     memset(&preset, 0, sizeof preset);
     pl_conf_defaults(&config_table, &preset);
     pl_copy_text(preset.preset, sizeof preset.preset, out->preset);
-    PL_RETURN_IF(config_apply_preset(&preset));
+    PL_CHECK(config_apply_preset(&preset));
     *out = preset;
-    PL_RETURN_IF(config_lay(out, file, sets, n_sets));
+    PL_CHECK(config_lay(out, file, sets, n_sets));
     drop_derived(&preset, out);
     *out = preset;
-    PL_RETURN_IF(config_lay(out, file, sets, n_sets));
+    PL_CHECK(config_lay(out, file, sets, n_sets));
     fill_derived(out);
     fill_derived(&preset);
-    PL_RETURN_IF(check_preset(&preset, out));
+    PL_CHECK(check_preset(&preset, out));
     return config_check(out);
 }
 
@@ -304,10 +304,10 @@ static pl_status check_blocks(const config *c, const pl_topology_spec *spec)
 pl_status config_spec(const config *c, pl_topology_spec *out)
 {
     memset(out, 0, sizeof *out);
-    PL_RETURN_IF(pl_topology_parse_levels(c->levels, out));
-    PL_RETURN_IF(parse_blocks(c->level_blocks, out));
-    PL_RETURN_IF(check_blocks(c, out));
-    PL_RETURN_IF(pl_topology_parse_private(c->private_blocks, (int)c->blocks, out));
+    PL_CHECK(pl_topology_parse_levels(c->levels, out));
+    PL_CHECK(parse_blocks(c->level_blocks, out));
+    PL_CHECK(check_blocks(c, out));
+    PL_CHECK(pl_topology_parse_private(c->private_blocks, (int)c->blocks, out));
     out->embed_choice = choice_of(c->embed, 1);
     out->head_choice = choice_of(c->head, out->n_levels);
     out->replicas = (int)c->replicas;
@@ -351,21 +351,21 @@ pl_status config_check(const config *c)
     pl_topology_spec spec;
     pl_topology *topology = NULL;
     pl_outer outer;
-    PL_RETURN_IF(check_listener(c, "net.hub", c->hub_bind));
-    PL_RETURN_IF(check_listener(c, "net.home", c->home_bind));
-    PL_RETURN_IF(check_baselines(c));
+    PL_CHECK(check_listener(c, "net.hub", c->hub_bind));
+    PL_CHECK(check_listener(c, "net.home", c->home_bind));
+    PL_CHECK(check_baselines(c));
     if (c->base_steps == 0 && !c->import[0])
         return pl_fail(PL_ERR_CONFIG,
                        "train.base_steps is 0, so the paths would part from random "
                        "numbers; give 1 or more, or a model as model.import");
-    PL_RETURN_IF(pl_store_check_engine(c->engine));
+    PL_CHECK(pl_store_check_engine(c->engine));
     if (c->homes > 1 && c->relays > 0)
         return pl_fail(PL_ERR_CONFIG,
                        "workers.relay is %lld with %lld homes: a relay stands before "
                        "one home, so start `pathloom relay` by hand for each",
                        (long long)c->relays, (long long)c->homes);
-    PL_RETURN_IF(config_outer(c, &outer));
-    PL_RETURN_IF(config_shape(c, &shape));
+    PL_CHECK(config_outer(c, &outer));
+    PL_CHECK(config_shape(c, &shape));
     pl_status status = config_spec(c, &spec);
     if (status == PL_OK)
         status = pl_topology_create(&shape, &spec, &topology);

@@ -12,7 +12,7 @@ static double chosen(double value, double otherwise)
 static pl_status read_method(const config *c, pl_outer *out)
 {
     pl_method method;
-    PL_RETURN_IF(pl_method_parse(c->method, &method));
+    PL_CHECK(pl_method_parse(c->method, &method));
     const pl_method_traits *of = pl_traits(method);
     pl_method_settings *m = &out->method;
     *m = pl_method_defaults(method);
@@ -20,7 +20,7 @@ static pl_status read_method(const config *c, pl_outer *out)
     m->momentum = chosen(c->outer_momentum, m->momentum);
     m->curvature = c->curvature;
     if ((of->gossips || of->leads) && strcmp(c->rule, "auto") != 0)
-        PL_RETURN_IF(pl_rule_parse(c->rule, &m->rule));
+        PL_CHECK(pl_rule_parse(c->rule, &m->rule));
     if (of->gossips) {
         m->consensus = chosen(c->consensus, m->lr);
         out->own_consensus = m->consensus != m->lr;
@@ -43,7 +43,7 @@ static pl_status read_method(const config *c, pl_outer *out)
     out->deadline_ms = c->deadline_s > 0 ? (int)ceil(c->deadline_s * 1000) : 0;
     if (of->delays) {
         m->delay = (int)c->delay;
-        PL_RETURN_IF(pl_gap_parse(c->gap, &m->gap));
+        PL_CHECK(pl_gap_parse(c->gap, &m->gap));
         m->gap_constant = c->gap_constant;
         m->clip = c->outer_clip;
     }
@@ -78,7 +78,7 @@ static pl_status check_classes(const pl_outer *out)
         m.lr = out->lr[k];
         m.momentum = out->momentum[k];
         m.consensus = out->own_consensus ? out->method.consensus : m.lr;
-        PL_RETURN_IF(pl_method_check(&m));
+        PL_CHECK(pl_method_check(&m));
     }
     pl_method_settings alone = pl_method_defaults(PL_METHOD_DILOCO);
     alone.lr = out->lr[PL_CLASS_PRIVATE];
@@ -92,7 +92,7 @@ static pl_status set_role(const char *name, pl_codec_options *out, int first, in
     pl_codec_options of;
     if (!name[0])
         return PL_OK;
-    PL_RETURN_IF(pl_codec_options_default(name, &of));
+    PL_CHECK(pl_codec_options_default(name, &of));
     for (int role = first; role <= last; role++)
         out->codec[role] = of.codec[role];
     return PL_OK;
@@ -131,12 +131,12 @@ static pl_status check_gossip_codec(const pl_outer *out)
 static pl_status read_codec(const config *c, pl_outer *out)
 {
     pl_codec_options *o = &out->codec;
-    PL_RETURN_IF(pl_codec_options_default(c->codec, o));
-    PL_RETURN_IF(
+    PL_CHECK(pl_codec_options_default(c->codec, o));
+    PL_CHECK(
         set_role(c->codec_attention, o, PL_ROLE_ATTENTION_IN, PL_ROLE_ATTENTION_OUT));
-    PL_RETURN_IF(set_role(c->codec_mlp, o, PL_ROLE_MLP, PL_ROLE_MLP));
-    PL_RETURN_IF(set_role(c->codec_embed, o, PL_ROLE_EMBED, PL_ROLE_EMBED));
-    PL_RETURN_IF(set_role(c->codec_head, o, PL_ROLE_HEAD, PL_ROLE_HEAD));
+    PL_CHECK(set_role(c->codec_mlp, o, PL_ROLE_MLP, PL_ROLE_MLP));
+    PL_CHECK(set_role(c->codec_embed, o, PL_ROLE_EMBED, PL_ROLE_EMBED));
+    PL_CHECK(set_role(c->codec_head, o, PL_ROLE_HEAD, PL_ROLE_HEAD));
     if (c->codec_k > 0)
         o->k = (int32_t)c->codec_k;
     o->value_bits = (uint8_t)c->value_bits;
@@ -144,17 +144,17 @@ static pl_status read_codec(const config *c, pl_outer *out)
     o->beta = chosen(c->ef_beta, o->beta);
     o->cells = c->cells;
     pl_copy_text(out->codec_name, sizeof out->codec_name, c->codec);
-    PL_RETURN_IF(pl_codec_options_default(c->codec_down, &out->down));
+    PL_CHECK(pl_codec_options_default(c->codec_down, &out->down));
     out->down.entropy = c->entropy;
-    PL_RETURN_IF(pl_change_check(out));
+    PL_CHECK(pl_change_check(out));
     bool wanted = strcmp(c->feedback, "on") == 0;
     if (strcmp(c->feedback, "auto") == 0)
         wanted = pl_codec_drops_much(o) && !pl_traits(out->method.method)->gossips;
     out->feedback = wanted;
-    PL_RETURN_IF(pl_codec_options_check(o));
-    PL_RETURN_IF(pl_quorum_check(out));
-    PL_RETURN_IF(pl_mean_check(out));
-    PL_RETURN_IF(check_residual(out));
+    PL_CHECK(pl_codec_options_check(o));
+    PL_CHECK(pl_quorum_check(out));
+    PL_CHECK(pl_mean_check(out));
+    PL_CHECK(check_residual(out));
     return check_gossip_codec(out);
 }
 
@@ -193,10 +193,10 @@ static pl_status check_own(const pl_outer *out)
 pl_status config_outer(const config *c, pl_outer *out)
 {
     memset(out, 0, sizeof *out);
-    PL_RETURN_IF(check_audit(c));
-    PL_RETURN_IF(read_method(c, out));
+    PL_CHECK(check_audit(c));
+    PL_CHECK(read_method(c, out));
     read_classes(c, out);
-    PL_RETURN_IF(check_classes(out));
+    PL_CHECK(check_classes(out));
     out->weighted = strcmp(c->weighting, "tokens") == 0;
     out->rescale = c->rescale;
     out->present = strcmp(c->mean, "present") == 0;
@@ -206,7 +206,7 @@ pl_status config_outer(const config *c, pl_outer *out)
     out->state = state_kind(c->state);
     out->residual = state_kind(c->residual);
     out->own = state_kind(c->own);
-    PL_RETURN_IF(check_own(out));
-    PL_RETURN_IF(pl_decay_parse(c->decay, &out->schedule.decay));
+    PL_CHECK(check_own(out));
+    PL_CHECK(pl_decay_parse(c->decay, &out->schedule.decay));
     return read_codec(c, out);
 }

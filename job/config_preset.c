@@ -48,7 +48,7 @@ static pl_status apply_settings(config *c, const char *settings)
     pl_copy_text(copy, sizeof copy, settings);
     for (char *pair = strtok_r(copy, " ", &rest); pair;
          pair = strtok_r(NULL, " ", &rest))
-        PL_RETURN_IF(pl_conf_set_pair(&config_table, c, pair, "a preset"));
+        PL_CHECK(pl_conf_set_pair(&config_table, c, pair, "a preset"));
     return PL_OK;
 }
 
@@ -56,7 +56,7 @@ static pl_status apply_training(config *c)
 {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (pl_starts_with(c->preset, rows[i].beginning))
-            PL_RETURN_IF(apply_settings(c, rows[i].settings));
+            PL_CHECK(apply_settings(c, rows[i].settings));
     return PL_OK;
 }
 
@@ -101,7 +101,7 @@ pl_status config_apply_preset(config *c)
     pl_topology_spec spec;
     if (!c->preset[0])
         return PL_OK;
-    PL_RETURN_IF(pl_preset(c->preset, &shape, &spec));
+    PL_CHECK(pl_preset(c->preset, &shape, &spec));
     c->vocab = shape.vocab;
     c->width = shape.width;
     c->heads = shape.n_heads;

@@ -156,8 +156,8 @@ static pl_status score_arm(job *j, row_kind kind, const pl_arm *arm,
     if (n_paths > 1)
         return pl_score_routed(j->scorer, j->r->valid, e->docs, e->path_of, e->n_docs,
                                load_path, &source, scores_of(e, kind));
-    PL_RETURN_IF(load_path(&source, 0, j->params));
-    PL_RETURN_IF(pl_scorer_load(j->scorer, j->params));
+    PL_CHECK(load_path(&source, 0, j->params));
+    PL_CHECK(pl_scorer_load(j->scorer, j->params));
     return pl_score_documents(j->scorer, j->r->valid, e->docs, e->n_docs,
                               scores_of(e, kind));
 }
@@ -336,7 +336,7 @@ static pl_status read_spent(job *j)
             j->spent[i] = j->spent[i - 1];
             continue;
         }
-        PL_RETURN_IF(count_spent(j->store, kinds[i].arm, &j->spent[i]));
+        PL_CHECK(count_spent(j->store, kinds[i].arm, &j->spent[i]));
         tokens += j->spent[i].tokens;
         seconds += j->spent[i].seconds;
     }
@@ -353,10 +353,10 @@ static pl_status open_job(job *j)
                                  .precision = backend.precision,
                                  .n_threads = pl_cpu_count(),
                                  .prefix = (int)r->cfg.prefix};
-    PL_RETURN_IF(pl_try_alloc(pl_topology_path_params(r->topology) * sizeof(float),
-                              "a path", (void **)&j->params));
-    PL_RETURN_IF(pl_scorer_create(&options, &j->scorer));
-    PL_RETURN_IF(read_base(j));
+    PL_CHECK(pl_try_alloc(pl_topology_path_params(r->topology) * sizeof(float),
+                          "a path", (void **)&j->params));
+    PL_CHECK(pl_scorer_create(&options, &j->scorer));
+    PL_CHECK(read_base(j));
     return read_spent(j);
 }
 

@@ -275,7 +275,7 @@ static pl_status poll_once(progress *p, bool *first)
 {
     pl_json *status = NULL;
     int restarts = pl_launcher_restarts(p->r->launcher);
-    PL_RETURN_IF(run_tend(p->r));
+    PL_CHECK(run_tend(p->r));
     if (pl_launcher_restarts(p->r->launcher) > restarts) {
         say("         %s and was started again (%d restart%s so far); no committed\n"
             "         version is lost, and its task begins again",
@@ -287,7 +287,7 @@ static pl_status poll_once(progress *p, bool *first)
     pl_status asked = run_hub_status(p->r, ASK_MS, &status);
     if (asked == PL_ERR_TIMEOUT || asked == PL_ERR_NET)
         return PL_OK; /* the hub is starting again */
-    PL_RETURN_IF(asked);
+    PL_CHECK(asked);
     measure(p, status);
     if (*first) {
         p->first_done = p->done;
@@ -312,8 +312,8 @@ pl_status progress_wait(pl_run *r, const char *const *arms, int n_arms)
     bool first = true;
     p.tty = is_terminal();
     while (!p.finished) {
-        PL_RETURN_IF(run_stopped(r));
-        PL_RETURN_IF(poll_once(&p, &first));
+        PL_CHECK(run_stopped(r));
+        PL_CHECK(poll_once(&p, &first));
         if (p.failure[0])
             return cannot_go_on(&p);
         if (!p.finished)

@@ -346,10 +346,9 @@ static pl_status sample_path(sampling *s, const evaluation *e, int path)
     char name[PL_NAME_MAX];
     const char *label;
     int n = fill_prompt(s, e, path, prompt, &label);
-    PL_RETURN_IF(
-        pl_read_path(s->store, &s->arm, s->topology, path, UINT64_MAX, s->params));
-    PL_RETURN_IF(pl_model_load(s->model, s->params));
-    PL_RETURN_IF(pl_tokenizer_decode(s->tokenizer, prompt, (size_t)n, &text));
+    PL_CHECK(pl_read_path(s->store, &s->arm, s->topology, path, UINT64_MAX, s->params));
+    PL_CHECK(pl_model_load(s->model, s->params));
+    PL_CHECK(pl_tokenizer_decode(s->tokenizer, prompt, (size_t)n, &text));
     pl_buf_printf(&text, " [...] ");
     pl_generator g = {s->decoder, s->tokenizer, (int)s->r->cfg.vocab,
                       (int)s->r->cfg.context};
@@ -369,11 +368,11 @@ static pl_status open_sampling(sampling *s)
 {
     const pl_backend_options backend = run_own_backend(s->r);
     pl_model_options model = {.batch = 1, .context = (int)s->r->cfg.context};
-    PL_RETURN_IF(run_load_tokenizer(s->r, &s->tokenizer));
-    PL_RETURN_IF(pl_read_arm(s->store, "mix", &s->arm, &s->topology));
-    PL_RETURN_IF(pl_backend_open(&backend, &s->backend));
-    PL_RETURN_IF(pl_model_create(s->backend, s->topology, &model, &s->model));
-    PL_RETURN_IF(pl_decoder_create(s->model, &s->decoder));
+    PL_CHECK(run_load_tokenizer(s->r, &s->tokenizer));
+    PL_CHECK(pl_read_arm(s->store, "mix", &s->arm, &s->topology));
+    PL_CHECK(pl_backend_open(&backend, &s->backend));
+    PL_CHECK(pl_model_create(s->backend, s->topology, &model, &s->model));
+    PL_CHECK(pl_decoder_create(s->model, &s->decoder));
     return pl_try_alloc(pl_topology_path_params(s->topology) * sizeof(float), "a path",
                         (void **)&s->params);
 }

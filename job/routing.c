@@ -61,8 +61,8 @@ static pl_router_options router_options(const pl_run *r, const routing *g, int n
 
 static pl_status count_tokens(const pl_run *r, routing *g)
 {
-    PL_RETURN_IF(pl_try_alloc(g->n * sizeof *g->tokens, "tokens of the documents",
-                              (void **)&g->tokens));
+    PL_CHECK(pl_try_alloc(g->n * sizeof *g->tokens, "tokens of the documents",
+                          (void **)&g->tokens));
     for (size_t i = 0; i < g->n; i++)
         g->tokens[i] = (double)pl_counted_targets(r->train, (uint32_t)i, 0);
     return PL_OK;
@@ -88,8 +88,8 @@ pl_status routing_fit(pl_run *r, const float *params, routing *g)
     const int sees = (int)c->sees;
     g->n = pl_tokens_n_docs(r->train);
     g->dim = (int)c->width;
-    PL_RETURN_IF(count_tokens(r, g));
-    PL_RETURN_IF(alloc_features(r, g));
+    PL_CHECK(count_tokens(r, g));
+    PL_CHECK(alloc_features(r, g));
     const pl_backend_options backend = run_own_backend(r);
     pl_feature_job job = {.topology = r->topology,
                           .params = params,
@@ -98,12 +98,12 @@ pl_status routing_fit(pl_run *r, const float *params, routing *g)
                           .prefix = (int)(sees > 0 ? c->context : c->prefix),
                           .windows = sees,
                           .n_threads = pl_cpu_count()};
-    PL_RETURN_IF(pl_router_features(&job, r->train, g->features));
-    PL_RETURN_IF(run_stopped(r));
+    PL_CHECK(pl_router_features(&job, r->train, g->features));
+    PL_CHECK(run_stopped(r));
     pl_router_options options = router_options(r, g, pl_topology_n_paths(r->topology));
     say_memory(g, &options);
-    PL_RETURN_IF(pl_router_fit(g->features, g->n, g->dim, &options, &g->router));
-    PL_RETURN_IF(run_stopped(r));
+    PL_CHECK(pl_router_fit(g->features, g->n, g->dim, &options, &g->router));
+    PL_CHECK(run_stopped(r));
     return pl_shards_make(g->router, g->features, g->n, (int)c->overlap, &g->shards);
 }
 
@@ -288,14 +288,13 @@ pl_status routing_report(pl_run *r, routing *g)
 {
     pl_judgement own = {0, 0}, eight = {0, 0};
     int n_paths = g->shards.n_paths, n_domains = (int)pl_tokens_n_domains(r->train);
-    PL_RETURN_IF(
-        pl_router_heaviest_alike(g->features, g->n, g->dim, g->tokens, &g->alike));
+    PL_CHECK(pl_router_heaviest_alike(g->features, g->n, g->dim, g->tokens, &g->alike));
     g->domains = pl_alloc(g->n * sizeof *g->domains);
     for (size_t i = 0; i < g->n; i++)
         g->domains[i] = pl_tokens_doc(r->train, (uint32_t)i)->domain;
     pl_judge(g->shards.path_of, n_paths, g->domains, n_domains, g->n, &own);
     if (n_domains > 1 && g->n >= 8)
-        PL_RETURN_IF(judge_at(r, g, 8, &eight));
+        PL_CHECK(judge_at(r, g, 8, &eight));
     measure_shards(r, g);
     say_router(r, g, &own, &eight);
     say_unbalanced(r, g);

@@ -46,7 +46,7 @@ static pl_status find_folder(const run_request *q, pl_run *r)
     config c;
     memset(&c, 0, sizeof c);
     pl_conf_defaults(&config_table, &c);
-    PL_RETURN_IF(config_lay(&c, q->file, q->sets, q->n_sets));
+    PL_CHECK(config_lay(&c, q->file, q->sets, q->n_sets));
     pl_copy_text(r->dir, sizeof r->dir, c.out);
     return PL_OK;
 }
@@ -103,18 +103,18 @@ static pl_status compare(const pl_run *r, const config *own)
 static pl_status configure_begun(const run_request *q, pl_run *r)
 {
     config own;
-    PL_RETURN_IF(load_saved(r, &own));
+    PL_CHECK(load_saved(r, &own));
     r->cfg = own;
-    PL_RETURN_IF(config_lay(&r->cfg, q->file, q->sets, q->n_sets));
+    PL_CHECK(config_lay(&r->cfg, q->file, q->sets, q->n_sets));
     config_keep_own(&own, &r->cfg);
-    PL_RETURN_IF(compare(r, &own));
+    PL_CHECK(compare(r, &own));
     return config_check(&r->cfg);
 }
 
 static pl_status configure(const run_request *q, pl_run *r)
 {
     char saved[PL_PATH_MAX];
-    PL_RETURN_IF(find_folder(q, r));
+    PL_CHECK(find_folder(q, r));
     if (has_begun(r))
         return configure_begun(q, r);
     run_file(r, "run.yaml", saved);
@@ -139,8 +139,8 @@ static pl_status make_topology(pl_run *r)
 {
     pl_shape shape;
     pl_topology_spec spec;
-    PL_RETURN_IF(config_shape(&r->cfg, &shape));
-    PL_RETURN_IF(config_spec(&r->cfg, &spec));
+    PL_CHECK(config_shape(&r->cfg, &shape));
+    PL_CHECK(config_spec(&r->cfg, &spec));
     return pl_topology_create(&shape, &spec, &r->topology);
 }
 
@@ -166,11 +166,11 @@ static pl_status enter_folder(pl_run *r)
     pl_status status = pl_make_folders(r->dir);
     if (status != PL_OK)
         return pl_fail(status, "%s; give another --out", pl_last_error());
-    PL_RETURN_IF(lock_run(r));
+    PL_CHECK(lock_run(r));
     r->resumed = has_begun(r);
     if (!r->resumed)
         return PL_OK;
-    PL_RETURN_IF(load_saved(r, &own));
+    PL_CHECK(load_saved(r, &own));
     return compare(r, &own);
 }
 
@@ -201,9 +201,9 @@ pl_status run_open(const run_request *q, pl_run *r)
     memset(r, 0, sizeof *r);
     r->lock = -1;
     r->started = pl_now();
-    PL_RETURN_IF(configure(q, r));
-    PL_RETURN_IF(make_topology(r));
-    PL_RETURN_IF(enter_folder(r));
+    PL_CHECK(configure(q, r));
+    PL_CHECK(make_topology(r));
+    PL_CHECK(enter_folder(r));
     config_hash(&r->cfg, &r->hash);
     r->n_workers = run_local_workers(&r->cfg, 0);
     r->n_homes = (int)r->cfg.homes;
@@ -230,7 +230,7 @@ pl_status run_look(const char *dir, pl_run *r)
             "there is no run in %s (no run.yaml); give --run FOLDER, or make one "
             "with `pathloom train --out %s`",
             r->dir, r->dir);
-    PL_RETURN_IF(load_saved(r, &r->cfg));
+    PL_CHECK(load_saved(r, &r->cfg));
     pl_status status = config_check(&r->cfg);
     if (status != PL_OK)
         return pl_fail_in(status, "%s", saved);

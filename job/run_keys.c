@@ -49,7 +49,7 @@ static pl_status put_all(pl_key_list *list, void *context)
 {
     const pl_key_entry *entries = context;
     for (size_t i = 0; i < N_ROLES; i++)
-        PL_RETURN_IF(pl_key_list_put(list, &entries[i]));
+        PL_CHECK(pl_key_list_put(list, &entries[i]));
     return PL_OK;
 }
 
@@ -92,11 +92,11 @@ pl_status run_make_keys(const char *dir)
     pl_key_entry entries[N_ROLES];
     if (run_has_keys(dir))
         return check_own(dir);
-    PL_RETURN_IF(pl_make_folders(pl_join(path, dir, "keys")));
+    PL_CHECK(pl_make_folders(pl_join(path, dir, "keys")));
     if (chmod(path, 0700) != 0)
         return pl_fail(PL_ERR_NOPERM, "cannot keep %s to its owner", path);
     for (size_t i = 0; i < N_ROLES; i++)
-        PL_RETURN_IF(make_pair(dir, roles[i], &entries[i]));
+        PL_CHECK(make_pair(dir, roles[i], &entries[i]));
     return pl_key_list_edit(run_key_list(dir, path), put_all, entries);
 }
 

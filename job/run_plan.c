@@ -218,7 +218,7 @@ pl_status run_plan(pl_run *r)
     char text[2][16];
     pl_outer outer;
     memset(&outer, 0, sizeof outer);
-    PL_RETURN_IF(config_outer(&r->cfg, &outer));
+    PL_CHECK(config_outer(&r->cfg, &outer));
     uint64_t stored = stored_bytes(r),
              disk = stored + STORE_RESERVE_BYTES + DATABASE_BYTES;
     uint64_t have = pl_memory_available_bytes(), free_disk = pl_disk_free_bytes(r->dir);

@@ -99,8 +99,8 @@ static pl_status start_home(pl_run *r, int index)
     const bool alone = r->n_homes == 1;
     snprintf(name, sizeof name, alone ? "home" : "home-%d", index + 1);
     run_home_file(index, r->n_homes, file);
-    PL_RETURN_IF(start(r, "home", name, alone ? 0 : index + 1, r->cfg.home_bind,
-                       run_file(r, file, ready)));
+    PL_CHECK(start(r, "home", name, alone ? 0 : index + 1, r->cfg.home_bind,
+                   run_file(r, file, ready)));
     return pl_launcher_address(r->launcher, name, 30000, r->homes_at[index],
                                sizeof r->homes_at[index]);
 }
@@ -108,8 +108,8 @@ static pl_status start_home(pl_run *r, int index)
 static pl_status start_hub(pl_run *r)
 {
     char ready[PL_PATH_MAX];
-    PL_RETURN_IF(start(r, "hub", "hub", 0, r->cfg.hub_bind,
-                       run_file(r, "proc/hub.address", ready)));
+    PL_CHECK(start(r, "hub", "hub", 0, r->cfg.hub_bind,
+                   run_file(r, "proc/hub.address", ready)));
     return pl_launcher_address(r->launcher, "hub", 30000, r->hub_address,
                                sizeof r->hub_address);
 }
@@ -119,8 +119,8 @@ static pl_status start_relay(pl_run *r, int index)
     char name[32], file[64], ready[PL_PATH_MAX];
     snprintf(name, sizeof name, "relay-%d", index + 1);
     snprintf(file, sizeof file, "proc/%s.address", name);
-    PL_RETURN_IF(start(r, "relay", name, index + 1, PL_ADDRESS_PRIVATE,
-                       run_file(r, file, ready)));
+    PL_CHECK(start(r, "relay", name, index + 1, PL_ADDRESS_PRIVATE,
+                   run_file(r, file, ready)));
     return pl_launcher_address(r->launcher, name, 30000, r->relays_at[index],
                                sizeof r->relays_at[index]);
 }
@@ -137,7 +137,7 @@ static pl_status start_worker(pl_run *r, int index)
 static pl_status on_wait(void *context)
 {
     const pl_run *r = context;
-    PL_RETURN_IF(run_stopped(r));
+    PL_CHECK(run_stopped(r));
     return r->launcher ? pl_launcher_tend(r->launcher) : PL_OK;
 }
 
@@ -151,13 +151,13 @@ static pl_status make_client(pl_run *r)
                                  .patience_ms = 60000,
                                  .idle = on_wait,
                                  .idle_context = r};
-    PL_RETURN_IF(pl_client_create(&options, &r->client));
+    PL_CHECK(pl_client_create(&options, &r->client));
     return pl_client_learn_places(r->client);
 }
 
 static pl_status connect_job(pl_run *r)
 {
-    PL_RETURN_IF(make_client(r));
+    PL_CHECK(make_client(r));
     return pl_wire_connect(r->hub_address, &r->hub);
 }
 
@@ -189,7 +189,7 @@ static pl_status check_addresses(const config *c)
                        "net.home is %s, but store.homes asks for %lld homes, each with "
                        "a port of its own; write * for the port",
                        c->home_bind, (long long)c->homes);
-    PL_RETURN_IF(check_address("net.hub", c->hub_bind));
+    PL_CHECK(check_address("net.hub", c->hub_bind));
     return check_address("net.home", c->home_bind);
 }
 
@@ -198,7 +198,7 @@ static pl_status check_metrics(const config *c)
     char address[sizeof "tcp://" + sizeof c->metrics];
     if (!c->metrics[0])
         return PL_OK;
-    PL_RETURN_IF(pl_exporter_check(c->metrics));
+    PL_CHECK(pl_exporter_check(c->metrics));
     if (c->attach)
         return PL_OK;
     snprintf(address, sizeof address, "tcp://%s", c->metrics);
@@ -237,7 +237,7 @@ pl_status run_find_device(pl_run *r)
 static pl_status count_placed(pl_store *first, int *n)
 {
     pl_places places;
-    PL_RETURN_IF(pl_places_of_store(first, true, &places));
+    PL_CHECK(pl_places_of_store(first, true, &places));
     if (places.n > 0)
         *n = places.n;
     return PL_OK;
@@ -282,7 +282,7 @@ static pl_status check_parts(const char *folder, const pl_parts *parts)
 static pl_status count_homes(pl_run *r, pl_parts *parts)
 {
     char path[PL_PATH_MAX];
-    PL_RETURN_IF(pl_store_count_parts(run_file(r, "store", path), parts));
+    PL_CHECK(pl_store_count_parts(run_file(r, "store", path), parts));
     if (parts->n > 0 && r->n_homes == parts->begun)
         r->n_homes = parts->n;
     return PL_OK;
@@ -294,8 +294,8 @@ static pl_status end_changes(const pl_run *r)
     char path[PL_PATH_MAX];
     if (!pl_path_exists(run_file(r, "store", path)))
         return PL_OK;
-    PL_RETURN_IF(pl_store_end_copy(path));
-    PL_RETURN_IF(pl_store_clear_copy(path));
+    PL_CHECK(pl_store_end_copy(path));
+    PL_CHECK(pl_store_clear_copy(path));
     return pl_store_end_division(path);
 }
 
@@ -306,10 +306,10 @@ static pl_status check_store(pl_run *r)
     pl_parts parts;
     if (!pl_path_exists(run_file(r, "store", path)))
         return PL_OK;
-    PL_RETURN_IF(end_changes(r));
-    PL_RETURN_IF(count_homes(r, &parts));
+    PL_CHECK(end_changes(r));
+    PL_CHECK(count_homes(r, &parts));
     int n_parts = parts.n;
-    PL_RETURN_IF(check_parts(path, &parts));
+    PL_CHECK(check_parts(path, &parts));
     if ((n_parts > 0 ? n_parts : 1) != r->n_homes)
         return pl_fail(PL_ERR_CONFIG,
                        "the store of this run belongs to %d home%s; give "
@@ -326,8 +326,8 @@ static pl_status check_store(pl_run *r)
 
 pl_status run_check(pl_run *r)
 {
-    PL_RETURN_IF(check_addresses(&r->cfg));
-    PL_RETURN_IF(check_metrics(&r->cfg));
+    PL_CHECK(check_addresses(&r->cfg));
+    PL_CHECK(check_metrics(&r->cfg));
     return check_store(r);
 }
 
@@ -380,7 +380,7 @@ static pl_status await_process(const pl_run *r, const char *file, int64_t until_
                                bool *said, char out[PL_ADDRESS_MAX])
 {
     while (read_address(r, file, out) != PL_OK) {
-        PL_RETURN_IF(run_stopped(r));
+        PL_CHECK(run_stopped(r));
         if (pl_now_ms() > until_ms)
             return pl_fail(PL_ERR_NOT_FOUND,
                            "net.attach is on, but no process said in %s/%s within %d s "
@@ -404,7 +404,7 @@ static pl_status attach(pl_run *r)
     const int64_t until_ms = pl_now_ms() + ATTACH_MS;
     for (int i = 0; i < r->n_homes; i++) {
         run_home_file(i, r->n_homes, file);
-        PL_RETURN_IF(await_process(r, file, until_ms, &said, r->homes_at[i]));
+        PL_CHECK(await_process(r, file, until_ms, &said, r->homes_at[i]));
     }
     return await_process(r, "proc/hub.address", until_ms, &said, r->hub_address);
 }
@@ -421,9 +421,9 @@ static pl_status start_servers(pl_run *r)
 {
     if (r->cfg.attach)
         return attach(r);
-    PL_RETURN_IF(make_parts(r));
+    PL_CHECK(make_parts(r));
     for (int i = 0; i < r->n_homes; i++)
-        PL_RETURN_IF(start_home(r, i));
+        PL_CHECK(start_home(r, i));
     return start_hub(r);
 }
 
@@ -439,12 +439,12 @@ static void say_how_to_join(const pl_run *r)
 static pl_status open_launcher(pl_run *r)
 {
     char logs[PL_PATH_MAX], proc[PL_PATH_MAX];
-    PL_RETURN_IF(pl_make_folders(run_file(r, "proc", proc)));
-    PL_RETURN_IF(
+    PL_CHECK(pl_make_folders(run_file(r, "proc", proc)));
+    PL_CHECK(
         pl_launcher_create("/proc/self/exe", run_file(r, "log", logs), &r->launcher));
-    PL_RETURN_IF(write_job_file(r));
+    PL_CHECK(write_job_file(r));
     if (config_encrypts(&r->cfg))
-        PL_RETURN_IF(run_make_keys(r->dir));
+        PL_CHECK(run_make_keys(r->dir));
     return run_use_keys(r->dir);
 }
 
@@ -452,12 +452,12 @@ static pl_status open_launcher(pl_run *r)
 pl_status run_start_homes(pl_run *r)
 {
     pl_parts parts;
-    PL_RETURN_IF(end_changes(r));
-    PL_RETURN_IF(count_homes(r, &parts));
-    PL_RETURN_IF(check_store(r));
-    PL_RETURN_IF(open_launcher(r));
+    PL_CHECK(end_changes(r));
+    PL_CHECK(count_homes(r, &parts));
+    PL_CHECK(check_store(r));
+    PL_CHECK(open_launcher(r));
     for (int i = 0; i < r->n_homes; i++)
-        PL_RETURN_IF(start_home(r, i));
+        PL_CHECK(start_home(r, i));
     return make_client(r);
 }
 
@@ -467,8 +467,8 @@ pl_status run_find_homes(pl_run *r)
     enum { SOON_MS = 5000 };
     pl_parts parts;
     char file[64], store[PL_PATH_MAX];
-    PL_RETURN_IF(count_homes(r, &parts));
-    PL_RETURN_IF(run_use_keys(r->dir));
+    PL_CHECK(count_homes(r, &parts));
+    PL_CHECK(run_use_keys(r->dir));
     run_file(r, "store", store);
     for (int i = 0; i < r->n_homes; i++) {
         run_home_file(i, r->n_homes, file);
@@ -480,7 +480,7 @@ pl_status run_find_homes(pl_run *r)
                 "home %d of %s does not say where it listens; is it running?", i + 1,
                 r->dir);
     }
-    PL_RETURN_IF(make_client(r));
+    PL_CHECK(make_client(r));
     if (run_await_address(r->dir, "proc/hub.address", SOON_MS, r->hub_address) != PL_OK)
         return run_hub_address(r->dir, r->hub_address); /* for its error sentence */
     return pl_wire_connect(r->hub_address, &r->hub);
@@ -504,9 +504,9 @@ pl_status run_tell_homes(pl_run *r)
 static pl_status add_home(pl_run *r)
 {
     int i = r->n_homes++;
-    PL_RETURN_IF(start_home(r, i));
+    PL_CHECK(start_home(r, i));
     say("         home %d was added, at %s", i + 1, r->homes_at[i]);
-    PL_RETURN_IF(pl_client_add_home(r->client, r->homes_at[i]));
+    PL_CHECK(pl_client_add_home(r->client, r->homes_at[i]));
     return run_tell_homes(r);
 }
 
@@ -514,22 +514,22 @@ pl_status run_tend(pl_run *r)
 {
     pl_parts parts;
     char path[PL_PATH_MAX];
-    PL_RETURN_IF(pl_launcher_tend(r->launcher));
+    PL_CHECK(pl_launcher_tend(r->launcher));
     if (r->n_homes == 1 || r->cfg.attach || !r->client || !r->hub)
         return PL_OK;
-    PL_RETURN_IF(pl_store_count_parts(run_file(r, "store", path), &parts));
+    PL_CHECK(pl_store_count_parts(run_file(r, "store", path), &parts));
     return parts.n > r->n_homes ? add_home(r) : PL_OK;
 }
 
 pl_status run_start(pl_run *r)
 {
-    PL_RETURN_IF(open_launcher(r));
-    PL_RETURN_IF(start_servers(r));
+    PL_CHECK(open_launcher(r));
+    PL_CHECK(start_servers(r));
     say_how_to_join(r);
     for (int i = 0; i < r->n_relays; i++)
-        PL_RETURN_IF(start_relay(r, i));
+        PL_CHECK(start_relay(r, i));
     for (int i = 0; i < r->n_workers; i++)
-        PL_RETURN_IF(start_worker(r, i));
+        PL_CHECK(start_worker(r, i));
     return connect_job(r);
 }
 
@@ -578,8 +578,8 @@ pl_status run_watch(pl_run *r, const run_request *q)
     if (q->hub)
         pl_copy_text(address, sizeof address, q->hub);
     else
-        PL_RETURN_IF(run_hub_address(r->dir, address));
-    PL_RETURN_IF(q->key ? pl_admission_open(q->key, NULL) : run_use_keys(r->dir));
+        PL_CHECK(run_hub_address(r->dir, address));
+    PL_CHECK(q->key ? pl_admission_open(q->key, NULL) : run_use_keys(r->dir));
     return pl_wire_connect(address, &r->hub);
 }
 

@@ -15,7 +15,7 @@ static void on_progress(void *context, const char *line)
 static pl_status open_tokens(pl_run *r)
 {
     char path[PL_PATH_MAX];
-    PL_RETURN_IF(pl_tokens_open(run_file(r, "data/train.tok", path), true, &r->train));
+    PL_CHECK(pl_tokens_open(run_file(r, "data/train.tok", path), true, &r->train));
     return pl_tokens_open(run_file(r, "data/valid.tok", path), true, &r->valid);
 }
 
@@ -39,8 +39,8 @@ pl_status stage_data(pl_run *r)
                                   .min_document_tokens = (int)c->prefix + 1,
                                   .progress = on_progress,
                                   .stop = r->stop};
-    PL_RETURN_IF(pl_prepare(&options, run_file(r, "data", folder), &r->data));
-    PL_RETURN_IF(open_tokens(r));
+    PL_CHECK(pl_prepare(&options, run_file(r, "data", folder), &r->data));
+    PL_CHECK(open_tokens(r));
     uint32_t n_docs = pl_tokens_n_docs(r->train);
     if ((uint32_t)pl_topology_n_paths(r->topology) > n_docs)
         return pl_fail(
@@ -111,8 +111,8 @@ static pl_status publish_arm(pl_run *r, const pl_arm *arm, const pl_topology *t,
     for (int m = 0; m < pl_topology_n_modules(t); m++) {
         const pl_slot *s = pl_topology_slot(t, pl_topology_module_slot(t, m));
         pl_arm_module_name(arm, t, m, name);
-        PL_RETURN_IF(pl_client_create_module(r->client, name, params + s->offset,
-                                             s->n_params, &r->hash));
+        PL_CHECK(pl_client_create_module(r->client, name, params + s->offset,
+                                         s->n_params, &r->hash));
     }
     pl_arm_encode(arm, &bytes);
     snprintf(name, sizeof name, "arm/%s", arm->name);
@@ -167,9 +167,9 @@ pl_status stage_base(pl_run *r)
 {
     static const char *const names[] = {"base"};
     bool exists = false;
-    PL_RETURN_IF(arm_exists(r, "base", &exists));
+    PL_CHECK(arm_exists(r, "base", &exists));
     if (!exists)
-        PL_RETURN_IF(create_base(r));
+        PL_CHECK(create_base(r));
     return progress_wait(r, names, 1);
 }
 
@@ -224,7 +224,7 @@ static pl_status begin_arm(pl_run *r, pl_arm *arm)
     if (arm->inner.first_step == 0)
         return PL_OK;
     if (pl_hash_none(&r->moments))
-        PL_RETURN_IF(put_moments(r));
+        PL_CHECK(put_moments(r));
     arm->moments = r->moments;
     return PL_OK;
 }
@@ -282,7 +282,7 @@ pl_status stage_route(pl_run *r)
     bool exists = false;
     pl_status status = PL_OK;
     memset(&g, 0, sizeof g);
-    PL_RETURN_IF(arm_exists(r, "mix", &exists));
+    PL_CHECK(arm_exists(r, "mix", &exists));
     if (exists)
         return PL_OK;
     PL_TRY(alloc_params(r, &params));
@@ -305,7 +305,7 @@ static pl_status create_baseline(pl_run *r, const char *name)
     pl_topology *t = NULL;
     float *params = NULL;
     bool exists = false;
-    PL_RETURN_IF(arm_exists(r, name, &exists));
+    PL_CHECK(arm_exists(r, name, &exists));
     if (exists)
         return PL_OK;
     pl_status status = run_arm(r, name, &arm);
@@ -328,6 +328,6 @@ pl_status stage_arms(pl_run *r)
     const char *names[ARMS_MAX];
     int n = run_arm_names(r, names);
     for (int i = 1; i < n; i++)
-        PL_RETURN_IF(create_baseline(r, names[i]));
+        PL_CHECK(create_baseline(r, names[i]));
     return progress_wait(r, names, n);
 }

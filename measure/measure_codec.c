@@ -61,17 +61,17 @@ static pl_status pass_slot(measurement *m, const row *r, const pl_codec_options 
 {
     measure_module of;
     double norm = 0;
-    PL_RETURN_IF(measure_update_module(&m->update, m->norm, slot, &of));
+    PL_CHECK(measure_update_module(&m->update, m->norm, slot, &of));
     const pl_slot *s = of.slot;
     float *residual = r->residual ? m->residual + s->offset : NULL;
     pl_buf_clear(&m->message);
     double start = pl_now();
-    PL_RETURN_IF(pl_codec_encode_module(o, of.parts, of.n_parts, &of.round,
-                                        m->update.values + s->offset, residual,
-                                        &m->message));
+    PL_CHECK(pl_codec_encode_module(o, of.parts, of.n_parts, &of.round,
+                                    m->update.values + s->offset, residual,
+                                    &m->message));
     double middle = pl_now();
-    PL_RETURN_IF(pl_codec_add(m->message.data, m->message.len, s->n_params, 1.0f,
-                              m->sum + s->offset, &norm));
+    PL_CHECK(pl_codec_add(m->message.data, m->message.len, s->n_params, 1.0f,
+                          m->sum + s->offset, &norm));
     p->encode_s += middle - start;
     p->add_s += pl_now() - middle;
     p->bytes += m->message.len;
@@ -92,7 +92,7 @@ static double relative_error(const measurement *m)
 static pl_status measure_row(measurement *m, row *r)
 {
     pl_codec_options o;
-    PL_RETURN_IF(pl_codec_options_default(r->codec, &o));
+    PL_CHECK(pl_codec_options_default(r->codec, &o));
     r->residual = r->residual || pl_codec_drops_much(&o);
     o.entropy = r->entropy;
     o.value_bits = (uint8_t)(r->value_bits ? r->value_bits : 8);
@@ -102,7 +102,7 @@ static pl_status measure_row(measurement *m, row *r)
     for (int i = 0; i < PASSES; i++) {
         pass p = {0};
         for (int slot = 0; slot < pl_topology_n_slots(m->update.topology); slot++)
-            PL_RETURN_IF(pass_slot(m, r, &o, slot, &p));
+            PL_CHECK(pass_slot(m, r, &o, slot, &p));
         if (i == 0) {
             r->bytes = (double)p.bytes / (double)m->update.n;
             r->error = relative_error(m);

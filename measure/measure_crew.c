@@ -47,7 +47,7 @@ static pl_status train(const measure_options *o, const measured_model *model,
                                     .batch = model->batch,
                                     .rounds = model->rounds,
                                     .cpu_clock = o->cpu_clock};
-    PL_RETURN_IF(pl_backend_open(&backend, &be));
+    PL_CHECK(pl_backend_open(&backend, &be));
     const pl_status status = pl_probe_step(be, &probe, seconds);
     pl_backend_close(&be);
     return status;

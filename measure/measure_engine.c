@@ -136,7 +136,7 @@ static pl_status probe_model(const measure_options *o, const measured_model *m,
                                     .rounds = m->rounds,
                                     .memory = true,
                                     .cpu_clock = o->cpu_clock};
-    PL_RETURN_IF(pl_probe(be, &probe, &report));
+    PL_CHECK(pl_probe(be, &probe, &report));
     if (list) {
         pl_json *entry = model_json(m);
         step_json(entry, &report);
@@ -158,7 +158,7 @@ static pl_status measure_process(const measure_options *o, const measured_model 
     pl_backend *be = NULL;
     const pl_backend_options backend = {
         .name = o->backend, .n_threads = o->threads, .precision = o->precision};
-    PL_RETURN_IF(pl_backend_open(&backend, &be));
+    PL_CHECK(pl_backend_open(&backend, &be));
     if (!list)
         say("%s, %d thread%s", be->device, o->threads, o->threads == 1 ? "" : "s");
     if (!list && !o->ops)
@@ -178,7 +178,7 @@ static pl_status measure_crews(const measure_options *o, const measured_model *m
 {
     for (int i = 0; i < 2 * n_crews; i++) {
         measure_crew *crew = &crews[i % n_crews], again = *crew;
-        PL_RETURN_IF(measure_crew_run(o, m, &again));
+        PL_CHECK(measure_crew_run(o, m, &again));
         crew->tokens_per_s = fmax(crew->tokens_per_s, again.tokens_per_s);
     }
     return PL_OK;
@@ -214,7 +214,7 @@ static pl_status measure_machine(const measure_options *o, const measured_model 
         measure_crew crews[2] = {{o->processes, o->threads, 0.0},
                                  {1, o->processes * o->threads, 0.0}};
         const int n_crews = o->processes > 1 ? 2 : 1;
-        PL_RETURN_IF(measure_crews(o, &first[i], crews, n_crews));
+        PL_CHECK(measure_crews(o, &first[i], crews, n_crews));
         if (list)
             crews_json(list, &first[i], crews, n_crews);
         else
@@ -228,7 +228,7 @@ pl_status measure_engine(const measure_options *o)
     measured_model own;
     const measured_model *first;
     int n;
-    PL_RETURN_IF(choose(o, &own, &first, &n));
+    PL_CHECK(choose(o, &own, &first, &n));
     pl_json *out = o->json ? pl_json_object() : NULL;
     pl_json *list = out ? pl_json_array() : NULL;
     pl_status status = o->processes > 0 ? measure_machine(o, first, n, list)

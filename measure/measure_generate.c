@@ -48,9 +48,9 @@ static pl_status make_params(bench *b)
 {
     const pl_topology_spec spec = {.n_levels = 1, .experts = {1}, .replicas = 1};
     void *memory = NULL;
-    PL_RETURN_IF(pl_topology_create(&b->shape, &spec, &b->topology));
-    PL_RETURN_IF(pl_try_alloc(pl_topology_path_params(b->topology) * sizeof(float),
-                              "a path", &memory));
+    PL_CHECK(pl_topology_create(&b->shape, &spec, &b->topology));
+    PL_CHECK(pl_try_alloc(pl_topology_path_params(b->topology) * sizeof(float),
+                          "a path", &memory));
     b->params = memory;
     return pl_probe_params(b->topology, b->params);
 }
@@ -63,9 +63,8 @@ static pl_status make_tokens(bench *b)
     for (int i = 0; i < b->n_prompt; i++)
         b->prompt[i] = (int32_t)((int64_t)i * TOKEN_STEP % b->shape.vocab);
     b->n_slots = batches[BATCHES_MAX - 1];
-    PL_RETURN_IF(
-        pl_try_alloc((size_t)b->n_slots * (size_t)b->shape.vocab * sizeof(float),
-                     "logits", &logits));
+    PL_CHECK(pl_try_alloc((size_t)b->n_slots * (size_t)b->shape.vocab * sizeof(float),
+                          "logits", &logits));
     b->logits = logits;
     return PL_OK;
 }
@@ -75,12 +74,12 @@ static pl_status open_precision(bench *b)
     const pl_backend_options backend = {
         .name = b->q->backend, .n_threads = b->q->threads, .precision = b->precision};
     const pl_model_options model = {.batch = 1, .context = b->shape.context};
-    PL_RETURN_IF(pl_backend_open(&backend, &b->backend));
-    PL_RETURN_IF(pl_model_create(b->backend, b->topology, &model, &b->model));
-    PL_RETURN_IF(pl_model_load(b->model, b->params));
+    PL_CHECK(pl_backend_open(&backend, &b->backend));
+    PL_CHECK(pl_model_create(b->backend, b->topology, &model, &b->model));
+    PL_CHECK(pl_model_load(b->model, b->params));
     if (b->backend->memory_bytes > 0)
-        PL_RETURN_IF(b->backend->ops->alloc(b->backend, READ_BYTES + sizeof(double),
-                                            "memory to read", &b->device));
+        PL_CHECK(b->backend->ops->alloc(b->backend, READ_BYTES + sizeof(double),
+                                        "memory to read", &b->device));
     return pl_decoder_create_slots(b->model, b->n_slots, &b->decoder);
 }
 
@@ -150,11 +149,11 @@ static pl_status time_reading_there(bench *b)
     enum { TIMES = 8, FLOATS = READ_BYTES / sizeof(float) };
     float *memory = b->device;
     void *sum = memory + FLOATS;
-    PL_RETURN_IF(b->backend->ops->sync(b->backend));
+    PL_CHECK(b->backend->ops->sync(b->backend));
     const double start = pl_now();
     for (int i = 0; i < TIMES; i++)
         b->backend->ops->sum_squares(b->backend, sum, memory, FLOATS);
-    PL_RETURN_IF(b->backend->ops->sync(b->backend));
+    PL_CHECK(b->backend->ops->sync(b->backend));
     b->reading = fmin(b->reading, (pl_now() - start) / TIMES);
     return PL_OK;
 }
@@ -164,7 +163,7 @@ static pl_status time_reading(bench *b)
     const double start = pl_now();
     if (b->device)
         return time_reading_there(b);
-    PL_RETURN_IF(pl_parallel(b->q->threads, read_bytes(b) / READ_ITEM, read_item, b));
+    PL_CHECK(pl_parallel(b->q->threads, read_bytes(b) / READ_ITEM, read_item, b));
     b->reading = fmin(b->reading, pl_now() - start);
     return PL_OK;
 }
@@ -173,7 +172,7 @@ static pl_status time_prefill(bench *b)
 {
     const double start = pl_now();
     pl_decoder_clear(b->decoder, 0);
-    PL_RETURN_IF(pl_decoder_prefill(b->decoder, 0, b->prompt, b->n_prompt, b->logits));
+    PL_CHECK(pl_decoder_prefill(b->decoder, 0, b->prompt, b->n_prompt, b->logits));
     b->prefill = fmin(b->prefill, pl_now() - start);
     return PL_OK;
 }
@@ -187,11 +186,11 @@ static pl_status time_steps(bench *b, int which)
         slots[i] = i;
         tokens[i] = i % b->shape.vocab;
         pl_decoder_clear(b->decoder, i);
-        PL_RETURN_IF(pl_decoder_prefill(b->decoder, i, b->prompt, 2, b->logits));
+        PL_CHECK(pl_decoder_prefill(b->decoder, i, b->prompt, 2, b->logits));
     }
     const double start = pl_now();
     for (int k = 0; k < STEPS; k++)
-        PL_RETURN_IF(pl_decoder_step(b->decoder, slots, tokens, n, b->logits));
+        PL_CHECK(pl_decoder_step(b->decoder, slots, tokens, n, b->logits));
     b->step[which] = fmin(b->step[which], (pl_now() - start) / STEPS);
     return PL_OK;
 }
@@ -202,10 +201,10 @@ static pl_status measure(bench *b)
     for (int round = 0; round <= b->rounds; round++) {
         if (round < 2)
             b->prefill = b->reading = b->step[0] = b->step[1] = b->step[2] = INFINITY;
-        PL_RETURN_IF(time_prefill(b));
+        PL_CHECK(time_prefill(b));
         for (int i = 0; i < BATCHES_MAX; i++) {
-            PL_RETURN_IF(time_reading(b));
-            PL_RETURN_IF(time_steps(b, i));
+            PL_CHECK(time_reading(b));
+            PL_CHECK(time_steps(b, i));
         }
     }
     return PL_OK;
@@ -276,7 +275,7 @@ static pl_status run_precisions(bench *b, pl_json *list)
         close_precision(b);
         if (status == PL_ERR_UNSUPPORTED && !b->q->precision)
             continue; /* this backend does not support it */
-        PL_RETURN_IF(status);
+        PL_CHECK(status);
     }
     return PL_OK;
 }
@@ -319,11 +318,11 @@ static pl_status run_models(const measure_options *q, pl_json *list)
     measured_model named;
     const measured_model *m = &named;
     if (q->model)
-        PL_RETURN_IF(measure_model_by_name(q->model, &named));
+        PL_CHECK(measure_model_by_name(q->model, &named));
     else
         m = measure_models(&n);
     for (int i = 0; i < n; i++)
-        PL_RETURN_IF(run_model(q, m[i].name, &m[i].shape, m[i].decode_rounds, list));
+        PL_CHECK(run_model(q, m[i].name, &m[i].shape, m[i].decode_rounds, list));
     return PL_OK;
 }
 
@@ -361,6 +360,6 @@ pl_status measure_generate(const measure_options *o)
         return pl_fail(PL_ERR_USAGE, "--model and --set both name a model; give one");
     measured_model known;
     if (o->model)
-        PL_RETURN_IF(measure_model_by_name(o->model, &known));
+        PL_CHECK(measure_model_by_name(o->model, &known));
     return run_all(o);
 }

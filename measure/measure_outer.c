@@ -93,7 +93,7 @@ static pl_status touch_row(bench *b, const row *r)
 {
     mix reads = {b, r->n_reads, 0}, all = {b, r->n_reads, r->n_rewrites};
     if (pl_traits(r->method)->delays)
-        PL_RETURN_IF(pl_parallel(b->n_threads, N / CHUNK, touch, &reads));
+        PL_CHECK(pl_parallel(b->n_threads, N / CHUNK, touch, &reads));
     return pl_parallel(b->n_threads, N / CHUNK, touch, &all);
 }
 
@@ -136,9 +136,9 @@ static pl_status step_pair(bench *b, const row *r)
 static pl_status run_row(bench *b, row *r)
 {
     double start = pl_now();
-    PL_RETURN_IF(touch_row(b, r));
+    PL_CHECK(touch_row(b, r));
     double middle = pl_now();
-    PL_RETURN_IF(pl_traits(r->method)->gossips ? step_pair(b, r) : step_home(b, r));
+    PL_CHECK(pl_traits(r->method)->gossips ? step_pair(b, r) : step_home(b, r));
     r->memory_seconds = lesser(r->memory_seconds, middle - start);
     r->seconds = lesser(r->seconds, pl_now() - middle);
     return PL_OK;
@@ -181,12 +181,12 @@ static pl_status prepare(bench *b)
 {
     size_t bytes = N * sizeof(float);
     b->n_threads = pl_cpu_count();
-    PL_RETURN_IF(pl_try_alloc(bytes, "a module", (void **)&b->x));
-    PL_RETURN_IF(pl_try_alloc(bytes, "a momentum", (void **)&b->m));
-    PL_RETURN_IF(pl_try_alloc(bytes, "a vector", (void **)&b->carry));
-    PL_RETURN_IF(pl_try_alloc(bytes, "a vector", (void **)&b->own));
-    PL_RETURN_IF(pl_try_alloc((size_t)UPDATES * STRIDE * sizeof(uint16_t), "updates",
-                              (void **)&b->updates));
+    PL_CHECK(pl_try_alloc(bytes, "a module", (void **)&b->x));
+    PL_CHECK(pl_try_alloc(bytes, "a momentum", (void **)&b->m));
+    PL_CHECK(pl_try_alloc(bytes, "a vector", (void **)&b->carry));
+    PL_CHECK(pl_try_alloc(bytes, "a vector", (void **)&b->own));
+    PL_CHECK(pl_try_alloc((size_t)UPDATES * STRIDE * sizeof(uint16_t), "updates",
+                          (void **)&b->updates));
     for (size_t i = 0; i < (size_t)UPDATES * STRIDE; i++) /* about 1, of both signs */
         b->updates[i] = (uint16_t)(0x3f80u + i % 127 + (i % 2) * 0x8000u);
     for (size_t i = 0; i < N; i++)

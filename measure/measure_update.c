@@ -25,7 +25,7 @@ static pl_status last_version(pl_store *store, const pl_arm *arm, const pl_topol
         char name[96];
         memset(&head, 0, sizeof head);
         pl_arm_module_name(arm, t, pl_topology_module_of_path(t, slot, 0), name);
-        PL_RETURN_IF(pl_store_head(store, name, &head));
+        PL_CHECK(pl_store_head(store, name, &head));
         *out = head.number < *out ? head.number : *out;
         pl_version_clear(&head);
     }
@@ -70,11 +70,11 @@ static pl_status read_all_kept(pl_store *store, const pl_arm *arm, uint64_t vers
         memset(&v, 0, sizeof v);
         pl_arm_module_name(arm, u->topology,
                            pl_topology_module_of_path(u->topology, slot, 0), name);
-        PL_RETURN_IF(pl_store_get_version(store, name, version, &v));
+        PL_CHECK(pl_store_get_version(store, name, version, &v));
         pl_status status =
             read_kept(store, &v, s->n_params, u->values + s->offset, kept);
         pl_version_clear(&v);
-        PL_RETURN_IF(status);
+        PL_CHECK(status);
     }
     return PL_OK;
 }
@@ -152,8 +152,8 @@ static pl_status train_steps(pl_model *model, int vocab, int first, int end)
                          .weight_decay = 0.1f,
                          .step = step + 1};
         draw_text(vocab, step, tokens, targets);
-        PL_RETURN_IF(pl_model_train_step(model, tokens, targets, BATCH, CONTEXT, &adam,
-                                         1.0f, &result));
+        PL_CHECK(pl_model_train_step(model, tokens, targets, BATCH, CONTEXT, &adam,
+                                     1.0f, &result));
     }
     return PL_OK;
 }

@@ -79,7 +79,7 @@ static pl_status open_auto(const pl_backend_options *options, pl_backend **out)
     if (status != PL_ERR_UNSUPPORTED)
         return status;
     chosen.name = "cpu";
-    PL_RETURN_IF(pl_backend_open(&chosen, out));
+    PL_CHECK(pl_backend_open(&chosen, out));
     if (cuda_has_device())
         snprintf((*out)->remark, sizeof(*out)->remark,
                  "backend auto took the cpu although a CUDA device is there: %s", why);
@@ -96,7 +96,7 @@ pl_status pl_backend_open(const pl_backend_options *options, pl_backend **out)
                        options->n_threads);
     if (strcmp(name, "auto") == 0)
         return open_auto(options, out);
-    PL_RETURN_IF(check_precision(options));
+    PL_CHECK(check_precision(options));
     if (strcmp(name, "ref") == 0)
         return ref_backend_create(options, out);
     if (strcmp(name, "cpu") == 0)

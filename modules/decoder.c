@@ -56,8 +56,8 @@ static pl_status alloc_block(pl_decoder *d)
     size_t logits =
         model_whole_lines((size_t)d->n_slots * (size_t)m->shape->vocab * sizeof(float));
     size_t places = model_whole_lines((size_t)m->options.context * sizeof(int32_t));
-    PL_RETURN_IF(m->ops->alloc(m->be, cache + logits + 2 * places,
-                               "the decoder's caches", &d->block));
+    PL_CHECK(m->ops->alloc(m->be, cache + logits + 2 * places, "the decoder's caches",
+                           &d->block));
     uint8_t *at = d->block;
     d->cache = (pl_act *)at;
     d->logits = (float *)(void *)(at + cache);
@@ -202,7 +202,7 @@ static pl_status check_slot(const pl_decoder *d, int slot)
 static pl_status check_room(const pl_decoder *d, int slot, int n)
 {
     int context = d->m->options.context;
-    PL_RETURN_IF(check_slot(d, slot));
+    PL_CHECK(check_slot(d, slot));
     if (n < 1)
         return pl_fail(PL_ERR_ARG, "%d tokens to decode; give at least 1", n);
     if (n > context - d->length[slot])
@@ -222,7 +222,7 @@ int pl_decoder_piece(const pl_decoder *d, int slot, int n)
 
 static pl_status read_piece(pl_decoder *d, int slot, const int32_t *tokens, int n)
 {
-    PL_RETURN_IF(model_take_batch(d->m, tokens, NULL, 1, n));
+    PL_CHECK(model_take_batch(d->m, tokens, NULL, 1, n));
     for (int i = 0; i < n; i++)
         set_place(d, i, slot, d->length[slot] + i);
     upload_places(d, n);
@@ -234,7 +234,7 @@ static pl_status read_piece(pl_decoder *d, int slot, const int32_t *tokens, int 
 pl_status pl_decoder_prefill(pl_decoder *d, int slot, const int32_t *tokens, int n,
                              float *logits)
 {
-    PL_RETURN_IF(check_room(d, slot, n));
+    PL_CHECK(check_room(d, slot, n));
     const int before = d->length[slot];
     pl_status status = PL_OK;
     int piece = 0;
@@ -265,7 +265,7 @@ static pl_status check_step(const pl_decoder *d, const int32_t *slots, int n)
         return pl_fail(PL_ERR_ARG, "a step of %d sequences in a decoder with %d slots",
                        n, d->n_slots);
     for (int i = 0; i < n; i++) {
-        PL_RETURN_IF(check_room(d, slots[i], 1));
+        PL_CHECK(check_room(d, slots[i], 1));
         if (taken[slots[i]])
             return pl_fail(PL_ERR_ARG, "slot %d twice in one step", (int)slots[i]);
         taken[slots[i]] = true;
@@ -289,13 +289,13 @@ pl_status pl_decoder_step(pl_decoder *d, const int32_t *slots, const int32_t *to
                           int n, float *logits)
 {
     step_extent work = {d, n};
-    PL_RETURN_IF(check_step(d, slots, n));
-    PL_RETURN_IF(model_take_batch(d->m, tokens, NULL, 1, n));
+    PL_CHECK(check_step(d, slots, n));
+    PL_CHECK(model_take_batch(d->m, tokens, NULL, 1, n));
     for (int i = 0; i < n; i++)
         set_place(d, i, slots[i], d->length[slots[i]]);
     upload_places(d, n);
     d->m->ops->perform(d->m->be, &d->steps[n], (uint64_t)n, work_step, &work);
-    PL_RETURN_IF(read_logits(d, n, logits));
+    PL_CHECK(read_logits(d, n, logits));
     for (int i = 0; i < n; i++)
         d->length[slots[i]]++;
     return PL_OK;

@@ -64,14 +64,14 @@ static pl_status alloc_blocks(pl_model *m)
     size_t features = (size_t)m->options.context * (size_t)m->shape->width;
     size_t bytes = model_layout(m->shape, &m->options, m->be->act, NULL, &m->acts);
     void *host = NULL;
-    PL_RETURN_IF(alloc_floats(m, m->n_kept, "parameters", &m->params));
+    PL_CHECK(alloc_floats(m, m->n_kept, "parameters", &m->params));
     if (m->options.training) {
-        PL_RETURN_IF(alloc_floats(m, m->n_params, "gradients", &m->grads));
-        PL_RETURN_IF(alloc_floats(m, 2 * m->n_params, "moments", &m->moments));
+        PL_CHECK(alloc_floats(m, m->n_params, "gradients", &m->grads));
+        PL_CHECK(alloc_floats(m, 2 * m->n_params, "moments", &m->moments));
     }
-    PL_RETURN_IF(m->ops->alloc(m->be, bytes, "activations", &m->act_block));
-    PL_RETURN_IF(pl_try_alloc((rows > features ? rows : features) * sizeof(float),
-                              "losses and features", &host));
+    PL_CHECK(m->ops->alloc(m->be, bytes, "activations", &m->act_block));
+    PL_CHECK(pl_try_alloc((rows > features ? rows : features) * sizeof(float),
+                          "losses and features", &host));
     m->host_rows = host;
     m->acts.blocks = pl_alloc((size_t)m->shape->n_blocks * sizeof *m->acts.blocks);
     model_layout(m->shape, &m->options, m->be->act, m->act_block, &m->acts);
@@ -80,7 +80,7 @@ static pl_status alloc_blocks(pl_model *m)
 
 static pl_status add_weight(pl_model *m, size_t at, int O, int I)
 {
-    PL_RETURN_IF(
+    PL_CHECK(
         m->ops->weight_create(m->be, m->params + at, O, I, &m->weights[m->n_weights]));
     m->n_weights++;
     return PL_OK;
@@ -94,7 +94,7 @@ static pl_status create_weights(pl_model *m)
     for (int b = 0; b < s->n_blocks; b++)
         for (int i = 0; i < WEIGHTS_PER_BLOCK; i++) {
             const matrix_size e = model_weight_size(s, i);
-            PL_RETURN_IF(add_weight(m, model_weight_at(&m->at, b, i), e.O, e.I));
+            PL_CHECK(add_weight(m, model_weight_at(&m->at, b, i), e.O, e.I));
         }
     return add_weight(m, m->at.classifier, s->vocab, s->width);
 }
@@ -119,7 +119,7 @@ pl_status pl_model_create(pl_backend *backend, const pl_topology *topology,
 {
     *out = NULL;
     const pl_shape *shape = pl_topology_shape(topology);
-    PL_RETURN_IF(check_options(backend, shape, options));
+    PL_CHECK(check_options(backend, shape, options));
     pl_model *m = pl_alloc(sizeof *m);
     m->be = backend;
     m->ops = backend->ops;
@@ -182,7 +182,7 @@ static pl_status check_training(const pl_model *m, const char *what)
 
 pl_status pl_model_load_moments(pl_model *m, const float *first, const float *second)
 {
-    PL_RETURN_IF(check_training(m, "moments"));
+    PL_CHECK(check_training(m, "moments"));
     size_t bytes = m->n_params * sizeof(float);
     m->ops->fill_zero(m->be, m->moments, 2 * bytes);
     if (first)
@@ -194,7 +194,7 @@ pl_status pl_model_load_moments(pl_model *m, const float *first, const float *se
 
 pl_status pl_model_save_moments(pl_model *m, float *first, float *second)
 {
-    PL_RETURN_IF(check_training(m, "moments"));
+    PL_CHECK(check_training(m, "moments"));
     size_t bytes = m->n_params * sizeof(float);
     m->ops->download(m->be, first, m->moments, bytes);
     m->ops->download(m->be, second, m->moments + m->n_params, bytes);
@@ -203,7 +203,7 @@ pl_status pl_model_save_moments(pl_model *m, float *first, float *second)
 
 pl_status pl_model_save_grads(pl_model *m, float *grads)
 {
-    PL_RETURN_IF(check_training(m, "gradients"));
+    PL_CHECK(check_training(m, "gradients"));
     m->ops->download(m->be, grads, m->grads, m->n_params * sizeof(float));
     return m->ops->sync(m->be);
 }

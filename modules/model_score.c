@@ -12,7 +12,7 @@ pl_status pl_model_losses(pl_model *m, const int32_t *tokens, const int32_t *tar
         return pl_fail(PL_ERR_UNSUPPORTED,
                        "a model in int8 decodes and tells no losses; "
                        "choose precision bf16 or f32");
-    PL_RETURN_IF(model_take_batch(m, tokens, targets, B, T));
+    PL_CHECK(model_take_batch(m, tokens, targets, B, T));
     model_forward(m, B, T);
     m->ops->classifier(m->be, m->acts.loss, NULL, NULL, m->acts.norm,
                        model_classifier(m), m->acts.targets, NULL, N, m->shape->vocab,
@@ -46,15 +46,15 @@ pl_status pl_model_features(pl_model *m, const int32_t *tokens, const int32_t *l
                             int B, int T, float *features)
 {
     size_t C = (size_t)m->shape->width;
-    PL_RETURN_IF(model_take_batch(m, tokens, NULL, B, T));
-    PL_RETURN_IF(check_lengths(lengths, B, T));
+    PL_CHECK(model_take_batch(m, tokens, NULL, B, T));
+    PL_CHECK(check_lengths(lengths, B, T));
     model_forward(m, B, T); /* the final norm completes the last block's `out` */
     pl_act *stream = m->acts.blocks[m->shape->n_blocks - 1].out;
     for (int b = 0; b < B; b++) {
         size_t at = (size_t)b * (size_t)T * C, n = (size_t)lengths[b] * C;
         m->ops->act_to_float(m->be, m->acts.rows, model_act_at(m, stream, at), n);
         m->ops->download(m->be, m->host_rows, m->acts.rows, n * sizeof(float));
-        PL_RETURN_IF(m->ops->sync(m->be));
+        PL_CHECK(m->ops->sync(m->be));
         mean_rows(features + (size_t)b * C, m->host_rows, lengths[b], m->shape->width);
     }
     return PL_OK;

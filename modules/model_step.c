@@ -35,14 +35,14 @@ static pl_status check_ids(const char *what, const int32_t *ids, int32_t min, in
 pl_status model_take_batch(pl_model *m, const int32_t *tokens, const int32_t *targets,
                            int B, int T)
 {
-    PL_RETURN_IF(check_extent(m, B, T));
+    PL_CHECK(check_extent(m, B, T));
     int N = B * T, V = m->shape->vocab;
     size_t bytes = (size_t)N * sizeof(int32_t);
-    PL_RETURN_IF(check_ids("token", tokens, 0, V, N, T));
+    PL_CHECK(check_ids("token", tokens, 0, V, N, T));
     m->ops->upload(m->be, m->acts.tokens, tokens, bytes);
     if (!targets)
         return PL_OK;
-    PL_RETURN_IF(check_ids("target", targets, INT32_MIN, V, N, T));
+    PL_CHECK(check_ids("target", targets, INT32_MIN, V, N, T));
     m->ops->upload(m->be, m->acts.targets, targets, bytes);
     return PL_OK;
 }
@@ -51,7 +51,7 @@ pl_status model_take_batch(pl_model *m, const int32_t *tokens, const int32_t *ta
 static pl_status add_losses(pl_model *m, int N, double *sum)
 {
     m->ops->download(m->be, m->host_rows, m->acts.loss, (size_t)N * sizeof(float));
-    PL_RETURN_IF(m->ops->sync(m->be));
+    PL_CHECK(m->ops->sync(m->be));
     /* rows without a target are exactly zero */
     for (int n = 0; n < N; n++)
         *sum += (double)m->host_rows[n];
@@ -63,7 +63,7 @@ static pl_status measure(pl_model *m, int N, double sum, pl_step_result *out)
 {
     double squares = 0.0;
     m->ops->download(m->be, &squares, m->acts.squares, sizeof squares);
-    PL_RETURN_IF(add_losses(m, N, &sum));
+    PL_CHECK(add_losses(m, N, &sum));
     out->loss = sum / (double)out->n_tokens;
     out->grad_norm = sqrt(squares);
     if (!isfinite(out->loss) || !isfinite(out->grad_norm))
@@ -110,7 +110,7 @@ static pl_status begin_step(const pl_model *m, const int32_t *targets, int B, in
 static pl_status take_pass(pl_model *m, const int32_t *tokens, const int32_t *targets,
                            int B, int T, const pl_step_numbers *numbers)
 {
-    PL_RETURN_IF(model_take_batch(m, tokens, targets, B, T));
+    PL_CHECK(model_take_batch(m, tokens, targets, B, T));
     m->ops->upload(m->be, m->acts.numbers, numbers, sizeof *numbers);
     return PL_OK;
 }
@@ -120,8 +120,8 @@ pl_status pl_model_gradients(pl_model *m, const int32_t *tokens, const int32_t *
 {
     pl_step_numbers numbers = {0};
     *out = (pl_step_result){0};
-    PL_RETURN_IF(begin_step(m, targets, B, T, &numbers, &out->n_tokens));
-    PL_RETURN_IF(take_pass(m, tokens, targets, B, T, &numbers));
+    PL_CHECK(begin_step(m, targets, B, T, &numbers, &out->n_tokens));
+    PL_CHECK(take_pass(m, tokens, targets, B, T, &numbers));
     model_forward(m, B, T);
     model_backward(m, B, T);
     m->ops->sum_squares(m->be, m->acts.squares, m->grads, m->n_params);
@@ -154,10 +154,10 @@ static pl_status accumulate(pl_model *m, const int32_t *tokens, const int32_t *t
     int batch = m->options.batch;
     for (int first = 0; first < n_sequences; first += batch) {
         size_t at = (size_t)first * (size_t)T;
-        PL_RETURN_IF(take_pass(m, tokens + at, targets + at, batch, T, numbers));
+        PL_CHECK(take_pass(m, tokens + at, targets + at, batch, T, numbers));
         model_forward(m, batch, T);
         model_backward(m, batch, T);
-        PL_RETURN_IF(add_losses(m, batch * T, sum));
+        PL_CHECK(add_losses(m, batch * T, sum));
     }
     return PL_OK;
 }
@@ -172,7 +172,7 @@ pl_status pl_model_train_step(pl_model *m, const int32_t *tokens,
     if (adam->step < 1)
         return pl_fail(PL_ERR_ARG, "AdamW step %lld; steps count from 1",
                        (long long)adam->step);
-    PL_RETURN_IF(begin_step(m, targets, B, T, &numbers, &out->n_tokens));
+    PL_CHECK(begin_step(m, targets, B, T, &numbers, &out->n_tokens));
     int before = (B - 1) / m->options.batch * m->options.batch;
     size_t at = (size_t)before * (size_t)T;
     step_extent step = {m, B - before, T};

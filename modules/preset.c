@@ -119,8 +119,8 @@ static pl_status fill(const preset *p, int family, pl_shape *shape,
     *shape = *p->shape;
     *spec = (pl_topology_spec){
         .embed_choice = p->embed_choice, .head_choice = p->head_choice, .replicas = 1};
-    PL_RETURN_IF(pl_topology_parse_levels(p->levels, spec));
-    PL_RETURN_IF(pl_topology_parse_private(p->private_blocks, shape->n_blocks, spec));
+    PL_CHECK(pl_topology_parse_levels(p->levels, spec));
+    PL_CHECK(pl_topology_parse_private(p->private_blocks, shape->n_blocks, spec));
     /* of a family's one level: copies of a common path, or a module for each path */
     if (p->embed_choice == PL_CHOICE_COMMON)
         spec->replicas = family;
@@ -151,7 +151,7 @@ pl_status pl_preset(const char *name, pl_shape *shape, pl_topology_spec *spec)
         if (!matches(&presets[i], name, &number))
             continue;
         if (number)
-            PL_RETURN_IF(parse_family(name, number, &family));
+            PL_CHECK(parse_family(name, number, &family));
         return fill(&presets[i], family, shape, spec);
     }
     return unknown_preset(name);

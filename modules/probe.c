@@ -28,7 +28,7 @@ static pl_status time_row(pl_backend *be, const pl_probe_options *options,
     const double start = probe_now(options);
     for (int i = 0; i < repeats; i++)
         probe_ops_call(ops, row);
-    PL_RETURN_IF(be->ops->sync(be));
+    PL_CHECK(be->ops->sync(be));
     *seconds = (probe_now(options) - start) / repeats;
     return PL_OK;
 }
@@ -42,7 +42,7 @@ static pl_status choose_repeats(pl_backend *be, const pl_probe_options *options,
     for (int i = 0; i < report->n_rows; i++) {
         double seconds = INFINITY;
         for (int k = 0; k < 2 && be->memory_bytes > 0; k++)
-            PL_RETURN_IF(time_row(be, options, ops, i, 1, &seconds));
+            PL_CHECK(time_row(be, options, ops, i, 1, &seconds));
         const double wanted = ceil(SAMPLE_SECONDS / fmax(seconds, 1e-9));
         report->rows[i].repeats = (int)fmax(1.0, fmin(wanted, REPEATS_MAX));
     }
@@ -55,7 +55,7 @@ static pl_status time_rows(pl_backend *be, const pl_probe_options *options,
     for (int i = 0; i < report->n_rows; i++) {
         pl_probe_row *row = &report->rows[i];
         double seconds;
-        PL_RETURN_IF(time_row(be, options, ops, i, row->repeats, &seconds));
+        PL_CHECK(time_row(be, options, ops, i, row->repeats, &seconds));
         row->seconds = lesser(row->seconds, seconds);
     }
     return PL_OK;
@@ -65,7 +65,7 @@ static pl_status time_step(const pl_probe_options *options, probe_train *train,
                            double *seconds)
 {
     const double start = probe_now(options);
-    PL_RETURN_IF(probe_train_step(train));
+    PL_CHECK(probe_train_step(train));
     *seconds = lesser(*seconds, probe_now(options) - start);
     return PL_OK;
 }

@@ -219,11 +219,10 @@ static pl_status device_floats(probe_ops *x, size_t n, float scale, uint64_t see
                                float **out)
 {
     float *host = NULL;
-    PL_RETURN_IF(
-        x->be->ops->alloc(x->be, n * sizeof(float), "probe values", (void **)out));
+    PL_CHECK(x->be->ops->alloc(x->be, n * sizeof(float), "probe values", (void **)out));
     if (scale == 0.0f)
         return PL_OK;
-    PL_RETURN_IF(pl_try_alloc(n * sizeof(float), "probe values", (void **)&host));
+    PL_CHECK(pl_try_alloc(n * sizeof(float), "probe values", (void **)&host));
     for (size_t i = 0; i < n; i++) /* drawn once, then repeated */
         host[i] = i < DRAWN ? scale * pl_random_normal(seed, 0, i) : host[i - DRAWN];
     x->be->ops->upload(x->be, *out, host, n * sizeof(float));
@@ -235,9 +234,9 @@ static pl_status device_floats(probe_ops *x, size_t n, float scale, uint64_t see
 static pl_status device_acts(probe_ops *x, size_t n, uint64_t seed, pl_act **out)
 {
     float *values;
-    PL_RETURN_IF(x->be->ops->alloc(x->be, n * pl_type_bytes(x->be->act), "probe acts",
-                                   (void **)out));
-    PL_RETURN_IF(device_floats(x, n, 1.0f, seed, &values));
+    PL_CHECK(x->be->ops->alloc(x->be, n * pl_type_bytes(x->be->act), "probe acts",
+                               (void **)out));
+    PL_CHECK(device_floats(x, n, 1.0f, seed, &values));
     x->be->ops->act_from_float(x->be, *out, values, n);
     const pl_status status = x->be->ops->sync(x->be);
     x->be->ops->release(x->be, values);
@@ -300,13 +299,13 @@ static pl_status make_buffers(probe_ops *x)
         most(most(V * (size_t)x->width, block_params(x)), most(chunk * V, x->stream));
     pl_act **const all[] = {&x->a, &x->b, &x->c, &x->d};
     for (size_t i = 0; i < 4; i++)
-        PL_RETURN_IF(device_acts(x, acts, i, all[i]));
+        PL_CHECK(device_acts(x, acts, i, all[i]));
     float **const floats[] = {&x->w, &x->dw, &x->m, &x->v};
     for (size_t i = 0; i < 4; i++)
-        PL_RETURN_IF(device_floats(x, params, i < 2 ? 0.05f : 0.0f, 10 + i, floats[i]));
-    PL_RETURN_IF(device_floats(x, N, 1.0f, 14, &x->rstd)); /* a scale, too */
-    PL_RETURN_IF(device_floats(x, N, 0, 0, &x->loss));
-    PL_RETURN_IF(device_floats(x, N * (size_t)x->heads, 0, 0, &x->lse));
+        PL_CHECK(device_floats(x, params, i < 2 ? 0.05f : 0.0f, 10 + i, floats[i]));
+    PL_CHECK(device_floats(x, N, 1.0f, 14, &x->rstd)); /* a scale, too */
+    PL_CHECK(device_floats(x, N, 0, 0, &x->loss));
+    PL_CHECK(device_floats(x, N * (size_t)x->heads, 0, 0, &x->lse));
     return make_tokens(x);
 }
 
@@ -367,7 +366,7 @@ static pl_status time_stream(probe_ops *x, operation call, double *seconds)
     const double start = probe_now(&x->options);
     for (int i = 0; i < calls; i++)
         call(x);
-    PL_RETURN_IF(x->be->ops->sync(x->be));
+    PL_CHECK(x->be->ops->sync(x->be));
     *seconds = (probe_now(&x->options) - start) / calls;
     return PL_OK;
 }
@@ -379,8 +378,8 @@ pl_status probe_ops_memory(probe_ops *x, double *rate)
     *rate = 0.0;
     for (int i = 0; i <= STREAM_ROUNDS; i++) {
         double reading, updating;
-        PL_RETURN_IF(time_stream(x, read_stream, &reading));
-        PL_RETURN_IF(time_stream(x, update_stream, &updating));
+        PL_CHECK(time_stream(x, read_stream, &reading));
+        PL_CHECK(time_stream(x, update_stream, &updating));
         if (i > 0) /* the first touches the memory */
             *rate = fmax(*rate, fmax(4.0 * n / reading, 32.0 * n / updating));
     }

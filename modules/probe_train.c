@@ -40,7 +40,7 @@ static pl_status load_params(probe_train *t)
 {
     float *params = NULL;
     const size_t bytes = pl_topology_path_params(t->topology) * sizeof *params;
-    PL_RETURN_IF(pl_try_alloc(bytes, "parameters", (void **)&params));
+    PL_CHECK(pl_try_alloc(bytes, "parameters", (void **)&params));
     pl_status status = pl_probe_params(t->topology, params);
     if (status == PL_OK)
         status = pl_model_load(t->model, params);

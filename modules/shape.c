@@ -43,16 +43,16 @@ static pl_status check_products(const pl_shape *shape)
 
 pl_status pl_shape_check(const pl_shape *shape)
 {
-    PL_RETURN_IF(check_extent("vocab", shape->vocab, EXTENT_MAX));
-    PL_RETURN_IF(check_extent("width", shape->width, EXTENT_MAX));
-    PL_RETURN_IF(check_extent("n_heads", shape->n_heads, HEADS_MAX));
-    PL_RETURN_IF(check_extent("n_kv_heads", shape->n_kv_heads, HEADS_MAX));
-    PL_RETURN_IF(check_extent("head_size", shape->head_size, EXTENT_MAX));
-    PL_RETURN_IF(check_extent("ffn", shape->ffn, EXTENT_MAX / 2));
-    PL_RETURN_IF(check_extent("n_blocks", shape->n_blocks, BLOCKS_MAX));
-    PL_RETURN_IF(check_extent("context", shape->context, EXTENT_MAX));
-    PL_RETURN_IF(check_heads(shape));
-    PL_RETURN_IF(check_products(shape));
+    PL_CHECK(check_extent("vocab", shape->vocab, EXTENT_MAX));
+    PL_CHECK(check_extent("width", shape->width, EXTENT_MAX));
+    PL_CHECK(check_extent("n_heads", shape->n_heads, HEADS_MAX));
+    PL_CHECK(check_extent("n_kv_heads", shape->n_kv_heads, HEADS_MAX));
+    PL_CHECK(check_extent("head_size", shape->head_size, EXTENT_MAX));
+    PL_CHECK(check_extent("ffn", shape->ffn, EXTENT_MAX / 2));
+    PL_CHECK(check_extent("n_blocks", shape->n_blocks, BLOCKS_MAX));
+    PL_CHECK(check_extent("context", shape->context, EXTENT_MAX));
+    PL_CHECK(check_heads(shape));
+    PL_CHECK(check_products(shape));
     if (!(shape->rope_theta > 0.0) || !isfinite(shape->rope_theta))
         return pl_fail(PL_ERR_CONFIG, "rope_theta is %g; it must be positive, as 10000",
                        shape->rope_theta);

@@ -129,8 +129,8 @@ pl_status pl_topology_create(const pl_shape *shape, const pl_topology_spec *spec
 {
     *out = NULL;
     pl_topology_spec complete;
-    PL_RETURN_IF(pl_shape_check(shape));
-    PL_RETURN_IF(topology_spec_complete(shape, spec, &complete));
+    PL_CHECK(pl_shape_check(shape));
+    PL_CHECK(topology_spec_complete(shape, spec, &complete));
     size_t blocks = (size_t)shape->n_blocks;
     size_t slots = SLOTS_OUTSIDE + PL_LEVELS_MAX + blocks;
     size_t tensors = TENSORS_OUTSIDE + TENSORS_PER_BLOCK * blocks;

@@ -93,7 +93,7 @@ static pl_status check_counts(const pl_topology_spec *spec)
     if (spec->replicas < 1 || spec->replicas > REPLICAS_MAX)
         return pl_fail(PL_ERR_CONFIG, "replicas is %d; it must be between 1 and %d",
                        spec->replicas, REPLICAS_MAX);
-    PL_RETURN_IF(check_choice("the embedding", spec->embed_choice, spec->n_levels));
+    PL_CHECK(check_choice("the embedding", spec->embed_choice, spec->n_levels));
     return check_choice("the head", spec->head_choice, spec->n_levels);
 }
 
@@ -151,8 +151,8 @@ static pl_status check_private(int n_blocks, const pl_topology_spec *spec)
 pl_status topology_spec_complete(const pl_shape *shape, const pl_topology_spec *spec,
                                  pl_topology_spec *out)
 {
-    PL_RETURN_IF(check_counts(spec));
+    PL_CHECK(check_counts(spec));
     *out = *spec;
-    PL_RETURN_IF(fill_blocks(shape->n_blocks, out));
+    PL_CHECK(fill_blocks(shape->n_blocks, out));
     return check_private(shape->n_blocks, out);
 }

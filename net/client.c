@@ -60,7 +60,7 @@ pl_status client_wait_slice(pl_client *c, pl_socket *socket, pl_message *answer)
         return status;
     pl_wire_poll(&socket, 1, NULL, 0, SLICE_MS, &ready);
     if (c->idle)
-        PL_RETURN_IF(c->idle(c->idle_context));
+        PL_CHECK(c->idle(c->idle_context));
     return pl_wire_recv_lent(socket, NULL, answer);
 }
 
@@ -109,10 +109,10 @@ static pl_status ask_home(pl_client *c, const char *name, pl_message *question,
 {
     int64_t since = pl_now_ms();
     for (;;) {
-        PL_RETURN_IF(client_ask(c, client_socket_of(c, name), question, answer));
+        PL_CHECK(client_ask(c, client_socket_of(c, name), question, answer));
         if (answer->type != PL_MSG_MOVED)
             return PL_OK;
-        PL_RETURN_IF(client_follow(c, answer, since));
+        PL_CHECK(client_follow(c, answer, since));
     }
 }
 
@@ -148,12 +148,12 @@ static pl_status put_and_ask(pl_client *c, const errand *e, pl_message *q,
     pl_status status = PL_ERR_NOT_FOUND;
     for (int i = 0; i < UPLOADS_MAX && status == PL_ERR_NOT_FOUND; i++) {
         int home = e->home == HOME_OF_NAME ? client_home_of(c, e->name) : e->home;
-        PL_RETURN_IF(client_put_known_blob(c, home, e->blob.data, e->blob.bytes,
-                                           &e->blob.hash, false));
+        PL_CHECK(client_put_known_blob(c, home, e->blob.data, e->blob.bytes,
+                                       &e->blob.hash, false));
         status = client_ask(c, c->sockets[home], q, a);
         if (status != PL_OK || a->type != PL_MSG_MOVED)
             continue;
-        PL_RETURN_IF(client_follow(c, a, since));
+        PL_CHECK(client_follow(c, a, since));
         i--; /* the time limit ends this */
         status = PL_ERR_NOT_FOUND;
     }
@@ -182,7 +182,7 @@ pl_status pl_client_put_object(pl_client *c, const char *name, const void *data,
     if (!pl_starts_with(name, "arm/"))
         return put_object_at(c, HOME_OF_NAME, name, data, bytes, blob);
     for (int home = 0; home < c->n_homes; home++)
-        PL_RETURN_IF(put_object_at(c, home, name, data, bytes, blob));
+        PL_CHECK(put_object_at(c, home, name, data, bytes, blob));
     return PL_OK;
 }
 
@@ -191,7 +191,7 @@ pl_status pl_client_get_object(pl_client *c, const char *name, pl_hash *blob)
     pl_message q = {0};
     pl_msg_object_is a;
     PL_SAY(&q, GET_OBJECT, get_object, .name = name);
-    PL_RETURN_IF(client_query(c, HOME_OF_NAME, name, &q, pl_fields_of_object_is(), &a));
+    PL_CHECK(client_query(c, HOME_OF_NAME, name, &q, pl_fields_of_object_is(), &a));
     *blob = a.blob;
     return PL_OK;
 }
@@ -202,8 +202,7 @@ pl_status pl_client_get_version(pl_client *c, const char *module, int64_t number
     pl_message q = {0};
     pl_msg_version_is a;
     PL_SAY(&q, GET_VERSION, get_version, .name = module, .version = number);
-    PL_RETURN_IF(
-        client_query(c, HOME_OF_NAME, module, &q, pl_fields_of_version_is(), &a));
+    PL_CHECK(client_query(c, HOME_OF_NAME, module, &q, pl_fields_of_version_is(), &a));
     *out = (pl_version_facts){.number = (uint64_t)a.version,
                               .params = a.blob,
                               .norm = a.norm,
@@ -221,8 +220,7 @@ pl_status pl_client_meet(pl_client *c, const char *module, int64_t round, int pa
     *decision = PL_MEETING_OPEN;
     PL_SAY(&q, MEET, meet, .name = module, .path = path, .replica = replica,
            .phase = round, .meeting = wish, .lease = {c->lease.bytes, c->lease.len});
-    PL_RETURN_IF(
-        client_query(c, HOME_OF_NAME, module, &q, pl_fields_of_meeting_is(), &a));
+    PL_CHECK(client_query(c, HOME_OF_NAME, module, &q, pl_fields_of_meeting_is(), &a));
     if (a.meeting >= PL_MEETING_COUNT)
         return pl_fail(PL_ERR_PROTO, "there is no meeting %llu",
                        (unsigned long long)a.meeting);
@@ -237,8 +235,7 @@ pl_status pl_client_get_update(pl_client *c, const char *module, int64_t round,
     pl_msg_update_is a;
     PL_SAY(&q, GET_UPDATE, get_update, .name = module, .path = path, .replica = replica,
            .phase = round);
-    PL_RETURN_IF(
-        client_query(c, HOME_OF_NAME, module, &q, pl_fields_of_update_is(), &a));
+    PL_CHECK(client_query(c, HOME_OF_NAME, module, &q, pl_fields_of_update_is(), &a));
     *update = a.blob;
     return PL_OK;
 }
@@ -278,7 +275,7 @@ pl_status pl_client_get_path(pl_client *c, const char *name, pl_path_state *out)
     pl_msg_path_is a;
     memset(out, 0, sizeof *out);
     PL_SAY(&q, GET_PATH, get_path, .name = name);
-    PL_RETURN_IF(client_query(c, HOME_OF_NAME, name, &q, pl_fields_of_path_is(), &a));
+    PL_CHECK(client_query(c, HOME_OF_NAME, name, &q, pl_fields_of_path_is(), &a));
     pl_copy_text(out->name, sizeof out->name, name);
     out->phase = a.phase;
     out->samples = a.samples;
@@ -319,8 +316,8 @@ pl_status client_read_result(pl_message *answer, pl_submit_result *result,
                              char text[256])
 {
     pl_msg_submitted said;
-    PL_RETURN_IF(client_as_status(answer));
-    PL_RETURN_IF(PL_HEAR(answer, submitted, &said));
+    PL_CHECK(client_as_status(answer));
+    PL_CHECK(PL_HEAR(answer, submitted, &said));
     *result = (pl_submit_result)said.result;
     pl_copy_text(text, 256, said.text ? said.text : "");
     return PL_OK;
@@ -355,8 +352,8 @@ static pl_status send_and_submit(pl_client *c, const char *name, pl_message *q,
                                  const client_blob *blob, pl_submit_result *result,
                                  char text[256])
 {
-    PL_RETURN_IF(client_put_known_blob(c, client_home_of(c, name), blob->data,
-                                       blob->bytes, &blob->hash, false));
+    PL_CHECK(client_put_known_blob(c, client_home_of(c, name), blob->data, blob->bytes,
+                                   &blob->hash, false));
     return submit(c, name, q, blob, result, text);
 }
 

@@ -58,7 +58,7 @@ static pl_status ask_pieces(download *d)
     uint64_t end = d->known ? d->total : 1;
     size_t window = choose_window(d->total, DOWN_WINDOW);
     while (d->n_under_way < window && d->asked < end)
-        PL_RETURN_IF(ask_piece(d));
+        PL_CHECK(ask_piece(d));
     return PL_OK;
 }
 
@@ -86,7 +86,7 @@ static void go_back_if_late(download *d, int64_t now)
 /* The name has moved to another home, which has the rest. */
 static pl_status follow(download *d, pl_message *moved)
 {
-    PL_RETURN_IF(client_follow(d->client, moved, d->heard_ms));
+    PL_CHECK(client_follow(d->client, moved, d->heard_ms));
     d->socket = client_socket_of(d->client, d->name);
     d->line = 0;
     (void)pl_wire_reconnected(d->socket, &d->line);
@@ -97,8 +97,8 @@ static pl_status follow(download *d, pl_message *moved)
 static pl_status take_piece(download *d, pl_message *a)
 {
     pl_msg_blob is;
-    PL_RETURN_IF(client_as_status(a));
-    PL_RETURN_IF(PL_HEAR(a, blob, &is));
+    PL_CHECK(client_as_status(a));
+    PL_CHECK(PL_HEAR(a, blob, &is));
     uint64_t total = is.total, left = total - there(d);
     if (a->type != PL_MSG_BLOB || (d->known && total != d->total) || there(d) > total ||
         a->data.len > left || (a->data.len == 0 && left > 0))
@@ -119,7 +119,7 @@ static pl_status run_download(download *d, pl_message *a)
     go_back(d);
     d->heard_ms = d->sent_ms;
     while (!d->known || there(d) < d->total) {
-        PL_RETURN_IF(ask_pieces(d));
+        PL_CHECK(ask_pieces(d));
         pl_status status = client_wait_slice(d->client, d->socket, a);
         int64_t now = pl_now_ms();
         if (status != PL_OK && status != PL_ERR_TIMEOUT)
@@ -127,9 +127,9 @@ static pl_status run_download(download *d, pl_message *a)
         bool ours =
             status == PL_OK && d->n_under_way > 0 && a->request == d->requests[0];
         if (ours && a->type == PL_MSG_MOVED) {
-            PL_RETURN_IF(follow(d, a)); /* no progress, so the time limit goes on */
+            PL_CHECK(follow(d, a)); /* no progress, so the time limit goes on */
         } else if (ours) {
-            PL_RETURN_IF(take_piece(d, a));
+            PL_CHECK(take_piece(d, a));
             d->heard_ms = now;
         }
         if (now - d->heard_ms > d->client->patience_ms)
@@ -213,7 +213,7 @@ static pl_status fill_window(upload *u)
         u->waiting[slot].request = pl_wire_next_request();
         u->waiting[slot].piece = u->next++;
         u->waiting[slot].resend_ms = RESEND_MS / 2;
-        PL_RETURN_IF(send_piece(u, slot));
+        PL_CHECK(send_piece(u, slot));
     }
     return PL_OK;
 }
@@ -226,7 +226,7 @@ static pl_status resend_late(upload *u)
         int64_t sent = u->waiting[i].sent;
         int64_t since = now - (sent > u->heard_ms ? sent : u->heard_ms);
         if (anew || since > u->waiting[i].resend_ms) /* not while others still arrive */
-            PL_RETURN_IF(send_piece(u, i));
+            PL_CHECK(send_piece(u, i));
     }
     return PL_OK;
 }

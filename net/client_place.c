@@ -22,7 +22,7 @@ static pl_status meet_home(pl_client *c, int home, const char *address)
         return pl_fail(PL_ERR_NOT_FOUND,
                        "a name has gone to home %d, and nobody says where that is",
                        home + 1);
-    PL_RETURN_IF(pl_wire_connect_as(address, c->keys, &c->sockets[home]));
+    PL_CHECK(pl_wire_connect_as(address, c->keys, &c->sockets[home]));
     if (c->n_homes <= home)
         c->n_homes = home + 1;
     return PL_OK;
@@ -31,11 +31,11 @@ static pl_status meet_home(pl_client *c, int home, const char *address)
 pl_status client_learn(pl_client *c, pl_message *moved)
 {
     pl_msg_moved to;
-    PL_RETURN_IF(PL_HEAR(moved, moved, &to));
+    PL_CHECK(PL_HEAR(moved, moved, &to));
     if (to.home < 0 || to.home >= PL_HOMES_MAX)
         return pl_fail(PL_ERR_PROTO, "there is no home %lld", (long long)to.home);
     if (!c->sockets[to.home])
-        PL_RETURN_IF(meet_home(c, (int)to.home, to.address ? to.address : ""));
+        PL_CHECK(meet_home(c, (int)to.home, to.address ? to.address : ""));
     pl_name_table_put(c->moved, to.name, (int)to.home);
     return PL_OK;
 }
@@ -45,7 +45,7 @@ static pl_status hold_home(pl_client *c, int home, int64_t ms, uint64_t *sequenc
     pl_message q = {0};
     pl_msg_ok_sequence a;
     PL_SAY(&q, HOLD, hold, .ttl_ms = (uint64_t)ms);
-    PL_RETURN_IF(client_query(c, home, NULL, &q, pl_fields_of_ok_sequence(), &a));
+    PL_CHECK(client_query(c, home, NULL, &q, pl_fields_of_ok_sequence(), &a));
     *sequence = a.sequence;
     return PL_OK;
 }
@@ -53,7 +53,7 @@ static pl_status hold_home(pl_client *c, int home, int64_t ms, uint64_t *sequenc
 pl_status pl_client_hold_all(pl_client *c, int64_t ms, uint64_t *sequences)
 {
     for (int i = 0; i < c->n_homes; i++)
-        PL_RETURN_IF(hold_home(c, i, ms, &sequences[i]));
+        PL_CHECK(hold_home(c, i, ms, &sequences[i]));
     return PL_OK;
 }
 

@@ -141,7 +141,7 @@ static pl_status stage(parcel *p, const char *name, const void *data, uint64_t b
     pl_status status = client_put_known_blob(c, home, data, bytes, blob, holds);
     if (status != PL_ERR_BUSY || !holds)
         return status;
-    PL_RETURN_IF(ask_all(p));
+    PL_CHECK(ask_all(p));
     return client_put_known_blob(c, home, data, bytes, blob, false);
 }
 
@@ -158,10 +158,10 @@ static pl_status settle_updates(parcel *p, pl_submission *s, int n,
 {
     *all_in = true;
     for (int i = 0; i < p->n; i++)
-        PL_RETURN_IF(client_read_result(&p->answers[i], &results[i], texts[i]));
+        PL_CHECK(client_read_result(&p->answers[i], &results[i], texts[i]));
     for (int i = 0; i < n; i++) {
         if (results[i] == PL_SUBMIT_UNKNOWN_BLOB)
-            PL_RETURN_IF(pl_client_submit(p->client, &s[i], &results[i], texts[i]));
+            PL_CHECK(pl_client_submit(p->client, &s[i], &results[i], texts[i]));
         *all_in = *all_in && is_in(results[i]);
     }
     return PL_OK;

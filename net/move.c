@@ -117,7 +117,7 @@ typedef struct row_list {
 
 static pl_status open_list(mover *m, int home, row_list *out)
 {
-    PL_RETURN_IF(read_list(m->c, home, m->name, &out->bytes));
+    PL_CHECK(read_list(m->c, home, m->name, &out->bytes));
     pl_reader_open(&out->reader, "a list of rows", out->bytes.data, out->bytes.len);
     out->n = pl_field_count(&out->reader, PL_TAG_RECORD);
     out->at = 0;
@@ -272,8 +272,8 @@ static pl_status carry_differences(mover *m, row_list *ours, row_list *theirs,
     bool has_a = true, has_b = true;
     *same = true;
     for (;;) {
-        PL_RETURN_IF(look_at(ours, &a, &has_a));
-        PL_RETURN_IF(look_at(theirs, &b, &has_b));
+        PL_CHECK(look_at(ours, &a, &has_a));
+        PL_CHECK(look_at(theirs, &b, &has_b));
         if (!has_a && !has_b)
             return flush(m);
         int order = !has_a ? 1 : !has_b ? -1 : compare_rows(&a, &b);
@@ -284,7 +284,7 @@ static pl_status carry_differences(mover *m, row_list *ours, row_list *theirs,
         if (order > 0)
             put_record(m, &b, NULL);
         else if (!equal)
-            PL_RETURN_IF(carry_row(m, &a));
+            PL_CHECK(carry_row(m, &a));
     }
 }
 
@@ -367,12 +367,12 @@ static pl_status finish(mover *m)
     pl_hash mark;
     for (int i = 0; i < HELD_TRIES; i++) {
         int64_t begun = pl_now_ms();
-        PL_RETURN_IF(hold(m, wait_ms, &gone));
+        PL_CHECK(hold(m, wait_ms, &gone));
         pl_status status = gone ? PL_OK : PL_ERR_STALE;
         if (!gone)
-            PL_RETURN_IF(put_rows(m));
+            PL_CHECK(put_rows(m));
         for (int k = 0; k < 2 && !gone && !same; k++)
-            PL_RETURN_IF(pass(m, &same, &mark));
+            PL_CHECK(pass(m, &same, &mark));
         if (!gone && same)
             status = hand_over(m, &mark);
         int64_t took = pl_now_ms() - begun;
@@ -409,7 +409,7 @@ pl_status pl_move_name(pl_client *c, const char *name, int from, int to,
     bool same = false, gone = false;
     pl_hash mark;
     mover m = {.c = c, .name = name, .from = from, .to = to, .report = report};
-    PL_RETURN_IF(check_homes(c, from, to));
+    PL_CHECK(check_homes(c, from, to));
     if (from == to)
         return PL_OK;
     PL_TRY(hold(&m, 0, &gone)); /* to learn its stamp */
@@ -432,7 +432,7 @@ pl_status pl_client_each_name(pl_client *c, int home, pl_name_fn fn, void *conte
     pl_status status = PL_OK;
     pl_buf list = {0};
     pl_reader all;
-    PL_RETURN_IF(check_homes(c, home, home));
+    PL_CHECK(check_homes(c, home, home));
     PL_TRY(read_list(c, home, NULL, &list));
     pl_reader_open(&all, "a list of names", list.data, list.len);
     size_t n = pl_field_count(&all, PL_TAG_RECORD);
@@ -457,7 +457,7 @@ static pl_status read_table(pl_reader *r, size_t i, pl_places *out)
     char text[PL_PLACES_TEXT];
     *out = (pl_places){0};
     pl_get_text(r, PL_TAG_TEXT, i, text, sizeof text);
-    PL_RETURN_IF(pl_reader_status(r));
+    PL_CHECK(pl_reader_status(r));
     return text[0] ? pl_places_parse(text, out) : PL_OK;
 }
 
@@ -481,7 +481,7 @@ pl_status pl_client_get_places(pl_client *c, pl_places *table, pl_places *next)
 pl_status pl_client_learn_places(pl_client *c)
 {
     pl_places table, next;
-    PL_RETURN_IF(pl_client_get_places(c, &table, &next));
+    PL_CHECK(pl_client_get_places(c, &table, &next));
     if (table.n > 0 && table.n <= c->n_homes)
         c->places = table;
     return PL_OK;
@@ -493,7 +493,7 @@ pl_status pl_client_add_home(pl_client *c, const char *address)
     if (c->n_homes == PL_HOMES_MAX)
         return pl_fail(PL_ERR_ARG, "a job has at most %d homes", PL_HOMES_MAX);
     if (!c->sockets[c->n_homes])
-        PL_RETURN_IF(pl_wire_connect_as(address, c->keys, &c->sockets[c->n_homes]));
+        PL_CHECK(pl_wire_connect_as(address, c->keys, &c->sockets[c->n_homes]));
     c->n_homes++;
     return PL_OK;
 }
@@ -638,7 +638,7 @@ static pl_status empty_out(resettling *s, int home, pl_moved_fn said, void *cont
     pl_status status = PL_OK;
     s->from = home;
     s->n = 0;
-    PL_RETURN_IF(pl_client_each_name(s->c, home, gather, s));
+    PL_CHECK(pl_client_each_name(s->c, home, gather, s));
     for (size_t i = 0; status == PL_OK && i < s->n; i++) {
         status = pl_move_name(s->c, s->names[i], home, s->to[i], report);
         if (status == PL_OK && said)
@@ -656,7 +656,7 @@ static pl_status resettle(resettling *s, pl_moved_fn said, void *context,
     do {
         before = report->n_names;
         for (int home = 0; home < s->fresh->n; home++)
-            PL_RETURN_IF(empty_out(s, home, said, context, report));
+            PL_CHECK(empty_out(s, home, said, context, report));
     } while (report->n_names > before);
     return PL_OK;
 }
@@ -666,7 +666,7 @@ static pl_status resettle(resettling *s, pl_moved_fn said, void *context,
 static pl_status put_everywhere(pl_client *c, const pl_places *places, bool next)
 {
     for (int i = 0; i < places->n; i++)
-        PL_RETURN_IF(put_table(c, next ? i : places->n - 1 - i, places, next));
+        PL_CHECK(put_table(c, next ? i : places->n - 1 - i, places, next));
     return PL_OK;
 }
 
@@ -692,13 +692,13 @@ pl_status pl_places_of_store(pl_store *first, bool next, pl_places *out)
 pl_status pl_client_begin_places(pl_client *c, int n)
 {
     pl_places table, next;
-    PL_RETURN_IF(pl_client_get_places(c, &table, &next));
+    PL_CHECK(pl_client_get_places(c, &table, &next));
     if (table.n > 0)
         return PL_OK;
     pl_places_equal(&table, n);
     table.epoch = 1;
-    PL_RETURN_IF(put_everywhere(c, &table, true));
-    PL_RETURN_IF(put_everywhere(c, &table, false));
+    PL_CHECK(put_everywhere(c, &table, true));
+    PL_CHECK(put_everywhere(c, &table, false));
     c->places = table;
     return PL_OK;
 }

@@ -73,7 +73,7 @@ pl_status pl_submission_read(pl_message *m, pl_submit_message *s)
         pl_free(sum.record);
         return status;
     }
-    PL_RETURN_IF(PL_HEAR(m, submit, &one));
+    PL_CHECK(PL_HEAR(m, submit, &one));
     pl_msg_contributor single = {.path = one.path,
                                  .replica = one.replica,
                                  .first_sample = one.first_sample,

@@ -10,7 +10,7 @@ static pl_status add_present(const pl_arith_merge *m, float *mean)
     pl_codec_message message;
     pl_status status = PL_OK;
     double norm = 0;
-    PL_RETURN_IF(pl_try_alloc(2 * m->n * sizeof *one, "an outer step", (void **)&one));
+    PL_CHECK(pl_try_alloc(2 * m->n * sizeof *one, "an outer step", (void **)&one));
     float *whole = one + m->n;
     PL_TRY(pl_codec_next(&walk, &message, &weight));
     while (message.data) {

@@ -174,7 +174,7 @@ static pl_status decode_down(pl_reader *r, pl_codec_options *down)
     pl_codec codec = PL_CODEC_F32;
     if (pl_field_count(r, TAG_DOWN) > 0)
         codec = (pl_codec)get_choice(r, TAG_DOWN, 0, PL_CODEC_COUNT);
-    PL_RETURN_IF(pl_codec_options_default(pl_codec_name(codec), down));
+    PL_CHECK(pl_codec_options_default(pl_codec_name(codec), down));
     if (pl_field_count(r, TAG_DOWN) > 1)
         down->entropy = pl_get_u64(r, TAG_DOWN, 1) != 0;
     return PL_OK;

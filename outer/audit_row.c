@@ -195,7 +195,7 @@ pl_status pl_audit_read(const char *text, pl_audit *out)
 {
     pl_json *o = NULL;
     memset(out, 0, sizeof *out);
-    PL_RETURN_IF(pl_json_parse(text, strlen(text), &o));
+    PL_CHECK(pl_json_parse(text, strlen(text), &o));
     bool good = get_text(o, "path", out->path, sizeof out->path) &&
                 pl_json_int(pl_json_get(o, "phase"), &out->phase) && out->phase >= 0 &&
                 get_hash(o, "before", &out->before) &&
@@ -245,11 +245,11 @@ pl_status pl_audit_update(const pl_topology *topology, int module, uint64_t seed
     double norm = 0;
     float *update = NULL;
     memset(out, 0, sizeof *out);
-    PL_RETURN_IF(pl_codec_inspect(data, bytes, n, &info));
+    PL_CHECK(pl_codec_inspect(data, bytes, n, &info));
     if (info.contributors != 1)
         return pl_fail(PL_ERR_UNSUPPORTED, "an update was added to %d others",
                        info.contributors - 1);
-    PL_RETURN_IF(pl_try_alloc(n * sizeof *update, "an update", (void **)&update));
+    PL_CHECK(pl_try_alloc(n * sizeof *update, "an update", (void **)&update));
     memset(update, 0, n * sizeof *update);
     pl_status status = pl_codec_add(data, bytes, n, 1.0f, update, &norm);
     if (status == PL_OK)
@@ -284,7 +284,7 @@ pl_status pl_audit_moments(const pl_arm *arm, const pl_topology *topology,
     if (bytes != pl_path_state_bytes(arm, n))
         return pl_fail(PL_ERR_DATA, "a path's state has %llu bytes",
                        (unsigned long long)bytes);
-    PL_RETURN_IF(pl_try_alloc(n * sizeof *moment, "a moment", (void **)&moment));
+    PL_CHECK(pl_try_alloc(n * sizeof *moment, "a moment", (void **)&moment));
     for (int v = 0; v < PL_AUDIT_MOMENTS; v++) {
         read_moment(arm, data, n, v, moment);
         pl_likeness_of(seed, (uint64_t)(pl_topology_n_slots(topology) + v), moment, n,

@@ -80,7 +80,7 @@ static pl_status on_version(void *context, const pl_version *v)
     if (v->number > 0 && v->n_contributions == 0)
         give_up(context, (int64_t)v->number - 1);
     for (int i = 0; i < v->n_contributions; i++)
-        PL_RETURN_IF(count(context, &v->contributions[i]));
+        PL_CHECK(count(context, &v->contributions[i]));
     return PL_OK;
 }
 
@@ -132,8 +132,8 @@ static pl_status scan_module(pl_store *store, scan *s)
     s->module = name;
     s->head = 0;
     memset(s->counts, 0, n_counts * sizeof *s->counts);
-    PL_RETURN_IF(pl_store_each_version(store, name, on_version, s));
-    PL_RETURN_IF(pl_store_each_pending(store, name, on_pending, s));
+    PL_CHECK(pl_store_each_version(store, name, on_version, s));
+    PL_CHECK(pl_store_each_pending(store, name, on_pending, s));
     judge_module(s);
     return PL_OK;
 }
@@ -148,7 +148,7 @@ static pl_status describe_path(pl_store *store, const scan *s, int index)
     pl_status status = pl_store_get_path(store, c->path, &state);
     if (status == PL_ERR_NOT_FOUND) /* the path has not finished a phase */
         return PL_OK;
-    PL_RETURN_IF(status);
+    PL_CHECK(status);
     double targets = s->arm->weights[index / replicas];
     c->phases = state.phase;
     c->samples = state.samples;

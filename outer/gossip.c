@@ -326,7 +326,7 @@ pl_status pl_gossip_apply_one(const pl_gossip_step *step, float *params,
                  .own = own,
                  .mate = mate ? mate : own,
                  .n = n};
-    PL_RETURN_IF(check_one(step));
+    PL_CHECK(check_one(step));
     return meet(step, &m, n_threads);
 }
 
@@ -341,7 +341,7 @@ pl_status pl_gossip_apply_two(const pl_gossip_step *step, float *params,
                  .mate = mate_update ? mate_update : own_update,
                  .mate_params = mate_params,
                  .n = n};
-    PL_RETURN_IF(check_two(mate_params, mate_update));
+    PL_CHECK(check_two(mate_params, mate_update));
     return meet(step, &m, n_threads);
 }
 
@@ -349,7 +349,7 @@ pl_status pl_gossip_apply_views(const pl_gossip_step *step, float *params,
                                 float *velocity, const pl_gossip_view *own,
                                 const pl_gossip_view *mate, size_t n, int n_threads)
 {
-    PL_RETURN_IF(check_views(own, mate));
+    PL_CHECK(check_views(own, mate));
     meeting m = {.params = params,
                  .velocity = velocity,
                  .own = own->update,

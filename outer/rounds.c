@@ -242,7 +242,7 @@ pl_status pl_round_predict(const pl_arm *arm, const pl_topology *t, int module,
         .messages = pl_codec_source_of(&list),
         .homomorphic = pl_codec_is_homomorphic(&arm->outer.codec),
         .factor = 1.0f};
-    PL_RETURN_IF(pl_arith_step(&of, &report));
+    PL_CHECK(pl_arith_step(&of, &report));
     *norm = report.mean_norm;
     return PL_OK;
 }

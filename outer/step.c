@@ -63,7 +63,7 @@ static pl_status step_block_at(const pass *p, size_t first, step_sums *sums)
                         .carry = step_from(p->state->carry, first),
                         .mean = mean,
                         .count = smaller(PL_OUTER_BLOCK, p->n - first)};
-    PL_RETURN_IF(p->fill(p->context, first, block.count, mean));
+    PL_CHECK(p->fill(p->context, first, block.count, mean));
     p->kernels->step(&p->coefficients, &block, p->measures_step, sums);
     return PL_OK;
 }
@@ -75,7 +75,7 @@ static pl_status step_span(void *context, size_t item, int thread)
     size_t end = smaller((item + 1) * STEP_SPAN, p->n);
     (void)thread;
     for (size_t first = item * STEP_SPAN; first < end; first += PL_OUTER_BLOCK)
-        PL_RETURN_IF(step_block_at(p, first, &sums));
+        PL_CHECK(step_block_at(p, first, &sums));
     p->sums[item] = sums;
     return PL_OK;
 }
@@ -90,7 +90,7 @@ static pl_status measure_span(void *context, size_t item, int thread)
     (void)thread;
     for (size_t first = item * STEP_SPAN; first < end; first += PL_OUTER_BLOCK) {
         size_t count = smaller(PL_OUTER_BLOCK, p->n - first);
-        PL_RETURN_IF(p->fill(p->context, first, count, mean));
+        PL_CHECK(p->fill(p->context, first, count, mean));
         total += p->kernels->squares(mean, count);
     }
     p->sums[item].mean = total;
@@ -185,7 +185,7 @@ static pl_status find_gap(const pl_outer_step *step, pass *p, size_t n_spans,
 {
     double squares = 0;
     if (pl_outer_depends_on_gap(step)) {
-        PL_RETURN_IF(pl_parallel(n_threads, n_spans, measure_span, p));
+        PL_CHECK(pl_parallel(n_threads, n_spans, measure_span, p));
         squares = add_spans(p->sums, n_spans).mean;
     }
     *gap = gap_of(step, p->state, squares);
@@ -211,9 +211,9 @@ pl_status pl_outer_merge(const pl_outer_step *step, pl_outer_state *state, size_
     void *sums = NULL;
     double gap = 1;
     memset(report, 0, sizeof *report);
-    PL_RETURN_IF(check_step(step, state));
-    PL_RETURN_IF(pl_try_alloc((n_spans + 1) * sizeof(step_sums),
-                              "sums of an outer step", &sums));
+    PL_CHECK(check_step(step, state));
+    PL_CHECK(pl_try_alloc((n_spans + 1) * sizeof(step_sums), "sums of an outer step",
+                          &sums));
     pass p = {.kernels = step_kernels_best(),
               .state = state,
               .fill = fill,

@@ -151,8 +151,8 @@ static pl_status check_rule(const pl_method_settings *s)
 
 pl_status pl_method_check(const pl_method_settings *s)
 {
-    PL_RETURN_IF(check_ranges(s));
-    PL_RETURN_IF(check_rule(s));
+    PL_CHECK(check_ranges(s));
+    PL_CHECK(check_rule(s));
     switch (s->method) {
     case PL_METHOD_FEDAVG:
         if (s->lr != 1 || s->momentum != 0)

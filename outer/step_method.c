@@ -70,7 +70,7 @@ pl_status pl_method_parse(const char *text, pl_method *out)
     *out = PL_METHOD_DILOCO;
     for (int i = 0; i < PL_METHOD_COUNT; i++)
         names[i] = traits[i].name;
-    PL_RETURN_IF(find_name("outer method", text, names, PL_METHOD_COUNT, &found));
+    PL_CHECK(find_name("outer method", text, names, PL_METHOD_COUNT, &found));
     *out = (pl_method)found;
     return PL_OK;
 }
@@ -79,7 +79,7 @@ pl_status pl_rule_parse(const char *text, pl_rule *out)
 {
     int found = 0;
     *out = PL_RULE_NESTEROV;
-    PL_RETURN_IF(find_name("momentum rule", text, rules, 2, &found));
+    PL_CHECK(find_name("momentum rule", text, rules, 2, &found));
     *out = (pl_rule)found;
     return PL_OK;
 }
@@ -88,7 +88,7 @@ pl_status pl_gap_parse(const char *text, pl_gap *out)
 {
     int found = 0;
     *out = PL_GAP_NONE;
-    PL_RETURN_IF(find_name("staleness penalty", text, gaps, 3, &found));
+    PL_CHECK(find_name("staleness penalty", text, gaps, 3, &found));
     *out = (pl_gap)found;
     return PL_OK;
 }
@@ -97,7 +97,7 @@ pl_status pl_decay_parse(const char *text, pl_decay *out)
 {
     int found = 0;
     *out = PL_DECAY_CONSTANT;
-    PL_RETURN_IF(find_name("outer schedule", text, decays, 3, &found));
+    PL_CHECK(find_name("outer schedule", text, decays, 3, &found));
     *out = (pl_decay)found;
     return PL_OK;
 }

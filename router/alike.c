@@ -44,7 +44,7 @@ pl_status pl_router_heaviest_alike(const float *features, size_t n, int dim,
     size_t bytes = (size_t)dim * sizeof *features, end;
     void *memory = NULL;
     *out = (pl_alike){0};
-    PL_RETURN_IF(pl_try_alloc(n * sizeof(size_t), "documents in groups", &memory));
+    PL_CHECK(pl_try_alloc(n * sizeof(size_t), "documents in groups", &memory));
     size_t *order = memory;
     router_group_alike(features, n, bytes, order);
     for (size_t i = 0; i < n; i = end) {

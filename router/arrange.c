@@ -148,7 +148,7 @@ pl_status arrange_grid(float *centroids, int n_paths, int dim, int n_levels,
     for (int level = 1; level < n_levels; level++)
         g.first[level] = g.first[level - 1] + experts[level - 1];
     float *copy = NULL;
-    PL_RETURN_IF(pl_try_alloc((size_t)n_paths * row, "centroids", (void **)&copy));
+    PL_CHECK(pl_try_alloc((size_t)n_paths * row, "centroids", (void **)&copy));
     g.order = pl_alloc((size_t)n_paths * sizeof *g.order);
     g.best = pl_alloc((size_t)n_paths * sizeof *g.best);
     g.sums = pl_alloc((size_t)n_modules(&g) * (size_t)dim * sizeof *g.sums);

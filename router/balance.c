@@ -203,7 +203,7 @@ static pl_status raise_prices(auction *a, double surplus)
     int n_paths = a->job->router->n_paths;
     list_offers(a);
     size_t n_items = (a->n_offers + PIECES_AN_ITEM - 1) / PIECES_AN_ITEM;
-    PL_RETURN_IF(pl_parallel(a->job->n_threads, n_items, measure_margins, a));
+    PL_CHECK(pl_parallel(a->job->n_threads, n_items, measure_margins, a));
     qsort(a->offers, a->n_offers, sizeof *a->offers, least_margin_first);
     double raise = raise_needed(a, surplus);
     for (int path = 0; path < n_paths; ++path)
@@ -254,7 +254,7 @@ static pl_status hold_auction(auction *a)
     memset(a->bias, 0, n_paths * sizeof *a->bias);
     memset(a->raised, 0, n_paths * sizeof *a->raised);
     form_pieces(a);
-    PL_RETURN_IF(choose_paths(a));
+    PL_CHECK(choose_paths(a));
     list_pieces(a);
     for (size_t vain = 0; vain < patience; ++vain) {
         int path = heaviest(a);
@@ -266,7 +266,7 @@ static pl_status hold_auction(auction *a)
         if (a->lightest <= limit)
             break;
         bool together = vain % n_paths == n_paths - 1;
-        PL_RETURN_IF(raise_prices(a, choose_raises(a, path, together)));
+        PL_CHECK(raise_prices(a, choose_raises(a, path, together)));
     }
     memcpy(a->bias, a->best, n_paths * sizeof *a->bias);
     return choose_paths(a);

@@ -53,11 +53,11 @@ static pl_status open_lane(const pl_feature_job *job, int i, lane *out)
     pl_model_options model = {.batch = (int)batch_of(job), .context = job->prefix};
     size_t rows = batch_of(job);
     void *memory = NULL;
-    PL_RETURN_IF(pl_backend_open(&backend, &out->backend));
-    PL_RETURN_IF(pl_model_create(out->backend, job->topology, &model, &out->model));
-    PL_RETURN_IF(pl_model_load(out->model, job->params));
+    PL_CHECK(pl_backend_open(&backend, &out->backend));
+    PL_CHECK(pl_model_create(out->backend, job->topology, &model, &out->model));
+    PL_CHECK(pl_model_load(out->model, job->params));
     size_t width = (size_t)pl_topology_shape(job->topology)->width;
-    PL_RETURN_IF(pl_try_alloc(
+    PL_CHECK(pl_try_alloc(
         rows * (((size_t)job->prefix + 2) * sizeof(int32_t) + width * sizeof(float)),
         "feature batch", &memory));
     out->tokens = memory;
@@ -114,8 +114,8 @@ static pl_status one_batch(void *context, size_t item, int thread)
     size_t n = left < most ? left : most;
     memset(p->features + first * C, 0, n * C * sizeof *p->features);
     for (size_t w = 0, B; (B = fill_windows(p, first, n, w, l)) > 0; ++w) {
-        PL_RETURN_IF(pl_model_features(l->model, l->tokens, l->lengths, (int)B,
-                                       p->job->prefix, l->rows));
+        PL_CHECK(pl_model_features(l->model, l->tokens, l->lengths, (int)B,
+                                   p->job->prefix, l->rows));
         for (size_t b = 0; b < B; ++b) {
             const pl_token_doc *doc = pl_tokens_doc(p->tokens, l->docs[b]);
             float share = 1.0f / (float)n_windows(p->job, doc);
@@ -132,7 +132,7 @@ pl_status pl_router_features(const pl_feature_job *job, const pl_tokens *tokens,
 {
     pass p = {.job = job, .tokens = tokens, .features = features};
     pl_status status = PL_OK;
-    PL_RETURN_IF(check_job(job));
+    PL_CHECK(check_job(job));
     p.n_docs = pl_tokens_n_docs(tokens);
     p.width = (size_t)pl_topology_shape(job->topology)->width;
     size_t n_batches = (p.n_docs + batch_of(job) - 1) / batch_of(job);

@@ -110,8 +110,7 @@ static pl_status seed_centroids(work *w, int restart)
         memcpy(centroid(w, w->n_seeded), point(w, i),
                (size_t)w->job->dim * sizeof(float));
         ++w->n_seeded;
-        PL_RETURN_IF(
-            pl_parallel(w->job->n_threads, point_items(w), shrink_distances, w));
+        PL_CHECK(pl_parallel(w->job->n_threads, point_items(w), shrink_distances, w));
     }
     return PL_OK;
 }
@@ -149,7 +148,7 @@ static void count_labels(work *w)
 
 static pl_status assign(work *w)
 {
-    PL_RETURN_IF(pl_parallel(w->job->n_threads, point_items(w), assign_points, w));
+    PL_CHECK(pl_parallel(w->job->n_threads, point_items(w), assign_points, w));
     count_labels(w);
     return PL_OK;
 }
@@ -202,7 +201,7 @@ static pl_status move_centroids(work *w)
 {
     size_t dim = (size_t)w->job->dim;
     size_t n_items = (dim + COLUMNS_A_ITEM - 1) / COLUMNS_A_ITEM;
-    PL_RETURN_IF(pl_parallel(w->job->n_threads, n_items, sum_columns, w));
+    PL_CHECK(pl_parallel(w->job->n_threads, n_items, sum_columns, w));
     for (size_t c = 0; c < (size_t)w->job->k; ++c)
         for (size_t d = 0; w->count[c] > 0 && d < dim; ++d)
             w->centroids[c * dim + d] =
@@ -214,12 +213,12 @@ static pl_status move_centroids(work *w)
 static pl_status lloyd(work *w, double *total)
 {
     size_t label_bytes = w->job->n * sizeof *w->label;
-    PL_RETURN_IF(assign(w));
+    PL_CHECK(assign(w));
     for (int step = 0; step < w->job->iterations; ++step) {
         refill_empty_clusters(w);
         memcpy(w->before, w->label, label_bytes);
-        PL_RETURN_IF(move_centroids(w));
-        PL_RETURN_IF(assign(w));
+        PL_CHECK(move_centroids(w));
+        PL_CHECK(assign(w));
         if (memcmp(w->before, w->label, label_bytes) == 0)
             break;
     }
@@ -253,7 +252,7 @@ static pl_status alloc_work(work *w)
     size_t n = w->job->n, k = (size_t)w->job->k, size = k * (size_t)w->job->dim;
     size_t bytes = (size + n) * sizeof(double) + k * sizeof(size_t) +
                    size * sizeof(float) + 2 * n * sizeof(int);
-    PL_RETURN_IF(pl_try_alloc(bytes, "k-means", &w->memory));
+    PL_CHECK(pl_try_alloc(bytes, "k-means", &w->memory));
     w->sums = w->memory;
     w->distance = w->sums + size;
     w->count = (size_t *)(w->distance + n);
@@ -268,7 +267,7 @@ pl_status kmeans_fit(const kmeans_job *job, float *centroids)
     work w = {.job = job};
     pl_status status;
     double least = 0.0;
-    PL_RETURN_IF(check_job(job));
+    PL_CHECK(check_job(job));
     PL_TRY(alloc_work(&w));
     for (int restart = 0; restart < job->restarts; ++restart) {
         double total = 0.0;
@@ -289,7 +288,7 @@ pl_status kmeans_assign(const kmeans_job *job, const float *centroids, int *labe
 {
     work w = {.job = job};
     pl_status status;
-    PL_RETURN_IF(check_job(job));
+    PL_CHECK(check_job(job));
     PL_TRY(alloc_work(&w));
     memcpy(w.centroids, centroids,
            (size_t)job->k * (size_t)job->dim * sizeof *centroids);
@@ -305,7 +304,7 @@ pl_status kmeans_move(const kmeans_job *job, const int *label, float *centroids)
     work w = {.job = job};
     size_t size = (size_t)job->k * (size_t)job->dim * sizeof *centroids;
     pl_status status;
-    PL_RETURN_IF(check_job(job));
+    PL_CHECK(check_job(job));
     PL_TRY(alloc_work(&w));
     memcpy(w.label, label, job->n * sizeof *label);
     memcpy(w.centroids, centroids, size);

@@ -17,7 +17,7 @@ pl_status lens_alloc(lens *l, int dim, int rank, bool with_rows)
 {
     size_t C = (size_t)dim, n_rows = with_rows ? (size_t)rank * C : 0;
     void *memory = NULL;
-    PL_RETURN_IF(pl_try_alloc((2 * C + n_rows) * sizeof(float), "lens", &memory));
+    PL_CHECK(pl_try_alloc((2 * C + n_rows) * sizeof(float), "lens", &memory));
     *l = (lens){.dim = dim, .rank = rank, .mean = memory};
     l->scale = l->mean + C;
     l->rows = with_rows ? l->scale + C : NULL;
@@ -138,7 +138,7 @@ static pl_status sharpen(rows_fit *f)
                        .rounds = f->options->rounds,
                        .seed = f->options->seed,
                        .n_threads = f->options->n_threads};
-    PL_RETURN_IF(pl_parallel(job.n_threads, n_items, whiten_points, f));
+    PL_CHECK(pl_parallel(job.n_threads, n_items, whiten_points, f));
     return sharpen_fit(&job, f->turn);
 }
 

@@ -90,7 +90,7 @@ static pl_status fill_covariance(work *w)
     for (size_t first = 0; first < n; first += POINTS_A_BLOCK) {
         size_t left = n - first;
         fill_block(w, first, left < POINTS_A_BLOCK ? left : POINTS_A_BLOCK, stride);
-        PL_RETURN_IF(pl_parallel(w->job->n_threads, row_items(w->C), add_rows, w));
+        PL_CHECK(pl_parallel(w->job->n_threads, row_items(w->C), add_rows, w));
     }
     for (size_t i = 0; i < w->C * w->C; ++i)
         w->covariance[i] /= (double)n;
@@ -139,7 +139,7 @@ static pl_status iterate(work *w)
         w->q[i] = (double)pl_random_normal(w->job->seed, stream, i);
     orthonormalise(w->q, w->R, w->C);
     for (int step = 0; step < POWER_STEPS; ++step) {
-        PL_RETURN_IF(multiply(w));
+        PL_CHECK(multiply(w));
         memcpy(w->q, w->next, w->R * w->C * sizeof *w->q);
         orthonormalise(w->q, w->R, w->C);
     }
@@ -150,7 +150,7 @@ static pl_status iterate(work *w)
 static pl_status extract(work *w, double *rows, double *variances)
 {
     size_t R = w->R, C = w->C;
-    PL_RETURN_IF(multiply(w));
+    PL_CHECK(multiply(w));
     for (size_t i = 0; i < R; ++i)
         for (size_t j = 0; j < R; ++j)
             w->small[i * R + j] = dot(w->next + i * C, w->q + j * C, C);

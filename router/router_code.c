@@ -114,7 +114,7 @@ static pl_status read_head(pl_reader *reader, head *out)
     uint64_t unit = pl_get_u64(reader, TAG_UNIT, 0);
     out->inertia = pl_get_f64(reader, TAG_INERTIA, 0);
     out->with_rows = pl_field_count(reader, TAG_ROWS) > 0;
-    PL_RETURN_IF(pl_reader_status(reader));
+    PL_CHECK(pl_reader_status(reader));
     if (format != FORMAT)
         return pl_fail(PL_ERR_UNSUPPORTED,
                        "the router has format %llu and this release reads %d",
@@ -138,7 +138,7 @@ static pl_status get_floats(pl_reader *reader, uint16_t tag, size_t i, size_t n,
 {
     size_t len = 0;
     const uint8_t *bytes = pl_get_bytes(reader, tag, i, &len);
-    PL_RETURN_IF(pl_reader_status(reader));
+    PL_CHECK(pl_reader_status(reader));
     if (len != n * sizeof *out)
         return damaged("an array has the wrong size");
     memcpy(out, bytes, len);
@@ -152,7 +152,7 @@ static pl_status get_bias(pl_reader *reader, pl_router *router)
 {
     size_t len = 0, n = (size_t)router->n_paths;
     const uint8_t *bytes = pl_get_bytes(reader, TAG_BIAS, 0, &len);
-    PL_RETURN_IF(pl_reader_status(reader));
+    PL_CHECK(pl_reader_status(reader));
     if (len != n * sizeof *router->bias)
         return damaged("the prices have the wrong size");
     memcpy(router->bias, bytes, len);
@@ -166,15 +166,15 @@ static pl_status read_arrays(pl_reader *reader, pl_router *router)
 {
     lens *l = &router->lens;
     size_t dim = (size_t)l->dim;
-    PL_RETURN_IF(get_floats(reader, TAG_MEAN, 0, dim, l->mean));
-    PL_RETURN_IF(get_floats(reader, TAG_SCALE, 0, dim, l->scale));
+    PL_CHECK(get_floats(reader, TAG_MEAN, 0, dim, l->mean));
+    PL_CHECK(get_floats(reader, TAG_SCALE, 0, dim, l->scale));
     if (l->rows)
-        PL_RETURN_IF(get_floats(reader, TAG_ROWS, 0, (size_t)l->rank * dim, l->rows));
+        PL_CHECK(get_floats(reader, TAG_ROWS, 0, (size_t)l->rank * dim, l->rows));
     for (int level = 0; level < router->n_levels; ++level) {
         size_t size =
             (size_t)router->experts[level] * (size_t)router_part_size(router, level);
-        PL_RETURN_IF(get_floats(reader, TAG_CENTROIDS, (size_t)level, size,
-                                router->centroids[level]));
+        PL_CHECK(get_floats(reader, TAG_CENTROIDS, (size_t)level, size,
+                            router->centroids[level]));
     }
     return get_bias(reader, router);
 }
@@ -203,12 +203,12 @@ pl_status pl_router_decode(const void *data, size_t len, pl_router **out)
     pl_router *router = NULL;
     pl_status status;
     pl_reader_open(&reader, "router", data, len);
-    PL_RETURN_IF(pl_reader_status(&reader));
+    PL_CHECK(pl_reader_status(&reader));
     if (len < CHECKSUM_FIELD_BYTES)
         return damaged("it is cut off");
-    PL_RETURN_IF(check_sum(&reader, data, len));
-    PL_RETURN_IF(read_head(&reader, &h));
-    PL_RETURN_IF(check_length(&h, len));
+    PL_CHECK(check_sum(&reader, data, len));
+    PL_CHECK(read_head(&reader, &h));
+    PL_CHECK(check_length(&h, len));
     PL_TRY(router_create(h.kind, h.n_levels, h.experts, h.dim, h.rank, h.with_rows,
                          &router));
     router->lens.unit = h.unit;

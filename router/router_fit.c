@@ -88,7 +88,7 @@ static pl_status check_fit(const float *features, size_t n, int dim,
         return pl_fail(PL_ERR_CONFIG,
                        "balance %g, components %d and sharpen %d must not be negative",
                        options->balance, options->components, options->sharpen);
-    PL_RETURN_IF(check_levels(options));
+    PL_CHECK(check_levels(options));
     if (dim < 1 || dim > ROUTER_DIM_MAX || rank_of(options, dim) < levels_of(options))
         return pl_fail(PL_ERR_CONFIG,
                        "features of %d columns (%d used) do not make %d parts", dim,
@@ -152,7 +152,7 @@ static pl_status move_centroids(fit *f)
         kmeans_job job = level_job(f, level);
         for (size_t i = 0; i < f->n; ++i)
             f->label[i] = router_label(router, f->path[i], level);
-        PL_RETURN_IF(kmeans_move(&job, f->label, router->centroids[level]));
+        PL_CHECK(kmeans_move(&job, f->label, router->centroids[level]));
     }
     return PL_OK;
 }
@@ -181,7 +181,7 @@ static pl_status take_weights(fit *f, double *total)
 static pl_status balance_shards(fit *f)
 {
     double total = 0.0, fullest = 0.0;
-    PL_RETURN_IF(take_weights(f, &total));
+    PL_CHECK(take_weights(f, &total));
     double limit = (1.0 + f->options->balance) * total / f->router->n_paths;
     balance_job job = {.router = f->router,
                        .distances = f->distances,
@@ -191,12 +191,12 @@ static pl_status balance_shards(fit *f)
                        .step = fmax(1e-4 * f->router->inertia, 1e-30),
                        .n_threads = f->options->n_threads};
     for (int round = 0; round < BALANCE_ROUNDS; ++round) {
-        PL_RETURN_IF(balance_fit(&job, f->router->bias, f->path, &fullest));
+        PL_CHECK(balance_fit(&job, f->router->bias, f->path, &fullest));
         if (round + 1 == BALANCE_ROUNDS)
             break;
         job.limit = fmax(job.limit, fullest);
-        PL_RETURN_IF(move_centroids(f));
-        PL_RETURN_IF(on_points(f, measure_points));
+        PL_CHECK(move_centroids(f));
+        PL_CHECK(on_points(f, measure_points));
     }
     return PL_OK;
 }
@@ -221,10 +221,10 @@ static pl_status alloc_fit(fit *f, void **memory)
     size_t n = f->n, stride = (size_t)router_n_centroids(f->router);
     size_t rank = (size_t)f->router->lens.rank, dim = (size_t)f->router->lens.dim;
     size_t threads = (size_t)f->options->n_threads;
-    PL_RETURN_IF(pl_try_alloc(n * (stride + 1) * sizeof(double) +
-                                  (n * rank + threads * dim) * sizeof(float) +
-                                  2 * n * sizeof(int),
-                              "the router's points", memory));
+    PL_CHECK(pl_try_alloc(n * (stride + 1) * sizeof(double) +
+                              (n * rank + threads * dim) * sizeof(float) +
+                              2 * n * sizeof(int),
+                          "the router's points", memory));
     f->distances = *memory;
     f->weights = f->distances + n * stride;
     f->z = (float *)(f->weights + n);
@@ -238,7 +238,7 @@ static pl_status fit_centroids(fit *f)
 {
     for (int level = 0; level < f->router->n_levels; ++level) {
         kmeans_job job = level_job(f, level);
-        PL_RETURN_IF(kmeans_fit(&job, f->router->centroids[level]));
+        PL_CHECK(kmeans_fit(&job, f->router->centroids[level]));
     }
     return PL_OK;
 }
@@ -282,15 +282,15 @@ static pl_status fit_all(fit *f)
                          .rounds = options->sharpen,
                          .seed = options->seed,
                          .n_threads = options->n_threads};
-    PL_RETURN_IF(lens_fit(&f->router->lens, f->features, f->n, &view));
+    PL_CHECK(lens_fit(&f->router->lens, f->features, f->n, &view));
     deal_components(f->router);
-    PL_RETURN_IF(on_points(f, look_at_points));
-    PL_RETURN_IF(fit_centroids(f));
-    PL_RETURN_IF(arrange(f));
-    PL_RETURN_IF(on_points(f, measure_points));
+    PL_CHECK(on_points(f, look_at_points));
+    PL_CHECK(fit_centroids(f));
+    PL_CHECK(arrange(f));
+    PL_CHECK(on_points(f, measure_points));
     take_inertia(f);
     if (options->balance > 0.0) {
-        PL_RETURN_IF(balance_shards(f));
+        PL_CHECK(balance_shards(f));
         take_inertia(f);
     }
     return PL_OK;
@@ -349,7 +349,7 @@ pl_status pl_router_fit(const float *features, size_t n, int dim,
     double *weights = NULL;
     pl_status status;
     *out = NULL;
-    PL_RETURN_IF(check_fit(features, n, dim, options));
+    PL_CHECK(check_fit(features, n, dim, options));
     size_t stride = pl_router_stride(options, n, dim), m = n / stride;
     size_t columns = (size_t)dim;
     if (stride == 1)

@@ -135,15 +135,15 @@ done:
 static pl_status make_lists(sorting *s, pl_shards *out)
 {
     void *memory = NULL;
-    PL_RETURN_IF(pl_try_alloc(((size_t)out->n_paths + 1) * sizeof *out->first,
-                              "shard lists", &memory));
+    PL_CHECK(pl_try_alloc(((size_t)out->n_paths + 1) * sizeof *out->first,
+                          "shard lists", &memory));
     out->first = memory;
     plan_lists(s, out);
-    PL_RETURN_IF(pl_try_alloc(out->first[out->n_paths] * sizeof *out->docs,
-                              "shard lists", &memory));
+    PL_CHECK(pl_try_alloc(out->first[out->n_paths] * sizeof *out->docs, "shard lists",
+                          &memory));
     out->docs = memory;
-    PL_RETURN_IF(fill_lists(s, out));
-    PL_RETURN_IF(pl_try_alloc(s->n * sizeof *out->path_of, "shard lists", &memory));
+    PL_CHECK(fill_lists(s, out));
+    PL_CHECK(pl_try_alloc(s->n * sizeof *out->path_of, "shard lists", &memory));
     out->path_of = memory;
     for (size_t i = 0; i < s->n; ++i)
         out->path_of[i] = s->nearest[i * s->top];
@@ -165,7 +165,7 @@ pl_status pl_shards_make(const pl_router *router, const float *features, size_t 
                          int overlap, pl_shards *out)
 {
     memset(out, 0, sizeof *out);
-    PL_RETURN_IF(check_request(router, n_docs, overlap));
+    PL_CHECK(check_request(router, n_docs, overlap));
     sorting s = {.router = router,
                  .features = features,
                  .n = n_docs,

@@ -77,8 +77,8 @@ static pl_status find_clusters(work *w, int round)
                       .level = -1 - round, /* a stream of its own */
                       .n_threads = w->job->n_threads};
     size_t n_items = (w->job->n + POINTS_A_ITEM - 1) / POINTS_A_ITEM;
-    PL_RETURN_IF(pl_parallel(w->job->n_threads, n_items, look_at_points, w));
-    PL_RETURN_IF(kmeans_fit(&job, w->centroids));
+    PL_CHECK(pl_parallel(w->job->n_threads, n_items, look_at_points, w));
+    PL_CHECK(kmeans_fit(&job, w->centroids));
     return kmeans_assign(&job, w->centroids, w->label);
 }
 
@@ -133,9 +133,9 @@ static pl_status alloc_work(work *w, void **memory)
 {
     size_t n = w->job->n, square = w->C * w->C;
     size_t doubles = w->K * w->C + 2 * square + w->C;
-    PL_RETURN_IF(pl_try_alloc(doubles * sizeof(double) + w->K * sizeof(size_t) +
-                                  (n + w->K) * w->C * sizeof(float) + n * sizeof(int),
-                              "the router's view", memory));
+    PL_CHECK(pl_try_alloc(doubles * sizeof(double) + w->K * sizeof(size_t) +
+                              (n + w->K) * w->C * sizeof(float) + n * sizeof(int),
+                          "the router's view", memory));
     w->means = *memory;
     w->within = w->means + w->K * w->C;
     w->vectors = w->within + square;

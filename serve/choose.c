@@ -26,7 +26,7 @@ pl_status pl_chooser_create(int vocab, pl_chooser **out)
         return pl_fail(PL_ERR_ARG, "a chooser needs a vocabulary, got %d", vocab);
     size_t n = (size_t)vocab;
     void *memory = NULL;
-    PL_RETURN_IF(
+    PL_CHECK(
         pl_try_alloc(n * (sizeof(double) + 2 * sizeof(int32_t)), "chooser", &memory));
     pl_chooser *chooser = pl_alloc(sizeof *chooser);
     chooser->vocab = vocab;
@@ -199,8 +199,8 @@ pl_status pl_choose_token(pl_chooser *chooser, const float *logits,
                           const pl_choice *choice, uint64_t index, int32_t *token)
 {
     *token = 0;
-    PL_RETURN_IF(check_choice(choice));
-    PL_RETURN_IF(likeliest(logits, chooser->vocab, token));
+    PL_CHECK(check_choice(choice));
+    PL_CHECK(likeliest(logits, chooser->vocab, token));
     if (choice->temperature == 0.0)
         return PL_OK;
     int n = take_candidates(chooser, logits, logits[*token], choice);

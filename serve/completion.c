@@ -119,7 +119,7 @@ static pl_status read_key(const char *key, const pl_json *value, pl_completion *
     if (strcmp(key, "temperature") == 0)
         return read_real(value, key, 100, &c->options.choice.temperature);
     if (strcmp(key, "top_p") == 0) {
-        PL_RETURN_IF(read_real(value, key, 1, &c->options.choice.top_p));
+        PL_CHECK(read_real(value, key, 1, &c->options.choice.top_p));
         return c->options.choice.top_p > 0 ? PL_OK : wrong(key, "more than 0");
     }
     if (strcmp(key, "max_tokens") == 0) {
@@ -158,7 +158,7 @@ static pl_status read_object(const pl_json *json, pl_completion *c)
          key = pl_json_next_key(json, key)) {
         const pl_json *value = pl_json_get(json, key);
         if (!is_null(value))
-            PL_RETURN_IF(read_key(key, value, c));
+            PL_CHECK(read_key(key, value, c));
     }
     return c->prompt ? PL_OK : wrong("prompt", "given");
 }

@@ -106,9 +106,9 @@ static pl_status write_pipeline(const pl_export *e, const piece_list *list,
                                 const char *folder, pl_buf *text)
 {
     tokenizer_json(list, text);
-    PL_RETURN_IF(put_text(folder, "tokenizer.json", text));
+    PL_CHECK(put_text(folder, "tokenizer.json", text));
     tokenizer_config(list, pl_topology_shape(e->topology)->context, text);
-    PL_RETURN_IF(put_text(folder, "tokenizer_config.json", text));
+    PL_CHECK(put_text(folder, "tokenizer_config.json", text));
     tokenizer_special_tokens(list, text);
     return put_text(folder, "special_tokens_map.json", text);
 }
@@ -118,7 +118,7 @@ static pl_status write_pipeline(const pl_export *e, const piece_list *list,
 static pl_status write_tokenizer(const pl_export *e, const char *folder, pl_buf *text)
 {
     piece_list list;
-    PL_RETURN_IF(piece_list_read(e->tokenizer_model, e->tokenizer_bytes, &list));
+    PL_CHECK(piece_list_read(e->tokenizer_model, e->tokenizer_bytes, &list));
     bool plain = tokenizer_has_json(&list);
     pl_buf_append(text, e->tokenizer_model, e->tokenizer_bytes);
     pl_status status =

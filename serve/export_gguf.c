@@ -109,7 +109,7 @@ static pl_status put_tokenizer_of(const pl_export *e, gguf_head *h)
 {
     piece_list list;
     size_t vocab = (size_t)pl_topology_shape(e->topology)->vocab;
-    PL_RETURN_IF(piece_list_read(e->tokenizer_model, e->tokenizer_bytes, &list));
+    PL_CHECK(piece_list_read(e->tokenizer_model, e->tokenizer_bytes, &list));
     pl_status status = PL_OK;
     if (!list.bpe || !list.exact)
         status = pl_fail(PL_ERR_UNSUPPORTED,
@@ -140,10 +140,10 @@ static pl_status describe(const pl_export *e, gguf_head *h)
     char name[PL_NAME_MAX];
     put_general(e, h);
     put_shape(pl_topology_shape(e->topology), h);
-    PL_RETURN_IF(put_tokenizer_of(e, h));
+    PL_CHECK(put_tokenizer_of(e, h));
     for (int i = 0; i < pl_topology_n_tensors(e->topology); i++) {
         const pl_tensor *t = pl_topology_tensor(e->topology, i);
-        PL_RETURN_IF(name_of(t, name));
+        PL_CHECK(name_of(t, name));
         gguf_add_tensor(h, name, t, type_of(e, t));
     }
     return PL_OK;
@@ -154,8 +154,8 @@ static pl_status write_data(const pl_export *e, sink *out)
     int head_size = pl_topology_shape(e->topology)->head_size;
     for (int i = 0; i < pl_topology_n_tensors(e->topology); i++) {
         const pl_tensor *t = pl_topology_tensor(e->topology, i);
-        PL_RETURN_IF(weight_write(e, t, type_of(e, t), head_size, out));
-        PL_RETURN_IF(sink_align(out, GGUF_ALIGNMENT));
+        PL_CHECK(weight_write(e, t, type_of(e, t), head_size, out));
+        PL_CHECK(sink_align(out, GGUF_ALIGNMENT));
     }
     return PL_OK;
 }

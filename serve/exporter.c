@@ -115,7 +115,7 @@ pl_status pl_exporter_open(const char *listen,
 {
     struct sockaddr_in at;
     *out = NULL;
-    PL_RETURN_IF(parse_listen(listen, &at));
+    PL_CHECK(parse_listen(listen, &at));
     pl_exporter *e = pl_alloc(sizeof *e);
     e->hub = hub;
     e->context = context;

@@ -8,10 +8,10 @@ static pl_status decode_tokens(const pl_generator *g, sequence *s, pl_chooser *c
 {
     for (;;) {
         int room = g->context - pl_decoder_position(g->decoder);
-        PL_RETURN_IF(sequence_take(s, chooser, logits, room));
+        PL_CHECK(sequence_take(s, chooser, logits, room));
         if (s->ended)
             return PL_OK;
-        PL_RETURN_IF(pl_decoder_feed(g->decoder, &s->token, 1, logits));
+        PL_CHECK(pl_decoder_feed(g->decoder, &s->token, 1, logits));
     }
 }
 

@@ -42,7 +42,7 @@ static pl_status open_file(pl_import *m, const char *path)
         return pl_fail(PL_ERR_UNSUPPORTED, "%s names more than %d files", m->folder,
                        FILES_MAX);
     m->files = pl_grow(m->files, (size_t)(m->n_files + 1) * sizeof *m->files);
-    PL_RETURN_IF(safetensors_open(path, &m->files[m->n_files]));
+    PL_CHECK(safetensors_open(path, &m->files[m->n_files]));
     m->n_files++;
     return PL_OK;
 }
@@ -68,7 +68,7 @@ static pl_status open_shard(pl_import *m, const char *tensor, const char *name)
             "the folder for tensor %.128s",
             m->folder, tensor);
     if (!file_called(m, path))
-        PL_RETURN_IF(open_file(m, path));
+        PL_CHECK(open_file(m, path));
     if (!safetensors_find(file_called(m, path), tensor))
         return pl_fail(PL_ERR_DATA,
                        "%s lacks tensor %.128s, which the index says is there", path,
@@ -235,8 +235,8 @@ static pl_status open_model(const char *path, pl_import *m)
         pl_copy_text(m->folder, sizeof m->folder, path);
     else
         pl_path_above(m->folder, path);
-    PL_RETURN_IF(read_config(m));
-    PL_RETURN_IF(open_files(m, path, is_folder));
+    PL_CHECK(read_config(m));
+    PL_CHECK(open_files(m, path, is_folder));
     if (!pl_path_exists(pl_join(m->tokenizer, m->folder, "tokenizer.model")))
         m->tokenizer[0] = '\0';
     return check_tensors(m);
@@ -298,14 +298,14 @@ static pl_status check_shape(const pl_import *m, const pl_shape *want)
                        "data.vocab is %d but the model in %s has %d; `pathloom import` "
                        "writes a configuration that fits",
                        want->vocab, m->folder, have->vocab);
-    PL_RETURN_IF(compare(m, "width", have->width, want->width));
-    PL_RETURN_IF(compare(m, "heads", have->n_heads, want->n_heads));
-    PL_RETURN_IF(compare(m, "kv_heads", have->n_kv_heads, want->n_kv_heads));
-    PL_RETURN_IF(compare(m, "head_size", have->head_size, want->head_size));
-    PL_RETURN_IF(compare(m, "ffn", have->ffn, want->ffn));
-    PL_RETURN_IF(compare(m, "blocks", have->n_blocks, want->n_blocks));
-    PL_RETURN_IF(compare(m, "tied", have->tied, want->tied));
-    PL_RETURN_IF(compare(m, "rope_theta", have->rope_theta, want->rope_theta));
+    PL_CHECK(compare(m, "width", have->width, want->width));
+    PL_CHECK(compare(m, "heads", have->n_heads, want->n_heads));
+    PL_CHECK(compare(m, "kv_heads", have->n_kv_heads, want->n_kv_heads));
+    PL_CHECK(compare(m, "head_size", have->head_size, want->head_size));
+    PL_CHECK(compare(m, "ffn", have->ffn, want->ffn));
+    PL_CHECK(compare(m, "blocks", have->n_blocks, want->n_blocks));
+    PL_CHECK(compare(m, "tied", have->tied, want->tied));
+    PL_CHECK(compare(m, "rope_theta", have->rope_theta, want->rope_theta));
     return compare(m, "norm_eps", have->norm_eps, want->norm_eps);
 }
 
@@ -316,7 +316,7 @@ static pl_status load_tensor(const pl_import *m, const pl_tensor *t, float *out)
     if (!have || !has_shape(have, t))
         return pl_fail(PL_ERR_INTERNAL, "tensor %s was there when its file was opened",
                        t->name);
-    PL_RETURN_IF(safetensors_floats(file, have, out));
+    PL_CHECK(safetensors_floats(file, have, out));
     for (uint64_t i = 0; i < have->n_values; i++)
         if (!isfinite(out[i]))
             return pl_fail(PL_ERR_NUMERIC,
@@ -330,10 +330,10 @@ static pl_status load_tensor(const pl_import *m, const pl_tensor *t, float *out)
 pl_status pl_import_load(const pl_import *import, const pl_topology *topology,
                          float *params)
 {
-    PL_RETURN_IF(check_shape(import, pl_topology_shape(topology)));
+    PL_CHECK(check_shape(import, pl_topology_shape(topology)));
     for (int i = 0; i < pl_topology_n_tensors(topology); i++) {
         const pl_tensor *t = pl_topology_tensor(topology, i);
-        PL_RETURN_IF(load_tensor(import, t, params + t->offset));
+        PL_CHECK(load_tensor(import, t, params + t->offset));
     }
     return PL_OK;
 }

@@ -74,11 +74,11 @@ static pl_status check_kind(const config_reader *c)
 {
     static const char no_bias[] =
         "our projections have no biases; take a model without them";
-    PL_RETURN_IF(check_architecture(c));
-    PL_RETURN_IF(expect_text(c, "hidden_act", "silu",
-                             "our feed-forward is SwiGLU; take a model with silu"));
-    PL_RETURN_IF(expect_false(c, "attention_bias", no_bias));
-    PL_RETURN_IF(expect_false(c, "mlp_bias", no_bias));
+    PL_CHECK(check_architecture(c));
+    PL_CHECK(expect_text(c, "hidden_act", "silu",
+                         "our feed-forward is SwiGLU; take a model with silu"));
+    PL_CHECK(expect_false(c, "attention_bias", no_bias));
+    PL_CHECK(expect_false(c, "mlp_bias", no_bias));
     const pl_json *quantised = field(c, "quantization_config");
     return quantised ? unsupported(c, "quantization_config", quantised,
                                    "give the model as it was before its quantisation")
@@ -135,8 +135,8 @@ static pl_status take_rope_of(const config_reader *c, const char *name, double *
         return PL_OK;
     if (!pl_json_is_object(rope.root))
         return unsupported(c, name, rope.root, plain);
-    PL_RETURN_IF(expect_text(&rope, "type", "default", plain));
-    PL_RETURN_IF(expect_text(&rope, "rope_type", "default", plain));
+    PL_CHECK(expect_text(&rope, "type", "default", plain));
+    PL_CHECK(expect_text(&rope, "rope_type", "default", plain));
     const pl_json *share = field(&rope, "partial_rotary_factor");
     double number = 1;
     if (share && (!pl_json_number(share, &number) || number < 1))
@@ -147,8 +147,8 @@ static pl_status take_rope_of(const config_reader *c, const char *name, double *
 
 static pl_status take_rope(const config_reader *c, double *theta)
 {
-    PL_RETURN_IF(take_real(c, "rope_theta", 10000, theta));
-    PL_RETURN_IF(take_rope_of(c, "rope_scaling", theta));
+    PL_CHECK(take_real(c, "rope_theta", 10000, theta));
+    PL_CHECK(take_rope_of(c, "rope_scaling", theta));
     return take_rope_of(c, "rope_parameters", theta);
 }
 
@@ -174,17 +174,17 @@ static pl_status take_tied(const config_reader *c, bool *out)
 
 static pl_status take_shape(const config_reader *c, pl_shape *s)
 {
-    PL_RETURN_IF(take_int(c, "vocab_size", 0, &s->vocab));
-    PL_RETURN_IF(take_int(c, "hidden_size", 0, &s->width));
-    PL_RETURN_IF(take_int(c, "intermediate_size", 0, &s->ffn));
-    PL_RETURN_IF(take_int(c, "num_hidden_layers", 0, &s->n_blocks));
-    PL_RETURN_IF(take_int(c, "num_attention_heads", 0, &s->n_heads));
-    PL_RETURN_IF(take_int(c, "num_key_value_heads", s->n_heads, &s->n_kv_heads));
-    PL_RETURN_IF(take_head_size(c, s));
-    PL_RETURN_IF(take_int(c, "max_position_embeddings", 2048, &s->context));
-    PL_RETURN_IF(take_real(c, "rms_norm_eps", 1e-6, &s->norm_eps));
-    PL_RETURN_IF(take_rope(c, &s->rope_theta));
-    PL_RETURN_IF(take_tied(c, &s->tied));
+    PL_CHECK(take_int(c, "vocab_size", 0, &s->vocab));
+    PL_CHECK(take_int(c, "hidden_size", 0, &s->width));
+    PL_CHECK(take_int(c, "intermediate_size", 0, &s->ffn));
+    PL_CHECK(take_int(c, "num_hidden_layers", 0, &s->n_blocks));
+    PL_CHECK(take_int(c, "num_attention_heads", 0, &s->n_heads));
+    PL_CHECK(take_int(c, "num_key_value_heads", s->n_heads, &s->n_kv_heads));
+    PL_CHECK(take_head_size(c, s));
+    PL_CHECK(take_int(c, "max_position_embeddings", 2048, &s->context));
+    PL_CHECK(take_real(c, "rms_norm_eps", 1e-6, &s->norm_eps));
+    PL_CHECK(take_rope(c, &s->rope_theta));
+    PL_CHECK(take_tied(c, &s->tied));
     pl_status status = pl_shape_check(s);
     return status == PL_OK ? status : pl_fail_in(status, "%s", c->what);
 }

@@ -5,10 +5,10 @@
 pl_status pl_read_object(pl_store *store, const char *name, pl_buf *out)
 {
     pl_object object;
-    PL_RETURN_IF(pl_store_get_object(store, name, &object));
+    PL_CHECK(pl_store_get_object(store, name, &object));
     pl_buf_reserve(out, (size_t)object.bytes);
-    PL_RETURN_IF(pl_store_read_blob(store, &object.blob, 0, (size_t)object.bytes,
-                                    out->data + out->len));
+    PL_CHECK(pl_store_read_blob(store, &object.blob, 0, (size_t)object.bytes,
+                                out->data + out->len));
     out->len += (size_t)object.bytes;
     return PL_OK;
 }
@@ -43,9 +43,8 @@ static pl_status read_module(pl_store *store, const pl_slot *slot, uint64_t vers
     pl_version v;
     uint64_t bytes = 0, wanted = (uint64_t)slot->n_params * sizeof *out;
     memset(&v, 0, sizeof v);
-    PL_RETURN_IF(version == UINT64_MAX
-                     ? pl_store_head(store, m->name, &v)
-                     : pl_store_get_version(store, m->name, version, &v));
+    PL_CHECK(version == UINT64_MAX ? pl_store_head(store, m->name, &v)
+                                   : pl_store_get_version(store, m->name, version, &v));
     m->number = v.number;
     m->params = v.params;
     bool gone = v.params_gone;
@@ -55,7 +54,7 @@ static pl_status read_module(pl_store *store, const pl_slot *slot, uint64_t vers
                        "version %llu of %s was collected, only its record is left; "
                        "`pathloom store log` shows which are there",
                        (unsigned long long)m->number, m->name);
-    PL_RETURN_IF(pl_store_blob_bytes(store, &m->params, &bytes));
+    PL_CHECK(pl_store_blob_bytes(store, &m->params, &bytes));
     if (bytes != wanted)
         return pl_fail(PL_ERR_DAMAGED, "module %s has %llu bytes instead of %llu",
                        m->name, (unsigned long long)bytes, (unsigned long long)wanted);
@@ -70,7 +69,7 @@ pl_status pl_read_path_modules(pl_store *store, const pl_arm *arm, const pl_topo
         const pl_slot *s = pl_topology_slot(t, slot);
         pl_path_module *m = &modules[slot];
         pl_arm_module_name(arm, t, pl_topology_module_of_path(t, slot, path), m->name);
-        PL_RETURN_IF(read_module(store, s, versions[slot], m, params + s->offset));
+        PL_CHECK(read_module(store, s, versions[slot], m, params + s->offset));
     }
     return PL_OK;
 }
@@ -94,7 +93,7 @@ pl_status pl_load_path(pl_store *store, const pl_arm *arm, const pl_topology *t,
                        int path, pl_model *model)
 {
     void *params = NULL;
-    PL_RETURN_IF(
+    PL_CHECK(
         pl_try_alloc(pl_topology_path_params(t) * sizeof(float), "a path", &params));
     pl_status status = pl_read_path(store, arm, t, path, UINT64_MAX, params);
     if (status == PL_OK)

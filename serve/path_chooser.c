@@ -86,8 +86,8 @@ static pl_status read_base(pl_path_chooser *c)
 {
     const pl_model_options model = prefix_model(c->settings);
     if (!c->base_topology)
-        PL_RETURN_IF(pl_read_arm(c->store, "base", &c->base_arm, &c->base_topology));
-    PL_RETURN_IF(pl_model_create(c->backend, c->base_topology, &model, &c->base));
+        PL_CHECK(pl_read_arm(c->store, "base", &c->base_arm, &c->base_topology));
+    PL_CHECK(pl_model_create(c->backend, c->base_topology, &model, &c->base));
     pl_status status =
         pl_load_path(c->store, &c->base_arm, c->base_topology, 0, c->base);
     if (status != PL_OK)
@@ -98,9 +98,9 @@ static pl_status read_base(pl_path_chooser *c)
 pl_status pl_path_chooser_by_router(pl_path_chooser *c)
 {
     if (!c->router)
-        PL_RETURN_IF(read_router(c));
+        PL_CHECK(read_router(c));
     if (!c->base)
-        PL_RETURN_IF(read_base(c));
+        PL_CHECK(read_base(c));
     if (!c->feature)
         c->feature = pl_alloc((size_t)pl_topology_shape(c->base_topology)->width *
                               sizeof *c->feature);
@@ -110,9 +110,8 @@ pl_status pl_path_chooser_by_router(pl_path_chooser *c)
 static pl_status choose_by_router(pl_path_chooser *c, const int32_t *tokens, int n,
                                   pl_path_choice *out)
 {
-    PL_RETURN_IF(pl_path_chooser_by_router(c));
-    PL_RETURN_IF(
-        pl_router_feature_of(c->base, c->settings->prefix, tokens, n, c->feature));
+    PL_CHECK(pl_path_chooser_by_router(c));
+    PL_CHECK(pl_router_feature_of(c->base, c->settings->prefix, tokens, n, c->feature));
     pl_router_route(c->router, c->feature, 1, &out->path);
     return PL_OK;
 }
@@ -141,7 +140,7 @@ pl_status pl_path_chooser_by_likelihood(pl_path_chooser *c, const pl_arm *arm,
     for (; c->n_models < n_models; c->n_models++) {
         scoring *s = &c->models[c->n_models];
         s->path = -1;
-        PL_RETURN_IF(pl_model_create(c->backend, topology, &model, &s->model));
+        PL_CHECK(pl_model_create(c->backend, topology, &model, &s->model));
     }
     return PL_OK;
 }
@@ -169,7 +168,7 @@ static pl_status hold_path(pl_path_chooser *c, int path, pl_model **model)
     if (s->path == path)
         return PL_OK;
     s->path = -1;
-    PL_RETURN_IF(pl_load_path(c->store, c->arm, c->topology, path, s->model));
+    PL_CHECK(pl_load_path(c->store, c->arm, c->topology, path, s->model));
     s->path = path;
     return PL_OK;
 }
@@ -201,8 +200,8 @@ static pl_status choose_by_likelihood(pl_path_chooser *c, const int32_t *tokens,
 {
     pl_model *model;
     for (int path = 0; path < pl_topology_n_paths(c->topology); path++) {
-        PL_RETURN_IF(hold_path(c, path, &model));
-        PL_RETURN_IF(pl_likelihood_nats(model, tokens, n, &c->nats[path]));
+        PL_CHECK(hold_path(c, path, &model));
+        PL_CHECK(pl_likelihood_nats(model, tokens, n, &c->nats[path]));
     }
     out->by_likelihood = true;
     out->nats = c->nats;

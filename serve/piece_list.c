@@ -172,11 +172,11 @@ static pl_status read_model(const void *model, size_t len, piece_list *out)
     out->pieces = pl_alloc((count_pieces(model, len) + 1) * sizeof *out->pieces);
     while (next_field(&m, &f)) {
         if (f.number == 1)
-            PL_RETURN_IF(read_piece(&f, &out->pieces[out->n++]));
+            PL_CHECK(read_piece(&f, &out->pieces[out->n++]));
         else if (f.number == 2)
-            PL_RETURN_IF(read_trainer(&f, out));
+            PL_CHECK(read_trainer(&f, out));
         else if (f.number == 3)
-            PL_RETURN_IF(read_normalizer(&f, out));
+            PL_CHECK(read_normalizer(&f, out));
     }
     return m.broken || out->n == 0 ? damaged("it ends in the middle") : PL_OK;
 }

@@ -98,7 +98,7 @@ static pl_status emit_front(pieces *p, size_t n)
 {
     if (n == 0)
         return PL_OK;
-    PL_RETURN_IF(p->emit(p->context, (const char *)p->text.data, n));
+    PL_CHECK(p->emit(p->context, (const char *)p->text.data, n));
     drop_front(&p->text, n);
     return PL_OK;
 }

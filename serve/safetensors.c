@@ -100,7 +100,7 @@ static pl_status read_tensor(const safetensors *f, const char *name, st_tensor *
                        t->dtype);
     if (!shape || !pl_json_is_array(shape))
         return wrong(f, name, "has no `shape`");
-    PL_RETURN_IF(read_shape(f, shape, t));
+    PL_CHECK(read_shape(f, shape, t));
     return read_offsets(f, pl_json_get(entry, "data_offsets"), bits, t);
 }
 
@@ -149,8 +149,8 @@ static pl_status read_tensors(safetensors *f)
     f->tensors = pl_alloc((n ? n : 1) * sizeof *f->tensors);
     for (const char *key = NULL; (key = pl_json_next_key(f->header, key));)
         if (strcmp(key, "__metadata__") != 0)
-            PL_RETURN_IF(read_tensor(f, key, &f->tensors[f->n_tensors++]));
-    PL_RETURN_IF(check_cover(f));
+            PL_CHECK(read_tensor(f, key, &f->tensors[f->n_tensors++]));
+    PL_CHECK(check_cover(f));
     qsort(f->tensors, f->n_tensors, sizeof *f->tensors, by_name);
     return PL_OK;
 }
@@ -191,8 +191,8 @@ static pl_status read_header(safetensors *f, const uint8_t *bytes, size_t len)
 
 static pl_status read_file(safetensors *f, const uint8_t *bytes, size_t len)
 {
-    PL_RETURN_IF(read_header(f, bytes, len));
-    PL_RETURN_IF(check_metadata(f));
+    PL_CHECK(read_header(f, bytes, len));
+    PL_CHECK(check_metadata(f));
     return read_tensors(f);
 }
 
@@ -212,7 +212,7 @@ pl_status safetensors_open(const char *path, safetensors **out)
 {
     pl_mapping mapping;
     *out = NULL;
-    PL_RETURN_IF(pl_map_file(path, &mapping));
+    PL_CHECK(pl_map_file(path, &mapping));
     pl_status status = safetensors_parse(path, mapping.data, mapping.len, out);
     if (status == PL_OK)
         (*out)->mapping = mapping;

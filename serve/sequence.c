@@ -46,8 +46,8 @@ pl_status sequence_open(sequence *s, const pl_tokenizer *tokenizer, int vocab,
                         pl_piece_fn emit, void *emit_context)
 {
     memset(s, 0, sizeof *s);
-    PL_RETURN_IF(check_request(pl_tokenizer_vocab(tokenizer), vocab, context, n_prompt,
-                               options));
+    PL_CHECK(check_request(pl_tokenizer_vocab(tokenizer), vocab, context, n_prompt,
+                           options));
     s->tokenizer = tokenizer;
     s->options = *options;
     s->pieces.emit = emit;
@@ -65,7 +65,7 @@ void sequence_close(sequence *s)
 static pl_status emit_token(sequence *s, bool *stopped)
 {
     pl_buf_clear(&s->bytes);
-    PL_RETURN_IF(pl_tokenizer_decode(s->tokenizer, &s->token, 1, &s->bytes));
+    PL_CHECK(pl_tokenizer_decode(s->tokenizer, &s->token, 1, &s->bytes));
     return pieces_add(&s->pieces, s->bytes.data, s->bytes.len, stopped);
 }
 
@@ -75,11 +75,10 @@ pl_status sequence_take(sequence *s, pl_chooser *chooser, float *logits, int roo
     logits[PL_TOKEN_UNK] = -INFINITY;
     logits[PL_TOKEN_BOS] = -INFINITY;
     uint64_t place = (uint64_t)(s->result.n_prompt + s->result.n_tokens);
-    PL_RETURN_IF(
-        pl_choose_token(chooser, logits, &s->options.choice, place, &s->token));
+    PL_CHECK(pl_choose_token(chooser, logits, &s->options.choice, place, &s->token));
     ++s->result.n_tokens;
     if (s->token != PL_TOKEN_EOS)
-        PL_RETURN_IF(emit_token(s, &stopped));
+        PL_CHECK(emit_token(s, &stopped));
     bool full = s->result.n_tokens == s->options.max_tokens || room < 1;
     bool end = stopped || s->token == PL_TOKEN_EOS;
     s->result.finish = end ? PL_FINISH_STOP : PL_FINISH_LENGTH;

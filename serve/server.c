@@ -107,7 +107,7 @@ static pl_status check_wanted(void *context)
 static pl_status on_piece(void *context, const char *text, size_t len)
 {
     server_job *job = context;
-    PL_RETURN_IF(check_wanted(job));
+    PL_CHECK(check_wanted(job));
     server_event *e = pl_alloc(sizeof *e);
     pl_buf_append(&e->text, text, len);
     pl_queue_push(job->events, e);
@@ -155,10 +155,9 @@ static pl_status find_path(pl_server *s, server_job *job)
     if (job->path >= 0)
         return PL_OK;
     if (strcmp(job->completion.model, "auto") == 0)
-        PL_RETURN_IF(
-            server_paths_route(s->paths, tokens(job), n_tokens(job), &job->path));
+        PL_CHECK(server_paths_route(s->paths, tokens(job), n_tokens(job), &job->path));
     else
-        PL_RETURN_IF(pl_find_path(t, job->completion.model, &job->path));
+        PL_CHECK(pl_find_path(t, job->completion.model, &job->path));
     if (job->path >= 0)
         pl_topology_path_name(t, job->path, job->model);
     return PL_OK;
@@ -330,7 +329,7 @@ pl_status server_submit(pl_server *s, pl_completion *completion, uint32_t addres
                         server_job **out)
 {
     *out = NULL;
-    PL_RETURN_IF(take_places(s, address));
+    PL_CHECK(take_places(s, address));
     server_job *job = pl_alloc(sizeof *job);
     pl_status status = pl_queue_create(&job->events);
     if (status != PL_OK) {

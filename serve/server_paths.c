@@ -36,11 +36,10 @@ struct server_paths {
 /* A scoring model for each path, all of them read before the first request. */
 static pl_status route_by_likelihood(server_paths *p)
 {
-    PL_RETURN_IF(pl_path_chooser_by_likelihood(p->chooser, &p->mix->arm,
-                                               p->mix->topology,
-                                               pl_topology_n_paths(p->mix->topology)));
+    PL_CHECK(pl_path_chooser_by_likelihood(p->chooser, &p->mix->arm, p->mix->topology,
+                                           pl_topology_n_paths(p->mix->topology)));
     while (!pl_path_chooser_is_ready(p->chooser))
-        PL_RETURN_IF(pl_path_chooser_read_one(p->chooser));
+        PL_CHECK(pl_path_chooser_read_one(p->chooser));
     return PL_OK;
 }
 
@@ -50,7 +49,7 @@ static pl_status open_chooser(server_paths *p, uint64_t *left)
 {
     char needed[16], room[16];
     const int n_paths = pl_topology_n_paths(p->mix->topology);
-    PL_RETURN_IF(pl_path_chooser_open(&p->mix->settings, p->mix->store, &p->chooser));
+    PL_CHECK(pl_path_chooser_open(&p->mix->settings, p->mix->store, &p->chooser));
     if (!pl_answers_by_likelihood(p->mix->settings.rule, p->mix->settings.prefix,
                                   n_paths)) {
         pl_log(PL_LOG_INFO, "serve.routing", "by=router paths=%d", n_paths);
@@ -110,10 +109,10 @@ static pl_status open_all(server_paths *p)
         .name = p->mix->settings.backend,
         .n_threads = p->options->threads,
         .precision = precision ? precision : p->mix->settings.precision};
-    PL_RETURN_IF(pl_backend_open(&backend, &p->backend));
+    PL_CHECK(pl_backend_open(&backend, &p->backend));
     uint64_t left = p->backend->memory_left_bytes ? p->backend->memory_left_bytes
                                                   : pl_memory_available_bytes();
-    PL_RETURN_IF(open_chooser(p, &left));
+    PL_CHECK(open_chooser(p, &left));
     p->n_places = count_places(p, left);
     p->paths = pl_alloc((size_t)p->n_places * sizeof *p->paths);
     return PL_OK;
@@ -200,7 +199,7 @@ pl_status server_paths_route(server_paths *p, const int32_t *tokens, int n, int 
 
 pl_status server_paths_reload(server_paths *p)
 {
-    PL_RETURN_IF(pl_store_refresh(p->mix->store));
+    PL_CHECK(pl_store_refresh(p->mix->store));
     pl_path_chooser_reload(p->chooser);
     p->edition++;
     return PL_OK;
@@ -267,7 +266,7 @@ pl_status server_paths_batch(server_paths *p, int path, pl_batch **out)
         l = make_room(p);
         if (!l)
             return PL_OK;
-        PL_RETURN_IF(load(p, path, l));
+        PL_CHECK(load(p, path, l));
     }
     l->asked = ++p->asked;
     *out = pl_batch_room(l->batch) > 0 ? l->batch : NULL;

@@ -88,7 +88,7 @@ pl_status weight_encode(pl_weight_type type, const char *what, const float *valu
     pl_buf_reserve(out, n * sizeof(float));
     uint8_t *to = out->data + out->len;
     for (size_t i = 0; i < n; i++)
-        PL_RETURN_IF(check_value(type, what, values[i]));
+        PL_CHECK(check_value(type, what, values[i]));
     for (size_t i = 0; type == PL_WEIGHT_F32 && i < n; i++)
         to = put_f32(to, values[i]);
     for (size_t i = 0; type == PL_WEIGHT_F16 && i < n; i++)

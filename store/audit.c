@@ -118,7 +118,7 @@ static void check_sequel(audit *a, const pl_version *v)
 static pl_status check_version(audit *a, row_view *row)
 {
     pl_version v;
-    PL_RETURN_IF(version_decode(row, &v));
+    PL_CHECK(version_decode(row, &v));
     a->report->n_versions++;
     if (!key_is(row, key_of_version(v.module, v.number)))
         problem(a, "the record of %s@%llu stands in another's place", v.module,
@@ -148,7 +148,7 @@ static pl_status check_head(audit *a, row_view *row)
     if (row->key.len >= sizeof module)
         return row_damaged(row, "its key is too long");
     memcpy(module, row->key.bytes, row->key.len);
-    PL_RETURN_IF(head_decode(row, &head));
+    PL_CHECK(head_decode(row, &head));
     if (!has_version(a, module, head.number, &gone))
         problem(a, "%s@%llu is the head but cannot be read", module,
                 (unsigned long long)head.number);
@@ -172,11 +172,11 @@ static pl_status check_pending(audit *a, row_view *row)
     if (len == row->key.len || len >= sizeof module)
         return row_damaged(row, "its key names no module");
     memcpy(module, row->key.bytes, len);
-    PL_RETURN_IF(contribution_decode(row, &c));
+    PL_CHECK(contribution_decode(row, &c));
     tally_add(&a->blobs, &c.update);
     if (!key_is(row, key_of_pending(module, &c)))
         problem(a, "a pending update of %s stands in another's place", module);
-    PL_RETURN_IF(head_read(store_source(a->store), module, &head, &found));
+    PL_CHECK(head_read(store_source(a->store), module, &head, &found));
     if (!found)
         problem(a, "an update is pending for %s, which is not there", module);
     else if ((uint64_t)c.phase < head.number)
@@ -190,7 +190,7 @@ static pl_status check_pending(audit *a, row_view *row)
 static pl_status check_path(audit *a, row_view *row)
 {
     pl_path_state path;
-    PL_RETURN_IF(path_decode(row, &path));
+    PL_CHECK(path_decode(row, &path));
     tally_add(&a->blobs, &path.moments);
     if (!key_is(row, key_of_name(path.name)))
         problem(a, "the state of path %s stands in another's place", path.name);
@@ -202,11 +202,11 @@ static pl_status check_object(audit *a, row_view *row)
     pl_object object;
     blob_record blob;
     bool found = false;
-    PL_RETURN_IF(object_decode(row, &object));
+    PL_CHECK(object_decode(row, &object));
     tally_add(&a->blobs, &object.blob);
     if (!key_is(row, key_of_name(object.name)))
         problem(a, "object %s stands in another's place", object.name);
-    PL_RETURN_IF(blob_read(store_source(a->store), &object.blob, &blob, &found));
+    PL_CHECK(blob_read(store_source(a->store), &object.blob, &blob, &found));
     if (found && blob.bytes != object.bytes)
         problem(a, "object %s says %llu bytes, its blob has %llu", object.name,
                 (unsigned long long)object.bytes, (unsigned long long)blob.bytes);
@@ -277,7 +277,7 @@ static pl_status check_blob(audit *a, row_view *row)
     if (row->key.len != sizeof id.bytes)
         return row_damaged(row, "its key is no hash");
     memcpy(id.bytes, row->key.bytes, sizeof id.bytes);
-    PL_RETURN_IF(blob_decode(row, &blob));
+    PL_CHECK(blob_decode(row, &blob));
     a->report->n_blobs++;
     blob_name(&blob, &name);
     if (!pl_hash_equal(&id, &name))
@@ -356,7 +356,7 @@ static pl_status check_chunk(audit *a, row_view *row)
     if (row->key.len != sizeof id.bytes)
         return row_damaged(row, "its key is no hash");
     memcpy(id.bytes, row->key.bytes, sizeof id.bytes);
-    PL_RETURN_IF(chunk_decode(row, &chunk));
+    PL_CHECK(chunk_decode(row, &chunk));
     a->report->n_chunks++;
     uint64_t named = tally_count(&a->chunks, &id);
     if (chunk.refs != named)
@@ -477,8 +477,8 @@ pl_status pl_store_audit(pl_store *store, bool bytes, pl_problem_fn fn, void *co
     a.report = out;
     /* The mark is read first, so it is never ahead of a store that is refreshed
      * afterwards. */
-    PL_RETURN_IF(watermark_load(pl_join(path, store->folder, "HWM"), &mark, &marked));
-    PL_RETURN_IF(pl_store_refresh(store));
+    PL_CHECK(watermark_load(pl_join(path, store->folder, "HWM"), &mark, &marked));
+    PL_CHECK(pl_store_refresh(store));
     check_log(&a, &mark);
     check_names(&a);
     check_contents(&a);

@@ -44,20 +44,20 @@ static pl_status blobs_of(row_view *view, row_blobs *out)
     pl_object object;
     switch ((int)view->family) {
     case KV_VERSION:
-        PL_RETURN_IF(version_decode(view, &v));
+        PL_CHECK(version_decode(view, &v));
         version_blobs(&v, out);
         pl_version_clear(&v);
         return PL_OK;
     case KV_PENDING:
-        PL_RETURN_IF(contribution_decode(view, &c));
+        PL_CHECK(contribution_decode(view, &c));
         add_blob(out, &c.update);
         return PL_OK;
     case KV_PATH:
-        PL_RETURN_IF(path_decode(view, &path));
+        PL_CHECK(path_decode(view, &path));
         add_blob(out, &path.moments);
         return PL_OK;
     case KV_OBJECT:
-        PL_RETURN_IF(object_decode(view, &object));
+        PL_CHECK(object_decode(view, &object));
         add_blob(out, &object.blob);
         return PL_OK;
     default:
@@ -141,13 +141,13 @@ pl_status pl_store_each_row(pl_store *store, const char *name, const char *refs,
                             pl_row_fn fn, void *context)
 {
     row_walk walk = {refs, fn, context};
-    PL_RETURN_IF(check_name("thing's", name));
+    PL_CHECK(check_name("thing's", name));
     row_key module = key_of_versions(name), own = key_of_name(name),
             below = key_of_name(refs);
-    PL_RETURN_IF(walk_family(store, KV_VERSION, key_slice(&module), false, &walk));
-    PL_RETURN_IF(walk_family(store, KV_PENDING, key_slice(&module), false, &walk));
-    PL_RETURN_IF(walk_family(store, KV_PATH, key_slice(&own), true, &walk));
-    PL_RETURN_IF(walk_family(store, KV_OBJECT, key_slice(&own), true, &walk));
+    PL_CHECK(walk_family(store, KV_VERSION, key_slice(&module), false, &walk));
+    PL_CHECK(walk_family(store, KV_PENDING, key_slice(&module), false, &walk));
+    PL_CHECK(walk_family(store, KV_PATH, key_slice(&own), true, &walk));
+    PL_CHECK(walk_family(store, KV_OBJECT, key_slice(&own), true, &walk));
     return walk_family(store, KV_REF, key_slice(&below), false, &walk);
 }
 
@@ -171,21 +171,21 @@ bool pl_store_has_name(pl_store *store, const char *name)
 static pl_status hold_all(pl_txn *txn, const row_blobs *blobs)
 {
     for (size_t i = 0; i < blobs->n; i++)
-        PL_RETURN_IF(blob_hold(txn, &blobs->list[i]));
+        PL_CHECK(blob_hold(txn, &blobs->list[i]));
     return PL_OK;
 }
 
 static pl_status release_all(pl_txn *txn, const row_blobs *blobs)
 {
     for (size_t i = 0; i < blobs->n; i++)
-        PL_RETURN_IF(blob_release(txn, &blobs->list[i]));
+        PL_CHECK(blob_release(txn, &blobs->list[i]));
     return PL_OK;
 }
 
 static pl_status check_all(const pl_txn *txn, const row_blobs *blobs, const char *name)
 {
     for (size_t i = 0; i < blobs->n; i++)
-        PL_RETURN_IF(blob_check(txn, &blobs->list[i], "a moved row", name));
+        PL_CHECK(blob_check(txn, &blobs->list[i], "a moved row", name));
     return PL_OK;
 }
 
@@ -194,7 +194,7 @@ static pl_status old_blobs(const pl_txn *txn, kv_family family, const row_key *k
                            row_blobs *out)
 {
     row_view row;
-    PL_RETURN_IF(row_read(txn_source(txn), family, key, &row));
+    PL_CHECK(row_read(txn_source(txn), family, key, &row));
     return row.found ? blobs_of(&row, out) : PL_OK;
 }
 
@@ -204,10 +204,10 @@ static pl_status write_version(pl_txn *txn, pl_version *v)
     pl_version old;
     head_record head;
     bool there = false, exists = false;
-    PL_RETURN_IF(version_read(txn_source(txn), v->module, v->number, &old, &there));
+    PL_CHECK(version_read(txn_source(txn), v->module, v->number, &old, &there));
     v->sequence = there ? old.sequence : txn->sequence;
     pl_version_clear(&old);
-    PL_RETURN_IF(head_read(txn_source(txn), v->module, &head, &exists));
+    PL_CHECK(head_read(txn_source(txn), v->module, &head, &exists));
     if (!there && v->number != (exists ? head.number + 1 : 0))
         return pl_fail(PL_ERR_STALE,
                        "version %llu of %s is brought, but %lld is the newest here",
@@ -230,7 +230,7 @@ static pl_status write_row(pl_txn *txn, const char *name, const pl_row *row,
                slice_of(row->value, row->value_len));
         return PL_OK;
     }
-    PL_RETURN_IF(version_decode(view, &v));
+    PL_CHECK(version_decode(view, &v));
     row_key key = key_of_version(v.module, v.number);
     bool in_place =
         key.len == row->key_len && memcmp(key.bytes, row->key, key.len) == 0;
@@ -261,7 +261,7 @@ static bool is_key_of(const char *name, const char *refs, int family,
 static pl_status check_key(const char *name, const char *refs, int family,
                            const uint8_t *key, size_t len)
 {
-    PL_RETURN_IF(check_name("thing's", name));
+    PL_CHECK(check_name("thing's", name));
     if (len <= ROW_KEY_MAX && is_key_of(name, refs, family, key, len))
         return PL_OK;
     return pl_fail(PL_ERR_DATA, "a row of family %d was brought that is none of %s",
@@ -276,7 +276,7 @@ pl_status pl_txn_put_row(pl_txn *txn, const char *name, const char *refs,
     kv_slice key = slice_of(row->key, row->key_len),
              value = slice_of(row->value, row->value_len);
     pl_status status = PL_OK;
-    PL_RETURN_IF(check_key(name, refs, row->family, row->key, row->key_len));
+    PL_CHECK(check_key(name, refs, row->family, row->key, row->key_len));
     PL_TRY(row_open((kv_family)row->family, key, value, &view));
     PL_TRY(row_open((kv_family)row->family, key, value, &again));
     PL_TRY(blobs_of(&view, &fresh));
@@ -314,7 +314,7 @@ static row_key key_of_bytes(const uint8_t *bytes, size_t len)
 pl_status pl_txn_drop_row(pl_txn *txn, const char *name, const char *refs,
                           const pl_row *row)
 {
-    PL_RETURN_IF(check_key(name, refs, row->family, row->key, row->key_len));
+    PL_CHECK(check_key(name, refs, row->family, row->key, row->key_len));
     if (row->family == KV_VERSION)
         return pl_fail(PL_ERR_DATA, "a version of %s would be taken away alone", name);
     row_key key = key_of_bytes(row->key, row->key_len);

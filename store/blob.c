@@ -152,7 +152,7 @@ static pl_status find_blob(row_source from, const pl_hash *id, blob_record *out)
 {
     char text[PL_HASH_TEXT];
     bool found = false;
-    PL_RETURN_IF(blob_read(from, id, out, &found));
+    PL_CHECK(blob_read(from, id, out, &found));
     if (!found)
         return pl_fail(PL_ERR_NOT_FOUND, "there is no blob %s in the store",
                        short_hash(id, text));
@@ -173,7 +173,7 @@ pl_status pl_store_blob_bytes(pl_store *store, const pl_hash *blob, uint64_t *by
     blob_record record;
     *bytes = 0;
     store = part_of(store, blob);
-    PL_RETURN_IF(find_blob(store_source(store), blob, &record));
+    PL_CHECK(find_blob(store_source(store), blob, &record));
     *bytes = record.bytes;
     pl_buf_destroy(&record.chunks);
     return PL_OK;
@@ -205,7 +205,7 @@ static pl_status open_chunk(pl_store *store, const pl_hash *id, size_t bytes,
          status == PL_ERR_DAMAGED && store->mode == PL_STORE_READ && i < READ_TRIES;
          i++) {
         pl_sleep_ms(i);
-        PL_RETURN_IF(kv_refresh(store->db));
+        PL_CHECK(kv_refresh(store->db));
         status = chunk_open(store_source(store), id, bytes, out);
     }
     return status;
@@ -300,7 +300,7 @@ static pl_status read_group(void *context, size_t item, int thread)
     if (end - first > 1 && read_some(g->wanted + first, end - first))
         return PL_OK;
     for (size_t i = first; i < end; i++)
-        PL_RETURN_IF(read_one(&g->wanted[i], true));
+        PL_CHECK(read_one(&g->wanted[i], true));
     return PL_OK;
 }
 
@@ -326,7 +326,7 @@ static pl_status read_wanted(const wanted_chunk *wanted, size_t n, uint64_t byte
         return pl_parallel(hash_threads(), g.n_groups, read_group, &g);
     }
     for (size_t i = 0; i < n; i++)
-        PL_RETURN_IF(read_one(&wanted[i], false));
+        PL_CHECK(read_one(&wanted[i], false));
     return PL_OK;
 }
 
@@ -362,7 +362,7 @@ static pl_status read_ranges(const blob_range *ranges, size_t n_ranges, bool che
 static pl_status find_range(blob_range *r)
 {
     char text[PL_HASH_TEXT];
-    PL_RETURN_IF(find_blob(store_source(r->store), r->id, &r->blob));
+    PL_CHECK(find_blob(store_source(r->store), r->id, &r->blob));
     if (r->offset <= r->blob.bytes && r->len <= r->blob.bytes - r->offset)
         return PL_OK;
     return pl_fail(PL_ERR_ARG, "blob %s has %llu bytes; %zu from %llu on were asked",
@@ -384,7 +384,7 @@ static pl_status read_once(blob_range range, bool checked)
 static pl_status catch_up(const pl_store *store)
 {
     for (int i = 0; i < store->n_parts; i++)
-        PL_RETURN_IF(kv_refresh(store->parts[i]->db));
+        PL_CHECK(kv_refresh(store->parts[i]->db));
     return store->n_parts > 0 ? PL_OK : kv_refresh(store->db);
 }
 
@@ -398,7 +398,7 @@ static pl_status read_blob(pl_store *store, blob_range range, bool checked)
     if ((status != PL_ERR_DAMAGED && status != PL_ERR_NOT_FOUND) ||
         range.store->mode != PL_STORE_READ)
         return status;
-    PL_RETURN_IF(catch_up(store));
+    PL_CHECK(catch_up(store));
     range.store = part_of(store, range.id);
     return read_once(range, checked);
 }
@@ -444,7 +444,7 @@ pl_status pl_store_read_blobs(pl_store *store, const pl_blob_read *reads, size_t
     if (store->n_parts == 0 && store->mode != PL_STORE_READ)
         return read_together(store, reads, n);
     for (size_t i = 0; i < n; i++)
-        PL_RETURN_IF(
+        PL_CHECK(
             pl_store_read_blob(store, reads[i].blob, 0, reads[i].bytes, reads[i].out));
     return PL_OK;
 }
@@ -464,10 +464,10 @@ static pl_status put_chunk(pl_txn *txn, const pl_hash *id, const uint8_t *data,
 {
     chunk_record chunk;
     bool found = false;
-    PL_RETURN_IF(chunk_read(txn_source(txn), id, &chunk, &found));
+    PL_CHECK(chunk_read(txn_source(txn), id, &chunk, &found));
     if (!found) {
         chunk = (chunk_record){.bytes = len};
-        PL_RETURN_IF(chunk_place(txn, id, &chunk, data, len));
+        PL_CHECK(chunk_place(txn, id, &chunk, data, len));
     }
     chunk.refs++;
     chunk_write(txn->batch, id, &chunk);
@@ -486,7 +486,7 @@ static pl_status count_new(const pl_txn *txn, const blob_record *blob, uint64_t 
         const pl_hash before = i > 0 ? blob_chunk(blob, i - 1) : (pl_hash){{0}};
         if (i > 0 && pl_hash_equal(&id, &before))
             continue;
-        PL_RETURN_IF(chunk_read(txn_source(txn), &id, &chunk, &found));
+        PL_CHECK(chunk_read(txn_source(txn), &id, &chunk, &found));
         *bytes += found ? 0 : chunk_bytes_at(blob->bytes, (uint64_t)i * PL_CHUNK_BYTES);
     }
     return PL_OK;
@@ -499,8 +499,7 @@ static pl_status put_chunks(pl_txn *txn, const uint8_t *data, const blob_record 
     for (size_t i = first; i < blob->chunks.len / PL_HASH_BYTES; i++) {
         uint64_t at = (uint64_t)i * PL_CHUNK_BYTES;
         pl_hash chunk = blob_chunk(blob, i);
-        PL_RETURN_IF(
-            put_chunk(txn, &chunk, data + at, chunk_bytes_at(blob->bytes, at)));
+        PL_CHECK(put_chunk(txn, &chunk, data + at, chunk_bytes_at(blob->bytes, at)));
     }
     return PL_OK;
 }
@@ -511,10 +510,10 @@ static pl_status put_new_blob(pl_txn *txn, const pl_hash *id, const uint8_t *dat
                               const blob_record *blob)
 {
     uint64_t new_bytes = 0;
-    PL_RETURN_IF(count_new(txn, blob, &new_bytes));
-    PL_RETURN_IF(bulk_begin(txn, new_bytes));
-    PL_RETURN_IF(put_chunks(txn, data, blob, 0));
-    PL_RETURN_IF(bulk_end(txn));
+    PL_CHECK(count_new(txn, blob, &new_bytes));
+    PL_CHECK(bulk_begin(txn, new_bytes));
+    PL_CHECK(put_chunks(txn, data, blob, 0));
+    PL_CHECK(bulk_end(txn));
     blob_write(txn->batch, id, blob);
     note_loose(txn, id);
     return PL_OK;
@@ -549,7 +548,7 @@ static pl_status flow(pl_txn *txn, const uint8_t *data, blob_record *blob)
     blob_flow f = {.txn = txn, .data = data, .blob = blob};
     size_t known = TOGETHER, n = blob_chunks(blob);
     for (; known < n; known += f.n_next) {
-        PL_RETURN_IF(pl_parallel(2, 2, flow_item, &f));
+        PL_CHECK(pl_parallel(2, 2, flow_item, &f));
         pl_buf_append(&blob->chunks, f.next, f.n_next * sizeof *f.next);
     }
     return put_chunks(txn, data, blob, known - f.n_next);
@@ -582,11 +581,11 @@ static pl_status put_flowing(pl_txn *txn, const uint8_t *data, blob_record *blob
     char text[PL_HASH_TEXT];
     blob_record old;
     bool found = false;
-    PL_RETURN_IF(bulk_begin(txn, blob->bytes));
-    PL_RETURN_IF(flow(txn, data, blob));
-    PL_RETURN_IF(bulk_end(txn));
+    PL_CHECK(bulk_begin(txn, blob->bytes));
+    PL_CHECK(flow(txn, data, blob));
+    PL_CHECK(bulk_end(txn));
     blob_name(blob, out);
-    PL_RETURN_IF(blob_read(txn_source(txn), out, &old, &found));
+    PL_CHECK(blob_read(txn_source(txn), out, &old, &found));
     pl_buf_destroy(&old.chunks);
     if (found)
         return pl_fail(PL_ERR_DAMAGED,
@@ -619,7 +618,7 @@ static pl_status put_known(pl_txn *txn, const uint8_t *data, blob_record *blob,
     blob_record old = {0};
     bool found = false;
     identify(data, blob, out);
-    PL_RETURN_IF(blob_read(txn_source(txn), out, &old, &found));
+    PL_CHECK(blob_read(txn_source(txn), out, &old, &found));
     pl_buf_destroy(&old.chunks);
     return found ? PL_OK : txn_spoil(txn, put_new_blob(txn, out, data, blob));
 }
@@ -628,7 +627,7 @@ pl_status pl_txn_put_blob(pl_txn *txn, const void *data, uint64_t bytes, pl_hash
 {
     bool flowing = false;
     blob_record blob = {.bytes = bytes};
-    PL_RETURN_IF(check_fits(txn, bytes));
+    PL_CHECK(check_fits(txn, bytes));
     pl_status status = flows(txn, data, &blob, &flowing);
     if (status == PL_OK)
         status = flowing ? txn_spoil(txn, put_flowing(txn, data, &blob, out))
@@ -643,7 +642,7 @@ pl_status blob_check(const pl_txn *txn, const pl_hash *id, const char *use,
     char text[PL_HASH_TEXT];
     blob_record blob;
     bool found = false;
-    PL_RETURN_IF(blob_read(txn_source(txn), id, &blob, &found));
+    PL_CHECK(blob_read(txn_source(txn), id, &blob, &found));
     pl_buf_destroy(&blob.chunks);
     if (!found)
         return pl_fail(PL_ERR_NOT_FOUND,
@@ -659,7 +658,7 @@ static pl_status add_refs(pl_txn *txn, const pl_hash *id, int change)
     blob_record blob;
     if (pl_hash_none(id))
         return PL_OK;
-    PL_RETURN_IF(find_blob(txn_source(txn), id, &blob));
+    PL_CHECK(find_blob(txn_source(txn), id, &blob));
     pl_status status = PL_OK;
     if (change < 0 && blob.refs == 0)
         status = pl_fail(PL_ERR_DAMAGED, "blob %s has fewer references than records",
@@ -691,7 +690,7 @@ static pl_status drop_chunk(pl_txn *txn, const pl_hash *id)
     char text[PL_HASH_TEXT];
     chunk_record chunk;
     bool found = false;
-    PL_RETURN_IF(chunk_read(txn_source(txn), id, &chunk, &found));
+    PL_CHECK(chunk_read(txn_source(txn), id, &chunk, &found));
     if (!found || chunk.refs == 0)
         return pl_fail(PL_ERR_DAMAGED, "chunk %s has fewer references than blobs",
                        short_hash(id, text));
@@ -703,7 +702,7 @@ static pl_status drop_chunk(pl_txn *txn, const pl_hash *id)
     kv_delete(txn->batch, KV_CHUNK, key_slice(&row));
     chunk_displace(txn, id, &chunk);
     for (int i = 0; i < 2 && !pl_hash_none(&chunk.bases[i]); i++)
-        PL_RETURN_IF(drop_chunk(txn, &chunk.bases[i]));
+        PL_CHECK(drop_chunk(txn, &chunk.bases[i]));
     return PL_OK;
 }
 
@@ -713,7 +712,7 @@ static pl_status sweep_one(pl_txn *txn, const pl_hash *id)
     blob_record blob;
     bool found = false;
     pl_status status = PL_OK;
-    PL_RETURN_IF(blob_read(txn_source(txn), id, &blob, &found));
+    PL_CHECK(blob_read(txn_source(txn), id, &blob, &found));
     if (found && blob.refs == 0) {
         row_key row = key_of_hash(id);
         for (size_t i = 0; status == PL_OK && i < blob.chunks.len / PL_HASH_BYTES;
@@ -730,6 +729,6 @@ static pl_status sweep_one(pl_txn *txn, const pl_hash *id)
 pl_status blob_sweep(pl_txn *txn)
 {
     for (size_t i = 0; i < txn->n_loose; i++)
-        PL_RETURN_IF(sweep_one(txn, &txn->loose[i]));
+        PL_CHECK(sweep_one(txn, &txn->loose[i]));
     return PL_OK;
 }

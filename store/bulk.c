@@ -64,12 +64,11 @@ pl_status bulk_clean(pl_store *store)
     bool any = false;
     row_key first = key_of_pack(store->sequence + 1, 0);
     row_key last = key_of_pack(UINT64_MAX, UINT32_MAX);
-    PL_RETURN_IF(pl_remove_tree(incoming(store, path)));
-    PL_RETURN_IF(has_rows(store, &first, &any));
+    PL_CHECK(pl_remove_tree(incoming(store, path)));
+    PL_CHECK(has_rows(store, &first, &any));
     if (!any)
         return PL_OK;
-    PL_RETURN_IF(
-        kv_drop_files(store->db, KV_PACK, key_slice(&first), key_slice(&last)));
+    PL_CHECK(kv_drop_files(store->db, KV_PACK, key_slice(&first), key_slice(&last)));
     return delete_rows(store, &first);
 }
 
@@ -80,10 +79,10 @@ pl_status bulk_begin(pl_txn *txn, uint64_t new_bytes)
     pl_store *store = txn->store;
     if (store->remote || new_bytes < store->bulk_bytes)
         return PL_OK;
-    PL_RETURN_IF(store_check_space(store, "the commit", new_bytes + STORE_SPARE_BYTES));
+    PL_CHECK(store_check_space(store, "the commit", new_bytes + STORE_SPARE_BYTES));
     incoming(store, folder);
     if (store->n_bulk == 0)
-        PL_RETURN_IF(pl_make_folders(folder));
+        PL_CHECK(pl_make_folders(folder));
     bulk_file *file = pl_alloc(sizeof *file);
     snprintf(name, sizeof name, "%llu.sst", (unsigned long long)store->n_bulk++);
     pl_join(file->path, folder, name);
@@ -194,7 +193,7 @@ static pl_status next_of_pack(kv_cursor *cursor, bool *valid, kv_slice *key,
 {
     enum { PACK_BYTES = 8, NUMBER_BYTES = 4 }; /* as key_of_pack writes them */
     kv_slice value;
-    PL_RETURN_IF(kv_cursor_next(cursor, valid, key, &value));
+    PL_CHECK(kv_cursor_next(cursor, valid, key, &value));
     *valid = *valid && key->len == PACK_BYTES + NUMBER_BYTES;
     if (*valid)
         *number = (uint32_t)store_key_number((const uint8_t *)key->data + PACK_BYTES,

@@ -11,8 +11,8 @@
 static pl_status pin_row(row_source from, const chunk_record *chunk, kv_pin *out)
 {
     row_key key = key_of_pack(chunk->pack, chunk->number);
-    PL_RETURN_IF(from.batch ? kv_batch_get(from.batch, KV_PACK, key_slice(&key), out)
-                            : kv_get(from.db, KV_PACK, key_slice(&key), out));
+    PL_CHECK(from.batch ? kv_batch_get(from.batch, KV_PACK, key_slice(&key), out)
+                        : kv_get(from.db, KV_PACK, key_slice(&key), out));
     if (out->data && out->len == chunk->stored)
         return PL_OK;
     kv_unpin(out);
@@ -27,12 +27,12 @@ static pl_status find_bytes(row_source from, const pl_hash *id,
                             const chunk_record *chunk, chunk_view *out)
 {
     if (from.remote) {
-        PL_RETURN_IF(remote_fetch(&from, id, chunk, &out->fetched));
+        PL_CHECK(remote_fetch(&from, id, chunk, &out->fetched));
         out->data = out->fetched.data;
         out->len = out->fetched.len;
         return PL_OK;
     }
-    PL_RETURN_IF(pin_row(from, chunk, &out->pin));
+    PL_CHECK(pin_row(from, chunk, &out->pin));
     out->data = out->pin.data;
     out->len = out->pin.len;
     return PL_OK;
@@ -48,7 +48,7 @@ static pl_status load_base(row_source from, const chunk_record *chunk, int i, in
 {
     chunk_record base;
     bool found = false;
-    PL_RETURN_IF(chunk_read(from, &chunk->bases[i], &base, &found));
+    PL_CHECK(chunk_read(from, &chunk->bases[i], &base, &found));
     if (!found || base.bytes != chunk->bytes || depth >= CHUNK_DEPTH_MAX)
         return pl_fail(
             PL_ERR_DAMAGED,
@@ -91,7 +91,7 @@ pl_status chunk_load(row_source from, const pl_hash *id, const chunk_record *chu
                      chunk_view *out)
 {
     pl_hash got;
-    PL_RETURN_IF(load_at(from, id, chunk, 0, out));
+    PL_CHECK(load_at(from, id, chunk, 0, out));
     pl_hash_of("chunk", out->data, out->len, &got);
     if (out->len == chunk->bytes && pl_hash_equal(&got, id))
         return PL_OK;
@@ -104,7 +104,7 @@ static pl_status find_chunk(row_source from, const pl_hash *id, size_t expected,
                             chunk_record *out)
 {
     bool found = false;
-    PL_RETURN_IF(chunk_read(from, id, out, &found));
+    PL_CHECK(chunk_read(from, id, out, &found));
     if (!found)
         return pl_fail(PL_ERR_DAMAGED,
                        "its row is missing; restore the store from a copy");
@@ -121,7 +121,7 @@ pl_status chunk_open(row_source from, const pl_hash *id, size_t expected,
 {
     chunk_record chunk;
     *out = (chunk_view){.data = NULL};
-    PL_RETURN_IF(find_chunk(from, id, expected, &chunk));
+    PL_CHECK(find_chunk(from, id, expected, &chunk));
     return chunk_load(from, id, &chunk, out);
 }
 
@@ -130,8 +130,8 @@ pl_status chunk_lend(row_source from, const pl_hash *id, size_t expected,
 {
     chunk_record chunk;
     *out = (chunk_view){.data = NULL};
-    PL_RETURN_IF(find_chunk(from, id, expected, &chunk));
-    PL_RETURN_IF(load_at(from, id, &chunk, 0, out));
+    PL_CHECK(find_chunk(from, id, expected, &chunk));
+    PL_CHECK(load_at(from, id, &chunk, 0, out));
     if (out->len == expected)
         return PL_OK;
     chunk_close(out);

@@ -63,7 +63,7 @@ static pl_status count_blob(collection *c, const pl_hash *id, uint64_t released)
 {
     blob_record blob;
     bool found = false;
-    PL_RETURN_IF(blob_read(store_source(c->store), id, &blob, &found));
+    PL_CHECK(blob_read(store_source(c->store), id, &blob, &found));
     if (found && blob.refs <= released) {
         c->report->n_blobs++;
         for (size_t i = 0; i < blob.chunks.len / PL_HASH_BYTES; i++) {
@@ -85,7 +85,7 @@ static pl_status count_chunks(collection *c, const tally *released, tally *bases
     for (size_t i = 0; tally_next(released, &i, &id, &count);) {
         chunk_record chunk;
         bool found = false;
-        PL_RETURN_IF(chunk_read(store_source(c->store), &id, &chunk, &found));
+        PL_CHECK(chunk_read(store_source(c->store), &id, &chunk, &found));
         if (!found || chunk.refs > count)
             continue;
         c->report->n_chunks++;
@@ -130,7 +130,7 @@ static pl_status count_all(collection *c)
     uint64_t released;
     tally_sort(&c->released);
     for (size_t i = 0; tally_next(&c->released, &i, &id, &released);)
-        PL_RETURN_IF(count_blob(c, &id, released));
+        PL_CHECK(count_blob(c, &id, released));
     return count_with_bases(c);
 }
 
@@ -152,7 +152,7 @@ static pl_status drop_all(const collection *c)
 {
     for (size_t i = 0; i < c->n; i += BATCH_VERSIONS) {
         size_t n = c->n - i < BATCH_VERSIONS ? c->n - i : BATCH_VERSIONS;
-        PL_RETURN_IF(drop_batch(c->store, c->victims + i, n));
+        PL_CHECK(drop_batch(c->store, c->victims + i, n));
     }
     return c->n > 0 ? pl_store_compact(c->store) : PL_OK;
 }
@@ -160,7 +160,7 @@ static pl_status drop_all(const collection *c)
 pl_status pl_store_collect(pl_store *store, pl_keep_fn keep, void *context, bool run,
                            pl_gc_report *out)
 {
-    PL_RETURN_IF(parts_refuse(store, "collecting"));
+    PL_CHECK(parts_refuse(store, "collecting"));
     collection c = {.store = store, .keep = keep, .context = context, .report = out};
     pl_status status = PL_OK;
     *out = (pl_gc_report){0};

@@ -104,7 +104,7 @@ static void put_length(pl_buf *out, size_t length)
 static pl_status put_plane(const uint8_t *plane, size_t n, pl_buf *work, pl_buf *out)
 {
     pl_buf_clear(work);
-    PL_RETURN_IF(pl_zip_huffman(plane, n, work));
+    PL_CHECK(pl_zip_huffman(plane, n, work));
     bool pays = work->len < n;
     put_length(out, pays ? work->len : n);
     pl_buf_append(out, pays ? work->data : plane, pays ? work->len : n);
@@ -235,7 +235,7 @@ pl_status delta_decode(const uint8_t *coded, size_t coded_len, const uint8_t *a,
     pl_buf_reserve(out, len + 1);
     uint8_t *to = out->data + out->len;
     if (!a) {
-        PL_RETURN_IF(decode_planes(coded, coded_len, len, to));
+        PL_CHECK(decode_planes(coded, coded_len, len, to));
         out->len += len;
         return PL_OK;
     }
@@ -243,7 +243,7 @@ pl_status delta_decode(const uint8_t *coded, size_t coded_len, const uint8_t *a,
     predict(a, b, n, predicted);
     pl_status status = decode_delta(&c, predicted, n, to);
     pl_free(predicted);
-    PL_RETURN_IF(status);
+    PL_CHECK(status);
     if (c.left != len - whole)
         return pl_fail(PL_ERR_DAMAGED, "its coded bytes have the wrong length");
     if (len - whole > 0)

@@ -84,7 +84,7 @@ static pl_status take_options(const char *at, engine_url *url)
         if (!equal || !copy_span(key, sizeof key, at, equal) ||
             !copy_span(value, sizeof value, equal + 1, end))
             return pl_fail(PL_ERR_CONFIG, "options are written KEY=VALUE&KEY=VALUE");
-        PL_RETURN_IF(take_option(key, value, url));
+        PL_CHECK(take_option(key, value, url));
         at = *end ? end + 1 : end;
     }
     return PL_OK;
@@ -125,7 +125,7 @@ static pl_status parse(const char *text, engine_url *out)
         !copy_span(out->space, sizeof out->space, space, end))
         return pl_fail(PL_ERR_CONFIG, "its names are too long");
     if (*end)
-        PL_RETURN_IF(take_options(end + 1, out));
+        PL_CHECK(take_options(end + 1, out));
     return check_kind(out);
 }
 
@@ -157,7 +157,7 @@ pl_status engine_url_parse(const char *text, engine_url *out)
 pl_status engine_url_part(const char *text, const char *name, char out[ENGINE_URL_MAX])
 {
     engine_url url;
-    PL_RETURN_IF(engine_url_parse(text, &url));
+    PL_CHECK(engine_url_parse(text, &url));
     int path = (int)strcspn(text, "?");
     const char *joint = url.space[0] ? "/" : "";
     if (!url.space[0] && text[path - 1] != '/')
@@ -222,7 +222,7 @@ pl_status engine_open(const char *text, bool to_write, engine **out)
 {
     engine_url url;
     *out = NULL;
-    PL_RETURN_IF(engine_url_parse(text, &url));
+    PL_CHECK(engine_url_parse(text, &url));
     engine *e = pl_alloc(sizeof *e);
     snprintf(e->place, sizeof e->place, "%s://%s%s%s", url.kind, url.place,
              url.space[0] ? "/" : "", url.space);
@@ -271,7 +271,7 @@ static pl_status get(engine *e, const char *name, pl_buf *out)
 
 pl_status engine_get(engine *e, const char *name, pl_buf *out)
 {
-    PL_RETURN_IF(pl_failpoint("engine.get.before"));
+    PL_CHECK(pl_failpoint("engine.get.before"));
     return get(e, name, out);
 }
 
@@ -291,13 +291,13 @@ pl_status engine_put(engine *e, const char *name, const void *data, size_t len)
 {
     patience p = {.e = e};
     bool same = false;
-    PL_RETURN_IF(pl_failpoint("engine.put.before"));
+    PL_CHECK(pl_failpoint("engine.put.before"));
     pl_status status;
     do
         status = e->ops->put(e->self, name, data, len);
     while (again(&p, status));
     if (status == PL_ERR_EXISTS) {
-        PL_RETURN_IF(holds(e, name, data, len, &same));
+        PL_CHECK(holds(e, name, data, len, &same));
         status = same ? PL_OK
                       : pl_fail(PL_ERR_EXISTS,
                                 "%s in %s holds other bytes: another store uses this "
@@ -314,13 +314,13 @@ pl_status engine_swap(engine *e, const char *name, const pl_buf *expected,
 {
     patience p = {.e = e};
     bool same = false;
-    PL_RETURN_IF(pl_failpoint("engine.swap.before"));
+    PL_CHECK(pl_failpoint("engine.swap.before"));
     pl_status status;
     do
         status = e->ops->swap(e->self, name, expected, next);
     while (again(&p, status));
     if (status == PL_ERR_STALE) {
-        PL_RETURN_IF(holds(e, name, next->data, next->len, &same));
+        PL_CHECK(holds(e, name, next->data, next->len, &same));
         status =
             same ? PL_OK : pl_fail(PL_ERR_STALE, "%s in %s has moved", name, e->place);
     }
@@ -332,7 +332,7 @@ pl_status engine_swap(engine *e, const char *name, const pl_buf *expected,
 pl_status engine_drop(engine *e, const char *name)
 {
     patience p = {.e = e};
-    PL_RETURN_IF(pl_failpoint("engine.drop.before"));
+    PL_CHECK(pl_failpoint("engine.drop.before"));
     pl_status status;
     do
         status = e->ops->drop(e->self, name);

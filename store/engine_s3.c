@@ -170,7 +170,7 @@ static pl_status request(s3_engine *e, s3_request *r)
     r->sent = 0;
     r->etag[0] = '\0';
     pl_buf_clear(r->answer);
-    PL_RETURN_IF(perform(e, r, &code));
+    PL_CHECK(perform(e, r, &code));
     return s3_judge((int)code, pl_buf_text(r->answer));
 }
 
@@ -243,7 +243,7 @@ static pl_status swap_from(s3_engine *e, const char *name, const pl_buf *expecte
     pl_buf_destroy(&there);
     if (status == PL_ERR_NOT_FOUND || (status == PL_OK && !same))
         return PL_ERR_STALE;
-    PL_RETURN_IF(status);
+    PL_CHECK(status);
     if (!etag[0])
         return pl_fail(PL_ERR_UNSUPPORTED, "the service gives no ETag");
     snprintf(condition, sizeof condition, "If-Match: %s", etag);

@@ -442,7 +442,7 @@ void kv_batch_digest(kv_batch *batch, pl_hash *out)
 pl_status kv_commit(kv *db, kv_batch *batch)
 {
     char *error = NULL;
-    PL_RETURN_IF(pl_failpoint("kv.commit.before"));
+    PL_CHECK(pl_failpoint("kv.commit.before"));
     rocksdb_write_writebatch_wi(db->db, db->write, batch->writes, &error);
     return error ? failed("write", db->path, error) : pl_failpoint("kv.commit.after");
 }
@@ -484,7 +484,7 @@ pl_status kv_file_put(kv_file *file, const char *path, kv_slice key, kv_slice va
 pl_status kv_file_finish(kv_file **file, const char *path)
 {
     char *error = NULL;
-    PL_RETURN_IF(pl_failpoint("kv.file.before"));
+    PL_CHECK(pl_failpoint("kv.file.before"));
     rocksdb_sstfilewriter_finish((*file)->writer, &error);
     kv_file_drop(file);
     return error ? failed("write", path, error) : pl_failpoint("kv.file.after");
@@ -505,7 +505,7 @@ void kv_file_drop(kv_file **handle)
 pl_status kv_take_in(kv *db, kv_family family, const char *const *paths, size_t n)
 {
     char *error = NULL;
-    PL_RETURN_IF(pl_failpoint("kv.take_in.before"));
+    PL_CHECK(pl_failpoint("kv.take_in.before"));
     rocksdb_ingestexternalfileoptions_t *options =
         rocksdb_ingestexternalfileoptions_create();
     rocksdb_ingestexternalfileoptions_set_move_files(options, 1);

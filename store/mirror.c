@@ -149,7 +149,7 @@ static pl_hash place_at(kv_slice key)
 static pl_status has_pack(const mirror *m, kv_slice key, bool *out)
 {
     kv_pin pin;
-    PL_RETURN_IF(kv_get(m->to, KV_PACK, key, &pin));
+    PL_CHECK(kv_get(m->to, KV_PACK, key, &pin));
     *out = pin.data != NULL;
     kv_unpin(&pin);
     return PL_OK;
@@ -185,15 +185,15 @@ static pl_status bring_remote(mirror *m, kv_family family, const side *from,
     if (order > 0 || from->key.len != sizeof id.bytes)
         return PL_OK;
     memcpy(id.bytes, from->key.data, sizeof id.bytes);
-    PL_RETURN_IF(row_open(family, from->key, from->value, &row));
-    PL_RETURN_IF(chunk_decode(&row, &chunk));
+    PL_CHECK(row_open(family, from->key, from->value, &row));
+    PL_CHECK(chunk_decode(&row, &chunk));
     row_key key = key_of_pack(chunk.pack, chunk.number);
     pl_hash place = place_at(key_slice(&key));
     tally_add(&m->places, &place);
-    PL_RETURN_IF(has_pack(m, key_slice(&key), &there));
+    PL_CHECK(has_pack(m, key_slice(&key), &there));
     if (there && is_sure(m, chunk.pack))
         return PL_OK;
-    PL_RETURN_IF(fetch_chunk(m, &id, &chunk, key_slice(&key), there));
+    PL_CHECK(fetch_chunk(m, &id, &chunk, key_slice(&key), there));
     return kv_batch_bytes(m->batch) > BATCH_BYTES ? flush_batch(m) : PL_OK;
 }
 
@@ -201,7 +201,7 @@ static pl_status bring_chunks(mirror *m)
 {
     if (!m->from->remote)
         return each_pair(m, KV_PACK, bring_chunk);
-    PL_RETURN_IF(each_pair(m, KV_CHUNK, bring_remote));
+    PL_CHECK(each_pair(m, KV_CHUNK, bring_remote));
     tally_sort(&m->places);
     return PL_OK;
 }
@@ -257,7 +257,7 @@ static pl_status gather_records(mirror *m)
     row_key key = key_of_name("epoch");
     pl_buf fields = {0};
     for (int f = KV_META; f < KV_PACK; f++)
-        PL_RETURN_IF(each_pair(m, (kv_family)f, bring_record));
+        PL_CHECK(each_pair(m, (kv_family)f, bring_record));
     if (m->to_epoch <= m->from->epoch)
         return PL_OK;
     pl_put_u64(&fields, 1, m->to_epoch); /* also if the copy is made elsewhere */
@@ -290,7 +290,7 @@ static pl_status set_mark(const watermark *mark, const char *folder)
 {
     char path[PL_PATH_MAX];
     watermark_file file;
-    PL_RETURN_IF(watermark_open(pl_join(path, folder, "HWM"), mark, &file));
+    PL_CHECK(watermark_open(pl_join(path, folder, "HWM"), mark, &file));
     pl_status status = watermark_set(&file, mark);
     watermark_close(&file);
     return status;
@@ -299,11 +299,11 @@ static pl_status set_mark(const watermark *mark, const char *folder)
 static pl_status bring_records(mirror *m, const char *folder)
 {
     watermark mark = mark_of(m);
-    PL_RETURN_IF(gather_records(m));
-    PL_RETURN_IF(each_pair(m, KV_PACK, drop_chunk));
+    PL_CHECK(gather_records(m));
+    PL_CHECK(each_pair(m, KV_PACK, drop_chunk));
     if (needs_new_mark(m))
-        PL_RETURN_IF(make_mark(&mark, folder));
-    PL_RETURN_IF(flush_batch(m));
+        PL_CHECK(make_mark(&mark, folder));
+    PL_CHECK(flush_batch(m));
     return set_mark(&mark, folder);
 }
 
@@ -312,7 +312,7 @@ static pl_status leave_records(mirror *m)
 {
     watermark mark = mark_of(m);
     kv_batch_keep(m->batch);
-    PL_RETURN_IF(gather_records(m));
+    PL_CHECK(gather_records(m));
     kv_slice rows = kv_batch_kept(m->batch);
     pl_put_u64(m->left, LEFT_SEQUENCE, mark.sequence);
     pl_put_u64(m->left, LEFT_EPOCH, mark.epoch);
@@ -327,7 +327,7 @@ static pl_status read_value(kv *db, kv_family family, row_key key, pl_buf *out)
 {
     kv_pin pin;
     pl_buf_clear(out);
-    PL_RETURN_IF(kv_get(db, family, key_slice(&key), &pin));
+    PL_CHECK(kv_get(db, family, key_slice(&key), &pin));
     if (pin.data)
         pl_buf_append(out, pin.data, pin.len);
     kv_unpin(&pin);
@@ -390,14 +390,14 @@ static pl_status open_target(mirror *m, mirror_target *to)
     pl_status status = store_format_check(folder, &in_engine);
     if (status == PL_ERR_NOT_FOUND)
         status = store_format_write(folder, false);
-    PL_RETURN_IF(status);
+    PL_CHECK(status);
     if (in_engine)
         return pl_fail(
             PL_ERR_UNSUPPORTED,
             "the chunks of %s lie in an engine, which nothing is copied into; "
             "restore to a folder of its own, then use it or push from it",
             folder);
-    PL_RETURN_IF(kv_open(pl_join(path, folder, "db"), KV_MAKE, NULL, &m->to));
+    PL_CHECK(kv_open(pl_join(path, folder, "db"), KV_MAKE, NULL, &m->to));
     return compare_target(m, to);
 }
 
@@ -428,7 +428,7 @@ pl_status mirror_into(pl_store *from, mirror_target *to, pl_buf *left,
         pl_buf_clear(left);
     if (from->mode != PL_STORE_READ)
         return pl_fail(PL_ERR_ARG, "a store is copied by a reader");
-    PL_RETURN_IF(pl_make_folders(to->folder));
+    PL_CHECK(pl_make_folders(to->folder));
     return copy(&m, to);
 }
 
@@ -439,10 +439,10 @@ static pl_status fill_batch(kv_batch *batch, pl_reader *r)
     size_t len = 0;
     const uint8_t *bytes = pl_get_bytes(r, LEFT_ROWS, 0, &len);
     kv_slice rows = {bytes, len};
-    PL_RETURN_IF(pl_reader_status(r));
+    PL_CHECK(pl_reader_status(r));
     while (rows.len > 0) {
         row_operation one;
-        PL_RETURN_IF(rebase_next(&rows, &one));
+        PL_CHECK(rebase_next(&rows, &one));
         if (one.puts)
             kv_put(batch, one.family, one.key, one.value);
         else

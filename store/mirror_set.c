@@ -195,14 +195,14 @@ static pl_status take_place(const char *from, const char *to)
     if (!pl_path_exists(from))
         return PL_OK;
     pl_path_above(above, to);
-    PL_RETURN_IF(check_movable(above, to));
-    PL_RETURN_IF(pl_failpoint("store.copy.before"));
-    PL_RETURN_IF(pl_remove_tree(to));
-    PL_RETURN_IF(pl_failpoint("store.copy.before"));
+    PL_CHECK(check_movable(above, to));
+    PL_CHECK(pl_failpoint("store.copy.before"));
+    PL_CHECK(pl_remove_tree(to));
+    PL_CHECK(pl_failpoint("store.copy.before"));
     if (rename(from, to) != 0)
         return pl_fail(PL_ERR_IO, "%s cannot be moved to %s: %s", from, to,
                        strerror(errno));
-    PL_RETURN_IF(pl_sync_folder(above));
+    PL_CHECK(pl_sync_folder(above));
     return pl_failpoint("store.copy.after");
 }
 
@@ -224,9 +224,9 @@ static pl_status swap(const char *folder)
     if (!pl_path_exists(pl_join(fresh, folder, "new")))
         return PL_OK;
     for (size_t i = 0; i < N_NAMES; i++)
-        PL_RETURN_IF(
+        PL_CHECK(
             take_place(pl_join(from, fresh, NAMES[i]), pl_join(to, folder, NAMES[i])));
-    PL_RETURN_IF(pl_remove_tree(pl_join(to, folder, "INCOMING")));
+    PL_CHECK(pl_remove_tree(pl_join(to, folder, "INCOMING")));
     return pl_remove_tree(fresh);
 }
 
@@ -234,7 +234,7 @@ static pl_status check_swap(const char *folder)
 {
     char path[PL_PATH_MAX];
     for (size_t i = 0; i < N_NAMES; i++)
-        PL_RETURN_IF(check_movable(folder, pl_join(path, folder, NAMES[i])));
+        PL_CHECK(check_movable(folder, pl_join(path, folder, NAMES[i])));
     return check_movable(folder, pl_join(path, folder, "INCOMING"));
 }
 
@@ -264,10 +264,10 @@ done:
 static pl_status make_part(const copy_set *c, int part)
 {
     char folder[PL_PATH_MAX], fresh[PL_PATH_MAX];
-    PL_RETURN_IF(move_new(c, part));
+    PL_CHECK(move_new(c, part));
     pl_join(fresh, pl_store_part(c->folder, part, folder), "new");
-    PL_RETURN_IF(do_what_is_left(c, part, fresh));
-    PL_RETURN_IF(swap(folder));
+    PL_CHECK(do_what_is_left(c, part, fresh));
+    PL_CHECK(swap(folder));
     return do_what_is_left(c, part, folder);
 }
 
@@ -275,19 +275,19 @@ static pl_status make_parts(copy_set *c)
 {
     char path[PL_PATH_MAX];
     for (int i = 0; i < c->counts.n; i++)
-        PL_RETURN_IF(make_part(c, i));
+        PL_CHECK(make_part(c, i));
     for (int i = c->counts.n; i < PL_PARTS_MAX; i++)
-        PL_RETURN_IF(pl_remove_tree(pl_store_part(c->folder, i, path)));
+        PL_CHECK(pl_remove_tree(pl_store_part(c->folder, i, path)));
     return parts_write_counts(c->folder, &c->counts);
 }
 
 static pl_status end_locked(copy_set *c)
 {
     char path[PL_PATH_MAX];
-    PL_RETURN_IF(read_decision(c));
-    PL_RETURN_IF(c->counts.n > 0 ? make_parts(c) : swap(c->folder));
-    PL_RETURN_IF(pl_failpoint("store.copy.before"));
-    PL_RETURN_IF(pl_remove_tree(pl_join(path, c->folder, "COPY")));
+    PL_CHECK(read_decision(c));
+    PL_CHECK(c->counts.n > 0 ? make_parts(c) : swap(c->folder));
+    PL_CHECK(pl_failpoint("store.copy.before"));
+    PL_CHECK(pl_remove_tree(pl_join(path, c->folder, "COPY")));
     return pl_sync_folder(c->folder);
 }
 
@@ -296,7 +296,7 @@ pl_status pl_store_end_copy(const char *folder)
     copy_set c;
     if (!is_decided(folder))
         return PL_OK;
-    PL_RETURN_IF(lock_all(&c, folder));
+    PL_CHECK(lock_all(&c, folder));
     pl_status status = end_locked(&c);
     unlock_all(&c);
     return status;
@@ -344,12 +344,12 @@ static pl_status prepare_old(pl_store *from, const char *folder, bool force,
     char fresh[PL_PATH_MAX], path[PL_PATH_MAX];
     mirror_target to = {.folder = folder, .force = force};
     pl_copy_text(at, PL_PATH_MAX, folder);
-    PL_RETURN_IF(pl_remove_tree(pl_join(fresh, folder, "new")));
-    PL_RETURN_IF(pl_remove_tree(pl_join(path, folder, "LEFT")));
-    PL_RETURN_IF(mirror_into(from, &to, left, out));
+    PL_CHECK(pl_remove_tree(pl_join(fresh, folder, "new")));
+    PL_CHECK(pl_remove_tree(pl_join(path, folder, "LEFT")));
+    PL_CHECK(mirror_into(from, &to, left, out));
     if (!to.beside)
         return PL_OK;
-    PL_RETURN_IF(check_swap(folder));
+    PL_CHECK(check_swap(folder));
     pl_copy_text(at, PL_PATH_MAX, fresh);
     to.folder = at;
     return mirror_into(from, &to, left, out);
@@ -386,8 +386,7 @@ static pl_status check_parts(const copy_set *c)
     char path[PL_PATH_MAX];
     for (int i = 0; i < PL_PARTS_MAX; i++) {
         pl_store_part(c->folder, i, path);
-        PL_RETURN_IF(i < c->counts.n ? check_link(path)
-                                     : check_movable(c->folder, path));
+        PL_CHECK(i < c->counts.n ? check_link(path) : check_movable(c->folder, path));
     }
     return PL_OK;
 }
@@ -401,7 +400,7 @@ static pl_status check_target(const copy_set *c, bool force)
                        "%s holds a store in one piece, and this one has %d parts; name "
                        "an empty folder",
                        c->folder, c->counts.n);
-    PL_RETURN_IF(pl_store_count_parts(c->folder, &there));
+    PL_CHECK(pl_store_count_parts(c->folder, &there));
     if (there.n <= c->counts.n || force)
         return check_parts(c);
     return pl_fail(PL_ERR_EXISTS,
@@ -414,13 +413,13 @@ static pl_status copy_all(copy_set *c, pl_store *from, bool force,
                           pl_mirror_report *sum)
 {
     if (is_decided(c->folder))
-        PL_RETURN_IF(end_locked(c));
-    PL_RETURN_IF(pl_store_count_parts(from->folder, &c->counts));
+        PL_CHECK(end_locked(c));
+    PL_CHECK(pl_store_count_parts(from->folder, &c->counts));
     c->counts.n = from->n_parts;
-    PL_RETURN_IF(check_target(c, force));
+    PL_CHECK(check_target(c, force));
     for (int i = 0; i < from->n_parts; i++)
-        PL_RETURN_IF(prepare_part(c, from->parts[i], i, force, sum));
-    PL_RETURN_IF(write_decision(c));
+        PL_CHECK(prepare_part(c, from->parts[i], i, force, sum));
+    PL_CHECK(write_decision(c));
     return end_locked(c);
 }
 
@@ -442,17 +441,17 @@ static pl_status copy_one(copy_set *c, pl_store *from, bool force,
     char fresh[PL_PATH_MAX];
     mirror_target to = {.folder = c->folder, .force = force};
     if (is_decided(c->folder))
-        PL_RETURN_IF(end_locked(c));
-    PL_RETURN_IF(check_whole(c->folder)); /* a copy that has just ended may be one */
-    PL_RETURN_IF(pl_remove_tree(pl_join(fresh, c->folder, "new")));
-    PL_RETURN_IF(mirror_into(from, &to, NULL, out));
+        PL_CHECK(end_locked(c));
+    PL_CHECK(check_whole(c->folder)); /* a copy that has just ended may be one */
+    PL_CHECK(pl_remove_tree(pl_join(fresh, c->folder, "new")));
+    PL_CHECK(mirror_into(from, &to, NULL, out));
     if (!to.beside)
         return PL_OK;
-    PL_RETURN_IF(check_swap(c->folder));
+    PL_CHECK(check_swap(c->folder));
     to.folder = fresh;
-    PL_RETURN_IF(mirror_into(from, &to, NULL, out));
+    PL_CHECK(mirror_into(from, &to, NULL, out));
     c->counts = (pl_parts){0, 0};
-    PL_RETURN_IF(write_decision(c));
+    PL_CHECK(write_decision(c));
     return end_locked(c);
 }
 
@@ -460,9 +459,9 @@ pl_status pl_store_mirror(pl_store *from, const char *folder, bool force,
                           pl_mirror_report *out)
 {
     copy_set c;
-    PL_RETURN_IF(parts_refuse(from, "copying"));
-    PL_RETURN_IF(pl_make_folders(folder));
-    PL_RETURN_IF(lock_all(&c, folder));
+    PL_CHECK(parts_refuse(from, "copying"));
+    PL_CHECK(pl_make_folders(folder));
+    PL_CHECK(lock_all(&c, folder));
     pl_status status = copy_one(&c, from, force, out);
     unlock_all(&c);
     return status;
@@ -471,7 +470,7 @@ pl_status pl_store_mirror(pl_store *from, const char *folder, bool force,
 static pl_status copy_whole(pl_store *from, const char *folder, bool force,
                             pl_mirror_report *out)
 {
-    PL_RETURN_IF(check_whole(folder));
+    PL_CHECK(check_whole(folder));
     return pl_store_mirror(from, folder, force, out);
 }
 
@@ -482,8 +481,8 @@ pl_status pl_store_mirror_parts(pl_store *from, const char *folder, bool force,
     *out = (pl_mirror_report){0};
     if (from->n_parts == 0)
         return copy_whole(from, folder, force, out);
-    PL_RETURN_IF(pl_make_folders(folder));
-    PL_RETURN_IF(lock_all(&c, folder));
+    PL_CHECK(pl_make_folders(folder));
+    PL_CHECK(lock_all(&c, folder));
     pl_status status = copy_all(&c, from, force, out);
     unlock_all(&c);
     return status;

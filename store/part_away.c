@@ -32,7 +32,7 @@ pl_status parts_clear_removed(const char *folder, int part)
     char path[PL_PATH_MAX];
     if (!parts_is_removed(folder, part))
         return PL_OK;
-    PL_RETURN_IF(pl_remove_tree(pl_store_part(folder, part, path)));
+    PL_CHECK(pl_remove_tree(pl_store_part(folder, part, path)));
     return parts_unmark(folder, part);
 }
 
@@ -46,9 +46,8 @@ pl_status parts_make_again(const char *folder, int part)
 {
     char path[PL_PATH_MAX];
     pl_store *store = NULL;
-    PL_RETURN_IF(mark_part(folder, part));
-    PL_RETURN_IF(
-        pl_store_open(pl_store_part(folder, part, path), PL_STORE_CREATE, &store));
+    PL_CHECK(mark_part(folder, part));
+    PL_CHECK(pl_store_open(pl_store_part(folder, part, path), PL_STORE_CREATE, &store));
     pl_store_close(&store);
     return PL_OK;
 }
@@ -68,7 +67,7 @@ pl_status pl_store_check_removal(const char *folder, int n)
 pl_status pl_store_remove_part(const char *folder, int n)
 {
     pl_parts counted;
-    PL_RETURN_IF(pl_store_count_parts(folder, &counted));
+    PL_CHECK(pl_store_count_parts(folder, &counted));
     if (counted.n == n)
         return parts_clear_removed(folder, n);
     if (n < 2 || counted.n != n + 1)
@@ -76,12 +75,12 @@ pl_status pl_store_remove_part(const char *folder, int n)
                        "the store %s has %d parts, so one less is %d (at least 2), not "
                        "%d",
                        folder, counted.n, counted.n - 1, n);
-    PL_RETURN_IF(pl_store_check_removal(folder, n));
-    PL_RETURN_IF(rollback_forget_parts(folder, n));
-    PL_RETURN_IF(mark_part(folder, n));
-    PL_RETURN_IF(pl_failpoint("store.remove.before"));
+    PL_CHECK(pl_store_check_removal(folder, n));
+    PL_CHECK(rollback_forget_parts(folder, n));
+    PL_CHECK(mark_part(folder, n));
+    PL_CHECK(pl_failpoint("store.remove.before"));
     counted.n = n;
-    PL_RETURN_IF(parts_write_counts(folder, &counted));
-    PL_RETURN_IF(pl_failpoint("store.remove.after"));
+    PL_CHECK(parts_write_counts(folder, &counted));
+    PL_CHECK(pl_failpoint("store.remove.after"));
     return parts_clear_removed(folder, n);
 }

@@ -121,7 +121,7 @@ pl_status pl_store_count_parts(const char *folder, pl_parts *out)
     char path[PL_PATH_MAX];
     pl_buf text = {0};
     *out = (pl_parts){0, 0};
-    PL_RETURN_IF(mirror_check(folder));
+    PL_CHECK(mirror_check(folder));
     if (is_half_divided(folder))
         return pl_fail(PL_ERR_DAMAGED,
                        "the store %s was being divided when that was ended: half of it "
@@ -159,20 +159,20 @@ pl_status pl_store_make_parts(const char *folder, int n)
 {
     char path[PL_PATH_MAX];
     int there = 0;
-    PL_RETURN_IF(pl_store_parts(folder, &there));
+    PL_CHECK(pl_store_parts(folder, &there));
     if (there == n)
         return PL_OK;
     if (there > 0 || pl_path_exists(pl_join(path, folder, "FORMAT")))
         return pl_fail(PL_ERR_EXISTS, "the store %s has %d part%s, not %d", folder,
                        there > 0 ? there : 1, there > 1 ? "s" : "", n);
-    PL_RETURN_IF(pl_make_folders(folder));
+    PL_CHECK(pl_make_folders(folder));
     return parts_write_counts(folder, &(pl_parts){n, n});
 }
 
 pl_status pl_store_grow_parts(const char *folder, int n)
 {
     pl_parts parts;
-    PL_RETURN_IF(pl_store_count_parts(folder, &parts));
+    PL_CHECK(pl_store_count_parts(folder, &parts));
     if (parts.n == n)
         return PL_OK;
     if (parts.n == 0 || n != parts.n + 1 || n > PL_PARTS_MAX)
@@ -180,11 +180,11 @@ pl_status pl_store_grow_parts(const char *folder, int n)
                        "the store %s has %d parts: the next number is %d, not %d (at "
                        "most %d)",
                        folder, parts.n, parts.n + 1, n, PL_PARTS_MAX);
-    PL_RETURN_IF(parts_clear_removed(folder, n - 1));
+    PL_CHECK(parts_clear_removed(folder, n - 1));
     if (n <= parts.begun)
-        PL_RETURN_IF(parts_make_again(folder, n - 1));
+        PL_CHECK(parts_make_again(folder, n - 1));
     parts.n = n;
-    PL_RETURN_IF(parts_write_counts(folder, &parts));
+    PL_CHECK(parts_write_counts(folder, &parts));
     return parts_unmark(folder, n - 1);
 }
 
@@ -193,7 +193,7 @@ static pl_status move_into(const char *folder, const char *part, const char *nam
     char from[PL_PATH_MAX], to[PL_PATH_MAX];
     if (!pl_path_exists(pl_join(from, folder, name)))
         return PL_OK;
-    PL_RETURN_IF(pl_failpoint("store.divide.before"));
+    PL_CHECK(pl_failpoint("store.divide.before"));
     if (rename(from, pl_join(to, part, name)) != 0)
         return pl_fail(PL_ERR_IO, "%s cannot be moved to %s: %s", from, to,
                        strerror(errno));
@@ -211,10 +211,10 @@ pl_status pl_store_divide(const char *folder)
                        "the chunks of %s lie in a storage engine under the name of the "
                        "whole store, which is not divided; push it into a new store",
                        folder);
-    PL_RETURN_IF(pl_make_folders(pl_store_part(folder, 0, part)));
+    PL_CHECK(pl_make_folders(pl_store_part(folder, 0, part)));
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        PL_RETURN_IF(move_into(folder, part, names[i]));
-    PL_RETURN_IF(pl_sync_folder(part));
+        PL_CHECK(move_into(folder, part, names[i]));
+    PL_CHECK(pl_sync_folder(part));
     return parts_write_counts(folder, &(pl_parts){2, 1});
 }
 
@@ -267,7 +267,7 @@ static bool same_stamp(const parts_stamp *a, const parts_stamp *b)
 
 static pl_status fail_copied(const pl_store *store)
 {
-    PL_RETURN_IF(mirror_check(store->folder));
+    PL_CHECK(mirror_check(store->folder));
     return pl_fail(PL_ERR_BUSY,
                    "the parts of %s change while they are looked at; try "
                    "again",
@@ -278,15 +278,15 @@ static pl_status open_all(pl_store *store, int n)
 {
     char part[PL_PATH_MAX];
     pl_parts counted;
-    PL_RETURN_IF(pl_store_count_parts(store->folder, &counted));
+    PL_CHECK(pl_store_count_parts(store->folder, &counted));
     store->parts = pl_alloc((size_t)n * sizeof(pl_store *));
     if (counted.n > 0) {
         int begun = pl_store_n_begun(store->folder, &counted);
         n = begun < n ? begun : n;
     }
     for (; store->n_parts < n; store->n_parts++)
-        PL_RETURN_IF(pl_store_open(pl_store_part(store->folder, store->n_parts, part),
-                                   PL_STORE_READ, &store->parts[store->n_parts]));
+        PL_CHECK(pl_store_open(pl_store_part(store->folder, store->n_parts, part),
+                               PL_STORE_READ, &store->parts[store->n_parts]));
     for (int i = 0; i < store->n_parts; i++)
         store->parts[i]->whole = store;
     return PL_OK;
@@ -319,7 +319,7 @@ static pl_status refresh_once(pl_store *store)
 {
     uint64_t sequence = 0, epoch = 0;
     for (int i = 0; i < store->n_parts; i++) {
-        PL_RETURN_IF(pl_store_refresh(store->parts[i]));
+        PL_CHECK(pl_store_refresh(store->parts[i]));
         sequence += store->parts[i]->sequence;
         epoch += store->parts[i]->epoch;
     }
@@ -339,7 +339,7 @@ static pl_status all_notes(pl_store *store, pl_buf *out)
 {
     pl_buf_clear(out);
     for (int i = 0; i < store->n_parts; i++)
-        PL_RETURN_IF(pl_store_each_ref(store->parts[i], PARTS_NOTES, add_note, out));
+        PL_CHECK(pl_store_each_ref(store->parts[i], PARTS_NOTES, add_note, out));
     return PL_OK;
 }
 
@@ -401,9 +401,9 @@ pl_status parts_refresh(pl_store *store)
         pl_sleep_ms(WAIT_MS);
     }
     if (!copied)
-        PL_RETURN_IF(status);
+        PL_CHECK(status);
     else
-        PL_RETURN_IF(fail_copied(store));
+        PL_CHECK(fail_copied(store));
     if (view != ROLLBACK_HALF)
         return PL_OK;
     return pl_fail(PL_ERR_BUSY,
@@ -704,7 +704,7 @@ pl_status parts_each_pending(pl_store *s, const char *prefix, pl_pending_fn fn,
 {
     for (int i = 0; i < s->n_parts; i++) {
         owned_pending owned = {s, s->parts[i], fn, context};
-        PL_RETURN_IF(pl_store_each_pending(s->parts[i], prefix, tell_pending, &owned));
+        PL_CHECK(pl_store_each_pending(s->parts[i], prefix, tell_pending, &owned));
     }
     return PL_OK;
 }
@@ -715,7 +715,7 @@ pl_status parts_count_all(pl_store *store, pl_store_stats *out)
     memset(out, 0, sizeof *out);
     for (int i = 0; i < store->n_parts; i++) {
         pl_store_stats one;
-        PL_RETURN_IF(pl_store_count(store->parts[i], &one));
+        PL_CHECK(pl_store_count(store->parts[i], &one));
         out->n_modules += one.n_modules;
         out->n_versions += one.n_versions;
         out->n_blobs += one.n_blobs;
@@ -772,12 +772,11 @@ pl_status parts_audit(pl_store *store, bool bytes, pl_problem_fn fn, void *conte
                       pl_audit_report *out)
 {
     memset(out, 0, sizeof *out);
-    PL_RETURN_IF(audit_owners(store, fn, context, out));
+    PL_CHECK(audit_owners(store, fn, context, out));
     for (int i = 0; i < store->n_parts; i++) {
         pl_audit_report one;
         named_problems named = {fn, context, i};
-        PL_RETURN_IF(
-            pl_store_audit(store->parts[i], bytes, tell_problem, &named, &one));
+        PL_CHECK(pl_store_audit(store->parts[i], bytes, tell_problem, &named, &one));
         out->n_rows += one.n_rows;
         out->n_versions += one.n_versions;
         out->n_blobs += one.n_blobs;

@@ -37,7 +37,7 @@ static pl_status take_rows(rebuild *r, kv_slice rows)
 {
     row_operation one;
     while (rows.len > 0) {
-        PL_RETURN_IF(rebase_next(&rows, &one));
+        PL_CHECK(rebase_next(&rows, &one));
         if (one.puts)
             kv_put(r->batch, one.family, one.key, one.value);
         else
@@ -69,7 +69,7 @@ static pl_status take_base(rebuild *r)
         if (status != PL_OK)
             return lacking(r, name, status);
         pl_hasher_add(&sum, r->bytes.data, r->bytes.len);
-        PL_RETURN_IF(take_rows(r, (kv_slice){r->bytes.data, r->bytes.len}));
+        PL_CHECK(take_rows(r, (kv_slice){r->bytes.data, r->bytes.len}));
     }
     pl_hasher_end(&sum, &got);
     if (pl_hash_equal(&got, &head->base))
@@ -86,7 +86,7 @@ static pl_status last_row(kv_slice rows, size_t *before, row_operation *out)
     *out = (row_operation){0};
     while (rows.len > 0) {
         *before = all.len - rows.len;
-        PL_RETURN_IF(rebase_next(&rows, out));
+        PL_CHECK(rebase_next(&rows, out));
     }
     return out->puts && out->family == KV_LOG
                ? PL_OK
@@ -101,13 +101,13 @@ static pl_status check_commit(kv_slice rows, uint64_t sequence, const pl_hash *l
     log_record entry;
     pl_hash got;
     size_t before = 0;
-    PL_RETURN_IF(last_row(rows, &before, &last));
+    PL_CHECK(last_row(rows, &before, &last));
     pl_hash_of("log", last.value.data, last.value.len, &got);
     if (!pl_hash_equal(&got, log) ||
         store_key_number(last.key.data, last.key.len) != sequence)
         return pl_fail(PL_ERR_DAMAGED, "it is not what its name says");
-    PL_RETURN_IF(row_open(KV_LOG, last.key, last.value, &row));
-    PL_RETURN_IF(log_decode(&row, &entry));
+    PL_CHECK(row_open(KV_LOG, last.key, last.value, &row));
+    PL_CHECK(log_decode(&row, &entry));
     pl_hash_of("commit", rows.data, before, &got);
     if (!pl_hash_equal(&got, &entry.digest))
         return pl_fail(PL_ERR_DAMAGED, "its rows do not have their digest");
@@ -140,7 +140,7 @@ static pl_status walk_down(rebuild *r)
     r->log = pl_alloc((size_t)(n + 1) * sizeof *r->log);
     for (uint64_t i = n; i > 0; i--) {
         r->log[i - 1] = log;
-        PL_RETURN_IF(fetch_commit(r, head->base_sequence + i, &log, &log));
+        PL_CHECK(fetch_commit(r, head->base_sequence + i, &log, &log));
     }
     return PL_OK;
 }
@@ -151,8 +151,8 @@ static pl_status take_commits(rebuild *r)
     const remote_head *head = &r->remote->head;
     for (uint64_t s = head->base_sequence + 1; s <= head->sequence; s++) {
         const pl_hash *log = &r->log[s - head->base_sequence - 1];
-        PL_RETURN_IF(fetch_commit(r, s, log, &previous));
-        PL_RETURN_IF(take_rows(r, (kv_slice){r->bytes.data, r->bytes.len}));
+        PL_CHECK(fetch_commit(r, s, log, &previous));
+        PL_CHECK(take_rows(r, (kv_slice){r->bytes.data, r->bytes.len}));
         r->report->n_commits++;
     }
     return PL_OK;
@@ -174,7 +174,7 @@ static pl_status write_mark(const rebuild *r, const char *folder)
     watermark_file file;
     const remote_head *head = &r->remote->head;
     watermark mark = {head->sequence, head->epoch, head->log};
-    PL_RETURN_IF(watermark_open(pl_join(path, folder, "HWM"), &mark, &file));
+    PL_CHECK(watermark_open(pl_join(path, folder, "HWM"), &mark, &file));
     pl_status status = watermark_set(&file, &mark);
     watermark_close(&file);
     return status;
@@ -183,11 +183,11 @@ static pl_status write_mark(const rebuild *r, const char *folder)
 static pl_status take_all(rebuild *r, const char *folder)
 {
     char path[PL_PATH_MAX];
-    PL_RETURN_IF(walk_down(r));
-    PL_RETURN_IF(kv_open(pl_join(path, folder, "db"), KV_MAKE, NULL, &r->db));
+    PL_CHECK(walk_down(r));
+    PL_CHECK(kv_open(pl_join(path, folder, "db"), KV_MAKE, NULL, &r->db));
     r->batch = kv_batch_create(r->db);
-    PL_RETURN_IF(take_base(r));
-    PL_RETURN_IF(take_commits(r));
+    PL_CHECK(take_base(r));
+    PL_CHECK(take_commits(r));
     return write_epoch(r);
 }
 
@@ -197,10 +197,10 @@ static pl_status mark_begun(const char *folder)
 {
     char mark[PL_PATH_MAX], path[PL_PATH_MAX];
     if (pl_path_exists(pl_join(mark, folder, "RESTORING"))) {
-        PL_RETURN_IF(pl_remove_tree(pl_join(path, folder, "HWM")));
+        PL_CHECK(pl_remove_tree(pl_join(path, folder, "HWM")));
         return pl_remove_tree(pl_join(path, folder, "db"));
     }
-    PL_RETURN_IF(store_format_refuse_others(folder));
+    PL_CHECK(store_format_refuse_others(folder));
     int fd = open(mark, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
     if (fd < 0)
         return pl_fail(PL_ERR_IO, "cannot make %s: %s", mark, strerror(errno));
@@ -211,7 +211,7 @@ static pl_status mark_begun(const char *folder)
 static pl_status mark_done(const char *folder)
 {
     char mark[PL_PATH_MAX];
-    PL_RETURN_IF(pl_remove_tree(pl_join(mark, folder, "RESTORING")));
+    PL_CHECK(pl_remove_tree(pl_join(mark, folder, "RESTORING")));
     return pl_sync_folder(folder);
 }
 
@@ -221,19 +221,19 @@ static pl_status fill(rebuild *r, const char *place, const char *folder)
     char path[PL_PATH_MAX];
     if (pl_path_exists(pl_join(path, folder, "FORMAT"))) {
         /* an earlier call was killed just before that */
-        PL_RETURN_IF(mark_done(folder));
+        PL_CHECK(mark_done(folder));
         return pl_fail(PL_ERR_EXISTS,
                        "%s is a store already; move it away, then do this again",
                        folder);
     }
-    PL_RETURN_IF(mark_begun(folder));
+    PL_CHECK(mark_begun(folder));
     pl_status status = take_all(r, folder);
     kv_batch_destroy(&r->batch);
     kv_close(&r->db, false);
-    PL_RETURN_IF(status);
-    PL_RETURN_IF(write_mark(r, folder));
-    PL_RETURN_IF(remote_write_place(folder, place));
-    PL_RETURN_IF(store_format_finish(folder, true));
+    PL_CHECK(status);
+    PL_CHECK(write_mark(r, folder));
+    PL_CHECK(remote_write_place(folder, place));
+    PL_CHECK(store_format_finish(folder, true));
     return mark_done(folder);
 }
 

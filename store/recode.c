@@ -58,13 +58,13 @@ static pl_status depth_of(const recoding *r, const pl_hash *id, const pl_hash *n
     *out = CHUNK_DEPTH_MAX + 1;
     if (pl_hash_equal(id, not_on) || level > CHUNK_DEPTH_MAX)
         return PL_OK;
-    PL_RETURN_IF(chunk_read(txn_source(r->txn), id, &chunk, &found));
+    PL_CHECK(chunk_read(txn_source(r->txn), id, &chunk, &found));
     if (!found)
         return PL_OK;
     *out = 0;
     for (int i = 0; i < 2 && chunk.coding == CHUNK_DELTA; i++) {
         int below;
-        PL_RETURN_IF(depth_of(r, &chunk.bases[i], not_on, level + 1, &below));
+        PL_CHECK(depth_of(r, &chunk.bases[i], not_on, level + 1, &below));
         *out = below + 1 > *out ? below + 1 : *out;
     }
     return PL_OK;
@@ -79,7 +79,7 @@ static pl_status may_stand_on(const recoding *r, const pl_hash *id,
     *out = true;
     for (int i = 0; i < 2; i++) {
         int depth;
-        PL_RETURN_IF(depth_of(r, &bases[i], id, 0, &depth));
+        PL_CHECK(depth_of(r, &bases[i], id, 0, &depth));
         *out = *out && (uint64_t)depth + 1 + chunk->height <= CHUNK_DEPTH_MAX;
     }
     return PL_OK;
@@ -98,19 +98,18 @@ static pl_status load(const recoding *r, chunk_work *w)
 {
     row_source from = txn_source(r->txn);
     size_t bytes = (size_t)w->record.bytes;
-    PL_RETURN_IF(chunk_load(from, &w->id, &w->record, &w->data));
+    PL_CHECK(chunk_load(from, &w->id, &w->record, &w->data));
     if (pl_hash_none(&w->bases[0]))
         return PL_OK;
-    PL_RETURN_IF(chunk_open(from, &w->bases[0], bytes, &w->a));
+    PL_CHECK(chunk_open(from, &w->bases[0], bytes, &w->a));
     return chunk_open(from, &w->bases[1], bytes, &w->b);
 }
 
 static pl_status code(chunk_work *w)
 {
-    PL_RETURN_IF(
-        delta_encode(w->data.data, w->a.data, w->b.data, w->data.len, &w->coded));
-    PL_RETURN_IF(delta_decode(w->coded.data, w->coded.len, w->a.data, w->b.data,
-                              w->data.len, &w->again));
+    PL_CHECK(delta_encode(w->data.data, w->a.data, w->b.data, w->data.len, &w->coded));
+    PL_CHECK(delta_decode(w->coded.data, w->coded.len, w->a.data, w->b.data,
+                          w->data.len, &w->again));
     if (memcmp(w->again.data, w->data.data, w->data.len) != 0)
         return pl_fail(PL_ERR_INTERNAL, "a chunk does not decode to what was coded");
     return PL_OK;
@@ -121,13 +120,13 @@ static pl_status raise(pl_txn *txn, const pl_hash *id, uint64_t height)
 {
     chunk_record chunk;
     bool found = false;
-    PL_RETURN_IF(chunk_read(txn_source(txn), id, &chunk, &found));
+    PL_CHECK(chunk_read(txn_source(txn), id, &chunk, &found));
     if (!found || chunk.height >= height)
         return PL_OK;
     chunk.height = height;
     chunk_write(txn->batch, id, &chunk);
     for (int i = 0; i < 2 && chunk.coding == CHUNK_DELTA; i++)
-        PL_RETURN_IF(raise(txn, &chunk.bases[i], height + 1));
+        PL_CHECK(raise(txn, &chunk.bases[i], height + 1));
     return PL_OK;
 }
 
@@ -135,7 +134,7 @@ static pl_status hold_base(pl_txn *txn, const pl_hash *id, uint64_t height)
 {
     chunk_record base;
     bool found = false;
-    PL_RETURN_IF(chunk_read(txn_source(txn), id, &base, &found));
+    PL_CHECK(chunk_read(txn_source(txn), id, &base, &found));
     if (!found)
         return pl_fail(PL_ERR_DAMAGED, "a chunk is missing");
     base.refs++;
@@ -150,18 +149,18 @@ static pl_status replace(pl_txn *txn, const chunk_work *w)
     chunk_record next = w->record;
     next.coding = pl_hash_none(&w->bases[0]) ? CHUNK_PLANES : CHUNK_DELTA;
     memcpy(next.bases, w->bases, sizeof next.bases);
-    PL_RETURN_IF(chunk_place(txn, &w->id, &next, w->coded.data, w->coded.len));
+    PL_CHECK(chunk_place(txn, &w->id, &next, w->coded.data, w->coded.len));
     chunk_displace(txn, &w->id, &w->record);
     chunk_write(txn->batch, &w->id, &next);
     for (int i = 0; i < 2 && next.coding == CHUNK_DELTA; i++)
-        PL_RETURN_IF(hold_base(txn, &w->bases[i], next.height + 1));
+        PL_CHECK(hold_base(txn, &w->bases[i], next.height + 1));
     return PL_OK;
 }
 
 static pl_status recode_loaded(recoding *r, chunk_work *w)
 {
-    PL_RETURN_IF(load(r, w));
-    PL_RETURN_IF(code(w));
+    PL_CHECK(load(r, w));
+    PL_CHECK(code(w));
     if (w->coded.len > w->data.len - w->data.len / SPARED_MIN)
         return PL_OK;
     return txn_spoil(r->txn, replace(r->txn, w));
@@ -172,12 +171,12 @@ static pl_status recode_chunk(recoding *r, const pl_hash *id, const pl_hash base
 {
     bool found = false, may = false;
     chunk_work w = {.id = *id};
-    PL_RETURN_IF(chunk_read(txn_source(r->txn), id, &w.record, &found));
+    PL_CHECK(chunk_read(txn_source(r->txn), id, &w.record, &found));
     if (!found || w.record.coding != CHUNK_RAW || w.record.bytes < BYTES_MIN)
         return PL_OK;
     r->budget -= w.record.bytes < r->budget ? w.record.bytes : r->budget;
     if (!pl_hash_none(&bases[0]))
-        PL_RETURN_IF(may_stand_on(r, id, &w.record, bases, &may));
+        PL_CHECK(may_stand_on(r, id, &w.record, bases, &may));
     if (may)
         memcpy(w.bases, bases, sizeof w.bases);
     pl_status status = recode_loaded(r, &w);
@@ -197,7 +196,7 @@ static pl_status params_of(const recoding *r, const char *module, uint64_t numbe
     pl_version v;
     bool found = false;
     *out = (blob_record){0};
-    PL_RETURN_IF(version_read(txn_source(r->txn), module, number, &v, &found));
+    PL_CHECK(version_read(txn_source(r->txn), module, number, &v, &found));
     bool there = found && !v.params_gone;
     pl_hash params = v.params;
     pl_version_clear(&v);
@@ -225,7 +224,7 @@ static pl_status recode_chunks(recoding *r, const blob_record *self,
         if (!*whole)
             return PL_OK;
         pick_bases(self, neighbours, i, bases);
-        PL_RETURN_IF(recode_chunk(r, &id, bases));
+        PL_CHECK(recode_chunk(r, &id, bases));
     }
     *whole = true;
     return PL_OK;
@@ -259,7 +258,7 @@ static pl_status recode_module(recoding *r, const char *module, head_record *hea
         for (int k = 0; k < 3 && whole; k++) {
             uint64_t number;
             if (due(head->recoded, k, &number))
-                PL_RETURN_IF(recode_version(r, module, number, &whole));
+                PL_CHECK(recode_version(r, module, number, &whole));
         }
     head_write(r->txn->batch, module, head);
     return PL_OK;
@@ -270,8 +269,8 @@ static pl_status recode_row(recoding *r, kv_slice key, kv_slice value, bool *any
     row_view row;
     head_record head;
     char module[PL_MODULE_NAME_MAX] = {0};
-    PL_RETURN_IF(row_open(KV_HEAD, key, value, &row));
-    PL_RETURN_IF(head_decode(&row, &head));
+    PL_CHECK(row_open(KV_HEAD, key, value, &row));
+    PL_CHECK(head_decode(&row, &head));
     if (head.recoded > head.number || key.len >= sizeof module)
         return PL_OK;
     *any = true;

@@ -106,7 +106,7 @@ pl_status version_read(row_source from, const char *module, uint64_t number,
     row_view row;
     row_key key = key_of_version(module, number);
     memset(out, 0, sizeof *out);
-    PL_RETURN_IF(row_read(from, KV_VERSION, &key, &row));
+    PL_CHECK(row_read(from, KV_VERSION, &key, &row));
     *found = row.found;
     return row.found ? version_decode(&row, out) : PL_OK;
 }
@@ -136,7 +136,7 @@ pl_status head_read(row_source from, const char *module, head_record *out, bool 
     row_view row;
     row_key key = key_of_name(module);
     *out = (head_record){0};
-    PL_RETURN_IF(row_read(from, KV_HEAD, &key, &row));
+    PL_CHECK(row_read(from, KV_HEAD, &key, &row));
     *found = row.found;
     return row.found ? head_decode(&row, out) : PL_OK;
 }
@@ -238,7 +238,7 @@ pl_status blob_read(row_source from, const pl_hash *id, blob_record *out, bool *
     row_view row;
     row_key key = key_of_hash(id);
     *out = (blob_record){0};
-    PL_RETURN_IF(row_read(from, KV_BLOB, &key, &row));
+    PL_CHECK(row_read(from, KV_BLOB, &key, &row));
     *found = row.found;
     return row.found ? blob_decode(&row, out) : PL_OK;
 }
@@ -279,7 +279,7 @@ pl_status chunk_read(row_source from, const pl_hash *id, chunk_record *out, bool
     row_view row;
     row_key key = key_of_hash(id);
     *out = (chunk_record){0};
-    PL_RETURN_IF(row_read(from, KV_CHUNK, &key, &row));
+    PL_CHECK(row_read(from, KV_CHUNK, &key, &row));
     *found = row.found;
     return row.found ? chunk_decode(&row, out) : PL_OK;
 }

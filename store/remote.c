@@ -13,7 +13,7 @@ static pl_status remote_url(const char *folder, char out[ENGINE_URL_MAX])
     pl_buf text = {0};
     bool in_engine = false;
     out[0] = '\0';
-    PL_RETURN_IF(store_format_check(folder, &in_engine));
+    PL_CHECK(store_format_check(folder, &in_engine));
     if (!in_engine)
         return PL_OK;
     pl_status status = pl_read_file(pl_join(path, folder, "ENGINE"), &text);
@@ -32,7 +32,7 @@ static pl_status remote_url(const char *folder, char out[ENGINE_URL_MAX])
 static pl_status check_same(const char *folder, const char *place)
 {
     char there[ENGINE_URL_MAX];
-    PL_RETURN_IF(remote_url(folder, there));
+    PL_CHECK(remote_url(folder, there));
     if (strcmp(there, place) == 0)
         return PL_OK;
     return pl_fail(
@@ -52,8 +52,8 @@ static pl_status place_of(const char *folder, const char *place,
     out[0] = '\0';
     if (strcmp(place, "rocksdb") == 0)
         return PL_OK;
-    PL_RETURN_IF(engine_url_parse(place, &url));
-    PL_RETURN_IF(pl_store_parts(pl_path_above(above, folder), &n));
+    PL_CHECK(engine_url_parse(place, &url));
+    PL_CHECK(pl_store_parts(pl_path_above(above, folder), &n));
     const char *name = strrchr(folder, '/');
     if (n > 0 && name)
         return engine_url_part(place, name + 1, out);
@@ -72,13 +72,13 @@ pl_status remote_write_place(const char *folder, const char *url)
 pl_status pl_store_make_on(const char *folder, const char *wanted)
 {
     char path[PL_PATH_MAX], place[ENGINE_URL_MAX];
-    PL_RETURN_IF(pl_make_folders(folder)); /* makes sure that FOLDER/.. exists, too */
-    PL_RETURN_IF(place_of(folder, wanted, place));
+    PL_CHECK(pl_make_folders(folder)); /* makes sure that FOLDER/.. exists, too */
+    PL_CHECK(place_of(folder, wanted, place));
     if (pl_path_exists(pl_join(path, folder, "FORMAT")))
         return check_same(folder, place);
     if (!*place)
         return PL_OK;
-    PL_RETURN_IF(remote_write_place(folder, place));
+    PL_CHECK(remote_write_place(folder, place));
     return store_format_write(folder, true);
 }
 
@@ -92,7 +92,7 @@ pl_status remote_open(const char *folder, bool to_write, remote_end **out)
 {
     char url[ENGINE_URL_MAX];
     *out = NULL;
-    PL_RETURN_IF(remote_url(folder, url));
+    PL_CHECK(remote_url(folder, url));
     if (!*url)
         return PL_OK;
     remote_end *r = pl_alloc(sizeof *r);
@@ -242,7 +242,7 @@ pl_status remote_fetch(const row_source *from, const pl_hash *id,
     if (status == PL_ERR_NOT_FOUND)
         return pl_fail(PL_ERR_DAMAGED, "its bytes are missing from %s",
                        engine_place(from->remote->service));
-    PL_RETURN_IF(status);
+    PL_CHECK(status);
     if (out->len != chunk->stored)
         return pl_fail(PL_ERR_DAMAGED, "%s has %zu bytes of it where %llu belong",
                        engine_place(from->remote->service), out->len,

@@ -70,7 +70,7 @@ static pl_status own_id(const pl_store *store, uint8_t out[16], bool *known)
     row_view row;
     row_key key = key_of_name("store");
     size_t len = 0;
-    PL_RETURN_IF(row_read(store_source(store), KV_META, &key, &row));
+    PL_CHECK(row_read(store_source(store), KV_META, &key, &row));
     *known = row.found;
     if (!row.found)
         return PL_OK;
@@ -85,7 +85,7 @@ static pl_status check_owner(const pl_store *store)
     uint8_t id[16] = {0};
     bool known = false;
     const remote_end *r = store->remote;
-    PL_RETURN_IF(own_id(store, id, &known));
+    PL_CHECK(own_id(store, id, &known));
     if (known && memcmp(id, r->head.store, sizeof id) == 0)
         return PL_OK;
     return pl_fail(
@@ -105,7 +105,7 @@ static pl_status check_line(const pl_store *store)
     row_key key = key_of_number(r->head.sequence);
     if (r->head.sequence == 0)
         return PL_OK;
-    PL_RETURN_IF(kv_get(store->db, KV_LOG, key_slice(&key), &pin));
+    PL_CHECK(kv_get(store->db, KV_LOG, key_slice(&key), &pin));
     pl_hash_of("log", pin.data, pin.len, &log);
     bool same = pin.data && pl_hash_equal(&log, &r->head.log);
     kv_unpin(&pin);
@@ -132,7 +132,7 @@ pl_status remote_check(pl_store *store)
 {
     bool found = false;
     remote_end *r = store->remote;
-    PL_RETURN_IF(remote_read_head(r, &found));
+    PL_CHECK(remote_read_head(r, &found));
     if (!found && store->sequence > 0)
         return pl_fail(
             PL_ERR_DAMAGED,
@@ -142,7 +142,7 @@ pl_status remote_check(pl_store *store)
             (unsigned long long)store->sequence);
     if (!found)
         return PL_OK;
-    PL_RETURN_IF(check_owner(store));
+    PL_CHECK(check_owner(store));
     if (r->head.epoch > store->epoch)
         return fenced(store);
     if (r->head.sequence > store->sequence)
@@ -196,12 +196,12 @@ pl_status remote_claim(pl_store *store)
     remote_end *r = store->remote;
     remote_head next = r->head;
     bool known = false, first = r->bytes.len == 0;
-    PL_RETURN_IF(own_id(store, next.store, &known));
+    PL_CHECK(own_id(store, next.store, &known));
     if (getrandom(next.holder, sizeof next.holder, 0) != (ssize_t)sizeof next.holder)
         return pl_fail(PL_ERR_OS, "this machine gives no random numbers");
     renew(store, &next);
     if (first)
-        PL_RETURN_IF(rebase_write(store, &next));
+        PL_CHECK(rebase_write(store, &next));
     return move_head(store, &next);
 }
 
@@ -238,8 +238,8 @@ pl_status remote_advance(pl_txn *txn)
     next.log_bytes += kv_batch_kept(txn->batch).len;
     bool due = rebase_is_due(&next);
     if (due)
-        PL_RETURN_IF(rebase_write(store, &next));
-    PL_RETURN_IF(move_head(store, &next));
+        PL_CHECK(rebase_write(store, &next));
+    PL_CHECK(move_head(store, &next));
     remote_doom(r, &txn->work);
     remote_drop_doomed(r, pl_now_ms());
     if (due)

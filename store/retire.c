@@ -62,7 +62,7 @@ pl_status retire_pending(pl_txn *txn, const char *module, uint64_t phase,
 
 pl_status pl_txn_drop_pending(pl_txn *txn, const char *module)
 {
-    PL_RETURN_IF(check_name("module", module));
+    PL_CHECK(check_name("module", module));
     row_key prefix = key_of_versions(module);
     return txn_spoil(txn, drop_rows(txn, &prefix, false));
 }
@@ -70,8 +70,8 @@ pl_status pl_txn_drop_pending(pl_txn *txn, const char *module)
 /* ---- versions ---- */
 static pl_status release_state(pl_txn *txn, pl_version *v)
 {
-    PL_RETURN_IF(blob_release(txn, &v->momentum));
-    PL_RETURN_IF(blob_release(txn, &v->change));
+    PL_CHECK(blob_release(txn, &v->momentum));
+    PL_CHECK(blob_release(txn, &v->change));
     v->momentum = v->change = (pl_hash){{0}};
     return PL_OK;
 }
@@ -79,7 +79,7 @@ static pl_status release_state(pl_txn *txn, pl_version *v)
 static pl_status release_updates(pl_txn *txn, pl_version *v)
 {
     for (int i = 0; i < v->n_contributions; i++)
-        PL_RETURN_IF(blob_release(txn, &v->contributions[i].update));
+        PL_CHECK(blob_release(txn, &v->contributions[i].update));
     v->has_updates = false;
     return PL_OK;
 }
@@ -90,7 +90,7 @@ static pl_status drop_state(pl_txn *txn, const char *module, uint64_t number)
     pl_version old;
     bool found = false;
     pl_status status = PL_OK;
-    PL_RETURN_IF(version_read(txn_source(txn), module, number, &old, &found));
+    PL_CHECK(version_read(txn_source(txn), module, number, &old, &found));
     if (found && !(pl_hash_none(&old.momentum) && pl_hash_none(&old.change))) {
         PL_TRY(release_state(txn, &old));
         version_write(txn->batch, &old);
@@ -106,7 +106,7 @@ pl_status retire_states(pl_txn *txn, const char *module, uint64_t late,
                         head_record *head)
 {
     for (; head->momentum_from + late + 1 < head->number; head->momentum_from++)
-        PL_RETURN_IF(drop_state(txn, module, head->momentum_from));
+        PL_CHECK(drop_state(txn, module, head->momentum_from));
     return PL_OK;
 }
 
@@ -115,7 +115,7 @@ pl_status retire_updates(pl_txn *txn, const char *module, uint64_t number)
     pl_version old;
     bool found = false;
     pl_status status = PL_OK;
-    PL_RETURN_IF(version_read(txn_source(txn), module, number, &old, &found));
+    PL_CHECK(version_read(txn_source(txn), module, number, &old, &found));
     if (found && old.has_updates) {
         PL_TRY(release_updates(txn, &old));
         version_write(txn->batch, &old);
@@ -129,10 +129,10 @@ static pl_status drop_data(pl_txn *txn, pl_version *v)
 {
     if (v->params_gone)
         return PL_OK;
-    PL_RETURN_IF(blob_release(txn, &v->params));
-    PL_RETURN_IF(release_state(txn, v));
+    PL_CHECK(blob_release(txn, &v->params));
+    PL_CHECK(release_state(txn, v));
     if (v->has_updates)
-        PL_RETURN_IF(release_updates(txn, v));
+        PL_CHECK(release_updates(txn, v));
     v->params_gone = true;
     version_write(txn->batch, v);
     return PL_OK;
@@ -143,12 +143,12 @@ pl_status pl_txn_drop_data(pl_txn *txn, const char *module, uint64_t number)
     pl_version v;
     head_record head;
     bool found = false;
-    PL_RETURN_IF(check_name("module", module));
-    PL_RETURN_IF(head_read(txn_source(txn), module, &head, &found));
+    PL_CHECK(check_name("module", module));
+    PL_CHECK(head_read(txn_source(txn), module, &head, &found));
     if (found && number >= head.number)
         return pl_fail(PL_ERR_ARG, "%s@%llu is the newest version; its data stay",
                        module, (unsigned long long)number);
-    PL_RETURN_IF(version_read(txn_source(txn), module, number, &v, &found));
+    PL_CHECK(version_read(txn_source(txn), module, number, &v, &found));
     if (!found)
         return pl_fail(PL_ERR_NOT_FOUND, "there is no version %llu of %s",
                        (unsigned long long)number, module);
@@ -163,8 +163,8 @@ static pl_status has_row(const pl_txn *txn, kv_family family, const char *what,
 {
     row_view row;
     row_key key = key_of_name(name);
-    PL_RETURN_IF(check_name(what, name));
-    PL_RETURN_IF(row_read(txn_source(txn), family, &key, &row));
+    PL_CHECK(check_name(what, name));
+    PL_CHECK(row_read(txn_source(txn), family, &key, &row));
     kv_unpin(&row.pin);
     if (row.found)
         return PL_OK;
@@ -174,7 +174,7 @@ static pl_status has_row(const pl_txn *txn, kv_family family, const char *what,
 pl_status pl_txn_drop_ref(pl_txn *txn, const char *name)
 {
     row_key key = key_of_name(name);
-    PL_RETURN_IF(has_row(txn, KV_REF, "ref", name));
+    PL_CHECK(has_row(txn, KV_REF, "ref", name));
     kv_delete(txn->batch, KV_REF, key_slice(&key));
     return PL_OK;
 }
@@ -183,8 +183,8 @@ pl_status pl_txn_drop_object(pl_txn *txn, const char *name)
 {
     pl_hash blob;
     row_key key = key_of_name(name);
-    PL_RETURN_IF(has_row(txn, KV_OBJECT, "object", name));
-    PL_RETURN_IF(txn_old_blob(txn, KV_OBJECT, name, &blob));
+    PL_CHECK(has_row(txn, KV_OBJECT, "object", name));
+    PL_CHECK(txn_old_blob(txn, KV_OBJECT, name, &blob));
     kv_delete(txn->batch, KV_OBJECT, key_slice(&key));
     return txn_spoil(txn, blob_release(txn, &blob));
 }

@@ -91,7 +91,7 @@ static void restate(const pl_rollback_module *c, const pl_hash *parent, pl_versi
 static pl_status source_of(pl_store *store, const pl_rollback_module *c,
                            pl_version *out)
 {
-    PL_RETURN_IF(pl_store_get_version(store, c->name, c->source, out));
+    PL_CHECK(pl_store_get_version(store, c->name, c->source, out));
     if (!out->params_gone)
         return PL_OK;
     pl_version_clear(out);
@@ -106,11 +106,11 @@ static pl_status write_module(pl_txn *txn, const pl_rollback *plan,
     pl_version head, v;
     pl_status status = PL_OK;
     pl_keep keep = {.updates = false, .momentum = true};
-    PL_RETURN_IF(pl_store_head(txn->store, c->name, &head));
+    PL_CHECK(pl_store_head(txn->store, c->name, &head));
     pl_hash parent = head.params;
     uint64_t number = head.number;
     pl_version_clear(&head);
-    PL_RETURN_IF(source_of(txn->store, c, &v));
+    PL_CHECK(source_of(txn->store, c, &v));
     if (plan->phase >= 0)
         PL_TRY(pl_txn_drop_pending(txn, c->name));
     while (number < c->last) {
@@ -135,7 +135,7 @@ static pl_status write_path(pl_txn *txn, const pl_rollback *plan,
         memset(&state, 0, sizeof state);
         pl_copy_text(state.name, sizeof state.name, p->name);
     } else
-        PL_RETURN_IF(status);
+        PL_CHECK(status);
     state.phase = plan->phase;
     state.samples = p->samples;
     return pl_txn_put_path(txn, &state);
@@ -145,10 +145,10 @@ static pl_status write_part(pl_txn *txn, const pl_rollback *plan, int part)
 {
     for (size_t i = 0; i < plan->n_modules; i++)
         if (plan->modules[i].part == part)
-            PL_RETURN_IF(write_module(txn, plan, &plan->modules[i]));
+            PL_CHECK(write_module(txn, plan, &plan->modules[i]));
     for (size_t i = 0; i < plan->n_paths; i++)
         if (plan->paths[i].part == part)
-            PL_RETURN_IF(write_path(txn, plan, &plan->paths[i]));
+            PL_CHECK(write_path(txn, plan, &plan->paths[i]));
     return PL_OK;
 }
 
@@ -252,17 +252,17 @@ pl_status rollback_look(pl_store *store, rollback_view *out)
     uint64_t decided, made, waiting;
     int n = 0, none;
     *out = ROLLBACK_WHOLE;
-    PL_RETURN_IF(read_made(store->parts[0], &decided, &n));
+    PL_CHECK(read_made(store->parts[0], &decided, &n));
     for (int i = 1; i < store->n_parts && *out == ROLLBACK_WHOLE; i++) {
         pl_rollback share;
-        PL_RETURN_IF(read_made(store->parts[i], &made, &none));
+        PL_CHECK(read_made(store->parts[i], &made, &none));
         if (made > decided || (i < n && made < decided))
             *out = ROLLBACK_MIXED;
         if (*out == ROLLBACK_WHOLE || made > decided)
             continue;
         pl_status status = read_share(store->parts[i], &waiting, &share);
         clear_share(&share);
-        PL_RETURN_IF(status);
+        PL_CHECK(status);
         *out = waiting == decided ? ROLLBACK_HALF : ROLLBACK_MIXED;
     }
     return PL_OK;
@@ -276,7 +276,7 @@ pl_status rollback_forget_parts(const char *folder, int n)
     uint64_t number;
     int took_part;
     pl_status status = PL_OK;
-    PL_RETURN_IF(pl_store_open(pl_store_part(folder, 0, path), PL_STORE_WRITE, &first));
+    PL_CHECK(pl_store_open(pl_store_part(folder, 0, path), PL_STORE_WRITE, &first));
     PL_TRY(read_made(first, &number, &took_part));
     if (took_part <= n)
         goto done;
@@ -351,7 +351,7 @@ const char *pl_store_resumed(const pl_store *store)
 static pl_status open_part(pl_writers *w, const char *folder)
 {
     pl_store **part = &w->parts[w->n];
-    PL_RETURN_IF(pl_store_open(folder, PL_STORE_WRITE, part));
+    PL_CHECK(pl_store_open(folder, PL_STORE_WRITE, part));
     w->n++;
     if ((*part)->resumed[0])
         pl_copy_text(w->resumed, sizeof w->resumed, (*part)->resumed);
@@ -362,13 +362,13 @@ static pl_status open_all(pl_writers *w, const pl_parts *counted)
 {
     char folder[PL_PATH_MAX];
     if (!w->in_parts) {
-        PL_RETURN_IF(open_part(w, w->folder));
+        PL_CHECK(open_part(w, w->folder));
         w->view = w->parts[0];
         return PL_OK;
     }
     for (int i = 0; i < counted->n; i++)
         if (pl_store_part_begun(w->folder, counted, i))
-            PL_RETURN_IF(open_part(w, pl_store_part(w->folder, i, folder)));
+            PL_CHECK(open_part(w, pl_store_part(w->folder, i, folder)));
     return pl_store_open(w->folder, PL_STORE_READ, &w->view);
 }
 
@@ -376,7 +376,7 @@ pl_status pl_writers_open(const char *folder, pl_writers **out)
 {
     pl_parts counted;
     *out = NULL;
-    PL_RETURN_IF(pl_store_count_parts(folder, &counted));
+    PL_CHECK(pl_store_count_parts(folder, &counted));
     pl_writers *w = pl_alloc(sizeof *w);
     w->in_parts = counted.n > 0;
     pl_status status = PL_OK;
@@ -429,7 +429,7 @@ const char *pl_writers_resumed(const pl_writers *w)
 static pl_status try_part(pl_store *store, const pl_rollback *plan, int part)
 {
     pl_txn *txn = NULL;
-    PL_RETURN_IF(pl_txn_begin(store, &txn));
+    PL_CHECK(pl_txn_begin(store, &txn));
     pl_status status = write_part(txn, plan, part);
     pl_txn_abort(&txn);
     return status;
@@ -484,9 +484,9 @@ pl_status pl_writers_roll_back(pl_writers *w, const pl_rollback *plan)
 {
     uint64_t number = w->parts[0]->epoch;
     for (int i = 0; i < w->n; i++)
-        PL_RETURN_IF(try_part(w->parts[i], plan, i));
+        PL_CHECK(try_part(w->parts[i], plan, i));
     for (int i = 1; i < w->n; i++)
-        PL_RETURN_IF(prepare(w->parts[i], plan, i, number));
-    PL_RETURN_IF(decide(w, plan, number));
+        PL_CHECK(prepare(w->parts[i], plan, i, number));
+    PL_CHECK(decide(w, plan, number));
     return make_shares(w);
 }

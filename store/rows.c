@@ -208,9 +208,9 @@ pl_status row_read(row_source from, kv_family family, const row_key *key, row_vi
     kv_pin pin;
     *out = (row_view){.family = family, .key = *key};
     if (from.batch)
-        PL_RETURN_IF(kv_batch_get(from.batch, family, key_slice(key), &pin));
+        PL_CHECK(kv_batch_get(from.batch, family, key_slice(key), &pin));
     else
-        PL_RETURN_IF(kv_get(from.db, family, key_slice(key), &pin));
+        PL_CHECK(kv_get(from.db, family, key_slice(key), &pin));
     if (!pin.data) {
         kv_unpin(&pin);
         return PL_OK;

@@ -100,7 +100,7 @@ pl_status s3_each_key(const char *page, size_t skip, engine_entry_fn fn, void *c
             return broken();
         engine_entry entry = {key + skip, (uint64_t)bytes};
         if (strlen(entry.name) < ENGINE_NAME_MAX)
-            PL_RETURN_IF(fn(context, &entry));
+            PL_CHECK(fn(context, &entry));
         at = end;
     }
     return PL_OK;

@@ -34,8 +34,8 @@ static pl_status follow_version(pl_store *store, const char *module, uint64_t nu
 {
     for (int i = 0; !*found && store->mode == PL_STORE_READ && i < VERSION_TRIES; i++) {
         pl_sleep_ms(i);
-        PL_RETURN_IF(kv_refresh(store->db));
-        PL_RETURN_IF(version_read(store_source(store), module, number, out, found));
+        PL_CHECK(kv_refresh(store->db));
+        PL_CHECK(version_read(store_source(store), module, number, out, found));
     }
     return PL_OK;
 }
@@ -47,15 +47,15 @@ pl_status pl_store_get_version(pl_store *store, const char *module, uint64_t num
         return parts_get_version(store, module, number, out);
     head_record head;
     bool found = false;
-    PL_RETURN_IF(version_read(store_source(store), module, number, out, &found));
+    PL_CHECK(version_read(store_source(store), module, number, out, &found));
     if (found)
         return PL_OK;
-    PL_RETURN_IF(head_read(store_source(store), module, &head, &found));
+    PL_CHECK(head_read(store_source(store), module, &head, &found));
     if (!found)
         return missing("module", module);
     found = false;
     if (number <= head.number)
-        PL_RETURN_IF(follow_version(store, module, number, out, &found));
+        PL_CHECK(follow_version(store, module, number, out, &found));
     if (found)
         return PL_OK;
     return pl_fail(PL_ERR_NOT_FOUND, "module %s has versions 0 to %llu, not %llu",
@@ -69,7 +69,7 @@ pl_status pl_store_head(pl_store *store, const char *module, pl_version *out)
     head_record head;
     bool found = false;
     memset(out, 0, sizeof *out);
-    PL_RETURN_IF(head_read(store_source(store), module, &head, &found));
+    PL_CHECK(head_read(store_source(store), module, &head, &found));
     if (!found)
         return missing("module", module);
     return pl_store_get_version(store, module, head.number, out);
@@ -82,7 +82,7 @@ pl_status pl_store_get_path(pl_store *store, const char *name, pl_path_state *ou
     row_view row;
     row_key key = key_of_name(name);
     memset(out, 0, sizeof *out);
-    PL_RETURN_IF(row_read(store_source(store), KV_PATH, &key, &row));
+    PL_CHECK(row_read(store_source(store), KV_PATH, &key, &row));
     return row.found ? path_decode(&row, out) : missing("path", name);
 }
 
@@ -93,7 +93,7 @@ pl_status pl_store_get_object(pl_store *store, const char *name, pl_object *out)
     row_view row;
     row_key key = key_of_name(name);
     memset(out, 0, sizeof *out);
-    PL_RETURN_IF(row_read(store_source(store), KV_OBJECT, &key, &row));
+    PL_CHECK(row_read(store_source(store), KV_OBJECT, &key, &row));
     return row.found ? object_decode(&row, out) : missing("object", name);
 }
 
@@ -104,7 +104,7 @@ pl_status pl_store_get_ref(pl_store *store, const char *name, pl_buf *target)
     row_view row;
     row_key key = key_of_name(name);
     pl_buf_clear(target);
-    PL_RETURN_IF(row_read(store_source(store), KV_REF, &key, &row));
+    PL_CHECK(row_read(store_source(store), KV_REF, &key, &row));
     return row.found ? ref_decode(&row, NULL, target) : missing("ref", name);
 }
 
@@ -148,7 +148,7 @@ done:
 static pl_status visit_version(const row_walk *walk, row_view *row)
 {
     pl_version version;
-    PL_RETURN_IF(version_decode(row, &version));
+    PL_CHECK(version_decode(row, &version));
     pl_status status = walk->fn.version(walk->context, &version);
     pl_version_clear(&version);
     return status;
@@ -174,8 +174,8 @@ static pl_status visit_head(const row_walk *walk, row_view *row)
     if (row->key.len >= sizeof module)
         return row_damaged(row, "its key is too long");
     memcpy(module, row->key.bytes, row->key.len);
-    PL_RETURN_IF(head_decode(row, &head));
-    PL_RETURN_IF(pl_store_get_version(walk->store, module, head.number, &version));
+    PL_CHECK(head_decode(row, &head));
+    PL_CHECK(pl_store_get_version(walk->store, module, head.number, &version));
     pl_status status = walk->fn.version(walk->context, &version);
     pl_version_clear(&version);
     return status;
@@ -194,7 +194,7 @@ pl_status pl_store_each_head(pl_store *s, const char *prefix, pl_version_fn fn,
 static pl_status visit_path(const row_walk *walk, row_view *row)
 {
     pl_path_state path;
-    PL_RETURN_IF(path_decode(row, &path));
+    PL_CHECK(path_decode(row, &path));
     return walk->fn.path(walk->context, &path);
 }
 
@@ -210,7 +210,7 @@ pl_status pl_store_each_path(pl_store *s, const char *prefix, pl_path_fn fn, voi
 static pl_status visit_object(const row_walk *walk, row_view *row)
 {
     pl_object object;
-    PL_RETURN_IF(object_decode(row, &object));
+    PL_CHECK(object_decode(row, &object));
     return walk->fn.object(walk->context, &object);
 }
 
@@ -234,7 +234,7 @@ static pl_status visit_pending(const row_walk *walk, row_view *row)
     if (len == 0 || len >= sizeof module)
         return row_damaged(row, "its key names no module");
     memcpy(module, row->key.bytes, len);
-    PL_RETURN_IF(contribution_decode(row, &c));
+    PL_CHECK(contribution_decode(row, &c));
     return walk->fn.pending(walk->context, module, &c);
 }
 
@@ -287,7 +287,7 @@ static pl_status count_blob(const row_walk *walk, row_view *row)
 {
     pl_store_stats *stats = walk->context;
     blob_record blob;
-    PL_RETURN_IF(blob_decode(row, &blob));
+    PL_CHECK(blob_decode(row, &blob));
     stats->n_blobs++;
     stats->blob_bytes += blob.bytes;
     pl_buf_destroy(&blob.chunks);
@@ -298,7 +298,7 @@ static pl_status count_chunk(const row_walk *walk, row_view *row)
 {
     pl_store_stats *stats = walk->context;
     chunk_record chunk;
-    PL_RETURN_IF(chunk_decode(row, &chunk));
+    PL_CHECK(chunk_decode(row, &chunk));
     stats->n_chunks++;
     stats->chunk_bytes += chunk.bytes;
     stats->stored_bytes += chunk.stored;
@@ -314,10 +314,10 @@ pl_status pl_store_count(pl_store *store, pl_store_stats *out)
     *out = (pl_store_stats){0};
     row_walk walk = {store, out, {0}};
     row_key all = key_of_name("");
-    PL_RETURN_IF(each_row(&walk, KV_HEAD, &all, count_head));
-    PL_RETURN_IF(each_row(&walk, KV_VERSION, &all, count_version));
-    PL_RETURN_IF(each_row(&walk, KV_BLOB, &all, count_blob));
-    PL_RETURN_IF(each_row(&walk, KV_CHUNK, &all, count_chunk));
+    PL_CHECK(each_row(&walk, KV_HEAD, &all, count_head));
+    PL_CHECK(each_row(&walk, KV_VERSION, &all, count_version));
+    PL_CHECK(each_row(&walk, KV_BLOB, &all, count_blob));
+    PL_CHECK(each_row(&walk, KV_CHUNK, &all, count_chunk));
     out->disk_bytes = pl_folder_bytes(store->folder) +
                       pl_folder_bytes(pl_join(database, store->folder, "db"));
     return PL_OK;

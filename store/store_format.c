@@ -98,7 +98,7 @@ pl_status store_format_finish(const char *folder, bool in_engine)
 
 pl_status store_format_write(const char *folder, bool in_engine)
 {
-    PL_RETURN_IF(store_format_refuse_others(folder));
+    PL_CHECK(store_format_refuse_others(folder));
     remove_leftovers(folder);
     return store_format_finish(folder, in_engine);
 }

@@ -40,7 +40,7 @@ static pl_status read_epoch(pl_store *store)
 {
     row_view row;
     row_key key = key_of_name("epoch");
-    PL_RETURN_IF(row_read(store_source(store), KV_META, &key, &row));
+    PL_CHECK(row_read(store_source(store), KV_META, &key, &row));
     if (!row.found)
         return PL_OK;
     store->epoch = pl_get_u64(&row.fields, 1, 0);
@@ -86,8 +86,8 @@ pl_status store_check_link(kv_slice key, kv_slice value, uint64_t expected,
                        "commit %llu is missing: the store's log goes on with %llu; "
                        "restore the store from a copy",
                        (unsigned long long)expected, (unsigned long long)number);
-    PL_RETURN_IF(row_open(KV_LOG, key, value, &row));
-    PL_RETURN_IF(log_decode(&row, &entry));
+    PL_CHECK(row_open(KV_LOG, key, value, &row));
+    PL_CHECK(log_decode(&row, &entry));
     if (!pl_hash_none(previous) && !pl_hash_equal(previous, &entry.previous))
         return pl_fail(
             PL_ERR_DAMAGED,
@@ -129,7 +129,7 @@ static pl_status check_marked_row(const pl_store *store, const watermark *mark)
     pl_hash hash = {{0}};
     if (mark->sequence == 0)
         return PL_OK;
-    PL_RETURN_IF(kv_get(store->db, KV_LOG, key_slice(&key), &pin));
+    PL_CHECK(kv_get(store->db, KV_LOG, key_slice(&key), &pin));
     if (pin.data)
         pl_hash_of("log", pin.data, pin.len, &hash);
     kv_unpin(&pin);
@@ -206,16 +206,16 @@ static pl_status raise_epoch(pl_store *store)
     row_write(batch, KV_META, &key, &fields);
     pl_status status = store_write(store, batch, &next);
     kv_batch_destroy(&batch);
-    PL_RETURN_IF(status);
+    PL_CHECK(status);
     pl_join(path, store->folder, "HWM");
-    PL_RETURN_IF(watermark_open(path, &next, &store->mark));
+    PL_CHECK(watermark_open(path, &next, &store->mark));
     return watermark_set(&store->mark, &next);
 }
 
 static pl_status lock(pl_store *store)
 {
     if (store->mode == PL_STORE_CREATE)
-        PL_RETURN_IF(pl_make_folders(store->folder));
+        PL_CHECK(pl_make_folders(store->folder));
     if (!pl_path_is_folder(store->folder))
         return pl_fail(PL_ERR_NOT_FOUND, "there is no store at %s", store->folder);
     pl_status status = pl_lock_folder(store->folder, &store->lock);
@@ -235,8 +235,8 @@ static pl_status check_format(pl_store *store)
 
 static pl_status check_state(pl_store *store, bool marked, const watermark *mark)
 {
-    PL_RETURN_IF(load_state(store));
-    PL_RETURN_IF(check_chain(store));
+    PL_CHECK(load_state(store));
+    PL_CHECK(check_chain(store));
     return marked ? check_mark(store, mark) : PL_OK;
 }
 
@@ -265,7 +265,7 @@ static pl_status mend_log(pl_store *store, const char *database, const watermark
         pl_copy_text(loss, sizeof loss, pl_last_error());
         return pl_fail(PL_ERR_DAMAGED, "%s (%s)", loss, damage);
     }
-    PL_RETURN_IF(kv_open(database, KV_MEND, NULL, &store->db));
+    PL_CHECK(kv_open(database, KV_MEND, NULL, &store->db));
     pl_copy_text(store->mended, sizeof store->mended, damage);
     return PL_OK;
 }
@@ -277,27 +277,27 @@ static pl_status open_writer(pl_store *store)
     char path[PL_PATH_MAX], database[PL_PATH_MAX];
     watermark mark;
     bool marked = false;
-    PL_RETURN_IF(lock(store));
-    PL_RETURN_IF(mirror_check(
+    PL_CHECK(lock(store));
+    PL_CHECK(mirror_check(
         store->folder)); /* a copy may have been decided since the first check */
-    PL_RETURN_IF(check_format(store));
-    PL_RETURN_IF(watermark_load(pl_join(path, store->folder, "HWM"), &mark, &marked));
+    PL_CHECK(check_format(store));
+    PL_CHECK(watermark_load(pl_join(path, store->folder, "HWM"), &mark, &marked));
     pl_join(database, store->folder, "db");
-    PL_RETURN_IF(check_recovery_space(store, database));
+    PL_CHECK(check_recovery_space(store, database));
     pl_status status = kv_open(database, marked ? KV_WRITE : KV_MAKE, NULL, &store->db);
     if (status == PL_ERR_DAMAGED && marked)
         status = mend_log(store, database, &mark);
-    PL_RETURN_IF(status);
-    PL_RETURN_IF(check_state(store, marked, &mark));
-    PL_RETURN_IF(bulk_clean(store));
+    PL_CHECK(status);
+    PL_CHECK(check_state(store, marked, &mark));
+    PL_CHECK(bulk_clean(store));
     if (store->sequence > 0)
-        PL_RETURN_IF(mirror_clear(store->folder));
-    PL_RETURN_IF(remote_open(store->folder, true, &store->remote));
+        PL_CHECK(mirror_clear(store->folder));
+    PL_CHECK(remote_open(store->folder, true, &store->remote));
     if (store->remote)
-        PL_RETURN_IF(remote_check(store));
-    PL_RETURN_IF(raise_epoch(store));
+        PL_CHECK(remote_check(store));
+    PL_CHECK(raise_epoch(store));
     if (store->remote)
-        PL_RETURN_IF(remote_claim(store));
+        PL_CHECK(remote_claim(store));
     return rollback_resume(store);
 }
 
@@ -310,9 +310,9 @@ static pl_status brought_files(const pl_store *store, uint64_t known, bool *out)
         row_view row;
         log_record entry = {0};
         row_key key = key_of_number(i);
-        PL_RETURN_IF(row_read(store_source(store), KV_LOG, &key, &row));
+        PL_CHECK(row_read(store_source(store), KV_LOG, &key, &row));
         if (row.found)
-            PL_RETURN_IF(log_decode(&row, &entry));
+            PL_CHECK(log_decode(&row, &entry));
         *out = !row.found || entry.n_files > 0;
     }
     return PL_OK;
@@ -327,18 +327,18 @@ static pl_status brought_files(const pl_store *store, uint64_t known, bool *out)
 static pl_status follow(pl_store *store, uint64_t sequence, uint64_t epoch)
 {
     uint64_t known = sequence;
-    PL_RETURN_IF(load_state(store));
+    PL_CHECK(load_state(store));
     for (int i = 0; i < CATCH_UP_TRIES; i++) {
         bool behind = store->sequence < sequence || store->epoch < epoch, files = false;
-        PL_RETURN_IF(brought_files(store, known, &files));
+        PL_CHECK(brought_files(store, known, &files));
         if (!behind && !files)
             break;
         if (behind)
             pl_sleep_ms(i);
         else
             known = store->sequence;
-        PL_RETURN_IF(kv_refresh(store->db));
-        PL_RETURN_IF(load_state(store));
+        PL_CHECK(kv_refresh(store->db));
+        PL_CHECK(load_state(store));
     }
     return PL_OK;
 }
@@ -402,8 +402,8 @@ static pl_status open_at_mark(pl_store *store, const char *database,
                               const watermark *mark)
 {
     for (int i = 0; i < OPEN_TRIES; i++) {
-        PL_RETURN_IF(open_follower(store, database));
-        PL_RETURN_IF(follow(store, mark->sequence, mark->epoch));
+        PL_CHECK(open_follower(store, database));
+        PL_CHECK(follow(store, mark->sequence, mark->epoch));
         if (check_mark(store, mark) == PL_OK)
             return PL_OK;
     }
@@ -415,7 +415,7 @@ static pl_status show_newest(pl_store *store)
     char path[PL_PATH_MAX];
     watermark mark;
     bool marked = false;
-    PL_RETURN_IF(watermark_load(pl_join(path, store->folder, "HWM"), &mark, &marked));
+    PL_CHECK(watermark_load(pl_join(path, store->folder, "HWM"), &mark, &marked));
     if (!marked)
         return pl_fail(
             PL_ERR_NOT_FOUND,
@@ -440,7 +440,7 @@ static pl_status look_whole(pl_store *store, pl_status (*look)(pl_store *))
             status = mirror_check(store->folder);
         bool same = !is_replaced(store, database);
         let_go(&database);
-        PL_RETURN_IF(status);
+        PL_CHECK(status);
         if (same)
             return seen;
     }
@@ -451,15 +451,15 @@ static pl_status look_whole(pl_store *store, pl_status (*look)(pl_store *))
 static pl_status look_first(pl_store *store)
 {
     bool in_engine;
-    PL_RETURN_IF(store_format_check(store->folder, &in_engine));
+    PL_CHECK(store_format_check(store->folder, &in_engine));
     if (!store->own.path[0])
-        PL_RETURN_IF(scratch_make(&store->own));
+        PL_CHECK(scratch_make(&store->own));
     return show_newest(store);
 }
 
 static pl_status open_reader(pl_store *store)
 {
-    PL_RETURN_IF(look_whole(store, look_first));
+    PL_CHECK(look_whole(store, look_first));
     return remote_open(store->folder, false, &store->remote);
 }
 
@@ -468,7 +468,7 @@ static pl_status look_again(pl_store *store)
     if (store->frozen || is_replaced(store, store->database))
         return show_newest(store);
     uint64_t sequence = store->sequence, epoch = store->epoch;
-    PL_RETURN_IF(kv_refresh(store->db));
+    PL_CHECK(kv_refresh(store->db));
     return follow(store, sequence, epoch);
 }
 

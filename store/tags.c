@@ -100,7 +100,7 @@ static pl_status visit(void *context, const pl_object *object)
     pl_snapshot tag;
     if (object->bytes == 0)
         return PL_OK;
-    PL_RETURN_IF(read_tag(walk->store, object, &tag));
+    PL_CHECK(read_tag(walk->store, object, &tag));
     pl_status status = walk->fn(walk->context, &tag);
     pl_snapshot_clear(&tag);
     return status;

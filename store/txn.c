@@ -175,7 +175,7 @@ static pl_status check_parent(const pl_txn *txn, const pl_version *v, bool exist
     bool found = false;
     memset(&parent, 0, sizeof parent);
     if (exists)
-        PL_RETURN_IF(
+        PL_CHECK(
             version_read(txn_source(txn), v->module, v->number - 1, &parent, &found));
     pl_hash params = parent.params;
     pl_version_clear(&parent);
@@ -193,19 +193,19 @@ static pl_status check_version(const pl_txn *txn, const pl_version *v,
                                head_record *head)
 {
     bool exists = false;
-    PL_RETURN_IF(check_name("module", v->module));
+    PL_CHECK(check_name("module", v->module));
     if (v->n_contributions < 0)
         return pl_fail(PL_ERR_ARG, "a version with %d contributions",
                        v->n_contributions);
-    PL_RETURN_IF(head_read(txn_source(txn), v->module, head, &exists));
-    PL_RETURN_IF(check_order(v, head, exists));
-    PL_RETURN_IF(check_parent(txn, v, exists));
+    PL_CHECK(head_read(txn_source(txn), v->module, head, &exists));
+    PL_CHECK(check_order(v, head, exists));
+    PL_CHECK(check_parent(txn, v, exists));
     if (!v->params_gone)
-        PL_RETURN_IF(blob_check(txn, &v->params, "the parameters", v->module));
+        PL_CHECK(blob_check(txn, &v->params, "the parameters", v->module));
     if (!pl_hash_none(&v->momentum))
-        PL_RETURN_IF(blob_check(txn, &v->momentum, "the momentum", v->module));
+        PL_CHECK(blob_check(txn, &v->momentum, "the momentum", v->module));
     if (!pl_hash_none(&v->change))
-        PL_RETURN_IF(blob_check(txn, &v->change, "the change", v->module));
+        PL_CHECK(blob_check(txn, &v->change, "the change", v->module));
     return PL_OK;
 }
 
@@ -220,15 +220,15 @@ static pl_status append_version(pl_txn *txn, const pl_version *v, pl_keep keep,
     head.number = v->number;
     version_write(txn->batch, &stored);
     if (!v->params_gone)
-        PL_RETURN_IF(blob_hold(txn, &v->params));
-    PL_RETURN_IF(blob_hold(txn, &v->momentum));
-    PL_RETURN_IF(blob_hold(txn, &v->change));
+        PL_CHECK(blob_hold(txn, &v->params));
+    PL_CHECK(blob_hold(txn, &v->momentum));
+    PL_CHECK(blob_hold(txn, &v->change));
     if (v->number > 0)
-        PL_RETURN_IF(retire_pending(txn, v->module, v->number - 1, holds_updates));
+        PL_CHECK(retire_pending(txn, v->module, v->number - 1, holds_updates));
     if (v->number > late && late > 0 && !keep.updates)
-        PL_RETURN_IF(retire_updates(txn, v->module, v->number - late));
+        PL_CHECK(retire_updates(txn, v->module, v->number - late));
     if (!keep.momentum)
-        PL_RETURN_IF(retire_states(txn, v->module, late, &head));
+        PL_CHECK(retire_states(txn, v->module, late, &head));
     head_write(txn->batch, v->module, &head);
     return PL_OK;
 }
@@ -236,7 +236,7 @@ static pl_status append_version(pl_txn *txn, const pl_version *v, pl_keep keep,
 pl_status pl_txn_put_version(pl_txn *txn, const pl_version *version, pl_keep keep)
 {
     head_record head;
-    PL_RETURN_IF(check_version(txn, version, &head));
+    PL_CHECK(check_version(txn, version, &head));
     return txn_spoil(txn, append_version(txn, version, keep, head));
 }
 
@@ -245,14 +245,14 @@ static pl_status check_pending(const pl_txn *txn, const char *module,
                                const pl_contribution *c)
 {
     row_view row;
-    PL_RETURN_IF(check_name("module", module));
+    PL_CHECK(check_name("module", module));
     if (c->path < 0 || c->replica < 0 || c->phase < 0)
         return pl_fail(
             PL_ERR_ARG,
             "path %lld, replica %lld, phase %lld of %s: none may be negative",
             (long long)c->path, (long long)c->replica, (long long)c->phase, module);
     row_key key = key_of_pending(module, c);
-    PL_RETURN_IF(row_read(txn_source(txn), KV_PENDING, &key, &row));
+    PL_CHECK(row_read(txn_source(txn), KV_PENDING, &key, &row));
     kv_unpin(&row.pin);
     if (row.found)
         return pl_fail(
@@ -266,7 +266,7 @@ static pl_status check_pending(const pl_txn *txn, const char *module,
 
 pl_status pl_txn_put_pending(pl_txn *txn, const char *module, const pl_contribution *c)
 {
-    PL_RETURN_IF(check_pending(txn, module, c));
+    PL_CHECK(check_pending(txn, module, c));
     pending_write(txn->batch, module, c);
     return txn_spoil(txn, blob_hold(txn, &c->update));
 }
@@ -277,17 +277,17 @@ pl_status txn_old_blob(const pl_txn *txn, kv_family family, const char *name,
     row_view row;
     row_key key = key_of_name(name);
     *out = (pl_hash){{0}};
-    PL_RETURN_IF(row_read(txn_source(txn), family, &key, &row));
+    PL_CHECK(row_read(txn_source(txn), family, &key, &row));
     if (!row.found)
         return PL_OK;
     if (family == KV_PATH) {
         pl_path_state path;
-        PL_RETURN_IF(path_decode(&row, &path));
+        PL_CHECK(path_decode(&row, &path));
         *out = path.moments;
         return PL_OK;
     }
     pl_object object;
-    PL_RETURN_IF(object_decode(&row, &object));
+    PL_CHECK(object_decode(&row, &object));
     *out = object.blob;
     return PL_OK;
 }
@@ -295,17 +295,17 @@ pl_status txn_old_blob(const pl_txn *txn, kv_family family, const char *name,
 /* In this order, because a row may be replaced by one that names the same blob. */
 static pl_status exchange_blob(pl_txn *txn, const pl_hash *old, const pl_hash *new_one)
 {
-    PL_RETURN_IF(blob_hold(txn, new_one));
+    PL_CHECK(blob_hold(txn, new_one));
     return blob_release(txn, old);
 }
 
 pl_status pl_txn_put_path(pl_txn *txn, const pl_path_state *path)
 {
     pl_hash old;
-    PL_RETURN_IF(check_name("path", path->name));
+    PL_CHECK(check_name("path", path->name));
     if (!pl_hash_none(&path->moments))
-        PL_RETURN_IF(blob_check(txn, &path->moments, "the moments", path->name));
-    PL_RETURN_IF(txn_old_blob(txn, KV_PATH, path->name, &old));
+        PL_CHECK(blob_check(txn, &path->moments, "the moments", path->name));
+    PL_CHECK(txn_old_blob(txn, KV_PATH, path->name, &old));
     path_write(txn->batch, path);
     return txn_spoil(txn, exchange_blob(txn, &old, &path->moments));
 }
@@ -316,12 +316,12 @@ pl_status pl_txn_put_object(pl_txn *txn, const char *name, const pl_hash *blob)
     blob_record record;
     bool found = false;
     pl_object object = {.blob = *blob};
-    PL_RETURN_IF(check_name("object", name));
-    PL_RETURN_IF(blob_check(txn, blob, "the content", name));
-    PL_RETURN_IF(blob_read(txn_source(txn), blob, &record, &found));
+    PL_CHECK(check_name("object", name));
+    PL_CHECK(blob_check(txn, blob, "the content", name));
+    PL_CHECK(blob_read(txn_source(txn), blob, &record, &found));
     object.bytes = record.bytes;
     pl_buf_destroy(&record.chunks);
-    PL_RETURN_IF(txn_old_blob(txn, KV_OBJECT, name, &old));
+    PL_CHECK(txn_old_blob(txn, KV_OBJECT, name, &old));
     pl_copy_text(object.name, sizeof object.name, name);
     object_write(txn->batch, &object);
     return txn_spoil(txn, exchange_blob(txn, &old, blob));
@@ -329,7 +329,7 @@ pl_status pl_txn_put_object(pl_txn *txn, const char *name, const pl_hash *blob)
 
 pl_status pl_txn_put_ref(pl_txn *txn, const char *name, const char *target)
 {
-    PL_RETURN_IF(check_name("ref", name));
+    PL_CHECK(check_name("ref", name));
     ref_write(txn->batch, name, target);
     return PL_OK;
 }

@@ -90,8 +90,8 @@ pl_status watermark_open(const char *path, const watermark *first, watermark_fil
     out->fd = -1;
     pl_copy_text(out->path, sizeof out->path, path);
     if (!pl_path_exists(path))
-        PL_RETURN_IF(watermark_make(path, first));
-    PL_RETURN_IF(read_newest(path, &mark, &out->slot));
+        PL_CHECK(watermark_make(path, first));
+    PL_CHECK(read_newest(path, &mark, &out->slot));
     out->fd = open(path, O_WRONLY | O_CLOEXEC);
     if (out->fd < 0)
         return pl_fail(PL_ERR_IO, "cannot open %s for writing: %s", path,
@@ -105,9 +105,9 @@ pl_status watermark_set(watermark_file *file, const watermark *mark)
     uint8_t bytes[SLOT_BYTES];
     int slot = 1 - file->slot;
     slot_encode(mark, bytes);
-    PL_RETURN_IF(pl_failpoint("mark.write.before"));
+    PL_CHECK(pl_failpoint("mark.write.before"));
     ssize_t put = pwrite(file->fd, bytes, sizeof bytes, (off_t)slot * SLOT_BYTES);
-    PL_RETURN_IF(pl_failpoint("mark.write.after"));
+    PL_CHECK(pl_failpoint("mark.write.after"));
     if (put != SLOT_BYTES || fdatasync(file->fd) != 0)
         return pl_fail(put < 0 && errno == ENOSPC ? PL_ERR_NOSPACE : PL_ERR_IO,
                        "cannot write the mark of commit %llu to %s: %s",

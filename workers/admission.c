@@ -21,7 +21,7 @@ pl_status pl_admission_open(const char *key, const char *list)
     pl_keypair own;
     if (!key || !key[0])
         return PL_OK;
-    PL_RETURN_IF(pl_keypair_load(key, &own));
+    PL_CHECK(pl_keypair_load(key, &own));
     pl_wire_keys(&own);
     pl_gate_options options = {.own = &own,
                                .list = list,
@@ -72,10 +72,10 @@ static pl_status put_fresh(pl_key_list *list, enrolment *e)
     pl_key_entry fresh = {.key = *e->fresh, .role = e->granted};
     pl_copy_text(fresh.name, sizeof fresh.name, e->name);
     if (--invite.uses > 0)
-        PL_RETURN_IF(pl_key_list_put(list, &invite));
+        PL_CHECK(pl_key_list_put(list, &invite));
     else
         pl_key_list_drop(list, &invite.key);
-    PL_RETURN_IF(pl_key_list_check_name(list, fresh.name, &fresh.key));
+    PL_CHECK(pl_key_list_check_name(list, fresh.name, &fresh.key));
     return pl_key_list_put(list, &fresh);
 }
 
@@ -102,8 +102,8 @@ pl_status pl_admission_enrol(const char *list, const pl_pubkey *invite,
 {
     enrolment e = {.invite = invite, .fresh = fresh, .name = name};
     *granted = PL_AS_NONE;
-    PL_RETURN_IF(pl_key_name_check(name));
-    PL_RETURN_IF(pl_pubkey_check(fresh));
+    PL_CHECK(pl_key_name_check(name));
+    PL_CHECK(pl_pubkey_check(fresh));
     pl_status status = pl_key_list_edit(list, use_invitation, &e);
     if (status != PL_OK)
         return e.judged ? status : list_failed();

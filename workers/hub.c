@@ -35,11 +35,11 @@ static pl_status on_hello(hub *h, const pl_peer *peer, pl_message *m, pl_message
 {
     pl_msg_hello q;
     int w = -1;
-    PL_RETURN_IF(PL_HEAR(m, hello, &q));
-    PL_RETURN_IF(hub_know_worker(h, q.name, peer, &w));
+    PL_CHECK(PL_HEAR(m, hello, &q));
+    PL_CHECK(hub_know_worker(h, q.name, peer, &w));
     hub_worker *worker = &h->workers[w];
     hub_mark_fenced(h, worker);
-    PL_RETURN_IF(hub_check_owner(worker, peer));
+    PL_CHECK(hub_check_owner(worker, peer));
     if (worker->pid == q.pid && strcmp(worker->device, q.device) != 0)
         return pl_fail(PL_ERR_NOPERM,
                        "worker %s computes on %s and cannot change that while it runs",
@@ -66,13 +66,12 @@ static pl_status on_enrol(hub *h, const pl_peer *peer, pl_message *m, pl_message
     pl_msg_enrol q;
     pl_pubkey fresh;
     pl_key_role role;
-    PL_RETURN_IF(PL_HEAR(m, enrol, &q));
+    PL_CHECK(PL_HEAR(m, enrol, &q));
     if (peer->role != PL_AS_INVITE || !h->options->keys || !h->options->keys[0])
         return pl_fail(PL_ERR_UNSUPPORTED,
                        "this job is not encrypted: no key is needed");
     memcpy(fresh.bytes, q.key, sizeof fresh.bytes);
-    PL_RETURN_IF(
-        pl_admission_enrol(h->options->keys, &peer->key, &fresh, q.name, &role));
+    PL_CHECK(pl_admission_enrol(h->options->keys, &peer->key, &fresh, q.name, &role));
     pl_pubkey_format(&fresh, text);
     pl_log(PL_LOG_INFO, "key.enrolled", "key=%s name=%s role=%s", text, q.name,
            pl_key_role_name(role));
@@ -178,10 +177,10 @@ static pl_status give_task(hub *h, int worker, plan_task task)
 {
     plan_path *path = &h->tasks.arms[task.arm].paths[task.index];
     bool again = plan_grant(&h->tasks, task, worker, pl_now_ms(), h->options->ttl_ms);
-    PL_RETURN_IF(pl_failpoint("hub.grant.after"));
+    PL_CHECK(pl_failpoint("hub.grant.after"));
     if (again)
-        PL_RETURN_IF(hub_fence(h, path));
-    PL_RETURN_IF(pl_failpoint("hub.fence.after"));
+        PL_CHECK(hub_fence(h, path));
+    PL_CHECK(pl_failpoint("hub.fence.after"));
     return note_given(h, &h->workers[worker], task, &path->lease);
 }
 
@@ -263,11 +262,11 @@ static pl_status serve_queued(hub *h, int64_t now_ms, bool on_trial, bool *searc
         if (hub_is_on_trial(w) != on_trial || hub_is_barred(w, now_ms))
             continue;
         if (w->waiting && h->n_audits > 0)
-            PL_RETURN_IF(give_audit(h, h->queue[q], now_ms));
+            PL_CHECK(give_audit(h, h->queue[q], now_ms));
         if (w->waiting && (*search || w->held_token != 0))
-            PL_RETURN_IF(serve_worker(h, h->queue[q], now_ms, search));
+            PL_CHECK(serve_worker(h, h->queue[q], now_ms, search));
         if (w->waiting && !*search)
-            PL_RETURN_IF(back_up(h, h->queue[q], now_ms));
+            PL_CHECK(back_up(h, h->queue[q], now_ms));
     }
     return PL_OK;
 }
@@ -281,11 +280,11 @@ static pl_status serve_waiting(hub *h)
     bool ready = may_grant(h, now), search = ready && h->stirred;
     int n_left = 0;
     for (int on_trial = 0; on_trial < 2 && ready; on_trial++)
-        PL_RETURN_IF(serve_queued(h, now, on_trial, &search));
+        PL_CHECK(serve_queued(h, now, on_trial, &search));
     for (int q = 0; q < h->n_queued; q++) {
         hub_worker *w = &h->workers[h->queue[q]];
         if (w->waiting && now - w->waiting_since_ms > PARK_MS)
-            PL_RETURN_IF(say_no_work(h, w));
+            PL_CHECK(say_no_work(h, w));
         w->queued = w->waiting;
         if (w->queued)
             h->queue[n_left++] = h->queue[q];
@@ -314,12 +313,12 @@ static pl_status repeat_answer(hub *h, hub_worker *w)
 static pl_status on_task_req(hub *h, const pl_peer *peer, pl_message *m)
 {
     pl_msg_task_req q;
-    PL_RETURN_IF(PL_HEAR(m, task_req, &q));
+    PL_CHECK(PL_HEAR(m, task_req, &q));
     int index = hub_find_worker(h, q.name);
     if (index < 0)
         return pl_fail(PL_ERR_STALE, "say HELLO first"); /* the hub has restarted */
     hub_worker *w = &h->workers[index];
-    PL_RETURN_IF(hub_check_owner(w, peer));
+    PL_CHECK(hub_check_owner(w, peer));
     note_peer(h, index, peer);
     w->held_token =
         plan_find_task(&h->tasks, q.task ? q.task : "", &w->held) ? m->token : 0;
@@ -351,7 +350,7 @@ static pl_status read_report(hub *h, const pl_peer *peer, const char *worker,
     out->worker = hub_find_worker(h, worker);
     if (out->worker < 0)
         return pl_fail(PL_ERR_STALE, "say HELLO first");
-    PL_RETURN_IF(hub_check_owner(&h->workers[out->worker], peer));
+    PL_CHECK(hub_check_owner(&h->workers[out->worker], peer));
     note_peer(h, out->worker, peer);
     out->path = plan_find_path(&h->tasks, task);
     return PL_OK;
@@ -410,8 +409,8 @@ static pl_status on_renew(hub *h, const pl_peer *peer, pl_message *m, pl_message
 {
     report rep;
     pl_msg_renew q;
-    PL_RETURN_IF(PL_HEAR(m, renew, &q));
-    PL_RETURN_IF(read_report(h, peer, q.name, q.phase, q.task, &rep));
+    PL_CHECK(PL_HEAR(m, renew, &q));
+    PL_CHECK(read_report(h, peer, q.name, q.phase, q.task, &rep));
     if (!rep.path &&
         !hub_homes_ready(h)) { /* the hub has just started: no verdict yet */
         a->type = PL_MSG_RENEWED;
@@ -488,10 +487,10 @@ static pl_status on_done(hub *h, const pl_peer *peer, pl_message *m, pl_message 
 {
     report rep;
     pl_msg_done q;
-    PL_RETURN_IF(PL_HEAR(m, done, &q));
-    PL_RETURN_IF(read_report(h, peer, q.name, q.phase, q.task, &rep));
-    PL_RETURN_IF(check_done(h, &rep, q.tokens,
-                            (double[]){q.seconds, q.overhead, q.idle, q.waited}));
+    PL_CHECK(PL_HEAR(m, done, &q));
+    PL_CHECK(read_report(h, peer, q.name, q.phase, q.task, &rep));
+    PL_CHECK(check_done(h, &rep, q.tokens,
+                        (double[]){q.seconds, q.overhead, q.idle, q.waited}));
     hub_worker *w = &h->workers[rep.worker];
     hub_end_task(w, rep.path);
     w->idle_s += q.idle;
@@ -528,12 +527,12 @@ static pl_status on_done(hub *h, const pl_peer *peer, pl_message *m, pl_message 
 static pl_status on_leave(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
 {
     pl_msg_leave q;
-    PL_RETURN_IF(PL_HEAR(m, leave, &q));
+    PL_CHECK(PL_HEAR(m, leave, &q));
     int w = hub_find_worker(h, q.name);
     a->type = PL_MSG_OK;
     if (w < 0 || h->workers[w].pid != q.pid)
         return PL_OK;
-    PL_RETURN_IF(hub_check_owner(&h->workers[w], peer));
+    PL_CHECK(hub_check_owner(&h->workers[w], peer));
     hub_free_held(h, w);
     h->workers[w].left = true;
     pl_log(PL_LOG_INFO, "worker.left", "worker=%s", q.name);
@@ -548,8 +547,8 @@ static pl_status on_release(hub *h, const pl_peer *peer, pl_message *m, pl_messa
     pl_reader_open(&r, "release", m->body.data, m->body.len);
     if (pl_field_count(&r, PL_TAG_TASK) == 0)
         return on_leave(h, peer, m, a);
-    PL_RETURN_IF(PL_HEAR(m, release, &q));
-    PL_RETURN_IF(read_report(h, peer, q.name, q.phase, q.task, &rep));
+    PL_CHECK(PL_HEAR(m, release, &q));
+    PL_CHECK(read_report(h, peer, q.name, q.phase, q.task, &rep));
     const uint64_t why = q.status;
     const char *text = q.text ? q.text : "";
     if (why >= PL_STATUS_COUNT)
@@ -579,8 +578,8 @@ static pl_status on_offer(hub *h, const pl_peer *peer, pl_message *m, pl_message
 {
     report rep;
     pl_msg_offer q;
-    PL_RETURN_IF(PL_HEAR(m, offer, &q));
-    PL_RETURN_IF(read_report(h, peer, q.name, q.phase, q.task, &rep));
+    PL_CHECK(PL_HEAR(m, offer, &q));
+    PL_CHECK(read_report(h, peer, q.name, q.phase, q.task, &rep));
     a->type = PL_MSG_OK;
     if (rep.path && rep.phase >= rep.path->phase &&
         plan_lease_of(rep.path, m->token, rep.worker) == &rep.path->lease)
@@ -636,7 +635,7 @@ pl_status hub_take(hub *h, const pl_peer *peer, pl_message *m)
         pl_message_destroy(&a);
         pl_wire_error(&a, m->request, status, pl_last_error());
     }
-    PL_RETURN_IF(pl_failpoint("hub.answer.before"));
+    PL_CHECK(pl_failpoint("hub.answer.before"));
     a.request = m->request;
     return hub_answer(h, peer, &a);
 }
@@ -652,7 +651,7 @@ static pl_status hear_workers(hub *h, pl_message *m)
         if (status != PL_OK)
             break;
         h->stirred = h->stirred || m->type != PL_MSG_RENEW;
-        PL_RETURN_IF(hub_take(h, &peer, m));
+        PL_CHECK(hub_take(h, &peer, m));
     }
     return status == PL_ERR_TIMEOUT ? PL_OK : status;
 }
@@ -675,9 +674,9 @@ static void expire(hub *h, int64_t now_ms)
 pl_status hub_tend(hub *h, int64_t now_ms, bool *more)
 {
     *more = hub_apply_some(h);
-    PL_RETURN_IF(hub_tend_homes(h, now_ms));
+    PL_CHECK(hub_tend_homes(h, now_ms));
     expire(h, now_ms);
-    PL_RETURN_IF(hub_tend_audits(h, now_ms));
+    PL_CHECK(hub_tend_audits(h, now_ms));
     return serve_waiting(h);
 }
 

@@ -184,7 +184,7 @@ static pl_status fence_odd(hub *h, const hub_audit *a)
              row->results[others[1]].worker);
     add_fenced(h, &f);
     for (int i = 0; i < h->n_homes; i++)
-        PL_RETURN_IF(tell_fenced(h, &f, i));
+        PL_CHECK(tell_fenced(h, &f, i));
     return PL_OK;
 }
 
@@ -208,7 +208,7 @@ static pl_status ask_updates(hub *h, hub_audit *a, int64_t now_ms)
             pl_message m = {.request = a->requests[slot]};
             PL_SAY(&m, GET_UPDATE, get_update, .name = name, .path = path,
                    .replica = a->task.index % replicas, .phase = round);
-            PL_RETURN_IF(hub_send_home(&h->homes[i], &m));
+            PL_CHECK(hub_send_home(&h->homes[i], &m));
         }
     }
     return PL_OK;
@@ -304,7 +304,7 @@ pl_status hub_hear_update(hub *h, pl_message *m)
         for (int slot = 0; slot < h->audits[i].n_slots; slot++)
             if (h->audits[i].requests[slot] == m->request) {
                 h->audits[i].requests[slot] = 0;
-                PL_RETURN_IF(PL_HEAR(m, update_is, &said));
+                PL_CHECK(PL_HEAR(m, update_is, &said));
                 if (!said.name || !said.device)
                     return pl_fail(PL_ERR_PROTO, "a home names no sender");
                 note_update(h, &h->audits[i], slot, &said);
@@ -338,7 +338,7 @@ static pl_status take_row(hub *h, int home, const char *text)
 {
     pl_audit row;
     plan_task task;
-    PL_RETURN_IF(pl_audit_read(text, &row));
+    PL_CHECK(pl_audit_read(text, &row));
     hub_audit *a = find_row(h, &row);
     if (!a) {
         if (!plan_find_task(&h->tasks, row.path, &task))
@@ -364,7 +364,7 @@ static pl_status take_fenced(hub *h, pl_reader *r)
     pl_msg_fenced_record said;
     memset(&f, 0, sizeof f);
     pl_get_fields(r, pl_fields_of_fenced_record(), &said);
-    PL_RETURN_IF(pl_reader_status(r));
+    PL_CHECK(pl_reader_status(r));
     pl_copy_text(f.reason, sizeof f.reason, said.reason);
     pl_copy_text(f.name, sizeof f.name, said.name);
     if (said.key)
@@ -384,7 +384,7 @@ pl_status hub_take_audit_record(hub *h, int home, pl_reader *r)
     if (pl_field_count(r, PL_TAG_FENCED) > 0)
         return take_fenced(h, r);
     pl_get_fields(r, pl_fields_of_audit_record(), &said);
-    PL_RETURN_IF(pl_reader_status(r));
+    PL_CHECK(pl_reader_status(r));
     return take_row(h, home, said.row_text);
 }
 
@@ -635,7 +635,7 @@ pl_status hub_audit_done(hub *h, hub_audit *a, int worker, const pl_message *m)
         blame(h, a, made, h->workers[worker].device);
     digest_of(made, (int)n, &made[n], &result.digest);
     pl_free(made);
-    PL_RETURN_IF(status);
+    PL_CHECK(status);
     pl_copy_text(result.worker, sizeof result.worker, h->workers[worker].name);
     pl_copy_text(result.device, sizeof result.device, h->workers[worker].device);
     for (int i = 0; i < a->row.n; i++)
@@ -652,7 +652,7 @@ pl_status hub_audit_done(hub *h, hub_audit *a, int worker, const pl_message *m)
                (long long)a->row.phase, a->row.results[0].worker, result.worker,
                result.apart[0]);
     if (a->row.verdict == PL_VERDICT_SETTLED)
-        PL_RETURN_IF(fence_odd(h, a));
+        PL_CHECK(fence_odd(h, a));
     return tell_home(h, a, pl_now_ms());
 }
 
@@ -695,11 +695,11 @@ pl_status hub_tend_audits(hub *h, int64_t now_ms)
             hub_audit_release(h, a, NULL);
         if (!closed && pl_hash_none(&a->row.results[0].digest) &&
             now_ms - a->asked_ms > ASK_MS) {
-            PL_RETURN_IF(ask_updates(h, a, now_ms));
+            PL_CHECK(ask_updates(h, a, now_ms));
             no_record(h, a);
         }
         if ((closed || a->row.n > a->n_there) && now_ms - a->told_ms > ASK_MS)
-            PL_RETURN_IF(tell_home(h, a, now_ms));
+            PL_CHECK(tell_home(h, a, now_ms));
     }
     return PL_OK;
 }
@@ -708,7 +708,7 @@ pl_status hub_repeat_fenced(hub *h)
 {
     for (size_t i = 0; i < h->n_fenced; i++)
         for (int home = 0; home < h->n_homes; home++)
-            PL_RETURN_IF(tell_fenced(h, &h->fenced[i], home));
+            PL_CHECK(tell_fenced(h, &h->fenced[i], home));
     return PL_OK;
 }
 

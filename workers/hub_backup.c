@@ -97,7 +97,7 @@ pl_status hub_settle(hub *h, plan_path *path)
                "task=%s phase=%lld worker=%s loss=%.4f seconds=%.2f", path->name,
                (long long)by.phase, h->workers[by.worker].name, by.loss, by.seconds);
         if (other >= 0 && other < h->n_workers)
-            PL_RETURN_IF(tell_second(h, path, &by, other, lost));
+            PL_CHECK(tell_second(h, path, &by, other, lost));
     }
     return PL_OK;
 }

@@ -15,7 +15,7 @@ static pl_status open_home(hub *h, const char *address)
     if (h->n_homes == PL_HOMES_MAX)
         return pl_fail(PL_ERR_CONFIG, "a job has at most %d homes", PL_HOMES_MAX);
     pl_copy_text(h->homes_at[h->n_homes], sizeof *h->homes_at, address);
-    PL_RETURN_IF(pl_wire_connect(address, &h->homes[h->n_homes].socket));
+    PL_CHECK(pl_wire_connect(address, &h->homes[h->n_homes].socket));
     h->n_homes++;
     return PL_OK;
 }
@@ -25,7 +25,7 @@ pl_status hub_open_homes(hub *h)
     h->homes = pl_alloc(PL_HOMES_MAX * sizeof *h->homes);
     h->place_index = pl_name_table_create();
     for (int i = 0; i < h->options->n_homes; i++)
-        PL_RETURN_IF(open_home(h, h->options->homes[i]));
+        PL_CHECK(open_home(h, h->options->homes[i]));
     return PL_OK;
 }
 
@@ -37,9 +37,9 @@ pl_status hub_add_homes(hub *h, const pl_message *m)
     for (size_t i = 0; i < n; i++) {
         char address[PL_ADDRESS_MAX];
         pl_get_text(&r, PL_TAG_ADDRESS, i, address, sizeof address);
-        PL_RETURN_IF(pl_reader_status(&r));
+        PL_CHECK(pl_reader_status(&r));
         if (i >= (size_t)h->n_homes) {
-            PL_RETURN_IF(open_home(h, address));
+            PL_CHECK(open_home(h, address));
             h->homes[i].added = h->homes[i].known = true;
             pl_log(PL_LOG_INFO, "home.added", "home=%zu address=%s", i, address);
         } else if (strcmp(address, h->homes_at[i]) != 0) {
@@ -132,7 +132,7 @@ pl_status hub_fence(hub *h, const plan_path *path)
         pl_message m = {.token = path->lease.token};
         PL_SAY(&m, FENCE, fence, .name = path->name,
                .phase = path->drops_state ? path->phase : 0);
-        PL_RETURN_IF(hub_send_home(&h->homes[i], &m));
+        PL_CHECK(hub_send_home(&h->homes[i], &m));
     }
     return PL_OK;
 }
@@ -143,7 +143,7 @@ static pl_status fence_all(hub *h)
     for (int a = 0; a < h->tasks.n_arms; a++)
         for (int i = 0; i < h->tasks.arms[a].n_tasks; i++)
             if (h->tasks.arms[a].paths[i].lease.token != 0)
-                PL_RETURN_IF(hub_fence(h, &h->tasks.arms[a].paths[i]));
+                PL_CHECK(hub_fence(h, &h->tasks.arms[a].paths[i]));
     return PL_OK;
 }
 
@@ -161,9 +161,9 @@ pl_status hub_tend_homes(hub *h, int64_t now_ms)
             home->n_applied < home->n_records)
             continue;
         home->asked_ms = now_ms;
-        PL_RETURN_IF(home->welcome ? ask_state(h, home, 0) : say_hello(h, home));
+        PL_CHECK(home->welcome ? ask_state(h, home, 0) : say_hello(h, home));
         if (home->welcome)
-            PL_RETURN_IF(ask_status(home));
+            PL_CHECK(ask_status(home));
     }
     return PL_OK;
 }
@@ -171,7 +171,7 @@ pl_status hub_tend_homes(hub *h, int64_t now_ms)
 static pl_status on_welcome(hub *h, hub_home *home, pl_message *m)
 {
     pl_msg_welcome_home said;
-    PL_RETURN_IF(PL_HEAR(m, welcome_home, &said));
+    PL_CHECK(PL_HEAR(m, welcome_home, &said));
     if (home == h->homes) {
         if (!said.secret)
             return pl_fail(PL_ERR_PROTO, "the first home told no secret");
@@ -182,8 +182,8 @@ static pl_status on_welcome(hub *h, hub_home *home, pl_message *m)
     home->welcome = true;
     if (epoch > h->tasks.epoch && epoch < UINT32_MAX)
         h->tasks.epoch = epoch;
-    PL_RETURN_IF(fence_all(h));
-    PL_RETURN_IF(hub_repeat_fenced(h));
+    PL_CHECK(fence_all(h));
+    PL_CHECK(hub_repeat_fenced(h));
     return ask_state(h, home, 0);
 }
 
@@ -193,7 +193,7 @@ static pl_status apply_path(hub *h, pl_reader *r, uint64_t token)
 {
     pl_msg_path_record said;
     pl_get_fields(r, pl_fields_of_path_record(), &said);
-    PL_RETURN_IF(pl_reader_status(r));
+    PL_CHECK(pl_reader_status(r));
     const plan_news news = {.phase = said.phase,
                             .n_tokens = said.tokens,
                             .loss = said.loss,
@@ -221,7 +221,7 @@ static pl_status apply_place(hub *h, hub_home *home, pl_reader *r)
     int index = (int)(home - h->homes);
     pl_msg_place_record told;
     pl_get_fields(r, pl_fields_of_place_record(), &told);
-    PL_RETURN_IF(pl_reader_status(r));
+    PL_CHECK(pl_reader_status(r));
     const char *name = told.name;
     const hub_place said = {.home = told.home < 0 ? index : (int)told.home,
                             .stamp = told.stamp};
@@ -245,8 +245,8 @@ static pl_status apply_table(hub *h, const hub_home *home, pl_reader *r)
     pl_msg_table_record said;
     pl_places table;
     pl_get_fields(r, pl_fields_of_table_record(), &said);
-    PL_RETURN_IF(pl_reader_status(r));
-    PL_RETURN_IF(pl_places_parse(said.table, &table));
+    PL_CHECK(pl_reader_status(r));
+    PL_CHECK(pl_places_parse(said.table, &table));
     if (home == h->homes)
         pl_copy_text(h->table, sizeof h->table, said.table);
     return PL_OK;
@@ -268,14 +268,14 @@ static pl_status apply_record(hub *h, hub_home *home, const uint8_t *data, size_
         return hub_take_audit_record(h, (int)(home - h->homes), &r);
     if (pl_field_count(&r, PL_TAG_ARM) > 0) {
         pl_get_fields(&r, pl_fields_of_arm_record(), &arm);
-        PL_RETURN_IF(pl_reader_status(&r));
+        PL_CHECK(pl_reader_status(&r));
         if (plan_find_arm(&h->tasks, arm.arm))
             return PL_OK;
         home->unknown_arms++;
         return ask_arm(home, &arm.arm_blob, 0);
     } else if (pl_field_count(&r, PL_TAG_MODULE) > 0) {
         pl_get_fields(&r, pl_fields_of_module_record(), &module);
-        PL_RETURN_IF(pl_reader_status(&r));
+        PL_CHECK(pl_reader_status(&r));
         plan_set_version(&h->tasks, module.module, (uint64_t)module.version);
     } else if (pl_field_count(&r, PL_TAG_HOME) > 0) {
         return apply_place(h, home, &r);
@@ -305,7 +305,7 @@ static pl_status begin_state(hub *h, hub_home *home)
     home->n_records = pl_field_count(&home->records, PL_TAG_RECORD);
     home->n_applied = 0;
     home->unknown_arms = 0;
-    PL_RETURN_IF(pl_reader_status(&home->records));
+    PL_CHECK(pl_reader_status(&home->records));
     hub_begin_rows(h, (int)(home - h->homes));
     note_applied(h, home); /* for a home that has no records yet */
     return PL_OK;
@@ -319,7 +319,7 @@ static pl_status apply_next(hub *h, hub_home *home)
     h->in_state = true;
     pl_status status = apply_record(h, home, record, len, 0);
     h->in_state = false;
-    PL_RETURN_IF(status);
+    PL_CHECK(status);
     note_applied(h, home);
     return PL_OK;
 }
@@ -352,7 +352,7 @@ bool hub_apply_some(hub *h)
 static pl_status on_state(hub *h, hub_home *home, pl_message *m)
 {
     pl_msg_piece piece;
-    PL_RETURN_IF(PL_HEAR(m, piece, &piece));
+    PL_CHECK(PL_HEAR(m, piece, &piece));
     const uint64_t offset = piece.offset, total = piece.total;
     if (offset == 0)
         pl_buf_clear(&home->state);
@@ -371,15 +371,15 @@ static pl_status on_arm_blob(hub *h, hub_home *home, pl_message *m)
     pl_arm arm;
     pl_hash blob;
     pl_msg_blob is;
-    PL_RETURN_IF(PL_HEAR(m, blob, &is));
+    PL_CHECK(PL_HEAR(m, blob, &is));
     if (m->data.len != is.total)
         return pl_fail(PL_ERR_PROTO, "an arm definition of %llu bytes is too long",
                        (unsigned long long)is.total);
     pl_blob_hash(m->data.data, m->data.len, &blob);
-    PL_RETURN_IF(pl_arm_decode(m->data.data, m->data.len, &arm));
+    PL_CHECK(pl_arm_decode(m->data.data, m->data.len, &arm));
     pl_log(PL_LOG_INFO, "arm.added", "arm=%s paths=%d replicas=%d phases=%d tau=%d",
            arm.name, arm.n_shards, arm.spec.replicas, arm.inner.phases, arm.inner.tau);
-    PL_RETURN_IF(plan_add_arm(&h->tasks, &arm, &blob));
+    PL_CHECK(plan_add_arm(&h->tasks, &arm, &blob));
     return ask_state(h, home, 0);
 }
 
@@ -414,7 +414,7 @@ static pl_status note_epoch(hub *h, hub_home *home, uint64_t epoch)
     if (!restarted)
         return PL_OK;
     pl_log(PL_LOG_WARN, "home.restarted", "epoch=%llu", (unsigned long long)epoch);
-    PL_RETURN_IF(fence_all(h));
+    PL_CHECK(fence_all(h));
     return ask_state(h, home, 0);
 }
 
@@ -423,7 +423,7 @@ pl_status hub_take_home(hub *h, int index, pl_message *m, int64_t now_ms)
     hub_home *home = &h->homes[index];
     home->heard_ms = now_ms;
     h->stirred = true;
-    PL_RETURN_IF(note_epoch(h, home, m->epoch));
+    PL_CHECK(note_epoch(h, home, m->epoch));
     if (apply_message(h, home, m) != PL_OK)
         log_nonsense(h, home, m->type);
     return PL_OK;
@@ -436,7 +436,7 @@ pl_status hub_hear_home(hub *h, int index, int64_t now_ms)
     pl_status status;
     pl_message_init(&m, 0);
     while ((status = pl_wire_recv(home->socket, NULL, &m)) == PL_OK)
-        PL_RETURN_IF(hub_take_home(h, index, &m, now_ms));
+        PL_CHECK(hub_take_home(h, index, &m, now_ms));
     pl_message_destroy(&m);
     return status == PL_ERR_TIMEOUT ? PL_OK : status;
 }

@@ -99,12 +99,12 @@ pl_status hub_know_worker(hub *h, const char *name, const pl_peer *peer, int *ou
     *out = hub_find_worker(h, name);
     if (*out >= 0)
         return PL_OK;
-    PL_RETURN_IF(pl_key_name_check(name));
+    PL_CHECK(pl_key_name_check(name));
     memset(&fresh, 0, sizeof fresh);
     pl_copy_text(fresh.name, sizeof fresh.name, name);
     fresh.key = peer->key;
     fresh.own_key = peer->own;
-    PL_RETURN_IF(place_worker(h, &fresh, out));
+    PL_CHECK(place_worker(h, &fresh, out));
     h->workers[*out] = fresh;
     pl_name_table_put(h->worker_names, name, *out);
     /* failures that count against the key stay */

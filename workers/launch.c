@@ -45,7 +45,7 @@ pl_status pl_launcher_create(const char *program, const char *log_folder,
 {
     *out = NULL;
     signal(SIGCHLD, SIG_DFL); /* an ignored one would hide every death */
-    PL_RETURN_IF(pl_make_folders(log_folder));
+    PL_CHECK(pl_make_folders(log_folder));
     pl_launcher *l = pl_alloc(sizeof *l);
     l->children = pl_alloc(PL_CHILDREN_MAX * sizeof *l->children);
     pl_copy_text(l->program, sizeof l->program, program);
@@ -96,7 +96,7 @@ static pl_status spawn(pl_launcher *l, child *c)
     snprintf(file, sizeof file, "%s.log", c->name);
     pl_join(log, l->logs, file);
     if (c->ready_file[0])
-        PL_RETURN_IF(pl_remove_tree(c->ready_file));
+        PL_CHECK(pl_remove_tree(c->ready_file));
     c->started_ms = pl_now_ms();
     c->restart_ms = 0;
     c->pid = fork();
@@ -172,7 +172,7 @@ pl_status pl_launcher_address(pl_launcher *l, const char *name, int timeout_ms,
             return PL_OK;
         }
         pl_buf_destroy(&text);
-        PL_RETURN_IF(pl_launcher_tend(l));
+        PL_CHECK(pl_launcher_tend(l));
         pl_sleep_ms(10);
     }
     return pl_fail(PL_ERR_TIMEOUT, "%s did not start within %d s; see %s/%s.log", name,
@@ -315,11 +315,11 @@ pl_status pl_launcher_tend(pl_launcher *l)
         int how = 0;
         child *c = &l->children[i];
         if (c->pid > 0 && waitpid(c->pid, &how, WNOHANG) == c->pid)
-            PL_RETURN_IF(after_death(l, c, how));
+            PL_CHECK(after_death(l, c, how));
         if (c->pid == 0 && !c->stopping && c->restart_ms > 0 &&
             pl_now_ms() >= c->restart_ms) {
             note_restart(l, c);
-            PL_RETURN_IF(spawn(l, c));
+            PL_CHECK(spawn(l, c));
         }
     }
     return PL_OK;

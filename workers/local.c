@@ -36,8 +36,7 @@ pl_status local_step_eager(const local_slot *s, const float *mean_before)
                                         s->arm->outer.rescale, m.holders);
     pl_outer_state state = {.params = s->params, .momentum = s->velocity};
     float *mean = NULL;
-    PL_RETURN_IF(
-        pl_try_alloc_bare(s->n * sizeof *mean, "an eager step", (void **)&mean));
+    PL_CHECK(pl_try_alloc_bare(s->n * sizeof *mean, "an eager step", (void **)&mean));
     pl_eager_update(s->last, first ? NULL : s->before, first ? NULL : mean_before,
                     m.holders, s->n, mean);
     pl_status status = pl_outer_apply(&step, &state, mean, s->n, NULL);
@@ -61,8 +60,7 @@ pl_status local_step_gossip(const local_slot *s, const float *mate,
     if (!two)
         step.gamma = step.beta; /* also if the learning rate changes */
     if (mate) {
-        PL_RETURN_IF(
-            pl_try_alloc(s->n * sizeof *shown, "a mate's offer", (void **)&shown));
+        PL_CHECK(pl_try_alloc(s->n * sizeof *shown, "a mate's offer", (void **)&shown));
         subtract(s->base, two ? mate_start : mate, s->n, shown);
     }
     const pl_gossip_view own = {s->last, s->before}, other = {mate, shown};

@@ -40,7 +40,7 @@ static void keep(peer *p, peer_offer *o)
 static pl_status on_get_update(const peer *p, pl_message *m, pl_message *a)
 {
     pl_msg_get_update q;
-    PL_RETURN_IF(PL_HEAR(m, get_update, &q));
+    PL_CHECK(PL_HEAR(m, get_update, &q));
     for (size_t i = 0; i < p->n_kept; i++) {
         const peer_offer *o = p->kept[i];
         if (o->path != q.path || o->replica != q.replica || o->round != q.phase ||
@@ -56,7 +56,7 @@ static pl_status on_get_update(const peer *p, pl_message *m, pl_message *a)
 static pl_status on_get_blob(const peer *p, pl_message *m, pl_message *a)
 {
     pl_msg_get_blob q;
-    PL_RETURN_IF(PL_HEAR(m, get_blob, &q));
+    PL_CHECK(PL_HEAR(m, get_blob, &q));
     for (size_t i = 0; i < p->n_kept; i++) {
         const peer_offer *o = p->kept[i];
         if (!pl_hash_equal(&o->hash, &q.blob))

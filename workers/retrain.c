@@ -54,9 +54,9 @@ static pl_status read_shard(retraining *r)
     int path = (int)r->wanted->path;
     pl_topology_path_name(r->topology, path, name);
     snprintf(object, sizeof object, "shard/%s/%s", r->arm->name, name);
-    PL_RETURN_IF(pl_store_get_object(r->store, object, &shard));
-    PL_RETURN_IF(pl_try_alloc((size_t)shard.bytes, "a data shard", &r->shard));
-    PL_RETURN_IF(
+    PL_CHECK(pl_store_get_object(r->store, object, &shard));
+    PL_CHECK(pl_try_alloc((size_t)shard.bytes, "a data shard", &r->shard));
+    PL_CHECK(
         pl_store_read_blob(r->store, &shard.blob, 0, (size_t)shard.bytes, r->shard));
     return pl_tokens_view(r->shard, (size_t)shard.bytes, object, &r->tokens);
 }
@@ -72,8 +72,8 @@ static pl_status allocate(retraining *r)
     }
     r->parts = pl_alloc((size_t)most * sizeof *r->parts);
     r->norms = pl_alloc((size_t)n_slots * sizeof *r->norms);
-    PL_RETURN_IF(pl_try_alloc(bytes, "a path's modules", (void **)&r->base));
-    PL_RETURN_IF(pl_try_alloc(bytes, "an update", (void **)&r->update));
+    PL_CHECK(pl_try_alloc(bytes, "a path's modules", (void **)&r->base));
+    PL_CHECK(pl_try_alloc(bytes, "an update", (void **)&r->update));
     return pl_try_alloc((size_t)r->layout.n_vectors * bytes, "a path's state",
                         (void **)&r->state);
 }
@@ -86,7 +86,7 @@ static pl_status read_first_moments(retraining *r)
     uint64_t have = 0;
     if (pl_hash_none(moments))
         return PL_OK;
-    PL_RETURN_IF(pl_store_blob_bytes(r->store, moments, &have));
+    PL_CHECK(pl_store_blob_bytes(r->store, moments, &have));
     if (have != bytes)
         return pl_fail(PL_ERR_DAMAGED, "%s has %llu bytes instead of %zu",
                        PL_MOMENTS_OBJECT, (unsigned long long)have, bytes);
@@ -131,7 +131,7 @@ static pl_status read_base(retraining *r, int slot, int64_t phase)
     int64_t round = pl_round_of(r->arm, r->topology, s.module, phase);
     uint64_t number = pl_round_base(r->arm, r->topology, s.module, round);
     pl_arm_module_name(r->arm, r->topology, s.module, module);
-    PL_RETURN_IF(pl_store_get_version(r->store, module, number, &v));
+    PL_CHECK(pl_store_get_version(r->store, module, number, &v));
     pl_status status = read_version(r, slot, module, &v);
     pl_version_clear(&v);
     return status;
@@ -145,7 +145,7 @@ static pl_status read_contribution(const retraining *r, int64_t phase, int *step
     pl_version v;
     pl_status status = PL_OK;
     bool found = false;
-    PL_RETURN_IF(pl_store_get_version(r->store, r->module, (uint64_t)phase + 1, &v));
+    PL_CHECK(pl_store_get_version(r->store, r->module, (uint64_t)phase + 1, &v));
     for (int i = 0; i < v.n_contributions && !found; i++) {
         const pl_contribution *c = &v.contributions[i];
         if (c->path != w->path || c->replica != w->replica)
@@ -176,7 +176,7 @@ static pl_status train(retraining *r, int64_t phase, train_job *job)
                        .n_vectors = r->layout.n_vectors,
                        .state = r->state,
                        .mix_step = -1};
-    PL_RETURN_IF(read_contribution(r, phase, &job->steps));
+    PL_CHECK(read_contribution(r, phase, &job->steps));
     trainer_start(r->trainer, job);
     while (!trainer_take(r->trainer))
         pl_sleep_ms(1);
@@ -236,10 +236,10 @@ static pl_status open_retraining(retraining *r, const pl_backend_options *backen
     r->slot = pl_topology_module_slot(r->topology, module);
     r->layout = pl_path_layout_of(r->arm);
     r->n = pl_topology_path_params(r->topology);
-    PL_RETURN_IF(check_method(r));
-    PL_RETURN_IF(trainer_create(backend, false, &r->trainer, r->device));
-    PL_RETURN_IF(allocate(r));
-    PL_RETURN_IF(read_first_moments(r));
+    PL_CHECK(check_method(r));
+    PL_CHECK(trainer_create(backend, false, &r->trainer, r->device));
+    PL_CHECK(allocate(r));
+    PL_CHECK(read_first_moments(r));
     return read_shard(r);
 }
 

@@ -78,11 +78,10 @@ static pl_status alloc_parcel(const worker_task *task, int n_slots, parcel *p)
     p->names = pl_alloc((size_t)n_slots * sizeof *p->names);
     p->encoded = pl_alloc((size_t)n_slots * sizeof *p->encoded);
     p->parts = pl_alloc((size_t)n_parts * sizeof *p->parts);
-    PL_RETURN_IF(pl_try_alloc(most * sizeof(float), "an update", (void **)&p->update));
+    PL_CHECK(pl_try_alloc(most * sizeof(float), "an update", (void **)&p->update));
     if (task->layout.n_vectors == 2) /* this method keeps nothing of what others see */
         return PL_OK;
-    PL_RETURN_IF(
-        pl_try_alloc(most * sizeof(float), "an update", (void **)&p->sent_start));
+    PL_CHECK(pl_try_alloc(most * sizeof(float), "an update", (void **)&p->sent_start));
     return pl_try_alloc(most * sizeof(float), "an update", (void **)&p->sent);
 }
 
@@ -121,8 +120,8 @@ static pl_status encode(const worker_task *task, const local_slot *s, int slot,
     pl_codec_round shared =
         pl_round_codec(arm, s->topology, s->module, s->path, round, norm);
     pl_buf *out = &p->encoded[slot];
-    PL_RETURN_IF(pl_codec_encode_module(&arm->outer.codec, p->parts, n_parts, &shared,
-                                        p->update, residual, out));
+    PL_CHECK(pl_codec_encode_module(&arm->outer.codec, p->parts, n_parts, &shared,
+                                    p->update, residual, out));
     out->data = pl_grow(out->data, out->len); /* it is kept until it is sent */
     out->cap = out->len;
     return PL_OK;
@@ -160,7 +159,7 @@ static pl_status encode_all(const worker_task *task, const local_slot *s, int sl
     bool carries = residual && local_carries(s) > 0;
     if (carries)
         memcpy(p->sent, residual, s->n * sizeof *residual);
-    PL_RETURN_IF(encode(task, s, slot, round, p, residual));
+    PL_CHECK(encode(task, s, slot, round, p, residual));
     if (carries)
         local_keep_left(s, p->sent, residual);
     if (pl_round_vectors(s->arm, s->topology, s->module) == 1)
@@ -177,12 +176,12 @@ static pl_status decode_all(const local_slot *s, int slot, parcel *p)
     float *const out[PL_ROUND_VECTORS_MAX] = {p->sent, p->sent_start};
     int n_vectors = pl_round_vectors(s->arm, s->topology, s->module);
     double norm = 0;
-    PL_RETURN_IF(pl_codec_split(p->encoded[slot].data, p->encoded[slot].len, n_vectors,
-                                messages));
+    PL_CHECK(pl_codec_split(p->encoded[slot].data, p->encoded[slot].len, n_vectors,
+                            messages));
     for (int v = 0; v < n_vectors; v++) {
         memset(out[v], 0, s->n * sizeof(float));
-        PL_RETURN_IF(pl_codec_add(messages[v].data, messages[v].bytes, s->n, 1.0f,
-                                  out[v], &norm));
+        PL_CHECK(pl_codec_add(messages[v].data, messages[v].bytes, s->n, 1.0f, out[v],
+                              &norm));
     }
     return PL_OK;
 }
@@ -214,11 +213,11 @@ static pl_status pack_slot(sender *s, int slot, parcel *p)
     const float *start = task->start + at, *now = task->job.params + at;
     int64_t round = pl_round_of(place.arm, place.topology, place.module, task->phase);
     if (round >= 0) {
-        PL_RETURN_IF(encode_all(task, &place, slot, round, p));
+        PL_CHECK(encode_all(task, &place, slot, round, p));
         address(s, slot, round, place.module, p);
     }
     if (place.last && round >= 0)
-        PL_RETURN_IF(decode_all(&place, slot, p));
+        PL_CHECK(decode_all(&place, slot, p));
     local_keep(&place, start, now, p->sent, p->sent_start);
     return slot_predicts(task, slot) ? predict(task, &place, slot, round, p) : PL_OK;
 }
@@ -262,11 +261,11 @@ static void offer(const sender *s, const parcel *p)
 static pl_status pack(sender *s, int n_slots, parcel *p)
 {
     worker_task *task = s->task;
-    PL_RETURN_IF(alloc_parcel(task, n_slots, p));
+    PL_CHECK(alloc_parcel(task, n_slots, p));
     task->predicted_norm = pl_alloc((size_t)n_slots * sizeof *task->predicted_norm);
     bool predicts = false;
     for (int slot = 0; slot < n_slots; slot++) {
-        PL_RETURN_IF(pack_slot(s, slot, p));
+        PL_CHECK(pack_slot(s, slot, p));
         predicts |= slot_predicts(task, slot);
     }
     state_round(&task->arm->arm, task->job.state, task->n_params);
@@ -290,8 +289,8 @@ static pl_status pack_state(worker_task *task)
     task->packed_state = task->job.state;
     /* else the state is sent in the form that it has in memory */
     if (task->packed_bytes != all * sizeof(float)) {
-        PL_RETURN_IF(pl_try_alloc_bare((size_t)task->packed_bytes, "a path's state",
-                                       &task->packed_state));
+        PL_CHECK(pl_try_alloc_bare((size_t)task->packed_bytes, "a path's state",
+                                   &task->packed_state));
         state_pack(arm, task->job.state, task->n_params, task->packed_state);
     }
     pl_blob_hash(task->packed_state, task->packed_bytes, &task->state_hash);
@@ -324,8 +323,8 @@ static pl_status liken(worker_task *task, const parcel *p)
         if (pl_round_of(arm, topology, module, task->phase) < 0)
             continue;
         const pl_submission *from = &p->submissions[n++];
-        PL_RETURN_IF(pl_audit_update(topology, module, task->seeds[slot], from->data,
-                                     from->bytes, &out[slot]));
+        PL_CHECK(pl_audit_update(topology, module, task->seeds[slot], from->data,
+                                 from->bytes, &out[slot]));
     }
     return pl_audit_moments(arm, topology, task->seeds[n_slots], task->packed_state,
                             task->packed_bytes, out + n_slots);
@@ -352,14 +351,14 @@ static pl_status check_met(sender *s, struct task_met *met)
     for (int i = 0; i < LOOKS && status == PL_ERR_NOT_FOUND; i++) {
         if (i > 0)
             pl_sleep_ms(LOOK_MS);
-        PL_RETURN_IF(check_lease(s));
+        PL_CHECK(check_lease(s));
         status = pl_client_get_update(s->homes, met->module, task->phase - 1, met->path,
                                       met->replica, &there);
     }
     if (status == PL_ERR_NOT_FOUND)
         return pl_fail(PL_ERR_BUSY, "the home of %s did not get what %s offered",
                        met->module, met->task);
-    PL_RETURN_IF(status);
+    PL_CHECK(status);
     if (pl_hash_equal(&there, &met->hash))
         return PL_OK;
     task->deceived = true;
@@ -374,7 +373,7 @@ static pl_status check_met(sender *s, struct task_met *met)
 static pl_status check_mates(sender *s)
 {
     for (size_t i = 0; i < s->task->n_met; i++)
-        PL_RETURN_IF(check_met(s, &s->task->met[i]));
+        PL_CHECK(check_met(s, &s->task->met[i]));
     return PL_OK;
 }
 

@@ -65,14 +65,14 @@ static pl_status fit_model(trainer *t, const train_job *job)
         return PL_OK;
     pl_model_destroy(&t->model);
     pl_topology_destroy(&t->topology);
-    PL_RETURN_IF(pl_topology_create(&job->arm->shape, &job->arm->spec, &t->topology));
+    PL_CHECK(pl_topology_create(&job->arm->shape, &job->arm->spec, &t->topology));
     pl_model_options options = {.batch = pl_arm_pass(in),
                                 .context = in->context,
                                 .training = true,
                                 .recompute = t->recompute};
     t->batch = pl_arm_pass(in);
     t->context = in->context;
-    PL_RETURN_IF(pl_model_create(t->backend, t->topology, &options, &t->model));
+    PL_CHECK(pl_model_create(t->backend, t->topology, &options, &t->model));
     log_plan(t, &options);
     return PL_OK;
 }
@@ -140,7 +140,7 @@ static pl_status save_params(trainer *t, train_job *job)
 {
     size_t bytes = pl_topology_path_params(job->topology) * sizeof(float);
     if (!job->params)
-        PL_RETURN_IF(pl_try_alloc_bare(bytes, "a path", (void **)&job->params));
+        PL_CHECK(pl_try_alloc_bare(bytes, "a path", (void **)&job->params));
     return pl_model_save(t->model, job->params);
 }
 
@@ -151,11 +151,11 @@ static pl_status take_merged(trainer *t, train_job *job, double *waited_s)
     double start = pl_now();
     const float *merged;
     while (!(merged = atomic_load(&t->merged))) {
-        PL_RETURN_IF(check_cancelled(t));
+        PL_CHECK(check_cancelled(t));
         pl_sleep_ms(1);
     }
     *waited_s += pl_now() - start;
-    PL_RETURN_IF(save_params(t, job));
+    PL_CHECK(save_params(t, job));
     for (int slot = 0; slot < pl_topology_n_slots(job->topology); slot++) {
         const pl_slot *place = pl_topology_slot(job->topology, slot);
         if (job->mixed[slot])
@@ -175,13 +175,13 @@ static pl_status run_steps(trainer *t, train_job *job, batch *b)
         pl_step_result r;
         pl_adamw adam = adam_at(in, job->first_step + i);
         uint64_t sample = job->first_sample + (uint64_t)i * (uint64_t)in->batch;
-        PL_RETURN_IF(check_cancelled(t));
-        PL_RETURN_IF(pl_failpoint("worker.step.before"));
+        PL_CHECK(check_cancelled(t));
+        PL_CHECK(pl_failpoint("worker.step.before"));
         if (i == job->mix_step)
-            PL_RETURN_IF(take_merged(t, job, &waited_s));
+            PL_CHECK(take_merged(t, job, &waited_s));
         pl_sampler_fill(b->sampler, sample, in->batch, b->tokens, b->targets);
-        PL_RETURN_IF(pl_model_train_step(t->model, b->tokens, b->targets, in->batch,
-                                         in->context, &adam, (float)in->clip, &r));
+        PL_CHECK(pl_model_train_step(t->model, b->tokens, b->targets, in->batch,
+                                     in->context, &adam, (float)in->clip, &r));
         job->n_tokens += (uint64_t)r.n_tokens;
         nats += r.loss * (double)r.n_tokens;
         report(t, job, i + 1, r.loss, start);

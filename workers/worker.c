@@ -73,7 +73,7 @@ static pl_status give_up(worker *w, worker_task *task, pl_status why, const char
     w->shuns_peers = w->shuns_peers || task->deceived;
     if (why == PL_ERR_STALE || worker_task_lost(task))
         return PL_OK;
-    PL_RETURN_IF(worker_tell_release(w, task, is_passing(why) ? PL_OK : why, text));
+    PL_CHECK(worker_tell_release(w, task, is_passing(why) ? PL_OK : why, text));
     w->ask_after_ms = pl_now_ms() + NO_HURRY_MS;
     return is_fatal(why) ? pl_fail(why, "%s", text) : PL_OK;
 }
@@ -280,7 +280,7 @@ static pl_status take_packed(worker *w)
         /* memory that packing took: copies of the state come next */
         pl_give_back_blocks();
         if (w->offers && pl_traits(task->arm->arm.outer.method.method)->gossips)
-            PL_RETURN_IF(worker_tell_offer(w, task));
+            PL_CHECK(worker_tell_offer(w, task));
     }
     return begin_after(w);
 }
@@ -333,7 +333,7 @@ static pl_status take_sent(worker *w)
     worker_task *task = sender_take(w->out);
     if (!task)
         return PL_OK;
-    PL_RETURN_IF(take_packed(w));
+    PL_CHECK(take_packed(w));
     w->n_sending--;
     memmove(w->sending, w->sending + 1, (size_t)w->n_sending * sizeof *w->sending);
     if (task->status == PL_OK) {
@@ -385,7 +385,7 @@ static pl_status hear_lost(worker *w, pl_message *m)
         lose(w, worker_task_of_renewal(w, m->request));
         return PL_OK;
     }
-    PL_RETURN_IF(PL_HEAR(m, lease_lost, &said));
+    PL_CHECK(PL_HEAR(m, lease_lost, &said));
     lose(w, task_of_lease(w, m->token, said.phase));
     return PL_OK;
 }
@@ -452,10 +452,10 @@ static pl_status check_hub(const worker *w)
 
 static pl_status do_others(worker *w)
 {
-    PL_RETURN_IF(hear_hub(w));
-    PL_RETURN_IF(take_trained(w));
-    PL_RETURN_IF(take_packed(w));
-    PL_RETURN_IF(take_sent(w));
+    PL_CHECK(hear_hub(w));
+    PL_CHECK(take_trained(w));
+    PL_CHECK(take_packed(w));
+    PL_CHECK(take_sent(w));
     return worker_keep_leases(w);
 }
 
@@ -465,7 +465,7 @@ pl_status worker_go_on(void *context)
 {
     worker *w = context;
     w->broken = do_others(w);
-    PL_RETURN_IF(w->broken);
+    PL_CHECK(w->broken);
     if (w->fetching && worker_task_lost(w->fetching))
         return pl_fail(PL_ERR_STALE, "the lease of %s was given to another worker",
                        w->fetching->name);
@@ -561,15 +561,15 @@ static void wait_for_news(worker *w)
 static pl_status turn(worker *w)
 {
     if (wants_task(w))
-        PL_RETURN_IF(worker_ask_task(w));
+        PL_CHECK(worker_ask_task(w));
     wait_for_news(w);
-    PL_RETURN_IF(hear_hub(w));
-    PL_RETURN_IF(take_trained(w));
-    PL_RETURN_IF(take_packed(w));
+    PL_CHECK(hear_hub(w));
+    PL_CHECK(take_trained(w));
+    PL_CHECK(take_packed(w));
     start_next(w);
-    PL_RETURN_IF(take_sent(w));
-    PL_RETURN_IF(bring_merged(w));
-    PL_RETURN_IF(worker_keep_leases(w));
+    PL_CHECK(take_sent(w));
+    PL_CHECK(bring_merged(w));
+    PL_CHECK(worker_keep_leases(w));
     return w->question || n_held(w) > 0 ? check_hub(w) : PL_OK;
 }
 
@@ -587,10 +587,10 @@ static pl_status give_all_back(worker *w)
 {
     if (w->training) {
         trainer_cancel(w->inner);
-        PL_RETURN_IF(give_back(w, w->training));
+        PL_CHECK(give_back(w, w->training));
     }
     for (int i = 0; i < w->n_sending; i++)
-        PL_RETURN_IF(give_back(w, w->sending[i]));
+        PL_CHECK(give_back(w, w->sending[i]));
     return PL_OK;
 }
 
@@ -603,7 +603,7 @@ static pl_status drain(worker *w)
            w->options->grace_ms);
     for (;;) {
         if (w->next) {
-            PL_RETURN_IF(worker_tell_release(w, w->next, PL_OK, ""));
+            PL_CHECK(worker_tell_release(w, w->next, PL_OK, ""));
             worker_task_free(&w->next);
         }
         if (n_held(w) == 0)
@@ -611,10 +611,10 @@ static pl_status drain(worker *w)
         bool late =
             w->options->grace_ms > 0 && pl_now_ms() - start > w->options->grace_ms;
         if (late || __atomic_load_n(w->options->stop, __ATOMIC_RELAXED) > 1) {
-            PL_RETURN_IF(give_all_back(w));
+            PL_CHECK(give_all_back(w));
             return worker_say_bye(w);
         }
-        PL_RETURN_IF(turn(w));
+        PL_CHECK(turn(w));
     }
 }
 
@@ -626,12 +626,12 @@ static pl_status join(worker *w)
     while (!w->welcome && !must_stop(w)) {
         bool ready = false;
         if (said == 0 || pl_now_ms() - said > 1000) {
-            PL_RETURN_IF(worker_say_hello(w));
+            PL_CHECK(worker_say_hello(w));
             said = pl_now_ms();
         }
         pl_wire_poll(&w->hub, 1, NULL, 0, WAIT_MS, &ready);
-        PL_RETURN_IF(hear_hub(w));
-        PL_RETURN_IF(check_hub(w));
+        PL_CHECK(hear_hub(w));
+        PL_CHECK(check_hub(w));
     }
     if (!w->welcome)
         return PL_OK;
@@ -643,7 +643,7 @@ static pl_status join(worker *w)
                                  .patience_ms = w->options->patience_ms,
                                  .idle = worker_go_on,
                                  .idle_context = w};
-    PL_RETURN_IF(pl_client_create(&options, &w->homes));
+    PL_CHECK(pl_client_create(&options, &w->homes));
     return sender_create(w, &w->out);
 }
 

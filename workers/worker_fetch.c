@@ -65,7 +65,7 @@ static pl_status open_shard(const char *path, const pl_hash *blob, pl_tokens **o
 {
     pl_mapping file;
     pl_hash found;
-    PL_RETURN_IF(pl_map_file(path, &file));
+    PL_CHECK(pl_map_file(path, &file));
     pl_blob_hash(file.data, file.len, &found);
     pl_unmap_file(&file);
     if (!pl_hash_equal(&found, blob))
@@ -87,17 +87,17 @@ static pl_status fetch_shard(worker *w, worker_task *task)
         }
     pl_topology_path_name(task->arm->topology, task->path, name);
     snprintf(object, sizeof object, "shard/%s/%s", arm->name, name);
-    PL_RETURN_IF(shard_file(w, object, blob, path));
+    PL_CHECK(shard_file(w, object, blob, path));
     pl_status status = open_shard(path, blob, &tokens);
     /* the file on disk is damaged: fetch it once more */
     if (status == PL_ERR_DAMAGED) {
         pl_log(PL_LOG_WARN, "shard.damaged", "file=\"%s\" reason=\"%s\"", path,
                pl_last_error());
-        PL_RETURN_IF(pl_remove_tree(path));
-        PL_RETURN_IF(shard_file(w, object, blob, path));
+        PL_CHECK(pl_remove_tree(path));
+        PL_CHECK(shard_file(w, object, blob, path));
         status = open_shard(path, blob, &tokens);
     }
-    PL_RETURN_IF(status);
+    PL_CHECK(status);
     worker_shard *s = pl_alloc(sizeof *s);
     s->blob = *blob;
     s->tokens = tokens;
@@ -135,7 +135,7 @@ static pl_status fetch_floats(worker *w, const char *name, const pl_hash *blob,
 {
     uint64_t bytes = (uint64_t)floats * sizeof *out;
     void *data;
-    PL_RETURN_IF(fetch_blob(w, name, blob, bytes, &data));
+    PL_CHECK(fetch_blob(w, name, blob, bytes, &data));
     memcpy(out, data, (size_t)bytes);
     cache_put(w->blobs, blob, data, bytes);
     return PL_OK;
@@ -203,7 +203,7 @@ static pl_status fetch_version(worker *w, worker_task *task, int slot, int64_t n
     char name[96];
     pl_arm_module_name(&task->arm->arm, task->arm->topology, module_of(task, slot),
                        name);
-    PL_RETURN_IF(pl_client_get_version(w->homes, name, number, facts));
+    PL_CHECK(pl_client_get_version(w->homes, name, number, facts));
     pl_status status = fetch_change(w, name, facts, place->n_params, out);
     if (status == PL_ERR_NOT_FOUND)
         status = fetch_floats(w, name, &facts->params, place->n_params, out);
@@ -238,10 +238,10 @@ static pl_status fetch_modules(worker *w, worker_task *task)
 {
     int n_slots = pl_topology_n_slots(task->arm->topology);
     task->bases = pl_alloc((size_t)n_slots * sizeof *task->bases);
-    PL_RETURN_IF(pl_try_alloc(task->n_params * sizeof(float), "a path's modules",
-                              (void **)&task->base));
+    PL_CHECK(pl_try_alloc(task->n_params * sizeof(float), "a path's modules",
+                          (void **)&task->base));
     for (int slot = 0; slot < n_slots; slot++)
-        PL_RETURN_IF(fetch_base(w, task, slot));
+        PL_CHECK(fetch_base(w, task, slot));
     return PL_OK;
 }
 
@@ -279,7 +279,7 @@ static pl_status begin_state(worker *w, worker_task *task)
     void *data;
     if (pl_hash_none(moments))
         return pl_try_alloc(bytes, "a path's state", (void **)&task->state);
-    PL_RETURN_IF(fetch_blob(w, PL_MOMENTS_OBJECT, moments, known, &data));
+    PL_CHECK(fetch_blob(w, PL_MOMENTS_OBJECT, moments, known, &data));
     if (bytes > known)
         data = pl_grow(data, bytes);
     memset((char *)data + known, 0, bytes - known);
@@ -294,7 +294,7 @@ static pl_status fetch_state(worker *w, worker_task *task)
     void *blob = NULL;
     pl_status status = PL_OK;
     size_t floats = (size_t)task->layout.n_vectors * task->n_params;
-    PL_RETURN_IF(pl_client_get_path(w->homes, task->name, &state));
+    PL_CHECK(pl_client_get_path(w->homes, task->name, &state));
     if (task->again) { /* an audit: the path has gone on since */
         state.phase = task->phase;
         state.moments = task->before;
@@ -312,7 +312,7 @@ static pl_status fetch_state(worker *w, worker_task *task)
         return PL_OK;
     uint64_t bytes = pl_path_state_bytes(arm, task->n_params);
     if (!fresh && bytes > 0 && !pl_hash_none(&state.moments))
-        PL_RETURN_IF(fetch_blob(w, task->name, &state.moments, bytes, &blob));
+        PL_CHECK(fetch_blob(w, task->name, &state.moments, bytes, &blob));
     /* all of it has the form that it has in memory */
     if (blob && bytes == floats * sizeof(float)) {
         task->state = blob;
@@ -434,14 +434,14 @@ static pl_status fetch_update(worker *w, worker_task *task, const local_slot *s,
         return status;
     status = pl_client_get_update(w->homes, name, task->phase - 1, place[0], place[1],
                                   &hash);
-    PL_RETURN_IF(status);
+    PL_CHECK(status);
     return pl_client_get_blob(w->homes, name, &hash, out);
 }
 
 static pl_status ask_meeting(worker *w, const worker_task *task, const char *name,
                              pl_meeting wish, pl_meeting *said)
 {
-    PL_RETURN_IF(pl_client_act_under(w->homes, task->lease, task->lease_bytes));
+    PL_CHECK(pl_client_act_under(w->homes, task->lease, task->lease_bytes));
     return pl_client_meet(w->homes, name, task->phase - 1, task->path, task->replica,
                           wish, said);
 }
@@ -455,7 +455,7 @@ static pl_status meet(worker *w, worker_task *task, const local_slot *s,
     bool timed = s->arm->outer.deadline_ms > 0;
     pl_meeting said = timed ? PL_MEETING_OPEN : PL_MEETING_MET;
     if (timed)
-        PL_RETURN_IF(ask_meeting(w, task, name, PL_MEETING_OPEN, &said));
+        PL_CHECK(ask_meeting(w, task, name, PL_MEETING_OPEN, &said));
     if (said == PL_MEETING_SPLIT)
         return PL_OK;
     pl_status status = fetch_update(w, task, s, name, mate, out);
@@ -463,8 +463,8 @@ static pl_status meet(worker *w, worker_task *task, const local_slot *s,
     if (status != PL_OK && status != PL_ERR_NOT_FOUND)
         return status;
     if (said == PL_MEETING_OPEN && (is_there || task->late))
-        PL_RETURN_IF(ask_meeting(w, task, name,
-                                 is_there ? PL_MEETING_MET : PL_MEETING_SPLIT, &said));
+        PL_CHECK(ask_meeting(w, task, name,
+                             is_there ? PL_MEETING_MET : PL_MEETING_SPLIT, &said));
     if (said == PL_MEETING_SPLIT) {
         pl_buf_clear(out);
         return PL_OK;
@@ -513,8 +513,8 @@ static pl_status fetch_others(worker *w, worker_task *task)
     task->has_other = pl_alloc((size_t)n_slots * sizeof *task->has_other);
     if (task->layout.last < 0 || task->phase == 0)
         return PL_OK;
-    PL_RETURN_IF(pl_try_alloc(PL_ROUND_VECTORS_MAX * task->n_params * sizeof(float),
-                              "others' updates", (void **)&task->other));
+    PL_CHECK(pl_try_alloc(PL_ROUND_VECTORS_MAX * task->n_params * sizeof(float),
+                          "others' updates", (void **)&task->other));
     for (int slot = 0; slot < n_slots; slot++) {
         local_slot s = worker_slot(task, slot, task->base); /* only for its place */
         const pl_method_traits *of =
@@ -522,9 +522,9 @@ static pl_status fetch_others(worker *w, worker_task *task)
         char name[96];
         pl_arm_module_name(s.arm, s.topology, s.module, name);
         if (of->leads)
-            PL_RETURN_IF(fetch_mean(w, task, slot, &s, name));
+            PL_CHECK(fetch_mean(w, task, slot, &s, name));
         if (of->gossips)
-            PL_RETURN_IF(fetch_mate(w, task, slot, &s, name));
+            PL_CHECK(fetch_mate(w, task, slot, &s, name));
     }
     return PL_OK;
 }
@@ -541,10 +541,9 @@ static pl_status begin_slot(worker_task *task, int slot)
         task->phase > 0 && s.params &&
         (of->leads || of->gossips || pl_traits(s.arm->outer.method.method)->streams);
     if (own && of->leads)
-        PL_RETURN_IF(local_step_eager(&s, other));
+        PL_CHECK(local_step_eager(&s, other));
     if (own && of->gossips)
-        PL_RETURN_IF(
-            local_step_gossip(&s, other, other ? other + task->n_params : NULL));
+        PL_CHECK(local_step_gossip(&s, other, other ? other + task->n_params : NULL));
     memcpy(task->start + at, own ? s.params : s.base, s.n * sizeof *s.base);
     return PL_OK;
 }
@@ -567,7 +566,7 @@ pl_status worker_fetch_merged(worker *w, worker_task *task)
         pl_status status = fetch_version(w, task, slot, (int64_t)number);
         if (status == PL_ERR_NOT_FOUND) /* it is asked again in a moment */
             return PL_OK;
-        PL_RETURN_IF(status);
+        PL_CHECK(status);
     }
     task->merged = true;
     return PL_OK;
@@ -590,12 +589,12 @@ static pl_status begin(worker_task *task)
     task->first_step = task->phase * task->arm->arm.inner.tau;
     task->start = task->base;
     if (task->layout.params >= 0)
-        PL_RETURN_IF(pl_try_alloc_bare(task->n_params * sizeof(float),
-                                       "a path's parameters", (void **)&task->start));
+        PL_CHECK(pl_try_alloc_bare(task->n_params * sizeof(float),
+                                   "a path's parameters", (void **)&task->start));
     for (int slot = 0;
          task->start != task->base && slot < pl_topology_n_slots(task->arm->topology);
          slot++)
-        PL_RETURN_IF(begin_slot(task, slot));
+        PL_CHECK(begin_slot(task, slot));
     mark_mixed(task);
     task->begun = true;
     return PL_OK;
@@ -617,7 +616,7 @@ pl_status worker_begin_after(worker_task *task, const worker_task *before)
     const pl_topology *t = task->arm->topology;
     size_t bytes = (size_t)task->layout.n_vectors * task->n_params * sizeof(float);
     const train_job *job = &before->job;
-    PL_RETURN_IF(pl_try_alloc(bytes, "a path's state", (void **)&task->state));
+    PL_CHECK(pl_try_alloc(bytes, "a path's state", (void **)&task->state));
     memcpy(task->state, job->state, bytes);
     task->n_tokens_before = before->n_tokens_before + job->n_tokens;
     task->seconds_before = before->seconds_before + job->seconds;
@@ -632,7 +631,7 @@ pl_status worker_fetch(worker *w, worker_task *task, const pl_hash *arm_blob)
     char arm_name[PL_ARM_NAME_MAX];
     size_t len = strcspn(task->name, "/");
     snprintf(arm_name, sizeof arm_name, "%.*s", (int)len, task->name);
-    PL_RETURN_IF(fetch_arm(w, arm_blob, arm_name, &task->arm));
+    PL_CHECK(fetch_arm(w, arm_blob, arm_name, &task->arm));
     if (task->path >= task->arm->arm.n_shards)
         return pl_fail(PL_ERR_PROTO, "the hub named path %d of %d", task->path,
                        task->arm->arm.n_shards);
@@ -640,16 +639,16 @@ pl_status worker_fetch(worker *w, worker_task *task, const pl_hash *arm_blob)
                      task->name);
     cache_limit(w->blobs, pl_worker_cache_bytes(&task->arm->arm, task->arm->topology,
                                                 w->options->cache_bytes));
-    PL_RETURN_IF(fetch_shard(w, task));
+    PL_CHECK(fetch_shard(w, task));
     task->layout = pl_path_layout_of(&task->arm->arm);
     task->n_params = pl_topology_path_params(task->arm->topology);
     if (task->steps < 1 || task->steps > task->arm->arm.inner.tau)
         task->steps = task->arm->arm.inner.tau;
-    PL_RETURN_IF(fetch_modules(w, task));
-    PL_RETURN_IF(fetch_others(w, task));
+    PL_CHECK(fetch_modules(w, task));
+    PL_CHECK(fetch_others(w, task));
     if (task->after)
         return PL_OK; /* it begins when the task before is packed */
-    PL_RETURN_IF(fetch_state(w, task));
+    PL_CHECK(fetch_state(w, task));
     return begin(task);
 }
 

@@ -51,7 +51,7 @@ pl_status worker_read_welcome(worker *w, pl_message *answer)
     pl_reader r;
     pl_msg_welcome said;
     char address[PL_ADDRESS_MAX];
-    PL_RETURN_IF(PL_HEAR(answer, welcome, &said));
+    PL_CHECK(PL_HEAR(answer, welcome, &said));
     size_t n = said.address.n;
     pl_reader_open(&r, "WELCOME", answer->body.data, answer->body.len);
     if (n < 1 || n > PL_HOMES_MAX || (w->welcome && n < (size_t)w->n_homes))
@@ -65,11 +65,11 @@ pl_status worker_read_welcome(worker *w, pl_message *answer)
                        n, w->options->n_homes);
     for (size_t i = 0; i < n; i++) {
         pl_get_text(&r, PL_TAG_ADDRESS, i, address, sizeof address);
-        PL_RETURN_IF(pl_reader_status(&r));
-        PL_RETURN_IF(know_home(w, (int)i, address));
+        PL_CHECK(pl_reader_status(&r));
+        PL_CHECK(know_home(w, (int)i, address));
     }
     if (!w->welcome && said.table) /* an older one does no harm: homes know better */
-        PL_RETURN_IF(pl_places_parse(said.table, &w->places));
+        PL_CHECK(pl_places_parse(said.table, &w->places));
     w->n_homes = (int)n;
     w->ttl_ms = (int)said.ttl_ms;
     w->welcome = true;
@@ -138,9 +138,9 @@ pl_status worker_keep_leases(worker *w)
     /* Earlier phases come first, because a hub that restarted takes leases up in order.
      */
     for (int i = 0; i < w->n_sending; i++)
-        PL_RETURN_IF(renew_late(w, w->sending[i]));
-    PL_RETURN_IF(renew_late(w, w->training));
-    PL_RETURN_IF(renew_late(w, w->next));
+        PL_CHECK(renew_late(w, w->sending[i]));
+    PL_CHECK(renew_late(w, w->training));
+    PL_CHECK(renew_late(w, w->next));
     return renew_late(w, w->fetching);
 }
 
@@ -180,8 +180,8 @@ pl_status worker_tell_done(worker *w, const worker_task *task)
            .idle = task->idle_s, .waited = task->waited_s, .audit = task->again);
     if (task->likeness)
         pl_buf_append(&m.data, task->likeness, task->n_seeds * sizeof *task->likeness);
-    PL_RETURN_IF(pl_failpoint("worker.done.before"));
-    PL_RETURN_IF(send_hub(w, &m));
+    PL_CHECK(pl_failpoint("worker.done.before"));
+    PL_CHECK(send_hub(w, &m));
     return pl_failpoint("worker.done.after");
 }
 

@@ -145,9 +145,9 @@ pl_status cpu_backend_create_isa(const pl_backend_options *options, const char *
     if (options->n_threads < 1)
         return pl_fail(PL_ERR_CONFIG, "the cpu backend cannot run on %d threads: use 1",
                        options->n_threads);
-    PL_RETURN_IF(choose_isa(isa, &chosen));
-    PL_RETURN_IF(choose_arithmetic(options->precision, &chosen, &chosen_in));
-    PL_RETURN_IF(open_products(chosen_in, &chosen, options->n_threads, &library));
+    PL_CHECK(choose_isa(isa, &chosen));
+    PL_CHECK(choose_arithmetic(options->precision, &chosen, &chosen_in));
+    PL_CHECK(open_products(chosen_in, &chosen, options->n_threads, &library));
     const pl_type type = chosen_in == IN_BF16 ? PL_BF16 : PL_F32;
 
     cpu_state *self = pl_alloc(sizeof *self);

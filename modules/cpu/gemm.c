@@ -16,7 +16,7 @@ pl_status cpu_block_grow(cpu_block *block, size_t bytes, const char *what)
         return PL_OK;
     pl_free_aligned(block->data);
     *block = (cpu_block){NULL, 0};
-    PL_RETURN_IF(pl_try_alloc(bytes, what, &block->data));
+    PL_CHECK(pl_try_alloc(bytes, what, &block->data));
     block->bytes = bytes;
     return PL_OK;
 }

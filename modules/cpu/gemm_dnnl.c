@@ -174,14 +174,13 @@ static pl_status dnnl_run(gemm *head, const gemm_call *call, void *c, const void
     gemm_dnnl *g = (gemm_dnnl *)head;
     gemm_entry *entry;
     set_threads(g->n_threads);
-    PL_RETURN_IF(find(g, call, &entry));
+    PL_CHECK(find(g, call, &entry));
     dnnl_memory_t *memory = entry->memory;
-    PL_RETURN_IF(check(set_source(memory[ARG_A], a), "take a matrix"));
-    PL_RETURN_IF(check(set_source(memory[ARG_B], b), "take a matrix"));
-    PL_RETURN_IF(check(dnnl_memory_set_data_handle(memory[ARG_C], c), "take a matrix"));
-    PL_RETURN_IF(
-        check(dnnl_memory_set_data_handle(memory[ARG_SCRATCH], g->scratch.data),
-              "take the scratchpad"));
+    PL_CHECK(check(set_source(memory[ARG_A], a), "take a matrix"));
+    PL_CHECK(check(set_source(memory[ARG_B], b), "take a matrix"));
+    PL_CHECK(check(dnnl_memory_set_data_handle(memory[ARG_C], c), "take a matrix"));
+    PL_CHECK(check(dnnl_memory_set_data_handle(memory[ARG_SCRATCH], g->scratch.data),
+                   "take the scratchpad"));
     const dnnl_exec_arg_t args[N_ARGS] = {{DNNL_ARG_SRC, memory[ARG_A]},
                                           {DNNL_ARG_WEIGHTS, memory[ARG_B]},
                                           {DNNL_ARG_DST, memory[ARG_C]},

@@ -433,7 +433,7 @@ static pl_status lay_out(gemm_f16 *g, const gemm_call *call, part *p)
     if (p->own_bytes < NR * (size_t)depth * WORD)
         p->own_bytes = NR * (size_t)depth * WORD;
     const size_t bytes = b_bytes + (size_t)g->n_threads * p->own_bytes;
-    PL_RETURN_IF(cpu_block_grow(&g->packed, bytes, "packed matrices"));
+    PL_CHECK(cpu_block_grow(&g->packed, bytes, "packed matrices"));
     p->packed_b = g->packed.data;
     p->own = p->packed_b + b_bytes;
     return PL_OK;
@@ -447,7 +447,7 @@ static pl_status f16_run(gemm *head, const gemm_call *call, void *c, const void 
     if (call->M < 1 || call->N < 1 || call->K < 1)
         return pl_fail(PL_ERR_ARG, "a product of %d x %d x %d is none", call->M,
                        call->N, call->K);
-    PL_RETURN_IF(lay_out(g, call, &p));
+    PL_CHECK(lay_out(g, call, &p));
     for (p.k0 = 0; p.k0 < call->K; p.k0 += DEEP, p.add = true) {
         p.depth = least(call->K - p.k0, DEEP);
         for (p.n0 = 0; p.n0 < call->N; p.n0 += p.block) {

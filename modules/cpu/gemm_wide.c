@@ -80,11 +80,11 @@ static pl_status wide_run(gemm *head, const gemm_call *call, void *c, const void
     const bool down = call->kind == GEMM_TN;
     const matrix whole = {a, down ? M : K, down ? call->K : call->M,
                           down ? call->M : call->K};
-    PL_RETURN_IF(cpu_block_grow(&g->a, M * K * sizeof(float), "a matrix in f32"));
-    PL_RETURN_IF(
+    PL_CHECK(cpu_block_grow(&g->a, M * K * sizeof(float), "a matrix in f32"));
+    PL_CHECK(
         cpu_block_grow(&g->b, (size_t)most * K * sizeof(float), "a matrix in f32"));
-    PL_RETURN_IF(cpu_block_grow(&g->c, straight ? 0 : M * (size_t)most * sizeof(float),
-                                "a product in f32"));
+    PL_CHECK(cpu_block_grow(&g->c, straight ? 0 : M * (size_t)most * sizeof(float),
+                            "a product in f32"));
     widen(g, g->a.data, &whole);
     for (int n0 = 0; n0 < call->N; n0 += most) {
         const int cols = call->N - n0 < most ? call->N - n0 : most;
@@ -92,8 +92,8 @@ static pl_status wide_run(gemm *head, const gemm_call *call, void *c, const void
         const gemm_call inner = {call->kind, call->M, cols,
                                  call->K,    PL_F32,  straight && call->add};
         widen(g, g->b.data, &part);
-        PL_RETURN_IF(g->f32->run(g->f32, &inner, straight ? c : g->c.data, g->a.data,
-                                 g->b.data));
+        PL_CHECK(g->f32->run(g->f32, &inner, straight ? c : g->c.data, g->a.data,
+                             g->b.data));
         if (!straight)
             put(g, call, c, n0, cols);
     }
@@ -115,7 +115,7 @@ pl_status gemm_wide_open(int n_threads, gemm **out)
 {
     gemm *f32;
     *out = NULL;
-    PL_RETURN_IF(gemm_open(PL_F32, n_threads, &f32));
+    PL_CHECK(gemm_open(PL_F32, n_threads, &f32));
     gemm_wide *g = pl_alloc(sizeof *g);
     (void)snprintf(g->head.text, sizeof g->head.text, "widened %.36s", f32->text);
     g->head.run = wide_run;

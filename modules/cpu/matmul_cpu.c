@@ -12,8 +12,8 @@ static pl_status alloc_copy(const pl_backend *be, pl_weight *w)
         return be->act == PL_BF16
                    ? pl_try_alloc(bf16, "the bf16 copy of a weight", &w->copy)
                    : PL_OK;
-    PL_RETURN_IF(pl_try_alloc(bytes + (size_t)w->O * sizeof(float),
-                              "the int8 copy of a weight", &block));
+    PL_CHECK(pl_try_alloc(bytes + (size_t)w->O * sizeof(float),
+                          "the int8 copy of a weight", &block));
     w->bytes = block;
     w->scales = (float *)(void *)(w->bytes + bytes);
     return PL_OK;

@@ -37,7 +37,7 @@ static pl_status cuda_alloc(pl_backend *be, size_t bytes, const char *what, void
     /* comes first, because it chooses the device */
     const cudaStream_t stream = cuda_stream(be);
     *out = NULL;
-    PL_RETURN_IF(device_check(cudaMalloc(out, bytes ? bytes : 1), what));
+    PL_CHECK(device_check(cudaMalloc(out, bytes ? bytes : 1), what));
     const pl_status status =
         device_check(cudaMemsetAsync(*out, 0, bytes, stream), what);
     if (status != PL_OK) {
@@ -157,8 +157,8 @@ static pl_status find_device(const pl_backend_options *options, int *out,
         return pl_fail(PL_ERR_CONFIG, "CUDA device %d does not exist: there are %d",
                        ordinal, n);
     *out = ordinal;
-    PL_RETURN_IF(device_check(cudaGetDeviceProperties(properties, ordinal),
-                              "the properties of the device"));
+    PL_CHECK(device_check(cudaGetDeviceProperties(properties, ordinal),
+                          "the properties of the device"));
     if (properties->major < CAPABILITY_MIN)
         return pl_fail(PL_ERR_UNSUPPORTED,
                        "CUDA device %d (%s) has compute capability %d.%d; the cuda "
@@ -171,7 +171,7 @@ static pl_status find_device(const pl_backend_options *options, int *out,
 static pl_status measure_memory(cuda_state *self)
 {
     size_t left = 0, all = 0;
-    PL_RETURN_IF(device_check(cudaMemGetInfo(&left, &all), "its memory"));
+    PL_CHECK(device_check(cudaMemGetInfo(&left, &all), "its memory"));
     self->backend.memory_bytes = all;
     self->backend.memory_left_bytes = left;
     return device_check(cudaGetDeviceCount(&self->backend.n_devices), "their number");
@@ -179,11 +179,11 @@ static pl_status measure_memory(cuda_state *self)
 
 static pl_status start(cuda_state *self)
 {
-    PL_RETURN_IF(device_check(cudaSetDevice(self->device), "the choice of a device"));
-    PL_RETURN_IF(device_check(
+    PL_CHECK(device_check(cudaSetDevice(self->device), "the choice of a device"));
+    PL_CHECK(device_check(
         cudaStreamCreateWithFlags(&self->stream, cudaStreamNonBlocking), "a stream"));
-    PL_RETURN_IF(transit_open(&self->transit));
-    PL_RETURN_IF(gemm_cuda_open(self->stream, &self->gemm));
+    PL_CHECK(transit_open(&self->transit));
+    PL_CHECK(gemm_cuda_open(self->stream, &self->gemm));
     return measure_memory(self);
 }
 
@@ -226,8 +226,8 @@ pl_status cuda_backend_create(const pl_backend_options *options, pl_backend **ou
     cudaDeviceProp properties;
     int ordinal = 0;
     *out = NULL;
-    PL_RETURN_IF(find_device(options, &ordinal, &properties));
-    PL_RETURN_IF(check_precision(options, &properties));
+    PL_CHECK(find_device(options, &ordinal, &properties));
+    PL_CHECK(check_precision(options, &properties));
     cuda_state *self = static_cast<cuda_state *>(pl_alloc(sizeof *self));
     self->device = ordinal;
     self->backend.ops = &cuda_ops;

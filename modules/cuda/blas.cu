@@ -34,7 +34,7 @@ pl_status blas_load(blas *out)
         return pl_fail(PL_ERR_UNSUPPORTED,
                        "cuBLAS is missing (%s); install it or choose backend cpu",
                        dlerror());
-#define BLAS_LOOK_UP(name) PL_RETURN_IF(look_up(library, #name, &out->name));
+#define BLAS_LOOK_UP(name) PL_CHECK(look_up(library, #name, &out->name));
     BLAS_FUNCTIONS(BLAS_LOOK_UP)
 #undef BLAS_LOOK_UP
     return PL_OK;

@@ -27,6 +27,6 @@ pl_status device_clear_for_libraries(void *memory, size_t bytes, cudaStream_t st
 pl_status device_sync(cudaStream_t stream, const char *what)
 {
     /* a launch that was refused leaves its error only here */
-    PL_RETURN_IF(device_check(cudaGetLastError(), what));
+    PL_CHECK(device_check(cudaGetLastError(), what));
     return device_check(cudaStreamSynchronize(stream), what);
 }

@@ -1,8 +1,8 @@
 /* The boundary between the kernels and the machine that executes them.
  *
  * Every CUDA source includes this header and none of NVIDIA's. nvcc finds NVIDIA's own
- * headers; without it a host compiler finds those of tests/gpu/emulation/toolkit, and the
- * kernels run on the CPU with checks (docs/CUDA.md). The two differ in four points,
+ * headers; without it a host compiler finds those of tests/gpu/emulation/toolkit, and
+ * the kernels run on the CPU with checks (docs/CUDA.md). The two differ in four points,
  * which are hidden here: how a kernel is launched, where dynamic shared memory lies,
  * which memory is cleared for initcheck, and (mma.cuh) how a tensor-core instruction is
  * executed. */

@@ -139,8 +139,8 @@ static pl_status set(const cuda_gemm *gemm, cublasLtMatmulDesc_t desc,
 static pl_status set_scales(const cuda_gemm *gemm, cublasLtMatmulDesc_t desc,
                             const float *const scales[2])
 {
-    PL_RETURN_IF(set(gemm, desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &scales[0],
-                     sizeof scales[0]));
+    PL_CHECK(set(gemm, desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &scales[0],
+                 sizeof scales[0]));
     return set(gemm, desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &scales[1],
                sizeof scales[1]);
 }
@@ -153,17 +153,16 @@ static pl_status describe_product(const cuda_gemm *gemm, gemm_plan *plan,
     const cublasOperation_t first = k->kind == GEMM_NT ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasOperation_t second = k->kind == GEMM_TN ? CUBLAS_OP_T : CUBLAS_OP_N;
     const int8_t fast = 1;
-    PL_RETURN_IF(check(
+    PL_CHECK(check(
         gemm,
         gemm->api.cublasLtMatmulDescCreate(&plan->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F),
         "a plan"));
-    PL_RETURN_IF(
-        set(gemm, plan->desc, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first));
-    PL_RETURN_IF(
+    PL_CHECK(set(gemm, plan->desc, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first));
+    PL_CHECK(
         set(gemm, plan->desc, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second));
     if (!k->small)
         return PL_OK;
-    PL_RETURN_IF(set_scales(gemm, plan->desc, scales));
+    PL_CHECK(set_scales(gemm, plan->desc, scales));
     return set(gemm, plan->desc, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast, sizeof fast);
 }
 
@@ -184,10 +183,10 @@ static pl_status describe_operands(const cuda_gemm *gemm, gemm_plan *plan)
     const cudaDataType_t out = k->type == PL_F32 ? CUDA_R_32F : CUDA_R_16BF;
     const bool b_is_nk = k->kind == GEMM_NT, a_is_km = k->kind == GEMM_TN;
     const int b_columns = b_is_nk ? k->K : k->N;
-    PL_RETURN_IF(describe_operand(gemm, in, b_is_nk ? k->N : k->K, b_columns, b_columns,
-                                  &plan->first));
-    PL_RETURN_IF(describe_operand(gemm, in, a_is_km ? k->K : k->M,
-                                  a_is_km ? k->M : k->K, k->a_stride, &plan->second));
+    PL_CHECK(describe_operand(gemm, in, b_is_nk ? k->N : k->K, b_columns, b_columns,
+                              &plan->first));
+    PL_CHECK(describe_operand(gemm, in, a_is_km ? k->K : k->M, a_is_km ? k->M : k->K,
+                              k->a_stride, &plan->second));
     return describe_operand(gemm, out, k->M, k->N, k->c_stride, &plan->c);
 }
 
@@ -212,10 +211,10 @@ static pl_status prefer(const cuda_gemm *gemm, cublasLtMatmulPreference_t prefer
         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &key->alignment[2], 4},
     };
     for (const auto &wish : wishes)
-        PL_RETURN_IF(check(gemm,
-                           gemm->api.cublasLtMatmulPreferenceSetAttribute(
-                               preference, wish.attribute, wish.value, wish.bytes),
-                           "a preference"));
+        PL_CHECK(check(gemm,
+                       gemm->api.cublasLtMatmulPreferenceSetAttribute(
+                           preference, wish.attribute, wish.value, wish.bytes),
+                       "a preference"));
     return PL_OK;
 }
 
@@ -224,8 +223,8 @@ static pl_status choose_algorithm(cuda_gemm *gemm, gemm_plan *plan)
     cublasLtMatmulPreference_t preference;
     cublasLtMatmulHeuristicResult_t result;
     int found = 0;
-    PL_RETURN_IF(check(gemm, gemm->api.cublasLtMatmulPreferenceCreate(&preference),
-                       "a preference"));
+    PL_CHECK(check(gemm, gemm->api.cublasLtMatmulPreferenceCreate(&preference),
+                   "a preference"));
     pl_status status = prefer(gemm, preference, &plan->key);
     if (status == PL_OK)
         status = check(gemm,
@@ -300,7 +299,7 @@ static pl_status find_plan(cuda_gemm *gemm, const gemm_call *call, gemm_plan **o
         plan = plan->next;
     if (!plan) {
         gemm_plan made = {};
-        PL_RETURN_IF(make_plan(gemm, call, &key, &made));
+        PL_CHECK(make_plan(gemm, call, &key, &made));
         plan = make_room(gemm);
         made.next = *bucket; /* the bucket may have changed when room was made */
         *plan = made;
@@ -315,9 +314,9 @@ pl_status gemm_cuda_run(cuda_gemm *gemm, const gemm_call *call, cudaStream_t str
 {
     const float one = 1.0f, beta = call->accumulate ? 1.0f : 0.0f;
     gemm_plan *plan;
-    PL_RETURN_IF(find_plan(gemm, call, &plan));
+    PL_CHECK(find_plan(gemm, call, &plan));
     if (call->scales[0])
-        PL_RETURN_IF(set_scales(gemm, plan->desc, call->scales));
+        PL_CHECK(set_scales(gemm, plan->desc, call->scales));
     return check(gemm,
                  gemm->api.cublasLtMatmul(
                      gemm->handle, plan->desc, &one, call->b, plan->first, call->a,

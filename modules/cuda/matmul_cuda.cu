@@ -84,8 +84,8 @@ static bool can_be_small(const cuda_state *self, int O, int I)
 static pl_status alloc_copy(pl_backend *be, size_t first, size_t second, uint8_t **out)
 {
     void *memory = NULL;
-    PL_RETURN_IF(be->ops->alloc(be, cuda_lines(first) + second,
-                                "a compute copy of a matrix", &memory));
+    PL_CHECK(be->ops->alloc(be, cuda_lines(first) + second,
+                            "a compute copy of a matrix", &memory));
     *out = static_cast<uint8_t *>(memory);
     return PL_OK;
 }
@@ -96,14 +96,13 @@ static pl_status place_copies(pl_backend *be, pl_weight *w)
     uint8_t *at;
     if (be->decode_only) {
         const size_t bytes = rows * cuda_bytes_stride(w->I);
-        PL_RETURN_IF(alloc_copy(be, bytes, rows * sizeof(float), &at));
+        PL_CHECK(alloc_copy(be, bytes, rows * sizeof(float), &at));
         w->bytes = reinterpret_cast<int8_t *>(at);
         w->scales = reinterpret_cast<float *>(at + cuda_lines(bytes));
         return PL_OK;
     }
     const bool small = can_be_small(cuda_self(be), w->O, w->I);
-    PL_RETURN_IF(
-        alloc_copy(be, wide, small ? cuda_lines(w->n) + sizeof(float) : 0, &at));
+    PL_CHECK(alloc_copy(be, wide, small ? cuda_lines(w->n) + sizeof(float) : 0, &at));
     w->copy = reinterpret_cast<act *>(at);
     if (small) {
         w->small_copy = at + cuda_lines(wide);

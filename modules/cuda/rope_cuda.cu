@@ -59,13 +59,13 @@ static pl_status make_table(cuda_state *self, int n_positions, int D, double the
     self->rope = NULL;
     self->rope_positions = 0;
     self->generation++;
-    PL_RETURN_IF(device_check(cudaMalloc(&self->rope, bytes), "the rotary table"));
-    PL_RETURN_IF(pl_try_alloc(bytes, "the rotary table", &host));
+    PL_CHECK(device_check(cudaMalloc(&self->rope, bytes), "the rotary table"));
+    PL_CHECK(pl_try_alloc(bytes, "the rotary table", &host));
     fill_table(static_cast<float *>(host), n_positions, D, theta);
     const pl_status status =
         transit_upload(&self->transit, self->stream, self->rope, host, bytes);
     pl_free_aligned(host);
-    PL_RETURN_IF(status);
+    PL_CHECK(status);
     self->rope_positions = n_positions;
     self->rope_size = D;
     self->rope_theta = theta;

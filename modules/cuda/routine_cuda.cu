@@ -31,7 +31,7 @@ static pl_status capture(cuda_state *self, void (*work)(void *), void *context,
                          cudaGraphExec_t *out)
 {
     cudaGraph_t graph = NULL;
-    PL_RETURN_IF(device_check(
+    PL_CHECK(device_check(
         cudaStreamBeginCapture(self->stream, cudaStreamCaptureModeThreadLocal),
         "the beginning of a capture"));
     work(context);

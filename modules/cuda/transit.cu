@@ -6,11 +6,11 @@ pl_status transit_open(device_transit *transit)
 {
     for (int i = 0; i < TRANSIT_HALVES; i++) {
         void *memory = NULL;
-        PL_RETURN_IF(device_check(
+        PL_CHECK(device_check(
             cudaHostAlloc(&memory, TRANSIT_PIECE_BYTES, cudaHostAllocDefault),
             "page-locked memory"));
         transit->memory[i] = static_cast<uint8_t *>(memory);
-        PL_RETURN_IF(device_check(
+        PL_CHECK(device_check(
             cudaEventCreateWithFlags(&transit->passed[i], cudaEventDisableTiming),
             "an event"));
     }
@@ -49,13 +49,12 @@ pl_status transit_upload(device_transit *transit, cudaStream_t stream, void *dev
     for (size_t at = 0; at < bytes; at += TRANSIT_PIECE_BYTES) {
         const size_t n = piece_at(bytes, at);
         int half;
-        PL_RETURN_IF(take_half(transit, what, &half));
+        PL_CHECK(take_half(transit, what, &half));
         memcpy(transit->memory[half], from + at, n);
-        PL_RETURN_IF(device_check(cudaMemcpyAsync(to + at, transit->memory[half], n,
-                                                  cudaMemcpyHostToDevice, stream),
-                                  what));
-        PL_RETURN_IF(
-            device_check(cudaEventRecord(transit->passed[half], stream), what));
+        PL_CHECK(device_check(cudaMemcpyAsync(to + at, transit->memory[half], n,
+                                              cudaMemcpyHostToDevice, stream),
+                              what));
+        PL_CHECK(device_check(cudaEventRecord(transit->passed[half], stream), what));
     }
     return PL_OK;
 }
@@ -70,8 +69,7 @@ struct arrival {
 static pl_status take_arrival(const device_transit *transit, const arrival *piece,
                               const char *what)
 {
-    PL_RETURN_IF(
-        device_check(cudaEventSynchronize(transit->passed[piece->half]), what));
+    PL_CHECK(device_check(cudaEventSynchronize(transit->passed[piece->half]), what));
     memcpy(piece->to, transit->memory[piece->half], piece->bytes);
     return PL_OK;
 }
@@ -85,15 +83,15 @@ pl_status transit_download(device_transit *transit, cudaStream_t stream, void *h
     arrival last = {};
     for (size_t at = 0; at < bytes; at += TRANSIT_PIECE_BYTES) {
         arrival piece = {0, to + at, piece_at(bytes, at)};
-        PL_RETURN_IF(take_half(transit, what, &piece.half));
-        PL_RETURN_IF(
+        PL_CHECK(take_half(transit, what, &piece.half));
+        PL_CHECK(
             device_check(cudaMemcpyAsync(transit->memory[piece.half], from + at,
                                          piece.bytes, cudaMemcpyDeviceToHost, stream),
                          what));
-        PL_RETURN_IF(
+        PL_CHECK(
             device_check(cudaEventRecord(transit->passed[piece.half], stream), what));
         if (last.to)
-            PL_RETURN_IF(take_arrival(transit, &last, what));
+            PL_CHECK(take_arrival(transit, &last, what));
         last = piece;
     }
     return last.to ? take_arrival(transit, &last, what) : PL_OK;

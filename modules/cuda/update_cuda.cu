@@ -188,11 +188,10 @@ static pl_status place(cuda_state *self, const pl_update_plan *plan, pl_update *
     void *memory = NULL, *host = NULL;
     u->n_pieces = cut_pieces(plan, NULL);
     const size_t bytes = u->n_pieces * sizeof(update_piece);
-    PL_RETURN_IF(
-        device_check(cudaMalloc(&memory, sums + bytes), "the optimizer's list"));
+    PL_CHECK(device_check(cudaMalloc(&memory, sums + bytes), "the optimizer's list"));
     u->parts = static_cast<double *>(memory);
     u->pieces = reinterpret_cast<update_piece *>(static_cast<uint8_t *>(memory) + sums);
-    PL_RETURN_IF(pl_try_alloc(bytes, "the optimizer's list", &host));
+    PL_CHECK(pl_try_alloc(bytes, "the optimizer's list", &host));
     memset(host, 0, bytes);
     cut_pieces(plan, static_cast<update_piece *>(host));
     const pl_status status =

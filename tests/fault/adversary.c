@@ -190,7 +190,7 @@ static void read_names(adversary *a, char *list)
 
 static pl_status read_tokens(adversary *a, char **argv)
 {
-    PL_RETURN_IF(pl_token_parse(argv[0], a->hub, &a->invite));
+    PL_CHECK(pl_token_parse(argv[0], a->hub, &a->invite));
     return pl_token_parse(argv[1], a->hub, &a->spare);
 }
 

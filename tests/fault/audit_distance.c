@@ -48,9 +48,9 @@ typedef struct bench {
 static pl_status read_object(bench *b, const char *name, void **out, size_t *bytes)
 {
     pl_object object;
-    PL_RETURN_IF(pl_store_get_object(b->store, name, &object));
+    PL_CHECK(pl_store_get_object(b->store, name, &object));
     *bytes = (size_t)object.bytes;
-    PL_RETURN_IF(pl_try_alloc(*bytes, name, out));
+    PL_CHECK(pl_try_alloc(*bytes, name, out));
     return pl_store_read_blob(b->store, &object.blob, 0, *bytes, *out);
 }
 
@@ -59,15 +59,15 @@ static pl_status open_bench(bench *b, const char *folder)
     char path[PL_NAME_MAX], name[PL_MODULE_NAME_MAX];
     void *arm = NULL;
     size_t bytes = 0;
-    PL_RETURN_IF(pl_store_open(folder, PL_STORE_READ, &b->store));
-    PL_RETURN_IF(read_object(b, "arm/mix", &arm, &bytes));
-    PL_RETURN_IF(pl_arm_decode(arm, bytes, &b->arm));
+    PL_CHECK(pl_store_open(folder, PL_STORE_READ, &b->store));
+    PL_CHECK(read_object(b, "arm/mix", &arm, &bytes));
+    PL_CHECK(pl_arm_decode(arm, bytes, &b->arm));
     pl_free_aligned(arm);
-    PL_RETURN_IF(pl_topology_create(&b->arm.shape, &b->arm.spec, &b->topology));
+    PL_CHECK(pl_topology_create(&b->arm.shape, &b->arm.spec, &b->topology));
     pl_topology_path_name(b->topology, 0, path);
     snprintf(name, sizeof name, "shard/mix/%s", path);
-    PL_RETURN_IF(read_object(b, name, &b->shard, &bytes));
-    PL_RETURN_IF(pl_tokens_view(b->shard, bytes, name, &b->tokens));
+    PL_CHECK(read_object(b, name, &b->shard, &bytes));
+    PL_CHECK(pl_tokens_view(b->shard, bytes, name, &b->tokens));
     b->n = pl_topology_path_params(b->topology);
     b->layout = pl_path_layout_of(&b->arm);
     b->norms = pl_alloc((size_t)pl_topology_n_slots(b->topology) * sizeof *b->norms);
@@ -112,14 +112,14 @@ static pl_status read_bases(bench *b, int64_t phase)
         const pl_slot *place = pl_topology_slot(b->topology, slot);
         int64_t round = pl_round_of(&b->arm, b->topology, module, phase);
         pl_arm_module_name(&b->arm, b->topology, module, name);
-        PL_RETURN_IF(pl_store_get_version(
+        PL_CHECK(pl_store_get_version(
             b->store, name, pl_round_base(&b->arm, b->topology, module, round), &v));
         b->norms[slot] = v.update_norm;
         pl_status status =
             pl_store_read_blob(b->store, &v.params, 0, place->n_params * sizeof(float),
                                b->base + place->offset);
         pl_version_clear(&v);
-        PL_RETURN_IF(status);
+        PL_CHECK(status);
     }
     return PL_OK;
 }
@@ -137,11 +137,10 @@ static pl_status through_codec(bench *b, const pl_codec_options *codec, int64_t 
         pl_buf bytes = {0};
         double norm = 0;
         float *u = update + place->offset;
-        PL_RETURN_IF(
+        PL_CHECK(
             pl_codec_encode_module(codec, b->parts, n_parts, &shared, u, NULL, &bytes));
         memset(u, 0, place->n_params * sizeof *u);
-        PL_RETURN_IF(
-            pl_codec_add(bytes.data, bytes.len, place->n_params, 1.0f, u, &norm));
+        PL_CHECK(pl_codec_add(bytes.data, bytes.len, place->n_params, 1.0f, u, &norm));
         pl_buf_destroy(&bytes);
     }
     return PL_OK;
@@ -160,7 +159,7 @@ static pl_status train(bench *b, kind *k, int64_t phase, train_job *job)
     if (phase > 0) { /* each kind changes its own */
         size_t bytes = (size_t)b->layout.n_vectors *
                        pl_topology_path_params(b->topology) * sizeof *b->state;
-        PL_RETURN_IF(pl_try_alloc_bare(bytes, "a state", (void **)&job->state));
+        PL_CHECK(pl_try_alloc_bare(bytes, "a state", (void **)&job->state));
         memcpy(job->state, b->state, bytes);
     }
     trainer_start(k->trainer, job);
@@ -270,8 +269,8 @@ static pl_status other_samples(bench *b, int64_t phase, const pl_codec_options *
     for (size_t i = 0; status == PL_OK && i < b->n; i++)
         b->other[i] = b->base[i] - job.params[i];
     train_job_clear(&job);
-    PL_RETURN_IF(status);
-    PL_RETURN_IF(through_codec(b, codec, phase, b->other));
+    PL_CHECK(status);
+    PL_CHECK(through_codec(b, codec, phase, b->other));
     print_lie(b, "other samples", &b->kinds[b->n_kinds - 1], b->other);
     return PL_OK;
 }
@@ -279,13 +278,13 @@ static pl_status other_samples(bench *b, int64_t phase, const pl_codec_options *
 static pl_status run_phase(bench *b, int64_t phase, const pl_codec_options *codec)
 {
     float *next = pl_alloc(2 * b->n * sizeof *next);
-    PL_RETURN_IF(read_bases(b, phase));
+    PL_CHECK(read_bases(b, phase));
     for (int k = 0; k < b->n_kinds; k++) {
         kind *kd = &b->kinds[k];
         train_job job;
         memset(&job, 0, sizeof job);
         memcpy(kd->last, kd->out[0], b->n * sizeof(float));
-        PL_RETURN_IF(train(b, kd, phase, &job));
+        PL_CHECK(train(b, kd, phase, &job));
         for (size_t i = 0; i < b->n; i++)
             kd->out[0][i] = b->base[i] - job.params[i];
         memcpy(kd->out[1], job.state, b->n * sizeof(float));
@@ -293,13 +292,13 @@ static pl_status run_phase(bench *b, int64_t phase, const pl_codec_options *code
         if (k == 0)
             memcpy(next, job.state, 2 * b->n * sizeof(float));
         train_job_clear(&job);
-        PL_RETURN_IF(through_codec(b, codec, phase, kd->out[0]));
+        PL_CHECK(through_codec(b, codec, phase, kd->out[0]));
     }
     for (int i = 0; i < b->n_kinds; i++)
         for (int k = i + 1; k < b->n_kinds; k++)
             print_pair(b, phase, i, k);
     print_lies(b, phase, b->n_kinds - 1);
-    PL_RETURN_IF(other_samples(b, phase, codec));
+    PL_CHECK(other_samples(b, phase, codec));
     memcpy(b->state, next, 2 * b->n * sizeof(float));
     pl_free(next);
     return PL_OK;
@@ -308,9 +307,9 @@ static pl_status run_phase(bench *b, int64_t phase, const pl_codec_options *code
 static pl_status run(bench *b, char **argv, const char *name)
 {
     pl_codec_options codec;
-    PL_RETURN_IF(pl_codec_options_default(name, &codec));
+    PL_CHECK(pl_codec_options_default(name, &codec));
     if (!b->store) {
-        PL_RETURN_IF(open_bench(b, argv[1]));
+        PL_CHECK(open_bench(b, argv[1]));
         if (atoi(argv[3]) > 0) /* 0: as many as the run's */
             b->arm.inner.tau = atoi(argv[3]);
         open_kinds(b);
@@ -319,7 +318,7 @@ static pl_status run(bench *b, char **argv, const char *name)
     }
     printf("codec %s\n", name);
     for (int64_t phase = 0; phase < atoi(argv[2]); phase++)
-        PL_RETURN_IF(run_phase(b, phase, &codec));
+        PL_CHECK(run_phase(b, phase, &codec));
     return PL_OK;
 }
 

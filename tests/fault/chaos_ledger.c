@@ -68,9 +68,9 @@ static pl_status on_object(void *context, const pl_object *object)
 
 static pl_status print_facts(pl_store *store)
 {
-    PL_RETURN_IF(pl_store_each_head(store, "", on_head, store));
-    PL_RETURN_IF(pl_store_each_pending(store, "", on_pending, NULL));
-    PL_RETURN_IF(pl_store_each_path(store, "", on_path, NULL));
+    PL_CHECK(pl_store_each_head(store, "", on_head, store));
+    PL_CHECK(pl_store_each_pending(store, "", on_pending, NULL));
+    PL_CHECK(pl_store_each_path(store, "", on_path, NULL));
     return pl_store_each_object(store, "", on_object, NULL);
 }
 
@@ -98,7 +98,7 @@ static pl_status print_mark(const char *folder)
     char path[PL_PATH_MAX];
     watermark mark;
     bool found = false;
-    PL_RETURN_IF(watermark_load(pl_join(path, folder, "HWM"), &mark, &found));
+    PL_CHECK(watermark_load(pl_join(path, folder, "HWM"), &mark, &found));
     if (found && mark.sequence > 0)
         printf("commit %llu %s\n", (unsigned long long)mark.sequence,
                text_of(&mark.log));
@@ -110,7 +110,7 @@ static pl_status print(const char *what, const char *folder)
     pl_store *store = NULL;
     if (strcmp(what, "--mark") == 0)
         return print_mark(folder);
-    PL_RETURN_IF(pl_store_open(folder, PL_STORE_READ, &store));
+    PL_CHECK(pl_store_open(folder, PL_STORE_READ, &store));
     pl_status status =
         strcmp(what, "--log") == 0 ? print_log(store) : print_facts(store);
     pl_store_close(&store);

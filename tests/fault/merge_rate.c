@@ -113,9 +113,8 @@ static pl_status only_read(merge_bench *b)
 static pl_status only_copied(merge_bench *b)
 {
     for (int i = 0; i < b->n; i++)
-        PL_RETURN_IF(pl_store_copy_blob(b->store, &b->contributions[i].update, 0,
-                                        (size_t)b->contributions[i].update_bytes,
-                                        b->one));
+        PL_CHECK(pl_store_copy_blob(b->store, &b->contributions[i].update, 0,
+                                    (size_t)b->contributions[i].update_bytes, b->one));
     return PL_OK;
 }
 
@@ -177,7 +176,7 @@ static pl_status measure(merge_bench *b, const char *name,
     double bytes = (double)b->n * (double)b->contributions[0].update_bytes;
     for (int round = 0; round < 5; round++) {
         double start = pl_now(), before = processor_seconds();
-        PL_RETURN_IF(fn(b));
+        PL_CHECK(fn(b));
         double wall = pl_now() - start, used = processor_seconds() - before;
         best = wall < best ? wall : best;
         least = used < least ? used : least;

@@ -59,7 +59,7 @@ typedef struct recorder {
 /* Small files, so that there are many of them. */
 static pl_status open_store(const char *root, pl_store_mode mode, pl_store **out)
 {
-    PL_RETURN_IF(pl_store_open(store_of(root), mode, out));
+    PL_CHECK(pl_store_open(store_of(root), mode, out));
     (*out)->bulk_bytes = BULK;
     return PL_OK;
 }
@@ -109,10 +109,10 @@ static pl_status put_rest(recorder *r, pl_txn *txn)
     char target[32];
     snprintf(path.name, sizeof path.name, "a/p%u", choose(r, 1, 4));
     snprintf(target, sizeof target, "%" PRIu64, r->n);
-    PL_RETURN_IF(put_random(r, txn, 14, &path.moments));
-    PL_RETURN_IF(pl_txn_put_path(txn, &path));
-    PL_RETURN_IF(put_random(r, txn, 15, &blob));
-    PL_RETURN_IF(pl_txn_put_object(txn, choose(r, 5, 2) ? "o/1" : "o/2", &blob));
+    PL_CHECK(put_random(r, txn, 14, &path.moments));
+    PL_CHECK(pl_txn_put_path(txn, &path));
+    PL_CHECK(put_random(r, txn, 15, &blob));
+    PL_CHECK(pl_txn_put_object(txn, choose(r, 5, 2) ? "o/1" : "o/2", &blob));
     return pl_txn_put_ref(txn, choose(r, 6, 2) ? "newest" : "other", target);
 }
 
@@ -159,7 +159,7 @@ static pl_status row_hash(pl_store *store, uint64_t sequence, pl_hash *out)
     kv_pin pin;
     row_key key = key_of_number(sequence);
     *out = (pl_hash){{0}};
-    PL_RETURN_IF(kv_get(store->db, KV_LOG, key_slice(&key), &pin));
+    PL_CHECK(kv_get(store->db, KV_LOG, key_slice(&key), &pin));
     if (pin.data)
         pl_hash_of("log", pin.data, pin.len, out);
     kv_unpin(&pin);
@@ -172,7 +172,7 @@ static pl_status acknowledge(recorder *r)
 {
     pl_hash hash;
     while (r->acked < pl_store_sequence(r->store)) {
-        PL_RETURN_IF(row_hash(r->store, ++r->acked, &hash));
+        PL_CHECK(row_hash(r->store, ++r->acked, &hash));
         if (write(r->acks, hash.bytes, sizeof hash.bytes) != sizeof hash.bytes ||
             fsync(r->acks) != 0)
             return pl_fail(PL_ERR_IO, "cannot acknowledge");
@@ -212,7 +212,7 @@ static void print_problem(void *context, const char *sentence)
 static pl_status audit(pl_store *store)
 {
     pl_audit_report report;
-    PL_RETURN_IF(pl_store_audit(store, true, print_problem, NULL, &report));
+    PL_CHECK(pl_store_audit(store, true, print_problem, NULL, &report));
     return report.n_problems == 0
                ? PL_OK
                : pl_fail(PL_ERR_DAMAGED, "%" PRIu64 " problems", report.n_problems);
@@ -230,7 +230,7 @@ static pl_status compare(pl_store *store, uint64_t acked, const pl_buf *all)
                        sequence, acked, n);
     if (sequence == 0)
         return PL_OK;
-    PL_RETURN_IF(row_hash(store, sequence, &hash));
+    PL_CHECK(row_hash(store, sequence, &hash));
     return memcmp(hash.bytes, all->data + (sequence - 1) * sizeof hash.bytes,
                   sizeof hash.bytes) == 0
                ? PL_OK
@@ -253,7 +253,7 @@ static pl_status look_first(const char *root, uint64_t acked, const pl_buf *all)
 static pl_status open_again(const char *root, pl_store_mode mode, pl_store **out,
                             bool *mended)
 {
-    PL_RETURN_IF(open_store(root, mode, out));
+    PL_CHECK(open_store(root, mode, out));
     *mended = *mended || (*out)->mended[0];
     return PL_OK;
 }

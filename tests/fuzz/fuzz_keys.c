@@ -114,7 +114,7 @@ static pl_status add_entries(pl_key_list *list, void *context)
         entry.grants = i == 0 ? PL_AS_WORKER : PL_AS_NONE;
         entry.uses = 1;
         snprintf(entry.name, sizeof entry.name, "worker-%d", i);
-        PL_RETURN_IF(pl_key_list_put(list, &entry));
+        PL_CHECK(pl_key_list_put(list, &entry));
     }
     return PL_OK;
 }

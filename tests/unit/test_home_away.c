@@ -66,7 +66,7 @@ static void make_job(const char *folder, const char *table, pl_verdict verdict)
 static pl_status leave(const char *folder, int home)
 {
     pl_writers *writers = NULL;
-    PL_RETURN_IF(pl_writers_open(folder, &writers));
+    PL_CHECK(pl_writers_open(folder, &writers));
     pl_status status = pl_homes_leave(writers, home);
     pl_writers_close(&writers);
     return status == PL_OK ? pl_store_remove_part(folder, home) : status;

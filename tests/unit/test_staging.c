@@ -40,7 +40,7 @@ static pl_status put_piece(staging *s, uint8_t number, uint64_t total, uint64_t 
 static pl_status put_all(staging *s, uint8_t number, uint64_t total)
 {
     for (uint64_t at = 0; at < total; at += PL_WIRE_DATA_MAX)
-        PL_RETURN_IF(put_piece(s, number, total, at));
+        PL_CHECK(put_piece(s, number, total, at));
     return PL_OK;
 }
 

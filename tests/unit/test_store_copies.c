@@ -68,7 +68,7 @@ static pl_status copy(const char *source, const char *target, bool force)
 {
     pl_store *from = NULL;
     pl_mirror_report report;
-    PL_RETURN_IF(pl_store_open(source, PL_STORE_READ, &from));
+    PL_CHECK(pl_store_open(source, PL_STORE_READ, &from));
     pl_status status = pl_store_mirror_parts(from, target, force, &report);
     pl_store_close(&from);
     return status;

@@ -589,8 +589,8 @@ static pl_status put_several(pl_txn *txn, const uint8_t *bytes, int n)
     pl_hash hash;
     for (int i = 0; i < n; i++) {
         snprintf(name, sizeof name, "o%d", i);
-        PL_RETURN_IF(pl_txn_put_blob(txn, bytes + (size_t)i * 3 * MIB, 3 * MIB, &hash));
-        PL_RETURN_IF(pl_txn_put_object(txn, name, &hash));
+        PL_CHECK(pl_txn_put_blob(txn, bytes + (size_t)i * 3 * MIB, 3 * MIB, &hash));
+        PL_CHECK(pl_txn_put_object(txn, name, &hash));
     }
     return PL_OK;
 }

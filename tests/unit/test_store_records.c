@@ -246,7 +246,7 @@ static void old_bytes_decode_to_what_was_meant(void **state)
 static pl_status look(kv_family family, kv_slice key, const uint8_t *bytes, size_t len)
 {
     row_view row;
-    PL_RETURN_IF(row_open(family, key, (kv_slice){bytes, len}, &row));
+    PL_CHECK(row_open(family, key, (kv_slice){bytes, len}, &row));
     return row_end(&row);
 }
 
@@ -287,7 +287,7 @@ static pl_status read_forged(example_rows *rows, kv_family family, pl_buf *field
     blob_record blob;
     row_source from = {.db = rows->db, .batch = rows->batch};
     row_write(rows->batch, family, &key, fields);
-    PL_RETURN_IF(row_read(from, family, &key, &row));
+    PL_CHECK(row_read(from, family, &key, &row));
     if (family == KV_BLOB)
         return blob_decode(&row, &blob);
     pl_status status = version_decode(&row, &v);

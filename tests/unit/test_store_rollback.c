@@ -54,7 +54,7 @@ static pl_status roll_back(const char *folder)
         p[i].samples = 40;
         m[i].part = p[i].part = i;
     }
-    PL_RETURN_IF(pl_writers_open(folder, &writers));
+    PL_CHECK(pl_writers_open(folder, &writers));
     pl_status status = pl_writers_roll_back(writers, &plan);
     pl_writers_close(&writers);
     return status;

@@ -55,7 +55,7 @@ static pl_status copy(const char *folder)
     pl_store *reader;
     pl_mirror_report report;
     snprintf(to, sizeof to, "%s.copy", folder);
-    PL_RETURN_IF(pl_store_open(folder, PL_STORE_READ, &reader));
+    PL_CHECK(pl_store_open(folder, PL_STORE_READ, &reader));
     pl_status status = pl_store_mirror(reader, to, false, &report);
     pl_store_close(&reader);
     return status;
@@ -65,9 +65,9 @@ static pl_status upkeep(pl_store *store, const char *folder, uint64_t n)
 {
     bool more;
     pl_gc_report report;
-    PL_RETURN_IF(pl_store_recode(store, 4 * BYTES, &more));
+    PL_CHECK(pl_store_recode(store, 4 * BYTES, &more));
     if (n % 16 == 15)
-        PL_RETURN_IF(pl_store_collect(store, is_recent, &n, true, &report));
+        PL_CHECK(pl_store_collect(store, is_recent, &n, true, &report));
     return n % 16 == 7 ? copy(folder) : PL_OK;
 }
 

@@ -24,18 +24,18 @@ static pl_status open_job(job *j, char **argv)
 {
     pl_topology_spec spec = {.n_levels = 1, .experts = {1}, .replicas = 1};
     pl_backend_options backend = {.name = "ref", .n_threads = 1, .precision = "f32"};
-    PL_RETURN_IF(pl_import_open(argv[1], &j->import));
+    PL_CHECK(pl_import_open(argv[1], &j->import));
     const pl_shape *shape = pl_import_shape(j->import);
     pl_model_options model = {.batch = 1, .context = shape->context};
-    PL_RETURN_IF(pl_topology_create(shape, &spec, &j->topology));
-    PL_RETURN_IF(pl_try_alloc(pl_topology_path_params(j->topology) * sizeof(float),
-                              "parameters", (void **)&j->params));
-    PL_RETURN_IF(pl_import_load(j->import, j->topology, j->params));
-    PL_RETURN_IF(pl_backend_open(&backend, &j->backend));
-    PL_RETURN_IF(pl_model_create(j->backend, j->topology, &model, &j->model));
-    PL_RETURN_IF(pl_model_load(j->model, j->params));
-    PL_RETURN_IF(pl_decoder_create(j->model, &j->decoder));
-    PL_RETURN_IF(pl_read_file(argv[2], &j->tokens));
+    PL_CHECK(pl_topology_create(shape, &spec, &j->topology));
+    PL_CHECK(pl_try_alloc(pl_topology_path_params(j->topology) * sizeof(float),
+                          "parameters", (void **)&j->params));
+    PL_CHECK(pl_import_load(j->import, j->topology, j->params));
+    PL_CHECK(pl_backend_open(&backend, &j->backend));
+    PL_CHECK(pl_model_create(j->backend, j->topology, &model, &j->model));
+    PL_CHECK(pl_model_load(j->model, j->params));
+    PL_CHECK(pl_decoder_create(j->model, &j->decoder));
+    PL_CHECK(pl_read_file(argv[2], &j->tokens));
     j->logits = pl_alloc((size_t)shape->vocab * sizeof *j->logits);
     j->out = fopen(argv[3], "wb");
     return j->out ? PL_OK : pl_fail(PL_ERR_IO, "cannot write %s", argv[3]);
@@ -50,7 +50,7 @@ static pl_status write_logits(job *j)
         memcpy(&token, j->tokens.data + i * sizeof token, sizeof token);
         if (i % (size_t)shape->context == 0)
             pl_decoder_reset(j->decoder);
-        PL_RETURN_IF(pl_decoder_feed(j->decoder, &token, 1, j->logits));
+        PL_CHECK(pl_decoder_feed(j->decoder, &token, 1, j->logits));
         if (fwrite(j->logits, sizeof(float), V, j->out) != V)
             return pl_fail(PL_ERR_IO, "the logits could not be written");
     }
