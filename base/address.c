@@ -48,13 +48,6 @@ static bool is_ipv4(const char *host, bool *loopback)
     return true;
 }
 
-static bool is_host_name(const char *host)
-{
-    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                  "0123456789.-_";
-    return host[0] && strspn(host, allowed) == strlen(host);
-}
-
 static bool classify_host(pl_address *a)
 {
     a->is_anywhere = strcmp(a->host, "*") == 0 || strcmp(a->host, "0.0.0.0") == 0 ||
@@ -65,7 +58,10 @@ static bool classify_host(pl_address *a)
         a->is_local = strcmp(a->host, "[::1]") == 0;
         return is_ipv6(a->host);
     }
-    return is_host_name(a->host);
+    const char *host = a->host;
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                  "0123456789.-_";
+    return host[0] && strspn(host, allowed) == strlen(host);
 }
 
 static pl_status parse_tcp(const char *text, pl_address *a)

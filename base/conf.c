@@ -118,18 +118,6 @@ void pl_conf_wanted(const pl_key *key, pl_buf *out)
         pl_buf_printf(out, " %s", key->unit);
 }
 
-static pl_status bad_value(const pl_key *key, const char *value, const char *where)
-{
-    pl_buf wanted = {0};
-    pl_conf_wanted(key, &wanted);
-    if (key->type == PL_KEY_TEXT)
-        pl_buf_printf(&wanted, " (UTF-8, at most %d bytes)", PL_KEY_TEXT_MAX - 1);
-    pl_fail(PL_ERR_CONFIG, "`%s` is `%.64s` (%s) and must be %s", key->name, value,
-            where, pl_buf_text(&wanted));
-    pl_buf_destroy(&wanted);
-    return PL_ERR_CONFIG;
-}
-
 static bool in_range(const pl_key *key, double value)
 {
     return !is_bounded(key) || (value >= key->min && value <= key->max);
@@ -217,8 +205,16 @@ pl_status pl_conf_set(const pl_table *table, void *target, const char *key,
     const pl_key *row = find_key(table, key);
     if (!row)
         return unknown_key(table, key, where);
-    if (!set_field(row, target, value))
-        return bad_value(row, value, where);
+    if (!set_field(row, target, value)) {
+        pl_buf wanted = {0};
+        pl_conf_wanted(row, &wanted);
+        if (row->type == PL_KEY_TEXT)
+            pl_buf_printf(&wanted, " (UTF-8, at most %d bytes)", PL_KEY_TEXT_MAX - 1);
+        pl_fail(PL_ERR_CONFIG, "`%s` is `%.64s` (%s) and must be %s", row->name, value,
+                where, pl_buf_text(&wanted));
+        pl_buf_destroy(&wanted);
+        return PL_ERR_CONFIG;
+    }
     return PL_OK;
 }
 

@@ -78,14 +78,6 @@ static const pl_field *nested_of(const pl_field *f)
     return f->nested ? f->nested : f->nested_of();
 }
 
-static void put_list(pl_buf *record, const pl_field *f, const uint8_t *base)
-{
-    const uint8_t *items;
-    memcpy(&items, base + f->offset, sizeof items);
-    for (size_t i = 0, n = load_size(f, base); i < n; i++)
-        pl_put_nested(record, f->tag, nested_of(f), items + i * f->size);
-}
-
 static void put_pointed(pl_buf *record, const pl_field *f, const uint8_t *at)
 {
     union {
@@ -111,9 +103,12 @@ static void put_pointed(pl_buf *record, const pl_field *f, const uint8_t *at)
 static void put_field(pl_buf *record, const pl_field *f, const uint8_t *base)
 {
     const uint8_t *at = base + f->offset;
-    if (f->kind == PL_KIND_LIST)
-        put_list(record, f, base);
-    else if (f->kind == PL_KIND_TEXT)
+    if (f->kind == PL_KIND_LIST) {
+        const uint8_t *items;
+        memcpy(&items, base + f->offset, sizeof items);
+        for (size_t i = 0, n = load_size(f, base); i < n; i++)
+            pl_put_nested(record, f->tag, nested_of(f), items + i * f->size);
+    } else if (f->kind == PL_KIND_TEXT)
         pl_put_text(record, f->tag, (const char *)at);
     else if (f->kind == PL_KIND_BYTES)
         pl_put_bytes(record, f->tag, at, f->size);

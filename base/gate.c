@@ -136,14 +136,6 @@ static pl_status load_list(const gate *g, pl_key_list *out)
     return pl_key_list_load(g->list, out);
 }
 
-static void tell_complaint(gate *g, const pl_key_list *list)
-{
-    bool is_news = strcmp(g->complaint, list->complaint) != 0;
-    pl_copy_text(g->complaint, sizeof g->complaint, list->complaint);
-    if (is_news && list->n_bad > 0)
-        g->options.on_list(list->complaint);
-}
-
 static pl_status read_list(gate *g)
 {
     snapshot *fresh = pl_alloc(sizeof *fresh);
@@ -155,7 +147,11 @@ static pl_status read_list(gate *g)
         pl_free(fresh);
         return status;
     }
-    tell_complaint(g, &fresh->list);
+    const pl_key_list *list = &fresh->list;
+    bool is_news = strcmp(g->complaint, list->complaint) != 0;
+    pl_copy_text(g->complaint, sizeof g->complaint, list->complaint);
+    if (is_news && list->n_bad > 0)
+        g->options.on_list(list->complaint);
     fresh->older = atomic_load(&g->now);
     atomic_store(&g->now, fresh);
     return PL_OK;
@@ -239,12 +235,6 @@ void pl_gate_admit(const pl_pubkey *key, pl_key_role role)
     pl_queue_push(g->orders, entry);
 }
 
-static void admit(gate *g, const pl_key_entry *entry)
-{
-    if (pl_key_list_put(&g->extra, entry) != PL_OK)
-        g->options.on_list(pl_last_error());
-}
-
 /* Returns false if the gate closes. */
 static bool obey(gate *g)
 {
@@ -252,7 +242,8 @@ static bool obey(gate *g)
     while ((entry = pl_queue_pop(g->orders, 0))) {
         if ((void *)entry == (void *)g)
             return false;
-        admit(g, entry);
+        if (pl_key_list_put(&g->extra, entry) != PL_OK)
+            g->options.on_list(pl_last_error());
         pl_free(entry);
         reread(g, true);
     }

@@ -143,16 +143,6 @@ static pl_status write_key(int fd, const char *path, const char *text)
     return pl_failpoint("key.write.after");
 }
 
-static void key_text(const pl_keypair *pair, char text[KEY_FILE_MAX])
-{
-    char open_text[PL_PUBKEY_TEXT], secret_text[PL_PUBKEY_TEXT];
-    pl_pubkey_format(&pair->open, open_text);
-    to_text(pair->secret, PL_PUBKEY_BYTES, secret_text, sizeof secret_text);
-    snprintf(text, KEY_FILE_MAX, "%s\npublic %s\nsecret %s\n", file_mark, open_text,
-             secret_text);
-    sodium_memzero(secret_text, sizeof secret_text);
-}
-
 /* Either the whole file has its name or there is no such file, and no existing file is
  * replaced. */
 pl_status pl_keypair_save(const char *path, const pl_keypair *pair)
@@ -163,7 +153,12 @@ pl_status pl_keypair_save(const char *path, const pl_keypair *pair)
     int fd = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0)
         return pl_fail(PL_ERR_IO, "cannot create %s: %s", path, strerror(errno));
-    key_text(pair, text);
+    char open_text[PL_PUBKEY_TEXT], secret_text[PL_PUBKEY_TEXT];
+    pl_pubkey_format(&pair->open, open_text);
+    to_text(pair->secret, PL_PUBKEY_BYTES, secret_text, sizeof secret_text);
+    snprintf(text, KEY_FILE_MAX, "%s\npublic %s\nsecret %s\n", file_mark, open_text,
+             secret_text);
+    sodium_memzero(secret_text, sizeof secret_text);
     pl_status status = write_key(fd, path, text);
     sodium_memzero(text, sizeof text);
     close(fd);
@@ -396,46 +391,12 @@ static bool parse_role(char *text, pl_key_entry *out)
     return true;
 }
 
-/* An entry has exactly five words. */
-static bool parse_entry(const char *line, pl_key_entry *out)
-{
-    char role[32], key[64], name[PL_KEY_NAME_MAX];
-    long long expires = 0;
-    int used = 0;
-    *out = (pl_key_entry){0};
-    if (sscanf(line, " %31s %63s %lld %d %63s %n", role, key, &expires, &out->uses,
-               name, &used) != 5 ||
-        line[used] != '\0' || expires < 0 || out->uses < 0)
-        return false;
-    out->expires_s = expires;
-    pl_copy_text(out->name, sizeof out->name, name);
-    return parse_role(role, out) && pl_pubkey_parse(key, &out->key) == PL_OK &&
-           pl_key_name_check(name) == PL_OK;
-}
-
 static bool is_blank(const char *line, size_t len)
 {
     size_t at = 0;
     while (at < len && (line[at] == ' ' || line[at] == '\t' || line[at] == '\r'))
         at++;
     return at == len;
-}
-
-/* The line is kept and written back unchanged, so that its author finds the mistake. */
-static void keep_line(pl_key_list *list, const char *line, size_t len)
-{
-    pl_buf_append(&list->kept, line, len);
-    pl_buf_append(&list->kept, "\n", 1);
-}
-
-static void skip_bad_line(const char *path, int number, pl_key_list *list)
-{
-    if (list->n_bad++ == 0)
-        snprintf(
-            list->complaint, sizeof list->complaint,
-            "%s line %d is not `ROLE KEY EXPIRES USES NAME` and is skipped: it lets "
-            "nobody in; correct the line or delete it",
-            path, number);
 }
 
 /* A NUL does not end a line: the text after it must not be lost. */
@@ -446,7 +407,19 @@ static bool read_line(const char *line, size_t len, pl_key_entry *out)
         return false;
     memcpy(copy, line, len);
     copy[len] = '\0';
-    return parse_entry(copy, out);
+    /* An entry has exactly five words. */
+    char role[32], key[64], name[PL_KEY_NAME_MAX];
+    long long expires = 0;
+    int used = 0;
+    *out = (pl_key_entry){0};
+    if (sscanf(copy, " %31s %63s %lld %d %63s %n", role, key, &expires, &out->uses,
+               name, &used) != 5 ||
+        copy[used] != '\0' || expires < 0 || out->uses < 0)
+        return false;
+    out->expires_s = expires;
+    pl_copy_text(out->name, sizeof out->name, name);
+    return parse_role(role, out) && pl_pubkey_parse(key, &out->key) == PL_OK &&
+           pl_key_name_check(name) == PL_OK;
 }
 
 static pl_status parse_list(const char *path, const char *text, size_t size,
@@ -472,9 +445,18 @@ static pl_status parse_list(const char *path, const char *text, size_t size,
             insert_entry(out, &entry);
             continue;
         }
-        if (line[0] != '#')
-            skip_bad_line(path, number, out);
-        keep_line(out, line, len);
+        if (line[0] != '#') {
+            if (out->n_bad++ == 0)
+                snprintf(out->complaint, sizeof out->complaint,
+                         "%s line %d is not `ROLE KEY EXPIRES USES NAME` and is "
+                         "skipped: it lets "
+                         "nobody in; correct the line or delete it",
+                         path, number);
+        }
+        /* The line is kept and written back unchanged, so that its author finds the
+         * mistake. */
+        pl_buf_append(&out->kept, line, len);
+        pl_buf_append(&out->kept, "\n", 1);
     }
     return PL_OK;
 }

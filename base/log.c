@@ -29,16 +29,6 @@ void pl_log_open(const char *role, pl_log_level level, bool json)
     settings.json = json;
 }
 
-static void time_text(char out[32])
-{
-    int64_t ms = pl_wall_ms();
-    time_t seconds = (time_t)(ms / 1000);
-    struct tm utc;
-    gmtime_r(&seconds, &utc);
-    size_t used = strftime(out, 24, "%Y-%m-%dT%H:%M:%S", &utc);
-    snprintf(out + used, 32 - used, ".%03dZ", (int)(ms % 1000));
-}
-
 /* JSON's own number grammar leaves out "+1", ".5", "007" and hexadecimal. */
 static bool is_json_number(const char *text, size_t len)
 {
@@ -97,27 +87,6 @@ static void put_json_pairs(pl_buf *line, const char *pairs)
     }
 }
 
-static void put_text_line(pl_buf *line, const char *when, pl_log_level level,
-                          const char *event, const char *pairs)
-{
-    pl_buf_printf(line, "%s %s %s %s%s", when, level_names[level], settings.role, event,
-                  *pairs ? " " : "");
-    pl_buf_printable(line, pairs, strlen(pairs), false); /* one event, one line */
-    pl_buf_append(line, "\n", 1);
-}
-
-static void put_json_line(pl_buf *line, const char *when, pl_log_level level,
-                          const char *event, const char *pairs)
-{
-    pl_buf_printf(line, "{\"time\":\"%s\",\"level\":\"%s\",\"role\":", when,
-                  level_names[level]);
-    pl_buf_json_text(line, settings.role, strlen(settings.role));
-    pl_buf_printf(line, ",\"event\":");
-    pl_buf_json_text(line, event, strlen(event));
-    put_json_pairs(line, pairs);
-    pl_buf_append(line, "}\n", 2);
-}
-
 void pl_log(pl_log_level level, const char *event, const char *format, ...)
 {
     if (level > settings.level)
@@ -127,12 +96,27 @@ void pl_log(pl_log_level level, const char *event, const char *format, ...)
     va_start(args, format);
     vsnprintf(pairs, sizeof pairs, format, args);
     va_end(args);
-    time_text(when);
+    int64_t ms = pl_wall_ms();
+    time_t seconds = (time_t)(ms / 1000);
+    struct tm utc;
+    gmtime_r(&seconds, &utc);
+    size_t used = strftime(when, 24, "%Y-%m-%dT%H:%M:%S", &utc);
+    snprintf(when + used, 32 - used, ".%03dZ", (int)(ms % 1000));
     pl_buf line = {0};
-    if (settings.json)
-        put_json_line(&line, when, level, event, pairs);
-    else
-        put_text_line(&line, when, level, event, pairs);
+    if (settings.json) {
+        pl_buf_printf(&line, "{\"time\":\"%s\",\"level\":\"%s\",\"role\":", when,
+                      level_names[level]);
+        pl_buf_json_text(&line, settings.role, strlen(settings.role));
+        pl_buf_printf(&line, ",\"event\":");
+        pl_buf_json_text(&line, event, strlen(event));
+        put_json_pairs(&line, pairs);
+        pl_buf_append(&line, "}\n", 2);
+    } else {
+        pl_buf_printf(&line, "%s %s %s %s%s", when, level_names[level], settings.role,
+                      event, *pairs ? " " : "");
+        pl_buf_printable(&line, pairs, strlen(pairs), false); /* one event, one line */
+        pl_buf_append(&line, "\n", 1);
+    }
     ssize_t written = write(STDERR_FILENO, line.data, line.len);
     (void)written; /* there is nowhere to report a log that cannot be written */
     pl_buf_destroy(&line);

@@ -53,18 +53,6 @@ void pl_free(void *memory)
     free(memory);
 }
 
-static pl_status no_memory(size_t bytes, const char *what, uint64_t available)
-{
-    char need[16], have[16];
-    pl_human_bytes((double)bytes, need);
-    if (!available)
-        return pl_fail(PL_ERR_NOMEM, "%s needs %s of memory, which is not there", what,
-                       need);
-    pl_human_bytes((double)available, have);
-    return pl_fail(PL_ERR_NOMEM, "%s needs %s of memory and %s is available", what,
-                   need, have);
-}
-
 /* The kernel grants address space that it cannot back, and kills the process when the
  * memory is touched. Therefore the size of a large block is checked before it is
  * allocated. */
@@ -88,8 +76,16 @@ pl_status pl_try_alloc_bare(size_t bytes, const char *what, void **out)
     uint64_t available = huge ? pl_memory_available_bytes() : 0;
     void *memory = NULL;
     if (bytes > SIZE_MAX - align || (available && bytes > available) ||
-        posix_memalign(&memory, align, bytes ? bytes : 1) != 0)
-        return no_memory(bytes, what, available);
+        posix_memalign(&memory, align, bytes ? bytes : 1) != 0) {
+        char need[16], have[16];
+        pl_human_bytes((double)bytes, need);
+        if (!available)
+            return pl_fail(PL_ERR_NOMEM, "%s needs %s of memory, which is not there",
+                           what, need);
+        pl_human_bytes((double)available, have);
+        return pl_fail(PL_ERR_NOMEM, "%s needs %s of memory and %s is available", what,
+                       need, have);
+    }
     if (huge) /* a hint: if it is refused, only speed is lost */
         madvise(memory, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
     *out = memory;
@@ -160,28 +156,25 @@ static void tighten_by_group(memory_bounds *bounds, const char *folder,
     tighten(bounds, limit, used > cache ? used - cache : 0);
 }
 
-/* This process's group under cgroup v2, such as "/user.slice"; "" if it is not known.
- */
-static void own_group(char *out, size_t size)
-{
-    out[0] = 0;
-    FILE *file = fopen("/proc/self/cgroup", "re");
-    if (!file)
-        return;
-    char line[384];
-    while (fgets(line, sizeof line, file)) {
-        line[strcspn(line, "\n")] = 0;
-        if (pl_starts_with(line, "0::"))
-            pl_copy_text(out, size, line + 3);
-    }
-    fclose(file);
-}
-
 /* The limits of all enclosing groups apply, so all of them are read, up to the root. */
 static void tighten_by_groups(memory_bounds *bounds)
 {
     char group[384], folder[448];
-    own_group(group, sizeof group);
+    /* This process's group under cgroup v2, such as "/user.slice"; "" if it is not
+     * known.
+     */
+    size_t size = sizeof group;
+    group[0] = 0;
+    FILE *file = fopen("/proc/self/cgroup", "re");
+    if (file) {
+        char line[384];
+        while (fgets(line, sizeof line, file)) {
+            line[strcspn(line, "\n")] = 0;
+            if (pl_starts_with(line, "0::"))
+                pl_copy_text(group, size, line + 3);
+        }
+        fclose(file);
+    }
     for (;;) {
         snprintf(folder, sizeof folder, "/sys/fs/cgroup%s", group);
         tighten_by_group(bounds, folder, "memory.max", "memory.current");

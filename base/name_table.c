@@ -57,22 +57,19 @@ void pl_name_table_destroy(pl_name_table **handle)
     pl_free(table);
 }
 
-static void grow(pl_name_table *table)
-{
-    pl_name_table old = *table;
-    table->size *= 2;
-    table->entries = pl_alloc(table->size * sizeof *table->entries);
-    for (size_t i = 0; i < old.size; i++)
-        if (old.entries[i].name)
-            *place_of(table, old.entries[i].name, old.entries[i].hash) = old.entries[i];
-    pl_free(old.entries);
-}
-
 void pl_name_table_put(pl_name_table *table, const char *name, int number)
 {
     uint64_t hash = hash_of(name);
-    if (2 * (table->used + 1) > table->size)
-        grow(table);
+    if (2 * (table->used + 1) > table->size) {
+        pl_name_table old = *table;
+        table->size *= 2;
+        table->entries = pl_alloc(table->size * sizeof *table->entries);
+        for (size_t i = 0; i < old.size; i++)
+            if (old.entries[i].name)
+                *place_of(table, old.entries[i].name, old.entries[i].hash) =
+                    old.entries[i];
+        pl_free(old.entries);
+    }
     name_entry *entry = place_of(table, name, hash);
     if (!entry->name) {
         *entry = (name_entry){pl_strdup(name), hash, 0};

@@ -89,23 +89,6 @@ static double natural_log(double x)
     return 2.0 * s * sum + exponent * 0.6931471805599453;
 }
 
-/* cos and sin of 2 pi turn, turn in [0, 1). The quadrant is split off exactly;
- * the Taylor series on |x| <= pi/4 is below 1e-17 after x^17. */
-static void circle(double turn, double *cosine, double *sine)
-{
-    int quadrant = (int)(turn * 4.0 + 0.5);
-    double x = (turn * 4.0 - quadrant) * 1.5707963267948966;
-    double x2 = x * x, c = 1.0, s = 1.0;
-    for (int k = 16; k >= 2; k -= 2) {
-        c = 1.0 - c * x2 / (k * (k - 1));
-        s = 1.0 - s * x2 / (k * (k + 1));
-    }
-    s *= x;
-    double cosines[4] = {c, -s, -c, s}, sines[4] = {s, c, -s, -c};
-    *cosine = cosines[quadrant % 4];
-    *sine = sines[quadrant % 4];
-}
-
 /* One block gives four values, which are two pairs of Box and Muller (1958). Adding a
  * half keeps the argument of the logarithm above zero; the tail ends at 6.8 sigma. */
 float pl_random_normal(uint64_t seed, uint64_t stream, uint64_t index)
@@ -115,7 +98,20 @@ float pl_random_normal(uint64_t seed, uint64_t stream, uint64_t index)
     size_t pair = index % 4 / 2 * 2;
     double radius = sqrt(-2.0 * natural_log((words[pair] + 0.5) * 0x1p-32));
     double cosine, sine;
-    circle(words[pair + 1] * 0x1p-32, &cosine, &sine);
+    /* cos and sin of 2 pi turn, turn in [0, 1). The quadrant is split off exactly;
+     * the Taylor series on |x| <= pi/4 is below 1e-17 after x^17. */
+    double turn = words[pair + 1] * 0x1p-32;
+    int quadrant = (int)(turn * 4.0 + 0.5);
+    double x = (turn * 4.0 - quadrant) * 1.5707963267948966;
+    double x2 = x * x, c = 1.0, s = 1.0;
+    for (int k = 16; k >= 2; k -= 2) {
+        c = 1.0 - c * x2 / (k * (k - 1));
+        s = 1.0 - s * x2 / (k * (k + 1));
+    }
+    s *= x;
+    double cosines[4] = {c, -s, -c, s}, sines[4] = {s, c, -s, -c};
+    cosine = cosines[quadrant % 4];
+    sine = sines[quadrant % 4];
     return (float)(radius * (index % 2 ? sine : cosine));
 }
 

@@ -77,17 +77,6 @@ static bool take_item(crew_state *crew, size_t *item)
     return taken;
 }
 
-static void note_failure(crew_state *crew, size_t item, pl_status status)
-{
-    pthread_mutex_lock(&crew->lock);
-    if (item < crew->end) {
-        crew->end = item;
-        crew->status = status;
-        pl_copy_text(crew->sentence, sizeof crew->sentence, pl_last_error());
-    }
-    pthread_mutex_unlock(&crew->lock);
-}
-
 /* The error sentence belongs to the thread, so it is copied before the thread takes
  * another item or ends. */
 static void *crew_run(void *context)
@@ -97,27 +86,17 @@ static void *crew_run(void *context)
     size_t item;
     while (take_item(crew, &item)) {
         pl_status status = crew->fn(crew->context, item, self->thread);
-        if (status != PL_OK)
-            note_failure(crew, item, status);
+        if (status != PL_OK) {
+            pthread_mutex_lock(&crew->lock);
+            if (item < crew->end) {
+                crew->end = item;
+                crew->status = status;
+                pl_copy_text(crew->sentence, sizeof crew->sentence, pl_last_error());
+            }
+            pthread_mutex_unlock(&crew->lock);
+        }
     }
     return NULL;
-}
-
-/* If a thread cannot be started, the others do its items. */
-static void run_crew(crew_state *crew, int n_threads)
-{
-    crew_member *members = pl_alloc((size_t)n_threads * sizeof *members);
-    int started = 1;
-    for (int t = 1; t < n_threads; t++) {
-        members[started] = (crew_member){.crew = crew, .thread = started};
-        if (start_masked(&members[started].id, crew_run, &members[started]) == 0)
-            started++;
-    }
-    members[0] = (crew_member){.crew = crew};
-    crew_run(&members[0]);
-    for (int t = 1; t < started; t++)
-        pthread_join(members[t].id, NULL);
-    pl_free(members);
 }
 
 pl_status pl_parallel(int n_threads, size_t n_items, pl_item_fn fn, void *context)
@@ -128,7 +107,19 @@ pl_status pl_parallel(int n_threads, size_t n_items, pl_item_fn fn, void *contex
     if ((size_t)n_threads > n_items)
         n_threads = n_items ? (int)n_items : 1;
     pthread_mutex_init(&crew.lock, NULL);
-    run_crew(&crew, n_threads);
+    /* If a thread cannot be started, the others do its items. */
+    crew_member *members = pl_alloc((size_t)n_threads * sizeof *members);
+    int started = 1;
+    for (int t = 1; t < n_threads; t++) {
+        members[started] = (crew_member){.crew = &crew, .thread = started};
+        if (start_masked(&members[started].id, crew_run, &members[started]) == 0)
+            started++;
+    }
+    members[0] = (crew_member){.crew = &crew};
+    crew_run(&members[0]);
+    for (int t = 1; t < started; t++)
+        pthread_join(members[t].id, NULL);
+    pl_free(members);
     pthread_mutex_destroy(&crew.lock);
     if (crew.status != PL_OK)
         return pl_fail(crew.status, "%s", crew.sentence);
@@ -225,22 +216,18 @@ void pl_queue_destroy(pl_queue **queue)
     *queue = NULL;
 }
 
-static void grow_ring(pl_queue *queue)
-{
-    void **ring = pl_alloc(2 * queue->cap * sizeof *ring);
-    for (size_t i = 0; i < queue->count; i++)
-        ring[i] = queue->ring[(queue->head + i) % queue->cap];
-    pl_free(queue->ring);
-    queue->ring = ring;
-    queue->cap *= 2;
-    queue->head = 0;
-}
-
 void pl_queue_push(pl_queue *queue, void *item)
 {
     pthread_mutex_lock(&queue->lock);
-    if (queue->count == queue->cap)
-        grow_ring(queue);
+    if (queue->count == queue->cap) {
+        void **ring = pl_alloc(2 * queue->cap * sizeof *ring);
+        for (size_t i = 0; i < queue->count; i++)
+            ring[i] = queue->ring[(queue->head + i) % queue->cap];
+        pl_free(queue->ring);
+        queue->ring = ring;
+        queue->cap *= 2;
+        queue->head = 0;
+    }
     queue->ring[(queue->head + queue->count++) % queue->cap] = item;
     if (queue->count == 1)
         eventfd_write(queue->fd, 1);
@@ -263,23 +250,19 @@ static struct timespec deadline_after(int ms)
     return when;
 }
 
-/* Call it with the lock held. Returns when there is an item or when the time is over.
- */
-static void await_item(pl_queue *queue, int timeout_ms)
+void *pl_queue_pop(pl_queue *queue, int timeout_ms)
 {
+    void *item = NULL;
+    pthread_mutex_lock(&queue->lock);
+    /* Call it with the lock held. Returns when there is an item or when the time is
+     * over.
+     */
     struct timespec deadline = deadline_after(timeout_ms > 0 ? timeout_ms : 0);
     int error = 0;
     while (queue->count == 0 && error != ETIMEDOUT)
         error = timeout_ms < 0
                     ? pthread_cond_wait(&queue->arrived, &queue->lock)
                     : pthread_cond_timedwait(&queue->arrived, &queue->lock, &deadline);
-}
-
-void *pl_queue_pop(pl_queue *queue, int timeout_ms)
-{
-    void *item = NULL;
-    pthread_mutex_lock(&queue->lock);
-    await_item(queue, timeout_ms);
     if (queue->count) {
         item = queue->ring[queue->head];
         queue->head = (queue->head + 1) % queue->cap;

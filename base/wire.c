@@ -86,17 +86,6 @@ void wire_give_back(pl_message *message)
     message->data = (pl_buf){0};
 }
 
-/* The message keeps the frame that contains its data. */
-static void lend(zmq_msg_t *frame, pl_message *out)
-{
-    zmq_msg_t *kept = pl_alloc(sizeof *kept);
-    zmq_msg_init(kept);
-    zmq_msg_move(kept, frame);
-    pl_buf_destroy(&out->data);
-    out->data = (pl_buf){.data = zmq_msg_data(kept), .len = zmq_msg_size(kept)};
-    out->lent = kept;
-}
-
 static size_t piece_of(size_t left)
 {
     return left < WIRE_PIECE ? left : WIRE_PIECE;
@@ -149,9 +138,16 @@ static bool frames_decode(frame_list *in, bool may_lend, pl_message *out)
             (wire_frame){zmq_msg_data(&in->frame[i]), zmq_msg_size(&in->frame[i])};
     if (!wire_decode_lent(frames, in->count, out, &data))
         return false;
-    if (may_lend && data.len >= LENT_FROM)
-        lend(&in->frame[WIRE_FRAMES_MAX - 1], out);
-    else
+    if (may_lend && data.len >= LENT_FROM) {
+        /* The message keeps the frame that contains its data. */
+        zmq_msg_t *frame = &in->frame[WIRE_FRAMES_MAX - 1];
+        zmq_msg_t *kept = pl_alloc(sizeof *kept);
+        zmq_msg_init(kept);
+        zmq_msg_move(kept, frame);
+        pl_buf_destroy(&out->data);
+        out->data = (pl_buf){.data = zmq_msg_data(kept), .len = zmq_msg_size(kept)};
+        out->lent = kept;
+    } else
         pl_buf_append(&out->data, data.data, data.len);
     return true;
 }
@@ -400,18 +396,6 @@ static bool send_frame(pl_socket *socket, const void *data, size_t len, bool mor
     return sent >= 0;
 }
 
-static pl_status send_failed(const pl_socket *socket, const char *to)
-{
-    int cause = zmq_errno();
-    if (cause == EHOSTUNREACH)
-        return pl_fail(PL_ERR_NET, "%s at %s has gone", to, socket->address);
-    if (cause == EAGAIN)
-        return pl_fail(PL_ERR_NET, "%s at %s does not take messages: %d are waiting",
-                       to, socket->address, HIGH_WATER);
-    return pl_fail(PL_ERR_NET, "cannot send to %s at %s: %s", to, socket->address,
-                   zmq_strerror(cause));
-}
-
 /* How much of `left` bytes goes into the next frame. */
 static size_t frame_of(const pl_socket *socket, size_t left)
 {
@@ -502,8 +486,17 @@ static pl_status send_message(pl_socket *socket, const pl_peer *peer,
         !send_frame(socket, header, sizeof header, true) ||
         !send_pieces(socket, body, more) ||
         (more &&
-         !(given ? give_pieces(socket, given) : send_pieces(socket, data, false))))
-        return send_failed(socket, to);
+         !(given ? give_pieces(socket, given) : send_pieces(socket, data, false)))) {
+        int cause = zmq_errno();
+        if (cause == EHOSTUNREACH)
+            return pl_fail(PL_ERR_NET, "%s at %s has gone", to, socket->address);
+        if (cause == EAGAIN)
+            return pl_fail(PL_ERR_NET,
+                           "%s at %s does not take messages: %d are waiting", to,
+                           socket->address, HIGH_WATER);
+        return pl_fail(PL_ERR_NET, "cannot send to %s at %s: %s", to, socket->address,
+                       zmq_strerror(cause));
+    }
     socket->bytes_sent += bytes;
     return pl_failpoint("wire.send.after");
 }
@@ -611,14 +604,6 @@ static bool recv_frames(pl_socket *socket, frame_list *in, bool more)
     return true;
 }
 
-static void close_frames(frame_list *in)
-{
-    size_t most = in->joined ? 1 : WIRE_FRAMES_MAX;
-    size_t kept = in->count < most ? in->count : most;
-    for (size_t i = 0; i < kept; i++)
-        zmq_msg_close(&in->frame[i]);
-}
-
 /* Reads the routing id; *more tells whether the message has frames after it. */
 static bool recv_peer(pl_socket *socket, pl_peer *peer, bool *more)
 {
@@ -720,7 +705,10 @@ static bool take_message(pl_socket *socket, pl_peer *peer, bool may_lend,
         recv_owner(socket, &in, peer);
         *good = !socket->is_secure || is_admitted(socket, peer, out);
     }
-    close_frames(&in);
+    size_t most = in.joined ? 1 : WIRE_FRAMES_MAX;
+    size_t kept = in.count < most ? in.count : most;
+    for (size_t i = 0; i < kept; i++)
+        zmq_msg_close(&in.frame[i]);
     return true;
 }
 

@@ -45,9 +45,9 @@ pl_status pl_zip_huffman(const void *data, size_t len, pl_buf *out)
     return PL_OK;
 }
 
-/* Exactly one frame that declares exactly `expected` bytes. */
-static pl_status check_frame(const void *data, size_t len, size_t expected)
+pl_status pl_unzip(const void *data, size_t len, size_t expected, pl_buf *out)
 {
+    /* Exactly one frame that declares exactly `expected` bytes. */
     unsigned long long declared = ZSTD_getFrameContentSize(data, len);
     if (declared == ZSTD_CONTENTSIZE_ERROR || declared == ZSTD_CONTENTSIZE_UNKNOWN)
         return pl_fail(PL_ERR_DAMAGED, "%zu bytes are not a zstd frame with its size",
@@ -59,12 +59,6 @@ static pl_status check_frame(const void *data, size_t len, size_t expected)
     size_t frame = ZSTD_findFrameCompressedSize(data, len);
     if (ZSTD_isError(frame) || frame != len)
         return pl_fail(PL_ERR_DAMAGED, "a zstd frame does not fill its %zu bytes", len);
-    return PL_OK;
-}
-
-pl_status pl_unzip(const void *data, size_t len, size_t expected, pl_buf *out)
-{
-    PL_CHECK(check_frame(data, len, expected));
     /* zstd needs a pointer even for 0 bytes */
     pl_buf_reserve(out, expected ? expected : 1);
     size_t got = ZSTD_decompress(out->data + out->len, expected, data, len);

@@ -239,17 +239,6 @@ static pl_status turn(bench *b, what w, bool curve)
     }
 }
 
-/* A home frees an upload when it is committed: without that each would need memory that
- * the machine has not touched yet, and measure that. */
-static pl_status settle(bench *b, what w, bool curve)
-{
-    if (w == UP)
-        PL_CHECK(turn(b, UP_STORED, curve));
-    if (w == UP || w == UP_STORED)
-        pl_sleep_ms(SETTLE_MS); /* what it flushes behind a commit */
-    return PL_OK;
-}
-
 static pl_status measure(bench *b, what w, bool curve, int round)
 {
     pid_t other = w == RAW ? b->raw[curve].pid : b->home[curve].pid;
@@ -260,18 +249,12 @@ static pl_status measure(bench *b, what w, bool curve, int round)
     PL_CHECK(turn(b, w, curve));
     b->rate[w][curve][round] = (double)b->bytes / (pl_now() - start);
     b->cpu[w][curve][round] = (cpu_seconds(other) - cpu) / (double)b->bytes;
-    return settle(b, w, curve);
-}
-
-static pl_status run_round(bench *b, int round)
-{
-    for (int w = 0; w < N_WHAT; w++)
-        for (int curve = 0; curve < 2; curve++)
-            PL_CHECK(measure(b, (what)w, curve != 0, round));
-    for (int w = 0; w < N_WHAT; w++)
-        for (int curve = 0; curve < 2; curve++)
-            b->share[w][curve][round] =
-                b->rate[w][curve][round] / b->rate[RAW][1][round];
+    /* A home frees an upload when it is committed: without that each would need memory
+     * that the machine has not touched yet, and measure that. */
+    if (w == UP)
+        PL_CHECK(turn(b, UP_STORED, curve));
+    if (w == UP || w == UP_STORED)
+        pl_sleep_ms(SETTLE_MS); /* what it flushes behind a commit */
     return PL_OK;
 }
 
@@ -310,8 +293,15 @@ static pl_status run_all(bench *b)
     }
     for (int curve = 0; curve < 2; curve++)
         PL_TRY(connect_home(b, curve != 0));
-    for (int round = 0; round < b->rounds; round++)
-        PL_TRY(run_round(b, round));
+    for (int round = 0; round < b->rounds; round++) {
+        for (int w = 0; w < N_WHAT; w++)
+            for (int curve = 0; curve < 2; curve++)
+                PL_TRY(measure(b, (what)w, curve != 0, round));
+        for (int w = 0; w < N_WHAT; w++)
+            for (int curve = 0; curve < 2; curve++)
+                b->share[w][curve][round] =
+                    b->rate[w][curve][round] / b->rate[RAW][1][round];
+    }
     for (int i = 0; i < 2 * N_WHAT; i++)
         print_row(b, (what)(i % N_WHAT), i >= N_WHAT);
 done:

@@ -83,37 +83,7 @@ static pl_shape shape_of(const bench *x)
                       .norm_eps = 1e-5};
 }
 
-static void print_rows(const pl_probe_report *r)
-{
-    for (int i = 0; i < r->n_rows; i++) {
-        const pl_probe_row *row = &r->rows[i];
-        printf("%-20s %9.1f us  x%-3d %8.2f ms", row->name, row->seconds * 1e6,
-               row->calls, row->seconds * row->calls * 1e3);
-        printf(" %8.1f GB/s", row->bytes / row->seconds * 1e-9);
-        if (row->flops > 0)
-            printf(" %8.1f GF/s", row->flops / row->seconds * 1e-9);
-        printf(" %3.0f%% of its limit\n", 100.0 * pl_probe_share(r, row));
-    }
-    printf("limits: the best product %.1f GF/s, the best stream %.1f GB/s\n",
-           r->matrix_rate * 1e-9, r->memory_rate * 1e-9);
-}
-
-static void print_sums(const pl_probe_report *r)
-{
-    const double step = r->step_seconds;
-    printf("products %.2f ms at %.1f GF/s\n", r->product_seconds * 1e3,
-           r->product_flops / r->product_seconds * 1e-9);
-    printf(
-        "step %.2f ms = %.0f tokens/s, %.1f GF/s of products, %.0f%% of their rate\n",
-        step * 1e3, r->tokens / step, r->product_flops / step * 1e-9,
-        100.0 * r->product_seconds / step);
-    printf("with attention %.1f GF/s, %.0f%% of the best product's %.1f GF/s\n",
-           r->flops / step * 1e-9, 100.0 * r->flops / step / r->matrix_rate,
-           r->matrix_rate * 1e-9);
-}
-
 /* ---- decoding ---- */
-
 enum { STEPS = 16 };
 
 typedef struct decoding {
@@ -125,14 +95,6 @@ typedef struct decoding {
     float *params, *logits;
     int n_slots, n_prompt;
 } decoding;
-
-static pl_status fill_model(decoding *d)
-{
-    const size_t bytes = pl_topology_path_params(d->topology) * sizeof(float);
-    PL_CHECK(pl_try_alloc(bytes, "parameters", (void **)&d->params));
-    PL_CHECK(pl_probe_params(d->topology, d->params));
-    return pl_model_load(d->model, d->params);
-}
 
 static pl_status open_decoding(decoding *d, pl_backend *be, const pl_shape *shape)
 {
@@ -146,7 +108,10 @@ static pl_status open_decoding(decoding *d, pl_backend *be, const pl_shape *shap
                        shape->context, STEPS);
     PL_CHECK(pl_topology_create(shape, &spec, &d->topology));
     PL_CHECK(pl_model_create(be, d->topology, &extents, &d->model));
-    PL_CHECK(fill_model(d));
+    const size_t bytes = pl_topology_path_params(d->topology) * sizeof(float);
+    PL_CHECK(pl_try_alloc(bytes, "parameters", (void **)&d->params));
+    PL_CHECK(pl_probe_params(d->topology, d->params));
+    PL_CHECK(pl_model_load(d->model, d->params));
     const int n = d->n_prompt > d->n_slots ? d->n_prompt : d->n_slots;
     d->tokens = pl_alloc((size_t)n * sizeof *d->tokens);
     d->logits = pl_alloc((size_t)d->n_slots * (size_t)shape->vocab * sizeof *d->logits);
@@ -154,16 +119,6 @@ static pl_status open_decoding(decoding *d, pl_backend *be, const pl_shape *shap
         d->tokens[i] =
             (int32_t)(pl_random_u32(1, 2, (uint64_t)i) % (uint32_t)shape->vocab);
     return pl_decoder_create_slots(d->model, d->n_slots, &d->decoder);
-}
-
-static void close_decoding(decoding *d)
-{
-    pl_decoder_destroy(&d->decoder);
-    pl_model_destroy(&d->model);
-    pl_topology_destroy(&d->topology);
-    pl_free(d->tokens);
-    pl_free(d->logits);
-    pl_free_aligned(d->params);
 }
 
 /* Seconds of the prompt of `slot`. */
@@ -229,12 +184,16 @@ static pl_status run_decoding(pl_backend *be, const pl_shape *shape, int repeats
     pl_status status = open_decoding(&d, be, shape);
     if (status == PL_OK)
         status = print_decoding(&d, repeats);
-    close_decoding(&d);
+    pl_decoder_destroy(&d.decoder);
+    pl_model_destroy(&d.model);
+    pl_topology_destroy(&d.topology);
+    pl_free(d.tokens);
+    pl_free(d.logits);
+    pl_free_aligned(d.params);
     return status;
 }
 
 /* ---- one or the other ---- */
-
 static pl_status run_training(pl_backend *be, const pl_shape *shape, const bench *x)
 {
     const pl_probe_options probe = {.shape = shape,
@@ -245,8 +204,27 @@ static pl_status run_training(pl_backend *be, const pl_shape *shape, const bench
                                     .cpu_clock = strcmp(x->clock, "cpu") == 0};
     pl_probe_report report;
     PL_CHECK(pl_probe(be, &probe, &report));
-    print_rows(&report);
-    print_sums(&report);
+    for (int i = 0; i < report.n_rows; i++) {
+        const pl_probe_row *row = &report.rows[i];
+        printf("%-20s %9.1f us  x%-3d %8.2f ms", row->name, row->seconds * 1e6,
+               row->calls, row->seconds * row->calls * 1e3);
+        printf(" %8.1f GB/s", row->bytes / row->seconds * 1e-9);
+        if (row->flops > 0)
+            printf(" %8.1f GF/s", row->flops / row->seconds * 1e-9);
+        printf(" %3.0f%% of its limit\n", 100.0 * pl_probe_share(&report, row));
+    }
+    printf("limits: the best product %.1f GF/s, the best stream %.1f GB/s\n",
+           report.matrix_rate * 1e-9, report.memory_rate * 1e-9);
+    const double step = report.step_seconds;
+    printf("products %.2f ms at %.1f GF/s\n", report.product_seconds * 1e3,
+           report.product_flops / report.product_seconds * 1e-9);
+    printf(
+        "step %.2f ms = %.0f tokens/s, %.1f GF/s of products, %.0f%% of their rate\n",
+        step * 1e3, report.tokens / step, report.product_flops / step * 1e-9,
+        100.0 * report.product_seconds / step);
+    printf("with attention %.1f GF/s, %.0f%% of the best product's %.1f GF/s\n",
+           report.flops / step * 1e-9, 100.0 * report.flops / step / report.matrix_rate,
+           report.matrix_rate * 1e-9);
     return PL_OK;
 }
 

@@ -49,16 +49,6 @@ static uint64_t written_bytes(void)
     return bytes;
 }
 
-/* New bytes, as incompressible and as different as trained weights. */
-static void refill(bench *b, size_t n, uint64_t seed)
-{
-    for (size_t at = 0; at + 16 <= n; at += 16) {
-        uint32_t block[4];
-        pl_philox(seed, 1, at / 16, block);
-        memcpy(b->data + at, block, sizeof block);
-    }
-}
-
 static pl_status commit(bench *b, size_t bytes, uint64_t number, pl_hash *parent)
 {
     pl_version v = {.module = "bench/x", .number = number, .parent = *parent};
@@ -123,27 +113,28 @@ static pl_status reopen(bench *b, double *seconds)
     return PL_OK;
 }
 
-/* Each size in a place of its own: what lies there already belongs to another store. */
-static pl_status make_store(bench *b, size_t bytes)
-{
-    char place[PL_PATH_MAX];
-    int path = (int)strcspn(b->engine, "?");
-    snprintf(place, sizeof place, "%.*s/%lld.%zu%s", path, b->engine,
-             (long long)pl_wall_ms(), bytes, b->engine + path);
-    PL_CHECK(pl_store_make_on(b->folder, *b->engine ? place : "rocksdb"));
-    return pl_store_open(b->folder, PL_STORE_CREATE, &b->store);
-}
-
 static pl_status run_size(bench *b, size_t bytes)
 {
     pl_hash parent = {{0}};
     double open_seconds = 0, read_seconds = 0, total = 0;
     size_t n = (size_t)b->repeats;
     PL_CHECK(pl_remove_tree(b->folder));
-    PL_CHECK(make_store(b, bytes));
+    /* Each size in a place of its own: what lies there already belongs to another
+     * store. */
+    char place[PL_PATH_MAX];
+    int path = (int)strcspn(b->engine, "?");
+    snprintf(place, sizeof place, "%.*s/%lld.%zu%s", path, b->engine,
+             (long long)pl_wall_ms(), bytes, b->engine + path);
+    PL_CHECK(pl_store_make_on(b->folder, *b->engine ? place : "rocksdb"));
+    PL_CHECK(pl_store_open(b->folder, PL_STORE_CREATE, &b->store));
     uint64_t stored = 0;
     for (size_t i = 0; i < n; i++) {
-        refill(b, bytes, i);
+        /* New bytes, as incompressible and as different as trained weights. */
+        for (size_t at = 0; at + 16 <= bytes; at += 16) {
+            uint32_t block[4];
+            pl_philox(i, 1, at / 16, block);
+            memcpy(b->data + at, block, sizeof block);
+        }
         uint64_t before = written_bytes();
         double start = pl_now();
         PL_CHECK(commit(b, bytes, i, &parent));

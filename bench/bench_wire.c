@@ -18,25 +18,6 @@ typedef struct bench {
     int64_t bytes, sent, received;
 } bench;
 
-static pl_status open_bench(bench *b)
-{
-    char bound[PL_ADDRESS_MAX];
-    PL_CHECK(pl_wire_bind("tcp://127.0.0.1:*", &b->server, bound));
-    PL_CHECK(pl_wire_connect(bound, &b->client));
-    pl_message_init(&b->out, TYPE);
-    pl_message_init(&b->in, 0);
-    return PL_OK;
-}
-
-static void close_bench(bench *b)
-{
-    pl_message_destroy(&b->out);
-    pl_message_destroy(&b->in);
-    pl_wire_close(&b->client);
-    pl_wire_close(&b->server);
-    pl_wire_shutdown();
-}
-
 /* A few pieces are on their way at any time: enough to fill a link, too few to count
  * memory as a link. */
 static pl_status fill_window(bench *b)
@@ -71,7 +52,11 @@ static pl_status take_arrived(bench *b)
 
 static pl_status run_bench(bench *b)
 {
-    PL_CHECK(open_bench(b));
+    char bound[PL_ADDRESS_MAX];
+    PL_CHECK(pl_wire_bind("tcp://127.0.0.1:*", &b->server, bound));
+    PL_CHECK(pl_wire_connect(bound, &b->client));
+    pl_message_init(&b->out, TYPE);
+    pl_message_init(&b->in, 0);
     double start = pl_now();
     while (b->received < b->bytes) {
         PL_CHECK(fill_window(b));
@@ -95,7 +80,11 @@ int main(int argc, char **argv)
         return 64;
     }
     pl_status status = run_bench(&b);
-    close_bench(&b);
+    pl_message_destroy(&b.out);
+    pl_message_destroy(&b.in);
+    pl_wire_close(&b.client);
+    pl_wire_close(&b.server);
+    pl_wire_shutdown();
     if (status != PL_OK)
         fprintf(stderr, "bench_wire: %s\n", pl_last_error());
     return pl_status_exit_code(status);

@@ -256,17 +256,6 @@ static void ask_task(player *p)
     send_line(&p->hub, &m);
 }
 
-static void send_renewal(player *p)
-{
-    pl_message m = {.request = pl_wire_next_request(), .token = p->token};
-    PL_SAY(&m, RENEW, renew, .name = p->name, .phase = p->phase, .task = p->task,
-           .trains = true, .loss = 3.5, .step = 1, .rate = 1e4);
-    p->renewal = m.request;
-    p->renewed_ms = pl_now_ms();
-    p->renewed = wall_now();
-    send_line(&p->hub, &m);
-}
-
 static void send_done(player *p)
 {
     pl_message m = {.request = pl_wire_next_request(), .token = p->token};
@@ -341,8 +330,15 @@ static void act(player *p, pl_socket *home, uint64_t pid, int64_t now)
             ask_task(p);
     } else if (now >= p->finish_ms)
         finish(p, home);
-    else if (now - p->renewed_ms >= TTL_MS / 4)
-        send_renewal(p);
+    else if (now - p->renewed_ms >= TTL_MS / 4) {
+        pl_message m = {.request = pl_wire_next_request(), .token = p->token};
+        PL_SAY(&m, RENEW, renew, .name = p->name, .phase = p->phase, .task = p->task,
+               .trains = true, .loss = 3.5, .step = 1, .rate = 1e4);
+        p->renewal = m.request;
+        p->renewed_ms = pl_now_ms();
+        p->renewed = wall_now();
+        send_line(&p->hub, &m);
+    }
 }
 
 /* They join one after another, and each says its first word within a second. */
@@ -644,21 +640,6 @@ static double hub_cpu(const load *l)
     return (double)(user + kernel) / (double)sysconf(_SC_CLK_TCK);
 }
 
-static void print_hub(const load *l, double cpu_s)
-{
-    char path[64];
-    pl_buf text = {0};
-    snprintf(path, sizeof path, "/proc/%ld/status", (long)l->hub_pid);
-    must(pl_read_file(path, &text));
-    const char *peak = strstr(pl_buf_text(&text), "VmHWM:");
-    long kib = peak ? strtol(peak + strlen("VmHWM:"), NULL, 10) : 0;
-    printf("  hub: %ld MiB at most, %.0f %% of a core\n", kib / 1024,
-           1e2 * cpu_s / (double)l->seconds);
-    kill(l->hub_pid, SIGKILL);
-    waitpid(l->hub_pid, NULL, 0);
-    pl_buf_destroy(&text);
-}
-
 /* Whether the hub gave any task at all. */
 static bool collect(const load *l, int from)
 {
@@ -718,7 +699,17 @@ static bool run(load *l)
         kill(burner, SIGKILL);
     if (h.n_unsent > 0)
         printf("  the home could not send %lld messages\n", (long long)h.n_unsent);
-    print_hub(l, cpu_s);
+    char path[64];
+    pl_buf text = {0};
+    snprintf(path, sizeof path, "/proc/%ld/status", (long)l->hub_pid);
+    must(pl_read_file(path, &text));
+    const char *peak = strstr(pl_buf_text(&text), "VmHWM:");
+    long kib = peak ? strtol(peak + strlen("VmHWM:"), NULL, 10) : 0;
+    printf("  hub: %ld MiB at most, %.0f %% of a core\n", kib / 1024,
+           1e2 * cpu_s / (double)l->seconds);
+    kill(l->hub_pid, SIGKILL);
+    waitpid(l->hub_pid, NULL, 0);
+    pl_buf_destroy(&text);
     while (waitpid(-1, NULL, 0) > 0)
         continue;
     return good;

@@ -106,23 +106,6 @@ static pl_status on_version(void *context, const pl_version *v)
     return PL_OK;
 }
 
-static void print_module(const audit_call *call, const char *module)
-{
-    if (call->json) {
-        pl_json *o = pl_json_object();
-        pl_json_set_text(o, "module", module);
-        pl_json_set_text(o, "worker", call->worker);
-        print_set_count(o, "first", call->first);
-        print_set_count(o, "last", call->last);
-        print_set_count(o, "versions", call->n);
-        say_json(o);
-    } else {
-        say("%-20s %llu versions from %llu to %llu", module,
-            (unsigned long long)call->n, (unsigned long long)call->first,
-            (unsigned long long)call->last);
-    }
-}
-
 /* Goes back one version for the whole arm, because its modules were trained together.
  */
 static void print_remedy(const audit_call *call)
@@ -150,7 +133,20 @@ static pl_status on_head(void *context, const pl_version *head)
         return PL_OK;
     call->n_modules++;
     call->arm_first = call->first < call->arm_first ? call->first : call->arm_first;
-    print_module(call, head->module);
+    const char *module = head->module;
+    if (call->json) {
+        pl_json *o = pl_json_object();
+        pl_json_set_text(o, "module", module);
+        pl_json_set_text(o, "worker", call->worker);
+        print_set_count(o, "first", call->first);
+        print_set_count(o, "last", call->last);
+        print_set_count(o, "versions", call->n);
+        say_json(o);
+    } else {
+        say("%-20s %llu versions from %llu to %llu", module,
+            (unsigned long long)call->n, (unsigned long long)call->first,
+            (unsigned long long)call->last);
+    }
     return PL_OK;
 }
 

@@ -90,22 +90,6 @@ static pl_status on_arm(void *context, const pl_object *object)
     return cover_arm(call, name);
 }
 
-static pl_status conclude(coverage_call *call)
-{
-    if (call->n_bad > 0)
-        return pl_fail(
-            PL_ERR_DATA, "%lld of %lld records of phases are not as they must be: %s",
-            (long long)call->n_bad, (long long)call->n_checked, call->example);
-    if (!call->json)
-        say("every sample of every finished phase counted once: %lld records checked",
-            (long long)call->n_checked);
-    if (!call->json && call->n_given_up > 0)
-        say("%lld more were given up by rollbacks", (long long)call->n_given_up);
-    if (!call->json && call->n_left_out > 0)
-        say("%lld more were left out by quorums", (long long)call->n_left_out);
-    return PL_OK;
-}
-
 static pl_status coverage(const char *dir, coverage_call *call)
 {
     pl_json *o = pl_json_object();
@@ -125,7 +109,17 @@ static pl_status coverage(const char *dir, coverage_call *call)
         say_json(o);
         o = NULL;
     }
-    PL_TRY(conclude(call));
+    if (call->n_bad > 0)
+        PL_TRY(pl_fail(
+            PL_ERR_DATA, "%lld of %lld records of phases are not as they must be: %s",
+            (long long)call->n_bad, (long long)call->n_checked, call->example));
+    if (!call->json)
+        say("every sample of every finished phase counted once: %lld records checked",
+            (long long)call->n_checked);
+    if (!call->json && call->n_given_up > 0)
+        say("%lld more were given up by rollbacks", (long long)call->n_given_up);
+    if (!call->json && call->n_left_out > 0)
+        say("%lld more were left out by quorums", (long long)call->n_left_out);
 done:
     pl_store_close(&call->store);
     pl_json_destroy(&o);

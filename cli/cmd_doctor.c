@@ -6,17 +6,6 @@
 
 static const char *const names[] = {"ok", "warn", "fail"};
 
-static void tell_json(health how, const char *what, const char *text,
-                      const char *remedy)
-{
-    pl_json *o = pl_json_object();
-    pl_json_set_text(o, "health", names[how]);
-    pl_json_set_text(o, "what", what);
-    pl_json_set_text(o, "found", text);
-    pl_json_set_text(o, "remedy", remedy);
-    say_json(o);
-}
-
 void doctor_say(doctor *d, health how, const char *what, const char *remedy,
                 const char *format, ...)
 {
@@ -26,9 +15,14 @@ void doctor_say(doctor *d, health how, const char *what, const char *remedy,
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     d->n[how]++;
-    if (d->json)
-        tell_json(how, what, text, remedy);
-    else
+    if (d->json) {
+        pl_json *o = pl_json_object();
+        pl_json_set_text(o, "health", names[how]);
+        pl_json_set_text(o, "what", what);
+        pl_json_set_text(o, "found", text);
+        pl_json_set_text(o, "remedy", remedy);
+        say_json(o);
+    } else
         say("%-4s  %-11s %s", names[how], what, text);
     if (!d->json && remedy[0])
         say("      %-11s %s", "remedy", remedy);

@@ -5,16 +5,6 @@
 
 #include <strings.h>
 
-static void print_plain(const explanation *e)
-{
-    say("%s", e->code);
-    say("  meaning  %s", e->meaning);
-    if (e->causes[0])
-        say("  causes   %s", e->causes);
-    if (e->remedy[0])
-        say("  remedy   %s", e->remedy);
-}
-
 static void print_json(const explanation *e)
 {
     pl_json *o = pl_json_object();
@@ -23,14 +13,6 @@ static void print_json(const explanation *e)
     pl_json_set_text(o, "causes", e->causes);
     pl_json_set_text(o, "remedy", e->remedy);
     say_json(o);
-}
-
-static void print(const explanation *e, bool json)
-{
-    if (json)
-        print_json(e);
-    else
-        print_plain(e);
 }
 
 /* ERR_BUSY, err_busy and BUSY are the same. */
@@ -58,7 +40,16 @@ static int print_matching(const char *word, bool json)
         const explanation *e = &explanations[i];
         if (is_number ? !has_exit_code(e, exit_code) : !is_named(e, word))
             continue;
-        print(e, json);
+        if (json)
+            print_json(e);
+        else {
+            say("%s", e->code);
+            say("  meaning  %s", e->meaning);
+            if (e->causes[0])
+                say("  causes   %s", e->causes);
+            if (e->remedy[0])
+                say("  remedy   %s", e->remedy);
+        }
         n++;
     }
     return n;

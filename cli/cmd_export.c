@@ -29,20 +29,15 @@ static const cli_option options[] = {
     CLI_JSON(request, json),
 };
 
-static pl_status take_format(request *q)
-{
-    q->gguf = strcmp(q->format, "gguf") == 0;
-    if (q->gguf || strcmp(q->format, "safetensors") == 0)
-        return PL_OK;
-    return pl_fail(PL_ERR_USAGE, "--format takes safetensors or gguf, not `%s`",
-                   q->format);
-}
-
 static pl_status parse(int argc, char **argv, request *q)
 {
     *q = (request){.arm = "mix", .format = "safetensors"};
     PL_CHECK(cli_read(&verb_export, argc, argv, q, NULL));
-    PL_CHECK(take_format(q));
+    q->gguf = strcmp(q->format, "gguf") == 0;
+    if (!q->gguf && strcmp(q->format, "safetensors") != 0) {
+        return pl_fail(PL_ERR_USAGE, "--format takes safetensors or gguf, not `%s`",
+                       q->format);
+    }
     if (q->type_name)
         PL_CHECK(pl_weight_type_parse(q->type_name, &q->type));
     if (!q->out || !q->out[0])
@@ -78,8 +73,11 @@ typedef struct job {
     int n_notes;
 } job;
 
-static pl_status open_arm(job *j)
+static pl_status open_job(job *j)
 {
+    PL_CHECK(run_look(j->q->dir, &j->r));
+    PL_CHECK(run_read_tokenizer(&j->r, &j->tokenizer));
+    PL_CHECK(store_open_run(j->r.dir, &j->store));
     pl_status status = pl_read_arm(j->store, j->q->arm, &j->arm, &j->topology);
     if (status == PL_ERR_NOT_FOUND)
         return pl_fail(
@@ -87,15 +85,7 @@ static pl_status open_arm(job *j)
             "the run in %s has no arm `%s` (yet); `pathloom store ls --objects"
             " --run %s` lists what is there",
             j->r.dir, j->q->arm, j->r.dir);
-    return status;
-}
-
-static pl_status open_job(job *j)
-{
-    PL_CHECK(run_look(j->q->dir, &j->r));
-    PL_CHECK(run_read_tokenizer(&j->r, &j->tokenizer));
-    PL_CHECK(store_open_run(j->r.dir, &j->store));
-    PL_CHECK(open_arm(j));
+    PL_CHECK(status);
     size_t n = (size_t)pl_topology_n_slots(j->topology);
     j->modules = pl_alloc(n * sizeof *j->modules);
     j->versions = pl_alloc(n * sizeof *j->versions);
@@ -105,20 +95,6 @@ static pl_status open_job(job *j)
                         (void **)&j->params);
 }
 
-static void close_job(job *j)
-{
-    pl_free(j->notes);
-    pl_free(j->texts);
-    pl_free(j->versions);
-    pl_free(j->modules);
-    pl_free_aligned(j->params);
-    pl_buf_destroy(&j->tokenizer);
-    pl_topology_destroy(&j->topology);
-    pl_arm_clear(&j->arm);
-    pl_store_close(&j->store);
-    run_close(&j->r);
-}
-
 /* ---- provenance ---- */
 static void add_note(job *j, const char *key, const char *value)
 {
@@ -126,26 +102,6 @@ static void add_note(job *j, const char *key, const char *value)
     snprintf(text->key, sizeof text->key, "pathloom.%s", key);
     pl_copy_text(text->value, sizeof text->value, value);
     j->notes[j->n_notes++] = (pl_note){text->key, text->value};
-}
-
-/* "pathloom.module.L1.E0": "4 HASH": one note per module, besides those about what made
- * them. */
-static void take_notes(job *j, const char *path)
-{
-    char key[PL_MODULE_NAME_MAX + 16], value[PL_HASH_TEXT + 32], hash[PL_HASH_TEXT];
-    j->n_notes = 0;
-    add_note(j, "version", PL_VERSION);
-    pl_hash_format(&j->arm.config, hash);
-    add_note(j, "config", hash);
-    add_note(j, "arm", j->arm.name);
-    add_note(j, "path", path);
-    for (int s = 0; s < pl_topology_n_slots(j->topology); s++) {
-        const pl_path_module *m = &j->modules[s];
-        pl_hash_format(&m->params, hash);
-        snprintf(key, sizeof key, "module.%s", m->name + strlen(j->arm.name) + 1);
-        snprintf(value, sizeof value, "%llu %s", (unsigned long long)m->number, hash);
-        add_note(j, key, value);
-    }
 }
 
 /* ---- where to ---- */
@@ -222,7 +178,22 @@ static pl_status export_path(job *j, int path)
         PL_CHECK(find_version(j, path, slot));
     PL_CHECK(pl_read_path_modules(j->store, &j->arm, j->topology, path, j->versions,
                                   j->params, j->modules));
-    take_notes(j, name);
+    /* "pathloom.module.L1.E0": "4 HASH": one note per module, besides those about what
+     * made them. */
+    char key[PL_MODULE_NAME_MAX + 16], value[PL_HASH_TEXT + 32], hash[PL_HASH_TEXT];
+    j->n_notes = 0;
+    add_note(j, "version", PL_VERSION);
+    pl_hash_format(&j->arm.config, hash);
+    add_note(j, "config", hash);
+    add_note(j, "arm", j->arm.name);
+    add_note(j, "path", name);
+    for (int s = 0; s < pl_topology_n_slots(j->topology); s++) {
+        const pl_path_module *m = &j->modules[s];
+        pl_hash_format(&m->params, hash);
+        snprintf(key, sizeof key, "module.%s", m->name + strlen(j->arm.name) + 1);
+        snprintf(value, sizeof value, "%llu %s", (unsigned long long)m->number, hash);
+        add_note(j, key, value);
+    }
     snprintf(title, sizeof title, "%.200s %s %s", name_of_run(j), j->arm.name, name);
     pl_export e = {.name = title,
                    .topology = j->topology,
@@ -309,7 +280,16 @@ static int run_export(int argc, char **argv)
     if (status == PL_OK)
         status = export_asked(&j);
     int code = status == PL_OK ? 0 : cli_fail(status);
-    close_job(&j);
+    pl_free(j.notes);
+    pl_free(j.texts);
+    pl_free(j.versions);
+    pl_free(j.modules);
+    pl_free_aligned(j.params);
+    pl_buf_destroy(&j.tokenizer);
+    pl_topology_destroy(&j.topology);
+    pl_arm_clear(&j.arm);
+    pl_store_close(&j.store);
+    run_close(&j.r);
     return code;
 }
 

@@ -39,15 +39,6 @@ static const cli_option options[] = {
     CLI_JSON(request, json),
 };
 
-static pl_status take_stops(request *q)
-{
-    if (q->stop.n > PL_STOP_MAX)
-        return pl_fail(PL_ERR_USAGE, "more than %d times --stop", PL_STOP_MAX);
-    for (int i = 0; i < q->stop.n; i++)
-        q->options.stop[i] = q->stop.items[i];
-    return PL_OK;
-}
-
 static pl_status parse(int argc, char **argv, request *q)
 {
     memset(q, 0, sizeof *q);
@@ -55,7 +46,10 @@ static pl_status parse(int argc, char **argv, request *q)
     q->options.choice = pl_choice_defaults();
     PL_CHECK(cli_read(&verb_generate, argc, argv, q, NULL));
     q->options.choice.seed = (uint64_t)q->seed;
-    PL_CHECK(take_stops(q));
+    if (q->stop.n > PL_STOP_MAX)
+        return pl_fail(PL_ERR_USAGE, "more than %d times --stop", PL_STOP_MAX);
+    for (int i = 0; i < q->stop.n; i++)
+        q->options.stop[i] = q->stop.items[i];
     if (q->route)
         PL_CHECK(config_check_answer("--route", q->route));
     if (!q->prompt || !q->prompt[0])
@@ -82,25 +76,6 @@ typedef struct session {
     bool echoed;
 } session;
 
-static void close_session(session *s)
-{
-    pl_decoder_destroy(&s->decoder);
-    pl_model_destroy(&s->model);
-    pl_backend_close(&s->backend);
-    pl_path_chooser_close(&s->chooser);
-    pl_buf_destroy(&s->tokens);
-    pl_buf_destroy(&s->text);
-    pl_mixture_close(&s->mix);
-}
-
-static pl_status encode_prompt(session *s)
-{
-    int32_t bos = PL_TOKEN_BOS;
-    pl_buf_append(&s->tokens, &bos, sizeof bos);
-    return pl_tokenizer_encode(s->mix.tokenizer, s->q->prompt, strlen(s->q->prompt),
-                               &s->tokens);
-}
-
 static int n_tokens(const session *s)
 {
     return (int)(s->tokens.len / sizeof(int32_t));
@@ -120,21 +95,6 @@ static pl_status find_path(session *s)
     PL_CHECK(pl_path_chooser_open(&s->mix.settings, s->mix.store, &s->chooser));
     PL_CHECK(pl_path_chooser_follow(s->chooser, &s->mix.arm, t));
     return pl_path_chooser_choose(s->chooser, tokens(s), n_tokens(s), &s->choice);
-}
-
-static pl_status load_path(session *s)
-{
-    const char *precision = s->q->precision;
-    pl_backend_options backend = {.name = s->mix.settings.backend,
-                                  .n_threads = pl_cpu_count(),
-                                  .precision = precision ? precision
-                                                         : s->mix.settings.precision};
-    pl_model_options model = {.batch = 1, .context = s->mix.arm.shape.context};
-    PL_CHECK(pl_backend_open(&backend, &s->backend));
-    PL_CHECK(pl_model_create(s->backend, s->mix.topology, &model, &s->model));
-    PL_CHECK(pl_load_path(s->mix.store, &s->mix.arm, s->mix.topology, s->choice.path,
-                          s->model));
-    return pl_decoder_create(s->model, &s->decoder);
 }
 
 static void echo_prompt(session *s)
@@ -216,9 +176,22 @@ static pl_status generate(session *s)
     PL_CHECK(mixture_open(s->q->dir, &s->mix));
     if (s->q->route)
         pl_copy_text(s->mix.settings.rule, sizeof s->mix.settings.rule, s->q->route);
-    PL_CHECK(encode_prompt(s));
+    int32_t bos = PL_TOKEN_BOS;
+    pl_buf_append(&s->tokens, &bos, sizeof bos);
+    PL_CHECK(pl_tokenizer_encode(s->mix.tokenizer, s->q->prompt, strlen(s->q->prompt),
+                                 &s->tokens));
     PL_CHECK(find_path(s));
-    PL_CHECK(load_path(s));
+    const char *precision = s->q->precision;
+    pl_backend_options backend = {.name = s->mix.settings.backend,
+                                  .n_threads = pl_cpu_count(),
+                                  .precision = precision ? precision
+                                                         : s->mix.settings.precision};
+    pl_model_options model = {.batch = 1, .context = s->mix.arm.shape.context};
+    PL_CHECK(pl_backend_open(&backend, &s->backend));
+    PL_CHECK(pl_model_create(s->backend, s->mix.topology, &model, &s->model));
+    PL_CHECK(pl_load_path(s->mix.store, &s->mix.arm, s->mix.topology, s->choice.path,
+                          s->model));
+    PL_CHECK(pl_decoder_create(s->model, &s->decoder));
     pl_generator g = {s->decoder, s->mix.tokenizer, s->mix.arm.shape.vocab,
                       s->mix.arm.shape.context};
     PL_CHECK(pl_generate(&g, tokens(s), n_tokens(s), &s->q->options, emit, s, &result));
@@ -238,7 +211,13 @@ static int run_generate(int argc, char **argv)
         return cli_fail(status);
     status = generate(&s);
     int code = status == PL_OK ? 0 : cli_fail(status);
-    close_session(&s);
+    pl_decoder_destroy(&s.decoder);
+    pl_model_destroy(&s.model);
+    pl_backend_close(&s.backend);
+    pl_path_chooser_close(&s.chooser);
+    pl_buf_destroy(&s.tokens);
+    pl_buf_destroy(&s.text);
+    pl_mixture_close(&s.mix);
     return code;
 }
 

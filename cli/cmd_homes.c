@@ -91,13 +91,6 @@ static pl_status look_at_run(homes_call *h, bool *running)
     return *running ? PL_OK : status;
 }
 
-static pl_status open_homes(homes_call *h)
-{
-    bool running = false;
-    PL_CHECK(look_at_run(h, &running));
-    return running ? run_find_homes(&h->r) : run_start_homes(&h->r);
-}
-
 /* Reads the weights that will be changed, also those of an interrupted change. Homes
  * that are in no table yet have weight 0. */
 static pl_status read_places(homes_call *h)
@@ -177,14 +170,6 @@ static pl_status await_home(homes_call *h, int index)
     return run_tell_homes(&h->r);
 }
 
-/* Makes a store in one piece the first of two parts; no process has it open then. */
-static pl_status grow_store(homes_call *h, int n)
-{
-    char store[PL_PATH_MAX];
-    run_file(&h->r, "store", store);
-    return n == 1 ? pl_store_divide(store) : pl_store_grow_parts(store, n + 1);
-}
-
 static pl_status check_growth(const homes_call *h, int n)
 {
     if (n == PL_HOMES_MAX)
@@ -218,7 +203,11 @@ static pl_status begin_home(homes_call *h, int n)
     PL_CHECK(pl_client_begin_places(h->r.client, n));
     if (offline)
         run_stop(&h->r, false);
-    PL_CHECK(grow_store(h, n));
+    /* Makes a store in one piece the first of two parts; no process has it open then.
+     */
+    char store[PL_PATH_MAX];
+    run_file(&h->r, "store", store);
+    PL_CHECK(n == 1 ? pl_store_divide(store) : pl_store_grow_parts(store, n + 1));
     return offline ? run_start_homes(&h->r) : await_home(h, n);
 }
 
@@ -474,16 +463,6 @@ static pl_status list_any(homes_call *h)
 }
 
 /* ---- one home less ---- */
-static pl_status leave(const char *folder, int home)
-{
-    pl_writers *writers = NULL;
-    PL_CHECK(pl_store_check_removal(folder, home));
-    PL_CHECK(pl_writers_open(folder, &writers));
-    pl_status status = pl_homes_leave(writers, home);
-    pl_writers_close(&writers);
-    return status == PL_OK ? pl_store_remove_part(folder, home) : status;
-}
-
 static pl_status drop_home(homes_call *h)
 {
     char folder[PL_PATH_MAX];
@@ -503,7 +482,13 @@ static pl_status drop_home(homes_call *h)
     if (pl_parse_int(h->words[0], &number) != PL_OK || number < 1 || number > n)
         return pl_fail(PL_ERR_USAGE, "`%s` is no home of this job: it has 1 to %d",
                        h->words[0], n);
-    PL_CHECK(leave(folder, (int)number - 1));
+    int home = (int)number - 1;
+    pl_writers *writers = NULL;
+    PL_CHECK(pl_store_check_removal(folder, home));
+    PL_CHECK(pl_writers_open(folder, &writers));
+    pl_status status = pl_homes_leave(writers, home);
+    pl_writers_close(&writers);
+    PL_CHECK(status == PL_OK ? pl_store_remove_part(folder, home) : status);
     if (!h->json)
         say("home %d is gone; the job has %d", (int)number, n - 1);
     return PL_OK;
@@ -535,8 +520,11 @@ static pl_status run_one(homes_call *h)
             h->n_words > table[i].n_words + table[i].n_more)
             return pl_fail(PL_ERR_USAGE, "homes %s takes:%s", wanted,
                            table[i].words[0] ? table[i].words : " no words");
-        if (!table[i].by_itself)
-            PL_CHECK(open_homes(h));
+        if (!table[i].by_itself) {
+            bool running = false;
+            PL_CHECK(look_at_run(h, &running));
+            PL_CHECK(running ? run_find_homes(&h->r) : run_start_homes(&h->r));
+        }
         return table[i].run(h);
     }
     const char *near = pl_nearest(wanted, names, N_VERBS);

@@ -30,8 +30,16 @@ static const char *const shape_keys[] = {
     "model.head_size", "model.ffn",   "model.blocks", "model.rope_theta",
     "model.norm_eps",  "model.tied",  "model.import"};
 
-static pl_status check_settings(const request *q)
+static bool goes_to_stdout(const request *q)
 {
+    return strcmp(q->out, "-") == 0;
+}
+
+static pl_status parse(int argc, char **argv, request *q)
+{
+    cli_words words;
+    memset(q, 0, sizeof *q);
+    PL_CHECK(cli_read(&verb_import, argc, argv, q, &words));
     for (int i = 0; i < q->settings.n; i++) {
         const char *pair = q->settings.pairs[i];
         size_t len = strcspn(pair, "=");
@@ -41,16 +49,10 @@ static pl_status check_settings(const request *q)
                                "--set %s: the imported model decides %s; leave it away",
                                pair, shape_keys[k]);
     }
-    return PL_OK;
-}
-
-static bool goes_to_stdout(const request *q)
-{
-    return strcmp(q->out, "-") == 0;
-}
-
-static pl_status check_out(const request *q)
-{
+    if (words.n != 1)
+        return pl_fail(PL_ERR_USAGE, "import takes one model, a folder or a "
+                                     ".safetensors file");
+    q->model = words.at[0];
     if (!q->out || !q->out[0])
         return pl_fail(PL_ERR_USAGE, "import needs --out FILE.yaml, where to write the "
                                      "configuration");
@@ -63,19 +65,6 @@ static pl_status check_out(const request *q)
                        "%s exists already; give another name, or --force to replace it",
                        q->out);
     return PL_OK;
-}
-
-static pl_status parse(int argc, char **argv, request *q)
-{
-    cli_words words;
-    memset(q, 0, sizeof *q);
-    PL_CHECK(cli_read(&verb_import, argc, argv, q, &words));
-    PL_CHECK(check_settings(q));
-    if (words.n != 1)
-        return pl_fail(PL_ERR_USAGE, "import takes one model, a folder or a "
-                                     ".safetensors file");
-    q->model = words.at[0];
-    return check_out(q);
 }
 
 /* ---- keys ---- */
@@ -95,22 +84,6 @@ static pl_status make_path(request *q, const char *key, const char *path)
     return status;
 }
 
-/* Adds them after the user's settings, because the model leaves no choice. */
-static pl_status make_shape(request *q, const pl_shape *s)
-{
-    const struct {
-        const char *key;
-        double value;
-    } keys[] = {{"data.vocab", s->vocab},          {"model.width", s->width},
-                {"model.heads", s->n_heads},       {"model.kv_heads", s->n_kv_heads},
-                {"model.head_size", s->head_size}, {"model.ffn", s->ffn},
-                {"model.blocks", s->n_blocks},     {"model.rope_theta", s->rope_theta},
-                {"model.norm_eps", s->norm_eps}};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        PL_CHECK(make_real(q, keys[i].key, keys[i].value));
-    return cli_add_setting(&q->settings, "model.tied", s->tied ? "true" : "false");
-}
-
 static bool is_set(const request *q, const char *key)
 {
     size_t len = strlen(key);
@@ -121,42 +94,7 @@ static bool is_set(const request *q, const char *key)
     return false;
 }
 
-/* Defaults that the user may have set differently. */
-static pl_status make_defaults(request *q, const pl_import *m)
-{
-    int context = pl_import_shape(m)->context;
-    if (!is_set(q, "model.context"))
-        PL_CHECK(make_real(q, "model.context",
-                           context < CONTEXT_MAX ? context : CONTEXT_MAX));
-    if (!is_set(q, "train.base_steps"))
-        PL_CHECK(cli_add_setting(&q->settings, "train.base_steps", "0"));
-    if (is_set(q, "data.tokenizer"))
-        return PL_OK;
-    if (!pl_import_tokenizer(m)[0])
-        return pl_fail(
-            PL_ERR_UNSUPPORTED,
-            "there is no tokenizer.model (SentencePiece) beside the model in "
-            "%s; give its tokenizer as --set data.tokenizer=FILE",
-            q->model);
-    return make_path(q, "data.tokenizer", pl_import_tokenizer(m));
-}
-
 /* ---- checks ---- */
-static pl_status check_tokenizer(const config *c)
-{
-    pl_tokenizer *tokenizer = NULL;
-    PL_CHECK(pl_tokenizer_load(c->tokenizer, &tokenizer));
-    int pieces = pl_tokenizer_vocab(tokenizer);
-    pl_tokenizer_destroy(&tokenizer);
-    if (pieces <= c->vocab)
-        return PL_OK;
-    return pl_fail(
-        PL_ERR_CONFIG,
-        "the tokenizer has %d pieces but the model's vocab_size is %lld; give "
-        "the tokenizer that the model was trained with",
-        pieces, (long long)c->vocab);
-}
-
 /* Reads all values once, so that errors are found now and not at the start of a run. */
 static pl_status check_values(const pl_import *m, uint64_t *n_params)
 {
@@ -219,11 +157,48 @@ static pl_status import_model(request *q)
     uint64_t n_params = 0;
     pl_status status = pl_import_open(q->model, &m);
     PL_TRY(status);
-    PL_TRY(make_defaults(q, m));
-    PL_TRY(make_shape(q, pl_import_shape(m)));
+    /* Defaults that the user may have set differently. */
+    int context = pl_import_shape(m)->context;
+    if (!is_set(q, "model.context"))
+        PL_TRY(make_real(q, "model.context",
+                         context < CONTEXT_MAX ? context : CONTEXT_MAX));
+    if (!is_set(q, "train.base_steps"))
+        PL_TRY(cli_add_setting(&q->settings, "train.base_steps", "0"));
+    if (!is_set(q, "data.tokenizer")) {
+        if (!pl_import_tokenizer(m)[0])
+            PL_TRY(pl_fail(
+                PL_ERR_UNSUPPORTED,
+                "there is no tokenizer.model (SentencePiece) beside the model in "
+                "%s; give its tokenizer as --set data.tokenizer=FILE",
+                q->model));
+        PL_TRY(make_path(q, "data.tokenizer", pl_import_tokenizer(m)));
+    }
+    /* Adds them after the user's settings, because the model leaves no choice. */
+    const pl_shape *s = pl_import_shape(m);
+    const struct {
+        const char *key;
+        double value;
+    } keys[] = {{"data.vocab", s->vocab},          {"model.width", s->width},
+                {"model.heads", s->n_heads},       {"model.kv_heads", s->n_kv_heads},
+                {"model.head_size", s->head_size}, {"model.ffn", s->ffn},
+                {"model.blocks", s->n_blocks},     {"model.rope_theta", s->rope_theta},
+                {"model.norm_eps", s->norm_eps}};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        PL_TRY(make_real(q, keys[i].key, keys[i].value));
+    PL_TRY(cli_add_setting(&q->settings, "model.tied", s->tied ? "true" : "false"));
     PL_TRY(make_path(q, "model.import", q->model));
     PL_TRY(config_build(NULL, q->settings.pairs, q->settings.n, &c));
-    PL_TRY(check_tokenizer(&c));
+    pl_tokenizer *tokenizer = NULL;
+    PL_TRY(pl_tokenizer_load(c.tokenizer, &tokenizer));
+    int pieces = pl_tokenizer_vocab(tokenizer);
+    pl_tokenizer_destroy(&tokenizer);
+    if (pieces > c.vocab) {
+        PL_TRY(pl_fail(
+            PL_ERR_CONFIG,
+            "the tokenizer has %d pieces but the model's vocab_size is %lld; give "
+            "the tokenizer that the model was trained with",
+            pieces, (long long)c.vocab));
+    }
     PL_TRY(check_values(m, &n_params));
     PL_TRY(write_config(q, &c));
     tell(q, m, n_params);

@@ -69,12 +69,6 @@ static pl_status enrol(process *p, const pl_keypair *invite, char role[32])
     return status;
 }
 
-static void say_how(const process *p, const char *role)
-{
-    say("start it with: pathloom %s --hub '%s' --key %s",
-        strcmp(role, "inspector") == 0 ? "status" : role, p->hub, p->key);
-}
-
 /* Every user of a machine can see the words of a command line, but not the contents of
  * a file. */
 static pl_status find_token(const process *p, const char *word, char out[PL_TOKEN_MAX])
@@ -119,7 +113,8 @@ static pl_status join(process *p, const char *word)
     pl_keypair_wipe(&invite);
     PL_CHECK(status);
     if (p->only_enrol || strcmp(role, "worker") != 0) {
-        say_how(p, role);
+        say("start it with: pathloom %s --hub '%s' --key %s",
+            strcmp(role, "inspector") == 0 ? "status" : role, p->hub, p->key);
         return PL_OK;
     }
     say("working for %s; Ctrl+C finishes the task and goes", at.endpoint);

@@ -323,15 +323,6 @@ static pl_status hub_of(const key_options *o, pl_address *out)
     return PL_OK;
 }
 
-static void say_token(const key_options *o, const char *token)
-{
-    if (o->json)
-        say("{\"token\":\"%s\",\"role\":\"%s\",\"uses\":%lld,\"lasts_s\":%lld}", token,
-            pl_key_role_name(o->role), (long long)o->uses, (long long)o->lasts_s);
-    else
-        say("pathloom join %s", token);
-}
-
 static pl_status invite(const key_options *o)
 {
     char path[PL_PATH_MAX], secret[PL_INVITE_TEXT], token[PL_TOKEN_MAX];
@@ -350,7 +341,11 @@ static pl_status invite(const key_options *o)
     name_entry(o->name, "invitation", &e);
     PL_CHECK(pl_key_list_edit(path, put_entry, &e));
     pl_token_format(&hub, secret, token);
-    say_token(o, token);
+    if (o->json)
+        say("{\"token\":\"%s\",\"role\":\"%s\",\"uses\":%lld,\"lasts_s\":%lld}", token,
+            pl_key_role_name(o->role), (long long)o->uses, (long long)o->lasts_s);
+    else
+        say("pathloom join %s", token);
     return PL_OK;
 }
 

@@ -15,18 +15,6 @@ static const char *or_empty(const char *text)
     return text ? text : "";
 }
 
-/* Warns if workers on other machines would be sent to homes that they cannot reach. */
-static void warn_of_local_homes(const process *p)
-{
-    pl_address hub, home;
-    for (int i = 0; i < p->homes.n; i++)
-        if (pl_address_parse(p->bind, &hub) == PL_OK && !hub.is_local &&
-            pl_address_parse(p->homes.items[i], &home) == PL_OK && home.is_local)
-            pl_log(PL_LOG_WARN, "home.local",
-                   "home=%s reason=\"workers on other machines cannot reach it\"",
-                   p->homes.items[i]);
-}
-
 /* ---- hub ---- */
 /* The exporter is an ordinary client of the hub; its address is in the hub's ready
  * file. */
@@ -84,7 +72,15 @@ static int run_hub(int argc, char **argv)
         status = open_exporter(&p, &metrics);
     if (status != PL_OK)
         return cli_fail(status);
-    warn_of_local_homes(&p);
+    /* Warns if workers on other machines would be sent to homes that they cannot reach.
+     */
+    pl_address hub, home;
+    for (int i = 0; i < p.homes.n; i++)
+        if (pl_address_parse(p.bind, &hub) == PL_OK && !hub.is_local &&
+            pl_address_parse(p.homes.items[i], &home) == PL_OK && home.is_local)
+            pl_log(PL_LOG_WARN, "home.local",
+                   "home=%s reason=\"workers on other machines cannot reach it\"",
+                   p.homes.items[i]);
     pl_hub_options options = {.bind = p.bind,
                               .homes = p.homes.items,
                               .n_homes = p.homes.n,
@@ -149,30 +145,25 @@ const cli_verb verb_home = {.name = "home",
                             .run = run_home};
 
 /* ---- worker ---- */
-/* On the hub's machine other workers may connect to this one. On another machine its
- * owner must allow it. */
-static pl_status place_of_offers(const process *p, char out[PL_ADDRESS_MAX])
-{
-    pl_address hub;
-    PL_CHECK(pl_address_parse(p->hub, &hub));
-    if (p->offer)
-        pl_copy_text(out, PL_ADDRESS_MAX, p->offer);
-    else if (!hub.host[0]) /* at the same kind of address as the hub's own socket */
-        pl_address_beside(p->hub, p->name, out);
-    else
-        pl_copy_text(out, PL_ADDRESS_MAX,
-                     hub.is_local || p->run ? "tcp://127.0.0.1:*" : "");
-    /* The gate has no list: mates connect with the key that the hub gives to all
-     * workers. */
-    bool encrypted = hub.has_key && out[0] && !pl_gate_is_open();
-    return encrypted ? pl_admission_open(p->key, "") : PL_OK;
-}
-
 pl_status process_work(const process *p)
 {
     char cache[PL_PATH_MAX], offers[PL_ADDRESS_MAX] = "";
     const config *c = &p->cfg;
-    PL_CHECK(place_of_offers(p, offers));
+    /* On the hub's machine other workers may connect to this one. On another machine
+     * its owner must allow it. */
+    pl_address hub;
+    PL_CHECK(pl_address_parse(p->hub, &hub));
+    if (p->offer)
+        pl_copy_text(offers, PL_ADDRESS_MAX, p->offer);
+    else if (!hub.host[0]) /* at the same kind of address as the hub's own socket */
+        pl_address_beside(p->hub, p->name, offers);
+    else
+        pl_copy_text(offers, PL_ADDRESS_MAX,
+                     hub.is_local || p->run ? "tcp://127.0.0.1:*" : "");
+    /* The gate has no list: mates connect with the key that the hub gives to all
+     * workers. */
+    bool encrypted = hub.has_key && offers[0] && !pl_gate_is_open();
+    PL_CHECK(encrypted ? pl_admission_open(p->key, "") : PL_OK);
     pl_log(PL_LOG_INFO, "worker.settings",
            "backend=%s precision=%s threads=%lld recompute=%s cache_bytes=%lld "
            "patience_s=%lld run=\"%s\"",

@@ -37,19 +37,6 @@ static double value(const pl_json *o, const char *key)
     return pl_json_number(pl_json_get(o, key), &v) ? v : 0;
 }
 
-static void print_audits(const pl_json *status)
-{
-    const pl_json *fenced = pl_json_get(status, "fenced");
-    double agreed = value(status, "audits_agreed"),
-           differed = value(status, "audits_differed"),
-           open = value(status, "audits_open");
-    if (agreed + differed + open > 0)
-        say("audits   %.0f agreed, %.0f differed, %.0f void, %.0f open", agreed,
-            differed, value(status, "audits_void"), open);
-    for (size_t i = 0; i < pl_json_count(fenced); i++)
-        say("fenced   %s", word(pl_json_at(fenced, i), "reason"));
-}
-
 static void print_status(const pl_json *status)
 {
     const pl_json *arms = pl_json_get(status, "arms"),
@@ -87,7 +74,15 @@ static void print_status(const pl_json *status)
         value(status, "leases_granted"), value(status, "leases_expired"),
         value(status, "tasks_failed"), value(status, "backups_granted"),
         value(status, "backups_won"));
-    print_audits(status);
+    const pl_json *fenced = pl_json_get(status, "fenced");
+    double agreed = value(status, "audits_agreed"),
+           differed = value(status, "audits_differed"),
+           open = value(status, "audits_open");
+    if (agreed + differed + open > 0)
+        say("audits   %.0f agreed, %.0f differed, %.0f void, %.0f open", agreed,
+            differed, value(status, "audits_void"), open);
+    for (size_t i = 0; i < pl_json_count(fenced); i++)
+        say("fenced   %s", word(pl_json_at(fenced, i), "reason"));
     if (word(status, "failure")[0])
         say("failure  %s", word(status, "failure"));
 }

@@ -166,21 +166,20 @@ static pl_status find_verb(const char *word, const store_verb **out)
                    near ? near : "ls");
 }
 
-static pl_status check_words(const store_call *call, const cli_words *words)
+static pl_status parse(int argc, char **argv, store_call *call)
 {
+    cli_words words;
+    memset(call, 0, sizeof *call);
+    PL_CHECK(cli_read(&verb_store, argc, argv, call, &words));
+    PL_CHECK(find_verb(words.n > 0 ? words.at[0] : NULL, &call->verb));
     const store_verb *v = call->verb;
-    if (words->n - 1 < v->min_words)
+    if (words.n - 1 < v->min_words)
         return pl_fail(PL_ERR_USAGE,
                        "store %s needs %s; see `pathloom store %s --help`", v->name,
                        v->words, v->name);
-    if (words->n - 1 > v->max_words)
+    if (words.n - 1 > v->max_words)
         return pl_fail(PL_ERR_USAGE, "unexpected word `%s`",
-                       words->at[1 + v->max_words]);
-    return PL_OK;
-}
-
-static pl_status check_options(const store_call *call)
-{
+                       words.at[1 + v->max_words]);
     unsigned always = TAKES(RUN) | TAKES(STORE) | TAKES(JSON);
     for (int i = 0; i < STORE_OPT_COUNT; i++)
         if (call->values[i] && !((always | call->verb->takes) >> i & 1))
@@ -188,31 +187,15 @@ static pl_status check_options(const store_call *call)
                 PL_ERR_USAGE,
                 "store %s has no option --%s; see `pathloom store %s --help`",
                 call->verb->name, options[i].name, call->verb->name);
-    return PL_OK;
-}
-
-static void set_folder(store_call *call)
-{
+    call->n_words = words.n - 1;
+    for (int i = 0; i < call->n_words; i++)
+        call->words[i] = words.at[1 + i];
+    call->json = call->values[STORE_OPT_JSON];
     const char *run = call->values[STORE_OPT_RUN];
     if (call->values[STORE_OPT_STORE])
         pl_copy_text(call->folder, sizeof call->folder, call->values[STORE_OPT_STORE]);
     else
         pl_join(call->folder, run ? run : "pathloom-run", "store");
-}
-
-static pl_status parse(int argc, char **argv, store_call *call)
-{
-    cli_words words;
-    memset(call, 0, sizeof *call);
-    PL_CHECK(cli_read(&verb_store, argc, argv, call, &words));
-    PL_CHECK(find_verb(words.n > 0 ? words.at[0] : NULL, &call->verb));
-    PL_CHECK(check_words(call, &words));
-    PL_CHECK(check_options(call));
-    call->n_words = words.n - 1;
-    for (int i = 0; i < call->n_words; i++)
-        call->words[i] = words.at[1 + i];
-    call->json = call->values[STORE_OPT_JSON];
-    set_folder(call);
     return PL_OK;
 }
 

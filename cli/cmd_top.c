@@ -37,18 +37,6 @@ static bool flag(const pl_json *o, const char *key)
 }
 
 /* ---- the terminal ---- */
-static void measure(screen *s)
-{
-    struct winsize size = {0};
-    bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-    s->columns = known ? size.ws_col : COLUMNS;
-    s->rows = known && size.ws_row > 0 ? size.ws_row : ROWS;
-    if (s->columns < COLUMNS_MIN)
-        s->columns = COLUMNS_MIN;
-    s->line = 0;
-    pl_buf_clear(&s->text);
-}
-
 /* Makes the terminal give keys one by one, without showing them. */
 static void enter(screen *s)
 {
@@ -60,15 +48,6 @@ static void enter(screen *s)
     tcsetattr(STDIN_FILENO, TCSANOW, &raw);
     /* switches to the second screen and hides the cursor */
     printf("\033[?1049h\033[?25l");
-    fflush(stdout);
-}
-
-static void leave(const screen *s)
-{
-    if (!s->tty)
-        return;
-    tcsetattr(STDIN_FILENO, TCSANOW, &s->before);
-    printf("\033[?25h\033[?1049l");
     fflush(stdout);
 }
 
@@ -95,29 +74,7 @@ static void put(screen *s, const char *format, ...)
     s->line++;
 }
 
-static void show(const screen *s)
-{
-    if (s->tty)
-        printf("\033[H%.*s\033[J", (int)s->text.len, (const char *)s->text.data);
-    else
-        printf("%.*s", (int)s->text.len, (const char *)s->text.data);
-    fflush(stdout);
-}
-
 /* ---- the picture ---- */
-static void put_audits(screen *s, const pl_json *status)
-{
-    const pl_json *fenced = pl_json_get(status, "fenced");
-    double agreed = number(status, "audits_agreed"),
-           differed = number(status, "audits_differed"),
-           open = number(status, "audits_open");
-    if (agreed + differed + open > 0)
-        put(s, "audits   %.0f agreed, %.0f differed, %.0f void, %.0f open", agreed,
-            differed, number(status, "audits_void"), open);
-    for (size_t i = 0; i < pl_json_count(fenced); i++)
-        put(s, "FENCED   %s", word(pl_json_at(fenced, i), "reason"));
-}
-
 static void put_head(screen *s, const pl_json *status)
 {
     const pl_json *workers = pl_json_get(status, "workers");
@@ -139,7 +96,15 @@ static void put_head(screen *s, const pl_json *status)
     put(s, "leases   %.0f granted, %.0f expired  backups %.0f, %.0f won",
         number(status, "leases_granted"), number(status, "leases_expired"),
         number(status, "backups_granted"), number(status, "backups_won"));
-    put_audits(s, status);
+    const pl_json *fenced = pl_json_get(status, "fenced");
+    double agreed = number(status, "audits_agreed"),
+           differed = number(status, "audits_differed"),
+           open = number(status, "audits_open");
+    if (agreed + differed + open > 0)
+        put(s, "audits   %.0f agreed, %.0f differed, %.0f void, %.0f open", agreed,
+            differed, number(status, "audits_void"), open);
+    for (size_t i = 0; i < pl_json_count(fenced); i++)
+        put(s, "FENCED   %s", word(pl_json_at(fenced, i), "reason"));
     if (word(status, "failure")[0])
         put(s, "FAILED   %s", word(status, "failure"));
 }
@@ -216,8 +181,19 @@ static int put_arm(screen *s, const pl_json *arm, int hidden)
     return hidden;
 }
 
-static void put_paths(screen *s, const pl_json *status)
+static void draw(screen *s, const pl_json *status)
 {
+    struct winsize size = {0};
+    bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+    s->columns = known ? size.ws_col : COLUMNS;
+    s->rows = known && size.ws_row > 0 ? size.ws_row : ROWS;
+    if (s->columns < COLUMNS_MIN)
+        s->columns = COLUMNS_MIN;
+    s->line = 0;
+    pl_buf_clear(&s->text);
+    put_head(s, status);
+    put_homes(s, status);
+    put_workers(s, status, s->tty ? s->rows / 3 : 1000);
     const pl_json *arms = pl_json_get(status, "arms");
     put(s, "%s", "");
     put(s, "%-20s %11s %5s %8s %8s  %s", "PATH", "PHASE", "STEP", "LOSS", "TOKENS",
@@ -231,16 +207,11 @@ static void put_paths(screen *s, const pl_json *status)
         put(s,
             "... and %d more paths: make the window higher, or see `pathloom status`",
             hidden);
-}
-
-static void draw(screen *s, const pl_json *status)
-{
-    measure(s);
-    put_head(s, status);
-    put_homes(s, status);
-    put_workers(s, status, s->tty ? s->rows / 3 : 1000);
-    put_paths(s, status);
-    show(s);
+    if (s->tty)
+        printf("\033[H%.*s\033[J", (int)s->text.len, (const char *)s->text.data);
+    else
+        printf("%.*s", (int)s->text.len, (const char *)s->text.data);
+    fflush(stdout);
 }
 
 /* Sleeps until the next picture; true if q was pressed. */
@@ -300,7 +271,11 @@ static int run_top(int argc, char **argv)
     if (status == PL_OK) {
         enter(&s);
         status = watch(&r, &s);
-        leave(&s);
+        if (s.tty) {
+            tcsetattr(STDIN_FILENO, TCSANOW, &s.before);
+            printf("\033[?25h\033[?1049l");
+            fflush(stdout);
+        }
     }
     pl_buf_destroy(&s.text);
     run_close(&r);

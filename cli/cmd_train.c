@@ -111,8 +111,11 @@ static pl_status save_spent(const pl_run *r, const spent *before, const spent *a
     return status;
 }
 
-static pl_status train_arms(pl_run *r)
+static pl_status train_stages(pl_run *r)
 {
+    PL_CHECK(run_start(r));
+    PL_CHECK(stage_base(r));
+    PL_CHECK(stage_route(r));
     spent before = look(r), after = {0};
     pl_status status = stage_arms(r);
     if (status == PL_OK) {
@@ -122,15 +125,7 @@ static pl_status train_arms(pl_run *r)
     }
     pl_json_destroy(&before.status);
     pl_json_destroy(&after.status);
-    return status;
-}
-
-static pl_status train_stages(pl_run *r)
-{
-    PL_CHECK(run_start(r));
-    PL_CHECK(stage_base(r));
-    PL_CHECK(stage_route(r));
-    PL_CHECK(train_arms(r));
+    PL_CHECK(status);
     return pl_client_put_ref(r->client, "finished", r->cfg.levels);
 }
 
@@ -152,28 +147,6 @@ done:
     return status;
 }
 
-static void say_next(const pl_run *r)
-{
-    char took[16];
-    say("%s", "");
-    say("done in %s; try next", pl_human_seconds(pl_now() - r->started, took));
-    say("  pathloom generate --run %s --prompt \"The\"", r->dir);
-    say("  pathloom store log L1.E0 --run %s", r->dir);
-    say("  pathloom eval --run %s --json", r->dir);
-}
-
-/* Only a job that is stopped in the middle waits for tasks. When all arms are finished
- * no task counts any more, and a worker that hangs must not hold up the job. The
- * processes' last errors must not replace the first one. */
-static void end_processes(pl_run *r, pl_status status)
-{
-    char sentence[1024];
-    pl_copy_text(sentence, sizeof sentence, pl_last_error());
-    run_stop(r, status == PL_ERR_CANCELLED);
-    if (status != PL_OK)
-        pl_fail(status, "%s", sentence);
-}
-
 static pl_status train(pl_run *r)
 {
     say("pathloom %s  run %s%s\n"
@@ -188,23 +161,24 @@ static pl_status train(pl_run *r)
     if (status == PL_ERR_CANCELLED)
         say("stopping: the workers finish their tasks; Ctrl+C again stops at once,\n"
             "         without losing a committed version");
-    end_processes(r, status);
+    /* Only a job that is stopped in the middle waits for tasks. When all arms are
+     * finished no task counts any more, and a worker that hangs must not hold up the
+     * job. The processes' last errors must not replace the first one. */
+    char sentence[1024];
+    pl_copy_text(sentence, sizeof sentence, pl_last_error());
+    run_stop(r, status == PL_ERR_CANCELLED);
+    if (status != PL_OK)
+        pl_fail(status, "%s", sentence);
     PL_CHECK(status);
     cli_stop_at_once();
     PL_CHECK(report(r));
-    say_next(r);
+    char took[16];
+    say("%s", "");
+    say("done in %s; try next", pl_human_seconds(pl_now() - r->started, took));
+    say("  pathloom generate --run %s --prompt \"The\"", r->dir);
+    say("  pathloom store log L1.E0 --run %s", r->dir);
+    say("  pathloom eval --run %s --json", r->dir);
     return PL_OK;
-}
-
-static void say_stopped(const pl_run *r)
-{
-    char store[PL_PATH_MAX];
-    if (pl_path_exists(run_file(r, "store", store)))
-        say("stopped; everything committed is in %s,\n"
-            "         and the same command goes on from there",
-            r->dir);
-    else
-        say("stopped before anything was trained; the same command begins anew");
 }
 
 typedef struct train_request {
@@ -245,7 +219,13 @@ static int run_train(int argc, char **argv)
     }
     int code = 0;
     if (status == PL_ERR_CANCELLED) {
-        say_stopped(&r);
+        char store[PL_PATH_MAX];
+        if (pl_path_exists(run_file(&r, "store", store)))
+            say("stopped; everything committed is in %s,\n"
+                "         and the same command goes on from there",
+                r.dir);
+        else
+            say("stopped before anything was trained; the same command begins anew");
         code = CLI_EXIT_STOPPED;
     } else if (status != PL_OK) {
         code = cli_fail(status);

@@ -27,23 +27,6 @@ static void look_at_pair(doctor *d, const char *dir, pl_key_role role,
     pl_keypair_wipe(&pair);
 }
 
-static void look_at_list(doctor *d, const pl_key_list *list)
-{
-    int n[PL_AS_COUNT] = {0}, expired = 0;
-    for (size_t i = 0; i < list->n; i++) {
-        const pl_key_entry *e = &list->entries[i];
-        n[e->role]++;
-        expired += e->expires_s != 0 && pl_wall_ms() / 1000 > e->expires_s;
-    }
-    if (list->n_bad > 0)
-        doctor_say(d, HEALTH_WARN, "keys", "correct the line or delete it", "%s",
-                   list->complaint);
-    doctor_say(d, expired ? HEALTH_WARN : HEALTH_OK, "keys",
-               expired ? "pathloom key revoke NAME settles what has expired" : "",
-               "%d workers, %d inspectors, %d open invitations; %d have expired",
-               n[PL_AS_WORKER], n[PL_AS_INSPECTOR], n[PL_AS_INVITE], expired);
-}
-
 static void look_at_folder_mode(doctor *d, const char *dir)
 {
     char path[PL_PATH_MAX];
@@ -69,7 +52,19 @@ static void look_at_keys(doctor *d, const char *dir)
         return;
     }
     look_at_folder_mode(d, dir);
-    look_at_list(d, &list);
+    int n[PL_AS_COUNT] = {0}, expired = 0;
+    for (size_t i = 0; i < list.n; i++) {
+        const pl_key_entry *e = &list.entries[i];
+        n[e->role]++;
+        expired += e->expires_s != 0 && pl_wall_ms() / 1000 > e->expires_s;
+    }
+    if (list.n_bad > 0)
+        doctor_say(d, HEALTH_WARN, "keys", "correct the line or delete it", "%s",
+                   list.complaint);
+    doctor_say(d, expired ? HEALTH_WARN : HEALTH_OK, "keys",
+               expired ? "pathloom key revoke NAME settles what has expired" : "",
+               "%d workers, %d inspectors, %d open invitations; %d have expired",
+               n[PL_AS_WORKER], n[PL_AS_INSPECTOR], n[PL_AS_INVITE], expired);
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         look_at_pair(d, dir, own[i], &list);
     pl_key_list_clear(&list);

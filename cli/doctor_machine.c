@@ -41,17 +41,6 @@ static void look_at_processor(doctor *d)
     pl_buf_destroy(&info);
 }
 
-static void look_at_memory(doctor *d)
-{
-    char all[16], left[16];
-    double available = (double)pl_memory_available_bytes();
-    pl_human_bytes((double)pl_memory_total_bytes(), all);
-    pl_human_bytes(available, left);
-    doctor_say(d, available > 1e9 ? HEALTH_OK : HEALTH_WARN, "memory",
-               available > 1e9 ? "" : "end other programs, or start fewer workers",
-               "%s of %s are free", left, all);
-}
-
 /* Reads the value with which the process began; the variable has been removed since. */
 static void look_at_coretype(doctor *d)
 {
@@ -73,55 +62,7 @@ static void look_at_coretype(doctor *d)
     pl_buf_destroy(&before);
 }
 
-static void look_at_backend(doctor *d)
-{
-    pl_backend *backend = NULL;
-    pl_backend_options options = {.name = "auto", .n_threads = 1, .precision = "auto"};
-    if (pl_backend_open(&options, &backend) == PL_OK)
-        doctor_say(d, HEALTH_OK, "backend", "", "%s", backend->device);
-    else
-        doctor_say(d, HEALTH_FAIL, "backend", "install the libraries of packages.txt",
-                   "%s", pl_last_error());
-    pl_backend_close(&backend);
-}
-
-static void look_at_libraries(doctor *d)
-{
-    char text[128];
-    bool safe = pl_wire_library(text);
-    doctor_say(d, safe ? HEALTH_OK : HEALTH_FAIL, "libraries",
-               safe ? "" : "install ZeroMQ 4.3 or newer, built with CURVE", "%s", text);
-}
-
-static void look_at_limits(doctor *d)
-{
-    struct rlimit files = {0, 0};
-    getrlimit(RLIMIT_NOFILE, &files);
-    bool enough = files.rlim_cur >= 1024;
-    doctor_say(d, enough ? HEALTH_OK : HEALTH_WARN, "open files",
-               enough ? "" : "ulimit -n 4096", "at most %llu",
-               (unsigned long long)files.rlim_cur);
-}
-
 /* ---- clock ---- */
-/* Leases count in monotonic time; only invitations and records use the clock. */
-static void look_at_clock(doctor *d)
-{
-    struct timex t = {.modes = 0};
-    int state = adjtimex(&t);
-    int64_t now_s = pl_wall_ms() / 1000;
-    bool sane = now_s > 1704067200; /* 2024-01-01 */
-    bool synced = state != -1 && state != TIME_ERROR && !(t.status & STA_UNSYNC);
-    if (!sane)
-        doctor_say(d, HEALTH_FAIL, "clock", "set it: timedatectl set-ntp true",
-                   "it stands at %lld s after 1970; invitations would never expire",
-                   (long long)now_s);
-    else
-        doctor_say(d, synced ? HEALTH_OK : HEALTH_WARN, "clock",
-                   synced ? "" : "timedatectl set-ntp true, or another time service",
-                   synced ? "kept by a time service" : "nobody keeps it right");
-}
-
 /* ---- disk ---- */
 static int by_size(const void *a, const void *b)
 {
@@ -154,8 +95,16 @@ static double flush_ms(const char *folder)
     return ms[TIMES / 2];
 }
 
-static void look_at_flushes(doctor *d, const char *folder)
+void doctor_disk(doctor *d, const char *folder)
 {
+    char left[16];
+    uint64_t bytes = pl_disk_free_bytes(folder);
+    pl_human_bytes((double)bytes, left);
+    health how = bytes < (256u << 20)   ? HEALTH_FAIL
+                 : bytes < (2ull << 30) ? HEALTH_WARN
+                                        : HEALTH_OK;
+    doctor_say(d, how, "disk", how == HEALTH_OK ? "" : "make room, or another --run",
+               "%s are free in %s", left, folder);
     double ms = flush_ms(folder);
     struct statfs fs = {0};
     bool in_memory = statfs(folder, &fs) == 0 && fs.f_type == 0x01021994; /* tmpfs */
@@ -172,26 +121,47 @@ static void look_at_flushes(doctor *d, const char *folder)
                    "4 KiB are on the disk of %s after %.2f ms (median)", folder, ms);
 }
 
-void doctor_disk(doctor *d, const char *folder)
-{
-    char left[16];
-    uint64_t bytes = pl_disk_free_bytes(folder);
-    pl_human_bytes((double)bytes, left);
-    health how = bytes < (256u << 20)   ? HEALTH_FAIL
-                 : bytes < (2ull << 30) ? HEALTH_WARN
-                                        : HEALTH_OK;
-    doctor_say(d, how, "disk", how == HEALTH_OK ? "" : "make room, or another --run",
-               "%s are free in %s", left, folder);
-    look_at_flushes(d, folder);
-}
-
 void doctor_machine(doctor *d)
 {
     look_at_processor(d);
-    look_at_memory(d);
-    look_at_backend(d);
+    char all[16], left[16];
+    double available = (double)pl_memory_available_bytes();
+    pl_human_bytes((double)pl_memory_total_bytes(), all);
+    pl_human_bytes(available, left);
+    doctor_say(d, available > 1e9 ? HEALTH_OK : HEALTH_WARN, "memory",
+               available > 1e9 ? "" : "end other programs, or start fewer workers",
+               "%s of %s are free", left, all);
+    pl_backend *backend = NULL;
+    pl_backend_options options = {.name = "auto", .n_threads = 1, .precision = "auto"};
+    if (pl_backend_open(&options, &backend) == PL_OK)
+        doctor_say(d, HEALTH_OK, "backend", "", "%s", backend->device);
+    else
+        doctor_say(d, HEALTH_FAIL, "backend", "install the libraries of packages.txt",
+                   "%s", pl_last_error());
+    pl_backend_close(&backend);
     look_at_coretype(d);
-    look_at_libraries(d);
-    look_at_limits(d);
-    look_at_clock(d);
+    char text[128];
+    bool safe = pl_wire_library(text);
+    doctor_say(d, safe ? HEALTH_OK : HEALTH_FAIL, "libraries",
+               safe ? "" : "install ZeroMQ 4.3 or newer, built with CURVE", "%s", text);
+    struct rlimit files = {0, 0};
+    getrlimit(RLIMIT_NOFILE, &files);
+    bool enough = files.rlim_cur >= 1024;
+    doctor_say(d, enough ? HEALTH_OK : HEALTH_WARN, "open files",
+               enough ? "" : "ulimit -n 4096", "at most %llu",
+               (unsigned long long)files.rlim_cur);
+    /* Leases count in monotonic time; only invitations and records use the clock. */
+    struct timex t = {.modes = 0};
+    int state = adjtimex(&t);
+    int64_t now_s = pl_wall_ms() / 1000;
+    bool sane = now_s > 1704067200; /* 2024-01-01 */
+    bool synced = state != -1 && state != TIME_ERROR && !(t.status & STA_UNSYNC);
+    if (!sane)
+        doctor_say(d, HEALTH_FAIL, "clock", "set it: timedatectl set-ntp true",
+                   "it stands at %lld s after 1970; invitations would never expire",
+                   (long long)now_s);
+    else
+        doctor_say(d, synced ? HEALTH_OK : HEALTH_WARN, "clock",
+                   synced ? "" : "timedatectl set-ntp true, or another time service",
+                   synced ? "kept by a time service" : "nobody keeps it right");
 }

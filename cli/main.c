@@ -79,16 +79,6 @@ static int unknown_verb(const char *word)
         pl_fail(PL_ERR_USAGE, "unknown verb `%s`; see pathloom --help", word));
 }
 
-/* A full disk behind `pathloom init > RUN.yaml` is noticed here at the latest. */
-static int check_output(int code)
-{
-    bool lost = fflush(stdout) != 0 || ferror(stdout);
-    if (!lost || code != 0)
-        return code;
-    return cli_fail(pl_fail(PL_ERR_IO, "not all of the output could be written: the "
-                                       "disk is full, or its reader has gone"));
-}
-
 /* `pathloom help VERB` is `pathloom VERB --help`. */
 static int help(int argc, char **argv)
 {
@@ -101,13 +91,6 @@ static int help(int argc, char **argv)
     return 0;
 }
 
-static int print_completion(void)
-{
-    store_print_completion();
-    cli_print_completion(cli_verbs, cli_n_verbs);
-    return 0;
-}
-
 static int run_verb(int argc, char **argv)
 {
     const cli_verb *v = find_verb(argv[1]);
@@ -117,8 +100,11 @@ static int run_verb(int argc, char **argv)
         printf("pathloom %s\n", PL_VERSION);
         return 0;
     }
-    if (strcmp(argv[1], "--completion") == 0)
-        return print_completion();
+    if (strcmp(argv[1], "--completion") == 0) {
+        store_print_completion();
+        cli_print_completion(cli_verbs, cli_n_verbs);
+        return 0;
+    }
     if (strcmp(argv[1], "--man") == 0) {
         cli_print_manual_of_all(cli_verbs, cli_n_verbs);
         return 0;
@@ -164,5 +150,11 @@ int main(int argc, char **argv)
         return pl_status_exit_code(PL_ERR_USAGE);
     }
     wait_with_little_spinning(argv);
-    return check_output(run_verb(argc, argv));
+    /* A full disk behind `pathloom init > RUN.yaml` is noticed here at the latest. */
+    int code = run_verb(argc, argv);
+    bool lost = fflush(stdout) != 0 || ferror(stdout);
+    if (!lost || code != 0)
+        return code;
+    return cli_fail(pl_fail(PL_ERR_IO, "not all of the output could be written: the "
+                                       "disk is full, or its reader has gone"));
 }

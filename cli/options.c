@@ -47,14 +47,6 @@ void cli_stop_at_once(void)
     interrupts = 1;
 }
 
-/* Under nohup the signal stays ignored, also in a launcher's children. */
-static void stop_at_hangup(const struct sigaction *action)
-{
-    struct sigaction old;
-    if (sigaction(SIGHUP, NULL, &old) == 0 && old.sa_handler != SIG_IGN)
-        sigaction(SIGHUP, action, NULL);
-}
-
 volatile sig_atomic_t *cli_stop_flag(bool with_interrupt)
 {
     struct sigaction action;
@@ -63,7 +55,10 @@ volatile sig_atomic_t *cli_stop_flag(bool with_interrupt)
     sigemptyset(&action.sa_mask);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGUSR1, &action, NULL);
-    stop_at_hangup(&action);
+    /* Under nohup the signal stays ignored, also in a launcher's children. */
+    struct sigaction old;
+    if (sigaction(SIGHUP, NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+        sigaction(SIGHUP, &action, NULL);
     if (with_interrupt)
         sigaction(SIGINT, &action, NULL);
     signal(SIGPIPE, SIG_IGN);

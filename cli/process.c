@@ -19,23 +19,6 @@ static const char *in_run(process *p, int slot, const char *name)
 }
 
 /* ---- the configuration ---- */
-/* Checks the settings of a single process: keys that change results belong to the whole
- * run, except those for which a worker has options. */
-static pl_status check_settings(const cli_settings *s)
-{
-    for (int i = 0; i < s->n; i++) {
-        const char *pair = s->pairs[i];
-        bool by_option = pair >= s->made[0] && pair < s->made[0] + sizeof s->made;
-        if (!by_option && strchr(pair, '=') && !config_pair_is_local(pair))
-            return pl_fail(
-                PL_ERR_USAGE,
-                "`%.100s` is a setting of the whole run, not of one process; "
-                "give it to `pathloom train`",
-                pair);
-    }
-    return PL_OK;
-}
-
 pl_status process_configure(process *p)
 {
     char file[PL_PATH_MAX];
@@ -50,7 +33,20 @@ pl_status process_configure(process *p)
     for (int i = 0; i < p->settings.n; i++)
         PL_CHECK(pl_conf_set_pair(&config_table, &p->cfg, p->settings.pairs[i],
                                   "an option"));
-    return check_settings(&p->settings);
+    /* Checks the settings of a single process: keys that change results belong to the
+     * whole run, except those for which a worker has options. */
+    const cli_settings *s = &p->settings;
+    for (int i = 0; i < s->n; i++) {
+        const char *pair = s->pairs[i];
+        bool by_option = pair >= s->made[0] && pair < s->made[0] + sizeof s->made;
+        if (!by_option && strchr(pair, '=') && !config_pair_is_local(pair))
+            return pl_fail(
+                PL_ERR_USAGE,
+                "`%.100s` is a setting of the whole run, not of one process; "
+                "give it to `pathloom train`",
+                pair);
+    }
+    return PL_OK;
 }
 
 /* ---- settings that follow from the run folder ---- */
@@ -90,31 +86,26 @@ static pl_status find_keys(process *p, const char *role)
     return PL_OK;
 }
 
-/* Finds out which of how many homes this is. The first of several makes the folder. */
-static pl_status count_homes(const process *p, const char *store, int *n)
-{
-    PL_CHECK(pl_store_parts(store, n));
-    if (*n == 0 && p->cfg.homes > 1 && p->index > 0) {
-        *n = (int)p->cfg.homes;
-        PL_CHECK(pl_store_make_parts(store, *n));
-    }
-    *n = *n > 0 ? *n : 1;
-    if (p->index == 0 && *n > 1 && !p->store)
-        return pl_fail(PL_ERR_USAGE,
-                       "the run %s has %d homes; say which this is, like --index %d",
-                       p->run, *n, *n);
-    if (p->index > *n)
-        return pl_fail(PL_ERR_USAGE, "--index %d: the run %s has %d home%s", p->index,
-                       p->run, *n, *n == 1 ? "" : "s");
-    return PL_OK;
-}
-
 static pl_status find_store(process *p)
 {
     char store[PL_PATH_MAX], file[64];
     int n = 1;
     pl_join(store, p->run, "store");
-    PL_CHECK(count_homes(p, store, &n));
+    /* Finds out which of how many homes this is. The first of several makes the folder.
+     */
+    PL_CHECK(pl_store_parts(store, &n));
+    if (n == 0 && p->cfg.homes > 1 && p->index > 0) {
+        n = (int)p->cfg.homes;
+        PL_CHECK(pl_store_make_parts(store, n));
+    }
+    n = n > 0 ? n : 1;
+    if (p->index == 0 && n > 1 && !p->store)
+        return pl_fail(PL_ERR_USAGE,
+                       "the run %s has %d homes; say which this is, like --index %d",
+                       p->run, n, n);
+    if (p->index > n)
+        return pl_fail(PL_ERR_USAGE, "--index %d: the run %s has %d home%s", p->index,
+                       p->run, n, n == 1 ? "" : "s");
     int index = p->index > 0 ? p->index - 1 : 0;
     run_home_file(index, n, file);
     if (!p->ready)
@@ -164,19 +155,6 @@ static pl_status await_homes(process *p, const char *role)
     return PL_OK;
 }
 
-/* The job's own workers are divided among its relays. */
-static pl_status await_relay(process *p)
-{
-    char file[64];
-    int n = run_count_relays(&p->cfg);
-    if (n == 0 || p->index == 0 || p->homes.n > 0)
-        return PL_OK;
-    snprintf(file, sizeof file, "proc/relay-%d.address", (p->index - 1) % n + 1);
-    PL_CHECK(await_address(p, file, 1, &p->homes.items[0]));
-    p->homes.n = 1;
-    return PL_OK;
-}
-
 static pl_status find_worker(process *p)
 {
     if (!p->cache)
@@ -189,7 +167,15 @@ static pl_status find_worker(process *p)
         p->device = p->index - 1;
     if (!p->hub)
         PL_CHECK(await_address(p, "proc/hub.address", 0, &p->hub));
-    return await_relay(p);
+    /* The job's own workers are divided among its relays. */
+    char file[64];
+    int n = run_count_relays(&p->cfg);
+    if (n == 0 || p->index == 0 || p->homes.n > 0)
+        return PL_OK;
+    snprintf(file, sizeof file, "proc/relay-%d.address", (p->index - 1) % n + 1);
+    PL_CHECK(await_address(p, file, 1, &p->homes.items[0]));
+    p->homes.n = 1;
+    return PL_OK;
 }
 
 static pl_status find_in_run(process *p, const char *role)
@@ -292,13 +278,6 @@ static void allow_files(void)
         return; /* then the limit stays */
 }
 
-static void log_settings(const process *p, const char *role)
-{
-    if (p->run && !p->settled_by[0])
-        pl_log(PL_LOG_WARN, "process.defaults",
-               "role=%s run=\"%s\" reason=\"there is no run.yaml yet\"", role, p->run);
-}
-
 pl_status process_open(const cli_verb *verb, int argc, char **argv, process *p)
 {
     const char *role = verb->name;
@@ -312,7 +291,9 @@ pl_status process_open(const cli_verb *verb, int argc, char **argv, process *p)
     if (p->run)
         PL_CHECK(find_in_run(p, role));
     process_open_log(p, role);
-    log_settings(p, role);
+    if (p->run && !p->settled_by[0])
+        pl_log(PL_LOG_WARN, "process.defaults",
+               "role=%s run=\"%s\" reason=\"there is no run.yaml yet\"", role, p->run);
     if (!is_role(role, "worker"))
         find_place(p, role);
     if (p->key && !p->keys && !is_role(role, "worker"))

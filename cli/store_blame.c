@@ -54,12 +54,6 @@ static culprit *find(blame *b, const pl_contribution *c)
     return p;
 }
 
-static void add_stretch(culprit *p, uint64_t first, uint64_t end)
-{
-    p->samples = pl_grow(p->samples, (p->n_stretches + 1) * sizeof *p->samples);
-    p->samples[p->n_stretches++] = (stretch){first, end};
-}
-
 static int by_first(const void *x, const void *y)
 {
     const stretch *a = x, *b = y;
@@ -92,7 +86,10 @@ static void add_contribution(blame *b, const pl_contribution *c, double share,
                              double moved)
 {
     culprit *p = find(b, c);
-    add_stretch(p, c->first_sample, c->first_sample + c->n_samples);
+    uint64_t first = c->first_sample;
+    uint64_t end = c->first_sample + c->n_samples;
+    p->samples = pl_grow(p->samples, (p->n_stretches + 1) * sizeof *p->samples);
+    p->samples[p->n_stretches++] = (stretch){first, end};
     p->n_samples += c->n_samples;
     p->n_tokens += c->n_tokens;
     p->n_versions++;
@@ -184,9 +181,17 @@ static void print_json(const module_at *at, const blame *b, const culprit *p)
     say_json(line);
 }
 
-/* Prints only the first few; with --json all are printed. */
-static void print_samples(const culprit *p)
+static void print_text(const blame *b, const culprit *p, int width)
 {
+    char tokens[16], seconds[16];
+    printf("%6.2f %%  %-*s  path %-3lld replica %-2lld %7llu samples  %7s tokens  "
+           "%4llu versions  %8s  loss %8.4f  %s",
+           b->moved > 0 ? 100 * p->pull / b->moved : 0, width, p->worker,
+           (long long)p->path, (long long)p->replica, (unsigned long long)p->n_samples,
+           pl_human_count((double)p->n_tokens, tokens),
+           (unsigned long long)p->n_versions, pl_human_seconds(p->seconds, seconds),
+           p->loss, p->device);
+    /* Prints only the first few; with --json all are printed. */
     enum { SHOWN = 4 };
     size_t n = p->n_stretches > SHOWN + 1 ? SHOWN : p->n_stretches;
     printf("  samples");
@@ -199,27 +204,6 @@ static void print_samples(const culprit *p)
     printf("\n");
 }
 
-static void print_text(const blame *b, const culprit *p, int width)
-{
-    char tokens[16], seconds[16];
-    printf("%6.2f %%  %-*s  path %-3lld replica %-2lld %7llu samples  %7s tokens  "
-           "%4llu versions  %8s  loss %8.4f  %s",
-           b->moved > 0 ? 100 * p->pull / b->moved : 0, width, p->worker,
-           (long long)p->path, (long long)p->replica, (unsigned long long)p->n_samples,
-           pl_human_count((double)p->n_tokens, tokens),
-           (unsigned long long)p->n_versions, pl_human_seconds(p->seconds, seconds),
-           p->loss, p->device);
-    print_samples(p);
-}
-
-static void print_title(const module_at *at, const blame *b)
-{
-    printf("%s@%llu", at->module, (unsigned long long)at->number);
-    if (b->source != at->number)
-        printf(", version %llu by a rollback", (unsigned long long)b->source);
-    printf(": %zu contributors%s\n", b->n, b->n == 0 ? "; nobody trained it" : "");
-}
-
 static void print_blame(const store_call *call, const module_at *at, const blame *b)
 {
     int width = 0;
@@ -227,8 +211,12 @@ static void print_blame(const store_call *call, const module_at *at, const blame
         int len = (int)strlen(b->list[i].worker);
         width = len > width ? len : width;
     }
-    if (!call->json)
-        print_title(at, b);
+    if (!call->json) {
+        printf("%s@%llu", at->module, (unsigned long long)at->number);
+        if (b->source != at->number)
+            printf(", version %llu by a rollback", (unsigned long long)b->source);
+        printf(": %zu contributors%s\n", b->n, b->n == 0 ? "; nobody trained it" : "");
+    }
     for (size_t i = 0; i < b->n; i++)
         if (call->json)
             print_json(at, b, &b->list[i]);

@@ -37,18 +37,6 @@ static pl_status write_all(const void *data, size_t len)
 }
 
 /* ---- which floats ---- */
-static pl_status no_such_tensor(const pl_topology *t, const pl_slot *s,
-                                const char *asked)
-{
-    const char *names[256];
-    size_t n = 0;
-    for (int i = 0; i < s->n_tensors && n < 256; i++)
-        names[n++] = pl_topology_tensor(t, s->first_tensor + i)->name;
-    const char *near = pl_nearest(asked, names, n);
-    return pl_fail(PL_ERR_NOT_FOUND, "there is no tensor %s in it; %s %s", asked,
-                   near ? "did you mean" : "it begins with", near ? near : names[0]);
-}
-
 static pl_status find_tensor(const pl_topology *t, const char *module,
                              const char *asked, stretch *out)
 {
@@ -68,7 +56,13 @@ static pl_status find_tensor(const pl_topology *t, const char *module,
         out->cols = tensor->cols;
         return PL_OK;
     }
-    return no_such_tensor(t, s, asked);
+    const char *names[256];
+    size_t n = 0;
+    for (int i = 0; i < s->n_tensors && n < 256; i++)
+        names[n++] = pl_topology_tensor(t, s->first_tensor + i)->name;
+    const char *near = pl_nearest(asked, names, n);
+    return pl_fail(PL_ERR_NOT_FOUND, "there is no tensor %s in it; %s %s", asked,
+                   near ? "did you mean" : "it begins with", near ? near : names[0]);
 }
 
 static pl_status choose_stretch(store_call *call, const pl_version *v, stretch *out)

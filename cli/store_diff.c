@@ -41,17 +41,6 @@ static difference compare(const float *a, const float *b, size_t n)
     return d;
 }
 
-static void add(difference *sum, const difference *d)
-{
-    sum->aa += d->aa;
-    sum->bb += d->bb;
-    sum->ab += d->ab;
-    sum->dd += d->dd;
-    sum->max = d->max > sum->max ? d->max : sum->max;
-    sum->n += d->n;
-    sum->n_changed += d->n_changed;
-}
-
 static double relative(const difference *d)
 {
     return d->dd == 0 ? 0 : sqrt(d->dd / d->aa); /* infinite if a is zero */
@@ -70,21 +59,16 @@ static double share_changed(const difference *d)
 }
 
 /* ---- printing ---- */
-static void print_names(pl_json *line, const pair *p)
-{
-    pl_json_set_text(line, "a", p->a.module);
-    print_set_count(line, "a_version", p->a.number);
-    pl_json_set_text(line, "b", p->b.module);
-    print_set_count(line, "b_version", p->b.number);
-}
-
 static void print_difference(const comparison *c, const pair *p, const char *tensor,
                              const char *shape, const difference *d)
 {
     char count[16];
     if (c->call->json) {
         pl_json *line = pl_json_object();
-        print_names(line, p);
+        pl_json_set_text(line, "a", p->a.module);
+        print_set_count(line, "a_version", p->a.number);
+        pl_json_set_text(line, "b", p->b.module);
+        print_set_count(line, "b_version", p->b.number);
         if (tensor) {
             pl_json_set_text(line, "tensor", tensor);
             pl_json_set_text(line, "shape", shape);
@@ -102,17 +86,6 @@ static void print_difference(const comparison *c, const pair *p, const char *ten
            tensor ? "    " : "  = ", c->width, tensor ? tensor : "all", shape,
            pl_human_count((double)d->n, count), relative(d), cosine(d), d->max,
            100 * share_changed(d));
-}
-
-static void print_heading(const comparison *c, const pair *p)
-{
-    char a[PL_HASH_TEXT], b[PL_HASH_TEXT];
-    if (c->call->json)
-        return;
-    printf("%s@%llu %s  ->  %s@%llu %s%s\n", p->a.module,
-           (unsigned long long)p->a.number, print_brief(&p->a.params, a), p->b.module,
-           (unsigned long long)p->b.number, print_brief(&p->b.params, b),
-           pl_hash_equal(&p->a.params, &p->b.params) ? "  equal" : "");
 }
 
 /* ---- one pair of modules ---- */
@@ -167,19 +140,15 @@ static difference compare_tensors(const comparison *c, const pair *p, int slot)
         difference d = compare(p->x + at, p->y + at, (size_t)t->rows * (size_t)t->cols);
         snprintf(shape, sizeof shape, "%dx%d", t->rows, t->cols);
         print_difference(c, p, t->name, shape, &d);
-        add(&sum, &d);
+        sum.aa += d.aa;
+        sum.bb += d.bb;
+        sum.ab += d.ab;
+        sum.dd += d.dd;
+        sum.max = d.max > sum.max ? d.max : sum.max;
+        sum.n += d.n;
+        sum.n_changed += d.n_changed;
     }
     return sum;
-}
-
-static void set_width(comparison *c, int slot)
-{
-    const pl_slot *s = pl_topology_slot(c->topology, slot);
-    c->width = 3;
-    for (int i = s->first_tensor; i < s->first_tensor + s->n_tensors; i++) {
-        int len = (int)strlen(pl_topology_tensor(c->topology, i)->name);
-        c->width = len > c->width ? len : c->width;
-    }
 }
 
 static pl_status compare_pair(comparison *c, pair *p)
@@ -194,10 +163,23 @@ static pl_status compare_pair(comparison *c, pair *p)
                        p->a.module, p->n, p->b.module, n);
     PL_CHECK(load_arm(c, p->a.module));
     int slot = slot_of(c, p->a.module, n);
-    print_heading(c, p);
+    char a[PL_HASH_TEXT], b[PL_HASH_TEXT];
+    if (!c->call->json) {
+        printf("%s@%llu %s  ->  %s@%llu %s%s\n", p->a.module,
+               (unsigned long long)p->a.number, print_brief(&p->a.params, a),
+               p->b.module, (unsigned long long)p->b.number,
+               print_brief(&p->b.params, b),
+               pl_hash_equal(&p->a.params, &p->b.params) ? "  equal" : "");
+    }
     c->width = 3;
-    if (slot >= 0)
-        set_width(c, slot);
+    if (slot >= 0) {
+        const pl_slot *s = pl_topology_slot(c->topology, slot);
+        c->width = 3;
+        for (int i = s->first_tensor; i < s->first_tensor + s->n_tensors; i++) {
+            int len = (int)strlen(pl_topology_tensor(c->topology, i)->name);
+            c->width = len > c->width ? len : c->width;
+        }
+    }
     if (slot < 0 || pl_hash_equal(&p->a.params, &p->b.params))
         all = compare(p->x, p->y, n);
     else

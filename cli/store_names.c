@@ -206,14 +206,6 @@ static bool is_of_arm(const char *module, const char *arm)
     return pl_starts_with(module, arm) && module[strlen(arm)] == '/';
 }
 
-/* Every module of the arm, at its head. */
-static void add_arm(const name_list *list, const char *arm, module_set *out)
-{
-    for (size_t i = 0; i < list->count; i++)
-        if (is_of_arm(list->names[i], arm))
-            add(out, list->names[i], list->heads[i]);
-}
-
 static bool has_arm(const name_list *list, const char *name)
 {
     for (size_t i = 0; i < list->count; i++)
@@ -287,7 +279,10 @@ static pl_status set_in(pl_store *store, const name_list *list, const char *aske
     } else if (!at)
         names_warn_of_tag(store, name, kind);
     if (kind == NAME_ARM) {
-        add_arm(list, name, out);
+        /* Every module of the arm, at its head. */
+        for (size_t i = 0; i < list->count; i++)
+            if (is_of_arm(list->names[i], name))
+                add(out, list->names[i], list->heads[i]);
         return at ? set_versions(store, at, out) : PL_OK;
     }
     PL_CHECK(module_in(store, list, asked, &one, &out->versioned));

@@ -210,8 +210,13 @@ static bool has_norm(const pl_version *v)
     return v->params_norm > 0;
 }
 
-static void print_origin(const pl_version *v)
+void print_version(const pl_version *v)
 {
+    char hash[PL_HASH_TEXT], past[16];
+    printf("%s@%llu  %s  ", v->module, (unsigned long long)v->number,
+           print_brief(&v->params, hash));
+    print_date(v->wall_ms);
+    printf(" (%s ago)\n", age(v->wall_ms, past));
     char parent[PL_HASH_TEXT];
     printf("    %s", v->method);
     if (has_step(v))
@@ -222,16 +227,6 @@ static void print_origin(const pl_version *v)
     if (has_norm(v))
         printf("  norm %.6g", v->params_norm);
     printf("%s\n", v->params_gone ? "  (parameters collected)" : "");
-}
-
-void print_version(const pl_version *v)
-{
-    char hash[PL_HASH_TEXT], past[16];
-    printf("%s@%llu  %s  ", v->module, (unsigned long long)v->number,
-           print_brief(&v->params, hash));
-    print_date(v->wall_ms);
-    printf(" (%s ago)\n", age(v->wall_ms, past));
-    print_origin(v);
     for (int i = 0; i < v->n_contributions; i++)
         print_contribution(&v->contributions[i], widest_worker(v));
 }

@@ -106,12 +106,6 @@ done:
     return status;
 }
 
-static pl_status load_arm(rollback *r)
-{
-    pl_status status = pl_read_arm(r->store, r->arm_name, &r->arm, &r->topology);
-    return status == PL_ERR_NOT_FOUND ? PL_OK : status;
-}
-
 /* The phases of its paths: the least and the most. A store that has no path of the arm
  * is a copy that nobody trains. */
 static pl_status path_phases(const rollback *r, int64_t *least, int64_t *most)
@@ -168,7 +162,8 @@ static pl_status plan(rollback *r)
     int64_t least, most;
     r->phase = -1;
     PL_CHECK(plan_targets(r));
-    PL_CHECK(load_arm(r));
+    pl_status status = pl_read_arm(r->store, r->arm_name, &r->arm, &r->topology);
+    PL_CHECK(status == PL_ERR_NOT_FOUND ? PL_OK : status);
     if (!r->topology)
         return PL_OK;
     PL_CHECK(path_phases(r, &least, &most));
@@ -186,35 +181,6 @@ static int part_of(const rollback *r, const char *name)
     return r->places.n > 0 ? pl_places_home(&r->places, name) : 0;
 }
 
-static void share_modules(const rollback *r, pl_rollback *plan)
-{
-    plan->modules = pl_alloc((r->n + 1) * sizeof *plan->modules);
-    for (size_t i = 0; i < r->n; i++) {
-        pl_rollback_module *c = &plan->modules[plan->n_modules++];
-        pl_copy_text(c->name, sizeof c->name, r->changes[i].module);
-        c->source = r->changes[i].source;
-        c->last = r->changes[i].last;
-        c->part = part_of(r, c->name);
-    }
-}
-
-static void share_path(const rollback *r, int path, int replica, pl_rollback *plan)
-{
-    plan->paths = pl_grow(plan->paths, (plan->n_paths + 1) * sizeof *plan->paths);
-    pl_rollback_path *p = &plan->paths[plan->n_paths++];
-    memset(p, 0, sizeof *p);
-    pl_arm_path_name(&r->arm, r->topology, path, replica, p->name);
-    p->samples = (uint64_t)r->phase * pl_phase_samples(&r->arm);
-    p->part = part_of(r, p->name);
-}
-
-static void share_paths(const rollback *r, pl_rollback *plan)
-{
-    for (int path = 0; r->phase >= 0 && path < pl_topology_n_paths(r->topology); path++)
-        for (int i = 0; i < pl_topology_n_replicas(r->topology); i++)
-            share_path(r, path, i, plan);
-}
-
 static void words_of(const rollback *r, char out[PL_TEXT_MAX])
 {
     snprintf(out, PL_TEXT_MAX, "%s --to %s", r->call->words[0],
@@ -225,8 +191,23 @@ static pl_status commit(const rollback *r)
 {
     pl_rollback plan = {.phase = r->phase};
     words_of(r, plan.words);
-    share_modules(r, &plan);
-    share_paths(r, &plan);
+    plan.modules = pl_alloc((r->n + 1) * sizeof *plan.modules);
+    for (size_t i = 0; i < r->n; i++) {
+        pl_rollback_module *c = &plan.modules[plan.n_modules++];
+        pl_copy_text(c->name, sizeof c->name, r->changes[i].module);
+        c->source = r->changes[i].source;
+        c->last = r->changes[i].last;
+        c->part = part_of(r, c->name);
+    }
+    for (int path = 0; r->phase >= 0 && path < pl_topology_n_paths(r->topology); path++)
+        for (int i = 0; i < pl_topology_n_replicas(r->topology); i++) {
+            plan.paths = pl_grow(plan.paths, (plan.n_paths + 1) * sizeof *plan.paths);
+            pl_rollback_path *p = &plan.paths[plan.n_paths++];
+            memset(p, 0, sizeof *p);
+            pl_arm_path_name(&r->arm, r->topology, path, i, p->name);
+            p->samples = (uint64_t)r->phase * pl_phase_samples(&r->arm);
+            p->part = part_of(r, p->name);
+        }
     pl_status status = pl_writers_roll_back(r->writers, &plan);
     pl_free(plan.modules);
     pl_free(plan.paths);
@@ -247,21 +228,6 @@ static void print_change(const rollback *r, const change *c)
     print_set_count(line, "source", c->source);
     pl_json_set_int(line, "phase", r->phase);
     say_json(line);
-}
-
-static void print_all(const rollback *r)
-{
-    for (size_t i = 0; i < r->n; i++)
-        if (r->changes[i].source != r->changes[i].head)
-            print_change(r, &r->changes[i]);
-    if (r->call->json)
-        return;
-    if (r->phase >= 0)
-        printf("training of %s goes on with phase %lld of %d\n", r->arm_name,
-               (long long)r->phase, r->arm.inner.phases);
-    else if (r->topology)
-        printf("training of %s has finished; these are its newest versions\n",
-               r->arm_name);
 }
 
 /* One that was ended by opening the store is not made a second time. */
@@ -300,7 +266,17 @@ pl_status store_rollback(store_call *call)
         goto done;
     PL_TRY(plan(&r));
     PL_TRY(commit(&r));
-    print_all(&r);
+    for (size_t i = 0; i < r.n; i++)
+        if (r.changes[i].source != r.changes[i].head)
+            print_change(&r, &r.changes[i]);
+    if (!r.call->json) {
+        if (r.phase >= 0)
+            printf("training of %s goes on with phase %lld of %d\n", r.arm_name,
+                   (long long)r.phase, r.arm.inner.phases);
+        else if (r.topology)
+            printf("training of %s has finished; these are its newest versions\n",
+                   r.arm_name);
+    }
 done:
     pl_free(r.changes);
     pl_topology_destroy(&r.topology);

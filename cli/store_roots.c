@@ -155,18 +155,6 @@ void roots_destroy(roots **handle)
     pl_free(r);
 }
 
-static const char *tag_reason(roots *r, const pl_version *v)
-{
-    for (size_t i = 0; i < r->n_tags; i++) {
-        const pl_snapshot_item *item = pl_snapshot_find(&r->tags[i], v->module);
-        if (item && item->number == v->number) {
-            snprintf(r->reason, sizeof r->reason, "tag %s", r->tags[i].name);
-            return r->reason;
-        }
-    }
-    return NULL;
-}
-
 const char *roots_reason(roots *r, const pl_version *v)
 {
     for (size_t i = 0; i < r->n_modules; i++) {
@@ -179,5 +167,12 @@ const char *roots_reason(roots *r, const pl_version *v)
             return "updates are relative to it";
         break;
     }
-    return tag_reason(r, v);
+    for (size_t i = 0; i < r->n_tags; i++) {
+        const pl_snapshot_item *item = pl_snapshot_find(&r->tags[i], v->module);
+        if (item && item->number == v->number) {
+            snprintf(r->reason, sizeof r->reason, "tag %s", r->tags[i].name);
+            return r->reason;
+        }
+    }
+    return NULL;
 }

@@ -93,25 +93,18 @@ static pl_status module_left(pl_store *store, const char *module, uint64_t head,
     return status;
 }
 
-/* Whether a rollback replaced any version of that phase. */
-static pl_status phase_left(pl_store *store, const arm_view *v, int64_t phase,
-                            bool *out)
-{
-    char module[PL_MODULE_NAME_MAX];
-    *out = false;
-    for (int m = 0; m < v->n && !*out; m++) {
-        pl_arm_module_name(&v->arm, v->topology, m, module);
-        PL_CHECK(module_left(store, module, v->heads[m],
-                             version_after(&v->arm, v->topology, m, phase), out));
-    }
-    return PL_OK;
-}
-
 static pl_status default_phase(pl_store *store, const arm_view *v, int64_t *out)
 {
     bool left;
     int64_t phase = newest_phase(v);
-    PL_CHECK(phase_left(store, v, phase, &left));
+    /* Whether a rollback replaced any version of that phase. */
+    char module[PL_MODULE_NAME_MAX];
+    left = false;
+    for (int m = 0; m < v->n && !left; m++) {
+        pl_arm_module_name(&v->arm, v->topology, m, module);
+        PL_CHECK(module_left(store, module, v->heads[m],
+                             version_after(&v->arm, v->topology, m, phase), &left));
+    }
     *out = left ? -1 : phase;
     return PL_OK;
 }
@@ -289,21 +282,6 @@ pl_status store_placement(const char *folder, pl_places *out)
     return status;
 }
 
-static pl_status find_part(const store_call *call, const char *object,
-                           char part[PL_PATH_MAX])
-{
-    pl_places places;
-    PL_CHECK(store_placement(call->folder, &places));
-    pl_copy_text(part, PL_PATH_MAX, call->folder);
-    if (places.n == 0)
-        return PL_OK;
-    int owner = pl_store_part_of(call->store, object);
-    if (owner < 0)
-        owner = pl_places_home(&places, object);
-    pl_store_part(call->folder, owner, part);
-    return PL_OK;
-}
-
 /* Without bytes the tag is removed. A home keeps an empty tag, which counts as none. */
 static pl_status keep(store_call *call, const char *name, const pl_buf *bytes)
 {
@@ -311,7 +289,15 @@ static pl_status keep(store_call *call, const char *name, const pl_buf *bytes)
     pl_store *writer = NULL;
     if ((size_t)snprintf(object, sizeof object, "tag/%s", name) >= sizeof object)
         return pl_fail(PL_ERR_USAGE, "`%.40s...` is too long for a tag's name", name);
-    PL_CHECK(find_part(call, object, part));
+    pl_places places;
+    PL_CHECK(store_placement(call->folder, &places));
+    pl_copy_text(part, PL_PATH_MAX, call->folder);
+    if (places.n != 0) {
+        int owner = pl_store_part_of(call->store, object);
+        if (owner < 0)
+            owner = pl_places_home(&places, object);
+        pl_store_part(call->folder, owner, part);
+    }
     int64_t begun = pl_now_ms();
     for (bool asked_last = false;;) {
         pl_status status = pl_store_open(part, PL_STORE_WRITE, &writer);

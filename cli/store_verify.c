@@ -143,41 +143,14 @@ static pl_status verify_tasks(verification *w, const char *module, uint64_t numb
     return status;
 }
 
-static pl_status open_tasks(verification *w, const char *module)
-{
-    char arm[PL_ARM_NAME_MAX];
-    if (w->call->values[STORE_OPT_STORE])
-        return pl_fail(PL_ERR_USAGE, "store verify --tasks needs --run instead of "
-                                     "--store: the run says how its workers compute");
-    PL_CHECK(run_look(w->call->values[STORE_OPT_RUN], &w->r));
-    snprintf(arm, sizeof arm, "%.*s", (int)strcspn(module, "/"), module);
-    return pl_read_arm(w->call->store, arm, &w->arm, &w->topology);
-}
-
-static pl_status verify_number(verification *w, const char *module, uint64_t number)
+static pl_status verify_one(verification *w, const char *module, uint64_t number)
 {
     pl_version v;
     PL_CHECK(pl_store_get_version(w->call->store, module, number, &v));
     pl_status status = verify_version(w, &v);
     pl_version_clear(&v);
-    return status;
-}
-
-static pl_status verify_one(verification *w, const char *module, uint64_t number)
-{
-    PL_CHECK(verify_number(w, module, number));
+    PL_CHECK(status);
     return w->topology ? verify_tasks(w, module, number) : PL_OK;
-}
-
-static pl_status judge(const verification *w)
-{
-    if (w->n[VERDICT_OTHER] > 0)
-        return pl_fail(PL_ERR_DAMAGED, "%llu %s not what made them",
-                       (unsigned long long)w->n[VERDICT_OTHER],
-                       w->topology ? "versions or updates are" : "versions are");
-    if (w->n[VERDICT_SAME] == 0)
-        return pl_fail(PL_ERR_NOT_FOUND, "%s", w->why);
-    return PL_OK;
 }
 
 static pl_status verify(verification *w)
@@ -186,14 +159,29 @@ static pl_status verify(verification *w)
     bool versioned;
     store_call *call = w->call;
     PL_CHECK(names_module(call->store, call->words[0], &at, &versioned));
-    if (call->values[STORE_OPT_TASKS])
-        PL_CHECK(open_tasks(w, at.module));
+    if (call->values[STORE_OPT_TASKS]) {
+        const char *module = at.module;
+        char arm[PL_ARM_NAME_MAX];
+        if (w->call->values[STORE_OPT_STORE])
+            return pl_fail(PL_ERR_USAGE,
+                           "store verify --tasks needs --run instead of "
+                           "--store: the run says how its workers compute");
+        PL_CHECK(run_look(w->call->values[STORE_OPT_RUN], &w->r));
+        snprintf(arm, sizeof arm, "%.*s", (int)strcspn(module, "/"), module);
+        PL_CHECK(pl_read_arm(w->call->store, arm, &w->arm, &w->topology));
+    }
     if (!call->values[STORE_OPT_HISTORY])
         PL_CHECK(verify_one(w, at.module, at.number));
     else
         for (uint64_t n = 1; n <= at.number; n++)
             PL_CHECK(verify_one(w, at.module, n));
-    return judge(w);
+    if (w->n[VERDICT_OTHER] > 0)
+        return pl_fail(PL_ERR_DAMAGED, "%llu %s not what made them",
+                       (unsigned long long)w->n[VERDICT_OTHER],
+                       w->topology ? "versions or updates are" : "versions are");
+    if (w->n[VERDICT_SAME] == 0)
+        return pl_fail(PL_ERR_NOT_FOUND, "%s", w->why);
+    return PL_OK;
 }
 
 pl_status store_verify(store_call *call)

@@ -32,25 +32,20 @@ size_t job_tile_length(const codec_job *job, uint64_t at)
     return left < TILE ? (size_t)left : TILE;
 }
 
-/* The last tile is padded with zeros, which stay zeros. */
-static const float *short_tile(const codec_job *job, uint64_t at, size_t n,
-                               float tile[TILE])
-{
-    float update[TILE] = {0}, residual[TILE] = {0};
-    memcpy(update, job->update + at, n * sizeof *update);
-    if (job->residual) {
-        memcpy(residual, job->residual + at, n * sizeof *residual);
-        mix_tile(update, residual, job->weight, job->beta, tile);
-    } else
-        weigh_tile(update, job->weight, tile);
-    return tile;
-}
-
 const float *job_tile(const codec_job *job, uint64_t at, float tile[TILE])
 {
     size_t n = job_tile_length(job, at);
-    if (n < TILE)
-        return short_tile(job, at, n, tile);
+    if (n < TILE) {
+        /* The last tile is padded with zeros, which stay zeros. */
+        float update[TILE] = {0}, residual[TILE] = {0};
+        memcpy(update, job->update + at, n * sizeof *update);
+        if (job->residual) {
+            memcpy(residual, job->residual + at, n * sizeof *residual);
+            mix_tile(update, residual, job->weight, job->beta, tile);
+        } else
+            weigh_tile(update, job->weight, tile);
+        return tile;
+    }
     if (job->residual)
         mix_tile(job->update + at, job->residual + at, job->weight, job->beta, tile);
     else if (job->weight != 1.0f)
@@ -192,16 +187,6 @@ static codec_header plan_header(const pl_codec_options *o, const pl_codec_part *
     return h;
 }
 
-static pl_status encode_stretch(codec_job *job, const float *update, float *residual)
-{
-    uint64_t first = job->stretch.first;
-    job->update = update + first;
-    job->residual = residual ? residual + first : NULL;
-    job->in_place = false;
-    PL_CHECK(ways[job->stretch.codec].encode(job));
-    return codec_writer_stretch(job->writer, &job->stretch, job->in_place);
-}
-
 pl_status pl_codec_encode_module(const pl_codec_options *options,
                                  const pl_codec_part *parts, int n_parts,
                                  const pl_codec_round *round, const float *update,
@@ -218,8 +203,14 @@ pl_status pl_codec_encode_module(const pl_codec_options *options,
     job.weight = header.homomorphic ? round->weight : 1.0f;
     job.beta = (float)options->beta;
     codec_writer_begin(&writer, &header, out);
-    for (int i = 0; next_stretch(options, parts, n_parts, &i, &job.stretch);)
-        PL_TRY(encode_stretch(&job, update, residual));
+    for (int i = 0; next_stretch(options, parts, n_parts, &i, &job.stretch);) {
+        uint64_t first = job.stretch.first;
+        job.update = update + first;
+        job.residual = residual ? residual + first : NULL;
+        job.in_place = false;
+        PL_TRY(ways[job.stretch.codec].encode(&job));
+        PL_TRY(codec_writer_stretch(job.writer, &job.stretch, job.in_place));
+    }
     codec_writer_end(&writer);
 done:
     pl_buf_destroy(&job.scratch);

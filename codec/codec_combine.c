@@ -147,18 +147,6 @@ static pl_status combine_dense(combination *c, codec_stretch *s)
 }
 
 /* ---- sketches ---- */
-CODEC_WIDE static void add_cells(const uint8_t *restrict a, const uint8_t *restrict b,
-                                 size_t n, uint8_t *restrict sum)
-{
-    for (size_t i = 0; i < n; i++) {
-        uint16_t x, y;
-        memcpy(&x, a + 2 * i, 2);
-        memcpy(&y, b + 2 * i, 2);
-        x = (uint16_t)(x + y);
-        memcpy(sum + 2 * i, &x, 2);
-    }
-}
-
 /* An element that cancels out keeps its bit; its code is zero then. */
 static uint8_t *join_bitmaps(combination *c, const codec_stretch *s)
 {
@@ -167,16 +155,6 @@ static uint8_t *join_bitmaps(combination *c, const codec_stretch *s)
     for (size_t i = 0; i < bytes; i++)
         out[i] = c->a.raw[0][i] | c->b.raw[0][i];
     return out;
-}
-
-static void combine_sketches(combination *c, codec_stretch *s)
-{
-    uint64_t cells = codec_sketch_cells(s->cells, s->count);
-    s->sections[0].data = join_bitmaps(c, s);
-    s->sections[0].raw_bytes = c->first.len;
-    s->sections[1].data = room(&c->second, 2 * cells);
-    s->sections[1].raw_bytes = c->second.len;
-    add_cells(c->a.raw[1], c->b.raw[1], (size_t)cells, c->second.data);
 }
 
 /* ---- lists ---- */
@@ -191,20 +169,6 @@ static int32_t take_code(const operand *o, uint64_t index, size_t *at)
     return code;
 }
 
-/* Both lists are within the limits of their contributors, and so is the sum. */
-static void add_lists(combination *c, const codec_stretch *s, const uint8_t *bitmap)
-{
-    size_t at_a = 0, at_b = 0;
-    uint64_t index;
-    bit_walk walk;
-    bit_walk_begin(&walk, bitmap, 0, s->count);
-    while (bit_walk_next(&walk, &index)) {
-        int16_t sum =
-            (int16_t)(take_code(&c->a, index, &at_a) + take_code(&c->b, index, &at_b));
-        pl_buf_append(&c->second, &sum, sizeof sum);
-    }
-}
-
 /* Decodes sketches with all checks, because the codes are needed in any case. */
 static pl_status combine_lists(combination *c, codec_stretch *s)
 {
@@ -217,7 +181,16 @@ static pl_status combine_lists(combination *c, codec_stretch *s)
     }
     pl_buf_clear(&c->second);
     const uint8_t *bitmap = join_bitmaps(c, s);
-    add_lists(c, s, bitmap);
+    /* Both lists are within the limits of their contributors, and so is the sum. */
+    size_t at_a = 0, at_b = 0;
+    uint64_t index;
+    bit_walk walk;
+    bit_walk_begin(&walk, bitmap, 0, s->count);
+    while (bit_walk_next(&walk, &index)) {
+        int16_t sum =
+            (int16_t)(take_code(&c->a, index, &at_a) + take_code(&c->b, index, &at_b));
+        pl_buf_append(&c->second, &sum, sizeof sum);
+    }
     s->codec = WIRE_LIST16;
     s->cells = 0;
     s->kept = c->second.len / 2;
@@ -247,9 +220,24 @@ static pl_status combine_stretch(combination *c)
     PL_CHECK(open_sections(&c->b));
     if (!is_sparse(&s))
         PL_CHECK(combine_dense(c, &s));
-    else if (s.codec == PL_CODEC_SKETCH16 && c->b.stretch.codec == PL_CODEC_SKETCH16)
-        combine_sketches(c, &s);
-    else
+    else if (s.codec == PL_CODEC_SKETCH16 && c->b.stretch.codec == PL_CODEC_SKETCH16) {
+        uint64_t cells = codec_sketch_cells(s.cells, s.count);
+        s.sections[0].data = join_bitmaps(c, &s);
+        s.sections[0].raw_bytes = c->first.len;
+        s.sections[1].data = room(&c->second, 2 * cells);
+        s.sections[1].raw_bytes = c->second.len;
+        const uint8_t *restrict a = c->a.raw[1];
+        const uint8_t *restrict b = c->b.raw[1];
+        size_t n = (size_t)cells;
+        uint8_t *restrict sum = c->second.data;
+        for (size_t i = 0; i < n; i++) {
+            uint16_t x, y;
+            memcpy(&x, a + 2 * i, 2);
+            memcpy(&y, b + 2 * i, 2);
+            x = (uint16_t)(x + y);
+            memcpy(sum + 2 * i, &x, 2);
+        }
+    } else
         PL_CHECK(combine_lists(c, &s));
     return codec_writer_stretch(&c->writer, &s, false);
 }
@@ -351,15 +339,6 @@ static pl_status decode_total(const pl_codec_source *messages, size_t n, float *
     return pl_codec_add_each(messages, n, total);
 }
 
-static pl_status add_total(const float *total, size_t n, float *sum, double *norm)
-{
-    codec_sink sink = {.sum = sum, .weight = 1.0f, .end = n};
-    for (size_t i = 0; i < n; i += TILE)
-        PL_CHECK(sink_tile(&sink, i, total + i, n - i < TILE ? n - i : TILE));
-    *norm = sqrt(sink.squares);
-    return PL_OK;
-}
-
 pl_status pl_codec_add_all(const pl_codec_source *messages, size_t n, float *sum,
                            double *norm)
 {
@@ -369,7 +348,10 @@ pl_status pl_codec_add_all(const pl_codec_source *messages, size_t n, float *sum
     PL_CHECK(
         pl_try_alloc((n ? n : 1) * sizeof *total, "a sum of updates", (void **)&total));
     PL_TRY(decode_total(messages, n, total));
-    PL_TRY(add_total(total, n, sum, norm));
+    codec_sink sink = {.sum = sum, .weight = 1.0f, .end = n};
+    for (size_t i = 0; i < n; i += TILE)
+        PL_TRY(sink_tile(&sink, i, total + i, n - i < TILE ? n - i : TILE));
+    *norm = sqrt(sink.squares);
 done:
     pl_free_aligned(total);
     return status;

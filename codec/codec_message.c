@@ -21,19 +21,15 @@ uint32_t codec_table_bytes(int codec, int variant)
     return RECORD_BYTES + SECTION_BYTES * (uint32_t)codec_raw_bytes(&s, 1, raw);
 }
 
-static void append_zeros(pl_buf *out, size_t bytes)
-{
-    pl_buf_reserve(out, bytes);
-    memset(out->data + out->len, 0, bytes);
-    out->len += bytes;
-}
-
 void codec_writer_begin(codec_writer *w, const codec_header *header, pl_buf *out)
 {
     *w = (codec_writer){.out = out, .start = out->len, .header = *header};
     w->table_at = out->len + HEADER_BYTES;
     w->table_end = w->table_at + header->table_bytes;
-    append_zeros(out, HEADER_BYTES + header->table_bytes);
+    size_t bytes = HEADER_BYTES + header->table_bytes;
+    pl_buf_reserve(out, bytes);
+    memset(out->data + out->len, 0, bytes);
+    out->len += bytes;
 }
 
 /* Mantissas are noise, and below 64 bytes compression saves nothing. */
@@ -152,42 +148,6 @@ static int get_exponent(const uint8_t *at)
     return value;
 }
 
-/* The checksum comes last: it is computed over lengths that have been checked. */
-static pl_status check_lengths(const uint8_t *data, uint64_t bytes,
-                               const codec_header *h, size_t n)
-{
-    uint64_t behind = bytes - HEADER_BYTES;
-    if (h->count != n)
-        return pl_fail(PL_ERR_DATA, "the update has %llu values, the module has %zu",
-                       (unsigned long long)h->count, n);
-    if (h->table_bytes > behind || h->body_bytes != behind - h->table_bytes)
-        return pl_fail(
-            PL_ERR_DATA, "the update has %llu bytes instead of %llu with a table of %u",
-            (unsigned long long)bytes,
-            (unsigned long long)h->body_bytes + HEADER_BYTES + h->table_bytes,
-            h->table_bytes);
-    if (get(data + 56, 8) != header_checksum(data, h->table_bytes))
-        return pl_fail(PL_ERR_DATA, "the update's header is damaged: its checksum is "
-                                    "another");
-    return PL_OK;
-}
-
-/* The limits of codes and the widths of sums follow from these numbers. */
-static pl_status check_round(const codec_header *h)
-{
-    bool sums = h->homomorphic && h->n_contributors >= 1 && h->contributors >= 1 &&
-                h->contributors <= (uint32_t)h->n_contributors &&
-                h->exponent >= -EXPONENT_MAX && h->exponent <= EXPONENT_MAX;
-    bool plain = !h->homomorphic && h->n_contributors == 0 && h->contributors == 1 &&
-                 h->exponent == 0 && h->seed == 0;
-    if (!sums && !plain)
-        return pl_fail(PL_ERR_DATA,
-                       "the update is of %u messages of at most %d on scale 2^%d, "
-                       "which cannot be",
-                       h->contributors, h->n_contributors, h->exponent);
-    return PL_OK;
-}
-
 static pl_status read_header(codec_reader *r, const uint8_t *data, uint64_t bytes,
                              size_t n)
 {
@@ -205,10 +165,34 @@ static pl_status read_header(codec_reader *r, const uint8_t *data, uint64_t byte
     h->n_contributors = (int)get(data + 34, 2);
     h->table_bytes = (uint32_t)get(data + 36, 4);
     h->body_bytes = get(data + 40, 8);
-    PL_CHECK(check_lengths(data, bytes, h, n));
+    /* The checksum comes last: it is computed over lengths that have been checked. */
+    uint64_t behind = bytes - HEADER_BYTES;
+    if (h->count != n)
+        return pl_fail(PL_ERR_DATA, "the update has %llu values, the module has %zu",
+                       (unsigned long long)h->count, n);
+    if (h->table_bytes > behind || h->body_bytes != behind - h->table_bytes)
+        return pl_fail(
+            PL_ERR_DATA, "the update has %llu bytes instead of %llu with a table of %u",
+            (unsigned long long)bytes,
+            (unsigned long long)h->body_bytes + HEADER_BYTES + h->table_bytes,
+            h->table_bytes);
+    if (get(data + 56, 8) != header_checksum(data, h->table_bytes))
+        return pl_fail(PL_ERR_DATA, "the update's header is damaged: its checksum is "
+                                    "another");
     if (flags > (FLAG_HOMOMORPHIC | FLAG_ENTROPY) || get(data + 48, 8) != 0)
         return pl_fail(PL_ERR_DATA, "the update's header has unknown flags");
-    return check_round(h);
+    /* The limits of codes and the widths of sums follow from these numbers. */
+    bool sums = h->homomorphic && h->n_contributors >= 1 && h->contributors >= 1 &&
+                h->contributors <= (uint32_t)h->n_contributors &&
+                h->exponent >= -EXPONENT_MAX && h->exponent <= EXPONENT_MAX;
+    bool plain = !h->homomorphic && h->n_contributors == 0 && h->contributors == 1 &&
+                 h->exponent == 0 && h->seed == 0;
+    if (!sums && !plain)
+        return pl_fail(PL_ERR_DATA,
+                       "the update is of %u messages of at most %d on scale 2^%d, "
+                       "which cannot be",
+                       h->contributors, h->n_contributors, h->exponent);
+    return PL_OK;
 }
 
 /* ---- reading the table ---- */

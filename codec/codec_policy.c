@@ -41,18 +41,6 @@ static pl_status unknown_name(const char *name)
                    near ? "`?)" : "");
 }
 
-/* TAGC (arXiv:2504.05638) compresses the large matrices (by number of elements: both
- * of the MLP, and the tied embedding) and leaves attention and norms dense. Its
- * published operating point is 80 % zeros: a fifth of 4096 values is kept. */
-static void set_tagc(pl_codec_options *o)
-{
-    const uint8_t sketch = PL_CODEC_SKETCH16, dense = PL_CODEC_I8_SHARED;
-    o->codec[PL_ROLE_ATTENTION_IN] = o->codec[PL_ROLE_ATTENTION_OUT] = dense;
-    o->codec[PL_ROLE_MLP] = o->codec[PL_ROLE_EMBED] = o->codec[PL_ROLE_HEAD] = sketch;
-    o->selector = PL_SELECT_TAGC;
-    o->k = TILE / 5;
-}
-
 pl_status pl_codec_options_default(const char *name, pl_codec_options *out)
 {
     int codec = PL_CODEC_F32;
@@ -73,8 +61,18 @@ pl_status pl_codec_options_default(const char *name, pl_codec_options *out)
     out->codec[PL_ROLE_SMALL] = PL_CODEC_F32;
     if (codec == PL_CODEC_TOPK)
         out->beta = 0.95; /* as in SparseLoCo */
-    if (tagc)
-        set_tagc(out);
+    if (tagc) {
+        /* TAGC (arXiv:2504.05638) compresses the large matrices (by number of elements:
+         * both of the MLP, and the tied embedding) and leaves attention and norms
+         * dense. Its published operating point is 80 % zeros: a fifth of 4096 values is
+         * kept. */
+        const uint8_t sketch = PL_CODEC_SKETCH16, dense = PL_CODEC_I8_SHARED;
+        out->codec[PL_ROLE_ATTENTION_IN] = out->codec[PL_ROLE_ATTENTION_OUT] = dense;
+        out->codec[PL_ROLE_MLP] = out->codec[PL_ROLE_EMBED] = out->codec[PL_ROLE_HEAD] =
+            sketch;
+        out->selector = PL_SELECT_TAGC;
+        out->k = TILE / 5;
+    }
     return PL_OK;
 }
 
@@ -109,9 +107,9 @@ bool pl_codec_drops_much(const pl_codec_options *o)
     return pl_codec_is_homomorphic(o);
 }
 
-/* A message is added without decoding as a whole, or not at all. */
-static pl_status check_roles(const pl_codec_options *o)
+pl_status pl_codec_options_check(const pl_codec_options *o)
 {
+    /* A message is added without decoding as a whole, or not at all. */
     bool homomorphic = pl_codec_is_homomorphic(o);
     for (int role = 0; role < PL_ROLE_COUNT; role++) {
         int codec = o->codec[role];
@@ -124,12 +122,6 @@ static pl_status check_roles(const pl_codec_options *o)
                            "messages are added without decoding; use i8-shared or f32",
                            codec_names[codec]);
     }
-    return PL_OK;
-}
-
-pl_status pl_codec_options_check(const pl_codec_options *o)
-{
-    PL_CHECK(check_roles(o));
     if (o->selector >= PL_SELECT_COUNT)
         return pl_fail(PL_ERR_CONFIG, "unknown selector number %d", o->selector);
     if (o->value_bits != 8 && o->value_bits != 2)

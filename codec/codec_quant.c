@@ -62,13 +62,6 @@ static pl_status f32_encode_planes(codec_job *job, uint8_t *const at[SECTIONS_MA
     return PL_OK;
 }
 
-/* f32 sends the whole residual, so nothing is left. */
-static void keep_nothing(const codec_job *job)
-{
-    if (job->residual)
-        memset(job->residual, 0, (size_t)job->stretch.count * sizeof(float));
-}
-
 pl_status f32_encode(codec_job *job)
 {
     float tile[TILE];
@@ -85,7 +78,9 @@ pl_status f32_encode(codec_job *job)
         for (uint64_t i = 0; i < count; i += TILE)
             memcpy(at[0] + 4 * i, job_tile(job, i, tile),
                    job_tile_length(job, i) * sizeof(float));
-    keep_nothing(job);
+    /* f32 sends the whole residual, so nothing is left. */
+    if (job->residual)
+        memset(job->residual, 0, (size_t)job->stretch.count * sizeof(float));
     return PL_OK;
 }
 

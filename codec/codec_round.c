@@ -89,18 +89,6 @@ int pl_codec_add_threads(void)
     return n < THREADS_MAX ? n : THREADS_MAX;
 }
 
-/* Few values are not worth a thread. There is one slice if each slice would have to
- * decode a message as a whole. */
-static pl_status add_run(adding *a)
-{
-    int n_threads = a->n * (size_t)a->run.n < ALONE ? 1 : pl_codec_add_threads();
-    PL_CHECK(pl_parallel(n_threads, (size_t)a->run.n, open_message, a));
-    a->n_slices = n_threads > 1 ? (size_t)(n_threads * SLICES) : 1;
-    for (int i = 0; i < a->run.n; i++)
-        a->n_slices = a->opened[i].splits ? a->n_slices : 1;
-    return pl_parallel(n_threads, a->n_slices, add_slice, a);
-}
-
 pl_status pl_codec_add_each(const pl_codec_source *messages, size_t n, float *sum)
 {
     adding a = {.n = n, .sum = sum};
@@ -112,7 +100,14 @@ pl_status pl_codec_add_each(const pl_codec_source *messages, size_t n, float *su
             a.opened = pl_alloc((size_t)a.run.n * sizeof *a.opened);
             a.n_opened = a.run.n;
         }
-        PL_TRY(add_run(&a));
+        /* Few values are not worth a thread. There is one slice if each slice would
+         * have to decode a message as a whole. */
+        int n_threads = a.n * (size_t)a.run.n < ALONE ? 1 : pl_codec_add_threads();
+        PL_TRY(pl_parallel(n_threads, (size_t)a.run.n, open_message, &a));
+        a.n_slices = n_threads > 1 ? (size_t)(n_threads * SLICES) : 1;
+        for (int i = 0; i < a.run.n; i++)
+            a.n_slices = a.opened[i].splits ? a.n_slices : 1;
+        PL_TRY(pl_parallel(n_threads, a.n_slices, add_slice, &a));
         PL_TRY(messages->next(messages->context, false, &a.run));
     }
 done:

@@ -59,25 +59,20 @@ codec_choice select_tile(const float a[TILE], size_t k)
     return (codec_choice){(uint32_t)high, k - above_high};
 }
 
-/* Marks each group of 16 values in which any is at least `threshold`. */
-CODEC_WIDE static void mark_groups(const float *restrict a, int32_t threshold,
-                                   uint8_t *restrict marks)
-{
-    for (int g = 0; g < GROUPS; g++) {
-        int32_t any = 0;
-        for (int i = 0; i < GROUP; i++)
-            any |= magnitude(a[g * GROUP + i]) >= threshold;
-        marks[g] = (uint8_t)any;
-    }
-}
-
 size_t select_indices(const float a[TILE], size_t n, codec_choice *choice,
                       uint16_t out[TILE])
 {
     uint8_t marks[GROUPS];
     size_t kept = 0;
     int32_t above = (int32_t)choice->above;
-    mark_groups(a, choice->ties ? above : above + 1, marks);
+    /* Marks each group of 16 values in which any is at least `threshold`. */
+    int32_t threshold = choice->ties ? above : above + 1;
+    for (int g = 0; g < GROUPS; g++) {
+        int32_t any = 0;
+        for (int i = 0; i < GROUP; i++)
+            any |= magnitude(a[g * GROUP + i]) >= threshold;
+        marks[g] = (uint8_t)any;
+    }
     for (size_t first = 0; first < n; first += GROUP) {
         if (!marks[first / GROUP])
             continue;
@@ -162,19 +157,13 @@ static codec_choice exact_threshold(const codec_job *job, uint64_t budget)
     return (codec_choice){above, above ? (size_t)left : 0};
 }
 
-static pl_status check_finite(const codec_job *job)
-{
-    float tile[TILE];
-    for (uint64_t i = 0; i < job->stretch.count; i += TILE)
-        PL_CHECK(job_check_finite(job, i, select_top(job_tile(job, i, tile))));
-    return PL_OK;
-}
-
 pl_status select_stretch(const codec_job *job, codec_choice *out)
 {
     uint64_t budget = codec_budget(job->options, (size_t)job->stretch.count);
     *out = (codec_choice){0, 0};
-    PL_CHECK(check_finite(job));
+    float tile[TILE];
+    for (uint64_t i = 0; i < job->stretch.count; i += TILE)
+        PL_CHECK(job_check_finite(job, i, select_top(job_tile(job, i, tile))));
     float threshold = tagc_threshold(job, budget);
     uint64_t kept = count_stretch(job, threshold);
     bool fits = kept <= budget && 2 * kept >= budget;

@@ -72,18 +72,6 @@ pl_status shared_encode(codec_job *job)
 }
 
 /* ---- decoding ---- */
-CODEC_WIDE static void widen8(const int8_t *restrict codes, int32_t *restrict q)
-{
-    for (int i = 0; i < TILE; i++)
-        q[i] = codes[i];
-}
-
-CODEC_WIDE static void widen16(const int16_t *restrict codes, int32_t *restrict q)
-{
-    for (int i = 0; i < TILE; i++)
-        q[i] = codes[i];
-}
-
 /* Sections may begin at any address, so codes are copied before they are widened. */
 void shared_load(const uint8_t *raw, size_t width, uint64_t at, size_t n,
                  int32_t q[TILE])
@@ -95,10 +83,12 @@ void shared_load(const uint8_t *raw, size_t width, uint64_t at, size_t n,
         memset(q + n, 0, (TILE - n) * sizeof *q);
     } else if (width == 2) {
         memcpy(halves, raw + 2 * at, 2 * n);
-        widen16(halves, q);
+        for (int i = 0; i < TILE; i++)
+            q[i] = halves[i];
     } else {
         memcpy(bytes, raw + at, n);
-        widen8(bytes, q);
+        for (int i = 0; i < TILE; i++)
+            q[i] = bytes[i];
     }
 }
 
@@ -121,15 +111,6 @@ static int32_t shared_limit(const codec_task *task)
            (int32_t)h->contributors;
 }
 
-static pl_status shared_excess(const codec_task *task, uint64_t at)
-{
-    return pl_fail(PL_ERR_DATA,
-                   "a code of the update near value %llu exceeds %d, the most that %u "
-                   "contributors give",
-                   (unsigned long long)(task->stretch->first + at), shared_limit(task),
-                   task->header->contributors);
-}
-
 pl_status shared_decode(const codec_task *task)
 {
     const codec_stretch *s = task->stretch;
@@ -139,8 +120,14 @@ pl_status shared_decode(const codec_task *task)
     for (uint64_t i = 0; i < s->count; i += TILE) {
         size_t n = s->count - i < TILE ? (size_t)(s->count - i) : TILE;
         shared_load(task->raw[0], width, i, n, q);
-        if (!scale_tile(q, step, limit, tile))
-            return shared_excess(task, i);
+        if (!scale_tile(q, step, limit, tile)) {
+            return pl_fail(
+                PL_ERR_DATA,
+                "a code of the update near value %llu exceeds %d, the most that %u "
+                "contributors give",
+                (unsigned long long)(task->stretch->first + i), shared_limit(task),
+                task->header->contributors);
+        }
         PL_CHECK(sink_tile(task->sink, s->first + i, tile, n));
     }
     return PL_OK;

@@ -87,32 +87,6 @@ typedef struct list_out {
     uint64_t n;
 } list_out;
 
-/* Codes of zero are left out: nothing of theirs is sent. */
-static void list_tile(list_out *o, uint64_t at, const uint16_t *kept, size_t n_kept,
-                      const int32_t *q)
-{
-    for (size_t i = 0; i < n_kept; i++) {
-        uint64_t index = at + kept[i];
-        int32_t code = q[kept[i]];
-        if (code == 0)
-            continue;
-        o->bitmap[index / 8] |= (uint8_t)(1u << index % 8);
-        o->codes[o->n++] = (int16_t)code;
-    }
-}
-
-/* Values that were not kept go to the residual unchanged. */
-static void restore_dropped(const float *a, const uint16_t *kept, size_t n_kept,
-                            float *left)
-{
-    float errors[TILE];
-    for (size_t i = 0; i < n_kept; i++)
-        errors[i] = left[kept[i]];
-    memcpy(left, a, TILE * sizeof *left);
-    for (size_t i = 0; i < n_kept; i++)
-        left[kept[i]] = errors[i];
-}
-
 /* The whole tile is quantised, then all but what was selected is forgotten again: both
  * are loops without branches. */
 static pl_status encode_list_tile(codec_job *job, uint64_t at, codec_choice *choice,
@@ -129,19 +103,23 @@ static pl_status encode_list_tile(codec_job *job, uint64_t at, codec_choice *cho
     if (job->options->selector == PL_SELECT_EXACT)
         *choice = select_tile(a, codec_budget(job->options, n));
     size_t n_kept = select_indices(a, n, choice, kept);
-    list_tile(o, at, kept, n_kept, q);
-    restore_dropped(a, kept, n_kept, left);
+    /* Codes of zero are left out: nothing of theirs is sent. */
+    for (size_t i = 0; i < n_kept; i++) {
+        uint64_t index = at + kept[i];
+        int32_t code = q[kept[i]];
+        if (code == 0)
+            continue;
+        o->bitmap[index / 8] |= (uint8_t)(1u << index % 8);
+        o->codes[o->n++] = (int16_t)code;
+    }
+    /* Values that were not kept go to the residual unchanged. */
+    float errors[TILE];
+    for (size_t i = 0; i < n_kept; i++)
+        errors[i] = left[kept[i]];
+    memcpy(left, a, TILE * sizeof *left);
+    for (size_t i = 0; i < n_kept; i++)
+        left[kept[i]] = errors[i];
     job_keep(job, at, left);
-    return PL_OK;
-}
-
-static pl_status encode_list(codec_job *job, list_out *o)
-{
-    codec_choice choice = {0, 0};
-    if (job->options->selector != PL_SELECT_EXACT)
-        PL_CHECK(select_stretch(job, &choice));
-    for (uint64_t i = 0; i < job->stretch.count; i += TILE)
-        PL_CHECK(encode_list_tile(job, i, &choice, o));
     return PL_OK;
 }
 
@@ -195,19 +173,6 @@ static void peeling_free(peeling *p)
     pl_free(p->codes);
 }
 
-/* Allocates for the largest segment; the others use a part of it. */
-static void peeling_alloc(peeling *p, const codec_stretch *s)
-{
-    size_t len = s->count < SEGMENT ? (size_t)s->count : SEGMENT;
-    size_t n = 3 * (size_t)codec_segment_cells(s->cells, len);
-    memset(p, 0, sizeof *p);
-    p->cells = pl_alloc(n * sizeof *p->cells);
-    p->degrees = pl_alloc(n * sizeof *p->degrees);
-    p->members = pl_alloc(n * sizeof *p->members);
-    p->ready = pl_alloc(n * sizeof *p->ready);
-    p->codes = pl_alloc(len * sizeof *p->codes);
-}
-
 static void peeling_count(peeling *p, const uint8_t *bitmap, uint64_t first,
                           uint64_t end)
 {
@@ -242,22 +207,6 @@ static void take_out(peeling *p, uint32_t element, const sketch_cells *at, int32
     p->n_left--;
 }
 
-static void peel(peeling *p)
-{
-    while (p->n_ready > 0) {
-        uint32_t c = p->ready[--p->n_ready];
-        if (p->degrees[c] != 1)
-            continue;
-        uint32_t element = p->members[c];
-        sketch_cells at;
-        sketch_find(p->seed, p->base + element, p->third, &at);
-        int j = c < p->third ? 0 : c < 2 * p->third ? 1 : 2;
-        int16_t code = (int16_t)sketch_signed(&at, j, (int16_t)p->cells[c]);
-        p->codes[element] = code;
-        take_out(p, element, &at, code);
-    }
-}
-
 /* Fails with ERR_PEEL: n_left elements of the segment at value `first` of the stretch,
  * which has n_cells cells, could not be decoded. */
 static pl_status stuck(const codec_stretch *s, uint64_t first, size_t n_left,
@@ -281,21 +230,22 @@ static pl_status peel_segment(peeling *p, const codec_stretch *s, uint64_t first
     memset(p->degrees, 0, p->n_cells * sizeof *p->degrees);
     memset(p->members, 0, p->n_cells * sizeof *p->members);
     peeling_count(p, bitmap, first, end);
-    peel(p);
+    while (p->n_ready > 0) {
+        uint32_t c = p->ready[--p->n_ready];
+        if (p->degrees[c] != 1)
+            continue;
+        uint32_t element = p->members[c];
+        sketch_cells at;
+        sketch_find(p->seed, p->base + element, p->third, &at);
+        int j = c < p->third ? 0 : c < 2 * p->third ? 1 : 2;
+        int16_t code = (int16_t)sketch_signed(&at, j, (int16_t)p->cells[c]);
+        p->codes[element] = code;
+        take_out(p, element, &at, code);
+    }
     bool clean = p->n_left == 0;
     for (uint32_t c = 0; c < p->n_cells; c++)
         clean &= p->cells[c] == 0;
     return clean ? PL_OK : stuck(s, first, p->n_left, p->n_cells);
-}
-
-static void append_codes(const peeling *p, const codec_stretch *s, uint64_t first,
-                         const uint8_t *bitmap, pl_buf *codes)
-{
-    uint64_t end = s->count - first < SEGMENT ? s->count : first + SEGMENT, index;
-    bit_walk walk;
-    bit_walk_begin(&walk, bitmap, first, end);
-    while (bit_walk_next(&walk, &index))
-        pl_buf_append(codes, &p->codes[index - first], sizeof *p->codes);
 }
 
 pl_status sketch_peel(const codec_stretch *s, uint64_t seed, const uint8_t *bitmap,
@@ -303,11 +253,23 @@ pl_status sketch_peel(const codec_stretch *s, uint64_t seed, const uint8_t *bitm
 {
     peeling p;
     pl_status status = PL_OK;
-    peeling_alloc(&p, s);
+    /* Allocates for the largest segment; the others use a part of it. */
+    size_t len = s->count < SEGMENT ? (size_t)s->count : SEGMENT;
+    size_t n = 3 * (size_t)codec_segment_cells(s->cells, len);
+    memset(&p, 0, sizeof p);
+    p.cells = pl_alloc(n * sizeof *p.cells);
+    p.degrees = pl_alloc(n * sizeof *p.degrees);
+    p.members = pl_alloc(n * sizeof *p.members);
+    p.ready = pl_alloc(n * sizeof *p.ready);
+    p.codes = pl_alloc(len * sizeof *p.codes);
     p.seed = seed;
     for (uint64_t first = 0; first < s->count; first += SEGMENT) {
         PL_TRY(peel_segment(&p, s, first, bitmap, cells));
-        append_codes(&p, s, first, bitmap, codes);
+        uint64_t end = s->count - first < SEGMENT ? s->count : first + SEGMENT, index;
+        bit_walk walk;
+        bit_walk_begin(&walk, bitmap, first, end);
+        while (bit_walk_next(&walk, &index))
+            pl_buf_append(codes, &p.codes[index - first], sizeof *p.codes);
         cells += 2 * p.n_cells;
     }
 done:
@@ -357,7 +319,11 @@ pl_status sketch_encode(codec_job *job)
     s->cells = codec_cells(job->options, job->round->n_contributors);
     s->exponent = codec_stretch_exponent(s->codec, job->round);
     uint16_t *cells = make_room(job, &list);
-    PL_CHECK(encode_list(job, &list));
+    codec_choice choice = {0, 0};
+    if (job->options->selector != PL_SELECT_EXACT)
+        PL_CHECK(select_stretch(job, &choice));
+    for (uint64_t i = 0; i < job->stretch.count; i += TILE)
+        PL_CHECK(encode_list_tile(job, i, &choice, &list));
     sketch_build(s, seed, &list, cells);
     pl_status status =
         sketch_peel(s, seed, list.bitmap, (const uint8_t *)cells, &codes);

@@ -15,24 +15,6 @@ typedef struct topk_out {
     uint64_t passed; /* values passed over since the last one kept */
 } topk_out;
 
-static void put_gap(topk_out *o, uint64_t gap)
-{
-    for (; gap >= 255; gap -= 255)
-        o->gaps[o->n_gaps++] = 255;
-    o->gaps[o->n_gaps++] = (uint8_t)gap;
-}
-
-static void put_gaps(topk_out *o, const uint16_t *kept, size_t n_kept, size_t n)
-{
-    size_t next = 0;
-    for (size_t i = 0; i < n_kept; i++) {
-        put_gap(o, o->passed + kept[i] - next);
-        o->passed = 0;
-        next = kept[i] + 1u;
-    }
-    o->passed += n - next;
-}
-
 static float magnitude(float x)
 {
     return codec_bits_float(codec_float_bits(x) & 0x7fffffffu);
@@ -60,10 +42,15 @@ static void put_bytes(topk_out *o, const float *a, const uint16_t *kept, size_t 
 }
 
 /* ---- 2 bits ---- */
-/* The means of the magnitudes up to `bound` and above it; 0 for an empty class. */
-static void class_means(const float *a, const uint16_t *kept, size_t n_kept,
-                        double bound, uint16_t halves[2])
+static void put_pairs(topk_out *o, const float *a, const uint16_t *kept, size_t n_kept,
+                      float *left)
 {
+    uint16_t halves[2];
+    double sum = 0;
+    for (size_t i = 0; i < n_kept; i++)
+        sum += (double)magnitude(a[kept[i]]);
+    double bound = n_kept ? sum / (double)n_kept : 0;
+    /* The means of the magnitudes up to `bound` and above it; 0 for an empty class. */
     double sums[2] = {0, 0};
     size_t counts[2] = {0, 0};
     for (size_t i = 0; i < n_kept; i++) {
@@ -75,22 +62,6 @@ static void class_means(const float *a, const uint16_t *kept, size_t n_kept,
     for (int c = 0; c < 2; c++)
         halves[c] =
             counts[c] ? pl_bf16_from_float((float)(sums[c] / (double)counts[c])) : 0;
-}
-
-static double mean_magnitude(const float *a, const uint16_t *kept, size_t n_kept)
-{
-    double sum = 0;
-    for (size_t i = 0; i < n_kept; i++)
-        sum += (double)magnitude(a[kept[i]]);
-    return n_kept ? sum / (double)n_kept : 0;
-}
-
-static void put_pairs(topk_out *o, const float *a, const uint16_t *kept, size_t n_kept,
-                      float *left)
-{
-    uint16_t halves[2];
-    double bound = mean_magnitude(a, kept, n_kept);
-    class_means(a, kept, n_kept, bound, halves);
     for (size_t i = 0; i < n_kept; i++) {
         float x = a[kept[i]], m = magnitude(x);
         uint32_t class = (double)m > bound, sign = codec_float_bits(x) >> 31;
@@ -116,7 +87,16 @@ static pl_status encode_tile(codec_job *job, uint64_t at, topk_out *o)
     codec_choice choice = select_tile(a, codec_budget(job->options, n));
     size_t n_kept = select_indices(a, n, &choice, kept);
     memcpy(left, a, sizeof left);
-    put_gaps(o, kept, n_kept, n);
+    size_t next = 0;
+    for (size_t i = 0; i < n_kept; i++) {
+        uint64_t gap = o->passed + kept[i] - next;
+        for (; gap >= 255; gap -= 255)
+            o->gaps[o->n_gaps++] = 255;
+        o->gaps[o->n_gaps++] = (uint8_t)gap;
+        o->passed = 0;
+        next = kept[i] + 1u;
+    }
+    o->passed += n - next;
     if (job->stretch.variant == 2)
         put_pairs(o, a, kept, n_kept, left);
     else

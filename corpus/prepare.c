@@ -91,7 +91,6 @@ static pl_status tick(preparation *work, const char *step, uint64_t bytes)
 }
 
 /* ---- reading and splitting ---- */
-
 /* The hash alone decides, so a document stays on its side however the corpus
  * around it changes. */
 static bool held_out(preparation *work, uint64_t hash)
@@ -166,17 +165,6 @@ static pl_status read_path(preparation *work, const char *path)
     return work->full ? PL_OK : status;
 }
 
-static pl_status read_system(preparation *work)
-{
-    pl_buf lines = {0};
-    uint64_t max = work->options->max_bytes ? work->options->max_bytes : UINT64_MAX;
-    pl_status status = pl_system_text_read(max, collect, work, &lines);
-    for (const char *at = pl_buf_text(&lines); *at; at += strcspn(at, "\n") + 1)
-        say(work, "data     %.*s", (int)strcspn(at, "\n"), at);
-    pl_buf_destroy(&lines);
-    return work->full ? PL_OK : status;
-}
-
 /* The held-out file is read first: its documents never train, even when they
  * stand in the corpus too. */
 static pl_status read_all(preparation *work)
@@ -187,9 +175,15 @@ static pl_status read_all(preparation *work)
         PL_CHECK(read_path(work, options->valid));
         work->reading_valid = false;
     }
-    if (options->corpus[0] == '\0')
-        PL_CHECK(read_system(work));
-    else
+    if (options->corpus[0] == '\0') {
+        pl_buf lines = {0};
+        uint64_t max = work->options->max_bytes ? work->options->max_bytes : UINT64_MAX;
+        pl_status status = pl_system_text_read(max, collect, work, &lines);
+        for (const char *at = pl_buf_text(&lines); *at; at += strcspn(at, "\n") + 1)
+            say(work, "data     %.*s", (int)strcspn(at, "\n"), at);
+        pl_buf_destroy(&lines);
+        PL_CHECK(work->full ? PL_OK : status);
+    } else
         PL_CHECK(read_path(work, options->corpus));
     return spool_seal(work->spool);
 }
@@ -264,7 +258,6 @@ static pl_status check_split(const preparation *work)
 }
 
 /* ---- the tokenizer ---- */
-
 /* Held-out documents stay out of the tokenizer too: it is part of the model. */
 static pl_status train_tokenizer(preparation *work, const char *path)
 {
@@ -330,7 +323,6 @@ static pl_status get_tokenizer(preparation *work)
 }
 
 /* ---- tokenising ---- */
-
 /* Items write only their own buffer; the caller writes them out in order. That makes
  * the file independent of which thread finished first. */
 typedef struct token_batch {
@@ -407,16 +399,6 @@ done:
     return status;
 }
 
-static pl_status open_writers(preparation *work)
-{
-    char path[PL_PATH_MAX];
-    uint32_t vocab = (uint32_t)work->result->vocab;
-    PL_CHECK(token_writer_open(pl_join(path, work->folder, DATA_TRAIN), vocab,
-                               &work->train));
-    return token_writer_open(pl_join(path, work->folder, DATA_VALID), vocab,
-                             &work->valid);
-}
-
 /* Both files get the same list of domains, so that indices can be compared. */
 static pl_status end_writers(preparation *work)
 {
@@ -448,8 +430,23 @@ static void say_split(const preparation *work, const char *remark)
         (unsigned long long)result->valid_documents, remark);
 }
 
-static void report_tokens(const preparation *work)
+/* ---- the whole ---- */
+static pl_status build_steps(preparation *work)
 {
+    begin_step(work);
+    PL_CHECK(spool_create(work->folder, &work->spool));
+    PL_CHECK(read_all(work));
+    report_reading(work);
+    PL_CHECK(check_split(work));
+    PL_CHECK(get_tokenizer(work));
+    char path[PL_PATH_MAX];
+    uint32_t vocab = (uint32_t)work->result->vocab;
+    PL_CHECK(token_writer_open(pl_join(path, work->folder, DATA_TRAIN), vocab,
+                               &work->train));
+    PL_CHECK(token_writer_open(pl_join(path, work->folder, DATA_VALID), vocab,
+                               &work->valid));
+    PL_CHECK(tokenise(work));
+    PL_CHECK(end_writers(work));
     char remark[48] = "";
     const pl_prepare_result *result = work->result;
     double seconds = pl_now() - work->began;
@@ -461,22 +458,6 @@ static void report_tokens(const preparation *work)
         snprintf(remark, sizeof remark, " (%llu more too short)",
                  (unsigned long long)work->n_too_short);
     say_split(work, remark);
-}
-
-/* ---- the whole ---- */
-
-static pl_status build_steps(preparation *work)
-{
-    begin_step(work);
-    PL_CHECK(spool_create(work->folder, &work->spool));
-    PL_CHECK(read_all(work));
-    report_reading(work);
-    PL_CHECK(check_split(work));
-    PL_CHECK(get_tokenizer(work));
-    PL_CHECK(open_writers(work));
-    PL_CHECK(tokenise(work));
-    PL_CHECK(end_writers(work));
-    report_tokens(work);
     return data_manifest_write(work->folder, work->options, work->result);
 }
 

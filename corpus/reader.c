@@ -89,7 +89,6 @@ static pl_status too_long(const text_source *source)
 }
 
 /* ---- a file that is one document ---- */
-
 /* Reads to the end; a NUL byte means that the file is not text. */
 static pl_status read_text(document_reader *reader, text_source *source, bool *binary)
 {
@@ -146,7 +145,6 @@ static pl_status read_whole(document_reader *reader, text_source *source)
 }
 
 /* ---- a file that is cut ---- */
-
 static pl_status deliver_piece(document_reader *reader, const text_source *source,
                                size_t begin, size_t len)
 {
@@ -203,22 +201,18 @@ static pl_status read_pieces(document_reader *reader, const text_source *source)
 }
 
 /* ---- JSON lines ---- */
-
-static pl_status line_failed(const text_source *source, const char *what)
-{
-    return pl_fail(PL_ERR_DATA, "'%s' line %llu: %s", source->path,
-                   (unsigned long long)source->line, what);
-}
-
 /* The line's own domain wins over that of the folder. */
 static pl_status deliver_object(document_reader *reader, const text_source *source,
                                 const pl_json *object)
 {
     size_t len = 0;
     const char *text = pl_json_text(pl_json_get(object, "text"), &len);
-    if (!text)
-        return line_failed(source, "there is no \"text\" with a string; a line looks "
-                                   "like {\"text\": \"...\", \"domain\": \"...\"}");
+    if (!text) {
+        return pl_fail(PL_ERR_DATA, "'%s' line %llu: %s", source->path,
+                       (unsigned long long)source->line,
+                       "there is no \"text\" with a string; a line looks "
+                       "like {\"text\": \"...\", \"domain\": \"...\"}");
+    }
     const char *domain = pl_json_text(pl_json_get(object, "domain"), NULL);
     clean_text(reader, &text, &len); /* an escaped NUL is all that can be bad */
     return deliver(reader, source, text, len, domain ? domain : source->domain);
@@ -289,7 +283,6 @@ static pl_status read_lines(document_reader *reader, text_source *source)
 }
 
 /* ---- files ---- */
-
 /* Decides by the name and not by the content: a text file may well begin with a brace.
  */
 static bool named_lines(const char *path)
@@ -337,7 +330,6 @@ static pl_status read_file(document_reader *reader, text_source *source)
 }
 
 /* ---- folders ---- */
-
 /* Byte order: the same in every locale. */
 static int by_name(const FTSENT **a, const FTSENT **b)
 {
@@ -352,17 +344,6 @@ static bool is_regular(const FTSENT *entry)
         return true;
     return entry->fts_info == FTS_SL && stat(entry->fts_path, &info) == 0 &&
            S_ISREG(info.st_mode);
-}
-
-/* The name of the folder below the root in which the entry lies; "" for none. */
-static void entry_domain(const char *root, const FTSENT *entry, char domain[256])
-{
-    const char *below = entry->fts_path + strlen(root);
-    below += strspn(below, "/");
-    size_t len = strcspn(below, "/");
-    bool nested = below[len] == '/' && len < 256;
-    memcpy(domain, below, nested ? len : 0);
-    domain[nested ? len : 0] = '\0';
 }
 
 static pl_status read_entry(document_reader *reader, const char *root, FTS *walk,
@@ -380,7 +361,13 @@ static pl_status read_entry(document_reader *reader, const char *root, FTS *walk
     if (!is_regular(entry))
         return PL_OK;
     char domain[256];
-    entry_domain(root, entry, domain);
+    /* The name of the folder below the root in which the entry lies; "" for none. */
+    const char *below = entry->fts_path + strlen(root);
+    below += strspn(below, "/");
+    size_t len = strcspn(below, "/");
+    bool nested = below[len] == '/' && len < 256;
+    memcpy(domain, below, nested ? len : 0);
+    domain[nested ? len : 0] = '\0';
     text_source source = {.path = entry->fts_path, .domain = domain, .in_folder = true};
     return read_file(reader, &source);
 }

@@ -52,18 +52,6 @@ static pl_status check_options(const pl_sampler_options *options)
     return PL_OK;
 }
 
-static void count_windows(pl_sampler *sampler)
-{
-    uint64_t next = 0;
-    for (uint32_t i = 0; i < sampler->n_docs; i++) {
-        sampler->first_window[i] = next;
-        next +=
-            pl_document_windows(pl_tokens_doc(sampler->tokens, i)->n_tokens,
-                                sampler->options.context, sampler->options.skip_prefix);
-    }
-    sampler->first_window[sampler->n_docs] = next;
-}
-
 pl_status pl_sampler_create(const pl_tokens *tokens, const pl_sampler_options *options,
                             pl_sampler **out)
 {
@@ -78,7 +66,14 @@ pl_status pl_sampler_create(const pl_tokens *tokens, const pl_sampler_options *o
     PL_TRY(pl_try_alloc(((size_t)sampler->n_docs + 1) * sizeof(uint64_t),
                         "the sampler's document index", &windows));
     sampler->first_window = windows;
-    count_windows(sampler);
+    uint64_t next = 0;
+    for (uint32_t i = 0; i < sampler->n_docs; i++) {
+        sampler->first_window[i] = next;
+        next +=
+            pl_document_windows(pl_tokens_doc(sampler->tokens, i)->n_tokens,
+                                sampler->options.context, sampler->options.skip_prefix);
+    }
+    sampler->first_window[sampler->n_docs] = next;
     if (pl_sampler_windows(sampler) == 0) {
         status =
             pl_fail(PL_ERR_DATA,
@@ -124,16 +119,6 @@ static uint32_t document_of(const pl_sampler *sampler, uint64_t window)
     return low;
 }
 
-/* O(1) seek: the permutation is evaluated at one place, never laid out. */
-static uint64_t window_of(const pl_sampler *sampler, uint64_t sample)
-{
-    const pl_sampler_options *options = &sampler->options;
-    uint64_t n_windows = pl_sampler_windows(sampler);
-    uint64_t k = sample * (uint64_t)options->n_replicas + (uint64_t)options->replica;
-    uint64_t stream = pl_stream("sampler", options->stream, k / n_windows);
-    return pl_permute(options->seed, stream, n_windows, k % n_windows);
-}
-
 /* Targets of one row: the document's tokens at+1 .. at+n; returns the counted. The
  * tokens of the prefix stay as inputs, only their loss is left out. */
 static int64_t fill_row(const pl_sampler *sampler, uint64_t window, int32_t *tokens,
@@ -167,7 +152,14 @@ int64_t pl_sampler_fill(const pl_sampler *sampler, uint64_t first_sample, int B,
     size_t T = (size_t)sampler->options.context;
     int64_t counted = 0;
     for (int b = 0; b < B; b++) {
-        uint64_t window = window_of(sampler, first_sample + (uint64_t)b);
+        /* O(1) seek: the permutation is evaluated at one place, never laid out. */
+        uint64_t sample = first_sample + (uint64_t)b;
+        const pl_sampler_options *options = &sampler->options;
+        uint64_t n_windows = pl_sampler_windows(sampler);
+        uint64_t k =
+            sample * (uint64_t)options->n_replicas + (uint64_t)options->replica;
+        uint64_t stream = pl_stream("sampler", options->stream, k / n_windows);
+        uint64_t window = pl_permute(options->seed, stream, n_windows, k % n_windows);
         counted +=
             fill_row(sampler, window, tokens + (size_t)b * T, targets + (size_t)b * T);
     }

@@ -59,7 +59,6 @@ typedef struct system_text {
 } system_text;
 
 /* ---- finding ---- */
-
 static int by_name(const FTSENT **a, const FTSENT **b)
 {
     return strcmp((*a)->fts_name, (*b)->fts_name);
@@ -81,15 +80,6 @@ static bool wanted_file(const FTSENT *entry, const text_place *place)
            pl_ends_with(entry->fts_name, place->suffix);
 }
 
-static void push_path(domain_files *files, const char *path)
-{
-    if (files->n_paths == files->cap) {
-        files->cap = files->cap ? files->cap * 2 : 256;
-        files->paths = pl_grow(files->paths, files->cap * sizeof *files->paths);
-    }
-    files->paths[files->n_paths++] = pl_strdup(path);
-}
-
 /* A folder that cannot be walked gives nothing: the verdict at the end counts what
  * there is, and does not ask why. */
 static void walk_place(domain_files *files, const text_place *place, char **roots)
@@ -100,28 +90,19 @@ static void walk_place(domain_files *files, const text_place *place, char **root
     for (FTSENT *entry = fts_read(walk); entry; entry = fts_read(walk)) {
         if (entry->fts_info == FTS_D && !enter_folder(entry, place->depth))
             fts_set(walk, entry, FTS_SKIP);
-        else if (entry->fts_info == FTS_F && wanted_file(entry, place))
-            push_path(files, entry->fts_path);
+        else if (entry->fts_info == FTS_F && wanted_file(entry, place)) {
+            const char *path = entry->fts_path;
+            if (files->n_paths == files->cap) {
+                files->cap = files->cap ? files->cap * 2 : 256;
+                files->paths = pl_grow(files->paths, files->cap * sizeof *files->paths);
+            }
+            files->paths[files->n_paths++] = pl_strdup(path);
+        }
     }
     fts_close(walk);
 }
 
-static void find_files(system_text *text)
-{
-    for (size_t i = 0; i < N_PLACES; i++) {
-        glob_t found = {0};
-        if (i == 0 || strcmp(places[i].domain, places[i - 1].domain) != 0) {
-            text->domains[text->n_domains].root = places[i].root;
-            text->domains[text->n_domains++].name = places[i].domain;
-        }
-        if (glob(places[i].root, GLOB_NOSORT, NULL, &found) == 0)
-            walk_place(&text->domains[text->n_domains - 1], &places[i], found.gl_pathv);
-        globfree(&found);
-    }
-}
-
 /* ---- reading ---- */
-
 /* The beginning of a file, cut at the end of a line; *len = 0 if it is of no use. A
  * file that cannot be read or is not UTF-8 is skipped, because the user did not name
  * it. */
@@ -179,19 +160,7 @@ static domain_files *neediest(system_text *text)
     return found;
 }
 
-static pl_status read_files(system_text *text, uint64_t max_bytes, pl_document_fn fn,
-                            void *context)
-{
-    domain_files *files = neediest(text);
-    while (files && text->n_bytes < max_bytes) {
-        PL_CHECK(read_next(text, files, fn, context));
-        files = neediest(text);
-    }
-    return PL_OK;
-}
-
 /* ---- the verdict ---- */
-
 static size_t describe_domains(const system_text *text, pl_buf *describe)
 {
     size_t n_filled = 0;
@@ -228,8 +197,21 @@ pl_status pl_system_text_read(uint64_t max_bytes, pl_document_fn fn, void *conte
 {
     system_text *text = pl_alloc(sizeof *text);
     pl_status status = PL_OK;
-    find_files(text);
-    PL_TRY(read_files(text, max_bytes, fn, context));
+    for (size_t i = 0; i < N_PLACES; i++) {
+        glob_t found = {0};
+        if (i == 0 || strcmp(places[i].domain, places[i - 1].domain) != 0) {
+            text->domains[text->n_domains].root = places[i].root;
+            text->domains[text->n_domains++].name = places[i].domain;
+        }
+        if (glob(places[i].root, GLOB_NOSORT, NULL, &found) == 0)
+            walk_place(&text->domains[text->n_domains - 1], &places[i], found.gl_pathv);
+        globfree(&found);
+    }
+    domain_files *files = neediest(text);
+    while (files && text->n_bytes < max_bytes) {
+        PL_TRY(read_next(text, files, fn, context));
+        files = neediest(text);
+    }
     status = check_enough(text, describe_domains(text, describe), max_bytes);
 done:
     for (size_t d = 0; d < text->n_domains; d++) {

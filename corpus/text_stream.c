@@ -97,19 +97,6 @@ static pl_status open_archive(text_stream *stream)
                                                          : stream_failed(stream);
 }
 
-/* A stub of a few bytes is not recognised as compressed; without this check it
- * would pass as text. */
-static pl_status check_promise(const text_stream *stream)
-{
-    const compression *named = compression_of(stream->path);
-    if (named && archive_filter_code(stream->archive, 0) != named->filter)
-        return pl_fail(PL_ERR_DATA,
-                       "'%s' is not what its name says: it does not begin like a "
-                       "%s file (cut short, or misnamed)",
-                       stream->path, named->suffix);
-    return PL_OK;
-}
-
 pl_status text_stream_open(const char *path, text_stream **out)
 {
     text_stream *stream = pl_alloc(sizeof *stream);
@@ -127,7 +114,14 @@ pl_status text_stream_open(const char *path, text_stream **out)
         goto done;
     }
     PL_TRY(open_archive(stream));
-    PL_TRY(check_promise(stream));
+    /* A stub of a few bytes is not recognised as compressed; without this check it
+     * would pass as text. */
+    const compression *named = compression_of(stream->path);
+    if (named && archive_filter_code(stream->archive, 0) != named->filter)
+        PL_TRY(pl_fail(PL_ERR_DATA,
+                       "'%s' is not what its name says: it does not begin like a "
+                       "%s file (cut short, or misnamed)",
+                       stream->path, named->suffix));
     *out = stream;
     stream = NULL;
 done:

@@ -67,19 +67,6 @@ static size_t tail_bytes(const tokens_layout *layout)
     return (size_t)(layout->file_bytes - layout->docs_at);
 }
 
-/* The format aligns the table in a file; a buffer from elsewhere need not. */
-static void place_tail(pl_tokens *tokens)
-{
-    tokens->tail = tokens->data + tokens->layout.docs_at;
-    if (tokens->mapping.data || (uintptr_t)tokens->tail % _Alignof(pl_token_doc) != 0) {
-        size_t bytes = tail_bytes(&tokens->layout);
-        tokens->tail_copy = pl_alloc(bytes + 1);
-        memcpy(tokens->tail_copy, tokens->tail, bytes);
-        tokens->tail = tokens->tail_copy;
-    }
-    tokens->docs = (const void *)tokens->tail;
-}
-
 /* ---- pages of tokens ---- */
 static uint64_t page_sum(const pl_tokens *tokens, uint64_t page)
 {
@@ -181,7 +168,15 @@ static pl_status open_bytes(pl_tokens *tokens, const void *data, size_t len,
     tokens->data = data;
     PL_CHECK(tokens_header_decode(tokens->data, len, tokens->what, &tokens->layout,
                                   &tokens->body_checksum));
-    place_tail(tokens);
+    /* The format aligns the table in a file; a buffer from elsewhere need not. */
+    tokens->tail = tokens->data + tokens->layout.docs_at;
+    if (tokens->mapping.data || (uintptr_t)tokens->tail % _Alignof(pl_token_doc) != 0) {
+        size_t bytes = tail_bytes(&tokens->layout);
+        tokens->tail_copy = pl_alloc(bytes + 1);
+        memcpy(tokens->tail_copy, tokens->tail, bytes);
+        tokens->tail = tokens->tail_copy;
+    }
+    tokens->docs = (const void *)tokens->tail;
     PL_CHECK(open_names(tokens));
     PL_CHECK(check_docs(tokens));
     if (verify && tokens->mapping.data)

@@ -60,26 +60,6 @@ static bool fields_in_range(const header_fields *fields)
            (fields->n_docs == 0 || fields->n_domains > 0) && fields->reserved == 0;
 }
 
-/* Magic and version come before the checksum: a file of another kind, or of a later
- * release, should be told so rather than be called damaged. */
-static pl_status check_fields(const header_fields *fields, const char *what)
-{
-    if (memcmp(fields->magic, TOKENS_MAGIC, sizeof fields->magic) != 0)
-        return pl_fail(PL_ERR_DAMAGED, "%s is not a token file: it begins otherwise",
-                       what);
-    if (fields->version != TOKENS_VERSION)
-        return pl_fail(PL_ERR_UNSUPPORTED,
-                       "%s has format version %u, this build reads version %d", what,
-                       (unsigned)fields->version, TOKENS_VERSION);
-    if (fields->header_checksum != pl_checksum(fields, TOKENS_HEADER_SUM_AT))
-        return pl_fail(PL_ERR_DAMAGED, "%s is damaged: the header's checksum is wrong",
-                       what);
-    if (!fields_in_range(fields))
-        return pl_fail(PL_ERR_DAMAGED, "%s is damaged: its header contradicts itself",
-                       what);
-    return PL_OK;
-}
-
 pl_status tokens_header_decode(const uint8_t *data, size_t len, const char *what,
                                tokens_layout *out, uint64_t *body_checksum)
 {
@@ -88,7 +68,21 @@ pl_status tokens_header_decode(const uint8_t *data, size_t len, const char *what
         return pl_fail(PL_ERR_DAMAGED, "%s is cut short: %zu bytes, a header has %d",
                        what, len, TOKENS_HEADER_BYTES);
     memcpy(&fields, data, sizeof fields);
-    PL_CHECK(check_fields(&fields, what));
+    /* Magic and version come before the checksum: a file of another kind, or of a later
+     * release, should be told so rather than be called damaged. */
+    if (memcmp(fields.magic, TOKENS_MAGIC, sizeof fields.magic) != 0)
+        return pl_fail(PL_ERR_DAMAGED, "%s is not a token file: it begins otherwise",
+                       what);
+    if (fields.version != TOKENS_VERSION)
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "%s has format version %u, this build reads version %d", what,
+                       (unsigned)fields.version, TOKENS_VERSION);
+    if (fields.header_checksum != pl_checksum(&fields, TOKENS_HEADER_SUM_AT))
+        return pl_fail(PL_ERR_DAMAGED, "%s is damaged: the header's checksum is wrong",
+                       what);
+    if (!fields_in_range(&fields))
+        return pl_fail(PL_ERR_DAMAGED, "%s is damaged: its header contradicts itself",
+                       what);
     *out = (tokens_layout){.token_bytes = fields.token_bytes,
                            .vocab = fields.vocab,
                            .n_docs = fields.n_docs,

@@ -64,22 +64,6 @@ done:
     return status;
 }
 
-/* The table grows with the input, so exhaustion is an error, not an abort. */
-static pl_status add_doc(token_writer *writer, const pl_token_doc *doc)
-{
-    if (writer->layout.n_docs == writer->docs_cap) {
-        size_t cap = writer->docs_cap ? writer->docs_cap * 2 : 1024;
-        pl_token_doc *docs = realloc(writer->docs, cap * sizeof *docs);
-        if (!docs)
-            return pl_fail(PL_ERR_NOMEM, "no memory for a table of %zu documents", cap);
-        writer->docs = docs;
-        writer->docs_cap = cap;
-    }
-    writer->docs[writer->layout.n_docs++] = *doc;
-    writer->layout.n_tokens += doc->n_tokens;
-    return PL_OK;
-}
-
 pl_status token_writer_add(token_writer *writer, const int32_t *tokens, size_t n,
                            uint32_t domain, uint64_t hash)
 {
@@ -93,10 +77,22 @@ pl_status token_writer_add(token_writer *writer, const int32_t *tokens, size_t n
     PL_CHECK(tokens_pack(tokens, n, vocab, &writer->packed));
     PL_CHECK(tokens_pack(&eos, 1, vocab, &writer->packed));
     PL_CHECK(put(writer, writer->packed.data, writer->packed.len));
-    return add_doc(writer, &(pl_token_doc){.first = writer->layout.n_tokens,
-                                           .n_tokens = (uint32_t)n + 2,
-                                           .domain = domain,
-                                           .hash = hash});
+    /* The table grows with the input, so exhaustion is an error, not an abort. */
+    const pl_token_doc *doc = &(pl_token_doc){.first = writer->layout.n_tokens,
+                                              .n_tokens = (uint32_t)n + 2,
+                                              .domain = domain,
+                                              .hash = hash};
+    if (writer->layout.n_docs == writer->docs_cap) {
+        size_t cap = writer->docs_cap ? writer->docs_cap * 2 : 1024;
+        pl_token_doc *docs = realloc(writer->docs, cap * sizeof *docs);
+        if (!docs)
+            return pl_fail(PL_ERR_NOMEM, "no memory for a table of %zu documents", cap);
+        writer->docs = docs;
+        writer->docs_cap = cap;
+    }
+    writer->docs[writer->layout.n_docs++] = *doc;
+    writer->layout.n_tokens += doc->n_tokens;
+    return PL_OK;
 }
 
 uint64_t token_writer_n_docs(const token_writer *writer)

@@ -51,7 +51,6 @@ void pl_score_by_domain(const pl_tokens *tokens, const uint32_t *docs,
 }
 
 /* ---- which documents ---- */
-
 uint64_t pl_counted_targets(const pl_tokens *tokens, uint32_t doc, int prefix)
 {
     /* the first token only predicts */
@@ -115,7 +114,6 @@ size_t pl_pick_documents(const pl_tokens *tokens, int prefix, uint64_t max_targe
 }
 
 /* ---- paths ---- */
-
 /* The documents of one path, where they stand in the list, and their scores. */
 typedef struct part {
     uint32_t *docs;
@@ -124,26 +122,6 @@ typedef struct part {
     size_t n;
 } part;
 
-static pl_status score_part(pl_scorer *scorer, const pl_tokens *tokens, const part *own,
-                            pl_score *scores)
-{
-    PL_CHECK(pl_score_documents(scorer, tokens, own->docs, own->n, own->scores));
-    for (size_t i = 0; i < own->n; ++i)
-        scores[own->place[i]] = own->scores[i];
-    return PL_OK;
-}
-
-static void gather_part(const uint32_t *docs, const int *path_of, size_t n, int path,
-                        part *out)
-{
-    out->n = 0;
-    for (size_t i = 0; i < n; ++i)
-        if (path_of[i] == path) {
-            out->docs[out->n] = docs[i];
-            out->place[out->n++] = i;
-        }
-}
-
 pl_status pl_check_paths(const int *path_of, size_t n, int n_paths)
 {
     for (size_t i = 0; i < n; ++i)
@@ -151,13 +129,6 @@ pl_status pl_check_paths(const int *path_of, size_t n, int n_paths)
             return pl_fail(PL_ERR_ARG, "a document is routed to path %d of %d",
                            path_of[i], n_paths);
     return PL_OK;
-}
-
-static pl_status load_path(pl_scorer *scorer, pl_path_params_fn params, void *context,
-                           int path, float *block)
-{
-    PL_CHECK(params(context, path, block));
-    return pl_scorer_load(scorer, block);
 }
 
 static pl_status alloc_params(const pl_scorer *scorer, void **out)
@@ -182,11 +153,19 @@ pl_status pl_score_routed(pl_scorer *scorer, const pl_tokens *tokens,
     own.place = (size_t *)(own.scores + n);
     own.docs = (uint32_t *)(own.place + n);
     for (int path = 0; path < n_paths; ++path) {
-        gather_part(docs, path_of, n, path, &own);
+        own.n = 0;
+        for (size_t i = 0; i < n; ++i)
+            if (path_of[i] == path) {
+                own.docs[own.n] = docs[i];
+                own.place[own.n++] = i;
+            }
         if (own.n == 0)
             continue;
-        PL_TRY(load_path(scorer, params, context, path, block));
-        PL_TRY(score_part(scorer, tokens, &own, scores));
+        PL_TRY(params(context, path, block));
+        PL_TRY(pl_scorer_load(scorer, block));
+        PL_TRY(pl_score_documents(scorer, tokens, own.docs, own.n, own.scores));
+        for (size_t i = 0; i < own.n; ++i)
+            scores[own.place[i]] = own.scores[i];
     }
 done:
     pl_free_aligned(memory);

@@ -21,7 +21,6 @@ struct pl_scorer {
 };
 
 /* ---- create ---- */
-
 static pl_status check_options(const pl_scorer_options *options)
 {
     int longest = pl_topology_shape(options->topology)->context;
@@ -68,13 +67,6 @@ static pl_status open_lane(const pl_scorer_options *options, int i, lane *out)
     return PL_OK;
 }
 
-static void close_lane(lane *l)
-{
-    pl_free_aligned(l->tokens);
-    pl_model_destroy(&l->model);
-    pl_backend_close(&l->backend);
-}
-
 pl_status pl_scorer_create(const pl_scorer_options *options, pl_scorer **out)
 {
     *out = NULL;
@@ -102,8 +94,12 @@ void pl_scorer_destroy(pl_scorer **scorer)
 {
     if (!*scorer)
         return;
-    for (int i = 0; i < (*scorer)->n_lanes; ++i)
-        close_lane(&(*scorer)->lanes[i]);
+    for (int i = 0; i < (*scorer)->n_lanes; ++i) {
+        lane *l = &(*scorer)->lanes[i];
+        pl_free_aligned(l->tokens);
+        pl_model_destroy(&l->model);
+        pl_backend_close(&l->backend);
+    }
     pl_free((*scorer)->lanes);
     pl_free(*scorer);
     *scorer = NULL;
@@ -123,7 +119,6 @@ pl_status pl_scorer_load(pl_scorer *scorer, const float *params)
 }
 
 /* ---- windows ---- */
-
 typedef struct window {
     size_t row;     /* index of its document in the list */
     uint64_t first; /* index of its first token in the file */
@@ -188,7 +183,6 @@ static pl_status plan_pass(pass *p, const uint32_t *docs, size_t n)
 }
 
 /* ---- one batch ---- */
-
 static void fill_row(const pass *p, const window *w, size_t T, int32_t *tokens,
                      int32_t *targets)
 {

@@ -628,19 +628,6 @@ static pl_status take_group(home *h, pl_message *m)
     return home_merge_ready(h);
 }
 
-/* Codes a little at a time, so that a question waits no longer than for a commit. A
- * full disk or a damaged old version ends only the coding. A failed write ends the home
- * at the next commit. */
-static void tidy(home *h, bool *more)
-{
-    enum { TIDY_BYTES = 2 << 20 };
-    *more = false;
-    if (!h->tidies || pl_store_recode(h->store, TIDY_BYTES, more) == PL_OK)
-        return;
-    pl_log(PL_LOG_WARN, "store.tidy", "reason=\"%s\"", pl_last_error());
-    *more = h->tidies = false;
-}
-
 /* A signal may come on any thread. */
 static bool must_stop(const home *h)
 {
@@ -663,8 +650,17 @@ static pl_status serve(home *h)
         pl_wire_poll(&h->socket, 1, NULL, 0, wait_ms, &ready);
         PL_TRY(take_group(h, &m));
         untidy = true;
-        if (!ready && !home_is_still(h))
-            tidy(h, &untidy);
+        if (!ready && !home_is_still(h)) {
+            /* Codes a little at a time, so that a question waits no longer than for a
+             * commit. A full disk or a damaged old version ends only the coding. A
+             * failed write ends the home at the next commit. */
+            enum { TIDY_BYTES = 2 << 20 };
+            untidy = false;
+            if (h->tidies && pl_store_recode(h->store, TIDY_BYTES, &untidy) != PL_OK) {
+                pl_log(PL_LOG_WARN, "store.tidy", "reason=\"%s\"", pl_last_error());
+                untidy = h->tidies = false;
+            }
+        }
         if (pl_now_ms() - swept > 10000) {
             staging_expire(&h->uploads, false);
             swept = pl_now_ms();

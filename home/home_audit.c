@@ -49,12 +49,6 @@ static void keep_open(home *h, const char *name, const char *text, int n)
     a->n = n;
 }
 
-static void drop_open(home *h, home_audit *a)
-{
-    pl_free(a->text);
-    *a = h->audits[--h->n_audits];
-}
-
 /* ---- drawing a task ---- */
 void home_audit_records(const home *h, pl_buf *out)
 {
@@ -200,7 +194,8 @@ pl_status home_put_audit(home *h, pl_message *m, pl_message *answer)
     PL_CHECK(put_row(h, name, &a));
     if (a.verdict == PL_VERDICT_OPEN)
         return PL_OK;
-    drop_open(h, open);
+    pl_free(open->text);
+    *open = h->audits[--h->n_audits];
     h->counts.audits[a.verdict]++;
     pl_status status = pl_store_get_object(h->store, name, &state);
     if (status == PL_OK)

@@ -142,16 +142,6 @@ static pl_status mend_note(const leaving *l, const char *name)
     return pl_txn_put_ref(l->txn, ref, target);
 }
 
-static pl_status mend_notes(leaving *l)
-{
-    l->n_names = 0;
-    PL_CHECK(pl_store_each_ref(pl_writers_part(l->writers, l->part), PLACE_REFS,
-                               gather_note, l));
-    for (size_t i = 0; i < l->n_names; i++)
-        PL_CHECK(mend_note(l, l->names[i]));
-    return PL_OK;
-}
-
 /* ---- records that move to the first home ---- */
 static bool is_its_own(const char *name)
 {
@@ -191,26 +181,25 @@ static pl_status keep_hub_epoch(const leaving *l)
     return pl_txn_put_ref(l->txn, "sys/hub-epoch", text);
 }
 
-static pl_status put_tables(const leaving *l, const pl_places *table)
-{
-    char text[PL_PLACES_TEXT], target[PL_PLACES_TEXT + 16];
-    pl_places_format(table, text);
-    snprintf(target, sizeof target, "%d %s", l->part, text);
-    PL_CHECK(pl_txn_put_ref(l->txn, PLACES_NEXT_REF, target));
-    return pl_txn_put_ref(l->txn, PLACES_REF, target);
-}
-
 /* Makes one commit per home. */
 static pl_status write_home(leaving *l, const pl_places *table)
 {
     pl_status status = PL_OK;
     PL_TRY(pl_txn_begin(pl_writers_part(l->writers, l->part), &l->txn));
-    PL_TRY(mend_notes(l));
+    l->n_names = 0;
+    PL_TRY(pl_store_each_ref(pl_writers_part(l->writers, l->part), PLACE_REFS,
+                             gather_note, l));
+    for (size_t i = 0; i < l->n_names; i++)
+        PL_TRY(mend_note(l, l->names[i]));
     if (l->part == 0) {
         PL_TRY(pl_store_each_ref(l->store, "", keep_ref, l));
         PL_TRY(keep_hub_epoch(l));
     }
-    PL_TRY(put_tables(l, table));
+    char text[PL_PLACES_TEXT], target[PL_PLACES_TEXT + 16];
+    pl_places_format(table, text);
+    snprintf(target, sizeof target, "%d %s", l->part, text);
+    PL_TRY(pl_txn_put_ref(l->txn, PLACES_NEXT_REF, target));
+    PL_TRY(pl_txn_put_ref(l->txn, PLACES_REF, target));
     PL_TRY(pl_txn_commit(&l->txn));
 done:
     pl_txn_abort(&l->txn);

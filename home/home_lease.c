@@ -10,11 +10,6 @@
 
 #include <math.h>
 
-static void secret_of_hash(const pl_hash *hash, pl_lease_secret *out)
-{
-    memcpy(out->bytes, hash->bytes, sizeof out->bytes);
-}
-
 pl_status home_load_secret(home *h)
 {
     pl_buf text = {0};
@@ -27,7 +22,8 @@ pl_status home_load_secret(home *h)
     pl_buf_destroy(&text);
     PL_CHECK(status);
     h->has_secret = !pl_hash_none(&hash);
-    secret_of_hash(&hash, &h->secret);
+    pl_lease_secret *out = &h->secret;
+    memcpy(out->bytes, hash.bytes, sizeof out->bytes);
     return PL_OK;
 }
 

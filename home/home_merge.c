@@ -55,25 +55,6 @@ static pl_status read_floats(home *h, const pl_hash *blob, size_t n, float *out)
     return pl_store_read_blob(h->store, blob, 0, (size_t)bytes, out);
 }
 
-/* The other kept vectors lie after the momentum, in one blob. */
-static pl_status load_head(merge *g)
-{
-    pl_version head;
-    size_t n = g->module->n_params;
-    memset(&head, 0, sizeof head);
-    PL_CHECK(
-        pl_store_get_version(g->h->store, g->module->name, g->module->version, &head));
-    g->version.displacement = head.displacement;
-    g->version.arrivals = head.arrivals;
-    pl_status status = read_floats(g->h, &head.params, n, g->params);
-    if (g->before)
-        memcpy(g->before, g->params, n * sizeof *g->before);
-    if (status == PL_OK && g->n_kept > 0 && !pl_hash_none(&head.momentum))
-        status = read_floats(g->h, &head.momentum, (size_t)g->n_kept * n, g->momentum);
-    pl_version_clear(&head);
-    return status;
-}
-
 /* alpha. Mates take plain means of updates that contain their shares already; an
  * arrival is alone in its round. */
 static double share_of(const merge *g, const pl_contribution *c)
@@ -100,21 +81,6 @@ static pl_status read_origin(merge *g)
 done:
     pl_version_clear(&first);
     return status;
-}
-
-/* The mean of noloco's holders moves as its rule without consensus moves with the mean
- * of their updates (outer/gossip.h). So the home can compute that mean without taking
- * part. Under heavy ball, velocities contain the learning rate of their round. If one
- * vector travels, updates are relative to version 0: g = x_t - (x_0 - u) = (x_t - x_0)
- * + u. */
-static pl_status follow_holders(merge *g, pl_arith_merge *of)
-{
-    of->factor = (float)g->velocity_lr;
-    if (pl_round_vectors(&g->arm->arm, g->arm->topology, g->index) > 1)
-        return PL_OK;
-    PL_CHECK(read_origin(g));
-    of->origin = g->origin;
-    return PL_OK;
 }
 
 /* alpha_i and update_i, in the order of the list. A second vector is for mates only. */
@@ -147,8 +113,19 @@ static pl_status take_step(merge *g, pl_outer_state *state, pl_outer_report *rep
     /* with one contributor it makes no difference */
     of.present = g->arm->arm.outer.present && g->n > 1;
     of.messages = home_updates_source(updates);
-    if (pl_traits(g->settings.method)->gossips)
-        PL_TRY(follow_holders(g, &of));
+    if (pl_traits(g->settings.method)->gossips) {
+        /* The mean of noloco's holders moves as its rule without consensus moves with
+         * the mean of their updates (outer/gossip.h). So the home can compute that mean
+         * without taking part. Under heavy ball, velocities contain the learning rate
+         * of their round. If one vector travels, updates are relative to version 0: g =
+         * x_t - (x_0 - u) = (x_t - x_0)
+         * + u. */
+        of.factor = (float)g->velocity_lr;
+        if (pl_round_vectors(&g->arm->arm, g->arm->topology, g->index) <= 1) {
+            PL_TRY(read_origin(g));
+            of.origin = g->origin;
+        }
+    }
     PL_TRY(pl_arith_step(&of, report));
 done:
     home_updates_destroy(&updates);
@@ -196,44 +173,6 @@ static pl_status apply(merge *g)
     return PL_OK;
 }
 
-static void describe(merge *g)
-{
-    pl_version *v = &g->version;
-    pl_copy_text(v->module, sizeof v->module, g->module->name);
-    v->number = g->module->version + 1;
-    v->parent = g->module->params;
-    v->config = g->arm->arm.config;
-    v->lr = g->lr;
-    v->outer_momentum = g->step.momentum;
-    pl_copy_text(v->method, sizeof v->method,
-                 g->settings.holders > 1 ? pl_traits(g->settings.method)->name
-                 : g->step.momentum > 0  ? "nesterov"
-                                         : "sgd");
-    v->n_params = g->module->n_params;
-    v->wall_ms = pl_wall_ms();
-    v->n_contributions = g->n;
-    v->contributions = g->contributions;
-}
-
-/* Once all updates of a round are here, no pair can be split any more. */
-static void note_splits(merge *g)
-{
-    int replicas = pl_topology_n_replicas(g->arm->topology);
-    for (int i = 0; i < g->n; i++) {
-        pl_contribution *c = &g->contributions[i];
-        c->split = home_was_split(g->arm, g->index, c->phase,
-                                  (int)(c->path * replicas + c->replica));
-    }
-}
-
-static void forget_round(merge *g)
-{
-    home_module *m = g->module;
-    int64_t first = (int64_t)m->version % m->window * m->n_holders;
-    memset(m->pending + first, 0, (size_t)m->n_holders * sizeof *m->pending);
-    *home_count(m, (int64_t)m->version) = 0;
-}
-
 /* How many versions longer data must be kept. A path whose updates of a round are in
  * may have to repeat that phase, if its state is not in, while the round is merged.
  * What the phase began with must still exist then: mates' updates of the round before
@@ -262,7 +201,10 @@ static pl_status commit(merge *g)
             pl_txn_put_blob(h->txn, g->change.data, g->change.len, &g->version.change));
     PL_CHECK(pl_txn_put_version(h->txn, &g->version, keep));
     PL_CHECK(home_forget_meetings(h, g->module, (int64_t)g->module->version));
-    forget_round(g);
+    home_module *m = g->module;
+    int64_t first = (int64_t)m->version % m->window * m->n_holders;
+    memset(m->pending + first, 0, (size_t)m->n_holders * sizeof *m->pending);
+    *home_count(m, (int64_t)m->version) = 0;
     g->module->version = g->version.number;
     g->module->params = g->version.params;
     g->module->norm = g->version.update_norm;
@@ -345,24 +287,47 @@ done:
     return status;
 }
 
-/* The displacement for co2's penalty. If the base is one version back, it is the norm
- * of the last step, which the head's record has. Older bases are read. */
-static pl_status find_displacement(merge *g)
-{
-    uint64_t round = g->module->version;
-    uint64_t base =
-        pl_round_base(&g->arm->arm, g->arm->topology, g->index, (int64_t)round);
-    if (!pl_outer_depends_on_gap(&g->step) || round - base < 2)
-        return PL_OK;
-    return distance_from(g, base, &g->version.displacement);
-}
-
 /* Makes the version from its contributions. */
 static pl_status make_version(merge *g)
 {
-    PL_CHECK(load_head(g));
-    PL_CHECK(find_displacement(g));
-    describe(g);
+    /* The other kept vectors lie after the momentum, in one blob. */
+    pl_version head;
+    size_t n = g->module->n_params;
+    memset(&head, 0, sizeof head);
+    PL_CHECK(
+        pl_store_get_version(g->h->store, g->module->name, g->module->version, &head));
+    g->version.displacement = head.displacement;
+    g->version.arrivals = head.arrivals;
+    pl_status status = read_floats(g->h, &head.params, n, g->params);
+    if (g->before)
+        memcpy(g->before, g->params, n * sizeof *g->before);
+    if (status == PL_OK && g->n_kept > 0 && !pl_hash_none(&head.momentum))
+        status = read_floats(g->h, &head.momentum, (size_t)g->n_kept * n, g->momentum);
+    pl_version_clear(&head);
+    PL_CHECK(status);
+    /* The displacement for co2's penalty. If the base is one version back, it is the
+     * norm of the last step, which the head's record has. Older bases are read. */
+    uint64_t round = g->module->version;
+    uint64_t base =
+        pl_round_base(&g->arm->arm, g->arm->topology, g->index, (int64_t)round);
+    if (pl_outer_depends_on_gap(&g->step) && round - base >= 2) {
+        PL_CHECK(distance_from(g, base, &g->version.displacement));
+    }
+    pl_version *v = &g->version;
+    pl_copy_text(v->module, sizeof v->module, g->module->name);
+    v->number = g->module->version + 1;
+    v->parent = g->module->params;
+    v->config = g->arm->arm.config;
+    v->lr = g->lr;
+    v->outer_momentum = g->step.momentum;
+    pl_copy_text(v->method, sizeof v->method,
+                 g->settings.holders > 1 ? pl_traits(g->settings.method)->name
+                 : g->step.momentum > 0  ? "nesterov"
+                                         : "sgd");
+    v->n_params = g->module->n_params;
+    v->wall_ms = pl_wall_ms();
+    v->n_contributions = g->n;
+    v->contributions = g->contributions;
     return apply(g);
 }
 
@@ -382,7 +347,13 @@ static pl_status merge_module(home *h, home_arm *arm, int index)
     choose_step(&g);
     PL_TRY(prepare(&g));
     PL_TRY(make_version(&g));
-    note_splits(&g);
+    /* Once all updates of a round are here, no pair can be split any more. */
+    int replicas = pl_topology_n_replicas(g.arm->topology);
+    for (int i = 0; i < g.n; i++) {
+        pl_contribution *c = &g.contributions[i];
+        c->split = home_was_split(g.arm, g.index, c->phase,
+                                  (int)(c->path * replicas + c->replica));
+    }
     PL_TRY(commit(&g));
     h->counts.n_by_quorum += g.n < module->n_contributors;
     module->quorum_ms = 0;
@@ -502,16 +473,6 @@ done:
     return status;
 }
 
-static void take_contributions(merge *g, const pl_version *made)
-{
-    g->n = made->n_contributions;
-    g->contributions = pl_alloc((size_t)(g->n + 1) * sizeof *g->contributions);
-    for (int i = 0; i < g->n; i++) {
-        g->contributions[i] = made->contributions[i];
-        g->total_weight += made->contributions[i].weight;
-    }
-}
-
 static pl_status replay_in(home *h, home_arm *arm, const pl_version *made,
                            pl_replay *out)
 {
@@ -527,7 +488,12 @@ static pl_status replay_in(home *h, home_arm *arm, const pl_version *made,
         pl_topology_slot(arm->topology, pl_topology_module_slot(arm->topology, g.index))
             ->n_params;
     g.settings = pl_arm_method(&arm->arm, arm->topology, g.index);
-    take_contributions(&g, made);
+    g.n = made->n_contributions;
+    g.contributions = pl_alloc((size_t)(g.n + 1) * sizeof *g.contributions);
+    for (int i = 0; i < g.n; i++) {
+        g.contributions[i] = made->contributions[i];
+        g.total_weight += made->contributions[i].weight;
+    }
     pl_status status = replay(&g, made, out);
     release(&g);
     return status;

@@ -39,17 +39,6 @@ static pl_status mark_row(void *context, const pl_row *row)
     return PL_OK;
 }
 
-static pl_status mark_of(home *h, const char *name, pl_hash *out)
-{
-    pl_buf digests = {0};
-    char refs[2 * PL_MODULE_NAME_MAX];
-    refs_of(name, refs);
-    pl_status status = pl_store_each_row(h->store, name, refs, mark_row, &digests);
-    pl_hash_of("mark", digests.data, digests.len, out);
-    pl_buf_destroy(&digests);
-    return status;
-}
-
 static pl_status list_name(home *h, const char *name)
 {
     int whose = 0;
@@ -238,19 +227,15 @@ bool home_is_still(const home *h)
     return h->moving.still_until_ms != 0 && pl_now_ms() < h->moving.still_until_ms;
 }
 
-/* Messages that end in a commit. */
-static bool writes(uint16_t type)
-{
-    return changes(type) || type == PL_MSG_HELLO || type == PL_MSG_PUT_REF ||
-           type == PL_MSG_PUT_AUDIT || type == PL_MSG_FENCE_WORKER ||
-           type == PL_MSG_PUT_ROWS || type == PL_MSG_HAND_OVER ||
-           type == PL_MSG_ADOPT || type == PL_MSG_PUT_PLACES;
-}
-
 static bool must_wait(home *h, uint16_t type, const char *name)
 {
-    if (home_is_still(h))
-        return writes(type);
+    if (home_is_still(h)) {
+        /* Messages that end in a commit. */
+        return changes(type) || type == PL_MSG_HELLO || type == PL_MSG_PUT_REF ||
+               type == PL_MSG_PUT_AUDIT || type == PL_MSG_FENCE_WORKER ||
+               type == PL_MSG_PUT_ROWS || type == PL_MSG_HAND_OVER ||
+               type == PL_MSG_ADOPT || type == PL_MSG_PUT_PLACES;
+    }
     return name && h->moving.n_holds > 0 && changes(type) && is_held(&h->moving, name);
 }
 
@@ -291,26 +276,6 @@ bool home_next_waiting(home *h, pl_peer *peer, pl_message *out)
     return false;
 }
 
-static void expire_holds(home_moving *m)
-{
-    int n = 0;
-    for (int i = 0; i < m->n_holds; i++)
-        if (pl_now_ms() < m->holds[i].until_ms)
-            m->holds[n++] = m->holds[i];
-    m->n_holds = n;
-}
-
-/* For a while this home writes nothing. It answers with its newest commit, so that a
- * client can see all homes of a job as they were at one moment. */
-static pl_status hold_all(home *h, uint64_t ms, pl_message *a)
-{
-    PL_CHECK(home_end_group(h));
-    h->moving.still_until_ms =
-        ms > 0 ? pl_now_ms() + (int64_t)(ms < HOLD_MAX_MS ? ms : HOLD_MAX_MS) : 0;
-    PL_SAY(a, OK, ok_sequence, .sequence = pl_store_sequence(h->store));
-    return PL_OK;
-}
-
 /* Answers with the stamp. Everything accepted before is on disk then. */
 pl_status home_hold_name(home *h, pl_message *message, pl_message *a)
 {
@@ -318,13 +283,25 @@ pl_status home_hold_name(home *h, pl_message *message, pl_message *a)
     int whose = 0;
     home_moving *m = &h->moving;
     PL_CHECK(PL_HEAR(message, hold, &q));
-    if (!q.name)
-        return hold_all(h, q.ttl_ms, a);
+    if (!q.name) {
+        /* For a while this home writes nothing. It answers with its newest commit, so
+         * that a client can see all homes of a job as they were at one moment. */
+        uint64_t ms = q.ttl_ms;
+        PL_CHECK(home_end_group(h));
+        h->moving.still_until_ms =
+            ms > 0 ? pl_now_ms() + (int64_t)(ms < HOLD_MAX_MS ? ms : HOLD_MAX_MS) : 0;
+        PL_SAY(a, OK, ok_sequence, .sequence = pl_store_sequence(h->store));
+        return PL_OK;
+    }
     if (home_is_elsewhere(h, q.name, &whose)) {
         home_moved_answer(h, q.name, whose, a);
         return PL_OK;
     }
-    expire_holds(m);
+    int n = 0;
+    for (int i = 0; i < m->n_holds; i++)
+        if (pl_now_ms() < m->holds[i].until_ms)
+            m->holds[n++] = m->holds[i];
+    m->n_holds = n;
     home_hold *hold = find_hold(m, q.name);
     if (!hold && m->n_holds == HOLDS_MAX)
         return pl_fail(PL_ERR_BUSY, "%d names are held already", HOLDS_MAX);
@@ -338,13 +315,6 @@ pl_status home_hold_name(home *h, pl_message *message, pl_message *a)
     const home_place *place = home_find_place(h, q.name);
     PL_SAY(a, OK, ok_stamp, .stamp = place ? place->stamp : 0);
     return PL_OK;
-}
-
-static void end_hold(home_moving *m, const char *name)
-{
-    home_hold *hold = find_hold(m, name);
-    if (hold)
-        *hold = m->holds[--m->n_holds];
 }
 
 /* ---- the change of owners ---- */
@@ -369,7 +339,10 @@ static pl_status give_away(home *h, const char *name, int to, uint64_t stamp)
     PL_CHECK(home_note_place(h, name, to, stamp));
     PL_CHECK(home_end_group(h));
     PL_CHECK(pl_failpoint("home.handover.after"));
-    end_hold(&h->moving, name);
+    home_moving *m = &h->moving;
+    home_hold *hold = find_hold(m, name);
+    if (hold)
+        *hold = m->holds[--m->n_holds];
     return reload(h, name);
 }
 
@@ -392,7 +365,13 @@ pl_status home_hand_over(home *h, pl_message *m, pl_message *a)
         return PL_OK;
     }
     PL_CHECK(home_end_group(h)); /* everything acknowledged is in the store */
-    PL_CHECK(mark_of(h, name, &mark));
+    pl_buf digests = {0};
+    char refs[2 * PL_MODULE_NAME_MAX];
+    refs_of(name, refs);
+    pl_status status = pl_store_each_row(h->store, name, refs, mark_row, &digests);
+    pl_hash_of("mark", digests.data, digests.len, &mark);
+    pl_buf_destroy(&digests);
+    PL_CHECK(status);
     if (!pl_hash_equal(&mark, &q.blob))
         return pl_fail(PL_ERR_STALE, "%s has changed since it was copied", name);
     PL_CHECK(give_away(h, name, (int)q.home, stamp + 1));

@@ -157,23 +157,6 @@ void home_moved_answer(home *h, const char *name, int whose, pl_message *answer)
 }
 
 /* ---- the tables ---- */
-static pl_status check_table(const home *h, const pl_places *fresh,
-                             const pl_places *old, int64_t self)
-{
-    if (self < 0 || self >= fresh->n)
-        return pl_fail(PL_ERR_DATA, "home %lld is not one of %d", (long long)self,
-                       fresh->n);
-    if (h->moving.next.n > 0 && self != h->moving.self)
-        return pl_fail(PL_ERR_DATA,
-                       "this is home %d, not %lld; give the homes in their order",
-                       h->moving.self + 1, (long long)self + 1);
-    if (fresh->epoch < old->epoch)
-        return pl_fail(PL_ERR_STALE, "placement %llu is older than %llu",
-                       (unsigned long long)fresh->epoch,
-                       (unsigned long long)old->epoch);
-    return PL_OK;
-}
-
 pl_status home_put_places(home *h, pl_message *m, pl_message *answer)
 {
     char target[PL_PLACES_TEXT + 24];
@@ -182,7 +165,18 @@ pl_status home_put_places(home *h, pl_message *m, pl_message *answer)
     PL_CHECK(PL_HEAR(m, put_places, &q));
     pl_places *table = q.next ? &h->moving.next : &h->moving.table;
     PL_CHECK(pl_places_parse(q.table, &fresh));
-    PL_CHECK(check_table(h, &fresh, table, q.home));
+    int64_t self = q.home;
+    if (self < 0 || self >= fresh.n)
+        return pl_fail(PL_ERR_DATA, "home %lld is not one of %d", (long long)self,
+                       fresh.n);
+    if (h->moving.next.n > 0 && self != h->moving.self)
+        return pl_fail(PL_ERR_DATA,
+                       "this is home %d, not %lld; give the homes in their order",
+                       h->moving.self + 1, (long long)self + 1);
+    if (fresh.epoch < table->epoch)
+        return pl_fail(PL_ERR_STALE, "placement %llu is older than %llu",
+                       (unsigned long long)fresh.epoch,
+                       (unsigned long long)table->epoch);
     snprintf(target, sizeof target, "%lld %s", (long long)q.home, q.table);
     PL_CHECK(home_write(h));
     PL_CHECK(pl_txn_put_ref(h->txn, q.next ? PLACES_NEXT_REF : PLACES_REF, target));

@@ -181,16 +181,6 @@ static pl_status check_round(const place *p, const pl_submit_message *s)
                    (unsigned long long)p->module->version);
 }
 
-/* Arrivals get their number in the order in which they come. */
-static void number_arrival(const place *p, pl_submit_message *s)
-{
-    const home_module *m = p->module;
-    s->round = (int64_t)m->version;
-    while (s->round < (int64_t)m->version + m->window && *home_count(m, s->round))
-        s->round++;
-    s->contributors[0].phase = s->round;
-}
-
 /* A path's samples tell whether this arrival came before. */
 static bool is_in_round(const place *p, const pl_submit_message *s,
                         const pl_contribution *c)
@@ -255,14 +245,6 @@ static pl_submit_result judge_late(place *p, const pl_submit_message *s)
     return PL_SUBMIT_DROPPED;
 }
 
-static int n_duplicates(const place *p, const pl_submit_message *s)
-{
-    int n = 0;
-    for (int i = 0; i < s->n; i++)
-        n += is_in_round(p, s, &s->contributors[i]);
-    return n;
-}
-
 static bool is_fenced(const place *p, const pl_submit_message *s)
 {
     for (int i = 0; i < s->n; i++)
@@ -300,9 +282,18 @@ static pl_submit_result judge(home *h, place *p, pl_submit_message *s)
 {
     if (check_places(p, s) != PL_OK)
         return PL_SUBMIT_REJECTED;
-    if (p->module->cursor)
-        number_arrival(p, s);
-    int n_in = n_duplicates(p, s);
+    if (p->module->cursor) {
+        /* Arrivals get their number in the order in which they come. */
+        const home_module *m = p->module;
+        s->round = (int64_t)m->version;
+        while (s->round < (int64_t)m->version + m->window && *home_count(m, s->round))
+            s->round++;
+        s->contributors[0].phase = s->round;
+    }
+    int n = 0;
+    for (int i = 0; i < s->n; i++)
+        n += is_in_round(p, s, &s->contributors[i]);
+    int n_in = n;
     if (n_in == s->n)
         return has_other_bytes(h, p, s) ? PL_SUBMIT_OTHER : PL_SUBMIT_DUPLICATE;
     if (is_fenced(p, s)) {
@@ -331,20 +322,16 @@ static pl_submit_result judge(home *h, place *p, pl_submit_message *s)
     return PL_SUBMIT_ACCEPTED;
 }
 
-/* With a quorum means are always weighted, because late updates weigh less. */
-static double weight_of(const place *p, const pl_contribution *c)
-{
-    const pl_outer *outer = &p->arm->arm.outer;
-    bool counts = p->module->counted && !outer->weighted;
-    double weight = counts ? 1 : p->arm->arm.weights[c->path];
-    return p->behind > 0 ? weight * pow(outer->late_weight, (double)p->behind) : weight;
-}
-
 static pl_status accept_contributor(home *h, const place *p, const pl_submit_message *s,
                                     pl_contribution *c)
 {
     home_module *module = p->module;
-    c->weight = weight_of(p, c);
+    /* With a quorum means are always weighted, because late updates weigh less. */
+    const pl_outer *outer = &p->arm->arm.outer;
+    bool counts = p->module->counted && !outer->weighted;
+    double weight = counts ? 1 : p->arm->arm.weights[c->path];
+    c->weight =
+        p->behind > 0 ? weight * pow(outer->late_weight, (double)p->behind) : weight;
     PL_CHECK(pl_txn_put_pending(h->txn, s->module, c));
     *home_flag(p->arm, module, s->round, task_of(p, c)) = true;
     int n = ++*home_count(module, s->round);
@@ -354,26 +341,6 @@ static pl_status accept_contributor(home *h, const place *p, const pl_submit_mes
            "module=%s worker=%s round=%lld pending=%d/%d", s->module, c->worker,
            (long long)s->round, n, module->n_contributors);
     return PL_OK;
-}
-
-static pl_status accept_update(home *h, const place *p, pl_submit_message *s)
-{
-    if (s->n == 1)
-        PL_CHECK(home_note_likeness(h, p->arm, p->index, s->round, &s->update,
-                                    &s->contributors[0]));
-    PL_CHECK(home_adopt_blob(h, &s->update));
-    for (int i = 0; i < s->n; i++)
-        PL_CHECK(accept_contributor(h, p, s, &s->contributors[i]));
-    return PL_OK;
-}
-
-/* Logs a refusal; nothing is written. The refusal of a sum is not logged, because its
- * parts follow. */
-static void log_refusal(const pl_submit_message *s)
-{
-    pl_log(s->n > 1 ? PL_LOG_INFO : PL_LOG_WARN, "update.rejected",
-           "module=%s worker=%s contributors=%d round=%lld reason=\"%s\"", s->module,
-           s->contributors[0].worker, s->n, (long long)s->round, pl_last_error());
 }
 
 /* Each contributor's lease must be for the task and the phase of the update. It names
@@ -425,11 +392,21 @@ pl_status home_submit(home *h, const pl_peer *peer, pl_message *m)
     bool refused = result == PL_SUBMIT_REJECTED || result == PL_SUBMIT_FENCED ||
                    result == PL_SUBMIT_DROPPED || result == PL_SUBMIT_OTHER;
     pl_copy_text(reason, sizeof reason, pl_last_error());
-    if (result == PL_SUBMIT_REJECTED)
-        log_refusal(&s);
-    if (result == PL_SUBMIT_ACCEPTED)
-        PL_TRY(accept_update(h, &p, &s));
-    else if (result != PL_SUBMIT_UNKNOWN_BLOB)
+    if (result == PL_SUBMIT_REJECTED) {
+        /* Logs a refusal; nothing is written. The refusal of a sum is not logged,
+         * because its parts follow. */
+        pl_log(s.n > 1 ? PL_LOG_INFO : PL_LOG_WARN, "update.rejected",
+               "module=%s worker=%s contributors=%d round=%lld reason=\"%s\"", s.module,
+               s.contributors[0].worker, s.n, (long long)s.round, pl_last_error());
+    }
+    if (result == PL_SUBMIT_ACCEPTED) {
+        if (s.n == 1)
+            PL_TRY(home_note_likeness(h, p.arm, p.index, s.round, &s.update,
+                                      &s.contributors[0]));
+        PL_TRY(home_adopt_blob(h, &s.update));
+        for (int i = 0; i < s.n; i++)
+            PL_TRY(accept_contributor(h, &p, &s, &s.contributors[i]));
+    } else if (result != PL_SUBMIT_UNKNOWN_BLOB)
         staging_drop(&h->uploads, &s.update);
     answer_result(h, peer, m->request, result, refused ? reason : NULL);
 done:
@@ -438,20 +415,6 @@ done:
 }
 
 /* ---- the end of a task: inner optimizer state and data cursor ---- */
-static pl_status read_path(pl_message *m, pl_msg_submit_path *said,
-                           pl_path_state *state)
-{
-    PL_CHECK(PL_HEAR(m, submit_path, said));
-    *state = (pl_path_state){.phase = said->phase,
-                             .samples = said->samples,
-                             .n_tokens = said->tokens,
-                             .loss = said->loss,
-                             .seconds = said->seconds,
-                             .moments = said->blob};
-    pl_copy_text(state->name, sizeof state->name, said->name);
-    return PL_OK;
-}
-
 /* What the phase added to the path's sums must be possible in one phase. */
 static pl_status check_sums(const home_lease *under, const pl_path_state *state)
 {
@@ -548,7 +511,14 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
     pl_path_state state;
     pl_msg_submit_path said;
     home_lease under;
-    PL_CHECK(read_path(m, &said, &state));
+    PL_CHECK(PL_HEAR(m, submit_path, &said));
+    state = (pl_path_state){.phase = said.phase,
+                            .samples = said.samples,
+                            .n_tokens = said.tokens,
+                            .loss = said.loss,
+                            .seconds = said.seconds,
+                            .moments = said.blob};
+    pl_copy_text(state.name, sizeof state.name, said.name);
     PL_CHECK(home_open_lease(h, peer, said.lease, &under));
     home_arm *arm = under.arm;
     int index = under.index;

@@ -76,24 +76,20 @@ static size_t choose_run(home_updates *u)
     return bytes;
 }
 
-/* Reserves a little more than asked for, because compressed updates differ in length.
- */
-static pl_status make_room(home_updates *u, size_t bytes)
-{
-    if (bytes <= u->room)
-        return PL_OK;
-    pl_free_aligned(u->data);
-    u->data = NULL;
-    u->room = 0;
-    bytes += bytes / 32;
-    PL_CHECK(pl_try_alloc_bare(bytes, "updates", (void **)&u->data));
-    u->room = bytes;
-    return PL_OK;
-}
-
 static pl_status read_run(home_updates *u)
 {
-    PL_CHECK(make_room(u, choose_run(u)));
+    /* Reserves a little more than asked for, because compressed updates differ in
+     * length.
+     */
+    size_t bytes = choose_run(u);
+    if (bytes > u->room) {
+        pl_free_aligned(u->data);
+        u->data = NULL;
+        u->room = 0;
+        bytes += bytes / 32;
+        PL_CHECK(pl_try_alloc_bare(bytes, "updates", (void **)&u->data));
+        u->room = bytes;
+    }
     uint8_t *to = u->data;
     for (int i = 0; i < u->n; i++) {
         const pl_contribution *c = &u->round.contributions[u->indices[i]];

@@ -74,17 +74,6 @@ static void drop_question(relay *r, relay_question *q)
     r->n_questions--;
 }
 
-/* Forgets questions whose asker has given up or restarted; it will ask again if needed.
- */
-static void forget_old(relay *r)
-{
-    int64_t now = pl_now_ms();
-    for (size_t i = r->n_questions; i-- > 0;)
-        if (r->questions[i].state == RELAY_PASSED &&
-            now - r->questions[i].asked_ms > FORGET_MS)
-            drop_question(r, &r->questions[i]);
-}
-
 /* ---- messages ---- */
 /* If the asker has gone, or the home is away for long, the question will come again. */
 static pl_status answer(relay *r, const pl_peer *peer, const pl_message *m)
@@ -179,15 +168,6 @@ static bool is_whole(const staging_blob *b)
     return pl_hash_equal(&hash, &b->hash);
 }
 
-static void hold(relay *r, const pl_peer *peer, const pl_message *m,
-                 const pl_hash *content, relay_part *part)
-{
-    relay_question *q = new_question(r, RELAY_HELD, peer, m->request);
-    q->content = *content;
-    part->question = q->id;
-    relay_groups_add(&r->groups, part);
-}
-
 /* If the relay does not have the bytes, the home decides: it may have them, or it
  * answers that it lacks them, and then the update is uploaded here. */
 static pl_status on_submit(relay *r, const pl_peer *peer, pl_message *m)
@@ -204,7 +184,10 @@ static pl_status on_submit(relay *r, const pl_peer *peer, pl_message *m)
     if (readable)
         part->blob = staging_take(&r->uploads, &part->submit.update);
     if (part->blob && is_whole(part->blob)) {
-        hold(r, peer, m, &content, part);
+        relay_question *q = new_question(r, RELAY_HELD, peer, m->request);
+        q->content = content;
+        part->question = q->id;
+        relay_groups_add(&r->groups, part);
         return PL_OK;
     }
     bool damaged = part->blob != NULL;
@@ -235,29 +218,6 @@ static pl_status on_submit_path(relay *r, const pl_peer *peer, pl_message *m)
     q->kept = *m;
     pl_message_init(m, 0); /* the question owns its buffers now */
     return PL_OK;
-}
-
-static pl_status pass_waiting(relay *r)
-{
-    for (size_t i = 0; i < r->n_questions; i++) {
-        relay_question *q = &r->questions[i];
-        if (q->state != RELAY_WAITING || has_held(r, &q->peer))
-            continue;
-        q->state = RELAY_PASSED;
-        q->asked_ms = pl_now_ms();
-        PL_CHECK(forward(r, q->id, &q->kept));
-        pl_message_destroy(&q->kept);
-    }
-    return PL_OK;
-}
-
-/* A worker whose path state waits here sends no update before it has an answer. */
-static bool everybody_waits(const relay *r)
-{
-    int n = 0;
-    for (size_t i = 0; i < r->n_questions; i++)
-        n += r->questions[i].state == RELAY_WAITING;
-    return r->options->expect > 0 && n >= r->options->expect;
 }
 
 /* ---- the loop ---- */
@@ -335,13 +295,26 @@ static pl_status take_lifted(relay *r)
         relay_group_destroy(&g, &r->uploads);
         PL_CHECK(status);
     }
-    return pass_waiting(r);
+    for (size_t i = 0; i < r->n_questions; i++) {
+        relay_question *q = &r->questions[i];
+        if (q->state != RELAY_WAITING || has_held(r, &q->peer))
+            continue;
+        q->state = RELAY_PASSED;
+        q->asked_ms = pl_now_ms();
+        PL_CHECK(forward(r, q->id, &q->kept));
+        pl_message_destroy(&q->kept);
+    }
+    return PL_OK;
 }
 
 static void lift_groups(relay *r)
 {
     relay_group *g;
-    bool all = everybody_waits(r);
+    /* A worker whose path state waits here sends no update before it has an answer. */
+    int n = 0;
+    for (size_t i = 0; i < r->n_questions; i++)
+        n += r->questions[i].state == RELAY_WAITING;
+    bool all = r->options->expect > 0 && n >= r->options->expect;
     while ((g = relay_groups_take(&r->groups, r->options, all)))
         relay_uplink_push(r->up, g);
 }
@@ -371,7 +344,14 @@ static pl_status serve(relay *r)
         lift_groups(r);
         if (pl_now_ms() - swept > 10000) {
             staging_expire(&r->uploads, false);
-            forget_old(r);
+            /* Forgets questions whose asker has given up or restarted; it will ask
+             * again if needed.
+             */
+            int64_t now = pl_now_ms();
+            for (size_t i = r->n_questions; i-- > 0;)
+                if (r->questions[i].state == RELAY_PASSED &&
+                    now - r->questions[i].asked_ms > FORGET_MS)
+                    drop_question(r, &r->questions[i]);
             swept = pl_now_ms();
         }
     }

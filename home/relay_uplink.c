@@ -132,22 +132,6 @@ static pl_status send_sum(relay_uplink *u, relay_group *g, const bool *taken,
     return PL_OK;
 }
 
-static void send_part(relay_uplink *u, relay_part *part)
-{
-    pl_codec_message update = {part->blob->data, part->blob->bytes};
-    part->status = send_update(u, &part->submit, &update, &part->result, part->text);
-    if (part->status != PL_OK)
-        pl_copy_text(part->text, sizeof part->text, pl_last_error());
-}
-
-static void fail_parts(relay_group *g, pl_status why)
-{
-    for (int i = 0; i < g->n_parts; i++) {
-        g->parts[i]->status = why;
-        pl_copy_text(g->parts[i]->text, sizeof g->parts[i]->text, pl_last_error());
-    }
-}
-
 static void lift(relay_uplink *u, relay_group *g)
 {
     bool taken[PL_SUBMISSION_MAX] = {false}, in = false;
@@ -161,12 +145,21 @@ static void lift(relay_uplink *u, relay_group *g)
     pl_buf_destroy(&sums[0]);
     pl_buf_destroy(&sums[1]);
     if (status != PL_OK) {
-        fail_parts(g, status);
+        for (int i = 0; i < g->n_parts; i++) {
+            g->parts[i]->status = status;
+            pl_copy_text(g->parts[i]->text, sizeof g->parts[i]->text, pl_last_error());
+        }
         return;
     }
     for (int i = 0; i < g->n_parts; i++)
-        if (!in || !taken[i])
-            send_part(u, g->parts[i]);
+        if (!in || !taken[i]) {
+            relay_part *part = g->parts[i];
+            pl_codec_message update = {part->blob->data, part->blob->bytes};
+            part->status =
+                send_update(u, &part->submit, &update, &part->result, part->text);
+            if (part->status != PL_OK)
+                pl_copy_text(part->text, sizeof part->text, pl_last_error());
+        }
 }
 
 /* ---- the thread ---- */

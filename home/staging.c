@@ -106,12 +106,6 @@ static bool take_kept(staging *s, uint64_t bytes, staging_blob *b)
     return false;
 }
 
-static void free_all_kept(staging *s)
-{
-    while (staging_kept_bytes(s) > 0)
-        free_kept(s, oldest_kept(s));
-}
-
 /* If the machine has no more memory, kept blocks are freed. */
 static pl_status get_block(staging *s, uint64_t bytes, staging_blob *b)
 {
@@ -121,7 +115,8 @@ static pl_status get_block(staging *s, uint64_t bytes, staging_blob *b)
     make_room(s, bytes, s->limit);
     pl_status status = pl_try_alloc_bare(bytes ? (size_t)bytes : 1, "an upload", &data);
     if (status == PL_ERR_NOMEM && staging_kept_bytes(s) > 0) {
-        free_all_kept(s);
+        while (staging_kept_bytes(s) > 0)
+            free_kept(s, oldest_kept(s));
         status = pl_try_alloc_bare(bytes ? (size_t)bytes : 1, "an upload", &data);
     }
     PL_CHECK(status);

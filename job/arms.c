@@ -44,16 +44,6 @@ static void make_diloco(pl_arm *arm)
     }
 }
 
-/* A phase of streaming ends when a fragment is sent: tau steps have F phases. */
-static void cut_phases(pl_arm *arm)
-{
-    int fragments = arm->outer.method.fragments;
-    if (!pl_traits(arm->outer.method.method)->streams)
-        return;
-    arm->inner.tau /= fragments;
-    arm->inner.phases *= fragments;
-}
-
 static void common_inner(const pl_run *r, pl_inner *in)
 {
     const config *c = &r->cfg;
@@ -73,18 +63,6 @@ static void common_inner(const pl_run *r, pl_inner *in)
     in->weight_decay = c->weight_decay;
     in->clip = c->clip;
     in->skip_prefix = c->skip_prefix ? (int)c->prefix : 0;
-}
-
-/* Nothing is merged in a dense arm, so the length of its tasks only limits what is lost
- * when a worker dies: up to four phases form one task, whichever number of them divides
- * all. */
-static void lengthen(pl_inner *in)
-{
-    int factor = 4;
-    while (in->phases % factor != 0)
-        factor--;
-    in->tau *= factor;
-    in->phases /= factor;
 }
 
 bool run_may_have_arm(const char *name)
@@ -127,23 +105,6 @@ static void continue_base(const config *c, pl_arm *arm)
         arm->outer.schedule.settle = (in->decay + in->tau - 1) / in->tau;
 }
 
-static void make_base(const config *c, pl_arm *arm)
-{
-    arm->spec.replicas = (int)c->base_replicas;
-    arm->inner.lr = c->base_lr;
-    arm->inner.warmup = (int)c->base_warmup;
-    arm->inner.phases = base_steps(c) / arm->inner.tau;
-    arm->outer.schedule.phases = arm->inner.phases;
-}
-
-/* The baseline of machines that exchange gradients at every step: as many steps as one
- * path, each with the batches of all. */
-static void make_dense_batch(const config *c, int trainings, pl_arm *arm)
-{
-    arm->inner.batch *= trainings;
-    arm->inner.lr = c->batch_lr > 0 ? c->batch_lr : c->lr * sqrt(trainings);
-}
-
 pl_status run_arm(const pl_run *r, const char *name, pl_arm *out)
 {
     const config *c = &r->cfg;
@@ -163,21 +124,43 @@ pl_status run_arm(const pl_run *r, const char *name, pl_arm *out)
         PL_CHECK(make_dense(out));
     if (strcmp(name, "dense-eq") == 0)
         out->inner.phases *= trainings;
-    if (strcmp(name, "dense-batch") == 0)
-        make_dense_batch(c, trainings, out);
+    if (strcmp(name, "dense-batch") == 0) {
+        /* The baseline of machines that exchange gradients at every step: as many steps
+         * as one path, each with the batches of all. */
+        out->inner.batch *= trainings;
+        out->inner.lr = c->batch_lr > 0 ? c->batch_lr : c->lr * sqrt(trainings);
+    }
     if (is_diloco) {
         PL_CHECK(config_outer(c, &out->outer));
         make_diloco(out);
         out->spec.replicas = trainings;
     }
     out->outer.schedule.phases = out->inner.phases; /* rounds of a module */
-    if (is_base)
-        make_base(c, out);
-    else
+    if (is_base) {
+        out->spec.replicas = (int)c->base_replicas;
+        out->inner.lr = c->base_lr;
+        out->inner.warmup = (int)c->base_warmup;
+        out->inner.phases = base_steps(c) / out->inner.tau;
+        out->outer.schedule.phases = out->inner.phases;
+    } else
         continue_base(c, out);
-    cut_phases(out);
-    if (!is_mix && !is_diloco && out->spec.replicas == 1)
-        lengthen(&out->inner);
+    /* A phase of streaming ends when a fragment is sent: tau steps have F phases. */
+    int fragments = out->outer.method.fragments;
+    if (pl_traits(out->outer.method.method)->streams) {
+        out->inner.tau /= fragments;
+        out->inner.phases *= fragments;
+    }
+    if (!is_mix && !is_diloco && out->spec.replicas == 1) {
+        /* Nothing is merged in a dense arm, so the length of its tasks only limits what
+         * is lost when a worker dies: up to four phases form one task, whichever number
+         * of them divides all. */
+        pl_inner *in = &out->inner;
+        int factor = 4;
+        while (in->phases % factor != 0)
+            factor--;
+        in->tau *= factor;
+        in->phases /= factor;
+    }
     out->n_shards = is_mix ? pl_topology_n_paths(r->topology) : 1;
     out->shards = pl_alloc((size_t)out->n_shards * sizeof *out->shards);
     out->weights = pl_alloc((size_t)out->n_shards * sizeof *out->weights);

@@ -31,15 +31,6 @@ pl_status config_lay(config *c, const char *file, const char *const *sets, int n
     return PL_OK;
 }
 
-/* What the preset says of its own width, heads and blocks does not fit other ones. */
-static void drop_derived(config *preset, const config *wanted)
-{
-    if (wanted->width != preset->width || wanted->heads != preset->heads)
-        preset->head_size = preset->ffn = preset->kv_heads = 0;
-    if (wanted->blocks != preset->blocks)
-        preset->private_blocks[0] = preset->level_blocks[0] = '\0';
-}
-
 static int64_t usual_ffn(const config *c)
 {
     return (c->width * 8 / 3 + 7) / 8 * 8;
@@ -155,7 +146,12 @@ pl_status config_build(const char *file, const char *const *sets, int n_sets,
     PL_CHECK(config_apply_preset(&preset));
     *out = preset;
     PL_CHECK(config_lay(out, file, sets, n_sets));
-    drop_derived(&preset, out);
+    /* What the preset says of its own width, heads and blocks does not fit other ones.
+     */
+    if (out->width != preset.width || out->heads != preset.heads)
+        preset.head_size = preset.ffn = preset.kv_heads = 0;
+    if (out->blocks != preset.blocks)
+        preset.private_blocks[0] = preset.level_blocks[0] = '\0';
     *out = preset;
     PL_CHECK(config_lay(out, file, sets, n_sets));
     fill_derived(out);
@@ -174,22 +170,6 @@ bool config_is_baseline(const char *name)
         if (strcmp(name, config_baselines[i]) == 0)
             return true;
     return false;
-}
-
-static pl_status check_baselines(const config *c)
-{
-    char copy[PL_KEY_TEXT_MAX], *rest = NULL;
-    pl_copy_text(copy, sizeof copy, c->baselines);
-    for (char *word = strtok_r(copy, ", ", &rest); word;
-         word = strtok_r(NULL, ", ", &rest)) {
-        if (!config_is_baseline(word) && strcmp(word, "none") != 0)
-            return pl_fail(
-                PL_ERR_CONFIG,
-                "eval.baselines: unknown baseline `%s`; known are dense, diloco, "
-                "dense-eq, dense-batch and none",
-                word);
-    }
-    return PL_OK;
 }
 
 bool config_wants(const config *c, const char *baseline)
@@ -353,7 +333,17 @@ pl_status config_check(const config *c)
     pl_outer outer;
     PL_CHECK(check_listener(c, "net.hub", c->hub_bind));
     PL_CHECK(check_listener(c, "net.home", c->home_bind));
-    PL_CHECK(check_baselines(c));
+    char copy[PL_KEY_TEXT_MAX], *rest = NULL;
+    pl_copy_text(copy, sizeof copy, c->baselines);
+    for (char *word = strtok_r(copy, ", ", &rest); word;
+         word = strtok_r(NULL, ", ", &rest)) {
+        if (!config_is_baseline(word) && strcmp(word, "none") != 0)
+            return pl_fail(
+                PL_ERR_CONFIG,
+                "eval.baselines: unknown baseline `%s`; known are dense, diloco, "
+                "dense-eq, dense-batch and none",
+                word);
+    }
     if (c->base_steps == 0 && !c->import[0])
         return pl_fail(PL_ERR_CONFIG,
                        "train.base_steps is 0, so the paths would part from random "

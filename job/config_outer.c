@@ -62,31 +62,6 @@ static pl_status read_method(const config *c, pl_outer *out)
     return pl_method_check(m);
 }
 
-static void read_classes(const config *c, pl_outer *out)
-{
-    for (int k = 0; k < PL_CLASS_COUNT; k++) {
-        out->lr[k] = chosen(c->lr_of[k], out->method.lr);
-        out->momentum[k] = chosen(c->momentum_of[k], out->method.momentum);
-    }
-}
-
-/* Settings of one class must be valid for the modules that are in it. */
-static pl_status check_classes(const pl_outer *out)
-{
-    for (int k = 0; k < PL_CLASS_PRIVATE; k++) {
-        pl_method_settings m = out->method;
-        m.lr = out->lr[k];
-        m.momentum = out->momentum[k];
-        m.consensus = out->own_consensus ? out->method.consensus : m.lr;
-        PL_CHECK(pl_method_check(&m));
-    }
-    pl_method_settings alone = pl_method_defaults(PL_METHOD_DILOCO);
-    alone.lr = out->lr[PL_CLASS_PRIVATE];
-    alone.momentum = out->momentum[PL_CLASS_PRIVATE];
-    alone.curvature = out->method.curvature;
-    return pl_method_check(&alone);
-}
-
 static pl_status set_role(const char *name, pl_codec_options *out, int first, int last)
 {
     pl_codec_options of;
@@ -95,36 +70,6 @@ static pl_status set_role(const char *name, pl_codec_options *out, int first, in
     PL_CHECK(pl_codec_options_default(name, &of));
     for (int role = first; role <= last; role++)
         out->codec[role] = of.codec[role];
-    return PL_OK;
-}
-
-/* In a block with large values, small values that wait in the residual would round to
- * zero. */
-static pl_status check_residual(const pl_outer *out)
-{
-    for (int role = 0; role < PL_ROLE_COUNT; role++) {
-        int codec = out->codec.codec[role];
-        bool few = codec == PL_CODEC_TOPK || codec == PL_CODEC_SKETCH16;
-        if (few && out->residual == PL_STATE_I8)
-            return pl_fail(PL_ERR_CONFIG,
-                           "codec.residual=i8 loses the small values that %s leaves "
-                           "for later; use bf16 or f32",
-                           pl_codec_name((pl_codec)codec));
-    }
-    return PL_OK;
-}
-
-/* A mate's offer is complete, so no part of it may be left for later. */
-static pl_status check_gossip_codec(const pl_outer *out)
-{
-    bool partial = pl_codec_is_homomorphic(&out->codec);
-    for (int role = 0; role < PL_ROLE_COUNT; role++)
-        partial = partial || out->codec.codec[role] == PL_CODEC_TOPK;
-    if (pl_traits(out->method.method)->gossips && partial)
-        return pl_fail(PL_ERR_CONFIG,
-                       "noloco's mates exchange whole parameters, which codec %s does "
-                       "not carry; use f32, bf16, i8 or i4",
-                       out->codec_name);
     return PL_OK;
 }
 
@@ -154,18 +99,26 @@ static pl_status read_codec(const config *c, pl_outer *out)
     PL_CHECK(pl_codec_options_check(o));
     PL_CHECK(pl_quorum_check(out));
     PL_CHECK(pl_mean_check(out));
-    PL_CHECK(check_residual(out));
-    return check_gossip_codec(out);
-}
-
-static pl_status check_audit(const config *c)
-{
-    if (c->audit > 0 && c->quorum < 1)
+    /* In a block with large values, small values that wait in the residual would round
+     * to zero. */
+    for (int role = 0; role < PL_ROLE_COUNT; role++) {
+        int codec = out->codec.codec[role];
+        bool few = codec == PL_CODEC_TOPK || codec == PL_CODEC_SKETCH16;
+        if (few && out->residual == PL_STATE_I8)
+            return pl_fail(PL_ERR_CONFIG,
+                           "codec.residual=i8 loses the small values that %s leaves "
+                           "for later; use bf16 or f32",
+                           pl_codec_name((pl_codec)codec));
+    }
+    /* A mate's offer is complete, so no part of it may be left for later. */
+    bool partial = pl_codec_is_homomorphic(&out->codec);
+    for (int role = 0; role < PL_ROLE_COUNT; role++)
+        partial = partial || out->codec.codec[role] == PL_CODEC_TOPK;
+    if (pl_traits(out->method.method)->gossips && partial)
         return pl_fail(PL_ERR_CONFIG,
-                       "fleet.audit = %g would check nothing with outer.quorum = %g, "
-                       "under which updates may be dropped; set fleet.audit = 0 or "
-                       "outer.quorum = 1",
-                       c->audit, c->quorum);
+                       "noloco's mates exchange whole parameters, which codec %s does "
+                       "not carry; use f32, bf16, i8 or i4",
+                       out->codec_name);
     return PL_OK;
 }
 
@@ -193,10 +146,30 @@ static pl_status check_own(const pl_outer *out)
 pl_status config_outer(const config *c, pl_outer *out)
 {
     memset(out, 0, sizeof *out);
-    PL_CHECK(check_audit(c));
+    if (c->audit > 0 && c->quorum < 1)
+        return pl_fail(PL_ERR_CONFIG,
+                       "fleet.audit = %g would check nothing with outer.quorum = %g, "
+                       "under which updates may be dropped; set fleet.audit = 0 or "
+                       "outer.quorum = 1",
+                       c->audit, c->quorum);
     PL_CHECK(read_method(c, out));
-    read_classes(c, out);
-    PL_CHECK(check_classes(out));
+    for (int k = 0; k < PL_CLASS_COUNT; k++) {
+        out->lr[k] = chosen(c->lr_of[k], out->method.lr);
+        out->momentum[k] = chosen(c->momentum_of[k], out->method.momentum);
+    }
+    /* Settings of one class must be valid for the modules that are in it. */
+    for (int k = 0; k < PL_CLASS_PRIVATE; k++) {
+        pl_method_settings m = out->method;
+        m.lr = out->lr[k];
+        m.momentum = out->momentum[k];
+        m.consensus = out->own_consensus ? out->method.consensus : m.lr;
+        PL_CHECK(pl_method_check(&m));
+    }
+    pl_method_settings alone = pl_method_defaults(PL_METHOD_DILOCO);
+    alone.lr = out->lr[PL_CLASS_PRIVATE];
+    alone.momentum = out->momentum[PL_CLASS_PRIVATE];
+    alone.curvature = out->method.curvature;
+    PL_CHECK(pl_method_check(&alone));
     out->weighted = strcmp(c->weighting, "tokens") == 0;
     out->rescale = c->rescale;
     out->present = strcmp(c->mean, "present") == 0;

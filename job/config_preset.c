@@ -42,38 +42,12 @@ static const struct {
     {"dense-1b", DENSE " train.lr=2e-4"},
 };
 
-static pl_status apply_settings(config *c, const char *settings)
-{
-    char copy[PL_KEY_TEXT_MAX], *rest = NULL;
-    pl_copy_text(copy, sizeof copy, settings);
-    for (char *pair = strtok_r(copy, " ", &rest); pair;
-         pair = strtok_r(NULL, " ", &rest))
-        PL_CHECK(pl_conf_set_pair(&config_table, c, pair, "a preset"));
-    return PL_OK;
-}
-
-static pl_status apply_training(config *c)
-{
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (pl_starts_with(c->preset, rows[i].beginning))
-            PL_CHECK(apply_settings(c, rows[i].settings));
-    return PL_OK;
-}
-
 /* ---- shape and topology as keys ---- */
 static const char *choice_name(int choice)
 {
     if (choice == PL_CHOICE_PRIVATE)
         return "private";
     return choice == PL_CHOICE_COMMON ? "common" : "level";
-}
-
-static void levels_text(const pl_topology_spec *spec, char *out, size_t size)
-{
-    size_t used = 0;
-    for (int l = 0; l < spec->n_levels && used < size; l++)
-        used += (size_t)snprintf(out + used, size - used, "%s%d", l ? "x" : "",
-                                 spec->experts[l]);
 }
 
 static void private_text(const pl_topology_spec *spec, char *out, size_t size)
@@ -113,11 +87,25 @@ pl_status config_apply_preset(config *c)
     c->tied = shape.tied;
     c->rope_theta = shape.rope_theta;
     c->norm_eps = shape.norm_eps;
-    levels_text(&spec, c->levels, sizeof c->levels);
+    char *out = c->levels;
+    size_t size = sizeof c->levels;
+    size_t used = 0;
+    for (int l = 0; l < spec.n_levels && used < size; l++)
+        used += (size_t)snprintf(out + used, size - used, "%s%d", l ? "x" : "",
+                                 spec.experts[l]);
     blocks_text(&spec, c->level_blocks, sizeof c->level_blocks);
     private_text(&spec, c->private_blocks, sizeof c->private_blocks);
     pl_copy_text(c->embed, sizeof c->embed, choice_name(spec.embed_choice));
     pl_copy_text(c->head, sizeof c->head, choice_name(spec.head_choice));
     c->replicas = spec.replicas;
-    return apply_training(c);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (pl_starts_with(c->preset, rows[i].beginning)) {
+            const char *settings = rows[i].settings;
+            char copy[PL_KEY_TEXT_MAX], *rest = NULL;
+            pl_copy_text(copy, sizeof copy, settings);
+            for (char *pair = strtok_r(copy, " ", &rest); pair;
+                 pair = strtok_r(NULL, " ", &rest))
+                PL_CHECK(pl_conf_set_pair(&config_table, c, pair, "a preset"));
+        }
+    return PL_OK;
 }

@@ -17,21 +17,6 @@ static const struct {
                    "dense-eq"}, /* name_rows appends the factor */
     [ROW_BASE] = {"base", "base", "base model, before", "base"}};
 
-static void name_rows(evaluation *e, int trainings)
-{
-    for (int i = 0; i < ROW_COUNT; i++) {
-        evaluation_row *w = &e->rows[i];
-        w->arm = kinds[i].arm;
-        w->name = kinds[i].name;
-        w->brief = kinds[i].brief;
-        if (kinds[i].title)
-            pl_copy_text(w->title, sizeof w->title, kinds[i].title);
-        else
-            snprintf(w->title, sizeof w->title, "one machine, %d x the time",
-                     trainings);
-    }
-}
-
 void evaluation_clear(evaluation *e)
 {
     for (int i = 0; i < ROW_COUNT; i++) {
@@ -67,14 +52,6 @@ static pl_status add_path(void *context, const pl_path_state *state)
         s->n == 0 || state->phase < s->least_phase ? state->phase : s->least_phase;
     s->n++;
     return PL_OK;
-}
-
-static pl_status count_spent(pl_store *store, const char *arm, spent *out)
-{
-    char prefix[PL_ARM_NAME_MAX + 2];
-    memset(out, 0, sizeof *out);
-    snprintf(prefix, sizeof prefix, "%s/", arm);
-    return pl_store_each_path(store, prefix, add_path, out);
 }
 
 /* ---- scores ---- */
@@ -194,16 +171,6 @@ static void fill_spent(job *j, evaluation_row *w, const pl_arm *arm,
         arm->inner.phases == 0 || (s->n == n && s->least_phase >= arm->inner.phases);
 }
 
-static void fill_scores(job *j, evaluation_row *w)
-{
-    size_t n_domains = pl_tokens_n_domains(j->r->valid);
-    w->score = pl_score_sum(w->scores, j->e->n_docs);
-    w->ppl = pl_perplexity(&w->score);
-    w->bits = evaluation_bits(j->e, &w->score);
-    w->by_domain = pl_alloc((n_domains ? n_domains : 1) * sizeof *w->by_domain);
-    pl_score_by_domain(j->r->valid, j->e->docs, w->scores, j->e->n_docs, w->by_domain);
-}
-
 /* Fills all rows of one arm; `kind` is its first. */
 static pl_status fill_rows(job *j, row_kind kind)
 {
@@ -218,7 +185,14 @@ static pl_status fill_rows(job *j, row_kind kind)
     for (int i = kind; i < ROW_COUNT && strcmp(j->e->rows[i].arm, name) == 0; i++) {
         if (!j->e->rows[i].present)
             continue;
-        fill_scores(j, &j->e->rows[i]);
+        evaluation_row *w = &j->e->rows[i];
+        size_t n_domains = pl_tokens_n_domains(j->r->valid);
+        w->score = pl_score_sum(w->scores, j->e->n_docs);
+        w->ppl = pl_perplexity(&w->score);
+        w->bits = evaluation_bits(j->e, &w->score);
+        w->by_domain = pl_alloc((n_domains ? n_domains : 1) * sizeof *w->by_domain);
+        pl_score_by_domain(j->r->valid, j->e->docs, w->scores, j->e->n_docs,
+                           w->by_domain);
         fill_spent(j, &j->e->rows[i], &arm, t);
     }
 done:
@@ -228,22 +202,6 @@ done:
 }
 
 /* ---- routing of the held-out documents ---- */
-static pl_status read_base(job *j)
-{
-    pl_arm arm;
-    pl_topology *t = NULL;
-    pl_status status = pl_read_arm(j->store, "base", &arm, &t);
-    if (status == PL_ERR_NOT_FOUND)
-        return pl_fail(PL_ERR_NOT_FOUND,
-                       "the run in %s has no base model yet; train it first",
-                       j->r->dir);
-    if (status == PL_OK)
-        status = pl_read_path(j->store, &arm, t, 0, UINT64_MAX, j->params);
-    pl_topology_destroy(&t);
-    pl_arm_clear(&arm);
-    return status;
-}
-
 static pl_status route_valid(job *j)
 {
     pl_run *r = j->r;
@@ -297,19 +255,6 @@ static void read_router_report(const pl_run *r, evaluation *e)
     pl_buf_destroy(&text);
 }
 
-static void pick(const pl_run *r, evaluation *e)
-{
-    size_t n = pl_tokens_n_docs(r->valid);
-    e->docs = pl_alloc((n ? n : 1) * sizeof *e->docs);
-    e->path_of = pl_alloc((n ? n : 1) * sizeof *e->path_of);
-    for (size_t i = 0; i < n; i++)
-        e->docs[i] = (uint32_t)i;
-    e->n_docs = pl_pick_documents(r->valid, (int)r->cfg.prefix,
-                                  (uint64_t)r->cfg.eval_tokens, e->docs, n);
-    for (size_t i = 0; i < e->n_docs; i++)
-        e->n_targets += pl_counted_targets(r->valid, e->docs[i], (int)r->cfg.prefix);
-}
-
 static pl_status count_bytes(const pl_run *r, evaluation *e)
 {
     pl_tokenizer *tokenizer = NULL;
@@ -336,7 +281,13 @@ static pl_status read_spent(job *j)
             j->spent[i] = j->spent[i - 1];
             continue;
         }
-        PL_CHECK(count_spent(j->store, kinds[i].arm, &j->spent[i]));
+        pl_store *store = j->store;
+        const char *arm = kinds[i].arm;
+        spent *out = &j->spent[i];
+        char prefix[PL_ARM_NAME_MAX + 2];
+        memset(out, 0, sizeof *out);
+        snprintf(prefix, sizeof prefix, "%s/", arm);
+        PL_CHECK(pl_store_each_path(store, prefix, add_path, out));
         tokens += j->spent[i].tokens;
         seconds += j->spent[i].seconds;
     }
@@ -356,7 +307,18 @@ static pl_status open_job(job *j)
     PL_CHECK(pl_try_alloc(pl_topology_path_params(r->topology) * sizeof(float),
                           "a path", (void **)&j->params));
     PL_CHECK(pl_scorer_create(&options, &j->scorer));
-    PL_CHECK(read_base(j));
+    pl_arm arm;
+    pl_topology *t = NULL;
+    pl_status status = pl_read_arm(j->store, "base", &arm, &t);
+    if (status == PL_ERR_NOT_FOUND)
+        return pl_fail(PL_ERR_NOT_FOUND,
+                       "the run in %s has no base model yet; train it first",
+                       j->r->dir);
+    if (status == PL_OK)
+        status = pl_read_path(j->store, &arm, t, 0, UINT64_MAX, j->params);
+    pl_topology_destroy(&t);
+    pl_arm_clear(&arm);
+    PL_CHECK(status);
     return read_spent(j);
 }
 
@@ -366,7 +328,16 @@ pl_status evaluate(pl_run *r, pl_store *store, evaluation *out)
     double start = pl_now();
     job j = {.r = r, .store = store, .e = out};
     memset(out, 0, sizeof *out);
-    pick(r, out);
+    size_t n = pl_tokens_n_docs(r->valid);
+    out->docs = pl_alloc((n ? n : 1) * sizeof *out->docs);
+    out->path_of = pl_alloc((n ? n : 1) * sizeof *out->path_of);
+    for (size_t i = 0; i < n; i++)
+        out->docs[i] = (uint32_t)i;
+    out->n_docs = pl_pick_documents(r->valid, (int)r->cfg.prefix,
+                                    (uint64_t)r->cfg.eval_tokens, out->docs, n);
+    for (size_t i = 0; i < out->n_docs; i++)
+        out->n_targets +=
+            pl_counted_targets(r->valid, out->docs[i], (int)r->cfg.prefix);
     if (out->n_docs == 0)
         PL_TRY(pl_fail(
             PL_ERR_DATA,
@@ -374,8 +345,19 @@ pl_status evaluate(pl_run *r, pl_store *store, evaluation *out)
             "more held-out text",
             (long long)r->cfg.prefix));
     PL_TRY(count_bytes(r, out));
-    name_rows(out,
-              pl_topology_n_paths(r->topology) * pl_topology_n_replicas(r->topology));
+    int trainings =
+        pl_topology_n_paths(r->topology) * pl_topology_n_replicas(r->topology);
+    for (int i = 0; i < ROW_COUNT; i++) {
+        evaluation_row *w = &out->rows[i];
+        w->arm = kinds[i].arm;
+        w->name = kinds[i].name;
+        w->brief = kinds[i].brief;
+        if (kinds[i].title)
+            pl_copy_text(w->title, sizeof w->title, kinds[i].title);
+        else
+            snprintf(w->title, sizeof w->title, "one machine, %d x the time",
+                     trainings);
+    }
     read_router_report(r, out);
     PL_TRY(open_job(&j));
     PL_TRY(route_valid(&j));

@@ -138,14 +138,6 @@ static void arm_line(const pl_json *a, int columns, pl_buf *out)
     pl_buf_destroy(&one);
 }
 
-static void worker_line(const pl_json *w, pl_buf *out)
-{
-    pl_buf_printf(out, "  %-9s %s", text(w, "worker"), text(w, "state"));
-    if (text(w, "task")[0])
-        pl_buf_printf(out, "  %s phase %.0f step %.0f", text(w, "task"),
-                      number(w, "phase"), number(w, "step"));
-}
-
 static void head_line(const progress *p, pl_buf *out)
 {
     char rate[16], left[16] = "-";
@@ -162,16 +154,6 @@ static void head_line(const progress *p, pl_buf *out)
 }
 
 /* ---- the block on a terminal ---- */
-
-/* 80x24 if the terminal does not tell its size. */
-static void measure_terminal(progress *p)
-{
-    struct winsize size;
-    bool known = ioctl(1, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_row > 0;
-    p->columns = known ? size.ws_col : 80;
-    p->rows = known ? size.ws_row : 24;
-}
-
 /* A line that wraps, or one below the last row, would scroll: the cursor would not
  * come back to where the block began. All that is shown here is ASCII. */
 static void put_line(progress *p, pl_buf *line, pl_buf *out)
@@ -194,7 +176,11 @@ static void draw_block(progress *p, const pl_json *status)
     if (p->drawn_lines > 0)
         pl_buf_printf(&out, "\033[%dA", p->drawn_lines);
     p->drawn_lines = 0;
-    measure_terminal(p);
+    /* 80x24 if the terminal does not tell its size. */
+    struct winsize size;
+    bool known = ioctl(1, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_row > 0;
+    p->columns = known ? size.ws_col : 80;
+    p->rows = known ? size.ws_row : 24;
     head_line(p, &line);
     put_line(p, &line, &out);
     for (size_t i = 0; i < pl_json_count(arms); i++)
@@ -204,7 +190,11 @@ static void draw_block(progress *p, const pl_json *status)
         }
     size_t n = p->finished ? 0 : pl_json_count(workers);
     for (size_t i = 0; i < n && i < WORKERS_SHOWN; i++) {
-        worker_line(pl_json_at(workers, i), &line);
+        const pl_json *w = pl_json_at(workers, i);
+        pl_buf_printf(&line, "  %-9s %s", text(w, "worker"), text(w, "state"));
+        if (text(w, "task")[0])
+            pl_buf_printf(&line, "  %s phase %.0f step %.0f", text(w, "task"),
+                          number(w, "phase"), number(w, "step"));
         put_line(p, &line, &out);
     }
     pl_buf_printf(&out, "\033[J");
@@ -264,13 +254,6 @@ static void draw(progress *p, const pl_json *status, bool last)
         draw_line(p, status);
 }
 
-/* Whether the terminal understands cursor movement. */
-static bool is_terminal(void)
-{
-    const char *term = getenv("TERM");
-    return isatty(1) == 1 && term && term[0] && strcmp(term, "dumb") != 0;
-}
-
 static pl_status poll_once(progress *p, bool *first)
 {
     pl_json *status = NULL;
@@ -299,23 +282,21 @@ static pl_status poll_once(progress *p, bool *first)
     return PL_OK;
 }
 
-static pl_status cannot_go_on(const progress *p)
-{
-    bool diverged = p->failure_status == PL_ERR_NUMERIC;
-    return pl_fail(p->failure_status, "training cannot go on: %s%s", p->failure,
-                   diverged ? "; a lower train.lr often helps" : "");
-}
-
 pl_status progress_wait(pl_run *r, const char *const *arms, int n_arms)
 {
     progress p = {.r = r, .arms = arms, .n_arms = n_arms, .started = pl_now()};
     bool first = true;
-    p.tty = is_terminal();
+    /* Whether the terminal understands cursor movement. */
+    const char *term = getenv("TERM");
+    p.tty = isatty(1) == 1 && term && term[0] && strcmp(term, "dumb") != 0;
     while (!p.finished) {
         PL_CHECK(run_stopped(r));
         PL_CHECK(poll_once(&p, &first));
-        if (p.failure[0])
-            return cannot_go_on(&p);
+        if (p.failure[0]) {
+            bool diverged = p.failure_status == PL_ERR_NUMERIC;
+            return pl_fail(p.failure_status, "training cannot go on: %s%s", p.failure,
+                           diverged ? "; a lower train.lr often helps" : "");
+        }
         if (!p.finished)
             pl_sleep_ms(POLL_MS);
     }

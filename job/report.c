@@ -47,20 +47,6 @@ static pl_json *counts_json(const pl_run *r, const evaluation *e, const int *pat
     return list;
 }
 
-static void set_perplexities(pl_json *o, const evaluation *e)
-{
-    set_ppl(o, "ppl_routed", &e->rows[ROW_ROUTER]);
-    set_ppl(o, "ppl_likelihood", &e->rows[ROW_LIKELIHOOD]);
-    set_ppl(o, "ppl_rerouted", &e->rows[ROW_WINDOWS]);
-    pl_json_set_real(o, "ppl_best_path", pl_perplexity(&e->best));
-    pl_json_set_real(o, "ppl_best_path_per_window", pl_perplexity(&e->best_windows));
-    set_ppl(o, "ppl_dense", &e->rows[ROW_DENSE]);
-    set_ppl(o, "ppl_diloco", &e->rows[ROW_DILOCO]);
-    set_ppl(o, "ppl_dense_batch", &e->rows[ROW_BATCH]);
-    set_ppl(o, "ppl_dense_equal_tokens", &e->rows[ROW_EQUAL]);
-    set_ppl(o, "ppl_base", &e->rows[ROW_BASE]);
-}
-
 static pl_json *memory_json(const run_memory *m)
 {
     pl_json *o = pl_json_object();
@@ -76,7 +62,16 @@ void evaluation_json(const pl_run *r, const evaluation *e, int indent, pl_buf *o
     pl_json *o = pl_json_object(), *arms = pl_json_array();
     const evaluation_row *mix = &e->rows[ROW_ROUTER];
     char hex[PL_HASH_TEXT];
-    set_perplexities(o, e);
+    set_ppl(o, "ppl_routed", &e->rows[ROW_ROUTER]);
+    set_ppl(o, "ppl_likelihood", &e->rows[ROW_LIKELIHOOD]);
+    set_ppl(o, "ppl_rerouted", &e->rows[ROW_WINDOWS]);
+    pl_json_set_real(o, "ppl_best_path", pl_perplexity(&e->best));
+    pl_json_set_real(o, "ppl_best_path_per_window", pl_perplexity(&e->best_windows));
+    set_ppl(o, "ppl_dense", &e->rows[ROW_DENSE]);
+    set_ppl(o, "ppl_diloco", &e->rows[ROW_DILOCO]);
+    set_ppl(o, "ppl_dense_batch", &e->rows[ROW_BATCH]);
+    set_ppl(o, "ppl_dense_equal_tokens", &e->rows[ROW_EQUAL]);
+    set_ppl(o, "ppl_base", &e->rows[ROW_BASE]);
     pl_json_set_text(o, "answers_by",
                      e->answer == ROW_LIKELIHOOD ? "likelihood" : "router");
     pl_json_set_int(o, "tokens_per_path", (int64_t)mix->tokens_per_path);
@@ -364,26 +359,21 @@ static pl_status sample_path(sampling *s, const evaluation *e, int path)
     return status;
 }
 
-static pl_status open_sampling(sampling *s)
-{
-    const pl_backend_options backend = run_own_backend(s->r);
-    pl_model_options model = {.batch = 1, .context = (int)s->r->cfg.context};
-    PL_CHECK(run_load_tokenizer(s->r, &s->tokenizer));
-    PL_CHECK(pl_read_arm(s->store, "mix", &s->arm, &s->topology));
-    PL_CHECK(pl_backend_open(&backend, &s->backend));
-    PL_CHECK(pl_model_create(s->backend, s->topology, &model, &s->model));
-    PL_CHECK(pl_decoder_create(s->model, &s->decoder));
-    return pl_try_alloc(pl_topology_path_params(s->topology) * sizeof(float), "a path",
-                        (void **)&s->params);
-}
-
 pl_status evaluation_samples(pl_run *r, pl_store *store, const evaluation *e)
 {
     pl_status status = PL_OK;
     sampling s = {.r = r, .store = store};
     if (r->cfg.sample_tokens == 0)
         return PL_OK;
-    PL_TRY(open_sampling(&s));
+    const pl_backend_options backend = run_own_backend(s.r);
+    pl_model_options model = {.batch = 1, .context = (int)s.r->cfg.context};
+    PL_TRY(run_load_tokenizer(s.r, &s.tokenizer));
+    PL_TRY(pl_read_arm(s.store, "mix", &s.arm, &s.topology));
+    PL_TRY(pl_backend_open(&backend, &s.backend));
+    PL_TRY(pl_model_create(s.backend, s.topology, &model, &s.model));
+    PL_TRY(pl_decoder_create(s.model, &s.decoder));
+    PL_TRY(pl_try_alloc(pl_topology_path_params(s.topology) * sizeof(float), "a path",
+                        (void **)&s.params));
     say("%s", "");
     say("  how each path goes on with held-out text of its own (begin [...] "
         "generated)");

@@ -59,36 +59,16 @@ static pl_router_options router_options(const pl_run *r, const routing *g, int n
     return o;
 }
 
-static pl_status count_tokens(const pl_run *r, routing *g)
-{
-    PL_CHECK(pl_try_alloc(g->n * sizeof *g->tokens, "tokens of the documents",
-                          (void **)&g->tokens));
-    for (size_t i = 0; i < g->n; i++)
-        g->tokens[i] = (double)pl_counted_targets(r->train, (uint32_t)i, 0);
-    return PL_OK;
-}
-
-static void say_memory(const routing *g, const pl_router_options *options)
-{
-    char features[16], most[16];
-    size_t stride = pl_router_stride(options, g->n, g->dim);
-    pl_human_bytes((double)features_bytes(g), features);
-    pl_human_bytes((double)ROUTER_BYTES, most);
-    if (features_bytes(g) > ROUTER_BYTES)
-        say("router   the features of %zu documents are %s and lie on the disk", g->n,
-            features);
-    if (stride > 1)
-        say("router   the fit sees one document of %zu, so as to need %s at most",
-            stride, most);
-}
-
 pl_status routing_fit(pl_run *r, const float *params, routing *g)
 {
     const config *c = &r->cfg;
     const int sees = (int)c->sees;
     g->n = pl_tokens_n_docs(r->train);
     g->dim = (int)c->width;
-    PL_CHECK(count_tokens(r, g));
+    PL_CHECK(pl_try_alloc(g->n * sizeof *g->tokens, "tokens of the documents",
+                          (void **)&g->tokens));
+    for (size_t i = 0; i < g->n; i++)
+        g->tokens[i] = (double)pl_counted_targets(r->train, (uint32_t)i, 0);
     PL_CHECK(alloc_features(r, g));
     const pl_backend_options backend = run_own_backend(r);
     pl_feature_job job = {.topology = r->topology,
@@ -101,7 +81,16 @@ pl_status routing_fit(pl_run *r, const float *params, routing *g)
     PL_CHECK(pl_router_features(&job, r->train, g->features));
     PL_CHECK(run_stopped(r));
     pl_router_options options = router_options(r, g, pl_topology_n_paths(r->topology));
-    say_memory(g, &options);
+    char features[16], most[16];
+    size_t stride = pl_router_stride(&options, g->n, g->dim);
+    pl_human_bytes((double)features_bytes(g), features);
+    pl_human_bytes((double)ROUTER_BYTES, most);
+    if (features_bytes(g) > ROUTER_BYTES)
+        say("router   the features of %zu documents are %s and lie on the disk", g->n,
+            features);
+    if (stride > 1)
+        say("router   the fit sees one document of %zu, so as to need %s at most",
+            stride, most);
     PL_CHECK(pl_router_fit(g->features, g->n, g->dim, &options, &g->router));
     PL_CHECK(run_stopped(r));
     return pl_shards_make(g->router, g->features, g->n, (int)c->overlap, &g->shards);

@@ -40,17 +40,6 @@ void say_json(pl_json *json)
     pl_json_destroy(&json);
 }
 
-/* The run's folder is found before the rest of its configuration is known. */
-static pl_status find_folder(const run_request *q, pl_run *r)
-{
-    config c;
-    memset(&c, 0, sizeof c);
-    pl_conf_defaults(&config_table, &c);
-    PL_CHECK(config_lay(&c, q->file, q->sets, q->n_sets));
-    pl_copy_text(r->dir, sizeof r->dir, c.out);
-    return PL_OK;
-}
-
 /* Whether something was trained in it. */
 static bool has_begun(const pl_run *r)
 {
@@ -98,25 +87,26 @@ static pl_status compare(const pl_run *r, const config *own)
     return status;
 }
 
-/* The command's values are laid over the run's own configuration, so that they need not
- * be repeated. The first key that differs is refused by its name. */
-static pl_status configure_begun(const run_request *q, pl_run *r)
-{
-    config own;
-    PL_CHECK(load_saved(r, &own));
-    r->cfg = own;
-    PL_CHECK(config_lay(&r->cfg, q->file, q->sets, q->n_sets));
-    config_keep_own(&own, &r->cfg);
-    PL_CHECK(compare(r, &own));
-    return config_check(&r->cfg);
-}
-
 static pl_status configure(const run_request *q, pl_run *r)
 {
     char saved[PL_PATH_MAX];
-    PL_CHECK(find_folder(q, r));
-    if (has_begun(r))
-        return configure_begun(q, r);
+    /* The run's folder is found before the rest of its configuration is known. */
+    config c;
+    memset(&c, 0, sizeof c);
+    pl_conf_defaults(&config_table, &c);
+    PL_CHECK(config_lay(&c, q->file, q->sets, q->n_sets));
+    pl_copy_text(r->dir, sizeof r->dir, c.out);
+    if (has_begun(r)) {
+        /* The command's values are laid over the run's own configuration, so that they
+         * need not be repeated. The first key that differs is refused by its name. */
+        config own;
+        PL_CHECK(load_saved(r, &own));
+        r->cfg = own;
+        PL_CHECK(config_lay(&r->cfg, q->file, q->sets, q->n_sets));
+        config_keep_own(&own, &r->cfg);
+        PL_CHECK(compare(r, &own));
+        return config_check(&r->cfg);
+    }
     run_file(r, "run.yaml", saved);
     return config_build(takes_saved(q, saved) ? saved : q->file, q->sets, q->n_sets,
                         &r->cfg);
@@ -156,24 +146,6 @@ static pl_status lock_run(pl_run *r)
     return status;
 }
 
-/* Enters the folder and finds out whether something was trained in it. Until then no
- * configuration is binding: the second command may correct the first. Another command
- * may begin the run before the folder is locked, so this is checked again. */
-static pl_status enter_folder(pl_run *r)
-{
-    config own;
-    r->made = !pl_path_exists(r->dir);
-    pl_status status = pl_make_folders(r->dir);
-    if (status != PL_OK)
-        return pl_fail(status, "%s; give another --out", pl_last_error());
-    PL_CHECK(lock_run(r));
-    r->resumed = has_begun(r);
-    if (!r->resumed)
-        return PL_OK;
-    PL_CHECK(load_saved(r, &own));
-    return compare(r, &own);
-}
-
 int run_local_workers(const config *c, int n_gpus)
 {
     if (!c->local_workers)
@@ -203,7 +175,21 @@ pl_status run_open(const run_request *q, pl_run *r)
     r->started = pl_now();
     PL_CHECK(configure(q, r));
     PL_CHECK(make_topology(r));
-    PL_CHECK(enter_folder(r));
+    /* Enters the folder and finds out whether something was trained in it. Until then
+     * no configuration is binding: the second command may correct the first. Another
+     * command may begin the run before the folder is locked, so this is checked again.
+     */
+    config own;
+    r->made = !pl_path_exists(r->dir);
+    pl_status status = pl_make_folders(r->dir);
+    if (status != PL_OK)
+        return pl_fail(status, "%s; give another --out", pl_last_error());
+    PL_CHECK(lock_run(r));
+    r->resumed = has_begun(r);
+    if (r->resumed) {
+        PL_CHECK(load_saved(r, &own));
+        PL_CHECK(compare(r, &own));
+    }
     config_hash(&r->cfg, &r->hash);
     r->n_workers = run_local_workers(&r->cfg, 0);
     r->n_homes = (int)r->cfg.homes;
@@ -238,16 +224,6 @@ pl_status run_look(const char *dir, pl_run *r)
     return make_topology(r);
 }
 
-/* Removes folders that this command made and left empty. */
-static void leave_folder(const pl_run *r)
-{
-    char data[PL_PATH_MAX];
-    if (!r->made)
-        return;
-    rmdir(run_file(r, "data", data)); /* each is refused unless it is empty */
-    rmdir(r->dir);
-}
-
 void run_close(pl_run *r)
 {
     pl_client_destroy(&r->client);
@@ -256,7 +232,12 @@ void run_close(pl_run *r)
     pl_tokens_close(&r->train);
     pl_tokens_close(&r->valid);
     pl_topology_destroy(&r->topology);
-    leave_folder(r);
+    /* Removes folders that this command made and left empty. */
+    char data[PL_PATH_MAX];
+    if (r->made) {
+        rmdir(run_file(r, "data", data)); /* each is refused unless it is empty */
+        rmdir(r->dir);
+    }
     if (r->lock >= 0)
         pl_unlock_folder(&r->lock);
 }

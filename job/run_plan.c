@@ -108,17 +108,6 @@ static uint64_t home_bytes(const pl_run *r, const pl_outer *outer, uint64_t stor
            senders * (task + transfer_bytes(task));
 }
 
-/* The tokenizer is trained on a sample of the text, and takes about twenty bytes for
- * each of its bytes (measured). */
-static uint64_t prepare_bytes(const config *c)
-{
-    enum { READING_BYTES = 14 << 20, SAMPLE_BYTES = 8 << 20, FACTOR = 20 };
-    uint64_t sample = SAMPLE_BYTES, most = (uint64_t)c->max_bytes;
-    if (most > 0 && most < sample)
-        sample = most;
-    return READING_BYTES + (c->tokenizer[0] ? 0 : FACTOR * sample);
-}
-
 /* The launcher first prepares the text, then computes routing features, then scores
  * held-out text. Scoring takes one model for inference on about 2048 tokens per
  * processor, and the losses of every path. */
@@ -133,7 +122,14 @@ static uint64_t launcher_bytes(const pl_run *r)
     uint64_t losses = (uint64_t)pl_topology_n_paths(r->topology) * PATH_LOSSES_BYTES;
     if (losses > EVALUATION_LOSSES_BYTES)
         losses = EVALUATION_LOSSES_BYTES;
-    uint64_t prepares = prepare_bytes(&r->cfg);
+    /* The tokenizer is trained on a sample of the text, and takes about twenty bytes
+     * for each of its bytes (measured). */
+    const config *c = &r->cfg;
+    enum { READING_BYTES = 14 << 20, SAMPLE_BYTES = 8 << 20, FACTOR = 20 };
+    uint64_t sample = SAMPLE_BYTES, most = (uint64_t)c->max_bytes;
+    if (most > 0 && most < sample)
+        sample = most;
+    uint64_t prepares = READING_BYTES + (c->tokenizer[0] ? 0 : FACTOR * sample);
     uint64_t scores = (uint64_t)pl_cpu_count() * pl_model_plan_sum(&plan) + losses +
                       STORE_READER_BYTES;
     return PROCESS_BYTES + (prepares > scores ? prepares : scores);
@@ -168,18 +164,6 @@ static pl_status refuse(const char *what, uint64_t need, uint64_t have,
     return pl_fail(PL_ERR_CONFIG, "this run needs %s of %s but there are %s; %s",
                    pl_human_bytes((double)need, a), what,
                    pl_human_bytes((double)have, b), remedy);
-}
-
-/* An upper bound: windows at the ends of documents are not full. */
-static void say_tokens(const pl_run *r)
-{
-    const config *c = &r->cfg;
-    char tokens[16], params[16];
-    double steps = (double)(c->base_steps + c->tau * c->phases);
-    double n = steps * (double)(c->batch * c->context);
-    double path = (double)pl_topology_path_params(r->topology);
-    say("tokens   at most %s per path for %s parameters, %.1f per parameter",
-        pl_human_count(n, tokens), pl_human_count(path, params), n / path);
 }
 
 static void say_plan(const pl_run *r, uint64_t memory, uint64_t disk)
@@ -233,7 +217,14 @@ pl_status run_plan(pl_run *r)
         r->cfg.levels, pl_topology_n_paths(r->topology),
         pl_human_count((double)pl_topology_path_params(r->topology), text[0]),
         pl_human_count((double)pl_topology_total_params(r->topology), text[1]));
-    say_tokens(r);
+    /* An upper bound: windows at the ends of documents are not full. */
+    const config *c = &r->cfg;
+    char tokens[16], params[16];
+    double steps = (double)(c->base_steps + c->tau * c->phases);
+    double n = steps * (double)(c->batch * c->context);
+    double path = (double)pl_topology_path_params(r->topology);
+    say("tokens   at most %s per path for %s parameters, %.1f per parameter",
+        pl_human_count(n, tokens), pl_human_count(path, params), n / path);
     say_plan(r, memory, disk);
     if (have > 0 && memory > have)
         return refuse(

@@ -44,21 +44,6 @@ char *run_job_file(const char *dir, char out[PL_PATH_MAX])
     return pl_join(out, dir, "proc/job.yaml");
 }
 
-/* Writes the settings for the processes of this start: the run's configuration with the
- * local keys of this command. */
-static pl_status write_job_file(const pl_run *r)
-{
-    char path[PL_PATH_MAX];
-    pl_buf text = {0};
-    config c = r->cfg;
-    c.workers = r->n_workers; /* relays count those behind them */
-    pl_conf_write_yaml(&config_table, &c, &text);
-    pl_status status =
-        pl_replace_file(run_job_file(r->dir, path), pl_buf_text(&text), text.len);
-    pl_buf_destroy(&text);
-    return status;
-}
-
 int run_count_relays(const config *c)
 {
     const int workers = run_local_workers(c, 0);
@@ -105,15 +90,6 @@ static pl_status start_home(pl_run *r, int index)
                                sizeof r->homes_at[index]);
 }
 
-static pl_status start_hub(pl_run *r)
-{
-    char ready[PL_PATH_MAX];
-    PL_CHECK(start(r, "hub", "hub", 0, r->cfg.hub_bind,
-                   run_file(r, "proc/hub.address", ready)));
-    return pl_launcher_address(r->launcher, "hub", 30000, r->hub_address,
-                               sizeof r->hub_address);
-}
-
 static pl_status start_relay(pl_run *r, int index)
 {
     char name[32], file[64], ready[PL_PATH_MAX];
@@ -123,13 +99,6 @@ static pl_status start_relay(pl_run *r, int index)
                    run_file(r, file, ready)));
     return pl_launcher_address(r->launcher, name, 30000, r->relays_at[index],
                                sizeof r->relays_at[index]);
-}
-
-static pl_status start_worker(pl_run *r, int index)
-{
-    char name[32];
-    snprintf(name, sizeof name, "worker-%d", index + 1);
-    return start(r, "worker", name, index + 1, NULL, NULL);
 }
 
 /* Called while this waits for a home: the home may have ended for good, or Ctrl+C was
@@ -155,12 +124,6 @@ static pl_status make_client(pl_run *r)
     return pl_client_learn_places(r->client);
 }
 
-static pl_status connect_job(pl_run *r)
-{
-    PL_CHECK(make_client(r));
-    return pl_wire_connect(r->hub_address, &r->hub);
-}
-
 /* ---- checks before anything is started ---- */
 static bool takes_any_port(const char *address)
 {
@@ -173,24 +136,6 @@ static pl_status check_address(const char *key, const char *address)
     pl_status status = pl_wire_check_free(address);
     pl_wire_shutdown(); /* waits until the port is free again */
     return status == PL_OK ? PL_OK : pl_fail_in(status, "%s", key);
-}
-
-static pl_status check_addresses(const config *c)
-{
-    if (c->attach)
-        return PL_OK;
-    if (strcmp(c->hub_bind, c->home_bind) == 0 && !takes_any_port(c->hub_bind))
-        return pl_fail(PL_ERR_CONFIG,
-                       "net.hub and net.home are both %s; give each its own port, or * "
-                       "for a free one",
-                       c->hub_bind);
-    if (c->homes > 1 && !takes_any_port(c->home_bind))
-        return pl_fail(PL_ERR_CONFIG,
-                       "net.home is %s, but store.homes asks for %lld homes, each with "
-                       "a port of its own; write * for the port",
-                       c->home_bind, (long long)c->homes);
-    PL_CHECK(check_address("net.hub", c->hub_bind));
-    return check_address("net.home", c->home_bind);
 }
 
 static pl_status check_metrics(const config *c)
@@ -326,7 +271,23 @@ static pl_status check_store(pl_run *r)
 
 pl_status run_check(pl_run *r)
 {
-    PL_CHECK(check_addresses(&r->cfg));
+    const config *c = &r->cfg;
+    if (!c->attach) {
+        if (strcmp(c->hub_bind, c->home_bind) == 0 && !takes_any_port(c->hub_bind))
+            return pl_fail(
+                PL_ERR_CONFIG,
+                "net.hub and net.home are both %s; give each its own port, or * "
+                "for a free one",
+                c->hub_bind);
+        if (c->homes > 1 && !takes_any_port(c->home_bind))
+            return pl_fail(
+                PL_ERR_CONFIG,
+                "net.home is %s, but store.homes asks for %lld homes, each with "
+                "a port of its own; write * for the port",
+                c->home_bind, (long long)c->homes);
+        PL_CHECK(check_address("net.hub", c->hub_bind));
+        PL_CHECK(check_address("net.home", c->home_bind));
+    }
     PL_CHECK(check_metrics(&r->cfg));
     return check_store(r);
 }
@@ -409,31 +370,21 @@ static pl_status attach(pl_run *r)
     return await_process(r, "proc/hub.address", until_ms, &said, r->hub_address);
 }
 
-static pl_status make_parts(const pl_run *r)
-{
-    char folder[PL_PATH_MAX];
-    return r->n_homes == 1
-               ? PL_OK
-               : pl_store_make_parts(run_file(r, "store", folder), r->n_homes);
-}
-
 static pl_status start_servers(pl_run *r)
 {
     if (r->cfg.attach)
         return attach(r);
-    PL_CHECK(make_parts(r));
+    char folder[PL_PATH_MAX];
+    PL_CHECK(r->n_homes == 1
+                 ? PL_OK
+                 : pl_store_make_parts(run_file(r, "store", folder), r->n_homes));
     for (int i = 0; i < r->n_homes; i++)
         PL_CHECK(start_home(r, i));
-    return start_hub(r);
-}
-
-static void say_how_to_join(const pl_run *r)
-{
-    pl_address hub;
-    if (pl_address_parse(r->hub_address, &hub) == PL_OK && hub.has_key && !hub.is_local)
-        say("hub      %s, encrypted; another machine joins with what\n"
-            "         `pathloom key invite --run %s` prints",
-            hub.endpoint, r->dir);
+    char ready[PL_PATH_MAX];
+    PL_CHECK(start(r, "hub", "hub", 0, r->cfg.hub_bind,
+                   run_file(r, "proc/hub.address", ready)));
+    return pl_launcher_address(r->launcher, "hub", 30000, r->hub_address,
+                               sizeof r->hub_address);
 }
 
 static pl_status open_launcher(pl_run *r)
@@ -442,7 +393,17 @@ static pl_status open_launcher(pl_run *r)
     PL_CHECK(pl_make_folders(run_file(r, "proc", proc)));
     PL_CHECK(
         pl_launcher_create("/proc/self/exe", run_file(r, "log", logs), &r->launcher));
-    PL_CHECK(write_job_file(r));
+    /* Writes the settings for the processes of this start: the run's configuration with
+     * the local keys of this command. */
+    char path[PL_PATH_MAX];
+    pl_buf text = {0};
+    config c = r->cfg;
+    c.workers = r->n_workers; /* relays count those behind them */
+    pl_conf_write_yaml(&config_table, &c, &text);
+    pl_status status =
+        pl_replace_file(run_job_file(r->dir, path), pl_buf_text(&text), text.len);
+    pl_buf_destroy(&text);
+    PL_CHECK(status);
     if (config_encrypts(&r->cfg))
         PL_CHECK(run_make_keys(r->dir));
     return run_use_keys(r->dir);
@@ -525,12 +486,20 @@ pl_status run_start(pl_run *r)
 {
     PL_CHECK(open_launcher(r));
     PL_CHECK(start_servers(r));
-    say_how_to_join(r);
+    pl_address hub;
+    if (pl_address_parse(r->hub_address, &hub) == PL_OK && hub.has_key && !hub.is_local)
+        say("hub      %s, encrypted; another machine joins with what\n"
+            "         `pathloom key invite --run %s` prints",
+            hub.endpoint, r->dir);
     for (int i = 0; i < r->n_relays; i++)
         PL_CHECK(start_relay(r, i));
-    for (int i = 0; i < r->n_workers; i++)
-        PL_CHECK(start_worker(r, i));
-    return connect_job(r);
+    for (int i = 0; i < r->n_workers; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "worker-%d", i + 1);
+        PL_CHECK(start(r, "worker", name, i + 1, NULL, NULL));
+    }
+    PL_CHECK(make_client(r));
+    return pl_wire_connect(r->hub_address, &r->hub);
 }
 
 void run_stop(pl_run *r, bool drain)

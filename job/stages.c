@@ -12,13 +12,6 @@ static void on_progress(void *context, const char *line)
     say("%s", line);
 }
 
-static pl_status open_tokens(pl_run *r)
-{
-    char path[PL_PATH_MAX];
-    PL_CHECK(pl_tokens_open(run_file(r, "data/train.tok", path), true, &r->train));
-    return pl_tokens_open(run_file(r, "data/valid.tok", path), true, &r->valid);
-}
-
 pl_status stage_data(pl_run *r)
 {
     const config *c = &r->cfg;
@@ -40,7 +33,9 @@ pl_status stage_data(pl_run *r)
                                   .progress = on_progress,
                                   .stop = r->stop};
     PL_CHECK(pl_prepare(&options, run_file(r, "data", folder), &r->data));
-    PL_CHECK(open_tokens(r));
+    char path[PL_PATH_MAX];
+    PL_CHECK(pl_tokens_open(run_file(r, "data/train.tok", path), true, &r->train));
+    PL_CHECK(pl_tokens_open(run_file(r, "data/valid.tok", path), true, &r->valid));
     uint32_t n_docs = pl_tokens_n_docs(r->train);
     if ((uint32_t)pl_topology_n_paths(r->topology) > n_docs)
         return pl_fail(
@@ -52,16 +47,6 @@ pl_status stage_data(pl_run *r)
 }
 
 /* ---- shards ---- */
-/* Targets that an epoch of these documents trains on. */
-static double shard_weight(const pl_tokens *tokens, const uint32_t *docs, size_t n,
-                           int skip_prefix)
-{
-    double targets = 0;
-    for (size_t i = 0; i < n; i++)
-        targets += (double)pl_counted_targets(tokens, docs[i], skip_prefix);
-    return targets;
-}
-
 static pl_status put_shard(pl_run *r, pl_arm *arm, const pl_topology *t, int path,
                            const uint32_t *docs, size_t n)
 {
@@ -73,7 +58,13 @@ static pl_status put_shard(pl_run *r, pl_arm *arm, const pl_topology *t, int pat
     if (status == PL_OK)
         status = pl_client_put_object(r->client, object, bytes.data, bytes.len,
                                       &arm->shards[path]);
-    arm->weights[path] = shard_weight(r->train, docs, n, arm->inner.skip_prefix);
+    /* Targets that an epoch of these documents trains on. */
+    const pl_tokens *tokens = r->train;
+    int skip_prefix = arm->inner.skip_prefix;
+    double targets = 0;
+    for (size_t i = 0; i < n; i++)
+        targets += (double)pl_counted_targets(tokens, docs[i], skip_prefix);
+    arm->weights[path] = targets;
     pl_buf_destroy(&bytes);
     return status;
 }

@@ -113,16 +113,6 @@ static pl_status measure_row(measurement *m, row *r)
     return PL_OK;
 }
 
-static void measure_copy(measurement *m)
-{
-    m->copy_s = INFINITY;
-    for (int i = 0; i < PASSES; i++) {
-        double start = pl_now();
-        memcpy(m->sum, m->update.values, m->update.n * sizeof *m->sum);
-        m->copy_s = fmin(m->copy_s, pl_now() - start);
-    }
-}
-
 /* ---- reporting ---- */
 static double speed(const measurement *m, double seconds)
 {
@@ -182,7 +172,12 @@ pl_status measure_codec(bool json, const char *folder)
     PL_TRY(pl_try_alloc(bytes, "a residual", (void **)&m.residual));
     PL_TRY(pl_try_alloc(bytes, "a sum", (void **)&m.sum));
     m.norm = pl_l2_norm(m.update.values, m.update.n);
-    measure_copy(&m);
+    m.copy_s = INFINITY;
+    for (int i = 0; i < PASSES; i++) {
+        double start = pl_now();
+        memcpy(m.sum, m.update.values, m.update.n * sizeof *m.sum);
+        m.copy_s = fmin(m.copy_s, pl_now() - start);
+    }
     for (int i = 0; i < N_ROWS; i++)
         PL_TRY(measure_row(&m, &rows[i]));
     if (json)

@@ -9,7 +9,6 @@
 #include <math.h>
 
 /* ---- which models ---- */
-
 /* A model with a single path, because a measurement needs no levels and no router. */
 static pl_status model_of_sets(const measure_options *o, measured_model *out)
 {
@@ -50,16 +49,6 @@ static pl_status choose(const measure_options *o, measured_model *own,
 }
 
 /* ---- a step ---- */
-
-static void say_step(const measured_model *m, const pl_probe_report *r)
-{
-    const double product_rate = r->product_flops / r->product_seconds;
-    say("  %-7s %7.1fM %4d x %-4d %10.0f %10.4f %8.1f %10.1f %7.0f %%", m->name,
-        1e-6 * (double)r->n_params, m->batch, m->shape.context,
-        r->tokens / r->step_seconds, r->step_seconds, r->flops / r->step_seconds * 1e-9,
-        product_rate * 1e-9, 100.0 * r->product_seconds / r->step_seconds);
-}
-
 static pl_json *model_json(const measured_model *m)
 {
     pl_json *o = pl_json_object();
@@ -85,7 +74,6 @@ static void step_json(pl_json *o, const pl_probe_report *r)
 }
 
 /* ---- operations ---- */
-
 static void say_ops(const measured_model *m, const pl_probe_report *r)
 {
     say("%s: %.1fM parameters, batch %d x %d; best product %.1f GFLOP/s, best stream "
@@ -126,7 +114,6 @@ static void ops_json(pl_json *o, const pl_probe_report *r)
 }
 
 /* ---- one process ---- */
-
 static pl_status probe_model(const measure_options *o, const measured_model *m,
                              pl_backend *be, pl_json *list)
 {
@@ -146,7 +133,12 @@ static pl_status probe_model(const measure_options *o, const measured_model *m,
     } else if (o->ops) {
         say_ops(m, &report);
     } else {
-        say_step(m, &report);
+        const double product_rate = report.product_flops / report.product_seconds;
+        say("  %-7s %7.1fM %4d x %-4d %10.0f %10.4f %8.1f %10.1f %7.0f %%", m->name,
+            1e-6 * (double)report.n_params, m->batch, m->shape.context,
+            report.tokens / report.step_seconds, report.step_seconds,
+            report.flops / report.step_seconds * 1e-9, product_rate * 1e-9,
+            100.0 * report.product_seconds / report.step_seconds);
     }
     return PL_OK;
 }
@@ -171,7 +163,6 @@ static pl_status measure_process(const measure_options *o, const measured_model 
 }
 
 /* ---- a machine ---- */
-
 /* Two rounds in turn; the better of each counts. */
 static pl_status measure_crews(const measure_options *o, const measured_model *m,
                                measure_crew crews[2], int n_crews)

@@ -43,7 +43,6 @@ typedef struct bench {
 } bench;
 
 /* ---- a model ---- */
-
 static pl_status make_params(bench *b)
 {
     const pl_topology_spec spec = {.n_levels = 1, .experts = {1}, .replicas = 1};
@@ -53,20 +52,6 @@ static pl_status make_params(bench *b)
                           "a path", &memory));
     b->params = memory;
     return pl_probe_params(b->topology, b->params);
-}
-
-static pl_status make_tokens(bench *b)
-{
-    void *logits = NULL;
-    b->n_prompt = b->shape.context / 2 < PROMPT ? b->shape.context / 2 : PROMPT;
-    b->prompt = pl_alloc((size_t)b->n_prompt * sizeof *b->prompt);
-    for (int i = 0; i < b->n_prompt; i++)
-        b->prompt[i] = (int32_t)((int64_t)i * TOKEN_STEP % b->shape.vocab);
-    b->n_slots = batches[BATCHES_MAX - 1];
-    PL_CHECK(pl_try_alloc((size_t)b->n_slots * (size_t)b->shape.vocab * sizeof(float),
-                          "logits", &logits));
-    b->logits = logits;
-    return PL_OK;
 }
 
 static pl_status open_precision(bench *b)
@@ -83,16 +68,6 @@ static pl_status open_precision(bench *b)
     return pl_decoder_create_slots(b->model, b->n_slots, &b->decoder);
 }
 
-static void close_precision(bench *b)
-{
-    pl_decoder_destroy(&b->decoder);
-    pl_model_destroy(&b->model);
-    if (b->device)
-        b->backend->ops->release(b->backend, b->device);
-    b->device = NULL;
-    pl_backend_close(&b->backend);
-}
-
 /* Bytes that one token reads: all matrices except the embedding, of which it reads one
  * row (a tied embedding is read as the classifier). */
 static double weight_bytes(const bench *b)
@@ -107,7 +82,6 @@ static double weight_bytes(const bench *b)
 }
 
 /* ---- measuring ---- */
-
 /* 0 if the system does not tell. sysconf would give the sum of all caches of a virtual
  * machine's host. */
 static size_t last_cache_bytes(void)
@@ -168,15 +142,6 @@ static pl_status time_reading(bench *b)
     return PL_OK;
 }
 
-static pl_status time_prefill(bench *b)
-{
-    const double start = pl_now();
-    pl_decoder_clear(b->decoder, 0);
-    PL_CHECK(pl_decoder_prefill(b->decoder, 0, b->prompt, b->n_prompt, b->logits));
-    b->prefill = fmin(b->prefill, pl_now() - start);
-    return PL_OK;
-}
-
 /* The best step, of n sequences that begin with a short prompt each. */
 static pl_status time_steps(bench *b, int which)
 {
@@ -201,7 +166,10 @@ static pl_status measure(bench *b)
     for (int round = 0; round <= b->rounds; round++) {
         if (round < 2)
             b->prefill = b->reading = b->step[0] = b->step[1] = b->step[2] = INFINITY;
-        PL_CHECK(time_prefill(b));
+        const double start = pl_now();
+        pl_decoder_clear(b->decoder, 0);
+        PL_CHECK(pl_decoder_prefill(b->decoder, 0, b->prompt, b->n_prompt, b->logits));
+        b->prefill = fmin(b->prefill, pl_now() - start);
         for (int i = 0; i < BATCHES_MAX; i++) {
             PL_CHECK(time_reading(b));
             PL_CHECK(time_steps(b, i));
@@ -211,7 +179,6 @@ static pl_status measure(bench *b)
 }
 
 /* ---- printing ---- */
-
 /* Whether the weights come from memory: most of them are in no cache. */
 static bool is_from_memory(const bench *b)
 {
@@ -221,17 +188,6 @@ static bool is_from_memory(const bench *b)
 static double share_of_memory(const bench *b)
 {
     return weight_bytes(b) / b->step[0] * b->reading / (double)read_bytes(b);
-}
-
-static void tell(const bench *b)
-{
-    char share[16] = "*  ";
-    if (is_from_memory(b))
-        snprintf(share, sizeof share, "%.0f %%", 100 * share_of_memory(b));
-    say("  %-5s %-5s %7.1fM %8.1f MB %9.0f %9.1f %9s  %9.1f %9.1f", b->name,
-        b->precision, 1e-6 * (double)pl_topology_path_params(b->topology),
-        1e-6 * weight_bytes(b), b->n_prompt / b->prefill, 1 / b->step[0], share,
-        batches[1] / b->step[1], batches[2] / b->step[2]);
 }
 
 static pl_json *tell_json(const bench *b)
@@ -270,9 +226,21 @@ static pl_status run_precisions(bench *b, pl_json *list)
             status = measure(b);
         if (status == PL_OK && list)
             pl_json_push(list, tell_json(b));
-        else if (status == PL_OK)
-            tell(b);
-        close_precision(b);
+        else if (status == PL_OK) {
+            char share[16] = "*  ";
+            if (is_from_memory(b))
+                snprintf(share, sizeof share, "%.0f %%", 100 * share_of_memory(b));
+            say("  %-5s %-5s %7.1fM %8.1f MB %9.0f %9.1f %9s  %9.1f %9.1f", b->name,
+                b->precision, 1e-6 * (double)pl_topology_path_params(b->topology),
+                1e-6 * weight_bytes(b), b->n_prompt / b->prefill, 1 / b->step[0], share,
+                batches[1] / b->step[1], batches[2] / b->step[2]);
+        }
+        pl_decoder_destroy(&b->decoder);
+        pl_model_destroy(&b->model);
+        if (b->device)
+            b->backend->ops->release(b->backend, b->device);
+        b->device = NULL;
+        pl_backend_close(&b->backend);
         if (status == PL_ERR_UNSUPPORTED && !b->q->precision)
             continue; /* this backend does not support it */
         PL_CHECK(status);
@@ -290,7 +258,15 @@ static pl_status run_model(const measure_options *q, const char *name,
     b.memory = memory;
     memset(b.memory, 1, read_bytes(&b));
     PL_TRY(make_params(&b));
-    PL_TRY(make_tokens(&b));
+    void *logits = NULL;
+    b.n_prompt = b.shape.context / 2 < PROMPT ? b.shape.context / 2 : PROMPT;
+    b.prompt = pl_alloc((size_t)b.n_prompt * sizeof *b.prompt);
+    for (int i = 0; i < b.n_prompt; i++)
+        b.prompt[i] = (int32_t)((int64_t)i * TOKEN_STEP % b.shape.vocab);
+    b.n_slots = batches[BATCHES_MAX - 1];
+    PL_TRY(pl_try_alloc((size_t)b.n_slots * (size_t)b.shape.vocab * sizeof(float),
+                        "logits", &logits));
+    b.logits = logits;
     PL_TRY(run_precisions(&b, list));
 done:
     pl_free_aligned(memory);

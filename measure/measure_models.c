@@ -29,16 +29,6 @@ const measured_model *measure_models(int *n)
     return models;
 }
 
-static pl_status model_of_preset(int i, measured_model *out)
-{
-    pl_topology_spec spec;
-    *out = (measured_model){.name = presets[i].name,
-                            .batch = presets[i].batch,
-                            .rounds = presets[i].rounds,
-                            .decode_rounds = presets[i].decode_rounds};
-    return pl_preset(presets[i].preset, &out->shape, &spec);
-}
-
 pl_status measure_model_by_name(const char *name, measured_model *out)
 {
     const char *names[N_MODELS + N_PRESETS];
@@ -51,8 +41,14 @@ pl_status measure_model_by_name(const char *name, measured_model *out)
     }
     for (int i = 0; i < N_PRESETS; i++) {
         names[N_MODELS + i] = presets[i].name;
-        if (strcmp(name, presets[i].name) == 0)
-            return model_of_preset(i, out);
+        if (strcmp(name, presets[i].name) == 0) {
+            pl_topology_spec spec;
+            *out = (measured_model){.name = presets[i].name,
+                                    .batch = presets[i].batch,
+                                    .rounds = presets[i].rounds,
+                                    .decode_rounds = presets[i].decode_rounds};
+            return pl_preset(presets[i].preset, &out->shape, &spec);
+        }
     }
     const char *near = pl_nearest(name, names, N_MODELS + N_PRESETS);
     return pl_fail(PL_ERR_USAGE, "bench has no model `%s`; did you mean `%s`?", name,

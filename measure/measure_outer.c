@@ -55,7 +55,6 @@ static row rows[] = {
 enum { N_ROWS = sizeof rows / sizeof *rows };
 
 /* ---- the memory's share ---- */
-
 typedef struct mix {
     bench *b;
     int n_reads, n_rewrites;
@@ -89,14 +88,6 @@ static pl_status touch(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-static pl_status touch_row(bench *b, const row *r)
-{
-    mix reads = {b, r->n_reads, 0}, all = {b, r->n_reads, r->n_rewrites};
-    if (pl_traits(r->method)->delays)
-        PL_CHECK(pl_parallel(b->n_threads, N / CHUNK, touch, &reads));
-    return pl_parallel(b->n_threads, N / CHUNK, touch, &all);
-}
-
 static double row_bytes(const row *r)
 {
     int n_reads = pl_traits(r->method)->delays ? 2 * r->n_reads : r->n_reads;
@@ -104,7 +95,6 @@ static double row_bytes(const row *r)
 }
 
 /* ---- the steps ---- */
-
 static double lesser(double a, double b)
 {
     return a < b ? a : b;
@@ -136,7 +126,10 @@ static pl_status step_pair(bench *b, const row *r)
 static pl_status run_row(bench *b, row *r)
 {
     double start = pl_now();
-    PL_CHECK(touch_row(b, r));
+    mix reads = {b, r->n_reads, 0}, all = {b, r->n_reads, r->n_rewrites};
+    if (pl_traits(r->method)->delays)
+        PL_CHECK(pl_parallel(b->n_threads, N / CHUNK, touch, &reads));
+    PL_CHECK(pl_parallel(b->n_threads, N / CHUNK, touch, &all));
     double middle = pl_now();
     PL_CHECK(pl_traits(r->method)->gossips ? step_pair(b, r) : step_home(b, r));
     r->memory_seconds = lesser(r->memory_seconds, middle - start);

@@ -15,27 +15,6 @@ static pl_status alloc_floats(size_t n, float **out)
 }
 
 /* ---- from a run ---- */
-/* The newest version that all modules of path 0 have. */
-static pl_status last_version(pl_store *store, const pl_arm *arm, const pl_topology *t,
-                              uint64_t *out)
-{
-    *out = UINT64_MAX;
-    for (int slot = 0; slot < pl_topology_n_slots(t); slot++) {
-        pl_version head;
-        char name[96];
-        memset(&head, 0, sizeof head);
-        pl_arm_module_name(arm, t, pl_topology_module_of_path(t, slot, 0), name);
-        PL_CHECK(pl_store_head(store, name, &head));
-        *out = head.number < *out ? head.number : *out;
-        pl_version_clear(&head);
-    }
-    if (*out == 0 || *out == UINT64_MAX)
-        return pl_fail(PL_ERR_NOT_FOUND,
-                       "nothing of %s has been merged yet; wait for its first phase",
-                       arm->name);
-    return PL_OK;
-}
-
 /* Reads what path 0 sent for a module, in place of the difference, if it was kept. */
 static pl_status read_kept(pl_store *store, const pl_version *v, size_t n, float *out,
                            bool *kept)
@@ -86,7 +65,22 @@ static pl_status read_update(pl_store *store, const pl_arm *arm, const char *fol
     uint64_t version = 0;
     bool kept = false;
     pl_status status = PL_OK;
-    PL_TRY(last_version(store, arm, u->topology, &version));
+    /* The newest version that all modules of path 0 have. */
+    const pl_topology *t = u->topology;
+    version = UINT64_MAX;
+    for (int slot = 0; slot < pl_topology_n_slots(t); slot++) {
+        pl_version head;
+        char name[96];
+        memset(&head, 0, sizeof head);
+        pl_arm_module_name(arm, t, pl_topology_module_of_path(t, slot, 0), name);
+        PL_TRY(pl_store_head(store, name, &head));
+        version = head.number < version ? head.number : version;
+        pl_version_clear(&head);
+    }
+    if (version == 0 || version == UINT64_MAX)
+        PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
+                       "nothing of %s has been merged yet; wait for its first phase",
+                       arm->name));
     PL_TRY(alloc_floats(u->n, &end));
     PL_TRY(pl_read_path(store, arm, u->topology, 0, version - 1, u->values));
     PL_TRY(pl_read_path(store, arm, u->topology, 0, version, end));

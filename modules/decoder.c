@@ -126,7 +126,6 @@ int pl_decoder_position(const pl_decoder *d)
 }
 
 /* ---- rows through the model ---- */
-
 static void attend(pl_decoder *d, int block, int n, bool begins)
 {
     const pl_model *m = d->m;
@@ -191,18 +190,11 @@ static void set_place(pl_decoder *d, int row, int slot, int position)
 }
 
 /* ---- feeding rows ---- */
-
-static pl_status check_slot(const pl_decoder *d, int slot)
-{
-    if (slot < 0 || slot >= d->n_slots)
-        return pl_fail(PL_ERR_ARG, "slot %d of a decoder with %d", slot, d->n_slots);
-    return PL_OK;
-}
-
 static pl_status check_room(const pl_decoder *d, int slot, int n)
 {
     int context = d->m->options.context;
-    PL_CHECK(check_slot(d, slot));
+    if (slot < 0 || slot >= d->n_slots)
+        return pl_fail(PL_ERR_ARG, "slot %d of a decoder with %d", slot, d->n_slots);
     if (n < 1)
         return pl_fail(PL_ERR_ARG, "%d tokens to decode; give at least 1", n);
     if (n > context - d->length[slot])
@@ -258,21 +250,6 @@ pl_status pl_decoder_feed(pl_decoder *d, const int32_t *tokens, int n, float *lo
     return pl_decoder_prefill(d, 0, tokens, n, logits);
 }
 
-static pl_status check_step(const pl_decoder *d, const int32_t *slots, int n)
-{
-    bool taken[PL_DECODER_SLOTS_MAX] = {false};
-    if (n < 1 || n > d->n_slots)
-        return pl_fail(PL_ERR_ARG, "a step of %d sequences in a decoder with %d slots",
-                       n, d->n_slots);
-    for (int i = 0; i < n; i++) {
-        PL_CHECK(check_room(d, slots[i], 1));
-        if (taken[slots[i]])
-            return pl_fail(PL_ERR_ARG, "slot %d twice in one step", (int)slots[i]);
-        taken[slots[i]] = true;
-    }
-    return PL_OK;
-}
-
 typedef struct step_extent {
     pl_decoder *d;
     int n;
@@ -289,7 +266,16 @@ pl_status pl_decoder_step(pl_decoder *d, const int32_t *slots, const int32_t *to
                           int n, float *logits)
 {
     step_extent work = {d, n};
-    PL_CHECK(check_step(d, slots, n));
+    bool taken[PL_DECODER_SLOTS_MAX] = {false};
+    if (n < 1 || n > d->n_slots)
+        return pl_fail(PL_ERR_ARG, "a step of %d sequences in a decoder with %d slots",
+                       n, d->n_slots);
+    for (int i = 0; i < n; i++) {
+        PL_CHECK(check_room(d, slots[i], 1));
+        if (taken[slots[i]])
+            return pl_fail(PL_ERR_ARG, "slot %d twice in one step", (int)slots[i]);
+        taken[slots[i]] = true;
+    }
     PL_CHECK(model_take_batch(d->m, tokens, NULL, 1, n));
     for (int i = 0; i < n; i++)
         set_place(d, i, slots[i], d->length[slots[i]]);

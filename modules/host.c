@@ -31,13 +31,6 @@ static bool all_finite(const float *x, int n)
     return true;
 }
 
-/* Clipping scales all gradients by min(1, clip / norm), in one rounding. */
-static float clip_factor(double squares, float clip)
-{
-    double norm = sqrt(squares);
-    return clip > 0.0f && norm > (double)clip ? (float)((double)clip / norm) : 1.0f;
-}
-
 void pl_host_update_apply(pl_backend *be, pl_update *update, const float *loss, int N,
                           const pl_step_numbers *numbers)
 {
@@ -49,7 +42,12 @@ void pl_host_update_apply(pl_backend *be, pl_update *update, const float *loss, 
         be->ops->fill_zero(be, p->grads, p->n_params * sizeof(float));
         return;
     }
-    float factor = clip_factor(*p->squares, numbers->clip);
+    /* Clipping scales all gradients by min(1, clip / norm), in one rounding. */
+    double squares = *p->squares;
+    float clip = numbers->clip;
+    double norm = sqrt(squares);
+    float factor =
+        clip > 0.0f && norm > (double)clip ? (float)((double)clip / norm) : 1.0f;
     for (int i = 0; i < p->n_runs; i++) {
         size_t at = p->runs[i].offset;
         pl_adamw adam = numbers->adam;

@@ -50,10 +50,11 @@ static void backward_attention(pl_model *m, int block, int B, int T)
                              a->in, m->params + at->attn_norm, a->attn_rstd, N, C);
 }
 
-/* Starts d_stream. A tied classifier adds to the embedding's gradient, to which the
- * embedding itself adds at the end. */
-static void backward_head(pl_model *m, int N)
+void model_backward(pl_model *m, int B, int T)
 {
+    /* Starts d_stream. A tied classifier adds to the embedding's gradient, to which the
+     * embedding itself adds at the end. */
+    int N = B * T;
     const model_acts *d = &m->acts;
     int C = m->shape->width;
     size_t stream = (size_t)N * (size_t)C * pl_type_bytes(m->be->act);
@@ -64,11 +65,6 @@ static void backward_head(pl_model *m, int N)
     m->ops->rmsnorm_backward(m->be, d->d_stream, m->grads + m->at.norm, d->d_norm,
                              d->blocks[m->shape->n_blocks - 1].out,
                              m->params + m->at.norm, d->rstd, N, C);
-}
-
-void model_backward(pl_model *m, int B, int T)
-{
-    backward_head(m, B * T);
     int last = m->shape->n_blocks - 1;
     for (int b = last; b >= 0; b--) {
         if (m->options.recompute && b < last)

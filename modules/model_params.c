@@ -8,7 +8,6 @@
 #include <string.h>
 
 /* ---- places of parameters ---- */
-
 /* Fused matrices begin at their first tensor: q_proj for qkv, gate_proj for gate_up
  * (topology.c keeps the parts together). */
 static void note_tensor(pl_model *m, const pl_tensor *tensor)
@@ -55,23 +54,7 @@ static void extend_runs(pl_model *m, const pl_tensor *tensor)
         m->runs[m->n_runs++] = (pl_decay_run){tensor->offset, n, tensor->decay};
 }
 
-static void read_topology(pl_model *m)
-{
-    int n = pl_topology_n_tensors(m->topology);
-    m->whole.blocks = pl_alloc((size_t)m->shape->n_blocks * sizeof *m->whole.blocks);
-    m->runs = pl_alloc((size_t)n * sizeof *m->runs);
-    for (int i = 0; i < n; i++) {
-        const pl_tensor *tensor = pl_topology_tensor(m->topology, i);
-        if (tensor->block >= 0)
-            note_tensor(m, tensor);
-        else
-            note_outer_tensor(m, tensor);
-        extend_runs(m, tensor);
-    }
-}
-
 /* ---- parameters that inference keeps ---- */
-
 /* The largest of the embedding and of any matrix, which lies there while its copy is
  * made. */
 static size_t largest_matrix(const pl_shape *s)
@@ -111,7 +94,17 @@ void model_place_params(pl_model *m)
     m->n_params = pl_topology_path_params(m->topology);
     m->n_kept = m->n_params;
     m->lean = !m->options.training && model_has_copies(m->be);
-    read_topology(m);
+    int n = pl_topology_n_tensors(m->topology);
+    m->whole.blocks = pl_alloc((size_t)m->shape->n_blocks * sizeof *m->whole.blocks);
+    m->runs = pl_alloc((size_t)n * sizeof *m->runs);
+    for (int i = 0; i < n; i++) {
+        const pl_tensor *tensor = pl_topology_tensor(m->topology, i);
+        if (tensor->block >= 0)
+            note_tensor(m, tensor);
+        else
+            note_outer_tensor(m, tensor);
+        extend_runs(m, tensor);
+    }
     m->at = m->whole;
     m->at.blocks = pl_alloc(bytes);
     if (m->lean) {
@@ -123,7 +116,6 @@ void model_place_params(pl_model *m)
 }
 
 /* ---- in and out ---- */
-
 static void upload_norm(pl_model *m, size_t to, const float *from)
 {
     m->ops->upload(m->be, m->params + to, from, (size_t)m->shape->width * sizeof *from);

@@ -85,18 +85,6 @@ static void place_training_blocks(act_arena *arena, const extents *e, int n_bloc
     }
 }
 
-/* One set for all blocks; the stream swaps between two buffers. */
-static void place_shared_blocks(act_arena *arena, const extents *e, int n_blocks,
-                                model_acts *acts)
-{
-    block_acts shared;
-    place_block(arena, e, &shared);
-    shared.in = shared.out = acts->embed;
-    shared.mid = carve_acts(arena, e, e->C);
-    for (int b = 0; acts->blocks && b < n_blocks; b++)
-        acts->blocks[b] = shared;
-}
-
 static void place_gradients(act_arena *arena, const extents *e, model_acts *acts)
 {
     acts->squares = carve(arena, 1, sizeof(double));
@@ -125,7 +113,14 @@ size_t model_layout(const pl_shape *shape, const pl_model_options *options, pl_t
         place_training_blocks(&arena, &e, shape->n_blocks, options->recompute, acts);
         place_gradients(&arena, &e, acts);
     } else {
-        place_shared_blocks(&arena, &e, shape->n_blocks, acts);
+        /* One set for all blocks; the stream swaps between two buffers. */
+        int n_blocks = shape->n_blocks;
+        block_acts shared;
+        place_block(&arena, &e, &shared);
+        shared.in = shared.out = acts->embed;
+        shared.mid = carve_acts(&arena, &e, e.C);
+        for (int b = 0; acts->blocks && b < n_blocks; b++)
+            acts->blocks[b] = shared;
     }
     return arena.used;
 }
@@ -184,7 +179,6 @@ void pl_model_plan_bytes(const pl_topology *topology, const pl_model_options *op
 }
 
 /* ---- memory of a GPU ---- */
-
 static size_t largest(size_t a, size_t b)
 {
     return a > b ? a : b;

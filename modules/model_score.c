@@ -32,22 +32,16 @@ static void mean_rows(float *out, const float *rows, int T, int C)
     }
 }
 
-static pl_status check_lengths(const int32_t *lengths, int B, int T)
-{
-    for (int b = 0; b < B; b++)
-        if (lengths[b] < 1 || lengths[b] > T)
-            return pl_fail(PL_ERR_ARG,
-                           "sequence %d has length %d; it must be between 1 and %d", b,
-                           (int)lengths[b], T);
-    return PL_OK;
-}
-
 pl_status pl_model_features(pl_model *m, const int32_t *tokens, const int32_t *lengths,
                             int B, int T, float *features)
 {
     size_t C = (size_t)m->shape->width;
     PL_CHECK(model_take_batch(m, tokens, NULL, B, T));
-    PL_CHECK(check_lengths(lengths, B, T));
+    for (int b = 0; b < B; b++)
+        if (lengths[b] < 1 || lengths[b] > T)
+            return pl_fail(PL_ERR_ARG,
+                           "sequence %d has length %d; it must be between 1 and %d", b,
+                           (int)lengths[b], T);
     model_forward(m, B, T); /* the final norm completes the last block's `out` */
     pl_act *stream = m->acts.blocks[m->shape->n_blocks - 1].out;
     for (int b = 0; b < B; b++) {

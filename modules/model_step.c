@@ -7,16 +7,6 @@
 #include "modules/model_internal.h"
 #include <math.h>
 
-static pl_status check_extent(const pl_model *m, int B, int T)
-{
-    if (B < 1 || T < 1 || B > m->options.batch || T > m->options.context)
-        return pl_fail(
-            PL_ERR_ARG,
-            "a batch of %d x %d tokens does not fit a model made for %d x %d", B, T,
-            m->options.batch, m->options.context);
-    return PL_OK;
-}
-
 static pl_status check_ids(const char *what, const int32_t *ids, int32_t min, int V,
                            int N, int T)
 {
@@ -35,7 +25,11 @@ static pl_status check_ids(const char *what, const int32_t *ids, int32_t min, in
 pl_status model_take_batch(pl_model *m, const int32_t *tokens, const int32_t *targets,
                            int B, int T)
 {
-    PL_CHECK(check_extent(m, B, T));
+    if (B < 1 || T < 1 || B > m->options.batch || T > m->options.context)
+        return pl_fail(
+            PL_ERR_ARG,
+            "a batch of %d x %d tokens does not fit a model made for %d x %d", B, T,
+            m->options.batch, m->options.context);
     int N = B * T, V = m->shape->vocab;
     size_t bytes = (size_t)N * sizeof(int32_t);
     PL_CHECK(check_ids("token", tokens, 0, V, N, T));
@@ -80,14 +74,6 @@ static float mass(float beta, int64_t step)
     return (float)(1.0 - pow((double)beta, (double)step));
 }
 
-static int64_t count_targets(const int32_t *targets, int64_t n)
-{
-    int64_t counted = 0;
-    for (int64_t i = 0; i < n; i++)
-        counted += targets[i] >= 0;
-    return counted;
-}
-
 /* Computes the numbers that all passes of a step use. */
 static pl_status begin_step(const pl_model *m, const int32_t *targets, int B, int T,
                             pl_step_numbers *numbers, int64_t *n_tokens)
@@ -96,7 +82,11 @@ static pl_status begin_step(const pl_model *m, const int32_t *targets, int B, in
         return pl_fail(PL_ERR_ARG, "a model made for inference cannot train");
     if (B < 1 || T < 1)
         return pl_fail(PL_ERR_ARG, "a step needs a batch, not %d x %d tokens", B, T);
-    *n_tokens = count_targets(targets, (int64_t)B * T);
+    int64_t n = (int64_t)B * T;
+    int64_t counted = 0;
+    for (int64_t i = 0; i < n; i++)
+        counted += targets[i] >= 0;
+    *n_tokens = counted;
     if (*n_tokens == 0)
         return pl_fail(PL_ERR_DATA, "none of the %d targets of the batch counts",
                        B * T);

@@ -102,17 +102,6 @@ static bool matches(const preset *p, const char *name, const char **number)
     return true;
 }
 
-static pl_status parse_family(const char *name, const char *number, int *out)
-{
-    int64_t value;
-    if (pl_parse_int(number, &value) != PL_OK || value < 1 || value > FAMILY_MAX)
-        return pl_fail(PL_ERR_CONFIG,
-                       "preset \"%s\" must end in a number of 1..%d, as in flat-moe-8",
-                       name, FAMILY_MAX);
-    *out = (int)value;
-    return PL_OK;
-}
-
 static pl_status fill(const preset *p, int family, pl_shape *shape,
                       pl_topology_spec *spec)
 {
@@ -129,8 +118,25 @@ static pl_status fill(const preset *p, int family, pl_shape *shape,
     return PL_OK;
 }
 
-static pl_status unknown_preset(const char *name)
+pl_status pl_preset(const char *name, pl_shape *shape, pl_topology_spec *spec)
 {
+    for (int i = 0; i < N_PRESETS; i++) {
+        const char *number;
+        int family = 1;
+        if (!matches(&presets[i], name, &number))
+            continue;
+        if (number) {
+            int64_t value;
+            if (pl_parse_int(number, &value) != PL_OK || value < 1 ||
+                value > FAMILY_MAX)
+                return pl_fail(
+                    PL_ERR_CONFIG,
+                    "preset \"%s\" must end in a number of 1..%d, as in flat-moe-8",
+                    name, FAMILY_MAX);
+            family = (int)value;
+        }
+        return fill(&presets[i], family, shape, spec);
+    }
     char known[32 * N_PRESETS] = "";
     const char *near = pl_nearest(name, names, N_PRESETS);
     for (int i = 0; i < N_PRESETS; i++) {
@@ -141,18 +147,4 @@ static pl_status unknown_preset(const char *name)
                    "unknown preset `%.64s`%s%s%s; known are %s, where P is a number",
                    name, near ? ", did you mean `" : "", near ? near : "",
                    near ? "`" : "", known);
-}
-
-pl_status pl_preset(const char *name, pl_shape *shape, pl_topology_spec *spec)
-{
-    for (int i = 0; i < N_PRESETS; i++) {
-        const char *number;
-        int family = 1;
-        if (!matches(&presets[i], name, &number))
-            continue;
-        if (number)
-            PL_CHECK(parse_family(name, number, &family));
-        return fill(&presets[i], family, shape, spec);
-    }
-    return unknown_preset(name);
 }

@@ -33,34 +33,6 @@ static pl_status time_row(pl_backend *be, const pl_probe_options *options,
     return PL_OK;
 }
 
-/* A GPU runs while its host goes on, and a launch with a wait takes as long as a short
- * operation. So such an operation is repeated until a sample lasts long enough. The
- * first call, which loads kernels and chooses algorithms, is not measured. */
-static pl_status choose_repeats(pl_backend *be, const pl_probe_options *options,
-                                probe_ops *ops, pl_probe_report *report)
-{
-    for (int i = 0; i < report->n_rows; i++) {
-        double seconds = INFINITY;
-        for (int k = 0; k < 2 && be->memory_bytes > 0; k++)
-            PL_CHECK(time_row(be, options, ops, i, 1, &seconds));
-        const double wanted = ceil(SAMPLE_SECONDS / fmax(seconds, 1e-9));
-        report->rows[i].repeats = (int)fmax(1.0, fmin(wanted, REPEATS_MAX));
-    }
-    return PL_OK;
-}
-
-static pl_status time_rows(pl_backend *be, const pl_probe_options *options,
-                           probe_ops *ops, pl_probe_report *report)
-{
-    for (int i = 0; i < report->n_rows; i++) {
-        pl_probe_row *row = &report->rows[i];
-        double seconds;
-        PL_CHECK(time_row(be, options, ops, i, row->repeats, &seconds));
-        row->seconds = lesser(row->seconds, seconds);
-    }
-    return PL_OK;
-}
-
 static pl_status time_step(const pl_probe_options *options, probe_train *train,
                            double *seconds)
 {
@@ -68,30 +40,6 @@ static pl_status time_step(const pl_probe_options *options, probe_train *train,
     PL_CHECK(probe_train_step(train));
     *seconds = lesser(*seconds, probe_now(options) - start);
     return PL_OK;
-}
-
-static void forget_times(pl_probe_report *report)
-{
-    report->step_seconds = INFINITY;
-    for (int i = 0; i < report->n_rows; i++)
-        report->rows[i].seconds = INFINITY;
-}
-
-/* The classifier's row holds its three products as well as their own rows do, so that
- * a step's FLOPs are those of products and of attention. */
-static void sum_up(pl_probe_report *report)
-{
-    for (int i = 0; i < report->n_rows; i++) {
-        const pl_probe_row *row = &report->rows[i];
-        const double flops = row->flops * row->calls;
-        const bool attention = pl_starts_with(row->name, "attention");
-        report->flops += row->product || attention ? flops : 0.0;
-        if (!row->product)
-            continue;
-        report->product_flops += flops;
-        report->product_seconds += row->seconds * row->calls;
-        report->matrix_rate = fmax(report->matrix_rate, row->flops / row->seconds);
-    }
 }
 
 double pl_probe_share(const pl_probe_report *report, const pl_probe_row *row)
@@ -110,16 +58,47 @@ pl_status pl_probe(pl_backend *be, const pl_probe_options *options,
     PL_TRY(probe_train_create(be, options, &train));
     PL_TRY(probe_ops_create(be, options, out, &ops));
     out->n_params = probe_train_params(train);
-    PL_TRY(choose_repeats(be, options, ops, out));
+    /* A GPU runs while its host goes on, and a launch with a wait takes as long as a
+     * short operation. So such an operation is repeated until a sample lasts long
+     * enough. The first call, which loads kernels and chooses algorithms, is not
+     * measured. */
+    for (int i = 0; i < out->n_rows; i++) {
+        double seconds = INFINITY;
+        for (int k = 0; k < 2 && be->memory_bytes > 0; k++)
+            PL_TRY(time_row(be, options, ops, i, 1, &seconds));
+        const double wanted = ceil(SAMPLE_SECONDS / fmax(seconds, 1e-9));
+        out->rows[i].repeats = (int)fmax(1.0, fmin(wanted, REPEATS_MAX));
+    }
     for (int round = 0; round <= options->rounds; round++) {
         if (round < 2) /* the first warms up */
-            forget_times(out);
-        PL_TRY(time_rows(be, options, ops, out));
+        {
+            out->step_seconds = INFINITY;
+            for (int i = 0; i < out->n_rows; i++)
+                out->rows[i].seconds = INFINITY;
+        }
+        for (int i = 0; i < out->n_rows; i++) {
+            pl_probe_row *row = &out->rows[i];
+            double seconds;
+            PL_TRY(time_row(be, options, ops, i, row->repeats, &seconds));
+            row->seconds = lesser(row->seconds, seconds);
+        }
         PL_TRY(time_step(options, train, &out->step_seconds));
     }
     if (options->memory)
         PL_TRY(probe_ops_memory(ops, &out->memory_rate));
-    sum_up(out);
+    /* The classifier's row holds its three products as well as their own rows do, so
+     * that a step's FLOPs are those of products and of attention. */
+    for (int i = 0; i < out->n_rows; i++) {
+        const pl_probe_row *row = &out->rows[i];
+        const double flops = row->flops * row->calls;
+        const bool attention = pl_starts_with(row->name, "attention");
+        out->flops += row->product || attention ? flops : 0.0;
+        if (!row->product)
+            continue;
+        out->product_flops += flops;
+        out->product_seconds += row->seconds * row->calls;
+        out->matrix_rate = fmax(out->matrix_rate, row->flops / row->seconds);
+    }
 done:
     probe_ops_destroy(&ops);
     probe_train_destroy(&train);

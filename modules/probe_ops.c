@@ -129,7 +129,6 @@ static void refresh(probe_ops *x)
 }
 
 /* ---- the list ---- */
-
 static pl_probe_row *add(probe_ops *x, pl_probe_report *report, const char *name,
                          operation call, int calls)
 {
@@ -214,7 +213,6 @@ void probe_ops_call(probe_ops *x, int row)
 }
 
 /* ---- memory ---- */
-
 static pl_status device_floats(probe_ops *x, size_t n, float scale, uint64_t seed,
                                float **out)
 {
@@ -231,18 +229,6 @@ static pl_status device_floats(probe_ops *x, size_t n, float scale, uint64_t see
     return status;
 }
 
-static pl_status device_acts(probe_ops *x, size_t n, uint64_t seed, pl_act **out)
-{
-    float *values;
-    PL_CHECK(x->be->ops->alloc(x->be, n * pl_type_bytes(x->be->act), "probe acts",
-                               (void **)out));
-    PL_CHECK(device_floats(x, n, 1.0f, seed, &values));
-    x->be->ops->act_from_float(x->be, *out, values, n);
-    const pl_status status = x->be->ops->sync(x->be);
-    x->be->ops->release(x->be, values);
-    return status;
-}
-
 static size_t most(size_t a, size_t b)
 {
     return a > b ? a : b;
@@ -253,24 +239,6 @@ static size_t stream_floats(const probe_ops *x)
     const size_t usual = x->be->memory_bytes > 0 ? STREAM_BYTES_GPU : STREAM_BYTES;
     const size_t asked = x->options.stream_bytes > 0 ? x->options.stream_bytes : usual;
     return most(asked, STREAM_CACHES * x->be->cache_bytes) / sizeof(float);
-}
-
-static void plan(probe_ops *x)
-{
-    const pl_shape *s = x->options.shape;
-    x->N = x->options.batch * s->context;
-    x->heads = s->n_heads;
-    x->kv_heads = s->n_kv_heads;
-    x->D = s->head_size;
-    x->width = s->width;
-    x->ffn = s->ffn;
-    x->vocab = s->vocab;
-    x->qkv_width = (x->heads + 2 * x->kv_heads) * x->D;
-    const int rows[] = {x->qkv_width, x->width, 2 * x->ffn, x->width, x->vocab};
-    const int cols[] = {x->width, x->heads * x->D, x->width, x->ffn, x->width};
-    memcpy(x->rows, rows, sizeof rows);
-    memcpy(x->cols, cols, sizeof cols);
-    x->stream = x->options.memory ? stream_floats(x) : 0;
 }
 
 static pl_status make_tokens(probe_ops *x)
@@ -298,8 +266,17 @@ static pl_status make_buffers(probe_ops *x)
     const size_t params =
         most(most(V * (size_t)x->width, block_params(x)), most(chunk * V, x->stream));
     pl_act **const all[] = {&x->a, &x->b, &x->c, &x->d};
-    for (size_t i = 0; i < 4; i++)
-        PL_CHECK(device_acts(x, acts, i, all[i]));
+    for (size_t i = 0; i < 4; i++) {
+        pl_act **out = all[i];
+        float *values;
+        PL_CHECK(x->be->ops->alloc(x->be, acts * pl_type_bytes(x->be->act),
+                                   "probe acts", (void **)out));
+        PL_CHECK(device_floats(x, acts, 1.0f, i, &values));
+        x->be->ops->act_from_float(x->be, *out, values, acts);
+        const pl_status status = x->be->ops->sync(x->be);
+        x->be->ops->release(x->be, values);
+        PL_CHECK(status);
+    }
     float **const floats[] = {&x->w, &x->dw, &x->m, &x->v};
     for (size_t i = 0; i < 4; i++)
         PL_CHECK(device_floats(x, params, i < 2 ? 0.05f : 0.0f, 10 + i, floats[i]));
@@ -317,7 +294,20 @@ pl_status probe_ops_create(pl_backend *be, const pl_probe_options *options,
     x->be = be;
     x->options = *options;
     *out = NULL;
-    plan(x);
+    const pl_shape *s = x->options.shape;
+    x->N = x->options.batch * s->context;
+    x->heads = s->n_heads;
+    x->kv_heads = s->n_kv_heads;
+    x->D = s->head_size;
+    x->width = s->width;
+    x->ffn = s->ffn;
+    x->vocab = s->vocab;
+    x->qkv_width = (x->heads + 2 * x->kv_heads) * x->D;
+    const int rows[] = {x->qkv_width, x->width, 2 * x->ffn, x->width, x->vocab};
+    const int cols[] = {x->width, x->heads * x->D, x->width, x->ffn, x->width};
+    memcpy(x->rows, rows, sizeof rows);
+    memcpy(x->cols, cols, sizeof cols);
+    x->stream = x->options.memory ? stream_floats(x) : 0;
     PL_TRY(make_buffers(x));
     for (int i = QKV; i <= HEAD; i++)
         PL_TRY(be->ops->weight_create(be, x->w, x->rows[i], x->cols[i], &x->weight[i]));

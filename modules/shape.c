@@ -13,8 +13,16 @@ static pl_status check_extent(const char *name, int value, int max)
     return PL_OK;
 }
 
-static pl_status check_heads(const pl_shape *shape)
+pl_status pl_shape_check(const pl_shape *shape)
 {
+    PL_CHECK(check_extent("vocab", shape->vocab, EXTENT_MAX));
+    PL_CHECK(check_extent("width", shape->width, EXTENT_MAX));
+    PL_CHECK(check_extent("n_heads", shape->n_heads, HEADS_MAX));
+    PL_CHECK(check_extent("n_kv_heads", shape->n_kv_heads, HEADS_MAX));
+    PL_CHECK(check_extent("head_size", shape->head_size, EXTENT_MAX));
+    PL_CHECK(check_extent("ffn", shape->ffn, EXTENT_MAX / 2));
+    PL_CHECK(check_extent("n_blocks", shape->n_blocks, BLOCKS_MAX));
+    PL_CHECK(check_extent("context", shape->context, EXTENT_MAX));
     if (shape->n_kv_heads > shape->n_heads || shape->n_heads % shape->n_kv_heads != 0)
         return pl_fail(
             PL_ERR_CONFIG,
@@ -26,33 +34,13 @@ static pl_status check_heads(const pl_shape *shape)
                        "head_size %d is odd; rotary embedding pairs its elements, so "
                        "choose %d",
                        shape->head_size, shape->head_size + 1);
-    return PL_OK;
-}
-
-/* Row widths are ints in every operation. */
-static pl_status check_products(const pl_shape *shape)
-{
+    /* Row widths are ints in every operation. */
     int64_t heads = (int64_t)shape->n_heads + 2 * (int64_t)shape->n_kv_heads;
     if (heads * shape->head_size > EXTENT_MAX)
         return pl_fail(
             PL_ERR_CONFIG,
             "n_heads %d of head_size %d are wider than %d; reduce one of them",
             shape->n_heads, shape->head_size, EXTENT_MAX);
-    return PL_OK;
-}
-
-pl_status pl_shape_check(const pl_shape *shape)
-{
-    PL_CHECK(check_extent("vocab", shape->vocab, EXTENT_MAX));
-    PL_CHECK(check_extent("width", shape->width, EXTENT_MAX));
-    PL_CHECK(check_extent("n_heads", shape->n_heads, HEADS_MAX));
-    PL_CHECK(check_extent("n_kv_heads", shape->n_kv_heads, HEADS_MAX));
-    PL_CHECK(check_extent("head_size", shape->head_size, EXTENT_MAX));
-    PL_CHECK(check_extent("ffn", shape->ffn, EXTENT_MAX / 2));
-    PL_CHECK(check_extent("n_blocks", shape->n_blocks, BLOCKS_MAX));
-    PL_CHECK(check_extent("context", shape->context, EXTENT_MAX));
-    PL_CHECK(check_heads(shape));
-    PL_CHECK(check_products(shape));
     if (!(shape->rope_theta > 0.0) || !isfinite(shape->rope_theta))
         return pl_fail(PL_ERR_CONFIG, "rope_theta is %g; it must be positive, as 10000",
                        shape->rope_theta);

@@ -90,40 +90,6 @@ static void add_block(pl_topology *t, int block)
     add_tensor(t, block, "mlp.down_proj.weight", s->width, s->ffn, residual);
 }
 
-/* First the levels, each without its private blocks; then those, in order. */
-static void add_levels(pl_topology *t)
-{
-    char name[PL_NAME_MAX];
-    for (int l = 0, b = 0; l < t->spec.n_levels; l++) {
-        snprintf(name, sizeof name, "L%d", l + 1);
-        open_slot(t, PL_SLOT_BLOCKS, l + 1, name);
-        for (int end = b + t->spec.blocks[l]; b < end; b++)
-            if (!t->spec.private_block[b])
-                add_block(t, b);
-    }
-    for (int b = 0; b < t->shape.n_blocks; b++)
-        if (t->spec.private_block[b]) {
-            snprintf(name, sizeof name, "B%d", b);
-            open_slot(t, PL_SLOT_BLOCKS, PL_CHOICE_PRIVATE, name);
-            add_block(t, b);
-        }
-}
-
-static void build(pl_topology *t)
-{
-    const pl_shape *s = &t->shape;
-    t->n_paths = 1;
-    for (int l = 0; l < t->spec.n_levels; l++)
-        t->n_paths *= t->spec.experts[l];
-    open_slot(t, PL_SLOT_EMBED, t->spec.embed_choice, "embed");
-    add_tensor(t, -1, "model.embed_tokens.weight", s->vocab, s->width, init_std);
-    add_levels(t);
-    open_slot(t, PL_SLOT_HEAD, t->spec.head_choice, "head");
-    add_tensor(t, -1, "model.norm.weight", 1, s->width, 0.0);
-    if (!s->tied)
-        add_tensor(t, -1, "lm_head.weight", s->vocab, s->width, init_std);
-}
-
 pl_status pl_topology_create(const pl_shape *shape, const pl_topology_spec *spec,
                              pl_topology **out)
 {
@@ -140,7 +106,31 @@ pl_status pl_topology_create(const pl_shape *shape, const pl_topology_spec *spec
     t->slots = pl_alloc(slots * sizeof *t->slots);
     t->first_module = pl_alloc(slots * sizeof *t->first_module);
     t->tensors = pl_alloc(tensors * sizeof *t->tensors);
-    build(t);
+    const pl_shape *s = &t->shape;
+    t->n_paths = 1;
+    for (int l = 0; l < t->spec.n_levels; l++)
+        t->n_paths *= t->spec.experts[l];
+    open_slot(t, PL_SLOT_EMBED, t->spec.embed_choice, "embed");
+    add_tensor(t, -1, "model.embed_tokens.weight", s->vocab, s->width, init_std);
+    /* First the levels, each without its private blocks; then those, in order. */
+    char name[PL_NAME_MAX];
+    for (int l = 0, b = 0; l < t->spec.n_levels; l++) {
+        snprintf(name, sizeof name, "L%d", l + 1);
+        open_slot(t, PL_SLOT_BLOCKS, l + 1, name);
+        for (int end = b + t->spec.blocks[l]; b < end; b++)
+            if (!t->spec.private_block[b])
+                add_block(t, b);
+    }
+    for (int b = 0; b < t->shape.n_blocks; b++)
+        if (t->spec.private_block[b]) {
+            snprintf(name, sizeof name, "B%d", b);
+            open_slot(t, PL_SLOT_BLOCKS, PL_CHOICE_PRIVATE, name);
+            add_block(t, b);
+        }
+    open_slot(t, PL_SLOT_HEAD, t->spec.head_choice, "head");
+    add_tensor(t, -1, "model.norm.weight", 1, s->width, 0.0);
+    if (!s->tied)
+        add_tensor(t, -1, "lm_head.weight", s->vocab, s->width, init_std);
     *out = t;
     return PL_OK;
 }
@@ -158,7 +148,6 @@ void pl_topology_destroy(pl_topology **topology)
 }
 
 /* ---- getters ---- */
-
 const pl_shape *pl_topology_shape(const pl_topology *t)
 {
     return &t->shape;
@@ -213,7 +202,6 @@ uint64_t pl_topology_total_params(const pl_topology *t)
 }
 
 /* ---- modules and paths ---- */
-
 /* e_l of a path: the paths are numbered row-major over the levels. */
 static int level_of_path(const pl_topology *t, int path, int level)
 {
@@ -292,7 +280,6 @@ int pl_topology_path_place(const pl_topology *t, int module, int path)
 }
 
 /* ---- names ---- */
-
 static int n_digits(int value)
 {
     int n = 1;
@@ -338,7 +325,6 @@ void pl_topology_path_name(const pl_topology *t, int path, char out[PL_NAME_MAX]
 }
 
 /* ---- cost ---- */
-
 /* A multiply-add is two operations; backward is two products for each one of
  * forward. Attention over T positions looks at (T + 1) / 2 of them on average, in
  * two products of H * D each. */

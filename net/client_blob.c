@@ -52,16 +52,6 @@ static pl_status ask_piece(download *d)
     return status == PL_ERR_NET ? PL_OK : status; /* it is asked again later */
 }
 
-/* Until the size is known, only one piece is asked for. */
-static pl_status ask_pieces(download *d)
-{
-    uint64_t end = d->known ? d->total : 1;
-    size_t window = choose_window(d->total, DOWN_WINDOW);
-    while (d->n_under_way < window && d->asked < end)
-        PL_CHECK(ask_piece(d));
-    return PL_OK;
-}
-
 static void go_back(download *d)
 {
     d->n_under_way = 0;
@@ -81,17 +71,6 @@ static void go_back_if_late(download *d, int64_t now)
     if (!anew && d->again_ms < RESEND_MAX_MS)
         d->again_ms *= 2;
     go_back(d);
-}
-
-/* The name has moved to another home, which has the rest. */
-static pl_status follow(download *d, pl_message *moved)
-{
-    PL_CHECK(client_follow(d->client, moved, d->heard_ms));
-    d->socket = client_socket_of(d->client, d->name);
-    d->line = 0;
-    (void)pl_wire_reconnected(d->socket, &d->line);
-    go_back(d);
-    return PL_OK;
 }
 
 static pl_status take_piece(download *d, pl_message *a)
@@ -119,7 +98,11 @@ static pl_status run_download(download *d, pl_message *a)
     go_back(d);
     d->heard_ms = d->sent_ms;
     while (!d->known || there(d) < d->total) {
-        PL_CHECK(ask_pieces(d));
+        /* Until the size is known, only one piece is asked for. */
+        uint64_t end = d->known ? d->total : 1;
+        size_t window = choose_window(d->total, DOWN_WINDOW);
+        while (d->n_under_way < window && d->asked < end)
+            PL_CHECK(ask_piece(d));
         pl_status status = client_wait_slice(d->client, d->socket, a);
         int64_t now = pl_now_ms();
         if (status != PL_OK && status != PL_ERR_TIMEOUT)
@@ -127,7 +110,12 @@ static pl_status run_download(download *d, pl_message *a)
         bool ours =
             status == PL_OK && d->n_under_way > 0 && a->request == d->requests[0];
         if (ours && a->type == PL_MSG_MOVED) {
-            PL_CHECK(follow(d, a)); /* no progress, so the time limit goes on */
+            /* The name has moved to another home, which has the rest. */
+            PL_CHECK(client_follow(d->client, a, d->heard_ms));
+            d->socket = client_socket_of(d->client, d->name);
+            d->line = 0;
+            (void)pl_wire_reconnected(d->socket, &d->line);
+            go_back(d); /* no progress, so the time limit goes on */
         } else if (ours) {
             PL_CHECK(take_piece(d, a));
             d->heard_ms = now;

@@ -15,52 +15,39 @@ pl_socket *client_socket_of(const pl_client *c, const char *name)
     return c->sockets[client_home_of(c, name)];
 }
 
-/* Connects to a home that was added since. */
-static pl_status meet_home(pl_client *c, int home, const char *address)
-{
-    if (!address[0])
-        return pl_fail(PL_ERR_NOT_FOUND,
-                       "a name has gone to home %d, and nobody says where that is",
-                       home + 1);
-    PL_CHECK(pl_wire_connect_as(address, c->keys, &c->sockets[home]));
-    if (c->n_homes <= home)
-        c->n_homes = home + 1;
-    return PL_OK;
-}
-
 pl_status client_learn(pl_client *c, pl_message *moved)
 {
     pl_msg_moved to;
     PL_CHECK(PL_HEAR(moved, moved, &to));
     if (to.home < 0 || to.home >= PL_HOMES_MAX)
         return pl_fail(PL_ERR_PROTO, "there is no home %lld", (long long)to.home);
-    if (!c->sockets[to.home])
-        PL_CHECK(meet_home(c, (int)to.home, to.address ? to.address : ""));
+    if (!c->sockets[to.home]) {
+        /* Connects to a home that was added since. */
+        int home = (int)to.home;
+        const char *address = to.address ? to.address : "";
+        if (!address[0])
+            return pl_fail(PL_ERR_NOT_FOUND,
+                           "a name has gone to home %d, and nobody says where that is",
+                           home + 1);
+        PL_CHECK(pl_wire_connect_as(address, c->keys, &c->sockets[home]));
+        if (c->n_homes <= home)
+            c->n_homes = home + 1;
+    }
     pl_name_table_put(c->moved, to.name, (int)to.home);
-    return PL_OK;
-}
-
-static pl_status hold_home(pl_client *c, int home, int64_t ms, uint64_t *sequence)
-{
-    pl_message q = {0};
-    pl_msg_ok_sequence a;
-    PL_SAY(&q, HOLD, hold, .ttl_ms = (uint64_t)ms);
-    PL_CHECK(client_query(c, home, NULL, &q, pl_fields_of_ok_sequence(), &a));
-    *sequence = a.sequence;
     return PL_OK;
 }
 
 pl_status pl_client_hold_all(pl_client *c, int64_t ms, uint64_t *sequences)
 {
-    for (int i = 0; i < c->n_homes; i++)
-        PL_CHECK(hold_home(c, i, ms, &sequences[i]));
+    for (int i = 0; i < c->n_homes; i++) {
+        uint64_t *sequence = &sequences[i];
+        pl_message q = {0};
+        pl_msg_ok_sequence a;
+        PL_SAY(&q, HOLD, hold, .ttl_ms = (uint64_t)ms);
+        PL_CHECK(client_query(c, i, NULL, &q, pl_fields_of_ok_sequence(), &a));
+        *sequence = a.sequence;
+    }
     return PL_OK;
-}
-
-static pl_status pause_a_little(pl_client *c)
-{
-    pl_sleep_ms(BOUNCE_MS);
-    return c->idle ? c->idle(c->idle_context) : PL_OK;
 }
 
 pl_status client_follow(pl_client *c, pl_message *moved, int64_t since_ms)
@@ -68,8 +55,10 @@ pl_status client_follow(pl_client *c, pl_message *moved, int64_t since_ms)
     pl_status status = client_learn(c, moved);
     if (status != PL_OK && status != PL_ERR_NOT_FOUND)
         return status;
-    if (pl_now_ms() - since_ms <= c->patience_ms)
-        return pause_a_little(c);
+    if (pl_now_ms() - since_ms <= c->patience_ms) {
+        pl_sleep_ms(BOUNCE_MS);
+        return c->idle ? c->idle(c->idle_context) : PL_OK;
+    }
     return status != PL_OK ? status
                            : pl_fail(PL_ERR_TIMEOUT,
                                      "a name was sent from home to home for %d s; "

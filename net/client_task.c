@@ -40,21 +40,18 @@ static void send_open(parcel *p, int64_t now_ms)
     p->sent_ms = now_ms;
 }
 
-/* The name has moved, so its new home is asked, a little later. */
-static pl_status take_moved(parcel *p, pl_message *moved)
-{
-    p->sent_ms = pl_now_ms();
-    p->again_ms = BOUNCE_MS;
-    pl_status status = client_learn(p->client, moved);
-    return status == PL_ERR_NOT_FOUND ? PL_OK : status; /* its address will come */
-}
-
 static pl_status take_answer(parcel *p, pl_message *a)
 {
     for (int i = 0; i < p->n; i++)
         if (!p->done[i] && p->questions[i].request == a->request) {
-            if (a->type == PL_MSG_MOVED)
-                return take_moved(p, a);
+            if (a->type == PL_MSG_MOVED) {
+                /* The name has moved, so its new home is asked, a little later. */
+                p->sent_ms = pl_now_ms();
+                p->again_ms = BOUNCE_MS;
+                pl_status status = client_learn(p->client, a);
+                return status == PL_ERR_NOT_FOUND ? PL_OK
+                                                  : status; /* its address will come */
+            }
             pl_message kept = p->answers[i];
             p->answers[i] = *a;
             *a = kept;

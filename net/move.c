@@ -534,16 +534,6 @@ static void note(knowledge *k, const known_place *place)
     k->best[at] = *place;
 }
 
-static pl_status tell_owner(pl_client *c, const knowledge *k, int home,
-                            const known_place *said)
-{
-    int at = pl_name_table_get(k->index, said->name);
-    if (at < 0 || k->best[at].home != home || k->best[at].stamp <= said->stamp)
-        return PL_OK;
-    mover m = {.c = c, .name = said->name, .to = home};
-    return adopt(&m, k->best[at].stamp);
-}
-
 /* Reads a home's notes about names that moved: collects them, or tells the owner. */
 static pl_status read_places(pl_client *c, int home, knowledge *k, bool tell)
 {
@@ -565,9 +555,14 @@ static pl_status read_places(pl_client *c, int home, knowledge *k, bool tell)
         PL_TRY(pl_reader_status(&r));
         if (place.home < 0)
             place.home = home;
-        if (tell)
-            PL_TRY(tell_owner(c, k, home, &place));
-        else
+        if (tell) {
+            int at = pl_name_table_get(k->index, place.name);
+            if (at >= 0 && k->best[at].home == home &&
+                k->best[at].stamp > place.stamp) {
+                mover m = {.c = c, .name = place.name, .to = home};
+                PL_TRY(adopt(&m, k->best[at].stamp));
+            }
+        } else
             note(k, &place);
     }
     PL_TRY(pl_reader_status(&all));
@@ -647,20 +642,6 @@ static pl_status empty_out(resettling *s, int home, pl_moved_fn said, void *cont
     return status;
 }
 
-/* Repeats until a look at all homes finds every name in its place. Once all homes place
- * new names by the new table, the number of misplaced names can only fall. */
-static pl_status resettle(resettling *s, pl_moved_fn said, void *context,
-                          pl_move_report *report)
-{
-    uint64_t before;
-    do {
-        before = report->n_names;
-        for (int home = 0; home < s->fresh->n; home++)
-            PL_CHECK(empty_out(s, home, said, context, report));
-    } while (report->n_names > before);
-    return PL_OK;
-}
-
 /* The table for clients is written to home 1 last: what its table says has happened
  * everywhere, and a change that was interrupted before is seen as unfinished. */
 static pl_status put_everywhere(pl_client *c, const pl_places *places, bool next)
@@ -716,7 +697,14 @@ pl_status pl_move_to(pl_client *c, pl_places *fresh, pl_moved_fn said, void *con
     fresh->epoch = (next.epoch > table.epoch ? next.epoch : table.epoch) + 1;
     PL_TRY(pl_client_each_name(c, 0, bring_arm, c));
     PL_TRY(put_everywhere(c, fresh, true));
-    PL_TRY(resettle(&s, said, context, report));
+    /* Repeats until a look at all homes finds every name in its place. Once all homes
+     * place new names by the new table, the number of misplaced names can only fall. */
+    uint64_t before;
+    do {
+        before = report->n_names;
+        for (int home = 0; home < s.fresh->n; home++)
+            PL_TRY(empty_out(&s, home, said, context, report));
+    } while (report->n_names > before);
     PL_TRY(put_everywhere(c, fresh, false));
     c->places = *fresh;
 done:

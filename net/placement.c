@@ -6,13 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static uint64_t hash_of(int home, const char *name)
-{
-    char key[256];
-    int len = snprintf(key, sizeof key, "home %d %s", home, name);
-    return pl_checksum(key, len < (int)sizeof key ? (size_t)len : sizeof key - 1);
-}
-
 /* -log2(h / 2^64) in units of 2^-30, rounded up. It is computed digit by digit, by
  * squaring the mantissa, and never rises with h. */
 static uint64_t cost_of(uint64_t h)
@@ -58,7 +51,10 @@ int pl_places_home(const pl_places *places, const char *name)
     int home = 0;
     bid best = {0};
     for (int i = 0; i < places->n; i++) {
-        uint64_t hash = hash_of(i, name);
+        char key[256];
+        int len = snprintf(key, sizeof key, "home %d %s", i, name);
+        uint64_t hash =
+            pl_checksum(key, len < (int)sizeof key ? (size_t)len : sizeof key - 1);
         bid own = {cost_of(hash), hash, places->weights[i]};
         if (own.weight == 0 || (best.weight > 0 && !is_better(&own, &best)))
             continue;

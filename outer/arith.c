@@ -39,22 +39,17 @@ static pl_status add_messages(const pl_arith_merge *m, float *mean)
     return pl_codec_add_each(&m->messages, m->n, mean);
 }
 
-static void correct_mean(const pl_arith_merge *m, float *mean)
-{
-    const float *params = m->state->params;
-    for (size_t i = 0; m->origin && i < m->n; i++)
-        mean[i] += params[i] - m->origin[i];
-    for (size_t i = 0; m->factor != 1.0f && i < m->n; i++)
-        mean[i] *= m->factor;
-}
-
 pl_status pl_arith_step(const pl_arith_merge *m, pl_outer_report *report)
 {
     float *mean = NULL;
     pl_status status = PL_OK;
     PL_TRY(pl_try_alloc(m->n * sizeof *mean, "an outer step", (void **)&mean));
     PL_TRY(add_messages(m, mean));
-    correct_mean(m, mean);
+    const float *params = m->state->params;
+    for (size_t i = 0; m->origin && i < m->n; i++)
+        mean[i] += params[i] - m->origin[i];
+    for (size_t i = 0; m->factor != 1.0f && i < m->n; i++)
+        mean[i] *= m->factor;
     PL_TRY(pl_outer_apply(m->step, m->state, mean, m->n, report));
 done:
     pl_free_aligned(mean);

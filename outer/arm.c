@@ -106,8 +106,9 @@ static const pl_field training_fields[] = {
     PL_FIELD(pl_arm, 39, outer.codec.cells),
     PL_FIELDS_END};
 
-static void encode_levels(const pl_arm *arm, pl_buf *out)
+void pl_arm_encode(const pl_arm *arm, pl_buf *out)
 {
+    pl_put_fields(out, first_fields, arm);
     const pl_topology_spec *spec = &arm->spec;
     for (int l = 0; l < spec->n_levels; l++)
         pl_put_u64(out, TAG_EXPERTS, (uint64_t)spec->experts[l]);
@@ -116,10 +117,8 @@ static void encode_levels(const pl_arm *arm, pl_buf *out)
     for (int b = 0; b < arm->shape.n_blocks; b++)
         if (spec->private_block[b])
             pl_put_u64(out, TAG_PRIVATE, (uint64_t)b);
-}
-
-static void encode_state(const pl_outer *outer, pl_buf *out)
-{
+    pl_put_fields(out, training_fields, arm);
+    const pl_outer *outer = &arm->outer;
     pl_put_u64(out, TAG_STATE, outer->state);
     if (outer->residual != PL_STATE_F32 || outer->own != PL_STATE_F32) {
         pl_put_u64(out, TAG_STATE, outer->residual);
@@ -129,14 +128,6 @@ static void encode_state(const pl_outer *outer, pl_buf *out)
         pl_put_u64(out, TAG_DOWN, outer->down.codec[PL_ROLE_MLP]);
         pl_put_u64(out, TAG_DOWN, outer->down.entropy);
     }
-}
-
-void pl_arm_encode(const pl_arm *arm, pl_buf *out)
-{
-    pl_put_fields(out, first_fields, arm);
-    encode_levels(arm, out);
-    pl_put_fields(out, training_fields, arm);
-    encode_state(&arm->outer, out);
     for (int p = 0; p < arm->n_shards; p++)
         pl_put_hash(out, TAG_SHARD, &arm->shards[p]);
     for (int p = 0; p < arm->n_shards; p++)
@@ -153,20 +144,6 @@ static int get_choice(pl_reader *r, uint16_t tag, size_t i, int count)
         r->status = pl_fail(PL_ERR_PROTO, "%s: field %u has no choice %lld", r->what,
                             tag, (long long)value);
     return 0;
-}
-
-static void decode_levels(pl_reader *r, pl_topology_spec *spec)
-{
-    size_t levels = pl_field_count(r, TAG_EXPERTS);
-    if (levels > PL_LEVELS_MAX)
-        levels = PL_LEVELS_MAX;
-    spec->n_levels = (int)levels;
-    for (size_t l = 0; l < levels; l++)
-        spec->experts[l] = get_choice(r, TAG_EXPERTS, l, INT32_MAX);
-    for (size_t l = 0; l < levels; l++)
-        spec->blocks[l] = get_choice(r, TAG_BLOCKS, l, INT32_MAX);
-    for (size_t i = 0; i < pl_field_count(r, TAG_PRIVATE); i++)
-        spec->private_block[get_choice(r, TAG_PRIVATE, i, PL_BLOCKS_MAX)] = true;
 }
 
 static pl_status decode_down(pl_reader *r, pl_codec_options *down)
@@ -187,17 +164,6 @@ static pl_state_kind get_kind(pl_reader *r, size_t i, unsigned allowed)
         r->status = pl_fail(PL_ERR_PROTO, "%s: a path's state has no kind %d there",
                             r->what, kind);
     return (pl_state_kind)kind;
-}
-
-static void decode_state(pl_reader *r, pl_outer *outer)
-{
-    enum { F32 = 1 << PL_STATE_F32, BF16 = 1 << PL_STATE_BF16 };
-    outer->state = get_kind(r, 0, F32 | BF16 | 1 << PL_STATE_LOCAL);
-    outer->residual = outer->own = PL_STATE_F32;
-    if (pl_field_count(r, TAG_STATE) < 2)
-        return;
-    outer->residual = get_kind(r, 1, F32 | BF16 | 1 << PL_STATE_I8);
-    outer->own = get_kind(r, 2, F32 | BF16 | 1 << PL_STATE_F24);
 }
 
 pl_status pl_quorum_check(const pl_outer *outer)
@@ -323,9 +289,26 @@ pl_status pl_arm_decode(const void *data, size_t len, pl_arm *out)
     memset(out, 0, sizeof *out);
     pl_reader_open(&r, "arm definition", data, len);
     pl_get_fields(&r, first_fields, out);
-    decode_levels(&r, &out->spec);
+    pl_topology_spec *spec = &out->spec;
+    size_t levels = pl_field_count(&r, TAG_EXPERTS);
+    if (levels > PL_LEVELS_MAX)
+        levels = PL_LEVELS_MAX;
+    spec->n_levels = (int)levels;
+    for (size_t l = 0; l < levels; l++)
+        spec->experts[l] = get_choice(&r, TAG_EXPERTS, l, INT32_MAX);
+    for (size_t l = 0; l < levels; l++)
+        spec->blocks[l] = get_choice(&r, TAG_BLOCKS, l, INT32_MAX);
+    for (size_t i = 0; i < pl_field_count(&r, TAG_PRIVATE); i++)
+        spec->private_block[get_choice(&r, TAG_PRIVATE, i, PL_BLOCKS_MAX)] = true;
     pl_get_fields(&r, training_fields, out);
-    decode_state(&r, &out->outer);
+    pl_outer *outer = &out->outer;
+    enum { F32 = 1 << PL_STATE_F32, BF16 = 1 << PL_STATE_BF16 };
+    outer->state = get_kind(&r, 0, F32 | BF16 | 1 << PL_STATE_LOCAL);
+    outer->residual = outer->own = PL_STATE_F32;
+    if (pl_field_count(&r, TAG_STATE) >= 2) {
+        outer->residual = get_kind(&r, 1, F32 | BF16 | 1 << PL_STATE_I8);
+        outer->own = get_kind(&r, 2, F32 | BF16 | 1 << PL_STATE_F24);
+    }
     pl_status training = decode_down(&r, &out->outer.down);
     size_t n = pl_field_count(&r, TAG_SHARD);
     out->n_shards = (int)n;

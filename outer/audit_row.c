@@ -55,19 +55,6 @@ static void set_hash(pl_json *o, const char *key, const pl_hash *hash)
         pl_json_set_text(o, key, text);
 }
 
-/* JSON numbers cannot hold whole numbers of 64 bits. */
-static void set_likeness(pl_json *o, const pl_audit *audit)
-{
-    char text[2 * sizeof audit->moments + 1] = "", seed[17];
-    const uint8_t *bytes = (const uint8_t *)audit->moments;
-    snprintf(seed, sizeof seed, "%016llx", (unsigned long long)audit->seed);
-    pl_json_set_text(o, "seed", seed);
-    for (size_t i = 0; i < sizeof audit->moments; i++)
-        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
-    if (audit->verdict == PL_VERDICT_OPEN)
-        pl_json_set_text(o, "moments", text);
-}
-
 static void set_apart(pl_json *o, const pl_audit_result *r, int n)
 {
     pl_json *list = pl_json_array();
@@ -88,8 +75,17 @@ void pl_audit_write(const pl_audit *audit, pl_buf *out)
         pl_json_set_text(o, "odd", audit->results[audit->odd].worker);
     if (audit->reason[0])
         pl_json_set_text(o, "reason", audit->reason);
-    if (audit->seed)
-        set_likeness(o, audit);
+    if (audit->seed) {
+        /* JSON numbers cannot hold whole numbers of 64 bits. */
+        char text[2 * sizeof audit->moments + 1] = "", seed[17];
+        const uint8_t *bytes = (const uint8_t *)audit->moments;
+        snprintf(seed, sizeof seed, "%016llx", (unsigned long long)audit->seed);
+        pl_json_set_text(o, "seed", seed);
+        for (size_t i = 0; i < sizeof audit->moments; i++)
+            snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+        if (audit->verdict == PL_VERDICT_OPEN)
+            pl_json_set_text(o, "moments", text);
+    }
     if (audit->tolerance > 0)
         pl_json_set_real(o, "tolerance", audit->tolerance);
     for (int i = 0; i < audit->n; i++) {

@@ -111,18 +111,6 @@ static void judge_phase(const scan *s, pl_coverage *c, int64_t phase, uint16_t n
         note(c, &c->n_repeated, s->module, phase, "stands more than once in");
 }
 
-static void judge_module(const scan *s)
-{
-    int replicas = pl_topology_n_replicas(s->topology);
-    int64_t phases = s->arm->inner.phases;
-    for (int who = 0; who < pl_arm_contributors(s->topology, s->index); who++) {
-        int path = pl_topology_module_path(s->topology, s->index, who / replicas);
-        for (int64_t t = 0; t < phases; t++)
-            judge_phase(s, &s->paths[path * replicas + who % replicas], t,
-                        s->counts[who * phases + t]);
-    }
-}
-
 static pl_status scan_module(pl_store *store, scan *s)
 {
     char name[PL_MODULE_NAME_MAX];
@@ -134,7 +122,14 @@ static pl_status scan_module(pl_store *store, scan *s)
     memset(s->counts, 0, n_counts * sizeof *s->counts);
     PL_CHECK(pl_store_each_version(store, name, on_version, s));
     PL_CHECK(pl_store_each_pending(store, name, on_pending, s));
-    judge_module(s);
+    int replicas = pl_topology_n_replicas(s->topology);
+    int64_t phases = s->arm->inner.phases;
+    for (int who = 0; who < pl_arm_contributors(s->topology, s->index); who++) {
+        int path = pl_topology_module_path(s->topology, s->index, who / replicas);
+        for (int64_t t = 0; t < phases; t++)
+            judge_phase(s, &s->paths[path * replicas + who % replicas], t,
+                        s->counts[who * phases + t]);
+    }
     return PL_OK;
 }
 

@@ -48,7 +48,6 @@
 #include <stdlib.h>
 
 /* ---- matching ---- */
-
 typedef struct ranked {
     pl_hash key;
     uint64_t member;
@@ -141,7 +140,6 @@ pl_status pl_gossip_match(uint64_t seed, const char *module, uint64_t round,
 }
 
 /* ---- the step ---- */
-
 #define INLINE static inline __attribute__((always_inline))
 enum { BLOCK = 2048, SPAN = 64 * BLOCK };
 
@@ -293,22 +291,6 @@ void pl_gossip_offer(const float *params, const float *update, double share, siz
         out[i] = params[i] - scale * update[i];
 }
 
-static pl_status check_one(const pl_gossip_step *step)
-{
-    if (needs_one(step))
-        return PL_OK;
-    return pl_fail(PL_ERR_ARG,
-                   "one vector carries a meeting only if gamma %g is beta %g",
-                   step->gamma, step->beta);
-}
-
-static pl_status check_two(const float *mate_params, const float *mate_update)
-{
-    if ((mate_params == NULL) == (mate_update == NULL))
-        return PL_OK;
-    return pl_fail(PL_ERR_ARG, "a mate came with one of its two vectors");
-}
-
 static pl_status check_views(const pl_gossip_view *own, const pl_gossip_view *mate)
 {
     if (own->update && (!mate || (mate->update && mate->params && own->params)))
@@ -326,7 +308,11 @@ pl_status pl_gossip_apply_one(const pl_gossip_step *step, float *params,
                  .own = own,
                  .mate = mate ? mate : own,
                  .n = n};
-    PL_CHECK(check_one(step));
+    if (!needs_one(step)) {
+        return pl_fail(PL_ERR_ARG,
+                       "one vector carries a meeting only if gamma %g is beta %g",
+                       step->gamma, step->beta);
+    }
     return meet(step, &m, n_threads);
 }
 
@@ -341,7 +327,9 @@ pl_status pl_gossip_apply_two(const pl_gossip_step *step, float *params,
                  .mate = mate_update ? mate_update : own_update,
                  .mate_params = mate_params,
                  .n = n};
-    PL_CHECK(check_two(mate_params, mate_update));
+    if ((mate_params == NULL) != (mate_update == NULL)) {
+        return pl_fail(PL_ERR_ARG, "a mate came with one of its two vectors");
+    }
     return meet(step, &m, n_threads);
 }
 
@@ -361,7 +349,6 @@ pl_status pl_gossip_apply_views(const pl_gossip_step *step, float *params,
 }
 
 /* ---- how disagreement dies out ---- */
-
 double pl_gossip_coupling(int n_holders)
 {
     if (n_holders == 1)

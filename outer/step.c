@@ -180,28 +180,6 @@ static double gap_of(const pl_outer_step *step, const pl_outer_state *state,
     return 1 + state->displacement / (norm + 1e-12);
 }
 
-static pl_status find_gap(const pl_outer_step *step, pass *p, size_t n_spans,
-                          int n_threads, double *gap)
-{
-    double squares = 0;
-    if (pl_outer_depends_on_gap(step)) {
-        PL_CHECK(pl_parallel(n_threads, n_spans, measure_span, p));
-        squares = add_spans(p->sums, n_spans).mean;
-    }
-    *gap = gap_of(step, p->state, squares);
-    return PL_OK;
-}
-
-static void note_step(const pl_outer_step *step, pl_outer_state *state,
-                      const step_sums *total, double gap, pl_outer_report *report)
-{
-    if (pl_outer_depends_on_gap(step))
-        state->displacement = sqrt(total->step);
-    if (step->method == PL_METHOD_DELAYED_NESTEROV)
-        state->arrivals = (state->arrivals + 1) % step->buffer;
-    *report = (pl_outer_report){sqrt(total->mean), sqrt(total->params), gap};
-}
-
 pl_status pl_outer_merge(const pl_outer_step *step, pl_outer_state *state, size_t n,
                          pl_mean_fn fill, void *context, int n_threads,
                          pl_outer_report *report)
@@ -221,11 +199,20 @@ pl_status pl_outer_merge(const pl_outer_step *step, pl_outer_state *state, size_
               .n = n,
               .measures_step = pl_outer_depends_on_gap(step),
               .sums = sums};
-    PL_TRY(find_gap(step, &p, n_spans, n_threads, &gap));
+    double squares = 0;
+    if (pl_outer_depends_on_gap(step)) {
+        PL_TRY(pl_parallel(n_threads, n_spans, measure_span, &p));
+        squares = add_spans(p.sums, n_spans).mean;
+    }
+    gap = gap_of(step, p.state, squares);
     p.coefficients = coefficients_of(step, state, gap);
     PL_TRY(pl_parallel(n_threads, n_spans, step_span, &p));
     step_sums total = add_spans(p.sums, n_spans);
-    note_step(step, state, &total, gap, report);
+    if (pl_outer_depends_on_gap(step))
+        state->displacement = sqrt(total.step);
+    if (step->method == PL_METHOD_DELAYED_NESTEROV)
+        state->arrivals = (state->arrivals + 1) % step->buffer;
+    *report = (pl_outer_report){sqrt(total.mean), sqrt(total.params), gap};
 done:
     pl_free_aligned(sums);
     return status;
@@ -263,16 +250,6 @@ static bool find_four(const pl_update_list *updates, int u, size_t first,
     return true;
 }
 
-static void add_one(const step_kernels *kernels, const pl_update_view *view,
-                    size_t first, size_t count, bool fresh, float *mean)
-{
-    const uint8_t *values = view->values;
-    if (view->is_bf16)
-        kernels->add_bf16(mean, values + 2 * first, view->weight, fresh, count);
-    else
-        kernels->add_float(mean, values + 4 * first, view->weight, fresh, count);
-}
-
 /* Adds all updates to one piece of the mean. */
 static void add_piece(const step_kernels *kernels, const pl_update_list *updates,
                       size_t first, size_t count, float *mean)
@@ -283,7 +260,14 @@ static void add_piece(const step_kernels *kernels, const pl_update_list *updates
             kernels->add_four(mean, &quad, u == 0, count);
             u += 4;
         } else {
-            add_one(kernels, &updates->views[u], first, count, u == 0, mean);
+            const pl_update_view *view = &updates->views[u];
+            bool fresh = u == 0;
+            const uint8_t *values = view->values;
+            if (view->is_bf16)
+                kernels->add_bf16(mean, values + 2 * first, view->weight, fresh, count);
+            else
+                kernels->add_float(mean, values + 4 * first, view->weight, fresh,
+                                   count);
             u++;
         }
 }

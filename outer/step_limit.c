@@ -6,22 +6,6 @@
 
 enum { DEGREE_MAX = PL_DELAY_MAX + 3 };
 
-/* Whether all roots are inside the unit circle (Schur-Cohn): |p_0| < |p_n|, and the
- * same for (p - (p_0/p_n) p*)/z, which has one root fewer; p* has the coefficients
- * reversed. */
-static bool is_stable(double *p, int degree)
-{
-    for (int n = degree; n > 0; n--) {
-        double ratio = p[0] / p[n], next[DEGREE_MAX + 1];
-        if (!(fabs(ratio) < 1))
-            return false;
-        for (int i = 0; i < n; i++)
-            next[i] = p[i + 1] - ratio * p[n - i - 1];
-        memcpy(p, next, (size_t)n * sizeof *p);
-    }
-    return true;
-}
-
 /* Whether the recursion is stable for k = eta lambda. The polynomial is in the header.
  */
 static bool step_is_stable(pl_rule rule, double mu, int delay, double fresh, double k)
@@ -36,7 +20,19 @@ static bool step_is_stable(pl_rule rule, double mu, int delay, double fresh, dou
     p[1] += k * linear * (1 - fresh);
     p[delay] += k * constant * fresh;
     p[delay + 1] += k * linear * fresh;
-    return is_stable(p, delay + 2);
+    /* Whether all roots are inside the unit circle (Schur-Cohn): |p_0| < |p_n|, and the
+     * same for (p - (p_0/p_n) p*)/z, which has one root fewer; p* has the coefficients
+     * reversed. */
+    int degree = delay + 2;
+    for (int n = degree; n > 0; n--) {
+        double ratio = p[0] / p[n], next[DEGREE_MAX + 1];
+        if (!(fabs(ratio) < 1))
+            return false;
+        for (int i = 0; i < n; i++)
+            next[i] = p[i + 1] - ratio * p[n - i - 1];
+        memcpy(p, next, (size_t)n * sizeof *p);
+    }
+    return true;
 }
 
 double pl_outer_limit(pl_rule rule, double momentum, int delay, double fresh)
@@ -119,7 +115,7 @@ static pl_status check_delayed(const pl_method_settings *s)
     return check_step(s, s->delay, 0);
 }
 
-static pl_status check_ranges(const pl_method_settings *s)
+pl_status pl_method_check(const pl_method_settings *s)
 {
     if (!(s->lr > 0 && isfinite(s->lr) && s->momentum >= 0 && s->momentum < 1))
         return pl_fail(PL_ERR_CONFIG,
@@ -134,25 +130,14 @@ static pl_status check_ranges(const pl_method_settings *s)
     if (s->delay < 0 || s->delay > PL_DELAY_MAX)
         return pl_fail(PL_ERR_CONFIG, "%s with delay %d; known are 0 to %d",
                        pl_traits(s->method)->name, s->delay, PL_DELAY_MAX);
-    return PL_OK;
-}
-
-/* Refuses another rule for a method that has only one. */
-static pl_status check_rule(const pl_method_settings *s)
-{
+    /* Refuses another rule for a method that has only one. */
     bool heavy = s->method == PL_METHOD_HEAVY_BALL;
     bool either = s->method == PL_METHOD_NOLOCO || s->method == PL_METHOD_CO2 ||
                   s->method == PL_METHOD_EAGER || s->method == PL_METHOD_FEDAVG;
-    if (either || heavy == (s->rule == PL_RULE_HEAVY_BALL))
-        return PL_OK;
-    return pl_fail(PL_ERR_CONFIG, "%s has no %s rule; leave it out",
-                   pl_traits(s->method)->name, pl_rule_name(s->rule));
-}
-
-pl_status pl_method_check(const pl_method_settings *s)
-{
-    PL_CHECK(check_ranges(s));
-    PL_CHECK(check_rule(s));
+    if (!either && heavy != (s->rule == PL_RULE_HEAVY_BALL)) {
+        return pl_fail(PL_ERR_CONFIG, "%s has no %s rule; leave it out",
+                       pl_traits(s->method)->name, pl_rule_name(s->rule));
+    }
     switch (s->method) {
     case PL_METHOD_FEDAVG:
         if (s->lr != 1 || s->momentum != 0)

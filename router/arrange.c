@@ -94,14 +94,6 @@ static double gain_of_swap(grid *g, int a, int b)
     return gain;
 }
 
-static void swap(grid *g, int a, int b)
-{
-    int kept = g->order[a];
-    g->order[a] = g->order[b];
-    g->order[b] = kept;
-    fill_sums(g);
-}
-
 static void descend(grid *g)
 {
     bool moved = true;
@@ -110,7 +102,10 @@ static void descend(grid *g)
         for (int a = 0; a < g->n_paths; a++)
             for (int b = a + 1; b < g->n_paths; b++)
                 if (gain_of_swap(g, a, b) > 1e-9) {
-                    swap(g, a, b);
+                    int kept = g->order[a];
+                    g->order[a] = g->order[b];
+                    g->order[b] = kept;
+                    fill_sums(g);
                     moved = true;
                 }
     }

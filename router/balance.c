@@ -129,25 +129,6 @@ static void join_path(auction *a, size_t number, int path)
     a->load[path] += p->weight;
 }
 
-static void list_pieces(auction *a)
-{
-    for (int path = 0; path < a->job->router->n_paths; ++path) {
-        a->heads[path] = NO_PIECE;
-        a->load[path] = 0.0;
-    }
-    for (size_t g = 0; g < a->n_pieces; ++g)
-        join_path(a, g, a->pieces[g].path);
-}
-
-static int heaviest(const auction *a)
-{
-    int best = 0;
-    for (int path = 1; path < a->job->router->n_paths; ++path)
-        if (a->load[path] > a->load[best])
-            best = path;
-    return best;
-}
-
 /* How much more the best path that does not raise its price costs each piece. */
 static pl_status measure_margins(void *context, size_t item, int thread)
 {
@@ -188,20 +169,15 @@ static double raise_needed(const auction *a, double surplus)
     return middle > last ? middle : least;
 }
 
-static void list_offers(auction *a)
+/* The paths of `raises` raise their prices together until `surplus` leaves them all. */
+static pl_status raise_prices(auction *a, double surplus)
 {
+    int n_paths = a->job->router->n_paths;
     a->n_offers = 0;
     for (int path = 0; path < a->job->router->n_paths; ++path)
         if (a->raises[path])
             for (size_t g = a->heads[path]; g != NO_PIECE; g = a->pieces[g].next)
                 a->offers[a->n_offers++].piece = g;
-}
-
-/* The paths of `raises` raise their prices together until `surplus` leaves them all. */
-static pl_status raise_prices(auction *a, double surplus)
-{
-    int n_paths = a->job->router->n_paths;
-    list_offers(a);
     size_t n_items = (a->n_offers + PIECES_AN_ITEM - 1) / PIECES_AN_ITEM;
     PL_CHECK(pl_parallel(a->job->n_threads, n_items, measure_margins, a));
     qsort(a->offers, a->n_offers, sizeof *a->offers, least_margin_first);
@@ -255,9 +231,18 @@ static pl_status hold_auction(auction *a)
     memset(a->raised, 0, n_paths * sizeof *a->raised);
     form_pieces(a);
     PL_CHECK(choose_paths(a));
-    list_pieces(a);
+    for (int path = 0; path < a->job->router->n_paths; ++path) {
+        a->heads[path] = NO_PIECE;
+        a->load[path] = 0.0;
+    }
+    for (size_t g = 0; g < a->n_pieces; ++g)
+        join_path(a, g, a->pieces[g].path);
     for (size_t vain = 0; vain < patience; ++vain) {
-        int path = heaviest(a);
+        int best = 0;
+        for (int path = 1; path < a->job->router->n_paths; ++path)
+            if (a->load[path] > a->load[best])
+                best = path;
+        int path = best;
         if (a->load[path] < a->lightest) {
             vain = 0;
             a->lightest = a->load[path];
@@ -270,16 +255,6 @@ static pl_status hold_auction(auction *a)
     }
     memcpy(a->bias, a->best, n_paths * sizeof *a->bias);
     return choose_paths(a);
-}
-
-/* All documents of a piece take its path. */
-static void label_documents(const auction *a, int *label)
-{
-    for (size_t g = 0; g < a->n_pieces; ++g) {
-        size_t end = g + 1 < a->n_pieces ? a->pieces[g + 1].first : a->job->n;
-        for (size_t i = a->pieces[g].first; i < end; ++i)
-            label[a->order[i]] = a->pieces[g].path;
-    }
 }
 
 pl_status balance_fit(const balance_job *job, double *bias, int *label, double *fullest)
@@ -306,7 +281,12 @@ pl_status balance_fit(const balance_job *job, double *bias, int *label, double *
     a.raises = (bool *)(a.costs + threads * P);
     a.raised = a.raises + P;
     PL_TRY(hold_auction(&a));
-    label_documents(&a, label);
+    /* All documents of a piece take its path. */
+    for (size_t g = 0; g < a.n_pieces; ++g) {
+        size_t end = g + 1 < a.n_pieces ? a.pieces[g + 1].first : a.job->n;
+        for (size_t i = a.pieces[g].first; i < end; ++i)
+            label[a.order[i]] = a.pieces[g].path;
+    }
     *fullest = a.lightest;
 done:
     pl_free_aligned(memory);

@@ -16,17 +16,6 @@ static void turn(double *x, double *y, size_t n, size_t stride, double c, double
     }
 }
 
-/* The rotation of axes i and j after which a[i,j] is zero. */
-static void rotate(double *a, size_t n, double *vectors, size_t i, size_t j)
-{
-    double theta = (a[j * n + j] - a[i * n + i]) / (2.0 * a[i * n + j]);
-    double t = (theta >= 0.0 ? 1.0 : -1.0) / (fabs(theta) + sqrt(theta * theta + 1.0));
-    double c = 1.0 / sqrt(t * t + 1.0), s = t * c;
-    turn(a + i, a + j, n, n, c, s);
-    turn(a + i * n, a + j * n, n, 1, c, s);
-    turn(vectors + i * n, vectors + j * n, n, 1, c, s);
-}
-
 static void diagonalise(double *a, size_t n, double *vectors)
 {
     double scale = 0.0;
@@ -40,7 +29,14 @@ static void diagonalise(double *a, size_t n, double *vectors)
         for (size_t i = 0; i < n; ++i)
             for (size_t j = i + 1; j < n; ++j)
                 if (fabs(a[i * n + j]) > 1e-14 * scale) {
-                    rotate(a, n, vectors, i, j);
+                    /* The rotation of axes i and j after which a[i,j] is zero. */
+                    double theta = (a[j * n + j] - a[i * n + i]) / (2.0 * a[i * n + j]);
+                    double t = (theta >= 0.0 ? 1.0 : -1.0) /
+                               (fabs(theta) + sqrt(theta * theta + 1.0));
+                    double c = 1.0 / sqrt(t * t + 1.0), s = t * c;
+                    turn(a + i, a + j, n, n, c, s);
+                    turn(a + i * n, a + j * n, n, 1, c, s);
+                    turn(vectors + i * n, vectors + j * n, n, 1, c, s);
                     ++n_rotations;
                 }
         if (n_rotations == 0)

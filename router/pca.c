@@ -59,7 +59,6 @@ static size_t last_row(size_t item, size_t n_rows)
 }
 
 /* ---- covariance ---- */
-
 static void fill_block(work *w, size_t first, size_t n_points, size_t stride)
 {
     const pca_job *job = w->job;
@@ -84,21 +83,7 @@ static pl_status add_rows(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-static pl_status fill_covariance(work *w)
-{
-    size_t stride = (w->job->n + SAMPLE - 1) / SAMPLE, n = w->job->n / stride;
-    for (size_t first = 0; first < n; first += POINTS_A_BLOCK) {
-        size_t left = n - first;
-        fill_block(w, first, left < POINTS_A_BLOCK ? left : POINTS_A_BLOCK, stride);
-        PL_CHECK(pl_parallel(w->job->n_threads, row_items(w->C), add_rows, w));
-    }
-    for (size_t i = 0; i < w->C * w->C; ++i)
-        w->covariance[i] /= (double)n;
-    return PL_OK;
-}
-
 /* ---- subspace iteration ---- */
-
 /* Modified Gram-Schmidt, twice for accuracy; a direction that vanishes stays zero. */
 static void orthonormalise(double *q, size_t R, size_t C)
 {
@@ -132,38 +117,6 @@ static pl_status multiply(work *w)
     return pl_parallel(w->job->n_threads, row_items(w->R), multiply_rows, w);
 }
 
-static pl_status iterate(work *w)
-{
-    uint64_t stream = pl_stream("pca", 0, 0);
-    for (size_t i = 0; i < w->R * w->C; ++i)
-        w->q[i] = (double)pl_random_normal(w->job->seed, stream, i);
-    orthonormalise(w->q, w->R, w->C);
-    for (int step = 0; step < POWER_STEPS; ++step) {
-        PL_CHECK(multiply(w));
-        memcpy(w->q, w->next, w->R * w->C * sizeof *w->q);
-        orthonormalise(w->q, w->R, w->C);
-    }
-    return PL_OK;
-}
-
-/* Rayleigh-Ritz: the eigenvectors of q C q^T turn q into principal components. */
-static pl_status extract(work *w, double *rows, double *variances)
-{
-    size_t R = w->R, C = w->C;
-    PL_CHECK(multiply(w));
-    for (size_t i = 0; i < R; ++i)
-        for (size_t j = 0; j < R; ++j)
-            w->small[i * R + j] = dot(w->next + i * C, w->q + j * C, C);
-    eigen_symmetric(w->small, R, w->values, w->turn);
-    memset(rows, 0, (size_t)w->job->rank * C * sizeof *rows);
-    for (size_t r = 0; r < (size_t)w->job->rank; ++r) {
-        variances[r] = fmax(w->values[r], 0.0);
-        for (size_t s = 0; s < R; ++s)
-            add_scaled(rows + r * C, w->turn[r * R + s], w->q + s * C, C);
-    }
-    return PL_OK;
-}
-
 pl_status pca_fit(const pca_job *job, double *rows, double *variances)
 {
     if (job->n < 1 || job->rank < 1 || job->rank > job->dim || job->n_threads < 1)
@@ -186,9 +139,36 @@ pl_status pca_fit(const pca_job *job, double *rows, double *variances)
     w.small = w.next + w.R * w.C;
     w.turn = w.small + w.R * w.R;
     w.values = w.turn + w.R * w.R;
-    PL_TRY(fill_covariance(&w));
-    PL_TRY(iterate(&w));
-    PL_TRY(extract(&w, rows, variances));
+    size_t stride = (w.job->n + SAMPLE - 1) / SAMPLE, n = w.job->n / stride;
+    for (size_t first = 0; first < n; first += POINTS_A_BLOCK) {
+        size_t left = n - first;
+        fill_block(&w, first, left < POINTS_A_BLOCK ? left : POINTS_A_BLOCK, stride);
+        PL_TRY(pl_parallel(w.job->n_threads, row_items(w.C), add_rows, &w));
+    }
+    for (size_t i = 0; i < w.C * w.C; ++i)
+        w.covariance[i] /= (double)n;
+    uint64_t stream = pl_stream("pca", 0, 0);
+    for (size_t i = 0; i < w.R * w.C; ++i)
+        w.q[i] = (double)pl_random_normal(w.job->seed, stream, i);
+    orthonormalise(w.q, w.R, w.C);
+    for (int step = 0; step < POWER_STEPS; ++step) {
+        PL_TRY(multiply(&w));
+        memcpy(w.q, w.next, w.R * w.C * sizeof *w.q);
+        orthonormalise(w.q, w.R, w.C);
+    }
+    /* Rayleigh-Ritz: the eigenvectors of q C q^T turn q into principal components. */
+    size_t R = w.R, C = w.C;
+    PL_TRY(multiply(&w));
+    for (size_t i = 0; i < R; ++i)
+        for (size_t j = 0; j < R; ++j)
+            w.small[i * R + j] = dot(w.next + i * C, w.q + j * C, C);
+    eigen_symmetric(w.small, R, w.values, w.turn);
+    memset(rows, 0, (size_t)w.job->rank * C * sizeof *rows);
+    for (size_t r = 0; r < (size_t)w.job->rank; ++r) {
+        variances[r] = fmax(w.values[r], 0.0);
+        for (size_t s = 0; s < R; ++s)
+            add_scaled(rows + r * C, w.turn[r * R + s], w.q + s * C, C);
+    }
 done:
     pl_free_aligned(memory);
     return status;

@@ -24,7 +24,6 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "arrays of floats are written as they lie in memory");
 
 /* ---- encode ---- */
-
 static void put_floats(pl_buf *out, uint16_t tag, const float *values, size_t n)
 {
     pl_put_bytes(out, tag, values, n * sizeof *values);
@@ -56,7 +55,6 @@ void pl_router_encode(const pl_router *router, pl_buf *out)
 }
 
 /* ---- decode ---- */
-
 static pl_status damaged(const char *why)
 {
     return pl_fail(PL_ERR_DAMAGED, "the router's bytes are damaged: %s", why);
@@ -148,20 +146,6 @@ static pl_status get_floats(pl_reader *reader, uint16_t tag, size_t i, size_t n,
     return PL_OK;
 }
 
-static pl_status get_bias(pl_reader *reader, pl_router *router)
-{
-    size_t len = 0, n = (size_t)router->n_paths;
-    const uint8_t *bytes = pl_get_bytes(reader, TAG_BIAS, 0, &len);
-    PL_CHECK(pl_reader_status(reader));
-    if (len != n * sizeof *router->bias)
-        return damaged("the prices have the wrong size");
-    memcpy(router->bias, bytes, len);
-    for (size_t path = 0; path < n; ++path)
-        if (!isfinite(router->bias[path]))
-            return damaged("a price is not finite");
-    return PL_OK;
-}
-
 static pl_status read_arrays(pl_reader *reader, pl_router *router)
 {
     lens *l = &router->lens;
@@ -176,7 +160,16 @@ static pl_status read_arrays(pl_reader *reader, pl_router *router)
         PL_CHECK(get_floats(reader, TAG_CENTROIDS, (size_t)level, size,
                             router->centroids[level]));
     }
-    return get_bias(reader, router);
+    size_t len = 0, n = (size_t)router->n_paths;
+    const uint8_t *bytes = pl_get_bytes(reader, TAG_BIAS, 0, &len);
+    PL_CHECK(pl_reader_status(reader));
+    if (len != n * sizeof *router->bias)
+        return damaged("the prices have the wrong size");
+    memcpy(router->bias, bytes, len);
+    for (size_t path = 0; path < n; ++path)
+        if (!isfinite(router->bias[path]))
+            return damaged("a price is not finite");
+    return PL_OK;
 }
 
 /* The bytes must hold what the head promises before arrays are allocated for it. */

@@ -48,17 +48,6 @@ static pl_status check_levels(const pl_router_options *options)
     return PL_OK;
 }
 
-static pl_status check_features(const float *features, size_t n, int dim)
-{
-    for (size_t i = 0; i < n * (size_t)dim; ++i)
-        if (!isfinite(features[i]))
-            return pl_fail(PL_ERR_NUMERIC,
-                           "feature %zu of document %zu is %f; the base model is not "
-                           "usable as a router",
-                           i % (size_t)dim, i / (size_t)dim, (double)features[i]);
-    return PL_OK;
-}
-
 static int levels_of(const pl_router_options *options)
 {
     return options->kind == PL_ROUTER_PRODUCT ? options->n_levels : 1;
@@ -98,7 +87,13 @@ static pl_status check_fit(const float *features, size_t n, int dim,
                        "more modules than documents: %d paths but only %zu documents; "
                        "give more documents or fewer paths",
                        options->n_paths, n);
-    return check_features(features, n, dim);
+    for (size_t i = 0; i < n * (size_t)dim; ++i)
+        if (!isfinite(features[i]))
+            return pl_fail(PL_ERR_NUMERIC,
+                           "feature %zu of document %zu is %f; the base model is not "
+                           "usable as a router",
+                           i % (size_t)dim, i / (size_t)dim, (double)features[i]);
+    return PL_OK;
 }
 
 static pl_status look_at_points(void *context, size_t item, int thread)
@@ -157,31 +152,25 @@ static pl_status move_centroids(fit *f)
     return PL_OK;
 }
 
-/* Copies the weights; without weights all are 1. */
-static pl_status take_weights(fit *f, double *total)
-{
-    const double *weights = f->options->weights;
-    *total = 0.0;
-    for (size_t i = 0; i < f->n; ++i) {
-        f->weights[i] = weights ? weights[i] : 1.0;
-        if (!(f->weights[i] >= 0.0) || !isfinite(f->weights[i]))
-            return pl_fail(PL_ERR_CONFIG,
-                           "document %zu weighs %g; give 0 or a positive number", i,
-                           f->weights[i]);
-        *total += f->weights[i];
-    }
-    if (!(*total > 0.0))
-        return pl_fail(PL_ERR_CONFIG, "all %zu documents weigh 0", f->n);
-    return PL_OK;
-}
-
 /* Prices for the centroids, centroids for the labels, in turn; ends with prices. A
  * limit that was out of reach is replaced by what was reached, so that the centroids
  * still move to the balanced shards. */
 static pl_status balance_shards(fit *f)
 {
     double total = 0.0, fullest = 0.0;
-    PL_CHECK(take_weights(f, &total));
+    /* Copies the weights; without weights all are 1. */
+    const double *weights = f->options->weights;
+    total = 0.0;
+    for (size_t i = 0; i < f->n; ++i) {
+        f->weights[i] = weights ? weights[i] : 1.0;
+        if (!(f->weights[i] >= 0.0) || !isfinite(f->weights[i]))
+            return pl_fail(PL_ERR_CONFIG,
+                           "document %zu weighs %g; give 0 or a positive number", i,
+                           f->weights[i]);
+        total += f->weights[i];
+    }
+    if (!(total > 0.0))
+        return pl_fail(PL_ERR_CONFIG, "all %zu documents weigh 0", f->n);
     double limit = (1.0 + f->options->balance) * total / f->router->n_paths;
     balance_job job = {.router = f->router,
                        .distances = f->distances,
@@ -234,46 +223,6 @@ static pl_status alloc_fit(fit *f, void **memory)
     return PL_OK;
 }
 
-static pl_status fit_centroids(fit *f)
-{
-    for (int level = 0; level < f->router->n_levels; ++level) {
-        kmeans_job job = level_job(f, level);
-        PL_CHECK(kmeans_fit(&job, f->router->centroids[level]));
-    }
-    return PL_OK;
-}
-
-/* Plain k-means: similar clusters get paths that share modules. */
-static pl_status arrange(fit *f)
-{
-    const pl_router_options *o = f->options;
-    int64_t n_paths = 1;
-    for (int level = 0; level < o->n_levels && level < PL_LEVELS_MAX; ++level)
-        n_paths *= o->experts[level];
-    if (o->kind != PL_ROUTER_KMEANS || o->n_levels < 2 || n_paths != o->n_paths)
-        return PL_OK;
-    return arrange_grid(f->router->centroids[0], o->n_paths, f->router->lens.rank,
-                        o->n_levels, o->experts, o->seed);
-}
-
-/* Product: the components, best first, are dealt to the parts like cards, so that no
- * level is left with the poor ones. */
-static void deal_components(pl_router *router)
-{
-    lens *l = &router->lens;
-    size_t dim = (size_t)l->dim, bytes = (size_t)l->rank * dim * sizeof *l->rows;
-    if (!l->rows || router->n_levels < 2)
-        return;
-    float *best_first = pl_alloc(bytes);
-    memcpy(best_first, l->rows, bytes);
-    for (int round = 0, from = 0; from < l->rank; ++round)
-        for (int level = 0; level < router->n_levels; ++level)
-            if (round < router_part_size(router, level))
-                memcpy(l->rows + (size_t)(router_part(router, level) + round) * dim,
-                       best_first + (size_t)from++ * dim, dim * sizeof *l->rows);
-    pl_free(best_first);
-}
-
 static pl_status fit_all(fit *f)
 {
     const pl_router_options *options = f->options;
@@ -283,10 +232,35 @@ static pl_status fit_all(fit *f)
                          .seed = options->seed,
                          .n_threads = options->n_threads};
     PL_CHECK(lens_fit(&f->router->lens, f->features, f->n, &view));
-    deal_components(f->router);
+    /* Product: the components, best first, are dealt to the parts like cards, so that
+     * no level is left with the poor ones. */
+    pl_router *router = f->router;
+    lens *l = &router->lens;
+    size_t dim = (size_t)l->dim, bytes = (size_t)l->rank * dim * sizeof *l->rows;
+    if (l->rows && router->n_levels >= 2) {
+        float *best_first = pl_alloc(bytes);
+        memcpy(best_first, l->rows, bytes);
+        for (int round = 0, from = 0; from < l->rank; ++round)
+            for (int level = 0; level < router->n_levels; ++level)
+                if (round < router_part_size(router, level))
+                    memcpy(l->rows + (size_t)(router_part(router, level) + round) * dim,
+                           best_first + (size_t)from++ * dim, dim * sizeof *l->rows);
+        pl_free(best_first);
+    }
     PL_CHECK(on_points(f, look_at_points));
-    PL_CHECK(fit_centroids(f));
-    PL_CHECK(arrange(f));
+    for (int level = 0; level < f->router->n_levels; ++level) {
+        kmeans_job job = level_job(f, level);
+        PL_CHECK(kmeans_fit(&job, f->router->centroids[level]));
+    }
+    /* Plain k-means: similar clusters get paths that share modules. */
+    const pl_router_options *o = f->options;
+    int64_t n_paths = 1;
+    for (int level = 0; level < o->n_levels && level < PL_LEVELS_MAX; ++level)
+        n_paths *= o->experts[level];
+    if (o->kind == PL_ROUTER_KMEANS && o->n_levels >= 2 && n_paths == o->n_paths) {
+        PL_CHECK(arrange_grid(f->router->centroids[0], o->n_paths, f->router->lens.rank,
+                              o->n_levels, o->experts, o->seed));
+    }
     PL_CHECK(on_points(f, measure_points));
     take_inertia(f);
     if (options->balance > 0.0) {

@@ -49,7 +49,6 @@ static pl_status on_documents(sorting *s, pl_item_fn fn)
 }
 
 /* ---- empty paths ---- */
-
 typedef struct candidate {
     double cost;
     uint32_t document;
@@ -98,23 +97,6 @@ done:
 }
 
 /* ---- lists ---- */
-
-/* first[p] from the counts; an empty path will get repair_size documents. */
-static void plan_lists(const sorting *s, pl_shards *out)
-{
-    size_t P = (size_t)out->n_paths;
-    memset(out->first, 0, (P + 1) * sizeof *out->first);
-    for (size_t i = 0; i < s->n * s->top; ++i)
-        ++out->first[s->nearest[i] + 1];
-    for (size_t path = 0; path < P; ++path) {
-        if (out->first[path + 1] == 0) {
-            out->first[path + 1] = repair_size(s);
-            ++out->n_repaired;
-        }
-        out->first[path + 1] += out->first[path];
-    }
-}
-
 /* Documents are dealt in rising order, so that every list rises. */
 static pl_status fill_lists(sorting *s, pl_shards *out)
 {
@@ -138,7 +120,18 @@ static pl_status make_lists(sorting *s, pl_shards *out)
     PL_CHECK(pl_try_alloc(((size_t)out->n_paths + 1) * sizeof *out->first,
                           "shard lists", &memory));
     out->first = memory;
-    plan_lists(s, out);
+    /* first[p] from the counts; an empty path will get repair_size documents. */
+    size_t P = (size_t)out->n_paths;
+    memset(out->first, 0, (P + 1) * sizeof *out->first);
+    for (size_t i = 0; i < s->n * s->top; ++i)
+        ++out->first[s->nearest[i] + 1];
+    for (size_t path = 0; path < P; ++path) {
+        if (out->first[path + 1] == 0) {
+            out->first[path + 1] = repair_size(s);
+            ++out->n_repaired;
+        }
+        out->first[path + 1] += out->first[path];
+    }
     PL_CHECK(pl_try_alloc(out->first[out->n_paths] * sizeof *out->docs, "shard lists",
                           &memory));
     out->docs = memory;

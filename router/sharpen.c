@@ -129,24 +129,6 @@ static void turn_view(work *w)
     w->turned = true;
 }
 
-static pl_status alloc_work(work *w, void **memory)
-{
-    size_t n = w->job->n, square = w->C * w->C;
-    size_t doubles = w->K * w->C + 2 * square + w->C;
-    PL_CHECK(pl_try_alloc(doubles * sizeof(double) + w->K * sizeof(size_t) +
-                              (n + w->K) * w->C * sizeof(float) + n * sizeof(int),
-                          "the router's view", memory));
-    w->means = *memory;
-    w->within = w->means + w->K * w->C;
-    w->vectors = w->within + square;
-    w->values = w->vectors + square;
-    w->count = (size_t *)(w->values + w->C);
-    w->view = (float *)(w->count + w->K);
-    w->centroids = w->view + n * w->C;
-    w->label = (int *)(w->centroids + w->K * w->C);
-    return PL_OK;
-}
-
 pl_status sharpen_fit(const sharpen_job *job, double *rows)
 {
     work w = {.job = job,
@@ -156,7 +138,19 @@ pl_status sharpen_fit(const sharpen_job *job, double *rows)
               .rows = rows};
     void *memory = NULL;
     pl_status status;
-    PL_TRY(alloc_work(&w, &memory));
+    size_t n = w.job->n, square = w.C * w.C;
+    size_t doubles = w.K * w.C + 2 * square + w.C;
+    PL_TRY(pl_try_alloc(doubles * sizeof(double) + w.K * sizeof(size_t) +
+                            (n + w.K) * w.C * sizeof(float) + n * sizeof(int),
+                        "the router's view", &memory));
+    w.means = memory;
+    w.within = w.means + w.K * w.C;
+    w.vectors = w.within + square;
+    w.values = w.vectors + square;
+    w.count = (size_t *)(w.values + w.C);
+    w.view = (float *)(w.count + w.K);
+    w.centroids = w.view + n * w.C;
+    w.label = (int *)(w.centroids + w.K * w.C);
     for (int round = 0; round < job->rounds; ++round) {
         PL_TRY(find_clusters(&w, round));
         take_means(&w);

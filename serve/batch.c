@@ -53,15 +53,6 @@ done:
     return status;
 }
 
-static void leave(pl_batch *b, place *p)
-{
-    sequence_close(&p->sequence);
-    pl_free(p->prompt);
-    p->prompt = NULL;
-    p->taken = false;
-    b->n_active--;
-}
-
 int pl_batch_active(const pl_batch *b)
 {
     return b->n_active;
@@ -80,7 +71,11 @@ static void finish(pl_batch *b, place *p, pl_status status)
         result.n_prompt = p->n_read;
     else
         result.decode_seconds = pl_now() - p->answering;
-    leave(b, p);
+    sequence_close(&p->sequence);
+    pl_free(p->prompt);
+    p->prompt = NULL;
+    p->taken = false;
+    b->n_active--;
     p->done(p->context, status, &result);
 }
 
@@ -156,14 +151,6 @@ static int next_reader(const pl_batch *b)
     return slot;
 }
 
-static void end_prompt(place *p)
-{
-    p->answering = pl_now();
-    p->sequence.result.prompt_seconds = p->answering - p->began;
-    pl_free(p->prompt);
-    p->prompt = NULL;
-}
-
 /* Reads at most n tokens of a prompt; returns how many. After the last one the answer
  * begins. */
 static int read_on(pl_batch *b, int slot, int n)
@@ -181,15 +168,21 @@ static int read_on(pl_batch *b, int slot, int n)
     if (status != PL_OK) {
         finish(b, p, status);
     } else if (last) {
-        end_prompt(p);
+        p->answering = pl_now();
+        p->sequence.result.prompt_seconds = p->answering - p->began;
+        pl_free(p->prompt);
+        p->prompt = NULL;
         take(b, slot, b->logits);
     }
     return piece;
 }
 
-/* Ends requests whose clients no longer wait. */
-static void end_unwanted(pl_batch *b)
+pl_status pl_batch_step(pl_batch *b)
 {
+    int32_t slots[PL_DECODER_SLOTS_MAX], tokens[PL_DECODER_SLOTS_MAX];
+    int n = 0;
+    int slot, piece = 1;
+    /* Ends requests whose clients no longer wait. */
     for (int i = 0; i < b->n_slots; i++) {
         place *p = &b->places[i];
         const bool reads = p->taken && p->prompt && p->wanted;
@@ -197,22 +190,9 @@ static void end_unwanted(pl_batch *b)
         if (status != PL_OK)
             finish(b, p, status);
     }
-}
-
-static void read_prompts(pl_batch *b)
-{
-    int slot, piece = 1;
-    end_unwanted(b);
     for (int left = READ; left > 0 && piece > 0 && (slot = next_reader(b)) >= 0;
          left -= piece)
         piece = read_on(b, slot, left);
-}
-
-pl_status pl_batch_step(pl_batch *b)
-{
-    int32_t slots[PL_DECODER_SLOTS_MAX], tokens[PL_DECODER_SLOTS_MAX];
-    int n = 0;
-    read_prompts(b);
     for (int i = 0; i < b->n_slots; i++)
         if (b->places[i].taken && !b->places[i].prompt) {
             slots[n] = i;

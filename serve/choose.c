@@ -46,39 +46,7 @@ void pl_chooser_destroy(pl_chooser **chooser)
     *chooser = NULL;
 }
 
-static pl_status check_choice(const pl_choice *choice)
-{
-    if (!(choice->temperature >= 0.0 && choice->temperature <= 100.0))
-        return pl_fail(PL_ERR_USAGE, "temperature is %g; give 0 (likeliest) to 100",
-                       choice->temperature);
-    if (choice->top_k < 0)
-        return pl_fail(PL_ERR_USAGE, "top_k is %d; give 0 (all) or more",
-                       choice->top_k);
-    if (!(choice->top_p > 0.0 && choice->top_p <= 1.0))
-        return pl_fail(PL_ERR_USAGE, "top_p is %g; give more than 0, at most 1",
-                       choice->top_p);
-    return PL_OK;
-}
-
-/* The likeliest token; the first of equal ones. */
-static pl_status likeliest(const float *logits, int vocab, int32_t *token)
-{
-    int best = 0;
-    for (int v = 0; v < vocab; ++v) {
-        if (isnan(logits[v]) || logits[v] == INFINITY)
-            return pl_fail(PL_ERR_NUMERIC, "the logit of token %d is %f", v,
-                           (double)logits[v]);
-        if (logits[v] > logits[best])
-            best = v;
-    }
-    if (logits[best] == -INFINITY)
-        return pl_fail(PL_ERR_NUMERIC, "none of %d tokens may be chosen", vocab);
-    *token = best;
-    return PL_OK;
-}
-
 /* ---- the heap ---- */
-
 static bool ranks_before(const float *logits, int32_t a, int32_t b)
 {
     return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
@@ -98,14 +66,6 @@ static void sift_down(int32_t *heap, int n, int top, const float *logits)
     heap[top] = token;
 }
 
-static void build_heap(pl_chooser *chooser, const float *logits)
-{
-    for (int v = 0; v < chooser->vocab; ++v)
-        chooser->heap[v] = v;
-    for (int top = chooser->vocab / 2 - 1; top >= 0; --top)
-        sift_down(chooser->heap, chooser->vocab, top, logits);
-}
-
 static int32_t pop(int32_t *heap, int n, const float *logits)
 {
     int32_t top = heap[0];
@@ -115,7 +75,6 @@ static int32_t pop(int32_t *heap, int n, const float *logits)
 }
 
 /* ---- the choice ---- */
-
 static double sum_of(const double *weight, int n)
 {
     double sum = 0.0;
@@ -130,7 +89,10 @@ static int rank_tokens(pl_chooser *chooser, const float *logits, float highest,
 {
     double sum = 0.0;
     int n = 0;
-    build_heap(chooser, logits);
+    for (int v = 0; v < chooser->vocab; ++v)
+        chooser->heap[v] = v;
+    for (int top = chooser->vocab / 2 - 1; top >= 0; --top)
+        sift_down(chooser->heap, chooser->vocab, top, logits);
     while (n < most && sum < share) {
         int32_t token = pop(chooser->heap, chooser->vocab - n, logits);
         chooser->token[n] = token;
@@ -141,29 +103,6 @@ static int rank_tokens(pl_chooser *chooser, const float *logits, float highest,
     return n;
 }
 
-/* The smallest n whose weights reach `share` of their sum. */
-static int nucleus(const double *weight, int n, double share)
-{
-    double enough = share * sum_of(weight, n), sum = 0.0;
-    for (int i = 0; i < n; ++i) {
-        sum += weight[i];
-        if (sum >= enough)
-            return i + 1;
-    }
-    return n;
-}
-
-/* Every token is a candidate: no ranking, tokens in their own order. */
-static int take_all(pl_chooser *chooser, const float *logits, float highest,
-                    double temperature)
-{
-    for (int32_t v = 0; v < chooser->vocab; ++v) {
-        chooser->token[v] = v;
-        chooser->weight[v] = exp(((double)logits[v] - (double)highest) / temperature);
-    }
-    return chooser->vocab;
-}
-
 static int take_candidates(pl_chooser *chooser, const float *logits, float highest,
                            const pl_choice *choice)
 {
@@ -171,9 +110,24 @@ static int take_candidates(pl_chooser *chooser, const float *logits, float highe
     if (cut) {
         int n = rank_tokens(chooser, logits, highest, choice->temperature,
                             choice->top_k, INFINITY);
-        return nucleus(chooser->weight, n, choice->top_p);
+        /* The smallest n whose weights reach `share` of their sum. */
+        const double *weight = chooser->weight;
+        double share = choice->top_p;
+        double enough = share * sum_of(weight, n), sum = 0.0;
+        for (int i = 0; i < n; ++i) {
+            sum += weight[i];
+            if (sum >= enough)
+                return i + 1;
+        }
+        return n;
     }
-    int n = take_all(chooser, logits, highest, choice->temperature);
+    /* Every token is a candidate: no ranking, tokens in their own order. */
+    double temperature = choice->temperature;
+    for (int32_t v = 0; v < chooser->vocab; ++v) {
+        chooser->token[v] = v;
+        chooser->weight[v] = exp(((double)logits[v] - (double)highest) / temperature);
+    }
+    int n = chooser->vocab;
     if (choice->top_p >= 1.0)
         return n;
     return rank_tokens(chooser, logits, highest, choice->temperature, n,
@@ -199,8 +153,28 @@ pl_status pl_choose_token(pl_chooser *chooser, const float *logits,
                           const pl_choice *choice, uint64_t index, int32_t *token)
 {
     *token = 0;
-    PL_CHECK(check_choice(choice));
-    PL_CHECK(likeliest(logits, chooser->vocab, token));
+    if (!(choice->temperature >= 0.0 && choice->temperature <= 100.0))
+        return pl_fail(PL_ERR_USAGE, "temperature is %g; give 0 (likeliest) to 100",
+                       choice->temperature);
+    if (choice->top_k < 0)
+        return pl_fail(PL_ERR_USAGE, "top_k is %d; give 0 (all) or more",
+                       choice->top_k);
+    if (!(choice->top_p > 0.0 && choice->top_p <= 1.0))
+        return pl_fail(PL_ERR_USAGE, "top_p is %g; give more than 0, at most 1",
+                       choice->top_p);
+    /* The likeliest token; the first of equal ones. */
+    int vocab = chooser->vocab;
+    int best = 0;
+    for (int v = 0; v < vocab; ++v) {
+        if (isnan(logits[v]) || logits[v] == INFINITY)
+            return pl_fail(PL_ERR_NUMERIC, "the logit of token %d is %f", v,
+                           (double)logits[v]);
+        if (logits[v] > logits[best])
+            best = v;
+    }
+    if (logits[best] == -INFINITY)
+        return pl_fail(PL_ERR_NUMERIC, "none of %d tokens may be chosen", vocab);
+    *token = best;
     if (choice->temperature == 0.0)
         return PL_OK;
     int n = take_candidates(chooser, logits, logits[*token], choice);

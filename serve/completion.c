@@ -43,16 +43,6 @@ static pl_status read_real(const pl_json *value, const char *key, double most,
     return wrong(key, range);
 }
 
-static pl_status read_model(const pl_json *value, pl_completion *c)
-{
-    size_t len = 0;
-    const char *text = pl_json_text(value, &len);
-    if (!text || len == 0 || len >= sizeof c->model || strlen(text) != len)
-        return wrong("model", "\"auto\" or the name of a path");
-    memcpy(c->model, text, len + 1);
-    return PL_OK;
-}
-
 /* A prompt may also be a list of one, which some clients send. */
 static pl_status read_prompt(const pl_json *value, pl_completion *c)
 {
@@ -84,32 +74,18 @@ static pl_status read_stop(const pl_json *value, pl_completion *c)
     return PL_OK;
 }
 
-/* Keys that other servers know and this one does not: only the value that turns them
- * off is accepted. */
-static pl_status read_foreign(const char *key, const pl_json *value)
-{
-    double number = 0;
-    bool yes = false;
-    if (strcmp(key, "n") == 0 || strcmp(key, "best_of") == 0)
-        return pl_json_number(value, &number) && number == 1 ? PL_OK : wrong(key, "1");
-    if (strcmp(key, "echo") == 0)
-        return pl_json_bool(value, &yes) && !yes ? PL_OK : wrong(key, "false");
-    if (strcmp(key, "presence_penalty") == 0 || strcmp(key, "frequency_penalty") == 0)
-        return pl_json_number(value, &number) && number == 0 ? PL_OK : wrong(key, "0");
-    if (strcmp(key, "logprobs") == 0 || strcmp(key, "suffix") == 0 ||
-        strcmp(key, "logit_bias") == 0)
-        return wrong(key, "left out: it is not supported");
-    if (strcmp(key, "user") == 0 || strcmp(key, "stream_options") == 0)
-        return PL_OK;
-    return pl_fail(PL_ERR_USAGE, "unknown key `%.60s`", key);
-}
-
 static pl_status read_key(const char *key, const pl_json *value, pl_completion *c)
 {
     int64_t whole = 0;
     pl_status status;
-    if (strcmp(key, "model") == 0)
-        return read_model(value, c);
+    if (strcmp(key, "model") == 0) {
+        size_t len = 0;
+        const char *text = pl_json_text(value, &len);
+        if (!text || len == 0 || len >= sizeof c->model || strlen(text) != len)
+            return wrong("model", "\"auto\" or the name of a path");
+        memcpy(c->model, text, len + 1);
+        return PL_OK;
+    }
     if (strcmp(key, "prompt") == 0)
         return read_prompt(value, c);
     if (strcmp(key, "stop") == 0)
@@ -137,7 +113,22 @@ static pl_status read_key(const char *key, const pl_json *value, pl_completion *
         c->options.choice.seed = (uint64_t)whole;
         return status;
     }
-    return read_foreign(key, value);
+    /* Keys that other servers know and this one does not: only the value that turns
+     * them off is accepted. */
+    double number = 0;
+    bool yes = false;
+    if (strcmp(key, "n") == 0 || strcmp(key, "best_of") == 0)
+        return pl_json_number(value, &number) && number == 1 ? PL_OK : wrong(key, "1");
+    if (strcmp(key, "echo") == 0)
+        return pl_json_bool(value, &yes) && !yes ? PL_OK : wrong(key, "false");
+    if (strcmp(key, "presence_penalty") == 0 || strcmp(key, "frequency_penalty") == 0)
+        return pl_json_number(value, &number) && number == 0 ? PL_OK : wrong(key, "0");
+    if (strcmp(key, "logprobs") == 0 || strcmp(key, "suffix") == 0 ||
+        strcmp(key, "logit_bias") == 0)
+        return wrong(key, "left out: it is not supported");
+    if (strcmp(key, "user") == 0 || strcmp(key, "stream_options") == 0)
+        return PL_OK;
+    return pl_fail(PL_ERR_USAGE, "unknown key `%.60s`", key);
 }
 
 /* JSON's null counts as a missing key. */
@@ -190,7 +181,6 @@ void pl_completion_clear(pl_completion *c)
 }
 
 /* ---- answers ---- */
-
 static pl_json *usage(const pl_generate_result *r)
 {
     pl_json *o = pl_json_object();

@@ -37,9 +37,11 @@ static pl_json *metadata_of(const pl_export *e)
     return o;
 }
 
-/* The header ends with blanks, so that the data begin at a multiple of 8. */
-static void header_of(const pl_export *e, pl_buf *out)
+static pl_status write_header(const pl_export *e, sink *out)
 {
+    pl_buf text = {0};
+    uint8_t len[8];
+    /* The header ends with blanks, so that the data begin at a multiple of 8. */
     pl_json *o = pl_json_object();
     uint64_t at = 0;
     pl_json_set(o, "__metadata__", metadata_of(e));
@@ -48,17 +50,10 @@ static void header_of(const pl_export *e, pl_buf *out)
         pl_json_set(o, t->name, describe(t, e->type, at));
         at += weight_bytes(e->type, t);
     }
-    pl_json_write(o, 0, out);
-    while (out->len % HEADER_ALIGNMENT != 0)
-        pl_buf_append(out, " ", 1);
+    pl_json_write(o, 0, &text);
+    while (text.len % HEADER_ALIGNMENT != 0)
+        pl_buf_append(&text, " ", 1);
     pl_json_destroy(&o);
-}
-
-static pl_status write_header(const pl_export *e, sink *out)
-{
-    pl_buf text = {0};
-    uint8_t len[8];
-    header_of(e, &text);
     for (int i = 0; i < 8; i++)
         len[i] = (uint8_t)((uint64_t)text.len >> 8 * i);
     pl_status status = sink_write(out, len, sizeof len);
@@ -83,16 +78,6 @@ done:
 }
 
 /* ---- the other files ---- */
-static void generation_config(pl_buf *out)
-{
-    pl_json *o = pl_json_object();
-    pl_json_set_int(o, "bos_token_id", 1);
-    pl_json_set_int(o, "eos_token_id", 2);
-    pl_json_write(o, 2, out);
-    pl_buf_printf(out, "\n");
-    pl_json_destroy(&o);
-}
-
 static pl_status put_text(const char *folder, const char *name, pl_buf *text)
 {
     char path[PL_PATH_MAX];
@@ -141,7 +126,12 @@ pl_status pl_export_folder(const pl_export *e, const char *folder)
     PL_TRY(pl_make_folders(folder));
     PL_TRY(write_weights(e, pl_join(path, folder, "model.safetensors")));
     PL_TRY(write_tokenizer(e, folder, &text));
-    generation_config(&text);
+    pl_json *o = pl_json_object();
+    pl_json_set_int(o, "bos_token_id", 1);
+    pl_json_set_int(o, "eos_token_id", 2);
+    pl_json_write(o, 2, &text);
+    pl_buf_printf(&text, "\n");
+    pl_json_destroy(&o);
     PL_TRY(put_text(folder, "generation_config.json", &text));
     llama_config_write(pl_topology_shape(e->topology), torch_dtypes[e->type], &text);
     PL_TRY(put_text(folder, "config.json", &text));

@@ -43,39 +43,12 @@ static pl_status name_of(const pl_tensor *t, char out[PL_NAME_MAX])
 }
 
 /* ---- keys ---- */
-static void put_shape(const pl_shape *s, gguf_head *h)
+static void put_tokenizer(const piece_list *list, size_t vocab, gguf_head *h)
 {
-    gguf_put_u32(h, "llama.context_length", (uint32_t)s->context);
-    gguf_put_u32(h, "llama.embedding_length", (uint32_t)s->width);
-    gguf_put_u32(h, "llama.block_count", (uint32_t)s->n_blocks);
-    gguf_put_u32(h, "llama.feed_forward_length", (uint32_t)s->ffn);
-    gguf_put_u32(h, "llama.attention.head_count", (uint32_t)s->n_heads);
-    gguf_put_u32(h, "llama.attention.head_count_kv", (uint32_t)s->n_kv_heads);
-    gguf_put_u32(h, "llama.attention.key_length", (uint32_t)s->head_size);
-    gguf_put_u32(h, "llama.attention.value_length", (uint32_t)s->head_size);
-    gguf_put_f32(h, "llama.attention.layer_norm_rms_epsilon", s->norm_eps);
-    gguf_put_u32(h, "llama.rope.dimension_count", (uint32_t)s->head_size);
-    gguf_put_f32(h, "llama.rope.freq_base", s->rope_theta);
-    gguf_put_u32(h, "llama.vocab_size", (uint32_t)s->vocab);
-}
-
-static void put_general(const pl_export *e, gguf_head *h)
-{
-    gguf_put_text(h, "general.architecture", "llama");
-    gguf_put_text(h, "general.type", "model");
-    gguf_put_text(h, "general.name", e->name);
-    gguf_put_u32(h, "general.file_type", file_types[e->type]);
-    gguf_put_u32(h, "general.alignment", GGUF_ALIGNMENT);
-    if (e->type == PL_WEIGHT_Q8_0)
-        gguf_put_u32(h, "general.quantization_version", QUANTISATION);
-    for (int i = 0; i < e->n_notes; i++)
-        gguf_put_text(h, e->notes[i].key, e->notes[i].value);
-}
-
-/* The model may have more rows than the tokenizer has pieces; unused pieces fill the
- * rest. */
-static void put_pieces(const piece_list *list, size_t vocab, gguf_head *h)
-{
+    gguf_put_text(h, "tokenizer.ggml.model", "llama");
+    gguf_put_text(h, "tokenizer.ggml.pre", "default");
+    /* The model may have more rows than the tokenizer has pieces; unused pieces fill
+     * the rest. */
     char unused[32];
     gguf_put_list(h, "tokenizer.ggml.tokens", GGUF_TEXT, vocab);
     for (size_t i = 0; i < list->n; i++)
@@ -90,13 +63,6 @@ static void put_pieces(const piece_list *list, size_t vocab, gguf_head *h)
     gguf_put_list(h, "tokenizer.ggml.token_type", GGUF_I32, vocab);
     for (size_t i = 0; i < vocab; i++)
         gguf_add_i32(h, i < list->n ? (int32_t)list->pieces[i].kind : PIECE_UNUSED);
-}
-
-static void put_tokenizer(const piece_list *list, size_t vocab, gguf_head *h)
-{
-    gguf_put_text(h, "tokenizer.ggml.model", "llama");
-    gguf_put_text(h, "tokenizer.ggml.pre", "default");
-    put_pieces(list, vocab, h);
     gguf_put_u32(h, "tokenizer.ggml.bos_token_id", PL_TOKEN_BOS);
     gguf_put_u32(h, "tokenizer.ggml.eos_token_id", PL_TOKEN_EOS);
     gguf_put_u32(h, "tokenizer.ggml.unknown_token_id", PL_TOKEN_UNK);
@@ -138,24 +104,33 @@ static pl_weight_type type_of(const pl_export *e, const pl_tensor *t)
 static pl_status describe(const pl_export *e, gguf_head *h)
 {
     char name[PL_NAME_MAX];
-    put_general(e, h);
-    put_shape(pl_topology_shape(e->topology), h);
+    gguf_put_text(h, "general.architecture", "llama");
+    gguf_put_text(h, "general.type", "model");
+    gguf_put_text(h, "general.name", e->name);
+    gguf_put_u32(h, "general.file_type", file_types[e->type]);
+    gguf_put_u32(h, "general.alignment", GGUF_ALIGNMENT);
+    if (e->type == PL_WEIGHT_Q8_0)
+        gguf_put_u32(h, "general.quantization_version", QUANTISATION);
+    for (int i = 0; i < e->n_notes; i++)
+        gguf_put_text(h, e->notes[i].key, e->notes[i].value);
+    const pl_shape *s = pl_topology_shape(e->topology);
+    gguf_put_u32(h, "llama.context_length", (uint32_t)s->context);
+    gguf_put_u32(h, "llama.embedding_length", (uint32_t)s->width);
+    gguf_put_u32(h, "llama.block_count", (uint32_t)s->n_blocks);
+    gguf_put_u32(h, "llama.feed_forward_length", (uint32_t)s->ffn);
+    gguf_put_u32(h, "llama.attention.head_count", (uint32_t)s->n_heads);
+    gguf_put_u32(h, "llama.attention.head_count_kv", (uint32_t)s->n_kv_heads);
+    gguf_put_u32(h, "llama.attention.key_length", (uint32_t)s->head_size);
+    gguf_put_u32(h, "llama.attention.value_length", (uint32_t)s->head_size);
+    gguf_put_f32(h, "llama.attention.layer_norm_rms_epsilon", s->norm_eps);
+    gguf_put_u32(h, "llama.rope.dimension_count", (uint32_t)s->head_size);
+    gguf_put_f32(h, "llama.rope.freq_base", s->rope_theta);
+    gguf_put_u32(h, "llama.vocab_size", (uint32_t)s->vocab);
     PL_CHECK(put_tokenizer_of(e, h));
     for (int i = 0; i < pl_topology_n_tensors(e->topology); i++) {
         const pl_tensor *t = pl_topology_tensor(e->topology, i);
         PL_CHECK(name_of(t, name));
         gguf_add_tensor(h, name, t, type_of(e, t));
-    }
-    return PL_OK;
-}
-
-static pl_status write_data(const pl_export *e, sink *out)
-{
-    int head_size = pl_topology_shape(e->topology)->head_size;
-    for (int i = 0; i < pl_topology_n_tensors(e->topology); i++) {
-        const pl_tensor *t = pl_topology_tensor(e->topology, i);
-        PL_CHECK(weight_write(e, t, type_of(e, t), head_size, out));
-        PL_CHECK(sink_align(out, GGUF_ALIGNMENT));
     }
     return PL_OK;
 }
@@ -170,7 +145,12 @@ pl_status pl_export_gguf(const pl_export *e, const char *path)
     gguf_head_encode(&head, &bytes);
     PL_TRY(sink_open(path, &out));
     PL_TRY(sink_write(out, bytes.data, bytes.len));
-    PL_TRY(write_data(e, out));
+    int head_size = pl_topology_shape(e->topology)->head_size;
+    for (int i = 0; i < pl_topology_n_tensors(e->topology); i++) {
+        const pl_tensor *t = pl_topology_tensor(e->topology, i);
+        PL_TRY(weight_write(e, t, type_of(e, t), head_size, out));
+        PL_TRY(sink_align(out, GGUF_ALIGNMENT));
+    }
     PL_TRY(sink_end(out));
 done:
     sink_close(&out);

@@ -132,14 +132,6 @@ static bool has_shape(const st_tensor *have, const pl_tensor *want)
            have->dims[1] == want->cols;
 }
 
-static void shape_text(const st_tensor *t, pl_buf *out)
-{
-    pl_buf_printf(out, "[");
-    for (int i = 0; i < t->n_dims; i++)
-        pl_buf_printf(out, "%s%lld", i ? ", " : "", (long long)t->dims[i]);
-    pl_buf_printf(out, "]");
-}
-
 static pl_status check_tensor(const pl_import *m, const pl_tensor *want)
 {
     safetensors *file = NULL;
@@ -152,7 +144,10 @@ static pl_status check_tensor(const pl_import *m, const pl_tensor *want)
     if (has_shape(have, want))
         return PL_OK;
     pl_buf text = {0};
-    shape_text(have, &text);
+    pl_buf_printf(&text, "[");
+    for (int i = 0; i < have->n_dims; i++)
+        pl_buf_printf(&text, "%s%lld", i ? ", " : "", (long long)have->dims[i]);
+    pl_buf_printf(&text, "]");
     pl_status status = pl_fail(
         PL_ERR_DATA,
         "%s: tensor %s is %s but config.json makes it [%d, %d]; they do not "
@@ -290,25 +285,6 @@ static pl_status compare(const pl_import *m, const char *name, double have, doub
                    name, want, m->folder, have);
 }
 
-static pl_status check_shape(const pl_import *m, const pl_shape *want)
-{
-    const pl_shape *have = &m->shape;
-    if (want->vocab != have->vocab)
-        return pl_fail(PL_ERR_CONFIG,
-                       "data.vocab is %d but the model in %s has %d; `pathloom import` "
-                       "writes a configuration that fits",
-                       want->vocab, m->folder, have->vocab);
-    PL_CHECK(compare(m, "width", have->width, want->width));
-    PL_CHECK(compare(m, "heads", have->n_heads, want->n_heads));
-    PL_CHECK(compare(m, "kv_heads", have->n_kv_heads, want->n_kv_heads));
-    PL_CHECK(compare(m, "head_size", have->head_size, want->head_size));
-    PL_CHECK(compare(m, "ffn", have->ffn, want->ffn));
-    PL_CHECK(compare(m, "blocks", have->n_blocks, want->n_blocks));
-    PL_CHECK(compare(m, "tied", have->tied, want->tied));
-    PL_CHECK(compare(m, "rope_theta", have->rope_theta, want->rope_theta));
-    return compare(m, "norm_eps", have->norm_eps, want->norm_eps);
-}
-
 static pl_status load_tensor(const pl_import *m, const pl_tensor *t, float *out)
 {
     safetensors *file = NULL;
@@ -330,7 +306,22 @@ static pl_status load_tensor(const pl_import *m, const pl_tensor *t, float *out)
 pl_status pl_import_load(const pl_import *import, const pl_topology *topology,
                          float *params)
 {
-    PL_CHECK(check_shape(import, pl_topology_shape(topology)));
+    const pl_shape *want = pl_topology_shape(topology);
+    const pl_shape *have = &import->shape;
+    if (want->vocab != have->vocab)
+        return pl_fail(PL_ERR_CONFIG,
+                       "data.vocab is %d but the model in %s has %d; `pathloom import` "
+                       "writes a configuration that fits",
+                       want->vocab, import->folder, have->vocab);
+    PL_CHECK(compare(import, "width", have->width, want->width));
+    PL_CHECK(compare(import, "heads", have->n_heads, want->n_heads));
+    PL_CHECK(compare(import, "kv_heads", have->n_kv_heads, want->n_kv_heads));
+    PL_CHECK(compare(import, "head_size", have->head_size, want->head_size));
+    PL_CHECK(compare(import, "ffn", have->ffn, want->ffn));
+    PL_CHECK(compare(import, "blocks", have->n_blocks, want->n_blocks));
+    PL_CHECK(compare(import, "tied", have->tied, want->tied));
+    PL_CHECK(compare(import, "rope_theta", have->rope_theta, want->rope_theta));
+    PL_CHECK(compare(import, "norm_eps", have->norm_eps, want->norm_eps));
     for (int i = 0; i < pl_topology_n_tensors(topology); i++) {
         const pl_tensor *t = pl_topology_tensor(topology, i);
         PL_CHECK(load_tensor(import, t, params + t->offset));

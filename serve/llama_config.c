@@ -70,21 +70,6 @@ static pl_status check_architecture(const config_reader *c)
     return expect_text(c, "model_type", "llama", remedy);
 }
 
-static pl_status check_kind(const config_reader *c)
-{
-    static const char no_bias[] =
-        "our projections have no biases; take a model without them";
-    PL_CHECK(check_architecture(c));
-    PL_CHECK(expect_text(c, "hidden_act", "silu",
-                         "our feed-forward is SwiGLU; take a model with silu"));
-    PL_CHECK(expect_false(c, "attention_bias", no_bias));
-    PL_CHECK(expect_false(c, "mlp_bias", no_bias));
-    const pl_json *quantised = field(c, "quantization_config");
-    return quantised ? unsupported(c, "quantization_config", quantised,
-                                   "give the model as it was before its quantisation")
-                     : PL_OK;
-}
-
 /* ---- numbers ---- */
 static pl_status bad_number(const config_reader *c, const char *name,
                             const pl_json *value, const char *kind)
@@ -145,24 +130,6 @@ static pl_status take_rope_of(const config_reader *c, const char *name, double *
     return take_real(&rope, "rope_theta", *theta, theta);
 }
 
-static pl_status take_rope(const config_reader *c, double *theta)
-{
-    PL_CHECK(take_real(c, "rope_theta", 10000, theta));
-    PL_CHECK(take_rope_of(c, "rope_scaling", theta));
-    return take_rope_of(c, "rope_parameters", theta);
-}
-
-static pl_status take_head_size(const config_reader *c, pl_shape *s)
-{
-    bool given = field(c, "head_dim") != NULL;
-    if (!given && s->width % s->n_heads != 0)
-        return pl_fail(PL_ERR_DATA,
-                       "%s: hidden_size %d is not divisible by num_attention_heads %d, "
-                       "and there is no head_dim",
-                       c->what, s->width, s->n_heads);
-    return take_int(c, "head_dim", s->width / s->n_heads, &s->head_size);
-}
-
 static pl_status take_tied(const config_reader *c, bool *out)
 {
     const pl_json *value = field(c, "tie_word_embeddings");
@@ -180,10 +147,19 @@ static pl_status take_shape(const config_reader *c, pl_shape *s)
     PL_CHECK(take_int(c, "num_hidden_layers", 0, &s->n_blocks));
     PL_CHECK(take_int(c, "num_attention_heads", 0, &s->n_heads));
     PL_CHECK(take_int(c, "num_key_value_heads", s->n_heads, &s->n_kv_heads));
-    PL_CHECK(take_head_size(c, s));
+    bool given = field(c, "head_dim") != NULL;
+    if (!given && s->width % s->n_heads != 0)
+        return pl_fail(PL_ERR_DATA,
+                       "%s: hidden_size %d is not divisible by num_attention_heads %d, "
+                       "and there is no head_dim",
+                       c->what, s->width, s->n_heads);
+    PL_CHECK(take_int(c, "head_dim", s->width / s->n_heads, &s->head_size));
     PL_CHECK(take_int(c, "max_position_embeddings", 2048, &s->context));
     PL_CHECK(take_real(c, "rms_norm_eps", 1e-6, &s->norm_eps));
-    PL_CHECK(take_rope(c, &s->rope_theta));
+    double *theta = &s->rope_theta;
+    PL_CHECK(take_real(c, "rope_theta", 10000, theta));
+    PL_CHECK(take_rope_of(c, "rope_scaling", theta));
+    PL_CHECK(take_rope_of(c, "rope_parameters", theta));
     PL_CHECK(take_tied(c, &s->tied));
     pl_status status = pl_shape_check(s);
     return status == PL_OK ? status : pl_fail_in(status, "%s", c->what);
@@ -200,7 +176,17 @@ pl_status llama_config_read(const char *what, const char *text, size_t len,
     config_reader c = {what, root};
     if (!pl_json_is_object(root))
         PL_TRY(pl_fail(PL_ERR_DATA, "%s is not a JSON object", what));
-    PL_TRY(check_kind(&c));
+    static const char no_bias[] =
+        "our projections have no biases; take a model without them";
+    PL_TRY(check_architecture(&c));
+    PL_TRY(expect_text(&c, "hidden_act", "silu",
+                       "our feed-forward is SwiGLU; take a model with silu"));
+    PL_TRY(expect_false(&c, "attention_bias", no_bias));
+    PL_TRY(expect_false(&c, "mlp_bias", no_bias));
+    const pl_json *quantised = field(&c, "quantization_config");
+    PL_TRY(quantised ? unsupported(&c, "quantization_config", quantised,
+                                   "give the model as it was before its quantisation")
+                     : PL_OK);
     PL_TRY(take_shape(&c, out));
 done:
     pl_json_destroy(&root);

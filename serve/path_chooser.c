@@ -70,17 +70,6 @@ void pl_path_chooser_close(pl_path_chooser **chooser)
 }
 
 /* ---- by the router ---- */
-
-static pl_status read_router(pl_path_chooser *c)
-{
-    pl_buf bytes = {0};
-    pl_status status = pl_read_object(c->store, "router/mix", &bytes);
-    if (status == PL_OK)
-        status = pl_router_decode(bytes.data, bytes.len, &c->router);
-    pl_buf_destroy(&bytes);
-    return status;
-}
-
 /* The base model, whose features of a text the router was fitted to. */
 static pl_status read_base(pl_path_chooser *c)
 {
@@ -97,8 +86,14 @@ static pl_status read_base(pl_path_chooser *c)
 
 pl_status pl_path_chooser_by_router(pl_path_chooser *c)
 {
-    if (!c->router)
-        PL_CHECK(read_router(c));
+    if (!c->router) {
+        pl_buf bytes = {0};
+        pl_status status = pl_read_object(c->store, "router/mix", &bytes);
+        if (status == PL_OK)
+            status = pl_router_decode(bytes.data, bytes.len, &c->router);
+        pl_buf_destroy(&bytes);
+        PL_CHECK(status);
+    }
     if (!c->base)
         PL_CHECK(read_base(c));
     if (!c->feature)
@@ -107,17 +102,7 @@ pl_status pl_path_chooser_by_router(pl_path_chooser *c)
     return PL_OK;
 }
 
-static pl_status choose_by_router(pl_path_chooser *c, const int32_t *tokens, int n,
-                                  pl_path_choice *out)
-{
-    PL_CHECK(pl_path_chooser_by_router(c));
-    PL_CHECK(pl_router_feature_of(c->base, c->settings->prefix, tokens, n, c->feature));
-    pl_router_route(c->router, c->feature, 1, &out->path);
-    return PL_OK;
-}
-
 /* ---- by likelihood ---- */
-
 uint64_t pl_path_chooser_bytes(const pl_path_chooser *c, const pl_topology *topology)
 {
     pl_model_plan plan;
@@ -195,26 +180,25 @@ pl_status pl_path_chooser_read_one(pl_path_chooser *c)
     return path < 0 ? PL_OK : hold_path(c, path, &model);
 }
 
-static pl_status choose_by_likelihood(pl_path_chooser *c, const int32_t *tokens, int n,
-                                      pl_path_choice *out)
-{
-    pl_model *model;
-    for (int path = 0; path < pl_topology_n_paths(c->topology); path++) {
-        PL_CHECK(hold_path(c, path, &model));
-        PL_CHECK(pl_likelihood_nats(model, tokens, n, &c->nats[path]));
-    }
-    out->by_likelihood = true;
-    out->nats = c->nats;
-    return pl_likelihood_choose(c->nats, pl_topology_n_paths(c->topology), &out->path,
-                                &out->margin_nats);
-}
-
 pl_status pl_path_chooser_choose(pl_path_chooser *c, const int32_t *tokens, int n,
                                  pl_path_choice *out)
 {
     int seen = n < c->settings->prefix ? n : c->settings->prefix;
     memset(out, 0, sizeof *out);
-    if (c->n_models == 0 || seen < 2)
-        return choose_by_router(c, tokens, n, out);
-    return choose_by_likelihood(c, tokens, seen, out);
+    if (c->n_models == 0 || seen < 2) {
+        PL_CHECK(pl_path_chooser_by_router(c));
+        PL_CHECK(
+            pl_router_feature_of(c->base, c->settings->prefix, tokens, n, c->feature));
+        pl_router_route(c->router, c->feature, 1, &out->path);
+        return PL_OK;
+    }
+    pl_model *model;
+    for (int path = 0; path < pl_topology_n_paths(c->topology); path++) {
+        PL_CHECK(hold_path(c, path, &model));
+        PL_CHECK(pl_likelihood_nats(model, tokens, seen, &c->nats[path]));
+    }
+    out->by_likelihood = true;
+    out->nats = c->nats;
+    return pl_likelihood_choose(c->nats, pl_topology_n_paths(c->topology), &out->path,
+                                &out->margin_nats);
 }

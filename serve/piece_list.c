@@ -76,14 +76,6 @@ static message inside(const field *f)
     return (message){f->data, bytes ? f->data + f->len : f->data, !bytes};
 }
 
-static float float_of(const field *f)
-{
-    uint32_t bits = (uint32_t)f->value;
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
 static pl_status damaged(const char *what)
 {
     return pl_fail(PL_ERR_DAMAGED, "the tokenizer's model is damaged: %s", what);
@@ -110,7 +102,10 @@ static pl_status read_piece(const field *whole, token_piece *out)
             out->text = (const char *)f.data;
             out->len = f.len;
         } else if (f.number == 2 && f.wire == WIRE_FIXED32) {
-            out->score = float_of(&f);
+            uint32_t bits = (uint32_t)f.value;
+            float value;
+            memcpy(&value, &bits, sizeof value);
+            out->score = value;
         } else if (f.number == 3 && f.wire == WIRE_VARINT) {
             if (f.value < PIECE_NORMAL || f.value > PIECE_BYTE)
                 return damaged("a piece of an unknown kind");

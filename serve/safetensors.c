@@ -141,32 +141,6 @@ static pl_status check_cover(safetensors *f)
     return PL_OK;
 }
 
-static pl_status read_tensors(safetensors *f)
-{
-    size_t n = 0;
-    for (const char *key = NULL; (key = pl_json_next_key(f->header, key));)
-        n += strcmp(key, "__metadata__") != 0;
-    f->tensors = pl_alloc((n ? n : 1) * sizeof *f->tensors);
-    for (const char *key = NULL; (key = pl_json_next_key(f->header, key));)
-        if (strcmp(key, "__metadata__") != 0)
-            PL_CHECK(read_tensor(f, key, &f->tensors[f->n_tensors++]));
-    PL_CHECK(check_cover(f));
-    qsort(f->tensors, f->n_tensors, sizeof *f->tensors, by_name);
-    return PL_OK;
-}
-
-static pl_status check_metadata(const safetensors *f)
-{
-    const pl_json *metadata = pl_json_get(f->header, "__metadata__");
-    if (metadata && !pl_json_is_object(metadata))
-        return pl_fail(PL_ERR_DATA, "%s: `__metadata__` is not an object", f->name);
-    for (const char *key = NULL; (key = pl_json_next_key(metadata, key));)
-        if (!pl_json_text(pl_json_get(metadata, key), NULL))
-            return pl_fail(PL_ERR_DATA, "%s: metadata `%.64s` is not a text", f->name,
-                           key);
-    return PL_OK;
-}
-
 static pl_status read_header(safetensors *f, const uint8_t *bytes, size_t len)
 {
     if (len < LENGTH_BYTES)
@@ -192,8 +166,23 @@ static pl_status read_header(safetensors *f, const uint8_t *bytes, size_t len)
 static pl_status read_file(safetensors *f, const uint8_t *bytes, size_t len)
 {
     PL_CHECK(read_header(f, bytes, len));
-    PL_CHECK(check_metadata(f));
-    return read_tensors(f);
+    const pl_json *metadata = pl_json_get(f->header, "__metadata__");
+    if (metadata && !pl_json_is_object(metadata))
+        return pl_fail(PL_ERR_DATA, "%s: `__metadata__` is not an object", f->name);
+    for (const char *key = NULL; (key = pl_json_next_key(metadata, key));)
+        if (!pl_json_text(pl_json_get(metadata, key), NULL))
+            return pl_fail(PL_ERR_DATA, "%s: metadata `%.64s` is not a text", f->name,
+                           key);
+    size_t n = 0;
+    for (const char *key = NULL; (key = pl_json_next_key(f->header, key));)
+        n += strcmp(key, "__metadata__") != 0;
+    f->tensors = pl_alloc((n ? n : 1) * sizeof *f->tensors);
+    for (const char *key = NULL; (key = pl_json_next_key(f->header, key));)
+        if (strcmp(key, "__metadata__") != 0)
+            PL_CHECK(read_tensor(f, key, &f->tensors[f->n_tensors++]));
+    PL_CHECK(check_cover(f));
+    qsort(f->tensors, f->n_tensors, sizeof *f->tensors, by_name);
+    return PL_OK;
 }
 
 pl_status safetensors_parse(const char *what, const uint8_t *bytes, size_t len,
@@ -261,21 +250,19 @@ static uint16_t load_u16(const uint8_t *bytes)
     return (uint16_t)(bytes[0] | bytes[1] << 8);
 }
 
-static float load_f32(const uint8_t *bytes)
-{
-    uint32_t bits = (uint32_t)load_u16(bytes) | (uint32_t)load_u16(bytes + 2) << 16;
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
 pl_status safetensors_floats(const safetensors *file, const st_tensor *tensor,
                              float *out)
 {
     const uint8_t *in = tensor->data;
     if (strcmp(tensor->dtype, "F32") == 0)
-        for (uint64_t i = 0; i < tensor->n_values; i++)
-            out[i] = load_f32(in + 4 * i);
+        for (uint64_t i = 0; i < tensor->n_values; i++) {
+            const uint8_t *bytes = in + 4 * i;
+            uint32_t bits = (uint32_t)load_u16(bytes) | (uint32_t)load_u16(bytes + 2)
+                                                            << 16;
+            float value;
+            memcpy(&value, &bits, sizeof value);
+            out[i] = value;
+        }
     else if (strcmp(tensor->dtype, "BF16") == 0)
         for (uint64_t i = 0; i < tensor->n_values; i++)
             out[i] = pl_bf16_to_float(load_u16(in + 2 * i));

@@ -30,17 +30,6 @@ static pl_status check_request(int known, int vocab, int context, int n_prompt,
     return PL_OK;
 }
 
-static pl_status take_stops(sequence *s)
-{
-    s->pieces.stop = s->options.stop;
-    for (int i = 0; i < PL_STOP_MAX && s->options.stop[i]; ++i) {
-        if (s->options.stop[i][0] == '\0')
-            return pl_fail(PL_ERR_USAGE, "a stop text is empty; leave it out");
-        s->pieces.n_stop = i + 1;
-    }
-    return PL_OK;
-}
-
 pl_status sequence_open(sequence *s, const pl_tokenizer *tokenizer, int vocab,
                         int context, int n_prompt, const pl_generate_options *options,
                         pl_piece_fn emit, void *emit_context)
@@ -53,20 +42,19 @@ pl_status sequence_open(sequence *s, const pl_tokenizer *tokenizer, int vocab,
     s->pieces.emit = emit;
     s->pieces.context = emit_context;
     s->result.n_prompt = n_prompt;
-    return take_stops(s);
+    s->pieces.stop = s->options.stop;
+    for (int i = 0; i < PL_STOP_MAX && s->options.stop[i]; ++i) {
+        if (s->options.stop[i][0] == '\0')
+            return pl_fail(PL_ERR_USAGE, "a stop text is empty; leave it out");
+        s->pieces.n_stop = i + 1;
+    }
+    return PL_OK;
 }
 
 void sequence_close(sequence *s)
 {
     pl_buf_destroy(&s->bytes);
     pieces_destroy(&s->pieces);
-}
-
-static pl_status emit_token(sequence *s, bool *stopped)
-{
-    pl_buf_clear(&s->bytes);
-    PL_CHECK(pl_tokenizer_decode(s->tokenizer, &s->token, 1, &s->bytes));
-    return pieces_add(&s->pieces, s->bytes.data, s->bytes.len, stopped);
 }
 
 pl_status sequence_take(sequence *s, pl_chooser *chooser, float *logits, int room)
@@ -77,8 +65,11 @@ pl_status sequence_take(sequence *s, pl_chooser *chooser, float *logits, int roo
     uint64_t place = (uint64_t)(s->result.n_prompt + s->result.n_tokens);
     PL_CHECK(pl_choose_token(chooser, logits, &s->options.choice, place, &s->token));
     ++s->result.n_tokens;
-    if (s->token != PL_TOKEN_EOS)
-        PL_CHECK(emit_token(s, &stopped));
+    if (s->token != PL_TOKEN_EOS) {
+        pl_buf_clear(&s->bytes);
+        PL_CHECK(pl_tokenizer_decode(s->tokenizer, &s->token, 1, &s->bytes));
+        PL_CHECK(pieces_add(&s->pieces, s->bytes.data, s->bytes.len, &stopped));
+    }
     bool full = s->result.n_tokens == s->options.max_tokens || room < 1;
     bool end = stopped || s->token == PL_TOKEN_EOS;
     s->result.finish = end ? PL_FINISH_STOP : PL_FINISH_LENGTH;

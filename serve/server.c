@@ -18,7 +18,6 @@ struct pl_server {
 };
 
 /* ---- jobs and events ---- */
-
 void server_event_destroy(server_event **event)
 {
     if (!*event)
@@ -128,16 +127,6 @@ static void on_done(void *context, pl_status status, const pl_generate_result *r
 }
 
 /* ---- from arrival to a batch ---- */
-
-static pl_status read_prompt(pl_server *s, server_job *job)
-{
-    int32_t bos = PL_TOKEN_BOS;
-    const char *prompt = job->completion.prompt;
-    pl_buf_append(&job->tokens, &bos, sizeof bos);
-    return pl_tokenizer_encode(server_paths_tokenizer(s->paths), prompt, strlen(prompt),
-                               &job->tokens);
-}
-
 static int n_tokens(const server_job *job)
 {
     return (int)(job->tokens.len / sizeof(int32_t));
@@ -168,7 +157,11 @@ static void arrive(pl_server *s, server_job *job)
 {
     int context = server_paths_context(s->paths);
     const char *code = NULL;
-    pl_status status = read_prompt(s, job);
+    int32_t bos = PL_TOKEN_BOS;
+    const char *prompt = job->completion.prompt;
+    pl_buf_append(&job->tokens, &bos, sizeof bos);
+    pl_status status = pl_tokenizer_encode(server_paths_tokenizer(s->paths), prompt,
+                                           strlen(prompt), &job->tokens);
     if (status == PL_OK && n_tokens(job) > context) {
         code = "exceed_context_size_error";
         status = pl_fail(PL_ERR_USAGE,
@@ -226,23 +219,11 @@ static void admit_all(pl_server *s)
 }
 
 /* ---- running ---- */
-
 static void take_incoming(pl_server *s, int timeout_ms)
 {
     server_job *job = pl_queue_pop(s->incoming, timeout_ms);
     for (; job; job = pl_queue_pop(s->incoming, 0))
         arrive(s, job);
-}
-
-static void reload_if_asked(pl_server *s, volatile sig_atomic_t *reload)
-{
-    if (!*reload)
-        return;
-    *reload = 0;
-    if (server_paths_reload(s->paths) != PL_OK)
-        pl_log(PL_LOG_WARN, "serve.reload_failed", "error=\"%s\"", pl_last_error());
-    else
-        pl_log(PL_LOG_INFO, "serve.reloaded", "run=\"%s\"", s->options.mix->dir);
 }
 
 static void end_waiting(pl_server *s)
@@ -257,18 +238,6 @@ static void end_waiting(pl_server *s)
     }
 }
 
-/* All jobs end with an error; the front has a moment to report it. */
-static void end_now(pl_server *s)
-{
-    __atomic_store_n(&s->draining, true, __ATOMIC_SEQ_CST);
-    server_paths_unload(s->paths);
-    for (int i = 0; i < 20 && __atomic_load_n(&s->counts.open, __ATOMIC_SEQ_CST) > 0;
-         i++) {
-        end_waiting(s);
-        pl_sleep_ms(IDLE_MS);
-    }
-}
-
 pl_status pl_server_run(pl_server *s, volatile sig_atomic_t *stop,
                         volatile sig_atomic_t *reload)
 {
@@ -277,7 +246,15 @@ pl_status pl_server_run(pl_server *s, volatile sig_atomic_t *stop,
         /* read once: no job is admitted after the last check */
         bool ending = *stop > 0;
         __atomic_store_n(&s->draining, ending, __ATOMIC_SEQ_CST);
-        reload_if_asked(s, reload);
+        if (*reload) {
+            *reload = 0;
+            if (server_paths_reload(s->paths) != PL_OK)
+                pl_log(PL_LOG_WARN, "serve.reload_failed", "error=\"%s\"",
+                       pl_last_error());
+            else
+                pl_log(PL_LOG_INFO, "serve.reloaded", "run=\"%s\"",
+                       s->options.mix->dir);
+        }
         take_incoming(s, busy > 0 ? 0 : IDLE_MS);
         admit_all(s);
         busy = server_paths_step(s->paths);
@@ -290,12 +267,18 @@ pl_status pl_server_run(pl_server *s, volatile sig_atomic_t *stop,
             busy == 0)
             return PL_OK;
     }
-    end_now(s);
+    /* All jobs end with an error; the front has a moment to report it. */
+    __atomic_store_n(&s->draining, true, __ATOMIC_SEQ_CST);
+    server_paths_unload(s->paths);
+    for (int i = 0; i < 20 && __atomic_load_n(&s->counts.open, __ATOMIC_SEQ_CST) > 0;
+         i++) {
+        end_waiting(s);
+        pl_sleep_ms(IDLE_MS);
+    }
     return PL_OK;
 }
 
 /* ---- for the front ---- */
-
 /* Takes one of `most` places; false if none is left. */
 static bool take_place(int *count, int most)
 {
@@ -430,7 +413,6 @@ void server_write_metrics(pl_server *s, pl_buf *out)
 }
 
 /* ---- opening ---- */
-
 pl_status pl_server_open(const pl_server_options *options, pl_server **out)
 {
     pl_status status = PL_OK;

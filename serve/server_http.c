@@ -58,7 +58,6 @@ typedef struct exchange {
 } exchange;
 
 /* ---- plain answers ---- */
-
 static enum MHD_Result send_answer(struct MHD_Connection *c, unsigned code,
                                    const char *type, bool close, pl_buf *body)
 {
@@ -118,7 +117,6 @@ static enum MHD_Result answer_health(pl_server *s, struct MHD_Connection *c)
 }
 
 /* ---- events of a job ---- */
-
 static int socket_of(struct MHD_Connection *c)
 {
     const union MHD_ConnectionInfo *info =
@@ -166,7 +164,6 @@ static void start_answer(const exchange *x, pl_completion_answer *a)
 }
 
 /* ---- an answer in one piece ---- */
-
 static enum MHD_Result answer_whole(exchange *x)
 {
     pl_buf text = {0}, body = {0};
@@ -195,7 +192,6 @@ static enum MHD_Result answer_whole(exchange *x)
 }
 
 /* ---- a stream ---- */
-
 static void write_event(exchange *x, server_event *e)
 {
     pl_completion_answer a;
@@ -265,14 +261,6 @@ static enum MHD_Result answer_stream(exchange *x)
 }
 
 /* ---- requests ---- */
-
-static server_client *client_of(struct MHD_Connection *c)
-{
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-    return info->socket_context;
-}
-
 /* While a job is computed its client need not send anything. Setting the timeout again
  * also counts as activity. */
 static void rest_clock(struct MHD_Connection *c, unsigned seconds)
@@ -360,16 +348,7 @@ static bool is_too_large(struct MHD_Connection *c)
            (pl_parse_int(length, &bytes) != PL_OK || bytes > PL_COMPLETION_BYTES_MAX);
 }
 
-static enum MHD_Result answer_too_large(struct MHD_Connection *c)
-{
-    char text[80];
-    snprintf(text, sizeof text, "the body is larger than %d bytes",
-             (int)PL_COMPLETION_BYTES_MAX);
-    return answer_error(c, MHD_HTTP_CONTENT_TOO_LARGE, text, "body_too_large");
-}
-
 /* ---- how a request says where it ends ---- */
-
 typedef struct framing {
     int lengths, codings, hosts;
     bool chunked; /* the last transfer coding is chunked */
@@ -425,14 +404,6 @@ static const char *doubt_framing(struct MHD_Connection *c, const char *version,
     return NULL;
 }
 
-static enum MHD_Result answer_doubt(struct MHD_Connection *c, unsigned http,
-                                    const char *why)
-{
-    pl_buf body = {0};
-    pl_completion_write_error(why, "invalid_request_error", "framing", &body);
-    return send_answer(c, http, "application/json", true, &body);
-}
-
 /* The first call for a request, before its body. HEAD is answered like GET; the library
  * leaves out the body. */
 static enum MHD_Result begin(pl_server_front *front, struct MHD_Connection *c,
@@ -444,15 +415,22 @@ static enum MHD_Result begin(pl_server_front *front, struct MHD_Connection *c,
     bool completions = strcmp(url, "/v1/completions") == 0;
     unsigned http = 0;
     const char *doubt = doubt_framing(c, version, &http);
-    if (doubt)
-        return answer_doubt(c, http, doubt);
+    if (doubt) {
+        pl_buf body = {0};
+        pl_completion_write_error(doubt, "invalid_request_error", "framing", &body);
+        return send_answer(c, http, "application/json", true, &body);
+    }
     if (strcmp(url, "/v1/chat/completions") == 0)
         return answer_error(c, MHD_HTTP_NOT_FOUND,
                             "this server completes text only and has no chat; send a "
                             "`prompt` to POST /v1/completions",
                             "not_found");
-    if (is_too_large(c))
-        return answer_too_large(c);
+    if (is_too_large(c)) {
+        char text[80];
+        snprintf(text, sizeof text, "the body is larger than %d bytes",
+                 (int)PL_COMPLETION_BYTES_MAX);
+        return answer_error(c, MHD_HTTP_CONTENT_TOO_LARGE, text, "body_too_large");
+    }
     if ((completions && !post) || (!completions && !get))
         return answer_error(c, MHD_HTTP_METHOD_NOT_ALLOWED,
                             completions ? "send completions with POST"
@@ -461,7 +439,9 @@ static enum MHD_Result begin(pl_server_front *front, struct MHD_Connection *c,
     exchange *x = pl_alloc(sizeof *x);
     x->front = front;
     x->connection = c;
-    x->client = client_of(c);
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    x->client = info->socket_context;
     server_client_waits(x->client);
     x->created = (int64_t)time(NULL);
     *state = x;
@@ -525,7 +505,6 @@ static void on_connection(void *context, struct MHD_Connection *c, void **client
 }
 
 /* ---- opening ---- */
-
 static struct MHD_Daemon *start_daemon(pl_server_front *f, const struct sockaddr_in *at)
 {
     return MHD_start_daemon(

@@ -32,17 +32,6 @@ struct server_paths {
 };
 
 /* ---- opening ---- */
-
-/* A scoring model for each path, all of them read before the first request. */
-static pl_status route_by_likelihood(server_paths *p)
-{
-    PL_CHECK(pl_path_chooser_by_likelihood(p->chooser, &p->mix->arm, p->mix->topology,
-                                           pl_topology_n_paths(p->mix->topology)));
-    while (!pl_path_chooser_is_ready(p->chooser))
-        PL_CHECK(pl_path_chooser_read_one(p->chooser));
-    return PL_OK;
-}
-
 /* Decides whether likelihood or the router chooses paths. Scoring models must fit into
  * a quarter of the free memory; what they take is subtracted from *left. */
 static pl_status open_chooser(server_paths *p, uint64_t *left)
@@ -62,7 +51,13 @@ static pl_status open_chooser(server_paths *p, uint64_t *left)
         *left -= bytes;
         pl_log(PL_LOG_INFO, "serve.routing", "by=likelihood paths=%d memory=\"%s\"",
                n_paths, needed);
-        return route_by_likelihood(p);
+        /* A scoring model for each path, all of them read before the first request. */
+        PL_CHECK(pl_path_chooser_by_likelihood(p->chooser, &p->mix->arm,
+                                               p->mix->topology,
+                                               pl_topology_n_paths(p->mix->topology)));
+        while (!pl_path_chooser_is_ready(p->chooser))
+            PL_CHECK(pl_path_chooser_read_one(p->chooser));
+        return PL_OK;
     }
     if (strcmp(p->mix->settings.rule, "likelihood") == 0)
         return pl_fail(PL_ERR_NOMEM,
@@ -172,7 +167,6 @@ int server_paths_context(const server_paths *p)
 }
 
 /* ---- routing ---- */
-
 /* Routing blocks the server's only thread. So while other requests are being answered
  * it is done in pieces: after ROUTE_MS it stops, at the latest after reading one path's
  * parameters or routing one prompt. */
@@ -196,7 +190,6 @@ pl_status server_paths_route(server_paths *p, const int32_t *tokens, int n, int 
 }
 
 /* ---- loading ---- */
-
 pl_status server_paths_reload(server_paths *p)
 {
     PL_CHECK(pl_store_refresh(p->mix->store));

@@ -85,15 +85,6 @@ static int32_t find_piece(const merge_list *m, const char *text, size_t len)
     return -1;
 }
 
-static void add_merge(merge_list *m, merge one)
-{
-    if (m->n == m->cap) {
-        m->cap = m->cap ? 2 * m->cap : 1024;
-        m->merges = pl_grow(m->merges, m->cap * sizeof *m->merges);
-    }
-    m->merges[m->n++] = one;
-}
-
 static void split_piece(merge_list *m, int32_t made)
 {
     const token_piece *p = &m->list->pieces[made];
@@ -102,8 +93,14 @@ static void split_piece(merge_list *m, int32_t made)
             continue; /* not between characters */
         int32_t left = find_piece(m, p->text, at);
         int32_t right = left < 0 ? -1 : find_piece(m, p->text + at, p->len - at);
-        if (right >= 0)
-            add_merge(m, (merge){left, right, made, p->score});
+        if (right >= 0) {
+            merge one = (merge){left, right, made, p->score};
+            if (m->n == m->cap) {
+                m->cap = m->cap ? 2 * m->cap : 1024;
+                m->merges = pl_grow(m->merges, m->cap * sizeof *m->merges);
+            }
+            m->merges[m->n++] = one;
+        }
     }
 }
 

@@ -46,13 +46,6 @@ static uint8_t *put_u16(uint8_t *to, uint16_t value)
     return to + 2;
 }
 
-static uint8_t *put_f32(uint8_t *to, float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return put_u16(put_u16(to, (uint16_t)bits), (uint16_t)(bits >> 16));
-}
-
 /* 32 values: the scale, largest magnitude / 127, then each value in its units. */
 static uint8_t *put_block(uint8_t *to, const float *values)
 {
@@ -89,8 +82,12 @@ pl_status weight_encode(pl_weight_type type, const char *what, const float *valu
     uint8_t *to = out->data + out->len;
     for (size_t i = 0; i < n; i++)
         PL_CHECK(check_value(type, what, values[i]));
-    for (size_t i = 0; type == PL_WEIGHT_F32 && i < n; i++)
-        to = put_f32(to, values[i]);
+    for (size_t i = 0; type == PL_WEIGHT_F32 && i < n; i++) {
+        float value = values[i];
+        uint32_t bits;
+        memcpy(&bits, &value, sizeof bits);
+        to = put_u16(put_u16(to, (uint16_t)bits), (uint16_t)(bits >> 16));
+    }
     for (size_t i = 0; type == PL_WEIGHT_F16 && i < n; i++)
         to = put_u16(to, half_from_float(values[i]));
     for (size_t i = 0; type == PL_WEIGHT_BF16 && i < n; i++)

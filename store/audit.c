@@ -47,18 +47,6 @@ static void problem(audit *a, const char *format, ...)
 /* Ends the row. A failure is reported and does not stop the walk. */
 typedef pl_status (*check_fn)(audit *a, row_view *row);
 
-static void check_row(audit *a, kv_family family, kv_slice key, kv_slice value,
-                      check_fn check)
-{
-    row_view row;
-    a->report->n_rows++;
-    pl_status status = row_open(family, key, value, &row);
-    if (status == PL_OK)
-        status = check(a, &row);
-    if (status != PL_OK)
-        tell(a, pl_last_error());
-}
-
 static void walk(audit *a, kv_family family, check_fn check)
 {
     kv_slice key, value;
@@ -72,7 +60,13 @@ static void walk(audit *a, kv_family family, check_fn check)
         }
         if (!valid)
             break;
-        check_row(a, family, key, value, check);
+        row_view row;
+        a->report->n_rows++;
+        pl_status status = row_open(family, key, value, &row);
+        if (status == PL_OK)
+            status = check(a, &row);
+        if (status != PL_OK)
+            tell(a, pl_last_error());
     }
     kv_cursor_close(&cursor);
 }
@@ -84,37 +78,6 @@ static bool key_is(const row_view *row, row_key expected)
 }
 
 /* ---- versions and heads ---- */
-static void count_blobs(audit *a, const pl_version *v)
-{
-    if (!v->params_gone)
-        tally_add(&a->blobs, &v->params);
-    tally_add(&a->blobs, &v->momentum);
-    tally_add(&a->blobs, &v->change);
-    for (int i = 0; i < v->n_contributions; i++)
-        if (v->has_updates)
-            tally_add(&a->blobs, &v->contributions[i].update);
-}
-
-/* Versions come in order, and each must continue the one before it. */
-static void check_sequel(audit *a, const pl_version *v)
-{
-    bool same = strcmp(a->module, v->module) == 0;
-    uint64_t expected = same ? a->number + 1 : 0;
-    if (v->number != expected)
-        problem(a, "%s has no version %llu: %llu comes next", v->module,
-                (unsigned long long)expected, (unsigned long long)v->number);
-    else if (same && !pl_hash_equal(&v->parent, &a->params))
-        problem(a, "%s@%llu names a parent that is not version %llu", v->module,
-                (unsigned long long)v->number, (unsigned long long)a->number);
-    if (v->sequence > a->store->sequence || (same && v->sequence < a->sequence))
-        problem(a, "%s@%llu says commit %llu made it, which cannot be", v->module,
-                (unsigned long long)v->number, (unsigned long long)v->sequence);
-    pl_copy_text(a->module, sizeof a->module, v->module);
-    a->number = v->number;
-    a->sequence = v->sequence;
-    a->params = v->params;
-}
-
 static pl_status check_version(audit *a, row_view *row)
 {
     pl_version v;
@@ -123,8 +86,29 @@ static pl_status check_version(audit *a, row_view *row)
     if (!key_is(row, key_of_version(v.module, v.number)))
         problem(a, "the record of %s@%llu stands in another's place", v.module,
                 (unsigned long long)v.number);
-    check_sequel(a, &v);
-    count_blobs(a, &v);
+    /* Versions come in order, and each must continue the one before it. */
+    bool same = strcmp(a->module, v.module) == 0;
+    uint64_t expected = same ? a->number + 1 : 0;
+    if (v.number != expected)
+        problem(a, "%s has no version %llu: %llu comes next", v.module,
+                (unsigned long long)expected, (unsigned long long)v.number);
+    else if (same && !pl_hash_equal(&v.parent, &a->params))
+        problem(a, "%s@%llu names a parent that is not version %llu", v.module,
+                (unsigned long long)v.number, (unsigned long long)a->number);
+    if (v.sequence > a->store->sequence || (same && v.sequence < a->sequence))
+        problem(a, "%s@%llu says commit %llu made it, which cannot be", v.module,
+                (unsigned long long)v.number, (unsigned long long)v.sequence);
+    pl_copy_text(a->module, sizeof a->module, v.module);
+    a->number = v.number;
+    a->sequence = v.sequence;
+    a->params = v.params;
+    if (!v.params_gone)
+        tally_add(&a->blobs, &v.params);
+    tally_add(&a->blobs, &v.momentum);
+    tally_add(&a->blobs, &v.change);
+    for (int i = 0; i < v.n_contributions; i++)
+        if (v.has_updates)
+            tally_add(&a->blobs, &v.contributions[i].update);
     pl_version_clear(&v);
     return PL_OK;
 }
@@ -404,14 +388,6 @@ static void check_packs(audit *a)
 }
 
 /* ---- the chain ---- */
-static void compare_mark(audit *a, uint64_t number, const pl_hash *log,
-                         const watermark *mark)
-{
-    if (number == mark->sequence && !pl_hash_equal(log, &mark->log))
-        problem(a, "commit %llu is not the one that was acknowledged",
-                (unsigned long long)number);
-}
-
 static void check_log(audit *a, const watermark *mark)
 {
     pl_hash previous = {{0}};
@@ -426,7 +402,9 @@ static void check_log(audit *a, const watermark *mark)
             pl_hash_of("log", value.data, value.len, &previous);
         }
         number = store_key_number(key.data, key.len);
-        compare_mark(a, number, &previous, mark);
+        if (number == mark->sequence && !pl_hash_equal(&previous, &mark->log))
+            problem(a, "commit %llu is not the one that was acknowledged",
+                    (unsigned long long)number);
     }
     if (valid)
         problem(a, "family log cannot be read to its end: %s", pl_last_error());
@@ -437,33 +415,6 @@ static void check_log(audit *a, const watermark *mark)
 }
 
 /* ---- all of it ---- */
-static void check_names(audit *a)
-{
-    walk(a, KV_META, check_meta);
-    walk(a, KV_VERSION, check_version);
-    walk(a, KV_HEAD, check_head);
-    walk(a, KV_PENDING, check_pending);
-    walk(a, KV_PATH, check_path);
-    walk(a, KV_OBJECT, check_object);
-    walk(a, KV_REF, check_ref);
-    if (pl_store_each_tag(a->store, check_tag, a) != PL_OK)
-        tell(a, pl_last_error());
-}
-
-static void check_contents(audit *a)
-{
-    tally_sort(&a->blobs);
-    walk(a, KV_BLOB, check_blob);
-    check_presence(a, &a->blobs, KV_BLOB, "blob");
-    walk(a, KV_CHUNK, note_bases);
-    tally_sort(&a->chunks);
-    walk(a, KV_CHUNK, check_chunk);
-    check_presence(a, &a->chunks, KV_CHUNK, "chunk");
-    tally_sort(&a->packs);
-    if (a->bytes && !is_being_copied(a))
-        check_packs(a);
-}
-
 pl_status pl_store_audit(pl_store *store, bool bytes, pl_problem_fn fn, void *context,
                          pl_audit_report *out)
 {
@@ -480,8 +431,25 @@ pl_status pl_store_audit(pl_store *store, bool bytes, pl_problem_fn fn, void *co
     PL_CHECK(watermark_load(pl_join(path, store->folder, "HWM"), &mark, &marked));
     PL_CHECK(pl_store_refresh(store));
     check_log(&a, &mark);
-    check_names(&a);
-    check_contents(&a);
+    walk(&a, KV_META, check_meta);
+    walk(&a, KV_VERSION, check_version);
+    walk(&a, KV_HEAD, check_head);
+    walk(&a, KV_PENDING, check_pending);
+    walk(&a, KV_PATH, check_path);
+    walk(&a, KV_OBJECT, check_object);
+    walk(&a, KV_REF, check_ref);
+    if (pl_store_each_tag(a.store, check_tag, &a) != PL_OK)
+        tell(&a, pl_last_error());
+    tally_sort(&a.blobs);
+    walk(&a, KV_BLOB, check_blob);
+    check_presence(&a, &a.blobs, KV_BLOB, "blob");
+    walk(&a, KV_CHUNK, note_bases);
+    tally_sort(&a.chunks);
+    walk(&a, KV_CHUNK, check_chunk);
+    check_presence(&a, &a.chunks, KV_CHUNK, "chunk");
+    tally_sort(&a.packs);
+    if (a.bytes && !is_being_copied(&a))
+        check_packs(&a);
     tally_destroy(&a.blobs);
     tally_destroy(&a.chunks);
     tally_destroy(&a.packs);

@@ -182,13 +182,6 @@ static pl_status release_all(pl_txn *txn, const row_blobs *blobs)
     return PL_OK;
 }
 
-static pl_status check_all(const pl_txn *txn, const row_blobs *blobs, const char *name)
-{
-    for (size_t i = 0; i < blobs->n; i++)
-        PL_CHECK(blob_check(txn, &blobs->list[i], "a moved row", name));
-    return PL_OK;
-}
-
 /* The blobs of the row that has this key now. */
 static pl_status old_blobs(const pl_txn *txn, kv_family family, const row_key *key,
                            row_blobs *out)
@@ -280,7 +273,8 @@ pl_status pl_txn_put_row(pl_txn *txn, const char *name, const char *refs,
     PL_TRY(row_open((kv_family)row->family, key, value, &view));
     PL_TRY(row_open((kv_family)row->family, key, value, &again));
     PL_TRY(blobs_of(&view, &fresh));
-    PL_TRY(check_all(txn, &fresh, name));
+    for (size_t i = 0; i < fresh.n; i++)
+        PL_TRY(blob_check(txn, &fresh.list[i], "a moved row", name));
     PL_TRY(old_blobs(txn, (kv_family)row->family, &again.key, &old));
     PL_TRY(write_row(txn, name, row, &again));
     PL_TRY(txn_spoil(txn, hold_all(txn, &fresh)));

@@ -304,15 +304,6 @@ static pl_status read_group(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-/* About equally many per thread, unless that leaves a chunk without a neighbour. */
-static size_t count_groups(uint64_t bytes, size_t n_chunks, size_t n_threads)
-{
-    size_t groups = (size_t)((bytes + GROUP_BYTES - 1) / GROUP_BYTES);
-    size_t most = n_chunks / 2 > 0 ? n_chunks / 2 : 1;
-    groups = (groups + n_threads - 1) / n_threads * n_threads;
-    return groups < most ? groups : most;
-}
-
 /* An engine is asked for several chunks at once, because each request takes a round
  * trip. Chunks that come from an engine are always checked. */
 static pl_status read_wanted(const wanted_chunk *wanted, size_t n, uint64_t bytes,
@@ -322,7 +313,13 @@ static pl_status read_wanted(const wanted_chunk *wanted, size_t n, uint64_t byte
     if (wanted->range->store->remote)
         return pl_parallel(ENGINE_THREADS, n, read_group, &g);
     if (checked) {
-        g.n_groups = count_groups(bytes, n, (size_t)hash_threads());
+        /* About equally many per thread, unless that leaves a chunk without a
+         * neighbour. */
+        size_t n_threads = (size_t)hash_threads();
+        size_t groups = (size_t)((bytes + GROUP_BYTES - 1) / GROUP_BYTES);
+        size_t most = n / 2 > 0 ? n / 2 : 1;
+        groups = (groups + n_threads - 1) / n_threads * n_threads;
+        g.n_groups = groups < most ? groups : most;
         return pl_parallel(hash_threads(), g.n_groups, read_group, &g);
     }
     for (size_t i = 0; i < n; i++)
@@ -379,15 +376,6 @@ static pl_status read_once(blob_range range, bool checked)
     return status;
 }
 
-/* Several threads may read at once, so only the databases catch up, not the store's
- * state. */
-static pl_status catch_up(const pl_store *store)
-{
-    for (int i = 0; i < store->n_parts; i++)
-        PL_CHECK(kv_refresh(store->parts[i]->db));
-    return store->n_parts > 0 ? PL_OK : kv_refresh(store->db);
-}
-
 /* A follower may know a blob that its writer has collected, or whose objects are gone
  * from an engine. It catches up and looks once more; a blob that is gone then is "not
  * found", which is no damage. */
@@ -398,7 +386,11 @@ static pl_status read_blob(pl_store *store, blob_range range, bool checked)
     if ((status != PL_ERR_DAMAGED && status != PL_ERR_NOT_FOUND) ||
         range.store->mode != PL_STORE_READ)
         return status;
-    PL_CHECK(catch_up(store));
+    /* Several threads may read at once, so only the databases catch up, not the store's
+     * state. */
+    for (int i = 0; i < store->n_parts; i++)
+        PL_CHECK(kv_refresh(store->parts[i]->db));
+    PL_CHECK(store->n_parts > 0 ? PL_OK : kv_refresh(store->db));
     range.store = part_of(store, range.id);
     return read_once(range, checked);
 }
@@ -541,19 +533,6 @@ static pl_status flow_item(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-/* Hashes and puts groups of chunks in turn. At first the names of one group are known,
- * at the end all of them. */
-static pl_status flow(pl_txn *txn, const uint8_t *data, blob_record *blob)
-{
-    blob_flow f = {.txn = txn, .data = data, .blob = blob};
-    size_t known = TOGETHER, n = blob_chunks(blob);
-    for (; known < n; known += f.n_next) {
-        PL_CHECK(pl_parallel(2, 2, flow_item, &f));
-        pl_buf_append(&blob->chunks, f.next, f.n_next * sizeof *f.next);
-    }
-    return put_chunks(txn, data, blob, known - f.n_next);
-}
-
 /* Whether to treat the blob as new, because no chunk of the first group exists: the
  * blob's name is known only when all of it has been hashed. If it might not fit on the
  * disk, the bytes that are really new are counted first. */
@@ -582,7 +561,15 @@ static pl_status put_flowing(pl_txn *txn, const uint8_t *data, blob_record *blob
     blob_record old;
     bool found = false;
     PL_CHECK(bulk_begin(txn, blob->bytes));
-    PL_CHECK(flow(txn, data, blob));
+    /* Hashes and puts groups of chunks in turn. At first the names of one group are
+     * known, at the end all of them. */
+    blob_flow f = {.txn = txn, .data = data, .blob = blob};
+    size_t known = TOGETHER, n = blob_chunks(blob);
+    for (; known < n; known += f.n_next) {
+        PL_CHECK(pl_parallel(2, 2, flow_item, &f));
+        pl_buf_append(&blob->chunks, f.next, f.n_next * sizeof *f.next);
+    }
+    PL_CHECK(put_chunks(txn, data, blob, known - f.n_next));
     PL_CHECK(bulk_end(txn));
     blob_name(blob, out);
     PL_CHECK(blob_read(txn_source(txn), out, &old, &found));

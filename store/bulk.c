@@ -48,16 +48,6 @@ done:
     return status;
 }
 
-static pl_status has_rows(pl_store *store, const row_key *first, bool *any)
-{
-    kv_slice key, value;
-    kv_cursor *cursor = kv_cursor_open(store->db, NULL, KV_PACK, (kv_slice){"", 0});
-    kv_cursor_seek(cursor, key_slice(first));
-    pl_status status = kv_cursor_next(cursor, any, &key, &value);
-    kv_cursor_close(&cursor);
-    return status;
-}
-
 pl_status bulk_clean(pl_store *store)
 {
     char path[PL_PATH_MAX];
@@ -65,7 +55,12 @@ pl_status bulk_clean(pl_store *store)
     row_key first = key_of_pack(store->sequence + 1, 0);
     row_key last = key_of_pack(UINT64_MAX, UINT32_MAX);
     PL_CHECK(pl_remove_tree(incoming(store, path)));
-    PL_CHECK(has_rows(store, &first, &any));
+    kv_slice key, value;
+    kv_cursor *cursor = kv_cursor_open(store->db, NULL, KV_PACK, (kv_slice){"", 0});
+    kv_cursor_seek(cursor, key_slice(&first));
+    pl_status status = kv_cursor_next(cursor, &any, &key, &value);
+    kv_cursor_close(&cursor);
+    PL_CHECK(status);
     if (!any)
         return PL_OK;
     PL_CHECK(kv_drop_files(store->db, KV_PACK, key_slice(&first), key_slice(&last)));

@@ -27,18 +27,6 @@ typedef struct collection {
 } collection;
 
 /* ---- choosing ---- */
-static void choose(collection *c, const pl_version *v)
-{
-    c->victims = pl_grow(c->victims, (c->n + 1) * sizeof *c->victims);
-    pl_copy_text(c->victims[c->n].module, PL_MODULE_NAME_MAX, v->module);
-    c->victims[c->n++].number = v->number;
-    tally_add(&c->released, &v->params);
-    tally_add(&c->released, &v->momentum);
-    tally_add(&c->released, &v->change);
-    for (int i = 0; v->has_updates && i < v->n_contributions; i++)
-        tally_add(&c->released, &v->contributions[i].update);
-}
-
 static pl_status visit_version(void *context, const pl_version *v)
 {
     collection *c = context;
@@ -46,8 +34,16 @@ static pl_status visit_version(void *context, const pl_version *v)
         c->report->n_gone++;
     else if (v->number >= c->head || c->keep(c->context, v))
         c->report->n_kept++;
-    else
-        choose(c, v);
+    else {
+        c->victims = pl_grow(c->victims, (c->n + 1) * sizeof *c->victims);
+        pl_copy_text(c->victims[c->n].module, PL_MODULE_NAME_MAX, v->module);
+        c->victims[c->n++].number = v->number;
+        tally_add(&c->released, &v->params);
+        tally_add(&c->released, &v->momentum);
+        tally_add(&c->released, &v->change);
+        for (int i = 0; v->has_updates && i < v->n_contributions; i++)
+            tally_add(&c->released, &v->contributions[i].update);
+    }
     return PL_OK;
 }
 
@@ -124,16 +120,6 @@ static pl_status count_with_bases(collection *c)
     return status;
 }
 
-static pl_status count_all(collection *c)
-{
-    pl_hash id;
-    uint64_t released;
-    tally_sort(&c->released);
-    for (size_t i = 0; tally_next(&c->released, &i, &id, &released);)
-        PL_CHECK(count_blob(c, &id, released));
-    return count_with_bases(c);
-}
-
 /* ---- dropping data ---- */
 static pl_status drop_batch(pl_store *store, const victim *victims, size_t n)
 {
@@ -148,15 +134,6 @@ done:
     return status;
 }
 
-static pl_status drop_all(const collection *c)
-{
-    for (size_t i = 0; i < c->n; i += BATCH_VERSIONS) {
-        size_t n = c->n - i < BATCH_VERSIONS ? c->n - i : BATCH_VERSIONS;
-        PL_CHECK(drop_batch(c->store, c->victims + i, n));
-    }
-    return c->n > 0 ? pl_store_compact(c->store) : PL_OK;
-}
-
 pl_status pl_store_collect(pl_store *store, pl_keep_fn keep, void *context, bool run,
                            pl_gc_report *out)
 {
@@ -166,9 +143,19 @@ pl_status pl_store_collect(pl_store *store, pl_keep_fn keep, void *context, bool
     *out = (pl_gc_report){0};
     PL_TRY(pl_store_each_head(store, "", visit_head, &c));
     out->n_versions = c.n;
-    PL_TRY(count_all(&c));
-    if (run)
-        PL_TRY(drop_all(&c));
+    pl_hash id;
+    uint64_t released;
+    tally_sort(&c.released);
+    for (size_t i = 0; tally_next(&c.released, &i, &id, &released);)
+        PL_TRY(count_blob(&c, &id, released));
+    PL_TRY(count_with_bases(&c));
+    if (run) {
+        for (size_t i = 0; i < c.n; i += BATCH_VERSIONS) {
+            size_t n = c.n - i < BATCH_VERSIONS ? c.n - i : BATCH_VERSIONS;
+            PL_TRY(drop_batch(c.store, c.victims + i, n));
+        }
+        PL_TRY(c.n > 0 ? pl_store_compact(c.store) : PL_OK);
+    }
     if (store->remote)
         PL_TRY(remote_sweep(store, run, out));
 done:

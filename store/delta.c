@@ -27,11 +27,6 @@ static uint32_t order_of(uint32_t bits)
     return bits ^ (0u - (bits >> 31)) >> 1;
 }
 
-static uint32_t fold(uint32_t d)
-{
-    return d << 1 ^ (0u - (d >> 31));
-}
-
 static uint32_t unfold(uint32_t d)
 {
     return d >> 1 ^ (0u - (d & 1));
@@ -92,13 +87,6 @@ static void predict(const uint8_t *a, const uint8_t *b, size_t n, uint32_t *pred
 }
 
 /* ---- bytes of a group ---- */
-static void put_length(pl_buf *out, size_t length)
-{
-    uint8_t bytes[LENGTH_BYTES];
-    pl_le_put(bytes, length, sizeof bytes);
-    pl_buf_append(out, bytes, sizeof bytes);
-}
-
 /* A plane is stored without coding if coding does not make it shorter; then its length
  * is that of the plane. */
 static pl_status put_plane(const uint8_t *plane, size_t n, pl_buf *work, pl_buf *out)
@@ -106,7 +94,10 @@ static pl_status put_plane(const uint8_t *plane, size_t n, pl_buf *work, pl_buf 
     pl_buf_clear(work);
     PL_CHECK(pl_zip_huffman(plane, n, work));
     bool pays = work->len < n;
-    put_length(out, pays ? work->len : n);
+    size_t length = pays ? work->len : n;
+    uint8_t bytes[LENGTH_BYTES];
+    pl_le_put(bytes, length, sizeof bytes);
+    pl_buf_append(out, bytes, sizeof bytes);
     pl_buf_append(out, pays ? work->data : plane, pays ? work->len : n);
     return PL_OK;
 }
@@ -143,9 +134,10 @@ static pl_status encode_delta(const uint8_t *data, uint32_t *predicted, size_t n
     uint32_t *sorted = pl_alloc((2 * n + 1) * sizeof *sorted);
     make_groups(predicted, n, &g);
     memcpy(next, g.start, sizeof next);
-    for (size_t i = 0; i < n; i++)
-        sorted[next[g.group[exponent(predicted[i])]]++] =
-            fold(order_of(load(data + i * WIDTH)) - predicted[i]);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t d = order_of(load(data + i * WIDTH)) - predicted[i];
+        sorted[next[g.group[exponent(predicted[i])]]++] = d << 1 ^ (0u - (d >> 31));
+    }
     uint8_t *planes = (uint8_t *)(sorted + n);
     for (int k = 0; k < g.n_groups; k++) {
         size_t count = g.start[k + 1] - g.start[k];

@@ -42,17 +42,6 @@ static bool copy_span(char *out, size_t size, const char *from, const char *to)
     return true;
 }
 
-static pl_status take_patience(const char *value, engine_url *url)
-{
-    int64_t seconds = 0;
-    if (pl_parse_int(value, &seconds) != PL_OK || seconds < 1 ||
-        seconds > PATIENCE_MAX_S)
-        return pl_fail(PL_ERR_CONFIG, "patience is 1 to %d seconds, not `%s`",
-                       PATIENCE_MAX_S, value);
-    url->patience_ms = seconds * 1000;
-    return PL_OK;
-}
-
 static pl_status take_option(const char *key, const char *value, engine_url *url)
 {
     static const char *const names[] = {"conf", "id", "endpoint", "region", "patience"};
@@ -68,8 +57,15 @@ static pl_status take_option(const char *key, const char *value, engine_url *url
             return pl_copy_text(texts[i].out, texts[i].size, value)
                        ? PL_OK
                        : pl_fail(PL_ERR_CONFIG, "%s is too long", key);
-    if (strcmp(key, "patience") == 0)
-        return take_patience(value, url);
+    if (strcmp(key, "patience") == 0) {
+        int64_t seconds = 0;
+        if (pl_parse_int(value, &seconds) != PL_OK || seconds < 1 ||
+            seconds > PATIENCE_MAX_S)
+            return pl_fail(PL_ERR_CONFIG, "patience is 1 to %d seconds, not `%s`",
+                           PATIENCE_MAX_S, value);
+        url->patience_ms = seconds * 1000;
+        return PL_OK;
+    }
     const char *near = pl_nearest(key, names, sizeof names / sizeof *names);
     return pl_fail(PL_ERR_CONFIG, "an engine has no option `%s`%s%s%s", key,
                    near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");

@@ -90,19 +90,6 @@ static struct curl_slist *headers_of(const s3_engine *e, const s3_request *r)
     return list;
 }
 
-/* A request fails if the server sends nothing for ANSWER_S. */
-static void set_bounds(CURL *h)
-{
-    curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
-    /* An empty header `Expect:` would do the same, but curl 7.88 signs it without
-     * sending it. */
-    curl_easy_setopt(h, CURLOPT_EXPECT_100_TIMEOUT_MS, 1L);
-    curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT, (long)ANSWER_S);
-    curl_easy_setopt(h, CURLOPT_LOW_SPEED_LIMIT, 1L);
-    curl_easy_setopt(h, CURLOPT_LOW_SPEED_TIME, (long)ANSWER_S);
-    curl_easy_setopt(h, CURLOPT_TIMEOUT, (long)REQUEST_S);
-}
-
 static void set_request(CURL *h, const s3_engine *e, s3_request *r)
 {
     curl_easy_setopt(h, CURLOPT_URL, r->url);
@@ -153,7 +140,15 @@ static pl_status perform(s3_engine *e, s3_request *r, long *code)
         return pl_fail(PL_ERR_OS, "libcurl does not start");
     struct curl_slist *headers = headers_of(e, r);
     curl_easy_reset(h); /* keeps the connection */
-    set_bounds(h);
+    /* A request fails if the server sends nothing for ANSWER_S. */
+    curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
+    /* An empty header `Expect:` would do the same, but curl 7.88 signs it without
+     * sending it. */
+    curl_easy_setopt(h, CURLOPT_EXPECT_100_TIMEOUT_MS, 1L);
+    curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT, (long)ANSWER_S);
+    curl_easy_setopt(h, CURLOPT_LOW_SPEED_LIMIT, 1L);
+    curl_easy_setopt(h, CURLOPT_LOW_SPEED_TIME, (long)ANSWER_S);
+    curl_easy_setopt(h, CURLOPT_TIMEOUT, (long)REQUEST_S);
     set_request(h, e, r);
     curl_easy_setopt(h, CURLOPT_HTTPHEADER, headers);
     CURLcode result = curl_easy_perform(h);
@@ -336,15 +331,6 @@ static void s3_close(void *self)
 
 static const engine_ops OPS = {s3_put, s3_get, s3_swap, s3_drop, s3_list, s3_close};
 
-static pl_status ignores(const char *condition, const engine_url *url)
-{
-    return pl_fail(PL_ERR_UNSUPPORTED,
-                   "the service at %s ignores `%s`, so it could overwrite what another "
-                   "home wrote; use one with conditional writes (Amazon S3, MinIO, "
-                   "Ceph's radosgw)",
-                   url->endpoint, condition);
-}
-
 /* Each request of the probe is retried by itself: a service that is busy now and then
  * would never answer all of them in a row. */
 static pl_status probe_put(s3_engine *e, const char *name, const char *condition)
@@ -371,8 +357,14 @@ static pl_status probe(s3_engine *e, const engine_url *url)
     pl_status status = probe_put(e, name, conditions[0]);
     for (int i = 0; i < 2 && (status == PL_OK || status == PL_ERR_STALE); i++) {
         status = probe_put(e, name, conditions[i]);
-        if (status == PL_OK)
-            return ignores(conditions[i], url);
+        if (status == PL_OK) {
+            return pl_fail(
+                PL_ERR_UNSUPPORTED,
+                "the service at %s ignores `%s`, so it could overwrite what another "
+                "home wrote; use one with conditional writes (Amazon S3, MinIO, "
+                "Ceph's radosgw)",
+                url->endpoint, conditions[i]);
+        }
     }
     if (status != PL_ERR_STALE)
         return status;

@@ -203,13 +203,6 @@ done:
     return status;
 }
 
-static void leave(kv *db)
-{
-    db->next = atomic_load(&abandoned);
-    while (!atomic_compare_exchange_weak(&abandoned, &db->next, db))
-        ;
-}
-
 void kv_close(kv **handle, bool abandon)
 {
     kv *db = *handle;
@@ -217,7 +210,9 @@ void kv_close(kv **handle, bool abandon)
     if (!db)
         return;
     if (db->db && abandon) {
-        leave(db);
+        db->next = atomic_load(&abandoned);
+        while (!atomic_compare_exchange_weak(&abandoned, &db->next, db))
+            ;
         return;
     }
     if (db->db) {

@@ -206,13 +206,6 @@ static pl_status take_place(const char *from, const char *to)
     return pl_failpoint("store.copy.after");
 }
 
-static pl_status move_new(const copy_set *c, int part)
-{
-    char from[PL_PATH_MAX], to[PL_PATH_MAX];
-    return take_place(new_part(c->folder, part, from),
-                      pl_store_part(c->folder, part, to));
-}
-
 /* The files of a store or a part. */
 static const char *const NAMES[] = {"FORMAT", "db", "HWM"};
 enum { N_NAMES = sizeof NAMES / sizeof *NAMES };
@@ -261,21 +254,19 @@ done:
     return status;
 }
 
-static pl_status make_part(const copy_set *c, int part)
-{
-    char folder[PL_PATH_MAX], fresh[PL_PATH_MAX];
-    PL_CHECK(move_new(c, part));
-    pl_join(fresh, pl_store_part(c->folder, part, folder), "new");
-    PL_CHECK(do_what_is_left(c, part, fresh));
-    PL_CHECK(swap(folder));
-    return do_what_is_left(c, part, folder);
-}
-
 static pl_status make_parts(copy_set *c)
 {
     char path[PL_PATH_MAX];
-    for (int i = 0; i < c->counts.n; i++)
-        PL_CHECK(make_part(c, i));
+    for (int i = 0; i < c->counts.n; i++) {
+        char folder[PL_PATH_MAX], fresh[PL_PATH_MAX];
+        char from[PL_PATH_MAX], to[PL_PATH_MAX];
+        PL_CHECK(
+            take_place(new_part(c->folder, i, from), pl_store_part(c->folder, i, to)));
+        pl_join(fresh, pl_store_part(c->folder, i, folder), "new");
+        PL_CHECK(do_what_is_left(c, i, fresh));
+        PL_CHECK(swap(folder));
+        PL_CHECK(do_what_is_left(c, i, folder));
+    }
     for (int i = c->counts.n; i < PL_PARTS_MAX; i++)
         PL_CHECK(pl_remove_tree(pl_store_part(c->folder, i, path)));
     return parts_write_counts(c->folder, &c->counts);
@@ -467,20 +458,15 @@ pl_status pl_store_mirror(pl_store *from, const char *folder, bool force,
     return status;
 }
 
-static pl_status copy_whole(pl_store *from, const char *folder, bool force,
-                            pl_mirror_report *out)
-{
-    PL_CHECK(check_whole(folder));
-    return pl_store_mirror(from, folder, force, out);
-}
-
 pl_status pl_store_mirror_parts(pl_store *from, const char *folder, bool force,
                                 pl_mirror_report *out)
 {
     copy_set c;
     *out = (pl_mirror_report){0};
-    if (from->n_parts == 0)
-        return copy_whole(from, folder, force, out);
+    if (from->n_parts == 0) {
+        PL_CHECK(check_whole(folder));
+        return pl_store_mirror(from, folder, force, out);
+    }
     PL_CHECK(pl_make_folders(folder));
     PL_CHECK(lock_all(&c, folder));
     pl_status status = copy_all(&c, from, force, out);

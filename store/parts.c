@@ -188,18 +188,6 @@ pl_status pl_store_grow_parts(const char *folder, int n)
     return parts_unmark(folder, n - 1);
 }
 
-static pl_status move_into(const char *folder, const char *part, const char *name)
-{
-    char from[PL_PATH_MAX], to[PL_PATH_MAX];
-    if (!pl_path_exists(pl_join(from, folder, name)))
-        return PL_OK;
-    PL_CHECK(pl_failpoint("store.divide.before"));
-    if (rename(from, pl_join(to, part, name)) != 0)
-        return pl_fail(PL_ERR_IO, "%s cannot be moved to %s: %s", from, to,
-                       strerror(errno));
-    return pl_failpoint("store.divide.after");
-}
-
 pl_status pl_store_divide(const char *folder)
 {
     static const char *const names[] = {"db", "HWM", "FORMAT"};
@@ -212,8 +200,17 @@ pl_status pl_store_divide(const char *folder)
                        "whole store, which is not divided; push it into a new store",
                        folder);
     PL_CHECK(pl_make_folders(pl_store_part(folder, 0, part)));
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        PL_CHECK(move_into(folder, part, names[i]));
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *name = names[i];
+        char from[PL_PATH_MAX], to[PL_PATH_MAX];
+        if (pl_path_exists(pl_join(from, folder, name))) {
+            PL_CHECK(pl_failpoint("store.divide.before"));
+            if (rename(from, pl_join(to, part, name)) != 0)
+                return pl_fail(PL_ERR_IO, "%s cannot be moved to %s: %s", from, to,
+                               strerror(errno));
+            PL_CHECK(pl_failpoint("store.divide.after"));
+        }
+    }
     PL_CHECK(pl_sync_folder(part));
     return parts_write_counts(folder, &(pl_parts){2, 1});
 }

@@ -46,16 +46,6 @@ pl_status rebase_next(kv_slice *rest, row_operation *out)
     return PL_OK;
 }
 
-static void append_row(pl_buf *out, kv_family family, kv_slice key, kv_slice value)
-{
-    uint8_t head[2] = {1, kv_family_id(family)};
-    pl_buf_append(out, head, sizeof head);
-    write_u32(out, key.len);
-    write_u32(out, value.len);
-    pl_buf_append(out, key.data, key.len);
-    pl_buf_append(out, value.data, value.len);
-}
-
 /* ---- a base ---- */
 typedef struct base_writer {
     pl_store *store;
@@ -87,7 +77,13 @@ static pl_status write_family(base_writer *w, kv_family family)
         PL_TRY(kv_cursor_next(cursor, &valid, &key, &value));
         if (!valid)
             break;
-        append_row(&w->part, family, key, value);
+        pl_buf *out = &w->part;
+        uint8_t head[2] = {1, kv_family_id(family)};
+        pl_buf_append(out, head, sizeof head);
+        write_u32(out, key.len);
+        write_u32(out, value.len);
+        pl_buf_append(out, key.data, key.len);
+        pl_buf_append(out, value.data, value.len);
         if (w->part.len >= PART_BYTES)
             PL_TRY(end_part(w));
     }
@@ -129,8 +125,12 @@ static char *next_name(drop_list *list)
     return list->names[list->n++].name;
 }
 
-static void list_log(pl_store *store, uint64_t from, uint64_t to, drop_list *list)
+/* Objects that a failure leaves behind are garbage, which gc finds. */
+void rebase_drop(pl_store *store, const remote_head *old)
 {
+    drop_list list = {0};
+    uint64_t from = old->base_sequence + 1;
+    uint64_t to = store->remote->head.base_sequence;
     kv_slice key, value;
     bool valid = false;
     row_key start = key_of_number(from);
@@ -142,16 +142,9 @@ static void list_log(pl_store *store, uint64_t from, uint64_t to, drop_list *lis
         if (number > to)
             break;
         pl_hash_of("log", value.data, value.len, &log);
-        remote_log_name(number, &log, next_name(list));
+        remote_log_name(number, &log, next_name(&list));
     }
     kv_cursor_close(&cursor);
-}
-
-/* Objects that a failure leaves behind are garbage, which gc finds. */
-void rebase_drop(pl_store *store, const remote_head *old)
-{
-    drop_list list = {0};
-    list_log(store, old->base_sequence + 1, store->remote->head.base_sequence, &list);
     for (uint64_t i = 0; i < old->base_parts; i++)
         remote_base_name(old, i, next_name(&list));
     (void)engine_drop_all(store->remote->service, list.names, list.n);

@@ -145,29 +145,7 @@ static pl_status walk_down(rebuild *r)
     return PL_OK;
 }
 
-static pl_status take_commits(rebuild *r)
-{
-    pl_hash previous;
-    const remote_head *head = &r->remote->head;
-    for (uint64_t s = head->base_sequence + 1; s <= head->sequence; s++) {
-        const pl_hash *log = &r->log[s - head->base_sequence - 1];
-        PL_CHECK(fetch_commit(r, s, log, &previous));
-        PL_CHECK(take_rows(r, (kv_slice){r->bytes.data, r->bytes.len}));
-        r->report->n_commits++;
-    }
-    return PL_OK;
-}
-
 /* ---- the folder ---- */
-static pl_status write_epoch(rebuild *r)
-{
-    pl_buf fields = {0};
-    row_key key = key_of_name("epoch");
-    pl_put_u64(&fields, 1, r->remote->head.epoch);
-    row_write(r->batch, KV_META, &key, &fields);
-    return flush_rows(r);
-}
-
 static pl_status write_mark(const rebuild *r, const char *folder)
 {
     char path[PL_PATH_MAX];
@@ -187,8 +165,19 @@ static pl_status take_all(rebuild *r, const char *folder)
     PL_CHECK(kv_open(pl_join(path, folder, "db"), KV_MAKE, NULL, &r->db));
     r->batch = kv_batch_create(r->db);
     PL_CHECK(take_base(r));
-    PL_CHECK(take_commits(r));
-    return write_epoch(r);
+    pl_hash previous;
+    const remote_head *head = &r->remote->head;
+    for (uint64_t s = head->base_sequence + 1; s <= head->sequence; s++) {
+        const pl_hash *log = &r->log[s - head->base_sequence - 1];
+        PL_CHECK(fetch_commit(r, s, log, &previous));
+        PL_CHECK(take_rows(r, (kv_slice){r->bytes.data, r->bytes.len}));
+        r->report->n_commits++;
+    }
+    pl_buf fields = {0};
+    row_key key = key_of_name("epoch");
+    pl_put_u64(&fields, 1, r->remote->head.epoch);
+    row_write(r->batch, KV_META, &key, &fields);
+    return flush_rows(r);
 }
 
 /* The file RESTORING says that everything in the folder was put there by this function

@@ -94,27 +94,6 @@ typedef struct chunk_work {
     pl_buf coded, again;
 } chunk_work;
 
-static pl_status load(const recoding *r, chunk_work *w)
-{
-    row_source from = txn_source(r->txn);
-    size_t bytes = (size_t)w->record.bytes;
-    PL_CHECK(chunk_load(from, &w->id, &w->record, &w->data));
-    if (pl_hash_none(&w->bases[0]))
-        return PL_OK;
-    PL_CHECK(chunk_open(from, &w->bases[0], bytes, &w->a));
-    return chunk_open(from, &w->bases[1], bytes, &w->b);
-}
-
-static pl_status code(chunk_work *w)
-{
-    PL_CHECK(delta_encode(w->data.data, w->a.data, w->b.data, w->data.len, &w->coded));
-    PL_CHECK(delta_decode(w->coded.data, w->coded.len, w->a.data, w->b.data,
-                          w->data.len, &w->again));
-    if (memcmp(w->again.data, w->data.data, w->data.len) != 0)
-        return pl_fail(PL_ERR_INTERNAL, "a chunk does not decode to what was coded");
-    return PL_OK;
-}
-
 /* Records how many deltas depend on this chunk now, and on its own bases. */
 static pl_status raise(pl_txn *txn, const pl_hash *id, uint64_t height)
 {
@@ -130,18 +109,6 @@ static pl_status raise(pl_txn *txn, const pl_hash *id, uint64_t height)
     return PL_OK;
 }
 
-static pl_status hold_base(pl_txn *txn, const pl_hash *id, uint64_t height)
-{
-    chunk_record base;
-    bool found = false;
-    PL_CHECK(chunk_read(txn_source(txn), id, &base, &found));
-    if (!found)
-        return pl_fail(PL_ERR_DAMAGED, "a chunk is missing");
-    base.refs++;
-    chunk_write(txn->batch, id, &base);
-    return raise(txn, id, height);
-}
-
 /* Deletes the old row and writes the new one under a new key, because keys of packs are
  * written once. */
 static pl_status replace(pl_txn *txn, const chunk_work *w)
@@ -152,15 +119,35 @@ static pl_status replace(pl_txn *txn, const chunk_work *w)
     PL_CHECK(chunk_place(txn, &w->id, &next, w->coded.data, w->coded.len));
     chunk_displace(txn, &w->id, &w->record);
     chunk_write(txn->batch, &w->id, &next);
-    for (int i = 0; i < 2 && next.coding == CHUNK_DELTA; i++)
-        PL_CHECK(hold_base(txn, &w->bases[i], next.height + 1));
+    for (int i = 0; i < 2 && next.coding == CHUNK_DELTA; i++) {
+        const pl_hash *id = &w->bases[i];
+        uint64_t height = next.height + 1;
+        chunk_record base;
+        bool found = false;
+        PL_CHECK(chunk_read(txn_source(txn), id, &base, &found));
+        if (!found)
+            return pl_fail(PL_ERR_DAMAGED, "a chunk is missing");
+        base.refs++;
+        chunk_write(txn->batch, id, &base);
+        PL_CHECK(raise(txn, id, height));
+    }
     return PL_OK;
 }
 
 static pl_status recode_loaded(recoding *r, chunk_work *w)
 {
-    PL_CHECK(load(r, w));
-    PL_CHECK(code(w));
+    row_source from = txn_source(r->txn);
+    size_t bytes = (size_t)w->record.bytes;
+    PL_CHECK(chunk_load(from, &w->id, &w->record, &w->data));
+    if (!pl_hash_none(&w->bases[0])) {
+        PL_CHECK(chunk_open(from, &w->bases[0], bytes, &w->a));
+        PL_CHECK(chunk_open(from, &w->bases[1], bytes, &w->b));
+    }
+    PL_CHECK(delta_encode(w->data.data, w->a.data, w->b.data, w->data.len, &w->coded));
+    PL_CHECK(delta_decode(w->coded.data, w->coded.len, w->a.data, w->b.data,
+                          w->data.len, &w->again));
+    if (memcmp(w->again.data, w->data.data, w->data.len) != 0)
+        return pl_fail(PL_ERR_INTERNAL, "a chunk does not decode to what was coded");
     if (w->coded.len > w->data.len - w->data.len / SPARED_MIN)
         return PL_OK;
     return txn_spoil(r->txn, replace(r->txn, w));
@@ -250,20 +237,6 @@ done:
 }
 
 /* ---- one module ---- */
-/* Goes through the heads that the module has had since the last call. */
-static pl_status recode_module(recoding *r, const char *module, head_record *head)
-{
-    bool whole = true;
-    for (; head->recoded <= head->number && whole; head->recoded += whole)
-        for (int k = 0; k < 3 && whole; k++) {
-            uint64_t number;
-            if (due(head->recoded, k, &number))
-                PL_CHECK(recode_version(r, module, number, &whole));
-        }
-    head_write(r->txn->batch, module, head);
-    return PL_OK;
-}
-
 static pl_status recode_row(recoding *r, kv_slice key, kv_slice value, bool *any)
 {
     row_view row;
@@ -275,7 +248,16 @@ static pl_status recode_row(recoding *r, kv_slice key, kv_slice value, bool *any
         return PL_OK;
     *any = true;
     memcpy(module, key.data, key.len);
-    return recode_module(r, module, &head);
+    /* Goes through the heads that the module has had since the last call. */
+    bool whole = true;
+    for (; head.recoded <= head.number && whole; head.recoded += whole)
+        for (int k = 0; k < 3 && whole; k++) {
+            uint64_t number;
+            if (due(head.recoded, k, &number))
+                PL_CHECK(recode_version(r, module, number, &whole));
+        }
+    head_write(r->txn->batch, module, &head);
+    return PL_OK;
 }
 
 /* Goes through the modules; the cursor does not see the batch that grows meanwhile. */

@@ -20,16 +20,6 @@ static const pl_field head_fields[] = {
     PL_FIELD(remote_head, 12, log_bytes),    PL_FIELD(remote_head, 13, wall_ms),
     PL_FIELD(remote_head, 14, host),         PL_FIELDS_END};
 
-static void remote_head_encode(const remote_head *head, pl_buf *out)
-{
-    pl_hash sum;
-    pl_buf_clear(out);
-    pl_put_u64(out, HEAD_FORMAT_TAG, HEAD_FORMAT);
-    pl_put_fields(out, head_fields, head);
-    pl_hash_of("head", out->data, out->len, &sum);
-    pl_buf_append(out, sum.bytes, sizeof sum.bytes);
-}
-
 static pl_status remote_head_decode(const pl_buf *bytes, remote_head *out)
 {
     pl_reader r;
@@ -177,7 +167,12 @@ static pl_status move_head(pl_store *store, const remote_head *next)
     bool found = false;
     remote_end *r = store->remote;
     pl_buf bytes = {0};
-    remote_head_encode(next, &bytes);
+    pl_hash sum;
+    pl_buf_clear(&bytes);
+    pl_put_u64(&bytes, HEAD_FORMAT_TAG, HEAD_FORMAT);
+    pl_put_fields(&bytes, head_fields, next);
+    pl_hash_of("head", bytes.data, bytes.len, &sum);
+    pl_buf_append(&bytes, sum.bytes, sizeof sum.bytes);
     pl_status status = engine_swap(r->service, "head", &r->bytes, &bytes);
     if (status == PL_OK) {
         pl_buf old = r->bytes;

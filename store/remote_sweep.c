@@ -86,25 +86,21 @@ static bool log_is_garbage(const pl_store *store, const char *name)
     return strcmp(own, name) != 0;
 }
 
-static bool base_is_garbage(const pl_store *store, const char *name)
-{
-    uint64_t epoch, sequence, part;
-    const remote_head *head = &store->remote->head;
-    if (sscanf(name, "base/%" SCNx64 ".%" SCNx64 ".%" SCNx64, &epoch, &sequence,
-               &part) != 3)
-        return false;
-    bool is_own = epoch == head->base_epoch && sequence == head->base_sequence;
-    return is_past(store, epoch) && !is_own;
-}
-
 static bool is_garbage(const pl_store *store, const char *name)
 {
     if (pl_starts_with(name, "chunk/"))
         return chunk_is_garbage(store, name);
     if (pl_starts_with(name, "log/"))
         return log_is_garbage(store, name);
-    if (pl_starts_with(name, "base/"))
-        return base_is_garbage(store, name);
+    if (pl_starts_with(name, "base/")) {
+        uint64_t epoch, sequence, part;
+        const remote_head *head = &store->remote->head;
+        if (sscanf(name, "base/%" SCNx64 ".%" SCNx64 ".%" SCNx64, &epoch, &sequence,
+                   &part) != 3)
+            return false;
+        bool is_own = epoch == head->base_epoch && sequence == head->base_sequence;
+        return is_past(store, epoch) && !is_own;
+    }
     return pl_starts_with(name, "probe/"); /* left in an S3 by a home that was killed */
 }
 

@@ -170,33 +170,6 @@ static void clear_share(pl_rollback *share)
     pl_free(share->paths);
 }
 
-static void encode_share(const pl_rollback *plan, int part, uint64_t number,
-                         pl_buf *out)
-{
-    pl_rollback share = *plan;
-    share.modules = pl_alloc((plan->n_modules + 1) * sizeof *share.modules);
-    share.paths = pl_alloc((plan->n_paths + 1) * sizeof *share.paths);
-    share.n_modules = share.n_paths = 0;
-    for (size_t i = 0; i < plan->n_modules; i++)
-        if (plan->modules[i].part == part)
-            share.modules[share.n_modules++] = plan->modules[i];
-    for (size_t i = 0; i < plan->n_paths; i++)
-        if (plan->paths[i].part == part)
-            share.paths[share.n_paths++] = plan->paths[i];
-    pl_put_u64(out, TAG_NUMBER, number);
-    pl_put_fields(out, share_fields, &share);
-    clear_share(&share);
-}
-
-static pl_status decode_share(const pl_buf *bytes, uint64_t *number, pl_rollback *out)
-{
-    pl_reader r;
-    pl_reader_open(&r, "a rollback", bytes->data, bytes->len);
-    *number = pl_get_u64(&r, TAG_NUMBER, 0);
-    pl_get_fields(&r, share_fields, out);
-    return pl_reader_status(&r);
-}
-
 /* *number is 0 if there is no share. */
 static pl_status read_share(pl_store *store, uint64_t *number, pl_rollback *out)
 {
@@ -213,8 +186,13 @@ static pl_status read_share(pl_store *store, uint64_t *number, pl_rollback *out)
     pl_buf_reserve(&bytes, (size_t)object.bytes + 1);
     bytes.len = (size_t)object.bytes;
     status = pl_store_read_blob(store, &object.blob, 0, bytes.len, bytes.data);
-    if (status == PL_OK)
-        status = decode_share(&bytes, number, out);
+    if (status == PL_OK) {
+        pl_reader r;
+        pl_reader_open(&r, "a rollback", bytes.data, bytes.len);
+        *number = pl_get_u64(&r, TAG_NUMBER, 0);
+        pl_get_fields(&r, share_fields, out);
+        status = pl_reader_status(&r);
+    }
     pl_buf_destroy(&bytes);
     return status == PL_OK
                ? PL_OK
@@ -424,17 +402,6 @@ const char *pl_writers_resumed(const pl_writers *w)
     return w->resumed[0] ? w->resumed : NULL;
 }
 
-/* Tried in a transaction that is dropped: what is impossible in one part must not begin
- * in any. */
-static pl_status try_part(pl_store *store, const pl_rollback *plan, int part)
-{
-    pl_txn *txn = NULL;
-    PL_CHECK(pl_txn_begin(store, &txn));
-    pl_status status = write_part(txn, plan, part);
-    pl_txn_abort(&txn);
-    return status;
-}
-
 static pl_status prepare(pl_store *store, const pl_rollback *plan, int part,
                          uint64_t number)
 {
@@ -442,7 +409,19 @@ static pl_status prepare(pl_store *store, const pl_rollback *plan, int part,
     pl_buf bytes = {0};
     pl_hash blob;
     pl_status status = PL_OK;
-    encode_share(plan, part, number, &bytes);
+    pl_rollback share = *plan;
+    share.modules = pl_alloc((plan->n_modules + 1) * sizeof *share.modules);
+    share.paths = pl_alloc((plan->n_paths + 1) * sizeof *share.paths);
+    share.n_modules = share.n_paths = 0;
+    for (size_t i = 0; i < plan->n_modules; i++)
+        if (plan->modules[i].part == part)
+            share.modules[share.n_modules++] = plan->modules[i];
+    for (size_t i = 0; i < plan->n_paths; i++)
+        if (plan->paths[i].part == part)
+            share.paths[share.n_paths++] = plan->paths[i];
+    pl_put_u64(&bytes, TAG_NUMBER, number);
+    pl_put_fields(&bytes, share_fields, &share);
+    clear_share(&share);
     PL_TRY(pl_txn_begin(store, &txn));
     PL_TRY(pl_txn_put_blob(txn, bytes.data, bytes.len, &blob));
     PL_TRY(pl_txn_put_object(txn, ROLLBACK_OBJECT, &blob));
@@ -468,8 +447,23 @@ done:
     return status;
 }
 
-static pl_status make_shares(const pl_writers *w)
+/* The number of a rollback is the first part's epoch, which no other opening has. */
+pl_status pl_writers_roll_back(pl_writers *w, const pl_rollback *plan)
 {
+    uint64_t number = w->parts[0]->epoch;
+    for (int i = 0; i < w->n; i++) {
+        /* Tried in a transaction that is dropped: what is impossible in one part must
+         * not begin in any. */
+        pl_store *store = w->parts[i];
+        pl_txn *txn = NULL;
+        PL_CHECK(pl_txn_begin(store, &txn));
+        pl_status status = write_part(txn, plan, i);
+        pl_txn_abort(&txn);
+        PL_CHECK(status);
+    }
+    for (int i = 1; i < w->n; i++)
+        PL_CHECK(prepare(w->parts[i], plan, i, number));
+    PL_CHECK(decide(w, plan, number));
     for (int i = 1; i < w->n; i++) {
         pl_status status = rollback_resume(w->parts[i]);
         if (status != PL_OK)
@@ -477,16 +471,4 @@ static pl_status make_shares(const pl_writers *w)
                                       "whoever opens the store next ends it");
     }
     return PL_OK;
-}
-
-/* The number of a rollback is the first part's epoch, which no other opening has. */
-pl_status pl_writers_roll_back(pl_writers *w, const pl_rollback *plan)
-{
-    uint64_t number = w->parts[0]->epoch;
-    for (int i = 0; i < w->n; i++)
-        PL_CHECK(try_part(w->parts[i], plan, i));
-    for (int i = 1; i < w->n; i++)
-        PL_CHECK(prepare(w->parts[i], plan, i, number));
-    PL_CHECK(decide(w, plan, number));
-    return make_shares(w);
 }

@@ -40,8 +40,9 @@ static bool sweep_one(const char *path)
     return gone;
 }
 
-static void sweep(void)
+pl_status scratch_make(scratch *out)
 {
+    char name[64];
     char path[PL_PATH_MAX];
     const struct dirent *entry;
     DIR *folder = opendir(root());
@@ -51,12 +52,6 @@ static void sweep(void)
             n += sweep_one(pl_join(path, root(), entry->d_name));
     if (folder)
         closedir(folder);
-}
-
-pl_status scratch_make(scratch *out)
-{
-    char name[64];
-    sweep();
     out->lock = -1;
     snprintf(name, sizeof name, "%sXXXXXX", prefix);
     pl_join(out->path, root(), name);

@@ -27,19 +27,6 @@ static pl_status missing(const char *kind, const char *name)
 
 enum { VERSION_TRIES = 20 };
 
-/* A follower may see a head before the version that was committed with it. Then it
- * catches up and looks again. */
-static pl_status follow_version(pl_store *store, const char *module, uint64_t number,
-                                pl_version *out, bool *found)
-{
-    for (int i = 0; !*found && store->mode == PL_STORE_READ && i < VERSION_TRIES; i++) {
-        pl_sleep_ms(i);
-        PL_CHECK(kv_refresh(store->db));
-        PL_CHECK(version_read(store_source(store), module, number, out, found));
-    }
-    return PL_OK;
-}
-
 pl_status pl_store_get_version(pl_store *store, const char *module, uint64_t number,
                                pl_version *out)
 {
@@ -54,8 +41,16 @@ pl_status pl_store_get_version(pl_store *store, const char *module, uint64_t num
     if (!found)
         return missing("module", module);
     found = false;
-    if (number <= head.number)
-        PL_CHECK(follow_version(store, module, number, out, &found));
+    if (number <= head.number) {
+        /* A follower may see a head before the version that was committed with it. Then
+         * it catches up and looks again. */
+        for (int i = 0; !found && store->mode == PL_STORE_READ && i < VERSION_TRIES;
+             i++) {
+            pl_sleep_ms(i);
+            PL_CHECK(kv_refresh(store->db));
+            PL_CHECK(version_read(store_source(store), module, number, out, &found));
+        }
+    }
     if (found)
         return PL_OK;
     return pl_fail(PL_ERR_NOT_FOUND, "module %s has versions 0 to %llu, not %llu",

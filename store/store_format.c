@@ -24,25 +24,22 @@ static pl_status judge(const char *path, const char *text, bool *in_engine)
                    FIRST_LINE);
 }
 
-/* FORMAT is written before the database is made. */
-static pl_status missing(const char *folder)
-{
-    char database[PL_PATH_MAX];
-    if (!pl_path_exists(pl_join(database, folder, "db")))
-        return pl_fail(PL_ERR_NOT_FOUND, "there is no store at %s", folder);
-    return pl_fail(PL_ERR_DAMAGED,
-                   "the store %s has its data (%s) but has lost its file FORMAT; copy "
-                   "FORMAT back from a backup of this store",
-                   folder, database);
-}
-
 pl_status store_format_check(const char *folder, bool *in_engine)
 {
     char path[PL_PATH_MAX];
     pl_buf text = {0};
     *in_engine = false;
-    if (!pl_path_exists(pl_join(path, folder, "FORMAT")))
-        return missing(folder);
+    if (!pl_path_exists(pl_join(path, folder, "FORMAT"))) {
+        /* FORMAT is written before the database is made. */
+        char database[PL_PATH_MAX];
+        if (!pl_path_exists(pl_join(database, folder, "db")))
+            return pl_fail(PL_ERR_NOT_FOUND, "there is no store at %s", folder);
+        return pl_fail(
+            PL_ERR_DAMAGED,
+            "the store %s has its data (%s) but has lost its file FORMAT; copy "
+            "FORMAT back from a backup of this store",
+            folder, database);
+    }
     pl_status status = pl_read_file(path, &text);
     if (status == PL_OK)
         status = judge(path, pl_buf_text(&text), in_engine);
@@ -55,17 +52,6 @@ pl_status store_format_check(const char *folder, bool *in_engine)
 static bool is_leftover(const char *name)
 {
     return pl_starts_with(name, "FORMAT.tmp-") || pl_starts_with(name, "ENGINE.tmp-");
-}
-
-static void remove_leftovers(const char *folder)
-{
-    char path[PL_PATH_MAX];
-    DIR *entries = opendir(folder);
-    for (struct dirent *e; entries && (e = readdir(entries));)
-        if (is_leftover(e->d_name))
-            unlink(pl_join(path, folder, e->d_name));
-    if (entries)
-        closedir(entries);
 }
 
 static bool folder_is_empty(const char *folder)
@@ -99,6 +85,12 @@ pl_status store_format_finish(const char *folder, bool in_engine)
 pl_status store_format_write(const char *folder, bool in_engine)
 {
     PL_CHECK(store_format_refuse_others(folder));
-    remove_leftovers(folder);
+    char path[PL_PATH_MAX];
+    DIR *entries = opendir(folder);
+    for (struct dirent *e; entries && (e = readdir(entries));)
+        if (is_leftover(e->d_name))
+            unlink(pl_join(path, folder, e->d_name));
+    if (entries)
+        closedir(entries);
     return store_format_finish(folder, in_engine);
 }

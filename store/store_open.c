@@ -36,17 +36,6 @@ row_source store_source(const pl_store *store)
 }
 
 /* ---- numbers that the database has ---- */
-static pl_status read_epoch(pl_store *store)
-{
-    row_view row;
-    row_key key = key_of_name("epoch");
-    PL_CHECK(row_read(store_source(store), KV_META, &key, &row));
-    if (!row.found)
-        return PL_OK;
-    store->epoch = pl_get_u64(&row.fields, 1, 0);
-    return row_end(&row);
-}
-
 uint64_t store_key_number(const uint8_t *key, size_t len)
 {
     uint64_t number = 0;
@@ -68,7 +57,13 @@ static pl_status load_state(pl_store *store)
         store->sequence = store_key_number(last.data, last.len);
         pl_hash_of("log", pin.data, pin.len, &store->log_hash);
     }
-    PL_TRY(read_epoch(store));
+    row_view row;
+    row_key key = key_of_name("epoch");
+    PL_TRY(row_read(store_source(store), KV_META, &key, &row));
+    if (row.found) {
+        store->epoch = pl_get_u64(&row.fields, 1, 0);
+        PL_TRY(row_end(&row));
+    }
 done:
     kv_unpin(&pin);
     pl_buf_destroy(&last);
@@ -162,20 +157,6 @@ static uint64_t file_bytes(const char *folder, const char *name)
     char path[PL_PATH_MAX];
     struct stat info;
     return stat(pl_join(path, folder, name), &info) == 0 ? (uint64_t)info.st_size : 0;
-}
-
-/* Recovery writes the log's content into table files, and on a full disk RocksDB
- * aborts. */
-static pl_status check_recovery_space(const pl_store *store, const char *database)
-{
-    uint64_t log_bytes = 0;
-    DIR *entries = opendir(database);
-    for (struct dirent *e; entries && (e = readdir(entries));)
-        if (pl_ends_with(e->d_name, ".log"))
-            log_bytes += file_bytes(database, e->d_name);
-    if (entries)
-        closedir(entries);
-    return store_check_space(store, "opening", 2 * log_bytes + RECOVERY_SPARE_BYTES);
 }
 
 /* Writes a random id, by which people can tell copies and restored stores apart. No
@@ -283,7 +264,16 @@ static pl_status open_writer(pl_store *store)
     PL_CHECK(check_format(store));
     PL_CHECK(watermark_load(pl_join(path, store->folder, "HWM"), &mark, &marked));
     pl_join(database, store->folder, "db");
-    PL_CHECK(check_recovery_space(store, database));
+    /* Recovery writes the log's content into table files, and on a full disk RocksDB
+     * aborts. */
+    uint64_t log_bytes = 0;
+    DIR *entries = opendir(database);
+    for (struct dirent *e; entries && (e = readdir(entries));)
+        if (pl_ends_with(e->d_name, ".log"))
+            log_bytes += file_bytes(database, e->d_name);
+    if (entries)
+        closedir(entries);
+    PL_CHECK(store_check_space(store, "opening", 2 * log_bytes + RECOVERY_SPARE_BYTES));
     pl_status status = kv_open(database, marked ? KV_WRITE : KV_MAKE, NULL, &store->db);
     if (status == PL_ERR_DAMAGED && marked)
         status = mend_log(store, database, &mark);
@@ -395,21 +385,6 @@ static pl_status open_follower(pl_store *store, const char *database)
     return PL_OK;
 }
 
-/* The mark was read before the database, so the database must reach it. A database that
- * was opened in the middle of a change of files may never reach it, so it is opened
- * once more. */
-static pl_status open_at_mark(pl_store *store, const char *database,
-                              const watermark *mark)
-{
-    for (int i = 0; i < OPEN_TRIES; i++) {
-        PL_CHECK(open_follower(store, database));
-        PL_CHECK(follow(store, mark->sequence, mark->epoch));
-        if (check_mark(store, mark) == PL_OK)
-            return PL_OK;
-    }
-    return check_mark(store, mark);
-}
-
 static pl_status show_newest(pl_store *store)
 {
     char path[PL_PATH_MAX];
@@ -422,7 +397,17 @@ static pl_status show_newest(pl_store *store)
             "the store %s is still being made (or lost its file HWM); try again, "
             "or open it for writing once",
             store->folder);
-    return open_at_mark(store, pl_join(path, store->folder, "db"), &mark);
+    /* The mark was read before the database, so the database must reach it. A database
+     * that was opened in the middle of a change of files may never reach it, so it is
+     * opened once more. */
+    const char *database = pl_join(path, store->folder, "db");
+    for (int i = 0; i < OPEN_TRIES; i++) {
+        PL_CHECK(open_follower(store, database));
+        PL_CHECK(follow(store, mark.sequence, mark.epoch));
+        if (check_mark(store, &mark) == PL_OK)
+            return PL_OK;
+    }
+    return check_mark(store, &mark);
 }
 
 /* Every reader sees either the store before a copy takes its place or that copy, and

@@ -32,15 +32,6 @@ void pl_snapshot_encode(const pl_snapshot *tag, pl_buf *out)
     pl_put_fields(out, tag_fields, tag);
 }
 
-/* `out` has its name already. */
-static pl_status decode(const pl_buf *bytes, pl_snapshot *out)
-{
-    pl_reader r;
-    pl_reader_open(&r, "a tag", bytes->data, bytes->len);
-    pl_get_fields(&r, tag_fields, out);
-    return pl_reader_status(&r);
-}
-
 static pl_status read_tag(pl_store *store, const pl_object *object, pl_snapshot *out)
 {
     pl_buf bytes = {0};
@@ -54,7 +45,11 @@ static pl_status read_tag(pl_store *store, const pl_object *object, pl_snapshot 
     PL_TRY(
         pl_store_read_blob(store, &object->blob, 0, (size_t)object->bytes, bytes.data));
     bytes.len = (size_t)object->bytes;
-    PL_TRY(decode(&bytes, out));
+    /* `out` has its name already. */
+    pl_reader r;
+    pl_reader_open(&r, "a tag", bytes.data, bytes.len);
+    pl_get_fields(&r, tag_fields, out);
+    PL_TRY(pl_reader_status(&r));
 done:
     pl_buf_destroy(&bytes);
     if (status == PL_OK)

@@ -100,24 +100,6 @@ pl_status store_write(pl_store *store, kv_batch *batch, const watermark *after)
     return PL_OK;
 }
 
-/* Appends the last operation of the batch, and gives the log hash after it. */
-static void put_log(pl_txn *txn, pl_hash *log_hash)
-{
-    pl_buf fields = {0}, value = {0};
-    log_record entry = {.previous = txn->store->log_hash,
-                        .epoch = txn->store->epoch,
-                        .wall_ms = pl_wall_ms(),
-                        .n_files = bulk_files(txn)};
-    row_key key = key_of_number(txn->sequence);
-    kv_batch_digest(txn->batch, &entry.digest);
-    log_fields(&entry, &fields);
-    row_seal(KV_LOG, key_slice(&key), &fields, &value);
-    kv_put(txn->batch, KV_LOG, key_slice(&key), (kv_slice){value.data, value.len});
-    pl_hash_of("log", value.data, value.len, log_hash);
-    pl_buf_destroy(&fields);
-    pl_buf_destroy(&value);
-}
-
 /* Until store_write is called nothing has left this process. A failure before that (no
  * space, a spoilt transaction) leaves the store open for further writes. */
 pl_status pl_txn_commit(pl_txn **handle)
@@ -133,7 +115,21 @@ pl_status pl_txn_commit(pl_txn **handle)
         goto done;
     PL_TRY(store_check_space(store, "the commit",
                              2 * kv_batch_bytes(txn->batch) + STORE_SPARE_BYTES));
-    put_log(txn, &after.log);
+    /* Appends the last operation of the batch, and gives the log hash after it. */
+    pl_hash *log_hash = &after.log;
+    pl_buf fields = {0}, value = {0};
+    log_record entry = {.previous = txn->store->log_hash,
+                        .epoch = txn->store->epoch,
+                        .wall_ms = pl_wall_ms(),
+                        .n_files = bulk_files(txn)};
+    row_key key = key_of_number(txn->sequence);
+    kv_batch_digest(txn->batch, &entry.digest);
+    log_fields(&entry, &fields);
+    row_seal(KV_LOG, key_slice(&key), &fields, &value);
+    kv_put(txn->batch, KV_LOG, key_slice(&key), (kv_slice){value.data, value.len});
+    pl_hash_of("log", value.data, value.len, log_hash);
+    pl_buf_destroy(&fields);
+    pl_buf_destroy(&value);
     if (store->remote)
         PL_TRY(remote_bring(txn, &after.log));
     status = bulk_take_in(txn);
@@ -152,21 +148,6 @@ done:
 }
 
 /* ---- versions ---- */
-static pl_status check_order(const pl_version *v, const head_record *head, bool exists)
-{
-    uint64_t next = exists ? head->number + 1 : 0;
-    if (v->number == next)
-        return PL_OK;
-    if (!exists)
-        return pl_fail(PL_ERR_STALE,
-                       "module %s has no versions yet: the first is 0, not %llu",
-                       v->module, (unsigned long long)v->number);
-    return pl_fail(PL_ERR_STALE,
-                   "module %s stands at version %llu: the next is %llu, not %llu",
-                   v->module, (unsigned long long)head->number,
-                   (unsigned long long)next, (unsigned long long)v->number);
-}
-
 /* A version must continue exactly the state that is in the store. A caller that merged
  * into an older state is refused here, whatever number it wrote. */
 static pl_status check_parent(const pl_txn *txn, const pl_version *v, bool exists)
@@ -198,7 +179,17 @@ static pl_status check_version(const pl_txn *txn, const pl_version *v,
         return pl_fail(PL_ERR_ARG, "a version with %d contributions",
                        v->n_contributions);
     PL_CHECK(head_read(txn_source(txn), v->module, head, &exists));
-    PL_CHECK(check_order(v, head, exists));
+    uint64_t next = exists ? head->number + 1 : 0;
+    if (v->number != next) {
+        if (!exists)
+            return pl_fail(PL_ERR_STALE,
+                           "module %s has no versions yet: the first is 0, not %llu",
+                           v->module, (unsigned long long)v->number);
+        return pl_fail(PL_ERR_STALE,
+                       "module %s stands at version %llu: the next is %llu, not %llu",
+                       v->module, (unsigned long long)head->number,
+                       (unsigned long long)next, (unsigned long long)v->number);
+    }
     PL_CHECK(check_parent(txn, v, exists));
     if (!v->params_gone)
         PL_CHECK(blob_check(txn, &v->params, "the parameters", v->module));

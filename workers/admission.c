@@ -44,20 +44,16 @@ typedef struct enrolment {
     bool judged;
 } enrolment;
 
-static pl_status no_invitation(void)
-{
-    return pl_fail(
-        PL_ERR_NOPERM,
-        "the invitation was used already, taken back, or has expired; ask for "
-        "another (`pathloom key invite`)");
-}
-
 static pl_status put_fresh(pl_key_list *list, enrolment *e)
 {
     const pl_key_entry *found = pl_key_list_find(list, e->invite, pl_wall_ms() / 1000);
     const pl_key_entry *known = pl_key_list_find(list, e->fresh, 0);
-    if (!found || found->role != PL_AS_INVITE || found->uses < 1)
-        return no_invitation();
+    if (!found || found->role != PL_AS_INVITE || found->uses < 1) {
+        return pl_fail(
+            PL_ERR_NOPERM,
+            "the invitation was used already, taken back, or has expired; ask for "
+            "another (`pathloom key invite`)");
+    }
     pl_key_entry invite = *found;
     e->granted = invite.grants;
     if (known && known->role == e->granted)

@@ -314,7 +314,6 @@ pl_status hub_hear_update(hub *h, pl_message *m)
 }
 
 /* ---- rows of the homes ---- */
-
 static void allocate(hub_audit *a, const pl_topology *topology)
 {
     a->n_slots = pl_topology_n_slots(topology);
@@ -675,15 +674,6 @@ void hub_release_audits(hub *h, int worker)
             hub_audit_release(h, &h->audits[i], NULL);
 }
 
-/* If all homes are there and none knows the update, none will learn it later. */
-static void no_record(hub *h, hub_audit *a)
-{
-    if (hub_homes_ready(h) && ++a->n_asked > ASKED_MAX) {
-        give_up(a, "the homes have no record of its updates");
-        count(h, a);
-    }
-}
-
 /* Repeats verdicts that a home may not have heard, and asks again for what is missing.
  */
 pl_status hub_tend_audits(hub *h, int64_t now_ms)
@@ -696,7 +686,12 @@ pl_status hub_tend_audits(hub *h, int64_t now_ms)
         if (!closed && pl_hash_none(&a->row.results[0].digest) &&
             now_ms - a->asked_ms > ASK_MS) {
             PL_CHECK(ask_updates(h, a, now_ms));
-            no_record(h, a);
+            /* If all homes are there and none knows the update, none will learn it
+             * later. */
+            if (hub_homes_ready(h) && ++a->n_asked > ASKED_MAX) {
+                give_up(a, "the homes have no record of its updates");
+                count(h, a);
+            }
         }
         if ((closed || a->row.n > a->n_there) && now_ms - a->told_ms > ASK_MS)
             PL_CHECK(tell_home(h, a, now_ms));

@@ -104,26 +104,12 @@ static pl_status ask_state(const hub *h, hub_home *home, uint64_t offset)
     return hub_send_home(home, &m);
 }
 
-static pl_status ask_status(hub_home *home)
-{
-    pl_message m;
-    pl_message_init(&m, PL_MSG_STATUS);
-    return hub_send_home(home, &m);
-}
-
 /* Only shown in answers to `pathloom status`. */
 static void keep_status(hub_home *home, const pl_message *m, int64_t now_ms)
 {
     pl_buf_clear(&home->status);
     pl_buf_append(&home->status, m->data.data, m->data.len);
     home->status_ms = now_ms;
-}
-
-static pl_status ask_arm(hub_home *home, const pl_hash *blob, uint64_t offset)
-{
-    pl_message m = {0};
-    PL_SAY(&m, GET_BLOB, get_blob, .blob = *blob, .offset = offset);
-    return hub_send_home(home, &m);
 }
 
 pl_status hub_fence(hub *h, const plan_path *path)
@@ -162,8 +148,11 @@ pl_status hub_tend_homes(hub *h, int64_t now_ms)
             continue;
         home->asked_ms = now_ms;
         PL_CHECK(home->welcome ? ask_state(h, home, 0) : say_hello(h, home));
-        if (home->welcome)
-            PL_CHECK(ask_status(home));
+        if (home->welcome) {
+            pl_message m;
+            pl_message_init(&m, PL_MSG_STATUS);
+            PL_CHECK(hub_send_home(home, &m));
+        }
     }
     return PL_OK;
 }
@@ -272,7 +261,11 @@ static pl_status apply_record(hub *h, hub_home *home, const uint8_t *data, size_
         if (plan_find_arm(&h->tasks, arm.arm))
             return PL_OK;
         home->unknown_arms++;
-        return ask_arm(home, &arm.arm_blob, 0);
+        const pl_hash *blob = &arm.arm_blob;
+        uint64_t offset = 0;
+        pl_message m = {0};
+        PL_SAY(&m, GET_BLOB, get_blob, .blob = *blob, .offset = offset);
+        return hub_send_home(home, &m);
     } else if (pl_field_count(&r, PL_TAG_MODULE) > 0) {
         pl_get_fields(&r, pl_fields_of_module_record(), &module);
         PL_CHECK(pl_reader_status(&r));
@@ -297,18 +290,6 @@ static void note_applied(hub *h, hub_home *home)
         return;
     home->known = true;
     h->known_ms = pl_now_ms();
-}
-
-static pl_status begin_state(hub *h, hub_home *home)
-{
-    pl_reader_open(&home->records, "STATE_IS", home->state.data, home->state.len);
-    home->n_records = pl_field_count(&home->records, PL_TAG_RECORD);
-    home->n_applied = 0;
-    home->unknown_arms = 0;
-    PL_CHECK(pl_reader_status(&home->records));
-    hub_begin_rows(h, (int)(home - h->homes));
-    note_applied(h, home); /* for a home that has no records yet */
-    return PL_OK;
 }
 
 static pl_status apply_next(hub *h, hub_home *home)
@@ -362,7 +343,14 @@ static pl_status on_state(hub *h, hub_home *home, pl_message *m)
     pl_buf_append(&home->state, m->data.data, m->data.len);
     if (home->state.len < total)
         return ask_state(h, home, home->state.len);
-    return begin_state(h, home);
+    pl_reader_open(&home->records, "STATE_IS", home->state.data, home->state.len);
+    home->n_records = pl_field_count(&home->records, PL_TAG_RECORD);
+    home->n_applied = 0;
+    home->unknown_arms = 0;
+    PL_CHECK(pl_reader_status(&home->records));
+    hub_begin_rows(h, (int)(home - h->homes));
+    note_applied(h, home); /* for a home that has no records yet */
+    return PL_OK;
 }
 
 /* Arm definitions are small and come in one piece. */

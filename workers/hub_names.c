@@ -133,16 +133,6 @@ pl_status hub_check_owner(const hub_worker *w, const pl_peer *peer)
 }
 
 /* ---- failures ---- */
-static void bar(hub *h, int worker, int64_t until_ms, const char *text)
-{
-    hub_worker *w = &h->workers[worker];
-    w->barred_until_ms = until_ms;
-    w->n_failures = 0;
-    w->n_bars = w->n_bars < BARS_MAX ? w->n_bars + 1 : BARS_MAX;
-    w->waiting = false;
-    pl_copy_text(w->failure, sizeof w->failure, text);
-}
-
 /* A failure under one name of a key counts for all its names. */
 static void count_failure(hub *h, int worker, const char *text)
 {
@@ -159,8 +149,15 @@ static void count_failure(hub *h, int worker, const char *text)
     pl_log(PL_LOG_WARN, "worker.barred", "worker=%s seconds=%d reason=\"%s\"", of->name,
            (BARRED_MS << n_bars) / 1000, text);
     for (int i = 0; i < h->n_workers; i++)
-        if (hub_same_holder(&h->workers[i], of))
-            bar(h, i, now + ((int64_t)BARRED_MS << n_bars), text);
+        if (hub_same_holder(&h->workers[i], of)) {
+            int64_t until_ms = now + ((int64_t)BARRED_MS << n_bars);
+            hub_worker *w = &h->workers[i];
+            w->barred_until_ms = until_ms;
+            w->n_failures = 0;
+            w->n_bars = w->n_bars < BARS_MAX ? w->n_bars + 1 : BARS_MAX;
+            w->waiting = false;
+            pl_copy_text(w->failure, sizeof w->failure, text);
+        }
 }
 
 static bool own_worker_is_there(const hub *h)

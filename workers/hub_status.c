@@ -110,20 +110,6 @@ static pl_json *home_json(const hub *h, int i, int64_t now_ms)
     return o;
 }
 
-static void put_hub(const hub *h, pl_json *o, int64_t now_ms)
-{
-    pl_address at;
-    pl_json_set_text(o, "version", PL_VERSION);
-    if (pl_address_parse(h->address, &at) == PL_OK)
-        pl_json_set_text(o, "address", at.endpoint);
-    pl_json_set_bool(o, "encrypted", pl_gate_is_open());
-    pl_json_set_int(o, "epoch", (int64_t)h->tasks.epoch);
-    pl_json_set_int(o, "uptime_seconds", (now_ms - h->started_ms) / 1000);
-    pl_json_set_int(o, "ttl_ms", h->options->ttl_ms);
-    pl_json_set_int(o, "messages_dropped", (int64_t)pl_wire_dropped(h->socket));
-    pl_json_set_int(o, "messages_refused", (int64_t)pl_wire_refused(h->socket));
-}
-
 /* Workers that are there come first; the others are left out if one message cannot hold
  * all. A name that has left and never got a task is always left out: a holder of many
  * keys could otherwise fill the list. Returns how many are in it. */
@@ -151,7 +137,16 @@ static size_t write_status(hub *h, int n_workers, pl_buf *out)
     int n_listed = put_workers(h, n_workers, workers, now);
     for (int i = 0; i < h->n_homes; i++)
         pl_json_push(homes, home_json(h, i, now));
-    put_hub(h, o, now);
+    pl_address at;
+    pl_json_set_text(o, "version", PL_VERSION);
+    if (pl_address_parse(h->address, &at) == PL_OK)
+        pl_json_set_text(o, "address", at.endpoint);
+    pl_json_set_bool(o, "encrypted", pl_gate_is_open());
+    pl_json_set_int(o, "epoch", (int64_t)h->tasks.epoch);
+    pl_json_set_int(o, "uptime_seconds", (now - h->started_ms) / 1000);
+    pl_json_set_int(o, "ttl_ms", h->options->ttl_ms);
+    pl_json_set_int(o, "messages_dropped", (int64_t)pl_wire_dropped(h->socket));
+    pl_json_set_int(o, "messages_refused", (int64_t)pl_wire_refused(h->socket));
     pl_json_set_bool(o, "homes_ready", hub_homes_ready(h));
     pl_json_set_int(o, "leases_granted", (int64_t)h->tasks.n_granted);
     pl_json_set_int(o, "leases_expired", (int64_t)h->tasks.n_expired);

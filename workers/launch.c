@@ -298,17 +298,6 @@ static pl_status after_death(pl_launcher *l, child *c, int how)
     return count_death(c, was_told_to_end(how), why, words);
 }
 
-static void note_restart(pl_launcher *l, const child *c)
-{
-    l->restarts++;
-    if (WIFSIGNALED(c->how))
-        snprintf(l->last, sizeof l->last, "%s was killed (signal %d)", c->name,
-                 WTERMSIG(c->how));
-    else
-        snprintf(l->last, sizeof l->last, "%s ended with exit code %d", c->name,
-                 WEXITSTATUS(c->how));
-}
-
 pl_status pl_launcher_tend(pl_launcher *l)
 {
     for (int i = 0; i < l->n; i++) {
@@ -318,7 +307,13 @@ pl_status pl_launcher_tend(pl_launcher *l)
             PL_CHECK(after_death(l, c, how));
         if (c->pid == 0 && !c->stopping && c->restart_ms > 0 &&
             pl_now_ms() >= c->restart_ms) {
-            note_restart(l, c);
+            l->restarts++;
+            if (WIFSIGNALED(c->how))
+                snprintf(l->last, sizeof l->last, "%s was killed (signal %d)", c->name,
+                         WTERMSIG(c->how));
+            else
+                snprintf(l->last, sizeof l->last, "%s ended with exit code %d", c->name,
+                         WEXITSTATUS(c->how));
             PL_CHECK(spawn(l, c));
         }
     }

@@ -94,17 +94,6 @@ typedef struct label {
     const char *name, *value;
 } label;
 
-static void put_label(pl_buf *out, const label *l, bool first)
-{
-    pl_buf_printf(out, "%s%s=\"", first ? "{" : ",", l->name);
-    for (const char *c = l->value; *c; c++) {
-        if (*c == '\\' || *c == '"')
-            pl_buf_append(out, "\\", 1);
-        pl_buf_append(out, *c == '\n' ? " " : c, 1);
-    }
-    pl_buf_append(out, "\"", 1);
-}
-
 static void put_sample(pl_buf *out, const family *f, const label *labels, int n,
                        double value)
 {
@@ -112,8 +101,17 @@ static void put_sample(pl_buf *out, const family *f, const label *labels, int n,
     if (!isfinite(value))
         return;
     pl_buf_printf(out, "pathloom_%s", f->name);
-    for (int i = 0; i < n; i++)
-        put_label(out, &labels[i], i == 0);
+    for (int i = 0; i < n; i++) {
+        const label *l = &labels[i];
+        bool first = i == 0;
+        pl_buf_printf(out, "%s%s=\"", first ? "{" : ",", l->name);
+        for (const char *c = l->value; *c; c++) {
+            if (*c == '\\' || *c == '"')
+                pl_buf_append(out, "\\", 1);
+            pl_buf_append(out, *c == '\n' ? " " : c, 1);
+        }
+        pl_buf_append(out, "\"", 1);
+    }
     pl_buf_printf(out, "%s %s\n", n > 0 ? "}" : "", pl_format_real(value, text));
 }
 

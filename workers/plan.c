@@ -90,34 +90,6 @@ plan_arm *plan_find_arm(plan *p, const char *name)
     return arm_of(p, name, strlen(name));
 }
 
-static void init_paths(plan_arm *a)
-{
-    int replicas = pl_topology_n_replicas(a->topology);
-    a->n_tasks = pl_topology_n_paths(a->topology) * replicas;
-    a->paths = pl_alloc((size_t)a->n_tasks * sizeof *a->paths);
-    a->path_names = pl_name_table_create();
-    for (int i = 0; i < a->n_tasks; i++) {
-        a->paths[i].last_worker = -1;
-        a->paths[i].mates_phase = -1;
-        pl_arm_path_name(&a->arm, a->topology, i / replicas, i % replicas,
-                         a->paths[i].name);
-        pl_name_table_put(a->path_names, strchr(a->paths[i].name, '/') + 1, i);
-    }
-}
-
-static void init_modules(plan_arm *a)
-{
-    char name[PL_NAME_MAX];
-    int n = pl_topology_n_modules(a->topology);
-    a->versions = pl_alloc((size_t)n * sizeof *a->versions);
-    memset(a->versions, 0xff, (size_t)n * sizeof *a->versions);
-    a->module_names = pl_name_table_create();
-    for (int m = 0; m < n; m++) {
-        pl_topology_module_name(a->topology, m, name);
-        pl_name_table_put(a->module_names, name, m);
-    }
-}
-
 pl_status plan_add_arm(plan *p, pl_arm *arm, const pl_hash *blob)
 {
     plan_arm a;
@@ -134,8 +106,26 @@ pl_status plan_add_arm(plan *p, pl_arm *arm, const pl_hash *blob)
         clear_arm(&a);
         return status;
     }
-    init_modules(&a);
-    init_paths(&a);
+    char name[PL_NAME_MAX];
+    int n = pl_topology_n_modules(a.topology);
+    a.versions = pl_alloc((size_t)n * sizeof *a.versions);
+    memset(a.versions, 0xff, (size_t)n * sizeof *a.versions);
+    a.module_names = pl_name_table_create();
+    for (int m = 0; m < n; m++) {
+        pl_topology_module_name(a.topology, m, name);
+        pl_name_table_put(a.module_names, name, m);
+    }
+    int replicas = pl_topology_n_replicas(a.topology);
+    a.n_tasks = pl_topology_n_paths(a.topology) * replicas;
+    a.paths = pl_alloc((size_t)a.n_tasks * sizeof *a.paths);
+    a.path_names = pl_name_table_create();
+    for (int i = 0; i < a.n_tasks; i++) {
+        a.paths[i].last_worker = -1;
+        a.paths[i].mates_phase = -1;
+        pl_arm_path_name(&a.arm, a.topology, i / replicas, i % replicas,
+                         a.paths[i].name);
+        pl_name_table_put(a.path_names, strchr(a.paths[i].name, '/') + 1, i);
+    }
     p->arms = pl_grow(p->arms, (size_t)(p->n_arms + 1) * sizeof *p->arms);
     p->arms[p->n_arms++] = a;
     return PL_OK;

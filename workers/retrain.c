@@ -47,20 +47,6 @@ static pl_status check_method(const retraining *r)
     return PL_OK;
 }
 
-static pl_status read_shard(retraining *r)
-{
-    char name[PL_NAME_MAX], object[PL_MODULE_NAME_MAX];
-    pl_object shard;
-    int path = (int)r->wanted->path;
-    pl_topology_path_name(r->topology, path, name);
-    snprintf(object, sizeof object, "shard/%s/%s", r->arm->name, name);
-    PL_CHECK(pl_store_get_object(r->store, object, &shard));
-    PL_CHECK(pl_try_alloc((size_t)shard.bytes, "a data shard", &r->shard));
-    PL_CHECK(
-        pl_store_read_blob(r->store, &shard.blob, 0, (size_t)shard.bytes, r->shard));
-    return pl_tokens_view(r->shard, (size_t)shard.bytes, object, &r->tokens);
-}
-
 static pl_status allocate(retraining *r)
 {
     int n_slots = pl_topology_n_slots(r->topology), most = 0;
@@ -76,21 +62,6 @@ static pl_status allocate(retraining *r)
     PL_CHECK(pl_try_alloc(bytes, "an update", (void **)&r->update));
     return pl_try_alloc((size_t)r->layout.n_vectors * bytes, "a path's state",
                         (void **)&r->state);
-}
-
-/* The moments with which the path began; zeros if the arm names none. */
-static pl_status read_first_moments(retraining *r)
-{
-    const pl_hash *moments = &r->arm->moments;
-    size_t bytes = 2 * r->n * sizeof *r->state;
-    uint64_t have = 0;
-    if (pl_hash_none(moments))
-        return PL_OK;
-    PL_CHECK(pl_store_blob_bytes(r->store, moments, &have));
-    if (have != bytes)
-        return pl_fail(PL_ERR_DAMAGED, "%s has %llu bytes instead of %zu",
-                       PL_MOMENTS_OBJECT, (unsigned long long)have, bytes);
-    return pl_store_read_blob(r->store, moments, 0, bytes, r->state);
 }
 
 static local_slot slot_of(const retraining *r, int slot, int64_t phase)
@@ -164,25 +135,6 @@ static pl_status read_contribution(const retraining *r, int64_t phase, int *step
     return status;
 }
 
-static pl_status train(retraining *r, int64_t phase, train_job *job)
-{
-    *job = (train_job){.arm = r->arm,
-                       .topology = r->topology,
-                       .shard = r->tokens,
-                       .path = (int)r->wanted->path,
-                       .replica = (int)r->wanted->replica,
-                       .first_step = phase * r->arm->inner.tau,
-                       .start = r->base,
-                       .n_vectors = r->layout.n_vectors,
-                       .state = r->state,
-                       .mix_step = -1};
-    PL_CHECK(read_contribution(r, phase, &job->steps));
-    trainer_start(r->trainer, job);
-    while (!trainer_take(r->trainer))
-        pl_sleep_ms(1);
-    return job->status == PL_OK ? PL_OK : pl_fail(job->status, "%s", job->error);
-}
-
 /* The update of one slot as the worker would send it. What a lossy codec leaves out
  * goes into the next phase. */
 static pl_status encode(retraining *r, int slot, int64_t phase, const float *now)
@@ -210,7 +162,21 @@ static pl_status run_phase(retraining *r, int64_t phase, pl_hash *update)
     memset(&job, 0, sizeof job);
     for (int slot = 0; slot < n_slots; slot++)
         PL_TRY(read_base(r, slot, phase));
-    PL_TRY(train(r, phase, &job));
+    job = (train_job){.arm = r->arm,
+                      .topology = r->topology,
+                      .shard = r->tokens,
+                      .path = (int)r->wanted->path,
+                      .replica = (int)r->wanted->replica,
+                      .first_step = phase * r->arm->inner.tau,
+                      .start = r->base,
+                      .n_vectors = r->layout.n_vectors,
+                      .state = r->state,
+                      .mix_step = -1};
+    PL_TRY(read_contribution(r, phase, &job.steps));
+    trainer_start(r->trainer, &job);
+    while (!trainer_take(r->trainer))
+        pl_sleep_ms(1);
+    PL_TRY(job.status == PL_OK ? PL_OK : pl_fail(job.status, "%s", job.error));
     for (int slot = 0; slot < n_slots; slot++) {
         PL_TRY(encode(r, slot, phase, job.params));
         if (slot == r->slot)
@@ -239,8 +205,27 @@ static pl_status open_retraining(retraining *r, const pl_backend_options *backen
     PL_CHECK(check_method(r));
     PL_CHECK(trainer_create(backend, false, &r->trainer, r->device));
     PL_CHECK(allocate(r));
-    PL_CHECK(read_first_moments(r));
-    return read_shard(r);
+    /* The moments with which the path began; zeros if the arm names none. */
+    const pl_hash *moments = &r->arm->moments;
+    size_t bytes = 2 * r->n * sizeof *r->state;
+    uint64_t have = 0;
+    if (!pl_hash_none(moments)) {
+        PL_CHECK(pl_store_blob_bytes(r->store, moments, &have));
+        if (have != bytes)
+            return pl_fail(PL_ERR_DAMAGED, "%s has %llu bytes instead of %zu",
+                           PL_MOMENTS_OBJECT, (unsigned long long)have, bytes);
+        PL_CHECK(pl_store_read_blob(r->store, moments, 0, bytes, r->state));
+    }
+    char name[PL_NAME_MAX], object[PL_MODULE_NAME_MAX];
+    pl_object shard;
+    int path = (int)r->wanted->path;
+    pl_topology_path_name(r->topology, path, name);
+    snprintf(object, sizeof object, "shard/%s/%s", r->arm->name, name);
+    PL_CHECK(pl_store_get_object(r->store, object, &shard));
+    PL_CHECK(pl_try_alloc((size_t)shard.bytes, "a data shard", &r->shard));
+    PL_CHECK(
+        pl_store_read_blob(r->store, &shard.blob, 0, (size_t)shard.bytes, r->shard));
+    return pl_tokens_view(r->shard, (size_t)shard.bytes, object, &r->tokens);
 }
 
 static void close_retraining(retraining *r)

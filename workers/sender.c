@@ -279,34 +279,6 @@ static pl_status pack(sender *s, int n_slots, parcel *p)
     return PL_OK;
 }
 
-static pl_status pack_state(worker_task *task)
-{
-    const pl_arm *arm = &task->arm->arm;
-    size_t all = (size_t)task->layout.n_vectors * task->n_params;
-    task->packed_bytes = pl_path_state_bytes(arm, task->n_params);
-    if (task->packed_bytes == 0)
-        return PL_OK;
-    task->packed_state = task->job.state;
-    /* else the state is sent in the form that it has in memory */
-    if (task->packed_bytes != all * sizeof(float)) {
-        PL_CHECK(pl_try_alloc_bare((size_t)task->packed_bytes, "a path's state",
-                                   &task->packed_state));
-        state_pack(arm, task->job.state, task->n_params, task->packed_state);
-    }
-    pl_blob_hash(task->packed_state, task->packed_bytes, &task->state_hash);
-    return PL_OK;
-}
-
-/* Notes the hashes with which results of others are compared. */
-static void note_made(worker_task *task, const parcel *p)
-{
-    task->n_made = (size_t)p->n + 1;
-    task->made = pl_alloc(task->n_made * sizeof *task->made);
-    for (int i = 0; i < p->n; i++)
-        pl_blob_hash(p->submissions[i].data, p->submissions[i].bytes, &task->made[i]);
-    task->made[p->n] = task->state_hash;
-}
-
 /* Notes the likeness, for devices that round differently. Slots that send nothing stay
  * zero. */
 static pl_status liken(worker_task *task, const parcel *p)
@@ -370,13 +342,6 @@ static pl_status check_met(sender *s, struct task_met *met)
                    met->task, met->module);
 }
 
-static pl_status check_mates(sender *s)
-{
-    for (size_t i = 0; i < s->task->n_met; i++)
-        PL_CHECK(check_met(s, &s->task->met[i]));
-    return PL_OK;
-}
-
 static pl_status send_task(sender *s)
 {
     worker_task *task = s->task;
@@ -388,15 +353,33 @@ static pl_status send_task(sender *s)
     if (s->offers && pl_traits(task->arm->arm.outer.method.method)->gossips)
         offer(s, &p);
     pl_queue_push(s->packed, task);
-    PL_TRY(pack_state(task));
+    const pl_arm *arm = &task->arm->arm;
+    size_t all = (size_t)task->layout.n_vectors * task->n_params;
+    task->packed_bytes = pl_path_state_bytes(arm, task->n_params);
+    if (task->packed_bytes != 0) {
+        task->packed_state = task->job.state;
+        /* else the state is sent in the form that it has in memory */
+        if (task->packed_bytes != all * sizeof(float)) {
+            PL_TRY(pl_try_alloc_bare((size_t)task->packed_bytes, "a path's state",
+                                     &task->packed_state));
+            state_pack(arm, task->job.state, task->n_params, task->packed_state);
+        }
+        pl_blob_hash(task->packed_state, task->packed_bytes, &task->state_hash);
+    }
     describe_path(s, &state);
     if (task->again) {
-        note_made(task, &p);
+        /* Notes the hashes with which results of others are compared. */
+        task->n_made = (size_t)p.n + 1;
+        task->made = pl_alloc(task->n_made * sizeof *task->made);
+        for (int i = 0; i < p.n; i++)
+            pl_blob_hash(p.submissions[i].data, p.submissions[i].bytes, &task->made[i]);
+        task->made[p.n] = task->state_hash;
         if (task->n_seeds > 0)
             PL_TRY(liken(task, &p));
         goto done;
     }
-    PL_TRY(check_mates(s));
+    for (size_t i = 0; i < s->task->n_met; i++)
+        PL_TRY(check_met(s, &s->task->met[i]));
     PL_TRY(pl_failpoint("worker.submit.before"));
     PL_TRY(pl_client_act_under(s->homes, task->lease, task->lease_bytes));
     PL_TRY(pl_client_submit_task(s->homes, p.submissions, p.n, &state,

@@ -30,31 +30,6 @@ static bool same_layout(const pl_topology *a, const pl_topology *b)
     return true;
 }
 
-/* Logs the device memory that the model took. */
-static void log_plan(const trainer *t, const pl_model_options *options)
-{
-    char text[5][16];
-    pl_model_plan plan;
-    pl_model_plan_on(t->backend, t->topology, options, &plan);
-    pl_log(PL_LOG_INFO, "model.made",
-           "parameters=%s gradients=%s moments=%s activations=%s scratch=%s "
-           "recompute=%d device=\"%s\"",
-           pl_human_bytes((double)plan.params_bytes, text[0]),
-           pl_human_bytes((double)plan.grads_bytes, text[1]),
-           pl_human_bytes((double)plan.moments_bytes, text[2]),
-           pl_human_bytes((double)plan.acts_bytes, text[3]),
-           pl_human_bytes((double)plan.scratch_bytes, text[4]), (int)options->recompute,
-           t->backend->device);
-}
-
-/* Logs once what is unusual about the backend. */
-static void log_remark(trainer *t)
-{
-    if (t->backend->remark[0] && !t->remarked)
-        pl_log(PL_LOG_WARN, "backend.remark", "remark=\"%s\"", t->backend->remark);
-    t->remarked = t->backend->remark[0] != 0;
-}
-
 /* All arms of a run have the same layout, so the model is made once and loaded anew for
  * each job. */
 static pl_status fit_model(trainer *t, const train_job *job)
@@ -73,7 +48,19 @@ static pl_status fit_model(trainer *t, const train_job *job)
     t->batch = pl_arm_pass(in);
     t->context = in->context;
     PL_CHECK(pl_model_create(t->backend, t->topology, &options, &t->model));
-    log_plan(t, &options);
+    /* Logs the device memory that the model took. */
+    char text[5][16];
+    pl_model_plan plan;
+    pl_model_plan_on(t->backend, t->topology, &options, &plan);
+    pl_log(PL_LOG_INFO, "model.made",
+           "parameters=%s gradients=%s moments=%s activations=%s scratch=%s "
+           "recompute=%d device=\"%s\"",
+           pl_human_bytes((double)plan.params_bytes, text[0]),
+           pl_human_bytes((double)plan.grads_bytes, text[1]),
+           pl_human_bytes((double)plan.moments_bytes, text[2]),
+           pl_human_bytes((double)plan.acts_bytes, text[3]),
+           pl_human_bytes((double)plan.scratch_bytes, text[4]), (int)options.recompute,
+           t->backend->device);
     return PL_OK;
 }
 
@@ -115,16 +102,6 @@ static pl_adamw adam_at(const pl_inner *in, int64_t step)
                      .weight_decay = (float)in->weight_decay,
                      .step = step + 1};
     return adam;
-}
-
-static void report(trainer *t, const train_job *job, int step, double loss,
-                   double start)
-{
-    double elapsed = pl_now() - start;
-    atomic_store(&t->step, step);
-    atomic_store(&t->loss, loss);
-    if (elapsed > 0)
-        atomic_store(&t->rate, (double)job->n_tokens / elapsed);
 }
 
 static pl_status check_cancelled(trainer *t)
@@ -184,9 +161,18 @@ static pl_status run_steps(trainer *t, train_job *job, batch *b)
                                      in->context, &adam, (float)in->clip, &r));
         job->n_tokens += (uint64_t)r.n_tokens;
         nats += r.loss * (double)r.n_tokens;
-        report(t, job, i + 1, r.loss, start);
+        int step = i + 1;
+        double loss = r.loss;
+        double elapsed = pl_now() - start;
+        atomic_store(&t->step, step);
+        atomic_store(&t->loss, loss);
+        if (elapsed > 0)
+            atomic_store(&t->rate, (double)job->n_tokens / elapsed);
     }
-    log_remark(t);
+    /* Logs once what is unusual about the backend. */
+    if (t->backend->remark[0] && !t->remarked)
+        pl_log(PL_LOG_WARN, "backend.remark", "remark=\"%s\"", t->backend->remark);
+    t->remarked = t->backend->remark[0] != 0;
     job->loss = job->n_tokens ? nats / (double)job->n_tokens : 0;
     job->seconds = pl_now() - start - waited_s;
     job->waited_s = waited_s;

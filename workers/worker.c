@@ -85,25 +85,6 @@ static bool is_local(const char *address)
     return pl_address_parse(address, &at) == PL_OK && at.is_local;
 }
 
-/* A loopback address of the hub's machine is not this machine's, unless this worker
- * listens at loopback, too. */
-static void leave_unreachable(const worker *w, struct task_peer *p)
-{
-    if (is_local(p->address) && !is_local(w->offers_at))
-        p->address[0] = '\0';
-}
-
-static void read_peers(const worker *w, const pl_msg_task *said, worker_task *task)
-{
-    task->peers = pl_alloc((said->n_peer + 1) * sizeof *task->peers);
-    for (; task->n_peers < said->n_peer; task->n_peers++) {
-        struct task_peer *p = &task->peers[task->n_peers];
-        pl_copy_text(p->address, sizeof p->address, said->peer[task->n_peers].address);
-        pl_copy_text(p->task, sizeof p->task, said->peer[task->n_peers].task);
-        leave_unreachable(w, p);
-    }
-}
-
 static pl_status check_task(const pl_msg_task *said, const worker_task *task)
 {
     if (said->lease.len > sizeof task->lease)
@@ -141,7 +122,16 @@ static pl_status read_task(const worker *w, pl_message *m, worker_task *task,
     task->lease_bytes = said.lease.len;
     if (task->lease_bytes > 0)
         memcpy(task->lease, said.lease.at, task->lease_bytes);
-    read_peers(w, &said, task);
+    task->peers = pl_alloc((said.n_peer + 1) * sizeof *task->peers);
+    for (; task->n_peers < said.n_peer; task->n_peers++) {
+        struct task_peer *p = &task->peers[task->n_peers];
+        pl_copy_text(p->address, sizeof p->address, said.peer[task->n_peers].address);
+        pl_copy_text(p->task, sizeof p->task, said.peer[task->n_peers].task);
+        /* A loopback address of the hub's machine is not this machine's, unless this
+         * worker listens at loopback, too. */
+        if (is_local(p->address) && !is_local(w->offers_at))
+            p->address[0] = '\0';
+    }
     task->token = m->token;
     task->granted = pl_now();
     task->renewed_ms = pl_now_ms();
@@ -311,19 +301,6 @@ static bool uses_shard(const worker_task *task, const worker_shard *shard)
     return task && task->shard == shard;
 }
 
-/* Lets the data and messages of a task that was sent leave the memory. */
-static void rest(worker *w)
-{
-    for (int i = 0; i < w->n_shards; i++) {
-        const worker_shard *shard = w->shards[i];
-        bool used = uses_shard(w->fetching, shard) || uses_shard(w->next, shard) ||
-                    uses_shard(w->training, shard);
-        if (!used)
-            pl_tokens_rest(shard->tokens);
-    }
-    pl_give_back_blocks();
-}
-
 /* A task that goes on from this one takes what it needs before this one is freed. */
 static pl_status take_sent(worker *w)
 {
@@ -345,7 +322,15 @@ static pl_status take_sent(worker *w)
         status = give_up(w, task, task->status, task->error);
     }
     worker_task_free(&task);
-    rest(w);
+    /* Lets the data and messages of a task that was sent leave the memory. */
+    for (int i = 0; i < w->n_shards; i++) {
+        const worker_shard *shard = w->shards[i];
+        bool used = uses_shard(w->fetching, shard) || uses_shard(w->next, shard) ||
+                    uses_shard(w->training, shard);
+        if (!used)
+            pl_tokens_rest(shard->tokens);
+    }
+    pl_give_back_blocks();
     return status;
 }
 
@@ -551,18 +536,13 @@ static pl_status bring_merged(worker *w)
     return worker_tell_release(w, task, is_passing(status) ? PL_OK : status, text);
 }
 
-static void wait_for_news(worker *w)
-{
-    bool ready[4];
-    int fds[] = {trainer_fd(w->inner), sender_packed_fd(w->out), sender_fd(w->out)};
-    pl_wire_poll(&w->hub, 1, fds, 3, wants_merged(w) ? HURRY_MS : WAIT_MS, ready);
-}
-
 static pl_status turn(worker *w)
 {
     if (wants_task(w))
         PL_CHECK(worker_ask_task(w));
-    wait_for_news(w);
+    bool ready[4];
+    int fds[] = {trainer_fd(w->inner), sender_packed_fd(w->out), sender_fd(w->out)};
+    pl_wire_poll(&w->hub, 1, fds, 3, wants_merged(w) ? HURRY_MS : WAIT_MS, ready);
     PL_CHECK(hear_hub(w));
     PL_CHECK(take_trained(w));
     PL_CHECK(take_packed(w));
@@ -579,19 +559,6 @@ static pl_status give_back(worker *w, worker_task *task)
     pl_log(PL_LOG_INFO, "task.returned", "task=%s phase=%lld", task->name,
            (long long)task->phase);
     return worker_tell_release(w, task, PL_OK, "the worker goes");
-}
-
-/* Gives all tasks back unfinished: other workers begin them at once, and not when the
- * lease ends. */
-static pl_status give_all_back(worker *w)
-{
-    if (w->training) {
-        trainer_cancel(w->inner);
-        PL_CHECK(give_back(w, w->training));
-    }
-    for (int i = 0; i < w->n_sending; i++)
-        PL_CHECK(give_back(w, w->sending[i]));
-    return PL_OK;
 }
 
 /* Gives back what was only fetched; finishes and sends what trains, if there is time.
@@ -611,7 +578,14 @@ static pl_status drain(worker *w)
         bool late =
             w->options->grace_ms > 0 && pl_now_ms() - start > w->options->grace_ms;
         if (late || __atomic_load_n(w->options->stop, __ATOMIC_RELAXED) > 1) {
-            PL_CHECK(give_all_back(w));
+            /* Gives all tasks back unfinished: other workers begin them at once, and
+             * not when the lease ends. */
+            if (w->training) {
+                trainer_cancel(w->inner);
+                PL_CHECK(give_back(w, w->training));
+            }
+            for (int i = 0; i < w->n_sending; i++)
+                PL_CHECK(give_back(w, w->sending[i]));
             return worker_say_bye(w);
         }
         PL_CHECK(turn(w));

@@ -234,17 +234,6 @@ static pl_status fetch_base(worker *w, worker_task *task, int slot)
     return fetch_version(w, task, slot, (int64_t)number);
 }
 
-static pl_status fetch_modules(worker *w, worker_task *task)
-{
-    int n_slots = pl_topology_n_slots(task->arm->topology);
-    task->bases = pl_alloc((size_t)n_slots * sizeof *task->bases);
-    PL_CHECK(pl_try_alloc(task->n_params * sizeof(float), "a path's modules",
-                          (void **)&task->base));
-    for (int slot = 0; slot < n_slots; slot++)
-        PL_CHECK(fetch_base(w, task, slot));
-    return PL_OK;
-}
-
 void worker_local_key(const worker_task *task, int64_t phase, pl_hash *key)
 {
     char text[PL_MODULE_NAME_MAX + 32];
@@ -366,19 +355,6 @@ static bool is_update(const local_slot *s, const pl_buf *bytes)
     return true;
 }
 
-/* Notes what a mate gave: the sender compares it with what the mate's home accepted. */
-static void note_met(worker_task *task, const char *task_of_mate, const char *name,
-                     const int mate[2], const pl_buf *bytes)
-{
-    task->met = pl_grow(task->met, (task->n_met + 1) * sizeof *task->met);
-    struct task_met *met = &task->met[task->n_met++];
-    pl_copy_text(met->task, sizeof met->task, task_of_mate);
-    pl_copy_text(met->module, sizeof met->module, name);
-    met->path = mate[0];
-    met->replica = mate[1];
-    pl_blob_hash(bytes->data, bytes->len, &met->hash);
-}
-
 /* Asks the worker that trained it. A worker that is silent once is not asked again,
  * because every slot of the task would wait for it. */
 static pl_status ask_peer(worker *w, struct task_peer *who, worker_task *task,
@@ -395,8 +371,18 @@ static pl_status ask_peer(worker *w, struct task_peer *who, worker_task *task,
     }
     if (status != PL_OK && status != PL_ERR_NOT_FOUND)
         who->address[0] = '\0';
-    if (status == PL_OK)
-        note_met(task, who->task, name, mate, out);
+    if (status == PL_OK) {
+        /* Notes what a mate gave: the sender compares it with what the mate's home
+         * accepted. */
+        const char *task_of_mate = who->task;
+        task->met = pl_grow(task->met, (task->n_met + 1) * sizeof *task->met);
+        struct task_met *met = &task->met[task->n_met++];
+        pl_copy_text(met->task, sizeof met->task, task_of_mate);
+        pl_copy_text(met->module, sizeof met->module, name);
+        met->path = mate[0];
+        met->replica = mate[1];
+        pl_blob_hash(out->data, out->len, &met->hash);
+    }
     if (status == PL_OK)
         pl_log(PL_LOG_DEBUG, "mate.met", "module=%s mate=%s round=%lld", name,
                who->task, (long long)task->phase - 1);
@@ -572,18 +558,6 @@ pl_status worker_fetch_merged(worker *w, worker_task *task)
     return PL_OK;
 }
 
-static void mark_mixed(worker_task *task)
-{
-    int n = pl_topology_n_slots(task->arm->topology), marked = 0;
-    task->mixed = pl_alloc((size_t)n * sizeof *task->mixed);
-    for (int slot = 0; slot < n; slot++)
-        marked += task->mixed[slot] = takes_up(task, slot);
-    if (marked == 0) {
-        pl_free(task->mixed);
-        task->mixed = NULL;
-    }
-}
-
 static pl_status begin(worker_task *task)
 {
     task->first_step = task->phase * task->arm->arm.inner.tau;
@@ -595,7 +569,14 @@ static pl_status begin(worker_task *task)
          task->start != task->base && slot < pl_topology_n_slots(task->arm->topology);
          slot++)
         PL_CHECK(begin_slot(task, slot));
-    mark_mixed(task);
+    int n = pl_topology_n_slots(task->arm->topology), marked = 0;
+    task->mixed = pl_alloc((size_t)n * sizeof *task->mixed);
+    for (int slot = 0; slot < n; slot++)
+        marked += task->mixed[slot] = takes_up(task, slot);
+    if (marked == 0) {
+        pl_free(task->mixed);
+        task->mixed = NULL;
+    }
     task->begun = true;
     return PL_OK;
 }
@@ -644,7 +625,12 @@ pl_status worker_fetch(worker *w, worker_task *task, const pl_hash *arm_blob)
     task->n_params = pl_topology_path_params(task->arm->topology);
     if (task->steps < 1 || task->steps > task->arm->arm.inner.tau)
         task->steps = task->arm->arm.inner.tau;
-    PL_CHECK(fetch_modules(w, task));
+    int n_slots = pl_topology_n_slots(task->arm->topology);
+    task->bases = pl_alloc((size_t)n_slots * sizeof *task->bases);
+    PL_CHECK(pl_try_alloc(task->n_params * sizeof(float), "a path's modules",
+                          (void **)&task->base));
+    for (int slot = 0; slot < n_slots; slot++)
+        PL_CHECK(fetch_base(w, task, slot));
     PL_CHECK(fetch_others(w, task));
     if (task->after)
         return PL_OK; /* it begins when the task before is packed */

@@ -37,15 +37,6 @@ static pl_status know_home(worker *w, int i, const char *named)
     return PL_OK;
 }
 
-/* Reads the key pair with which workers ask each other for updates. */
-static void read_mates(worker *w, const uint8_t *secret)
-{
-    pl_keypair_of(secret, &w->mates);
-    w->has_mates = true;
-    if (pl_gate_is_open())
-        pl_gate_admit(&w->mates.open, PL_AS_WORKER);
-}
-
 pl_status worker_read_welcome(worker *w, pl_message *answer)
 {
     pl_reader r;
@@ -73,8 +64,14 @@ pl_status worker_read_welcome(worker *w, pl_message *answer)
     w->n_homes = (int)n;
     w->ttl_ms = (int)said.ttl_ms;
     w->welcome = true;
-    if (said.secret)
-        read_mates(w, said.secret);
+    if (said.secret) {
+        /* Reads the key pair with which workers ask each other for updates. */
+        const uint8_t *secret = said.secret;
+        pl_keypair_of(secret, &w->mates);
+        w->has_mates = true;
+        if (pl_gate_is_open())
+            pl_gate_admit(&w->mates.open, PL_AS_WORKER);
+    }
     return PL_OK;
 }
 

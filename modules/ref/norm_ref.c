@@ -8,14 +8,6 @@
 #include "modules/ref/ref.h"
 #include <math.h>
 
-static float row_rstd(const float *x, int C, float eps)
-{
-    double squares = 0.0;
-    for (int c = 0; c < C; c++)
-        squares += (double)x[c] * (double)x[c];
-    return (float)(1.0 / sqrt(squares / C + (double)eps));
-}
-
 void ref_rmsnorm_forward(pl_backend *be, pl_act *out, float *rstd, pl_act *x,
                          const pl_act *residual, const float *w, int N, int C,
                          float eps)
@@ -26,7 +18,10 @@ void ref_rmsnorm_forward(pl_backend *be, pl_act *out, float *rstd, pl_act *x,
     for (int n = 0; n < N; n++, y += C, row += C) {
         if (add)
             ref_axpy(row, 1.0f, add + (size_t)n * (size_t)C, C);
-        rstd[n] = row_rstd(row, C, eps);
+        double squares = 0.0;
+        for (int c = 0; c < C; c++)
+            squares += (double)row[c] * (double)row[c];
+        rstd[n] = (float)(1.0 / sqrt(squares / C + (double)eps));
         for (int c = 0; c < C; c++)
             y[c] = row[c] * rstd[n] * w[c];
     }

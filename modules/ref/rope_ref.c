@@ -7,16 +7,6 @@
 #include <math.h>
 #include <string.h>
 
-static void turn_heads(float *heads, int n_heads, int D, int i, double angle)
-{
-    float c = (float)cos(angle), s = (float)sin(angle);
-    for (int h = 0; h < n_heads; h++, heads += D) {
-        float low = heads[i], high = heads[i + D / 2];
-        heads[i] = low * c - high * s;
-        heads[i + D / 2] = high * c + low * s;
-    }
-}
-
 void ref_rope(pl_backend *be, pl_act *qkv, int B, int T, int H, int G, int D,
               double theta, int start, int sign)
 {
@@ -29,7 +19,15 @@ void ref_rope(pl_backend *be, pl_act *qkv, int B, int T, int H, int G, int D,
                 /* q and k lie side by side: one run of H + G heads */
                 float *row =
                     ref_floats(qkv) + ((size_t)b * (size_t)T + (size_t)t) * stride;
-                turn_heads(row, H + G, D, i, sign * (start + t) * frequency);
+                float *heads = row;
+                int n_heads = H + G;
+                double angle = sign * (start + t) * frequency;
+                float c = (float)cos(angle), s = (float)sin(angle);
+                for (int h = 0; h < n_heads; h++, heads += D) {
+                    float low = heads[i], high = heads[i + D / 2];
+                    heads[i] = low * c - high * s;
+                    heads[i + D / 2] = high * c + low * s;
+                }
             }
     }
 }
