@@ -98,7 +98,12 @@ void pl_put_nested(pl_buf *record, uint16_t tag, const pl_field *fields,
  * reader. Lists are the caller's to free, also after a failure. */
 void pl_get_fields(pl_reader *reader, const pl_field *fields, void *to);
 
+/* For sizeof and _Generic, which evaluate nothing; cppcheck takes NULL for a use. */
+#ifdef __cppcheck__
+#define PL_MEMBER(type, member) (((type){0}).member)
+#else
 #define PL_MEMBER(type, member) (((type *)0)->member)
+#endif
 #define PL_KIND_OF(type, member)                                                       \
     _Generic(PL_MEMBER(type, member),                                                  \
         uint64_t: PL_KIND_NUMBER,                                                      \

@@ -28,7 +28,7 @@ statuses() {
 # What is suppressed stands with its reason in tools/cppcheck.supp.
 analysis() {
     product c | cppcheck --quiet --std=c11 --error-exitcode=1 -j "$(nproc)" \
-        -D_GNU_SOURCE '-DPL_VERSION="0"' -DCPU_ISA=portable -U__clang__ -U__cplusplus -I. \
+        -D_GNU_SOURCE '-DPL_VERSION="0"' -DCPU_ISA=portable -D__cppcheck__ -U__clang__ -U__cplusplus -I. \
         --enable=warning,performance,portability --inline-suppr \
         --suppressions-list=tools/cppcheck.supp --file-list=-
 }
