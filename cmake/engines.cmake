@@ -1,4 +1,4 @@
-# Where chunks may lie but in RocksDB (store/engine.h): each engine's own file where its
+# Where chunks may lie but in RocksDB (store/engine/engine.h): each engine's own file where its
 # library is found, else the file that says what to install.
 find_path(RADOS_INCLUDE rados/librados.h)
 find_library(RADOS_LIBRARY rados)

@@ -3,7 +3,7 @@
 #include "store/bulk.h"
 #include "store/chunk.h"
 #include "store/delta.h"
-#include "store/remote.h"
+#include "store/engine/remote.h"
 #include "store/store_internal.h"
 
 #include <string.h>

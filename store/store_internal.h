@@ -4,7 +4,7 @@
 #define PL_STORE_STORE_INTERNAL_H
 #include "store/chunk.h"
 #include "store/records.h"
-#include "store/remote.h"
+#include "store/engine/remote.h"
 #include "store/scratch.h"
 #include "store/watermark.h"
 

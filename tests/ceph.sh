@@ -6,7 +6,7 @@
 # A Ceph of its own: a monitor, a storage daemon (BlueStore in a file) and radosgw on
 # 127.0.0.1, with configuration and state in a temporary folder; one of the machine's own is
 # not touched. What is missing of Debian's Ceph is installed. Then:
-#   what store/engine.h promises, with racing processes (engine_check)
+#   what store/engine/engine.h promises, with racing processes (engine_check)
 #   stores killed between any two writes, rebuilt, fenced, swept (remote_store), and the
 #   tests of the store that know nothing of engines
 #   a training whose home is killed, while the storage daemon stands still, is killed and

@@ -43,8 +43,8 @@ BEGIN {
     foreign("^(sodium|xxh)", "^base/(hash|keys)\\.c$")
     foreign("^(pthread|threads|semaphore)\\.h", "^base/thread\\.c$")
     foreign("^rocksdb", "^store/kv(_file\\.cc|\\.c)$")
-    foreign("^rados", "^store/engine_rados\\.c$")
-    foreign("^curl", "^store/engine_s3\\.c$")
+    foreign("^rados", "^store/engine/engine_rados\\.c$")
+    foreign("^curl", "^store/engine/engine_s3\\.c$")
     foreign("^(archive|sentencepiece)", "^corpus/")
     foreign("^(dnnl|oneapi|cblas|openblas|immintrin|x86intrin|[a-z]mmintrin)",
             "^modules/cpu/")

@@ -1,5 +1,5 @@
 /* folder: store
- * What store/engine.h promises, asked of a real service.
+ * What store/engine/engine.h promises, asked of a real service.
  *
  *   engine_check URL [lossy]    all of it; exit code 1 and a line if one is broken
  *   engine_check URL put NAME WHO     one of several writers that race
@@ -7,7 +7,7 @@
  *
  * Racing writers are processes of their own. Objects begin with the process id, so that
  * a service that is used again does not disturb. */
-#include "store/engine.h"
+#include "store/engine/engine.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-# What store/engine.h promises. engine_check asks any engine; ctest asks a small S3 of the
+# What store/engine/engine.h promises. engine_check asks any engine; ctest asks a small S3 of the
 # tests' own, tests/ceph.sh a real Ceph and its radosgw.
 add_executable(engine_check ${CMAKE_CURRENT_SOURCE_DIR}/fault/engine_check.c)
 target_link_libraries(engine_check pl_store)

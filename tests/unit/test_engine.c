@@ -1,6 +1,6 @@
 /* folder: store; label: unit */
-#include "store/s3_keys.h"
-#include "store/s3_text.h"
+#include "store/engine/s3_keys.h"
+#include "store/engine/s3_text.h"
 #include "tests/support/store_fixture.h"
 
 static void a_url_is_taken_apart(void **state)

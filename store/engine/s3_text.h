@@ -2,7 +2,7 @@
  * answers are not trusted, and no XML library is needed. */
 #ifndef PL_STORE_S3_TEXT_H
 #define PL_STORE_S3_TEXT_H
-#include "store/engine.h"
+#include "store/engine/engine.h"
 
 enum { S3_TOKEN_MAX = 1200 };
 

@@ -8,8 +8,8 @@
  *
  * Keys come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, or
  * from the file that AWS's own tools use (s3_keys.h). */
-#include "store/s3_keys.h"
-#include "store/s3_text.h"
+#include "store/engine/s3_keys.h"
+#include "store/engine/s3_text.h"
 #include <curl/curl.h>
 #include <string.h>
 #include <sys/random.h>

@@ -1,6 +1,6 @@
 /* Replaces engine_s3.c in a build without libcurl: opening such an engine fails and
  * says what to install. */
-#include "store/engine.h"
+#include "store/engine/engine.h"
 
 pl_status engine_s3_open(const engine_url *url, bool to_write, const engine_ops **ops,
                          void **self)

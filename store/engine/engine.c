@@ -3,7 +3,7 @@
  * A request whose answer was lost may have been carried out. Repeating it is safe: a
  * put whose object exists with the same bytes, and a swap whose result is there
  * already, count as done; anything else is refused. */
-#include "store/engine.h"
+#include "store/engine/engine.h"
 #include <string.h>
 
 enum {

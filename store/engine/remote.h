@@ -17,7 +17,7 @@
  * that its successor needs. */
 #ifndef PL_STORE_REMOTE_H
 #define PL_STORE_REMOTE_H
-#include "store/engine.h"
+#include "store/engine/engine.h"
 #include "store/records.h"
 
 /* The contents of the head. */

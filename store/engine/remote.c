@@ -1,5 +1,5 @@
 /* Opens the engine of a store, and writes and fetches its objects, except the head. */
-#include "store/remote.h"
+#include "store/engine/remote.h"
 #include "store/store_format.h"
 #include "store/store_internal.h"
 #include <inttypes.h>

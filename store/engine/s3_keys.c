@@ -1,6 +1,6 @@
 /* Reads keys from the environment, or from the file of AWS's own tools, which has
  * sections in brackets with `name = value` below them. */
-#include "store/s3_keys.h"
+#include "store/engine/s3_keys.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -5,7 +5,7 @@
  * atomic. Calls block, and several threads make them. librados gives up on a call after
  * OPERATION_S; a daemon that hangs would otherwise hold it for ever. A full pool
  * refuses at once (FULL_TRY) and does not keep the call until there is room. */
-#include "store/engine.h"
+#include "store/engine/engine.h"
 #include <errno.h>
 #include <rados/librados.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Parses S3 answers. The elements that are needed contain only plain text: names of
  * objects are made by this program, from characters that XML does not escape. */
-#include "store/s3_text.h"
+#include "store/engine/s3_text.h"
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>
