@@ -71,7 +71,7 @@ const char *pl_buf_text(pl_buf *buf)
 
 /* For characters of one to three bytes; no character of four bytes controls anything.
  */
-static unsigned code_point(const char *text, size_t n)
+static unsigned short_code_point(const char *text, size_t n)
 {
     const uint8_t *s = (const uint8_t *)text;
     if (n == 1)
@@ -90,7 +90,7 @@ void pl_buf_json_text(pl_buf *buf, const char *text, size_t len)
         else if (text[i] == '"' || text[i] == '\\')
             pl_buf_printf(buf, "\\%c", text[i]);
         else if (pl_utf8_steers(text + i, n))
-            pl_buf_printf(buf, "\\u%04x", code_point(text + i, n));
+            pl_buf_printf(buf, "\\u%04x", short_code_point(text + i, n));
         else
             pl_buf_append(buf, text + i, n);
         i += n ? n : 1;

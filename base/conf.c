@@ -118,7 +118,7 @@ void pl_conf_wanted(const pl_key *key, pl_buf *out)
         pl_buf_printf(out, " %s", key->unit);
 }
 
-static bool in_range(const pl_key *key, double value)
+static bool fits_key_range(const pl_key *key, double value)
 {
     return !is_bounded(key) || (value >= key->min && value <= key->max);
 }
@@ -162,12 +162,12 @@ static bool set_field(const pl_key *key, void *target, const char *value)
     bool flag;
     switch (key->type) {
     case PL_KEY_INT:
-        if (pl_parse_int(value, &whole) != PL_OK || !in_range(key, (double)whole))
+        if (pl_parse_int(value, &whole) != PL_OK || !fits_key_range(key, (double)whole))
             return false;
         memcpy(field, &whole, sizeof whole);
         return true;
     case PL_KEY_REAL:
-        if (pl_parse_real(value, &real) != PL_OK || !in_range(key, real))
+        if (pl_parse_real(value, &real) != PL_OK || !fits_key_range(key, real))
             return false;
         memcpy(field, &real, sizeof real);
         return true;
@@ -308,7 +308,8 @@ static const char *locate(yaml_reader *reader, size_t line)
     return reader->where;
 }
 
-static pl_status refuse(yaml_reader *reader, const yaml_event_t *event, const char *why)
+static pl_status refuse_event(yaml_reader *reader, const yaml_event_t *event,
+                              const char *why)
 {
     return pl_fail(PL_ERR_CONFIG, "%s: %s", locate(reader, event->start_mark.line),
                    why);
@@ -368,7 +369,7 @@ static pl_status read_scalar(yaml_reader *reader, const char *name,
                              const yaml_event_t *event)
 {
     if (has_nul(event))
-        return refuse(reader, event, "a NUL character is not allowed");
+        return refuse_event(reader, event, "a NUL character is not allowed");
     bool empty = event->data.scalar.length == 0 &&
                  event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
     if (empty && !find_key(reader->table, name) && is_section(reader->table, name))
@@ -382,12 +383,12 @@ static pl_status append_item(yaml_reader *reader, const yaml_event_t *event,
 {
     if (event->type != YAML_SCALAR_EVENT || has_nul(event) ||
         strchr(scalar(event), ','))
-        return refuse(reader, event, "a list takes plain values without commas");
+        return refuse_event(reader, event, "a list takes plain values without commas");
     pl_buf_printf(list, "%s%s", list->len ? "," : "", scalar(event));
     return PL_OK;
 }
 
-static pl_status read_list(yaml_reader *reader, const char *name, size_t line)
+static pl_status read_yaml_list(yaml_reader *reader, const char *name, size_t line)
 {
     pl_buf list = {0};
     pl_status status = PL_OK;
@@ -407,7 +408,7 @@ static pl_status read_list(yaml_reader *reader, const char *name, size_t line)
 
 static pl_status read_mapping(yaml_reader *reader, const char *prefix, int depth);
 
-static pl_status read_value(yaml_reader *reader, const char *name, int depth)
+static pl_status read_yaml_value(yaml_reader *reader, const char *name, int depth)
 {
     yaml_event_t event;
     pl_status status = next_event(reader, &event);
@@ -416,13 +417,13 @@ static pl_status read_value(yaml_reader *reader, const char *name, int depth)
     if (event.type == YAML_SCALAR_EVENT)
         status = read_scalar(reader, name, &event);
     else if (event.type == YAML_SEQUENCE_START_EVENT)
-        status = read_list(reader, name, event.start_mark.line);
+        status = read_yaml_list(reader, name, event.start_mark.line);
     else if (event.type == YAML_MAPPING_START_EVENT && depth < NESTING_MAX)
         status = read_mapping(reader, name, depth + 1);
     else if (event.type == YAML_MAPPING_START_EVENT)
-        status = refuse(reader, &event, "sections are nested too deeply");
+        status = refuse_event(reader, &event, "sections are nested too deeply");
     else
-        status = refuse(reader, &event, "aliases (*name) are not supported");
+        status = refuse_event(reader, &event, "aliases (*name) are not supported");
 done:
     yaml_event_delete(&event);
     return status;
@@ -433,13 +434,13 @@ static pl_status read_pair(yaml_reader *reader, const char *prefix,
                            const yaml_event_t *event, int depth)
 {
     if (event->type != YAML_SCALAR_EVENT || has_nul(event))
-        return refuse(reader, event, "a key must be a plain name");
+        return refuse_event(reader, event, "a key must be a plain name");
     char name[KEY_NAME_MAX];
     int len = snprintf(name, sizeof name, "%s%s%s", prefix, *prefix ? "." : "",
                        scalar(event));
     if (len < 0 || len >= (int)sizeof name)
-        return refuse(reader, event, "a key is too long");
-    return read_value(reader, name, depth);
+        return refuse_event(reader, event, "a key is too long");
+    return read_yaml_value(reader, name, depth);
 }
 
 /* After the mapping's start, up to and with its end. */
@@ -458,7 +459,7 @@ static pl_status read_mapping(yaml_reader *reader, const char *prefix, int depth
 }
 
 /* Reads the top level: one mapping, or nothing at all. */
-static pl_status read_stream(yaml_reader *reader)
+static pl_status read_yaml_stream(yaml_reader *reader)
 {
     pl_status status = PL_OK;
     int n_documents = 0;
@@ -467,12 +468,12 @@ static pl_status read_stream(yaml_reader *reader)
         status = next_event(reader, &event);
         ended = event.type == YAML_STREAM_END_EVENT;
         if (event.type == YAML_DOCUMENT_START_EVENT && ++n_documents > 1)
-            status = refuse(reader, &event, "a second document starts here");
+            status = refuse_event(reader, &event, "a second document starts here");
         else if (event.type == YAML_MAPPING_START_EVENT)
             status = read_mapping(reader, "", 0);
         else if (event.type == YAML_SEQUENCE_START_EVENT ||
                  (event.type == YAML_SCALAR_EVENT && event.data.scalar.length))
-            status = refuse(reader, &event, "expected `key: value` lines");
+            status = refuse_event(reader, &event, "expected `key: value` lines");
         yaml_event_delete(&event);
     }
     return status;
@@ -492,7 +493,7 @@ pl_status pl_conf_load(const pl_table *table, void *target, const char *path)
     yaml_parser_set_encoding(&reader.parser, YAML_UTF8_ENCODING);
     yaml_parser_set_input_string(&reader.parser, (const uint8_t *)pl_buf_text(&text),
                                  text.len);
-    status = read_stream(&reader);
+    status = read_yaml_stream(&reader);
     yaml_parser_delete(&reader.parser);
     pl_free(reader.seen);
 done:
@@ -566,7 +567,7 @@ static size_t section_len(const char *name)
     return dot ? (size_t)(dot - name) : 0;
 }
 
-static int depth_of(const char *name, size_t len)
+static int depth_of_name(const char *name, size_t len)
 {
     int depth = 0;
     for (size_t i = 0; i < len; i++)
@@ -583,7 +584,7 @@ static void put_headings(const char *name, size_t len, const char *open, pl_buf 
         bool is_open =
             strncmp(open, name, end) == 0 && (!open[end] || open[end] == '.');
         if (!is_open)
-            pl_buf_printf(out, "%*s%.*s:\n", 2 * depth_of(name, start), "",
+            pl_buf_printf(out, "%*s%.*s:\n", 2 * depth_of_name(name, start), "",
                           (int)(end - start), name + start);
         start = end + 1;
     }
@@ -597,7 +598,7 @@ static const char *help_of(const pl_key *key)
 static void put_key_line(const pl_key *key, const void *target, pl_buf *out)
 {
     size_t section = section_len(key->name);
-    int indent = section ? 2 * (depth_of(key->name, section) + 1) : 0;
+    int indent = section ? 2 * (depth_of_name(key->name, section) + 1) : 0;
     const char *last = key->name + section + (section ? 1 : 0);
     pl_buf_printf(out, "%*s# %s (", indent, "", help_of(key));
     pl_conf_wanted(key, out);
@@ -614,7 +615,7 @@ void pl_conf_write_yaml(const pl_table *table, const void *target, pl_buf *out)
     for (size_t i = 0; i < table->n_keys; i++) {
         const pl_key *key = &table->keys[i];
         if (key->type == PL_KEY_SECTION) {
-            int indent = 2 * depth_of(key->name, strlen(key->name));
+            int indent = 2 * depth_of_name(key->name, strlen(key->name));
             pl_buf_printf(out, "%s%*s# %s\n", out->len ? "\n" : "", indent, "",
                           help_of(key));
             continue;

@@ -88,7 +88,7 @@ static bool is_first(const char *name)
     return fd >= 0;
 }
 
-static pl_status act(action what, const char *name)
+static pl_status act_on_point(action what, const char *name)
 {
     switch (what) {
     case KILL:
@@ -108,7 +108,7 @@ static pl_status act(action what, const char *name)
 }
 
 /* Parses the variable at each passage; only processes under test come here. */
-static pl_status look_up(const char *name, const char *spec)
+static pl_status run_armed_point(const char *name, const char *spec)
 {
     for (int i = 0; *spec && i < POINTS_MAX; i++) {
         size_t len = strcspn(spec, ",");
@@ -122,7 +122,7 @@ static pl_status look_up(const char *name, const char *spec)
             pl_sleep_ms(p.nth);
         else if (is_meant(&p, name) && atomic_fetch_add(&passages[i], 1) + 1 == p.nth &&
                  is_first(p.name))
-            return act(p.what, name);
+            return act_on_point(p.what, name);
         spec += len + (spec[len] == ',');
     }
     return PL_OK;
@@ -135,5 +135,5 @@ pl_status pl_failpoint(const char *name)
         return PL_OK;
     const char *spec = getenv("PATHLOOM_FAILPOINT");
     atomic_store_explicit(&state, spec ? ARMED : OFF, memory_order_relaxed);
-    return spec ? look_up(name, spec) : PL_OK;
+    return spec ? run_armed_point(name, spec) : PL_OK;
 }

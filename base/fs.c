@@ -23,7 +23,7 @@
 enum { READ_STEP = 1 << 16, WRITE_STEP = 1 << 30, TREE_DEPTH_MAX = 64 };
 
 /* Translates errno, here and nowhere else; `verb` completes "cannot ... path". */
-static pl_status failed(const char *verb, const char *path)
+static pl_status file_failed(const char *verb, const char *path)
 {
     int cause = errno;
     pl_status status = PL_ERR_IO;
@@ -71,8 +71,8 @@ pl_status pl_sync_folder(const char *folder)
 {
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
-        return failed("open the folder", folder);
-    pl_status status = fsync(fd) == 0 ? PL_OK : failed("flush the folder", folder);
+        return file_failed("open the folder", folder);
+    pl_status status = fsync(fd) == 0 ? PL_OK : file_failed("flush the folder", folder);
     close(fd);
     return status == PL_OK ? pl_failpoint("fs.folder.after") : status;
 }
@@ -93,7 +93,7 @@ static pl_status make_folder(const char *path)
     if (pl_path_is_folder(path))
         return PL_OK;
     errno = cause;
-    return failed("make the folder", path);
+    return file_failed("make the folder", path);
 }
 
 pl_status pl_make_folders(const char *path)
@@ -120,7 +120,7 @@ static pl_status empty_folder(int fd, const char *path, int depth)
     DIR *folder = fdopendir(fd);
     if (!folder) {
         close(fd);
-        return failed("read the folder", path);
+        return file_failed("read the folder", path);
     }
     pl_status status = PL_OK;
     struct dirent *entry;
@@ -138,16 +138,16 @@ static pl_status remove_under(int parent, const char *name, const char *path, in
     if (unlinkat(parent, name, 0) == 0 || errno == ENOENT)
         return PL_OK;
     if (errno != EISDIR && errno != EPERM)
-        return failed("delete under", path);
+        return file_failed("delete under", path);
     if (depth > TREE_DEPTH_MAX)
         return pl_fail(PL_ERR_IO, "%s is nested deeper than %d folders", path,
                        TREE_DEPTH_MAX);
     int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
-        return failed("open a folder under", path);
+        return file_failed("open a folder under", path);
     PL_CHECK(empty_folder(fd, path, depth));
     if (unlinkat(parent, name, AT_REMOVEDIR) != 0 && errno != ENOENT)
-        return failed("delete a folder under", path);
+        return file_failed("delete a folder under", path);
     return PL_OK;
 }
 
@@ -168,7 +168,7 @@ static pl_status read_all(int fd, const char *path, pl_buf *out)
         if (got > 0)
             out->len += (size_t)got;
         else if (errno != EINTR)
-            return failed("read", path);
+            return file_failed("read", path);
     }
 }
 
@@ -177,7 +177,7 @@ pl_status pl_read_file(const char *path, pl_buf *out)
     pl_buf_clear(out);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return failed("open", path);
+        return file_failed("open", path);
     pl_status status = read_all(fd, path, out);
     close(fd);
     return status;
@@ -192,7 +192,7 @@ static pl_status write_all(int fd, const char *path, const uint8_t *data, size_t
         if (put < 0 && errno == EINTR)
             continue;
         if (put < 0)
-            return failed("write", path);
+            return file_failed("write", path);
         data += put;
         len -= (size_t)put;
     }
@@ -203,14 +203,14 @@ static pl_status write_synced(const char *path, const void *data, size_t len)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0)
-        return failed("create", path);
+        return file_failed("create", path);
     pl_status status = write_all(fd, path, data, len);
     if (status == PL_OK && fsync(fd) != 0)
-        status = failed("flush", path);
+        status = file_failed("flush", path);
     if (status == PL_OK)
         status = pl_failpoint("fs.fsync.after");
     if (close(fd) != 0 && status == PL_OK)
-        status = failed("close", path);
+        status = file_failed("close", path);
     return status;
 }
 
@@ -224,7 +224,7 @@ pl_status pl_replace_file(const char *path, const void *data, size_t len)
         return path_too_long(path);
     pl_status status = write_synced(temporary, data, len);
     if (status == PL_OK && rename(temporary, path) != 0)
-        status = failed("rename into", path);
+        status = file_failed("rename into", path);
     if (status == PL_OK)
         status = pl_failpoint("fs.rename.after");
     if (status != PL_OK) {
@@ -238,7 +238,7 @@ static pl_status map_open(int fd, const char *path, pl_mapping *out)
 {
     struct stat info;
     if (fstat(fd, &info) != 0)
-        return failed("examine", path);
+        return file_failed("examine", path);
     if (!S_ISREG(info.st_mode))
         return pl_fail(PL_ERR_IO, "%s is not a regular file", path);
     if (info.st_size == 0) /* mmap refuses length 0; an empty file is no error */
@@ -246,7 +246,7 @@ static pl_status map_open(int fd, const char *path, pl_mapping *out)
     size_t len = (size_t)info.st_size;
     void *data = mmap(NULL, len, PROT_READ, MAP_SHARED, fd, 0);
     if (data == MAP_FAILED)
-        return failed("map", path);
+        return file_failed("map", path);
     *out = (pl_mapping){data, len};
     return PL_OK;
 }
@@ -256,7 +256,7 @@ pl_status pl_map_file(const char *path, pl_mapping *out)
     *out = (pl_mapping){0};
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return failed("open", path);
+        return file_failed("open", path);
     pl_status status = map_open(fd, path, out);
     close(fd); /* the mapping holds the file by itself */
     return status;
@@ -270,14 +270,14 @@ pl_status pl_map_scratch(const char *folder, size_t bytes, void **out)
     *out = NULL;
     int fd = mkostemp(pl_join(path, folder, ".scratch-XXXXXX"), O_CLOEXEC);
     if (fd < 0)
-        return failed("make a file in", folder);
+        return file_failed("make a file in", folder);
     unlink(path);
     errno = posix_fallocate(fd, 0, (off_t)bytes);
     void *memory = errno ? MAP_FAILED
                          : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     pl_status status = PL_OK;
     if (memory == MAP_FAILED)
-        status = failed("make room in", folder);
+        status = file_failed("make room in", folder);
     else
         *out = memory;
     close(fd); /* the mapping holds the file by itself */
@@ -310,7 +310,7 @@ pl_status pl_lock_folder(const char *path, int *fd)
     *fd = -1;
     int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder < 0)
-        return failed("open the folder", path);
+        return file_failed("open the folder", path);
     if (flock(folder, LOCK_EX | LOCK_NB) == 0) {
         *fd = folder;
         return PL_OK;
@@ -319,7 +319,7 @@ pl_status pl_lock_folder(const char *path, int *fd)
     if (errno == EWOULDBLOCK)
         pl_fail(status, "%s is in use by another process; stop that one first", path);
     else
-        status = failed("lock", path);
+        status = file_failed("lock", path);
     close(folder);
     return status;
 }

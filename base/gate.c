@@ -109,7 +109,7 @@ bool pl_gate_is_open(void)
 }
 
 /* ---- the list ---- */
-static stamp look_at(const char *path)
+static stamp stamp_list_file(const char *path)
 {
     struct stat info;
     stamp s = {0};
@@ -118,7 +118,7 @@ static stamp look_at(const char *path)
     return s;
 }
 
-static bool same_stamp(const stamp *a, const stamp *b)
+static bool same_list_stamp(const stamp *a, const stamp *b)
 {
     return a->modified.tv_sec == b->modified.tv_sec &&
            a->modified.tv_nsec == b->modified.tv_nsec && a->number == b->number &&
@@ -136,7 +136,7 @@ static pl_status load_list(const gate *g, pl_key_list *out)
     return pl_key_list_load(g->list, out);
 }
 
-static pl_status read_list(gate *g)
+static pl_status read_key_list(gate *g)
 {
     snapshot *fresh = pl_alloc(sizeof *fresh);
     pl_status status = load_list(g, &fresh->list);
@@ -176,17 +176,17 @@ static void note_unread(gate *g)
 
 static void reread(gate *g, bool anyway)
 {
-    stamp s = look_at(g->list);
-    if (!anyway && same_stamp(&s, &g->seen))
+    stamp s = stamp_list_file(g->list);
+    if (!anyway && same_list_stamp(&s, &g->seen))
         return;
     g->seen = s;
-    if (read_list(g) != PL_OK)
+    if (read_key_list(g) != PL_OK)
         note_unread(g);
     else
         g->unread_ms = 0;
 }
 
-static const pl_key_entry *find(const gate *g, const pl_pubkey *key)
+static const pl_key_entry *find_allowed_key(const gate *g, const pl_pubkey *key)
 {
     const snapshot *s = atomic_load(&g->now);
     return pl_key_list_find(&s->list, key, pl_wall_ms() / 1000);
@@ -200,7 +200,7 @@ static bool is_own(const pl_key_entry *e)
 pl_key_role pl_gate_role(const pl_pubkey *key, bool *own)
 {
     const gate *g = atomic_load(&process_gate);
-    const pl_key_entry *e = g ? find(g, key) : NULL;
+    const pl_key_entry *e = g ? find_allowed_key(g, key) : NULL;
     *own = is_own(e);
     return e ? e->role : PL_AS_NONE;
 }
@@ -348,13 +348,14 @@ static bool is_news(gate *g, const pl_pubkey *key)
     return true;
 }
 
-static const pl_key_entry *judge(gate *g, const zap_request *q, const pl_pubkey *key)
+static const pl_key_entry *judge_handshake(gate *g, const zap_request *q,
+                                           const pl_pubkey *key)
 {
     if (!q->whole || strcmp(q->version, "1.0") != 0 ||
         strcmp(q->domain, zap_domain) != 0 || strcmp(q->mechanism, "CURVE") != 0)
         return NULL;
     reread(g, false); /* the key may have been added a moment ago */
-    const pl_key_entry *e = find(g, key);
+    const pl_key_entry *e = find_allowed_key(g, key);
     return g->unread_ms == 0 || is_own(e) ? e : NULL;
 }
 
@@ -365,7 +366,7 @@ static void answer_requests(gate *g)
         char user[PL_PUBKEY_TEXT];
         pl_pubkey key;
         memcpy(key.bytes, q.key, PL_PUBKEY_BYTES);
-        const pl_key_entry *e = judge(g, &q, &key);
+        const pl_key_entry *e = judge_handshake(g, &q, &key);
         /* Read before the answer is sent, because the answer ends the self-test, whose
          * random key must not be reported. */
         bool is_in_place = atomic_load(&process_gate) == g;
@@ -381,7 +382,7 @@ static void answer_requests(gate *g)
     }
 }
 
-static void run(void *context)
+static void run_gate(void *context)
 {
     gate *g = context;
     int64_t looked = pl_now_ms();
@@ -516,10 +517,10 @@ static void free_gate(gate *g)
     pl_free(g);
 }
 
-static pl_status start(gate *g)
+static pl_status start_gate(gate *g)
 {
-    g->seen = look_at(g->list);
-    PL_CHECK(read_list(g));
+    g->seen = stamp_list_file(g->list);
+    PL_CHECK(read_key_list(g));
     PL_CHECK(pl_queue_create(&g->orders));
     g->zap = zmq_socket(wire_context(), ZMQ_REP);
     if (!g->zap || zmq_bind(g->zap, zap_at) != 0) {
@@ -529,7 +530,7 @@ static pl_status start(gate *g)
             zmq_close(g->zap);
         return status;
     }
-    pl_status status = pl_thread_start("gate", run, g, &g->thread);
+    pl_status status = pl_thread_start("gate", run_gate, g, &g->thread);
     if (status != PL_OK)
         zmq_close(g->zap);
     return status;
@@ -550,7 +551,7 @@ pl_status pl_gate_open(const pl_gate_options *options)
     g->options = *options;
     g->own = *options->own;
     pl_copy_text(g->list, sizeof g->list, options->list);
-    pl_status status = start(g);
+    pl_status status = start_gate(g);
     if (status == PL_OK)
         status = self_test(g);
     if (status != PL_OK) {

@@ -21,7 +21,7 @@ _Static_assert(sizeof(pl_hasher) >= sizeof(crypto_generichash_blake2b_state) + 6
                "a hasher must hold an aligned state wherever it lies");
 
 /* Selects libsodium's vector code once; it guards itself against threads. */
-static void ready(void)
+static void init_hash_library(void)
 {
     if (sodium_init() < 0)
         abort();
@@ -40,7 +40,7 @@ static void hash_under(const char *use, const uint8_t *key, size_t key_len,
 {
     unsigned char personal[crypto_generichash_blake2b_PERSONALBYTES];
     personal_of(use, personal);
-    ready();
+    init_hash_library();
     crypto_generichash_blake2b_salt_personal(out->bytes, PL_HASH_BYTES, data, len, key,
                                              key_len, NULL, personal);
 }
@@ -73,7 +73,7 @@ void pl_hasher_init(pl_hasher *hasher, const char *use)
 {
     unsigned char personal[crypto_generichash_blake2b_PERSONALBYTES];
     personal_of(use, personal);
-    ready();
+    init_hash_library();
     crypto_generichash_blake2b_init_salt_personal(state_of(hasher), NULL, 0,
                                                   PL_HASH_BYTES, NULL, personal);
 }

@@ -130,7 +130,7 @@ static void advance(lane *l, size_t bytes)
 }
 
 /* Parameters: 32 bytes of hash, no key, one leaf; then the use, padded with zeros. */
-static void begin(stream *s, const char *use)
+static void begin_stream(stream *s, const char *use)
 {
     uint8_t personal[16] = {0};
     assert(strlen(use) <= sizeof personal);
@@ -166,7 +166,7 @@ static void hash_stream(lanes_kind kind, const char *use, const pl_piece *pieces
                         size_t n, pl_hash *out)
 {
     stream s = {.pieces = pieces, .n = n, .out = out};
-    begin(&s, use);
+    begin_stream(&s, use);
     if (kind == LANES_AVX2)
         hash_avx2(&s);
     else if (n <= LANES_MAX / 2)

@@ -29,7 +29,7 @@ enum {
 static const char file_mark[] = "pathloom-key 1";
 static const char list_head[] = "# Keys that may connect: ROLE KEY EXPIRES USES NAME";
 
-static void ready(void)
+static void init_key_library(void)
 {
     if (sodium_init() < 0)
         abort();
@@ -72,7 +72,7 @@ pl_status pl_pubkey_check(const pl_pubkey *key)
 {
     static const uint8_t scalar[crypto_scalarmult_SCALARBYTES] = {1};
     uint8_t shared[crypto_scalarmult_BYTES];
-    ready();
+    init_key_library();
     if (crypto_scalarmult(shared, scalar, key->bytes) == 0)
         return PL_OK;
     return pl_fail(PL_ERR_DATA,
@@ -91,7 +91,7 @@ bool pl_pubkey_equal(const pl_pubkey *a, const pl_pubkey *b)
 void pl_keypair_create(pl_keypair *out)
 {
     char text[PL_PUBKEY_TEXT];
-    ready();
+    init_key_library();
     do {
         crypto_box_keypair(out->open.bytes, out->secret);
         pl_pubkey_format(&out->open, text);
@@ -100,7 +100,7 @@ void pl_keypair_create(pl_keypair *out)
 
 void pl_keypair_of(const uint8_t secret[PL_PUBKEY_BYTES], pl_keypair *out)
 {
-    ready();
+    init_key_library();
     memcpy(out->secret, secret, PL_PUBKEY_BYTES);
     crypto_scalarmult_base(out->open.bytes, out->secret);
 }
@@ -113,7 +113,7 @@ void pl_keypair_wipe(pl_keypair *pair)
 void pl_invite_create(char text[PL_INVITE_TEXT])
 {
     uint8_t secret[PL_INVITE_BYTES];
-    ready();
+    init_key_library();
     randombytes_buf(secret, sizeof secret);
     to_text(secret, sizeof secret, text, PL_INVITE_TEXT);
     sodium_memzero(secret, sizeof secret);
@@ -123,7 +123,7 @@ pl_status pl_invite_keypair(const char *text, pl_keypair *out)
 {
     uint8_t secret[PL_INVITE_BYTES];
     pl_hash seed;
-    ready();
+    init_key_library();
     if (!from_text(text, secret, sizeof secret))
         return pl_fail(PL_ERR_USAGE, "the token's secret is not whole; copy all of it");
     pl_hash_of("invitation", secret, sizeof secret, &seed);
@@ -214,7 +214,7 @@ static bool parse_pair(const char *text, pl_keypair *out)
 pl_status pl_keypair_load(const char *path, pl_keypair *out)
 {
     char text[512] = "";
-    ready();
+    init_key_library();
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return pl_fail(errno == ENOENT ? PL_ERR_NOT_FOUND : PL_ERR_NOPERM,
@@ -279,7 +279,7 @@ void pl_key_list_clear(pl_key_list *list)
 }
 
 /* The index of the key, or where it would be inserted. */
-static size_t place_of(const pl_key_list *list, const pl_pubkey *key)
+static size_t find_key_place(const pl_key_list *list, const pl_pubkey *key)
 {
     size_t low = 0, high = list->n;
     while (low < high) {
@@ -300,7 +300,7 @@ static bool stands_at(const pl_key_list *list, size_t at, const pl_pubkey *key)
 const pl_key_entry *pl_key_list_find(const pl_key_list *list, const pl_pubkey *key,
                                      int64_t now_s)
 {
-    size_t at = place_of(list, key);
+    size_t at = find_key_place(list, key);
     if (!stands_at(list, at, key))
         return NULL;
     const pl_key_entry *e = &list->entries[at];
@@ -310,7 +310,7 @@ const pl_key_entry *pl_key_list_find(const pl_key_list *list, const pl_pubkey *k
 
 static void insert_entry(pl_key_list *list, const pl_key_entry *entry)
 {
-    size_t at = place_of(list, &entry->key);
+    size_t at = find_key_place(list, &entry->key);
     if (!stands_at(list, at, &entry->key)) {
         list->entries = pl_grow(list->entries, (list->n + 1) * sizeof *list->entries);
         memmove(list->entries + at + 1, list->entries + at,
@@ -330,7 +330,7 @@ pl_status pl_key_list_put(pl_key_list *list, const pl_key_entry *entry)
 
 bool pl_key_list_drop(pl_key_list *list, const pl_pubkey *key)
 {
-    size_t at = place_of(list, key);
+    size_t at = find_key_place(list, key);
     if (!stands_at(list, at, key))
         return false;
     list->n--;
@@ -341,7 +341,7 @@ bool pl_key_list_drop(pl_key_list *list, const pl_pubkey *key)
 
 bool pl_key_list_revoke(pl_key_list *list, const pl_pubkey *key)
 {
-    size_t at = place_of(list, key);
+    size_t at = find_key_place(list, key);
     if (!stands_at(list, at, key))
         return false;
     pl_key_entry *e = &list->entries[at];
@@ -391,7 +391,7 @@ static bool parse_role(char *text, pl_key_entry *out)
     return true;
 }
 
-static bool is_blank(const char *line, size_t len)
+static bool is_blank_line(const char *line, size_t len)
 {
     size_t at = 0;
     while (at < len && (line[at] == ' ' || line[at] == '\t' || line[at] == '\r'))
@@ -400,7 +400,7 @@ static bool is_blank(const char *line, size_t len)
 }
 
 /* A NUL does not end a line: the text after it must not be lost. */
-static bool read_line(const char *line, size_t len, pl_key_entry *out)
+static bool read_key_line(const char *line, size_t len, pl_key_entry *out)
 {
     char copy[LINE_MAX_BYTES + 1];
     if (len > LINE_MAX_BYTES || memchr(line, 0, len))
@@ -433,7 +433,7 @@ static pl_status parse_list(const char *path, const char *text, size_t size,
         size_t len = (size_t)((stop ? stop : end) - line);
         next = line + len + 1;
         number++;
-        if (is_blank(line, len) ||
+        if (is_blank_line(line, len) ||
             (len == strlen(list_head) && memcmp(line, list_head, len) == 0))
             continue;
         if (out->n == ENTRIES_MAX)
@@ -441,7 +441,7 @@ static pl_status parse_list(const char *path, const char *text, size_t size,
                            "%s has more than %d keys; delete lines of keys that were "
                            "revoked or have expired",
                            path, ENTRIES_MAX);
-        if (line[0] != '#' && read_line(line, len, &entry)) {
+        if (line[0] != '#' && read_key_line(line, len, &entry)) {
             insert_entry(out, &entry);
             continue;
         }
@@ -465,7 +465,7 @@ pl_status pl_key_list_load(const char *path, pl_key_list *out)
 {
     pl_buf text = {0};
     *out = (pl_key_list){0};
-    ready();
+    init_key_library();
     if (!pl_path_exists(path))
         return PL_OK;
     pl_status status = pl_read_file(path, &text);

@@ -28,7 +28,8 @@ static uint64_t hash_of(const char *name)
 }
 
 /* The entry of the name, or the free entry where it would be inserted. */
-static name_entry *place_of(const pl_name_table *table, const char *name, uint64_t hash)
+static name_entry *find_name_entry(const pl_name_table *table, const char *name,
+                                   uint64_t hash)
 {
     size_t at = (size_t)hash & (table->size - 1);
     while (table->entries[at].name && (table->entries[at].hash != hash ||
@@ -66,11 +67,11 @@ void pl_name_table_put(pl_name_table *table, const char *name, int number)
         table->entries = pl_alloc(table->size * sizeof *table->entries);
         for (size_t i = 0; i < old.size; i++)
             if (old.entries[i].name)
-                *place_of(table, old.entries[i].name, old.entries[i].hash) =
+                *find_name_entry(table, old.entries[i].name, old.entries[i].hash) =
                     old.entries[i];
         pl_free(old.entries);
     }
-    name_entry *entry = place_of(table, name, hash);
+    name_entry *entry = find_name_entry(table, name, hash);
     if (!entry->name) {
         *entry = (name_entry){pl_strdup(name), hash, 0};
         table->used++;
@@ -82,7 +83,7 @@ void pl_name_table_put(pl_name_table *table, const char *name, int number)
  * so each of them is inserted again. */
 void pl_name_table_drop(pl_name_table *table, const char *name)
 {
-    name_entry *entry = place_of(table, name, hash_of(name));
+    name_entry *entry = find_name_entry(table, name, hash_of(name));
     if (!entry->name)
         return;
     pl_free(entry->name);
@@ -92,12 +93,12 @@ void pl_name_table_drop(pl_name_table *table, const char *name)
          table->entries[at].name; at = (at + 1) & (table->size - 1)) {
         name_entry moved = table->entries[at];
         table->entries[at].name = NULL;
-        *place_of(table, moved.name, moved.hash) = moved;
+        *find_name_entry(table, moved.name, moved.hash) = moved;
     }
 }
 
 int pl_name_table_get(const pl_name_table *table, const char *name)
 {
-    const name_entry *entry = place_of(table, name, hash_of(name));
+    const name_entry *entry = find_name_entry(table, name, hash_of(name));
     return entry->name ? entry->number : -1;
 }

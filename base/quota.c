@@ -49,8 +49,8 @@ static bucket *find_bucket(quota *q, const pl_pubkey *key, int64_t now_ms)
     return &q->buckets[at];
 }
 
-static bool take_out(bucket *b, unsigned cost, int64_t now_ms, double per_s,
-                     double most)
+static bool take_from_bucket(bucket *b, unsigned cost, int64_t now_ms, double per_s,
+                             double most)
 {
     b->left += 1e-3 * per_s * (double)(now_ms - b->at_ms);
     b->left = b->left < most ? b->left : most;
@@ -72,14 +72,14 @@ bool quota_take(quota *q, const pl_peer *from, unsigned cost, int64_t now_ms)
     case PL_AS_WORKER:
     case PL_AS_RELAY:
     case PL_AS_INSPECTOR:
-        return from->own || take_out(find_bucket(q, &from->key, now_ms), cost, now_ms,
-                                     QUOTA_PER_S, QUOTA_AT_ONCE);
+        return from->own || take_from_bucket(find_bucket(q, &from->key, now_ms), cost,
+                                             now_ms, QUOTA_PER_S, QUOTA_AT_ONCE);
     case PL_AS_NONE:
     case PL_AS_INVITE:
     case PL_AS_REVOKED:
     case PL_AS_COUNT:
     default:
-        return take_out(&q->others, cost, now_ms, QUOTA_OTHERS_PER_S,
-                        QUOTA_OTHERS_AT_ONCE);
+        return take_from_bucket(&q->others, cost, now_ms, QUOTA_OTHERS_PER_S,
+                                QUOTA_OTHERS_AT_ONCE);
     }
 }

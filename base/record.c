@@ -140,7 +140,7 @@ size_t pl_field_count(const pl_reader *reader, uint16_t tag)
 
 /* A search in a list (i = 0, 1, 2...) starts where the last one ended, so that reading
  * the whole list costs one pass and not one per field. */
-static bool find(pl_reader *reader, uint16_t tag, size_t i, record_field *out)
+static bool find_field(pl_reader *reader, uint16_t tag, size_t i, record_field *out)
 {
     bool onward = reader->seek_at && reader->seek_tag == tag && reader->seek_index <= i;
     size_t at = onward ? reader->seek_at : 0;
@@ -162,7 +162,7 @@ static bool find(pl_reader *reader, uint16_t tag, size_t i, record_field *out)
 static const uint8_t *sized(pl_reader *reader, uint16_t tag, size_t i, size_t len)
 {
     record_field field;
-    if (!find(reader, tag, i, &field))
+    if (!find_field(reader, tag, i, &field))
         fail_once(reader, "is missing", tag);
     else if (field.len != len)
         fail_once(reader, "has a wrong size", tag);
@@ -198,7 +198,7 @@ const uint8_t *pl_get_bytes(pl_reader *reader, uint16_t tag, size_t i, size_t *l
 {
     record_field field;
     *len = 0;
-    if (!find(reader, tag, i, &field)) {
+    if (!find_field(reader, tag, i, &field)) {
         fail_once(reader, "is missing", tag);
         return NULL;
     }

@@ -16,7 +16,7 @@ static void PL_PRINTF(1, 0) keep_sentence(const char *format, va_list args)
     memcpy(last_error, text, sizeof text);
 }
 
-static void append(const char *text)
+static void append_reason(const char *text)
 {
     size_t used = strlen(last_error);
     size_t len = strnlen(text, SENTENCE_MAX - 1 - used);
@@ -41,8 +41,8 @@ pl_status pl_fail_in(pl_status status, const char *format, ...)
     va_start(args, format);
     keep_sentence(format, args);
     va_end(args);
-    append(": ");
-    append(inner);
+    append_reason(": ");
+    append_reason(inner);
     return status;
 }
 

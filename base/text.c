@@ -93,7 +93,7 @@ pl_status pl_parse_bool(const char *text, bool *out)
     return pl_fail(PL_ERR_DATA, "`%.64s` is neither true nor false", text);
 }
 
-static int least(int a, int b, int c)
+static int least_of_three(int a, int b, int c)
 {
     int ab = a < b ? a : b;
     return ab < c ? ab : c;
@@ -113,7 +113,7 @@ int pl_edit_distance(const char *a, const char *b)
         for (size_t j = 1; j < width; j++) {
             int substituted = diagonal + (a[i] != b[j - 1]);
             diagonal = row[j];
-            row[j] = least(substituted, row[j] + 1, row[j - 1] + 1);
+            row[j] = least_of_three(substituted, row[j] + 1, row[j - 1] + 1);
         }
     }
     int distance = row[width - 1];

@@ -645,7 +645,7 @@ static void tell_refusal(pl_socket *socket, const pl_peer *peer, const char *tex
 }
 
 /* Refuses a message: answers the sender and reports it on this side. */
-static void refuse(pl_socket *socket, const pl_peer *peer, const pl_message *m)
+static void refuse_message(pl_socket *socket, const pl_peer *peer, const pl_message *m)
 {
     char text[160];
     pl_message a;
@@ -676,7 +676,7 @@ static bool is_admitted(pl_socket *socket, const pl_peer *peer, const pl_message
     else if (may)
         return true;
     else
-        refuse(socket, peer, m);
+        refuse_message(socket, peer, m);
     socket->refused++;
     return false;
 }

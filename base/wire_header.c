@@ -25,8 +25,9 @@ static const uint8_t magic[4] = {'P', 'L', 'W', '1'};
 
 /* The checksum over the header with its checksum field set to zero, the body and the
  * data. */
-static uint64_t sum_of(const uint8_t header[WIRE_HEADER_BYTES], const void *body,
-                       size_t body_len, const void *data, size_t data_len)
+static uint64_t frame_checksum(const uint8_t header[WIRE_HEADER_BYTES],
+                               const void *body, size_t body_len, const void *data,
+                               size_t data_len)
 {
     uint8_t blank[WIRE_HEADER_BYTES];
     memcpy(blank, header, WIRE_HEADER_BYTES);
@@ -48,8 +49,8 @@ void wire_header_encode(const pl_message *message, uint8_t out[WIRE_HEADER_BYTES
     pl_le_put(out + AT_REQUEST, message->request, 8);
     pl_le_put(out + AT_EPOCH, message->epoch, 8);
     pl_le_put(out + AT_TOKEN, message->token, 8);
-    uint64_t sum = sum_of(out, message->body.data, message->body.len,
-                          message->data.data, message->data.len);
+    uint64_t sum = frame_checksum(out, message->body.data, message->body.len,
+                                  message->data.data, message->data.len);
     pl_le_put(out + AT_CHECKSUM, sum, 8);
 }
 
@@ -84,7 +85,7 @@ bool wire_check(const wire_frame *frames, size_t n_frames)
     return header_is_known(header) && wire_header_sizes(header, &body_len, &data_len) &&
            has_data == (data.len > 0) && body_len == body.len && data_len == data.len &&
            pl_le_get(header + AT_CHECKSUM, 8) ==
-               sum_of(header, body.data, body.len, data.data, data.len);
+               frame_checksum(header, body.data, body.len, data.data, data.len);
 }
 
 void wire_header_decode(const void *header, pl_message *out)

@@ -31,7 +31,7 @@ static const char *path_of(const char *endpoint)
     return endpoint + strlen(scheme);
 }
 
-static bool fits(const char *path)
+static bool fits_socket_path(const char *path)
 {
     return strlen(path) < sizeof((struct sockaddr_un *)NULL)->sun_path;
 }
@@ -61,7 +61,7 @@ pl_status wire_ipc_check(const char *endpoint)
     const char *path = path_of(endpoint);
     if (!path)
         return PL_OK;
-    if (!fits(path))
+    if (!fits_socket_path(path))
         return pl_fail(
             PL_ERR_CONFIG,
             "%s has %zu bytes after ipc://, and the system takes %zu; choose "
@@ -129,7 +129,8 @@ void pl_address_in_folder(const char *folder, const char *name,
         return;
     snprintf(path, sizeof path, "%.*s/%.64s.sock", PL_PATH_MAX - 128, whole, name);
     snprintf(probe, sizeof probe, "%.*s/.%d", PL_PATH_MAX - 128, whole, (int)getpid());
-    if (fits(path) && fits(probe) && try_socket(probe, true) == 0)
+    if (fits_socket_path(path) && fits_socket_path(probe) &&
+        try_socket(probe, true) == 0)
         snprintf(out, PL_ADDRESS_MAX, "%s%.200s", scheme, path);
 }
 

@@ -12,7 +12,7 @@ enum { BROKEN_MAX = 4 /* handshakes in a row that end at once */, BROKEN_MS = 40
 
 /* An event has two frames: the first has the event and a number, the second the
  * endpoint. */
-static bool watch(pl_socket *socket, int events)
+static bool watch_socket(pl_socket *socket, int events)
 {
     static atomic_uint count;
     char name[32];
@@ -33,12 +33,12 @@ static const int failed_handshakes = ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
 
 bool wire_watch_client(pl_socket *socket)
 {
-    return watch(socket, ZMQ_EVENT_HANDSHAKE_SUCCEEDED | failed_handshakes);
+    return watch_socket(socket, ZMQ_EVENT_HANDSHAKE_SUCCEEDED | failed_handshakes);
 }
 
 bool wire_watch_server(pl_socket *socket)
 {
-    return watch(socket, failed_handshakes);
+    return watch_socket(socket, failed_handshakes);
 }
 
 void wire_watch_end(pl_socket *socket)

@@ -157,12 +157,12 @@ static void no_trouble(const char *trouble)
     (void)trouble;
 }
 
-static pl_status put_entry(pl_key_list *list, void *context)
+static pl_status put_bench_key(pl_key_list *list, void *context)
 {
     return pl_key_list_put(list, context);
 }
 
-static void run_home(const bench *b, bool curve, const char *ready)
+static void run_curve_home(const bench *b, bool curve, const char *ready)
 {
     char store[128], list[128];
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -183,7 +183,7 @@ static void run_home(const bench *b, bool curve, const char *ready)
                                .stop = &stop};
     pl_log_open("home", PL_LOG_WARN, false);
     pl_wire_keys(&b->server);
-    if (curve && (pl_key_list_edit(list, put_entry, &e) != PL_OK ||
+    if (curve && (pl_key_list_edit(list, put_bench_key, &e) != PL_OK ||
                   pl_gate_open(&gate) != PL_OK))
         _exit(1);
     if (pl_home_run(&options) != PL_OK)
@@ -191,13 +191,13 @@ static void run_home(const bench *b, bool curve, const char *ready)
     _exit(1);
 }
 
-static pl_status start_home(bench *b, bool curve)
+static pl_status start_curve_home(bench *b, bool curve)
 {
     char ready[128];
     snprintf(ready, sizeof ready, "%s/ready%d", b->folder, curve);
     b->home[curve].pid = fork();
     if (b->home[curve].pid == 0)
-        run_home(b, curve, ready);
+        run_curve_home(b, curve, ready);
     pl_buf address = {0};
     for (int i = 0; !pl_path_exists(ready) && i < 1000; i++)
         pl_sleep_ms(10);
@@ -217,7 +217,7 @@ static pl_status connect_home(bench *b, bool curve)
 }
 
 /* ---- rounds ---- */
-static pl_status turn(bench *b, what w, bool curve)
+static pl_status run_turn(bench *b, what w, bool curve)
 {
     pl_client *c = b->home[curve].client;
     uint64_t bytes = (uint64_t)b->bytes;
@@ -239,26 +239,26 @@ static pl_status turn(bench *b, what w, bool curve)
     }
 }
 
-static pl_status measure(bench *b, what w, bool curve, int round)
+static pl_status measure_turn(bench *b, what w, bool curve, int round)
 {
     pid_t other = w == RAW ? b->raw[curve].pid : b->home[curve].pid;
     if (w != DOWN) /* other bytes each time: nothing is there already */
         for (int64_t at = 0; at < b->bytes; at += FRAME)
             b->data[at]++;
     double start = pl_now(), cpu = cpu_seconds(other);
-    PL_CHECK(turn(b, w, curve));
+    PL_CHECK(run_turn(b, w, curve));
     b->rate[w][curve][round] = (double)b->bytes / (pl_now() - start);
     b->cpu[w][curve][round] = (cpu_seconds(other) - cpu) / (double)b->bytes;
     /* A home frees an upload when it is committed: without that each would need memory
      * that the machine has not touched yet, and measure that. */
     if (w == UP)
-        PL_CHECK(turn(b, UP_STORED, curve));
+        PL_CHECK(run_turn(b, UP_STORED, curve));
     if (w == UP || w == UP_STORED)
         pl_sleep_ms(SETTLE_MS); /* what it flushes behind a commit */
     return PL_OK;
 }
 
-static int by_value(const void *a, const void *b)
+static int by_rate(const void *a, const void *b)
 {
     double x, y;
     memcpy(&x, a, sizeof x);
@@ -270,11 +270,11 @@ static double median(const double *values, int n)
 {
     double sorted[ROUNDS_MAX];
     memcpy(sorted, values, (size_t)n * sizeof *sorted);
-    qsort(sorted, (size_t)n, sizeof *sorted, by_value);
+    qsort(sorted, (size_t)n, sizeof *sorted, by_rate);
     return sorted[n / 2];
 }
 
-static void print_row(const bench *b, what w, bool curve)
+static void print_curve_row(const bench *b, what w, bool curve)
 {
     int n = (int)b->rounds;
     printf(
@@ -284,26 +284,26 @@ static void print_row(const bench *b, what w, bool curve)
 }
 
 /* All others are forked before this process has sockets. */
-static pl_status run_all(bench *b)
+static pl_status run_curve_rounds(bench *b)
 {
     pl_status status = PL_OK;
     for (int curve = 0; curve < 2; curve++) {
         PL_TRY(start_raw(b, curve != 0));
-        PL_TRY(start_home(b, curve != 0));
+        PL_TRY(start_curve_home(b, curve != 0));
     }
     for (int curve = 0; curve < 2; curve++)
         PL_TRY(connect_home(b, curve != 0));
     for (int round = 0; round < b->rounds; round++) {
         for (int w = 0; w < N_WHAT; w++)
             for (int curve = 0; curve < 2; curve++)
-                PL_TRY(measure(b, (what)w, curve != 0, round));
+                PL_TRY(measure_turn(b, (what)w, curve != 0, round));
         for (int w = 0; w < N_WHAT; w++)
             for (int curve = 0; curve < 2; curve++)
                 b->share[w][curve][round] =
                     b->rate[w][curve][round] / b->rate[RAW][1][round];
     }
     for (int i = 0; i < 2 * N_WHAT; i++)
-        print_row(b, (what)(i % N_WHAT), i >= N_WHAT);
+        print_curve_row(b, (what)(i % N_WHAT), i >= N_WHAT);
 done:
     for (int curve = 0; curve < 2; curve++) {
         pl_client_destroy(&b->home[curve].client);
@@ -346,7 +346,7 @@ int main(int argc, char **argv)
         pl_philox(1, 2, (uint64_t)i, block);
         memcpy(b.data + i, block, sizeof block);
     }
-    pl_status status = run_all(&b);
+    pl_status status = run_curve_rounds(&b);
     if (status != PL_OK)
         fprintf(stderr, "bench_curve: %s\n", pl_last_error());
     if (pl_remove_tree(b.folder) != PL_OK)

@@ -45,7 +45,7 @@ static bool set_number(bench *x, const char *key, int value)
     return false;
 }
 
-static bool parse(bench *x, char *argument)
+static bool parse_bench_argument(bench *x, char *argument)
 {
     char *value = strchr(argument, '=');
     if (value == NULL)
@@ -122,7 +122,7 @@ static pl_status open_decoding(decoding *d, pl_backend *be, const pl_shape *shap
 }
 
 /* Seconds of the prompt of `slot`. */
-static pl_status read_prompt(decoding *d, int slot, double *seconds)
+static pl_status time_prompt(decoding *d, int slot, double *seconds)
 {
     const double start = pl_now();
     pl_decoder_clear(d->decoder, slot);
@@ -132,14 +132,14 @@ static pl_status read_prompt(decoding *d, int slot, double *seconds)
 }
 
 /* Seconds of the best of STEPS steps of n sequences. */
-static pl_status time_steps(decoding *d, int n, double *best)
+static pl_status time_decode_steps(decoding *d, int n, double *best)
 {
     int32_t slots[PL_DECODER_SLOTS_MAX];
     double seconds;
     *best = 0.0;
     for (int i = 0; i < n; i++) {
         slots[i] = i;
-        PL_CHECK(read_prompt(d, i, &seconds));
+        PL_CHECK(time_prompt(d, i, &seconds));
     }
     for (int step = 0; step < STEPS; step++) {
         const double start = pl_now();
@@ -165,13 +165,13 @@ static pl_status print_decoding(decoding *d, int repeats)
 {
     double best = 0.0, seconds;
     for (int i = 0; i <= repeats; i++) { /* the first warms up */
-        PL_CHECK(read_prompt(d, 0, &seconds));
+        PL_CHECK(time_prompt(d, 0, &seconds));
         best = i < 2 || seconds < best ? seconds : best;
     }
     printf("prompt of %d %9.2f ms %9.0f tokens/s\n", d->n_prompt, best * 1e3,
            d->n_prompt / best);
     for (int n = 1; n <= d->n_slots && n <= 32; n *= n < 8 ? 8 : 4) {
-        PL_CHECK(time_steps(d, n, &best));
+        PL_CHECK(time_decode_steps(d, n, &best));
         printf("step of %-4d %9.3f ms %9.0f tokens/s, %7.1f GB/s of weights\n", n,
                best * 1e3, n / best, matrix_bytes(d) / best * 1e-9);
     }
@@ -228,7 +228,7 @@ static pl_status run_training(pl_backend *be, const pl_shape *shape, const bench
     return PL_OK;
 }
 
-static pl_status run(const bench *x)
+static pl_status run_ops_bench(const bench *x)
 {
     const pl_backend_options options = {
         .name = x->backend, .n_threads = x->threads, .precision = x->precision};
@@ -267,13 +267,13 @@ int main(int argc, char **argv)
                .clock = "wall",
                .mode = "train"};
     for (int i = 1; i < argc; i++)
-        if (!parse(&x, argv[i])) {
+        if (!parse_bench_argument(&x, argv[i])) {
             fprintf(stderr,
                     "bench_ops: cannot use \"%s\"; see the head of bench_ops.c\n",
                     argv[i]);
             return 64;
         }
-    if (run(&x) != PL_OK) {
+    if (run_ops_bench(&x) != PL_OK) {
         fprintf(stderr, "bench_ops: %s\n", pl_last_error());
         return 70;
     }

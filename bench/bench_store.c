@@ -28,7 +28,7 @@ typedef struct bench {
     double *seconds, *share, *read_share, *first; /* [repeats] */
 } bench;
 
-static int by_value(const void *a, const void *b)
+static int by_seconds(const void *a, const void *b)
 {
     double x, y;
     memcpy(&x, a, sizeof x);
@@ -49,7 +49,8 @@ static uint64_t written_bytes(void)
     return bytes;
 }
 
-static pl_status commit(bench *b, size_t bytes, uint64_t number, pl_hash *parent)
+static pl_status commit_bench_version(bench *b, size_t bytes, uint64_t number,
+                                      pl_hash *parent)
 {
     pl_version v = {.module = "bench/x", .number = number, .parent = *parent};
     pl_txn *txn = NULL;
@@ -79,7 +80,7 @@ static double plain_seconds(const bench *b, size_t bytes, bool reads)
     return good ? seconds : 0;
 }
 
-static pl_status read_one(bench *b, size_t half, uint64_t number, double *seconds)
+static pl_status time_one_read(bench *b, size_t half, uint64_t number, double *seconds)
 {
     pl_version v;
     double start = pl_now();
@@ -90,13 +91,13 @@ static pl_status read_one(bench *b, size_t half, uint64_t number, double *second
     return status;
 }
 
-static pl_status read_all(bench *b, size_t half, uint64_t count, double *seconds)
+static pl_status time_all_reads(bench *b, size_t half, uint64_t count, double *seconds)
 {
     *seconds = 0;
     for (uint64_t n = 0; n < count; n++) {
         double store = 0, plain = 0;
-        PL_CHECK(read_one(b, half, n, &b->first[n])); /* into the page cache */
-        PL_CHECK(read_one(b, half, n, &store));
+        PL_CHECK(time_one_read(b, half, n, &b->first[n])); /* into the page cache */
+        PL_CHECK(time_one_read(b, half, n, &store));
         plain = plain_seconds(b, half, true);
         b->read_share[n] = plain / store;
         *seconds += store;
@@ -137,7 +138,7 @@ static pl_status run_size(bench *b, size_t bytes)
         }
         uint64_t before = written_bytes();
         double start = pl_now();
-        PL_CHECK(commit(b, bytes, i, &parent));
+        PL_CHECK(commit_bench_version(b, bytes, i, &parent));
         b->seconds[i] = pl_now() - start;
         total += b->seconds[i];
         stored += written_bytes() - before;
@@ -146,11 +147,11 @@ static pl_status run_size(bench *b, size_t bytes)
     }
     double amplification = (double)stored / (double)(n * bytes);
     PL_CHECK(reopen(b, &open_seconds));
-    PL_CHECK(read_all(b, bytes / 2, n, &read_seconds));
-    qsort(b->seconds, n, sizeof *b->seconds, by_value);
-    qsort(b->share, n, sizeof *b->share, by_value);
-    qsort(b->read_share, n, sizeof *b->read_share, by_value);
-    qsort(b->first, n, sizeof *b->first, by_value);
+    PL_CHECK(time_all_reads(b, bytes / 2, n, &read_seconds));
+    qsort(b->seconds, n, sizeof *b->seconds, by_seconds);
+    qsort(b->share, n, sizeof *b->share, by_seconds);
+    qsort(b->read_share, n, sizeof *b->read_share, by_seconds);
+    qsort(b->first, n, sizeof *b->first, by_seconds);
     printf("%9.2f MB  %8.2f  %8.2f  %8.2f  %7.0f  %6.0f %%  %7.2f  %9.0f  %9.0f  "
            "%6.0f %%  %7.0f\n",
            (double)bytes / 1e6, b->seconds[n / 2] * 1e3, b->seconds[n * 9 / 10] * 1e3,
@@ -163,7 +164,7 @@ static pl_status run_size(bench *b, size_t bytes)
     return PL_OK;
 }
 
-static pl_status run(bench *b)
+static pl_status run_store_bench(bench *b)
 {
     static const size_t sizes[] = {100000,  262144,   1000000,
                                    4000000, 16000000, 64 << 20};
@@ -220,7 +221,7 @@ int main(int argc, char **argv)
         return pl_status_exit_code(PL_ERR_IO);
     }
     snprintf(b.plain, sizeof b.plain, "%s.plain", b.folder);
-    pl_status status = run(&b);
+    pl_status status = run_store_bench(&b);
     unlink(b.plain);
     if (status != PL_OK)
         fprintf(stderr, "bench_store: %s\n", pl_last_error());

@@ -20,7 +20,7 @@ typedef struct bench {
 
 /* A few pieces are on their way at any time: enough to fill a link, too few to count
  * memory as a link. */
-static pl_status fill_window(bench *b)
+static pl_status send_wire_window(bench *b)
 {
     static const uint8_t zeros[PIECE];
     while (b->sent < b->bytes && b->sent - b->received < (int64_t)WINDOW * PIECE) {
@@ -50,7 +50,7 @@ static pl_status take_arrived(bench *b)
     return PL_OK;
 }
 
-static pl_status run_bench(bench *b)
+static pl_status run_wire_bench(bench *b)
 {
     char bound[PL_ADDRESS_MAX];
     PL_CHECK(pl_wire_bind("tcp://127.0.0.1:*", &b->server, bound));
@@ -59,7 +59,7 @@ static pl_status run_bench(bench *b)
     pl_message_init(&b->in, 0);
     double start = pl_now();
     while (b->received < b->bytes) {
-        PL_CHECK(fill_window(b));
+        PL_CHECK(send_wire_window(b));
         PL_CHECK(take_arrived(b));
     }
     double seconds = pl_now() - start;
@@ -79,7 +79,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: bench_wire [bytes=N]\n");
         return 64;
     }
-    pl_status status = run_bench(&b);
+    pl_status status = run_wire_bench(&b);
     pl_message_destroy(&b.out);
     pl_message_destroy(&b.in);
     pl_wire_close(&b.client);

@@ -76,16 +76,16 @@ typedef struct line {
     double arrived;     /* s; when the kernel had it */
 } line;
 
-static void give_up(const char *what)
+static void exit_with_errno(const char *what)
 {
     fprintf(stderr, "hub_load: %s: %s\n", what, strerror(errno));
     exit(71);
 }
 
-static void write_all(int fd, const uint8_t *data, size_t n)
+static void send_whole_bytes(int fd, const uint8_t *data, size_t n)
 {
     if (send(fd, data, n, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)n)
-        give_up("a worker cannot send");
+        exit_with_errno("a worker cannot send");
 }
 
 /* The clock of the kernel's time stamps. */
@@ -110,9 +110,9 @@ static void open_line(line *l, const char *address)
     if (l->fd < 0 || connect(l->fd, (struct sockaddr *)&to, sizeof to) != 0 ||
         setsockopt(l->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) != 0 ||
         setsockopt(l->fd, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on) != 0)
-        give_up("a worker cannot connect");
-    write_all(l->fd, hello, sizeof hello);
-    write_all(l->fd, ready, sizeof ready - 1);
+        exit_with_errno("a worker cannot connect");
+    send_whole_bytes(l->fd, hello, sizeof hello);
+    send_whole_bytes(l->fd, ready, sizeof ready - 1);
 }
 
 static void put_number(uint8_t *out, uint64_t value, int bytes)
@@ -136,7 +136,7 @@ static void send_line(line *l, pl_message *m)
     put_number(header + 56, pl_checksum_pieces(pieces, 2), 8);
     header[HEADER + 1] = (uint8_t)n;
     memcpy(header + HEADER + 2, m->body.data, n);
-    write_all(l->fd, out, 2 + HEADER + 2 + n);
+    send_whole_bytes(l->fd, out, 2 + HEADER + 2 + n);
     pl_message_destroy(m);
 }
 
@@ -154,7 +154,7 @@ static void fill_line(line *l)
                        .msg_controllen = sizeof control};
     ssize_t n = recvmsg(l->fd, &m, MSG_DONTWAIT);
     if (n == 0 || (n < 0 && errno != EAGAIN))
-        give_up("a worker's line has ended");
+        exit_with_errno("a worker's line has ended");
     if (n < 0)
         return;
     l->n_in += (size_t)n;
@@ -231,7 +231,7 @@ typedef struct player {
     bool welcome, works;
 } player;
 
-static void say_hello(player *p, uint64_t pid)
+static void say_player_hello(player *p, uint64_t pid)
 {
     pl_message m;
     pl_message_init(&m, 0);
@@ -270,7 +270,7 @@ static bool counts(const load *l)
     return now >= l->begin_ms && now < l->end_ms;
 }
 
-static void take_task(player *p, const load *l, sample *s)
+static void take_player_task(player *p, const load *l, sample *s)
 {
     pl_msg_task said;
     pl_message *m = &p->hub.message;
@@ -288,13 +288,13 @@ static void take_task(player *p, const load *l, sample *s)
     p->finish_ms = p->renewed_ms + span / 2 + rand() % span;
 }
 
-static void hear(player *p, const load *l, sample *s)
+static void take_hub_message(player *p, const load *l, sample *s)
 {
     const pl_message *m = &p->hub.message;
     if (m->type == PL_MSG_WELCOME)
         p->welcome = true;
     else if (m->type == PL_MSG_TASK && m->request == p->question)
-        take_task(p, l, s);
+        take_player_task(p, l, s);
     else if (m->type == PL_MSG_NO_WORK && m->request == p->question) {
         p->question = 0;
         s->n_empty += counts(l);
@@ -309,7 +309,7 @@ static void hear(player *p, const load *l, sample *s)
 }
 
 /* Tells the home, as a worker's submissions would, then the hub. */
-static void finish(player *p, pl_socket *home)
+static void finish_player_task(player *p, pl_socket *home)
 {
     pl_message m;
     pl_message_init(&m, 0);
@@ -320,16 +320,16 @@ static void finish(player *p, pl_socket *home)
     p->works = false;
 }
 
-static void act(player *p, pl_socket *home, uint64_t pid, int64_t now)
+static void step_player(player *p, pl_socket *home, uint64_t pid, int64_t now)
 {
     if (!p->welcome) {
         if (now - p->asked_ms > 1000)
-            say_hello(p, pid);
+            say_player_hello(p, pid);
     } else if (!p->works) {
         if (p->question == 0 || now - p->asked_ms > 1000)
             ask_task(p);
     } else if (now >= p->finish_ms)
-        finish(p, home);
+        finish_player_task(p, home);
     else if (now - p->renewed_ms >= TTL_MS / 4) {
         pl_message m = {.request = pl_wire_next_request(), .token = p->token};
         PL_SAY(&m, RENEW, renew, .name = p->name, .phase = p->phase, .task = p->task,
@@ -354,7 +354,7 @@ static player *open_players(const load *l, int watch)
         pl_sleep_ms(JOIN_MS);
         players[i].asked_ms = pl_now_ms() - rand() % 1000;
         if (epoll_ctl(watch, EPOLL_CTL_ADD, players[i].hub.fd, &want) != 0)
-            give_up("cannot watch a worker's line");
+            exit_with_errno("cannot watch a worker's line");
     }
     return players;
 }
@@ -375,11 +375,11 @@ static void play(const load *l, int out)
             player *p = &players[events[i].data.u32];
             fill_line(&p->hub);
             while (next_message(&p->hub))
-                hear(p, l, s);
+                take_hub_message(p, l, s);
         }
         int64_t now = pl_now_ms();
         for (int i = 0; now - looked >= LOOK_MS && i < l->workers; i++)
-            act(&players[i], home, (uint64_t)getpid(), now);
+            step_player(&players[i], home, (uint64_t)getpid(), now);
         looked = now - looked >= LOOK_MS ? now : looked;
     }
     FILE *file = fdopen(out, "wb");
@@ -462,7 +462,7 @@ static void put_module(const fake_home *h, int module, pl_buf *out)
                 .version = (int64_t)h->versions[module]);
 }
 
-static void put_path(const fake_home *h, int path, pl_buf *out)
+static void put_path_state(const fake_home *h, int path, pl_buf *out)
 {
     char name[PL_MODULE_NAME_MAX];
     pl_arm_path_name(&h->arm, h->topology, path, 0, name);
@@ -470,7 +470,7 @@ static void put_path(const fake_home *h, int path, pl_buf *out)
                 .loss = 1, .seconds = 1);
 }
 
-static void nest(pl_buf *inner, pl_buf *out)
+static void nest_record(pl_buf *inner, pl_buf *out)
 {
     pl_put_bytes(out, PL_TAG_RECORD, inner->data, inner->len);
     pl_buf_clear(inner);
@@ -481,16 +481,16 @@ static void make_state(fake_home *h)
     pl_buf inner = {0};
     pl_buf_clear(&h->state);
     PL_SAY_BODY(&inner, arm_record, .arm = h->arm.name, .arm_blob = h->blob);
-    nest(&inner, &h->state);
+    nest_record(&inner, &h->state);
     for (int m = 0; m < pl_topology_n_modules(h->topology); m++) {
         put_module(h, m, &inner);
-        nest(&inner, &h->state);
+        nest_record(&inner, &h->state);
     }
     for (int p = 0; p < h->arm.n_shards; p++) {
         if (h->phases[p] == 0)
             continue;
-        put_path(h, p, &inner);
-        nest(&inner, &h->state);
+        put_path_state(h, p, &inner);
+        nest_record(&inner, &h->state);
     }
     pl_buf_destroy(&inner);
 }
@@ -504,7 +504,7 @@ static void put_piece(const pl_buf *from, uint64_t offset, pl_message *a)
                       left < PL_WIRE_DATA_MAX ? left : PL_WIRE_DATA_MAX);
 }
 
-static void tell(fake_home *h, pl_buf *record)
+static void tell_hub_event(fake_home *h, pl_buf *record)
 {
     pl_message event;
     pl_message_init(&event, PL_MSG_EVENT);
@@ -532,14 +532,14 @@ static void on_finished(fake_home *h, pl_message *m)
             continue;
         h->versions[module]++;
         put_module(h, module, &record);
-        tell(h, &record);
+        tell_hub_event(h, &record);
     }
-    put_path(h, path, &record);
-    tell(h, &record);
+    put_path_state(h, path, &record);
+    tell_hub_event(h, &record);
     pl_buf_destroy(&record);
 }
 
-static void answer(fake_home *h, const pl_peer *peer, pl_message *m)
+static void answer_peer(fake_home *h, const pl_peer *peer, pl_message *m)
 {
     pl_message a;
     pl_msg_get_state q;
@@ -573,7 +573,7 @@ static void answer(fake_home *h, const pl_peer *peer, pl_message *m)
     pl_message_destroy(&a);
 }
 
-static void serve(fake_home *h, int64_t until_ms)
+static void serve_fake_home(fake_home *h, int64_t until_ms)
 {
     pl_message m;
     pl_peer peer;
@@ -582,7 +582,7 @@ static void serve(fake_home *h, int64_t until_ms)
     while (pl_now_ms() < until_ms) {
         pl_wire_poll(&h->socket, 1, NULL, 0, 50, &ready);
         while (pl_wire_recv(h->socket, &peer, &m) == PL_OK)
-            answer(h, &peer, &m);
+            answer_peer(h, &peer, &m);
     }
     pl_message_destroy(&m);
 }
@@ -610,7 +610,7 @@ static void start_hub(load *l)
     pl_buf_destroy(&address);
 }
 
-static int by_size(const void *a, const void *b)
+static int by_wait_time(const void *a, const void *b)
 {
     float x = *(const float *)a, y = *(const float *)b;
     return (x > y) - (x < y);
@@ -618,7 +618,7 @@ static int by_size(const void *a, const void *b)
 
 static void print_times(const char *what, float *ms, size_t n)
 {
-    qsort(ms, n, sizeof *ms, by_size);
+    qsort(ms, n, sizeof *ms, by_wait_time);
     if (n > 0)
         printf("  %s %zu: p50 %.2f, p99 %.2f, max %.1f ms\n", what, n, ms[n / 2],
                ms[n * 99 / 100], ms[n - 1]);
@@ -641,12 +641,12 @@ static double hub_cpu(const load *l)
 }
 
 /* Whether the hub gave any task at all. */
-static bool collect(const load *l, int from)
+static bool collect_sample(const load *l, int from)
 {
     sample *s = pl_alloc(sizeof *s);
     FILE *file = fdopen(from, "rb");
     if (!file || fread(s, sizeof *s, 1, file) != 1)
-        give_up("the process of the workers gave nothing");
+        exit_with_errno("the process of the workers gave nothing");
     fclose(file);
     printf("%lld workers, tasks of %lld s, %lld s counted; without work %lld, leases "
            "lost %lld\n",
@@ -669,7 +669,7 @@ static pid_t start_burning(void)
     return child;
 }
 
-static bool run(load *l)
+static bool run_hub_load(load *l)
 {
     fake_home h;
     int ends[2];
@@ -684,17 +684,17 @@ static bool run(load *l)
     start_hub(l);
     pid_t burner = l->burn ? start_burning() : 0;
     if (pipe(ends) != 0)
-        give_up("no pipe");
+        exit_with_errno("no pipe");
     if (fork() == 0)
         play(l, ends[1]);
     close(ends[1]);
     char bound[PL_ADDRESS_MAX];
     must(pl_wire_bind(l->home, &h.socket, bound));
-    serve(&h, l->begin_ms);
+    serve_fake_home(&h, l->begin_ms);
     double cpu_s = hub_cpu(l);
-    serve(&h, l->end_ms);
+    serve_fake_home(&h, l->end_ms);
     cpu_s = hub_cpu(l) - cpu_s;
-    bool good = collect(l, ends[0]);
+    bool good = collect_sample(l, ends[0]);
     if (burner > 0)
         kill(burner, SIGKILL);
     if (h.n_unsent > 0)
@@ -747,7 +747,7 @@ int main(int argc, char **argv)
     pl_join(l.folder, root && *root ? root : P_tmpdir, "pathloom-load-XXXXXX");
     if (!mkdtemp(l.folder))
         return 73;
-    bool good = run(&l);
+    bool good = run_hub_load(&l);
     must(pl_remove_tree(l.folder));
     return good ? 0 : 1;
 }

@@ -19,7 +19,7 @@ typedef struct audit_call {
 } audit_call;
 
 /* ---- all audits ---- */
-static void print_row(const pl_audit *a)
+static void print_audit(const pl_audit *a)
 {
     say("%-9s %s phase %lld: %s made it first", pl_verdict_name(a->verdict), a->path,
         (long long)a->phase, a->results[0].worker);
@@ -51,7 +51,7 @@ static pl_status on_row(void *context, const char *name, const char *target)
         PL_CHECK(pl_json_parse(target, strlen(target), &row));
         say_json(row);
     } else if (a.verdict != PL_VERDICT_AGREED) {
-        print_row(&a);
+        print_audit(&a);
     }
     return PL_OK;
 }
@@ -92,7 +92,7 @@ static pl_status list_all(audit_call *call)
 }
 
 /* ---- one worker ---- */
-static pl_status on_version(void *context, const pl_version *v)
+static pl_status note_worker_version(void *context, const pl_version *v)
 {
     audit_call *call = context;
     bool is_in = false;
@@ -128,7 +128,8 @@ static pl_status on_head(void *context, const pl_version *head)
         call->arm_first = UINT64_MAX;
     }
     call->n = 0;
-    PL_CHECK(pl_store_each_version(call->store, head->module, on_version, call));
+    PL_CHECK(
+        pl_store_each_version(call->store, head->module, note_worker_version, call));
     if (call->n == 0)
         return PL_OK;
     call->n_modules++;

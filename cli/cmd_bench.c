@@ -78,7 +78,7 @@ static int run_engine(const cli_verb *verb, int argc, char **argv, bool ops)
 
 static int run_step(int argc, char **argv);
 static int run_ops(int argc, char **argv);
-static int run_generate(int argc, char **argv);
+static int run_generate_bench(int argc, char **argv);
 static int run_codec(int argc, char **argv);
 static int run_outer(int argc, char **argv);
 
@@ -115,7 +115,7 @@ static const cli_verb subjects[N_SUBJECTS] = {
      .help = "reading a prompt and writing tokens beside the memory's rate",
      .options = generate_options,
      .n_options = CLI_COUNT(generate_options),
-     .run = run_generate},
+     .run = run_generate_bench},
     {.name = "bench codec",
      .usage = "bench codec [--run RUN] [--json]",
      .help = "codecs of updates: speed, bytes per parameter, error",
@@ -140,7 +140,7 @@ static int run_ops(int argc, char **argv)
     return run_engine(&subjects[1], argc, argv, true);
 }
 
-static int run_generate(int argc, char **argv)
+static int run_generate_bench(int argc, char **argv)
 {
     engine_call call = {.o = {.backend = "cpu", .threads = pl_cpu_count()}};
     pl_status status = read_call(&subjects[2], argc, argv, &call);
@@ -193,7 +193,7 @@ static int run_bench(int argc, char **argv)
                             near ? near : "step"));
 }
 
-static void print_manual(void)
+static void print_bench_manual(void)
 {
     cli_print_manual(&verb_bench);
     printf(".SH SUBJECTS\n");
@@ -210,7 +210,7 @@ static void explain_bench(int argc, char **argv)
     const char *near;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--man") == 0) {
-            print_manual();
+            print_bench_manual();
             return;
         }
         const cli_verb *subject = find_subject(argv[i], &near);

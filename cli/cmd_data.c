@@ -13,7 +13,7 @@ typedef struct coverage_call {
     char example[256];
 } coverage_call;
 
-static pl_json *path_json(const pl_coverage *c)
+static pl_json *coverage_json(const pl_coverage *c)
 {
     pl_json *o = pl_json_object();
     pl_json_set_text(o, "path", c->path);
@@ -52,7 +52,7 @@ static void take_path(coverage_call *call, const pl_coverage *c, pl_json *list)
     if (!call->example[0])
         pl_copy_text(call->example, sizeof call->example, c->example);
     if (call->json)
-        pl_json_push(list, path_json(c));
+        pl_json_push(list, coverage_json(c));
     else
         print_path(c, call->n_paths++ == 0);
 }

@@ -5,7 +5,7 @@
 
 #include <strings.h>
 
-static void print_json(const explanation *e)
+static void print_explanation_json(const explanation *e)
 {
     pl_json *o = pl_json_object();
     pl_json_set_text(o, "code", e->code);
@@ -41,7 +41,7 @@ static int print_matching(const char *word, bool json)
         if (is_number ? !has_exit_code(e, exit_code) : !is_named(e, word))
             continue;
         if (json)
-            print_json(e);
+            print_explanation_json(e);
         else {
             say("%s", e->code);
             say("  meaning  %s", e->meaning);
@@ -119,7 +119,7 @@ static int run_explain(int argc, char **argv)
         return cli_fail(status);
     for (size_t i = 0; words.n == 0 && i < n_explanations; i++)
         if (q.json)
-            print_json(&explanations[i]);
+            print_explanation_json(&explanations[i]);
         else
             say("%-18s %s", explanations[i].code, explanations[i].meaning);
     for (int i = 0; i < words.n; i++)

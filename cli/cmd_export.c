@@ -29,7 +29,7 @@ static const cli_option options[] = {
     CLI_JSON(request, json),
 };
 
-static pl_status parse(int argc, char **argv, request *q)
+static pl_status parse_export_args(int argc, char **argv, request *q)
 {
     *q = (request){.arm = "mix", .format = "safetensors"};
     PL_CHECK(cli_read(&verb_export, argc, argv, q, NULL));
@@ -73,7 +73,7 @@ typedef struct job {
     int n_notes;
 } job;
 
-static pl_status open_job(job *j)
+static pl_status open_export(job *j)
 {
     PL_CHECK(run_look(j->q->dir, &j->r));
     PL_CHECK(run_read_tokenizer(&j->r, &j->tokenizer));
@@ -96,7 +96,7 @@ static pl_status open_job(job *j)
 }
 
 /* ---- provenance ---- */
-static void add_note(job *j, const char *key, const char *value)
+static void add_export_note(job *j, const char *key, const char *value)
 {
     note_text *text = &j->texts[j->n_notes];
     snprintf(text->key, sizeof text->key, "pathloom.%s", key);
@@ -129,7 +129,7 @@ static const char *name_of_run(const job *j)
     return slash && slash[1] ? slash + 1 : j->r.dir;
 }
 
-static void tell(const job *j, const char *path, const char *target)
+static void tell_exported(const job *j, const char *path, const char *target)
 {
     char count[16], kept[PL_PATH_MAX];
     if (!j->q->json) {
@@ -182,17 +182,17 @@ static pl_status export_path(job *j, int path)
      * made them. */
     char key[PL_MODULE_NAME_MAX + 16], value[PL_HASH_TEXT + 32], hash[PL_HASH_TEXT];
     j->n_notes = 0;
-    add_note(j, "version", PL_VERSION);
+    add_export_note(j, "version", PL_VERSION);
     pl_hash_format(&j->arm.config, hash);
-    add_note(j, "config", hash);
-    add_note(j, "arm", j->arm.name);
-    add_note(j, "path", name);
+    add_export_note(j, "config", hash);
+    add_export_note(j, "arm", j->arm.name);
+    add_export_note(j, "path", name);
     for (int s = 0; s < pl_topology_n_slots(j->topology); s++) {
         const pl_path_module *m = &j->modules[s];
         pl_hash_format(&m->params, hash);
         snprintf(key, sizeof key, "module.%s", m->name + strlen(j->arm.name) + 1);
         snprintf(value, sizeof value, "%llu %s", (unsigned long long)m->number, hash);
-        add_note(j, key, value);
+        add_export_note(j, key, value);
     }
     snprintf(title, sizeof title, "%.200s %s %s", name_of_run(j), j->arm.name, name);
     pl_export e = {.name = title,
@@ -204,7 +204,7 @@ static pl_status export_path(job *j, int path)
                    .notes = j->notes,
                    .n_notes = j->n_notes};
     PL_CHECK(j->q->gguf ? pl_export_gguf(&e, target) : pl_export_folder(&e, target));
-    tell(j, name, target);
+    tell_exported(j, name, target);
     return PL_OK;
 }
 
@@ -235,7 +235,7 @@ done:
     return status;
 }
 
-static pl_status find_path(job *j, int *path)
+static pl_status choose_export_path(job *j, int *path)
 {
     char last[PL_NAME_MAX];
     int n = pl_topology_n_paths(j->topology);
@@ -257,11 +257,11 @@ static pl_status find_path(job *j, int *path)
 static pl_status export_asked(job *j)
 {
     int path = 0;
-    PL_CHECK(open_job(j));
+    PL_CHECK(open_export(j));
     if (j->q->gguf && (j->q->all || !pl_ends_with(j->q->out, ".gguf")))
         PL_CHECK(pl_make_folders(j->q->out));
     if (!j->q->all) {
-        PL_CHECK(find_path(j, &path));
+        PL_CHECK(choose_export_path(j, &path));
         return export_path(j, path);
     }
     for (; path < pl_topology_n_paths(j->topology); path++)
@@ -276,7 +276,7 @@ static int run_export(int argc, char **argv)
     memset(&j, 0, sizeof j);
     j.r.lock = -1;
     j.q = &q;
-    pl_status status = parse(argc, argv, &q);
+    pl_status status = parse_export_args(argc, argv, &q);
     if (status == PL_OK)
         status = export_asked(&j);
     int code = status == PL_OK ? 0 : cli_fail(status);

@@ -39,7 +39,7 @@ static const cli_option options[] = {
     CLI_JSON(request, json),
 };
 
-static pl_status parse(int argc, char **argv, request *q)
+static pl_status parse_generate_args(int argc, char **argv, request *q)
 {
     memset(q, 0, sizeof *q);
     q->options.max_tokens = 64;
@@ -76,25 +76,26 @@ typedef struct session {
     bool echoed;
 } session;
 
-static int n_tokens(const session *s)
+static int count_session_tokens(const session *s)
 {
     return (int)(s->tokens.len / sizeof(int32_t));
 }
 
-static const int32_t *tokens(const session *s)
+static const int32_t *get_session_tokens(const session *s)
 {
     return (const int32_t *)(const void *)s->tokens.data;
 }
 
 /* Uses one scoring model, because a prompt asks each path only once. */
-static pl_status find_path(session *s)
+static pl_status choose_prompt_path(session *s)
 {
     const pl_topology *t = s->mix.topology;
     if (s->q->path)
         return pl_find_path(t, s->q->path, &s->choice.path);
     PL_CHECK(pl_path_chooser_open(&s->mix.settings, s->mix.store, &s->chooser));
     PL_CHECK(pl_path_chooser_follow(s->chooser, &s->mix.arm, t));
-    return pl_path_chooser_choose(s->chooser, tokens(s), n_tokens(s), &s->choice);
+    return pl_path_chooser_choose(s->chooser, get_session_tokens(s),
+                                  count_session_tokens(s), &s->choice);
 }
 
 static void echo_prompt(session *s)
@@ -135,8 +136,8 @@ static void add_nats(const session *s, pl_json *o)
     pl_json_set(o, "nats", nats);
 }
 
-static void tell_json(session *s, const char *path, const pl_generate_result *g,
-                      double rate)
+static void tell_generated_json(session *s, const char *path,
+                                const pl_generate_result *g, double rate)
 {
     pl_json *o = pl_json_object();
     pl_json_set_text(o, "path", path);
@@ -152,13 +153,13 @@ static void tell_json(session *s, const char *path, const pl_generate_result *g,
     say_json(o);
 }
 
-static void tell(session *s, const pl_generate_result *g)
+static void tell_generated(session *s, const pl_generate_result *g)
 {
     double rate = g->decode_seconds > 0 ? g->n_tokens / g->decode_seconds : 0;
     char path[PL_NAME_MAX];
     pl_topology_path_name(s->mix.topology, s->choice.path, path);
     if (s->q->json) {
-        tell_json(s, path, g, rate);
+        tell_generated_json(s, path, g, rate);
         return;
     }
     fflush(stdout);
@@ -180,7 +181,7 @@ static pl_status generate(session *s)
     pl_buf_append(&s->tokens, &bos, sizeof bos);
     PL_CHECK(pl_tokenizer_encode(s->mix.tokenizer, s->q->prompt, strlen(s->q->prompt),
                                  &s->tokens));
-    PL_CHECK(find_path(s));
+    PL_CHECK(choose_prompt_path(s));
     const char *precision = s->q->precision;
     pl_backend_options backend = {.name = s->mix.settings.backend,
                                   .n_threads = pl_cpu_count(),
@@ -194,9 +195,10 @@ static pl_status generate(session *s)
     PL_CHECK(pl_decoder_create(s->model, &s->decoder));
     pl_generator g = {s->decoder, s->mix.tokenizer, s->mix.arm.shape.vocab,
                       s->mix.arm.shape.context};
-    PL_CHECK(pl_generate(&g, tokens(s), n_tokens(s), &s->q->options, emit, s, &result));
+    PL_CHECK(pl_generate(&g, get_session_tokens(s), count_session_tokens(s),
+                         &s->q->options, emit, s, &result));
     echo_prompt(s);
-    tell(s, &result);
+    tell_generated(s, &result);
     return PL_OK;
 }
 
@@ -206,7 +208,7 @@ static int run_generate(int argc, char **argv)
     session s;
     memset(&s, 0, sizeof s);
     s.q = &q;
-    pl_status status = parse(argc, argv, &q);
+    pl_status status = parse_generate_args(argc, argv, &q);
     if (status != PL_OK)
         return cli_fail(status);
     status = generate(&s);

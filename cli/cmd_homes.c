@@ -37,7 +37,7 @@ static pl_status read_weight(const char *text, int64_t *out)
                    PL_WEIGHT_MAX, text);
 }
 
-static pl_status parse(int argc, char **argv, homes_call *h)
+static pl_status parse_homes_args(int argc, char **argv, homes_call *h)
 {
     cli_words words;
     *h =
@@ -93,7 +93,7 @@ static pl_status look_at_run(homes_call *h, bool *running)
 
 /* Reads the weights that will be changed, also those of an interrupted change. Homes
  * that are in no table yet have weight 0. */
-static pl_status read_places(homes_call *h)
+static pl_status read_home_weights(homes_call *h)
 {
     pl_places table, next;
     int n = pl_client_n_homes(h->r.client);
@@ -213,7 +213,7 @@ static pl_status begin_home(homes_call *h, int n)
 
 /* Checks the number that the home shall have. If that home exists already, nothing is
  * to be done. */
-static pl_status check_wanted(const homes_call *h, int n, bool *there)
+static pl_status check_new_home(const homes_call *h, int n, bool *there)
 {
     int64_t wanted = n + 1;
     const char *text = h->words[0];
@@ -229,37 +229,37 @@ static pl_status check_wanted(const homes_call *h, int n, bool *there)
 
 /* If a home runs that is not in the table yet, it was asked for before, even if an
  * unfinished next table has it. */
-static pl_status add(homes_call *h)
+static pl_status add_next_home(homes_call *h)
 {
     pl_places table, next;
     int n = pl_client_n_homes(h->r.client);
     bool there = false;
     PL_CHECK(pl_client_get_places(h->r.client, &table, &next));
     int known = table.n > 0 ? table.n : next.n;
-    PL_CHECK(check_wanted(h, known > 0 ? known : n, &there));
+    PL_CHECK(check_new_home(h, known > 0 ? known : n, &there));
     if (there)
         return PL_OK;
     if (known == 0 || known >= n)
         PL_CHECK(begin_home(h, n));
     else
         n--;
-    PL_CHECK(read_places(h));
+    PL_CHECK(read_home_weights(h));
     h->places.weights[n] = (int)h->weight;
     return settle(h);
 }
 
-static pl_status weigh(homes_call *h, int home, int64_t weight)
+static pl_status weigh_home(homes_call *h, int home, int64_t weight)
 {
-    PL_CHECK(read_places(h));
+    PL_CHECK(read_home_weights(h));
     h->places.weights[home] = (int)weight;
     return settle(h);
 }
 
-static pl_status drain(homes_call *h)
+static pl_status drain_home(homes_call *h)
 {
     int home = 0;
     PL_CHECK(read_home(h, h->words[0], &home));
-    return weigh(h, home, 0);
+    return weigh_home(h, home, 0);
 }
 
 static pl_status reweigh(homes_call *h)
@@ -268,7 +268,7 @@ static pl_status reweigh(homes_call *h)
     int64_t weight = 0;
     PL_CHECK(read_home(h, h->words[0], &home));
     PL_CHECK(read_weight(h->words[1], &weight));
-    return weigh(h, home, weight);
+    return weigh_home(h, home, weight);
 }
 
 /* ---- one name ---- */
@@ -284,7 +284,7 @@ static pl_status match(void *context, const char *name)
     return PL_OK;
 }
 
-static pl_status move(homes_call *h)
+static pl_status move_to_home(homes_call *h)
 {
     search s = {.found = false};
     int to = 0, from = 0, n = pl_client_n_homes(h->r.client);
@@ -302,7 +302,7 @@ static pl_status move(homes_call *h)
                        "no home has %s; `pathloom homes list --json` "
                        "names what they have",
                        s.name);
-    PL_CHECK(read_places(h));
+    PL_CHECK(read_home_weights(h));
     PL_CHECK(pl_move_name(h->r.client, s.name, from, to, &h->report));
     if (from != to)
         say_moved(h, s.name, from, to);
@@ -350,10 +350,10 @@ static void say_unfinished(void)
     say("a change of weights was not finished; give it, or another, again");
 }
 
-static pl_status list(homes_call *h)
+static pl_status list_homes(homes_call *h)
 {
     pl_places table, next;
-    PL_CHECK(read_places(h));
+    PL_CHECK(read_home_weights(h));
     PL_CHECK(pl_client_get_places(h->r.client, &table, &next));
     if (!h->json)
         say("home  weight  modules and paths  objects  address");
@@ -456,7 +456,7 @@ static pl_status list_any(homes_call *h)
     PL_CHECK(look_at_run(h, &running));
     if (running) {
         PL_CHECK(run_find_homes(&h->r));
-        return list(h);
+        return list_homes(h);
     }
     pl_unlock_folder(&h->r.lock);
     return list_stored(h);
@@ -502,10 +502,10 @@ static const struct {
     const char *words;
     bool by_itself; /* true: it opens by itself what it needs */
 } table[] = {{"list", 0, 0, list_any, "", true},
-             {"add", 0, 1, add, " [HOME]", false},
-             {"drain", 1, 0, drain, " HOME", false},
+             {"add", 0, 1, add_next_home, " [HOME]", false},
+             {"drain", 1, 0, drain_home, " HOME", false},
              {"remove", 1, 0, drop_home, " HOME", true},
-             {"move", 2, 0, move, " NAME HOME", false},
+             {"move", 2, 0, move_to_home, " NAME HOME", false},
              {"weight", 2, 0, reweigh, " HOME WEIGHT", false}};
 enum { N_VERBS = sizeof table / sizeof *table };
 
@@ -536,7 +536,7 @@ static pl_status run_one(homes_call *h)
 static int run_homes(int argc, char **argv)
 {
     homes_call h;
-    pl_status status = parse(argc, argv, &h);
+    pl_status status = parse_homes_args(argc, argv, &h);
     if (status == PL_OK)
         status = run_one(&h);
     int code = status == PL_OK ? 0 : cli_fail(status);

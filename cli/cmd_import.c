@@ -35,7 +35,7 @@ static bool goes_to_stdout(const request *q)
     return strcmp(q->out, "-") == 0;
 }
 
-static pl_status parse(int argc, char **argv, request *q)
+static pl_status parse_import_args(int argc, char **argv, request *q)
 {
     cli_words words;
     memset(q, 0, sizeof *q);
@@ -113,7 +113,7 @@ done:
     return status;
 }
 
-static pl_status write_config(const request *q, config *c)
+static pl_status write_import_config(const request *q, config *c)
 {
     pl_buf text = {0};
     config_leave_derived(c);
@@ -127,7 +127,7 @@ static pl_status write_config(const request *q, config *c)
     return status;
 }
 
-static void tell(const request *q, const pl_import *m, uint64_t n_params)
+static void tell_imported(const request *q, const pl_import *m, uint64_t n_params)
 {
     const pl_shape *s = pl_import_shape(m);
     char count[16];
@@ -200,8 +200,8 @@ static pl_status import_model(request *q)
             pieces, (long long)c.vocab));
     }
     PL_TRY(check_values(m, &n_params));
-    PL_TRY(write_config(q, &c));
-    tell(q, m, n_params);
+    PL_TRY(write_import_config(q, &c));
+    tell_imported(q, m, n_params);
 done:
     pl_import_close(&m);
     return status;
@@ -210,7 +210,7 @@ done:
 static int run_import(int argc, char **argv)
 {
     request q;
-    pl_status status = parse(argc, argv, &q);
+    pl_status status = parse_import_args(argc, argv, &q);
     if (status == PL_OK)
         status = import_model(&q);
     return status == PL_OK ? 0 : cli_fail(status);

@@ -49,7 +49,7 @@ static const cli_option options[] = {
                "the keys as a Markdown page"),
 };
 
-static pl_status write_config(const init_request *q)
+static pl_status print_init_config(const init_request *q)
 {
     config c;
     pl_buf text = {0};
@@ -73,7 +73,7 @@ static int run_init(int argc, char **argv)
         status = pl_fail(PL_ERR_USAGE, "init writes to stdout: pathloom init > %s",
                          words.at[0]);
     if (status == PL_OK)
-        status = q.list ? print_presets() : write_config(&q);
+        status = q.list ? print_presets() : print_init_config(&q);
     return status == PL_OK ? 0 : cli_fail(status);
 }
 

@@ -31,7 +31,7 @@ static pl_status own_key(const char *path, pl_keypair *out)
 
 /* Whether the hub knows the key already: a machine that comes back has used up its
  * token. */
-static bool is_known(const char *hub, const pl_keypair *own)
+static bool hub_knows_key(const char *hub, const pl_keypair *own)
 {
     pl_socket *socket = NULL;
     pl_message q, a;
@@ -55,7 +55,7 @@ static pl_status enrol(process *p, const pl_keypair *invite, char role[32])
         process_name(p);
     pl_copy_text(role, 32, "worker");
     pl_status status = PL_OK;
-    if (!was_there || !is_known(p->hub, &own)) {
+    if (!was_there || !hub_knows_key(p->hub, &own)) {
         status = pl_admission_join(p->hub, invite, &own.open, p->name, role);
         if (status == PL_ERR_NOPERM)
             status = pl_fail(status,
@@ -95,7 +95,7 @@ static pl_status find_token(const process *p, const char *word, char out[PL_TOKE
     return status;
 }
 
-static pl_status join(process *p, const char *word)
+static pl_status join_job(process *p, const char *word)
 {
     char hub[PL_ADDRESS_MAX], role[32], token[PL_TOKEN_MAX];
     pl_keypair invite;
@@ -142,7 +142,7 @@ static int run_join(int argc, char **argv)
     cli_words words;
     pl_status status = cli_read(&verb_join, argc, argv, &p, &words);
     if (status == PL_OK)
-        status = join(&p, words.n > 0 ? words.at[0] : NULL);
+        status = join_job(&p, words.n > 0 ? words.at[0] : NULL);
     return status == PL_OK ? 0 : cli_fail(status);
 }
 

@@ -47,7 +47,7 @@ static pl_status parse_span(const char *text, int64_t *out)
     return pl_fail(PL_ERR_USAGE, "--expires takes 90s, 30m, 24h or 7d, not `%s`", text);
 }
 
-static pl_status parse(int argc, char **argv, key_options *o)
+static pl_status parse_key_args(int argc, char **argv, key_options *o)
 {
     cli_words words;
     *o = (key_options){.run = "pathloom-run",
@@ -106,7 +106,7 @@ static pl_status show_key(const key_options *o)
 }
 
 /* ---- the list ---- */
-static pl_status list_path(const key_options *o, char out[PL_PATH_MAX])
+static pl_status find_key_list(const key_options *o, char out[PL_PATH_MAX])
 {
     if (o->list) {
         pl_copy_text(out, PL_PATH_MAX, o->list);
@@ -154,7 +154,7 @@ static pl_status list_keys(const key_options *o)
 {
     char path[PL_PATH_MAX];
     pl_key_list list;
-    PL_CHECK(list_path(o, path));
+    PL_CHECK(find_key_list(o, path));
     PL_CHECK(pl_key_list_load(path, &list));
     for (size_t i = 0; i < list.n; i++)
         print_entry(&list.entries[i], o->json);
@@ -176,7 +176,7 @@ static void name_entry(const char *given, const char *kind, pl_key_entry *e)
 
 /* One of the job's own keys keeps its name and gets back the role that the name says,
  * without an end: with any other role the job does not work. */
-static pl_status put_entry(pl_key_list *list, void *context)
+static pl_status put_key_entry(pl_key_list *list, void *context)
 {
     pl_key_entry e = *(const pl_key_entry *)context;
     const pl_key_entry *old = pl_key_list_find(list, &e.key, 0);
@@ -200,11 +200,11 @@ static pl_status allow_key(const key_options *o)
     char path[PL_PATH_MAX];
     pl_key_entry e = {.role = o->role};
     PL_CHECK(needs_word(o, "the KEY that `pathloom key show FILE` printed"));
-    PL_CHECK(list_path(o, path));
+    PL_CHECK(find_key_list(o, path));
     PL_CHECK(pl_pubkey_parse(o->words[0], &e.key));
     e.expires_s = o->expires && o->lasts_s > 0 ? pl_wall_ms() / 1000 + o->lasts_s : 0;
     name_entry(o->name, "allowed", &e);
-    return pl_key_list_edit(path, put_entry, &e);
+    return pl_key_list_edit(path, put_key_entry, &e);
 }
 
 /* The entry with this key or this name. A list that was written by hand may have a name
@@ -288,7 +288,7 @@ static pl_status revoke_key(const key_options *o)
     char path[PL_PATH_MAX];
     revocation v = {.n_open = 0};
     PL_CHECK(needs_word(o, "a NAME or a KEY of the list"));
-    PL_CHECK(list_path(o, path));
+    PL_CHECK(find_key_list(o, path));
     pl_copy_text(v.word, sizeof v.word, o->words[0]);
     PL_CHECK(pl_key_list_edit(path, revoke_entry, &v));
     say_revoked(&v);
@@ -332,14 +332,14 @@ static pl_status invite(const key_options *o)
     if (o->n_words > 0)
         return pl_fail(PL_ERR_USAGE, "unexpected word `%s`", o->words[0]);
     PL_CHECK(hub_of(o, &hub));
-    PL_CHECK(list_path(o, path));
+    PL_CHECK(find_key_list(o, path));
     pl_invite_create(secret);
     PL_CHECK(pl_invite_keypair(secret, &pair));
     e.key = pair.open;
     pl_keypair_wipe(&pair);
     e.expires_s = o->lasts_s > 0 ? pl_wall_ms() / 1000 + o->lasts_s : 0;
     name_entry(o->name, "invitation", &e);
-    PL_CHECK(pl_key_list_edit(path, put_entry, &e));
+    PL_CHECK(pl_key_list_edit(path, put_key_entry, &e));
     pl_token_format(&hub, secret, token);
     if (o->json)
         say("{\"token\":\"%s\",\"role\":\"%s\",\"uses\":%lld,\"lasts_s\":%lld}", token,
@@ -357,7 +357,7 @@ static int run_key(int argc, char **argv)
     } verbs_of[] = {{"new", new_key},     {"show", show_key}, {"list", list_keys},
                     {"allow", allow_key}, {"invite", invite}, {"revoke", revoke_key}};
     key_options o;
-    pl_status status = parse(argc, argv, &o);
+    pl_status status = parse_key_args(argc, argv, &o);
     if (status != PL_OK)
         return cli_fail(status);
     for (size_t i = 0; o.verb && i < sizeof verbs_of / sizeof *verbs_of; i++)

@@ -43,7 +43,7 @@ static const cli_option options[] = {
                "most seconds per request (120)"),
 };
 
-static pl_status parse(int argc, char **argv, request *q)
+static pl_status parse_serve_args(int argc, char **argv, request *q)
 {
     *q = (request){.listen = "127.0.0.1:8080",
                    .server = {.threads = pl_cpu_count(),
@@ -57,7 +57,7 @@ static pl_status parse(int argc, char **argv, request *q)
 
 /* After Ctrl+C and TERM open requests are finished; a second signal ends at once. After
  * HUP the store is read again. */
-static pl_status serve(request *q)
+static pl_status serve_mixture(request *q)
 {
     pl_status status = PL_OK;
     char address[64];
@@ -85,9 +85,9 @@ done:
 static int run_serve(int argc, char **argv)
 {
     request q;
-    pl_status status = parse(argc, argv, &q);
+    pl_status status = parse_serve_args(argc, argv, &q);
     if (status == PL_OK)
-        status = serve(&q);
+        status = serve_mixture(&q);
     return status == PL_OK ? 0 : cli_fail(status);
 }
 

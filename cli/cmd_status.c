@@ -25,7 +25,7 @@ static pl_status without_job(const pl_run *r, pl_json **out)
     return PL_OK;
 }
 
-static const char *word(const pl_json *o, const char *key)
+static const char *status_word(const pl_json *o, const char *key)
 {
     const char *t = pl_json_text(pl_json_get(o, key), NULL);
     return t ? t : "";
@@ -44,17 +44,18 @@ static void print_status(const pl_json *status)
                   *homes = pl_json_get(status, "homes");
     for (size_t i = 0; i < pl_json_count(arms); i++) {
         const pl_json *a = pl_json_at(arms, i);
-        say("arm      %-9s %4.0f of %4.0f tasks done", word(a, "arm"),
+        say("arm      %-9s %4.0f of %4.0f tasks done", status_word(a, "arm"),
             value(a, "tasks_done"), value(a, "tasks"));
     }
     for (size_t i = 0; i < pl_json_count(workers); i++) {
         const pl_json *w = pl_json_at(workers, i);
         char task[PL_MODULE_NAME_MAX + 64] = "";
-        if (word(w, "task")[0])
-            snprintf(task, sizeof task, "%s phase %.0f step %.0f", word(w, "task"),
-                     value(w, "phase"), value(w, "step"));
-        say("worker   %-10s %-5s %7.0f tokens/s  %4.0f tasks  %s", word(w, "worker"),
-            word(w, "state"), value(w, "tokens_per_second"), value(w, "tasks"), task);
+        if (status_word(w, "task")[0])
+            snprintf(task, sizeof task, "%s phase %.0f step %.0f",
+                     status_word(w, "task"), value(w, "phase"), value(w, "step"));
+        say("worker   %-10s %-5s %7.0f tokens/s  %4.0f tasks  %s",
+            status_word(w, "worker"), status_word(w, "state"),
+            value(w, "tokens_per_second"), value(w, "tasks"), task);
     }
     for (size_t i = 0; i < pl_json_count(homes); i++) {
         const pl_json *h = pl_json_at(homes, i);
@@ -62,12 +63,12 @@ static void print_status(const pl_json *status)
         bool up = false;
         pl_json_bool(pl_json_get(h, "up"), &up);
         say("home     %-24s %s  store %s, %s free; %.0f versions, %.0f updates wait",
-            word(h, "address"), up ? "up" : "away",
+            status_word(h, "address"), up ? "up" : "away",
             pl_human_bytes(value(h, "store_bytes"), size),
             pl_human_bytes(value(h, "disk_free_bytes"), space),
             value(h, "versions_committed"), value(h, "pending"));
-        if (word(h, "last_rejection")[0])
-            say("rejected %s", word(h, "last_rejection"));
+        if (status_word(h, "last_rejection")[0])
+            say("rejected %s", status_word(h, "last_rejection"));
     }
     say("leases   %.0f granted, %.0f expired; tasks failed %.0f; backups %.0f, %.0f "
         "came first",
@@ -82,9 +83,9 @@ static void print_status(const pl_json *status)
         say("audits   %.0f agreed, %.0f differed, %.0f void, %.0f open", agreed,
             differed, value(status, "audits_void"), open);
     for (size_t i = 0; i < pl_json_count(fenced); i++)
-        say("fenced   %s", word(pl_json_at(fenced, i), "reason"));
-    if (word(status, "failure")[0])
-        say("failure  %s", word(status, "failure"));
+        say("fenced   %s", status_word(pl_json_at(fenced, i), "reason"));
+    if (status_word(status, "failure")[0])
+        say("failure  %s", status_word(status, "failure"));
 }
 
 typedef struct status_request {

@@ -147,7 +147,7 @@ const cli_option *store_option_row(int option)
 }
 
 /* ---- parsing ---- */
-static pl_status find_verb(const char *word, const store_verb **out)
+static pl_status find_store_verb(const char *word, const store_verb **out)
 {
     const char *names[64];
     if (!word)
@@ -166,12 +166,12 @@ static pl_status find_verb(const char *word, const store_verb **out)
                    near ? near : "ls");
 }
 
-static pl_status parse(int argc, char **argv, store_call *call)
+static pl_status parse_store_args(int argc, char **argv, store_call *call)
 {
     cli_words words;
     memset(call, 0, sizeof *call);
     PL_CHECK(cli_read(&verb_store, argc, argv, call, &words));
-    PL_CHECK(find_verb(words.n > 0 ? words.at[0] : NULL, &call->verb));
+    PL_CHECK(find_store_verb(words.n > 0 ? words.at[0] : NULL, &call->verb));
     const store_verb *v = call->verb;
     if (words.n - 1 < v->min_words)
         return pl_fail(PL_ERR_USAGE,
@@ -266,7 +266,7 @@ static int run_store(int argc, char **argv)
     for (size_t i = 0; argc > 1 && i < n_store_verbs; i++)
         if (is_command(&store_verbs[i]) && strcmp(argv[1], store_verbs[i].name) == 0)
             return run_command(argc - 1, argv + 1);
-    pl_status status = parse(argc, argv, &call);
+    pl_status status = parse_store_args(argc, argv, &call);
     if (status == PL_OK)
         status = run_on_store(&call);
     int code = status == PL_OK ? 0 : cli_fail(status);

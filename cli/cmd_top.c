@@ -18,13 +18,13 @@ typedef struct screen {
     struct termios before;
 } screen;
 
-static double number(const pl_json *o, const char *key)
+static double screen_number(const pl_json *o, const char *key)
 {
     double value = 0;
     return pl_json_number(pl_json_get(o, key), &value) ? value : 0;
 }
 
-static const char *word(const pl_json *o, const char *key)
+static const char *screen_word(const pl_json *o, const char *key)
 {
     const char *text = pl_json_text(pl_json_get(o, key), NULL);
     return text ? text : "";
@@ -52,8 +52,8 @@ static void enter(screen *s)
 }
 
 /* Prints a line, cut at the screen's edge; nothing below the last line. */
-static void put(screen *s, const char *format, ...) PL_PRINTF(2, 3);
-static void put(screen *s, const char *format, ...)
+static void put_screen_line(screen *s, const char *format, ...) PL_PRINTF(2, 3);
+static void put_screen_line(screen *s, const char *format, ...)
 {
     char line[1024];
     va_list arguments;
@@ -83,30 +83,34 @@ static void put_head(screen *s, const pl_json *status)
     char tokens[16], up[16];
     for (size_t i = 0; i < pl_json_count(workers); i++) {
         const pl_json *w = pl_json_at(workers, i);
-        bool is_busy = strcmp(word(w, "state"), "busy") == 0;
-        here += strcmp(word(w, "state"), "away") != 0;
+        bool is_busy = strcmp(screen_word(w, "state"), "busy") == 0;
+        here += strcmp(screen_word(w, "state"), "away") != 0;
         busy += is_busy;
-        rate += is_busy ? number(w, "tokens_per_second") : 0;
+        rate += is_busy ? screen_number(w, "tokens_per_second") : 0;
     }
-    put(s, "pathloom %s  %s%s  up %s", word(status, "version"), word(status, "address"),
-        flag(status, "encrypted") ? " encrypted" : "",
-        pl_human_seconds(number(status, "uptime_seconds"), up));
-    put(s, "%s tokens/s  workers %d busy of %d  tasks failed %.0f",
-        pl_human_count(rate, tokens), busy, here, number(status, "tasks_failed"));
-    put(s, "leases   %.0f granted, %.0f expired  backups %.0f, %.0f won",
-        number(status, "leases_granted"), number(status, "leases_expired"),
-        number(status, "backups_granted"), number(status, "backups_won"));
+    put_screen_line(s, "pathloom %s  %s%s  up %s", screen_word(status, "version"),
+                    screen_word(status, "address"),
+                    flag(status, "encrypted") ? " encrypted" : "",
+                    pl_human_seconds(screen_number(status, "uptime_seconds"), up));
+    put_screen_line(s, "%s tokens/s  workers %d busy of %d  tasks failed %.0f",
+                    pl_human_count(rate, tokens), busy, here,
+                    screen_number(status, "tasks_failed"));
+    put_screen_line(s, "leases   %.0f granted, %.0f expired  backups %.0f, %.0f won",
+                    screen_number(status, "leases_granted"),
+                    screen_number(status, "leases_expired"),
+                    screen_number(status, "backups_granted"),
+                    screen_number(status, "backups_won"));
     const pl_json *fenced = pl_json_get(status, "fenced");
-    double agreed = number(status, "audits_agreed"),
-           differed = number(status, "audits_differed"),
-           open = number(status, "audits_open");
+    double agreed = screen_number(status, "audits_agreed"),
+           differed = screen_number(status, "audits_differed"),
+           open = screen_number(status, "audits_open");
     if (agreed + differed + open > 0)
-        put(s, "audits   %.0f agreed, %.0f differed, %.0f void, %.0f open", agreed,
-            differed, number(status, "audits_void"), open);
+        put_screen_line(s, "audits   %.0f agreed, %.0f differed, %.0f void, %.0f open",
+                        agreed, differed, screen_number(status, "audits_void"), open);
     for (size_t i = 0; i < pl_json_count(fenced); i++)
-        put(s, "FENCED   %s", word(pl_json_at(fenced, i), "reason"));
-    if (word(status, "failure")[0])
-        put(s, "FAILED   %s", word(status, "failure"));
+        put_screen_line(s, "FENCED   %s", screen_word(pl_json_at(fenced, i), "reason"));
+    if (screen_word(status, "failure")[0])
+        put_screen_line(s, "FAILED   %s", screen_word(status, "failure"));
 }
 
 static void put_homes(screen *s, const pl_json *status)
@@ -116,39 +120,43 @@ static void put_homes(screen *s, const pl_json *status)
         const pl_json *h = pl_json_at(homes, i),
                       *results = pl_json_get(h, "submissions");
         char size[16], space[16];
-        put(s,
+        put_screen_line(
+            s,
             "home     %s %s  store %s, %s free  versions %.0f  waiting %.0f  "
             "rejected %.0f  fenced %.0f",
-            word(h, "address"), flag(h, "up") ? "up" : "AWAY",
-            pl_human_bytes(number(h, "store_bytes"), size),
-            pl_human_bytes(number(h, "disk_free_bytes"), space),
-            number(h, "versions_committed"), number(h, "pending"),
-            number(results, "rejected"), number(results, "fenced"));
+            screen_word(h, "address"), flag(h, "up") ? "up" : "AWAY",
+            pl_human_bytes(screen_number(h, "store_bytes"), size),
+            pl_human_bytes(screen_number(h, "disk_free_bytes"), space),
+            screen_number(h, "versions_committed"), screen_number(h, "pending"),
+            screen_number(results, "rejected"), screen_number(results, "fenced"));
     }
 }
 
-static void put_workers(screen *s, const pl_json *status, int most)
+static void put_worker_rows(screen *s, const pl_json *status, int most)
 {
     const pl_json *workers = pl_json_get(status, "workers");
     size_t n = pl_json_count(workers);
-    put(s, "%s", "");
-    put(s, "%-20s %-5s %10s %6s %9s  %s", "WORKER", "STATE", "TOKENS/S", "TASKS",
-        "SEEN", "TASK");
+    put_screen_line(s, "%s", "");
+    put_screen_line(s, "%-20s %-5s %10s %6s %9s  %s", "WORKER", "STATE", "TOKENS/S",
+                    "TASKS", "SEEN", "TASK");
     for (size_t i = 0; i < n && (int)i < most; i++) {
         const pl_json *w = pl_json_at(workers, i);
         char rate[16], task[128] = "";
-        if (word(w, "task")[0])
-            snprintf(task, sizeof task, "%s phase %.0f step %.0f", word(w, "task"),
-                     number(w, "phase"), number(w, "step"));
-        put(s, "%-20s %-5s %10s %6.0f %7.1f s  %s", word(w, "worker"), word(w, "state"),
-            pl_human_count(number(w, "tokens_per_second"), rate), number(w, "tasks"),
-            number(w, "seen_seconds_ago"), task);
+        if (screen_word(w, "task")[0])
+            snprintf(task, sizeof task, "%s phase %.0f step %.0f",
+                     screen_word(w, "task"), screen_number(w, "phase"),
+                     screen_number(w, "step"));
+        put_screen_line(s, "%-20s %-5s %10s %6.0f %7.1f s  %s",
+                        screen_word(w, "worker"), screen_word(w, "state"),
+                        pl_human_count(screen_number(w, "tokens_per_second"), rate),
+                        screen_number(w, "tasks"), screen_number(w, "seen_seconds_ago"),
+                        task);
     }
     if ((int)n > most)
-        put(s, "... and %d more", (int)n - most);
+        put_screen_line(s, "... and %d more", (int)n - most);
 }
 
-static void put_path(screen *s, const pl_json *arm, size_t i)
+static void put_path_row(screen *s, const pl_json *arm, size_t i)
 {
     const pl_json *paths = pl_json_get(arm, "paths"), *path = pl_json_at(paths, i);
     const pl_json *lease = pl_json_get(path, "lease"),
@@ -156,16 +164,18 @@ static void put_path(screen *s, const pl_json *arm, size_t i)
     char own[PL_NAME_MAX], name[2 * PL_NAME_MAX], tokens[16], loss[16] = "-",
                                                               held[160] = "";
     progress_path_name(paths, i, own);
-    snprintf(name, sizeof name, "%s%s%s", word(arm, "arm"), own[0] ? "/" : "", own);
+    snprintf(name, sizeof name, "%s%s%s", screen_word(arm, "arm"), own[0] ? "/" : "",
+             own);
     if (lease)
-        snprintf(held, sizeof held, "%s %.1f s%s%.60s", word(lease, "worker"),
-                 number(lease, "age_seconds"), backup ? ", backup " : "",
-                 backup ? word(backup, "worker") : "");
-    if (number(path, "loss") > 0) /* 0: it has not begun */
-        snprintf(loss, sizeof loss, "%.3f", number(path, "loss"));
-    put(s, "%-20s %5.0f/%-5.0f %5.0f %8s %8s  %s", name, number(path, "phase"),
-        number(arm, "phases"), number(path, "step"), loss,
-        pl_human_count(number(path, "tokens"), tokens), held);
+        snprintf(held, sizeof held, "%s %.1f s%s%.60s", screen_word(lease, "worker"),
+                 screen_number(lease, "age_seconds"), backup ? ", backup " : "",
+                 backup ? screen_word(backup, "worker") : "");
+    if (screen_number(path, "loss") > 0) /* 0: it has not begun */
+        snprintf(loss, sizeof loss, "%.3f", screen_number(path, "loss"));
+    put_screen_line(s, "%-20s %5.0f/%-5.0f %5.0f %8s %8s  %s", name,
+                    screen_number(path, "phase"), screen_number(arm, "phases"),
+                    screen_number(path, "step"), loss,
+                    pl_human_count(screen_number(path, "tokens"), tokens), held);
 }
 
 /* The mixture, then the others, the newest first. Returns how many paths found no room
@@ -177,11 +187,11 @@ static int put_arm(screen *s, const pl_json *arm, int hidden)
         if (s->tty && s->line >= s->rows - 2)
             hidden++;
         else
-            put_path(s, arm, i);
+            put_path_row(s, arm, i);
     return hidden;
 }
 
-static void draw(screen *s, const pl_json *status)
+static void draw_screen(screen *s, const pl_json *status)
 {
     struct winsize size = {0};
     bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
@@ -193,18 +203,20 @@ static void draw(screen *s, const pl_json *status)
     pl_buf_clear(&s->text);
     put_head(s, status);
     put_homes(s, status);
-    put_workers(s, status, s->tty ? s->rows / 3 : 1000);
+    put_worker_rows(s, status, s->tty ? s->rows / 3 : 1000);
     const pl_json *arms = pl_json_get(status, "arms");
-    put(s, "%s", "");
-    put(s, "%-20s %11s %5s %8s %8s  %s", "PATH", "PHASE", "STEP", "LOSS", "TOKENS",
-        "LEASE, AGE");
+    put_screen_line(s, "%s", "");
+    put_screen_line(s, "%-20s %11s %5s %8s %8s  %s", "PATH", "PHASE", "STEP", "LOSS",
+                    "TOKENS", "LEASE, AGE");
     int hidden = 0;
     for (int mixture = 1; mixture >= 0; mixture--)
         for (size_t a = pl_json_count(arms); a-- > 0;)
-            if ((strcmp(word(pl_json_at(arms, a), "arm"), "mix") == 0) == mixture)
+            if ((strcmp(screen_word(pl_json_at(arms, a), "arm"), "mix") == 0) ==
+                mixture)
                 hidden = put_arm(s, pl_json_at(arms, a), hidden);
     if (hidden > 0)
-        put(s,
+        put_screen_line(
+            s,
             "... and %d more paths: make the window higher, or see `pathloom status`",
             hidden);
     if (s->tty)
@@ -227,7 +239,7 @@ static bool wait_key(const screen *s)
 }
 
 /* If the hub is away for a moment, the last picture stays. */
-static pl_status watch(pl_run *r, screen *s)
+static pl_status watch_job(pl_run *r, screen *s)
 {
     volatile sig_atomic_t *stop = cli_stop_flag(true);
     bool drawn = false;
@@ -235,7 +247,7 @@ static pl_status watch(pl_run *r, screen *s)
         pl_json *status = NULL;
         pl_status result = run_ask_hub(r, &status);
         if (result == PL_OK)
-            draw(s, status);
+            draw_screen(s, status);
         pl_json_destroy(&status);
         bool passes = drawn && (result == PL_ERR_TIMEOUT || result == PL_ERR_NET);
         if (result != PL_OK && !passes)
@@ -270,7 +282,7 @@ static int run_top(int argc, char **argv)
         status = run_watch(&r, &q.ask);
     if (status == PL_OK) {
         enter(&s);
-        status = watch(&r, &s);
+        status = watch_job(&r, &s);
         if (s.tty) {
             tcsetattr(STDIN_FILENO, TCSANOW, &s.before);
             printf("\033[?25h\033[?1049l");

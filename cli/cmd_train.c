@@ -9,13 +9,13 @@ typedef struct spent {
     pl_json *status; /* NULL: the hub did not answer */
 } spent;
 
-static double number(const pl_json *o, const char *key)
+static double spent_number(const pl_json *o, const char *key)
 {
     double value = 0;
     return pl_json_number(pl_json_get(o, key), &value) ? value : 0;
 }
 
-static spent look(pl_run *r)
+static spent look_at_workers(pl_run *r)
 {
     spent s = {.at = pl_now()};
     if (run_hub_status(r, 10000, &s.status) != PL_OK) /* it is only shown */
@@ -32,7 +32,7 @@ static double sum(const spent *s, const char *key)
 {
     double total = 0;
     for (size_t i = 0; i < pl_json_count(workers_of(s)); i++)
-        total += number(pl_json_at(workers_of(s), i), key);
+        total += spent_number(pl_json_at(workers_of(s), i), key);
     return total;
 }
 
@@ -54,17 +54,17 @@ static void say_spent(const spent *before, const spent *after)
         100 * (all - inner - exposed) / all);
 }
 
-static const char *name_of(const pl_json *worker)
+static const char *worker_name_of(const pl_json *worker)
 {
     const char *name = pl_json_text(pl_json_get(worker, "worker"), NULL);
     return name ? name : "";
 }
 
-static const pl_json *find_worker(const spent *s, const char *name)
+static const pl_json *find_worker_sums(const spent *s, const char *name)
 {
     for (size_t i = 0; i < pl_json_count(workers_of(s)); i++) {
         const pl_json *w = pl_json_at(workers_of(s), i);
-        if (strcmp(name_of(w), name) == 0)
+        if (strcmp(worker_name_of(w), name) == 0)
             return w;
     }
     return NULL; /* it came later, so its sums began at 0 */
@@ -73,14 +73,18 @@ static const pl_json *find_worker(const spent *s, const char *name)
 static pl_json *worker_spent(const spent *before, const pl_json *w, double seconds)
 {
     pl_json *o = pl_json_object();
-    const pl_json *was = find_worker(before, name_of(w));
-    double inner = number(w, "inner_seconds") - number(was, "inner_seconds");
-    double exposed = number(w, "overhead_seconds") - number(was, "overhead_seconds");
-    double waited = number(w, "waited_seconds") - number(was, "waited_seconds");
-    pl_json_set_text(o, "worker", name_of(w));
-    pl_json_set_int(o, "tasks", (int64_t)(number(w, "tasks") - number(was, "tasks")));
+    const pl_json *was = find_worker_sums(before, worker_name_of(w));
+    double inner =
+        spent_number(w, "inner_seconds") - spent_number(was, "inner_seconds");
+    double exposed =
+        spent_number(w, "overhead_seconds") - spent_number(was, "overhead_seconds");
+    double waited =
+        spent_number(w, "waited_seconds") - spent_number(was, "waited_seconds");
+    pl_json_set_text(o, "worker", worker_name_of(w));
+    pl_json_set_int(o, "tasks",
+                    (int64_t)(spent_number(w, "tasks") - spent_number(was, "tasks")));
     pl_json_set_int(o, "tokens",
-                    (int64_t)(number(w, "tokens") - number(was, "tokens")));
+                    (int64_t)(spent_number(w, "tokens") - spent_number(was, "tokens")));
     pl_json_set_real(o, "inner_seconds", inner);
     pl_json_set_real(o, "load_seconds", exposed - waited);
     pl_json_set_real(o, "waited_seconds", waited);
@@ -116,10 +120,10 @@ static pl_status train_stages(pl_run *r)
     PL_CHECK(run_start(r));
     PL_CHECK(stage_base(r));
     PL_CHECK(stage_route(r));
-    spent before = look(r), after = {0};
+    spent before = look_at_workers(r), after = {0};
     pl_status status = stage_arms(r);
     if (status == PL_OK) {
-        after = look(r);
+        after = look_at_workers(r);
         say_spent(&before, &after);
         status = save_spent(r, &before, &after);
     }
@@ -147,7 +151,7 @@ done:
     return status;
 }
 
-static pl_status train(pl_run *r)
+static pl_status train_run(pl_run *r)
 {
     say("pathloom %s  run %s%s\n"
         "         Ctrl+C drains and saves; the same command goes on from there",
@@ -215,7 +219,7 @@ static int run_train(int argc, char **argv)
     status = run_open(&ask, &r);
     if (status == PL_OK) {
         r.stop = cli_stop_flag(true);
-        status = train(&r);
+        status = train_run(&r);
     }
     int code = 0;
     if (status == PL_ERR_CANCELLED) {

@@ -64,7 +64,7 @@ static void look_at_coretype(doctor *d)
 
 /* ---- clock ---- */
 /* ---- disk ---- */
-static int by_size(const void *a, const void *b)
+static int by_flush_time(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -91,7 +91,7 @@ static double flush_ms(const char *folder)
     unlink(path);
     if (n < TIMES)
         return -1;
-    qsort(ms, TIMES, sizeof *ms, by_size);
+    qsort(ms, TIMES, sizeof *ms, by_flush_time);
     return ms[TIMES / 2];
 }
 

@@ -45,7 +45,7 @@ void cli_print_option(const cli_option *o)
 
 /* Paragraphs are separated by newlines. A paragraph that begins with a space is printed
  * unchanged. */
-static void print_notes(const char *notes)
+static void print_help_notes(const char *notes)
 {
     char line[1024];
     for (; *notes; notes += strcspn(notes, "\n"), notes += *notes == '\n') {
@@ -64,7 +64,7 @@ void cli_print_verb(const cli_verb *v)
         cli_print_option(&v->options[i]);
     if (v->notes) {
         printf("%s", v->n_options > 0 ? "\n" : "");
-        print_notes(v->notes);
+        print_help_notes(v->notes);
     }
 }
 

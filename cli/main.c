@@ -33,7 +33,7 @@ static void print_help(FILE *out)
             "init` lists\nall, with units and defaults.\n");
 }
 
-static const cli_verb *find_verb(const char *name)
+static const cli_verb *find_cli_verb(const char *name)
 {
     for (size_t i = 0; i < cli_n_verbs; i++)
         if (strcmp(name, cli_verbs[i]->name) == 0)
@@ -82,7 +82,7 @@ static int unknown_verb(const char *word)
 /* `pathloom help VERB` is `pathloom VERB --help`. */
 static int help(int argc, char **argv)
 {
-    const cli_verb *v = argc > 2 ? find_verb(argv[2]) : NULL;
+    const cli_verb *v = argc > 2 ? find_cli_verb(argv[2]) : NULL;
     if (v)
         return explain_verb(v, argc - 2, argv + 2);
     if (argc > 2)
@@ -93,7 +93,7 @@ static int help(int argc, char **argv)
 
 static int run_verb(int argc, char **argv)
 {
-    const cli_verb *v = find_verb(argv[1]);
+    const cli_verb *v = find_cli_verb(argv[1]);
     if (strcmp(argv[1], "help") == 0 || (!v && asks_help(2, argv)))
         return help(argc, argv);
     if (strcmp(argv[1], "--version") == 0) {
@@ -127,7 +127,7 @@ static int run_verb(int argc, char **argv)
 static void wait_with_little_spinning(char **argv)
 {
     char self[4096];
-    const cli_verb *v = find_verb(argv[1]);
+    const cli_verb *v = find_cli_verb(argv[1]);
     if (!v || !v->computes || getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT"))
         return;
     const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);

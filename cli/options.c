@@ -121,7 +121,7 @@ pl_status cli_add_setting(cli_settings *s, const char *key, const char *value)
     return PL_OK;
 }
 
-static pl_status take_int(const cli_option *o, int64_t *out)
+static pl_status take_option_int(const cli_option *o, int64_t *out)
 {
     if (pl_parse_int(optarg, out) == PL_OK && (double)*out >= o->least &&
         (double)*out <= o->most)
@@ -131,7 +131,7 @@ static pl_status take_int(const cli_option *o, int64_t *out)
                    o->least, o->most, optarg);
 }
 
-static pl_status take_real(const cli_option *o, double *out)
+static pl_status take_option_real(const cli_option *o, double *out)
 {
     if (pl_parse_real(optarg, out) == PL_OK && *out >= o->least && *out <= o->most)
         return PL_OK;
@@ -139,7 +139,7 @@ static pl_status take_real(const cli_option *o, double *out)
                    o->least, o->most, optarg);
 }
 
-static pl_status take(const cli_option *o, void *into)
+static pl_status take_option_value(const cli_option *o, void *into)
 {
     void *at = (char *)into + o->offset;
     int64_t number = 0;
@@ -158,13 +158,13 @@ static pl_status take(const cli_option *o, void *into)
         list->items[list->n++] = optarg;
         return PL_OK;
     case CLI_INT:
-        PL_CHECK(take_int(o, &number));
+        PL_CHECK(take_option_int(o, &number));
         *(int *)at = (int)number;
         return PL_OK;
     case CLI_INT64:
-        return take_int(o, at);
+        return take_option_int(o, at);
     case CLI_REAL:
-        return take_real(o, at);
+        return take_option_real(o, at);
     case CLI_SET:
         break;
     }
@@ -189,7 +189,7 @@ pl_status cli_read(const cli_verb *verb, int argc, char **argv, void *into,
     while ((option = getopt_long(argc, argv, ":", longs, NULL)) != -1) {
         if (option < FIRST_OPTION)
             return bad_option(verb, option, argv);
-        PL_CHECK(take(&verb->options[option - FIRST_OPTION], into));
+        PL_CHECK(take_option_value(&verb->options[option - FIRST_OPTION], into));
     }
     for (; optind < argc; optind++) {
         if (words->n == verb->most_words)

@@ -66,7 +66,7 @@ static pl_status await_address(process *p, const char *file, int slot, const cha
 /* A run that has keys uses them, and a run that other machines shall reach gets keys. A
  * job that `train` runs without encryption uses none, even if an earlier job made some.
  */
-static bool is_encrypted(const process *p)
+static bool uses_encryption(const process *p)
 {
     char job[PL_PATH_MAX];
     bool of_train = pl_path_exists(run_job_file(p->run, job)) && !p->cfg.attach;
@@ -76,7 +76,7 @@ static bool is_encrypted(const process *p)
 static pl_status find_keys(process *p, const char *role)
 {
     char file[64];
-    if (p->key || !is_encrypted(p))
+    if (p->key || !uses_encryption(p))
         return PL_OK;
     PL_CHECK(run_make_keys(p->run));
     snprintf(file, sizeof file, "keys/%s.key", role);
@@ -155,7 +155,7 @@ static pl_status await_homes(process *p, const char *role)
     return PL_OK;
 }
 
-static pl_status find_worker(process *p)
+static pl_status find_worker_settings(process *p)
 {
     if (!p->cache)
         p->cache = in_run(p, 4, "cache");
@@ -186,7 +186,7 @@ static pl_status find_in_run(process *p, const char *role)
     if (is_role(role, "home"))
         return find_store(p);
     if (is_role(role, "worker"))
-        return find_worker(p);
+        return find_worker_settings(p);
     snprintf(file, sizeof file, p->index > 0 ? "proc/%s-%d.address" : "proc/%s.address",
              role, p->index);
     if (!p->ready)
@@ -207,7 +207,7 @@ bool process_sets(const process *p, const char *key)
 }
 
 /* A socket of the run is named after the file that gets its address. */
-static void find_place(process *p, const char *role)
+static void find_listen_address(process *p, const char *role)
 {
     char name[64];
     const bool is_relay =
@@ -295,7 +295,7 @@ pl_status process_open(const cli_verb *verb, int argc, char **argv, process *p)
         pl_log(PL_LOG_WARN, "process.defaults",
                "role=%s run=\"%s\" reason=\"there is no run.yaml yet\"", role, p->run);
     if (!is_role(role, "worker"))
-        find_place(p, role);
+        find_listen_address(p, role);
     if (p->key && !p->keys && !is_role(role, "worker"))
         return pl_fail(
             PL_ERR_USAGE,

@@ -35,7 +35,7 @@ typedef struct blame {
 } blame;
 
 /* ---- gathering ---- */
-static culprit *find(blame *b, const pl_contribution *c)
+static culprit *find_culprit(blame *b, const pl_contribution *c)
 {
     for (size_t i = 0; i < b->n; i++) {
         culprit *p = &b->list[i];
@@ -85,7 +85,7 @@ static double pull_of(const pl_contribution *c, bool by_norm)
 static void add_contribution(blame *b, const pl_contribution *c, double share,
                              double moved)
 {
-    culprit *p = find(b, c);
+    culprit *p = find_culprit(b, c);
     uint64_t first = c->first_sample;
     uint64_t end = c->first_sample + c->n_samples;
     p->samples = pl_grow(p->samples, (p->n_stretches + 1) * sizeof *p->samples);
@@ -117,7 +117,8 @@ static void add_version(blame *b, const pl_version *v)
 
 /* Goes down from the version, through rollbacks; without `history` only to the first
  * version that no rollback made. */
-static pl_status gather(pl_store *store, const module_at *at, bool history, blame *b)
+static pl_status gather_blame(pl_store *store, const module_at *at, bool history,
+                              blame *b)
 {
     bool found = false;
     for (uint64_t n = at->number, next;; n = next) {
@@ -161,7 +162,7 @@ static pl_json *samples_json(const culprit *p)
     return list;
 }
 
-static void print_json(const module_at *at, const blame *b, const culprit *p)
+static void print_culprit_json(const module_at *at, const blame *b, const culprit *p)
 {
     pl_json *line = pl_json_object();
     pl_json_set_text(line, "module", at->module);
@@ -181,7 +182,7 @@ static void print_json(const module_at *at, const blame *b, const culprit *p)
     say_json(line);
 }
 
-static void print_text(const blame *b, const culprit *p, int width)
+static void print_culprit_text(const blame *b, const culprit *p, int width)
 {
     char tokens[16], seconds[16];
     printf("%6.2f %%  %-*s  path %-3lld replica %-2lld %7llu samples  %7s tokens  "
@@ -219,9 +220,9 @@ static void print_blame(const store_call *call, const module_at *at, const blame
     }
     for (size_t i = 0; i < b->n; i++)
         if (call->json)
-            print_json(at, b, &b->list[i]);
+            print_culprit_json(at, b, &b->list[i]);
         else
-            print_text(b, &b->list[i], width);
+            print_culprit_text(b, &b->list[i], width);
 }
 
 pl_status store_blame(store_call *call)
@@ -231,7 +232,7 @@ pl_status store_blame(store_call *call)
     blame b = {.n = 0};
     PL_CHECK(names_module(call->store, call->words[0], &at, &versioned));
     pl_status status =
-        gather(call->store, &at, call->values[STORE_OPT_HISTORY] != NULL, &b);
+        gather_blame(call->store, &at, call->values[STORE_OPT_HISTORY] != NULL, &b);
     for (size_t i = 0; i < b.n; i++)
         sort_samples(&b.list[i]);
     if (status == PL_OK) {

@@ -28,7 +28,7 @@ static pl_status choose_format(const store_call *call, cat_format *out)
     return PL_OK;
 }
 
-static pl_status write_all(const void *data, size_t len)
+static pl_status write_output(const void *data, size_t len)
 {
     if (fwrite(data, 1, len, stdout) == len)
         return PL_OK;
@@ -101,15 +101,15 @@ static pl_status write_npy_head(const stretch *s)
     text[len - 1] = '\n';
     head[8] = (uint8_t)len;
     head[9] = (uint8_t)(len >> 8);
-    PL_CHECK(write_all(head, sizeof head));
-    return write_all(text, (size_t)len);
+    PL_CHECK(write_output(head, sizeof head));
+    return write_output(text, (size_t)len);
 }
 
-static pl_status write_text(const float *values, size_t n)
+static pl_status write_values_text(const float *values, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (printf("%.9g\n", (double)values[i]) < 0)
-            return write_all("", 1);
+            return write_output("", 1);
     return PL_OK;
 }
 
@@ -124,8 +124,8 @@ static pl_status write_floats(pl_store *store, const pl_hash *blob, const stretc
         size_t n = s->count - done < PIECE_FLOATS ? s->count - done : PIECE_FLOATS;
         PL_TRY(pl_store_read_blob(store, blob, (s->first + done) * sizeof *piece,
                                   n * sizeof *piece, piece));
-        PL_TRY(format == CAT_TEXT ? write_text(piece, n)
-                                  : write_all(piece, n * sizeof *piece));
+        PL_TRY(format == CAT_TEXT ? write_values_text(piece, n)
+                                  : write_output(piece, n * sizeof *piece));
     }
 done:
     pl_free(piece);
@@ -137,7 +137,7 @@ static pl_status cat_object(store_call *call)
     pl_buf bytes = {0};
     pl_status status = pl_read_object(call->store, call->words[0], &bytes);
     if (status == PL_OK)
-        status = write_all(bytes.data, bytes.len);
+        status = write_output(bytes.data, bytes.len);
     pl_buf_destroy(&bytes);
     return status;
 }

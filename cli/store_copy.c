@@ -63,7 +63,7 @@ typedef struct first_problem {
     char text[512];
 } first_problem;
 
-static void note(void *context, const char *sentence)
+static void note_first_problem(void *context, const char *sentence)
 {
     first_problem *p = context;
     if (!p->text[0])
@@ -76,7 +76,8 @@ static pl_status check_copy(const char *folder, bool bytes, pl_audit_report *rep
     pl_store *store = NULL;
     first_problem problem = {{0}};
     PL_CHECK(pl_store_open(folder, PL_STORE_READ, &store));
-    pl_status status = pl_store_audit(store, bytes, note, &problem, report);
+    pl_status status =
+        pl_store_audit(store, bytes, note_first_problem, &problem, report);
     pl_store_close(&store);
     if (status == PL_OK && report->n_problems > 0)
         status = pl_fail(PL_ERR_DAMAGED,
@@ -203,8 +204,8 @@ pl_status store_look_at_one_moment(store_call *call, int64_t *held_ms)
     return status;
 }
 
-static pl_status copy(store_call *call, pl_store *from, const char *from_folder,
-                      const char *to)
+static pl_status copy_store(store_call *call, pl_store *from, const char *from_folder,
+                            const char *to)
 {
     pl_mirror_report report;
     pl_audit_report audit;
@@ -222,7 +223,7 @@ pl_status store_backup(store_call *call)
     PL_CHECK(store_refuse_overlap(call, to));
     PL_CHECK(pl_store_end_copy(to));
     PL_CHECK(store_look_at_one_moment(call, &held_ms));
-    PL_CHECK(copy(call, call->store, call->folder, to));
+    PL_CHECK(copy_store(call, call->store, call->folder, to));
     if (held_ms >= 0 && !call->json)
         printf("the homes of the job stood still for %lld ms\n", (long long)held_ms);
     return PL_OK;
@@ -270,7 +271,7 @@ pl_status store_restore(store_call *call)
     PL_CHECK(pl_store_end_copy(call->folder));
     PL_CHECK(check_copy(backup, !call->values[STORE_OPT_QUICK], &audit));
     PL_CHECK(pl_store_open(backup, PL_STORE_READ, &from));
-    pl_status status = copy(call, from, backup, call->folder);
+    pl_status status = copy_store(call, from, backup, call->folder);
     pl_store_close(&from);
     return status;
 }

@@ -26,7 +26,7 @@ typedef struct pair {
 } pair;
 
 /* ---- arithmetic ---- */
-static difference compare(const float *a, const float *b, size_t n)
+static difference compare_params(const float *a, const float *b, size_t n)
 {
     difference d = {.n = n};
     for (size_t i = 0; i < n; i++) {
@@ -104,7 +104,7 @@ static pl_status load_arm(comparison *c, const char *module)
     return status == PL_ERR_NOT_FOUND || status == PL_ERR_PROTO ? PL_OK : status;
 }
 
-static int slot_of(const comparison *c, const char *module, size_t n)
+static int find_module_slot(const comparison *c, const char *module, size_t n)
 {
     const char *slash = strchr(module, '/');
     int index =
@@ -137,7 +137,8 @@ static difference compare_tensors(const comparison *c, const pair *p, int slot)
         char shape[32];
         const pl_tensor *t = pl_topology_tensor(c->topology, i);
         size_t at = t->offset - s->offset;
-        difference d = compare(p->x + at, p->y + at, (size_t)t->rows * (size_t)t->cols);
+        difference d =
+            compare_params(p->x + at, p->y + at, (size_t)t->rows * (size_t)t->cols);
         snprintf(shape, sizeof shape, "%dx%d", t->rows, t->cols);
         print_difference(c, p, t->name, shape, &d);
         sum.aa += d.aa;
@@ -162,7 +163,7 @@ static pl_status compare_pair(comparison *c, pair *p)
                        "%s has %zu values and %s %zu: they cannot be compared",
                        p->a.module, p->n, p->b.module, n);
     PL_CHECK(load_arm(c, p->a.module));
-    int slot = slot_of(c, p->a.module, n);
+    int slot = find_module_slot(c, p->a.module, n);
     char a[PL_HASH_TEXT], b[PL_HASH_TEXT];
     if (!c->call->json) {
         printf("%s@%llu %s  ->  %s@%llu %s%s\n", p->a.module,
@@ -181,7 +182,7 @@ static pl_status compare_pair(comparison *c, pair *p)
         }
     }
     if (slot < 0 || pl_hash_equal(&p->a.params, &p->b.params))
-        all = compare(p->x, p->y, n);
+        all = compare_params(p->x, p->y, n);
     else
         all = compare_tensors(c, p, slot);
     print_difference(c, p, NULL, "", &all);

@@ -11,7 +11,7 @@ typedef struct findings {
     size_t n;
 } findings;
 
-static void note(void *context, const char *sentence)
+static void note_finding(void *context, const char *sentence)
 {
     findings *f = context;
     if (f->n == TOLD_MAX)
@@ -20,7 +20,7 @@ static void note(void *context, const char *sentence)
     f->sentences[f->n++] = pl_strdup(sentence);
 }
 
-static void clear(findings *f)
+static void clear_findings(findings *f)
 {
     for (size_t i = 0; i < f->n; i++)
         pl_free(f->sentences[i]);
@@ -28,7 +28,7 @@ static void clear(findings *f)
     memset(f, 0, sizeof *f);
 }
 
-static bool has(const findings *f, const char *sentence)
+static bool has_finding(const findings *f, const char *sentence)
 {
     for (size_t i = 0; i < f->n; i++)
         if (strcmp(f->sentences[i], sentence) == 0)
@@ -41,7 +41,7 @@ static void agree(findings *f, const findings *other)
 {
     size_t n = 0;
     for (size_t i = 0; i < f->n; i++)
-        if (has(other, f->sentences[i]))
+        if (has_finding(other, f->sentences[i]))
             f->sentences[n++] = f->sentences[i];
         else
             pl_free(f->sentences[i]);
@@ -57,25 +57,27 @@ static bool has_writer(const store_call *call)
     return false;
 }
 
-static pl_status look(store_call *call, findings *out, pl_audit_report *report)
+static pl_status look_for_damage(store_call *call, findings *out,
+                                 pl_audit_report *report)
 {
     bool bytes = !call->values[STORE_OPT_QUICK];
-    PL_CHECK(pl_store_audit(call->store, bytes, note, out, report));
+    PL_CHECK(pl_store_audit(call->store, bytes, note_finding, out, report));
     for (int i = 1; i < LOOKS && out->n > 0 && has_writer(call); i++) {
         findings again = {NULL, 0};
         pl_store_close(&call->store);
         PL_CHECK(pl_store_open(call->folder, PL_STORE_READ, &call->store));
-        pl_status status = pl_store_audit(call->store, bytes, note, &again, report);
+        pl_status status =
+            pl_store_audit(call->store, bytes, note_finding, &again, report);
         if (status == PL_OK)
             agree(out, &again);
-        clear(&again);
+        clear_findings(&again);
         PL_CHECK(status);
     }
     return PL_OK;
 }
 
-static void print_json(const store_call *call, const findings *f,
-                       const pl_audit_report *r)
+static void print_findings_json(const store_call *call, const findings *f,
+                                const pl_audit_report *r)
 {
     pl_json *line = pl_json_object(), *list = pl_json_array();
     for (size_t i = 0; i < f->n; i++)
@@ -90,8 +92,8 @@ static void print_json(const store_call *call, const findings *f,
     say_json(line);
 }
 
-static void print_text(const store_call *call, const findings *f,
-                       const pl_audit_report *r)
+static void print_findings_text(const store_call *call, const findings *f,
+                                const pl_audit_report *r)
 {
     char bytes[16];
     for (size_t i = 0; i < f->n; i++)
@@ -109,18 +111,18 @@ pl_status store_fsck(store_call *call)
 {
     findings found = {NULL, 0};
     pl_audit_report report;
-    pl_status status = look(call, &found, &report);
+    pl_status status = look_for_damage(call, &found, &report);
     if (status == PL_OK) {
         if (call->json)
-            print_json(call, &found, &report);
+            print_findings_json(call, &found, &report);
         else
-            print_text(call, &found, &report);
+            print_findings_text(call, &found, &report);
         if (found.n > 0)
             status = pl_fail(PL_ERR_DAMAGED,
                              "%zu things in %s are damaged; restore the store from a "
                              "copy (`pathloom store restore`)",
                              found.n, call->folder);
     }
-    clear(&found);
+    clear_findings(&found);
     return status;
 }

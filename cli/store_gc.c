@@ -106,7 +106,7 @@ static pl_status collect_parts(const char *folder, int n_parts, policy *p, bool 
     return PL_OK;
 }
 
-static pl_status collect(store_call *call, policy *p, bool run)
+static pl_status collect_store(store_call *call, policy *p, bool run)
 {
     pl_gc_report report;
     int n_parts = 0;
@@ -147,9 +147,9 @@ pl_status store_gc(store_call *call)
     PL_CHECK(pl_store_parts(call->folder, &n_parts));
     PL_CHECK(store_refuse_part(call->folder));
     if (!run || n_parts > 0)
-        return collect(call, &p, run);
+        return collect_store(call, &p, run);
     pl_store_close(&call->store);
     PL_CHECK(store_open_to_write(call, &call->store));
     p.store = call->store;
-    return collect(call, &p, true);
+    return collect_store(call, &p, true);
 }

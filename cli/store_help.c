@@ -52,7 +52,7 @@ static void man_verb(const store_verb *v)
             cli_man_option(store_option_row(i));
 }
 
-static void print_manual(void)
+static void print_store_manual(void)
 {
     printf(".\\\" Made by `pathloom store --man`.\n"
            ".TH PATHLOOM\\-STORE 1 \"\" \"pathloom %s\" \"Pathloom\"\n"
@@ -111,7 +111,7 @@ void store_print_completion(void)
            "    *) COMPREPLY=($(compgen -f -- \"$word\")) ;;\n    esac\n}\n");
 }
 
-static bool has(int argc, char **argv, const char *word)
+static bool has_argument(int argc, char **argv, const char *word)
 {
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], word) == 0)
@@ -122,12 +122,12 @@ static bool has(int argc, char **argv, const char *word)
 void store_explain(int argc, char **argv)
 {
     for (size_t i = 0; i < n_store_verbs; i++)
-        if (has(argc, argv, store_verbs[i].name)) {
+        if (has_argument(argc, argv, store_verbs[i].name)) {
             print_verb(&store_verbs[i]);
             return;
         }
-    if (has(argc, argv, "--man"))
-        print_manual();
+    if (has_argument(argc, argv, "--man"))
+        print_store_manual();
     else
         print_overview();
 }

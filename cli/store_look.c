@@ -18,7 +18,7 @@ static look look_of(const store_call *call)
 }
 
 /* ---- ls: one pass notes all names, the second prints those that were meant ---- */
-static void note(look *q, const char *name)
+static void note_store_name(look *q, const char *name)
 {
     q->names = pl_grow(q->names, (q->n_names + 1) * sizeof *q->names);
     pl_copy_text(q->names[q->n_names++], PL_MODULE_NAME_MAX, name);
@@ -26,32 +26,32 @@ static void note(look *q, const char *name)
 
 static pl_status note_head(void *context, const pl_version *v)
 {
-    note(context, v->module);
+    note_store_name(context, v->module);
     return PL_OK;
 }
 
 static pl_status note_path(void *context, const pl_path_state *p)
 {
-    note(context, p->name);
+    note_store_name(context, p->name);
     return PL_OK;
 }
 
 static pl_status note_object(void *context, const pl_object *o)
 {
-    note(context, o->name);
+    note_store_name(context, o->name);
     return PL_OK;
 }
 
 static pl_status note_ref(void *context, const char *name, const char *target)
 {
     (void)target;
-    note(context, name);
+    note_store_name(context, name);
     return PL_OK;
 }
 
 static pl_status note_tag(void *context, const pl_snapshot *tag)
 {
-    note(context, tag->name);
+    note_store_name(context, tag->name);
     return PL_OK;
 }
 
@@ -167,8 +167,8 @@ static pl_status nothing_like(const look *q, int kind, const char *asked)
 
 /* Completes a name: as it is written, or in the mixture, or in the only arm that has
  * it. */
-static pl_status complete(const look *q, int kind, const char *asked,
-                          char out[PL_PATH_MAX])
+static pl_status complete_asked_name(const look *q, int kind, const char *asked,
+                                     char out[PL_PATH_MAX])
 {
     char arm[PL_MODULE_NAME_MAX];
     const char *found = NULL;
@@ -193,13 +193,13 @@ static pl_status complete(const look *q, int kind, const char *asked,
     return found ? PL_OK : nothing_like(q, kind, asked);
 }
 
-static pl_status list(store_call *call, int kind, const char *asked)
+static pl_status list_kind(store_call *call, int kind, const char *asked)
 {
     look q = look_of(call);
     char prefix[PL_PATH_MAX];
     pl_status status = PL_OK;
     PL_TRY(each(&q, kind, "", false));
-    PL_TRY(complete(&q, kind, asked, prefix));
+    PL_TRY(complete_asked_name(&q, kind, asked, prefix));
     for (size_t i = 0; i < q.n_names; i++)
         if (pl_starts_with(q.names[i], prefix) && (int)strlen(q.names[i]) > q.width)
             q.width = (int)strlen(q.names[i]);
@@ -211,7 +211,7 @@ done:
 
 pl_status look_at_tags(store_call *call)
 {
-    return list(call, TAGS, "");
+    return list_kind(call, TAGS, "");
 }
 
 pl_status store_ls(store_call *call)
@@ -227,7 +227,7 @@ pl_status store_ls(store_call *call)
                            store_option_row(kinds[i].option)->name);
         kind = i;
     }
-    return list(call, kind, call->words[0] ? call->words[0] : "");
+    return list_kind(call, kind, call->words[0] ? call->words[0] : "");
 }
 
 /* ---- log, show, stat ---- */

@@ -194,7 +194,7 @@ pl_status names_module(pl_store *store, const char *asked, module_at *out,
 }
 
 /* ---- sets ---- */
-static void add(module_set *set, const char *module, uint64_t number)
+static void add_module_version(module_set *set, const char *module, uint64_t number)
 {
     set->at = pl_grow(set->at, (set->n + 1) * sizeof *set->at);
     pl_copy_text(set->at[set->n].module, PL_MODULE_NAME_MAX, module);
@@ -258,7 +258,7 @@ static pl_status from_tag(pl_store *store, const char *name, module_set *out)
     pl_snapshot tag;
     PL_CHECK(pl_store_get_tag(store, name, &tag));
     for (size_t i = 0; i < tag.n_items; i++)
-        add(out, tag.items[i].module, tag.items[i].number);
+        add_module_version(out, tag.items[i].module, tag.items[i].number);
     out->versioned = true;
     pl_snapshot_clear(&tag);
     return PL_OK;
@@ -282,11 +282,11 @@ static pl_status set_in(pl_store *store, const name_list *list, const char *aske
         /* Every module of the arm, at its head. */
         for (size_t i = 0; i < list->count; i++)
             if (is_of_arm(list->names[i], name))
-                add(out, list->names[i], list->heads[i]);
+                add_module_version(out, list->names[i], list->heads[i]);
         return at ? set_versions(store, at, out) : PL_OK;
     }
     PL_CHECK(module_in(store, list, asked, &one, &out->versioned));
-    add(out, one.module, one.number);
+    add_module_version(out, one.module, one.number);
     return PL_OK;
 }
 

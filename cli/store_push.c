@@ -133,7 +133,7 @@ typedef struct object_walk {
     const char *arm;
 } object_walk;
 
-static pl_status visit_object(void *context, const pl_object *object)
+static pl_status bring_arm_object(void *context, const pl_object *object)
 {
     const object_walk *walk = context;
     return goes_along(object->name, walk->arm) ? bring_object(walk->t, object) : PL_OK;
@@ -176,7 +176,7 @@ static pl_status bring(transfer *t, const char *what)
         pl_free(set.at);
         PL_CHECK(status);
     }
-    PL_CHECK(pl_store_each_object(t->from, "", visit_object, &walk));
+    PL_CHECK(pl_store_each_object(t->from, "", bring_arm_object, &walk));
     return pl_store_each_tag(t->from, visit_tag, &walk);
 }
 
@@ -197,7 +197,7 @@ static void print_transfer(const transfer *t, const char *to)
            pl_human_bytes((double)t->bytes, bytes), to);
 }
 
-static pl_status move(transfer *t, const char *to)
+static pl_status move_versions(transfer *t, const char *to)
 {
     pl_status status = bring(t, t->call->words[1]);
     pl_txn_abort(&t->txn);
@@ -212,7 +212,7 @@ pl_status store_push(store_call *call)
     PL_CHECK(store_refuse_part(call->words[0]));
     PL_CHECK(store_refuse_overlap(call, call->words[0]));
     PL_CHECK(pl_store_open(call->words[0], PL_STORE_CREATE, &t.to));
-    pl_status status = move(&t, call->words[0]);
+    pl_status status = move_versions(&t, call->words[0]);
     pl_store_close(&t.to);
     return status;
 }
@@ -225,7 +225,7 @@ pl_status store_pull(store_call *call)
     PL_CHECK(pl_store_open(call->words[0], PL_STORE_READ, &t.from));
     PL_TRY(store_refuse_part(call->folder));
     PL_TRY(store_open_to_write(call, &t.to));
-    PL_TRY(move(&t, call->folder));
+    PL_TRY(move_versions(&t, call->folder));
 done:
     pl_store_close(&t.to);
     pl_store_close(&t.from);

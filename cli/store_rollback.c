@@ -25,15 +25,15 @@
  * The common phase is one more than the highest version and the highest phase, and more
  * by the delay under co2, whose updates are relative to older versions. The rollback is
  * refused if the arm has no such phase left, or if its method lets paths carry
- * parameters of their own (can_resume).
+ * parameters of their own (pl_method_averages).
  *
  * State of a call:
  *
- *   open_all --> was_resumed? --yes--> done: opening the store ended the same rollback,
- *      |              |                which an earlier call had begun
+ *   open_homes --> was_resumed? --yes--> done: opening the store ended the same
+ *      |              |                  rollback, which an earlier call had begun
  *      | BUSY         no
  *      v              v
- *   refused        plan --> commit (pl_writers_roll_back) --> print_all
+ *   refused        plan --> commit_plan (pl_writers_roll_back) --> print_all
  *
  * Ownership. `struct rollback` borrows the call and owns the changes, the arm, its
  * topology and the writers. r.store is the writers' view and belongs to them. */
@@ -72,7 +72,7 @@ static pl_status add_head(void *context, const pl_version *head)
     return PL_OK;
 }
 
-static change *find(rollback *r, const char *module)
+static change *find_change(rollback *r, const char *module)
 {
     for (size_t i = 0; i < r->n; i++)
         if (strcmp(r->changes[i].module, module) == 0)
@@ -94,7 +94,7 @@ static pl_status plan_targets(rollback *r)
     snprintf(prefix, sizeof prefix, "%s/", r->arm_name);
     PL_TRY(pl_store_each_head(r->store, prefix, add_head, r));
     for (size_t i = 0; i < set.n; i++) {
-        change *c = find(r, set.at[i].module);
+        change *c = find_change(r, set.at[i].module);
         if (!c)
             PL_TRY(
                 pl_fail(PL_ERR_NOT_FOUND, "there is no module %s", set.at[i].module));
@@ -173,7 +173,7 @@ static pl_status plan(rollback *r)
 /* ---- carrying the plan out ---- */
 /* A path that has finished no phase is nowhere yet: it is made where its home will look
  * for it. */
-static int part_of(const rollback *r, const char *name)
+static int choose_part_of(const rollback *r, const char *name)
 {
     int part = pl_store_part_of(r->store, name);
     if (part >= 0)
@@ -187,7 +187,7 @@ static void words_of(const rollback *r, char out[PL_TEXT_MAX])
              r->call->values[STORE_OPT_TO]);
 }
 
-static pl_status commit(const rollback *r)
+static pl_status commit_plan(const rollback *r)
 {
     pl_rollback plan = {.phase = r->phase};
     words_of(r, plan.words);
@@ -197,7 +197,7 @@ static pl_status commit(const rollback *r)
         pl_copy_text(c->name, sizeof c->name, r->changes[i].module);
         c->source = r->changes[i].source;
         c->last = r->changes[i].last;
-        c->part = part_of(r, c->name);
+        c->part = choose_part_of(r, c->name);
     }
     for (int path = 0; r->phase >= 0 && path < pl_topology_n_paths(r->topology); path++)
         for (int i = 0; i < pl_topology_n_replicas(r->topology); i++) {
@@ -206,7 +206,7 @@ static pl_status commit(const rollback *r)
             memset(p, 0, sizeof *p);
             pl_arm_path_name(&r->arm, r->topology, path, i, p->name);
             p->samples = (uint64_t)r->phase * pl_phase_samples(&r->arm);
-            p->part = part_of(r, p->name);
+            p->part = choose_part_of(r, p->name);
         }
     pl_status status = pl_writers_roll_back(r->writers, &plan);
     pl_free(plan.modules);
@@ -242,7 +242,7 @@ static bool was_resumed(const rollback *r)
     return resumed && strcmp(resumed, words) == 0;
 }
 
-static pl_status open_all(rollback *r)
+static pl_status open_homes(rollback *r)
 {
     const char *folder = r->call->folder;
     PL_CHECK(store_placement(folder, &r->places));
@@ -261,11 +261,11 @@ pl_status store_rollback(store_call *call)
                        "rollback needs --to V, a version number or a tag");
     PL_CHECK(store_check_folder(call));
     PL_CHECK(store_refuse_part(call->folder));
-    PL_TRY(open_all(&r));
+    PL_TRY(open_homes(&r));
     if (was_resumed(&r))
         goto done;
     PL_TRY(plan(&r));
-    PL_TRY(commit(&r));
+    PL_TRY(commit_plan(&r));
     for (size_t i = 0; i < r.n; i++)
         if (r.changes[i].source != r.changes[i].head)
             print_change(&r, &r.changes[i]);

@@ -154,7 +154,7 @@ static pl_status add_item(pl_store *store, const arm_view *v, int module, int64_
 /* Heads of several homes belong together only if they are of one moment: a module may
  * be made from a version that the older state of another home does not have yet.
  * Versions of one phase always belong together. */
-static pl_status look_again(store_call *call, const char *arm, arm_view *v)
+static pl_status look_at_one_moment(store_call *call, const char *arm, arm_view *v)
 {
     int64_t held_ms;
     PL_CHECK(store_look_at_one_moment(call, &held_ms));
@@ -162,7 +162,7 @@ static pl_status look_again(store_call *call, const char *arm, arm_view *v)
     return open_arm(call->store, arm, v);
 }
 
-static pl_status fill(store_call *call, pl_snapshot *tag)
+static pl_status fill_tag(store_call *call, pl_snapshot *tag)
 {
     arm_view v;
     const char *arm = call->values[STORE_OPT_ARM], *note = call->values[STORE_OPT_NOTE];
@@ -171,7 +171,7 @@ static pl_status fill(store_call *call, pl_snapshot *tag)
     PL_TRY(open_arm(call->store, tag->arm, &v));
     PL_TRY(choose_phase(call->store, &v, call->words[1], &tag->phase));
     if (tag->phase < 0)
-        PL_TRY(look_again(call, tag->arm, &v));
+        PL_TRY(look_at_one_moment(call, tag->arm, &v));
     if (!pl_copy_text(tag->note, sizeof tag->note, note ? note : ""))
         PL_TRY(pl_fail(PL_ERR_USAGE, "a note has at most %d bytes", PL_TEXT_MAX - 1));
     tag->sequence = pl_store_sequence(call->store);
@@ -283,7 +283,7 @@ pl_status store_placement(const char *folder, pl_places *out)
 }
 
 /* Without bytes the tag is removed. A home keeps an empty tag, which counts as none. */
-static pl_status keep(store_call *call, const char *name, const pl_buf *bytes)
+static pl_status keep_tag(store_call *call, const char *name, const pl_buf *bytes)
 {
     char object[PL_MODULE_NAME_MAX], part[PL_PATH_MAX];
     pl_store *writer = NULL;
@@ -350,9 +350,9 @@ static pl_status make(store_call *call)
         pl_snapshot_clear(&old);
         return pl_fail(PL_ERR_EXISTS, "tag %s exists already; --force moves it", name);
     }
-    PL_TRY(fill(call, &tag));
+    PL_TRY(fill_tag(call, &tag));
     pl_snapshot_encode(&tag, &bytes);
-    PL_TRY(keep(call, name, &bytes));
+    PL_TRY(keep_tag(call, name, &bytes));
     if (call->json)
         print_tag_json(&tag);
     else
@@ -369,7 +369,7 @@ static pl_status delete_tag(store_call *call)
     pl_buf none = {0};
     PL_CHECK(pl_store_get_tag(call->store, call->words[0], &old));
     pl_snapshot_clear(&old);
-    PL_CHECK(keep(call, call->words[0], &none));
+    PL_CHECK(keep_tag(call, call->words[0], &none));
     if (call->json) {
         pl_json *line = pl_json_object();
         pl_json_set_text(line, "tag", call->words[0]);

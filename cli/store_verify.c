@@ -17,8 +17,8 @@ typedef struct verification {
     pl_topology *topology;
 } verification;
 
-static void print_verdict(const verification *w, const pl_version *v, verdict which,
-                          const pl_replay *got)
+static void print_replay_verdict(const verification *w, const pl_version *v,
+                                 verdict which, const pl_replay *got)
 {
     char is[PL_HASH_TEXT], made[PL_HASH_TEXT];
     if (w->call->json) {
@@ -61,7 +61,7 @@ static pl_status verify_version(verification *w, const pl_version *v)
                  v->module, (unsigned long long)v->number);
     }
     w->n[which]++;
-    print_verdict(w, v, which, &got);
+    print_replay_verdict(w, v, which, &got);
     return PL_OK;
 }
 

@@ -128,7 +128,8 @@ static pl_status check_parts(const pl_codec_part *parts, int n_parts, size_t *n)
 }
 
 /* With more than SKETCH_W_MAX contributors a code has too few of the 16 bits. */
-static pl_status check_round(const pl_codec_options *o, const pl_codec_round *round)
+static pl_status check_codec_round(const pl_codec_options *o,
+                                   const pl_codec_round *round)
 {
     int most = UINT16_MAX;
     if (!pl_codec_is_homomorphic(o))
@@ -198,7 +199,7 @@ pl_status pl_codec_encode_module(const pl_codec_options *options,
     codec_job job = {.options = options, .round = round, .writer = &writer};
     PL_CHECK(pl_codec_options_check(options));
     PL_CHECK(check_parts(parts, n_parts, &n));
-    PL_CHECK(check_round(options, round));
+    PL_CHECK(check_codec_round(options, round));
     codec_header header = plan_header(options, parts, n_parts, round, n);
     job.weight = header.homomorphic ? round->weight : 1.0f;
     job.beta = (float)options->beta;

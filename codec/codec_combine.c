@@ -255,7 +255,7 @@ static pl_status open_both(combination *c, const pl_codec_message *a,
 }
 
 /* The count is taken from the first header; the second must have the same count. */
-static size_t count_of(const void *data, uint64_t bytes)
+static size_t header_count(const void *data, uint64_t bytes)
 {
     uint64_t count = 0;
     if (bytes >= HEADER_BYTES)
@@ -271,7 +271,7 @@ pl_status pl_codec_combine(const void *a, uint64_t a_bytes, const void *b,
     combination c;
     memset(&c, 0, sizeof c);
     PL_TRY(open_both(&c, &(pl_codec_message){a, a_bytes},
-                     &(pl_codec_message){b, b_bytes}, count_of(a, a_bytes)));
+                     &(pl_codec_message){b, b_bytes}, header_count(a, a_bytes)));
     codec_writer_begin(&c.writer, &c.header, out);
     while (codec_reader_next(&c.a.reader, &c.a.stretch) &&
            codec_reader_next(&c.b.reader, &c.b.stretch))
@@ -286,7 +286,7 @@ done:
 
 /* ---- all messages of a round ---- */
 /* A message that needs a weight would be added without it. */
-static pl_status check_sum(const pl_codec_message *m, int index, size_t n)
+static pl_status check_summable(const pl_codec_message *m, int index, size_t n)
 {
     pl_codec_info info;
     PL_CHECK(pl_codec_inspect(m->data, m->bytes, n, &info));
@@ -306,7 +306,7 @@ static pl_status combine_all(const pl_codec_source *messages, size_t n, pl_buf s
     PL_CHECK(pl_codec_next(&walk, &m, &unused));
     if (!m.data)
         return pl_fail(PL_ERR_ARG, "there are no messages to add");
-    PL_CHECK(check_sum(&m, 0, n));
+    PL_CHECK(check_summable(&m, 0, n));
     pl_buf_clear(&sums[0]);
     pl_buf_append(&sums[0], m.data, (size_t)m.bytes);
     for (int i = 1;; i++) {
@@ -316,7 +316,7 @@ static pl_status combine_all(const pl_codec_source *messages, size_t n, pl_buf s
         *out = (pl_codec_message){before->data, before->len};
         if (!m.data)
             return PL_OK;
-        PL_CHECK(check_sum(&m, i, n));
+        PL_CHECK(check_summable(&m, i, n));
         pl_buf_clear(sum);
         PL_CHECK(pl_codec_combine(before->data, before->len, m.data, m.bytes, sum));
     }

@@ -8,7 +8,7 @@
 static const char magic[4] = {'P', 'L', 'U', '2'};
 enum { FLAG_HOMOMORPHIC = 1, FLAG_ENTROPY = 2, EXPONENT_MAX = 110 };
 
-static void put(uint8_t *at, const void *value, size_t bytes)
+static void put_le_value(uint8_t *at, const void *value, size_t bytes)
 {
     memcpy(at, value, bytes); /* little-endian, as everywhere */
 }
@@ -60,12 +60,12 @@ static void write_record(codec_writer *w, const codec_stretch *s)
     uint8_t *at = w->out->data + w->table_at;
     uint8_t codec = (uint8_t)s->codec, variant = (uint8_t)s->variant;
     int16_t exponent = (int16_t)s->exponent;
-    put(at, &codec, 1);
-    put(at + 1, &variant, 1);
-    put(at + 2, &exponent, 2);
-    put(at + 4, &s->cells, 4);
-    put(at + 8, &s->count, 8);
-    put(at + 16, &s->kept, 8);
+    put_le_value(at, &codec, 1);
+    put_le_value(at + 1, &variant, 1);
+    put_le_value(at + 2, &exponent, 2);
+    put_le_value(at + 4, &s->cells, 4);
+    put_le_value(at + 8, &s->count, 8);
+    put_le_value(at + 16, &s->kept, 8);
     w->table_at += RECORD_BYTES;
 }
 
@@ -74,9 +74,9 @@ static void write_section(codec_writer *w, uint64_t raw_bytes, size_t wire_at)
     uint8_t *at = w->out->data + w->table_at;
     uint64_t wire_bytes = w->out->len - wire_at;
     uint64_t checksum = pl_checksum(w->out->data + wire_at, (size_t)wire_bytes);
-    put(at, &raw_bytes, 8);
-    put(at + 8, &wire_bytes, 8);
-    put(at + 16, &checksum, 8);
+    put_le_value(at, &raw_bytes, 8);
+    put_le_value(at + 8, &wire_bytes, 8);
+    put_le_value(at + 16, &checksum, 8);
     w->table_at += SECTION_BYTES;
 }
 
@@ -119,22 +119,22 @@ void codec_writer_end(codec_writer *w)
     int16_t exponent = (int16_t)h->exponent;
     uint16_t n_contributors = (uint16_t)h->n_contributors;
     uint64_t body = w->out->len - w->table_end;
-    put(at, magic, 4);
-    put(at + 4, &flags, 4);
-    put(at + 8, &h->count, 8);
-    put(at + 16, &h->n_stretches, 4);
-    put(at + 20, &h->contributors, 4);
-    put(at + 24, &h->seed, 8);
-    put(at + 32, &exponent, 2);
-    put(at + 34, &n_contributors, 2);
-    put(at + 36, &h->table_bytes, 4);
-    put(at + 40, &body, 8);
+    put_le_value(at, magic, 4);
+    put_le_value(at + 4, &flags, 4);
+    put_le_value(at + 8, &h->count, 8);
+    put_le_value(at + 16, &h->n_stretches, 4);
+    put_le_value(at + 20, &h->contributors, 4);
+    put_le_value(at + 24, &h->seed, 8);
+    put_le_value(at + 32, &exponent, 2);
+    put_le_value(at + 34, &n_contributors, 2);
+    put_le_value(at + 36, &h->table_bytes, 4);
+    put_le_value(at + 40, &body, 8);
     uint64_t checksum = header_checksum(at, h->table_bytes);
-    put(at + 56, &checksum, 8);
+    put_le_value(at + 56, &checksum, 8);
 }
 
 /* ---- reading the header ---- */
-static uint64_t get(const uint8_t *at, size_t bytes)
+static uint64_t get_le_value(const uint8_t *at, size_t bytes)
 {
     uint64_t value = 0;
     memcpy(&value, at, bytes);
@@ -154,17 +154,17 @@ static pl_status read_header(codec_reader *r, const uint8_t *data, uint64_t byte
     codec_header *h = &r->header;
     if (bytes < HEADER_BYTES || memcmp(data, magic, 4) != 0)
         return pl_fail(PL_ERR_DATA, "the update has no PLU2 header");
-    uint64_t flags = get(data + 4, 4);
+    uint64_t flags = get_le_value(data + 4, 4);
     h->homomorphic = flags & FLAG_HOMOMORPHIC;
     h->entropy = flags & FLAG_ENTROPY;
-    h->count = get(data + 8, 8);
-    h->n_stretches = (uint32_t)get(data + 16, 4);
-    h->contributors = (uint32_t)get(data + 20, 4);
-    h->seed = get(data + 24, 8);
+    h->count = get_le_value(data + 8, 8);
+    h->n_stretches = (uint32_t)get_le_value(data + 16, 4);
+    h->contributors = (uint32_t)get_le_value(data + 20, 4);
+    h->seed = get_le_value(data + 24, 8);
     h->exponent = get_exponent(data + 32);
-    h->n_contributors = (int)get(data + 34, 2);
-    h->table_bytes = (uint32_t)get(data + 36, 4);
-    h->body_bytes = get(data + 40, 8);
+    h->n_contributors = (int)get_le_value(data + 34, 2);
+    h->table_bytes = (uint32_t)get_le_value(data + 36, 4);
+    h->body_bytes = get_le_value(data + 40, 8);
     /* The checksum comes last: it is computed over lengths that have been checked. */
     uint64_t behind = bytes - HEADER_BYTES;
     if (h->count != n)
@@ -176,10 +176,10 @@ static pl_status read_header(codec_reader *r, const uint8_t *data, uint64_t byte
             (unsigned long long)bytes,
             (unsigned long long)h->body_bytes + HEADER_BYTES + h->table_bytes,
             h->table_bytes);
-    if (get(data + 56, 8) != header_checksum(data, h->table_bytes))
+    if (get_le_value(data + 56, 8) != header_checksum(data, h->table_bytes))
         return pl_fail(PL_ERR_DATA, "the update's header is damaged: its checksum is "
                                     "another");
-    if (flags > (FLAG_HOMOMORPHIC | FLAG_ENTROPY) || get(data + 48, 8) != 0)
+    if (flags > (FLAG_HOMOMORPHIC | FLAG_ENTROPY) || get_le_value(data + 48, 8) != 0)
         return pl_fail(PL_ERR_DATA, "the update's header has unknown flags");
     /* The limits of codes and the widths of sums follow from these numbers. */
     bool sums = h->homomorphic && h->n_contributors >= 1 && h->contributors >= 1 &&
@@ -228,14 +228,14 @@ static pl_status read_record(const codec_reader *r, const uint8_t *at, codec_str
     s->codec = at[0];
     s->variant = at[1];
     s->exponent = get_exponent(at + 2);
-    s->cells = (uint32_t)get(at + 4, 4);
+    s->cells = (uint32_t)get_le_value(at + 4, 4);
     s->first = r->next;
-    s->count = get(at + 8, 8);
-    s->kept = get(at + 16, 8);
+    s->count = get_le_value(at + 8, 8);
+    s->kept = get_le_value(at + 16, 8);
     if (s->codec < PL_CODEC_F32 || s->codec >= WIRE_COUNT)
         return pl_fail(PL_ERR_DATA, "the update uses unknown codec number %d",
                        s->codec);
-    if (!record_is_possible(h, s) || get(at + 24, 8) != 0)
+    if (!record_is_possible(h, s) || get_le_value(at + 24, 8) != 0)
         return pl_fail(PL_ERR_DATA,
                        "the update's stretch at value %llu has a record that cannot be",
                        (unsigned long long)r->next);
@@ -258,9 +258,9 @@ static pl_status read_section(const codec_stretch *s, int i, uint64_t want,
     uint64_t most = want;
     if (s->codec == PL_CODEC_TOPK && i == 1)
         most += s->count / 255;
-    out->raw_bytes = get(at, 8);
-    out->wire_bytes = get(at + 8, 8);
-    out->checksum = get(at + 16, 8);
+    out->raw_bytes = get_le_value(at, 8);
+    out->wire_bytes = get_le_value(at + 8, 8);
+    out->checksum = get_le_value(at + 16, 8);
     if (out->raw_bytes < want || out->raw_bytes > most ||
         out->wire_bytes > out->raw_bytes || out->wire_bytes > left)
         return pl_fail(PL_ERR_DATA,
@@ -375,8 +375,8 @@ pl_status pl_codec_split(const void *data, uint64_t bytes, int n, pl_codec_messa
         if (bytes < HEADER_BYTES || memcmp(at, magic, 4) != 0)
             return pl_fail(PL_ERR_DATA, "the update has %d messages instead of %d", i,
                            n);
-        uint64_t behind = bytes - HEADER_BYTES, table = get(at + 36, 4),
-                 body = get(at + 40, 8);
+        uint64_t behind = bytes - HEADER_BYTES, table = get_le_value(at + 36, 4),
+                 body = get_le_value(at + 40, 8);
         if (table > behind || body > behind - table)
             return pl_fail(PL_ERR_DATA, "message %d of an update is cut off", i + 1);
         out[i] = (pl_codec_message){at, HEADER_BYTES + table + body};
@@ -395,6 +395,6 @@ bool pl_codec_claims_homomorphic(const void *start, size_t bytes, uint64_t *n)
     *n = 0;
     if (bytes < HEADER_BYTES || memcmp(data, magic, 4) != 0)
         return false;
-    *n = get(data + 8, 8);
-    return get(data + 4, 4) & FLAG_HOMOMORPHIC;
+    *n = get_le_value(data + 8, 8);
+    return get_le_value(data + 4, 4) & FLAG_HOMOMORPHIC;
 }

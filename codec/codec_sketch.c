@@ -20,7 +20,7 @@
  *
  *            degree of a cell = elements of the bitmap that belong to it
  *   counted ----------------> cells with degree 1 are ready
- *                                |  peel: code of the element, take_out
+ *                                |  peel: code of the element, peel_element
  *                                v
  *         no cell is ready: every element came out and all cells are 0 --> decoded
  *                           else                                       --> ERR_PEEL
@@ -43,7 +43,7 @@
  *   - Bytes from the network are not trusted: bits behind the end, a wrong number of
  *     codes and codes above the limit are errors (sparse_codes).
  *
- * Ownership. Lists and cells lie in the scratch memory of the job (make_room). A
+ * Ownership. Lists and cells lie in the scratch memory of the job (reserve_lists). A
  * peeling owns its arrays and serves all segments of one stretch. */
 #include "codec/codec_sketch.h"
 
@@ -195,7 +195,8 @@ static void peeling_count(peeling *p, const uint8_t *bitmap, uint64_t first,
 }
 
 /* A cell's degree only falls: it becomes 1 once, and enters `ready` once. */
-static void take_out(peeling *p, uint32_t element, const sketch_cells *at, int32_t code)
+static void peel_element(peeling *p, uint32_t element, const sketch_cells *at,
+                         int32_t code)
 {
     for (int j = 0; j < 3; j++) {
         uint32_t c = at->cell[j];
@@ -240,7 +241,7 @@ static pl_status peel_segment(peeling *p, const codec_stretch *s, uint64_t first
         int j = c < p->third ? 0 : c < 2 * p->third ? 1 : 2;
         int16_t code = (int16_t)sketch_signed(&at, j, (int16_t)p->cells[c]);
         p->codes[element] = code;
-        take_out(p, element, &at, code);
+        peel_element(p, element, &at, code);
     }
     bool clean = p->n_left == 0;
     for (uint32_t c = 0; c < p->n_cells; c++)
@@ -294,7 +295,7 @@ static void set_sections(codec_stretch *s, const list_out *list, const uint16_t 
 
 /* Reserves bitmap, list and cells in the job's scratch memory; each begins at a
  * multiple of 8. */
-static uint16_t *make_room(codec_job *job, list_out *list)
+static uint16_t *reserve_lists(codec_job *job, list_out *list)
 {
     const codec_stretch *s = &job->stretch;
     size_t bitmap = (size_t)((s->count + 63) / 64 * 8);
@@ -318,7 +319,7 @@ pl_status sketch_encode(codec_job *job)
     uint64_t seed = job->round->seed;
     s->cells = codec_cells(job->options, job->round->n_contributors);
     s->exponent = codec_stretch_exponent(s->codec, job->round);
-    uint16_t *cells = make_room(job, &list);
+    uint16_t *cells = reserve_lists(job, &list);
     codec_choice choice = {0, 0};
     if (job->options->selector != PL_SELECT_EXACT)
         PL_CHECK(select_stretch(job, &choice));

@@ -52,8 +52,8 @@ static pl_json *options_json(const pl_prepare_options *options)
     return json;
 }
 
-static pl_status check_options(const char *folder, const pl_json *json,
-                               const pl_prepare_options *options)
+static pl_status check_same_options(const char *folder, const pl_json *json,
+                                    const pl_prepare_options *options)
 {
     option_text texts[N_OPTIONS];
     option_texts(options, texts);
@@ -293,7 +293,7 @@ static pl_status check_manifest(const char *folder, const pl_json *json,
 {
     const pl_json *inputs = pl_json_get(json, "inputs");
     const pl_json *products = pl_json_get(json, "products");
-    PL_CHECK(check_options(folder, pl_json_get(json, "options"), options));
+    PL_CHECK(check_same_options(folder, pl_json_get(json, "options"), options));
     for (size_t i = 0; i < pl_json_count(inputs); i++)
         PL_CHECK(check_input(folder, pl_json_at(inputs, i)));
     PL_CHECK(

@@ -70,7 +70,7 @@ static const char *amount(uint64_t bytes, char out[24])
     return out;
 }
 
-static void begin_step(preparation *work)
+static void begin_work_step(preparation *work)
 {
     work->began = work->said = pl_now();
 }
@@ -106,7 +106,7 @@ static bool held_out(preparation *work, uint64_t hash)
 
 /* Stops the reader by a status that is no error once max_bytes are there; the last
  * document may exceed them, so that a limit never gives an empty set. */
-static pl_status collect(void *context, const pl_document *document)
+static pl_status collect_document(void *context, const pl_document *document)
 {
     preparation *work = context;
     uint64_t hash = spool_hash(document);
@@ -151,7 +151,8 @@ static pl_status read_path(preparation *work, const char *path)
 {
     pl_read_stats stats;
     uint64_t cut = work->options->cut_bytes;
-    pl_status status = pl_documents_cut(path, (size_t)cut, collect, work, &stats);
+    pl_status status =
+        pl_documents_cut(path, (size_t)cut, collect_document, work, &stats);
     if (stats.n_cuts > 0)
         say(work, "data     %.300s: cut into %llu documents of at most %llu bytes",
             source_name(path), (unsigned long long)stats.n_documents,
@@ -167,7 +168,7 @@ static pl_status read_path(preparation *work, const char *path)
 
 /* The held-out file is read first: its documents never train, even when they
  * stand in the corpus too. */
-static pl_status read_all(preparation *work)
+static pl_status read_documents(preparation *work)
 {
     const pl_prepare_options *options = work->options;
     if (options->valid[0] != '\0') {
@@ -178,7 +179,7 @@ static pl_status read_all(preparation *work)
     if (options->corpus[0] == '\0') {
         pl_buf lines = {0};
         uint64_t max = work->options->max_bytes ? work->options->max_bytes : UINT64_MAX;
-        pl_status status = pl_system_text_read(max, collect, work, &lines);
+        pl_status status = pl_system_text_read(max, collect_document, work, &lines);
         for (const char *at = pl_buf_text(&lines); *at; at += strcspn(at, "\n") + 1)
             say(work, "data     %.*s", (int)strcspn(at, "\n"), at);
         pl_buf_destroy(&lines);
@@ -305,7 +306,7 @@ static pl_status get_tokenizer(preparation *work)
 {
     char path[PL_PATH_MAX];
     const char *given = work->options->tokenizer;
-    begin_step(work);
+    begin_work_step(work);
     pl_join(path, work->folder, DATA_TOKENIZER);
     pl_status status = given[0] != '\0'
                            ? copy_tokenizer(given, work->options->vocab, path)
@@ -384,7 +385,7 @@ static pl_status tokenise(preparation *work)
     uint64_t bytes = 0;
     pl_status status = PL_OK;
     batch->work = work;
-    begin_step(work);
+    begin_work_step(work);
     for (size_t at = 0; at < spool_n_docs(work->spool); at += batch->n) {
         PL_TRY(tick(work, "token", bytes));
         take_batch(batch, at);
@@ -433,9 +434,9 @@ static void say_split(const preparation *work, const char *remark)
 /* ---- the whole ---- */
 static pl_status build_steps(preparation *work)
 {
-    begin_step(work);
+    begin_work_step(work);
     PL_CHECK(spool_create(work->folder, &work->spool));
-    PL_CHECK(read_all(work));
+    PL_CHECK(read_documents(work));
     report_reading(work);
     PL_CHECK(check_split(work));
     PL_CHECK(get_tokenizer(work));

@@ -37,7 +37,7 @@ typedef struct text_source {
 } text_source;
 
 /* A blank document has nothing to predict; a blank line of JSON lines is allowed. */
-static bool is_blank(const char *text, size_t len)
+static bool is_blank_text(const char *text, size_t len)
 {
     for (size_t i = 0; i < len; i++)
         if (!memchr(" \t\r\n\f\v", text[i], 6))
@@ -60,7 +60,7 @@ static void clean_text(document_reader *reader, const char **text, size_t *len)
 static pl_status deliver(document_reader *reader, const text_source *source,
                          const char *text, size_t len, const char *domain)
 {
-    if (is_blank(text, len)) {
+    if (is_blank_text(text, len)) {
         reader->stats->n_empty++;
         return PL_OK;
     }
@@ -220,8 +220,8 @@ static pl_status deliver_object(document_reader *reader, const text_source *sour
 
 /* Bad bytes are replaced before parsing: the parser is strict, and one of them in a
  * long text should not cost the corpus. */
-static pl_status read_line(document_reader *reader, text_source *source,
-                           const char *text, size_t len)
+static pl_status read_json_line(document_reader *reader, text_source *source,
+                                const char *text, size_t len)
 {
     pl_json *json = NULL;
     source->line++;
@@ -230,7 +230,7 @@ static pl_status read_line(document_reader *reader, text_source *source,
         text += mark;
         len -= mark;
     }
-    if (is_blank(text, len))
+    if (is_blank_text(text, len))
         return PL_OK;
     clean_text(reader, &text, &len);
     pl_status status = pl_json_parse(text, len, &json);
@@ -254,8 +254,8 @@ static pl_status take_lines(document_reader *reader, text_source *source,
         if (!newline)
             break;
         size_t end = (size_t)(newline - reader->raw.data);
-        PL_CHECK(read_line(reader, source, (const char *)reader->raw.data + begin,
-                           end - begin));
+        PL_CHECK(read_json_line(reader, source, (const char *)reader->raw.data + begin,
+                                end - begin));
         begin = scanned = end + 1;
     }
     reader->raw.len -= begin;
@@ -279,7 +279,8 @@ static pl_status read_lines(document_reader *reader, text_source *source)
     }
     if (reader->raw.len == 0)
         return PL_OK;
-    return read_line(reader, source, (const char *)reader->raw.data, reader->raw.len);
+    return read_json_line(reader, source, (const char *)reader->raw.data,
+                          reader->raw.len);
 }
 
 /* ---- files ---- */
@@ -331,7 +332,7 @@ static pl_status read_file(document_reader *reader, text_source *source)
 
 /* ---- folders ---- */
 /* Byte order: the same in every locale. */
-static int by_name(const FTSENT **a, const FTSENT **b)
+static int by_entry_name(const FTSENT **a, const FTSENT **b)
 {
     return strcmp((*a)->fts_name, (*b)->fts_name);
 }
@@ -380,7 +381,8 @@ static pl_status read_folder(document_reader *reader, const char *path)
     if (!pl_copy_text(root, sizeof root, path))
         return pl_fail(PL_ERR_ARG, "the path '%s' is too long", path);
     char *roots[] = {root, NULL};
-    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, by_name);
+    FTS *walk =
+        fts_open(roots, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, by_entry_name);
     if (!walk)
         return pl_fail(PL_ERR_IO, "reading the folder '%s' failed: %s", path,
                        strerror(errno));

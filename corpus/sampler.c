@@ -40,7 +40,7 @@ uint64_t pl_document_windows(uint32_t n_tokens, int context, int skip_prefix)
            skipped_windows(n_tokens, T, (uint64_t)skip_prefix);
 }
 
-static pl_status check_options(const pl_sampler_options *options)
+static pl_status check_sampler_options(const pl_sampler_options *options)
 {
     if (options->context < 1 || options->n_replicas < 1 || options->replica < 0 ||
         options->replica >= options->n_replicas || options->skip_prefix < 0)
@@ -56,7 +56,7 @@ pl_status pl_sampler_create(const pl_tokens *tokens, const pl_sampler_options *o
                             pl_sampler **out)
 {
     *out = NULL;
-    PL_CHECK(check_options(options));
+    PL_CHECK(check_sampler_options(options));
     pl_sampler *sampler = pl_alloc(sizeof *sampler);
     void *windows = NULL;
     sampler->tokens = tokens;
@@ -121,8 +121,8 @@ static uint32_t document_of(const pl_sampler *sampler, uint64_t window)
 
 /* Targets of one row: the document's tokens at+1 .. at+n; returns the counted. The
  * tokens of the prefix stay as inputs, only their loss is left out. */
-static int64_t fill_row(const pl_sampler *sampler, uint64_t window, int32_t *tokens,
-                        int32_t *targets)
+static int64_t fill_window_row(const pl_sampler *sampler, uint64_t window,
+                               int32_t *tokens, int32_t *targets)
 {
     uint64_t T = (uint64_t)sampler->options.context;
     uint64_t prefix = (uint64_t)sampler->options.skip_prefix;
@@ -160,8 +160,8 @@ int64_t pl_sampler_fill(const pl_sampler *sampler, uint64_t first_sample, int B,
             sample * (uint64_t)options->n_replicas + (uint64_t)options->replica;
         uint64_t stream = pl_stream("sampler", options->stream, k / n_windows);
         uint64_t window = pl_permute(options->seed, stream, n_windows, k % n_windows);
-        counted +=
-            fill_row(sampler, window, tokens + (size_t)b * T, targets + (size_t)b * T);
+        counted += fill_window_row(sampler, window, tokens + (size_t)b * T,
+                                   targets + (size_t)b * T);
     }
     return counted;
 }

@@ -59,7 +59,7 @@ typedef struct system_text {
 } system_text;
 
 /* ---- finding ---- */
-static int by_name(const FTSENT **a, const FTSENT **b)
+static int by_file_name(const FTSENT **a, const FTSENT **b)
 {
     return strcmp((*a)->fts_name, (*b)->fts_name);
 }
@@ -84,7 +84,7 @@ static bool wanted_file(const FTSENT *entry, const text_place *place)
  * there is, and does not ask why. */
 static void walk_place(domain_files *files, const text_place *place, char **roots)
 {
-    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, by_name);
+    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, by_file_name);
     if (!walk)
         return;
     for (FTSENT *entry = fts_read(walk); entry; entry = fts_read(walk)) {

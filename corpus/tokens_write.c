@@ -30,7 +30,7 @@ static pl_status write_failed(const token_writer *writer)
                    "writing '%s' failed: %s", writer->draft, strerror(errno));
 }
 
-static pl_status put(token_writer *writer, const void *data, size_t len)
+static pl_status put_file_bytes(token_writer *writer, const void *data, size_t len)
 {
     PL_CHECK(pl_failpoint("tokens.write.before"));
     if (len > 0 && fwrite(data, 1, len, writer->file) != len)
@@ -56,7 +56,7 @@ pl_status token_writer_open(const char *path, uint32_t vocab, token_writer **out
         status = write_failed(writer);
         goto done;
     }
-    PL_TRY(put(writer, no_header, sizeof no_header));
+    PL_TRY(put_file_bytes(writer, no_header, sizeof no_header));
     *out = writer;
     writer = NULL;
 done:
@@ -76,7 +76,7 @@ pl_status token_writer_add(token_writer *writer, const int32_t *tokens, size_t n
     PL_CHECK(tokens_pack(&bos, 1, vocab, &writer->packed));
     PL_CHECK(tokens_pack(tokens, n, vocab, &writer->packed));
     PL_CHECK(tokens_pack(&eos, 1, vocab, &writer->packed));
-    PL_CHECK(put(writer, writer->packed.data, writer->packed.len));
+    PL_CHECK(put_file_bytes(writer, writer->packed.data, writer->packed.len));
     /* The table grows with the input, so exhaustion is an error, not an abort. */
     const pl_token_doc *doc = &(pl_token_doc){.first = writer->layout.n_tokens,
                                               .n_tokens = (uint32_t)n + 2,
@@ -122,10 +122,11 @@ static pl_status put_tables(token_writer *writer, const char *const *domains,
     layout->n_domains = (uint32_t)n_domains;
     layout->names_bytes = (uint32_t)names_bytes;
     tokens_layout_place(layout);
-    PL_CHECK(put(writer, zeros, (size_t)(layout->docs_at - tokens_end)));
-    PL_CHECK(put(writer, writer->docs, layout->n_docs * sizeof *writer->docs));
+    PL_CHECK(put_file_bytes(writer, zeros, (size_t)(layout->docs_at - tokens_end)));
+    PL_CHECK(
+        put_file_bytes(writer, writer->docs, layout->n_docs * sizeof *writer->docs));
     for (size_t i = 0; i < n_domains; i++)
-        PL_CHECK(put(writer, domains[i], strlen(domains[i]) + 1));
+        PL_CHECK(put_file_bytes(writer, domains[i], strlen(domains[i]) + 1));
     return PL_OK;
 }
 
@@ -145,7 +146,7 @@ static pl_status put_header(token_writer *writer)
     tokens_header_encode(&writer->layout, sum, header);
     if (fseeko(writer->file, 0, SEEK_SET) != 0)
         return write_failed(writer);
-    return put(writer, header, sizeof header);
+    return put_file_bytes(writer, header, sizeof header);
 }
 
 pl_status token_writer_end(token_writer *writer, const char *const *domains,

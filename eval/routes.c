@@ -26,7 +26,7 @@ static double sum_losses(const float *losses, uint32_t first, uint32_t end)
 }
 
 /* The path with the fewest nats. */
-static int least(const double *nats, int n_paths)
+static int find_best_path(const double *nats, int n_paths)
 {
     int best = 0;
     for (int path = 1; path < n_paths; ++path)
@@ -41,7 +41,7 @@ static int likeliest(const pl_route_document *d, uint32_t first, uint32_t end,
 {
     for (int path = 0; path < d->n_paths; ++path)
         nats[path] = sum_losses(d->losses + (size_t)path * d->stride, first, end);
-    return least(nats, d->n_paths);
+    return find_best_path(nats, d->n_paths);
 }
 
 static void add_part(const pl_route_document *d, int path, uint32_t first, uint32_t end,
@@ -69,7 +69,7 @@ static void route_windows(const pl_route_document *d, uint32_t first, int path,
         uint32_t end = d->n_targets - at < W ? d->n_targets : at + W;
         uint32_t from = at > first ? at : first;
         if (at > 0)
-            path = least(evidence, d->n_paths);
+            path = find_best_path(evidence, d->n_paths);
         if (from < end) {
             add_part(d, path, from, end, &scores[PL_ROUTE_WINDOWS]);
             add_part(d, likeliest(d, from, end, nats), from, end,

@@ -21,7 +21,7 @@ struct pl_scorer {
 };
 
 /* ---- create ---- */
-static pl_status check_options(const pl_scorer_options *options)
+static pl_status check_scorer_options(const pl_scorer_options *options)
 {
     int longest = pl_topology_shape(options->topology)->context;
     if (options->n_threads < 1 || options->batch < 0 || options->prefix < 0)
@@ -47,7 +47,7 @@ static void fill_defaults(pl_scorer_options *options)
 }
 
 /* Lane i computes on GPU i, if it computes on a GPU. */
-static pl_status open_lane(const pl_scorer_options *options, int i, lane *out)
+static pl_status open_scorer_lane(const pl_scorer_options *options, int i, lane *out)
 {
     pl_backend_options backend = {.name = options->backend,
                                   .n_threads = 1,
@@ -70,7 +70,7 @@ static pl_status open_lane(const pl_scorer_options *options, int i, lane *out)
 pl_status pl_scorer_create(const pl_scorer_options *options, pl_scorer **out)
 {
     *out = NULL;
-    PL_CHECK(check_options(options));
+    PL_CHECK(check_scorer_options(options));
     pl_status status = PL_OK;
     pl_scorer *scorer = pl_alloc(sizeof *scorer);
     scorer->options = *options;
@@ -79,7 +79,7 @@ pl_status pl_scorer_create(const pl_scorer_options *options, pl_scorer **out)
     int n_lanes = options->n_threads;
     while (scorer->n_lanes < n_lanes) {
         lane *l = &scorer->lanes[scorer->n_lanes++];
-        PL_TRY(open_lane(&scorer->options, scorer->n_lanes - 1, l));
+        PL_TRY(open_scorer_lane(&scorer->options, scorer->n_lanes - 1, l));
         if (l->backend->n_devices > 0 && l->backend->n_devices < n_lanes)
             n_lanes = l->backend->n_devices;
     }
@@ -183,8 +183,8 @@ static pl_status plan_pass(pass *p, const uint32_t *docs, size_t n)
 }
 
 /* ---- one batch ---- */
-static void fill_row(const pass *p, const window *w, size_t T, int32_t *tokens,
-                     int32_t *targets)
+static void fill_batch_row(const pass *p, const window *w, size_t T, int32_t *tokens,
+                           int32_t *targets)
 {
     pl_tokens_copy(p->tokens, w->first, w->n, tokens);
     pl_tokens_copy(p->tokens, w->first + 1, w->n, targets);
@@ -207,7 +207,8 @@ static pl_status score_batch(void *context, size_t item, int thread)
         if (p->windows[first + b].n > T)
             T = p->windows[first + b].n;
     for (size_t b = 0; b < B; ++b)
-        fill_row(p, &p->windows[first + b], T, l->tokens + b * T, l->targets + b * T);
+        fill_batch_row(p, &p->windows[first + b], T, l->tokens + b * T,
+                       l->targets + b * T);
     PL_CHECK(
         pl_model_losses(l->model, l->tokens, l->targets, (int)B, (int)T, l->losses));
     for (size_t b = 0; b < B; ++b) {

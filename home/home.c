@@ -4,7 +4,7 @@
  * clients send it messages; it checks them, makes them durable, and answers. When a
  * round of a module has all the updates that it needs, the home makes the next version.
  *
- * One turn of the loop (serve, take_group):
+ * One turn of the loop (serve_home, take_group):
  *
  *   poll --> up to 128 messages, each through home_take:
  *     |        the name belongs to another home        MOVED is answered at once
@@ -125,7 +125,7 @@ pl_status home_find_path(home *h, const char *name, home_arm **arm, int *index)
 
 /* If the commit fails, memory already shows changes that the disk lost: mark the home
  * broken, so that it ends and restarts from disk. */
-static pl_status commit(home *h)
+static pl_status commit_changes(home *h)
 {
     pl_status status = h->txn ? pl_txn_commit(&h->txn) : PL_OK;
     h->broken = h->broken || status != PL_OK;
@@ -276,7 +276,7 @@ static pl_status on_get_state(home *h, const pl_peer *peer, pl_message *m,
 
 /* The worker that continues the path begins as for a path that has finished no phase.
  */
-static pl_status drop_state(home *h, home_path *path)
+static pl_status drop_path_state(home *h, home_path *path)
 {
     pl_path_state state;
     pl_log(PL_LOG_WARN, "state.dropped", "task=%s phase=%lld worker=%s", path->name,
@@ -305,7 +305,7 @@ static pl_status on_fence(home *h, pl_message *m, pl_message *a)
     if (m->token > path->fence)
         path->fence = m->token;
     a->type = PL_MSG_OK;
-    return q.phase > 0 && path->phase == q.phase ? drop_state(h, path) : PL_OK;
+    return q.phase > 0 && path->phase == q.phase ? drop_path_state(h, path) : PL_OK;
 }
 
 /* ---- small writes; answered after the commit ---- */
@@ -325,7 +325,7 @@ static pl_status define_arm(home *h, const char *name, const pl_hash *hash, bool
     if (status == PL_OK && !same)
         status = pl_txn_put_object(h->txn, name, hash);
     if (status == PL_OK)
-        status = commit(h);
+        status = commit_changes(h);
     if (status == PL_OK)
         status = pl_failpoint("home.arm.after");
     if (status == PL_OK)
@@ -585,7 +585,7 @@ pl_status home_end_group(home *h)
 {
     pl_status status = pl_failpoint("home.commit.before");
     if (status == PL_OK)
-        status = commit(h);
+        status = commit_changes(h);
     for (size_t i = 0; i < h->n_answers; i++) {
         if (status == PL_OK)
             status = pl_failpoint("home.reply.before");
@@ -629,12 +629,12 @@ static pl_status take_group(home *h, pl_message *m)
 }
 
 /* A signal may come on any thread. */
-static bool must_stop(const home *h)
+static bool must_stop_home(const home *h)
 {
     return h->options->stop && __atomic_load_n(h->options->stop, __ATOMIC_RELAXED);
 }
 
-static pl_status serve(home *h)
+static pl_status serve_home(home *h)
 {
     pl_status status = PL_OK;
     pl_message m;
@@ -643,7 +643,7 @@ static pl_status serve(home *h)
     pl_message_init(&m, 0);
     /* rounds that were complete when the last process ended */
     PL_TRY(home_merge_ready(h));
-    while (!h->stopping && !must_stop(h)) {
+    while (!h->stopping && !must_stop_home(h)) {
         bool ready = false;
         bool holds = h->moving.n_waiting > 0 || home_is_still(h);
         int wait_ms = holds ? HOLD_TICK_MS : untidy ? 0 : TICK_MS;
@@ -694,7 +694,7 @@ pl_status pl_home_run(const pl_home_options *options)
         PL_TRY(pl_replace_file(options->ready_file, bound, strlen(bound)));
     pl_log(PL_LOG_INFO, "home.ready", "address=%s store=%s epoch=%llu arms=%d", bound,
            options->store, (unsigned long long)h.epoch, h.n_arms);
-    PL_TRY(serve(&h));
+    PL_TRY(serve_home(&h));
 done:
     pl_txn_abort(&h.txn);
     for (size_t i = 0; i < h.n_answers; i++)

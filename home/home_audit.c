@@ -64,7 +64,7 @@ void home_audit_records(const home *h, pl_buf *out)
     }
 }
 
-static pl_status put_row(home *h, const char *name, const pl_audit *a)
+static pl_status put_audit_row(home *h, const char *name, const pl_audit *a)
 {
     pl_buf text = {0};
     pl_audit_write(a, &text);
@@ -122,7 +122,7 @@ pl_status home_open_audit(home *h, const pl_audit *a)
     if (a->n == 0)
         return PL_OK;
     pl_audit_name(a, name);
-    PL_CHECK(put_row(h, name, a));
+    PL_CHECK(put_audit_row(h, name, a));
     if (!pl_hash_none(&a->before))
         PL_CHECK(pl_txn_put_object(h->txn, name, &a->before));
     pl_message_init(&event, 0);
@@ -141,8 +141,8 @@ static int64_t phase_of(const home_arm *arm, int module, int64_t round)
     return -1;
 }
 
-static pl_status note_likeness(const home_arm *arm, int module, pl_contribution *c,
-                               const void *data, uint64_t bytes)
+static pl_status measure_likeness(const home_arm *arm, int module, pl_contribution *c,
+                                  const void *data, uint64_t bytes)
 {
     pl_likeness like;
     uint64_t seed = pl_random_fresh();
@@ -166,11 +166,11 @@ pl_status home_note_likeness(home *h, const home_arm *arm, int module, int64_t r
         return PL_OK;
     const staging_blob *u = staging_find(&h->uploads, update);
     if (u)
-        return note_likeness(arm, module, c, u->data, u->bytes);
+        return measure_likeness(arm, module, c, u->data, u->bytes);
     PL_TRY(pl_store_blob_bytes(h->store, update, &bytes));
     PL_TRY(pl_try_alloc(bytes ? (size_t)bytes : 1, "an update", &data));
     PL_TRY(pl_store_read_blob(h->store, update, 0, (size_t)bytes, data));
-    PL_TRY(note_likeness(arm, module, c, data, bytes));
+    PL_TRY(measure_likeness(arm, module, c, data, bytes));
 done:
     pl_free_aligned(data);
     return status;
@@ -191,7 +191,7 @@ pl_status home_put_audit(home *h, pl_message *m, pl_message *answer)
     answer->type = PL_MSG_OK;
     if (!open || (a.verdict == PL_VERDICT_OPEN && a.n <= open->n))
         return PL_OK;
-    PL_CHECK(put_row(h, name, &a));
+    PL_CHECK(put_audit_row(h, name, &a));
     if (a.verdict == PL_VERDICT_OPEN)
         return PL_OK;
     pl_free(open->text);
@@ -204,8 +204,8 @@ pl_status home_put_audit(home *h, pl_message *m, pl_message *answer)
 }
 
 /* ---- fenced workers ---- */
-static void add_fenced(home *h, const char *name, const pl_pubkey *key,
-                       const char *reason)
+static void add_fenced_key(home *h, const char *name, const pl_pubkey *key,
+                           const char *reason)
 {
     h->fenced = pl_grow(h->fenced, (h->n_fenced + 1) * sizeof *h->fenced);
     struct home_fenced *f = &h->fenced[h->n_fenced++];
@@ -215,7 +215,7 @@ static void add_fenced(home *h, const char *name, const pl_pubkey *key,
     f->key = *key;
 }
 
-static bool is_known(const home *h, const char *name)
+static bool is_fenced_name(const home *h, const char *name)
 {
     for (size_t i = 0; i < h->n_fenced; i++)
         if (strcmp(h->fenced[i].name, name) == 0)
@@ -237,13 +237,13 @@ pl_status home_fence_worker(home *h, pl_message *m, pl_message *answer)
         pl_pubkey_format(&key, text);
     }
     answer->type = PL_MSG_OK;
-    if (is_known(h, q.name))
+    if (is_fenced_name(h, q.name))
         return PL_OK;
     snprintf(row, sizeof row, PL_FENCED_REFS "%.80s", q.name);
     snprintf(target, sizeof target, "%s %s", text, q.reason);
     PL_CHECK(home_write(h));
     PL_CHECK(pl_txn_put_ref(h->txn, row, target));
-    add_fenced(h, q.name, &key, q.reason);
+    add_fenced_key(h, q.name, &key, q.reason);
     pl_log(PL_LOG_ERROR, "worker.fenced", "worker=%s reason=\"%s\"", q.name, q.reason);
     return PL_OK;
 }
@@ -285,6 +285,6 @@ pl_status home_load_fenced(void *context, const char *name, const char *target)
     snprintf(text, sizeof text, "%.*s", (int)len, target);
     if (strcmp(text, "-") != 0)
         PL_CHECK(pl_pubkey_parse(text, &key));
-    add_fenced(context, name + strlen(PL_FENCED_REFS), &key, blank + 1);
+    add_fenced_key(context, name + strlen(PL_FENCED_REFS), &key, blank + 1);
     return PL_OK;
 }

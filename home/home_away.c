@@ -206,7 +206,7 @@ done:
     return status;
 }
 
-static pl_status check_number(const leaving *l)
+static pl_status check_last_home(const leaving *l)
 {
     int n = pl_writers_count(l->writers);
     if (l->home + 1 != n)
@@ -227,7 +227,7 @@ pl_status pl_homes_leave(pl_writers *writers, int last)
     leaving l = {.writers = writers, .home = last, .n = last};
     pl_places table;
     pl_status status = PL_OK;
-    PL_CHECK(check_number(&l));
+    PL_CHECK(check_last_home(&l));
     l.store = pl_writers_part(writers, last);
     PL_TRY(check_tables(&l, &table));
     PL_TRY(check_owned(&l));

@@ -41,7 +41,7 @@ static void name_row(const home_module *m, const home_meeting *meeting,
              (long long)meeting->round, meeting->first);
 }
 
-static const home_meeting *find(const home_module *m, int64_t round, int first)
+static const home_meeting *find_meeting(const home_module *m, int64_t round, int first)
 {
     for (size_t i = 0; i < m->n_meetings; i++)
         if (m->meetings[i].round == round && m->meetings[i].first == first)
@@ -49,7 +49,7 @@ static const home_meeting *find(const home_module *m, int64_t round, int first)
     return NULL;
 }
 
-static void add(home_module *m, home_meeting meeting)
+static void add_meeting(home_module *m, home_meeting meeting)
 {
     m->meetings = pl_grow(m->meetings, (m->n_meetings + 1) * sizeof *m->meetings);
     m->meetings[m->n_meetings++] = meeting;
@@ -60,7 +60,7 @@ static int first_of(const question *q)
     return q->own < q->mate ? q->own : q->mate;
 }
 
-static bool is_in(const question *q, int index)
+static bool is_holder_in(const question *q, int index)
 {
     const home_module *m = q->module;
     return q->round < (int64_t)m->version ||
@@ -69,7 +69,7 @@ static bool is_in(const question *q, int index)
 }
 
 /* ---- the question ---- */
-static pl_status check_place(const question *q, int64_t path, int64_t replica)
+static pl_status check_meeting_place(const question *q, int64_t path, int64_t replica)
 {
     const home_arm *arm = q->arm;
     if (arm->arm.outer.deadline_ms <= 0 ||
@@ -101,7 +101,7 @@ static pl_status read_question(home *h, const pl_msg_meet *said, question *q)
     q->wish = (pl_meeting)said->meeting;
     PL_CHECK(home_find_module(h, said->name, &q->arm, &q->index));
     q->module = &q->arm->modules[q->index];
-    PL_CHECK(check_place(q, said->path, said->replica));
+    PL_CHECK(check_meeting_place(q, said->path, said->replica));
     q->own =
         (int)(said->path * pl_topology_n_replicas(q->arm->topology) + said->replica);
     PL_CHECK(pl_round_mate(&q->arm->arm, q->arm->topology, q->index, q->own, q->round,
@@ -129,14 +129,14 @@ static pl_status check_wish(home *h, const pl_peer *peer, pl_bytes lease,
                    (long long)q->round, q->module->name, q->arm->paths[q->own].name);
 }
 
-static pl_status decide(home *h, const question *q)
+static pl_status decide_meeting(home *h, const question *q)
 {
     char name[ROW_NAME_MAX];
     home_meeting meeting = {q->round, first_of(q), q->wish == PL_MEETING_SPLIT};
     name_row(q->module, &meeting, name);
     PL_CHECK(home_write(h));
     PL_CHECK(pl_txn_put_ref(h->txn, name, meeting.split ? "split" : "met"));
-    add(q->module, meeting);
+    add_meeting(q->module, meeting);
     if (meeting.split)
         pl_log(PL_LOG_INFO, "pair.split", "module=%s round=%lld path=%s late=%s",
                q->module->name, (long long)q->round, q->arm->paths[q->own].name,
@@ -154,14 +154,14 @@ pl_status home_meet(home *h, const pl_peer *peer, pl_message *m, pl_message *ans
     PL_CHECK(read_question(h, &wish, &q));
     if (q.wish != PL_MEETING_OPEN)
         PL_CHECK(check_wish(h, peer, wish.lease, &q));
-    const home_meeting *known = find(q.module, q.round, first_of(&q));
+    const home_meeting *known = find_meeting(q.module, q.round, first_of(&q));
     pl_meeting said = q.wish;
     if (known)
         said = known->split ? PL_MEETING_SPLIT : PL_MEETING_MET;
-    else if (is_in(&q, q.own) && is_in(&q, q.mate))
+    else if (is_holder_in(&q, q.own) && is_holder_in(&q, q.mate))
         said = PL_MEETING_MET;
     else if (q.wish != PL_MEETING_OPEN)
-        PL_CHECK(decide(h, &q));
+        PL_CHECK(decide_meeting(h, &q));
     PL_SAY(answer, MEETING_IS, meeting_is, .meeting = said);
     return PL_OK;
 }
@@ -174,7 +174,7 @@ bool home_was_split(const home_arm *arm, int module, int64_t round, int index)
     if (m->n_meetings == 0 ||
         pl_round_mate(&arm->arm, arm->topology, module, index, round, &mate) != PL_OK)
         return false;
-    const home_meeting *known = find(m, round, index < mate ? index : mate);
+    const home_meeting *known = find_meeting(m, round, index < mate ? index : mate);
     return known && known->split;
 }
 
@@ -227,6 +227,6 @@ pl_status home_load_meeting(void *context, const char *name, const char *target)
     name_row(&arm->modules[index], &meeting, again);
     if (strcmp(name, again) != 0)
         return not_a_row(name);
-    add(&arm->modules[index], meeting);
+    add_meeting(&arm->modules[index], meeting);
     return PL_OK;
 }

@@ -32,7 +32,8 @@ typedef struct merge {
     pl_version version;
 } merge;
 
-static pl_status collect(void *context, const char *module, const pl_contribution *c)
+static pl_status collect_contribution(void *context, const char *module,
+                                      const pl_contribution *c)
 {
     merge *g = context;
     if (strcmp(module, g->module->name) != 0 || c->phase != (int64_t)g->module->version)
@@ -57,7 +58,7 @@ static pl_status read_floats(home *h, const pl_hash *blob, size_t n, float *out)
 
 /* alpha. Mates take plain means of updates that contain their shares already; an
  * arrival is alone in its round. */
-static double share_of(const merge *g, const pl_contribution *c)
+static double contributor_share(const merge *g, const pl_contribution *c)
 {
     const pl_arm *arm = &g->arm->arm;
     const pl_method_traits *of = pl_traits(g->settings.method);
@@ -88,7 +89,7 @@ static home_updates *list_updates(const merge *g, float *weights)
 {
     const pl_arm *arm = &g->arm->arm;
     for (int i = 0; i < g->n; i++)
-        weights[i] = (float)share_of(g, &g->contributions[i]);
+        weights[i] = (float)contributor_share(g, &g->contributions[i]);
     const home_round round = {.store = g->h->store,
                               .module = g->module->name,
                               .n_params = g->module->n_params,
@@ -184,7 +185,7 @@ static int lateness(const merge *g)
     return of->gossips ? 2 : of->leads ? 1 : 0;
 }
 
-static pl_status commit(merge *g)
+static pl_status commit_merge(merge *g)
 {
     home *h = g->h;
     size_t bytes = g->module->n_params * sizeof(float);
@@ -231,7 +232,7 @@ static void choose_step(merge *g)
     g->step = pl_method_step(&settings, scales ? 1 : g->lr, rescales, g->n);
 }
 
-static pl_status prepare(merge *g)
+static pl_status prepare_merge(merge *g)
 {
     size_t n = g->module->n_params, bytes = n * sizeof(float);
     bool carries = pl_outer_keeps_carry(&g->step);
@@ -251,7 +252,7 @@ static pl_status prepare(merge *g)
     return PL_OK;
 }
 
-static void release(merge *g)
+static void release_merge(merge *g)
 {
     pl_free(g->contributions);
     pl_free_aligned(g->params);
@@ -339,13 +340,13 @@ static pl_status merge_module(home *h, home_arm *arm, int index)
     g.settings = pl_arm_method(&arm->arm, arm->topology, index);
     g.contributions =
         pl_alloc((size_t)module->n_contributors * sizeof *g.contributions);
-    PL_TRY(pl_store_each_pending(h->store, module->name, collect, &g));
+    PL_TRY(pl_store_each_pending(h->store, module->name, collect_contribution, &g));
     if (g.n != *home_count(module, (int64_t)module->version))
         PL_TRY(pl_fail(PL_ERR_INTERNAL, "%s has %d contributions instead of %d",
                        module->name, g.n,
                        *home_count(module, (int64_t)module->version)));
     choose_step(&g);
-    PL_TRY(prepare(&g));
+    PL_TRY(prepare_merge(&g));
     PL_TRY(make_version(&g));
     /* Once all updates of a round are here, no pair can be split any more. */
     int replicas = pl_topology_n_replicas(g.arm->topology);
@@ -354,14 +355,14 @@ static pl_status merge_module(home *h, home_arm *arm, int index)
         c->split = home_was_split(g.arm, g.index, c->phase,
                                   (int)(c->path * replicas + c->replica));
     }
-    PL_TRY(commit(&g));
+    PL_TRY(commit_merge(&g));
     h->counts.n_by_quorum += g.n < module->n_contributors;
     module->quorum_ms = 0;
     pl_log(PL_LOG_DEBUG, "version.committed", "module=%s version=%llu contributions=%d",
            module->name, (unsigned long long)module->version, g.n);
     home_tell_version(h, module);
 done:
-    release(&g);
+    release_merge(&g);
     return status;
 }
 
@@ -462,7 +463,7 @@ static pl_status replay(merge *g, const pl_version *made, pl_replay *out)
     g->module->version = before.number;
     g->module->params = before.params;
     choose_step(g);
-    PL_TRY(prepare(g));
+    PL_TRY(prepare_merge(g));
     PL_TRY(check_sources(g, &before, made));
     PL_TRY(make_version(g));
     pl_blob_hash(g->params, bytes, &out->params);
@@ -495,7 +496,7 @@ static pl_status replay_in(home *h, home_arm *arm, const pl_version *made,
         g.total_weight += made->contributions[i].weight;
     }
     pl_status status = replay(&g, made, out);
-    release(&g);
+    release_merge(&g);
     return status;
 }
 

@@ -47,17 +47,17 @@ static pl_status list_name(home *h, const char *name)
     return PL_OK;
 }
 
-static pl_status list_head(void *context, const pl_version *v)
+static pl_status list_moving_head(void *context, const pl_version *v)
 {
     return list_name(context, v->module);
 }
 
-static pl_status list_path(void *context, const pl_path_state *p)
+static pl_status list_moving_path(void *context, const pl_path_state *p)
 {
     return list_name(context, p->name);
 }
 
-static pl_status list_object(void *context, const pl_object *o)
+static pl_status list_moving_object(void *context, const pl_object *o)
 {
     return list_name(context, o->name);
 }
@@ -70,9 +70,9 @@ static pl_status make_listing(home *h, const char *name)
     if (name[0])
         return pl_store_each_row(h->store, name, refs, list_row, &h->moving.listing);
     home_tell_places(h, &h->moving.listing);
-    PL_CHECK(pl_store_each_head(h->store, "", list_head, h));
-    PL_CHECK(pl_store_each_path(h->store, "", list_path, h));
-    return pl_store_each_object(h->store, "", list_object, h);
+    PL_CHECK(pl_store_each_head(h->store, "", list_moving_head, h));
+    PL_CHECK(pl_store_each_path(h->store, "", list_moving_path, h));
+    return pl_store_each_object(h->store, "", list_moving_object, h);
 }
 
 /* Without a name: lists what is known of names that moved, and the names that this home
@@ -137,7 +137,8 @@ static pl_status adopt_blob(void *context, const pl_hash *blob)
     return staging_find(&h->uploads, blob) ? home_adopt_blob(h, blob) : PL_OK;
 }
 
-static pl_status put_row(home *h, const char *name, const uint8_t *record, size_t len)
+static pl_status put_moved_row(home *h, const char *name, const uint8_t *record,
+                               size_t len)
 {
     pl_reader r;
     char refs[2 * PL_MODULE_NAME_MAX];
@@ -191,7 +192,7 @@ pl_status home_put_rows(home *h, pl_message *m, pl_message *a)
     for (size_t i = 0; i < n; i++) {
         size_t len = 0;
         const uint8_t *record = pl_get_bytes(&rows, PL_TAG_RECORD, i, &len);
-        PL_TRY(put_row(h, q.name, record, len));
+        PL_TRY(put_moved_row(h, q.name, record, len));
     }
     PL_TRY(pl_reader_status(&rows));
     PL_CHECK(home_end_group(h));

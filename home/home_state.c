@@ -10,7 +10,7 @@ int home_n_tasks(const home_arm *arm)
 
 /* The index of (path, replica) among a module's own holders. If a module kept an entry
  * for each path of the arm, memory would grow with the square of the paths. */
-static int place_of(const home_arm *arm, const home_module *m, int index)
+static int holder_place(const home_arm *arm, const home_module *m, int index)
 {
     int replicas = pl_topology_n_replicas(arm->topology);
     int module = (int)(m - arm->modules);
@@ -20,13 +20,14 @@ static int place_of(const home_arm *arm, const home_module *m, int index)
 
 bool *home_flag(const home_arm *arm, const home_module *m, int64_t round, int index)
 {
-    return m->pending + (round % m->window) * m->n_holders + place_of(arm, m, index);
+    return m->pending + (round % m->window) * m->n_holders +
+           holder_place(arm, m, index);
 }
 
 uint64_t *home_samples(const home_arm *arm, const home_module *m, int index)
 {
     uint64_t *samples = m->cursor ? m->cursor : m->counted;
-    return samples ? samples + place_of(arm, m, index) : NULL;
+    return samples ? samples + holder_place(arm, m, index) : NULL;
 }
 
 int *home_count(const home_module *m, int64_t round)
@@ -64,7 +65,7 @@ void home_note_samples(const home_arm *arm, home_module *m, const pl_contributio
         *samples = end;
 }
 
-static pl_status on_version(void *context, const pl_version *v)
+static pl_status note_version_samples(void *context, const pl_version *v)
 {
     cursor_scan *scan = context;
     for (int i = 0; i < v->n_contributions; i++)
@@ -123,11 +124,11 @@ static pl_status load_module(home *h, home_arm *arm, int index)
     PL_CHECK(load_norms(h, m));
     cursor_scan scan = {arm, m};
     return m->cursor || m->counted
-               ? pl_store_each_version(h->store, m->name, on_version, &scan)
+               ? pl_store_each_version(h->store, m->name, note_version_samples, &scan)
                : PL_OK;
 }
 
-static pl_status load_path(home *h, home_arm *arm, int index)
+static pl_status load_path_state(home *h, home_arm *arm, int index)
 {
     pl_path_state state;
     home_path *p = &arm->paths[index];
@@ -214,7 +215,7 @@ pl_status home_install_arm(home *h, home_arm *arm)
     for (int m = 0; m < n_modules; m++)
         PL_TRY(load_module(h, arm, m));
     for (int i = 0; i < home_n_tasks(arm); i++)
-        PL_TRY(load_path(h, arm, i));
+        PL_TRY(load_path_state(h, arm, i));
     h->arms = pl_grow(h->arms, (size_t)(h->n_arms + 1) * sizeof *h->arms);
     h->arms[h->n_arms++] = *arm;
 done:
@@ -230,7 +231,8 @@ static pl_status on_arm_object(void *context, const pl_object *object)
     return home_install_arm(context, &arm);
 }
 
-static pl_status on_pending(void *context, const char *module, const pl_contribution *c)
+static pl_status note_pending(void *context, const char *module,
+                              const pl_contribution *c)
 {
     home *h = context;
     home_arm *arm = NULL;
@@ -261,7 +263,7 @@ static pl_status on_pending_of(void *context, const char *module,
                                const pl_contribution *c)
 {
     const one_module *one = context;
-    return strcmp(module, one->name) == 0 ? on_pending(one->h, module, c) : PL_OK;
+    return strcmp(module, one->name) == 0 ? note_pending(one->h, module, c) : PL_OK;
 }
 
 static pl_status on_ref(void *context, const char *name, const char *target)
@@ -280,7 +282,7 @@ pl_status home_load(home *h)
     PL_CHECK(home_load_places(h));
     PL_CHECK(home_load_secret(h));
     PL_CHECK(pl_store_each_object(h->store, "arm/", on_arm_object, h));
-    PL_CHECK(pl_store_each_pending(h->store, "", on_pending, h));
+    PL_CHECK(pl_store_each_pending(h->store, "", note_pending, h));
     PL_CHECK(pl_store_each_ref(h->store, MEET_REFS, home_load_meeting, h));
     PL_CHECK(pl_store_each_ref(h->store, PL_AUDIT_REFS, home_load_audit, h));
     PL_CHECK(pl_store_each_ref(h->store, PL_FENCED_REFS, home_load_fenced, h));
@@ -318,7 +320,7 @@ static void path_record(const home_path *p, pl_buf *out)
                 .worker = p->worker[0] ? p->worker : NULL);
 }
 
-static void nest(pl_buf *inner, pl_buf *out)
+static void nest_state_record(pl_buf *inner, pl_buf *out)
 {
     pl_put_bytes(out, PL_TAG_RECORD, inner->data, inner->len);
     pl_buf_clear(inner);
@@ -332,18 +334,18 @@ void home_snapshot(home *h, pl_buf *out)
     for (int a = 0; a < h->n_arms; a++) {
         const home_arm *arm = &h->arms[a];
         arm_record(arm, &inner);
-        nest(&inner, out);
+        nest_state_record(&inner, out);
         for (int m = 0; m < pl_topology_n_modules(arm->topology); m++) {
             if (!arm->modules[m].exists)
                 continue;
             module_record(&arm->modules[m], &inner);
-            nest(&inner, out);
+            nest_state_record(&inner, out);
         }
         for (int i = 0; i < home_n_tasks(arm); i++) {
             if (arm->paths[i].phase == 0)
                 continue;
             path_record(&arm->paths[i], &inner);
-            nest(&inner, out);
+            nest_state_record(&inner, out);
         }
     }
     pl_buf_destroy(&inner);
@@ -413,7 +415,7 @@ pl_status home_reload_path(home *h, home_arm *arm, int index)
     home_path *p = &arm->paths[index];
     uint64_t fence = p->fence;
     memset(p, 0, sizeof *p);
-    PL_CHECK(load_path(h, arm, index));
+    PL_CHECK(load_path_state(h, arm, index));
     p->fence = fence;
     if (p->phase > 0)
         home_tell_path(h, p, 0);

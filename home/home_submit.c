@@ -11,8 +11,8 @@
 
 #include <math.h>
 
-static void answer_result(home *h, const pl_peer *peer, uint64_t request,
-                          pl_submit_result result, const char *text)
+static void answer_submitted(home *h, const pl_peer *peer, uint64_t request,
+                             pl_submit_result result, const char *text)
 {
     pl_message a;
     pl_message_init(&a, 0);
@@ -71,8 +71,8 @@ static pl_status check_shared(const place *p, const pl_submit_message *s,
 
 /* Size and norm of a sum are written to each of its contributors. If there are two
  * vectors, the first one is the update. */
-static pl_status check_bytes(const place *p, pl_submit_message *s, const void *data,
-                             uint64_t bytes)
+static pl_status check_update_bytes(const place *p, pl_submit_message *s,
+                                    const void *data, uint64_t bytes)
 {
     pl_codec_message messages[PL_ROUND_VECTORS_MAX];
     double norm = 0, other = 0;
@@ -98,11 +98,11 @@ static pl_status check_update(home *h, const place *p, pl_submit_message *s)
     void *bytes = NULL;
     uint64_t size = 0;
     if (u)
-        return check_bytes(p, s, u->data, u->bytes);
+        return check_update_bytes(p, s, u->data, u->bytes);
     PL_TRY(pl_store_blob_bytes(h->store, &s->update, &size));
     PL_TRY(pl_try_alloc(size ? (size_t)size : 1, "an update", &bytes));
     PL_TRY(pl_store_read_blob(h->store, &s->update, 0, (size_t)size, bytes));
-    PL_TRY(check_bytes(p, s, bytes, size));
+    PL_TRY(check_update_bytes(p, s, bytes, size));
 done:
     pl_free_aligned(bytes);
     return status;
@@ -137,7 +137,7 @@ static pl_status check_places(const place *p, const pl_submit_message *s)
     return PL_OK;
 }
 
-static pl_status check_number(const place *p, const pl_submit_message *s)
+static pl_status check_base_number(const place *p, const pl_submit_message *s)
 {
     uint64_t head = p->module->version;
     uint64_t want = pl_round_base(&p->arm->arm, p->arm->topology, p->index, s->round);
@@ -157,7 +157,7 @@ static pl_status check_base(home *h, place *p, const pl_submit_message *s)
     pl_version v;
     pl_hash params = p->module->params;
     p->base_norm = p->module->norm;
-    PL_CHECK(check_number(p, s));
+    PL_CHECK(check_base_number(p, s));
     if (s->base_version != p->module->version) {
         memset(&v, 0, sizeof v);
         PL_CHECK(pl_store_get_version(h->store, s->module, s->base_version, &v));
@@ -172,7 +172,7 @@ static pl_status check_base(home *h, place *p, const pl_submit_message *s)
     return PL_OK;
 }
 
-static pl_status check_round(const place *p, const pl_submit_message *s)
+static pl_status check_round_begun(const place *p, const pl_submit_message *s)
 {
     if (s->round < (int64_t)p->module->version + p->module->window)
         return PL_OK;
@@ -278,7 +278,7 @@ static bool has_other_bytes(home *h, const place *p, const pl_submit_message *s)
 /* The first rule that matches decides; the last error is the reason for results 3 and
  * 4. A sum is taken as a whole or not at all; if not, its relay sends it part by part.
  */
-static pl_submit_result judge(home *h, place *p, pl_submit_message *s)
+static pl_submit_result judge_submission(home *h, place *p, pl_submit_message *s)
 {
     if (check_places(p, s) != PL_OK)
         return PL_SUBMIT_REJECTED;
@@ -310,7 +310,7 @@ static pl_submit_result judge(home *h, place *p, pl_submit_message *s)
     if (!staging_find(&h->uploads, &s->update) &&
         !pl_store_has_blob(h->store, &s->update))
         return PL_SUBMIT_UNKNOWN_BLOB;
-    if (check_round(p, s) != PL_OK || check_base(h, p, s) != PL_OK)
+    if (check_round_begun(p, s) != PL_OK || check_base(h, p, s) != PL_OK)
         return PL_SUBMIT_REJECTED;
     pl_status status = check_update(h, p, s);
     if (status == PL_ERR_DEVICE || status == PL_ERR_NOMEM || status == PL_ERR_IO)
@@ -345,8 +345,8 @@ static pl_status accept_contributor(home *h, const place *p, const pl_submit_mes
 
 /* Each contributor's lease must be for the task and the phase of the update. It names
  * the contributor. */
-static pl_status check_lease(home *h, const pl_peer *peer, const place *p,
-                             const pl_submit_message *s, int i)
+static pl_status check_contributor_lease(home *h, const pl_peer *peer, const place *p,
+                                         const pl_submit_message *s, int i)
 {
     pl_contribution *c = &s->contributors[i];
     home_lease under;
@@ -384,10 +384,10 @@ pl_status home_submit(home *h, const pl_peer *peer, pl_message *m)
     PL_TRY(home_find_module(h, s.module, &p.arm, &p.index));
     p.module = &p.arm->modules[p.index];
     for (int i = 0; i < s.n; i++)
-        PL_TRY(check_lease(h, peer, &p, &s, i));
+        PL_TRY(check_contributor_lease(h, peer, &p, &s, i));
     if (s.n > 1) /* a relay uploaded the sum */
         h->uploads.owner = 0;
-    pl_submit_result result = judge(h, &p, &s);
+    pl_submit_result result = judge_submission(h, &p, &s);
     PL_TRY(p.trouble);
     bool refused = result == PL_SUBMIT_REJECTED || result == PL_SUBMIT_FENCED ||
                    result == PL_SUBMIT_DROPPED || result == PL_SUBMIT_OTHER;
@@ -408,7 +408,7 @@ pl_status home_submit(home *h, const pl_peer *peer, pl_message *m)
             PL_TRY(accept_contributor(h, &p, &s, &s.contributors[i]));
     } else if (result != PL_SUBMIT_UNKNOWN_BLOB)
         staging_drop(&h->uploads, &s.update);
-    answer_result(h, peer, m->request, result, refused ? reason : NULL);
+    answer_submitted(h, peer, m->request, result, refused ? reason : NULL);
 done:
     pl_submission_clear(&s);
     return status;
@@ -437,8 +437,8 @@ static pl_status check_sums(const home_lease *under, const pl_path_state *state)
                                         .seconds = state->seconds - path->seconds});
 }
 
-static bool is_in(const home_arm *arm, int module, int index,
-                  const pl_path_state *state, bool together)
+static bool is_module_in(const home_arm *arm, int module, int index,
+                         const pl_path_state *state, bool together)
 {
     const home_module *m = &arm->modules[module];
     int64_t round =
@@ -462,13 +462,14 @@ static bool updates_are_in(const home_arm *arm, int index, const pl_path_state *
 {
     int path = index / pl_topology_n_replicas(arm->topology);
     for (int slot = 0; slot < pl_topology_n_slots(arm->topology); slot++)
-        if (!is_in(arm, pl_topology_module_of_path(arm->topology, slot, path), index,
-                   state, together))
+        if (!is_module_in(arm, pl_topology_module_of_path(arm->topology, slot, path),
+                          index, state, together))
             return false;
     return true;
 }
 
-static pl_status check_state(home *h, const home_arm *arm, const pl_path_state *state)
+static pl_status check_path_state(home *h, const home_arm *arm,
+                                  const pl_path_state *state)
 {
     uint64_t want =
                  pl_path_state_bytes(&arm->arm, pl_topology_path_params(arm->topology)),
@@ -532,30 +533,30 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
     pl_copy_text(state.worker, sizeof state.worker, under.lease.worker);
     if (state.phase <= path->phase) {
         staging_drop(&h->uploads, &state.moments);
-        answer_result(h, peer, m->request, PL_SUBMIT_DUPLICATE, NULL);
+        answer_submitted(h, peer, m->request, PL_SUBMIT_DUPLICATE, NULL);
         return PL_OK;
     }
     if (under.lease.token < path->fence) {
         staging_drop(&h->uploads, &state.moments);
-        answer_result(h, peer, m->request, PL_SUBMIT_FENCED,
-                      "the lease was given to another");
+        answer_submitted(h, peer, m->request, PL_SUBMIT_FENCED,
+                         "the lease was given to another");
         return PL_OK;
     }
     if (state.phase != path->phase + 1 ||
         !updates_are_in(arm, index, &state, said.together != 0)) {
-        answer_result(h, peer, m->request, PL_SUBMIT_REJECTED,
-                      "updates of this task are missing, or phases were skipped");
+        answer_submitted(h, peer, m->request, PL_SUBMIT_REJECTED,
+                         "updates of this task are missing, or phases were skipped");
         return PL_OK;
     }
     PL_CHECK(check_sums(&under, &state));
     bool is_empty = pl_hash_none(&state.moments);
     if (!is_empty && !staging_find(&h->uploads, &state.moments) &&
         !pl_store_has_blob(h->store, &state.moments)) {
-        answer_result(h, peer, m->request, PL_SUBMIT_UNKNOWN_BLOB, NULL);
+        answer_submitted(h, peer, m->request, PL_SUBMIT_UNKNOWN_BLOB, NULL);
         return PL_OK;
     }
-    PL_CHECK(check_state(h, arm, &state));
+    PL_CHECK(check_path_state(h, arm, &state));
     PL_CHECK(end_phase(h, arm, index, &state, under.lease.token));
-    answer_result(h, peer, m->request, PL_SUBMIT_ACCEPTED, NULL);
+    answer_submitted(h, peer, m->request, PL_SUBMIT_ACCEPTED, NULL);
     return PL_OK;
 }

@@ -110,7 +110,7 @@ static pl_status count_contributors(home_updates *u, int i)
     return PL_OK;
 }
 
-static pl_status weigh(home_updates *u, int i)
+static pl_status weigh_update(home_updates *u, int i)
 {
     pl_codec_message vectors[2];
     const pl_codec_message *m = &u->messages[i];
@@ -137,7 +137,7 @@ static pl_status next_run(void *context, bool anew, pl_codec_run *out)
         u->at = u->contributors = 0;
     PL_CHECK(read_run(u));
     for (int i = 0; i < u->n; i++)
-        PL_CHECK(homomorphic ? count_contributors(u, i) : weigh(u, i));
+        PL_CHECK(homomorphic ? count_contributors(u, i) : weigh_update(u, i));
     *out = (pl_codec_run){u->messages, homomorphic ? NULL : u->weights, u->n};
     return u->n > 0 ? PL_OK : end_round(u);
 }

@@ -10,7 +10,7 @@ void norm_gate_note(norm_gate *gate, double norm)
     gate->norms[gate->n_noted++ % NORM_GATE_MEMORY] = norm;
 }
 
-static int compare(const void *a, const void *b)
+static int compare_norms(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -23,6 +23,6 @@ double norm_gate_usual(const norm_gate *gate)
     if (n < NORM_GATE_LEAST)
         return 0;
     memcpy(sorted, gate->norms, n * sizeof *sorted);
-    qsort(sorted, n, sizeof *sorted, compare);
+    qsort(sorted, n, sizeof *sorted, compare_norms);
     return (sorted[(n - 1) / 2] + sorted[n / 2]) / 2;
 }

@@ -76,22 +76,22 @@ static void drop_question(relay *r, relay_question *q)
 
 /* ---- messages ---- */
 /* If the asker has gone, or the home is away for long, the question will come again. */
-static pl_status answer(relay *r, const pl_peer *peer, const pl_message *m)
+static pl_status answer_asker(relay *r, const pl_peer *peer, const pl_message *m)
 {
     pl_status status = pl_wire_send_to(r->front, peer, m);
     return status == PL_ERR_NET ? PL_OK : status;
 }
 
-static pl_status forward(relay *r, uint64_t id, pl_message *m)
+static pl_status forward_question(relay *r, uint64_t id, pl_message *m)
 {
     m->request = id;
     pl_status status = pl_wire_send(r->back, m);
     return status == PL_ERR_NET ? PL_OK : status;
 }
 
-static pl_status pass(relay *r, const pl_peer *peer, pl_message *m)
+static pl_status pass_question(relay *r, const pl_peer *peer, pl_message *m)
 {
-    return forward(r, new_question(r, RELAY_PASSED, peer, m->request)->id, m);
+    return forward_question(r, new_question(r, RELAY_PASSED, peer, m->request)->id, m);
 }
 
 static pl_status answer_error(relay *r, const pl_peer *peer, uint64_t request,
@@ -99,13 +99,13 @@ static pl_status answer_error(relay *r, const pl_peer *peer, uint64_t request,
 {
     pl_message a;
     pl_wire_error(&a, request, why, text);
-    pl_status status = answer(r, peer, &a);
+    pl_status status = answer_asker(r, peer, &a);
     pl_message_destroy(&a);
     return status;
 }
 
-static pl_status answer_result(relay *r, const relay_question *q,
-                               const relay_part *part)
+static pl_status answer_part_result(relay *r, const relay_question *q,
+                                    const relay_part *part)
 {
     pl_message a;
     if (part->status != PL_OK)
@@ -114,7 +114,7 @@ static pl_status answer_result(relay *r, const relay_question *q,
     a.request = q->request;
     PL_SAY(&a, SUBMITTED, submitted, .text = part->text[0] ? part->text : NULL,
            .result = part->result);
-    pl_status status = answer(r, &q->peer, &a);
+    pl_status status = answer_asker(r, &q->peer, &a);
     pl_message_destroy(&a);
     return status;
 }
@@ -137,7 +137,7 @@ static pl_status on_put_blob(relay *r, const pl_peer *peer, pl_message *m)
 {
     staging_piece piece;
     if (staging_read(m, &piece) != PL_OK || !is_kept(r, &piece))
-        return pass(r, peer, m);
+        return pass_question(r, peer, m);
     pl_status status = staging_put(&r->uploads, &piece);
     if (status != PL_OK)
         return answer_error(r, peer, m->request, status, pl_last_error());
@@ -145,7 +145,7 @@ static pl_status on_put_blob(relay *r, const pl_peer *peer, pl_message *m)
     pl_message_init(&a, 0);
     a.request = m->request;
     PL_SAY(&a, PUT_STATE, put_state, .offset = piece.offset);
-    status = answer(r, peer, &a);
+    status = answer_asker(r, peer, &a);
     pl_message_destroy(&a);
     return status;
 }
@@ -161,7 +161,7 @@ static pl_hash content_of(const pl_message *m)
     return out;
 }
 
-static bool is_whole(const staging_blob *b)
+static bool is_blob_whole(const staging_blob *b)
 {
     pl_hash hash;
     pl_blob_hash(b->data, b->bytes, &hash);
@@ -183,7 +183,7 @@ static pl_status on_submit(relay *r, const pl_peer *peer, pl_message *m)
     bool readable = pl_submission_read(m, &part->submit) == PL_OK;
     if (readable)
         part->blob = staging_take(&r->uploads, &part->submit.update);
-    if (part->blob && is_whole(part->blob)) {
+    if (part->blob && is_blob_whole(part->blob)) {
         relay_question *q = new_question(r, RELAY_HELD, peer, m->request);
         q->content = content;
         part->question = q->id;
@@ -197,7 +197,7 @@ static pl_status on_submit(relay *r, const pl_peer *peer, pl_message *m)
     if (damaged)
         return answer_error(r, peer, m->request, PL_ERR_DAMAGED,
                             "an upload arrived with another hash than its name");
-    return pass(r, peer, m);
+    return pass_question(r, peer, m);
 }
 
 /* ---- the end of a task: the path's state, after its updates ---- */
@@ -213,7 +213,7 @@ static bool has_held(const relay *r, const pl_peer *peer)
 static pl_status on_submit_path(relay *r, const pl_peer *peer, pl_message *m)
 {
     if (!has_held(r, peer))
-        return pass(r, peer, m);
+        return pass_question(r, peer, m);
     relay_question *q = new_question(r, RELAY_WAITING, peer, m->request);
     q->kept = *m;
     pl_message_init(m, 0); /* the question owns its buffers now */
@@ -226,7 +226,7 @@ static pl_status on_question(relay *r, const pl_peer *peer, pl_message *m)
     relay_question *again = find_asked(r, peer, m->request);
     if (again) {
         again->asked_ms = pl_now_ms();
-        return again->state == RELAY_PASSED ? forward(r, again->id, m) : PL_OK;
+        return again->state == RELAY_PASSED ? forward_question(r, again->id, m) : PL_OK;
     }
     switch (m->type) {
     case PL_MSG_PUT_BLOB:
@@ -236,7 +236,7 @@ static pl_status on_question(relay *r, const pl_peer *peer, pl_message *m)
     case PL_MSG_SUBMIT_PATH:
         return on_submit_path(r, peer, m);
     default:
-        return pass(r, peer, m);
+        return pass_question(r, peer, m);
     }
 }
 
@@ -264,7 +264,7 @@ static pl_status take_answers(relay *r, pl_message *m)
         if (!q || q->state != RELAY_PASSED)
             continue;
         m->request = q->request;
-        PL_CHECK(answer(r, &q->peer, m));
+        PL_CHECK(answer_asker(r, &q->peer, m));
         drop_question(r, q);
     }
     return PL_OK;
@@ -275,7 +275,7 @@ static pl_status answer_group(relay *r, const relay_group *g)
     for (int i = 0; i < g->n_parts; i++) {
         const relay_part *part = g->parts[i];
         relay_question *q = find_question(r, part->question);
-        PL_CHECK(answer_result(r, q, part));
+        PL_CHECK(answer_part_result(r, q, part));
         drop_question(r, q);
     }
     r->report->n_sums += g->n_summed > 0;
@@ -301,7 +301,7 @@ static pl_status take_lifted(relay *r)
             continue;
         q->state = RELAY_PASSED;
         q->asked_ms = pl_now_ms();
-        PL_CHECK(forward(r, q->id, &q->kept));
+        PL_CHECK(forward_question(r, q->id, &q->kept));
         pl_message_destroy(&q->kept);
     }
     return PL_OK;
@@ -320,12 +320,12 @@ static void lift_groups(relay *r)
 }
 
 /* A signal may come on any thread. */
-static bool must_stop(const relay *r)
+static bool must_stop_relay(const relay *r)
 {
     return r->options->stop && __atomic_load_n(r->options->stop, __ATOMIC_RELAXED);
 }
 
-static pl_status serve(relay *r)
+static pl_status serve_relay(relay *r)
 {
     pl_status status = PL_OK;
     pl_message m;
@@ -333,7 +333,7 @@ static pl_status serve(relay *r)
     int fd = relay_uplink_fd(r->up);
     int64_t swept = pl_now_ms();
     pl_message_init(&m, 0);
-    while (!must_stop(r)) {
+    while (!must_stop_relay(r)) {
         bool ready[3];
         pl_wire_poll(sockets, 2, &fd, 1,
                      relay_groups_due_ms(&r->groups, r->options->wait_ms, TICK_MS),
@@ -402,7 +402,7 @@ pl_status pl_relay_run(const pl_relay_options *options, pl_relay_report *report)
         PL_TRY(pl_replace_file(options->ready_file, bound, strlen(bound)));
     pl_log(PL_LOG_INFO, "relay.ready", "address=%s home=%s expect=%d wait_ms=%d", bound,
            options->home, options->expect, options->wait_ms);
-    PL_TRY(serve(&r));
+    PL_TRY(serve_relay(&r));
 done:
     close_relay(&r);
     return status;

@@ -20,7 +20,7 @@ static bool overlap(const pl_submit_message *a, const pl_submit_message *b)
 }
 
 /* Two workers that did the same task may both be here; they must not be in one sum. */
-static bool fits(const relay_group *g, const pl_submit_message *s)
+static bool fits_group(const relay_group *g, const pl_submit_message *s)
 {
     if (!same_round(&g->parts[0]->submit, s) || g->n_contributors + s->n > g->limit)
         return false;
@@ -45,7 +45,7 @@ static int limit_of(const relay_part *part)
                                                    : PL_SUBMISSION_MAX;
 }
 
-static void append(relay_group *g, relay_part *part)
+static void append_part(relay_group *g, relay_part *part)
 {
     g->parts[g->n_parts++] = part;
     g->n_contributors += part->submit.n;
@@ -56,19 +56,19 @@ void relay_groups_add(relay_groups *all, relay_part *part)
     relay_group **at = &all->first;
     int limit = limit_of(part);
     for (; *at; at = &(*at)->next)
-        if (limit == (*at)->limit && fits(*at, &part->submit)) {
-            append(*at, part);
+        if (limit == (*at)->limit && fits_group(*at, &part->submit)) {
+            append_part(*at, part);
             return;
         }
     relay_group *g = pl_alloc(sizeof *g);
     g->limit = limit;
     g->since_ms = pl_now_ms();
-    append(g, part);
+    append_part(g, part);
     *at = g;
 }
 
 /* ---- how long they wait ---- */
-static bool is_whole(const relay_group *g, const pl_relay_options *o)
+static bool is_group_whole(const relay_group *g, const pl_relay_options *o)
 {
     return g->n_contributors >= g->limit ||
            (o->expect > 0 && g->n_parts >= o->expect) ||
@@ -80,7 +80,7 @@ relay_group *relay_groups_take(relay_groups *all, const pl_relay_options *option
 {
     for (relay_group **at = &all->first; *at; at = &(*at)->next) {
         relay_group *g = *at;
-        if (!everybody_waits && !is_whole(g, options))
+        if (!everybody_waits && !is_group_whole(g, options))
             continue;
         *at = g->next;
         g->next = NULL;

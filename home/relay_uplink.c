@@ -103,7 +103,7 @@ static pl_status send_update(relay_uplink *u, const pl_submit_message *s,
     return status;
 }
 
-static bool is_in(pl_submit_result result)
+static bool is_sum_in(pl_submit_result result)
 {
     return result == PL_SUBMIT_ACCEPTED || result == PL_SUBMIT_DUPLICATE ||
            result == PL_SUBMIT_OTHER;
@@ -123,7 +123,7 @@ static pl_status send_sum(relay_uplink *u, relay_group *g, const bool *taken,
     pl_submission_clear(&s);
     if (status == PL_ERR_TIMEOUT || status == PL_ERR_CANCELLED)
         return status;
-    *in = status == PL_OK && is_in(result);
+    *in = status == PL_OK && is_sum_in(result);
     for (int i = 0; *in && i < g->n_parts; i++) {
         g->n_summed += taken[i];
         if (taken[i])
@@ -163,7 +163,7 @@ static void lift(relay_uplink *u, relay_group *g)
 }
 
 /* ---- the thread ---- */
-static void run(void *context)
+static void run_uplink(void *context)
 {
     relay_uplink *u = context;
     for (;;) {
@@ -177,7 +177,7 @@ static void run(void *context)
     }
 }
 
-static pl_status on_wait(void *context)
+static pl_status on_uplink_wait(void *context)
 {
     relay_uplink *u = context;
     return atomic_load(&u->stopping) ? pl_fail(PL_ERR_CANCELLED, "the relay ends")
@@ -191,13 +191,13 @@ pl_status relay_uplink_create(const pl_relay_options *options, relay_uplink **ou
     pl_client_options client = {.homes = &options->home,
                                 .n_homes = 1,
                                 .patience_ms = options->patience_ms,
-                                .idle = on_wait,
+                                .idle = on_uplink_wait,
                                 .idle_context = u};
     *out = NULL;
     PL_TRY(pl_client_create(&client, &u->home));
     PL_TRY(pl_queue_create(&u->groups));
     PL_TRY(pl_queue_create(&u->lifted));
-    PL_TRY(pl_thread_start("uplink", run, u, &u->thread));
+    PL_TRY(pl_thread_start("uplink", run_uplink, u, &u->thread));
     *out = u;
     u = NULL;
 done:

@@ -12,7 +12,7 @@ static staging_blob *find_of(const staging *s, uint64_t owner, const pl_hash *ha
     return NULL;
 }
 
-static staging_blob *find(const staging *s, const pl_hash *hash)
+static staging_blob *find_upload(const staging *s, const pl_hash *hash)
 {
     staging_blob *b = find_of(s, s->owner, hash);
     return b ? b : find_of(s, 0, hash);
@@ -82,7 +82,7 @@ static int oldest_kept(const staging *s)
 }
 
 /* Frees kept blocks so that `bytes` more stay within `limit`. */
-static void make_room(staging *s, uint64_t bytes, uint64_t limit)
+static void make_staging_room(staging *s, uint64_t bytes, uint64_t limit)
 {
     for (int i = oldest_kept(s); i >= 0; i = oldest_kept(s)) {
         if (bytes <= limit && s->bytes + staging_kept_bytes(s) <= limit - bytes)
@@ -107,12 +107,12 @@ static bool take_kept(staging *s, uint64_t bytes, staging_blob *b)
 }
 
 /* If the machine has no more memory, kept blocks are freed. */
-static pl_status get_block(staging *s, uint64_t bytes, staging_blob *b)
+static pl_status get_upload_block(staging *s, uint64_t bytes, staging_blob *b)
 {
     void *data = NULL;
     if (take_kept(s, bytes, b))
         return PL_OK;
-    make_room(s, bytes, s->limit);
+    make_staging_room(s, bytes, s->limit);
     pl_status status = pl_try_alloc_bare(bytes ? (size_t)bytes : 1, "an upload", &data);
     if (status == PL_ERR_NOMEM && staging_kept_bytes(s) > 0) {
         while (staging_kept_bytes(s) > 0)
@@ -126,7 +126,7 @@ static pl_status get_block(staging *s, uint64_t bytes, staging_blob *b)
 }
 
 /* Keeps the newest blocks. */
-static void put_block(staging *s, uint8_t *data, uint64_t room)
+static void put_upload_block(staging *s, uint8_t *data, uint64_t room)
 {
     int at = 0;
     if (room < KEEP_FROM || room > KEEP_TO) {
@@ -165,7 +165,7 @@ static pl_status open_blob(staging *s, const staging_piece *p, staging_blob **ou
                        s->keeper, (unsigned long long)s->bytes,
                        (unsigned long long)s->limit, s->key);
     staging_blob *b = pl_alloc(sizeof *b);
-    pl_status status = get_block(s, p->total, b);
+    pl_status status = get_upload_block(s, p->total, b);
     if (status != PL_OK) {
         pl_free(b);
         return status;
@@ -202,12 +202,12 @@ pl_status staging_put(staging *s, const staging_piece *p)
 
 bool staging_has(const staging *s, const pl_hash *hash)
 {
-    return find(s, hash) != NULL;
+    return find_upload(s, hash) != NULL;
 }
 
 staging_blob *staging_find(const staging *s, const pl_hash *hash)
 {
-    staging_blob *b = find(s, hash);
+    staging_blob *b = find_upload(s, hash);
     return b && b->complete ? b : NULL;
 }
 
@@ -232,14 +232,14 @@ void staging_free(staging *s, staging_blob *b)
     if (!b)
         return;
     s->bytes -= b->room;
-    put_block(s, b->data, b->room);
+    put_upload_block(s, b->data, b->room);
     pl_free(b->pieces);
     pl_free(b);
 }
 
 void staging_drop(staging *s, const pl_hash *hash)
 {
-    staging_blob *b = find(s, hash);
+    staging_blob *b = find_upload(s, hash);
     if (!b)
         return;
     unlink_blob(s, b);

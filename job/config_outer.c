@@ -131,7 +131,7 @@ static pl_state_kind state_kind(const char *name)
                                         : PL_STATE_F32;
 }
 
-static pl_status check_own(const pl_outer *out)
+static pl_status check_own_rounding(const pl_outer *out)
 {
     const pl_method_traits *of = pl_traits(out->method.method);
     if (out->own == PL_STATE_F32 || (!of->gossips && !of->leads))
@@ -179,7 +179,7 @@ pl_status config_outer(const config *c, pl_outer *out)
     out->state = state_kind(c->state);
     out->residual = state_kind(c->residual);
     out->own = state_kind(c->own);
-    PL_CHECK(check_own(out));
+    PL_CHECK(check_own_rounding(out));
     PL_CHECK(pl_decay_parse(c->decay, &out->schedule.decay));
     return read_codec(c, out);
 }

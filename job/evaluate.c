@@ -70,7 +70,7 @@ typedef struct arm_source {
     const pl_topology *topology;
 } arm_source;
 
-static pl_status load_path(void *context, int path, float *params)
+static pl_status load_arm_path(void *context, int path, float *params)
 {
     const arm_source *s = context;
     return pl_read_path(s->store, s->arm, s->topology, path, UINT64_MAX, params);
@@ -105,7 +105,7 @@ static pl_status score_ways(job *j, arm_source *source)
                               .path_of = e->path_of,
                               .n = n,
                               .prefix = (int)j->r->cfg.prefix,
-                              .params = load_path,
+                              .params = load_arm_path,
                               .context = source,
                               .most_bytes = EVALUATION_LOSSES_BYTES};
     pl_status status = pl_score_routes(&all, &routes);
@@ -132,8 +132,8 @@ static pl_status score_arm(job *j, row_kind kind, const pl_arm *arm,
     }
     if (n_paths > 1)
         return pl_score_routed(j->scorer, j->r->valid, e->docs, e->path_of, e->n_docs,
-                               load_path, &source, scores_of(e, kind));
-    PL_CHECK(load_path(&source, 0, j->params));
+                               load_arm_path, &source, scores_of(e, kind));
+    PL_CHECK(load_arm_path(&source, 0, j->params));
     PL_CHECK(pl_scorer_load(j->scorer, j->params));
     return pl_score_documents(j->scorer, j->r->valid, e->docs, e->n_docs,
                               scores_of(e, kind));
@@ -295,7 +295,7 @@ static pl_status read_spent(job *j)
     return PL_OK;
 }
 
-static pl_status open_job(job *j)
+static pl_status open_evaluation(job *j)
 {
     const pl_run *r = j->r;
     const pl_backend_options backend = run_own_backend(r);
@@ -359,7 +359,7 @@ pl_status evaluate(pl_run *r, pl_store *store, evaluation *out)
                      trainings);
     }
     read_router_report(r, out);
-    PL_TRY(open_job(&j));
+    PL_TRY(open_evaluation(&j));
     PL_TRY(route_valid(&j));
     PL_TRY(fill_rows(&j, ROW_ROUTER));
     for (int kind = ROW_DENSE; kind < ROW_COUNT; kind++)

@@ -26,7 +26,7 @@ typedef struct progress {
     pl_status failure_status;
 } progress;
 
-static double number(const pl_json *o, const char *key)
+static double progress_number(const pl_json *o, const char *key)
 {
     double value = 0;
     const pl_json *v = pl_json_get(o, key);
@@ -49,7 +49,7 @@ static bool is_mine(const progress *p, const char *arm)
 }
 
 /* Sums over the arms that are waited for; finished when every one is there and done. */
-static void measure(progress *p, const pl_json *status)
+static void measure_progress(progress *p, const pl_json *status)
 {
     const pl_json *arms = pl_json_get(status, "arms"),
                   *workers = pl_json_get(status, "workers");
@@ -59,23 +59,24 @@ static void measure(progress *p, const pl_json *status)
         const pl_json *a = pl_json_at(arms, i), *paths = pl_json_get(a, "paths");
         if (!is_mine(p, text(a, "arm")))
             continue;
-        double tau = number(a, "tau");
+        double tau = progress_number(a, "tau");
         seen++;
-        p->done += number(a, "tasks_done") * tau;
-        p->total += number(a, "tasks") * tau;
+        p->done += progress_number(a, "tasks_done") * tau;
+        p->total += progress_number(a, "tasks") * tau;
         for (size_t k = 0; k < pl_json_count(paths); k++)
-            p->done += number(pl_json_at(paths, k), "step");
+            p->done += progress_number(pl_json_at(paths, k), "step");
         bool audits = false; /* some of its tasks will be audited */
         pl_json_bool(pl_json_get(a, "audits_wait"), &audits);
-        if (number(a, "tasks_done") >= number(a, "tasks") && !audits)
+        if (progress_number(a, "tasks_done") >= progress_number(a, "tasks") && !audits)
             complete++;
     }
     for (size_t i = 0; i < pl_json_count(workers); i++)
         if (strcmp(text(pl_json_at(workers, i), "state"), "busy") == 0)
-            p->tokens_per_second += number(pl_json_at(workers, i), "tokens_per_second");
+            p->tokens_per_second +=
+                progress_number(pl_json_at(workers, i), "tokens_per_second");
     p->finished = seen == p->n_arms && complete == seen;
     pl_copy_text(p->failure, sizeof p->failure, text(status, "failure"));
-    double why = number(status, "failure_status");
+    double why = progress_number(status, "failure_status");
     p->failure_status = why > 0 && why < PL_STATUS_COUNT ? (pl_status)why : PL_ERR_DATA;
 }
 
@@ -116,19 +117,19 @@ static void arm_line(const pl_json *a, int columns, pl_buf *out)
     size_t n = pl_json_count(paths), shown = 0;
     char name[PL_NAME_MAX];
     pl_buf one = {0};
-    double least = number(a, "phases");
+    double least = progress_number(a, "phases");
     for (size_t i = 0; i < n; i++) {
-        double phase = number(pl_json_at(paths, i), "phase");
+        double phase = progress_number(pl_json_at(paths, i), "phase");
         least = phase < least ? phase : least;
     }
     pl_buf_printf(out, "  %-8s phase %.0f/%.0f  loss", text(a, "arm"), least,
-                  number(a, "phases"));
+                  progress_number(a, "phases"));
     for (; shown < n; shown++) {
         size_t more = shown + 1 < n ? MORE : 1;
         pl_buf_clear(&one);
         progress_path_name(paths, shown, name);
         pl_buf_printf(&one, "%s%s", n > 1 ? " " : "", name);
-        put_loss(number(pl_json_at(paths, shown), "loss"), &one);
+        put_loss(progress_number(pl_json_at(paths, shown), "loss"), &one);
         if (out->len + one.len + 1 + more > (size_t)columns)
             break;
         pl_buf_printf(out, "%s%s", n > 1 ? " " : "", pl_buf_text(&one));
@@ -194,7 +195,7 @@ static void draw_block(progress *p, const pl_json *status)
         pl_buf_printf(&line, "  %-9s %s", text(w, "worker"), text(w, "state"));
         if (text(w, "task")[0])
             pl_buf_printf(&line, "  %s phase %.0f step %.0f", text(w, "task"),
-                          number(w, "phase"), number(w, "step"));
+                          progress_number(w, "phase"), progress_number(w, "step"));
         put_line(p, &line, &out);
     }
     pl_buf_printf(&out, "\033[J");
@@ -210,7 +211,7 @@ static double mean_loss(const pl_json *paths)
     double sum = 0;
     int n = 0;
     for (size_t k = 0; k < pl_json_count(paths); k++) {
-        double loss = number(pl_json_at(paths, k), "loss");
+        double loss = progress_number(pl_json_at(paths, k), "loss");
         sum += loss;
         n += loss > 0;
     }
@@ -230,7 +231,7 @@ static void draw_line(const progress *p, const pl_json *status)
         if (!is_mine(p, text(a, "arm")))
             continue;
         pl_buf_printf(&out, "  %s %.0f/%.0f loss", text(a, "arm"),
-                      number(a, "tasks_done"), number(a, "tasks"));
+                      progress_number(a, "tasks_done"), progress_number(a, "tasks"));
         put_loss(mean_loss(pl_json_get(a, "paths")), &out);
     }
     for (size_t i = 0; i < pl_json_count(workers); i++)
@@ -241,7 +242,7 @@ static void draw_line(const progress *p, const pl_json *status)
     pl_buf_destroy(&out);
 }
 
-static void draw(progress *p, const pl_json *status, bool last)
+static void draw_progress(progress *p, const pl_json *status, bool last)
 {
     int64_t now = pl_now_ms();
     int64_t every = p->tty ? DRAW_MS : LINE_MS;
@@ -271,13 +272,13 @@ static pl_status poll_once(progress *p, bool *first)
     if (asked == PL_ERR_TIMEOUT || asked == PL_ERR_NET)
         return PL_OK; /* the hub is starting again */
     PL_CHECK(asked);
-    measure(p, status);
+    measure_progress(p, status);
     if (*first) {
         p->first_done = p->done;
         p->drawn_ms = pl_now_ms() - (p->tty ? DRAW_MS : LINE_MS / 2);
         *first = false;
     }
-    draw(p, status, p->finished);
+    draw_progress(p, status, p->finished);
     pl_json_destroy(&status);
     return PL_OK;
 }

@@ -10,7 +10,8 @@ static void set_ppl(pl_json *o, const char *key, const evaluation_row *w)
     pl_json_set_real(o, key, w->present ? w->ppl : NAN); /* NaN becomes null */
 }
 
-static pl_json *row_json(const pl_run *r, const evaluation *e, const evaluation_row *w)
+static pl_json *result_row_json(const pl_run *r, const evaluation *e,
+                                const evaluation_row *w)
 {
     pl_json *o = pl_json_object(), *domains = pl_json_object();
     pl_json_set_text(o, "arm", w->arm);
@@ -96,7 +97,7 @@ void evaluation_json(const pl_run *r, const evaluation *e, int indent, pl_buf *o
     pl_json_set_text(o, "config", hex);
     for (int i = 0; i < ROW_COUNT; i++)
         if (e->rows[i].present)
-            pl_json_push(arms, row_json(r, e, &e->rows[i]));
+            pl_json_push(arms, result_row_json(r, e, &e->rows[i]));
     pl_json_set(o, "arms", arms);
     if (r->peak.launcher > 0) {
         pl_json_set(o, "memory_planned", memory_json(&r->planned));
@@ -138,7 +139,7 @@ static bool is_rival(const evaluation *e, const evaluation_row *w)
     return w->present && e->rows[e->answer].present && strcmp(w->arm, "mix") != 0;
 }
 
-static void print_row(const evaluation *e, int kind)
+static void print_result_row(const evaluation *e, int kind)
 {
     const evaluation_row *w = &e->rows[kind];
     char total[16], seconds[16] = "-", versus[32] = "";
@@ -189,7 +190,7 @@ static void print_domains(const pl_run *r, const evaluation *e)
 }
 
 /* Says in words what the numbers mean, also if the mixture loses. */
-static void print_verdict(const evaluation *e)
+static void print_comparison(const evaluation *e)
 {
     const char *gap = "\n";
     for (int i = ROW_DENSE; i < ROW_BASE; i++) {
@@ -232,7 +233,7 @@ static void print_documents(const pl_run *r, const evaluation *e)
     pl_buf_destroy(&line);
 }
 
-static void print_notes(const pl_run *r, const evaluation *e)
+static void print_result_notes(const pl_run *r, const evaluation *e)
 {
     char count[16], seconds[16], rate[16];
     const evaluation_row *mix = &e->rows[e->answer];
@@ -261,10 +262,10 @@ void evaluation_print(const pl_run *r, const evaluation *e)
     say("   %-22s %9s %7s %19s %7s %8s %7s", "held-out text", "bits/byte", "ppl",
         "mixture * is", "tokens", "FLOPs", "time");
     for (int i = 0; i < ROW_COUNT; i++)
-        print_row(e, i);
-    print_notes(r, e);
+        print_result_row(e, i);
+    print_result_notes(r, e);
     print_domains(r, e);
-    print_verdict(e);
+    print_comparison(e);
 }
 
 /* ---- samples ---- */

@@ -69,7 +69,7 @@ static bool takes_saved(const run_request *q, const char *saved)
     return true;
 }
 
-static pl_status compare(const pl_run *r, const config *own)
+static pl_status compare_saved_config(const pl_run *r, const config *own)
 {
     pl_buf was = {0}, is = {0};
     const char *key = pl_conf_difference(&config_table, own, &r->cfg);
@@ -87,7 +87,7 @@ static pl_status compare(const pl_run *r, const config *own)
     return status;
 }
 
-static pl_status configure(const run_request *q, pl_run *r)
+static pl_status configure_run(const run_request *q, pl_run *r)
 {
     char saved[PL_PATH_MAX];
     /* The run's folder is found before the rest of its configuration is known. */
@@ -104,7 +104,7 @@ static pl_status configure(const run_request *q, pl_run *r)
         r->cfg = own;
         PL_CHECK(config_lay(&r->cfg, q->file, q->sets, q->n_sets));
         config_keep_own(&own, &r->cfg);
-        PL_CHECK(compare(r, &own));
+        PL_CHECK(compare_saved_config(r, &own));
         return config_check(&r->cfg);
     }
     run_file(r, "run.yaml", saved);
@@ -173,7 +173,7 @@ pl_status run_open(const run_request *q, pl_run *r)
     memset(r, 0, sizeof *r);
     r->lock = -1;
     r->started = pl_now();
-    PL_CHECK(configure(q, r));
+    PL_CHECK(configure_run(q, r));
     PL_CHECK(make_topology(r));
     /* Enters the folder and finds out whether something was trained in it. Until then
      * no configuration is binding: the second command may correct the first. Another
@@ -188,7 +188,7 @@ pl_status run_open(const run_request *q, pl_run *r)
     r->resumed = has_begun(r);
     if (r->resumed) {
         PL_CHECK(load_saved(r, &own));
-        PL_CHECK(compare(r, &own));
+        PL_CHECK(compare_saved_config(r, &own));
     }
     config_hash(&r->cfg, &r->hash);
     r->n_workers = run_local_workers(&r->cfg, 0);

@@ -62,7 +62,7 @@ static bool is_needed(const pl_key_entry *e)
 
 /* `key revoke` and `key allow --expires` refuse the job's own keys, but the file may
  * have been edited. */
-static pl_status check_own(const char *dir)
+static pl_status check_own_keys(const char *dir)
 {
     char path[PL_PATH_MAX], key[PL_PUBKEY_TEXT];
     pl_key_list list;
@@ -91,7 +91,7 @@ pl_status run_make_keys(const char *dir)
     char path[PL_PATH_MAX];
     pl_key_entry entries[N_ROLES];
     if (run_has_keys(dir))
-        return check_own(dir);
+        return check_own_keys(dir);
     PL_CHECK(pl_make_folders(pl_join(path, dir, "keys")));
     if (chmod(path, 0700) != 0)
         return pl_fail(PL_ERR_NOPERM, "cannot keep %s to its owner", path);

@@ -157,8 +157,8 @@ static uint64_t stored_bytes(const pl_run *r)
     return bytes + bytes / 4;
 }
 
-static pl_status refuse(const char *what, uint64_t need, uint64_t have,
-                        const char *remedy)
+static pl_status refuse_shortage(const char *what, uint64_t need, uint64_t have,
+                                 const char *remedy)
 {
     char a[16], b[16];
     return pl_fail(PL_ERR_CONFIG, "this run needs %s of %s but there are %s; %s",
@@ -227,11 +227,11 @@ pl_status run_plan(pl_run *r)
         pl_human_count(n, tokens), pl_human_count(path, params), n / path);
     say_plan(r, memory, disk);
     if (have > 0 && memory > have)
-        return refuse(
+        return refuse_shortage(
             "memory", memory, have,
             "lower workers.count, train.micro_batch, model.context or model.width");
     if (free_disk > 0 && disk > free_disk)
-        return refuse("disk", disk, free_disk,
-                      "free some, give another --out, or lower train.phases");
+        return refuse_shortage("disk", disk, free_disk,
+                               "free some, give another --out, or lower train.phases");
     return pl_check_writable(r->dir);
 }

@@ -11,7 +11,7 @@ enum {
 
 /* A hub and a home that were started by hand may be encrypted, whatever the
  * configuration says. */
-static bool is_encrypted(const pl_run *r)
+static bool job_is_encrypted(const pl_run *r)
 {
     return config_encrypts(&r->cfg) || (r->cfg.attach && run_has_keys(r->dir));
 }
@@ -59,8 +59,8 @@ int run_workers_behind(const config *c, int relay)
 
 /* `name` names its log and its socket; index 0: there is only one of its role. `asked`
  * is the address to listen at; NULL: it does not listen. */
-static pl_status start(pl_run *r, const char *role, const char *name, int index,
-                       const char *asked, const char *ready)
+static pl_status start_job_process(pl_run *r, const char *role, const char *name,
+                                   int index, const char *asked, const char *ready)
 {
     char number[16], address[PL_ADDRESS_MAX];
     const char *argv[10] = {"pathloom", role, "--run", r->dir};
@@ -71,21 +71,21 @@ static pl_status start(pl_run *r, const char *role, const char *name, int index,
         argv[n++] = number;
     }
     if (asked) { /* needed, because a restart must use the address that others know */
-        run_listen_at(r->dir, asked, name, is_encrypted(r), address);
+        run_listen_at(r->dir, asked, name, job_is_encrypted(r), address);
         argv[n++] = "--listen";
         argv[n++] = address;
     }
     return pl_launcher_start(r->launcher, name, argv, ready);
 }
 
-static pl_status start_home(pl_run *r, int index)
+static pl_status start_home_process(pl_run *r, int index)
 {
     char name[32], file[64], ready[PL_PATH_MAX];
     const bool alone = r->n_homes == 1;
     snprintf(name, sizeof name, alone ? "home" : "home-%d", index + 1);
     run_home_file(index, r->n_homes, file);
-    PL_CHECK(start(r, "home", name, alone ? 0 : index + 1, r->cfg.home_bind,
-                   run_file(r, file, ready)));
+    PL_CHECK(start_job_process(r, "home", name, alone ? 0 : index + 1, r->cfg.home_bind,
+                               run_file(r, file, ready)));
     return pl_launcher_address(r->launcher, name, 30000, r->homes_at[index],
                                sizeof r->homes_at[index]);
 }
@@ -95,15 +95,15 @@ static pl_status start_relay(pl_run *r, int index)
     char name[32], file[64], ready[PL_PATH_MAX];
     snprintf(name, sizeof name, "relay-%d", index + 1);
     snprintf(file, sizeof file, "proc/%s.address", name);
-    PL_CHECK(start(r, "relay", name, index + 1, PL_ADDRESS_PRIVATE,
-                   run_file(r, file, ready)));
+    PL_CHECK(start_job_process(r, "relay", name, index + 1, PL_ADDRESS_PRIVATE,
+                               run_file(r, file, ready)));
     return pl_launcher_address(r->launcher, name, 30000, r->relays_at[index],
                                sizeof r->relays_at[index]);
 }
 
 /* Called while this waits for a home: the home may have ended for good, or Ctrl+C was
  * pressed. */
-static pl_status on_wait(void *context)
+static pl_status on_home_wait(void *context)
 {
     const pl_run *r = context;
     PL_CHECK(run_stopped(r));
@@ -118,7 +118,7 @@ static pl_status make_client(pl_run *r)
     pl_client_options options = {.homes = homes,
                                  .n_homes = r->n_homes,
                                  .patience_ms = 60000,
-                                 .idle = on_wait,
+                                 .idle = on_home_wait,
                                  .idle_context = r};
     PL_CHECK(pl_client_create(&options, &r->client));
     return pl_client_learn_places(r->client);
@@ -190,7 +190,7 @@ static pl_status count_placed(pl_store *first, int *n)
 
 /* All homes must run before anything is committed: if a part is missing beside one with
  * commits, it was lost, and an empty part in its place would hide that. */
-static pl_status check_parts(const char *folder, const pl_parts *parts)
+static pl_status check_store_parts(const char *folder, const pl_parts *parts)
 {
     char part[PL_PATH_MAX];
     int missing = -1, n_parts = parts->n, n_used = parts->begun;
@@ -254,7 +254,7 @@ static pl_status check_store(pl_run *r)
     PL_CHECK(end_changes(r));
     PL_CHECK(count_homes(r, &parts));
     int n_parts = parts.n;
-    PL_CHECK(check_parts(path, &parts));
+    PL_CHECK(check_store_parts(path, &parts));
     if ((n_parts > 0 ? n_parts : 1) != r->n_homes)
         return pl_fail(PL_ERR_CONFIG,
                        "the store of this run belongs to %d home%s; give "
@@ -298,9 +298,9 @@ pl_status run_await_address(const char *dir, const char *file, int ms,
 {
     char path[PL_PATH_MAX];
     pl_buf text = {0};
-    int64_t start = pl_now_ms();
+    int64_t begun = pl_now_ms();
     pl_join(path, dir, file);
-    while (!pl_path_exists(path) && pl_now_ms() - start < ms)
+    while (!pl_path_exists(path) && pl_now_ms() - begun < ms)
         pl_sleep_ms(50);
     pl_status status = pl_read_file(path, &text);
     pl_copy_text(out, PL_ADDRESS_MAX, status == PL_OK ? pl_buf_text(&text) : "");
@@ -379,10 +379,10 @@ static pl_status start_servers(pl_run *r)
                  ? PL_OK
                  : pl_store_make_parts(run_file(r, "store", folder), r->n_homes));
     for (int i = 0; i < r->n_homes; i++)
-        PL_CHECK(start_home(r, i));
+        PL_CHECK(start_home_process(r, i));
     char ready[PL_PATH_MAX];
-    PL_CHECK(start(r, "hub", "hub", 0, r->cfg.hub_bind,
-                   run_file(r, "proc/hub.address", ready)));
+    PL_CHECK(start_job_process(r, "hub", "hub", 0, r->cfg.hub_bind,
+                               run_file(r, "proc/hub.address", ready)));
     return pl_launcher_address(r->launcher, "hub", 30000, r->hub_address,
                                sizeof r->hub_address);
 }
@@ -418,7 +418,7 @@ pl_status run_start_homes(pl_run *r)
     PL_CHECK(check_store(r));
     PL_CHECK(open_launcher(r));
     for (int i = 0; i < r->n_homes; i++)
-        PL_CHECK(start_home(r, i));
+        PL_CHECK(start_home_process(r, i));
     return make_client(r);
 }
 
@@ -465,7 +465,7 @@ pl_status run_tell_homes(pl_run *r)
 static pl_status add_home(pl_run *r)
 {
     int i = r->n_homes++;
-    PL_CHECK(start_home(r, i));
+    PL_CHECK(start_home_process(r, i));
     say("         home %d was added, at %s", i + 1, r->homes_at[i]);
     PL_CHECK(pl_client_add_home(r->client, r->homes_at[i]));
     return run_tell_homes(r);
@@ -496,7 +496,7 @@ pl_status run_start(pl_run *r)
     for (int i = 0; i < r->n_workers; i++) {
         char name[32];
         snprintf(name, sizeof name, "worker-%d", i + 1);
-        PL_CHECK(start(r, "worker", name, i + 1, NULL, NULL));
+        PL_CHECK(start_job_process(r, "worker", name, i + 1, NULL, NULL));
     }
     PL_CHECK(make_client(r));
     return pl_wire_connect(r->hub_address, &r->hub);

@@ -113,7 +113,7 @@ static pl_status publish_arm(pl_run *r, const pl_arm *arm, const pl_topology *t,
     return status;
 }
 
-static pl_status alloc_params(const pl_run *r, float **out)
+static pl_status alloc_path_params(const pl_run *r, float **out)
 {
     return pl_try_alloc(pl_topology_path_params(r->topology) * sizeof(float),
                         "a path's parameters", (void **)out);
@@ -143,7 +143,7 @@ static pl_status create_base(pl_run *r)
     pl_status status = run_arm(r, "base", &arm);
     PL_TRY(status);
     PL_TRY(pl_topology_create(&arm.shape, &arm.spec, &t));
-    PL_TRY(alloc_params(r, &params));
+    PL_TRY(alloc_path_params(r, &params));
     PL_TRY(first_params(r, t, params));
     PL_TRY(put_whole_shard(r, &arm, t));
     PL_TRY(publish_arm(r, &arm, t, params));
@@ -276,7 +276,7 @@ pl_status stage_route(pl_run *r)
     PL_CHECK(arm_exists(r, "mix", &exists));
     if (exists)
         return PL_OK;
-    PL_TRY(alloc_params(r, &params));
+    PL_TRY(alloc_path_params(r, &params));
     PL_TRY(base_params(r, params));
     PL_TRY(routing_fit(r, params, &g));
     PL_TRY(pl_tokens_check(r->train));
@@ -302,7 +302,7 @@ static pl_status create_baseline(pl_run *r, const char *name)
     pl_status status = run_arm(r, name, &arm);
     PL_TRY(status);
     PL_TRY(pl_topology_create(&arm.shape, &arm.spec, &t));
-    PL_TRY(alloc_params(r, &params));
+    PL_TRY(alloc_path_params(r, &params));
     PL_TRY(base_params(r, params));
     PL_TRY(begin_arm(r, &arm));
     PL_TRY(put_whole_shard(r, &arm, t));

@@ -132,7 +132,7 @@ static void print_rows(const measurement *m)
             rows[i].error);
 }
 
-static pl_json *row_json(const measurement *m, const row *r)
+static pl_json *codec_row_json(const measurement *m, const row *r)
 {
     pl_json *o = pl_json_object();
     pl_json_set_text(o, "codec", r->codec);
@@ -147,7 +147,7 @@ static pl_json *row_json(const measurement *m, const row *r)
     return o;
 }
 
-static void print_json(const measurement *m)
+static void print_codecs_json(const measurement *m)
 {
     pl_json *o = pl_json_object(), *list = pl_json_array();
     pl_json_set_text(o, "update", m->update.source);
@@ -156,7 +156,7 @@ static void print_json(const measurement *m)
     pl_json_set_real(o, "copy_gb_per_s", speed(m, m->copy_s));
     pl_json_set_int(o, "contributors", BENCH_CONTRIBUTORS);
     for (int i = 0; i < N_ROWS; i++)
-        pl_json_push(list, row_json(m, &rows[i]));
+        pl_json_push(list, codec_row_json(m, &rows[i]));
     pl_json_set(o, "codecs", list);
     say_json(o);
 }
@@ -181,7 +181,7 @@ pl_status measure_codec(bool json, const char *folder)
     for (int i = 0; i < N_ROWS; i++)
         PL_TRY(measure_row(&m, &rows[i]));
     if (json)
-        print_json(&m);
+        print_codecs_json(&m);
     else
         print_rows(&m);
 done:

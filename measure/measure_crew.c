@@ -19,7 +19,7 @@ typedef struct child {
 
 /* Binds the calling process to `n` of its processors, from the first-th on, wrapping.
  * If the kernel refuses, the measurement is only less steady. */
-static void hold(int first, int n)
+static void bind_processors(int first, int n)
 {
     cpu_set_t all, mine;
     CPU_ZERO(&mine);
@@ -37,8 +37,9 @@ static void hold(int first, int n)
     (void)sched_setaffinity(0, sizeof mine, &mine);
 }
 
-static pl_status train(const measure_options *o, const measured_model *model,
-                       int threads, double *seconds)
+static pl_status time_crew_training(const measure_options *o,
+                                    const measured_model *model, int threads,
+                                    double *seconds)
 {
     pl_backend *be = NULL;
     const pl_backend_options backend = {
@@ -57,7 +58,7 @@ static _Noreturn void work(const measure_options *o, const measured_model *model
                            int threads, int out)
 {
     double seconds;
-    const pl_status status = train(o, model, threads, &seconds);
+    const pl_status status = time_crew_training(o, model, threads, &seconds);
     if (status != PL_OK) {
         fprintf(stderr, "pathloom: %s\n", pl_last_error());
         _exit(pl_status_exit_code(status));
@@ -65,8 +66,8 @@ static _Noreturn void work(const measure_options *o, const measured_model *model
     _exit(write(out, &seconds, sizeof seconds) == sizeof seconds ? 0 : EXIT_FAILURE);
 }
 
-static pl_status start(const measure_options *o, const measured_model *model,
-                       const measure_crew *crew, int i, child *out)
+static pl_status start_crew_child(const measure_options *o, const measured_model *model,
+                                  const measure_crew *crew, int i, child *out)
 {
     int ends[2];
     if (pipe(ends) != 0)
@@ -74,7 +75,7 @@ static pl_status start(const measure_options *o, const measured_model *model,
     out->pid = fork();
     if (out->pid == 0) {
         close(ends[0]);
-        hold(i * crew->threads, crew->threads);
+        bind_processors(i * crew->threads, crew->threads);
         work(o, model, crew->threads, ends[1]);
     }
     close(ends[1]);
@@ -85,7 +86,7 @@ static pl_status start(const measure_options *o, const measured_model *model,
     return pl_fail(PL_ERR_IO, "cannot start a process: %s", strerror(errno));
 }
 
-static pl_status finish(const child *c, double *seconds)
+static pl_status finish_crew_child(const child *c, double *seconds)
 {
     int code = 0;
     const bool told = read(c->pipe, seconds, sizeof *seconds) == sizeof *seconds;
@@ -110,12 +111,12 @@ pl_status measure_crew_run(const measure_options *o, const measured_model *model
         return pl_fail(PL_ERR_USAGE, "--processes %d: at most %d", crew->processes,
                        CREW_MAX);
     while (n < crew->processes && status == PL_OK) {
-        status = start(o, model, crew, n, &children[n]);
+        status = start_crew_child(o, model, crew, n, &children[n]);
         n += status == PL_OK;
     }
     for (int i = 0; i < n; i++) {
         double seconds = 0.0;
-        const pl_status ended = finish(&children[i], &seconds);
+        const pl_status ended = finish_crew_child(&children[i], &seconds);
         status = status == PL_OK ? ended : status;
         if (ended == PL_OK)
             crew->tokens_per_s += model->batch * model->shape.context / seconds;

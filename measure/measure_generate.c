@@ -143,7 +143,7 @@ static pl_status time_reading(bench *b)
 }
 
 /* The best step, of n sequences that begin with a short prompt each. */
-static pl_status time_steps(bench *b, int which)
+static pl_status time_batch_steps(bench *b, int which)
 {
     const int n = batches[which];
     int32_t slots[BATCHES_MAX * 16], tokens[BATCHES_MAX * 16];
@@ -161,7 +161,7 @@ static pl_status time_steps(bench *b, int which)
 }
 
 /* The first round warms up. */
-static pl_status measure(bench *b)
+static pl_status measure_decoding(bench *b)
 {
     for (int round = 0; round <= b->rounds; round++) {
         if (round < 2)
@@ -172,7 +172,7 @@ static pl_status measure(bench *b)
         b->prefill = fmin(b->prefill, pl_now() - start);
         for (int i = 0; i < BATCHES_MAX; i++) {
             PL_CHECK(time_reading(b));
-            PL_CHECK(time_steps(b, i));
+            PL_CHECK(time_batch_steps(b, i));
         }
     }
     return PL_OK;
@@ -190,7 +190,7 @@ static double share_of_memory(const bench *b)
     return weight_bytes(b) / b->step[0] * b->reading / (double)read_bytes(b);
 }
 
-static pl_json *tell_json(const bench *b)
+static pl_json *generation_json(const bench *b)
 {
     pl_json *o = pl_json_object(), *list = pl_json_array();
     pl_json_set_text(o, "model", b->name);
@@ -223,9 +223,9 @@ static pl_status run_precisions(bench *b, pl_json *list)
             continue;
         pl_status status = open_precision(b);
         if (status == PL_OK)
-            status = measure(b);
+            status = measure_decoding(b);
         if (status == PL_OK && list)
-            pl_json_push(list, tell_json(b));
+            pl_json_push(list, generation_json(b));
         else if (status == PL_OK) {
             char share[16] = "*  ";
             if (is_from_memory(b))
@@ -302,7 +302,7 @@ static pl_status run_models(const measure_options *q, pl_json *list)
     return PL_OK;
 }
 
-static pl_status run_all(const measure_options *q)
+static pl_status measure_all_models(const measure_options *q)
 {
     pl_json *out = q->json ? pl_json_object() : NULL;
     pl_json *list = out ? pl_json_array() : NULL;
@@ -337,5 +337,5 @@ pl_status measure_generate(const measure_options *o)
     measured_model known;
     if (o->model)
         PL_CHECK(measure_model_by_name(o->model, &known));
-    return run_all(o);
+    return measure_all_models(o);
 }

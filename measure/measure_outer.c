@@ -60,7 +60,7 @@ typedef struct mix {
     int n_reads, n_rewrites;
 } mix;
 
-static void read_piece(uint16_t *restrict sum, const uint16_t *values)
+static void xor_update_piece(uint16_t *restrict sum, const uint16_t *values)
 {
     for (size_t i = 0; i < PIECE; i++)
         sum[i] = (uint16_t)(sum[i] ^ values[i]);
@@ -80,7 +80,7 @@ static pl_status touch(void *context, size_t item, int thread)
     (void)thread;
     for (size_t i = item * CHUNK; i < (item + 1) * CHUNK; i += PIECE) {
         for (int r = 0; r < m->n_reads; r++)
-            read_piece(sum, m->b->updates + (size_t)r * STRIDE + i);
+            xor_update_piece(sum, m->b->updates + (size_t)r * STRIDE + i);
         for (int w = 0; w < m->n_rewrites; w++)
             rewrite_piece(vectors[w] + i);
     }
@@ -88,14 +88,14 @@ static pl_status touch(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-static double row_bytes(const row *r)
+static double step_row_bytes(const row *r)
 {
     int n_reads = pl_traits(r->method)->delays ? 2 * r->n_reads : r->n_reads;
     return 2.0 * n_reads + 8.0 * r->n_rewrites;
 }
 
 /* ---- the steps ---- */
-static double lesser(double a, double b)
+static double lesser_seconds(double a, double b)
 {
     return a < b ? a : b;
 }
@@ -132,8 +132,8 @@ static pl_status run_row(bench *b, row *r)
     PL_CHECK(pl_parallel(b->n_threads, N / CHUNK, touch, &all));
     double middle = pl_now();
     PL_CHECK(pl_traits(r->method)->gossips ? step_pair(b, r) : step_home(b, r));
-    r->memory_seconds = lesser(r->memory_seconds, middle - start);
-    r->seconds = lesser(r->seconds, pl_now() - middle);
+    r->memory_seconds = lesser_seconds(r->memory_seconds, middle - start);
+    r->seconds = lesser_seconds(r->seconds, pl_now() - middle);
     return PL_OK;
 }
 
@@ -146,11 +146,12 @@ static void print_table(int n_threads)
         const row *r = &rows[i];
         double rate = N / r->seconds * 1e-9;
         say("  %-20s %8d %10.2f %8.0f %8.1f %8.0f %%", r->name, r->n_updates, rate,
-            row_bytes(r), rate * row_bytes(r), 100 * r->memory_seconds / r->seconds);
+            step_row_bytes(r), rate * step_row_bytes(r),
+            100 * r->memory_seconds / r->seconds);
     }
 }
 
-static void print_json(int n_threads)
+static void print_methods_json(int n_threads)
 {
     pl_json *o = pl_json_object(), *list = pl_json_array();
     pl_json_set_int(o, "threads", n_threads);
@@ -161,7 +162,7 @@ static void print_json(int n_threads)
         pl_json_set_text(entry, "method", r->name);
         pl_json_set_int(entry, "updates", r->n_updates);
         pl_json_set_real(entry, "params_per_s", N / r->seconds);
-        pl_json_set_real(entry, "bytes_per_param", row_bytes(r));
+        pl_json_set_real(entry, "bytes_per_param", step_row_bytes(r));
         pl_json_set_real(entry, "memory_params_per_s", N / r->memory_seconds);
         pl_json_set_real(entry, "share_of_memory", r->memory_seconds / r->seconds);
         pl_json_push(list, entry);
@@ -170,7 +171,7 @@ static void print_json(int n_threads)
     say_json(o);
 }
 
-static pl_status prepare(bench *b)
+static pl_status prepare_vectors(bench *b)
 {
     size_t bytes = N * sizeof(float);
     b->n_threads = pl_cpu_count();
@@ -194,13 +195,13 @@ pl_status measure_outer(bool json)
 {
     pl_status status = PL_OK;
     bench *b = pl_alloc(sizeof *b);
-    PL_TRY(prepare(b));
+    PL_TRY(prepare_vectors(b));
     for (size_t i = 0; i < N_ROWS; i++)
         rows[i].seconds = rows[i].memory_seconds = 1e9;
     for (size_t i = 0; i < ROUNDS * N_ROWS; i++)
         PL_TRY(run_row(b, &rows[i % N_ROWS]));
     if (json)
-        print_json(b->n_threads);
+        print_methods_json(b->n_threads);
     else
         print_table(b->n_threads);
 done:

@@ -9,7 +9,7 @@ void measure_update_free(measure_update *update)
     update->values = NULL;
 }
 
-static pl_status alloc_floats(size_t n, float **out)
+static pl_status alloc_update(size_t n, float **out)
 {
     return pl_try_alloc(n * sizeof **out, "an update", (void **)out);
 }
@@ -58,8 +58,8 @@ static pl_status read_all_kept(pl_store *store, const pl_arm *arm, uint64_t vers
     return PL_OK;
 }
 
-static pl_status read_update(pl_store *store, const pl_arm *arm, const char *folder,
-                             measure_update *u)
+static pl_status read_arm_update(pl_store *store, const pl_arm *arm, const char *folder,
+                                 measure_update *u)
 {
     float *end = NULL;
     uint64_t version = 0;
@@ -81,7 +81,7 @@ static pl_status read_update(pl_store *store, const pl_arm *arm, const char *fol
         PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
                        "nothing of %s has been merged yet; wait for its first phase",
                        arm->name));
-    PL_TRY(alloc_floats(u->n, &end));
+    PL_TRY(alloc_update(u->n, &end));
     PL_TRY(pl_read_path(store, arm, u->topology, 0, version - 1, u->values));
     PL_TRY(pl_read_path(store, arm, u->topology, 0, version, end));
     for (size_t i = 0; i < u->n; i++)
@@ -104,8 +104,8 @@ pl_status measure_update_read(const char *folder, measure_update *out)
     PL_TRY(store_open_run(folder, &store));
     PL_TRY(pl_read_arm(store, "mix", &arm, &out->topology));
     out->n = pl_topology_path_params(out->topology);
-    PL_TRY(alloc_floats(out->n, &out->values));
-    PL_TRY(read_update(store, &arm, folder, out));
+    PL_TRY(alloc_update(out->n, &out->values));
+    PL_TRY(read_arm_update(store, &arm, folder, out));
 done:
     pl_arm_clear(&arm);
     pl_store_close(&store);
@@ -157,7 +157,7 @@ static pl_status train_update(pl_model *model, measure_update *u)
     int vocab = pl_topology_shape(u->topology)->vocab;
     float *end = NULL;
     pl_status status = PL_OK;
-    PL_TRY(alloc_floats(u->n, &end));
+    PL_TRY(alloc_update(u->n, &end));
     for (int slot = 0; slot < pl_topology_n_slots(u->topology); slot++)
         pl_topology_init(u->topology, slot, 1,
                          u->values + pl_topology_slot(u->topology, slot)->offset);
@@ -187,7 +187,7 @@ pl_status measure_update_train(measure_update *out)
     PL_TRY(pl_preset("laptop", &shape, &spec));
     PL_TRY(pl_topology_create(&shape, &spec, &out->topology));
     out->n = pl_topology_path_params(out->topology);
-    PL_TRY(alloc_floats(out->n, &out->values));
+    PL_TRY(alloc_update(out->n, &out->values));
     PL_TRY(pl_backend_open(&backend, &be));
     PL_TRY(pl_model_create(be, out->topology, &options, &model));
     PL_TRY(train_update(model, out));

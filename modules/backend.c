@@ -38,7 +38,7 @@ static bool is_one_of(const char *name, const char *const names[], size_t n)
 
 /* int8 and fp8 are not for every backend. Other precisions are checked by the backend
  * itself. */
-static pl_status check_precision(const pl_backend_options *options)
+static pl_status check_backend_precision(const pl_backend_options *options)
 {
     static const char *const known[] = {"auto", "f32", "bf16", "f16", "int8", "fp8"};
     const char *precision = options->precision ? options->precision : "auto";
@@ -96,7 +96,7 @@ pl_status pl_backend_open(const pl_backend_options *options, pl_backend **out)
                        options->n_threads);
     if (strcmp(name, "auto") == 0)
         return open_auto(options, out);
-    PL_CHECK(check_precision(options));
+    PL_CHECK(check_backend_precision(options));
     if (strcmp(name, "ref") == 0)
         return ref_backend_create(options, out);
     if (strcmp(name, "cpu") == 0)

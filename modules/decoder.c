@@ -126,7 +126,7 @@ int pl_decoder_position(const pl_decoder *d)
 }
 
 /* ---- rows through the model ---- */
-static void attend(pl_decoder *d, int block, int n, bool begins)
+static void attend_block(pl_decoder *d, int block, int n, bool begins)
 {
     const pl_model *m = d->m;
     const pl_shape *s = m->shape;
@@ -154,13 +154,13 @@ static void upload_places(pl_decoder *d, int n)
 
 /* Runs n tokens that are uploaded with their places. `begins`: they begin a sequence.
  */
-static void run(pl_decoder *d, int n, bool begins)
+static void run_blocks(pl_decoder *d, int n, bool begins)
 {
     pl_model *m = d->m;
     model_forward_embed(m, n);
     for (int b = 0; b < m->shape->n_blocks; b++) {
         model_forward_qkv(m, b, n);
-        attend(d, b, n, begins);
+        attend_block(d, b, n, begins);
         model_forward_rest(m, b, n);
     }
     model_forward_norm(m, n);
@@ -212,13 +212,14 @@ int pl_decoder_piece(const pl_decoder *d, int slot, int n)
     return d->m->be->memory_bytes > 0 || n < left ? n : left;
 }
 
-static pl_status read_piece(pl_decoder *d, int slot, const int32_t *tokens, int n)
+static pl_status read_prompt_piece(pl_decoder *d, int slot, const int32_t *tokens,
+                                   int n)
 {
     PL_CHECK(model_take_batch(d->m, tokens, NULL, 1, n));
     for (int i = 0; i < n; i++)
         set_place(d, i, slot, d->length[slot] + i);
     upload_places(d, n);
-    run(d, n, d->length[slot] == 0);
+    run_blocks(d, n, d->length[slot] == 0);
     d->length[slot] += n;
     return PL_OK;
 }
@@ -232,7 +233,7 @@ pl_status pl_decoder_prefill(pl_decoder *d, int slot, const int32_t *tokens, int
     int piece = 0;
     for (int at = 0; at < n && status == PL_OK; at += piece) {
         piece = pl_decoder_piece(d, slot, n - at);
-        status = read_piece(d, slot, tokens + at, piece);
+        status = read_prompt_piece(d, slot, tokens + at, piece);
     }
     if (status == PL_OK && logits) {
         make_logits(d, piece - 1, 1);
@@ -255,10 +256,10 @@ typedef struct step_extent {
     int n;
 } step_extent;
 
-static void work_step(void *context)
+static void work_decode_step(void *context)
 {
     const step_extent *step = context;
-    run(step->d, step->n, false);
+    run_blocks(step->d, step->n, false);
     make_logits(step->d, 0, step->n);
 }
 
@@ -280,7 +281,7 @@ pl_status pl_decoder_step(pl_decoder *d, const int32_t *slots, const int32_t *to
     for (int i = 0; i < n; i++)
         set_place(d, i, slots[i], d->length[slots[i]]);
     upload_places(d, n);
-    d->m->ops->perform(d->m->be, &d->steps[n], (uint64_t)n, work_step, &work);
+    d->m->ops->perform(d->m->be, &d->steps[n], (uint64_t)n, work_decode_step, &work);
     PL_CHECK(read_logits(d, n, logits));
     for (int i = 0; i < n; i++)
         d->length[slots[i]]++;

@@ -10,8 +10,8 @@
 
 /* ---- creation ---- */
 
-static pl_status check_options(const pl_backend *be, const pl_shape *shape,
-                               const pl_model_options *options)
+static pl_status check_model_options(const pl_backend *be, const pl_shape *shape,
+                                     const pl_model_options *options)
 {
     if (be->decode_only && options->training)
         return pl_fail(PL_ERR_UNSUPPORTED,
@@ -49,7 +49,8 @@ static pl_status fail_with_plan(const pl_model *m, pl_status status)
                       pl_human_bytes((double)plan.scratch_bytes, text[4]));
 }
 
-static pl_status alloc_floats(pl_model *m, size_t n, const char *what, float **out)
+static pl_status alloc_device_floats(pl_model *m, size_t n, const char *what,
+                                     float **out)
 {
     void *memory = NULL;
     pl_status status = m->ops->alloc(m->be, n * sizeof(float), what, &memory);
@@ -64,10 +65,10 @@ static pl_status alloc_blocks(pl_model *m)
     size_t features = (size_t)m->options.context * (size_t)m->shape->width;
     size_t bytes = model_layout(m->shape, &m->options, m->be->act, NULL, &m->acts);
     void *host = NULL;
-    PL_CHECK(alloc_floats(m, m->n_kept, "parameters", &m->params));
+    PL_CHECK(alloc_device_floats(m, m->n_kept, "parameters", &m->params));
     if (m->options.training) {
-        PL_CHECK(alloc_floats(m, m->n_params, "gradients", &m->grads));
-        PL_CHECK(alloc_floats(m, 2 * m->n_params, "moments", &m->moments));
+        PL_CHECK(alloc_device_floats(m, m->n_params, "gradients", &m->grads));
+        PL_CHECK(alloc_device_floats(m, 2 * m->n_params, "moments", &m->moments));
     }
     PL_CHECK(m->ops->alloc(m->be, bytes, "activations", &m->act_block));
     PL_CHECK(pl_try_alloc((rows > features ? rows : features) * sizeof(float),
@@ -119,7 +120,7 @@ pl_status pl_model_create(pl_backend *backend, const pl_topology *topology,
 {
     *out = NULL;
     const pl_shape *shape = pl_topology_shape(topology);
-    PL_CHECK(check_options(backend, shape, options));
+    PL_CHECK(check_model_options(backend, shape, options));
     pl_model *m = pl_alloc(sizeof *m);
     m->be = backend;
     m->ops = backend->ops;
@@ -141,7 +142,7 @@ pl_status pl_model_create(pl_backend *backend, const pl_topology *topology,
     return PL_OK;
 }
 
-static void release(pl_model *m, void *memory)
+static void release_memory(pl_model *m, void *memory)
 {
     if (memory)
         m->ops->release(m->be, memory);
@@ -158,10 +159,10 @@ void pl_model_destroy(pl_model **model)
     for (int i = 0; i < m->n_weights; i++)
         m->ops->weight_destroy(m->be, &m->weights[i]);
     pl_free(m->weights);
-    release(m, m->act_block);
-    release(m, m->moments);
-    release(m, m->grads);
-    release(m, m->params);
+    release_memory(m, m->act_block);
+    release_memory(m, m->moments);
+    release_memory(m, m->grads);
+    release_memory(m, m->params);
     pl_free_aligned(m->host_rows);
     pl_free(m->acts.blocks);
     pl_free(m->runs);

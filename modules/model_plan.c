@@ -33,7 +33,8 @@ typedef struct extents {
     size_t act_bytes;
 } extents;
 
-static extents measure(const pl_shape *s, const pl_model_options *options, pl_type act)
+static extents measure_extents(const pl_shape *s, const pl_model_options *options,
+                               pl_type act)
 {
     size_t T = (size_t)options->context;
     size_t D = (size_t)s->head_size, H = (size_t)s->n_heads, G = (size_t)s->n_kv_heads;
@@ -100,7 +101,7 @@ static void place_gradients(act_arena *arena, const extents *e, model_acts *acts
 size_t model_layout(const pl_shape *shape, const pl_model_options *options, pl_type act,
                     void *base, model_acts *acts)
 {
-    extents e = measure(shape, options, act);
+    extents e = measure_extents(shape, options, act);
     act_arena arena = {base, 0};
     acts->tokens = carve(&arena, e.N, sizeof(int32_t));
     acts->targets = carve(&arena, e.N, sizeof(int32_t));
@@ -214,7 +215,7 @@ void pl_model_plan_gpu(const pl_topology *topology, const pl_model_options *opti
                        bool fp8, pl_model_plan *out)
 {
     const pl_shape *s = pl_topology_shape(topology);
-    const extents e = measure(s, options, PL_BF16);
+    const extents e = measure_extents(s, options, PL_BF16);
     pl_model_plan_bytes(topology, options, PL_BF16, out);
     if (fp8)
         out->params_bytes += pl_model_fp8_bytes(topology);

@@ -53,7 +53,7 @@ static pl_status add_losses(pl_model *m, int N, double *sum)
 }
 
 /* Mean loss and gradient norm of a step; `sum` has the losses of its earlier passes. */
-static pl_status measure(pl_model *m, int N, double sum, pl_step_result *out)
+static pl_status measure_step(pl_model *m, int N, double sum, pl_step_result *out)
 {
     double squares = 0.0;
     m->ops->download(m->be, &squares, m->acts.squares, sizeof squares);
@@ -115,7 +115,7 @@ pl_status pl_model_gradients(pl_model *m, const int32_t *tokens, const int32_t *
     model_forward(m, B, T);
     model_backward(m, B, T);
     m->ops->sum_squares(m->be, m->acts.squares, m->grads, m->n_params);
-    pl_status status = measure(m, B * T, 0.0, out);
+    pl_status status = measure_step(m, B * T, 0.0, out);
     if (status != PL_OK)
         pl_model_zero_gradients(m);
     return status;
@@ -126,7 +126,7 @@ typedef struct step_extent {
     int B, T;
 } step_extent;
 
-static void work_step(void *context)
+static void work_train_step(void *context)
 {
     const step_extent *step = context;
     pl_model *m = step->m;
@@ -174,6 +174,6 @@ pl_status pl_model_train_step(pl_model *m, const int32_t *tokens,
         pl_model_zero_gradients(m); /* the gradients of passes that were already made */
         return status;
     }
-    m->ops->perform(m->be, &m->routine, shape, work_step, &step);
-    return measure(m, step.B * T, sum, out);
+    m->ops->perform(m->be, &m->routine, shape, work_train_step, &step);
+    return measure_step(m, step.B * T, sum, out);
 }

@@ -102,8 +102,8 @@ static bool matches(const preset *p, const char *name, const char **number)
     return true;
 }
 
-static pl_status fill(const preset *p, int family, pl_shape *shape,
-                      pl_topology_spec *spec)
+static pl_status fill_preset(const preset *p, int family, pl_shape *shape,
+                             pl_topology_spec *spec)
 {
     *shape = *p->shape;
     *spec = (pl_topology_spec){
@@ -135,7 +135,7 @@ pl_status pl_preset(const char *name, pl_shape *shape, pl_topology_spec *spec)
                     name, FAMILY_MAX);
             family = (int)value;
         }
-        return fill(&presets[i], family, shape, spec);
+        return fill_preset(&presets[i], family, shape, spec);
     }
     char known[32 * N_PRESETS] = "";
     const char *near = pl_nearest(name, names, N_PRESETS);

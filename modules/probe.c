@@ -15,7 +15,7 @@ double probe_now(const pl_probe_options *options)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static double lesser(double a, double b)
+static double lesser_time(double a, double b)
 {
     return a < b ? a : b;
 }
@@ -38,7 +38,7 @@ static pl_status time_step(const pl_probe_options *options, probe_train *train,
 {
     const double start = probe_now(options);
     PL_CHECK(probe_train_step(train));
-    *seconds = lesser(*seconds, probe_now(options) - start);
+    *seconds = lesser_time(*seconds, probe_now(options) - start);
     return PL_OK;
 }
 
@@ -80,7 +80,7 @@ pl_status pl_probe(pl_backend *be, const pl_probe_options *options,
             pl_probe_row *row = &out->rows[i];
             double seconds;
             PL_TRY(time_row(be, options, ops, i, row->repeats, &seconds));
-            row->seconds = lesser(row->seconds, seconds);
+            row->seconds = lesser_time(row->seconds, seconds);
         }
         PL_TRY(time_step(options, train, &out->step_seconds));
     }

@@ -36,7 +36,7 @@ static int n_rows(const probe_ops *x)
     return x->which == HEAD && x->N > HEAD_ROWS ? HEAD_ROWS : x->N;
 }
 
-static void forward(probe_ops *x)
+static void product_forward(probe_ops *x)
 {
     const int O_ = x->rows[x->which], I = x->cols[x->which];
     if (x->which == HEAD)
@@ -129,8 +129,8 @@ static void refresh(probe_ops *x)
 }
 
 /* ---- the list ---- */
-static pl_probe_row *add(probe_ops *x, pl_probe_report *report, const char *name,
-                         operation call, int calls)
+static pl_probe_row *add_operation(probe_ops *x, pl_probe_report *report,
+                                   const char *name, operation call, int calls)
 {
     const int i = report->n_rows++;
     pl_probe_row *row = &report->rows[i];
@@ -146,7 +146,8 @@ static void add_product(probe_ops *x, pl_probe_report *report, const char *name,
     const int last = report->n_rows, blocks = x->options.shape->n_blocks;
     x->which = weight;
     const int N = n_rows(x), parts = (x->N + N - 1) / N;
-    pl_probe_row *row = add(x, report, name, call, weight == HEAD ? parts : blocks);
+    pl_probe_row *row =
+        add_operation(x, report, name, call, weight == HEAD ? parts : blocks);
     row->product = true;
     row->flops = 2.0 * N * x->rows[weight] * x->cols[weight];
     row->bytes = elements;
@@ -166,7 +167,7 @@ static void add_products(probe_ops *x, pl_probe_report *report)
         const double w = (double)x->rows[i] * x->cols[i];
         char name[32];
         snprintf(name, sizeof name, "%s forward", names[i]);
-        add_product(x, report, name, forward, i,
+        add_product(x, report, name, product_forward, i,
                     (in + w) * e + out * (i == HEAD ? 4.0 : e));
         snprintf(name, sizeof name, "%s dx", names[i]);
         add_product(x, report, name, dx, i, (in + out + w) * e);
@@ -184,26 +185,32 @@ static void add_others(probe_ops *x, pl_probe_report *report)
     const double heads = (double)x->heads * x->D;
     const double scores = N * s->context * heads; /* the causal half, of 2 a product */
     const int blocks = s->n_blocks, norms = 2 * blocks + 1;
-    pl_probe_row *row = add(x, report, "classifier", classifier, 1);
+    pl_probe_row *row = add_operation(x, report, "classifier", classifier, 1);
     row->flops = 6.0 * N * V * C;
     row->bytes = 2.0 * N * C * e + V * C * (e + 8.0);
-    row = add(x, report, "attention forward", attention_forward, blocks);
+    row = add_operation(x, report, "attention forward", attention_forward, blocks);
     row->flops = 2.0 * scores;
     row->bytes = N * (W + heads) * e;
-    row = add(x, report, "attention backward", attention_backward, blocks);
+    row = add_operation(x, report, "attention backward", attention_backward, blocks);
     row->flops = 5.0 * scores;
     row->bytes = N * 2.0 * (W + heads) * e;
-    add(x, report, "rope", rope, 2 * blocks)->bytes =
+    add_operation(x, report, "rope", rope, 2 * blocks)->bytes =
         N * 2.0 * (x->heads + x->kv_heads) * x->D * e;
-    add(x, report, "rmsnorm forward", norm_forward, norms)->bytes = 4.0 * N * C * e;
-    add(x, report, "rmsnorm backward", norm_backward, norms)->bytes = 4.0 * N * C * e;
-    add(x, report, "swiglu forward", swiglu_forward, blocks)->bytes = 3.0 * N * F * e;
-    add(x, report, "swiglu backward", swiglu_backward, blocks)->bytes = 5.0 * N * F * e;
-    add(x, report, "embed forward", embed_forward, 1)->bytes = N * C * (4.0 + e);
-    add(x, report, "embed backward", embed_backward, 1)->bytes = N * C * (8.0 + e);
-    add(x, report, "sum_squares", sum_squares, blocks)->bytes = 4.0 * P;
-    add(x, report, "adamw", adamw, blocks)->bytes = 32.0 * P;
-    add(x, report, "weights_refresh", refresh, blocks)->bytes = P * (4.0 + e);
+    add_operation(x, report, "rmsnorm forward", norm_forward, norms)->bytes =
+        4.0 * N * C * e;
+    add_operation(x, report, "rmsnorm backward", norm_backward, norms)->bytes =
+        4.0 * N * C * e;
+    add_operation(x, report, "swiglu forward", swiglu_forward, blocks)->bytes =
+        3.0 * N * F * e;
+    add_operation(x, report, "swiglu backward", swiglu_backward, blocks)->bytes =
+        5.0 * N * F * e;
+    add_operation(x, report, "embed forward", embed_forward, 1)->bytes =
+        N * C * (4.0 + e);
+    add_operation(x, report, "embed backward", embed_backward, 1)->bytes =
+        N * C * (8.0 + e);
+    add_operation(x, report, "sum_squares", sum_squares, blocks)->bytes = 4.0 * P;
+    add_operation(x, report, "adamw", adamw, blocks)->bytes = 32.0 * P;
+    add_operation(x, report, "weights_refresh", refresh, blocks)->bytes = P * (4.0 + e);
 }
 
 void probe_ops_call(probe_ops *x, int row)
@@ -338,7 +345,7 @@ void probe_ops_destroy(probe_ops **ops)
     *ops = NULL;
 }
 
-static void read_stream(probe_ops *x)
+static void read_memory_stream(probe_ops *x)
 {
     x->be->ops->sum_squares(x->be, (void *)x->loss, x->dw, x->stream);
 }
@@ -368,7 +375,7 @@ pl_status probe_ops_memory(probe_ops *x, double *rate)
     *rate = 0.0;
     for (int i = 0; i <= STREAM_ROUNDS; i++) {
         double reading, updating;
-        PL_CHECK(time_stream(x, read_stream, &reading));
+        PL_CHECK(time_stream(x, read_memory_stream, &reading));
         PL_CHECK(time_stream(x, update_stream, &updating));
         if (i > 0) /* the first touches the memory */
             *rate = fmax(*rate, fmax(4.0 * n / reading, 32.0 * n / updating));

@@ -40,7 +40,7 @@ static void send_open(parcel *p, int64_t now_ms)
     p->sent_ms = now_ms;
 }
 
-static pl_status take_answer(parcel *p, pl_message *a)
+static pl_status take_home_answer(parcel *p, pl_message *a)
 {
     for (int i = 0; i < p->n; i++)
         if (!p->done[i] && p->questions[i].request == a->request) {
@@ -85,7 +85,7 @@ static pl_status ask_all(parcel *p)
         status = client_wait_slice(p->client,
                                    client_socket_of(p->client, p->names[open]), &a);
         if (status == PL_OK)
-            status = take_answer(p, &a);
+            status = take_home_answer(p, &a);
         if (status != PL_OK && status != PL_ERR_TIMEOUT)
             goto done;
         status = PL_OK;
@@ -104,7 +104,7 @@ static void init_parcel(parcel *p, pl_client *c, int n)
     p->done = pl_alloc((size_t)n * sizeof *p->done);
 }
 
-static void free_parcel(parcel *p)
+static void free_questions(parcel *p)
 {
     for (int i = 0; i < p->n; i++) {
         pl_message_destroy(&p->questions[i]);
@@ -142,7 +142,7 @@ static pl_status stage(parcel *p, const char *name, const void *data, uint64_t b
     return client_put_known_blob(c, home, data, bytes, blob, false);
 }
 
-static bool is_in(pl_submit_result result)
+static bool is_result_in(pl_submit_result result)
 {
     return result == PL_SUBMIT_ACCEPTED || result == PL_SUBMIT_DUPLICATE ||
            result == PL_SUBMIT_DROPPED || result == PL_SUBMIT_OTHER;
@@ -159,7 +159,7 @@ static pl_status settle_updates(parcel *p, pl_submission *s, int n,
     for (int i = 0; i < n; i++) {
         if (results[i] == PL_SUBMIT_UNKNOWN_BLOB)
             PL_CHECK(pl_client_submit(p->client, &s[i], &results[i], texts[i]));
-        *all_in = *all_in && is_in(results[i]);
+        *all_in = *all_in && is_result_in(results[i]);
     }
     return PL_OK;
 }
@@ -197,9 +197,9 @@ pl_status pl_client_submit_task(pl_client *c, pl_submission *s, int n,
     PL_TRY(settle_updates(&p, s, n, results, texts, &all_in));
     /* If the state is rejected, it may have arrived before an update that was lost on
      * the way. */
-    if (all_in && !is_in(results[n]) && results[n] != PL_SUBMIT_FENCED)
+    if (all_in && !is_result_in(results[n]) && results[n] != PL_SUBMIT_FENCED)
         PL_TRY(pl_client_submit_path(c, state, moments, bytes, &results[n], texts[n]));
 done:
-    free_parcel(&p);
+    free_questions(&p);
     return status;
 }

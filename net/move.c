@@ -25,7 +25,7 @@
  *     |
  *     |  ADOPT with stamp s + 1                      "here, stamp s + 1": B owns it
  *
- * If the hold ends too early, or the rows changed, finish() tries again with a longer
+ * If the hold ends too early, or the rows changed, finish_move() tries again with a longer
  * hold, at most 6 times and 10 s each.
  *
  * If the mover is killed
@@ -82,7 +82,7 @@ static pl_status ask(mover *m, int home, pl_message *q, pl_message *a)
     return client_ask(m->c, m->c->sockets[home], q, a);
 }
 
-static pl_status read_list(pl_client *c, int home, const char *name, pl_buf *out)
+static pl_status read_row_list(pl_client *c, int home, const char *name, pl_buf *out)
 {
     pl_status status = PL_OK;
     pl_message q, a;
@@ -117,7 +117,7 @@ typedef struct row_list {
 
 static pl_status open_list(mover *m, int home, row_list *out)
 {
-    PL_CHECK(read_list(m->c, home, m->name, &out->bytes));
+    PL_CHECK(read_row_list(m->c, home, m->name, &out->bytes));
     pl_reader_open(&out->reader, "a list of rows", out->bytes.data, out->bytes.len);
     out->n = pl_field_count(&out->reader, PL_TAG_RECORD);
     out->at = 0;
@@ -125,7 +125,7 @@ static pl_status open_list(mover *m, int home, row_list *out)
 }
 
 /* *there is false after the last row. */
-static pl_status look_at(row_list *l, pl_msg_listed_row *out, bool *there)
+static pl_status peek_row(row_list *l, pl_msg_listed_row *out, bool *there)
 {
     pl_reader r;
     *there = l->at < l->n;
@@ -148,14 +148,14 @@ static int compare_rows(const pl_msg_listed_row *a, const pl_msg_listed_row *b)
 }
 
 /* The home computes the mark in the same way. */
-static pl_status mark_of(row_list *l, pl_hash *out)
+static pl_status mark_rows(row_list *l, pl_hash *out)
 {
     pl_buf digests = {0};
     pl_msg_listed_row row;
     bool there = true;
     pl_status status = PL_OK;
     for (l->at = 0; status == PL_OK && there; l->at++) {
-        status = look_at(l, &row, &there);
+        status = peek_row(l, &row, &there);
         if (status == PL_OK && there)
             pl_buf_append(&digests, row.blob.bytes, sizeof row.blob.bytes);
     }
@@ -272,8 +272,8 @@ static pl_status carry_differences(mover *m, row_list *ours, row_list *theirs,
     bool has_a = true, has_b = true;
     *same = true;
     for (;;) {
-        PL_CHECK(look_at(ours, &a, &has_a));
-        PL_CHECK(look_at(theirs, &b, &has_b));
+        PL_CHECK(peek_row(ours, &a, &has_a));
+        PL_CHECK(peek_row(theirs, &b, &has_b));
         if (!has_a && !has_b)
             return flush(m);
         int order = !has_a ? 1 : !has_b ? -1 : compare_rows(&a, &b);
@@ -290,7 +290,7 @@ static pl_status carry_differences(mover *m, row_list *ours, row_list *theirs,
 
 /* Looks at both homes once and carries what differs. A row that was deleted meanwhile
  * (a merged update) is a difference at the next look. */
-static pl_status pass(mover *m, bool *same, pl_hash *mark)
+static pl_status carry_pass(mover *m, bool *same, pl_hash *mark)
 {
     row_list ours = {0}, theirs = {0};
     pl_status status = PL_OK;
@@ -303,7 +303,7 @@ static pl_status pass(mover *m, bool *same, pl_hash *mark)
         status = PL_OK;
     }
     if (status == PL_OK)
-        status = mark_of(&ours, mark);
+        status = mark_rows(&ours, mark);
 done:
     pl_buf_destroy(&ours.bytes);
     pl_buf_destroy(&theirs.bytes);
@@ -360,7 +360,7 @@ static pl_status hand_over(mover *m, const pl_hash *mark)
 /* Holds longer from try to try: several times as long as the last pass took. The next
  * home adopts the name only with a note of exactly this stamp; rows from an earlier
  * move have another. */
-static pl_status finish(mover *m)
+static pl_status finish_move(mover *m)
 {
     int64_t wait_ms = HOLD_MS;
     bool gone = false, same = false;
@@ -372,7 +372,7 @@ static pl_status finish(mover *m)
         if (!gone)
             PL_CHECK(put_rows(m));
         for (int k = 0; k < 2 && !gone && !same; k++)
-            PL_CHECK(pass(m, &same, &mark));
+            PL_CHECK(carry_pass(m, &same, &mark));
         if (!gone && same)
             status = hand_over(m, &mark);
         int64_t took = pl_now_ms() - begun;
@@ -418,8 +418,8 @@ pl_status pl_move_name(pl_client *c, const char *name, int from, int to,
         goto done;
     }
     for (int i = 0; i < FREE_PASSES && !same; i++)
-        PL_TRY(pass(&m, &same, &mark));
-    PL_TRY(finish(&m));
+        PL_TRY(carry_pass(&m, &same, &mark));
+    PL_TRY(finish_move(&m));
     report->n_names++;
 done:
     pl_buf_destroy(&m.rows);
@@ -433,7 +433,7 @@ pl_status pl_client_each_name(pl_client *c, int home, pl_name_fn fn, void *conte
     pl_buf list = {0};
     pl_reader all;
     PL_CHECK(check_homes(c, home, home));
-    PL_TRY(read_list(c, home, NULL, &list));
+    PL_TRY(read_row_list(c, home, NULL, &list));
     pl_reader_open(&all, "a list of names", list.data, list.len);
     size_t n = pl_field_count(&all, PL_TAG_RECORD);
     for (size_t i = 0; i < n; i++) {
@@ -521,7 +521,7 @@ typedef struct knowledge {
 } knowledge;
 
 /* Of two notes about a name, the one with the higher stamp is true. */
-static void note(knowledge *k, const known_place *place)
+static void note_place(knowledge *k, const known_place *place)
 {
     int at = pl_name_table_get(k->index, place->name);
     if (at < 0) {
@@ -540,7 +540,7 @@ static pl_status read_places(pl_client *c, int home, knowledge *k, bool tell)
     pl_status status = PL_OK;
     pl_buf list = {0};
     pl_reader all;
-    PL_TRY(read_list(c, home, NULL, &list));
+    PL_TRY(read_row_list(c, home, NULL, &list));
     pl_reader_open(&all, "a list of names", list.data, list.len);
     size_t n = pl_field_count(&all, PL_TAG_RECORD);
     for (size_t i = 0; i < n; i++) {
@@ -563,7 +563,7 @@ static pl_status read_places(pl_client *c, int home, knowledge *k, bool tell)
                 PL_TRY(adopt(&m, k->best[at].stamp));
             }
         } else
-            note(k, &place);
+            note_place(k, &place);
     }
     PL_TRY(pl_reader_status(&all));
 done:
@@ -594,7 +594,7 @@ typedef struct resettling {
 
 /* The data with which an open audit begins stay beside the audit's row, which does not
  * move. */
-static pl_status gather(void *context, const char *name)
+static pl_status gather_name(void *context, const char *name)
 {
     resettling *s = context;
     int to = pl_places_home(s->fresh, name);
@@ -633,7 +633,7 @@ static pl_status empty_out(resettling *s, int home, pl_moved_fn said, void *cont
     pl_status status = PL_OK;
     s->from = home;
     s->n = 0;
-    PL_CHECK(pl_client_each_name(s->c, home, gather, s));
+    PL_CHECK(pl_client_each_name(s->c, home, gather_name, s));
     for (size_t i = 0; status == PL_OK && i < s->n; i++) {
         status = pl_move_name(s->c, s->names[i], home, s->to[i], report);
         if (status == PL_OK && said)

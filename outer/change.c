@@ -28,8 +28,9 @@ bool pl_change_is_kept(const pl_arm *arm, const pl_topology *topology, int modul
            pl_arm_contributors(topology, module) > 1;
 }
 
-static pl_status encode(const pl_arm *arm, const pl_topology *topology, int module,
-                        const float *update, float *residual, pl_buf *change)
+static pl_status encode_change(const pl_arm *arm, const pl_topology *topology,
+                               int module, const float *update, float *residual,
+                               pl_buf *change)
 {
     int n_parts = pl_codec_parts(topology, module, NULL);
     pl_codec_part *parts = pl_alloc((size_t)n_parts * sizeof *parts);
@@ -52,7 +53,7 @@ pl_status pl_change_make(const pl_arm *arm, const pl_topology *topology, int mod
     PL_TRY(pl_try_alloc(n * sizeof *update, "a change", (void **)&update));
     for (size_t i = 0; i < n; i++)
         update[i] = before[i] - params[i];
-    PL_TRY(encode(arm, topology, module, update, residual, change));
+    PL_TRY(encode_change(arm, topology, module, update, residual, change));
     memcpy(params, before, n * sizeof *params);
     PL_TRY(pl_codec_add(change->data + at, change->len - at, n, -1.0f, params, norm));
 done:

@@ -16,8 +16,8 @@ typedef struct scan {
     uint16_t *counts;   /* [P*R, phases] contributions of the module */
 } scan;
 
-static void note(pl_coverage *c, int64_t *counter, const char *module, int64_t phase,
-                 const char *what)
+static void note_example(pl_coverage *c, int64_t *counter, const char *module,
+                         int64_t phase, const char *what)
 {
     ++*counter;
     if (!c->example[0])
@@ -26,14 +26,14 @@ static void note(pl_coverage *c, int64_t *counter, const char *module, int64_t p
 }
 
 /* The count of a contributor to the scanned module. */
-static uint16_t *count_of(const scan *s, int path, int replica, int64_t phase)
+static uint16_t *contributor_count(const scan *s, int path, int replica, int64_t phase)
 {
     int place = pl_topology_path_place(s->topology, s->index, path);
     int64_t who = place * pl_topology_n_replicas(s->topology) + replica;
     return &s->counts[who * s->arm->inner.phases + phase];
 }
 
-static pl_status count(scan *s, const pl_contribution *c)
+static pl_status count_contribution(scan *s, const pl_contribution *c)
 {
     int replicas = pl_topology_n_replicas(s->topology);
     int64_t phases = s->arm->inner.phases;
@@ -51,10 +51,11 @@ static pl_status count(scan *s, const pl_contribution *c)
                    pl_topology_path_has(s->topology, (int)c->path, s->index) &&
                    pl_round_of(s->arm, s->topology, s->index, phase) >= 0;
     if (!belongs || c->first_sample % size != 0 || c->n_samples > size) {
-        note(of, &of->n_wrong, s->module, phase, "has other samples than its own in");
+        note_example(of, &of->n_wrong, s->module, phase,
+                     "has other samples than its own in");
         return PL_OK;
     }
-    uint16_t *n = count_of(s, (int)c->path, (int)c->replica, phase);
+    uint16_t *n = contributor_count(s, (int)c->path, (int)c->replica, phase);
     if (*n < GIVEN_UP - 1)
         ++*n;
     if (s->index == pl_topology_module_of_path(s->topology, 0, (int)c->path))
@@ -64,7 +65,7 @@ static pl_status count(scan *s, const pl_contribution *c)
 
 /* Handles a version without contributions: a rollback took the round's place, and the
  * phases of that round count nowhere. */
-static void give_up(scan *s, int64_t round)
+static void give_round_up(scan *s, int64_t round)
 {
     int64_t phases = s->arm->inner.phases;
     for (int who = 0; who < pl_arm_contributors(s->topology, s->index); who++)
@@ -73,21 +74,22 @@ static void give_up(scan *s, int64_t round)
                 s->counts[who * phases + t] = GIVEN_UP;
 }
 
-static pl_status on_version(void *context, const pl_version *v)
+static pl_status tally_version(void *context, const pl_version *v)
 {
     scan *s = context;
     s->head = v->number;
     if (v->number > 0 && v->n_contributions == 0)
-        give_up(context, (int64_t)v->number - 1);
+        give_round_up(context, (int64_t)v->number - 1);
     for (int i = 0; i < v->n_contributions; i++)
-        PL_CHECK(count(context, &v->contributions[i]));
+        PL_CHECK(count_contribution(context, &v->contributions[i]));
     return PL_OK;
 }
 
-static pl_status on_pending(void *context, const char *module, const pl_contribution *c)
+static pl_status tally_pending(void *context, const char *module,
+                               const pl_contribution *c)
 {
     scan *s = context;
-    return strcmp(module, s->module) == 0 ? count(s, c) : PL_OK;
+    return strcmp(module, s->module) == 0 ? count_contribution(s, c) : PL_OK;
 }
 
 static void judge_phase(const scan *s, pl_coverage *c, int64_t phase, uint16_t n)
@@ -106,9 +108,9 @@ static void judge_phase(const scan *s, pl_coverage *c, int64_t phase, uint16_t n
     if (phase < c->phases)
         c->n_checked++;
     if (n == 0 && phase < c->phases)
-        note(c, &c->n_lost, s->module, phase, "is missing in");
+        note_example(c, &c->n_lost, s->module, phase, "is missing in");
     if (n > 1)
-        note(c, &c->n_repeated, s->module, phase, "stands more than once in");
+        note_example(c, &c->n_repeated, s->module, phase, "stands more than once in");
 }
 
 static pl_status scan_module(pl_store *store, scan *s)
@@ -120,8 +122,8 @@ static pl_status scan_module(pl_store *store, scan *s)
     s->module = name;
     s->head = 0;
     memset(s->counts, 0, n_counts * sizeof *s->counts);
-    PL_CHECK(pl_store_each_version(store, name, on_version, s));
-    PL_CHECK(pl_store_each_pending(store, name, on_pending, s));
+    PL_CHECK(pl_store_each_version(store, name, tally_version, s));
+    PL_CHECK(pl_store_each_pending(store, name, tally_pending, s));
     int replicas = pl_topology_n_replicas(s->topology);
     int64_t phases = s->arm->inner.phases;
     for (int who = 0; who < pl_arm_contributors(s->topology, s->index); who++) {
@@ -133,7 +135,7 @@ static pl_status scan_module(pl_store *store, scan *s)
     return PL_OK;
 }
 
-static pl_status describe_path(pl_store *store, const scan *s, int index)
+static pl_status describe_coverage(pl_store *store, const scan *s, int index)
 {
     int replicas = pl_topology_n_replicas(s->topology);
     pl_coverage *c = &s->paths[index];
@@ -151,7 +153,8 @@ static pl_status describe_path(pl_store *store, const scan *s, int index)
     c->passes = targets > 0 ? (double)state.n_tokens / targets : 0;
     uint64_t size = pl_phase_samples(s->arm), end = (uint64_t)state.phase * size;
     if (state.samples > end || state.samples + size <= end)
-        note(c, &c->n_wrong, "its stream", state.phase, "ends at another sample of");
+        note_example(c, &c->n_wrong, "its stream", state.phase,
+                     "ends at another sample of");
     return PL_OK;
 }
 
@@ -165,7 +168,7 @@ pl_status pl_coverage_of(pl_store *store, const pl_arm *arm,
     PL_TRY(pl_try_alloc(n_counts * sizeof *s.counts, "counts of contributions",
                         (void **)&s.counts));
     for (int i = 0; i < n; i++)
-        PL_TRY(describe_path(store, &s, i));
+        PL_TRY(describe_coverage(store, &s, i));
     for (; s.index < pl_topology_n_modules(topology); s.index++)
         PL_TRY(scan_module(store, &s));
 done:

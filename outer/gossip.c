@@ -95,8 +95,8 @@ static pl_status check_members(ranked *list, int n_members)
 }
 
 /* Moves the one that is left over to the end of the list. */
-static void set_aside(ranked *list, int n_members, uint64_t seed, const char *module,
-                      uint64_t round)
+static void move_leftover_last(ranked *list, int n_members, uint64_t seed,
+                               const char *module, uint64_t round)
 {
     for (int i = 0; i < n_members; i++)
         rank_member("gossip-turn", seed, module, 0, &list[i]);
@@ -112,7 +112,7 @@ static void pair_up(ranked *list, int n_members, uint64_t seed, const char *modu
 {
     int n_paired = n_members - n_members % 2;
     if (n_paired < n_members) {
-        set_aside(list, n_members, seed, module, round);
+        move_leftover_last(list, n_members, seed, module, round);
         partner[list[n_members - 1].index] = list[n_members - 1].index;
     }
     for (int i = 0; i < n_paired; i++)
@@ -267,7 +267,7 @@ static pl_status meet_span(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-static pl_status meet(const pl_gossip_step *step, meeting *m, int n_threads)
+static pl_status meet_vectors(const pl_gossip_step *step, meeting *m, int n_threads)
 {
     m->alpha = (float)step->alpha;
     m->beta = (float)step->beta;
@@ -313,7 +313,7 @@ pl_status pl_gossip_apply_one(const pl_gossip_step *step, float *params,
                        "one vector carries a meeting only if gamma %g is beta %g",
                        step->gamma, step->beta);
     }
-    return meet(step, &m, n_threads);
+    return meet_vectors(step, &m, n_threads);
 }
 
 pl_status pl_gossip_apply_two(const pl_gossip_step *step, float *params,
@@ -330,7 +330,7 @@ pl_status pl_gossip_apply_two(const pl_gossip_step *step, float *params,
     if ((mate_params == NULL) != (mate_update == NULL)) {
         return pl_fail(PL_ERR_ARG, "a mate came with one of its two vectors");
     }
-    return meet(step, &m, n_threads);
+    return meet_vectors(step, &m, n_threads);
 }
 
 pl_status pl_gossip_apply_views(const pl_gossip_step *step, float *params,
@@ -345,7 +345,7 @@ pl_status pl_gossip_apply_views(const pl_gossip_step *step, float *params,
                  .own_view = own->params,
                  .mate_params = mate ? mate->params : NULL,
                  .n = n};
-    return meet(step, &m, n_threads);
+    return meet_vectors(step, &m, n_threads);
 }
 
 /* ---- how disagreement dies out ---- */
@@ -385,7 +385,7 @@ typedef struct matrix3 {
     double at[3][3];
 } matrix3;
 
-static matrix3 squared(const matrix3 *m)
+static matrix3 square_matrix(const matrix3 *m)
 {
     matrix3 out = {{{0}}};
     for (int i = 0; i < 3; i++)
@@ -424,7 +424,7 @@ double pl_gossip_rate(const pl_gossip_step *step, double h)
             return 0;
         log_norm += log(norm) * power;
         power *= 0.5;
-        m = squared(&m);
+        m = square_matrix(&m);
     }
     return exp(log_norm);
 }

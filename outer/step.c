@@ -50,7 +50,7 @@ typedef struct pass {
     step_sums *sums;
 } pass;
 
-static size_t smaller(size_t a, size_t b)
+static size_t smaller_size(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
@@ -62,7 +62,7 @@ static pl_status step_block_at(const pass *p, size_t first, step_sums *sums)
                         .momentum = step_from(p->state->momentum, first),
                         .carry = step_from(p->state->carry, first),
                         .mean = mean,
-                        .count = smaller(PL_OUTER_BLOCK, p->n - first)};
+                        .count = smaller_size(PL_OUTER_BLOCK, p->n - first)};
     PL_CHECK(p->fill(p->context, first, block.count, mean));
     p->kernels->step(&p->coefficients, &block, p->measures_step, sums);
     return PL_OK;
@@ -72,7 +72,7 @@ static pl_status step_span(void *context, size_t item, int thread)
 {
     const pass *p = context;
     step_sums sums = {0};
-    size_t end = smaller((item + 1) * STEP_SPAN, p->n);
+    size_t end = smaller_size((item + 1) * STEP_SPAN, p->n);
     (void)thread;
     for (size_t first = item * STEP_SPAN; first < end; first += PL_OUTER_BLOCK)
         PL_CHECK(step_block_at(p, first, &sums));
@@ -86,10 +86,10 @@ static pl_status measure_span(void *context, size_t item, int thread)
     const pass *p = context;
     float mean[PL_OUTER_BLOCK] __attribute__((aligned(64)));
     double total = 0;
-    size_t end = smaller((item + 1) * STEP_SPAN, p->n);
+    size_t end = smaller_size((item + 1) * STEP_SPAN, p->n);
     (void)thread;
     for (size_t first = item * STEP_SPAN; first < end; first += PL_OUTER_BLOCK) {
-        size_t count = smaller(PL_OUTER_BLOCK, p->n - first);
+        size_t count = smaller_size(PL_OUTER_BLOCK, p->n - first);
         PL_CHECK(p->fill(p->context, first, count, mean));
         total += p->kernels->squares(mean, count);
     }
@@ -151,7 +151,8 @@ static step_coefficients coefficients_of(const pl_outer_step *step,
         .pull = (float)((last ? 1 - c * N + c : c) * step->momentum)};
 }
 
-static pl_status check_step(const pl_outer_step *step, const pl_outer_state *state)
+static pl_status check_outer_step(const pl_outer_step *step,
+                                  const pl_outer_state *state)
 {
     if (step->method == PL_METHOD_NOLOCO || step->n_contributors < 1)
         return pl_fail(PL_ERR_ARG, "%s with %d contributors has no step at a home",
@@ -189,7 +190,7 @@ pl_status pl_outer_merge(const pl_outer_step *step, pl_outer_state *state, size_
     void *sums = NULL;
     double gap = 1;
     memset(report, 0, sizeof *report);
-    PL_CHECK(check_step(step, state));
+    PL_CHECK(check_outer_step(step, state));
     PL_CHECK(pl_try_alloc((n_spans + 1) * sizeof(step_sums), "sums of an outer step",
                           &sums));
     pass p = {.kernels = step_kernels_best(),
@@ -279,8 +280,8 @@ pl_status pl_update_list_mean(void *list, size_t first, size_t count, float *mea
     if (updates->n_views < 1)
         return pl_fail(PL_ERR_ARG, "a mean of no updates");
     for (size_t done = 0; done < count; done += STEP_PIECE)
-        add_piece(kernels, updates, first + done, smaller(STEP_PIECE, count - done),
-                  mean + done);
+        add_piece(kernels, updates, first + done,
+                  smaller_size(STEP_PIECE, count - done), mean + done);
     return PL_OK;
 }
 
@@ -292,9 +293,10 @@ double pl_l2_norm(const float *values, size_t n)
     double total = 0;
     for (size_t span = 0; span < n; span += STEP_SPAN) {
         double sum = 0;
-        size_t end = smaller(span + STEP_SPAN, n);
+        size_t end = smaller_size(span + STEP_SPAN, n);
         for (size_t first = span; first < end; first += PL_OUTER_BLOCK)
-            sum += kernels->squares(values + first, smaller(PL_OUTER_BLOCK, n - first));
+            sum += kernels->squares(values + first,
+                                    smaller_size(PL_OUTER_BLOCK, n - first));
         total += sum;
     }
     return sqrt(total);

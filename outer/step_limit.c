@@ -48,7 +48,7 @@ double pl_outer_limit(pl_rule rule, double momentum, int delay, double fresh)
     return unstable;
 }
 
-static pl_status check_step(const pl_method_settings *s, int delay, double fresh)
+static pl_status check_step_limit(const pl_method_settings *s, int delay, double fresh)
 {
     double limit = pl_outer_limit(s->rule, s->momentum, delay, fresh);
     double gap = s->gap == PL_GAP_CONSTANT && delay > 0 ? s->gap_constant : 1;
@@ -72,7 +72,7 @@ static pl_status check_noloco(const pl_method_settings *s)
                        "and below %.4g, not %g: its holders would drift apart; lower "
                        "the weight or momentum",
                        s->momentum, pl_rule_name(s->rule), limit, s->consensus);
-    return check_step(s, 0, 0);
+    return check_step_limit(s, 0, 0);
 }
 
 static pl_status check_co2(const pl_method_settings *s)
@@ -83,7 +83,7 @@ static pl_status check_co2(const pl_method_settings *s)
                        "co2 needs a clip of 0 (off) or more and a staleness penalty of "
                        "1 or more, not %g and %g",
                        s->clip, s->gap_constant);
-    return check_step(s, s->delay, 0);
+    return check_step_limit(s, s->delay, 0);
 }
 
 static pl_status check_streaming(const pl_method_settings *s)
@@ -102,7 +102,7 @@ static pl_status check_streaming(const pl_method_settings *s)
     if (!(s->mix >= 0 && s->mix <= 1))
         return pl_fail(PL_ERR_CONFIG, "streaming mixes by a share from 0 to 1, not %g",
                        s->mix);
-    return check_step(s, 0, 0);
+    return check_step_limit(s, 0, 0);
 }
 
 static pl_status check_delayed(const pl_method_settings *s)
@@ -112,7 +112,7 @@ static pl_status check_delayed(const pl_method_settings *s)
                        "delayed-nesterov needs a buffer of 1 or more and a spread from "
                        "0 to 1/buffer, not %d and %g",
                        s->buffer, s->spread);
-    return check_step(s, s->delay, 0);
+    return check_step_limit(s, s->delay, 0);
 }
 
 pl_status pl_method_check(const pl_method_settings *s)
@@ -154,7 +154,7 @@ pl_status pl_method_check(const pl_method_settings *s)
         return check_streaming(s);
     case PL_METHOD_EAGER: /* 1/M of its mean is from this phase, the rest is one phase
                              old */
-        return check_step(s, 1, s->holders > 0 ? 1.0 / s->holders : 0);
+        return check_step_limit(s, 1, s->holders > 0 ? 1.0 / s->holders : 0);
     case PL_METHOD_DELAYED_NESTEROV:
         return check_delayed(s);
     case PL_METHOD_DILOCO:
@@ -162,7 +162,7 @@ pl_status pl_method_check(const pl_method_settings *s)
     case PL_METHOD_COUNT:
         break;
     }
-    return check_step(s, 0, 0);
+    return check_step_limit(s, 0, 0);
 }
 
 pl_outer_step pl_method_step(const pl_method_settings *settings, double lr,

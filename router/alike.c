@@ -10,7 +10,7 @@ typedef struct row_table {
     size_t row_bytes;
 } row_table;
 
-static int by_bytes(const void *a, const void *b, void *context)
+static int by_row_bytes(const void *a, const void *b, void *context)
 {
     const row_table *table = context;
     size_t x = *(const size_t *)a, y = *(const size_t *)b;
@@ -24,7 +24,7 @@ void router_group_alike(const void *rows, size_t n, size_t row_bytes, size_t *or
     row_table table = {rows, row_bytes};
     for (size_t i = 0; i < n; ++i)
         order[i] = i;
-    qsort_r(order, n, sizeof *order, by_bytes, &table);
+    qsort_r(order, n, sizeof *order, by_row_bytes, &table);
 }
 
 size_t router_group_end(const void *rows, size_t n, size_t row_bytes,

@@ -22,7 +22,7 @@ static int label(const grid *g, int path, int level)
     return path % g->experts[level];
 }
 
-static double *sum_of(const grid *g, int path, int level)
+static double *level_sum(const grid *g, int path, int level)
 {
     return g->sums + (size_t)(g->first[level] + label(g, path, level)) * (size_t)g->dim;
 }
@@ -47,13 +47,13 @@ static void fill_sums(grid *g)
     memset(g->sums, 0, (size_t)n_modules(g) * (size_t)g->dim * sizeof *g->sums);
     for (int path = 0; path < g->n_paths; path++)
         for (int level = 0; level < g->n_levels; level++) {
-            double *sum = sum_of(g, path, level);
+            double *sum = level_sum(g, path, level);
             for (int d = 0; d < g->dim; d++)
                 sum[d] += (double)centroid_at(g, path)[d];
         }
 }
 
-static double squared(const double *x, int n)
+static double squared_length(const double *x, int n)
 {
     double total = 0;
     for (int d = 0; d < n; d++)
@@ -68,9 +68,10 @@ static double cohesion(const grid *g)
     double total = 0;
     for (int level = 0; level < g->n_levels; level++)
         for (int e = 0; e < g->experts[level]; e++)
-            total += squared(g->sums + (size_t)(g->first[level] + e) * (size_t)g->dim,
-                             g->dim) /
-                     paths_of_module(g, level);
+            total +=
+                squared_length(g->sums + (size_t)(g->first[level] + e) * (size_t)g->dim,
+                               g->dim) /
+                paths_of_module(g, level);
     return total;
 }
 
@@ -80,15 +81,15 @@ static double gain_of_swap(grid *g, int a, int b)
     const float *ca = centroid_at(g, a), *cb = centroid_at(g, b);
     double gain = 0, *at_a = g->trial, *at_b = g->trial + g->dim;
     for (int level = 0; level < g->n_levels; level++) {
-        const double *sa = sum_of(g, a, level), *sb = sum_of(g, b, level);
+        const double *sa = level_sum(g, a, level), *sb = level_sum(g, b, level);
         if (sa == sb)
             continue;
         for (int d = 0; d < g->dim; d++) {
             at_a[d] = sa[d] - (double)ca[d] + (double)cb[d];
             at_b[d] = sb[d] - (double)cb[d] + (double)ca[d];
         }
-        gain += (squared(at_a, g->dim) + squared(at_b, g->dim) - squared(sa, g->dim) -
-                 squared(sb, g->dim)) /
+        gain += (squared_length(at_a, g->dim) + squared_length(at_b, g->dim) -
+                 squared_length(sa, g->dim) - squared_length(sb, g->dim)) /
                 paths_of_module(g, level);
     }
     return gain;

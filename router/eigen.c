@@ -7,7 +7,8 @@
 enum { SWEEPS_MAX = 30 };
 
 /* x = c x - s y, y = s x + c y, over n elements at a stride. */
-static void turn(double *x, double *y, size_t n, size_t stride, double c, double s)
+static void turn_vectors(double *x, double *y, size_t n, size_t stride, double c,
+                         double s)
 {
     for (size_t k = 0; k < n * stride; k += stride) {
         double old = x[k];
@@ -34,9 +35,9 @@ static void diagonalise(double *a, size_t n, double *vectors)
                     double t = (theta >= 0.0 ? 1.0 : -1.0) /
                                (fabs(theta) + sqrt(theta * theta + 1.0));
                     double c = 1.0 / sqrt(t * t + 1.0), s = t * c;
-                    turn(a + i, a + j, n, n, c, s);
-                    turn(a + i * n, a + j * n, n, 1, c, s);
-                    turn(vectors + i * n, vectors + j * n, n, 1, c, s);
+                    turn_vectors(a + i, a + j, n, n, c, s);
+                    turn_vectors(a + i * n, a + j * n, n, 1, c, s);
+                    turn_vectors(vectors + i * n, vectors + j * n, n, 1, c, s);
                     ++n_rotations;
                 }
         if (n_rotations == 0)
@@ -44,7 +45,7 @@ static void diagonalise(double *a, size_t n, double *vectors)
     }
 }
 
-static void swap(double *x, double *y, size_t n)
+static void swap_vectors(double *x, double *y, size_t n)
 {
     for (size_t k = 0; k < n; ++k) {
         double old = x[k];
@@ -65,7 +66,7 @@ void eigen_symmetric(double *a, size_t n, double *values, double *vectors)
                 greatest = j;
         if (greatest == i)
             continue;
-        swap(values + i, values + greatest, 1);
-        swap(vectors + i * n, vectors + greatest * n, n);
+        swap_vectors(values + i, values + greatest, 1);
+        swap_vectors(vectors + i * n, vectors + greatest * n, n);
     }
 }

@@ -29,7 +29,7 @@ typedef struct pass {
     float *features;
 } pass;
 
-static pl_status check_job(const pl_feature_job *job)
+static pl_status check_feature_job(const pl_feature_job *job)
 {
     int context = pl_topology_shape(job->topology)->context;
     if (job->n_threads < 1)
@@ -43,7 +43,7 @@ static pl_status check_job(const pl_feature_job *job)
 }
 
 /* Lane i computes on GPU i, if it computes on a GPU. */
-static pl_status open_lane(const pl_feature_job *job, int i, lane *out)
+static pl_status open_feature_lane(const pl_feature_job *job, int i, lane *out)
 {
     pl_backend_options backend = {.name = job->backend,
                                   .n_threads = 1,
@@ -132,7 +132,7 @@ pl_status pl_router_features(const pl_feature_job *job, const pl_tokens *tokens,
 {
     pass p = {.job = job, .tokens = tokens, .features = features};
     pl_status status = PL_OK;
-    PL_CHECK(check_job(job));
+    PL_CHECK(check_feature_job(job));
     p.n_docs = pl_tokens_n_docs(tokens);
     p.width = (size_t)pl_topology_shape(job->topology)->width;
     size_t n_batches = (p.n_docs + batch_of(job) - 1) / batch_of(job);
@@ -140,7 +140,7 @@ pl_status pl_router_features(const pl_feature_job *job, const pl_tokens *tokens,
     p.lanes = pl_alloc((size_t)n_lanes * sizeof *p.lanes);
     while (p.n_lanes < n_lanes) {
         lane *l = &p.lanes[p.n_lanes++];
-        PL_TRY(open_lane(job, p.n_lanes - 1, l));
+        PL_TRY(open_feature_lane(job, p.n_lanes - 1, l));
         if (l->backend->n_devices > 0 && l->backend->n_devices < n_lanes)
             n_lanes = l->backend->n_devices;
     }

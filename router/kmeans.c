@@ -41,7 +41,7 @@ double square_distance(const float *a, const float *b, int dim)
            ((lane[1] + lane[5]) + (lane[3] + lane[7]));
 }
 
-static size_t smaller(size_t a, size_t b)
+static size_t smaller_count(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
@@ -70,7 +70,7 @@ static pl_status shrink_distances(void *context, size_t item, int thread)
     (void)thread;
     const float *newest = centroid(w, w->n_seeded - 1);
     size_t first = item * POINTS_A_ITEM,
-           last = smaller(w->job->n, first + POINTS_A_ITEM);
+           last = smaller_count(w->job->n, first + POINTS_A_ITEM);
     for (size_t i = first; i < last; ++i) {
         double d = square_distance(point(w, i), newest, w->job->dim);
         if (w->n_seeded == 1 || d < w->distance[i])
@@ -89,7 +89,7 @@ static size_t draw_point(const work *w, uint64_t stream)
     for (size_t i = 0; w->n_seeded > 0 && i < n; ++i)
         total += w->distance[i];
     if (!(total > 0.0))
-        return smaller((size_t)(u * (double)n), n - 1);
+        return smaller_count((size_t)(u * (double)n), n - 1);
     double target = u * total, sum = 0.0;
     size_t last_positive = 0;
     for (size_t i = 0; i < n; ++i) {
@@ -122,7 +122,7 @@ static pl_status assign_points(void *context, size_t item, int thread)
     work *w = context;
     (void)thread;
     size_t first = item * POINTS_A_ITEM,
-           last = smaller(w->job->n, first + POINTS_A_ITEM);
+           last = smaller_count(w->job->n, first + POINTS_A_ITEM);
     for (size_t i = first; i < last; ++i) {
         int best = 0;
         double least = square_distance(point(w, i), centroid(w, 0), w->job->dim);
@@ -184,7 +184,8 @@ static pl_status sum_columns(void *context, size_t item, int thread)
     work *w = context;
     (void)thread;
     size_t dim = (size_t)w->job->dim;
-    size_t first = item * COLUMNS_A_ITEM, last = smaller(dim, first + COLUMNS_A_ITEM);
+    size_t first = item * COLUMNS_A_ITEM,
+           last = smaller_count(dim, first + COLUMNS_A_ITEM);
     for (size_t c = 0; c < (size_t)w->job->k; ++c)
         memset(w->sums + c * dim + first, 0, (last - first) * sizeof *w->sums);
     for (size_t i = 0; i < w->job->n; ++i) {
@@ -230,7 +231,7 @@ static pl_status lloyd(work *w, double *total)
 
 /* ---- the whole ---- */
 
-static pl_status check_job(const kmeans_job *job)
+static pl_status check_kmeans_job(const kmeans_job *job)
 {
     if (job->n < 1 || job->dim < 1 || job->stride < (size_t)job->dim)
         return pl_fail(PL_ERR_ARG, "k-means needs points: got n=%zu dim=%d stride=%zu",
@@ -267,7 +268,7 @@ pl_status kmeans_fit(const kmeans_job *job, float *centroids)
     work w = {.job = job};
     pl_status status;
     double least = 0.0;
-    PL_CHECK(check_job(job));
+    PL_CHECK(check_kmeans_job(job));
     PL_TRY(alloc_work(&w));
     for (int restart = 0; restart < job->restarts; ++restart) {
         double total = 0.0;
@@ -288,7 +289,7 @@ pl_status kmeans_assign(const kmeans_job *job, const float *centroids, int *labe
 {
     work w = {.job = job};
     pl_status status;
-    PL_CHECK(check_job(job));
+    PL_CHECK(check_kmeans_job(job));
     PL_TRY(alloc_work(&w));
     memcpy(w.centroids, centroids,
            (size_t)job->k * (size_t)job->dim * sizeof *centroids);
@@ -304,7 +305,7 @@ pl_status kmeans_move(const kmeans_job *job, const int *label, float *centroids)
     work w = {.job = job};
     size_t size = (size_t)job->k * (size_t)job->dim * sizeof *centroids;
     pl_status status;
-    PL_CHECK(check_job(job));
+    PL_CHECK(check_kmeans_job(job));
     PL_TRY(alloc_work(&w));
     memcpy(w.label, label, job->n * sizeof *label);
     memcpy(w.centroids, centroids, size);

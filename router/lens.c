@@ -194,7 +194,7 @@ pl_status lens_fit(lens *l, const float *features, size_t n,
     return l->rows ? fit_rows(l, features, n, options) : PL_OK;
 }
 
-static double dot(const float *a, const float *b, int n)
+static double dot_floats(const float *a, const float *b, int n)
 {
     double lane[8] = {0.0};
     int i = 0;
@@ -213,10 +213,10 @@ void lens_look(const lens *l, const float *x, float *scratch, float *z)
     for (int d = 0; d < l->dim; ++d)
         y[d] = (x[d] - l->mean[d]) * l->scale[d];
     for (int r = 0; l->rows && r < l->rank; ++r)
-        z[r] = (float)dot(l->rows + (size_t)r * (size_t)l->dim, y, l->dim);
+        z[r] = (float)dot_floats(l->rows + (size_t)r * (size_t)l->dim, y, l->dim);
     if (!l->unit)
         return;
-    double norm = sqrt(dot(z, z, l->rank));
+    double norm = sqrt(dot_floats(z, z, l->rank));
     for (int r = 0; norm > 0.0 && r < l->rank; ++r)
         z[r] = (float)((double)z[r] / norm);
 }

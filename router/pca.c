@@ -28,7 +28,7 @@ typedef struct work {
     double *values;     /* [R] */
 } work;
 
-static double dot(const double *a, const double *b, size_t n)
+static double dot_doubles(const double *a, const double *b, size_t n)
 {
     double lane[4] = {0.0};
     size_t i = 0;
@@ -71,7 +71,7 @@ static void fill_block(work *w, size_t first, size_t n_points, size_t stride)
     }
 }
 
-static pl_status add_rows(void *context, size_t item, int thread)
+static pl_status add_covariance_rows(void *context, size_t item, int thread)
 {
     work *w = context;
     (void)thread;
@@ -89,11 +89,11 @@ static void orthonormalise(double *q, size_t R, size_t C)
 {
     for (size_t r = 0; r < R; ++r) {
         double *row = q + r * C;
-        double before = sqrt(dot(row, row, C));
+        double before = sqrt(dot_doubles(row, row, C));
         for (int pass = 0; pass < 2; ++pass)
             for (size_t s = 0; s < r; ++s)
-                add_scaled(row, -dot(row, q + s * C, C), q + s * C, C);
-        double norm = sqrt(dot(row, row, C));
+                add_scaled(row, -dot_doubles(row, q + s * C, C), q + s * C, C);
+        double norm = sqrt(dot_doubles(row, row, C));
         double factor = norm > 1e-12 * before ? 1.0 / norm : 0.0;
         for (size_t c = 0; c < C; ++c)
             row[c] *= factor;
@@ -101,20 +101,20 @@ static void orthonormalise(double *q, size_t R, size_t C)
 }
 
 /* next = q * covariance, a row a direction (the covariance is symmetric). */
-static pl_status multiply_rows(void *context, size_t item, int thread)
+static pl_status multiply_directions(void *context, size_t item, int thread)
 {
     work *w = context;
     (void)thread;
     for (size_t r = item * ROWS_AN_ITEM; r < last_row(item, w->R); ++r)
         for (size_t c = 0; c < w->C; ++c)
             w->next[r * w->C + c] =
-                dot(w->q + r * w->C, w->covariance + c * w->C, w->C);
+                dot_doubles(w->q + r * w->C, w->covariance + c * w->C, w->C);
     return PL_OK;
 }
 
 static pl_status multiply(work *w)
 {
-    return pl_parallel(w->job->n_threads, row_items(w->R), multiply_rows, w);
+    return pl_parallel(w->job->n_threads, row_items(w->R), multiply_directions, w);
 }
 
 pl_status pca_fit(const pca_job *job, double *rows, double *variances)
@@ -143,7 +143,7 @@ pl_status pca_fit(const pca_job *job, double *rows, double *variances)
     for (size_t first = 0; first < n; first += POINTS_A_BLOCK) {
         size_t left = n - first;
         fill_block(&w, first, left < POINTS_A_BLOCK ? left : POINTS_A_BLOCK, stride);
-        PL_TRY(pl_parallel(w.job->n_threads, row_items(w.C), add_rows, &w));
+        PL_TRY(pl_parallel(w.job->n_threads, row_items(w.C), add_covariance_rows, &w));
     }
     for (size_t i = 0; i < w.C * w.C; ++i)
         w.covariance[i] /= (double)n;
@@ -161,7 +161,7 @@ pl_status pca_fit(const pca_job *job, double *rows, double *variances)
     PL_TRY(multiply(&w));
     for (size_t i = 0; i < R; ++i)
         for (size_t j = 0; j < R; ++j)
-            w.small[i * R + j] = dot(w.next + i * C, w.q + j * C, C);
+            w.small[i * R + j] = dot_doubles(w.next + i * C, w.q + j * C, C);
     eigen_symmetric(w.small, R, w.values, w.turn);
     memset(rows, 0, (size_t)w.job->rank * C * sizeof *rows);
     for (size_t r = 0; r < (size_t)w.job->rank; ++r) {

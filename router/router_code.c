@@ -55,16 +55,16 @@ void pl_router_encode(const pl_router *router, pl_buf *out)
 }
 
 /* ---- decode ---- */
-static pl_status damaged(const char *why)
+static pl_status router_damaged(const char *why)
 {
     return pl_fail(PL_ERR_DAMAGED, "the router's bytes are damaged: %s", why);
 }
 
-static pl_status check_sum(pl_reader *reader, const void *data, size_t len)
+static pl_status check_checksum(pl_reader *reader, const void *data, size_t len)
 {
     if (pl_get_u64(reader, TAG_CHECKSUM, 0) !=
         pl_checksum(data, len - CHECKSUM_FIELD_BYTES))
-        return damaged("the checksum does not match");
+        return router_damaged("the checksum does not match");
     return PL_OK;
 }
 
@@ -87,19 +87,19 @@ static pl_status read_experts(pl_reader *reader, head *out)
     size_t n_levels = pl_field_count(reader, TAG_EXPERTS);
     uint64_t n_paths = 1;
     if (!in_range(n_levels, 1, PL_LEVELS_MAX) || n_levels > (size_t)out->rank)
-        return damaged("the number of levels is out of range");
+        return router_damaged("the number of levels is out of range");
     for (size_t level = 0; level < n_levels; ++level) {
         uint64_t experts = pl_get_u64(reader, TAG_EXPERTS, level);
         if (!in_range(experts, 1, ROUTER_PATHS_MAX))
-            return damaged("a level's number of experts is out of range");
+            return router_damaged("a level's number of experts is out of range");
         n_paths *= experts;
         if (n_paths > ROUTER_PATHS_MAX)
-            return damaged("there are too many paths");
+            return router_damaged("there are too many paths");
         out->experts[level] = (int)experts;
     }
     out->n_levels = (int)n_levels;
     if (out->kind == PL_ROUTER_KMEANS && n_levels != 1)
-        return damaged("k-means has one level");
+        return router_damaged("k-means has one level");
     return PL_OK;
 }
 
@@ -118,12 +118,12 @@ static pl_status read_head(pl_reader *reader, head *out)
                        "the router has format %llu and this release reads %d",
                        (unsigned long long)format, (int)FORMAT);
     if (kind > PL_ROUTER_PRODUCT || unit > 1)
-        return damaged("its kind is not known");
+        return router_damaged("its kind is not known");
     if (!in_range(dim, 1, ROUTER_DIM_MAX) || !in_range(rank, 1, dim) ||
         (!out->with_rows && rank != dim) || (out->with_rows && dim * rank > FLOATS_MAX))
-        return damaged("its sizes are out of range");
+        return router_damaged("its sizes are out of range");
     if (!(isfinite(out->inertia) && out->inertia >= 0.0))
-        return damaged("its inertia is not a distance");
+        return router_damaged("its inertia is not a distance");
     out->kind = (pl_router_kind)kind;
     out->dim = (int)dim;
     out->rank = (int)rank;
@@ -138,11 +138,11 @@ static pl_status get_floats(pl_reader *reader, uint16_t tag, size_t i, size_t n,
     const uint8_t *bytes = pl_get_bytes(reader, tag, i, &len);
     PL_CHECK(pl_reader_status(reader));
     if (len != n * sizeof *out)
-        return damaged("an array has the wrong size");
+        return router_damaged("an array has the wrong size");
     memcpy(out, bytes, len);
     for (size_t k = 0; k < n; ++k)
         if (!isfinite(out[k]))
-            return damaged("a number is not finite");
+            return router_damaged("a number is not finite");
     return PL_OK;
 }
 
@@ -164,11 +164,11 @@ static pl_status read_arrays(pl_reader *reader, pl_router *router)
     const uint8_t *bytes = pl_get_bytes(reader, TAG_BIAS, 0, &len);
     PL_CHECK(pl_reader_status(reader));
     if (len != n * sizeof *router->bias)
-        return damaged("the prices have the wrong size");
+        return router_damaged("the prices have the wrong size");
     memcpy(router->bias, bytes, len);
     for (size_t path = 0; path < n; ++path)
         if (!isfinite(router->bias[path]))
-            return damaged("a price is not finite");
+            return router_damaged("a price is not finite");
     return PL_OK;
 }
 
@@ -184,7 +184,7 @@ static pl_status check_length(const head *h, size_t len)
         n_paths *= (uint64_t)h->experts[level];
     }
     if (floats * sizeof(float) + n_paths * sizeof(double) > len)
-        return damaged("it is shorter than its sizes say");
+        return router_damaged("it is shorter than its sizes say");
     return PL_OK;
 }
 
@@ -198,8 +198,8 @@ pl_status pl_router_decode(const void *data, size_t len, pl_router **out)
     pl_reader_open(&reader, "router", data, len);
     PL_CHECK(pl_reader_status(&reader));
     if (len < CHECKSUM_FIELD_BYTES)
-        return damaged("it is cut off");
-    PL_CHECK(check_sum(&reader, data, len));
+        return router_damaged("it is cut off");
+    PL_CHECK(check_checksum(&reader, data, len));
     PL_CHECK(read_head(&reader, &h));
     PL_CHECK(check_length(&h, len));
     PL_TRY(router_create(h.kind, h.n_levels, h.experts, h.dim, h.rank, h.with_rows,

@@ -96,7 +96,7 @@ static pl_status check_fit(const float *features, size_t n, int dim,
     return PL_OK;
 }
 
-static pl_status look_at_points(void *context, size_t item, int thread)
+static pl_status project_points(void *context, size_t item, int thread)
 {
     fit *f = context;
     const lens *l = &f->router->lens;
@@ -140,7 +140,7 @@ static kmeans_job level_job(const fit *f, int level)
 }
 
 /* Moves every level's centroids to the means of the documents that its labels have. */
-static pl_status move_centroids(fit *f)
+static pl_status move_level_centroids(fit *f)
 {
     pl_router *router = f->router;
     for (int level = 0; level < router->n_levels; ++level) {
@@ -184,7 +184,7 @@ static pl_status balance_shards(fit *f)
         if (round + 1 == BALANCE_ROUNDS)
             break;
         job.limit = fmax(job.limit, fullest);
-        PL_CHECK(move_centroids(f));
+        PL_CHECK(move_level_centroids(f));
         PL_CHECK(on_points(f, measure_points));
     }
     return PL_OK;
@@ -247,7 +247,7 @@ static pl_status fit_all(fit *f)
                            best_first + (size_t)from++ * dim, dim * sizeof *l->rows);
         pl_free(best_first);
     }
-    PL_CHECK(on_points(f, look_at_points));
+    PL_CHECK(on_points(f, project_points));
     for (int level = 0; level < f->router->n_levels; ++level) {
         kmeans_job job = level_job(f, level);
         PL_CHECK(kmeans_fit(&job, f->router->centroids[level]));

@@ -17,7 +17,7 @@ typedef struct sorting {
     double *costs;   /* [n] of that path */
 } sorting;
 
-static double *weigh(const sorting *s, size_t document, int thread)
+static double *weigh_document(const sorting *s, size_t document, int thread)
 {
     size_t dim = (size_t)s->router->lens.dim;
     double *scratch = s->scratch + (size_t)thread * router_scratch_doubles(s->router);
@@ -29,7 +29,7 @@ static pl_status rank_paths(void *context, size_t item, int thread)
     sorting *s = context;
     size_t first = item * POINTS_A_ITEM;
     for (size_t i = first; i < s->n && i < first + POINTS_A_ITEM; ++i)
-        router_rank(weigh(s, i, thread), s->router->n_paths, (int)s->top,
+        router_rank(weigh_document(s, i, thread), s->router->n_paths, (int)s->top,
                     s->nearest + i * s->top);
     return PL_OK;
 }
@@ -39,7 +39,7 @@ static pl_status cost_of_path(void *context, size_t item, int thread)
     sorting *s = context;
     size_t first = item * POINTS_A_ITEM;
     for (size_t i = first; i < s->n && i < first + POINTS_A_ITEM; ++i)
-        s->costs[i] = weigh(s, i, thread)[s->path];
+        s->costs[i] = weigh_document(s, i, thread)[s->path];
     return PL_OK;
 }
 

@@ -38,7 +38,7 @@ static size_t columns(const work *w)
     return w->turned ? w->R : w->C;
 }
 
-static void look(const work *w, const float *point, float *out)
+static void view_point(const work *w, const float *point, float *out)
 {
     size_t n = columns(w);
     double square = 0.0;
@@ -54,13 +54,13 @@ static void look(const work *w, const float *point, float *out)
         out[r] = (float)((double)out[r] * factor);
 }
 
-static pl_status look_at_points(void *context, size_t item, int thread)
+static pl_status view_points(void *context, size_t item, int thread)
 {
     work *w = context;
     size_t first = item * POINTS_A_ITEM, n = w->job->n;
     (void)thread;
     for (size_t i = first; i < n && i < first + POINTS_A_ITEM; ++i)
-        look(w, w->job->points + i * w->C, w->view + i * columns(w));
+        view_point(w, w->job->points + i * w->C, w->view + i * columns(w));
     return PL_OK;
 }
 
@@ -77,7 +77,7 @@ static pl_status find_clusters(work *w, int round)
                       .level = -1 - round, /* a stream of its own */
                       .n_threads = w->job->n_threads};
     size_t n_items = (w->job->n + POINTS_A_ITEM - 1) / POINTS_A_ITEM;
-    PL_CHECK(pl_parallel(w->job->n_threads, n_items, look_at_points, w));
+    PL_CHECK(pl_parallel(w->job->n_threads, n_items, view_points, w));
     PL_CHECK(kmeans_fit(&job, w->centroids));
     return kmeans_assign(&job, w->centroids, w->label);
 }

@@ -64,7 +64,7 @@ int pl_batch_room(const pl_batch *b)
 }
 
 /* The place is freed before `done` is called. */
-static void finish(pl_batch *b, place *p, pl_status status)
+static void finish_place(pl_batch *b, place *p, pl_status status)
 {
     pl_generate_result result = p->sequence.result;
     if (p->prompt)
@@ -83,7 +83,7 @@ static void end_all(pl_batch *b, pl_status status)
 {
     for (int i = 0; i < b->n_slots; i++)
         if (b->places[i].taken)
-            finish(b, &b->places[i], status);
+            finish_place(b, &b->places[i], status);
 }
 
 void pl_batch_destroy(pl_batch **batch)
@@ -100,13 +100,13 @@ void pl_batch_destroy(pl_batch **batch)
     *batch = NULL;
 }
 
-static void take(pl_batch *b, int slot, float *logits)
+static void take_slot_token(pl_batch *b, int slot, float *logits)
 {
     place *p = &b->places[slot];
     int room = b->context - pl_decoder_length(b->decoder, slot);
     pl_status status = sequence_take(&p->sequence, b->chooser, logits, room);
     if (status != PL_OK || p->sequence.ended)
-        finish(b, p, status);
+        finish_place(b, p, status);
 }
 
 pl_status pl_batch_join(pl_batch *b, const pl_batch_request *q)
@@ -166,13 +166,13 @@ static int read_on(pl_batch *b, int slot, int n)
                                                 piece, last ? b->logits : NULL);
     p->n_read += piece;
     if (status != PL_OK) {
-        finish(b, p, status);
+        finish_place(b, p, status);
     } else if (last) {
         p->answering = pl_now();
         p->sequence.result.prompt_seconds = p->answering - p->began;
         pl_free(p->prompt);
         p->prompt = NULL;
-        take(b, slot, b->logits);
+        take_slot_token(b, slot, b->logits);
     }
     return piece;
 }
@@ -188,7 +188,7 @@ pl_status pl_batch_step(pl_batch *b)
         const bool reads = p->taken && p->prompt && p->wanted;
         const pl_status status = reads ? p->wanted(p->context) : PL_OK;
         if (status != PL_OK)
-            finish(b, p, status);
+            finish_place(b, p, status);
     }
     for (int left = READ; left > 0 && piece > 0 && (slot = next_reader(b)) >= 0;
          left -= piece)
@@ -206,6 +206,6 @@ pl_status pl_batch_step(pl_batch *b)
         return status;
     }
     for (int i = 0; i < n; i++)
-        take(b, slots[i], b->logits + (size_t)i * (size_t)b->vocab);
+        take_slot_token(b, slots[i], b->logits + (size_t)i * (size_t)b->vocab);
     return PL_OK;
 }

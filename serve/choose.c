@@ -75,7 +75,7 @@ static int32_t pop(int32_t *heap, int n, const float *logits)
 }
 
 /* ---- the choice ---- */
-static double sum_of(const double *weight, int n)
+static double sum_weights(const double *weight, int n)
 {
     double sum = 0.0;
     for (int i = 0; i < n; ++i)
@@ -113,7 +113,7 @@ static int take_candidates(pl_chooser *chooser, const float *logits, float highe
         /* The smallest n whose weights reach `share` of their sum. */
         const double *weight = chooser->weight;
         double share = choice->top_p;
-        double enough = share * sum_of(weight, n), sum = 0.0;
+        double enough = share * sum_weights(weight, n), sum = 0.0;
         for (int i = 0; i < n; ++i) {
             sum += weight[i];
             if (sum >= enough)
@@ -131,13 +131,13 @@ static int take_candidates(pl_chooser *chooser, const float *logits, float highe
     if (choice->top_p >= 1.0)
         return n;
     return rank_tokens(chooser, logits, highest, choice->temperature, n,
-                       choice->top_p * sum_of(chooser->weight, n));
+                       choice->top_p * sum_weights(chooser->weight, n));
 }
 
 /* The candidate on which u * (sum of weights) falls; never one with weight 0. */
-static int32_t draw(const pl_chooser *chooser, int n, double u)
+static int32_t draw_candidate(const pl_chooser *chooser, int n, double u)
 {
-    double target = u * sum_of(chooser->weight, n), sum = 0.0;
+    double target = u * sum_weights(chooser->weight, n), sum = 0.0;
     int last = 0;
     for (int i = 0; i < n; ++i) {
         if (chooser->weight[i] > 0.0)
@@ -179,6 +179,6 @@ pl_status pl_choose_token(pl_chooser *chooser, const float *logits,
         return PL_OK;
     int n = take_candidates(chooser, logits, logits[*token], choice);
     double u = pl_random_uniform(choice->seed, pl_stream("choose", 0, 0), index);
-    *token = draw(chooser, n, u);
+    *token = draw_candidate(chooser, n, u);
     return PL_OK;
 }

@@ -10,7 +10,7 @@
 static const pl_generate_options defaults = {
     .max_tokens = 16, .choice = {.temperature = 1.0, .top_k = 0, .top_p = 1.0}};
 
-static pl_status wrong(const char *key, const char *what)
+static pl_status wrong_value(const char *key, const char *what)
 {
     return pl_fail(PL_ERR_USAGE, "`%s` must be %s", key, what);
 }
@@ -22,15 +22,15 @@ static char *copy_text(const char *text, size_t len)
     return copy; /* pl_alloc gave zeros */
 }
 
-static pl_status read_whole(const pl_json *value, const char *key, int64_t least,
-                            int64_t most, int64_t *out)
+static pl_status read_whole_number(const pl_json *value, const char *key, int64_t least,
+                                   int64_t most, int64_t *out)
 {
     char range[96];
     if (pl_json_int(value, out) && *out >= least && *out <= most)
         return PL_OK;
     snprintf(range, sizeof range, "a whole number from %" PRId64 " to %" PRId64, least,
              most);
-    return wrong(key, range);
+    return wrong_value(key, range);
 }
 
 static pl_status read_real(const pl_json *value, const char *key, double most,
@@ -40,20 +40,20 @@ static pl_status read_real(const pl_json *value, const char *key, double most,
     if (pl_json_number(value, out) && *out >= 0 && *out <= most)
         return PL_OK;
     snprintf(range, sizeof range, "a number from 0 to %g", most);
-    return wrong(key, range);
+    return wrong_value(key, range);
 }
 
 /* A prompt may also be a list of one, which some clients send. */
-static pl_status read_prompt(const pl_json *value, pl_completion *c)
+static pl_status read_prompt_text(const pl_json *value, pl_completion *c)
 {
     size_t len = 0;
     if (pl_json_is_array(value) && pl_json_count(value) == 1)
         value = pl_json_at(value, 0);
     const char *text = pl_json_text(value, &len);
     if (!text || len == 0)
-        return wrong("prompt", "one text that is not empty");
+        return wrong_value("prompt", "one text that is not empty");
     if (strlen(text) != len)
-        return wrong("prompt", "a text without the character U+0000");
+        return wrong_value("prompt", "a text without the character U+0000");
     c->prompt = copy_text(text, len);
     return PL_OK;
 }
@@ -63,12 +63,12 @@ static pl_status read_stop(const pl_json *value, pl_completion *c)
     bool list = pl_json_is_array(value);
     size_t n = list ? pl_json_count(value) : 1;
     if (n > PL_STOP_MAX)
-        return wrong("stop", "one text, or a list of at most 4");
+        return wrong_value("stop", "one text, or a list of at most 4");
     for (size_t i = 0; i < n; i++) {
         size_t len = 0;
         const char *text = pl_json_text(list ? pl_json_at(value, i) : value, &len);
         if (!text || len == 0 || strlen(text) != len)
-            return wrong("stop", "one text, or a list of at most 4, none empty");
+            return wrong_value("stop", "one text, or a list of at most 4, none empty");
         c->options.stop[i] = copy_text(text, len);
     }
     return PL_OK;
@@ -82,34 +82,35 @@ static pl_status read_key(const char *key, const pl_json *value, pl_completion *
         size_t len = 0;
         const char *text = pl_json_text(value, &len);
         if (!text || len == 0 || len >= sizeof c->model || strlen(text) != len)
-            return wrong("model", "\"auto\" or the name of a path");
+            return wrong_value("model", "\"auto\" or the name of a path");
         memcpy(c->model, text, len + 1);
         return PL_OK;
     }
     if (strcmp(key, "prompt") == 0)
-        return read_prompt(value, c);
+        return read_prompt_text(value, c);
     if (strcmp(key, "stop") == 0)
         return read_stop(value, c);
     if (strcmp(key, "stream") == 0)
-        return pl_json_bool(value, &c->stream) ? PL_OK : wrong(key, "true or false");
+        return pl_json_bool(value, &c->stream) ? PL_OK
+                                               : wrong_value(key, "true or false");
     if (strcmp(key, "temperature") == 0)
         return read_real(value, key, 100, &c->options.choice.temperature);
     if (strcmp(key, "top_p") == 0) {
         PL_CHECK(read_real(value, key, 1, &c->options.choice.top_p));
-        return c->options.choice.top_p > 0 ? PL_OK : wrong(key, "more than 0");
+        return c->options.choice.top_p > 0 ? PL_OK : wrong_value(key, "more than 0");
     }
     if (strcmp(key, "max_tokens") == 0) {
-        status = read_whole(value, key, 1, 1000000, &whole);
+        status = read_whole_number(value, key, 1, 1000000, &whole);
         c->options.max_tokens = (int)whole;
         return status;
     }
     if (strcmp(key, "top_k") == 0) {
-        status = read_whole(value, key, 0, 1000000, &whole);
+        status = read_whole_number(value, key, 0, 1000000, &whole);
         c->options.choice.top_k = (int)whole;
         return status;
     }
     if (strcmp(key, "seed") == 0) {
-        status = read_whole(value, key, 0, INT64_MAX, &whole);
+        status = read_whole_number(value, key, 0, INT64_MAX, &whole);
         c->options.choice.seed = (uint64_t)whole;
         return status;
     }
@@ -118,14 +119,16 @@ static pl_status read_key(const char *key, const pl_json *value, pl_completion *
     double number = 0;
     bool yes = false;
     if (strcmp(key, "n") == 0 || strcmp(key, "best_of") == 0)
-        return pl_json_number(value, &number) && number == 1 ? PL_OK : wrong(key, "1");
+        return pl_json_number(value, &number) && number == 1 ? PL_OK
+                                                             : wrong_value(key, "1");
     if (strcmp(key, "echo") == 0)
-        return pl_json_bool(value, &yes) && !yes ? PL_OK : wrong(key, "false");
+        return pl_json_bool(value, &yes) && !yes ? PL_OK : wrong_value(key, "false");
     if (strcmp(key, "presence_penalty") == 0 || strcmp(key, "frequency_penalty") == 0)
-        return pl_json_number(value, &number) && number == 0 ? PL_OK : wrong(key, "0");
+        return pl_json_number(value, &number) && number == 0 ? PL_OK
+                                                             : wrong_value(key, "0");
     if (strcmp(key, "logprobs") == 0 || strcmp(key, "suffix") == 0 ||
         strcmp(key, "logit_bias") == 0)
-        return wrong(key, "left out: it is not supported");
+        return wrong_value(key, "left out: it is not supported");
     if (strcmp(key, "user") == 0 || strcmp(key, "stream_options") == 0)
         return PL_OK;
     return pl_fail(PL_ERR_USAGE, "unknown key `%.60s`", key);
@@ -151,7 +154,7 @@ static pl_status read_object(const pl_json *json, pl_completion *c)
         if (!is_null(value))
             PL_CHECK(read_key(key, value, c));
     }
-    return c->prompt ? PL_OK : wrong("prompt", "given");
+    return c->prompt ? PL_OK : wrong_value("prompt", "given");
 }
 
 pl_status pl_completion_parse(const char *body, size_t len, pl_completion *out)

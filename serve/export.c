@@ -13,7 +13,7 @@ static const char *const torch_dtypes[PL_WEIGHT_COUNT] = {"float32", "float16",
                                                           "bfloat16", ""};
 
 /* ---- model.safetensors ---- */
-static pl_json *describe(const pl_tensor *t, pl_weight_type type, uint64_t begin)
+static pl_json *describe_tensor(const pl_tensor *t, pl_weight_type type, uint64_t begin)
 {
     pl_json *o = pl_json_object(), *shape = pl_json_array(), *place = pl_json_array();
     if (!weight_is_vector(t))
@@ -47,7 +47,7 @@ static pl_status write_header(const pl_export *e, sink *out)
     pl_json_set(o, "__metadata__", metadata_of(e));
     for (int i = 0; i < pl_topology_n_tensors(e->topology); i++) {
         const pl_tensor *t = pl_topology_tensor(e->topology, i);
-        pl_json_set(o, t->name, describe(t, e->type, at));
+        pl_json_set(o, t->name, describe_tensor(t, e->type, at));
         at += weight_bytes(e->type, t);
     }
     pl_json_write(o, 0, &text);

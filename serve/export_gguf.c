@@ -25,7 +25,7 @@ static const char *const names[][2] = {
     {"mlp.up_proj.weight", "ffn_up.weight"},
     {"mlp.down_proj.weight", "ffn_down.weight"}};
 
-static pl_status name_of(const pl_tensor *t, char out[PL_NAME_MAX])
+static pl_status gguf_name_of(const pl_tensor *t, char out[PL_NAME_MAX])
 {
     char prefix[PL_NAME_MAX] = "";
     const char *rest = t->name;
@@ -101,7 +101,7 @@ static pl_weight_type type_of(const pl_export *e, const pl_tensor *t)
     return odd ? PL_WEIGHT_F16 : e->type;
 }
 
-static pl_status describe(const pl_export *e, gguf_head *h)
+static pl_status describe_gguf(const pl_export *e, gguf_head *h)
 {
     char name[PL_NAME_MAX];
     gguf_put_text(h, "general.architecture", "llama");
@@ -129,7 +129,7 @@ static pl_status describe(const pl_export *e, gguf_head *h)
     PL_CHECK(put_tokenizer_of(e, h));
     for (int i = 0; i < pl_topology_n_tensors(e->topology); i++) {
         const pl_tensor *t = pl_topology_tensor(e->topology, i);
-        PL_CHECK(name_of(t, name));
+        PL_CHECK(gguf_name_of(t, name));
         gguf_add_tensor(h, name, t, type_of(e, t));
     }
     return PL_OK;
@@ -140,7 +140,7 @@ pl_status pl_export_gguf(const pl_export *e, const char *path)
     gguf_head head = {.n_keys = 0};
     pl_buf bytes = {0};
     sink *out = NULL;
-    pl_status status = describe(e, &head);
+    pl_status status = describe_gguf(e, &head);
     PL_TRY(status);
     gguf_head_encode(&head, &bytes);
     PL_TRY(sink_open(path, &out));

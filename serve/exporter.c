@@ -60,10 +60,10 @@ static enum MHD_Result respond_metrics(const pl_exporter *e, struct MHD_Connecti
     return result;
 }
 
-static enum MHD_Result on_request(void *context, struct MHD_Connection *c,
-                                  const char *url, const char *method,
-                                  const char *version, const char *upload,
-                                  size_t *upload_bytes, void **state)
+static enum MHD_Result on_metrics_request(void *context, struct MHD_Connection *c,
+                                          const char *url, const char *method,
+                                          const char *version, const char *upload,
+                                          size_t *upload_bytes, void **state)
 {
     const pl_exporter *e = context;
     (void)version;
@@ -120,7 +120,7 @@ pl_status pl_exporter_open(const char *listen,
     e->hub = hub;
     e->context = context;
     e->daemon = MHD_start_daemon(
-        MHD_USE_INTERNAL_POLLING_THREAD, 0, NULL, NULL, on_request, e,
+        MHD_USE_INTERNAL_POLLING_THREAD, 0, NULL, NULL, on_metrics_request, e,
         MHD_OPTION_SOCK_ADDR, &at, MHD_OPTION_CONNECTION_LIMIT,
         (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_MAX, MHD_OPTION_END);

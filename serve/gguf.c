@@ -9,7 +9,7 @@ enum { VERSION = 3 };
 /* Numbers of the types of tensors in ggml. */
 static const uint32_t tensor_types[PL_WEIGHT_COUNT] = {0, 1, 30, 8};
 
-static void add(pl_buf *out, uint64_t value, size_t n_bytes)
+static void add_le_value(pl_buf *out, uint64_t value, size_t n_bytes)
 {
     uint8_t bytes[8];
     for (size_t i = 0; i < n_bytes; i++)
@@ -19,11 +19,11 @@ static void add(pl_buf *out, uint64_t value, size_t n_bytes)
 
 static void add_text(pl_buf *out, const char *text, size_t len)
 {
-    add(out, len, 8);
+    add_le_value(out, len, 8);
     pl_buf_append(out, text, len);
 }
 
-static uint32_t bits_of(float value)
+static uint32_t float_bits_of(float value)
 {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
@@ -34,14 +34,14 @@ static uint32_t bits_of(float value)
 static void put_key(gguf_head *h, const char *key, gguf_kind kind)
 {
     add_text(&h->keys, key, strlen(key));
-    add(&h->keys, kind, 4);
+    add_le_value(&h->keys, kind, 4);
     h->n_keys++;
 }
 
 void gguf_put_u32(gguf_head *h, const char *key, uint32_t value)
 {
     put_key(h, key, GGUF_U32);
-    add(&h->keys, value, 4);
+    add_le_value(&h->keys, value, 4);
 }
 
 void gguf_put_f32(gguf_head *h, const char *key, double value)
@@ -53,7 +53,7 @@ void gguf_put_f32(gguf_head *h, const char *key, double value)
 void gguf_put_bool(gguf_head *h, const char *key, bool value)
 {
     put_key(h, key, GGUF_BOOL);
-    add(&h->keys, value, 1);
+    add_le_value(&h->keys, value, 1);
 }
 
 void gguf_put_text(gguf_head *h, const char *key, const char *value)
@@ -65,8 +65,8 @@ void gguf_put_text(gguf_head *h, const char *key, const char *value)
 void gguf_put_list(gguf_head *h, const char *key, gguf_kind kind, uint64_t n)
 {
     put_key(h, key, GGUF_LIST);
-    add(&h->keys, kind, 4);
-    add(&h->keys, n, 8);
+    add_le_value(&h->keys, kind, 4);
+    add_le_value(&h->keys, n, 8);
 }
 
 void gguf_add_text(gguf_head *h, const char *text, size_t len)
@@ -76,12 +76,12 @@ void gguf_add_text(gguf_head *h, const char *text, size_t len)
 
 void gguf_add_f32(gguf_head *h, float value)
 {
-    add(&h->keys, bits_of(value), 4);
+    add_le_value(&h->keys, float_bits_of(value), 4);
 }
 
 void gguf_add_i32(gguf_head *h, int32_t value)
 {
-    add(&h->keys, (uint32_t)value, 4);
+    add_le_value(&h->keys, (uint32_t)value, 4);
 }
 
 /* ---- tensors ---- */
@@ -95,12 +95,12 @@ void gguf_add_tensor(gguf_head *h, const char *name, const pl_tensor *tensor,
 {
     bool vector = weight_is_vector(tensor);
     add_text(&h->tensors, name, strlen(name));
-    add(&h->tensors, vector ? 1 : 2, 4);
-    add(&h->tensors, (uint64_t)tensor->cols, 8);
+    add_le_value(&h->tensors, vector ? 1 : 2, 4);
+    add_le_value(&h->tensors, (uint64_t)tensor->cols, 8);
     if (!vector)
-        add(&h->tensors, (uint64_t)tensor->rows, 8);
-    add(&h->tensors, tensor_types[type], 4);
-    add(&h->tensors, h->data_bytes, 8);
+        add_le_value(&h->tensors, (uint64_t)tensor->rows, 8);
+    add_le_value(&h->tensors, tensor_types[type], 4);
+    add_le_value(&h->tensors, h->data_bytes, 8);
     h->data_bytes += padded(weight_bytes(type, tensor));
     h->n_tensors++;
 }
@@ -109,9 +109,9 @@ void gguf_head_encode(const gguf_head *h, pl_buf *out)
 {
     static const uint8_t zeros[GGUF_ALIGNMENT];
     pl_buf_append(out, "GGUF", 4);
-    add(out, VERSION, 4);
-    add(out, h->n_tensors, 8);
-    add(out, h->n_keys, 8);
+    add_le_value(out, VERSION, 4);
+    add_le_value(out, h->n_tensors, 8);
+    add_le_value(out, h->n_keys, 8);
     pl_buf_append(out, h->keys.data, h->keys.len);
     pl_buf_append(out, h->tensors.data, h->tensors.len);
     pl_buf_append(out, zeros, (size_t)(padded(out->len) - out->len));

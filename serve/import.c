@@ -57,7 +57,7 @@ static safetensors *file_called(const pl_import *m, const char *path)
 }
 
 /* An index may only name files of its own folder. */
-static pl_status open_shard(pl_import *m, const char *tensor, const char *name)
+static pl_status open_index_shard(pl_import *m, const char *tensor, const char *name)
 {
     char path[PL_PATH_MAX];
     if (!name || strchr(name, '/') || !pl_ends_with(name, ".safetensors") ||
@@ -89,7 +89,7 @@ static pl_status open_shards(pl_import *m, const char *index)
     if (!pl_json_is_object(map))
         PL_TRY(pl_fail(PL_ERR_DATA, "%s has no object `weight_map`", index));
     for (const char *key = NULL; (key = pl_json_next_key(map, key));)
-        PL_TRY(open_shard(m, key, pl_json_text(pl_json_get(map, key), NULL)));
+        PL_TRY(open_index_shard(m, key, pl_json_text(pl_json_get(map, key), NULL)));
 done:
     pl_json_destroy(&root);
     pl_buf_destroy(&text);
@@ -113,7 +113,8 @@ static pl_status open_files(pl_import *m, const char *path, bool is_folder)
 }
 
 /* ---- tensors ---- */
-static const st_tensor *find(const pl_import *m, const char *name, safetensors **file)
+static const st_tensor *find_model_tensor(const pl_import *m, const char *name,
+                                          safetensors **file)
 {
     const st_tensor *found = NULL;
     for (int i = 0; i < m->n_files && !found; i++) {
@@ -135,7 +136,7 @@ static bool has_shape(const st_tensor *have, const pl_tensor *want)
 static pl_status check_tensor(const pl_import *m, const pl_tensor *want)
 {
     safetensors *file = NULL;
-    const st_tensor *have = find(m, want->name, &file);
+    const st_tensor *have = find_model_tensor(m, want->name, &file);
     if (!have)
         return pl_fail(PL_ERR_DATA,
                        "%s has no tensor %s, which config.json calls for; is the "
@@ -175,7 +176,7 @@ static bool is_ours(const pl_topology *t, const char *name)
 static bool is_tied_copy(const pl_import *m, const st_tensor *t)
 {
     safetensors *file = NULL;
-    const st_tensor *embed = find(m, "model.embed_tokens.weight", &file);
+    const st_tensor *embed = find_model_tensor(m, "model.embed_tokens.weight", &file);
     return m->shape.tied && strcmp(t->name, "lm_head.weight") == 0 && embed &&
            strcmp(embed->dtype, t->dtype) == 0 && embed->n_bytes == t->n_bytes &&
            memcmp(embed->data, t->data, t->n_bytes) == 0;
@@ -187,7 +188,7 @@ static pl_status check_known(const pl_import *m, const pl_topology *t,
                              safetensors *file, const st_tensor *tensor)
 {
     safetensors *first = NULL;
-    find(m, tensor->name, &first);
+    find_model_tensor(m, tensor->name, &first);
     if (first != file)
         return pl_fail(PL_ERR_DATA, "tensor %.128s stands in both %s and %s",
                        tensor->name, safetensors_name(first), safetensors_name(file));
@@ -275,7 +276,8 @@ const char *pl_import_tokenizer(const pl_import *import)
 }
 
 /* ---- loading ---- */
-static pl_status compare(const pl_import *m, const char *name, double have, double want)
+static pl_status compare_setting(const pl_import *m, const char *name, double have,
+                                 double want)
 {
     if (have == want)
         return PL_OK;
@@ -288,7 +290,7 @@ static pl_status compare(const pl_import *m, const char *name, double have, doub
 static pl_status load_tensor(const pl_import *m, const pl_tensor *t, float *out)
 {
     safetensors *file = NULL;
-    const st_tensor *have = find(m, t->name, &file);
+    const st_tensor *have = find_model_tensor(m, t->name, &file);
     if (!have || !has_shape(have, t))
         return pl_fail(PL_ERR_INTERNAL, "tensor %s was there when its file was opened",
                        t->name);
@@ -313,15 +315,15 @@ pl_status pl_import_load(const pl_import *import, const pl_topology *topology,
                        "data.vocab is %d but the model in %s has %d; `pathloom import` "
                        "writes a configuration that fits",
                        want->vocab, import->folder, have->vocab);
-    PL_CHECK(compare(import, "width", have->width, want->width));
-    PL_CHECK(compare(import, "heads", have->n_heads, want->n_heads));
-    PL_CHECK(compare(import, "kv_heads", have->n_kv_heads, want->n_kv_heads));
-    PL_CHECK(compare(import, "head_size", have->head_size, want->head_size));
-    PL_CHECK(compare(import, "ffn", have->ffn, want->ffn));
-    PL_CHECK(compare(import, "blocks", have->n_blocks, want->n_blocks));
-    PL_CHECK(compare(import, "tied", have->tied, want->tied));
-    PL_CHECK(compare(import, "rope_theta", have->rope_theta, want->rope_theta));
-    PL_CHECK(compare(import, "norm_eps", have->norm_eps, want->norm_eps));
+    PL_CHECK(compare_setting(import, "width", have->width, want->width));
+    PL_CHECK(compare_setting(import, "heads", have->n_heads, want->n_heads));
+    PL_CHECK(compare_setting(import, "kv_heads", have->n_kv_heads, want->n_kv_heads));
+    PL_CHECK(compare_setting(import, "head_size", have->head_size, want->head_size));
+    PL_CHECK(compare_setting(import, "ffn", have->ffn, want->ffn));
+    PL_CHECK(compare_setting(import, "blocks", have->n_blocks, want->n_blocks));
+    PL_CHECK(compare_setting(import, "tied", have->tied, want->tied));
+    PL_CHECK(compare_setting(import, "rope_theta", have->rope_theta, want->rope_theta));
+    PL_CHECK(compare_setting(import, "norm_eps", have->norm_eps, want->norm_eps));
     for (int i = 0; i < pl_topology_n_tensors(topology); i++) {
         const pl_tensor *t = pl_topology_tensor(topology, i);
         PL_CHECK(load_tensor(import, t, params + t->offset));

@@ -86,7 +86,8 @@ static pl_status bad_number(const config_reader *c, const char *name,
 }
 
 /* Gives `other` if the field is absent; 0 means that it must be there. */
-static pl_status take_int(const config_reader *c, const char *name, int other, int *out)
+static pl_status take_config_int(const config_reader *c, const char *name, int other,
+                                 int *out)
 {
     const pl_json *value = field(c, name);
     int64_t number = 0;
@@ -99,8 +100,8 @@ static pl_status take_int(const config_reader *c, const char *name, int other, i
     return PL_OK;
 }
 
-static pl_status take_real(const config_reader *c, const char *name, double other,
-                           double *out)
+static pl_status take_config_real(const config_reader *c, const char *name,
+                                  double other, double *out)
 {
     const pl_json *value = field(c, name);
     *out = other;
@@ -127,7 +128,7 @@ static pl_status take_rope_of(const config_reader *c, const char *name, double *
     if (share && (!pl_json_number(share, &number) || number < 1))
         return unsupported(c, "partial_rotary_factor", share,
                            "our rotary embedding turns whole heads");
-    return take_real(&rope, "rope_theta", *theta, theta);
+    return take_config_real(&rope, "rope_theta", *theta, theta);
 }
 
 static pl_status take_tied(const config_reader *c, bool *out)
@@ -141,23 +142,23 @@ static pl_status take_tied(const config_reader *c, bool *out)
 
 static pl_status take_shape(const config_reader *c, pl_shape *s)
 {
-    PL_CHECK(take_int(c, "vocab_size", 0, &s->vocab));
-    PL_CHECK(take_int(c, "hidden_size", 0, &s->width));
-    PL_CHECK(take_int(c, "intermediate_size", 0, &s->ffn));
-    PL_CHECK(take_int(c, "num_hidden_layers", 0, &s->n_blocks));
-    PL_CHECK(take_int(c, "num_attention_heads", 0, &s->n_heads));
-    PL_CHECK(take_int(c, "num_key_value_heads", s->n_heads, &s->n_kv_heads));
+    PL_CHECK(take_config_int(c, "vocab_size", 0, &s->vocab));
+    PL_CHECK(take_config_int(c, "hidden_size", 0, &s->width));
+    PL_CHECK(take_config_int(c, "intermediate_size", 0, &s->ffn));
+    PL_CHECK(take_config_int(c, "num_hidden_layers", 0, &s->n_blocks));
+    PL_CHECK(take_config_int(c, "num_attention_heads", 0, &s->n_heads));
+    PL_CHECK(take_config_int(c, "num_key_value_heads", s->n_heads, &s->n_kv_heads));
     bool given = field(c, "head_dim") != NULL;
     if (!given && s->width % s->n_heads != 0)
         return pl_fail(PL_ERR_DATA,
                        "%s: hidden_size %d is not divisible by num_attention_heads %d, "
                        "and there is no head_dim",
                        c->what, s->width, s->n_heads);
-    PL_CHECK(take_int(c, "head_dim", s->width / s->n_heads, &s->head_size));
-    PL_CHECK(take_int(c, "max_position_embeddings", 2048, &s->context));
-    PL_CHECK(take_real(c, "rms_norm_eps", 1e-6, &s->norm_eps));
+    PL_CHECK(take_config_int(c, "head_dim", s->width / s->n_heads, &s->head_size));
+    PL_CHECK(take_config_int(c, "max_position_embeddings", 2048, &s->context));
+    PL_CHECK(take_config_real(c, "rms_norm_eps", 1e-6, &s->norm_eps));
     double *theta = &s->rope_theta;
-    PL_CHECK(take_real(c, "rope_theta", 10000, theta));
+    PL_CHECK(take_config_real(c, "rope_theta", 10000, theta));
     PL_CHECK(take_rope_of(c, "rope_scaling", theta));
     PL_CHECK(take_rope_of(c, "rope_parameters", theta));
     PL_CHECK(take_tied(c, &s->tied));

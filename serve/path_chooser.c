@@ -71,7 +71,7 @@ void pl_path_chooser_close(pl_path_chooser **chooser)
 
 /* ---- by the router ---- */
 /* The base model, whose features of a text the router was fitted to. */
-static pl_status read_base(pl_path_chooser *c)
+static pl_status read_base_model(pl_path_chooser *c)
 {
     const pl_model_options model = prefix_model(c->settings);
     if (!c->base_topology)
@@ -95,7 +95,7 @@ pl_status pl_path_chooser_by_router(pl_path_chooser *c)
         PL_CHECK(status);
     }
     if (!c->base)
-        PL_CHECK(read_base(c));
+        PL_CHECK(read_base_model(c));
     if (!c->feature)
         c->feature = pl_alloc((size_t)pl_topology_shape(c->base_topology)->width *
                               sizeof *c->feature);

@@ -33,7 +33,7 @@ static uint64_t take_varint(message *m)
     return 0;
 }
 
-static const uint8_t *take_bytes(message *m, uint64_t len)
+static const uint8_t *take_field_bytes(message *m, uint64_t len)
 {
     const uint8_t *data = m->at;
     if (len > (uint64_t)(m->end - m->at)) {
@@ -46,12 +46,12 @@ static const uint8_t *take_bytes(message *m, uint64_t len)
 
 static uint64_t take_fixed(message *m, size_t len)
 {
-    const uint8_t *bytes = take_bytes(m, len);
+    const uint8_t *bytes = take_field_bytes(m, len);
     return bytes ? pl_le_get(bytes, len) : 0;
 }
 
 /* False at the end, or if no valid field follows. */
-static bool next_field(message *m, field *f)
+static bool next_message_field(message *m, field *f)
 {
     if (m->at == m->end || m->broken)
         return false;
@@ -64,7 +64,7 @@ static bool next_field(message *m, field *f)
     else if (f->wire == WIRE_FIXED32)
         f->value = take_fixed(m, 4);
     else if (f->wire == WIRE_BYTES)
-        f->data = take_bytes(m, f->len = (size_t)take_varint(m));
+        f->data = take_field_bytes(m, f->len = (size_t)take_varint(m));
     else
         m->broken = true;
     return !m->broken;
@@ -76,12 +76,12 @@ static message inside(const field *f)
     return (message){f->data, bytes ? f->data + f->len : f->data, !bytes};
 }
 
-static pl_status damaged(const char *what)
+static pl_status tokenizer_damaged(const char *what)
 {
     return pl_fail(PL_ERR_DAMAGED, "the tokenizer's model is damaged: %s", what);
 }
 
-static bool is_utf8(const char *text, size_t len)
+static bool is_piece_utf8(const char *text, size_t len)
 {
     for (size_t at = 0; at < len;) {
         size_t step = pl_utf8_length(text + at, len - at);
@@ -92,12 +92,12 @@ static bool is_utf8(const char *text, size_t len)
     return true;
 }
 
-static pl_status read_piece(const field *whole, token_piece *out)
+static pl_status read_token_piece(const field *whole, token_piece *out)
 {
     message m = inside(whole);
     field f;
     *out = (token_piece){.text = "", .kind = PIECE_NORMAL};
-    while (next_field(&m, &f)) {
+    while (next_message_field(&m, &f)) {
         if (f.number == 1 && f.wire == WIRE_BYTES) {
             out->text = (const char *)f.data;
             out->len = f.len;
@@ -108,26 +108,28 @@ static pl_status read_piece(const field *whole, token_piece *out)
             out->score = value;
         } else if (f.number == 3 && f.wire == WIRE_VARINT) {
             if (f.value < PIECE_NORMAL || f.value > PIECE_BYTE)
-                return damaged("a piece of an unknown kind");
+                return tokenizer_damaged("a piece of an unknown kind");
             out->kind = (piece_kind)f.value;
         }
     }
     if (m.broken || out->len == 0 || !isfinite(out->score))
-        return damaged("a piece without text or score");
-    return is_utf8(out->text, out->len) ? PL_OK : damaged("a piece that is not UTF-8");
+        return tokenizer_damaged("a piece without text or score");
+    return is_piece_utf8(out->text, out->len)
+               ? PL_OK
+               : tokenizer_damaged("a piece that is not UTF-8");
 }
 
 static pl_status read_trainer(const field *whole, piece_list *out)
 {
     message m = inside(whole);
     field f;
-    while (next_field(&m, &f)) {
+    while (next_message_field(&m, &f)) {
         if (f.number == 3 && f.wire == WIRE_VARINT)
             out->bpe = f.value == MODEL_BPE;
         if (f.number == 35 && f.wire == WIRE_VARINT)
             out->byte_fallback = f.value != 0;
     }
-    return m.broken ? damaged("its trainer's settings") : PL_OK;
+    return m.broken ? tokenizer_damaged("its trainer's settings") : PL_OK;
 }
 
 /* Missing fields are true: these are the three defaults of the format. */
@@ -137,7 +139,7 @@ static pl_status read_normalizer(const field *whole, piece_list *out)
     field f;
     bool thins = true, escapes = true, table = false;
     out->blank_first = true;
-    while (next_field(&m, &f)) {
+    while (next_message_field(&m, &f)) {
         table |= f.number == 2 && f.len > 0;
         if (f.number == 3)
             out->blank_first = f.value != 0;
@@ -147,7 +149,7 @@ static pl_status read_normalizer(const field *whole, piece_list *out)
             escapes = f.value != 0;
     }
     out->exact = !table && !thins && escapes;
-    return m.broken ? damaged("its normaliser's settings") : PL_OK;
+    return m.broken ? tokenizer_damaged("its normaliser's settings") : PL_OK;
 }
 
 static size_t count_pieces(const void *model, size_t len)
@@ -155,7 +157,7 @@ static size_t count_pieces(const void *model, size_t len)
     message m = {model, (const uint8_t *)model + len, false};
     field f;
     size_t n = 0;
-    while (next_field(&m, &f))
+    while (next_message_field(&m, &f))
         n += f.number == 1;
     return n;
 }
@@ -165,15 +167,15 @@ static pl_status read_model(const void *model, size_t len, piece_list *out)
     message m = {model, (const uint8_t *)model + len, false};
     field f;
     out->pieces = pl_alloc((count_pieces(model, len) + 1) * sizeof *out->pieces);
-    while (next_field(&m, &f)) {
+    while (next_message_field(&m, &f)) {
         if (f.number == 1)
-            PL_CHECK(read_piece(&f, &out->pieces[out->n++]));
+            PL_CHECK(read_token_piece(&f, &out->pieces[out->n++]));
         else if (f.number == 2)
             PL_CHECK(read_trainer(&f, out));
         else if (f.number == 3)
             PL_CHECK(read_normalizer(&f, out));
     }
-    return m.broken || out->n == 0 ? damaged("it ends in the middle") : PL_OK;
+    return m.broken || out->n == 0 ? tokenizer_damaged("it ends in the middle") : PL_OK;
 }
 
 pl_status piece_list_read(const void *model, size_t len, piece_list *out)

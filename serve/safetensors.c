@@ -27,7 +27,7 @@ static const struct {
               {"I32", 32},    {"F32", 32}, {"U64", 64}, {"F8_E8M0", 8}, {"I64", 64},
               {"F64", 64},    {"C64", 64}};
 
-static unsigned bits_of(const char *dtype)
+static unsigned dtype_bits_of(const char *dtype)
 {
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
         if (strcmp(dtypes[i].name, dtype) == 0)
@@ -36,7 +36,8 @@ static unsigned bits_of(const char *dtype)
 }
 
 /* ---- one tensor ---- */
-static pl_status wrong(const safetensors *f, const char *tensor, const char *what)
+static pl_status wrong_tensor(const safetensors *f, const char *tensor,
+                              const char *what)
 {
     return pl_fail(PL_ERR_DATA, "%s: tensor %.128s %s", f->name, tensor, what);
 }
@@ -47,13 +48,14 @@ static pl_status read_shape(const safetensors *f, const pl_json *shape, st_tenso
     size_t n = pl_json_count(shape);
     t->n_values = 1;
     if (n > SAFETENSORS_DIMS_MAX)
-        return wrong(f, t->name, "has more than 8 dimensions");
+        return wrong_tensor(f, t->name, "has more than 8 dimensions");
     for (size_t i = 0; i < n; i++) {
         int64_t extent = 0;
         if (!pl_json_int(pl_json_at(shape, i), &extent) || extent < 0)
-            return wrong(f, t->name, "has an extent that is no whole number from 0 on");
+            return wrong_tensor(f, t->name,
+                                "has an extent that is no whole number from 0 on");
         if (extent > 0 && t->n_values > (uint64_t)(INT64_MAX / 64) / (uint64_t)extent)
-            return wrong(f, t->name, "is larger than any file");
+            return wrong_tensor(f, t->name, "is larger than any file");
         t->dims[i] = extent;
         t->n_values *= (uint64_t)extent;
     }
@@ -67,7 +69,7 @@ static pl_status read_offsets(const safetensors *f, const pl_json *offsets,
     int64_t begin = -1, end = -1;
     if (pl_json_count(offsets) != 2 || !pl_json_int(pl_json_at(offsets, 0), &begin) ||
         !pl_json_int(pl_json_at(offsets, 1), &end) || begin < 0 || end < begin)
-        return wrong(f, t->name, "has no `data_offsets` [begin, end]");
+        return wrong_tensor(f, t->name, "has no `data_offsets` [begin, end]");
     if ((uint64_t)end > f->data_bytes)
         return pl_fail(PL_ERR_DATA,
                        "%s: tensor %.128s ends at byte %lld of %llu bytes of data; the "
@@ -92,20 +94,20 @@ static pl_status read_tensor(const safetensors *f, const char *name, st_tensor *
     *t = (st_tensor){.name = name};
     t->dtype = pl_json_text(pl_json_get(entry, "dtype"), NULL);
     if (!t->dtype)
-        return wrong(f, name, "has no `dtype`");
-    unsigned bits = bits_of(t->dtype);
+        return wrong_tensor(f, name, "has no `dtype`");
+    unsigned bits = dtype_bits_of(t->dtype);
     if (bits == 0)
         return pl_fail(PL_ERR_UNSUPPORTED,
                        "%s: tensor %.128s has the unknown dtype %.32s", f->name, name,
                        t->dtype);
     if (!shape || !pl_json_is_array(shape))
-        return wrong(f, name, "has no `shape`");
+        return wrong_tensor(f, name, "has no `shape`");
     PL_CHECK(read_shape(f, shape, t));
     return read_offsets(f, pl_json_get(entry, "data_offsets"), bits, t);
 }
 
 /* ---- all of them ---- */
-static int by_place(const void *a, const void *b)
+static int by_data_place(const void *a, const void *b)
 {
     const st_tensor *x = a, *y = b;
     if (x->begin != y->begin)
@@ -116,7 +118,7 @@ static int by_place(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-static int by_name(const void *a, const void *b)
+static int by_tensor_name(const void *a, const void *b)
 {
     const st_tensor *x = a, *y = b;
     return strcmp(x->name, y->name);
@@ -125,12 +127,12 @@ static int by_name(const void *a, const void *b)
 static pl_status check_cover(safetensors *f)
 {
     uint64_t at = 0;
-    qsort(f->tensors, f->n_tensors, sizeof *f->tensors, by_place);
+    qsort(f->tensors, f->n_tensors, sizeof *f->tensors, by_data_place);
     for (size_t i = 0; i < f->n_tensors; i++) {
         if (f->tensors[i].begin < at)
-            return wrong(f, f->tensors[i].name, "overlaps another one");
+            return wrong_tensor(f, f->tensors[i].name, "overlaps another one");
         if (f->tensors[i].begin > at)
-            return wrong(f, f->tensors[i].name, "leaves a gap before it");
+            return wrong_tensor(f, f->tensors[i].name, "leaves a gap before it");
         at += f->tensors[i].n_bytes;
     }
     if (at != f->data_bytes)
@@ -141,7 +143,7 @@ static pl_status check_cover(safetensors *f)
     return PL_OK;
 }
 
-static pl_status read_header(safetensors *f, const uint8_t *bytes, size_t len)
+static pl_status read_file_header(safetensors *f, const uint8_t *bytes, size_t len)
 {
     if (len < LENGTH_BYTES)
         return pl_fail(PL_ERR_DATA, "%s has %zu bytes and is no safetensors file",
@@ -163,9 +165,9 @@ static pl_status read_header(safetensors *f, const uint8_t *bytes, size_t len)
     return PL_OK;
 }
 
-static pl_status read_file(safetensors *f, const uint8_t *bytes, size_t len)
+static pl_status read_tensor_file(safetensors *f, const uint8_t *bytes, size_t len)
 {
-    PL_CHECK(read_header(f, bytes, len));
+    PL_CHECK(read_file_header(f, bytes, len));
     const pl_json *metadata = pl_json_get(f->header, "__metadata__");
     if (metadata && !pl_json_is_object(metadata))
         return pl_fail(PL_ERR_DATA, "%s: `__metadata__` is not an object", f->name);
@@ -181,7 +183,7 @@ static pl_status read_file(safetensors *f, const uint8_t *bytes, size_t len)
         if (strcmp(key, "__metadata__") != 0)
             PL_CHECK(read_tensor(f, key, &f->tensors[f->n_tensors++]));
     PL_CHECK(check_cover(f));
-    qsort(f->tensors, f->n_tensors, sizeof *f->tensors, by_name);
+    qsort(f->tensors, f->n_tensors, sizeof *f->tensors, by_tensor_name);
     return PL_OK;
 }
 
@@ -190,7 +192,7 @@ pl_status safetensors_parse(const char *what, const uint8_t *bytes, size_t len,
 {
     safetensors *f = pl_alloc(sizeof *f);
     pl_copy_text(f->name, sizeof f->name, what);
-    pl_status status = read_file(f, bytes, len);
+    pl_status status = read_tensor_file(f, bytes, len);
     if (status != PL_OK)
         safetensors_close(&f);
     *out = f;
@@ -241,7 +243,7 @@ const st_tensor *safetensors_at(const safetensors *file, size_t i)
 const st_tensor *safetensors_find(const safetensors *file, const char *name)
 {
     st_tensor key = {.name = name};
-    return bsearch(&key, file->tensors, file->n_tensors, sizeof key, by_name);
+    return bsearch(&key, file->tensors, file->n_tensors, sizeof key, by_tensor_name);
 }
 
 /* ---- values ---- */

@@ -8,8 +8,8 @@ const char *pl_finish_name(pl_finish finish)
     return finish == PL_FINISH_STOP ? "stop" : "length";
 }
 
-static pl_status check_request(int known, int vocab, int context, int n_prompt,
-                               const pl_generate_options *options)
+static pl_status check_generate_request(int known, int vocab, int context, int n_prompt,
+                                        const pl_generate_options *options)
 {
     if (known > vocab || known <= PL_TOKEN_EOS)
         return pl_fail(
@@ -35,8 +35,8 @@ pl_status sequence_open(sequence *s, const pl_tokenizer *tokenizer, int vocab,
                         pl_piece_fn emit, void *emit_context)
 {
     memset(s, 0, sizeof *s);
-    PL_CHECK(check_request(pl_tokenizer_vocab(tokenizer), vocab, context, n_prompt,
-                           options));
+    PL_CHECK(check_generate_request(pl_tokenizer_vocab(tokenizer), vocab, context,
+                                    n_prompt, options));
     s->tokenizer = tokenizer;
     s->options = *options;
     s->pieces.emit = emit;

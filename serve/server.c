@@ -92,7 +92,7 @@ static void tell_end(server_job *job, pl_status status, const char *code,
 }
 
 /* ERR_CANCELLED and ERR_TIMEOUT end a job in any state. */
-static pl_status check_wanted(void *context)
+static pl_status check_job_wanted(void *context)
 {
     const server_job *job = context;
     if (__atomic_load_n(&job->left, __ATOMIC_SEQ_CST))
@@ -106,7 +106,7 @@ static pl_status check_wanted(void *context)
 static pl_status on_piece(void *context, const char *text, size_t len)
 {
     server_job *job = context;
-    PL_CHECK(check_wanted(job));
+    PL_CHECK(check_job_wanted(job));
     server_event *e = pl_alloc(sizeof *e);
     pl_buf_append(&e->text, text, len);
     pl_queue_push(job->events, e);
@@ -121,30 +121,32 @@ static const char *code_of(pl_status status)
                                         : "engine_failed";
 }
 
-static void on_done(void *context, pl_status status, const pl_generate_result *result)
+static void on_job_done(void *context, pl_status status,
+                        const pl_generate_result *result)
 {
     tell_end(context, status, code_of(status), result);
 }
 
 /* ---- from arrival to a batch ---- */
-static int n_tokens(const server_job *job)
+static int count_job_tokens(const server_job *job)
 {
     return (int)(job->tokens.len / sizeof(int32_t));
 }
 
-static const int32_t *tokens(const server_job *job)
+static const int32_t *get_job_tokens(const server_job *job)
 {
     return (const int32_t *)(const void *)job->tokens.data;
 }
 
 /* Leaves job->path at -1 if the server must do other work first. */
-static pl_status find_path(pl_server *s, server_job *job)
+static pl_status find_job_path(pl_server *s, server_job *job)
 {
     const pl_topology *t = server_paths_topology(s->paths);
     if (job->path >= 0)
         return PL_OK;
     if (strcmp(job->completion.model, "auto") == 0)
-        PL_CHECK(server_paths_route(s->paths, tokens(job), n_tokens(job), &job->path));
+        PL_CHECK(server_paths_route(s->paths, get_job_tokens(job),
+                                    count_job_tokens(job), &job->path));
     else
         PL_CHECK(pl_find_path(t, job->completion.model, &job->path));
     if (job->path >= 0)
@@ -162,12 +164,12 @@ static void arrive(pl_server *s, server_job *job)
     pl_buf_append(&job->tokens, &bos, sizeof bos);
     pl_status status = pl_tokenizer_encode(server_paths_tokenizer(s->paths), prompt,
                                            strlen(prompt), &job->tokens);
-    if (status == PL_OK && n_tokens(job) > context) {
+    if (status == PL_OK && count_job_tokens(job) > context) {
         code = "exceed_context_size_error";
         status = pl_fail(PL_ERR_USAGE,
                          "the prompt has %d tokens and the model's context is %d; "
                          "shorten it",
-                         n_tokens(job), context);
+                         count_job_tokens(job), context);
     }
     if (status != PL_OK) {
         tell_end(job, status, code ? code : code_of(status), NULL);
@@ -182,21 +184,21 @@ static void arrive(pl_server *s, server_job *job)
 static bool admit(pl_server *s, server_job *job)
 {
     pl_batch *batch = NULL;
-    pl_status status = check_wanted(job);
+    pl_status status = check_job_wanted(job);
     if (status == PL_OK)
-        status = find_path(s, job);
+        status = find_job_path(s, job);
     if (status == PL_OK && job->path >= 0)
         status = server_paths_batch(s->paths, job->path, &batch);
     if (status == PL_OK && !batch)
         return false;
     leave_line(job);
     if (status == PL_OK) {
-        const pl_batch_request request = {.prompt = tokens(job),
-                                          .n_prompt = n_tokens(job),
+        const pl_batch_request request = {.prompt = get_job_tokens(job),
+                                          .n_prompt = count_job_tokens(job),
                                           .options = &job->completion.options,
                                           .emit = on_piece,
-                                          .done = on_done,
-                                          .wanted = check_wanted,
+                                          .done = on_job_done,
+                                          .wanted = check_job_wanted,
                                           .context = job};
         status = pl_batch_join(batch, &request);
     }
@@ -280,7 +282,7 @@ pl_status pl_server_run(pl_server *s, volatile sig_atomic_t *stop,
 
 /* ---- for the front ---- */
 /* Takes one of `most` places; false if none is left. */
-static bool take_place(int *count, int most)
+static bool take_counted_place(int *count, int most)
 {
     if (__atomic_fetch_add(count, 1, __ATOMIC_SEQ_CST) < most)
         return true;
@@ -293,14 +295,14 @@ static pl_status take_places(pl_server *s, uint32_t address)
     int *own = address_slot(s, address), most = s->options.per_address;
     if (__atomic_load_n(&s->draining, __ATOMIC_SEQ_CST))
         return pl_fail(PL_ERR_BUSY, "the server is ending; ask another one");
-    if (!take_place(own, most > 0 ? most : INT32_MAX)) {
+    if (!take_counted_place(own, most > 0 ? most : INT32_MAX)) {
         __atomic_fetch_add(&s->counts.refused, 1, __ATOMIC_SEQ_CST);
         return pl_fail(PL_ERR_BUSY,
                        "%d requests of this address are under way already; ask again "
                        "later (serve --per-address)",
                        most);
     }
-    if (take_place(&s->counts.waiting, s->options.queue))
+    if (take_counted_place(&s->counts.waiting, s->options.queue))
         return PL_OK;
     __atomic_fetch_sub(own, 1, __ATOMIC_SEQ_CST);
     __atomic_fetch_add(&s->counts.refused, 1, __ATOMIC_SEQ_CST);

@@ -58,7 +58,7 @@ static bool is_late(const server_clients *l, const server_client *c, int64_t now
     return now - since > 1000 * (int64_t)l->options.answer_s;
 }
 
-static unsigned slot_of(const server_client *c)
+static unsigned address_slot_of(const server_client *c)
 {
     return (c->address ^ c->address >> 10 ^ c->address >> 20) % SLOTS;
 }
@@ -68,7 +68,7 @@ static int count_open(const server_clients *l, int of_address[SLOTS])
     int n = 0;
     memset(of_address, 0, SLOTS * sizeof *of_address);
     for (const server_client *c = l->first; c; c = c->next) {
-        of_address[slot_of(c)] += !c->cut;
+        of_address[address_slot_of(c)] += !c->cut;
         n += !c->cut;
     }
     return n;
@@ -83,7 +83,7 @@ static server_client *find_victim(const server_clients *l, const int of_address[
     int most = 0;
     for (server_client *c = l->first; c; c = c->next) {
         int64_t since = waits_since(c);
-        int n = of_address[slot_of(c)];
+        int n = of_address[address_slot_of(c)];
         if (c->cut || since == 0 || n < most || (n == most && since > least))
             continue;
         most = n;
@@ -107,7 +107,7 @@ static void cut_some(server_clients *l)
 }
 
 /* A client enters when it comes for the first time, and leaves the second time. */
-static void note(server_clients *l, server_client *c)
+static void note_client(server_clients *l, server_client *c)
 {
     if (!c->listed) {
         c->listed = true;
@@ -122,7 +122,7 @@ static void note(server_clients *l, server_client *c)
     pl_queue_push(l->gone, c);
 }
 
-static void run(void *context)
+static void watch_clients(void *context)
 {
     server_clients *l = context;
     for (;;) {
@@ -130,7 +130,7 @@ static void run(void *context)
         for (; news; news = pl_queue_pop(l->news, 0)) {
             if (news == context)
                 return;
-            note(l, news);
+            note_client(l, news);
         }
         cut_some(l);
     }
@@ -169,7 +169,7 @@ pl_status server_clients_open(const server_clients_options *options,
     l->options = *options;
     PL_TRY(pl_queue_create(&l->news));
     PL_TRY(pl_queue_create(&l->gone));
-    PL_TRY(pl_thread_start("clients", run, l, &l->thread));
+    PL_TRY(pl_thread_start("clients", watch_clients, l, &l->thread));
     *out = l;
     l = NULL;
 done:

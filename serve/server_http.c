@@ -77,8 +77,8 @@ static enum MHD_Result send_answer(struct MHD_Connection *c, unsigned code,
     return result;
 }
 
-static enum MHD_Result answer(struct MHD_Connection *c, unsigned code, const char *type,
-                              pl_buf *body)
+static enum MHD_Result answer_body(struct MHD_Connection *c, unsigned code,
+                                   const char *type, pl_buf *body)
 {
     return send_answer(c, code, type, false, body);
 }
@@ -86,11 +86,11 @@ static enum MHD_Result answer(struct MHD_Connection *c, unsigned code, const cha
 static enum MHD_Result answer_json(struct MHD_Connection *c, unsigned code,
                                    pl_buf *body)
 {
-    return answer(c, code, "application/json", body);
+    return answer_body(c, code, "application/json", body);
 }
 
-static enum MHD_Result answer_error(struct MHD_Connection *c, unsigned http,
-                                    const char *message, const char *code)
+static enum MHD_Result answer_http_error(struct MHD_Connection *c, unsigned http,
+                                         const char *message, const char *code)
 {
     pl_buf body = {0};
     pl_completion_write_error(
@@ -136,7 +136,7 @@ static void wait_for_news(exchange *x, int timeout_ms)
 
 /* The next event. NULL: there is none yet, or the client has gone (then the job is
  * told). */
-static server_event *next_event(exchange *x, int timeout_ms)
+static server_event *next_job_event(exchange *x, int timeout_ms)
 {
     server_event *e = x->held;
     x->held = NULL;
@@ -153,7 +153,7 @@ static server_event *wait_event(exchange *x)
 {
     server_event *e = NULL;
     while (!e)
-        e = next_event(x, LOOK_MS);
+        e = next_job_event(x, LOOK_MS);
     return e;
 }
 
@@ -183,8 +183,8 @@ static enum MHD_Result answer_whole(exchange *x)
     if (e->status == PL_OK)
         result = answer_json(x->connection, MHD_HTTP_OK, &body);
     else
-        result = answer_error(x->connection, http_status(e->status),
-                              pl_buf_text(&e->text), e->code);
+        result = answer_http_error(x->connection, http_status(e->status),
+                                   pl_buf_text(&e->text), e->code);
     server_event_destroy(&e);
     pl_buf_destroy(&text);
     pl_buf_destroy(&body);
@@ -219,7 +219,7 @@ static void read_more(exchange *x)
     pl_buf_clear(&x->out);
     x->written = 0;
     while (x->out.len == 0) {
-        server_event *e = next_event(x, LOOK_MS);
+        server_event *e = next_job_event(x, LOOK_MS);
         x->quiet_ms = e ? 0 : x->quiet_ms + LOOK_MS;
         if (e)
             write_event(x, e);
@@ -291,7 +291,7 @@ static uint32_t address_of(struct MHD_Connection *c)
     return ntohl(at.sin_addr.s_addr);
 }
 
-static enum MHD_Result complete(exchange *x)
+static enum MHD_Result answer_completion(exchange *x)
 {
     pl_server *s = x->front->server;
     pl_completion completion = {0};
@@ -309,8 +309,8 @@ static enum MHD_Result complete(exchange *x)
                             ? MHD_HTTP_SERVICE_UNAVAILABLE
                             : http_status(status);
         pl_completion_clear(&completion);
-        return answer_error(x->connection, http, pl_last_error(),
-                            status == PL_ERR_BUSY ? "busy" : "invalid_value");
+        return answer_http_error(x->connection, http, pl_last_error(),
+                                 status == PL_ERR_BUSY ? "busy" : "invalid_value");
     }
     rest_clock(x->connection, 0);
     bool stream = x->job->completion.stream;
@@ -331,12 +331,12 @@ static enum MHD_Result answer_get(pl_server *s, struct MHD_Connection *c,
     }
     if (strcmp(url, "/metrics") == 0) {
         server_write_metrics(s, &body);
-        return answer(c, MHD_HTTP_OK, "text/plain; version=0.0.4", &body);
+        return answer_body(c, MHD_HTTP_OK, "text/plain; version=0.0.4", &body);
     }
-    return answer_error(c, MHD_HTTP_NOT_FOUND,
-                        "there are GET /health, /metrics, /v1/models and "
-                        "POST /v1/completions",
-                        "not_found");
+    return answer_http_error(c, MHD_HTTP_NOT_FOUND,
+                             "there are GET /health, /metrics, /v1/models and "
+                             "POST /v1/completions",
+                             "not_found");
 }
 
 static bool is_too_large(struct MHD_Connection *c)
@@ -406,9 +406,9 @@ static const char *doubt_framing(struct MHD_Connection *c, const char *version,
 
 /* The first call for a request, before its body. HEAD is answered like GET; the library
  * leaves out the body. */
-static enum MHD_Result begin(pl_server_front *front, struct MHD_Connection *c,
-                             const char *url, const char *method, const char *version,
-                             void **state)
+static enum MHD_Result begin_exchange(pl_server_front *front, struct MHD_Connection *c,
+                                      const char *url, const char *method,
+                                      const char *version, void **state)
 {
     bool post = strcmp(method, "POST") == 0;
     bool get = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
@@ -421,21 +421,22 @@ static enum MHD_Result begin(pl_server_front *front, struct MHD_Connection *c,
         return send_answer(c, http, "application/json", true, &body);
     }
     if (strcmp(url, "/v1/chat/completions") == 0)
-        return answer_error(c, MHD_HTTP_NOT_FOUND,
-                            "this server completes text only and has no chat; send a "
-                            "`prompt` to POST /v1/completions",
-                            "not_found");
+        return answer_http_error(
+            c, MHD_HTTP_NOT_FOUND,
+            "this server completes text only and has no chat; send a "
+            "`prompt` to POST /v1/completions",
+            "not_found");
     if (is_too_large(c)) {
         char text[80];
         snprintf(text, sizeof text, "the body is larger than %d bytes",
                  (int)PL_COMPLETION_BYTES_MAX);
-        return answer_error(c, MHD_HTTP_CONTENT_TOO_LARGE, text, "body_too_large");
+        return answer_http_error(c, MHD_HTTP_CONTENT_TOO_LARGE, text, "body_too_large");
     }
     if ((completions && !post) || (!completions && !get))
-        return answer_error(c, MHD_HTTP_METHOD_NOT_ALLOWED,
-                            completions ? "send completions with POST"
-                                        : "only GET, but for POST /v1/completions",
-                            "method_not_allowed");
+        return answer_http_error(c, MHD_HTTP_METHOD_NOT_ALLOWED,
+                                 completions ? "send completions with POST"
+                                             : "only GET, but for POST /v1/completions",
+                                 "method_not_allowed");
     exchange *x = pl_alloc(sizeof *x);
     x->front = front;
     x->connection = c;
@@ -449,21 +450,21 @@ static enum MHD_Result begin(pl_server_front *front, struct MHD_Connection *c,
     return MHD_YES;
 }
 
-static enum MHD_Result on_request(void *context, struct MHD_Connection *c,
-                                  const char *url, const char *method,
-                                  const char *version, const char *upload,
-                                  size_t *upload_bytes, void **state)
+static enum MHD_Result on_api_request(void *context, struct MHD_Connection *c,
+                                      const char *url, const char *method,
+                                      const char *version, const char *upload,
+                                      size_t *upload_bytes, void **state)
 {
     pl_server_front *front = context;
     exchange *x = *state;
     if (!x)
-        return begin(front, c, url, method, version, state);
+        return begin_exchange(front, c, url, method, version, state);
     if (*upload_bytes > 0) {
         pl_buf_append(&x->body, upload, *upload_bytes);
         *upload_bytes = 0;
         return MHD_YES;
     }
-    return strcmp(method, "POST") == 0 ? complete(x)
+    return strcmp(method, "POST") == 0 ? answer_completion(x)
                                        : answer_get(front->server, c, url);
 }
 
@@ -509,7 +510,7 @@ static struct MHD_Daemon *start_daemon(pl_server_front *f, const struct sockaddr
 {
     return MHD_start_daemon(
         MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL,
-        0, NULL, NULL, on_request, f, MHD_OPTION_SOCK_ADDR, at,
+        0, NULL, NULL, on_api_request, f, MHD_OPTION_SOCK_ADDR, at,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_MAX,

@@ -97,7 +97,7 @@ static int count_places(const server_paths *p, uint64_t left)
     return fit < 1 ? 1 : fit < (uint64_t)n_paths ? (int)fit : n_paths;
 }
 
-static pl_status open_all(server_paths *p)
+static pl_status open_path_places(server_paths *p)
 {
     const char *precision = p->options->precision;
     const pl_backend_options backend = {
@@ -118,7 +118,7 @@ pl_status server_paths_open(const pl_server_options *options, server_paths **out
     server_paths *p = pl_alloc(sizeof *p);
     p->options = options;
     p->mix = options->mix;
-    pl_status status = open_all(p);
+    pl_status status = open_path_places(p);
     if (status == PL_OK)
         *out = p;
     else
@@ -198,7 +198,7 @@ pl_status server_paths_reload(server_paths *p)
     return PL_OK;
 }
 
-static pl_status load(server_paths *p, int path, loaded *l)
+static pl_status load_server_path(server_paths *p, int path, loaded *l)
 {
     pl_status status = PL_OK;
     const pl_model_options model = {.batch = 1, .context = p->mix->arm.shape.context};
@@ -224,7 +224,7 @@ static bool is_leaving(const server_paths *p, const loaded *l)
 /* A free place, or that of the idle path that was not needed for the longest time. If
  * all are busy, one of them must leave; otherwise waiting requests would wait for as
  * long as others come. */
-static loaded *make_room(server_paths *p)
+static loaded *make_path_room(server_paths *p)
 {
     loaded *oldest = NULL, *busy = NULL;
     bool one_leaves = false;
@@ -256,10 +256,10 @@ pl_status server_paths_batch(server_paths *p, int path, pl_batch **out)
             !is_leaving(p, &p->paths[i]))
             l = &p->paths[i];
     if (!l) {
-        l = make_room(p);
+        l = make_path_room(p);
         if (!l)
             return PL_OK;
-        PL_CHECK(load(p, path, l));
+        PL_CHECK(load_server_path(p, path, l));
     }
     l->asked = ++p->asked;
     *out = pl_batch_room(l->batch) > 0 ? l->batch : NULL;

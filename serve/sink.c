@@ -11,7 +11,7 @@ struct sink {
     uint64_t bytes;
 };
 
-static pl_status failed(const sink *s, const char *verb)
+static pl_status sink_failed(const sink *s, const char *verb)
 {
     char text[128];
     pl_status status = errno == ENOSPC || errno == EDQUOT ? PL_ERR_NOSPACE : PL_ERR_IO;
@@ -19,7 +19,7 @@ static pl_status failed(const sink *s, const char *verb)
                    verb, s->path, strerror_r(errno, text, sizeof text));
 }
 
-static pl_status begin(sink *s, const char *path)
+static pl_status begin_sink_file(sink *s, const char *path)
 {
     int used =
         snprintf(s->temporary, sizeof s->temporary, "%s.tmp-%ld", path, (long)getpid());
@@ -27,13 +27,13 @@ static pl_status begin(sink *s, const char *path)
         return pl_fail(PL_ERR_ARG, "the path %.64s... is longer than %d bytes", path,
                        PL_PATH_MAX - 1);
     s->file = fopen(s->temporary, "wb");
-    return s->file ? PL_OK : failed(s, "create");
+    return s->file ? PL_OK : sink_failed(s, "create");
 }
 
 pl_status sink_open(const char *path, sink **out)
 {
     sink *s = pl_alloc(sizeof *s);
-    pl_status status = begin(s, path);
+    pl_status status = begin_sink_file(s, path);
     if (status != PL_OK)
         sink_close(&s);
     *out = s;
@@ -43,7 +43,7 @@ pl_status sink_open(const char *path, sink **out)
 pl_status sink_write(sink *s, const void *data, size_t len)
 {
     if (len > 0 && fwrite(data, 1, len, s->file) != len)
-        return failed(s, "write");
+        return sink_failed(s, "write");
     s->bytes += len;
     return PL_OK;
 }
@@ -58,11 +58,11 @@ pl_status sink_align(sink *s, uint64_t multiple)
 pl_status sink_end(sink *s)
 {
     if (fflush(s->file) != 0 || fsync(fileno(s->file)) != 0)
-        return failed(s, "flush");
+        return sink_failed(s, "flush");
     int closed = fclose(s->file);
     s->file = NULL;
     if (closed != 0 || rename(s->temporary, s->path) != 0) {
-        pl_status status = failed(s, "finish");
+        pl_status status = sink_failed(s, "finish");
         unlink(s->temporary);
         return status;
     }

@@ -17,7 +17,7 @@ bool tokenizer_has_json(const piece_list *list)
     return list->bpe && list->exact && list->byte_fallback;
 }
 
-static pl_json *text_of(const token_piece *p)
+static pl_json *piece_text_json(const token_piece *p)
 {
     char *text = pl_alloc(p->len + 1);
     memcpy(text, p->text, p->len);
@@ -140,7 +140,7 @@ static pl_json *typed(const char *type)
     return o;
 }
 
-static pl_json *replace(const char *from, const char *to)
+static pl_json *make_replace_rule(const char *from, const char *to)
 {
     pl_json *o = typed("Replace"), *pattern = pl_json_object();
     pl_json_set_text(pattern, "String", from);
@@ -164,14 +164,14 @@ static pl_json *normalizer(const piece_list *list)
         pl_json_set_text(prepend, "prepend", BLANK);
         pl_json_push(steps, prepend);
     }
-    pl_json_push(steps, replace(" ", BLANK));
+    pl_json_push(steps, make_replace_rule(" ", BLANK));
     return sequence("normalizers", steps);
 }
 
 static pl_json *decoder(const piece_list *list)
 {
     pl_json *steps = pl_json_array();
-    pl_json_push(steps, replace(BLANK, " "));
+    pl_json_push(steps, make_replace_rule(BLANK, " "));
     pl_json_push(steps, typed("ByteFallback"));
     pl_json_push(steps, typed("Fuse"));
     if (list->blank_first) {
@@ -193,7 +193,7 @@ static pl_json *added_tokens(const piece_list *list)
             continue;
         pl_json *o = pl_json_object();
         pl_json_set_int(o, "id", (int64_t)i);
-        pl_json_set(o, "content", text_of(p));
+        pl_json_set(o, "content", piece_text_json(p));
         pl_json_set_bool(o, "single_word", false);
         pl_json_set_bool(o, "lstrip", false);
         pl_json_set_bool(o, "rstrip", false);
@@ -208,7 +208,7 @@ static pl_json *vocabulary(const piece_list *list)
 {
     pl_json *out = pl_json_object();
     for (size_t i = 0; i < list->n; i++) {
-        pl_json *text = text_of(&list->pieces[i]);
+        pl_json *text = piece_text_json(&list->pieces[i]);
         pl_json_set_int(out, pl_json_text(text, NULL), (int64_t)i);
         pl_json_destroy(&text);
     }
@@ -217,7 +217,7 @@ static pl_json *vocabulary(const piece_list *list)
 
 static pl_json *bpe(const piece_list *list)
 {
-    pl_json *o = typed("BPE"), *unknown = text_of(&list->pieces[PL_TOKEN_UNK]);
+    pl_json *o = typed("BPE"), *unknown = piece_text_json(&list->pieces[PL_TOKEN_UNK]);
     pl_json_set(o, "unk_token", unknown);
     pl_json_set_bool(o, "fuse_unk", true);
     pl_json_set_bool(o, "byte_fallback", true);
@@ -252,10 +252,11 @@ static pl_json *post_processor(const piece_list *list)
     static const char *const texts[] = {"A", "B"};
     pl_json *o = typed("TemplateProcessing"), *known = pl_json_object(),
             *entry = pl_json_object(), *ids = pl_json_array(),
-            *tokens = pl_json_array(), *bos = text_of(&list->pieces[PL_TOKEN_BOS]);
+            *tokens = pl_json_array(),
+            *bos = piece_text_json(&list->pieces[PL_TOKEN_BOS]);
     const char *name = pl_json_text(bos, NULL);
     pl_json_push(ids, pl_json_make_int(PL_TOKEN_BOS));
-    pl_json_push(tokens, text_of(&list->pieces[PL_TOKEN_BOS]));
+    pl_json_push(tokens, piece_text_json(&list->pieces[PL_TOKEN_BOS]));
     pl_json_set_text(entry, "id", name);
     pl_json_set(entry, "ids", ids);
     pl_json_set(entry, "tokens", tokens);
@@ -267,7 +268,7 @@ static pl_json *post_processor(const piece_list *list)
     return o;
 }
 
-static void write_text(pl_json *json, pl_buf *out)
+static void write_json_text(pl_json *json, pl_buf *out)
 {
     pl_json_write(json, 2, out);
     pl_buf_printf(out, "\n");
@@ -283,15 +284,15 @@ void tokenizer_json(const piece_list *list, pl_buf *out)
     pl_json_set(o, "post_processor", post_processor(list));
     pl_json_set(o, "decoder", decoder(list));
     pl_json_set(o, "model", bpe(list));
-    write_text(o, out);
+    write_json_text(o, out);
 }
 
 /* ---- the small files ---- */
 static void set_special_tokens(const piece_list *list, pl_json *o)
 {
-    pl_json_set(o, "bos_token", text_of(&list->pieces[PL_TOKEN_BOS]));
-    pl_json_set(o, "eos_token", text_of(&list->pieces[PL_TOKEN_EOS]));
-    pl_json_set(o, "unk_token", text_of(&list->pieces[PL_TOKEN_UNK]));
+    pl_json_set(o, "bos_token", piece_text_json(&list->pieces[PL_TOKEN_BOS]));
+    pl_json_set(o, "eos_token", piece_text_json(&list->pieces[PL_TOKEN_EOS]));
+    pl_json_set(o, "unk_token", piece_text_json(&list->pieces[PL_TOKEN_UNK]));
 }
 
 /* The tokenizer class that uses tokenizer.json unchanged; the class named after Llama
@@ -310,12 +311,12 @@ void tokenizer_config(const piece_list *list, int context, pl_buf *out)
     pl_json_set_int(o, "model_max_length", context);
     set_special_tokens(list, o);
     pl_json_set_text(o, "tokenizer_class", "PreTrainedTokenizerFast");
-    write_text(o, out);
+    write_json_text(o, out);
 }
 
 void tokenizer_special_tokens(const piece_list *list, pl_buf *out)
 {
     pl_json *o = pl_json_object();
     set_special_tokens(list, o);
-    write_text(o, out);
+    write_json_text(o, out);
 }

@@ -47,7 +47,7 @@ static uint8_t *put_u16(uint8_t *to, uint16_t value)
 }
 
 /* 32 values: the scale, largest magnitude / 127, then each value in its units. */
-static uint8_t *put_block(uint8_t *to, const float *values)
+static uint8_t *put_q8_block(uint8_t *to, const float *values)
 {
     float largest = 0;
     for (int i = 0; i < Q8_0_VALUES; i++)
@@ -93,7 +93,7 @@ pl_status weight_encode(pl_weight_type type, const char *what, const float *valu
     for (size_t i = 0; type == PL_WEIGHT_BF16 && i < n; i++)
         to = put_u16(to, pl_bf16_from_float(values[i]));
     for (size_t i = 0; type == PL_WEIGHT_Q8_0 && i < n; i += Q8_0_VALUES)
-        to = put_block(to, values + i);
+        to = put_q8_block(to, values + i);
     out->len = (size_t)(to - out->data);
     return PL_OK;
 }

@@ -26,7 +26,7 @@ typedef struct audit {
     pl_hash params;
 } audit;
 
-static void tell(audit *a, const char *sentence)
+static void report_problem(audit *a, const char *sentence)
 {
     a->report->n_problems++;
     a->fn(a->context, sentence);
@@ -40,7 +40,7 @@ static void problem(audit *a, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    tell(a, text);
+    report_problem(a, text);
 }
 
 /* ---- walking ---- */
@@ -66,7 +66,7 @@ static void walk(audit *a, kv_family family, check_fn check)
         if (status == PL_OK)
             status = check(a, &row);
         if (status != PL_OK)
-            tell(a, pl_last_error());
+            report_problem(a, pl_last_error());
     }
     kv_cursor_close(&cursor);
 }
@@ -78,7 +78,7 @@ static bool key_is(const row_view *row, row_key expected)
 }
 
 /* ---- versions and heads ---- */
-static pl_status check_version(audit *a, row_view *row)
+static pl_status audit_version(audit *a, row_view *row)
 {
     pl_version v;
     PL_CHECK(version_decode(row, &v));
@@ -146,7 +146,7 @@ static pl_status check_head(audit *a, row_view *row)
 }
 
 /* ---- the other names ---- */
-static pl_status check_pending(audit *a, row_view *row)
+static pl_status audit_pending(audit *a, row_view *row)
 {
     pl_contribution c;
     head_record head;
@@ -300,7 +300,7 @@ static void check_presence(audit *a, const tally *names, kv_family family,
 }
 
 /* ---- chunks and packs ---- */
-static pl_hash place_of(uint64_t pack, uint32_t number)
+static pl_hash pack_place_of(uint64_t pack, uint32_t number)
 {
     pl_hash place = {{1}}; /* never the none hash */
     row_key key = key_of_pack(pack, number);
@@ -320,7 +320,7 @@ static pl_status note_bases(audit *a, row_view *row)
     return PL_OK;
 }
 
-static void check_bytes(audit *a, const pl_hash *id, const chunk_record *chunk)
+static void audit_chunk_bytes(audit *a, const pl_hash *id, const chunk_record *chunk)
 {
     chunk_view view;
     char text[PL_HASH_TEXT];
@@ -345,10 +345,10 @@ static pl_status check_chunk(audit *a, row_view *row)
     uint64_t named = tally_count(&a->chunks, &id);
     if (chunk.refs != named)
         complain_of_refs(a, "chunk", row, chunk.refs, named);
-    pl_hash place = place_of(chunk.pack, chunk.number);
+    pl_hash place = pack_place_of(chunk.pack, chunk.number);
     tally_add(&a->packs, &place);
     if (a->bytes)
-        check_bytes(a, &id, &chunk);
+        audit_chunk_bytes(a, &id, &chunk);
     return PL_OK;
 }
 
@@ -373,7 +373,7 @@ static void check_packs(audit *a)
         uint64_t pack = store_key_number(bytes, key.len);
         uint32_t number =
             (uint32_t)(key.len == 12 ? store_key_number(bytes + 8, 4) : 0);
-        pl_hash place = place_of(pack, number);
+        pl_hash place = pack_place_of(pack, number);
         a->report->n_rows++;
         if (pack > a->store->sequence)
             continue; /* of a commit that is being made, or was never finished (bulk.h)
@@ -398,7 +398,7 @@ static void check_log(audit *a, const watermark *mark)
     while (kv_cursor_next(cursor, &valid, &key, &value) == PL_OK && valid) {
         a->report->n_rows++;
         if (store_check_link(key, value, number + 1, &previous) != PL_OK) {
-            tell(a, pl_last_error());
+            report_problem(a, pl_last_error());
             pl_hash_of("log", value.data, value.len, &previous);
         }
         number = store_key_number(key.data, key.len);
@@ -432,14 +432,14 @@ pl_status pl_store_audit(pl_store *store, bool bytes, pl_problem_fn fn, void *co
     PL_CHECK(pl_store_refresh(store));
     check_log(&a, &mark);
     walk(&a, KV_META, check_meta);
-    walk(&a, KV_VERSION, check_version);
+    walk(&a, KV_VERSION, audit_version);
     walk(&a, KV_HEAD, check_head);
-    walk(&a, KV_PENDING, check_pending);
+    walk(&a, KV_PENDING, audit_pending);
     walk(&a, KV_PATH, check_path);
     walk(&a, KV_OBJECT, check_object);
     walk(&a, KV_REF, check_ref);
     if (pl_store_each_tag(a.store, check_tag, &a) != PL_OK)
-        tell(&a, pl_last_error());
+        report_problem(&a, pl_last_error());
     tally_sort(&a.blobs);
     walk(&a, KV_BLOB, check_blob);
     check_presence(&a, &a.blobs, KV_BLOB, "blob");

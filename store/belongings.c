@@ -87,7 +87,7 @@ typedef struct row_walk {
     void *context;
 } row_walk;
 
-static pl_status digest_of(pl_row *row)
+static pl_status hash_row(pl_row *row)
 {
     pl_buf text = {0};
     row_view view;
@@ -129,7 +129,7 @@ static pl_status walk_family(pl_store *store, kv_family family, kv_slice prefix,
                       .key_len = key.len,
                       .value = value.data,
                       .value_len = value.len};
-        PL_TRY(digest_of(&row));
+        PL_TRY(hash_row(&row));
         PL_TRY(walk->fn(walk->context, &row));
     }
 done:
@@ -151,7 +151,7 @@ pl_status pl_store_each_row(pl_store *store, const char *name, const char *refs,
     return walk_family(store, KV_REF, key_slice(&below), false, &walk);
 }
 
-static bool has_row(pl_store *store, kv_family family, const char *name)
+static bool has_name_row(pl_store *store, kv_family family, const char *name)
 {
     row_view row;
     row_key key = key_of_name(name);
@@ -163,8 +163,8 @@ static bool has_row(pl_store *store, kv_family family, const char *name)
 
 bool pl_store_has_name(pl_store *store, const char *name)
 {
-    return has_row(store, KV_HEAD, name) || has_row(store, KV_PATH, name) ||
-           has_row(store, KV_OBJECT, name);
+    return has_name_row(store, KV_HEAD, name) || has_name_row(store, KV_PATH, name) ||
+           has_name_row(store, KV_OBJECT, name);
 }
 
 /* ---- in ---- */
@@ -214,8 +214,8 @@ static pl_status write_version(pl_txn *txn, pl_version *v)
     return PL_OK;
 }
 
-static pl_status write_row(pl_txn *txn, const char *name, const pl_row *row,
-                           row_view *view)
+static pl_status write_brought_row(pl_txn *txn, const char *name, const pl_row *row,
+                                   row_view *view)
 {
     pl_version v;
     if (row->family != KV_VERSION) {
@@ -276,7 +276,7 @@ pl_status pl_txn_put_row(pl_txn *txn, const char *name, const char *refs,
     for (size_t i = 0; i < fresh.n; i++)
         PL_TRY(blob_check(txn, &fresh.list[i], "a moved row", name));
     PL_TRY(old_blobs(txn, (kv_family)row->family, &again.key, &old));
-    PL_TRY(write_row(txn, name, row, &again));
+    PL_TRY(write_brought_row(txn, name, row, &again));
     PL_TRY(txn_spoil(txn, hold_all(txn, &fresh)));
     PL_TRY(txn_spoil(txn, release_all(txn, &old)));
 done:
@@ -326,7 +326,7 @@ typedef struct gathering {
     size_t n;
 } gathering;
 
-static pl_status gather(void *context, const pl_row *row)
+static pl_status gather_row(void *context, const pl_row *row)
 {
     gathering *g = context;
     g->rows = pl_grow(g->rows, (g->n + 1) * sizeof *g->rows);
@@ -339,10 +339,10 @@ pl_status pl_txn_drop_name(pl_txn *txn, const char *name, const char *refs)
 {
     gathering all = {0};
     row_key head = key_of_name(name);
-    pl_status status = pl_store_each_row(txn->store, name, refs, gather, &all);
+    pl_status status = pl_store_each_row(txn->store, name, refs, gather_row, &all);
     for (size_t i = 0; status == PL_OK && i < all.n; i++)
         status = txn_spoil(txn, drop_key(txn, all.rows[i].family, &all.rows[i].key));
-    if (status == PL_OK && has_row(txn->store, KV_HEAD, name))
+    if (status == PL_OK && has_name_row(txn->store, KV_HEAD, name))
         kv_delete(txn->batch, KV_HEAD, key_slice(&head));
     pl_free(all.rows);
     return status;

@@ -160,7 +160,7 @@ static pl_status find_blob(row_source from, const pl_hash *id, blob_record *out)
 }
 
 /* A blob that is in no part is reported missing by the first. */
-static pl_store *part_of(pl_store *store, const pl_hash *blob)
+static pl_store *part_of_blob(pl_store *store, const pl_hash *blob)
 {
     if (store->n_parts == 0)
         return store;
@@ -172,7 +172,7 @@ pl_status pl_store_blob_bytes(pl_store *store, const pl_hash *blob, uint64_t *by
 {
     blob_record record;
     *bytes = 0;
-    store = part_of(store, blob);
+    store = part_of_blob(store, blob);
     PL_CHECK(find_blob(store_source(store), blob, &record));
     *bytes = record.bytes;
     pl_buf_destroy(&record.chunks);
@@ -245,7 +245,7 @@ static size_t bytes_of_chunk(const wanted_chunk *w)
     return chunk_bytes_at(w->range->blob.bytes, (uint64_t)w->index * PL_CHUNK_BYTES);
 }
 
-static pl_status read_one(const wanted_chunk *w, bool checked)
+static pl_status read_wanted_chunk(const wanted_chunk *w, bool checked)
 {
     chunk_view chunk;
     char text[PL_HASH_TEXT];
@@ -300,7 +300,7 @@ static pl_status read_group(void *context, size_t item, int thread)
     if (end - first > 1 && read_some(g->wanted + first, end - first))
         return PL_OK;
     for (size_t i = first; i < end; i++)
-        PL_CHECK(read_one(&g->wanted[i], true));
+        PL_CHECK(read_wanted_chunk(&g->wanted[i], true));
     return PL_OK;
 }
 
@@ -323,7 +323,7 @@ static pl_status read_wanted(const wanted_chunk *wanted, size_t n, uint64_t byte
         return pl_parallel(hash_threads(), g.n_groups, read_group, &g);
     }
     for (size_t i = 0; i < n; i++)
-        PL_CHECK(read_one(&wanted[i], false));
+        PL_CHECK(read_wanted_chunk(&wanted[i], false));
     return PL_OK;
 }
 
@@ -381,7 +381,7 @@ static pl_status read_once(blob_range range, bool checked)
  * found", which is no damage. */
 static pl_status read_blob(pl_store *store, blob_range range, bool checked)
 {
-    range.store = part_of(store, range.id);
+    range.store = part_of_blob(store, range.id);
     pl_status status = read_once(range, checked);
     if ((status != PL_ERR_DAMAGED && status != PL_ERR_NOT_FOUND) ||
         range.store->mode != PL_STORE_READ)
@@ -391,7 +391,7 @@ static pl_status read_blob(pl_store *store, blob_range range, bool checked)
     for (int i = 0; i < store->n_parts; i++)
         PL_CHECK(kv_refresh(store->parts[i]->db));
     PL_CHECK(store->n_parts > 0 ? PL_OK : kv_refresh(store->db));
-    range.store = part_of(store, range.id);
+    range.store = part_of_blob(store, range.id);
     return read_once(range, checked);
 }
 
@@ -694,7 +694,7 @@ static pl_status drop_chunk(pl_txn *txn, const pl_hash *id)
 }
 
 /* A blob may be listed more than once, or may have been taken again since. */
-static pl_status sweep_one(pl_txn *txn, const pl_hash *id)
+static pl_status sweep_blob(pl_txn *txn, const pl_hash *id)
 {
     blob_record blob;
     bool found = false;
@@ -716,6 +716,6 @@ static pl_status sweep_one(pl_txn *txn, const pl_hash *id)
 pl_status blob_sweep(pl_txn *txn)
 {
     for (size_t i = 0; i < txn->n_loose; i++)
-        PL_CHECK(sweep_one(txn, &txn->loose[i]));
+        PL_CHECK(sweep_blob(txn, &txn->loose[i]));
     return PL_OK;
 }

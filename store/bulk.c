@@ -160,7 +160,7 @@ void bulk_let_go(pl_txn *txn, const chunk_record *chunk)
     txn->gone[txn->n_gone++] = (bulk_place){chunk->pack, chunk->number};
 }
 
-static int by_place(const void *a, const void *b)
+static int by_pack_place(const void *a, const void *b)
 {
     const bulk_place *x = a, *y = b;
     if (x->pack != y->pack)
@@ -309,7 +309,7 @@ void bulk_drop(pl_txn *txn)
 {
     if (txn->n_gone == 0)
         return;
-    qsort(txn->gone, txn->n_gone, sizeof *txn->gone, by_place);
+    qsort(txn->gone, txn->n_gone, sizeof *txn->gone, by_pack_place);
     if (!txn->tidies) {
         drop_behind(txn);
         return;

@@ -27,7 +27,7 @@ typedef struct collection {
 } collection;
 
 /* ---- choosing ---- */
-static pl_status visit_version(void *context, const pl_version *v)
+static pl_status choose_victim(void *context, const pl_version *v)
 {
     collection *c = context;
     if (v->params_gone)
@@ -47,15 +47,15 @@ static pl_status visit_version(void *context, const pl_version *v)
     return PL_OK;
 }
 
-static pl_status visit_head(void *context, const pl_version *head)
+static pl_status choose_module_victims(void *context, const pl_version *head)
 {
     collection *c = context;
     c->head = head->number;
-    return pl_store_each_version(c->store, head->module, visit_version, c);
+    return pl_store_each_version(c->store, head->module, choose_victim, c);
 }
 
 /* ---- counting ---- */
-static pl_status count_blob(collection *c, const pl_hash *id, uint64_t released)
+static pl_status count_freed_blob(collection *c, const pl_hash *id, uint64_t released)
 {
     blob_record blob;
     bool found = false;
@@ -141,13 +141,13 @@ pl_status pl_store_collect(pl_store *store, pl_keep_fn keep, void *context, bool
     collection c = {.store = store, .keep = keep, .context = context, .report = out};
     pl_status status = PL_OK;
     *out = (pl_gc_report){0};
-    PL_TRY(pl_store_each_head(store, "", visit_head, &c));
+    PL_TRY(pl_store_each_head(store, "", choose_module_victims, &c));
     out->n_versions = c.n;
     pl_hash id;
     uint64_t released;
     tally_sort(&c.released);
     for (size_t i = 0; tally_next(&c.released, &i, &id, &released);)
-        PL_TRY(count_blob(&c, &id, released));
+        PL_TRY(count_freed_blob(&c, &id, released));
     PL_TRY(count_with_bases(&c));
     if (run) {
         for (size_t i = 0; i < c.n; i += BATCH_VERSIONS) {

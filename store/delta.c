@@ -32,7 +32,7 @@ static uint32_t unfold(uint32_t d)
     return d >> 1 ^ (0u - (d & 1));
 }
 
-static uint32_t load(const uint8_t *at)
+static uint32_t load_u32(const uint8_t *at)
 {
     uint32_t bits;
     memcpy(&bits, at, sizeof bits);
@@ -80,10 +80,11 @@ static void make_groups(const uint32_t *predicted, size_t n, grouping *out)
 }
 
 /* Writes `predicted` in the order of the chunk. */
-static void predict(const uint8_t *a, const uint8_t *b, size_t n, uint32_t *predicted)
+static void predict_values(const uint8_t *a, const uint8_t *b, size_t n,
+                           uint32_t *predicted)
 {
     for (size_t i = 0; i < n; i++)
-        predicted[i] = middle(load(a + i * WIDTH), load(b + i * WIDTH));
+        predicted[i] = middle(load_u32(a + i * WIDTH), load_u32(b + i * WIDTH));
 }
 
 /* ---- bytes of a group ---- */
@@ -135,7 +136,7 @@ static pl_status encode_delta(const uint8_t *data, uint32_t *predicted, size_t n
     make_groups(predicted, n, &g);
     memcpy(next, g.start, sizeof next);
     for (size_t i = 0; i < n; i++) {
-        uint32_t d = order_of(load(data + i * WIDTH)) - predicted[i];
+        uint32_t d = order_of(load_u32(data + i * WIDTH)) - predicted[i];
         sorted[next[g.group[exponent(predicted[i])]]++] = d << 1 ^ (0u - (d >> 31));
     }
     uint8_t *planes = (uint8_t *)(sorted + n);
@@ -212,7 +213,7 @@ pl_status delta_encode(const uint8_t *data, const uint8_t *a, const uint8_t *b,
     if (!a)
         return encode_planes(data, len, out);
     uint32_t *predicted = pl_alloc((n + 1) * sizeof *predicted);
-    predict(a, b, n, predicted);
+    predict_values(a, b, n, predicted);
     pl_status status = encode_delta(data, predicted, n, out);
     pl_buf_append(out, data + whole, len - whole);
     pl_free(predicted);
@@ -232,7 +233,7 @@ pl_status delta_decode(const uint8_t *coded, size_t coded_len, const uint8_t *a,
         return PL_OK;
     }
     uint32_t *predicted = pl_alloc((n + 1) * sizeof *predicted);
-    predict(a, b, n, predicted);
+    predict_values(a, b, n, predicted);
     pl_status status = decode_delta(&c, predicted, n, to);
     pl_free(predicted);
     PL_CHECK(status);

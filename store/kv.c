@@ -73,7 +73,7 @@ uint8_t kv_family_id(kv_family family)
 }
 
 /* Frees `error`. RocksDB tells causes apart only in its text. */
-static pl_status failed(const char *verb, const char *path, char *error)
+static pl_status database_failed(const char *verb, const char *path, char *error)
 {
     pl_status status = PL_ERR_IO;
     const char *remedy = "look at the disk and the system's log", *cause = error;
@@ -146,7 +146,7 @@ static pl_status make_options(kv *db, kv_mode mode)
     rocksdb_get_options_from_string(plain, STRICT, db->options, &error);
     rocksdb_options_destroy(plain);
     if (error)
-        return failed("set the options of", db->path, error);
+        return database_failed("set the options of", db->path, error);
     set_durability(db->options, mode);
     rocksdb_block_based_table_options_t *table = table_options();
     db->record_options = rocksdb_options_create_copy(db->options);
@@ -183,7 +183,7 @@ static pl_status open_database(kv *db, kv_mode mode, const char *scratch)
     else
         db->db = rocksdb_open_column_families(db->options, db->path, KV_FAMILY_COUNT,
                                               names, options, db->families, &error);
-    return error ? failed("open", db->path, error) : PL_OK;
+    return error ? database_failed("open", db->path, error) : PL_OK;
 }
 
 pl_status kv_open(const char *path, kv_mode mode, const char *scratch, kv **out)
@@ -239,7 +239,7 @@ pl_status kv_refresh(kv *db)
     if (db->mode != KV_FOLLOW)
         return PL_OK;
     rocksdb_try_catch_up_with_primary(db->db, &error);
-    return error ? failed("follow the writer of", db->path, error) : PL_OK;
+    return error ? database_failed("follow the writer of", db->path, error) : PL_OK;
 }
 
 /* ---- reading ---- */
@@ -250,7 +250,7 @@ pl_status kv_get(kv *db, kv_family family, kv_slice key, kv_pin *out)
     rocksdb_pinnableslice_t *slice = rocksdb_get_pinned_cf(
         db->db, db->read, db->families[family], key.data, key.len, &error);
     if (error)
-        return failed("read", db->path, error);
+        return database_failed("read", db->path, error);
     if (!slice)
         return PL_OK;
     out->handle = slice;
@@ -307,7 +307,7 @@ pl_status kv_cursor_next(kv_cursor *cursor, bool *valid, kv_slice *key, kv_slice
     *valid = rocksdb_iter_valid(cursor->rows);
     if (!*valid) {
         rocksdb_iter_get_error(cursor->rows, &error);
-        return error ? failed("read", cursor->db->path, error) : PL_OK;
+        return error ? database_failed("read", cursor->db->path, error) : PL_OK;
     }
     key->data = rocksdb_iter_key(cursor->rows, &key->len);
     value->data = rocksdb_iter_value(cursor->rows, &value->len);
@@ -331,7 +331,7 @@ pl_status kv_last_key(kv *db, kv_family family, pl_buf *out)
         rocksdb_iter_get_error(rows, &error);
     }
     rocksdb_iter_destroy(rows);
-    return error ? failed("read", db->path, error) : PL_OK;
+    return error ? database_failed("read", db->path, error) : PL_OK;
 }
 
 /* ---- writing ---- */
@@ -412,7 +412,7 @@ pl_status kv_batch_get(kv_batch *batch, kv_family family, kv_slice key, kv_pin *
         batch->writes, db->db, db->read, db->families[family], key.data, key.len,
         &out->len, &error);
     if (error)
-        return failed("read", db->path, error);
+        return database_failed("read", db->path, error);
     out->data = out->handle;
     return PL_OK;
 }
@@ -439,7 +439,8 @@ pl_status kv_commit(kv *db, kv_batch *batch)
     char *error = NULL;
     PL_CHECK(pl_failpoint("kv.commit.before"));
     rocksdb_write_writebatch_wi(db->db, db->write, batch->writes, &error);
-    return error ? failed("write", db->path, error) : pl_failpoint("kv.commit.after");
+    return error ? database_failed("write", db->path, error)
+                 : pl_failpoint("kv.commit.after");
 }
 
 /* ---- table files ---- */
@@ -465,7 +466,7 @@ pl_status kv_file_create(const char *path, kv_file **out)
     if (!error)
         return PL_OK;
     kv_file_drop(out);
-    return failed("write", path, error);
+    return database_failed("write", path, error);
 }
 
 pl_status kv_file_put(kv_file *file, const char *path, kv_slice key, kv_slice value)
@@ -473,7 +474,7 @@ pl_status kv_file_put(kv_file *file, const char *path, kv_slice key, kv_slice va
     char *error = NULL;
     rocksdb_sstfilewriter_put(file->writer, key.data, key.len, value.data, value.len,
                               &error);
-    return error ? failed("write", path, error) : PL_OK;
+    return error ? database_failed("write", path, error) : PL_OK;
 }
 
 pl_status kv_file_finish(kv_file **file, const char *path)
@@ -482,7 +483,8 @@ pl_status kv_file_finish(kv_file **file, const char *path)
     PL_CHECK(pl_failpoint("kv.file.before"));
     rocksdb_sstfilewriter_finish((*file)->writer, &error);
     kv_file_drop(file);
-    return error ? failed("write", path, error) : pl_failpoint("kv.file.after");
+    return error ? database_failed("write", path, error)
+                 : pl_failpoint("kv.file.after");
 }
 
 void kv_file_drop(kv_file **handle)
@@ -507,7 +509,8 @@ pl_status kv_take_in(kv *db, kv_family family, const char *const *paths, size_t 
     rocksdb_ingest_external_file_cf(db->db, db->families[family], paths, n, options,
                                     &error);
     rocksdb_ingestexternalfileoptions_destroy(options);
-    return error ? failed("write", db->path, error) : pl_failpoint("kv.take_in.after");
+    return error ? database_failed("write", db->path, error)
+                 : pl_failpoint("kv.take_in.after");
 }
 
 pl_status kv_drop_files(kv *db, kv_family family, kv_slice first, kv_slice last)
@@ -515,7 +518,7 @@ pl_status kv_drop_files(kv *db, kv_family family, kv_slice first, kv_slice last)
     char *error = NULL;
     rocksdb_delete_file_in_range_cf(db->db, db->families[family], first.data, first.len,
                                     last.data, last.len, &error);
-    return error ? failed("write", db->path, error) : PL_OK;
+    return error ? database_failed("write", db->path, error) : PL_OK;
 }
 
 /* Flushes the memory first: rows that were deleted there never reach a file. */
@@ -527,7 +530,7 @@ pl_status kv_compact(kv *db, kv_family family)
     rocksdb_flush_cf(db->db, flush, db->families[family], &error);
     rocksdb_flushoptions_destroy(flush);
     if (error)
-        return failed("write", db->path, error);
+        return database_failed("write", db->path, error);
     rocksdb_compact_range_cf(db->db, db->families[family], NULL, 0, NULL, 0);
     return PL_OK;
 }

@@ -51,7 +51,7 @@ static pl_status step(side *s)
 }
 
 /* -1: only the source has the key, 1: only the target, 0: both. */
-static int compare(const side *from, const side *to)
+static int compare_sides(const side *from, const side *to)
 {
     if (!from->valid || !to->valid)
         return from->valid ? -1 : 1;
@@ -80,7 +80,7 @@ static pl_status each_pair(mirror *m, kv_family family, row_fn fn)
     PL_TRY(step(&from));
     PL_TRY(step(&to));
     while (from.valid || to.valid) {
-        int order = compare(&from, &to);
+        int order = compare_sides(&from, &to);
         PL_TRY(fn(m, family, &from, &to, order));
         if (order <= 0)
             PL_TRY(step(&from));
@@ -207,8 +207,8 @@ static pl_status bring_chunks(mirror *m)
 }
 
 /* ---- everything else, at once ---- */
-static pl_status drop_chunk(mirror *m, kv_family family, const side *from,
-                            const side *to, int order)
+static pl_status drop_extra_chunk(mirror *m, kv_family family, const side *from,
+                                  const side *to, int order)
 {
     (void)from;
     if (order <= 0)
@@ -272,7 +272,7 @@ static bool needs_new_mark(const mirror *m)
     return m->later;
 }
 
-static watermark mark_of(const mirror *m)
+static watermark watermark_of(const mirror *m)
 {
     watermark mark = {m->from->sequence, m->from->epoch, m->from->log_hash};
     if (m->to_epoch > mark.epoch)
@@ -298,9 +298,9 @@ static pl_status set_mark(const watermark *mark, const char *folder)
 
 static pl_status bring_records(mirror *m, const char *folder)
 {
-    watermark mark = mark_of(m);
+    watermark mark = watermark_of(m);
     PL_CHECK(gather_records(m));
-    PL_CHECK(each_pair(m, KV_PACK, drop_chunk));
+    PL_CHECK(each_pair(m, KV_PACK, drop_extra_chunk));
     if (needs_new_mark(m))
         PL_CHECK(make_mark(&mark, folder));
     PL_CHECK(flush_batch(m));
@@ -310,7 +310,7 @@ static pl_status bring_records(mirror *m, const char *folder)
 /* Writes the rest as bytes and discards the batch. */
 static pl_status leave_records(mirror *m)
 {
-    watermark mark = mark_of(m);
+    watermark mark = watermark_of(m);
     kv_batch_keep(m->batch);
     PL_CHECK(gather_records(m));
     kv_slice rows = kv_batch_kept(m->batch);
@@ -319,11 +319,11 @@ static pl_status leave_records(mirror *m)
     pl_put_hash(m->left, LEFT_LOG, &mark.log);
     pl_put_u64(m->left, LEFT_NEW_MARK, needs_new_mark(m));
     pl_put_bytes(m->left, LEFT_ROWS, rows.data, rows.len);
-    return each_pair(m, KV_PACK, drop_chunk);
+    return each_pair(m, KV_PACK, drop_extra_chunk);
 }
 
 /* ---- the target ---- */
-static pl_status read_value(kv *db, kv_family family, row_key key, pl_buf *out)
+static pl_status read_target_value(kv *db, kv_family family, row_key key, pl_buf *out)
 {
     kv_pin pin;
     pl_buf_clear(out);
@@ -337,8 +337,8 @@ static pl_status read_value(kv *db, kv_family family, row_key key, pl_buf *out)
 static bool same_row(const mirror *m, kv_family family, row_key key)
 {
     pl_buf a = {0}, b = {0};
-    bool same = read_value(m->from->db, family, key, &a) == PL_OK &&
-                read_value(m->to, family, key, &b) == PL_OK && a.len > 0 &&
+    bool same = read_target_value(m->from->db, family, key, &a) == PL_OK &&
+                read_target_value(m->to, family, key, &b) == PL_OK && a.len > 0 &&
                 a.len == b.len && memcmp(a.data, b.data, a.len) == 0;
     pl_buf_destroy(&a);
     pl_buf_destroy(&b);
@@ -401,7 +401,7 @@ static pl_status open_target(mirror *m, mirror_target *to)
     return compare_target(m, to);
 }
 
-static pl_status copy(mirror *m, mirror_target *to)
+static pl_status copy_to_target(mirror *m, mirror_target *to)
 {
     pl_status status = PL_OK;
     PL_TRY(open_target(m, to));
@@ -429,7 +429,7 @@ pl_status mirror_into(pl_store *from, mirror_target *to, pl_buf *left,
     if (from->mode != PL_STORE_READ)
         return pl_fail(PL_ERR_ARG, "a store is copied by a reader");
     PL_CHECK(pl_make_folders(to->folder));
-    return copy(&m, to);
+    return copy_to_target(&m, to);
 }
 
 /* ---- the rest of a copy in two steps ---- */

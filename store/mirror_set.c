@@ -189,7 +189,7 @@ static pl_status read_decision(copy_set *c)
 }
 
 /* ---- after it ---- */
-static pl_status take_place(const char *from, const char *to)
+static pl_status move_into_place(const char *from, const char *to)
 {
     char above[PL_PATH_MAX];
     if (!pl_path_exists(from))
@@ -211,14 +211,14 @@ static const char *const NAMES[] = {"FORMAT", "db", "HWM"};
 enum { N_NAMES = sizeof NAMES / sizeof *NAMES };
 
 /* FOLDER/new takes the place of the files in the folder. */
-static pl_status swap(const char *folder)
+static pl_status swap_in_copy(const char *folder)
 {
     char fresh[PL_PATH_MAX], from[PL_PATH_MAX], to[PL_PATH_MAX];
     if (!pl_path_exists(pl_join(fresh, folder, "new")))
         return PL_OK;
     for (size_t i = 0; i < N_NAMES; i++)
-        PL_CHECK(
-            take_place(pl_join(from, fresh, NAMES[i]), pl_join(to, folder, NAMES[i])));
+        PL_CHECK(move_into_place(pl_join(from, fresh, NAMES[i]),
+                                 pl_join(to, folder, NAMES[i])));
     PL_CHECK(pl_remove_tree(pl_join(to, folder, "INCOMING")));
     return pl_remove_tree(fresh);
 }
@@ -260,11 +260,11 @@ static pl_status make_parts(copy_set *c)
     for (int i = 0; i < c->counts.n; i++) {
         char folder[PL_PATH_MAX], fresh[PL_PATH_MAX];
         char from[PL_PATH_MAX], to[PL_PATH_MAX];
-        PL_CHECK(
-            take_place(new_part(c->folder, i, from), pl_store_part(c->folder, i, to)));
+        PL_CHECK(move_into_place(new_part(c->folder, i, from),
+                                 pl_store_part(c->folder, i, to)));
         pl_join(fresh, pl_store_part(c->folder, i, folder), "new");
         PL_CHECK(do_what_is_left(c, i, fresh));
-        PL_CHECK(swap(folder));
+        PL_CHECK(swap_in_copy(folder));
         PL_CHECK(do_what_is_left(c, i, folder));
     }
     for (int i = c->counts.n; i < PL_PARTS_MAX; i++)
@@ -276,7 +276,7 @@ static pl_status end_locked(copy_set *c)
 {
     char path[PL_PATH_MAX];
     PL_CHECK(read_decision(c));
-    PL_CHECK(c->counts.n > 0 ? make_parts(c) : swap(c->folder));
+    PL_CHECK(c->counts.n > 0 ? make_parts(c) : swap_in_copy(c->folder));
     PL_CHECK(pl_failpoint("store.copy.before"));
     PL_CHECK(pl_remove_tree(pl_join(path, c->folder, "COPY")));
     return pl_sync_folder(c->folder);
@@ -372,7 +372,7 @@ done:
 }
 
 /* Parts beyond the number that is copied are removed. */
-static pl_status check_parts(const copy_set *c)
+static pl_status check_part_folders(const copy_set *c)
 {
     char path[PL_PATH_MAX];
     for (int i = 0; i < PL_PARTS_MAX; i++) {
@@ -393,7 +393,7 @@ static pl_status check_target(const copy_set *c, bool force)
                        c->folder, c->counts.n);
     PL_CHECK(pl_store_count_parts(c->folder, &there));
     if (there.n <= c->counts.n || force)
-        return check_parts(c);
+        return check_part_folders(c);
     return pl_fail(PL_ERR_EXISTS,
                    "%s has %d parts, and what is copied there has %d; name an empty "
                    "folder, or say --force to replace it",

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static char *mark_of(const char *folder, int part, char out[PL_PATH_MAX])
+static char *removed_mark_of(const char *folder, int part, char out[PL_PATH_MAX])
 {
     char name[32];
     snprintf(name, sizeof name, "home-%d.removed", part + 1);
@@ -18,13 +18,13 @@ static char *mark_of(const char *folder, int part, char out[PL_PATH_MAX])
 bool parts_is_removed(const char *folder, int part)
 {
     char path[PL_PATH_MAX];
-    return pl_path_exists(mark_of(folder, part, path));
+    return pl_path_exists(removed_mark_of(folder, part, path));
 }
 
 pl_status parts_unmark(const char *folder, int part)
 {
     char path[PL_PATH_MAX];
-    return pl_remove_tree(mark_of(folder, part, path));
+    return pl_remove_tree(removed_mark_of(folder, part, path));
 }
 
 pl_status parts_clear_removed(const char *folder, int part)
@@ -39,7 +39,7 @@ pl_status parts_clear_removed(const char *folder, int part)
 static pl_status mark_part(const char *folder, int part)
 {
     char path[PL_PATH_MAX];
-    return pl_replace_file(mark_of(folder, part, path), "", 0);
+    return pl_replace_file(removed_mark_of(folder, part, path), "", 0);
 }
 
 pl_status parts_make_again(const char *folder, int part)

@@ -79,7 +79,7 @@ static bool read_counts(const char *text, pl_parts *out)
     return true;
 }
 
-static pl_status parse(const char *path, const char *text, pl_parts *out)
+static pl_status parse_parts_file(const char *path, const char *text, pl_parts *out)
 {
     if (read_counts(text, out))
         return PL_OK;
@@ -132,7 +132,7 @@ pl_status pl_store_count_parts(const char *folder, pl_parts *out)
         return PL_OK;
     pl_status status = pl_read_file(path, &text);
     if (status == PL_OK)
-        status = parse(path, pl_buf_text(&text), out);
+        status = parse_parts_file(path, pl_buf_text(&text), out);
     pl_buf_destroy(&text);
     return status == PL_OK ? check_counted(folder, out) : status;
 }
@@ -255,7 +255,7 @@ static parts_stamp stamp_of(const pl_store *store)
     return stamp;
 }
 
-static bool same_stamp(const parts_stamp *a, const parts_stamp *b)
+static bool same_parts_stamp(const parts_stamp *a, const parts_stamp *b)
 {
     return !a->copying && !b->copying && a->parts.st_ino == b->parts.st_ino &&
            a->parts.st_mtim.tv_sec == b->parts.st_mtim.tv_sec &&
@@ -271,7 +271,7 @@ static pl_status fail_copied(const pl_store *store)
                    store->folder);
 }
 
-static pl_status open_all(pl_store *store, int n)
+static pl_status open_all_parts(pl_store *store, int n)
 {
     char part[PL_PATH_MAX];
     pl_parts counted;
@@ -298,9 +298,9 @@ pl_status parts_open(pl_store *store, int n)
                        "FOLDER`) and do it there",
                        store->folder, n);
     parts_stamp before = stamp_of(store);
-    pl_status status = open_all(store, n);
+    pl_status status = open_all_parts(store, n);
     parts_stamp after = stamp_of(store);
-    if (!same_stamp(&before, &after))
+    if (!same_parts_stamp(&before, &after))
         return fail_copied(store);
     return status == PL_OK ? parts_refresh(store) : status;
 }
@@ -326,7 +326,7 @@ static pl_status refresh_once(pl_store *store)
 }
 
 /* ---- names that moved from part to part ---- */
-static pl_status add_note(void *context, const char *name, const char *target)
+static pl_status add_move_note(void *context, const char *name, const char *target)
 {
     pl_buf_printf(context, "%s %s\n", name, target);
     return PL_OK;
@@ -336,7 +336,7 @@ static pl_status all_notes(pl_store *store, pl_buf *out)
 {
     pl_buf_clear(out);
     for (int i = 0; i < store->n_parts; i++)
-        PL_CHECK(pl_store_each_ref(store->parts[i], PARTS_NOTES, add_note, out));
+        PL_CHECK(pl_store_each_ref(store->parts[i], PARTS_NOTES, add_move_note, out));
     return PL_OK;
 }
 
@@ -391,7 +391,7 @@ pl_status parts_refresh(pl_store *store)
         parts_stamp before = stamp_of(store);
         status = look_at_parts(store, &view);
         parts_stamp after = stamp_of(store);
-        copied = !same_stamp(&before, &after);
+        copied = !same_parts_stamp(&before, &after);
         bool moves = copied || (status == PL_OK && view != ROLLBACK_WHOLE);
         if (!moves || pl_now_ms() > end_ms)
             break;
@@ -554,39 +554,39 @@ typedef struct listing {
     int part; /* the part that is being listed */
 } listing;
 
-static void list(listing *l, const char *name)
+static void list_part_name(listing *l, const char *name)
 {
     l->places = pl_grow(l->places, (l->n + 1) * sizeof *l->places);
     pl_copy_text(l->places[l->n].name, PL_MODULE_NAME_MAX, name);
     l->places[l->n++].part = l->part;
 }
 
-static pl_status list_head(void *context, const pl_version *v)
+static pl_status list_part_head(void *context, const pl_version *v)
 {
-    list(context, v->module);
+    list_part_name(context, v->module);
     return PL_OK;
 }
 
-static pl_status list_path(void *context, const pl_path_state *p)
+static pl_status list_part_path(void *context, const pl_path_state *p)
 {
-    list(context, p->name);
+    list_part_name(context, p->name);
     return PL_OK;
 }
 
-static pl_status list_object(void *context, const pl_object *o)
+static pl_status list_part_object(void *context, const pl_object *o)
 {
-    list(context, o->name);
+    list_part_name(context, o->name);
     return PL_OK;
 }
 
 static pl_status list_ref(void *context, const char *name, const char *target)
 {
     (void)target;
-    list(context, name);
+    list_part_name(context, name);
     return PL_OK;
 }
 
-static int compare(const void *a_, const void *b_)
+static int compare_name_places(const void *a_, const void *b_)
 {
     const place *a = a_, *b = b_;
     int order = strcmp(a->name, b->name);
@@ -598,7 +598,7 @@ static void sort(listing *l)
 {
     size_t n = 0;
     if (l->n > 0)
-        qsort(l->places, l->n, sizeof *l->places, compare);
+        qsort(l->places, l->n, sizeof *l->places, compare_name_places);
     for (size_t i = 0; i < l->n; i++)
         if (n == 0 || strcmp(l->places[n - 1].name, l->places[i].name) != 0)
             l->places[n++] = l->places[i];
@@ -611,7 +611,7 @@ pl_status parts_each_head(pl_store *s, const char *prefix, pl_version_fn fn,
     listing l = {0};
     pl_status status = PL_OK;
     for (; l.part < s->n_parts; l.part++)
-        PL_TRY(pl_store_each_head(s->parts[l.part], prefix, list_head, &l));
+        PL_TRY(pl_store_each_head(s->parts[l.part], prefix, list_part_head, &l));
     sort(&l);
     for (size_t i = 0; i < l.n; i++) {
         pl_version v;
@@ -631,7 +631,7 @@ pl_status parts_each_path(pl_store *s, const char *prefix, pl_path_fn fn, void *
     listing l = {0};
     pl_status status = PL_OK;
     for (; l.part < s->n_parts; l.part++)
-        PL_TRY(pl_store_each_path(s->parts[l.part], prefix, list_path, &l));
+        PL_TRY(pl_store_each_path(s->parts[l.part], prefix, list_part_path, &l));
     sort(&l);
     for (size_t i = 0; i < l.n; i++) {
         pl_path_state p;
@@ -649,7 +649,7 @@ pl_status parts_each_object(pl_store *s, const char *prefix, pl_object_fn fn,
     listing l = {0};
     pl_status status = PL_OK;
     for (; l.part < s->n_parts; l.part++)
-        PL_TRY(pl_store_each_object(s->parts[l.part], prefix, list_object, &l));
+        PL_TRY(pl_store_each_object(s->parts[l.part], prefix, list_part_object, &l));
     sort(&l);
     for (size_t i = 0; i < l.n; i++) {
         pl_object o;
@@ -747,9 +747,9 @@ static pl_status audit_owners(pl_store *store, pl_problem_fn fn, void *context,
     listing l = {0};
     pl_status status = PL_OK;
     for (; l.part < store->n_parts; l.part++)
-        PL_TRY(pl_store_each_head(store->parts[l.part], "", list_head, &l));
+        PL_TRY(pl_store_each_head(store->parts[l.part], "", list_part_head, &l));
     if (l.n > 0)
-        qsort(l.places, l.n, sizeof *l.places, compare);
+        qsort(l.places, l.n, sizeof *l.places, compare_name_places);
     for (size_t i = 1; i < l.n; i++) {
         char text[256];
         if (strcmp(l.places[i - 1].name, l.places[i].name) != 0 ||

@@ -80,7 +80,7 @@ static pl_status take_base(rebuild *r)
 
 /* ---- commits ---- */
 /* The last operation of a commit is its log row. */
-static pl_status last_row(kv_slice rows, size_t *before, row_operation *out)
+static pl_status find_log_row(kv_slice rows, size_t *before, row_operation *out)
 {
     const kv_slice all = rows;
     *out = (row_operation){0};
@@ -101,7 +101,7 @@ static pl_status check_commit(kv_slice rows, uint64_t sequence, const pl_hash *l
     log_record entry;
     pl_hash got;
     size_t before = 0;
-    PL_CHECK(last_row(rows, &before, &last));
+    PL_CHECK(find_log_row(rows, &before, &last));
     pl_hash_of("log", last.value.data, last.value.len, &got);
     if (!pl_hash_equal(&got, log) ||
         store_key_number(last.key.data, last.key.len) != sequence)
@@ -205,7 +205,7 @@ static pl_status mark_done(const char *folder)
 }
 
 /* ENGINE is written before FORMAT, which makes the folder a store. */
-static pl_status fill(rebuild *r, const char *place, const char *folder)
+static pl_status fill_store_folder(rebuild *r, const char *place, const char *folder)
 {
     char path[PL_PATH_MAX];
     if (pl_path_exists(pl_join(path, folder, "FORMAT"))) {
@@ -242,7 +242,7 @@ pl_status pl_store_rebuild(const char *place, const char *folder,
                        engine_place(from.service)));
     PL_TRY(pl_make_folders(folder));
     PL_TRY(pl_lock_folder(folder, &lock));
-    PL_TRY(fill(&r, place, folder));
+    PL_TRY(fill_store_folder(&r, place, folder));
     out->sequence = from.head.sequence;
 done:
     pl_unlock_folder(&lock);

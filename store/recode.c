@@ -50,8 +50,8 @@ static bool due(uint64_t head, int k, uint64_t *number)
 /* ---- which chunk ---- */
 /* The depth of deltas below this chunk; more than the limit if the chunk `not_on` is
  * among them. */
-static pl_status depth_of(const recoding *r, const pl_hash *id, const pl_hash *not_on,
-                          int level, int *out)
+static pl_status delta_depth_of(const recoding *r, const pl_hash *id,
+                                const pl_hash *not_on, int level, int *out)
 {
     chunk_record chunk;
     bool found = false;
@@ -64,7 +64,7 @@ static pl_status depth_of(const recoding *r, const pl_hash *id, const pl_hash *n
     *out = 0;
     for (int i = 0; i < 2 && chunk.coding == CHUNK_DELTA; i++) {
         int below;
-        PL_CHECK(depth_of(r, &chunk.bases[i], not_on, level + 1, &below));
+        PL_CHECK(delta_depth_of(r, &chunk.bases[i], not_on, level + 1, &below));
         *out = below + 1 > *out ? below + 1 : *out;
     }
     return PL_OK;
@@ -79,7 +79,7 @@ static pl_status may_stand_on(const recoding *r, const pl_hash *id,
     *out = true;
     for (int i = 0; i < 2; i++) {
         int depth;
-        PL_CHECK(depth_of(r, &bases[i], id, 0, &depth));
+        PL_CHECK(delta_depth_of(r, &bases[i], id, 0, &depth));
         *out = *out && (uint64_t)depth + 1 + chunk->height <= CHUNK_DEPTH_MAX;
     }
     return PL_OK;
@@ -111,7 +111,7 @@ static pl_status raise(pl_txn *txn, const pl_hash *id, uint64_t height)
 
 /* Deletes the old row and writes the new one under a new key, because keys of packs are
  * written once. */
-static pl_status replace(pl_txn *txn, const chunk_work *w)
+static pl_status replace_chunk(pl_txn *txn, const chunk_work *w)
 {
     chunk_record next = w->record;
     next.coding = pl_hash_none(&w->bases[0]) ? CHUNK_PLANES : CHUNK_DELTA;
@@ -150,7 +150,7 @@ static pl_status recode_loaded(recoding *r, chunk_work *w)
         return pl_fail(PL_ERR_INTERNAL, "a chunk does not decode to what was coded");
     if (w->coded.len > w->data.len - w->data.len / SPARED_MIN)
         return PL_OK;
-    return txn_spoil(r->txn, replace(r->txn, w));
+    return txn_spoil(r->txn, replace_chunk(r->txn, w));
 }
 
 /* A base that is too deep, or that is this chunk itself, is not used. */

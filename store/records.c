@@ -9,8 +9,8 @@
 #include "store/chunk.h"
 #include <string.h>
 
-static void write_row(kv_batch *batch, kv_family family, row_key key,
-                      const pl_field *table, const void *from)
+static void write_table_row(kv_batch *batch, kv_family family, row_key key,
+                            const pl_field *table, const void *from)
 {
     pl_buf fields = {0};
     pl_put_fields(&fields, table, from);
@@ -53,7 +53,8 @@ pl_status contribution_decode(row_view *row, pl_contribution *out)
 
 void pending_write(kv_batch *batch, const char *module, const pl_contribution *c)
 {
-    write_row(batch, KV_PENDING, key_of_pending(module, c), contribution_fields, c);
+    write_table_row(batch, KV_PENDING, key_of_pending(module, c), contribution_fields,
+                    c);
 }
 
 /* ---- versions ---- */
@@ -87,8 +88,8 @@ void version_fields(const pl_version *version, pl_buf *fields)
 
 void version_write(kv_batch *batch, const pl_version *v)
 {
-    write_row(batch, KV_VERSION, key_of_version(v->module, v->number), version_table,
-              v);
+    write_table_row(batch, KV_VERSION, key_of_version(v->module, v->number),
+                    version_table, v);
 }
 
 /* After a failure the caller has nothing to free. */
@@ -123,7 +124,7 @@ static const pl_field head_fields[] = {
 
 void head_write(kv_batch *batch, const char *module, const head_record *head)
 {
-    write_row(batch, KV_HEAD, key_of_name(module), head_fields, head);
+    write_table_row(batch, KV_HEAD, key_of_name(module), head_fields, head);
 }
 
 pl_status head_decode(row_view *row, head_record *out)
@@ -154,7 +155,7 @@ static const pl_field path_fields[] = {PL_FIELD(pl_path_state, 1, name),
 
 void path_write(kv_batch *batch, const pl_path_state *path)
 {
-    write_row(batch, KV_PATH, key_of_name(path->name), path_fields, path);
+    write_table_row(batch, KV_PATH, key_of_name(path->name), path_fields, path);
 }
 
 pl_status path_decode(row_view *row, pl_path_state *out)
@@ -168,7 +169,7 @@ static const pl_field object_fields[] = {PL_FIELD(pl_object, 1, name),
 
 void object_write(kv_batch *batch, const pl_object *object)
 {
-    write_row(batch, KV_OBJECT, key_of_name(object->name), object_fields, object);
+    write_table_row(batch, KV_OBJECT, key_of_name(object->name), object_fields, object);
 }
 
 pl_status object_decode(row_view *row, pl_object *out)
@@ -258,7 +259,7 @@ static const pl_field chunk_fields[] = {
 
 void chunk_write(kv_batch *batch, const pl_hash *id, const chunk_record *chunk)
 {
-    write_row(batch, KV_CHUNK, key_of_hash(id), chunk_fields, chunk);
+    write_table_row(batch, KV_CHUNK, key_of_hash(id), chunk_fields, chunk);
 }
 
 /* Later arithmetic relies on what is checked here. */

@@ -85,7 +85,7 @@ static pl_status release_updates(pl_txn *txn, pl_version *v)
 }
 
 /* The version's row stays, without the names of the data that its successors needed. */
-static pl_status drop_state(pl_txn *txn, const char *module, uint64_t number)
+static pl_status drop_version_state(pl_txn *txn, const char *module, uint64_t number)
 {
     pl_version old;
     bool found = false;
@@ -106,7 +106,7 @@ pl_status retire_states(pl_txn *txn, const char *module, uint64_t late,
                         head_record *head)
 {
     for (; head->momentum_from + late + 1 < head->number; head->momentum_from++)
-        PL_CHECK(drop_state(txn, module, head->momentum_from));
+        PL_CHECK(drop_version_state(txn, module, head->momentum_from));
     return PL_OK;
 }
 
@@ -158,8 +158,8 @@ pl_status pl_txn_drop_data(pl_txn *txn, const char *module, uint64_t number)
 }
 
 /* ---- names ---- */
-static pl_status has_row(const pl_txn *txn, kv_family family, const char *what,
-                         const char *name)
+static pl_status require_row(const pl_txn *txn, kv_family family, const char *what,
+                             const char *name)
 {
     row_view row;
     row_key key = key_of_name(name);
@@ -174,7 +174,7 @@ static pl_status has_row(const pl_txn *txn, kv_family family, const char *what,
 pl_status pl_txn_drop_ref(pl_txn *txn, const char *name)
 {
     row_key key = key_of_name(name);
-    PL_CHECK(has_row(txn, KV_REF, "ref", name));
+    PL_CHECK(require_row(txn, KV_REF, "ref", name));
     kv_delete(txn->batch, KV_REF, key_slice(&key));
     return PL_OK;
 }
@@ -183,7 +183,7 @@ pl_status pl_txn_drop_object(pl_txn *txn, const char *name)
 {
     pl_hash blob;
     row_key key = key_of_name(name);
-    PL_CHECK(has_row(txn, KV_OBJECT, "object", name));
+    PL_CHECK(require_row(txn, KV_OBJECT, "object", name));
     PL_CHECK(txn_old_blob(txn, KV_OBJECT, name, &blob));
     kv_delete(txn->batch, KV_OBJECT, key_slice(&key));
     return txn_spoil(txn, blob_release(txn, &blob));

@@ -216,7 +216,7 @@ static pl_status read_made(pl_store *store, uint64_t *number, int *n_parts)
     return status == PL_ERR_NOT_FOUND ? PL_OK : status;
 }
 
-static pl_status note_made(pl_txn *txn, uint64_t number, int n_parts)
+static pl_status note_rollback_made(pl_txn *txn, uint64_t number, int n_parts)
 {
     char target[48];
     int used = snprintf(target, sizeof target, "%llu", (unsigned long long)number);
@@ -259,7 +259,7 @@ pl_status rollback_forget_parts(const char *folder, int n)
     if (took_part <= n)
         goto done;
     PL_TRY(pl_txn_begin(first, &txn));
-    PL_TRY(note_made(txn, number, n));
+    PL_TRY(note_rollback_made(txn, number, n));
     PL_TRY(pl_txn_commit(&txn));
 done:
     pl_txn_abort(&txn);
@@ -294,7 +294,7 @@ static pl_status end_share(pl_store *store, const pl_rollback *share, uint64_t n
     PL_TRY(pl_txn_begin(store, &txn));
     if (decided) {
         PL_TRY(write_part(txn, share, 0));
-        PL_TRY(note_made(txn, number, 0));
+        PL_TRY(note_rollback_made(txn, number, 0));
     }
     PL_TRY(pl_txn_drop_object(txn, ROLLBACK_OBJECT));
     PL_TRY(pl_txn_commit(&txn));
@@ -336,7 +336,7 @@ static pl_status open_part(pl_writers *w, const char *folder)
     return PL_OK;
 }
 
-static pl_status open_all(pl_writers *w, const pl_parts *counted)
+static pl_status open_writer_parts(pl_writers *w, const pl_parts *counted)
 {
     char folder[PL_PATH_MAX];
     if (!w->in_parts) {
@@ -362,7 +362,7 @@ pl_status pl_writers_open(const char *folder, pl_writers **out)
         status =
             pl_fail(PL_ERR_ARG, "a store's path has at most %d bytes", PL_PATH_MAX - 1);
     if (status == PL_OK)
-        status = open_all(w, &counted);
+        status = open_writer_parts(w, &counted);
     *out = w;
     if (status != PL_OK)
         pl_writers_close(out);
@@ -402,8 +402,8 @@ const char *pl_writers_resumed(const pl_writers *w)
     return w->resumed[0] ? w->resumed : NULL;
 }
 
-static pl_status prepare(pl_store *store, const pl_rollback *plan, int part,
-                         uint64_t number)
+static pl_status prepare_share(pl_store *store, const pl_rollback *plan, int part,
+                               uint64_t number)
 {
     pl_txn *txn = NULL;
     pl_buf bytes = {0};
@@ -433,14 +433,15 @@ done:
 }
 
 /* Makes the deciding commit: in the first part, or in a store of one piece. */
-static pl_status decide(const pl_writers *w, const pl_rollback *plan, uint64_t number)
+static pl_status commit_decision(const pl_writers *w, const pl_rollback *plan,
+                                 uint64_t number)
 {
     pl_txn *txn = NULL;
     pl_status status = PL_OK;
     PL_TRY(pl_txn_begin(w->parts[0], &txn));
     PL_TRY(write_part(txn, plan, 0));
     if (w->n > 1)
-        PL_TRY(note_made(txn, number, w->n));
+        PL_TRY(note_rollback_made(txn, number, w->n));
     PL_TRY(pl_txn_commit(&txn));
 done:
     pl_txn_abort(&txn);
@@ -462,8 +463,8 @@ pl_status pl_writers_roll_back(pl_writers *w, const pl_rollback *plan)
         PL_CHECK(status);
     }
     for (int i = 1; i < w->n; i++)
-        PL_CHECK(prepare(w->parts[i], plan, i, number));
-    PL_CHECK(decide(w, plan, number));
+        PL_CHECK(prepare_share(w->parts[i], plan, i, number));
+    PL_CHECK(commit_decision(w, plan, number));
     for (int i = 1; i < w->n; i++) {
         pl_status status = rollback_resume(w->parts[i]);
         if (status != PL_OK)

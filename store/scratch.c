@@ -30,7 +30,7 @@ static bool may_be_left(const char *path)
 }
 
 /* Only a process that holds the lock of a folder that still exists may remove it. */
-static bool sweep_one(const char *path)
+static bool sweep_scratch_folder(const char *path)
 {
     int lock = -1;
     if (!may_be_left(path) || pl_lock_folder(path, &lock) != PL_OK)
@@ -49,7 +49,7 @@ pl_status scratch_make(scratch *out)
     int n = 0;
     while (folder && n < SWEPT_AT_ONCE && (entry = readdir(folder)))
         if (strncmp(entry->d_name, prefix, sizeof prefix - 1) == 0)
-            n += sweep_one(pl_join(path, root(), entry->d_name));
+            n += sweep_scratch_folder(pl_join(path, root(), entry->d_name));
     if (folder)
         closedir(folder);
     out->lock = -1;

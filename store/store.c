@@ -140,7 +140,7 @@ done:
     return status;
 }
 
-static pl_status visit_version(const row_walk *walk, row_view *row)
+static pl_status visit_version_row(const row_walk *walk, row_view *row)
 {
     pl_version version;
     PL_CHECK(version_decode(row, &version));
@@ -156,12 +156,12 @@ pl_status pl_store_each_version(pl_store *s, const char *module, pl_version_fn f
         return parts_each_version(s, module, fn, ctx);
     row_walk walk = {s, ctx, {.version = fn}};
     row_key prefix = key_of_versions(module);
-    return each_row(&walk, KV_VERSION, &prefix, visit_version);
+    return each_row(&walk, KV_VERSION, &prefix, visit_version_row);
 }
 
 /* Head rows hold only numbers, but the user wants the version. Both come from one
  * state: a reader's state changes only at a refresh, and a writer has one thread. */
-static pl_status visit_head(const row_walk *walk, row_view *row)
+static pl_status visit_head_row(const row_walk *walk, row_view *row)
 {
     head_record head;
     pl_version version;
@@ -183,7 +183,7 @@ pl_status pl_store_each_head(pl_store *s, const char *prefix, pl_version_fn fn,
         return parts_each_head(s, prefix, fn, ctx);
     row_walk walk = {s, ctx, {.version = fn}};
     row_key start = key_of_name(prefix);
-    return each_row(&walk, KV_HEAD, &start, visit_head);
+    return each_row(&walk, KV_HEAD, &start, visit_head_row);
 }
 
 static pl_status visit_path(const row_walk *walk, row_view *row)
@@ -202,7 +202,7 @@ pl_status pl_store_each_path(pl_store *s, const char *prefix, pl_path_fn fn, voi
     return each_row(&walk, KV_PATH, &start, visit_path);
 }
 
-static pl_status visit_object(const row_walk *walk, row_view *row)
+static pl_status visit_object_row(const row_walk *walk, row_view *row)
 {
     pl_object object;
     PL_CHECK(object_decode(row, &object));
@@ -216,7 +216,7 @@ pl_status pl_store_each_object(pl_store *s, const char *prefix, pl_object_fn fn,
         return parts_each_object(s, prefix, fn, ctx);
     row_walk walk = {s, ctx, {.object = fn}};
     row_key start = key_of_name(prefix);
-    return each_row(&walk, KV_OBJECT, &start, visit_object);
+    return each_row(&walk, KV_OBJECT, &start, visit_object_row);
 }
 
 /* The module's name is the key up to its zero byte. */
@@ -278,7 +278,7 @@ static pl_status count_version(const row_walk *walk, row_view *row)
     return row_end(row);
 }
 
-static pl_status count_blob(const row_walk *walk, row_view *row)
+static pl_status count_blob_row(const row_walk *walk, row_view *row)
 {
     pl_store_stats *stats = walk->context;
     blob_record blob;
@@ -311,7 +311,7 @@ pl_status pl_store_count(pl_store *store, pl_store_stats *out)
     row_key all = key_of_name("");
     PL_CHECK(each_row(&walk, KV_HEAD, &all, count_head));
     PL_CHECK(each_row(&walk, KV_VERSION, &all, count_version));
-    PL_CHECK(each_row(&walk, KV_BLOB, &all, count_blob));
+    PL_CHECK(each_row(&walk, KV_BLOB, &all, count_blob_row));
     PL_CHECK(each_row(&walk, KV_CHUNK, &all, count_chunk));
     out->disk_bytes = pl_folder_bytes(store->folder) +
                       pl_folder_bytes(pl_join(database, store->folder, "db"));

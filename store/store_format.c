@@ -9,7 +9,7 @@
 static const char *const texts[2] = {FIRST_LINE "chunks rocksdb\n",
                                      FIRST_LINE "chunks engine\n"};
 
-static pl_status judge(const char *path, const char *text, bool *in_engine)
+static pl_status judge_format(const char *path, const char *text, bool *in_engine)
 {
     *in_engine = strcmp(text, texts[true]) == 0;
     if (*in_engine || strcmp(text, texts[false]) == 0)
@@ -42,7 +42,7 @@ pl_status store_format_check(const char *folder, bool *in_engine)
     }
     pl_status status = pl_read_file(path, &text);
     if (status == PL_OK)
-        status = judge(path, pl_buf_text(&text), in_engine);
+        status = judge_format(path, pl_buf_text(&text), in_engine);
     pl_buf_destroy(&text);
     return status;
 }

@@ -214,7 +214,7 @@ static pl_status check_format(pl_store *store)
     return status;
 }
 
-static pl_status check_state(pl_store *store, bool marked, const watermark *mark)
+static pl_status check_store_state(pl_store *store, bool marked, const watermark *mark)
 {
     PL_CHECK(load_state(store));
     PL_CHECK(check_chain(store));
@@ -228,7 +228,7 @@ static pl_status prove_nothing_lost(pl_store *store, const char *database,
 {
     pl_status status = kv_open(database, KV_LOOK, NULL, &store->db);
     if (status == PL_OK)
-        status = check_state(store, true, mark);
+        status = check_store_state(store, true, mark);
     kv_close(&store->db, false);
     return status;
 }
@@ -278,7 +278,7 @@ static pl_status open_writer(pl_store *store)
     if (status == PL_ERR_DAMAGED && marked)
         status = mend_log(store, database, &mark);
     PL_CHECK(status);
-    PL_CHECK(check_state(store, marked, &mark));
+    PL_CHECK(check_store_state(store, marked, &mark));
     PL_CHECK(bulk_clean(store));
     if (store->sequence > 0)
         PL_CHECK(mirror_clear(store->folder));
@@ -342,7 +342,7 @@ static int hold_database(const pl_store *store)
     return open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 }
 
-static void let_go(int *database)
+static void close_database(int *database)
 {
     if (*database >= 0)
         close(*database);
@@ -374,11 +374,11 @@ static pl_status open_follower(pl_store *store, const char *database)
     if (frozen)
         status = kv_open(database, KV_LOOK, NULL, &fresh);
     if (status != PL_OK) {
-        let_go(&held);
+        close_database(&held);
         return status; /* what was open stays open and can be read */
     }
     kv_close(&store->db, false);
-    let_go(&store->database);
+    close_database(&store->database);
     store->db = fresh;
     store->database = held;
     store->frozen = frozen;
@@ -424,7 +424,7 @@ static pl_status look_whole(pl_store *store, pl_status (*look)(pl_store *))
         if (status == PL_OK)
             status = mirror_check(store->folder);
         bool same = !is_replaced(store, database);
-        let_go(&database);
+        close_database(&database);
         PL_CHECK(status);
         if (same)
             return seen;
@@ -448,7 +448,7 @@ static pl_status open_reader(pl_store *store)
     return remote_open(store->folder, false, &store->remote);
 }
 
-static pl_status look_again(pl_store *store)
+static pl_status refresh_reader(pl_store *store)
 {
     if (store->frozen || is_replaced(store, store->database))
         return show_newest(store);
@@ -461,7 +461,8 @@ pl_status pl_store_refresh(pl_store *store)
 {
     if (store->mode != PL_STORE_READ)
         return PL_OK;
-    return store->n_parts > 0 ? parts_refresh(store) : look_whole(store, look_again);
+    return store->n_parts > 0 ? parts_refresh(store)
+                              : look_whole(store, refresh_reader);
 }
 
 /* A folder that a user may not enter would look empty. */
@@ -517,7 +518,7 @@ void pl_store_close(pl_store **handle)
         remote_drop_doomed(store->remote, INT64_MAX - REMOTE_LINGER_MS);
     remote_close(&store->remote);
     watermark_close(&store->mark);
-    let_go(&store->database);
+    close_database(&store->database);
     if (!abandon)
         pl_unlock_folder(&store->lock);
     scratch_drop(&store->own);

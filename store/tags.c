@@ -89,7 +89,7 @@ typedef struct tag_walk {
     void *context;
 } tag_walk;
 
-static pl_status visit(void *context, const pl_object *object)
+static pl_status visit_tag_object(void *context, const pl_object *object)
 {
     const tag_walk *walk = context;
     pl_snapshot tag;
@@ -104,5 +104,5 @@ static pl_status visit(void *context, const pl_object *object)
 pl_status pl_store_each_tag(pl_store *store, pl_snapshot_fn fn, void *ctx)
 {
     tag_walk walk = {store, fn, ctx};
-    return pl_store_each_object(store, PREFIX, visit, &walk);
+    return pl_store_each_object(store, PREFIX, visit_tag_object, &walk);
 }

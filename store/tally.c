@@ -15,7 +15,7 @@ void tally_add(tally *t, const pl_hash *name)
     t->names[t->n++] = *name;
 }
 
-static int by_bytes(const void *a, const void *b)
+static int by_hash_bytes(const void *a, const void *b)
 {
     return memcmp(a, b, sizeof(pl_hash));
 }
@@ -23,7 +23,7 @@ static int by_bytes(const void *a, const void *b)
 void tally_sort(tally *t)
 {
     if (t->n > 1)
-        qsort(t->names, t->n, sizeof *t->names, by_bytes);
+        qsort(t->names, t->n, sizeof *t->names, by_hash_bytes);
 }
 
 /* The first name that is not below `name`. */
@@ -32,7 +32,7 @@ static size_t lower_bound(const tally *t, const pl_hash *name)
     size_t from = 0, to = t->n;
     while (from < to) {
         size_t middle = from + (to - from) / 2;
-        if (by_bytes(&t->names[middle], name) < 0)
+        if (by_hash_bytes(&t->names[middle], name) < 0)
             from = middle + 1;
         else
             to = middle;

@@ -78,7 +78,7 @@ pl_status store_check_space(const pl_store *store, const char *purpose,
                    pl_human_bytes((double)there_bytes, there));
 }
 
-static pl_status refuse(pl_store *store, pl_status status)
+static pl_status note_refusal(pl_store *store, pl_status status)
 {
     store->refusal = status;
     pl_copy_text(store->refusal_text, sizeof store->refusal_text, pl_last_error());
@@ -93,7 +93,7 @@ pl_status store_write(pl_store *store, kv_batch *batch, const watermark *after)
     if (status == PL_OK && store->mark.fd >= 0)
         status = watermark_set(&store->mark, after);
     if (status != PL_OK)
-        return refuse(store, status);
+        return note_refusal(store, status);
     store->sequence = after->sequence;
     store->epoch = after->epoch;
     store->log_hash = after->log;
@@ -134,13 +134,13 @@ pl_status pl_txn_commit(pl_txn **handle)
         PL_TRY(remote_bring(txn, &after.log));
     status = bulk_take_in(txn);
     if (status != PL_OK)
-        PL_TRY(refuse(store, status));
+        PL_TRY(note_refusal(store, status));
     PL_TRY(store_write(store, txn->batch, &after));
     bulk_drop(txn);
     if (store->remote) {
         status = remote_advance(txn);
         if (status != PL_OK)
-            refuse(store, status);
+            note_refusal(store, status);
     }
 done:
     pl_txn_abort(handle);
@@ -170,8 +170,8 @@ static pl_status check_parent(const pl_txn *txn, const pl_version *v, bool exist
     return PL_OK;
 }
 
-static pl_status check_version(const pl_txn *txn, const pl_version *v,
-                               head_record *head)
+static pl_status check_next_version(const pl_txn *txn, const pl_version *v,
+                                    head_record *head)
 {
     bool exists = false;
     PL_CHECK(check_name("module", v->module));
@@ -227,13 +227,13 @@ static pl_status append_version(pl_txn *txn, const pl_version *v, pl_keep keep,
 pl_status pl_txn_put_version(pl_txn *txn, const pl_version *version, pl_keep keep)
 {
     head_record head;
-    PL_CHECK(check_version(txn, version, &head));
+    PL_CHECK(check_next_version(txn, version, &head));
     return txn_spoil(txn, append_version(txn, version, keep, head));
 }
 
 /* ---- the rest ---- */
-static pl_status check_pending(const pl_txn *txn, const char *module,
-                               const pl_contribution *c)
+static pl_status check_new_pending(const pl_txn *txn, const char *module,
+                                   const pl_contribution *c)
 {
     row_view row;
     PL_CHECK(check_name("module", module));
@@ -257,7 +257,7 @@ static pl_status check_pending(const pl_txn *txn, const char *module,
 
 pl_status pl_txn_put_pending(pl_txn *txn, const char *module, const pl_contribution *c)
 {
-    PL_CHECK(check_pending(txn, module, c));
+    PL_CHECK(check_new_pending(txn, module, c));
     pending_write(txn->batch, module, c);
     return txn_spoil(txn, blob_hold(txn, &c->update));
 }

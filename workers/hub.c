@@ -31,7 +31,8 @@ void hub_free_held(hub *h, int worker)
 }
 
 /* ---- questions ---- */
-static pl_status on_hello(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
+static pl_status on_worker_hello(hub *h, const pl_peer *peer, pl_message *m,
+                                 pl_message *a)
 {
     pl_msg_hello q;
     int w = -1;
@@ -591,7 +592,7 @@ static pl_status dispatch(hub *h, const pl_peer *peer, pl_message *m, pl_message
 {
     switch (m->type) {
     case PL_MSG_HELLO:
-        return on_hello(h, peer, m, a);
+        return on_worker_hello(h, peer, m, a);
     case PL_MSG_ENROL:
         return on_enrol(h, peer, m, a);
     case PL_MSG_RENEW:
@@ -681,12 +682,12 @@ pl_status hub_tend(hub *h, int64_t now_ms, bool *more)
 }
 
 /* A signal may come on any thread. */
-static bool must_stop(const hub *h)
+static bool must_stop_hub(const hub *h)
 {
     return h->options->stop && __atomic_load_n(h->options->stop, __ATOMIC_RELAXED);
 }
 
-static pl_status serve(hub *h)
+static pl_status serve_workers(hub *h)
 {
     pl_status status = PL_OK;
     pl_message m;
@@ -695,7 +696,7 @@ static pl_status serve(hub *h)
     bool ready[1 + PL_HOMES_MAX];
     pl_message_init(&m, 0);
     sockets[0] = h->socket;
-    while (!h->stopping && !must_stop(h)) {
+    while (!h->stopping && !must_stop_hub(h)) {
         for (int i = 0; i < h->n_homes; i++)
             sockets[1 + i] = h->homes[i].socket;
         pl_wire_poll(sockets, 1 + (size_t)h->n_homes, NULL, 0, more ? 0 : TICK_MS,
@@ -724,7 +725,7 @@ pl_status pl_hub_run(const pl_hub_options *options)
     if (options->ready_file && options->ready_file[0])
         PL_TRY(pl_replace_file(options->ready_file, bound, strlen(bound)));
     pl_log(PL_LOG_INFO, "hub.ready", "address=%s homes=%d", bound, options->n_homes);
-    PL_TRY(serve(&h));
+    PL_TRY(serve_workers(&h));
     hub_dismiss_finished(&h);
 done:
     pl_keypair_wipe(&h.mates);

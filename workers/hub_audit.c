@@ -61,7 +61,7 @@ static hub_audit *find_row(hub *h, const pl_audit *row)
     return NULL;
 }
 
-static void clear(hub_audit *a)
+static void clear_audit(hub_audit *a)
 {
     pl_free(a->hashes);
     pl_free(a->senders);
@@ -74,7 +74,7 @@ static void clear(hub_audit *a)
 void hub_clear_audits(hub *h)
 {
     for (size_t i = 0; i < h->n_audits; i++)
-        clear(&h->audits[i]);
+        clear_audit(&h->audits[i]);
     pl_free(h->audits);
     pl_free(h->fenced);
     h->audits = NULL;
@@ -94,14 +94,14 @@ static pl_status tell_home(hub *h, hub_audit *a, int64_t now_ms)
     return hub_send_home(&h->homes[a->home], &m);
 }
 
-static void give_up(hub_audit *a, const char *reason)
+static void void_audit(hub_audit *a, const char *reason)
 {
     a->row.verdict = PL_VERDICT_VOID;
     a->lease.active = false;
     pl_copy_text(a->row.reason, sizeof a->row.reason, reason);
 }
 
-static void count(hub *h, const hub_audit *a)
+static void count_verdict(hub *h, const hub_audit *a)
 {
     h->n_verdicts[a->row.verdict]++;
     h->n_across += a->row.tolerance > 0;
@@ -230,7 +230,8 @@ static int count_sending(const hub *h, const hub_audit *a)
     return n;
 }
 
-static void digest_of(const pl_hash *hashes, int n, const pl_hash *after, pl_hash *out)
+static void digest_result(const pl_hash *hashes, int n, const pl_hash *after,
+                          pl_hash *out)
 {
     pl_hasher hasher;
     pl_hasher_init(&hasher, "audit");
@@ -241,7 +242,7 @@ static void digest_of(const pl_hash *hashes, int n, const pl_hash *after, pl_has
 }
 
 /* Collects the result of the first worker, once all of it is known. */
-static void gather(hub *h, hub_audit *a)
+static void gather_first_result(hub *h, hub_audit *a)
 {
     int n = 0;
     pl_hash *made = pl_alloc((size_t)a->n_slots * sizeof *made);
@@ -252,14 +253,14 @@ static void gather(hub *h, hub_audit *a)
             made[n++] = a->hashes[slot];
         }
     if (whole)
-        digest_of(made, n, &a->row.after, &a->row.results[0].digest);
+        digest_result(made, n, &a->row.after, &a->row.results[0].digest);
     pl_free(made);
 }
 
-static void set_aside(hub *h, hub_audit *a, const char *reason)
+static void set_audit_aside(hub *h, hub_audit *a, const char *reason)
 {
-    give_up(a, reason);
-    count(h, a);
+    void_audit(a, reason);
+    count_verdict(h, a);
 }
 
 /* False if there is none. */
@@ -283,9 +284,9 @@ static void note_update(hub *h, hub_audit *a, int slot, const pl_msg_update_is *
     a->mixed =
         a->mixed || (first->device[0] && strcmp(said->device, first->device) != 0);
     if (a->row.seed && !note_likeness(said, a, slot))
-        set_aside(h, a, "a relay added its updates to others");
+        set_audit_aside(h, a, "a relay added its updates to others");
     else if (a->mixed && !(a->row.seed && h->options->audit_tolerance > 0))
-        set_aside(h, a, "its updates came from different kinds of devices");
+        set_audit_aside(h, a, "its updates came from different kinds of devices");
     if (a->row.verdict != PL_VERDICT_OPEN)
         return;
     if (!first->device[0])
@@ -294,7 +295,7 @@ static void note_update(hub *h, hub_audit *a, int slot, const pl_msg_update_is *
     pl_copy_text(a->senders[slot].device, sizeof a->senders[slot].device, said->device);
     a->looked_ms = 0;
     a->hashes[slot] = said->blob;
-    gather(h, a);
+    gather_first_result(h, a);
 }
 
 pl_status hub_hear_update(hub *h, pl_message *m)
@@ -314,7 +315,7 @@ pl_status hub_hear_update(hub *h, pl_message *m)
 }
 
 /* ---- rows of the homes ---- */
-static void allocate(hub_audit *a, const pl_topology *topology)
+static void alloc_audit(hub_audit *a, const pl_topology *topology)
 {
     a->n_slots = pl_topology_n_slots(topology);
     a->n_parts = pl_audit_parts(topology);
@@ -348,7 +349,7 @@ static pl_status take_row(hub *h, int home, const char *text)
         a->row = row;
         a->task = task;
         a->home = home;
-        allocate(a, h->tasks.arms[task.arm].topology);
+        alloc_audit(a, h->tasks.arms[task.arm].topology);
         h->stirred = true;
     }
     a->listed = a->listed || h->in_state;
@@ -405,7 +406,7 @@ void hub_end_rows(hub *h, int home)
         hub_audit *a = &h->audits[i];
         bool closed = a->row.verdict != PL_VERDICT_OPEN;
         if (a->home == home && !a->listed && (closed || a->was_listed))
-            clear(a);
+            clear_audit(a);
         else
             h->audits[n++] = *a;
     }
@@ -632,7 +633,7 @@ pl_status hub_audit_done(hub *h, hub_audit *a, int worker, const pl_message *m)
         status = take_likeness(a, m);
     if (status == PL_OK && a->row.n == 1)
         blame(h, a, made, h->workers[worker].device);
-    digest_of(made, (int)n, &made[n], &result.digest);
+    digest_result(made, (int)n, &made[n], &result.digest);
     pl_free(made);
     PL_CHECK(status);
     pl_copy_text(result.worker, sizeof result.worker, h->workers[worker].name);
@@ -644,7 +645,7 @@ pl_status hub_audit_done(hub *h, hub_audit *a, int worker, const pl_message *m)
     h->stirred = true;
     pl_audit_judge(&a->row, &result, h->options->audit_tolerance);
     if (a->row.verdict != PL_VERDICT_OPEN)
-        count(h, a);
+        count_verdict(h, a);
     else
         pl_log(PL_LOG_WARN, "audit.differs",
                "task=%s phase=%lld first=%s second=%s distance=%.4f", a->row.path,
@@ -663,8 +664,8 @@ void hub_audit_release(hub *h, hub_audit *a, const char *reason)
     h->stirred = true;
     if (!reason || ++a->failures < FAILURES_MAX)
         return;
-    give_up(a, reason);
-    count(h, a);
+    void_audit(a, reason);
+    count_verdict(h, a);
 }
 
 void hub_release_audits(hub *h, int worker)
@@ -689,8 +690,8 @@ pl_status hub_tend_audits(hub *h, int64_t now_ms)
             /* If all homes are there and none knows the update, none will learn it
              * later. */
             if (hub_homes_ready(h) && ++a->n_asked > ASKED_MAX) {
-                give_up(a, "the homes have no record of its updates");
-                count(h, a);
+                void_audit(a, "the homes have no record of its updates");
+                count_verdict(h, a);
             }
         }
         if ((closed || a->row.n > a->n_there) && now_ms - a->told_ms > ASK_MS)

@@ -104,7 +104,7 @@ pl_status hub_settle(hub *h, plan_path *path)
 
 /* ---- finding slow leases ---- */
 /* Keeps the largest ones; equal ones in the order in which they came. */
-static void keep(hub *h, plan_task task, double left_s)
+static void keep_slow_lease(hub *h, plan_task task, double left_s)
 {
     int at = h->n_slow;
     while (at > 0 && h->slow[at - 1].left_s < left_s)
@@ -131,7 +131,7 @@ static bool is_on_trial(const hub *h, const plan_path *path)
     return hub_is_on_trial(&h->workers[path->lease.worker]);
 }
 
-static void look(hub *h, int64_t now_ms)
+static void find_slow_leases(hub *h, int64_t now_ms)
 {
     h->n_slow = 0;
     h->slow_ms = now_ms;
@@ -143,10 +143,10 @@ static void look(hub *h, int64_t now_ms)
             if (!may_get_backup(h, path) || !(both || is_on_trial(h, path)))
                 continue;
             const plan_lease *l = &path->lease;
-            keep(h, (plan_task){a, i},
-                 !both                  ? 1e-3 * (double)(now_ms - l->granted_ms)
-                 : is_on_trial(h, path) ? on_trial_s
-                                        : left_of(h, &arm->arm, l, now_ms));
+            keep_slow_lease(h, (plan_task){a, i},
+                            !both ? 1e-3 * (double)(now_ms - l->granted_ms)
+                            : is_on_trial(h, path) ? on_trial_s
+                                                   : left_of(h, &arm->arm, l, now_ms));
         }
     }
 }
@@ -176,7 +176,7 @@ bool hub_find_backup(hub *h, int worker, int64_t now_ms, plan_task *out)
     if (h->options->backup == PL_BACKUP_OFF || w->task[0] || w->held_token != 0)
         return false;
     if (now_ms - h->slow_ms >= LOOK_MS)
-        look(h, now_ms);
+        find_slow_leases(h, now_ms);
     for (int i = 0; i < h->n_slow; i++) {
         plan_task task = h->slow[i].task;
         const plan_arm *arm = &h->tasks.arms[task.arm];

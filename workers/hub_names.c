@@ -57,7 +57,7 @@ static int count_names(const hub *h, const hub_worker *like)
 
 /* The entry of a worker that has left, with this key or (NULL) with any. -1: there is
  * none. */
-static int find_place(hub *h, const pl_pubkey *key)
+static int find_left_entry(hub *h, const pl_pubkey *key)
 {
     int64_t now = pl_now_ms();
     for (int i = 0; i < h->n_workers; i++)
@@ -74,7 +74,8 @@ static pl_status place_worker(hub *h, const hub_worker *fresh, int *out)
     bool crowded = !fresh->own_key && count_names(h, fresh) >= NAMES_PER_KEY;
     bool full = h->n_workers >= WORKERS_MAX;
     char text[PL_PUBKEY_TEXT];
-    *out = crowded || full ? find_place(h, crowded ? &fresh->key : NULL) : h->n_workers;
+    *out = crowded || full ? find_left_entry(h, crowded ? &fresh->key : NULL)
+                           : h->n_workers;
     pl_pubkey_format(&fresh->key, text);
     if (*out < 0 && crowded)
         return pl_fail(
@@ -203,7 +204,7 @@ static bool has_others_state(hub *h, const plan_path *path, pl_status why)
 }
 
 /* The path goes on like a path that has finished no phase. */
-static pl_status drop_state(hub *h, plan_path *path, const char *text)
+static pl_status drop_useless_state(hub *h, plan_path *path, const char *text)
 {
     int maker = hub_find_worker(h, path->state_of);
     pl_log(PL_LOG_WARN, "state.dropped",
@@ -231,7 +232,7 @@ pl_status hub_note_failure(hub *h, plan_path *path, int worker, pl_status why,
                 cannot_be_done(h, path);
     count_failure(h, worker, text);
     if (ends && has_others_state(h, path, why))
-        return drop_state(h, path, text);
+        return drop_useless_state(h, path, text);
     if (ends) {
         h->failure_status = why;
         snprintf(h->failure, sizeof h->failure, "%s failed %d times in phase %lld: %s",

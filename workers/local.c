@@ -73,7 +73,7 @@ pl_status local_step_gossip(const local_slot *s, const float *mate,
 }
 
 /* n_contributors times this holder's normalised weight (1 if all weigh the same). */
-static float share_of(const local_slot *s)
+static float holder_share(const local_slot *s)
 {
     return (float)(pl_arm_contributors(s->topology, s->module) *
                    pl_arm_share(s->arm, s->topology, s->module, s->path));
@@ -87,7 +87,7 @@ void local_update(const local_slot *s, const float *start, const float *now,
 {
     const pl_method_traits *of = pl_traits(settings_of(s).method);
     if (of->gossips) {
-        float share = share_of(s);
+        float share = holder_share(s);
         if (s->arm->outer.rescale)
             share *= sqrtf((float)pl_arm_contributors(s->topology, s->module));
         subtract(start, now, s->n, update);
@@ -127,12 +127,12 @@ void local_keep_left(const local_slot *s, const float *before, float *left)
 
 /* The factor that turns what was sent into n_contributors times the holder's part in
  * the mean. */
-static float part_of(const local_slot *s)
+static float holder_part(const local_slot *s)
 {
     /* the message is weighted already */
     if (pl_codec_is_homomorphic(&s->arm->outer.codec))
         return (float)pl_arm_contributors(s->topology, s->module);
-    return share_of(s);
+    return holder_share(s);
 }
 
 void local_keep(const local_slot *s, const float *start, const float *now,
@@ -152,7 +152,7 @@ void local_keep(const local_slot *s, const float *start, const float *now,
         memcpy(s->params, start, bytes);
         memcpy(s->before, s->last, bytes);
         memcpy(s->last, sent, bytes);
-        scale_by(part_of(s), s->n, s->last);
+        scale_by(holder_part(s), s->n, s->last);
     } else if (s->params) {
         memcpy(s->params, now, bytes);
     }

@@ -21,7 +21,7 @@ static int exponent_of(const float *values, size_t n)
     return most > ldexpf(127.0f, e - 7) ? e - 6 : e - 7;
 }
 
-static void put_block(const float *values, size_t n, uint8_t *out)
+static void put_byte_block(const float *values, size_t n, uint8_t *out)
 {
     int16_t e = (int16_t)exponent_of(values, n);
     float per = e == INT16_MIN ? 0.0f : ldexpf(1.0f, -e);
@@ -30,7 +30,7 @@ static void put_block(const float *values, size_t n, uint8_t *out)
     memcpy(out + n, &e, sizeof e);
 }
 
-static void get_block(const uint8_t *data, size_t n, float *values)
+static void get_byte_block(const uint8_t *data, size_t n, float *values)
 {
     int16_t e;
     memcpy(&e, data + n, sizeof e);
@@ -84,7 +84,7 @@ static void put_vector(pl_state_kind kind, const float *values, size_t n, uint8_
         put24(values[i], out + 3 * i);
     for (size_t i = 0; kind == PL_STATE_I8 && i < n; i += PL_STATE_I8_BLOCK) {
         size_t len = n - i < PL_STATE_I8_BLOCK ? n - i : PL_STATE_I8_BLOCK;
-        put_block(values + i, len, out);
+        put_byte_block(values + i, len, out);
         out += len + sizeof(int16_t);
     }
 }
@@ -102,7 +102,7 @@ static void get_vector(pl_state_kind kind, const uint8_t *data, size_t n, float 
         values[i] = get24(data + 3 * i);
     for (size_t i = 0; kind == PL_STATE_I8 && i < n; i += PL_STATE_I8_BLOCK) {
         size_t len = n - i < PL_STATE_I8_BLOCK ? n - i : PL_STATE_I8_BLOCK;
-        get_block(data, len, values + i);
+        get_byte_block(data, len, values + i);
         data += len + sizeof(int16_t);
     }
 }
@@ -116,8 +116,8 @@ static void round_vector(pl_state_kind kind, float *values, size_t n)
         values[i] = float24(bits24(values[i]));
     for (size_t i = 0; kind == PL_STATE_I8 && i < n; i += PL_STATE_I8_BLOCK) {
         size_t len = n - i < PL_STATE_I8_BLOCK ? n - i : PL_STATE_I8_BLOCK;
-        put_block(values + i, len, block);
-        get_block(block, len, values + i);
+        put_byte_block(values + i, len, block);
+        get_byte_block(block, len, values + i);
     }
 }
 

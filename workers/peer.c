@@ -20,7 +20,7 @@ static void free_offer(peer_offer *o)
 }
 
 /* Newer rounds replace those for which no mate can ask any more. */
-static void keep(peer *p, peer_offer *o)
+static void keep_offer(peer *p, peer_offer *o)
 {
     size_t n = 0;
     for (size_t i = 0; i < p->n_kept; i++) {
@@ -37,7 +37,7 @@ static void keep(peer *p, peer_offer *o)
     p->n_kept = n + 1;
 }
 
-static pl_status on_get_update(const peer *p, pl_message *m, pl_message *a)
+static pl_status give_offered_update(const peer *p, pl_message *m, pl_message *a)
 {
     pl_msg_get_update q;
     PL_CHECK(PL_HEAR(m, get_update, &q));
@@ -53,7 +53,7 @@ static pl_status on_get_update(const peer *p, pl_message *m, pl_message *a)
                    q.name, (long long)q.phase);
 }
 
-static pl_status on_get_blob(const peer *p, pl_message *m, pl_message *a)
+static pl_status give_offered_blob(const peer *p, pl_message *m, pl_message *a)
 {
     pl_msg_get_blob q;
     PL_CHECK(PL_HEAR(m, get_blob, &q));
@@ -72,14 +72,14 @@ static pl_status on_get_blob(const peer *p, pl_message *m, pl_message *a)
     return pl_fail(PL_ERR_NOT_FOUND, "this worker has no such blob, or no such offset");
 }
 
-static void answer(peer *p, const pl_peer *who, pl_message *m)
+static void answer_mate(peer *p, const pl_peer *who, pl_message *m)
 {
     pl_message a;
     pl_message_init(&a, PL_MSG_OK);
     pl_status status =
-        m->type == PL_MSG_GET_UPDATE ? on_get_update(p, m, &a)
+        m->type == PL_MSG_GET_UPDATE ? give_offered_update(p, m, &a)
         : m->type == PL_MSG_GET_BLOB
-            ? on_get_blob(p, m, &a)
+            ? give_offered_blob(p, m, &a)
             : pl_fail(PL_ERR_PROTO, "a worker does not understand message type %u",
                       m->type);
     if (status != PL_OK) {
@@ -92,7 +92,7 @@ static void answer(peer *p, const pl_peer *who, pl_message *m)
     pl_message_destroy(&a);
 }
 
-static void run(void *context)
+static void run_peer(void *context)
 {
     peer *p = context;
     pl_message m;
@@ -108,10 +108,10 @@ static void run(void *context)
                 pl_message_destroy(&m);
                 return;
             }
-            keep(p, item);
+            keep_offer(p, item);
         }
         while (pl_wire_recv(p->socket, &who, &m) == PL_OK)
-            answer(p, &who, &m);
+            answer_mate(p, &who, &m);
     }
 }
 
@@ -121,7 +121,7 @@ pl_status peer_create(const char *bind, peer **out, char *address)
     peer *p = pl_alloc(sizeof *p);
     PL_TRY(pl_wire_bind(bind, &p->socket, address));
     PL_TRY(pl_queue_create(&p->offers));
-    PL_TRY(pl_thread_start("peer", run, p, &p->thread));
+    PL_TRY(pl_thread_start("peer", run_peer, p, &p->thread));
     *out = p;
     p = NULL;
 done:

@@ -2,7 +2,7 @@
  * two come in any order, and those of several phases may be mixed. */
 #include "workers/plan.h"
 
-static bool is_of(const plan_lease *lease, uint64_t token, int worker)
+static bool held_lease(const plan_lease *lease, uint64_t token, int worker)
 {
     return token != 0 && lease->token == token && lease->worker == worker;
 }
@@ -32,9 +32,9 @@ static int which_ended(const plan_ended *e, const plan_said *said)
 {
     if (e->phase != said->phase)
         return -1;
-    return is_of(&e->leases[0], said->token, said->worker)   ? 0
-           : is_of(&e->leases[1], said->token, said->worker) ? 1
-                                                             : -1;
+    return held_lease(&e->leases[0], said->token, said->worker)   ? 0
+           : held_lease(&e->leases[1], said->token, said->worker) ? 1
+                                                                  : -1;
 }
 
 bool plan_is_said(const plan_path *path, uint64_t token, int64_t phase)

@@ -47,7 +47,7 @@ static pl_status check_method(const retraining *r)
     return PL_OK;
 }
 
-static pl_status allocate(retraining *r)
+static pl_status alloc_retraining(retraining *r)
 {
     int n_slots = pl_topology_n_slots(r->topology), most = 0;
     size_t bytes = r->n * sizeof(float);
@@ -64,7 +64,7 @@ static pl_status allocate(retraining *r)
                         (void **)&r->state);
 }
 
-static local_slot slot_of(const retraining *r, int slot, int64_t phase)
+static local_slot describe_slot(const retraining *r, int slot, int64_t phase)
 {
     const pl_slot *place = pl_topology_slot(r->topology, slot);
     return (local_slot){
@@ -94,9 +94,9 @@ static pl_status read_version(retraining *r, int slot, const char *module,
                               r->base + place->offset);
 }
 
-static pl_status read_base(retraining *r, int slot, int64_t phase)
+static pl_status read_slot_base(retraining *r, int slot, int64_t phase)
 {
-    local_slot s = slot_of(r, slot, phase);
+    local_slot s = describe_slot(r, slot, phase);
     char module[96];
     pl_version v;
     int64_t round = pl_round_of(r->arm, r->topology, s.module, phase);
@@ -137,9 +137,9 @@ static pl_status read_contribution(const retraining *r, int64_t phase, int *step
 
 /* The update of one slot as the worker would send it. What a lossy codec leaves out
  * goes into the next phase. */
-static pl_status encode(retraining *r, int slot, int64_t phase, const float *now)
+static pl_status encode_slot(retraining *r, int slot, int64_t phase, const float *now)
 {
-    local_slot s = slot_of(r, slot, phase);
+    local_slot s = describe_slot(r, slot, phase);
     size_t at = pl_topology_slot(r->topology, slot)->offset;
     float *residual = r->layout.residual < 0
                           ? NULL
@@ -161,7 +161,7 @@ static pl_status run_phase(retraining *r, int64_t phase, pl_hash *update)
     int n_slots = pl_topology_n_slots(r->topology);
     memset(&job, 0, sizeof job);
     for (int slot = 0; slot < n_slots; slot++)
-        PL_TRY(read_base(r, slot, phase));
+        PL_TRY(read_slot_base(r, slot, phase));
     job = (train_job){.arm = r->arm,
                       .topology = r->topology,
                       .shard = r->tokens,
@@ -178,7 +178,7 @@ static pl_status run_phase(retraining *r, int64_t phase, pl_hash *update)
         pl_sleep_ms(1);
     PL_TRY(job.status == PL_OK ? PL_OK : pl_fail(job.status, "%s", job.error));
     for (int slot = 0; slot < n_slots; slot++) {
-        PL_TRY(encode(r, slot, phase, job.params));
+        PL_TRY(encode_slot(r, slot, phase, job.params));
         if (slot == r->slot)
             pl_blob_hash(r->encoded.data, r->encoded.len, update);
     }
@@ -204,7 +204,7 @@ static pl_status open_retraining(retraining *r, const pl_backend_options *backen
     r->n = pl_topology_path_params(r->topology);
     PL_CHECK(check_method(r));
     PL_CHECK(trainer_create(backend, false, &r->trainer, r->device));
-    PL_CHECK(allocate(r));
+    PL_CHECK(alloc_retraining(r));
     /* The moments with which the path began; zeros if the arm names none. */
     const pl_hash *moments = &r->arm->moments;
     size_t bytes = 2 * r->n * sizeof *r->state;

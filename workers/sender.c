@@ -13,7 +13,8 @@ struct sender {
     pl_thread *thread;
 };
 
-static pl_status judge(const char *name, pl_submit_result result, const char *text)
+static pl_status judge_result(const char *name, pl_submit_result result,
+                              const char *text)
 {
     switch (result) {
     case PL_SUBMIT_ACCEPTED:
@@ -111,8 +112,8 @@ static float *residual_of(const worker_task *task, const local_slot *s, int slot
            place->offset;
 }
 
-static pl_status encode(const worker_task *task, const local_slot *s, int slot,
-                        int64_t round, parcel *p, float *residual)
+static pl_status encode_update(const worker_task *task, const local_slot *s, int slot,
+                               int64_t round, parcel *p, float *residual)
 {
     const pl_arm *arm = s->arm;
     int n_parts = pl_codec_parts(s->topology, s->module, p->parts);
@@ -159,14 +160,14 @@ static pl_status encode_all(const worker_task *task, const local_slot *s, int sl
     bool carries = residual && local_carries(s) > 0;
     if (carries)
         memcpy(p->sent, residual, s->n * sizeof *residual);
-    PL_CHECK(encode(task, s, slot, round, p, residual));
+    PL_CHECK(encode_update(task, s, slot, round, p, residual));
     if (carries)
         local_keep_left(s, p->sent, residual);
     if (pl_round_vectors(s->arm, s->topology, s->module) == 1)
         return PL_OK;
     local_update_start(s, start,
                        p->update); /* whole each time, because it leaves no residual */
-    return encode(task, s, slot, round, p, NULL);
+    return encode_update(task, s, slot, round, p, NULL);
 }
 
 /* noloco and eager keep the updates of a phase as others see them. */
@@ -188,8 +189,8 @@ static pl_status decode_all(const local_slot *s, int slot, parcel *p)
 
 /* Computes the version that the home will make of the update, and puts it in place of
  * the version before. */
-static pl_status predict(worker_task *task, const local_slot *s, int slot,
-                         int64_t round, const parcel *p)
+static pl_status predict_version(worker_task *task, const local_slot *s, int slot,
+                                 int64_t round, const parcel *p)
 {
     const pl_codec_message sent = {p->encoded[slot].data, p->encoded[slot].len};
     float *next = task->base + pl_topology_slot(s->topology, slot)->offset;
@@ -219,7 +220,8 @@ static pl_status pack_slot(sender *s, int slot, parcel *p)
     if (place.last && round >= 0)
         PL_CHECK(decode_all(&place, slot, p));
     local_keep(&place, start, now, p->sent, p->sent_start);
-    return slot_predicts(task, slot) ? predict(task, &place, slot, round, p) : PL_OK;
+    return slot_predicts(task, slot) ? predict_version(task, &place, slot, round, p)
+                                     : PL_OK;
 }
 
 static void describe_path(const sender *s, pl_path_state *state)
@@ -302,7 +304,7 @@ static pl_status liken(worker_task *task, const parcel *p)
                             task->packed_bytes, out + n_slots);
 }
 
-static pl_status check_lease(void *context)
+static pl_status check_task_lease(void *context)
 {
     const sender *s = context;
     if (s->task && worker_task_lost(s->task))
@@ -323,7 +325,7 @@ static pl_status check_met(sender *s, struct task_met *met)
     for (int i = 0; i < LOOKS && status == PL_ERR_NOT_FOUND; i++) {
         if (i > 0)
             pl_sleep_ms(LOOK_MS);
-        PL_CHECK(check_lease(s));
+        PL_CHECK(check_task_lease(s));
         status = pl_client_get_update(s->homes, met->module, task->phase - 1, met->path,
                                       met->replica, &there);
     }
@@ -342,7 +344,7 @@ static pl_status check_met(sender *s, struct task_met *met)
                    met->task, met->module);
 }
 
-static pl_status send_task(sender *s)
+static pl_status send_results(sender *s)
 {
     worker_task *task = s->task;
     int n_slots = pl_topology_n_slots(task->arm->topology);
@@ -387,16 +389,16 @@ static pl_status send_task(sender *s)
                                  p.texts));
     PL_TRY(pl_failpoint("worker.submit.after"));
     for (int i = 0; i < p.n; i++) {
-        PL_TRY(judge(p.names[i], p.results[i], p.texts[i]));
+        PL_TRY(judge_result(p.names[i], p.results[i], p.texts[i]));
         task->overruled = task->overruled || p.results[i] == PL_SUBMIT_OTHER;
     }
-    PL_TRY(judge(task->name, p.results[p.n], p.texts[p.n]));
+    PL_TRY(judge_result(task->name, p.results[p.n], p.texts[p.n]));
 done:
     free_parcel(&p, n_slots);
     return status;
 }
 
-static void run(void *context)
+static void run_sender(void *context)
 {
     sender *s = context;
     for (;;) {
@@ -409,9 +411,9 @@ static void run(void *context)
         s->task->status = s->task->token == s->failed
                               ? pl_fail(PL_ERR_STALE, "the task before %s was not sent",
                                         s->task->name)
-                              : check_lease(s);
+                              : check_task_lease(s);
         if (s->task->status == PL_OK)
-            s->task->status = send_task(s);
+            s->task->status = send_results(s);
         s->failed = s->task->status != PL_OK ? s->task->token : 0;
         if (s->task->status != PL_OK)
             pl_copy_text(s->task->error, sizeof s->task->error, pl_last_error());
@@ -431,13 +433,13 @@ pl_status sender_create(const worker *w, sender **out)
                                  .n_homes = w->n_homes,
                                  .places = &w->places,
                                  .patience_ms = w->options->patience_ms,
-                                 .idle = check_lease,
+                                 .idle = check_task_lease,
                                  .idle_context = s};
     PL_TRY(pl_client_create(&options, &s->homes));
     PL_TRY(pl_queue_create(&s->tasks));
     PL_TRY(pl_queue_create(&s->packed));
     PL_TRY(pl_queue_create(&s->sent));
-    PL_TRY(pl_thread_start("sender", run, s, &s->thread));
+    PL_TRY(pl_thread_start("sender", run_sender, s, &s->thread));
     *out = s;
     s = NULL;
 done:

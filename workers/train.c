@@ -204,7 +204,7 @@ done:
     return status;
 }
 
-static void run(void *context)
+static void run_trainer(void *context)
 {
     trainer *t = context;
     for (;;) {
@@ -240,7 +240,7 @@ pl_status trainer_create(const pl_backend_options *backend, bool recompute,
     name_device(t->backend, device);
     PL_TRY(pl_queue_create(&t->jobs));
     PL_TRY(pl_queue_create(&t->results));
-    PL_TRY(pl_thread_start("trainer", run, t, &t->thread));
+    PL_TRY(pl_thread_start("trainer", run_trainer, t, &t->thread));
     *out = t;
     t = NULL;
 done:

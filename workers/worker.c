@@ -5,7 +5,7 @@
 enum { WAIT_MS = 100, HURRY_MS = 10, NO_HURRY_MS = 200, EARLY_MS = 250 };
 
 /* A signal may come on any thread. */
-static bool must_stop(const worker *w)
+static bool must_stop_worker(const worker *w)
 {
     return w->finished ||
            (w->options->stop && __atomic_load_n(w->options->stop, __ATOMIC_RELAXED));
@@ -13,7 +13,7 @@ static bool must_stop(const worker *w)
 
 static pl_status check_stop(const worker *w)
 {
-    if (must_stop(w))
+    if (must_stop_worker(w))
         return pl_fail(PL_ERR_CANCELLED, "the worker was told to stop");
     return PL_OK;
 }
@@ -65,7 +65,8 @@ static bool shares_lease(const worker *w, const worker_task *task)
 /* After a lost lease, a restarted home or a rejected update, the task is given up and
  * the worker asks for another. Only a failure that every further task would have ends
  * the worker. */
-static pl_status give_up(worker *w, worker_task *task, pl_status why, const char *text)
+static pl_status give_task_up(worker *w, worker_task *task, pl_status why,
+                              const char *text)
 {
     pl_log(PL_LOG_WARN, "task.abandoned", "task=%s phase=%lld reason=\"%s\"",
            task->name, (long long)task->phase, text);
@@ -168,7 +169,7 @@ static pl_status begin_after(worker *w)
     if (status == PL_OK)
         return PL_OK;
     pl_copy_text(text, sizeof text, pl_last_error());
-    status = give_up(w, task, status, text);
+    status = give_task_up(w, task, status, text);
     worker_task_free(&w->next);
     return status;
 }
@@ -200,7 +201,7 @@ static pl_status take_task(worker *w, pl_message *m)
     if (w->broken != PL_OK) /* the task is not to blame */
         status = pl_fail(w->broken, "%s", text);
     else
-        status = give_up(w, task, status, text);
+        status = give_task_up(w, task, status, text);
     worker_task_free(&task);
     return status;
 }
@@ -210,7 +211,7 @@ static void start_next(worker *w)
 {
     worker_task *task = w->next;
     double now = pl_now();
-    if (w->training || !task || !task->begun || must_stop(w))
+    if (w->training || !task || !task->begun || must_stop_worker(w))
         return;
     double idle = task->granted - w->free_since;
     task->idle_s = idle > 0 ? idle : 0;
@@ -256,7 +257,7 @@ static pl_status take_trained(worker *w)
     /* A shard that changed is fetched again: the task is given back and has not failed.
      */
     status = task->job.status == PL_ERR_DAMAGED ? PL_ERR_BUSY : task->job.status;
-    status = give_up(w, task, status, task->job.error);
+    status = give_task_up(w, task, status, task->job.error);
     worker_task_free(&task);
     return status;
 }
@@ -319,7 +320,7 @@ static pl_status take_sent(worker *w)
             drop_after(w, task);
         status = worker_tell_done(w, task);
     } else {
-        status = give_up(w, task, task->status, task->error);
+        status = give_task_up(w, task, task->status, task->error);
     }
     worker_task_free(&task);
     /* Lets the data and messages of a task that was sent leave the memory. */
@@ -388,7 +389,7 @@ static pl_status hear_error(worker *w, const pl_message *m)
     return status == PL_ERR_NOPERM ? status : worker_say_hello(w);
 }
 
-static pl_status hear(worker *w, pl_message *m)
+static pl_status hear_message(worker *w, pl_message *m)
 {
     bool is_answer = w->question != 0 && m->request == w->question;
     switch (m->type) {
@@ -416,7 +417,7 @@ static pl_status hear_hub(worker *w)
     pl_message_init(&m, 0);
     while ((status = pl_wire_recv(w->hub, NULL, &m)) == PL_OK) {
         w->heard_ms = pl_now_ms();
-        PL_TRY(hear(w, &m));
+        PL_TRY(hear_message(w, &m));
     }
     if (status == PL_ERR_TIMEOUT)
         status = PL_OK;
@@ -488,8 +489,8 @@ static bool wants_merged(const worker *w)
 /* No task is taken that would wait behind a task which itself waits for others. */
 static bool wants_task(const worker *w)
 {
-    if (must_stop(w) || wants_merged(w) || w->next || n_held(w) == WORKER_TASKS_MAX ||
-        pl_now_ms() < w->ask_after_ms)
+    if (must_stop_worker(w) || wants_merged(w) || w->next ||
+        n_held(w) == WORKER_TASKS_MAX || pl_now_ms() < w->ask_after_ms)
         return false;
     return !w->training || ends_soon(w);
 }
@@ -536,7 +537,7 @@ static pl_status bring_merged(worker *w)
     return worker_tell_release(w, task, is_passing(status) ? PL_OK : status, text);
 }
 
-static pl_status turn(worker *w)
+static pl_status work_turn(worker *w)
 {
     if (wants_task(w))
         PL_CHECK(worker_ask_task(w));
@@ -563,7 +564,7 @@ static pl_status give_back(worker *w, worker_task *task)
 
 /* Gives back what was only fetched; finishes and sends what trains, if there is time.
  */
-static pl_status drain(worker *w)
+static pl_status drain_worker(worker *w)
 {
     int64_t start = pl_now_ms();
     pl_log(PL_LOG_INFO, "worker.draining", "tasks=%d grace_ms=%d", n_held(w),
@@ -588,16 +589,16 @@ static pl_status drain(worker *w)
                 PL_CHECK(give_back(w, w->sending[i]));
             return worker_say_bye(w);
         }
-        PL_CHECK(turn(w));
+        PL_CHECK(work_turn(w));
     }
 }
 
-static pl_status join(worker *w)
+static pl_status join_hub(worker *w)
 {
     int64_t start = pl_now_ms(), said = 0;
     const char *list[PL_HOMES_MAX];
     w->heard_ms = start;
-    while (!w->welcome && !must_stop(w)) {
+    while (!w->welcome && !must_stop_worker(w)) {
         bool ready = false;
         if (said == 0 || pl_now_ms() - said > 1000) {
             PL_CHECK(worker_say_hello(w));
@@ -621,7 +622,7 @@ static pl_status join(worker *w)
     return sender_create(w, &w->out);
 }
 
-static void release(worker *w)
+static void release_worker(worker *w)
 {
     for (int i = 0; i < w->n_sending; i++)
         worker_task_lose(w->sending[i]);
@@ -650,14 +651,14 @@ pl_status pl_worker_run(const pl_worker_options *options)
     PL_TRY(pl_wire_connect(options->hub, &w.hub));
     if (options->offers && options->offers[0])
         PL_TRY(peer_create(options->offers, &w.offers, w.offers_at));
-    PL_TRY(join(&w));
+    PL_TRY(join_hub(&w));
     pl_log(PL_LOG_INFO, "worker.ready", "hub=%s device=\"%s\"", options->hub, w.device);
     w.free_since = pl_now();
-    while (!must_stop(&w))
-        PL_TRY(turn(&w));
+    while (!must_stop_worker(&w))
+        PL_TRY(work_turn(&w));
     if (w.out && !w.finished)
-        PL_TRY(drain(&w));
+        PL_TRY(drain_worker(&w));
 done:
-    release(&w);
+    release_worker(&w);
     return status;
 }

@@ -435,8 +435,8 @@ static pl_status ask_meeting(worker *w, const worker_task *task, const char *nam
 /* Gets the update of the mate, or nothing if the pair was split. With a deadline the
  * module's home decides that: it is asked before anything is fetched, and told what
  * this worker wishes in case no one has asked yet. */
-static pl_status meet(worker *w, worker_task *task, const local_slot *s,
-                      const char *name, int mate, pl_buf *out)
+static pl_status meet_mate(worker *w, worker_task *task, const local_slot *s,
+                           const char *name, int mate, pl_buf *out)
 {
     bool timed = s->arm->outer.deadline_ms > 0;
     pl_meeting said = timed ? PL_MEETING_OPEN : PL_MEETING_MET;
@@ -476,7 +476,7 @@ static pl_status fetch_mate(worker *w, worker_task *task, int slot, const local_
     PL_TRY(pl_round_mate(s->arm, s->topology, s->module, own, task->phase - 1, &mate));
     if (mate == own)
         goto done;
-    PL_TRY(meet(w, task, s, name, mate, &bytes));
+    PL_TRY(meet_mate(w, task, s, name, mate, &bytes));
     if (bytes.len == 0)
         goto done;
     int n_vectors = pl_round_vectors(s->arm, s->topology, s->module);
@@ -558,7 +558,7 @@ pl_status worker_fetch_merged(worker *w, worker_task *task)
     return PL_OK;
 }
 
-static pl_status begin(worker_task *task)
+static pl_status begin_task(worker_task *task)
 {
     task->first_step = task->phase * task->arm->arm.inner.tau;
     task->start = task->base;
@@ -604,7 +604,7 @@ pl_status worker_begin_after(worker_task *task, const worker_task *before)
     for (int slot = 0; slot < pl_topology_n_slots(t); slot++)
         if (pl_round_predicts(&task->arm->arm, t, module_of(task, slot)))
             take_prediction(task, before, slot);
-    return begin(task);
+    return begin_task(task);
 }
 
 pl_status worker_fetch(worker *w, worker_task *task, const pl_hash *arm_blob)
@@ -635,7 +635,7 @@ pl_status worker_fetch(worker *w, worker_task *task, const pl_hash *arm_blob)
     if (task->after)
         return PL_OK; /* it begins when the task before is packed */
     PL_CHECK(fetch_state(w, task));
-    return begin(task);
+    return begin_task(task);
 }
 
 void worker_drop_start(worker_task *task)

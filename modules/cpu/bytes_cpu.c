@@ -71,7 +71,7 @@ static void encode_group(group *g, const float x[GROUP])
         g->begin[i / 4 % BEGINS] -= 128 * g->q[i];
 }
 
-static void encode_row(pl_backend *be, group *to, const pl_act *x, size_t at, int I)
+static void encode_act_row(pl_backend *be, group *to, const pl_act *x, size_t at, int I)
 {
     for (int i = 0; i < I; i += GROUP, to++) {
         float values[GROUP] = {0};
@@ -197,7 +197,7 @@ ALWAYS_INLINE void outputs(const bytes_job *job, int n, int o0, const int n_x)
                     v_sum_rows(sums[i]) * scale, left, job->out_type);
 }
 
-static void multiply_block(pl_backend *be, const bytes_job *job)
+static void multiply_byte_block(pl_backend *be, const bytes_job *job)
 {
     const int n_vectors = (job->w->O + LANES - 1) / LANES;
 #pragma omp parallel for schedule(static)                                              \
@@ -222,9 +222,9 @@ void OP(multiply_bytes)(pl_backend *be, pl_act *out, pl_type out_type, const pl_
     for (int n0 = 0; n0 < N; n0 += BLOCK) {
         const int n = N - n0 < BLOCK ? N - n0 : BLOCK;
         for (int i = 0; i < n; i++)
-            encode_row(be, encoded + (size_t)i * (size_t)n_groups, x,
-                       (size_t)(n0 + i) * (size_t)w->I, w->I);
+            encode_act_row(be, encoded + (size_t)i * (size_t)n_groups, x,
+                           (size_t)(n0 + i) * (size_t)w->I, w->I);
         const bytes_job job = {w, encoded, n, n_groups, out_type, out, (size_t)n0};
-        multiply_block(be, &job);
+        multiply_byte_block(be, &job);
     }
 }

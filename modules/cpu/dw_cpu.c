@@ -129,8 +129,8 @@ static int panels_of(int n)
 }
 
 /* Columns c0 .. c0+cols of `depth` rows of a matrix of width C. */
-static void pack_columns(const gradient *g, char *out, const pl_act *x, int C, int c0,
-                         int cols)
+static void pack_dw_columns(const gradient *g, char *out, const pl_act *x, int C,
+                            int c0, int cols)
 {
     const int size = word_size(g->type), padded = (g->depth + size - 1) / size * size;
     pack_cols(out, x, g->first * (size_t)C + (size_t)c0, (size_t)C, g->depth, padded,
@@ -174,11 +174,11 @@ static void multiply_panels(const gradient *g, const char *a, int o0, int i0,
         add_edge(g, edge, o0, rows, i0, cols);
 }
 
-static void multiply_block(const gradient *g, char *own, int o0)
+static void multiply_dw_block(const gradient *g, char *own, int o0)
 {
     const int rows = g->O - o0 < BLOCK ? g->O - o0 : BLOCK;
     float *edge = (float *)(void *)(own + BLOCK / NR * g->panel);
-    pack_columns(g, own, g->dout, g->O, o0, rows);
+    pack_dw_columns(g, own, g->dout, g->O, o0, rows);
     for (int i0 = 0; i0 < g->I; i0 += NR)
         for (int r = 0; r < rows; r += NR)
             multiply_panels(g, own + (size_t)(r / NR) * g->panel, o0 + r, i0, edge);
@@ -189,7 +189,7 @@ static size_t own_bytes(const gradient *g)
     return BLOCK / NR * g->panel + NR * NR * sizeof(float);
 }
 
-static void add_rows(const gradient *g, int n_threads)
+static void add_gradient_rows(const gradient *g, int n_threads)
 {
     const int n_blocks = (g->O + BLOCK - 1) / BLOCK;
     const int share = (panels_of(g->I) + n_threads - 1) / n_threads * NR;
@@ -197,13 +197,13 @@ static void add_rows(const gradient *g, int n_threads)
     for (int i = 0; i < n_threads; i++) {
         const int i0 = i * share, cols = g->I - i0 < share ? g->I - i0 : share;
         if (cols > 0)
-            pack_columns(g, g->packed_x + (size_t)(i0 / NR) * g->panel, g->x, g->I, i0,
-                         cols);
+            pack_dw_columns(g, g->packed_x + (size_t)(i0 / NR) * g->panel, g->x, g->I,
+                            i0, cols);
     }
 #pragma omp parallel for schedule(static) num_threads(n_threads)
     for (int i = 0; i < n_threads; i++)
         for (int block = i; block < n_blocks; block += n_threads)
-            multiply_block(g, g->own + (size_t)i * own_bytes(g), block * BLOCK);
+            multiply_dw_block(g, g->own + (size_t)i * own_bytes(g), block * BLOCK);
 }
 
 void OP(matmul_dw)(pl_backend *be, float *dw, const pl_act *dout, const pl_act *x,
@@ -226,6 +226,6 @@ void OP(matmul_dw)(pl_backend *be, float *dw, const pl_act *dout, const pl_act *
         g.first = (size_t)n;
         g.depth = N - n < DEEP ? N - n : DEEP;
         g.panel = (size_t)((g.depth + size - 1) / size) * NR * WORD;
-        add_rows(&g, be->n_threads);
+        add_gradient_rows(&g, be->n_threads);
     }
 }

@@ -35,7 +35,7 @@ typedef struct gemm_dnnl {
     int n_entries, oldest;
 } gemm_dnnl;
 
-static pl_status check(dnnl_status_t status, const char *what)
+static pl_status check_dnnl(dnnl_status_t status, const char *what)
 {
     if (status == dnnl_success)
         return PL_OK;
@@ -68,31 +68,32 @@ static pl_status matrix(dnnl_memory_desc_t *out, pl_type type, int rows, int col
 {
     const dnnl_dims_t dims = {rows, cols};
     const dnnl_dims_t strides = {transposed ? 1 : cols, transposed ? rows : 1};
-    return check(dnnl_memory_desc_init_by_strides(
-                     out, 2, dims, type == PL_F32 ? dnnl_f32 : dnnl_bf16, strides),
-                 "describe a matrix");
+    return check_dnnl(dnnl_memory_desc_init_by_strides(
+                          out, 2, dims, type == PL_F32 ? dnnl_f32 : dnnl_bf16, strides),
+                      "describe a matrix");
 }
 
 static pl_status attributes(dnnl_primitive_attr_t *out, bool add)
 {
     pl_status status = PL_OK;
     dnnl_post_ops_t sum = NULL;
-    PL_TRY(check(dnnl_primitive_attr_create(out), "make attributes"));
-    PL_TRY(
-        check(dnnl_primitive_attr_set_scratchpad_mode(*out, dnnl_scratchpad_mode_user),
-              "take a scratchpad"));
+    PL_TRY(check_dnnl(dnnl_primitive_attr_create(out), "make attributes"));
+    PL_TRY(check_dnnl(
+        dnnl_primitive_attr_set_scratchpad_mode(*out, dnnl_scratchpad_mode_user),
+        "take a scratchpad"));
     if (add) {
-        PL_TRY(check(dnnl_post_ops_create(&sum), "make a sum"));
-        PL_TRY(check(dnnl_post_ops_append_sum(sum, 1.0f), "append a sum"));
-        PL_TRY(check(dnnl_primitive_attr_set_post_ops(*out, sum), "set a sum"));
+        PL_TRY(check_dnnl(dnnl_post_ops_create(&sum), "make a sum"));
+        PL_TRY(check_dnnl(dnnl_post_ops_append_sum(sum, 1.0f), "append a sum"));
+        PL_TRY(check_dnnl(dnnl_primitive_attr_set_post_ops(*out, sum), "set a sum"));
     }
 done:
     dnnl_post_ops_destroy(sum);
     return status;
 }
 
-static pl_status describe(gemm_dnnl *g, const gemm_call *call,
-                          dnnl_memory_desc_t desc[N_ARGS], dnnl_primitive_desc_t *out)
+static pl_status describe_primitive(gemm_dnnl *g, const gemm_call *call,
+                                    dnnl_memory_desc_t desc[N_ARGS],
+                                    dnnl_primitive_desc_t *out)
 {
     pl_status status = PL_OK;
     dnnl_primitive_attr_t attr = NULL;
@@ -100,13 +101,14 @@ static pl_status describe(gemm_dnnl *g, const gemm_call *call,
     PL_TRY(matrix(&desc[ARG_A], g->type, call->M, call->K, call->kind == GEMM_TN));
     PL_TRY(matrix(&desc[ARG_B], g->type, call->K, call->N, call->kind == GEMM_NT));
     PL_TRY(matrix(&desc[ARG_C], call->c_type, call->M, call->N, false));
-    PL_TRY(check(
+    PL_TRY(check_dnnl(
         dnnl_matmul_desc_init(&matmul, &desc[ARG_A], &desc[ARG_B], NULL, &desc[ARG_C]),
         "describe a product"));
     PL_TRY(attributes(&attr, call->add));
-    PL_TRY(check(dnnl_primitive_desc_create(out, &matmul, attr, g->engine, NULL),
-                 g->type == PL_BF16 ? "multiply bf16 on this machine: use precision f32"
-                                    : "multiply f32 on this machine"));
+    PL_TRY(check_dnnl(dnnl_primitive_desc_create(out, &matmul, attr, g->engine, NULL),
+                      g->type == PL_BF16
+                          ? "multiply bf16 on this machine: use precision f32"
+                          : "multiply f32 on this machine"));
     desc[ARG_SCRATCH] =
         *dnnl_primitive_desc_query_md(*out, dnnl_query_scratchpad_md, 0);
 done:
@@ -119,11 +121,13 @@ static pl_status entry_create(gemm_dnnl *g, const gemm_call *call, gemm_entry *e
     pl_status status = PL_OK;
     dnnl_primitive_desc_t pd = NULL;
     dnnl_memory_desc_t desc[N_ARGS];
-    PL_TRY(describe(g, call, desc, &pd));
-    PL_TRY(check(dnnl_primitive_create(&entry->primitive, pd), "compile a product"));
+    PL_TRY(describe_primitive(g, call, desc, &pd));
+    PL_TRY(
+        check_dnnl(dnnl_primitive_create(&entry->primitive, pd), "compile a product"));
     for (int i = 0; i < N_ARGS; i++)
-        PL_TRY(check(dnnl_memory_create(&entry->memory[i], &desc[i], g->engine, NULL),
-                     "make a memory object"));
+        PL_TRY(
+            check_dnnl(dnnl_memory_create(&entry->memory[i], &desc[i], g->engine, NULL),
+                       "make a memory object"));
     PL_TRY(cpu_block_grow(&g->scratch, dnnl_memory_desc_get_size(&desc[ARG_SCRATCH]),
                           "the scratchpad of oneDNN"));
     entry->call = *call;
@@ -140,7 +144,7 @@ static bool same_call(const gemm_call *a, const gemm_call *b)
            a->c_type == b->c_type && a->add == b->add;
 }
 
-static pl_status find(gemm_dnnl *g, const gemm_call *call, gemm_entry **out)
+static pl_status find_primitive(gemm_dnnl *g, const gemm_call *call, gemm_entry **out)
 {
     for (int i = 0; i < g->n_entries; i++) {
         *out = &g->table[i];
@@ -174,19 +178,21 @@ static pl_status dnnl_run(gemm *head, const gemm_call *call, void *c, const void
     gemm_dnnl *g = (gemm_dnnl *)head;
     gemm_entry *entry;
     set_threads(g->n_threads);
-    PL_CHECK(find(g, call, &entry));
+    PL_CHECK(find_primitive(g, call, &entry));
     dnnl_memory_t *memory = entry->memory;
-    PL_CHECK(check(set_source(memory[ARG_A], a), "take a matrix"));
-    PL_CHECK(check(set_source(memory[ARG_B], b), "take a matrix"));
-    PL_CHECK(check(dnnl_memory_set_data_handle(memory[ARG_C], c), "take a matrix"));
-    PL_CHECK(check(dnnl_memory_set_data_handle(memory[ARG_SCRATCH], g->scratch.data),
+    PL_CHECK(check_dnnl(set_source(memory[ARG_A], a), "take a matrix"));
+    PL_CHECK(check_dnnl(set_source(memory[ARG_B], b), "take a matrix"));
+    PL_CHECK(
+        check_dnnl(dnnl_memory_set_data_handle(memory[ARG_C], c), "take a matrix"));
+    PL_CHECK(
+        check_dnnl(dnnl_memory_set_data_handle(memory[ARG_SCRATCH], g->scratch.data),
                    "take the scratchpad"));
     const dnnl_exec_arg_t args[N_ARGS] = {{DNNL_ARG_SRC, memory[ARG_A]},
                                           {DNNL_ARG_WEIGHTS, memory[ARG_B]},
                                           {DNNL_ARG_DST, memory[ARG_C]},
                                           {DNNL_ARG_SCRATCHPAD, memory[ARG_SCRATCH]}};
-    return check(dnnl_primitive_execute(entry->primitive, g->stream, N_ARGS, args),
-                 "run a product");
+    return check_dnnl(dnnl_primitive_execute(entry->primitive, g->stream, N_ARGS, args),
+                      "run a product");
 }
 
 static void dnnl_close(gemm **head)
@@ -218,10 +224,11 @@ pl_status gemm_dnnl_open(pl_type type, int n_threads, gemm **out)
     g->type = type;
     g->n_threads = n_threads;
     set_threads(n_threads);
-    PL_TRY(check(dnnl_engine_create(&g->engine, dnnl_cpu, 0), "open an engine"));
-    PL_TRY(check(dnnl_stream_create(&g->stream, g->engine, dnnl_stream_default_flags),
-                 "open a stream"));
-    PL_TRY(find(g, &probe, &entry));
+    PL_TRY(check_dnnl(dnnl_engine_create(&g->engine, dnnl_cpu, 0), "open an engine"));
+    PL_TRY(
+        check_dnnl(dnnl_stream_create(&g->stream, g->engine, dnnl_stream_default_flags),
+                   "open a stream"));
+    PL_TRY(find_primitive(g, &probe, &entry));
     *out = &g->head;
     return PL_OK;
 done : {

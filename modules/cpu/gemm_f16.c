@@ -344,7 +344,7 @@ static void multiply_edge(const part *p, float *c, size_t stride, const rows_of_
         memcpy(c + (size_t)r * stride, edge + r * NR, (size_t)cols * sizeof *c);
 }
 
-static void multiply_rows(const part *p, const rows_of_a *a)
+static void multiply_packed_rows(const part *p, const rows_of_a *a)
 {
     const size_t N = (size_t)p->call->N;
     for (int m = 0; m < a->rows; m += MR)
@@ -358,14 +358,14 @@ static void multiply_rows(const part *p, const rows_of_a *a)
 }
 
 /* ---- a call ---- */
-static int least(int a, int b)
+static int least_of_two(int a, int b)
 {
     return a < b ? a : b;
 }
 
 /* Rows of a begin on different sets of the first cache: an odd number of lines apart.
  */
-static size_t row_bytes(int depth)
+static size_t packed_row_bytes(int depth)
 {
     const size_t lines = ((size_t)depth * WORD + 63) / 64;
     return (lines | 1) * 64;
@@ -374,20 +374,20 @@ static size_t row_bytes(int depth)
 static void multiply_group(const part *p, char *words, int m0, int rows)
 {
     rows_of_a a = {.words = words, .m0 = m0, .rows = rows};
-    a.row = row_bytes(p->depth);
+    a.row = packed_row_bytes(p->depth);
     a.step = MR * WORD;
-    a.tile = MR * row_bytes(p->depth) + EDGE;
+    a.tile = MR * packed_row_bytes(p->depth) + EDGE;
     if (p->call->kind == GEMM_TN)
         pack_columns(p, &a);
     else
         pack_rows(p, &a);
-    multiply_rows(p, &a);
+    multiply_packed_rows(p, &a);
 }
 
 /* A whole number of panels that divides the columns evenly. */
 static int block_of_columns(int N, int depth)
 {
-    const int most = least(COLUMNS, B_BYTES / (depth * 2) / NR * NR);
+    const int most = least_of_two(COLUMNS, B_BYTES / (depth * 2) / NR * NR);
     const int n_blocks = (N + most - 1) / most;
     return ((N + n_blocks - 1) / n_blocks + NR - 1) / NR * NR;
 }
@@ -418,18 +418,19 @@ static void multiply_block(part *p, int n_threads)
 #pragma omp for schedule(static)
         for (int t = 0; t < n_threads; t++) {
             const int share = (n_groups + n_threads - 1) / n_threads;
-            for (int i = t * share; i < least((t + 1) * share, n_groups); i++)
-                multiply_group(p, own_of(p, t), i * group, least(M - i * group, group));
+            for (int i = t * share; i < least_of_two((t + 1) * share, n_groups); i++)
+                multiply_group(p, own_of(p, t), i * group,
+                               least_of_two(M - i * group, group));
         }
     }
 }
 
 static pl_status lay_out(gemm_f16 *g, const gemm_call *call, part *p)
 {
-    const int depth = least(call->K, DEEP);
+    const int depth = least_of_two(call->K, DEEP);
     p->block = block_of_columns(call->N, depth);
     const size_t b_bytes = (size_t)p->block * (size_t)depth * 2;
-    p->own_bytes = GROUP * (MR * row_bytes(depth) + EDGE);
+    p->own_bytes = GROUP * (MR * packed_row_bytes(depth) + EDGE);
     if (p->own_bytes < NR * (size_t)depth * WORD)
         p->own_bytes = NR * (size_t)depth * WORD;
     const size_t bytes = b_bytes + (size_t)g->n_threads * p->own_bytes;
@@ -449,9 +450,9 @@ static pl_status f16_run(gemm *head, const gemm_call *call, void *c, const void 
                        call->N, call->K);
     PL_CHECK(lay_out(g, call, &p));
     for (p.k0 = 0; p.k0 < call->K; p.k0 += DEEP, p.add = true) {
-        p.depth = least(call->K - p.k0, DEEP);
+        p.depth = least_of_two(call->K - p.k0, DEEP);
         for (p.n0 = 0; p.n0 < call->N; p.n0 += p.block) {
-            p.cols = least(call->N - p.n0, p.block);
+            p.cols = least_of_two(call->N - p.n0, p.block);
             multiply_block(&p, g->n_threads);
         }
     }

@@ -36,7 +36,8 @@ static void widen(const gemm_wide *g, float *out, const matrix *in)
 }
 
 /* Columns n0 .. n0+cols of c from a dense block. */
-static void put(const gemm_wide *g, const gemm_call *call, void *c, int n0, int cols)
+static void put_columns(const gemm_wide *g, const gemm_call *call, void *c, int n0,
+                        int cols)
 {
     const float *sums = g->c.data;
 #pragma omp parallel for schedule(static) num_threads(g->n_threads)
@@ -95,7 +96,7 @@ static pl_status wide_run(gemm *head, const gemm_call *call, void *c, const void
         PL_CHECK(g->f32->run(g->f32, &inner, straight ? c : g->c.data, g->a.data,
                              g->b.data));
         if (!straight)
-            put(g, call, c, n0, cols);
+            put_columns(g, call, c, n0, cols);
     }
     return PL_OK;
 }

@@ -3,7 +3,7 @@
 #include "modules/cpu/ops_cpu.h"
 
 /* Each weight has only the copy that its backend multiplies by. */
-static pl_status alloc_copy(const pl_backend *be, pl_weight *w)
+static pl_status alloc_weight_copy(const pl_backend *be, pl_weight *w)
 {
     const size_t bf16 = (size_t)w->O * (size_t)w->I * pl_type_bytes(be->act);
     const size_t bytes = cpu_lines((size_t)w->O * cpu_weight_stride(w));
@@ -25,7 +25,7 @@ pl_status cpu_weight_create(pl_backend *be, const float *master, int O, int I,
     *out = NULL;
     pl_weight *weight = pl_alloc(sizeof *weight);
     *weight = (pl_weight){.master = master, .O = O, .I = I};
-    pl_status status = alloc_copy(be, weight);
+    pl_status status = alloc_weight_copy(be, weight);
     if (status != PL_OK) {
         pl_free(weight);
         return status;

@@ -87,7 +87,7 @@ ALWAYS_INLINE void outputs_of_all_rows(const matvec *job, int o0, const pl_type 
         outputs(job, n, o0, 1, type);
 }
 
-static void multiply_few(pl_backend *be, const matvec *job)
+static void multiply_few_rows(pl_backend *be, const matvec *job)
 {
     const int n_groups = (job->O + LANES - 1) / LANES;
 #pragma omp parallel for schedule(static)                                              \
@@ -110,7 +110,7 @@ static bool do_few(pl_backend *be, pl_act *out, pl_type out_type, const pl_act *
     const matvec job = {
         (const char *)x, cpu_weight_data(w), N,  O, words_of(I, be->act),
         be->act,         out_type,           out};
-    multiply_few(be, &job);
+    multiply_few_rows(be, &job);
     return true;
 }
 

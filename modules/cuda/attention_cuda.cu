@@ -150,8 +150,8 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS)
 }
 
 template <int HD>
-static void forward(pl_backend *be, act *out, float *lse, const act *qkv, int B,
-                    attention_shape s)
+static void launch_attention(pl_backend *be, act *out, float *lse, const act *qkv,
+                             int B, attention_shape s)
 {
     const size_t shared = tile_of<HD>::bytes(ATTENTION_ROWS + STAGES * 2 * KEYS);
     const dim3 grid(blocks_for((size_t)s.T, ATTENTION_ROWS), (unsigned)s.H,
@@ -169,11 +169,11 @@ void cuda_attention_forward(pl_backend *be, pl_act *out, float *lse, const pl_ac
     if (!attention_can(be, D))
         return;
     if (D <= 32)
-        forward<32>(be, cuda_acts(out), lse, cuda_acts(qkv), B, s);
+        launch_attention<32>(be, cuda_acts(out), lse, cuda_acts(qkv), B, s);
     else if (D <= 64)
-        forward<64>(be, cuda_acts(out), lse, cuda_acts(qkv), B, s);
+        launch_attention<64>(be, cuda_acts(out), lse, cuda_acts(qkv), B, s);
     else if (D <= 96)
-        forward<96>(be, cuda_acts(out), lse, cuda_acts(qkv), B, s);
+        launch_attention<96>(be, cuda_acts(out), lse, cuda_acts(qkv), B, s);
     else
-        forward<128>(be, cuda_acts(out), lse, cuda_acts(qkv), B, s);
+        launch_attention<128>(be, cuda_acts(out), lse, cuda_acts(qkv), B, s);
 }

@@ -96,7 +96,7 @@ void *cuda_scratch(cuda_state *self, size_t bytes)
 
 /* ---- the table ---- */
 
-static pl_ops make_table()
+static pl_ops make_ops_table()
 {
     pl_ops ops = {};
     ops.alloc = cuda_alloc;
@@ -136,7 +136,7 @@ static pl_ops make_table()
     return ops;
 }
 
-static const pl_ops cuda_ops = make_table();
+static const pl_ops cuda_ops = make_ops_table();
 
 /* ---- opening ---- */
 
@@ -177,7 +177,7 @@ static pl_status measure_memory(cuda_state *self)
     return device_check(cudaGetDeviceCount(&self->backend.n_devices), "their number");
 }
 
-static pl_status start(cuda_state *self)
+static pl_status start_device(cuda_state *self)
 {
     PL_CHECK(device_check(cudaSetDevice(self->device), "the choice of a device"));
     PL_CHECK(device_check(
@@ -189,7 +189,7 @@ static pl_status start(cuda_state *self)
 
 /* Equal text means equal bytes: it names the kind of device and the version of cuBLAS.
  */
-static void describe(cuda_state *self, const cudaDeviceProp *p)
+static void describe_device(cuda_state *self, const cudaDeviceProp *p)
 {
     char library[32];
     gemm_cuda_describe(self->gemm, library, sizeof library);
@@ -240,9 +240,9 @@ pl_status cuda_backend_create(const pl_backend_options *options, pl_backend **ou
     self->backend.fp8_copies = self->forward_small;
     self->backend.self = self;
     *out = &self->backend;
-    const pl_status status = start(self);
+    const pl_status status = start_device(self);
     if (status == PL_OK)
-        describe(self, &properties);
+        describe_device(self, &properties);
     else
         cuda_backend_destroy(out);
     return status;

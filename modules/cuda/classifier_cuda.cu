@@ -91,7 +91,7 @@ struct classifier_chunk {
     int rows, V, C, stride;
 };
 
-static void make_logits(pl_backend *be, const classifier_chunk *k)
+static void make_chunk_logits(pl_backend *be, const classifier_chunk *k)
 {
     const gemm_call call = {GEMM_NT,   k->rows, k->V,       k->C, PL_F32, false,
                             k->logits, k->in,   k->w->copy, {},   0,      k->stride};
@@ -131,7 +131,7 @@ void cuda_classifier(pl_backend *be, float *loss, pl_act *dx, float *dw,
         k.in = cuda_acts(x) + n * (size_t)C;
         const classifier_rows c = {loss + n, k.dlogits, k.logits, targets + n,
                                    scale,    V,         stride};
-        make_logits(be, &k);
+        make_chunk_logits(be, &k);
         if (acts_width(V) == ACTS_WIDE)
             classify<ACTS_WIDE>(be, (unsigned)k.rows, c);
         else

@@ -263,7 +263,7 @@ static void unlink_plan(cuda_gemm *gemm, const gemm_plan *plan)
 /* A server meets a new number of rows with every length of a prompt, so old plans are
  * dropped. A captured graph contains the algorithm and the addresses, and needs no
  * plan. */
-static gemm_plan *make_room(cuda_gemm *gemm)
+static gemm_plan *make_plan_room(cuda_gemm *gemm)
 {
     if (gemm->n_plans < PLANS_MAX)
         return &gemm->plans[gemm->n_plans++];
@@ -300,7 +300,7 @@ static pl_status find_plan(cuda_gemm *gemm, const gemm_call *call, gemm_plan **o
     if (!plan) {
         gemm_plan made = {};
         PL_CHECK(make_plan(gemm, call, &key, &made));
-        plan = make_room(gemm);
+        plan = make_plan_room(gemm);
         made.next = *bucket; /* the bucket may have changed when room was made */
         *plan = made;
         *bucket = plan;

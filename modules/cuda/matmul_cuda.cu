@@ -24,8 +24,8 @@ static bool multiply_few(pl_backend *be, pl_act *out, float *wide, const pl_act 
     return true;
 }
 
-static void forward(pl_backend *be, void *out, pl_type type, const pl_act *x,
-                    const pl_weight *w, int N)
+static void multiply_forward(pl_backend *be, void *out, pl_type type, const pl_act *x,
+                             const pl_weight *w, int N)
 {
     gemm_call call = {GEMM_NT, N, w->O, w->I, type, false, out, x, w->copy, {}, 0, 0};
     cuda_small small;
@@ -47,7 +47,7 @@ void cuda_matmul_forward(pl_backend *be, pl_act *out, const pl_act *x,
                          const pl_weight *w, int N, int, int)
 {
     if (!multiply_few(be, out, NULL, x, w, N))
-        forward(be, out, PL_BF16, x, w, N);
+        multiply_forward(be, out, PL_BF16, x, w, N);
 }
 
 void cuda_matmul_dx(pl_backend *be, pl_act *dx, const pl_act *dout, const pl_weight *w,
@@ -69,7 +69,7 @@ void cuda_logits(pl_backend *be, float *out, const pl_act *x, const pl_weight *w
                  int, int)
 {
     if (!multiply_few(be, NULL, out, x, w, N))
-        forward(be, out, PL_F32, x, w, N);
+        multiply_forward(be, out, PL_F32, x, w, N);
 }
 
 /* ---- the copies ---- */

@@ -76,8 +76,8 @@ void cuda_rmsnorm_forward(pl_backend *be, pl_act *out, float *rstd, pl_act *x,
 
 /* sum_c dy w x of a row, this lane's part */
 template <int V>
-static __device__ float dot_row(const act *dout, const act *x, const float *w, int lane,
-                                int C)
+static __device__ float dot_scaled_row(const act *dout, const act *x, const float *w,
+                                       int lane, int C)
 {
     float sum = 0.0f;
     for (int c = lane * V; c < C; c += WARP_SIZE * V) {
@@ -102,7 +102,8 @@ static __global__ void __launch_bounds__(ROWS *WARP_SIZE)
         return; /* the whole warp */
     const size_t row = (size_t)n * (size_t)C;
     const float r = rstd[n];
-    const float mean = warp_sum(dot_row<V>(dout + row, x + row, w, lane, C)) / (float)C;
+    const float mean =
+        warp_sum(dot_scaled_row<V>(dout + row, x + row, w, lane, C)) / (float)C;
     const float slope = mean * r * r;
     for (int c = lane * V; c < C; c += WARP_SIZE * V) {
         float dy[V], a[V], scale[V], d[V];

@@ -51,7 +51,7 @@ static void fill_table(float *cosines, int n_positions, int D, double theta)
     }
 }
 
-static pl_status make_table(cuda_state *self, int n_positions, int D, double theta)
+static pl_status make_rope_table(cuda_state *self, int n_positions, int D, double theta)
 {
     const size_t bytes = (size_t)n_positions * (size_t)D * sizeof(float);
     void *host = NULL;
@@ -78,7 +78,7 @@ bool cuda_rope_table(cuda_state *self, int n_positions, int D, double theta)
     if (same && self->rope_positions >= n_positions)
         return true;
     const pl_status status =
-        make_table(self, cuda_table_positions(n_positions), D, theta);
+        make_rope_table(self, cuda_table_positions(n_positions), D, theta);
     cuda_note_failure(self, status);
     return status == PL_OK;
 }

@@ -67,8 +67,8 @@ static __global__ void __launch_bounds__(THREADS)
         make_uint2(pack_four(a, inverse), pack_four(a + 4, inverse));
 }
 
-static void encode(pl_backend *be, uint8_t *out, float *scale, float *parts,
-                   const act *x, size_t n)
+static void encode_operand(pl_backend *be, uint8_t *out, float *scale, float *parts,
+                           const act *x, size_t n)
 {
     const unsigned blocks = blocks_for(n, (size_t)THREADS * ACTS_WIDE);
     const unsigned n_parts = min(blocks, (unsigned)PARTS);
@@ -88,7 +88,7 @@ void cuda_small_refresh(pl_backend *be, pl_weight *const *weights, int n)
             static_cast<float *>(cuda_scratch(cuda_self(be), PARTS * sizeof(float)));
         if (!parts)
             return;
-        encode(be, w->small_copy, w->small_scale, parts, w->copy, w->n);
+        encode_operand(be, w->small_copy, w->small_scale, parts, w->copy, w->n);
     }
 }
 
@@ -101,7 +101,7 @@ bool cuda_small_acts(pl_backend *be, const pl_act *x, size_t n, cuda_small *out)
         return false;
     float *scale = reinterpret_cast<float *>(at + line);
     uint8_t *values = at + line + cuda_lines(sizeof(float));
-    encode(be, values, scale, reinterpret_cast<float *>(at), cuda_acts(x), n);
+    encode_operand(be, values, scale, reinterpret_cast<float *>(at), cuda_acts(x), n);
     *out = cuda_small{values, scale};
     return true;
 }

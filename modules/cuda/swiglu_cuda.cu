@@ -3,7 +3,7 @@
 
 enum { THREADS = 256 };
 
-static __device__ float sigmoid(float x)
+static __device__ float device_sigmoid(float x)
 {
     return 1.0f / (1.0f + expf(-x));
 }
@@ -29,7 +29,7 @@ static __global__ void __launch_bounds__(THREADS)
     load_acts<V>(gate, at);
     load_acts<V>(up, at + F);
     for (int i = 0; i < V; i++)
-        gate[i] = gate[i] * sigmoid(gate[i]) * up[i];
+        gate[i] = gate[i] * device_sigmoid(gate[i]) * up[i];
     store_acts<V>(out + n * (size_t)F + f, gate);
 }
 
@@ -46,7 +46,7 @@ static __global__ void __launch_bounds__(THREADS)
     load_acts<V>(up, gu + at + F);
     load_acts<V>(dy, dout + n * (size_t)F + f);
     for (int i = 0; i < V; i++) {
-        const float g = gate[i], s = sigmoid(g);
+        const float g = gate[i], s = device_sigmoid(g);
         gate[i] = dy[i] * up[i] * s * (1.0f + g * (1.0f - s));
         up[i] = dy[i] * g * s;
     }

@@ -31,7 +31,7 @@ static float score(const head_view *head, const float *q, int s)
 
 /* log sum over s < n of exp(score), in one pass: the sum is kept relative to the
  * largest score so far. */
-static float log_sum_exp(const head_view *head, const float *q, int n)
+static float log_sum_scores(const head_view *head, const float *q, int n)
 {
     float largest = score(head, q, 0);
     double sum = 1.0;
@@ -48,9 +48,9 @@ static float log_sum_exp(const head_view *head, const float *q, int n)
 }
 
 /* Attends from q to positions 0..n-1; returns the row's lse. */
-static float attend(const head_view *head, float *out, const float *q, int n)
+static float attend_query(const head_view *head, float *out, const float *q, int n)
 {
-    float lse = log_sum_exp(head, q, n);
+    float lse = log_sum_scores(head, q, n);
     memset(out, 0, (size_t)head->D * sizeof *out);
     for (int s = 0; s < n; s++)
         ref_axpy(out, expf(score(head, q, s) - lse), head->v + (size_t)s * head->stride,
@@ -82,7 +82,8 @@ void ref_attention_forward(pl_backend *be, pl_act *out, float *lse, const pl_act
             head_view head = view_qkv(qkv, b, h, T, H, G, D);
             float *row = ref_floats(out) + (size_t)b * (size_t)T * width + h * D;
             for (int t = 0; t < T; t++, row += width)
-                *lse++ = attend(&head, row, head.q + (size_t)t * head.stride, t + 1);
+                *lse++ =
+                    attend_query(&head, row, head.q + (size_t)t * head.stride, t + 1);
         }
 }
 
@@ -146,8 +147,9 @@ void ref_attention_decode(pl_backend *be, pl_act *out, const pl_act *qkv,
                               .stride = row,
                               .D = D,
                               .scale = (float)(1.0 / sqrt(D))};
-            attend(&head,
-                   ref_floats(out) + ((size_t)n * (size_t)H + (size_t)h) * (size_t)D, q,
-                   pos[n] + 1);
+            attend_query(&head,
+                         ref_floats(out) +
+                             ((size_t)n * (size_t)H + (size_t)h) * (size_t)D,
+                         q, pos[n] + 1);
         }
 }

@@ -14,7 +14,7 @@ static const float *class_row(const float *w, int v, int C)
     return w + (size_t)v * (size_t)C;
 }
 
-static double log_sum_exp(const float *x, const float *w, int V, int C)
+static double log_sum_logits(const float *x, const float *w, int V, int C)
 {
     double largest = (double)ref_dot(x, w, C), sum = 1.0;
     for (int v = 1; v < V; v++) {
@@ -29,8 +29,8 @@ static double log_sum_exp(const float *x, const float *w, int V, int C)
     return largest + log(sum);
 }
 
-static void row_backward(float *dx, float *dw, const float *x, const float *w,
-                         int target, double lse, float scale, int V, int C)
+static void class_row_backward(float *dx, float *dw, const float *x, const float *w,
+                               int target, double lse, float scale, int V, int C)
 {
     for (int v = 0; v < V; v++) {
         const float *weights = class_row(w, v, C);
@@ -54,12 +54,12 @@ void ref_classifier(pl_backend *be, float *loss, pl_act *dx, float *dw, const pl
         loss[n] = 0.0f;
         if (targets[n] < 0)
             continue;
-        double lse = log_sum_exp(row, matrix, V, C);
+        double lse = log_sum_logits(row, matrix, V, C);
         double logit = (double)ref_dot(row, class_row(matrix, targets[n], C), C);
         loss[n] = (float)(lse - logit);
         if (to)
-            row_backward(to + (size_t)n * (size_t)C, dw, row, matrix, targets[n], lse,
-                         *scale, V, C);
+            class_row_backward(to + (size_t)n * (size_t)C, dw, row, matrix, targets[n],
+                               lse, *scale, V, C);
     }
 }
 

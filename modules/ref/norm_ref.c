@@ -27,8 +27,8 @@ void ref_rmsnorm_forward(pl_backend *be, pl_act *out, float *rstd, pl_act *x,
     }
 }
 
-static void row_backward(float *dx, float *dw, const float *dy, const float *x,
-                         const float *w, float r, int C)
+static void norm_row_backward(float *dx, float *dw, const float *dy, const float *x,
+                              const float *w, float r, int C)
 {
     double sum = 0.0;
     for (int c = 0; c < C; c++)
@@ -47,7 +47,7 @@ void ref_rmsnorm_backward(pl_backend *be, pl_act *dx, float *dw, const pl_act *d
     (void)be;
     for (int n = 0; n < N; n++) {
         size_t row = (size_t)n * (size_t)C;
-        row_backward(ref_floats(dx) + row, dw, ref_view(dout) + row, ref_view(x) + row,
-                     w, rstd[n], C);
+        norm_row_backward(ref_floats(dx) + row, dw, ref_view(dout) + row,
+                          ref_view(x) + row, w, rstd[n], C);
     }
 }

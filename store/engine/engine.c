@@ -108,7 +108,7 @@ static pl_status check_kind(const engine_url *url)
     return PL_OK;
 }
 
-static pl_status parse(const char *text, engine_url *out)
+static pl_status parse_engine_url(const char *text, engine_url *out)
 {
     const char *place = strstr(text, "://");
     if (!place || !copy_span(out->kind, sizeof out->kind, text, place))
@@ -143,7 +143,7 @@ pl_status engine_url_parse(const char *text, engine_url *out)
     out->patience_ms = PATIENCE_S * 1000;
     pl_status status =
         strlen(text) < ENGINE_URL_MAX
-            ? parse(text, out)
+            ? parse_engine_url(text, out)
             : pl_fail(PL_ERR_CONFIG, "it is longer than %d bytes", ENGINE_URL_MAX - 1);
     return status == PL_OK
                ? PL_OK
@@ -173,7 +173,7 @@ typedef struct patience {
     int tries;
 } patience;
 
-static bool may_pass(pl_status status)
+static bool may_retry(pl_status status)
 {
     return status == PL_ERR_NET || status == PL_ERR_TIMEOUT;
 }
@@ -182,7 +182,7 @@ static bool may_pass(pl_status status)
 static bool again(patience *p, pl_status status)
 {
     int64_t now = pl_now_ms();
-    if (!may_pass(status))
+    if (!may_retry(status))
         return false;
     if (p->tries++ == 0) {
         p->start = now;
@@ -197,15 +197,15 @@ static bool again(patience *p, pl_status status)
 
 /* Writes the sentence of a lasting failure. Its status is that of a failed disk,
  * because the engine stands in for the database's own disk. */
-static pl_status give_up(const patience *p, pl_status status, const char *verb,
-                         const char *name)
+static pl_status fail_engine_request(const patience *p, pl_status status,
+                                     const char *verb, const char *name)
 {
     char waited[16];
     const char *place = p->e->place;
     if (status == PL_OK || status == PL_ERR_EXISTS || status == PL_ERR_STALE ||
         status == PL_ERR_NOT_FOUND)
         return status;
-    if (!may_pass(status))
+    if (!may_retry(status))
         return pl_fail_in(status, "cannot %s %.40s in %s", verb, name, place);
     pl_human_seconds((double)p->e->patience_ms / 1000, waited);
     pl_fail_in(PL_ERR_IO, "cannot %s %.40s in %s, tried %d times in %s", verb, name,
@@ -230,7 +230,7 @@ pl_status engine_open(const char *text, bool to_write, engine **out)
                      ? engine_s3_open(&url, to_write, &e->ops, &e->self)
                      : engine_rados_open(&url, to_write, &e->ops, &e->self);
     while (again(&p, status));
-    status = give_up(&p, status, "open", "the engine");
+    status = fail_engine_request(&p, status, "open", "the engine");
     if (status == PL_OK)
         *out = e;
     else
@@ -254,7 +254,7 @@ const char *engine_place(const engine *e)
 }
 
 /* ---- requests ---- */
-static pl_status get(engine *e, const char *name, pl_buf *out)
+static pl_status get_engine_object(engine *e, const char *name, pl_buf *out)
 {
     patience p = {.e = e};
     pl_status status;
@@ -262,13 +262,13 @@ static pl_status get(engine *e, const char *name, pl_buf *out)
         pl_buf_clear(out);
         status = e->ops->get(e->self, name, out);
     } while (again(&p, status));
-    return give_up(&p, status, "read", name);
+    return fail_engine_request(&p, status, "read", name);
 }
 
 pl_status engine_get(engine *e, const char *name, pl_buf *out)
 {
     PL_CHECK(pl_failpoint("engine.get.before"));
-    return get(e, name, out);
+    return get_engine_object(e, name, out);
 }
 
 /* Whether the object has exactly these bytes. */
@@ -276,7 +276,7 @@ static pl_status holds(engine *e, const char *name, const void *data, size_t len
                        bool *out)
 {
     pl_buf there = {0};
-    pl_status status = get(e, name, &there);
+    pl_status status = get_engine_object(e, name, &there);
     *out = status == PL_OK && there.len == len &&
            (len == 0 || memcmp(there.data, data, len) == 0);
     pl_buf_destroy(&there);
@@ -302,7 +302,7 @@ pl_status engine_put(engine *e, const char *name, const void *data, size_t len)
     }
     if (status == PL_OK)
         return pl_failpoint("engine.put.after");
-    return give_up(&p, status, "write", name);
+    return fail_engine_request(&p, status, "write", name);
 }
 
 pl_status engine_swap(engine *e, const char *name, const pl_buf *expected,
@@ -322,7 +322,7 @@ pl_status engine_swap(engine *e, const char *name, const pl_buf *expected,
     }
     if (status == PL_OK)
         return pl_failpoint("engine.swap.after");
-    return give_up(&p, status, "move", name);
+    return fail_engine_request(&p, status, "move", name);
 }
 
 pl_status engine_drop(engine *e, const char *name)
@@ -333,7 +333,7 @@ pl_status engine_drop(engine *e, const char *name)
     do
         status = e->ops->drop(e->self, name);
     while (again(&p, status));
-    return give_up(&p, status, "delete", name);
+    return fail_engine_request(&p, status, "delete", name);
 }
 
 /* A list that is interrupted is not started again, because the caller has already seen
@@ -341,7 +341,8 @@ pl_status engine_drop(engine *e, const char *name)
 pl_status engine_list(engine *e, const char *prefix, engine_entry_fn fn, void *context)
 {
     patience p = {.e = e, .tries = 1};
-    return give_up(&p, e->ops->list(e->self, prefix, fn, context), "list", prefix);
+    return fail_engine_request(&p, e->ops->list(e->self, prefix, fn, context), "list",
+                               prefix);
 }
 
 /* ---- many at once ---- */

@@ -65,7 +65,7 @@ static pl_status operate(rados_engine *e, rados_write_op_t op, const char *name)
     return error < 0 ? refused(error) : PL_OK;
 }
 
-static void write_all(rados_write_op_t op, const void *data, size_t len)
+static void put_op_bytes(rados_write_op_t op, const void *data, size_t len)
 {
     rados_write_op_write_full(op, len ? data : "", len);
 }
@@ -74,7 +74,7 @@ static pl_status rados_put(void *self, const char *name, const void *data, size_
 {
     rados_write_op_t op = rados_create_write_op();
     rados_write_op_create(op, LIBRADOS_CREATE_EXCLUSIVE, NULL);
-    write_all(op, data, len);
+    put_op_bytes(op, data, len);
     return operate(self, op, name);
 }
 
@@ -90,7 +90,7 @@ static pl_status rados_swap(void *self, const char *name, const pl_buf *expected
                                 (const char *)before.bytes, sizeof before.bytes);
     else
         rados_write_op_create(op, LIBRADOS_CREATE_EXCLUSIVE, NULL);
-    write_all(op, next->data, next->len);
+    put_op_bytes(op, next->data, next->len);
     rados_write_op_setxattr(op, HASH_ATTRIBUTE, (const char *)after.bytes,
                             sizeof after.bytes);
     pl_status status = operate(self, op, name);
@@ -125,8 +125,8 @@ static pl_status rados_get(void *self, const char *name, pl_buf *out)
     return pl_fail(PL_ERR_DAMAGED, "it has more than %d bytes", ENGINE_OBJECT_MAX);
 }
 
-static pl_status visit(rados_engine *e, const char *name, engine_entry_fn fn,
-                       void *context)
+static pl_status visit_rados_object(rados_engine *e, const char *name,
+                                    engine_entry_fn fn, void *context)
 {
     engine_entry entry = {.name = name};
     time_t changed;
@@ -149,7 +149,7 @@ static pl_status rados_list(void *self, const char *prefix, engine_entry_fn fn,
     while (status == PL_OK &&
            (error = rados_nobjects_list_next(walk, &name, NULL, NULL)) == 0)
         if (pl_starts_with(name, prefix))
-            status = visit(e, name, fn, context);
+            status = visit_rados_object(e, name, fn, context);
     if (status == PL_OK && error != -ENOENT)
         status = refused(error);
     rados_nobjects_list_close(walk);
@@ -170,7 +170,7 @@ static void rados_close(void *self)
 static const engine_ops OPS = {rados_put,  rados_get,  rados_swap,
                                rados_drop, rados_list, rados_close};
 
-static pl_status configure(rados_engine *e, const engine_url *url)
+static pl_status configure_rados(rados_engine *e, const engine_url *url)
 {
     static const char *const bounds[] = {"rados_osd_op_timeout", "rados_mon_op_timeout",
                                          "client_mount_timeout"};
@@ -213,7 +213,7 @@ pl_status engine_rados_open(const engine_url *url, bool to_write,
 {
     (void)to_write; /* RADOS supports all conditions */
     rados_engine *e = pl_alloc(sizeof *e);
-    pl_status status = configure(e, url);
+    pl_status status = configure_rados(e, url);
     if (status == PL_OK)
         status = connect_to(e, url);
     if (status != PL_OK) {

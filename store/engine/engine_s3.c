@@ -36,7 +36,7 @@ typedef struct s3_request {
 } s3_request;
 
 /* ---- one request ---- */
-static size_t take_bytes(char *data, size_t one, size_t n, void *context)
+static size_t take_answer_bytes(char *data, size_t one, size_t n, void *context)
 {
     s3_request *r = context;
     (void)one;
@@ -96,7 +96,7 @@ static void set_request(CURL *h, const s3_engine *e, s3_request *r)
     curl_easy_setopt(h, CURLOPT_USERNAME, e->keys.id);
     curl_easy_setopt(h, CURLOPT_PASSWORD, e->keys.secret);
     curl_easy_setopt(h, CURLOPT_AWS_SIGV4, e->signing);
-    curl_easy_setopt(h, CURLOPT_WRITEFUNCTION, take_bytes);
+    curl_easy_setopt(h, CURLOPT_WRITEFUNCTION, take_answer_bytes);
     curl_easy_setopt(h, CURLOPT_WRITEDATA, r);
     curl_easy_setopt(h, CURLOPT_HEADERFUNCTION, take_header);
     curl_easy_setopt(h, CURLOPT_HEADERDATA, r);
@@ -272,7 +272,7 @@ static pl_status s3_drop(void *self, const char *name)
 /* ---- lists ---- */
 enum { FEW_TRIES = 5 };
 
-static bool may_pass(pl_status status)
+static bool may_ask_again(pl_status status)
 {
     return status == PL_ERR_NET || status == PL_ERR_TIMEOUT;
 }
@@ -293,7 +293,7 @@ static pl_status fetch_page(s3_engine *e, const char *prefix, const char *token,
     curl_free(place);
     s3_request r = {.method = "GET", .url = url, .answer = page};
     pl_status status = request(e, &r);
-    for (int i = 1; i < FEW_TRIES && may_pass(status); i++) {
+    for (int i = 1; i < FEW_TRIES && may_ask_again(status); i++) {
         pl_sleep_ms(200 * i);
         status = request(e, &r);
     }
@@ -336,7 +336,7 @@ static const engine_ops OPS = {s3_put, s3_get, s3_swap, s3_drop, s3_list, s3_clo
 static pl_status probe_put(s3_engine *e, const char *name, const char *condition)
 {
     pl_status status = put_if(e, name, condition, "probe", 5);
-    for (int i = 1; i < FEW_TRIES && may_pass(status); i++) {
+    for (int i = 1; i < FEW_TRIES && may_ask_again(status); i++) {
         pl_sleep_ms(200 * i);
         status = put_if(e, name, condition, "probe", 5);
     }

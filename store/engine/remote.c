@@ -43,8 +43,8 @@ static pl_status check_same(const char *folder, const char *place)
 }
 
 /* Each part of a store has a namespace of its own. */
-static pl_status place_of(const char *folder, const char *place,
-                          char out[ENGINE_URL_MAX])
+static pl_status engine_place_of(const char *folder, const char *place,
+                                 char out[ENGINE_URL_MAX])
 {
     char above[PL_PATH_MAX];
     engine_url url;
@@ -73,7 +73,7 @@ pl_status pl_store_make_on(const char *folder, const char *wanted)
 {
     char path[PL_PATH_MAX], place[ENGINE_URL_MAX];
     PL_CHECK(pl_make_folders(folder)); /* makes sure that FOLDER/.. exists, too */
-    PL_CHECK(place_of(folder, wanted, place));
+    PL_CHECK(engine_place_of(folder, wanted, place));
     if (pl_path_exists(pl_join(path, folder, "FORMAT")))
         return check_same(folder, place);
     if (!*place)
@@ -141,7 +141,8 @@ void remote_base_name(const remote_head *head, uint64_t part, char out[ENGINE_NA
 }
 
 /* ---- chunks ---- */
-static engine_object *append(engine_object **objects, size_t *n, size_t *cap)
+static engine_object *append_engine_object(engine_object **objects, size_t *n,
+                                           size_t *cap)
 {
     if (*n == *cap) {
         *cap = *cap ? 2 * *cap : 16;
@@ -155,7 +156,8 @@ static engine_object *append(engine_object **objects, size_t *n, size_t *cap)
 void remote_stage(remote_work *work, const pl_hash *id, const chunk_record *chunk,
                   const void *data, size_t len)
 {
-    engine_object *put = append(&work->puts, &work->n_puts, &work->cap_puts);
+    engine_object *put =
+        append_engine_object(&work->puts, &work->n_puts, &work->cap_puts);
     void *copy = pl_alloc(len + 1);
     memcpy(copy, data, len);
     put->data = copy;
@@ -163,7 +165,7 @@ void remote_stage(remote_work *work, const pl_hash *id, const chunk_record *chun
     remote_chunk_name(id, chunk, put->name);
 }
 
-static void let_go(engine_object *put)
+static void free_object_data(engine_object *put)
 {
     pl_free((void *)(uintptr_t)put->data);
     put->data = NULL;
@@ -173,17 +175,18 @@ void remote_release(remote_work *work, const pl_hash *id, const chunk_record *ch
                     bool staged)
 {
     if (staged && chunk->number < work->n_puts) {
-        let_go(&work->puts[chunk->number]);
+        free_object_data(&work->puts[chunk->number]);
         return;
     }
-    engine_object *drop = append(&work->drops, &work->n_drops, &work->cap_drops);
+    engine_object *drop =
+        append_engine_object(&work->drops, &work->n_drops, &work->cap_drops);
     remote_chunk_name(id, chunk, drop->name);
 }
 
 void remote_work_clear(remote_work *work)
 {
     for (size_t i = 0; i < work->n_puts; i++)
-        let_go(&work->puts[i]);
+        free_object_data(&work->puts[i]);
     pl_free(work->puts);
     pl_free(work->drops);
     *work = (remote_work){0};

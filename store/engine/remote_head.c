@@ -147,7 +147,7 @@ pl_status remote_check(pl_store *store)
 }
 
 /* The head with this store's present numbers. */
-static void renew(const pl_store *store, remote_head *next)
+static void renew_remote_head(const pl_store *store, remote_head *next)
 {
     /* a claim counts at least this much */
     next->log_bytes += store->sequence - next->sequence;
@@ -194,7 +194,7 @@ pl_status remote_claim(pl_store *store)
     PL_CHECK(own_id(store, next.store, &known));
     if (getrandom(next.holder, sizeof next.holder, 0) != (ssize_t)sizeof next.holder)
         return pl_fail(PL_ERR_OS, "this machine gives no random numbers");
-    renew(store, &next);
+    renew_remote_head(store, &next);
     if (first)
         PL_CHECK(rebase_write(store, &next));
     return move_head(store, &next);
@@ -229,7 +229,7 @@ pl_status remote_advance(pl_txn *txn)
     pl_store *store = txn->store;
     remote_end *r = store->remote;
     remote_head next = r->head, old = r->head;
-    renew(store, &next);
+    renew_remote_head(store, &next);
     next.log_bytes += kv_batch_kept(txn->batch).len;
     bool due = rebase_is_due(&next);
     if (due)

@@ -105,7 +105,7 @@ static bool is_garbage(const pl_store *store, const char *name)
 }
 
 /* ---- all of them ---- */
-static pl_status visit(void *context, const engine_entry *entry)
+static pl_status note_garbage(void *context, const engine_entry *entry)
 {
     sweep *s = context;
     if (!is_garbage(s->store, entry->name))
@@ -130,7 +130,7 @@ pl_status remote_sweep(pl_store *store, bool run, pl_gc_report *out)
     if (store->mode == PL_STORE_READ)
         PL_TRY(remote_read_head(store->remote, &found));
     if (found)
-        PL_TRY(engine_list(store->remote->service, "", visit, &s));
+        PL_TRY(engine_list(store->remote->service, "", note_garbage, &s));
     if (run)
         PL_TRY(engine_drop_all(store->remote->service, s.found, s.n));
 done:

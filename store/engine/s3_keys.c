@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool take(char *out, size_t size, const char *value)
+static bool take_credential(char *out, size_t size, const char *value)
 {
     return value && *value && pl_copy_text(out, size, value);
 }
@@ -14,8 +14,9 @@ static bool from_environment(s3_keys *out)
     const char *token = getenv("AWS_SESSION_TOKEN");
     if (token && !pl_copy_text(out->token, sizeof out->token, token))
         return false;
-    return take(out->id, sizeof out->id, getenv("AWS_ACCESS_KEY_ID")) &&
-           take(out->secret, sizeof out->secret, getenv("AWS_SECRET_ACCESS_KEY"));
+    return take_credential(out->id, sizeof out->id, getenv("AWS_ACCESS_KEY_ID")) &&
+           take_credential(out->secret, sizeof out->secret,
+                           getenv("AWS_SECRET_ACCESS_KEY"));
 }
 
 static const char *file_path(char out[PL_PATH_MAX])
@@ -53,11 +54,11 @@ static void take_line(char *line, const char *profile, bool *inside, s3_keys *ou
     *equal = '\0';
     const char *name = trim(line), *value = trim(equal + 1);
     if (strcmp(name, "aws_access_key_id") == 0)
-        (void)take(out->id, sizeof out->id, value);
+        (void)take_credential(out->id, sizeof out->id, value);
     else if (strcmp(name, "aws_secret_access_key") == 0)
-        (void)take(out->secret, sizeof out->secret, value);
+        (void)take_credential(out->secret, sizeof out->secret, value);
     else if (strcmp(name, "aws_session_token") == 0)
-        (void)take(out->token, sizeof out->token, value);
+        (void)take_credential(out->token, sizeof out->token, value);
 }
 
 static bool from_file(const char *path, s3_keys *out)
