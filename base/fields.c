@@ -54,14 +54,15 @@ static size_t n_elements(const pl_field *f)
 /* ---- writing ---- */
 static bool is_left_out(const pl_field *f, const uint8_t *base)
 {
-    const uint8_t *at = base + (f->rule == PL_RULE_GATED ? f->other : f->offset);
-    size_t len = f->rule == PL_RULE_GATED  ? f->other_size
-                 : f->kind == PL_KIND_TEXT ? 1
-                                           : f->size;
+    bool gated = f->rule == PL_RULE_GATED;
+    const uint8_t *at = base + (gated ? f->other : f->offset);
+    size_t len = gated ? f->other_size : f->kind == PL_KIND_TEXT ? 1 : f->size;
+    if (f->rule == PL_RULE_NEEDED)
+        return false;
     for (size_t i = 0; i < len; i++)
         if (at[i] != 0)
             return false;
-    return f->rule != PL_RULE_NEEDED;
+    return true;
 }
 
 void pl_put_nested(pl_buf *record, uint16_t tag, const pl_field *fields,
