@@ -5,7 +5,8 @@
 #
 # Sources are all of the product's folders with bench, without tests. A folder is counted
 # by the files that lie directly in it. A static function is "called from one place" if
-# its name stands once in its file beside its definition and its declarations.
+# its name stands once in its file beside its definition and its declarations, with an
+# argument list behind it; "passed on by address" if it stands there without.
 set -eu
 cd "${1:-$(dirname "$0")/..}"
 export LC_ALL=C
@@ -56,22 +57,31 @@ awk 'FNR == 1 { comment = 0; head = "" }
         }
         if (head != "" && code ~ /^\{/) {
             name = head
+            sub(/__launch_bounds__\([^)]*\)/, "", name)
             sub(/\(.*/, "", name); sub(/.*[ *]/, "", name)
             print FILENAME, name, "defined"
             head = ""
         }
-        n = split(code, words, /[^A-Za-z0-9_]+/)
-        for (i = 1; i <= n; i++)
-            if (words[i] ~ /^[A-Za-z_]/) print FILENAME, words[i], "word"
+        while (match(code, /[A-Za-z_][A-Za-z0-9_]*\(?/)) {
+            word = substr(code, RSTART, RLENGTH)
+            code = substr(code, RSTART + RLENGTH)
+            if (sub(/\($/, "", word)) print FILENAME, word, "call"
+            print FILENAME, word, "word"
+        }
     }' $sources | awk '
     $3 == "word" { seen[$1, $2]++; next }
-    $3 == "declared" { seen[$1, $2]--; next }
+    $3 == "call" { calls[$1, $2]++; next }
+    $3 == "declared" { seen[$1, $2]--; calls[$1, $2]--; next }
     { if (!(($1, $2) in place)) { place[$1, $2] = 1; name[++n] = $2; file[n] = $1; of[$2]++ }
-      seen[$1, $2]-- }
+      seen[$1, $2]--; calls[$1, $2]-- }
     END {
-        for (i = 1; i <= n; i++) once += seen[file[i], name[i]] == 1
+        for (i = 1; i <= n; i++) {
+            f = file[i]; w = name[i]
+            once += seen[f, w] == 1 && calls[f, w] == 1
+            passed += seen[f, w] == 1 && calls[f, w] == 0
+        }
         for (w in of) if (of[w] > 1) { shared++; functions += of[w] }
-        printf "static functions\n  %d in all, %d (%.0f %%) called from one place\n", n, once,
-               100 * once / n
+        printf "static functions\n  %d in all, %d (%.0f %%) called from one place, " \
+               "%d only passed on by address\n", n, once, 100 * once / n, passed
         printf "  %d names shared by %d of them\n", shared, functions
     }'
