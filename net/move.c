@@ -25,8 +25,8 @@
  *     |
  *     |  ADOPT with stamp s + 1                      "here, stamp s + 1": B owns it
  *
- * If the hold ends too early, or the rows changed, finish_move() tries again with a longer
- * hold, at most 6 times and 10 s each.
+ * If the hold ends too early, or the rows changed, finish_move() tries again with a
+ * longer hold, at most 6 times and 10 s each.
  *
  * If the mover is killed
  *   - before the decision: A still owns the name. The next mover compares rows again

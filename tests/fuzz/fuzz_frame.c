@@ -12,7 +12,8 @@ static void forge(uint8_t header[WIRE_HEADER_BYTES], const uint8_t *body,
 {
     pl_le_put(header + AT_BODY_LEN, body_len, 4);
     pl_le_put(header + AT_DATA_LEN, data_len, 4);
-    pl_le_put(header + AT_CHECKSUM, frame_checksum(header, body, body_len, data, data_len), 8);
+    pl_le_put(header + AT_CHECKSUM,
+              frame_checksum(header, body, body_len, data, data_len), 8);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len)
