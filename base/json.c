@@ -91,6 +91,22 @@ bool pl_json_bool(const pl_json *value, bool *out)
     return json_is_boolean(inner_const(value));
 }
 
+double pl_json_get_real(const pl_json *object, const char *key)
+{
+    return json_number_value(inner_const(pl_json_get(object, key)));
+}
+
+const char *pl_json_get_text(const pl_json *object, const char *key)
+{
+    const char *text = pl_json_text(pl_json_get(object, key), NULL);
+    return text ? text : "";
+}
+
+bool pl_json_get_bool(const pl_json *object, const char *key)
+{
+    return json_is_true(inner_const(pl_json_get(object, key)));
+}
+
 bool pl_json_is_array(const pl_json *value)
 {
     return json_is_array(inner_const(value));

@@ -22,6 +22,11 @@ const char *pl_json_text(const pl_json *value, size_t *len);
 bool pl_json_number(const pl_json *value, double *out);
 bool pl_json_int(const pl_json *value, int64_t *out); /* whole numbers only */
 bool pl_json_bool(const pl_json *value, bool *out);
+/* The same of an object's member, for those who only show it: 0, "" or false if it is
+ * absent or of another type. */
+double pl_json_get_real(const pl_json *object, const char *key);
+const char *pl_json_get_text(const pl_json *object, const char *key);
+bool pl_json_get_bool(const pl_json *object, const char *key);
 bool pl_json_is_array(const pl_json *value); /* true for an empty array, too */
 bool pl_json_is_object(const pl_json *value);
 size_t pl_json_count(const pl_json *array);

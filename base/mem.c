@@ -163,7 +163,6 @@ static void tighten_by_groups(memory_bounds *bounds)
     /* This process's group under cgroup v2, such as "/user.slice"; "" if it is not
      * known.
      */
-    size_t size = sizeof group;
     group[0] = 0;
     FILE *file = fopen("/proc/self/cgroup", "re");
     if (file) {
@@ -171,7 +170,7 @@ static void tighten_by_groups(memory_bounds *bounds)
         while (fgets(line, sizeof line, file)) {
             line[strcspn(line, "\n")] = 0;
             if (pl_starts_with(line, "0::"))
-                pl_copy_text(group, size, line + 3);
+                pl_copy_text(group, sizeof group, line + 3);
         }
         fclose(file);
     }

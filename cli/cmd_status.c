@@ -25,18 +25,6 @@ static pl_status without_job(const pl_run *r, pl_json **out)
     return PL_OK;
 }
 
-static const char *status_word(const pl_json *o, const char *key)
-{
-    const char *t = pl_json_text(pl_json_get(o, key), NULL);
-    return t ? t : "";
-}
-
-static double value(const pl_json *o, const char *key)
-{
-    double v = 0;
-    return pl_json_number(pl_json_get(o, key), &v) ? v : 0;
-}
-
 static void print_status(const pl_json *status)
 {
     const pl_json *arms = pl_json_get(status, "arms"),
@@ -44,48 +32,50 @@ static void print_status(const pl_json *status)
                   *homes = pl_json_get(status, "homes");
     for (size_t i = 0; i < pl_json_count(arms); i++) {
         const pl_json *a = pl_json_at(arms, i);
-        say("arm      %-9s %4.0f of %4.0f tasks done", status_word(a, "arm"),
-            value(a, "tasks_done"), value(a, "tasks"));
+        say("arm      %-9s %4.0f of %4.0f tasks done", pl_json_get_text(a, "arm"),
+            pl_json_get_real(a, "tasks_done"), pl_json_get_real(a, "tasks"));
     }
     for (size_t i = 0; i < pl_json_count(workers); i++) {
         const pl_json *w = pl_json_at(workers, i);
         char task[PL_MODULE_NAME_MAX + 64] = "";
-        if (status_word(w, "task")[0])
+        if (pl_json_get_text(w, "task")[0])
             snprintf(task, sizeof task, "%s phase %.0f step %.0f",
-                     status_word(w, "task"), value(w, "phase"), value(w, "step"));
+                     pl_json_get_text(w, "task"), pl_json_get_real(w, "phase"),
+                     pl_json_get_real(w, "step"));
         say("worker   %-10s %-5s %7.0f tokens/s  %4.0f tasks  %s",
-            status_word(w, "worker"), status_word(w, "state"),
-            value(w, "tokens_per_second"), value(w, "tasks"), task);
+            pl_json_get_text(w, "worker"), pl_json_get_text(w, "state"),
+            pl_json_get_real(w, "tokens_per_second"), pl_json_get_real(w, "tasks"),
+            task);
     }
     for (size_t i = 0; i < pl_json_count(homes); i++) {
         const pl_json *h = pl_json_at(homes, i);
         char size[16], space[16];
-        bool up = false;
-        pl_json_bool(pl_json_get(h, "up"), &up);
         say("home     %-24s %s  store %s, %s free; %.0f versions, %.0f updates wait",
-            status_word(h, "address"), up ? "up" : "away",
-            pl_human_bytes(value(h, "store_bytes"), size),
-            pl_human_bytes(value(h, "disk_free_bytes"), space),
-            value(h, "versions_committed"), value(h, "pending"));
-        if (status_word(h, "last_rejection")[0])
-            say("rejected %s", status_word(h, "last_rejection"));
+            pl_json_get_text(h, "address"), pl_json_get_bool(h, "up") ? "up" : "away",
+            pl_human_bytes(pl_json_get_real(h, "store_bytes"), size),
+            pl_human_bytes(pl_json_get_real(h, "disk_free_bytes"), space),
+            pl_json_get_real(h, "versions_committed"), pl_json_get_real(h, "pending"));
+        if (pl_json_get_text(h, "last_rejection")[0])
+            say("rejected %s", pl_json_get_text(h, "last_rejection"));
     }
     say("leases   %.0f granted, %.0f expired; tasks failed %.0f; backups %.0f, %.0f "
         "came first",
-        value(status, "leases_granted"), value(status, "leases_expired"),
-        value(status, "tasks_failed"), value(status, "backups_granted"),
-        value(status, "backups_won"));
+        pl_json_get_real(status, "leases_granted"),
+        pl_json_get_real(status, "leases_expired"),
+        pl_json_get_real(status, "tasks_failed"),
+        pl_json_get_real(status, "backups_granted"),
+        pl_json_get_real(status, "backups_won"));
     const pl_json *fenced = pl_json_get(status, "fenced");
-    double agreed = value(status, "audits_agreed"),
-           differed = value(status, "audits_differed"),
-           open = value(status, "audits_open");
+    double agreed = pl_json_get_real(status, "audits_agreed"),
+           differed = pl_json_get_real(status, "audits_differed"),
+           open = pl_json_get_real(status, "audits_open");
     if (agreed + differed + open > 0)
         say("audits   %.0f agreed, %.0f differed, %.0f void, %.0f open", agreed,
-            differed, value(status, "audits_void"), open);
+            differed, pl_json_get_real(status, "audits_void"), open);
     for (size_t i = 0; i < pl_json_count(fenced); i++)
-        say("fenced   %s", status_word(pl_json_at(fenced, i), "reason"));
-    if (status_word(status, "failure")[0])
-        say("failure  %s", status_word(status, "failure"));
+        say("fenced   %s", pl_json_get_text(pl_json_at(fenced, i), "reason"));
+    if (pl_json_get_text(status, "failure")[0])
+        say("failure  %s", pl_json_get_text(status, "failure"));
 }
 
 typedef struct status_request {

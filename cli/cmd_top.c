@@ -18,24 +18,6 @@ typedef struct screen {
     struct termios before;
 } screen;
 
-static double screen_number(const pl_json *o, const char *key)
-{
-    double value = 0;
-    return pl_json_number(pl_json_get(o, key), &value) ? value : 0;
-}
-
-static const char *screen_word(const pl_json *o, const char *key)
-{
-    const char *text = pl_json_text(pl_json_get(o, key), NULL);
-    return text ? text : "";
-}
-
-static bool flag(const pl_json *o, const char *key)
-{
-    bool value = false;
-    return pl_json_bool(pl_json_get(o, key), &value) && value;
-}
-
 /* ---- the terminal ---- */
 /* Makes the terminal give keys one by one, without showing them. */
 static void enter(screen *s)
@@ -83,34 +65,36 @@ static void put_head(screen *s, const pl_json *status)
     char tokens[16], up[16];
     for (size_t i = 0; i < pl_json_count(workers); i++) {
         const pl_json *w = pl_json_at(workers, i);
-        bool is_busy = strcmp(screen_word(w, "state"), "busy") == 0;
-        here += strcmp(screen_word(w, "state"), "away") != 0;
+        bool is_busy = strcmp(pl_json_get_text(w, "state"), "busy") == 0;
+        here += strcmp(pl_json_get_text(w, "state"), "away") != 0;
         busy += is_busy;
-        rate += is_busy ? screen_number(w, "tokens_per_second") : 0;
+        rate += is_busy ? pl_json_get_real(w, "tokens_per_second") : 0;
     }
-    put_screen_line(s, "pathloom %s  %s%s  up %s", screen_word(status, "version"),
-                    screen_word(status, "address"),
-                    flag(status, "encrypted") ? " encrypted" : "",
-                    pl_human_seconds(screen_number(status, "uptime_seconds"), up));
+    put_screen_line(s, "pathloom %s  %s%s  up %s", pl_json_get_text(status, "version"),
+                    pl_json_get_text(status, "address"),
+                    pl_json_get_bool(status, "encrypted") ? " encrypted" : "",
+                    pl_human_seconds(pl_json_get_real(status, "uptime_seconds"), up));
     put_screen_line(s, "%s tokens/s  workers %d busy of %d  tasks failed %.0f",
                     pl_human_count(rate, tokens), busy, here,
-                    screen_number(status, "tasks_failed"));
+                    pl_json_get_real(status, "tasks_failed"));
     put_screen_line(s, "leases   %.0f granted, %.0f expired  backups %.0f, %.0f won",
-                    screen_number(status, "leases_granted"),
-                    screen_number(status, "leases_expired"),
-                    screen_number(status, "backups_granted"),
-                    screen_number(status, "backups_won"));
+                    pl_json_get_real(status, "leases_granted"),
+                    pl_json_get_real(status, "leases_expired"),
+                    pl_json_get_real(status, "backups_granted"),
+                    pl_json_get_real(status, "backups_won"));
     const pl_json *fenced = pl_json_get(status, "fenced");
-    double agreed = screen_number(status, "audits_agreed"),
-           differed = screen_number(status, "audits_differed"),
-           open = screen_number(status, "audits_open");
+    double agreed = pl_json_get_real(status, "audits_agreed"),
+           differed = pl_json_get_real(status, "audits_differed"),
+           open = pl_json_get_real(status, "audits_open");
     if (agreed + differed + open > 0)
         put_screen_line(s, "audits   %.0f agreed, %.0f differed, %.0f void, %.0f open",
-                        agreed, differed, screen_number(status, "audits_void"), open);
+                        agreed, differed, pl_json_get_real(status, "audits_void"),
+                        open);
     for (size_t i = 0; i < pl_json_count(fenced); i++)
-        put_screen_line(s, "FENCED   %s", screen_word(pl_json_at(fenced, i), "reason"));
-    if (screen_word(status, "failure")[0])
-        put_screen_line(s, "FAILED   %s", screen_word(status, "failure"));
+        put_screen_line(s, "FENCED   %s",
+                        pl_json_get_text(pl_json_at(fenced, i), "reason"));
+    if (pl_json_get_text(status, "failure")[0])
+        put_screen_line(s, "FAILED   %s", pl_json_get_text(status, "failure"));
 }
 
 static void put_homes(screen *s, const pl_json *status)
@@ -124,11 +108,11 @@ static void put_homes(screen *s, const pl_json *status)
             s,
             "home     %s %s  store %s, %s free  versions %.0f  waiting %.0f  "
             "rejected %.0f  fenced %.0f",
-            screen_word(h, "address"), flag(h, "up") ? "up" : "AWAY",
-            pl_human_bytes(screen_number(h, "store_bytes"), size),
-            pl_human_bytes(screen_number(h, "disk_free_bytes"), space),
-            screen_number(h, "versions_committed"), screen_number(h, "pending"),
-            screen_number(results, "rejected"), screen_number(results, "fenced"));
+            pl_json_get_text(h, "address"), pl_json_get_bool(h, "up") ? "up" : "AWAY",
+            pl_human_bytes(pl_json_get_real(h, "store_bytes"), size),
+            pl_human_bytes(pl_json_get_real(h, "disk_free_bytes"), space),
+            pl_json_get_real(h, "versions_committed"), pl_json_get_real(h, "pending"),
+            pl_json_get_real(results, "rejected"), pl_json_get_real(results, "fenced"));
     }
 }
 
@@ -142,15 +126,15 @@ static void put_worker_rows(screen *s, const pl_json *status, int most)
     for (size_t i = 0; i < n && (int)i < most; i++) {
         const pl_json *w = pl_json_at(workers, i);
         char rate[16], task[128] = "";
-        if (screen_word(w, "task")[0])
+        if (pl_json_get_text(w, "task")[0])
             snprintf(task, sizeof task, "%s phase %.0f step %.0f",
-                     screen_word(w, "task"), screen_number(w, "phase"),
-                     screen_number(w, "step"));
+                     pl_json_get_text(w, "task"), pl_json_get_real(w, "phase"),
+                     pl_json_get_real(w, "step"));
         put_screen_line(s, "%-20s %-5s %10s %6.0f %7.1f s  %s",
-                        screen_word(w, "worker"), screen_word(w, "state"),
-                        pl_human_count(screen_number(w, "tokens_per_second"), rate),
-                        screen_number(w, "tasks"), screen_number(w, "seen_seconds_ago"),
-                        task);
+                        pl_json_get_text(w, "worker"), pl_json_get_text(w, "state"),
+                        pl_human_count(pl_json_get_real(w, "tokens_per_second"), rate),
+                        pl_json_get_real(w, "tasks"),
+                        pl_json_get_real(w, "seen_seconds_ago"), task);
     }
     if ((int)n > most)
         put_screen_line(s, "... and %d more", (int)n - most);
@@ -164,18 +148,19 @@ static void put_path_row(screen *s, const pl_json *arm, size_t i)
     char own[PL_NAME_MAX], name[2 * PL_NAME_MAX], tokens[16], loss[16] = "-",
                                                               held[160] = "";
     progress_path_name(paths, i, own);
-    snprintf(name, sizeof name, "%s%s%s", screen_word(arm, "arm"), own[0] ? "/" : "",
-             own);
+    snprintf(name, sizeof name, "%s%s%s", pl_json_get_text(arm, "arm"),
+             own[0] ? "/" : "", own);
     if (lease)
-        snprintf(held, sizeof held, "%s %.1f s%s%.60s", screen_word(lease, "worker"),
-                 screen_number(lease, "age_seconds"), backup ? ", backup " : "",
-                 backup ? screen_word(backup, "worker") : "");
-    if (screen_number(path, "loss") > 0) /* 0: it has not begun */
-        snprintf(loss, sizeof loss, "%.3f", screen_number(path, "loss"));
+        snprintf(held, sizeof held, "%s %.1f s%s%.60s",
+                 pl_json_get_text(lease, "worker"),
+                 pl_json_get_real(lease, "age_seconds"), backup ? ", backup " : "",
+                 backup ? pl_json_get_text(backup, "worker") : "");
+    if (pl_json_get_real(path, "loss") > 0) /* 0: it has not begun */
+        snprintf(loss, sizeof loss, "%.3f", pl_json_get_real(path, "loss"));
     put_screen_line(s, "%-20s %5.0f/%-5.0f %5.0f %8s %8s  %s", name,
-                    screen_number(path, "phase"), screen_number(arm, "phases"),
-                    screen_number(path, "step"), loss,
-                    pl_human_count(screen_number(path, "tokens"), tokens), held);
+                    pl_json_get_real(path, "phase"), pl_json_get_real(arm, "phases"),
+                    pl_json_get_real(path, "step"), loss,
+                    pl_human_count(pl_json_get_real(path, "tokens"), tokens), held);
 }
 
 /* The mixture, then the others, the newest first. Returns how many paths found no room
@@ -211,7 +196,7 @@ static void draw_screen(screen *s, const pl_json *status)
     int hidden = 0;
     for (int mixture = 1; mixture >= 0; mixture--)
         for (size_t a = pl_json_count(arms); a-- > 0;)
-            if ((strcmp(screen_word(pl_json_at(arms, a), "arm"), "mix") == 0) ==
+            if ((strcmp(pl_json_get_text(pl_json_at(arms, a), "arm"), "mix") == 0) ==
                 mixture)
                 hidden = put_arm(s, pl_json_at(arms, a), hidden);
     if (hidden > 0)

@@ -9,12 +9,6 @@ typedef struct spent {
     pl_json *status; /* NULL: the hub did not answer */
 } spent;
 
-static double spent_number(const pl_json *o, const char *key)
-{
-    double value = 0;
-    return pl_json_number(pl_json_get(o, key), &value) ? value : 0;
-}
-
 static spent look_at_workers(pl_run *r)
 {
     spent s = {.at = pl_now()};
@@ -32,7 +26,7 @@ static double sum(const spent *s, const char *key)
 {
     double total = 0;
     for (size_t i = 0; i < pl_json_count(workers_of(s)); i++)
-        total += spent_number(pl_json_at(workers_of(s), i), key);
+        total += pl_json_get_real(pl_json_at(workers_of(s), i), key);
     return total;
 }
 
@@ -54,17 +48,11 @@ static void say_spent(const spent *before, const spent *after)
         100 * (all - inner - exposed) / all);
 }
 
-static const char *worker_name_of(const pl_json *worker)
-{
-    const char *name = pl_json_text(pl_json_get(worker, "worker"), NULL);
-    return name ? name : "";
-}
-
 static const pl_json *find_worker_sums(const spent *s, const char *name)
 {
     for (size_t i = 0; i < pl_json_count(workers_of(s)); i++) {
         const pl_json *w = pl_json_at(workers_of(s), i);
-        if (strcmp(worker_name_of(w), name) == 0)
+        if (strcmp(pl_json_get_text(w, "worker"), name) == 0)
             return w;
     }
     return NULL; /* it came later, so its sums began at 0 */
@@ -73,18 +61,20 @@ static const pl_json *find_worker_sums(const spent *s, const char *name)
 static pl_json *worker_spent(const spent *before, const pl_json *w, double seconds)
 {
     pl_json *o = pl_json_object();
-    const pl_json *was = find_worker_sums(before, worker_name_of(w));
+    const pl_json *was = find_worker_sums(before, pl_json_get_text(w, "worker"));
     double inner =
-        spent_number(w, "inner_seconds") - spent_number(was, "inner_seconds");
-    double exposed =
-        spent_number(w, "overhead_seconds") - spent_number(was, "overhead_seconds");
+        pl_json_get_real(w, "inner_seconds") - pl_json_get_real(was, "inner_seconds");
+    double exposed = pl_json_get_real(w, "overhead_seconds") -
+                     pl_json_get_real(was, "overhead_seconds");
     double waited =
-        spent_number(w, "waited_seconds") - spent_number(was, "waited_seconds");
-    pl_json_set_text(o, "worker", worker_name_of(w));
-    pl_json_set_int(o, "tasks",
-                    (int64_t)(spent_number(w, "tasks") - spent_number(was, "tasks")));
-    pl_json_set_int(o, "tokens",
-                    (int64_t)(spent_number(w, "tokens") - spent_number(was, "tokens")));
+        pl_json_get_real(w, "waited_seconds") - pl_json_get_real(was, "waited_seconds");
+    pl_json_set_text(o, "worker", pl_json_get_text(w, "worker"));
+    pl_json_set_int(
+        o, "tasks",
+        (int64_t)(pl_json_get_real(w, "tasks") - pl_json_get_real(was, "tasks")));
+    pl_json_set_int(
+        o, "tokens",
+        (int64_t)(pl_json_get_real(w, "tokens") - pl_json_get_real(was, "tokens")));
     pl_json_set_real(o, "inner_seconds", inner);
     pl_json_set_real(o, "load_seconds", exposed - waited);
     pl_json_set_real(o, "waited_seconds", waited);

@@ -62,7 +62,6 @@ static void look_at_coretype(doctor *d)
     pl_buf_destroy(&before);
 }
 
-/* ---- clock ---- */
 /* ---- disk ---- */
 static int by_flush_time(const void *a, const void *b)
 {

@@ -33,7 +33,7 @@
  *      |              |                  rollback, which an earlier call had begun
  *      | BUSY         no
  *      v              v
- *   refused        plan --> commit_plan (pl_writers_roll_back) --> print_all
+ *   refused        plan --> commit_plan (pl_writers_roll_back) --> print
  *
  * Ownership. `struct rollback` borrows the call and owns the changes, the arm, its
  * topology and the writers. r.store is the writers' view and belongs to them. */

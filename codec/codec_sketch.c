@@ -30,8 +30,8 @@
  * are no estimates: the result is exact, or there is none.
  *
  * Two forms of one content
- *   - WIRE_LIST16: the bitmap and one code per bit, without cells. encode_list makes it
- *     first. It stays if the encoder cannot peel its own sketch.
+ *   - WIRE_LIST16: the bitmap and one code per bit, without cells. sketch_encode makes
+ *     it first. It stays if the encoder cannot peel its own sketch.
  *   - PL_CODEC_SKETCH16: the bitmap and the cells, built from the list (sketch_build).
  *
  * Invariants

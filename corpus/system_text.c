@@ -91,12 +91,11 @@ static void walk_place(domain_files *files, const text_place *place, char **root
         if (entry->fts_info == FTS_D && !enter_folder(entry, place->depth))
             fts_set(walk, entry, FTS_SKIP);
         else if (entry->fts_info == FTS_F && wanted_file(entry, place)) {
-            const char *path = entry->fts_path;
             if (files->n_paths == files->cap) {
                 files->cap = files->cap ? files->cap * 2 : 256;
                 files->paths = pl_grow(files->paths, files->cap * sizeof *files->paths);
             }
-            files->paths[files->n_paths++] = pl_strdup(path);
+            files->paths[files->n_paths++] = pl_strdup(entry->fts_path);
         }
     }
     fts_close(walk);

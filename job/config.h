@@ -12,8 +12,8 @@
  *
  *   defaults + file + --set  -> only the value of `preset` is used
  *   defaults + preset        = P
- *   P + file + --set         -> drop_derived: P's head_size, ffn, ... go if the user's
- *                               width, heads or blocks differ
+ *   P + file + --set         -> P's head_size, ffn, ... go if the user's width, heads
+ *                               or blocks differ
  *   P + file + --set         -> fill_derived (0 or -1 becomes a value) -> config_check
  *
  * Invariants

@@ -14,7 +14,7 @@ static const struct {
     [ROW_DILOCO] = {"diloco", "diloco", "same machines, DiLoCo", "DiLoCo"},
     [ROW_BATCH] = {"dense-batch", "dense-batch", "same machines, one batch", "batch"},
     [ROW_EQUAL] = {"dense-eq", "dense-eq", NULL,
-                   "dense-eq"}, /* name_rows appends the factor */
+                   "dense-eq"}, /* evaluate appends the factor */
     [ROW_BASE] = {"base", "base", "base model, before", "base"}};
 
 void evaluation_clear(evaluation *e)
@@ -281,13 +281,11 @@ static pl_status read_spent(job *j)
             j->spent[i] = j->spent[i - 1];
             continue;
         }
-        pl_store *store = j->store;
-        const char *arm = kinds[i].arm;
         spent *out = &j->spent[i];
         char prefix[PL_ARM_NAME_MAX + 2];
         memset(out, 0, sizeof *out);
-        snprintf(prefix, sizeof prefix, "%s/", arm);
-        PL_CHECK(pl_store_each_path(store, prefix, add_path, out));
+        snprintf(prefix, sizeof prefix, "%s/", kinds[i].arm);
+        PL_CHECK(pl_store_each_path(j->store, prefix, add_path, out));
         tokens += j->spent[i].tokens;
         seconds += j->spent[i].seconds;
     }

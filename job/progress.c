@@ -26,20 +26,6 @@ typedef struct progress {
     pl_status failure_status;
 } progress;
 
-static double progress_number(const pl_json *o, const char *key)
-{
-    double value = 0;
-    const pl_json *v = pl_json_get(o, key);
-    return v && pl_json_number(v, &value) ? value : 0;
-}
-
-static const char *text(const pl_json *o, const char *key)
-{
-    const pl_json *v = pl_json_get(o, key);
-    const char *t = v ? pl_json_text(v, NULL) : NULL;
-    return t ? t : "";
-}
-
 static bool is_mine(const progress *p, const char *arm)
 {
     for (int i = 0; i < p->n_arms; i++)
@@ -57,26 +43,27 @@ static void measure_progress(progress *p, const pl_json *status)
     p->done = p->total = p->tokens_per_second = 0;
     for (size_t i = 0; i < pl_json_count(arms); i++) {
         const pl_json *a = pl_json_at(arms, i), *paths = pl_json_get(a, "paths");
-        if (!is_mine(p, text(a, "arm")))
+        if (!is_mine(p, pl_json_get_text(a, "arm")))
             continue;
-        double tau = progress_number(a, "tau");
+        double tau = pl_json_get_real(a, "tau");
         seen++;
-        p->done += progress_number(a, "tasks_done") * tau;
-        p->total += progress_number(a, "tasks") * tau;
+        p->done += pl_json_get_real(a, "tasks_done") * tau;
+        p->total += pl_json_get_real(a, "tasks") * tau;
         for (size_t k = 0; k < pl_json_count(paths); k++)
-            p->done += progress_number(pl_json_at(paths, k), "step");
-        bool audits = false; /* some of its tasks will be audited */
-        pl_json_bool(pl_json_get(a, "audits_wait"), &audits);
-        if (progress_number(a, "tasks_done") >= progress_number(a, "tasks") && !audits)
+            p->done += pl_json_get_real(pl_json_at(paths, k), "step");
+        /* some of its tasks will be audited */
+        const bool audits = pl_json_get_bool(a, "audits_wait");
+        if (pl_json_get_real(a, "tasks_done") >= pl_json_get_real(a, "tasks") &&
+            !audits)
             complete++;
     }
     for (size_t i = 0; i < pl_json_count(workers); i++)
-        if (strcmp(text(pl_json_at(workers, i), "state"), "busy") == 0)
+        if (strcmp(pl_json_get_text(pl_json_at(workers, i), "state"), "busy") == 0)
             p->tokens_per_second +=
-                progress_number(pl_json_at(workers, i), "tokens_per_second");
+                pl_json_get_real(pl_json_at(workers, i), "tokens_per_second");
     p->finished = seen == p->n_arms && complete == seen;
-    pl_copy_text(p->failure, sizeof p->failure, text(status, "failure"));
-    double why = progress_number(status, "failure_status");
+    pl_copy_text(p->failure, sizeof p->failure, pl_json_get_text(status, "failure"));
+    double why = pl_json_get_real(status, "failure_status");
     p->failure_status = why > 0 && why < PL_STATUS_COUNT ? (pl_status)why : PL_ERR_DATA;
 }
 
@@ -91,8 +78,9 @@ void progress_path_name(const pl_json *paths, size_t i, char out[PL_NAME_MAX])
 {
     bool replicas = false;
     for (size_t k = 0; k < pl_json_count(paths); k++)
-        replicas |= !pl_ends_with(text(pl_json_at(paths, k), "path"), ".r0");
-    pl_copy_text(out, PL_NAME_MAX, text(pl_json_at(paths, i), "path"));
+        replicas |=
+            !pl_ends_with(pl_json_get_text(pl_json_at(paths, k), "path"), ".r0");
+    pl_copy_text(out, PL_NAME_MAX, pl_json_get_text(pl_json_at(paths, i), "path"));
     if (!replicas)
         out[strcspn(out, ".")] = '\0';
     if (pl_json_count(paths) == 1)
@@ -117,19 +105,19 @@ static void arm_line(const pl_json *a, int columns, pl_buf *out)
     size_t n = pl_json_count(paths), shown = 0;
     char name[PL_NAME_MAX];
     pl_buf one = {0};
-    double least = progress_number(a, "phases");
+    double least = pl_json_get_real(a, "phases");
     for (size_t i = 0; i < n; i++) {
-        double phase = progress_number(pl_json_at(paths, i), "phase");
+        double phase = pl_json_get_real(pl_json_at(paths, i), "phase");
         least = phase < least ? phase : least;
     }
-    pl_buf_printf(out, "  %-8s phase %.0f/%.0f  loss", text(a, "arm"), least,
-                  progress_number(a, "phases"));
+    pl_buf_printf(out, "  %-8s phase %.0f/%.0f  loss", pl_json_get_text(a, "arm"),
+                  least, pl_json_get_real(a, "phases"));
     for (; shown < n; shown++) {
         size_t more = shown + 1 < n ? MORE : 1;
         pl_buf_clear(&one);
         progress_path_name(paths, shown, name);
         pl_buf_printf(&one, "%s%s", n > 1 ? " " : "", name);
-        put_loss(progress_number(pl_json_at(paths, shown), "loss"), &one);
+        put_loss(pl_json_get_real(pl_json_at(paths, shown), "loss"), &one);
         if (out->len + one.len + 1 + more > (size_t)columns)
             break;
         pl_buf_printf(out, "%s%s", n > 1 ? " " : "", pl_buf_text(&one));
@@ -185,17 +173,19 @@ static void draw_block(progress *p, const pl_json *status)
     head_line(p, &line);
     put_line(p, &line, &out);
     for (size_t i = 0; i < pl_json_count(arms); i++)
-        if (is_mine(p, text(pl_json_at(arms, i), "arm"))) {
+        if (is_mine(p, pl_json_get_text(pl_json_at(arms, i), "arm"))) {
             arm_line(pl_json_at(arms, i), p->columns, &line);
             put_line(p, &line, &out);
         }
     size_t n = p->finished ? 0 : pl_json_count(workers);
     for (size_t i = 0; i < n && i < WORKERS_SHOWN; i++) {
         const pl_json *w = pl_json_at(workers, i);
-        pl_buf_printf(&line, "  %-9s %s", text(w, "worker"), text(w, "state"));
-        if (text(w, "task")[0])
-            pl_buf_printf(&line, "  %s phase %.0f step %.0f", text(w, "task"),
-                          progress_number(w, "phase"), progress_number(w, "step"));
+        pl_buf_printf(&line, "  %-9s %s", pl_json_get_text(w, "worker"),
+                      pl_json_get_text(w, "state"));
+        if (pl_json_get_text(w, "task")[0])
+            pl_buf_printf(&line, "  %s phase %.0f step %.0f",
+                          pl_json_get_text(w, "task"), pl_json_get_real(w, "phase"),
+                          pl_json_get_real(w, "step"));
         put_line(p, &line, &out);
     }
     pl_buf_printf(&out, "\033[J");
@@ -211,7 +201,7 @@ static double mean_loss(const pl_json *paths)
     double sum = 0;
     int n = 0;
     for (size_t k = 0; k < pl_json_count(paths); k++) {
-        double loss = progress_number(pl_json_at(paths, k), "loss");
+        double loss = pl_json_get_real(pl_json_at(paths, k), "loss");
         sum += loss;
         n += loss > 0;
     }
@@ -228,14 +218,14 @@ static void draw_line(const progress *p, const pl_json *status)
     head_line(p, &out);
     for (size_t i = 0; i < pl_json_count(arms); i++) {
         const pl_json *a = pl_json_at(arms, i);
-        if (!is_mine(p, text(a, "arm")))
+        if (!is_mine(p, pl_json_get_text(a, "arm")))
             continue;
-        pl_buf_printf(&out, "  %s %.0f/%.0f loss", text(a, "arm"),
-                      progress_number(a, "tasks_done"), progress_number(a, "tasks"));
+        pl_buf_printf(&out, "  %s %.0f/%.0f loss", pl_json_get_text(a, "arm"),
+                      pl_json_get_real(a, "tasks_done"), pl_json_get_real(a, "tasks"));
         put_loss(mean_loss(pl_json_get(a, "paths")), &out);
     }
     for (size_t i = 0; i < pl_json_count(workers); i++)
-        busy += strcmp(text(pl_json_at(workers, i), "state"), "busy") == 0;
+        busy += strcmp(pl_json_get_text(pl_json_at(workers, i), "state"), "busy") == 0;
     if (!p->finished)
         pl_buf_printf(&out, "  workers %d busy of %zu", busy, pl_json_count(workers));
     say("%s", pl_buf_text(&out));

@@ -59,11 +59,10 @@ static pl_status put_shard(pl_run *r, pl_arm *arm, const pl_topology *t, int pat
         status = pl_client_put_object(r->client, object, bytes.data, bytes.len,
                                       &arm->shards[path]);
     /* Targets that an epoch of these documents trains on. */
-    const pl_tokens *tokens = r->train;
-    int skip_prefix = arm->inner.skip_prefix;
     double targets = 0;
     for (size_t i = 0; i < n; i++)
-        targets += (double)pl_counted_targets(tokens, docs[i], skip_prefix);
+        targets +=
+            (double)pl_counted_targets(r->train, docs[i], arm->inner.skip_prefix);
     arm->weights[path] = targets;
     pl_buf_destroy(&bytes);
     return status;

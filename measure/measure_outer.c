@@ -7,6 +7,7 @@
  * on a machine only ever adds time. */
 #include "measure/measure.h"
 #include "outer/outer.h"
+#include <math.h>
 
 enum {
     N = 1 << 24,
@@ -95,11 +96,6 @@ static double step_row_bytes(const row *r)
 }
 
 /* ---- the steps ---- */
-static double lesser_seconds(double a, double b)
-{
-    return a < b ? a : b;
-}
-
 static pl_status step_home(bench *b, const row *r)
 {
     pl_method_settings settings = pl_method_defaults(r->method);
@@ -132,8 +128,8 @@ static pl_status run_row(bench *b, row *r)
     PL_CHECK(pl_parallel(b->n_threads, N / CHUNK, touch, &all));
     double middle = pl_now();
     PL_CHECK(pl_traits(r->method)->gossips ? step_pair(b, r) : step_home(b, r));
-    r->memory_seconds = lesser_seconds(r->memory_seconds, middle - start);
-    r->seconds = lesser_seconds(r->seconds, pl_now() - middle);
+    r->memory_seconds = fmin(r->memory_seconds, middle - start);
+    r->seconds = fmin(r->seconds, pl_now() - middle);
     return PL_OK;
 }
 

@@ -15,11 +15,6 @@ double probe_now(const pl_probe_options *options)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static double lesser_time(double a, double b)
-{
-    return a < b ? a : b;
-}
-
 /* Seconds of one call. Repeating a call is harmless: its sums grow by the same amount
  * each time, and the AdamW of each round clears the gradients. */
 static pl_status time_row(pl_backend *be, const pl_probe_options *options,
@@ -38,7 +33,7 @@ static pl_status time_step(const pl_probe_options *options, probe_train *train,
 {
     const double start = probe_now(options);
     PL_CHECK(probe_train_step(train));
-    *seconds = lesser_time(*seconds, probe_now(options) - start);
+    *seconds = fmin(*seconds, probe_now(options) - start);
     return PL_OK;
 }
 
@@ -80,7 +75,7 @@ pl_status pl_probe(pl_backend *be, const pl_probe_options *options,
             pl_probe_row *row = &out->rows[i];
             double seconds;
             PL_TRY(time_row(be, options, ops, i, row->repeats, &seconds));
-            row->seconds = lesser_time(row->seconds, seconds);
+            row->seconds = fmin(row->seconds, seconds);
         }
         PL_TRY(time_step(options, train, &out->step_seconds));
     }

@@ -36,7 +36,6 @@ static uint16_t *contributor_count(const scan *s, int path, int replica, int64_t
 static pl_status count_contribution(scan *s, const pl_contribution *c)
 {
     int replicas = pl_topology_n_replicas(s->topology);
-    int64_t phases = s->arm->inner.phases;
     uint64_t size = pl_phase_samples(s->arm);
     if (c->path < 0 || c->path >= pl_topology_n_paths(s->topology) || c->replica < 0 ||
         c->replica >= replicas)
@@ -47,7 +46,7 @@ static pl_status count_contribution(scan *s, const pl_contribution *c)
     int64_t who = c->path * replicas + c->replica;
     int64_t phase = (int64_t)(c->first_sample / size);
     pl_coverage *of = &s->paths[who];
-    bool belongs = phase < phases &&
+    bool belongs = phase < s->arm->inner.phases &&
                    pl_topology_path_has(s->topology, (int)c->path, s->index) &&
                    pl_round_of(s->arm, s->topology, s->index, phase) >= 0;
     if (!belongs || c->first_sample % size != 0 || c->n_samples > size) {

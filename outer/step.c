@@ -15,7 +15,7 @@
  * The gap penalty of co2 (PL_GAP_NORM) divides D by a number that depends on |D|
  * itself. Only then two passes are made:
  *
- *   find_gap: measure_span over all spans -> |D| -> Lambda (1 without the penalty)
+ *   gap: measure_span over all spans -> |D| -> Lambda (1 without the penalty)
  *   step_span over all spans, with the coefficients that contain Lambda
  *
  * fill() is therefore called twice for a block and must give the same bytes both times.

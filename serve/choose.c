@@ -112,8 +112,7 @@ static int take_candidates(pl_chooser *chooser, const float *logits, float highe
                             choice->top_k, INFINITY);
         /* The smallest n whose weights reach `share` of their sum. */
         const double *weight = chooser->weight;
-        double share = choice->top_p;
-        double enough = share * sum_weights(weight, n), sum = 0.0;
+        double enough = choice->top_p * sum_weights(weight, n), sum = 0.0;
         for (int i = 0; i < n; ++i) {
             sum += weight[i];
             if (sum >= enough)

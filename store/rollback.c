@@ -8,7 +8,7 @@
  * Number: the first part's epoch, which no other opening of that part has.
  *
  *                          parts 2..N                  part 1
- *   try_part               the changes are written into a transaction and dropped, so
+ *   0. try                 the changes are written into a transaction and dropped, so
  *                          that what is impossible in one part is begun in none
  *   1. prepare             each commits its share of
  *                          the plan as the object
@@ -16,7 +16,7 @@
  *   2. decide                                          one commit: its own changes, and
  *                                                      the number as sys/rolled-back.
  *                                                      This commit decides
- *   3. make_shares         each, in one commit: the
+ *   3. make the shares     each, in one commit: the
  *                          changes of its share and
  *                          the number; the object
  *                          is dropped
@@ -455,9 +455,8 @@ pl_status pl_writers_roll_back(pl_writers *w, const pl_rollback *plan)
     for (int i = 0; i < w->n; i++) {
         /* Tried in a transaction that is dropped: what is impossible in one part must
          * not begin in any. */
-        pl_store *store = w->parts[i];
         pl_txn *txn = NULL;
-        PL_CHECK(pl_txn_begin(store, &txn));
+        PL_CHECK(pl_txn_begin(w->parts[i], &txn));
         pl_status status = write_part(txn, plan, i);
         pl_txn_abort(&txn);
         PL_CHECK(status);

@@ -126,12 +126,6 @@ static bool number_of(const pl_json *o, const char *key, double *out)
     return pl_json_number(v, out);
 }
 
-static const char *member_text(const pl_json *o, const char *key)
-{
-    const char *text = pl_json_text(pl_json_get(o, key), NULL);
-    return text ? text : "";
-}
-
 static void sample(pl_buf *out, const family *f, const pl_json *o, const label *labels,
                    int n)
 {
@@ -146,9 +140,9 @@ static void of_paths(pl_buf *out, const family *f, const pl_json *arm)
     const pl_json *paths = pl_json_get(arm, "paths");
     for (size_t i = 0; i < pl_json_count(paths); i++) {
         const pl_json *path = pl_json_at(paths, i), *lease = pl_json_get(path, "lease");
-        label labels[] = {{"arm", member_text(arm, "arm")},
-                          {"path", member_text(path, "path")},
-                          {"worker", member_text(lease, "worker")}};
+        label labels[] = {{"arm", pl_json_get_text(arm, "arm")},
+                          {"path", pl_json_get_text(path, "path")},
+                          {"worker", pl_json_get_text(lease, "worker")}};
         if (f->of == PATH)
             sample(out, f, path, labels, 2);
         else if (lease)
@@ -161,7 +155,7 @@ static void of_arms(pl_buf *out, const family *f, const pl_json *status)
     const pl_json *arms = pl_json_get(status, "arms");
     for (size_t i = 0; i < pl_json_count(arms); i++) {
         const pl_json *arm = pl_json_at(arms, i);
-        label labels[] = {{"arm", member_text(arm, "arm")}};
+        label labels[] = {{"arm", pl_json_get_text(arm, "arm")}};
         if (f->of == ARM)
             sample(out, f, arm, labels, 1);
         else
@@ -174,11 +168,12 @@ static void of_workers(pl_buf *out, const family *f, const pl_json *status)
     const pl_json *workers = pl_json_get(status, "workers");
     for (size_t i = 0; i < pl_json_count(workers); i++) {
         const pl_json *w = pl_json_at(workers, i);
-        label labels[] = {{"worker", member_text(w, "worker")}};
+        label labels[] = {{"worker", pl_json_get_text(w, "worker")}};
         if (f->key[0])
             sample(out, f, w, labels, 1);
         else
-            put_sample(out, f, labels, 1, strcmp(member_text(w, "state"), "away") != 0);
+            put_sample(out, f, labels, 1,
+                       strcmp(pl_json_get_text(w, "state"), "away") != 0);
     }
 }
 
@@ -187,7 +182,7 @@ static void of_results(pl_buf *out, const family *f, const pl_json *home)
     const pl_json *results = pl_json_get(home, "submissions");
     for (const char *key = pl_json_next_key(results, NULL); key;
          key = pl_json_next_key(results, key)) {
-        label labels[] = {{"home", member_text(home, "address")}, {"result", key}};
+        label labels[] = {{"home", pl_json_get_text(home, "address")}, {"result", key}};
         double value = 0;
         if (number_of(results, key, &value))
             put_sample(out, f, labels, 2, value);
@@ -199,7 +194,7 @@ static void of_modules(pl_buf *out, const family *f, const pl_json *home)
     const pl_json *modules = pl_json_get(home, "modules");
     for (size_t i = 0; i < pl_json_count(modules); i++) {
         const pl_json *m = pl_json_at(modules, i);
-        label labels[] = {{"module", member_text(m, "module")}};
+        label labels[] = {{"module", pl_json_get_text(m, "module")}};
         sample(out, f, m, labels, 1);
     }
 }
@@ -209,7 +204,7 @@ static void of_homes(pl_buf *out, const family *f, const pl_json *status)
     const pl_json *homes = pl_json_get(status, "homes");
     for (size_t i = 0; i < pl_json_count(homes); i++) {
         const pl_json *home = pl_json_at(homes, i);
-        label labels[] = {{"home", member_text(home, "address")}};
+        label labels[] = {{"home", pl_json_get_text(home, "address")}};
         if (f->of == RESULT)
             of_results(out, f, home);
         else if (f->of == MODULE)
@@ -247,7 +242,7 @@ void pl_metrics_write(const pl_json *status, pl_buf *out)
 {
     static const family build = {JOB, "build_info", "gauge", "",
                                  "The version of the hub, as a label"};
-    label version = {"version", member_text(status, "version")};
+    label version = {"version", pl_json_get_text(status, "version")};
     pl_buf_printf(out, "# HELP pathloom_%s %s.\n# TYPE pathloom_%s %s\n", build.name,
                   build.help, build.name, build.type);
     put_sample(out, &build, &version, 1, 1);

@@ -414,17 +414,17 @@ bool plan_grant(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms)
     return taken;
 }
 
-/* A path that was never leased has token 0. */
-static bool is_lease_of(const plan_lease *lease, uint64_t token, int worker)
+bool plan_is_lease_of(const plan_lease *lease, uint64_t token, int worker)
 {
     return token != 0 && lease->token == token && lease->worker == worker;
 }
 
 plan_lease *plan_lease_of(plan_path *path, uint64_t token, int worker)
 {
-    if (is_lease_of(&path->lease, token, worker))
+    if (plan_is_lease_of(&path->lease, token, worker))
         return &path->lease;
-    bool backs_up = path->backup.active && is_lease_of(&path->backup, token, worker);
+    bool backs_up =
+        path->backup.active && plan_is_lease_of(&path->backup, token, worker);
     return backs_up ? &path->backup : NULL;
 }
 

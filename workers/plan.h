@@ -165,6 +165,9 @@ bool plan_grant(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms)
  * worker. `phase` is the path's phase, or the next one if the lease went on. */
 bool plan_renew(plan *p, plan_path *path, int64_t phase, uint64_t token, int worker,
                 int64_t now_ms, int ttl_ms);
+/* Whether the worker has this lease under the token. A path that was never leased has
+ * token 0. */
+bool plan_is_lease_of(const plan_lease *lease, uint64_t token, int worker);
 /* The lease of this path that the worker has under the token, active or not; or NULL.
  */
 plan_lease *plan_lease_of(plan_path *path, uint64_t token, int worker);

@@ -2,11 +2,6 @@
  * two come in any order, and those of several phases may be mixed. */
 #include "workers/plan.h"
 
-static bool held_lease(const plan_lease *lease, uint64_t token, int worker)
-{
-    return token != 0 && lease->token == token && lease->worker == worker;
-}
-
 static plan_ended *ended_of(plan_path *path, int64_t phase)
 {
     return &path->ended[phase % PLAN_ENDED_MAX];
@@ -32,9 +27,9 @@ static int which_ended(const plan_ended *e, const plan_said *said)
 {
     if (e->phase != said->phase)
         return -1;
-    return held_lease(&e->leases[0], said->token, said->worker)   ? 0
-           : held_lease(&e->leases[1], said->token, said->worker) ? 1
-                                                                  : -1;
+    return plan_is_lease_of(&e->leases[0], said->token, said->worker)   ? 0
+           : plan_is_lease_of(&e->leases[1], said->token, said->worker) ? 1
+                                                                        : -1;
 }
 
 bool plan_is_said(const plan_path *path, uint64_t token, int64_t phase)

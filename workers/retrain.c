@@ -218,8 +218,7 @@ static pl_status open_retraining(retraining *r, const pl_backend_options *backen
     }
     char name[PL_NAME_MAX], object[PL_MODULE_NAME_MAX];
     pl_object shard;
-    int path = (int)r->wanted->path;
-    pl_topology_path_name(r->topology, path, name);
+    pl_topology_path_name(r->topology, (int)r->wanted->path, name);
     snprintf(object, sizeof object, "shard/%s/%s", r->arm->name, name);
     PL_CHECK(pl_store_get_object(r->store, object, &shard));
     PL_CHECK(pl_try_alloc((size_t)shard.bytes, "a data shard", &r->shard));

@@ -162,10 +162,9 @@ static pl_status run_steps(trainer *t, train_job *job, batch *b)
         job->n_tokens += (uint64_t)r.n_tokens;
         nats += r.loss * (double)r.n_tokens;
         int step = i + 1;
-        double loss = r.loss;
         double elapsed = pl_now() - start;
         atomic_store(&t->step, step);
-        atomic_store(&t->loss, loss);
+        atomic_store(&t->loss, r.loss);
         if (elapsed > 0)
             atomic_store(&t->rate, (double)job->n_tokens / elapsed);
     }

@@ -374,10 +374,9 @@ static pl_status ask_peer(worker *w, struct task_peer *who, worker_task *task,
     if (status == PL_OK) {
         /* Notes what a mate gave: the sender compares it with what the mate's home
          * accepted. */
-        const char *task_of_mate = who->task;
         task->met = pl_grow(task->met, (task->n_met + 1) * sizeof *task->met);
         struct task_met *met = &task->met[task->n_met++];
-        pl_copy_text(met->task, sizeof met->task, task_of_mate);
+        pl_copy_text(met->task, sizeof met->task, who->task);
         pl_copy_text(met->module, sizeof met->module, name);
         met->path = mate[0];
         met->replica = mate[1];

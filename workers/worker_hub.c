@@ -66,8 +66,7 @@ pl_status worker_read_welcome(worker *w, pl_message *answer)
     w->welcome = true;
     if (said.secret) {
         /* Reads the key pair with which workers ask each other for updates. */
-        const uint8_t *secret = said.secret;
-        pl_keypair_of(secret, &w->mates);
+        pl_keypair_of(said.secret, &w->mates);
         w->has_mates = true;
         if (pl_gate_is_open())
             pl_gate_admit(&w->mates.open, PL_AS_WORKER);

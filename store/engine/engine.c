@@ -173,7 +173,7 @@ typedef struct patience {
     int tries;
 } patience;
 
-static bool may_retry(pl_status status)
+bool engine_may_retry(pl_status status)
 {
     return status == PL_ERR_NET || status == PL_ERR_TIMEOUT;
 }
@@ -182,7 +182,7 @@ static bool may_retry(pl_status status)
 static bool again(patience *p, pl_status status)
 {
     int64_t now = pl_now_ms();
-    if (!may_retry(status))
+    if (!engine_may_retry(status))
         return false;
     if (p->tries++ == 0) {
         p->start = now;
@@ -205,7 +205,7 @@ static pl_status fail_engine_request(const patience *p, pl_status status,
     if (status == PL_OK || status == PL_ERR_EXISTS || status == PL_ERR_STALE ||
         status == PL_ERR_NOT_FOUND)
         return status;
-    if (!may_retry(status))
+    if (!engine_may_retry(status))
         return pl_fail_in(status, "cannot %s %.40s in %s", verb, name, place);
     pl_human_seconds((double)p->e->patience_ms / 1000, waited);
     pl_fail_in(PL_ERR_IO, "cannot %s %.40s in %s, tried %d times in %s", verb, name,

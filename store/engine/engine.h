@@ -77,6 +77,7 @@ PL_MUST_CHECK pl_status engine_s3_open(const engine_url *url, bool to_write,
                                        const engine_ops **ops, void **self);
 
 /* ---- the same, with patience ---- */
+bool engine_may_retry(pl_status status); /* the service may answer if asked again */
 typedef struct engine engine;
 PL_MUST_CHECK pl_status engine_open(const char *url, bool to_write, engine **out);
 void engine_close(engine **e);             /* accepts NULL */

@@ -272,11 +272,6 @@ static pl_status s3_drop(void *self, const char *name)
 /* ---- lists ---- */
 enum { FEW_TRIES = 5 };
 
-static bool may_ask_again(pl_status status)
-{
-    return status == PL_ERR_NET || status == PL_ERR_TIMEOUT;
-}
-
 /* curl 7.88 signs the query as it is given, so its keys are sorted and its values
  * escaped here. */
 static pl_status fetch_page(s3_engine *e, const char *prefix, const char *token,
@@ -293,7 +288,7 @@ static pl_status fetch_page(s3_engine *e, const char *prefix, const char *token,
     curl_free(place);
     s3_request r = {.method = "GET", .url = url, .answer = page};
     pl_status status = request(e, &r);
-    for (int i = 1; i < FEW_TRIES && may_ask_again(status); i++) {
+    for (int i = 1; i < FEW_TRIES && engine_may_retry(status); i++) {
         pl_sleep_ms(200 * i);
         status = request(e, &r);
     }
@@ -336,7 +331,7 @@ static const engine_ops OPS = {s3_put, s3_get, s3_swap, s3_drop, s3_list, s3_clo
 static pl_status probe_put(s3_engine *e, const char *name, const char *condition)
 {
     pl_status status = put_if(e, name, condition, "probe", 5);
-    for (int i = 1; i < FEW_TRIES && may_ask_again(status); i++) {
+    for (int i = 1; i < FEW_TRIES && engine_may_retry(status); i++) {
         pl_sleep_ms(200 * i);
         status = put_if(e, name, condition, "probe", 5);
     }

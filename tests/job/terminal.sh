@@ -17,10 +17,12 @@ on_terminal() { # file, command
     TERM=xterm script -qfec "stty cols 60 rows 16; $2" "$1" </dev/null >/dev/null 2>&1
 }
 
-on_terminal "$work/train.out" "'$pathloom' train --corpus '$work/corpus' --out '$work/run' \
+# Steps are mostly sleep (a fail point), so that the mixture still trains while top runs.
+PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:5 \
+    on_terminal "$work/train.out" "'$pathloom' train --corpus '$work/corpus' --out '$work/run' \
     --workers 2 --set data.vocab=400 --set data.valid_share=0.1 --set model.width=32 \
     --set model.heads=2 --set model.blocks=2 --set model.context=32 --set train.batch=2 \
-    --set topology.levels=4x4 --set train.tau=20 --set train.phases=10 \
+    --set topology.levels=4x4 --set train.tau=20 --set train.phases=4 \
     --set train.base_steps=8 --set router.prefix=8 --set eval.baselines=diloco \
     --set eval.max_tokens=200 --set eval.sample_tokens=0" &
 job=$!
@@ -30,8 +32,17 @@ until [ -s "$work/run/log/worker-1.log" ] && grep -q 'mix ' "$work/train.out"; d
     [ "$tries" -gt 0 ] || fail "the mixture does not begin"
     sleep 0.1
 done
-# top ends with q; the terminal's input is at its end, so it is stopped.
-on_terminal "$work/top.out" "timeout 2 '$pathloom' top --run '$work/run'"
+# top ends with q; the terminal's input is at its end, so it is stopped once it has drawn.
+on_terminal "$work/top.out" "'$pathloom' top --run '$work/run'" &
+top=$!
+tries=300
+until grep -q 'mix/p00' "$work/top.out"; do
+    tries=$((tries - 1))
+    [ "$tries" -gt 0 ] || fail "top does not show the mixture"
+    sleep 0.1
+done
+pkill -TERM -f "pathloom top --run $work/run\$"
+wait "$top"
 pkill -KILL -f "pathloom worker --run $work/run --index 1( |\$)" || fail "there is no worker-1"
 wait "$job" || fail "the job: $(tail -n 3 "$work/train.out")"
 
@@ -48,7 +59,6 @@ plain "$work/train.out" | grep -q 'worker-1 was killed (signal 9) and was starte
 plain "$work/train.out" | grep -q 'loss 0\.000' && fail "a loss of what has not begun"
 
 plain "$work/top.out" >"$work/top"
-grep -q '^mix/p00 ' "$work/top" || fail "top does not show the mixture"
 grep -q '^\.\.\. and [0-9]* more paths' "$work/top" || fail "top hides paths silently"
 grep -q 'tasks failed [0-9]' "$work/top" || fail "top cuts a number off"
 echo "60 columns and 16 rows are enough"
