@@ -21,7 +21,7 @@ pl_status router_create(pl_router_kind kind, int n_levels, const int *experts, i
     PL_TRY(lens_alloc(&router->lens, dim, rank, with_rows));
     for (int level = 0; level < n_levels; ++level) {
         void *memory = NULL;
-        size_t size = (size_t)experts[level] * (size_t)router_part_size(router, level);
+        size_t size = (size_t)experts[level] * (size_t)router_row_size(router, level);
         PL_TRY(pl_try_alloc(size * sizeof(float), "centroids", &memory));
         router->centroids[level] = memory;
     }
@@ -57,6 +57,16 @@ int router_n_centroids(const pl_router *router)
 
 void router_distances(const pl_router *router, const float *z, double *distances)
 {
+    const int rank = router->lens.rank;
+    for (int e = 0; router->kind == PL_ROUTER_LINEAR && e < router->n_paths; ++e) {
+        const float *row = router->centroids[0] + (size_t)e * ((size_t)rank + 1);
+        double score = (double)row[rank];
+        for (int d = 0; d < rank; ++d)
+            score += (double)row[d] * (double)z[d];
+        distances[e] = -score;
+    }
+    if (router->kind == PL_ROUTER_LINEAR)
+        return;
     for (int level = 0; level < router->n_levels; ++level) {
         int first = router_part(router, level), size = router_part_size(router, level);
         for (int e = 0; e < router->experts[level]; ++e)

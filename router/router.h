@@ -3,14 +3,16 @@
  * feature: mean over the first `prefix` tokens of the last block's hidden state of the
  * base model. k-means gives one centroid per path; product k-means splits the feature
  * into L parts and clusters each with K_l centroids, so that the path is the tuple of
- * labels. A router is a small immutable object (bytes) in the store.
+ * labels. The discriminative router is linear: it is fitted on scores, so that a
+ * document takes the path that would predict it best. A router is a small immutable
+ * object (bytes) in the store.
  *
  * Features are transformed before distances are measured (lens: standardise, whiten,
  * sharpen, unit length), because raw hidden states have a few directions with large
  * variance that say little about a document.
  *
- * Read in this order: kmeans, lens (pca, sharpen), router, router_fit (arrange,
- * balance), router_code, judge (purity, NMI), features, shards. */
+ * Read in this order: kmeans, lens (pca, sharpen), router, router_fit (discriminate,
+ * arrange, balance), router_code, judge (purity, NMI), features, shards. */
 #ifndef PL_ROUTER_ROUTER_H
 #define PL_ROUTER_ROUTER_H
 #include "corpus/corpus.h"
@@ -19,7 +21,11 @@
 extern "C" {
 #endif
 
-typedef enum pl_router_kind { PL_ROUTER_KMEANS, PL_ROUTER_PRODUCT } pl_router_kind;
+typedef enum pl_router_kind {
+    PL_ROUTER_KMEANS,
+    PL_ROUTER_PRODUCT,
+    PL_ROUTER_LINEAR /* discriminative */
+} pl_router_kind;
 
 typedef struct pl_router_options {
     pl_router_kind kind;
@@ -29,8 +35,15 @@ typedef struct pl_router_options {
      * that share modules. */
     int n_levels;
     int experts[PL_LEVELS_MAX];
-    /* k-means++ restarts; at most this many Lloyd iterations */
+    /* k-means++ restarts; at most this many iterations (Lloyd's, or of the descent of
+     * the linear router) */
     int restarts, iterations;
+    /* Linear: [n, n_paths] log likelihood in nats of each document on each path;
+     * borrowed. A document's label is the path with the highest, or with a temperature
+     * above 0 the distribution softmax(score / temperature). */
+    const double *scores;
+    double temperature;
+    double decay;   /* of the linear router's weights, at least 0 */
     double balance; /* 0: plain k-means; > 0: heaviest shard at most (1+balance)
                        times the mean (capacity-limited assignment while fitting) */
     /* [n] tokens of each document, which balance counts; borrowed; NULL: 1 each */
@@ -58,7 +71,7 @@ typedef struct pl_router pl_router;
 
 /* features [n, dim]. Same bytes for the same input, whatever n_threads. ERR_DATA
  * "more modules than documents" with both numbers; ERR_CONFIG if a weight is negative
- * or not finite, or all are 0, with balance. */
+ * or not finite, or all are 0, with balance; ERR_NUMERIC if a score is not finite. */
 PL_MUST_CHECK pl_status pl_router_fit(const float *features, size_t n, int dim,
                                       const pl_router_options *options,
                                       pl_router **out);

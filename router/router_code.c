@@ -48,7 +48,7 @@ void pl_router_encode(const pl_router *router, pl_buf *out)
     for (int level = 0; level < router->n_levels; ++level)
         put_floats(out, TAG_CENTROIDS, router->centroids[level],
                    (size_t)router->experts[level] *
-                       (size_t)router_part_size(router, level));
+                       (size_t)router_row_size(router, level));
     pl_put_bytes(out, TAG_BIAS, router->bias,
                  (size_t)router->n_paths * sizeof *router->bias);
     pl_put_u64(out, TAG_CHECKSUM, pl_checksum(out->data + start, out->len - start));
@@ -98,8 +98,8 @@ static pl_status read_experts(pl_reader *reader, head *out)
         out->experts[level] = (int)experts;
     }
     out->n_levels = (int)n_levels;
-    if (out->kind == PL_ROUTER_KMEANS && n_levels != 1)
-        return router_damaged("k-means has one level");
+    if (out->kind != PL_ROUTER_PRODUCT && n_levels != 1)
+        return router_damaged("only product k-means has several levels");
     return PL_OK;
 }
 
@@ -117,7 +117,7 @@ static pl_status read_head(pl_reader *reader, head *out)
         return pl_fail(PL_ERR_UNSUPPORTED,
                        "the router has format %llu and this release reads %d",
                        (unsigned long long)format, (int)FORMAT);
-    if (kind > PL_ROUTER_PRODUCT || unit > 1)
+    if (kind > PL_ROUTER_LINEAR || unit > 1)
         return router_damaged("its kind is not known");
     if (!in_range(dim, 1, ROUTER_DIM_MAX) || !in_range(rank, 1, dim) ||
         (!out->with_rows && rank != dim) || (out->with_rows && dim * rank > FLOATS_MAX))
@@ -156,7 +156,7 @@ static pl_status read_arrays(pl_reader *reader, pl_router *router)
         PL_CHECK(get_floats(reader, TAG_ROWS, 0, (size_t)l->rank * dim, l->rows));
     for (int level = 0; level < router->n_levels; ++level) {
         size_t size =
-            (size_t)router->experts[level] * (size_t)router_part_size(router, level);
+            (size_t)router->experts[level] * (size_t)router_row_size(router, level);
         PL_CHECK(get_floats(reader, TAG_CENTROIDS, (size_t)level, size,
                             router->centroids[level]));
     }
@@ -179,7 +179,8 @@ static pl_status check_length(const head *h, size_t len)
     uint64_t floats = 2 * (uint64_t)h->dim + rows, n_paths = 1;
     for (int level = 0; level < h->n_levels; ++level) {
         int64_t size = (int64_t)(level + 1) * h->rank / h->n_levels -
-                       (int64_t)level * h->rank / h->n_levels;
+                       (int64_t)level * h->rank / h->n_levels +
+                       (h->kind == PL_ROUTER_LINEAR);
         floats += (uint64_t)h->experts[level] * (uint64_t)size;
         n_paths *= (uint64_t)h->experts[level];
     }

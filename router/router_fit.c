@@ -1,7 +1,8 @@
-/* Fits a router: the transform of features, then centroids level by level, then prices
- * if balance is asked for. */
+/* Fits a router: the transform of features, then centroids level by level (linear: rows
+ * of weights), then prices if balance is asked for. */
 #include "router/arrange.h"
 #include "router/balance.h"
+#include "router/discriminate.h"
 #include "router/kmeans.h"
 #include "router/router_internal.h"
 #include <math.h>
@@ -28,7 +29,7 @@ static pl_status check_levels(const pl_router_options *options)
     if (options->n_paths < 1 || options->n_paths > ROUTER_PATHS_MAX)
         return pl_fail(PL_ERR_CONFIG, "a router takes 1 to %d paths, not %d",
                        (int)ROUTER_PATHS_MAX, options->n_paths);
-    if (options->kind == PL_ROUTER_KMEANS)
+    if (options->kind != PL_ROUTER_PRODUCT)
         return PL_OK;
     if (options->n_levels < 1 || options->n_levels > PL_LEVELS_MAX)
         return pl_fail(PL_ERR_CONFIG, "product k-means takes 1 to %d levels, not %d",
@@ -65,6 +66,22 @@ static int rank_of(const pl_router_options *options, int dim)
     return fewer ? options->components : dim;
 }
 
+static pl_status check_scores(const pl_router_options *options, size_t n)
+{
+    size_t n_paths = (size_t)options->n_paths;
+    if (!(options->decay >= 0.0) || !(options->temperature >= 0.0))
+        return pl_fail(PL_ERR_CONFIG,
+                       "decay %g and temperature %g must not be negative",
+                       options->decay, options->temperature);
+    for (size_t i = 0; i < n * n_paths; ++i)
+        if (!isfinite(options->scores[i]))
+            return pl_fail(PL_ERR_NUMERIC,
+                           "path %zu scores document %zu with %g; its parameters are "
+                           "not usable",
+                           i % n_paths, i / n_paths, options->scores[i]);
+    return PL_OK;
+}
+
 static pl_status check_fit(const float *features, size_t n, int dim,
                            const pl_router_options *options)
 {
@@ -78,6 +95,8 @@ static pl_status check_fit(const float *features, size_t n, int dim,
                        "balance %g, components %d and sharpen %d must not be negative",
                        options->balance, options->components, options->sharpen);
     PL_CHECK(check_levels(options));
+    if (options->kind == PL_ROUTER_LINEAR)
+        PL_CHECK(check_scores(options, n));
     if (dim < 1 || dim > ROUTER_DIM_MAX || rank_of(options, dim) < levels_of(options))
         return pl_fail(PL_ERR_CONFIG,
                        "features of %d columns (%d used) do not make %d parts", dim,
@@ -179,9 +198,11 @@ static pl_status balance_shards(fit *f)
                        .limit = limit,
                        .step = fmax(1e-4 * f->router->inertia, 1e-30),
                        .n_threads = f->options->n_threads};
-    for (int round = 0; round < BALANCE_ROUNDS; ++round) {
+    /* rows of weights do not move */
+    int rounds = f->router->kind == PL_ROUTER_LINEAR ? 1 : BALANCE_ROUNDS;
+    for (int round = 0; round < rounds; ++round) {
         PL_CHECK(balance_fit(&job, f->router->bias, f->path, &fullest));
-        if (round + 1 == BALANCE_ROUNDS)
+        if (round + 1 == rounds)
             break;
         job.limit = fmax(job.limit, fullest);
         PL_CHECK(move_level_centroids(f));
@@ -190,10 +211,13 @@ static pl_status balance_shards(fit *f)
     return PL_OK;
 }
 
-/* Mean squared distance to the path that each document takes. */
+/* Mean squared distance to the path that each document takes. A linear router keeps the
+ * cross-entropy that it was fitted to. */
 static void take_inertia(fit *f)
 {
     pl_router *router = f->router;
+    if (router->kind == PL_ROUTER_LINEAR)
+        return;
     size_t stride = (size_t)router_n_centroids(router);
     double *costs = pl_alloc((size_t)router->n_paths * sizeof *costs), sum = 0.0;
     for (size_t i = 0; i < f->n; ++i) {
@@ -248,7 +272,21 @@ static pl_status fit_all(fit *f)
         pl_free(best_first);
     }
     PL_CHECK(on_points(f, project_points));
-    for (int level = 0; level < f->router->n_levels; ++level) {
+    if (router->kind == PL_ROUTER_LINEAR) {
+        discriminate_job job = {.points = f->z,
+                                .n = f->n,
+                                .dim = router->lens.rank,
+                                .k = router->n_paths,
+                                .scores = options->scores,
+                                .temperature = options->temperature,
+                                .decay = options->decay,
+                                .iterations = options->iterations,
+                                .n_threads = options->n_threads};
+        PL_CHECK(discriminate_fit(&job, f->distances, router->centroids[0],
+                                  &router->inertia));
+    }
+    for (int level = 0; router->kind != PL_ROUTER_LINEAR && level < router->n_levels;
+         ++level) {
         kmeans_job job = level_job(f, level);
         PL_CHECK(kmeans_fit(&job, f->router->centroids[level]));
     }
@@ -278,7 +316,7 @@ static uint64_t document_bytes(const pl_router_options *options, int dim)
     uint64_t centroids = 0, kmeans = sizeof(double) + 2 * sizeof(int);
     for (int l = 0; options->kind == PL_ROUTER_PRODUCT && l < levels; l++)
         centroids += (uint64_t)options->experts[l];
-    if (options->kind == PL_ROUTER_KMEANS)
+    if (options->kind != PL_ROUTER_PRODUCT)
         centroids = (uint64_t)options->n_paths;
     return (uint64_t)(dim + rank_of(options, dim)) * sizeof(float) +
            (centroids + 2) * sizeof(double) + 2 * sizeof(int) + kmeans;
@@ -320,7 +358,8 @@ pl_status pl_router_fit(const float *features, size_t n, int dim,
 {
     pl_router_options few = *options;
     float *sample = NULL;
-    double *weights = NULL;
+    double *weights = NULL, *scores = NULL;
+    size_t n_scores = options->scores ? (size_t)options->n_paths : 0;
     pl_status status;
     *out = NULL;
     PL_CHECK(check_fit(features, n, dim, options));
@@ -332,15 +371,22 @@ pl_status pl_router_fit(const float *features, size_t n, int dim,
                              (void **)&sample));
     PL_TRY(pl_try_alloc_bare(m * sizeof *weights, "the router's sample",
                              (void **)&weights));
+    PL_TRY(pl_try_alloc_bare((m * n_scores + 1) * sizeof *scores, "the router's sample",
+                             (void **)&scores));
     for (size_t i = 0; i < m; ++i) {
         memcpy(sample + i * columns, features + i * stride * columns,
                columns * sizeof *sample);
         weights[i] = options->weights ? options->weights[i * stride] : 1.0;
+        if (n_scores > 0)
+            memcpy(scores + i * n_scores, options->scores + i * stride * n_scores,
+                   n_scores * sizeof *scores);
     }
+    few.scores = n_scores > 0 ? scores : NULL;
     few.weights = options->weights ? weights : NULL;
     PL_TRY(fit_documents(sample, m, dim, &few, out));
 done:
     pl_free_aligned(sample);
     pl_free_aligned(weights);
+    pl_free_aligned(scores);
     return status;
 }

@@ -13,14 +13,18 @@ extern "C" {
  *
  *   cost(path) = sum_l |z_l - centroid[l][e_l]|^2 + bias[path]
  *
- * and a document takes the path of least cost, the lower of equals. */
+ * and a document takes the path of least cost, the lower of equals. The linear router
+ * has one level and cost(path) = -(centroid[path] . [z, 1]) + bias[path], where the
+ * centroid is a row of weights with an intercept at its end. */
 struct pl_router {
     pl_router_kind kind;
     int n_paths, n_levels;
     int experts[PL_LEVELS_MAX];
     lens lens;
-    float *centroids[PL_LEVELS_MAX]; /* [experts, columns of the part] */
+    float *centroids[PL_LEVELS_MAX]; /* [experts, router_row_size] */
     double *bias;                    /* [n_paths], zero unless balanced */
+    /* mean squared distance to the nearest centroid; linear: mean cross-entropy, nats
+     */
     double inertia;
 };
 
@@ -37,9 +41,15 @@ static inline int router_part_size(const pl_router *router, int level)
     return router_part(router, level + 1) - router_part(router, level);
 }
 
+static inline int router_row_size(const pl_router *router, int level)
+{
+    return router_part_size(router, level) + (router->kind == PL_ROUTER_LINEAR);
+}
+
 int router_n_centroids(const pl_router *router); /* over all levels */
 
-/* distances [n_centroids] from z to every centroid, level after level. */
+/* distances [n_centroids] from z to every centroid, level after level; linear: the
+ * negative scores. */
 void router_distances(const pl_router *router, const float *z, double *distances);
 
 /* The cost of every path from these distances; `bias` may be NULL. router_label gives

@@ -77,4 +77,10 @@ void fuzz_seeds(void (*give)(const void *, size_t))
     o.components = 0;
     o.unit = true;
     seed_router(give, &o);
+    double scores[64 * 4] = {0}; /* of more documents than the seed has */
+    for (int i = 0; i < 64 * 4; i += 5)
+        scores[i] = 1.0;
+    o.kind = PL_ROUTER_LINEAR;
+    o.scores = scores;
+    seed_router(give, &o);
 }

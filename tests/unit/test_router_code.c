@@ -14,6 +14,14 @@ static pl_router *make_router(int kind, const float *points)
     options.n_levels = 2;
     options.experts[0] = 2;
     options.experts[1] = 3;
+    double scores[N * 6];
+    if (kind == 3) {
+        for (uint64_t i = 0; i < N * 6; ++i)
+            scores[i] = (double)pl_random_normal(5, 1, i);
+        options.kind = PL_ROUTER_LINEAR;
+        options.scores = scores;
+        options.components = 4;
+    }
     return fit(points, N, DIM, &options);
 }
 
@@ -21,7 +29,7 @@ static void a_decoded_router_decides_alike(void **state)
 {
     (void)state;
     float *points = make_clouds(N, DIM, 6, 0.5f);
-    for (int kind = 0; kind < 3; ++kind) {
+    for (int kind = 0; kind < 4; ++kind) {
         pl_router *router = make_router(kind, points), *copy;
         pl_buf bytes = {0}, again = {0};
         pl_router_encode(router, &bytes);

@@ -1,0 +1,197 @@
+/* Fits rows W [k, dim + 1] so that softmax(W [z, 1]) predicts which class scores a
+ * point best: the discriminative router of DiPaCo (section 2.4.2), where the classes
+ * are paths and the scores are their log likelihoods of documents.
+ *
+ *   f(W) = mean over points of -sum_c target[c] log softmax(W [z, 1])[c]
+ *          + decay/2 |W without its last column|^2
+ *
+ * f is convex, so the start does not matter, and W begins as zero. Accelerated gradient
+ * descent (Nesterov 1983) with step 1/L. L begins as the mean of |[z, 1]|^2 / 2, which
+ * no curvature of the mean exceeds. That is pessimistic, because points do not all lie
+ * in one direction, so L begins lower by GUESS and doubles whenever f rises; the
+ * momentum begins anew with it (O'Donoghue and Candes 2015).
+ *
+ * The same bytes for any number of threads: a thread takes whole points or whole rows,
+ * and every sum is taken in the order of the points, in double. */
+#include "router/discriminate.h"
+#include <math.h>
+#include <string.h>
+
+enum { POINTS_A_ITEM = 256, GUESS = 16 };
+
+typedef struct descent {
+    const discriminate_job *job;
+    double *residuals; /* [n, k] softmax - target, at `at` */
+    double *losses;    /* [n] cross-entropy of each point, at `at` */
+    double *at;        /* [k, dim + 1] where the gradient is taken */
+    double *gradient;  /* [k, dim + 1] */
+    double *rows;      /* [k, dim + 1] the last point of the descent */
+    double *before;    /* [k, dim + 1] the one before it */
+} descent;
+
+static size_t columns_of(const discriminate_job *job)
+{
+    return (size_t)job->dim + 1;
+}
+
+/* What the classes of point i should have, less nothing: [k], their sum is 1. */
+static void targets_of(const discriminate_job *job, size_t i, double *targets)
+{
+    const double *scores = job->scores + i * (size_t)job->k;
+    int best = 0;
+    double sum = 0.0;
+    for (int c = 1; c < job->k; ++c)
+        if (scores[c] > scores[best])
+            best = c;
+    for (int c = 0; c < job->k; ++c) {
+        targets[c] = job->temperature > 0.0
+                         ? exp((scores[c] - scores[best]) / job->temperature)
+                         : (double)(c == best);
+        sum += targets[c];
+    }
+    for (int c = 0; c < job->k; ++c)
+        targets[c] /= sum;
+}
+
+static double dot(const double *row, const float *point, int dim)
+{
+    double sum = row[dim];
+    for (int d = 0; d < dim; ++d)
+        sum += row[d] * (double)point[d];
+    return sum;
+}
+
+static void residuals_of_point(const descent *w, size_t i, double *targets)
+{
+    const discriminate_job *job = w->job;
+    const float *point = job->points + i * (size_t)job->dim;
+    double *r = w->residuals + i * (size_t)job->k, most = -INFINITY, sum = 0.0;
+    targets_of(job, i, targets);
+    for (int c = 0; c < job->k; ++c) {
+        r[c] = dot(w->at + (size_t)c * columns_of(job), point, job->dim);
+        most = fmax(most, r[c]);
+    }
+    for (int c = 0; c < job->k; ++c)
+        sum += exp(r[c] - most);
+    double log_sum = most + log(sum), loss = 0.0;
+    for (int c = 0; c < job->k; ++c) {
+        loss -= targets[c] * (r[c] - log_sum);
+        r[c] = exp(r[c] - log_sum) - targets[c];
+    }
+    w->losses[i] = loss;
+}
+
+static pl_status residuals_of_points(void *context, size_t item, int thread)
+{
+    const descent *w = context;
+    size_t first = item * POINTS_A_ITEM;
+    double *targets = pl_alloc((size_t)w->job->k * sizeof *targets);
+    (void)thread;
+    for (size_t i = first; i < w->job->n && i < first + POINTS_A_ITEM; ++i)
+        residuals_of_point(w, i, targets);
+    pl_free(targets);
+    return PL_OK;
+}
+
+static pl_status gradient_of_row(void *context, size_t c, int thread)
+{
+    const descent *w = context;
+    const discriminate_job *job = w->job;
+    size_t dim = (size_t)job->dim, k = (size_t)job->k;
+    double *g = w->gradient + c * columns_of(job);
+    const double *row = w->at + c * columns_of(job);
+    (void)thread;
+    memset(g, 0, columns_of(job) * sizeof *g);
+    for (size_t i = 0; i < job->n; ++i) {
+        const float *point = job->points + i * dim;
+        double r = w->residuals[i * k + c];
+        for (size_t d = 0; d < dim; ++d)
+            g[d] += r * (double)point[d];
+        g[dim] += r;
+    }
+    for (size_t d = 0; d <= dim; ++d)
+        g[d] = g[d] / (double)job->n + (d < dim ? job->decay * row[d] : 0.0);
+    return PL_OK;
+}
+
+/* f at `at`, without its gradient; *loss is its part without decay. */
+static pl_status measure_descent(descent *w, double *f, double *loss)
+{
+    const discriminate_job *job = w->job;
+    size_t n_items = (job->n + POINTS_A_ITEM - 1) / POINTS_A_ITEM;
+    double squares = 0.0;
+    PL_CHECK(pl_parallel(job->n_threads, n_items, residuals_of_points, w));
+    *loss = 0.0;
+    for (size_t i = 0; i < job->n; ++i)
+        *loss += w->losses[i];
+    *loss /= (double)job->n;
+    for (size_t c = 0; c < (size_t)job->k; ++c)
+        for (size_t d = 0; d < (size_t)job->dim; ++d) {
+            double value = w->at[c * columns_of(job) + d];
+            squares += value * value;
+        }
+    *f = *loss + 0.5 * job->decay * squares;
+    return PL_OK;
+}
+
+static double steepest(const discriminate_job *job)
+{
+    double squares = 0.0;
+    for (size_t i = 0; i < job->n * (size_t)job->dim; ++i)
+        squares += (double)job->points[i] * (double)job->points[i];
+    return 0.5 * (squares / (double)job->n + 1.0) + job->decay;
+}
+
+static pl_status descend(descent *w, double *loss)
+{
+    const discriminate_job *job = w->job;
+    size_t n = (size_t)job->k * columns_of(job), bytes = n * sizeof(double);
+    double most = steepest(job), steep = most / GUESS, f = 0.0, last = INFINITY;
+    int momentum = 0;
+    for (int step = 0; step < job->iterations; ++step) {
+        double along = (double)momentum / (momentum + 3);
+        for (size_t i = 0; i < n; ++i)
+            w->at[i] = w->rows[i] + along * (w->rows[i] - w->before[i]);
+        PL_CHECK(measure_descent(w, &f, loss));
+        if (f > last) {
+            steep = fmin(2.0 * steep, most);
+            if (momentum > 0) { /* the same step again, from the best rows so far */
+                momentum = 0;
+                last = INFINITY;
+                memcpy(w->before, w->rows, bytes);
+                continue;
+            }
+        }
+        last = f;
+        PL_CHECK(pl_parallel(job->n_threads, (size_t)job->k, gradient_of_row, w));
+        memcpy(w->before, w->rows, bytes);
+        for (size_t i = 0; i < n; ++i)
+            w->rows[i] = w->at[i] - w->gradient[i] / steep;
+        momentum++;
+    }
+    memcpy(w->at, w->rows, bytes);
+    return measure_descent(w, &f, loss);
+}
+
+pl_status discriminate_fit(const discriminate_job *job, double *residuals, float *rows,
+                           double *loss)
+{
+    size_t n = (size_t)job->k * columns_of(job);
+    descent w = {.job = job, .residuals = residuals};
+    void *memory = NULL;
+    pl_status status;
+    PL_TRY(
+        pl_try_alloc((4 * n + job->n) * sizeof(double), "the router's rows", &memory));
+    w.at = memory;
+    w.gradient = w.at + n;
+    w.rows = w.gradient + n;
+    w.before = w.rows + n;
+    w.losses = w.before + n;
+    memset(memory, 0, 4 * n * sizeof(double));
+    PL_TRY(descend(&w, loss));
+    for (size_t i = 0; i < n; ++i)
+        rows[i] = (float)w.rows[i];
+done:
+    pl_free_aligned(memory);
+    return status;
+}

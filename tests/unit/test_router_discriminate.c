@@ -1,0 +1,236 @@
+/* folder: router; label: unit */
+/* The linear router, fitted on scores. */
+#include "router/discriminate.h"
+#include "tests/support/router_support.h"
+
+enum { N = 600, DIM = 6, PATHS = 4 };
+
+/* Documents whose loudest column says nothing: which path scores best is decided by the
+ * signs of two quiet ones. */
+static float *make_quiet(double *scores)
+{
+    float *points = malloc((size_t)N * DIM * sizeof *points);
+    assert_non_null(points);
+    for (uint64_t i = 0; i < N; ++i) {
+        float *x = points + i * DIM;
+        for (uint64_t d = 0; d < DIM; ++d)
+            x[d] = pl_random_normal(3, 1, i * DIM + d);
+        x[0] *= 20.0f;
+        int best = (x[1] > 0.0f) + 2 * (x[2] > 0.0f);
+        for (uint64_t p = 0; p < PATHS; ++p)
+            scores[i * PATHS + p] = (p == (uint64_t)best ? -50.0 : -60.0) +
+                                    (double)pl_random_normal(3, 2, i * PATHS + p);
+    }
+    return points;
+}
+
+static pl_router_options linear_options(const double *scores)
+{
+    pl_router_options options = plain_options(PATHS);
+    options.kind = PL_ROUTER_LINEAR;
+    options.scores = scores;
+    options.standardize = true;
+    options.decay = 1e-3;
+    options.iterations = 300;
+    return options;
+}
+
+static int best_of(const double *scores, size_t i)
+{
+    int best = 0;
+    for (int p = 1; p < PATHS; ++p)
+        if (scores[i * PATHS + (size_t)p] > scores[i * PATHS + (size_t)best])
+            best = p;
+    return best;
+}
+
+static int hits(const pl_router *router, const float *points, const double *scores)
+{
+    int n = 0;
+    for (size_t i = 0; i < N; ++i)
+        n += path_of(router, points + i * DIM) == best_of(scores, i);
+    return n;
+}
+
+static void it_learns_what_clusters_do_not_show(void **state)
+{
+    (void)state;
+    double scores[N * PATHS];
+    float *points = make_quiet(scores);
+    pl_router_options options = linear_options(scores), plain = plain_options(PATHS);
+    plain.standardize = true;
+    pl_router *linear = fit(points, N, DIM, &options);
+    pl_router *kmeans = fit(points, N, DIM, &plain);
+    assert_true(hits(linear, points, scores) > N * 95 / 100);
+    pl_judgement judged;
+    int *path = malloc(N * sizeof *path);
+    uint32_t *label = malloc(N * sizeof *label);
+    for (size_t i = 0; i < N; ++i) {
+        path[i] = path_of(kmeans, points + i * DIM);
+        label[i] = (uint32_t)best_of(scores, i);
+    }
+    pl_judge(path, PATHS, label, PATHS, N, &judged);
+    assert_true(judged.purity < 0.7);
+    free(path);
+    free(label);
+    pl_router_destroy(&linear);
+    pl_router_destroy(&kmeans);
+    free(points);
+}
+
+/* The objective, written down a second time, without tricks. */
+static double objective(const discriminate_job *job, const float *rows)
+{
+    double sum = 0.0, squares = 0.0;
+    int columns = job->dim + 1;
+    for (size_t i = 0; i < job->n; ++i) {
+        double z[PATHS], q[PATHS], total = 0.0, mass = 0.0;
+        for (int c = 0; c < job->k; ++c) {
+            z[c] = (double)rows[c * columns + job->dim];
+            for (int d = 0; d < job->dim; ++d)
+                z[c] += (double)rows[c * columns + d] *
+                        (double)job->points[i * (size_t)job->dim + (size_t)d];
+            total += exp(z[c]);
+            const double *s = job->scores + i * (size_t)job->k;
+            q[c] = job->temperature > 0.0 ? exp(s[c] / job->temperature)
+                                          : (double)(c == best_of(job->scores, i));
+            mass += q[c];
+        }
+        for (int c = 0; c < job->k; ++c)
+            sum -= q[c] / mass * (z[c] - log(total));
+    }
+    for (int c = 0; c < job->k; ++c)
+        for (int d = 0; d < job->dim; ++d)
+            squares += (double)rows[c * columns + d] * (double)rows[c * columns + d];
+    return sum / (double)job->n + 0.5 * job->decay * squares;
+}
+
+/* f is convex: where no step along a coordinate goes down, there is its minimum. */
+static void it_ends_at_the_minimum(void **state)
+{
+    (void)state;
+    enum { COLUMNS = DIM + 1 };
+    double *scores = malloc(sizeof(double) * N * PATHS),
+           *residuals = malloc(sizeof(double) * N * PATHS);
+    float *points = make_quiet(scores), rows[PATHS * COLUMNS];
+    for (int soft = 0; soft < 2; ++soft) {
+        discriminate_job job = {.points = points,
+                                .n = N,
+                                .dim = DIM,
+                                .k = PATHS,
+                                .scores = scores,
+                                .temperature = soft ? 8.0 : 0.0,
+                                .decay = 0.01,
+                                .iterations = 2000,
+                                .n_threads = 2};
+        double loss = 0.0;
+        assert_ok(discriminate_fit(&job, residuals, rows, &loss));
+        double least = objective(&job, rows);
+        assert_true(loss > 0.0 && loss < log(PATHS));
+        assert_true(least >= loss);
+        for (int i = 0; i < PATHS * COLUMNS; ++i)
+            for (int sign = -1; sign <= 1; sign += 2) {
+                float kept = rows[i];
+                rows[i] += (float)sign * 0.01f;
+                assert_true(objective(&job, rows) >= least - 1e-9);
+                rows[i] = kept;
+            }
+    }
+    free(points);
+    free(scores);
+    free(residuals);
+}
+
+static void its_bytes_do_not_depend_on_threads(void **state)
+{
+    (void)state;
+    double scores[N * PATHS];
+    float *points = make_quiet(scores);
+    pl_buf bytes[2] = {{0}, {0}};
+    for (int t = 0; t < 2; ++t) {
+        pl_router_options options = linear_options(scores);
+        options.n_threads = t ? 3 : 1;
+        options.temperature = 2.0;
+        options.balance = 0.1;
+        pl_router *router = fit(points, N, DIM, &options);
+        pl_router_encode(router, &bytes[t]);
+        pl_router_destroy(&router);
+    }
+    assert_int_equal(bytes[0].len, bytes[1].len);
+    assert_memory_equal(bytes[0].data, bytes[1].data, bytes[0].len);
+    pl_buf_destroy(&bytes[0]);
+    pl_buf_destroy(&bytes[1]);
+    free(points);
+}
+
+/* Path 3 scores best on nearly all documents, and still gets no more than its share. */
+static void prices_balance_it(void **state)
+{
+    (void)state;
+    double scores[N * PATHS];
+    float *points = make_quiet(scores);
+    for (size_t i = 0; i < N; ++i)
+        if (i % 10 != 0)
+            scores[i * PATHS + 3] = 0.0;
+    pl_router_options options = linear_options(scores);
+    pl_router *free_router = fit(points, N, DIM, &options);
+    options.balance = 0.2;
+    pl_router *router = fit(points, N, DIM, &options);
+    int load[2][PATHS] = {{0}, {0}};
+    for (size_t i = 0; i < N; ++i) {
+        ++load[0][path_of(free_router, points + i * DIM)];
+        ++load[1][path_of(router, points + i * DIM)];
+    }
+    assert_true(load[0][3] > N / 2);
+    for (int p = 0; p < PATHS; ++p)
+        assert_true(load[1][p] <= N * 12 / 10 / PATHS);
+    pl_router_destroy(&router);
+    pl_router_destroy(&free_router);
+    free(points);
+}
+
+/* With a bound on memory it sees every d-th document, and that one's scores. */
+static void a_sample_takes_its_scores_along(void **state)
+{
+    (void)state;
+    double scores[N * PATHS];
+    float *points = make_quiet(scores);
+    pl_router_options options = linear_options(scores);
+    options.memory = 40000;
+    assert_true(pl_router_stride(&options, N, DIM) > 1);
+    pl_router *router = fit(points, N, DIM, &options);
+    assert_true(hits(router, points, scores) > N * 90 / 100);
+    pl_router_destroy(&router);
+    free(points);
+}
+
+static void what_cannot_be_fitted_is_refused(void **state)
+{
+    (void)state;
+    double scores[N * PATHS];
+    float *points = make_quiet(scores);
+    pl_router *router = NULL;
+    pl_router_options options = linear_options(scores);
+    options.temperature = -1.0;
+    assert_int_equal(pl_router_fit(points, N, DIM, &options, &router), PL_ERR_CONFIG);
+    assert_said("temperature -1");
+    options = linear_options(scores);
+    scores[5 * PATHS + 2] = NAN;
+    assert_int_equal(pl_router_fit(points, N, DIM, &options, &router), PL_ERR_NUMERIC);
+    assert_said("path 2 scores document 5 with nan");
+    assert_null(router);
+    free(points);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_learns_what_clusters_do_not_show),
+        cmocka_unit_test(it_ends_at_the_minimum),
+        cmocka_unit_test(its_bytes_do_not_depend_on_threads),
+        cmocka_unit_test(prices_balance_it),
+        cmocka_unit_test(a_sample_takes_its_scores_along),
+        cmocka_unit_test(what_cannot_be_fitted_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
