@@ -59,8 +59,8 @@ static bool classify_host(pl_address *a)
         return is_ipv6(a->host);
     }
     const char *host = a->host;
-    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                  "0123456789.-_";
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
     return host[0] && strspn(host, allowed) == strlen(host);
 }
 
@@ -73,9 +73,8 @@ static pl_status parse_tcp(const char *text, pl_address *a)
                          "* for a free one");
     memcpy(a->host, host, (size_t)(colon - host));
     if (!classify_host(a))
-        return bad(text,
-                   "names no host: a name, 10.0.0.1, [fd00::1], or * to listen on "
-                   "all interfaces");
+        return bad(text, "names no host: a name, 10.0.0.1, [fd00::1], or * to listen "
+                         "on all interfaces");
     return PL_OK;
 }
 

@@ -252,15 +252,14 @@ pl_status pl_key_role_parse(const char *text, pl_key_role *out)
         }
     return pl_fail(
         PL_ERR_USAGE,
-        "unknown role `%.32s`; there are worker, relay, inspector, home, hub "
-        "and admin",
+        "unknown role `%.32s`; there are worker, relay, inspector, home, hub and admin",
         text);
 }
 
 pl_status pl_key_name_check(const char *name)
 {
-    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                  "0123456789._:@-";
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:@-";
     size_t len = strlen(name);
     if (len > 0 && len < PL_KEY_NAME_MAX && strspn(name, allowed) == len)
         return PL_OK;
@@ -358,8 +357,8 @@ pl_status pl_key_list_check_name(const pl_key_list *list, const char *name,
     pl_pubkey as_key;
     if (pl_starts_with(name, PL_KEY_OWN))
         return pl_fail(PL_ERR_NOPERM,
-                       "`%s` is not free: names in %s are those of the job's own "
-                       "keys; choose another with --name",
+                       "`%s` is not free: names in %s are those of the job's own keys; "
+                       "choose another with --name",
                        name, PL_KEY_OWN);
     if (from_text(name, as_key.bytes, PL_PUBKEY_BYTES))
         return pl_fail(PL_ERR_NOPERM,
@@ -449,8 +448,7 @@ static pl_status parse_list(const char *path, const char *text, size_t size,
             if (out->n_bad++ == 0)
                 snprintf(out->complaint, sizeof out->complaint,
                          "%s line %d is not `ROLE KEY EXPIRES USES NAME` and is "
-                         "skipped: it lets "
-                         "nobody in; correct the line or delete it",
+                         "skipped: it lets nobody in; correct the line or delete it",
                          path, number);
         }
         /* The line is kept and written back unchanged, so that its author finds the

@@ -300,11 +300,10 @@ pl_status pl_wire_bind(const char *address, pl_socket **out, char bound[PL_ADDRE
     *out = NULL;
     PL_CHECK(pl_address_parse(address, &at));
     if (!at.is_local && !pl_gate_is_open())
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "%s can be reached from other machines, so it must be encrypted: "
-            "give this process a key and a list of keys",
-            at.endpoint);
+        return pl_fail(PL_ERR_CONFIG,
+                       "%s can be reached from other machines, so it must be "
+                       "encrypted: give this process a key and a list of keys",
+                       at.endpoint);
     if (strcmp(at.endpoint, PL_ADDRESS_PRIVATE) == 0)
         PL_CHECK(wire_ipc_private(at.endpoint));
     PL_CHECK(wire_ipc_check(at.endpoint));
@@ -534,9 +533,9 @@ static pl_status send_trouble(pl_socket *socket, const pl_peer *peer,
     pl_pubkey_format(&peer->key, key);
     pl_gate_refused(&(pl_refusal){pl_last_error(), key, ""});
     pl_message_init(&m, 0);
-    pl_wire_error(&m, message->request, why,
-                  "the other side cannot do this for a reason of its own; its log says "
-                  "why");
+    pl_wire_error(
+        &m, message->request, why,
+        "the other side cannot do this for a reason of its own; its log says why");
     m.epoch = message->epoch;
     pl_status status = send_message(socket, peer, &m, NULL);
     pl_message_destroy(&m);

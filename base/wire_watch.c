@@ -118,12 +118,11 @@ pl_status wire_client_verdict(pl_socket *socket)
                            : "is encrypted; give its whole address, with its key "
                              "(tcp://HOST:PORT#KEY)");
     case WIRE_BROKEN:
-        return pl_fail(
-            PL_ERR_NOPERM,
-            "%s ends every handshake: it does not have the key that the "
-            "address names, or is not encrypted (%d times at once); take the "
-            "address anew from where it runs",
-            socket->address, socket->n_broken);
+        return pl_fail(PL_ERR_NOPERM,
+                       "%s ends every handshake: it does not have the key that the "
+                       "address names, or is not encrypted (%d times at once); take "
+                       "the address anew from where it runs",
+                       socket->address, socket->n_broken);
     }
     return PL_OK;
 }
@@ -141,11 +140,10 @@ void wire_tell_failed_clients(pl_socket *socket)
         return;
     socket->refused_ms = now;
     socket->seen = WIRE_FINE;
-    pl_gate_refused(
-        &(pl_refusal){other ? "a client that does not encrypt was refused"
-                            : "a client was refused that does not know this key, or "
-                              "broke off",
-                      "", socket->address});
+    pl_gate_refused(&(pl_refusal){
+        other ? "a client that does not encrypt was refused"
+              : "a client was refused that does not know this key, or broke off",
+        "", socket->address});
 }
 
 /* The first connection does not count. */

@@ -100,8 +100,7 @@ static pl_status coverage(const char *dir, coverage_call *call)
     PL_TRY(pl_store_each_object(call->store, "arm/", on_arm, call));
     if (call->n_arms == 0)
         PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
-                       "there is no arm %s in %s; see `pathloom store "
-                       "ls --objects`",
+                       "there is no arm %s in %s; see `pathloom store ls --objects`",
                        call->only ? call->only : "", dir));
     if (call->json) {
         pl_json_set_int(o, "checked", call->n_checked);

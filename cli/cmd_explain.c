@@ -97,11 +97,10 @@ static pl_status unknown(const char *word)
         names[i] = explanations[i].code;
     const char *near = pl_nearest(word, names, n);
     near = near ? near : pl_conf_nearest(&config_table, word);
-    return pl_fail(
-        PL_ERR_NOT_FOUND,
-        "`%.64s` is no status, exit code, event or key%s%s; `pathloom explain` lists "
-        "the first three, `pathloom init` all keys",
-        word, near ? "; did you mean " : "", near ? near : "");
+    return pl_fail(PL_ERR_NOT_FOUND,
+                   "`%.64s` is no status, exit code, event or key%s%s; `pathloom "
+                   "explain` lists the first three, `pathloom init` all keys",
+                   word, near ? "; did you mean " : "", near ? near : "");
 }
 
 typedef struct explain_request {
@@ -135,9 +134,8 @@ const cli_verb verb_explain = {
     .help = "what a status, exit code, event or key of the configuration means",
     .options = options,
     .n_options = CLI_COUNT(options),
-    .notes =
-        "WORD is a status (ERR_BUSY), an exit code (75), an event of a log "
-        "(lease.expired) or a key (train.tau). Without one all statuses, codes and "
-        "events are listed.",
+    .notes = "WORD is a status (ERR_BUSY), an exit code (75), an event of a log "
+             "(lease.expired) or a key (train.tau). Without one all statuses, codes "
+             "and events are listed.",
     .most_words = CLI_WORDS_MAX,
     .run = run_explain};

@@ -43,8 +43,9 @@ static pl_status parse_export_args(int argc, char **argv, request *q)
     if (!q->out || !q->out[0])
         return pl_fail(PL_ERR_USAGE, "export needs --out, where to write");
     if (q->type == PL_WEIGHT_Q8_0 && !q->gguf)
-        return pl_fail(PL_ERR_USAGE, "safetensors has no q8_0; give --format gguf, or "
-                                     "--type f32, f16 or bf16");
+        return pl_fail(
+            PL_ERR_USAGE,
+            "safetensors has no q8_0; give --format gguf, or --type f32, f16 or bf16");
     if ((q->path != NULL) + (q->text != NULL) + q->all > 1)
         return pl_fail(PL_ERR_USAGE,
                        "give one of --path, --prompt and --all, not several");
@@ -80,11 +81,10 @@ static pl_status open_export(job *j)
     PL_CHECK(store_open_run(j->r.dir, &j->store));
     pl_status status = pl_read_arm(j->store, j->q->arm, &j->arm, &j->topology);
     if (status == PL_ERR_NOT_FOUND)
-        return pl_fail(
-            status,
-            "the run in %s has no arm `%s` (yet); `pathloom store ls --objects"
-            " --run %s` lists what is there",
-            j->r.dir, j->q->arm, j->r.dir);
+        return pl_fail(status,
+                       "the run in %s has no arm `%s` (yet); `pathloom store ls "
+                       "--objects --run %s` lists what is there",
+                       j->r.dir, j->q->arm, j->r.dir);
     PL_CHECK(status);
     size_t n = (size_t)pl_topology_n_slots(j->topology);
     j->modules = pl_alloc(n * sizeof *j->modules);
@@ -247,11 +247,10 @@ static pl_status choose_export_path(job *j, int *path)
     if (j->q->text && strcmp(j->arm.name, "mix") == 0)
         return route(j, path);
     pl_topology_path_name(j->topology, n - 1, last);
-    return pl_fail(
-        PL_ERR_USAGE,
-        "arm %s has %d paths, the last one %s; give --path NAME, --prompt TEXT "
-        "or --all",
-        j->arm.name, n, last);
+    return pl_fail(PL_ERR_USAGE,
+                   "arm %s has %d paths, the last one %s; give --path NAME, --prompt "
+                   "TEXT or --all",
+                   j->arm.name, n, last);
 }
 
 static pl_status export_asked(job *j)

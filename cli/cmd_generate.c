@@ -16,12 +16,10 @@ static const cli_option options[] = {
     CLI_OPTION("prompt", CLI_TEXT, request, prompt, "TEXT",
                "begins the text; its first tokens choose the path"),
     CLI_OPTION("path", CLI_TEXT, request, path, "pNN", "this path answers"),
-    CLI_OPTION(
-        "route", CLI_TEXT, request, route, "RULE",
-        "router: the router chooses the path; likelihood: the path under which the "
-        "prompt's first tokens are likeliest; auto: likelihood, if there are at most "
-        "16 "
-        "paths (router.answer)"),
+    CLI_OPTION("route", CLI_TEXT, request, route, "RULE",
+               "router: the router chooses the path; likelihood: the path under which "
+               "the prompt's first tokens are likeliest; auto: likelihood, if there "
+               "are at most 16 paths (router.answer)"),
     CLI_NUMBER("max-tokens", CLI_INT, request, options.max_tokens, "N", 1, 1 << 20,
                "at most N tokens (64)"),
     CLI_NUMBER("temperature", CLI_REAL, request, options.choice.temperature, "X", 0,
@@ -56,9 +54,8 @@ static pl_status parse_generate_args(int argc, char **argv, request *q)
         return pl_fail(PL_ERR_USAGE,
                        "generate needs --prompt TEXT, and the text must not be empty");
     if (q->path && q->route)
-        return pl_fail(PL_ERR_USAGE,
-                       "--path names the path, so --route has nothing to choose; give "
-                       "one of the two");
+        return pl_fail(PL_ERR_USAGE, "--path names the path, so --route has nothing to "
+                                     "choose; give one of the two");
     return PL_OK;
 }
 
@@ -223,12 +220,11 @@ static int run_generate(int argc, char **argv)
     return code;
 }
 
-const cli_verb verb_generate = {
-    .name = "generate",
-    .usage = "generate --run RUN --prompt TEXT [--path pNN] [--max-tokens N] "
-             "[--temperature X]",
-    .help = "text from the path that fits the prompt",
-    .options = options,
-    .n_options = CLI_COUNT(options),
-    .computes = true,
-    .run = run_generate};
+const cli_verb verb_generate = {.name = "generate",
+                                .usage = "generate --run RUN --prompt TEXT [--path "
+                                         "pNN] [--max-tokens N] [--temperature X]",
+                                .help = "text from the path that fits the prompt",
+                                .options = options,
+                                .n_options = CLI_COUNT(options),
+                                .computes = true,
+                                .run = run_generate};

@@ -71,10 +71,10 @@ static pl_status lock_movers(homes_call *h)
     PL_CHECK(pl_make_folders(run_file(&h->r, "log", logs)));
     pl_status status = pl_lock_folder(logs, &h->lock);
     if (status == PL_ERR_BUSY)
-        return pl_fail(status,
-                       "another `pathloom homes` is under way on this run (%s); wait "
-                       "for it",
-                       h->r.dir);
+        return pl_fail(
+            status,
+            "another `pathloom homes` is under way on this run (%s); wait for it",
+            h->r.dir);
     return status;
 }
 
@@ -160,9 +160,8 @@ static pl_status await_home(homes_call *h, int index)
         if (pl_now_ms() - start > HOME_WAIT_MS)
             return pl_fail(
                 PL_ERR_TIMEOUT,
-                "home %d did not begin within %d s; see %s/log, or start it: "
-                "`pathloom home --run %s --index %d`; then give this "
-                "command again",
+                "home %d did not begin within %d s; see %s/log, or start it: `pathloom "
+                "home --run %s --index %d`; then give this command again",
                 index + 1, HOME_WAIT_MS / 1000, h->r.dir, h->r.dir, index + 1);
     }
     h->r.n_homes = index + 1;
@@ -183,11 +182,11 @@ static pl_status check_growth(const homes_call *h, int n)
                        "the chunks of this job lie in a storage engine (store.engine), "
                        "and such a job keeps the homes that it has");
     if (n == 1 && !h->r.launcher)
-        return pl_fail(PL_ERR_BUSY,
-                       "the store of this job is in one piece, which is divided only "
-                       "while nobody has it open; stop the job, give this command "
-                       "again, and go on. With store.homes=2 or more from the "
-                       "beginning homes are added while it runs");
+        return pl_fail(
+            PL_ERR_BUSY,
+            "the store of this job is in one piece, which is divided only while nobody "
+            "has it open; stop the job, give this command again, and go on. With "
+            "store.homes=2 or more from the beginning homes are added while it runs");
     if (!h->r.cfg.attach && !pl_ends_with(h->r.cfg.home_bind, "*"))
         return pl_fail(PL_ERR_CONFIG,
                        "net.home is %s, and a home more needs a port of its own; write "
@@ -298,10 +297,10 @@ static pl_status move_to_home(homes_call *h)
             break;
     }
     if (!s.found)
-        return pl_fail(PL_ERR_NOT_FOUND,
-                       "no home has %s; `pathloom homes list --json` "
-                       "names what they have",
-                       s.name);
+        return pl_fail(
+            PL_ERR_NOT_FOUND,
+            "no home has %s; `pathloom homes list --json` names what they have",
+            s.name);
     PL_CHECK(read_home_weights(h));
     PL_CHECK(pl_move_name(h->r.client, s.name, from, to, &h->report));
     if (from != to)
@@ -471,10 +470,10 @@ static pl_status drop_home(homes_call *h)
     bool running = false;
     PL_CHECK(look_at_run(h, &running));
     if (running)
-        return pl_fail(PL_ERR_BUSY,
-                       "a home is taken away while the job is stopped; stop it (Ctrl+C "
-                       "drains it, and the same command resumes it), then give this "
-                       "again");
+        return pl_fail(
+            PL_ERR_BUSY,
+            "a home is taken away while the job is stopped; stop it (Ctrl+C drains it, "
+            "and the same command resumes it), then give this again");
     run_file(&h->r, "store", folder);
     PL_CHECK(pl_store_end_copy(folder));
     PL_CHECK(pl_store_count_parts(folder, &parts));
@@ -557,16 +556,14 @@ const cli_verb verb_homes = {
         "  add [HOME]          one home more; it gets its share of everything. With "
         "its\n"
         "                      number the command may be given again\n"
-        "  drain HOME          everything leaves that home; it goes on running, "
-        "empty\n"
+        "  drain HOME          everything leaves that home; it goes on running, empty\n"
         "  remove HOME         a drained home goes for good, the last one, of a "
         "stopped\n"
         "                      job\n"
-        "  move NAME HOME      a module, path or object; stays until weights "
-        "change\n"
+        "  move NAME HOME      a module, path or object; stays until weights change\n"
         "  weight HOME W       how much of everything a home has, 1 to 10000\n"
         "\n"
-        "If it is stopped or killed half-way, nothing is lost: the next change goes "
-        "on from there.",
+        "If it is stopped or killed half-way, nothing is lost: the next change goes on "
+        "from there.",
     .most_words = 3,
     .run = run_homes};

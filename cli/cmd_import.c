@@ -50,12 +50,13 @@ static pl_status parse_import_args(int argc, char **argv, request *q)
                                pair, shape_keys[k]);
     }
     if (words.n != 1)
-        return pl_fail(PL_ERR_USAGE, "import takes one model, a folder or a "
-                                     ".safetensors file");
+        return pl_fail(PL_ERR_USAGE,
+                       "import takes one model, a folder or a .safetensors file");
     q->model = words.at[0];
     if (!q->out || !q->out[0])
-        return pl_fail(PL_ERR_USAGE, "import needs --out FILE.yaml, where to write the "
-                                     "configuration");
+        return pl_fail(
+            PL_ERR_USAGE,
+            "import needs --out FILE.yaml, where to write the configuration");
     if (goes_to_stdout(q))
         return q->json ? pl_fail(PL_ERR_USAGE, "--out - and --json would both write to "
                                                "standard output; give --out FILE.yaml")
@@ -135,8 +136,7 @@ static void tell_imported(const request *q, const pl_import *m, uint64_t n_param
         return;
     if (!q->json) {
         say("import   %s parameters in %d file%s: %d blocks of width %d, %d heads on "
-            "%d, "
-            "vocabulary %d, %s head",
+            "%d, vocabulary %d, %s head",
             pl_human_count((double)n_params, count), pl_import_n_files(m),
             pl_import_n_files(m) == 1 ? "" : "s", s->n_blocks, s->width, s->n_heads,
             s->n_kv_heads, s->vocab, s->tied ? "tied" : "untied");
@@ -166,11 +166,11 @@ static pl_status import_model(request *q)
         PL_TRY(cli_add_setting(&q->settings, "train.base_steps", "0"));
     if (!is_set(q, "data.tokenizer")) {
         if (!pl_import_tokenizer(m)[0])
-            PL_TRY(pl_fail(
-                PL_ERR_UNSUPPORTED,
-                "there is no tokenizer.model (SentencePiece) beside the model in "
-                "%s; give its tokenizer as --set data.tokenizer=FILE",
-                q->model));
+            PL_TRY(
+                pl_fail(PL_ERR_UNSUPPORTED,
+                        "there is no tokenizer.model (SentencePiece) beside the model "
+                        "in %s; give its tokenizer as --set data.tokenizer=FILE",
+                        q->model));
         PL_TRY(make_path(q, "data.tokenizer", pl_import_tokenizer(m)));
     }
     /* Adds them after the user's settings, because the model leaves no choice. */
@@ -193,11 +193,10 @@ static pl_status import_model(request *q)
     int pieces = pl_tokenizer_vocab(tokenizer);
     pl_tokenizer_destroy(&tokenizer);
     if (pieces > c.vocab) {
-        PL_TRY(pl_fail(
-            PL_ERR_CONFIG,
-            "the tokenizer has %d pieces but the model's vocab_size is %lld; give "
-            "the tokenizer that the model was trained with",
-            pieces, (long long)c.vocab));
+        PL_TRY(pl_fail(PL_ERR_CONFIG,
+                       "the tokenizer has %d pieces but the model's vocab_size is "
+                       "%lld; give the tokenizer that the model was trained with",
+                       pieces, (long long)c.vocab));
     }
     PL_TRY(check_values(m, &n_params));
     PL_TRY(write_import_config(q, &c));

@@ -58,10 +58,9 @@ static pl_status enrol(process *p, const pl_keypair *invite, char role[32])
     if (!was_there || !hub_knows_key(p->hub, &own)) {
         status = pl_admission_join(p->hub, invite, &own.open, p->name, role);
         if (status == PL_ERR_NOPERM)
-            status = pl_fail(status,
-                             "the hub of this token refuses it: it was used already, "
-                             "has expired or was revoked; print a new one there with "
-                             "`pathloom key invite --run RUN`");
+            status = pl_fail(status, "the hub of this token refuses it: it was used "
+                                     "already, has expired or was revoked; print a new "
+                                     "one there with `pathloom key invite --run RUN`");
         if (status == PL_OK)
             say("enrolled as %s %s; the key is in %s", role, p->name, p->key);
     }
@@ -152,10 +151,9 @@ const cli_verb verb_join = {
     .help = "work for a job on another machine",
     .options = options,
     .n_options = CLI_COUNT(options),
-    .notes =
-        "TOKEN is what `pathloom key invite` printed on the other machine. It is "
-        "good once; the key that is made here goes on being good. Ctrl+C or a TERM "
-        "finishes the task and goes; the same command joins again.",
+    .notes = "TOKEN is what `pathloom key invite` printed on the other machine. It is "
+             "good once; the key that is made here goes on being good. Ctrl+C or a "
+             "TERM finishes the task and goes; the same command joins again.",
     .most_words = 1,
     .computes = true,
     .run = run_join};

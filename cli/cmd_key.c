@@ -115,12 +115,11 @@ static pl_status find_key_list(const key_options *o, char out[PL_PATH_MAX])
     run_key_list(o->run, out);
     if (run_has_keys(o->run))
         return PL_OK;
-    return pl_fail(
-        PL_ERR_NOT_FOUND,
-        "the job in %s has no keys: only this machine reaches it. Start it with "
-        "--set net.hub=tcp://0.0.0.0:7000 --set net.home=tcp://0.0.0.0:7001, or "
-        "give --run FOLDER",
-        o->run);
+    return pl_fail(PL_ERR_NOT_FOUND,
+                   "the job in %s has no keys: only this machine reaches it. Start it "
+                   "with --set net.hub=tcp://0.0.0.0:7000 --set "
+                   "net.home=tcp://0.0.0.0:7001, or give --run FOLDER",
+                   o->run);
 }
 
 static void note_complaint(const pl_key_list *list)
@@ -141,8 +140,8 @@ static void print_entry(const pl_key_entry *e, bool json)
         strftime(until, sizeof until, "%Y-%m-%dT%H:%M:%SZ", &utc);
     bool over = e->expires_s != 0 && pl_wall_ms() / 1000 > e->expires_s;
     if (json)
-        say("{\"role\":\"%s\",\"key\":\"%s\",\"name\":\"%s\",\"expires\":%lld,"
-            "\"uses\":%d,\"expired\":%s}",
+        say("{\"role\":\"%s\",\"key\":\"%s\",\"name\":\"%s\",\"expires\":%lld,\"uses\":"
+            "%d,\"expired\":%s}",
             role, key, e->name, (long long)e->expires_s, e->uses,
             over ? "true" : "false");
     else
@@ -225,11 +224,10 @@ static pl_status find_entry(const pl_key_list *list, const char *word,
     if (n == 0)
         return pl_fail(PL_ERR_NOT_FOUND, "no key or name `%s` is in the list", word);
     if (n > 1)
-        return pl_fail(
-            PL_ERR_USAGE,
-            "%d keys have the name %s; give the KEY of one, as `pathloom key "
-            "list` shows it",
-            n, word);
+        return pl_fail(PL_ERR_USAGE,
+                       "%d keys have the name %s; give the KEY of one, as `pathloom "
+                       "key list` shows it",
+                       n, word);
     return PL_OK;
 }
 
@@ -256,12 +254,12 @@ static pl_status revoke_entry(pl_key_list *list, void *context)
     note_complaint(list);
     PL_CHECK(find_entry(list, v->word, &v->entry));
     if (pl_starts_with(v->entry.name, PL_KEY_OWN))
-        return pl_fail(PL_ERR_NOPERM,
-                       "%s is one of the job's own keys, without which it cannot "
-                       "start; to replace them all stop the job, delete the folder "
-                       "keys of the run and start it again, then invite the other "
-                       "machines anew",
-                       v->entry.name);
+        return pl_fail(
+            PL_ERR_NOPERM,
+            "%s is one of the job's own keys, without which it cannot start; to "
+            "replace them all stop the job, delete the folder keys of the run and "
+            "start it again, then invite the other machines anew",
+            v->entry.name);
     pl_key_list_revoke(list, &v->entry.key);
     v->n_open = count_invitations(list);
     return PL_OK;

@@ -31,14 +31,12 @@ static const cli_option options[] = {
                "most paths in memory; 0: as many as half of it holds (0)"),
     CLI_OPTION("route", CLI_TEXT, request, route, "RULE",
                "which path answers as model auto: router, likelihood or auto, as with "
-               "generate "
-               "(router.answer)"),
+               "generate (router.answer)"),
     CLI_NUMBER("queue", CLI_INT, request, server.queue, "N", 1, 100000,
                "most requests that wait; more are answered with 429 (256)"),
     CLI_NUMBER("per-address", CLI_INT, request, server.per_address, "N", 0, 100000,
                "most requests of one address at once; more are answered with 429; 0: "
-               "no limit, "
-               "for a server behind a proxy (128)"),
+               "no limit, for a server behind a proxy (128)"),
     CLI_NUMBER("timeout", CLI_INT, request, server.timeout_s, "S", 1, 86400,
                "most seconds per request (120)"),
 };
@@ -91,13 +89,12 @@ static int run_serve(int argc, char **argv)
     return status == PL_OK ? 0 : cli_fail(status);
 }
 
-const cli_verb verb_serve = {
-    .name = "serve",
-    .usage = "serve --run RUN [--listen ADDRESS]",
-    .help = "answer completions over HTTP, as OpenAI's API",
-    .options = options,
-    .n_options = CLI_COUNT(options),
-    .notes = "HUP reads the store again; TERM ends when all is answered, a second one "
-             "at once.",
-    .computes = true,
-    .run = run_serve};
+const cli_verb verb_serve = {.name = "serve",
+                             .usage = "serve --run RUN [--listen ADDRESS]",
+                             .help = "answer completions over HTTP, as OpenAI's API",
+                             .options = options,
+                             .n_options = CLI_COUNT(options),
+                             .notes = "HUP reads the store again; TERM ends when all "
+                                      "is answered, a second one at once.",
+                             .computes = true,
+                             .run = run_serve};

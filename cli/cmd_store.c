@@ -40,8 +40,7 @@ const store_verb store_verbs[] = {
      "are whole. What stays whole: heads and versions 0, the newest N versions of each "
      "module, versions that a tag names, those that a task may still start from, and "
      "what is younger than the grace time. --delete needs the job to be stopped; it "
-     "may "
-     "be killed at any time.",
+     "may be killed at any time.",
      0, 0, TAKES(DELETE) | TAKES(KEEP) | TAKES(GRACE), true, store_gc},
     {"tag", "[NAME [AT]]", "name a consistent set of versions; or list, or delete",
      "AT is a phase that all paths of the arm have finished (the newest, if none is "
@@ -52,38 +51,29 @@ const store_verb store_verbs[] = {
      0, 2, TAKES(ARM) | TAKES(NOTE) | TAKES(DELETE) | TAKES(FORCE), true, store_tag},
     {"rollback", "MODULE|ARM", "make an older version the newest again",
      "Appends versions with the parameters of --to; nothing is rewritten. Where the "
-     "arm "
-     "is still training, all its modules and paths move on to the next phase that "
-     "nobody "
-     "has begun, and `pathloom train` goes on from there; methods whose paths keep "
-     "parameters of their own (noloco, eager, streaming, delayed-nesterov) are refused "
-     "until they have finished. Of several homes all go back or none, whenever it is "
-     "killed. Needs "
-     "the job to be stopped.",
+     "arm is still training, all its modules and paths move on to the next phase that "
+     "nobody has begun, and `pathloom train` goes on from there; methods whose paths "
+     "keep parameters of their own (noloco, eager, streaming, delayed-nesterov) are "
+     "refused until they have finished. Of several homes all go back or none, whenever "
+     "it is killed. Needs the job to be stopped.",
      1, 1, TAKES(TO), false, store_rollback},
     {"blame", "MODULE[@V]", "workers, paths and data that made a version",
      "A line a contributor, largest share first. A share is that of the weighted norms "
      "of the updates: how far each pulled. Samples are numbers in the path's own order "
      "of its data shard. A version that a rollback made is blamed on those who made "
-     "the "
-     "one that it went back to; with --history, versions that a rollback gave up do "
-     "not count.",
+     "the one that it went back to; with --history, versions that a rollback gave up "
+     "do not count.",
      1, 1, TAKES(HISTORY), true, store_blame},
     {"verify", "MODULE[@V]", "recompute the outer step that made a version",
      "From the version before it and the updates that were kept (store.keep_updates), "
-     "by "
-     "the arithmetic of the home, and compares hashes. The newest version needs "
-     "nothing "
-     "else; older ones need store.keep_momentum as well. With --history every version "
-     "up "
-     "to this one. Exit status 65 if one is not what its sources make, 66 if its "
-     "sources "
-     "are not there. With --tasks, each task that contributed is trained once more, "
-     "with "
-     "all phases of its path before it, and its update compared; this takes as long as "
-     "that training took, needs the versions that it began with and a machine of the "
-     "same kind, and tells nothing of methods whose paths keep parameters of their "
-     "own.",
+     "by the arithmetic of the home, and compares hashes. The newest version needs "
+     "nothing else; older ones need store.keep_momentum as well. With --history every "
+     "version up to this one. Exit status 65 if one is not what its sources make, 66 "
+     "if its sources are not there. With --tasks, each task that contributed is "
+     "trained once more, with all phases of its path before it, and its update "
+     "compared; this takes as long as that training took, needs the versions that it "
+     "began with and a machine of the same kind, and tells nothing of methods whose "
+     "paths keep parameters of their own.",
      1, 1, TAKES(HISTORY) | TAKES(TASKS), true, store_verify},
     {"cat", "MODULE[@V] [TENSOR]", "parameters to standard output",
      "All of them, or one tensor, named as diff does. With --object the bytes of an "
@@ -95,22 +85,20 @@ const store_verb store_verbs[] = {
     {"pack", "", "make old versions smaller now",
      "A home does it while it has nothing else to do (store.compress); this does it at "
      "once, and gives the space back to the disk. No version and no hash changes. "
-     "Needs "
-     "the job to be stopped; may be killed at any time.",
+     "Needs the job to be stopped; may be killed at any time.",
      0, 0, 0, false, store_pack},
     {"backup", "DIR", "copy the store, also while it is written, and check the copy",
      "DIR becomes a store of the state at the beginning. Given again, it brings only "
-     "the "
-     "chunks and records that are new, and drops what is gone; killed, it leaves the "
-     "state before, or does the rest when it is given again. Several homes of a job "
-     "that trains stand still for a moment, so that the copy is what all had at once. "
-     "--quick leaves out reading the copy's bytes.",
+     "the chunks and records that are new, and drops what is gone; killed, it leaves "
+     "the state before, or does the rest when it is given again. Several homes of a "
+     "job that trains stand still for a moment, so that the copy is what all had at "
+     "once. --quick leaves out reading the copy's bytes.",
      1, 1, TAKES(QUICK) | TAKES(FORCE), true, store_backup},
     {"restore", "DIR|ENGINE", "make the store what its backup is",
      "The backup is checked first and the result afterwards. A store that has gone on "
-     "since the backup is only replaced with --force. From an ENGINE, as "
-     "store.engine has it, the folder of a store is made anew whose disk is lost: all "
-     "that was acknowledged.",
+     "since the backup is only replaced with --force. From an ENGINE, as store.engine "
+     "has it, the folder of a store is made anew whose disk is lost: all that was "
+     "acknowledged.",
      1, 1, TAKES(QUICK) | TAKES(FORCE), false, store_restore},
     {"push", "FOLDER [MODULE|ARM|TAG]", "bring versions to another store",
      "All modules, or those named, up to their newest or named version; with the "
@@ -217,8 +205,8 @@ pl_status store_check_folder(const store_call *call)
     if (pl_path_is_folder(call->folder))
         return PL_OK;
     return pl_fail(PL_ERR_NOT_FOUND,
-                   "there is no store at %s; give --run RUN of a run that has begun "
-                   "to train, or --store FOLDER",
+                   "there is no store at %s; give --run RUN of a run that has begun to "
+                   "train, or --store FOLDER",
                    call->folder);
 }
 

@@ -181,10 +181,9 @@ typedef struct train_request {
 
 /* Short forms of some keys stand beside --set. */
 static const cli_option options[] = {
-    CLI_KEY(
-        "corpus", train_request, settings, "PATH", "data.corpus",
-        "file, folder or JSON lines, also .gz .zst .xz .bz2; - is standard input; one "
-        "text file is cut into documents (data.cut)"),
+    CLI_KEY("corpus", train_request, settings, "PATH", "data.corpus",
+            "file, folder or JSON lines, also .gz .zst .xz .bz2; - is standard input; "
+            "one text file is cut into documents (data.cut)"),
     CLI_KEY("valid", train_request, settings, "PATH", "data.valid",
             "held-out text; without it a share of the documents is held out"),
     CLI_KEY("out", train_request, settings, "RUN", "out",
@@ -230,16 +229,16 @@ static int run_train(int argc, char **argv)
 
 const cli_verb verb_train = {
     .name = "train",
-    .usage = "train [RUN.yaml] [--corpus PATH] [--valid PATH] [--out RUN] [--set "
-             "KEY=VALUE]",
+    .usage =
+        "train [RUN.yaml] [--corpus PATH] [--valid PATH] [--out RUN] [--set KEY=VALUE]",
     .help = "train a mixture of paths; without arguments on text that this machine has",
     .options = options,
     .n_options = CLI_COUNT(options),
-    .notes = "RUN.yaml is a configuration; `pathloom init` writes one.\n\n"
-             "Ctrl+C, TERM, USR1 or HUP (a dropped connection) drains and saves; the "
-             "exit code is 130, and the same command goes on from there. A second "
-             "Ctrl+C stops at once and loses no committed version. Under nohup the HUP "
-             "is ignored.",
+    .notes =
+        "RUN.yaml is a configuration; `pathloom init` writes one.\n\n"
+        "Ctrl+C, TERM, USR1 or HUP (a dropped connection) drains and saves; the exit "
+        "code is 130, and the same command goes on from there. A second Ctrl+C stops "
+        "at once and loses no committed version. Under nohup the HUP is ignored.",
     .most_words = 1,
     .computes = true,
     .run = run_train};

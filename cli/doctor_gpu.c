@@ -18,9 +18,8 @@ static void tell_plan(doctor *d, const pl_run *r, uint64_t left)
     const bool fits = left == 0 || all <= left;
     doctor_say(
         d, fits ? HEALTH_OK : HEALTH_WARN, "gpu memory", fits ? "" : remedy_of(r),
-        "a worker %s %s of it: %s for parameters and their %scopies, %s for "
-        "gradients, %s for moments, %s for activations of %d x %d tokens, %s "
-        "of scratch",
+        "a worker %s %s of it: %s for parameters and their %scopies, %s for gradients, "
+        "%s for moments, %s for activations of %d x %d tokens, %s of scratch",
         left ? "takes" : "would take", pl_human_bytes((double)all, text[0]),
         pl_human_bytes((double)plan.params_bytes, text[1]),
         strcmp(r->cfg.precision, "fp8") == 0 ? "bf16 and fp8 " : "bf16 ",

@@ -14,8 +14,7 @@ static void look_at_pair(doctor *d, const char *dir, pl_key_role role,
     run_key_file(dir, role, path);
     if (pl_keypair_load(path, &pair) != PL_OK) {
         doctor_say(d, HEALTH_FAIL, "key",
-                   "see the sentence; a lost key is made anew when "
-                   "RUN/keys is removed",
+                   "see the sentence; a lost key is made anew when RUN/keys is removed",
                    "%s", pl_last_error());
         return;
     }

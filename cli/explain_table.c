@@ -14,12 +14,10 @@ const explanation explanations[] = {
     {"ERR_USAGE", "The command line is wrong.",
      "A misspelt verb or option, a missing value, a word too many.",
      "The sentence names the word and the nearest known one; pathloom VERB --help "
-     "lists "
-     "all."},
+     "lists all."},
     {"ERR_CONFIG", "The configuration does not add up.",
      "An unknown key, a value out of its range, two keys that contradict each other, "
-     "an "
-     "address that other machines reach without a key.",
+     "an address that other machines reach without a key.",
      "Change the key that the sentence names; pathloom init lists all with defaults."},
     {"ERR_DATA", "Input data are unusable.",
      "A corpus that is no text, a file of another format, a number that is none.",
@@ -27,8 +25,7 @@ const explanation explanations[] = {
     {"ERR_DAMAGED", "Stored or sent bytes are not what their checksum says.",
      "A failing disk or memory, a file cut off or changed by hand.",
      "pathloom store fsck --run RUN names all that is damaged; restore it from a "
-     "backup "
-     "or from another home. Check disk and memory."},
+     "backup or from another home. Check disk and memory."},
     {"ERR_NOT_FOUND", "The named thing does not exist.",
      "A misspelt path or module, a run that was never made, a job that does not run.",
      "The sentence says what was looked for, and where."},
@@ -65,11 +62,9 @@ const explanation explanations[] = {
      "None needed: the work goes on elsewhere and gives the same bytes."},
     {"ERR_NOPERM", "Permission denied.",
      "A key that is not in the list, was revoked or has expired; a role that may not "
-     "do "
-     "this; a key file that others can read; file permissions.",
+     "do this; a key file that others can read; file permissions.",
      "pathloom key list --run RUN shows who may connect; pathloom key invite makes a "
-     "new "
-     "token; chmod 600 the key file."},
+     "new token; chmod 600 the key file."},
     {"ERR_DEVICE", "The compute device failed.",
      "A GPU that fell off the bus or has too little memory; a driver that does not "
      "fit.",
@@ -141,12 +136,10 @@ const explanation explanations[] = {
      "Nothing, if it was you. Else: pathloom key revoke KEY."},
     {"keys.trouble",
      "The list of keys (RUN/keys/allow) has a line that cannot be read, or cannot be "
-     "read "
-     "at all; `reason` says which.",
+     "read at all; `reason` says which.",
      "Somebody edited the file, or the disk failed.",
      "Correct or delete the line. While the whole list cannot be read, connections "
-     "that "
-     "exist go on, revoking has no effect, and no new key is let in."},
+     "that exist go on, revoking has no effect, and no new key is let in."},
     {"shard.damaged",
      "A data shard in the worker's cache is not what its name says, and is fetched "
      "again; `reason` says what was found.",
@@ -183,21 +176,18 @@ const explanation explanations[] = {
      "None needed; a longer deadline lets more pairs meet."},
     {"peer.gone", "Somebody who asked a worker went away before the answer.", "", ""},
     {"peer.refused",
-     "A connection or a message was refused; `key`, `from` and `reason` "
-     "say whose and why.",
+     "A connection or a message was refused; `key`, `from` and `reason` say whose and "
+     "why.",
      "A key that is not in the list or was revoked, a role that may not, a client "
      "without encryption, somebody who scans ports.",
      "If it is a machine of yours: pathloom key invite, and join there. Else nothing: "
-     "it "
-     "was refused."},
+     "it was refused."},
     {"process.defaults",
      "A process of a run goes by the defaults of all keys, because there is no "
-     "run.yaml "
-     "yet.",
+     "run.yaml yet.",
      "it was started before the first `pathloom train`",
      "write the configuration first (pathloom init > RUN/run.yaml), or start the "
-     "process "
-     "again when the run has begun."},
+     "process again when the run has begun."},
     {"process.end", "A process ended as it should.", "", ""},
     {"process.failed", "A process ended with the status and the sentence in this line.",
      "See pathloom explain STATUS.", ""},
@@ -215,8 +205,7 @@ const explanation explanations[] = {
      "again."},
     {"state.dropped",
      "The optimizer state that a worker left for a path was thrown away, because "
-     "nobody "
-     "could go on from it; the path begins with an empty one.",
+     "nobody could go on from it; the path begins with an empty one.",
      "the worker that is named sent a false state, or its machine damages bytes",
      "pathloom audit, and `pathloom key revoke` for its key."},
     {"serve.step_failed", "A step of decoding failed; `error` says why.",
@@ -266,8 +255,8 @@ const explanation explanations[] = {
     {"worker.fenced",
      "Nothing is taken from a worker any more: it made another result than two others.",
      "Failing memory, another build, a worker that lies.",
-     "pathloom audit NAME --run RUN lists the versions that it contributed to, "
-     "and how to go back before them. Its machine joins with another name and key."},
+     "pathloom audit NAME --run RUN lists the versions that it contributed to, and how "
+     "to go back before them. Its machine joins with another name and key."},
     {"worker.forgotten", "The name of a worker that has gone makes room for a new one.",
      "Its key has 64 workers, or the hub has 16,384.", "None needed."},
     {"worker.joined", "A worker said hello to the hub.", "", ""},

@@ -158,15 +158,15 @@ static void print_words_of(const cli_verb *v)
 
 void cli_print_completion(const cli_verb *const *verbs, size_t n)
 {
-    printf("# bash completion of pathloom; made by `pathloom --completion`.\n"
-           "_pathloom() {\n"
-           "    local word=${COMP_WORDS[COMP_CWORD]} options=\n"
-           "    local last=${COMP_WORDS[COMP_CWORD-1]}\n"
-           "    if [ \"${COMP_WORDS[1]}\" = store ] && [ \"$COMP_CWORD\" -gt 1 ]; "
-           "then\n"
-           "        _pathloom_store\n        return\n    fi\n"
-           "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
-           "        COMPREPLY=($(compgen -W '");
+    printf(
+        "# bash completion of pathloom; made by `pathloom --completion`.\n"
+        "_pathloom() {\n"
+        "    local word=${COMP_WORDS[COMP_CWORD]} options=\n"
+        "    local last=${COMP_WORDS[COMP_CWORD-1]}\n"
+        "    if [ \"${COMP_WORDS[1]}\" = store ] && [ \"$COMP_CWORD\" -gt 1 ]; then\n"
+        "        _pathloom_store\n        return\n    fi\n"
+        "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
+        "        COMPREPLY=($(compgen -W '");
     for (size_t i = 0; i < n; i++)
         printf("%s%s", i ? " " : "", verbs[i]->name);
     printf("' -- \"$word\"))\n        return\n    fi\n"
@@ -174,9 +174,8 @@ void cli_print_completion(const cli_verb *const *verbs, size_t n)
     for (size_t i = 0; i < n; i++)
         if (verbs[i]->n_options > 0)
             print_words_of(verbs[i]);
-    printf(
-        "    esac\n    if [ \"$last\" = --set ] || [ \"${COMP_WORDS[1]}\" = explain ]; "
-        "then\n        COMPREPLY=($(compgen -W '");
+    printf("    esac\n    if [ \"$last\" = --set ] || [ \"${COMP_WORDS[1]}\" = explain "
+           "]; then\n        COMPREPLY=($(compgen -W '");
     for (size_t i = 0; i < config_table.n_keys; i++)
         if (config_table.keys[i].type != PL_KEY_SECTION)
             printf("%s ", config_table.keys[i].name);

@@ -28,9 +28,8 @@ static void print_help(FILE *out)
     for (size_t i = 0; i < cli_n_verbs; i++)
         if (cli_verbs[i]->is_process)
             fprintf(out, " %s", cli_verbs[i]->name);
-    fprintf(out,
-            "\nOptions of a verb: `pathloom VERB --help`. Keys for --set: `pathloom "
-            "init` lists\nall, with units and defaults.\n");
+    fprintf(out, "\nOptions of a verb: `pathloom VERB --help`. Keys for --set: "
+                 "`pathloom init` lists\nall, with units and defaults.\n");
 }
 
 static const cli_verb *find_cli_verb(const char *name)

@@ -40,11 +40,10 @@ pl_status process_configure(process *p)
         const char *pair = s->pairs[i];
         bool by_option = pair >= s->made[0] && pair < s->made[0] + sizeof s->made;
         if (!by_option && strchr(pair, '=') && !config_pair_is_local(pair))
-            return pl_fail(
-                PL_ERR_USAGE,
-                "`%.100s` is a setting of the whole run, not of one process; "
-                "give it to `pathloom train`",
-                pair);
+            return pl_fail(PL_ERR_USAGE,
+                           "`%.100s` is a setting of the whole run, not of one "
+                           "process; give it to `pathloom train`",
+                           pair);
     }
     return PL_OK;
 }
@@ -54,11 +53,10 @@ pl_status process_configure(process *p)
 static pl_status await_address(process *p, const char *file, int slot, const char **out)
 {
     if (run_await_address(p->run, file, ADDRESS_WAIT_MS, p->found[slot]) != PL_OK)
-        return pl_fail(
-            PL_ERR_NOT_FOUND,
-            "%s/%s does not say where to connect: is that process running, with "
-            "--run %s?",
-            p->run, file, p->run);
+        return pl_fail(PL_ERR_NOT_FOUND,
+                       "%s/%s does not say where to connect: is that process running, "
+                       "with --run %s?",
+                       p->run, file, p->run);
     *out = p->found[slot];
     return PL_OK;
 }
@@ -142,11 +140,10 @@ static pl_status await_homes(process *p, const char *role)
     int n = 0;
     PL_CHECK(await_parts(p, &n));
     if (n > 0 && is_role(role, "relay"))
-        return pl_fail(
-            PL_ERR_USAGE,
-            "the run %s has %d homes, and a relay stands before one: name it "
-            "with --home ADDRESS",
-            p->run, n);
+        return pl_fail(PL_ERR_USAGE,
+                       "the run %s has %d homes, and a relay stands before one: name "
+                       "it with --home ADDRESS",
+                       p->run, n);
     n = n > 0 ? n : 1;
     for (; p->homes.n < n; p->homes.n++) {
         run_home_file(p->homes.n, n, file);
@@ -286,8 +283,8 @@ pl_status process_open(const cli_verb *verb, int argc, char **argv, process *p)
     PL_CHECK(process_configure(p));
     allow_files();
     if (p->index > 0 && !p->run)
-        return pl_fail(PL_ERR_USAGE, "--index counts the processes of a run; give "
-                                     "--run FOLDER");
+        return pl_fail(PL_ERR_USAGE,
+                       "--index counts the processes of a run; give --run FOLDER");
     if (p->run)
         PL_CHECK(find_in_run(p, role));
     process_open_log(p, role);

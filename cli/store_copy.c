@@ -81,8 +81,8 @@ static pl_status check_copy(const char *folder, bool bytes, pl_audit_report *rep
     pl_store_close(&store);
     if (status == PL_OK && report->n_problems > 0)
         status = pl_fail(PL_ERR_DAMAGED,
-                         "%s is damaged (%llu things; `pathloom store "
-                         "fsck --store %s` names all): %s",
+                         "%s is damaged (%llu things; `pathloom store fsck --store %s` "
+                         "names all): %s",
                          folder, (unsigned long long)report->n_problems, folder,
                          problem.text);
     return status;
@@ -105,12 +105,11 @@ static void print_copy(const store_call *call, const char *from, const char *to,
         say_json(line);
         return;
     }
-    printf(
-        "%s is %s as of commit %llu: %llu chunks, %s, and %llu records were brought; "
-        "checked, %s read\n",
-        to, from, (unsigned long long)sequence, (unsigned long long)r->n_chunks,
-        pl_human_bytes((double)r->bytes, brought), (unsigned long long)r->n_records,
-        pl_human_bytes((double)audit->bytes, read));
+    printf("%s is %s as of commit %llu: %llu chunks, %s, and %llu records were "
+           "brought; checked, %s read\n",
+           to, from, (unsigned long long)sequence, (unsigned long long)r->n_chunks,
+           pl_human_bytes((double)r->bytes, brought), (unsigned long long)r->n_records,
+           pl_human_bytes((double)audit->bytes, read));
 }
 
 /* ---- several parts at one moment ---- */
@@ -165,11 +164,11 @@ static pl_status look_beside_a_job(store_call *call, int64_t *held_ms)
     }
     pl_client_destroy(&homes);
     if (status == PL_OK && !same)
-        status = pl_fail(PL_ERR_BUSY,
-                         "the homes of %s did not stand still long enough to be seen "
-                         "at one moment (%d tries); try again, or while the job is "
-                         "stopped",
-                         call->folder, TRIES);
+        status =
+            pl_fail(PL_ERR_BUSY,
+                    "the homes of %s did not stand still long enough to be seen at one "
+                    "moment (%d tries); try again, or while the job is stopped",
+                    call->folder, TRIES);
     return status;
 }
 

@@ -57,14 +57,13 @@ static void print_store_manual(void)
     printf(".\\\" Made by `pathloom store --man`.\n"
            ".TH PATHLOOM\\-STORE 1 \"\" \"pathloom %s\" \"Pathloom\"\n"
            ".SH NAME\npathloom\\-store \\- look into a module store and tend it\n"
-           ".SH SYNOPSIS\n.B pathloom store\n.I VERB\n[\\fIWORDS\\fR] "
-           "[\\-\\-run \\fIRUN\\fR | \\-\\-store \\fIFOLDER\\fR] [\\-\\-json]\n"
+           ".SH SYNOPSIS\n.B pathloom store\n.I VERB\n[\\fIWORDS\\fR] [\\-\\-run "
+           "\\fIRUN\\fR | \\-\\-store \\fIFOLDER\\fR] [\\-\\-json]\n"
            ".SH DESCRIPTION\n",
            PL_VERSION);
-    cli_man_text(
-        "Verbs that look may run while a job trains: they disturb nothing, and "
-        "show one state. Verbs that change need the job to be stopped, but for "
-        "tag and backup.");
+    cli_man_text("Verbs that look may run while a job trains: they disturb nothing, "
+                 "and show one state. Verbs that change need the job to be stopped, "
+                 "but for tag and backup.");
     printf(".PP\n");
     cli_man_text("A MODULE is ARM/SLOT.Ek, or SLOT.Ek of the mixture. A version V is a "
                  "number or the name of a tag.");
@@ -77,10 +76,9 @@ static void print_store_manual(void)
     printf(".SH EXIT STATUS\n");
     cli_man_text(
         "0: done. 64: the command line is wrong. 65: something in the store is "
-        "damaged, or recomputed otherwise. 66: the named thing does not exist. "
-        "73: it exists already. 74: reading or writing failed. 75: a running job "
-        "holds the store. 77: this user may not read or write it. Others as in "
-        "sysexits.h.");
+        "damaged, or recomputed otherwise. 66: the named thing does not exist. 73: it "
+        "exists already. 74: reading or writing failed. 75: a running job holds the "
+        "store. 77: this user may not read or write it. Others as in sysexits.h.");
 }
 
 /* ---- completion ---- */
@@ -90,7 +88,6 @@ void store_print_completion(void)
            "--completion`.\n_pathloom_store() {\n"
            "    local word=${COMP_WORDS[COMP_CWORD]} last=${COMP_WORDS[COMP_CWORD-1]}\n"
            "    local options='--run --store --json'\n"
-           ""
            "    case $last in\n    --run|--store)\n"
            "        COMPREPLY=($(compgen -d -- \"$word\")); return;;\n    esac\n"
            "    if [ \"$COMP_CWORD\" -eq 2 ]; then\n        COMPREPLY=($(compgen -W '");

@@ -40,10 +40,9 @@ static pl_status open_arm(pl_store *store, const char *name, arm_view *out)
     memset(out, 0, sizeof *out);
     pl_status status = pl_read_arm(store, name, &out->arm, &out->topology);
     if (status == PL_ERR_NOT_FOUND)
-        return pl_fail(status,
-                       "there is no arm %s; `pathloom store ls --objects arm/` "
-                       "lists all",
-                       name);
+        return pl_fail(
+            status, "there is no arm %s; `pathloom store ls --objects arm/` lists all",
+            name);
     PL_CHECK(status);
     out->n = pl_topology_n_modules(out->topology);
     out->heads = pl_alloc((size_t)out->n * sizeof *out->heads);
@@ -120,10 +119,10 @@ static pl_status choose_phase(pl_store *store, const arm_view *v, const char *at
     if (!at)
         return arrivals ? PL_OK : default_phase(store, v, out);
     if (arrivals)
-        return pl_fail(PL_ERR_USAGE,
-                       "arm %s counts arrivals, not phases; only its head "
-                       "can be tagged",
-                       v->arm.name);
+        return pl_fail(
+            PL_ERR_USAGE,
+            "arm %s counts arrivals, not phases; only its head can be tagged",
+            v->arm.name);
     if (pl_parse_int(at, out) != PL_OK || *out < 0)
         return pl_fail(PL_ERR_USAGE, "`%s` is no phase; say a number, or head", at);
     if (!has_phase(v, *out) || *out > v->arm.inner.phases)
@@ -322,19 +321,19 @@ static pl_status check_tag_name(const store_call *call, const char *name)
     name_kind kind;
     if (!*name || strpbrk(name, "@/. \t") || strcmp(name, "head") == 0 ||
         pl_parse_int(name, &number) == PL_OK)
-        return pl_fail(PL_ERR_USAGE,
-                       "`%s` cannot name a tag: no numbers, not head, and no @ / . "
-                       "or blanks",
-                       name);
+        return pl_fail(
+            PL_ERR_USAGE,
+            "`%s` cannot name a tag: no numbers, not head, and no @ / . or blanks",
+            name);
     PL_CHECK(names_kind(call->store, name, &kind));
     if (run_may_have_arm(name))
         kind = NAME_ARM;
     if (kind == NAME_NONE)
         return PL_OK;
-    return pl_fail(PL_ERR_USAGE,
-                   "`%s` cannot name a tag: it names %s; take another word, like "
-                   "%s-tag",
-                   name, kind == NAME_ARM ? "an arm" : "a module", name);
+    return pl_fail(
+        PL_ERR_USAGE,
+        "`%s` cannot name a tag: it names %s; take another word, like %s-tag", name,
+        kind == NAME_ARM ? "an arm" : "a module", name);
 }
 
 static pl_status make(store_call *call)

@@ -139,9 +139,7 @@ static pl_status check_codec_round(const pl_codec_options *o,
             most = SKETCH_W_MAX;
     if (!round || round->n_contributors < 1 || round->n_contributors > most)
         return pl_fail(PL_ERR_ARG,
-                       "homomorphic codecs need a round of 1 to %d "
-                       "contributors",
-                       most);
+                       "homomorphic codecs need a round of 1 to %d contributors", most);
     if (round->scale_exponent < -96 || round->scale_exponent > 64 ||
         !isfinite(round->weight))
         return pl_fail(PL_ERR_ARG,

@@ -177,8 +177,8 @@ static pl_status read_header(codec_reader *r, const uint8_t *data, uint64_t byte
             (unsigned long long)h->body_bytes + HEADER_BYTES + h->table_bytes,
             h->table_bytes);
     if (get_le_value(data + 56, 8) != header_checksum(data, h->table_bytes))
-        return pl_fail(PL_ERR_DATA, "the update's header is damaged: its checksum is "
-                                    "another");
+        return pl_fail(PL_ERR_DATA,
+                       "the update's header is damaged: its checksum is another");
     if (flags > (FLAG_HOMOMORPHIC | FLAG_ENTROPY) || get_le_value(data + 48, 8) != 0)
         return pl_fail(PL_ERR_DATA, "the update's header has unknown flags");
     /* The limits of codes and the widths of sums follow from these numbers. */
@@ -188,10 +188,10 @@ static pl_status read_header(codec_reader *r, const uint8_t *data, uint64_t byte
     bool plain = !h->homomorphic && h->n_contributors == 0 && h->contributors == 1 &&
                  h->exponent == 0 && h->seed == 0;
     if (!sums && !plain)
-        return pl_fail(PL_ERR_DATA,
-                       "the update is of %u messages of at most %d on scale 2^%d, "
-                       "which cannot be",
-                       h->contributors, h->n_contributors, h->exponent);
+        return pl_fail(
+            PL_ERR_DATA,
+            "the update is of %u messages of at most %d on scale 2^%d, which cannot be",
+            h->contributors, h->n_contributors, h->exponent);
     return PL_OK;
 }
 
@@ -340,8 +340,7 @@ pl_status codec_section_open(const codec_section *section, pl_buf *scratch,
     size_t wire = (size_t)section->wire_bytes, before = 0;
     if (pl_checksum(section->data, wire) != section->checksum)
         return pl_fail(PL_ERR_DATA,
-                       "%zu bytes of the update are damaged: their "
-                       "checksum is another",
+                       "%zu bytes of the update are damaged: their checksum is another",
                        wire);
     *raw = section->data;
     if (section->wire_bytes == section->raw_bytes)

@@ -121,12 +121,11 @@ pl_status shared_decode(const codec_task *task)
         size_t n = s->count - i < TILE ? (size_t)(s->count - i) : TILE;
         shared_load(task->raw[0], width, i, n, q);
         if (!scale_tile(q, step, limit, tile)) {
-            return pl_fail(
-                PL_ERR_DATA,
-                "a code of the update near value %llu exceeds %d, the most that %u "
-                "contributors give",
-                (unsigned long long)(task->stretch->first + i), shared_limit(task),
-                task->header->contributors);
+            return pl_fail(PL_ERR_DATA,
+                           "a code of the update near value %llu exceeds %d, the most "
+                           "that %u contributors give",
+                           (unsigned long long)(task->stretch->first + i),
+                           shared_limit(task), task->header->contributors);
         }
         PL_CHECK(sink_tile(task->sink, s->first + i, tile, n));
     }

@@ -243,12 +243,11 @@ static pl_status check_split(const preparation *work)
                        n, (unsigned long long)work->n_held_out,
                        (unsigned long long)work->n_duplicates);
     if (work->n_held_out == 0)
-        return pl_fail(
-            PL_ERR_DATA,
-            "none of %zu documents fell into the held-out share of %g: raise "
-            "data.valid_share above %.3f, %sadd documents, or give held-out text by "
-            "data.valid",
-            n, work->options->valid_share, work->nearest, shorter);
+        return pl_fail(PL_ERR_DATA,
+                       "none of %zu documents fell into the held-out share of %g: "
+                       "raise data.valid_share above %.3f, %sadd documents, or give "
+                       "held-out text by data.valid",
+                       n, work->options->valid_share, work->nearest, shorter);
     if (work->n_train < work->options->n_paths)
         return pl_fail(PL_ERR_CONFIG,
                        "there are %llu documents to train on but %llu paths: %sgive "
@@ -411,12 +410,11 @@ static pl_status end_writers(preparation *work)
     result->valid_documents = token_writer_n_docs(work->valid);
     result->valid_tokens = token_writer_n_tokens(work->valid);
     if (result->valid_documents == 0)
-        return pl_fail(PL_ERR_DATA,
-                       "all %llu held-out documents are shorter than %d tokens: give "
-                       "longer documents, raise data.valid_share, or lower "
-                       "router.prefix",
-                       (unsigned long long)work->n_held_out,
-                       work->options->min_document_tokens);
+        return pl_fail(
+            PL_ERR_DATA,
+            "all %llu held-out documents are shorter than %d tokens: give longer "
+            "documents, raise data.valid_share, or lower router.prefix",
+            (unsigned long long)work->n_held_out, work->options->min_document_tokens);
     PL_CHECK(token_writer_end(work->train, domains, n_domains));
     return token_writer_end(work->valid, domains, n_domains);
 }
@@ -492,11 +490,10 @@ static pl_status check_asked(const pl_prepare_options *options, const char *fold
         return pl_fail(PL_ERR_ARG, "the path '%.100s...' is too long", folder);
     if (options->valid[0] == '\0' &&
         !(options->valid_share > 0 && options->valid_share < 1))
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "data.valid_share is %g: it must lie between 0 and 1 when there is no "
-            "separate valid file",
-            options->valid_share);
+        return pl_fail(PL_ERR_CONFIG,
+                       "data.valid_share is %g: it must lie between 0 and 1 when there "
+                       "is no separate valid file",
+                       options->valid_share);
     if (options->tokenizer[0] == '\0' && options->vocab < 1)
         return pl_fail(PL_ERR_CONFIG, "data.vocab is %d: it must be positive",
                        options->vocab);

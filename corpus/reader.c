@@ -210,8 +210,8 @@ static pl_status deliver_object(document_reader *reader, const text_source *sour
     if (!text) {
         return pl_fail(PL_ERR_DATA, "'%s' line %llu: %s", source->path,
                        (unsigned long long)source->line,
-                       "there is no \"text\" with a string; a line looks "
-                       "like {\"text\": \"...\", \"domain\": \"...\"}");
+                       "there is no \"text\" with a string; a line looks like "
+                       "{\"text\": \"...\", \"domain\": \"...\"}");
     }
     const char *domain = pl_json_text(pl_json_get(object, "domain"), NULL);
     clean_text(reader, &text, &len); /* an escaped NUL is all that can be bad */
@@ -391,12 +391,11 @@ static pl_status read_folder(document_reader *reader, const char *path)
         status = read_entry(reader, root, walk, entry);
     fts_close(walk);
     if (status == PL_OK && reader->stats->n_files == 0)
-        status =
-            pl_fail(PL_ERR_DATA,
-                    "the folder '%s' holds no text files (%llu binary ones, hidden "
-                    "ones not counted): give UTF-8 text, JSON lines, or a folder of "
-                    "them",
-                    path, (unsigned long long)reader->stats->n_skipped_files);
+        status = pl_fail(
+            PL_ERR_DATA,
+            "the folder '%s' holds no text files (%llu binary ones, hidden ones not "
+            "counted): give UTF-8 text, JSON lines, or a folder of them",
+            path, (unsigned long long)reader->stats->n_skipped_files);
     return status;
 }
 

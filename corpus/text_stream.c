@@ -53,10 +53,9 @@ static pl_status open_failed(const char *path)
                        path);
     case EACCES:
     case EPERM:
-        return pl_fail(PL_ERR_NOPERM,
-                       "the file '%s' may not be read by this user: check its "
-                       "permissions",
-                       path);
+        return pl_fail(
+            PL_ERR_NOPERM,
+            "the file '%s' may not be read by this user: check its permissions", path);
     default:
         return pl_fail(PL_ERR_IO, "opening '%s' failed: %s", path, strerror(errno));
     }
@@ -68,10 +67,10 @@ static pl_status stream_failed(const text_stream *stream)
     const char *reason = archive_error_string(stream->archive);
     if (archive_errno(stream->archive) == EIO)
         return pl_fail(PL_ERR_IO, "reading '%s' failed: %s", stream->path, reason);
-    return pl_fail(PL_ERR_DATA,
-                   "the compressed file '%s' is cut short or broken (%s): make or "
-                   "fetch it again",
-                   stream->path, reason ? reason : "it ends too early");
+    return pl_fail(
+        PL_ERR_DATA,
+        "the compressed file '%s' is cut short or broken (%s): make or fetch it again",
+        stream->path, reason ? reason : "it ends too early");
 }
 
 /* Only libraries that live in this process: archive_read_support_filter_all would
@@ -119,8 +118,8 @@ pl_status text_stream_open(const char *path, text_stream **out)
     const compression *named = compression_of(stream->path);
     if (named && archive_filter_code(stream->archive, 0) != named->filter)
         PL_TRY(pl_fail(PL_ERR_DATA,
-                       "'%s' is not what its name says: it does not begin like a "
-                       "%s file (cut short, or misnamed)",
+                       "'%s' is not what its name says: it does not begin like a %s "
+                       "file (cut short, or misnamed)",
                        stream->path, named->suffix));
     *out = stream;
     stream = NULL;

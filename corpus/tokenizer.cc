@@ -129,11 +129,10 @@ pl_status train(const text_block *blocks, size_t n, int vocab, std::string *mode
         needed = required;
     }
     if (needed > 0)
-        return pl_fail(
-            PL_ERR_DATA,
-            "data.vocab %d is too small: 256 bytes, 6 symbols and the characters "
-            "of this text need at least %d",
-            vocab, needed);
+        return pl_fail(PL_ERR_DATA,
+                       "data.vocab %d is too small: 256 bytes, 6 symbols and the "
+                       "characters of this text need at least %d",
+                       vocab, needed);
     return pl_fail(PL_ERR_DATA, "no tokenizer can be trained on this text: %.400s",
                    message.c_str());
 }
@@ -285,11 +284,10 @@ pl_status sentencepiece_train(const text_block *blocks, size_t n_blocks, int voc
         auto result = processor.LoadFromSerializedProto(bytes);
         int pieces = result.ok() ? processor.GetPieceSize() : 0;
         if (pieces != vocab)
-            return pl_fail(
-                PL_ERR_DATA,
-                "data.vocab %d is too large for this text, which gives at most %d "
-                "pieces: set data.vocab to %d or less, or add text",
-                vocab, pieces, pieces);
+            return pl_fail(PL_ERR_DATA,
+                           "data.vocab %d is too large for this text, which gives at "
+                           "most %d pieces: set data.vocab to %d or less, or add text",
+                           vocab, pieces, pieces);
         pl_buf_append(model, bytes.data(), bytes.size());
         return PL_OK;
     });

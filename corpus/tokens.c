@@ -108,11 +108,10 @@ pl_status pl_tokens_check(const pl_tokens *tokens)
 {
     if (!tokens->changed || !__atomic_load_n(tokens->changed, __ATOMIC_RELAXED))
         return PL_OK;
-    return pl_fail(
-        PL_ERR_DAMAGED,
-        "%s changed while it was in use; what was computed from it is thrown "
-        "away (if nobody wrote into it, look at the disk)",
-        tokens->what);
+    return pl_fail(PL_ERR_DAMAGED,
+                   "%s changed while it was in use; what was computed from it is "
+                   "thrown away (if nobody wrote into it, look at the disk)",
+                   tokens->what);
 }
 
 /* The documents tile the tokens: after this no index taken from the table can
@@ -131,11 +130,11 @@ static pl_status check_docs(const pl_tokens *tokens)
         next += doc->n_tokens;
     }
     if (next != layout->n_tokens)
-        return pl_fail(PL_ERR_DAMAGED,
-                       "%s is damaged: its documents have %llu tokens, its header says "
-                       "%llu",
-                       tokens->what, (unsigned long long)next,
-                       (unsigned long long)layout->n_tokens);
+        return pl_fail(
+            PL_ERR_DAMAGED,
+            "%s is damaged: its documents have %llu tokens, its header says %llu",
+            tokens->what, (unsigned long long)next,
+            (unsigned long long)layout->n_tokens);
     return PL_OK;
 }
 
@@ -150,8 +149,7 @@ static pl_status verify_body(const pl_tokens *tokens)
     uint64_t sum = pl_checksum_pieces(body, 2);
     if (sum != tokens->body_checksum)
         return pl_fail(PL_ERR_DAMAGED,
-                       "%s is damaged: the checksum of its %llu bytes "
-                       "is wrong",
+                       "%s is damaged: the checksum of its %llu bytes is wrong",
                        tokens->what, (unsigned long long)layout->file_bytes);
     for (uint64_t i = 0; i < layout->n_tokens; i++)
         if (token_at(tokens, i) >= layout->vocab)

@@ -25,11 +25,10 @@ static pl_status check_scorer_options(const pl_scorer_options *options)
 {
     int longest = pl_topology_shape(options->topology)->context;
     if (options->n_threads < 1 || options->batch < 0 || options->prefix < 0)
-        return pl_fail(
-            PL_ERR_ARG,
-            "a scorer needs a thread, and batch and prefix of 0 or more: got "
-            "%d, %d, %d",
-            options->n_threads, options->batch, options->prefix);
+        return pl_fail(PL_ERR_ARG,
+                       "a scorer needs a thread, and batch and prefix of 0 or more: "
+                       "got %d, %d, %d",
+                       options->n_threads, options->batch, options->prefix);
     if (options->context < 0 || options->context > longest)
         return pl_fail(PL_ERR_CONFIG,
                        "evaluation windows of %d tokens do not fit the model's context "

@@ -53,11 +53,10 @@ static pl_status check_whose(const home *h, const pl_peer *peer, const pl_lease 
     PL_CHECK(home_check_fenced(h, lease));
     if (peer->role == PL_AS_RELAY || pl_pubkey_equal(&lease->key, &peer->key))
         return PL_OK;
-    return pl_fail(PL_ERR_NOPERM,
-                   "the lease of %s/p%02lld.r%lld belongs to worker %s, which has "
-                   "another key",
-                   lease->arm, (long long)lease->path, (long long)lease->replica,
-                   lease->worker);
+    return pl_fail(
+        PL_ERR_NOPERM,
+        "the lease of %s/p%02lld.r%lld belongs to worker %s, which has another key",
+        lease->arm, (long long)lease->path, (long long)lease->replica, lease->worker);
 }
 
 pl_status home_open_lease(home *h, const pl_peer *peer, pl_bytes sealed,
@@ -98,13 +97,13 @@ pl_status home_check_work(const home_lease *l, const home_work *w)
     bool fewer = arm->outer.dynamic && w->n_samples > 0 && w->n_samples < samples;
     const char *task = l->arm->paths[l->index].name;
     if (w->first_sample != first || (w->n_samples != samples && !fewer))
-        return pl_fail(
-            PL_ERR_DATA,
-            "phase %lld of %s has the samples %llu to %llu; the message says "
-            "%llu from %llu on",
-            (long long)l->lease.phase, task, (unsigned long long)first,
-            (unsigned long long)(first + samples - 1), (unsigned long long)w->n_samples,
-            (unsigned long long)w->first_sample);
+        return pl_fail(PL_ERR_DATA,
+                       "phase %lld of %s has the samples %llu to %llu; the message "
+                       "says %llu from %llu on",
+                       (long long)l->lease.phase, task, (unsigned long long)first,
+                       (unsigned long long)(first + samples - 1),
+                       (unsigned long long)w->n_samples,
+                       (unsigned long long)w->first_sample);
     if (w->n_tokens > w->n_samples * (uint64_t)arm->inner.context)
         return pl_fail(PL_ERR_DATA,
                        "%llu tokens are more than %llu samples of %s have (%d each)",

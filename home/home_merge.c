@@ -167,10 +167,10 @@ static pl_status apply(merge *g)
     if (g->residual)
         PL_CHECK(round_change(g));
     if (!isfinite(v->params_norm))
-        return pl_fail(PL_ERR_NUMERIC,
-                       "version %llu of %s would not be finite; lower outer.lr or "
-                       "outer.momentum",
-                       (unsigned long long)v->number, g->module->name);
+        return pl_fail(
+            PL_ERR_NUMERIC,
+            "version %llu of %s would not be finite; lower outer.lr or outer.momentum",
+            (unsigned long long)v->number, g->module->name);
     return PL_OK;
 }
 
@@ -445,12 +445,11 @@ static pl_status check_sources(const merge *g, const pl_version *before,
             gone = "an update that made it";
     if (!gone)
         return PL_OK;
-    return pl_fail(
-        PL_ERR_NOT_FOUND,
-        "%s@%llu cannot be recomputed without %s, gone by now; train with "
-        "store.keep_updates and store.keep_momentum, or check it with --tasks, "
-        "which trains its tasks again",
-        made->module, (unsigned long long)made->number, gone);
+    return pl_fail(PL_ERR_NOT_FOUND,
+                   "%s@%llu cannot be recomputed without %s, gone by now; train with "
+                   "store.keep_updates and store.keep_momentum, or check it with "
+                   "--tasks, which trains its tasks again",
+                   made->module, (unsigned long long)made->number, gone);
 }
 
 static pl_status replay(merge *g, const pl_version *made, pl_replay *out)

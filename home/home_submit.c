@@ -203,11 +203,11 @@ static pl_status check_norm(const home *h, const place *p, const pl_submit_messa
         return PL_OK;
     if (pl_codec_is_homomorphic(&p->arm->arm.outer.codec))
         return PL_OK;
-    return pl_fail(PL_ERR_DATA,
-                   "the update of %s has norm %.4g, usual is %.4g: more than "
-                   "store.norm_gate = %g times that; look at that worker's machine, or "
-                   "go on with a higher gate",
-                   s->module, norm, usual, gate);
+    return pl_fail(
+        PL_ERR_DATA,
+        "the update of %s has norm %.4g, usual is %.4g: more than store.norm_gate = %g "
+        "times that; look at that worker's machine, or go on with a higher gate",
+        s->module, norm, usual, gate);
 }
 
 static bool misses_its_round(const place *p, const pl_submit_message *s)
@@ -237,11 +237,10 @@ static pl_submit_result judge_late(place *p, const pl_submit_message *s)
              !*home_flag(p->arm, m, open, task_of(p, &s->contributors[0])))
         return PL_SUBMIT_ACCEPTED;
     else
-        (void)pl_fail(
-            PL_ERR_STALE,
-            "round %lld of %s was merged without it (outer.quorum): the update is "
-            "dropped, the path goes on with version %llu",
-            (long long)s->round, s->module, (unsigned long long)m->version);
+        (void)pl_fail(PL_ERR_STALE,
+                      "round %lld of %s was merged without it (outer.quorum): the "
+                      "update is dropped, the path goes on with version %llu",
+                      (long long)s->round, s->module, (unsigned long long)m->version);
     return PL_SUBMIT_DROPPED;
 }
 
@@ -268,10 +267,10 @@ static bool has_other_bytes(home *h, const place *p, const pl_submit_message *s)
     if (pl_codec_is_homomorphic(&p->arm->arm.outer.codec) ||
         home_find_update(h, &taken) != PL_OK || pl_hash_equal(&taken.found, &s->update))
         return false;
-    (void)pl_fail(PL_ERR_DATA,
-                  "worker %s sent another update of %s in round %lld before, and that "
-                  "one counts",
-                  taken.worker, s->module, (long long)s->round);
+    (void)pl_fail(
+        PL_ERR_DATA,
+        "worker %s sent another update of %s in round %lld before, and that one counts",
+        taken.worker, s->module, (long long)s->round);
     return true;
 }
 
@@ -526,8 +525,7 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
     home_path *path = &arm->paths[index];
     if (strcmp(path->name, state.name) != 0 || state.phase != under.lease.phase + 1)
         return pl_fail(PL_ERR_NOPERM,
-                       "the lease of phase %lld of %s does not end phase "
-                       "%lld of %s",
+                       "the lease of phase %lld of %s does not end phase %lld of %s",
                        (long long)under.lease.phase, path->name,
                        (long long)state.phase - 1, state.name);
     pl_copy_text(state.worker, sizeof state.worker, under.lease.worker);

@@ -220,11 +220,10 @@ pl_status config_shape(const config *c, pl_shape *out)
     out->rope_theta = c->rope_theta;
     out->norm_eps = c->norm_eps;
     if (c->heads > 0 && c->head_size * c->heads != c->width && c->width % c->heads != 0)
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "model.width %lld is not divisible by model.heads %lld; change one, or "
-            "give model.head_size",
-            (long long)c->width, (long long)c->heads);
+        return pl_fail(PL_ERR_CONFIG,
+                       "model.width %lld is not divisible by model.heads %lld; change "
+                       "one, or give model.head_size",
+                       (long long)c->width, (long long)c->heads);
     pl_status status = pl_shape_check(out);
     return status == PL_OK ? status : pl_fail_in(status, "model");
 }
@@ -266,13 +265,12 @@ static pl_status check_blocks(const config *c, const pl_topology_spec *spec)
     for (int l = 0; l < spec->n_levels; l++)
         sum += spec->blocks[l];
     if (sum == 0 && c->blocks % n != 0)
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "%lld blocks (model.blocks) do not split evenly into %lld levels "
-            "(topology.levels %s); set model.blocks=%lld, or give the blocks "
-            "of each level as topology.blocks",
-            (long long)c->blocks, (long long)n, c->levels,
-            (long long)((c->blocks + n - 1) / n * n));
+        return pl_fail(PL_ERR_CONFIG,
+                       "%lld blocks (model.blocks) do not split evenly into %lld "
+                       "levels (topology.levels %s); set model.blocks=%lld, or give "
+                       "the blocks of each level as topology.blocks",
+                       (long long)c->blocks, (long long)n, c->levels,
+                       (long long)((c->blocks + n - 1) / n * n));
     if (sum != 0 && sum != c->blocks)
         return pl_fail(PL_ERR_CONFIG,
                        "topology.blocks %s has %lld blocks in all, but model.blocks is "
@@ -338,11 +336,10 @@ pl_status config_check(const config *c)
     for (char *word = strtok_r(copy, ", ", &rest); word;
          word = strtok_r(NULL, ", ", &rest)) {
         if (!config_is_baseline(word) && strcmp(word, "none") != 0)
-            return pl_fail(
-                PL_ERR_CONFIG,
-                "eval.baselines: unknown baseline `%s`; known are dense, diloco, "
-                "dense-eq, dense-batch and none",
-                word);
+            return pl_fail(PL_ERR_CONFIG,
+                           "eval.baselines: unknown baseline `%s`; known are dense, "
+                           "diloco, dense-eq, dense-batch and none",
+                           word);
     }
     if (c->base_steps == 0 && !c->import[0])
         return pl_fail(PL_ERR_CONFIG,
@@ -364,11 +361,10 @@ pl_status config_check(const config *c)
     int n_paths = pl_topology_n_paths(topology);
     pl_topology_destroy(&topology);
     if (c->prefix >= c->context)
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "router.prefix %lld leaves nothing of model.context %lld to predict; "
-            "make the context longer or the prefix shorter",
-            (long long)c->prefix, (long long)c->context);
+        return pl_fail(PL_ERR_CONFIG,
+                       "router.prefix %lld leaves nothing of model.context %lld to "
+                       "predict; make the context longer or the prefix shorter",
+                       (long long)c->prefix, (long long)c->context);
     if (c->overlap > n_paths)
         return pl_fail(PL_ERR_CONFIG, "router.overlap %lld is more than the %d paths",
                        (long long)c->overlap, n_paths);

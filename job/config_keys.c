@@ -398,8 +398,7 @@ static const pl_key keys[] = {
     {"workers.backend", PL_KEY_CHOICE, AT(backend), "auto", 0, 0, "auto|ref|cpu|cuda",
      "",
      "auto: each worker takes cuda if a GPU answers on its machine (with precision "
-     "auto, "
-     "bf16 or fp8), else cpu; the worker's log and every version name the device",
+     "auto, bf16 or fp8), else cpu; the worker's log and every version name the device",
      false},
     {"workers.precision", PL_KEY_CHOICE, AT(precision), "auto", 0, 0,
      "auto|f32|bf16|f16|fp8", "",

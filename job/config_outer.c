@@ -32,11 +32,10 @@ static pl_status read_method(const config *c, pl_outer *out)
                        of->name);
     if (c->quorum < 1) {
         if (!pl_method_averages(method) || of->delays)
-            return pl_fail(
-                PL_ERR_CONFIG,
-                "outer.quorum is for diloco, fedavg and heavy-ball; rounds of "
-                "%s are not merged without some of their updates",
-                of->name);
+            return pl_fail(PL_ERR_CONFIG,
+                           "outer.quorum is for diloco, fedavg and heavy-ball; rounds "
+                           "of %s are not merged without some of their updates",
+                           of->name);
         out->quorum = c->quorum;
         out->late_weight = c->late_weight;
     }
@@ -136,22 +135,21 @@ static pl_status check_own_rounding(const pl_outer *out)
     const pl_method_traits *of = pl_traits(out->method.method);
     if (out->own == PL_STATE_F32 || (!of->gossips && !of->leads))
         return PL_OK;
-    return pl_fail(
-        PL_ERR_CONFIG,
-        "outer.own rounds parameters that others have seen of %s unrounded; it "
-        "goes with streaming",
-        of->name);
+    return pl_fail(PL_ERR_CONFIG,
+                   "outer.own rounds parameters that others have seen of %s unrounded; "
+                   "it goes with streaming",
+                   of->name);
 }
 
 pl_status config_outer(const config *c, pl_outer *out)
 {
     memset(out, 0, sizeof *out);
     if (c->audit > 0 && c->quorum < 1)
-        return pl_fail(PL_ERR_CONFIG,
-                       "fleet.audit = %g would check nothing with outer.quorum = %g, "
-                       "under which updates may be dropped; set fleet.audit = 0 or "
-                       "outer.quorum = 1",
-                       c->audit, c->quorum);
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "fleet.audit = %g would check nothing with outer.quorum = %g, under which "
+            "updates may be dropped; set fleet.audit = 0 or outer.quorum = 1",
+            c->audit, c->quorum);
     PL_CHECK(read_method(c, out));
     for (int k = 0; k < PL_CLASS_COUNT; k++) {
         out->lr[k] = chosen(c->lr_of[k], out->method.lr);

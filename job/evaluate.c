@@ -218,10 +218,9 @@ static pl_status route_valid(job *j)
                                    .n_threads = pl_cpu_count()};
     pl_status status = pl_read_object(j->store, "router/mix", &bytes);
     if (status == PL_ERR_NOT_FOUND)
-        status = pl_fail(status,
-                         "the run in %s has no router yet: its base model is still "
-                         "training",
-                         r->dir);
+        status = pl_fail(
+            status, "the run in %s has no router yet: its base model is still training",
+            r->dir);
     PL_TRY(status);
     PL_TRY(pl_router_decode(bytes.data, bytes.len, &router));
     PL_TRY(
@@ -337,11 +336,10 @@ pl_status evaluate(pl_run *r, pl_store *store, evaluation *out)
         out->n_targets +=
             pl_counted_targets(r->valid, out->docs[i], (int)r->cfg.prefix);
     if (out->n_docs == 0)
-        PL_TRY(pl_fail(
-            PL_ERR_DATA,
-            "no held-out document is longer than the prefix of %lld tokens; give "
-            "more held-out text",
-            (long long)r->cfg.prefix));
+        PL_TRY(pl_fail(PL_ERR_DATA,
+                       "no held-out document is longer than the prefix of %lld tokens; "
+                       "give more held-out text",
+                       (long long)r->cfg.prefix));
     PL_TRY(count_bytes(r, out));
     int trainings =
         pl_topology_n_paths(r->topology) * pl_topology_n_replicas(r->topology);

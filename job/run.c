@@ -77,11 +77,10 @@ static pl_status compare_saved_config(const pl_run *r, const config *own)
         return PL_OK;
     pl_conf_get(&config_table, own, key, &was);
     pl_conf_get(&config_table, &r->cfg, key, &is);
-    pl_status status = pl_fail(
-        PL_ERR_EXISTS,
-        "the run in %s was made with %s = `%s`, not `%s`; leave the key out, or give "
-        "another --out",
-        r->dir, key, pl_buf_text(&was), pl_buf_text(&is));
+    pl_status status = pl_fail(PL_ERR_EXISTS,
+                               "the run in %s was made with %s = `%s`, not `%s`; leave "
+                               "the key out, or give another --out",
+                               r->dir, key, pl_buf_text(&was), pl_buf_text(&is));
     pl_buf_destroy(&was);
     pl_buf_destroy(&is);
     return status;
@@ -138,11 +137,10 @@ static pl_status lock_run(pl_run *r)
 {
     pl_status status = pl_lock_folder(r->dir, &r->lock);
     if (status == PL_ERR_BUSY)
-        return pl_fail(
-            PL_ERR_BUSY,
-            "another job is running in %s; watch it with `pathloom status --run %s`, "
-            "or give another --out",
-            r->dir, r->dir);
+        return pl_fail(PL_ERR_BUSY,
+                       "another job is running in %s; watch it with `pathloom status "
+                       "--run %s`, or give another --out",
+                       r->dir, r->dir);
     return status;
 }
 
@@ -211,11 +209,10 @@ pl_status run_look(const char *dir, pl_run *r)
     pl_copy_text(r->dir, sizeof r->dir, dir ? dir : "pathloom-run");
     run_file(r, "run.yaml", saved);
     if (!pl_path_exists(saved))
-        return pl_fail(
-            PL_ERR_NOT_FOUND,
-            "there is no run in %s (no run.yaml); give --run FOLDER, or make one "
-            "with `pathloom train --out %s`",
-            r->dir, r->dir);
+        return pl_fail(PL_ERR_NOT_FOUND,
+                       "there is no run in %s (no run.yaml); give --run FOLDER, or "
+                       "make one with `pathloom train --out %s`",
+                       r->dir, r->dir);
     PL_CHECK(load_saved(r, &r->cfg));
     pl_status status = config_check(&r->cfg);
     if (status != PL_OK)

@@ -196,11 +196,10 @@ static pl_status check_store_parts(const char *folder, const pl_parts *parts)
     int missing = -1, n_parts = parts->n, n_used = parts->begun;
     uint64_t commits = 0;
     if (n_parts == 0 && pl_path_exists(pl_store_part(folder, 0, part)))
-        return pl_fail(
-            PL_ERR_DAMAGED,
-            "%s has parts (home-1 ...) but its file PARTS is gone; write the "
-            "lines `pathloom parts 1` and their number into it",
-            folder);
+        return pl_fail(PL_ERR_DAMAGED,
+                       "%s has parts (home-1 ...) but its file PARTS is gone; write "
+                       "the lines `pathloom parts 1` and their number into it",
+                       folder);
     for (int i = 0; i < n_parts; i++) {
         pl_store *store = NULL;
         pl_status status =
@@ -256,11 +255,11 @@ static pl_status check_store(pl_run *r)
     int n_parts = parts.n;
     PL_CHECK(check_store_parts(path, &parts));
     if ((n_parts > 0 ? n_parts : 1) != r->n_homes)
-        return pl_fail(PL_ERR_CONFIG,
-                       "the store of this run belongs to %d home%s; give "
-                       "store.homes=%d, not %d",
-                       n_parts > 0 ? n_parts : 1, n_parts > 1 ? "s" : "",
-                       n_parts > 0 ? n_parts : 1, r->n_homes);
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "the store of this run belongs to %d home%s; give store.homes=%d, not %d",
+            n_parts > 0 ? n_parts : 1, n_parts > 1 ? "s" : "",
+            n_parts > 0 ? n_parts : 1, r->n_homes);
     if (n_parts > 0)
         return PL_OK; /* the next opening has completed it */
     pl_status status = store_open_run(r->dir, &store);
@@ -274,17 +273,15 @@ pl_status run_check(pl_run *r)
     const config *c = &r->cfg;
     if (!c->attach) {
         if (strcmp(c->hub_bind, c->home_bind) == 0 && !takes_any_port(c->hub_bind))
-            return pl_fail(
-                PL_ERR_CONFIG,
-                "net.hub and net.home are both %s; give each its own port, or * "
-                "for a free one",
-                c->hub_bind);
+            return pl_fail(PL_ERR_CONFIG,
+                           "net.hub and net.home are both %s; give each its own port, "
+                           "or * for a free one",
+                           c->hub_bind);
         if (c->homes > 1 && !takes_any_port(c->home_bind))
-            return pl_fail(
-                PL_ERR_CONFIG,
-                "net.home is %s, but store.homes asks for %lld homes, each with "
-                "a port of its own; write * for the port",
-                c->home_bind, (long long)c->homes);
+            return pl_fail(PL_ERR_CONFIG,
+                           "net.home is %s, but store.homes asks for %lld homes, each "
+                           "with a port of its own; write * for the port",
+                           c->home_bind, (long long)c->homes);
         PL_CHECK(check_address("net.hub", c->hub_bind));
         PL_CHECK(check_address("net.home", c->home_bind));
     }
@@ -318,15 +315,14 @@ static pl_status no_job(const char *dir)
 {
     char saved[PL_PATH_MAX];
     if (!pl_path_exists(pl_join(saved, dir, "run.yaml")))
-        return pl_fail(
-            PL_ERR_NOT_FOUND,
-            "there is no run in %s (no run.yaml); give --run FOLDER, or make "
-            "one with `pathloom train --out %s`",
-            dir, dir);
-    return pl_fail(PL_ERR_NOT_FOUND,
-                   "no job is running in %s; start or resume it with `pathloom train "
-                   "--out %s`",
-                   dir, dir);
+        return pl_fail(PL_ERR_NOT_FOUND,
+                       "there is no run in %s (no run.yaml); give --run FOLDER, or "
+                       "make one with `pathloom train --out %s`",
+                       dir, dir);
+    return pl_fail(
+        PL_ERR_NOT_FOUND,
+        "no job is running in %s; start or resume it with `pathloom train --out %s`",
+        dir, dir);
 }
 
 pl_status run_hub_address(const char *dir, char out[PL_ADDRESS_MAX])
@@ -343,11 +339,11 @@ static pl_status await_process(const pl_run *r, const char *file, int64_t until_
     while (read_address(r, file, out) != PL_OK) {
         PL_CHECK(run_stopped(r));
         if (pl_now_ms() > until_ms)
-            return pl_fail(PL_ERR_NOT_FOUND,
-                           "net.attach is on, but no process said in %s/%s within %d s "
-                           "where it listens; start `pathloom home --run %s` and "
-                           "`pathloom hub --run %s`",
-                           r->dir, file, ATTACH_MS / 1000, r->dir, r->dir);
+            return pl_fail(
+                PL_ERR_NOT_FOUND,
+                "net.attach is on, but no process said in %s/%s within %d s where it "
+                "listens; start `pathloom home --run %s` and `pathloom hub --run %s`",
+                r->dir, file, ATTACH_MS / 1000, r->dir, r->dir);
         if (!*said)
             say("wait     for %s/%s, which a home or the hub writes", r->dir, file);
         *said = true;

@@ -38,11 +38,10 @@ pl_status stage_data(pl_run *r)
     PL_CHECK(pl_tokens_open(run_file(r, "data/valid.tok", path), true, &r->valid));
     uint32_t n_docs = pl_tokens_n_docs(r->train);
     if ((uint32_t)pl_topology_n_paths(r->topology) > n_docs)
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "more modules than documents: topology.levels %s makes %d paths but "
-            "there are only %u documents; give more text or fewer paths",
-            c->levels, pl_topology_n_paths(r->topology), n_docs);
+        return pl_fail(PL_ERR_CONFIG,
+                       "more modules than documents: topology.levels %s makes %d paths "
+                       "but there are only %u documents; give more text or fewer paths",
+                       c->levels, pl_topology_n_paths(r->topology), n_docs);
     return PL_OK;
 }
 

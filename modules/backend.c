@@ -56,10 +56,9 @@ static pl_status check_backend_precision(const pl_backend_options *options)
                        "the %s backend has no f16; choose backend cpu or precision f32",
                        name);
     if (strcmp(precision, "fp8") == 0 && !is_cuda)
-        return pl_fail(PL_ERR_UNSUPPORTED,
-                       "the %s backend has no fp8; choose backend cuda or precision "
-                       "bf16",
-                       name);
+        return pl_fail(
+            PL_ERR_UNSUPPORTED,
+            "the %s backend has no fp8; choose backend cuda or precision bf16", name);
     return PL_OK;
 }
 

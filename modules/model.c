@@ -14,9 +14,9 @@ static pl_status check_model_options(const pl_backend *be, const pl_shape *shape
                                      const pl_model_options *options)
 {
     if (be->decode_only && options->training)
-        return pl_fail(PL_ERR_UNSUPPORTED,
-                       "weights of one byte cannot be trained; choose precision bf16 "
-                       "or f32");
+        return pl_fail(
+            PL_ERR_UNSUPPORTED,
+            "weights of one byte cannot be trained; choose precision bf16 or f32");
     if (options->batch < 1 || options->context < 1)
         return pl_fail(PL_ERR_ARG, "a model for %d sequences of %d tokens is empty",
                        options->batch, options->context);
@@ -27,8 +27,7 @@ static pl_status check_model_options(const pl_backend *be, const pl_shape *shape
     if ((int64_t)options->batch * options->context > INT_MAX / 2)
         return pl_fail(
             PL_ERR_CONFIG,
-            "%d sequences of %d tokens are too many for one call; reduce the "
-            "batch",
+            "%d sequences of %d tokens are too many for one call; reduce the batch",
             options->batch, options->context);
     return PL_OK;
 }

@@ -12,11 +12,10 @@ static pl_status check_ids(const char *what, const int32_t *ids, int32_t min, in
 {
     for (int n = 0; n < N; n++)
         if (ids[n] < min || ids[n] >= V)
-            return pl_fail(
-                PL_ERR_DATA,
-                "%s %d at sequence %d, position %d is outside the vocabulary "
-                "of %d; was it made with another tokenizer?",
-                what, (int)ids[n], n / T, n % T, V);
+            return pl_fail(PL_ERR_DATA,
+                           "%s %d at sequence %d, position %d is outside the "
+                           "vocabulary of %d; was it made with another tokenizer?",
+                           what, (int)ids[n], n / T, n % T, V);
     return PL_OK;
 }
 

@@ -24,16 +24,15 @@ pl_status pl_shape_check(const pl_shape *shape)
     PL_CHECK(check_extent("n_blocks", shape->n_blocks, BLOCKS_MAX));
     PL_CHECK(check_extent("context", shape->context, EXTENT_MAX));
     if (shape->n_kv_heads > shape->n_heads || shape->n_heads % shape->n_kv_heads != 0)
+        return pl_fail(PL_ERR_CONFIG,
+                       "n_heads %d is not a multiple of n_kv_heads %d; choose "
+                       "n_kv_heads among its divisors",
+                       shape->n_heads, shape->n_kv_heads);
+    if (shape->head_size % 2 != 0)
         return pl_fail(
             PL_ERR_CONFIG,
-            "n_heads %d is not a multiple of n_kv_heads %d; choose n_kv_heads "
-            "among its divisors",
-            shape->n_heads, shape->n_kv_heads);
-    if (shape->head_size % 2 != 0)
-        return pl_fail(PL_ERR_CONFIG,
-                       "head_size %d is odd; rotary embedding pairs its elements, so "
-                       "choose %d",
-                       shape->head_size, shape->head_size + 1);
+            "head_size %d is odd; rotary embedding pairs its elements, so choose %d",
+            shape->head_size, shape->head_size + 1);
     /* Row widths are ints in every operation. */
     int64_t heads = (int64_t)shape->n_heads + 2 * (int64_t)shape->n_kv_heads;
     if (heads * shape->head_size > EXTENT_MAX)

@@ -118,10 +118,10 @@ static pl_status fill_blocks(int n_blocks, pl_topology_spec *spec)
             return pl_fail(PL_ERR_CONFIG, "level %d has %d blocks; it needs at least 1",
                            l + 1, spec->blocks[l]);
     if (sum != n_blocks)
-        return pl_fail(PL_ERR_CONFIG,
-                       "the levels have %lld blocks in all, but the model has %d; make "
-                       "them equal",
-                       (long long)sum, n_blocks);
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "the levels have %lld blocks in all, but the model has %d; make them equal",
+            (long long)sum, n_blocks);
     return PL_OK;
 }
 
@@ -139,11 +139,10 @@ static pl_status check_private(int n_blocks, const pl_topology_spec *spec)
         for (int end = b + spec->blocks[l]; b < end; b++)
             n_shared += !spec->private_block[b];
         if (n_shared == 0)
-            return pl_fail(
-                PL_ERR_CONFIG,
-                "all %d blocks of level %d are private; leave one shared, or "
-                "use one level with a module for each path",
-                spec->blocks[l], l + 1);
+            return pl_fail(PL_ERR_CONFIG,
+                           "all %d blocks of level %d are private; leave one shared, "
+                           "or use one level with a module for each path",
+                           spec->blocks[l], l + 1);
     }
     return PL_OK;
 }

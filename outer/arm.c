@@ -171,10 +171,10 @@ pl_status pl_quorum_check(const pl_outer *outer)
     bool shares = outer->quorum >= 0 && outer->quorum <= 1 && outer->late_weight >= 0 &&
                   outer->late_weight <= 1;
     if (!shares)
-        return pl_fail(PL_ERR_CONFIG,
-                       "a quorum of %g with a weight of %g for late updates: both are "
-                       "from 0 to 1",
-                       outer->quorum, outer->late_weight);
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "a quorum of %g with a weight of %g for late updates: both are from 0 to 1",
+            outer->quorum, outer->late_weight);
     if (outer->quorum > 0 && pl_codec_is_homomorphic(&outer->codec))
         return pl_fail(PL_ERR_CONFIG,
                        "rounds of codec %s are decoded as one sum of all contributors; "
@@ -243,8 +243,7 @@ static pl_status check_inner(const pl_arm *arm)
         in->decay > (int64_t)in->tau * in->phases)
         return pl_fail(PL_ERR_PROTO,
                        "arm %s has an impossible inner loop: batch %d in passes of %d, "
-                       "context %d, tau "
-                       "%d, phases %d, decay %d, first step %d",
+                       "context %d, tau %d, phases %d, decay %d, first step %d",
                        arm->name, in->batch, in->micro_batch, in->context, in->tau,
                        in->phases, in->decay, in->first_step);
     return PL_OK;

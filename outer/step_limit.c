@@ -67,11 +67,11 @@ static pl_status check_noloco(const pl_method_settings *s)
     double h = pl_gossip_coupling(s->holders);
     double limit = pl_gossip_limit(s->rule, s->momentum, h);
     if (!(s->consensus > 0 && s->consensus < limit))
-        return pl_fail(PL_ERR_CONFIG,
-                       "noloco with momentum %g (%s) needs a consensus weight above 0 "
-                       "and below %.4g, not %g: its holders would drift apart; lower "
-                       "the weight or momentum",
-                       s->momentum, pl_rule_name(s->rule), limit, s->consensus);
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "noloco with momentum %g (%s) needs a consensus weight above 0 and below "
+            "%.4g, not %g: its holders would drift apart; lower the weight or momentum",
+            s->momentum, pl_rule_name(s->rule), limit, s->consensus);
     return check_step_limit(s, 0, 0);
 }
 
@@ -94,11 +94,10 @@ static pl_status check_streaming(const pl_method_settings *s)
                        "inner steps; take a divisor",
                        s->fragments, s->inner_steps);
     if (s->overlap < 0 || s->overlap >= s->inner_steps / s->fragments)
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "streaming overlaps %d inner steps, but the next of %d fragments "
-            "is sent after %d; take fewer",
-            s->overlap, s->fragments, s->inner_steps / s->fragments);
+        return pl_fail(PL_ERR_CONFIG,
+                       "streaming overlaps %d inner steps, but the next of %d "
+                       "fragments is sent after %d; take fewer",
+                       s->overlap, s->fragments, s->inner_steps / s->fragments);
     if (!(s->mix >= 0 && s->mix <= 1))
         return pl_fail(PL_ERR_CONFIG, "streaming mixes by a share from 0 to 1, not %g",
                        s->mix);
@@ -118,10 +117,10 @@ static pl_status check_delayed(const pl_method_settings *s)
 pl_status pl_method_check(const pl_method_settings *s)
 {
     if (!(s->lr > 0 && isfinite(s->lr) && s->momentum >= 0 && s->momentum < 1))
-        return pl_fail(PL_ERR_CONFIG,
-                       "%s needs lr above 0 and momentum from 0 to below 1, not %g and "
-                       "%g",
-                       pl_traits(s->method)->name, s->lr, s->momentum);
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "%s needs lr above 0 and momentum from 0 to below 1, not %g and %g",
+            pl_traits(s->method)->name, s->lr, s->momentum);
     if (!(s->curvature > 0 && isfinite(s->curvature)) || s->holders < 0)
         return pl_fail(PL_ERR_CONFIG,
                        "%s is checked for a curvature above 0 and 0 or more holders, "
@@ -141,10 +140,10 @@ pl_status pl_method_check(const pl_method_settings *s)
     switch (s->method) {
     case PL_METHOD_FEDAVG:
         if (s->lr != 1 || s->momentum != 0)
-            return pl_fail(PL_ERR_CONFIG,
-                           "fedavg is lr 1 and momentum 0, not %g and %g; take diloco "
-                           "for others",
-                           s->lr, s->momentum);
+            return pl_fail(
+                PL_ERR_CONFIG,
+                "fedavg is lr 1 and momentum 0, not %g and %g; take diloco for others",
+                s->lr, s->momentum);
         return PL_OK;
     case PL_METHOD_NOLOCO:
         return check_noloco(s);

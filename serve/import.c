@@ -24,11 +24,10 @@ static pl_status read_config(pl_import *m)
     char path[PL_PATH_MAX];
     pl_buf text = {0};
     if (!pl_path_exists(pl_join(path, m->folder, "config.json")))
-        return pl_fail(
-            PL_ERR_NOT_FOUND,
-            "there is no config.json in %s; give the folder of a Llama model "
-            "in safetensors",
-            m->folder);
+        return pl_fail(PL_ERR_NOT_FOUND,
+                       "there is no config.json in %s; give the folder of a Llama "
+                       "model in safetensors",
+                       m->folder);
     pl_status status = pl_read_file(path, &text);
     if (status == PL_OK)
         status = llama_config_read(path, pl_buf_text(&text), text.len, &m->shape);
@@ -62,11 +61,10 @@ static pl_status open_index_shard(pl_import *m, const char *tensor, const char *
     char path[PL_PATH_MAX];
     if (!name || strchr(name, '/') || !pl_ends_with(name, ".safetensors") ||
         !*pl_join(path, m->folder, name))
-        return pl_fail(
-            PL_ERR_DATA,
-            "model.safetensors.index.json in %s: `weight_map` has no file of "
-            "the folder for tensor %.128s",
-            m->folder, tensor);
+        return pl_fail(PL_ERR_DATA,
+                       "model.safetensors.index.json in %s: `weight_map` has no file "
+                       "of the folder for tensor %.128s",
+                       m->folder, tensor);
     if (!file_called(m, path))
         PL_CHECK(open_file(m, path));
     if (!safetensors_find(file_called(m, path), tensor))
@@ -107,8 +105,8 @@ static pl_status open_files(pl_import *m, const char *path, bool is_folder)
         return open_shards(m, name);
     return pl_fail(
         PL_ERR_NOT_FOUND,
-        "there is neither model.safetensors nor model.safetensors.index.json "
-        "in %s; convert the model to safetensors",
+        "there is neither model.safetensors nor model.safetensors.index.json in %s; "
+        "convert the model to safetensors",
         m->folder);
 }
 
@@ -149,11 +147,11 @@ static pl_status check_tensor(const pl_import *m, const pl_tensor *want)
     for (int i = 0; i < have->n_dims; i++)
         pl_buf_printf(&text, "%s%lld", i ? ", " : "", (long long)have->dims[i]);
     pl_buf_printf(&text, "]");
-    pl_status status = pl_fail(
-        PL_ERR_DATA,
-        "%s: tensor %s is %s but config.json makes it [%d, %d]; they do not "
-        "belong together",
-        safetensors_name(file), want->name, pl_buf_text(&text), want->rows, want->cols);
+    pl_status status = pl_fail(PL_ERR_DATA,
+                               "%s: tensor %s is %s but config.json makes it [%d, %d]; "
+                               "they do not belong together",
+                               safetensors_name(file), want->name, pl_buf_text(&text),
+                               want->rows, want->cols);
     pl_buf_destroy(&text);
     return status;
 }
@@ -297,11 +295,10 @@ static pl_status load_tensor(const pl_import *m, const pl_tensor *t, float *out)
     PL_CHECK(safetensors_floats(file, have, out));
     for (uint64_t i = 0; i < have->n_values; i++)
         if (!isfinite(out[i]))
-            return pl_fail(PL_ERR_NUMERIC,
-                           "%s: value %llu of tensor %s is %g; no model can be trained "
-                           "from that",
-                           safetensors_name(file), (unsigned long long)i, t->name,
-                           (double)out[i]);
+            return pl_fail(
+                PL_ERR_NUMERIC,
+                "%s: value %llu of tensor %s is %g; no model can be trained from that",
+                safetensors_name(file), (unsigned long long)i, t->name, (double)out[i]);
     return PL_OK;
 }
 

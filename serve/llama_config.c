@@ -62,11 +62,10 @@ static pl_status check_architecture(const config_reader *c)
     if (names && (!first || strcmp(first, "LlamaForCausalLM") != 0))
         return unsupported(c, "architectures", names, remedy);
     if (!names && !field(c, "model_type"))
-        return pl_fail(
-            PL_ERR_DATA,
-            "%s has neither `architectures` nor `model_type`; it must be the "
-            "config.json of a Llama model",
-            c->what);
+        return pl_fail(PL_ERR_DATA,
+                       "%s has neither `architectures` nor `model_type`; it must be "
+                       "the config.json of a Llama model",
+                       c->what);
     return expect_text(c, "model_type", "llama", remedy);
 }
 

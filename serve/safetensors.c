@@ -272,10 +272,9 @@ pl_status safetensors_floats(const safetensors *file, const st_tensor *tensor,
         for (uint64_t i = 0; i < tensor->n_values; i++)
             out[i] = half_to_float(load_u16(in + 2 * i));
     else
-        return pl_fail(
-            PL_ERR_UNSUPPORTED,
-            "%s: tensor %.128s is %s; only F32, F16 and BF16 can be taken, so "
-            "convert the model to one of them",
-            file->name, tensor->name, tensor->dtype);
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "%s: tensor %.128s is %s; only F32, F16 and BF16 can be taken, "
+                       "so convert the model to one of them",
+                       file->name, tensor->name, tensor->dtype);
     return PL_OK;
 }

@@ -12,11 +12,10 @@ static pl_status check_generate_request(int known, int vocab, int context, int n
                                         const pl_generate_options *options)
 {
     if (known > vocab || known <= PL_TOKEN_EOS)
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "the tokenizer has %d tokens and the model %d; use the tokenizer "
-            "that the model was trained with",
-            known, vocab);
+        return pl_fail(PL_ERR_CONFIG,
+                       "the tokenizer has %d tokens and the model %d; use the "
+                       "tokenizer that the model was trained with",
+                       known, vocab);
     if (n_prompt < 1)
         return pl_fail(PL_ERR_USAGE, "the prompt is empty; give at least one token");
     if (n_prompt > context)

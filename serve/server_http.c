@@ -333,10 +333,10 @@ static enum MHD_Result answer_get(pl_server *s, struct MHD_Connection *c,
         server_write_metrics(s, &body);
         return answer_body(c, MHD_HTTP_OK, "text/plain; version=0.0.4", &body);
     }
-    return answer_http_error(c, MHD_HTTP_NOT_FOUND,
-                             "there are GET /health, /metrics, /v1/models and "
-                             "POST /v1/completions",
-                             "not_found");
+    return answer_http_error(
+        c, MHD_HTTP_NOT_FOUND,
+        "there are GET /health, /metrics, /v1/models and POST /v1/completions",
+        "not_found");
 }
 
 static bool is_too_large(struct MHD_Connection *c)
@@ -359,8 +359,7 @@ typedef struct framing {
 static bool is_token(const char *name)
 {
     static const char letters[] =
-        "!#$%&'*+-.^_`|~0123456789"
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+        "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     return name[0] && strspn(name, letters) == strlen(name);
 }
 
@@ -421,11 +420,10 @@ static enum MHD_Result begin_exchange(pl_server_front *front, struct MHD_Connect
         return send_answer(c, http, "application/json", true, &body);
     }
     if (strcmp(url, "/v1/chat/completions") == 0)
-        return answer_http_error(
-            c, MHD_HTTP_NOT_FOUND,
-            "this server completes text only and has no chat; send a "
-            "`prompt` to POST /v1/completions",
-            "not_found");
+        return answer_http_error(c, MHD_HTTP_NOT_FOUND,
+                                 "this server completes text only and has no chat; "
+                                 "send a `prompt` to POST /v1/completions",
+                                 "not_found");
     if (is_too_large(c)) {
         char text[80];
         snprintf(text, sizeof text, "the body is larger than %d bytes",

@@ -62,16 +62,15 @@ static uint8_t *put_q8_block(uint8_t *to, const float *values)
 static pl_status check_value(pl_weight_type type, const char *what, float value)
 {
     if (!isfinite(value))
-        return pl_fail(PL_ERR_NUMERIC,
-                       "%s has the value %g, which no model can use; export an earlier "
-                       "version",
-                       what, (double)value);
+        return pl_fail(
+            PL_ERR_NUMERIC,
+            "%s has the value %g, which no model can use; export an earlier version",
+            what, (double)value);
     if (type == PL_WEIGHT_F16 && fabsf(value) >= 65520)
         return pl_fail(
             PL_ERR_NUMERIC,
-            "%s has the value %g, which f16 cannot hold; give --type bf16 or "
-            "f32",
-            what, (double)value);
+            "%s has the value %g, which f16 cannot hold; give --type bf16 or f32", what,
+            (double)value);
     return PL_OK;
 }
 

@@ -18,11 +18,9 @@ enum {
 };
 
 /* Options that the C interface has no setters for. */
-static const char STRICT[] = "track_and_verify_wals_in_manifest=true;"
-                             "paranoid_file_checks=true;"
-                             "memtable_protection_bytes_per_key=8;"
-                             "force_consistency_checks=true;"
-                             "max_bgerror_resume_count=0";
+static const char STRICT[] = "track_and_verify_wals_in_manifest=true;paranoid_file_"
+                             "checks=true;memtable_protection_bytes_per_key=8;force_"
+                             "consistency_checks=true;max_bgerror_resume_count=0";
 
 static const struct {
     const char *name;

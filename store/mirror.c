@@ -369,12 +369,11 @@ static pl_status compare_target(mirror *m, mirror_target *to)
     m->common = m->same_line ? m->to_sequence : m->later ? m->from->sequence : 0;
     to->beside = !m->same_line && !m->later;
     if (!to->force && !(same_store && m->same_line))
-        status = pl_fail(PL_ERR_EXISTS,
-                         "%s holds %s; name an empty folder, or say --force to replace "
-                         "it",
-                         to->folder,
-                         same_store ? "a later or another state of this store"
-                                    : "another store");
+        status = pl_fail(
+            PL_ERR_EXISTS,
+            "%s holds %s; name an empty folder, or say --force to replace it",
+            to->folder,
+            same_store ? "a later or another state of this store" : "another store");
     m->to_epoch = m->to_epoch > to->epoch ? m->to_epoch : to->epoch;
     to->epoch = m->to_epoch;
 done:
@@ -394,8 +393,8 @@ static pl_status open_target(mirror *m, mirror_target *to)
     if (in_engine)
         return pl_fail(
             PL_ERR_UNSUPPORTED,
-            "the chunks of %s lie in an engine, which nothing is copied into; "
-            "restore to a folder of its own, then use it or push from it",
+            "the chunks of %s lie in an engine, which nothing is copied into; restore "
+            "to a folder of its own, then use it or push from it",
             folder);
     PL_CHECK(kv_open(pl_join(path, folder, "db"), KV_MAKE, NULL, &m->to));
     return compare_target(m, to);

@@ -64,11 +64,11 @@ pl_status mirror_check(const char *folder)
     bool own = is_decided(folder);
     if (!own && !(is_part(folder) && is_decided(pl_path_above(above, folder))))
         return PL_OK;
-    return pl_fail(PL_ERR_BUSY,
-                   "%s is being made a copy of another store, or that was ended "
-                   "half-way; give the same `pathloom store backup` or `restore` "
-                   "again, and it is done",
-                   own ? folder : above);
+    return pl_fail(
+        PL_ERR_BUSY,
+        "%s is being made a copy of another store, or that was ended half-way; give "
+        "the same `pathloom store backup` or `restore` again, and it is done",
+        own ? folder : above);
 }
 
 /* ---- links and mount points ---- */
@@ -91,11 +91,11 @@ static pl_status check_movable(const char *folder, const char *path)
 {
     if (!is_elsewhere(folder, path))
         return PL_OK;
-    return pl_fail(PL_ERR_UNSUPPORTED,
-                   "%s is a link or a disk of its own, which a copy cannot take the "
-                   "place of; move what it holds into %s (which may be a link itself), "
-                   "and give this again",
-                   path, folder);
+    return pl_fail(
+        PL_ERR_UNSUPPORTED,
+        "%s is a link or a disk of its own, which a copy cannot take the place of; "
+        "move what it holds into %s (which may be a link itself), and give this again",
+        path, folder);
 }
 
 /* Nothing may be created in the place of a part whose disk is missing. */
@@ -104,10 +104,9 @@ static pl_status check_link(const char *path)
     struct stat info;
     if (lstat(path, &info) != 0 || !S_ISLNK(info.st_mode) || pl_path_exists(path))
         return PL_OK;
-    return pl_fail(PL_ERR_NOT_FOUND,
-                   "%s is a link to what is not there; mount its disk, or delete the "
-                   "link",
-                   path);
+    return pl_fail(
+        PL_ERR_NOT_FOUND,
+        "%s is a link to what is not there; mount its disk, or delete the link", path);
 }
 
 /* ---- locks ---- */
@@ -420,10 +419,10 @@ static pl_status check_whole(const char *folder)
     char path[PL_PATH_MAX];
     if (!pl_path_exists(pl_join(path, folder, "PARTS")))
         return PL_OK;
-    return pl_fail(PL_ERR_EXISTS,
-                   "%s holds a store in parts, and this one is in one piece; name an "
-                   "empty folder",
-                   folder);
+    return pl_fail(
+        PL_ERR_EXISTS,
+        "%s holds a store in parts, and this one is in one piece; name an empty folder",
+        folder);
 }
 
 static pl_status copy_one(copy_set *c, pl_store *from, bool force,

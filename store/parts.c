@@ -83,11 +83,11 @@ static pl_status parse_parts_file(const char *path, const char *text, pl_parts *
 {
     if (read_counts(text, out))
         return PL_OK;
-    return pl_fail(PL_ERR_DAMAGED,
-                   "%s does not say in how many parts the store is (1 to %d); "
-                   "count its folders home-1, home-2 ... and write that number "
-                   "into its second line, below `%s`",
-                   path, PL_PARTS_MAX, FIRST_LINE);
+    return pl_fail(
+        PL_ERR_DAMAGED,
+        "%s does not say in how many parts the store is (1 to %d); count its folders "
+        "home-1, home-2 ... and write that number into its second line, below `%s`",
+        path, PL_PARTS_MAX, FIRST_LINE);
 }
 
 /* Without this check, a home whose part is not counted would be lost silently. */
@@ -123,11 +123,11 @@ pl_status pl_store_count_parts(const char *folder, pl_parts *out)
     *out = (pl_parts){0, 0};
     PL_CHECK(mirror_check(folder));
     if (is_half_divided(folder))
-        return pl_fail(PL_ERR_DAMAGED,
-                       "the store %s was being divided when that was ended: half of it "
-                       "lies in %s; `pathloom train` or `pathloom homes` on its run go "
-                       "on with it",
-                       folder, pl_store_part(folder, 0, path));
+        return pl_fail(
+            PL_ERR_DAMAGED,
+            "the store %s was being divided when that was ended: half of it lies in "
+            "%s; `pathloom train` or `pathloom homes` on its run go on with it",
+            folder, pl_store_part(folder, 0, path));
     if (!pl_path_exists(pl_join(path, folder, "PARTS")))
         return PL_OK;
     pl_status status = pl_read_file(path, &text);
@@ -176,10 +176,10 @@ pl_status pl_store_grow_parts(const char *folder, int n)
     if (parts.n == n)
         return PL_OK;
     if (parts.n == 0 || n != parts.n + 1 || n > PL_PARTS_MAX)
-        return pl_fail(PL_ERR_ARG,
-                       "the store %s has %d parts: the next number is %d, not %d (at "
-                       "most %d)",
-                       folder, parts.n, parts.n + 1, n, PL_PARTS_MAX);
+        return pl_fail(
+            PL_ERR_ARG,
+            "the store %s has %d parts: the next number is %d, not %d (at most %d)",
+            folder, parts.n, parts.n + 1, n, PL_PARTS_MAX);
     PL_CHECK(parts_clear_removed(folder, n - 1));
     if (n <= parts.begun)
         PL_CHECK(parts_make_again(folder, n - 1));
@@ -266,8 +266,7 @@ static pl_status fail_copied(const pl_store *store)
 {
     PL_CHECK(mirror_check(store->folder));
     return pl_fail(PL_ERR_BUSY,
-                   "the parts of %s change while they are looked at; try "
-                   "again",
+                   "the parts of %s change while they are looked at; try again",
                    store->folder);
 }
 
@@ -292,11 +291,11 @@ static pl_status open_all_parts(pl_store *store, int n)
 pl_status parts_open(pl_store *store, int n)
 {
     if (store->mode != PL_STORE_READ)
-        return pl_fail(PL_ERR_UNSUPPORTED,
-                       "the store %s belongs to %d homes, which this does not span "
-                       "yet; push it into a store of its own (`pathloom store push "
-                       "FOLDER`) and do it there",
-                       store->folder, n);
+        return pl_fail(
+            PL_ERR_UNSUPPORTED,
+            "the store %s belongs to %d homes, which this does not span yet; push it "
+            "into a store of its own (`pathloom store push FOLDER`) and do it there",
+            store->folder, n);
     parts_stamp before = stamp_of(store);
     pl_status status = open_all_parts(store, n);
     parts_stamp after = stamp_of(store);
@@ -403,11 +402,11 @@ pl_status parts_refresh(pl_store *store)
         PL_CHECK(fail_copied(store));
     if (view != ROLLBACK_HALF)
         return PL_OK;
-    return pl_fail(PL_ERR_BUSY,
-                   "a rollback of the store %s was ended half-way, and is in some of "
-                   "its %d homes only; `pathloom train` on its run, or the same "
-                   "rollback again, ends it",
-                   store->folder, store->n_parts);
+    return pl_fail(
+        PL_ERR_BUSY,
+        "a rollback of the store %s was ended half-way, and is in some of its %d homes "
+        "only; `pathloom train` on its run, or the same rollback again, ends it",
+        store->folder, store->n_parts);
 }
 
 uint64_t pl_store_part_sequence(const pl_store *store, int part)
@@ -460,10 +459,10 @@ pl_status parts_refuse(const pl_store *store, const char *what)
 {
     if (store->n_parts == 0)
         return PL_OK;
-    return pl_fail(PL_ERR_UNSUPPORTED,
-                   "%s works on one part of the %d of %s at a time; give --store "
-                   "%s/home-N",
-                   what, store->n_parts, store->folder, store->folder);
+    return pl_fail(
+        PL_ERR_UNSUPPORTED,
+        "%s works on one part of the %d of %s at a time; give --store %s/home-N", what,
+        store->n_parts, store->folder, store->folder);
 }
 
 /* ---- by name ---- */

@@ -278,12 +278,11 @@ static pl_status ask_first(const pl_store *store, uint64_t *decided)
     if (status == PL_OK)
         status = read_made(first, decided, &none);
     pl_store_close(&first);
-    return status == PL_OK
-               ? PL_OK
-               : pl_fail_in(status,
-                            "%s has its share of a rollback, and whether that was "
-                            "decided is known to %s",
-                            store->folder, folder);
+    return status == PL_OK ? PL_OK
+                           : pl_fail_in(status,
+                                        "%s has its share of a rollback, and whether "
+                                        "that was decided is known to %s",
+                                        store->folder, folder);
 }
 
 static pl_status end_share(pl_store *store, const pl_rollback *share, uint64_t number,

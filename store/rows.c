@@ -167,8 +167,7 @@ pl_status row_damaged(const row_view *row, const char *how)
     char key[KEY_TEXT_MAX];
     key_text(row->family, &row->key, key);
     return pl_fail(PL_ERR_DAMAGED,
-                   "the store's record %s/%s is damaged: %s; restore it "
-                   "from a copy",
+                   "the store's record %s/%s is damaged: %s; restore it from a copy",
                    kv_family_name(row->family), key, how);
 }
 
@@ -192,11 +191,10 @@ pl_status row_open(kv_family family, kv_slice key, kv_slice value, row_view *out
     if (!envelope_holds(out, bytes, value.len))
         return row_damaged(out, "its checksum does not match");
     if (bytes[0] != ROW_VERSION)
-        return pl_fail(
-            PL_ERR_UNSUPPORTED,
-            "a record of family %s has version %d, this release knows %d; use "
-            "the release that wrote it",
-            kv_family_name(family), bytes[0], ROW_VERSION);
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "a record of family %s has version %d, this release knows %d; "
+                       "use the release that wrote it",
+                       kv_family_name(family), bytes[0], ROW_VERSION);
     pl_reader_open(&out->fields, "stored record", bytes + 1,
                    value.len - 1 - ROW_CHECKSUM_BYTES);
     return PL_OK;

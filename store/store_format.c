@@ -34,11 +34,10 @@ pl_status store_format_check(const char *folder, bool *in_engine)
         char database[PL_PATH_MAX];
         if (!pl_path_exists(pl_join(database, folder, "db")))
             return pl_fail(PL_ERR_NOT_FOUND, "there is no store at %s", folder);
-        return pl_fail(
-            PL_ERR_DAMAGED,
-            "the store %s has its data (%s) but has lost its file FORMAT; copy "
-            "FORMAT back from a backup of this store",
-            folder, database);
+        return pl_fail(PL_ERR_DAMAGED,
+                       "the store %s has its data (%s) but has lost its file FORMAT; "
+                       "copy FORMAT back from a backup of this store",
+                       folder, database);
     }
     pl_status status = pl_read_file(path, &text);
     if (status == PL_OK)

@@ -84,11 +84,10 @@ pl_status store_check_link(kv_slice key, kv_slice value, uint64_t expected,
     PL_CHECK(row_open(KV_LOG, key, value, &row));
     PL_CHECK(log_decode(&row, &entry));
     if (!pl_hash_none(previous) && !pl_hash_equal(previous, &entry.previous))
-        return pl_fail(
-            PL_ERR_DAMAGED,
-            "commit %llu does not follow the one before it in the store's log; "
-            "restore the store from a copy",
-            (unsigned long long)number);
+        return pl_fail(PL_ERR_DAMAGED,
+                       "commit %llu does not follow the one before it in the store's "
+                       "log; restore the store from a copy",
+                       (unsigned long long)number);
     pl_hash_of("log", value.data, value.len, previous);
     return PL_OK;
 }
@@ -140,14 +139,14 @@ static pl_status check_marked_row(const pl_store *store, const watermark *mark)
 static pl_status check_mark(const pl_store *store, const watermark *mark)
 {
     if (store->sequence < mark->sequence || store->epoch < mark->epoch)
-        return pl_fail(
-            PL_ERR_DAMAGED,
-            "the store %s has lost commits: it ends at commit %llu (epoch %llu), "
-            "but commit %llu (epoch %llu) was acknowledged; restore it from a "
-            "copy, or delete its file HWM to accept the loss",
-            store->folder, (unsigned long long)store->sequence,
-            (unsigned long long)store->epoch, (unsigned long long)mark->sequence,
-            (unsigned long long)mark->epoch);
+        return pl_fail(PL_ERR_DAMAGED,
+                       "the store %s has lost commits: it ends at commit %llu (epoch "
+                       "%llu), but commit %llu (epoch %llu) was acknowledged; restore "
+                       "it from a copy, or delete its file HWM to accept the loss",
+                       store->folder, (unsigned long long)store->sequence,
+                       (unsigned long long)store->epoch,
+                       (unsigned long long)mark->sequence,
+                       (unsigned long long)mark->epoch);
     return store->mode == PL_STORE_READ ? PL_OK : check_marked_row(store, mark);
 }
 
@@ -392,11 +391,10 @@ static pl_status show_newest(pl_store *store)
     bool marked = false;
     PL_CHECK(watermark_load(pl_join(path, store->folder, "HWM"), &mark, &marked));
     if (!marked)
-        return pl_fail(
-            PL_ERR_NOT_FOUND,
-            "the store %s is still being made (or lost its file HWM); try again, "
-            "or open it for writing once",
-            store->folder);
+        return pl_fail(PL_ERR_NOT_FOUND,
+                       "the store %s is still being made (or lost its file HWM); try "
+                       "again, or open it for writing once",
+                       store->folder);
     /* The mark was read before the database, so the database must reach it. A database
      * that was opened in the middle of a change of files may never reach it, so it is
      * opened once more. */

@@ -24,11 +24,10 @@ pl_status pl_txn_begin(pl_store *store, pl_txn **out)
         return pl_fail(PL_ERR_ARG, "the store %s was opened for reading",
                        store->folder);
     if (store->refusal != PL_OK)
-        return pl_fail(
-            store->refusal,
-            "the store %s takes no more writes since one failed (%s); restart "
-            "this process",
-            store->folder, store->refusal_text);
+        return pl_fail(store->refusal,
+                       "the store %s takes no more writes since one failed (%s); "
+                       "restart this process",
+                       store->folder, store->refusal_text);
     if (store->in_txn)
         return pl_fail(PL_ERR_ARG, "a transaction on %s is open already",
                        store->folder);

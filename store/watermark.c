@@ -59,12 +59,11 @@ static pl_status read_newest(const char *path, watermark *out, int *slot)
             }
         }
     if (status == PL_OK && *slot < 0)
-        status =
-            pl_fail(PL_ERR_DAMAGED,
-                    "%s (%zu bytes) holds no valid mark, so nothing shows that no "
-                    "commit was lost; restore the store from a copy, or delete this "
-                    "file to accept what is there",
-                    path, bytes.len);
+        status = pl_fail(PL_ERR_DAMAGED,
+                         "%s (%zu bytes) holds no valid mark, so nothing shows that no "
+                         "commit was lost; restore the store from a copy, or delete "
+                         "this file to accept what is there",
+                         path, bytes.len);
     pl_buf_destroy(&bytes);
     return status;
 }

@@ -49,10 +49,9 @@ static pl_status put_fresh(pl_key_list *list, enrolment *e)
     const pl_key_entry *found = pl_key_list_find(list, e->invite, pl_wall_ms() / 1000);
     const pl_key_entry *known = pl_key_list_find(list, e->fresh, 0);
     if (!found || found->role != PL_AS_INVITE || found->uses < 1) {
-        return pl_fail(
-            PL_ERR_NOPERM,
-            "the invitation was used already, taken back, or has expired; ask for "
-            "another (`pathloom key invite`)");
+        return pl_fail(PL_ERR_NOPERM,
+                       "the invitation was used already, taken back, or has expired; "
+                       "ask for another (`pathloom key invite`)");
     }
     pl_key_entry invite = *found;
     e->granted = invite.grants;
@@ -136,11 +135,11 @@ pl_status pl_token_parse(const char *token, char hub[PL_ADDRESS_MAX],
         snprintf(hub, PL_ADDRESS_MAX, "tcp://%.180s#%.60s", copy + strlen(token_mark),
                  key);
     if (!is_whole || pl_address_parse(hub, &at) != PL_OK)
-        return pl_fail(PL_ERR_USAGE,
-                       "`%.24s...` is not a whole token, which looks like "
-                       "%sHOST:PORT.KEY.SECRET; copy all of what `pathloom key invite` "
-                       "printed",
-                       token, token_mark);
+        return pl_fail(
+            PL_ERR_USAGE,
+            "`%.24s...` is not a whole token, which looks like %sHOST:PORT.KEY.SECRET; "
+            "copy all of what `pathloom key invite` printed",
+            token, token_mark);
     return pl_invite_keypair(secret, invite);
 }
 

@@ -492,9 +492,8 @@ pl_status gemm_f16_open(int n_threads, gemm **out)
 {
     (void)n_threads;
     *out = NULL;
-    return pl_fail(
-        PL_ERR_UNSUPPORTED,
-        "this build cannot multiply in f16: build with GCC 12 or clang 14 on "
-        "x86-64, or use precision f32");
+    return pl_fail(PL_ERR_UNSUPPORTED,
+                   "this build cannot multiply in f16: build with GCC 12 or clang 14 "
+                   "on x86-64, or use precision f32");
 }
 #endif

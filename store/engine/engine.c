@@ -24,9 +24,9 @@ struct engine {
 static bool is_name(const char *text)
 {
     for (const char *c = text; *c; c++)
-        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                    "._-/",
-                    *c))
+        if (!strchr(
+                "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/",
+                *c))
             return false;
     return true;
 }
@@ -94,17 +94,16 @@ static pl_status check_kind(const engine_url *url)
     if (!*url->place || strchr(url->place, '/') || !is_name(url->place) ||
         !is_name(url->space))
         return pl_fail(PL_ERR_CONFIG,
-                       "a %s is named by letters, digits and . _ -, and so are "
-                       "the parts of what follows it",
+                       "a %s is named by letters, digits and . _ -, and so are the "
+                       "parts of what follows it",
                        s3 ? "bucket" : "pool");
     if (s3 && !pl_starts_with(url->endpoint, "http://") &&
         !pl_starts_with(url->endpoint, "https://"))
         return pl_fail(PL_ERR_CONFIG,
                        "say where the service is, like ?endpoint=https://HOST:PORT");
     if (s3 && strchr(url->endpoint, '@'))
-        return pl_fail(PL_ERR_CONFIG,
-                       "keys do not belong into a URL; set AWS_ACCESS_KEY_ID and "
-                       "AWS_SECRET_ACCESS_KEY");
+        return pl_fail(PL_ERR_CONFIG, "keys do not belong into a URL; set "
+                                      "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
     return PL_OK;
 }
 

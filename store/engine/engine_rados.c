@@ -33,15 +33,14 @@ static pl_status refused(int error)
         return pl_fail(PL_ERR_STALE, "it is not what it was");
     case ENOSPC:
     case EDQUOT:
-        return pl_fail(PL_ERR_NOSPACE,
-                       "the pool is full or at its quota; give it space (`ceph df`, "
-                       "`ceph osd pool get-quota`), or free some with `pathloom store "
-                       "gc --delete`");
+        return pl_fail(
+            PL_ERR_NOSPACE,
+            "the pool is full or at its quota; give it space (`ceph df`, `ceph osd "
+            "pool get-quota`), or free some with `pathloom store gc --delete`");
     case EACCES:
     case EPERM:
-        return pl_fail(PL_ERR_NOPERM,
-                       "this client may not do that; it needs `mon allow r, osd allow "
-                       "rwx pool=...`");
+        return pl_fail(PL_ERR_NOPERM, "this client may not do that; it needs `mon "
+                                      "allow r, osd allow rwx pool=...`");
     case ETIMEDOUT:
         return pl_fail(PL_ERR_TIMEOUT,
                        "no answer in " OPERATION_S " s; look at `ceph -s`");
@@ -181,11 +180,10 @@ static pl_status configure_rados(rados_engine *e, const engine_url *url)
         return pl_fail(PL_ERR_OS, "librados does not start: %s", strerror(-error));
     error = rados_conf_read_file(e->cluster, url->conf[0] ? url->conf : NULL);
     if (error < 0)
-        return pl_fail(PL_ERR_CONFIG,
-                       "the Ceph configuration %s cannot be read: %s; name one with "
-                       "?conf=PATH",
-                       url->conf[0] ? url->conf : "/etc/ceph/ceph.conf",
-                       strerror(-error));
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "the Ceph configuration %s cannot be read: %s; name one with ?conf=PATH",
+            url->conf[0] ? url->conf : "/etc/ceph/ceph.conf", strerror(-error));
     for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++)
         if (rados_conf_set(e->cluster, bounds[i], OPERATION_S) < 0)
             return pl_fail(PL_ERR_UNSUPPORTED, "this librados knows no %s", bounds[i]);

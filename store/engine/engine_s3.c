@@ -353,12 +353,11 @@ static pl_status probe(s3_engine *e, const engine_url *url)
     for (int i = 0; i < 2 && (status == PL_OK || status == PL_ERR_STALE); i++) {
         status = probe_put(e, name, conditions[i]);
         if (status == PL_OK) {
-            return pl_fail(
-                PL_ERR_UNSUPPORTED,
-                "the service at %s ignores `%s`, so it could overwrite what another "
-                "home wrote; use one with conditional writes (Amazon S3, MinIO, "
-                "Ceph's radosgw)",
-                url->endpoint, conditions[i]);
+            return pl_fail(PL_ERR_UNSUPPORTED,
+                           "the service at %s ignores `%s`, so it could overwrite what "
+                           "another home wrote; use one with conditional writes "
+                           "(Amazon S3, MinIO, Ceph's radosgw)",
+                           url->endpoint, conditions[i]);
         }
     }
     if (status != PL_ERR_STALE)

@@ -35,11 +35,10 @@ static pl_status check_same(const char *folder, const char *place)
     PL_CHECK(remote_url(folder, there));
     if (strcmp(there, place) == 0)
         return PL_OK;
-    return pl_fail(
-        PL_ERR_EXISTS,
-        "the chunks of the store %s lie in %s, not in %s: that is fixed when "
-        "a store is made (its file ENGINE says where to ask for them)",
-        folder, *there ? there : "rocksdb", *place ? place : "rocksdb");
+    return pl_fail(PL_ERR_EXISTS,
+                   "the chunks of the store %s lie in %s, not in %s: that is fixed "
+                   "when a store is made (its file ENGINE says where to ask for them)",
+                   folder, *there ? there : "rocksdb", *place ? place : "rocksdb");
 }
 
 /* Each part of a store has a namespace of its own. */

@@ -80,9 +80,9 @@ static pl_status check_owner(const pl_store *store)
         return PL_OK;
     return pl_fail(
         PL_ERR_EXISTS,
-        "%s holds another store, last written by %s (commit %llu): give this "
-        "one a namespace of its own in store.engine, or bring that one here: move "
-        "the folder away, then `pathloom store restore ENGINE --store %s`",
+        "%s holds another store, last written by %s (commit %llu): give this one a "
+        "namespace of its own in store.engine, or bring that one here: move the folder "
+        "away, then `pathloom store restore ENGINE --store %s`",
         engine_place(r->service), r->head.host, (unsigned long long)r->head.sequence,
         store->folder);
 }
@@ -124,12 +124,11 @@ pl_status remote_check(pl_store *store)
     remote_end *r = store->remote;
     PL_CHECK(remote_read_head(r, &found));
     if (!found && store->sequence > 0)
-        return pl_fail(
-            PL_ERR_DAMAGED,
-            "%s holds nothing of the store %s, which has %llu commits: is it "
-            "the right place (the file ENGINE), or was it emptied?",
-            engine_place(r->service), store->folder,
-            (unsigned long long)store->sequence);
+        return pl_fail(PL_ERR_DAMAGED,
+                       "%s holds nothing of the store %s, which has %llu commits: is "
+                       "it the right place (the file ENGINE), or was it emptied?",
+                       engine_place(r->service), store->folder,
+                       (unsigned long long)store->sequence);
     if (!found)
         return PL_OK;
     PL_CHECK(check_owner(store));
