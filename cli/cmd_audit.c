@@ -43,13 +43,13 @@ static pl_status on_row(void *context, const char *name, const char *target)
 {
     audit_call *call = context;
     pl_audit a;
-    pl_json *row = NULL;
+    pl_json *parsed = NULL;
     if (pl_audit_read(target, &a) != PL_OK)
         return pl_fail(PL_ERR_DAMAGED, "ref %s is not an audit", name);
     call->counts[a.verdict]++;
     if (call->json) {
-        PL_CHECK(pl_json_parse(target, strlen(target), &row));
-        say_json(row);
+        PL_CHECK(pl_json_parse(target, strlen(target), &parsed));
+        say_json(parsed);
     } else if (a.verdict != PL_VERDICT_AGREED) {
         print_audit(&a);
     }
@@ -62,16 +62,12 @@ static pl_status on_fenced(void *context, const char *name, const char *target)
     const char *worker = name + strlen(PL_FENCED_REFS), *blank = strchr(target, ' ');
     const char *reason = blank ? blank + 1 : target;
     call->n_fenced++;
-    if (call->json) {
-        pl_json *o = pl_json_object();
-        pl_json_set_text(o, "fenced", worker);
-        pl_json_set_text(o, "reason", reason);
-        say_json(o);
-    } else {
-        say("fenced    %s: %s", worker, reason);
-        say("          what it contributed to: pathloom audit %s --run %s", worker,
-            call->dir);
-    }
+    row r = row_begin(call->json);
+    row_text(&r, "fenced", worker, "fenced    %s");
+    row_text(&r, "reason", reason, ": %s");
+    row_say(&r, "\n          what it contributed to: pathloom audit %s --run %s",
+            worker, call->dir);
+    row_finish(&r);
     return PL_OK;
 }
 
@@ -134,20 +130,14 @@ static pl_status on_head(void *context, const pl_version *head)
         return PL_OK;
     call->n_modules++;
     call->arm_first = call->first < call->arm_first ? call->first : call->arm_first;
-    const char *module = head->module;
-    if (call->json) {
-        pl_json *o = pl_json_object();
-        pl_json_set_text(o, "module", module);
-        pl_json_set_text(o, "worker", call->worker);
-        print_set_count(o, "first", call->first);
-        print_set_count(o, "last", call->last);
-        print_set_count(o, "versions", call->n);
-        say_json(o);
-    } else {
-        say("%-20s %llu versions from %llu to %llu", module,
-            (unsigned long long)call->n, (unsigned long long)call->first,
-            (unsigned long long)call->last);
-    }
+    row r = row_begin(call->json);
+    row_text(&r, "module", head->module, "%-20s");
+    row_text(&r, "worker", call->worker, NULL);
+    row_count(&r, NULL, call->n, " %s versions");
+    row_count(&r, "first", call->first, " from %s");
+    row_count(&r, "last", call->last, " to %s");
+    row_count(&r, "versions", call->n, NULL);
+    row_finish(&r);
     return PL_OK;
 }
 

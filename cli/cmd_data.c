@@ -1,6 +1,7 @@
 /* pathloom data coverage: prints on which samples the paths were trained, from the
  * store's record. */
 #include "cli/cli.h"
+#include "cli/row.h"
 #include "codec/codec.h"
 #include "outer/outer.h"
 
@@ -13,34 +14,27 @@ typedef struct coverage_call {
     char example[256];
 } coverage_call;
 
-static pl_json *coverage_json(const pl_coverage *c)
+/* One line of the text, and one entry of the list in JSON. */
+static void show_coverage(const coverage_call *call, const pl_coverage *c,
+                          pl_json *list)
 {
-    pl_json *o = pl_json_object();
-    pl_json_set_text(o, "path", c->path);
-    pl_json_set_int(o, "phases", c->phases);
-    pl_json_set_int(o, "samples", (int64_t)c->samples);
-    pl_json_set_int(o, "tokens", (int64_t)c->n_tokens);
-    pl_json_set_real(o, "passes", c->passes);
-    pl_json_set_int(o, "skipped", (int64_t)c->skipped);
-    pl_json_set_int(o, "given_up", c->n_given_up);
-    pl_json_set_int(o, "left_out", c->n_left_out);
-    pl_json_set_int(o, "lost", c->n_lost);
-    pl_json_set_int(o, "repeated", c->n_repeated);
-    pl_json_set_int(o, "wrong", c->n_wrong);
-    return o;
-}
-
-static void print_path(const pl_coverage *c, bool first)
-{
-    char tokens[16];
-    if (first)
-        say("%-18s %7s %11s %9s %7s %8s %5s %9s %6s", "path", "phases", "samples",
-            "tokens", "passes", "skipped", "lost", "repeated", "wrong");
-    say("%-18s %7lld %11llu %9s %7.2f %8llu %5lld %9lld %6lld", c->path,
-        (long long)c->phases, (unsigned long long)c->samples,
-        pl_human_count((double)c->n_tokens, tokens), c->passes,
-        (unsigned long long)c->skipped, (long long)c->n_lost, (long long)c->n_repeated,
-        (long long)c->n_wrong);
+    row r = row_begin(call->json);
+    r.into = call->json ? list : NULL;
+    if (call->n_paths == 0)
+        row_say(&r, "%-18s %7s %11s %9s %7s %8s %5s %9s %6s\n", "path", "phases",
+                "samples", "tokens", "passes", "skipped", "lost", "repeated", "wrong");
+    row_text(&r, "path", c->path, "%-18s");
+    row_int(&r, "phases", c->phases, " %7s");
+    row_count(&r, "samples", c->samples, " %11s");
+    row_tokens(&r, "tokens", c->n_tokens, " %9s");
+    row_real(&r, "passes", c->passes, " %7.2f");
+    row_count(&r, "skipped", c->skipped, " %8s");
+    row_int(&r, "given_up", c->n_given_up, NULL);
+    row_int(&r, "left_out", c->n_left_out, NULL);
+    row_int(&r, "lost", c->n_lost, " %5s");
+    row_int(&r, "repeated", c->n_repeated, " %9s");
+    row_int(&r, "wrong", c->n_wrong, " %6s");
+    row_finish(&r);
 }
 
 static void take_path(coverage_call *call, const pl_coverage *c, pl_json *list)
@@ -51,10 +45,8 @@ static void take_path(coverage_call *call, const pl_coverage *c, pl_json *list)
     call->n_bad += c->n_lost + c->n_repeated + c->n_wrong;
     if (!call->example[0])
         pl_copy_text(call->example, sizeof call->example, c->example);
-    if (call->json)
-        pl_json_push(list, coverage_json(c));
-    else
-        print_path(c, call->n_paths++ == 0);
+    show_coverage(call, c, list);
+    call->n_paths++;
 }
 
 static pl_status cover_arm(coverage_call *call, const char *name)

@@ -6,6 +6,7 @@
  * the next call goes on. `list` on a stopped job only reads its store, and `remove`
  * opens all of it for writing. */
 #include "cli/cli.h"
+#include "cli/row.h"
 
 enum { HOME_WAIT_MS = 60000 };
 
@@ -116,22 +117,16 @@ static void say_moved(void *context, const char *name, int from, int to)
 
 static void say_report(const homes_call *h)
 {
-    char bytes[16];
     const pl_move_report *m = &h->report;
-    if (h->json) {
-        pl_json *o = pl_json_object();
-        pl_json_set_int(o, "epoch", (int64_t)h->places.epoch);
-        pl_json_set_int(o, "names", (int64_t)m->n_names);
-        pl_json_set_int(o, "rows", (int64_t)m->n_rows);
-        pl_json_set_int(o, "blobs", (int64_t)m->n_blobs);
-        pl_json_set_int(o, "bytes", (int64_t)m->bytes);
-        pl_json_set_int(o, "longest_hold_ms", m->longest_hold_ms);
-        say_json(o);
-        return;
-    }
-    say("%llu names moved, %llu records, %s; none stood still for more than %lld ms",
-        (unsigned long long)m->n_names, (unsigned long long)m->n_rows,
-        pl_human_bytes((double)m->bytes, bytes), (long long)m->longest_hold_ms);
+    row r = row_begin(h->json);
+    row_int(&r, "epoch", (int64_t)h->places.epoch, NULL);
+    row_count(&r, "names", m->n_names, "%s names moved");
+    row_count(&r, "rows", m->n_rows, ", %s records");
+    row_count(&r, "blobs", m->n_blobs, NULL);
+    row_bytes(&r, "bytes", m->bytes, ", %s");
+    row_int(&r, "longest_hold_ms", m->longest_hold_ms,
+            "; none stood still for more than %s ms");
+    row_finish(&r);
 }
 
 static pl_status settle(homes_call *h)
@@ -329,19 +324,18 @@ static pl_status count_name(void *context, const char *name)
 
 static void show_home(const homes_call *h, int home, inventory *v)
 {
-    if (!h->json) {
-        say("%4d %7d %17d %8d  %s", home + 1, h->places.weights[home],
-            v->n - v->n_objects, v->n_objects, h->r.homes_at[home]);
+    row r = row_begin(h->json);
+    row_int(&r, "home", home + 1, "%4s");
+    row_int(&r, "weight", h->places.weights[home], " %7s");
+    row_int(&r, NULL, v->n - v->n_objects, " %17s");
+    row_int(&r, NULL, v->n_objects, " %8s");
+    row_int(&r, "epoch", (int64_t)h->places.epoch, NULL);
+    row_text(&r, "address", h->r.homes_at[home], "  %s");
+    if (r.json)
+        pl_json_set(r.json, "names", v->names);
+    else
         pl_json_destroy(&v->names);
-        return;
-    }
-    pl_json *o = pl_json_object();
-    pl_json_set_int(o, "home", home + 1);
-    pl_json_set_int(o, "weight", h->places.weights[home]);
-    pl_json_set_int(o, "epoch", (int64_t)h->places.epoch);
-    pl_json_set_text(o, "address", h->r.homes_at[home]);
-    pl_json_set(o, "names", v->names);
-    say_json(o);
+    row_finish(&r);
 }
 
 static void say_unfinished(void)

@@ -150,59 +150,47 @@ static int by_pull(const void *x, const void *y)
 }
 
 /* ---- printing ---- */
-static pl_json *samples_json(const culprit *p)
+static void print_culprit(bool json, const module_at *at, const blame *b,
+                          const culprit *p, int width)
 {
-    pl_json *list = pl_json_array();
-    for (size_t i = 0; i < p->n_stretches; i++) {
-        pl_json *pair = pl_json_array();
-        pl_json_push(pair, pl_json_make_int((int64_t)p->samples[i].first));
-        pl_json_push(pair, pl_json_make_int((int64_t)p->samples[i].end));
-        pl_json_push(list, pair);
-    }
-    return list;
-}
-
-static void print_culprit_json(const module_at *at, const blame *b, const culprit *p)
-{
-    pl_json *line = pl_json_object();
-    pl_json_set_text(line, "module", at->module);
-    print_set_count(line, "version", at->number);
-    print_set_count(line, "source", b->source);
-    pl_json_set_text(line, "worker", p->worker);
-    pl_json_set_text(line, "device", p->device);
-    pl_json_set_int(line, "path", p->path);
-    pl_json_set_int(line, "replica", p->replica);
-    pl_json_set(line, "ranges", samples_json(p));
-    print_set_count(line, "samples", p->n_samples);
-    print_set_count(line, "tokens", p->n_tokens);
-    print_set_count(line, "versions", p->n_versions);
-    pl_json_set_real(line, "seconds", p->seconds);
-    pl_json_set_real(line, "loss", p->loss);
-    pl_json_set_real(line, "share", b->moved > 0 ? p->pull / b->moved : 0);
-    say_json(line);
-}
-
-static void print_culprit_text(const blame *b, const culprit *p, int width)
-{
-    char tokens[16], seconds[16];
-    printf("%6.2f %%  %-*s  path %-3lld replica %-2lld %7llu samples  %7s tokens  "
-           "%4llu versions  %8s  loss %8.4f  %s",
-           b->moved > 0 ? 100 * p->pull / b->moved : 0, width, p->worker,
-           (long long)p->path, (long long)p->replica, (unsigned long long)p->n_samples,
-           pl_human_count((double)p->n_tokens, tokens),
-           (unsigned long long)p->n_versions, pl_human_seconds(p->seconds, seconds),
-           p->loss, p->device);
-    /* Prints only the first few; with --json all are printed. */
+    /* The text shows only the first few ranges. */
     enum { SHOWN = 4 };
     size_t n = p->n_stretches > SHOWN + 1 ? SHOWN : p->n_stretches;
-    printf("  samples");
+    double share = b->moved > 0 ? p->pull / b->moved : 0;
+    row r = row_begin(json);
+    r.width = width;
+    row_text(&r, "module", at->module, NULL);
+    row_count(&r, "version", at->number, NULL);
+    row_count(&r, "source", b->source, NULL);
+    row_real(&r, NULL, 100 * share, "%6.2f %%");
+    row_text(&r, "worker", p->worker, "  %-*s");
+    row_text(&r, "device", p->device, NULL);
+    row_int(&r, "path", p->path, "  path %-3s");
+    row_int(&r, "replica", p->replica, " replica %-2s");
+    if (json) {
+        pl_json *list = pl_json_array();
+        for (size_t i = 0; i < p->n_stretches; i++) {
+            pl_json *pair = pl_json_array();
+            pl_json_push(pair, pl_json_make_int((int64_t)p->samples[i].first));
+            pl_json_push(pair, pl_json_make_int((int64_t)p->samples[i].end));
+            pl_json_push(list, pair);
+        }
+        pl_json_set(r.json, "ranges", list);
+    }
+    row_count(&r, "samples", p->n_samples, " %7s samples");
+    row_tokens(&r, "tokens", p->n_tokens, "  %7s tokens");
+    row_count(&r, "versions", p->n_versions, "  %4s versions");
+    row_seconds(&r, "seconds", p->seconds, "  %8s");
+    row_real(&r, "loss", p->loss, "  loss %8.4f");
+    row_real(&r, "share", share, NULL);
+    row_text(&r, NULL, p->device, "  %s  samples");
     for (size_t i = 0; i < n; i++)
-        printf("%s %llu..%llu", i > 0 ? "," : "",
-               (unsigned long long)p->samples[i].first,
-               (unsigned long long)p->samples[i].end);
+        row_say(&r, "%s %llu..%llu", i > 0 ? "," : "",
+                (unsigned long long)p->samples[i].first,
+                (unsigned long long)p->samples[i].end);
     if (n < p->n_stretches)
-        printf(" and %zu more ranges", p->n_stretches - n);
-    printf("\n");
+        row_say(&r, " and %zu more ranges", p->n_stretches - n);
+    row_finish(&r);
 }
 
 static void print_blame(const store_call *call, const module_at *at, const blame *b)
@@ -219,10 +207,7 @@ static void print_blame(const store_call *call, const module_at *at, const blame
         printf(": %zu contributors%s\n", b->n, b->n == 0 ? "; nobody trained it" : "");
     }
     for (size_t i = 0; i < b->n; i++)
-        if (call->json)
-            print_culprit_json(at, b, &b->list[i]);
-        else
-            print_culprit_text(b, &b->list[i], width);
+        print_culprit(call->json, at, b, &b->list[i], width);
 }
 
 pl_status store_blame(store_call *call)

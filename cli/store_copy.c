@@ -14,14 +14,10 @@ pl_status store_init(store_call *call)
         PL_CHECK(pl_store_make_on(call->folder, call->values[STORE_OPT_ENGINE]));
     PL_CHECK(pl_store_open(call->folder, PL_STORE_CREATE, &store));
     pl_store_close(&store);
-    if (call->json) {
-        pl_json *line = pl_json_object();
-        pl_json_set_text(line, "store", call->folder);
-        pl_json_set_bool(line, "made", true);
-        say_json(line);
-    } else {
-        printf("made an empty store in %s\n", call->folder);
-    }
+    row r = row_begin(call->json);
+    row_text(&r, "store", call->folder, "made an empty store in %s");
+    row_flag(&r, "made", true, NULL);
+    row_finish(&r);
     return PL_OK;
 }
 
@@ -89,27 +85,19 @@ static pl_status check_copy(const char *folder, bool bytes, pl_audit_report *rep
 }
 
 static void print_copy(const store_call *call, const char *from, const char *to,
-                       uint64_t sequence, const pl_mirror_report *r,
+                       uint64_t sequence, const pl_mirror_report *m,
                        const pl_audit_report *audit)
 {
-    char brought[16], read[16];
-    if (call->json) {
-        pl_json *line = pl_json_object();
-        pl_json_set_text(line, "from", from);
-        pl_json_set_text(line, "to", to);
-        print_set_count(line, "sequence", sequence);
-        print_set_count(line, "chunks", r->n_chunks);
-        print_set_count(line, "bytes", r->bytes);
-        print_set_count(line, "records", r->n_records);
-        print_set_count(line, "checked_bytes", audit->bytes);
-        say_json(line);
-        return;
-    }
-    printf("%s is %s as of commit %llu: %llu chunks, %s, and %llu records were "
-           "brought; checked, %s read\n",
-           to, from, (unsigned long long)sequence, (unsigned long long)r->n_chunks,
-           pl_human_bytes((double)r->bytes, brought), (unsigned long long)r->n_records,
-           pl_human_bytes((double)audit->bytes, read));
+    row r = row_begin(call->json);
+    row_text(&r, NULL, to, "%s");
+    row_text(&r, "from", from, " is %s");
+    row_text(&r, "to", to, NULL);
+    row_count(&r, "sequence", sequence, " as of commit %s");
+    row_count(&r, "chunks", m->n_chunks, ": %s chunks");
+    row_bytes(&r, "bytes", m->bytes, ", %s");
+    row_count(&r, "records", m->n_records, ", and %s records were brought");
+    row_bytes(&r, "checked_bytes", audit->bytes, "; checked, %s read");
+    row_finish(&r);
 }
 
 /* ---- several parts at one moment ---- */
@@ -231,27 +219,20 @@ pl_status store_backup(store_call *call)
 /* If the chunks of a store lie in an engine, everything else is there, too. */
 static pl_status rebuild(const store_call *call, const char *place)
 {
-    char head[16];
     pl_rebuild_report report;
     pl_audit_report audit;
     PL_CHECK(pl_store_rebuild(place, call->folder, &report));
     PL_CHECK(check_copy(call->folder, !call->values[STORE_OPT_QUICK], &audit));
-    if (call->json) {
-        pl_json *line = pl_json_object();
-        pl_json_set_text(line, "from", place);
-        pl_json_set_text(line, "to", call->folder);
-        print_set_count(line, "sequence", report.sequence);
-        print_set_count(line, "commits", report.n_commits);
-        print_set_count(line, "records", report.n_records);
-        print_set_count(line, "checked_bytes", audit.bytes);
-        say_json(line);
-        return PL_OK;
-    }
-    printf("%s is the store in %s as of commit %llu: %llu records, the newest %llu "
-           "commits from its log; checked, %s read\n",
-           call->folder, place, (unsigned long long)report.sequence,
-           (unsigned long long)report.n_records, (unsigned long long)report.n_commits,
-           pl_human_bytes((double)audit.bytes, head));
+    row r = row_begin(call->json);
+    row_text(&r, NULL, call->folder, "%s");
+    row_text(&r, "from", place, " is the store in %s");
+    row_text(&r, "to", call->folder, NULL);
+    row_count(&r, "sequence", report.sequence, " as of commit %s");
+    row_count(&r, NULL, report.n_records, ": %s records");
+    row_count(&r, "commits", report.n_commits, ", the newest %s commits from its log");
+    row_count(&r, "records", report.n_records, NULL);
+    row_bytes(&r, "checked_bytes", audit.bytes, "; checked, %s read");
+    row_finish(&r);
     return PL_OK;
 }
 

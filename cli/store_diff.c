@@ -62,30 +62,22 @@ static double share_changed(const difference *d)
 static void print_difference(const comparison *c, const pair *p, const char *tensor,
                              const char *shape, const difference *d)
 {
-    char count[16];
-    if (c->call->json) {
-        pl_json *line = pl_json_object();
-        pl_json_set_text(line, "a", p->a.module);
-        print_set_count(line, "a_version", p->a.number);
-        pl_json_set_text(line, "b", p->b.module);
-        print_set_count(line, "b_version", p->b.number);
-        if (tensor) {
-            pl_json_set_text(line, "tensor", tensor);
-            pl_json_set_text(line, "shape", shape);
-        }
-        print_set_count(line, "values", d->n);
-        pl_json_set_real(line, "relative_l2", relative(d));
-        pl_json_set_real(line, "cosine", cosine(d));
-        pl_json_set_real(line, "max_abs", d->max);
-        pl_json_set_real(line, "changed", share_changed(d));
-        say_json(line);
-        return;
-    }
-    printf("%s%-*s %-12s %8s values  rel L2 %10.4g  cosine %9.6f  max %10.4g  changed "
-           "%6.2f %%\n",
-           tensor ? "    " : "  = ", c->width, tensor ? tensor : "all", shape,
-           pl_human_count((double)d->n, count), relative(d), cosine(d), d->max,
-           100 * share_changed(d));
+    row r = row_begin(c->call->json);
+    r.width = c->width;
+    row_text(&r, "a", p->a.module, NULL);
+    row_count(&r, "a_version", p->a.number, NULL);
+    row_text(&r, "b", p->b.module, NULL);
+    row_count(&r, "b_version", p->b.number, NULL);
+    row_text(&r, tensor ? "tensor" : NULL, tensor ? tensor : "all",
+             tensor ? "    %-*s" : "  = %-*s");
+    row_text(&r, tensor ? "shape" : NULL, shape, " %-12s");
+    row_tokens(&r, "values", d->n, " %8s values");
+    row_real(&r, "relative_l2", relative(d), "  rel L2 %10.4g");
+    row_real(&r, "cosine", cosine(d), "  cosine %9.6f");
+    row_real(&r, "max_abs", d->max, "  max %10.4g");
+    row_real(&r, "changed", share_changed(d), NULL);
+    row_real(&r, NULL, 100 * share_changed(d), "  changed %6.2f %%");
+    row_finish(&r);
 }
 
 /* ---- one pair of modules ---- */
@@ -164,13 +156,14 @@ static pl_status compare_pair(comparison *c, pair *p)
                        p->a.module, p->n, p->b.module, n);
     PL_CHECK(load_arm(c, p->a.module));
     int slot = find_module_slot(c, p->a.module, n);
-    char a[PL_HASH_TEXT], b[PL_HASH_TEXT];
     if (!c->call->json) {
-        printf("%s@%llu %s  ->  %s@%llu %s%s\n", p->a.module,
-               (unsigned long long)p->a.number, print_brief(&p->a.params, a),
-               p->b.module, (unsigned long long)p->b.number,
-               print_brief(&p->b.params, b),
-               pl_hash_equal(&p->a.params, &p->b.params) ? "  equal" : "");
+        row r = row_begin(false);
+        row_say(&r, "%s@%llu", p->a.module, (unsigned long long)p->a.number);
+        row_hash(&r, NULL, &p->a.params, " %s  ->  ");
+        row_say(&r, "%s@%llu", p->b.module, (unsigned long long)p->b.number);
+        row_hash(&r, NULL, &p->b.params, " %s");
+        row_flag(&r, NULL, pl_hash_equal(&p->a.params, &p->b.params), "  equal");
+        row_finish(&r);
     }
     c->width = 3;
     if (slot >= 0) {

@@ -76,35 +76,28 @@ static pl_status look_for_damage(store_call *call, findings *out,
     return PL_OK;
 }
 
-static void print_findings_json(const store_call *call, const findings *f,
-                                const pl_audit_report *r)
+static void print_findings(const store_call *call, const findings *f,
+                           const pl_audit_report *a)
 {
-    pl_json *line = pl_json_object(), *list = pl_json_array();
+    row r = row_begin(call->json);
     for (size_t i = 0; i < f->n; i++)
-        pl_json_push(list, pl_json_make_text(f->sentences[i]));
-    print_set_count(line, "records", r->n_rows);
-    print_set_count(line, "versions", r->n_versions);
-    print_set_count(line, "blobs", r->n_blobs);
-    print_set_count(line, "chunks", r->n_chunks);
-    print_set_count(line, "bytes", r->bytes);
-    print_set_count(line, "commits", pl_store_sequence(call->store));
-    pl_json_set(line, "damage", list);
-    say_json(line);
-}
-
-static void print_findings_text(const store_call *call, const findings *f,
-                                const pl_audit_report *r)
-{
-    char bytes[16];
-    for (size_t i = 0; i < f->n; i++)
-        printf("%s\n", f->sentences[i]);
-    printf("%llu commits, %llu records, %llu versions, %llu blobs, %llu chunks",
-           (unsigned long long)pl_store_sequence(call->store),
-           (unsigned long long)r->n_rows, (unsigned long long)r->n_versions,
-           (unsigned long long)r->n_blobs, (unsigned long long)r->n_chunks);
-    if (!call->values[STORE_OPT_QUICK])
-        printf(", %s read", pl_human_bytes((double)r->bytes, bytes));
-    printf(f->n > 0 ? "\n" : ": all as it should be\n");
+        row_say(&r, "%s\n", f->sentences[i]);
+    row_count(&r, NULL, pl_store_sequence(call->store), "%s commits, ");
+    row_count(&r, "records", a->n_rows, "%s records");
+    row_count(&r, "versions", a->n_versions, ", %s versions");
+    row_count(&r, "blobs", a->n_blobs, ", %s blobs");
+    row_count(&r, "chunks", a->n_chunks, ", %s chunks");
+    row_bytes(&r, "bytes", a->bytes,
+              call->values[STORE_OPT_QUICK] ? NULL : ", %s read");
+    row_count(&r, "commits", pl_store_sequence(call->store), NULL);
+    row_flag(&r, NULL, f->n == 0, ": all as it should be");
+    if (call->json) {
+        pl_json *list = pl_json_array();
+        for (size_t i = 0; i < f->n; i++)
+            pl_json_push(list, pl_json_make_text(f->sentences[i]));
+        pl_json_set(r.json, "damage", list);
+    }
+    row_finish(&r);
 }
 
 pl_status store_fsck(store_call *call)
@@ -113,10 +106,7 @@ pl_status store_fsck(store_call *call)
     pl_audit_report report;
     pl_status status = look_for_damage(call, &found, &report);
     if (status == PL_OK) {
-        if (call->json)
-            print_findings_json(call, &found, &report);
-        else
-            print_findings_text(call, &found, &report);
+        print_findings(call, &found, &report);
         if (found.n > 0)
             status = pl_fail(PL_ERR_DAMAGED,
                              "%zu things in %s are damaged; restore the store from a "

@@ -37,39 +37,35 @@ static bool stays(void *context, const pl_version *v)
            p->now_ms - v->wall_ms < p->grace_ms || roots_reason(p->roots, v);
 }
 
-static void print_report(const store_call *call, const policy *p, const pl_gc_report *r,
+static void print_report(const store_call *call, const policy *p, const pl_gc_report *g,
                          bool run)
 {
     char bytes[16];
-    if (call->json) {
-        pl_json *line = pl_json_object();
-        pl_json_set_bool(line, "done", run);
-        print_set_count(line, "versions", r->n_versions);
-        print_set_count(line, "kept", r->n_kept);
-        print_set_count(line, "collected_before", r->n_gone);
-        print_set_count(line, "blobs", r->n_blobs);
-        print_set_count(line, "chunks", r->n_chunks);
-        print_set_count(line, "bytes", r->bytes);
-        print_set_count(line, "garbage", r->n_garbage);
-        print_set_count(line, "garbage_bytes", r->garbage_bytes);
-        say_json(line);
-        return;
-    }
-    printf("%s the data of %llu versions: %llu chunks, %s; %llu versions stay, of %llu "
-           "only the record was left\n",
-           run ? "freed" : "would free", (unsigned long long)r->n_versions,
-           (unsigned long long)r->n_chunks, pl_human_bytes((double)r->bytes, bytes),
-           (unsigned long long)r->n_kept, (unsigned long long)r->n_gone);
-    if (r->n_garbage > 0)
-        printf("%s %llu objects of the engine that nothing names, %s\n",
-               run ? "dropped" : "would drop", (unsigned long long)r->n_garbage,
-               pl_human_bytes((double)r->garbage_bytes, bytes));
-    if (!run && r->n_versions + r->n_garbage > 0)
-        printf("nothing was changed; with --delete it is done\n");
-    if (r->n_versions == 0)
-        printf("versions stay that are younger than --grace (%lld s), among the newest "
-               "--keep (%lld) of their module, tagged, or needed by a path\n",
-               (long long)p->grace_ms / 1000, (long long)p->keep);
+    row r = row_begin(call->json);
+    row_flag(&r, "done", run, NULL);
+    row_say(&r, "%s", run ? "freed" : "would free");
+    row_count(&r, "versions", g->n_versions, " the data of %s versions");
+    row_count(&r, NULL, g->n_chunks, ": %s chunks");
+    row_bytes(&r, NULL, g->bytes, ", %s");
+    row_count(&r, "kept", g->n_kept, "; %s versions stay");
+    row_count(&r, "collected_before", g->n_gone, ", of %s only the record was left");
+    row_count(&r, "blobs", g->n_blobs, NULL);
+    row_count(&r, "chunks", g->n_chunks, NULL);
+    row_bytes(&r, "bytes", g->bytes, NULL);
+    row_count(&r, "garbage", g->n_garbage, NULL);
+    row_bytes(&r, "garbage_bytes", g->garbage_bytes, NULL);
+    if (g->n_garbage > 0)
+        row_say(&r, "\n%s %llu objects of the engine that nothing names, %s",
+                run ? "dropped" : "would drop", (unsigned long long)g->n_garbage,
+                pl_human_bytes((double)g->garbage_bytes, bytes));
+    if (!run && g->n_versions + g->n_garbage > 0)
+        row_say(&r, "\nnothing was changed; with --delete it is done");
+    if (g->n_versions == 0)
+        row_say(&r,
+                "\nversions stay that are younger than --grace (%lld s), among the "
+                "newest --keep (%lld) of their module, tagged, or needed by a path",
+                (long long)p->grace_ms / 1000, (long long)p->keep);
+    row_finish(&r);
 }
 
 static pl_status collect_part(policy *p, const char *folder, bool run,

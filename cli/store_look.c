@@ -5,7 +5,7 @@
 
 typedef struct look {
     pl_store *store;
-    bool json;
+    bool json, noting;  /* noting: names are collected, and nothing is printed */
     int width;          /* of the column of names */
     const char *prefix; /* of tags, which the store cannot filter by name */
     char (*names)[PL_MODULE_NAME_MAX]; /* all names that are asked about */
@@ -18,94 +18,58 @@ static look look_of(const store_call *call)
 }
 
 /* ---- ls: one pass notes all names, the second prints those that were meant ---- */
-static void note_store_name(look *q, const char *name)
+static pl_status note_store_name(look *q, const char *name)
 {
     q->names = pl_grow(q->names, (q->n_names + 1) * sizeof *q->names);
     pl_copy_text(q->names[q->n_names++], PL_MODULE_NAME_MAX, name);
-}
-
-static pl_status note_head(void *context, const pl_version *v)
-{
-    note_store_name(context, v->module);
     return PL_OK;
 }
 
-static pl_status note_path(void *context, const pl_path_state *p)
-{
-    note_store_name(context, p->name);
-    return PL_OK;
-}
-
-static pl_status note_object(void *context, const pl_object *o)
-{
-    note_store_name(context, o->name);
-    return PL_OK;
-}
-
-static pl_status note_ref(void *context, const char *name, const char *target)
-{
-    (void)target;
-    note_store_name(context, name);
-    return PL_OK;
-}
-
-static pl_status note_tag(void *context, const pl_snapshot *tag)
-{
-    note_store_name(context, tag->name);
-    return PL_OK;
-}
-
-static pl_status show_head(void *context, const pl_version *v)
+static pl_status list_head(void *context, const pl_version *v)
 {
     look *q = context;
     uint64_t bytes;
+    if (q->noting)
+        return note_store_name(q, v->module);
     PL_CHECK(pl_store_blob_bytes(q->store, &v->params, &bytes));
-    if (q->json)
-        print_head_json(v, bytes);
-    else
-        print_head(v, bytes, q->width);
+    print_head(q->json, v, bytes, q->width);
     return PL_OK;
 }
 
-static pl_status show_path(void *context, const pl_path_state *p)
+static pl_status list_path(void *context, const pl_path_state *p)
 {
-    const look *q = context;
-    if (q->json)
-        print_path_json(p);
-    else
-        print_path(p, q->width);
+    look *q = context;
+    if (q->noting)
+        return note_store_name(q, p->name);
+    print_path(q->json, p, q->width);
     return PL_OK;
 }
 
-static pl_status show_object(void *context, const pl_object *o)
+static pl_status list_object(void *context, const pl_object *o)
 {
-    const look *q = context;
-    if (q->json)
-        print_object_json(o);
-    else
-        print_object(o, q->width);
+    look *q = context;
+    if (q->noting)
+        return note_store_name(q, o->name);
+    print_object(q->json, o, q->width);
     return PL_OK;
 }
 
-static pl_status show_ref(void *context, const char *name, const char *target)
+static pl_status list_ref_row(void *context, const char *name, const char *target)
 {
-    const look *q = context;
-    if (q->json)
-        print_ref_json(name, target);
-    else
-        print_ref(name, target, q->width);
+    look *q = context;
+    if (q->noting)
+        return note_store_name(q, name);
+    print_ref(q->json, name, target, q->width);
     return PL_OK;
 }
 
-static pl_status show_tag(void *context, const pl_snapshot *tag)
+static pl_status list_tag(void *context, const pl_snapshot *tag)
 {
-    const look *q = context;
-    if (!pl_starts_with(tag->name, q->prefix))
-        return PL_OK;
-    if (q->json)
-        print_tag_json(tag);
-    else
-        print_tag(tag, q->width);
+    look *q = context;
+    if (q->noting)
+        return note_store_name(q, tag->name);
+    if (pl_starts_with(tag->name, q->prefix))
+        print_tag(q->json, tag, q->width, false);
     return PL_OK;
 }
 
@@ -121,19 +85,21 @@ static const struct {
                   [PATHS] = {"path", STORE_OPT_PATHS, true},
                   [TAGS] = {"tag", STORE_OPT_TAGS, false}};
 
-static pl_status each(look *q, int kind, const char *prefix, bool show)
+static pl_status each(look *q, int kind, const char *prefix)
 {
-    if (kind == REFS)
-        return pl_store_each_ref(q->store, prefix, show ? show_ref : note_ref, q);
-    if (kind == OBJECTS)
-        return pl_store_each_object(q->store, prefix, show ? show_object : note_object,
-                                    q);
-    if (kind == PATHS)
-        return pl_store_each_path(q->store, prefix, show ? show_path : note_path, q);
     q->prefix = prefix;
-    if (kind == TAGS)
-        return pl_store_each_tag(q->store, show ? show_tag : note_tag, q);
-    return pl_store_each_head(q->store, prefix, show ? show_head : note_head, q);
+    switch (kind) {
+    case REFS:
+        return pl_store_each_ref(q->store, prefix, list_ref_row, q);
+    case OBJECTS:
+        return pl_store_each_object(q->store, prefix, list_object, q);
+    case PATHS:
+        return pl_store_each_path(q->store, prefix, list_path, q);
+    case TAGS:
+        return pl_store_each_tag(q->store, list_tag, q);
+    default:
+        return pl_store_each_head(q->store, prefix, list_head, q);
+    }
 }
 
 static bool begins_any(const look *q, const char *prefix)
@@ -198,12 +164,14 @@ static pl_status list_kind(store_call *call, int kind, const char *asked)
     look q = look_of(call);
     char prefix[PL_PATH_MAX];
     pl_status status = PL_OK;
-    PL_TRY(each(&q, kind, "", false));
+    q.noting = true;
+    PL_TRY(each(&q, kind, ""));
     PL_TRY(complete_asked_name(&q, kind, asked, prefix));
     for (size_t i = 0; i < q.n_names; i++)
         if (pl_starts_with(q.names[i], prefix) && (int)strlen(q.names[i]) > q.width)
             q.width = (int)strlen(q.names[i]);
-    PL_TRY(each(&q, kind, prefix, true));
+    q.noting = false;
+    PL_TRY(each(&q, kind, prefix));
 done:
     pl_free(q.names);
     return status;
@@ -245,12 +213,7 @@ static pl_status show_version(look *q, const pl_version *v, bool full)
     uint64_t bytes, momentum_bytes;
     PL_CHECK(bytes_of(q, &v->params, &bytes));
     PL_CHECK(bytes_of(q, &v->momentum, &momentum_bytes));
-    if (q->json)
-        print_version_json(v, bytes, momentum_bytes);
-    else if (full)
-        print_version_full(v, bytes, momentum_bytes);
-    else
-        print_version(v);
+    print_version(q->json, v, bytes, momentum_bytes, full);
     return PL_OK;
 }
 
@@ -258,10 +221,7 @@ static pl_status show_tag_items(const look *q, const char *name)
 {
     pl_snapshot tag;
     PL_CHECK(pl_store_get_tag(q->store, name, &tag));
-    if (q->json)
-        print_tag_json(&tag);
-    else
-        print_tag_full(&tag);
+    print_tag(q->json, &tag, 0, true);
     pl_snapshot_clear(&tag);
     return PL_OK;
 }
@@ -310,9 +270,6 @@ pl_status store_stat(store_call *call)
 {
     pl_store_stats stats;
     PL_CHECK(pl_store_count(call->store, &stats));
-    if (call->json)
-        print_stats_json(call->store, &stats);
-    else
-        print_stats(call->store, &stats);
+    print_stats(call->json, call->store, &stats);
     return PL_OK;
 }

@@ -12,19 +12,14 @@ typedef struct packed {
 
 static void print_packed(const store_call *call, const packed *p)
 {
-    char was[16], is[16], raw[16];
-    if (call->json) {
-        pl_json *line = pl_json_object();
-        print_set_count(line, "chunk_bytes", p->chunk_bytes);
-        print_set_count(line, "stored_bytes_before", p->before);
-        print_set_count(line, "stored_bytes", p->after);
-        say_json(line);
-        return;
-    }
-    printf("chunks of %s took %s and take %s, %.1f %%\n",
-           pl_human_bytes((double)p->chunk_bytes, raw),
-           pl_human_bytes((double)p->before, was), pl_human_bytes((double)p->after, is),
-           p->chunk_bytes ? 100 * (double)p->after / (double)p->chunk_bytes : 100);
+    row r = row_begin(call->json);
+    row_bytes(&r, "chunk_bytes", p->chunk_bytes, "chunks of %s");
+    row_bytes(&r, "stored_bytes_before", p->before, " took %s");
+    row_bytes(&r, "stored_bytes", p->after, " and take %s");
+    row_real(&r, NULL,
+             p->chunk_bytes ? 100 * (double)p->after / (double)p->chunk_bytes : 100,
+             ", %.1f %%");
+    row_finish(&r);
 }
 
 /* One store, or one part of it. */

@@ -182,19 +182,14 @@ static pl_status bring(transfer *t, const char *what)
 
 static void print_transfer(const transfer *t, const char *to)
 {
-    char bytes[16];
-    if (t->call->json) {
-        pl_json *line = pl_json_object();
-        pl_json_set_text(line, "to", to);
-        print_set_count(line, "modules", t->n_modules);
-        print_set_count(line, "versions", t->n_versions);
-        print_set_count(line, "bytes", t->bytes);
-        say_json(line);
-        return;
-    }
-    printf("%llu versions of %llu modules, %s, went to %s\n",
-           (unsigned long long)t->n_versions, (unsigned long long)t->n_modules,
-           pl_human_bytes((double)t->bytes, bytes), to);
+    row r = row_begin(t->call->json);
+    row_text(&r, "to", to, NULL);
+    row_count(&r, NULL, t->n_versions, "%s versions");
+    row_count(&r, "modules", t->n_modules, " of %s modules");
+    row_count(&r, "versions", t->n_versions, NULL);
+    row_bytes(&r, "bytes", t->bytes, ", %s");
+    row_text(&r, NULL, to, ", went to %s");
+    row_finish(&r);
 }
 
 static pl_status move_versions(transfer *t, const char *to)

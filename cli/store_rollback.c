@@ -217,17 +217,12 @@ static pl_status commit_plan(const rollback *r)
 /* ---- printing the result ---- */
 static void print_change(const rollback *r, const change *c)
 {
-    if (!r->call->json) {
-        printf("%s@%llu is version %llu again\n", c->module,
-               (unsigned long long)c->last, (unsigned long long)c->source);
-        return;
-    }
-    pl_json *line = pl_json_object();
-    pl_json_set_text(line, "module", c->module);
-    print_set_count(line, "version", c->last);
-    print_set_count(line, "source", c->source);
-    pl_json_set_int(line, "phase", r->phase);
-    say_json(line);
+    row line = row_begin(r->call->json);
+    row_text(&line, "module", c->module, "%s");
+    row_count(&line, "version", c->last, "@%s");
+    row_count(&line, "source", c->source, " is version %s again");
+    row_int(&line, "phase", r->phase, NULL);
+    row_finish(&line);
 }
 
 /* One that was ended by opening the store is not made a second time. */

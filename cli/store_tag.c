@@ -352,10 +352,7 @@ static pl_status make(store_call *call)
     PL_TRY(fill_tag(call, &tag));
     pl_snapshot_encode(&tag, &bytes);
     PL_TRY(keep_tag(call, name, &bytes));
-    if (call->json)
-        print_tag_json(&tag);
-    else
-        print_tag(&tag, (int)strlen(name));
+    print_tag(call->json, &tag, (int)strlen(name), false);
 done:
     pl_buf_destroy(&bytes);
     pl_snapshot_clear(&tag);
@@ -369,14 +366,10 @@ static pl_status delete_tag(store_call *call)
     PL_CHECK(pl_store_get_tag(call->store, call->words[0], &old));
     pl_snapshot_clear(&old);
     PL_CHECK(keep_tag(call, call->words[0], &none));
-    if (call->json) {
-        pl_json *line = pl_json_object();
-        pl_json_set_text(line, "tag", call->words[0]);
-        pl_json_set_bool(line, "deleted", true);
-        say_json(line);
-    } else {
-        printf("tag %s is deleted\n", call->words[0]);
-    }
+    row r = row_begin(call->json);
+    row_text(&r, "tag", call->words[0], "tag %s");
+    row_flag(&r, "deleted", true, " is deleted");
+    row_finish(&r);
     return PL_OK;
 }
 

@@ -17,25 +17,25 @@ typedef struct verification {
     pl_topology *topology;
 } verification;
 
+static void print_reason(row *r, const verification *w, verdict which)
+{
+    if (which == VERDICT_SAME)
+        row_say(r, "  the same");
+    else
+        row_text(r, "reason", w->why, "  %s");
+}
+
 static void print_replay_verdict(const verification *w, const pl_version *v,
                                  verdict which, const pl_replay *got)
 {
-    char is[PL_HASH_TEXT], made[PL_HASH_TEXT];
-    if (w->call->json) {
-        pl_json *line = pl_json_object();
-        pl_json_set_text(line, "module", v->module);
-        print_set_count(line, "version", v->number);
-        pl_json_set_text(line, "verdict", verdicts[which]);
-        print_set_hash(line, "hash", &v->params);
-        print_set_hash(line, "recomputed", &got->params);
-        if (which != VERDICT_SAME)
-            pl_json_set_text(line, "reason", w->why);
-        say_json(line);
-        return;
-    }
-    printf("%s@%llu  %s  recomputed %s  %s\n", v->module, (unsigned long long)v->number,
-           print_brief(&v->params, is), print_brief(&got->params, made),
-           which == VERDICT_SAME ? "the same" : w->why);
+    row r = row_begin(w->call->json);
+    row_text(&r, "module", v->module, "%s");
+    row_count(&r, "version", v->number, "@%s");
+    row_text(&r, "verdict", verdicts[which], NULL);
+    row_hash(&r, "hash", &v->params, "  %s");
+    row_hash(&r, "recomputed", &got->params, "  recomputed %s");
+    print_reason(&r, w, which);
+    row_finish(&r);
 }
 
 static bool same(const pl_version *v, const pl_replay *got)
@@ -69,27 +69,19 @@ static pl_status verify_version(verification *w, const pl_version *v)
 static void print_task(const verification *w, const pl_version *v,
                        const pl_contribution *c, verdict which, const pl_hash *got)
 {
-    char task[96], is[PL_HASH_TEXT], made[PL_HASH_TEXT];
+    char task[96];
+    row r = row_begin(w->call->json);
     pl_arm_path_name(&w->arm, w->topology, (int)c->path, (int)c->replica, task);
-    if (w->call->json) {
-        pl_json *line = pl_json_object();
-        pl_json_set_text(line, "module", v->module);
-        print_set_count(line, "version", v->number);
-        pl_json_set_text(line, "task", task);
-        print_set_count(line, "phase", (uint64_t)c->phase);
-        pl_json_set_text(line, "worker", c->worker);
-        pl_json_set_text(line, "verdict", verdicts[which]);
-        print_set_hash(line, "update", &c->update);
-        print_set_hash(line, "recomputed", got);
-        if (which != VERDICT_SAME)
-            pl_json_set_text(line, "reason", w->why);
-        say_json(line);
-        return;
-    }
-    printf("%s@%llu  task %s phase %lld of %s  update %s  trained again %s  %s\n",
-           v->module, (unsigned long long)v->number, task, (long long)c->phase,
-           c->worker, print_brief(&c->update, is), print_brief(got, made),
-           which == VERDICT_SAME ? "the same" : w->why);
+    row_text(&r, "module", v->module, "%s");
+    row_count(&r, "version", v->number, "@%s");
+    row_text(&r, "task", task, "  task %s");
+    row_int(&r, "phase", c->phase, " phase %s");
+    row_text(&r, "worker", c->worker, " of %s");
+    row_text(&r, "verdict", verdicts[which], NULL);
+    row_hash(&r, "update", &c->update, "  update %s");
+    row_hash(&r, "recomputed", got, "  trained again %s");
+    print_reason(&r, w, which);
+    row_finish(&r);
 }
 
 /* A sum that a relay made is no single worker's update. */
