@@ -224,8 +224,22 @@ static pl_status read_prompt_piece(pl_decoder *d, int slot, const int32_t *token
     return PL_OK;
 }
 
-pl_status pl_decoder_prefill(pl_decoder *d, int slot, const int32_t *tokens, int n,
-                             float *logits)
+/* The logits of each row of a piece, as many rows at once as a step has at most. */
+static pl_status give_logits(pl_decoder *d, int first, int n, float *logits,
+                             pl_logits_fn take, void *context)
+{
+    int rows = 0;
+    for (int row = 0; row < n; row += rows) {
+        rows = n - row < d->n_slots ? n - row : d->n_slots;
+        make_logits(d, row, rows);
+        PL_CHECK(read_logits(d, rows, logits));
+        PL_CHECK(take(context, first + row, rows, logits));
+    }
+    return PL_OK;
+}
+
+pl_status pl_decoder_prefill_all(pl_decoder *d, int slot, const int32_t *tokens, int n,
+                                 float *logits, pl_logits_fn take, void *context)
 {
     PL_CHECK(check_room(d, slot, n));
     const int before = d->length[slot];
@@ -234,8 +248,10 @@ pl_status pl_decoder_prefill(pl_decoder *d, int slot, const int32_t *tokens, int
     for (int at = 0; at < n && status == PL_OK; at += piece) {
         piece = pl_decoder_piece(d, slot, n - at);
         status = read_prompt_piece(d, slot, tokens + at, piece);
+        if (status == PL_OK && take)
+            status = give_logits(d, at, piece, logits, take, context);
     }
-    if (status == PL_OK && logits) {
+    if (status == PL_OK && logits && !take) {
         make_logits(d, piece - 1, 1);
         status = read_logits(d, 1, logits);
     } else if (status == PL_OK) {
@@ -244,6 +260,12 @@ pl_status pl_decoder_prefill(pl_decoder *d, int slot, const int32_t *tokens, int
     if (status != PL_OK)
         d->length[slot] = before;
     return status;
+}
+
+pl_status pl_decoder_prefill(pl_decoder *d, int slot, const int32_t *tokens, int n,
+                             float *logits)
+{
+    return pl_decoder_prefill_all(d, slot, tokens, n, logits, NULL, NULL);
 }
 
 pl_status pl_decoder_feed(pl_decoder *d, const int32_t *tokens, int n, float *logits)

@@ -114,6 +114,15 @@ int pl_decoder_length(const pl_decoder *decoder, int slot);
  * has changed then. */
 PL_MUST_CHECK pl_status pl_decoder_prefill(pl_decoder *decoder, int slot,
                                            const int32_t *tokens, int n, float *logits);
+/* The same, and gives the logits after each of the n tokens to `take`, some tokens at a
+ * time: those after tokens first to first + count - 1 are in logits, [slots,V] of the
+ * caller's memory. If `take` fails nothing has changed, and its error is returned. */
+typedef pl_status (*pl_logits_fn)(void *context, int first, int count,
+                                  const float *logits);
+PL_MUST_CHECK pl_status pl_decoder_prefill_all(pl_decoder *decoder, int slot,
+                                               const int32_t *tokens, int n,
+                                               float *logits, pl_logits_fn take,
+                                               void *context);
 /* How many of the next n tokens prefill reads at once. A caller that passes this many
  * at a time may do other work in between and gets the same bytes. */
 int pl_decoder_piece(const pl_decoder *decoder, int slot, int n);

@@ -13,6 +13,7 @@ typedef struct place {
     sequence sequence;
     int32_t *prompt; /* until it is read */
     int n_read;
+    bool scored;     /* its tokens' scores are asked for */
     uint64_t number; /* order of joining: prompts are read in this order */
     double began;    /* when reading began; 0: not yet */
     void (*done)(void *context, pl_status status, const pl_generate_result *result);
@@ -128,6 +129,9 @@ pl_status pl_batch_join(pl_batch *b, const pl_batch_request *q)
     const size_t bytes = (size_t)q->n_prompt * sizeof *q->prompt;
     p->prompt = pl_alloc(bytes);
     memcpy(p->prompt, q->prompt, bytes);
+    p->sequence.score = q->score;
+    p->sequence.score_context = q->context;
+    p->scored = q->score && q->options->prompt_scores;
     p->done = q->done;
     p->wanted = q->wanted;
     p->context = q->context;
@@ -151,8 +155,60 @@ static int next_reader(const pl_batch *b)
     return slot;
 }
 
-/* Reads at most n tokens of a prompt; returns how many. After the last one the answer
- * begins. */
+typedef struct prompt_rows {
+    pl_batch *batch;
+    place *place;
+    const float *last; /* the logits after the last token that was read */
+} prompt_rows;
+
+/* Logits after token i of the prompt score token i + 1. */
+static pl_status score_prompt_rows(void *context, int first, int count,
+                                   const float *logits)
+{
+    prompt_rows *rows = context;
+    place *p = rows->place;
+    if (p->n_read + first == 0)
+        PL_CHECK(sequence_score_prompt(&p->sequence, NULL, p->prompt[0]));
+    for (int i = 0; i < count; i++) {
+        const int next = p->n_read + first + i + 1;
+        rows->last = logits + (size_t)i * (size_t)rows->batch->vocab;
+        if (next < p->sequence.result.n_prompt)
+            PL_CHECK(sequence_score_prompt(&p->sequence, rows->last, p->prompt[next]));
+    }
+    return PL_OK;
+}
+
+/* The next n tokens; b->logits gets the logits after the last one of the prompt. */
+static pl_status read_prompt_tokens(pl_batch *b, int slot, int n, bool last)
+{
+    place *p = &b->places[slot];
+    const int32_t *tokens = p->prompt + p->n_read;
+    prompt_rows rows = {b, p, NULL};
+    if (!p->scored)
+        return pl_decoder_prefill(b->decoder, slot, tokens, n, last ? b->logits : NULL);
+    PL_CHECK(pl_decoder_prefill_all(b->decoder, slot, tokens, n, b->logits,
+                                    score_prompt_rows, &rows));
+    memmove(b->logits, rows.last, (size_t)b->vocab * sizeof *b->logits);
+    return PL_OK;
+}
+
+/* After the last token of the prompt the answer begins. */
+static void begin_answer(pl_batch *b, int slot)
+{
+    place *p = &b->places[slot];
+    p->answering = pl_now();
+    p->sequence.result.prompt_seconds = p->answering - p->began;
+    pl_free(p->prompt);
+    p->prompt = NULL;
+    if (p->sequence.options.max_tokens > 0) {
+        take_slot_token(b, slot, b->logits);
+    } else {
+        p->sequence.result.finish = PL_FINISH_LENGTH;
+        finish_place(b, p, PL_OK);
+    }
+}
+
+/* Reads at most n tokens of a prompt; returns how many. */
 static int read_on(pl_batch *b, int slot, int n)
 {
     place *p = &b->places[slot];
@@ -160,20 +216,13 @@ static int read_on(pl_batch *b, int slot, int n)
     const int piece = pl_decoder_piece(b->decoder, slot, left);
     if (piece > n && n < READ)
         return 0;
-    const bool last = piece == left;
     p->began = p->began > 0 ? p->began : pl_now();
-    const pl_status status = pl_decoder_prefill(b->decoder, slot, p->prompt + p->n_read,
-                                                piece, last ? b->logits : NULL);
+    const pl_status status = read_prompt_tokens(b, slot, piece, piece == left);
     p->n_read += piece;
-    if (status != PL_OK) {
+    if (status != PL_OK)
         finish_place(b, p, status);
-    } else if (last) {
-        p->answering = pl_now();
-        p->sequence.result.prompt_seconds = p->answering - p->began;
-        pl_free(p->prompt);
-        p->prompt = NULL;
-        take_slot_token(b, slot, b->logits);
-    }
+    else if (piece == left)
+        begin_answer(b, slot);
     return piece;
 }
 

@@ -85,7 +85,7 @@ static double sum_weights(const double *weight, int n)
 
 /* Ranks tokens until there are `most` of them or their weights reach `share`. */
 static int rank_tokens(pl_chooser *chooser, const float *logits, float highest,
-                       double temperature, int most, double share)
+                       const pl_choice *choice, int most, double share)
 {
     double sum = 0.0;
     int n = 0;
@@ -95,9 +95,12 @@ static int rank_tokens(pl_chooser *chooser, const float *logits, float highest,
         sift_down(chooser->heap, chooser->vocab, top, logits);
     while (n < most && sum < share) {
         int32_t token = pop(chooser->heap, chooser->vocab - n, logits);
+        double weight =
+            exp(((double)logits[token] - (double)highest) / choice->temperature);
+        if (weight < choice->min_p)
+            break;
         chooser->token[n] = token;
-        chooser->weight[n] =
-            exp(((double)logits[token] - (double)highest) / temperature);
+        chooser->weight[n] = weight;
         sum += chooser->weight[n++];
     }
     return n;
@@ -107,9 +110,9 @@ static int take_candidates(pl_chooser *chooser, const float *logits, float highe
                            const pl_choice *choice)
 {
     bool cut = choice->top_k > 0 && choice->top_k < chooser->vocab;
-    if (cut) {
-        int n = rank_tokens(chooser, logits, highest, choice->temperature,
-                            choice->top_k, INFINITY);
+    if (cut || choice->min_p > 0) {
+        int n = rank_tokens(chooser, logits, highest, choice,
+                            cut ? choice->top_k : chooser->vocab, INFINITY);
         /* The smallest n whose weights reach `share` of their sum. */
         const double *weight = chooser->weight;
         double enough = choice->top_p * sum_weights(weight, n), sum = 0.0;
@@ -129,7 +132,7 @@ static int take_candidates(pl_chooser *chooser, const float *logits, float highe
     int n = chooser->vocab;
     if (choice->top_p >= 1.0)
         return n;
-    return rank_tokens(chooser, logits, highest, choice->temperature, n,
+    return rank_tokens(chooser, logits, highest, choice, n,
                        choice->top_p * sum_weights(chooser->weight, n));
 }
 
@@ -161,6 +164,9 @@ pl_status pl_choose_token(pl_chooser *chooser, const float *logits,
     if (!(choice->top_p > 0.0 && choice->top_p <= 1.0))
         return pl_fail(PL_ERR_USAGE, "top_p is %g; give more than 0, at most 1",
                        choice->top_p);
+    if (!(choice->min_p >= 0.0 && choice->min_p <= 1.0))
+        return pl_fail(PL_ERR_USAGE, "min_p is %g; give 0 (no limit) to 1",
+                       choice->min_p);
     /* The likeliest token; the first of equal ones. */
     int vocab = chooser->vocab;
     int best = 0;

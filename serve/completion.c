@@ -1,14 +1,17 @@
-/* Parses and answers OpenAI's /v1/completions, as far as one path can: one prompt, one
- * choice. */
+/* Parses requests for completions, as OpenAI's API has them. */
 #include "serve/serve.h"
 #include <inttypes.h>
-#include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 /* Defaults: OpenAI's values, and seed 0, so that equal requests have equal answers. */
-static const pl_generate_options defaults = {
-    .max_tokens = 16, .choice = {.temperature = 1.0, .top_k = 0, .top_p = 1.0}};
+static const pl_completion defaults = {
+    .model = "auto",
+    .n = 1,
+    .logprobs = -1,
+    .options = {.max_tokens = 16,
+                .choice = {.temperature = 1.0, .top_k = 0, .top_p = 1.0}}};
 
 static pl_status wrong_value(const char *key, const char *what)
 {
@@ -33,28 +36,75 @@ static pl_status read_whole_number(const pl_json *value, const char *key, int64_
     return wrong_value(key, range);
 }
 
-static pl_status read_real(const pl_json *value, const char *key, double most,
-                           double *out)
+static pl_status read_real(const pl_json *value, const char *key, double least,
+                           double most, double *out)
 {
     char range[64];
-    if (pl_json_number(value, out) && *out >= 0 && *out <= most)
+    if (pl_json_number(value, out) && *out >= least && *out <= most)
         return PL_OK;
-    snprintf(range, sizeof range, "a number from 0 to %g", most);
+    snprintf(range, sizeof range, "a number from %g to %g", least, most);
     return wrong_value(key, range);
 }
 
-/* A prompt may also be a list of one, which some clients send. */
-static pl_status read_prompt_text(const pl_json *value, pl_completion *c)
+/* ---- prompts ---- */
+pl_status pl_completion_read_tokens(const pl_json *array, const char *key,
+                                    int32_t **tokens, int *n)
+{
+    const size_t count = pl_json_count(array);
+    *tokens = pl_alloc((count > 0 ? count : 1) * sizeof **tokens);
+    *n = 0;
+    for (size_t i = 0; i < count; i++) {
+        int64_t token = 0;
+        PL_CHECK(read_whole_number(pl_json_at(array, i), key, 0, INT32_MAX, &token));
+        (*tokens)[(*n)++] = (int32_t)token;
+    }
+    return PL_OK;
+}
+
+static pl_status read_one_prompt(const pl_json *value, pl_completion *c)
+{
+    static const char wanted[] = "a text, a list of token numbers, or a list of these, "
+                                 "none of them empty";
+    size_t len = 0;
+    const char *text = pl_json_text(value, &len);
+    pl_completion_prompt *prompt = &c->prompts[c->n_prompts];
+    if (text ? len == 0 : !pl_json_is_array(value) || pl_json_count(value) == 0)
+        return wrong_value("prompt", wanted);
+    if (text && strlen(text) != len)
+        return wrong_value("prompt", "a text without the character U+0000");
+    c->n_prompts++;
+    if (!text)
+        return pl_completion_read_tokens(value, "prompt", &prompt->tokens,
+                                         &prompt->n_tokens);
+    prompt->text = copy_text(text, len);
+    return PL_OK;
+}
+
+/* A list is one prompt of tokens if it begins with a number. */
+static pl_status read_prompts(const pl_json *value, pl_completion *c)
+{
+    double number = 0;
+    size_t n = pl_json_count(value);
+    const bool one = !pl_json_is_array(value) || n == 0 ||
+                     pl_json_number(pl_json_at(value, 0), &number);
+    n = one ? 1 : n;
+    if (n > PL_CHOICES_MAX)
+        return pl_fail(PL_ERR_USAGE, "`prompt` has %zu prompts; give at most %d", n,
+                       (int)PL_CHOICES_MAX);
+    c->prompts = pl_alloc(n * sizeof *c->prompts);
+    for (size_t i = 0; i < n; i++)
+        PL_CHECK(read_one_prompt(one ? value : pl_json_at(value, i), c));
+    return PL_OK;
+}
+
+/* ---- keys with a form of their own ---- */
+static pl_status read_model(const pl_json *value, pl_completion *c)
 {
     size_t len = 0;
-    if (pl_json_is_array(value) && pl_json_count(value) == 1)
-        value = pl_json_at(value, 0);
     const char *text = pl_json_text(value, &len);
-    if (!text || len == 0)
-        return wrong_value("prompt", "one text that is not empty");
-    if (strlen(text) != len)
-        return wrong_value("prompt", "a text without the character U+0000");
-    c->prompt = copy_text(text, len);
+    if (!text || len == 0 || len >= sizeof c->model || strlen(text) != len)
+        return wrong_value("model", "\"auto\" or the name of a path or an arm");
+    memcpy(c->model, text, len + 1);
     return PL_OK;
 }
 
@@ -74,64 +124,147 @@ static pl_status read_stop(const pl_json *value, pl_completion *c)
     return PL_OK;
 }
 
-static pl_status read_key(const char *key, const pl_json *value, pl_completion *c)
+static pl_status read_bias(const pl_json *value, pl_completion *c)
+{
+    static const char wanted[] =
+        "an object of token numbers with a number from -100 to 100 each";
+    size_t n = 0;
+    if (!pl_json_is_object(value))
+        return wrong_value("logit_bias", wanted);
+    for (const char *key = pl_json_next_key(value, NULL); key;
+         key = pl_json_next_key(value, key))
+        n++;
+    if (n > PL_BIAS_MAX)
+        return pl_fail(PL_ERR_USAGE, "`logit_bias` has %zu tokens; give at most %d", n,
+                       (int)PL_BIAS_MAX);
+    c->bias = pl_alloc((n > 0 ? n : 1) * sizeof *c->bias);
+    c->options.bias = c->bias;
+    for (const char *key = pl_json_next_key(value, NULL); key;
+         key = pl_json_next_key(value, key)) {
+        int64_t token = 0;
+        double bias = 0;
+        if (pl_parse_int(key, &token) != PL_OK || token < 0 || token > INT32_MAX)
+            return wrong_value("logit_bias", wanted);
+        PL_CHECK(read_real(pl_json_get(value, key), "logit_bias", -100, 100, &bias));
+        c->bias[c->options.n_bias++] = (pl_logit_bias){(int32_t)token, (float)bias};
+    }
+    return PL_OK;
+}
+
+static pl_status read_stream_options(const pl_json *value, pl_completion *c)
+{
+    bool ignored = false;
+    if (!pl_json_is_object(value))
+        return wrong_value("stream_options", "an object");
+    c->stream_options = true;
+    for (const char *key = pl_json_next_key(value, NULL); key;
+         key = pl_json_next_key(value, key)) {
+        bool *to = strcmp(key, "include_usage") == 0         ? &c->include_usage
+                   : strcmp(key, "include_obfuscation") == 0 ? &ignored
+                                                             : NULL;
+        if (!to)
+            return pl_fail(PL_ERR_USAGE, "unknown key `%.60s` in `stream_options`",
+                           key);
+        if (!pl_json_bool(pl_json_get(value, key), to))
+            return wrong_value(key, "true or false");
+    }
+    return PL_OK;
+}
+
+static pl_status read_top_k(const pl_json *value, pl_completion *c)
 {
     int64_t whole = 0;
-    pl_status status;
-    if (strcmp(key, "model") == 0) {
-        size_t len = 0;
-        const char *text = pl_json_text(value, &len);
-        if (!text || len == 0 || len >= sizeof c->model || strlen(text) != len)
-            return wrong_value("model", "\"auto\" or the name of a path");
-        memcpy(c->model, text, len + 1);
-        return PL_OK;
+    pl_status status = read_whole_number(value, "top_k", -1, 1000000, &whole);
+    c->options.choice.top_k = whole > 0 ? (int)whole : 0; /* -1, as 0: all */
+    return status;
+}
+
+static pl_status read_top_p(const pl_json *value, pl_completion *c)
+{
+    PL_CHECK(read_real(value, "top_p", 0, 1, &c->options.choice.top_p));
+    return c->options.choice.top_p > 0 ? PL_OK : wrong_value("top_p", "more than 0");
+}
+
+static pl_status ignore_key(const pl_json *value, pl_completion *c)
+{
+    (void)value, (void)c;
+    return PL_OK;
+}
+
+static pl_status refuse_suffix(const pl_json *value, pl_completion *c)
+{
+    (void)value, (void)c;
+    return wrong_value("suffix", "left out: it is not supported");
+}
+
+/* ---- the table of keys ---- */
+typedef struct completion_key {
+    const char *name;
+    char kind;                                                 /* i, r, b, or f: read */
+    size_t at;                                                 /* of its field */
+    double least, most;                                        /* of i and r */
+    pl_status (*read)(const pl_json *value, pl_completion *c); /* of f */
+} completion_key;
+
+#define KEY_AT(name, kind, field, least, most)                                         \
+    {                                                                                  \
+        name, kind, offsetof(pl_completion, field), least, most, NULL                  \
     }
-    if (strcmp(key, "prompt") == 0)
-        return read_prompt_text(value, c);
-    if (strcmp(key, "stop") == 0)
-        return read_stop(value, c);
-    if (strcmp(key, "stream") == 0)
-        return pl_json_bool(value, &c->stream) ? PL_OK
-                                               : wrong_value(key, "true or false");
-    if (strcmp(key, "temperature") == 0)
-        return read_real(value, key, 100, &c->options.choice.temperature);
-    if (strcmp(key, "top_p") == 0) {
-        PL_CHECK(read_real(value, key, 1, &c->options.choice.top_p));
-        return c->options.choice.top_p > 0 ? PL_OK : wrong_value(key, "more than 0");
+#define KEY_BY(name, read)                                                             \
+    {                                                                                  \
+        name, 'f', 0, 0, 0, read                                                       \
     }
-    if (strcmp(key, "max_tokens") == 0) {
-        status = read_whole_number(value, key, 1, 1000000, &whole);
-        c->options.max_tokens = (int)whole;
-        return status;
+
+static const completion_key keys[] = {
+    KEY_BY("model", read_model),
+    KEY_BY("prompt", read_prompts),
+    KEY_BY("stop", read_stop),
+    KEY_BY("logit_bias", read_bias),
+    KEY_BY("stream_options", read_stream_options),
+    KEY_BY("top_k", read_top_k),
+    KEY_BY("top_p", read_top_p),
+    KEY_BY("suffix", refuse_suffix),
+    KEY_BY("user", ignore_key),
+    KEY_AT("stream", 'b', stream, 0, 1),
+    KEY_AT("echo", 'b', echo, 0, 1),
+    KEY_AT("n", 'i', n, 1, PL_CHOICES_MAX),
+    KEY_AT("best_of", 'i', best_of, 1, PL_CHOICES_MAX),
+    KEY_AT("logprobs", 'i', logprobs, 0, PL_TOP_MAX),
+    KEY_AT("max_tokens", 'i', options.max_tokens, 0, 1000000),
+    KEY_AT("seed", 'u', options.choice.seed, 0, 9e18),
+    KEY_AT("temperature", 'r', options.choice.temperature, 0, 100),
+    KEY_AT("min_p", 'r', options.choice.min_p, 0, 1),
+    KEY_AT("presence_penalty", 'r', options.presence_penalty, -2, 2),
+    KEY_AT("frequency_penalty", 'r', options.frequency_penalty, -2, 2),
+};
+
+static pl_status read_key(const char *name, const pl_json *value, pl_completion *c)
+{
+    size_t i = 0;
+    int64_t whole = 0;
+    while (i < sizeof keys / sizeof *keys && strcmp(keys[i].name, name) != 0)
+        i++;
+    if (i == sizeof keys / sizeof *keys)
+        return pl_fail(PL_ERR_USAGE, "unknown key `%.60s`", name);
+    const completion_key *key = &keys[i];
+    void *to = (char *)c + key->at;
+    switch (key->kind) {
+    case 'f':
+        return key->read(value, c);
+    case 'b':
+        return pl_json_bool(value, to) ? PL_OK : wrong_value(name, "true or false");
+    case 'r':
+        return read_real(value, name, key->least, key->most, to);
+    default:
+        break;
     }
-    if (strcmp(key, "top_k") == 0) {
-        status = read_whole_number(value, key, 0, 1000000, &whole);
-        c->options.choice.top_k = (int)whole;
-        return status;
-    }
-    if (strcmp(key, "seed") == 0) {
-        status = read_whole_number(value, key, 0, INT64_MAX, &whole);
-        c->options.choice.seed = (uint64_t)whole;
-        return status;
-    }
-    /* Keys that other servers know and this one does not: only the value that turns
-     * them off is accepted. */
-    double number = 0;
-    bool yes = false;
-    if (strcmp(key, "n") == 0 || strcmp(key, "best_of") == 0)
-        return pl_json_number(value, &number) && number == 1 ? PL_OK
-                                                             : wrong_value(key, "1");
-    if (strcmp(key, "echo") == 0)
-        return pl_json_bool(value, &yes) && !yes ? PL_OK : wrong_value(key, "false");
-    if (strcmp(key, "presence_penalty") == 0 || strcmp(key, "frequency_penalty") == 0)
-        return pl_json_number(value, &number) && number == 0 ? PL_OK
-                                                             : wrong_value(key, "0");
-    if (strcmp(key, "logprobs") == 0 || strcmp(key, "suffix") == 0 ||
-        strcmp(key, "logit_bias") == 0)
-        return wrong_value(key, "left out: it is not supported");
-    if (strcmp(key, "user") == 0 || strcmp(key, "stream_options") == 0)
-        return PL_OK;
-    return pl_fail(PL_ERR_USAGE, "unknown key `%.60s`", key);
+    const int64_t most = key->kind == 'u' ? INT64_MAX : (int64_t)key->most;
+    PL_CHECK(read_whole_number(value, name, (int64_t)key->least, most, &whole));
+    if (key->kind == 'u')
+        *(uint64_t *)to = (uint64_t)whole;
+    else
+        *(int *)to = (int)whole;
+    return PL_OK;
 }
 
 /* JSON's null counts as a missing key. */
@@ -144,6 +277,38 @@ static bool is_null(const pl_json *value)
            !pl_json_bool(value, &yes);
 }
 
+/* Keys that are valid alone and not together. */
+static pl_status check_together(pl_completion *c)
+{
+    pl_generate_options *o = &c->options;
+    if (!c->prompts)
+        return wrong_value("prompt", "given");
+    if (c->n_prompts * c->n > PL_CHOICES_MAX)
+        return pl_fail(
+            PL_ERR_USAGE,
+            "%d prompts with %d choices each are %d answers; ask for at most "
+            "%d in one request",
+            c->n_prompts, c->n, c->n_prompts * c->n, (int)PL_CHOICES_MAX);
+    if (c->best_of > 0 && c->best_of != c->n)
+        return pl_fail(
+            PL_ERR_USAGE,
+            "`best_of` is %d and `n` is %d; this server returns every answer "
+            "that it makes, so leave `best_of` out",
+            c->best_of, c->n);
+    if (o->max_tokens == 0 && !c->echo)
+        return pl_fail(PL_ERR_USAGE,
+                       "`max_tokens` is 0, which asks for nothing without `echo`; give "
+                       "1 or more, or set `echo`");
+    if (c->stream_options && !c->stream)
+        return pl_fail(PL_ERR_USAGE,
+                       "`stream_options` needs `stream`; set it, or leave the options "
+                       "out");
+    o->scores = c->logprobs >= 0;
+    o->prompt_scores = c->echo && (o->scores || o->max_tokens == 0);
+    o->n_top = o->scores ? c->logprobs : 0;
+    return PL_OK;
+}
+
 static pl_status read_object(const pl_json *json, pl_completion *c)
 {
     if (!pl_json_is_object(json))
@@ -154,13 +319,13 @@ static pl_status read_object(const pl_json *json, pl_completion *c)
         if (!is_null(value))
             PL_CHECK(read_key(key, value, c));
     }
-    return c->prompt ? PL_OK : wrong_value("prompt", "given");
+    return check_together(c);
 }
 
 pl_status pl_completion_parse(const char *body, size_t len, pl_completion *out)
 {
     pl_json *json = NULL;
-    *out = (pl_completion){.model = "auto", .options = defaults};
+    *out = defaults;
     pl_status status = pl_json_parse(body, len, &json);
     if (status != PL_OK)
         return pl_fail(PL_ERR_USAGE, "the body is no JSON: %s", pl_last_error());
@@ -171,8 +336,15 @@ pl_status pl_completion_parse(const char *body, size_t len, pl_completion *out)
 
 void pl_completion_clear(pl_completion *c)
 {
-    pl_free(c->prompt);
-    c->prompt = NULL;
+    for (int i = 0; i < c->n_prompts; i++) {
+        pl_free(c->prompts[i].text);
+        pl_free(c->prompts[i].tokens);
+    }
+    pl_free(c->prompts);
+    pl_free(c->bias);
+    c->prompts = NULL;
+    c->bias = NULL;
+    c->n_prompts = c->options.n_bias = 0;
     for (int i = 0; i < PL_STOP_MAX; i++) {
         union {
             const char *in;
@@ -181,51 +353,4 @@ void pl_completion_clear(pl_completion *c)
         pl_free(stop.out);
         c->options.stop[i] = NULL;
     }
-}
-
-/* ---- answers ---- */
-static pl_json *usage(const pl_generate_result *r)
-{
-    pl_json *o = pl_json_object();
-    pl_json_set_int(o, "prompt_tokens", r->n_prompt);
-    pl_json_set_int(o, "completion_tokens", r->n_tokens);
-    pl_json_set_int(o, "total_tokens", r->n_prompt + r->n_tokens);
-    return o;
-}
-
-void pl_completion_write(const pl_completion_answer *a, pl_buf *out)
-{
-    char id[40];
-    pl_json *o = pl_json_object(), *choices = pl_json_array();
-    pl_json *choice = pl_json_object();
-    snprintf(id, sizeof id, "cmpl-%" PRIu64, a->id);
-    pl_json_set_text(o, "id", id);
-    pl_json_set_text(o, "object", "text_completion");
-    pl_json_set_int(o, "created", a->created);
-    pl_json_set_text(o, "model", a->model);
-    pl_json_set(choice, "text", pl_json_make_bytes(a->text, a->text_len));
-    pl_json_set_int(choice, "index", 0);
-    pl_json_set_real(choice, "logprobs", NAN); /* null */
-    if (a->ended)
-        pl_json_set_text(choice, "finish_reason", pl_finish_name(a->result.finish));
-    else
-        pl_json_set_real(choice, "finish_reason", NAN);
-    pl_json_push(choices, choice);
-    pl_json_set(o, "choices", choices);
-    if (a->ended)
-        pl_json_set(o, "usage", usage(&a->result));
-    pl_json_write(o, 0, out);
-    pl_json_destroy(&o);
-}
-
-void pl_completion_write_error(const char *message, const char *type, const char *code,
-                               pl_buf *out)
-{
-    pl_json *o = pl_json_object(), *error = pl_json_object();
-    pl_json_set_text(error, "message", message);
-    pl_json_set_text(error, "type", type);
-    pl_json_set_text(error, "code", code);
-    pl_json_set(o, "error", error);
-    pl_json_write(o, 0, out);
-    pl_json_destroy(&o);
 }

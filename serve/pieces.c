@@ -39,6 +39,14 @@ static size_t match_character(const uint8_t *data, size_t len, bool *whole)
     return n;
 }
 
+bool pieces_are_text(const void *data, size_t len)
+{
+    bool whole = true;
+    for (size_t at = 0; at < len && whole;)
+        at += match_character((const uint8_t *)data + at, len - at, &whole);
+    return whole;
+}
+
 static void drop_front(pl_buf *buf, size_t n)
 {
     memmove(buf->data, buf->data + n, buf->len - n);
@@ -122,4 +130,15 @@ void pieces_destroy(pieces *p)
 {
     pl_buf_destroy(&p->raw);
     pl_buf_destroy(&p->text);
+}
+
+pl_status pieces_decode(const pl_tokenizer *tokenizer, const int32_t *tokens, size_t n,
+                        pl_buf *out)
+{
+    pieces p = {0};
+    pl_status status = pl_tokenizer_decode(tokenizer, tokens, n, &p.raw);
+    take_characters(&p, true);
+    pl_buf_append(out, p.text.data, p.text.len);
+    pieces_destroy(&p);
+    return status;
 }

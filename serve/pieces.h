@@ -26,6 +26,11 @@ PL_MUST_CHECK pl_status pieces_add(pieces *p, const void *data, size_t len,
 /* The end: emits what was held back. */
 PL_MUST_CHECK pl_status pieces_end(pieces *p);
 void pieces_destroy(pieces *p);
+/* Appends the text of a list of tokens. */
+PL_MUST_CHECK pl_status pieces_decode(const pl_tokenizer *tokenizer,
+                                      const int32_t *tokens, size_t n, pl_buf *out);
+/* Whether the bytes are well-formed UTF-8. */
+bool pieces_are_text(const void *data, size_t len);
 
 #ifdef __cplusplus
 }

@@ -23,9 +23,18 @@ static pl_status check_generate_request(int known, int vocab, int context, int n
             PL_ERR_USAGE,
             "the prompt has %d tokens and the model's context is %d; shorten it",
             n_prompt, context);
-    if (options->max_tokens < 1)
+    if (options->max_tokens < (options->prompt_scores ? 0 : 1))
         return pl_fail(PL_ERR_USAGE, "max_tokens is %d; give 1 or more",
                        options->max_tokens);
+    if (options->n_top < 0 || options->n_top > PL_TOP_MAX)
+        return pl_fail(PL_ERR_USAGE, "%d likeliest tokens per token; give 0 to %d",
+                       options->n_top, (int)PL_TOP_MAX);
+    for (int i = 0; i < options->n_bias; ++i)
+        if (options->bias[i].token < 0 || options->bias[i].token >= known)
+            return pl_fail(PL_ERR_USAGE,
+                           "logit_bias names token %d; the vocabulary has tokens 0 to "
+                           "%d",
+                           (int)options->bias[i].token, known - 1);
     return PL_OK;
 }
 
@@ -38,6 +47,12 @@ pl_status sequence_open(sequence *s, const pl_tokenizer *tokenizer, int vocab,
                                     n_prompt, options));
     s->tokenizer = tokenizer;
     s->options = *options;
+    s->vocab = vocab;
+    s->n_known = pl_tokenizer_vocab(tokenizer);
+    if (options->presence_penalty != 0 || options->frequency_penalty != 0)
+        s->chosen = pl_alloc((size_t)s->n_known * sizeof *s->chosen);
+    if (options->scores)
+        s->raw = pl_alloc((size_t)vocab * sizeof *s->raw);
     s->pieces.emit = emit;
     s->pieces.context = emit_context;
     s->result.n_prompt = n_prompt;
@@ -53,16 +68,53 @@ pl_status sequence_open(sequence *s, const pl_tokenizer *tokenizer, int vocab,
 void sequence_close(sequence *s)
 {
     pl_buf_destroy(&s->bytes);
+    pl_free(s->chosen);
+    pl_free(s->raw);
+    s->chosen = NULL;
+    s->raw = NULL;
     pieces_destroy(&s->pieces);
+}
+
+/* logit[v] = logit[v] + bias[v] - presence * [c > 0] - frequency * c, where c is how
+ * often v was chosen. */
+static void change_logits(const sequence *s, float *logits)
+{
+    const pl_generate_options *o = &s->options;
+    for (int i = 0; i < o->n_bias; ++i)
+        logits[o->bias[i].token] += o->bias[i].bias;
+    for (int v = 0; s->chosen && v < s->n_known; ++v)
+        if (s->chosen[v] > 0)
+            logits[v] = (float)((double)logits[v] - o->presence_penalty -
+                                o->frequency_penalty * s->chosen[v]);
+    logits[PL_TOKEN_UNK] = -INFINITY;
+    logits[PL_TOKEN_BOS] = -INFINITY;
+}
+
+static pl_status tell_score(sequence *s, const float *logits, int32_t token)
+{
+    pl_token_score score = {.token = token, .logprob = NAN};
+    if (logits)
+        PL_CHECK(pl_score_token(logits, s->vocab, token, s->options.n_top, &score));
+    return s->score(s->score_context, &score);
+}
+
+pl_status sequence_score_prompt(sequence *s, const float *logits, int32_t token)
+{
+    return s->score && s->options.prompt_scores ? tell_score(s, logits, token) : PL_OK;
 }
 
 pl_status sequence_take(sequence *s, pl_chooser *chooser, float *logits, int room)
 {
     bool stopped = false;
-    logits[PL_TOKEN_UNK] = -INFINITY;
-    logits[PL_TOKEN_BOS] = -INFINITY;
+    if (s->raw)
+        memcpy(s->raw, logits, (size_t)s->vocab * sizeof *s->raw);
+    change_logits(s, logits);
     uint64_t place = (uint64_t)(s->result.n_prompt + s->result.n_tokens);
     PL_CHECK(pl_choose_token(chooser, logits, &s->options.choice, place, &s->token));
+    if (s->raw && s->score)
+        PL_CHECK(tell_score(s, s->raw, s->token));
+    if (s->chosen)
+        ++s->chosen[s->token];
     ++s->result.n_tokens;
     if (s->token != PL_TOKEN_EOS) {
         pl_buf_clear(&s->bytes);

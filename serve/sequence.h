@@ -12,8 +12,13 @@ extern "C" {
 
 typedef struct sequence {
     const pl_tokenizer *tokenizer;
-    pl_generate_options options; /* stop texts are lent until close */
-    pl_buf bytes;                /* of the last token */
+    pl_generate_options options; /* stop texts and biases are lent until close */
+    pl_score_fn score;           /* the owner may set both before the first token */
+    void *score_context;
+    int vocab, n_known; /* of the model, of the tokenizer */
+    int *chosen;        /* [n_known] how often; NULL if no option asks */
+    float *raw;         /* [vocab] logits before options change them; the same */
+    pl_buf bytes;       /* of the last token */
     pieces pieces;
     int32_t token; /* to be fed next */
     bool ended;
@@ -33,6 +38,10 @@ void sequence_close(sequence *s);
  * many more tokens the decoder takes. */
 PL_MUST_CHECK pl_status sequence_take(sequence *s, pl_chooser *chooser, float *logits,
                                       int room);
+/* Gives the score of a token of the prompt, if the options ask for it; `logits` is NULL
+ * for the first one. */
+PL_MUST_CHECK pl_status sequence_score_prompt(sequence *s, const float *logits,
+                                              int32_t token);
 
 #ifdef __cplusplus
 }

@@ -1,18 +1,21 @@
 /* The door of serve: text from one path of a trained model.
  *
- * choose:   logits -> the next token (temperature, top-k, top-p; keyed random numbers)
- * pieces:   the bytes of tokens -> valid UTF-8, whole characters, up to a stop text
- * generate: prompt -> prefill -> choose -> emit, until the end batch:    the same for
- * several requests at once, which may join and leave completion: a request as JSON
- * (OpenAI's /v1/completions), and its answers likelihood: how well each path predicts a
- * prompt -> the path that answers
+ *   choose      logits -> the next token (temperature, top-k, top-p, min-p; keyed
+ * random numbers) score       logits -> how likely a token was pieces      the bytes of
+ * tokens -> valid UTF-8, whole characters, up to a stop text generate    prompt ->
+ * prefill -> choose -> emit, until the end batch       the same for several requests at
+ * once, which may join and leave completion  a request as JSON (OpenAI's
+ * /v1/completions), and its answers likelihood  how well each path predicts a prompt ->
+ * the path that answers
  *
- * Read in this order: choose, pieces, sequence, generate, batch, completion,
+ * Read in this order: choose, score, pieces, sequence, generate, batch, completion,
  * likelihood.
  *
- * exchange: a path as files that other programs load, and their models as ours mixture:
- * a trained mixture read from its store path_chooser: which path answers a prompt
- * server:   the paths of a mixture over HTTP; exporter: a hub's metrics over HTTP
+ *   exchange      a path as files that other programs load, and their models as ours
+ *   mixture       a trained mixture read from its store
+ *   path_chooser  which path answers a prompt
+ *   server        the paths of a mixture over HTTP
+ *   exporter      a hub's metrics over HTTP
  *
  * The same model, prompt and options give the same text: randomness is keyed by the
  * seed and the token's position, never by time or by what else is being served. */
@@ -34,6 +37,8 @@ typedef struct pl_choice {
     double temperature; /* 0: always the likeliest token */
     int top_k;          /* keep the k likeliest; 0: all */
     double top_p;       /* then keep the likeliest that reach this share; 1: all */
+    double min_p; /* before both: drop tokens whose probability is below this share of
+                     the likeliest one's; 0: none */
     uint64_t seed;
 } pl_choice;
 pl_choice pl_choice_defaults(void); /* 0.8, 40, 0.95, seed 0 */
@@ -50,16 +55,48 @@ PL_MUST_CHECK pl_status pl_choose_token(pl_chooser *chooser, const float *logits
                                         const pl_choice *choice, uint64_t index,
                                         int32_t *token);
 
+/* ---- scores ---- */
+enum { PL_TOP_MAX = 20 };
+typedef struct pl_token_rank {
+    int32_t token;
+    double logprob;
+} pl_token_rank;
+/* How likely a token was in its place. Probabilities are the model's own: before
+ * penalties, biases and temperature. */
+typedef struct pl_token_score {
+    int32_t token;
+    double logprob; /* natural logarithm; NaN for a sequence's first token */
+    int n_top;
+    pl_token_rank top[PL_TOP_MAX]; /* the likeliest tokens there, in falling order */
+} pl_token_score;
+/* The sum is in double, in rising order; of equal logits the lower token comes first.
+ * ERR_NUMERIC if no sum is finite. */
+PL_MUST_CHECK pl_status pl_score_token(const float *logits, int vocab, int32_t token,
+                                       int n_top, pl_token_score *out);
+typedef pl_status (*pl_score_fn)(void *context, const pl_token_score *score);
+
 /* ---- generate ---- */
 /* Gets each piece of text as soon as it is final: valid UTF-8, whole characters, never
  * a part of a stop text. If it returns an error, generation ends with that error. */
 typedef pl_status (*pl_piece_fn)(void *context, const char *text, size_t len);
 
 enum { PL_STOP_MAX = 4 };
+typedef struct pl_logit_bias {
+    int32_t token;
+    float bias; /* is added to the token's logit before a token is chosen */
+} pl_logit_bias;
 typedef struct pl_generate_options {
     int max_tokens; /* to choose, at least 1; the end of the context may come first */
     pl_choice choice;
     const char *stop[PL_STOP_MAX]; /* texts that end the generation; NULL: none */
+    /* subtracted from the logit of a token that was chosen before: once, and as often
+     * as it was chosen */
+    double presence_penalty, frequency_penalty;
+    const pl_logit_bias *bias; /* [n_bias], borrowed until the end */
+    int n_bias;
+    bool scores;        /* of the chosen tokens, */
+    bool prompt_scores; /* and of the prompt's; then max_tokens may be 0 */
+    int n_top;          /* of each score, at most PL_TOP_MAX */
 } pl_generate_options;
 
 typedef enum pl_finish {
@@ -109,6 +146,9 @@ typedef struct pl_batch_request {
      */
     pl_status (*wanted)(void *context);
     void *context; /* for all of these functions */
+    /* Gets the scores that the options ask for, in the order of the tokens, before the
+     * text of each. May be NULL if they ask for none. */
+    pl_score_fn score;
 } pl_batch_request;
 /* Borrows model and tokenizer until destroy. */
 PL_MUST_CHECK pl_status pl_batch_create(pl_model *model, const pl_tokenizer *tokenizer,
@@ -140,11 +180,24 @@ PL_MUST_CHECK pl_status pl_likelihood_choose(const double *nats, int n_paths, in
                                              double *margin_nats);
 
 /* ---- completion ---- */
-enum { PL_COMPLETION_BYTES_MAX = 1 << 20 };
+enum {
+    PL_COMPLETION_BYTES_MAX = 1 << 20,
+    PL_CHOICES_MAX = 256, /* answers of one request */
+    PL_BIAS_MAX = 1024
+};
+typedef struct pl_completion_prompt {
+    char *text; /* or */
+    int32_t *tokens;
+    int n_tokens;
+} pl_completion_prompt;
 typedef struct pl_completion {
-    char model[PL_NAME_MAX]; /* "auto": the server picks the path */
-    char *prompt;            /* owned, as is what stops points at */
-    bool stream;
+    char model[PL_NAME_MAX];       /* "auto": the server picks the path */
+    pl_completion_prompt *prompts; /* owned, as are biases and what stops points at */
+    int n_prompts;
+    int n, best_of; /* choices per prompt; choice k has the seed plus k */
+    int logprobs;   /* -1: none; else as many likeliest tokens per token */
+    bool echo, stream, stream_options, include_usage;
+    pl_logit_bias *bias;
     pl_generate_options options;
 } pl_completion;
 /* Parses a body of /v1/completions. ERR_USAGE with one sentence that names the key.
@@ -152,18 +205,41 @@ typedef struct pl_completion {
 PL_MUST_CHECK pl_status pl_completion_parse(const char *body, size_t len,
                                             pl_completion *out);
 void pl_completion_clear(pl_completion *completion);
+/* A list of token numbers; `key` is named in errors. Free *tokens also then. */
+PL_MUST_CHECK pl_status pl_completion_read_tokens(const pl_json *array, const char *key,
+                                                  int32_t **tokens, int *n);
 
+/* One of the answers of a request, or what is new of it. */
+typedef struct pl_completion_choice {
+    int index;        /* prompt * n + choice of the prompt */
+    const char *path; /* that answers */
+    const char *text;
+    size_t text_len;
+    const pl_token_score *scores;
+    size_t n_scores;
+    int64_t offset; /* of the first score's token, in characters of the whole text;
+                       moved behind the last one */
+    bool scored;    /* scores were asked for */
+    bool ended;
+    pl_finish finish;
+} pl_completion_choice;
 typedef struct pl_completion_answer {
     uint64_t id;
     int64_t created;   /* seconds since 1970 */
-    const char *model; /* the path that answers */
-    const char *text;
-    size_t text_len;
-    bool ended; /* true: `result` is set */
-    pl_generate_result result;
+    const char *model; /* the path that answers; "auto" if there are several */
+    pl_completion_choice *choices;
+    int n_choices;
+    bool usage; /* of the whole request: */
+    int n_prompt_tokens, n_tokens;
+    const pl_tokenizer *tokenizer; /* of the scores */
 } pl_completion_answer;
 /* Appends the object: a whole answer, or one chunk of a stream. */
-void pl_completion_write(const pl_completion_answer *answer, pl_buf *out);
+PL_MUST_CHECK pl_status pl_completion_write(const pl_completion_answer *answer,
+                                            pl_buf *out);
+/* The text of one token by itself: its bytes if they are UTF-8, else "bytes:\\xe2...";
+ * BOS, EOS and UNK have names. */
+PL_MUST_CHECK pl_status pl_token_text(const pl_tokenizer *tokenizer, int32_t token,
+                                      pl_buf *out);
 /* {"error": {"message", "type", "code"}} */
 void pl_completion_write_error(const char *message, const char *type, const char *code,
                                pl_buf *out);

@@ -1,4 +1,5 @@
 /* The engine of a server: one thread that takes jobs and sends events (server.h). */
+#include "serve/pieces.h"
 #include "serve/server_paths.h"
 
 enum {
@@ -23,6 +24,7 @@ void server_event_destroy(server_event **event)
     if (!*event)
         return;
     pl_buf_destroy(&(*event)->text);
+    pl_buf_destroy(&(*event)->scores);
     pl_free(*event);
     *event = NULL;
 }
@@ -37,7 +39,14 @@ void server_job_release(server_job **job)
         server_event_destroy(&e);
     pl_queue_destroy(&j->events);
     pl_completion_clear(&j->completion);
-    pl_buf_destroy(&j->tokens);
+    for (int i = 0; i < j->n_prompts; i++)
+        pl_buf_destroy(&j->prompts[i].tokens);
+    for (int i = 0; i < j->n_parts; i++) {
+        pl_buf_destroy(&j->parts[i].text);
+        pl_buf_destroy(&j->parts[i].scores);
+    }
+    pl_free(j->prompts);
+    pl_free(j->parts);
     pl_free(j);
 }
 
@@ -67,28 +76,78 @@ void server_job_leave(server_job *job)
     leave_places(job);
 }
 
-static void tell_end(server_job *job, pl_status status, const char *code,
-                     const pl_generate_result *result)
+/* Before the front hears of the end, so that a client that asks again at once finds its
+ * place free and its request counted. */
+static void count_end(server_job *job)
 {
     server_counters *n = &job->server->counts;
-    server_event *e = pl_alloc(sizeof *e);
-    e->ended = true;
-    e->status = status;
-    e->code = code;
-    if (status != PL_OK)
-        pl_buf_printf(&e->text, "%s", pl_last_error());
-    if (result) {
-        e->result = *result;
-        __atomic_fetch_add(&n->prompt_tokens, result->n_prompt, __ATOMIC_SEQ_CST);
-        __atomic_fetch_add(&n->chosen_tokens, result->n_tokens, __ATOMIC_SEQ_CST);
-    }
+    const pl_status status = job->status;
     __atomic_fetch_add(status == PL_OK              ? &n->answered
                        : status == PL_ERR_CANCELLED ? &n->left
                                                     : &n->failed,
                        1, __ATOMIC_SEQ_CST);
     leave_places(job);
+}
+
+/* The last event of an answer. */
+static server_event *make_end(const server_part *part, pl_status status,
+                              const char *code, const pl_generate_result *result)
+{
+    server_event *e = pl_alloc(sizeof *e);
+    e->index = part->index;
+    e->ended = true;
+    e->status = status;
+    e->code = code;
+    e->result = *result;
+    if (status != PL_OK)
+        pl_buf_printf(&e->text, "%s", pl_last_error());
+    return e;
+}
+
+static void tell_end(server_part *part, pl_status status, const char *code,
+                     const pl_generate_result *result)
+{
+    server_job *job = part->job;
+    server_counters *n = &job->server->counts;
+    server_event *e = make_end(part, status, code, result);
+    if (status == PL_OK) {
+        e->text = part->text;
+        e->scores = part->scores;
+        part->text = part->scores = (pl_buf){0};
+    } else if (job->status == PL_OK) {
+        job->status = status;
+    }
+    if (part->index % job->completion.n == 0)
+        __atomic_fetch_add(&n->prompt_tokens, result->n_prompt, __ATOMIC_SEQ_CST);
+    __atomic_fetch_add(&n->chosen_tokens, result->n_tokens, __ATOMIC_SEQ_CST);
+    const bool last = ++job->n_ended == job->n_parts;
+    if (last)
+        count_end(job);
+    pl_queue_push(job->events, e);
+    if (last)
+        server_job_release(&job);
+}
+
+/* The whole job fails before any of its parts has joined a batch. */
+static void refuse_job(server_job *job, pl_status status, const char *code)
+{
+    static const pl_generate_result none;
+    server_event *e = make_end(&job->parts[0], status, code, &none);
+    job->status = status;
+    count_end(job);
     pl_queue_push(job->events, e);
     server_job_release(&job);
+}
+
+/* Ends the parts that wait. The caller holds the job. */
+static void end_waiting_parts(server_job *job, pl_status status, const char *code)
+{
+    static const pl_generate_result none;
+    for (int i = 0; i < job->n_parts; i++)
+        if (!job->parts[i].joined) {
+            job->parts[i].joined = true;
+            tell_end(&job->parts[i], status, code, &none);
+        }
 }
 
 /* ERR_CANCELLED and ERR_TIMEOUT end a job in any state. */
@@ -103,14 +162,32 @@ static pl_status check_job_wanted(void *context)
     return PL_OK;
 }
 
+/* Sends what is new of an answer. */
 static pl_status on_piece(void *context, const char *text, size_t len)
 {
-    server_job *job = context;
-    PL_CHECK(check_job_wanted(job));
+    server_part *part = context;
+    PL_CHECK(check_job_wanted(part->job));
     server_event *e = pl_alloc(sizeof *e);
-    pl_buf_append(&e->text, text, len);
-    pl_queue_push(job->events, e);
+    pl_buf_append(&part->text, text, len);
+    e->index = part->index;
+    e->text = part->text;
+    e->scores = part->scores;
+    part->text = part->scores = (pl_buf){0};
+    pl_queue_push(part->job->events, e);
     return PL_OK;
+}
+
+static pl_status on_score(void *context, const pl_token_score *score)
+{
+    server_part *part = context;
+    if (part->options.scores)
+        pl_buf_append(&part->scores, score, sizeof *score);
+    return PL_OK;
+}
+
+static pl_status check_part_wanted(void *context)
+{
+    return check_job_wanted(((server_part *)context)->job);
 }
 
 static const char *code_of(pl_status status)
@@ -121,58 +198,118 @@ static const char *code_of(pl_status status)
                                         : "engine_failed";
 }
 
-static void on_job_done(void *context, pl_status status,
-                        const pl_generate_result *result)
+static void on_part_done(void *context, pl_status status,
+                         const pl_generate_result *result)
 {
     tell_end(context, status, code_of(status), result);
 }
 
 /* ---- from arrival to a batch ---- */
-static int count_job_tokens(const server_job *job)
+static int count_prompt_tokens(const server_prompt *prompt)
 {
-    return (int)(job->tokens.len / sizeof(int32_t));
+    return (int)(prompt->tokens.len / sizeof(int32_t));
 }
 
-static const int32_t *get_job_tokens(const server_job *job)
+static const int32_t *get_prompt_tokens(const server_prompt *prompt)
 {
-    return (const int32_t *)(const void *)job->tokens.data;
+    return (const int32_t *)(const void *)prompt->tokens.data;
 }
 
-/* Leaves job->path at -1 if the server must do other work first. */
-static pl_status find_job_path(pl_server *s, server_job *job)
+/* Paths are chosen by texts that begin with BOS, as those that they were trained on. */
+static pl_status route_prompt(pl_server *s, server_prompt *prompt)
+{
+    const int32_t bos = PL_TOKEN_BOS, *tokens = get_prompt_tokens(prompt);
+    const int n = count_prompt_tokens(prompt);
+    pl_buf text = {0};
+    if (tokens[0] == bos)
+        return server_paths_route(s->paths, tokens, n, &prompt->path);
+    pl_buf_append(&text, &bos, sizeof bos);
+    pl_buf_append(&text, tokens, (size_t)n * sizeof *tokens);
+    pl_status status = server_paths_route(
+        s->paths, (const int32_t *)(const void *)text.data, n + 1, &prompt->path);
+    pl_buf_destroy(&text);
+    return status;
+}
+
+/* Leaves prompt->path at -1 if the server must do other work first. */
+static pl_status find_prompt_path(pl_server *s, const server_job *job,
+                                  server_prompt *prompt)
 {
     const pl_topology *t = server_paths_topology(s->paths);
-    if (job->path >= 0)
+    if (prompt->path >= 0)
         return PL_OK;
     if (strcmp(job->completion.model, "auto") == 0)
-        PL_CHECK(server_paths_route(s->paths, get_job_tokens(job),
-                                    count_job_tokens(job), &job->path));
+        PL_CHECK(route_prompt(s, prompt));
     else
-        PL_CHECK(pl_find_path(t, job->completion.model, &job->path));
-    if (job->path >= 0)
-        pl_topology_path_name(t, job->path, job->model);
+        PL_CHECK(pl_find_path(t, job->completion.model, &prompt->path));
+    if (prompt->path >= 0)
+        pl_topology_path_name(t, prompt->path, prompt->model);
+    return PL_OK;
+}
+
+/* A text gets BOS before it; a list of tokens stays as it is. */
+static pl_status encode_prompt(const pl_server *s, const pl_completion_prompt *from,
+                               server_prompt *to)
+{
+    const pl_tokenizer *tokenizer = server_paths_tokenizer(s->paths);
+    const int32_t bos = PL_TOKEN_BOS;
+    if (from->text) {
+        pl_buf_append(&to->tokens, &bos, sizeof bos);
+        return pl_tokenizer_encode(tokenizer, from->text, strlen(from->text),
+                                   &to->tokens);
+    }
+    for (int i = 0; i < from->n_tokens; i++)
+        if (from->tokens[i] >= pl_tokenizer_vocab(tokenizer))
+            return pl_fail(PL_ERR_USAGE,
+                           "`prompt` has token %d; the vocabulary has tokens 0 to %d",
+                           (int)from->tokens[i], pl_tokenizer_vocab(tokenizer) - 1);
+    pl_buf_append(&to->tokens, from->tokens,
+                  (size_t)from->n_tokens * sizeof *from->tokens);
+    return PL_OK;
+}
+
+static pl_status prepare_prompt(const pl_server *s, const pl_completion_prompt *from,
+                                server_prompt *to, const char **code)
+{
+    const int context = server_paths_context(s->paths);
+    to->path = -1;
+    PL_CHECK(encode_prompt(s, from, to));
+    if (count_prompt_tokens(to) <= context)
+        return PL_OK;
+    *code = "exceed_context_size_error";
+    return pl_fail(PL_ERR_USAGE,
+                   "the prompt has %d tokens and the model's context is %d; shorten it",
+                   count_prompt_tokens(to), context);
+}
+
+/* An echoed prompt is the beginning of each of its answers. */
+static pl_status prepare_part(const pl_server *s, server_job *job, server_part *part)
+{
+    const pl_completion *c = &job->completion;
+    const int index = (int)(part - job->parts);
+    const pl_completion_prompt *prompt = &c->prompts[index / c->n];
+    *part = (server_part){.job = job, .index = index, .options = c->options};
+    part->options.choice.seed += (uint64_t)(index % c->n);
+    if (c->echo && prompt->text)
+        pl_buf_append(&part->text, prompt->text, strlen(prompt->text));
+    else if (c->echo)
+        PL_CHECK(pieces_decode(server_paths_tokenizer(s->paths), prompt->tokens,
+                               (size_t)prompt->n_tokens, &part->text));
     return PL_OK;
 }
 
 /* Checks everything about a job that needs no place for it. */
 static void arrive(pl_server *s, server_job *job)
 {
-    int context = server_paths_context(s->paths);
     const char *code = NULL;
-    int32_t bos = PL_TOKEN_BOS;
-    const char *prompt = job->completion.prompt;
-    pl_buf_append(&job->tokens, &bos, sizeof bos);
-    pl_status status = pl_tokenizer_encode(server_paths_tokenizer(s->paths), prompt,
-                                           strlen(prompt), &job->tokens);
-    if (status == PL_OK && count_job_tokens(job) > context) {
-        code = "exceed_context_size_error";
-        status = pl_fail(PL_ERR_USAGE,
-                         "the prompt has %d tokens and the model's context is %d; "
-                         "shorten it",
-                         count_job_tokens(job), context);
-    }
+    pl_status status = PL_OK;
+    for (int i = 0; i < job->n_prompts && status == PL_OK; i++)
+        status =
+            prepare_prompt(s, &job->completion.prompts[i], &job->prompts[i], &code);
+    for (int i = 0; i < job->n_parts && status == PL_OK; i++)
+        status = prepare_part(s, job, &job->parts[i]);
     if (status != PL_OK) {
-        tell_end(job, status, code ? code : code_of(status), NULL);
+        refuse_job(job, status, code ? code : code_of(status));
         return;
     }
     job->next = NULL;
@@ -180,31 +317,56 @@ static void arrive(pl_server *s, server_job *job)
     s->last = &job->next;
 }
 
-/* True if the job has left the queue. */
+/* *waits: there is no place for the part yet. */
+static pl_status admit_part(pl_server *s, server_part *part, bool *waits)
+{
+    server_job *job = part->job;
+    server_prompt *prompt = &job->prompts[part->index / job->completion.n];
+    pl_batch *batch = NULL;
+    *waits = false;
+    PL_CHECK(check_job_wanted(job));
+    PL_CHECK(find_prompt_path(s, job, prompt));
+    if (prompt->path >= 0)
+        PL_CHECK(server_paths_batch(s->paths, prompt->path, &batch));
+    *waits = !batch;
+    if (!batch)
+        return PL_OK;
+    const pl_batch_request request = {.prompt = get_prompt_tokens(prompt),
+                                      .n_prompt = count_prompt_tokens(prompt),
+                                      .options = &part->options,
+                                      .emit = on_piece,
+                                      .done = on_part_done,
+                                      .wanted = check_part_wanted,
+                                      .context = part,
+                                      .score = on_score};
+    return pl_batch_join(batch, &request);
+}
+
+/* True if the job has left the queue: no part of it waits. A part that fails ends all
+ * that wait. */
 static bool admit(pl_server *s, server_job *job)
 {
-    pl_batch *batch = NULL;
-    pl_status status = check_job_wanted(job);
-    if (status == PL_OK)
-        status = find_job_path(s, job);
-    if (status == PL_OK && job->path >= 0)
-        status = server_paths_batch(s->paths, job->path, &batch);
-    if (status == PL_OK && !batch)
-        return false;
-    leave_line(job);
-    if (status == PL_OK) {
-        const pl_batch_request request = {.prompt = get_job_tokens(job),
-                                          .n_prompt = count_job_tokens(job),
-                                          .options = &job->completion.options,
-                                          .emit = on_piece,
-                                          .done = on_job_done,
-                                          .wanted = check_job_wanted,
-                                          .context = job};
-        status = pl_batch_join(batch, &request);
+    int n_waiting = 0;
+    __atomic_fetch_add(&job->owners, 1, __ATOMIC_SEQ_CST);
+    for (int i = 0; i < job->n_parts && job->status == PL_OK; i++) {
+        bool waits = false;
+        if (job->parts[i].joined)
+            continue;
+        const pl_status status = admit_part(s, &job->parts[i], &waits);
+        if (status != PL_OK)
+            end_waiting_parts(job, status, code_of(status));
+        else if (waits)
+            n_waiting++;
+        else
+            job->parts[i].joined = true;
     }
-    if (status != PL_OK)
-        tell_end(job, status, code_of(status), NULL);
-    return true;
+    if (job->status != PL_OK) /* a part that has joined may also have failed */
+        end_waiting_parts(job, job->status, code_of(job->status));
+    const bool all = n_waiting == 0 || job->status != PL_OK;
+    if (all)
+        leave_line(job);
+    server_job_release(&job);
+    return all;
 }
 
 static void admit_all(pl_server *s)
@@ -235,8 +397,10 @@ static void end_waiting(pl_server *s)
         server_job *job = s->first;
         s->first = job->next;
         s->last = s->first ? s->last : &s->first;
+        __atomic_fetch_add(&job->owners, 1, __ATOMIC_SEQ_CST);
         (void)pl_fail(PL_ERR_CANCELLED, "the server is ending");
-        tell_end(job, PL_ERR_CANCELLED, "server_ending", NULL);
+        end_waiting_parts(job, PL_ERR_CANCELLED, "server_ending");
+        server_job_release(&job);
     }
 }
 
@@ -330,7 +494,10 @@ pl_status server_submit(pl_server *s, pl_completion *completion, uint32_t addres
     memset(completion, 0, sizeof *completion);
     job->owners = 2;
     job->deadline = pl_now() + s->options.timeout_s;
-    job->path = -1;
+    job->n_prompts = job->completion.n_prompts;
+    job->prompts = pl_alloc((size_t)job->n_prompts * sizeof *job->prompts);
+    job->n_parts = job->n_prompts * job->completion.n;
+    job->parts = pl_alloc((size_t)job->n_parts * sizeof *job->parts);
     job->server = s;
     *out = job;
     pl_queue_push(s->incoming, job);
@@ -347,71 +514,19 @@ bool server_is_draining(const pl_server *s)
     return __atomic_load_n(&s->draining, __ATOMIC_SEQ_CST);
 }
 
+const server_paths *server_paths_of(const pl_server *s)
+{
+    return s->paths;
+}
+
+const pl_tokenizer *server_tokenizer(const pl_server *s)
+{
+    return server_paths_tokenizer(s->paths);
+}
+
 int server_timeout_s(const pl_server *s)
 {
     return s->options.timeout_s;
-}
-
-static void add_model(pl_json *list, const char *name)
-{
-    pl_json *entry = pl_json_object();
-    pl_json_set_text(entry, "id", name);
-    pl_json_set_text(entry, "object", "model");
-    pl_json_set_text(entry, "owned_by", "pathloom");
-    pl_json_push(list, entry);
-}
-
-void server_write_models(const pl_server *s, pl_buf *out)
-{
-    const pl_topology *t = server_paths_topology(s->paths);
-    char name[PL_NAME_MAX];
-    pl_json *o = pl_json_object(), *list = pl_json_array();
-    add_model(list, "auto");
-    for (int i = 0; i < pl_topology_n_paths(t); i++) {
-        pl_topology_path_name(t, i, name);
-        add_model(list, name);
-    }
-    pl_json_set_text(o, "object", "list");
-    pl_json_set(o, "data", list);
-    pl_json_write(o, 0, out);
-    pl_json_destroy(&o);
-}
-
-static void write_metric(pl_buf *out, const char *name, const char *type,
-                         const char *help, int64_t value)
-{
-    pl_buf_printf(out,
-                  "# HELP pathloom_serve_%s %s\n# TYPE pathloom_serve_%s %s\n"
-                  "pathloom_serve_%s %lld\n",
-                  name, help, name, type, name, (long long)value);
-}
-
-void server_write_metrics(pl_server *s, pl_buf *out)
-{
-    server_counters *n = &s->counts;
-    write_metric(out, "requests_answered_total", "counter", "Requests answered.",
-                 __atomic_load_n(&n->answered, __ATOMIC_SEQ_CST));
-    write_metric(out, "requests_refused_total", "counter",
-                 "Requests refused because too many waited.",
-                 __atomic_load_n(&n->refused, __ATOMIC_SEQ_CST));
-    write_metric(out, "requests_failed_total", "counter", "Requests that failed.",
-                 __atomic_load_n(&n->failed, __ATOMIC_SEQ_CST));
-    write_metric(out, "requests_left_total", "counter",
-                 "Requests whose client went away.",
-                 __atomic_load_n(&n->left, __ATOMIC_SEQ_CST));
-    write_metric(out, "prompt_tokens_total", "counter", "Tokens read from prompts.",
-                 __atomic_load_n(&n->prompt_tokens, __ATOMIC_SEQ_CST));
-    write_metric(out, "chosen_tokens_total", "counter", "Tokens chosen.",
-                 __atomic_load_n(&n->chosen_tokens, __ATOMIC_SEQ_CST));
-    write_metric(out, "steps_total", "counter",
-                 "Steps of all paths, of reading and of decoding.",
-                 __atomic_load_n(&n->steps, __ATOMIC_SEQ_CST));
-    write_metric(out, "requests_waiting", "gauge", "Requests that wait for a place.",
-                 __atomic_load_n(&n->waiting, __ATOMIC_SEQ_CST));
-    write_metric(out, "requests_active", "gauge", "Requests being answered.",
-                 __atomic_load_n(&n->active, __ATOMIC_SEQ_CST));
-    write_metric(out, "paths_loaded", "gauge", "Paths in memory.",
-                 __atomic_load_n(&n->loaded, __ATOMIC_SEQ_CST));
 }
 
 /* ---- opening ---- */

@@ -42,6 +42,13 @@ struct pl_server_front {
     int n_busy; /* accessed by atomic operations */
 };
 
+/* What is known of one of the answers of a request. */
+typedef struct server_answer {
+    pl_buf text, scores; /* of an answer in one piece */
+    int64_t offset;      /* of a stream: characters of the tokens that were written */
+    pl_generate_result result;
+} server_answer;
+
 /* One request, from its first line to its end. */
 typedef struct exchange {
     pl_server_front *front;
@@ -50,6 +57,8 @@ typedef struct exchange {
     bool busy; /* counted in the front's n_busy */
     pl_buf body;
     server_job *job;
+    server_answer *answers; /* [job->n_parts] */
+    int n_ended;
     server_event *held; /* taken from the queue but not written yet */
     pl_buf out;         /* of a stream: what the client has not received yet */
     size_t written;
@@ -157,60 +166,151 @@ static server_event *wait_event(exchange *x)
     return e;
 }
 
-static void start_answer(const exchange *x, pl_completion_answer *a)
+/* The path of all answers, or what was asked for if they have several. */
+static const char *model_of(const server_job *job)
 {
-    *a = (pl_completion_answer){
-        .id = x->job->id, .created = x->created, .model = x->job->model, .text = ""};
+    for (int i = 1; i < job->n_prompts; i++)
+        if (strcmp(job->prompts[i].model, job->prompts[0].model) != 0)
+            return job->completion.model;
+    return job->prompts[0].model;
+}
+
+static pl_completion_choice make_choice(const exchange *x, int index,
+                                        const pl_buf *text, const pl_buf *scores)
+{
+    const pl_completion *c = &x->job->completion;
+    return (pl_completion_choice){
+        .index = index,
+        .path = x->job->prompts[index / c->n].model,
+        .text = text->len > 0 ? (const char *)text->data : "",
+        .text_len = text->len,
+        .scores = (const pl_token_score *)(const void *)scores->data,
+        .n_scores = scores->len / sizeof(pl_token_score),
+        .offset = x->answers[index].offset,
+        .scored = c->logprobs >= 0};
+}
+
+static pl_completion_answer start_answer(const exchange *x)
+{
+    return (pl_completion_answer){.id = x->job->id,
+                                  .created = x->created,
+                                  .tokenizer = server_tokenizer(x->front->server)};
+}
+
+/* Tokens of the prompts count once each, whatever the number of their answers. */
+static void add_usage(const exchange *x, pl_completion_answer *a)
+{
+    const int n = x->job->completion.n;
+    a->usage = true;
+    for (int i = 0; i < x->job->n_parts; i++) {
+        a->n_prompt_tokens += i % n == 0 ? x->answers[i].result.n_prompt : 0;
+        a->n_tokens += x->answers[i].result.n_tokens;
+    }
 }
 
 /* ---- an answer in one piece ---- */
-static enum MHD_Result answer_whole(exchange *x)
+static pl_status write_whole(exchange *x, pl_buf *body)
 {
-    pl_buf text = {0}, body = {0};
-    pl_completion_answer a;
-    server_event *e = wait_event(x);
-    for (; !e->ended; e = wait_event(x)) {
-        pl_buf_append(&text, e->text.data, e->text.len);
-        server_event_destroy(&e);
+    const int n = x->job->n_parts;
+    pl_completion_answer a = start_answer(x);
+    a.model = model_of(x->job);
+    a.n_choices = n;
+    a.choices = pl_alloc((size_t)n * sizeof *a.choices);
+    add_usage(x, &a);
+    for (int i = 0; i < n; i++) {
+        const server_answer *answer = &x->answers[i];
+        a.choices[i] = make_choice(x, i, &answer->text, &answer->scores);
+        a.choices[i].ended = true;
+        a.choices[i].finish = answer->result.finish;
     }
-    start_answer(x, &a);
-    a.text = pl_buf_text(&text);
-    a.text_len = text.len;
-    a.ended = true;
-    a.result = e->result;
-    pl_completion_write(&a, &body);
-    enum MHD_Result result;
-    if (e->status == PL_OK)
-        result = answer_json(x->connection, MHD_HTTP_OK, &body);
-    else
-        result = answer_http_error(x->connection, http_status(e->status),
-                                   pl_buf_text(&e->text), e->code);
+    pl_status status = pl_completion_write(&a, body);
+    pl_free(a.choices);
+    return status;
+}
+
+static enum MHD_Result answer_failed(exchange *x, server_event *e)
+{
+    enum MHD_Result result = answer_http_error(x->connection, http_status(e->status),
+                                               pl_buf_text(&e->text), e->code);
     server_event_destroy(&e);
-    pl_buf_destroy(&text);
-    pl_buf_destroy(&body);
     return result;
 }
 
+static enum MHD_Result answer_whole(exchange *x)
+{
+    pl_buf body = {0};
+    while (x->n_ended < x->job->n_parts) {
+        server_event *e = wait_event(x);
+        server_answer *answer = &x->answers[e->index];
+        if (e->ended && e->status != PL_OK)
+            return answer_failed(x, e);
+        pl_buf_append(&answer->text, e->text.data, e->text.len);
+        pl_buf_append(&answer->scores, e->scores.data, e->scores.len);
+        if (e->ended) {
+            answer->result = e->result;
+            x->n_ended++;
+        }
+        server_event_destroy(&e);
+    }
+    if (write_whole(x, &body) == PL_OK)
+        return answer_json(x->connection, MHD_HTTP_OK, &body);
+    pl_buf_destroy(&body);
+    return answer_http_error(x->connection, MHD_HTTP_INTERNAL_SERVER_ERROR,
+                             pl_last_error(), "engine_failed");
+}
+
 /* ---- a stream ---- */
+static pl_status write_chunk(exchange *x, const server_event *e)
+{
+    pl_completion_choice choice = make_choice(x, e->index, &e->text, &e->scores);
+    pl_completion_answer a = start_answer(x);
+    a.model = choice.path;
+    a.choices = &choice;
+    a.n_choices = 1;
+    choice.ended = e->ended;
+    choice.finish = e->result.finish;
+    PL_CHECK(pl_completion_write(&a, &x->out));
+    x->answers[e->index].offset = choice.offset;
+    return PL_OK;
+}
+
+/* The chunk with the usage has no choices. */
+static pl_status write_usage(exchange *x)
+{
+    pl_completion_answer a = start_answer(x);
+    a.model = model_of(x->job);
+    add_usage(x, &a);
+    pl_buf_printf(&x->out, "data: ");
+    PL_CHECK(pl_completion_write(&a, &x->out));
+    pl_buf_printf(&x->out, "\n\n");
+    return PL_OK;
+}
+
 static void write_event(exchange *x, server_event *e)
 {
-    pl_completion_answer a;
-    start_answer(x, &a);
+    pl_status status = e->status;
+    const size_t begin = x->out.len;
     pl_buf_printf(&x->out, "data: ");
-    if (e->ended && e->status != PL_OK) {
-        pl_completion_write_error(pl_buf_text(&e->text), "server_error", e->code,
-                                  &x->out);
-    } else {
-        if (!e->ended) {
-            a.text = pl_buf_text(&e->text);
-            a.text_len = e->text.len;
-        }
-        a.ended = e->ended;
-        a.result = e->result;
-        pl_completion_write(&a, &x->out);
+    if (status == PL_OK)
+        status = write_chunk(x, e);
+    if (status != PL_OK) {
+        x->out.len = begin;
+        pl_buf_printf(&x->out, "data: ");
+        pl_completion_write_error(
+            e->status != PL_OK ? pl_buf_text(&e->text) : pl_last_error(),
+            "server_error", e->code ? e->code : "engine_failed", &x->out);
     }
-    pl_buf_printf(&x->out, e->ended ? "\n\ndata: [DONE]\n\n" : "\n\n");
-    x->ended = e->ended;
+    pl_buf_printf(&x->out, "\n\n");
+    if (e->ended) {
+        x->answers[e->index].result = e->result;
+        x->n_ended++;
+    }
+    x->ended = status != PL_OK || x->n_ended == x->job->n_parts;
+    if (x->ended && status == PL_OK && x->job->completion.include_usage &&
+        write_usage(x) != PL_OK)
+        pl_log(PL_LOG_WARN, "serve.usage_failed", "error=\"%s\"", pl_last_error());
+    if (x->ended)
+        pl_buf_printf(&x->out, "data: [DONE]\n\n");
 }
 
 /* Fills x->out with the next event, or with a comment after a long silence. */
@@ -246,9 +346,10 @@ static ssize_t on_read(void *context, uint64_t at, char *to, size_t most)
 
 static enum MHD_Result answer_stream(exchange *x)
 {
-    x->held = wait_event(x);
-    if (x->held->ended && x->held->status != PL_OK)
-        return answer_whole(x); /* nothing was sent, so the status can still be set */
+    server_event *first = wait_event(x);
+    if (first->ended && first->status != PL_OK)
+        return answer_failed(x, first); /* the status can still be set */
+    x->held = first;
     struct MHD_Response *r = MHD_create_response_from_callback(
         MHD_SIZE_UNKNOWN, BLOCK_BYTES, on_read, x, NULL);
     if (!r)
@@ -312,6 +413,7 @@ static enum MHD_Result answer_completion(exchange *x)
         return answer_http_error(x->connection, http, pl_last_error(),
                                  status == PL_ERR_BUSY ? "busy" : "invalid_value");
     }
+    x->answers = pl_alloc((size_t)x->job->n_parts * sizeof *x->answers);
     rest_clock(x->connection, 0);
     bool stream = x->job->completion.stream;
     enum MHD_Result result = stream ? answer_stream(x) : answer_whole(x);
@@ -482,6 +584,11 @@ static void on_completed(void *context, struct MHD_Connection *c, void **state,
         __atomic_sub_fetch(&front->n_busy, 1, __ATOMIC_SEQ_CST);
     server_client_waits(x->client);
     server_event_destroy(&x->held);
+    for (int i = 0; x->answers && i < x->job->n_parts; i++) {
+        pl_buf_destroy(&x->answers[i].text);
+        pl_buf_destroy(&x->answers[i].scores);
+    }
+    pl_free(x->answers);
     server_job_release(&x->job);
     pl_buf_destroy(&x->body);
     pl_buf_destroy(&x->out);

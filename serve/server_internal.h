@@ -11,9 +11,11 @@ typedef struct server_counters {
     int waiting, active, loaded, open; /* open: requests that the front works on */
 } server_counters;
 
-/* What the engine tells the front about a job. */
+/* What the engine tells the front about one answer of a job. */
 typedef struct server_event {
-    pl_buf text; /* a piece, or the sentence of an error */
+    int index;
+    pl_buf text;   /* a piece, or the sentence of an error */
+    pl_buf scores; /* pl_token_score of the tokens of this piece */
     bool ended;
     pl_status status;
     const char *code; /* of an error; static */
@@ -21,7 +23,25 @@ typedef struct server_event {
 } server_event;
 void server_event_destroy(server_event **event);
 
-typedef struct server_job {
+typedef struct server_job server_job;
+
+/* A prompt of a job; its n answers have the same path. */
+typedef struct server_prompt {
+    pl_buf tokens;
+    int path;                /* -1: not chosen yet */
+    char model[PL_NAME_MAX]; /* of the path; set before the first event */
+} server_prompt;
+
+/* One answer: a request of a batch. Used by the engine only. */
+typedef struct server_part {
+    server_job *job;
+    int index;
+    bool joined;
+    pl_generate_options options;
+    pl_buf text, scores; /* not sent yet */
+} server_part;
+
+struct server_job {
     uint64_t id;
     pl_completion completion;
     pl_queue *events; /* server_event*, for the front */
@@ -31,13 +51,16 @@ typedef struct server_job {
     uint32_t address; /* of the client */
     int owners;       /* front and engine; the last one frees the job */
     double deadline;
-    char model[PL_NAME_MAX]; /* of the path that answers; set before the first event */
+    server_prompt *prompts; /* [n_prompts] */
+    int n_prompts;
+    server_part *parts; /* [n_parts] prompt by prompt */
+    int n_parts;
     /* used by the engine only */
-    pl_buf tokens;
-    int path; /* -1: not chosen yet */
+    int n_joined, n_ended;
+    pl_status status; /* of the first part that failed */
     struct pl_server *server;
     struct server_job *next;
-} server_job;
+};
 void server_job_release(server_job **job);
 /* The client has gone: the job gives up its places in the counts, and the engine ends
  * it. */
@@ -49,8 +72,11 @@ void server_job_leave(server_job *job);
 PL_MUST_CHECK pl_status server_submit(pl_server *s, pl_completion *completion,
                                       uint32_t address, server_job **out);
 server_counters *server_counts(pl_server *s);
+const pl_tokenizer *server_tokenizer(const pl_server *s);
 bool server_is_draining(const pl_server *s);
 int server_timeout_s(const pl_server *s);
+
+/* ---- pages (server_pages.c) ---- */
 void server_write_models(const pl_server *s, pl_buf *out);
 void server_write_metrics(pl_server *s, pl_buf *out);
 

@@ -5,6 +5,7 @@
 #include "serve/server_internal.h"
 
 typedef struct server_paths server_paths;
+const server_paths *server_paths_of(const pl_server *s); /* server.c */
 PL_MUST_CHECK pl_status server_paths_open(const pl_server_options *options,
                                           server_paths **out);
 void server_paths_close(server_paths **paths);

@@ -45,6 +45,11 @@ endif()
 pl_script_test(serve "integration;cli" 300 job/serve.sh ${program} $<TARGET_FILE:serve_odd>
   ${CMAKE_BINARY_DIR}/serve)
 
+# What evaluators and front ends ask the server; skipped without curl or jq.
+pl_script_test(serve_api "integration;cli" 300 job/serve_api.sh ${program}
+  ${CMAKE_BINARY_DIR}/serve_api)
+pl_may_skip(serve_api)
+
 # A path out of one run and into another.
 pl_script_test(exchange "integration;cli" 300 job/exchange.sh ${program} ${CMAKE_BINARY_DIR}/exchange)
 

@@ -404,8 +404,9 @@ static void guests_of_a_batch_hear_what_they_hear_alone(void **state)
             guest *g = &guests[next];
             options[next] = hot(next);
             g->h.refuse = next == 4 ? 2 : 0;
-            const pl_batch_request q = {
-                prompt, 1 + next % 5, &options[next], hear_guest, say_goodbye, NULL, g};
+            const pl_batch_request q = {prompt,     1 + next % 5, &options[next],
+                                        hear_guest, say_goodbye,  NULL,
+                                        g,          NULL};
             assert_ok(pl_batch_join(batch, &q));
             next++;
         }
@@ -450,8 +451,12 @@ static void a_long_prompt_silences_nobody(void **state)
     assert_int_equal(open_model(LONG + 100), 0);
     teach_text("several paths of one loom");
     assert_ok(pl_batch_create(model, tokenizer, VOCAB + 7, LONG + 100, 3, &batch));
-    pl_batch_request q = {prompt + LONG - 1, 1,    &options,  hear_guest,
-                          say_goodbye,       NULL, &guests[0]};
+    pl_batch_request q = {.prompt = prompt + LONG - 1,
+                          .n_prompt = 1,
+                          .options = &options,
+                          .emit = hear_guest,
+                          .done = say_goodbye,
+                          .context = &guests[0]};
     assert_ok(pl_batch_join(batch, &q));
     assert_ok(pl_batch_step(batch)); /* the first token, and one more */
     q.prompt = prompt, q.n_prompt = LONG, q.context = &guests[1];
@@ -507,8 +512,13 @@ static void who_leaves_is_not_read_to_the_end(void **state)
     assert_int_equal(open_model(LONG + 100), 0);
     teach_text("path loom");
     assert_ok(pl_batch_create(model, tokenizer, VOCAB + 7, LONG + 100, 1, &batch));
-    const pl_batch_request q = {prompt,      LONG,         &options, hear_guest,
-                                say_goodbye, not_for_long, &g};
+    const pl_batch_request q = {.prompt = prompt,
+                                .n_prompt = LONG,
+                                .options = &options,
+                                .emit = hear_guest,
+                                .done = say_goodbye,
+                                .wanted = not_for_long,
+                                .context = &g};
     assert_ok(pl_batch_join(batch, &q));
     for (int step = 0; step < 3; step++) {
         assert_int_equal(g.n_done, 0);
@@ -535,8 +545,12 @@ static void who_is_not_answered_yet_can_end(void **state)
     memset(guests, 0, sizeof guests);
     teach_text("path loom");
     assert_ok(pl_batch_create(model, tokenizer, VOCAB + 7, CONTEXT, 2, &batch));
-    pl_batch_request q = {prompt,      2,    &options,  hear_guest,
-                          say_goodbye, NULL, &guests[0]};
+    pl_batch_request q = {.prompt = prompt,
+                          .n_prompt = 2,
+                          .options = &options,
+                          .emit = hear_guest,
+                          .done = say_goodbye,
+                          .context = &guests[0]};
     assert_ok(pl_batch_join(batch, &q));
     assert_ok(pl_batch_step(batch));
     assert_int_equal(guests[0].status, PL_ERR_DATA);
@@ -560,7 +574,12 @@ static void a_full_batch_takes_nobody_and_its_end_ends_all(void **state)
     memset(guests, 0, sizeof guests);
     teach_text("path loom is long");
     assert_ok(pl_batch_create(model, tokenizer, VOCAB + 7, CONTEXT, 1, &batch));
-    pl_batch_request q = {prompt, 1, &wrong, hear_guest, say_goodbye, NULL, &guests[0]};
+    pl_batch_request q = {.prompt = prompt,
+                          .n_prompt = 1,
+                          .options = &wrong,
+                          .emit = hear_guest,
+                          .done = say_goodbye,
+                          .context = &guests[0]};
     assert_int_equal(pl_batch_join(batch, &q), PL_ERR_USAGE);
     assert_int_equal(pl_batch_active(batch), 0);
     q.options = &options;
@@ -573,43 +592,6 @@ static void a_full_batch_takes_nobody_and_its_end_ends_all(void **state)
     assert_int_equal(guests[0].status, PL_ERR_CANCELLED);
     assert_int_equal(guests[1].n_done, 0);
     forget(&guests[0].h);
-}
-
-/* ---- requests as JSON ---- */
-
-static void a_completion_is_read_or_refused_by_name(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *body, *says;
-    } wrong[] = {
-        {"", "no JSON"},
-        {"{\"prompt\": \"x\"", "no JSON"},
-        {"3", "JSON object"},
-        {"{}", "`prompt`"},
-        {"{\"prompt\": [\"a\", \"b\"]}", "`prompt`"},
-        {"{\"prompt\": \"a\\u0000b\"}", "`prompt`"},
-        {"{\"prompt\": \"a\", \"seed\": -1}", "`seed`"},
-        {"{\"prompt\": \"a\", \"temperature\": \"1\"}", "`temperature`"},
-        {"{\"prompt\": \"a\", \"stop\": [\"1\",\"2\",\"3\",\"4\",\"5\"]}", "`stop`"},
-        {"{\"prompt\": \"a\", \"logprobs\": 1}", "`logprobs`"},
-        {"{\"prompt\": \"a\", \"colour\": 1}", "`colour`"}};
-    pl_completion c;
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; ++i) {
-        assert_int_equal(pl_completion_parse(wrong[i].body, strlen(wrong[i].body), &c),
-                         PL_ERR_USAGE);
-        assert_said(wrong[i].says);
-        pl_completion_clear(&c);
-    }
-    const char *body = "{\"prompt\": [\"a\"], \"stop\": [\"x\", \"y\"], \"n\": 1, "
-                       "\"max_tokens\": 3, \"seed\": null, \"stream\": true}";
-    assert_ok(pl_completion_parse(body, strlen(body), &c));
-    assert_string_equal(c.prompt, "a");
-    assert_string_equal(c.model, "auto");
-    assert_string_equal(c.options.stop[1], "y");
-    assert_int_equal(c.options.max_tokens, 3);
-    assert_true(c.stream);
-    pl_completion_clear(&c);
 }
 
 int main(void)
@@ -629,7 +611,6 @@ int main(void)
         cmocka_unit_test(who_leaves_is_not_read_to_the_end),
         cmocka_unit_test(who_is_not_answered_yet_can_end),
         cmocka_unit_test(a_full_batch_takes_nobody_and_its_end_ends_all),
-        cmocka_unit_test(a_completion_is_read_or_refused_by_name),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

@@ -206,10 +206,36 @@ static void options_out_of_range_are_named(void **state)
     }
 }
 
+/* Shares .4 .05 .3 .05 .15 .05 at temperature 1. */
+static void min_p_drops_the_unlikely(void **state)
+{
+    (void)state;
+    double got[V];
+    pl_choice choice = {.temperature = 1.0, .top_p = 1.0, .min_p = 0.5, .seed = 5};
+    tally(&choice, got); /* .4 and .3; .15 is less than half of .4 */
+    expect_shares(got, (double[V]){4 / 7.0, 0, 3 / 7.0, 0, 0, 0});
+    choice.min_p = 0.2;
+    choice.top_k = 2; /* .4, .3 and .15 are left, then two of them */
+    tally(&choice, got);
+    expect_shares(got, (double[V]){4 / 7.0, 0, 3 / 7.0, 0, 0, 0});
+    choice.top_k = 0;
+    choice.top_p = 0.5; /* of .4, .3, .15 the first two reach half */
+    tally(&choice, got);
+    expect_shares(got, (double[V]){4 / 7.0, 0, 3 / 7.0, 0, 0, 0});
+    choice.min_p = 1.0;
+    choice.top_p = 1.0;
+    assert_int_equal(choose(&choice, 3), 0);
+    choice.min_p = 1.5;
+    int32_t token = 0;
+    assert_int_equal(pl_choose_token(chooser, logits, &choice, 0, &token),
+                     PL_ERR_USAGE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(temperature_zero_takes_the_likeliest),
+        cmocka_unit_test(min_p_drops_the_unlikely),
         cmocka_unit_test(at_temperature_one_tokens_come_by_their_share),
         cmocka_unit_test(temperature_sharpens_and_flattens),
         cmocka_unit_test(top_k_keeps_the_k_likeliest),

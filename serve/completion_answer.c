@@ -1,0 +1,174 @@
+/* Writes answers to requests for completions, as OpenAI's API has them. */
+#include "serve/pieces.h"
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static pl_json *make_null(void)
+{
+    return pl_json_make_real(NAN);
+}
+
+pl_status pl_token_text(const pl_tokenizer *tokenizer, int32_t token, pl_buf *out)
+{
+    static const char *const names[] = {
+        [PL_TOKEN_UNK] = "<unk>", [PL_TOKEN_BOS] = "<s>", [PL_TOKEN_EOS] = "</s>"};
+    pl_buf bytes = {0};
+    if (token >= 0 && token < (int32_t)(sizeof names / sizeof *names)) {
+        pl_buf_printf(out, "%s", names[token]);
+        return PL_OK;
+    }
+    if (token >= pl_tokenizer_vocab(tokenizer)) { /* a row of the model without text */
+        pl_buf_printf(out, "<token %d>", (int)token);
+        return PL_OK;
+    }
+    pl_status status = pl_tokenizer_decode(tokenizer, &token, 1, &bytes);
+    if (status == PL_OK && pieces_are_text(bytes.data, bytes.len)) {
+        pl_buf_append(out, bytes.data, bytes.len);
+    } else if (status == PL_OK) {
+        pl_buf_printf(out, "bytes:");
+        for (size_t i = 0; i < bytes.len; i++)
+            pl_buf_printf(out, "\\x%02x", bytes.data[i]);
+    }
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
+/* How many characters begin in the text of a token. */
+static pl_status count_token_characters(const pl_tokenizer *tokenizer, int32_t token,
+                                        int64_t *n)
+{
+    pl_buf bytes = {0};
+    *n = 0;
+    if (token <= PL_TOKEN_EOS) /* these have no text */
+        return PL_OK;
+    pl_status status = pl_tokenizer_decode(tokenizer, &token, 1, &bytes);
+    for (size_t i = 0; i < bytes.len; i++)
+        *n += (bytes.data[i] & 0xc0) != 0x80;
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
+/* The text of the token becomes the key of a probability, or an item of a list. */
+static pl_status set_token(const pl_tokenizer *tokenizer, int32_t token, pl_json *to,
+                           const double *logprob)
+{
+    pl_buf text = {0};
+    pl_status status = pl_token_text(tokenizer, token, &text);
+    const char *name = pl_buf_text(&text);
+    if (status == PL_OK && logprob)
+        pl_json_set_real(to, name, *logprob);
+    else if (status == PL_OK)
+        pl_json_push(to, pl_json_make_text(name));
+    pl_buf_destroy(&text);
+    return status;
+}
+
+/* The likeliest tokens and the one that stands there. The likelier of two tokens that
+ * look the same keeps its value. */
+static pl_status push_top(const pl_tokenizer *tokenizer, const pl_token_score *s,
+                          pl_json *list)
+{
+    if (!isfinite(s->logprob)) {
+        pl_json_push(list, make_null());
+        return PL_OK;
+    }
+    pl_json *top = pl_json_object();
+    pl_status status = set_token(tokenizer, s->token, top, &s->logprob);
+    for (int i = s->n_top - 1; i >= 0 && status == PL_OK; i--)
+        status = set_token(tokenizer, s->top[i].token, top, &s->top[i].logprob);
+    pl_json_push(list, top);
+    return status;
+}
+
+static pl_status write_scores(const pl_tokenizer *tokenizer, pl_completion_choice *c,
+                              pl_json *out)
+{
+    pl_status status = PL_OK;
+    pl_json *tokens = pl_json_array(), *logprobs = pl_json_array();
+    pl_json *tops = pl_json_array(), *offsets = pl_json_array();
+    for (size_t i = 0; i < c->n_scores && status == PL_OK; i++) {
+        const pl_token_score *s = &c->scores[i];
+        int64_t n = 0;
+        status = set_token(tokenizer, s->token, tokens, NULL);
+        pl_json_push(logprobs, pl_json_make_real(s->logprob));
+        if (status == PL_OK)
+            status = push_top(tokenizer, s, tops);
+        if (status == PL_OK)
+            status = count_token_characters(tokenizer, s->token, &n);
+        pl_json_push(offsets, pl_json_make_int(c->offset));
+        c->offset += n;
+    }
+    pl_json_set(out, "tokens", tokens);
+    pl_json_set(out, "token_logprobs", logprobs);
+    pl_json_set(out, "top_logprobs", tops);
+    pl_json_set(out, "text_offset", offsets);
+    return status;
+}
+
+static pl_status write_choice(const pl_completion_answer *a, pl_completion_choice *c,
+                              pl_json *choice)
+{
+    pl_status status = PL_OK;
+    pl_json_set(choice, "text", pl_json_make_bytes(c->text, c->text_len));
+    pl_json_set_int(choice, "index", c->index);
+    pl_json_set_text(choice, "path", c->path);
+    if (c->scored) {
+        pl_json *scores = pl_json_object();
+        status = write_scores(a->tokenizer, c, scores);
+        pl_json_set(choice, "logprobs", scores);
+    } else {
+        pl_json_set(choice, "logprobs", make_null());
+    }
+    if (c->ended)
+        pl_json_set_text(choice, "finish_reason", pl_finish_name(c->finish));
+    else
+        pl_json_set(choice, "finish_reason", make_null());
+    return status;
+}
+
+static pl_json *make_usage(const pl_completion_answer *a)
+{
+    pl_json *o = pl_json_object();
+    pl_json_set_int(o, "prompt_tokens", a->n_prompt_tokens);
+    pl_json_set_int(o, "completion_tokens", a->n_tokens);
+    pl_json_set_int(o, "total_tokens", a->n_prompt_tokens + a->n_tokens);
+    return o;
+}
+
+pl_status pl_completion_write(const pl_completion_answer *a, pl_buf *out)
+{
+    char id[40];
+    pl_status status = PL_OK;
+    pl_json *o = pl_json_object(), *choices = pl_json_array();
+    snprintf(id, sizeof id, "cmpl-%" PRIu64, a->id);
+    pl_json_set_text(o, "id", id);
+    pl_json_set_text(o, "object", "text_completion");
+    pl_json_set_int(o, "created", a->created);
+    pl_json_set_text(o, "model", a->model);
+    for (int i = 0; i < a->n_choices && status == PL_OK; i++) {
+        pl_json *choice = pl_json_object();
+        status = write_choice(a, &a->choices[i], choice);
+        pl_json_push(choices, choice);
+    }
+    pl_json_set(o, "choices", choices);
+    if (a->usage)
+        pl_json_set(o, "usage", make_usage(a));
+    if (status == PL_OK)
+        pl_json_write(o, 0, out);
+    pl_json_destroy(&o);
+    return status;
+}
+
+void pl_completion_write_error(const char *message, const char *type, const char *code,
+                               pl_buf *out)
+{
+    pl_json *o = pl_json_object(), *error = pl_json_object();
+    pl_json_set_text(error, "message", message);
+    pl_json_set_text(error, "type", type);
+    pl_json_set_text(error, "code", code);
+    pl_json_set(o, "error", error);
+    pl_json_write(o, 0, out);
+    pl_json_destroy(&o);
+}

@@ -1,0 +1,42 @@
+/* Tells how likely a token was, from the logits in its place. */
+#include "serve/serve.h"
+#include <math.h>
+
+/* The top ranks so far, in falling order; the lower token of two equal ones first. */
+static void insert_rank(pl_token_score *s, int n_top, int32_t token, double logit)
+{
+    int at = s->n_top;
+    if (at == n_top && !(n_top > 0 && logit > s->top[at - 1].logprob))
+        return;
+    if (at < n_top)
+        s->n_top++;
+    else
+        at--;
+    for (; at > 0 && logit > s->top[at - 1].logprob; --at)
+        s->top[at] = s->top[at - 1];
+    s->top[at] = (pl_token_rank){token, logit};
+}
+
+pl_status pl_score_token(const float *logits, int vocab, int32_t token, int n_top,
+                         pl_token_score *out)
+{
+    double highest = -INFINITY, sum = 0.0;
+    *out = (pl_token_score){.token = token};
+    for (int v = 0; v < vocab; ++v) {
+        const double logit = (double)logits[v];
+        highest = logit > highest ? logit : highest;
+        insert_rank(out, n_top, v, logit);
+    }
+    for (int v = 0; v < vocab; ++v)
+        sum += exp((double)logits[v] - highest);
+    if (!isfinite(highest) || !isfinite(sum))
+        return pl_fail(PL_ERR_NUMERIC,
+                       "the logits of %d tokens have no finite sum, so that no token "
+                       "has a probability",
+                       vocab);
+    const double norm = highest + log(sum);
+    out->logprob = (double)logits[token] - norm;
+    for (int i = 0; i < out->n_top; ++i)
+        out->top[i].logprob -= norm;
+    return PL_OK;
+}

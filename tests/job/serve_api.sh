@@ -1,0 +1,190 @@
+#!/bin/sh
+# The parts of OpenAI's completions API that evaluators and front ends use, on a served
+# run: scores of prompts and answers, several prompts and answers, penalties, streams.
+#
+# usage: serve_api.sh PATHLOOM WORKFOLDER
+#
+# Runs from the project's root. Needs curl and jq.
+set -eu
+pathloom=$1
+work=$2
+server=
+rm -rf "$work"
+mkdir -p "$work"
+checks=0
+
+fail() {
+    echo "FAILED: $1"
+    exit 1
+}
+
+ok() {
+    checks=$((checks + 1))
+}
+
+stop() {
+    [ -z "$server" ] || kill -KILL "$server" 2> /dev/null || :
+}
+trap stop EXIT
+
+for tool in curl jq; do
+    command -v "$tool" > /dev/null || {
+        echo "skipped: no $tool; apt-get install $tool"
+        exit 77
+    }
+done
+
+# start ARGUMENT ...: a server; sets $server and $at
+start() {
+    : > "$work/stdout"
+    "$pathloom" serve --run "$work/run" --listen '127.0.0.1:*' --threads 1 "$@" \
+        > "$work/stdout" 2> "$work/stderr" &
+    server=$!
+    at=
+    for _ in $(seq 100); do
+        at=$(sed -n 's/.* at \(http.*\)\/v1$/\1/p' "$work/stdout")
+        [ -z "$at" ] || return 0
+        kill -0 "$server" 2> /dev/null || break
+        sleep 0.1
+    done
+    fail "no server: $(cat "$work/stderr")"
+}
+
+ask() { # BODY: into $work/answer
+    curl -s --max-time 60 "$at/v1/completions" -d "$1" > "$work/answer" ||
+        fail "no answer to $1"
+}
+
+# holds FILTER [FILE]: jq finds that it is true of the answer
+holds() {
+    jq -e "$1" "${2:-$work/answer}" > "$work/jq" 2>&1 ||
+        fail "not true: $1: $(head -c 2000 "${2:-$work/answer}")"
+    ok
+}
+
+refused() { # HTTP-STATUS WORDS BODY
+    status=$(curl -s --max-time 60 -o "$work/answer" -w '%{http_code}' \
+        "$at/v1/completions" -d "$3")
+    [ "$status" = "$1" ] || fail "HTTP $status instead of $1: $3"
+    jq -e --arg words "$2" '.error.message | contains($words)' "$work/answer" \
+        > "$work/jq" || fail "\`$(cat "$work/answer")\` does not say \`$2\`"
+    ok
+}
+
+"$pathloom" train --corpus tests --out "$work/run" --set data.valid_share=0.2 \
+    --set train.tau=10 --set train.phases=2 --set train.batch=4 --set router.prefix=8 \
+    --set eval.baselines=none --set eval.sample_tokens=0 --set data.vocab=600 \
+    --set data.max_bytes=600000 --set model.width=48 --set model.heads=2 \
+    --set model.kv_heads=1 --set model.blocks=2 --set model.context=64 \
+    --set train.base_steps=20 --set topology.levels=2 > "$work/log" 2>&1 ||
+    fail "training: $(tail -n 3 "$work/log")"
+start --slots 3
+
+# ---- scores of a prompt: as many as tokens, the first is null ----
+ask '{"prompt": "static int x", "echo": true, "logprobs": 2, "max_tokens": 0}'
+holds '.choices[0] | .text == "static int x" and .finish_reason == "length"'
+holds '.choices[0].logprobs | .tokens[0] == "<s>" and .token_logprobs[0] == null and
+    .top_logprobs[0] == null and (.token_logprobs[1:] | all(. < 0))'
+holds '.usage.prompt_tokens as $n | .usage.completion_tokens == 0 and
+    (.choices[0].logprobs | [.tokens, .token_logprobs, .top_logprobs, .text_offset] |
+    all(length == $n))'
+holds '.choices[0].logprobs | (.tokens[1:] | join("")) == "static int x"'
+holds '.choices[0].logprobs | [.top_logprobs[1:][] | length] | all(. == 2 or . == 3)'
+cp "$work/answer" "$work/none"
+ask '{"prompt": "static int x", "echo": true, "logprobs": 2, "max_tokens": 1,
+    "temperature": 0}'
+jq -e --slurpfile none "$work/none" \
+    '.choices[0].logprobs.token_logprobs[:-1] == $none[0].choices[0].logprobs.token_logprobs' \
+    "$work/answer" > "$work/jq" || fail "a token more changes the scores of the prompt"
+ok
+
+# ---- a prompt as tokens ----
+ask '{"prompt": [1, 300, 301, 302, 5], "echo": true, "logprobs": 0, "max_tokens": 1}'
+holds '.choices[0].logprobs.tokens | length == 6'
+holds '[.choices[0].logprobs.top_logprobs[1:][] | length] | all(. == 1)'
+refused 400 'token 999999' '{"prompt": [1, 999999]}'
+
+# ---- several prompts, several answers ----
+ask '{"prompt": ["The ", "int ", [1, 5, 6]], "n": 2, "max_tokens": 6, "seed": 4,
+    "echo": true, "logprobs": 1}'
+holds '[.choices[].index] == [0, 1, 2, 3, 4, 5]'
+holds '.choices[0:2] | all(.text | startswith("The "))'
+holds '.choices | all(.path | test("^p[01]$"))'
+cp "$work/answer" "$work/many"
+for i in 0 1; do # answer i has the seed plus i, and the same bytes as alone
+    ask "{\"prompt\": \"int \", \"max_tokens\": 6, \"seed\": $((4 + i)), \"echo\": true,
+        \"logprobs\": 1}"
+    jq -e --slurpfile many "$work/many" --argjson i "$i" '.choices[0] as $alone |
+        $many[0].choices[2 + $i] | .text == $alone.text and
+        .logprobs == $alone.logprobs and .path == $alone.path' "$work/answer" \
+        > "$work/jq" || fail "answer $i of several is not the one alone"
+    ok
+done
+[ "$(jq -c '[.choices[0:2][].text] | unique | length' "$work/many")" = 2 ] ||
+    fail "two answers with different seeds are equal"
+holds '.usage as $u | ($u.prompt_tokens + $u.completion_tokens) == $u.total_tokens' \
+    "$work/many"
+
+# ---- more parts than slots, and clients beside ----
+many=$(jq -cn '[range(20) | "text \(.)"]')
+clients=
+for i in 1 2 3; do
+    curl -s --max-time 60 "$at/v1/completions" \
+        -d "{\"prompt\": $many, \"max_tokens\": 5, \"logprobs\": 1}" > "$work/beside.$i" &
+    clients="$clients $!"
+done
+for client in $clients; do
+    wait "$client" || fail "a client got no answer"
+done
+for i in 1 2 3; do
+    [ "$(jq -c .choices "$work/beside.$i")" = "$(jq -c .choices "$work/beside.1")" ] ||
+        fail "equal requests have different answers"
+done
+holds '[.choices[].index] == [range(20)]' "$work/beside.1"
+
+# ---- what changes the choice ----
+ask '{"prompt": "The ", "max_tokens": 8, "logit_bias": {"300": 100}, "logprobs": 0}'
+holds '.choices[0].logprobs.tokens | unique | length == 1'
+ask '{"prompt": "The ", "max_tokens": 8, "min_p": 1, "logprobs": 1}' # the likeliest
+holds '.choices[0].logprobs | [.token_logprobs, (.top_logprobs | map([.[]] | max))] |
+    .[0] == .[1]'
+refused 400 'logit_bias names token 999999' \
+    '{"prompt": "x", "logit_bias": {"999999": 1}}'
+refused 400 '`stream_options` needs `stream`' \
+    '{"prompt": "x", "stream_options": {"include_usage": true}}'
+refused 400 '`echo`' '{"prompt": "x", "max_tokens": 0}'
+refused 400 '600 answers' '{"prompt": ["x", "y", "z"], "n": 200}'
+
+# ---- a stream has the same texts and scores; usage comes where it is asked for ----
+ask '{"prompt": ["The ", "int "], "n": 2, "max_tokens": 9, "seed": 2, "echo": true,
+    "logprobs": 2}'
+cp "$work/answer" "$work/whole"
+ask '{"prompt": ["The ", "int "], "n": 2, "max_tokens": 9, "seed": 2, "echo": true,
+    "logprobs": 2, "stream": true, "stream_options": {"include_usage": true}}'
+tail -n 2 "$work/answer" | grep -qx 'data: \[DONE\]' || fail "the stream has no end"
+sed -n 's/^data: {/{/p' "$work/answer" | jq -s '
+    . as $chunks | {usage: .[-1].usage, last: .[-1].choices,
+    others: ([.[:-1][] | has("usage")] | any),
+    choices: [range(4) as $i | [$chunks[].choices[] | select(.index == $i)] |
+        {text: (map(.text) | join("")), finish_reason: .[-1].finish_reason,
+        tokens: (map(.logprobs.tokens) | add),
+        token_logprobs: (map(.logprobs.token_logprobs) | add),
+        text_offset: (map(.logprobs.text_offset) | add)}]}' > "$work/joined" ||
+    fail "the stream is no JSON: $(cat "$work/answer")"
+jq -e --slurpfile whole "$work/whole" '.choices == [$whole[0].choices[] |
+    {text, finish_reason, tokens: .logprobs.tokens,
+    token_logprobs: .logprobs.token_logprobs, text_offset: .logprobs.text_offset}] and
+    .usage == $whole[0].usage and .last == [] and .others == false' "$work/joined" \
+    > "$work/jq" || fail "the stream differs: $(cat "$work/joined") $(cat "$work/whole")"
+ok
+ask '{"prompt": "The ", "max_tokens": 3, "stream": true}'
+grep -q usage "$work/answer" && fail "usage comes unasked"
+ok
+
+kill -TERM "$server"
+code=0
+wait "$server" || code=$?
+server=
+[ "$code" -eq 0 ] || fail "the server ended with $code: $(cat "$work/stderr")"
+rm -rf "$work/run"
+echo "ok: $checks checks"

@@ -1,0 +1,209 @@
+/* folder: serve; label: unit */
+/* Requests of /v1/completions and their answers, as JSON. */
+#include "tests/support/corpus_support.h"
+#include "serve/serve.h"
+#include <math.h>
+
+enum { VOCAB = 300 };
+static pl_tokenizer *tokenizer;
+
+static int open_all(void **state)
+{
+    pl_buf text = {0};
+    if (make_scratch(state) != 0)
+        return -1;
+    make_words(1, 100000, &text);
+    const char *texts[] = {(const char *)text.data};
+    pl_status status =
+        pl_tokenizer_train(texts, &text.len, 1, VOCAB, 1, in_scratch("words.model"));
+    pl_buf_destroy(&text);
+    if (status == PL_OK)
+        status = pl_tokenizer_load(in_scratch("words.model"), &tokenizer);
+    return status == PL_OK ? 0 : -1;
+}
+
+static int close_all(void **state)
+{
+    pl_tokenizer_destroy(&tokenizer);
+    return remove_scratch(state);
+}
+
+static void a_completion_is_read_or_refused_by_name(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *body, *says;
+    } wrong[] = {
+        {"", "no JSON"},
+        {"{\"prompt\": \"x\"", "no JSON"},
+        {"3", "JSON object"},
+        {"{}", "`prompt`"},
+        {"{\"prompt\": []}", "`prompt`"},
+        {"{\"prompt\": {}}", "`prompt`"},
+        {"{\"prompt\": [\"a\", 3]}", "`prompt`"},
+        {"{\"prompt\": [3, \"a\"]}", "`prompt`"},
+        {"{\"prompt\": [3, -1]}", "`prompt`"},
+        {"{\"prompt\": [3, 1.5]}", "`prompt`"},
+        {"{\"prompt\": [[3], []]}", "`prompt`"},
+        {"{\"prompt\": [[[3]]]}", "`prompt`"},
+        {"{\"prompt\": \"a\\u0000b\"}", "`prompt`"},
+        {"{\"prompt\": \"a\", \"seed\": -1}", "`seed`"},
+        {"{\"prompt\": \"a\", \"temperature\": \"1\"}", "`temperature`"},
+        {"{\"prompt\": \"a\", \"stop\": [\"1\",\"2\",\"3\",\"4\",\"5\"]}", "`stop`"},
+        {"{\"prompt\": \"a\", \"logprobs\": 21}", "`logprobs`"},
+        {"{\"prompt\": \"a\", \"logprobs\": true}", "`logprobs`"},
+        {"{\"prompt\": \"a\", \"n\": 0}", "`n`"},
+        {"{\"prompt\": [\"a\", \"b\"], \"n\": 200}", "400 answers"},
+        {"{\"prompt\": \"a\", \"best_of\": 2}", "`best_of`"},
+        {"{\"prompt\": \"a\", \"max_tokens\": 0}", "`echo`"},
+        {"{\"prompt\": \"a\", \"min_p\": 2}", "`min_p`"},
+        {"{\"prompt\": \"a\", \"top_p\": 0}", "`top_p`"},
+        {"{\"prompt\": \"a\", \"presence_penalty\": 3}", "`presence_penalty`"},
+        {"{\"prompt\": \"a\", \"logit_bias\": [1]}", "`logit_bias`"},
+        {"{\"prompt\": \"a\", \"logit_bias\": {\"x\": 1}}", "`logit_bias`"},
+        {"{\"prompt\": \"a\", \"logit_bias\": {\"1\": 101}}", "`logit_bias`"},
+        {"{\"prompt\": \"a\", \"stream_options\": {}}", "needs `stream`"},
+        {"{\"prompt\": \"a\", \"stream\": true, \"stream_options\": {\"a\": 1}}",
+         "`a`"},
+        {"{\"prompt\": \"a\", \"suffix\": \"b\"}", "`suffix`"},
+        {"{\"prompt\": \"a\", \"colour\": 1}", "`colour`"}};
+    pl_completion c;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; ++i) {
+        assert_int_equal(pl_completion_parse(wrong[i].body, strlen(wrong[i].body), &c),
+                         PL_ERR_USAGE);
+        assert_said(wrong[i].says);
+        pl_completion_clear(&c);
+    }
+}
+
+static void every_key_has_its_effect(void **state)
+{
+    (void)state;
+    pl_completion c;
+    const char *body =
+        "{\"prompt\": [\"a\"], \"stop\": [\"x\", \"y\"], \"n\": 2, \"best_of\": 2, "
+        "\"max_tokens\": 3, \"seed\": null, \"stream\": true, \"logprobs\": 0, "
+        "\"echo\": true, \"min_p\": 0.25, \"top_k\": -1, \"presence_penalty\": -2, "
+        "\"frequency_penalty\": 0.5, \"logit_bias\": {\"7\": -100, \"9\": 1.5}, "
+        "\"stream_options\": {\"include_usage\": true}, \"user\": \"me\"}";
+    assert_ok(pl_completion_parse(body, strlen(body), &c));
+    assert_int_equal(c.n_prompts, 1);
+    assert_string_equal(c.prompts[0].text, "a");
+    assert_string_equal(c.model, "auto");
+    assert_string_equal(c.options.stop[1], "y");
+    assert_int_equal(c.options.max_tokens, 3);
+    assert_true(c.stream && c.echo && c.include_usage);
+    assert_int_equal(c.n, 2);
+    assert_true(c.options.scores && c.options.prompt_scores);
+    assert_int_equal(c.options.n_top, 0);
+    assert_int_equal(c.options.choice.top_k, 0);
+    assert_true(c.options.choice.min_p == 0.25);
+    assert_true(c.options.presence_penalty == -2 && c.options.frequency_penalty == 0.5);
+    assert_int_equal(c.options.n_bias, 2);
+    assert_int_equal(c.options.bias[0].token, 7);
+    assert_true(c.options.bias[0].bias == -100.0f && c.options.bias[1].bias == 1.5f);
+    pl_completion_clear(&c);
+}
+
+static void prompts_are_texts_or_tokens(void **state)
+{
+    (void)state;
+    pl_completion c;
+    const char *tokens = "{\"prompt\": [1, 5, 6]}";
+    assert_ok(pl_completion_parse(tokens, strlen(tokens), &c));
+    assert_int_equal(c.n_prompts, 1);
+    assert_null(c.prompts[0].text);
+    assert_int_equal(c.prompts[0].n_tokens, 3);
+    assert_int_equal(c.prompts[0].tokens[2], 6);
+    assert_false(c.options.scores);
+    pl_completion_clear(&c);
+    const char *mixed = "{\"prompt\": [[1, 5], \"b\", [2]], \"echo\": true, "
+                        "\"max_tokens\": 0}";
+    assert_ok(pl_completion_parse(mixed, strlen(mixed), &c));
+    assert_int_equal(c.n_prompts, 3);
+    assert_string_equal(c.prompts[1].text, "b");
+    assert_int_equal(c.prompts[2].tokens[0], 2);
+    pl_completion_clear(&c);
+}
+
+static void expect_token(int32_t token, const char *wanted)
+{
+    pl_buf text = {0};
+    assert_ok(pl_token_text(tokenizer, token, &text));
+    assert_string_equal(pl_buf_text(&text), wanted);
+    pl_buf_destroy(&text);
+}
+
+static void a_token_has_a_text_of_its_own(void **state)
+{
+    (void)state;
+    pl_buf ids = {0};
+    expect_token(PL_TOKEN_BOS, "<s>");
+    expect_token(PL_TOKEN_EOS, "</s>");
+    expect_token(VOCAB + 5, "<token 305>");
+    assert_ok(pl_tokenizer_encode(tokenizer, "\xc3\xa9", 2, &ids));
+    assert_int_equal(ids.len, 2 * sizeof(int32_t)); /* a token per byte */
+    int32_t half;
+    memcpy(&half, ids.data, sizeof half);
+    expect_token(half, "bytes:\\xc3");
+    pl_buf_destroy(&ids);
+}
+
+/* OpenAI's lists: null for the first token, offsets in characters. */
+static void scores_become_four_lists(void **state)
+{
+    (void)state;
+    pl_buf ids = {0}, out = {0};
+    const char *text = "\xc3\xa9t";
+    assert_ok(pl_tokenizer_encode(tokenizer, text, strlen(text), &ids));
+    int32_t tokens[3];
+    assert_int_equal(ids.len, sizeof tokens);
+    memcpy(tokens, ids.data, sizeof tokens);
+    pl_token_score scores[4] = {{.token = PL_TOKEN_BOS, .logprob = NAN}};
+    for (int i = 0; i < 3; i++)
+        scores[i + 1] =
+            (pl_token_score){.token = tokens[i],
+                             .logprob = -1.5,
+                             .n_top = 2,
+                             .top = {{PL_TOKEN_EOS, -0.5}, {tokens[i], -1.5}}};
+    pl_completion_choice choice = {.index = 2,
+                                   .path = "p01",
+                                   .text = text,
+                                   .text_len = 3,
+                                   .scores = scores,
+                                   .n_scores = 4,
+                                   .scored = true,
+                                   .ended = true,
+                                   .finish = PL_FINISH_LENGTH};
+    const pl_completion_answer a = {.model = "p01",
+                                    .choices = &choice,
+                                    .n_choices = 1,
+                                    .usage = true,
+                                    .n_prompt_tokens = 4,
+                                    .n_tokens = 3,
+                                    .tokenizer = tokenizer};
+    assert_ok(pl_completion_write(&a, &out));
+    const char *wanted =
+        "\"text\":\"\xc3\xa9t\",\"index\":2,\"path\":\"p01\",\"logprobs\":{\"tokens\":["
+        "\"<s>\",\"bytes:\\\\xc3\",\"bytes:\\\\xa9\",\"t\"],\"token_logprobs\":[null,"
+        "-1.5,-1.5,-1.5],\"top_logprobs\":[null,{\"bytes:\\\\xc3\":-1.5,\"</s>\":-0.5},"
+        "{\"bytes:\\\\xa9\":-1.5,\"</s>\":-0.5},{\"t\":-1.5,\"</s>\":-0.5}],"
+        "\"text_offset\":[0,0,1,1]},\"finish_reason\":\"length\"}],\"usage\":{"
+        "\"prompt_tokens\":4,\"completion_tokens\":3,\"total_tokens\":7}}";
+    if (!strstr(pl_buf_text(&out), wanted))
+        fail_msg("%s", pl_buf_text(&out));
+    assert_int_equal(choice.offset, 2);
+    pl_buf_destroy(&out), pl_buf_destroy(&ids);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_completion_is_read_or_refused_by_name),
+        cmocka_unit_test(every_key_has_its_effect),
+        cmocka_unit_test(prompts_are_texts_or_tokens),
+        cmocka_unit_test(a_token_has_a_text_of_its_own),
+        cmocka_unit_test(scores_become_four_lists),
+    };
+    return cmocka_run_group_tests(tests, open_all, close_all);
+}

@@ -1,0 +1,375 @@
+/* folder: serve; label: unit */
+/* Scores of tokens, penalties, biases: what a batch tells of a model with random
+ * weights is what the model's losses and plain loops say. */
+#include "tests/support/corpus_support.h"
+#include "serve/serve.h"
+#include <math.h>
+
+enum { VOCAB = 300, CONTEXT = 64, PROMPT = 20, TOP = 5 };
+static pl_tokenizer *tokenizer;
+static pl_topology *topology;
+static pl_backend *backend;
+static pl_model *model;
+static int32_t prompt[CONTEXT];
+
+static int open_model(const char *name, const char *precision)
+{
+    const pl_shape shape = {.vocab = VOCAB,
+                            .width = 32,
+                            .n_heads = 2,
+                            .n_kv_heads = 1,
+                            .head_size = 16,
+                            .ffn = 48,
+                            .n_blocks = 2,
+                            .context = CONTEXT,
+                            .tied = true,
+                            .rope_theta = 10000.0,
+                            .norm_eps = 1e-5};
+    pl_backend_options be = {.name = name, .n_threads = 1, .precision = precision};
+    pl_topology_spec spec = {.replicas = 1};
+    pl_model_options options = {.batch = 1, .context = CONTEXT};
+    if (pl_backend_open(&be, &backend) != PL_OK ||
+        pl_topology_parse_levels("1", &spec) != PL_OK ||
+        pl_topology_create(&shape, &spec, &topology) != PL_OK ||
+        pl_model_create(backend, topology, &options, &model) != PL_OK)
+        return -1;
+    const size_t n = pl_topology_path_params(topology);
+    float *params = pl_alloc(n * sizeof *params);
+    for (size_t i = 0; i < n; i++)
+        params[i] = 0.3f * pl_random_normal(7, 1, i);
+    pl_status status = pl_model_load(model, params);
+    pl_free(params);
+    return status == PL_OK ? 0 : -1;
+}
+
+static void close_model(void)
+{
+    pl_model_destroy(&model);
+    pl_topology_destroy(&topology);
+    pl_backend_close(&backend);
+}
+
+static int open_all(void **state)
+{
+    pl_buf text = {0};
+    if (make_scratch(state) != 0)
+        return -1;
+    make_words(1, 100000, &text);
+    const char *texts[] = {(const char *)text.data};
+    pl_status status =
+        pl_tokenizer_train(texts, &text.len, 1, VOCAB, 1, in_scratch("words.model"));
+    pl_buf_destroy(&text);
+    if (status != PL_OK ||
+        pl_tokenizer_load(in_scratch("words.model"), &tokenizer) != PL_OK)
+        return -1;
+    prompt[0] = PL_TOKEN_BOS;
+    for (int i = 1; i < CONTEXT; i++)
+        prompt[i] = 3 + (i * i * 7 + i * 11) % (VOCAB - 3);
+    return open_model("ref", "f32");
+}
+
+static int close_all(void **state)
+{
+    close_model();
+    pl_tokenizer_destroy(&tokenizer);
+    return remove_scratch(state);
+}
+
+/* ---- one score ---- */
+static void a_score_is_the_logarithm_of_a_softmax(void **state)
+{
+    (void)state;
+    const float logits[6] = {1.0f, 3.0f, -2.0f, 3.0f, -INFINITY, 2.5f};
+    pl_token_score s;
+    double sum = 0;
+    for (int v = 0; v < 6; v++)
+        sum += exp((double)logits[v]);
+    assert_ok(pl_score_token(logits, 6, 0, 3, &s));
+    assert_int_equal(s.token, 0);
+    assert_true(fabs(s.logprob - (1.0 - log(sum))) < 1e-12);
+    assert_int_equal(s.n_top, 3);
+    assert_int_equal(s.top[0].token, 1); /* the lower of two equal ones */
+    assert_int_equal(s.top[1].token, 3);
+    assert_int_equal(s.top[2].token, 5);
+    assert_true(s.top[0].logprob == s.top[1].logprob);
+    assert_ok(pl_score_token(logits, 6, 3, 0, &s));
+    assert_int_equal(s.n_top, 0);
+    assert_ok(pl_score_token(logits, 6, 1, 20, &s)); /* more than there are */
+    assert_int_equal(s.n_top, 6);
+    assert_int_equal(s.top[5].token, 4);
+    assert_true(s.logprob == s.top[0].logprob);
+    const float none[2] = {-INFINITY, -INFINITY}, bad[2] = {NAN, 0};
+    assert_int_equal(pl_score_token(none, 2, 0, 1, &s), PL_ERR_NUMERIC);
+    assert_int_equal(pl_score_token(bad, 2, 0, 1, &s), PL_ERR_NUMERIC);
+}
+
+/* ---- requests ---- */
+typedef struct told {
+    pl_buf text, scores;
+    pl_generate_result result;
+    pl_status status;
+    int n_done;
+} told;
+
+static pl_status tell_text(void *context, const char *text, size_t len)
+{
+    pl_buf_append(&((told *)context)->text, text, len);
+    return PL_OK;
+}
+
+static pl_status tell_score(void *context, const pl_token_score *score)
+{
+    pl_buf_append(&((told *)context)->scores, score, sizeof *score);
+    return PL_OK;
+}
+
+static void tell_done(void *context, pl_status status, const pl_generate_result *r)
+{
+    told *t = context;
+    t->status = status;
+    t->result = *r;
+    t->n_done++;
+}
+
+static const pl_token_score *scores_of(const told *t, size_t *n)
+{
+    *n = t->scores.len / sizeof(pl_token_score);
+    return (const pl_token_score *)(const void *)t->scores.data;
+}
+
+static void forget(told *t)
+{
+    pl_buf_destroy(&t->text);
+    pl_buf_destroy(&t->scores);
+}
+
+static pl_generate_options asking(int i)
+{
+    return (pl_generate_options){.max_tokens = 4 + i,
+                                 .scores = true,
+                                 .prompt_scores = i % 2 == 0,
+                                 .n_top = TOP,
+                                 .frequency_penalty = i == 3 ? 1.5 : 0,
+                                 .choice = {.temperature = i > 1 ? 1.0 : 0.0,
+                                            .top_p = 1.0,
+                                            .seed = (uint64_t)i}};
+}
+
+static void join(pl_batch *batch, int n_prompt, const pl_generate_options *options,
+                 told *t)
+{
+    const pl_batch_request q = {.prompt = prompt,
+                                .n_prompt = n_prompt,
+                                .options = options,
+                                .emit = tell_text,
+                                .done = tell_done,
+                                .context = t,
+                                .score = tell_score};
+    assert_ok(pl_batch_join(batch, &q));
+}
+
+static void ask_alone(int n_slots, int n_prompt, const pl_generate_options *options,
+                      told *t)
+{
+    pl_batch *batch;
+    memset(t, 0, sizeof *t);
+    assert_ok(pl_batch_create(model, tokenizer, VOCAB, CONTEXT, n_slots, &batch));
+    join(batch, n_prompt, options, t);
+    while (pl_batch_active(batch) > 0)
+        assert_ok(pl_batch_step(batch));
+    pl_batch_destroy(&batch);
+    assert_int_equal(t->n_done, 1);
+    assert_ok(t->status);
+}
+
+/* max_tokens 0 gives the prompt's alone; with 1 there is one score more. */
+static void scores_of_a_prompt_are_the_losses_of_the_model(void **state)
+{
+    (void)state;
+    float losses[PROMPT - 1];
+    size_t n = 0;
+    told t;
+    pl_generate_options options = asking(0);
+    assert_ok(pl_model_losses(model, prompt, prompt + 1, 1, PROMPT - 1, losses));
+    for (int max_tokens = 0; max_tokens < 2; max_tokens++) {
+        options.max_tokens = max_tokens;
+        ask_alone(3, PROMPT, &options, &t);
+        const pl_token_score *scores = scores_of(&t, &n);
+        assert_int_equal(n, PROMPT + max_tokens);
+        assert_true(isnan(scores[0].logprob));
+        assert_int_equal(scores[0].n_top, 0);
+        for (int i = 1; i < PROMPT; i++) {
+            assert_int_equal(scores[i].token, prompt[i]);
+            assert_true(fabs(scores[i].logprob + (double)losses[i - 1]) < 1e-5);
+            assert_int_equal(scores[i].n_top, TOP);
+            assert_true(scores[i].logprob <= scores[i].top[0].logprob);
+        }
+        assert_int_equal(t.result.n_tokens, max_tokens);
+        assert_int_equal(t.result.n_prompt, PROMPT);
+        assert_int_equal(t.result.finish, PL_FINISH_LENGTH);
+        forget(&t);
+    }
+    options.prompt_scores = false;
+    options.max_tokens = 0;
+    pl_batch *batch;
+    assert_ok(pl_batch_create(model, tokenizer, VOCAB, CONTEXT, 1, &batch));
+    const pl_batch_request q = {.prompt = prompt,
+                                .n_prompt = PROMPT,
+                                .options = &options,
+                                .emit = tell_text,
+                                .done = tell_done,
+                                .context = &t,
+                                .score = tell_score};
+    assert_int_equal(pl_batch_join(batch, &q), PL_ERR_USAGE);
+    pl_batch_destroy(&batch);
+}
+
+/* A greedy answer, asked for as a prompt, has the scores that it had as an answer. */
+static void an_answer_scores_as_it_does_in_a_prompt(void **state)
+{
+    (void)state;
+    told t, again;
+    size_t n = 0, m = 0;
+    int32_t kept[CONTEXT];
+    pl_generate_options options = asking(0);
+    options.max_tokens = 8;
+    ask_alone(1, PROMPT, &options, &t);
+    const pl_token_score *scores = scores_of(&t, &n);
+    assert_int_equal(n, PROMPT + t.result.n_tokens);
+    memcpy(kept, prompt, sizeof kept);
+    for (size_t i = PROMPT; i < n; i++) {
+        assert_int_equal(scores[i].token, scores[i].top[0].token); /* greedy */
+        prompt[i] = scores[i].token;
+    }
+    options.max_tokens = 0;
+    ask_alone(2, (int)n, &options, &again);
+    const pl_token_score *read = scores_of(&again, &m);
+    assert_int_equal(m, n);
+    for (size_t i = 1; i < n; i++)
+        assert_true(fabs(read[i].logprob - scores[i].logprob) < 1e-5);
+    memcpy(prompt, kept, sizeof kept);
+    forget(&t), forget(&again);
+}
+
+/* Texts and scores have the same bytes alone, in a decoder of one slot, as in company.
+ */
+static void check_company(const char *name, const char *precision)
+{
+    enum { GUESTS = 6 };
+    pl_batch *batch;
+    told guests[GUESTS];
+    pl_generate_options options[GUESTS];
+    int next = 0;
+    memset(guests, 0, sizeof guests);
+    close_model();
+    assert_int_equal(open_model(name, precision), 0);
+    assert_ok(pl_batch_create(model, tokenizer, VOCAB, CONTEXT, 4, &batch));
+    while (next < GUESTS || pl_batch_active(batch) > 0) {
+        if (next < GUESTS && pl_batch_room(batch) > 0) {
+            options[next] = asking(next);
+            join(batch, PROMPT + next, &options[next], &guests[next]);
+            next++;
+        }
+        assert_ok(pl_batch_step(batch));
+    }
+    pl_batch_destroy(&batch);
+    for (int i = 0; i < GUESTS; i++) {
+        told alone;
+        ask_alone(1, PROMPT + i, &options[i], &alone);
+        assert_int_equal(guests[i].n_done, 1);
+        assert_string_equal(pl_buf_text(&guests[i].text), pl_buf_text(&alone.text));
+        assert_int_equal(guests[i].scores.len, alone.scores.len);
+        assert_memory_equal(guests[i].scores.data, alone.scores.data, alone.scores.len);
+        forget(&guests[i]), forget(&alone);
+    }
+    close_model();
+    assert_int_equal(open_model("ref", "f32"), 0);
+}
+
+static void scores_are_the_same_in_any_company(void **state)
+{
+    (void)state;
+    check_company("ref", "f32");
+    check_company("cpu", "f32");
+    check_company("cpu", "bf16");
+}
+
+/* ---- what changes logits ---- */
+static void a_bias_forces_and_forbids(void **state)
+{
+    (void)state;
+    told t, other;
+    size_t n = 0;
+    pl_logit_bias bias = {.token = 17, .bias = 100.0f};
+    pl_generate_options options = asking(1);
+    ask_alone(1, PROMPT, &options, &other);
+    const int32_t first = scores_of(&other, &n)[0].token;
+    options.bias = &bias;
+    options.n_bias = 1;
+    ask_alone(1, PROMPT, &options, &t);
+    const pl_token_score *scores = scores_of(&t, &n);
+    assert_int_equal(n, 5);
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(scores[i].token, 17);
+    /* the model's own probability, in which the bias has no part */
+    assert_int_equal(scores[0].top[0].token, first);
+    assert_true(scores[0].logprob < scores[0].top[0].logprob);
+    forget(&t);
+    bias = (pl_logit_bias){.token = first, .bias = -100.0f};
+    ask_alone(1, PROMPT, &options, &t);
+    assert_int_not_equal(scores_of(&t, &n)[0].token, first);
+    forget(&t), forget(&other);
+    bias.token = VOCAB;
+    pl_batch *batch;
+    assert_ok(pl_batch_create(model, tokenizer, VOCAB, CONTEXT, 1, &batch));
+    const pl_batch_request q = {.prompt = prompt,
+                                .n_prompt = PROMPT,
+                                .options = &options,
+                                .emit = tell_text,
+                                .done = tell_done,
+                                .context = &t};
+    assert_int_equal(pl_batch_join(batch, &q), PL_ERR_USAGE);
+    assert_said("logit_bias");
+    pl_batch_destroy(&batch);
+}
+
+/* With a bias of 50 the first five tokens are one; a penalty of 30 for each time leaves
+ * it after two. A presence penalty counts once. */
+static void penalties_count_what_was_chosen(void **state)
+{
+    (void)state;
+    static const struct {
+        double presence, frequency;
+        int times;
+    } cases[] = {{0, 0, 5}, {0, 30, 2}, {30, 0, 5}, {100, 0, 1}, {0, 100, 1}};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        pl_logit_bias bias = {.token = 17, .bias = 50.0f};
+        pl_generate_options options = asking(1);
+        int times = 0;
+        size_t n = 0;
+        told t;
+        options.bias = &bias;
+        options.n_bias = 1;
+        options.presence_penalty = cases[c].presence;
+        options.frequency_penalty = cases[c].frequency;
+        ask_alone(1, PROMPT, &options, &t);
+        const pl_token_score *scores = scores_of(&t, &n);
+        for (size_t i = 0; i < n; i++)
+            times += scores[i].token == 17;
+        assert_int_equal(times, cases[c].times);
+        forget(&t);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_score_is_the_logarithm_of_a_softmax),
+        cmocka_unit_test(scores_of_a_prompt_are_the_losses_of_the_model),
+        cmocka_unit_test(an_answer_scores_as_it_does_in_a_prompt),
+        cmocka_unit_test(scores_are_the_same_in_any_company),
+        cmocka_unit_test(a_bias_forces_and_forbids),
+        cmocka_unit_test(penalties_count_what_was_chosen),
+    };
+    return cmocka_run_group_tests(tests, open_all, close_all);
+}
