@@ -1,6 +1,7 @@
 /* pathloom serve: serves a run's paths at OpenAI's completions endpoint. */
 #include "cli/cli.h"
 #include "serve/serve.h"
+#include <time.h>
 
 /* A signal handler can set this. */
 static volatile sig_atomic_t reload;
@@ -48,7 +49,8 @@ static pl_status parse_serve_args(int argc, char **argv, request *q)
                               .slots = 16,
                               .queue = 256,
                               .per_address = 128,
-                              .timeout_s = 120}};
+                              .timeout_s = 120,
+                              .created = (int64_t)time(NULL)}};
     PL_CHECK(cli_read(&verb_serve, argc, argv, q, NULL));
     return q->route ? config_check_answer("--route", q->route) : PL_OK;
 }

@@ -64,6 +64,20 @@ int pl_batch_room(const pl_batch *b)
     return b->n_slots - b->n_active;
 }
 
+void pl_batch_slot_state(const pl_batch *b, int slot, pl_batch_slot *out)
+{
+    const place *p = &b->places[slot];
+    *out = (pl_batch_slot){0};
+    if (!p->taken)
+        return;
+    const pl_generate_result *r = &p->sequence.result;
+    *out = (pl_batch_slot){.busy = true,
+                           .n_prompt = r->n_prompt,
+                           .n_read = p->n_read,
+                           .max_tokens = p->sequence.options.max_tokens,
+                           .n_tokens = r->n_tokens};
+}
+
 /* The place is freed before `done` is called. */
 static void finish_place(pl_batch *b, place *p, pl_status status)
 {

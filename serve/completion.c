@@ -322,6 +322,11 @@ static pl_status read_object(const pl_json *json, pl_completion *c)
     return check_together(c);
 }
 
+void pl_completion_defaults(pl_completion *out)
+{
+    *out = defaults;
+}
+
 pl_status pl_completion_parse(const char *body, size_t len, pl_completion *out)
 {
     pl_json *json = NULL;

@@ -158,6 +158,11 @@ PL_MUST_CHECK pl_status pl_batch_create(pl_model *model, const pl_tokenizer *tok
 void pl_batch_destroy(pl_batch **batch);
 int pl_batch_active(const pl_batch *batch);
 int pl_batch_room(const pl_batch *batch); /* how many requests may join */
+typedef struct pl_batch_slot {
+    bool busy;                                  /* false: all below is 0 */
+    int n_prompt, n_read, max_tokens, n_tokens; /* of the prompt, of the answer */
+} pl_batch_slot;
+void pl_batch_slot_state(const pl_batch *batch, int slot, pl_batch_slot *out);
 /* Adds a request. Errors are those of pl_generate's arguments, and ERR_BUSY without
  * room; then the request has not joined, and `done` is not called. */
 PL_MUST_CHECK pl_status pl_batch_join(pl_batch *batch, const pl_batch_request *request);
@@ -205,6 +210,8 @@ typedef struct pl_completion {
 PL_MUST_CHECK pl_status pl_completion_parse(const char *body, size_t len,
                                             pl_completion *out);
 void pl_completion_clear(pl_completion *completion);
+/* A request without any key. */
+void pl_completion_defaults(pl_completion *out);
 /* A list of token numbers; `key` is named in errors. Free *tokens also then. */
 PL_MUST_CHECK pl_status pl_completion_read_tokens(const pl_json *array, const char *key,
                                                   int32_t **tokens, int *n);

@@ -80,6 +80,8 @@ void server_job_leave(server_job *job)
  * place free and its request counted. */
 static void count_end(server_job *job)
 {
+    if (job->kind == SERVER_SLOTS) /* the server asks itself */
+        return;
     server_counters *n = &job->server->counts;
     const pl_status status = job->status;
     __atomic_fetch_add(status == PL_OK              ? &n->answered
@@ -235,15 +237,15 @@ static pl_status route_prompt(pl_server *s, server_prompt *prompt)
 static pl_status find_prompt_path(pl_server *s, const server_job *job,
                                   server_prompt *prompt)
 {
-    const pl_topology *t = server_paths_topology(s->paths);
+    const server_models *models = server_paths_models(s->paths);
     if (prompt->path >= 0)
         return PL_OK;
-    if (strcmp(job->completion.model, "auto") == 0)
+    if (server_models_is_auto(job->completion.model))
         PL_CHECK(route_prompt(s, prompt));
     else
-        PL_CHECK(pl_find_path(t, job->completion.model, &prompt->path));
+        PL_CHECK(server_models_find(models, job->completion.model, &prompt->path));
     if (prompt->path >= 0)
-        pl_topology_path_name(t, prompt->path, prompt->model);
+        server_models_name(models, prompt->path, prompt->model);
     return PL_OK;
 }
 
@@ -298,9 +300,24 @@ static pl_status prepare_part(const pl_server *s, server_job *job, server_part *
     return PL_OK;
 }
 
+static void answer_slots(const pl_server *s, server_job *job)
+{
+    static const pl_generate_result none;
+    pl_json *list = pl_json_array();
+    server_paths_write_slots(s->paths, list);
+    job->parts[0].job = job;
+    pl_json_write(list, 0, &job->parts[0].text);
+    pl_json_destroy(&list);
+    tell_end(&job->parts[0], PL_OK, NULL, &none);
+}
+
 /* Checks everything about a job that needs no place for it. */
 static void arrive(pl_server *s, server_job *job)
 {
+    if (job->kind == SERVER_SLOTS) {
+        answer_slots(s, job);
+        return;
+    }
     const char *code = NULL;
     pl_status status = PL_OK;
     for (int i = 0; i < job->n_prompts && status == PL_OK; i++)
@@ -474,33 +491,54 @@ static pl_status take_places(pl_server *s, uint32_t address)
                    s->options.queue);
 }
 
-pl_status server_submit(pl_server *s, pl_completion *completion, uint32_t address,
-                        server_job **out)
+/* A job of the front, which hands it to the engine by pushing it to `incoming`. */
+static pl_status create_job(pl_server *s, server_kind kind, pl_completion *completion,
+                            server_job **out)
 {
-    *out = NULL;
-    PL_CHECK(take_places(s, address));
     server_job *job = pl_alloc(sizeof *job);
     pl_status status = pl_queue_create(&job->events);
+    *out = NULL;
     if (status != PL_OK) {
-        __atomic_fetch_sub(address_slot(s, address), 1, __ATOMIC_SEQ_CST);
-        __atomic_fetch_sub(&s->counts.waiting, 1, __ATOMIC_SEQ_CST);
         pl_free(job);
         return status;
     }
-    job->address = address;
-    job->in_line = job->of_address = true;
-    job->id = __atomic_fetch_add(&s->n_jobs, 1, __ATOMIC_SEQ_CST);
+    job->server = s;
+    job->kind = kind;
     job->completion = *completion;
     memset(completion, 0, sizeof *completion);
     job->owners = 2;
     job->deadline = pl_now() + s->options.timeout_s;
     job->n_prompts = job->completion.n_prompts;
     job->prompts = pl_alloc((size_t)job->n_prompts * sizeof *job->prompts);
-    job->n_parts = job->n_prompts * job->completion.n;
+    job->n_parts = kind == SERVER_SLOTS ? 1 : job->n_prompts * job->completion.n;
     job->parts = pl_alloc((size_t)job->n_parts * sizeof *job->parts);
-    job->server = s;
     *out = job;
-    pl_queue_push(s->incoming, job);
+    return PL_OK;
+}
+
+pl_status server_submit(pl_server *s, pl_completion *completion, uint32_t address,
+                        server_job **out)
+{
+    *out = NULL;
+    PL_CHECK(take_places(s, address));
+    pl_status status = create_job(s, SERVER_COMPLETION, completion, out);
+    if (status != PL_OK) {
+        __atomic_fetch_sub(address_slot(s, address), 1, __ATOMIC_SEQ_CST);
+        __atomic_fetch_sub(&s->counts.waiting, 1, __ATOMIC_SEQ_CST);
+        return status;
+    }
+    (*out)->address = address;
+    (*out)->in_line = (*out)->of_address = true;
+    (*out)->id = __atomic_fetch_add(&s->n_jobs, 1, __ATOMIC_SEQ_CST);
+    pl_queue_push(s->incoming, *out);
+    return PL_OK;
+}
+
+pl_status server_ask_slots(pl_server *s, server_job **out)
+{
+    pl_completion nothing = {.n = 1};
+    PL_CHECK(create_job(s, SERVER_SLOTS, &nothing, out));
+    pl_queue_push(s->incoming, *out);
     return PL_OK;
 }
 
@@ -524,9 +562,14 @@ const pl_tokenizer *server_tokenizer(const pl_server *s)
     return server_paths_tokenizer(s->paths);
 }
 
-int server_timeout_s(const pl_server *s)
+int server_context(const pl_server *s)
 {
-    return s->options.timeout_s;
+    return server_paths_context(s->paths);
+}
+
+const pl_server_options *server_options(const pl_server *s)
+{
+    return &s->options;
 }
 
 /* ---- opening ---- */

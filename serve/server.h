@@ -21,6 +21,7 @@ typedef struct pl_server_options {
     int queue;             /* the most requests that may wait */
     int per_address;       /* the most requests of one address at once; 0: no limit */
     int timeout_s;
+    int64_t created; /* when it started, in seconds since 1970 */
 } pl_server_options;
 
 typedef struct pl_server pl_server;

@@ -15,6 +15,8 @@
 #include "serve/exporter.h"
 #include "serve/server_internal.h"
 #include "serve/server_clients.h"
+#include "serve/server_framing.h"
+#include "serve/server_tokens.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -49,10 +51,19 @@ typedef struct server_answer {
     pl_generate_result result;
 } server_answer;
 
+typedef struct exchange exchange;
+typedef struct endpoint {
+    const char *url; /* one that ends in / is the beginning of others */
+    bool post;
+    enum MHD_Result (*answer)(exchange *x);
+} endpoint;
+
 /* One request, from its first line to its end. */
-typedef struct exchange {
+struct exchange {
     pl_server_front *front;
     struct MHD_Connection *connection;
+    const endpoint *route;
+    const char *url; /* borrowed from the library */
     server_client *client;
     bool busy; /* counted in the front's n_busy */
     pl_buf body;
@@ -64,7 +75,7 @@ typedef struct exchange {
     size_t written;
     int64_t created, quiet_ms;
     bool ended, gone; /* gone: the client */
-} exchange;
+};
 
 /* ---- plain answers ---- */
 static enum MHD_Result send_answer(struct MHD_Connection *c, unsigned code,
@@ -117,12 +128,13 @@ static unsigned http_status(pl_status status)
                                         : MHD_HTTP_INTERNAL_SERVER_ERROR;
 }
 
-static enum MHD_Result answer_health(pl_server *s, struct MHD_Connection *c)
+static enum MHD_Result answer_health(exchange *x)
 {
     pl_buf body = {0};
-    bool draining = server_is_draining(s);
+    bool draining = server_is_draining(x->front->server);
     pl_buf_printf(&body, "{\"status\":\"%s\"}", draining ? "ending" : "ok");
-    return answer_json(c, draining ? MHD_HTTP_SERVICE_UNAVAILABLE : MHD_HTTP_OK, &body);
+    return answer_json(x->connection,
+                       draining ? MHD_HTTP_SERVICE_UNAVAILABLE : MHD_HTTP_OK, &body);
 }
 
 /* ---- events of a job ---- */
@@ -417,28 +429,143 @@ static enum MHD_Result answer_completion(exchange *x)
     rest_clock(x->connection, 0);
     bool stream = x->job->completion.stream;
     enum MHD_Result result = stream ? answer_stream(x) : answer_whole(x);
-    rest_clock(x->connection, stream ? (unsigned)server_timeout_s(s) : TIMEOUT_S);
+    rest_clock(x->connection,
+               stream ? (unsigned)server_options(s)->timeout_s : TIMEOUT_S);
     return result;
 }
 
-static enum MHD_Result answer_get(pl_server *s, struct MHD_Connection *c,
-                                  const char *url)
+/* ---- pages ---- */
+static enum MHD_Result answer_models(exchange *x)
 {
     pl_buf body = {0};
-    if (strcmp(url, "/health") == 0)
-        return answer_health(s, c);
-    if (strcmp(url, "/v1/models") == 0) {
-        server_write_models(s, &body);
-        return answer_json(c, MHD_HTTP_OK, &body);
+    server_write_models(x->front->server, &body);
+    return answer_json(x->connection, MHD_HTTP_OK, &body);
+}
+
+/* The body of a request that was answered in `body`, or its error. */
+static enum MHD_Result answer_status(exchange *x, pl_status status, pl_buf *body)
+{
+    if (status == PL_OK)
+        return answer_json(x->connection, MHD_HTTP_OK, body);
+    pl_buf_destroy(body);
+    return answer_http_error(x->connection, http_status(status), pl_last_error(),
+                             status == PL_ERR_NOT_FOUND ? "model_not_found"
+                                                        : "invalid_value");
+}
+
+static enum MHD_Result answer_model(exchange *x)
+{
+    pl_buf body = {0};
+    const char *name = x->url + strlen(x->route->url);
+    return answer_status(x, server_write_model(x->front->server, name, &body), &body);
+}
+
+static enum MHD_Result answer_metrics(exchange *x)
+{
+    pl_buf body = {0};
+    server_write_metrics(x->front->server, &body);
+    return answer_body(x->connection, MHD_HTTP_OK, "text/plain; version=0.0.4", &body);
+}
+
+static enum MHD_Result answer_props(exchange *x)
+{
+    pl_buf body = {0};
+    server_write_props(x->front->server, &body);
+    return answer_json(x->connection, MHD_HTTP_OK, &body);
+}
+
+static enum MHD_Result answer_tokenizer_info(exchange *x)
+{
+    pl_buf body = {0};
+    const pl_server *s = x->front->server;
+    tokens_write_info(server_tokenizer(s), server_context(s), &body);
+    return answer_json(x->connection, MHD_HTTP_OK, &body);
+}
+
+static enum MHD_Result answer_tokenize(exchange *x)
+{
+    pl_buf body = {0};
+    const pl_server *s = x->front->server;
+    return answer_status(x,
+                         tokens_encode(server_tokenizer(s), server_context(s),
+                                       (const char *)x->body.data, x->body.len, &body),
+                         &body);
+}
+
+static enum MHD_Result answer_detokenize(exchange *x)
+{
+    pl_buf body = {0};
+    return answer_status(x,
+                         tokens_decode(server_tokenizer(x->front->server),
+                                       (const char *)x->body.data, x->body.len, &body),
+                         &body);
+}
+
+/* Only the engine knows, so it is asked. */
+static enum MHD_Result answer_slots(exchange *x)
+{
+    if (server_ask_slots(x->front->server, &x->job) != PL_OK)
+        return answer_http_error(x->connection, MHD_HTTP_SERVICE_UNAVAILABLE,
+                                 pl_last_error(), "busy");
+    rest_clock(x->connection, 0);
+    server_event *e = wait_event(x);
+    pl_buf body = e->text;
+    e->text = (pl_buf){0};
+    server_event_destroy(&e);
+    enum MHD_Result result = answer_json(x->connection, MHD_HTTP_OK, &body);
+    rest_clock(x->connection, TIMEOUT_S);
+    return result;
+}
+
+static enum MHD_Result answer_no_chat(exchange *x)
+{
+    return answer_http_error(x->connection, MHD_HTTP_NOT_FOUND,
+                             "this server completes text only and has no chat; send a "
+                             "`prompt` to POST /v1/completions",
+                             "not_found");
+}
+
+/* ---- the table of endpoints ---- */
+static const endpoint endpoints[] = {
+    {"/health", false, answer_health},
+    {"/metrics", false, answer_metrics},
+    {"/v1/models", false, answer_models},
+    {"/v1/models/", false, answer_model},
+    {"/props", false, answer_props},
+    {"/slots", false, answer_slots},
+    {"/tokenizer_info", false, answer_tokenizer_info},
+    {"/tokenize", true, answer_tokenize},
+    {"/detokenize", true, answer_detokenize},
+    {"/v1/completions", true, answer_completion},
+    {"/v1/chat/completions", true, answer_no_chat},
+};
+enum { N_ENDPOINTS = sizeof endpoints / sizeof *endpoints };
+
+static const endpoint *find_endpoint(const char *url)
+{
+    for (int i = 0; i < N_ENDPOINTS; i++) {
+        const size_t len = strlen(endpoints[i].url);
+        const bool folder = endpoints[i].url[len - 1] == '/' && url[0] != '\0';
+        if (folder ? strncmp(url, endpoints[i].url, len) == 0 && url[len] != '\0'
+                   : strcmp(url, endpoints[i].url) == 0)
+            return &endpoints[i];
     }
-    if (strcmp(url, "/metrics") == 0) {
-        server_write_metrics(s, &body);
-        return answer_body(c, MHD_HTTP_OK, "text/plain; version=0.0.4", &body);
-    }
-    return answer_http_error(
-        c, MHD_HTTP_NOT_FOUND,
-        "there are GET /health, /metrics, /v1/models and POST /v1/completions",
-        "not_found");
+    return NULL;
+}
+
+static enum MHD_Result answer_unknown(struct MHD_Connection *c)
+{
+    pl_buf text = {0};
+    pl_buf_printf(&text, "there is no such endpoint; there are");
+    for (int i = 0; i < N_ENDPOINTS; i++)
+        if (endpoints[i].answer != answer_no_chat &&
+            endpoints[i].answer != answer_model)
+            pl_buf_printf(&text, "%s %s %s", i == 0 ? "" : ",",
+                          endpoints[i].post ? "POST" : "GET", endpoints[i].url);
+    enum MHD_Result result =
+        answer_http_error(c, MHD_HTTP_NOT_FOUND, pl_buf_text(&text), "not_found");
+    pl_buf_destroy(&text);
+    return result;
 }
 
 static bool is_too_large(struct MHD_Connection *c)
@@ -450,96 +577,40 @@ static bool is_too_large(struct MHD_Connection *c)
            (pl_parse_int(length, &bytes) != PL_OK || bytes > PL_COMPLETION_BYTES_MAX);
 }
 
-/* ---- how a request says where it ends ---- */
-typedef struct framing {
-    int lengths, codings, hosts;
-    bool chunked; /* the last transfer coding is chunked */
-    bool odd;     /* a header that parsers read in different ways */
-} framing;
-
-/* RFC 9110, section 5.6.2 */
-static bool is_token(const char *name)
-{
-    static const char letters[] =
-        "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-    return name[0] && strspn(name, letters) == strlen(name);
-}
-
-static enum MHD_Result look_at_header(void *context, enum MHD_ValueKind kind,
-                                      const char *name, const char *value)
-{
-    framing *f = context;
-    (void)kind;
-    f->odd = f->odd || !is_token(name) || (value && strpbrk(value, "\r\n"));
-    f->lengths += strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH) == 0;
-    f->hosts += strcasecmp(name, MHD_HTTP_HEADER_HOST) == 0;
-    if (strcasecmp(name, MHD_HTTP_HEADER_TRANSFER_ENCODING) == 0) {
-        f->codings++;
-        f->chunked = value && strcasecmp(value, "chunked") == 0;
-    }
-    return MHD_YES;
-}
-
-/* Why the end of this request is doubtful, with the status to answer; NULL: it is
- * clear. The library (0.9.75) uses the first of several lengths, prefers a coding to a
- * length, and waits for chunks of any size. Its strict mode only requires a host as
- * well, and writes the head of that refusal twice. */
-static const char *doubt_framing(struct MHD_Connection *c, const char *version,
-                                 unsigned *http)
-{
-    framing f = {0};
-    MHD_get_connection_values(c, MHD_HEADER_KIND, look_at_header, &f);
-    *http = MHD_HTTP_BAD_REQUEST;
-    if (f.odd)
-        return "a header's name or value has characters that do not belong there";
-    if (f.hosts > 1 || (f.hosts == 0 && strcmp(version, MHD_HTTP_VERSION_1_0) != 0))
-        return "a request has one Host";
-    if (f.lengths > 1)
-        return "Content-Length stands there more than once";
-    if (f.lengths > 0 && f.codings > 0)
-        return "Content-Length and Transfer-Encoding exclude each other";
-    *http = f.codings == 1 && f.chunked ? MHD_HTTP_LENGTH_REQUIRED
-                                        : MHD_HTTP_NOT_IMPLEMENTED;
-    if (f.codings > 0)
-        return "send the body with Content-Length and without Transfer-Encoding";
-    return NULL;
-}
-
 /* The first call for a request, before its body. HEAD is answered like GET; the library
  * leaves out the body. */
 static enum MHD_Result begin_exchange(pl_server_front *front, struct MHD_Connection *c,
                                       const char *url, const char *method,
                                       const char *version, void **state)
 {
-    bool post = strcmp(method, "POST") == 0;
-    bool get = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
-    bool completions = strcmp(url, "/v1/completions") == 0;
+    const bool post = strcmp(method, "POST") == 0;
+    const bool get = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
+    const endpoint *route = find_endpoint(url);
     unsigned http = 0;
-    const char *doubt = doubt_framing(c, version, &http);
+    char text[80];
+    const char *doubt = framing_doubt(c, version, &http);
     if (doubt) {
         pl_buf body = {0};
         pl_completion_write_error(doubt, "invalid_request_error", "framing", &body);
         return send_answer(c, http, "application/json", true, &body);
     }
-    if (strcmp(url, "/v1/chat/completions") == 0)
-        return answer_http_error(c, MHD_HTTP_NOT_FOUND,
-                                 "this server completes text only and has no chat; "
-                                 "send a `prompt` to POST /v1/completions",
-                                 "not_found");
     if (is_too_large(c)) {
-        char text[80];
         snprintf(text, sizeof text, "the body is larger than %d bytes",
                  (int)PL_COMPLETION_BYTES_MAX);
         return answer_http_error(c, MHD_HTTP_CONTENT_TOO_LARGE, text, "body_too_large");
     }
-    if ((completions && !post) || (!completions && !get))
-        return answer_http_error(c, MHD_HTTP_METHOD_NOT_ALLOWED,
-                                 completions ? "send completions with POST"
-                                             : "only GET, but for POST /v1/completions",
+    if (!route)
+        return answer_unknown(c);
+    if (route->post ? !post : !get) {
+        snprintf(text, sizeof text, "send %s with %s", route->url,
+                 route->post ? "POST" : "GET");
+        return answer_http_error(c, MHD_HTTP_METHOD_NOT_ALLOWED, text,
                                  "method_not_allowed");
+    }
     exchange *x = pl_alloc(sizeof *x);
     x->front = front;
     x->connection = c;
+    x->route = route;
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     x->client = info->socket_context;
@@ -564,8 +635,8 @@ static enum MHD_Result on_api_request(void *context, struct MHD_Connection *c,
         *upload_bytes = 0;
         return MHD_YES;
     }
-    return strcmp(method, "POST") == 0 ? answer_completion(x)
-                                       : answer_get(front->server, c, url);
+    x->url = url;
+    return x->route->answer(x);
 }
 
 /* Called also if the client has gone in the middle. */
@@ -635,7 +706,8 @@ pl_status pl_server_front_open(pl_server *s, const char *listen, pl_server_front
     pl_server_front *f = pl_alloc(sizeof *f);
     const server_clients_options places = {.places = PLACES,
                                            .request_s = REQUEST_S,
-                                           .answer_s = server_timeout_s(s) + REQUEST_S};
+                                           .answer_s = server_options(s)->timeout_s +
+                                                       REQUEST_S};
     f->server = s;
     pl_status status = server_clients_open(&places, &f->clients);
     if (status != PL_OK) {

@@ -41,8 +41,14 @@ typedef struct server_part {
     pl_buf text, scores; /* not sent yet */
 } server_part;
 
+typedef enum server_kind {
+    SERVER_COMPLETION,
+    SERVER_SLOTS /* what the engine's slots do */
+} server_kind;
+
 struct server_job {
     uint64_t id;
+    server_kind kind;
     pl_completion completion;
     pl_queue *events; /* server_event*, for the front */
     bool left;        /* the client has gone */
@@ -71,13 +77,21 @@ void server_job_leave(server_job *job);
  * from this address, or the server is ending. */
 PL_MUST_CHECK pl_status server_submit(pl_server *s, pl_completion *completion,
                                       uint32_t address, server_job **out);
+/* The job ends with one event, whose text is the answer. */
+PL_MUST_CHECK pl_status server_ask_slots(pl_server *s, server_job **out);
 server_counters *server_counts(pl_server *s);
 const pl_tokenizer *server_tokenizer(const pl_server *s);
+int server_context(const pl_server *s);
 bool server_is_draining(const pl_server *s);
-int server_timeout_s(const pl_server *s);
+const pl_server_options *server_options(const pl_server *s);
 
 /* ---- pages (server_pages.c) ---- */
 void server_write_models(const pl_server *s, pl_buf *out);
+/* One of them; ERR_NOT_FOUND. */
+PL_MUST_CHECK pl_status server_write_model(const pl_server *s, const char *name,
+                                           pl_buf *out);
+/* What clients want to know before they ask, as llama-server tells it. */
+void server_write_props(const pl_server *s, pl_buf *out);
 void server_write_metrics(pl_server *s, pl_buf *out);
 
 #endif

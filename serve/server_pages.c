@@ -1,27 +1,79 @@
-/* What the server tells about itself: its models, and counters for Prometheus. */
+/* Writes what the server tells about itself: its models, its defaults, and counters for
+ * Prometheus. */
 #include "serve/server_paths.h"
 
-static void add_model(pl_json *list, const char *name)
+static pl_json *make_model(const pl_server *s, const char *name)
 {
-    pl_json *entry = pl_json_object();
-    pl_json_set_text(entry, "id", name);
-    pl_json_set_text(entry, "object", "model");
-    pl_json_set_text(entry, "owned_by", "pathloom");
-    pl_json_push(list, entry);
+    pl_json *o = pl_json_object();
+    pl_json_set_text(o, "id", name);
+    pl_json_set_text(o, "object", "model");
+    pl_json_set_int(o, "created", server_options(s)->created);
+    pl_json_set_text(o, "owned_by", "pathloom");
+    pl_json_set_int(o, "max_model_len", server_paths_context(server_paths_of(s)));
+    return o;
 }
 
 void server_write_models(const pl_server *s, pl_buf *out)
 {
-    const pl_topology *t = server_paths_topology(server_paths_of(s));
+    const server_models *models = server_paths_models(server_paths_of(s));
     char name[PL_NAME_MAX];
     pl_json *o = pl_json_object(), *list = pl_json_array();
-    add_model(list, "auto");
-    for (int i = 0; i < pl_topology_n_paths(t); i++) {
-        pl_topology_path_name(t, i, name);
-        add_model(list, name);
+    pl_json_push(list, make_model(s, "auto"));
+    for (int i = 0; i < server_models_count(models); i++) {
+        server_models_name(models, i, name);
+        pl_json_push(list, make_model(s, name));
     }
     pl_json_set_text(o, "object", "list");
     pl_json_set(o, "data", list);
+    pl_json_write(o, 0, out);
+    pl_json_destroy(&o);
+}
+
+pl_status server_write_model(const pl_server *s, const char *name, pl_buf *out)
+{
+    int number = 0;
+    if (!server_models_is_auto(name))
+        PL_CHECK(
+            server_models_find(server_paths_models(server_paths_of(s)), name, &number));
+    pl_json *o = make_model(s, name);
+    pl_json_write(o, 0, out);
+    pl_json_destroy(&o);
+    return PL_OK;
+}
+
+/* The values that a request has where it says nothing. */
+static pl_json *make_default_params(void)
+{
+    pl_completion c;
+    pl_json *o = pl_json_object();
+    pl_completion_defaults(&c);
+    pl_json_set_int(o, "n_predict", c.options.max_tokens);
+    pl_json_set_int(o, "max_tokens", c.options.max_tokens);
+    pl_json_set_int(o, "seed", (int64_t)c.options.choice.seed);
+    pl_json_set_real(o, "temperature", c.options.choice.temperature);
+    pl_json_set_int(o, "top_k", c.options.choice.top_k);
+    pl_json_set_real(o, "top_p", c.options.choice.top_p);
+    pl_json_set_real(o, "min_p", c.options.choice.min_p);
+    pl_json_set_real(o, "presence_penalty", c.options.presence_penalty);
+    pl_json_set_real(o, "frequency_penalty", c.options.frequency_penalty);
+    pl_json_set(o, "stop", pl_json_array());
+    pl_json_set_bool(o, "stream", c.stream);
+    return o;
+}
+
+void server_write_props(const pl_server *s, pl_buf *out)
+{
+    const pl_server_options *options = server_options(s);
+    pl_json *o = pl_json_object(), *settings = pl_json_object();
+    pl_json_set_int(settings, "n_ctx", server_paths_context(server_paths_of(s)));
+    pl_json_set(settings, "params", make_default_params());
+    pl_json_set(o, "default_generation_settings", settings);
+    pl_json_set_int(o, "total_slots", options->slots);
+    pl_json_set_text(o, "model_path", options->mix->dir);
+    pl_json_set_text(o, "chat_template", "");
+    pl_json_set_text(o, "bos_token", "<s>");
+    pl_json_set_text(o, "eos_token", "</s>");
+    pl_json_set_text(o, "build_info", "pathloom " PL_VERSION);
     pl_json_write(o, 0, out);
     pl_json_destroy(&o);
 }

@@ -12,7 +12,7 @@ enum {
 typedef struct loaded {
     pl_model *model; /* NULL: free */
     pl_batch *batch;
-    int path, edition;
+    int number, edition; /* of the server's models */
     /* no request joins it any more, because another path waits for its place */
     bool leaving;
     uint64_t asked;
@@ -24,6 +24,7 @@ struct server_paths {
     pl_mixture *mix;
     pl_path_chooser *chooser;
     pl_backend *backend;
+    server_models *models;
     loaded *paths;
     int n_places;
     int edition; /* rises with every reload */
@@ -104,6 +105,7 @@ static pl_status open_path_places(server_paths *p)
         .name = p->mix->settings.backend,
         .n_threads = p->options->threads,
         .precision = precision ? precision : p->mix->settings.precision};
+    PL_CHECK(server_models_open(p->mix, &p->models));
     PL_CHECK(pl_backend_open(&backend, &p->backend));
     uint64_t left = p->backend->memory_left_bytes ? p->backend->memory_left_bytes
                                                   : pl_memory_available_bytes();
@@ -145,15 +147,16 @@ void server_paths_close(server_paths **paths)
         return;
     server_paths_unload(p);
     pl_free(p->paths);
+    server_models_close(&p->models);
     pl_path_chooser_close(&p->chooser);
     pl_backend_close(&p->backend);
     pl_free(p);
     *paths = NULL;
 }
 
-const pl_topology *server_paths_topology(const server_paths *p)
+const server_models *server_paths_models(const server_paths *p)
 {
-    return p->mix->topology;
+    return p->models;
 }
 
 const pl_tokenizer *server_paths_tokenizer(const server_paths *p)
@@ -198,15 +201,16 @@ pl_status server_paths_reload(server_paths *p)
     return PL_OK;
 }
 
-static pl_status load_server_path(server_paths *p, int path, loaded *l)
+static pl_status load_server_path(server_paths *p, int number, loaded *l)
 {
     pl_status status = PL_OK;
+    const server_model from = server_models_get(p->models, number);
     const pl_model_options model = {.batch = 1, .context = p->mix->arm.shape.context};
-    PL_TRY(pl_model_create(p->backend, p->mix->topology, &model, &l->model));
-    PL_TRY(pl_load_path(p->mix->store, &p->mix->arm, p->mix->topology, path, l->model));
+    PL_TRY(pl_model_create(p->backend, from.topology, &model, &l->model));
+    PL_TRY(pl_load_path(p->mix->store, from.arm, from.topology, from.path, l->model));
     PL_TRY(pl_batch_create(l->model, p->mix->tokenizer, p->mix->arm.shape.vocab,
                            p->mix->arm.shape.context, p->options->slots, &l->batch));
-    l->path = path;
+    l->number = number;
     l->edition = p->edition;
     l->leaving = false;
     l->since_ms = pl_now_ms();
@@ -247,19 +251,19 @@ static loaded *make_path_room(server_paths *p)
     return oldest;
 }
 
-pl_status server_paths_batch(server_paths *p, int path, pl_batch **out)
+pl_status server_paths_batch(server_paths *p, int model, pl_batch **out)
 {
     loaded *l = NULL;
     *out = NULL;
     for (int i = 0; i < p->n_places && !l; i++)
-        if (p->paths[i].model && p->paths[i].path == path &&
+        if (p->paths[i].model && p->paths[i].number == model &&
             !is_leaving(p, &p->paths[i]))
             l = &p->paths[i];
     if (!l) {
         l = make_path_room(p);
         if (!l)
             return PL_OK;
-        PL_CHECK(load_server_path(p, path, l));
+        PL_CHECK(load_server_path(p, model, l));
     }
     l->asked = ++p->asked;
     *out = pl_batch_room(l->batch) > 0 ? l->batch : NULL;
@@ -282,7 +286,7 @@ int server_paths_step(server_paths *p)
         }
         n++;
         if (pl_batch_step(l->batch) != PL_OK)
-            pl_log(PL_LOG_WARN, "serve.step_failed", "path=%d error=\"%s\"", l->path,
+            pl_log(PL_LOG_WARN, "serve.step_failed", "path=%d error=\"%s\"", l->number,
                    pl_last_error());
     }
     return n;
@@ -302,4 +306,33 @@ int server_paths_loaded(const server_paths *p)
     for (int i = 0; i < p->n_places; i++)
         n += p->paths[i].model != NULL;
     return n;
+}
+
+static void write_slot(const server_paths *p, const loaded *l, int slot, pl_json *list)
+{
+    char name[PL_NAME_MAX];
+    pl_batch_slot state;
+    pl_json *o = pl_json_object(), *next = pl_json_array(), *token = pl_json_object();
+    pl_batch_slot_state(l->batch, slot, &state);
+    server_models_name(p->models, l->number, name);
+    pl_json_set_int(o, "id", (int64_t)pl_json_count(list));
+    pl_json_set_text(o, "model", name);
+    pl_json_set_int(o, "n_ctx", p->mix->arm.shape.context);
+    pl_json_set_bool(o, "speculative", false);
+    pl_json_set_bool(o, "is_processing", state.busy);
+    pl_json_set_int(o, "n_prompt_tokens", state.n_prompt);
+    pl_json_set_int(o, "n_prompt_tokens_processed", state.n_read);
+    pl_json_set_bool(token, "has_next_token", state.busy);
+    pl_json_set_int(token, "n_remain", state.max_tokens - state.n_tokens);
+    pl_json_set_int(token, "n_decoded", state.n_tokens);
+    pl_json_push(next, token);
+    pl_json_set(o, "next_token", next);
+    pl_json_push(list, o);
+}
+
+void server_paths_write_slots(const server_paths *p, pl_json *list)
+{
+    for (int i = 0; i < p->n_places; i++)
+        for (int slot = 0; p->paths[i].model && slot < p->options->slots; slot++)
+            write_slot(p, &p->paths[i], slot, list);
 }

@@ -3,6 +3,7 @@
 #ifndef PL_SERVE_SERVER_PATHS_H
 #define PL_SERVE_SERVER_PATHS_H
 #include "serve/server_internal.h"
+#include "serve/server_models.h"
 
 typedef struct server_paths server_paths;
 const server_paths *server_paths_of(const pl_server *s); /* server.c */
@@ -12,7 +13,7 @@ void server_paths_close(server_paths **paths);
 /* Requests that are being answered end with ERR_CANCELLED. */
 void server_paths_unload(server_paths *p);
 
-const pl_topology *server_paths_topology(const server_paths *p);
+const server_models *server_paths_models(const server_paths *p);
 const pl_tokenizer *server_paths_tokenizer(const server_paths *p);
 int server_paths_context(const server_paths *p);
 int server_paths_loaded(const server_paths *p);
@@ -24,9 +25,11 @@ PL_MUST_CHECK pl_status server_paths_reload(server_paths *p);
  * ask again after the next step. */
 PL_MUST_CHECK pl_status server_paths_route(server_paths *p, const int32_t *tokens,
                                            int n, int *path);
-/* The batch that a request for this path may join now; NULL if it has to wait for a
+/* The batch that a request for this model may join now; NULL if it has to wait for a
  * place, or for a path that leaves memory. */
-PL_MUST_CHECK pl_status server_paths_batch(server_paths *p, int path, pl_batch **out);
+PL_MUST_CHECK pl_status server_paths_batch(server_paths *p, int model, pl_batch **out);
+/* What the slots of the models in memory do, as llama-server tells it. */
+void server_paths_write_slots(const server_paths *p, pl_json *list);
 /* One step of each path; returns how many had something to do. */
 int server_paths_step(server_paths *p);
 int server_paths_active(const server_paths *p);

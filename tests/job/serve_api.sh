@@ -73,7 +73,7 @@ refused() { # HTTP-STATUS WORDS BODY
 
 "$pathloom" train --corpus tests --out "$work/run" --set data.valid_share=0.2 \
     --set train.tau=10 --set train.phases=2 --set train.batch=4 --set router.prefix=8 \
-    --set eval.baselines=none --set eval.sample_tokens=0 --set data.vocab=600 \
+    --set eval.baselines=dense --set eval.sample_tokens=0 --set data.vocab=600 \
     --set data.max_bytes=600000 --set model.width=48 --set model.heads=2 \
     --set model.kv_heads=1 --set model.blocks=2 --set model.context=64 \
     --set train.base_steps=20 --set topology.levels=2 > "$work/log" 2>&1 ||
@@ -180,6 +180,67 @@ ok
 ask '{"prompt": "The ", "max_tokens": 3, "stream": true}'
 grep -q usage "$work/answer" && fail "usage comes unasked"
 ok
+
+# ---- tokens, in the shapes of llama-server and of vLLM ----
+page() { # METHOD PATH [BODY]: into $work/answer, which must be HTTP 200
+    status=$(curl -s --max-time 60 -X "$1" -o "$work/answer" -w '%{http_code}' \
+        "$at$2" ${3:+-d "$3"})
+    [ "$status" = 200 ] || fail "HTTP $status of $2: $(cat "$work/answer")"
+}
+page POST /tokenize '{"content": "static int x"}'
+holds '(.tokens | length) == .count and .count > 1'
+ids=$(jq -c .tokens "$work/answer")
+page POST /tokenize '{"prompt": "static int x"}'
+holds ".tokens == [1] + $ids and .max_model_len == 64"
+page POST /tokenize '{"content": "static int x", "with_pieces": true}'
+holds '[.tokens[].piece] | join("") == "static int x"'
+page POST /detokenize "{\"tokens\": [1, ${ids#[}}"
+holds '.content == "static int x" and .prompt == .content'
+page GET /tokenizer_info
+holds '.bos_token == "<s>" and .eos_token == "</s>" and .model_max_length == 64'
+ask "{\"prompt\": [1, ${ids#[}, \"echo\": true, \"logprobs\": 2, \"max_tokens\": 0}"
+jq -e --slurpfile none "$work/none" '.choices == $none[0].choices' "$work/answer" \
+    > "$work/jq" || fail "a text and its tokens have different answers"
+ok
+
+# ---- what the server is ----
+page GET /props
+holds '.default_generation_settings.n_ctx == 64 and .total_slots == 3 and
+    .default_generation_settings.params.max_tokens == 16'
+page GET /slots
+holds 'length >= 3 and all(.n_ctx == 64) and (map(.id) == [range(length)]) and
+    (map(.is_processing) | any | not)'
+page GET /v1/models
+holds '[.data[].id] == ["auto", "p0", "p1", "base", "dense"]'
+page GET /v1/models/dense
+holds '.id == "dense" and .object == "model"'
+status=$(curl -s -o "$work/answer" -w '%{http_code}' "$at/v1/models/p7")
+[ "$status" = 404 ] || fail "HTTP $status for a model that is not there"
+ask '{"prompt": "The ", "model": "dense", "max_tokens": 4}'
+holds '.model == "dense" and .choices[0].path == "dense"'
+ask '{"prompt": "The ", "model": "mix", "max_tokens": 4}'
+holds '.model | test("^p[01]$")'
+refused 404 'no path `nosuch`' '{"prompt": "x", "model": "nosuch"}'
+ask '{"prompt": "The ", "max_tokens": 55, "stream": true}' &
+client=$!
+for _ in $(seq 100); do
+    curl -s "$at/slots" > "$work/slots"
+    jq -e 'any(.is_processing and .next_token[0].n_decoded > 0)' "$work/slots" \
+        > "$work/jq" && break
+done
+wait "$client"
+refused_at() { # HTTP-STATUS WORDS PATH CURL'S OPTION ...
+    wanted=$1 words=$2 page=$3
+    shift 3
+    status=$(curl -s -o "$work/answer" -w '%{http_code}' "$at$page" "$@")
+    [ "$status" = "$wanted" ] || fail "HTTP $status instead of $wanted: $page"
+    grep -qF -- "$words" "$work/answer" || fail "$page: $(cat "$work/answer")"
+    ok
+}
+refused_at 405 'with POST' /tokenize
+refused_at 405 'with GET' /slots -d '{}'
+refused_at 404 'GET /v1/models' /v1/nothing -d '{}'
+refused_at 400 '`content`' /tokenize -d '{}'
 
 kill -TERM "$server"
 code=0

@@ -2,6 +2,7 @@
 /* Requests of /v1/completions and their answers, as JSON. */
 #include "tests/support/corpus_support.h"
 #include "serve/serve.h"
+#include "serve/server_tokens.h"
 #include <math.h>
 
 enum { VOCAB = 300 };
@@ -196,6 +197,106 @@ static void scores_become_four_lists(void **state)
     pl_buf_destroy(&out), pl_buf_destroy(&ids);
 }
 
+/* ---- /tokenize and /detokenize ---- */
+static void expect_tokens(const char *body, const char *wanted)
+{
+    pl_buf out = {0};
+    assert_ok(tokens_encode(tokenizer, 64, body, strlen(body), &out));
+    if (strncmp(pl_buf_text(&out), wanted, strlen(wanted)) != 0)
+        fail_msg("%s: %s", body, pl_buf_text(&out));
+    pl_buf_destroy(&out);
+}
+
+/* The JSON list of a text's tokens, with what stands before and after them. */
+static void list_tokens(const char *before, const char *text, const char *after,
+                        pl_buf *out)
+{
+    pl_buf ids = {0};
+    assert_ok(pl_tokenizer_encode(tokenizer, text, strlen(text), &ids));
+    pl_buf_printf(out, "{\"tokens\":[%s", before);
+    for (size_t i = 0; i < ids.len / sizeof(int32_t); i++)
+        pl_buf_printf(out, "%s%d", i == 0 && before[0] == 0 ? "" : ",",
+                      (int)((const int32_t *)(const void *)ids.data)[i]);
+    pl_buf_printf(out, "%s]", after);
+    pl_buf_destroy(&ids);
+}
+
+static void a_text_becomes_tokens_and_back(void **state)
+{
+    (void)state;
+    pl_buf plain = {0}, bos = {0}, special = {0}, body = {0}, back = {0};
+    list_tokens("", "loom", "", &plain);
+    list_tokens("1", "loom", "", &bos);
+    list_tokens("1", "loom", ",2", &special);
+    expect_tokens("{\"content\": \"loom\"}", pl_buf_text(&plain));
+    expect_tokens("{\"content\": \"loom\", \"add_special\": true}", pl_buf_text(&bos));
+    expect_tokens("{\"prompt\": \"loom\", \"model\": \"p0\"}", pl_buf_text(&bos));
+    expect_tokens("{\"prompt\": \"loom\", \"add_special_tokens\": false}",
+                  pl_buf_text(&plain));
+    expect_tokens("{\"content\": \"<s>loom</s>\"}", pl_buf_text(&special));
+    expect_tokens("{\"content\": \"</s>\"}", "{\"tokens\":[2],\"count\":1");
+    expect_tokens("{\"content\": \"\"}", "{\"tokens\":[],\"count\":0");
+    pl_buf_clear(&special);
+    list_tokens("", "<s>", "", &special);
+    expect_tokens("{\"content\": \"<s>\", \"parse_special\": false}",
+                  pl_buf_text(&special));
+    pl_buf_printf(&body, "%s}", pl_buf_text(&bos));
+    assert_ok(tokens_decode(tokenizer, pl_buf_text(&body), body.len, &back));
+    assert_string_equal(pl_buf_text(&back),
+                        "{\"content\":\"loom\",\"prompt\":\"loom\"}");
+    pl_buf_destroy(&plain), pl_buf_destroy(&bos), pl_buf_destroy(&special);
+    pl_buf_destroy(&body), pl_buf_destroy(&back);
+}
+
+/* A part of a character is a list of bytes. */
+static void pieces_that_are_no_text_are_bytes(void **state)
+{
+    (void)state;
+    pl_buf out = {0};
+    const char *body = "{\"content\": \"t\xc3\xa9\", \"with_pieces\": true}";
+    assert_ok(tokens_encode(tokenizer, 64, body, strlen(body), &out));
+    assert_non_null(strstr(pl_buf_text(&out), "\"piece\":\"t\"}"));
+    assert_non_null(strstr(pl_buf_text(&out), "\"piece\":[195]}"));
+    assert_non_null(strstr(pl_buf_text(&out), "\"piece\":[169]}"));
+    pl_buf_destroy(&out);
+}
+
+static void wrong_token_requests_are_refused_by_name(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *body, *says;
+    } wrong[] = {{"", "no JSON"},
+                 {"[1]", "JSON object"},
+                 {"{}", "`content`"},
+                 {"{\"content\": \"a\", \"prompt\": \"a\"}", "`content`"},
+                 {"{\"content\": 3}", "`content`"},
+                 {"{\"content\": \"a\", \"with_pieces\": 1}", "`with_pieces`"},
+                 {"{\"content\": \"a\", \"colour\": 1}", "`colour`"}};
+    static const struct {
+        const char *body, *says;
+    } lists[] = {{"{", "no JSON"},
+                 {"{}", "`tokens`"},
+                 {"{\"tokens\": 1}", "`tokens`"},
+                 {"{\"tokens\": [1, -1]}", "`tokens`"},
+                 {"{\"tokens\": [\"a\"]}", "`tokens`"},
+                 {"{\"tokens\": [100000]}", "token 100000"}};
+    pl_buf out = {0};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; ++i) {
+        assert_int_equal(
+            tokens_encode(tokenizer, 64, wrong[i].body, strlen(wrong[i].body), &out),
+            PL_ERR_USAGE);
+        assert_said(wrong[i].says);
+    }
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; ++i) {
+        assert_int_equal(
+            tokens_decode(tokenizer, lists[i].body, strlen(lists[i].body), &out),
+            PL_ERR_USAGE);
+        assert_said(lists[i].says);
+    }
+    assert_int_equal(out.len, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -204,6 +305,9 @@ int main(void)
         cmocka_unit_test(prompts_are_texts_or_tokens),
         cmocka_unit_test(a_token_has_a_text_of_its_own),
         cmocka_unit_test(scores_become_four_lists),
+        cmocka_unit_test(a_text_becomes_tokens_and_back),
+        cmocka_unit_test(pieces_that_are_no_text_are_bytes),
+        cmocka_unit_test(wrong_token_requests_are_refused_by_name),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

@@ -1,0 +1,58 @@
+/* Finds requests whose end is in doubt (server_framing.h). */
+#include "serve/server_framing.h"
+#include "base/base.h"
+#include <microhttpd.h>
+#include <string.h>
+#include <strings.h>
+
+typedef struct framing {
+    int lengths, codings, hosts;
+    bool chunked; /* the last transfer coding is chunked */
+    bool odd;     /* a header that parsers read in different ways */
+} framing;
+
+/* RFC 9110, section 5.6.2 */
+static bool is_token(const char *name)
+{
+    static const char letters[] =
+        "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    return name[0] && strspn(name, letters) == strlen(name);
+}
+
+static enum MHD_Result look_at_header(void *context, enum MHD_ValueKind kind,
+                                      const char *name, const char *value)
+{
+    framing *f = context;
+    (void)kind;
+    f->odd = f->odd || !is_token(name) || (value && strpbrk(value, "\r\n"));
+    f->lengths += strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH) == 0;
+    f->hosts += strcasecmp(name, MHD_HTTP_HEADER_HOST) == 0;
+    if (strcasecmp(name, MHD_HTTP_HEADER_TRANSFER_ENCODING) == 0) {
+        f->codings++;
+        f->chunked = value && strcasecmp(value, "chunked") == 0;
+    }
+    return MHD_YES;
+}
+
+/* The library (0.9.75) uses the first of several lengths, prefers a coding to a length,
+ * and waits for chunks of any size. Its strict mode only requires a host as well, and
+ * writes the head of that refusal twice. */
+const char *framing_doubt(struct MHD_Connection *c, const char *version, unsigned *http)
+{
+    framing f = {0};
+    MHD_get_connection_values(c, MHD_HEADER_KIND, look_at_header, &f);
+    *http = MHD_HTTP_BAD_REQUEST;
+    if (f.odd)
+        return "a header's name or value has characters that do not belong there";
+    if (f.hosts > 1 || (f.hosts == 0 && strcmp(version, MHD_HTTP_VERSION_1_0) != 0))
+        return "a request has one Host";
+    if (f.lengths > 1)
+        return "Content-Length stands there more than once";
+    if (f.lengths > 0 && f.codings > 0)
+        return "Content-Length and Transfer-Encoding exclude each other";
+    *http = f.codings == 1 && f.chunked ? MHD_HTTP_LENGTH_REQUIRED
+                                        : MHD_HTTP_NOT_IMPLEMENTED;
+    if (f.codings > 0)
+        return "send the body with Content-Length and without Transfer-Encoding";
+    return NULL;
+}

@@ -1,0 +1,202 @@
+/* Answers requests for the tokens of a text, and for the text of tokens
+ * (server_tokens.h). */
+#include "serve/server_tokens.h"
+#include "serve/pieces.h"
+#include <string.h>
+
+static const struct {
+    const char *text;
+    int32_t token;
+} specials[] = {{"<s>", PL_TOKEN_BOS}, {"</s>", PL_TOKEN_EOS}};
+
+/* ---- requests ---- */
+typedef struct tokens_request {
+    const char *text; /* borrowed from the JSON */
+    size_t len;
+    bool add_bos, keep_specials, with_pieces;
+} tokens_request;
+
+static pl_status read_tokens_key(const char *key, const pl_json *value,
+                                 tokens_request *q)
+{
+    bool parse = true;
+    bool *to = strcmp(key, "add_special") == 0 || strcmp(key, "add_special_tokens") == 0
+                   ? &q->add_bos
+               : strcmp(key, "parse_special") == 0 ? &parse
+               : strcmp(key, "with_pieces") == 0   ? &q->with_pieces
+                                                   : NULL;
+    if (strcmp(key, "content") == 0 || strcmp(key, "prompt") == 0) {
+        q->text = pl_json_text(value, &q->len);
+        return q->text ? PL_OK : pl_fail(PL_ERR_USAGE, "`%s` must be a text", key);
+    }
+    if (strcmp(key, "model") == 0) /* all models have the same tokens */
+        return PL_OK;
+    if (!to)
+        return pl_fail(PL_ERR_USAGE, "unknown key `%.60s`", key);
+    if (!pl_json_bool(value, to))
+        return pl_fail(PL_ERR_USAGE, "`%s` must be true or false", key);
+    q->keep_specials = q->keep_specials || !parse;
+    return PL_OK;
+}
+
+/* vLLM begins a text with BOS unless it is told not to, llama-server does not. */
+static pl_status read_tokens_request(const pl_json *json, tokens_request *q)
+{
+    const bool content = pl_json_get(json, "content") != NULL;
+    *q = (tokens_request){.add_bos = !content};
+    if (!pl_json_is_object(json))
+        return pl_fail(PL_ERR_USAGE, "the body must be a JSON object");
+    if (content == (pl_json_get(json, "prompt") != NULL))
+        return pl_fail(PL_ERR_USAGE, "give the text as `content` or as `prompt`");
+    for (const char *key = pl_json_next_key(json, NULL); key;
+         key = pl_json_next_key(json, key))
+        PL_CHECK(read_tokens_key(key, pl_json_get(json, key), q));
+    return PL_OK;
+}
+
+/* ---- tokens of a text ---- */
+/* The next special text; its number, or -1, and where it begins. */
+static int find_special(const char *text, size_t len, size_t *at)
+{
+    for (*at = 0; *at < len; ++*at)
+        for (int i = 0; i < 2; i++) {
+            const size_t n = strlen(specials[i].text);
+            if (n <= len - *at && memcmp(text + *at, specials[i].text, n) == 0)
+                return i;
+        }
+    return -1;
+}
+
+static pl_status encode_text(const pl_tokenizer *tokenizer, const tokens_request *q,
+                             pl_buf *tokens)
+{
+    const int32_t bos = PL_TOKEN_BOS;
+    const char *text = q->text;
+    size_t left = q->len;
+    if (q->add_bos)
+        pl_buf_append(tokens, &bos, sizeof bos);
+    while (left > 0) {
+        size_t at = left;
+        const int special = q->keep_specials ? -1 : find_special(text, left, &at);
+        if (at > 0)
+            PL_CHECK(pl_tokenizer_encode(tokenizer, text, at, tokens));
+        if (special >= 0) {
+            pl_buf_append(tokens, &specials[special].token, sizeof bos);
+            at += strlen(specials[special].text);
+        }
+        text += at;
+        left -= at;
+    }
+    return PL_OK;
+}
+
+/* A piece that is no text by itself is a list of its bytes. */
+static pl_status push_piece(const pl_tokenizer *tokenizer, int32_t token, pl_json *list)
+{
+    pl_buf bytes = {0};
+    pl_status status = pl_tokenizer_decode(tokenizer, &token, 1, &bytes);
+    pl_json *entry = pl_json_object();
+    pl_json_set_int(entry, "id", token);
+    if (pieces_are_text(bytes.data, bytes.len)) {
+        pl_json_set(entry, "piece", pl_json_make_bytes(pl_buf_text(&bytes), bytes.len));
+    } else {
+        pl_json *numbers = pl_json_array();
+        for (size_t i = 0; i < bytes.len; i++)
+            pl_json_push(numbers, pl_json_make_int(bytes.data[i]));
+        pl_json_set(entry, "piece", numbers);
+    }
+    pl_json_push(list, entry);
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
+static pl_status write_tokens(const pl_tokenizer *tokenizer, const tokens_request *q,
+                              const pl_buf *tokens, pl_json *list)
+{
+    for (size_t i = 0; i < tokens->len / sizeof(int32_t); i++) {
+        int32_t token;
+        memcpy(&token, tokens->data + i * sizeof token, sizeof token);
+        if (q->with_pieces)
+            PL_CHECK(push_piece(tokenizer, token, list));
+        else
+            pl_json_push(list, pl_json_make_int(token));
+    }
+    return PL_OK;
+}
+
+static pl_status parse_tokens_body(const char *body, size_t len, pl_json **json)
+{
+    if (pl_json_parse(body, len, json) != PL_OK)
+        return pl_fail(PL_ERR_USAGE, "the body is no JSON: %s", pl_last_error());
+    return PL_OK;
+}
+
+pl_status tokens_encode(const pl_tokenizer *tokenizer, int context, const char *body,
+                        size_t len, pl_buf *out)
+{
+    pl_status status = PL_OK;
+    pl_json *json = NULL, *o = NULL;
+    pl_buf tokens = {0};
+    tokens_request q;
+    PL_TRY(parse_tokens_body(body, len, &json));
+    PL_TRY(read_tokens_request(json, &q));
+    PL_TRY(encode_text(tokenizer, &q, &tokens));
+    o = pl_json_object();
+    pl_json *list = pl_json_array();
+    status = write_tokens(tokenizer, &q, &tokens, list);
+    pl_json_set(o, "tokens", list);
+    pl_json_set_int(o, "count", (int64_t)(tokens.len / sizeof(int32_t)));
+    pl_json_set_int(o, "max_model_len", context);
+    if (status == PL_OK)
+        pl_json_write(o, 0, out);
+done:
+    pl_json_destroy(&o);
+    pl_json_destroy(&json);
+    pl_buf_destroy(&tokens);
+    return status;
+}
+
+/* ---- the text of tokens ---- */
+pl_status tokens_decode(const pl_tokenizer *tokenizer, const char *body, size_t len,
+                        pl_buf *out)
+{
+    pl_status status = PL_OK;
+    pl_json *json = NULL;
+    pl_buf text = {0};
+    int32_t *tokens = NULL;
+    int n = 0;
+    PL_TRY(parse_tokens_body(body, len, &json));
+    const pl_json *list = pl_json_get(json, "tokens");
+    if (!pl_json_is_array(list))
+        PL_TRY(pl_fail(PL_ERR_USAGE, "`tokens` must be a list of token numbers"));
+    PL_TRY(pl_completion_read_tokens(list, "tokens", &tokens, &n));
+    for (int i = 0; i < n; i++)
+        if (tokens[i] >= pl_tokenizer_vocab(tokenizer))
+            PL_TRY(pl_fail(PL_ERR_USAGE,
+                           "`tokens` has token %d; the vocabulary has tokens 0 to %d",
+                           (int)tokens[i], pl_tokenizer_vocab(tokenizer) - 1));
+    PL_TRY(pieces_decode(tokenizer, tokens, (size_t)n, &text));
+    pl_json *o = pl_json_object();
+    pl_json_set(o, "content", pl_json_make_bytes(pl_buf_text(&text), text.len));
+    pl_json_set(o, "prompt", pl_json_make_bytes(pl_buf_text(&text), text.len));
+    pl_json_write(o, 0, out);
+    pl_json_destroy(&o);
+done:
+    pl_free(tokens);
+    pl_json_destroy(&json);
+    pl_buf_destroy(&text);
+    return status;
+}
+
+void tokens_write_info(const pl_tokenizer *tokenizer, int context, pl_buf *out)
+{
+    pl_json *o = pl_json_object();
+    pl_json_set_text(o, "tokenizer_class", "pathloom");
+    pl_json_set_int(o, "vocab_size", pl_tokenizer_vocab(tokenizer));
+    pl_json_set_int(o, "model_max_length", context);
+    pl_json_set_text(o, "bos_token", "<s>");
+    pl_json_set_text(o, "eos_token", "</s>");
+    pl_json_set_text(o, "unk_token", "<unk>");
+    pl_json_write(o, 0, out);
+    pl_json_destroy(&o);
+}
