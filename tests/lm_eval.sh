@@ -1,0 +1,92 @@
+#!/bin/sh
+# lm-evaluation-harness, as it is, against a served run.
+#
+#   sh tests/lm_eval.sh [PATHLOOM] [PATH_LOGITS]
+#
+# Installs the harness from the Python package index into a folder outside the tree (as
+# LM_EVAL, else ~/.cache/pathloom/lm_eval; about 800 MB, kept for the next time). Makes a
+# small run of text of its own, serves it, lets `local-completions` score held-out
+# documents, documents of several windows, and a multiple choice task, through the server
+# as tokenizer and model; and compares every sample with the reference's losses of the
+# exported path, and the sums with `pathloom eval`. Once for a single model of the run,
+# once with a path chosen for each request.
+#
+# Exit codes: 0; 1 a comparison failed; 77 the harness cannot be installed here, and a
+# line says why. About a minute after the installation.
+set -eu
+cd "$(dirname "$0")/.."
+pathloom=${1:-build/release/pathloom}
+path_logits=${2:-build/release/tests/path_logits}
+home=${LM_EVAL:-${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/pathloom/lm_eval}
+version=0.4.13
+context=128
+prefix=8
+work=$(mktemp -d)
+server=
+
+end() {
+    [ -z "$server" ] || kill -KILL "$server" 2> /dev/null || :
+    rm -rf "$work"
+}
+trap end EXIT
+trap 'exit 130' INT TERM
+
+skip() {
+    echo "skipped: $1"
+    exit 77
+}
+
+fail() {
+    echo "FAILED $1"
+    exit 1
+}
+
+for program in "$pathloom" "$path_logits"; do
+    [ -x "$program" ] || {
+        echo "lm_eval: there is no $program; build it first (sh tools/build.sh)" >&2
+        exit 66
+    }
+done
+[ -x "$home/bin/lm_eval" ] || {
+    command -v python3 > "$work/log" || skip "there is no python3"
+    python3 -m venv "$home" > "$work/log" 2>&1 ||
+        skip "no virtual environment in $home: $(tail -n 1 "$work/log")"
+    "$home/bin/pip" install -q "lm_eval[api]==$version" > "$work/log" 2>&1 ||
+        skip "the package index cannot be reached: $(tail -n 1 "$work/log")"
+}
+
+"$home/bin/python" tests/job/lm_eval/make_data.py "$work"
+"$pathloom" train --corpus "$work/train.jsonl" --valid "$work/held_out.jsonl" \
+    --out "$work/run" --set train.tau=20 --set train.phases=4 --set train.batch=4 \
+    --set router.prefix=$prefix --set eval.baselines=dense --set eval.sample_tokens=0 \
+    --set data.vocab=400 --set model.width=48 --set model.heads=2 \
+    --set model.kv_heads=1 --set model.blocks=2 --set model.context=$context \
+    --set train.base_steps=100 --set topology.levels=2 --set workers.precision=f32 \
+    > "$work/log" 2>&1 || fail "training: $(tail -n 3 "$work/log")"
+"$pathloom" eval --run "$work/run" --json > "$work/eval.json"
+"$pathloom" export --run "$work/run" --path p0 --out "$work/p0" > "$work/log"
+"$pathloom" export --run "$work/run" --path p1 --out "$work/p1" > "$work/log"
+"$pathloom" export --run "$work/run" --arm dense --path 0 --out "$work/dense" \
+    > "$work/log"
+
+"$pathloom" serve --run "$work/run" --listen '127.0.0.1:*' --threads 1 \
+    > "$work/stdout" 2> "$work/stderr" &
+server=$!
+at=
+for _ in $(seq 100); do
+    at=$(sed -n 's/.* at \(http.*\)\/v1$/\1/p' "$work/stdout")
+    [ -z "$at" ] || break
+    sleep 0.1
+done
+[ -n "$at" ] || fail "no server: $(cat "$work/stderr")"
+
+export HF_HUB_OFFLINE=1 HF_DATASETS_OFFLINE=1 HF_HOME="$work/hf"
+for model in dense auto; do
+    "$home/bin/lm_eval" --model local-completions --include_path "$work" \
+        --model_args "base_url=$at/v1/completions,model=$model,max_length=$((context + 1))" \
+        --tasks held_out,long,endings --batch_size 8 --log_samples \
+        --output_path "$work/out/$model" > "$work/log" 2>&1 ||
+        fail "lm_eval: $(tail -n 5 "$work/log")"
+done
+"$home/bin/python" tests/job/lm_eval/compare.py "$path_logits" "$work" "$at" \
+    "$context" "$prefix" dense auto
