@@ -93,7 +93,7 @@ void row_text(row *r, const char *key, const char *value, const char *format)
 }
 
 /* An integer, which the text shows as `shown`. */
-static void put_number(row *r, const char *key, int64_t value, const char *shown,
+static void put_counted(row *r, const char *key, int64_t value, const char *shown,
                        const char *format)
 {
     if (!r->json)
@@ -111,26 +111,26 @@ void row_int(row *r, const char *key, int64_t value, const char *format)
 {
     char shown[32];
     snprintf(shown, sizeof shown, "%lld", (long long)value);
-    put_number(r, key, value, shown, format);
+    put_counted(r, key, value, shown, format);
 }
 
 void row_count(row *r, const char *key, uint64_t value, const char *format)
 {
     char shown[32];
     snprintf(shown, sizeof shown, "%llu", (unsigned long long)value);
-    put_number(r, key, capped(value), shown, format);
+    put_counted(r, key, capped(value), shown, format);
 }
 
 void row_bytes(row *r, const char *key, uint64_t bytes, const char *format)
 {
     char shown[16];
-    put_number(r, key, capped(bytes), pl_human_bytes((double)bytes, shown), format);
+    put_counted(r, key, capped(bytes), pl_human_bytes((double)bytes, shown), format);
 }
 
 void row_tokens(row *r, const char *key, uint64_t count, const char *format)
 {
     char shown[16];
-    put_number(r, key, capped(count), pl_human_count((double)count, shown), format);
+    put_counted(r, key, capped(count), pl_human_count((double)count, shown), format);
 }
 
 void row_real(row *r, const char *key, double value, const char *format)
@@ -181,7 +181,7 @@ void row_date(row *r, const char *key, int64_t wall_ms, const char *format)
     if (!gmtime_r(&seconds, &parts) ||
         !strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S UTC", &parts))
         pl_copy_text(text, sizeof text, "?");
-    put_number(r, key, wall_ms, text, format);
+    put_counted(r, key, wall_ms, text, format);
 }
 
 void row_age(row *r, const char *key, int64_t wall_ms, const char *format)
@@ -189,5 +189,5 @@ void row_age(row *r, const char *key, int64_t wall_ms, const char *format)
     char text[16];
     int64_t past_ms = pl_wall_ms() - wall_ms;
     pl_human_seconds(past_ms > 0 ? (double)past_ms / 1000 : 0, text);
-    put_number(r, key, wall_ms, text, format);
+    put_counted(r, key, wall_ms, text, format);
 }

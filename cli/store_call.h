@@ -77,21 +77,9 @@ pl_status store_option_int(const store_call *call, store_option option, int64_t 
                            int64_t min, int64_t *out);
 /* Opens the store for writing. ERR_BUSY says how to go on while a job runs. */
 pl_status store_open_to_write(store_call *call, pl_store **out);
-/* Makes a client of the homes that have the store open. */
-pl_status store_ask_homes(const store_call *call, pl_client **out);
-/* A home that starts locks the store before its address is known, and a home that ends
- * holds it a moment longer. Waits a little; false if `status` is not ERR_BUSY, or later
- * than 5 s after `begun_ms` (pl_now_ms). */
-bool store_try_again(pl_status status, int64_t begun_ms);
-/* Makes the reader show what all homes of the store had at one moment. If a job's homes
- * had to stand still for that, *held_ms says for how long; else it is -1. */
-pl_status store_look_at_one_moment(store_call *call, int64_t *held_ms);
 /* Returns ERR_BUSY with a sentence for this verb. */
 pl_status store_is_held(const store_call *call);
 pl_status store_check_folder(const store_call *call);
-/* The table by which homes place new names, read from home 1; n 0: the store is in one
- * piece. */
-pl_status store_placement(const char *folder, pl_places *out);
 /* ERR_USAGE if the other folder is the store, lies in it, or contains it. */
 pl_status store_refuse_overlap(const store_call *call, const char *other);
 /* ERR_USAGE for one part of a store in parts, because what is needed may lie in other

@@ -135,7 +135,7 @@ done:
 static pl_status cat_object(store_call *call)
 {
     pl_buf bytes = {0};
-    pl_status status = pl_read_object(call->store, call->words[0], &bytes);
+    pl_status status = pl_store_read_object(call->store, call->words[0], &bytes);
     if (status == PL_OK)
         status = write_output(bytes.data, bytes.len);
     pl_buf_destroy(&bytes);

@@ -100,97 +100,6 @@ static void print_copy(const store_call *call, const char *from, const char *to,
     row_finish(&r);
 }
 
-/* ---- several parts at one moment ---- */
-/* Parts are read one after another, and a path's state in a later part may need updates
- * that came into an earlier part in between. So no process may write meanwhile. *busy:
- * a process writes. */
-static pl_status look_alone(store_call *call, bool *busy)
-{
-    int n = pl_store_n_parts(call->store), locks[PL_PARTS_MAX];
-    char part[PL_PATH_MAX];
-    pl_status status = PL_OK;
-    memset(locks, -1, sizeof locks);
-    for (int i = 0; status == PL_OK && i < n; i++)
-        status = pl_lock_folder(pl_store_part(call->folder, i, part), &locks[i]);
-    *busy = status == PL_ERR_BUSY;
-    if (status == PL_OK)
-        status = pl_store_refresh(call->store);
-    for (int i = 0; i < n; i++)
-        pl_unlock_folder(&locks[i]);
-    return *busy ? PL_OK : status;
-}
-
-/* Called while the homes stand still: a reader that shows their newest commits shows
- * what all of them had at one moment, and continues to show it. */
-static pl_status look_still(store_call *call, pl_client *homes, int64_t ms, bool *same)
-{
-    uint64_t newest[PL_HOMES_MAX];
-    int n = pl_store_n_parts(call->store);
-    if (pl_client_n_homes(homes) != n)
-        return pl_fail(PL_ERR_BUSY, "a home is being added to %s; try again",
-                       call->folder);
-    pl_status status = pl_client_hold_all(homes, ms, newest);
-    if (status == PL_OK)
-        status = pl_store_refresh(call->store);
-    *same = status == PL_OK;
-    for (int i = 0; *same && i < n; i++)
-        *same = pl_store_part_sequence(call->store, i) == newest[i];
-    pl_status release = pl_client_hold_all(homes, 0, newest);
-    return status != PL_OK ? status : release;
-}
-
-static pl_status look_beside_a_job(store_call *call, int64_t *held_ms)
-{
-    enum { FIRST_MS = 2500, TRIES = 4 };
-    pl_client *homes = NULL;
-    bool same = false;
-    pl_status status = store_ask_homes(call, &homes);
-    for (int i = 0; status == PL_OK && !same && i < TRIES; i++) {
-        int64_t begun = pl_now_ms();
-        status = look_still(call, homes, FIRST_MS << i, &same);
-        *held_ms = pl_now_ms() - begun;
-    }
-    pl_client_destroy(&homes);
-    if (status == PL_OK && !same)
-        status =
-            pl_fail(PL_ERR_BUSY,
-                    "the homes of %s did not stand still long enough to be seen at one "
-                    "moment (%d tries); try again, or while the job is stopped",
-                    call->folder, TRIES);
-    return status;
-}
-
-/* A home that was added after the store was opened has a part that this reader does not
- * see. */
-static pl_status see_all_parts(store_call *call)
-{
-    pl_parts counted;
-    PL_CHECK(pl_store_count_parts(call->folder, &counted));
-    if (call->store &&
-        pl_store_n_begun(call->folder, &counted) == pl_store_n_parts(call->store))
-        return PL_OK;
-    pl_store_close(&call->store);
-    return pl_store_open(call->folder, PL_STORE_READ, &call->store);
-}
-
-pl_status store_look_at_one_moment(store_call *call, int64_t *held_ms)
-{
-    int64_t begun = pl_now_ms();
-    pl_status status;
-    *held_ms = -1;
-    if (pl_store_n_parts(call->store) == 0)
-        return PL_OK;
-    do {
-        bool busy = false;
-        status = see_all_parts(call);
-        if (status == PL_OK)
-            status = look_alone(call, &busy);
-        if (status == PL_OK && busy)
-            status = look_beside_a_job(call, held_ms);
-    } while (store_try_again(status, begun));
-    return status;
-}
-
 static pl_status copy_store(store_call *call, pl_store *from, const char *from_folder,
                             const char *to)
 {
@@ -209,7 +118,7 @@ pl_status store_backup(store_call *call)
     const char *to = call->words[0];
     PL_CHECK(store_refuse_overlap(call, to));
     PL_CHECK(pl_store_end_copy(to));
-    PL_CHECK(store_look_at_one_moment(call, &held_ms));
+    PL_CHECK(run_look_at_one_moment(call->folder, &call->store, &held_ms));
     PL_CHECK(copy_store(call, call->store, call->folder, to));
     if (held_ms >= 0 && !call->json)
         printf("the homes of the job stood still for %lld ms\n", (long long)held_ms);

@@ -2,10 +2,9 @@
  */
 #include "cli/store_call.h"
 #include "cli/store_print.h"
-#include "cli/store_roots.h"
 
 typedef struct policy {
-    roots *roots;
+    pl_roots *roots;
     pl_store *store;
     int64_t keep, grace_ms, now_ms;
     char module[PL_MODULE_NAME_MAX]; /* the module that `head` belongs to */
@@ -34,7 +33,7 @@ static bool stays(void *context, const pl_version *v)
     uint64_t head = head_of(p, v->module);
     return v->number == 0 || head == UINT64_MAX ||
            head - v->number < (uint64_t)p->keep ||
-           p->now_ms - v->wall_ms < p->grace_ms || roots_reason(p->roots, v);
+           p->now_ms - v->wall_ms < p->grace_ms || pl_roots_reason(p->roots, v);
 }
 
 static void print_report(const store_call *call, const policy *p, const pl_gc_report *g,
@@ -107,11 +106,11 @@ static pl_status collect_store(store_call *call, policy *p, bool run)
     pl_gc_report report;
     int n_parts = 0;
     PL_CHECK(pl_store_parts(call->folder, &n_parts));
-    PL_CHECK(roots_create(p->store, &p->roots));
+    PL_CHECK(pl_roots_create(p->store, &p->roots));
     pl_status status = n_parts > 0
                            ? collect_parts(call->folder, n_parts, p, run, &report)
                            : pl_store_collect(p->store, stays, p, run, &report);
-    roots_destroy(&p->roots);
+    pl_roots_destroy(&p->roots);
     if (status == PL_OK)
         print_report(call, p, &report, run);
     return status;

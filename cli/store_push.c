@@ -1,188 +1,34 @@
-/* pathloom store push, pull: copy to another store the versions that it lacks.
- *
- * Copied are the versions of each module with their records, momenta if there are any,
- * definitions of arms, routers, and tags. Not copied are states of paths, pending and
- * kept updates, and data shards. The target must have the same history: its newest
- * version of a module must be one of the source's. */
+/* pathloom store push, pull: copy to another store the versions that it lacks
+ * (home/transfer.h). */
 #include "cli/store_call.h"
 #include "cli/store_names.h"
 #include "cli/store_print.h"
 
-typedef struct transfer {
-    store_call *call;
-    pl_store *from, *to;
-    pl_txn *txn;
-    uint64_t n_modules, n_versions, bytes;
-} transfer;
-
-/* ---- blobs ---- */
-static pl_status bring_blob(transfer *t, const pl_hash *blob)
-{
-    void *data = NULL;
-    uint64_t bytes = 0;
-    pl_hash got;
-    pl_status status = PL_OK;
-    if (pl_hash_none(blob) || pl_store_has_blob(t->to, blob))
-        return PL_OK;
-    PL_CHECK(pl_store_blob_bytes(t->from, blob, &bytes));
-    PL_CHECK(pl_try_alloc((size_t)bytes + 1, "a blob", &data));
-    PL_TRY(pl_store_read_blob(t->from, blob, 0, (size_t)bytes, data));
-    PL_TRY(pl_txn_put_blob(t->txn, data, bytes, &got));
-    t->bytes += bytes;
-done:
-    pl_free_aligned(data);
-    return status;
-}
-
-/* ---- versions ---- */
-static pl_status bring_version(transfer *t, const char *module, uint64_t number,
-                               bool *gone)
-{
-    pl_version v;
-    pl_keep keep = {.updates = false, .momentum = true};
-    pl_status status = PL_OK;
-    PL_CHECK(pl_store_get_version(t->from, module, number, &v));
-    *gone = v.params_gone;
-    if (!t->txn)
-        PL_TRY(pl_txn_begin(t->to, &t->txn));
-    if (!v.params_gone)
-        PL_TRY(bring_blob(t, &v.params));
-    PL_TRY(bring_blob(t, &v.momentum));
-    v.change = (pl_hash){{0}};
-    PL_TRY(pl_txn_put_version(t->txn, &v, keep));
-    t->n_versions++;
-done:
-    pl_version_clear(&v);
-    return status;
-}
-
-/* Checks that the target's newest version is one of the source's; *next is the first
- * version that it lacks. */
-static pl_status compare_heads(transfer *t, const char *module, uint64_t head,
-                               uint64_t *next)
-{
-    pl_version theirs, ours;
-    pl_status status = pl_store_head(t->to, module, &theirs);
-    *next = 0;
-    if (status == PL_ERR_NOT_FOUND)
-        return PL_OK;
-    PL_CHECK(status);
-    *next = theirs.number + 1;
-    memset(&ours, 0, sizeof ours);
-    if (theirs.number > head)
-        status = pl_fail(PL_ERR_STALE,
-                         "%s is at version %llu there and at %llu here: "
-                         "the other direction is needed",
-                         module, (unsigned long long)theirs.number,
-                         (unsigned long long)head);
-    else
-        status = pl_store_get_version(t->from, module, theirs.number, &ours);
-    if (status == PL_OK && !pl_hash_equal(&ours.params, &theirs.params))
-        status = pl_fail(PL_ERR_STALE,
-                         "%s@%llu is another version there: the stores "
-                         "went different ways",
-                         module, (unsigned long long)theirs.number);
-    pl_version_clear(&theirs);
-    pl_version_clear(&ours);
-    return status;
-}
-
-/* Makes one commit per version. Collected versions go with the next one that has
- * parameters, because a head must have them. */
-static pl_status bring_module(void *context, const pl_version *head)
-{
-    transfer *t = context;
-    uint64_t next;
-    PL_CHECK(compare_heads(t, head->module, head->number, &next));
-    t->n_modules += next <= head->number;
-    for (uint64_t n = next; n <= head->number; n++) {
-        bool gone = false;
-        PL_CHECK(bring_version(t, head->module, n, &gone));
-        if (!gone)
-            PL_CHECK(pl_txn_commit(&t->txn));
-    }
-    return PL_OK;
-}
-
-/* ---- objects ---- */
-static bool goes_along(const char *name, const char *arm)
-{
-    static const char *const kinds[] = {"arm/", "router/"};
-    for (int i = 0; i < 2; i++)
-        if (pl_starts_with(name, kinds[i]))
-            return !*arm || strcmp(name + strlen(kinds[i]), arm) == 0;
-    return false;
-}
-
-static pl_status bring_object(transfer *t, const pl_object *object)
-{
-    pl_object old;
-    pl_status status = pl_store_get_object(t->to, object->name, &old);
-    if (status == PL_OK && pl_hash_equal(&old.blob, &object->blob))
-        return PL_OK;
-    if (status != PL_OK && status != PL_ERR_NOT_FOUND)
-        return status;
-    PL_CHECK(pl_txn_begin(t->to, &t->txn));
-    PL_CHECK(bring_blob(t, &object->blob));
-    PL_CHECK(pl_txn_put_object(t->txn, object->name, &object->blob));
-    return pl_txn_commit(&t->txn);
-}
-
-typedef struct object_walk {
-    transfer *t;
-    const char *arm;
-} object_walk;
-
-static pl_status bring_arm_object(void *context, const pl_object *object)
-{
-    const object_walk *walk = context;
-    return goes_along(object->name, walk->arm) ? bring_object(walk->t, object) : PL_OK;
-}
-
-static pl_status visit_tag(void *context, const pl_snapshot *tag)
-{
-    const object_walk *walk = context;
-    char name[PL_MODULE_NAME_MAX + 8];
-    pl_object object;
-    if (*walk->arm && strcmp(tag->arm, walk->arm) != 0)
-        return PL_OK;
-    snprintf(name, sizeof name, "tag/%s", tag->name);
-    PL_CHECK(pl_store_get_object(walk->t->from, name, &object));
-    return bring_object(walk->t, &object);
-}
-
-/* ---- all of it ---- */
 /* Copies an arm, a module, or everything; with a module, the definition of its arm. */
-static pl_status bring(transfer *t, const char *what)
+static pl_status transfer_named(pl_transfer *t, const char *what)
 {
     char arm[PL_MODULE_NAME_MAX] = "";
-    object_walk walk = {t, arm};
-    if (!what)
-        PL_CHECK(pl_store_each_head(t->from, "", bring_module, t));
-    else {
-        module_set set;
-        pl_status status = PL_OK;
+    module_set set;
+    pl_status status = PL_OK;
+    if (!what) {
+        PL_CHECK(pl_transfer_modules(t));
+    } else {
         PL_CHECK(names_set(t->from, what, &set));
         names_arm_of(set.at[0].module, arm);
-        for (size_t i = 0; status == PL_OK && i < set.n; i++) {
-            pl_version v;
-            status =
-                pl_store_get_version(t->from, set.at[i].module, set.at[i].number, &v);
-            if (status == PL_OK) {
-                status = bring_module(t, &v);
-                pl_version_clear(&v);
-            }
-        }
+        for (size_t i = 0; status == PL_OK && i < set.n; i++)
+            status = pl_transfer_module(t, set.at[i].module, set.at[i].number);
         pl_free(set.at);
         PL_CHECK(status);
     }
-    PL_CHECK(pl_store_each_object(t->from, "", bring_arm_object, &walk));
-    return pl_store_each_tag(t->from, visit_tag, &walk);
+    return pl_transfer_objects(t, arm);
 }
 
-static void print_transfer(const transfer *t, const char *to)
+static pl_status move_versions(store_call *call, pl_transfer *t, const char *to)
 {
-    row r = row_begin(t->call->json);
+    pl_status status = transfer_named(t, call->words[1]);
+    pl_txn_abort(&t->txn);
+    PL_CHECK(status);
+    row r = row_begin(call->json);
     row_text(&r, "to", to, NULL);
     row_count(&r, NULL, t->n_versions, "%s versions");
     row_count(&r, "modules", t->n_modules, " of %s modules");
@@ -190,37 +36,29 @@ static void print_transfer(const transfer *t, const char *to)
     row_bytes(&r, "bytes", t->bytes, ", %s");
     row_text(&r, NULL, to, ", went to %s");
     row_finish(&r);
-}
-
-static pl_status move_versions(transfer *t, const char *to)
-{
-    pl_status status = bring(t, t->call->words[1]);
-    pl_txn_abort(&t->txn);
-    if (status == PL_OK)
-        print_transfer(t, to);
-    return status;
+    return PL_OK;
 }
 
 pl_status store_push(store_call *call)
 {
-    transfer t = {.call = call, .from = call->store};
+    pl_transfer t = {.from = call->store};
     PL_CHECK(store_refuse_part(call->words[0]));
     PL_CHECK(store_refuse_overlap(call, call->words[0]));
     PL_CHECK(pl_store_open(call->words[0], PL_STORE_CREATE, &t.to));
-    pl_status status = move_versions(&t, call->words[0]);
+    pl_status status = move_versions(call, &t, call->words[0]);
     pl_store_close(&t.to);
     return status;
 }
 
 pl_status store_pull(store_call *call)
 {
-    transfer t = {.call = call};
+    pl_transfer t = {.from = NULL};
     pl_status status = PL_OK;
     PL_CHECK(store_refuse_overlap(call, call->words[0]));
     PL_CHECK(pl_store_open(call->words[0], PL_STORE_READ, &t.from));
     PL_TRY(store_refuse_part(call->folder));
     PL_TRY(store_open_to_write(call, &t.to));
-    PL_TRY(move_versions(&t, call->folder));
+    PL_TRY(move_versions(call, &t, call->folder));
 done:
     pl_store_close(&t.to);
     pl_store_close(&t.from);

@@ -10,10 +10,20 @@
  * home_lease and home_submit (whose they are, and whether they are taken), home_updates
  * and home_merge (the next version), home_state (what the hub is told), home_places,
  * home_moving and home_away (names that move between homes), home_audit (tasks that are
- * done twice), relay (a process that adds updates on their way to a home). */
+ * done twice), relay (a process that adds updates on their way to a home).
+ *
+ * Beside it stand the rules of commands that look at or change a store in a home's
+ * place: roots (what garbage collection keeps), phase_tag (which versions a tag names),
+ * rollback_plan (which versions a rollback writes), blame (who made a version),
+ * transfer (copies to another store). */
 #ifndef PL_HOME_HOME_H
 #define PL_HOME_HOME_H
+#include "home/blame.h"
+#include "home/phase_tag.h"
 #include "home/relay.h"
+#include "home/rollback_plan.h"
+#include "home/roots.h"
+#include "home/transfer.h"
 #include "outer/outer.h"
 #include "store/store.h"
 #include <signal.h>

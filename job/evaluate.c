@@ -216,7 +216,7 @@ static pl_status route_valid(job *j)
                                    .backend = backend.name,
                                    .prefix = (int)r->cfg.prefix,
                                    .n_threads = pl_cpu_count()};
-    pl_status status = pl_read_object(j->store, "router/mix", &bytes);
+    pl_status status = pl_store_read_object(j->store, "router/mix", &bytes);
     if (status == PL_ERR_NOT_FOUND)
         status = pl_fail(
             status, "the run in %s has no router yet: its base model is still training",

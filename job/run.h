@@ -178,6 +178,20 @@ void run_answer_settings(const pl_run *r, pl_answer_settings *out);
 /* Call pl_mixture_close even if opening failed. */
 pl_status mixture_open(const char *dir, pl_mixture *mix);
 
+/* store_homes.c: a store that the homes of a job may hold. `folder` is the store's. */
+/* The table by which homes place new names, read from home 1; n 0: the store is in one
+ * piece. */
+pl_status run_placement(const char *folder, pl_places *out);
+/* Keeps an object, or drops it if `bytes` is empty (a home then keeps it empty). The
+ * home that holds the store does it; else this process. `store` is a reader of it. */
+pl_status run_keep_object(const char *folder, pl_store *store, const char *object,
+                          const pl_buf *bytes);
+/* Makes the reader show what all homes of the store had at one moment; opens it anew if
+ * a home was added. If a job's homes had to stand still for that, *held_ms says for how
+ * long; else it is -1. */
+pl_status run_look_at_one_moment(const char *folder, pl_store **store,
+                                 int64_t *held_ms);
+
 void say(const char *format, ...) PL_PRINTF(1, 2); /* a line to stdout, at once */
 /* Prints one line of JSON to stdout, at once; takes `json`. */
 void say_json(pl_json *json);

@@ -395,3 +395,19 @@ uint64_t pl_arm_stream(const pl_arm *arm, int path)
 {
     return pl_stream("samples", (uint64_t)path, pl_stream(arm->name, 0, 0));
 }
+
+pl_status pl_read_arm(pl_store *store, const char *name, pl_arm *arm,
+                      pl_topology **topology)
+{
+    char object[PL_MODULE_NAME_MAX];
+    pl_buf bytes = {0};
+    pl_status status = PL_OK;
+    memset(arm, 0, sizeof *arm);
+    snprintf(object, sizeof object, "arm/%s", name);
+    PL_TRY(pl_store_read_object(store, object, &bytes));
+    PL_TRY(pl_arm_decode(bytes.data, bytes.len, arm));
+    PL_TRY(pl_topology_create(&arm->shape, &arm->spec, topology));
+done:
+    pl_buf_destroy(&bytes);
+    return status;
+}

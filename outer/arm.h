@@ -8,6 +8,7 @@
 #define PL_OUTER_ARM_H
 #include "codec/codec.h"
 #include "outer/step_method.h"
+#include "store/store.h"
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -120,6 +121,10 @@ void pl_arm_clear(pl_arm *arm);
 void pl_arm_encode(const pl_arm *arm, pl_buf *out);
 /* Trusts no byte. If it succeeds, the topology of the arm can be created. ERR_PROTO. */
 PL_MUST_CHECK pl_status pl_arm_decode(const void *data, size_t len, pl_arm *out);
+/* Reads the arm of this name from a store; clear it also after a failure.
+ * ERR_NOT_FOUND. */
+PL_MUST_CHECK pl_status pl_read_arm(pl_store *store, const char *name, pl_arm *arm,
+                                    pl_topology **topology);
 
 /* ERR_CONFIG: the quorum does not work with the codec, or is not a share. */
 PL_MUST_CHECK pl_status pl_quorum_check(const pl_outer *outer);

@@ -2,33 +2,6 @@
  * (mixture.h). */
 #include "serve/serve.h"
 
-pl_status pl_read_object(pl_store *store, const char *name, pl_buf *out)
-{
-    pl_object object;
-    PL_CHECK(pl_store_get_object(store, name, &object));
-    pl_buf_reserve(out, (size_t)object.bytes);
-    PL_CHECK(pl_store_read_blob(store, &object.blob, 0, (size_t)object.bytes,
-                                out->data + out->len));
-    out->len += (size_t)object.bytes;
-    return PL_OK;
-}
-
-pl_status pl_read_arm(pl_store *store, const char *name, pl_arm *arm,
-                      pl_topology **topology)
-{
-    char object[PL_MODULE_NAME_MAX];
-    pl_buf bytes = {0};
-    pl_status status = PL_OK;
-    memset(arm, 0, sizeof *arm);
-    snprintf(object, sizeof object, "arm/%s", name);
-    PL_TRY(pl_read_object(store, object, &bytes));
-    PL_TRY(pl_arm_decode(bytes.data, bytes.len, arm));
-    PL_TRY(pl_topology_create(&arm->shape, &arm->spec, topology));
-done:
-    pl_buf_destroy(&bytes);
-    return status;
-}
-
 void pl_mixture_close(pl_mixture *mix)
 {
     pl_topology_destroy(&mix->topology);

@@ -33,11 +33,6 @@ enum { PL_LIKELIHOOD_PATHS_MAX = 16 };
 bool pl_answers_by_likelihood(const char *rule, int prefix, int n_paths);
 
 /* ---- from a store ---- */
-/* Appends the object's bytes. ERR_NOT_FOUND. */
-PL_MUST_CHECK pl_status pl_read_object(pl_store *store, const char *name, pl_buf *out);
-/* Reads the arm of this name; clear it also after a failure. ERR_NOT_FOUND. */
-PL_MUST_CHECK pl_status pl_read_arm(pl_store *store, const char *name, pl_arm *arm,
-                                    pl_topology **topology);
 /* Reads the parameters of a path at a version (UINT64_MAX: the head of each module).
  * ERR_NOT_FOUND if they were collected. */
 PL_MUST_CHECK pl_status pl_read_path(pl_store *store, const pl_arm *arm,

@@ -88,7 +88,7 @@ pl_status pl_path_chooser_by_router(pl_path_chooser *c)
 {
     if (!c->router) {
         pl_buf bytes = {0};
-        pl_status status = pl_read_object(c->store, "router/mix", &bytes);
+        pl_status status = pl_store_read_object(c->store, "router/mix", &bytes);
         if (status == PL_OK)
             status = pl_router_decode(bytes.data, bytes.len, &c->router);
         pl_buf_destroy(&bytes);

@@ -92,6 +92,17 @@ pl_status pl_store_get_object(pl_store *store, const char *name, pl_object *out)
     return row.found ? object_decode(&row, out) : missing("object", name);
 }
 
+pl_status pl_store_read_object(pl_store *store, const char *name, pl_buf *out)
+{
+    pl_object object;
+    PL_CHECK(pl_store_get_object(store, name, &object));
+    pl_buf_reserve(out, (size_t)object.bytes);
+    PL_CHECK(pl_store_read_blob(store, &object.blob, 0, (size_t)object.bytes,
+                                out->data + out->len));
+    out->len += (size_t)object.bytes;
+    return PL_OK;
+}
+
 pl_status pl_store_get_ref(pl_store *store, const char *name, pl_buf *target)
 {
     if (store->n_parts > 0)

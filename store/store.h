@@ -199,6 +199,9 @@ PL_MUST_CHECK pl_status pl_store_get_path(pl_store *store, const char *name,
                                           pl_path_state *out);
 PL_MUST_CHECK pl_status pl_store_get_object(pl_store *store, const char *name,
                                             pl_object *out);
+/* Appends the object's bytes. */
+PL_MUST_CHECK pl_status pl_store_read_object(pl_store *store, const char *name,
+                                             pl_buf *out);
 PL_MUST_CHECK pl_status pl_store_get_ref(pl_store *store, const char *name,
                                          pl_buf *target);
 

@@ -1,8 +1,11 @@
 /* Finds the versions that garbage collection must keep: those that a tag names, and
  * those that an unfinished training may still read or refer to. A training needs all
  * versions of a module from some number on, and for some methods version 0. */
-#include "cli/cli.h"
-#include "cli/store_roots.h"
+#include "home/roots.h"
+#include "outer/outer.h"
+
+#include <stdio.h>
+#include <string.h>
 
 /* What must stay of one module: versions from `needed` on, and version 0 if the method
  * refers to it. */
@@ -12,7 +15,7 @@ typedef struct root_module {
     bool needs_first;
 } root_module;
 
-struct roots {
+struct pl_roots {
     pl_store *store;
     pl_snapshot *tags;
     size_t n_tags;
@@ -24,7 +27,7 @@ struct roots {
 /* ---- tags ---- */
 static pl_status add_tag(void *context, const pl_snapshot *tag)
 {
-    roots *r = context;
+    pl_roots *r = context;
     r->tags = pl_grow(r->tags, (r->n_tags + 1) * sizeof *r->tags);
     pl_snapshot *copy = &r->tags[r->n_tags++];
     *copy = *tag;
@@ -34,8 +37,8 @@ static pl_status add_tag(void *context, const pl_snapshot *tag)
 }
 
 /* ---- arms ---- */
-static int64_t path_phase(roots *r, const pl_arm *arm, const pl_topology *t, int path,
-                          int replica)
+static int64_t path_phase(pl_roots *r, const pl_arm *arm, const pl_topology *t,
+                          int path, int replica)
 {
     char name[PL_MODULE_NAME_MAX];
     pl_path_state state;
@@ -63,7 +66,7 @@ static uint64_t needed_by(const pl_arm *arm, const pl_topology *t, int module,
     return oldest;
 }
 
-static void add_module(roots *r, const pl_arm *arm, const pl_topology *t, int module)
+static void add_module(pl_roots *r, const pl_arm *arm, const pl_topology *t, int module)
 {
     r->modules = pl_grow(r->modules, (r->n_modules + 1) * sizeof *r->modules);
     root_module *m = &r->modules[r->n_modules++];
@@ -81,7 +84,8 @@ static void add_module(roots *r, const pl_arm *arm, const pl_topology *t, int mo
 
 /* delayed-nesterov tasks start from the newest version. Updates relative to versions
  * older than the last few contributors' are refused anyway. */
-static void allow_window(roots *r, const pl_arm *arm, const pl_topology *t, int module)
+static void allow_window(pl_roots *r, const pl_arm *arm, const pl_topology *t,
+                         int module)
 {
     pl_version head;
     root_module *m = &r->modules[r->n_modules - 1];
@@ -98,7 +102,8 @@ static void allow_window(roots *r, const pl_arm *arm, const pl_topology *t, int 
 
 /* co2: the next step of an arm that trains uses the version that its updates are
  * relative to, even if every path is already further. */
-static void allow_delay(roots *r, const pl_arm *arm, const pl_topology *t, int module)
+static void allow_delay(pl_roots *r, const pl_arm *arm, const pl_topology *t,
+                        int module)
 {
     pl_version head;
     root_module *m = &r->modules[r->n_modules - 1];
@@ -113,7 +118,7 @@ static void allow_delay(roots *r, const pl_arm *arm, const pl_topology *t, int m
 
 static pl_status add_arm(void *context, const pl_object *object)
 {
-    roots *r = context;
+    pl_roots *r = context;
     pl_arm arm;
     pl_topology *t = NULL;
     pl_status status = pl_read_arm(r->store, object->name + strlen("arm/"), &arm, &t);
@@ -130,7 +135,7 @@ static pl_status add_arm(void *context, const pl_object *object)
                                         object->name);
 }
 
-pl_status roots_create(pl_store *store, roots **out)
+pl_status pl_roots_create(pl_store *store, pl_roots **out)
 {
     *out = pl_alloc(sizeof **out);
     (*out)->store = store;
@@ -138,13 +143,13 @@ pl_status roots_create(pl_store *store, roots **out)
     if (status == PL_OK)
         status = pl_store_each_object(store, "arm/", add_arm, *out);
     if (status != PL_OK)
-        roots_destroy(out);
+        pl_roots_destroy(out);
     return status;
 }
 
-void roots_destroy(roots **handle)
+void pl_roots_destroy(pl_roots **handle)
 {
-    roots *r = *handle;
+    pl_roots *r = *handle;
     *handle = NULL;
     if (!r)
         return;
@@ -155,7 +160,7 @@ void roots_destroy(roots **handle)
     pl_free(r);
 }
 
-const char *roots_reason(roots *r, const pl_version *v)
+const char *pl_roots_reason(pl_roots *r, const pl_version *v)
 {
     for (size_t i = 0; i < r->n_modules; i++) {
         const root_module *m = &r->modules[i];

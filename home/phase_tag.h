@@ -1,0 +1,22 @@
+/* Which versions of an arm's modules a tag names: those that a phase of all its paths
+ * has made, or the newest ones. */
+#ifndef PL_HOME_PHASE_TAG_H
+#define PL_HOME_PHASE_TAG_H
+#include "store/store.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The phase that `at` means: a number, "head" for the newest versions (-1), or NULL for
+ * the newest phase that all modules have finished, unless a rollback gave up one of its
+ * versions. ERR_NOT_FOUND: there is no such arm, or the phase is not complete. */
+PL_MUST_CHECK pl_status pl_tag_phase(pl_store *store, const char *arm, const char *at,
+                                     int64_t *out);
+/* Fills in the versions, the commit and the time of a tag whose arm and phase are set.
+ * Clear it with pl_snapshot_clear, also after a failure. */
+PL_MUST_CHECK pl_status pl_tag_fill(pl_store *store, pl_snapshot *tag);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,188 @@
+/* Computes what a rollback writes: an older version becomes the newest again.
+ *
+ * Purpose. Somebody finds that training went wrong after some version and wants to go
+ * on from an older one. Nothing is rewritten: new versions are appended whose
+ * parameters are the old ones, so history, blame and the chain of commits stay as they
+ * were. This file computes what has to be written; store/rollback.c writes it, in all
+ * homes or in none; cli/store_rollback.c says what was done.
+ *
+ * Which modules. The word names a module or a whole arm; --to names a version or a tag.
+ * Every other module of the arm keeps its newest parameters.
+ *
+ * Which versions and phases. Rounds are counted by versions and phases by paths, so in
+ * an arm that still trains all modules and paths must be at one common phase that
+ * nobody has begun. Example: L1.E0 goes back to version 3 while the arm is in phase 6
+ * or 7:
+ *
+ *                  before            after "rollback L1.E0 --to 3"
+ *   L1.E0          ... 3 .. 7        versions 8: parameters of version 3
+ *   other modules  ... 6 or 7        versions up to 8: their newest parameters
+ *   paths          phase 6 or 7      phase 8; training goes on there
+ *
+ *   arm is finished, or unknown      only the named modules get one new version;
+ *                                    the paths stay as they are
+ *
+ * The common phase is one more than the highest version and the highest phase, and more
+ * by the delay under co2, whose updates are relative to older versions. The rollback is
+ * refused if the arm has no such phase left, or if its method lets paths carry
+ * parameters of their own (pl_method_averages).
+ *
+ * Ownership. The plan borrows the store and the words, and owns the changes, the arm
+ * and its topology; pl_rollback_plan_clear frees them. */
+#include "home/rollback_plan.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- making the plan ---- */
+static pl_status add_head(void *context, const pl_version *head)
+{
+    pl_rollback_plan *r = context;
+    r->changes = pl_grow(r->changes, (r->n + 1) * sizeof *r->changes);
+    pl_rollback_change *c = &r->changes[r->n++];
+    memset(c, 0, sizeof *c);
+    pl_copy_text(c->module, sizeof c->module, head->module);
+    c->source = c->head = c->last = head->number;
+    return PL_OK;
+}
+
+static pl_rollback_change *find_change(pl_rollback_plan *r, const char *module)
+{
+    for (size_t i = 0; i < r->n; i++)
+        if (strcmp(r->changes[i].module, module) == 0)
+            return &r->changes[i];
+    return NULL;
+}
+
+/* The modules that were asked for get their old version; the others of the arm their
+ * own head, for as long as nothing moves them on. */
+static pl_status plan_targets(pl_rollback_plan *r, const pl_rollback_target *targets,
+                              size_t n)
+{
+    char prefix[PL_MODULE_NAME_MAX + 1];
+    snprintf(prefix, sizeof prefix, "%s/", r->arm_name);
+    PL_CHECK(pl_store_each_head(r->store, prefix, add_head, r));
+    for (size_t i = 0; i < n; i++) {
+        pl_rollback_change *c = find_change(r, targets[i].module);
+        if (!c)
+            return pl_fail(PL_ERR_NOT_FOUND, "there is no module %s",
+                           targets[i].module);
+        c->source = targets[i].number;
+        c->last = c->head + 1;
+    }
+    return PL_OK;
+}
+
+/* The phases of its paths: the least and the most. A store that has no path of the arm
+ * is a copy that nobody trains. */
+static pl_status path_phases(const pl_rollback_plan *r, int64_t *least, int64_t *most)
+{
+    bool any = false;
+    *least = INT64_MAX;
+    *most = 0;
+    for (int path = 0; path < pl_topology_n_paths(r->topology); path++)
+        for (int i = 0; i < pl_topology_n_replicas(r->topology); i++) {
+            char name[PL_MODULE_NAME_MAX];
+            pl_path_state state = {.phase = 0};
+            pl_arm_path_name(&r->arm, r->topology, path, i, name);
+            pl_status status = pl_store_get_path(r->store, name, &state);
+            if (status != PL_OK && status != PL_ERR_NOT_FOUND)
+                return status;
+            any = any || status == PL_OK;
+            *least = state.phase < *least ? state.phase : *least;
+            *most = state.phase > *most ? state.phase : *most;
+        }
+    if (!any)
+        *least = INT64_MAX;
+    return PL_OK;
+}
+
+/* Where a path carries parameters of its own, or versions are no phases, training would
+ * go on from something else than what was rolled back to. */
+static pl_status plan_resumption(pl_rollback_plan *r, int64_t most)
+{
+    const pl_method_settings *m = &r->arm.outer.method;
+    uint64_t last = (uint64_t)most;
+    if (!pl_method_averages(m->method))
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "arm %s trains with %s, whose paths would go on from their own "
+                       "parameters and not from these; roll back when it has finished, "
+                       "or export %s@%s",
+                       r->arm_name, pl_traits(m->method)->name, r->what, r->to);
+    for (size_t i = 0; i < r->n; i++)
+        last = r->changes[i].head > last ? r->changes[i].head : last;
+    last += 1 + (uint64_t)(pl_traits(m->method)->delays ? m->delay : 0);
+    if ((int64_t)last > r->arm.inner.phases)
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "training would go on in phase %llu of arm %s, which has %d; "
+                       "let it finish, then roll back",
+                       (unsigned long long)last, r->arm_name, r->arm.inner.phases);
+    r->phase = (int64_t)last;
+    for (size_t i = 0; i < r->n; i++)
+        r->changes[i].last = last;
+    return PL_OK;
+}
+
+pl_status pl_rollback_plan_make(pl_rollback_plan *r, const pl_rollback_target *targets,
+                                size_t n)
+{
+    int64_t least, most;
+    r->phase = -1;
+    PL_CHECK(plan_targets(r, targets, n));
+    pl_status status = pl_read_arm(r->store, r->arm_name, &r->arm, &r->topology);
+    PL_CHECK(status == PL_ERR_NOT_FOUND ? PL_OK : status);
+    if (!r->topology)
+        return PL_OK;
+    PL_CHECK(path_phases(r, &least, &most));
+    return least >= r->arm.inner.phases ? PL_OK : plan_resumption(r, most);
+}
+
+/* ---- carrying the plan out ---- */
+/* A path that has finished no phase is nowhere yet: it is made where its home will look
+ * for it. */
+static int choose_part_of(const pl_rollback_plan *r, const char *name)
+{
+    int part = pl_store_part_of(r->store, name);
+    if (part >= 0)
+        return part;
+    return r->places.n > 0 ? pl_places_home(&r->places, name) : 0;
+}
+
+void pl_rollback_words(const pl_rollback_plan *r, char out[PL_TEXT_MAX])
+{
+    snprintf(out, PL_TEXT_MAX, "%s --to %s", r->what, r->to);
+}
+
+pl_status pl_rollback_plan_commit(const pl_rollback_plan *r, pl_writers *writers)
+{
+    pl_rollback plan = {.phase = r->phase};
+    pl_rollback_words(r, plan.words);
+    plan.modules = pl_alloc((r->n + 1) * sizeof *plan.modules);
+    for (size_t i = 0; i < r->n; i++) {
+        pl_rollback_module *c = &plan.modules[plan.n_modules++];
+        pl_copy_text(c->name, sizeof c->name, r->changes[i].module);
+        c->source = r->changes[i].source;
+        c->last = r->changes[i].last;
+        c->part = choose_part_of(r, c->name);
+    }
+    for (int path = 0; r->phase >= 0 && path < pl_topology_n_paths(r->topology); path++)
+        for (int i = 0; i < pl_topology_n_replicas(r->topology); i++) {
+            plan.paths = pl_grow(plan.paths, (plan.n_paths + 1) * sizeof *plan.paths);
+            pl_rollback_path *p = &plan.paths[plan.n_paths++];
+            memset(p, 0, sizeof *p);
+            pl_arm_path_name(&r->arm, r->topology, path, i, p->name);
+            p->samples = (uint64_t)r->phase * pl_phase_samples(&r->arm);
+            p->part = choose_part_of(r, p->name);
+        }
+    pl_status status = pl_writers_roll_back(writers, &plan);
+    pl_free(plan.modules);
+    pl_free(plan.paths);
+    return status;
+}
+
+void pl_rollback_plan_clear(pl_rollback_plan *r)
+{
+    pl_free(r->changes);
+    pl_topology_destroy(&r->topology);
+    pl_arm_clear(&r->arm);
+}

@@ -1,0 +1,229 @@
+/* How a command reaches a store that the homes of a job may hold: it opens the part
+ * itself, or asks the home that has it (run.h). */
+#include "job/job.h"
+
+#include <string.h>
+
+enum { HOME_PATIENCE_MS = 10000 };
+
+/* ---- the homes ---- */
+static pl_status connect_homes(pl_buf *addresses, int n, pl_client **out)
+{
+    const char *homes[PL_HOMES_MAX];
+    for (int i = 0; i < n; i++)
+        homes[i] = pl_buf_text(&addresses[i]);
+    pl_client_options options = {
+        .homes = homes, .n_homes = n, .patience_ms = HOME_PATIENCE_MS};
+    PL_CHECK(pl_client_create(&options, out));
+    pl_status status = pl_client_learn_places(*out);
+    if (status != PL_OK)
+        pl_client_destroy(out);
+    return status;
+}
+
+/* A home that starts locks the store before its address is known, and a home that ends
+ * holds it a moment longer. False if `status` is not ERR_BUSY, or later than 5 s after
+ * `begun_ms`. */
+static bool try_store_again(pl_status status, int64_t begun_ms)
+{
+    enum { SOON_MS = 5000, STEP_MS = 50 };
+    if (status != PL_ERR_BUSY || pl_now_ms() - begun_ms > SOON_MS)
+        return false;
+    pl_sleep_ms(STEP_MS);
+    return true;
+}
+
+/* The store of a run lies beside the addresses of its processes. */
+static pl_status ask_job_homes(const char *folder, pl_client **out)
+{
+    char above[PL_PATH_MAX], path[PL_PATH_MAX], file[64];
+    pl_buf addresses[PL_HOMES_MAX] = {{0}};
+    pl_status status = PL_OK;
+    pl_parts parts;
+    *out = NULL;
+    PL_CHECK(pl_store_count_parts(folder, &parts));
+    int n = parts.n > 0 ? pl_store_n_begun(folder, &parts) : 1;
+    pl_path_above(above, folder);
+    PL_CHECK(run_use_keys(above));
+    for (int i = 0; status == PL_OK && i < n; i++) {
+        run_home_file(i, parts.n > 0 ? parts.n : 1, file);
+        status = pl_read_file(pl_join(path, above, file), &addresses[i]);
+    }
+    if (status == PL_OK)
+        status = connect_homes(addresses, n, out);
+    else
+        status = pl_fail(PL_ERR_BUSY,
+                         "another process holds the store %s, and %s does not say how "
+                         "to ask it; try again when it has ended",
+                         folder, path);
+    for (int i = 0; i < n; i++)
+        pl_buf_destroy(&addresses[i]);
+    return status;
+}
+
+pl_status run_placement(const char *folder, pl_places *out)
+{
+    char part[PL_PATH_MAX];
+    pl_store *first = NULL;
+    pl_parts parts;
+    *out = (pl_places){0};
+    PL_CHECK(pl_store_count_parts(folder, &parts));
+    if (parts.n == 0)
+        return PL_OK;
+    PL_CHECK(pl_store_open(pl_store_part(folder, 0, part), PL_STORE_READ, &first));
+    pl_status status = pl_places_of_store(first, true, out);
+    pl_store_close(&first);
+    if (out->n == 0)
+        pl_places_equal(out, parts.begun);
+    return status;
+}
+
+/* ---- one object ---- */
+static pl_status write_here(pl_store *store, const char *object, const pl_buf *bytes)
+{
+    pl_txn *txn = NULL;
+    pl_hash blob;
+    pl_status status = PL_OK;
+    PL_TRY(pl_txn_begin(store, &txn));
+    if (bytes->len > 0) {
+        PL_TRY(pl_txn_put_blob(txn, bytes->data, bytes->len, &blob));
+        PL_TRY(pl_txn_put_object(txn, object, &blob));
+    } else
+        PL_TRY(pl_txn_drop_object(txn, object));
+    PL_TRY(pl_txn_commit(&txn));
+done:
+    pl_txn_abort(&txn);
+    return status;
+}
+
+static pl_status keep_by_home(const char *folder, const char *object,
+                              const pl_buf *bytes)
+{
+    pl_client *client = NULL;
+    pl_hash blob;
+    PL_CHECK(ask_job_homes(folder, &client));
+    pl_status status =
+        pl_client_put_object(client, object, bytes->data, bytes->len, &blob);
+    pl_client_destroy(&client);
+    return status;
+}
+
+pl_status run_keep_object(const char *folder, pl_store *store, const char *object,
+                          const pl_buf *bytes)
+{
+    char part[PL_PATH_MAX];
+    pl_store *writer = NULL;
+    pl_places places;
+    PL_CHECK(run_placement(folder, &places));
+    pl_copy_text(part, PL_PATH_MAX, folder);
+    if (places.n != 0) {
+        int owner = pl_store_part_of(store, object);
+        if (owner < 0)
+            owner = pl_places_home(&places, object);
+        pl_store_part(folder, owner, part);
+    }
+    int64_t begun = pl_now_ms();
+    for (bool asked_last = false;;) {
+        pl_status status = pl_store_open(part, PL_STORE_WRITE, &writer);
+        if (status == PL_OK)
+            status = write_here(writer, object, bytes);
+        else if (status == PL_ERR_BUSY)
+            status = keep_by_home(folder, object, bytes);
+        pl_store_close(&writer);
+        if (status == PL_ERR_TIMEOUT && !asked_last)
+            asked_last = true; /* the home may have ended since */
+        else if (!try_store_again(status, begun))
+            return status;
+    }
+}
+
+/* ---- several parts at one moment ---- */
+/* Parts are read one after another, and a path's state in a later part may need updates
+ * that came into an earlier part in between. So no process may write meanwhile. *busy:
+ * a process writes. */
+static pl_status look_alone(const char *folder, pl_store *store, bool *busy)
+{
+    int n = pl_store_n_parts(store), locks[PL_PARTS_MAX];
+    char part[PL_PATH_MAX];
+    pl_status status = PL_OK;
+    memset(locks, -1, sizeof locks);
+    for (int i = 0; status == PL_OK && i < n; i++)
+        status = pl_lock_folder(pl_store_part(folder, i, part), &locks[i]);
+    *busy = status == PL_ERR_BUSY;
+    if (status == PL_OK)
+        status = pl_store_refresh(store);
+    for (int i = 0; i < n; i++)
+        pl_unlock_folder(&locks[i]);
+    return *busy ? PL_OK : status;
+}
+
+/* Called while the homes stand still: a reader that shows their newest commits shows
+ * what all of them had at one moment, and continues to show it. */
+static pl_status look_still(const char *folder, pl_store *store, pl_client *homes,
+                            int64_t ms, bool *same)
+{
+    uint64_t newest[PL_HOMES_MAX];
+    int n = pl_store_n_parts(store);
+    if (pl_client_n_homes(homes) != n)
+        return pl_fail(PL_ERR_BUSY, "a home is being added to %s; try again", folder);
+    pl_status status = pl_client_hold_all(homes, ms, newest);
+    if (status == PL_OK)
+        status = pl_store_refresh(store);
+    *same = status == PL_OK;
+    for (int i = 0; *same && i < n; i++)
+        *same = pl_store_part_sequence(store, i) == newest[i];
+    pl_status release = pl_client_hold_all(homes, 0, newest);
+    return status != PL_OK ? status : release;
+}
+
+static pl_status look_beside_a_job(const char *folder, pl_store *store,
+                                   int64_t *held_ms)
+{
+    enum { FIRST_MS = 2500, TRIES = 4 };
+    pl_client *homes = NULL;
+    bool same = false;
+    pl_status status = ask_job_homes(folder, &homes);
+    for (int i = 0; status == PL_OK && !same && i < TRIES; i++) {
+        int64_t begun = pl_now_ms();
+        status = look_still(folder, store, homes, FIRST_MS << i, &same);
+        *held_ms = pl_now_ms() - begun;
+    }
+    pl_client_destroy(&homes);
+    if (status == PL_OK && !same)
+        status =
+            pl_fail(PL_ERR_BUSY,
+                    "the homes of %s did not stand still long enough to be seen at one "
+                    "moment (%d tries); try again, or while the job is stopped",
+                    folder, TRIES);
+    return status;
+}
+
+/* A home that was added after the store was opened has a part that this reader does not
+ * see. */
+static pl_status see_all_parts(const char *folder, pl_store **store)
+{
+    pl_parts counted;
+    PL_CHECK(pl_store_count_parts(folder, &counted));
+    if (*store && pl_store_n_begun(folder, &counted) == pl_store_n_parts(*store))
+        return PL_OK;
+    pl_store_close(store);
+    return pl_store_open(folder, PL_STORE_READ, store);
+}
+
+pl_status run_look_at_one_moment(const char *folder, pl_store **store, int64_t *held_ms)
+{
+    int64_t begun = pl_now_ms();
+    pl_status status;
+    *held_ms = -1;
+    if (pl_store_n_parts(*store) == 0)
+        return PL_OK;
+    do {
+        bool busy = false;
+        status = see_all_parts(folder, store);
+        if (status == PL_OK)
+            status = look_alone(folder, *store, &busy);
+        if (status == PL_OK && busy)
+            status = look_beside_a_job(folder, *store, held_ms);
+    } while (try_store_again(status, begun));
+    return status;
+}
