@@ -135,8 +135,8 @@ static void attend_block(pl_decoder *d, int block, int n, bool begins)
                           d->device_slots, d->device_positions, n, m->options.context,
                           s->n_heads, s->n_kv_heads, s->head_size, s->rope_theta);
     if (begins)
-        m->ops->attention_forward(m->be, a->attn, a->lse, a->qkv, 1, n, s->n_heads,
-                                  s->n_kv_heads, s->head_size);
+        m->ops->attention_forward(m->be, a->attn, a->lse, a->qkv, NULL, 1, n,
+                                  s->n_heads, s->n_kv_heads, s->head_size);
     else
         m->ops->attention_decode(m->be, a->attn, a->qkv, cache_keys(d, block),
                                  cache_values(d, block), d->device_slots,

@@ -73,6 +73,8 @@ static pl_status alloc_blocks(pl_model *m)
     PL_CHECK(pl_try_alloc((rows > features ? rows : features) * sizeof(float),
                           "losses and features", &host));
     m->host_rows = host;
+    PL_CHECK(pl_try_alloc(2 * rows * sizeof(int32_t), "a batch", &host));
+    m->host_ids = host;
     m->acts.blocks = pl_alloc((size_t)m->shape->n_blocks * sizeof *m->acts.blocks);
     model_layout(m->shape, &m->options, m->be->act, m->act_block, &m->acts);
     return PL_OK;
@@ -163,6 +165,7 @@ void pl_model_destroy(pl_model **model)
     release_memory(m, m->grads);
     release_memory(m, m->params);
     pl_free_aligned(m->host_rows);
+    pl_free_aligned(m->host_ids);
     pl_free(m->acts.blocks);
     pl_free(m->runs);
     pl_free(m->at.blocks);

@@ -53,6 +53,12 @@ PL_MUST_CHECK pl_status pl_model_create(pl_backend *backend,
                                         pl_model **out);
 void pl_model_destroy(pl_model **model);
 
+/* A row of a batch may hold several texts, one behind the other: `token |
+ * PL_TEXT_BEGINS` is the first token of a text within a row. Attention does not look
+ * beyond it and positions count from it, so a text has the loss that it has in a row of
+ * its own. The first token of a row begins a text without the mark. */
+enum { PL_TEXT_BEGINS = 1 << 30 };
+
 /* Host fp32 blocks of pl_topology_path_params floats. load refreshes the compute
  * copies. A model for inference keeps no masters of matrices that its backend copies
  * (bf16, int8); saving such a model is ERR_ARG. */
@@ -65,11 +71,11 @@ PL_MUST_CHECK pl_status pl_model_save_moments(pl_model *model, float *m, float *
 PL_MUST_CHECK pl_status pl_model_save_grads(pl_model *model, float *grads);
 
 /* One optimizer step on tokens [B,T], targets [B,T] (target < 0 is ignored; a
- * token outside 0..V-1 is ERR_DATA). The loss is the mean over counted targets.
- * `clip` > 0 scales gradients to at most this global norm. B may be larger than the
- * model's batch: then the gradients of several passes are added before the one update.
- * The sum rounds differently from that of a single pass. ERR_NUMERIC if loss or norm is
- * not finite; the parameters are then unchanged. */
+ * token outside 0..V-1, but for PL_TEXT_BEGINS, is ERR_DATA). The loss is the mean over
+ * counted targets. `clip` > 0 scales gradients to at most this global norm. B may be
+ * larger than the model's batch: then the gradients of several passes are added before
+ * the one update. The sum rounds differently from that of a single pass. ERR_NUMERIC if
+ * loss or norm is not finite; the parameters are then unchanged. */
 typedef struct pl_step_result {
     double loss;      /* nats per token */
     double grad_norm; /* before clipping */

@@ -48,10 +48,10 @@ static void forward_attention(pl_model *m, int block, int B, int T)
 {
     const pl_shape *s = m->shape;
     const block_acts *a = &m->acts.blocks[block];
-    m->ops->rope(m->be, a->qkv, B, T, s->n_heads, s->n_kv_heads, s->head_size,
-                 s->rope_theta, 0, 1);
-    m->ops->attention_forward(m->be, a->attn, a->lse, a->qkv, B, T, s->n_heads,
-                              s->n_kv_heads, s->head_size);
+    m->ops->rope(m->be, a->qkv, m->acts.texts, B, T, s->n_heads, s->n_kv_heads,
+                 s->head_size, s->rope_theta, 0, 1);
+    m->ops->attention_forward(m->be, a->attn, a->lse, a->qkv, m->acts.texts, B, T,
+                              s->n_heads, s->n_kv_heads, s->head_size);
 }
 
 /* Wo and the feed-forward layer up to its last product. */

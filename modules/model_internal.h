@@ -34,6 +34,7 @@ typedef struct block_acts {
 
 typedef struct model_acts {
     int32_t *tokens, *targets; /* [N] */
+    int32_t *texts;            /* [N] where in its row each token's text begins */
     block_acts *blocks;        /* host array, not in the activation block */
     pl_act *embed;             /* [N,C], the stream at block 0 */
     pl_act *norm;              /* [N,C], after the final norm */
@@ -77,6 +78,8 @@ struct pl_model {
     pl_update *update;   /* training only */
     pl_routine *routine; /* a whole training step, recorded by the backend */
     float *host_rows;    /* [N] losses or [T,C] features, whichever is larger */
+    int32_t *host_ids;   /* [2,N] tokens without marks; where their texts begin */
+    int n_texts;         /* how many of acts.texts may differ from 0 */
 };
 
 /* Rows and columns of a matrix of each block. */
@@ -140,7 +143,7 @@ size_t model_layout(const pl_shape *shape, const pl_model_options *options, pl_t
                     void *base, model_acts *acts);
 
 /* Checks B and T against the plan, every token, and every target when given
- * (ERR_ARG, ERR_DATA), and uploads them. */
+ * (ERR_ARG, ERR_DATA), and uploads them, and where the texts of each row begin. */
 PL_MUST_CHECK pl_status model_take_batch(pl_model *m, const int32_t *tokens,
                                          const int32_t *targets, int B, int T);
 

@@ -105,6 +105,7 @@ size_t model_layout(const pl_shape *shape, const pl_model_options *options, pl_t
     act_arena arena = {base, 0};
     acts->tokens = carve(&arena, e.N, sizeof(int32_t));
     acts->targets = carve(&arena, e.N, sizeof(int32_t));
+    acts->texts = carve(&arena, e.N, sizeof(int32_t));
     acts->embed = carve_acts(&arena, &e, e.C);
     acts->norm = carve_acts(&arena, &e, e.C);
     acts->rstd = carve(&arena, e.N, sizeof(float));

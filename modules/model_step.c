@@ -19,6 +19,22 @@ static pl_status check_ids(const char *what, const int32_t *ids, int32_t min, in
     return PL_OK;
 }
 
+/* Removes the marks of texts: ids[N] gets the tokens, texts[N] where in its row the
+ * text of each begins. Returns whether there was a mark within a row. */
+static bool split_texts(const int32_t *tokens, int N, int T, int32_t *ids,
+                        int32_t *texts)
+{
+    bool several = false;
+    for (int n = 0; n < N; n++) {
+        int t = n % T;
+        bool begins = t == 0 || (tokens[n] >= 0 && tokens[n] & PL_TEXT_BEGINS);
+        several |= begins && t > 0;
+        ids[n] = tokens[n] >= 0 ? tokens[n] & ~PL_TEXT_BEGINS : tokens[n];
+        texts[n] = begins ? t : texts[n - 1];
+    }
+    return several;
+}
+
 /* Tokens come from files and from users. An index outside the embedding is found here,
  * so no operation has to check. A negative target is not counted. */
 pl_status model_take_batch(pl_model *m, const int32_t *tokens, const int32_t *targets,
@@ -31,8 +47,16 @@ pl_status model_take_batch(pl_model *m, const int32_t *tokens, const int32_t *ta
             m->options.batch, m->options.context);
     int N = B * T, V = m->shape->vocab;
     size_t bytes = (size_t)N * sizeof(int32_t);
-    PL_CHECK(check_ids("token", tokens, 0, V, N, T));
-    m->ops->upload(m->be, m->acts.tokens, tokens, bytes);
+    int32_t *ids = m->host_ids, *texts = m->host_ids + N;
+    bool several = split_texts(tokens, N, T, ids, texts);
+    PL_CHECK(check_ids("token", ids, 0, V, N, T));
+    m->ops->upload(m->be, m->acts.tokens, ids, bytes);
+    if (several || m->n_texts > 0) /* else the device has zeros */
+        m->ops->upload(m->be, m->acts.texts, texts, bytes);
+    if (several && N > m->n_texts)
+        m->n_texts = N;
+    else if (!several && N >= m->n_texts)
+        m->n_texts = 0;
     if (!targets)
         return PL_OK;
     PL_CHECK(check_ids("target", targets, INT32_MIN, V, N, T));

@@ -106,19 +106,25 @@ typedef struct pl_ops {
     void (*matmul_dw)(pl_backend *be, float *dw, const pl_act *dout, const pl_act *x,
                       int N, int O, int I);
 
-    /* Rotary position embedding, Llama (rotate-half) convention, in place on the q
+    /* A row of T tokens may hold several texts, one behind the other. texts[b,t] is the
+     * place in row b at which the text of token t begins, so it never falls within a
+     * row and is at most t. NULL: each row is one text.
+     *
+     * Rotary position embedding, Llama (rotate-half) convention, in place on the q
      * and k parts of qkv [B,T,(H+2G)*D] (G = kv heads); `sign` -1 is the inverse
-     * (backward). Position of row t is start + t. */
-    void (*rope)(pl_backend *be, pl_act *qkv, int B, int T, int H, int G, int D,
-                 double theta, int start, int sign);
+     * (backward). The position of row t is start + t - texts[b,t]. */
+    void (*rope)(pl_backend *be, pl_act *qkv, const int32_t *texts, int B, int T, int H,
+                 int G, int D, double theta, int start, int sign);
 
-    /* Causal attention, scale 1/sqrt(D). qkv [B,T,(H+2G)*D] after rope:
+    /* Causal attention within each text, scale 1/sqrt(D). qkv [B,T,(H+2G)*D] after
+     * rope:
      *   out [B,T,H*D], lse [B,H,T] = log sum exp of the scaled scores (fp32) */
     void (*attention_forward)(pl_backend *be, pl_act *out, float *lse,
-                              const pl_act *qkv, int B, int T, int H, int G, int D);
+                              const pl_act *qkv, const int32_t *texts, int B, int T,
+                              int H, int G, int D);
     void (*attention_backward)(pl_backend *be, pl_act *dqkv, const pl_act *dout,
                                const pl_act *qkv, const pl_act *out, const float *lse,
-                               int B, int T, int H, int G, int D);
+                               const int32_t *texts, int B, int T, int H, int G, int D);
     /* Rows of several sequences, each with a cache of its own. Row n of qkv
      * [N,(H+2G)*D] belongs to sequence slot[n] and stands at position pos[n] < S of it;
      * no two rows have the same place. Caches are keys, values [slots,S,G*D].

@@ -61,20 +61,20 @@ static void classifier(probe_ops *x)
 }
 static void attention_forward(probe_ops *x)
 {
-    x->be->ops->attention_forward(x->be, x->c, x->lse, x->a, x->options.batch,
+    x->be->ops->attention_forward(x->be, x->c, x->lse, x->a, NULL, x->options.batch,
                                   x->options.shape->context, x->heads, x->kv_heads,
                                   x->D);
 }
 static void attention_backward(probe_ops *x)
 {
-    x->be->ops->attention_backward(x->be, x->d, x->b, x->a, x->c, x->lse,
+    x->be->ops->attention_backward(x->be, x->d, x->b, x->a, x->c, x->lse, NULL,
                                    x->options.batch, x->options.shape->context,
                                    x->heads, x->kv_heads, x->D);
 }
 static void rope(probe_ops *x)
 {
-    x->be->ops->rope(x->be, x->b, x->options.batch, x->options.shape->context, x->heads,
-                     x->kv_heads, x->D, 10000.0, 0, 1);
+    x->be->ops->rope(x->be, x->b, NULL, x->options.batch, x->options.shape->context,
+                     x->heads, x->kv_heads, x->D, 10000.0, 0, 1);
 }
 static void norm_forward(probe_ops *x)
 {

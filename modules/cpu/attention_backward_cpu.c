@@ -13,6 +13,7 @@ typedef struct backward {
     pl_act *dqkv;
     const pl_act *dout, *qkv, *out;
     const float *lse;
+    const int32_t *texts;            /* [B,T], or NULL */
     char *keys, *values, *key_pairs; /* [Tp, Dw]; pairs [Tp/2, Dp] */
     char *q_rows, *dout_rows;        /* [QB, Dw] */
     char *q_turned, *dout_turned;    /* [Dw, QB] */
@@ -56,13 +57,13 @@ static void backward_carve(backward *w, char *at)
 
 /* Operands, delta and lse (to base 2) of the block's rows; 0 from T on, where dout is 0
  * as well, so that dS is 0 and P meets only zeros. */
-static void load_block(backward *w, int b, int h, int i0)
+static void load_block(backward *w, int h, int i0)
 {
     const shape *s = &w->s;
-    const size_t at = out_at(s, b, 0, h), stride = out_stride(s);
-    const float *lse = w->lse + ((size_t)b * (size_t)s->H + (size_t)h) * (size_t)s->T;
+    const size_t at = out_at(s, 0, 0, h), stride = out_stride(s);
+    const float *lse = w->lse + (size_t)h * (size_t)s->row;
     const int n_rows = s->T - i0 < QB ? s->T - i0 : QB;
-    copy_rows(s, w->q_rows, w->qkv, head_at(s, b, h), s->stride, i0, QB);
+    copy_rows(s, w->q_rows, w->qkv, head_at(s, 0, h), s->stride, i0, QB);
     copy_rows(s, w->dout_rows, w->dout, at, stride, i0, QB);
     turn_rows(s, w->q_turned, w->q_rows);
     turn_rows(s, w->dout_turned, w->dout_rows);
@@ -245,23 +246,24 @@ static void store_rows(const backward *w, size_t at, const float *x, float scale
                         s->type);
 }
 
-static void backward_block(backward *w, int b, int h, int i0)
+static void backward_block(backward *w, int h, int i0)
 {
     const shape *s = &w->s;
     const int n_rows = s->T - i0 < QB ? s->T - i0 : QB;
-    load_block(w, b, h, i0);
+    load_block(w, h, i0);
     if (s->type == PL_BF16)
         backward_keys(w, i0, n_rows, PL_BF16);
     else
         backward_keys(w, i0, n_rows, PL_F32);
-    store_rows(w, head_at(s, b, h) + (size_t)i0 * s->stride, w->dq, s->scale, n_rows);
+    store_rows(w, head_at(s, 0, h) + (size_t)i0 * s->stride, w->dq, s->scale, n_rows);
 }
 
-static void backward_task(backward *w, int b, int g)
+/* The one text that w has been narrowed to. */
+static void backward_text(backward *w, int g)
 {
     const shape *s = &w->s;
     const int group = s->H / s->G;
-    const size_t k_at = head_at(s, b, s->H + g), v_at = head_at(s, b, s->H + s->G + g);
+    const size_t k_at = head_at(s, 0, s->H + g), v_at = head_at(s, 0, s->H + s->G + g);
     copy_rows(s, w->keys, w->qkv, k_at, s->stride, 0, s->Tp);
     copy_rows(s, w->values, w->qkv, v_at, s->stride, 0, s->Tp);
     w->key_pairs = pair_rows(s, w->key_pairs, w->keys, s->Tp);
@@ -269,14 +271,33 @@ static void backward_task(backward *w, int b, int g)
     memset(w->dv, 0, words_bytes(s->Tp, s->Dp));
     for (int h = g * group; h < (g + 1) * group; h++)
         for (int i0 = 0; i0 < s->T; i0 += QB)
-            backward_block(w, b, h, i0);
+            backward_block(w, h, i0);
     store_rows(w, k_at, w->dk, s->scale, s->T);
     store_rows(w, v_at, w->dv, 1.0f, s->T);
 }
 
+static void backward_task(const backward *w, int b, int g)
+{
+    const shape *s = &w->s;
+    const size_t row = (size_t)b * (size_t)s->T;
+    const int32_t *texts = w->texts != NULL ? w->texts + row : NULL;
+    for (int begin = 0, end; begin < s->T; begin = end) {
+        const size_t at = row + (size_t)begin;
+        backward text = *w;
+        end = text_end(texts, s->T, begin);
+        text.s = text_shape(s, end - begin);
+        text.dqkv = act_at(w->dqkv, at * s->stride, s->type);
+        text.qkv = act_in(w->qkv, at * s->stride, s->type);
+        text.dout = act_in(w->dout, at * out_stride(s), s->type);
+        text.out = act_in(w->out, at * out_stride(s), s->type);
+        text.lse = w->lse + row * (size_t)s->H + (size_t)begin;
+        backward_text(&text, g);
+    }
+}
+
 void OP(attention_backward)(pl_backend *be, pl_act *dqkv, const pl_act *dout,
                             const pl_act *qkv, const pl_act *out, const float *lse,
-                            int B, int T, int H, int G, int D)
+                            const int32_t *texts, int B, int T, int H, int G, int D)
 {
     const shape s = make_shape(be->act, B, T, H, G, D);
     const int n_threads = be->n_threads, n_tasks = B * G;
@@ -290,6 +311,7 @@ void OP(attention_backward)(pl_backend *be, pl_act *dqkv, const pl_act *dout,
             backward w = {.s = s, .dqkv = dqkv, .dout = dout, .qkv = qkv};
             w.out = out;
             w.lse = lse;
+            w.texts = texts;
             backward_carve(&w, scratch + (size_t)i * part);
             backward_task(&w, task / G, task % G);
         }

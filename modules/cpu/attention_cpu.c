@@ -2,11 +2,12 @@
  *
  *   S = scale Q K^T,  P = softmax(S),  out = P V,  lse = log sum e^S
  *
- * A task is one sequence and one kv head with the H/G query heads that read it: its
- * keys and values are copied once. Queries go in blocks of QB against blocks of KB keys
- * up to the block's last query, so that what lies right of the diagonal is skipped; the
- * sums are rescaled where a later block has a larger score (as in arXiv:2205.14135).
- * Tasks share nothing, so that results do not depend on the number of threads.
+ * A task is one row and one kv head with the H/G query heads that read it. Each text of
+ * the row is computed by itself: its keys and values are copied once. Queries go in
+ * blocks of QB against blocks of KB keys up to the block's last query, so that what
+ * lies right of the diagonal is skipped; the sums are rescaled where a later block has
+ * a larger score (as in arXiv:2205.14135). Tasks share nothing, so that results do not
+ * depend on the number of threads.
  */
 #include "modules/cpu/causal.h"
 
@@ -15,6 +16,7 @@ typedef struct forward {
     pl_act *out;
     float *lse;
     const pl_act *qkv;
+    const int32_t *texts;  /* [B,T], or NULL */
     int first;             /* position of the first row of qkv and out */
     const pl_act *from[2]; /* keys, values: kv head g of sequence b begins at element */
     size_t at[2], next_b, stride;      /* at + b next_b + g D */
@@ -213,19 +215,17 @@ ALWAYS_INLINE void forward_keys(forward *f, float *lse, target t, int i0,
     }
 }
 
-static void forward_block(forward *f, int b, int h, int i0)
+static void forward_block(forward *f, int h, int i0)
 {
     const shape *s = &f->s;
     const int row = i0 - f->first;
     shape rows = *s;
     rows.T -= f->first;
-    float *lse = f->lse == NULL
-                     ? NULL
-                     : f->lse + ((size_t)b * (size_t)s->H + (size_t)h) * (size_t)s->T +
-                           (size_t)i0;
-    const target t = {.at = out_at(&rows, b, row, h),
+    float *lse =
+        f->lse == NULL ? NULL : f->lse + (size_t)h * (size_t)s->row + (size_t)i0;
+    const target t = {.at = out_at(&rows, 0, row, h),
                       .n_rows = s->T - i0 < QB ? s->T - i0 : QB};
-    copy_rows(&rows, f->q_rows, f->qkv, head_at(&rows, b, h), s->stride, row, QB);
+    copy_rows(&rows, f->q_rows, f->qkv, head_at(&rows, 0, h), s->stride, row, QB);
     turn_rows(s, f->q_turned, f->q_rows);
     if (s->type == PL_BF16)
         forward_keys(f, lse, t, i0, PL_BF16);
@@ -233,17 +233,38 @@ static void forward_block(forward *f, int b, int h, int i0)
         forward_keys(f, lse, t, i0, PL_F32);
 }
 
-static void forward_task(forward *f, int b, int g)
+/* The one text that f has been narrowed to. */
+static void forward_text(forward *f, int g)
 {
     const shape *s = &f->s;
     const int group = s->H / s->G;
-    const size_t head = (size_t)b * f->next_b + (size_t)g * (size_t)s->D;
+    const size_t head = (size_t)g * (size_t)s->D;
     copy_rows(s, f->keys, f->from[0], f->at[0] + head, f->stride, 0, s->Tp);
     copy_rows(s, f->values, f->from[1], f->at[1] + head, f->stride, 0, s->Tp);
     f->value_pairs = pair_rows(s, f->value_pairs, f->values, s->Tp);
     for (int h = g * group; h < (g + 1) * group; h++)
         for (int i0 = f->first; i0 < s->T; i0 += QB)
-            forward_block(f, b, h, i0);
+            forward_block(f, h, i0);
+}
+
+static void forward_task(const forward *f, int b, int g)
+{
+    const shape *s = &f->s;
+    const size_t row = (size_t)b * (size_t)s->T;
+    const int32_t *texts = f->texts != NULL ? f->texts + row : NULL;
+    for (int begin = 0, end; begin < s->T; begin = end) {
+        const size_t at = row + (size_t)begin;
+        forward text = *f;
+        end = text_end(texts, s->T, begin);
+        text.s = text_shape(s, end - begin);
+        text.out = act_at(f->out, at * out_stride(s), s->type);
+        text.qkv = act_in(f->qkv, at * s->stride, s->type);
+        if (f->lse != NULL)
+            text.lse = f->lse + row * (size_t)s->H + (size_t)begin;
+        for (int i = 0; i < 2; i++)
+            text.at[i] += (size_t)b * f->next_b + (size_t)begin * f->stride;
+        forward_text(&text, g);
+    }
 }
 
 /* All tasks of `job`, whose scratch is not carved yet. */
@@ -264,13 +285,14 @@ static void forward_all(pl_backend *be, const forward *job)
 }
 
 void OP(attention_forward)(pl_backend *be, pl_act *out, float *lse, const pl_act *qkv,
-                           int B, int T, int H, int G, int D)
+                           const int32_t *texts, int B, int T, int H, int G, int D)
 {
     const shape s = make_shape(be->act, B, T, H, G, D);
     const forward job = {.s = s,
                          .out = out,
                          .lse = lse,
                          .qkv = qkv,
+                         .texts = texts,
                          .from = {qkv, qkv},
                          .at = {head_at(&s, 0, H), head_at(&s, 0, H + G)},
                          .next_b = (size_t)T * s.stride,

@@ -21,12 +21,18 @@ enum { QB = 64, KB = 64 }; /* queries and keys at a time */
 typedef struct shape {
     pl_type type;
     int B, T, H, G, D;
-    int Tp; /* T padded to blocks */
+    int Tp;  /* T padded to blocks */
+    int row; /* positions from a head to the next in lse: T of the whole row */
     /* words of a row, and columns of floats or pairs, rounded up to whole vectors */
     int Dw, Dp;
     size_t stride; /* elements from a position to the next in qkv */
     float scale;
 } shape;
+
+static inline int padded_positions(int T)
+{
+    return (T + QB - 1) / QB * QB;
+}
 
 static inline shape make_shape(pl_type type, int B, int T, int H, int G, int D)
 {
@@ -36,7 +42,8 @@ static inline shape make_shape(pl_type type, int B, int T, int H, int G, int D)
                    .H = H,
                    .G = G,
                    .D = D,
-                   .Tp = (T + QB - 1) / QB * QB,
+                   .Tp = padded_positions(T),
+                   .row = T,
                    .Dw = (words_of(D, type) + LANES - 1) / LANES * LANES,
                    .Dp = (D + LANES - 1) / LANES * LANES,
                    .stride = (size_t)(H + 2 * G) * (size_t)D,
@@ -57,6 +64,26 @@ static inline size_t out_at(const shape *s, int b, int t, int h)
 static inline size_t out_stride(const shape *s)
 {
     return (size_t)s->H * (size_t)s->D;
+}
+
+/* One text of a row is computed as a sequence of its own, so that nothing is masked and
+ * the result has the same bytes as the text alone. */
+static inline shape text_shape(const shape *s, int n)
+{
+    shape text = *s;
+    text.B = 1;
+    text.T = n;
+    text.Tp = padded_positions(n);
+    return text;
+}
+/* The place behind the text that begins at `first` of a row; texts[t] is where the
+ * text of place t begins, and NULL stands for one text. */
+static inline int text_end(const int32_t *texts, int T, int first)
+{
+    int end = texts != NULL ? first + 1 : T;
+    while (end < T && texts[end] <= first)
+        end++;
+    return end;
 }
 
 /* Bytes of `rows` rows of words, and of their pairs; in fp32 both are the same. */

@@ -48,13 +48,13 @@ void OP(rmsnorm_forward)(pl_backend *be, pl_act *out, float *rstd, pl_act *x,
 void OP(rmsnorm_backward)(pl_backend *be, pl_act *dx, float *dw, const pl_act *dout,
                           const pl_act *x, const float *w, const float *rstd, int N,
                           int C);
-void OP(rope)(pl_backend *be, pl_act *qkv, int B, int T, int H, int G, int D,
-              double theta, int start, int sign);
+void OP(rope)(pl_backend *be, pl_act *qkv, const int32_t *texts, int B, int T, int H,
+              int G, int D, double theta, int start, int sign);
 void OP(attention_forward)(pl_backend *be, pl_act *out, float *lse, const pl_act *qkv,
-                           int B, int T, int H, int G, int D);
+                           const int32_t *texts, int B, int T, int H, int G, int D);
 void OP(attention_backward)(pl_backend *be, pl_act *dqkv, const pl_act *dout,
                             const pl_act *qkv, const pl_act *out, const float *lse,
-                            int B, int T, int H, int G, int D);
+                            const int32_t *texts, int B, int T, int H, int G, int D);
 void OP(decode_append)(pl_backend *be, pl_act *qkv, pl_act *keys, pl_act *values,
                        const int32_t *slot, const int32_t *pos, int N, int S, int H,
                        int G, int D, double theta);

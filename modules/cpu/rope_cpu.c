@@ -39,16 +39,19 @@ static void rotate_row(pl_backend *be, pl_act *qkv, size_t row, int position, in
     }
 }
 
-void OP(rope)(pl_backend *be, pl_act *qkv, int B, int T, int H, int G, int D,
-              double theta, int start, int sign)
+void OP(rope)(pl_backend *be, pl_act *qkv, const int32_t *texts, int B, int T, int H,
+              int G, int D, double theta, int start, int sign)
 {
     const int n_rows = B * T;
     const size_t stride = (size_t)(H + 2 * G) * (size_t)D;
     if (!cpu_rope_table(cpu_self(be), D, theta, start + T))
         return;
 #pragma omp parallel for schedule(static) num_threads(be->n_threads)
-    for (int n = 0; n < n_rows; n++)
-        rotate_row(be, qkv, (size_t)n * stride, start + n % T, H + G, D / 2, sign);
+    for (int n = 0; n < n_rows; n++) {
+        const int begin = texts != NULL ? texts[n] : 0;
+        rotate_row(be, qkv, (size_t)n * stride, start + n % T - begin, H + G, D / 2,
+                   sign);
+    }
 }
 
 void OP(decode_append)(pl_backend *be, pl_act *qkv, pl_act *keys, pl_act *values,

@@ -14,9 +14,17 @@ enum { HEAD_MAX = 128 };
 
 struct attention_shape {
     int T, H, G, D;
-    size_t stride; /* of a row of qkv: (H + 2G) D */
-    float scale;   /* 1/sqrt(D) */
+    size_t stride;        /* of a row of qkv: (H + 2G) D */
+    float scale;          /* 1/sqrt(D) */
+    const int32_t *texts; /* [B,T] where the text of a position begins; NULL: at 0 */
 };
+
+/* Where the text of position t of sequence b begins. It never falls within a sequence,
+ * so the first of several queries sees the earliest key. */
+__device__ inline int text_begin(const attention_shape &s, int b, int t)
+{
+    return s.texts && t < s.T ? s.texts[(size_t)b * (size_t)s.T + (size_t)t] : 0;
+}
 
 /* Acts in a row of a tile; mma.cuh explains the 8. */
 template <int HD> struct tile_of {
@@ -141,6 +149,6 @@ static inline bool attention_allow_shared(pl_backend *be, K kernel, size_t bytes
 /* Returns false, with the failure noted, if no kernel can compute heads of D elements.
  */
 bool attention_can(pl_backend *be, int D);
-attention_shape attention_describe(int T, int H, int G, int D);
+attention_shape attention_describe(const int32_t *texts, int T, int H, int G, int D);
 
 #endif

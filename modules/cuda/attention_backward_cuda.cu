@@ -47,19 +47,34 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS)
 
 /* ---- keys and values ---- */
 
-/* lse and delta of STEP queries; those past T give p = 0. */
+/* lse, delta and the begin of the text of STEP queries; those past T give p = 0. */
 struct query_numbers {
     float lse[STEP], delta[STEP];
+    int begin[STEP];
 };
 
+/* lse and delta are those of one head of sequence b. */
 static __device__ void load_numbers(query_numbers *to, const float *lse,
-                                    const float *delta, int first, int T)
+                                    const float *delta, int first, int b,
+                                    const attention_shape &s)
 {
     const int i = (int)threadIdx.x;
     if (i >= STEP)
         return;
-    to->lse[i] = first + i < T ? lse[first + i] * log2_e : 0.0f;
-    to->delta[i] = first + i < T ? delta[first + i] : 0.0f;
+    to->lse[i] = first + i < s.T ? lse[first + i] * log2_e : 0.0f;
+    to->delta[i] = first + i < s.T ? delta[first + i] : 0.0f;
+    to->begin[i] = text_begin(s, b, first + i);
+}
+
+/* The end of the queries that see any of the keys first .. first + ATTENTION_ROWS - 1:
+ * a text that begins later sees none of them, and no text after it does. */
+static __device__ int last_query(const attention_shape &s, int b, int first)
+{
+    const int last_key = min(first + (int)ATTENTION_ROWS, s.T) - 1;
+    int end = first;
+    while (end < s.T && text_begin(s, b, end) <= last_key)
+        end += STEP;
+    return min(end, s.T);
 }
 
 /* From transposed scores [16 keys, STEP queries] and dp: p and ds, in place. */
@@ -75,7 +90,8 @@ static __device__ void weigh_keys(float s[STEP / 8][4], float dp[STEP / 8][4],
         for (int i = 0; i < 4; i++) {
             const int column = n * 8 + 2 * p + i % 2, query = first_query + column;
             const int key = first_key + g + i / 2 * 8;
-            const bool seen = key <= query && query < shape.T;
+            const bool seen =
+                key <= query && key >= of->begin[column] && query < shape.T;
             const float weight =
                 seen ? exp2_fast(fmaf(s[n][i], unit, -of->lse[column])) : 0.0f;
             s[n][i] = weight;
@@ -103,6 +119,7 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS)
     const int first = (int)blockIdx.x * ATTENTION_ROWS, kv = (int)blockIdx.y;
     const int b = (int)blockIdx.z, warp = (int)threadIdx.x / WARP_SIZE;
     const int my_key = first + warp * 16, group = s.H / s.G;
+    const int end = last_query(s, b, first);
     const size_t D = (size_t)s.D, T = (size_t)s.T, width = (size_t)s.H * D;
     const act *rows = in.qkv + (size_t)b * T * s.stride;
     act *keys = static_cast<act *>(dynamic_shared());
@@ -120,15 +137,15 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS)
         const act *dout = in.dout + (size_t)b * T * width + (size_t)h * D;
         const act *q = rows + (size_t)h * D;
         ask_rows<HD>(stages, q, s.stride, dout, width, first, s);
-        load_numbers(&numbers[0], in.lse + row, in.delta + row, first, s.T);
-        for (int query = first, half = 0; query < s.T; query += STEP, half ^= 1) {
+        load_numbers(&numbers[0], in.lse + row, in.delta + row, first, b, s);
+        for (int query = first, half = 0; query < end; query += STEP, half ^= 1) {
             const act *queries = stages + half * 2 * TILE, *douts = queries + TILE;
             const int next = query + STEP;
-            if (next < s.T) {
+            if (next < end) {
                 ask_rows<HD>(stages + (half ^ 1) * 2 * TILE, q, s.stride, dout, width,
                              next, s);
-                load_numbers(&numbers[half ^ 1], in.lse + row, in.delta + row, next,
-                             s.T);
+                load_numbers(&numbers[half ^ 1], in.lse + row, in.delta + row, next, b,
+                             s);
             } else {
                 copy_commit(); /* an empty group: one may always be under way */
             }
@@ -158,8 +175,8 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS)
 /* From scores [16 queries, STEP keys] and dp: ds, in place of dp. */
 static __device__ void weigh_queries(float s[STEP / 8][4], float dp[STEP / 8][4],
                                      const float lse[2], const float delta[2],
-                                     attention_shape shape, int first_query,
-                                     int first_key)
+                                     const int begin[2], attention_shape shape,
+                                     int first_query, int first_key)
 {
     const int lane = (int)threadIdx.x % WARP_SIZE, g = lane / 4, p = lane % 4;
     const float unit = shape.scale * log2_e;
@@ -168,7 +185,7 @@ static __device__ void weigh_queries(float s[STEP / 8][4], float dp[STEP / 8][4]
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const int key = first_key + n * 8 + 2 * p + i % 2;
-            const bool seen = key <= first_query + g + i / 2 * 8;
+            const bool seen = key <= first_query + g + i / 2 * 8 && key >= begin[i / 2];
             const float weight =
                 seen ? exp2_fast(fmaf(s[n][i], unit, -lse[i / 2])) : 0.0f;
             dp[n][i] = weight * (dp[n][i] - delta[i / 2]) * shape.scale;
@@ -191,7 +208,9 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS)
     act *douts = queries + ATTENTION_ROWS * STRIDE;
     act *stages = douts + ATTENTION_ROWS * STRIDE;
     const act *k = rows + (size_t)(s.H + kv) * D, *v = k + (size_t)s.G * D;
+    const int start = text_begin(s, b, first) / STEP * STEP;
     float dq[HD / 8][4], lse[2], delta[2];
+    int begin[2];
     clear_rows<HD / 8>(dq);
     load_tile<HD, ATTENTION_ROWS>(queries, rows + (size_t)h * D, s.stride, first, s.T,
                                   s.D);
@@ -201,9 +220,10 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS)
         const int t = my_row + lane / 4 + half * 8;
         lse[half] = t < s.T ? in.lse[row + (size_t)t] * log2_e : 0.0f;
         delta[half] = t < s.T ? in.delta[row + (size_t)t] : 0.0f;
+        begin[half] = text_begin(s, b, t);
     }
-    ask_rows<HD>(stages, k, s.stride, v, s.stride, 0, s);
-    for (int key = 0, half = 0; key < end; key += STEP, half ^= 1) {
+    ask_rows<HD>(stages, k, s.stride, v, s.stride, start, s);
+    for (int key = start, half = 0; key < end; key += STEP, half ^= 1) {
         const act *keys = stages + half * 2 * TILE, *values = keys + TILE;
         if (key + STEP < end)
             ask_rows<HD>(stages + (half ^ 1) * 2 * TILE, k, s.stride, v, s.stride,
@@ -217,7 +237,7 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS)
         clear_rows<STEP / 8>(ds);
         multiply_rows<HD, STEP / 8>(p, queries, warp * 16, keys);
         multiply_rows<HD, STEP / 8>(ds, douts, warp * 16, values);
-        weigh_queries(p, ds, lse, delta, s, my_row, key);
+        weigh_queries(p, ds, lse, delta, begin, s, my_row, key);
         multiply_weights<HD, STEP / 8>(dq, ds, keys);
         __syncthreads();
     }
@@ -246,9 +266,9 @@ static void backward(pl_backend *be, act *dqkv, const backward_inputs *in, int B
 
 void cuda_attention_backward(pl_backend *be, pl_act *dqkv, const pl_act *dout,
                              const pl_act *qkv, const pl_act *out, const float *lse,
-                             int B, int T, int H, int G, int D)
+                             const int32_t *texts, int B, int T, int H, int G, int D)
 {
-    const attention_shape s = attention_describe(T, H, G, D);
+    const attention_shape s = attention_describe(texts, T, H, G, D);
     const size_t n_rows = (size_t)B * (size_t)T, n = n_rows * (size_t)H;
     if (!attention_can(be, D))
         return;

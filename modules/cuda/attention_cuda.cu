@@ -1,10 +1,11 @@
 /* Causal attention, forward, in the manner of FlashAttention-2 (arXiv:2307.08691).
  *
  * A block owns 64 queries of one head, a warp 16 of them, and goes through the keys 64
- * at a time, up to its own positions. For each row it keeps the largest score m, the
- * sum l of exp(score - m) and the weighted sum of values o; when m grows, l and o
- * shrink by exp(m_old - m_new). At the end out = o / l and lse = m + log l. The next
- * keys and values are on their way while the current ones are used.
+ * at a time, from where its first text begins up to its own positions. For each row it
+ * keeps the largest score m, the sum l of exp(score - m) and the weighted sum of values
+ * o; when m grows, l and o shrink by exp(m_old - m_new). At the end out = o / l and lse
+ * = m + log l. The next keys and values are on their way while the current ones are
+ * used.
  */
 #include "modules/cuda/attention.cuh"
 #include <math.h>
@@ -31,14 +32,17 @@ bool attention_can(pl_backend *be, int D)
     return false;
 }
 
-attention_shape attention_describe(int T, int H, int G, int D)
+attention_shape attention_describe(const int32_t *texts, int T, int H, int G, int D)
 {
     return attention_shape{
-        T, H, G, D, (size_t)(H + 2 * G) * (size_t)D, (float)(1.0 / sqrt((double)D))};
+        T,    H, G, D, (size_t)(H + 2 * G) * (size_t)D, (float)(1.0 / sqrt((double)D)),
+        texts};
 }
 
-/* Scores past the diagonal become -inf. first_row and first_key are positions. */
-static __device__ void mask_scores(float s[KEYS / 8][4], int first_row, int first_key)
+/* Scores past the diagonal, and those before the text of their row, become -inf.
+ * first_row, first_key and begin are positions. */
+static __device__ void mask_scores(float s[KEYS / 8][4], int first_row, int first_key,
+                                   const int begin[2])
 {
     const int lane = (int)threadIdx.x % WARP_SIZE, g = lane / 4, p = lane % 4;
 #pragma unroll
@@ -46,7 +50,7 @@ static __device__ void mask_scores(float s[KEYS / 8][4], int first_row, int firs
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const int key = first_key + n * 8 + 2 * p + i % 2;
-            if (key > first_row + g + i / 2 * 8)
+            if (key > first_row + g + i / 2 * 8 || key < begin[i / 2])
                 s[n][i] = -INFINITY;
         }
 }
@@ -64,8 +68,10 @@ static __device__ void take_scores(float s[KEYS / 8][4], row_state *row,
         for (int n = 0; n < KEYS / 8; n++)
             top = fmaxf(top, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
         top = row_max(top);
-        const float shrink = exp2_fast((row->m[half] - top) * unit);
-        const float shift = -top * unit;
+        /* A row may see no key so far: then all its weights are 0. */
+        const float base = top == -INFINITY ? 0.0f : top;
+        const float shrink = exp2_fast((row->m[half] - base) * unit);
+        const float shift = -base * unit;
         float sum = 0.0f;
 #pragma unroll
         for (int n = 0; n < KEYS / 8; n++)
@@ -114,10 +120,14 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS)
     row_state row = {{-INFINITY, -INFINITY}, {0.0f, 0.0f}};
     float o[HD / 8][4];
     clear_rows<HD / 8>(o);
-    load_tile<HD, ATTENTION_ROWS>(queries, q, s.stride, first, s.T, s.D);
-    ask_keys<HD>(stages, k, v, s, 0);
     const int end = min(first + ATTENTION_ROWS, s.T), my_row = first + warp * 16;
-    for (int key = 0, stage = 0; key < end; key += KEYS, stage ^= 1) {
+    const int lane = (int)threadIdx.x % WARP_SIZE;
+    const int start = text_begin(s, b, first) / KEYS * KEYS;
+    const int begin[2] = {text_begin(s, b, my_row + lane / 4),
+                          text_begin(s, b, my_row + lane / 4 + 8)};
+    load_tile<HD, ATTENTION_ROWS>(queries, q, s.stride, first, s.T, s.D);
+    ask_keys<HD>(stages, k, v, s, start);
+    for (int key = start, stage = 0; key < end; key += KEYS, stage ^= 1) {
         act *here = stages + stage * 2 * TILE;
         if (key + KEYS < end)
             ask_keys<HD>(stages + (stage ^ 1) * 2 * TILE, k, v, s, key + KEYS);
@@ -128,8 +138,8 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS)
         float scores[KEYS / 8][4];
         clear_rows<KEYS / 8>(scores);
         multiply_rows<HD, KEYS / 8>(scores, queries, warp * 16, here);
-        if (key + KEYS - 1 > my_row)
-            mask_scores(scores, my_row, key);
+        if (key + KEYS - 1 > my_row || key < begin[0] || key < begin[1])
+            mask_scores(scores, my_row, key, begin);
         take_scores<HD>(scores, &row, o, s.scale * log2_e);
         multiply_weights<HD, KEYS / 8>(o, scores, here + TILE);
         __syncthreads();
@@ -140,7 +150,6 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS)
     const size_t width = (size_t)s.H * (size_t)s.D;
     store_rows<HD>(out + row0 * width + (size_t)h * (size_t)s.D, width, o, inverse,
                    my_row, s.T, s.D);
-    const int lane = (int)threadIdx.x % WARP_SIZE;
     for (int half = 0; half < 2; half++) {
         const int t = my_row + lane / 4 + half * 8;
         if (lane % 4 == 0 && t < s.T)
@@ -163,9 +172,9 @@ static void launch_attention(pl_backend *be, act *out, float *lse, const act *qk
 }
 
 void cuda_attention_forward(pl_backend *be, pl_act *out, float *lse, const pl_act *qkv,
-                            int B, int T, int H, int G, int D)
+                            const int32_t *texts, int B, int T, int H, int G, int D)
 {
-    const attention_shape s = attention_describe(T, H, G, D);
+    const attention_shape s = attention_describe(texts, T, H, G, D);
     if (!attention_can(be, D))
         return;
     if (D <= 32)

@@ -268,7 +268,7 @@ void cuda_attention_decode(pl_backend *be, pl_act *out, const pl_act *qkv,
                            const int32_t *slot, const int32_t *pos, int N, int S, int H,
                            int G, int D)
 {
-    const attention_shape s = attention_describe(S, H, G, D);
+    const attention_shape s = attention_describe(NULL, S, H, G, D);
     const size_t width = (size_t)H * (size_t)D;
     decode_parts parts;
     if (!attention_can(be, D) ||

@@ -135,13 +135,13 @@ void cuda_small_refresh(pl_backend *be, pl_weight *const *weights, int n);
 /* Converts n acts, a multiple of 8, to fp8 in scratch. False, with the failure noted,
  * if memory does not suffice. */
 bool cuda_small_acts(pl_backend *be, const pl_act *x, size_t n, cuda_small *out);
-void cuda_rope(pl_backend *be, pl_act *qkv, int B, int T, int H, int G, int D,
-               double theta, int start, int sign);
+void cuda_rope(pl_backend *be, pl_act *qkv, const int32_t *texts, int B, int T, int H,
+               int G, int D, double theta, int start, int sign);
 void cuda_attention_forward(pl_backend *be, pl_act *out, float *lse, const pl_act *qkv,
-                            int B, int T, int H, int G, int D);
+                            const int32_t *texts, int B, int T, int H, int G, int D);
 void cuda_attention_backward(pl_backend *be, pl_act *dqkv, const pl_act *dout,
                              const pl_act *qkv, const pl_act *out, const float *lse,
-                             int B, int T, int H, int G, int D);
+                             const int32_t *texts, int B, int T, int H, int G, int D);
 void cuda_decode_append(pl_backend *be, pl_act *qkv, pl_act *keys, pl_act *values,
                         const int32_t *slot, const int32_t *pos, int N, int S, int H,
                         int G, int D, double theta);

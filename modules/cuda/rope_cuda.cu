@@ -13,6 +13,7 @@ struct rope_plan {
     size_t stride;      /* of a row of qkv */
     const float *cosines, *sines;
     float sign;
+    const int32_t *texts; /* of each row, where its text begins; NULL: at 0 */
 };
 
 template <int V>
@@ -24,7 +25,8 @@ static __global__ void __launch_bounds__(THREADS)
         return;
     const size_t half = (size_t)plan.half, row_pairs = (size_t)plan.heads * half;
     const size_t row = i / row_pairs, head = i % row_pairs / half, at = i % half;
-    const size_t angle = row % (size_t)plan.T * half + at;
+    const size_t begin = plan.texts ? (size_t)plan.texts[row] : 0;
+    const size_t angle = (row % (size_t)plan.T - begin) * half + at;
     act *low = qkv + row * plan.stride + head * 2 * half + at;
     float a[V], b[V], c[V], s[V];
     load_acts<V>(a, low);
@@ -83,18 +85,18 @@ bool cuda_rope_table(cuda_state *self, int n_positions, int D, double theta)
     return status == PL_OK;
 }
 
-void cuda_rope(pl_backend *be, pl_act *qkv, int B, int T, int H, int G, int D,
-               double theta, int start, int sign)
+void cuda_rope(pl_backend *be, pl_act *qkv, const int32_t *texts, int B, int T, int H,
+               int G, int D, double theta, int start, int sign)
 {
     cuda_state *self = cuda_self(be);
     if (!cuda_rope_table(self, start + T, D, theta))
         return;
     const size_t half = (size_t)D / 2;
     const float *cosines = self->rope + (size_t)start * half;
-    const rope_plan plan = {T,          H + G,
-                            D / 2,      (size_t)(H + 2 * G) * (size_t)D,
-                            cosines,    cosines + (size_t)self->rope_positions * half,
-                            (float)sign};
+    const rope_plan plan = {T,           H + G,
+                            D / 2,       (size_t)(H + 2 * G) * (size_t)D,
+                            cosines,     cosines + (size_t)self->rope_positions * half,
+                            (float)sign, texts};
     const size_t n = (size_t)B * (size_t)T * (size_t)(H + G) * half;
     if (acts_width(D / 2) == ACTS_WIDE)
         PL_LAUNCH((rope_kernel<ACTS_WIDE>), blocks_for(n / ACTS_WIDE, THREADS), THREADS,

@@ -1,6 +1,6 @@
 /* Causal attention with grouped keys (query head h reads kv head h / (H/G)).
  *
- *   score[t,s] = q[t].k[s] / sqrt(D)   for s <= t
+ *   score[t,s] = q[t].k[s] / sqrt(D)   for first(t) <= s <= t, the text's begin and t
  *   lse[t]     = log sum_s exp score[t,s]
  *   p[t,s]     = exp(score[t,s] - lse[t])
  *   out[t]     = sum_s p[t,s] v[s]
@@ -72,8 +72,19 @@ static head_view view_qkv(const pl_act *qkv, int b, int h, int T, int H, int G, 
     return head;
 }
 
+/* The same head from position `first` on. */
+static head_view view_text(const head_view *head, int first)
+{
+    head_view text = *head;
+    size_t at = (size_t)first * head->stride;
+    text.q += at;
+    text.k += at;
+    text.v += at;
+    return text;
+}
+
 void ref_attention_forward(pl_backend *be, pl_act *out, float *lse, const pl_act *qkv,
-                           int B, int T, int H, int G, int D)
+                           const int32_t *texts, int B, int T, int H, int G, int D)
 {
     (void)be;
     size_t width = (size_t)H * (size_t)D;
@@ -81,9 +92,12 @@ void ref_attention_forward(pl_backend *be, pl_act *out, float *lse, const pl_act
         for (int h = 0; h < H; h++) {
             head_view head = view_qkv(qkv, b, h, T, H, G, D);
             float *row = ref_floats(out) + (size_t)b * (size_t)T * width + h * D;
-            for (int t = 0; t < T; t++, row += width)
-                *lse++ =
-                    attend_query(&head, row, head.q + (size_t)t * head.stride, t + 1);
+            for (int t = 0; t < T; t++, row += width) {
+                int first = ref_text_begin(texts, b, T, t);
+                head_view text = view_text(&head, first);
+                *lse++ = attend_query(&text, row, head.q + (size_t)t * head.stride,
+                                      t + 1 - first);
+            }
         }
 }
 
@@ -92,13 +106,13 @@ typedef struct head_grads {
     float *dq, *dk, *dv;
 } head_grads;
 
-static void attend_backward(const head_view *head, const head_grads *to, int t,
-                            const float *dout, const float *out, float lse)
+static void attend_backward(const head_view *head, const head_grads *to, int first,
+                            int t, const float *dout, const float *out, float lse)
 {
     size_t at = (size_t)t * head->stride;
     const float *q = head->q + at;
     float delta = ref_dot(dout, out, head->D);
-    for (int s = 0; s <= t; s++) {
+    for (int s = first; s <= t; s++) {
         size_t from = (size_t)s * head->stride;
         float p = expf(score(head, q, s) - lse);
         float dp = ref_dot(dout, head->v + from, head->D);
@@ -111,7 +125,7 @@ static void attend_backward(const head_view *head, const head_grads *to, int t,
 
 void ref_attention_backward(pl_backend *be, pl_act *dqkv, const pl_act *dout,
                             const pl_act *qkv, const pl_act *out, const float *lse,
-                            int B, int T, int H, int G, int D)
+                            const int32_t *texts, int B, int T, int H, int G, int D)
 {
     (void)be;
     size_t width = (size_t)H * (size_t)D;
@@ -126,8 +140,8 @@ void ref_attention_backward(pl_backend *be, pl_act *dqkv, const pl_act *dout,
                              base + (head.v - ref_view(qkv))};
             size_t row = (size_t)b * (size_t)T * width + (size_t)(h * D);
             for (int t = 0; t < T; t++, row += width)
-                attend_backward(&head, &to, t, ref_view(dout) + row,
-                                ref_view(out) + row, *lse++);
+                attend_backward(&head, &to, ref_text_begin(texts, b, T, t), t,
+                                ref_view(dout) + row, ref_view(out) + row, *lse++);
         }
 }
 

@@ -50,13 +50,18 @@ void ref_matmul_dx(pl_backend *be, pl_act *dx, const pl_act *dout, const pl_weig
                    int N, int O, int I, bool accumulate);
 void ref_matmul_dw(pl_backend *be, float *dw, const pl_act *dout, const pl_act *x,
                    int N, int O, int I);
-void ref_rope(pl_backend *be, pl_act *qkv, int B, int T, int H, int G, int D,
-              double theta, int start, int sign);
+/* Where in row b the text of token t begins. */
+static inline int ref_text_begin(const int32_t *texts, int b, int T, int t)
+{
+    return texts ? texts[(size_t)b * (size_t)T + (size_t)t] : 0;
+}
+void ref_rope(pl_backend *be, pl_act *qkv, const int32_t *texts, int B, int T, int H,
+              int G, int D, double theta, int start, int sign);
 void ref_attention_forward(pl_backend *be, pl_act *out, float *lse, const pl_act *qkv,
-                           int B, int T, int H, int G, int D);
+                           const int32_t *texts, int B, int T, int H, int G, int D);
 void ref_attention_backward(pl_backend *be, pl_act *dqkv, const pl_act *dout,
                             const pl_act *qkv, const pl_act *out, const float *lse,
-                            int B, int T, int H, int G, int D);
+                            const int32_t *texts, int B, int T, int H, int G, int D);
 void ref_decode_append(pl_backend *be, pl_act *qkv, pl_act *keys, pl_act *values,
                        const int32_t *slot, const int32_t *pos, int N, int S, int H,
                        int G, int D, double theta);

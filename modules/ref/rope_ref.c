@@ -7,8 +7,8 @@
 #include <math.h>
 #include <string.h>
 
-void ref_rope(pl_backend *be, pl_act *qkv, int B, int T, int H, int G, int D,
-              double theta, int start, int sign)
+void ref_rope(pl_backend *be, pl_act *qkv, const int32_t *texts, int B, int T, int H,
+              int G, int D, double theta, int start, int sign)
 {
     (void)be;
     size_t stride = (size_t)(H + 2 * G) * (size_t)D;
@@ -21,7 +21,8 @@ void ref_rope(pl_backend *be, pl_act *qkv, int B, int T, int H, int G, int D,
                     ref_floats(qkv) + ((size_t)b * (size_t)T + (size_t)t) * stride;
                 float *heads = row;
                 int n_heads = H + G;
-                double angle = sign * (start + t) * frequency;
+                int position = start + t - ref_text_begin(texts, b, T, t);
+                double angle = sign * position * frequency;
                 float c = (float)cos(angle), s = (float)sin(angle);
                 for (int h = 0; h < n_heads; h++, heads += D) {
                     float low = heads[i], high = heads[i + D / 2];
@@ -40,7 +41,7 @@ void ref_decode_append(pl_backend *be, pl_act *qkv, pl_act *keys, pl_act *values
     float *row = ref_floats(qkv);
     for (int n = 0; n < N; n++, row += q + 2 * kv) {
         size_t place = ((size_t)slot[n] * (size_t)S + (size_t)pos[n]) * kv;
-        ref_rope(be, (pl_act *)row, 1, 1, H, G, D, theta, pos[n], 1);
+        ref_rope(be, (pl_act *)row, NULL, 1, 1, H, G, D, theta, pos[n], 1);
         memcpy(ref_floats(keys) + place, row + q, kv * sizeof *row);
         memcpy(ref_floats(values) + place, row + q + kv, kv * sizeof *row);
     }

@@ -113,8 +113,8 @@ static void turn_far(pl_backend *be)
     void *acts;
     check(be->ops->alloc(be, POSITIONS * (HEADS + 2 * KV_HEADS) * SIZE * 2, "a test",
                          &acts));
-    be->ops->rope(be, static_cast<pl_act *>(acts), 1, POSITIONS, HEADS, KV_HEADS, SIZE,
-                  10000.0, 0, 1);
+    be->ops->rope(be, static_cast<pl_act *>(acts), nullptr, 1, POSITIONS, HEADS,
+                  KV_HEADS, SIZE, 10000.0, 0, 1);
     be->ops->release(be, acts);
 }
 

@@ -275,9 +275,9 @@ static void run_attention(pl_backend *be, const extents *e, const float *qkv,
     *out = pl_alloc(n_out * sizeof(float));
     *lse = pl_alloc((size_t)(e->B * e->H * e->T) * sizeof(float));
     *dqkv = acts(be, qkv, n_qkv); /* must be overwritten */
-    be->ops->attention_forward(be, *out, *lse, in, e->B, e->T, e->H, e->G, e->D);
-    be->ops->attention_backward(be, *dqkv, grad, in, *out, *lse, e->B, e->T, e->H, e->G,
-                                e->D);
+    be->ops->attention_forward(be, *out, *lse, in, NULL, e->B, e->T, e->H, e->G, e->D);
+    be->ops->attention_backward(be, *dqkv, grad, in, *out, *lse, NULL, e->B, e->T, e->H,
+                                e->G, e->D);
     pl_free(in);
     pl_free(grad);
 }
@@ -688,7 +688,7 @@ static void check_rows(pl_backend *be, pl_backend *ref)
         turned[i] = acts(b, qkv, QKV);
         b->ops->rmsnorm_forward(b, out[i], rstd[i], xs[i], residual, w, N, C, 1e-5f);
         b->ops->rmsnorm_backward(b, dx[i], dw[i], residual, xs[i], w, rstd[i], N, C);
-        b->ops->rope(b, turned[i], 2, 35, H, G, D, 10000.0, 3, 1);
+        b->ops->rope(b, turned[i], NULL, 2, 35, H, G, D, 10000.0, 3, 1);
         pl_free(residual);
     }
     assert_acts_close(be, xs[0], xs[1], N * C);
@@ -696,7 +696,7 @@ static void check_rows(pl_backend *be, pl_backend *ref)
     assert_acts_close(be, dx[0], dx[1], N * C);
     assert_acts_close(be, turned[0], turned[1], QKV);
     assert_close(be, dw[0], dw[1], C);
-    be->ops->rope(be, turned[0], 2, 35, H, G, D, 10000.0, 3, -1);
+    be->ops->rope(be, turned[0], NULL, 2, 35, H, G, D, 10000.0, 3, -1);
     assert_acts_close(be, turned[0], (const pl_act *)(const void *)qkv, QKV);
     for (int i = 0; i < 2; i++) {
         pl_free(xs[i]);

@@ -195,17 +195,26 @@ static void expect_gradients(const rig *r, double_model *m, const float *got)
     }
 }
 
-static void gradients_of_every_tensor_match_differences(void **state)
+/* Texts of 3 and 2, and of 1, 1 and 3 tokens; alone, each has a row of its own. */
+enum { MARK = PL_TEXT_BEGINS, N_TEXTS = 5 };
+static const int32_t marked_2x5[] = {1, 7, 12, MARK, 7, 3, 3 | MARK, 9 | MARK, 11, 2};
+static const int32_t alone_5x5[] = {1, 7, 12, 0, 0, 0, 7, 0, 0,  0, 3, 0, 0,
+                                    0, 0, 3,  0, 0, 0, 0, 9, 11, 2, 0, 0};
+static const int32_t alone_targets_5x5[] = {7,  12, 0,  -1, -1, -1, 7, -1, -1,
+                                            -1, -1, -1, -1, -1, -1, 9, -1, -1,
+                                            -1, -1, 11, 2,  5,  -1, -1};
+
+/* Gradients of a batch of 2 x 5 tokens, against the model in double on [B,5]. */
+static void check_gradients(const int32_t *tokens, const int32_t *double_tokens,
+                            const int32_t *double_targets, int B)
 {
-    (void)state;
     for (int i = 0; i < N_SHAPES; i++) {
         pl_shape shape = shape_case(i);
         rig r = open_rig(&shape, 2, true);
-        double_model m = double_of(&r, tokens_2x5, targets_2x5, B2, T5);
+        double_model m = double_of(&r, double_tokens, double_targets, B, T5);
         pl_step_result result;
         assert_int_equal(
-            pl_model_gradients(r.model, tokens_2x5, targets_2x5, B2, T5, &result),
-            PL_OK);
+            pl_model_gradients(r.model, tokens, targets_2x5, B2, T5, &result), PL_OK);
         assert_true(fabs(result.loss - double_loss(&m)) < 1e-5);
         assert_int_equal(result.n_tokens, 8);
         float *grads = copy_grads(&r);
@@ -217,6 +226,18 @@ static void gradients_of_every_tensor_match_differences(void **state)
         free(grads), free(m.params);
         close_rig(&r);
     }
+}
+
+static void gradients_of_every_tensor_match_differences(void **state)
+{
+    (void)state;
+    check_gradients(tokens_2x5, tokens_2x5, targets_2x5, B2);
+}
+
+static void gradients_of_several_texts_in_a_row_match_differences(void **state)
+{
+    (void)state;
+    check_gradients(marked_2x5, alone_5x5, alone_targets_5x5, N_TEXTS);
 }
 
 static void gradients_accumulate_until_they_are_zeroed(void **state)
@@ -750,6 +771,7 @@ int main(void)
         cmocka_unit_test(gradients_accumulate_until_they_are_zeroed),
         cmocka_unit_test(a_later_token_cannot_change_an_earlier_loss),
         cmocka_unit_test(sequences_of_a_batch_do_not_see_each_other),
+        cmocka_unit_test(gradients_of_several_texts_in_a_row_match_differences),
         cmocka_unit_test(features_are_means_of_the_last_hidden_state),
         cmocka_unit_test(training_on_a_repeated_batch_learns_it_by_heart),
         cmocka_unit_test(a_step_in_passes_is_a_step),

@@ -133,6 +133,49 @@ static void training_learns_a_batch_by_heart(void **state)
     for_each_backend(check_learning);
 }
 
+/* Texts of 1, 2, 3 .. tokens fill each row; alone, each has a row of its own. */
+static void check_texts(const pair *p)
+{
+    int32_t tokens[MODEL_N], targets[MODEL_N];
+    float packed[MODEL_N], alone[MODEL_T], before[MODEL_N], after[MODEL_N];
+    int32_t plain[MODEL_N];
+    pl_topology *t = model_topology();
+    pl_model *model = new_model(t, p->be[1], false);
+    double worst = 0.0;
+    model_batch(tokens, targets);
+    memcpy(plain, tokens, sizeof plain);
+    assert_int_equal(pl_model_losses(model, plain, targets, MODEL_B, MODEL_T, before),
+                     PL_OK);
+    for (int n = 0, text = 1; n < MODEL_N; n += text++)
+        tokens[n] |= PL_TEXT_BEGINS;
+    assert_int_equal(pl_model_losses(model, tokens, targets, MODEL_B, MODEL_T, packed),
+                     PL_OK);
+    for (int at = 0, end; at < MODEL_N; at = end) {
+        for (end = at + 1; end % MODEL_T != 0 && tokens[end] < PL_TEXT_BEGINS;)
+            end++;
+        assert_int_equal(
+            pl_model_losses(model, tokens + at, targets + at, 1, end - at, alone),
+            PL_OK);
+        for (int i = at; i < end; i++)
+            worst = fmax(worst, fabs((double)packed[i] - (double)alone[i - at]));
+    }
+    const bool exact = strncmp(p->label, "ref ", 4) == 0;
+    if (!(worst <= (exact ? 0.0 : 1e-5 + 3.0 * sqrt(p->tolerance))))
+        fail_msg("%s: a loss beside other texts differs by %g", p->label, worst);
+    /* Marks do not outlive their batch. */
+    assert_int_equal(pl_model_losses(model, plain, targets, MODEL_B, MODEL_T, after),
+                     PL_OK);
+    assert_memory_equal(after, before, sizeof before);
+    pl_model_destroy(&model);
+    pl_topology_destroy(&t);
+}
+
+static void texts_of_a_row_do_not_see_each_other(void **state)
+{
+    (void)state;
+    for_each_backend(check_texts);
+}
+
 static void check_decoder(const pair *p)
 {
     int32_t tokens[MODEL_N], targets[MODEL_N];
@@ -238,6 +281,7 @@ int main(void)
         cmocka_unit_test(gradients_of_a_model_agree_with_ref),
         cmocka_unit_test(training_twice_gives_the_same_bytes_also_by_recomputing),
         cmocka_unit_test(training_learns_a_batch_by_heart),
+        cmocka_unit_test(texts_of_a_row_do_not_see_each_other),
         cmocka_unit_test(decoding_equals_a_full_forward_pass),
         cmocka_unit_test(inference_gives_the_losses_of_a_model_with_masters),
         cmocka_unit_test(inference_keeps_copies_or_masters_but_not_both),

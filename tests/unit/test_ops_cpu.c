@@ -350,22 +350,65 @@ static const int attention_shapes[][5] = {
     {1, 70, 2, 1, 96},  {1, 70, 2, 1, 80}, {1, 35, 3, 1, 34},  {2, 20, 20, 1, 16},
 };
 
+/* Where texts of random lengths, up to `longest`, begin in B rows of T. */
+typedef struct text_places {
+    int longest; /* 0: each row is one text, and at[] is NULL */
+    int32_t *at[2];
+} text_places;
+
+static const int longest_texts[] = {0, 9, 90};
+
+static text_places place_texts(const pair *p, int B, int T, int longest)
+{
+    text_places x = {.longest = longest};
+    int32_t *host = calloc((size_t)(B * T), sizeof *host);
+    uint64_t drawn = 0;
+    assert_non_null(host);
+    for (int b = 0; b < B && longest > 0; b++)
+        for (int t = 0, begin = 0, left = 0; t < T; t++, left--) {
+            if (left == 0) {
+                begin = t;
+                left = 1 + (int)(pl_random_u32(3, 4, drawn++) % (uint32_t)longest);
+            }
+            host[b * T + t] = begin;
+        }
+    for (int side = 0; side < 2 && longest > 0; side++) {
+        size_t bytes = (size_t)(B * T) * sizeof *host;
+        x.at[side] = new_buffer(p->be[side], bytes);
+        p->be[side]->ops->upload(p->be[side], x.at[side], host, bytes);
+    }
+    free(host);
+    return x;
+}
+
+static void drop_texts(const pair *p, const text_places *x)
+{
+    for (int side = 0; side < 2 && x->longest > 0; side++)
+        p->be[side]->ops->release(p->be[side], x->at[side]);
+}
+
+static void check_rope_of(const pair *p, const int *s, int longest, int start)
+{
+    size_t n = (size_t)(s[0] * s[1] * (s[2] + 2 * s[3]) * s[4]);
+    twin there = acts(p, n, 1, 1.0f), back = acts(p, n, 2, 1.0f);
+    text_places texts = place_texts(p, s[0], s[1], longest);
+    for (int side = 0; side < 2; side++) {
+        pl_backend *be = p->be[side];
+        be->ops->rope(be, there.at[side], texts.at[side], s[0], s[1], s[2], s[3], s[4],
+                      10000.0, start, 1);
+        be->ops->rope(be, back.at[side], texts.at[side], s[0], s[1], s[2], s[3], s[4],
+                      10000.0, 0, -1);
+    }
+    expect_same(p, &there, "rope", s, 5);
+    expect_same(p, &back, "inverse rope", s, 5);
+    drop_texts(p, &texts);
+}
+
 static void check_rope(const pair *p)
 {
-    for (int i = 0; i < COUNT(attention_shapes); i++) {
-        const int *s = attention_shapes[i];
-        size_t n = (size_t)(s[0] * s[1] * (s[2] + 2 * s[3]) * s[4]);
-        twin there = acts(p, n, 1, 1.0f), back = acts(p, n, 2, 1.0f);
-        for (int side = 0; side < 2; side++) {
-            pl_backend *be = p->be[side];
-            be->ops->rope(be, there.at[side], s[0], s[1], s[2], s[3], s[4], 10000.0,
-                          i * 100, 1);
-            be->ops->rope(be, back.at[side], s[0], s[1], s[2], s[3], s[4], 10000.0, 0,
-                          -1);
-        }
-        expect_same(p, &there, "rope", s, 5);
-        expect_same(p, &back, "inverse rope", s, 5);
-    }
+    for (int i = 0; i < COUNT(attention_shapes); i++)
+        for (int k = 0; k < COUNT(longest_texts); k++)
+            check_rope_of(p, attention_shapes[i], longest_texts[k], i * 100);
 }
 
 static void rope_agrees_with_ref(void **state)
@@ -374,29 +417,35 @@ static void rope_agrees_with_ref(void **state)
     for_each_backend(check_rope);
 }
 
+static void check_attention_of(const pair *p, const int *s, int longest)
+{
+    int B = s[0], T = s[1], H = s[2], G = s[3], D = s[4];
+    size_t n_qkv = (size_t)(B * T * (H + 2 * G) * D), n_out = (size_t)(B * T * H * D);
+    twin qkv = acts(p, n_qkv, 1, 1.0f), dqkv = acts(p, n_qkv, 2, 1.0f);
+    twin out = acts(p, n_out, 3, 1.0f), dout = acts(p, n_out, 4, 1.0f);
+    twin lse = floats(p, (size_t)(B * H * T), 5, 1.0f);
+    text_places texts = place_texts(p, B, T, longest);
+    for (int side = 0; side < 2; side++)
+        p->be[side]->ops->attention_forward(p->be[side], out.at[side], lse.at[side],
+                                            qkv.at[side], texts.at[side], B, T, H, G,
+                                            D);
+    assert_true(twin_error(p, &lse) <= p->tolerance);
+    assert_true(twin_error(p, &out) <= p->tolerance);
+    copy_from_ref(p, &lse), copy_from_ref(p, &out);
+    for (int side = 0; side < 2; side++)
+        p->be[side]->ops->attention_backward(p->be[side], dqkv.at[side], dout.at[side],
+                                             qkv.at[side], out.at[side], lse.at[side],
+                                             texts.at[side], B, T, H, G, D);
+    expect_same(p, &dqkv, "attention_backward", s, 5);
+    drop(p, &qkv), drop(p, &out), drop(p, &dout), drop(p, &lse);
+    drop_texts(p, &texts);
+}
+
 static void check_attention(const pair *p)
 {
-    for (int i = 0; i < COUNT(attention_shapes); i++) {
-        const int *s = attention_shapes[i];
-        int B = s[0], T = s[1], H = s[2], G = s[3], D = s[4];
-        size_t n_qkv = (size_t)(B * T * (H + 2 * G) * D),
-               n_out = (size_t)(B * T * H * D);
-        twin qkv = acts(p, n_qkv, 1, 1.0f), dqkv = acts(p, n_qkv, 2, 1.0f);
-        twin out = acts(p, n_out, 3, 1.0f), dout = acts(p, n_out, 4, 1.0f);
-        twin lse = floats(p, (size_t)(B * H * T), 5, 1.0f);
-        for (int side = 0; side < 2; side++)
-            p->be[side]->ops->attention_forward(p->be[side], out.at[side], lse.at[side],
-                                                qkv.at[side], B, T, H, G, D);
-        assert_true(twin_error(p, &lse) <= p->tolerance);
-        assert_true(twin_error(p, &out) <= p->tolerance);
-        copy_from_ref(p, &lse), copy_from_ref(p, &out);
-        for (int side = 0; side < 2; side++)
-            p->be[side]->ops->attention_backward(
-                p->be[side], dqkv.at[side], dout.at[side], qkv.at[side], out.at[side],
-                lse.at[side], B, T, H, G, D);
-        expect_same(p, &dqkv, "attention_backward", s, 5);
-        drop(p, &qkv), drop(p, &out), drop(p, &dout), drop(p, &lse);
-    }
+    for (int i = 0; i < COUNT(attention_shapes); i++)
+        for (int k = 0; k < COUNT(longest_texts); k++)
+            check_attention_of(p, attention_shapes[i], longest_texts[k]);
 }
 
 static void attention_agrees_with_ref(void **state)

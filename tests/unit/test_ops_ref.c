@@ -223,8 +223,8 @@ enum { ROPE_N = ROPE_B * ROPE_T * (ROPE_H + 2 * ROPE_G) * ROPE_D };
 
 static void rope(float *qkv, int start, int sign)
 {
-    be->ops->rope(be, act(qkv), ROPE_B, ROPE_T, ROPE_H, ROPE_G, ROPE_D, 100.0, start,
-                  sign);
+    be->ops->rope(be, act(qkv), NULL, ROPE_B, ROPE_T, ROPE_H, ROPE_G, ROPE_D, 100.0,
+                  start, sign);
 }
 
 static void rope_turns_q_and_k_as_llama_does_and_leaves_v(void **state)
@@ -259,8 +259,9 @@ static void rope_makes_scores_depend_on_distance_only(void **state)
     for (int shift = 0; shift < 2; shift++) {
         for (int i = 0; i < W; i++)
             rows[shift][i] = rows[shift][W + i] = (float)one[i];
-        be->ops->rope(be, act(rows[shift]), 1, 1, 1, 1, D, 1e4, 40 * shift, 1);
-        be->ops->rope(be, act(rows[shift] + W), 1, 1, 1, 1, D, 1e4, 40 * shift + 3, 1);
+        be->ops->rope(be, act(rows[shift]), NULL, 1, 1, 1, 1, D, 1e4, 40 * shift, 1);
+        be->ops->rope(be, act(rows[shift] + W), NULL, 1, 1, 1, 1, D, 1e4,
+                      40 * shift + 3, 1);
     }
     double score[2] = {0, 0};
     for (int shift = 0; shift < 2; shift++)
@@ -315,13 +316,13 @@ static void check_attention(const attention_case *c, uint64_t stream)
     float *dout = naive_floats(seed, (size_t)n_out), *out = filled((size_t)n_out, 9.0f);
     float *lse = filled((size_t)(c->B * c->H * c->T), 9.0f);
     float *dqkv = filled((size_t)n_qkv, 9.0f);
-    be->ops->attention_forward(be, act(out), lse, act(qkv), c->B, c->T, c->H, c->G,
-                               c->D);
+    be->ops->attention_forward(be, act(out), lse, act(qkv), NULL, c->B, c->T, c->H,
+                               c->G, c->D);
     run_attention(&p);
     expect_close(out, p.out, (size_t)n_out, value_error);
     expect_lse(lse, p.a, c);
-    be->ops->attention_backward(be, act(dqkv), act(dout), act(qkv), act(out), lse, c->B,
-                                c->T, c->H, c->G, c->D);
+    be->ops->attention_backward(be, act(dqkv), act(dout), act(qkv), act(out), lse, NULL,
+                                c->B, c->T, c->H, c->G, c->D);
     expect_slopes(&p, p.a, dqkv, 0.0, n_qkv);
     free(p.a), free(p.out), free(seed), free(qkv), free(dout), free(out), free(lse);
     free(dqkv);
@@ -338,7 +339,7 @@ static void attention_survives_scores_beyond_the_range_of_exp(void **state)
 {
     (void)state;
     float qkv[2 * 6] = {40, 40, 40, 40, 1, 2, 40, 40, 60, 60, 3, 4}, out[4], lse[2];
-    be->ops->attention_forward(be, act(out), lse, act(qkv), 1, 2, 1, 1, 2);
+    be->ops->attention_forward(be, act(out), lse, act(qkv), NULL, 1, 2, 1, 1, 2);
     const double want[] = {1, 2, 3, 4};
     expect_close(out, want, 4, value_error);
 }
@@ -362,8 +363,8 @@ static void decoding_equals_the_last_row_of_attention(void **state)
                                    all, rise, pos[b], S, H, G, D, 1e4);
         free(before);
     }
-    be->ops->rope(be, act(qkv), 1, T, H, G, D, 1e4, 0, 1);
-    be->ops->attention_forward(be, act(out), lse, act(qkv), 1, T, H, G, D);
+    be->ops->rope(be, act(qkv), NULL, 1, T, H, G, D, 1e4, 0, 1);
+    be->ops->attention_forward(be, act(out), lse, act(qkv), NULL, 1, T, H, G, D);
     be->ops->decode_append(be, act(rows), act(keys), act(values), slot, pos, 2, S, H, G,
                            D, 1e4);
     be->ops->attention_decode(be, act(row), act(rows), act(keys), act(values), slot,
