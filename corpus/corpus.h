@@ -6,7 +6,7 @@
  *
  * A document's `domain` is a label for judging the router; it never reaches
  * training. Read in this order: reader, system_text, tokenizer, tokens, sampler,
- * prepare.
+ * packing, prepare.
  */
 #ifndef PL_CORPUS_CORPUS_H
 #define PL_CORPUS_CORPUS_H
@@ -109,10 +109,12 @@ PL_MUST_CHECK pl_status pl_tokens_subset(const pl_tokens *tokens, const uint32_t
 
 /* ---- sampler ----
  * Each document is cut into windows of `context` targets from its start (window w
- * covers targets w*T+1 .. of the document; the last may be short: the rest is padded
- * with token 0 and target -1). Sample i of replica r is window perm(epoch, k) with
- * k = i * replicas + r, an epoch being one keyed permutation of all windows. With
- * skip_prefix > 0 the first targets of a document (index < skip_prefix) are -1. */
+ * covers targets w*T+1 .. of the document; the last may be short). A window is a row of
+ * a batch; with `pack`, short windows share rows, and the first token of each but the
+ * first carries PL_TEXT_BEGINS. What is left of a row is padded with token 0 and
+ * target -1. Sample i of replica r is row perm(epoch, k) with k = i * replicas + r, an
+ * epoch being one keyed permutation of all rows. With skip_prefix > 0 the first targets
+ * of a document (index < skip_prefix) are -1. */
 typedef struct pl_sampler pl_sampler;
 typedef struct pl_sampler_options {
     int context;     /* T */
@@ -120,15 +122,19 @@ typedef struct pl_sampler_options {
     uint64_t stream; /* of the arm and path */
     int replica, n_replicas;
     int skip_prefix; /* 0: train on the prefix too */
+    bool pack;       /* short windows share rows */
 } pl_sampler_options;
-/* Windows with a target in a document of n_tokens; both it and context at least 1. */
-uint64_t pl_document_windows(uint32_t n_tokens, int context, int skip_prefix);
+/* Rows of an epoch over these documents, each of which is listed once. */
+PL_MUST_CHECK pl_status pl_sampler_count_rows(const pl_tokens *tokens,
+                                              const uint32_t *docs, uint32_t n,
+                                              const pl_sampler_options *options,
+                                              uint64_t *out);
 /* Borrows tokens. ERR_DATA if no window has a target. */
 PL_MUST_CHECK pl_status pl_sampler_create(const pl_tokens *tokens,
                                           const pl_sampler_options *options,
                                           pl_sampler **out);
 void pl_sampler_destroy(pl_sampler **sampler);
-uint64_t pl_sampler_windows(const pl_sampler *sampler);
+uint64_t pl_sampler_rows(const pl_sampler *sampler);
 /* tokens, targets [B,T]; returns the number of counted targets. */
 int64_t pl_sampler_fill(const pl_sampler *sampler, uint64_t first_sample, int B,
                         int32_t *tokens, int32_t *targets);

@@ -167,7 +167,7 @@ static pl_status evaluate(pl_model *model, const data *d, double *loss)
     double sum = 0;
     int64_t n_counted = 0;
     PL_TRY(open_sampler(d->valid, &sampler));
-    uint64_t n_windows = pl_sampler_windows(sampler);
+    uint64_t n_windows = pl_sampler_rows(sampler);
     for (uint64_t first = 0; first < n_windows; first += BATCH) {
         int B = n_windows - first < BATCH ? (int)(n_windows - first) : BATCH;
         n_counted += pl_sampler_fill(sampler, first, B, b.tokens, b.targets);

@@ -63,6 +63,7 @@ static void common_inner(const pl_run *r, pl_inner *in)
     in->weight_decay = c->weight_decay;
     in->clip = c->clip;
     in->skip_prefix = c->skip_prefix ? (int)c->prefix : 0;
+    in->pack = c->pack;
 }
 
 bool run_may_have_arm(const char *name)

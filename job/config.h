@@ -55,7 +55,7 @@ typedef struct config {
     config_text schedule;
     double decay_share, batch_lr;
     double lr, base_lr, lr_floor, beta1, beta2, adam_eps, weight_decay, clip;
-    bool skip_prefix;
+    bool skip_prefix, pack;
     config_text state;
 
     config_text router_kind, answer;

@@ -160,6 +160,11 @@ static const pl_key keys[] = {
     {"train.skip_prefix", PL_KEY_BOOL, AT(skip_prefix), "false", 0, 0, NULL, "",
      "leave the first router.prefix tokens of a document out of the training loss",
      false},
+    {"train.pack", PL_KEY_BOOL, AT(pack), "false", 0, 0, NULL, "",
+     "put the short windows at the ends of several documents into one row of a batch; "
+     "attention and positions stay within each document, and no row is padded where "
+     "another window fits",
+     false},
 
     SECTION("router", "which path a document takes"),
     {"router.kind", PL_KEY_CHOICE, AT(router_kind), "kmeans", 0, 0, "kmeans|product",

@@ -116,27 +116,32 @@ static pl_status judge_at(pl_run *r, routing *g, int k, pl_judgement *out)
     return status;
 }
 
-/* Documents, tokens and epochs of every shard. Windows are counted as the sampler does:
- * a document's last window may be short. */
-static void measure_shards(const pl_run *r, routing *g)
+/* Documents, tokens and epochs of every shard. */
+static pl_status measure_shards(const pl_run *r, routing *g)
 {
     const config *c = &r->cfg;
     double samples = (double)c->phases * (double)c->tau * (double)c->batch *
                      pl_topology_n_replicas(r->topology);
-    int skip = c->skip_prefix ? (int)c->prefix : 0;
+    const pl_sampler_options rows_of = {.context = (int)c->context,
+                                        .n_replicas = 1,
+                                        .skip_prefix =
+                                            c->skip_prefix ? (int)c->prefix : 0,
+                                        .pack = c->pack};
     g->sizes = pl_alloc((size_t)g->shards.n_paths * sizeof *g->sizes);
     for (int p = 0; p < g->shards.n_paths; p++) {
         shard_size *size = &g->sizes[p];
-        double windows = 0;
-        for (size_t i = g->shards.first[p]; i < g->shards.first[p + 1]; i++) {
-            uint32_t doc = g->shards.docs[i];
-            uint32_t n_tokens = pl_tokens_doc(r->train, doc)->n_tokens;
-            windows += (double)pl_document_windows(n_tokens, (int)c->context, skip);
-            size->tokens += g->tokens[doc];
+        size_t first = g->shards.first[p];
+        uint64_t rows;
+        for (size_t i = first; i < g->shards.first[p + 1]; i++) {
+            size->tokens += g->tokens[g->shards.docs[i]];
             size->documents++;
         }
-        size->epochs = samples / windows;
+        PL_CHECK(pl_sampler_count_rows(r->train, g->shards.docs + first,
+                                       (uint32_t)(g->shards.first[p + 1] - first),
+                                       &rows_of, &rows));
+        size->epochs = samples / (double)rows;
     }
+    return PL_OK;
 }
 
 /* "p00    561 documents, 1.2M tokens, 1.4 epochs, 75 % of them cmake" */
@@ -284,7 +289,7 @@ pl_status routing_report(pl_run *r, routing *g)
     pl_judge(g->shards.path_of, n_paths, g->domains, n_domains, g->n, &own);
     if (n_domains > 1 && g->n >= 8)
         PL_CHECK(judge_at(r, g, 8, &eight));
-    measure_shards(r, g);
+    PL_CHECK(measure_shards(r, g));
     say_router(r, g, &own, &eight);
     say_unbalanced(r, g);
     say_shards(r, g);

@@ -59,6 +59,7 @@ typedef struct pl_inner {
     double beta1, beta2, eps, weight_decay, clip;
     /* number of first targets of a document that are left out of the loss */
     int skip_prefix;
+    bool pack; /* several short windows share a row of the batch */
 } pl_inner;
 
 typedef struct pl_outer {

@@ -78,7 +78,8 @@ static pl_status open_batch(const train_job *job, batch *b)
                                   .stream = pl_arm_stream(job->arm, job->path),
                                   .replica = job->replica,
                                   .n_replicas = pl_topology_n_replicas(job->topology),
-                                  .skip_prefix = in->skip_prefix};
+                                  .skip_prefix = in->skip_prefix,
+                                  .pack = in->pack};
     b->tokens = pl_alloc(n * sizeof *b->tokens);
     b->targets = pl_alloc(n * sizeof *b->targets);
     return pl_sampler_create(job->shard, &options, &b->sampler);

@@ -1,4 +1,5 @@
 /* folder: corpus; label: unit */
+#include "modules/modules.h"
 #include "tests/support/corpus_support.h"
 
 enum { T = 8, N_DOCS = 9, WINDOWS_MAX = 16 };
@@ -24,18 +25,23 @@ static int close_tokens(void **state)
     return 0;
 }
 
+static pl_sampler *make_sampler_with(const pl_sampler_options *options)
+{
+    pl_sampler *sampler;
+    assert_ok(pl_sampler_create(tokens, options, &sampler));
+    return sampler;
+}
+
 static pl_sampler *make_sampler(uint64_t seed, uint64_t stream, int replica,
                                 int n_replicas, int skip_prefix)
 {
-    pl_sampler *sampler;
     pl_sampler_options options = {.context = T,
                                   .seed = seed,
                                   .stream = stream,
                                   .replica = replica,
                                   .n_replicas = n_replicas,
                                   .skip_prefix = skip_prefix};
-    assert_ok(pl_sampler_create(tokens, &options, &sampler));
-    return sampler;
+    return make_sampler_with(&options);
 }
 
 /* How often each window of each document came. */
@@ -91,7 +97,7 @@ static void every_window_comes_once_an_epoch_whatever_the_prefix(void **state)
     (void)state;
     for (size_t p = 0; p < N_PREFIXES; p++) {
         pl_sampler *sampler = make_sampler(7, 3, 0, 1, prefixes[p]);
-        uint64_t n = pl_sampler_windows(sampler);
+        uint64_t n = pl_sampler_rows(sampler);
         window_tally tally = {0};
         for (uint64_t i = 0; i < 3 * n; i++) {
             int32_t in[T], out[T];
@@ -110,7 +116,7 @@ static void an_epoch_counts_every_target_after_the_prefix(void **state)
     (void)state;
     for (size_t p = 0; p < N_PREFIXES; p++) {
         pl_sampler *sampler = make_sampler(1, 0, 0, 1, prefixes[p]);
-        int n = (int)pl_sampler_windows(sampler);
+        int n = (int)pl_sampler_rows(sampler);
         int32_t *in = pl_alloc((size_t)n * T * sizeof *in);
         int32_t *out = pl_alloc((size_t)n * T * sizeof *out);
         int64_t expected = 0, first = prefixes[p] > 1 ? prefixes[p] : 1;
@@ -130,7 +136,7 @@ static void replicas_share_an_epoch_without_overlap(void **state)
         window_tally tally = {0};
         for (int r = 0; r < R; r++) {
             pl_sampler *sampler = make_sampler(7, 3, r, R, 9);
-            uint64_t n = pl_sampler_windows(sampler);
+            uint64_t n = pl_sampler_rows(sampler);
             for (uint64_t i = 0; i * (uint64_t)R + (uint64_t)r < n; i++) {
                 int32_t in[T], out[T];
                 pl_sampler_fill(sampler, i, 1, in, out);
@@ -164,7 +170,7 @@ static void fill_epoch(uint64_t seed, uint64_t stream, uint64_t epoch, int32_t *
 {
     int32_t out[64 * T];
     pl_sampler *sampler = make_sampler(seed, stream, 0, 1, 0);
-    uint64_t n = pl_sampler_windows(sampler);
+    uint64_t n = pl_sampler_rows(sampler);
     assert_in_range(n, 20, 64);
     memset(in, 0, 64 * T * sizeof *in);
     pl_sampler_fill(sampler, epoch * n, (int)n, in, out);
@@ -184,6 +190,105 @@ static void epochs_seeds_and_streams_have_their_own_order(void **state)
     assert_memory_not_equal(base, other, sizeof base);
     fill_epoch(7, 4, 0, other);
     assert_memory_not_equal(base, other, sizeof base);
+}
+
+/* ---- packing ---- */
+
+/* Checks each text of a row as if it had a row of its own; returns counted targets. */
+static int64_t check_packed_row(const int32_t *in, const int32_t *out, int prefix,
+                                window_tally *tally)
+{
+    int64_t counted = 0;
+    assert_true(in[0] < PL_TEXT_BEGINS);
+    for (size_t at = 0, end; at < T && in[at] != 0; at = end) {
+        int32_t alone[T] = {in[at] & ~PL_TEXT_BEGINS}, targets[T];
+        memset(targets, 0xff, sizeof targets);
+        targets[0] = out[at];
+        for (end = at + 1; end < T && in[end] != 0 && in[end] < PL_TEXT_BEGINS; end++) {
+            alone[end - at] = in[end];
+            targets[end - at] = out[end];
+        }
+        counted += check_row(alone, targets, prefix, tally);
+    }
+    return counted;
+}
+
+static void packed_rows_have_every_window_once_an_epoch(void **state)
+{
+    (void)state;
+    for (size_t p = 0; p < N_PREFIXES; p++) {
+        pl_sampler_options options = {.context = T,
+                                      .seed = 7,
+                                      .n_replicas = 1,
+                                      .skip_prefix = prefixes[p],
+                                      .pack = true};
+        pl_sampler *sampler = make_sampler_with(&options);
+        uint64_t n = pl_sampler_rows(sampler), counted;
+        window_tally tally = {0};
+        int32_t in[T], out[T];
+        for (uint64_t i = 0; i < 3 * n; i++) {
+            int64_t targets = pl_sampler_fill(sampler, i, 1, in, out);
+            assert_int_equal(check_packed_row(in, out, prefixes[p], &tally), targets);
+            if ((i + 1) % n == 0)
+                check_tally(&tally, prefixes[p], (int)((i + 1) / n));
+        }
+        assert_ok(pl_sampler_count_rows(tokens, NULL, N_DOCS, &options, &counted));
+        assert_int_equal(counted, n);
+        pl_sampler_destroy(&sampler);
+    }
+}
+
+/* Short windows of 7, 7, 3, 2, 1 and 1 targets need three rows of 8; alone, six. */
+static void short_windows_share_as_few_rows_as_they_can(void **state)
+{
+    (void)state;
+    const uint32_t some[] = {2, 4, 8};
+    pl_sampler_options options = {.context = T, .n_replicas = 1};
+    uint64_t rows;
+    assert_ok(pl_sampler_count_rows(tokens, NULL, N_DOCS, &options, &rows));
+    assert_int_equal(rows, 24 + 6);
+    options.pack = true;
+    assert_ok(pl_sampler_count_rows(tokens, NULL, N_DOCS, &options, &rows));
+    assert_int_equal(rows, 24 + 3);
+    assert_ok(pl_sampler_count_rows(tokens, some, 3, &options, &rows));
+    assert_int_equal(rows, 1 + 4 + 12 + 2);
+}
+
+/* Thousands of documents: little is left empty, and a restart gives the same rows. */
+static void packing_leaves_little_room_and_is_repeated_exactly(void **state)
+{
+    (void)state;
+    enum { N = 3000, WIDE = 200 };
+    uint32_t *lengths = pl_alloc(N * sizeof *lengths);
+    int32_t *in = pl_alloc(4 * WIDE * sizeof *in), *again = in + WIDE;
+    int32_t *out = in + 2 * WIDE, *out_again = in + 3 * WIDE;
+    pl_buf bytes = {0};
+    pl_tokens *many;
+    pl_sampler *first, *second;
+    pl_sampler_options options = {
+        .context = WIDE, .seed = 3, .n_replicas = 1, .pack = true};
+    int64_t targets = 0, counted = 0;
+    for (uint32_t i = 0; i < N; i++) {
+        lengths[i] = 2 + pl_random_u32(5, 6, i) % 300;
+        targets += lengths[i] - 1;
+    }
+    build_tokens(lengths, N, 700000, &bytes);
+    assert_ok(pl_tokens_view(bytes.data, bytes.len, "test", &many));
+    assert_ok(pl_sampler_create(many, &options, &first));
+    assert_ok(pl_sampler_create(many, &options, &second));
+    uint64_t n = pl_sampler_rows(first);
+    for (uint64_t i = 0; i < n; i++) {
+        counted += pl_sampler_fill(first, i, 1, in, out);
+        pl_sampler_fill(second, i, 1, again, out_again);
+        assert_memory_equal(in, again, WIDE * sizeof *in);
+        assert_memory_equal(out, out_again, WIDE * sizeof *out);
+    }
+    assert_int_equal(counted, targets);
+    assert_true((double)targets > 0.99 * (double)(n * WIDE));
+    pl_sampler_destroy(&first), pl_sampler_destroy(&second);
+    pl_tokens_close(&many);
+    pl_buf_destroy(&bytes);
+    pl_free(in), pl_free(lengths);
 }
 
 static void a_sampler_without_targets_or_sense_is_refused(void **state)
@@ -217,6 +322,9 @@ int main(void)
         cmocka_unit_test(replicas_share_an_epoch_without_overlap),
         cmocka_unit_test(a_restart_at_any_sample_gives_the_same_rows),
         cmocka_unit_test(epochs_seeds_and_streams_have_their_own_order),
+        cmocka_unit_test(packed_rows_have_every_window_once_an_epoch),
+        cmocka_unit_test(short_windows_share_as_few_rows_as_they_can),
+        cmocka_unit_test(packing_leaves_little_room_and_is_repeated_exactly),
         cmocka_unit_test(a_sampler_without_targets_or_sense_is_refused),
     };
     return cmocka_run_group_tests(tests, open_tokens, close_tokens);

@@ -138,8 +138,10 @@ static void arm_survives_encoding(void **state)
     pl_buf a = {0}, b = {0};
     (void)state;
     make_arm(&arm);
+    arm.inner.pack = true;
     pl_arm_encode(&arm, &a);
     assert_int_equal(pl_arm_decode(a.data, a.len, &back), PL_OK);
+    assert_true(back.inner.pack);
     pl_arm_encode(&back, &b);
     assert_int_equal(a.len, b.len);
     assert_memory_equal(a.data, b.data, a.len);

@@ -1,0 +1,170 @@
+/* Which short windows share a row (packing.h): best fit, the longest first.
+ *
+ * Each short window, from the longest to the shortest, goes into the row that has the
+ * least room of those that have enough; if there is none it begins a row. Windows of
+ * equal length are taken in the order of their documents, so the result depends on
+ * nothing but the lengths. Rows are found by their room: a list for each room from 1 to
+ * T - 1, and a bit for each list that is not empty. */
+#include "corpus/packing.h"
+
+typedef struct rooms {
+    uint32_t *first; /* [T] by room: the document that began the newest such row */
+    uint32_t *other; /* [n] by that document: the row with the same room before it */
+    uint64_t *some;  /* a bit for each room that a row has */
+    uint32_t T;
+} rooms;
+
+uint64_t packing_skipped(uint32_t n_tokens, int context, int skip_prefix)
+{
+    uint64_t T = (uint64_t)context, prefix = (uint64_t)skip_prefix;
+    uint64_t n_targets = (uint64_t)n_tokens - 1;
+    /* window w ends with target (w+1)*T, or with the last one */
+    if (n_targets < prefix)
+        return (n_targets + T - 1) / T;
+    return prefix <= T ? 0 : (prefix + T - 1) / T - 1;
+}
+
+static uint64_t count_windows(uint32_t n_tokens, int context, int skip_prefix)
+{
+    uint64_t T = (uint64_t)context;
+    return ((uint64_t)n_tokens - 1 + T - 1) / T -
+           packing_skipped(n_tokens, context, skip_prefix);
+}
+
+uint32_t packing_tail(uint32_t n_tokens, int context, int skip_prefix)
+{
+    return count_windows(n_tokens, context, skip_prefix) > 0
+               ? (n_tokens - 1) % (uint32_t)context
+               : 0;
+}
+
+static void put_row(rooms *r, uint32_t room, uint32_t doc)
+{
+    if (room == 0)
+        return;
+    r->other[doc] = r->first[room];
+    r->first[room] = doc;
+    r->some[room / 64] |= 1ull << room % 64;
+}
+
+/* Takes the row with the least room of at least `length`; false if there is none. */
+static bool take_row(rooms *r, uint32_t length, uint32_t *room, uint32_t *doc)
+{
+    uint64_t mask = ~0ull << length % 64;
+    for (uint32_t word = length / 64; word * 64 < r->T; word++, mask = ~0ull) {
+        uint64_t bits = r->some[word] & mask;
+        if (bits == 0)
+            continue;
+        *room = word * 64 + (uint32_t)__builtin_ctzll(bits);
+        *doc = r->first[*room];
+        r->first[*room] = r->other[*doc];
+        if (r->first[*room] == PACKING_END)
+            r->some[word] &= ~(1ull << *room % 64);
+        return true;
+    }
+    return false;
+}
+
+/* Documents with a short window, the longest window first. counts [T+1] is scratch. */
+static uint32_t sort_tails(const uint32_t *tails, uint32_t n, uint32_t T,
+                           uint64_t *counts, uint32_t *order)
+{
+    uint64_t at = 0;
+    memset(counts, 0, ((size_t)T + 1) * sizeof *counts);
+    for (uint32_t i = 0; i < n; i++)
+        counts[tails[i]]++;
+    for (uint32_t length = T; length-- > 1;) {
+        uint64_t count = counts[length];
+        counts[length] = at;
+        at += count;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        if (tails[i] > 0)
+            order[counts[tails[i]]++] = i;
+    return (uint32_t)at;
+}
+
+/* tails[d] becomes 0 where the short window of d travels in the row of another. */
+static void share_rows(rooms *r, uint32_t *tails, const uint32_t *order,
+                       uint32_t n_tails, uint32_t *next)
+{
+    for (uint32_t i = 0; i < n_tails; i++) {
+        uint32_t doc = order[i], length = tails[doc], room, owner;
+        next[doc] = PACKING_END;
+        if (!take_row(r, length, &room, &owner)) {
+            put_row(r, r->T - length, doc);
+            continue;
+        }
+        next[doc] = next[owner];
+        next[owner] = doc;
+        tails[doc] = 0;
+        put_row(r, room - length, owner);
+    }
+}
+
+/* Fills `next` and removes the tails that do not begin a row. */
+static pl_status pack_tails(uint32_t *tails, uint32_t n, uint32_t T, packing *p)
+{
+    static const char what[] = "the packing of short windows";
+    pl_status status = PL_OK;
+    void *next = NULL, *order = NULL, *other = NULL;
+    rooms r = {.T = T};
+    uint64_t *counts = pl_alloc(((size_t)T + 1) * sizeof *counts);
+    r.first = pl_alloc((size_t)T * sizeof *r.first);
+    r.some = pl_alloc(((size_t)T / 64 + 1) * sizeof *r.some);
+    memset(r.first, 0xff, (size_t)T * sizeof *r.first);
+    PL_TRY(pl_try_alloc((size_t)n * sizeof(uint32_t), what, &next));
+    p->next = next;
+    PL_TRY(pl_try_alloc((size_t)n * sizeof(uint32_t), what, &order));
+    PL_TRY(pl_try_alloc((size_t)n * sizeof(uint32_t), what, &other));
+    r.other = other;
+    share_rows(&r, tails, order, sort_tails(tails, n, T, counts, order), p->next);
+done:
+    pl_free_aligned(other);
+    pl_free_aligned(order);
+    pl_free(r.some);
+    pl_free(r.first);
+    pl_free(counts);
+    return status;
+}
+
+pl_status packing_make(const pl_tokens *tokens, const uint32_t *docs, uint32_t n,
+                       const pl_sampler_options *o, packing *out)
+{
+    static const char what[] = "the sampler's document index";
+    pl_status status = PL_OK;
+    void *rows = NULL, *lengths = NULL;
+    *out = (packing){0};
+    PL_TRY(pl_try_alloc(((size_t)n + 1) * sizeof(uint64_t), what, &rows));
+    out->first_row = rows;
+    PL_TRY(pl_try_alloc(((size_t)n + 1) * sizeof(uint32_t), what, &lengths));
+    uint32_t *tails = lengths;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t n_tokens = pl_tokens_doc(tokens, docs ? docs[i] : i)->n_tokens;
+        tails[i] = packing_tail(n_tokens, o->context, o->skip_prefix);
+        /* full windows for now */
+        out->first_row[i] =
+            count_windows(n_tokens, o->context, o->skip_prefix) - (tails[i] > 0);
+    }
+    if (o->pack && n > 0)
+        PL_TRY(pack_tails(tails, n, (uint32_t)o->context, out));
+    uint64_t next = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t rows_of = out->first_row[i] + (tails[i] > 0);
+        out->first_row[i] = next;
+        next += rows_of;
+    }
+    out->first_row[n] = next;
+done:
+    pl_free_aligned(lengths);
+    if (status != PL_OK)
+        packing_clear(out);
+    return status;
+}
+
+void packing_clear(packing *p)
+{
+    pl_free_aligned(p->first_row);
+    pl_free_aligned(p->next);
+    *p = (packing){0};
+}
