@@ -1,12 +1,13 @@
 /* What packing is worth: trains one small model on the same data with and without it,
- * for the same number of useful tokens (counted targets).
+ * for the same number of useful tokens (counted targets), and for the same number of
+ * steps, which takes the same time.
  *
  *   bench_pack DATA CONTEXT BATCH MTOKENS SEED
  *
- * DATA is the data folder of a run (train.tok, valid.tok). For each of the two it
+ * DATA is the data folder of a run (train.tok, valid.tok). For each of the three it
  * prints the share of a row that is useful, steps, useful tokens per second of
  * processor time, and the loss of the held-out documents, whose windows are the same in
- * both. */
+ * all. */
 #include "corpus/corpus.h"
 #include "modules/modules.h"
 #include <math.h>
@@ -100,13 +101,21 @@ static pl_model *make_model(const bench *b, const pl_topology *topology)
     return model;
 }
 
-static void train_model(const bench *b, bool pack, uint64_t n_targets)
+/* Steps that train on b->tokens useful tokens. */
+static int64_t count_steps(const bench *b, bool pack, uint64_t n_targets)
+{
+    pl_sampler *sampler = open_sampler(b, b->train, pack);
+    double useful = (double)n_targets / (double)pl_sampler_rows(sampler);
+    pl_sampler_destroy(&sampler);
+    return (int64_t)(b->tokens / (useful * b->batch) + 0.5);
+}
+
+static void train_model(const bench *b, bool pack, int64_t steps)
 {
     pl_topology *topology = describe_model(b);
     pl_model *model = make_model(b, topology);
     pl_sampler *sampler = open_sampler(b, b->train, pack);
-    double useful = (double)n_targets / (double)pl_sampler_rows(sampler);
-    int64_t steps = (int64_t)(b->tokens / (useful * b->batch) + 0.5), counted = 0;
+    int64_t counted = 0;
     const pl_schedule schedule = {.kind = PL_SCHEDULE_COSINE,
                                   .warmup = steps / 10,
                                   .total = steps,
@@ -129,7 +138,8 @@ static void train_model(const bench *b, bool pack, uint64_t n_targets)
     double seconds = processor_seconds() - start;
     printf("context %d batch %d seed %llu pack %d: useful %.3f, %lld steps, %.2fM "
            "tokens, %.0f tokens/s, loss %.4f\n",
-           b->context, b->batch, (unsigned long long)b->seed, pack, useful / b->context,
+           b->context, b->batch, (unsigned long long)b->seed, pack,
+           (double)counted / ((double)(steps * b->batch) * b->context),
            (long long)steps, (double)counted / 1e6, (double)counted / seconds,
            measure_loss(b, model));
     fflush(stdout);
@@ -162,8 +172,10 @@ int main(int argc, char **argv)
     need(pl_backend_open(&options, &b.backend));
     for (uint32_t d = 0; d < pl_tokens_n_docs(b.train); d++)
         n_targets += pl_tokens_doc(b.train, d)->n_tokens - 1;
-    for (int pack = 0; pack < 2; pack++)
-        train_model(&b, pack == 1, n_targets);
+    int64_t steps = count_steps(&b, false, n_targets);
+    train_model(&b, false, steps);
+    train_model(&b, true, count_steps(&b, true, n_targets));
+    train_model(&b, true, steps);
     pl_backend_close(&b.backend);
     pl_tokens_close(&b.valid);
     pl_tokens_close(&b.train);

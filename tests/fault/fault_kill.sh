@@ -67,6 +67,12 @@ cmp -s "$work/calm.hashes" "$work/shot.hashes" || {
     fail "hashes differ after $shots kills"
 }
 
+# Every phase of packed rows was counted once.
+"$pathloom" data coverage --run "$work/shot" >"$work/coverage.out" || {
+    cat "$work/coverage.out"
+    fail "data coverage of the run under fire"
+}
+
 echo "3. the whole job killed and given again"
 rounds=0
 while :; do
