@@ -57,146 +57,172 @@ typedef struct pl_update_plan {
 typedef struct pl_update pl_update;   /* made once, applied in every step */
 typedef struct pl_routine pl_routine; /* recorded work */
 
+/* ---- memory (device memory of the backend) ---- */
+typedef pl_status pl_op_alloc(pl_backend *be, size_t bytes, const char *what,
+                              void **out); /* zeroed */
+typedef void pl_op_release(pl_backend *be, void *memory);
+typedef void pl_op_upload(pl_backend *be, void *device, const void *host, size_t bytes);
+typedef void pl_op_download(pl_backend *be, void *host, const void *device,
+                            size_t bytes);
+typedef void pl_op_fill_zero(pl_backend *be, void *device, size_t bytes);
+typedef pl_status pl_op_sync(pl_backend *be);
+/* acts <-> fp32 (device to device) */
+typedef void pl_op_act_to_float(pl_backend *be, float *out, const pl_act *in, size_t n);
+typedef void pl_op_act_from_float(pl_backend *be, pl_act *out, const float *in,
+                                  size_t n);
+
+/* ---- weights: [O,I] matrices ---- */
+typedef pl_status pl_op_weight_create(pl_backend *be, const float *master, int O, int I,
+                                      pl_weight **out);
+typedef void pl_op_weight_destroy(pl_backend *be, pl_weight **weight);
+typedef void pl_op_weights_refresh(pl_backend *be, pl_weight *const *weights,
+                                   int n); /* after masters change */
+
+/* out[n,c] = w[token[n],c] from the fp32 master; dw[token[n],c] += dout[n,c],
+ * in order of n (deterministic). Tokens are checked by the model. */
+typedef void pl_op_embed_forward(pl_backend *be, pl_act *out, const int32_t *tokens,
+                                 const float *w, int N, int C);
+typedef void pl_op_embed_backward(pl_backend *be, float *dw, const pl_act *dout,
+                                  const int32_t *tokens, int N, int C);
+
+/* RMSNorm over the last axis (arXiv:1910.07467, eq. 4), with an optional
+ * residual first: if `residual` is given, x += residual (in place), then
+ *   out[n,c] = x[n,c] * rstd[n] * w[c],  rstd[n] = 1/sqrt(mean_c x^2 + eps) */
+typedef void pl_op_rmsnorm_forward(pl_backend *be, pl_act *out, float *rstd, pl_act *x,
+                                   const pl_act *residual, const float *w, int N, int C,
+                                   float eps);
+/* dx[n,c] += d loss / d x (accumulates: dx is the residual stream's gradient);
+ * dw[c] += sum_n dout * x * rstd. */
+typedef void pl_op_rmsnorm_backward(pl_backend *be, pl_act *dx, float *dw,
+                                    const pl_act *dout, const pl_act *x, const float *w,
+                                    const float *rstd, int N, int C);
+
+/* out[n,o] = sum_i x[n,i] w[o,i] */
+typedef void pl_op_matmul_forward(pl_backend *be, pl_act *out, const pl_act *x,
+                                  const pl_weight *w, int N, int O, int I);
+/* dx[n,i] = sum_o dout[n,o] w[o,i]; dx += when `accumulate` */
+typedef void pl_op_matmul_dx(pl_backend *be, pl_act *dx, const pl_act *dout,
+                             const pl_weight *w, int N, int O, int I, bool accumulate);
+/* dw[o,i] += sum_n dout[n,o] x[n,i], fp32 */
+typedef void pl_op_matmul_dw(pl_backend *be, float *dw, const pl_act *dout,
+                             const pl_act *x, int N, int O, int I);
+
+/* A row of T tokens may hold several texts, one behind the other. texts[b,t] is the
+ * place in row b at which the text of token t begins, so it never falls within a
+ * row and is at most t. NULL: each row is one text.
+ *
+ * Rotary position embedding, Llama (rotate-half) convention, in place on the q
+ * and k parts of qkv [B,T,(H+2G)*D] (G = kv heads); `sign` -1 is the inverse
+ * (backward). The position of row t is start + t - texts[b,t]. */
+typedef void pl_op_rope(pl_backend *be, pl_act *qkv, const int32_t *texts, int B, int T,
+                        int H, int G, int D, double theta, int start, int sign);
+
+/* Causal attention within each text, scale 1/sqrt(D). qkv [B,T,(H+2G)*D] after
+ * rope:
+ *   out [B,T,H*D], lse [B,H,T] = log sum exp of the scaled scores (fp32) */
+typedef void pl_op_attention_forward(pl_backend *be, pl_act *out, float *lse,
+                                     const pl_act *qkv, const int32_t *texts, int B,
+                                     int T, int H, int G, int D);
+typedef void pl_op_attention_backward(pl_backend *be, pl_act *dqkv, const pl_act *dout,
+                                      const pl_act *qkv, const pl_act *out,
+                                      const float *lse, const int32_t *texts, int B,
+                                      int T, int H, int G, int D);
+/* Rows of several sequences, each with a cache of its own. Row n of qkv
+ * [N,(H+2G)*D] belongs to sequence slot[n] and stands at position pos[n] < S of it;
+ * no two rows have the same place. Caches are keys, values [slots,S,G*D].
+ *
+ * decode_append turns q and k by their positions, as `rope` does, and copies k and
+ * v to their places. attention_decode is the attention of each q over positions
+ * 0..pos[n] of its sequence: out [N,H*D]. */
+typedef void pl_op_decode_append(pl_backend *be, pl_act *qkv, pl_act *keys,
+                                 pl_act *values, const int32_t *slot,
+                                 const int32_t *pos, int N, int S, int H, int G, int D,
+                                 double theta);
+typedef void pl_op_attention_decode(pl_backend *be, pl_act *out, const pl_act *qkv,
+                                    const pl_act *keys, const pl_act *values,
+                                    const int32_t *slot, const int32_t *pos, int N,
+                                    int S, int H, int G, int D);
+
+/* gu [N,2F] = gate | up:  out[n,f] = silu(gate) * up */
+typedef void pl_op_swiglu_forward(pl_backend *be, pl_act *out, const pl_act *gu, int N,
+                                  int F);
+typedef void pl_op_swiglu_backward(pl_backend *be, pl_act *dgu, const pl_act *dout,
+                                   const pl_act *gu, int N, int F);
+
+/* Linear + cross-entropy, in row chunks: the [N,V] logits never exist whole.
+ *   loss[n] = logsumexp_v(x w^T) - logit[target]; 0 where target < 0
+ * When `dx` is given also d(*scale * sum loss): dx overwritten, dw += (fp32).
+ * `scale` is memory of the backend; without dx it may be NULL. */
+typedef void pl_op_classifier(pl_backend *be, float *loss, pl_act *dx, float *dw,
+                              const pl_act *x, const pl_weight *w,
+                              const int32_t *targets, const float *scale, int N, int V,
+                              int C);
+/* logits [N,V] fp32, for sampling */
+typedef void pl_op_logits(pl_backend *be, float *out, const pl_act *x,
+                          const pl_weight *w, int N, int V, int C);
+
+/* ---- optimizer, on fp32 blocks ---- */
+/* *out = sum_i g[i]^2 in a fixed order, in double over chunks. `out` is memory of
+ * the backend, as all pointers here are, except those of upload and download. */
+typedef void pl_op_sum_squares(pl_backend *be, double *out, const float *g, size_t n);
+/* AdamW (arXiv:1711.05101): g is scaled by grad_scale first (clipping);
+ *   m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2
+ *   p -= lr * ( (m/(1-b1^t)) / (sqrt(v/(1-b2^t)) + eps) + wd * p )
+ * then g is set to zero. */
+typedef void pl_op_adamw(pl_backend *be, float *p, float *m, float *v, float *g,
+                         size_t n, float grad_scale, const pl_adamw *adam);
+
+/* ---- a whole step ---- */
+/* The optimizer for a whole path: computes squares = sum g^2, scales gradients to
+ * the norm `clip`, applies adamw with weight decay to the runs that have it,
+ * refreshes compute copies, and zeroes the gradients. If squares or a value of
+ * loss[N] is not finite, then squares is set to a value that is not finite,
+ * gradients are zeroed, and nothing else changes. */
+typedef pl_status pl_op_update_create(pl_backend *be, const pl_update_plan *plan,
+                                      pl_update **out);
+typedef void pl_op_update_destroy(pl_backend *be, pl_update **update);
+typedef void pl_op_update_apply(pl_backend *be, pl_update *update, const float *loss,
+                                int N, const pl_step_numbers *numbers);
+/* Does the operations that `work` calls. They must be operations of this backend,
+ * with equal arguments at every call with the same routine and `shape`. A backend
+ * may record them at an early call and repeat them later without calling `work`.
+ * *routine is NULL at first and belongs to the caller. */
+typedef void pl_op_perform(pl_backend *be, pl_routine **routine, uint64_t shape,
+                           void (*work)(void *context), void *context);
+typedef void pl_op_routine_destroy(pl_backend *be, pl_routine **routine);
+
+/* The operations by kind: what a backend declares and puts into its table comes from
+ * these lists. matmul_dx stands with the weights because it reads them as they are. */
+/* clang-format off */
+#define PL_OPS_OF_MEMORY(X) \
+    X(alloc) X(release) X(upload) X(download) X(fill_zero) X(sync)
+#define PL_OPS_OF_CASTS(X) X(act_to_float) X(act_from_float)
+#define PL_OPS_OF_WEIGHTS(X) \
+    X(weight_create) X(weight_destroy) X(weights_refresh) X(matmul_dx)
+#define PL_OPS_OF_MODELS(X) \
+    X(embed_forward) X(embed_backward) X(rmsnorm_forward) X(rmsnorm_backward) \
+    X(matmul_forward) X(matmul_dw) X(rope) X(attention_forward) \
+    X(attention_backward) X(decode_append) X(attention_decode) X(swiglu_forward) \
+    X(swiglu_backward) X(classifier) X(logits) X(sum_squares) X(adamw)
+#define PL_OPS_OF_STEPS(X) \
+    X(update_create) X(update_destroy) X(update_apply) X(perform) X(routine_destroy)
+/* clang-format on */
+
+/* No slot is optional. */
 typedef struct pl_ops {
-    /* ---- memory (device memory of the backend) ---- */
-    pl_status (*alloc)(pl_backend *be, size_t bytes, const char *what,
-                       void **out); /* zeroed */
-    void (*release)(pl_backend *be, void *memory);
-    void (*upload)(pl_backend *be, void *device, const void *host, size_t bytes);
-    void (*download)(pl_backend *be, void *host, const void *device, size_t bytes);
-    void (*fill_zero)(pl_backend *be, void *device, size_t bytes);
-    pl_status (*sync)(pl_backend *be);
-    /* acts <-> fp32 (device to device) */
-    void (*act_to_float)(pl_backend *be, float *out, const pl_act *in, size_t n);
-    void (*act_from_float)(pl_backend *be, pl_act *out, const float *in, size_t n);
-
-    /* ---- weights: [O,I] matrices ---- */
-    pl_status (*weight_create)(pl_backend *be, const float *master, int O, int I,
-                               pl_weight **out);
-    void (*weight_destroy)(pl_backend *be, pl_weight **weight);
-    void (*weights_refresh)(pl_backend *be, pl_weight *const *weights,
-                            int n); /* after masters change */
-
-    /* out[n,c] = w[token[n],c] from the fp32 master; dw[token[n],c] += dout[n,c],
-     * in order of n (deterministic). Tokens are checked by the model. */
-    void (*embed_forward)(pl_backend *be, pl_act *out, const int32_t *tokens,
-                          const float *w, int N, int C);
-    void (*embed_backward)(pl_backend *be, float *dw, const pl_act *dout,
-                           const int32_t *tokens, int N, int C);
-
-    /* RMSNorm over the last axis (arXiv:1910.07467, eq. 4), with an optional
-     * residual first: if `residual` is given, x += residual (in place), then
-     *   out[n,c] = x[n,c] * rstd[n] * w[c],  rstd[n] = 1/sqrt(mean_c x^2 + eps) */
-    void (*rmsnorm_forward)(pl_backend *be, pl_act *out, float *rstd, pl_act *x,
-                            const pl_act *residual, const float *w, int N, int C,
-                            float eps);
-    /* dx[n,c] += d loss / d x (accumulates: dx is the residual stream's gradient);
-     * dw[c] += sum_n dout * x * rstd. */
-    void (*rmsnorm_backward)(pl_backend *be, pl_act *dx, float *dw, const pl_act *dout,
-                             const pl_act *x, const float *w, const float *rstd, int N,
-                             int C);
-
-    /* out[n,o] = sum_i x[n,i] w[o,i] */
-    void (*matmul_forward)(pl_backend *be, pl_act *out, const pl_act *x,
-                           const pl_weight *w, int N, int O, int I);
-    /* dx[n,i] = sum_o dout[n,o] w[o,i]; dx += when `accumulate` */
-    void (*matmul_dx)(pl_backend *be, pl_act *dx, const pl_act *dout,
-                      const pl_weight *w, int N, int O, int I, bool accumulate);
-    /* dw[o,i] += sum_n dout[n,o] x[n,i], fp32 */
-    void (*matmul_dw)(pl_backend *be, float *dw, const pl_act *dout, const pl_act *x,
-                      int N, int O, int I);
-
-    /* A row of T tokens may hold several texts, one behind the other. texts[b,t] is the
-     * place in row b at which the text of token t begins, so it never falls within a
-     * row and is at most t. NULL: each row is one text.
-     *
-     * Rotary position embedding, Llama (rotate-half) convention, in place on the q
-     * and k parts of qkv [B,T,(H+2G)*D] (G = kv heads); `sign` -1 is the inverse
-     * (backward). The position of row t is start + t - texts[b,t]. */
-    void (*rope)(pl_backend *be, pl_act *qkv, const int32_t *texts, int B, int T, int H,
-                 int G, int D, double theta, int start, int sign);
-
-    /* Causal attention within each text, scale 1/sqrt(D). qkv [B,T,(H+2G)*D] after
-     * rope:
-     *   out [B,T,H*D], lse [B,H,T] = log sum exp of the scaled scores (fp32) */
-    void (*attention_forward)(pl_backend *be, pl_act *out, float *lse,
-                              const pl_act *qkv, const int32_t *texts, int B, int T,
-                              int H, int G, int D);
-    void (*attention_backward)(pl_backend *be, pl_act *dqkv, const pl_act *dout,
-                               const pl_act *qkv, const pl_act *out, const float *lse,
-                               const int32_t *texts, int B, int T, int H, int G, int D);
-    /* Rows of several sequences, each with a cache of its own. Row n of qkv
-     * [N,(H+2G)*D] belongs to sequence slot[n] and stands at position pos[n] < S of it;
-     * no two rows have the same place. Caches are keys, values [slots,S,G*D].
-     *
-     * decode_append turns q and k by their positions, as `rope` does, and copies k and
-     * v to their places. attention_decode is the attention of each q over positions
-     * 0..pos[n] of its sequence: out [N,H*D]. */
-    void (*decode_append)(pl_backend *be, pl_act *qkv, pl_act *keys, pl_act *values,
-                          const int32_t *slot, const int32_t *pos, int N, int S, int H,
-                          int G, int D, double theta);
-    void (*attention_decode)(pl_backend *be, pl_act *out, const pl_act *qkv,
-                             const pl_act *keys, const pl_act *values,
-                             const int32_t *slot, const int32_t *pos, int N, int S,
-                             int H, int G, int D);
-
-    /* gu [N,2F] = gate | up:  out[n,f] = silu(gate) * up */
-    void (*swiglu_forward)(pl_backend *be, pl_act *out, const pl_act *gu, int N, int F);
-    void (*swiglu_backward)(pl_backend *be, pl_act *dgu, const pl_act *dout,
-                            const pl_act *gu, int N, int F);
-
-    /* Linear + cross-entropy, in row chunks: the [N,V] logits never exist whole.
-     *   loss[n] = logsumexp_v(x w^T) - logit[target]; 0 where target < 0
-     * When `dx` is given also d(*scale * sum loss): dx overwritten, dw += (fp32).
-     * `scale` is memory of the backend; without dx it may be NULL. */
-    void (*classifier)(pl_backend *be, float *loss, pl_act *dx, float *dw,
-                       const pl_act *x, const pl_weight *w, const int32_t *targets,
-                       const float *scale, int N, int V, int C);
-    /* logits [N,V] fp32, for sampling */
-    void (*logits)(pl_backend *be, float *out, const pl_act *x, const pl_weight *w,
-                   int N, int V, int C);
-
-    /* ---- optimizer, on fp32 blocks ---- */
-    /* *out = sum_i g[i]^2 in a fixed order, in double over chunks. `out` is memory of
-     * the backend, as all pointers here are, except those of upload and download. */
-    void (*sum_squares)(pl_backend *be, double *out, const float *g, size_t n);
-    /* AdamW (arXiv:1711.05101): g is scaled by grad_scale first (clipping);
-     *   m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2
-     *   p -= lr * ( (m/(1-b1^t)) / (sqrt(v/(1-b2^t)) + eps) + wd * p )
-     * then g is set to zero. */
-    void (*adamw)(pl_backend *be, float *p, float *m, float *v, float *g, size_t n,
-                  float grad_scale, const pl_adamw *adam);
-
-    /* ---- a whole step ---- */
-    /* The optimizer for a whole path: computes squares = sum g^2, scales gradients to
-     * the norm `clip`, applies adamw with weight decay to the runs that have it,
-     * refreshes compute copies, and zeroes the gradients. If squares or a value of
-     * loss[N] is not finite, then squares is set to a value that is not finite,
-     * gradients are zeroed, and nothing else changes. */
-    pl_status (*update_create)(pl_backend *be, const pl_update_plan *plan,
-                               pl_update **out);
-    void (*update_destroy)(pl_backend *be, pl_update **update);
-    void (*update_apply)(pl_backend *be, pl_update *update, const float *loss, int N,
-                         const pl_step_numbers *numbers);
-    /* Does the operations that `work` calls. They must be operations of this backend,
-     * with equal arguments at every call with the same routine and `shape`. A backend
-     * may record them at an early call and repeat them later without calling `work`.
-     * *routine is NULL at first and belongs to the caller. */
-    void (*perform)(pl_backend *be, pl_routine **routine, uint64_t shape,
-                    void (*work)(void *context), void *context);
-    void (*routine_destroy)(pl_backend *be, pl_routine **routine);
+#define PL_OPS_SLOT(op) pl_op_##op *op;
+    PL_OPS_OF_MEMORY(PL_OPS_SLOT)
+    PL_OPS_OF_CASTS(PL_OPS_SLOT)
+    PL_OPS_OF_WEIGHTS(PL_OPS_SLOT)
+    PL_OPS_OF_MODELS(PL_OPS_SLOT)
+    PL_OPS_OF_STEPS(PL_OPS_SLOT)
+#undef PL_OPS_SLOT
 } pl_ops;
 
 /* update and perform for backends in the host's memory: operation by operation. */
-PL_MUST_CHECK pl_status pl_host_update_create(pl_backend *be,
-                                              const pl_update_plan *plan,
-                                              pl_update **out);
-void pl_host_update_destroy(pl_backend *be, pl_update **update);
-void pl_host_update_apply(pl_backend *be, pl_update *update, const float *loss, int N,
-                          const pl_step_numbers *numbers);
-void pl_host_perform(pl_backend *be, pl_routine **routine, uint64_t shape,
-                     void (*work)(void *context), void *context);
-void pl_host_routine_destroy(pl_backend *be, pl_routine **routine);
+#define PL_OPS_DECLARE(op) pl_op_##op pl_host_##op;
+PL_OPS_OF_STEPS(PL_OPS_DECLARE)
+#undef PL_OPS_DECLARE
 
 #ifdef __cplusplus
 }

@@ -99,40 +99,13 @@ void *cuda_scratch(cuda_state *self, size_t bytes)
 static pl_ops make_ops_table()
 {
     pl_ops ops = {};
-    ops.alloc = cuda_alloc;
-    ops.release = cuda_release;
-    ops.upload = cuda_upload;
-    ops.download = cuda_download;
-    ops.fill_zero = cuda_fill_zero;
-    ops.sync = cuda_sync;
-    ops.act_to_float = cuda_act_to_float;
-    ops.act_from_float = cuda_act_from_float;
-    ops.weight_create = cuda_weight_create;
-    ops.weight_destroy = cuda_weight_destroy;
-    ops.weights_refresh = cuda_weights_refresh;
-    ops.embed_forward = cuda_embed_forward;
-    ops.embed_backward = cuda_embed_backward;
-    ops.rmsnorm_forward = cuda_rmsnorm_forward;
-    ops.rmsnorm_backward = cuda_rmsnorm_backward;
-    ops.matmul_forward = cuda_matmul_forward;
-    ops.matmul_dx = cuda_matmul_dx;
-    ops.matmul_dw = cuda_matmul_dw;
-    ops.rope = cuda_rope;
-    ops.attention_forward = cuda_attention_forward;
-    ops.attention_backward = cuda_attention_backward;
-    ops.decode_append = cuda_decode_append;
-    ops.attention_decode = cuda_attention_decode;
-    ops.swiglu_forward = cuda_swiglu_forward;
-    ops.swiglu_backward = cuda_swiglu_backward;
-    ops.classifier = cuda_classifier;
-    ops.logits = cuda_logits;
-    ops.sum_squares = cuda_sum_squares;
-    ops.adamw = cuda_adamw;
-    ops.update_create = cuda_update_create;
-    ops.update_destroy = cuda_update_destroy;
-    ops.update_apply = cuda_update_apply;
-    ops.perform = cuda_perform;
-    ops.routine_destroy = cuda_routine_destroy;
+#define PUT(op) ops.op = cuda_##op;
+    PL_OPS_OF_MEMORY(PUT)
+    PL_OPS_OF_CASTS(PUT)
+    PL_OPS_OF_WEIGHTS(PUT)
+    PL_OPS_OF_MODELS(PUT)
+    PL_OPS_OF_STEPS(PUT)
+#undef PUT
     return ops;
 }
 

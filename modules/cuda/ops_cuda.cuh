@@ -95,28 +95,13 @@ void *cuda_scratch(cuda_state *self, size_t bytes);
  * if memory does not suffice. */
 bool cuda_rope_table(cuda_state *self, int n_positions, int D, double theta);
 
-void cuda_act_to_float(pl_backend *be, float *out, const pl_act *in, size_t n);
-void cuda_act_from_float(pl_backend *be, pl_act *out, const float *in, size_t n);
-pl_status cuda_weight_create(pl_backend *be, const float *master, int O, int I,
-                             pl_weight **out);
-void cuda_weight_destroy(pl_backend *be, pl_weight **weight);
-void cuda_weights_refresh(pl_backend *be, pl_weight *const *weights, int n);
-void cuda_embed_forward(pl_backend *be, pl_act *out, const int32_t *tokens,
-                        const float *w, int N, int C);
-void cuda_embed_backward(pl_backend *be, float *dw, const pl_act *dout,
-                         const int32_t *tokens, int N, int C);
-void cuda_rmsnorm_forward(pl_backend *be, pl_act *out, float *rstd, pl_act *x,
-                          const pl_act *residual, const float *w, int N, int C,
-                          float eps);
-void cuda_rmsnorm_backward(pl_backend *be, pl_act *dx, float *dw, const pl_act *dout,
-                           const pl_act *x, const float *w, const float *rstd, int N,
-                           int C);
-void cuda_matmul_forward(pl_backend *be, pl_act *out, const pl_act *x,
-                         const pl_weight *w, int N, int O, int I);
-void cuda_matmul_dx(pl_backend *be, pl_act *dx, const pl_act *dout, const pl_weight *w,
-                    int N, int O, int I, bool accumulate);
-void cuda_matmul_dw(pl_backend *be, float *dw, const pl_act *dout, const pl_act *x,
-                    int N, int O, int I);
+#define CUDA_DECLARE(op) pl_op_##op cuda_##op;
+PL_OPS_OF_CASTS(CUDA_DECLARE)
+PL_OPS_OF_WEIGHTS(CUDA_DECLARE)
+PL_OPS_OF_MODELS(CUDA_DECLARE)
+PL_OPS_OF_STEPS(CUDA_DECLARE)
+#undef CUDA_DECLARE
+
 /* A product by cuBLASLt; its failure is noted. */
 void cuda_multiply(pl_backend *be, const gemm_call *call);
 /* out, else wide, = x w^T for a few rows. */
@@ -135,38 +120,5 @@ void cuda_small_refresh(pl_backend *be, pl_weight *const *weights, int n);
 /* Converts n acts, a multiple of 8, to fp8 in scratch. False, with the failure noted,
  * if memory does not suffice. */
 bool cuda_small_acts(pl_backend *be, const pl_act *x, size_t n, cuda_small *out);
-void cuda_rope(pl_backend *be, pl_act *qkv, const int32_t *texts, int B, int T, int H,
-               int G, int D, double theta, int start, int sign);
-void cuda_attention_forward(pl_backend *be, pl_act *out, float *lse, const pl_act *qkv,
-                            const int32_t *texts, int B, int T, int H, int G, int D);
-void cuda_attention_backward(pl_backend *be, pl_act *dqkv, const pl_act *dout,
-                             const pl_act *qkv, const pl_act *out, const float *lse,
-                             const int32_t *texts, int B, int T, int H, int G, int D);
-void cuda_decode_append(pl_backend *be, pl_act *qkv, pl_act *keys, pl_act *values,
-                        const int32_t *slot, const int32_t *pos, int N, int S, int H,
-                        int G, int D, double theta);
-void cuda_attention_decode(pl_backend *be, pl_act *out, const pl_act *qkv,
-                           const pl_act *keys, const pl_act *values,
-                           const int32_t *slot, const int32_t *pos, int N, int S, int H,
-                           int G, int D);
-void cuda_swiglu_forward(pl_backend *be, pl_act *out, const pl_act *gu, int N, int F);
-void cuda_swiglu_backward(pl_backend *be, pl_act *dgu, const pl_act *dout,
-                          const pl_act *gu, int N, int F);
-void cuda_classifier(pl_backend *be, float *loss, pl_act *dx, float *dw,
-                     const pl_act *x, const pl_weight *w, const int32_t *targets,
-                     const float *scale, int N, int V, int C);
-void cuda_logits(pl_backend *be, float *out, const pl_act *x, const pl_weight *w, int N,
-                 int V, int C);
-void cuda_sum_squares(pl_backend *be, double *out, const float *g, size_t n);
-void cuda_adamw(pl_backend *be, float *p, float *m, float *v, float *g, size_t n,
-                float grad_scale, const pl_adamw *adam);
-pl_status cuda_update_create(pl_backend *be, const pl_update_plan *plan,
-                             pl_update **out);
-void cuda_update_destroy(pl_backend *be, pl_update **update);
-void cuda_update_apply(pl_backend *be, pl_update *update, const float *loss, int N,
-                       const pl_step_numbers *numbers);
-void cuda_perform(pl_backend *be, pl_routine **routine, uint64_t shape,
-                  void (*work)(void *context), void *context);
-void cuda_routine_destroy(pl_backend *be, pl_routine **routine);
 
 #endif

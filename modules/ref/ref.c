@@ -75,40 +75,14 @@ static void ref_weights_refresh(pl_backend *be, pl_weight *const *weights, int n
 }
 
 static const pl_ops ref_ops = {
-    .alloc = ref_alloc,
-    .release = ref_release,
+#define ROW(op)  .op = ref_##op,
+#define HOST(op) .op = pl_host_##op,
     .upload = ref_copy,
     .download = ref_copy,
-    .fill_zero = ref_fill_zero,
-    .sync = ref_sync,
-    .act_to_float = ref_act_to_float,
-    .act_from_float = ref_act_from_float,
-    .weight_create = ref_weight_create,
-    .weight_destroy = ref_weight_destroy,
-    .weights_refresh = ref_weights_refresh,
-    .embed_forward = ref_embed_forward,
-    .embed_backward = ref_embed_backward,
-    .rmsnorm_forward = ref_rmsnorm_forward,
-    .rmsnorm_backward = ref_rmsnorm_backward,
-    .matmul_forward = ref_matmul_forward,
-    .matmul_dx = ref_matmul_dx,
-    .matmul_dw = ref_matmul_dw,
-    .rope = ref_rope,
-    .attention_forward = ref_attention_forward,
-    .attention_backward = ref_attention_backward,
-    .decode_append = ref_decode_append,
-    .attention_decode = ref_attention_decode,
-    .swiglu_forward = ref_swiglu_forward,
-    .swiglu_backward = ref_swiglu_backward,
-    .classifier = ref_classifier,
-    .logits = ref_logits,
-    .sum_squares = ref_sum_squares,
-    .adamw = ref_adamw,
-    .update_create = pl_host_update_create,
-    .update_destroy = pl_host_update_destroy,
-    .update_apply = pl_host_update_apply,
-    .perform = pl_host_perform,
-    .routine_destroy = pl_host_routine_destroy,
+    ROW(alloc) ROW(release) ROW(fill_zero) ROW(sync) PL_OPS_OF_CASTS(ROW)
+        PL_OPS_OF_WEIGHTS(ROW) PL_OPS_OF_MODELS(ROW) PL_OPS_OF_STEPS(HOST)
+#undef ROW
+#undef HOST
 };
 
 pl_status ref_backend_create(const pl_backend_options *options, pl_backend **out)
