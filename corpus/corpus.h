@@ -6,7 +6,7 @@
  *
  * A document's `domain` is a label for judging the router; it never reaches
  * training. Read in this order: reader, system_text, tokenizer, tokens, sampler,
- * packing, prepare.
+ * packing, prepare, encode.
  */
 #ifndef PL_CORPUS_CORPUS_H
 #define PL_CORPUS_CORPUS_H
@@ -106,6 +106,14 @@ const char *pl_tokens_domain(const pl_tokens *tokens, uint32_t domain);
  * listed several times. */
 PL_MUST_CHECK pl_status pl_tokens_subset(const pl_tokens *tokens, const uint32_t *docs,
                                          size_t n, pl_buf *out);
+
+/* Appends to `file` a token file of all documents at `path` (as pl_documents_cut reads
+ * it, without cuts), and to `sources` the file of each, NUL-terminated. Documents of
+ * more than 1024 domains count under the last of these. ERR_DATA: there is no text, or
+ * more than 2^30 tokens. */
+PL_MUST_CHECK pl_status pl_documents_encode(const char *path,
+                                            const pl_tokenizer *tokenizer, pl_buf *file,
+                                            pl_buf *sources);
 
 /* ---- sampler ----
  * Each document is cut into windows of `context` targets from its start (window w

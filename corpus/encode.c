@@ -1,0 +1,104 @@
+/* Reads documents and encodes them as a token file in memory, for text that is measured
+ * once and not kept. Unlike prepare.c it leaves no document out. */
+#include "corpus/spool.h"
+#include "corpus/tokens_format.h"
+#include <string.h>
+
+/* The most tokens: their file then has at most 4 GiB. */
+#define TEXT_TOKENS_MAX ((uint64_t)1 << 30)
+
+typedef struct encoding {
+    const pl_tokenizer *tokenizer;
+    tokens_layout layout;
+    pl_buf ids;           /* int32 tokens of one document; reused */
+    pl_buf tokens, table; /* of the file */
+    pl_buf domains;       /* names, each with a NUL */
+    pl_buf *sources;
+} encoding;
+
+/* Returns the number of the domain of this name, which is added if it is new. */
+static uint32_t domain_number(encoding *e, const char *name)
+{
+    uint32_t number = 0;
+    const char *at = (const char *)e->domains.data;
+    for (; number < e->layout.n_domains; ++number) {
+        if (strcmp(at, name) == 0)
+            return number;
+        at += strlen(at) + 1;
+    }
+    if (number == SPOOL_DOMAINS_MAX) /* the rest counts as the last one */
+        return number - 1;
+    pl_buf_append(&e->domains, name, strlen(name) + 1);
+    return e->layout.n_domains++;
+}
+
+static pl_status encode_document(void *context, const pl_document *document)
+{
+    static const int32_t bos = PL_TOKEN_BOS, eos = PL_TOKEN_EOS;
+    encoding *e = context;
+    const char *domain = document->domain[0] ? document->domain : "unknown";
+    pl_buf_clear(&e->ids);
+    PL_CHECK(pl_tokenizer_encode(e->tokenizer, document->text, document->len, &e->ids));
+    const size_t n = e->ids.len / sizeof(int32_t);
+    if (e->layout.n_tokens + n + 2 > TEXT_TOKENS_MAX)
+        return pl_fail(PL_ERR_DATA,
+                       "the text has more than %llu tokens, which is the most that can "
+                       "be evaluated at once; give a part of it",
+                       (unsigned long long)TEXT_TOKENS_MAX);
+    const pl_token_doc doc = {.first = e->layout.n_tokens,
+                              .n_tokens = (uint32_t)n + 2,
+                              .domain = domain_number(e, domain),
+                              .hash = spool_hash(document)};
+    PL_CHECK(tokens_pack(&bos, 1, e->layout.vocab, &e->tokens));
+    PL_CHECK(tokens_pack((const int32_t *)(const void *)e->ids.data, n, e->layout.vocab,
+                         &e->tokens));
+    PL_CHECK(tokens_pack(&eos, 1, e->layout.vocab, &e->tokens));
+    pl_buf_append(&e->table, &doc, sizeof doc);
+    pl_buf_append(e->sources, document->source, strlen(document->source) + 1);
+    e->layout.n_tokens += doc.n_tokens;
+    e->layout.n_docs++;
+    return PL_OK;
+}
+
+/* The parts in their places, with zeros between them, and the header last. */
+static void join_file(encoding *e, pl_buf *out)
+{
+    const tokens_layout *l = &e->layout;
+    pl_buf_reserve(out, (size_t)l->file_bytes);
+    uint8_t *file = out->data + out->len;
+    memset(file, 0, (size_t)l->file_bytes);
+    memcpy(file + TOKENS_HEADER_BYTES, e->tokens.data, e->tokens.len);
+    memcpy(file + l->docs_at, e->table.data, e->table.len);
+    memcpy(file + l->names_at, e->domains.data, e->domains.len);
+    uint64_t sum = pl_checksum(file + TOKENS_HEADER_BYTES,
+                               (size_t)(l->file_bytes - TOKENS_HEADER_BYTES));
+    tokens_header_encode(l, sum, file);
+    out->len += (size_t)l->file_bytes;
+}
+
+pl_status pl_documents_encode(const char *path, const pl_tokenizer *tokenizer,
+                              pl_buf *file, pl_buf *sources)
+{
+    pl_read_stats stats;
+    pl_status status;
+    encoding e = {.tokenizer = tokenizer, .sources = sources};
+    e.layout.vocab = (uint32_t)pl_tokenizer_vocab(tokenizer);
+    e.layout.token_bytes = tokens_width(e.layout.vocab);
+    PL_TRY(pl_documents_cut(path, 0, encode_document, &e, &stats));
+    if (e.layout.n_docs == 0)
+        PL_TRY(pl_fail(PL_ERR_DATA, "there is no text in '%s'", path));
+    if (e.domains.len > TOKENS_NAMES_MAX)
+        PL_TRY(pl_fail(PL_ERR_DATA,
+                       "the domain names in '%s' take %zu bytes, at most "
+                       "%d fit",
+                       path, e.domains.len, TOKENS_NAMES_MAX));
+    e.layout.names_bytes = (uint32_t)e.domains.len;
+    tokens_layout_place(&e.layout);
+    join_file(&e, file);
+done:
+    pl_buf_destroy(&e.ids);
+    pl_buf_destroy(&e.tokens);
+    pl_buf_destroy(&e.table);
+    pl_buf_destroy(&e.domains);
+    return status;
+}
