@@ -1,7 +1,8 @@
-/* pathloom eval: computes the held-out perplexity of a run, also while it trains. */
+/* pathloom eval: how well a run predicts its held-out text, or any other, also while it
+ * trains. */
 #include "cli/cli.h"
 
-static pl_status eval_run(pl_run *r, bool json)
+static pl_status eval_run(pl_run *r, const evaluation_wish *wish, bool json)
 {
     evaluation e;
     pl_store *store = NULL;
@@ -9,7 +10,7 @@ static pl_status eval_run(pl_run *r, bool json)
     pl_status status = PL_OK;
     memset(&e, 0, sizeof e);
     PL_TRY(store_open_run(r->dir, &store));
-    PL_TRY(evaluate(r, store, &e));
+    PL_TRY(evaluate(r, store, wish, &e));
     if (json) {
         evaluation_json(r, &e, 0, &text);
         say("%s", pl_buf_text(&text));
@@ -52,14 +53,47 @@ static pl_status open_valid(pl_run *r)
     return status;
 }
 
+/* "128,64": how often the path is chosen again. */
+static pl_status read_every(const pl_run *r, const char *text, evaluation_wish *wish)
+{
+    char one[24];
+    if (text && pl_topology_n_paths(r->topology) < 2)
+        return pl_fail(PL_ERR_USAGE,
+                       "--every compares paths, and the run in %s has only one; leave "
+                       "it out",
+                       r->dir);
+    for (const char *at = text; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        const size_t len = strcspn(at, ",");
+        int64_t every = 0;
+        snprintf(one, sizeof one, "%.*s", (int)(len < 20 ? len : 20), at);
+        if (pl_parse_int(one, &every) != PL_OK || every < 1 || every > 1 << 20)
+            return pl_fail(PL_ERR_USAGE,
+                           "--every takes numbers of tokens from 1 to 1048576, "
+                           "separated by commas, as 128,64; `%s` is not one",
+                           one);
+        if (wish->n_every == PL_EVERY_MAX)
+            return pl_fail(PL_ERR_USAGE, "--every takes at most %d numbers",
+                           PL_EVERY_MAX);
+        wish->every[wish->n_every++] = (int)every;
+    }
+    return PL_OK;
+}
+
 typedef struct eval_request {
-    const char *run;
+    const char *run, *on, *every;
     cli_settings settings;
     bool json;
 } eval_request;
 
 static const cli_option options[] = {
     CLI_RUN(eval_request, run),
+    CLI_OPTION("on", CLI_TEXT, eval_request, on, "FILE",
+               "evaluate this text in place of the held-out text, and show each of its "
+               "documents with the path chosen for it: a text file, JSON lines, a "
+               "folder, any of these compressed, or - for standard input"),
+    CLI_OPTION("every", CLI_TEXT, eval_request, every, "W,W,...",
+               "also choose the path again every W tokens, by the text before and in "
+               "hindsight, as 128,64,32,16"),
     CLI_JSON(eval_request, json),
     CLI_SETTINGS(eval_request, settings,
                  "keys that do not change results, as eval.max_tokens"),
@@ -68,6 +102,8 @@ static const cli_option options[] = {
 static int run_eval(int argc, char **argv)
 {
     eval_request q = {.json = false};
+    evaluation_wish wish = {.n_every = 0};
+    evaluation_text text = {0};
     pl_run r;
     memset(&r, 0, sizeof r);
     r.lock = -1;
@@ -77,19 +113,23 @@ static int run_eval(int argc, char **argv)
     if (status == PL_OK)
         status = apply_settings(&r, &q.settings);
     if (status == PL_OK)
-        status = open_valid(&r);
+        status = q.on ? evaluation_read_text(&r, q.on, &text) : open_valid(&r);
+    wish.text = q.on ? &text : NULL;
     if (status == PL_OK)
-        status = eval_run(&r, q.json);
+        status = read_every(&r, q.every, &wish);
+    if (status == PL_OK)
+        status = eval_run(&r, &wish, q.json);
     int code = status == PL_OK ? 0 : cli_fail(status);
     run_close(&r);
+    evaluation_text_clear(&text);
     return code;
 }
 
-const cli_verb verb_eval = {.name = "eval",
-                            .usage = "eval --run RUN [--json]",
-                            .help =
-                                "held-out perplexity of the mixture and its baselines",
-                            .options = options,
-                            .n_options = CLI_COUNT(options),
-                            .computes = true,
-                            .run = run_eval};
+const cli_verb verb_eval = {
+    .name = "eval",
+    .usage = "eval --run RUN [--on FILE] [--every W,W,...] [--json]",
+    .help = "held-out perplexity of the mixture and its baselines",
+    .options = options,
+    .n_options = CLI_COUNT(options),
+    .computes = true,
+    .run = run_eval};

@@ -130,7 +130,7 @@ static pl_status report(pl_run *r)
     pl_status status = PL_OK;
     memset(&e, 0, sizeof e);
     PL_TRY(store_open_run(r->dir, &store));
-    PL_TRY(evaluate(r, store, &e));
+    PL_TRY(evaluate(r, store, NULL, &e));
     evaluation_print(r, &e);
     run_say_peak(r);
     PL_TRY(evaluation_save(r, &e));

@@ -11,7 +11,7 @@
  * and compare ways to choose.
  *
  * These functions only compute; the verbs print. Read in this order: scorer,
- * perplexity, routes. */
+ * perplexity, routes, every. */
 #ifndef PL_EVAL_EVAL_H
 #define PL_EVAL_EVAL_H
 #include "corpus/corpus.h"
@@ -96,10 +96,34 @@ typedef struct pl_route_document {
     int prefix, window; /* tokens that choose and do not count; targets a window */
     int router_path;
 } pl_route_document;
-/* Counted targets of one document under each way; *by_likelihood is its path under
- * PL_ROUTE_LIKELIHOOD (router_path where the prefix has no target). */
+/* The path of a document under PL_ROUTE_LIKELIHOOD. */
+typedef struct pl_likeliest {
+    int path;           /* router_path where the prefix has no target */
+    double margin_nats; /* how many more nats the second likeliest path has for the
+                           prefix; INFINITY: there is no second, or no target */
+} pl_likeliest;
+/* Counted targets of one document under each way. */
 void pl_route_choose(const pl_route_document *d, pl_score scores[PL_ROUTE_COUNT],
-                     int *by_likelihood);
+                     pl_likeliest *likeliest);
+
+/* The choice of the path again every W tokens (every.c): causal, and in hindsight. */
+typedef struct pl_every_choice {
+    pl_score history, oracle;      /* of the counted targets */
+    uint64_t n_choices, n_changes; /* of history after its first path: all, and those
+                                      that took another path than before */
+} pl_every_choice;
+/* `path` is the first path of history. */
+void pl_route_every(const pl_route_document *d, int path, int every,
+                    pl_every_choice *out);
+/* The rule of history: adds n more targets to the evidence [n_paths] against the paths,
+ * which begins as zeros. losses [n_paths] rows of n, `stride` apart. */
+void pl_evidence_add(double *evidence, int n_paths, const float *losses, size_t stride,
+                     size_t n);
+/* The path with the least evidence, the lower of equals. One whose evidence is NaN is
+ * chosen only if that of all paths is. */
+int pl_least_evidence(const double *evidence, int n_paths);
+
+enum { PL_EVERY_MAX = 8 }; /* the most values of W */
 
 /* Scores every document with every path. Documents are taken in parts whose losses fit
  * into `most_bytes`; each path is loaded once per part. */
@@ -113,10 +137,12 @@ typedef struct pl_route_job {
     pl_path_params_fn params;
     void *context;
     size_t most_bytes;
+    int every[PL_EVERY_MAX], n_every; /* values of W; 0: none */
 } pl_route_job;
 typedef struct pl_routes {
-    pl_score *scores;   /* [PL_ROUTE_COUNT, n] */
-    int *by_likelihood; /* [n] */
+    pl_score *scores;        /* [PL_ROUTE_COUNT, n] */
+    pl_likeliest *likeliest; /* [n] */
+    pl_every_choice *every;  /* [n_every, n]; NULL if n_every is 0 */
 } pl_routes;
 PL_MUST_CHECK pl_status pl_score_routes(const pl_route_job *job, const pl_routes *out);
 

@@ -25,23 +25,23 @@ static double sum_losses(const float *losses, uint32_t first, uint32_t end)
     return sum;
 }
 
-/* The path with the fewest nats. */
-static int find_best_path(const double *nats, int n_paths)
-{
-    int best = 0;
-    for (int path = 1; path < n_paths; ++path)
-        if (nats[path] < nats[best] || isnan(nats[best]))
-            best = path;
-    return best;
-}
-
 /* The path under which these targets are likeliest; nats [n_paths] is scratch. */
 static int likeliest(const pl_route_document *d, uint32_t first, uint32_t end,
                      double *nats)
 {
     for (int path = 0; path < d->n_paths; ++path)
         nats[path] = sum_losses(d->losses + (size_t)path * d->stride, first, end);
-    return find_best_path(nats, d->n_paths);
+    return pl_least_evidence(nats, d->n_paths);
+}
+
+/* How many more nats than `path` the next best one has. */
+static double margin_of(const double *nats, int n_paths, int path)
+{
+    double margin = INFINITY;
+    for (int other = 0; other < n_paths; ++other)
+        if (other != path)
+            margin = fmin(margin, nats[other] - nats[path]);
+    return margin;
 }
 
 static void add_part(const pl_route_document *d, int path, uint32_t first, uint32_t end,
@@ -69,7 +69,7 @@ static void route_windows(const pl_route_document *d, uint32_t first, int path,
         uint32_t end = d->n_targets - at < W ? d->n_targets : at + W;
         uint32_t from = at > first ? at : first;
         if (at > 0)
-            path = find_best_path(evidence, d->n_paths);
+            path = pl_least_evidence(evidence, d->n_paths);
         if (from < end) {
             add_part(d, path, from, end, &scores[PL_ROUTE_WINDOWS]);
             add_part(d, likeliest(d, from, end, nats), from, end,
@@ -80,19 +80,23 @@ static void route_windows(const pl_route_document *d, uint32_t first, int path,
 }
 
 void pl_route_choose(const pl_route_document *d, pl_score scores[PL_ROUTE_COUNT],
-                     int *by_likelihood)
+                     pl_likeliest *out)
 {
     uint32_t first = d->prefix > 1 ? (uint32_t)d->prefix - 1 : 0; /* counted target */
     uint32_t seen = first < d->n_targets ? first : d->n_targets;
     double *nats = pl_alloc(2 * (size_t)d->n_paths * sizeof *nats);
     memset(scores, 0, PL_ROUTE_COUNT * sizeof *scores);
-    *by_likelihood = seen > 0 ? likeliest(d, 0, seen, nats) : d->router_path;
+    *out = (pl_likeliest){d->router_path, INFINITY};
+    if (seen > 0) {
+        out->path = likeliest(d, 0, seen, nats);
+        out->margin_nats = margin_of(nats, d->n_paths, out->path);
+    }
     if (d->n_targets > first) {
         int best = likeliest(d, first, d->n_targets, nats);
         add_part(d, d->router_path, first, d->n_targets, &scores[PL_ROUTE_ROUTER]);
-        add_part(d, *by_likelihood, first, d->n_targets, &scores[PL_ROUTE_LIKELIHOOD]);
+        add_part(d, out->path, first, d->n_targets, &scores[PL_ROUTE_LIKELIHOOD]);
         add_part(d, best, first, d->n_targets, &scores[PL_ROUTE_BEST]);
-        route_windows(d, first, *by_likelihood, nats, nats + d->n_paths, scores);
+        route_windows(d, first, out->path, nats, nats + d->n_paths, scores);
     }
     pl_free(nats);
 }
@@ -129,9 +133,12 @@ static void choose_part(const pl_route_job *job, size_t first, size_t n, size_t 
                                      .prefix = job->prefix,
                                      .window = pl_topology_shape(t)->context,
                                      .router_path = job->path_of[i]};
-        pl_route_choose(&d, scores, &out->by_likelihood[i]);
+        pl_route_choose(&d, scores, &out->likeliest[i]);
         for (int route = 0; route < PL_ROUTE_COUNT; ++route)
             out->scores[(size_t)route * job->n + i] = scores[route];
+        for (int w = 0; w < job->n_every; ++w)
+            pl_route_every(&d, out->likeliest[i].path, job->every[w],
+                           &out->every[(size_t)w * job->n + i]);
         losses += d.n_targets;
     }
 }

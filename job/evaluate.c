@@ -26,6 +26,8 @@ void evaluation_clear(evaluation *e)
     pl_free(e->docs);
     pl_free(e->path_of);
     pl_free(e->likeliest);
+    pl_free(e->bytes);
+    pl_free(e->every);
     memset(e, 0, sizeof *e);
 }
 
@@ -96,18 +98,23 @@ static pl_status score_ways(job *j, arm_source *source)
     evaluation *e = j->e;
     size_t n = e->n_docs;
     e->likeliest = pl_alloc((n ? n : 1) * sizeof *e->likeliest);
+    if (e->wish.n_every > 0)
+        e->every = pl_alloc((size_t)e->wish.n_every * n * sizeof *e->every);
     const pl_routes routes = {
         .scores = pl_alloc(PL_ROUTE_COUNT * (n ? n : 1) * sizeof(pl_score)),
-        .by_likelihood = e->likeliest};
-    const pl_route_job all = {.scorer = j->scorer,
-                              .tokens = j->r->valid,
-                              .docs = e->docs,
-                              .path_of = e->path_of,
-                              .n = n,
-                              .prefix = (int)j->r->cfg.prefix,
-                              .params = load_arm_path,
-                              .context = source,
-                              .most_bytes = EVALUATION_LOSSES_BYTES};
+        .likeliest = e->likeliest,
+        .every = e->every};
+    pl_route_job all = {.scorer = j->scorer,
+                        .tokens = j->r->valid,
+                        .docs = e->docs,
+                        .path_of = e->path_of,
+                        .n = n,
+                        .prefix = (int)j->r->cfg.prefix,
+                        .params = load_arm_path,
+                        .context = source,
+                        .most_bytes = EVALUATION_LOSSES_BYTES,
+                        .n_every = e->wish.n_every};
+    memcpy(all.every, e->wish.every, sizeof all.every);
     pl_status status = pl_score_routes(&all, &routes);
     for (int route = 0; status == PL_OK && route < PL_ROUTE_COUNT; route++)
         if (kind_of[route] >= 0)
@@ -126,8 +133,8 @@ static pl_status score_arm(job *j, row_kind kind, const pl_arm *arm,
     evaluation *e = j->e;
     int n_paths = pl_topology_n_paths(t);
     bool answers = config_answers_by_likelihood(&j->r->cfg, n_paths);
-    if (kind == ROW_ROUTER && n_paths > 1 && answers) {
-        e->answer = ROW_LIKELIHOOD;
+    if (kind == ROW_ROUTER && n_paths > 1 && (answers || e->wish.n_every > 0)) {
+        e->answer = answers ? ROW_LIKELIHOOD : ROW_ROUTER;
         return score_ways(j, &source);
     }
     if (n_paths > 1)
@@ -257,13 +264,13 @@ static void read_router_report(const pl_run *r, evaluation *e)
 static pl_status count_bytes(const pl_run *r, evaluation *e)
 {
     pl_tokenizer *tokenizer = NULL;
-    uint64_t bytes;
     pl_status status = PL_OK;
+    e->bytes = pl_alloc((e->n_docs ? e->n_docs : 1) * sizeof *e->bytes);
     PL_TRY(run_load_tokenizer(r, &tokenizer));
     for (size_t i = 0; i < e->n_docs; i++) {
         PL_TRY(pl_counted_bytes(r->valid, e->docs[i], (int)r->cfg.prefix, tokenizer,
-                                &bytes));
-        e->n_bytes += bytes;
+                                &e->bytes[i]));
+        e->n_bytes += e->bytes[i];
     }
 done:
     pl_tokenizer_destroy(&tokenizer);
@@ -319,12 +326,15 @@ static pl_status open_evaluation(job *j)
     return read_spent(j);
 }
 
-pl_status evaluate(pl_run *r, pl_store *store, evaluation *out)
+pl_status evaluate(pl_run *r, pl_store *store, const evaluation_wish *wish,
+                   evaluation *out)
 {
     pl_status status = PL_OK;
     double start = pl_now();
     job j = {.r = r, .store = store, .e = out};
     memset(out, 0, sizeof *out);
+    if (wish)
+        out->wish = *wish;
     size_t n = pl_tokens_n_docs(r->valid);
     out->docs = pl_alloc((n ? n : 1) * sizeof *out->docs);
     out->path_of = pl_alloc((n ? n : 1) * sizeof *out->path_of);
@@ -337,8 +347,8 @@ pl_status evaluate(pl_run *r, pl_store *store, evaluation *out)
             pl_counted_targets(r->valid, out->docs[i], (int)r->cfg.prefix);
     if (out->n_docs == 0)
         PL_TRY(pl_fail(PL_ERR_DATA,
-                       "no held-out document is longer than the prefix of %lld tokens; "
-                       "give more held-out text",
+                       "no document is longer than the prefix of %lld tokens, so there "
+                       "is nothing to score; give longer documents",
                        (long long)r->cfg.prefix));
     PL_TRY(count_bytes(r, out));
     int trainings =

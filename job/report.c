@@ -34,15 +34,16 @@ static pl_json *result_row_json(const pl_run *r, const evaluation *e,
     return o;
 }
 
-/* Held-out documents of each path: by the router, or by likelihood. */
-static pl_json *counts_json(const pl_run *r, const evaluation *e, const int *path_of)
+/* Documents of each path by the router, or by likelihood: empty if not known. */
+static pl_json *counts_json(const pl_run *r, const evaluation *e, bool by_likelihood)
 {
-    int n_paths = pl_topology_n_paths(r->topology);
-    int64_t *counts = pl_alloc((size_t)n_paths * sizeof *counts);
+    const int n_paths =
+        by_likelihood && !e->likeliest ? 0 : pl_topology_n_paths(r->topology);
+    int64_t *counts = pl_alloc(((size_t)n_paths + 1) * sizeof *counts);
     pl_json *list = pl_json_array();
-    for (size_t i = 0; path_of && i < e->n_docs; i++)
-        counts[path_of[i]]++;
-    for (int p = 0; path_of && p < n_paths; p++)
+    for (size_t i = 0; n_paths > 0 && i < e->n_docs; i++)
+        counts[by_likelihood ? e->likeliest[i].path : e->path_of[i]]++;
+    for (int p = 0; p < n_paths; p++)
         pl_json_push(list, pl_json_make_int(counts[p]));
     pl_free(counts);
     return list;
@@ -89,8 +90,8 @@ void evaluation_json(const pl_run *r, const evaluation *e, int indent, pl_buf *o
     pl_json_set_int(o, "eval_documents", (int64_t)e->n_docs);
     pl_json_set_int(o, "eval_tokens", (int64_t)e->n_targets);
     pl_json_set_int(o, "eval_bytes", (int64_t)e->n_bytes);
-    pl_json_set(o, "documents_by_router", counts_json(r, e, e->path_of));
-    pl_json_set(o, "documents_by_likelihood", counts_json(r, e, e->likeliest));
+    pl_json_set(o, "documents_by_router", counts_json(r, e, false));
+    pl_json_set(o, "documents_by_likelihood", counts_json(r, e, true));
     pl_json_set_real(o, "tokens_per_second", e->rate);
     pl_json_set_int(o, "seed", r->cfg.seed);
     pl_hash_format(&r->hash, hex);
@@ -99,6 +100,14 @@ void evaluation_json(const pl_run *r, const evaluation *e, int indent, pl_buf *o
         if (e->rows[i].present)
             pl_json_push(arms, result_row_json(r, e, &e->rows[i]));
     pl_json_set(o, "arms", arms);
+    if (e->every)
+        pl_json_set(o, "every", evaluation_every_json(e));
+    if (e->wish.text) {
+        pl_json_set_text(o, "on", e->wish.text->path);
+        pl_json_set(o, "documents", evaluation_documents_json(r, e));
+        pl_json_set_int(o, "documents_too_short",
+                        (int64_t)(pl_tokens_n_docs(r->valid) - e->n_docs));
+    }
     if (r->peak.launcher > 0) {
         pl_json_set(o, "memory_planned", memory_json(&r->planned));
         pl_json_set(o, "memory_peak", memory_json(&r->peak));
@@ -215,7 +224,6 @@ static void print_comparison(const evaluation *e)
 /* "p00 12, p01 30": how many held-out documents each path answers. */
 static void print_documents(const pl_run *r, const evaluation *e)
 {
-    const int *path_of = e->answer == ROW_LIKELIHOOD ? e->likeliest : e->path_of;
     int n_paths = pl_topology_n_paths(r->topology);
     pl_buf line = {0};
     if (n_paths < 2 || n_paths > 32 || !e->rows[ROW_ROUTER].present)
@@ -225,7 +233,7 @@ static void print_documents(const pl_run *r, const evaluation *e)
         char name[PL_NAME_MAX];
         int n = 0;
         for (size_t i = 0; i < e->n_docs; i++)
-            n += path_of[i] == p;
+            n += evaluation_path(e, i) == p;
         pl_topology_path_name(r->topology, p, name);
         pl_buf_printf(&line, "%s %s %d", p > 0 ? "," : "", name, n);
     }
@@ -258,12 +266,17 @@ static void print_result_notes(const pl_run *r, const evaluation *e)
 
 void evaluation_print(const pl_run *r, const evaluation *e)
 {
+    if (e->wish.text)
+        evaluation_print_documents(r, e);
     say("%s", "");
-    say("   %-22s %9s %7s %19s %7s %8s %7s", "held-out text", "bits/byte", "ppl",
+    say("   %-22s %9s %7s %19s %7s %8s %7s",
+        e->wish.text ? "all documents" : "held-out text", "bits/byte", "ppl",
         "mixture * is", "tokens", "FLOPs", "time");
     for (int i = 0; i < ROW_COUNT; i++)
         print_result_row(e, i);
     print_result_notes(r, e);
+    if (e->every)
+        evaluation_print_every(e);
     print_domains(r, e);
     print_comparison(e);
 }
@@ -308,9 +321,8 @@ static void print_escaped(const char *label, const char *name, pl_buf *text)
 
 static int find_document(const evaluation *e, int path)
 {
-    const int *path_of = e->answer == ROW_LIKELIHOOD ? e->likeliest : e->path_of;
     for (size_t i = 0; i < e->n_docs; i++)
-        if (path_of[i] == path)
+        if (evaluation_path(e, i) == path)
             return (int)i;
     return -1;
 }

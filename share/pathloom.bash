@@ -42,7 +42,7 @@ _pathloom() {
     fi
     case ${COMP_WORDS[1]} in
     train) options='--corpus --valid --out --workers --set --help' ;;
-    eval) options='--run --json --set --help' ;;
+    eval) options='--run --on --every --json --set --help' ;;
     generate) options='--run --prompt --path --route --max-tokens --temperature --top-k --top-p --seed --stop --precision --json --help' ;;
     serve) options='--run --listen --precision --threads --slots --paths --route --queue --per-address --timeout --help' ;;
     export) options='--run --arm --path --prompt --all --at --format --type --out --json --help' ;;

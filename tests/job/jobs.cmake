@@ -13,6 +13,10 @@ pl_script_test(store_verbs "fault;cli" 600 job/store_verbs.sh ${program}
 pl_script_test(json_pages "integration;cli" 300 job/json_pages.sh ${program}
   ${CMAKE_BINARY_DIR}/json_pages)
 
+# Evaluation of any text, and of paths that are chosen every W tokens.
+pl_script_test(eval_text "integration;cli" 300 job/eval_text.sh ${program}
+  ${CMAKE_BINARY_DIR}/eval_text)
+
 # The same verbs on a job that has finished: rollbacks, names, words that mean nothing.
 pl_script_test(store_verbs_finished "integration;cli" 120 job/store_verbs_finished.sh ${program}
   ${CMAKE_BINARY_DIR}/store_verbs_finished)

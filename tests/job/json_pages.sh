@@ -81,6 +81,7 @@ verb rollback mix --to 1
 explained export "$pathloom" export --run "$work/run" --path p00 --out "$work/hf"
 explained import "$pathloom" import "$work/hf" --out "$work/base.yaml"
 explained eval "$pathloom" eval --run "$work/run"
+explained eval "$pathloom" eval --run "$work/run" --on docs/GLOSSARY.md --every 8
 explained generate "$pathloom" generate --run "$work/run" --prompt int --max-tokens 2
 explained doctor "$pathloom" doctor --run "$work/run"
 explained status "$pathloom" status --run "$work/run"

@@ -214,9 +214,10 @@ static void ways_to_choose_are_compared_on_one_matrix(void **state)
                                  .window = 3,
                                  .router_path = 1};
     pl_score scores[PL_ROUTE_COUNT];
-    int path = -1;
-    pl_route_choose(&d, scores, &path);
-    assert_int_equal(path, 0); /* 3 nats against 4 */
+    pl_likeliest likeliest;
+    pl_route_choose(&d, scores, &likeliest);
+    assert_int_equal(likeliest.path, 0); /* 3 nats against 4 */
+    assert_true(likeliest.margin_nats == 1);
     assert_true(scores[PL_ROUTE_ROUTER].nats == 2 + 1 + 1 + 2 + 3);
     assert_true(scores[PL_ROUTE_LIKELIHOOD].nats == 1 + 9 + 1 + 1 + 1);
     assert_true(scores[PL_ROUTE_BEST].nats == 9);
@@ -233,7 +234,7 @@ static void later_text_does_not_choose_a_path(void **state)
     (void)state;
     float losses[2][9];
     pl_score before[PL_ROUTE_COUNT], after[PL_ROUTE_COUNT];
-    int path;
+    pl_likeliest likeliest;
     for (int t = 0; t < 9; ++t) {
         losses[0][t] = 1;
         losses[1][t] = 2;
@@ -244,9 +245,9 @@ static void later_text_does_not_choose_a_path(void **state)
                            .n_targets = 9,
                            .prefix = 2,
                            .window = 3};
-    pl_route_choose(&d, before, &path);
+    pl_route_choose(&d, before, &likeliest);
     losses[0][8] = 100;
-    pl_route_choose(&d, after, &path);
+    pl_route_choose(&d, after, &likeliest);
     assert_true(after[PL_ROUTE_WINDOWS].nats == before[PL_ROUTE_WINDOWS].nats + 99);
     assert_true(after[PL_ROUTE_BEST_WINDOWS].nats < after[PL_ROUTE_WINDOWS].nats);
 }
@@ -263,10 +264,143 @@ static void a_prefix_without_targets_goes_by_the_router(void **state)
                                  .window = 3,
                                  .router_path = 1};
     pl_score scores[PL_ROUTE_COUNT];
-    int path = -1;
-    pl_route_choose(&d, scores, &path);
-    assert_int_equal(path, 1);
+    pl_likeliest likeliest;
+    pl_route_choose(&d, scores, &likeliest);
+    assert_int_equal(likeliest.path, 1);
+    assert_true(isinf(likeliest.margin_nats));
     assert_true(scores[PL_ROUTE_LIKELIHOOD].nats == 10);
+}
+
+/* ---- every W tokens ---- */
+/* Two paths, eight targets, of which the first one is the prefix's, pieces of three. */
+static const float changing[] = {1, 1, 1, 1, 9, 9, 9, 9,  /* path 0 */
+                                 2, 3, 3, 3, 1, 1, 1, 1}; /* path 1 */
+
+static pl_route_document changing_document(void)
+{
+    return (pl_route_document){.losses = changing,
+                               .stride = 8,
+                               .n_paths = 2,
+                               .n_targets = 8,
+                               .prefix = 2,
+                               .window = 8};
+}
+
+/* Targets 1..3 by path 0. The evidence is then 4 against 11: targets 4..6 by path 0 as
+ * well; and then 31 against 14: target 7 by path 1. */
+static void paths_are_chosen_every_w_tokens(void **state)
+{
+    (void)state;
+    const pl_route_document d = changing_document();
+    pl_every_choice c;
+    pl_route_every(&d, 0, 3, &c);
+    assert_true(c.history.nats == 1 + 1 + 1 + 9 + 9 + 9 + 1);
+    assert_true(c.oracle.nats == 1 + 1 + 1 + 1 + 1 + 1 + 1);
+    assert_int_equal(c.history.n_targets, 7);
+    assert_int_equal(c.oracle.n_targets, 7);
+    assert_int_equal(c.n_choices, 2);
+    assert_int_equal(c.n_changes, 1);
+    pl_route_every(&d, 1, 7, &c); /* one piece: the path that it begins with */
+    assert_true(c.history.nats == 3 + 3 + 3 + 1 + 1 + 1 + 1);
+    assert_int_equal(c.n_choices, 0);
+}
+
+static void a_path_falls_at_most_24_nats_behind(void **state)
+{
+    (void)state;
+    const float losses[] = {0, 0, 0, 0, 7, 7, 7, 7,  /* path 0 */
+                            7, 7, 7, 7, 0, 0, 0, 0}; /* path 1 */
+    double evidence[2] = {0, 0}, parts[2] = {0, 0};
+    pl_evidence_add(evidence, 2, losses, 8, 3);
+    assert_true(evidence[0] == 0 && evidence[1] == 21);
+    pl_evidence_add(evidence, 2, losses + 3, 8, 1);
+    assert_true(evidence[0] == 0 && evidence[1] == 24);
+    pl_evidence_add(evidence, 2, losses + 4, 8, 3);
+    assert_int_equal(pl_least_evidence(evidence, 2), 0); /* 21 nats for path 1 */
+    pl_evidence_add(evidence, 2, losses + 7, 8, 1);
+    assert_int_equal(pl_least_evidence(evidence, 2), 1); /* 28 nats */
+    pl_evidence_add(parts, 2, losses, 8, 8);             /* in one piece */
+    assert_memory_equal(parts, evidence, sizeof parts);
+    const double equal[] = {2.0, 1.0, 1.0}, bad[] = {NAN, 5.0, 4.0};
+    assert_int_equal(pl_least_evidence(equal, 3), 1);
+    assert_int_equal(pl_least_evidence(bad, 3), 2);
+    /* A loss without bound counts as 24 nats; one that is no number never wins. */
+    const float odd[] = {1, INFINITY, NAN};
+    double three[3] = {0, 0, 0};
+    pl_evidence_add(three, 3, odd, 1, 1);
+    assert_true(three[0] == 0 && three[1] == 24 && isnan(three[2]));
+}
+
+static void text_after_a_choice_does_not_change_it(void **state)
+{
+    (void)state;
+    enum { N = 40, W = 4 };
+    float losses[2][N];
+    pl_every_choice before, after;
+    pl_route_document d = {.losses = losses[0],
+                           .stride = N,
+                           .n_paths = 2,
+                           .n_targets = N,
+                           .prefix = 1,
+                           .window = 8};
+    for (int t = 0; t < N; ++t) {
+        losses[0][t] = (float)(1 + t % 7);
+        losses[1][t] = (float)(1 + t % 5);
+    }
+    for (uint32_t at = W; at < N; at += W) {
+        d.n_targets = at; /* the text ends here ... */
+        pl_route_every(&d, 0, W, &before);
+        d.n_targets = at + W; /* ... or goes on, whatever comes */
+        for (int path = 0; path < 2; ++path)
+            for (uint32_t t = at; t < at + W; ++t)
+                losses[path][t] += 100;
+        pl_route_every(&d, 0, W, &after);
+        assert_true(after.history.nats >= before.history.nats + 100 * W);
+        assert_true(after.history.nats <= before.history.nats + 107 * W);
+        for (int path = 0; path < 2; ++path)
+            for (uint32_t t = at; t < at + W; ++t)
+                losses[path][t] -= 100;
+    }
+}
+
+/* On real losses: W beyond the text is routed once, and pieces that divide larger ones
+ * never lose in hindsight. */
+static void smaller_pieces_are_no_worse_in_hindsight(void **state)
+{
+    (void)state;
+    const int path_of[N_DOCS] = {0};
+    int n_asked[PATHS] = {0};
+    pl_likeliest chosen[N_DOCS];
+    pl_score ways[PL_ROUTE_COUNT * N_DOCS];
+    pl_every_choice every[4 * N_DOCS];
+    pl_scorer *scorer = open_scorer(1, 2, 1);
+    const pl_route_job job = {.scorer = scorer,
+                              .tokens = tokens,
+                              .docs = all,
+                              .path_of = path_of,
+                              .n = N_DOCS,
+                              .prefix = PREFIX,
+                              .params = give_params,
+                              .context = n_asked,
+                              .most_bytes = 600,
+                              .every = {1000, 8, 4, 2},
+                              .n_every = 4};
+    const pl_routes out = {.scores = ways, .likeliest = chosen, .every = every};
+    assert_ok(pl_score_routes(&job, &out));
+    for (int d = 0; d < N_DOCS; ++d) {
+        const pl_score *once = &ways[PL_ROUTE_LIKELIHOOD * N_DOCS + d];
+        const pl_score *best = &ways[PL_ROUTE_BEST * N_DOCS + d];
+        assert_true(fabs(every[d].history.nats - once->nats) <= 1e-9);
+        assert_true(fabs(every[d].oracle.nats - best->nats) <= 1e-9);
+        for (int w = 0; w < 4; ++w) {
+            const pl_every_choice *c = &every[w * N_DOCS + d];
+            assert_int_equal(c->history.n_targets, once->n_targets);
+            assert_int_equal(c->oracle.n_targets, once->n_targets);
+            assert_true(c->oracle.nats <= c->history.nats + 1e-9);
+            assert_true(w == 0 || c->oracle.nats <= c[-N_DOCS].oracle.nats + 1e-9);
+        }
+    }
+    pl_scorer_destroy(&scorer);
 }
 
 /* However few losses fit into memory at a time, and what the router says is the same as
@@ -277,7 +411,8 @@ static void routes_do_not_depend_on_the_memory_they_get(void **state)
     enum { WAYS = PL_ROUTE_COUNT * N_DOCS };
     const int path_of[N_DOCS] = {0, 1, 2, 0, 1, 2, 0, 1, 2};
     const size_t most[] = {1, 600, 1 << 20};
-    int n_asked[PATHS] = {0}, chosen[3][N_DOCS];
+    int n_asked[PATHS] = {0};
+    pl_likeliest chosen[3][N_DOCS];
     pl_score ways[3][WAYS], routed[N_DOCS];
     pl_scorer *scorer = open_scorer(1, 2, 1);
     for (int i = 0; i < 3; ++i) {
@@ -290,7 +425,7 @@ static void routes_do_not_depend_on_the_memory_they_get(void **state)
                                   .params = give_params,
                                   .context = n_asked,
                                   .most_bytes = most[i]};
-        const pl_routes out = {ways[i], chosen[i]};
+        const pl_routes out = {.scores = ways[i], .likeliest = chosen[i]};
         assert_ok(pl_score_routes(&job, &out));
     }
     assert_int_equal(n_asked[0], N_DOCS + 3 + 1);
@@ -304,7 +439,7 @@ static void routes_do_not_depend_on_the_memory_they_get(void **state)
         const pl_score *once = &ways[2][PL_ROUTE_ROUTER * N_DOCS + d];
         assert_int_equal(once->n_targets, routed[d].n_targets);
         assert_true(fabs(once->nats - routed[d].nats) <= 1e-5 * (1 + routed[d].nats));
-        assert_int_equal(chosen[0][d], chosen[2][d]);
+        assert_int_equal(chosen[0][d].path, chosen[2][d].path);
     }
     pl_scorer_destroy(&scorer);
 }
@@ -393,6 +528,10 @@ int main(void)
         cmocka_unit_test(ways_to_choose_are_compared_on_one_matrix),
         cmocka_unit_test(later_text_does_not_choose_a_path),
         cmocka_unit_test(a_prefix_without_targets_goes_by_the_router),
+        cmocka_unit_test(paths_are_chosen_every_w_tokens),
+        cmocka_unit_test(a_path_falls_at_most_24_nats_behind),
+        cmocka_unit_test(text_after_a_choice_does_not_change_it),
+        cmocka_unit_test(smaller_pieces_are_no_worse_in_hindsight),
         cmocka_unit_test(routes_do_not_depend_on_the_memory_they_get),
         cmocka_unit_test(errors_are_those_of_a_ratio_of_sums),
         cmocka_unit_test(domains_add_up),

@@ -1,0 +1,124 @@
+/* Prints what it is worth to choose the path again every W tokens: once per document,
+ * every W tokens by the text before (history), and in hindsight (oracle). */
+#include "job/evaluate.h"
+
+#include <math.h>
+
+typedef struct every_row {
+    const char *rule; /* "once", "history", "oracle" */
+    int every;        /* W; 0: once */
+    double bits, bits_error, ppl;
+    double below, below_error; /* percent of perplexity below once */
+    double share;   /* of the oracle's gain for the same W in nats; NaN: of no row */
+    double changes; /* share of choices that took another path; NaN: not history */
+} every_row;
+
+static void collect_scores(const evaluation *e, int w, bool oracle, pl_score *scores)
+{
+    const pl_every_choice *choices = e->every + (size_t)w * e->n_docs;
+    for (size_t i = 0; i < e->n_docs; i++)
+        scores[i] = oracle ? choices[i].oracle : choices[i].history;
+}
+
+/* Fills what every row has from its scores and those of once. */
+static void fill_every_row(const evaluation *e, const pl_score *scores, every_row *out)
+{
+    const pl_score *once = e->rows[ROW_LIKELIHOOD].scores;
+    const double to_bits = (double)e->n_targets / (double)e->n_bytes / log(2);
+    const pl_score sum = pl_score_sum(scores, e->n_docs);
+    const double ratio = pl_perplexity(&sum) / e->rows[ROW_LIKELIHOOD].ppl;
+    out->bits = evaluation_bits(e, &sum);
+    out->bits_error = pl_score_error(scores, NULL, e->n_docs) * to_bits;
+    out->ppl = pl_perplexity(&sum);
+    out->below = 100 * (1 - ratio);
+    out->below_error = 100 * ratio * pl_score_error(scores, once, e->n_docs);
+    out->share = out->changes = NAN;
+}
+
+static double share_of_changes(const evaluation *e, int w)
+{
+    uint64_t n_choices = 0, n_changes = 0;
+    for (size_t i = 0; i < e->n_docs; i++) {
+        n_choices += e->every[(size_t)w * e->n_docs + i].n_choices;
+        n_changes += e->every[(size_t)w * e->n_docs + i].n_changes;
+    }
+    return n_choices > 0 ? (double)n_changes / (double)n_choices : NAN;
+}
+
+/* rows [2 n_every + 1]: once, then history and oracle of each W. */
+static void fill_every_rows(const evaluation *e, every_row *rows)
+{
+    pl_score *scores = pl_alloc(e->n_docs * sizeof *scores);
+    const double once = e->rows[ROW_LIKELIHOOD].score.nats;
+    rows[0] = (every_row){.rule = "once"};
+    fill_every_row(e, e->rows[ROW_LIKELIHOOD].scores, &rows[0]);
+    for (int w = 0; w < e->wish.n_every; w++) {
+        every_row *history = &rows[1 + 2 * w], *oracle = &rows[2 + 2 * w];
+        *history = (every_row){.rule = "history", .every = e->wish.every[w]};
+        *oracle = (every_row){.rule = "oracle", .every = e->wish.every[w]};
+        collect_scores(e, w, false, scores);
+        fill_every_row(e, scores, history);
+        const double gain = once - pl_score_sum(scores, e->n_docs).nats;
+        collect_scores(e, w, true, scores);
+        fill_every_row(e, scores, oracle);
+        history->share = gain / (once - pl_score_sum(scores, e->n_docs).nats);
+        history->changes = share_of_changes(e, w);
+    }
+    pl_free(scores);
+}
+
+pl_json *evaluation_every_json(const evaluation *e)
+{
+    const int n = 1 + 2 * e->wish.n_every;
+    every_row *rows = pl_alloc((size_t)n * sizeof *rows);
+    pl_json *list = pl_json_array();
+    fill_every_rows(e, rows);
+    for (int i = 0; i < n; i++) {
+        pl_json *o = pl_json_object();
+        pl_json_set_text(o, "rule", rows[i].rule);
+        pl_json_set_int(o, "every", rows[i].every);
+        pl_json_set_real(o, "bits_per_byte", rows[i].bits);
+        pl_json_set_real(o, "bits_error", rows[i].bits_error);
+        pl_json_set_real(o, "ppl", rows[i].ppl);
+        pl_json_set_real(o, "percent_below_once", rows[i].below);
+        pl_json_set_real(o, "percent_error", rows[i].below_error);
+        pl_json_set_real(o, "share_of_oracle", rows[i].share);
+        pl_json_set_real(o, "share_changed", rows[i].changes);
+        pl_json_push(list, o);
+    }
+    pl_free(rows);
+    return list;
+}
+
+void evaluation_print_every(const evaluation *e)
+{
+    const int n = 1 + 2 * e->wish.n_every;
+    every_row *rows = pl_alloc((size_t)n * sizeof *rows);
+    fill_every_rows(e, rows);
+    say("%s", "");
+    say("   %-22s %16s %7s %16s %10s %8s", "path chosen", "bits/byte", "ppl",
+        "below once", "of oracle", "changes");
+    for (int i = 0; i < n; i++) {
+        const every_row *row = &rows[i];
+        char name[40], below[32] = "", share[16] = "", changes[16] = "";
+        snprintf(name, sizeof name, row->every > 0 ? "%s, every %d" : "%s", row->rule,
+                 row->every);
+        /* "±" is two bytes and one column */
+        if (row->every > 0)
+            snprintf(below, sizeof below, "%.1f ±%.1f %%", row->below,
+                     row->below_error);
+        if (isfinite(row->share))
+            snprintf(share, sizeof share, "%.0f %%", 100 * row->share);
+        if (isfinite(row->changes))
+            snprintf(changes, sizeof changes, "%.0f %%", 100 * row->changes);
+        say("   %-22s %8.4f ±%.4f %7.2f %*s %10s %8s", name, row->bits, row->bits_error,
+            row->ppl, row->every > 0 ? 17 : 16, below, share, changes);
+    }
+    say("   history: by the losses of the text before; oracle: the best path of each "
+        "piece, in\n"
+        "   hindsight. of oracle: share of its gain over once that history has. "
+        "changes: "
+        "choices\n"
+        "   of history that took another path than the one before");
+    pl_free(rows);
+}

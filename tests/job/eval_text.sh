@@ -1,0 +1,110 @@
+#!/bin/sh
+# pathloom eval --on and --every: any text is scored document by document, and the path is
+# chosen again every W tokens.
+#
+# usage: eval_text.sh PATHLOOM WORKFOLDER
+#
+# Runs from the project's root.
+set -u
+pathloom=$1
+. tests/support/job.sh
+own_folder "$2"
+run=$work/run
+
+# The number that follows a field's name, the first time.
+number() { # file, field
+    sed -n "s/.*\"$2\":\\([-0-9.e+]*\\).*/\\1/p" "$1" | head -n 1
+}
+
+# The lines of the list of documents, one object a line.
+documents() { # file
+    grep -o '{"document":[^}]*}' "$1"
+}
+
+about() { # number, number: equal to 1e-6
+    awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; exit !(d < 1e-6 && d > -1e-6) }'
+}
+
+evaluates() { # output file, options
+    out=$work/$1
+    shift
+    "$pathloom" eval --run "$run" "$@" --json >"$out" 2>"$work/eval.out" ||
+        fail "eval $*"
+}
+
+make_corpus base eval
+(small_job run --set train.tau=10 --set train.phases=2 --set train.base_steps=20 \
+    --set workers.precision=f32) >"$work/run.out" 2>&1 || fail "the job"
+
+# A text of documents: code, prose, and one within the prefix.
+{
+    printf '{"text": "%s", "domain": "code"}\n' \
+        "$(sed 's/\\/\\\\/g; s/"/\\"/g; s/\t/ /g; s/$/\\n/' base/buf.h | tr -d '\n')"
+    printf '{"text": "int x;"}\n'
+    printf '{"text": "%s", "domain": "prose"}\n' \
+        "$(sed 's/\\/\\\\/g; s/"/\\"/g; s/$/\\n/' docs/GLOSSARY.md | tr -d '\n')"
+} >"$work/text.jsonl"
+
+# ---- every document, with its path ----
+evaluates on.json --on "$work/text.jsonl"
+[ "$(documents "$work/on.json" | wc -l)" -eq 2 ] || fail "not two documents"
+[ "$(number "$work/on.json" documents_too_short)" -eq 1 ] || fail "not one too short"
+documents "$work/on.json" | sed -n 2p | grep -q '"document":3,.*"domain":"prose"' ||
+    fail "the second line is not document 3"
+# Bytes and bits of the documents add up to those of the whole.
+documents "$work/on.json" | sed 's/.*"scored_bytes":\([0-9]*\).*"bits_per_byte":\([0-9.]*\).*/\1 \2/' |
+    awk '{ bytes += $1; bits += $1 * $2 } END { printf "%d %.9f\n", bytes, bits / bytes }' >"$work/sum"
+read -r bytes bits <"$work/sum"
+[ "$bytes" -eq "$(number "$work/on.json" eval_bytes)" ] || fail "bytes do not add up"
+whole=$(grep -o '"row":"mix-likelihood"[^}]*' "$work/on.json" |
+    sed 's/.*"bits_per_byte":\([0-9.]*\).*/\1/')
+about "$bits" "$whole" || fail "documents have $bits bits per byte, the whole $whole"
+
+# The path is the one that answers a prompt which begins like the document.
+path=$(documents "$work/on.json" | sed -n '1s/.*"path":"\([^"]*\)".*/\1/p')
+"$pathloom" generate --run "$run" --prompt "$(head -c 90 base/buf.h)" --max-tokens 1 \
+    --json >"$work/generate.json" 2>"$work/generate.out" || fail "generate"
+grep -q "\"path\":\"$path\"" "$work/generate.json" || fail "generate takes another path"
+
+# Standard input and a compressed file give the same numbers.
+"$pathloom" eval --run "$run" --on - --json <"$work/text.jsonl" >"$work/stdin.json" ||
+    fail "eval --on -"
+gzip -c "$work/text.jsonl" >"$work/text.jsonl.gz"
+evaluates gz.json --on "$work/text.jsonl.gz"
+for other in stdin gz; do
+    documents "$work/$other.json" | sed 's/"source":"[^"]*"//' >"$work/$other.lines"
+    documents "$work/on.json" | sed 's/"source":"[^"]*"//' |
+        cmp -s - "$work/$other.lines" || fail "$other gives other documents"
+done
+
+# ---- every W tokens ----
+evaluates every.json --on "$work/text.jsonl" --every 100000,16,8
+row() { # rule, W, field
+    grep -o "{\"rule\":\"$1\",\"every\":$2,[^}]*}" "$work/every.json" |
+        sed "s/.*\"$3\":\\([-0-9.e+]*\\).*/\\1/"
+}
+about "$(row once 0 bits_per_byte)" "$whole" || fail "once is not the mixture's row"
+about "$(row history 100000 bits_per_byte)" "$whole" || fail "a piece too long changes the path"
+for w in 100000 16 8; do
+    awk -v o="$(row oracle $w bits_per_byte)" -v h="$(row history $w bits_per_byte)" \
+        'BEGIN { exit !(o > 0 && o <= h) }' || fail "the oracle loses at $w"
+done
+awk -v a="$(row oracle 8 ppl)" -v b="$(row oracle 16 ppl)" 'BEGIN { exit !(a <= b) }' ||
+    fail "the oracle loses by smaller pieces"
+"$pathloom" eval --run "$run" --on "$work/text.jsonl" --every 16 >"$work/text" ||
+    fail "eval as text"
+grep -q '^   history, every 16 ' "$work/text" || fail "no row history, every 16"
+grep -q '^ *3  prose ' "$work/text" || fail "no line for document 3"
+
+# ---- what is refused ----
+refused 64 'numbers of tokens' "$pathloom" eval --run "$run" --every 0
+refused 64 'numbers of tokens' "$pathloom" eval --run "$run" --every 16,,8
+refused 64 'numbers of tokens' "$pathloom" eval --run "$run" --every sixteen
+refused 64 'at most 8' "$pathloom" eval --run "$run" --every 1,2,3,4,5,6,7,8,9
+refused 66 'nothing.txt' "$pathloom" eval --run "$run" --on "$work/nothing.txt"
+: >"$work/empty.txt"
+refused 65 'there is no text' "$pathloom" eval --run "$run" --on "$work/empty.txt"
+echo "int x;" >"$work/short.txt"
+refused 65 'nothing to score' "$pathloom" eval --run "$run" --on "$work/short.txt"
+rm -rf "$work"
+echo "any text is evaluated"
