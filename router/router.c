@@ -2,6 +2,7 @@
 #include "router/kmeans.h"
 #include "router/router_internal.h"
 #include <math.h>
+#include <string.h>
 
 /* ---- the object ---- */
 
@@ -136,6 +137,19 @@ double *router_weigh(const pl_router *router, const float *feature, double *scra
     router_distances(router, z, distances);
     router_costs(router, distances, router->bias, costs);
     return costs;
+}
+
+int pl_router_n_paths(const pl_router *router)
+{
+    return router->n_paths;
+}
+
+void pl_router_costs(const pl_router *router, const float *feature, double *costs)
+{
+    double *scratch = pl_alloc(router_scratch_doubles(router) * sizeof *scratch);
+    memcpy(costs, router_weigh(router, feature, scratch),
+           (size_t)router->n_paths * sizeof *costs);
+    pl_free(scratch);
 }
 
 void pl_router_route(const pl_router *router, const float *feature, int top, int *paths)

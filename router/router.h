@@ -79,6 +79,10 @@ void pl_router_destroy(pl_router **router);
 /* The `top` nearest paths, nearest first (top <= n_paths). */
 void pl_router_route(const pl_router *router, const float *feature, int top,
                      int *paths);
+int pl_router_n_paths(const pl_router *router);
+/* What each path costs, [n_paths]: pl_router_route takes the least. Squared distances,
+ * or for the linear router negative scores, each with the path's price. */
+void pl_router_costs(const pl_router *router, const float *feature, double *costs);
 void pl_router_encode(const pl_router *router, pl_buf *out);
 PL_MUST_CHECK pl_status pl_router_decode(const void *data, size_t len, pl_router **out);
 

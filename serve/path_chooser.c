@@ -202,3 +202,16 @@ pl_status pl_path_chooser_choose(pl_path_chooser *c, const int32_t *tokens, int 
     return pl_likelihood_choose(c->nats, pl_topology_n_paths(c->topology), &out->path,
                                 &out->margin_nats);
 }
+
+pl_status pl_path_chooser_costs(pl_path_chooser *c, const int32_t *tokens, int n,
+                                int n_paths, double *costs)
+{
+    PL_CHECK(pl_path_chooser_by_router(c));
+    if (pl_router_n_paths(c->router) != n_paths)
+        return pl_fail(PL_ERR_DAMAGED,
+                       "the router in the store has %d paths, and the mixture %d",
+                       pl_router_n_paths(c->router), n_paths);
+    PL_CHECK(pl_router_feature_of(c->base, c->settings->prefix, tokens, n, c->feature));
+    pl_router_costs(c->router, c->feature, costs);
+    return PL_OK;
+}

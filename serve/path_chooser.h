@@ -53,5 +53,9 @@ typedef struct pl_path_choice {
 PL_MUST_CHECK pl_status pl_path_chooser_choose(pl_path_chooser *c,
                                                const int32_t *tokens, int n,
                                                pl_path_choice *out);
+/* What each path costs the router (pl_router_costs), whichever rule chooses: costs
+ * [n_paths]. ERR_DAMAGED if the router has another number of paths. */
+PL_MUST_CHECK pl_status pl_path_chooser_costs(pl_path_chooser *c, const int32_t *tokens,
+                                              int n, int n_paths, double *costs);
 
 #endif

@@ -37,13 +37,14 @@ _pathloom() {
         return
     fi
     if [ "$COMP_CWORD" -eq 1 ]; then
-        COMPREPLY=($(compgen -W 'train eval generate serve export import store data audit status top doctor explain init bench key homes join hub home relay worker' -- "$word"))
+        COMPREPLY=($(compgen -W 'train eval generate route serve export import store data audit status top doctor explain init bench key homes join hub home relay worker' -- "$word"))
         return
     fi
     case ${COMP_WORDS[1]} in
     train) options='--corpus --valid --out --workers --set --help' ;;
     eval) options='--run --on --every --json --set --help' ;;
     generate) options='--run --prompt --path --route --max-tokens --temperature --top-k --top-p --seed --stop --precision --json --help' ;;
+    route) options='--run --prompt --file --route --json --help' ;;
     serve) options='--run --listen --precision --threads --slots --paths --route --queue --per-address --timeout --help' ;;
     export) options='--run --arm --path --prompt --all --at --format --type --out --json --help' ;;
     import) options='--out --force --set --json --help' ;;

@@ -564,7 +564,7 @@ else
 fi
 
 echo "-- looking at what is no run"
-for verb in eval "generate --prompt x" status "store ls" "store log L1.E0"; do
+for verb in eval "generate --prompt x" "route --prompt x" status "store ls" "store log L1.E0"; do
     # shellcheck disable=SC2086 # several words are meant
     refused "$verb of no run" 66 'text' "$pathloom" $verb --run text
 done
@@ -596,7 +596,7 @@ refused "a missing value" 64 '--max-tokens|value' \
     "$pathloom" generate --run run --prompt a --max-tokens
 refused "a word too many" 64 'word' "$pathloom" eval --run run word
 refused "output to a full disk" 74 'output' sh -c "'$pathloom' init >/dev/full"
-for verb in train eval generate store status init hub home worker key join top doctor \
+for verb in train eval generate route store status init hub home worker key join top doctor \
     explain; do
     works "$verb --help" "usage: pathloom $verb|  --" "$pathloom" "$verb" --help
     [ ! -s stderr ] || complain "help on stderr"

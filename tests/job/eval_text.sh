@@ -1,6 +1,6 @@
 #!/bin/sh
-# pathloom eval --on and --every: any text is scored document by document, and the path is
-# chosen again every W tokens.
+# pathloom eval --on and --every, pathloom route: any text is scored document by document,
+# the path is chosen again every W tokens, and route says which path answers.
 #
 # usage: eval_text.sh PATHLOOM WORKFOLDER
 #
@@ -66,6 +66,36 @@ path=$(documents "$work/on.json" | sed -n '1s/.*"path":"\([^"]*\)".*/\1/p')
     --json >"$work/generate.json" 2>"$work/generate.out" || fail "generate"
 grep -q "\"path\":\"$path\"" "$work/generate.json" || fail "generate takes another path"
 
+# `route` says the same, and why: the answering path has the fewest nats, the margin is
+# that of the list of documents, and the posteriors are a distribution.
+head -c 90 base/buf.h >"$work/beginning"
+"$pathloom" route --run "$run" --file "$work/beginning" --json >"$work/route.json" ||
+    fail "route"
+grep -q "^{\"path\":\"$path\",\"route\":\"likelihood\"" "$work/route.json" ||
+    fail "route takes another path"
+margin=$(documents "$work/on.json" | sed -n '1s/.*"margin_nats":\([0-9.]*\).*/\1/p')
+awk -v a="$(number "$work/route.json" margin_nats)" -v b="$margin" \
+    'BEGIN { exit !(a - b < 1e-3 && b - a < 1e-3) }' || fail "route has another margin"
+grep -o '{"path":"p[^}]*}' "$work/route.json" | tr -d '{}"' | tr ',' '\n' |
+    awk -F: -v path="$path" '$1 == "path" { name = $2; n++ } $1 == "posterior" { sum += $2 }
+        $1 == "nats" { if (n == 1 || $2 < least) { least = $2; best = name } }
+        END { exit !(n == 4 && best == path && sum > 0.9999 && sum < 1.0001) }' ||
+    fail "the paths of route do not fit its answer"
+"$pathloom" route --run "$run" --prompt "$(cat "$work/beginning")" --json >"$work/prompt.json" ||
+    fail "route --prompt"
+cmp -s "$work/route.json" "$work/prompt.json" || fail "--prompt and --file differ"
+"$pathloom" route --run "$run" --route router --json --file - <"$work/beginning" \
+    >"$work/router.json" || fail "route --route router"
+answer=$(sed 's/^{"path":"\([^"]*\)".*/\1/' "$work/router.json")
+grep -q "\"route\":\"router\".*\"router_path\":\"$answer\"" "$work/router.json" ||
+    fail "the router does not decide"
+"$pathloom" generate --run "$run" --route router --prompt "$(cat "$work/beginning")" \
+    --max-tokens 1 --json >"$work/generate.json" 2>"$work/generate.out" || fail "generate"
+grep -q "\"path\":\"$answer\"" "$work/generate.json" || fail "route and generate differ"
+"$pathloom" route --run "$run" --prompt int >"$work/route" || fail "route as text"
+[ "$(grep -c '^p[01][01] *\* ' "$work/route")" -eq 1 ] || fail "not one path with a star"
+grep -q '^p[01][01] answers: its likelihood' "$work/route" || fail "route does not say why"
+
 # Standard input and a compressed file give the same numbers.
 "$pathloom" eval --run "$run" --on - --json <"$work/text.jsonl" >"$work/stdin.json" ||
     fail "eval --on -"
@@ -106,5 +136,11 @@ refused 66 'nothing.txt' "$pathloom" eval --run "$run" --on "$work/nothing.txt"
 refused 65 'there is no text' "$pathloom" eval --run "$run" --on "$work/empty.txt"
 echo "int x;" >"$work/short.txt"
 refused 65 'nothing to score' "$pathloom" eval --run "$run" --on "$work/short.txt"
+refused 64 'one of' "$pathloom" route --run "$run"
+refused 64 'one of' "$pathloom" route --run "$run" --prompt a --file b
+refused 64 'must not be empty' "$pathloom" route --run "$run" --prompt ''
+refused 64 'likelihood' "$pathloom" route --run "$run" --prompt a --route fate
+refused 65 'there is no text' "$pathloom" route --run "$run" --file "$work/empty.txt"
+refused 66 'nothing.txt' "$pathloom" route --run "$run" --file "$work/nothing.txt"
 rm -rf "$work"
 echo "any text is evaluated"

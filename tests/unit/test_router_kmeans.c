@@ -223,6 +223,27 @@ static void impossible_requests_name_their_numbers(void **state)
     assert_said("feature 1 of document 1");
 }
 
+/* With prices: the balanced router. */
+static void the_path_of_least_cost_is_taken(void **state)
+{
+    (void)state;
+    float *points = make_clouds(120, 8, 4, 1.0f);
+    pl_router_options options = plain_options(4);
+    options.balance = 0.05;
+    pl_router *router = fit(points, 120, 8, &options);
+    assert_int_equal(pl_router_n_paths(router), 4);
+    for (size_t i = 0; i < 120; ++i) {
+        double costs[4];
+        int paths[4];
+        pl_router_costs(router, points + i * 8, costs);
+        pl_router_route(router, points + i * 8, 4, paths);
+        for (int rank = 1; rank < 4; ++rank)
+            assert_true(costs[paths[rank - 1]] <= costs[paths[rank]]);
+    }
+    pl_router_destroy(&router);
+    free(points);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -235,6 +256,7 @@ int main(void)
         cmocka_unit_test(standardizing_makes_a_small_column_count),
         cmocka_unit_test(two_components_find_the_plane_of_the_clouds),
         cmocka_unit_test(sharpening_finds_what_tells_clusters_apart),
+        cmocka_unit_test(the_path_of_least_cost_is_taken),
         cmocka_unit_test(impossible_requests_name_their_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,227 @@
+/* pathloom route: how well each path fits the beginning of a text, which one answers,
+ * and why. It generates nothing. */
+#include "cli/cli.h"
+#include "cli/row.h"
+#include "serve/serve.h"
+
+#include <math.h>
+
+typedef struct request {
+    const char *dir, *prompt, *file, *route;
+    bool json;
+} request;
+
+static const cli_option options[] = {
+    CLI_RUN(request, dir),
+    CLI_OPTION("prompt", CLI_TEXT, request, prompt, "TEXT", "the text"),
+    CLI_OPTION("file", CLI_TEXT, request, file, "FILE",
+               "the text is in this file, of which the first document counts, or comes "
+               "from standard input (-)"),
+    CLI_OPTION("route", CLI_TEXT, request, route, "RULE",
+               "router, likelihood or auto, as generate takes them (router.answer)"),
+    CLI_JSON(request, json),
+};
+
+static pl_status parse_route_args(int argc, char **argv, request *q)
+{
+    memset(q, 0, sizeof *q);
+    PL_CHECK(cli_read(&verb_route, argc, argv, q, NULL));
+    if (q->route)
+        PL_CHECK(config_check_answer("--route", q->route));
+    if ((q->prompt != NULL) == (q->file != NULL))
+        return pl_fail(PL_ERR_USAGE, "route needs --prompt TEXT or --file FILE, one of "
+                                     "the two");
+    if (q->prompt && !q->prompt[0])
+        return pl_fail(PL_ERR_USAGE, "the text of --prompt must not be empty");
+    return PL_OK;
+}
+
+typedef struct routing_call {
+    const request *q;
+    pl_mixture mix;
+    pl_path_chooser *chooser;
+    char rule[16]; /* that of the answer; the mixture's is "likelihood" meanwhile */
+    pl_buf tokens;
+    bool have_text;
+    int n_paths, seen; /* seen: tokens that choose, with BOS */
+    pl_path_choice likeliest;
+    double *costs;      /* [n_paths] of the router */
+    int router_path;    /* of least cost */
+    bool by_likelihood; /* the answer is */
+} routing_call;
+
+static pl_status take_first_document(void *context, const pl_document *document)
+{
+    routing_call *call = context;
+    if (call->have_text)
+        return PL_OK;
+    call->have_text = true;
+    return pl_tokenizer_encode(call->mix.tokenizer, document->text, document->len,
+                               &call->tokens);
+}
+
+static pl_status read_routed_text(routing_call *call)
+{
+    const int32_t bos = PL_TOKEN_BOS;
+    pl_read_stats stats;
+    pl_buf_append(&call->tokens, &bos, sizeof bos);
+    if (call->q->prompt)
+        return pl_tokenizer_encode(call->mix.tokenizer, call->q->prompt,
+                                   strlen(call->q->prompt), &call->tokens);
+    PL_CHECK(pl_documents_cut(call->q->file, 0, take_first_document, call, &stats));
+    return call->have_text
+               ? PL_OK
+               : pl_fail(PL_ERR_DATA, "there is no text in '%s'", call->q->file);
+}
+
+/* Both ways to choose, whichever of them answers. */
+static pl_status score_paths(routing_call *call)
+{
+    pl_mixture *mix = &call->mix;
+    const int32_t *tokens = (const int32_t *)(const void *)call->tokens.data;
+    const int n = (int)(call->tokens.len / sizeof *tokens);
+    call->n_paths = pl_topology_n_paths(mix->topology);
+    call->seen = n < mix->settings.prefix ? n : mix->settings.prefix;
+    pl_copy_text(call->rule, sizeof call->rule,
+                 call->q->route ? call->q->route : mix->settings.rule);
+    pl_copy_text(mix->settings.rule, sizeof mix->settings.rule, "likelihood");
+    PL_CHECK(pl_path_chooser_open(&mix->settings, mix->store, &call->chooser));
+    PL_CHECK(pl_path_chooser_follow(call->chooser, &mix->arm, mix->topology));
+    PL_CHECK(pl_path_chooser_choose(call->chooser, tokens, n, &call->likeliest));
+    call->costs = pl_alloc((size_t)call->n_paths * sizeof *call->costs);
+    PL_CHECK(
+        pl_path_chooser_costs(call->chooser, tokens, n, call->n_paths, call->costs));
+    for (int path = 1; path < call->n_paths; path++)
+        if (call->costs[path] < call->costs[call->router_path])
+            call->router_path = path;
+    call->by_likelihood =
+        call->likeliest.by_likelihood &&
+        pl_answers_by_likelihood(call->rule, mix->settings.prefix, call->n_paths);
+    return PL_OK;
+}
+
+static int answering_path(const routing_call *call)
+{
+    return call->by_likelihood ? call->likeliest.path : call->router_path;
+}
+
+/* How much more the second best path costs the router; infinite if there is none. */
+static double router_margin(const routing_call *call)
+{
+    double margin = INFINITY;
+    for (int path = 0; path < call->n_paths; path++)
+        if (path != call->router_path)
+            margin = fmin(margin, call->costs[path] - call->costs[call->router_path]);
+    return margin;
+}
+
+static const char *why_of(const routing_call *call)
+{
+    if (call->by_likelihood)
+        return "its likelihood of the first tokens is the highest";
+    if (call->n_paths == 1)
+        return "it is the only path";
+    if (call->seen < 2)
+        return "there is no token that the paths could predict, so the router decides";
+    if (strcmp(call->rule, "auto") == 0)
+        return "the router decides, because likelihood would ask more than 16 paths";
+    return "the router decides";
+}
+
+/* nats [n_paths] or NULL. The share that this path has of all likelihoods: the
+ * posterior of the path, if all are equally likely before the text. */
+static double posterior_of(const routing_call *call, int path)
+{
+    const double *nats = call->likeliest.nats;
+    double sum = 0.0;
+    for (int other = 0; nats && other < call->n_paths; other++)
+        sum += exp(nats[path] - nats[other]);
+    return nats ? 1.0 / sum : NAN;
+}
+
+static void show_routed_path(const routing_call *call, const row *all, int path)
+{
+    const double *nats = call->likeliest.nats;
+    char name[PL_NAME_MAX];
+    row r = row_item(all);
+    pl_topology_path_name(call->mix.topology, path, name);
+    row_text(&r, "path", name, "%-6s");
+    row_say(&r, "%s", path == answering_path(call) ? "*" : " ");
+    row_real(&r, "nats", nats ? nats[path] : NAN, nats ? " %10.2f" : "          -");
+    row_real(&r, "behind_nats", nats ? nats[path] - nats[call->likeliest.path] : NAN,
+             nats ? " %9.2f" : "         -");
+    row_real(&r, "posterior", posterior_of(call, path),
+             nats ? " %10.4f" : "          -");
+    row_real(&r, "router_cost", call->costs[path], " %12.4f");
+    row_real(&r, "router_behind", call->costs[path] - call->costs[call->router_path],
+             " %9.4f");
+    row_finish(&r);
+}
+
+static void show_routing(const routing_call *call)
+{
+    const pl_topology *t = call->mix.topology;
+    char name[PL_NAME_MAX], by_router[PL_NAME_MAX];
+    row r = row_begin(call->q->json);
+    pl_topology_path_name(t, answering_path(call), name);
+    pl_topology_path_name(t, call->router_path, by_router);
+    row_text(&r, "path", name, "%s answers: ");
+    row_text(&r, "route", call->by_likelihood ? "likelihood" : "router", NULL);
+    row_text(&r, "why", why_of(call), "%s");
+    row_int(&r, "tokens", (int64_t)(call->tokens.len / sizeof(int32_t)) - 1, NULL);
+    row_int(&r, "tokens_seen", call->seen - 1, "\n%s tokens were looked at");
+    if (call->likeliest.by_likelihood) {
+        char likely[PL_NAME_MAX];
+        pl_topology_path_name(t, call->likeliest.path, likely);
+        row_text(&r, "likeliest_path", likely, "; likeliest is %s");
+        row_real(&r, "margin_nats", call->likeliest.margin_nats,
+                 ", %.2f nats before the second");
+    }
+    row_text(&r, "router_path", by_router, "; the router takes %s");
+    row_real(&r, "router_margin", router_margin(call), ", %.4f before the second");
+    row_say(&r, "\n\n%-6s %11s %9s %10s %12s %9s", "path", "nats", "behind",
+            "posterior", "router cost", "behind");
+    row_break(&r);
+    row_list(&r, "paths");
+    for (int path = 0; path < call->n_paths; path++)
+        show_routed_path(call, &r, path);
+    row_finish(&r);
+}
+
+static int run_route(int argc, char **argv)
+{
+    request q;
+    routing_call call;
+    memset(&call, 0, sizeof call);
+    call.q = &q;
+    pl_status status = parse_route_args(argc, argv, &q);
+    if (status != PL_OK)
+        return cli_fail(status);
+    status = mixture_open(q.dir, &call.mix);
+    if (status == PL_OK)
+        status = read_routed_text(&call);
+    if (status == PL_OK)
+        status = score_paths(&call);
+    if (status == PL_OK)
+        show_routing(&call);
+    int code = status == PL_OK ? 0 : cli_fail(status);
+    pl_free(call.costs);
+    pl_path_chooser_close(&call.chooser);
+    pl_buf_destroy(&call.tokens);
+    pl_mixture_close(&call.mix);
+    return code;
+}
+
+const cli_verb verb_route = {
+    .name = "route",
+    .usage = "route --run RUN --prompt TEXT | --file FILE [--json]",
+    .help = "scores of all paths for a text: which one answers, and why",
+    .options = options,
+    .n_options = CLI_COUNT(options),
+    .notes =
+        "nats: -log p of the first tokens (router.prefix) under the path. posterior: "
+        "its "
+        "share of the likelihoods of all paths. router cost: the lower the better. *: "
+        "the path that generate, serve and export --prompt take.",
+    .computes = true,
+    .run = run_route};
