@@ -7,6 +7,7 @@ typedef struct request {
     const char *dir, *prompt, *path, *route, *precision;
     pl_generate_options options;
     int64_t seed;
+    int every; /* 0: the path is chosen once */
     cli_list stop;
     bool json;
 } request;
@@ -20,6 +21,9 @@ static const cli_option options[] = {
                "router: the router chooses the path; likelihood: the path under which "
                "the prompt's first tokens are likeliest; auto: likelihood, if there "
                "are at most 16 paths (router.answer)"),
+    CLI_NUMBER("route-every", CLI_INT, request, every, "W", 1, 1 << 20,
+               "choose the path again every W tokens, by the text before; every path "
+               "is loaded and reads the text"),
     CLI_NUMBER("max-tokens", CLI_INT, request, options.max_tokens, "N", 1, 1 << 20,
                "at most N tokens (64)"),
     CLI_NUMBER("temperature", CLI_REAL, request, options.choice.temperature, "X", 0,
@@ -56,6 +60,9 @@ static pl_status parse_generate_args(int argc, char **argv, request *q)
     if (q->path && q->route)
         return pl_fail(PL_ERR_USAGE, "--path names the path, so --route has nothing to "
                                      "choose; give one of the two");
+    if (q->path && q->every)
+        return pl_fail(PL_ERR_USAGE, "--path names the path, so --route-every has "
+                                     "nothing to choose; give one of the two");
     return PL_OK;
 }
 
@@ -67,6 +74,10 @@ typedef struct session {
     pl_decoder *decoder;
     pl_path_chooser *chooser;
     pl_path_choice choice;
+    /* of every path, with --route-every */
+    pl_model **models;
+    pl_decoder **decoders;
+    pl_reroute_trace trace;
     pl_buf tokens, text;
     /* whether the prompt was printed before the text, which happens once text is sure
      * to come */
@@ -117,7 +128,10 @@ static pl_status emit(void *context, const char *text, size_t len)
 
 static const char *route_name(const session *s)
 {
-    return s->q->path ? "asked" : s->choice.by_likelihood ? "likelihood" : "router";
+    return s->q->path                ? "asked"
+           : s->q->every             ? "history"
+           : s->choice.by_likelihood ? "likelihood"
+                                     : "router";
 }
 
 static void add_nats(const session *s, pl_json *o)
@@ -131,6 +145,31 @@ static void add_nats(const session *s, pl_json *o)
     }
     pl_json_set_real(o, "margin_nats", s->choice.margin_nats);
     pl_json_set(o, "nats", nats);
+}
+
+/* From which token on which path wrote. */
+static void add_spans(const session *s, pl_json *o)
+{
+    pl_json *list = pl_json_array();
+    char name[PL_NAME_MAX];
+    for (int i = 0; i < s->trace.n; i++) {
+        pl_json *span = pl_json_object();
+        pl_topology_path_name(s->mix.topology, s->trace.spans[i].path, name);
+        pl_json_set_int(span, "from", s->trace.spans[i].from);
+        pl_json_set_text(span, "path", name);
+        pl_json_push(list, span);
+    }
+    pl_json_set(o, "paths", list);
+}
+
+/* ", p01 from token 96, p00 from token 224": the paths after the first. */
+static void print_spans(const session *s)
+{
+    char name[PL_NAME_MAX];
+    for (int i = 1; i < s->trace.n; i++) {
+        pl_topology_path_name(s->mix.topology, s->trace.spans[i].path, name);
+        fprintf(stderr, ", %s from token %d", name, s->trace.spans[i].from);
+    }
 }
 
 static void tell_generated_json(session *s, const char *path,
@@ -147,6 +186,8 @@ static void tell_generated_json(session *s, const char *path,
     pl_json_set_text(o, "route", route_name(s));
     if (s->choice.by_likelihood)
         add_nats(s, o);
+    if (s->q->every)
+        add_spans(s, o);
     say_json(o);
 }
 
@@ -160,12 +201,71 @@ static void tell_generated(session *s, const pl_generate_result *g)
         return;
     }
     fflush(stdout);
-    fprintf(stderr,
-            "\n[path %s%s; %d tokens of prompt, %d chosen, %.0f tokens/s, %s]\n", path,
-            s->q->path                ? ""
+    fprintf(stderr, "\n[path %s", path);
+    print_spans(s);
+    fprintf(stderr, "%s; %d tokens of prompt, %d chosen, %.0f tokens/s, %s]\n",
+            s->q->path || s->q->every ? ""
             : s->choice.by_likelihood ? ", by likelihood"
                                       : ", by the router",
             g->n_prompt, g->n_tokens, rate, pl_finish_name(g->finish));
+}
+
+/* ---- generating ---- */
+static pl_status open_backend(session *s)
+{
+    const char *precision = s->q->precision;
+    const pl_backend_options backend = {
+        .name = s->mix.settings.backend,
+        .n_threads = pl_cpu_count(),
+        .precision = precision ? precision : s->mix.settings.precision};
+    return pl_backend_open(&backend, &s->backend);
+}
+
+static pl_status open_path(session *s, int path, pl_model **model, pl_decoder **decoder)
+{
+    const pl_model_options size = {.batch = 1, .context = s->mix.arm.shape.context};
+    PL_CHECK(pl_model_create(s->backend, s->mix.topology, &size, model));
+    PL_CHECK(pl_load_path(s->mix.store, &s->mix.arm, s->mix.topology, path, *model));
+    return pl_decoder_create(*model, decoder);
+}
+
+static pl_status generate_once(session *s, pl_generate_result *result)
+{
+    PL_CHECK(choose_prompt_path(s));
+    PL_CHECK(open_backend(s));
+    PL_CHECK(open_path(s, s->choice.path, &s->model, &s->decoder));
+    const pl_generator g = {s->decoder, s->mix.tokenizer, s->mix.arm.shape.vocab,
+                            s->mix.arm.shape.context};
+    return pl_generate(&g, get_session_tokens(s), count_session_tokens(s),
+                       &s->q->options, emit, s, result);
+}
+
+static pl_status generate_rerouted(session *s, pl_generate_result *result)
+{
+    const int n_paths = pl_topology_n_paths(s->mix.topology);
+    if (!pl_answers_by_likelihood(s->mix.settings.rule, s->mix.settings.prefix,
+                                  n_paths))
+        return pl_fail(PL_ERR_USAGE,
+                       "--route-every lets the paths choose, as --route likelihood "
+                       "does; this run has %d paths and answers by `%s`, so give "
+                       "--route likelihood as well, or leave --route-every out",
+                       n_paths, s->mix.settings.rule);
+    s->models = pl_alloc((size_t)n_paths * sizeof *s->models);
+    s->decoders = pl_alloc((size_t)n_paths * sizeof *s->decoders);
+    PL_CHECK(open_backend(s));
+    for (int path = 0; path < n_paths; path++)
+        PL_CHECK(open_path(s, path, &s->models[path], &s->decoders[path]));
+    const pl_rerouter r = {.decoders = s->decoders,
+                           .n_paths = n_paths,
+                           .prefix = s->mix.settings.prefix,
+                           .every = s->q->every,
+                           .tokenizer = s->mix.tokenizer,
+                           .vocab = s->mix.arm.shape.vocab,
+                           .context = s->mix.arm.shape.context};
+    PL_CHECK(pl_reroute_generate(&r, get_session_tokens(s), count_session_tokens(s),
+                                 &s->q->options, emit, s, result, &s->trace));
+    s->choice.path = s->trace.spans[0].path;
+    return PL_OK;
 }
 
 static pl_status generate(session *s)
@@ -178,25 +278,29 @@ static pl_status generate(session *s)
     pl_buf_append(&s->tokens, &bos, sizeof bos);
     PL_CHECK(pl_tokenizer_encode(s->mix.tokenizer, s->q->prompt, strlen(s->q->prompt),
                                  &s->tokens));
-    PL_CHECK(choose_prompt_path(s));
-    const char *precision = s->q->precision;
-    pl_backend_options backend = {.name = s->mix.settings.backend,
-                                  .n_threads = pl_cpu_count(),
-                                  .precision = precision ? precision
-                                                         : s->mix.settings.precision};
-    pl_model_options model = {.batch = 1, .context = s->mix.arm.shape.context};
-    PL_CHECK(pl_backend_open(&backend, &s->backend));
-    PL_CHECK(pl_model_create(s->backend, s->mix.topology, &model, &s->model));
-    PL_CHECK(pl_load_path(s->mix.store, &s->mix.arm, s->mix.topology, s->choice.path,
-                          s->model));
-    PL_CHECK(pl_decoder_create(s->model, &s->decoder));
-    pl_generator g = {s->decoder, s->mix.tokenizer, s->mix.arm.shape.vocab,
-                      s->mix.arm.shape.context};
-    PL_CHECK(pl_generate(&g, get_session_tokens(s), count_session_tokens(s),
-                         &s->q->options, emit, s, &result));
+    PL_CHECK(s->q->every ? generate_rerouted(s, &result) : generate_once(s, &result));
     echo_prompt(s);
     tell_generated(s, &result);
     return PL_OK;
+}
+
+static void close_generate_session(session *s)
+{
+    for (int path = 0; s->decoders && path < pl_topology_n_paths(s->mix.topology);
+         path++) {
+        pl_decoder_destroy(&s->decoders[path]);
+        pl_model_destroy(&s->models[path]);
+    }
+    pl_free(s->decoders);
+    pl_free(s->models);
+    pl_reroute_trace_clear(&s->trace);
+    pl_decoder_destroy(&s->decoder);
+    pl_model_destroy(&s->model);
+    pl_backend_close(&s->backend);
+    pl_path_chooser_close(&s->chooser);
+    pl_buf_destroy(&s->tokens);
+    pl_buf_destroy(&s->text);
+    pl_mixture_close(&s->mix);
 }
 
 static int run_generate(int argc, char **argv)
@@ -210,13 +314,7 @@ static int run_generate(int argc, char **argv)
         return cli_fail(status);
     status = generate(&s);
     int code = status == PL_OK ? 0 : cli_fail(status);
-    pl_decoder_destroy(&s.decoder);
-    pl_model_destroy(&s.model);
-    pl_backend_close(&s.backend);
-    pl_path_chooser_close(&s.chooser);
-    pl_buf_destroy(&s.tokens);
-    pl_buf_destroy(&s.text);
-    pl_mixture_close(&s.mix);
+    close_generate_session(&s);
     return code;
 }
 

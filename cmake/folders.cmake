@@ -90,7 +90,7 @@ if(NOT PL_ONLY_MODULES)
   pl_folder(router DEPENDS base modules corpus)
   pl_folder(workers DEPENDS base modules corpus store codec outer net home)
   pl_folder(eval DEPENDS base modules corpus store router outer)
-  pl_folder(serve DEPENDS base modules corpus store router outer workers
+  pl_folder(serve DEPENDS base modules corpus store router outer workers eval
             LIBS PkgConfig::MICROHTTPD)
   pl_folder(job DEPENDS base modules corpus store outer net home router workers eval serve)
   pl_folder(measure DEPENDS job)

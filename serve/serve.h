@@ -27,6 +27,7 @@
 #include "serve/exporter.h"
 #include "serve/mixture.h"
 #include "serve/path_chooser.h"
+#include "serve/reroute.h"
 #include "serve/server.h"
 #ifdef __cplusplus
 extern "C" {

@@ -43,7 +43,7 @@ _pathloom() {
     case ${COMP_WORDS[1]} in
     train) options='--corpus --valid --out --workers --set --help' ;;
     eval) options='--run --on --every --json --set --help' ;;
-    generate) options='--run --prompt --path --route --max-tokens --temperature --top-k --top-p --seed --stop --precision --json --help' ;;
+    generate) options='--run --prompt --path --route --route-every --max-tokens --temperature --top-k --top-p --seed --stop --precision --json --help' ;;
     route) options='--run --prompt --file --route --json --help' ;;
     serve) options='--run --listen --precision --threads --slots --paths --route --queue --per-address --timeout --help' ;;
     export) options='--run --arm --path --prompt --all --at --format --type --out --json --help' ;;

@@ -126,7 +126,34 @@ awk -v a="$(row oracle 8 ppl)" -v b="$(row oracle 16 ppl)" 'BEGIN { exit !(a <= 
 grep -q '^   history, every 16 ' "$work/text" || fail "no row history, every 16"
 grep -q '^ *3  prose ' "$work/text" || fail "no line for document 3"
 
+# ---- a path for each piece of the text that is written ----
+rerouted() { # file, options
+    out=$1
+    shift
+    "$pathloom" generate --run "$run" --prompt "$(cat "$work/beginning")" --max-tokens 20 \
+        --json "$@" >"$work/$out" 2>"$work/generate.out" || fail "generate $*"
+}
+rerouted every4.json --route-every 4
+grep -q '"route":"history","paths":\[{"from":[0-9]*,"path":"p[01][01]"}' "$work/every4.json" ||
+    fail "generate --route-every names no paths"
+rerouted again.json --route-every 4
+rerouted once.json
+rerouted late.json --route-every 1000
+rerouted once16.json --precision bf16
+rerouted late16.json --precision bf16 --route-every 1000
+text() { # file
+    grep -o '"text":"[^"]*"' "$work/$1"
+}
+[ "$(text every4.json)" = "$(text again.json)" ] || fail "rerouted twice, two texts"
+[ "$(text late.json)" = "$(text once.json)" ] || fail "W beyond the text changes the text"
+[ "$(text late16.json)" = "$(text once16.json)" ] || fail "the same in bf16"
+
 # ---- what is refused ----
+refused 64 'give one of the two' "$pathloom" generate --run "$run" --prompt a --path p00 \
+    --route-every 8
+refused 64 'give --route likelihood' "$pathloom" generate --run "$run" --prompt a \
+    --route router --route-every 8
+refused 64 'route-every' "$pathloom" generate --run "$run" --prompt a --route-every 0
 refused 64 'numbers of tokens' "$pathloom" eval --run "$run" --every 0
 refused 64 'numbers of tokens' "$pathloom" eval --run "$run" --every 16,,8
 refused 64 'numbers of tokens' "$pathloom" eval --run "$run" --every sixteen

@@ -83,6 +83,8 @@ explained import "$pathloom" import "$work/hf" --out "$work/base.yaml"
 explained eval "$pathloom" eval --run "$work/run"
 explained eval "$pathloom" eval --run "$work/run" --on docs/GLOSSARY.md --every 8
 explained generate "$pathloom" generate --run "$work/run" --prompt int --max-tokens 2
+explained generate "$pathloom" generate --run "$work/run" --prompt int --max-tokens 4 \
+    --route-every 2
 explained route "$pathloom" route --run "$work/run" --prompt int
 explained doctor "$pathloom" doctor --run "$work/run"
 explained status "$pathloom" status --run "$work/run"

@@ -1,0 +1,287 @@
+/* folder: serve; label: unit */
+#include "tests/support/corpus_support.h"
+#include "eval/eval.h"
+#include "serve/pieces.h"
+#include "serve/serve.h"
+#include <math.h>
+
+/* Three paths with random parameters, far enough from uniform to disagree. */
+enum { VOCAB = 300, WIDTH = 24, CONTEXT = 96, PATHS = 3, PREFIX = 6, EVERY = 8 };
+static pl_tokenizer *tokenizer;
+static pl_topology *topology;
+static pl_backend *backend;
+static pl_model *models[PATHS];
+static pl_decoder *decoders[PATHS];
+
+static pl_status open_path(int path)
+{
+    const pl_model_options options = {.batch = 1, .context = CONTEXT};
+    size_t n = pl_topology_path_params(topology);
+    float *params = pl_alloc(n * sizeof *params);
+    for (int slot = 0; slot < pl_topology_n_slots(topology); ++slot)
+        pl_topology_init(topology, slot, (uint64_t)path + 5,
+                         params + pl_topology_slot(topology, slot)->offset);
+    for (size_t i = 0; i < n; ++i)
+        params[i] *= 3.0f;
+    pl_status status = pl_model_create(backend, topology, &options, &models[path]);
+    if (status == PL_OK)
+        status = pl_model_load(models[path], params);
+    if (status == PL_OK)
+        status = pl_decoder_create(models[path], &decoders[path]);
+    pl_free(params);
+    return status;
+}
+
+static int open_all(void **state)
+{
+    const pl_shape shape = {.vocab = VOCAB,
+                            .width = WIDTH,
+                            .n_heads = 2,
+                            .n_kv_heads = 2,
+                            .head_size = 12,
+                            .ffn = 32,
+                            .n_blocks = 2,
+                            .context = CONTEXT,
+                            .tied = true,
+                            .rope_theta = 100.0,
+                            .norm_eps = 1e-5};
+    const pl_backend_options be = {.name = "ref", .n_threads = 1, .precision = "f32"};
+    pl_topology_spec spec = {.replicas = 1};
+    pl_buf text = {0};
+    if (make_scratch(state) != 0)
+        return -1;
+    make_words(1, 100000, &text);
+    const char *texts[] = {(const char *)text.data};
+    pl_status status =
+        pl_tokenizer_train(texts, &text.len, 1, VOCAB, 1, in_scratch("words.model"));
+    pl_buf_destroy(&text);
+    if (status == PL_OK)
+        status = pl_tokenizer_load(in_scratch("words.model"), &tokenizer);
+    if (status == PL_OK)
+        status = pl_backend_open(&be, &backend);
+    if (status == PL_OK)
+        status = pl_topology_parse_levels("3", &spec);
+    if (status == PL_OK)
+        status = pl_topology_create(&shape, &spec, &topology);
+    for (int path = 0; path < PATHS && status == PL_OK; ++path)
+        status = open_path(path);
+    return status == PL_OK ? 0 : -1;
+}
+
+static int close_all(void **state)
+{
+    for (int path = 0; path < PATHS; ++path) {
+        pl_decoder_destroy(&decoders[path]);
+        pl_model_destroy(&models[path]);
+    }
+    pl_topology_destroy(&topology);
+    pl_backend_close(&backend);
+    pl_tokenizer_destroy(&tokenizer);
+    return remove_scratch(state);
+}
+
+static pl_rerouter make_rerouter(void)
+{
+    return (pl_rerouter){.decoders = decoders,
+                         .n_paths = PATHS,
+                         .prefix = PREFIX,
+                         .every = EVERY,
+                         .tokenizer = tokenizer,
+                         .vocab = VOCAB,
+                         .context = CONTEXT};
+}
+
+static pl_status hear(void *context, const char *text, size_t len)
+{
+    pl_buf_append(context, text, len);
+    return PL_OK;
+}
+
+static int path_at(const pl_reroute_trace *trace, int token)
+{
+    int path = -1;
+    for (int i = 0; i < trace->n && trace->spans[i].from <= token; ++i)
+        path = trace->spans[i].path;
+    return path;
+}
+
+/* What was written, token by token: each by a fresh decoder of its path that reads all
+ * of the text before, with the same choice. text [CONTEXT + 1]; returns its tokens. */
+static int write_again(const int32_t *prompt, int n_prompt,
+                       const pl_generate_options *options, int n_tokens,
+                       const pl_reroute_trace *trace, int32_t *text)
+{
+    float logits[VOCAB];
+    pl_chooser *chooser;
+    int n = n_prompt;
+    memcpy(text, prompt, (size_t)n_prompt * sizeof *prompt);
+    assert_ok(pl_chooser_create(pl_tokenizer_vocab(tokenizer), &chooser));
+    for (; n < n_prompt + n_tokens; ++n) {
+        pl_decoder *fresh;
+        assert_ok(pl_decoder_create(models[path_at(trace, n)], &fresh));
+        assert_ok(pl_decoder_feed(fresh, text, n, logits));
+        logits[PL_TOKEN_UNK] = logits[PL_TOKEN_BOS] = -INFINITY;
+        assert_ok(
+            pl_choose_token(chooser, logits, &options->choice, (uint64_t)n, &text[n]));
+        pl_decoder_destroy(&fresh);
+    }
+    pl_chooser_destroy(&chooser);
+    return n;
+}
+
+/* The text of these tokens, as a generation emits it. */
+static void hear_tokens(const int32_t *tokens, int n, pl_buf *out)
+{
+    pieces p = {.emit = hear, .context = out};
+    pl_buf bytes = {0};
+    bool stopped;
+    for (int i = 0; i < n && tokens[i] != PL_TOKEN_EOS; ++i) {
+        pl_buf_clear(&bytes);
+        assert_ok(pl_tokenizer_decode(tokenizer, tokens + i, 1, &bytes));
+        assert_ok(pieces_add(&p, bytes.data, bytes.len, &stopped));
+    }
+    assert_ok(pieces_end(&p));
+    pieces_destroy(&p);
+    pl_buf_destroy(&bytes);
+}
+
+/* The losses of all paths of this text, as evaluation has them: [PATHS, n - 1]. */
+static void score_text(const int32_t *text, int n, float *losses)
+{
+    for (int path = 0; path < PATHS; ++path)
+        assert_ok(pl_model_losses(models[path], text, text + 1, 1, n - 1,
+                                  losses + path * (n - 1)));
+}
+
+/* A text that begins with at most `prefix` tokens: all of its pieces were chosen here,
+ * so that they can be compared with those of evaluation on the finished text. */
+static void choices_are_those_of_evaluation(void **state)
+{
+    (void)state;
+    int n_changes = 0;
+    for (uint64_t seed = 0; seed < 12; ++seed) {
+        const int32_t prompt[] = {PL_TOKEN_BOS, 40 + (int32_t)seed, 77, 91};
+        /* hot, because a path would go on to prefer its own text */
+        const pl_generate_options options = {
+            .max_tokens = 80, .choice = {.temperature = 20, .top_p = 1, .seed = seed}};
+        const pl_rerouter r = make_rerouter();
+        pl_generate_result result;
+        pl_reroute_trace trace;
+        pl_buf heard = {0}, again = {0};
+        int32_t text[CONTEXT + 1];
+        float losses[PATHS * CONTEXT];
+        pl_every_choice wanted;
+        assert_ok(pl_reroute_generate(&r, prompt, 4, &options, hear, &heard, &result,
+                                      &trace));
+        int n = write_again(prompt, 4, &options, result.n_tokens, &trace, text);
+        hear_tokens(text + 4, n - 4, &again);
+        assert_string_equal(pl_buf_text(&heard), pl_buf_text(&again));
+        score_text(text, n, losses);
+        const pl_route_document d = {.losses = losses,
+                                     .stride = (size_t)n - 1,
+                                     .n_paths = PATHS,
+                                     .n_targets = (uint32_t)n - 1,
+                                     .prefix = PREFIX,
+                                     .window = CONTEXT};
+        pl_score ways[PL_ROUTE_COUNT];
+        pl_likeliest likeliest;
+        pl_route_choose(&d, ways, &likeliest);
+        pl_route_every(&d, likeliest.path, EVERY, &wanted);
+        double nats = 0;
+        uint64_t changes = 0;
+        for (int t = PREFIX - 1; t < n - 1; ++t) {
+            nats += (double)losses[path_at(&trace, t + 1) * (n - 1) + t];
+            changes += t >= PREFIX && path_at(&trace, t + 1) != path_at(&trace, t);
+        }
+        assert_true(fabs(nats - wanted.history.nats) < 1e-4 * (1 + nats));
+        assert_int_equal(changes, wanted.n_changes);
+        n_changes += (int)changes;
+        pl_reroute_trace_clear(&trace);
+        pl_buf_destroy(&heard);
+        pl_buf_destroy(&again);
+    }
+    assert_true(n_changes > 5); /* else nothing was tested */
+}
+
+/* A longer prompt: the last border within it decides who begins. */
+static void a_long_prompt_is_evidence(void **state)
+{
+    (void)state;
+    enum { LONG = PREFIX + 3 * EVERY + 5 };
+    int32_t prompt[LONG] = {PL_TOKEN_BOS};
+    float losses[PATHS * LONG];
+    double evidence[PATHS] = {0};
+    for (int i = 1; i < LONG; ++i)
+        prompt[i] = 3 + (i * 37) % 250;
+    const pl_generate_options options = {.max_tokens = 2,
+                                         .choice = pl_choice_defaults()};
+    const pl_rerouter r = make_rerouter();
+    pl_generate_result result;
+    pl_reroute_trace trace;
+    pl_buf heard = {0};
+    assert_ok(
+        pl_reroute_generate(&r, prompt, LONG, &options, hear, &heard, &result, &trace));
+    score_text(prompt, LONG, losses);
+    pl_evidence_add(evidence, PATHS, losses, LONG - 1, PREFIX + 3 * EVERY - 1);
+    assert_int_equal(trace.n, 1);
+    assert_int_equal(trace.spans[0].from, LONG);
+    assert_int_equal(trace.spans[0].path, pl_least_evidence(evidence, PATHS));
+    pl_reroute_trace_clear(&trace);
+    pl_buf_destroy(&heard);
+}
+
+/* With W beyond the context, the text is that of pl_generate on the likeliest path. */
+static void a_path_that_is_chosen_once_writes_as_it_does_alone(void **state)
+{
+    (void)state;
+    const int32_t prompt[] = {PL_TOKEN_BOS, 50, 60, 70, 80, 90, 100, 110};
+    const pl_generate_options options = {.max_tokens = 200,
+                                         .choice = pl_choice_defaults()};
+    pl_rerouter r = make_rerouter();
+    pl_generate_result with, alone;
+    pl_reroute_trace trace;
+    pl_buf heard = {0}, wanted = {0};
+    r.every = 1000;
+    assert_ok(
+        pl_reroute_generate(&r, prompt, 8, &options, hear, &heard, &with, &trace));
+    assert_int_equal(trace.n, 1);
+    const pl_generator g = {decoders[trace.spans[0].path], tokenizer, VOCAB, CONTEXT};
+    assert_ok(pl_generate(&g, prompt, 8, &options, hear, &wanted, &alone));
+    assert_string_equal(pl_buf_text(&heard), pl_buf_text(&wanted));
+    assert_int_equal(with.n_tokens, alone.n_tokens);
+    assert_int_equal(with.finish, alone.finish);
+    pl_reroute_trace_clear(&trace);
+    pl_buf_destroy(&heard);
+    pl_buf_destroy(&wanted);
+}
+
+static void a_prompt_without_a_token_is_refused(void **state)
+{
+    (void)state;
+    const int32_t prompt[CONTEXT + 1] = {PL_TOKEN_BOS};
+    const pl_generate_options options = {.max_tokens = 1,
+                                         .choice = pl_choice_defaults()};
+    const pl_rerouter r = make_rerouter();
+    pl_generate_result result;
+    pl_reroute_trace trace;
+    assert_int_equal(
+        pl_reroute_generate(&r, prompt, 1, &options, hear, NULL, &result, &trace),
+        PL_ERR_USAGE);
+    assert_said("no token that could choose a path");
+    pl_reroute_trace_clear(&trace);
+    assert_int_equal(pl_reroute_generate(&r, prompt, CONTEXT + 1, &options, hear, NULL,
+                                         &result, &trace),
+                     PL_ERR_USAGE);
+    pl_reroute_trace_clear(&trace);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(choices_are_those_of_evaluation),
+        cmocka_unit_test(a_long_prompt_is_evidence),
+        cmocka_unit_test(a_path_that_is_chosen_once_writes_as_it_does_alone),
+        cmocka_unit_test(a_prompt_without_a_token_is_refused),
+    };
+    return cmocka_run_group_tests(tests, open_all, close_all);
+}
