@@ -88,7 +88,7 @@ if(NOT PL_ONLY_MODULES)
   pl_folder(net DEPENDS base store)
   pl_folder(home DEPENDS base modules store codec outer net)
   pl_folder(router DEPENDS base modules corpus)
-  pl_folder(workers DEPENDS base modules corpus store codec outer net home)
+  pl_folder(workers DEPENDS base modules corpus store codec outer net home router)
   pl_folder(eval DEPENDS base modules corpus store router outer)
   pl_folder(serve DEPENDS base modules corpus store router outer workers eval
             LIBS PkgConfig::MICROHTTPD)

@@ -1,68 +1,20 @@
 /* The door of eval: how well held-out text is predicted.
  *
- * A document is cut into windows of `context` targets exactly like the sampler cuts it
- * for training (window w covers the tokens w*T+1 .. of the document) and scored window
- * by window. Only tokens at index >= prefix of their document count, since the tokens
- * before them chose the path. Sums are token-weighted, in double, in document order:
- * perplexity = exp(sum of nats / counted targets).
+ * Documents are scored as in router/scorer.h. Sums are token-weighted, in double, in
+ * document order: perplexity = exp(sum of nats / counted targets). Routed perplexity
+ * scores each document with the parameters of its path; routes score every document
+ * with every path and compare ways to choose.
  *
- * scorer: one topology's parameters on documents. Routed perplexity scores each
- * document with the parameters of its path; routes score every document with every path
- * and compare ways to choose.
- *
- * These functions only compute; the verbs print. Read in this order: scorer,
+ * These functions only compute; the verbs print. Read in this order:
  * perplexity, routes, every. */
 #ifndef PL_EVAL_EVAL_H
 #define PL_EVAL_EVAL_H
 #include "corpus/corpus.h"
 #include "modules/modules.h"
+#include "router/router.h"
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* ---- scorer ---- */
-typedef struct pl_scorer_options {
-    const pl_topology *topology; /* borrowed until destroy */
-    const char *backend;         /* as of pl_backend_options */
-    const char *precision;
-    int n_threads; /* one model per thread; 1 if the backend is a GPU */
-    int context;   /* T, targets per window; 0: the shape's context */
-    int batch;     /* windows per call; 0: enough for about 2048 tokens */
-    int prefix;    /* tokens at the start of a document that do not count */
-} pl_scorer_options;
-
-typedef struct pl_score {
-    double nats;        /* sum over counted targets */
-    uint64_t n_targets; /* counted */
-} pl_score;
-
-typedef struct pl_scorer pl_scorer;
-PL_MUST_CHECK pl_status pl_scorer_create(const pl_scorer_options *options,
-                                         pl_scorer **out);
-void pl_scorer_destroy(pl_scorer **scorer); /* accepts NULL */
-const pl_topology *pl_scorer_topology(const pl_scorer *scorer);
-
-/* pl_topology_path_params floats; they are copied. */
-PL_MUST_CHECK pl_status pl_scorer_load(pl_scorer *scorer, const float *params);
-
-/* scores[i] is that of document docs[i]; a document without a counted target gets
- * zeros. Batches are filled in the order of docs, so the result depends on the options
- * and the list, but not on n_threads. ERR_DATA for a token outside the vocabulary;
- * ERR_ARG if nothing was loaded or a document does not exist. */
-PL_MUST_CHECK pl_status pl_score_documents(pl_scorer *scorer, const pl_tokens *tokens,
-                                           const uint32_t *docs, size_t n,
-                                           pl_score *scores);
-
-/* The loss in nats of every target of the documents, one document after the other, with
- * the prefix: losses [sum of pl_doc_targets]. Same order and errors as above. */
-PL_MUST_CHECK pl_status pl_score_targets(pl_scorer *scorer, const pl_tokens *tokens,
-                                         const uint32_t *docs, size_t n, float *losses);
-
-/* The number of tokens of a document that follow another token: all but the first. */
-static inline uint32_t pl_doc_targets(const pl_token_doc *doc)
-{
-    return doc->n_tokens > 0 ? doc->n_tokens - 1 : 0;
-}
 
 /* ---- perplexity ---- */
 /* Gives path `path`'s parameters, pl_topology_path_params floats. */

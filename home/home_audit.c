@@ -96,9 +96,11 @@ static pl_status read_moments(home *h, const home_arm *arm, pl_audit *a)
     return status;
 }
 
-pl_status home_draw_audit(home *h, const home_arm *arm, int index,
-                          const pl_path_state *after, pl_audit *out)
+pl_status home_draw_audit(home *h, const home_lease *under, const pl_path_state *after,
+                          pl_audit *out)
 {
+    const home_arm *arm = under->arm;
+    const int index = under->index;
     const home_path *path = &arm->paths[index];
     int replicas = pl_topology_n_replicas(arm->topology);
     memset(out, 0, sizeof *out);
@@ -112,6 +114,10 @@ pl_status home_draw_audit(home *h, const home_arm *arm, int index,
     out->n = 1;
     out->seed = pl_random_fresh();
     pl_copy_text(out->results[0].worker, sizeof out->results[0].worker, after->worker);
+    /* else its updates say on which device they were made */
+    if (arm->arm.n_scored > 0)
+        pl_copy_text(out->results[0].device, sizeof out->results[0].device,
+                     under->lease.device);
     return pl_hash_none(&out->after) ? PL_OK : read_moments(h, arm, out);
 }
 

@@ -291,8 +291,8 @@ pl_status home_forget_meetings(home *h, home_module *m, int64_t round);
 /* home_draw_audit decides whether the task that ends the path's phase is audited;
  * home_open_audit writes its row in the same group. */
 /* Writes nothing. out->n 0: the task is not drawn. */
-pl_status home_draw_audit(home *h, const home_arm *arm, int index,
-                          const pl_path_state *after, pl_audit *out);
+pl_status home_draw_audit(home *h, const home_lease *under, const pl_path_state *after,
+                          pl_audit *out);
 /* a drawn audit, or one with n 0 */
 pl_status home_open_audit(home *h, const pl_audit *audit);
 /* Notes the likeness of an update that is about to be accepted, if its task is drawn.

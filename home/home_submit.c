@@ -486,12 +486,11 @@ static pl_status check_path_state(home *h, const home_arm *arm,
 }
 
 /* An audit is drawn before the state moves into the store, and is written with it. */
-static pl_status end_phase(home *h, const home_arm *arm, int index,
-                           const pl_path_state *state, uint64_t token)
+static pl_status end_phase(home *h, const home_lease *under, const pl_path_state *state)
 {
-    home_path *path = &arm->paths[index];
+    home_path *path = &under->arm->paths[under->index];
     pl_audit audit;
-    PL_CHECK(home_draw_audit(h, arm, index, state, &audit));
+    PL_CHECK(home_draw_audit(h, under, state, &audit));
     PL_CHECK(pl_hash_none(&state->moments) ? home_write(h)
                                            : home_adopt_blob(h, &state->moments));
     PL_CHECK(home_open_audit(h, &audit));
@@ -502,7 +501,7 @@ static pl_status end_phase(home *h, const home_arm *arm, int index,
     path->n_tokens = state->n_tokens;
     path->loss = state->loss;
     path->seconds = state->seconds;
-    home_tell_path(h, path, token);
+    home_tell_path(h, path, under->lease.token);
     return PL_OK;
 }
 
@@ -554,7 +553,7 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
         return PL_OK;
     }
     PL_CHECK(check_path_state(h, arm, &state));
-    PL_CHECK(end_phase(h, arm, index, &state, under.lease.token));
+    PL_CHECK(end_phase(h, &under, &state));
     answer_submitted(h, peer, m->request, PL_SUBMIT_ACCEPTED, NULL);
     return PL_OK;
 }

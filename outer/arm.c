@@ -26,6 +26,9 @@ static const pl_field first_fields[] = {PL_FIELD(pl_arm, 1, name),
                                         PL_FIELD(pl_arm, 2, seed),
                                         PL_FIELD(pl_arm, 3, config),
                                         PL_FIELD_NONZERO(pl_arm, 4, moments),
+                                        PL_FIELD_NONZERO(pl_arm, 5, before),
+                                        PL_FIELD_NONZERO(pl_arm, 6, states),
+                                        PL_FIELD_NONZERO(pl_arm, 7, n_scored),
                                         PL_FIELD(pl_arm, 10, shape.vocab),
                                         PL_FIELD(pl_arm, 10, shape.width),
                                         PL_FIELD(pl_arm, 10, shape.n_heads),
@@ -235,6 +238,23 @@ pl_schedule pl_arm_schedule(const pl_inner *in)
                          .floor = in->lr_floor};
 }
 
+static pl_status check_scoring(const pl_arm *arm)
+{
+    enum { SCORED_MAX = 1 << 27 };
+    bool plain = arm->inner.phases == 1 && arm->spec.replicas == 1 &&
+                 !pl_traits(arm->outer.method.method)->streams &&
+                 !pl_method_keeps_own(arm->outer.method.method) &&
+                 pl_hash_none(&arm->moments) && pl_hash_none(&arm->states);
+    if (arm->n_scored == 0 ||
+        (arm->n_scored > 0 && arm->n_scored <= SCORED_MAX && plain))
+        return PL_OK;
+    return pl_fail(PL_ERR_PROTO,
+                   "arm %s is to score %lld documents: that takes 1 to %d of them, one "
+                   "phase, one replica, a method that keeps nothing for its paths, and "
+                   "no moments to begin with",
+                   arm->name, (long long)arm->n_scored, (int)SCORED_MAX);
+}
+
 static pl_status check_inner(const pl_arm *arm)
 {
     const pl_inner *in = &arm->inner;
@@ -265,6 +285,13 @@ static pl_status check_arm(const pl_arm *arm)
     if (status == PL_OK && pl_topology_n_paths(topology) != arm->n_shards)
         status = pl_fail(PL_ERR_PROTO, "arm %s has %d paths but %d data shards",
                          arm->name, pl_topology_n_paths(topology), arm->n_shards);
+    if (status == PL_OK && (arm->before[0] != '\0') == pl_hash_none(&arm->states))
+        status = pl_fail(PL_ERR_PROTO,
+                         "arm %s names an arm before it or states to begin with, but "
+                         "not both",
+                         arm->name);
+    if (status == PL_OK)
+        status = check_scoring(arm);
     if (status == PL_OK)
         status = check_inner(arm);
     if (status == PL_OK)
@@ -384,12 +411,55 @@ void pl_arm_module_name(const pl_arm *arm, const pl_topology *t, int module,
     snprintf(out, 96, "%s/%s", arm->name, name);
 }
 
-void pl_arm_path_name(const pl_arm *arm, const pl_topology *t, int path, int replica,
-                      char out[96])
+static void name_path_of(const char *arm, const pl_topology *t, int path, int replica,
+                         char out[96])
 {
     char name[PL_NAME_MAX];
     pl_topology_path_name(t, path, name);
-    snprintf(out, 96, "%s/%s.r%d", arm->name, name, replica);
+    snprintf(out, 96, "%s/%s.r%d", arm, name, replica);
+}
+
+void pl_arm_path_name(const pl_arm *arm, const pl_topology *t, int path, int replica,
+                      char out[96])
+{
+    name_path_of(arm->name, t, path, replica, out);
+}
+
+void pl_arm_before_name(const pl_arm *arm, const pl_topology *t, int path, int replica,
+                        char out[96])
+{
+    name_path_of(arm->before, t, path, replica, out);
+}
+
+void pl_arm_states_name(const pl_arm *arm, char out[96])
+{
+    snprintf(out, 96, "states/%s", arm->name);
+}
+
+int pl_arm_chapter(const char *name)
+{
+    char again[PL_ARM_NAME_MAX];
+    int chapter = 0;
+    if (strcmp(name, "mix") == 0)
+        return 0;
+    if (sscanf(name, "mix~%4d", &chapter) != 1 || chapter < 1 ||
+        chapter >= PL_CHAPTERS_MAX)
+        return -1;
+    pl_chapter_name(chapter, again);
+    return strcmp(name, again) == 0 ? chapter : -1;
+}
+
+void pl_chapter_name(int chapter, char out[PL_ARM_NAME_MAX])
+{
+    if (chapter == 0)
+        pl_copy_text(out, PL_ARM_NAME_MAX, "mix");
+    else
+        snprintf(out, PL_ARM_NAME_MAX, "mix~%d", chapter);
+}
+
+void pl_scoring_name(int chapter, char out[PL_ARM_NAME_MAX])
+{
+    snprintf(out, PL_ARM_NAME_MAX, "score~%d", chapter);
 }
 
 uint64_t pl_arm_stream(const pl_arm *arm, int path)

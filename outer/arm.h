@@ -105,6 +105,16 @@ typedef struct pl_arm {
     /* AdamW's m and v [2, path] with which every path begins: the blob of the object
      * PL_MOMENTS_OBJECT. None: zeros. */
     pl_hash moments;
+    /* An arm that goes on where another one ended: that arm, and the blob of the object
+     * "states/NAME": for each path and replica the hash of the state (outer/rounds.h)
+     * with which it begins, none for zeros. "" and none: it does not. */
+    char before[PL_ARM_NAME_MAX];
+    pl_hash states;
+    /* Number of documents of each shard that its path scores instead of training: the
+     * arm's only phase makes no versions, and the path's state after it is the score of
+     * each document (f64, nats). inner.skip_prefix is the prefix that does not count.
+     * 0: the arm trains. */
+    int64_t n_scored;
     int n_shards;    /* number of paths: each has its data */
     pl_hash *shards; /* [n_shards] blobs of token files; owned */
     double *weights; /* [n_shards] targets in each shard; owned */
@@ -112,6 +122,16 @@ typedef struct pl_arm {
 
 /* The object with the moments at the end of the base model. An arm names its blob. */
 #define PL_MOMENTS_OBJECT "moments/base"
+
+/* The mixture is trained in chapters, each an arm of its own: "mix", then "mix~1",
+ * "mix~2" and so on. Returns the number of the chapter, 0 for "mix"; -1 for any other
+ * arm. */
+int pl_arm_chapter(const char *name);
+void pl_chapter_name(int chapter, char out[PL_ARM_NAME_MAX]);
+/* The arm in which the paths score documents before this chapter: "score~1" and so on.
+ */
+void pl_scoring_name(int chapter, char out[PL_ARM_NAME_MAX]);
+enum { PL_CHAPTERS_MAX = 1000 };
 
 /* Sequences in one pass: micro_batch, or the whole batch if that is 0. */
 int pl_arm_pass(const pl_inner *inner);
@@ -148,6 +168,11 @@ void pl_arm_module_name(const pl_arm *arm, const pl_topology *t, int module,
                         char out[96]);
 void pl_arm_path_name(const pl_arm *arm, const pl_topology *t, int path, int replica,
                       char out[96]);
+/* The same of the arm before, and the name of the object with the states that a
+ * successor's paths begin with. */
+void pl_arm_before_name(const pl_arm *arm, const pl_topology *t, int path, int replica,
+                        char out[96]);
+void pl_arm_states_name(const pl_arm *arm, char out[96]);
 /* The sampler's stream of a path: every path draws in its own order. */
 uint64_t pl_arm_stream(const pl_arm *arm, int path);
 

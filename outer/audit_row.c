@@ -268,6 +268,27 @@ static void read_moment(const pl_arm *arm, const uint8_t *data, size_t n, int v,
     }
 }
 
+/* An arm that scores: the scores stand for the first moment. */
+static pl_status liken_scores(const pl_arm *arm, const pl_topology *topology,
+                              uint64_t seed, const uint8_t *data, uint64_t bytes,
+                              pl_likeness out[PL_AUDIT_MOMENTS])
+{
+    size_t n = (size_t)arm->n_scored;
+    float *scores = NULL;
+    if (bytes != n * sizeof(double))
+        return pl_fail(PL_ERR_DATA, "the scores of %zu documents have %llu bytes", n,
+                       (unsigned long long)bytes);
+    PL_CHECK(pl_try_alloc(n * sizeof *scores, "scores", (void **)&scores));
+    for (size_t i = 0; i < n; i++) {
+        double nats;
+        memcpy(&nats, data + i * sizeof nats, sizeof nats);
+        scores[i] = (float)nats;
+    }
+    pl_likeness_of(seed, (uint64_t)pl_topology_n_slots(topology), scores, n, out);
+    pl_free_aligned(scores);
+    return PL_OK;
+}
+
 pl_status pl_audit_moments(const pl_arm *arm, const pl_topology *topology,
                            uint64_t seed, const void *data, uint64_t bytes,
                            pl_likeness out[PL_AUDIT_MOMENTS])
@@ -275,6 +296,8 @@ pl_status pl_audit_moments(const pl_arm *arm, const pl_topology *topology,
     size_t n = pl_topology_path_params(topology);
     float *moment = NULL;
     memset(out, 0, PL_AUDIT_MOMENTS * sizeof *out);
+    if (arm->n_scored > 0)
+        return liken_scores(arm, topology, seed, data, bytes, out);
     if (arm->outer.state == PL_STATE_LOCAL)
         return PL_OK;
     if (bytes != pl_path_state_bytes(arm, n))

@@ -27,6 +27,7 @@
  *     it. pl_round_of then returns -1 for the other phases.
  *   - Under delayed-nesterov every arrival is a round. Only the home knows its number,
  *     so the answer of pl_round_of means nothing there.
+ *   - An arm that scores documents has one phase, no rounds, and a state of scores.
  *   - Under noloco updates are relative to version 0, which everybody has.
  *
  * Invariants
@@ -79,6 +80,8 @@ int64_t pl_round_of(const pl_arm *arm, const pl_topology *t, int module, int64_t
 {
     const pl_method_settings *m = &arm->outer.method;
     int64_t round = phase;
+    if (arm->n_scored > 0)
+        return -1;
     if (!streams(arm))
         return phase;
     int64_t end = (phase + 1) * (m->inner_steps / m->fragments);
@@ -130,6 +133,8 @@ uint64_t pl_round_takes(const pl_arm *arm, const pl_topology *t, int module,
 uint64_t pl_round_count(const pl_arm *arm, const pl_topology *t, int module)
 {
     uint64_t phases = (uint64_t)arm->inner.phases;
+    if (arm->n_scored > 0)
+        return 0;
     if (streams(arm))
         return rounds_before(arm, t, module, arm->inner.phases);
     if (traits_of(arm, t, module)->arrives)
@@ -219,7 +224,7 @@ pl_status pl_round_mate(const pl_arm *arm, const pl_topology *t, int module, int
 
 bool pl_round_predicts(const pl_arm *arm, const pl_topology *t, int module)
 {
-    return pl_arm_contributors(t, module) == 1 && !streams(arm) &&
+    return arm->n_scored == 0 && pl_arm_contributors(t, module) == 1 && !streams(arm) &&
            arm->outer.momentum[PL_CLASS_PRIVATE] == 0;
 }
 
@@ -251,6 +256,10 @@ pl_path_layout pl_path_layout_of(const pl_arm *arm)
 {
     pl_path_layout l = {2, -1, -1, -1, -1, -1};
     const pl_method_traits *of = pl_traits(arm->outer.method.method);
+    if (arm->n_scored > 0) {
+        l.n_vectors = 0;
+        return l;
+    }
     if (arm->outer.feedback && pl_codec_is_lossy(&arm->outer.codec))
         l.residual = l.n_vectors++;
     if (pl_method_keeps_own(arm->outer.method.method))
@@ -299,7 +308,7 @@ uint64_t pl_path_vector_bytes(const pl_arm *arm, int v, size_t n_params)
 
 uint64_t pl_path_state_bytes(const pl_arm *arm, size_t n_params)
 {
-    uint64_t bytes = 0;
+    uint64_t bytes = (uint64_t)arm->n_scored * sizeof(double);
     for (int v = 0; v < pl_path_layout_of(arm).n_vectors; v++)
         bytes += pl_path_vector_bytes(arm, v, n_params);
     return bytes;

@@ -21,7 +21,8 @@
 extern "C" {
 #endif
 
-/* The round of `module` to which a path's phase contributes; -1: to none. It means
+/* The round of `module` to which a path's phase contributes; -1: to none (always in an
+ * arm that scores). It means
  * nothing under delayed-nesterov, where the home numbers the arrivals. */
 int64_t pl_round_of(const pl_arm *arm, const pl_topology *t, int module, int64_t phase);
 /* The version that an update of this round is relative to. */
@@ -80,10 +81,10 @@ enum { PL_STATE_I8_BLOCK = 256 }; /* after each block: 2 bytes with the power of
 /* The vectors that travel with a path from phase to phase, in this order. -1: the arm
  * has no such vector. */
 typedef struct pl_path_layout {
-    int n_vectors;
-    int residual; /* what lossy codecs have not sent yet */
-    int params;   /* own parameters: noloco and eager x_i, streaming theta */
-    int velocity; /* noloco v_i, eager m_i */
+    int n_vectors; /* 0 in an arm that scores */
+    int residual;  /* what lossy codecs have not sent yet */
+    int params;    /* own parameters: noloco and eager x_i, streaming theta */
+    int velocity;  /* noloco v_i, eager m_i */
     /* noloco: own offer, or own update if two vectors travel; eager: own update */
     int last;
     /* eager: the update before `last`; noloco with two vectors: own start */

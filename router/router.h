@@ -12,11 +12,12 @@
  * variance that say little about a document.
  *
  * Read in this order: kmeans, lens (pca, sharpen), router, router_fit (discriminate,
- * arrange, balance), router_code, judge (purity, NMI), features, shards. */
+ * arrange, balance), router_code, judge (purity, NMI), features, scorer, shards. */
 #ifndef PL_ROUTER_ROUTER_H
 #define PL_ROUTER_ROUTER_H
 #include "corpus/corpus.h"
 #include "modules/modules.h"
+#include "router/scorer.h"
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -75,6 +76,11 @@ typedef struct pl_router pl_router;
 PL_MUST_CHECK pl_status pl_router_fit(const float *features, size_t n, int dim,
                                       const pl_router_options *options,
                                       pl_router **out);
+/* Replaces the prices of a linear router by those that keep every path's share of these
+ * documents at most (1 + options->balance) times the mean; none with balance 0. It may
+ * have been fitted to fewer documents. Of the options: balance, weights, n_threads. */
+PL_MUST_CHECK pl_status pl_router_price(pl_router *router, const float *features,
+                                        size_t n, const pl_router_options *options);
 void pl_router_destroy(pl_router **router);
 /* The `top` nearest paths, nearest first (top <= n_paths). */
 void pl_router_route(const pl_router *router, const float *feature, int top,

@@ -308,6 +308,26 @@ static pl_status fit_all(fit *f)
     return PL_OK;
 }
 
+pl_status pl_router_price(pl_router *router, const float *features, size_t n,
+                          const pl_router_options *options)
+{
+    fit f = {.options = options, .router = router, .features = features, .n = n};
+    void *memory = NULL;
+    pl_status status = PL_OK;
+    memset(router->bias, 0, (size_t)router->n_paths * sizeof *router->bias);
+    if (router->kind != PL_ROUTER_LINEAR)
+        return pl_fail(PL_ERR_ARG, "only a linear router can be priced anew");
+    if (!(options->balance > 0.0))
+        return PL_OK;
+    PL_TRY(alloc_fit(&f, &memory));
+    PL_TRY(on_points(&f, project_points));
+    PL_TRY(on_points(&f, measure_points));
+    PL_TRY(balance_shards(&f));
+done:
+    pl_free_aligned(memory);
+    return status;
+}
+
 /* Bytes per document: its feature and weight, copied; its coordinates, distances, path
  * and label; and what k-means has for it. */
 static uint64_t document_bytes(const pl_router_options *options, int dim)

@@ -350,6 +350,8 @@ static pl_status take_row(hub *h, int home, const char *text)
         a->task = task;
         a->home = home;
         alloc_audit(a, h->tasks.arms[task.arm].topology);
+        if (row.verdict == PL_VERDICT_OPEN && count_sending(h, a) == 0)
+            gather_first_result(h, a); /* scores: nothing is to be asked for */
         h->stirred = true;
     }
     a->listed = a->listed || h->in_state;

@@ -321,11 +321,15 @@ bool plan_ready(const plan_arm *arm, int index, int64_t now_ms)
     return may_begin(arm, index, arm->paths[index].phase, false, now_ms);
 }
 
-/* Larger is better: first the steps left to do one after another, then affinity. */
+/* Larger is better: first the steps left to do one after another, then affinity. Scores
+ * come before all training, because the mixture waits for them. */
 static int64_t score_of(const plan_arm *arm, const plan_path *path, int64_t phase,
                         int worker)
 {
-    int64_t steps = (arm->arm.inner.phases - phase) * arm->arm.inner.tau;
+    enum { BEFORE_ALL = INT32_MAX };
+    int64_t steps = arm->arm.n_scored > 0
+                        ? BEFORE_ALL
+                        : (arm->arm.inner.phases - phase) * arm->arm.inner.tau;
     int affinity = path->last_worker == worker ? 2 : path->last_worker < 0 ? 1 : 0;
     return steps * 4 + affinity;
 }

@@ -189,6 +189,55 @@ done:
     return status;
 }
 
+/* Reads `bytes` of the blob into out. */
+static pl_status read_whole_blob(retraining *r, const char *what, const pl_hash *blob,
+                                 size_t bytes, void *out)
+{
+    uint64_t have = 0;
+    PL_CHECK(pl_store_blob_bytes(r->store, blob, &have));
+    if (have != bytes)
+        return pl_fail(PL_ERR_DAMAGED, "%s has %llu bytes instead of %zu", what,
+                       (unsigned long long)have, bytes);
+    return pl_store_read_blob(r->store, blob, 0, bytes, out);
+}
+
+/* What the path carried when the arm before ended. */
+static pl_status read_inherited_state(retraining *r)
+{
+    const pl_topology *t = r->topology;
+    const int replicas = pl_topology_n_replicas(t);
+    const int64_t index = r->wanted->path * replicas + r->wanted->replica;
+    size_t n = (size_t)(pl_topology_n_paths(t) * replicas);
+    size_t bytes = (size_t)pl_path_state_bytes(r->arm, r->n);
+    char object[96], path[96];
+    pl_hash *states = pl_alloc(n * sizeof *states);
+    uint8_t *blob = pl_alloc(bytes + 1);
+    pl_status status;
+    pl_arm_states_name(r->arm, object);
+    pl_arm_before_name(r->arm, t, (int)r->wanted->path, (int)r->wanted->replica, path);
+    PL_TRY(read_whole_blob(r, object, &r->arm->states, n * sizeof *states, states));
+    if (!pl_hash_none(&states[index])) {
+        PL_TRY(read_whole_blob(r, path, &states[index], bytes, blob));
+        state_unpack(r->arm, blob, r->n, r->state);
+    }
+done:
+    pl_free(states);
+    pl_free(blob);
+    return status;
+}
+
+/* The moments with which the path began; zeros if the arm names none. */
+static pl_status read_first_state(retraining *r)
+{
+    const pl_hash *moments = &r->arm->moments;
+    if (!pl_hash_none(&r->arm->states))
+        return read_inherited_state(r);
+    if (pl_hash_none(moments))
+        return PL_OK;
+    return read_whole_blob(r, PL_MOMENTS_OBJECT, moments, 2 * r->n * sizeof *r->state,
+                           r->state);
+}
+
 /* ---- all of them ---- */
 static pl_status open_retraining(retraining *r, const pl_backend_options *backend)
 {
@@ -205,17 +254,7 @@ static pl_status open_retraining(retraining *r, const pl_backend_options *backen
     PL_CHECK(check_method(r));
     PL_CHECK(trainer_create(backend, false, &r->trainer, r->device));
     PL_CHECK(alloc_retraining(r));
-    /* The moments with which the path began; zeros if the arm names none. */
-    const pl_hash *moments = &r->arm->moments;
-    size_t bytes = 2 * r->n * sizeof *r->state;
-    uint64_t have = 0;
-    if (!pl_hash_none(moments)) {
-        PL_CHECK(pl_store_blob_bytes(r->store, moments, &have));
-        if (have != bytes)
-            return pl_fail(PL_ERR_DAMAGED, "%s has %llu bytes instead of %zu",
-                           PL_MOMENTS_OBJECT, (unsigned long long)have, bytes);
-        PL_CHECK(pl_store_read_blob(r->store, moments, 0, bytes, r->state));
-    }
+    PL_CHECK(read_first_state(r));
     char name[PL_NAME_MAX], object[PL_MODULE_NAME_MAX];
     pl_object shard;
     pl_topology_path_name(r->topology, (int)r->wanted->path, name);

@@ -80,7 +80,7 @@ static pl_status alloc_parcel(const worker_task *task, int n_slots, parcel *p)
     p->encoded = pl_alloc((size_t)n_slots * sizeof *p->encoded);
     p->parts = pl_alloc((size_t)n_parts * sizeof *p->parts);
     PL_CHECK(pl_try_alloc(most * sizeof(float), "an update", (void **)&p->update));
-    if (task->layout.n_vectors == 2) /* this method keeps nothing of what others see */
+    if (task->layout.n_vectors <= 2) /* this method keeps nothing of what others see */
         return PL_OK;
     PL_CHECK(pl_try_alloc(most * sizeof(float), "an update", (void **)&p->sent_start));
     return pl_try_alloc(most * sizeof(float), "an update", (void **)&p->sent);
@@ -266,7 +266,8 @@ static pl_status pack(sender *s, int n_slots, parcel *p)
     PL_CHECK(alloc_parcel(task, n_slots, p));
     task->predicted_norm = pl_alloc((size_t)n_slots * sizeof *task->predicted_norm);
     bool predicts = false;
-    for (int slot = 0; slot < n_slots; slot++) {
+    /* scores have no updates */
+    for (int slot = 0; task->arm->arm.n_scored == 0 && slot < n_slots; slot++) {
         PL_CHECK(pack_slot(s, slot, p));
         predicts |= slot_predicts(task, slot);
     }
@@ -361,7 +362,7 @@ static pl_status send_results(sender *s)
     if (task->packed_bytes != 0) {
         task->packed_state = task->job.state;
         /* else the state is sent in the form that it has in memory */
-        if (task->packed_bytes != all * sizeof(float)) {
+        if (arm->n_scored == 0 && task->packed_bytes != all * sizeof(float)) {
             PL_TRY(pl_try_alloc_bare((size_t)task->packed_bytes, "a path's state",
                                      &task->packed_state));
             state_pack(arm, task->job.state, task->n_params, task->packed_state);

@@ -1,6 +1,7 @@
 /* The inner loop: trains one path on its data shard for tau AdamW steps, on a thread of
  * its own (train.h). */
 #include "workers/train.h"
+#include "router/router.h"
 
 struct trainer {
     pl_backend_options options;
@@ -179,25 +180,88 @@ static pl_status run_steps(trainer *t, train_job *job, batch *b)
     return PL_OK;
 }
 
-static pl_status run_job(trainer *t, train_job *job)
+static pl_status count_batch(void *context)
+{
+    trainer *t = context;
+    atomic_fetch_add(&t->step, 1);
+    PL_CHECK(pl_failpoint("worker.step.before"));
+    return check_cancelled(t);
+}
+
+static pl_status take_scores(train_job *job, const pl_score *scores, size_t n)
+{
+    double nats = 0, *out;
+    PL_CHECK(pl_try_alloc(n * sizeof *out, "scores", (void **)&job->state));
+    out = (double *)job->state;
+    for (size_t i = 0; i < n; i++) {
+        out[i] = scores[i].nats;
+        nats += scores[i].nats;
+        job->n_tokens += scores[i].n_targets;
+    }
+    job->loss = job->n_tokens ? nats / (double)job->n_tokens : 0;
+    return PL_OK;
+}
+
+/* Scores all documents of the shard by the path, whose parameters the model has. */
+static pl_status score_shard(trainer *t, train_job *job)
+{
+    const pl_inner *in = &job->arm->inner;
+    const pl_scorer_options options = {.topology = t->topology,
+                                       .model = t->model,
+                                       .context = in->context,
+                                       .batch = pl_arm_pass(in),
+                                       .prefix = in->skip_prefix,
+                                       .check = count_batch,
+                                       .check_context = t};
+    const size_t n = (size_t)job->arm->n_scored;
+    const double start = pl_now();
+    pl_scorer *scorer = NULL;
+    pl_status status = PL_OK;
+    uint32_t *docs = pl_alloc(n * sizeof *docs);
+    pl_score *scores = pl_alloc(n * sizeof *scores);
+    for (uint32_t i = 0; i < n; i++)
+        docs[i] = i;
+    PL_TRY(pl_scorer_create(&options, &scorer));
+    PL_TRY(pl_score_documents(scorer, job->shard, docs, n, scores));
+    PL_TRY(take_scores(job, scores, n));
+    job->n_samples = pl_phase_samples(job->arm);
+    job->seconds = pl_now() - start;
+    if (job->seconds > 0)
+        atomic_store(&t->rate, (double)job->n_tokens / job->seconds);
+done:
+    pl_scorer_destroy(&scorer);
+    pl_free(docs);
+    pl_free(scores);
+    return status;
+}
+
+static pl_status train_shard(trainer *t, train_job *job)
 {
     pl_status status = PL_OK;
     batch b = {0};
     size_t n = pl_topology_path_params(job->topology);
-    double start = pl_now();
-    PL_TRY(fit_model(t, job));
     PL_TRY(open_batch(job, &b));
     if (!job->state)
         PL_TRY(pl_try_alloc((size_t)job->n_vectors * n * sizeof(float),
                             "a path's state", (void **)&job->state));
-    PL_TRY(pl_model_load(t->model, job->start));
     PL_TRY(pl_model_load_moments(t->model, job->state, job->state + n));
     PL_TRY(run_steps(t, job, &b));
     PL_TRY(save_params(t, job));
     PL_TRY(pl_model_save_moments(t->model, job->state, job->state + n));
-    job->overhead_s = pl_now() - start - job->seconds;
 done:
     close_batch(&b);
+    return status;
+}
+
+static pl_status run_job(trainer *t, train_job *job)
+{
+    pl_status status = PL_OK;
+    double start = pl_now();
+    PL_TRY(fit_model(t, job));
+    PL_TRY(pl_model_load(t->model, job->start));
+    PL_TRY(job->arm->n_scored > 0 ? score_shard(t, job) : train_shard(t, job));
+    job->overhead_s = pl_now() - start - job->seconds;
+done:
     /* a damaged shard also causes other failures */
     if (pl_tokens_check(job->shard) != PL_OK)
         status = PL_ERR_DAMAGED;

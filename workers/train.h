@@ -24,7 +24,7 @@ typedef struct train_job {
     const bool *mixed; /* [n_slots] the slots that are mixed */
     /* input and output */
     /* [n_vectors, path_params], owned: m and v from before the steps, then from after
-     * them; NULL: zeros at the start */
+     * them; NULL: zeros at the start. If the arm scores, the scores (f64). */
     float *state;
     /* output */
     pl_status status;

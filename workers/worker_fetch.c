@@ -276,6 +276,25 @@ static pl_status begin_state(worker *w, worker_task *task)
     return PL_OK;
 }
 
+/* The state with which a path of a successor arm begins: that of the same path at the
+ * end of the arm before. `name` is whose it is; none if that path ended without one. */
+static pl_status find_inherited(worker *w, const worker_task *task, char name[96],
+                                pl_hash *state)
+{
+    const pl_arm *arm = &task->arm->arm;
+    const pl_topology *t = task->arm->topology;
+    const int replicas = pl_topology_n_replicas(t);
+    const size_t bytes = (size_t)(pl_topology_n_paths(t) * replicas) * sizeof(pl_hash);
+    char object[96];
+    void *states = NULL;
+    pl_arm_states_name(arm, object);
+    pl_arm_before_name(arm, t, task->path, task->replica, name);
+    PL_CHECK(fetch_blob(w, object, &arm->states, bytes, &states));
+    *state = ((const pl_hash *)states)[task->path * replicas + task->replica];
+    pl_free(states);
+    return PL_OK;
+}
+
 static pl_status fetch_state(worker *w, worker_task *task)
 {
     const pl_arm *arm = &task->arm->arm;
@@ -297,11 +316,18 @@ static pl_status fetch_state(worker *w, worker_task *task)
      * first phase ended. */
     bool fresh = task->phase == 0 ||
                  (arm->outer.state != PL_STATE_LOCAL && pl_hash_none(&state.moments));
-    if (task->phase == 0 && pl_hash_none(&arm->moments))
+    const char *owner = task->name;
+    char before[96];
+    if (fresh && !pl_hash_none(&arm->states)) {
+        PL_CHECK(find_inherited(w, task, before, &state.moments));
+        owner = before;
+        fresh = false;
+    }
+    if (task->phase == 0 && pl_hash_none(&arm->moments) && fresh)
         return PL_OK;
     uint64_t bytes = pl_path_state_bytes(arm, task->n_params);
     if (!fresh && bytes > 0 && !pl_hash_none(&state.moments))
-        PL_CHECK(fetch_blob(w, task->name, &state.moments, bytes, &blob));
+        PL_CHECK(fetch_blob(w, owner, &state.moments, bytes, &blob));
     /* all of it has the form that it has in memory */
     if (blob && bytes == floats * sizeof(float)) {
         task->state = blob;

@@ -77,6 +77,12 @@ static pl_scorer *open_scorer(int n_threads, int batch, int path)
     return scorer;
 }
 
+static pl_status end_after(void *context)
+{
+    int *left = context;
+    return (*left)-- > 0 ? PL_OK : pl_fail(PL_ERR_CANCELLED, "enough");
+}
+
 /* One target at a time: token j of a document from the tokens of its window before
  * it, on a model of its own. */
 static pl_score naive_score(int path, uint32_t doc)
@@ -517,9 +523,48 @@ static void wrong_use_is_refused(void **state)
     pl_scorer_destroy(&scorer);
 }
 
+/* A worker scores by the model that it trains with. */
+static void a_borrowed_model_scores_the_same(void **state)
+{
+    (void)state;
+    pl_backend_options backend = {.name = "ref", .n_threads = 1, .precision = "f32"};
+    pl_model_options options = {.batch = 3, .context = T, .training = true};
+    pl_score own[N_DOCS], borrowed[N_DOCS];
+    pl_scorer *scorer = open_scorer(1, 3, 1);
+    float *params = malloc(pl_topology_path_params(topology) * sizeof *params);
+    int left = 1000;
+    pl_backend *be;
+    pl_model *model;
+    assert_ok(pl_score_documents(scorer, tokens, all, N_DOCS, own));
+    pl_scorer_destroy(&scorer);
+    fill_params(1, params);
+    assert_ok(pl_backend_open(&backend, &be));
+    assert_ok(pl_model_create(be, topology, &options, &model));
+    assert_ok(pl_model_load(model, params));
+    pl_scorer_options of = {.topology = topology,
+                            .model = model,
+                            .batch = 3,
+                            .prefix = PREFIX,
+                            .check = end_after,
+                            .check_context = &left};
+    assert_ok(pl_scorer_create(&of, &scorer));
+    assert_ok(pl_score_documents(scorer, tokens, all, N_DOCS, borrowed));
+    for (int i = 0; i < N_DOCS; i++)
+        assert_true(own[i].nats == borrowed[i].nats &&
+                    own[i].n_targets == borrowed[i].n_targets);
+    left = 1;
+    assert_int_equal(pl_score_documents(scorer, tokens, all, N_DOCS, borrowed),
+                     PL_ERR_CANCELLED);
+    pl_scorer_destroy(&scorer);
+    pl_model_destroy(&model);
+    pl_backend_close(&be);
+    free(params);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_borrowed_model_scores_the_same),
         cmocka_unit_test(scores_equal_one_target_at_a_time),
         cmocka_unit_test(documents_within_the_prefix_count_nothing),
         cmocka_unit_test(scores_do_not_depend_on_threads),

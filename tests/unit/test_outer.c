@@ -197,6 +197,58 @@ static void a_mean_of_those_that_send_survives_encoding(void **state)
     pl_arm_clear(&arm);
 }
 
+/* An arm that goes on from another one, and one that scores documents. */
+static void beginnings_survive_encoding(void **state)
+{
+    pl_arm arm, back;
+    pl_buf bytes = {0};
+    (void)state;
+    make_arm(&arm);
+    pl_copy_text(arm.before, sizeof arm.before, "mix");
+    pl_hash_of("blob", "states", 6, &arm.states);
+    pl_arm_encode(&arm, &bytes);
+    assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back), PL_OK);
+    assert_string_equal(back.before, "mix");
+    assert_true(pl_hash_equal(&back.states, &arm.states));
+    assert_int_equal(back.n_scored, 0);
+    pl_arm_clear(&back);
+    arm.before[0] = '\0'; /* whose states? */
+    pl_buf_clear(&bytes);
+    pl_arm_encode(&arm, &bytes);
+    assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back), PL_ERR_PROTO);
+    arm.states = (pl_hash){{0}};
+    arm.n_scored = 25;
+    pl_buf_clear(&bytes);
+    pl_arm_encode(&arm, &bytes); /* three phases of co2 */
+    assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back), PL_ERR_PROTO);
+    assert_non_null(strstr(pl_last_error(), "25 documents"));
+    arm.inner.phases = 1;
+    arm.outer.method = pl_method_defaults(PL_METHOD_DILOCO);
+    pl_buf_clear(&bytes);
+    pl_arm_encode(&arm, &bytes);
+    assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back), PL_OK);
+    assert_int_equal(back.n_scored, 25);
+    pl_arm_clear(&back);
+    pl_buf_destroy(&bytes);
+    pl_arm_clear(&arm);
+}
+
+static void only_names_of_chapters_are_chapters(void **state)
+{
+    static const char *const others[] = {"mix~0",    "mix~01", "mix~", "mix~1x",
+                                         "mix~1000", "mi",     "base", "",
+                                         "mix ~1",   "mix~-1"};
+    char name[PL_ARM_NAME_MAX];
+    (void)state;
+    for (int i = 0; i < PL_CHAPTERS_MAX; i++) {
+        pl_chapter_name(i, name);
+        assert_int_equal(pl_arm_chapter(name), i);
+    }
+    assert_int_equal(pl_arm_chapter("mix"), 0);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        assert_int_equal(pl_arm_chapter(others[i]), -1);
+}
+
 static void truncated_arm_is_refused_at_every_length(void **state)
 {
     pl_arm arm, back;
@@ -320,6 +372,8 @@ int main(void)
         cmocka_unit_test(an_impossible_inner_loop_is_refused),
         cmocka_unit_test(kinds_of_state_survive_encoding),
         cmocka_unit_test(a_mean_of_those_that_send_survives_encoding),
+        cmocka_unit_test(beginnings_survive_encoding),
+        cmocka_unit_test(only_names_of_chapters_are_chapters),
         cmocka_unit_test(truncated_arm_is_refused_at_every_length),
         cmocka_unit_test(arm_with_too_few_shards_is_refused),
         cmocka_unit_test(modules_are_classed_by_who_shares_them),

@@ -129,6 +129,25 @@ static void longest_chain_comes_first(void **state)
     assert_string_equal(p->arms[task.arm].arm.name, "dense-eq");
 }
 
+/* The mixture waits for scores, dense-eq is long. */
+static void scores_come_before_all_training(void **state)
+{
+    plan *p = *state;
+    plan_task task;
+    add_arm(p, "dense-eq", 1, 1, 1, 12);
+    add_arm(p, "score~1", 2, 2, 1, 1);
+    plan_find_arm(p, "score~1")->arm.n_scored = 3;
+    set_all(p, "dense-eq", 0);
+    set_all(p, "score~1", 0);
+    assert_true(plan_choose(p, 0, 0, &task));
+    assert_string_equal(p->arms[task.arm].arm.name, "score~1");
+    for (int i = 0; i < 4; i++)
+        finish(&plan_find_arm(p, "score~1")->paths[i], 1, 0);
+    assert_true(plan_arm_finished(plan_find_arm(p, "score~1")));
+    assert_true(plan_choose(p, 0, 0, &task));
+    assert_string_equal(p->arms[task.arm].arm.name, "dense-eq");
+}
+
 static void tokens_rise_and_a_taken_lease_is_told(void **state)
 {
     plan *p = *state;
@@ -432,6 +451,7 @@ int main(void)
         TEST(path_goes_on_when_its_own_modules_are_ready),
         TEST(worker_prefers_the_path_it_knows),
         TEST(longest_chain_comes_first),
+        TEST(scores_come_before_all_training),
         TEST(tokens_rise_and_a_taken_lease_is_told),
         TEST(zombie_cannot_renew_what_another_holds),
         TEST(token_is_of_use_to_its_worker_alone),

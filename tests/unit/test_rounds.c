@@ -295,6 +295,23 @@ static void vectors_of_a_path_are_what_its_method_keeps(void **state)
     }
 }
 
+/* Scores are the state of their path: no module gets a version. */
+static void an_arm_that_scores_makes_no_versions(void **state)
+{
+    fixture *f = *state;
+    const int modules[] = {f->shared, f->alone};
+    choose(f, PL_METHOD_DILOCO);
+    f->arm.inner.phases = 1;
+    f->arm.n_scored = 7;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(round_of(f, modules[i], 0), -1);
+        assert_int_equal(needs(f, modules[i], 0), 0);
+        assert_int_equal(pl_round_count(&f->arm, f->t, modules[i]), 0);
+        assert_false(pl_round_predicts(&f->arm, f->t, modules[i]));
+    }
+    assert_int_equal(pl_path_state_bytes(&f->arm, 1000), 7 * sizeof(double));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -312,6 +329,7 @@ int main(void)
         TEST(arrival_encodes_alone),
         TEST(mates_are_mutual),
         TEST(others_meet_nobody),
+        TEST(an_arm_that_scores_makes_no_versions),
         TEST(vectors_of_a_path_are_what_its_method_keeps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

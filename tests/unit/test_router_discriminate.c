@@ -189,6 +189,37 @@ static void prices_balance_it(void **state)
     free(points);
 }
 
+/* Fitted on some documents without prices, then priced for all of them by tokens. */
+static void prices_may_be_those_of_other_documents(void **state)
+{
+    (void)state;
+    double scores[N * PATHS], weights[N], load[PATHS] = {0}, total = 0;
+    float *points = make_quiet(scores);
+    for (size_t i = 0; i < N; ++i) {
+        if (i % 10 != 0)
+            scores[i * PATHS + 3] = 0.0;
+        weights[i] = 1.0 + (double)(i % 7);
+        total += weights[i];
+    }
+    pl_router_options options = linear_options(scores);
+    pl_router *router = fit(points, N / 4, DIM, &options);
+    options.balance = 0.2;
+    options.weights = weights;
+    assert_int_equal(pl_router_price(router, points, N, &options), PL_OK);
+    for (size_t i = 0; i < N; ++i)
+        load[path_of(router, points + i * DIM)] += weights[i];
+    for (int p = 0; p < PATHS; ++p)
+        assert_true(load[p] <= total * 1.2 / PATHS * (1 + 1e-9));
+    options.balance = 0;
+    assert_int_equal(pl_router_price(router, points, N, &options), PL_OK);
+    double most = 0;
+    for (size_t i = 0; i < N; ++i)
+        most += path_of(router, points + i * DIM) == 3 ? weights[i] : 0;
+    assert_true(most > total / 2);
+    pl_router_destroy(&router);
+    free(points);
+}
+
 /* With a bound on memory it sees every d-th document, and that one's scores. */
 static void a_sample_takes_its_scores_along(void **state)
 {
@@ -229,6 +260,7 @@ int main(void)
         cmocka_unit_test(it_ends_at_the_minimum),
         cmocka_unit_test(its_bytes_do_not_depend_on_threads),
         cmocka_unit_test(prices_balance_it),
+        cmocka_unit_test(prices_may_be_those_of_other_documents),
         cmocka_unit_test(a_sample_takes_its_scores_along),
         cmocka_unit_test(what_cannot_be_fitted_is_refused),
     };

@@ -1,13 +1,13 @@
 /* Scores documents: it cuts them into windows in document order, fills batches of a
  * fixed size, and runs one model per thread. */
-#include "eval/eval.h"
+#include "router/scorer.h"
 #include <string.h>
 
 enum { TOKENS_A_CALL = 2048 };
 
 /* One thread's model and its buffers of batch * context entries. */
 typedef struct lane {
-    pl_backend *backend;
+    pl_backend *backend; /* NULL: the model is borrowed */
     pl_model *model;
     int32_t *tokens, *targets;
     float *losses;
@@ -24,7 +24,8 @@ struct pl_scorer {
 static pl_status check_scorer_options(const pl_scorer_options *options)
 {
     int longest = pl_topology_shape(options->topology)->context;
-    if (options->n_threads < 1 || options->batch < 0 || options->prefix < 0)
+    if ((options->n_threads < 1 && !options->model) || options->batch < 0 ||
+        options->prefix < 0)
         return pl_fail(PL_ERR_ARG,
                        "a scorer needs a thread, and batch and prefix of 0 or more: "
                        "got %d, %d, %d",
@@ -56,8 +57,11 @@ static pl_status open_scorer_lane(const pl_scorer_options *options, int i, lane 
     pl_model_options model = {.batch = options->batch, .context = options->context};
     size_t n = (size_t)options->batch * (size_t)options->context;
     void *memory = NULL;
-    PL_CHECK(pl_backend_open(&backend, &out->backend));
-    PL_CHECK(pl_model_create(out->backend, options->topology, &model, &out->model));
+    out->model = options->model;
+    if (!options->model) {
+        PL_CHECK(pl_backend_open(&backend, &out->backend));
+        PL_CHECK(pl_model_create(out->backend, options->topology, &model, &out->model));
+    }
     PL_CHECK(pl_try_alloc(n * (2 * sizeof(int32_t) + sizeof(float)), "scorer batch",
                           &memory));
     out->tokens = memory;
@@ -74,12 +78,13 @@ pl_status pl_scorer_create(const pl_scorer_options *options, pl_scorer **out)
     pl_scorer *scorer = pl_alloc(sizeof *scorer);
     scorer->options = *options;
     fill_defaults(&scorer->options);
-    scorer->lanes = pl_alloc((size_t)options->n_threads * sizeof *scorer->lanes);
-    int n_lanes = options->n_threads;
+    int n_lanes = options->model ? 1 : options->n_threads;
+    scorer->lanes = pl_alloc((size_t)n_lanes * sizeof *scorer->lanes);
+    scorer->loaded = options->model != NULL;
     while (scorer->n_lanes < n_lanes) {
         lane *l = &scorer->lanes[scorer->n_lanes++];
         PL_TRY(open_scorer_lane(&scorer->options, scorer->n_lanes - 1, l));
-        if (l->backend->n_devices > 0 && l->backend->n_devices < n_lanes)
+        if (l->backend && l->backend->n_devices > 0 && l->backend->n_devices < n_lanes)
             n_lanes = l->backend->n_devices;
     }
     *out = scorer;
@@ -96,7 +101,8 @@ void pl_scorer_destroy(pl_scorer **scorer)
     for (int i = 0; i < (*scorer)->n_lanes; ++i) {
         lane *l = &(*scorer)->lanes[i];
         pl_free_aligned(l->tokens);
-        pl_model_destroy(&l->model);
+        if (l->backend)
+            pl_model_destroy(&l->model);
         pl_backend_close(&l->backend);
     }
     pl_free((*scorer)->lanes);
@@ -202,6 +208,9 @@ static pl_status score_batch(void *context, size_t item, int thread)
     lane *l = &p->scorer->lanes[thread];
     size_t batch = (size_t)p->scorer->options.batch, first = item * batch, T = 0;
     size_t B = p->n_windows - first < batch ? p->n_windows - first : batch;
+    const pl_scorer_options *options = &p->scorer->options;
+    if (options->check)
+        PL_CHECK(options->check(options->check_context));
     for (size_t b = 0; b < B; ++b)
         if (p->windows[first + b].n > T)
             T = p->windows[first + b].n;
