@@ -31,7 +31,7 @@ static const cli_option options[] = {
 
 static pl_status parse_export_args(int argc, char **argv, request *q)
 {
-    *q = (request){.arm = "mix", .format = "safetensors"};
+    *q = (request){.format = "safetensors"};
     PL_CHECK(cli_read(&verb_export, argc, argv, q, NULL));
     q->gguf = strcmp(q->format, "gguf") == 0;
     if (!q->gguf && strcmp(q->format, "safetensors") != 0) {
@@ -79,12 +79,16 @@ static pl_status open_export(job *j)
     PL_CHECK(run_look(j->q->dir, &j->r));
     PL_CHECK(run_read_tokenizer(&j->r, &j->tokenizer));
     PL_CHECK(store_open_run(j->r.dir, &j->store));
-    pl_status status = pl_read_arm(j->store, j->q->arm, &j->arm, &j->topology);
+    char arm[PL_ARM_NAME_MAX];
+    pl_newest_chapter(j->store, arm);
+    if (j->q->arm)
+        pl_copy_text(arm, sizeof arm, j->q->arm);
+    pl_status status = pl_read_arm(j->store, arm, &j->arm, &j->topology);
     if (status == PL_ERR_NOT_FOUND)
         return pl_fail(status,
                        "the run in %s has no arm `%s` (yet); `pathloom store ls "
                        "--objects --run %s` lists what is there",
-                       j->r.dir, j->q->arm, j->r.dir);
+                       j->r.dir, arm, j->r.dir);
     PL_CHECK(status);
     size_t n = (size_t)pl_topology_n_slots(j->topology);
     j->modules = pl_alloc(n * sizeof *j->modules);
@@ -244,7 +248,7 @@ static pl_status choose_export_path(job *j, int *path)
         return pl_find_path(j->topology, j->q->path, path);
     if (n == 1)
         return PL_OK;
-    if (j->q->text && strcmp(j->arm.name, "mix") == 0)
+    if (j->q->text && pl_arm_chapter(j->arm.name) >= 0)
         return route(j, path);
     pl_topology_path_name(j->topology, n - 1, last);
     return pl_fail(PL_ERR_USAGE,

@@ -267,35 +267,42 @@ static pl_status reweigh(homes_call *h)
 
 /* ---- one name ---- */
 typedef struct search {
+    const char *asked; /* "mix/L1.E0", or "L1.E0" of the mixture's newest chapter */
     char name[PL_MODULE_NAME_MAX];
-    bool found;
+    int home, chapter, looks_at;
 } search;
 
 static pl_status match(void *context, const char *name)
 {
     search *s = context;
-    s->found = s->found || strcmp(name, s->name) == 0;
+    const char *slash = strchr(name, '/');
+    char arm[PL_ARM_NAME_MAX] = "";
+    if (slash && (size_t)(slash - name) < sizeof arm)
+        memcpy(arm, name, (size_t)(slash - name));
+    const int chapter = pl_arm_chapter(arm);
+    bool newer = chapter > s->chapter && strcmp(slash + 1, s->asked) == 0;
+    if (!newer && strcmp(name, s->asked) != 0)
+        return PL_OK;
+    s->chapter = chapter;
+    s->home = s->looks_at;
+    pl_copy_text(s->name, sizeof s->name, name);
     return PL_OK;
 }
 
 static pl_status move_to_home(homes_call *h)
 {
-    search s = {.found = false};
-    int to = 0, from = 0, n = pl_client_n_homes(h->r.client);
-    const char *prefix = strchr(h->words[0], '/') ? "" : "mix/";
+    search s = {.asked = h->words[0], .home = -1, .chapter = -1};
+    int to = 0, n = pl_client_n_homes(h->r.client);
     PL_CHECK(read_home(h, h->words[1], &to));
-    snprintf(s.name, sizeof s.name, "%s%s", prefix, h->words[0]);
     PL_CHECK(pl_client_settle_places(h->r.client));
-    for (; from < n; from++) {
-        PL_CHECK(pl_client_each_name(h->r.client, from, match, &s));
-        if (s.found)
-            break;
-    }
-    if (!s.found)
+    for (; s.looks_at < n; s.looks_at++)
+        PL_CHECK(pl_client_each_name(h->r.client, s.looks_at, match, &s));
+    if (s.home < 0)
         return pl_fail(
             PL_ERR_NOT_FOUND,
             "no home has %s; `pathloom homes list --json` names what they have",
-            s.name);
+            s.asked);
+    const int from = s.home;
     PL_CHECK(read_home_weights(h));
     PL_CHECK(pl_move_name(h->r.client, s.name, from, to, &h->report));
     if (from != to)

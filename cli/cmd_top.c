@@ -196,7 +196,7 @@ static void draw_screen(screen *s, const pl_json *status)
     int hidden = 0;
     for (int mixture = 1; mixture >= 0; mixture--)
         for (size_t a = pl_json_count(arms); a-- > 0;)
-            if ((strcmp(pl_json_get_text(pl_json_at(arms, a), "arm"), "mix") == 0) ==
+            if ((pl_arm_chapter(pl_json_get_text(pl_json_at(arms, a), "arm")) >= 0) ==
                 mixture)
                 hidden = put_arm(s, pl_json_at(arms, a), hidden);
     if (hidden > 0)

@@ -143,7 +143,9 @@ static pl_status complete_asked_name(const look *q, int kind, const char *asked,
         return PL_OK;
     if (!kinds[kind].of_arms)
         return nothing_like(q, kind, asked);
-    snprintf(out, PL_PATH_MAX, "mix/%s", asked);
+    char chapter[PL_ARM_NAME_MAX];
+    pl_newest_chapter(q->store, chapter);
+    snprintf(out, PL_PATH_MAX, "%s/%s", chapter, asked);
     if (begins_any(q, out))
         return PL_OK;
     for (size_t i = 0; i < q->n_names; i++) {

@@ -88,10 +88,18 @@ static void join_name(char out[PL_MODULE_NAME_MAX], const char *head, const char
 static pl_status complete_name(const name_list *list, const char *asked,
                                const char *full, char out[PL_MODULE_NAME_MAX])
 {
-    uint64_t head;
     const char *found = NULL, *second = NULL;
-    join_name(out, "mix/", full);
-    if (is_listed(list, out, &head))
+    int newest = -1;
+    for (size_t i = 0; i < list->count; i++) {
+        char arm[PL_MODULE_NAME_MAX];
+        names_arm_of(list->names[i], arm);
+        if (strcmp(names_without_arm(list->names[i]), full) == 0 &&
+            pl_arm_chapter(arm) > newest) {
+            newest = pl_arm_chapter(arm);
+            pl_copy_text(out, PL_MODULE_NAME_MAX, list->names[i]);
+        }
+    }
+    if (newest >= 0)
         return PL_OK;
     for (size_t i = 0; i < list->count; i++)
         if (strcmp(names_without_arm(list->names[i]), full) == 0) {

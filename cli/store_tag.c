@@ -14,7 +14,9 @@ static pl_status fill_tag(store_call *call, pl_snapshot *tag)
 {
     int64_t held_ms;
     const char *arm = call->values[STORE_OPT_ARM], *note = call->values[STORE_OPT_NOTE];
-    pl_copy_text(tag->arm, sizeof tag->arm, arm ? arm : "mix");
+    pl_newest_chapter(call->store, tag->arm);
+    if (arm)
+        pl_copy_text(tag->arm, sizeof tag->arm, arm);
     PL_CHECK(pl_tag_phase(call->store, tag->arm, call->words[1], &tag->phase));
     if (tag->phase < 0)
         PL_CHECK(run_look_at_one_moment(call->folder, &call->store, &held_ms));

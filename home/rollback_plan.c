@@ -123,6 +123,19 @@ static pl_status plan_resumption(pl_rollback_plan *r, int64_t most)
     return PL_OK;
 }
 
+/* The next chapter of the mixture began with the last versions of this one. */
+static pl_status check_chapter(const pl_rollback_plan *r)
+{
+    char newest[PL_ARM_NAME_MAX];
+    const int chapter = pl_arm_chapter(r->arm_name);
+    pl_newest_chapter(r->store, newest);
+    if (chapter < 0 || chapter == pl_arm_chapter(newest))
+        return PL_OK;
+    return pl_fail(PL_ERR_CONFIG,
+                   "%s has ended, and %s went on from its last versions; roll back %s",
+                   r->arm_name, newest, newest);
+}
+
 pl_status pl_rollback_plan_make(pl_rollback_plan *r, const pl_rollback_target *targets,
                                 size_t n)
 {
@@ -133,6 +146,7 @@ pl_status pl_rollback_plan_make(pl_rollback_plan *r, const pl_rollback_target *t
     PL_CHECK(status == PL_ERR_NOT_FOUND ? PL_OK : status);
     if (!r->topology)
         return PL_OK;
+    PL_CHECK(check_chapter(r));
     PL_CHECK(path_phases(r, &least, &most));
     return least >= r->arm.inner.phases ? PL_OK : plan_resumption(r, most);
 }

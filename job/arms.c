@@ -69,7 +69,7 @@ static void common_inner(const pl_run *r, pl_inner *in)
 bool run_may_have_arm(const char *name)
 {
     return config_is_baseline(name) || strcmp(name, "base") == 0 ||
-           strcmp(name, "mix") == 0;
+           pl_arm_chapter(name) >= 0;
 }
 
 int run_arm_names(const pl_run *r, const char *names[ARMS_MAX])
@@ -82,6 +82,14 @@ int run_arm_names(const pl_run *r, const char *names[ARMS_MAX])
     return n;
 }
 
+bool run_is_last_chapter(const pl_run *r, const char *arm)
+{
+    int64_t phases[CONFIG_EM_MAX];
+    int n = 0;
+    return pl_arm_chapter(arm) < 0 ||
+           (config_em(&r->cfg, phases, &n) == PL_OK && pl_arm_chapter(arm) == n);
+}
+
 /* Inner steps of one replica of the base model: its part of train.base_steps, rounded
  * up to whole phases. */
 static int base_steps(const config *c)
@@ -90,18 +98,34 @@ static int base_steps(const config *c)
     return (int)((share + c->tau - 1) / c->tau * c->tau);
 }
 
+/* The part of the mixture's phases that a chapter has: from `begin` up to `end`. */
+static pl_status bounds_of(const config *c, int chapter, int64_t *begin, int64_t *end)
+{
+    int64_t phases[CONFIG_EM_MAX];
+    int n = 0;
+    PL_CHECK(config_em(c, phases, &n));
+    *begin = chapter > 0 && chapter <= n ? phases[chapter - 1] : 0;
+    *end = chapter >= 0 && chapter < n ? phases[chapter] : c->phases;
+    return PL_OK;
+}
+
 /* Under wsd the arm's schedule begins at the base model's last step, and the outer step
- * becomes the plain mean in the round in which the learning rate begins to decay. */
-static void continue_base(const config *c, pl_arm *arm)
+ * becomes the plain mean in the round in which the learning rate begins to decay.
+ * Chapters of the mixture share one schedule: only the last one decays. */
+static void continue_base(const config *c, pl_arm *arm, int64_t begin, int64_t end)
 {
     pl_inner *in = &arm->inner;
     int64_t steps = (int64_t)in->tau * in->phases;
+    arm->inner.phases = (int)(in->phases - begin - (c->phases - end));
+    arm->outer.schedule.phases = arm->inner.phases;
     if (in->schedule != PL_SCHEDULE_WSD)
         return;
-    in->decay = (int)((double)steps * c->decay_share + 0.5);
-    in->first_step = base_steps(c);
+    in->first_step = base_steps(c) + (int)begin * in->tau;
     if (in->first_step > 0)
         in->warmup = (int)c->base_warmup;
+    if (end < c->phases)
+        return;
+    in->decay = (int)((double)steps * c->decay_share + 0.5);
     if (c->settle && arm->outer.schedule.decay == PL_DECAY_CONSTANT)
         arm->outer.schedule.settle = (in->decay + in->tau - 1) / in->tau;
 }
@@ -111,7 +135,9 @@ pl_status run_arm(const pl_run *r, const char *name, pl_arm *out)
     const config *c = &r->cfg;
     int trainings =
         pl_topology_n_paths(r->topology) * pl_topology_n_replicas(r->topology);
-    bool is_base = strcmp(name, "base") == 0, is_mix = strcmp(name, "mix") == 0;
+    const int chapter = pl_arm_chapter(name);
+    bool is_base = strcmp(name, "base") == 0, is_mix = chapter >= 0;
+    int64_t begin = 0, end = c->phases;
     bool is_diloco = strcmp(name, "diloco") == 0;
     memset(out, 0, sizeof *out);
     pl_copy_text(out->name, sizeof out->name, name);
@@ -123,6 +149,8 @@ pl_status run_arm(const pl_run *r, const char *name, pl_arm *out)
     out->config = r->hash;
     if (!is_mix)
         PL_CHECK(make_dense(out));
+    else
+        PL_CHECK(bounds_of(c, chapter, &begin, &end));
     if (strcmp(name, "dense-eq") == 0)
         out->inner.phases *= trainings;
     if (strcmp(name, "dense-batch") == 0) {
@@ -144,7 +172,7 @@ pl_status run_arm(const pl_run *r, const char *name, pl_arm *out)
         out->inner.phases = base_steps(c) / out->inner.tau;
         out->outer.schedule.phases = out->inner.phases;
     } else
-        continue_base(c, out);
+        continue_base(c, out, begin, end);
     /* A phase of streaming ends when a fragment is sent: tau steps have F phases. */
     int fragments = out->outer.method.fragments;
     if (pl_traits(out->outer.method.method)->streams) {

@@ -40,7 +40,9 @@ static pl_status read_mixture(const pl_run *r, pl_mixture *mix)
     run_answer_settings(r, &mix->settings);
     PL_CHECK(run_load_tokenizer(r, &mix->tokenizer));
     PL_CHECK(store_open_run(r->dir, &mix->store));
-    pl_status status = pl_read_arm(mix->store, "mix", &mix->arm, &mix->topology);
+    char chapter[PL_ARM_NAME_MAX];
+    pl_newest_chapter(mix->store, chapter);
+    pl_status status = pl_read_arm(mix->store, chapter, &mix->arm, &mix->topology);
     if (status == PL_ERR_NOT_FOUND)
         return pl_fail(status,
                        "the run in %s has no mixture yet: its base model is still "

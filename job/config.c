@@ -323,6 +323,56 @@ static pl_status check_listener(const config *c, const char *key, const char *te
     return PL_OK;
 }
 
+pl_status config_em(const config *c, int64_t phases[CONFIG_EM_MAX], int *n)
+{
+    char copy[PL_KEY_TEXT_MAX], *rest = NULL;
+    *n = 0;
+    pl_copy_text(copy, sizeof copy, c->em);
+    for (char *word = strtok_r(copy, ", ", &rest); word;
+         word = strtok_r(NULL, ", ", &rest)) {
+        int64_t phase = 0, least = *n > 0 ? phases[*n - 1] + 1 : 1;
+        if (pl_parse_int(word, &phase) != PL_OK || phase < least ||
+            phase >= c->phases || *n == CONFIG_EM_MAX)
+            return pl_fail(PL_ERR_CONFIG,
+                           "router.em `%s`: give at most %d rising numbers of phases, "
+                           "each below train.phases %lld",
+                           c->em, (int)CONFIG_EM_MAX, (long long)c->phases);
+        phases[(*n)++] = phase;
+    }
+    return PL_OK;
+}
+
+/* A chapter begins where the one before has ended, and all share one schedule. */
+static pl_status check_em(const config *c, const pl_outer *outer, int n_paths)
+{
+    int64_t phases[CONFIG_EM_MAX];
+    int n = 0;
+    PL_CHECK(config_em(c, phases, &n));
+    if (n == 0)
+        return PL_OK;
+    if (n_paths < 2)
+        return pl_fail(PL_ERR_CONFIG, "router.em deals documents to paths anew, and "
+                                      "topology.levels makes only one path");
+    if (strcmp(c->schedule, "wsd") != 0 || outer->schedule.decay != PL_DECAY_CONSTANT)
+        return pl_fail(PL_ERR_CONFIG,
+                       "router.em needs train.schedule=wsd and outer.decay=constant, "
+                       "which go on over the border of two chapters");
+    if (pl_method_keeps_own(outer->method.method))
+        return pl_fail(PL_ERR_CONFIG,
+                       "router.em does not go with outer.method=%s, whose paths keep "
+                       "parameters of their own",
+                       c->method);
+    double left = (double)(c->phases - phases[n - 1]);
+    if (left < (double)c->phases * c->decay_share)
+        return pl_fail(PL_ERR_CONFIG,
+                       "router.em: after phase %lld only %.0f of %lld phases are left, "
+                       "but the learning rate falls during the last %g of them "
+                       "(train.decay); deal earlier",
+                       (long long)phases[n - 1], left, (long long)c->phases,
+                       (double)c->phases * c->decay_share);
+    return PL_OK;
+}
+
 pl_status config_check(const config *c)
 {
     pl_shape shape;
@@ -365,6 +415,7 @@ pl_status config_check(const config *c)
                        "router.prefix %lld leaves nothing of model.context %lld to "
                        "predict; make the context longer or the prefix shorter",
                        (long long)c->prefix, (long long)c->context);
+    PL_CHECK(check_em(c, &outer, n_paths));
     if (c->overlap > n_paths)
         return pl_fail(PL_ERR_CONFIG, "router.overlap %lld is more than the %d paths",
                        (long long)c->overlap, n_paths);

@@ -209,6 +209,23 @@ static const pl_key keys[] = {
      "the highest likelihood (likelihood; every path reads them); auto: likelihood in "
      "a run of at most 16 paths, else router",
      true},
+    {"router.em", PL_KEY_TEXT, AT(em), "", 0, 0, NULL, "phases",
+     "phases after which all documents are dealt anew, such as 2,4: a linear router is "
+     "fitted on how well each path predicts the documents of router.share, and the "
+     "paths "
+     "go on with other shards; empty: never",
+     false},
+    {"router.share", PL_KEY_REAL, AT(share), "0.05", 0.0001, 0.5, NULL,
+     "of the documents",
+     "with router.em: the share of training documents that no arm trains on, so that "
+     "their likelihoods can tell which path is best for documents like them",
+     false},
+    {"router.temperature", PL_KEY_REAL, AT(temperature), "0", 0, 1e6, NULL, "nats",
+     "with router.em: 0: each of these documents belongs to its best path; above 0: to "
+     "all paths, in proportion to exp(log likelihood / temperature)",
+     false},
+    {"router.decay", PL_KEY_REAL, AT(fit_decay), "0.01", 0, 1000, NULL, "",
+     "with router.em: weight decay of the linear router", false},
 
     SECTION("outer", "how updates are merged into versions"),
     {"outer.method", PL_KEY_TEXT, AT(method), "diloco", 0, 0, NULL, "",

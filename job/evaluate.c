@@ -63,7 +63,8 @@ typedef struct job {
     evaluation *e;
     pl_scorer *scorer;
     float *params;
-    spent spent[ROW_COUNT]; /* of the arm of each row */
+    char chapter[PL_ARM_NAME_MAX]; /* of the mixture, the newest */
+    spent spent[ROW_COUNT];        /* of the arm of each row */
 } job;
 
 typedef struct arm_source {
@@ -174,8 +175,9 @@ static void fill_spent(job *j, evaluation_row *w, const pl_arm *arm,
     w->flops = (double)w->tokens_total *
                pl_topology_flops_per_token(t, arm->inner.context, true);
     w->seconds = training_seconds(j, w, s, trainings);
-    w->finished =
-        arm->inner.phases == 0 || (s->n == n && s->least_phase >= arm->inner.phases);
+    w->finished = (arm->inner.phases == 0 ||
+                   (s->n == n && s->least_phase >= arm->inner.phases)) &&
+                  run_is_last_chapter(j->r, arm->name);
 }
 
 /* Fills all rows of one arm; `kind` is its first. */
@@ -184,7 +186,8 @@ static pl_status fill_rows(job *j, row_kind kind)
     pl_arm arm;
     pl_topology *t = NULL;
     const char *name = j->e->rows[kind].arm;
-    pl_status status = pl_read_arm(j->store, name, &arm, &t);
+    const char *source = pl_arm_chapter(name) < 0 ? name : j->chapter;
+    pl_status status = pl_read_arm(j->store, source, &arm, &t);
     if (status == PL_ERR_NOT_FOUND)
         return PL_OK;
     PL_TRY(status);
@@ -223,7 +226,9 @@ static pl_status route_valid(job *j)
                                    .backend = backend.name,
                                    .prefix = (int)r->cfg.prefix,
                                    .n_threads = pl_cpu_count()};
-    pl_status status = pl_store_read_object(j->store, "router/mix", &bytes);
+    char object[PL_MODULE_NAME_MAX];
+    snprintf(object, sizeof object, "router/%s", j->chapter);
+    pl_status status = pl_store_read_object(j->store, object, &bytes);
     if (status == PL_ERR_NOT_FOUND)
         status = pl_fail(
             status, "the run in %s has no router yet: its base model is still training",
@@ -277,6 +282,32 @@ done:
     return status;
 }
 
+static pl_status read_arm_spent(job *j, const char *arm, spent *out)
+{
+    char prefix[PL_ARM_NAME_MAX + 2];
+    memset(out, 0, sizeof *out);
+    snprintf(prefix, sizeof prefix, "%s/", arm);
+    return pl_store_each_path(j->store, prefix, add_path, out);
+}
+
+/* All chapters of the mixture; how far its paths are is said of the newest. */
+static pl_status read_mixture_spent(job *j, spent *out)
+{
+    spent all = {0};
+    for (int chapter = 0; chapter <= pl_arm_chapter(j->chapter); chapter++) {
+        char name[PL_ARM_NAME_MAX];
+        pl_chapter_name(chapter, name);
+        PL_CHECK(read_arm_spent(j, name, out));
+        all.tokens += out->tokens;
+        all.longest += out->longest;
+        all.seconds += out->seconds;
+    }
+    out->tokens = all.tokens;
+    out->longest = all.longest;
+    out->seconds = all.seconds;
+    return PL_OK;
+}
+
 /* Reads the tokens and seconds that each arm was trained for, and the mean rate. */
 static pl_status read_spent(job *j)
 {
@@ -287,11 +318,9 @@ static pl_status read_spent(job *j)
             j->spent[i] = j->spent[i - 1];
             continue;
         }
-        spent *out = &j->spent[i];
-        char prefix[PL_ARM_NAME_MAX + 2];
-        memset(out, 0, sizeof *out);
-        snprintf(prefix, sizeof prefix, "%s/", kinds[i].arm);
-        PL_CHECK(pl_store_each_path(j->store, prefix, add_path, out));
+        PL_CHECK(pl_arm_chapter(kinds[i].arm) < 0
+                     ? read_arm_spent(j, kinds[i].arm, &j->spent[i])
+                     : read_mixture_spent(j, &j->spent[i]));
         tokens += j->spent[i].tokens;
         seconds += j->spent[i].seconds;
     }
@@ -365,6 +394,7 @@ pl_status evaluate(pl_run *r, pl_store *store, const evaluation_wish *wish,
                      trainings);
     }
     read_router_report(r, out);
+    pl_newest_chapter(store, j.chapter);
     PL_TRY(open_evaluation(&j));
     PL_TRY(route_valid(&j));
     PL_TRY(fill_rows(&j, ROW_ROUTER));

@@ -12,7 +12,7 @@ enum { WORKERS_SHOWN = 8 };
 typedef struct progress {
     pl_run *r;
     const char *const *arms;
-    int n_arms;
+    int n_arms, n_needed; /* the first n_needed of them are waited for */
     bool tty;
     int columns, rows; /* of the terminal; it may be resized at any time */
     int drawn_lines;
@@ -26,12 +26,13 @@ typedef struct progress {
     pl_status failure_status;
 } progress;
 
-static bool is_mine(const progress *p, const char *arm)
+/* The arm's place among those that are shown; -1: it is none of them. */
+static int place_of(const progress *p, const char *arm)
 {
     for (int i = 0; i < p->n_arms; i++)
         if (strcmp(p->arms[i], arm) == 0)
-            return true;
-    return false;
+            return i;
+    return -1;
 }
 
 /* Sums over the arms that are waited for; finished when every one is there and done. */
@@ -39,14 +40,14 @@ static void measure_progress(progress *p, const pl_json *status)
 {
     const pl_json *arms = pl_json_get(status, "arms"),
                   *workers = pl_json_get(status, "workers");
-    int seen = 0, complete = 0;
+    int complete = 0;
     p->done = p->total = p->tokens_per_second = 0;
     for (size_t i = 0; i < pl_json_count(arms); i++) {
         const pl_json *a = pl_json_at(arms, i), *paths = pl_json_get(a, "paths");
-        if (!is_mine(p, pl_json_get_text(a, "arm")))
+        const int place = place_of(p, pl_json_get_text(a, "arm"));
+        if (place < 0)
             continue;
         double tau = pl_json_get_real(a, "tau");
-        seen++;
         p->done += pl_json_get_real(a, "tasks_done") * tau;
         p->total += pl_json_get_real(a, "tasks") * tau;
         for (size_t k = 0; k < pl_json_count(paths); k++)
@@ -55,13 +56,13 @@ static void measure_progress(progress *p, const pl_json *status)
         const bool audits = pl_json_get_bool(a, "audits_wait");
         if (pl_json_get_real(a, "tasks_done") >= pl_json_get_real(a, "tasks") &&
             !audits)
-            complete++;
+            complete += place < p->n_needed;
     }
     for (size_t i = 0; i < pl_json_count(workers); i++)
         if (strcmp(pl_json_get_text(pl_json_at(workers, i), "state"), "busy") == 0)
             p->tokens_per_second +=
                 pl_json_get_real(pl_json_at(workers, i), "tokens_per_second");
-    p->finished = seen == p->n_arms && complete == seen;
+    p->finished = complete == p->n_needed;
     pl_copy_text(p->failure, sizeof p->failure, pl_json_get_text(status, "failure"));
     double why = pl_json_get_real(status, "failure_status");
     p->failure_status = why > 0 && why < PL_STATUS_COUNT ? (pl_status)why : PL_ERR_DATA;
@@ -173,7 +174,7 @@ static void draw_block(progress *p, const pl_json *status)
     head_line(p, &line);
     put_line(p, &line, &out);
     for (size_t i = 0; i < pl_json_count(arms); i++)
-        if (is_mine(p, pl_json_get_text(pl_json_at(arms, i), "arm"))) {
+        if (place_of(p, pl_json_get_text(pl_json_at(arms, i), "arm")) >= 0) {
             arm_line(pl_json_at(arms, i), p->columns, &line);
             put_line(p, &line, &out);
         }
@@ -218,7 +219,7 @@ static void draw_line(const progress *p, const pl_json *status)
     head_line(p, &out);
     for (size_t i = 0; i < pl_json_count(arms); i++) {
         const pl_json *a = pl_json_at(arms, i);
-        if (!is_mine(p, pl_json_get_text(a, "arm")))
+        if (place_of(p, pl_json_get_text(a, "arm")) < 0)
             continue;
         pl_buf_printf(&out, "  %s %.0f/%.0f loss", pl_json_get_text(a, "arm"),
                       pl_json_get_real(a, "tasks_done"), pl_json_get_real(a, "tasks"));
@@ -273,9 +274,13 @@ static pl_status poll_once(progress *p, bool *first)
     return PL_OK;
 }
 
-pl_status progress_wait(pl_run *r, const char *const *arms, int n_arms)
+pl_status progress_wait(pl_run *r, const char *const *arms, int n_arms, int n_needed)
 {
-    progress p = {.r = r, .arms = arms, .n_arms = n_arms, .started = pl_now()};
+    progress p = {.r = r,
+                  .arms = arms,
+                  .n_arms = n_arms,
+                  .n_needed = n_needed,
+                  .started = pl_now()};
     bool first = true;
     /* Whether the terminal understands cursor movement. */
     const char *term = getenv("TERM");

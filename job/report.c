@@ -381,7 +381,9 @@ pl_status evaluation_samples(pl_run *r, pl_store *store, const evaluation *e)
     const pl_backend_options backend = run_own_backend(s.r);
     pl_model_options model = {.batch = 1, .context = (int)s.r->cfg.context};
     PL_TRY(run_load_tokenizer(s.r, &s.tokenizer));
-    PL_TRY(pl_read_arm(s.store, "mix", &s.arm, &s.topology));
+    char chapter[PL_ARM_NAME_MAX];
+    pl_newest_chapter(s.store, chapter);
+    PL_TRY(pl_read_arm(s.store, chapter, &s.arm, &s.topology));
     PL_TRY(pl_backend_open(&backend, &s.backend));
     PL_TRY(pl_model_create(s.backend, s.topology, &model, &s.model));
     PL_TRY(pl_decoder_create(s.model, &s.decoder));

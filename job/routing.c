@@ -59,7 +59,47 @@ static pl_router_options router_options(const pl_run *r, const routing *g, int n
     return o;
 }
 
-pl_status routing_fit(pl_run *r, const float *params, routing *g)
+bool routing_scores(const pl_run *r, uint32_t document)
+{
+    const uint64_t hash = pl_tokens_doc(r->train, document)->hash;
+    return r->cfg.em[0] &&
+           pl_random_uniform((uint64_t)r->cfg.seed, pl_stream("router-data", 0, 0),
+                             hash) < r->cfg.share;
+}
+
+/* Takes the documents that are for scores out of the shards. */
+static pl_status drop_scored(const pl_run *r, pl_shards *shards)
+{
+    size_t kept = 0, from = 0;
+    char name[PL_NAME_MAX];
+    for (int p = 0; p < shards->n_paths; p++) {
+        size_t first = kept;
+        for (; from < shards->first[p + 1]; from++)
+            if (!routing_scores(r, shards->docs[from]))
+                shards->docs[kept++] = shards->docs[from];
+        shards->first[p + 1] = kept;
+        pl_topology_path_name(r->topology, p, name);
+        if (kept == first)
+            return pl_fail(PL_ERR_DATA,
+                           "all documents of path %s are in the share that is kept for "
+                           "the router; give more documents, or a smaller router.share "
+                           "than %g",
+                           name, r->cfg.share);
+    }
+    return PL_OK;
+}
+
+static pl_status deal(pl_run *r, routing *g)
+{
+    const int overlap = (int)r->cfg.overlap;
+    PL_CHECK(run_stopped(r));
+    PL_CHECK(pl_shards_make(g->router, g->features, g->n, overlap, &g->shards));
+    return drop_scored(r, &g->shards);
+}
+
+/* What every fit needs: the documents' tokens, and their features as the base model
+ * `params` sees them. */
+static pl_status look_at_documents(pl_run *r, const float *params, routing *g)
 {
     const config *c = &r->cfg;
     const int sees = (int)c->sees;
@@ -79,7 +119,45 @@ pl_status routing_fit(pl_run *r, const float *params, routing *g)
                           .windows = sees,
                           .n_threads = pl_cpu_count()};
     PL_CHECK(pl_router_features(&job, r->train, g->features));
-    PL_CHECK(run_stopped(r));
+    return run_stopped(r);
+}
+
+pl_status routing_refit(pl_run *r, const float *params, const uint32_t *docs,
+                        size_t n_docs, const double *scores, routing *g)
+{
+    enum { ITERATIONS = 500 };
+    size_t dim = (size_t)r->cfg.width;
+    float *few = NULL;
+    pl_status status;
+    PL_CHECK(look_at_documents(r, params, g));
+    pl_router_options options = router_options(r, g, pl_topology_n_paths(r->topology));
+    g->relearned = true;
+    options.kind = PL_ROUTER_LINEAR;
+    options.iterations = ITERATIONS;
+    options.sharpen = options.components = 0;
+    options.unit = false;
+    options.scores = scores;
+    options.temperature = r->cfg.temperature;
+    options.decay = r->cfg.fit_decay;
+    options.balance = 0;
+    PL_TRY(pl_try_alloc(n_docs * dim * sizeof *few, "features of scored documents",
+                        (void **)&few));
+    for (size_t i = 0; i < n_docs; i++)
+        memcpy(few + i * dim, g->features + docs[i] * dim, dim * sizeof *few);
+    options.weights = NULL;
+    PL_TRY(pl_router_fit(few, n_docs, g->dim, &options, &g->router));
+    options.weights = g->tokens;
+    options.balance = r->cfg.balance;
+    PL_TRY(pl_router_price(g->router, g->features, g->n, &options));
+    PL_TRY(deal(r, g));
+done:
+    pl_free_aligned(few);
+    return status;
+}
+
+pl_status routing_fit(pl_run *r, const float *params, routing *g)
+{
+    PL_CHECK(look_at_documents(r, params, g));
     pl_router_options options = router_options(r, g, pl_topology_n_paths(r->topology));
     char features[16], most[16];
     size_t stride = pl_router_stride(&options, g->n, g->dim);
@@ -92,8 +170,7 @@ pl_status routing_fit(pl_run *r, const float *params, routing *g)
         say("router   the fit sees one document of %zu, so as to need %s at most",
             stride, most);
     PL_CHECK(pl_router_fit(g->features, g->n, g->dim, &options, &g->router));
-    PL_CHECK(run_stopped(r));
-    return pl_shards_make(g->router, g->features, g->n, (int)c->overlap, &g->shards);
+    return deal(r, g);
 }
 
 static pl_status judge_at(pl_run *r, routing *g, int k, pl_judgement *out)
@@ -120,7 +197,7 @@ static pl_status judge_at(pl_run *r, routing *g, int k, pl_judgement *out)
 static pl_status measure_shards(const pl_run *r, routing *g)
 {
     const config *c = &r->cfg;
-    double samples = (double)c->phases * (double)c->tau * (double)c->batch *
+    double samples = (double)g->phases * (double)c->tau * (double)c->batch *
                      pl_topology_n_replicas(r->topology);
     const pl_sampler_options rows_of = {.context = (int)c->context,
                                         .n_replicas = 1,
@@ -245,7 +322,8 @@ static void say_router(const pl_run *r, const routing *g, const pl_judgement *ow
                  "K=8)",
                  n_domains, own->purity, own->nmi, eight->purity);
     say("router   %s, largest shard %.2f of the mean in tokens, %d repaired%s",
-        r->cfg.router_kind, largest_over_mean(g), g->shards.n_repaired, domains);
+        g->relearned ? "linear" : r->cfg.router_kind, largest_over_mean(g),
+        g->shards.n_repaired, domains);
 }
 
 static pl_status write_routing(const pl_run *r, const routing *g,
@@ -296,13 +374,15 @@ pl_status routing_report(pl_run *r, routing *g)
     return write_routing(r, g, &own, &eight);
 }
 
-pl_status routing_put(pl_run *r, const routing *g)
+pl_status routing_put(pl_run *r, const routing *g, const char *arm)
 {
+    char name[PL_MODULE_NAME_MAX];
     pl_buf bytes = {0};
     pl_hash blob;
     pl_router_encode(g->router, &bytes);
+    snprintf(name, sizeof name, "router/%s", arm);
     pl_status status =
-        pl_client_put_object(r->client, "router/mix", bytes.data, bytes.len, &blob);
+        pl_client_put_object(r->client, name, bytes.data, bytes.len, &blob);
     pl_buf_destroy(&bytes);
     return status;
 }

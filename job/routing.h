@@ -17,6 +17,8 @@ typedef struct routing {
     int dim;
     pl_router *router;
     pl_shards shards;
+    bool relearned;    /* linear, fitted on scores */
+    int64_t phases;    /* for which the shards are dealt */
     shard_size *sizes; /* [n_paths] */
     uint32_t *domains;
 } routing;
@@ -24,11 +26,18 @@ typedef struct routing {
 /* Fits the router to the training documents as the base model `params` sees them, and
  * deals them to shards. To be cleared also after a failure. */
 pl_status routing_fit(pl_run *r, const float *params, routing *g);
+/* Fits a linear router instead: scores [n_docs, paths] tell how well each path predicts
+ * the documents docs. */
+pl_status routing_refit(pl_run *r, const float *params, const uint32_t *docs,
+                        size_t n_docs, const double *scores, routing *g);
+/* Whether the document is one that no arm trains on, so that paths can be told apart by
+ * their scores of it (router.em, router.share). Its hash alone decides. */
+bool routing_scores(const pl_run *r, uint32_t document);
 /* Prints the shards and how well they match the corpus's domains, and writes both to
  * RUN/router.json. */
 pl_status routing_report(pl_run *r, routing *g);
-/* Stores the router as object router/mix. */
-pl_status routing_put(pl_run *r, const routing *g);
+/* Stores the router as object router/ARM. */
+pl_status routing_put(pl_run *r, const routing *g, const char *arm);
 void routing_clear(routing *g);
 
 #endif

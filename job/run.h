@@ -154,16 +154,19 @@ pl_status stage_base(pl_run *r);
 pl_status stage_route(pl_run *r);
 pl_status stage_arms(pl_run *r);
 
-/* progress.c: waits until the arms are finished, showing how far they are. */
 /* "p01" for "p01.r0" where no path of the arm has several replicas; "" if the arm has
  * one path only. */
 void progress_path_name(const pl_json *paths, size_t i, char out[PL_NAME_MAX]);
-pl_status progress_wait(pl_run *r, const char *const *arms, int n_arms);
+/* progress.c: waits until the first n_needed of the arms are finished, showing how far
+ * all are. */
+pl_status progress_wait(pl_run *r, const char *const *arms, int n_arms, int n_needed);
 
 /* arms.c: definitions of the arms of a run */
 enum { ARMS_MAX = 1 + CONFIG_BASELINES };
 /* mix first, then the wanted baselines. */
 int run_arm_names(const pl_run *r, const char *names[ARMS_MAX]);
+/* Whether no further chapter of the mixture follows; true for all other arms. */
+bool run_is_last_chapter(const pl_run *r, const char *arm);
 bool run_may_have_arm(const char *name); /* true if any configuration has such an arm */
 /* Fills everything but shards and weights (allocated for the paths). */
 pl_status run_arm(const pl_run *r, const char *name, pl_arm *out);

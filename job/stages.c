@@ -1,6 +1,6 @@
 /* The stages of `train`: data, base model, routing, arms. Each first checks whether its
  * product exists, so that the same command goes on where the last one stopped. */
-#include "job/routing.h"
+#include "job/stages.h"
 #include "eval/eval.h"
 #include "serve/serve.h"
 #include <math.h>
@@ -46,7 +46,7 @@ pl_status stage_data(pl_run *r)
 }
 
 /* ---- shards ---- */
-static pl_status put_shard(pl_run *r, pl_arm *arm, const pl_topology *t, int path,
+pl_status stages_put_shard(pl_run *r, pl_arm *arm, const pl_topology *t, int path,
                            const uint32_t *docs, size_t n)
 {
     char name[PL_NAME_MAX], object[PL_MODULE_NAME_MAX];
@@ -69,17 +69,29 @@ static pl_status put_shard(pl_run *r, pl_arm *arm, const pl_topology *t, int pat
 
 static pl_status put_whole_shard(pl_run *r, pl_arm *arm, const pl_topology *t)
 {
-    size_t n = pl_tokens_n_docs(r->train);
-    uint32_t *docs = pl_alloc(n * sizeof *docs);
-    for (size_t i = 0; i < n; i++)
-        docs[i] = (uint32_t)i;
-    pl_status status = put_shard(r, arm, t, 0, docs, n);
+    size_t n = 0;
+    uint32_t n_docs = pl_tokens_n_docs(r->train);
+    uint32_t *docs = pl_alloc(n_docs * sizeof *docs);
+    for (uint32_t d = 0; d < n_docs; d++)
+        if (!routing_scores(r, d))
+            docs[n++] = d;
+    pl_status status = stages_put_shard(r, arm, t, 0, docs, n);
     pl_free(docs);
     return status;
 }
 
+pl_status stages_put_shards(pl_run *r, pl_arm *arm, const routing *g)
+{
+    for (int p = 0; p < g->shards.n_paths; p++) {
+        size_t first = g->shards.first[p];
+        PL_CHECK(stages_put_shard(r, arm, r->topology, p, g->shards.docs + first,
+                                  g->shards.first[p + 1] - first));
+    }
+    return PL_OK;
+}
+
 /* ---- arms ---- */
-static pl_status arm_exists(pl_run *r, const char *name, bool *exists)
+pl_status stages_arm_exists(pl_run *r, const char *name, bool *exists)
 {
     pl_hash blob;
     char object[PL_MODULE_NAME_MAX];
@@ -89,20 +101,11 @@ static pl_status arm_exists(pl_run *r, const char *name, bool *exists)
     return status == PL_ERR_NOT_FOUND ? PL_OK : status;
 }
 
-/* Makes version 0 of every module, then the definition, so that the hub sees a whole
- * arm or none. */
-static pl_status publish_arm(pl_run *r, const pl_arm *arm, const pl_topology *t,
-                             const float *params)
+pl_status stages_put_arm(pl_run *r, const pl_arm *arm)
 {
     char name[PL_MODULE_NAME_MAX];
     pl_buf bytes = {0};
     pl_hash blob;
-    for (int m = 0; m < pl_topology_n_modules(t); m++) {
-        const pl_slot *s = pl_topology_slot(t, pl_topology_module_slot(t, m));
-        pl_arm_module_name(arm, t, m, name);
-        PL_CHECK(pl_client_create_module(r->client, name, params + s->offset,
-                                         s->n_params, &r->hash));
-    }
     pl_arm_encode(arm, &bytes);
     snprintf(name, sizeof name, "arm/%s", arm->name);
     pl_status status =
@@ -111,7 +114,22 @@ static pl_status publish_arm(pl_run *r, const pl_arm *arm, const pl_topology *t,
     return status;
 }
 
-static pl_status alloc_path_params(const pl_run *r, float **out)
+/* Makes version 0 of every module, then the definition, so that the hub sees a whole
+ * arm or none. */
+static pl_status publish_arm(pl_run *r, const pl_arm *arm, const pl_topology *t,
+                             const float *params)
+{
+    char name[PL_MODULE_NAME_MAX];
+    for (int m = 0; m < pl_topology_n_modules(t); m++) {
+        const pl_slot *s = pl_topology_slot(t, pl_topology_module_slot(t, m));
+        pl_arm_module_name(arm, t, m, name);
+        PL_CHECK(pl_client_create_module(r->client, name, params + s->offset,
+                                         s->n_params, &r->hash));
+    }
+    return stages_put_arm(r, arm);
+}
+
+pl_status stages_path_params(const pl_run *r, float **out)
 {
     return pl_try_alloc(pl_topology_path_params(r->topology) * sizeof(float),
                         "a path's parameters", (void **)out);
@@ -141,7 +159,7 @@ static pl_status create_base(pl_run *r)
     pl_status status = run_arm(r, "base", &arm);
     PL_TRY(status);
     PL_TRY(pl_topology_create(&arm.shape, &arm.spec, &t));
-    PL_TRY(alloc_path_params(r, &params));
+    PL_TRY(stages_path_params(r, &params));
     PL_TRY(first_params(r, t, params));
     PL_TRY(put_whole_shard(r, &arm, t));
     PL_TRY(publish_arm(r, &arm, t, params));
@@ -156,10 +174,10 @@ pl_status stage_base(pl_run *r)
 {
     static const char *const names[] = {"base"};
     bool exists = false;
-    PL_CHECK(arm_exists(r, "base", &exists));
+    PL_CHECK(stages_arm_exists(r, "base", &exists));
     if (!exists)
         PL_CHECK(create_base(r));
-    return progress_wait(r, names, 1);
+    return progress_wait(r, names, 1, 1);
 }
 
 /* Adds the moments that a replica of the base model ended with. */
@@ -219,7 +237,7 @@ static pl_status begin_arm(pl_run *r, pl_arm *arm)
 }
 
 /* The base model's final parameters, from the home. */
-static pl_status base_params(pl_run *r, float *params)
+pl_status stages_base_params(pl_run *r, float *params)
 {
     pl_arm arm;
     pl_topology *t = NULL;
@@ -253,11 +271,7 @@ static pl_status create_mix(pl_run *r, const float *params, const routing *g)
     pl_status status = run_arm(r, "mix", &arm);
     PL_TRY(status);
     PL_TRY(begin_arm(r, &arm));
-    for (int p = 0; p < g->shards.n_paths; p++) {
-        size_t first = g->shards.first[p];
-        PL_TRY(put_shard(r, &arm, r->topology, p, g->shards.docs + first,
-                         g->shards.first[p + 1] - first));
-    }
+    PL_TRY(stages_put_shards(r, &arm, g));
     PL_TRY(publish_arm(r, &arm, r->topology, params));
 done:
     pl_arm_clear(&arm);
@@ -271,15 +285,16 @@ pl_status stage_route(pl_run *r)
     bool exists = false;
     pl_status status = PL_OK;
     memset(&g, 0, sizeof g);
-    PL_CHECK(arm_exists(r, "mix", &exists));
+    PL_CHECK(stages_arm_exists(r, "mix", &exists));
     if (exists)
         return PL_OK;
-    PL_TRY(alloc_path_params(r, &params));
-    PL_TRY(base_params(r, params));
+    PL_TRY(stages_path_params(r, &params));
+    PL_TRY(stages_base_params(r, params));
     PL_TRY(routing_fit(r, params, &g));
+    g.phases = r->cfg.phases;
     PL_TRY(pl_tokens_check(r->train));
     PL_TRY(routing_report(r, &g));
-    PL_TRY(routing_put(r, &g));
+    PL_TRY(routing_put(r, &g, "mix"));
     PL_TRY(create_mix(r, params, &g));
 done:
     pl_free_aligned(params);
@@ -294,14 +309,14 @@ static pl_status create_baseline(pl_run *r, const char *name)
     pl_topology *t = NULL;
     float *params = NULL;
     bool exists = false;
-    PL_CHECK(arm_exists(r, name, &exists));
+    PL_CHECK(stages_arm_exists(r, name, &exists));
     if (exists)
         return PL_OK;
     pl_status status = run_arm(r, name, &arm);
     PL_TRY(status);
     PL_TRY(pl_topology_create(&arm.shape, &arm.spec, &t));
-    PL_TRY(alloc_path_params(r, &params));
-    PL_TRY(base_params(r, params));
+    PL_TRY(stages_path_params(r, &params));
+    PL_TRY(stages_base_params(r, params));
     PL_TRY(begin_arm(r, &arm));
     PL_TRY(put_whole_shard(r, &arm, t));
     PL_TRY(publish_arm(r, &arm, t, params));
@@ -315,8 +330,17 @@ done:
 pl_status stage_arms(pl_run *r)
 {
     const char *names[ARMS_MAX];
-    int n = run_arm_names(r, names);
+    char chapter[PL_ARM_NAME_MAX];
+    int64_t phases[CONFIG_EM_MAX];
+    int n = run_arm_names(r, names), n_chapters = 0;
+    PL_CHECK(config_em(&r->cfg, phases, &n_chapters));
     for (int i = 1; i < n; i++)
         PL_CHECK(create_baseline(r, names[i]));
-    return progress_wait(r, names, n);
+    for (int c = 1; c <= n_chapters; c++) {
+        PL_CHECK(progress_wait(r, names, n, 1));
+        PL_CHECK(stage_chapter(r, c, names + 1, n - 1));
+        pl_chapter_name(c, chapter);
+        names[0] = chapter;
+    }
+    return progress_wait(r, names, n, n);
 }

@@ -102,7 +102,9 @@ pl_status measure_update_read(const char *folder, measure_update *out)
     memset(out, 0, sizeof *out);
     memset(&arm, 0, sizeof arm);
     PL_TRY(store_open_run(folder, &store));
-    PL_TRY(pl_read_arm(store, "mix", &arm, &out->topology));
+    char chapter[PL_ARM_NAME_MAX];
+    pl_newest_chapter(store, chapter);
+    PL_TRY(pl_read_arm(store, chapter, &arm, &out->topology));
     out->n = pl_topology_path_params(out->topology);
     PL_TRY(alloc_update(out->n, &out->values));
     PL_TRY(read_arm_update(store, &arm, folder, out));

@@ -457,6 +457,20 @@ void pl_chapter_name(int chapter, char out[PL_ARM_NAME_MAX])
         snprintf(out, PL_ARM_NAME_MAX, "mix~%d", chapter);
 }
 
+void pl_newest_chapter(pl_store *store, char out[PL_ARM_NAME_MAX])
+{
+    char next[PL_ARM_NAME_MAX], name[PL_MODULE_NAME_MAX];
+    pl_object object;
+    pl_chapter_name(0, out);
+    for (int chapter = 1; chapter < PL_CHAPTERS_MAX; chapter++) {
+        pl_chapter_name(chapter, next);
+        snprintf(name, sizeof name, "arm/%s", next);
+        if (pl_store_get_object(store, name, &object) != PL_OK)
+            return;
+        pl_copy_text(out, PL_ARM_NAME_MAX, next);
+    }
+}
+
 void pl_scoring_name(int chapter, char out[PL_ARM_NAME_MAX])
 {
     snprintf(out, PL_ARM_NAME_MAX, "score~%d", chapter);

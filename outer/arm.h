@@ -146,6 +146,9 @@ PL_MUST_CHECK pl_status pl_arm_decode(const void *data, size_t len, pl_arm *out)
  * ERR_NOT_FOUND. */
 PL_MUST_CHECK pl_status pl_read_arm(pl_store *store, const char *name, pl_arm *arm,
                                     pl_topology **topology);
+/* The name of the mixture's newest chapter, which answers: "mix" if there is one only,
+ * or none yet. */
+void pl_newest_chapter(pl_store *store, char out[PL_ARM_NAME_MAX]);
 
 /* ERR_CONFIG: the quorum does not work with the codec, or is not a share. */
 PL_MUST_CHECK pl_status pl_quorum_check(const pl_outer *outer);

@@ -88,7 +88,10 @@ pl_status pl_path_chooser_by_router(pl_path_chooser *c)
 {
     if (!c->router) {
         pl_buf bytes = {0};
-        pl_status status = pl_store_read_object(c->store, "router/mix", &bytes);
+        char chapter[PL_ARM_NAME_MAX], name[PL_MODULE_NAME_MAX];
+        pl_newest_chapter(c->store, chapter);
+        snprintf(name, sizeof name, "router/%s", chapter);
+        pl_status status = pl_store_read_object(c->store, name, &bytes);
         if (status == PL_OK)
             status = pl_router_decode(bytes.data, bytes.len, &c->router);
         pl_buf_destroy(&bytes);

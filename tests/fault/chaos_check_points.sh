@@ -10,7 +10,7 @@ set -u
 folders="base corpus store codec outer net home workers"
 if [ "${1-}" = --list ]; then
     # shellcheck disable=SC2086 # several words
-    grep -rhoE 'pl_failpoint\("[^"]*"\)' $folders --include='*.c' |
+    grep -rhoE 'pl_failpoint\("[^"]*"\)' $folders job --include='*.c' |
         sed 's/.*("//; s/").*//' | LC_ALL=C sort -u
     exit
 fi

@@ -54,6 +54,10 @@ home.commit.before home 30
 home.reply.before home 30
 home.merge.before home 20
 home.arm.after home 1
+chapter.shards.before train 1
+chapter.modules.before train 1
+chapter.arm.before train 1
+chapter.arm.after train 1
 hub.grant.after hub 12
 hub.fence.after hub 12
 hub.answer.before hub 20
@@ -99,6 +103,11 @@ every_point() {
     done
 }
 
+# In two chapters, so that documents are dealt anew while it trains.
+points_job() { # folder
+    tiny_job "$1" --set router.em=2 --set router.share=0.2
+}
+
 # A stopped process is continued after a while that outlives its leases.
 continue_stopped() {
     while sleep 1.2; do
@@ -120,7 +129,7 @@ run_with_points() { # POINT:ACTION:NTH,...
         tries=$((tries + 1))
         [ "$tries" -le 24 ] || fail "it does not end"
         code=0
-        (tiny_job shot) >>"$work/shot.out" 2>"$work/shot.err" || code=$?
+        (points_job shot) >>"$work/shot.out" 2>"$work/shot.err" || code=$?
         case $code in
         0 | 71 | 137) ;; # the launcher was exited or killed
         *)
@@ -158,7 +167,7 @@ cmp -s "$work/named" "$work/listed" || {
 }
 
 make_corpus base modules docs
-(tiny_job calm) >"$work/shot.out" 2>&1 || fail "the undisturbed run"
+(points_job calm) >"$work/shot.out" 2>&1 || fail "the undisturbed run"
 facts calm || fail "the undisturbed run has too little in its store"
 
 if [ "$mode" = short ]; then

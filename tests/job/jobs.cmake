@@ -9,6 +9,10 @@ endif()
 pl_script_test(store_verbs "fault;cli" 600 job/store_verbs.sh ${program}
   ${CMAKE_BINARY_DIR}/store_verbs)
 
+# Documents dealt anew while the mixture trains.
+pl_job_test(chapters "integration;job" job/chapters.sh ${program} ${CMAKE_BINARY_DIR}/chapters)
+pl_test_limit(chapters 300)
+
 # docs/JSON.md explains what --json prints.
 pl_script_test(json_pages "integration;cli" 300 job/json_pages.sh ${program}
   ${CMAKE_BINARY_DIR}/json_pages)

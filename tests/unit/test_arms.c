@@ -137,6 +137,38 @@ static void a_cosine_begins_anew_in_every_arm(void **state)
     pl_topology_destroy(&r.topology);
 }
 
+/* Three chapters share the mixture's phases and its one schedule: only the last decays,
+ * and the rate is that of a mixture in one piece. */
+static void chapters_share_one_schedule(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"mix", "mix~1", "mix~2"};
+    const int64_t ends[] = {3, 7, PHASES};
+    const char *const whole_sets[] = {"train.schedule=wsd", NULL};
+    const char *const sets[] = {"train.schedule=wsd", "router.em=3,7", NULL};
+    pl_arm arm, whole;
+    configure(whole_sets);
+    pl_inner all = inner_of("mix", &whole);
+    pl_topology_destroy(&r.topology);
+    configure(sets);
+    int64_t done = 0;
+    for (int c = 0; c < 3; c++) {
+        pl_inner in = inner_of(names[c], &arm);
+        assert_int_equal(in.phases, ends[c] - done);
+        assert_int_equal(arm.outer.schedule.phases, in.phases);
+        assert_int_equal(in.first_step, BASE_STEPS + done * TAU);
+        for (int64_t step = 0; step < (int64_t)in.tau * in.phases; step++)
+            assert_true(rate_at(&in, step) == rate_at(&all, done * TAU + step));
+        int64_t settled = (int64_t)in.phases - arm.outer.schedule.settle;
+        assert_int_equal(done + settled, c < 2 ? ends[c] : PHASES - 8);
+        assert_int_equal(run_is_last_chapter(&r, names[c]), c == 2);
+        done = ends[c];
+        pl_arm_clear(&arm);
+    }
+    pl_arm_clear(&whole);
+    pl_topology_destroy(&r.topology);
+}
+
 /* Four paths' batches in one step, at twice the rate, in passes that fit a path. */
 static void one_batch_is_that_of_all_paths(void **state)
 {
@@ -163,6 +195,7 @@ int main(void)
         cmocka_unit_test(the_outer_step_settles_while_the_rate_decays),
         cmocka_unit_test(replicas_divide_the_base_model),
         cmocka_unit_test(a_cosine_begins_anew_in_every_arm),
+        cmocka_unit_test(chapters_share_one_schedule),
         cmocka_unit_test(one_batch_is_that_of_all_paths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -55,6 +55,35 @@ static void codec_beta_overrides_what_the_codec_forgets(void **state)
     assert_true(CODEC("codec.name=i4", "codec.beta=0.5").beta == 0.5);
 }
 
+static void router_em_takes_phases_that_leave_room_for_the_decay(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *em, *other, *said; /* NULL: it is taken */
+    } cases[] = {
+        {"2,4", "train.decay=0.4", NULL},
+        {"3, 6", "train.decay=0.4", NULL},
+        {"7", "train.decay=0.4", "only 3 of 10 phases are left"},
+        {"4,2", "train.decay=0.4", "rising numbers"},
+        {"0", "train.decay=0.4", "rising numbers"},
+        {"10", "train.decay=0.4", "below train.phases 10"},
+        {"2x", "train.decay=0.4", "rising numbers"},
+        {"2", "train.schedule=cosine", "needs train.schedule=wsd"},
+        {"2", "outer.method=noloco", "outer.method=noloco"},
+        {"2", "topology.levels=1", "only one path"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char em[64];
+        config c;
+        snprintf(em, sizeof em, "router.em=%s", cases[i].em);
+        const char *const sets[] = {"train.phases=10", em, cases[i].other};
+        pl_status status = config_build(NULL, sets, 3, &c);
+        assert_int_equal(status, cases[i].said ? PL_ERR_CONFIG : PL_OK);
+        if (cases[i].said)
+            assert_non_null(strstr(pl_last_error(), cases[i].said));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -62,6 +91,7 @@ int main(void)
         cmocka_unit_test(codec_k_overrides_what_the_codec_keeps),
         cmocka_unit_test(
             topk_forgets_a_twentieth_of_what_it_left_out_and_others_nothing),
-        cmocka_unit_test(codec_beta_overrides_what_the_codec_forgets)};
+        cmocka_unit_test(codec_beta_overrides_what_the_codec_forgets),
+        cmocka_unit_test(router_em_takes_phases_that_leave_room_for_the_decay)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,261 @@
+/* Deals the documents anew while the mixture trains (router.em): a chapter of the
+ * mixture ends, its paths score the documents that no arm trains on, a linear router is
+ * fitted on these scores, and the next chapter begins with other shards. The workers
+ * score: it is an arm with one task per path ("score~1"), leased, audited and repeated
+ * like any other.
+ *
+ * This is the discriminative routing of DiPaCo (section 2.4.2); with several chapters
+ * it is expectation maximisation with hard or soft labels.
+ *
+ *   mix      phases [0, e1)      router/mix     k-means
+ *   mix~1    phases [e1, e2)     router/mix~1   linear, from the scores of mix
+ *   mix~2    phases [e2, ...)    router/mix~2   linear, from the scores of mix~1
+ *
+ * A chapter is an arm of its own, because hub, homes and workers derive everything from
+ * an arm's definition, which never changes. It goes on where the arm before ended: its
+ * modules begin as the last versions there, its paths with the states that they ended
+ * with, and its schedule counts on. Outer momentum begins at zero.
+ *
+ * Everything here is a function of what lies in the homes, and the arm's definition is
+ * stored last. If this process dies at any point, the next one stores the same bytes.
+ */
+#include "eval/eval.h"
+#include "job/stages.h"
+
+enum { MERGE_WAIT_MS = 120000, MERGE_POLL_MS = 50 };
+
+typedef struct chapter {
+    pl_run *r;
+    pl_arm before, scoring, arm;
+    pl_topology *topology; /* of both */
+    routing g;
+    uint32_t *docs; /* [n_docs] the documents that are scored */
+    size_t n_docs;
+    double *scores; /* [n_docs, paths] nats */
+    float *params;  /* of a path */
+} chapter;
+
+/* ---- what the chapter before ended with ---- */
+/* The homes merge the last round a moment after its updates have arrived. */
+static pl_status await_version(chapter *c, int module, const char *name,
+                               pl_version_facts *out)
+{
+    const int64_t until = pl_now_ms() + MERGE_WAIT_MS;
+    int64_t number = (int64_t)pl_round_count(&c->before, c->topology, module);
+    for (;;) {
+        pl_status status = pl_client_get_version(c->r->client, name, number, out);
+        if (status != PL_ERR_NOT_FOUND || pl_now_ms() > until)
+            return status;
+        PL_CHECK(run_stopped(c->r));
+        PL_CHECK(run_tend(c->r));
+        pl_sleep_ms(MERGE_POLL_MS);
+    }
+}
+
+/* The module's last version, as f32 values; `out` [n_params] of its slot. */
+static pl_status last_version(chapter *c, int module, float *out)
+{
+    const pl_slot *slot =
+        pl_topology_slot(c->topology, pl_topology_module_slot(c->topology, module));
+    char name[PL_MODULE_NAME_MAX];
+    pl_version_facts last;
+    pl_buf bytes = {0};
+    pl_arm_module_name(&c->before, c->topology, module, name);
+    pl_status status = await_version(c, module, name, &last);
+    if (status == PL_OK)
+        status = pl_client_get_blob(c->r->client, name, &last.params, &bytes);
+    if (status == PL_OK && bytes.len != slot->n_params * sizeof *out)
+        status = pl_fail(PL_ERR_DAMAGED, "%s has the wrong size", name);
+    if (status == PL_OK)
+        memcpy(out, bytes.data, bytes.len);
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
+/* The modules of `arm` begin as the last versions of the chapter before. */
+static pl_status publish_modules(chapter *c, const pl_arm *arm)
+{
+    char name[PL_MODULE_NAME_MAX];
+    for (int m = 0; m < pl_topology_n_modules(c->topology); m++) {
+        const pl_slot *slot =
+            pl_topology_slot(c->topology, pl_topology_module_slot(c->topology, m));
+        PL_CHECK(last_version(c, m, c->params));
+        pl_arm_module_name(arm, c->topology, m, name);
+        PL_CHECK(pl_client_create_module(c->r->client, name, c->params, slot->n_params,
+                                         &c->r->hash));
+    }
+    return PL_OK;
+}
+
+/* ---- scores ---- */
+static pl_status choose_documents(chapter *c)
+{
+    const pl_tokens *tokens = c->r->train;
+    size_t n = pl_tokens_n_docs(tokens);
+    c->docs = pl_alloc((n ? n : 1) * sizeof *c->docs);
+    for (uint32_t d = 0; d < n; d++)
+        if (routing_scores(c->r, d) &&
+            pl_counted_targets(tokens, d, (int)c->r->cfg.prefix) > 0)
+            c->docs[c->n_docs++] = d;
+    if (c->n_docs >= (size_t)pl_topology_n_paths(c->topology))
+        return PL_OK;
+    return pl_fail(PL_ERR_DATA,
+                   "router.share %g leaves %zu documents to tell %d paths apart; give "
+                   "more documents, or a larger share",
+                   c->r->cfg.share, c->n_docs, pl_topology_n_paths(c->topology));
+}
+
+/* The arm in which each path scores all of these documents: one task per path. */
+static pl_status publish_scoring(chapter *c)
+{
+    const config *cfg = &c->r->cfg;
+    pl_arm *arm = &c->scoring;
+    int64_t windows = 0;
+    for (size_t i = 0; i < c->n_docs; i++)
+        windows += (pl_doc_targets(pl_tokens_doc(c->r->train, c->docs[i])) +
+                    cfg->context - 1) /
+                   cfg->context;
+    arm->spec.replicas = 1;
+    arm->n_scored = (int64_t)c->n_docs;
+    arm->inner.phases = 1;
+    arm->inner.tau = (int)((windows + arm->inner.batch - 1) / arm->inner.batch);
+    arm->inner.skip_prefix = (int)cfg->prefix;
+    arm->inner.decay = arm->inner.first_step = 0;
+    arm->inner.pack = false;
+    for (int p = 0; p < arm->n_shards; p++)
+        PL_CHECK(stages_put_shard(c->r, arm, c->topology, p, c->docs, c->n_docs));
+    PL_CHECK(publish_modules(c, arm));
+    return stages_put_arm(c->r, arm);
+}
+
+static pl_status read_scores(chapter *c)
+{
+    const int n_paths = pl_topology_n_paths(c->topology);
+    pl_buf blob = {0};
+    pl_path_state state;
+    char name[PL_MODULE_NAME_MAX];
+    pl_status status;
+    PL_TRY(pl_try_alloc(c->n_docs * (size_t)n_paths * sizeof *c->scores,
+                        "the scores of the documents", (void **)&c->scores));
+    for (int p = 0; p < n_paths; p++) {
+        pl_arm_path_name(&c->scoring, c->topology, p, 0, name);
+        PL_TRY(pl_client_get_path(c->r->client, name, &state));
+        pl_buf_clear(&blob);
+        PL_TRY(pl_client_get_blob(c->r->client, name, &state.moments, &blob));
+        if (blob.len != c->n_docs * sizeof(double))
+            PL_TRY(pl_fail(PL_ERR_DAMAGED, "%s has %zu bytes of scores instead of %zu",
+                           name, blob.len, c->n_docs * sizeof(double)));
+        for (size_t i = 0; i < c->n_docs; i++) {
+            double nats;
+            memcpy(&nats, blob.data + i * sizeof nats, sizeof nats);
+            c->scores[i * (size_t)n_paths + (size_t)p] = -nats;
+        }
+    }
+done:
+    pl_buf_destroy(&blob);
+    return status;
+}
+
+/* Lets the workers score the documents, and reads what they found. The other arms train
+ * meanwhile, but these tasks come first. */
+static pl_status score_documents(chapter *c, const char *const *arms, int n_arms)
+{
+    const char *shown[ARMS_MAX + 1];
+    bool exists = false;
+    PL_CHECK(choose_documents(c));
+    PL_CHECK(stages_arm_exists(c->r, c->scoring.name, &exists));
+    if (!exists)
+        PL_CHECK(publish_scoring(c));
+    c->scoring.n_scored = (int64_t)c->n_docs;
+    shown[0] = c->scoring.name;
+    memcpy(shown + 1, arms, (size_t)n_arms * sizeof *shown);
+    PL_CHECK(progress_wait(c->r, shown, n_arms + 1, 1));
+    return read_scores(c);
+}
+
+/* ---- the arm ---- */
+static pl_status put_states(chapter *c)
+{
+    const int replicas = pl_topology_n_replicas(c->topology);
+    const int n = pl_topology_n_paths(c->topology) * replicas;
+    pl_hash *states = pl_alloc((size_t)n * sizeof *states);
+    char name[PL_MODULE_NAME_MAX];
+    bool any = false;
+    pl_status status = PL_OK;
+    for (int i = 0; i < n; i++) {
+        pl_path_state state;
+        pl_arm_path_name(&c->before, c->topology, i / replicas, i % replicas, name);
+        PL_TRY(pl_client_get_path(c->r->client, name, &state));
+        states[i] = state.moments;
+        any = any || !pl_hash_none(&state.moments);
+    }
+    pl_arm_states_name(&c->arm, name);
+    if (any) {
+        PL_TRY(pl_client_put_object(c->r->client, name, states,
+                                    (uint64_t)n * sizeof *states, &c->arm.states));
+        pl_copy_text(c->arm.before, sizeof c->arm.before, c->before.name);
+    }
+done:
+    pl_free(states);
+    return status;
+}
+
+static pl_status publish_chapter(chapter *c)
+{
+    PL_CHECK(pl_failpoint("chapter.shards.before"));
+    PL_CHECK(stages_put_shards(c->r, &c->arm, &c->g));
+    PL_CHECK(put_states(c));
+    PL_CHECK(pl_failpoint("chapter.modules.before"));
+    PL_CHECK(publish_modules(c, &c->arm));
+    PL_CHECK(routing_put(c->r, &c->g, c->arm.name));
+    PL_CHECK(pl_failpoint("chapter.arm.before"));
+    PL_CHECK(stages_put_arm(c->r, &c->arm));
+    return pl_failpoint("chapter.arm.after");
+}
+
+/* ---- the stage ---- */
+static pl_status deal_anew(chapter *c, const char *const *arms, int n_arms)
+{
+    char took[16];
+    const double start = pl_now();
+    PL_CHECK(score_documents(c, arms, n_arms));
+    pl_human_seconds(pl_now() - start, took);
+    say("router   %zu documents scored by %d paths of %s in %s", c->n_docs,
+        pl_topology_n_paths(c->topology), c->before.name, took);
+    PL_CHECK(stages_base_params(c->r, c->params));
+    PL_CHECK(routing_refit(c->r, c->params, c->docs, c->n_docs, c->scores, &c->g));
+    PL_CHECK(pl_tokens_check(c->r->train));
+    c->g.phases = c->arm.inner.phases;
+    return routing_report(c->r, &c->g);
+}
+
+pl_status stage_chapter(pl_run *r, int number, const char *const *arms, int n_arms)
+{
+    chapter c = {.r = r};
+    char name[PL_ARM_NAME_MAX], before[PL_ARM_NAME_MAX];
+    bool exists = false;
+    pl_status status;
+    pl_chapter_name(number, name);
+    pl_chapter_name(number - 1, before);
+    PL_CHECK(stages_arm_exists(r, name, &exists));
+    if (exists)
+        return PL_OK;
+    PL_TRY(run_arm(r, before, &c.before));
+    PL_TRY(run_arm(r, before, &c.scoring));
+    PL_TRY(run_arm(r, name, &c.arm));
+    pl_scoring_name(number, c.scoring.name);
+    PL_TRY(pl_topology_create(&c.arm.shape, &c.arm.spec, &c.topology));
+    PL_TRY(stages_path_params(r, &c.params));
+    PL_TRY(deal_anew(&c, arms, n_arms));
+    PL_TRY(publish_chapter(&c));
+done:
+    pl_free_aligned(c.params);
+    pl_free_aligned(c.scores);
+    pl_free(c.docs);
+    routing_clear(&c.g);
+    pl_topology_destroy(&c.topology);
+    pl_arm_clear(&c.before);
+    pl_arm_clear(&c.scoring);
+    pl_arm_clear(&c.arm);
+    return status;
+}

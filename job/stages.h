@@ -1,0 +1,25 @@
+/* Private to job: what the stages of `train` share. */
+#ifndef PL_JOB_STAGES_H
+#define PL_JOB_STAGES_H
+#include "job/routing.h"
+
+PL_MUST_CHECK pl_status stages_arm_exists(pl_run *r, const char *name, bool *exists);
+/* Memory for the parameters of a path. */
+PL_MUST_CHECK pl_status stages_path_params(const pl_run *r, float **out);
+/* The base model's final parameters, from the homes. */
+PL_MUST_CHECK pl_status stages_base_params(pl_run *r, float *params);
+/* Stores the shard of each path; the arm gets their hashes and weights. */
+PL_MUST_CHECK pl_status stages_put_shards(pl_run *r, pl_arm *arm, const routing *g);
+/* Stores the definition of an arm, after everything that it names. */
+PL_MUST_CHECK pl_status stages_put_arm(pl_run *r, const pl_arm *arm);
+
+/* Stores a shard of these documents, and notes its hash and weight in the arm. */
+PL_MUST_CHECK pl_status stages_put_shard(pl_run *r, pl_arm *arm, const pl_topology *t,
+                                         int path, const uint32_t *docs, size_t n);
+
+/* chapters.c: makes chapter 1, 2, ... of the mixture, when the one before has ended.
+ * `arms` are trained meanwhile, and shown. */
+PL_MUST_CHECK pl_status stage_chapter(pl_run *r, int chapter, const char *const *arms,
+                                      int n_arms);
+
+#endif

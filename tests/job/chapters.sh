@@ -1,0 +1,84 @@
+#!/bin/sh
+# router.em: the mixture trains in chapters, between which its paths score documents and
+# the others are dealt anew. What a user sees of them, with every verb that names an arm.
+#
+# usage: chapters.sh PATHLOOM WORKFOLDER
+# shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh
+set -u
+pathloom=$1
+seed=1
+. tests/fault/chaos_job.sh
+own_folder "$2"
+run=$work/run
+
+fail() {
+    echo "FAILED: $1"
+    tail -n 15 "$work/out"
+    exit 1
+}
+
+ask() { # verb, options; the answer is in out
+    "$pathloom" "$@" >"$work/out" 2>&1
+}
+
+says() { # pattern
+    grep -q -- "$1" "$work/out" || fail "it does not say '$1'"
+}
+
+make_corpus base modules docs
+chapters="--set router.em=2,3 --set router.share=0.2 --set eval.baselines=dense"
+
+# shellcheck disable=SC2086 # several words
+(tiny_job run $chapters) >"$work/out" 2>&1 || fail "the job"
+says '^router   kmeans'
+[ "$(grep -c '^router   linear' "$work/out")" -eq 2 ] || fail "not two linear routers"
+says 'documents scored by 4 paths of mix in '
+says 'documents scored by 4 paths of mix~1 in '
+
+# The job again: nothing is left to do, and every chapter is known.
+# shellcheck disable=SC2086
+(tiny_job run $chapters) >"$work/out" 2>&1 || fail "the job again"
+grep -q 'scored by' "$work/out" && fail "a chapter was made twice"
+says 'mixture, by likelihood'
+
+# Each path trained all six phases, four steps of two rows each, and the base model eight.
+ask eval --run "$run" --json || fail "eval"
+says '"finished": *true'
+ask data coverage --run "$run" || fail "coverage"
+ask store fsck --run "$run" || fail "fsck"
+
+# Names without an arm are of the newest chapter, which began with the last versions of
+# the one before.
+ask store log L1.E0 --run "$run" --json || fail "log"
+says 'mix~2/L1.E0'
+hash_of() { # module@version
+    "$pathloom" store show "$1" --run "$run" --json | sed -n 's/.*"hash":*"\([0-9a-f]*\)".*/\1/p'
+}
+[ -n "$(hash_of mix~1/L1.E0@0)" ] || fail "no hash of a version"
+[ "$(hash_of mix~1/L1.E0@0)" = "$(hash_of mix/L1.E0@2)" ] || fail "mix~1 begins elsewhere"
+[ "$(hash_of mix~2/L1.E0@0)" = "$(hash_of mix~1/L1.E0@1)" ] || fail "mix~2 begins elsewhere"
+[ "$(hash_of mix~2/L1.E0@0)" != "$(hash_of mix~2/L1.E0@3)" ] || fail "mix~2 did not train"
+
+for rule in router likelihood; do
+    ask generate --run "$run" --prompt "The path" --max-tokens 4 --route "$rule" ||
+        fail "generate by $rule"
+done
+ask export --run "$run" --prompt "The path" --out "$work/export" || fail "export"
+ask store tag end --run "$run" || fail "tag"
+says 'mix~2'
+
+# Only the newest chapter can go back.
+ask store rollback mix --to 1 --run "$run"
+[ $? -eq 78 ] || fail "an earlier chapter was rolled back"
+says 'mix~2 went on from its last versions; roll back mix~2'
+ask store rollback mix~2 --to 2 --run "$run" || fail "rollback of the newest chapter"
+
+# What cannot be is refused before anything runs.
+(tiny_job other --set router.em=9) >"$work/out" 2>&1
+[ $? -eq 78 ] || fail "phase 9 of 6"
+says 'below train.phases 6'
+(tiny_job other --set router.em=2 --set router.share=0.0001) >"$work/out" 2>&1
+[ $? -ne 0 ] || fail "no documents to score"
+says 'larger share'
+echo "three chapters of one mixture"
+rm -rf "$work"
