@@ -73,7 +73,7 @@ static void residuals_of_point(const descent *w, size_t i, double *targets)
     }
     for (int c = 0; c < job->k; ++c)
         sum += exp(r[c] - most);
-    double log_sum = most + log(sum), loss = 0.0;
+    double log_sum = most + log(fmax(sum, 1.0)), loss = 0.0; /* one term is 1 */
     for (int c = 0; c < job->k; ++c) {
         loss -= targets[c] * (r[c] - log_sum);
         r[c] = exp(r[c] - log_sum) - targets[c];
