@@ -212,6 +212,47 @@ int pl_decoder_piece(const pl_decoder *d, int slot, int n)
     return d->m->be->memory_bytes > 0 || n < left ? n : left;
 }
 
+int pl_decoder_shared(const pl_decoder *d, int n)
+{
+    return d->m->be->memory_bytes > 0 ? 0 : n - n % PIECE;
+}
+
+/* Copies the first n rows of a slot, through memory of the host. */
+static void copy_rows(pl_decoder *d, pl_act *cache, int slot, int from, int n,
+                      void *host)
+{
+    const pl_model *m = d->m;
+    const size_t row = (size_t)m->shape->n_kv_heads * (size_t)m->shape->head_size;
+    const size_t sequence = (size_t)m->options.context * row;
+    const size_t bytes = (size_t)n * row * pl_type_bytes(m->be->act);
+    m->ops->download(m->be, host, model_act_at(m, cache, (size_t)from * sequence),
+                     bytes);
+    m->ops->upload(m->be, model_act_at(m, cache, (size_t)slot * sequence), host, bytes);
+}
+
+pl_status pl_decoder_share(pl_decoder *d, int slot, int from, int n)
+{
+    const pl_model *m = d->m;
+    void *host = NULL;
+    if (n < 0 || n > m->options.context)
+        return pl_fail(PL_ERR_ARG, "%d tokens of a slot with %d places", n,
+                       m->options.context);
+    if (from != slot && n > 0) {
+        const size_t row = (size_t)m->shape->n_kv_heads * (size_t)m->shape->head_size;
+        PL_CHECK(pl_try_alloc((size_t)n * row * pl_type_bytes(m->be->act),
+                              "keys of a prompt", &host));
+        for (int b = 0; b < m->shape->n_blocks; b++) {
+            copy_rows(d, cache_keys(d, b), slot, from, n, host);
+            copy_rows(d, cache_values(d, b), slot, from, n, host);
+        }
+        pl_status status = m->ops->sync(m->be);
+        pl_free_aligned(host);
+        PL_CHECK(status);
+    }
+    d->length[slot] = n;
+    return PL_OK;
+}
+
 static pl_status read_prompt_piece(pl_decoder *d, int slot, const int32_t *tokens,
                                    int n)
 {

@@ -132,6 +132,15 @@ PL_MUST_CHECK pl_status pl_decoder_prefill_all(pl_decoder *decoder, int slot,
 /* How many of the next n tokens prefill reads at once. A caller that passes this many
  * at a time may do other work in between and gets the same bytes. */
 int pl_decoder_piece(const pl_decoder *decoder, int slot, int n);
+/* Of n first tokens that two prompts have in common, how many have the same bytes in
+ * the caches whatever follows: those in whole pieces; none on a GPU, which reads a
+ * prompt at once. */
+int pl_decoder_shared(const pl_decoder *decoder, int n);
+/* `slot` gets the first n tokens of the sequence in `from`, which may be the same slot.
+ * What lies in a slot stays there until other tokens are added in its place, also after
+ * pl_decoder_clear. */
+PL_MUST_CHECK pl_status pl_decoder_share(pl_decoder *decoder, int slot, int from,
+                                         int n);
 /* One token more for each of n sequences, in different slots: logits [n,V]. Errors as
  * above. */
 PL_MUST_CHECK pl_status pl_decoder_step(pl_decoder *decoder, const int32_t *slots,

@@ -3,7 +3,10 @@
  * A prompt is read by itself, piece by piece, so that its products have the same shapes
  * as without other requests. Only the steps are shared, and rows of a step do not
  * affect each other (modules/decoder.c). Between two steps at most READ tokens of
- * prompts are read, so that a long prompt does not delay the other answers. */
+ * prompts are read, so that a long prompt does not delay the other answers. A prompt
+ * that a slot still holds is not read again (prefix_cache.h), unless its scores are
+ * asked for. */
+#include "serve/prefix_cache.h"
 #include "serve/sequence.h"
 #include <string.h>
 
@@ -25,6 +28,7 @@ typedef struct place {
 
 struct pl_batch {
     pl_decoder *decoder;
+    prefix_cache *prefixes;
     const pl_tokenizer *tokenizer;
     pl_chooser *chooser;
     float *logits; /* [n_slots, vocab] */
@@ -43,6 +47,7 @@ pl_status pl_batch_create(pl_model *model, const pl_tokenizer *tokenizer, int vo
     *b = (pl_batch){
         .tokenizer = tokenizer, .vocab = vocab, .context = context, .n_slots = n_slots};
     PL_TRY(pl_decoder_create_slots(model, n_slots, &b->decoder));
+    b->prefixes = prefix_cache_create(b->decoder, n_slots, vocab);
     PL_TRY(pl_chooser_create(pl_tokenizer_vocab(tokenizer), &b->chooser));
     PL_TRY(pl_try_alloc((size_t)n_slots * (size_t)vocab * sizeof(float), "logits",
                         &logits));
@@ -108,6 +113,7 @@ void pl_batch_destroy(pl_batch **batch)
         return;
     if (b->n_active > 0)
         end_all(b, pl_fail(PL_ERR_CANCELLED, "the request ends with its batch"));
+    prefix_cache_destroy(&b->prefixes);
     pl_decoder_destroy(&b->decoder);
     pl_chooser_destroy(&b->chooser);
     pl_free_aligned(b->logits);
@@ -126,33 +132,38 @@ static void take_slot_token(pl_batch *b, int slot, float *logits)
 
 pl_status pl_batch_join(pl_batch *b, const pl_batch_request *q)
 {
-    int slot = 0;
-    while (slot < b->n_slots && b->places[slot].taken)
-        slot++;
-    if (slot == b->n_slots)
+    bool taken[PL_DECODER_SLOTS_MAX];
+    const bool scored = q->score && q->options->prompt_scores;
+    const size_t bytes = (size_t)q->n_prompt * sizeof *q->prompt;
+    if (pl_batch_room(b) < 1)
         return pl_fail(PL_ERR_BUSY, "%d requests are being answered; wait for one",
                        b->n_slots);
-    place *p = &b->places[slot];
+    for (int i = 0; i < b->n_slots; i++)
+        taken[i] = b->places[i].taken;
+    const prefix_match match =
+        prefix_cache_choose(b->prefixes, taken, q->prompt, q->n_prompt, !scored);
+    place *p = &b->places[match.slot];
     memset(p, 0, sizeof *p);
     pl_status status = sequence_open(&p->sequence, b->tokenizer, b->vocab, b->context,
                                      q->n_prompt, q->options, q->emit, q->context);
+    if (status == PL_OK)
+        status = prefix_cache_take(b->prefixes, &match, q->prompt, q->n_prompt);
     if (status != PL_OK) {
         sequence_close(&p->sequence);
         return status;
     }
-    const size_t bytes = (size_t)q->n_prompt * sizeof *q->prompt;
     p->prompt = pl_alloc(bytes);
     memcpy(p->prompt, q->prompt, bytes);
     p->sequence.score = q->score;
     p->sequence.score_context = q->context;
-    p->scored = q->score && q->options->prompt_scores;
+    p->sequence.result.n_known = p->n_read = match.n_known;
+    p->scored = scored;
     p->done = q->done;
     p->wanted = q->wanted;
     p->context = q->context;
     p->number = b->n_joined++;
     p->taken = true;
     b->n_active++;
-    pl_decoder_clear(b->decoder, slot);
     return PL_OK;
 }
 
@@ -211,6 +222,7 @@ static void begin_answer(pl_batch *b, int slot)
 {
     place *p = &b->places[slot];
     p->answering = pl_now();
+    p->began = p->began > 0 ? p->began : p->answering;
     p->sequence.result.prompt_seconds = p->answering - p->began;
     pl_free(p->prompt);
     p->prompt = NULL;
@@ -232,12 +244,22 @@ static int read_on(pl_batch *b, int slot, int n)
         return 0;
     p->began = p->began > 0 ? p->began : pl_now();
     const pl_status status = read_prompt_tokens(b, slot, piece, piece == left);
-    p->n_read += piece;
-    if (status != PL_OK)
+    if (status != PL_OK) {
         finish_place(b, p, status);
-    else if (piece == left)
+        return piece;
+    }
+    p->n_read += piece;
+    prefix_cache_read(b->prefixes, slot, p->prompt, p->n_read);
+    if (piece == left) {
+        prefix_cache_finish(b->prefixes, slot, b->logits);
         begin_answer(b, slot);
+    }
     return piece;
+}
+
+static bool is_known_whole(const place *p)
+{
+    return p->taken && p->prompt && p->n_read == p->sequence.result.n_prompt;
 }
 
 pl_status pl_batch_step(pl_batch *b)
@@ -253,6 +275,12 @@ pl_status pl_batch_step(pl_batch *b)
         if (status != PL_OK)
             finish_place(b, p, status);
     }
+    for (int i = 0; i < b->n_slots; i++)
+        if (is_known_whole(&b->places[i])) {
+            memcpy(b->logits, prefix_cache_logits(b->prefixes, i),
+                   (size_t)b->vocab * sizeof *b->logits);
+            begin_answer(b, i);
+        }
     for (int left = READ; left > 0 && piece > 0 && (slot = next_reader(b)) >= 0;
          left -= piece)
         piece = read_on(b, slot, left);
@@ -265,6 +293,7 @@ pl_status pl_batch_step(pl_batch *b)
         return PL_OK;
     pl_status status = pl_decoder_step(b->decoder, slots, tokens, n, b->logits);
     if (status != PL_OK) {
+        prefix_cache_forget(b->prefixes);
         end_all(b, status);
         return status;
     }

@@ -130,10 +130,12 @@ static pl_status write_choice(const pl_completion_answer *a, pl_completion_choic
 
 static pl_json *make_usage(const pl_completion_answer *a)
 {
-    pl_json *o = pl_json_object();
+    pl_json *o = pl_json_object(), *details = pl_json_object();
     pl_json_set_int(o, "prompt_tokens", a->n_prompt_tokens);
     pl_json_set_int(o, "completion_tokens", a->n_tokens);
     pl_json_set_int(o, "total_tokens", a->n_prompt_tokens + a->n_tokens);
+    pl_json_set_int(details, "cached_tokens", a->n_known_tokens);
+    pl_json_set(o, "prompt_tokens_details", details);
     return o;
 }
 

@@ -108,6 +108,7 @@ const char *pl_finish_name(pl_finish finish); /* "stop", "length" */
 
 typedef struct pl_generate_result {
     int n_prompt, n_tokens; /* fed from the prompt; chosen (with the end token) */
+    int n_known;            /* of the prompt, read for an earlier request */
     pl_finish finish;
     double prompt_seconds, decode_seconds;
 } pl_generate_result;
@@ -239,6 +240,7 @@ typedef struct pl_completion_answer {
     int n_choices;
     bool usage; /* of the whole request: */
     int n_prompt_tokens, n_tokens;
+    int n_known_tokens;            /* of the prompts, that were not read again */
     const pl_tokenizer *tokenizer; /* of the scores */
 } pl_completion_answer;
 /* Appends the object: a whole answer, or one chunk of a stream. */

@@ -121,6 +121,7 @@ static void tell_end(server_part *part, pl_status status, const char *code,
     }
     if (part->index % job->completion.n == 0)
         __atomic_fetch_add(&n->prompt_tokens, result->n_prompt, __ATOMIC_SEQ_CST);
+    __atomic_fetch_add(&n->known_tokens, result->n_known, __ATOMIC_SEQ_CST);
     __atomic_fetch_add(&n->chosen_tokens, result->n_tokens, __ATOMIC_SEQ_CST);
     const bool last = ++job->n_ended == job->n_parts;
     if (last)

@@ -216,6 +216,7 @@ static void add_usage(const exchange *x, pl_completion_answer *a)
     a->usage = true;
     for (int i = 0; i < x->job->n_parts; i++) {
         a->n_prompt_tokens += i % n == 0 ? x->answers[i].result.n_prompt : 0;
+        a->n_known_tokens += i % n == 0 ? x->answers[i].result.n_known : 0;
         a->n_tokens += x->answers[i].result.n_tokens;
     }
 }

@@ -7,7 +7,8 @@
 /* Both sides access these, and `left`, `in_line`, `of_address` and `owners` of a job,
  * by atomic operations. */
 typedef struct server_counters {
-    int64_t answered, refused, failed, left, prompt_tokens, chosen_tokens, steps;
+    int64_t answered, refused, failed, left, prompt_tokens, known_tokens, chosen_tokens,
+        steps;
     int waiting, active, loaded, open; /* open: requests that the front works on */
 } server_counters;
 

@@ -100,8 +100,11 @@ void server_write_metrics(pl_server *s, pl_buf *out)
     write_metric(out, "requests_left_total", "counter",
                  "Requests whose client went away.",
                  __atomic_load_n(&n->left, __ATOMIC_SEQ_CST));
-    write_metric(out, "prompt_tokens_total", "counter", "Tokens read from prompts.",
+    write_metric(out, "prompt_tokens_total", "counter", "Tokens of prompts.",
                  __atomic_load_n(&n->prompt_tokens, __ATOMIC_SEQ_CST));
+    write_metric(out, "known_tokens_total", "counter",
+                 "Tokens of prompts that had been read for an earlier answer.",
+                 __atomic_load_n(&n->known_tokens, __ATOMIC_SEQ_CST));
     write_metric(out, "chosen_tokens_total", "counter", "Tokens chosen.",
                  __atomic_load_n(&n->chosen_tokens, __ATOMIC_SEQ_CST));
     write_metric(out, "steps_total", "counter",

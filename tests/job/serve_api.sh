@@ -181,6 +181,20 @@ ask '{"prompt": "The ", "max_tokens": 3, "stream": true}'
 grep -q usage "$work/answer" && fail "usage comes unasked"
 ok
 
+# ---- a prompt that was read before ----
+repeated='"prompt": "The same text, a second time", "max_tokens": 6, "logprobs": 1, "model": "p1"'
+ask "{$repeated}"
+holds '.usage.prompt_tokens_details.cached_tokens == 0'
+cp "$work/answer" "$work/once"
+ask "{$repeated}"
+holds '.usage.prompt_tokens_details.cached_tokens == .usage.prompt_tokens'
+jq -e --slurpfile once "$work/once" '.choices == $once[0].choices' "$work/answer" \
+    > "$work/jq" || fail "a repeated prompt has another answer"
+ask "{$repeated, \"echo\": true}" # its scores need a reading
+holds '.usage.prompt_tokens_details.cached_tokens == 0'
+curl -s "$at/metrics" | grep -q '^pathloom_serve_known_tokens_total [1-9]' ||
+    fail "known tokens are not counted"
+
 # ---- tokens, in the shapes of llama-server and of vLLM ----
 page() { # METHOD PATH [BODY]: into $work/answer, which must be HTTP 200
     status=$(curl -s --max-time 60 -X "$1" -o "$work/answer" -w '%{http_code}' \

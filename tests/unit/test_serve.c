@@ -461,7 +461,7 @@ static void a_long_prompt_silences_nobody(void **state)
     assert_ok(pl_batch_step(batch)); /* the first token, and one more */
     q.prompt = prompt, q.n_prompt = LONG, q.context = &guests[1];
     assert_ok(pl_batch_join(batch, &q));
-    q.prompt = prompt + LONG - 1, q.n_prompt = 1, q.context = &guests[2];
+    q.prompt = prompt + LONG - 2, q.n_prompt = 2, q.context = &guests[2];
     assert_ok(pl_batch_join(batch, &q));
     for (int step = 1; step <= 3; step++) {
         const int before = guests[0].h.n_pieces;

@@ -190,7 +190,8 @@ static void scores_become_four_lists(void **state)
         "-1.5,-1.5,-1.5],\"top_logprobs\":[null,{\"bytes:\\\\xc3\":-1.5,\"</s>\":-0.5},"
         "{\"bytes:\\\\xa9\":-1.5,\"</s>\":-0.5},{\"t\":-1.5,\"</s>\":-0.5}],"
         "\"text_offset\":[0,0,1,1]},\"finish_reason\":\"length\"}],\"usage\":{"
-        "\"prompt_tokens\":4,\"completion_tokens\":3,\"total_tokens\":7}}";
+        "\"prompt_tokens\":4,\"completion_tokens\":3,\"total_tokens\":7,"
+        "\"prompt_tokens_details\":{\"cached_tokens\":0}}}";
     if (!strstr(pl_buf_text(&out), wanted))
         fail_msg("%s", pl_buf_text(&out));
     assert_int_equal(choice.offset, 2);

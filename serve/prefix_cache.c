@@ -1,0 +1,132 @@
+/* Remembers the prompts in the slots of a decoder (prefix_cache.h). */
+#include "serve/prefix_cache.h"
+#include <string.h>
+
+typedef struct kept_prompt {
+    pl_buf tokens;  /* that are read */
+    float *logits;  /* [vocab] after them, */
+    bool finished;  /* if they are a whole prompt */
+    uint64_t asked; /* when a request took the slot; 0: never */
+} kept_prompt;
+
+struct prefix_cache {
+    pl_decoder *decoder;
+    int n_slots, vocab;
+    uint64_t n_asked;
+    kept_prompt slots[PL_DECODER_SLOTS_MAX];
+};
+
+prefix_cache *prefix_cache_create(pl_decoder *decoder, int n_slots, int vocab)
+{
+    prefix_cache *c = pl_alloc(sizeof *c);
+    c->decoder = decoder;
+    c->n_slots = n_slots;
+    c->vocab = vocab;
+    return c;
+}
+
+void prefix_cache_destroy(prefix_cache **cache)
+{
+    prefix_cache *c = *cache;
+    if (!c)
+        return;
+    for (int i = 0; i < c->n_slots; i++) {
+        pl_buf_destroy(&c->slots[i].tokens);
+        pl_free(c->slots[i].logits);
+    }
+    pl_free(c);
+    *cache = NULL;
+}
+
+static int count_kept(const kept_prompt *k)
+{
+    return (int)(k->tokens.len / sizeof(int32_t));
+}
+
+/* How many first tokens of the prompt the slot holds, as reading the prompt would. */
+static int match_prompt(const prefix_cache *c, int slot, const int32_t *prompt, int n)
+{
+    const kept_prompt *k = &c->slots[slot];
+    const int32_t *tokens = (const int32_t *)(const void *)k->tokens.data;
+    const int kept = count_kept(k);
+    int same = 0;
+    while (same < n && same < kept && tokens[same] == prompt[same])
+        same++;
+    if (same == n && kept == n && k->finished)
+        return n;
+    /* Its last token is read at least, because of its logits. */
+    return pl_decoder_shared(c->decoder, same < n ? same : n - 1);
+}
+
+static int oldest_slot(const prefix_cache *c, const bool *taken)
+{
+    int oldest = -1;
+    for (int i = 0; i < c->n_slots; i++)
+        if (!taken[i] && (oldest < 0 || c->slots[i].asked < c->slots[oldest].asked))
+            oldest = i;
+    return oldest;
+}
+
+prefix_match prefix_cache_choose(const prefix_cache *c, const bool *taken,
+                                 const int32_t *prompt, int n, bool again)
+{
+    prefix_match m = {.from = -1};
+    for (int i = 0; i < c->n_slots && again; i++) {
+        const int known = match_prompt(c, i, prompt, n);
+        /* of two slots that hold as much, one that is free */
+        if (known > m.n_known || (known > 0 && known == m.n_known && !taken[i])) {
+            m.n_known = known;
+            m.from = i;
+        }
+    }
+    const bool stays = m.n_known == n && !taken[m.from];
+    m.slot = stays ? m.from : oldest_slot(c, taken);
+    return m;
+}
+
+pl_status prefix_cache_take(prefix_cache *c, const prefix_match *m,
+                            const int32_t *prompt, int n)
+{
+    kept_prompt *k = &c->slots[m->slot];
+    k->asked = ++c->n_asked;
+    pl_decoder_clear(c->decoder, m->slot);
+    if (m->from >= 0)
+        PL_CHECK(pl_decoder_share(c->decoder, m->slot, m->from, m->n_known));
+    if (m->from == m->slot && m->n_known == n)
+        return PL_OK;
+    k->finished = false;
+    prefix_cache_read(c, m->slot, prompt, m->n_known);
+    if (m->from >= 0 && m->n_known == n)
+        prefix_cache_finish(c, m->slot, c->slots[m->from].logits);
+    return PL_OK;
+}
+
+void prefix_cache_read(prefix_cache *c, int slot, const int32_t *prompt, int n)
+{
+    pl_buf *tokens = &c->slots[slot].tokens;
+    pl_buf_clear(tokens);
+    pl_buf_append(tokens, prompt, (size_t)n * sizeof *prompt);
+}
+
+void prefix_cache_finish(prefix_cache *c, int slot, const float *logits)
+{
+    kept_prompt *k = &c->slots[slot];
+    const size_t bytes = (size_t)c->vocab * sizeof *logits;
+    if (!k->logits)
+        k->logits = pl_alloc(bytes);
+    memcpy(k->logits, logits, bytes);
+    k->finished = true;
+}
+
+const float *prefix_cache_logits(const prefix_cache *c, int slot)
+{
+    return c->slots[slot].logits;
+}
+
+void prefix_cache_forget(prefix_cache *c)
+{
+    for (int i = 0; i < c->n_slots; i++) {
+        pl_buf_clear(&c->slots[i].tokens);
+        c->slots[i].finished = false;
+    }
+}

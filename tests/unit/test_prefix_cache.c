@@ -1,0 +1,253 @@
+/* folder: serve; label: unit */
+/* Prompts that a batch has read before: the answers keep every byte. */
+#include "tests/support/corpus_support.h"
+#include "serve/serve.h"
+
+enum { VOCAB = 300, CONTEXT = 1200, LONG = 1100, SLOTS = 3 };
+static pl_tokenizer *tokenizer;
+static pl_topology *topology;
+static pl_backend *backend;
+static pl_model *model;
+
+static void open_model(const char *name, const char *precision)
+{
+    const pl_shape shape = {.vocab = VOCAB,
+                            .width = 32,
+                            .n_heads = 2,
+                            .n_kv_heads = 1,
+                            .head_size = 16,
+                            .ffn = 48,
+                            .n_blocks = 2,
+                            .context = CONTEXT,
+                            .tied = true,
+                            .rope_theta = 10000.0,
+                            .norm_eps = 1e-5};
+    pl_backend_options be = {.name = name, .n_threads = 1, .precision = precision};
+    pl_topology_spec spec = {.replicas = 1};
+    pl_model_options options = {.batch = 1, .context = CONTEXT};
+    assert_ok(pl_backend_open(&be, &backend));
+    assert_ok(pl_topology_parse_levels("1", &spec));
+    assert_ok(pl_topology_create(&shape, &spec, &topology));
+    assert_ok(pl_model_create(backend, topology, &options, &model));
+    const size_t n = pl_topology_path_params(topology);
+    float *params = pl_alloc(n * sizeof *params);
+    for (size_t i = 0; i < n; i++)
+        params[i] = 0.3f * pl_random_normal(7, 1, i);
+    assert_ok(pl_model_load(model, params));
+    pl_free(params);
+}
+
+static void close_model(void)
+{
+    pl_model_destroy(&model);
+    pl_topology_destroy(&topology);
+    pl_backend_close(&backend);
+}
+
+static int open_all(void **state)
+{
+    pl_buf text = {0};
+    if (make_scratch(state) != 0)
+        return -1;
+    make_words(1, 100000, &text);
+    const char *texts[] = {(const char *)text.data};
+    pl_status status =
+        pl_tokenizer_train(texts, &text.len, 1, VOCAB, 1, in_scratch("words.model"));
+    pl_buf_destroy(&text);
+    if (status == PL_OK)
+        status = pl_tokenizer_load(in_scratch("words.model"), &tokenizer);
+    return status == PL_OK ? 0 : -1;
+}
+
+static int close_all(void **state)
+{
+    pl_tokenizer_destroy(&tokenizer);
+    return remove_scratch(state);
+}
+
+/* Prompts of one kind differ from `from` on. */
+static void make_prompt(int32_t *prompt, int n, int kind, int from)
+{
+    prompt[0] = PL_TOKEN_BOS;
+    for (int i = 1; i < n; i++)
+        prompt[i] =
+            3 + (i * 7 + i * i % 31 + (i >= from ? 11 * kind : 0)) % (VOCAB - 3);
+}
+
+typedef struct asked {
+    int n, kind, from; /* of the prompt */
+    uint64_t seed;
+    int n_known; /* that it must find */
+    bool scored;
+    pl_buf text, scores;
+    pl_generate_result result;
+    pl_status status;
+} asked;
+
+static pl_status on_text(void *context, const char *text, size_t len)
+{
+    pl_buf_append(&((asked *)context)->text, text, len);
+    return PL_OK;
+}
+
+static pl_status on_score(void *context, const pl_token_score *score)
+{
+    pl_buf_append(&((asked *)context)->scores, score, sizeof *score);
+    return PL_OK;
+}
+
+static void on_done(void *context, pl_status status, const pl_generate_result *r)
+{
+    asked *a = context;
+    a->status = status;
+    a->result = *r;
+}
+
+static pl_generate_options options_of(const asked *a)
+{
+    return (pl_generate_options){
+        .max_tokens = 6,
+        .scores = true,
+        .prompt_scores = a->scored,
+        .n_top = 3,
+        .choice = {.temperature = 1.0, .top_p = 1.0, .seed = a->seed}};
+}
+
+static void join(pl_batch *batch, asked *a, const pl_generate_options *options)
+{
+    static int32_t prompt[CONTEXT];
+    make_prompt(prompt, a->n, a->kind, a->from);
+    const pl_batch_request q = {.prompt = prompt,
+                                .n_prompt = a->n,
+                                .options = options,
+                                .emit = on_text,
+                                .done = on_done,
+                                .context = a,
+                                .score = on_score};
+    assert_ok(pl_batch_join(batch, &q));
+}
+
+static void run(pl_batch *batch)
+{
+    while (pl_batch_active(batch) > 0)
+        assert_ok(pl_batch_step(batch));
+}
+
+static void forget(asked *a)
+{
+    pl_buf_destroy(&a->text);
+    pl_buf_destroy(&a->scores);
+}
+
+/* The same request in a batch that has read nothing. */
+static void expect_as_alone(asked *a)
+{
+    pl_batch *batch;
+    asked alone = *a;
+    alone.text = alone.scores = (pl_buf){0};
+    const pl_generate_options options = options_of(a);
+    assert_ok(pl_batch_create(model, tokenizer, VOCAB, CONTEXT, 1, &batch));
+    join(batch, &alone, &options);
+    run(batch);
+    pl_batch_destroy(&batch);
+    assert_ok(a->status);
+    assert_int_equal(alone.result.n_known, 0);
+    assert_int_equal(a->result.n_prompt, alone.result.n_prompt);
+    assert_int_equal(a->result.n_tokens, alone.result.n_tokens);
+    assert_string_equal(pl_buf_text(&a->text), pl_buf_text(&alone.text));
+    assert_int_equal(a->scores.len, alone.scores.len);
+    assert_memory_equal(a->scores.data, alone.scores.data, alone.scores.len);
+    forget(&alone);
+}
+
+/* One after the other, in a batch of three slots. */
+static void check_answers(const char *name, const char *precision)
+{
+    asked list[] = {{LONG, 1, 900, .seed = 1, .n_known = 0},
+                    {LONG, 1, 900, .seed = 2, .n_known = LONG}, /* the same prompt */
+                    {LONG, 2, 900, .seed = 3, .n_known = 512},  /* begins alike */
+                    {LONG, 1, 900, .seed = 4, .n_known = LONG}, /* still there */
+                    {1024, 1, 900, .seed = 5, .n_known = 512},  /* a part of it */
+                    {LONG, 1, 900, .seed = 6, .n_known = 0, .scored = true},
+                    {LONG, 3, 100, .seed = 7, .n_known = 0},
+                    {40, 1, 90, .seed = 8, .n_known = 0},
+                    {40, 1, 90, .seed = 9, .n_known = 40},
+                    {41, 1, 90, .seed = 9, .n_known = 0}, /* no whole piece */
+                    {LONG, 3, 100, .seed = 7, .n_known = LONG}};
+    pl_batch *batch;
+    open_model(name, precision);
+    assert_ok(pl_batch_create(model, tokenizer, VOCAB, CONTEXT, SLOTS, &batch));
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        const pl_generate_options options = options_of(&list[i]);
+        join(batch, &list[i], &options);
+        run(batch);
+        if (list[i].result.n_known != list[i].n_known)
+            fail_msg("%s %s: request %zu knows %d tokens and not %d", name, precision,
+                     i, list[i].result.n_known, list[i].n_known);
+        expect_as_alone(&list[i]);
+        forget(&list[i]);
+    }
+    pl_batch_destroy(&batch);
+    close_model();
+}
+
+static void known_prompts_change_no_byte(void **state)
+{
+    (void)state;
+    check_answers("ref", "f32");
+    check_answers("cpu", "f32");
+    check_answers("cpu", "bf16");
+    check_answers("cpu", "int8");
+}
+
+/* Three answers to one prompt at the same time, while the first is still being read or
+ * already writes: the others copy what it has. */
+static void answers_to_one_prompt_share_its_reading(void **state)
+{
+    (void)state;
+    asked list[3];
+    pl_generate_options options[3];
+    pl_batch *batch;
+    open_model("cpu", "f32");
+    for (int steps = 0; steps < 4; steps++) {
+        memset(list, 0, sizeof list);
+        assert_ok(pl_batch_create(model, tokenizer, VOCAB, CONTEXT, SLOTS, &batch));
+        for (int i = 0; i < 3; i++) {
+            list[i] = (asked){.n = LONG, .kind = 1, .from = 5, .seed = (uint64_t)i};
+            options[i] = options_of(&list[i]);
+            options[i].max_tokens = 20;
+        }
+        join(batch, &list[0], &options[0]);
+        for (int s = 0; s < steps; s++)
+            assert_ok(pl_batch_step(batch)); /* 512 tokens each */
+        join(batch, &list[1], &options[1]);
+        join(batch, &list[2], &options[2]);
+        run(batch);
+        pl_batch_destroy(&batch);
+        for (int i = 0; i < 3; i++) {
+            const int known[] = {0, 512, 1024, LONG};
+            assert_int_equal(list[i].result.n_known, i == 0 ? 0 : known[steps]);
+            pl_generate_options whole = options[i];
+            assert_int_equal(whole.max_tokens, 20);
+            asked alone = {.n = LONG, .kind = 1, .from = 5, .seed = (uint64_t)i};
+            assert_ok(pl_batch_create(model, tokenizer, VOCAB, CONTEXT, 1, &batch));
+            join(batch, &alone, &whole);
+            run(batch);
+            pl_batch_destroy(&batch);
+            assert_string_equal(pl_buf_text(&list[i].text), pl_buf_text(&alone.text));
+            assert_memory_equal(list[i].scores.data, alone.scores.data,
+                                alone.scores.len);
+            forget(&alone), forget(&list[i]);
+        }
+    }
+    close_model();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(known_prompts_change_no_byte),
+        cmocka_unit_test(answers_to_one_prompt_share_its_reading),
+    };
+    return cmocka_run_group_tests(tests, open_all, close_all);
+}
