@@ -13,14 +13,15 @@ static void on_hangup(int signal)
 }
 
 typedef struct request {
-    const char *dir, *listen;
+    const char *dir;
+    pl_front_options front;
     const char *route; /* overrides router.answer; NULL: it does not */
     pl_server_options server;
 } request;
 
 static const cli_option options[] = {
     CLI_RUN(request, dir),
-    CLI_OPTION("listen", CLI_TEXT, request, listen, "ADDRESS",
+    CLI_OPTION("listen", CLI_TEXT, request, front.listen, "ADDRESS",
                "IPv4:PORT, PORT * for a free one (127.0.0.1:8080)"),
     CLI_OPTION("precision", CLI_TEXT, request, server.precision, "P",
                "auto, f32, bf16, f16 or int8 (that of the run)"),
@@ -40,11 +41,22 @@ static const cli_option options[] = {
                "no limit, for a server behind a proxy (128)"),
     CLI_NUMBER("timeout", CLI_INT, request, server.timeout_s, "S", 1, 86400,
                "most seconds per request (120)"),
+    CLI_OPTION("api-keys", CLI_TEXT, request, front.api_keys, "FILE",
+               "names and hashes of the keys of which a client needs one; all "
+               "endpoints but /health need a key then (no key is needed)"),
+    CLI_OPTION("cors", CLI_TEXT, request, front.cors, "ORIGIN",
+               "web pages of this origin may ask, or of any: * (none)"),
+    CLI_OPTION("tls-cert", CLI_TEXT, request, front.tls_cert, "FILE",
+               "certificate in PEM, with the chain; HTTPS instead of HTTP"),
+    CLI_OPTION("tls-key", CLI_TEXT, request, front.tls_key, "FILE",
+               "private key of the certificate, in PEM"),
+    CLI_OPTION("log-requests", CLI_FLAG, request, front.log_requests, NULL,
+               "a line to stderr for each request"),
 };
 
 static pl_status parse_serve_args(int argc, char **argv, request *q)
 {
-    *q = (request){.listen = "127.0.0.1:8080",
+    *q = (request){.front.listen = "127.0.0.1:8080",
                    .server = {.threads = pl_cpu_count(),
                               .slots = 16,
                               .queue = 256,
@@ -72,8 +84,9 @@ static pl_status serve_mixture(request *q)
         pl_copy_text(mix.settings.rule, sizeof mix.settings.rule, q->route);
     q->server.mix = &mix;
     PL_TRY(pl_server_open(&q->server, &s));
-    PL_TRY(pl_server_front_open(s, q->listen, &front, address));
-    say("serving %s at http://%s/v1", q->dir ? q->dir : "pathloom-run", address);
+    PL_TRY(pl_server_front_open(s, &q->front, &front, address));
+    say("serving %s at %s://%s/v1", q->dir ? q->dir : "pathloom-run",
+        q->front.tls_cert ? "https" : "http", address);
     PL_TRY(pl_server_run(s, stop, &reload));
 done:
     pl_server_front_close(&front);

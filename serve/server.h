@@ -34,10 +34,19 @@ void pl_server_close(pl_server **s);
 PL_MUST_CHECK pl_status pl_server_run(pl_server *s, volatile sig_atomic_t *stop,
                                       volatile sig_atomic_t *reload);
 
+typedef struct pl_front_options {
+    const char *listen;
+    const char *api_keys; /* a file (server_access.h); NULL: no key is needed */
+    const char *cors;     /* allowed origin, or "*"; NULL: no other origin */
+    const char *tls_cert, *tls_key; /* files in PEM; NULL: no TLS */
+    bool log_requests;              /* one line per request */
+} pl_front_options;
+
 typedef struct pl_server_front pl_server_front;
 /* `address` gets HOST:PORT; if `listen` ends in ":*", with the port that was found
- * free. */
-PL_MUST_CHECK pl_status pl_server_front_open(pl_server *s, const char *listen,
+ * free. The texts of the options are borrowed until close. */
+PL_MUST_CHECK pl_status pl_server_front_open(pl_server *s,
+                                             const pl_front_options *options,
                                              pl_server_front **out, char address[64]);
 void pl_server_front_close(pl_server_front **front);
 

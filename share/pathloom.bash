@@ -45,7 +45,7 @@ _pathloom() {
     eval) options='--run --on --every --json --set --help' ;;
     generate) options='--run --prompt --path --route --route-every --max-tokens --temperature --top-k --top-p --seed --stop --precision --json --help' ;;
     route) options='--run --prompt --file --route --json --help' ;;
-    serve) options='--run --listen --precision --threads --slots --paths --route --queue --per-address --timeout --help' ;;
+    serve) options='--run --listen --precision --threads --slots --paths --route --queue --per-address --timeout --api-keys --cors --tls-cert --tls-key --log-requests --help' ;;
     export) options='--run --arm --path --prompt --all --at --format --type --out --json --help' ;;
     import) options='--out --force --set --json --help' ;;
     store) options='--run --store --json --refs --objects --paths --tags --note --arm --delete --to --keep --grace --quick --history --tasks --format --object --force --engine --help' ;;

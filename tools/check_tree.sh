@@ -49,7 +49,7 @@ BEGIN {
     foreign("^(dnnl|oneapi|cblas|openblas|immintrin|x86intrin|[a-z]mmintrin)",
             "^modules/cpu/")
     foreign("^(cuda|cublas|cusparse|nccl|curand|cooperative_groups)", "^modules/cuda/")
-    foreign("^microhttpd", "^serve/(exporter|server_http|server_framing)\\.c$")
+    foreign("^microhttpd", "^serve/(exporter\\.c|server_(http|framing)\\.c|server_exchange\\.h)$")
 }
 
 function top_of(path) { sub(/\/.*/, "", path); return path }

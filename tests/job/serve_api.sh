@@ -256,10 +256,77 @@ refused_at 405 'with GET' /slots -d '{}'
 refused_at 404 'GET /v1/models' /v1/nothing -d '{}'
 refused_at 400 '`content`' /tokenize -d '{}'
 
-kill -TERM "$server"
-code=0
-wait "$server" || code=$?
-server=
-[ "$code" -eq 0 ] || fail "the server ended with $code: $(cat "$work/stderr")"
+# ends: the server goes with exit code 0
+ends() {
+    kill -TERM "$server"
+    code=0
+    wait "$server" || code=$?
+    server=
+    [ "$code" -eq 0 ] || fail "the server ended with $code: $(cat "$work/stderr")"
+}
+ends
+
+# ---- keys, other origins, a line per request ----
+key=0123456789abcdef0123456789abcdef
+printf 'alice %s\n' "$(printf %s "$key" | b2sum -l 256 | cut -d' ' -f1)" > "$work/keys"
+start --api-keys "$work/keys" --cors https://page.example --log-requests
+refused_at 401 'Authorization: Bearer KEY' /v1/models
+refused_at 401 invalid_api_key /v1/completions -d '{"prompt": "x"}'
+refused_at 401 invalid_api_key /v1/models -H "Authorization: Bearer ${key}0"
+refused_at 401 invalid_api_key /nosuch
+refused_at 200 '"ok"' /health
+refused_at 200 '"auto"' /v1/models -H "Authorization: Bearer $key"
+refused_at 200 text_completion /v1/completions -H "Authorization: Bearer $key" \
+    -d '{"prompt": "x", "max_tokens": 3}'
+curl -s -i -X OPTIONS "$at/v1/completions" -H 'Origin: https://page.example' \
+    > "$work/answer"
+grep -q '^HTTP/1.1 204' "$work/answer" || fail "no preflight: $(cat "$work/answer")"
+grep -qi '^Access-Control-Allow-Origin: https://page.example' "$work/answer" ||
+    fail "no origin is allowed: $(cat "$work/answer")"
+grep -qi '^Access-Control-Allow-Headers: .*Authorization' "$work/answer" ||
+    fail "no header is allowed: $(cat "$work/answer")"
+curl -s -i "$at/v1/completions" -H "Authorization: Bearer $key" \
+    -d '{"prompt": "x", "max_tokens": 3, "stream": true}' > "$work/answer"
+grep -qi '^Access-Control-Allow-Origin: https://page.example' "$work/answer" ||
+    fail "a stream allows no origin"
+ends
+grep 'serve.request' "$work/stderr" > "$work/requests" || fail "no request is logged"
+grep -q 'endpoint=/v1/completions status=200 .*key=alice .*tokens=3$' "$work/requests" ||
+    fail "the log lacks an answer: $(cat "$work/requests")"
+grep -q 'endpoint=/v1/models status=401 .*key=- ' "$work/requests" ||
+    fail "the log lacks a refusal: $(cat "$work/requests")"
+grep -q 'endpoint=- status=401' "$work/requests" || fail "the log lacks /nosuch"
+grep -q "$key" "$work/stderr" && fail "the log has a key"
+ok
+start
+status=$(curl -s -o "$work/answer" -w '%{http_code}' -X OPTIONS "$at/v1/completions")
+[ "$status" = 405 ] || fail "HTTP $status for OPTIONS without --cors"
+ends
+for bad in "--api-keys $work/nothing" "--tls-cert $work/keys" \
+    "--tls-cert $work/keys --tls-key $work/keys"; do
+    # shellcheck disable=SC2086 # several words are meant
+    timeout 20 "$pathloom" serve --run "$work/run" --listen '127.0.0.1:*' $bad \
+        > "$work/answer" 2>&1 && fail "it starts with $bad"
+    ok
+done
+grep -q 'PEM' "$work/answer" || fail "a wrong certificate: $(cat "$work/answer")"
+
+# ---- TLS ----
+if command -v openssl > "$work/jq"; then
+    openssl req -x509 -newkey rsa:2048 -nodes -keyout "$work/tls.key" \
+        -out "$work/tls.cert" -days 2 -subj /CN=localhost > "$work/log" 2>&1 ||
+        fail "openssl: $(cat "$work/log")"
+    start --tls-cert "$work/tls.cert" --tls-key "$work/tls.key"
+    case $at in https://*) ;; *) fail "TLS at $at" ;; esac
+    curl -s --cacert "$work/tls.cert" --resolve "localhost:${at##*:}:127.0.0.1" \
+        "https://localhost:${at##*:}/v1/completions" \
+        -d '{"prompt": "The ", "max_tokens": 20, "stream": true}' > "$work/answer"
+    grep -q 'DONE' "$work/answer" || fail "no stream over TLS: $(cat "$work/answer")"
+    curl -s "http://${at#https://}/health" > "$work/answer" && fail "plain HTTP under TLS"
+    ends
+    ok
+else
+    echo "no openssl: TLS is not tested on this machine"
+fi
 rm -rf "$work/run"
 echo "ok: $checks checks"

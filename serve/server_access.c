@@ -1,0 +1,133 @@
+/* Knows the keys that clients may use (server_access.h). */
+#include "serve/server_access.h"
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+enum { NAME_BYTES = 64 };
+
+typedef struct access_key {
+    char name[NAME_BYTES];
+    pl_hash hash;
+} access_key;
+
+struct server_access {
+    pl_buf keys; /* access_key */
+};
+
+static size_t count_keys(const server_access *a)
+{
+    return a->keys.len / sizeof(access_key);
+}
+
+static const access_key *key_at(const server_access *a, size_t i)
+{
+    return (const access_key *)(const void *)a->keys.data + i;
+}
+
+static bool is_key_name(const char *name, size_t len)
+{
+    static const char letters[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+    for (size_t i = 0; i < len; i++)
+        if (name[i] == '\0' || !strchr(letters, name[i]))
+            return false;
+    return len > 0 && len < NAME_BYTES;
+}
+
+static pl_status add_key(server_access *a, const char *line, size_t len,
+                         const char *file, int number)
+{
+    char hash[PL_HASH_TEXT] = "";
+    access_key key = {.name = ""};
+    const char *blank = memchr(line, ' ', len);
+    const size_t name = blank ? (size_t)(blank - line) : len;
+    size_t at = name;
+    while (at < len && line[at] == ' ')
+        at++;
+    if (len - at == PL_HASH_TEXT - 1)
+        memcpy(hash, line + at, PL_HASH_TEXT - 1);
+    if (!is_key_name(line, name) || pl_hash_parse(hash, &key.hash) != PL_OK)
+        return pl_fail(PL_ERR_CONFIG,
+                       "line %d of %s is not a name and 64 hexadecimal digits; make "
+                       "the digits with: printf %%s KEY | b2sum -l 256",
+                       number, file);
+    memcpy(key.name, line, name);
+    pl_buf_append(&a->keys, &key, sizeof key);
+    return PL_OK;
+}
+
+static pl_status add_lines(server_access *a, const char *text, size_t len,
+                           const char *file)
+{
+    int number = 0;
+    while (len > 0) {
+        const char *newline = memchr(text, '\n', len);
+        const size_t step = newline ? (size_t)(newline - text) + 1 : len;
+        size_t line = newline ? step - 1 : step;
+        while (line > 0 && (text[line - 1] == ' ' || text[line - 1] == '\r'))
+            line--;
+        number++;
+        if (line > 0 && text[0] != '#')
+            PL_CHECK(add_key(a, text, line, file, number));
+        text += step;
+        len -= step;
+    }
+    if (count_keys(a) == 0)
+        return pl_fail(PL_ERR_CONFIG, "%s has no key, so nobody could ask; add one",
+                       file);
+    return PL_OK;
+}
+
+pl_status server_access_parse(const char *text, size_t len, const char *name,
+                              server_access **out)
+{
+    server_access *a = pl_alloc(sizeof *a);
+    pl_status status = add_lines(a, text, len, name);
+    *out = a;
+    if (status != PL_OK)
+        server_access_destroy(out);
+    return status;
+}
+
+pl_status server_access_load(const char *path, server_access **out)
+{
+    struct stat info;
+    pl_buf text = {0};
+    *out = NULL;
+    PL_CHECK(pl_read_file(path, &text));
+    pl_status status = PL_OK;
+    if (stat(path, &info) == 0 && (info.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+        status = pl_fail(PL_ERR_CONFIG,
+                         "users other than its owner may write to %s; chmod go-w %s",
+                         path, path);
+    if (status == PL_OK)
+        status = server_access_parse(pl_buf_text(&text), text.len, path, out);
+    pl_buf_destroy(&text);
+    return status;
+}
+
+void server_access_destroy(server_access **access)
+{
+    if (!*access)
+        return;
+    pl_buf_destroy(&(*access)->keys);
+    pl_free(*access);
+    *access = NULL;
+}
+
+/* Looks at all keys, so that the time does not tell which one it was. */
+const char *server_access_find(const server_access *a, const char *header)
+{
+    static const char scheme[] = "Bearer ";
+    const char *found = NULL;
+    pl_hash hash;
+    if (!header || strncasecmp(header, scheme, strlen(scheme)) != 0)
+        return NULL;
+    header += strlen(scheme);
+    pl_hash_of("", header, strlen(header), &hash); /* plain, as b2sum makes it */
+    for (size_t i = 0; i < count_keys(a); i++)
+        if (pl_hash_is_mac(&key_at(a, i)->hash, hash.bytes))
+            found = key_at(a, i)->name;
+    return found;
+}

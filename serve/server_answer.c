@@ -1,0 +1,198 @@
+/* Answers a request for completions from the events of its job: in one piece, or as a
+ * stream of server-sent events. A stream that is silent for long sends a comment line.
+ */
+#include "serve/server_exchange.h"
+
+enum { COMMENT_MS = 5000, BLOCK_BYTES = 4096 };
+
+/* The path of all answers, or what was asked for if they have several. */
+static const char *model_of(const server_job *job)
+{
+    for (int i = 1; i < job->n_prompts; i++)
+        if (strcmp(job->prompts[i].model, job->prompts[0].model) != 0)
+            return job->completion.model;
+    return job->prompts[0].model;
+}
+
+static pl_completion_choice make_choice(const exchange *x, int index,
+                                        const pl_buf *text, const pl_buf *scores)
+{
+    const pl_completion *c = &x->job->completion;
+    return (pl_completion_choice){
+        .index = index,
+        .path = x->job->prompts[index / c->n].model,
+        .text = text->len > 0 ? (const char *)text->data : "",
+        .text_len = text->len,
+        .scores = (const pl_token_score *)(const void *)scores->data,
+        .n_scores = scores->len / sizeof(pl_token_score),
+        .offset = x->answers[index].offset,
+        .scored = c->logprobs >= 0};
+}
+
+static pl_completion_answer start_answer(const exchange *x)
+{
+    return (pl_completion_answer){.id = x->job->id,
+                                  .created = x->created,
+                                  .tokenizer = server_tokenizer(x->front->server)};
+}
+
+/* Tokens of the prompts count once each, whatever the number of their answers. */
+static void add_usage(const exchange *x, pl_completion_answer *a)
+{
+    const int n = x->job->completion.n;
+    a->usage = true;
+    for (int i = 0; i < x->job->n_parts; i++) {
+        a->n_prompt_tokens += i % n == 0 ? x->answers[i].result.n_prompt : 0;
+        a->n_known_tokens += i % n == 0 ? x->answers[i].result.n_known : 0;
+        a->n_tokens += x->answers[i].result.n_tokens;
+    }
+}
+
+/* ---- an answer in one piece ---- */
+static pl_status write_whole(exchange *x, pl_buf *body)
+{
+    const int n = x->job->n_parts;
+    pl_completion_answer a = start_answer(x);
+    a.model = model_of(x->job);
+    a.n_choices = n;
+    a.choices = pl_alloc((size_t)n * sizeof *a.choices);
+    add_usage(x, &a);
+    for (int i = 0; i < n; i++) {
+        const server_answer *answer = &x->answers[i];
+        a.choices[i] = make_choice(x, i, &answer->text, &answer->scores);
+        a.choices[i].ended = true;
+        a.choices[i].finish = answer->result.finish;
+    }
+    pl_status status = pl_completion_write(&a, body);
+    pl_free(a.choices);
+    return status;
+}
+
+static enum MHD_Result answer_failed(exchange *x, server_event *e)
+{
+    enum MHD_Result result =
+        exchange_fail(x, exchange_status(e->status), pl_buf_text(&e->text), e->code);
+    server_event_destroy(&e);
+    return result;
+}
+
+enum MHD_Result exchange_answer_whole(exchange *x)
+{
+    pl_buf body = {0};
+    while (x->n_ended < x->job->n_parts) {
+        server_event *e = exchange_wait(x);
+        server_answer *answer = &x->answers[e->index];
+        if (e->ended && e->status != PL_OK)
+            return answer_failed(x, e);
+        pl_buf_append(&answer->text, e->text.data, e->text.len);
+        pl_buf_append(&answer->scores, e->scores.data, e->scores.len);
+        if (e->ended) {
+            answer->result = e->result;
+            x->n_ended++;
+        }
+        server_event_destroy(&e);
+    }
+    if (write_whole(x, &body) == PL_OK)
+        return exchange_send_json(x, MHD_HTTP_OK, &body);
+    pl_buf_destroy(&body);
+    return exchange_fail(x, MHD_HTTP_INTERNAL_SERVER_ERROR, pl_last_error(),
+                         "engine_failed");
+}
+
+/* ---- a stream ---- */
+static pl_status write_chunk(exchange *x, const server_event *e)
+{
+    pl_completion_choice choice = make_choice(x, e->index, &e->text, &e->scores);
+    pl_completion_answer a = start_answer(x);
+    a.model = choice.path;
+    a.choices = &choice;
+    a.n_choices = 1;
+    choice.ended = e->ended;
+    choice.finish = e->result.finish;
+    PL_CHECK(pl_completion_write(&a, &x->out));
+    x->answers[e->index].offset = choice.offset;
+    return PL_OK;
+}
+
+/* The chunk with the usage has no choices. */
+static pl_status write_usage(exchange *x)
+{
+    pl_completion_answer a = start_answer(x);
+    a.model = model_of(x->job);
+    add_usage(x, &a);
+    pl_buf_printf(&x->out, "data: ");
+    PL_CHECK(pl_completion_write(&a, &x->out));
+    pl_buf_printf(&x->out, "\n\n");
+    return PL_OK;
+}
+
+static void write_event(exchange *x, server_event *e)
+{
+    pl_status status = e->status;
+    const size_t begin = x->out.len;
+    pl_buf_printf(&x->out, "data: ");
+    if (status == PL_OK)
+        status = write_chunk(x, e);
+    if (status != PL_OK) {
+        x->out.len = begin;
+        pl_buf_printf(&x->out, "data: ");
+        pl_completion_write_error(
+            e->status != PL_OK ? pl_buf_text(&e->text) : pl_last_error(),
+            "server_error", e->code ? e->code : "engine_failed", &x->out);
+    }
+    pl_buf_printf(&x->out, "\n\n");
+    if (e->ended) {
+        x->answers[e->index].result = e->result;
+        x->n_ended++;
+    }
+    x->ended = status != PL_OK || x->n_ended == x->job->n_parts;
+    if (x->ended && status == PL_OK && x->job->completion.include_usage &&
+        write_usage(x) != PL_OK)
+        pl_log(PL_LOG_WARN, "serve.usage_failed", "error=\"%s\"", pl_last_error());
+    if (x->ended)
+        pl_buf_printf(&x->out, "data: [DONE]\n\n");
+}
+
+/* Fills x->out with the next event, or with a comment after a long silence. */
+static void read_more(exchange *x)
+{
+    pl_buf_clear(&x->out);
+    x->written = 0;
+    while (x->out.len == 0) {
+        server_event *e = exchange_next(x, SERVER_LOOK_MS);
+        x->quiet_ms = e ? 0 : x->quiet_ms + SERVER_LOOK_MS;
+        if (e)
+            write_event(x, e);
+        else if (x->quiet_ms % COMMENT_MS == 0)
+            pl_buf_printf(&x->out, ": wait\n\n");
+        server_event_destroy(&e);
+    }
+}
+
+static ssize_t on_read(void *context, uint64_t at, char *to, size_t most)
+{
+    exchange *x = context;
+    (void)at;
+    if (x->written == x->out.len) {
+        if (x->ended)
+            return MHD_CONTENT_READER_END_OF_STREAM;
+        read_more(x);
+    }
+    size_t left = x->out.len - x->written, n = left < most ? left : most;
+    memcpy(to, x->out.data + x->written, n);
+    x->written += n;
+    return (ssize_t)n;
+}
+
+enum MHD_Result exchange_answer_stream(exchange *x)
+{
+    server_event *first = exchange_wait(x);
+    if (first->ended && first->status != PL_OK)
+        return answer_failed(x, first); /* the status can still be set */
+    x->held = first;
+    struct MHD_Response *r = MHD_create_response_from_callback(
+        MHD_SIZE_UNKNOWN, BLOCK_BYTES, on_read, x, NULL);
+    if (r)
+        MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, "text/event-stream");
+    return exchange_queue(x, MHD_HTTP_OK, r);
+}

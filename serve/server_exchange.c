@@ -1,0 +1,129 @@
+/* Sends answers and waits for the events of a request's job (server_exchange.h). While
+ * it waits it watches the socket too, so that a client that goes away leaves the line
+ * at once. */
+#include "serve/server_exchange.h"
+#include <arpa/inet.h>
+#include <poll.h>
+
+/* ---- answers ---- */
+enum MHD_Result exchange_queue(exchange *x, unsigned code, struct MHD_Response *r)
+{
+    const char *origin = x->front->options.cors;
+    if (!r)
+        return MHD_NO;
+    MHD_add_response_header(r, "Cache-Control", "no-store");
+    if (code == MHD_HTTP_TOO_MANY_REQUESTS || code == MHD_HTTP_SERVICE_UNAVAILABLE)
+        MHD_add_response_header(r, "Retry-After", "1");
+    if (code == MHD_HTTP_UNAUTHORIZED)
+        MHD_add_response_header(r, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
+    if (origin) {
+        MHD_add_response_header(r, "Access-Control-Allow-Origin", origin);
+        MHD_add_response_header(r, "Access-Control-Allow-Methods",
+                                "GET, POST, OPTIONS");
+        MHD_add_response_header(r, "Access-Control-Allow-Headers",
+                                "Authorization, Content-Type");
+        MHD_add_response_header(r, "Vary", "Origin");
+    }
+    x->status = code;
+    enum MHD_Result result = MHD_queue_response(x->connection, code, r);
+    MHD_destroy_response(r);
+    return result;
+}
+
+enum MHD_Result exchange_send(exchange *x, unsigned code, const char *type,
+                              pl_buf *body)
+{
+    struct MHD_Response *r =
+        MHD_create_response_from_buffer(body->len, body->data, MHD_RESPMEM_MUST_COPY);
+    pl_buf_destroy(body);
+    if (r)
+        MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    return exchange_queue(x, code, r);
+}
+
+enum MHD_Result exchange_send_json(exchange *x, unsigned code, pl_buf *body)
+{
+    return exchange_send(x, code, "application/json", body);
+}
+
+enum MHD_Result exchange_fail(exchange *x, unsigned http, const char *message,
+                              const char *code)
+{
+    pl_buf body = {0};
+    pl_completion_write_error(
+        message, http < 500 ? "invalid_request_error" : "server_error", code, &body);
+    return exchange_send_json(x, http, &body);
+}
+
+unsigned exchange_status(pl_status status)
+{
+    return status == PL_ERR_USAGE       ? MHD_HTTP_BAD_REQUEST
+           : status == PL_ERR_NOT_FOUND ? MHD_HTTP_NOT_FOUND
+           : status == PL_ERR_BUSY      ? MHD_HTTP_TOO_MANY_REQUESTS
+           : status == PL_ERR_TIMEOUT   ? MHD_HTTP_GATEWAY_TIMEOUT
+           : status == PL_ERR_CANCELLED ? MHD_HTTP_SERVICE_UNAVAILABLE
+                                        : MHD_HTTP_INTERNAL_SERVER_ERROR;
+}
+
+enum MHD_Result exchange_end(exchange *x, pl_status status, pl_buf *body)
+{
+    if (status == PL_OK)
+        return exchange_send_json(x, MHD_HTTP_OK, body);
+    pl_buf_destroy(body);
+    return exchange_fail(x, exchange_status(status), pl_last_error(),
+                         status == PL_ERR_NOT_FOUND ? "model_not_found"
+                                                    : "invalid_value");
+}
+
+/* ---- the client and the events of the job ---- */
+int exchange_socket(struct MHD_Connection *c)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+    return info ? info->connect_fd : -1;
+}
+
+void exchange_look(exchange *x, int timeout_ms)
+{
+    struct pollfd look[] = {
+        {.fd = x->job ? pl_queue_fd(x->job->events) : -1, .events = POLLIN},
+        {.fd = x->gone ? -1 : exchange_socket(x->connection), .events = POLLRDHUP}};
+    poll(look, 2, timeout_ms);
+    x->gone = x->gone || look[1].revents != 0;
+}
+
+server_event *exchange_next(exchange *x, int timeout_ms)
+{
+    server_event *e = x->held;
+    x->held = NULL;
+    if (e)
+        return e;
+    exchange_look(x, timeout_ms);
+    if (x->gone)
+        server_job_leave(x->job);
+    return pl_queue_pop(x->job->events, 0);
+}
+
+server_event *exchange_wait(exchange *x)
+{
+    server_event *e = NULL;
+    while (!e)
+        e = exchange_next(x, SERVER_LOOK_MS);
+    return e;
+}
+
+uint32_t exchange_address(struct MHD_Connection *c)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    if (!info || info->client_addr->sa_family != AF_INET)
+        return 0;
+    struct sockaddr_in at;
+    memcpy(&at, info->client_addr, sizeof at);
+    return ntohl(at.sin_addr.s_addr);
+}
+
+void exchange_rest(exchange *x, unsigned seconds)
+{
+    MHD_set_connection_option(x->connection, MHD_CONNECTION_OPTION_TIMEOUT, seconds);
+}

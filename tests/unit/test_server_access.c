@@ -1,0 +1,114 @@
+/* folder: serve; label: unit */
+/* Keys of clients: who is known, and which files are refused. */
+#include "serve/server_access.h"
+#include "tests/support/corpus_support.h"
+#include <sys/stat.h>
+
+static void hash_text(const char *key, char text[PL_HASH_TEXT])
+{
+    pl_hash hash;
+    pl_hash_of("", key, strlen(key), &hash);
+    pl_hash_format(&hash, text);
+}
+
+static server_access *known(void)
+{
+    char a[PL_HASH_TEXT], b[PL_HASH_TEXT];
+    pl_buf text = {0};
+    server_access *access = NULL;
+    hash_text("first-key", a);
+    hash_text("second key", b);
+    pl_buf_printf(&text, "# who may ask\n\nalice %s\r\nbob-2   %s  \n", a, b);
+    assert_ok(server_access_parse(pl_buf_text(&text), text.len, "keys", &access));
+    pl_buf_destroy(&text);
+    return access;
+}
+
+/* What b2sum prints of "abc" (RFC 7693 has the 512 bits; this is of 256). */
+static void a_hash_is_that_of_b2sum(void **state)
+{
+    (void)state;
+    char text[PL_HASH_TEXT];
+    hash_text("abc", text);
+    assert_string_equal(
+        text, "bddd813c634239723171ef3fee98579b94964e3bb1cb3e427262c8c068d52319");
+}
+
+static void a_key_is_known_by_its_hash(void **state)
+{
+    (void)state;
+    server_access *access = known();
+    assert_string_equal(server_access_find(access, "Bearer first-key"), "alice");
+    assert_string_equal(server_access_find(access, "bearer second key"), "bob-2");
+    static const char *const strangers[] = {NULL,
+                                            "",
+                                            "Bearer",
+                                            "Bearer ",
+                                            "first-key",
+                                            "Basic first-key",
+                                            "Bearer first-ke",
+                                            "Bearer first-key ",
+                                            "Bearer  first-key"};
+    for (size_t i = 0; i < sizeof strangers / sizeof *strangers; i++)
+        assert_null(server_access_find(access, strangers[i]));
+    server_access_destroy(&access);
+    assert_null(access);
+}
+
+static void wrong_lines_are_named(void **state)
+{
+    (void)state;
+    char hash[PL_HASH_TEXT];
+    hash_text("key", hash);
+    static const struct {
+        const char *before, *after, *says;
+    } wrong[] = {{"", "\n", "line 1 of keys"},     /* no name */
+                 {"alice ", "0\n", "line 1"},      /* a digit more */
+                 {"# x\nal/ice ", "\n", "line 2"}, /* an odd name */
+                 {"alice\t", "\n", "line 1"},      /* no blank */
+                 {"alice x", "\n", "line 1"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        pl_buf text = {0};
+        server_access *access = NULL;
+        pl_buf_printf(&text, "%s%s%s", wrong[i].before, hash, wrong[i].after);
+        assert_int_equal(
+            server_access_parse(pl_buf_text(&text), text.len, "keys", &access),
+            PL_ERR_CONFIG);
+        assert_said(wrong[i].says);
+        assert_null(access);
+        pl_buf_destroy(&text);
+    }
+    server_access *access = NULL;
+    assert_int_equal(server_access_parse("# nobody\n", 9, "keys", &access),
+                     PL_ERR_CONFIG);
+    assert_said("no key");
+}
+
+static void a_file_that_others_may_write_is_refused(void **state)
+{
+    (void)state;
+    char hash[PL_HASH_TEXT], text[128];
+    server_access *access = NULL;
+    hash_text("key", hash);
+    snprintf(text, sizeof text, "alice %s\n", hash);
+    write_text("keys", text);
+    assert_int_equal(chmod(in_scratch("keys"), 0600), 0);
+    assert_ok(server_access_load(in_scratch("keys"), &access));
+    assert_string_equal(server_access_find(access, "Bearer key"), "alice");
+    server_access_destroy(&access);
+    assert_int_equal(chmod(in_scratch("keys"), 0620), 0);
+    assert_int_equal(server_access_load(in_scratch("keys"), &access), PL_ERR_CONFIG);
+    assert_said("chmod go-w");
+    assert_int_not_equal(server_access_load(in_scratch("nothing"), &access), PL_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_hash_is_that_of_b2sum),
+        cmocka_unit_test(a_key_is_known_by_its_hash),
+        cmocka_unit_test(wrong_lines_are_named),
+        cmocka_unit_test(a_file_that_others_may_write_is_refused),
+    };
+    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
+}
