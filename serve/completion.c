@@ -61,7 +61,8 @@ pl_status pl_completion_read_tokens(const pl_json *array, const char *key,
     return PL_OK;
 }
 
-static pl_status read_one_prompt(const pl_json *value, pl_completion *c)
+static pl_status read_one_prompt(const pl_json *value, const char *key,
+                                 pl_completion *c)
 {
     static const char wanted[] = "a text, a list of token numbers, or a list of these, "
                                  "none of them empty";
@@ -69,19 +70,20 @@ static pl_status read_one_prompt(const pl_json *value, pl_completion *c)
     const char *text = pl_json_text(value, &len);
     pl_completion_prompt *prompt = &c->prompts[c->n_prompts];
     if (text ? len == 0 : !pl_json_is_array(value) || pl_json_count(value) == 0)
-        return wrong_value("prompt", wanted);
+        return wrong_value(key, wanted);
     if (text && strlen(text) != len)
-        return wrong_value("prompt", "a text without the character U+0000");
+        return wrong_value(key, "a text without the character U+0000");
     c->n_prompts++;
     if (!text)
-        return pl_completion_read_tokens(value, "prompt", &prompt->tokens,
+        return pl_completion_read_tokens(value, key, &prompt->tokens,
                                          &prompt->n_tokens);
     prompt->text = copy_text(text, len);
     return PL_OK;
 }
 
 /* A list is one prompt of tokens if it begins with a number. */
-static pl_status read_prompts(const pl_json *value, pl_completion *c)
+pl_status pl_completion_read_prompts(const pl_json *value, const char *key,
+                                     pl_completion *c)
 {
     double number = 0;
     size_t n = pl_json_count(value);
@@ -89,16 +91,21 @@ static pl_status read_prompts(const pl_json *value, pl_completion *c)
                      pl_json_number(pl_json_at(value, 0), &number);
     n = one ? 1 : n;
     if (n > PL_CHOICES_MAX)
-        return pl_fail(PL_ERR_USAGE, "`prompt` has %zu prompts; give at most %d", n,
+        return pl_fail(PL_ERR_USAGE, "`%s` has %zu texts; give at most %d", key, n,
                        (int)PL_CHOICES_MAX);
     c->prompts = pl_alloc(n * sizeof *c->prompts);
     for (size_t i = 0; i < n; i++)
-        PL_CHECK(read_one_prompt(one ? value : pl_json_at(value, i), c));
+        PL_CHECK(read_one_prompt(one ? value : pl_json_at(value, i), key, c));
     return PL_OK;
 }
 
 /* ---- keys with a form of their own ---- */
-static pl_status read_model(const pl_json *value, pl_completion *c)
+static pl_status read_prompt_key(const pl_json *value, pl_completion *c)
+{
+    return pl_completion_read_prompts(value, "prompt", c);
+}
+
+pl_status pl_completion_read_model(const pl_json *value, pl_completion *c)
 {
     size_t len = 0;
     const char *text = pl_json_text(value, &len);
@@ -216,8 +223,8 @@ typedef struct completion_key {
     }
 
 static const completion_key keys[] = {
-    KEY_BY("model", read_model),
-    KEY_BY("prompt", read_prompts),
+    KEY_BY("model", pl_completion_read_model),
+    KEY_BY("prompt", read_prompt_key),
     KEY_BY("stop", read_stop),
     KEY_BY("logit_bias", read_bias),
     KEY_BY("stream_options", read_stream_options),

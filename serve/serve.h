@@ -214,6 +214,13 @@ PL_MUST_CHECK pl_status pl_completion_parse(const char *body, size_t len,
 void pl_completion_clear(pl_completion *completion);
 /* A request without any key. */
 void pl_completion_defaults(pl_completion *out);
+/* Values of `model` and of a key with texts or lists of tokens; `key` is named in
+ * errors.
+ */
+PL_MUST_CHECK pl_status pl_completion_read_model(const pl_json *value,
+                                                 pl_completion *c);
+PL_MUST_CHECK pl_status pl_completion_read_prompts(const pl_json *value,
+                                                   const char *key, pl_completion *c);
 /* A list of token numbers; `key` is named in errors. Free *tokens also then. */
 PL_MUST_CHECK pl_status pl_completion_read_tokens(const pl_json *array, const char *key,
                                                   int32_t **tokens, int *n);

@@ -239,9 +239,12 @@ static pl_status find_prompt_path(pl_server *s, const server_job *job,
                                   server_prompt *prompt)
 {
     const server_models *models = server_paths_models(s->paths);
+    const bool embeds = job->kind == SERVER_EMBEDDING;
     if (prompt->path >= 0)
         return PL_OK;
-    if (server_models_is_auto(job->completion.model))
+    if (server_models_is_auto(job->completion.model) && embeds) /* one space for all */
+        PL_CHECK(server_models_find(models, "base", &prompt->path));
+    else if (server_models_is_auto(job->completion.model))
         PL_CHECK(route_prompt(s, prompt));
     else
         PL_CHECK(server_models_find(models, job->completion.model, &prompt->path));
@@ -335,6 +338,20 @@ static void arrive(pl_server *s, server_job *job)
     s->last = &job->next;
 }
 
+/* The part ends at once. */
+static pl_status embed_part(pl_server *s, server_part *part, server_prompt *prompt,
+                            bool *waits)
+{
+    const pl_generate_result result = {.n_prompt = count_prompt_tokens(prompt)};
+    PL_CHECK(server_paths_embed(s->paths, prompt->path, get_prompt_tokens(prompt),
+                                result.n_prompt, &part->text, waits));
+    if (!*waits) {
+        part->joined = true;
+        tell_end(part, PL_OK, NULL, &result);
+    }
+    return PL_OK;
+}
+
 /* *waits: there is no place for the part yet. */
 static pl_status admit_part(pl_server *s, server_part *part, bool *waits)
 {
@@ -344,6 +361,8 @@ static pl_status admit_part(pl_server *s, server_part *part, bool *waits)
     *waits = false;
     PL_CHECK(check_job_wanted(job));
     PL_CHECK(find_prompt_path(s, job, prompt));
+    if (job->kind == SERVER_EMBEDDING)
+        return embed_part(s, part, prompt, waits);
     if (prompt->path >= 0)
         PL_CHECK(server_paths_batch(s->paths, prompt->path, &batch));
     *waits = !batch;
@@ -517,12 +536,12 @@ static pl_status create_job(pl_server *s, server_kind kind, pl_completion *compl
     return PL_OK;
 }
 
-pl_status server_submit(pl_server *s, pl_completion *completion, uint32_t address,
-                        server_job **out)
+pl_status server_submit(pl_server *s, server_kind kind, pl_completion *completion,
+                        uint32_t address, server_job **out)
 {
     *out = NULL;
     PL_CHECK(take_places(s, address));
-    pl_status status = create_job(s, SERVER_COMPLETION, completion, out);
+    pl_status status = create_job(s, kind, completion, out);
     if (status != PL_OK) {
         __atomic_fetch_sub(address_slot(s, address), 1, __ATOMIC_SEQ_CST);
         __atomic_fetch_sub(&s->counts.waiting, 1, __ATOMIC_SEQ_CST);

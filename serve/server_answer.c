@@ -1,6 +1,7 @@
-/* Answers a request for completions from the events of its job: in one piece, or as a
- * stream of server-sent events. A stream that is silent for long sends a comment line.
+/* Answers a request from the events of its job: in one piece, or as a stream of
+ * server-sent events. A stream that is silent for long sends a comment line.
  */
+#include "serve/embedding.h"
 #include "serve/server_exchange.h"
 
 enum { COMMENT_MS = 5000, BLOCK_BYTES = 4096 };
@@ -76,14 +77,14 @@ static enum MHD_Result answer_failed(exchange *x, server_event *e)
     return result;
 }
 
-enum MHD_Result exchange_answer_whole(exchange *x)
+/* NULL: all answers are complete; else the event of one that failed. */
+static server_event *collect_answers(exchange *x)
 {
-    pl_buf body = {0};
     while (x->n_ended < x->job->n_parts) {
         server_event *e = exchange_wait(x);
         server_answer *answer = &x->answers[e->index];
         if (e->ended && e->status != PL_OK)
-            return answer_failed(x, e);
+            return e;
         pl_buf_append(&answer->text, e->text.data, e->text.len);
         pl_buf_append(&answer->scores, e->scores.data, e->scores.len);
         if (e->ended) {
@@ -92,11 +93,40 @@ enum MHD_Result exchange_answer_whole(exchange *x)
         }
         server_event_destroy(&e);
     }
+    return NULL;
+}
+
+enum MHD_Result exchange_answer_whole(exchange *x)
+{
+    pl_buf body = {0};
+    server_event *failed = collect_answers(x);
+    if (failed)
+        return answer_failed(x, failed);
     if (write_whole(x, &body) == PL_OK)
         return exchange_send_json(x, MHD_HTTP_OK, &body);
     pl_buf_destroy(&body);
     return exchange_fail(x, MHD_HTTP_INTERNAL_SERVER_ERROR, pl_last_error(),
                          "engine_failed");
+}
+
+enum MHD_Result exchange_answer_embeddings(exchange *x, bool base64)
+{
+    pl_buf values = {0}, body = {0};
+    server_event *failed = collect_answers(x);
+    if (failed)
+        return answer_failed(x, failed);
+    embedding_answer a = {
+        .model = x->job->prompts[0].model, .base64 = base64, .n = x->job->n_parts};
+    for (int i = 0; i < a.n; i++) {
+        const pl_buf *one = &x->answers[i].text;
+        pl_buf_append(&values, one->data, one->len);
+        a.width = (int)(one->len / sizeof(float));
+        a.n_tokens += x->answers[i].result.n_prompt;
+    }
+    a.values = (const float *)(const void *)values.data;
+    embedding_write(&a, &body);
+    pl_buf_destroy(&values);
+    return exchange_send_json(x, MHD_HTTP_OK, &body);
 }
 
 /* ---- a stream ---- */

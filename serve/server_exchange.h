@@ -84,9 +84,11 @@ server_event *exchange_next(exchange *x, int timeout_ms);
 /* The engine ends a job whose client left, so this wait ends. */
 server_event *exchange_wait(exchange *x);
 
-/* ---- completions (server_answer.c) ---- */
+/* ---- answers of the engine (server_answer.c) ---- */
 /* Answers the job in one piece, or as a stream. */
 enum MHD_Result exchange_answer_whole(exchange *x);
 enum MHD_Result exchange_answer_stream(exchange *x);
+/* The job is one of embeddings. */
+enum MHD_Result exchange_answer_embeddings(exchange *x, bool base64);
 
 #endif

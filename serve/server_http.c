@@ -8,6 +8,7 @@
  *
  * Of the connections at most BUSY_MAX have a completion under way; others always find a
  * place (server_clients.h), because the library accepts none beyond CONNECTIONS_MAX. */
+#include "serve/embedding.h"
 #include "serve/exporter.h"
 #include "serve/server_exchange.h"
 #include "serve/server_framing.h"
@@ -40,10 +41,33 @@ static pl_status become_busy(exchange *x)
                    BUSY_MAX);
 }
 
-static enum MHD_Result answer_completion(exchange *x)
+/* Hands what was parsed to the engine, unless parsing failed. *sent: an answer to the
+ * failure was sent. */
+static enum MHD_Result submit_job(exchange *x, pl_status status, server_kind kind,
+                                  pl_completion *completion, bool *sent)
 {
     pl_server *s = x->front->server;
+    if (status == PL_OK)
+        status = server_submit(s, kind, completion, exchange_address(x->connection),
+                               &x->job);
+    *sent = status != PL_OK;
+    if (*sent) {
+        unsigned http = status == PL_ERR_BUSY && server_is_draining(s)
+                            ? MHD_HTTP_SERVICE_UNAVAILABLE
+                            : exchange_status(status);
+        pl_completion_clear(completion);
+        return exchange_fail(x, http, pl_last_error(),
+                             status == PL_ERR_BUSY ? "busy" : "invalid_value");
+    }
+    x->answers = pl_alloc((size_t)x->job->n_parts * sizeof *x->answers);
+    exchange_rest(x, 0);
+    return MHD_YES;
+}
+
+static enum MHD_Result answer_completion(exchange *x)
+{
     pl_completion completion = {0};
+    bool sent = false;
     exchange_look(x, 0);
     if (x->gone)
         return MHD_NO;
@@ -51,24 +75,33 @@ static enum MHD_Result answer_completion(exchange *x)
     if (status == PL_OK)
         status =
             pl_completion_parse((const char *)x->body.data, x->body.len, &completion);
+    enum MHD_Result result =
+        submit_job(x, status, SERVER_COMPLETION, &completion, &sent);
+    if (sent)
+        return result;
+    bool stream = x->job->completion.stream;
+    result = stream ? exchange_answer_stream(x) : exchange_answer_whole(x);
+    exchange_rest(x, stream ? (unsigned)server_options(x->front->server)->timeout_s
+                            : SERVER_TIMEOUT_S);
+    return result;
+}
+
+static enum MHD_Result answer_embeddings(exchange *x)
+{
+    pl_completion request = {0};
+    bool sent = false, base64 = false;
+    exchange_look(x, 0);
+    if (x->gone)
+        return MHD_NO;
+    pl_status status = become_busy(x);
     if (status == PL_OK)
         status =
-            server_submit(s, &completion, exchange_address(x->connection), &x->job);
-    if (status != PL_OK) {
-        unsigned http = status == PL_ERR_BUSY && server_is_draining(s)
-                            ? MHD_HTTP_SERVICE_UNAVAILABLE
-                            : exchange_status(status);
-        pl_completion_clear(&completion);
-        return exchange_fail(x, http, pl_last_error(),
-                             status == PL_ERR_BUSY ? "busy" : "invalid_value");
-    }
-    x->answers = pl_alloc((size_t)x->job->n_parts * sizeof *x->answers);
-    exchange_rest(x, 0);
-    bool stream = x->job->completion.stream;
-    enum MHD_Result result =
-        stream ? exchange_answer_stream(x) : exchange_answer_whole(x);
-    exchange_rest(x,
-                  stream ? (unsigned)server_options(s)->timeout_s : SERVER_TIMEOUT_S);
+            embedding_parse((const char *)x->body.data, x->body.len, &request, &base64);
+    enum MHD_Result result = submit_job(x, status, SERVER_EMBEDDING, &request, &sent);
+    if (sent)
+        return result;
+    result = exchange_answer_embeddings(x, base64);
+    exchange_rest(x, SERVER_TIMEOUT_S);
     return result;
 }
 
@@ -172,6 +205,7 @@ static const endpoint endpoints[] = {
     {"/tokenize", true, answer_tokenize, false},
     {"/detokenize", true, answer_detokenize, false},
     {"/v1/completions", true, answer_completion, false},
+    {"/v1/embeddings", true, answer_embeddings, false},
     {"/v1/chat/completions", true, answer_no_chat, false},
 };
 enum { N_ENDPOINTS = sizeof endpoints / sizeof *endpoints };

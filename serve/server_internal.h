@@ -44,7 +44,8 @@ typedef struct server_part {
 
 typedef enum server_kind {
     SERVER_COMPLETION,
-    SERVER_SLOTS /* what the engine's slots do */
+    SERVER_EMBEDDING, /* each part's text is the floats of its prompt */
+    SERVER_SLOTS      /* what the engine's slots do */
 } server_kind;
 
 struct server_job {
@@ -76,8 +77,9 @@ void server_job_leave(server_job *job);
 /* ---- for the front, from any thread ---- */
 /* Takes ownership of the completion. ERR_BUSY: too many requests wait, too many are
  * from this address, or the server is ending. */
-PL_MUST_CHECK pl_status server_submit(pl_server *s, pl_completion *completion,
-                                      uint32_t address, server_job **out);
+PL_MUST_CHECK pl_status server_submit(pl_server *s, server_kind kind,
+                                      pl_completion *completion, uint32_t address,
+                                      server_job **out);
 /* The job ends with one event, whose text is the answer. */
 PL_MUST_CHECK pl_status server_ask_slots(pl_server *s, server_job **out);
 server_counters *server_counts(pl_server *s);

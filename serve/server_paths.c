@@ -251,7 +251,8 @@ static loaded *make_path_room(server_paths *p)
     return oldest;
 }
 
-pl_status server_paths_batch(server_paths *p, int model, pl_batch **out)
+/* NULL: the model has to wait for memory. */
+static pl_status find_loaded(server_paths *p, int model, loaded **out)
 {
     loaded *l = NULL;
     *out = NULL;
@@ -266,8 +267,42 @@ pl_status server_paths_batch(server_paths *p, int model, pl_batch **out)
         PL_CHECK(load_server_path(p, model, l));
     }
     l->asked = ++p->asked;
-    *out = pl_batch_room(l->batch) > 0 ? l->batch : NULL;
+    *out = l;
     return PL_OK;
+}
+
+pl_status server_paths_batch(server_paths *p, int model, pl_batch **out)
+{
+    loaded *l = NULL;
+    *out = NULL;
+    PL_CHECK(find_loaded(p, model, &l));
+    *out = l && pl_batch_room(l->batch) > 0 ? l->batch : NULL;
+    return PL_OK;
+}
+
+/* It blocks the server's only thread, so it shares the time of routing: between two
+ * steps there is ROUTE_MS of it, or one text if that takes longer. */
+pl_status server_paths_embed(server_paths *p, int model, const int32_t *tokens, int n,
+                             pl_buf *out, bool *waits)
+{
+    loaded *l = NULL;
+    const double start = pl_now();
+    const size_t width = (size_t)p->mix->arm.shape.width;
+    const int32_t length = n;
+    *waits = server_paths_active(p) > 0 && p->routing_s >= ROUTE_MS / 1e3;
+    if (*waits)
+        return PL_OK;
+    PL_CHECK(find_loaded(p, model, &l));
+    *waits = !l;
+    if (!l)
+        return PL_OK;
+    float *values = pl_alloc(width * sizeof *values);
+    pl_status status = pl_model_features(l->model, tokens, &length, 1, n, values);
+    if (status == PL_OK)
+        pl_buf_append(out, values, width * sizeof *values);
+    pl_free(values);
+    p->routing_s += pl_now() - start;
+    return status;
 }
 
 /* A path that must leave does so as soon as it is idle. */

@@ -28,6 +28,11 @@ PL_MUST_CHECK pl_status server_paths_route(server_paths *p, const int32_t *token
 /* The batch that a request for this model may join now; NULL if it has to wait for a
  * place, or for a path that leaves memory. */
 PL_MUST_CHECK pl_status server_paths_batch(server_paths *p, int model, pl_batch **out);
+/* The embedding of a text by a model: [width] is appended as floats. *waits: as above,
+ * or because other work comes first. */
+PL_MUST_CHECK pl_status server_paths_embed(server_paths *p, int model,
+                                           const int32_t *tokens, int n, pl_buf *out,
+                                           bool *waits);
 /* What the slots of the models in memory do, as llama-server tells it. */
 void server_paths_write_slots(const server_paths *p, pl_json *list);
 /* One step of each path; returns how many had something to do. */

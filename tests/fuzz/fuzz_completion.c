@@ -1,7 +1,8 @@
 /* folder: serve
  *
- * Bodies of /v1/completions; what is read must keep the limits that it promises. */
-#include "serve/serve.h"
+ * Bodies of /v1/completions and /v1/embeddings; what is read must keep the limits that
+ * it promises. */
+#include "serve/embedding.h"
 #include "tests/fuzz/fuzz.h"
 #include <stdlib.h>
 
@@ -22,6 +23,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len)
             check(c.prompts[i].text || c.prompts[i].n_tokens > 0);
     }
     pl_completion_clear(&c);
+    bool base64 = false;
+    if (embedding_parse((const char *)input, len, &c, &base64) == PL_OK)
+        check(c.n_prompts >= 1 && c.n_prompts <= PL_CHOICES_MAX && c.n == 1);
+    pl_completion_clear(&c);
     return 0;
 }
 
@@ -34,7 +39,10 @@ void fuzz_seeds(void (*give)(const void *, size_t))
         "{\"prompt\": [1, 2, 3], \"stream\": true, "
         "\"stream_options\": {\"include_usage\": true}}",
         "{\"prompt\": [\"a\", \"b\"], \"logit_bias\": {\"17\": -100, \"3\": 5.5}, "
-        "\"stop\": [\"x\", \"y\"], \"presence_penalty\": 1, \"best_of\": null}"};
+        "\"stop\": [\"x\", \"y\"], \"presence_penalty\": 1, \"best_of\": null}",
+        "{\"input\": [\"a\", \"b\"], \"model\": \"base\", "
+        "\"encoding_format\": \"base64\"}",
+        "{\"input\": [[1, 2], [3]], \"user\": \"me\"}"};
     for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++)
         give(bodies[i], strlen(bodies[i]));
 }

@@ -217,6 +217,20 @@ jq -e --slurpfile none "$work/none" '.choices == $none[0].choices' "$work/answer
     > "$work/jq" || fail "a text and its tokens have different answers"
 ok
 
+# ---- embeddings: of the base model, one space for all texts ----
+page POST /v1/embeddings '{"input": ["static int x;", "The weather", "static int x;"]}'
+holds '.model == "base" and (.data | length) == 3 and (.data[0].embedding | length) == 48
+    and .data[0].embedding == .data[2].embedding and
+    .data[0].embedding != .data[1].embedding and .usage.prompt_tokens > 6'
+holds '[.data[].embedding | map(. * .) | add] | all(. > 0.999 and . < 1.001)'
+first=$(jq -c '.data[0].embedding' "$work/answer")
+page POST /v1/embeddings '{"input": "static int x;", "model": "p1"}'
+holds ".model == \"p1\" and .data[0].embedding != $first"
+page POST /v1/embeddings '{"input": "static int x;", "encoding_format": "base64"}'
+[ "$(jq -r '.data[0].embedding' "$work/answer" | base64 -d | wc -c)" = 192 ] ||
+    fail "not 48 floats: $(cat "$work/answer")"
+ok
+
 # ---- what the server is ----
 page GET /props
 holds '.default_generation_settings.n_ctx == 64 and .total_slots == 3 and
@@ -255,6 +269,8 @@ refused_at 405 'with POST' /tokenize
 refused_at 405 'with GET' /slots -d '{}'
 refused_at 404 'GET /v1/models' /v1/nothing -d '{}'
 refused_at 400 '`content`' /tokenize -d '{}'
+refused_at 400 '`input`' /v1/embeddings -d '{}'
+refused_at 400 'context is 64' /v1/embeddings -d "{\"input\": \"$(seq 300 | tr '\n' ' ')\"}"
 
 # ends: the server goes with exit code 0
 ends() {

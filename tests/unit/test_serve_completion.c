@@ -1,6 +1,7 @@
 /* folder: serve; label: unit */
 /* Requests of /v1/completions and their answers, as JSON. */
 #include "tests/support/corpus_support.h"
+#include "serve/embedding.h"
 #include "serve/serve.h"
 #include "serve/server_tokens.h"
 #include <math.h>
@@ -298,6 +299,66 @@ static void wrong_token_requests_are_refused_by_name(void **state)
     assert_int_equal(out.len, 0);
 }
 
+/* ---- embeddings ---- */
+static void inputs_are_texts_or_tokens(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *body, *says;
+    } wrong[] = {
+        {"", "no JSON"},
+        {"[]", "JSON object"},
+        {"{}", "`input`"},
+        {"{\"input\": \"\"}", "`input`"},
+        {"{\"input\": [\"a\", 1]}", "`input`"},
+        {"{\"input\": \"a\", \"encoding_format\": \"int8\"}", "`encoding_format`"},
+        {"{\"input\": \"a\", \"encoding_format\": 1}", "`encoding_format`"},
+        {"{\"input\": \"a\", \"dimensions\": 8}", "`dimensions`"},
+        {"{\"input\": \"a\", \"colour\": 8}", "`colour`"}};
+    pl_completion c;
+    bool base64 = false;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; ++i) {
+        assert_int_equal(
+            embedding_parse(wrong[i].body, strlen(wrong[i].body), &c, &base64),
+            PL_ERR_USAGE);
+        assert_said(wrong[i].says);
+        pl_completion_clear(&c);
+    }
+    const char *body = "{\"input\": [\"a\", \"b\"], \"model\": \"p01\", "
+                       "\"encoding_format\": \"base64\"}";
+    assert_ok(embedding_parse(body, strlen(body), &c, &base64));
+    assert_int_equal(c.n_prompts, 2);
+    assert_string_equal(c.prompts[1].text, "b");
+    assert_string_equal(c.model, "p01");
+    assert_true(base64);
+    pl_completion_clear(&c);
+}
+
+static void a_vector_has_length_one(void **state)
+{
+    (void)state;
+    const float values[] = {3, 0, -4, 0, 0, 2};
+    embedding_answer a = {
+        .model = "base", .n = 2, .width = 3, .values = values, .n_tokens = 9};
+    pl_buf out = {0};
+    embedding_write(&a, &out);
+    pl_json *json = NULL;
+    assert_ok(pl_json_parse(pl_buf_text(&out), out.len, &json));
+    const pl_json *data = pl_json_get(json, "data");
+    const pl_json *first = pl_json_get(pl_json_at(data, 0), "embedding");
+    double number = 0;
+    assert_true(pl_json_number(pl_json_at(first, 2), &number));
+    assert_true(fabs(number + 0.8) < 1e-7);
+    assert_int_equal(pl_json_count(data), 2);
+    pl_json_destroy(&json);
+    a.base64 = true; /* 1.0f is 00 00 80 3f */
+    a.width = 1;
+    pl_buf_clear(&out);
+    embedding_write(&a, &out);
+    assert_non_null(strstr(pl_buf_text(&out), "\"embedding\":\"AACAPw==\""));
+    pl_buf_destroy(&out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -309,6 +370,8 @@ int main(void)
         cmocka_unit_test(a_text_becomes_tokens_and_back),
         cmocka_unit_test(pieces_that_are_no_text_are_bytes),
         cmocka_unit_test(wrong_token_requests_are_refused_by_name),
+        cmocka_unit_test(inputs_are_texts_or_tokens),
+        cmocka_unit_test(a_vector_has_length_one),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

@@ -1,0 +1,121 @@
+/* Parses requests for embeddings and writes their answers (embedding.h). */
+#include "serve/embedding.h"
+#include <math.h>
+#include <string.h>
+
+/* ---- requests ---- */
+static pl_status read_format(const pl_json *value, bool *base64)
+{
+    size_t len = 0;
+    const char *text = pl_json_text(value, &len);
+    *base64 = text && strcmp(text, "base64") == 0;
+    if (*base64 || (text && strcmp(text, "float") == 0))
+        return PL_OK;
+    return pl_fail(PL_ERR_USAGE, "`encoding_format` must be \"float\" or \"base64\"");
+}
+
+static pl_status read_embedding_key(const char *key, const pl_json *value,
+                                    pl_completion *c, bool *base64)
+{
+    if (strcmp(key, "input") == 0)
+        return pl_completion_read_prompts(value, key, c);
+    if (strcmp(key, "model") == 0)
+        return pl_completion_read_model(value, c);
+    if (strcmp(key, "encoding_format") == 0)
+        return read_format(value, base64);
+    if (strcmp(key, "user") == 0)
+        return PL_OK;
+    if (strcmp(key, "dimensions") == 0)
+        return pl_fail(PL_ERR_USAGE,
+                       "`dimensions` must be left out: the model's width is fixed");
+    return pl_fail(PL_ERR_USAGE, "unknown key `%.60s`", key);
+}
+
+static pl_status read_embedding_object(const pl_json *json, pl_completion *c,
+                                       bool *base64)
+{
+    if (!pl_json_is_object(json))
+        return pl_fail(PL_ERR_USAGE, "the body must be a JSON object");
+    for (const char *key = pl_json_next_key(json, NULL); key;
+         key = pl_json_next_key(json, key))
+        PL_CHECK(read_embedding_key(key, pl_json_get(json, key), c, base64));
+    return c->prompts ? PL_OK : pl_fail(PL_ERR_USAGE, "`input` must be given");
+}
+
+pl_status embedding_parse(const char *body, size_t len, pl_completion *out,
+                          bool *base64)
+{
+    pl_json *json = NULL;
+    *base64 = false;
+    pl_completion_defaults(out);
+    pl_status status = pl_json_parse(body, len, &json);
+    if (status != PL_OK)
+        return pl_fail(PL_ERR_USAGE, "the body is no JSON: %s", pl_last_error());
+    status = read_embedding_object(json, out, base64);
+    pl_json_destroy(&json);
+    return status;
+}
+
+/* ---- answers ---- */
+/* RFC 4648, section 4. */
+static void append_base64(const uint8_t *data, size_t len, pl_buf *out)
+{
+    static const char letters[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for (size_t at = 0; at < len; at += 3) {
+        const size_t n = len - at < 3 ? len - at : 3;
+        uint32_t bits = (uint32_t)data[at] << 16;
+        char four[4] = {'=', '=', '=', '='};
+        bits |= n > 1 ? (uint32_t)data[at + 1] << 8 : 0;
+        bits |= n > 2 ? (uint32_t)data[at + 2] : 0;
+        for (size_t i = 0; i < n + 1; i++)
+            four[i] = letters[bits >> (18 - 6 * i) & 63];
+        pl_buf_append(out, four, sizeof four);
+    }
+}
+
+static pl_json *make_vector(const float *values, int width, bool base64)
+{
+    double square = 0.0;
+    pl_buf bytes = {0}, text = {0};
+    pl_json *list = base64 ? NULL : pl_json_array();
+    for (int i = 0; i < width; i++)
+        square += (double)values[i] * (double)values[i];
+    const double scale = square > 0 ? 1.0 / sqrt(square) : 0.0;
+    for (int i = 0; i < width; i++) {
+        const float value = (float)((double)values[i] * scale);
+        if (base64)
+            pl_buf_append(&bytes, &value, sizeof value); /* little-endian, as we are */
+        else
+            pl_json_push(list, pl_json_make_real((double)value));
+    }
+    if (base64) {
+        append_base64(bytes.data, bytes.len, &text);
+        list = pl_json_make_text(pl_buf_text(&text));
+    }
+    pl_buf_destroy(&bytes);
+    pl_buf_destroy(&text);
+    return list;
+}
+
+void embedding_write(const embedding_answer *a, pl_buf *out)
+{
+    pl_json *o = pl_json_object(), *data = pl_json_array(), *usage = pl_json_object();
+    for (int i = 0; i < a->n; i++) {
+        pl_json *entry = pl_json_object();
+        pl_json_set_text(entry, "object", "embedding");
+        pl_json_set_int(entry, "index", i);
+        pl_json_set(
+            entry, "embedding",
+            make_vector(a->values + (size_t)i * (size_t)a->width, a->width, a->base64));
+        pl_json_push(data, entry);
+    }
+    pl_json_set_int(usage, "prompt_tokens", a->n_tokens);
+    pl_json_set_int(usage, "total_tokens", a->n_tokens);
+    pl_json_set_text(o, "object", "list");
+    pl_json_set(o, "data", data);
+    pl_json_set_text(o, "model", a->model);
+    pl_json_set(o, "usage", usage);
+    pl_json_write(o, 0, out);
+    pl_json_destroy(&o);
+}
