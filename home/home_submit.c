@@ -467,6 +467,31 @@ static bool updates_are_in(const home_arm *arm, int index, const pl_path_state *
     return true;
 }
 
+/* A score that is no number would end the job when a router is fitted to it. */
+static pl_status check_scores(home *h, const pl_path_state *state, uint64_t bytes)
+{
+    const staging_blob *u = staging_find(&h->uploads, &state->moments);
+    pl_status status = PL_OK;
+    void *stored = NULL;
+    double nats = 0;
+    if (!u) {
+        PL_TRY(pl_try_alloc((size_t)bytes, "scores", &stored));
+        PL_TRY(pl_store_read_blob(h->store, &state->moments, 0, (size_t)bytes, stored));
+    }
+    const uint8_t *scores = u ? u->data : stored;
+    for (uint64_t at = 0; at < bytes; at += sizeof nats) {
+        memcpy(&nats, scores + at, sizeof nats);
+        if (!isfinite(nats) || nats < 0)
+            PL_TRY(pl_fail(PL_ERR_DATA,
+                           "%s scores document %llu with %g nats; a sum of losses is 0 "
+                           "or more",
+                           state->name, (unsigned long long)(at / sizeof nats), nats));
+    }
+done:
+    pl_free_aligned(stored);
+    return status;
+}
+
 static pl_status check_path_state(home *h, const home_arm *arm,
                                   const pl_path_state *state)
 {
@@ -482,7 +507,7 @@ static pl_status check_path_state(home *h, const home_arm *arm,
         return pl_fail(PL_ERR_DATA, "the state of %s has %llu bytes instead of %llu",
                        state->name, (unsigned long long)bytes,
                        (unsigned long long)want);
-    return PL_OK;
+    return arm->arm.n_scored > 0 ? check_scores(h, state, bytes) : PL_OK;
 }
 
 /* An audit is drawn before the state moves into the store, and is written with it. */

@@ -161,8 +161,9 @@ void publish_arm(pl_client *client, const pl_arm *arm, const pl_topology *topolo
             PL_OK);
     }
     pl_arm_encode(arm, &bytes);
-    assert_int_equal(
-        pl_client_put_object(client, "arm/mix", bytes.data, bytes.len, &blob), PL_OK);
+    snprintf(name, sizeof name, "arm/%s", arm->name);
+    assert_int_equal(pl_client_put_object(client, name, bytes.data, bytes.len, &blob),
+                     PL_OK);
     pl_buf_destroy(&bytes);
     pl_free(start);
 }

@@ -398,6 +398,49 @@ static void path_that_does_not_hold_the_module_is_rejected(void **state)
     pl_buf_destroy(&encoded);
 }
 
+/* An arm in which paths score documents. A score that is no number would end the job
+ * when a router is fitted to it. */
+static void scores_need_no_updates_and_must_be_losses(void **state)
+{
+    fixture *f = *state;
+    enum { N = 3 };
+    double scores[N] = {1.5, 0, 7};
+    static const struct {
+        double wrong;
+        pl_status status;
+    } cases[] = {
+        {-1, PL_ERR_DATA}, {NAN, PL_ERR_DATA}, {INFINITY, PL_ERR_DATA}, {7, PL_OK}};
+    pl_arm arm;
+    pl_path_state s, back;
+    pl_submit_result result = PL_SUBMIT_REJECTED;
+    char text[256];
+    define_grid(&arm, "f32");
+    pl_copy_text(arm.name, sizeof arm.name, "score~1");
+    arm.inner.phases = 1;
+    arm.n_scored = N;
+    publish_arm(f->client, &arm, f->topology);
+    memset(&s, 0, sizeof s);
+    pl_arm_path_name(&arm, f->topology, 1, 0, s.name);
+    s.phase = 1;
+    s.samples = pl_phase_samples(&arm);
+    pl_lease lease = lease_of(&arm, 1, 0, 0);
+    act_under(f->client, &lease);
+    assert_int_equal(pl_client_submit_path(f->client, &s, scores, 8, &result, text),
+                     PL_ERR_DATA); /* one instead of three */
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        scores[2] = cases[i].wrong;
+        assert_int_equal(
+            pl_client_submit_path(f->client, &s, scores, sizeof scores, &result, text),
+            cases[i].status);
+        assert_true(cases[i].status == PL_OK ||
+                    strstr(pl_last_error(), "scores document 2"));
+    }
+    assert_int_equal(result, PL_SUBMIT_ACCEPTED);
+    assert_int_equal(pl_client_get_path(f->client, s.name, &back), PL_OK);
+    assert_int_equal(back.phase, 1);
+    pl_arm_clear(&arm);
+}
+
 static void path_state_waits_for_the_updates_of_its_task(void **state)
 {
     fixture *f = *state;
@@ -570,6 +613,7 @@ int main(int argc, char **argv)
         TEST(update_far_longer_than_usual_is_rejected_also_after_a_restart),
         TEST(update_of_a_wrong_base_is_rejected),
         TEST(path_that_does_not_hold_the_module_is_rejected),
+        TEST(scores_need_no_updates_and_must_be_losses),
         TEST(path_state_waits_for_the_updates_of_its_task),
         TEST(defining_an_arm_twice_is_fine_but_not_otherwise),
         TEST(blob_of_several_pieces_arrives_whole),
