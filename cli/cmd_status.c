@@ -6,7 +6,7 @@ static bool has_finished(const char *dir)
     pl_store *store = NULL;
     pl_buf levels = {0};
     bool is = store_open_run(dir, &store) == PL_OK &&
-              pl_store_get_ref(store, "finished", &levels) == PL_OK;
+              pl_store_get_ref(store, "finished", &levels) == PL_OK && levels.len > 0;
     pl_store_close(&store);
     pl_buf_destroy(&levels);
     return is;

@@ -108,6 +108,8 @@ static pl_status save_spent(const pl_run *r, const spent *before, const spent *a
 static pl_status train_stages(pl_run *r)
 {
     PL_CHECK(run_start(r));
+    if (r->lengthened)
+        PL_CHECK(pl_client_put_ref(r->client, "finished", ""));
     PL_CHECK(stage_base(r));
     PL_CHECK(stage_route(r));
     spent before = look_at_workers(r), after = {0};

@@ -84,10 +84,11 @@ int run_arm_names(const pl_run *r, const char *names[ARMS_MAX])
 
 bool run_is_last_chapter(const pl_run *r, const char *arm)
 {
-    int64_t phases[CONFIG_EM_MAX];
-    int n = 0;
-    return pl_arm_chapter(arm) < 0 ||
-           (config_em(&r->cfg, phases, &n) == PL_OK && pl_arm_chapter(arm) == n);
+    int64_t phases[CONFIG_CHAPTERS_MAX];
+    int n_em = 0, n_more = 0;
+    return pl_arm_chapter(arm) < 0 || (config_em(&r->cfg, phases, &n_em) == PL_OK &&
+                                       config_more(&r->cfg, phases, &n_more) == PL_OK &&
+                                       pl_arm_chapter(arm) == n_em + n_more);
 }
 
 /* Inner steps of one replica of the base model: its part of train.base_steps, rounded
@@ -98,20 +99,42 @@ static int base_steps(const config *c)
     return (int)((share + c->tau - 1) / c->tau * c->tau);
 }
 
-/* The part of the mixture's phases that a chapter has: from `begin` up to `end`. */
-static pl_status bounds_of(const config *c, int chapter, int64_t *begin, int64_t *end)
+/* The part of the mixture's phases that a chapter has: from `begin` up to `end`. A
+ * chapter of train.more has `more` phases of its own; 0: it is none. */
+static pl_status bounds_of(const config *c, int chapter, int64_t *begin, int64_t *end,
+                           int64_t *more)
 {
-    int64_t phases[CONFIG_EM_MAX];
-    int n = 0;
+    int64_t phases[CONFIG_CHAPTERS_MAX], added[CONFIG_CHAPTERS_MAX];
+    int n = 0, n_more = 0;
     PL_CHECK(config_em(c, phases, &n));
+    PL_CHECK(config_more(c, added, &n_more));
     *begin = chapter > 0 && chapter <= n ? phases[chapter - 1] : 0;
     *end = chapter >= 0 && chapter < n ? phases[chapter] : c->phases;
+    *more = chapter > n && chapter <= n + n_more ? added[chapter - n - 1] : 0;
     return PL_OK;
 }
 
-/* Under wsd the arm's schedule begins at the base model's last step, and the outer step
- * becomes the plain mean in the round in which the learning rate begins to decay.
- * Chapters of the mixture share one schedule: only the last one decays. */
+/* wsd: the rate decays at the end of the arm's own steps, and the outer step becomes
+ * the plain mean in the round in which it begins to. */
+static void decay_at_end(const config *c, pl_arm *arm, int64_t steps)
+{
+    pl_inner *in = &arm->inner;
+    in->decay = (int)((double)steps * c->decay_share + 0.5);
+    if (c->settle && arm->outer.schedule.decay == PL_DECAY_CONSTANT)
+        arm->outer.schedule.settle = (in->decay + in->tau - 1) / in->tau;
+}
+
+/* A chapter of train.more: the rate has decayed, so it is warmed up once more. */
+static void begin_anew(const config *c, pl_arm *arm, int64_t phases)
+{
+    arm->inner.phases = (int)phases;
+    arm->outer.schedule.phases = (int)phases;
+    if (arm->inner.schedule == PL_SCHEDULE_WSD)
+        decay_at_end(c, arm, phases * arm->inner.tau);
+}
+
+/* Under wsd the arm's schedule begins at the base model's last step. Chapters of the
+ * mixture that router.em makes share one schedule: only the last one decays. */
 static void continue_base(const config *c, pl_arm *arm, int64_t begin, int64_t end)
 {
     pl_inner *in = &arm->inner;
@@ -123,11 +146,8 @@ static void continue_base(const config *c, pl_arm *arm, int64_t begin, int64_t e
     in->first_step = base_steps(c) + (int)begin * in->tau;
     if (in->first_step > 0)
         in->warmup = (int)c->base_warmup;
-    if (end < c->phases)
-        return;
-    in->decay = (int)((double)steps * c->decay_share + 0.5);
-    if (c->settle && arm->outer.schedule.decay == PL_DECAY_CONSTANT)
-        arm->outer.schedule.settle = (in->decay + in->tau - 1) / in->tau;
+    if (end == c->phases)
+        decay_at_end(c, arm, steps);
 }
 
 pl_status run_arm(const pl_run *r, const char *name, pl_arm *out)
@@ -137,7 +157,7 @@ pl_status run_arm(const pl_run *r, const char *name, pl_arm *out)
         pl_topology_n_paths(r->topology) * pl_topology_n_replicas(r->topology);
     const int chapter = pl_arm_chapter(name);
     bool is_base = strcmp(name, "base") == 0, is_mix = chapter >= 0;
-    int64_t begin = 0, end = c->phases;
+    int64_t begin = 0, end = c->phases, more = 0;
     bool is_diloco = strcmp(name, "diloco") == 0;
     memset(out, 0, sizeof *out);
     pl_copy_text(out->name, sizeof out->name, name);
@@ -150,7 +170,7 @@ pl_status run_arm(const pl_run *r, const char *name, pl_arm *out)
     if (!is_mix)
         PL_CHECK(make_dense(out));
     else
-        PL_CHECK(bounds_of(c, chapter, &begin, &end));
+        PL_CHECK(bounds_of(c, chapter, &begin, &end, &more));
     if (strcmp(name, "dense-eq") == 0)
         out->inner.phases *= trainings;
     if (strcmp(name, "dense-batch") == 0) {
@@ -171,7 +191,9 @@ pl_status run_arm(const pl_run *r, const char *name, pl_arm *out)
         out->inner.warmup = (int)c->base_warmup;
         out->inner.phases = base_steps(c) / out->inner.tau;
         out->outer.schedule.phases = out->inner.phases;
-    } else
+    } else if (more > 0)
+        begin_anew(c, out, more);
+    else
         continue_base(c, out, begin, end);
     /* A phase of streaming ends when a fragment is sent: tau steps have F phases. */
     int fragments = out->outer.method.fragments;

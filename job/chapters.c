@@ -16,6 +16,10 @@
  * modules begin as the last versions there, its paths with the states that they ended
  * with, and its schedule counts on. Outer momentum begins at zero.
  *
+ * A chapter of train.more is no new deal: its shards and its router are those of the
+ * chapter before. Its learning rate has decayed already, so it begins with a warm-up
+ * and fresh moments.
+ *
  * Everything here is a function of what lies in the homes, and the arm's definition is
  * stored last. If this process dies at any point, the next one stores the same bytes.
  */
@@ -229,33 +233,107 @@ static pl_status deal_anew(chapter *c, const char *const *arms, int n_arms)
     return routing_report(c->r, &c->g);
 }
 
+static pl_status open_chapter(chapter *c, int number, bool *exists)
+{
+    char name[PL_ARM_NAME_MAX], before[PL_ARM_NAME_MAX];
+    pl_chapter_name(number, name);
+    pl_chapter_name(number - 1, before);
+    PL_CHECK(stages_arm_exists(c->r, name, exists));
+    if (*exists)
+        return PL_OK;
+    PL_CHECK(run_arm(c->r, before, &c->before));
+    PL_CHECK(run_arm(c->r, before, &c->scoring));
+    PL_CHECK(run_arm(c->r, name, &c->arm));
+    pl_scoring_name(number, c->scoring.name);
+    PL_CHECK(pl_topology_create(&c->arm.shape, &c->arm.spec, &c->topology));
+    return stages_path_params(c->r, &c->params);
+}
+
+static void close_chapter(chapter *c)
+{
+    pl_free_aligned(c->params);
+    pl_free_aligned(c->scores);
+    pl_free(c->docs);
+    routing_clear(&c->g);
+    pl_topology_destroy(&c->topology);
+    pl_arm_clear(&c->before);
+    pl_arm_clear(&c->scoring);
+    pl_arm_clear(&c->arm);
+}
+
 pl_status stage_chapter(pl_run *r, int number, const char *const *arms, int n_arms)
 {
     chapter c = {.r = r};
-    char name[PL_ARM_NAME_MAX], before[PL_ARM_NAME_MAX];
     bool exists = false;
+    pl_status status = open_chapter(&c, number, &exists);
+    if (status == PL_OK && !exists)
+        status = deal_anew(&c, arms, n_arms);
+    if (status == PL_OK && !exists)
+        status = publish_chapter(&c);
+    close_chapter(&c);
+    return status;
+}
+
+/* ---- more phases on the same shards ---- */
+static pl_status copy_object(pl_run *r, const char *from, const char *to, pl_hash *blob)
+{
+    pl_buf bytes = {0};
     pl_status status;
-    pl_chapter_name(number, name);
-    pl_chapter_name(number - 1, before);
-    PL_CHECK(stages_arm_exists(r, name, &exists));
-    if (exists)
-        return PL_OK;
-    PL_TRY(run_arm(r, before, &c.before));
-    PL_TRY(run_arm(r, before, &c.scoring));
-    PL_TRY(run_arm(r, name, &c.arm));
-    pl_scoring_name(number, c.scoring.name);
-    PL_TRY(pl_topology_create(&c.arm.shape, &c.arm.spec, &c.topology));
-    PL_TRY(stages_path_params(r, &c.params));
-    PL_TRY(deal_anew(&c, arms, n_arms));
-    PL_TRY(publish_chapter(&c));
+    PL_TRY(pl_client_get_object(r->client, from, blob));
+    PL_TRY(pl_client_get_blob(r->client, from, blob, &bytes));
+    PL_TRY(pl_client_put_object(r->client, to, bytes.data, bytes.len, blob));
 done:
-    pl_free_aligned(c.params);
-    pl_free_aligned(c.scores);
-    pl_free(c.docs);
-    routing_clear(&c.g);
-    pl_topology_destroy(&c.topology);
-    pl_arm_clear(&c.before);
-    pl_arm_clear(&c.scoring);
-    pl_arm_clear(&c.arm);
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
+static pl_status read_weights(chapter *c)
+{
+    char object[PL_MODULE_NAME_MAX];
+    pl_hash blob;
+    pl_buf bytes = {0};
+    pl_arm stored = {.n_shards = 0};
+    pl_status status;
+    snprintf(object, sizeof object, "arm/%s", c->before.name);
+    PL_TRY(pl_client_get_object(c->r->client, object, &blob));
+    PL_TRY(pl_client_get_blob(c->r->client, object, &blob, &bytes));
+    PL_TRY(pl_arm_decode(bytes.data, bytes.len, &stored));
+    memcpy(c->arm.weights, stored.weights,
+           (size_t)c->arm.n_shards * sizeof *c->arm.weights);
+done:
+    pl_buf_destroy(&bytes);
+    pl_arm_clear(&stored);
+    return status;
+}
+
+static pl_status publish_more(chapter *c)
+{
+    char from[PL_MODULE_NAME_MAX], to[PL_MODULE_NAME_MAX], path[PL_NAME_MAX];
+    pl_hash blob;
+    PL_CHECK(read_weights(c));
+    for (int p = 0; p < c->arm.n_shards; p++) {
+        pl_topology_path_name(c->topology, p, path);
+        snprintf(from, sizeof from, "shard/%s/%s", c->before.name, path);
+        snprintf(to, sizeof to, "shard/%s/%s", c->arm.name, path);
+        PL_CHECK(copy_object(c->r, from, to, &c->arm.shards[p]));
+    }
+    PL_CHECK(publish_modules(c, &c->arm));
+    snprintf(from, sizeof from, "router/%s", c->before.name);
+    snprintf(to, sizeof to, "router/%s", c->arm.name);
+    PL_CHECK(copy_object(c->r, from, to, &blob));
+    PL_CHECK(stages_put_arm(c->r, &c->arm));
+    say("more     %s goes on from %s: %d phases on the same shards, warmed up anew",
+        c->arm.name, c->before.name, c->arm.inner.phases);
+    return PL_OK;
+}
+
+pl_status stage_more(pl_run *r, int number)
+{
+    chapter c = {.r = r};
+    bool exists = false;
+    pl_status status = open_chapter(&c, number, &exists);
+    if (status == PL_OK && !exists)
+        status = publish_more(&c);
+    close_chapter(&c);
     return status;
 }

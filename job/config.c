@@ -323,29 +323,81 @@ static pl_status check_listener(const config *c, const char *key, const char *te
     return PL_OK;
 }
 
-pl_status config_em(const config *c, int64_t phases[CONFIG_EM_MAX], int *n)
+/* Numbers of phases, each from least to most; rising ones are each above the one
+ * before.
+ */
+static bool read_phases(const char *text, bool rising, int64_t most,
+                        int64_t phases[CONFIG_CHAPTERS_MAX], int *n)
 {
     char copy[PL_KEY_TEXT_MAX], *rest = NULL;
     *n = 0;
-    pl_copy_text(copy, sizeof copy, c->em);
+    pl_copy_text(copy, sizeof copy, text);
     for (char *word = strtok_r(copy, ", ", &rest); word;
          word = strtok_r(NULL, ", ", &rest)) {
-        int64_t phase = 0, least = *n > 0 ? phases[*n - 1] + 1 : 1;
-        if (pl_parse_int(word, &phase) != PL_OK || phase < least ||
-            phase >= c->phases || *n == CONFIG_EM_MAX)
-            return pl_fail(PL_ERR_CONFIG,
-                           "router.em `%s`: give at most %d rising numbers of phases, "
-                           "each below train.phases %lld",
-                           c->em, (int)CONFIG_EM_MAX, (long long)c->phases);
+        int64_t phase = 0, least = rising && *n > 0 ? phases[*n - 1] + 1 : 1;
+        if (*n == CONFIG_CHAPTERS_MAX || pl_parse_int(word, &phase) != PL_OK ||
+            phase < least || phase > most)
+            return false;
         phases[(*n)++] = phase;
     }
-    return PL_OK;
+    return true;
+}
+
+pl_status config_em(const config *c, int64_t phases[CONFIG_CHAPTERS_MAX], int *n)
+{
+    if (read_phases(c->em, true, c->phases - 1, phases, n))
+        return PL_OK;
+    return pl_fail(
+        PL_ERR_CONFIG,
+        "router.em `%s`: give at most %d rising numbers of phases, each below "
+        "train.phases %lld",
+        c->em, (int)CONFIG_CHAPTERS_MAX, (long long)c->phases);
+}
+
+pl_status config_more(const config *c, int64_t phases[CONFIG_CHAPTERS_MAX], int *n)
+{
+    enum { PHASES_MAX = 1000000 };
+    if (read_phases(c->more, false, PHASES_MAX, phases, n))
+        return PL_OK;
+    return pl_fail(PL_ERR_CONFIG,
+                   "train.more `%s`: give at most %d numbers of phases from 1 to %d",
+                   c->more, (int)CONFIG_CHAPTERS_MAX, (int)PHASES_MAX);
+}
+
+int64_t config_all_phases(const config *c)
+{
+    int64_t phases[CONFIG_CHAPTERS_MAX], all = c->phases;
+    int n = 0;
+    if (config_more(c, phases, &n) == PL_OK)
+        for (int i = 0; i < n; i++)
+            all += phases[i];
+    return all;
+}
+
+static pl_status check_own_parameters(const config *c, const pl_outer *outer,
+                                      const char *key)
+{
+    if (!pl_method_keeps_own(outer->method.method))
+        return PL_OK;
+    return pl_fail(
+        PL_ERR_CONFIG,
+        "%s does not go with outer.method=%s, whose paths keep parameters of "
+        "their own",
+        key, c->method);
+}
+
+static pl_status check_more(const config *c, const pl_outer *outer)
+{
+    int64_t phases[CONFIG_CHAPTERS_MAX];
+    int n = 0;
+    PL_CHECK(config_more(c, phases, &n));
+    return n > 0 ? check_own_parameters(c, outer, "train.more") : PL_OK;
 }
 
 /* A chapter begins where the one before has ended, and all share one schedule. */
 static pl_status check_em(const config *c, const pl_outer *outer, int n_paths)
 {
-    int64_t phases[CONFIG_EM_MAX];
+    int64_t phases[CONFIG_CHAPTERS_MAX];
     int n = 0;
     PL_CHECK(config_em(c, phases, &n));
     if (n == 0)
@@ -357,11 +409,7 @@ static pl_status check_em(const config *c, const pl_outer *outer, int n_paths)
         return pl_fail(PL_ERR_CONFIG,
                        "router.em needs train.schedule=wsd and outer.decay=constant, "
                        "which go on over the border of two chapters");
-    if (pl_method_keeps_own(outer->method.method))
-        return pl_fail(PL_ERR_CONFIG,
-                       "router.em does not go with outer.method=%s, whose paths keep "
-                       "parameters of their own",
-                       c->method);
+    PL_CHECK(check_own_parameters(c, outer, "router.em"));
     double left = (double)(c->phases - phases[n - 1]);
     if (left < (double)c->phases * c->decay_share)
         return pl_fail(PL_ERR_CONFIG,
@@ -416,6 +464,7 @@ pl_status config_check(const config *c)
                        "predict; make the context longer or the prefix shorter",
                        (long long)c->prefix, (long long)c->context);
     PL_CHECK(check_em(c, &outer, n_paths));
+    PL_CHECK(check_more(c, &outer));
     if (c->overlap > n_paths)
         return pl_fail(PL_ERR_CONFIG, "router.overlap %lld is more than the %d paths",
                        (long long)c->overlap, n_paths);

@@ -59,6 +59,7 @@ typedef struct config {
     config_text state;
 
     config_text router_kind, answer, em;
+    config_text more;
     int64_t prefix, sees, overlap, restarts, iterations, components, sharpen;
     double balance, share, temperature, fit_decay;
     bool standardize, unit;
@@ -132,11 +133,16 @@ enum { CONFIG_BASELINES = 4 };
 extern const char *const config_baselines[CONFIG_BASELINES];
 bool config_is_baseline(const char *name);
 bool config_wants(const config *c, const char *baseline);
-/* The phases of router.em, rising; returns how many there are. ERR_CONFIG if the list
- * is not one of phases within the training. */
-enum { CONFIG_EM_MAX = 16 };
-PL_MUST_CHECK pl_status config_em(const config *c, int64_t phases[CONFIG_EM_MAX],
+/* The phases of router.em, rising. ERR_CONFIG if the list is not one of phases within
+ * the training. */
+enum { CONFIG_CHAPTERS_MAX = 16 };
+PL_MUST_CHECK pl_status config_em(const config *c, int64_t phases[CONFIG_CHAPTERS_MAX],
                                   int *n);
+/* The numbers of train.more. ERR_CONFIG. */
+PL_MUST_CHECK pl_status config_more(const config *c,
+                                    int64_t phases[CONFIG_CHAPTERS_MAX], int *n);
+/* Phases of a path of the mixture in all: train.phases and train.more. */
+int64_t config_all_phases(const config *c);
 /* Resolves router.answer for a run with n_paths paths: true if the path under which the
  * prompt is likeliest answers, false if the router's does. */
 bool config_answers_by_likelihood(const config *c, int n_paths);

@@ -110,6 +110,12 @@ static const pl_key keys[] = {
      false},
     {"train.phases", PL_KEY_INT, AT(phases), "6", 1, 1000000, NULL, "",
      "number of phases of each path", false},
+    {"train.more", PL_KEY_TEXT, AT(more), "", 0, 0, NULL, "phases",
+     "phases in which the mixture goes on after train.phases, such as 8,4: each number "
+     "is a chapter with a warm-up and a decay of its own, on the same shards; a run "
+     "may "
+     "be lengthened when it has ended: `train --out RUN --set train.phases=+8`",
+     false},
     {"train.base_steps", PL_KEY_INT, AT(base_steps), "1200", 0, 1e9, NULL, "steps",
      "number of dense steps of the base model, from which all paths start; 0 needs "
      "model.import",
@@ -212,8 +218,7 @@ static const pl_key keys[] = {
     {"router.em", PL_KEY_TEXT, AT(em), "", 0, 0, NULL, "phases",
      "phases after which all documents are dealt anew, such as 2,4: a linear router is "
      "fitted on how well each path predicts the documents of router.share, and the "
-     "paths "
-     "go on with other shards; empty: never",
+     "paths go on with other shards; empty: never",
      false},
     {"router.share", PL_KEY_REAL, AT(share), "0.05", 0.0001, 0.5, NULL,
      "of the documents",

@@ -279,6 +279,10 @@ void evaluation_print(const pl_run *r, const evaluation *e)
         evaluation_print_every(e);
     print_domains(r, e);
     print_comparison(e);
+    if (r->cfg.more[0])
+        say("   the mixture was trained %lld phases longer than these (train.more), so "
+            "this\n   is no comparison at equal tokens",
+            (long long)(config_all_phases(&r->cfg) - r->cfg.phases));
 }
 
 /* ---- samples ---- */

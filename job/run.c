@@ -69,9 +69,38 @@ static bool takes_saved(const run_request *q, const char *saved)
     return true;
 }
 
-static pl_status compare_saved_config(const pl_run *r, const config *own)
+/* train.more may be lengthened, and nothing else may change. */
+static bool is_lengthened(const config *own, const config *c)
+{
+    size_t n = strlen(own->more);
+    return strncmp(c->more, own->more, n) == 0 && c->more[n] != '\0' &&
+           (n == 0 || c->more[n] == ',');
+}
+
+/* `train.phases=+8` of a run that has begun stands for train.more with 8 at its end. */
+static const char plus[] = "train.phases=+";
+
+static pl_status lay_sets(config *c, const run_request *q)
+{
+    for (int i = 0; i < q->n_sets; i++) {
+        char more[2 * PL_KEY_TEXT_MAX];
+        bool adds = pl_starts_with(q->sets[i], plus);
+        const char *pair = adds ? more : q->sets[i];
+        snprintf(more, sizeof more, "train.more=%s%s%s", c->more, c->more[0] ? "," : "",
+                 q->sets[i] + (adds ? strlen(plus) : 0));
+        PL_CHECK(config_lay(c, NULL, &pair, 1));
+    }
+    return PL_OK;
+}
+
+static pl_status compare_saved_config(pl_run *r, const config *saved)
 {
     pl_buf was = {0}, is = {0};
+    config lengthened = *saved;
+    const config *own = &lengthened;
+    r->lengthened = is_lengthened(saved, &r->cfg);
+    if (r->lengthened)
+        pl_copy_text(lengthened.more, sizeof lengthened.more, r->cfg.more);
     const char *key = pl_conf_difference(&config_table, own, &r->cfg);
     if (!key)
         return PL_OK;
@@ -101,11 +130,18 @@ static pl_status configure_run(const run_request *q, pl_run *r)
         config own;
         PL_CHECK(load_saved(r, &own));
         r->cfg = own;
-        PL_CHECK(config_lay(&r->cfg, q->file, q->sets, q->n_sets));
+        PL_CHECK(config_lay(&r->cfg, q->file, NULL, 0));
+        PL_CHECK(lay_sets(&r->cfg, q));
         config_keep_own(&own, &r->cfg);
         PL_CHECK(compare_saved_config(r, &own));
         return config_check(&r->cfg);
     }
+    for (int i = 0; i < q->n_sets; i++)
+        if (pl_starts_with(q->sets[i], plus))
+            return pl_fail(PL_ERR_CONFIG,
+                           "%s lengthens a run that was trained, and %s has none; give "
+                           "a number without +",
+                           q->sets[i], r->dir);
     run_file(r, "run.yaml", saved);
     return config_build(takes_saved(q, saved) ? saved : q->file, q->sets, q->n_sets,
                         &r->cfg);
@@ -115,7 +151,7 @@ pl_status run_save(const pl_run *r)
 {
     char path[PL_PATH_MAX];
     pl_buf text = {0};
-    if (r->resumed)
+    if (r->resumed && !r->lengthened)
         return PL_OK;
     pl_conf_write_yaml(&config_table, &r->cfg, &text);
     pl_status status =

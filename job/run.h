@@ -34,6 +34,7 @@ typedef struct pl_run {
     int lock;
     bool made;             /* this command made the folder */
     bool resumed;          /* something was trained in it before this command */
+    bool lengthened;       /* this command adds to train.more of a run that has begun */
     pl_topology *topology; /* of the mixture */
     pl_tokens *train, *valid;
     pl_hash moments; /* of the base model; none until this process has stored them */

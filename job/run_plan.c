@@ -144,7 +144,7 @@ static uint64_t stored_bytes(const pl_run *r)
 {
     uint64_t total = pl_topology_total_params(r->topology) * sizeof(float);
     uint64_t path = pl_topology_path_params(r->topology) * sizeof(float);
-    uint64_t paths = n_tasks(r), phases = (uint64_t)r->cfg.phases,
+    uint64_t paths = n_tasks(r), phases = (uint64_t)config_all_phases(&r->cfg),
              bytes = total * (phases + 2) + paths * 3 * path;
     if (config_wants(&r->cfg, "dense"))
         bytes += path * (phases + 3);

@@ -331,14 +331,15 @@ pl_status stage_arms(pl_run *r)
 {
     const char *names[ARMS_MAX];
     char chapter[PL_ARM_NAME_MAX];
-    int64_t phases[CONFIG_EM_MAX];
-    int n = run_arm_names(r, names), n_chapters = 0;
-    PL_CHECK(config_em(&r->cfg, phases, &n_chapters));
+    int64_t phases[CONFIG_CHAPTERS_MAX];
+    int n = run_arm_names(r, names), n_em = 0, n_more = 0;
+    PL_CHECK(config_em(&r->cfg, phases, &n_em));
+    PL_CHECK(config_more(&r->cfg, phases, &n_more));
     for (int i = 1; i < n; i++)
         PL_CHECK(create_baseline(r, names[i]));
-    for (int c = 1; c <= n_chapters; c++) {
+    for (int c = 1; c <= n_em + n_more; c++) {
         PL_CHECK(progress_wait(r, names, n, 1));
-        PL_CHECK(stage_chapter(r, c, names + 1, n - 1));
+        PL_CHECK(c <= n_em ? stage_chapter(r, c, names + 1, n - 1) : stage_more(r, c));
         pl_chapter_name(c, chapter);
         names[0] = chapter;
     }

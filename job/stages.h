@@ -21,5 +21,7 @@ PL_MUST_CHECK pl_status stages_put_shard(pl_run *r, pl_arm *arm, const pl_topolo
  * `arms` are trained meanwhile, and shown. */
 PL_MUST_CHECK pl_status stage_chapter(pl_run *r, int chapter, const char *const *arms,
                                       int n_arms);
+/* The same of a chapter of train.more: it trains on the shards of the one before. */
+PL_MUST_CHECK pl_status stage_more(pl_run *r, int chapter);
 
 #endif

@@ -73,6 +73,24 @@ ask store rollback mix --to 1 --run "$run"
 says 'mix~2 went on from its last versions; roll back mix~2'
 ask store rollback mix~2 --to 2 --run "$run" || fail "rollback of the newest chapter"
 
+# A finished run is lengthened; everything else stays as it was.
+before=$(hash_of mix~2/head@3)
+ask train --out "$run" --set train.phases=+2 || fail "two phases more"
+says '^more     mix~3 goes on from mix~2: 2 phases'
+says 'trained 2 phases longer than these'
+[ "$(hash_of mix~3/head@0)" = "$before" ] || fail "mix~3 begins elsewhere"
+[ "$(hash_of mix~3/head@2)" != "$before" ] || fail "mix~3 did not train"
+ask train --out "$run" || fail "the lengthened run again"
+grep -q '^more ' "$work/out" && fail "it was lengthened twice"
+ask status --run "$run" --json || fail "status of the lengthened run"
+says '"finished": *true'
+ask train --out "$run" --set train.more=3 && fail "phases that are done were taken back"
+says 'was made with train.more'
+ask data coverage --run "$run" || fail "coverage of four chapters"
+ask store fsck --run "$run" || fail "fsck of four chapters"
+(tiny_job other --set train.phases=+2) >"$work/out" 2>&1 && fail "a new run took +2"
+says 'lengthens a run that was trained'
+
 # What cannot be is refused before anything runs.
 (tiny_job other --set router.em=9) >"$work/out" 2>&1
 [ $? -eq 78 ] || fail "phase 9 of 6"
@@ -80,5 +98,5 @@ says 'below train.phases 6'
 (tiny_job other --set router.em=2 --set router.share=0.0001) >"$work/out" 2>&1
 [ $? -ne 0 ] || fail "no documents to score"
 says 'larger share'
-echo "three chapters of one mixture"
+echo "three chapters of one mixture, and one more"
 rm -rf "$work"

@@ -169,6 +169,36 @@ static void chapters_share_one_schedule(void **state)
     pl_topology_destroy(&r.topology);
 }
 
+/* What train.more adds has a schedule of its own; what was there before is as it was.
+ */
+static void more_phases_are_warmed_up_anew(void **state)
+{
+    (void)state;
+    const char *const sets[] = {"train.schedule=wsd", "router.em=3", "train.more=5,10",
+                                NULL};
+    const int64_t more[] = {5, 10};
+    pl_arm arm;
+    configure(sets);
+    assert_int_equal(inner_of("mix~1", &arm).phases, PHASES - 3);
+    pl_arm_clear(&arm);
+    assert_int_equal(config_all_phases(&r.cfg), PHASES + 15);
+    for (int i = 0; i < 2; i++) {
+        pl_inner in = inner_of(i == 0 ? "mix~2" : "mix~3", &arm);
+        int64_t steps = more[i] * TAU;
+        assert_int_equal(in.phases, more[i]);
+        assert_int_equal(in.first_step, 0);
+        assert_int_equal(in.decay, steps * 2 / 5);
+        assert_int_equal(arm.outer.schedule.phases, more[i]);
+        assert_int_equal(arm.outer.schedule.settle, more[i] * 2 / 5);
+        assert_true(rate_at(&in, 0) < 1e-4);
+        assert_true(rate_at(&in, steps / 2) == 1e-3);
+        assert_true(rate_at(&in, steps) == 0);
+        assert_int_equal(run_is_last_chapter(&r, arm.name), i == 1);
+        pl_arm_clear(&arm);
+    }
+    pl_topology_destroy(&r.topology);
+}
+
 /* Four paths' batches in one step, at twice the rate, in passes that fit a path. */
 static void one_batch_is_that_of_all_paths(void **state)
 {
@@ -196,6 +226,7 @@ int main(void)
         cmocka_unit_test(replicas_divide_the_base_model),
         cmocka_unit_test(a_cosine_begins_anew_in_every_arm),
         cmocka_unit_test(chapters_share_one_schedule),
+        cmocka_unit_test(more_phases_are_warmed_up_anew),
         cmocka_unit_test(one_batch_is_that_of_all_paths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

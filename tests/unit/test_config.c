@@ -71,6 +71,9 @@ static void router_em_takes_phases_that_leave_room_for_the_decay(void **state)
         {"2", "train.schedule=cosine", "needs train.schedule=wsd"},
         {"2", "outer.method=noloco", "outer.method=noloco"},
         {"2", "topology.levels=1", "only one path"},
+        {"", "train.more=3,1", NULL},
+        {"", "train.more=3,0", "from 1 to 1000000"},
+        {"", "train.more=+x", "from 1 to 1000000"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char em[64];
