@@ -1,9 +1,9 @@
 /* Threads over pthreads.
  *
- * Three forms are all that the program needs: items that are done by several threads
- * (pl_parallel), a named thread (pl_thread), and a queue into or out of such a thread
+ * Four forms are all that the program needs: items that are done by several threads
+ * (pl_parallel), a named thread (pl_thread), a queue into or out of such a thread
  * (pl_queue), whose file descriptor lets an event loop wait for sockets and for other
- * threads at once. */
+ * threads at once, and a thread with a queue in and a queue out (pl_actor). */
 #include "base/thread.h"
 #include "base/mem.h"
 #include "base/text.h"
@@ -278,4 +278,78 @@ void *pl_queue_pop(pl_queue *queue, int timeout_ms)
 int pl_queue_fd(const pl_queue *queue)
 {
     return queue->fd;
+}
+
+struct pl_actor {
+    pl_queue *jobs, *done;
+    pl_thread *thread;
+    void (*work)(void *self, void *job);
+    void *self;
+};
+
+static void actor_run(void *context)
+{
+    pl_actor *actor = context;
+    for (;;) {
+        void *job = pl_queue_pop(actor->jobs, -1);
+        if (job == (void *)actor) /* the mark of pl_actor_stop */
+            return;
+        if (!job)
+            continue;
+        actor->work(actor->self, job);
+        pl_queue_push(actor->done, job);
+    }
+}
+
+pl_status pl_actor_start(const char *name, void (*work)(void *self, void *job),
+                         void *self, pl_actor **out)
+{
+    pl_actor *actor = pl_alloc(sizeof *actor);
+    actor->work = work;
+    actor->self = self;
+    *out = NULL;
+    pl_status status = pl_queue_create(&actor->jobs);
+    if (status == PL_OK)
+        status = pl_queue_create(&actor->done);
+    if (status == PL_OK)
+        status = pl_thread_start(name, actor_run, actor, &actor->thread);
+    if (status == PL_OK)
+        *out = actor;
+    else
+        pl_actor_destroy(&actor);
+    return status;
+}
+
+void pl_actor_push(pl_actor *actor, void *job)
+{
+    pl_queue_push(actor->jobs, job);
+}
+
+void *pl_actor_take(pl_actor *actor)
+{
+    return pl_queue_pop(actor->done, 0);
+}
+
+int pl_actor_fd(const pl_actor *actor)
+{
+    return pl_queue_fd(actor->done);
+}
+
+void pl_actor_stop(pl_actor *actor)
+{
+    if (!actor || !actor->thread)
+        return;
+    pl_queue_push(actor->jobs, actor);
+    pl_thread_join(&actor->thread);
+}
+
+void pl_actor_destroy(pl_actor **actor)
+{
+    if (!*actor)
+        return;
+    pl_actor_stop(*actor);
+    pl_queue_destroy(&(*actor)->jobs);
+    pl_queue_destroy(&(*actor)->done);
+    pl_free(*actor);
+    *actor = NULL;
 }

@@ -1,5 +1,5 @@
-/* Threads: a fork-join over items, named threads, and a queue that an event loop can
- * poll. thread.c is the only file with locks. */
+/* Threads: a fork-join over items, named threads, a queue that an event loop can poll,
+ * and a thread that works off such a queue. thread.c is the only file with locks. */
 #ifndef PL_BASE_THREAD_H
 #define PL_BASE_THREAD_H
 #include "base/status.h"
@@ -38,6 +38,22 @@ void pl_queue_destroy(pl_queue **queue);
 void pl_queue_push(pl_queue *queue, void *item);
 void *pl_queue_pop(pl_queue *queue, int timeout_ms); /* NULL on timeout; -1 waits */
 int pl_queue_fd(const pl_queue *queue);              /* readable while not empty */
+
+/* A thread that does jobs one after another, in the order in which they came. The
+ * creator of the actor pushes jobs and takes those that are done, in the same order;
+ * pl_actor_fd is readable while there are any. */
+typedef struct pl_actor pl_actor;
+PL_MUST_CHECK pl_status pl_actor_start(const char *name,
+                                       void (*work)(void *self, void *job), void *self,
+                                       pl_actor **out);
+void pl_actor_push(pl_actor *actor, void *job);
+void *pl_actor_take(pl_actor *actor); /* NULL: none is done */
+int pl_actor_fd(const pl_actor *actor);
+/* Waits until the jobs that were pushed are done; they can still be taken, and no more
+ * pushed. Accepts NULL. */
+void pl_actor_stop(pl_actor *actor);
+/* Stops it first. Accepts NULL. */
+void pl_actor_destroy(pl_actor **actor);
 
 #ifdef __cplusplus
 }

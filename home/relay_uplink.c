@@ -10,8 +10,7 @@
 
 struct relay_uplink {
     pl_client *home;
-    pl_queue *groups, *lifted;
-    pl_thread *thread;
+    pl_actor *actor;
     atomic_int stopping;
 };
 
@@ -132,8 +131,10 @@ static pl_status send_sum(relay_uplink *u, relay_group *g, const bool *taken,
     return PL_OK;
 }
 
-static void lift(relay_uplink *u, relay_group *g)
+static void lift(void *self, void *job)
 {
+    relay_uplink *u = self;
+    relay_group *g = job;
     bool taken[PL_SUBMISSION_MAX] = {false}, in = false;
     pl_buf sums[2] = {{0}};
     pl_codec_message sum;
@@ -162,21 +163,7 @@ static void lift(relay_uplink *u, relay_group *g)
         }
 }
 
-/* ---- the thread ---- */
-static void run_uplink(void *context)
-{
-    relay_uplink *u = context;
-    for (;;) {
-        void *item = pl_queue_pop(u->groups, -1);
-        if (item == (void *)u) /* the mark of stop */
-            return;
-        if (!item)
-            continue;
-        lift(u, item);
-        pl_queue_push(u->lifted, item);
-    }
-}
-
+/* ---- the actor ---- */
 static pl_status on_uplink_wait(void *context)
 {
     relay_uplink *u = context;
@@ -195,9 +182,7 @@ pl_status relay_uplink_create(const pl_relay_options *options, relay_uplink **ou
                                 .idle_context = u};
     *out = NULL;
     PL_TRY(pl_client_create(&client, &u->home));
-    PL_TRY(pl_queue_create(&u->groups));
-    PL_TRY(pl_queue_create(&u->lifted));
-    PL_TRY(pl_thread_start("uplink", run_uplink, u, &u->thread));
+    PL_TRY(pl_actor_start("uplink", lift, u, &u->actor));
     *out = u;
     u = NULL;
 done:
@@ -207,26 +192,23 @@ done:
 
 void relay_uplink_push(relay_uplink *u, relay_group *group)
 {
-    pl_queue_push(u->groups, group);
+    pl_actor_push(u->actor, group);
 }
 
 relay_group *relay_uplink_take(relay_uplink *u)
 {
-    return pl_queue_pop(u->lifted, 0);
+    return pl_actor_take(u->actor);
 }
 
 int relay_uplink_fd(const relay_uplink *u)
 {
-    return pl_queue_fd(u->lifted);
+    return pl_actor_fd(u->actor);
 }
 
 void relay_uplink_stop(relay_uplink *u)
 {
-    if (!u->thread)
-        return;
     atomic_store(&u->stopping, 1);
-    pl_queue_push(u->groups, u);
-    pl_thread_join(&u->thread);
+    pl_actor_stop(u->actor);
 }
 
 uint64_t relay_uplink_bytes_sent(const relay_uplink *u)
@@ -240,9 +222,8 @@ void relay_uplink_destroy(relay_uplink **uplink)
     if (!u)
         return;
     relay_uplink_stop(u);
+    pl_actor_destroy(&u->actor);
     pl_client_destroy(&u->home);
-    pl_queue_destroy(&u->groups);
-    pl_queue_destroy(&u->lifted);
     pl_free(u);
     *uplink = NULL;
 }

@@ -9,8 +9,8 @@ struct sender {
     peer *offers;
     worker_task *task; /* the task that is being sent */
     uint64_t failed;   /* token of the last task whose sending failed */
-    pl_queue *tasks, *packed, *sent;
-    pl_thread *thread;
+    pl_actor *actor;
+    pl_queue *packed;
 };
 
 static pl_status judge_result(const char *name, pl_submit_result result,
@@ -399,27 +399,19 @@ done:
     return status;
 }
 
-static void run_sender(void *context)
+static void send_one_task(void *self, void *job)
 {
-    sender *s = context;
-    for (;;) {
-        void *item = pl_queue_pop(s->tasks, -1);
-        if (item == (void *)s) /* the mark of sender_destroy */
-            return;
-        if (!item)
-            continue;
-        s->task = item;
-        s->task->status = s->task->token == s->failed
-                              ? pl_fail(PL_ERR_STALE, "the task before %s was not sent",
-                                        s->task->name)
-                              : check_task_lease(s);
-        if (s->task->status == PL_OK)
-            s->task->status = send_results(s);
-        s->failed = s->task->status != PL_OK ? s->task->token : 0;
-        if (s->task->status != PL_OK)
-            pl_copy_text(s->task->error, sizeof s->task->error, pl_last_error());
-        pl_queue_push(s->sent, item);
-    }
+    sender *s = self;
+    worker_task *task = s->task = job;
+    task->status =
+        task->token == s->failed
+            ? pl_fail(PL_ERR_STALE, "the task before %s was not sent", task->name)
+            : check_task_lease(s);
+    if (task->status == PL_OK)
+        task->status = send_results(s);
+    s->failed = task->status != PL_OK ? task->token : 0;
+    if (task->status != PL_OK)
+        pl_copy_text(task->error, sizeof task->error, pl_last_error());
 }
 
 pl_status sender_create(const worker *w, sender **out)
@@ -437,10 +429,8 @@ pl_status sender_create(const worker *w, sender **out)
                                  .idle = check_task_lease,
                                  .idle_context = s};
     PL_TRY(pl_client_create(&options, &s->homes));
-    PL_TRY(pl_queue_create(&s->tasks));
     PL_TRY(pl_queue_create(&s->packed));
-    PL_TRY(pl_queue_create(&s->sent));
-    PL_TRY(pl_thread_start("sender", run_sender, s, &s->thread));
+    PL_TRY(pl_actor_start("sender", send_one_task, s, &s->actor));
     *out = s;
     s = NULL;
 done:
@@ -452,30 +442,25 @@ void sender_destroy(sender *s)
 {
     if (!s)
         return;
-    if (s->thread) {
-        pl_queue_push(s->tasks, s);
-        pl_thread_join(&s->thread);
-    }
+    pl_actor_destroy(&s->actor);
     pl_client_destroy(&s->homes);
-    pl_queue_destroy(&s->tasks);
     pl_queue_destroy(&s->packed);
-    pl_queue_destroy(&s->sent);
     pl_free(s);
 }
 
 void sender_push(sender *s, worker_task *task)
 {
-    pl_queue_push(s->tasks, task);
+    pl_actor_push(s->actor, task);
 }
 
 worker_task *sender_take(sender *s)
 {
-    return pl_queue_pop(s->sent, 0);
+    return pl_actor_take(s->actor);
 }
 
 int sender_fd(const sender *s)
 {
-    return pl_queue_fd(s->sent);
+    return pl_actor_fd(s->actor);
 }
 
 worker_task *sender_take_packed(sender *s)

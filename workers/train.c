@@ -10,8 +10,7 @@ struct trainer {
     pl_model *model;
     pl_topology *topology; /* the model's own; it has the same layout as every job's */
     int batch, context;
-    pl_queue *jobs, *results;
-    pl_thread *thread;
+    pl_actor *actor;
     /* written by the trainer's thread, read by the worker's */
     atomic_int step;
     atomic_int cancelled;
@@ -268,20 +267,12 @@ done:
     return status;
 }
 
-static void run_trainer(void *context)
+static void train_one_job(void *self, void *given)
 {
-    trainer *t = context;
-    for (;;) {
-        train_job *job = pl_queue_pop(t->jobs, -1);
-        if ((void *)job == (void *)t) /* the mark of trainer_destroy */
-            return;
-        if (!job)
-            continue;
-        job->status = run_job(t, job);
-        if (job->status != PL_OK)
-            pl_copy_text(job->error, sizeof job->error, pl_last_error());
-        pl_queue_push(t->results, job);
-    }
+    train_job *job = given;
+    job->status = run_job(self, job);
+    if (job->status != PL_OK)
+        pl_copy_text(job->error, sizeof job->error, pl_last_error());
 }
 
 /* Threads split sums, so another number of threads rounds differently. */
@@ -302,9 +293,7 @@ pl_status trainer_create(const pl_backend_options *backend, bool recompute,
     t->recompute = recompute;
     PL_TRY(pl_backend_open(backend, &t->backend));
     name_device(t->backend, device);
-    PL_TRY(pl_queue_create(&t->jobs));
-    PL_TRY(pl_queue_create(&t->results));
-    PL_TRY(pl_thread_start("trainer", run_trainer, t, &t->thread));
+    PL_TRY(pl_actor_start("trainer", train_one_job, t, &t->actor));
     *out = t;
     t = NULL;
 done:
@@ -317,16 +306,11 @@ void trainer_destroy(trainer **trainer_)
     trainer *t = *trainer_;
     if (!t)
         return;
-    if (t->thread) {
-        trainer_cancel(t);
-        pl_queue_push(t->jobs, t);
-        pl_thread_join(&t->thread);
-    }
+    trainer_cancel(t);
+    pl_actor_destroy(&t->actor);
     pl_model_destroy(&t->model);
     pl_topology_destroy(&t->topology);
     pl_backend_close(&t->backend);
-    pl_queue_destroy(&t->jobs);
-    pl_queue_destroy(&t->results);
     pl_free(t);
     *trainer_ = NULL;
 }
@@ -336,17 +320,17 @@ void trainer_start(trainer *t, train_job *job)
     atomic_store(&t->cancelled, 0);
     atomic_store(&t->step, 0);
     atomic_store(&t->merged, NULL);
-    pl_queue_push(t->jobs, job);
+    pl_actor_push(t->actor, job);
 }
 
 train_job *trainer_take(trainer *t)
 {
-    return pl_queue_pop(t->results, 0);
+    return pl_actor_take(t->actor);
 }
 
 int trainer_fd(const trainer *t)
 {
-    return pl_queue_fd(t->results);
+    return pl_actor_fd(t->actor);
 }
 
 void trainer_cancel(trainer *t)

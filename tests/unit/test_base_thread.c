@@ -152,6 +152,38 @@ static void what_is_done_once_is_done_before_anybody_goes_on(void **state)
     assert_int_equal(n_calls, 1);
 }
 
+/* Doubles the number that the job points to, and counts in *self. */
+static void double_it(void *self, void *job)
+{
+    *(int *)self += 1;
+    *(int *)job *= 2;
+}
+
+static void an_actor_does_all_that_was_pushed_and_in_order(void **state)
+{
+    (void)state;
+    enum { JOBS = 100 };
+    int jobs[JOBS], n_done = 0;
+    pl_actor *actor = NULL;
+    assert_int_equal(pl_actor_start("actor", double_it, &n_done, &actor), PL_OK);
+    assert_null(pl_actor_take(actor));
+    for (int i = 0; i < JOBS; i++) {
+        jobs[i] = i;
+        pl_actor_push(actor, &jobs[i]);
+    }
+    pl_actor_stop(actor);
+    pl_actor_stop(actor); /* does nothing */
+    assert_int_equal(n_done, JOBS);
+    for (int i = 0; i < JOBS; i++) {
+        assert_ptr_equal(pl_actor_take(actor), &jobs[i]);
+        assert_int_equal(jobs[i], 2 * i);
+    }
+    assert_null(pl_actor_take(actor));
+    pl_actor_destroy(&actor);
+    assert_null(actor);
+    pl_actor_destroy(&actor);
+}
+
 static void there_is_at_least_one_processor(void **state)
 {
     (void)state;
@@ -167,6 +199,7 @@ int main(void)
         cmocka_unit_test(the_descriptor_is_readable_exactly_while_something_waits),
         cmocka_unit_test(an_empty_queue_gives_null_after_its_timeout),
         cmocka_unit_test(what_is_done_once_is_done_before_anybody_goes_on),
+        cmocka_unit_test(an_actor_does_all_that_was_pushed_and_in_order),
         cmocka_unit_test(there_is_at_least_one_processor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
