@@ -69,30 +69,47 @@ pl_status client_as_status(pl_message *answer)
     return answer->type == PL_MSG_ERR ? pl_wire_error_of(answer) : PL_OK;
 }
 
-/* Waiting longer after each try spares a slow connection. But a home that restarted has
- * lost the question, so it is sent again as soon as the connection is back. */
+client_retry client_retry_begin(void)
+{
+    return (client_retry){.heard_ms = pl_now_ms(), .again_ms = RESEND_MS};
+}
+
+bool client_retry_due(client_retry *r, bool anew)
+{
+    int64_t now = pl_now_ms();
+    int64_t since = now - (r->sent_ms > r->heard_ms ? r->sent_ms : r->heard_ms);
+    bool first = r->sent_ms == 0, late = since > r->again_ms;
+    if (!first && !anew && !late)
+        return false;
+    if (!first && late && r->again_ms < RESEND_MAX_MS)
+        r->again_ms *= 2;
+    r->sent_ms = now;
+    return true;
+}
+
+pl_status client_retry_patience(const client_retry *r, const pl_client *c)
+{
+    if (pl_now_ms() - r->heard_ms <= c->patience_ms)
+        return PL_OK;
+    return pl_fail(PL_ERR_TIMEOUT,
+                   "the home did not answer within %d s; see its log, or raise "
+                   "workers.patience_s",
+                   c->patience_ms / 1000);
+}
+
 pl_status client_ask(pl_client *c, pl_socket *socket, pl_message *question,
                      pl_message *answer)
 {
-    int64_t start = pl_now_ms(), sent = 0, again = RESEND_MS;
+    client_retry retry = client_retry_begin();
     uint64_t line = 0;
     question->request = pl_wire_next_request();
     (void)pl_wire_reconnected(socket, &line);
     for (;;) {
-        int64_t now = pl_now_ms();
-        if (now - start > c->patience_ms)
-            return pl_fail(PL_ERR_TIMEOUT,
-                           "the home did not answer within %d s; see its log, or raise "
-                           "workers.patience_s",
-                           c->patience_ms / 1000);
-        bool anew = pl_wire_reconnected(socket, &line);
-        if (sent == 0 || anew || now - sent > again) {
-            if (sent != 0 && again < RESEND_MAX_MS)
-                again *= 2; /* a slow connection must not carry everything twice */
+        PL_CHECK(client_retry_patience(&retry, c));
+        if (client_retry_due(&retry, pl_wire_reconnected(socket, &line))) {
             pl_status status = pl_wire_send(socket, question);
             if (status != PL_OK && status != PL_ERR_NET)
                 return status;
-            sent = now;
         }
         pl_status status = client_wait_slice(c, socket, answer);
         if (status == PL_ERR_TIMEOUT)

@@ -21,7 +21,7 @@ static size_t choose_window(uint64_t bytes, size_t most)
 typedef struct download {
     pl_client *client;
     pl_socket *socket;
-    const char *name; /* the name with which the blob lies */
+    const char *name; /* with which the blob lies; NULL: the socket's home has it */
     pl_hash blob;
     pl_buf *out;
     size_t start; /* where the blob begins in `out` */
@@ -30,7 +30,7 @@ typedef struct download {
     uint64_t total, asked;
     uint64_t requests[DOWN_WINDOW]; /* under way, oldest first */
     size_t n_under_way;
-    int64_t heard_ms, sent_ms, again_ms;
+    client_retry retry; /* "sent" is the last time that all was asked for again */
     uint64_t line;
 } download;
 
@@ -56,21 +56,7 @@ static void go_back(download *d)
 {
     d->n_under_way = 0;
     d->asked = there(d);
-    d->sent_ms = pl_now_ms();
-}
-
-/* Waits longer after each try, because a slow connection must not carry everything
- * twice. When the connection was made anew it does not wait, because nothing is under
- * way. */
-static void go_back_if_late(download *d, int64_t now)
-{
-    int64_t since = now - (d->heard_ms > d->sent_ms ? d->heard_ms : d->sent_ms);
-    bool anew = pl_wire_reconnected(d->socket, &d->line);
-    if (!anew && since <= d->again_ms)
-        return;
-    if (!anew && d->again_ms < RESEND_MAX_MS)
-        d->again_ms *= 2;
-    go_back(d);
+    d->retry.sent_ms = pl_now_ms();
 }
 
 static pl_status take_piece(download *d, pl_message *a)
@@ -95,8 +81,8 @@ static pl_status take_piece(download *d, pl_message *a)
 
 static pl_status run_download(download *d, pl_message *a)
 {
+    d->retry = client_retry_begin();
     go_back(d);
-    d->heard_ms = d->sent_ms;
     while (!d->known || there(d) < d->total) {
         /* Until the size is known, only one piece is asked for. */
         uint64_t end = d->known ? d->total : 1;
@@ -104,28 +90,24 @@ static pl_status run_download(download *d, pl_message *a)
         while (d->n_under_way < window && d->asked < end)
             PL_CHECK(ask_piece(d));
         pl_status status = client_wait_slice(d->client, d->socket, a);
-        int64_t now = pl_now_ms();
         if (status != PL_OK && status != PL_ERR_TIMEOUT)
             return status;
         bool ours =
             status == PL_OK && d->n_under_way > 0 && a->request == d->requests[0];
-        if (ours && a->type == PL_MSG_MOVED) {
+        if (ours && d->name && a->type == PL_MSG_MOVED) {
             /* The name has moved to another home, which has the rest. */
-            PL_CHECK(client_follow(d->client, a, d->heard_ms));
+            PL_CHECK(client_follow(d->client, a, d->retry.heard_ms));
             d->socket = client_socket_of(d->client, d->name);
             d->line = 0;
             (void)pl_wire_reconnected(d->socket, &d->line);
             go_back(d); /* no progress, so the time limit goes on */
         } else if (ours) {
             PL_CHECK(take_piece(d, a));
-            d->heard_ms = now;
+            d->retry.heard_ms = pl_now_ms();
         }
-        if (now - d->heard_ms > d->client->patience_ms)
-            return pl_fail(PL_ERR_TIMEOUT,
-                           "the home did not answer within %d s; see its log, or raise "
-                           "workers.patience_s",
-                           d->client->patience_ms / 1000);
-        go_back_if_late(d, now);
+        PL_CHECK(client_retry_patience(&d->retry, d->client));
+        if (client_retry_due(&d->retry, pl_wire_reconnected(d->socket, &d->line)))
+            go_back(d);
     }
     return PL_OK;
 }
@@ -133,15 +115,21 @@ static pl_status run_download(download *d, pl_message *a)
 pl_status pl_client_get_blob(pl_client *c, const char *name, const pl_hash *blob,
                              pl_buf *out)
 {
+    return client_get_blob(c, HOME_OF_NAME, name, blob, out);
+}
+
+pl_status client_get_blob(pl_client *c, int home, const char *name, const pl_hash *blob,
+                          pl_buf *out)
+{
     pl_hash got;
     pl_message a;
     download d = {.client = c,
-                  .socket = client_socket_of(c, name),
-                  .name = name,
+                  .socket = home == HOME_OF_NAME ? client_socket_of(c, name)
+                                                 : c->sockets[home],
+                  .name = home == HOME_OF_NAME ? name : NULL,
                   .blob = *blob,
                   .out = out,
-                  .start = out->len,
-                  .again_ms = RESEND_MS};
+                  .start = out->len};
     pl_message_init(&a, 0);
     (void)pl_wire_reconnected(d.socket, &d.line);
     pl_status status = run_download(&d, &a);
@@ -166,12 +154,12 @@ typedef struct upload {
     pl_hash hash;
     bool impatient; /* if the home is full, end with ERR_BUSY */
     size_t n_pieces, next, n_waiting, window;
-    int64_t heard_ms; /* when the last acknowledgement came */
+    client_retry retry; /* of the whole: when the last acknowledgement came */
     uint64_t line;
     struct {
         uint64_t request;
         size_t piece;
-        int64_t sent, resend_ms; /* resend_ms doubles with every sending */
+        client_retry retry;
     } waiting[UP_WINDOW];
 } upload;
 
@@ -188,32 +176,24 @@ static pl_status send_piece(upload *u, size_t slot)
            .lease = {lease->len > 0 ? lease->bytes : NULL, lease->len});
     pl_buf_append(&m.data, u->data + offset, (size_t)len);
     pl_status status = pl_wire_give(u->socket, &m);
-    u->waiting[slot].sent = pl_now_ms();
-    u->waiting[slot].resend_ms *= 2;
     pl_message_destroy(&m);
     return status == PL_ERR_NET ? PL_OK : status; /* it is sent again later */
 }
 
-static pl_status fill_window(upload *u)
+/* Sends what is new, and what is late while nothing else arrives. */
+static pl_status send_due_pieces(upload *u)
 {
+    bool anew = pl_wire_reconnected(u->socket, &u->line);
     while (u->n_waiting < u->window && u->next < u->n_pieces) {
         size_t slot = u->n_waiting++;
         u->waiting[slot].request = pl_wire_next_request();
         u->waiting[slot].piece = u->next++;
-        u->waiting[slot].resend_ms = RESEND_MS / 2;
-        PL_CHECK(send_piece(u, slot));
+        u->waiting[slot].retry = client_retry_begin();
     }
-    return PL_OK;
-}
-
-static pl_status resend_late(upload *u)
-{
-    int64_t now = pl_now_ms();
-    bool anew = pl_wire_reconnected(u->socket, &u->line);
     for (size_t i = 0; i < u->n_waiting; i++) {
-        int64_t sent = u->waiting[i].sent;
-        int64_t since = now - (sent > u->heard_ms ? sent : u->heard_ms);
-        if (anew || since > u->waiting[i].resend_ms) /* not while others still arrive */
+        client_retry *r = &u->waiting[i].retry;
+        r->heard_ms = u->retry.heard_ms;
+        if (client_retry_due(r, anew))
             PL_CHECK(send_piece(u, i));
     }
     return PL_OK;
@@ -228,8 +208,8 @@ static pl_status acknowledge(upload *u, pl_message *answer)
             continue;
         pl_status status = client_as_status(answer);
         if (status == PL_ERR_BUSY && !u->impatient) {
-            u->waiting[i].sent = pl_now_ms();
-            u->waiting[i].resend_ms = RESEND_MS / 8;
+            u->waiting[i].retry.sent_ms = pl_now_ms();
+            u->waiting[i].retry.again_ms = RESEND_MS / 8;
             return PL_OK;
         }
         u->waiting[i] = u->waiting[--u->n_waiting];
@@ -242,9 +222,9 @@ static pl_status run_upload(upload *u)
 {
     pl_status status = PL_OK;
     pl_message a;
-    int64_t last = pl_now_ms();
+    u->retry = client_retry_begin();
     pl_message_init(&a, 0);
-    PL_TRY(fill_window(u));
+    PL_TRY(send_due_pieces(u));
     while (u->n_waiting > 0) {
         status = client_wait_slice(u->client, u->socket, &a);
         if (status != PL_OK && status != PL_ERR_TIMEOUT)
@@ -253,14 +233,11 @@ static pl_status run_upload(upload *u)
             size_t before = u->n_waiting;
             PL_TRY(acknowledge(u, &a));
             if (u->n_waiting < before)
-                last = u->heard_ms = pl_now_ms();
+                u->retry.heard_ms = pl_now_ms();
         }
         status = PL_OK;
-        if (pl_now_ms() - last > u->client->patience_ms)
-            PL_TRY(pl_fail(PL_ERR_TIMEOUT, "the home took no data for %d s",
-                           u->client->patience_ms / 1000));
-        PL_TRY(resend_late(u));
-        PL_TRY(fill_window(u));
+        PL_TRY(client_retry_patience(&u->retry, u->client));
+        PL_TRY(send_due_pieces(u));
     }
 done:
     pl_message_destroy(&a);

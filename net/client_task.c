@@ -9,7 +9,7 @@ typedef struct parcel {
     const char **names;
     pl_message *questions, *answers;
     bool *done;
-    int64_t sent_ms, again_ms, heard_ms;
+    client_retry retry;           /* of all that is open */
     uint64_t lines[PL_HOMES_MAX]; /* connections, when the questions were sent */
 } parcel;
 
@@ -24,20 +24,16 @@ static bool are_lines_new(parcel *p)
 }
 
 /* In order, so that a home gets the path's state after its updates. */
-static void send_open(parcel *p, int64_t now_ms)
+static void send_open(parcel *p)
 {
-    bool anew = are_lines_new(p) || p->sent_ms == 0;
-    if (!anew && now_ms - p->sent_ms <= p->again_ms)
+    bool anew = are_lines_new(p);
+    if (!client_retry_due(&p->retry, anew))
         return;
-    p->again_ms = anew                          ? RESEND_MS
-                  : p->again_ms < RESEND_MAX_MS ? 2 * p->again_ms
-                                                : RESEND_MAX_MS;
     for (int i = 0; i < p->n; i++) {
         pl_socket *socket = client_socket_of(p->client, p->names[i]);
         if (!p->done[i] && pl_wire_send(socket, &p->questions[i]) != PL_OK)
             break; /* it is sent again later */
     }
-    p->sent_ms = now_ms;
 }
 
 static pl_status take_home_answer(parcel *p, pl_message *a)
@@ -46,8 +42,8 @@ static pl_status take_home_answer(parcel *p, pl_message *a)
         if (!p->done[i] && p->questions[i].request == a->request) {
             if (a->type == PL_MSG_MOVED) {
                 /* The name has moved, so its new home is asked, a little later. */
-                p->sent_ms = pl_now_ms();
-                p->again_ms = BOUNCE_MS;
+                p->retry.sent_ms = pl_now_ms();
+                p->retry.again_ms = BOUNCE_MS;
                 pl_status status = client_learn(p->client, a);
                 return status == PL_ERR_NOT_FOUND ? PL_OK
                                                   : status; /* its address will come */
@@ -56,7 +52,7 @@ static pl_status take_home_answer(parcel *p, pl_message *a)
             p->answers[i] = *a;
             *a = kept;
             p->done[i] = true;
-            p->heard_ms = pl_now_ms();
+            p->retry.heard_ms = pl_now_ms();
             return PL_OK;
         }
     return PL_OK;
@@ -74,14 +70,11 @@ static pl_status ask_all(parcel *p)
 {
     pl_status status = PL_OK;
     pl_message a;
-    p->heard_ms = pl_now_ms();
+    p->retry.heard_ms = pl_now_ms();
     pl_message_init(&a, 0);
     for (int open = first_open(p); open >= 0; open = first_open(p)) {
-        int64_t now = pl_now_ms();
-        if (now - p->heard_ms > p->client->patience_ms)
-            PL_TRY(pl_fail(PL_ERR_TIMEOUT, "the home of %s did not answer within %d s",
-                           p->names[open], p->client->patience_ms / 1000));
-        send_open(p, now);
+        PL_TRY(client_retry_patience(&p->retry, p->client));
+        send_open(p);
         status = client_wait_slice(p->client,
                                    client_socket_of(p->client, p->names[open]), &a);
         if (status == PL_OK)
@@ -122,7 +115,7 @@ static pl_message *put_question(parcel *p, uint16_t type, const char *name)
     pl_message_init(q, type);
     q->request = pl_wire_next_request();
     p->names[p->n++] = name;
-    p->sent_ms = 0;
+    p->retry = client_retry_begin(); /* the new one is sent at once */
     return q;
 }
 

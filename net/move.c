@@ -182,40 +182,10 @@ static pl_status flush(mover *m)
     return m->rows.len > 0 ? put_rows(m) : PL_OK;
 }
 
-static pl_status get_blob(mover *m, const pl_hash *blob, pl_buf *out)
-{
-    pl_status status = PL_OK;
-    pl_message q, a;
-    pl_hash got;
-    uint64_t total = 1;
-    pl_message_init(&q, 0);
-    pl_message_init(&a, 0);
-    while (out->len < total) {
-        pl_msg_blob is;
-        pl_buf_clear(&q.body);
-        PL_SAY(&q, GET_BLOB, get_blob, .blob = *blob, .offset = out->len);
-        PL_TRY(ask(m, m->from, &q, &a));
-        PL_TRY(PL_HEAR(&a, blob, &is));
-        total = is.total;
-        if (a.data.len == 0 && total > out->len)
-            PL_TRY(
-                pl_fail(PL_ERR_PROTO, "home %d sent no piece of a blob", m->from + 1));
-        pl_buf_append(out, a.data.data, a.data.len);
-    }
-    pl_blob_hash(out->data, out->len, &got);
-    if (!pl_hash_equal(&got, blob))
-        PL_TRY(
-            pl_fail(PL_ERR_DAMAGED, "a blob of %s arrived with another hash", m->name));
-done:
-    pl_message_destroy(&q);
-    pl_message_destroy(&a);
-    return status;
-}
-
 static pl_status carry_blob(mover *m, const pl_hash *blob)
 {
     pl_buf bytes = {0};
-    pl_status status = get_blob(m, blob, &bytes);
+    pl_status status = client_get_blob(m->c, m->from, m->name, blob, &bytes);
     if (status == PL_OK)
         status = client_put_known_blob(m->c, m->to, bytes.data, bytes.len, blob, false);
     if (status == PL_OK) {
@@ -620,7 +590,7 @@ static pl_status bring_arm(void *context, const char *name)
         return PL_OK;
     PL_SAY(&q, GET_OBJECT, get_object, .name = name);
     PL_TRY(client_query(m.c, 0, NULL, &q, pl_fields_of_object_is(), &is));
-    PL_TRY(get_blob(&m, &is.blob, &bytes));
+    PL_TRY(client_get_blob(m.c, m.from, name, &is.blob, &bytes));
     PL_TRY(pl_client_put_object(m.c, name, bytes.data, bytes.len, &is.blob));
 done:
     pl_buf_destroy(&bytes);
