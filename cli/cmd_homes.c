@@ -377,25 +377,11 @@ typedef struct stored {
     inventory homes[PL_HOMES_MAX];
 } stored;
 
-static pl_status count_stored(stored *s, const char *name)
+static pl_status count_stored(void *context, const char *name)
 {
+    stored *s = context;
     int home = pl_store_part_of(s->store, name);
     return home < 0 ? PL_OK : count_name(&s->homes[home], name);
-}
-
-static pl_status stored_head(void *context, const pl_version *v)
-{
-    return count_stored(context, v->module);
-}
-
-static pl_status stored_path(void *context, const pl_path_state *p)
-{
-    return count_stored(context, p->name);
-}
-
-static pl_status stored_object(void *context, const pl_object *o)
-{
-    return count_stored(context, o->name);
 }
 
 static pl_status read_stored(homes_call *h, const char *folder, int n, bool *unfinished)
@@ -430,9 +416,7 @@ static pl_status list_stored(homes_call *h)
     for (int i = 0; i < n; i++)
         s.homes[i].names = pl_json_array();
     PL_TRY(read_stored(h, folder, n, &unfinished));
-    PL_TRY(pl_store_each_head(s.store, "", stored_head, &s));
-    PL_TRY(pl_store_each_path(s.store, "", stored_path, &s));
-    PL_TRY(pl_store_each_object(s.store, "", stored_object, &s));
+    PL_TRY(pl_store_each_name(s.store, count_stored, &s));
     if (!h->json)
         say("home  weight  modules and paths  objects  address");
     for (int i = 0; i < n; i++) {

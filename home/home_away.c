@@ -25,29 +25,15 @@ typedef struct leaving {
 } leaving;
 
 /* ---- checks ---- */
-static pl_status count_owned(leaving *l, const char *name)
+static pl_status count_owned(void *context, const char *name)
 {
+    leaving *l = context;
     if (pl_starts_with(name, "arm/") || pl_starts_with(name, PL_AUDIT_REFS) ||
         pl_store_part_of(pl_writers_view(l->writers), name) != l->home)
         return PL_OK;
     if (l->n_owned++ == 0)
         pl_copy_text(l->first, sizeof l->first, name);
     return PL_OK;
-}
-
-static pl_status own_head(void *context, const pl_version *v)
-{
-    return count_owned(context, v->module);
-}
-
-static pl_status own_path(void *context, const pl_path_state *p)
-{
-    return count_owned(context, p->name);
-}
-
-static pl_status own_object(void *context, const pl_object *o)
-{
-    return count_owned(context, o->name);
 }
 
 static pl_status find_open_audit(void *context, const char *name, const char *target)
@@ -66,9 +52,7 @@ static pl_status find_open_audit(void *context, const char *name, const char *ta
 
 static pl_status check_owned(leaving *l)
 {
-    PL_CHECK(pl_store_each_head(l->store, "", own_head, l));
-    PL_CHECK(pl_store_each_path(l->store, "", own_path, l));
-    PL_CHECK(pl_store_each_object(l->store, "", own_object, l));
+    PL_CHECK(pl_store_each_name(l->store, count_owned, l));
     if (l->n_owned == 0)
         return pl_store_each_ref(l->store, PL_AUDIT_REFS, find_open_audit, l);
     return pl_fail(PL_ERR_BUSY,

@@ -39,27 +39,13 @@ static pl_status mark_row(void *context, const pl_row *row)
     return PL_OK;
 }
 
-static pl_status list_name(home *h, const char *name)
+static pl_status list_name(void *context, const char *name)
 {
+    home *h = context;
     int whose = 0;
     if (!home_is_elsewhere(h, name, &whose))
         PL_SAY_RECORD(&h->moving.listing, listed_name, .name = name);
     return PL_OK;
-}
-
-static pl_status list_moving_head(void *context, const pl_version *v)
-{
-    return list_name(context, v->module);
-}
-
-static pl_status list_moving_path(void *context, const pl_path_state *p)
-{
-    return list_name(context, p->name);
-}
-
-static pl_status list_moving_object(void *context, const pl_object *o)
-{
-    return list_name(context, o->name);
 }
 
 static pl_status make_listing(home *h, const char *name)
@@ -70,9 +56,7 @@ static pl_status make_listing(home *h, const char *name)
     if (name[0])
         return pl_store_each_row(h->store, name, refs, list_row, &h->moving.listing);
     home_tell_places(h, &h->moving.listing);
-    PL_CHECK(pl_store_each_head(h->store, "", list_moving_head, h));
-    PL_CHECK(pl_store_each_path(h->store, "", list_moving_path, h));
-    return pl_store_each_object(h->store, "", list_moving_object, h);
+    return pl_store_each_name(h->store, list_name, h);
 }
 
 /* Without a name: lists what is known of names that moved, and the names that this home

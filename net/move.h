@@ -28,7 +28,6 @@ PL_MUST_CHECK pl_status pl_move_to(pl_client *c, pl_places *fresh, pl_moved_fn s
                                    void *context, pl_move_report *report);
 
 int pl_client_n_homes(const pl_client *c);
-typedef pl_status (*pl_name_fn)(void *context, const char *name);
 /* Calls fn with each name that a home owns: modules, paths, objects. */
 PL_MUST_CHECK pl_status pl_client_each_name(pl_client *c, int home, pl_name_fn fn,
                                             void *context);

@@ -333,3 +333,35 @@ pl_status pl_store_compact(pl_store *store)
 {
     return kv_compact(store->db, KV_PACK);
 }
+
+/* ---- names ---- */
+typedef struct name_walk {
+    pl_name_fn fn;
+    void *context;
+} name_walk;
+
+static pl_status visit_head_name(void *context, const pl_version *v)
+{
+    const name_walk *walk = context;
+    return walk->fn(walk->context, v->module);
+}
+
+static pl_status visit_path_name(void *context, const pl_path_state *p)
+{
+    const name_walk *walk = context;
+    return walk->fn(walk->context, p->name);
+}
+
+static pl_status visit_object_name(void *context, const pl_object *o)
+{
+    const name_walk *walk = context;
+    return walk->fn(walk->context, o->name);
+}
+
+pl_status pl_store_each_name(pl_store *store, pl_name_fn fn, void *context)
+{
+    name_walk walk = {fn, context};
+    PL_CHECK(pl_store_each_head(store, "", visit_head_name, &walk));
+    PL_CHECK(pl_store_each_path(store, "", visit_path_name, &walk));
+    return pl_store_each_object(store, "", visit_object_name, &walk);
+}

@@ -221,6 +221,9 @@ PL_MUST_CHECK pl_status pl_store_each_path(pl_store *s, const char *prefix,
                                            pl_path_fn fn, void *ctx);
 PL_MUST_CHECK pl_status pl_store_each_object(pl_store *s, const char *prefix,
                                              pl_object_fn fn, void *ctx);
+/* All of these names: of modules, then of paths, then of objects. */
+typedef pl_status (*pl_name_fn)(void *context, const char *name);
+PL_MUST_CHECK pl_status pl_store_each_name(pl_store *s, pl_name_fn fn, void *context);
 /* Pending contributions of modules whose name starts with prefix, by (module, phase,
  * path, replica): the canonical order of sums. */
 PL_MUST_CHECK pl_status pl_store_each_pending(pl_store *s, const char *prefix,
