@@ -83,7 +83,7 @@ static pl_topology *describe_model(const bench *b)
     return topology;
 }
 
-static pl_model *make_model(const bench *b, const pl_topology *topology)
+static pl_model *make_bench_model(const bench *b, const pl_topology *topology)
 {
     pl_model *model;
     void *memory;
@@ -113,7 +113,7 @@ static int64_t count_steps(const bench *b, bool pack, uint64_t n_targets)
 static void train_model(const bench *b, bool pack, int64_t steps)
 {
     pl_topology *topology = describe_model(b);
-    pl_model *model = make_model(b, topology);
+    pl_model *model = make_bench_model(b, topology);
     pl_sampler *sampler = open_sampler(b, b->train, pack);
     int64_t counted = 0;
     const pl_schedule schedule = {.kind = PL_SCHEDULE_COSINE,

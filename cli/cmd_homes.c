@@ -8,8 +8,6 @@
 #include "cli/cli.h"
 #include "cli/row.h"
 
-enum { HOME_WAIT_MS = 60000 };
-
 typedef struct homes_call {
     const char *verb, *words[2], *dir;
     int n_words, lock; /* lock: held by the only process that may move names */
@@ -64,47 +62,17 @@ static pl_status read_home(const homes_call *h, const char *text, int *out)
 }
 
 /* ---- the way to the homes ---- */
-/* Two movers at once would each write a table without the other's change. RUN/log
- * exists longer than the job, and no other process locks it. */
-static pl_status lock_movers(homes_call *h)
-{
-    char logs[PL_PATH_MAX];
-    PL_CHECK(pl_make_folders(run_file(&h->r, "log", logs)));
-    pl_status status = pl_lock_folder(logs, &h->lock);
-    if (status == PL_ERR_BUSY)
-        return pl_fail(
-            status,
-            "another `pathloom homes` is under way on this run (%s); wait for it",
-            h->r.dir);
-    return status;
-}
-
 /* *running: a job has the homes; else this command locks the run. */
 static pl_status look_at_run(homes_call *h, bool *running)
 {
     PL_CHECK(run_look(h->dir, &h->r));
     if (h->verb && strcmp(h->verb, "list") != 0)
-        PL_CHECK(lock_movers(h));
+        PL_CHECK(run_lock_movers(&h->r, &h->lock));
     h->r.stop = cli_stop_flag(true);
     h->r.n_homes = (int)h->r.cfg.homes;
     pl_status status = pl_lock_folder(h->r.dir, &h->r.lock);
     *running = status == PL_ERR_BUSY || h->r.cfg.attach;
     return *running ? PL_OK : status;
-}
-
-/* Reads the weights that will be changed, also those of an interrupted change. Homes
- * that are in no table yet have weight 0. */
-static pl_status read_home_weights(homes_call *h)
-{
-    pl_places table, next;
-    int n = pl_client_n_homes(h->r.client);
-    PL_CHECK(pl_client_get_places(h->r.client, &table, &next));
-    h->places = next.epoch > table.epoch ? next : table;
-    if (h->places.n == 0)
-        pl_places_equal(&h->places, n);
-    if (h->places.n < n)
-        h->places.n = n; /* with weight 0 */
-    return PL_OK;
 }
 
 /* ---- changes ---- */
@@ -143,68 +111,6 @@ static pl_status settle(homes_call *h)
     return PL_OK;
 }
 
-/* The job's launcher sees the part and starts its home. */
-static pl_status await_home(homes_call *h, int index)
-{
-    enum { LOOK_MS = 50 };
-    char file[64];
-    int64_t start = pl_now_ms();
-    run_home_file(index, index + 1, file);
-    while (run_await_address(h->r.dir, file, LOOK_MS, h->r.homes_at[index]) != PL_OK) {
-        PL_CHECK(run_stopped(&h->r));
-        if (pl_now_ms() - start > HOME_WAIT_MS)
-            return pl_fail(
-                PL_ERR_TIMEOUT,
-                "home %d did not begin within %d s; see %s/log, or start it: `pathloom "
-                "home --run %s --index %d`; then give this command again",
-                index + 1, HOME_WAIT_MS / 1000, h->r.dir, h->r.dir, index + 1);
-    }
-    h->r.n_homes = index + 1;
-    PL_CHECK(pl_client_add_home(h->r.client, h->r.homes_at[index]));
-    return run_tell_homes(&h->r);
-}
-
-static pl_status check_growth(const homes_call *h, int n)
-{
-    if (n == PL_HOMES_MAX)
-        return pl_fail(PL_ERR_USAGE, "a job has at most %d homes", PL_HOMES_MAX);
-    if (h->r.cfg.relays > 0)
-        return pl_fail(PL_ERR_UNSUPPORTED,
-                       "this job has relays, and a relay stands before one home; stop "
-                       "the job and set workers.relay=0");
-    if (strcmp(h->r.cfg.engine, "rocksdb") != 0)
-        return pl_fail(PL_ERR_UNSUPPORTED,
-                       "the chunks of this job lie in a storage engine (store.engine), "
-                       "and such a job keeps the homes that it has");
-    if (n == 1 && !h->r.launcher)
-        return pl_fail(
-            PL_ERR_BUSY,
-            "the store of this job is in one piece, which is divided only while nobody "
-            "has it open; stop the job, give this command again, and go on. With "
-            "store.homes=2 or more from the beginning homes are added while it runs");
-    if (!h->r.cfg.attach && !pl_ends_with(h->r.cfg.home_bind, "*"))
-        return pl_fail(PL_ERR_CONFIG,
-                       "net.home is %s, and a home more needs a port of its own; write "
-                       "* for the port",
-                       h->r.cfg.home_bind);
-    return PL_OK;
-}
-
-static pl_status begin_home(homes_call *h, int n)
-{
-    bool offline = h->r.launcher != NULL;
-    PL_CHECK(check_growth(h, n));
-    PL_CHECK(pl_client_begin_places(h->r.client, n));
-    if (offline)
-        run_stop(&h->r, false);
-    /* Makes a store in one piece the first of two parts; no process has it open then.
-     */
-    char store[PL_PATH_MAX];
-    run_file(&h->r, "store", store);
-    PL_CHECK(n == 1 ? pl_store_divide(store) : pl_store_grow_parts(store, n + 1));
-    return offline ? run_start_homes(&h->r) : await_home(h, n);
-}
-
 /* Checks the number that the home shall have. If that home exists already, nothing is
  * to be done. */
 static pl_status check_new_home(const homes_call *h, int n, bool *there)
@@ -234,17 +140,17 @@ static pl_status add_next_home(homes_call *h)
     if (there)
         return PL_OK;
     if (known == 0 || known >= n)
-        PL_CHECK(begin_home(h, n));
+        PL_CHECK(run_begin_home(&h->r, n));
     else
         n--;
-    PL_CHECK(read_home_weights(h));
+    PL_CHECK(run_home_weights(&h->r, &h->places));
     h->places.weights[n] = (int)h->weight;
     return settle(h);
 }
 
 static pl_status weigh_home(homes_call *h, int home, int64_t weight)
 {
-    PL_CHECK(read_home_weights(h));
+    PL_CHECK(run_home_weights(&h->r, &h->places));
     h->places.weights[home] = (int)weight;
     return settle(h);
 }
@@ -303,7 +209,7 @@ static pl_status move_to_home(homes_call *h)
             "no home has %s; `pathloom homes list --json` names what they have",
             s.asked);
     const int from = s.home;
-    PL_CHECK(read_home_weights(h));
+    PL_CHECK(run_home_weights(&h->r, &h->places));
     PL_CHECK(pl_move_name(h->r.client, s.name, from, to, &h->report));
     if (from != to)
         say_moved(h, s.name, from, to);
@@ -353,7 +259,7 @@ static void say_unfinished(void)
 static pl_status list_homes(homes_call *h)
 {
     pl_places table, next;
-    PL_CHECK(read_home_weights(h));
+    PL_CHECK(run_home_weights(&h->r, &h->places));
     PL_CHECK(pl_client_get_places(h->r.client, &table, &next));
     if (!h->json)
         say("home  weight  modules and paths  objects  address");
@@ -384,27 +290,6 @@ static pl_status count_stored(void *context, const char *name)
     return home < 0 ? PL_OK : count_name(&s->homes[home], name);
 }
 
-static pl_status read_stored(homes_call *h, const char *folder, int n, bool *unfinished)
-{
-    char first[PL_PATH_MAX];
-    pl_store *store = NULL;
-    pl_places next = {.n = 0};
-    if (n > 1)
-        pl_store_part(folder, 0, first);
-    PL_CHECK(pl_store_open(n > 1 ? first : folder, PL_STORE_READ, &store));
-    pl_status status = pl_places_of_store(store, false, &h->places);
-    if (status == PL_OK)
-        status = pl_places_of_store(store, true, &next);
-    pl_store_close(&store);
-    PL_CHECK(status);
-    *unfinished = next.epoch > h->places.epoch;
-    if (*unfinished)
-        h->places = next;
-    if (h->places.n == 0)
-        pl_places_equal(&h->places, n);
-    return PL_OK;
-}
-
 static pl_status list_stored(homes_call *h)
 {
     char folder[PL_PATH_MAX];
@@ -415,7 +300,7 @@ static pl_status list_stored(homes_call *h)
     int n = pl_store_n_parts(s.store) > 0 ? pl_store_n_parts(s.store) : 1;
     for (int i = 0; i < n; i++)
         s.homes[i].names = pl_json_array();
-    PL_TRY(read_stored(h, folder, n, &unfinished));
+    PL_TRY(run_stored_weights(folder, n, &h->places, &unfinished));
     PL_TRY(pl_store_each_name(s.store, count_stored, &s));
     if (!h->json)
         say("home  weight  modules and paths  objects  address");
@@ -466,13 +351,7 @@ static pl_status drop_home(homes_call *h)
     if (pl_parse_int(h->words[0], &number) != PL_OK || number < 1 || number > n)
         return pl_fail(PL_ERR_USAGE, "`%s` is no home of this job: it has 1 to %d",
                        h->words[0], n);
-    int home = (int)number - 1;
-    pl_writers *writers = NULL;
-    PL_CHECK(pl_store_check_removal(folder, home));
-    PL_CHECK(pl_writers_open(folder, &writers));
-    pl_status status = pl_homes_leave(writers, home);
-    pl_writers_close(&writers);
-    PL_CHECK(status == PL_OK ? pl_store_remove_part(folder, home) : status);
+    PL_CHECK(run_drop_home(folder, (int)number - 1));
     if (!h->json)
         say("home %d is gone; the job has %d", (int)number, n - 1);
     return PL_OK;

@@ -94,7 +94,7 @@ void row_text(row *r, const char *key, const char *value, const char *format)
 
 /* An integer, which the text shows as `shown`. */
 static void put_counted(row *r, const char *key, int64_t value, const char *shown,
-                       const char *format)
+                        const char *format)
 {
     if (!r->json)
         put_formatted(r, format, shown, 0);

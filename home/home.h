@@ -15,10 +15,11 @@
  * Beside it stand the rules of commands that look at or change a store in a home's
  * place: roots (what garbage collection keeps), phase_tag (which versions a tag names),
  * rollback_plan (which versions a rollback writes), blame (who made a version),
- * transfer (copies to another store). */
+ * difference (of two versions), transfer (copies to another store). */
 #ifndef PL_HOME_HOME_H
 #define PL_HOME_HOME_H
 #include "home/blame.h"
+#include "home/difference.h"
 #include "home/phase_tag.h"
 #include "home/relay.h"
 #include "home/rollback_plan.h"

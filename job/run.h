@@ -182,6 +182,21 @@ void run_answer_settings(const pl_run *r, pl_answer_settings *out);
 /* Call pl_mixture_close even if opening failed. */
 pl_status mixture_open(const char *dir, pl_mixture *mix);
 
+/* run_homes.c: homes are added and removed */
+/* Held by the only process that may move names of this run. ERR_BUSY. */
+pl_status run_lock_movers(const pl_run *r, int *lock);
+/* Makes the part of home n + 1 of a run with n homes, and waits until that home runs.
+ */
+pl_status run_begin_home(pl_run *r, int n);
+/* Removes the last home of a stopped job; `home` counts from 0. */
+pl_status run_drop_home(const char *store, int home);
+/* Reads the weights that will be changed, also those of an interrupted change. Homes
+ * that are in no table yet have weight 0. */
+pl_status run_home_weights(const pl_run *r, pl_places *out);
+/* The same of a stopped job, from the store in `folder` with n homes. */
+pl_status run_stored_weights(const char *folder, int n, pl_places *out,
+                             bool *unfinished);
+
 /* store_homes.c: a store that the homes of a job may hold. `folder` is the store's. */
 /* The table by which homes place new names, read from home 1; n 0: the store is in one
  * piece. */

@@ -20,7 +20,7 @@ typedef struct act_arena {
     size_t used;
 } act_arena;
 
-static void *carve(act_arena *arena, size_t count, size_t element_bytes)
+static void *carve_memory(act_arena *arena, size_t count, size_t element_bytes)
 {
     void *at = arena->base ? arena->base + arena->used : NULL;
     arena->used += (count * element_bytes + LINE - 1) / LINE * LINE;
@@ -50,7 +50,7 @@ static extents measure_extents(const pl_shape *s, const pl_model_options *option
 
 static pl_act *carve_acts(act_arena *arena, const extents *e, size_t width)
 {
-    return carve(arena, e->N * width, e->act_bytes);
+    return carve_memory(arena, e->N * width, e->act_bytes);
 }
 
 /* Places all buffers except `in` and the stream. */
@@ -58,11 +58,11 @@ static void place_block(act_arena *arena, const extents *e, block_acts *block)
 {
     block->attn_norm = carve_acts(arena, e, e->C);
     block->ffn_norm = carve_acts(arena, e, e->C);
-    block->attn_rstd = carve(arena, e->N, sizeof(float));
-    block->ffn_rstd = carve(arena, e->N, sizeof(float));
+    block->attn_rstd = carve_memory(arena, e->N, sizeof(float));
+    block->ffn_rstd = carve_memory(arena, e->N, sizeof(float));
     block->qkv = carve_acts(arena, e, e->qkv);
     block->attn = carve_acts(arena, e, e->queries);
-    block->lse = carve(arena, e->N * e->heads, sizeof(float));
+    block->lse = carve_memory(arena, e->N * e->heads, sizeof(float));
     block->gate_up = carve_acts(arena, e, 2 * e->F);
     block->ffn = carve_acts(arena, e, e->F);
 }
@@ -88,8 +88,8 @@ static void place_training_blocks(act_arena *arena, const extents *e, int n_bloc
 
 static void place_gradients(act_arena *arena, const extents *e, model_acts *acts)
 {
-    acts->squares = carve(arena, 1, sizeof(double));
-    acts->numbers = carve(arena, 1, sizeof(pl_step_numbers));
+    acts->squares = carve_memory(arena, 1, sizeof(double));
+    acts->numbers = carve_memory(arena, 1, sizeof(pl_step_numbers));
     acts->d_stream = carve_acts(arena, e, e->C);
     acts->d_norm = carve_acts(arena, e, e->C);
     acts->d_qkv = carve_acts(arena, e, e->qkv);
@@ -103,14 +103,14 @@ size_t model_layout(const pl_shape *shape, const pl_model_options *options, pl_t
 {
     extents e = measure_extents(shape, options, act);
     act_arena arena = {base, 0};
-    acts->tokens = carve(&arena, e.N, sizeof(int32_t));
-    acts->targets = carve(&arena, e.N, sizeof(int32_t));
-    acts->texts = carve(&arena, e.N, sizeof(int32_t));
+    acts->tokens = carve_memory(&arena, e.N, sizeof(int32_t));
+    acts->targets = carve_memory(&arena, e.N, sizeof(int32_t));
+    acts->texts = carve_memory(&arena, e.N, sizeof(int32_t));
     acts->embed = carve_acts(&arena, &e, e.C);
     acts->norm = carve_acts(&arena, &e, e.C);
-    acts->rstd = carve(&arena, e.N, sizeof(float));
-    acts->loss = carve(&arena, e.N, sizeof(float));
-    acts->rows = carve(&arena, e.T * e.C, sizeof(float));
+    acts->rstd = carve_memory(&arena, e.N, sizeof(float));
+    acts->loss = carve_memory(&arena, e.N, sizeof(float));
+    acts->rows = carve_memory(&arena, e.T * e.C, sizeof(float));
     if (options->training) {
         place_training_blocks(&arena, &e, shape->n_blocks, options->recompute, acts);
         place_gradients(&arena, &e, acts);

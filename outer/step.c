@@ -23,7 +23,7 @@
  * Invariants
  *   - The same bits for every number of threads. A span is summed by one thread in
  *     order of its blocks, and the sums of the spans are added in their order
- *     (add_spans).
+ *     (sum_spans).
  *   - The same bits on every machine: blocks have a fixed length, and no kernel
  *     contracts products and sums.
  *   - pl_l2_norm uses the same blocks and spans, so it equals the norm that a step
@@ -97,7 +97,7 @@ static pl_status measure_span(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-static step_sums add_spans(const step_sums *sums, size_t n_spans)
+static step_sums sum_spans(const step_sums *sums, size_t n_spans)
 {
     step_sums total = {0};
     for (size_t i = 0; i < n_spans; i++) {
@@ -203,12 +203,12 @@ pl_status pl_outer_merge(const pl_outer_step *step, pl_outer_state *state, size_
     double squares = 0;
     if (pl_outer_depends_on_gap(step)) {
         PL_TRY(pl_parallel(n_threads, n_spans, measure_span, &p));
-        squares = add_spans(p.sums, n_spans).mean;
+        squares = sum_spans(p.sums, n_spans).mean;
     }
     gap = gap_of(step, p.state, squares);
     p.coefficients = coefficients_of(step, state, gap);
     PL_TRY(pl_parallel(n_threads, n_spans, step_span, &p));
-    step_sums total = add_spans(p.sums, n_spans);
+    step_sums total = sum_spans(p.sums, n_spans);
     if (pl_outer_depends_on_gap(step))
         state->displacement = sqrt(total.step);
     if (step->method == PL_METHOD_DELAYED_NESTEROV)
@@ -252,8 +252,8 @@ static bool find_four(const pl_update_list *updates, int u, size_t first,
 }
 
 /* Adds all updates to one piece of the mean. */
-static void add_piece(const step_kernels *kernels, const pl_update_list *updates,
-                      size_t first, size_t count, float *mean)
+static void add_update_piece(const step_kernels *kernels, const pl_update_list *updates,
+                             size_t first, size_t count, float *mean)
 {
     step_quad quad;
     for (int u = 0; u < updates->n_views;)
@@ -280,8 +280,8 @@ pl_status pl_update_list_mean(void *list, size_t first, size_t count, float *mea
     if (updates->n_views < 1)
         return pl_fail(PL_ERR_ARG, "a mean of no updates");
     for (size_t done = 0; done < count; done += STEP_PIECE)
-        add_piece(kernels, updates, first + done,
-                  smaller_size(STEP_PIECE, count - done), mean + done);
+        add_update_piece(kernels, updates, first + done,
+                         smaller_size(STEP_PIECE, count - done), mean + done);
     return PL_OK;
 }
 

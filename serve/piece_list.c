@@ -162,7 +162,7 @@ static size_t count_pieces(const void *model, size_t len)
     return n;
 }
 
-static pl_status read_model(const void *model, size_t len, piece_list *out)
+static pl_status read_piece_model(const void *model, size_t len, piece_list *out)
 {
     message m = {model, (const uint8_t *)model + len, false};
     field f;
@@ -181,7 +181,7 @@ static pl_status read_model(const void *model, size_t len, piece_list *out)
 pl_status piece_list_read(const void *model, size_t len, piece_list *out)
 {
     *out = (piece_list){.blank_first = true};
-    pl_status status = read_model(model, len, out);
+    pl_status status = read_piece_model(model, len, out);
     if (status != PL_OK)
         piece_list_clear(out);
     return status;

@@ -110,8 +110,9 @@ static pl_status push_piece(const pl_tokenizer *tokenizer, int32_t token, pl_jso
     return status;
 }
 
-static pl_status write_tokens(const pl_tokenizer *tokenizer, const tokens_request *q,
-                              const pl_buf *tokens, pl_json *list)
+static pl_status write_token_list(const pl_tokenizer *tokenizer,
+                                  const tokens_request *q, const pl_buf *tokens,
+                                  pl_json *list)
 {
     for (size_t i = 0; i < tokens->len / sizeof(int32_t); i++) {
         int32_t token;
@@ -143,7 +144,7 @@ pl_status tokens_encode(const pl_tokenizer *tokenizer, int context, const char *
     PL_TRY(encode_text(tokenizer, &q, &tokens));
     o = pl_json_object();
     pl_json *list = pl_json_array();
-    status = write_tokens(tokenizer, &q, &tokens, list);
+    status = write_token_list(tokenizer, &q, &tokens, list);
     pl_json_set(o, "tokens", list);
     pl_json_set_int(o, "count", (int64_t)(tokens.len / sizeof(int32_t)));
     pl_json_set_int(o, "max_model_len", context);

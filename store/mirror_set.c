@@ -345,8 +345,8 @@ static pl_status prepare_old(pl_store *from, const char *folder, bool force,
     return mirror_into(from, &to, left, out);
 }
 
-static pl_status prepare_part(copy_set *c, pl_store *from, int part, bool force,
-                              pl_mirror_report *sum)
+static pl_status prepare_copied_part(copy_set *c, pl_store *from, int part, bool force,
+                                     pl_mirror_report *sum)
 {
     char folder[PL_PATH_MAX], at[PL_PATH_MAX], path[PL_PATH_MAX];
     pl_mirror_report one;
@@ -408,7 +408,7 @@ static pl_status copy_all(copy_set *c, pl_store *from, bool force,
     c->counts.n = from->n_parts;
     PL_CHECK(check_target(c, force));
     for (int i = 0; i < from->n_parts; i++)
-        PL_CHECK(prepare_part(c, from->parts[i], i, force, sum));
+        PL_CHECK(prepare_copied_part(c, from->parts[i], i, force, sum));
     PL_CHECK(write_decision(c));
     return end_locked(c);
 }

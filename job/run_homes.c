@@ -1,0 +1,132 @@
+/* What `pathloom homes` changes in a run: a home is added or removed, and weights are
+ * read. Names are moved by net/move.c. */
+#include "job/job.h"
+
+#include <string.h>
+
+enum { HOME_WAIT_MS = 60000 };
+
+/* Two movers at once would each write a table without the other's change. RUN/log
+ * exists longer than the job, and no other process locks it. */
+pl_status run_lock_movers(const pl_run *r, int *lock)
+{
+    char logs[PL_PATH_MAX];
+    PL_CHECK(pl_make_folders(run_file(r, "log", logs)));
+    pl_status status = pl_lock_folder(logs, lock);
+    if (status == PL_ERR_BUSY)
+        return pl_fail(
+            status,
+            "another `pathloom homes` is under way on this run (%s); wait for it",
+            r->dir);
+    return status;
+}
+
+/* ---- one home more ---- */
+static pl_status check_growth(const pl_run *r, int n)
+{
+    if (n == PL_HOMES_MAX)
+        return pl_fail(PL_ERR_USAGE, "a job has at most %d homes", PL_HOMES_MAX);
+    if (r->cfg.relays > 0)
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "this job has relays, and a relay stands before one home; stop "
+                       "the job and set workers.relay=0");
+    if (strcmp(r->cfg.engine, "rocksdb") != 0)
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "the chunks of this job lie in a storage engine (store.engine), "
+                       "and such a job keeps the homes that it has");
+    if (n == 1 && !r->launcher)
+        return pl_fail(
+            PL_ERR_BUSY,
+            "the store of this job is in one piece, which is divided only while nobody "
+            "has it open; stop the job, give this command again, and go on. With "
+            "store.homes=2 or more from the beginning homes are added while it runs");
+    if (!r->cfg.attach && !pl_ends_with(r->cfg.home_bind, "*"))
+        return pl_fail(PL_ERR_CONFIG,
+                       "net.home is %s, and a home more needs a port of its own; write "
+                       "* for the port",
+                       r->cfg.home_bind);
+    return PL_OK;
+}
+
+/* The job's launcher sees the part and starts its home. */
+static pl_status await_added_home(pl_run *r, int index)
+{
+    enum { LOOK_MS = 50 };
+    char file[64];
+    int64_t start = pl_now_ms();
+    run_home_file(index, index + 1, file);
+    while (run_await_address(r->dir, file, LOOK_MS, r->homes_at[index]) != PL_OK) {
+        PL_CHECK(run_stopped(r));
+        if (pl_now_ms() - start > HOME_WAIT_MS)
+            return pl_fail(
+                PL_ERR_TIMEOUT,
+                "home %d did not begin within %d s; see %s/log, or start it: `pathloom "
+                "home --run %s --index %d`; then give this command again",
+                index + 1, HOME_WAIT_MS / 1000, r->dir, r->dir, index + 1);
+    }
+    r->n_homes = index + 1;
+    PL_CHECK(pl_client_add_home(r->client, r->homes_at[index]));
+    return run_tell_homes(r);
+}
+
+pl_status run_begin_home(pl_run *r, int n)
+{
+    bool offline = r->launcher != NULL;
+    PL_CHECK(check_growth(r, n));
+    PL_CHECK(pl_client_begin_places(r->client, n));
+    if (offline)
+        run_stop(r, false);
+    /* Makes a store in one piece the first of two parts; no process has it open then.
+     */
+    char store[PL_PATH_MAX];
+    run_file(r, "store", store);
+    PL_CHECK(n == 1 ? pl_store_divide(store) : pl_store_grow_parts(store, n + 1));
+    return offline ? run_start_homes(r) : await_added_home(r, n);
+}
+
+/* ---- one home less ---- */
+pl_status run_drop_home(const char *store, int home)
+{
+    pl_writers *writers = NULL;
+    PL_CHECK(pl_store_check_removal(store, home));
+    PL_CHECK(pl_writers_open(store, &writers));
+    pl_status status = pl_homes_leave(writers, home);
+    pl_writers_close(&writers);
+    return status == PL_OK ? pl_store_remove_part(store, home) : status;
+}
+
+/* ---- weights ---- */
+pl_status run_home_weights(const pl_run *r, pl_places *out)
+{
+    pl_places table, next;
+    int n = pl_client_n_homes(r->client);
+    PL_CHECK(pl_client_get_places(r->client, &table, &next));
+    *out = next.epoch > table.epoch ? next : table;
+    if (out->n == 0)
+        pl_places_equal(out, n);
+    if (out->n < n)
+        out->n = n; /* with weight 0 */
+    return PL_OK;
+}
+
+pl_status run_stored_weights(const char *folder, int n, pl_places *out,
+                             bool *unfinished)
+{
+    char first[PL_PATH_MAX];
+    pl_store *store = NULL;
+    pl_places next = {.n = 0};
+    if (n > 1)
+        pl_store_part(folder, 0, first);
+    PL_CHECK(pl_store_open(n > 1 ? first : folder, PL_STORE_READ, &store));
+    pl_status status = pl_places_of_store(store, false, out);
+    if (status == PL_OK)
+        status = pl_places_of_store(store, true, &next);
+    pl_store_close(&store);
+    PL_CHECK(status);
+    *unfinished = next.epoch > out->epoch;
+    if (*unfinished)
+        *out = next;
+    if (out->n == 0)
+        pl_places_equal(out, n);
+    return PL_OK;
+}
