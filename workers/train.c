@@ -187,7 +187,7 @@ static pl_status count_batch(void *context)
     return check_cancelled(t);
 }
 
-static pl_status take_scores(train_job *job, const pl_score *scores, size_t n)
+static pl_status note_job_scores(train_job *job, const pl_score *scores, size_t n)
 {
     double nats = 0, *out;
     PL_CHECK(pl_try_alloc(n * sizeof *out, "scores", (void **)&job->state));
@@ -222,7 +222,7 @@ static pl_status score_shard(trainer *t, train_job *job)
         docs[i] = i;
     PL_TRY(pl_scorer_create(&options, &scorer));
     PL_TRY(pl_score_documents(scorer, job->shard, docs, n, scores));
-    PL_TRY(take_scores(job, scores, n));
+    PL_TRY(note_job_scores(job, scores, n));
     job->n_samples = pl_phase_samples(job->arm);
     job->seconds = pl_now() - start;
     if (job->seconds > 0)
