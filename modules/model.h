@@ -56,7 +56,7 @@ void pl_model_destroy(pl_model **model);
 /* A row of a batch may hold several texts, one behind the other: `token |
  * PL_TEXT_BEGINS` is the first token of a text within a row. Attention does not look
  * beyond it and positions count from it, so a text has the loss that it has in a row of
- * its own. The first token of a row begins a text without the mark. */
+ * its own. The first token of a row needs no mark; a batch without targets has none. */
 enum { PL_TEXT_BEGINS = 1 << 30 };
 
 /* Host fp32 blocks of pl_topology_path_params floats. load refreshes the compute

@@ -19,18 +19,18 @@ static pl_status check_ids(const char *what, const int32_t *ids, int32_t min, in
     return PL_OK;
 }
 
-/* Removes the marks of texts: ids[N] gets the tokens, texts[N] where in its row the
- * text of each begins. Returns whether there was a mark within a row. */
-static bool split_texts(const int32_t *tokens, int N, int T, int32_t *ids,
+/* ids[N] gets the tokens, without marks of texts if `marks` are allowed, and texts[N]
+ * where in its row the text of each begins. Returns whether a mark was within a row. */
+static bool split_texts(const int32_t *tokens, bool marks, int N, int T, int32_t *ids,
                         int32_t *texts)
 {
     bool several = false;
     for (int n = 0; n < N; n++) {
         int t = n % T;
-        bool begins = t == 0 || (tokens[n] >= 0 && tokens[n] & PL_TEXT_BEGINS);
-        several |= begins && t > 0;
-        ids[n] = tokens[n] >= 0 ? tokens[n] & ~PL_TEXT_BEGINS : tokens[n];
-        texts[n] = begins ? t : texts[n - 1];
+        bool marked = marks && tokens[n] >= 0 && tokens[n] & PL_TEXT_BEGINS;
+        several |= marked && t > 0;
+        ids[n] = marked ? tokens[n] & ~PL_TEXT_BEGINS : tokens[n];
+        texts[n] = marked || t == 0 ? t : texts[n - 1];
     }
     return several;
 }
@@ -48,7 +48,8 @@ pl_status model_take_batch(pl_model *m, const int32_t *tokens, const int32_t *ta
     int N = B * T, V = m->shape->vocab;
     size_t bytes = (size_t)N * sizeof(int32_t);
     int32_t *ids = m->host_ids, *texts = m->host_ids + N;
-    bool several = split_texts(tokens, N, T, ids, texts);
+    /* Without targets it is text that a user may have given as numbers. */
+    bool several = split_texts(tokens, targets != NULL, N, T, ids, texts);
     PL_CHECK(check_ids("token", ids, 0, V, N, T));
     m->ops->upload(m->be, m->acts.tokens, ids, bytes);
     if (several || m->n_texts > 0) /* else the device has zeros */
