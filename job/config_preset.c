@@ -3,9 +3,9 @@
  *
  * The paper presets train as the papers did (DiPaCo, arXiv:2403.10616, table 4 and
  * section 4; DiLoCo, arXiv:2311.08105): 24,000 steps of the base model, then 64,000
- * steps of each path, 512 sequences of 1,024 tokens per step. What the papers leave
- * open (AdamW's betas, clipping, the end of the cosine) keeps the key's default; so
- * do the router's feature transforms and balance, which the papers do not have. A
+ * steps of each path, 512 full sequences of 1,024 tokens per step. What the papers
+ * leave open (AdamW's betas, clipping, the end of the cosine) keeps the key's default;
+ * so do the router's feature transforms and balance, which the papers do not have. A
  * dense preset trains the same 88,000 steps in the same two parts, each with a cosine
  * of its own, while the paper's dense curve seems to have one cosine for all. */
 #include "job/config.h"
@@ -17,7 +17,7 @@
 #define PAPER                                                                          \
     "train.batch=512 train.lr=4e-4 train.base_lr=0 train.warmup=1000 "                 \
     "train.base_warmup=1000 train.schedule=cosine train.base_replicas=1 "              \
-    "train.weight_decay=0.1 train.base_steps=24000 "                                   \
+    "train.weight_decay=0.1 train.base_steps=24000 train.pack=true "                   \
     "router.prefix=32 router.sees=0 eval.baselines=dense "
 #define PATHS                                                                          \
     PAPER "train.tau=150 train.phases=427 outer.lr_private=-1 "                        \

@@ -216,7 +216,8 @@ static pl_status measure_shards(const pl_run *r, routing *g)
         PL_CHECK(pl_sampler_count_rows(r->train, g->shards.docs + first,
                                        (uint32_t)(g->shards.first[p + 1] - first),
                                        &rows_of, &rows));
-        size->epochs = samples / (double)rows;
+        size->rows = (double)rows;
+        size->epochs = samples / size->rows;
     }
     return PL_OK;
 }
@@ -240,6 +241,22 @@ static void say_shard(pl_run *r, const routing *g, int path)
     say("         %s %6zu documents, %s tokens, %.1f epochs%s", name, size->documents,
         pl_human_count(size->tokens, tokens), size->epochs, mostly);
     pl_free(counts);
+}
+
+/* Says how much of the rows is padding if packing would save much of it. */
+static void say_padding(const pl_run *r, const routing *g)
+{
+    const double least_share = 0.15;
+    double rows = 0, targets = 0;
+    for (int p = 0; p < g->shards.n_paths; p++) {
+        rows += g->sizes[p].rows;
+        targets += g->sizes[p].tokens;
+    }
+    double padding = 1 - targets / (rows * (double)r->cfg.context);
+    if (!r->cfg.pack && padding > least_share)
+        say("         %.0f %% of each batch is padding behind short documents; "
+            "train.pack=true\n         fills it with other documents",
+            100 * padding);
 }
 
 /* Prints every path of a small run, or the range of epochs of a large one, and warns of
@@ -371,6 +388,7 @@ pl_status routing_report(pl_run *r, routing *g)
     say_router(r, g, &own, &eight);
     say_unbalanced(r, g);
     say_shards(r, g);
+    say_padding(r, g);
     return write_routing(r, g, &own, &eight);
 }
 

@@ -7,6 +7,7 @@ typedef struct shard_size {
     size_t documents;
     double tokens; /* targets, the routing prefix included */
     double epochs; /* of a path's whole training */
+    double rows;   /* of a batch, in an epoch */
 } shard_size;
 
 typedef struct routing {

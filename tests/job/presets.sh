@@ -34,7 +34,7 @@ has() {
 }
 
 paper="train.batch=512 train.warmup=1000 train.base_warmup=1000 train.base_steps=24000
-    model.context=1024 router.prefix=32 train.weight_decay=0.1"
+    model.context=1024 router.prefix=32 train.weight_decay=0.1 train.pack=true"
 paths="train.lr=0.0004 train.tau=150 train.phases=427 outer.lr_private=-1
     outer.momentum_private=-1 outer.rescale=true"
 long="train.tau=500 train.phases=128 outer.rescale=false"
