@@ -196,6 +196,7 @@ const explanation explanations[] = {
     {"serve.reload_failed", "The store could not be read again; `error` says why.",
      "The server goes on with the versions that it has.", "Mend the store; send HUP."},
     {"serve.reloaded", "New requests are answered by the newest versions.", "", ""},
+    {"serve.request", "A request was answered.", "", ""},
     {"serve.routing",
      "Says what picks the path of a request for model auto: by=likelihood or "
      "by=router.",
@@ -210,6 +211,9 @@ const explanation explanations[] = {
      "pathloom audit, and `pathloom key revoke` for its key."},
     {"serve.step_failed", "A step of decoding failed; `error` says why.",
      "The requests of that path were answered with an error.", ""},
+    {"serve.usage_failed",
+     "The counts of tokens at the end of a stream could not be written; `error` says why.",
+     "Memory does not suffice.", "The answer itself is whole; see the machine's memory."},
     {"state.fresh", "A path begins without moments of the optimizer.",
      "train.state local, and another worker had the path before.", ""},
     {"store.mended",
