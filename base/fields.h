@@ -111,6 +111,7 @@ void pl_get_fields(pl_reader *reader, const pl_field *fields, void *to);
         double: PL_KIND_NUMBER,                                                        \
         double *: PL_KIND_NUMBER,                                                      \
         int: PL_KIND_INT,                                                              \
+        int *: PL_KIND_INT,                                                            \
         bool: PL_KIND_BOOL,                                                            \
         char *: PL_KIND_TEXT,                                                          \
         uint8_t *: PL_KIND_BYTES,                                                      \
@@ -123,6 +124,7 @@ void pl_get_fields(pl_reader *reader, const pl_field *fields, void *to);
 #define PL_WIDTH_OF(type, member)                                                      \
     _Generic(PL_MEMBER(type, member),                                                  \
         double *: sizeof(double),                                                      \
+        int *: sizeof(int),                                                            \
         uint8_t *: sizeof(uint8_t),                                                    \
         default: sizeof PL_MEMBER(type, member))
 

@@ -251,20 +251,28 @@ pl_status store_show(store_call *call)
     return status;
 }
 
-/* Newest first; if @VERSION was given, from that version downwards. */
+/* Newest first; if @VERSION was given, from that version downwards. Version 0 of a
+ * chapter is the last version of a module of the chapter before, and so on. */
 pl_status store_log(store_call *call)
 {
     pl_version v;
     module_at at;
     bool versioned;
+    char before[PL_MODULE_NAME_MAX];
     look q = look_of(call);
     PL_CHECK(names_module(q.store, call->words[0], &at, &versioned));
     for (;; at.number--) {
         PL_CHECK(pl_store_get_version(q.store, at.module, at.number, &v));
         pl_status status = show_version(&q, &v, false);
         pl_version_clear(&v);
-        if (status != PL_OK || at.number == 0)
-            return status;
+        PL_CHECK(status);
+        if (at.number > 0)
+            continue;
+        PL_CHECK(pl_module_before(q.store, at.module, before));
+        if (!before[0])
+            return PL_OK;
+        PL_CHECK(names_module(q.store, before, &at, &versioned));
+        at.number++;
     }
 }
 

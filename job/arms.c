@@ -84,11 +84,23 @@ int run_arm_names(const pl_run *r, const char *names[ARMS_MAX])
 
 bool run_is_last_chapter(const pl_run *r, const char *arm)
 {
-    int64_t phases[CONFIG_CHAPTERS_MAX];
-    int n_em = 0, n_more = 0;
-    return pl_arm_chapter(arm) < 0 || (config_em(&r->cfg, phases, &n_em) == PL_OK &&
-                                       config_more(&r->cfg, phases, &n_more) == PL_OK &&
-                                       pl_arm_chapter(arm) == n_em + n_more);
+    config_chapter chapters[CONFIG_CHAPTERS_MAX];
+    int n = 0;
+    return pl_arm_chapter(arm) < 0 || (config_chapters(&r->cfg, chapters, &n) == PL_OK &&
+                                       pl_arm_chapter(arm) == n - 1);
+}
+
+int64_t run_path_phases(const pl_run *r)
+{
+    config_chapter chapters[CONFIG_CHAPTERS_MAX];
+    int n = 0;
+    int64_t all = 0;
+    if (config_chapters(&r->cfg, chapters, &n) != PL_OK)
+        return 0;
+    for (int i = 0; i < n && !chapters[i].more; i++)
+        all += pl_topology_spec_n_paths(&chapters[i].spec) *
+               (chapters[i].end - chapters[i].begin);
+    return all * pl_topology_n_replicas(r->topology);
 }
 
 /* Inner steps of one replica of the base model: its part of train.base_steps, rounded
@@ -97,21 +109,6 @@ static int base_steps(const config *c)
 {
     int64_t share = (c->base_steps + c->base_replicas - 1) / c->base_replicas;
     return (int)((share + c->tau - 1) / c->tau * c->tau);
-}
-
-/* The part of the mixture's phases that a chapter has: from `begin` up to `end`. A
- * chapter of train.more has `more` phases of its own; 0: it is none. */
-static pl_status bounds_of(const config *c, int chapter, int64_t *begin, int64_t *end,
-                           int64_t *more)
-{
-    int64_t phases[CONFIG_CHAPTERS_MAX], added[CONFIG_CHAPTERS_MAX];
-    int n = 0, n_more = 0;
-    PL_CHECK(config_em(c, phases, &n));
-    PL_CHECK(config_more(c, added, &n_more));
-    *begin = chapter > 0 && chapter <= n ? phases[chapter - 1] : 0;
-    *end = chapter >= 0 && chapter < n ? phases[chapter] : c->phases;
-    *more = chapter > n && chapter <= n + n_more ? added[chapter - n - 1] : 0;
-    return PL_OK;
 }
 
 /* wsd: the rate decays at the end of the arm's own steps, and the outer step becomes
@@ -157,22 +154,30 @@ pl_status run_arm(const pl_run *r, const char *name, pl_arm *out)
         pl_topology_n_paths(r->topology) * pl_topology_n_replicas(r->topology);
     const int chapter = pl_arm_chapter(name);
     bool is_base = strcmp(name, "base") == 0, is_mix = chapter >= 0;
-    int64_t begin = 0, end = c->phases, more = 0;
+    config_chapter chapters[CONFIG_CHAPTERS_MAX];
+    int n_chapters = 0;
+    int64_t begin = 0, end = c->phases;
+    bool more = false;
     bool is_diloco = strcmp(name, "diloco") == 0;
     memset(out, 0, sizeof *out);
     pl_copy_text(out->name, sizeof out->name, name);
     PL_CHECK(config_shape(c, &out->shape));
-    PL_CHECK(config_spec(c, &out->spec));
+    PL_CHECK(config_chapters(c, chapters, &n_chapters));
     PL_CHECK(config_outer(c, &out->outer));
+    out->spec = chapters[0].spec;
     common_inner(r, &out->inner);
     out->seed = (uint64_t)c->seed;
     out->config = r->hash;
     if (!is_mix)
         PL_CHECK(make_dense(out));
-    else
-        PL_CHECK(bounds_of(c, chapter, &begin, &end, &more));
+    if (is_mix && chapter < n_chapters) {
+        begin = chapters[chapter].begin;
+        end = chapters[chapter].end;
+        more = chapters[chapter].more;
+        out->spec = chapters[chapter].spec;
+    }
     if (strcmp(name, "dense-eq") == 0)
-        out->inner.phases *= trainings;
+        out->inner.phases = (int)run_path_phases(r);
     if (strcmp(name, "dense-batch") == 0) {
         /* The baseline of machines that exchange gradients at every step: as many steps
          * as one path, each with the batches of all. */
@@ -191,8 +196,8 @@ pl_status run_arm(const pl_run *r, const char *name, pl_arm *out)
         out->inner.warmup = (int)c->base_warmup;
         out->inner.phases = base_steps(c) / out->inner.tau;
         out->outer.schedule.phases = out->inner.phases;
-    } else if (more > 0)
-        begin_anew(c, out, more);
+    } else if (more)
+        begin_anew(c, out, end - begin);
     else
         continue_base(c, out, begin, end);
     /* A phase of streaming ends when a fragment is sent: tau steps have F phases. */
@@ -212,7 +217,7 @@ pl_status run_arm(const pl_run *r, const char *name, pl_arm *out)
         in->tau *= factor;
         in->phases /= factor;
     }
-    out->n_shards = is_mix ? pl_topology_n_paths(r->topology) : 1;
+    out->n_shards = is_mix ? pl_topology_spec_n_paths(&out->spec) : 1;
     out->shards = pl_alloc((size_t)out->n_shards * sizeof *out->shards);
     out->weights = pl_alloc((size_t)out->n_shards * sizeof *out->weights);
     return PL_OK;

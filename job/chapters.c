@@ -1,8 +1,7 @@
-/* Deals the documents anew while the mixture trains (router.em): a chapter of the
- * mixture ends, its paths score the documents that no arm trains on, a linear router is
- * fitted on these scores, and the next chapter begins with other shards. The workers
- * score: it is an arm with one task per path ("score~1"), leased, audited and repeated
- * like any other.
+/* Begins the chapters of the mixture. Where documents are dealt anew (router.em), the
+ * paths score the documents that no arm trains on, a linear router is fitted on these
+ * scores, and the next chapter begins with other shards. The workers score: it is an arm
+ * with one task per path ("score~1"), leased, audited and repeated like any other.
  *
  * This is the discriminative routing of DiPaCo (section 2.4.2); with several chapters
  * it is expectation maximisation with hard or soft labels.
@@ -16,6 +15,10 @@
  * modules begin as the last versions there, its paths with the states that they ended
  * with, and its schedule counts on. Outer momentum begins at zero.
  *
+ * Where modules are split (topology.split), each new module begins as the one that it
+ * is a part of, each new path with the state of the path that it descends from, and a
+ * path's documents are dealt to its children by k-means among them. Nothing is scored.
+ *
  * A chapter of train.more is no new deal: its shards and its router are those of the
  * chapter before. Its learning rate has decayed already, so it begins with a warm-up
  * and fresh moments.
@@ -26,13 +29,17 @@
 #include "eval/eval.h"
 #include "job/stages.h"
 
+#include <stdlib.h>
+
 enum { MERGE_WAIT_MS = 120000, MERGE_POLL_MS = 50 };
 
 typedef struct chapter {
     pl_run *r;
+    const config_chapter *what;
     pl_arm before, scoring, arm;
-    pl_topology *topology; /* of both */
+    pl_topology *from, *topology; /* of the arm before, which scores; of the new one */
     routing g;
+    int *parent;    /* [documents] the path before that trained on it; -1: none */
     uint32_t *docs; /* [n_docs] the documents that are scored */
     size_t n_docs;
     double *scores; /* [n_docs, paths] nats */
@@ -45,7 +52,7 @@ static pl_status await_version(chapter *c, int module, const char *name,
                                pl_version_facts *out)
 {
     const int64_t until = pl_now_ms() + MERGE_WAIT_MS;
-    int64_t number = (int64_t)pl_round_count(&c->before, c->topology, module);
+    int64_t number = (int64_t)pl_round_count(&c->before, c->from, module);
     for (;;) {
         pl_status status = pl_client_get_version(c->r->client, name, number, out);
         if (status != PL_ERR_NOT_FOUND || pl_now_ms() > until)
@@ -56,15 +63,16 @@ static pl_status await_version(chapter *c, int module, const char *name,
     }
 }
 
-/* The module's last version, as f32 values; `out` [n_params] of its slot. */
+/* The last version of a module of the arm before, as f32 values; `out` [n_params] of its
+ * slot. */
 static pl_status last_version(chapter *c, int module, float *out)
 {
     const pl_slot *slot =
-        pl_topology_slot(c->topology, pl_topology_module_slot(c->topology, module));
+        pl_topology_slot(c->from, pl_topology_module_slot(c->from, module));
     char name[PL_MODULE_NAME_MAX];
     pl_version_facts last;
     pl_buf bytes = {0};
-    pl_arm_module_name(&c->before, c->topology, module, name);
+    pl_arm_module_name(&c->before, c->from, module, name);
     pl_status status = await_version(c, module, name, &last);
     if (status == PL_OK)
         status = pl_client_get_blob(c->r->client, name, &last.params, &bytes);
@@ -76,15 +84,15 @@ static pl_status last_version(chapter *c, int module, float *out)
     return status;
 }
 
-/* The modules of `arm` begin as the last versions of the chapter before. */
-static pl_status publish_modules(chapter *c, const pl_arm *arm)
+/* The modules of `arm`, which has topology t, begin as the last versions of those that
+ * they descend from. */
+static pl_status publish_modules(chapter *c, const pl_arm *arm, const pl_topology *t)
 {
     char name[PL_MODULE_NAME_MAX];
-    for (int m = 0; m < pl_topology_n_modules(c->topology); m++) {
-        const pl_slot *slot =
-            pl_topology_slot(c->topology, pl_topology_module_slot(c->topology, m));
-        PL_CHECK(last_version(c, m, c->params));
-        pl_arm_module_name(arm, c->topology, m, name);
+    for (int m = 0; m < pl_topology_n_modules(t); m++) {
+        const pl_slot *slot = pl_topology_slot(t, pl_topology_module_slot(t, m));
+        PL_CHECK(last_version(c, pl_topology_ancestor_module(t, c->from, m), c->params));
+        pl_arm_module_name(arm, t, m, name);
         PL_CHECK(pl_client_create_module(c->r->client, name, c->params, slot->n_params,
                                          &c->r->hash));
     }
@@ -101,12 +109,12 @@ static pl_status choose_documents(chapter *c)
         if (routing_scores(c->r, d) &&
             pl_counted_targets(tokens, d, (int)c->r->cfg.prefix) > 0)
             c->docs[c->n_docs++] = d;
-    if (c->n_docs >= (size_t)pl_topology_n_paths(c->topology))
+    if (c->n_docs >= (size_t)pl_topology_n_paths(c->from))
         return PL_OK;
     return pl_fail(PL_ERR_DATA,
                    "router.share %g leaves %zu documents to tell %d paths apart; give "
                    "more documents, or a larger share",
-                   c->r->cfg.share, c->n_docs, pl_topology_n_paths(c->topology));
+                   c->r->cfg.share, c->n_docs, pl_topology_n_paths(c->from));
 }
 
 /* The arm in which each path scores all of these documents: one task per path. */
@@ -127,14 +135,14 @@ static pl_status publish_scoring(chapter *c)
     arm->inner.decay = arm->inner.first_step = 0;
     arm->inner.pack = false;
     for (int p = 0; p < arm->n_shards; p++)
-        PL_CHECK(stages_put_shard(c->r, arm, c->topology, p, c->docs, c->n_docs));
-    PL_CHECK(publish_modules(c, arm));
+        PL_CHECK(stages_put_shard(c->r, arm, c->from, p, c->docs, c->n_docs));
+    PL_CHECK(publish_modules(c, arm, c->from));
     return stages_put_arm(c->r, arm);
 }
 
 static pl_status read_scores(chapter *c)
 {
-    const int n_paths = pl_topology_n_paths(c->topology);
+    const int n_paths = pl_topology_n_paths(c->from);
     pl_buf blob = {0};
     pl_path_state state;
     char name[PL_MODULE_NAME_MAX];
@@ -142,7 +150,7 @@ static pl_status read_scores(chapter *c)
     PL_TRY(pl_try_alloc(c->n_docs * (size_t)n_paths * sizeof *c->scores,
                         "the scores of the documents", (void **)&c->scores));
     for (int p = 0; p < n_paths; p++) {
-        pl_arm_path_name(&c->scoring, c->topology, p, 0, name);
+        pl_arm_path_name(&c->scoring, c->from, p, 0, name);
         PL_TRY(pl_client_get_path(c->r->client, name, &state));
         pl_buf_clear(&blob);
         PL_TRY(pl_client_get_blob(c->r->client, name, &state.moments, &blob));
@@ -180,6 +188,7 @@ static pl_status score_documents(chapter *c, const char *const *arms, int n_arms
 /* ---- the arm ---- */
 static pl_status put_states(chapter *c)
 {
+    const pl_topology_spec *was = pl_topology_get_spec(c->from);
     const int replicas = pl_topology_n_replicas(c->topology);
     const int n = pl_topology_n_paths(c->topology) * replicas;
     pl_hash *states = pl_alloc((size_t)n * sizeof *states);
@@ -188,7 +197,8 @@ static pl_status put_states(chapter *c)
     pl_status status = PL_OK;
     for (int i = 0; i < n; i++) {
         pl_path_state state;
-        pl_arm_path_name(&c->before, c->topology, i / replicas, i % replicas, name);
+        int path = pl_topology_ancestor_path(c->topology, was->experts, i / replicas);
+        pl_arm_path_name(&c->before, c->from, path, i % replicas, name);
         PL_TRY(pl_client_get_path(c->r->client, name, &state));
         states[i] = state.moments;
         any = any || !pl_hash_none(&state.moments);
@@ -198,6 +208,8 @@ static pl_status put_states(chapter *c)
         PL_TRY(pl_client_put_object(c->r->client, name, states,
                                     (uint64_t)n * sizeof *states, &c->arm.states));
         pl_copy_text(c->arm.before, sizeof c->arm.before, c->before.name);
+        if (c->what->splits)
+            memcpy(c->arm.split, was->experts, sizeof c->arm.split);
     }
 done:
     pl_free(states);
@@ -208,16 +220,17 @@ static pl_status publish_chapter(chapter *c)
 {
     PL_CHECK(pl_failpoint("chapter.shards.before"));
     PL_CHECK(stages_put_shards(c->r, &c->arm, &c->g));
-    PL_CHECK(put_states(c));
+    if (!c->what->more)
+        PL_CHECK(put_states(c));
     PL_CHECK(pl_failpoint("chapter.modules.before"));
-    PL_CHECK(publish_modules(c, &c->arm));
+    PL_CHECK(publish_modules(c, &c->arm, c->topology));
     PL_CHECK(routing_put(c->r, &c->g, c->arm.name));
     PL_CHECK(pl_failpoint("chapter.arm.before"));
     PL_CHECK(stages_put_arm(c->r, &c->arm));
     return pl_failpoint("chapter.arm.after");
 }
 
-/* ---- the stage ---- */
+/* ---- documents dealt anew ---- */
 static pl_status deal_anew(chapter *c, const char *const *arms, int n_arms)
 {
     char took[16];
@@ -225,53 +238,77 @@ static pl_status deal_anew(chapter *c, const char *const *arms, int n_arms)
     PL_CHECK(score_documents(c, arms, n_arms));
     pl_human_seconds(pl_now() - start, took);
     say("router   %zu documents scored by %d paths of %s in %s", c->n_docs,
-        pl_topology_n_paths(c->topology), c->before.name, took);
+        pl_topology_n_paths(c->from), c->before.name, took);
     PL_CHECK(stages_base_params(c->r, c->params));
-    PL_CHECK(routing_refit(c->r, c->params, c->docs, c->n_docs, c->scores, &c->g));
-    PL_CHECK(pl_tokens_check(c->r->train));
-    c->g.phases = c->arm.inner.phases;
-    return routing_report(c->r, &c->g);
+    return routing_refit(c->r, c->params, c->docs, c->n_docs, c->scores, &c->g);
 }
 
-static pl_status open_chapter(chapter *c, int number, bool *exists)
+/* ---- modules that are split ---- */
+typedef struct known_document {
+    uint64_t hash;
+    uint32_t index;
+} known_document;
+
+static int by_hash(const void *a, const void *b)
 {
-    char name[PL_ARM_NAME_MAX], before[PL_ARM_NAME_MAX];
-    pl_chapter_name(number, name);
-    pl_chapter_name(number - 1, before);
-    PL_CHECK(stages_arm_exists(c->r, name, exists));
-    if (*exists)
-        return PL_OK;
-    PL_CHECK(run_arm(c->r, before, &c->before));
-    PL_CHECK(run_arm(c->r, before, &c->scoring));
-    PL_CHECK(run_arm(c->r, name, &c->arm));
-    pl_scoring_name(number, c->scoring.name);
-    PL_CHECK(pl_topology_create(&c->arm.shape, &c->arm.spec, &c->topology));
-    return stages_path_params(c->r, &c->params);
+    const known_document *x = a, *y = b;
+    return x->hash < y->hash ? -1 : x->hash > y->hash;
 }
 
-static void close_chapter(chapter *c)
+/* Notes which of the documents are in the shard of a path before. */
+static pl_status read_shard(chapter *c, int path, const known_document *known, size_t n)
 {
-    pl_free_aligned(c->params);
-    pl_free_aligned(c->scores);
-    pl_free(c->docs);
-    routing_clear(&c->g);
-    pl_topology_destroy(&c->topology);
-    pl_arm_clear(&c->before);
-    pl_arm_clear(&c->scoring);
-    pl_arm_clear(&c->arm);
-}
-
-pl_status stage_chapter(pl_run *r, int number, const char *const *arms, int n_arms)
-{
-    chapter c = {.r = r};
-    bool exists = false;
-    pl_status status = open_chapter(&c, number, &exists);
-    if (status == PL_OK && !exists)
-        status = deal_anew(&c, arms, n_arms);
-    if (status == PL_OK && !exists)
-        status = publish_chapter(&c);
-    close_chapter(&c);
+    char name[PL_NAME_MAX], object[PL_MODULE_NAME_MAX];
+    pl_hash blob;
+    pl_buf bytes = {0};
+    pl_tokens *shard = NULL;
+    pl_status status;
+    pl_topology_path_name(c->from, path, name);
+    snprintf(object, sizeof object, "shard/%s/%s", c->before.name, name);
+    PL_TRY(pl_client_get_object(c->r->client, object, &blob));
+    PL_TRY(pl_client_get_blob(c->r->client, object, &blob, &bytes));
+    PL_TRY(pl_tokens_view(bytes.data, bytes.len, object, &shard));
+    for (uint32_t d = 0; d < pl_tokens_n_docs(shard); d++) {
+        const known_document key = {.hash = pl_tokens_doc(shard, d)->hash};
+        const known_document *at = bsearch(&key, known, n, sizeof key, by_hash);
+        while (at && at > known && at[-1].hash == key.hash)
+            at--;
+        for (; at && at < known + n && at->hash == key.hash; at++)
+            c->parent[at->index] = path;
+    }
+done:
+    pl_tokens_close(&shard);
+    pl_buf_destroy(&bytes);
     return status;
+}
+
+static pl_status read_parents(chapter *c)
+{
+    const size_t n = pl_tokens_n_docs(c->r->train);
+    known_document *known = pl_alloc(n * sizeof *known);
+    pl_status status = PL_OK;
+    c->parent = pl_alloc(n * sizeof *c->parent);
+    for (size_t i = 0; i < n; i++) {
+        c->parent[i] = -1;
+        known[i] =
+            (known_document){pl_tokens_doc(c->r->train, (uint32_t)i)->hash, (uint32_t)i};
+    }
+    qsort(known, n, sizeof *known, by_hash);
+    for (int p = 0; status == PL_OK && p < pl_topology_n_paths(c->from); p++)
+        status = read_shard(c, p, known, n);
+    pl_free(known);
+    return status;
+}
+
+static pl_status split_modules(chapter *c)
+{
+    PL_CHECK(read_parents(c));
+    say("widen    %d modules and %d paths of %s become %d and %d of %s",
+        pl_topology_n_modules(c->from), pl_topology_n_paths(c->from), c->before.name,
+        pl_topology_n_modules(c->topology), pl_topology_n_paths(c->topology),
+        c->arm.name);
+    PL_CHECK(stages_base_params(c->r, c->params));
+    return routing_split(c->r, c->params, c->from, c->parent, &c->g);
 }
 
 /* ---- more phases on the same shards ---- */
@@ -317,23 +354,70 @@ static pl_status publish_more(chapter *c)
         snprintf(to, sizeof to, "shard/%s/%s", c->arm.name, path);
         PL_CHECK(copy_object(c->r, from, to, &c->arm.shards[p]));
     }
-    PL_CHECK(publish_modules(c, &c->arm));
+    PL_CHECK(publish_modules(c, &c->arm, c->topology));
     snprintf(from, sizeof from, "router/%s", c->before.name);
     snprintf(to, sizeof to, "router/%s", c->arm.name);
     PL_CHECK(copy_object(c->r, from, to, &blob));
-    PL_CHECK(stages_put_arm(c->r, &c->arm));
-    say("more     %s goes on from %s: %d phases on the same shards, warmed up anew",
-        c->arm.name, c->before.name, c->arm.inner.phases);
-    return PL_OK;
+    return stages_put_arm(c->r, &c->arm);
 }
 
-pl_status stage_more(pl_run *r, int number)
+/* ---- the stage ---- */
+static pl_status open_chapter(chapter *c, int number, bool *exists)
 {
-    chapter c = {.r = r};
+    char name[PL_ARM_NAME_MAX], before[PL_ARM_NAME_MAX];
+    pl_chapter_name(number, name);
+    pl_chapter_name(number - 1, before);
+    PL_CHECK(stages_arm_exists(c->r, name, exists));
+    if (*exists)
+        return PL_OK;
+    PL_CHECK(run_arm(c->r, before, &c->before));
+    PL_CHECK(run_arm(c->r, before, &c->scoring));
+    PL_CHECK(run_arm(c->r, name, &c->arm));
+    pl_scoring_name(number, c->scoring.name);
+    PL_CHECK(pl_topology_create(&c->before.shape, &c->before.spec, &c->from));
+    PL_CHECK(pl_topology_create(&c->arm.shape, &c->arm.spec, &c->topology));
+    c->g.topology = c->topology;
+    return stages_path_params(c->r, &c->params);
+}
+
+static void close_chapter(chapter *c)
+{
+    pl_free_aligned(c->params);
+    pl_free_aligned(c->scores);
+    pl_free(c->docs);
+    pl_free(c->parent);
+    routing_clear(&c->g);
+    pl_topology_destroy(&c->from);
+    pl_topology_destroy(&c->topology);
+    pl_arm_clear(&c->before);
+    pl_arm_clear(&c->scoring);
+    pl_arm_clear(&c->arm);
+}
+
+static pl_status make_chapter(chapter *c, const char *const *arms, int n_arms)
+{
+    const config_chapter *what = c->what;
+    if (what->more)
+        say("more     %s goes on from %s: %d phases%s, warmed up anew", c->arm.name,
+            c->before.name, c->arm.inner.phases,
+            what->splits ? "" : " on the same shards");
+    if (what->more && !what->splits)
+        return publish_more(c);
+    PL_CHECK(what->splits ? split_modules(c) : deal_anew(c, arms, n_arms));
+    PL_CHECK(pl_tokens_check(c->r->train));
+    c->g.phases = c->arm.inner.phases;
+    PL_CHECK(routing_report(c->r, &c->g));
+    return publish_chapter(c);
+}
+
+pl_status stage_chapter(pl_run *r, int number, const config_chapter *what,
+                        const char *const *arms, int n_arms)
+{
+    chapter c = {.r = r, .what = what};
     bool exists = false;
     pl_status status = open_chapter(&c, number, &exists);
     if (status == PL_OK && !exists)
-        status = publish_more(&c);
+        status = make_chapter(&c, arms, n_arms);
     close_chapter(&c);
     return status;
 }

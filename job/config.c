@@ -46,12 +46,11 @@ static double own_floor(const config *c)
 static int64_t own_sees(const config *c)
 {
     pl_topology_spec spec;
-    int64_t n_paths = 1;
     if (config_spec(c, &spec) != PL_OK)
         return 0;
-    for (int l = 0; l < spec.n_levels && n_paths <= PL_LIKELIHOOD_PATHS_MAX; l++)
-        n_paths *= spec.experts[l];
-    return config_answers_by_likelihood(c, (int)n_paths) ? DEALING_WINDOWS : 0;
+    return config_answers_by_likelihood(c, pl_topology_spec_n_paths(&spec))
+               ? DEALING_WINDOWS
+               : 0;
 }
 
 static void fill_derived(config *c)
@@ -323,11 +322,14 @@ static pl_status check_listener(const config *c, const char *key, const char *te
     return PL_OK;
 }
 
-/* Numbers of phases, each from least to most; rising ones are each above the one
- * before.
- */
+/* ---- chapters of the mixture ---- */
+enum { PHASES_MAX = 1000000 };
+
+/* Numbers of phases from 1 to most, separated by commas; rising ones are each above the
+ * one before. With `levels` each is followed by a colon and modules per level. */
 static bool read_phases(const char *text, bool rising, int64_t most,
-                        int64_t phases[CONFIG_CHAPTERS_MAX], int *n)
+                        int64_t phases[CONFIG_LIST_MAX],
+                        config_text levels[CONFIG_LIST_MAX], int *n)
 {
     char copy[PL_KEY_TEXT_MAX], *rest = NULL;
     *n = 0;
@@ -335,96 +337,195 @@ static bool read_phases(const char *text, bool rising, int64_t most,
     for (char *word = strtok_r(copy, ", ", &rest); word;
          word = strtok_r(NULL, ", ", &rest)) {
         int64_t phase = 0, least = rising && *n > 0 ? phases[*n - 1] + 1 : 1;
-        if (*n == CONFIG_CHAPTERS_MAX || pl_parse_int(word, &phase) != PL_OK ||
-            phase < least || phase > most)
+        char *colon = levels ? strchr(word, ':') : NULL;
+        if (*n == CONFIG_LIST_MAX || (levels && !colon))
+            return false;
+        if (colon) {
+            *colon = '\0';
+            pl_copy_text(levels[*n], sizeof levels[*n], colon + 1);
+        }
+        if (pl_parse_int(word, &phase) != PL_OK || phase < least || phase > most)
             return false;
         phases[(*n)++] = phase;
     }
     return true;
 }
 
-pl_status config_em(const config *c, int64_t phases[CONFIG_CHAPTERS_MAX], int *n)
+static pl_status read_more(const config *c, int64_t phases[CONFIG_LIST_MAX], int *n)
 {
-    if (read_phases(c->em, true, c->phases - 1, phases, n))
-        return PL_OK;
-    return pl_fail(
-        PL_ERR_CONFIG,
-        "router.em `%s`: give at most %d rising numbers of phases, each below "
-        "train.phases %lld",
-        c->em, (int)CONFIG_CHAPTERS_MAX, (long long)c->phases);
-}
-
-pl_status config_more(const config *c, int64_t phases[CONFIG_CHAPTERS_MAX], int *n)
-{
-    enum { PHASES_MAX = 1000000 };
-    if (read_phases(c->more, false, PHASES_MAX, phases, n))
+    if (read_phases(c->more, false, PHASES_MAX, phases, NULL, n))
         return PL_OK;
     return pl_fail(PL_ERR_CONFIG,
                    "train.more `%s`: give at most %d numbers of phases from 1 to %d",
-                   c->more, (int)CONFIG_CHAPTERS_MAX, (int)PHASES_MAX);
+                   c->more, (int)CONFIG_LIST_MAX, (int)PHASES_MAX);
+}
+
+typedef struct split_list {
+    int64_t phases[CONFIG_LIST_MAX];
+    config_text levels[CONFIG_LIST_MAX];
+    int n, used;
+} split_list;
+
+static pl_status read_splits(const config *c, split_list *out)
+{
+    out->used = 0;
+    if (read_phases(c->split, true, PHASES_MAX, out->phases, out->levels, &out->n))
+        return PL_OK;
+    return pl_fail(PL_ERR_CONFIG,
+                   "topology.split `%s`: give at most %d rising numbers of phases, each "
+                   "with a colon and the modules per level, such as 4:4x4",
+                   c->split, (int)CONFIG_LIST_MAX);
+}
+
+/* The spec of a chapter whose modules are split into `levels`. */
+static pl_status split_spec(const char *levels, pl_topology_spec *spec)
+{
+    pl_topology_spec next = *spec;
+    pl_status status = pl_topology_parse_levels(levels, &next);
+    bool more = false, whole = status == PL_OK && next.n_levels == spec->n_levels;
+    for (int l = 0; whole && l < next.n_levels; l++) {
+        whole = next.experts[l] % spec->experts[l] == 0;
+        more = more || next.experts[l] > spec->experts[l];
+    }
+    if (status != PL_OK)
+        return pl_fail_in(status, "topology.split");
+    if (!whole || !more)
+        return pl_fail(PL_ERR_CONFIG,
+                       "topology.split cannot make %s: it needs as many levels as "
+                       "before, each with a multiple of its modules, and one with more",
+                       levels);
+    *spec = next;
+    return PL_OK;
+}
+
+/* A chapter that begins after `begin` phases, in order; takes the next split if it is
+ * there. */
+static pl_status add_chapter(split_list *splits, int64_t begin, config_chapter *chapter)
+{
+    *chapter = (config_chapter){.begin = begin, .spec = chapter->spec};
+    if (splits->used == splits->n || splits->phases[splits->used] != begin)
+        return PL_OK;
+    chapter->splits = true;
+    return split_spec(splits->levels[splits->used++], &chapter->spec);
+}
+
+pl_status config_chapters(const config *c, config_chapter out[CONFIG_CHAPTERS_MAX],
+                          int *n)
+{
+    int64_t em[CONFIG_LIST_MAX], more[CONFIG_LIST_MAX], end = c->phases;
+    int n_em = 0, n_more = 0, dealt = 0;
+    split_list splits;
+    PL_CHECK(read_more(c, more, &n_more));
+    PL_CHECK(read_splits(c, &splits));
+    if (!read_phases(c->em, true, c->phases - 1, em, NULL, &n_em))
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "router.em `%s`: give at most %d rising numbers of phases, each below "
+            "train.phases %lld",
+            c->em, (int)CONFIG_LIST_MAX, (long long)c->phases);
+    memset(out, 0, sizeof *out);
+    pl_status status = config_spec(c, &out->spec);
+    if (status != PL_OK)
+        return pl_fail_in(status, "topology");
+    *n = 1;
+    for (;;) {
+        int64_t deal = dealt < n_em ? em[dealt] : c->phases;
+        int64_t split = splits.used < splits.n ? splits.phases[splits.used] : c->phases;
+        int64_t begin = deal < split ? deal : split;
+        if (begin >= c->phases)
+            break;
+        if (deal == split)
+            return pl_fail(PL_ERR_CONFIG,
+                           "router.em and topology.split both name phase %lld; deal "
+                           "documents anew a phase earlier or later",
+                           (long long)deal);
+        out[*n].spec = out[*n - 1].spec;
+        PL_CHECK(add_chapter(&splits, begin, &out[*n]));
+        out[*n].deals = begin == deal;
+        dealt += begin == deal;
+        (*n)++;
+    }
+    for (int i = 0; i < n_more; i++) {
+        out[*n].spec = out[*n - 1].spec;
+        PL_CHECK(add_chapter(&splits, end, &out[*n]));
+        out[(*n)++].more = true;
+        end += more[i];
+    }
+    for (int i = 0; i < *n; i++)
+        out[i].end = i + 1 < *n ? out[i + 1].begin : end;
+    if (splits.used == splits.n)
+        return PL_OK;
+    return pl_fail(PL_ERR_CONFIG,
+                   "topology.split: phase %lld is not below train.phases %lld, nor where "
+                   "a part of train.more begins",
+                   (long long)splits.phases[splits.used], (long long)c->phases);
 }
 
 int64_t config_all_phases(const config *c)
 {
-    int64_t phases[CONFIG_CHAPTERS_MAX], all = c->phases;
+    int64_t phases[CONFIG_LIST_MAX], all = c->phases;
     int n = 0;
-    if (config_more(c, phases, &n) == PL_OK)
+    if (read_more(c, phases, &n) == PL_OK)
         for (int i = 0; i < n; i++)
             all += phases[i];
     return all;
 }
 
-static pl_status check_own_parameters(const config *c, const pl_outer *outer,
-                                      const char *key)
+/* A chapter begins where the one before has ended; all but those of train.more share
+ * one schedule. */
+static pl_status check_chapters(const config *c, const pl_outer *outer, int n_paths)
 {
-    if (!pl_method_keeps_own(outer->method.method))
-        return PL_OK;
-    return pl_fail(
-        PL_ERR_CONFIG,
-        "%s does not go with outer.method=%s, whose paths keep parameters of "
-        "their own",
-        key, c->method);
-}
-
-static pl_status check_more(const config *c, const pl_outer *outer)
-{
-    int64_t phases[CONFIG_CHAPTERS_MAX];
-    int n = 0;
-    PL_CHECK(config_more(c, phases, &n));
-    return n > 0 ? check_own_parameters(c, outer, "train.more") : PL_OK;
-}
-
-/* A chapter begins where the one before has ended, and all share one schedule. */
-static pl_status check_em(const config *c, const pl_outer *outer, int n_paths)
-{
-    int64_t phases[CONFIG_CHAPTERS_MAX];
-    int n = 0;
-    PL_CHECK(config_em(c, phases, &n));
-    if (n == 0)
-        return PL_OK;
-    if (n_paths < 2)
+    config_chapter chapters[CONFIG_CHAPTERS_MAX];
+    int n = 0, last = 0;
+    bool splits = false, deals = false;
+    PL_CHECK(config_chapters(c, chapters, &n));
+    for (int i = 1; i < n; i++) {
+        last = chapters[i].more ? last : i;
+        splits = splits || chapters[i].splits;
+        deals = deals || chapters[i].deals;
+    }
+    const char *key = deals            ? "router.em"
+                      : splits         ? "topology.split"
+                      : c->more[0] ? "train.more"
+                                       : NULL;
+    if (key && pl_method_keeps_own(outer->method.method))
+        return pl_fail(PL_ERR_CONFIG,
+                       "%s does not go with outer.method=%s, whose paths keep "
+                       "parameters of their own",
+                       key, c->method);
+    if (deals && n_paths < 2)
         return pl_fail(PL_ERR_CONFIG, "router.em deals documents to paths anew, and "
                                       "topology.levels makes only one path");
-    if (strcmp(c->schedule, "wsd") != 0 || outer->schedule.decay != PL_DECAY_CONSTANT)
+    if (last > 0 && (strcmp(c->schedule, "wsd") != 0 ||
+                     outer->schedule.decay != PL_DECAY_CONSTANT))
         return pl_fail(PL_ERR_CONFIG,
-                       "router.em needs train.schedule=wsd and outer.decay=constant, "
-                       "which go on over the border of two chapters");
-    PL_CHECK(check_own_parameters(c, outer, "router.em"));
-    double left = (double)(c->phases - phases[n - 1]);
+                       "%s needs train.schedule=wsd and outer.decay=constant, which go "
+                       "on over the border of two chapters",
+                       key);
+    double left = (double)(c->phases - chapters[last].begin);
     if (left < (double)c->phases * c->decay_share)
         return pl_fail(PL_ERR_CONFIG,
-                       "router.em: after phase %lld only %.0f of %lld phases are left, "
+                       "%s: after phase %lld only %.0f of %lld phases are left, "
                        "but the learning rate falls during the last %g of them "
-                       "(train.decay); deal earlier",
-                       (long long)phases[n - 1], left, (long long)c->phases,
+                       "(train.decay); change documents or modules earlier",
+                       key, (long long)chapters[last].begin, left, (long long)c->phases,
                        (double)c->phases * c->decay_share);
+    if (splits && c->overlap > 1)
+        return pl_fail(PL_ERR_CONFIG,
+                       "topology.split deals each document of a path to one of the paths "
+                       "that it becomes; set router.overlap=1");
+    if (splits && (config_wants(c, "diloco") || config_wants(c, "dense-batch")))
+        return pl_fail(PL_ERR_CONFIG,
+                       "topology.split changes the number of paths, which the baselines "
+                       "diloco and dense-batch cannot follow; set "
+                       "eval.baselines=dense,dense-eq");
     return PL_OK;
 }
 
 pl_status config_check(const config *c)
 {
     pl_shape shape;
-    pl_topology_spec spec;
+    config_chapter chapters[CONFIG_CHAPTERS_MAX];
     pl_topology *topology = NULL;
     pl_outer outer;
     PL_CHECK(check_listener(c, "net.hub", c->hub_bind));
@@ -451,20 +552,21 @@ pl_status config_check(const config *c)
                        (long long)c->relays, (long long)c->homes);
     PL_CHECK(config_outer(c, &outer));
     PL_CHECK(config_shape(c, &shape));
-    pl_status status = config_spec(c, &spec);
-    if (status == PL_OK)
-        status = pl_topology_create(&shape, &spec, &topology);
-    if (status != PL_OK)
-        return pl_fail_in(status, "topology");
-    int n_paths = pl_topology_n_paths(topology);
-    pl_topology_destroy(&topology);
+    int n_chapters = 0, n_paths = 0;
+    PL_CHECK(config_chapters(c, chapters, &n_chapters));
+    for (int i = n_chapters - 1; i >= 0; i--) {
+        pl_status status = pl_topology_create(&shape, &chapters[i].spec, &topology);
+        if (status != PL_OK)
+            return pl_fail_in(status, chapters[i].splits ? "topology.split" : "topology");
+        n_paths = pl_topology_n_paths(topology);
+        pl_topology_destroy(&topology);
+    }
     if (c->prefix >= c->context)
         return pl_fail(PL_ERR_CONFIG,
                        "router.prefix %lld leaves nothing of model.context %lld to "
                        "predict; make the context longer or the prefix shorter",
                        (long long)c->prefix, (long long)c->context);
-    PL_CHECK(check_em(c, &outer, n_paths));
-    PL_CHECK(check_more(c, &outer));
+    PL_CHECK(check_chapters(c, &outer, n_paths));
     if (c->overlap > n_paths)
         return pl_fail(PL_ERR_CONFIG, "router.overlap %lld is more than the %d paths",
                        (long long)c->overlap, n_paths);

@@ -47,7 +47,7 @@ typedef struct config {
     double rope_theta, norm_eps;
     config_text import;
 
-    config_text levels, level_blocks, private_blocks, embed, head;
+    config_text levels, level_blocks, private_blocks, embed, head, split;
     int64_t replicas;
 
     int64_t batch, micro_batch, tau, phases, base_steps, base_replicas, warmup,
@@ -133,14 +133,19 @@ enum { CONFIG_BASELINES = 4 };
 extern const char *const config_baselines[CONFIG_BASELINES];
 bool config_is_baseline(const char *name);
 bool config_wants(const config *c, const char *baseline);
-/* The phases of router.em, rising. ERR_CONFIG if the list is not one of phases within
- * the training. */
-enum { CONFIG_CHAPTERS_MAX = 16 };
-PL_MUST_CHECK pl_status config_em(const config *c, int64_t phases[CONFIG_CHAPTERS_MAX],
-                                  int *n);
-/* The numbers of train.more. ERR_CONFIG. */
-PL_MUST_CHECK pl_status config_more(const config *c,
-                                    int64_t phases[CONFIG_CHAPTERS_MAX], int *n);
+/* The mixture is trained in chapters (job/chapters.c). A new one begins where documents
+ * are dealt anew (router.em), where modules are split (topology.split), and with each
+ * number of train.more. */
+typedef struct config_chapter {
+    int64_t begin, end; /* phases of a path, train.more's behind those of train.phases */
+    bool deals, splits, more;
+    pl_topology_spec spec;
+} config_chapter;
+enum { CONFIG_LIST_MAX = 16, CONFIG_CHAPTERS_MAX = 3 * CONFIG_LIST_MAX + 1 };
+/* All chapters, at least one. ERR_CONFIG if the three keys do not fit together. */
+PL_MUST_CHECK pl_status config_chapters(const config *c,
+                                        config_chapter out[CONFIG_CHAPTERS_MAX],
+                                        int *n);
 /* Phases of a path of the mixture in all: train.phases and train.more. */
 int64_t config_all_phases(const config *c);
 /* Resolves router.answer for a run with n_paths paths: true if the path under which the

@@ -39,6 +39,7 @@ double evaluation_bits(const evaluation *e, const pl_score *score)
 /* ---- tokens and time spent on training ---- */
 typedef struct spent {
     uint64_t tokens, longest; /* of all trainings; of the longest one */
+    uint64_t mean;            /* of a training; summed over chapters */
     double seconds;
     int n;
     int64_t least_phase;
@@ -171,7 +172,7 @@ static void fill_spent(job *j, evaluation_row *w, const pl_arm *arm,
     int trainings =
         pl_topology_n_paths(j->r->topology) * pl_topology_n_replicas(j->r->topology);
     w->tokens_total = before + s->tokens;
-    w->tokens_per_path = before + s->tokens / (uint64_t)(n && !is_base ? n : 1);
+    w->tokens_per_path = before + (is_base ? s->tokens : s->mean);
     w->flops = (double)w->tokens_total *
                pl_topology_flops_per_token(t, arm->inner.context, true);
     w->seconds = training_seconds(j, w, s, trainings);
@@ -287,7 +288,9 @@ static pl_status read_arm_spent(job *j, const char *arm, spent *out)
     char prefix[PL_ARM_NAME_MAX + 2];
     memset(out, 0, sizeof *out);
     snprintf(prefix, sizeof prefix, "%s/", arm);
-    return pl_store_each_path(j->store, prefix, add_path, out);
+    PL_CHECK(pl_store_each_path(j->store, prefix, add_path, out));
+    out->mean = out->n > 0 ? out->tokens / (uint64_t)out->n : 0;
+    return PL_OK;
 }
 
 /* All chapters of the mixture; how far its paths are is said of the newest. */
@@ -299,10 +302,12 @@ static pl_status read_mixture_spent(job *j, spent *out)
         pl_chapter_name(chapter, name);
         PL_CHECK(read_arm_spent(j, name, out));
         all.tokens += out->tokens;
+        all.mean += out->mean;
         all.longest += out->longest;
         all.seconds += out->seconds;
     }
     out->tokens = all.tokens;
+    out->mean = all.mean;
     out->longest = all.longest;
     out->seconds = all.seconds;
     return PL_OK;
@@ -380,8 +385,7 @@ pl_status evaluate(pl_run *r, pl_store *store, const evaluation_wish *wish,
                        "is nothing to score; give longer documents",
                        (long long)r->cfg.prefix));
     PL_TRY(count_bytes(r, out));
-    int trainings =
-        pl_topology_n_paths(r->topology) * pl_topology_n_replicas(r->topology);
+    const double trainings = (double)run_path_phases(r) / (double)r->cfg.phases;
     for (int i = 0; i < ROW_COUNT; i++) {
         evaluation_row *w = &out->rows[i];
         w->arm = kinds[i].arm;
@@ -390,11 +394,12 @@ pl_status evaluate(pl_run *r, pl_store *store, const evaluation_wish *wish,
         if (kinds[i].title)
             pl_copy_text(w->title, sizeof w->title, kinds[i].title);
         else
-            snprintf(w->title, sizeof w->title, "one machine, %d x the time",
+            snprintf(w->title, sizeof w->title, "one machine, %.3g x the time",
                      trainings);
     }
     read_router_report(r, out);
     pl_newest_chapter(store, j.chapter);
+    PL_TRY(run_use_chapter(r, pl_arm_chapter(j.chapter)));
     PL_TRY(open_evaluation(&j));
     PL_TRY(route_valid(&j));
     PL_TRY(fill_rows(&j, ROW_ROUTER));

@@ -90,6 +90,19 @@ pl_json *evaluation_every_json(const evaluation *e)
     return list;
 }
 
+/* "12.3 ±0.4"; without the error where one document does not tell it. "±" is two bytes
+ * and one column: the text is padded to `width` columns. */
+static void write_with_error(char out[48], int width, int digits, double value,
+                             double error, const char *unit)
+{
+    char text[48];
+    if (isfinite(error))
+        snprintf(text, sizeof text, "%.*f ±%.*f%s", digits, value, digits, error, unit);
+    else
+        snprintf(text, sizeof text, "%.*f%s", digits, value, unit);
+    snprintf(out, 48, "%*s", width + (isfinite(error) ? 1 : 0), text);
+}
+
 void evaluation_print_every(const evaluation *e)
 {
     const int n = 1 + 2 * e->wish.n_every;
@@ -100,19 +113,18 @@ void evaluation_print_every(const evaluation *e)
         "below once", "of oracle", "changes");
     for (int i = 0; i < n; i++) {
         const every_row *row = &rows[i];
-        char name[40], below[32] = "", share[16] = "", changes[16] = "";
+        char name[40], bits[48], below[48] = "", share[16] = "", changes[16] = "";
         snprintf(name, sizeof name, row->every > 0 ? "%s, every %d" : "%s", row->rule,
                  row->every);
-        /* "±" is two bytes and one column */
+        write_with_error(bits, 16, 4, row->bits, row->bits_error, "");
         if (row->every > 0)
-            snprintf(below, sizeof below, "%.1f ±%.1f %%", row->below,
-                     row->below_error);
+            write_with_error(below, 16, 1, row->below, row->below_error, " %");
         if (isfinite(row->share))
             snprintf(share, sizeof share, "%.0f %%", 100 * row->share);
         if (isfinite(row->changes))
             snprintf(changes, sizeof changes, "%.0f %%", 100 * row->changes);
-        say("   %-22s %8.4f ±%.4f %7.2f %*s %10s %8s", name, row->bits, row->bits_error,
-            row->ppl, row->every > 0 ? 17 : 16, below, share, changes);
+        say("   %-22s %s %7.2f %16s %10s %8s", name, bits, row->ppl, below, share,
+            changes);
     }
     say("   history: by the losses of the text before; oracle: the best path of each "
         "piece, in\n"

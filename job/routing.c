@@ -37,7 +37,7 @@ void routing_clear(routing *g)
 
 static pl_router_options router_options(const pl_run *r, const routing *g, int n_paths)
 {
-    const pl_topology_spec *spec = pl_topology_get_spec(r->topology);
+    const pl_topology_spec *spec = pl_topology_get_spec(g->topology);
     pl_router_options o;
     memset(&o, 0, sizeof o);
     o.kind = strcmp(r->cfg.router_kind, "product") == 0 ? PL_ROUTER_PRODUCT
@@ -68,8 +68,9 @@ bool routing_scores(const pl_run *r, uint32_t document)
 }
 
 /* Takes the documents that are for scores out of the shards. */
-static pl_status drop_scored(const pl_run *r, pl_shards *shards)
+static pl_status drop_scored(const pl_run *r, routing *g)
 {
+    pl_shards *shards = &g->shards;
     size_t kept = 0, from = 0;
     char name[PL_NAME_MAX];
     for (int p = 0; p < shards->n_paths; p++) {
@@ -78,7 +79,7 @@ static pl_status drop_scored(const pl_run *r, pl_shards *shards)
             if (!routing_scores(r, shards->docs[from]))
                 shards->docs[kept++] = shards->docs[from];
         shards->first[p + 1] = kept;
-        pl_topology_path_name(r->topology, p, name);
+        pl_topology_path_name(g->topology, p, name);
         if (kept == first)
             return pl_fail(PL_ERR_DATA,
                            "all documents of path %s are in the share that is kept for "
@@ -94,7 +95,7 @@ static pl_status deal(pl_run *r, routing *g)
     const int overlap = (int)r->cfg.overlap;
     PL_CHECK(run_stopped(r));
     PL_CHECK(pl_shards_make(g->router, g->features, g->n, overlap, &g->shards));
-    return drop_scored(r, &g->shards);
+    return drop_scored(r, g);
 }
 
 /* What every fit needs: the documents' tokens, and their features as the base model
@@ -122,15 +123,14 @@ static pl_status look_at_documents(pl_run *r, const float *params, routing *g)
     return run_stopped(r);
 }
 
-pl_status routing_refit(pl_run *r, const float *params, const uint32_t *docs,
-                        size_t n_docs, const double *scores, routing *g)
+/* Fits a linear router to the scores [n_docs, paths] of these documents. */
+static pl_status fit_linear(const pl_run *r, const uint32_t *docs, size_t n_docs,
+                            const double *scores, routing *g)
 {
     enum { ITERATIONS = 500 };
     size_t dim = (size_t)r->cfg.width;
     float *few = NULL;
-    pl_status status;
-    PL_CHECK(look_at_documents(r, params, g));
-    pl_router_options options = router_options(r, g, pl_topology_n_paths(r->topology));
+    pl_router_options options = router_options(r, g, pl_topology_n_paths(g->topology));
     g->relearned = true;
     options.kind = PL_ROUTER_LINEAR;
     options.iterations = ITERATIONS;
@@ -140,25 +140,30 @@ pl_status routing_refit(pl_run *r, const float *params, const uint32_t *docs,
     options.temperature = r->cfg.temperature;
     options.decay = r->cfg.fit_decay;
     options.balance = 0;
-    PL_TRY(pl_try_alloc(n_docs * dim * sizeof *few, "features of scored documents",
-                        (void **)&few));
+    options.weights = NULL;
+    PL_CHECK(pl_try_alloc(n_docs * dim * sizeof *few, "features of scored documents",
+                          (void **)&few));
     for (size_t i = 0; i < n_docs; i++)
         memcpy(few + i * dim, g->features + docs[i] * dim, dim * sizeof *few);
-    options.weights = NULL;
-    PL_TRY(pl_router_fit(few, n_docs, g->dim, &options, &g->router));
-    options.weights = g->tokens;
-    options.balance = r->cfg.balance;
-    PL_TRY(pl_router_price(g->router, g->features, g->n, &options));
-    PL_TRY(deal(r, g));
-done:
+    pl_status status = pl_router_fit(few, n_docs, g->dim, &options, &g->router);
     pl_free_aligned(few);
     return status;
+}
+
+pl_status routing_refit(pl_run *r, const float *params, const uint32_t *docs,
+                        size_t n_docs, const double *scores, routing *g)
+{
+    PL_CHECK(look_at_documents(r, params, g));
+    PL_CHECK(fit_linear(r, docs, n_docs, scores, g));
+    pl_router_options options = router_options(r, g, pl_topology_n_paths(g->topology));
+    PL_CHECK(pl_router_price(g->router, g->features, g->n, &options));
+    return deal(r, g);
 }
 
 pl_status routing_fit(pl_run *r, const float *params, routing *g)
 {
     PL_CHECK(look_at_documents(r, params, g));
-    pl_router_options options = router_options(r, g, pl_topology_n_paths(r->topology));
+    pl_router_options options = router_options(r, g, pl_topology_n_paths(g->topology));
     char features[16], most[16];
     size_t stride = pl_router_stride(&options, g->n, g->dim);
     pl_human_bytes((double)features_bytes(g), features);
@@ -171,6 +176,185 @@ pl_status routing_fit(pl_run *r, const float *params, routing *g)
             stride, most);
     PL_CHECK(pl_router_fit(g->features, g->n, g->dim, &options, &g->router));
     return deal(r, g);
+}
+
+/* ---- paths that were split ---- */
+typedef struct splitting {
+    pl_run *r;
+    routing *g;
+    const pl_topology *from;
+    const int *parent; /* [n] path of `from` that trained on the document; -1: none */
+    int *label;        /* [n] path of g->topology; -1: none */
+    bool *shares; /* [paths of `from`] too few documents: each child gets all of them */
+} splitting;
+
+/* The path of g->topology that is child `child` of this path: its modules are the
+ * children of the parent's, numbered like paths of as many levels. */
+static int child_path(const splitting *s, int parent, int child)
+{
+    const pl_topology_spec *to = pl_topology_get_spec(s->g->topology);
+    const pl_topology_spec *from = pl_topology_get_spec(s->from);
+    int path = 0, stride = 1;
+    for (int l = to->n_levels - 1; l >= 0; l--) {
+        int factor = to->experts[l] / from->experts[l];
+        path += stride * (parent % from->experts[l] * factor + child % factor);
+        stride *= to->experts[l];
+        parent /= from->experts[l];
+        child /= factor;
+    }
+    return path;
+}
+
+/* Labels documents [n] of one parent: each takes its shard's child; documents that a
+ * child without any got from others are that child's. */
+static void label_documents(const splitting *s, int parent, const uint32_t *docs,
+                            size_t n, const pl_shards *shards)
+{
+    for (size_t i = 0; i < n; i++)
+        s->label[docs[i]] = child_path(s, parent, shards->path_of[i]);
+    for (int child = 0; child < shards->n_paths; child++) {
+        bool has_own = false;
+        for (size_t i = 0; i < n; i++)
+            has_own = has_own || shards->path_of[i] == child;
+        for (size_t i = shards->first[child]; !has_own && i < shards->first[child + 1];
+             i++)
+            s->label[docs[shards->docs[i]]] = child_path(s, parent, child);
+    }
+}
+
+/* Deals the documents of one parent to its children, by k-means among them. */
+static pl_status split_shard(const splitting *s, int parent)
+{
+    routing *g = s->g;
+    const size_t dim = (size_t)g->dim;
+    const pl_topology_spec *spec = pl_topology_get_spec(s->from);
+    const int n_children =
+        pl_topology_n_paths(g->topology) / pl_topology_n_paths(s->from);
+    uint32_t *docs = pl_alloc(g->n * sizeof *docs);
+    float *few = NULL;
+    double *tokens = NULL;
+    pl_router *router = NULL;
+    pl_shards shards = {.n_paths = 0};
+    char name[PL_NAME_MAX];
+    size_t n = 0;
+    pl_status status = PL_OK;
+    for (size_t i = 0; i < g->n; i++)
+        if (s->parent[i] == parent)
+            docs[n++] = (uint32_t)i;
+    pl_topology_path_name(s->from, parent, name);
+    if (n < (size_t)n_children) {
+        say("         %s trained on %zu documents, which its %d children share", name, n,
+            n_children);
+        s->shares[parent] = true;
+        for (size_t i = 0; i < n; i++)
+            s->label[docs[i]] = child_path(s, parent, 0);
+        goto done;
+    }
+    PL_TRY(pl_try_alloc(n * dim * sizeof *few, "features of a shard", (void **)&few));
+    PL_TRY(pl_try_alloc(n * sizeof *tokens, "tokens of a shard", (void **)&tokens));
+    for (size_t i = 0; i < n; i++) {
+        memcpy(few + i * dim, g->features + docs[i] * dim, dim * sizeof *few);
+        tokens[i] = g->tokens[docs[i]];
+    }
+    pl_router_options options = router_options(s->r, g, n_children);
+    options.kind = PL_ROUTER_KMEANS;
+    options.weights = tokens;
+    for (int l = 0; l < options.n_levels; l++)
+        options.experts[l] /= spec->experts[l];
+    PL_TRY(pl_router_fit(few, n, g->dim, &options, &router));
+    PL_TRY(pl_shards_make(router, few, n, 1, &shards));
+    label_documents(s, parent, docs, n, &shards);
+    PL_TRY(run_stopped(s->r));
+done:
+    pl_shards_clear(&shards);
+    pl_router_destroy(&router);
+    pl_free_aligned(few);
+    pl_free_aligned(tokens);
+    pl_free(docs);
+    return status;
+}
+
+/* The shards that the labels make. */
+static pl_status gather_shards(const splitting *s)
+{
+    routing *g = s->g;
+    const int n_paths = pl_topology_n_paths(g->topology);
+    const int n_children = n_paths / pl_topology_n_paths(s->from);
+    pl_shards *shards = &g->shards;
+    size_t at = 0, n = g->n + (size_t)(n_children * n_paths); /* with shared ones */
+    PL_CHECK(pl_try_alloc(n * sizeof *shards->docs, "the documents of the paths",
+                          (void **)&shards->docs));
+    PL_CHECK(pl_try_alloc(((size_t)n_paths + 1) * sizeof *shards->first, "the shards",
+                          (void **)&shards->first));
+    PL_CHECK(pl_try_alloc(g->n * sizeof *shards->path_of, "the paths of the documents",
+                          (void **)&shards->path_of));
+    shards->n_paths = n_paths;
+    for (int p = 0; p < n_paths; p++) {
+        const int before = pl_topology_ancestor_path(
+            g->topology, pl_topology_get_spec(s->from)->experts, p);
+        shards->first[p] = at;
+        for (size_t i = 0; i < g->n; i++)
+            if (s->label[i] == p || (s->shares[before] && s->parent[i] == before))
+                shards->docs[at++] = (uint32_t)i;
+    }
+    shards->first[n_paths] = at;
+    return PL_OK;
+}
+
+/* A linear router that answers as the labels say, and so also for documents that no
+ * path trained on. */
+static pl_status fit_labels(const splitting *s)
+{
+    routing *g = s->g;
+    const size_t n_paths = (size_t)pl_topology_n_paths(g->topology);
+    const size_t most = ROUTER_BYTES / (n_paths * sizeof(double));
+    const size_t stride = g->n > most ? (g->n + most - 1) / most : 1;
+    uint32_t *docs = pl_alloc(g->n * sizeof *docs);
+    double *scores = NULL;
+    size_t n = 0;
+    pl_status status;
+    for (size_t i = 0; i < g->n; i += stride)
+        if (s->label[i] >= 0)
+            docs[n++] = (uint32_t)i;
+    PL_TRY(pl_try_alloc(n * n_paths * sizeof *scores, "the paths of the documents",
+                        (void **)&scores));
+    for (size_t i = 0; i < n * n_paths; i++)
+        scores[i] = (size_t)s->label[docs[i / n_paths]] == i % n_paths ? 0 : -1;
+    PL_TRY(fit_linear(s->r, docs, n, scores, g));
+    for (size_t i = 0; i < g->n; i++)
+        if (s->label[i] >= 0)
+            g->shards.path_of[i] = s->label[i];
+        else
+            pl_router_route(g->router, g->features + i * (size_t)g->dim, 1,
+                            &g->shards.path_of[i]);
+done:
+    pl_free_aligned(scores);
+    pl_free(docs);
+    return status;
+}
+
+pl_status routing_split(pl_run *r, const float *params, const pl_topology *from,
+                        const int *parent, routing *g)
+{
+    PL_CHECK(look_at_documents(r, params, g));
+    splitting s = {.r = r,
+                   .g = g,
+                   .from = from,
+                   .parent = parent,
+                   .label = pl_alloc(g->n * sizeof *s.label),
+                   .shares = pl_alloc((size_t)pl_topology_n_paths(from))};
+    pl_status status = PL_OK;
+    memset(s.shares, 0, (size_t)pl_topology_n_paths(from));
+    for (size_t i = 0; i < g->n; i++)
+        s.label[i] = -1;
+    for (int p = 0; p < pl_topology_n_paths(from); p++)
+        PL_TRY(split_shard(&s, p));
+    PL_TRY(gather_shards(&s));
+    PL_TRY(fit_labels(&s));
+done:
+    pl_free(s.label);
+    pl_free(s.shares);
+    return status;
 }
 
 static pl_status judge_at(pl_run *r, routing *g, int k, pl_judgement *out)
@@ -198,7 +382,7 @@ static pl_status measure_shards(const pl_run *r, routing *g)
 {
     const config *c = &r->cfg;
     double samples = (double)g->phases * (double)c->tau * (double)c->batch *
-                     pl_topology_n_replicas(r->topology);
+                     pl_topology_n_replicas(g->topology);
     const pl_sampler_options rows_of = {.context = (int)c->context,
                                         .n_replicas = 1,
                                         .skip_prefix =
@@ -237,7 +421,7 @@ static void say_shard(pl_run *r, const routing *g, int path)
         snprintf(mostly, sizeof mostly, ", %3.0f %% of them %s",
                  100.0 * (double)counts[best] / (double)size->documents,
                  pl_tokens_domain(r->train, best));
-    pl_topology_path_name(r->topology, path, name);
+    pl_topology_path_name(g->topology, path, name);
     say("         %s %6zu documents, %s tokens, %.1f epochs%s", name, size->documents,
         pl_human_count(size->tokens, tokens), size->epochs, mostly);
     pl_free(counts);
@@ -278,7 +462,7 @@ static void say_shards(pl_run *r, const routing *g)
             g->sizes[least].epochs, g->sizes[most].epochs);
     if (n_over == 0)
         return;
-    pl_topology_path_name(r->topology, most, name);
+    pl_topology_path_name(g->topology, most, name);
     say("         %d of %d paths repeat%s their shard more than %.0f times (%s: %.1f "
         "epochs);\n         use more text, fewer paths or a smaller train.phases",
         n_over, n_paths, n_over == 1 ? "s" : "", epochs_max, name,

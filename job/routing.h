@@ -11,6 +11,7 @@ typedef struct shard_size {
 } shard_size;
 
 typedef struct routing {
+    const pl_topology *topology; /* of the chapter that trains on the shards; borrowed */
     float *features; /* [n, dim] */
     double *tokens;  /* [n] targets of each document: what the router balances */
     size_t n;
@@ -31,6 +32,12 @@ pl_status routing_fit(pl_run *r, const float *params, routing *g);
  * the documents docs. */
 pl_status routing_refit(pl_run *r, const float *params, const uint32_t *docs,
                         size_t n_docs, const double *scores, routing *g);
+/* Deals the documents of each path of `from` to the paths of g->topology that descend
+ * from it; parent [n] is the path of `from` that trained on a document, -1 if none did.
+ * The router is a linear one that is fitted to this deal. */
+PL_MUST_CHECK pl_status routing_split(pl_run *r, const float *params,
+                                      const pl_topology *from, const int *parent,
+                                      routing *g);
 /* Whether the document is one that no arm trains on, so that paths can be told apart by
  * their scores of it (router.em, router.share). Its hash alone decides. */
 bool routing_scores(const pl_run *r, uint32_t document);

@@ -69,12 +69,26 @@ static bool takes_saved(const run_request *q, const char *saved)
     return true;
 }
 
-/* train.more may be lengthened, and nothing else may change. */
-static bool is_lengthened(const config *own, const config *c)
+/* Whether `now` is the list `was` with more at its end. */
+static bool list_goes_on(const char *was, const char *now)
 {
-    size_t n = strlen(own->more);
-    return strncmp(c->more, own->more, n) == 0 && c->more[n] != '\0' &&
-           (n == 0 || c->more[n] == ',');
+    size_t n = strlen(was);
+    return strncmp(now, was, n) == 0 && now[n] != '\0' && (n == 0 || now[n] == ',');
+}
+
+/* Whether the last split is one at the end of the run as it was. */
+static bool splits_at_end(const config *own, const config *c)
+{
+    config_chapter chapters[CONFIG_CHAPTERS_MAX];
+    int n = 0, n_own = 0;
+    if (!list_goes_on(own->split, c->split) ||
+        config_chapters(own, chapters, &n_own) != PL_OK ||
+        config_chapters(c, chapters, &n) != PL_OK)
+        return false;
+    for (int i = 0; i < n_own; i++)
+        if (chapters[i].end > config_all_phases(own))
+            return false;
+    return n > n_own && chapters[n_own].splits;
 }
 
 /* `train.phases=+8` of a run that has begun stands for train.more with 8 at its end. */
@@ -98,9 +112,13 @@ static pl_status compare_saved_config(pl_run *r, const config *saved)
     pl_buf was = {0}, is = {0};
     config lengthened = *saved;
     const config *own = &lengthened;
-    r->lengthened = is_lengthened(saved, &r->cfg);
+    /* train.more may be lengthened, with a split where it goes on; nothing else may
+     * change. */
+    r->lengthened = list_goes_on(saved->more, r->cfg.more);
     if (r->lengthened)
         pl_copy_text(lengthened.more, sizeof lengthened.more, r->cfg.more);
+    if (r->lengthened && splits_at_end(saved, &r->cfg))
+        pl_copy_text(lengthened.split, sizeof lengthened.split, r->cfg.split);
     const char *key = pl_conf_difference(&config_table, own, &r->cfg);
     if (!key)
         return PL_OK;
@@ -160,13 +178,17 @@ pl_status run_save(const pl_run *r)
     return status;
 }
 
-static pl_status make_topology(pl_run *r)
+pl_status run_use_chapter(pl_run *r, int chapter)
 {
     pl_shape shape;
-    pl_topology_spec spec;
+    config_chapter chapters[CONFIG_CHAPTERS_MAX];
+    int n = 0;
     PL_CHECK(config_shape(&r->cfg, &shape));
-    PL_CHECK(config_spec(&r->cfg, &spec));
-    return pl_topology_create(&shape, &spec, &r->topology);
+    PL_CHECK(config_chapters(&r->cfg, chapters, &n));
+    if (chapter >= n)
+        chapter = n - 1;
+    pl_topology_destroy(&r->topology);
+    return pl_topology_create(&shape, &chapters[chapter].spec, &r->topology);
 }
 
 static pl_status lock_run(pl_run *r)
@@ -208,7 +230,7 @@ pl_status run_open(const run_request *q, pl_run *r)
     r->lock = -1;
     r->started = pl_now();
     PL_CHECK(configure_run(q, r));
-    PL_CHECK(make_topology(r));
+    PL_CHECK(run_use_chapter(r, CONFIG_CHAPTERS_MAX));
     /* Enters the folder and finds out whether something was trained in it. Until then
      * no configuration is binding: the second command may correct the first. Another
      * command may begin the run before the folder is locked, so this is checked again.
@@ -254,7 +276,7 @@ pl_status run_look(const char *dir, pl_run *r)
     if (status != PL_OK)
         return pl_fail_in(status, "%s", saved);
     config_hash(&r->cfg, &r->hash);
-    return make_topology(r);
+    return run_use_chapter(r, CONFIG_CHAPTERS_MAX);
 }
 
 void run_close(pl_run *r)

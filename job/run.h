@@ -35,7 +35,7 @@ typedef struct pl_run {
     bool made;             /* this command made the folder */
     bool resumed;          /* something was trained in it before this command */
     bool lengthened;       /* this command adds to train.more of a run that has begun */
-    pl_topology *topology; /* of the mixture */
+    pl_topology *topology; /* of the mixture, in its last chapter */
     pl_tokens *train, *valid;
     pl_hash moments; /* of the base model; none until this process has stored them */
     pl_prepare_result data;
@@ -68,6 +68,9 @@ typedef struct run_request {
 
 /* run.c: makes or resumes the folder, locks it, and compares its configuration. */
 pl_status run_open(const run_request *q, pl_run *r);
+/* Takes the mixture's topology of this chapter, or of the last one if there are not as
+ * many. */
+PL_MUST_CHECK pl_status run_use_chapter(pl_run *r, int chapter);
 /* Those that a job of this configuration starts on this machine, which has n_gpus GPUs
  * to train on. */
 int run_local_workers(const config *c, int n_gpus);
@@ -167,6 +170,8 @@ enum { ARMS_MAX = 1 + CONFIG_BASELINES };
 /* mix first, then the wanted baselines. */
 int run_arm_names(const pl_run *r, const char *names[ARMS_MAX]);
 /* Whether no further chapter of the mixture follows; true for all other arms. */
+/* Phases of all paths and replicas of the mixture, without those of train.more. */
+int64_t run_path_phases(const pl_run *r);
 bool run_is_last_chapter(const pl_run *r, const char *arm);
 bool run_may_have_arm(const char *name); /* true if any configuration has such an arm */
 /* Fills everything but shards and weights (allocated for the paths). */

@@ -213,8 +213,9 @@ pl_status run_plan(pl_run *r)
     uint64_t memory = r->planned.worker * (uint64_t)r->n_workers +
                       r->planned.home * (uint64_t)r->n_homes + r->planned.hub +
                       r->planned.launcher;
-    say("model    %s = %d paths; %s parameters a path, %s in all modules",
-        r->cfg.levels, pl_topology_n_paths(r->topology),
+    say("model    %s%s%s = %d paths; %s parameters a path, %s in all modules",
+        r->cfg.levels, r->cfg.split[0] ? ", split " : "", r->cfg.split,
+        pl_topology_n_paths(r->topology),
         pl_human_count((double)pl_topology_path_params(r->topology), text[0]),
         pl_human_count((double)pl_topology_total_params(r->topology), text[1]));
     /* An upper bound: windows at the ends of documents are not full. */

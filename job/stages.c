@@ -39,9 +39,9 @@ pl_status stage_data(pl_run *r)
     uint32_t n_docs = pl_tokens_n_docs(r->train);
     if ((uint32_t)pl_topology_n_paths(r->topology) > n_docs)
         return pl_fail(PL_ERR_CONFIG,
-                       "more modules than documents: topology.levels %s makes %d paths "
-                       "but there are only %u documents; give more text or fewer paths",
-                       c->levels, pl_topology_n_paths(r->topology), n_docs);
+                       "more modules than documents: there are %d paths "
+                       "but only %u documents; give more text or fewer paths",
+                       pl_topology_n_paths(r->topology), n_docs);
     return PL_OK;
 }
 
@@ -84,7 +84,7 @@ pl_status stages_put_shards(pl_run *r, pl_arm *arm, const routing *g)
 {
     for (int p = 0; p < g->shards.n_paths; p++) {
         size_t first = g->shards.first[p];
-        PL_CHECK(stages_put_shard(r, arm, r->topology, p, g->shards.docs + first,
+        PL_CHECK(stages_put_shard(r, arm, g->topology, p, g->shards.docs + first,
                                   g->shards.first[p + 1] - first));
     }
     return PL_OK;
@@ -265,40 +265,40 @@ done:
 }
 
 /* ---- routing ---- */
-static pl_status create_mix(pl_run *r, const float *params, const routing *g)
+static pl_status create_mix(pl_run *r, pl_arm *arm, const float *params, routing *g)
 {
-    pl_arm arm;
-    pl_status status = run_arm(r, "mix", &arm);
-    PL_TRY(status);
-    PL_TRY(begin_arm(r, &arm));
-    PL_TRY(stages_put_shards(r, &arm, g));
-    PL_TRY(publish_arm(r, &arm, r->topology, params));
-done:
-    pl_arm_clear(&arm);
-    return status;
+    PL_CHECK(routing_fit(r, params, g));
+    g->phases = r->cfg.phases;
+    PL_CHECK(pl_tokens_check(r->train));
+    PL_CHECK(routing_report(r, g));
+    PL_CHECK(routing_put(r, g, arm->name));
+    PL_CHECK(begin_arm(r, arm));
+    PL_CHECK(stages_put_shards(r, arm, g));
+    return publish_arm(r, arm, g->topology, params);
 }
 
 pl_status stage_route(pl_run *r)
 {
-    routing g;
+    routing g = {.topology = NULL};
+    pl_arm arm = {.n_shards = 0};
+    pl_topology *t = NULL;
     float *params = NULL;
     bool exists = false;
     pl_status status = PL_OK;
-    memset(&g, 0, sizeof g);
     PL_CHECK(stages_arm_exists(r, "mix", &exists));
     if (exists)
         return PL_OK;
+    PL_TRY(run_arm(r, "mix", &arm));
+    PL_TRY(pl_topology_create(&arm.shape, &arm.spec, &t));
+    g.topology = t;
     PL_TRY(stages_path_params(r, &params));
     PL_TRY(stages_base_params(r, params));
-    PL_TRY(routing_fit(r, params, &g));
-    g.phases = r->cfg.phases;
-    PL_TRY(pl_tokens_check(r->train));
-    PL_TRY(routing_report(r, &g));
-    PL_TRY(routing_put(r, &g, "mix"));
-    PL_TRY(create_mix(r, params, &g));
+    PL_TRY(create_mix(r, &arm, params, &g));
 done:
     pl_free_aligned(params);
     routing_clear(&g);
+    pl_topology_destroy(&t);
+    pl_arm_clear(&arm);
     return status;
 }
 
@@ -331,15 +331,14 @@ pl_status stage_arms(pl_run *r)
 {
     const char *names[ARMS_MAX];
     char chapter[PL_ARM_NAME_MAX];
-    int64_t phases[CONFIG_CHAPTERS_MAX];
-    int n = run_arm_names(r, names), n_em = 0, n_more = 0;
-    PL_CHECK(config_em(&r->cfg, phases, &n_em));
-    PL_CHECK(config_more(&r->cfg, phases, &n_more));
+    config_chapter chapters[CONFIG_CHAPTERS_MAX];
+    int n = run_arm_names(r, names), n_chapters = 0;
+    PL_CHECK(config_chapters(&r->cfg, chapters, &n_chapters));
     for (int i = 1; i < n; i++)
         PL_CHECK(create_baseline(r, names[i]));
-    for (int c = 1; c <= n_em + n_more; c++) {
+    for (int c = 1; c < n_chapters; c++) {
         PL_CHECK(progress_wait(r, names, n, 1));
-        PL_CHECK(c <= n_em ? stage_chapter(r, c, names + 1, n - 1) : stage_more(r, c));
+        PL_CHECK(stage_chapter(r, c, &chapters[c], names + 1, n - 1));
         pl_chapter_name(c, chapter);
         names[0] = chapter;
     }

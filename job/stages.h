@@ -17,11 +17,10 @@ PL_MUST_CHECK pl_status stages_put_arm(pl_run *r, const pl_arm *arm);
 PL_MUST_CHECK pl_status stages_put_shard(pl_run *r, pl_arm *arm, const pl_topology *t,
                                          int path, const uint32_t *docs, size_t n);
 
-/* chapters.c: makes chapter 1, 2, ... of the mixture, when the one before has ended.
- * `arms` are trained meanwhile, and shown. */
-PL_MUST_CHECK pl_status stage_chapter(pl_run *r, int chapter, const char *const *arms,
-                                      int n_arms);
-/* The same of a chapter of train.more: it trains on the shards of the one before. */
-PL_MUST_CHECK pl_status stage_more(pl_run *r, int chapter);
+/* chapters.c: makes chapter `number` (1, 2, ...) of the mixture, when the one before has
+ * ended. `arms` are trained meanwhile, and shown. */
+PL_MUST_CHECK pl_status stage_chapter(pl_run *r, int number,
+                                      const config_chapter *what,
+                                      const char *const *arms, int n_arms);
 
 #endif

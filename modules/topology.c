@@ -7,6 +7,7 @@
  */
 #include "modules/topology.h"
 #include "modules/topology_spec.h"
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,6 +29,14 @@ struct pl_topology {
 /* ---- building ----
  * Slots and tensors are appended in the order of the parameters; path_params is the
  * offset of what comes next. */
+
+int pl_topology_spec_n_paths(const pl_topology_spec *spec)
+{
+    int n = 1;
+    for (int l = 0; l < spec->n_levels; l++)
+        n = spec->experts[l] > INT_MAX / n ? INT_MAX : n * spec->experts[l];
+    return n;
+}
 
 static int experts_of(const pl_topology *t, int choice)
 {
@@ -107,9 +116,7 @@ pl_status pl_topology_create(const pl_shape *shape, const pl_topology_spec *spec
     t->first_module = pl_alloc(slots * sizeof *t->first_module);
     t->tensors = pl_alloc(tensors * sizeof *t->tensors);
     const pl_shape *s = &t->shape;
-    t->n_paths = 1;
-    for (int l = 0; l < t->spec.n_levels; l++)
-        t->n_paths *= t->spec.experts[l];
+    t->n_paths = pl_topology_spec_n_paths(&t->spec);
     open_slot(t, PL_SLOT_EMBED, t->spec.embed_choice, "embed");
     add_tensor(t, -1, "model.embed_tokens.weight", s->vocab, s->width, init_std);
     /* First the levels, each without its private blocks; then those, in order. */
@@ -317,11 +324,48 @@ int pl_topology_find_module(const pl_topology *t, const char *name)
 
 void pl_topology_path_name(const pl_topology *t, int path, char out[PL_NAME_MAX])
 {
+    pl_topology_ancestor_path_name(t, t->spec.experts, path, out);
+}
+
+/* ---- descent ---- */
+int pl_topology_ancestor(const pl_topology *t, const int experts[PL_LEVELS_MAX],
+                         int level, int expert)
+{
+    return expert / (t->spec.experts[level - 1] / experts[level - 1]);
+}
+
+int pl_topology_ancestor_path(const pl_topology *t, const int experts[PL_LEVELS_MAX],
+                              int path)
+{
+    int ancestor = 0;
+    for (int l = 1; l <= t->spec.n_levels; l++)
+        ancestor = ancestor * experts[l - 1] +
+                   pl_topology_ancestor(t, experts, l, level_of_path(t, path, l));
+    return ancestor;
+}
+
+void pl_topology_ancestor_path_name(const pl_topology *t,
+                                    const int experts[PL_LEVELS_MAX], int path,
+                                    char out[PL_NAME_MAX])
+{
     size_t at = (size_t)snprintf(out, PL_NAME_MAX, "p");
     for (int l = 1; l <= t->spec.n_levels; l++)
-        at += (size_t)snprintf(out + at, PL_NAME_MAX - at, "%0*d",
-                               n_digits(t->spec.experts[l - 1] - 1),
-                               level_of_path(t, path, l));
+        at += (size_t)snprintf(
+            out + at, PL_NAME_MAX - at, "%0*d", n_digits(experts[l - 1] - 1),
+            pl_topology_ancestor(t, experts, l, level_of_path(t, path, l)));
+}
+
+int pl_topology_ancestor_module(const pl_topology *t, const pl_topology *from,
+                                int module)
+{
+    const int slot = pl_topology_module_slot(t, module);
+    const int choice = t->slots[slot].choice;
+    int expert = module - t->first_module[slot];
+    if (choice == PL_CHOICE_PRIVATE)
+        expert = pl_topology_ancestor_path(t, from->spec.experts, expert);
+    else if (choice != PL_CHOICE_COMMON)
+        expert = pl_topology_ancestor(t, from->spec.experts, choice, expert);
+    return from->first_module[slot] + expert;
 }
 
 /* ---- cost ---- */

@@ -37,6 +37,8 @@ typedef struct pl_topology_spec {
 /* "2x2" into n_levels and experts; the other fields stay. ERR_CONFIG. */
 PL_MUST_CHECK pl_status pl_topology_parse_levels(const char *text,
                                                  pl_topology_spec *spec);
+/* Paths that its levels make; INT_MAX if they are more than that. */
+int pl_topology_spec_n_paths(const pl_topology_spec *spec);
 /* "0,5,6,11" into private_block ("" = none). ERR_CONFIG. */
 PL_MUST_CHECK pl_status pl_topology_parse_private(const char *text, int n_blocks,
                                                   pl_topology_spec *spec);
@@ -100,6 +102,22 @@ int pl_topology_module_n_paths(const pl_topology *t, int module);
 int pl_topology_module_path(const pl_topology *t, int module, int nth);
 int pl_topology_path_place(const pl_topology *t, int module, int path);
 bool pl_topology_path_has(const pl_topology *t, int path, int module);
+
+/* A topology may descend from one with fewer modules per level: each of those was split
+ * into as many. `experts` are that topology's; each divides the number that t has.
+ * Returns the module of level `level` (from 1) that `expert` was a part of. */
+int pl_topology_ancestor(const pl_topology *t, const int experts[PL_LEVELS_MAX],
+                         int level, int expert);
+/* The path from which this one descends, by its number and by its name there. */
+int pl_topology_ancestor_path(const pl_topology *t, const int experts[PL_LEVELS_MAX],
+                              int path);
+void pl_topology_ancestor_path_name(const pl_topology *t,
+                                    const int experts[PL_LEVELS_MAX], int path,
+                                    char out[PL_NAME_MAX]);
+/* The module of `from`, a topology with the same slots, from which this one descends.
+ */
+int pl_topology_ancestor_module(const pl_topology *t, const pl_topology *from,
+                                int module);
 
 /* Deterministic initial values of one module's region: normal(0, init_std), keyed by
  * (seed, tensor name). They are the same for every expert of a slot and for every

@@ -29,6 +29,7 @@ static const pl_field first_fields[] = {PL_FIELD(pl_arm, 1, name),
                                         PL_FIELD_NONZERO(pl_arm, 5, before),
                                         PL_FIELD_NONZERO(pl_arm, 6, states),
                                         PL_FIELD_NONZERO(pl_arm, 7, n_scored),
+                                        PL_FIELD_NONZERO(pl_arm, 8, split),
                                         PL_FIELD(pl_arm, 10, shape.vocab),
                                         PL_FIELD(pl_arm, 10, shape.width),
                                         PL_FIELD(pl_arm, 10, shape.n_heads),
@@ -270,6 +271,24 @@ static pl_status check_inner(const pl_arm *arm)
     return PL_OK;
 }
 
+/* What the arm before had per level must divide what there is now. */
+static pl_status check_split(const pl_arm *arm)
+{
+    const int n_levels = arm->spec.n_levels;
+    int n_split = 0;
+    for (int l = 0; l < PL_LEVELS_MAX; l++)
+        n_split += arm->split[l] != 0;
+    bool whole = n_split == 0 || (n_split == n_levels && arm->before[0]);
+    for (int l = 0; whole && n_split > 0 && l < n_levels; l++)
+        whole = arm->split[l] > 0 && arm->spec.experts[l] % arm->split[l] == 0;
+    if (whole)
+        return PL_OK;
+    return pl_fail(PL_ERR_PROTO,
+                   "arm %s does not split the modules of an arm before it into a whole "
+                   "number of its own",
+                   arm->name);
+}
+
 /* A definition is accepted only if a topology can be made of it. */
 static pl_status check_arm(const pl_arm *arm)
 {
@@ -290,6 +309,8 @@ static pl_status check_arm(const pl_arm *arm)
                          "arm %s names an arm before it or states to begin with, but "
                          "not both",
                          arm->name);
+    if (status == PL_OK)
+        status = check_split(arm);
     if (status == PL_OK)
         status = check_scoring(arm);
     if (status == PL_OK)
@@ -411,24 +432,21 @@ void pl_arm_module_name(const pl_arm *arm, const pl_topology *t, int module,
     snprintf(out, 96, "%s/%s", arm->name, name);
 }
 
-static void name_path_of(const char *arm, const pl_topology *t, int path, int replica,
-                         char out[96])
-{
-    char name[PL_NAME_MAX];
-    pl_topology_path_name(t, path, name);
-    snprintf(out, 96, "%s/%s.r%d", arm, name, replica);
-}
-
 void pl_arm_path_name(const pl_arm *arm, const pl_topology *t, int path, int replica,
                       char out[96])
 {
-    name_path_of(arm->name, t, path, replica, out);
+    char name[PL_NAME_MAX];
+    pl_topology_path_name(t, path, name);
+    snprintf(out, 96, "%s/%s.r%d", arm->name, name, replica);
 }
 
 void pl_arm_before_name(const pl_arm *arm, const pl_topology *t, int path, int replica,
                         char out[96])
 {
-    name_path_of(arm->before, t, path, replica, out);
+    char name[PL_NAME_MAX];
+    pl_topology_ancestor_path_name(
+        t, arm->split[0] > 0 ? arm->split : arm->spec.experts, path, name);
+    snprintf(out, 96, "%s/%s.r%d", arm->before, name, replica);
 }
 
 void pl_arm_states_name(const pl_arm *arm, char out[96])
@@ -494,5 +512,33 @@ pl_status pl_read_arm(pl_store *store, const char *name, pl_arm *arm,
     PL_TRY(pl_topology_create(&arm->shape, &arm->spec, topology));
 done:
     pl_buf_destroy(&bytes);
+    return status;
+}
+
+pl_status pl_module_before(pl_store *store, const char *module,
+                           char out[PL_MODULE_NAME_MAX])
+{
+    char arm_name[PL_ARM_NAME_MAX] = "", before_name[PL_ARM_NAME_MAX];
+    const char *slash = strchr(module, '/');
+    pl_arm arm = {.n_shards = 0}, before = {.n_shards = 0};
+    pl_topology *to = NULL, *from = NULL;
+    pl_status status = PL_OK;
+    out[0] = '\0';
+    if (slash && (size_t)(slash - module) < sizeof arm_name)
+        memcpy(arm_name, module, (size_t)(slash - module));
+    const int chapter = pl_arm_chapter(arm_name);
+    if (chapter <= 0)
+        return PL_OK;
+    pl_chapter_name(chapter - 1, before_name);
+    PL_TRY(pl_read_arm(store, arm_name, &arm, &to));
+    PL_TRY(pl_read_arm(store, before_name, &before, &from));
+    int m = pl_topology_find_module(to, slash + 1);
+    if (m >= 0)
+        pl_arm_module_name(&before, from, pl_topology_ancestor_module(to, from, m), out);
+done:
+    pl_topology_destroy(&to);
+    pl_topology_destroy(&from);
+    pl_arm_clear(&arm);
+    pl_arm_clear(&before);
     return status;
 }

@@ -110,6 +110,9 @@ typedef struct pl_arm {
      * with which it begins, none for zeros. "" and none: it does not. */
     char before[PL_ARM_NAME_MAX];
     pl_hash states;
+    /* Modules per level of the arm before, if they were split since: each number divides
+     * that of `spec`. All 0: it had as many. */
+    int split[PL_LEVELS_MAX];
     /* Number of documents of each shard that its path scores instead of training: the
      * arm's only phase makes no versions, and the path's state after it is the score of
      * each document (f64, nats). inner.skip_prefix is the prefix that does not count.
@@ -150,6 +153,11 @@ PL_MUST_CHECK pl_status pl_read_arm(pl_store *store, const char *name, pl_arm *a
  * or none yet. */
 void pl_newest_chapter(pl_store *store, char out[PL_ARM_NAME_MAX]);
 
+/* The module of the chapter before whose last version is version 0 of this one; "" if
+ * there is none. Names are those in the store. */
+PL_MUST_CHECK pl_status pl_module_before(pl_store *store, const char *module,
+                                         char out[PL_MODULE_NAME_MAX]);
+
 /* ERR_CONFIG: the quorum does not work with the codec, or is not a share. */
 PL_MUST_CHECK pl_status pl_quorum_check(const pl_outer *outer);
 /* Checks outer.mean=present. The sentence of ERR_CONFIG names the setting with which it
@@ -171,8 +179,8 @@ void pl_arm_module_name(const pl_arm *arm, const pl_topology *t, int module,
                         char out[96]);
 void pl_arm_path_name(const pl_arm *arm, const pl_topology *t, int path, int replica,
                       char out[96]);
-/* The same of the arm before, and the name of the object with the states that a
- * successor's paths begin with. */
+/* The same of the arm before, where a path may have been split into several; and the
+ * name of the object with the states that a successor's paths begin with. */
 void pl_arm_before_name(const pl_arm *arm, const pl_topology *t, int path, int replica,
                         char out[96]);
 void pl_arm_states_name(const pl_arm *arm, char out[96]);

@@ -54,6 +54,7 @@ same continued --set train.schedule=wsd --set train.base_replicas=2 --set train.
 same coded --set codec.name=i4 --set codec.residual=i8 --set train.state=bf16
 same shared --set codec.name=i8-shared --set codec.down=i8
 same chapters --set router.em=3 --set router.share=0.2 # L1.E0 is of mix~1
+same split --set topology.split=3:4x2
 same late --set outer.method=co2 --set codec.name=topk
 unknown "parameters of their own" gossip --set outer.method=noloco --set topology.replicas=2
 unknown "was chance" arrivals --set outer.method=delayed-nesterov

@@ -13,6 +13,10 @@ pl_script_test(store_verbs "fault;cli" 600 job/store_verbs.sh ${program}
 pl_job_test(chapters "integration;job" job/chapters.sh ${program} ${CMAKE_BINARY_DIR}/chapters)
 pl_test_limit(chapters 300)
 
+# The tutorial's last commands.
+pl_job_test(tutorial "integration;job" job/tutorial.sh ${program} ${CMAKE_BINARY_DIR}/tutorial)
+pl_test_limit(tutorial 300)
+
 # docs/JSON.md explains what --json prints.
 pl_script_test(json_pages "integration;cli" 300 job/json_pages.sh ${program}
   ${CMAKE_BINARY_DIR}/json_pages)

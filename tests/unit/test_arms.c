@@ -199,6 +199,43 @@ static void more_phases_are_warmed_up_anew(void **state)
     pl_topology_destroy(&r.topology);
 }
 
+/* Levels grow at the borders that topology.split names, also where train.more begins; one
+ * machine with all tokens does the phases of all paths that there were. */
+static void splits_make_more_paths_at_borders(void **state)
+{
+    (void)state;
+    const char *const sets[] = {"train.schedule=wsd",
+                                "router.em=5",
+                                "topology.split=3:4x2,20:4x8",
+                                "train.more=4",
+                                "eval.baselines=dense-eq",
+                                NULL};
+    static const struct {
+        const char *name;
+        int phases, paths;
+        bool decays;
+    } wanted[] = {{"mix", 3, 4, false},
+                  {"mix~1", 2, 8, false},
+                  {"mix~2", PHASES - 5, 8, true},
+                  {"mix~3", 4, 32, true}};
+    pl_arm arm;
+    configure(sets);
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        pl_inner in = inner_of(wanted[i].name, &arm);
+        assert_int_equal(in.phases, wanted[i].phases);
+        assert_int_equal(arm.n_shards, wanted[i].paths);
+        assert_int_equal(pl_topology_spec_n_paths(&arm.spec), wanted[i].paths);
+        assert_int_equal(in.decay > 0, wanted[i].decays);
+        pl_arm_clear(&arm);
+    }
+    const int64_t all = 4 * 3 + 8 * (PHASES - 3);
+    assert_int_equal(run_path_phases(&r), all);
+    pl_inner in = inner_of("dense-eq", &arm);
+    assert_int_equal((int64_t)in.tau * in.phases, all * TAU);
+    pl_arm_clear(&arm);
+    pl_topology_destroy(&r.topology);
+}
+
 /* Four paths' batches in one step, at twice the rate, in passes that fit a path. */
 static void one_batch_is_that_of_all_paths(void **state)
 {
@@ -227,6 +264,7 @@ int main(void)
         cmocka_unit_test(a_cosine_begins_anew_in_every_arm),
         cmocka_unit_test(chapters_share_one_schedule),
         cmocka_unit_test(more_phases_are_warmed_up_anew),
+        cmocka_unit_test(splits_make_more_paths_at_borders),
         cmocka_unit_test(one_batch_is_that_of_all_paths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

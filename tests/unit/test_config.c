@@ -87,6 +87,49 @@ static void router_em_takes_phases_that_leave_room_for_the_decay(void **state)
     }
 }
 
+static void splits_that_cannot_be_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *split, *other, *said; /* NULL: it is taken */
+    } cases[] = {
+        {"2:4x4", "train.decay=0.4", NULL},
+        {"2:2x4, 4:4x4", "train.decay=0.4", NULL},
+        {"10:4x4", "train.more=2", NULL},
+        {"12:4x4", "train.more=2,3", NULL},
+        {"10:4x4", "train.decay=0.4", "nor where a part of train.more begins"},
+        {"11:4x4", "train.more=2,3", "nor where a part of train.more begins"},
+        {"2:3x4", "train.decay=0.4", "cannot make 3x4"},
+        {"2:2x2", "train.decay=0.4", "cannot make 2x2"},
+        {"2:4", "train.decay=0.4", "cannot make 4"},
+        {"2:4x4x2", "train.decay=0.4", "cannot make 4x4x2"},
+        {"4:4x4,2:8x8", "train.decay=0.4", "rising numbers"},
+        {"2", "train.decay=0.4", "with a colon"},
+        {"2:", "train.decay=0.4", "topology.split"},
+        {"2:4xx", "train.decay=0.4", "topology.split"},
+        {"7:4x4", "train.decay=0.4", "only 3 of 10 phases are left"},
+        {"2:4x4", "train.schedule=cosine", "needs train.schedule=wsd"},
+        {"2:4x4", "router.em=2", "both name phase 2"},
+        {"2:4x4", "router.em=3", NULL},
+        {"2:4x4", "outer.method=noloco", "outer.method=noloco"},
+        {"2:4x4", "router.overlap=2", "router.overlap=1"},
+        {"2:4x4", "eval.baselines=diloco", "eval.baselines=dense,dense-eq"},
+        {"2:4096x4096", "train.decay=0.4", "topology.split"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char split[64];
+        config c;
+        snprintf(split, sizeof split, "topology.split=%s", cases[i].split);
+        const char *const sets[] = {"train.phases=10", "eval.baselines=dense", split,
+                                    cases[i].other};
+        pl_status status = config_build(NULL, sets, 4, &c);
+        if (status != (cases[i].said ? PL_ERR_CONFIG : PL_OK))
+            fail_msg("%s with %s: %s", split, cases[i].other, pl_last_error());
+        if (cases[i].said && !strstr(pl_last_error(), cases[i].said))
+            fail_msg("%s with %s: %s", split, cases[i].other, pl_last_error());
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -95,6 +138,7 @@ int main(void)
         cmocka_unit_test(
             topk_forgets_a_twentieth_of_what_it_left_out_and_others_nothing),
         cmocka_unit_test(codec_beta_overrides_what_the_codec_forgets),
-        cmocka_unit_test(router_em_takes_phases_that_leave_room_for_the_decay)};
+        cmocka_unit_test(router_em_takes_phases_that_leave_room_for_the_decay),
+        cmocka_unit_test(splits_that_cannot_be_are_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -233,6 +233,50 @@ static void beginnings_survive_encoding(void **state)
     pl_arm_clear(&arm);
 }
 
+static void split_survives_encoding_if_it_is_whole(void **state)
+{
+    pl_arm arm, back;
+    pl_buf bytes = {0};
+    (void)state;
+    make_arm(&arm);
+    const int n = arm.spec.n_levels;
+    assert_true(arm.spec.experts[0] > 1);
+    for (int l = 0; l < n; l++)
+        arm.split[l] = 1;
+    pl_arm_encode(&arm, &bytes); /* of which arm? */
+    assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back), PL_ERR_PROTO);
+    pl_copy_text(arm.before, sizeof arm.before, "mix");
+    pl_hash_of("blob", "states", 6, &arm.states);
+    pl_buf_clear(&bytes);
+    pl_arm_encode(&arm, &bytes);
+    assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back), PL_OK);
+    assert_memory_equal(back.split, arm.split, sizeof arm.split);
+    pl_topology *t = NULL;
+    char name[PL_MODULE_NAME_MAX], wanted[PL_MODULE_NAME_MAX] = "mix/p";
+    assert_int_equal(pl_topology_create(&back.shape, &back.spec, &t), PL_OK);
+    pl_arm_before_name(&back, t, pl_topology_n_paths(t) - 1, 0, name);
+    for (int l = 0; l < n; l++)
+        strcat(wanted, "0"); /* the only path there was */
+    strcat(wanted, ".r0");
+    assert_string_equal(name, wanted);
+    pl_topology_destroy(&t);
+    pl_arm_clear(&back);
+    const struct {
+        int level, value;
+    } wrong[] = {{0, 0}, {0, -1}, {0, arm.spec.experts[0] + 1}, {n, 1}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        int was = arm.split[wrong[i].level];
+        arm.split[wrong[i].level] = wrong[i].value;
+        pl_buf_clear(&bytes);
+        pl_arm_encode(&arm, &bytes);
+        assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back), PL_ERR_PROTO);
+        assert_non_null(strstr(pl_last_error(), "does not split"));
+        arm.split[wrong[i].level] = was;
+    }
+    pl_buf_destroy(&bytes);
+    pl_arm_clear(&arm);
+}
+
 static void only_names_of_chapters_are_chapters(void **state)
 {
     static const char *const others[] = {"mix~0",    "mix~01", "mix~", "mix~1x",
@@ -373,6 +417,7 @@ int main(void)
         cmocka_unit_test(kinds_of_state_survive_encoding),
         cmocka_unit_test(a_mean_of_those_that_send_survives_encoding),
         cmocka_unit_test(beginnings_survive_encoding),
+        cmocka_unit_test(split_survives_encoding_if_it_is_whole),
         cmocka_unit_test(only_names_of_chapters_are_chapters),
         cmocka_unit_test(truncated_arm_is_refused_at_every_length),
         cmocka_unit_test(arm_with_too_few_shards_is_refused),

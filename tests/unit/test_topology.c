@@ -642,6 +642,39 @@ static void wsd_is_constant_until_its_last_steps_and_ends_at_the_floor(void **st
     assert_true(pl_learning_rate(&base, 9999) == 1.0);
 }
 
+/* A path that descends from another has modules that descend from its modules. */
+static void paths_descend_module_by_module(void **state)
+{
+    (void)state;
+    pl_topology *from = make_case(0);
+    const pl_topology_spec *was = pl_topology_get_spec(from);
+    pl_topology_spec spec = *was;
+    spec.experts[0] = 4;  /* of 2 */
+    spec.experts[1] = 12; /* of 3 */
+    pl_topology *t = make(&small, &spec);
+    int n_children[6] = {0};
+    assert_int_equal(pl_topology_spec_n_paths(&spec), 48);
+    for (int p = 0; p < pl_topology_n_paths(t); p++) {
+        char name[PL_NAME_MAX], wanted[PL_NAME_MAX];
+        int before = pl_topology_ancestor_path(t, was->experts, p);
+        assert_in_range(before, 0, 5);
+        n_children[before]++;
+        pl_topology_ancestor_path_name(t, was->experts, p, name);
+        pl_topology_path_name(from, before, wanted);
+        assert_string_equal(name, wanted);
+        for (int s = 0; s < pl_topology_n_slots(t); s++)
+            assert_int_equal(pl_topology_ancestor_module(
+                                 t, from, pl_topology_module_of_path(t, s, p)),
+                             pl_topology_module_of_path(from, s, before));
+    }
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(n_children[i], 8);
+    assert_int_equal(pl_topology_ancestor(t, was->experts, 2, 11), 2);
+    assert_int_equal(pl_topology_ancestor(t, was->experts, 2, 3), 0);
+    pl_topology_destroy(&t);
+    pl_topology_destroy(&from);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -659,6 +692,7 @@ int main(void)
         cmocka_unit_test(private_blocks_leave_their_level_and_get_slots),
         cmocka_unit_test(module_names_find_their_modules),
         cmocka_unit_test(path_names_spell_the_choice_of_each_level),
+        cmocka_unit_test(paths_descend_module_by_module),
         cmocka_unit_test(shapes_that_do_not_add_up_are_refused),
         cmocka_unit_test(specifications_that_do_not_add_up_are_refused),
         cmocka_unit_test(the_same_seed_gives_the_same_bytes_and_another_seed_others),

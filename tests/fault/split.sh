@@ -1,0 +1,123 @@
+#!/bin/sh
+# topology.split: a mixture of 2x2 modules becomes one of 4x4 while it trains. Killed ten
+# times, the launcher among them, it ends with the bytes of the undisturbed run; its
+# history goes on over the border; and a finished run may be split once more.
+#
+# usage: split.sh PATHLOOM CHAOS_LEDGER WORKFOLDER [SEED]
+# shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh
+set -u
+pathloom=$1
+ledger=$2
+seed=${4:-$(date +%s)}
+echo "seed $seed"
+. tests/fault/chaos_job.sh
+own_folder "$3"
+run=$work/calm
+
+ask() { # verb, options; the answer is in ask.out
+    "$pathloom" "$@" >"$work/ask.out" 2>&1
+}
+
+says() { # pattern
+    grep -q -- "$1" "$work/ask.out" || {
+        cat "$work/ask.out"
+        fail "it does not say '$1'"
+    }
+}
+
+split_job() { # folder; in a subshell or in the background
+    tiny_job "$1" --set topology.split=3:4x4 --set eval.baselines=dense-eq
+}
+
+hash_of() { # module@version
+    "$pathloom" store show "$1" --run "$run" --json | sed -n 's/.*"hash":*"\([0-9a-f]*\)".*/\1/p'
+}
+
+make_corpus base modules docs
+
+echo "1. undisturbed"
+(split_job calm) >"$work/calm.out" 2>&1 || fail "the undisturbed run"
+grep -q '^widen    12 modules and 4 paths of mix become 40 and 16 of mix~1' "$work/calm.out" ||
+    fail "nothing was split"
+grep -q 'one machine, 10 x the time' "$work/calm.out" || # (4 * 3 + 16 * 3) / 6
+    fail "one machine does not have all paths' time"
+facts calm || fail "no facts"
+ask store fsck --run "$run" || fail "fsck"
+ask data coverage --run "$run" || fail "coverage"
+[ "$(grep -c '^mix~1/p' "$work/ask.out")" -eq 16 ] || fail "not sixteen paths"
+ask eval --run "$run" --json || fail "eval"
+says '"finished": *true'
+ask generate --run "$run" --prompt "The path" --max-tokens 4 --path p31 || fail "generate"
+
+# Every module began as the last version of what it was split from, and the log says so.
+n=0
+for level in L1 L2; do
+    for expert in 0 1 2 3; do
+        [ "$(hash_of "mix~1/$level.E$expert@0")" = \
+            "$(hash_of "mix/$level.E$((expert / 2))@3")" ] ||
+            fail "$level.E$expert is not a part of $level.E$((expert / 2))"
+        n=$((n + 1))
+    done
+done
+[ "$n" -eq 8 ] && [ -n "$(hash_of mix~1/L1.E0@0)" ] || fail "no hashes"
+[ "$(hash_of mix~1/L1.E0@3)" != "$(hash_of mix~1/L1.E1@3)" ] || fail "the parts did not part"
+ask store log L1.E3 --run "$run" || fail "log"
+# Four versions of the part, then four of the whole.
+sed -n 's/^\(mix[^ ]*@[0-9]*\) .*/\1/p' "$work/ask.out" | tr '\n' ' ' >"$work/log.names"
+[ "$(cat "$work/log.names")" = "mix~1/L1.E3@3 mix~1/L1.E3@2 mix~1/L1.E3@1 mix~1/L1.E3@0 \
+mix/L1.E1@3 mix/L1.E1@2 mix/L1.E1@1 mix/L1.E1@0 " ] || {
+    cat "$work/log.names"
+    fail "the log does not walk through the border"
+}
+
+echo "2. killed ten times"
+kills=0 launchers=0 again=0
+while :; do
+    again=$((again + 1))
+    [ "$again" -lt 30 ] || fail "it does not end"
+    PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:15 split_job shot >"$work/shot.out" 2>&1 &
+    job=$!
+    while [ "$kills" -lt 10 ] && kill -0 "$job" 2>/dev/null; do
+        random 30
+        sleep "0.$((20 + value))"
+        pick worker worker hub home launcher launcher
+        who=$choice
+        set -- "$job"
+        [ "$who" = launcher ] || set -- $(members "$job" "$who")
+        [ $# -gt 0 ] || continue
+        pick "$@"
+        kill -9 "$choice" 2>/dev/null || continue
+        kills=$((kills + 1))
+        [ "$who" != launcher ] || launchers=$((launchers + 1))
+        [ "$who" != launcher ] || break
+    done
+    code=0
+    wait "$job" || code=$?
+    [ "$code" -ne 0 ] || break
+    [ "$code" -eq 137 ] || fail "it ended with $code"
+    nobody_is_left shot || fail "processes are left behind"
+done
+echo "   $kills kills, $launchers of them launchers"
+[ "$kills" -eq 10 ] || fail "the job ended before it was killed ten times"
+same_facts calm shot || fail "the bytes differ after $kills kills"
+
+echo "3. split once more"
+ask train --out "$run" --set train.phases=+2 --set topology.split=3:4x4,5:8x8
+[ $? -ne 0 ] || fail "phase 5 is over, and was split"
+says 'topology.split'
+ask train --out "$run" --set topology.split=3:4x4,6:16x4
+[ $? -ne 0 ] || fail "a finished run was split that does not go on"
+ask train --out "$run" --set train.phases=+2 --set topology.split=3:4x4,6:16x4 || {
+    cat "$work/ask.out"
+    fail "two phases more, of four times the paths"
+}
+says '^more     mix~2 goes on from mix~1: 2 phases, warmed up anew'
+says 'documents, which its 4 children share'
+says '^widen    40 modules and 16 paths of mix~1 become 148 and 64 of mix~2'
+[ "$(hash_of mix~2/L1.E15@0)" = "$(hash_of mix~1/L1.E3@3)" ] || fail "mix~2 begins elsewhere"
+ask eval --run "$run" --json || fail "eval of 64 paths"
+says '"finished": *true'
+ask store fsck --run "$run" || fail "fsck of three chapters"
+ask data coverage --run "$run" || fail "coverage of three chapters"
+echo "4, 16, 64 paths; $(grep -c '^version' "$work/calm.facts") versions equal after $kills kills"
+rm -rf "$work"
