@@ -212,8 +212,10 @@ const explanation explanations[] = {
     {"serve.step_failed", "A step of decoding failed; `error` says why.",
      "The requests of that path were answered with an error.", ""},
     {"serve.usage_failed",
-     "The counts of tokens at the end of a stream could not be written; `error` says why.",
-     "Memory does not suffice.", "The answer itself is whole; see the machine's memory."},
+     "The counts of tokens at the end of a stream could not be written; `error` says "
+     "why.",
+     "Memory does not suffice.",
+     "The answer itself is whole; see the machine's memory."},
     {"state.fresh", "A path begins without moments of the optimizer.",
      "train.state local, and another worker had the path before.", ""},
     {"store.mended",

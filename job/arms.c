@@ -86,8 +86,9 @@ bool run_is_last_chapter(const pl_run *r, const char *arm)
 {
     config_chapter chapters[CONFIG_CHAPTERS_MAX];
     int n = 0;
-    return pl_arm_chapter(arm) < 0 || (config_chapters(&r->cfg, chapters, &n) == PL_OK &&
-                                       pl_arm_chapter(arm) == n - 1);
+    return pl_arm_chapter(arm) < 0 ||
+           (config_chapters(&r->cfg, chapters, &n) == PL_OK &&
+            pl_arm_chapter(arm) == n - 1);
 }
 
 int64_t run_path_phases(const pl_run *r)

@@ -1,7 +1,7 @@
 /* Begins the chapters of the mixture. Where documents are dealt anew (router.em), the
  * paths score the documents that no arm trains on, a linear router is fitted on these
- * scores, and the next chapter begins with other shards. The workers score: it is an arm
- * with one task per path ("score~1"), leased, audited and repeated like any other.
+ * scores, and the next chapter begins with other shards. The workers score: it is an
+ * arm with one task per path ("score~1"), leased, audited and repeated like any other.
  *
  * This is the discriminative routing of DiPaCo (section 2.4.2); with several chapters
  * it is expectation maximisation with hard or soft labels.
@@ -63,8 +63,8 @@ static pl_status await_version(chapter *c, int module, const char *name,
     }
 }
 
-/* The last version of a module of the arm before, as f32 values; `out` [n_params] of its
- * slot. */
+/* The last version of a module of the arm before, as f32 values; `out` [n_params] of
+ * its slot. */
 static pl_status last_version(chapter *c, int module, float *out)
 {
     const pl_slot *slot =
@@ -91,7 +91,8 @@ static pl_status publish_modules(chapter *c, const pl_arm *arm, const pl_topolog
     char name[PL_MODULE_NAME_MAX];
     for (int m = 0; m < pl_topology_n_modules(t); m++) {
         const pl_slot *slot = pl_topology_slot(t, pl_topology_module_slot(t, m));
-        PL_CHECK(last_version(c, pl_topology_ancestor_module(t, c->from, m), c->params));
+        PL_CHECK(
+            last_version(c, pl_topology_ancestor_module(t, c->from, m), c->params));
         pl_arm_module_name(arm, t, m, name);
         PL_CHECK(pl_client_create_module(c->r->client, name, c->params, slot->n_params,
                                          &c->r->hash));
@@ -290,8 +291,8 @@ static pl_status read_parents(chapter *c)
     c->parent = pl_alloc(n * sizeof *c->parent);
     for (size_t i = 0; i < n; i++) {
         c->parent[i] = -1;
-        known[i] =
-            (known_document){pl_tokens_doc(c->r->train, (uint32_t)i)->hash, (uint32_t)i};
+        known[i] = (known_document){pl_tokens_doc(c->r->train, (uint32_t)i)->hash,
+                                    (uint32_t)i};
     }
     qsort(known, n, sizeof *known, by_hash);
     for (int p = 0; status == PL_OK && p < pl_topology_n_paths(c->from); p++)

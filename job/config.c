@@ -371,10 +371,11 @@ static pl_status read_splits(const config *c, split_list *out)
     out->used = 0;
     if (read_phases(c->split, true, PHASES_MAX, out->phases, out->levels, &out->n))
         return PL_OK;
-    return pl_fail(PL_ERR_CONFIG,
-                   "topology.split `%s`: give at most %d rising numbers of phases, each "
-                   "with a colon and the modules per level, such as 4:4x4",
-                   c->split, (int)CONFIG_LIST_MAX);
+    return pl_fail(
+        PL_ERR_CONFIG,
+        "topology.split `%s`: give at most %d rising numbers of phases, each "
+        "with a colon and the modules per level, such as 4:4x4",
+        c->split, (int)CONFIG_LIST_MAX);
 }
 
 /* The spec of a chapter whose modules are split into `levels`. */
@@ -455,10 +456,11 @@ pl_status config_chapters(const config *c, config_chapter out[CONFIG_CHAPTERS_MA
         out[i].end = i + 1 < *n ? out[i + 1].begin : end;
     if (splits.used == splits.n)
         return PL_OK;
-    return pl_fail(PL_ERR_CONFIG,
-                   "topology.split: phase %lld is not below train.phases %lld, nor where "
-                   "a part of train.more begins",
-                   (long long)splits.phases[splits.used], (long long)c->phases);
+    return pl_fail(
+        PL_ERR_CONFIG,
+        "topology.split: phase %lld is not below train.phases %lld, nor where "
+        "a part of train.more begins",
+        (long long)splits.phases[splits.used], (long long)c->phases);
 }
 
 int64_t config_all_phases(const config *c)
@@ -484,10 +486,10 @@ static pl_status check_chapters(const config *c, const pl_outer *outer, int n_pa
         splits = splits || chapters[i].splits;
         deals = deals || chapters[i].deals;
     }
-    const char *key = deals            ? "router.em"
-                      : splits         ? "topology.split"
+    const char *key = deals        ? "router.em"
+                      : splits     ? "topology.split"
                       : c->more[0] ? "train.more"
-                                       : NULL;
+                                   : NULL;
     if (key && pl_method_keeps_own(outer->method.method))
         return pl_fail(PL_ERR_CONFIG,
                        "%s does not go with outer.method=%s, whose paths keep "
@@ -496,8 +498,8 @@ static pl_status check_chapters(const config *c, const pl_outer *outer, int n_pa
     if (deals && n_paths < 2)
         return pl_fail(PL_ERR_CONFIG, "router.em deals documents to paths anew, and "
                                       "topology.levels makes only one path");
-    if (last > 0 && (strcmp(c->schedule, "wsd") != 0 ||
-                     outer->schedule.decay != PL_DECAY_CONSTANT))
+    if (last > 0 &&
+        (strcmp(c->schedule, "wsd") != 0 || outer->schedule.decay != PL_DECAY_CONSTANT))
         return pl_fail(PL_ERR_CONFIG,
                        "%s needs train.schedule=wsd and outer.decay=constant, which go "
                        "on over the border of two chapters",
@@ -511,14 +513,16 @@ static pl_status check_chapters(const config *c, const pl_outer *outer, int n_pa
                        key, (long long)chapters[last].begin, left, (long long)c->phases,
                        (double)c->phases * c->decay_share);
     if (splits && c->overlap > 1)
-        return pl_fail(PL_ERR_CONFIG,
-                       "topology.split deals each document of a path to one of the paths "
-                       "that it becomes; set router.overlap=1");
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "topology.split deals each document of a path to one of the paths "
+            "that it becomes; set router.overlap=1");
     if (splits && (config_wants(c, "diloco") || config_wants(c, "dense-batch")))
-        return pl_fail(PL_ERR_CONFIG,
-                       "topology.split changes the number of paths, which the baselines "
-                       "diloco and dense-batch cannot follow; set "
-                       "eval.baselines=dense,dense-eq");
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "topology.split changes the number of paths, which the baselines "
+            "diloco and dense-batch cannot follow; set "
+            "eval.baselines=dense,dense-eq");
     return PL_OK;
 }
 
@@ -557,7 +561,8 @@ pl_status config_check(const config *c)
     for (int i = n_chapters - 1; i >= 0; i--) {
         pl_status status = pl_topology_create(&shape, &chapters[i].spec, &topology);
         if (status != PL_OK)
-            return pl_fail_in(status, chapters[i].splits ? "topology.split" : "topology");
+            return pl_fail_in(status,
+                              chapters[i].splits ? "topology.split" : "topology");
         n_paths = pl_topology_n_paths(topology);
         pl_topology_destroy(&topology);
     }

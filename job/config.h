@@ -137,7 +137,8 @@ bool config_wants(const config *c, const char *baseline);
  * are dealt anew (router.em), where modules are split (topology.split), and with each
  * number of train.more. */
 typedef struct config_chapter {
-    int64_t begin, end; /* phases of a path, train.more's behind those of train.phases */
+    int64_t begin,
+        end; /* phases of a path, train.more's behind those of train.phases */
     bool deals, splits, more;
     pl_topology_spec spec;
 } config_chapter;

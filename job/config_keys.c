@@ -78,8 +78,10 @@ static const pl_key keys[] = {
      "number of modules of each level: 2x2 means two levels of two modules, which make "
      "four paths; 1 is one dense model",
      false},
-    {"topology.split", PL_KEY_TEXT, AT(split), "", 0, 0, NULL, "phase:modules per level",
-     "phases after which each module is split into several, such as 4:4x4: from phase 4 "
+    {"topology.split", PL_KEY_TEXT, AT(split), "", 0, 0, NULL,
+     "phase:modules per level",
+     "phases after which each module is split into several, such as 4:4x4: from phase "
+     "4 "
      "on there are 4x4 modules, which begin as what they were split from, and each "
      "path's documents are dealt to the paths that it became; a finished run may be "
      "split as it is lengthened: `train --out RUN --set train.phases=+4 --set "

@@ -243,8 +243,8 @@ static pl_status split_shard(const splitting *s, int parent)
             docs[n++] = (uint32_t)i;
     pl_topology_path_name(s->from, parent, name);
     if (n < (size_t)n_children) {
-        say("         %s trained on %zu documents, which its %d children share", name, n,
-            n_children);
+        say("         %s trained on %zu documents, which its %d children share", name,
+            n, n_children);
         s->shares[parent] = true;
         for (size_t i = 0; i < n; i++)
             s->label[docs[i]] = child_path(s, parent, 0);

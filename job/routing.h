@@ -11,7 +11,8 @@ typedef struct shard_size {
 } shard_size;
 
 typedef struct routing {
-    const pl_topology *topology; /* of the chapter that trains on the shards; borrowed */
+    const pl_topology
+        *topology;   /* of the chapter that trains on the shards; borrowed */
     float *features; /* [n, dim] */
     double *tokens;  /* [n] targets of each document: what the router balances */
     size_t n;

@@ -17,10 +17,9 @@ PL_MUST_CHECK pl_status stages_put_arm(pl_run *r, const pl_arm *arm);
 PL_MUST_CHECK pl_status stages_put_shard(pl_run *r, pl_arm *arm, const pl_topology *t,
                                          int path, const uint32_t *docs, size_t n);
 
-/* chapters.c: makes chapter `number` (1, 2, ...) of the mixture, when the one before has
- * ended. `arms` are trained meanwhile, and shown. */
-PL_MUST_CHECK pl_status stage_chapter(pl_run *r, int number,
-                                      const config_chapter *what,
+/* chapters.c: makes chapter `number` (1, 2, ...) of the mixture, when the one before
+ * has ended. `arms` are trained meanwhile, and shown. */
+PL_MUST_CHECK pl_status stage_chapter(pl_run *r, int number, const config_chapter *what,
                                       const char *const *arms, int n_arms);
 
 #endif

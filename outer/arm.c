@@ -534,7 +534,8 @@ pl_status pl_module_before(pl_store *store, const char *module,
     PL_TRY(pl_read_arm(store, before_name, &before, &from));
     int m = pl_topology_find_module(to, slash + 1);
     if (m >= 0)
-        pl_arm_module_name(&before, from, pl_topology_ancestor_module(to, from, m), out);
+        pl_arm_module_name(&before, from, pl_topology_ancestor_module(to, from, m),
+                           out);
 done:
     pl_topology_destroy(&to);
     pl_topology_destroy(&from);

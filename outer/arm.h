@@ -110,8 +110,8 @@ typedef struct pl_arm {
      * with which it begins, none for zeros. "" and none: it does not. */
     char before[PL_ARM_NAME_MAX];
     pl_hash states;
-    /* Modules per level of the arm before, if they were split since: each number divides
-     * that of `spec`. All 0: it had as many. */
+    /* Modules per level of the arm before, if they were split since: each number
+     * divides that of `spec`. All 0: it had as many. */
     int split[PL_LEVELS_MAX];
     /* Number of documents of each shard that its path scores instead of training: the
      * arm's only phase makes no versions, and the path's state after it is the score of

@@ -199,17 +199,14 @@ static void more_phases_are_warmed_up_anew(void **state)
     pl_topology_destroy(&r.topology);
 }
 
-/* Levels grow at the borders that topology.split names, also where train.more begins; one
- * machine with all tokens does the phases of all paths that there were. */
+/* Levels grow at the borders that topology.split names, also where train.more begins;
+ * one machine with all tokens does the phases of all paths that there were. */
 static void splits_make_more_paths_at_borders(void **state)
 {
     (void)state;
-    const char *const sets[] = {"train.schedule=wsd",
-                                "router.em=5",
-                                "topology.split=3:4x2,20:4x8",
-                                "train.more=4",
-                                "eval.baselines=dense-eq",
-                                NULL};
+    const char *const sets[] = {"train.schedule=wsd",          "router.em=5",
+                                "topology.split=3:4x2,20:4x8", "train.more=4",
+                                "eval.baselines=dense-eq",     NULL};
     static const struct {
         const char *name;
         int phases, paths;
