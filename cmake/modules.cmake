@@ -23,7 +23,7 @@ if(DNNL_LIBRARY)
 endif()
 
 set(PL_MODULES_LIBS)
-set(PL_MODULES_SKIP "modules/cpu/(table|attention|attention_backward|decode|matvec|bytes|norm|rope|swiglu|classifier|embed|adamw|dw)_cpu")
+set(PL_MODULES_SKIP "modules/cpu/(table|attention|attention_backward|decode|matvec|bytes|norm|rope|swiglu|classifier|embed|adamw|muon|dw)_cpu")
 if(PL_DNNL_LINKS)
   list(APPEND PL_MODULES_LIBS ${DNNL_LIBRARY})
   target_compile_definitions(pl_options INTERFACE PL_HAVE_DNNL)

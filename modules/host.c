@@ -5,22 +5,70 @@
 
 struct pl_update {
     pl_update_plan plan;
+    float *work; /* of Muon; NULL if AdamW steps everything */
 };
+
+/* Every backend's tiles have sides that divide this. */
+static size_t whole_tiles(int side)
+{
+    enum { TILE = 64 };
+    return ((size_t)side + TILE - 1) / TILE * TILE;
+}
+
+size_t pl_muon_work_floats(int O, int I)
+{
+    const size_t rows = whole_tiles(O), cols = whole_tiles(I);
+    const size_t side = rows < cols ? rows : cols;
+    return 2 * rows * cols + 2 * side * side;
+}
+
+size_t pl_update_work_floats(const pl_update_run *runs, int n_runs)
+{
+    size_t most = 0;
+    for (int i = 0; i < n_runs; i++) {
+        size_t n = runs[i].rows ? pl_muon_work_floats(runs[i].rows, runs[i].cols) : 0;
+        most = n > most ? n : most;
+    }
+    return most;
+}
 
 pl_status pl_host_update_create(pl_backend *be, const pl_update_plan *plan,
                                 pl_update **out)
 {
-    (void)be;
+    const size_t n = pl_update_work_floats(plan->runs, plan->n_runs);
+    void *work = NULL;
+    *out = NULL;
+    if (n > 0)
+        PL_CHECK(be->ops->alloc(be, n * sizeof(float), "Newton-Schulz", &work));
     *out = pl_alloc(sizeof **out);
     (*out)->plan = *plan;
+    (*out)->work = work;
     return PL_OK;
 }
 
 void pl_host_update_destroy(pl_backend *be, pl_update **update)
 {
-    (void)be;
+    if (*update && (*update)->work)
+        be->ops->release(be, (*update)->work);
     pl_free(*update);
     *update = NULL;
+}
+
+/* Steps a run with gradients scaled by `factor`. */
+static void step_run(pl_backend *be, const pl_update *update, const pl_update_run *run,
+                     float factor, pl_adamw adam)
+{
+    const pl_update_plan *p = &update->plan;
+    const size_t at = run->offset;
+    if (!run->decay)
+        adam.weight_decay = 0.0f;
+    if (run->rows > 0)
+        be->ops->muon(be, p->params + at, p->moments + at, p->grads + at, update->work,
+                      run->rows, run->cols, factor, &adam);
+    else
+        be->ops->adamw(be, p->params + at, p->moments + at,
+                       p->moments + p->n_params + run->second, p->grads + at, run->n,
+                       factor, &adam);
 }
 
 static bool all_finite(const float *x, int n)
@@ -48,15 +96,8 @@ void pl_host_update_apply(pl_backend *be, pl_update *update, const float *loss, 
     double norm = sqrt(squares);
     float factor =
         clip > 0.0f && norm > (double)clip ? (float)((double)clip / norm) : 1.0f;
-    for (int i = 0; i < p->n_runs; i++) {
-        size_t at = p->runs[i].offset;
-        pl_adamw adam = numbers->adam;
-        if (!p->runs[i].decay)
-            adam.weight_decay = 0.0f;
-        be->ops->adamw(be, p->params + at, p->moments + at,
-                       p->moments + p->n_params + at, p->grads + at, p->runs[i].n,
-                       factor, &adam);
-    }
+    for (int i = 0; i < p->n_runs; i++)
+        step_run(be, update, &p->runs[i], factor, numbers->adam);
     be->ops->weights_refresh(be, p->weights, p->n_weights);
 }
 

@@ -4,7 +4,7 @@
  * Four blocks on the device: parameters, gradients, moments (m, then v), activations.
  * In training the first three have the layout of the topology, so that loading and
  * saving are one copy, the norm of the gradient is one sum, and AdamW is a few long
- * runs. */
+ * runs. With Muon, v leaves out the matrices that have none. */
 #include "modules/model_internal.h"
 #include <limits.h>
 
@@ -67,7 +67,8 @@ static pl_status alloc_blocks(pl_model *m)
     PL_CHECK(alloc_device_floats(m, m->n_kept, "parameters", &m->params));
     if (m->options.training) {
         PL_CHECK(alloc_device_floats(m, m->n_params, "gradients", &m->grads));
-        PL_CHECK(alloc_device_floats(m, 2 * m->n_params, "moments", &m->moments));
+        PL_CHECK(
+            alloc_device_floats(m, m->n_params + m->n_second, "moments", &m->moments));
     }
     PL_CHECK(m->ops->alloc(m->be, bytes, "activations", &m->act_block));
     PL_CHECK(pl_try_alloc((rows > features ? rows : features) * sizeof(float),
@@ -186,21 +187,21 @@ static pl_status check_training(const pl_model *m, const char *what)
 pl_status pl_model_load_moments(pl_model *m, const float *first, const float *second)
 {
     PL_CHECK(check_training(m, "moments"));
-    size_t bytes = m->n_params * sizeof(float);
-    m->ops->fill_zero(m->be, m->moments, 2 * bytes);
+    size_t bytes = m->n_params * sizeof *first, rest = m->n_second * sizeof *second;
+    m->ops->fill_zero(m->be, m->moments, bytes + rest);
     if (first)
         m->ops->upload(m->be, m->moments, first, bytes);
     if (second)
-        m->ops->upload(m->be, m->moments + m->n_params, second, bytes);
+        m->ops->upload(m->be, m->moments + m->n_params, second, rest);
     return m->ops->sync(m->be);
 }
 
 pl_status pl_model_save_moments(pl_model *m, float *first, float *second)
 {
     PL_CHECK(check_training(m, "moments"));
-    size_t bytes = m->n_params * sizeof(float);
-    m->ops->download(m->be, first, m->moments, bytes);
-    m->ops->download(m->be, second, m->moments + m->n_params, bytes);
+    m->ops->download(m->be, first, m->moments, m->n_params * sizeof *first);
+    m->ops->download(m->be, second, m->moments + m->n_params,
+                     m->n_second * sizeof *second);
     return m->ops->sync(m->be);
 }
 

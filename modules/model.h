@@ -22,12 +22,14 @@ typedef struct pl_model_options {
      * backward pass. The result has the same bytes and costs about 1.3 times the
      * arithmetic; the activations of a block take a tenth of the memory or less. */
     bool recompute;
+    bool muon; /* Muon steps the matrices of blocks (ops.h), AdamW everything else */
 } pl_model_options;
 
 typedef struct pl_model_plan {
     /* of the device; params with compute copies */
     uint64_t params_bytes, grads_bytes, moments_bytes, acts_bytes;
-    /* of a GPU: working memory of operations and of cuBLAS, and their tables */
+    /* of Muon; of a GPU: working memory of operations and of cuBLAS, and their tables
+     */
     uint64_t scratch_bytes;
 } pl_model_plan;
 void pl_model_plan_bytes(const pl_topology *topology, const pl_model_options *options,
@@ -64,7 +66,8 @@ enum { PL_TEXT_BEGINS = 1 << 30 };
  * (bf16, int8); saving such a model is ERR_ARG. */
 PL_MUST_CHECK pl_status pl_model_load(pl_model *model, const float *params);
 PL_MUST_CHECK pl_status pl_model_save(pl_model *model, float *params);
-/* AdamW moments: m then v; NULL loads zeros. */
+/* The optimizer's moments: m [path_params], then v of the parameters that AdamW steps,
+ * without gaps: all, or with Muon pl_shape_hidden_params fewer. NULL loads zeros. */
 PL_MUST_CHECK pl_status pl_model_load_moments(pl_model *model, const float *m,
                                               const float *v);
 PL_MUST_CHECK pl_status pl_model_save_moments(pl_model *model, float *m, float *v);

@@ -66,14 +66,15 @@ struct pl_model {
     const pl_shape *shape;
     pl_model_options options;
     size_t n_params, n_kept;         /* of the path; in `params` */
-    float *params, *grads, *moments; /* moments: m, then v */
+    size_t n_second;                 /* parameters that have a second moment */
+    float *params, *grads, *moments; /* moments: m, then v of n_second */
     bool lean; /* params holds only embedding and norms: see model_params.c */
     void *act_block;
     model_acts acts;        /* views into act_block */
     param_places at, whole; /* in `params`; in a path's whole block */
     pl_weight **weights;    /* WEIGHTS_PER_BLOCK per block, the classifier last */
     int n_weights;
-    pl_decay_run *runs;
+    pl_update_run *runs;
     int n_runs;
     pl_update *update;   /* training only */
     pl_routine *routine; /* a whole training step, recorded by the backend */
@@ -132,7 +133,7 @@ static inline pl_act *model_act_at(const pl_model *m, pl_act *acts, size_t n)
     return (pl_act *)((uint8_t *)acts + n * pl_type_bytes(m->be->act));
 }
 
-/* Fills at, whole, runs, n_params, n_kept, lean. */
+/* Fills at, whole, runs, n_params, n_second, n_kept, lean. */
 void model_place_params(pl_model *m);
 /* Floats of `params` in a lean model. */
 size_t model_lean_floats(const pl_shape *shape);

@@ -44,14 +44,26 @@ static void note_outer_tensor(pl_model *m, const pl_tensor *tensor)
     }
 }
 
-/* Tensors come in the order of their offsets, without gaps. */
+/* Tensors come in the order of their offsets, without gaps. Muon needs each matrix of a
+ * block alone: q_proj, not the fused qkv. */
 static void extend_runs(pl_model *m, const pl_tensor *tensor)
 {
-    size_t n = (size_t)tensor->rows * (size_t)tensor->cols;
-    if (m->n_runs > 0 && m->runs[m->n_runs - 1].decay == tensor->decay)
-        m->runs[m->n_runs - 1].n += n;
+    const bool muon = m->options.muon && tensor->block >= 0 && tensor->decay;
+    pl_update_run *last = m->n_runs > 0 ? &m->runs[m->n_runs - 1] : NULL;
+    pl_update_run run = {.offset = tensor->offset,
+                         .n = (size_t)tensor->rows * (size_t)tensor->cols,
+                         .second = m->n_second,
+                         .decay = tensor->decay};
+    if (muon) {
+        run.rows = tensor->rows;
+        run.cols = tensor->cols;
+    } else {
+        m->n_second += run.n;
+    }
+    if (last && !muon && last->rows == 0 && last->decay == run.decay)
+        last->n += run.n;
     else
-        m->runs[m->n_runs++] = (pl_decay_run){tensor->offset, n, tensor->decay};
+        m->runs[m->n_runs++] = run;
 }
 
 /* ---- parameters that inference keeps ---- */

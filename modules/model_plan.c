@@ -165,6 +165,19 @@ static uint64_t lean_bytes(const pl_topology *topology)
     return sizeof(float) * (uint64_t)model_lean_floats(pl_topology_shape(topology));
 }
 
+/* Newton-Schulz on the largest matrix of a block. */
+static uint64_t muon_bytes(const pl_topology *topology, const pl_model_options *options)
+{
+    uint64_t most = 0;
+    for (int i = 0; i < pl_topology_n_tensors(topology); i++) {
+        const pl_tensor *tensor = pl_topology_tensor(topology, i);
+        uint64_t n = pl_muon_work_floats(tensor->rows, tensor->cols);
+        if (tensor->block >= 0 && tensor->decay && n > most)
+            most = n;
+    }
+    return options->training && options->muon ? most * sizeof(float) : 0;
+}
+
 void pl_model_plan_bytes(const pl_topology *topology, const pl_model_options *options,
                          pl_type act, pl_model_plan *out)
 {
@@ -175,9 +188,12 @@ void pl_model_plan_bytes(const pl_topology *topology, const pl_model_options *op
     out->params_bytes = (lean ? lean_bytes(topology) : params) + copies;
     out->grads_bytes = options->training ? params : 0;
     out->moments_bytes = options->training ? 2 * params : 0;
+    if (options->training && options->muon)
+        out->moments_bytes -= sizeof(float) * (uint64_t)pl_shape_hidden_params(
+                                                  pl_topology_shape(topology));
     out->acts_bytes =
         model_layout(pl_topology_shape(topology), options, act, NULL, &acts);
-    out->scratch_bytes = 0;
+    out->scratch_bytes = muon_bytes(topology, options);
 }
 
 /* ---- memory of a GPU ---- */
@@ -220,7 +236,7 @@ void pl_model_plan_gpu(const pl_topology *topology, const pl_model_options *opti
     pl_model_plan_bytes(topology, options, PL_BF16, out);
     if (fp8)
         out->params_bytes += pl_model_fp8_bytes(topology);
-    out->scratch_bytes =
+    out->scratch_bytes +=
         CUDA_WORKSPACE_BYTES +
         scratch_bytes(&e, (size_t)s->vocab, options->training, fp8) +
         (size_t)cuda_table_positions((int)e.T) * (size_t)s->head_size * sizeof(float) +

@@ -36,18 +36,21 @@ typedef struct pl_step_numbers {
     float loss_scale;   /* 1 / counted targets */
 } pl_step_numbers;
 
-/* Consecutive parameters that all have weight decay, or all have none. */
-typedef struct pl_decay_run {
+/* Consecutive parameters that the optimizer treats alike: AdamW steps them, all with
+ * weight decay or all without, or they are one matrix that Muon steps. */
+typedef struct pl_update_run {
     size_t offset, n;
+    size_t second; /* AdamW: where their v begins */
     bool decay;
-} pl_decay_run;
+    int rows, cols; /* of the matrix that Muon steps; 0: AdamW */
+} pl_update_run;
 
 /* The memory that the optimizer works on. Vectors lie in memory of the backend, lists
  * in that of the host. All are borrowed while the update exists. */
 typedef struct pl_update_plan {
-    float *params, *grads, *moments; /* moments: m [n_params], then v */
+    float *params, *grads, *moments; /* moments: m [n_params], then v of AdamW's */
     size_t n_params;
-    const pl_decay_run *runs; /* all parameters */
+    const pl_update_run *runs; /* all parameters */
     int n_runs;
     pl_weight *const *weights; /* their masters are in params */
     int n_weights;
@@ -171,11 +174,38 @@ typedef void pl_op_sum_squares(pl_backend *be, double *out, const float *g, size
  * then g is set to zero. */
 typedef void pl_op_adamw(pl_backend *be, float *p, float *m, float *v, float *g,
                          size_t n, float grad_scale, const pl_adamw *adam);
+/* Muon (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon) on one matrix
+ * [O,I], with the scale of arXiv:2502.16982, at which AdamW's learning rate and weight
+ * decay fit it. mu is PL_MUON_MOMENTUM; g is scaled by grad_scale first:
+ *   m = mu m + (1-mu) g;  u = mu m + (1-mu) g                    (Nesterov)
+ *   X = u / (|u| + 1e-7), |u| the Frobenius norm, and PL_MUON_ITERATIONS times
+ *   X = a X + X (b S + c S S), S = X^T X                         (Newton-Schulz)
+ *   p -= lr * (0.2 sqrt(max(O,I)) X + wd * p)
+ * then g is set to zero. The iteration brings the singular values of X near 1. For
+ * O < I it works on the transpose. `work` has pl_muon_work_floats; what it holds means
+ * nothing. The order of all sums depends on O and I alone, not on the number of
+ * threads. */
+typedef void pl_op_muon(pl_backend *be, float *p, float *m, float *g, float *work,
+                        int O, int I, float grad_scale, const pl_adamw *adam);
+#define PL_MUON_MOMENTUM 0.95f
+#define PL_MUON_SCALE    0.2f
+#define PL_MUON_TINY     1e-7f
+/* a, b, c above */
+#define PL_MUON_QUINTIC                                                                \
+    {                                                                                  \
+        3.4445f, -4.7750f, 2.0315f                                                     \
+    }
+enum { PL_MUON_ITERATIONS = 5 };
+/* Working memory of muon: X twice and S twice, sides rounded up to whole tiles. */
+size_t pl_muon_work_floats(int O, int I);
+/* The most that any of the runs needs; 0: AdamW steps all of them. */
+size_t pl_update_work_floats(const pl_update_run *runs, int n_runs);
 
 /* ---- a whole step ---- */
 /* The optimizer for a whole path: computes squares = sum g^2, scales gradients to
- * the norm `clip`, applies adamw with weight decay to the runs that have it,
- * refreshes compute copies, and zeroes the gradients. If squares or a value of
+ * the norm `clip`, applies muon to the runs that are matrices and adamw to the others,
+ * with weight decay where a run has it, refreshes compute copies, and zeroes the
+ * gradients. If squares or a value of
  * loss[N] is not finite, then squares is set to a value that is not finite,
  * gradients are zeroed, and nothing else changes. */
 typedef pl_status pl_op_update_create(pl_backend *be, const pl_update_plan *plan,
@@ -203,7 +233,7 @@ typedef void pl_op_routine_destroy(pl_backend *be, pl_routine **routine);
     X(embed_forward) X(embed_backward) X(rmsnorm_forward) X(rmsnorm_backward) \
     X(matmul_forward) X(matmul_dw) X(rope) X(attention_forward) \
     X(attention_backward) X(decode_append) X(attention_decode) X(swiglu_forward) \
-    X(swiglu_backward) X(classifier) X(logits) X(sum_squares) X(adamw)
+    X(swiglu_backward) X(classifier) X(logits) X(sum_squares) X(adamw) X(muon)
 #define PL_OPS_OF_STEPS(X) \
     X(update_create) X(update_destroy) X(update_apply) X(perform) X(routine_destroy)
 /* clang-format on */

@@ -13,6 +13,14 @@ static pl_status check_extent(const char *name, int value, int max)
     return PL_OK;
 }
 
+size_t pl_shape_hidden_params(const pl_shape *s)
+{
+    const size_t C = (size_t)s->width, D = (size_t)s->head_size;
+    const size_t queries = (size_t)s->n_heads * D, keys = (size_t)s->n_kv_heads * D;
+    return (size_t)s->n_blocks *
+           (C * (queries + 2 * keys) + queries * C + 3 * C * (size_t)s->ffn);
+}
+
 pl_status pl_shape_check(const pl_shape *shape)
 {
     PL_CHECK(check_extent("vocab", shape->vocab, EXTENT_MAX));

@@ -24,6 +24,9 @@ typedef struct pl_shape {
 /* ERR_CONFIG names the two numbers that do not fit together, and what to change. */
 PL_MUST_CHECK pl_status pl_shape_check(const pl_shape *shape);
 
+/* The parameters of the blocks' matrices, which Muon steps if a run uses it. */
+size_t pl_shape_hidden_params(const pl_shape *shape);
+
 #ifdef __cplusplus
 }
 #endif

@@ -12,7 +12,7 @@ enum {
     CUDA_NORM_CHUNK = 64,            /* rows of a partial sum for a norm's weights */
     CUDA_SMALL_PARTS = 512,          /* partial maxima of a tensor, for fp8 */
     CUDA_PIECE = 8192,            /* parameters that a block of the optimizer steps */
-    CUDA_PIECE_BYTES = 24,        /* how it is described */
+    CUDA_PIECE_BYTES = 32,        /* how it is described */
     CUDA_CHUNK_BYTES = 256 << 20, /* logits and their gradients at a time */
     CUDA_CHUNK_TILE = 128,        /* in whole tiles of rows */
     CUDA_POSITIONS_MIN = 256      /* of the rotary table */

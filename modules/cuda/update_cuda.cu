@@ -1,14 +1,17 @@
-/* The optimizer's step on a whole path in two launches (modules/ops.h, update_apply).
+/* The optimizer's step on a whole path (modules/ops.h, update_apply): two launches, and
+ * with Muon some more for each of its matrices.
  *
  *   squares   a fixed number of blocks, each over its share of the gradients; its
  *             sum becomes NaN if a loss in its share is not finite
  *   update    every block adds up those sums again, in the same order, and so knows the
  *             clipping factor; then it steps one piece of the parameters, writes their
  *             compute copies and clears the gradients: 34 bytes per parameter, once
+ *   Muon      pieces of its matrices get their momentum in `update`; then muon_cuda.cu
+ *             steps one matrix after the other
  *
  * Each rounding is the reference's, so that its bytes are too, but for the order of the
  * sum of squares. */
-#include "modules/cuda/ops_cuda.cuh"
+#include "modules/cuda/muon_cuda.cuh"
 #include "modules/cuda/warp.cuh"
 #include <math.h>
 
@@ -17,10 +20,10 @@ enum { PIECE = CUDA_PIECE };
 
 /* A stretch of parameters of one kind, which one block steps. */
 struct update_piece {
-    size_t at;
+    size_t at, second; /* where its parameters begin, and their v */
     unsigned n;
-    bool decay, wide; /* wide: ACTS_WIDE at a time */
-    act *copy;        /* of its first parameter; or NULL */
+    bool decay, wide, muon; /* wide: ACTS_WIDE at a time */
+    act *copy;              /* of its first parameter; or NULL */
 };
 static_assert(sizeof(update_piece) == CUDA_PIECE_BYTES, "what the plan counts");
 
@@ -30,8 +33,11 @@ struct pl_update {
     double *squares, *parts; /* parts [SUM_BLOCKS] */
     update_piece *pieces;
     unsigned n_pieces;
-    pl_weight *const *weights; /* the host's */
+    pl_weight *const *weights; /* the host's, as runs are */
     int n_weights;
+    const pl_update_run *runs;
+    int n_runs;
+    float *work; /* of Muon */
 };
 
 /* ---- kernels ---- */
@@ -69,12 +75,12 @@ static __device__ __forceinline__ void step_some(const pl_update *u,
                                                  const update_piece *piece, unsigned i,
                                                  const pl_step_numbers *s, float factor)
 {
-    const size_t at = piece->at + i;
+    const size_t at = piece->at + i, second = u->n_params + piece->second + i;
     const float decay = piece->decay ? s->adam.weight_decay : 0.0f;
     float p[V], m[V], v[V], g[V];
     load_floats<V>(p, u->params + at);
     load_floats<V>(m, u->moments + at);
-    load_floats<V>(v, u->moments + u->n_params + at);
+    load_floats<V>(v, u->moments + second);
     load_floats<V>(g, u->grads + at);
 #pragma unroll
     for (int k = 0; k < V; k++) {
@@ -83,7 +89,7 @@ static __device__ __forceinline__ void step_some(const pl_update *u,
     }
     store_floats<V>(u->params + at, p);
     store_floats<V>(u->moments + at, m);
-    store_floats<V>(u->moments + u->n_params + at, v);
+    store_floats<V>(u->moments + second, v);
     store_floats<V>(u->grads + at, g);
     if (piece->copy)
         store_acts<V>(piece->copy + i, p);
@@ -119,7 +125,11 @@ static __global__ void __launch_bounds__(THREADS)
     }
     const pl_step_numbers s = *numbers;
     const float factor = clip_factor(sum, s.clip);
-    if (piece.wide)
+    if (piece.muon)
+        for (unsigned i = threadIdx.x; i < piece.n; i += THREADS)
+            muon_momentum(u.moments + piece.at + i, u.grads + piece.at + i,
+                          u.grads[piece.at + i] * factor);
+    else if (piece.wide)
         for (unsigned i = threadIdx.x * ACTS_WIDE; i < piece.n;
              i += THREADS * ACTS_WIDE)
             step_some<ACTS_WIDE>(&u, &piece, i, &s, factor);
@@ -148,17 +158,19 @@ static const pl_weight *weight_at(const pl_update_plan *plan, size_t at, size_t 
 }
 
 /* The piece that begins at `at`, in a run that ends at `end`. */
-static update_piece cut_piece(const pl_update_plan *plan, const pl_decay_run *run,
+static update_piece cut_piece(const pl_update_plan *plan, const pl_update_run *run,
                               size_t at)
 {
     size_t end = run->offset + run->n;
     const pl_weight *w = weight_at(plan, at, &end);
     update_piece piece = {};
     piece.at = at;
+    piece.second = run->second + (at - run->offset);
+    piece.muon = run->rows > 0;
     piece.n = (unsigned)min(end - at, (size_t)PIECE);
     piece.decay = run->decay;
     piece.copy = w ? w->copy + (at - (size_t)(w->master - plan->params)) : NULL;
-    piece.wide = (at | piece.n | plan->n_params) % ACTS_WIDE == 0 &&
+    piece.wide = (at | piece.second | piece.n | plan->n_params) % ACTS_WIDE == 0 &&
                  reinterpret_cast<uintptr_t>(piece.copy) % 16 == 0;
     return piece;
 }
@@ -168,7 +180,7 @@ static unsigned cut_pieces(const pl_update_plan *plan, update_piece *out)
 {
     unsigned n = 0;
     for (int r = 0; r < plan->n_runs; r++) {
-        const pl_decay_run *run = &plan->runs[r];
+        const pl_update_run *run = &plan->runs[r];
         for (size_t at = run->offset; at < run->offset + run->n; n++) {
             const update_piece piece = cut_piece(plan, run, at);
             at += piece.n;
@@ -181,15 +193,17 @@ static unsigned cut_pieces(const pl_update_plan *plan, update_piece *out)
 
 /* ---- the door ---- */
 
-/* The sums and the pieces are one block of device memory. */
+/* The sums, Muon's working memory and the pieces are one block of device memory. */
 static pl_status place(cuda_state *self, const pl_update_plan *plan, pl_update *u)
 {
-    const size_t sums = cuda_lines(SUM_BLOCKS * sizeof(double));
+    const size_t muon = pl_update_work_floats(plan->runs, plan->n_runs) * sizeof(float);
+    const size_t sums = cuda_lines(SUM_BLOCKS * sizeof(double)) + muon;
     void *memory = NULL, *host = NULL;
     u->n_pieces = cut_pieces(plan, NULL);
     const size_t bytes = u->n_pieces * sizeof(update_piece);
     PL_CHECK(device_check(cudaMalloc(&memory, sums + bytes), "the optimizer's list"));
     u->parts = static_cast<double *>(memory);
+    u->work = reinterpret_cast<float *>(u->parts + SUM_BLOCKS);
     u->pieces = reinterpret_cast<update_piece *>(static_cast<uint8_t *>(memory) + sums);
     PL_CHECK(pl_try_alloc(bytes, "the optimizer's list", &host));
     memset(host, 0, bytes);
@@ -212,6 +226,8 @@ pl_status cuda_update_create(pl_backend *be, const pl_update_plan *plan,
     u->squares = plan->squares;
     u->weights = plan->weights;
     u->n_weights = plan->n_weights;
+    u->runs = plan->runs;
+    u->n_runs = plan->n_runs;
     const pl_status status = place(cuda_self(be), plan, u);
     if (status != PL_OK)
         cuda_update_destroy(be, &u);
@@ -229,6 +245,31 @@ void cuda_update_destroy(pl_backend *be, pl_update **update)
     *update = NULL;
 }
 
+/* The compute copy of the parameters from `at` on, or NULL. */
+static act *copy_at(const pl_update *u, size_t at)
+{
+    for (int i = 0; i < u->n_weights; i++) {
+        const pl_weight *w = u->weights[i];
+        const size_t start = (size_t)(w->master - u->params);
+        if (w->copy && at >= start && at < start + w->n)
+            return w->copy + (at - start);
+    }
+    return NULL;
+}
+
+static void step_matrices(pl_backend *be, const pl_update *u,
+                          const pl_step_numbers *numbers)
+{
+    const muon_rates rates = {0.0f, 0.0f, numbers, u->squares};
+    for (int i = 0; i < u->n_runs; i++) {
+        const pl_update_run *run = &u->runs[i];
+        if (run->rows > 0)
+            cuda_muon_step(be, u->params + run->offset, u->grads + run->offset,
+                           copy_at(u, run->offset), u->work, run->rows, run->cols,
+                           &rates);
+    }
+}
+
 void cuda_update_apply(pl_backend *be, pl_update *update, const float *loss, int N,
                        const pl_step_numbers *numbers)
 {
@@ -238,5 +279,6 @@ void cuda_update_apply(pl_backend *be, pl_update *update, const float *loss, int
               update->grads, update->n_params, loss, N);
     PL_LAUNCH(update_step_kernel, update->n_pieces, THREADS, 0, cuda_stream(be),
               *update, blocks, numbers);
+    step_matrices(be, update, numbers);
     cuda_small_refresh(be, update->weights, update->n_weights);
 }

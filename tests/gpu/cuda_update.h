@@ -15,7 +15,7 @@ enum {
 struct optimizer {
     pl_backend *be;
     size_t n;
-    std::vector<pl_decay_run> runs;
+    std::vector<pl_update_run> runs;
     pl_weight *weights[2];
     pl_update_plan plan;
     pl_step_numbers numbers;
@@ -30,9 +30,10 @@ static inline float *floats_there(pl_backend *be, const std::vector<float> &valu
     return static_cast<float *>(memory);
 }
 
-/* `shift` moves the second matrix out of line. */
+/* `shift` moves the second matrix out of line. `muon`: it is Muon that steps the first
+ * as it is and the second as the transpose. */
 static inline void open_optimizer(optimizer *o, const char *backend, size_t shift,
-                                  float clip)
+                                  float clip, bool muon)
 {
     pl_backend_options options = {};
     void *squares;
@@ -54,9 +55,13 @@ static inline void open_optimizer(optimizer *o, const char *backend, size_t shif
         be->ops->weight_create(be, there, UPDATE_ROWS, UPDATE_COLUMNS, &o->weights[0]));
     check(be->ops->weight_create(be, there + second, UPDATE_ROWS, UPDATE_COLUMNS,
                                  &o->weights[1]));
-    o->runs = {{0, UPDATE_MATRIX, true},
-               {UPDATE_MATRIX, second - UPDATE_MATRIX, false},
-               {second, UPDATE_MATRIX, true}};
+    o->runs = {{0, UPDATE_MATRIX, 0, true, 0, 0},
+               {UPDATE_MATRIX, second - UPDATE_MATRIX, UPDATE_MATRIX, false, 0, 0},
+               {second, UPDATE_MATRIX, second, true, 0, 0}};
+    if (muon)
+        o->runs = {{0, UPDATE_MATRIX, 0, true, UPDATE_ROWS, UPDATE_COLUMNS},
+                   {UPDATE_MATRIX, second - UPDATE_MATRIX, 0, false, 0, 0},
+                   {second, UPDATE_MATRIX, 0, true, UPDATE_COLUMNS, UPDATE_ROWS}};
     o->plan = {there,
                floats_there(be, grads),
                floats_there(be, moments),
@@ -111,13 +116,20 @@ static inline void update_by_parts(optimizer *o)
     be->ops->download(be, &sum, p->squares, sizeof sum);
     const double norm = sqrt(sum), clip = (double)o->numbers.clip;
     const float factor = clip > 0 && norm > clip ? (float)(clip / norm) : 1.0f;
-    for (const pl_decay_run &run : o->runs) {
+    float *work = floats_there(
+        be, std::vector<float>(pl_muon_work_floats(UPDATE_ROWS, UPDATE_COLUMNS)));
+    for (const pl_update_run &run : o->runs) {
         pl_adamw adam = o->numbers.adam;
+        float *m = p->moments + run.offset, *g = p->grads + run.offset;
         adam.weight_decay = run.decay ? adam.weight_decay : 0.0f;
-        be->ops->adamw(be, p->params + run.offset, p->moments + run.offset,
-                       p->moments + o->n + run.offset, p->grads + run.offset, run.n,
-                       factor, &adam);
+        if (run.rows > 0)
+            be->ops->muon(be, p->params + run.offset, m, g, work, run.rows, run.cols,
+                          factor, &adam);
+        else
+            be->ops->adamw(be, p->params + run.offset, m,
+                           p->moments + o->n + run.second, g, run.n, factor, &adam);
     }
+    be->ops->release(be, work);
     be->ops->weights_refresh(be, o->weights, 2);
 }
 
@@ -140,10 +152,11 @@ static inline void read_copy(optimizer *o, int w, float *out)
 }
 
 static inline std::vector<float> update_once(const char *backend, bool whole,
-                                             size_t shift, float clip)
+                                             size_t shift, float clip,
+                                             bool muon = false)
 {
     optimizer o = {};
-    open_optimizer(&o, backend, shift, clip);
+    open_optimizer(&o, backend, shift, clip, muon);
     if (whole)
         update_whole(&o);
     else
@@ -158,6 +171,13 @@ static inline std::vector<float> update_once(const char *backend, bool whole,
         read_copy(&o, w, out.data() + 4 * n + (size_t)w * UPDATE_MATRIX);
     close_optimizer(&o);
     return out;
+}
+
+static inline void muon_in_a_whole_step_is_its_operation(void **)
+{
+    for (int clipped = 0; clipped < 2; clipped++)
+        expect_equal(update_once("cuda", true, 5, clipped ? 1.0f : 0.0f, true),
+                     update_once("cuda", false, 5, clipped ? 1.0f : 0.0f, true));
 }
 
 /* Shifts: in line, so that eight go at once; and out of it. */

@@ -272,7 +272,7 @@ static void an_odd_vocabulary_makes_no_product_slow(void **)
 
 /* ---- what is planned is what is taken ---- */
 
-static void expect_planned(const char *precision, bool recompute)
+static void expect_planned(const char *precision, bool recompute, bool muon)
 {
     pl_backend *be;
     pl_topology *t = even_topology();
@@ -283,7 +283,7 @@ static void expect_planned(const char *precision, bool recompute)
     size_t taken;
     std::vector<int32_t> tokens, targets;
     std::vector<float> params(pl_topology_path_params(t)), losses(ROWS);
-    const pl_model_options extents = {SEQUENCES, TOKENS, true, recompute};
+    const pl_model_options extents = {SEQUENCES, TOKENS, true, recompute, muon};
     options.name = "cuda";
     options.precision = precision;
     options.n_threads = 1;
@@ -307,9 +307,10 @@ static void expect_planned(const char *precision, bool recompute)
 
 static void a_training_takes_what_its_plan_says(void **)
 {
-    expect_planned("bf16", false);
-    expect_planned("bf16", true);
-    expect_planned("fp8", false);
+    expect_planned("bf16", false, false);
+    expect_planned("bf16", true, false);
+    expect_planned("fp8", false, false);
+    expect_planned("bf16", false, true);
 }
 
 /* ---- completeness ---- */
@@ -411,6 +412,7 @@ int main(void)
         cmocka_unit_test(a_frequent_tokens_gradient_has_the_same_bytes_in_every_order),
         cmocka_unit_test(plans_of_long_ago_make_room_for_new_ones),
         cmocka_unit_test(an_update_in_two_launches_is_its_operations_in_a_row),
+        cmocka_unit_test(muon_in_a_whole_step_is_its_operation),
         cmocka_unit_test(an_odd_vocabulary_makes_no_product_slow),
         cmocka_unit_test(a_training_takes_what_its_plan_says),
         cmocka_unit_test(a_second_device_is_used_by_whichever_thread),

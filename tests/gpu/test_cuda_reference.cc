@@ -329,6 +329,23 @@ static void steps_are_near_the_references(void **)
     expect_near(bytes.data(), want.data(), want.size(), 1e-3, "int8");
 }
 
+/* Its products are of bf16; what AdamW steps beside it has the reference's bytes. */
+static void muon_is_near_the_references(void **)
+{
+    const std::vector<float> want = update_once("ref", true, 5, 1.0f, true),
+                             got = update_once("cuda", true, 5, 1.0f, true),
+                             adam = update_once("cuda", true, 5, 1.0f);
+    const size_t n = UPDATE_N + 5;
+    float change = 0;
+    expect_near(&got[0], &want[0], n, 1e-7, "parameters");
+    expect_near(&got[2 * n], &want[2 * n], n, 1e-12, "first moments");
+    for (size_t i = 0; i < n; i++) {
+        assert_true(got[n + i] == 0.0f); /* gradients */
+        change = fmaxf(change, fabsf(got[i] - adam[i]));
+    }
+    assert_true(change > 1e-3f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -336,6 +353,8 @@ int main(void)
         cmocka_unit_test(a_loss_that_is_no_number_leaves_everything_as_it_was),
         cmocka_unit_test(an_update_is_that_of_ref),
         cmocka_unit_test(an_update_in_two_launches_is_its_operations_in_a_row),
+        cmocka_unit_test(muon_in_a_whole_step_is_its_operation),
+        cmocka_unit_test(muon_is_near_the_references),
         cmocka_unit_test(products_of_fp8_are_as_near_as_its_bits_allow),
         cmocka_unit_test(training_follows_the_reference),
         cmocka_unit_test(also_in_fp8),

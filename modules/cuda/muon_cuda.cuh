@@ -1,0 +1,28 @@
+/* Muon's parts that the whole step (update_cuda.cu) uses as well. */
+#ifndef PL_MODULES_CUDA_MUON_CUDA_CUH
+#define PL_MODULES_CUDA_MUON_CUDA_CUH
+#include "modules/cuda/ops_cuda.cuh"
+
+/* Momentum of one parameter; u takes the place of its gradient. */
+static __device__ __forceinline__ void muon_momentum(float *m, float *u, float gradient)
+{
+    const float mu = PL_MUON_MOMENTUM;
+    const float mean = mu * *m + (1.0f - mu) * gradient;
+    *m = mean;
+    *u = mu * mean + (1.0f - mu) * gradient;
+}
+
+/* Learning rate and weight decay: those of `numbers` on the device, or these if it is
+ * NULL. If `squares` is given and not finite, parameters stay as they are. */
+struct muon_rates {
+    float lr, weight_decay;
+    const pl_step_numbers *numbers;
+    const double *squares;
+};
+
+/* Steps the matrix p [O,I] by u, which becomes zero, and writes its compute copy unless
+ * that is NULL. */
+void cuda_muon_step(pl_backend *be, float *p, float *u, act *copy, float *work, int O,
+                    int I, const muon_rates *rates);
+
+#endif

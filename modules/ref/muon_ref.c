@@ -1,0 +1,77 @@
+/* Muon: momentum, then the nearest semi-orthogonal matrix by Newton-Schulz (ops.h).
+ *
+ * X is kept wide, [S,L] with S = min(O,I): then X^T X of the equation is x x^T here,
+ * all inner loops run along rows, and S x S products are as small as they can be.
+ */
+#include "modules/ref/ref.h"
+#include <math.h>
+
+typedef struct newton_schulz {
+    float *x, *y;      /* [S,L]: the iterate, and the one that follows */
+    float *gram, *mix; /* [S,S] */
+    int S, L;
+} newton_schulz;
+
+/* x = u / (|u| + tiny), transposed if u [O,I] is tall. */
+static void load_wide(newton_schulz *s, const float *u, int O, int I)
+{
+    double squares;
+    ref_sum_squares(NULL, &squares, u, (size_t)O * (size_t)I);
+    const float scale = (float)(1.0 / (sqrt(squares) + (double)PL_MUON_TINY));
+    for (int o = 0; o < O; o++)
+        for (int i = 0; i < I; i++, u++)
+            s->x[O <= I ? (size_t)o * (size_t)I + (size_t)i
+                        : (size_t)i * (size_t)O + (size_t)o] = *u * scale;
+}
+
+/* x = a x + (b G + c G G) x, G = x x^T */
+static void iterate(newton_schulz *s)
+{
+    const float q[3] = PL_MUON_QUINTIC;
+    const size_t S = (size_t)s->S, L = (size_t)s->L;
+    for (size_t i = 0; i < S; i++)
+        for (size_t j = 0; j < S; j++)
+            s->gram[i * S + j] = ref_dot(s->x + i * L, s->x + j * L, s->L);
+    for (size_t i = 0; i < S; i++)
+        for (size_t j = 0; j < S; j++) /* G is symmetric */
+            s->mix[i * S + j] = q[1] * s->gram[i * S + j] +
+                                q[2] * ref_dot(s->gram + i * S, s->gram + j * S, s->S);
+    for (size_t i = 0; i < S; i++) {
+        for (size_t l = 0; l < L; l++)
+            s->y[i * L + l] = q[0] * s->x[i * L + l];
+        for (size_t j = 0; j < S; j++)
+            ref_axpy(s->y + i * L, s->mix[i * S + j], s->x + j * L, s->L);
+    }
+    float *done = s->x;
+    s->x = s->y;
+    s->y = done;
+}
+
+void ref_muon(pl_backend *be, float *p, float *m, float *g, float *work, int O, int I,
+              float grad_scale, const pl_adamw *adam)
+{
+    (void)be;
+    const size_t n = (size_t)O * (size_t)I, S = (size_t)(O < I ? O : I);
+    const float mu = PL_MUON_MOMENTUM;
+    const float scale = PL_MUON_SCALE * sqrtf((float)(O < I ? I : O));
+    newton_schulz s = {.x = work,
+                       .y = work + n,
+                       .gram = work + 2 * n,
+                       .mix = work + 2 * n + S * S,
+                       .S = (int)S,
+                       .L = O < I ? I : O};
+    for (size_t i = 0; i < n; i++) {
+        float gradient = g[i] * grad_scale;
+        m[i] = mu * m[i] + (1.0f - mu) * gradient;
+        g[i] = mu * m[i] + (1.0f - mu) * gradient;
+    }
+    load_wide(&s, g, O, I);
+    for (int k = 0; k < PL_MUON_ITERATIONS; k++)
+        iterate(&s);
+    for (size_t i = 0; i < n; i++) {
+        size_t row = i / (size_t)I, col = i % (size_t)I;
+        float step = scale * s.x[O <= I ? i : col * (size_t)O + row];
+        p[i] -= adam->lr * (step + adam->weight_decay * p[i]);
+        g[i] = 0.0f;
+    }
+}
