@@ -198,6 +198,11 @@ pl_status config_check_answer(const char *option, const char *value)
                                      option, value);
 }
 
+bool config_has_muon(const config *c)
+{
+    return strcmp(c->optimizer, "muon") == 0;
+}
+
 int config_pass(const config *c)
 {
     bool splits = c->micro_batch > 0 && c->micro_batch < c->batch;

@@ -52,7 +52,7 @@ typedef struct config {
 
     int64_t batch, micro_batch, tau, phases, base_steps, base_replicas, warmup,
         base_warmup;
-    config_text schedule;
+    config_text optimizer, schedule;
     double decay_share, batch_lr;
     double lr, base_lr, lr_floor, beta1, beta2, adam_eps, weight_decay, clip;
     bool skip_prefix, pack;
@@ -128,6 +128,8 @@ bool config_encrypts(const config *c);
 void config_hash(const config *c, pl_hash *out);
 /* Sequences per pass: train.micro_batch, at most train.batch. */
 int config_pass(const config *c);
+/* Whether Muon steps the matrices of blocks. */
+bool config_has_muon(const config *c);
 /* Arms that a run may train beside the mixture. */
 enum { CONFIG_BASELINES = 4 };
 extern const char *const config_baselines[CONFIG_BASELINES];

@@ -106,7 +106,13 @@ static const pl_key keys[] = {
      "their updates",
      false},
 
-    SECTION("train", "inner training: AdamW on workers"),
+    SECTION("train", "inner training on workers"),
+    {"train.optimizer", PL_KEY_CHOICE, AT(optimizer), "adamw", 0, 0, "adamw|muon", "",
+     "optimizer of the inner steps; adamw: AdamW for all parameters; muon: Muon for "
+     "the "
+     "matrices of the blocks, AdamW for embedding, head and norms: fewer tokens to the "
+     "same quality, more time per step, and a smaller state",
+     false},
     {"train.batch", PL_KEY_INT, AT(batch), "8", 1, 65536, NULL, "sequences",
      "batch size of an inner step", false},
     {"train.micro_batch", PL_KEY_INT, AT(micro_batch), "0", 0, 65536, NULL, "sequences",
@@ -146,7 +152,7 @@ static const pl_key keys[] = {
      "linearly",
      false},
     {"train.lr", PL_KEY_REAL, AT(lr), "2e-3", 1e-8, 1, NULL, "",
-     "peak learning rate of AdamW", false},
+     "peak learning rate; muon takes about twice that of adamw", false},
     {"train.base_lr", PL_KEY_REAL, AT(base_lr), "0", 0, 1, NULL, "",
      "peak learning rate of the base model; 0: train.lr", false},
     {"train.warmup", PL_KEY_INT, AT(warmup), "20", 0, 1e9, NULL, "steps",
@@ -164,11 +170,12 @@ static const pl_key keys[] = {
     {"train.eps", PL_KEY_REAL, AT(adam_eps), "1e-8", 1e-16, 1, NULL, "",
      "epsilon of AdamW", false},
     {"train.weight_decay", PL_KEY_REAL, AT(weight_decay), "0.1", 0, 10, NULL, "",
-     "weight decay of AdamW, applied to matrices only", false},
+     "weight decay, applied to matrices only", false},
     {"train.clip", PL_KEY_REAL, AT(clip), "1", 0, 1e6, NULL, "",
      "gradient clipping: largest global norm of the gradient; 0: off", false},
     {"train.state", PL_KEY_CHOICE, AT(state), "f32", 0, 0, "f32|bf16|local", "",
-     "how AdamW's moments are kept between phases: exactly (f32), rounded (bf16), or "
+     "how the optimizer's moments are kept between phases: exactly (f32), rounded "
+     "(bf16), or "
      "not at all (local: a path that changes worker starts with fresh moments, and the "
      "result depends on that)",
      false},

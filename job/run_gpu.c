@@ -10,7 +10,8 @@ void run_gpu_plan(const pl_run *r, pl_model_plan *out)
     const pl_model_options options = {.batch = config_pass(&r->cfg),
                                       .context = (int)r->cfg.context,
                                       .training = true,
-                                      .recompute = r->cfg.recompute};
+                                      .recompute = r->cfg.recompute,
+                                      .muon = config_has_muon(&r->cfg)};
     pl_model_plan_gpu(r->topology, &options, strcmp(r->cfg.precision, "fp8") == 0, out);
 }
 

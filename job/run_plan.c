@@ -45,7 +45,9 @@ static uint64_t transfer_bytes(uint64_t bytes)
  * from mates, too. Pages of data files are left out: the kernel takes them back. */
 static uint64_t worker_bytes(const pl_run *r, const pl_outer *outer)
 {
-    const pl_arm arm = {.outer = *outer};
+    const pl_arm arm = {.shape = *pl_topology_shape(r->topology),
+                        .inner.muon = config_has_muon(&r->cfg),
+                        .outer = *outer};
     pl_path_layout l = layout_of(outer);
     size_t n = pl_topology_path_params(r->topology);
     uint64_t path = n * sizeof(float), state = (uint64_t)l.n_vectors;
@@ -61,10 +63,12 @@ static uint64_t worker_bytes(const pl_run *r, const pl_outer *outer)
     pl_model_options options = {.batch = config_pass(&r->cfg),
                                 .context = (int)r->cfg.context,
                                 .training = true,
-                                .recompute = r->cfg.recompute};
+                                .recompute = r->cfg.recompute,
+                                .muon = config_has_muon(&r->cfg)};
     pl_model_plan_bytes(r->topology, &options, PL_F32, &plan);
     uint64_t model =
         plan.params_bytes + plan.grads_bytes + plan.moments_bytes + plan.acts_bytes;
+    model += plan.scratch_bytes;
     if (r->n_gpus > 0)
         model = 0; /* it is in the GPU's memory, which run_gpu_check checks */
     return PROCESS_BYTES + model + (tasks + offers(r, outer)) * path + packed +

@@ -187,7 +187,7 @@ static pl_status add_moments(pl_run *r, const pl_arm *arm, const pl_topology *t,
     pl_path_state state;
     pl_buf bytes = {0};
     char name[PL_MODULE_NAME_MAX];
-    size_t n = 2 * pl_topology_path_params(t);
+    size_t n = pl_path_moments_floats(arm, pl_topology_path_params(t));
     pl_status status = PL_OK;
     pl_arm_path_name(arm, t, 0, replica, name);
     PL_TRY(pl_client_get_path(r->client, name, &state));
@@ -202,17 +202,18 @@ done:
     return status;
 }
 
-/* AdamW's moments at the end of the base model, the mean over its replicas. Arms go on
+/* The moments at the end of the base model, the mean over its replicas. Arms go on
  * with them under wsd. */
 static pl_status put_moments(pl_run *r)
 {
     pl_arm arm;
     pl_topology *t = NULL;
     float *sum = NULL;
-    size_t bytes = 2 * pl_topology_path_params(r->topology) * sizeof *sum;
+    size_t bytes = 0;
     pl_status status = run_arm(r, "base", &arm);
     PL_TRY(status);
     PL_TRY(pl_topology_create(&arm.shape, &arm.spec, &t));
+    bytes = pl_path_moments_floats(&arm, pl_topology_path_params(t)) * sizeof *sum;
     PL_TRY(pl_try_alloc(bytes, "a path's moments", (void **)&sum));
     for (int replica = 0; replica < pl_topology_n_replicas(t); replica++)
         PL_TRY(add_moments(r, &arm, t, replica, sum));

@@ -77,6 +77,7 @@ static const pl_field training_fields[] = {
     PL_FIELD_BIT(pl_arm, 34, outer.own_consensus, 4),
     PL_FIELD_BIT(pl_arm, 34, outer.present, 5),
     PL_FIELD_BIT(pl_arm, 34, inner.pack, 6),
+    PL_FIELD_BIT(pl_arm, 34, inner.muon, 7),
     PL_FIELD(pl_arm, 35, outer.codec_name),
     PL_FIELD_CHOICE(pl_arm, 36, outer.method.method, PL_METHOD_COUNT),
     PL_FIELD_CHOICE(pl_arm, 36, outer.method.rule, 2),

@@ -60,6 +60,7 @@ typedef struct pl_inner {
     /* number of first targets of a document that are left out of the loss */
     int skip_prefix;
     bool pack; /* several short windows share a row of the batch */
+    bool muon; /* Muon steps the matrices of blocks, AdamW everything else */
 } pl_inner;
 
 typedef struct pl_outer {
@@ -102,8 +103,9 @@ typedef struct pl_arm {
     pl_outer outer;
     uint64_t seed;
     pl_hash config; /* hash of the run's canonical configuration */
-    /* AdamW's m and v [2, path] with which every path begins: the blob of the object
-     * PL_MOMENTS_OBJECT. None: zeros. */
+    /* The optimizer's m and v (the first two vectors of a path's state, in f32) with
+     * which every path begins: the blob of the object PL_MOMENTS_OBJECT. None: zeros.
+     */
     pl_hash moments;
     /* An arm that goes on where another one ended: that arm, and the blob of the object
      * "states/NAME": for each path and replica the hash of the state (outer/rounds.h)

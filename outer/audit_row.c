@@ -254,11 +254,10 @@ pl_status pl_audit_update(const pl_topology *topology, int module, uint64_t seed
     return status;
 }
 
-/* Reads moment v, which lies in the state as bf16 or f32. */
-static void read_moment(const pl_arm *arm, const uint8_t *data, size_t n, int v,
+/* Reads a moment's n values, which lie in the state as bf16 or f32. */
+static void read_moment(const pl_arm *arm, const uint8_t *data, size_t first, size_t n,
                         float *out)
 {
-    size_t first = (size_t)v * n;
     if (arm->outer.state == PL_STATE_F32)
         memcpy(out, data + first * sizeof *out, n * sizeof *out);
     for (size_t i = 0; arm->outer.state == PL_STATE_BF16 && i < n; i++) {
@@ -305,9 +304,10 @@ pl_status pl_audit_moments(const pl_arm *arm, const pl_topology *topology,
                        (unsigned long long)bytes);
     PL_CHECK(pl_try_alloc(n * sizeof *moment, "a moment", (void **)&moment));
     for (int v = 0; v < PL_AUDIT_MOMENTS; v++) {
-        read_moment(arm, data, n, v, moment);
-        pl_likeness_of(seed, (uint64_t)(pl_topology_n_slots(topology) + v), moment, n,
-                       &out[v]);
+        const size_t count = pl_path_vector_floats(arm, v, n);
+        read_moment(arm, data, (size_t)v * n, count, moment);
+        pl_likeness_of(seed, (uint64_t)(pl_topology_n_slots(topology) + v), moment,
+                       count, &out[v]);
     }
     pl_free_aligned(moment);
     return PL_OK;

@@ -34,7 +34,7 @@
  *   - All functions are pure: same arm, same topology, same answer on every machine.
  *   - pl_round_predict uses the home's arithmetic, so that a worker that is a module's
  *     only contributor gets the bits that the home will commit.
- *   - The vectors of a path's state have one order (pl_path_layout_of). AdamW's two
+ *   - The vectors of a path's state have one order (pl_path_layout_of). The optimizer's
  *     moments are always the first two; the length of each vector follows from
  *     pl_path_kind. */
 #include "outer/rounds.h"
@@ -287,9 +287,21 @@ pl_state_kind pl_path_kind(const pl_arm *arm, int v)
     return PL_STATE_F32;
 }
 
+size_t pl_path_vector_floats(const pl_arm *arm, int v, size_t n_params)
+{
+    const size_t hidden = arm->inner.muon ? pl_shape_hidden_params(&arm->shape) : 0;
+    return v == 1 && hidden <= n_params ? n_params - hidden : n_params;
+}
+
+size_t pl_path_moments_floats(const pl_arm *arm, size_t n_params)
+{
+    return n_params + pl_path_vector_floats(arm, 1, n_params);
+}
+
 uint64_t pl_path_vector_bytes(const pl_arm *arm, int v, size_t n_params)
 {
-    uint64_t n = n_params, blocks = (n + PL_STATE_I8_BLOCK - 1) / PL_STATE_I8_BLOCK;
+    uint64_t n = pl_path_vector_floats(arm, v, n_params);
+    uint64_t blocks = (n + PL_STATE_I8_BLOCK - 1) / PL_STATE_I8_BLOCK;
     switch (pl_path_kind(arm, v)) {
     case PL_STATE_BF16:
         return n * sizeof(uint16_t);

@@ -89,8 +89,13 @@ typedef struct pl_path_layout {
     int last;
     /* eager: the update before `last`; noloco with two vectors: own start */
     int before;
-} pl_path_layout; /* vectors 0 and 1 are AdamW's m and v */
+} pl_path_layout; /* vectors 0 and 1 are the optimizer's m and v */
 pl_path_layout pl_path_layout_of(const pl_arm *arm);
+/* The values of vector v: one per parameter, but with Muon the second moments leave out
+ * the matrices that it steps (pl_shape_hidden_params). */
+size_t pl_path_vector_floats(const pl_arm *arm, int v, size_t n_params);
+/* The values of both moments together. */
+size_t pl_path_moments_floats(const pl_arm *arm, size_t n_params);
 /* How vector v travels, and how many bytes it takes. */
 pl_state_kind pl_path_kind(const pl_arm *arm, int v);
 uint64_t pl_path_vector_bytes(const pl_arm *arm, int v, size_t n_params);

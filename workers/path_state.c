@@ -125,13 +125,15 @@ static void round_vector(pl_state_kind kind, float *values, size_t n)
 void state_round(const pl_arm *arm, float *state, size_t n_params)
 {
     for (int v = 0; v < pl_path_layout_of(arm).n_vectors; v++)
-        round_vector(pl_path_kind(arm, v), state + (size_t)v * n_params, n_params);
+        round_vector(pl_path_kind(arm, v), state + (size_t)v * n_params,
+                     pl_path_vector_floats(arm, v, n_params));
 }
 
 void state_pack(const pl_arm *arm, const float *state, size_t n_params, uint8_t *out)
 {
     for (int v = 0; v < pl_path_layout_of(arm).n_vectors; v++) {
-        put_vector(pl_path_kind(arm, v), state + (size_t)v * n_params, n_params, out);
+        put_vector(pl_path_kind(arm, v), state + (size_t)v * n_params,
+                   pl_path_vector_floats(arm, v, n_params), out);
         out += pl_path_vector_bytes(arm, v, n_params);
     }
 }
@@ -141,7 +143,8 @@ void state_unpack(const pl_arm *arm, const uint8_t *blob, size_t n_params, float
     int n_vectors = pl_path_layout_of(arm).n_vectors;
     memset(state, 0, (size_t)n_vectors * n_params * sizeof *state);
     for (int v = 0; blob && v < n_vectors; v++) {
-        get_vector(pl_path_kind(arm, v), blob, n_params, state + (size_t)v * n_params);
+        get_vector(pl_path_kind(arm, v), blob, pl_path_vector_floats(arm, v, n_params),
+                   state + (size_t)v * n_params);
         blob += pl_path_vector_bytes(arm, v, n_params);
     }
 }

@@ -234,7 +234,8 @@ static pl_status read_first_state(retraining *r)
         return read_inherited_state(r);
     if (pl_hash_none(moments))
         return PL_OK;
-    return read_whole_blob(r, PL_MOMENTS_OBJECT, moments, 2 * r->n * sizeof *r->state,
+    return read_whole_blob(r, PL_MOMENTS_OBJECT, moments,
+                           pl_path_moments_floats(r->arm, r->n) * sizeof *r->state,
                            r->state);
 }
 

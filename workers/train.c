@@ -1,11 +1,11 @@
-/* The inner loop: trains one path on its data shard for tau AdamW steps, on a thread of
+/* The inner loop: trains one path on its data shard for tau steps, on a thread of
  * its own (train.h). */
 #include "workers/train.h"
 #include "router/router.h"
 
 struct trainer {
     pl_backend_options options;
-    bool recompute, remarked;
+    bool recompute, remarked, muon;
     pl_backend *backend;
     pl_model *model;
     pl_topology *topology; /* the model's own; it has the same layout as every job's */
@@ -36,7 +36,7 @@ static pl_status fit_model(trainer *t, const train_job *job)
 {
     const pl_inner *in = &job->arm->inner;
     if (t->model && t->batch == pl_arm_pass(in) && t->context == in->context &&
-        same_layout(t->topology, job->topology))
+        t->muon == in->muon && same_layout(t->topology, job->topology))
         return PL_OK;
     pl_model_destroy(&t->model);
     pl_topology_destroy(&t->topology);
@@ -44,7 +44,9 @@ static pl_status fit_model(trainer *t, const train_job *job)
     pl_model_options options = {.batch = pl_arm_pass(in),
                                 .context = in->context,
                                 .training = true,
-                                .recompute = t->recompute};
+                                .recompute = t->recompute,
+                                .muon = in->muon};
+    t->muon = in->muon;
     t->batch = pl_arm_pass(in);
     t->context = in->context;
     PL_CHECK(pl_model_create(t->backend, t->topology, &options, &t->model));

@@ -264,7 +264,8 @@ static pl_status begin_state(worker *w, worker_task *task)
 {
     const pl_hash *moments = &task->arm->arm.moments;
     size_t bytes = (size_t)task->layout.n_vectors * task->n_params * sizeof(float);
-    size_t known = 2 * task->n_params * sizeof(float);
+    size_t known =
+        pl_path_moments_floats(&task->arm->arm, task->n_params) * sizeof(float);
     void *data;
     if (pl_hash_none(moments))
         return pl_try_alloc(bytes, "a path's state", (void **)&task->state);

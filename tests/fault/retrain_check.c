@@ -82,7 +82,8 @@ static void check_moments(bench *b)
 {
     pl_arm base;
     pl_topology *t = NULL;
-    size_t n = 2 * pl_topology_path_params(b->topology), off = 0, zero = 0;
+    size_t n = pl_path_moments_floats(&b->arm, pl_topology_path_params(b->topology)),
+           off = 0, zero = 0;
     float *mean = calloc(n, sizeof *mean), *named = calloc(n, sizeof *named);
     memset(&base, 0, sizeof base);
     pl_status status = mean && named ? PL_OK : PL_ERR_NOMEM;

@@ -1,0 +1,375 @@
+/* folder: workers; label: unit */
+/* Muon: against the equation in double, over backends and threads, in a model, and in a
+ * path's state. */
+#include "modules/modules.h"
+#include "workers/path_state.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { O_MAX = 344, I_MAX = 344, N_MAX = O_MAX * 128 };
+
+static const pl_adamw rates = {.lr = 0.02f, .weight_decay = 0.1f, .step = 1};
+static const float grad_scale = 0.5f;
+
+static const struct {
+    int O, I;
+} sizes[] = {{1, 1}, {3, 5}, {5, 3}, {33, 64}, {64, 33}, {344, 128}, {128, 344}};
+enum { N_SIZES = sizeof sizes / sizeof *sizes, STEPS = 2 };
+
+typedef struct matrices {
+    float p[N_MAX], m[N_MAX], g[N_MAX];
+} matrices;
+
+/* Some rows are much larger than others, as in a gradient. */
+static void draw_gradient(float *g, int O, int I, int step)
+{
+    for (int i = 0; i < O * I; i++)
+        g[i] = pl_random_normal(1, (uint64_t)(10 + step), (uint64_t)i) *
+               (i / I % 3 == 0 ? 1.0f : 0.1f);
+}
+
+static pl_backend *open_backend(const char *name, int n_threads)
+{
+    pl_backend *be = NULL;
+    pl_backend_options options = {
+        .name = name, .n_threads = n_threads, .precision = "f32"};
+    assert_int_equal(pl_backend_open(&options, &be), PL_OK);
+    return be;
+}
+
+static void step_matrix(const char *name, int n_threads, int O, int I, matrices *x)
+{
+    pl_backend *be = open_backend(name, n_threads);
+    void *work = NULL;
+    assert_int_equal(
+        be->ops->alloc(be, pl_muon_work_floats(O, I) * sizeof(float), "a test", &work),
+        PL_OK);
+    for (int i = 0; i < O * I; i++)
+        x->p[i] = 0.02f * pl_random_normal(1, 1, (uint64_t)i);
+    memset(x->m, 0, sizeof x->m);
+    for (int step = 0; step < STEPS; step++) {
+        draw_gradient(x->g, O, I, step);
+        be->ops->muon(be, x->p, x->m, x->g, work, O, I, grad_scale, &rates);
+        for (int i = 0; i < O * I; i++)
+            assert_true(x->g[i] == 0.0f);
+    }
+    assert_int_equal(be->ops->sync(be), PL_OK);
+    be->ops->release(be, work);
+    pl_backend_close(&be);
+}
+
+/* ---- the equation in double, with X tall ---- */
+
+/* c [M,N] = a^T b if turned, a [K,M]; else a b, a [M,K]. */
+static double *multiply(const double *a, const double *b, int M, int N, int K,
+                        bool turned)
+{
+    double *c = calloc((size_t)(M * N), sizeof *c);
+    for (int m = 0; m < M; m++)
+        for (int k = 0; k < K; k++)
+            for (int n = 0; n < N; n++)
+                c[m * N + n] += a[turned ? k * M + m : m * K + k] * b[k * N + n];
+    return c;
+}
+
+static void iterate_double(double *x, int L, int S)
+{
+    double *s = multiply(x, x, S, S, L, true), *ss = multiply(s, s, S, S, S, false);
+    for (int i = 0; i < S * S; i++)
+        ss[i] = -4.7750 * s[i] + 2.0315 * ss[i];
+    double *y = multiply(x, ss, L, S, S, false);
+    for (int i = 0; i < L * S; i++)
+        x[i] = 3.4445 * x[i] + y[i];
+    free(s), free(ss), free(y);
+}
+
+static void step_double(double *p, double *m, const float *g, int O, int I)
+{
+    const int L = O > I ? O : I, S = O > I ? I : O;
+    double *x = calloc((size_t)(O * I), sizeof *x), squares = 0;
+    for (int i = 0; i < O * I; i++) {
+        double grad = (double)g[i] * (double)grad_scale;
+        m[i] = 0.95 * m[i] + 0.05 * grad;
+        double u = 0.95 * m[i] + 0.05 * grad;
+        squares += u * u;
+        x[O >= I ? i : i % I * O + i / I] = u;
+    }
+    for (int i = 0; i < O * I; i++)
+        x[i] /= sqrt(squares) + 1e-7;
+    for (int k = 0; k < 5; k++)
+        iterate_double(x, L, S);
+    for (int i = 0; i < O * I; i++)
+        p[i] -= (double)rates.lr * (0.2 * sqrt(L) * x[O >= I ? i : i % I * O + i / I] +
+                                    (double)rates.weight_decay * p[i]);
+    free(x);
+}
+
+static double distance(const float *got, const double *want, int n)
+{
+    double error = 0, size = 0;
+    for (int i = 0; i < n; i++) {
+        error += pow((double)got[i] - want[i], 2);
+        size += want[i] * want[i];
+    }
+    return error / size;
+}
+
+static void expect_double(const char *name)
+{
+    matrices *x = calloc(1, sizeof *x);
+    float *g = calloc(N_MAX, sizeof *g);
+    for (int s = 0; s < N_SIZES; s++) {
+        const int O = sizes[s].O, I = sizes[s].I;
+        double *p = calloc((size_t)(O * I), sizeof *p), *m = calloc((size_t)(O * I), 8);
+        step_matrix(name, 1, O, I, x);
+        for (int i = 0; i < O * I; i++)
+            p[i] = (double)(0.02f * pl_random_normal(1, 1, (uint64_t)i));
+        for (int step = 0; step < STEPS; step++) {
+            draw_gradient(g, O, I, step);
+            step_double(p, m, g, O, I);
+        }
+        assert_true(distance(x->m, m, O * I) < 1e-12);
+        assert_true(distance(x->p, p, O * I) < 1e-8);
+        free(p), free(m);
+    }
+    free(x), free(g);
+}
+
+static void ref_follows_the_equation(void **state)
+{
+    (void)state;
+    expect_double("ref");
+}
+
+static void cpu_follows_the_equation(void **state)
+{
+    (void)state;
+    expect_double("cpu");
+}
+
+static void threads_do_not_change_a_byte(void **state)
+{
+    (void)state;
+    matrices *one = calloc(1, sizeof *one), *many = calloc(1, sizeof *many);
+    for (int s = 0; s < N_SIZES; s++) {
+        const size_t bytes = (size_t)(sizes[s].O * sizes[s].I) * sizeof(float);
+        step_matrix("cpu", 1, sizes[s].O, sizes[s].I, one);
+        for (int n = 2; n < 5; n++) {
+            step_matrix("cpu", n, sizes[s].O, sizes[s].I, many);
+            assert_memory_equal(one->p, many->p, bytes);
+            assert_memory_equal(one->m, many->m, bytes);
+        }
+    }
+    free(one), free(many);
+}
+
+/* The step is as long as 0.2 per element in the mean square: AdamW's is similar. */
+static void a_step_has_the_length_that_its_scale_says(void **state)
+{
+    (void)state;
+    matrices *x = calloc(1, sizeof *x);
+    pl_backend *be = open_backend("ref", 1);
+    const pl_adamw adam = {.lr = 1.0f, .step = 1};
+    void *work = NULL;
+    double squares = 0;
+    assert_int_equal(
+        be->ops->alloc(be, pl_muon_work_floats(128, 64) * sizeof(float), "", &work),
+        PL_OK);
+    draw_gradient(x->g, 128, 64, 0);
+    be->ops->muon(be, x->p, x->m, x->g, work, 128, 64, 1e-3f, &adam);
+    for (int i = 0; i < 128 * 64; i++)
+        squares += (double)x->p[i] * (double)x->p[i];
+    assert_true(sqrt(squares / (128 * 64)) > 0.14);
+    assert_true(sqrt(squares / (128 * 64)) < 0.24);
+    be->ops->release(be, work);
+    pl_backend_close(&be);
+    free(x);
+}
+
+static void a_gradient_of_zeros_changes_nothing_but_the_decay(void **state)
+{
+    (void)state;
+    matrices *x = calloc(1, sizeof *x);
+    pl_backend *be = open_backend("cpu", 1);
+    void *work = NULL;
+    assert_int_equal(
+        be->ops->alloc(be, pl_muon_work_floats(3, 5) * sizeof(float), "", &work),
+        PL_OK);
+    for (int i = 0; i < 15; i++)
+        x->p[i] = 1.0f;
+    be->ops->muon(be, x->p, x->m, x->g, work, 3, 5, 1.0f, &rates);
+    for (int i = 0; i < 15; i++)
+        assert_true(fabsf(x->p[i] - 0.998f) < 1e-6f);
+    be->ops->release(be, work);
+    pl_backend_close(&be);
+    free(x);
+}
+
+/* ---- in a model ---- */
+static const pl_shape shape = {.vocab = 19,
+                               .width = 16,
+                               .n_heads = 2,
+                               .n_kv_heads = 1,
+                               .head_size = 8,
+                               .ffn = 24,
+                               .n_blocks = 2,
+                               .context = 4,
+                               .tied = true,
+                               .rope_theta = 1e4,
+                               .norm_eps = 1e-5};
+enum { HIDDEN = 2 * (16 * 32 + 16 * 16 + 3 * 16 * 24) };
+static const pl_topology_spec one_path = {.n_levels = 1, .experts = {1}, .replicas = 1};
+static const pl_model_options options = {
+    .batch = 2, .context = 4, .training = true, .muon = true};
+
+typedef struct rig {
+    pl_backend *be;
+    pl_topology *topology;
+    pl_model *model;
+    size_t n, second;
+    float *params, *m, *v;
+} rig;
+
+static void open_rig(rig *r, const char *backend)
+{
+    r->be = open_backend(backend, 1);
+    assert_int_equal(pl_topology_create(&shape, &one_path, &r->topology), PL_OK);
+    assert_int_equal(pl_model_create(r->be, r->topology, &options, &r->model), PL_OK);
+    r->n = pl_topology_path_params(r->topology);
+    r->second = r->n - HIDDEN;
+    r->params = calloc(r->n, sizeof(float));
+    r->m = calloc(r->n, sizeof(float));
+    r->v = calloc(r->second, sizeof(float));
+    for (int s = 0; s < pl_topology_n_slots(r->topology); s++)
+        pl_topology_init(r->topology, s, 1,
+                         r->params + pl_topology_slot(r->topology, s)->offset);
+    assert_int_equal(pl_model_load(r->model, r->params), PL_OK);
+}
+
+static void close_rig(rig *r)
+{
+    pl_model_destroy(&r->model);
+    pl_topology_destroy(&r->topology);
+    pl_backend_close(&r->be);
+    free(r->params), free(r->m), free(r->v);
+}
+
+static void train_rig(rig *r, int first, int end)
+{
+    const int32_t tokens[8] = {1, 5, 7, 2, 9, 9, 4, 18};
+    const int32_t targets[8] = {5, 7, 2, 1, 9, 4, 18, -1};
+    for (int step = first; step < end; step++) {
+        pl_step_result result;
+        pl_adamw adam = {1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, step + 1};
+        assert_int_equal(
+            pl_model_train_step(r->model, tokens, targets, 2, 4, &adam, 1.0f, &result),
+            PL_OK);
+    }
+    assert_int_equal(pl_model_save(r->model, r->params), PL_OK);
+    assert_int_equal(pl_model_save_moments(r->model, r->m, r->v), PL_OK);
+}
+
+static void a_model_goes_on_from_its_smaller_state_with_the_same_bytes(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        rig a, b;
+        open_rig(&a, i ? "cpu" : "ref");
+        open_rig(&b, i ? "cpu" : "ref");
+        train_rig(&a, 0, 3);
+        assert_int_equal(pl_model_load(b.model, a.params), PL_OK);
+        assert_int_equal(pl_model_load_moments(b.model, a.m, a.v), PL_OK);
+        train_rig(&a, 3, 6);
+        train_rig(&b, 3, 6);
+        assert_memory_equal(a.params, b.params, a.n * sizeof(float));
+        assert_memory_equal(a.m, b.m, a.n * sizeof(float));
+        assert_memory_equal(a.v, b.v, a.second * sizeof(float));
+        close_rig(&a);
+        close_rig(&b);
+    }
+}
+
+static void cpu_trains_as_ref_does(void **state)
+{
+    (void)state;
+    rig a, b;
+    open_rig(&a, "ref");
+    open_rig(&b, "cpu");
+    train_rig(&a, 0, 5);
+    train_rig(&b, 0, 5);
+    double error = 0, size = 0;
+    for (size_t i = 0; i < a.n; i++) {
+        error += pow((double)a.params[i] - (double)b.params[i], 2);
+        size += pow((double)a.params[i], 2);
+    }
+    assert_true(error / size < 1e-6);
+    close_rig(&a);
+    close_rig(&b);
+}
+
+static void the_plan_counts_one_moment_for_matrices_and_the_working_memory(void **state)
+{
+    (void)state;
+    pl_model_options plain = options;
+    pl_model_plan with, without;
+    pl_topology *t = NULL;
+    plain.muon = false;
+    assert_int_equal(pl_topology_create(&shape, &one_path, &t), PL_OK);
+    pl_model_plan_bytes(t, &options, PL_F32, &with);
+    pl_model_plan_bytes(t, &plain, PL_F32, &without);
+    assert_int_equal(pl_shape_hidden_params(&shape), HIDDEN);
+    assert_int_equal(without.moments_bytes - with.moments_bytes,
+                     HIDDEN * sizeof(float));
+    assert_int_equal(with.scratch_bytes, pl_muon_work_floats(24, 16) * sizeof(float));
+    assert_int_equal(without.scratch_bytes, 0);
+    pl_topology_destroy(&t);
+}
+
+/* ---- in a path's state ---- */
+static void second_moments_of_matrices_do_not_travel(void **state)
+{
+    (void)state;
+    pl_arm arm = {.shape = shape, .inner.muon = true};
+    const size_t n = HIDDEN + 19 * 16 + 5 * 16, second = n - HIDDEN;
+    for (int kind = PL_STATE_F32; kind <= PL_STATE_BF16; kind++) {
+        arm.outer.state = (pl_state_kind)kind;
+        const size_t size = kind == PL_STATE_F32 ? 4 : 2;
+        const size_t bytes = pl_path_state_bytes(&arm, n);
+        float *from = calloc(2 * n, sizeof *from), *to = calloc(2 * n, sizeof *to);
+        uint8_t *blob = calloc(bytes + 1, 1);
+        assert_int_equal(bytes, (n + second) * size);
+        assert_int_equal(pl_path_moments_floats(&arm, n), n + second);
+        for (size_t i = 0; i < n + second; i++)
+            from[i] = 0.5f * (float)i;
+        state_round(&arm, from, n);
+        blob[bytes] = 0x5a;
+        state_pack(&arm, from, n, blob);
+        assert_int_equal(blob[bytes], 0x5a);
+        state_unpack(&arm, blob, n, to);
+        assert_memory_equal(from, to, 2 * n * sizeof *to);
+        free(from), free(to), free(blob);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ref_follows_the_equation),
+        cmocka_unit_test(cpu_follows_the_equation),
+        cmocka_unit_test(threads_do_not_change_a_byte),
+        cmocka_unit_test(a_step_has_the_length_that_its_scale_says),
+        cmocka_unit_test(a_gradient_of_zeros_changes_nothing_but_the_decay),
+        cmocka_unit_test(a_model_goes_on_from_its_smaller_state_with_the_same_bytes),
+        cmocka_unit_test(cpu_trains_as_ref_does),
+        cmocka_unit_test(
+            the_plan_counts_one_moment_for_matrices_and_the_working_memory),
+        cmocka_unit_test(second_moments_of_matrices_do_not_travel),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
