@@ -26,6 +26,8 @@ static const cli_option step_options[] = {
                "auto, f32, bf16, f16 or fp8 (auto)"),
     CLI_OPTION("clock", CLI_TEXT, engine_call, o.clock, "NAME",
                "wall, or cpu: of one thread, on a busy machine (wall)"),
+    CLI_OPTION("muon", CLI_FLAG, engine_call, o.muon, NULL,
+               "the step of train.optimizer=muon"),
     CLI_JSON(engine_call, o.json),
     CLI_NUMBER("processes", CLI_INT, engine_call, o.processes, "N", 1, 1024,
                "step: N processes at once, each held to processors of its own, against "

@@ -47,7 +47,8 @@ static pl_status time_crew_training(const measure_options *o,
     const pl_probe_options probe = {.shape = &model->shape,
                                     .batch = model->batch,
                                     .rounds = model->rounds,
-                                    .cpu_clock = o->cpu_clock};
+                                    .cpu_clock = o->cpu_clock,
+                                    .muon = o->muon};
     PL_CHECK(pl_backend_open(&backend, &be));
     const pl_status status = pl_probe_step(be, &probe, seconds);
     pl_backend_close(&be);

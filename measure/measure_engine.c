@@ -122,7 +122,8 @@ static pl_status probe_model(const measure_options *o, const measured_model *m,
                                     .batch = m->batch,
                                     .rounds = m->rounds,
                                     .memory = true,
-                                    .cpu_clock = o->cpu_clock};
+                                    .cpu_clock = o->cpu_clock,
+                                    .muon = o->muon};
     PL_CHECK(pl_probe(be, &probe, &report));
     if (list) {
         pl_json *entry = model_json(m);

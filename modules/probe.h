@@ -24,6 +24,7 @@ typedef struct pl_probe_options {
     size_t stream_bytes;
     /* measure the time of the calling thread only: for one thread on a busy machine */
     bool cpu_clock;
+    bool muon; /* the step is Muon's */
 } pl_probe_options;
 
 typedef struct pl_probe_row {

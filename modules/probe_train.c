@@ -55,8 +55,10 @@ pl_status probe_train_create(pl_backend *be, const pl_probe_options *options,
     probe_train *t = pl_alloc(sizeof *t);
     const pl_shape *shape = options->shape;
     const pl_topology_spec spec = {.n_levels = 1, .experts = {1}, .replicas = 1};
-    const pl_model_options model = {
-        .batch = options->batch, .context = shape->context, .training = true};
+    const pl_model_options model = {.batch = options->batch,
+                                    .context = shape->context,
+                                    .training = true,
+                                    .muon = options->muon};
     const int N = options->batch * shape->context;
     *out = NULL;
     t->batch = options->batch;
