@@ -105,3 +105,8 @@ endif()
 
 # The manual pages and the completion are what the program says of its verbs.
 pl_script_test(pages "unit;cli" 60 job/pages.sh ${program})
+
+# A corpus out of Debian packages, with two small ones; skipped without dpkg-deb.
+pl_script_test(corpus_packages "integration;cli" 120 job/corpus.sh
+  ${CMAKE_BINARY_DIR}/corpus_packages)
+pl_may_skip(corpus_packages)

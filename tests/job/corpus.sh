@@ -1,0 +1,95 @@
+#!/bin/sh
+# tools/corpus.sh on two packages that this test makes: the same documents twice, held-out
+# ones by their hash, copies and binary files left out, and what is refused.
+#   corpus.sh FOLDER
+set -eu
+work=$1
+for tool in dpkg-deb tar perl zstd; do
+    command -v $tool >/dev/null || {
+        echo "skipped: $tool is missing"
+        exit 77
+    }
+done
+root=$(cd "$(dirname "$0")/../.." && pwd)
+rm -rf "$work"
+mkdir -p "$work/debs"
+cd "$work"
+
+fail() {
+    echo "corpus: $*" >&2
+    exit 1
+}
+
+control() { # NAME
+    mkdir -p "$1/DEBIAN"
+    printf 'Package: %s\nVersion: 1:2.0-1\nArchitecture: all\nMaintainer: a <a@b>\nDescription: x\n' \
+        "$1" >"$1/DEBIAN/control"
+}
+
+page() { # NUMBER: a quote, a backslash, a tab and a letter outside ASCII in each line
+    i=0
+    while [ $i -lt 12 ]; do
+        printf 'page %s line %s says "on\\off"\tover the r\303\274ck of the house\n' "$1" $i
+        i=$((i + 1))
+    done
+}
+
+control tiny-text
+control tiny-source
+mkdir -p tiny-text/usr/share/pages tiny-source/usr/src source
+n=0
+while [ $n -lt 300 ]; do
+    page $n >tiny-text/usr/share/pages/$n.txt
+    n=$((n + 1))
+done
+cp tiny-text/usr/share/pages/7.txt tiny-text/usr/share/pages/copy.txt
+printf 'too short' >tiny-text/usr/share/pages/short.txt
+(page 999 && printf '\000') >tiny-text/usr/share/pages/binary.txt
+(page 998 && printf '\377') >tiny-text/usr/share/pages/latin.txt
+gzip tiny-text/usr/share/pages/8.txt
+for n in 1 2 3; do page "source $n" >source/$n.c; done
+tar -cJf tiny-source/usr/src/source.tar.xz source
+for name in tiny-text tiny-source; do
+    dpkg-deb --root-owner-group --build $name "debs/${name}_2.0-1_all.deb" >/dev/null
+done
+cat >list <<'LIST'
+# domain package version megabytes names
+pages tiny-text 1:2.0-1 1 *.txt *.txt.gz
+source tiny-source 1:2.0-1 1 *.c
+few tiny-text 1:2.0-1 0.005 *.txt
+LIST
+
+make() { # OUT
+    sh "$root/tools/corpus.sh" "$1" --list list --debs debs >"$1.log" 2>&1
+}
+make a || fail "$(tail -n 3 a.log)"
+make b
+for set in train valid; do
+    zstd -dqc a/$set.jsonl.zst >a.$set
+    zstd -dqc b/$set.jsonl.zst | cmp - a.$set || fail "two calls differ in $set"
+done
+cat a.train a.valid >all
+[ "$(grep -c '"domain":"pages"' all)" -eq 300 ] || fail "pages: not 300 documents"
+[ "$(grep -c '"domain":"source"' all)" -eq 3 ] || fail "source: not 3 documents"
+few=$(grep -c '"domain":"few"' all)
+{ [ "$few" -ge 3 ] && [ "$few" -le 8 ]; } || fail "few: $few documents in 5 kB"
+! grep -q 'page 99[89]' all || fail "a file that is no UTF-8 text is in the corpus"
+held=$(grep -c '"domain":"pages"' a.valid) || fail "no page is held out"
+[ "$held" -le 15 ] || fail "$held of 300 pages are held out"
+perl -MDigest::SHA=sha256_hex -ne '
+    my ($text) = /"domain":"pages","text":"(.*)"}$/ or next;
+    $text =~ s/\\n/\n/g; $text =~ s/\\t/\t/g; $text =~ s/\\(["\\])/$1/g;
+    my $held = hex(substr sha256_hex($text), -8) % 100 == 0;
+    die "a document is in the wrong part\n" if $held != ($ARGV eq "a.valid")
+' a.train a.valid || fail "the hash does not decide"
+[ "$(cat a/packages)" = "tiny-source 1:2.0-1
+tiny-text 1:2.0-1" ] || fail "packages: $(cat a/packages)"
+[ -z "$(find a -name 'work.*')" ] || fail "the work folder stays"
+
+sed -i 's/2.0-1/2.0-2/' list
+! make c || fail "another version was taken"
+grep -q 'not version 1:2.0-2' c.log || fail "$(cat c.log)"
+code=0
+sh "$root/tools/corpus.sh" >/dev/null 2>&1 || code=$?
+[ $code -eq 64 ] || fail "no folder: exit code $code"
+echo "corpus: as it should be"
