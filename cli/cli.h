@@ -10,8 +10,8 @@ extern "C" {
 /* One file each: cmd_NAME.c. */
 extern const cli_verb verb_train, verb_eval, verb_generate, verb_route, verb_serve,
     verb_export, verb_import, verb_store, verb_data, verb_audit, verb_status, verb_top,
-    verb_doctor, verb_explain, verb_init, verb_bench, verb_key, verb_homes, verb_join,
-    verb_hub, verb_home, verb_relay, verb_worker;
+    verb_page, verb_doctor, verb_explain, verb_init, verb_bench, verb_key, verb_homes,
+    verb_join, verb_hub, verb_home, verb_relay, verb_worker;
 /* All of them, in the order in which the help shows them. */
 extern const cli_verb *const cli_verbs[];
 extern const size_t cli_n_verbs;

@@ -210,6 +210,9 @@ pl_status run_placement(const char *folder, pl_places *out);
  * home that holds the store does it; else this process. `store` is a reader of it. */
 pl_status run_keep_object(const char *folder, pl_store *store, const char *object,
                           const pl_buf *bytes);
+/* Opens the store for reading, also if it is open but a home was added since, whose
+ * part that reader does not see. */
+pl_status run_see_all_parts(const char *folder, pl_store **store);
 /* Makes the reader show what all homes of the store had at one moment; opens it anew if
  * a home was added. If a job's homes had to stand still for that, *held_ms says for how
  * long; else it is -1. */

@@ -198,9 +198,7 @@ static pl_status look_beside_a_job(const char *folder, pl_store *store,
     return status;
 }
 
-/* A home that was added after the store was opened has a part that this reader does not
- * see. */
-static pl_status see_all_parts(const char *folder, pl_store **store)
+pl_status run_see_all_parts(const char *folder, pl_store **store)
 {
     pl_parts counted;
     PL_CHECK(pl_store_count_parts(folder, &counted));
@@ -219,7 +217,7 @@ pl_status run_look_at_one_moment(const char *folder, pl_store **store, int64_t *
         return PL_OK;
     do {
         bool busy = false;
-        status = see_all_parts(folder, store);
+        status = run_see_all_parts(folder, store);
         if (status == PL_OK)
             status = look_alone(folder, *store, &busy);
         if (status == PL_OK && busy)

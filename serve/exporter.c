@@ -1,11 +1,11 @@
 /* Serves the hub's status as /metrics and /metrics.json, on libmicrohttpd
  * (exporter.h). Nothing is cached: each request asks the hub. */
 #include "serve/exporter.h"
+#include "serve/http.h"
 #include "workers/workers.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <microhttpd.h>
 #include <string.h>
 
 enum { CONNECTIONS_MAX = 16, TIMEOUT_S = 10, MEMORY_MAX = 32 << 10 };
@@ -16,43 +16,18 @@ struct pl_exporter {
     void *context;
 };
 
-static enum MHD_Result respond(struct MHD_Connection *c, unsigned code,
-                               const char *type, const void *data, size_t len)
-{
-    /* MHD takes a pointer that is not const, and copies. */
-    union {
-        const void *in;
-        void *out;
-    } bytes = {data};
-    struct MHD_Response *r =
-        MHD_create_response_from_buffer(len, bytes.out, MHD_RESPMEM_MUST_COPY);
-    if (!r)
-        return MHD_NO;
-    MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, type);
-    MHD_add_response_header(r, "Cache-Control", "no-store");
-    enum MHD_Result result = MHD_queue_response(c, code, r);
-    MHD_destroy_response(r);
-    return result;
-}
-
-static enum MHD_Result respond_text(struct MHD_Connection *c, unsigned code,
-                                    const char *text)
-{
-    return respond(c, code, "text/plain; charset=utf-8", text, strlen(text));
-}
-
 static enum MHD_Result respond_metrics(const pl_exporter *e, struct MHD_Connection *c,
                                        bool as_json)
 {
     pl_json *status = NULL;
     pl_buf text = {0};
     if (e->hub(e->context, &status) != PL_OK)
-        return respond_text(c, MHD_HTTP_SERVICE_UNAVAILABLE, pl_last_error());
+        return http_reply_text(c, MHD_HTTP_SERVICE_UNAVAILABLE, pl_last_error());
     if (as_json)
         pl_json_write(status, 0, &text);
     else
         pl_metrics_write(status, &text);
-    enum MHD_Result result = respond(
+    enum MHD_Result result = http_reply(
         c, MHD_HTTP_OK, as_json ? "application/json" : "text/plain; version=0.0.4",
         text.data, text.len);
     pl_json_destroy(&status);
@@ -70,27 +45,14 @@ static enum MHD_Result on_metrics_request(void *context, struct MHD_Connection *
     (void)upload;
     (void)upload_bytes;
     (void)state;
-    if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0)
-        return respond_text(c, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET\n");
+    if (!http_only_reads(method))
+        return http_reply_text(c, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET\n");
     if (strcmp(url, "/metrics") == 0)
         return respond_metrics(e, c, false);
     if (strcmp(url, "/metrics.json") == 0)
         return respond_metrics(e, c, true);
-    return respond_text(c, MHD_HTTP_NOT_FOUND,
-                        "there are /metrics and /metrics.json\n");
-}
-
-bool pl_http_address(const char *listen, struct sockaddr_in *out)
-{
-    char text[PL_ADDRESS_MAX];
-    pl_address at;
-    snprintf(text, sizeof text, "tcp://%.200s", listen);
-    *out = (struct sockaddr_in){.sin_family = AF_INET};
-    if (pl_address_parse(text, &at) != PL_OK ||
-        inet_pton(AF_INET, at.is_anywhere ? "0.0.0.0" : at.host, &out->sin_addr) != 1)
-        return false;
-    out->sin_port = htons((uint16_t)at.port);
-    return true;
+    return http_reply_text(c, MHD_HTTP_NOT_FOUND,
+                           "there are /metrics and /metrics.json\n");
 }
 
 static pl_status parse_listen(const char *listen, struct sockaddr_in *out)
@@ -127,14 +89,7 @@ pl_status pl_exporter_open(const char *listen,
     if (!e->daemon) {
         int cause = errno;
         pl_free(e);
-        if (cause == EADDRINUSE)
-            return pl_fail(PL_ERR_BUSY,
-                           "%s is in use by another process; stop it or choose another "
-                           "port for metrics",
-                           listen);
-        return pl_fail(cause == EACCES ? PL_ERR_NOPERM : PL_ERR_NET,
-                       "cannot listen on %s for metrics: %s; choose another address",
-                       listen, strerror(cause));
+        return http_not_listening(listen, "metrics", "net.metrics", cause);
     }
     *out = e;
     return PL_OK;

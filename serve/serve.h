@@ -16,6 +16,7 @@
  *   path_chooser  which path answers a prompt
  *   server        the paths of a mixture over HTTP
  *   exporter      a hub's metrics over HTTP
+ *   page_front    the page of a run over HTTP
  *
  * The same model, prompt and options give the same text: randomness is keyed by the
  * seed and the token's position, never by time or by what else is being served. */
@@ -26,6 +27,7 @@
 #include "serve/exchange.h"
 #include "serve/exporter.h"
 #include "serve/mixture.h"
+#include "serve/page_front.h"
 #include "serve/path_chooser.h"
 #include "serve/reroute.h"
 #include "serve/server.h"

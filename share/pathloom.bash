@@ -37,7 +37,7 @@ _pathloom() {
         return
     fi
     if [ "$COMP_CWORD" -eq 1 ]; then
-        COMPREPLY=($(compgen -W 'train eval generate route serve export import store data audit status top doctor explain init bench key homes join hub home relay worker' -- "$word"))
+        COMPREPLY=($(compgen -W 'train eval generate route serve export import store data audit status top page doctor explain init bench key homes join hub home relay worker' -- "$word"))
         return
     fi
     case ${COMP_WORDS[1]} in
@@ -53,6 +53,7 @@ _pathloom() {
     audit) options='--run --json --help' ;;
     status) options='--run --hub --key --json --help' ;;
     top) options='--run --hub --key --help' ;;
+    page) options='--run --listen --token --help' ;;
     doctor) options='--run --hub --key --json --help' ;;
     explain) options='--json --help' ;;
     init) options='--set --list --reference --help' ;;

@@ -49,7 +49,7 @@ BEGIN {
     foreign("^(dnnl|oneapi|cblas|openblas|immintrin|x86intrin|[a-z]mmintrin)",
             "^modules/cpu/")
     foreign("^(cuda|cublas|cusparse|nccl|curand|cooperative_groups)", "^modules/cuda/")
-    foreign("^microhttpd", "^serve/(exporter\\.c|server_(http|framing)\\.c|server_exchange\\.h)$")
+    foreign("^microhttpd", "^serve/(http\\.h|exporter\\.c|page_front\\.c|server_(http|framing)\\.c|server_exchange\\.h)$")
 }
 
 function top_of(path) { sub(/\/.*/, "", path); return path }

@@ -110,3 +110,10 @@ pl_script_test(pages "unit;cli" 60 job/pages.sh ${program})
 pl_script_test(corpus_packages "integration;cli" 120 job/corpus.sh
   ${CMAKE_BINARY_DIR}/corpus_packages)
 pl_may_skip(corpus_packages)
+
+# What a browser asks of a run, over HTTP; skipped without curl or jq. In a real browser:
+# tests/page.sh, which `sh tests/run.sh --all` runs.
+pl_script_test(page "integration;cli" 300 job/page.sh ${program} ${CMAKE_BINARY_DIR}/page)
+pl_may_skip(page)
+pl_script_test(page_browser "integration;cli" 600 page.sh ${program} ${CMAKE_BINARY_DIR}/page_browser)
+pl_may_skip(page_browser)

@@ -1,0 +1,73 @@
+/* pathloom page: shows a run in a browser, while it trains and afterwards. */
+#include "cli/cli.h"
+
+typedef struct page_request {
+    const char *dir;
+    pl_page_front_options front;
+} page_request;
+
+static const cli_option options[] = {
+    CLI_RUN(page_request, dir),
+    CLI_OPTION("listen", CLI_TEXT, page_request, front.listen, "ADDRESS",
+               "IPv4:PORT, PORT * for a free one (127.0.0.1:8090)"),
+    CLI_OPTION("token", CLI_TEXT, page_request, front.tokens, "FILE",
+               "names and hashes of tokens, of which a browser needs one, as serve "
+               "--api-keys; needed if other machines can reach the address"),
+};
+
+/* One thread follows the run and answers all questions. */
+static pl_status show_page(const page_request *q)
+{
+    enum { TICK_MS = 1000 };
+    pl_status status = PL_OK;
+    volatile sig_atomic_t *stop = cli_stop_flag(true);
+    char address[64];
+    page *p = NULL;
+    pl_page_front *front = NULL;
+    PL_TRY(page_open(q->dir, &p));
+    PL_TRY(pl_page_front_open(&q->front, &front, address));
+    say("the page of %s is at http://%s/%s", q->dir ? q->dir : "pathloom-run", address,
+        q->front.tokens ? "#TOKEN" : "");
+    for (int64_t next_ms = 0; !*stop;) {
+        const int64_t now = pl_now_ms();
+        if (now >= next_ms) {
+            const bool more = page_tick(p, pl_page_front_is_watched(front));
+            pl_page_front_publish(front, page_number(p));
+            next_ms = more ? 0 : now + TICK_MS;
+        }
+        pl_page_question *question =
+            pl_page_front_take(front, next_ms > now ? (int)(next_ms - now) / 5 + 1 : 0);
+        if (question) {
+            pl_buf body = {0};
+            status = page_answer(p, question, &body);
+            pl_page_front_answer(question, status, &body);
+            pl_buf_destroy(&body);
+        }
+        status = PL_OK;
+    }
+done:
+    pl_page_front_close(&front);
+    page_close(&p);
+    return status;
+}
+
+static int run_page(int argc, char **argv)
+{
+    page_request q = {.front.listen = "127.0.0.1:8090"};
+    pl_status status = cli_read(&verb_page, argc, argv, &q, NULL);
+    if (status == PL_OK)
+        status = show_page(&q);
+    return status == PL_OK ? 0 : cli_fail(status);
+}
+
+const cli_verb verb_page = {
+    .name = "page",
+    .usage = "page --run RUN [--listen ADDRESS]",
+    .help = "show a run in a browser, while it trains or afterwards",
+    .options = options,
+    .n_options = CLI_COUNT(options),
+    .notes =
+        "It only reads: nothing in the browser can change the run. Ctrl+C ends it. "
+        "A browser gives its token after # in the address.",
+    .computes = true,
+    .run = run_page};

@@ -1,0 +1,242 @@
+/* Follows a run and answers what its page asks (page.h). */
+#include "job/page_internal.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+enum {
+    READ_AT_ONCE = 500, /* versions per tick, so that questions do not wait long */
+    ASK_MS = 1500,
+    ASK_AGAIN_MS = 2000, /* a hub that did not answer */
+    SAMPLE_MS = 1000
+};
+
+pl_status page_open(const char *dir, page **out)
+{
+    *out = NULL;
+    page *p = pl_alloc(sizeof *p);
+    page_history_begin(&p->history);
+    pl_status status = run_look(dir, &p->r);
+    if (status != PL_OK) {
+        page_close(&p);
+        return status;
+    }
+    run_file(&p->r, "store", p->folder);
+    p->leases = pl_alloc(PAGE_LEASES_MAX * sizeof *p->leases);
+    *out = p;
+    return PL_OK;
+}
+
+void page_close(page **out)
+{
+    page *p = *out;
+    if (!p)
+        return;
+    page_history_clear(&p->history);
+    page_log_clear(&p->log);
+    pl_store_close(&p->store);
+    pl_json_destroy(&p->hub);
+    pl_json_destroy(&p->report);
+    run_close(&p->r);
+    pl_free(p->leases);
+    pl_free(p);
+    *out = NULL;
+}
+
+uint64_t page_number(const page *p)
+{
+    return p->number;
+}
+
+/* ---- the store ---- */
+/* Opens the store anew if a home was added, which has a part of its own. */
+static pl_status follow_store(page *p)
+{
+    if (!pl_path_exists(p->folder))
+        return PL_OK;
+    if (p->anew) { /* the job has ended: its last commits may not reach this reader */
+        pl_store_close(&p->store);
+        p->anew = false;
+        p->sequence = 0;
+    }
+    PL_CHECK(run_see_all_parts(p->folder, &p->store));
+    PL_CHECK(pl_store_refresh(p->store));
+    const uint64_t sequence = pl_store_sequence(p->store);
+    if (sequence != p->sequence) {
+        pl_buf levels = {0};
+        PL_CHECK(page_history_look(&p->history, p->store));
+        p->finished =
+            pl_store_get_ref(p->store, "finished", &levels) == PL_OK && levels.len > 0;
+        pl_buf_destroy(&levels);
+        p->sequence = sequence;
+        p->number++;
+    }
+    return page_history_read(&p->history, p->store, READ_AT_ONCE, &p->reading);
+}
+
+/* ---- logs ---- */
+static void note_event(void *context, const page_event *e)
+{
+    page *p = context;
+    char worker[PL_TEXT_MAX], phase[32];
+    int64_t number = 0;
+    page_event_value(e, "worker", worker, sizeof worker);
+    if (strcmp(e->event, "worker.joined") == 0) {
+        const int known = page_history_worker(&p->history, worker);
+        if (known >= 0)
+            p->joined[known]++;
+    }
+    if (strcmp(e->event, "lease.granted") != 0 ||
+        pl_parse_int(page_event_value(e, "phase", phase, sizeof phase), &number) !=
+            PL_OK)
+        return;
+    page_lease *l = &p->leases[p->n_leases % PAGE_LEASES_MAX];
+    l->wall_ms = e->wall_ms;
+    l->phase = number;
+    l->worker = page_history_worker(&p->history, worker);
+    l->serial = ++p->n_leases;
+    page_event_value(e, "task", l->task, sizeof l->task);
+}
+
+/* ---- the hub ---- */
+static void add_sample(page *p, int64_t now)
+{
+    double done, total;
+    page_work(p->hub, &done, &total);
+    if (p->n_samples > 0 && now - p->samples[p->n_samples - 1].ms < SAMPLE_MS)
+        return;
+    if (p->n_samples == PAGE_SAMPLES) {
+        memmove(p->samples, p->samples + 1, (PAGE_SAMPLES - 1) * sizeof *p->samples);
+        p->n_samples--;
+    }
+    p->samples[p->n_samples++] = (page_sample){now, done};
+}
+
+/* A job that was killed leaves its hub's address behind. No lock is taken to find that
+ * out, because a reader must not be in the way of the next `train`. */
+static void ask_for_status(page *p)
+{
+    const int64_t now = pl_now_ms();
+    const run_request where = {.run = p->r.dir};
+    pl_json *status = NULL;
+    if (p->silent && now - p->asked_ms < ASK_AGAIN_MS)
+        return;
+    p->asked_ms = now;
+    const bool was = p->hub != NULL || p->silent;
+    pl_status result = p->r.hub ? PL_OK : run_watch(&p->r, &where);
+    p->silent = result == PL_OK;
+    if (result == PL_OK)
+        result = run_hub_status(&p->r, ASK_MS, &status);
+    if (result != PL_OK)
+        pl_wire_close(&p->r.hub); /* the next job has another address */
+    p->silent = p->silent && result != PL_OK;
+    pl_json_destroy(&p->hub);
+    p->hub = status;
+    if (p->hub)
+        add_sample(p, now);
+    else
+        p->n_samples = 0;
+    p->anew = p->anew || (was && !p->hub && !p->silent);
+    if (p->hub || was)
+        p->number++;
+}
+
+static void read_page_report(page *p)
+{
+    char path[PL_PATH_MAX];
+    struct stat info;
+    pl_buf text = {0};
+    if (stat(run_file(&p->r, "report.json", path), &info) != 0)
+        return;
+    const int64_t ms =
+        (int64_t)info.st_mtim.tv_sec * 1000 + info.st_mtim.tv_nsec / 1000000;
+    if (ms == p->report_ms)
+        return;
+    pl_json_destroy(&p->report);
+    if (pl_read_file(path, &text) == PL_OK &&
+        pl_json_parse((const char *)text.data, text.len, &p->report) == PL_OK)
+        p->report_ms = ms;
+    pl_buf_destroy(&text);
+    p->number++;
+}
+
+bool page_tick(page *p, bool watched)
+{
+    char logs[PL_PATH_MAX];
+    bool more = false;
+    const uint64_t events = p->log.serial + p->n_leases;
+    pl_status status = follow_store(p);
+    if (status != PL_OK) {
+        pl_copy_text(p->trouble, sizeof p->trouble, pl_last_error());
+        pl_store_close(&p->store);
+        p->sequence = 0;
+        p->number++;
+    } else {
+        p->trouble[0] = '\0';
+    }
+    page_log_read(&p->log, run_file(&p->r, "log", logs), note_event, p, &more);
+    if (watched)
+        ask_for_status(p);
+    read_page_report(p);
+    if (events != p->log.serial + p->n_leases)
+        p->number++;
+    return more || (status == PL_OK && p->reading);
+}
+
+/* ---- questions ---- */
+static uint64_t serial_of(const pl_page_question *q, const char *name)
+{
+    int64_t value = 0;
+    const char *text = pl_page_ask(q, name);
+    return *text && pl_parse_int(text, &value) == PL_OK && value > 0 ? (uint64_t)value
+                                                                     : 0;
+}
+
+/* [time, path, phase, worker]; a path that is not known yet is left out */
+static pl_json *leases_json(page *p, uint64_t since)
+{
+    pl_json *list = pl_json_array();
+    const uint64_t first =
+        p->n_leases > PAGE_LEASES_MAX ? p->n_leases - PAGE_LEASES_MAX : 0;
+    for (uint64_t i = since > first ? since : first; i < p->n_leases; i++) {
+        const page_lease *l = &p->leases[i % PAGE_LEASES_MAX];
+        int arm, path, before = 0;
+        if (!page_history_find(&p->history, l->task, &arm, &path))
+            continue;
+        for (int a = 0; a < arm; a++)
+            before += p->history.arms[a].n_series;
+        pl_json *row = pl_json_array();
+        pl_json_push(row, pl_json_make_int(l->wall_ms));
+        pl_json_push(row, pl_json_make_int(before + path));
+        pl_json_push(row, pl_json_make_int(l->phase));
+        pl_json_push(row, pl_json_make_int(l->worker));
+        pl_json_push(list, row);
+    }
+    return list;
+}
+
+static void answer_history(page *p, const pl_page_question *q, pl_buf *out)
+{
+    const bool goes_on = serial_of(q, "epoch") == p->history.epoch;
+    pl_json *o = pl_json_object(), *events = pl_json_array();
+    page_history_json(&p->history, goes_on ? serial_of(q, "since") : 0, o);
+    page_log_json(&p->log, goes_on ? serial_of(q, "events") : 0, events);
+    pl_json_set_bool(o, "whole", !goes_on);
+    pl_json_set(o, "events", events);
+    pl_json_set_int(o, "events_serial", (int64_t)p->log.serial);
+    pl_json_set(o, "leases", leases_json(p, goes_on ? serial_of(q, "leases") : 0));
+    pl_json_set_int(o, "leases_serial", (int64_t)p->n_leases);
+    pl_json_write(o, 0, out);
+    pl_json_destroy(&o);
+}
+
+pl_status page_answer(page *p, const pl_page_question *q, pl_buf *out)
+{
+    if (strcmp(q->url, "/state.json") == 0)
+        page_state_json(p, out);
+    else if (strcmp(q->url, "/history") == 0)
+        answer_history(p, q, out);
+    else
+        return pl_fail(PL_ERR_NOT_FOUND, "the page has no %s", q->url);
+    return PL_OK;
+}

@@ -1,0 +1,317 @@
+/* Gathers what every path trained in every phase (page_history.h). */
+#include "job/page_history.h"
+
+#include <math.h>
+#include <string.h>
+
+void page_history_begin(page_history *h)
+{
+    memset(h, 0, sizeof *h);
+    h->stride = 1;
+    h->epoch = 1;
+}
+
+static void clear_page_arm(page_arm *a)
+{
+    for (int i = 0; i < a->n_series; i++)
+        pl_free(a->series[i].cells);
+    pl_free(a->series);
+    pl_topology_destroy(&a->topology);
+    pl_arm_clear(&a->arm);
+}
+
+void page_history_clear(page_history *h)
+{
+    for (int i = 0; i < h->n_arms; i++)
+        clear_page_arm(&h->arms[i]);
+    pl_free(h->modules);
+    pl_free(h->workers);
+    memset(h, 0, sizeof *h);
+}
+
+/* ---- arms, modules, workers ---- */
+static int find_page_arm(const page_history *h, const char *name, size_t len)
+{
+    for (int i = 0; i < h->n_arms; i++)
+        if (strlen(h->arms[i].arm.name) == len &&
+            memcmp(h->arms[i].arm.name, name, len) == 0)
+            return i;
+    return -1;
+}
+
+static void name_series(page_arm *a)
+{
+    const int n_paths = pl_topology_n_paths(a->topology);
+    a->n_replicas = pl_topology_n_replicas(a->topology);
+    a->n_series = n_paths * a->n_replicas;
+    a->series = pl_alloc((size_t)a->n_series * sizeof *a->series);
+    for (int i = 0; i < a->n_series; i++) {
+        char path[PL_NAME_MAX];
+        pl_topology_path_name(a->topology, i / a->n_replicas, path);
+        snprintf(a->series[i].name, sizeof a->series[i].name, "%.40s.r%d", path,
+                 i % a->n_replicas);
+    }
+}
+
+void page_history_add_arm(page_history *h, pl_arm *arm, pl_topology *topology)
+{
+    page_arm *a = &h->arms[h->n_arms++];
+    *a = (page_arm){.arm = *arm, .topology = topology};
+    memset(arm, 0, sizeof *arm);
+    name_series(a);
+}
+
+static pl_status note_page_arm(void *context, const pl_object *object)
+{
+    void **both = context;
+    page_history *h = both[0];
+    const char *name = object->name + strlen("arm/");
+    pl_arm arm;
+    pl_topology *topology = NULL;
+    if (h->n_arms == PAGE_ARMS_MAX || find_page_arm(h, name, strlen(name)) >= 0)
+        return PL_OK;
+    pl_status status = pl_read_arm(both[1], name, &arm, &topology);
+    if (status == PL_OK) {
+        page_history_add_arm(h, &arm, topology);
+    } else {
+        pl_topology_destroy(&topology);
+        pl_arm_clear(&arm);
+    }
+    return status;
+}
+
+static pl_status note_page_head(void *context, const pl_version *head)
+{
+    page_history *h = context;
+    /* Modules come in the order of their names, the same each time. */
+    size_t i = h->reading;
+    while (i < h->n_modules && strcmp(h->modules[i].name, head->module) < 0)
+        i++;
+    h->reading = i;
+    if (i == h->n_modules || strcmp(h->modules[i].name, head->module) != 0) {
+        h->modules = pl_grow(h->modules, (h->n_modules + 1) * sizeof *h->modules);
+        memmove(&h->modules[i + 1], &h->modules[i],
+                (h->n_modules - i) * sizeof *h->modules);
+        h->n_modules++;
+        h->modules[i] = (page_module){.next = 1};
+        pl_copy_text(h->modules[i].name, sizeof h->modules[i].name, head->module);
+    }
+    h->modules[i].end = head->number + 1;
+    return PL_OK;
+}
+
+pl_status page_history_look(page_history *h, pl_store *store)
+{
+    void *both[] = {h, store};
+    PL_CHECK(pl_store_each_object(store, "arm/", note_page_arm, both));
+    h->reading = 0;
+    pl_status status = pl_store_each_head(store, "", note_page_head, h);
+    h->reading = 0;
+    return status;
+}
+
+int page_history_worker(page_history *h, const char *name)
+{
+    for (int i = h->n_workers; i-- > 0;)
+        if (strcmp(h->workers[i], name) == 0)
+            return i;
+    if (h->n_workers == PAGE_WORKERS_MAX)
+        return -1;
+    h->workers = pl_grow(h->workers, (size_t)(h->n_workers + 1) * sizeof *h->workers);
+    pl_copy_text(h->workers[h->n_workers], sizeof *h->workers, name);
+    return h->n_workers++;
+}
+
+page_series *page_history_find(page_history *h, const char *task, int *arm, int *path)
+{
+    const char *slash = strchr(task, '/');
+    *arm = slash ? find_page_arm(h, task, (size_t)(slash - task)) : -1;
+    for (int i = 0; *arm >= 0 && i < h->arms[*arm].n_series; i++)
+        if (strcmp(h->arms[*arm].series[i].name, slash + 1) == 0) {
+            *path = i;
+            return &h->arms[*arm].series[i];
+        }
+    return NULL;
+}
+
+/* ---- cells ---- */
+/* Adds a later cell of the same series. */
+static void join_cells(page_cell *into, const page_cell *later)
+{
+    if (later->n == 0)
+        return;
+    if (into->n == 0) {
+        *into = *later;
+        return;
+    }
+    const double tokens = into->tokens + later->tokens;
+    into->loss =
+        tokens > 0 ? (into->loss * into->tokens + later->loss * later->tokens) / tokens
+                   : later->loss;
+    into->tokens = tokens;
+    into->seconds += later->seconds;
+    into->at_ms = later->at_ms;
+    into->token = later->token;
+    into->worker = later->worker;
+    into->n += later->n;
+}
+
+static void double_stride(page_history *h)
+{
+    h->stride *= 2;
+    h->epoch++;
+    h->n_cells = 0;
+    for (int a = 0; a < h->n_arms; a++)
+        for (int i = 0; i < h->arms[a].n_series; i++) {
+            page_series *s = &h->arms[a].series[i];
+            const size_t n = (s->n_cells + 1) / 2;
+            for (size_t k = 0; k < n; k++) {
+                page_cell both = s->cells[2 * k];
+                if (2 * k + 1 < s->n_cells)
+                    join_cells(&both, &s->cells[2 * k + 1]);
+                s->cells[k] = both;
+            }
+            s->n_cells = n;
+            h->n_cells += n;
+        }
+}
+
+/* A phase that no series can hold is ignored: the number comes from a record. */
+static page_cell *make_cell(page_history *h, page_series *s, int64_t phase)
+{
+    const int64_t most = INT64_C(1) << 40;
+    if (phase < 0 || phase >= most)
+        return NULL;
+    for (;;) {
+        const size_t slot = (size_t)(phase / h->stride);
+        if (slot < s->n_cells)
+            return &s->cells[slot];
+        const size_t more = slot + 1 - s->n_cells;
+        if (more <= PAGE_CELLS_MAX && h->n_cells + more <= PAGE_CELLS_MAX) {
+            s->cells = pl_grow(s->cells, (slot + 1) * sizeof *s->cells);
+            memset(s->cells + s->n_cells, 0, more * sizeof *s->cells);
+            h->n_cells += more;
+            s->n_cells = slot + 1;
+            return &s->cells[slot];
+        }
+        if (h->stride > most)
+            return NULL; /* there are more series than cells */
+        double_stride(h);
+    }
+}
+
+page_cell *page_history_cell(page_history *h, page_series *s, int64_t phase)
+{
+    const uint64_t slot = (uint64_t)phase / (uint64_t)h->stride;
+    return phase >= 0 && slot < s->n_cells ? &s->cells[slot] : NULL;
+}
+
+/* The same lease tells every module of its path. A later lease of the same phase comes
+ * after a rollback and counts instead. */
+static void add_contribution(page_history *h, const pl_version *v,
+                             const pl_contribution *c)
+{
+    const char *slash = strchr(v->module, '/');
+    const int arm =
+        slash ? find_page_arm(h, v->module, (size_t)(slash - v->module)) : -1;
+    if (arm < 0 || c->replica < 0 || c->replica >= h->arms[arm].n_replicas ||
+        c->path < 0 || c->path >= h->arms[arm].n_series / h->arms[arm].n_replicas)
+        return;
+    page_series *s =
+        &h->arms[arm].series[c->path * h->arms[arm].n_replicas + c->replica];
+    page_cell *cell = make_cell(h, s, c->phase);
+    if (!cell || (cell->n > 0 && c->token <= cell->token))
+        return;
+    const double seconds = c->seconds >= 0 && c->seconds < 1e9 ? c->seconds : 0;
+    const page_cell one = {.loss = c->loss,
+                           .tokens = fmin((double)c->n_tokens, 1e15),
+                           .seconds = seconds,
+                           .from_ms = v->wall_ms - (int64_t)(1e3 * seconds),
+                           .at_ms = v->wall_ms,
+                           .token = c->token,
+                           .worker = page_history_worker(h, c->worker),
+                           .n = 1};
+    if (h->stride == 1)
+        *cell = one;
+    else
+        join_cells(cell, &one);
+    cell->serial = ++h->serial;
+}
+
+void page_history_add(page_history *h, const pl_version *version)
+{
+    uint64_t source;
+    if (pl_version_source(version, &source))
+        return;
+    for (int i = 0; i < version->n_contributions; i++)
+        add_contribution(h, version, &version->contributions[i]);
+    h->n_versions++;
+}
+
+pl_status page_history_read(page_history *h, pl_store *store, int most, bool *more)
+{
+    for (; h->reading < h->n_modules; h->reading++) {
+        page_module *m = &h->modules[h->reading];
+        for (; m->next < m->end; m->next++) {
+            pl_version v;
+            if (most-- == 0) {
+                *more = true;
+                return PL_OK;
+            }
+            PL_CHECK(pl_store_get_version(store, m->name, m->next, &v));
+            page_history_add(h, &v);
+            pl_version_clear(&v);
+        }
+    }
+    *more = false;
+    return PL_OK;
+}
+
+/* ---- JSON ---- */
+/* Four digits after the point are enough for a picture, and half as many bytes. */
+static pl_json *rounded(double value)
+{
+    return pl_json_make_real(round(1e4 * value) / 1e4);
+}
+
+/* [path, phase, phases, loss, tokens, seconds, worker, leased, committed] */
+static pl_json *cell_json(const page_history *h, int path, size_t slot,
+                          const page_cell *c)
+{
+    pl_json *row = pl_json_array();
+    pl_json_push(row, pl_json_make_int(path));
+    pl_json_push(row, pl_json_make_int((int64_t)slot * h->stride));
+    pl_json_push(row, pl_json_make_int(c->n));
+    pl_json_push(row, rounded(c->loss));
+    pl_json_push(row, pl_json_make_int((int64_t)fmin(c->tokens, 1e18)));
+    pl_json_push(row, pl_json_make_real(round(10 * c->seconds) / 10));
+    pl_json_push(row, pl_json_make_int(c->worker));
+    pl_json_push(row, pl_json_make_int(c->from_ms));
+    pl_json_push(row, pl_json_make_int(c->at_ms));
+    return row;
+}
+
+void page_history_json(const page_history *h, uint64_t since, pl_json *out)
+{
+    pl_json *paths = pl_json_array(), *workers = pl_json_array(),
+            *cells = pl_json_array();
+    int path = 0;
+    for (int a = 0; a < h->n_arms; a++)
+        for (int i = 0; i < h->arms[a].n_series; i++, path++) {
+            const page_series *s = &h->arms[a].series[i];
+            char name[2 * PL_NAME_MAX];
+            snprintf(name, sizeof name, "%s/%s", h->arms[a].arm.name, s->name);
+            pl_json_push(paths, pl_json_make_text(name));
+            for (size_t k = 0; k < s->n_cells; k++)
+                if (s->cells[k].n > 0 && s->cells[k].serial > since)
+                    pl_json_push(cells, cell_json(h, path, k, &s->cells[k]));
+        }
+    for (int i = 0; i < h->n_workers; i++)
+        pl_json_push(workers, pl_json_make_text(h->workers[i]));
+    pl_json_set_int(out, "epoch", (int64_t)h->epoch);
+    pl_json_set_int(out, "serial", (int64_t)h->serial);
+    pl_json_set_int(out, "stride", h->stride);
+    pl_json_set(out, "paths", paths);
+    pl_json_set(out, "workers", workers);
+    pl_json_set(out, "cells", cells);
+}

@@ -1,0 +1,76 @@
+/* Private to the page: what every path trained in every phase, gathered from the
+ * contributions of all versions, in bounded memory.
+ *
+ * A series has one cell per phase. When all cells together pass a limit, the stride
+ * doubles and neighbouring cells become one: a year of phases keeps its shape. A cell
+ * that changes gets a new serial, so that a reader asks for what is new alone. When the
+ * stride changes, so does the epoch, and readers begin again. */
+#ifndef PL_JOB_PAGE_HISTORY_H
+#define PL_JOB_PAGE_HISTORY_H
+#include "outer/outer.h"
+#include "store/store.h"
+
+enum { PAGE_CELLS_MAX = 32768, PAGE_WORKERS_MAX = 8192, PAGE_ARMS_MAX = 64 };
+
+typedef struct page_cell {
+    double loss;            /* mean, weighted by tokens */
+    double tokens, seconds; /* sums */
+    int64_t from_ms, at_ms; /* leased; committed */
+    uint64_t token, serial; /* token: of the newest lease in it */
+    int worker;             /* of the newest one; -1: not known */
+    int n;                  /* phases in it; 0: none yet */
+} page_cell;
+
+typedef struct page_series {
+    char name[PL_NAME_MAX]; /* "p01.r0" */
+    page_cell *cells;
+    size_t n_cells;
+} page_series;
+
+typedef struct page_arm {
+    pl_arm arm;
+    pl_topology *topology;
+    page_series *series; /* path by path, and in it replica by replica */
+    int n_series, n_replicas;
+} page_arm;
+
+/* How far a module was read. */
+typedef struct page_module {
+    char name[PL_MODULE_NAME_MAX];
+    uint64_t next, end; /* versions [next, end) are still to be read */
+} page_module;
+
+typedef struct page_history {
+    page_arm arms[PAGE_ARMS_MAX];
+    int n_arms;
+    char (*workers)[PL_TEXT_MAX];
+    int n_workers;
+    page_module *modules;
+    size_t n_modules, reading; /* reading: the first module that may have more */
+    int64_t stride;
+    size_t n_cells;
+    uint64_t serial, epoch, n_versions;
+} page_history;
+
+void page_history_begin(page_history *h);
+void page_history_clear(page_history *h);
+/* Takes both. At most PAGE_ARMS_MAX arms. */
+void page_history_add_arm(page_history *h, pl_arm *arm, pl_topology *topology);
+/* Takes note of new arms and versions. Call it after each refresh of the store. */
+PL_MUST_CHECK pl_status page_history_look(page_history *h, pl_store *store);
+/* Reads up to `most` versions; *more is false when all are read. */
+PL_MUST_CHECK pl_status page_history_read(page_history *h, pl_store *store, int most,
+                                          bool *more);
+/* Adds what one version says of its contributions. */
+void page_history_add(page_history *h, const pl_version *version);
+/* The series of the task "mix/p01.r0"; NULL if there is none. */
+page_series *page_history_find(page_history *h, const char *task, int *arm, int *path);
+/* Its number among all workers; -1 if there are too many. */
+int page_history_worker(page_history *h, const char *name);
+/* The cell of a phase; NULL if it is not there. */
+page_cell *page_history_cell(page_history *h, page_series *s, int64_t phase);
+/* Appends the members "epoch", "serial", "stride", "paths", "workers" and "cells":
+ * those that changed after `since`, a serial of this epoch, or all. */
+void page_history_json(const page_history *h, uint64_t since, pl_json *out);
+
+#endif

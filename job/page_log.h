@@ -1,0 +1,52 @@
+/* Private to the page: the event logs of a run's processes, RUN/log/NAME.log.
+ *
+ * Every line is an event with a time. What changes a picture is kept: leases, and the
+ * newest events that are rarer than tasks. Lines are text that other processes wrote,
+ * with names that came over the network; a line of another form is skipped. */
+#ifndef PL_JOB_PAGE_LOG_H
+#define PL_JOB_PAGE_LOG_H
+#include "base/base.h"
+
+enum {
+    PAGE_EVENTS_MAX = 2000,
+    PAGE_LOGS_MAX = 4200,
+    PAGE_EVENT_BYTES = 240,
+    PAGE_ROLE_MAX = 96
+};
+
+typedef struct page_event {
+    int64_t wall_ms;
+    uint64_t serial;
+    char level[8], role[PAGE_ROLE_MAX], event[40];
+    char text[PAGE_EVENT_BYTES]; /* key=value pairs */
+} page_event;
+
+typedef struct page_log_file {
+    char name[96];
+    uint64_t read;
+} page_log_file;
+
+typedef struct page_log {
+    page_log_file *files;
+    size_t n_files;
+    page_event *events; /* a ring */
+    uint64_t serial;    /* of the newest event; the ring has the last of them */
+} page_log;
+
+/* Parses one line in either form, without its end. False: it is no event. */
+bool page_log_parse(const char *line, size_t len, page_event *out);
+/* The value of a key in an event's text; "" if it has none. */
+const char *page_event_value(const page_event *e, const char *key, char *out,
+                             size_t size);
+/* Reads what was added to the logs in `folder`, up to `most` bytes per file, and calls
+ * fn for every event. At the first call the beginning of long files is left out. *more:
+ * there was more than that. */
+typedef void (*page_event_fn)(void *context, const page_event *event);
+void page_log_read(page_log *log, const char *folder, page_event_fn fn, void *context,
+                   bool *more);
+/* Appends the events after `since` as a list of [ms, level, role, event, text], oldest
+ * first. */
+void page_log_json(const page_log *log, uint64_t since, pl_json *list);
+void page_log_clear(page_log *log);
+
+#endif

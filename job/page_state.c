@@ -1,0 +1,355 @@
+/* Writes the state of a run, for /state.json (page.h). It stays small: 4,096 workers
+ * and 256 paths take less than 200 kB, because rows are lists and names are said once.
+ */
+#include "job/page_internal.h"
+
+#include <math.h>
+#include <string.h>
+
+static const char *const worker_states[] = {"busy", "idle", "away", "barred", "fenced"};
+enum { N_WORKER_STATES = sizeof worker_states / sizeof *worker_states };
+
+static pl_json *tenths(double value)
+{
+    return value >= 10 || value < 0.05 ? pl_json_make_int((int64_t)fmin(value, 1e15))
+                                       : pl_json_make_real(round(10 * value) / 10);
+}
+
+/* A number of the hub's status, which came over the network. */
+static int64_t whole(const pl_json *o, const char *key)
+{
+    const double value = pl_json_get_real(o, key);
+    return fabs(value) < 1e15 ? (int64_t)value : 0;
+}
+
+/* ---- arms ---- */
+/* [name, phase, step, loss, tokens, worker]; loss 0: it has not begun */
+static pl_json *path_row(const char *name, int64_t phase, int64_t step, double loss,
+                         int64_t tokens, const char *worker)
+{
+    pl_json *row = pl_json_array();
+    pl_json_push(row, pl_json_make_text(name));
+    pl_json_push(row, pl_json_make_int(phase));
+    pl_json_push(row, pl_json_make_int(step));
+    pl_json_push(row, pl_json_make_real(round(1e4 * loss) / 1e4));
+    pl_json_push(row, pl_json_make_int(tokens));
+    pl_json_push(row, pl_json_make_text(worker));
+    return row;
+}
+
+static pl_json *arm_object(const char *name, int64_t phases, int64_t tau, int64_t done,
+                           int64_t tasks)
+{
+    pl_json *o = pl_json_object();
+    pl_json_set_text(o, "arm", name);
+    pl_json_set_int(o, "chapter", pl_arm_chapter(name));
+    pl_json_set_int(o, "phases", phases);
+    pl_json_set_int(o, "tau", tau);
+    pl_json_set_int(o, "tasks_done", done);
+    pl_json_set_int(o, "tasks", tasks);
+    return o;
+}
+
+static pl_json *live_arm(const pl_json *arm)
+{
+    const pl_json *paths = pl_json_get(arm, "paths");
+    pl_json *rows = pl_json_array(),
+            *o = arm_object(pl_json_get_text(arm, "arm"), whole(arm, "phases"),
+                            whole(arm, "tau"), whole(arm, "tasks_done"),
+                            whole(arm, "tasks"));
+    for (size_t i = 0; i < pl_json_count(paths); i++) {
+        const pl_json *p = pl_json_at(paths, i);
+        pl_json_push(rows,
+                     path_row(pl_json_get_text(p, "path"), whole(p, "phase"),
+                              whole(p, "step"), pl_json_get_real(p, "loss"),
+                              whole(p, "tokens"),
+                              pl_json_get_text(pl_json_get(p, "lease"), "worker")));
+    }
+    pl_json_set(o, "paths", rows);
+    return o;
+}
+
+/* The same from the store, where no hub runs. */
+static pl_json *stored_arm(const page *p, const page_arm *a)
+{
+    pl_json *rows = pl_json_array();
+    int64_t done = 0;
+    for (int i = 0; i < a->n_series; i++) {
+        char name[2 * PL_NAME_MAX];
+        pl_path_state s = {.phase = 0};
+        snprintf(name, sizeof name, "%s/%s", a->arm.name, a->series[i].name);
+        if (pl_store_get_path(p->store, name, &s) != PL_OK)
+            s = (pl_path_state){.phase = 0};
+        done += s.phase;
+        pl_json_push(rows, path_row(a->series[i].name, s.phase, 0, s.loss,
+                                    (int64_t)fmin((double)s.n_tokens, 1e15), ""));
+    }
+    pl_json *o = arm_object(a->arm.name, a->arm.inner.phases, a->arm.inner.tau, done,
+                            a->n_series * a->arm.inner.phases);
+    pl_json_set(o, "paths", rows);
+    return o;
+}
+
+/* ---- workers ---- */
+static int index_of(const pl_json *list, const char *text)
+{
+    for (size_t i = 0; i < pl_json_count(list); i++)
+        if (strcmp(pl_json_text(pl_json_at(list, i), NULL), text) == 0)
+            return (int)i;
+    return -1;
+}
+
+static int device_index(pl_json *devices, const char *device)
+{
+    int i = index_of(devices, device);
+    if (i < 0) {
+        i = (int)pl_json_count(devices);
+        pl_json_push(devices, pl_json_make_text(device));
+    }
+    return i;
+}
+
+static int known_worker(const page *p, const char *name, int hint)
+{
+    const page_history *h = &p->history;
+    if (hint < h->n_workers && strcmp(h->workers[hint], name) == 0)
+        return hint;
+    for (int i = 0; i < h->n_workers; i++)
+        if (strcmp(h->workers[i], name) == 0)
+            return i;
+    return -1;
+}
+
+/* The places of "mix/p01.r0" among arms and paths; -1 if it has no task. */
+static void push_task(const page *p, const char *task, pl_json *row)
+{
+    const char *slash = strchr(task, '/');
+    int arm = -1, path = -1;
+    const pl_json *arms = pl_json_get(p->hub, "arms");
+    for (size_t a = 0; slash && a < pl_json_count(arms); a++) {
+        const char *name = pl_json_get_text(pl_json_at(arms, a), "arm");
+        if (strlen(name) == (size_t)(slash - task) &&
+            memcmp(name, task, (size_t)(slash - task)) == 0)
+            arm = (int)a;
+    }
+    const pl_json *paths =
+        arm >= 0 ? pl_json_get(pl_json_at(arms, (size_t)arm), "paths") : NULL;
+    for (size_t i = 0; i < pl_json_count(paths) && path < 0; i++)
+        if (strcmp(pl_json_get_text(pl_json_at(paths, i), "path"), slash + 1) == 0)
+            path = (int)i;
+    pl_json_push(row, pl_json_make_int(arm));
+    pl_json_push(row, pl_json_make_int(path));
+}
+
+/* [name, state, tokens/s, arm, path, tasks, seconds since seen, device, joined] */
+static pl_json *worker_row(const page *p, const pl_json *w, int hint, pl_json *devices)
+{
+    pl_json *row = pl_json_array();
+    const char *name = pl_json_get_text(w, "worker");
+    int state = 0;
+    while (state < N_WORKER_STATES - 1 &&
+           strcmp(worker_states[state], pl_json_get_text(w, "state")) != 0)
+        state++;
+    const int known = known_worker(p, name, hint);
+    pl_json_push(row, pl_json_make_text(name));
+    pl_json_push(row, pl_json_make_int(state));
+    pl_json_push(row, pl_json_make_int(whole(w, "tokens_per_second")));
+    push_task(p, pl_json_get_text(w, "task"), row);
+    pl_json_push(row, pl_json_make_int(whole(w, "tasks")));
+    pl_json_push(row, tenths(pl_json_get_real(w, "seen_seconds_ago")));
+    pl_json_push(
+        row, pl_json_make_int(device_index(devices, pl_json_get_text(w, "device"))));
+    pl_json_push(row, pl_json_make_int(known >= 0 ? p->joined[known] : 0));
+    return row;
+}
+
+static pl_json *workers_object(const page *p)
+{
+    const pl_json *workers = pl_json_get(p->hub, "workers");
+    pl_json *o = pl_json_object(), *states = pl_json_array(),
+            *devices = pl_json_array(), *rows = pl_json_array();
+    for (int i = 0; i < N_WORKER_STATES; i++)
+        pl_json_push(states, pl_json_make_text(worker_states[i]));
+    for (size_t i = 0; i < pl_json_count(workers); i++)
+        pl_json_push(rows, worker_row(p, pl_json_at(workers, i), (int)i, devices));
+    pl_json_set(o, "states", states);
+    pl_json_set(o, "devices", devices);
+    pl_json_set(o, "rows", rows);
+    pl_json_set_int(o, "left_out", whole(p->hub, "workers_left_out"));
+    return o;
+}
+
+/* ---- the job ---- */
+static double busy_rate(const pl_json *hub)
+{
+    const pl_json *workers = pl_json_get(hub, "workers");
+    double rate = 0;
+    for (size_t i = 0; i < pl_json_count(workers); i++)
+        if (strcmp(pl_json_get_text(pl_json_at(workers, i), "state"), "busy") == 0)
+            rate += pl_json_get_real(pl_json_at(workers, i), "tokens_per_second");
+    return rate;
+}
+
+void page_work(const pl_json *hub, double *done, double *total)
+{
+    const pl_json *arms = pl_json_get(hub, "arms");
+    *done = *total = 0;
+    for (size_t i = 0; i < pl_json_count(arms); i++) {
+        const pl_json *a = pl_json_at(arms, i), *paths = pl_json_get(a, "paths");
+        const double tau = pl_json_get_real(a, "tau");
+        *done += pl_json_get_real(a, "tasks_done") * tau;
+        *total += pl_json_get_real(a, "tasks") * tau;
+        for (size_t k = 0; k < pl_json_count(paths); k++)
+            *done += pl_json_get_real(pl_json_at(paths, k), "step");
+    }
+}
+
+static pl_json *progress_object(const page *p)
+{
+    pl_json *o = pl_json_object();
+    double done, total, eta = NAN;
+    page_work(p->hub, &done, &total);
+    if (p->n_samples > 1) {
+        const page_sample *first = &p->samples[0],
+                          *last = &p->samples[p->n_samples - 1];
+        const double rate =
+            (last->done - first->done) / (1e-3 * (double)(last->ms - first->ms));
+        if (rate > 0)
+            eta = (total - done) / rate;
+    }
+    pl_json_set_real(o, "done", done);
+    pl_json_set_real(o, "total", total);
+    pl_json_set_int(o, "tokens_per_second", (int64_t)fmin(busy_rate(p->hub), 1e15));
+    pl_json_set_real(o, "eta_seconds", round(eta));
+    return o;
+}
+
+static pl_json *counts_object(const pl_json *hub)
+{
+    static const char *const keys[] = {
+        "uptime_seconds",  "leases_granted", "leases_expired", "tasks_failed",
+        "backups_granted", "backups_won",    "audits_agreed",  "audits_differed",
+        "audits_void",     "audits_open",    "epoch",          "messages_dropped",
+        "messages_refused"};
+    const pl_json *fenced = pl_json_get(hub, "fenced");
+    pl_json *o = pl_json_object(), *reasons = pl_json_array();
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        pl_json_set_int(o, keys[i], whole(hub, keys[i]));
+    for (size_t i = 0; i < pl_json_count(fenced) && i < 32; i++)
+        pl_json_push(reasons, pl_json_make_text(
+                                  pl_json_get_text(pl_json_at(fenced, i), "reason")));
+    pl_json_set(o, "fenced", reasons);
+    pl_json_set_text(o, "failure", pl_json_get_text(hub, "failure"));
+    pl_json_set_text(o, "address", pl_json_get_text(hub, "address"));
+    pl_json_set_bool(o, "encrypted", pl_json_get_bool(hub, "encrypted"));
+    return o;
+}
+
+static pl_json *homes_list(const pl_json *hub)
+{
+    static const char *const keys[] = {"store_bytes", "disk_free_bytes",
+                                       "versions_committed", "pending"};
+    const pl_json *homes = pl_json_get(hub, "homes");
+    pl_json *list = pl_json_array();
+    for (size_t i = 0; i < pl_json_count(homes); i++) {
+        const pl_json *h = pl_json_at(homes, i),
+                      *results = pl_json_get(h, "submissions");
+        pl_json *o = pl_json_object();
+        pl_json_set_text(o, "address", pl_json_get_text(h, "address"));
+        pl_json_set_bool(o, "up", pl_json_get_bool(h, "up"));
+        pl_json_set(o, "heard_seconds_ago",
+                    tenths(pl_json_get_real(h, "heard_seconds_ago")));
+        for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+            pl_json_set_int(o, keys[k], whole(h, keys[k]));
+        pl_json_set_int(o, "rejected", whole(results, "rejected"));
+        pl_json_set_int(o, "fenced", whole(results, "fenced"));
+        pl_json_set_text(o, "last_rejection", pl_json_get_text(h, "last_rejection"));
+        pl_json_push(list, o);
+    }
+    return list;
+}
+
+/* ---- the whole ---- */
+static const char *life_of(const page *p)
+{
+    return p->hub        ? "training"
+           : p->silent   ? "silent"
+           : p->finished ? "finished"
+           : !p->store   ? "preparing"
+                         : "stopped";
+}
+
+static pl_json *run_object(const page *p)
+{
+    const char *slash = strrchr(p->r.dir, '/');
+    pl_json *o = pl_json_object();
+    pl_json_set_text(o, "folder", p->r.dir);
+    pl_json_set_text(o, "name", slash && slash[1] ? slash + 1 : p->r.dir);
+    pl_json_set_text(o, "topology", p->r.cfg.levels);
+    pl_json_set_int(o, "paths", pl_topology_n_paths(p->r.topology));
+    pl_json_set_int(o, "params_per_path",
+                    (int64_t)pl_topology_path_params(p->r.topology));
+    pl_json_set_int(o, "params_total",
+                    (int64_t)pl_topology_total_params(p->r.topology));
+    pl_json_set_int(o, "versions", (int64_t)p->history.n_versions);
+    return o;
+}
+
+static pl_json *arms_list(const page *p)
+{
+    const pl_json *live = pl_json_get(p->hub, "arms");
+    pl_json *list = pl_json_array();
+    for (size_t i = 0; i < pl_json_count(live); i++)
+        pl_json_push(list, live_arm(pl_json_at(live, i)));
+    for (int i = 0; !p->hub && p->store && i < p->history.n_arms; i++)
+        pl_json_push(list, stored_arm(p, &p->history.arms[i]));
+    return list;
+}
+
+/* Bits per byte of held-out text, from the last evaluation. */
+static pl_json *held_out_list(const pl_json *report)
+{
+    static const char *const texts[] = {"arm", "row", "title"};
+    static const char *const reals[] = {"bits_per_byte", "bits_error", "tokens_total",
+                                        "train_seconds"};
+    const pl_json *arms = pl_json_get(report, "arms");
+    pl_json *list = pl_json_array();
+    for (size_t i = 0; i < pl_json_count(arms); i++) {
+        const pl_json *from = pl_json_at(arms, i);
+        pl_json *o = pl_json_object();
+        for (size_t k = 0; k < sizeof texts / sizeof *texts; k++)
+            pl_json_set_text(o, texts[k], pl_json_get_text(from, texts[k]));
+        for (size_t k = 0; k < sizeof reals / sizeof *reals; k++)
+            pl_json_set_real(o, reals[k], pl_json_get_real(from, reals[k]));
+        pl_json_set_bool(o, "finished", pl_json_get_bool(from, "finished"));
+        pl_json_push(list, o);
+    }
+    return list;
+}
+
+void page_state_json(const page *p, pl_buf *out)
+{
+    pl_json *o = pl_json_object();
+    pl_json_set_int(o, "number", (int64_t)p->number);
+    pl_json_set_int(o, "wall_ms", pl_wall_ms());
+    pl_json_set_text(o, "version", PL_VERSION);
+    pl_json_set_text(o, "life", life_of(p));
+    pl_json_set_text(o, "trouble", p->trouble);
+    pl_json_set_bool(o, "reading", p->reading);
+    pl_json_set_int(o, "epoch", (int64_t)p->history.epoch);
+    pl_json_set_int(o, "serial", (int64_t)p->history.serial);
+    pl_json_set_int(o, "events", (int64_t)(p->log.serial + p->n_leases));
+    pl_json_set(o, "run", run_object(p));
+    pl_json_set(o, "arms", arms_list(p));
+    pl_json_set(o, "held_out", held_out_list(p->report));
+    pl_json_set_text(o, "answers_by", pl_json_get_text(p->report, "answers_by"));
+    pl_json_set_int(o, "held_out_documents", whole(p->report, "eval_documents"));
+    if (p->hub) {
+        pl_json_set(o, "progress", progress_object(p));
+        pl_json_set(o, "job", counts_object(p->hub));
+        pl_json_set(o, "workers", workers_object(p));
+        pl_json_set(o, "homes", homes_list(p->hub));
+    }
+    pl_json_write(o, 0, out);
+    pl_json_destroy(&o);
+}

@@ -1,0 +1,72 @@
+/* Answers of the small HTTP servers (http.h), on libmicrohttpd. */
+#include "serve/http.h"
+#include "serve/exporter.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <string.h>
+
+enum MHD_Result http_queue(struct MHD_Connection *c, unsigned code, const char *type,
+                           const http_header *headers, size_t n_headers,
+                           struct MHD_Response *r)
+{
+    if (!r)
+        return MHD_NO;
+    MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    MHD_add_response_header(r, "Cache-Control", "no-store");
+    for (size_t i = 0; i < n_headers; i++)
+        MHD_add_response_header(r, headers[i].name, headers[i].value);
+    enum MHD_Result result = MHD_queue_response(c, code, r);
+    MHD_destroy_response(r);
+    return result;
+}
+
+enum MHD_Result http_reply(struct MHD_Connection *c, unsigned code, const char *type,
+                           const void *data, size_t len)
+{
+    /* MHD takes a pointer that is not const, and copies. */
+    union {
+        const void *in;
+        void *out;
+    } bytes = {data};
+    return http_queue(
+        c, code, type, NULL, 0,
+        MHD_create_response_from_buffer(len, bytes.out, MHD_RESPMEM_MUST_COPY));
+}
+
+enum MHD_Result http_reply_text(struct MHD_Connection *c, unsigned code,
+                                const char *text)
+{
+    return http_reply(c, code, "text/plain; charset=utf-8", text, strlen(text));
+}
+
+bool http_only_reads(const char *method)
+{
+    return strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
+}
+
+pl_status http_not_listening(const char *listen, const char *what, const char *option,
+                             int cause)
+{
+    if (cause == EADDRINUSE)
+        return pl_fail(PL_ERR_BUSY,
+                       "%s is in use by another process; stop it or choose another "
+                       "port for %s by %s",
+                       listen, what, option);
+    return pl_fail(cause == EACCES ? PL_ERR_NOPERM : PL_ERR_NET,
+                   "cannot listen on %s for %s: %s; choose another address by %s",
+                   listen, what, strerror(cause), option);
+}
+
+bool pl_http_address(const char *listen, struct sockaddr_in *out)
+{
+    char text[PL_ADDRESS_MAX];
+    pl_address at;
+    snprintf(text, sizeof text, "tcp://%.200s", listen);
+    *out = (struct sockaddr_in){.sin_family = AF_INET};
+    if (pl_address_parse(text, &at) != PL_OK ||
+        inet_pton(AF_INET, at.is_anywhere ? "0.0.0.0" : at.host, &out->sin_addr) != 1)
+        return false;
+    out->sin_port = htons((uint16_t)at.port);
+    return true;
+}

@@ -1,0 +1,28 @@
+/* Private to serve: what the exporter and the page share of HTTP. */
+#ifndef PL_SERVE_HTTP_H
+#define PL_SERVE_HTTP_H
+#include "base/base.h"
+#include <microhttpd.h>
+
+typedef struct http_header {
+    const char *name, *value;
+} http_header;
+
+/* Copies the bytes and queues them as the answer, with Cache-Control: no-store. */
+enum MHD_Result http_reply(struct MHD_Connection *c, unsigned code, const char *type,
+                           const void *data, size_t len);
+enum MHD_Result http_reply_text(struct MHD_Connection *c, unsigned code,
+                                const char *text);
+/* Sets the type and the headers, queues the answer, and releases it. MHD_NO if it is
+ * NULL. */
+enum MHD_Result http_queue(struct MHD_Connection *c, unsigned code, const char *type,
+                           const http_header *headers, size_t n_headers,
+                           struct MHD_Response *r);
+/* GET or HEAD; the library leaves out the body of the answer to HEAD. */
+bool http_only_reads(const char *method);
+/* The error of a daemon that did not start, by its errno. `option` is the option or key
+ * that would change the address, `what` what is served there. */
+pl_status http_not_listening(const char *listen, const char *what, const char *option,
+                             int cause);
+
+#endif

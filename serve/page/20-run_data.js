@@ -1,0 +1,141 @@
+/* What is known of the run: the newest state, and the history that it grows by. */
+const data = {
+  state: null, lost: '', paths: [], workers: [], cells: [], leases: [], events: [],
+  epoch: 0, serial: 0, eventsSerial: 0, leasesSerial: 0, now: null, // null: live
+};
+
+function takeHistory(h) {
+  if (h.whole) Object.assign(data, { cells: [], leases: [], events: [] });
+  data.paths = h.paths;
+  data.workers = h.workers;
+  for (const [path, phase, n, loss, tokens, seconds, worker, from, at] of h.cells) {
+    const row = (data.cells[path] = data.cells[path] || []);
+    const cell = { path, phase, n, loss, tokens, seconds, worker, from, at };
+    const old = row.findIndex((c) => c.phase === phase);
+    if (old >= 0) row[old] = cell; else row.push(cell);
+  }
+  for (const row of data.cells) if (row) row.sort((a, b) => a.phase - b.phase);
+  for (const [at, path, phase, worker] of h.leases) data.leases.push({ at, path, phase, worker });
+  data.leases.sort((a, b) => a.at - b.at);
+  if (data.leases.length > 20000) data.leases = data.leases.slice(-16000);
+  for (const [at, level, role, event, text] of h.events) data.events.push({ at, level, role, event, text });
+  data.events.sort((a, b) => a.at - b.at);
+  if (data.events.length > 5000) data.events = data.events.slice(-4000);
+  Object.assign(data, { epoch: h.epoch, serial: h.serial, stride: h.stride,
+    eventsSerial: h.events_serial, leasesSerial: h.leases_serial });
+}
+
+/* One refresh at a time; one more if something came in between. */
+let refreshing = null, again = false;
+async function refresh() {
+  if (refreshing) { again = true; return refreshing; }
+  refreshing = (async () => {
+    try {
+      const state = await ask('/state.json');
+      if (!data.state || state.serial !== data.serial || state.epoch !== data.epoch ||
+          state.events !== data.eventsSerial + data.leasesSerial)
+        takeHistory(await ask(query('/history', { epoch: data.epoch, since: data.serial,
+          events: data.eventsSerial, leases: data.leasesSerial })));
+      data.state = state;
+      data.lost = '';
+      $('token').hidden = true;
+    } catch (error) {
+      data.lost = String(error.message || error);
+    }
+    draw();
+  })();
+  await refreshing;
+  refreshing = null;
+  if (again) { again = false; setTimeout(refresh, 400); }
+}
+
+/* Server-sent events by fetch, which unlike EventSource can send a token. */
+async function listen() {
+  for (;;) {
+    try {
+      const answer = await fetch('/events', { headers: headers() });
+      if (!answer.ok) throw new Error('HTTP ' + answer.status);
+      const reader = answer.body.getReader(), text = new TextDecoder();
+      let held = '';
+      for (;;) {
+        const { value, done } = await reader.read();
+        if (done) break;
+        held += text.decode(value, { stream: true });
+        if (held.includes('event: state')) refresh();
+        held = held.slice(held.lastIndexOf('\n\n') + 1);
+      }
+    } catch (error) {
+      data.lost = 'the page does not reach `pathloom page` any more: start it again';
+      draw();
+    }
+    await new Promise((resolve) => setTimeout(resolve, 2000));
+    refresh();
+  }
+}
+
+/* ---- at a time ---- */
+const time = () => (data.now === null ? Infinity : data.now);
+function timeRange() {
+  let from = Infinity, to = -Infinity;
+  for (const row of data.cells) for (const c of row || []) {
+    from = Math.min(from, c.from);
+    to = Math.max(to, c.at);
+  }
+  for (const e of data.events) { from = Math.min(from, e.at); to = Math.max(to, e.at); }
+  for (const l of data.leases) { from = Math.min(from, l.at); to = Math.max(to, l.at); }
+  if (data.state && data.state.life === 'training') to = Math.max(to, data.state.wall_ms);
+  return from < to ? [from, to] : null;
+}
+
+/* The arms of the run, the chapters of the mixture as one: each with its parts in
+ * order, its paths, and the number of its phases. */
+function groups() {
+  const list = [], byName = new Map();
+  for (const arm of data.state ? data.state.arms : []) {
+    if (arm.arm.startsWith('score')) continue;
+    const name = arm.chapter >= 0 ? 'mix' : arm.arm;
+    if (!byName.has(name)) {
+      byName.set(name, { name, parts: [] });
+      list.push(byName.get(name));
+    }
+    byName.get(name).parts.push(arm);
+  }
+  const order = (g) => (g.name === 'mix' ? 0 : g.name === 'base' ? 2 : 1);
+  list.sort((a, b) => order(a) - order(b));
+  for (const g of list) {
+    g.parts.sort((a, b) => a.chapter - b.chapter);
+    g.phases = 0;
+    for (const part of g.parts) { part.offset = g.phases; g.phases += part.phases; }
+    const last = g.parts[g.parts.length - 1];
+    g.names = last.paths.map((p) => p[0]);
+    g.done = g.parts.reduce((sum, part) => sum + part.tasks_done, 0);
+    g.tasks = g.parts.reduce((sum, part) => sum + part.tasks, 0);
+    g.label = { mix: 'mixture', base: 'base model', diloco: 'DiLoCo', dense: 'dense' }[g.name] || g.name;
+  }
+  return list;
+}
+const plainPath = (group, name) =>
+  group.names.every((n) => n.endsWith('.r0')) ? name.replace(/\.r0$/, '')
+    : group.names.every((n) => n.startsWith('p00')) ? name.replace(/^p0+\./, '') : name;
+
+/* Cells and leases of one group at the time that is shown: rows by path. */
+function weave(group) {
+  const at = time(), rows = group.names.map((name) => ({ name, cells: [], leases: [] }));
+  for (const part of group.parts)
+    part.paths.forEach(([name, phase, step, , , worker], i) => {
+      if (i >= rows.length) return;
+      const id = data.paths.indexOf(part.arm + '/' + name), row = rows[i];
+      for (const c of data.cells[id] || [])
+        if (c.at <= at) row.cells.push({ ...c, column: part.offset + c.phase });
+      if (data.now === null && worker)
+        row.leases.push({ column: part.offset + phase, worker, step, tau: part.tau });
+      if (data.now !== null) {
+        let lease = null;
+        for (const l of data.leases) if (l.path === id && l.at <= at) lease = l;
+        const cell = lease && (data.cells[id] || []).find((c) => c.phase <= lease.phase && lease.phase < c.phase + (c.n || 1));
+        if (lease && !(cell && cell.at <= at))
+          row.leases.push({ column: part.offset + lease.phase, worker: data.workers[lease.worker] || '?' });
+      }
+    });
+  return rows;
+}

@@ -1,0 +1,361 @@
+/* Serves the page over HTTP (page_front.h). */
+#include "serve/page_front.h"
+#include "serve/exporter.h"
+#include "serve/http.h"
+#include "serve/page_asset.h"
+#include "serve/server_access.h"
+#include "serve/server_framing.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <strings.h>
+
+enum {
+    CONNECTIONS_MAX = 64,
+    PER_ADDRESS_MAX = 32,
+    TIMEOUT_S = 15,
+    MEMORY_MAX = 32 << 10,
+    LOOK_MS = 200,      /* how often a thread looks whether the front closes */
+    COMMENT_MS = 10000, /* a quiet stream says that it is still there */
+    WATCHED_MS = 15000
+};
+
+struct pl_page_front {
+    struct MHD_Daemon *daemon;
+    server_access *access; /* NULL: no token is needed */
+    bool loopback;
+    char host[INET_ADDRSTRLEN];
+    pl_buf html;
+    char policy[256];
+    pl_queue *questions;
+    /* accessed by atomic operations */
+    uint64_t number;
+    int64_t asked_ms;
+    bool closing;
+};
+
+/* ---- questions ---- */
+static void release_question(pl_page_question *q)
+{
+    if (__atomic_sub_fetch(&q->owners, 1, __ATOMIC_SEQ_CST) > 0)
+        return;
+    for (int i = 0; i < q->n_arguments; i++)
+        pl_free(q->arguments[i].value);
+    pl_buf_destroy(&q->body);
+    pl_queue_destroy(&q->answers);
+    pl_free(q);
+}
+
+const char *pl_page_ask(const pl_page_question *q, const char *name)
+{
+    for (int i = 0; i < q->n_arguments; i++)
+        if (strcmp(q->arguments[i].name, name) == 0)
+            return q->arguments[i].value;
+    return "";
+}
+
+static enum MHD_Result note_argument(void *context, enum MHD_ValueKind kind,
+                                     const char *name, const char *value)
+{
+    pl_page_question *q = context;
+    (void)kind;
+    q->refused = true;
+    if (q->n_arguments == PL_PAGE_ARGUMENTS || !value ||
+        strlen(value) >= PL_PAGE_ARGUMENT_BYTES)
+        return MHD_NO;
+    pl_page_argument *a = &q->arguments[q->n_arguments];
+    if (!pl_copy_text(a->name, sizeof a->name, name))
+        return MHD_NO;
+    q->refused = false;
+    size_t bytes = strlen(value) + 1;
+    a->value = pl_alloc(bytes);
+    memcpy(a->value, value, bytes);
+    q->n_arguments++;
+    return MHD_YES;
+}
+
+/* NULL: the arguments are too many or too long. */
+static pl_page_question *make_question(struct MHD_Connection *c, const char *url)
+{
+    pl_page_question *q = pl_alloc(sizeof *q);
+    q->owners = 1;
+    if (!pl_copy_text(q->url, sizeof q->url, url) ||
+        MHD_get_connection_values(c, MHD_GET_ARGUMENT_KIND, note_argument, q) < 0 ||
+        q->refused || pl_queue_create(&q->answers) != PL_OK) {
+        release_question(q);
+        return NULL;
+    }
+    return q;
+}
+
+pl_page_question *pl_page_front_take(pl_page_front *front, int timeout_ms)
+{
+    return pl_queue_pop(front->questions, timeout_ms);
+}
+
+void pl_page_front_answer(pl_page_question *q, pl_status status, pl_buf *body)
+{
+    q->status = status;
+    q->body = *body;
+    *body = (pl_buf){0};
+    if (status != PL_OK) {
+        pl_buf_clear(&q->body);
+        pl_buf_printf(&q->body, "%s", pl_last_error());
+    }
+    pl_queue_push(q->answers, q);
+    release_question(q);
+}
+
+void pl_page_front_publish(pl_page_front *front, uint64_t number)
+{
+    __atomic_store_n(&front->number, number, __ATOMIC_SEQ_CST);
+}
+
+bool pl_page_front_is_watched(const pl_page_front *front)
+{
+    return pl_now_ms() - __atomic_load_n(&front->asked_ms, __ATOMIC_SEQ_CST) <
+           WATCHED_MS;
+}
+
+static void note_watcher(pl_page_front *f)
+{
+    __atomic_store_n(&f->asked_ms, pl_now_ms(), __ATOMIC_SEQ_CST);
+}
+
+static bool is_closing(const pl_page_front *f)
+{
+    return __atomic_load_n(&f->closing, __ATOMIC_SEQ_CST);
+}
+
+static unsigned http_of(pl_status status)
+{
+    return status == PL_OK              ? MHD_HTTP_OK
+           : status == PL_ERR_USAGE     ? MHD_HTTP_BAD_REQUEST
+           : status == PL_ERR_NOT_FOUND ? MHD_HTTP_NOT_FOUND
+           : status == PL_ERR_BUSY      ? MHD_HTTP_SERVICE_UNAVAILABLE
+                                        : MHD_HTTP_INTERNAL_SERVER_ERROR;
+}
+
+static enum MHD_Result reply_to_question(pl_page_front *f, struct MHD_Connection *c,
+                                         const char *url)
+{
+    pl_page_question *q = make_question(c, url);
+    if (!q)
+        return http_reply_text(c, MHD_HTTP_BAD_REQUEST,
+                               "too many arguments, or one that is too long\n");
+    note_watcher(f);
+    q->owners = 2;
+    pl_queue_push(f->questions, q);
+    while (!pl_queue_pop(q->answers, LOOK_MS))
+        if (is_closing(f)) {
+            release_question(q);
+            return http_reply_text(c, MHD_HTTP_SERVICE_UNAVAILABLE,
+                                   "the page is closing\n");
+        }
+    enum MHD_Result result =
+        q->status == PL_OK
+            ? http_reply(c, MHD_HTTP_OK, "application/json", q->body.data, q->body.len)
+            : http_reply_text(c, http_of(q->status), pl_buf_text(&q->body));
+    release_question(q);
+    return result;
+}
+
+/* ---- the stream of events ---- */
+typedef struct event_stream {
+    pl_page_front *front;
+    int socket;
+    uint64_t number; /* that was sent */
+    int64_t sent_ms;
+} event_stream;
+
+/* Waits for a new state; ends the stream if the front closes or the client has gone. */
+static ssize_t write_event(void *context, uint64_t position, char *out, size_t most)
+{
+    event_stream *s = context;
+    (void)position;
+    for (;;) {
+        const uint64_t number = __atomic_load_n(&s->front->number, __ATOMIC_SEQ_CST);
+        note_watcher(s->front);
+        if (is_closing(s->front) || most < 64)
+            return MHD_CONTENT_READER_END_OF_STREAM;
+        if (number != s->number || pl_now_ms() - s->sent_ms > COMMENT_MS) {
+            int n =
+                number != s->number
+                    ? snprintf(out, most, "event: state\ndata: {\"number\":%llu}\n\n",
+                               (unsigned long long)number)
+                    : snprintf(out, most, ": nothing new\n\n");
+            s->number = number;
+            s->sent_ms = pl_now_ms();
+            return n;
+        }
+        struct pollfd look = {.fd = s->socket, .events = POLLRDHUP};
+        if (poll(&look, 1, LOOK_MS) > 0)
+            return MHD_CONTENT_READER_END_OF_STREAM;
+    }
+}
+
+static enum MHD_Result reply_with_events(pl_page_front *f, struct MHD_Connection *c)
+{
+    enum { BLOCK_BYTES = 256 };
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+    event_stream *s = pl_alloc(sizeof *s);
+    s->front = f;
+    s->socket = info ? info->connect_fd : -1;
+    s->number = UINT64_MAX;
+    return http_queue(c, MHD_HTTP_OK, "text/event-stream", NULL, 0,
+                      MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES,
+                                                        write_event, s, pl_free));
+}
+
+/* ---- requests ---- */
+static enum MHD_Result reply_with_page(pl_page_front *f, struct MHD_Connection *c)
+{
+    const http_header headers[] = {{"Content-Security-Policy", f->policy},
+                                   {"X-Content-Type-Options", "nosniff"},
+                                   {"Referrer-Policy", "no-referrer"}};
+    return http_queue(c, MHD_HTTP_OK, "text/html; charset=utf-8", headers,
+                      sizeof headers / sizeof *headers,
+                      MHD_create_response_from_buffer(f->html.len, f->html.data,
+                                                      MHD_RESPMEM_PERSISTENT));
+}
+
+/* Whether the Host header names this machine; its port does not matter. */
+static bool is_own_host(const pl_page_front *f, struct MHD_Connection *c)
+{
+    const char *host =
+        MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
+    size_t len = host ? strcspn(host, ":") : 0;
+    return len > 0 &&
+           ((len == strlen("localhost") && strncasecmp(host, "localhost", len) == 0) ||
+            (len == strlen(f->host) && strncmp(host, f->host, len) == 0));
+}
+
+static bool has_token(const pl_page_front *f, struct MHD_Connection *c)
+{
+    return !f->access ||
+           server_access_find(
+               f->access, MHD_lookup_connection_value(c, MHD_HEADER_KIND,
+                                                      MHD_HTTP_HEADER_AUTHORIZATION));
+}
+
+static enum MHD_Result on_page_request(void *context, struct MHD_Connection *c,
+                                       const char *url, const char *method,
+                                       const char *version, const char *upload,
+                                       size_t *upload_bytes, void **state)
+{
+    pl_page_front *f = context;
+    unsigned http = 0;
+    (void)upload;
+    (void)upload_bytes;
+    (void)state;
+    const char *doubt = framing_doubt(c, version, &http);
+    if (doubt)
+        return http_reply_text(c, http, doubt);
+    if (!http_only_reads(method))
+        return http_reply_text(c, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET\n");
+    if (f->loopback && !is_own_host(f, c))
+        return http_reply_text(c, MHD_HTTP_FORBIDDEN,
+                               "the Host header is no name of this machine\n");
+    if (strcmp(url, "/") == 0)
+        return reply_with_page(f, c);
+    if (!has_token(f, c))
+        return http_reply_text(c, MHD_HTTP_UNAUTHORIZED,
+                               "this page needs a token that it knows\n");
+    if (strcmp(url, "/events") == 0)
+        return reply_with_events(f, c);
+    return reply_to_question(f, c, url);
+}
+
+/* ---- opening ---- */
+/* The page's own script and styles carry a number that nobody can know before; nothing
+ * else runs, and nothing is loaded from elsewhere. */
+static void make_page(pl_page_front *f)
+{
+    static const char mark[] = "PAGE-NONCE";
+    const char *rest = (const char *)page_asset, *end = rest + page_asset_bytes;
+    char nonce[40];
+    snprintf(nonce, sizeof nonce, "%016llx%016llx",
+             (unsigned long long)pl_random_fresh(),
+             (unsigned long long)pl_random_fresh());
+    snprintf(f->policy, sizeof f->policy,
+             "default-src 'none'; script-src 'nonce-%s'; style-src 'nonce-%s'; "
+             "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
+             "frame-ancestors 'none'",
+             nonce, nonce);
+    for (const char *at;
+         (at = memmem(rest, (size_t)(end - rest), mark, strlen(mark))) != NULL;
+         rest = at + strlen(mark)) {
+        pl_buf_append(&f->html, rest, (size_t)(at - rest));
+        pl_buf_printf(&f->html, "%s", nonce);
+    }
+    pl_buf_append(&f->html, rest, (size_t)(end - rest));
+}
+
+static pl_status open_page_front(pl_page_front *f, const pl_page_front_options *o,
+                                 const struct sockaddr_in *at)
+{
+    f->loopback = ntohl(at->sin_addr.s_addr) >> 24 == 127;
+    inet_ntop(AF_INET, &at->sin_addr, f->host, sizeof f->host);
+    if (!f->loopback && !o->tokens)
+        return pl_fail(PL_ERR_USAGE,
+                       "other machines can reach %s; give --token FILE with the names "
+                       "and hashes of tokens, or listen on 127.0.0.1",
+                       o->listen);
+    if (o->tokens)
+        PL_CHECK(server_access_load(o->tokens, &f->access));
+    PL_CHECK(pl_queue_create(&f->questions));
+    make_page(f);
+    errno = 0;
+    f->daemon = MHD_start_daemon(
+        MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL,
+        0, NULL, NULL, on_page_request, f, MHD_OPTION_SOCK_ADDR, at,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
+        MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned)PER_ADDRESS_MAX,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_MAX, MHD_OPTION_END);
+    return f->daemon ? PL_OK
+                     : http_not_listening(o->listen, "the page", "--listen", errno);
+}
+
+pl_status pl_page_front_open(const pl_page_front_options *options, pl_page_front **out,
+                             char address[64])
+{
+    struct sockaddr_in at;
+    *out = NULL;
+    if (!pl_http_address(options->listen, &at))
+        return pl_fail(PL_ERR_USAGE,
+                       "--listen takes IPv4:PORT, as 127.0.0.1:8090, not `%s`",
+                       options->listen);
+    pl_page_front *f = pl_alloc(sizeof *f);
+    pl_status status = open_page_front(f, options, &at);
+    if (status != PL_OK) {
+        pl_page_front_close(&f);
+        return status;
+    }
+    const union MHD_DaemonInfo *info =
+        MHD_get_daemon_info(f->daemon, MHD_DAEMON_INFO_BIND_PORT);
+    snprintf(address, 64, "%s:%u", f->host, info ? (unsigned)info->port : 0u);
+    *out = f;
+    return PL_OK;
+}
+
+void pl_page_front_close(pl_page_front **front)
+{
+    pl_page_front *f = *front;
+    if (!f)
+        return;
+    __atomic_store_n(&f->closing, true, __ATOMIC_SEQ_CST);
+    if (f->daemon)
+        MHD_stop_daemon(f->daemon);
+    for (pl_page_question *q; f->questions && (q = pl_queue_pop(f->questions, 0));)
+        release_question(q);
+    if (f->questions)
+        pl_queue_destroy(&f->questions);
+    server_access_destroy(&f->access);
+    pl_buf_destroy(&f->html);
+    pl_free(f);
+    *front = NULL;
+}

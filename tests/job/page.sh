@@ -1,0 +1,141 @@
+#!/bin/sh
+# `pathloom page` over HTTP, on a run that trains and when it has ended: what it says is
+# what `status` and the store say; who may ask; what is refused.
+#
+# usage: page.sh PATHLOOM WORKFOLDER
+#
+# Runs from the project's root. Needs curl and jq.
+set -u
+pathloom=$1
+. tests/support/job.sh
+for tool in curl jq; do
+    command -v "$tool" >/dev/null || {
+        echo "skipped: no $tool; apt-get install $tool"
+        exit 77
+    }
+done
+own_folder "$2"
+page=''
+trap '[ -z "$page" ] || kill "$page" 2>/dev/null' EXIT
+
+# page_begins OPTIONS: sets $page and $at
+page_begins() {
+    : >"$work/page.out"
+    "$pathloom" page --run "$work/run" --listen '127.0.0.1:*' "$@" >"$work/page.out" 2>&1 &
+    page=$!
+    at=''
+    for _ in $(seq 100); do
+        at=$(sed -n 's/.* is at \(http[^#]*\)\/.*/\1/p' "$work/page.out")
+        [ -z "$at" ] || return 0
+        kill -0 "$page" 2>/dev/null || break
+        sleep 0.05
+    done
+    fail "no page: $(cat "$work/page.out")"
+}
+
+page_ends() {
+    kill "$page"
+    wait "$page" || fail "the page ends with $?: $(cat "$work/page.out")"
+    page=''
+}
+
+code() { # code that is expected, curl's arguments
+    want=$1
+    shift
+    got=$(curl -s -o "$work/answer" -w '%{http_code}' --max-time 20 "$@")
+    [ "$got" = "$want" ] || fail "$got instead of $want: $* ($(head -c 300 "$work/answer"))"
+}
+
+holds() { # jq's filter, of the last answer
+    jq -e "$1" "$work/answer" >"$work/jq.out" 2>&1 ||
+        fail "not true: $1 ($(head -c 600 "$work/answer"))"
+}
+
+# ---- before the job has begun ----
+make_corpus base docs
+refused 66 'there is no run in' "$pathloom" page --run "$work/nothing"
+
+# ---- while it trains ----
+(PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:40 small_job run \
+    --set train.tau=10 --set train.phases=6 --set train.base_steps=10) \
+    >"$work/run.out" 2>&1 &
+job=$!
+training_begins run
+page_begins
+code 200 "$at/state.json"
+tries=100
+until jq -e '.life == "training" and .serial > 2 and (.arms | length) > 1' "$work/answer" >"$work/jq.out"; do
+    tries=$((tries - 1))
+    [ $tries -gt 0 ] || fail "the page does not see the job: $(head -c 500 "$work/answer")"
+    sleep 0.2
+    code 200 "$at/state.json"
+done
+"$pathloom" status --run "$work/run" --json >"$work/status" || fail "status"
+code 200 "$at/state.json"
+jq -r '.arms[] | .arm as $a | .paths[] | [$a, .path] | join("/")' "$work/status" >"$work/a"
+jq -r '.arms[] | .arm as $a | .paths[] | [$a, .[0]] | join("/")' "$work/answer" >"$work/b"
+diff "$work/a" "$work/b" || fail "other paths than those of status"
+jq -r '.workers[].worker' "$work/status" | sort >"$work/a"
+jq -r '.workers.rows[][0]' "$work/answer" | sort >"$work/b"
+diff "$work/a" "$work/b" || fail "other workers than those of status"
+holds '.homes | length == 1'
+holds '.progress.total > .progress.done'
+curl -s --max-time 3 "$at/events" >"$work/events"
+[ "$(grep -c '^event: state' "$work/events")" -ge 2 ] || fail "too few events in 3 s"
+
+# ---- what is refused ----
+code 403 -H 'Host: elsewhere.example' "$at/state.json"
+code 403 -H 'Host: 127.0.0.1.elsewhere.example' "$at/"
+code 200 -H 'Host: localhost:1' "$at/state.json"
+code 405 -X POST -d x=1 "$at/state.json"
+code 405 -X DELETE "$at/"
+code 404 "$at/../etc/passwd"
+code 404 "$at/nothing"
+code 400 "$at/history?a=1&b=2&c=3&d=4&e=5"
+code 200 "$at/history?since=-1&epoch=x"
+code 200 -I "$at/"
+code 200 -D "$work/head" "$at/"
+nonce=$(sed -n "s/.*script-src 'nonce-\([0-9a-f]*\)'.*/\1/p" "$work/head")
+[ ${#nonce} -eq 32 ] && grep -q "<script nonce=\"$nonce\">" "$work/answer" ||
+    fail "the page's script does not have the nonce of its policy"
+grep -q "default-src 'none'" "$work/head" || fail "no Content-Security-Policy"
+! grep -qE '(src|href)="https?:' "$work/answer" || fail "the page loads from elsewhere"
+! grep -qE 'innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(' "$work/answer" ||
+    fail "the page makes HTML of text"
+refused 64 'give --token FILE' "$pathloom" page --run "$work/run" --listen '0.0.0.0:*'
+wait "$job" || fail "the job ends with $?"
+job=''
+
+# ---- when it has ended ----
+sleep 6
+code 200 "$at/state.json"
+holds '.life == "finished" and .reading == false'
+holds '[.arms[] | select(.arm == "mix")][0] | .tasks == 24 and .tasks_done == 24'
+holds '.held_out | length > 1 and all(.bits_per_byte > 0)'
+code 200 "$at/history"
+holds '.cells | length == 25' # four paths, six phases; the base model
+holds '.whole and ([.cells[] | .[3]] | all(. > 0))'
+holds '[.events[] | select(.[3] == "worker.joined")] | length == 2'
+holds '.leases | length >= 25'
+# The loss of the last phase is the one that the store has.
+"$pathloom" store ls --paths --run "$work/run" --json | jq -s -r \
+    '.[] | "\(.path) \(.loss * 10000 | round)"' | sort >"$work/a"
+jq -r '.paths as $p | .cells | group_by(.[0])[] | max_by(.[1]) |
+    "\($p[.[0]]) \(.[3] * 10000 | round)"' "$work/answer" | sort >"$work/b"
+diff "$work/a" "$work/b" || fail "other losses than those of the store"
+serial=$(jq .serial "$work/answer") epoch=$(jq .epoch "$work/answer")
+code 200 "$at/history?since=$serial&epoch=$epoch"
+holds '.cells == [] and .whole == false'
+page_ends
+
+# ---- tokens ----
+printf 'viewer %s\n' "$(printf %s open-sesame | b2sum -l 256 | cut -d' ' -f1)" >"$work/tokens"
+chmod 600 "$work/tokens"
+page_begins --token "$work/tokens"
+code 200 "$at/" # has no data
+code 401 "$at/state.json"
+code 401 "$at/events"
+code 401 -H 'Authorization: Bearer open-sesam' "$at/history"
+code 200 -H 'Authorization: Bearer open-sesame' "$at/history"
+page_ends
+echo "the page is well"

@@ -1,0 +1,60 @@
+#!/bin/sh
+# The page in a real browser: a small job is opened while it trains and after it has
+# ended; what is shown is what `status` and report.json say; labels, contrast, keys,
+# small screens; screenshots are kept.
+#
+#   sh tests/page.sh [PATHLOOM] [WORKFOLDER]
+#
+# Installs Debian's chromium if there is none and this user may. The pictures are in
+# WORKFOLDER/pictures (build/page_browser). About half a minute.
+#
+# Exit codes: 0; 1 a check failed; 77 there is no browser, and a line says so.
+set -u
+cd "$(dirname "$0")/.." || exit 2
+pathloom=${1:-build/release/pathloom}
+. tests/support/job.sh
+own_folder "${2:-build/page_browser}"
+mkdir "$work/pictures"
+page=''
+trap '[ -z "$page" ] || kill "$page" 2>/dev/null' EXIT
+
+browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome || :)
+[ -n "$browser" ] || {
+    apt-get install -y -q chromium >"$work/apt.out" 2>&1 || {
+        echo "skipped: there is no chromium, and it cannot be installed here"
+        exit 77
+    }
+    browser=$(command -v chromium)
+}
+command -v python3 >/dev/null || {
+    echo "skipped: there is no python3"
+    exit 77
+}
+
+make_corpus base docs
+(PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:60 small_job run \
+    --set train.tau=10 --set train.phases=10 --set train.base_steps=10 \
+    --set eval.baselines=diloco) >"$work/run.out" 2>&1 &
+job=$!
+training_begins run
+modules_reach run 2
+"$pathloom" page --run "$work/run" --listen '127.0.0.1:*' >"$work/page.out" 2>&1 &
+page=$!
+for _ in $(seq 100); do
+    at=$(sed -n 's/.* is at \(http.*\)/\1/p' "$work/page.out")
+    [ -z "$at" ] || break
+    sleep 0.05
+done
+[ -n "$at" ] || fail "no page"
+browse() { # training or finished
+    python3 tests/job/page/browser.py "$browser" "$at" "$pathloom" "$work/run" \
+        "$work/pictures" "$1" || fail "the page of a run that is $1"
+}
+browse training
+wait "$job" || fail "the job ends with $?"
+job=''
+browse finished
+kill "$page"
+wait "$page" || fail "the page ends with $?"
+page=''
+echo "pictures: $work/pictures"

@@ -1,0 +1,298 @@
+/* folder: job; label: unit */
+/* What a page knows of a run: its history stays bounded, its state stays small, and
+ * what other processes wrote cannot break it. */
+#include "job/page_internal.h"
+#include "tests/support/corpus_support.h"
+
+/* The shape of a run with many paths, and an empty history. */
+static void begin_page(page *p, const char *levels, page_history *h)
+{
+    char pair[64];
+    const char *sets[] = {pair, "model.width=48"};
+    pl_topology_spec spec;
+    pl_shape shape;
+    memset(p, 0, sizeof *p);
+    snprintf(pair, sizeof pair, "topology.levels=%s", levels);
+    assert_ok(config_build(NULL, sets, 2, &p->r.cfg));
+    assert_ok(config_shape(&p->r.cfg, &shape));
+    assert_ok(config_spec(&p->r.cfg, &spec));
+    assert_ok(pl_topology_create(&shape, &spec, &p->r.topology));
+    page_history_begin(h);
+    pl_arm arm = {.name = "mix"};
+    pl_topology *own = NULL;
+    assert_ok(pl_topology_create(&shape, &spec, &own));
+    page_history_add_arm(h, &arm, own);
+}
+
+static void add_phase(page_history *h, const char *module, int64_t path, int64_t phase,
+                      uint64_t token, double loss)
+{
+    pl_contribution c = {.worker = "worker-1",
+                         .path = path,
+                         .phase = phase,
+                         .n_tokens = 100,
+                         .loss = loss,
+                         .seconds = 2,
+                         .token = token};
+    pl_version v = {.number = 1,
+                    .method = "nesterov",
+                    .wall_ms = 1000000 + phase * 1000,
+                    .n_contributions = 1,
+                    .contributions = &c};
+    pl_copy_text(v.module, sizeof v.module, module);
+    page_history_add(h, &v);
+}
+
+static void end_page(page *p, page_history *h)
+{
+    page_history_clear(h);
+    pl_topology_destroy(&p->r.topology);
+    pl_json_destroy(&p->hub);
+}
+
+static void a_phase_counts_once_whatever_modules_name_it(void **state)
+{
+    (void)state;
+    page p;
+    page_history h;
+    int arm, path;
+    begin_page(&p, "2x2", &h);
+    add_phase(&h, "mix/L1.E0", 1, 0, 7, 5.0);
+    add_phase(&h, "mix/L2.E1", 1, 0, 7, 5.0);
+    add_phase(&h, "mix/embed.E0", 1, 1, 9, 4.0);
+    page_series *s = page_history_find(&h, "mix/p01.r0", &arm, &path);
+    assert_non_null(s);
+    assert_int_equal(path, 1);
+    assert_int_equal(s->n_cells, 2);
+    assert_true(s->cells[0].loss == 5.0 && s->cells[0].tokens == 100);
+    assert_int_equal(s->cells[0].from_ms, 1000000 - 2000);
+    /* a later lease of the same phase follows a rollback and replaces the first */
+    add_phase(&h, "mix/L1.E0", 1, 0, 12, 4.5);
+    assert_true(s->cells[0].loss == 4.5 && s->cells[0].n == 1);
+    assert_int_equal(h.serial, 3);
+    end_page(&p, &h);
+}
+
+static void contributions_out_of_range_are_ignored(void **state)
+{
+    (void)state;
+    page p;
+    page_history h;
+    begin_page(&p, "2x2", &h);
+    add_phase(&h, "mix/L1.E0", 4, 0, 7, 5.0);
+    add_phase(&h, "mix/L1.E0", -1, 0, 7, 5.0);
+    add_phase(&h, "mix/L1.E0", 0, -1, 7, 5.0);
+    add_phase(&h, "mix/L1.E0", 0, INT64_MAX, 7, 5.0);
+    add_phase(&h, "other/L1.E0", 0, 0, 7, 5.0);
+    add_phase(&h, "nothing", 0, 0, 7, 5.0);
+    assert_int_equal(h.serial, 0);
+    assert_int_equal(h.n_cells, 0);
+    end_page(&p, &h);
+}
+
+/* A phase that is far away does not take memory either. */
+static void history_is_bounded_and_keeps_sums(void **state)
+{
+    (void)state;
+    enum { PHASES = 100000 };
+    page p;
+    page_history h;
+    int arm, path;
+    begin_page(&p, "2x2", &h);
+    for (int64_t phase = 0; phase < PHASES; phase++)
+        for (int64_t k = 0; k < 4; k++)
+            add_phase(&h, "mix/L1.E0", k, phase, (uint64_t)(4 * phase + k + 1),
+                      (double)(phase + 1));
+    assert_true(h.n_cells <= PAGE_CELLS_MAX);
+    assert_int_equal(h.stride, 16);
+    const page_series *s = page_history_find(&h, "mix/p10.r0", &arm, &path);
+    double tokens = 0, before = 0;
+    int phases = 0;
+    for (size_t i = 0; i < s->n_cells; i++) {
+        assert_true(s->cells[i].loss > before);
+        before = s->cells[i].loss;
+        tokens += s->cells[i].tokens;
+        phases += s->cells[i].n;
+    }
+    assert_int_equal(phases, PHASES);
+    assert_true(tokens == 100.0 * PHASES);
+    add_phase(&h, "mix/L1.E0", 0, INT64_C(1) << 39, UINT64_MAX, 1.0);
+    assert_true(h.n_cells <= PAGE_CELLS_MAX);
+    end_page(&p, &h);
+}
+
+static void only_what_is_new_is_sent_again(void **state)
+{
+    (void)state;
+    page p;
+    page_history h;
+    begin_page(&p, "2x2", &h);
+    add_phase(&h, "mix/L1.E0", 0, 0, 1, 5.0);
+    add_phase(&h, "mix/L1.E0", 1, 0, 2, 4.0);
+    pl_json *all = pl_json_object(), *last = pl_json_object();
+    page_history_json(&h, 0, all);
+    page_history_json(&h, 1, last);
+    assert_int_equal(pl_json_count(pl_json_get(all, "cells")), 2);
+    const pl_json *cells = pl_json_get(last, "cells");
+    double path = 0, loss = 0;
+    assert_int_equal(pl_json_count(cells), 1);
+    assert_true(pl_json_number(pl_json_at(pl_json_at(cells, 0), 0), &path));
+    assert_true(pl_json_number(pl_json_at(pl_json_at(cells, 0), 3), &loss));
+    assert_true(path == 1 && loss == 4.0);
+    pl_json_destroy(&all);
+    pl_json_destroy(&last);
+    end_page(&p, &h);
+}
+
+/* ---- logs ---- */
+static void events_are_read_in_both_forms(void **state)
+{
+    (void)state;
+    static const char text[] = "2026-11-25T07:53:26.977Z warn hub lease.expired "
+                               "count=1 worker=\"a b\" task=mix/p00.r0";
+    static const char json[] =
+        "{\"time\":\"2026-11-25T07:53:26.977Z\",\"level\":\"warn\",\"role\":\"hub\","
+        "\"event\":\"lease.expired\",\"count\":1,\"worker\":\"a b\","
+        "\"task\":\"mix/p00.r0\"}";
+    page_event a, b;
+    char value[64];
+    assert_true(page_log_parse(text, strlen(text), &a));
+    assert_true(page_log_parse(json, strlen(json), &b));
+    assert_int_equal(a.wall_ms, INT64_C(1795593206977));
+    assert_int_equal(b.wall_ms, a.wall_ms);
+    assert_string_equal(a.event, "lease.expired");
+    assert_string_equal(b.text, a.text);
+    assert_string_equal(page_event_value(&a, "worker", value, sizeof value), "a b");
+    assert_string_equal(page_event_value(&b, "task", value, sizeof value),
+                        "mix/p00.r0");
+    assert_string_equal(page_event_value(&b, "ask", value, sizeof value), "");
+    for (size_t n = 0; n < strlen(json); n++)
+        assert_false(page_log_parse(json, n, &a));
+    for (size_t n = 0; n < strlen("2026-11-25T07:53:26.977Z warn hub "); n++)
+        assert_false(page_log_parse(text, n, &a));
+}
+
+static void count_event(void *context, const page_event *e)
+{
+    int *n = context;
+    *n += e->wall_ms > 0;
+}
+
+/* A line that is being written waits for its end; other bytes are no events. */
+static void logs_are_followed_and_bounded(void **state)
+{
+    (void)state;
+    static const char line[] = "2026-11-25T07:53:26.977Z info hub worker.left n=1\n";
+    page_log log = {.files = NULL};
+    char folder[PL_PATH_MAX];
+    pl_buf text = {0};
+    int n = 0;
+    bool more;
+    pl_copy_text(folder, sizeof folder, in_scratch("log"));
+    assert_ok(pl_make_folders(folder));
+    pl_buf_append(&text, line, strlen(line));
+    pl_buf_append(&text, "\xff\x00\n{}\n\n", 7);
+    pl_buf_append(&text, line, 30);
+    write_bytes("log/hub.log", text.data, text.len);
+    page_log_read(&log, folder, count_event, &n, &more);
+    assert_int_equal(n, 1);
+    pl_buf_append(&text, line + 30, strlen(line) - 30);
+    for (int i = 0; i < 3 * PAGE_EVENTS_MAX; i++)
+        pl_buf_append(&text, line, strlen(line));
+    write_bytes("log/hub.log", text.data, text.len);
+    do
+        page_log_read(&log, folder, count_event, &n, &more);
+    while (more);
+    assert_int_equal(n, 2 + 3 * PAGE_EVENTS_MAX);
+    pl_json *list = pl_json_array(), *newest = pl_json_array();
+    page_log_json(&log, 0, list);
+    page_log_json(&log, log.serial - 1, newest);
+    assert_int_equal(pl_json_count(list), PAGE_EVENTS_MAX);
+    assert_int_equal(pl_json_count(newest), 1);
+    pl_json_destroy(&list);
+    pl_json_destroy(&newest);
+    pl_buf_destroy(&text);
+    page_log_clear(&log);
+}
+
+/* ---- the state ---- */
+/* The status of a hub with 256 paths and 4,096 workers, most of them busy. */
+static pl_json *large_status(void)
+{
+    pl_buf text = {0};
+    pl_json *out = NULL;
+    pl_buf_printf(&text, "{\"arms\":[{\"arm\":\"mix\",\"phases\":50,\"tau\":100,"
+                         "\"tasks_done\":3100,\"tasks\":12800,\"paths\":[");
+    for (int i = 0; i < 256; i++)
+        pl_buf_printf(&text,
+                      "%s{\"path\":\"p%02x%02x.r0\",\"phase\":12,\"tokens\":5123456,"
+                      "\"loss\":3.1234%d,\"step\":57,\"lease\":{\"worker\":"
+                      "\"worker-%d\"}}",
+                      i ? "," : "", i / 16, i % 16, i, i);
+    pl_buf_printf(&text, "]}],\"workers\":[");
+    for (int i = 0; i < 4096; i++)
+        pl_buf_printf(&text,
+                      "%s{\"worker\":\"worker-%d\",\"device\":\"cuda bf16 H100\","
+                      "\"state\":\"busy\",\"task\":\"mix/p%02x%02x.r0\","
+                      "\"tokens_per_second\":%d.25,\"tasks\":%d,"
+                      "\"seen_seconds_ago\":0.%d}",
+                      i ? "," : "", i, i / 16 % 16, i % 16, 100000 + i, i % 50, i % 9);
+    pl_buf_printf(&text, "],\"homes\":[{\"address\":\"tcp://10.0.0.1:7000\","
+                         "\"up\":true,\"store_bytes\":1e400}]}");
+    assert_int_not_equal(pl_json_parse(pl_buf_text(&text), text.len, &out), PL_OK);
+    text.len -= strlen("1e400}]}");
+    pl_buf_printf(&text, "1e300}]}");
+    assert_ok(pl_json_parse(pl_buf_text(&text), text.len, &out));
+    pl_buf_destroy(&text);
+    return out;
+}
+
+static void a_large_state_is_small_and_fast(void **state)
+{
+    (void)state;
+    page *p = pl_alloc(sizeof *p);
+    pl_buf text = {0};
+    pl_json *o = NULL;
+    begin_page(p, "16x16", &p->history);
+    p->hub = large_status();
+    for (int i = 0; i < 4096; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "worker-%d", i);
+        assert_int_equal(page_history_worker(&p->history, name), i);
+    }
+    double best = 1e9;
+    for (int i = 0; i < 5; i++) {
+        const double begun = pl_now();
+        pl_buf_clear(&text);
+        page_state_json(p, &text);
+        best = pl_now() - begun < best ? pl_now() - begun : best;
+    }
+    printf("4,096 workers and 256 paths: %zu bytes in %.1f ms\n", text.len, 1e3 * best);
+    assert_true(text.len < 200000);
+    assert_true(best < 0.4); /* 50 ms on an idle machine; sanitizers are slower */
+    assert_ok(pl_json_parse((const char *)text.data, text.len, &o));
+    const pl_json *rows = pl_json_get(pl_json_get(o, "workers"), "rows");
+    assert_int_equal(pl_json_count(rows), 4096);
+    int64_t path = 0;
+    assert_true(pl_json_int(pl_json_at(pl_json_at(rows, 300), 4), &path));
+    assert_int_equal(path, 300 % 256);
+    assert_string_equal(pl_json_get_text(o, "life"), "training");
+    pl_json_destroy(&o);
+    pl_buf_destroy(&text);
+    end_page(p, &p->history);
+    pl_free(p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_phase_counts_once_whatever_modules_name_it),
+        cmocka_unit_test(contributions_out_of_range_are_ignored),
+        cmocka_unit_test(history_is_bounded_and_keeps_sums),
+        cmocka_unit_test(only_what_is_new_is_sent_again),
+        cmocka_unit_test(events_are_read_in_both_forms),
+        cmocka_unit_test(logs_are_followed_and_bounded),
+        cmocka_unit_test(a_large_state_is_small_and_fast),
+    };
+    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
+}
