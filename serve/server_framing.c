@@ -19,12 +19,23 @@ static bool is_token(const char *name)
     return name[0] && strspn(name, letters) == strlen(name);
 }
 
+/* Whether a header's name is longer than `known` and begins with it. The library
+ * (0.9.75) appends the text of a folded line to the name of the header above it, so a
+ * coding on a line of its own would not be seen. */
+static bool name_goes_on(const char *name, const char *known)
+{
+    size_t len = strlen(known);
+    return strncasecmp(name, known, len) == 0 && name[len] != '\0';
+}
+
 static enum MHD_Result look_at_header(void *context, enum MHD_ValueKind kind,
                                       const char *name, const char *value)
 {
     framing *f = context;
     (void)kind;
-    f->odd = f->odd || !is_token(name) || (value && strpbrk(value, "\r\n"));
+    f->odd = f->odd || !is_token(name) || (value && strpbrk(value, "\r\n")) ||
+             name_goes_on(name, MHD_HTTP_HEADER_CONTENT_LENGTH) ||
+             name_goes_on(name, MHD_HTTP_HEADER_TRANSFER_ENCODING);
     f->lengths += strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH) == 0;
     f->hosts += strcasecmp(name, MHD_HTTP_HEADER_HOST) == 0;
     if (strcasecmp(name, MHD_HTTP_HEADER_TRANSFER_ENCODING) == 0) {
