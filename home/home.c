@@ -549,6 +549,7 @@ pl_status home_take(home *h, const pl_peer *peer, pl_message *m)
     pl_message a;
     pl_status status;
     h->uploads.owner = h->uploads.share = 0; /* none until the message shows a lease */
+    h->uploads.holder = (pl_pubkey){{0}};
     if (is_put_off(h, peer, m, &status))
         return status;
     pl_message_init(&a, PL_MSG_OK);

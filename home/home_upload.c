@@ -2,6 +2,17 @@
  * other uploads expire. */
 #include "home/home_internal.h"
 
+/* The job's own keys have no share of their own, because any number of workers may have
+ * them. */
+static void limit_upload(home *h, const home_lease *under)
+{
+    bool own = false;
+    (void)pl_gate_role(&under->lease.key, &own);
+    h->uploads.share = home_upload_share(under);
+    if (!own)
+        h->uploads.holder = under->lease.key;
+}
+
 /* A worker uploads under a lease, and not more than its task needs. */
 pl_status home_put_blob(home *h, const pl_peer *peer, pl_message *m, pl_message *answer)
 {
@@ -10,7 +21,7 @@ pl_status home_put_blob(home *h, const pl_peer *peer, pl_message *m, pl_message 
     PL_CHECK(staging_read(m, &piece));
     if (peer->role == PL_AS_WORKER || piece.lease.at) {
         PL_CHECK(home_open_lease(h, peer, piece.lease, &under));
-        h->uploads.share = home_upload_share(&under);
+        limit_upload(h, &under);
     }
     PL_SAY(answer, PUT_STATE, put_state, .offset = piece.offset);
     return pl_store_has_blob(h->store, &piece.hash) ? PL_OK

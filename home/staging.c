@@ -2,7 +2,13 @@
 #include "home/staging.h"
 #include "net/net.h"
 
-enum { EXPIRE_MS = 120000, KEPT_MS = 30000, KEEP_FROM = 4 << 20, KEEP_TO = 256 << 20 };
+enum {
+    EXPIRE_MS = 120000,
+    KEPT_MS = 30000,
+    KEEP_FROM = 4 << 20,
+    KEEP_TO = 256 << 20,
+    HOLDER_PART = 8 /* a key has an eighth of the room, or what one lease may have */
+};
 
 static staging_blob *find_of(const staging *s, uint64_t owner, const pl_hash *hash)
 {
@@ -24,6 +30,26 @@ static uint64_t owned_bytes(const staging *s)
     for (const staging_blob *b = s->first; b; b = b->next)
         sum += b->owner == s->owner ? b->bytes : 0;
     return sum;
+}
+
+static uint64_t held_bytes(const staging *s)
+{
+    uint64_t sum = 0;
+    for (const staging_blob *b = s->first; b; b = b->next)
+        sum += pl_pubkey_equal(&b->holder, &s->holder) ? b->bytes : 0;
+    return sum;
+}
+
+static pl_status check_holder(const staging *s, uint64_t bytes)
+{
+    static const pl_pubkey nobody;
+    uint64_t part = s->limit / HOLDER_PART, most = s->share > part ? s->share : part;
+    if (pl_pubkey_equal(&s->holder, &nobody) || bytes + held_bytes(s) <= most)
+        return PL_OK;
+    return pl_fail(PL_ERR_BUSY,
+                   "workers with this key have %llu bytes of uploads here, and the key "
+                   "may have %llu; send this one later",
+                   (unsigned long long)held_bytes(s), (unsigned long long)most);
 }
 
 static size_t n_pieces(uint64_t bytes)
@@ -158,6 +184,7 @@ static pl_status open_blob(staging *s, const staging_piece *p, staging_blob **ou
                        "task needs at most %llu bytes, and %llu are uploaded",
                        (unsigned long long)p->total, (unsigned long long)s->share,
                        (unsigned long long)owned_bytes(s));
+    PL_CHECK(check_holder(s, p->total));
     if (p->total > s->limit - s->bytes)
         return pl_fail(PL_ERR_BUSY,
                        "%s holds %llu bytes of uploads and takes at most %llu; send "
@@ -172,6 +199,7 @@ static pl_status open_blob(staging *s, const staging_piece *p, staging_blob **ou
     }
     b->hash = p->hash;
     b->owner = s->owner;
+    b->holder = s->holder;
     b->bytes = p->total;
     b->pieces = pl_alloc(n_pieces(p->total));
     b->next = s->first;

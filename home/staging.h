@@ -4,7 +4,8 @@
  * An upload belongs to a lease (its token) or to the job itself (0). `owner` says to
  * whose uploads the calls below refer; uploads of the job are found by all. So no lease
  * can fill, damage or drop the uploads of another one, and each has a share of the
- * room.
+ * room. All leases of one key have a share together, because a worker could give leases
+ * back and take new ones without end.
  *
  * One thread uses it. A caller that takes a blob out owns it, but the blob counts
  * against the limit until it is given to staging_free.
@@ -22,6 +23,7 @@ enum { STAGING_KEPT = 4 };
 typedef struct staging_blob {
     pl_hash hash;
     uint64_t owner;
+    pl_pubkey holder;
     uint8_t *data;
     /* room: the size of its block, which counts against the limit */
     uint64_t bytes, room;
@@ -37,6 +39,7 @@ typedef struct staging {
     uint64_t limit, bytes; /* the bytes do not include kept blocks */
     uint64_t owner;        /* to whose uploads the next calls refer */
     uint64_t share;        /* the most bytes of this owner's uploads; 0: the limit */
+    pl_pubkey holder;      /* whose lease it is; zeros: the key has no limit */
     staging_blob *first;
     struct {
         uint8_t *data; /* or NULL */

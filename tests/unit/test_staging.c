@@ -130,6 +130,32 @@ static void few_blocks_are_kept_and_no_small_ones(void **state)
     staging_expire(&s, true);
 }
 
+static void leases_of_one_key_have_a_share_together(void **state)
+{
+    (void)state;
+    staging s = of_limit(64 * MIB); /* a key has 8 MiB of that */
+    s.holder = (pl_pubkey){{1}};
+    s.share = 4 * MIB;
+    for (uint8_t i = 0; i < 2; i++) {
+        s.owner = 10 + i;
+        assert_int_equal(put_all(&s, i, 4 * MIB), PL_OK);
+    }
+    s.owner = 12;
+    assert_int_equal(put_piece(&s, 2, 1, 0), PL_ERR_BUSY);
+    s.holder = (pl_pubkey){{2}};
+    assert_int_equal(put_all(&s, 2, 4 * MIB), PL_OK);
+    s.holder = (pl_pubkey){{0}}; /* the job's own keys */
+    for (uint8_t i = 3; i < 15; i++) {
+        s.owner = 10 + i;
+        assert_int_equal(put_all(&s, i, 4 * MIB), PL_OK);
+    }
+    staging_expire(&s, true);
+    s.holder = (pl_pubkey){{1}}; /* one lease may always have its own share */
+    s.share = 40 * MIB;
+    assert_int_equal(put_all(&s, 1, 40 * MIB), PL_OK);
+    staging_expire(&s, true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -137,6 +163,7 @@ int main(void)
         cmocka_unit_test(bytes_of_an_older_upload_make_no_newer_one_whole),
         cmocka_unit_test(kept_memory_takes_no_room_from_uploads),
         cmocka_unit_test(few_blocks_are_kept_and_no_small_ones),
+        cmocka_unit_test(leases_of_one_key_have_a_share_together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
