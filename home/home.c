@@ -664,6 +664,7 @@ static pl_status serve_home(home *h)
         }
         if (pl_now_ms() - swept > 10000) {
             staging_expire(&h->uploads, false);
+            pl_give_back_blocks(); /* freed blocks would pile up for a hundred phases */
             swept = pl_now_ms();
         }
     }

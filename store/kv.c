@@ -11,6 +11,11 @@
 enum {
     PACK_BUFFER_BYTES = 32 << 20,
     RECORD_BUFFER_BYTES = 8 << 20,
+    /* More than the allocator keeps (KEPT_BLOCK in base/mem.c): a buffer that was
+     * written goes back to the system. In smaller blocks it left gaps that the next one
+     * did not fill, so a home grew for a hundred phases. */
+    ARENA_BLOCK_BYTES = 5 << 20,
+    RECORD_CACHE_BYTES = 4 << 20,
     WAL_BYTES = 128 << 20,
     LEVEL_BASE_BYTES = 512 << 20,
     OPERATION_PUT = 1,
@@ -104,11 +109,22 @@ static pl_status database_failed(const char *verb, const char *path, char *error
 }
 
 /* ---- open and close ---- */
-static rocksdb_block_based_table_options_t *table_options(void)
+static rocksdb_block_based_table_options_t *record_tables(void)
 {
     rocksdb_block_based_table_options_t *table = rocksdb_block_based_options_create();
+    rocksdb_cache_t *cache = rocksdb_cache_create_lru(RECORD_CACHE_BYTES);
     rocksdb_block_based_options_set_filter_policy(
         table, rocksdb_filterpolicy_create_bloom_full(10));
+    rocksdb_block_based_options_set_block_cache(table, cache);
+    rocksdb_cache_destroy(cache); /* the options keep it */
+    return table;
+}
+
+/* Chunks are read once, or from the page cache: a cache of their blocks only fills. */
+static rocksdb_block_based_table_options_t *pack_tables(void)
+{
+    rocksdb_block_based_table_options_t *table = rocksdb_block_based_options_create();
+    rocksdb_block_based_options_set_no_block_cache(table, 1);
     return table;
 }
 
@@ -134,6 +150,7 @@ static void set_durability(rocksdb_options_t *o, kv_mode mode)
     rocksdb_options_set_stats_persist_period_sec(o, 0);
     rocksdb_options_set_compression(o, rocksdb_no_compression);
     rocksdb_options_set_max_bytes_for_level_base(o, LEVEL_BASE_BYTES);
+    rocksdb_options_set_arena_block_size(o, ARENA_BLOCK_BYTES);
 }
 
 static pl_status make_options(kv *db, kv_mode mode)
@@ -146,13 +163,16 @@ static pl_status make_options(kv *db, kv_mode mode)
     if (error)
         return database_failed("set the options of", db->path, error);
     set_durability(db->options, mode);
-    rocksdb_block_based_table_options_t *table = table_options();
+    rocksdb_block_based_table_options_t *table = record_tables();
     db->record_options = rocksdb_options_create_copy(db->options);
     rocksdb_options_set_write_buffer_size(db->record_options, RECORD_BUFFER_BYTES);
     rocksdb_options_set_block_based_table_factory(db->record_options, table);
     rocksdb_block_based_options_destroy(table);
     db->pack_options = rocksdb_options_create_copy(db->options);
     rocksdb_options_set_write_buffer_size(db->pack_options, PACK_BUFFER_BYTES);
+    table = pack_tables();
+    rocksdb_options_set_block_based_table_factory(db->pack_options, table);
+    rocksdb_block_based_options_destroy(table);
     db->read = rocksdb_readoptions_create();
     rocksdb_readoptions_set_verify_checksums(db->read, 1);
     db->write = rocksdb_writeoptions_create();
