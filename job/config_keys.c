@@ -190,7 +190,10 @@ static const pl_key keys[] = {
 
     SECTION("router", "which path a document takes"),
     {"router.kind", PL_KEY_CHOICE, AT(router_kind), "kmeans", 0, 0, "kmeans|product",
-     "", "k-means with one centroid per path, or product: one clustering per level",
+     "",
+     "how training documents are dealt to paths: k-means with one centroid per path, "
+     "or "
+     "product: one clustering per level",
      false},
     {"router.prefix", PL_KEY_INT, AT(prefix), "32", 1, 100000, NULL, "tokens",
      "number of first tokens of a document that choose its path; no perplexity counts "
@@ -199,7 +202,7 @@ static const pl_key keys[] = {
     {"router.sees", PL_KEY_INT, AT(sees), "-1", -1, 1000000, NULL, "windows",
      "how many windows of model.context tokens, spread evenly over a training "
      "document, decide its path; 0: only its first router.prefix tokens, which is all "
-     "that the router sees of new text; -1: 4 where a new run answers by likelihood "
+     "that can be seen of new text; -1: 4 where a new run answers by likelihood "
      "(router.answer), else 0",
      false},
     {"router.overlap", PL_KEY_INT, AT(overlap), "1", 1, 64, NULL, "shards",
@@ -226,10 +229,11 @@ static const pl_key keys[] = {
      "after that, scale the features of each document to length 1", false},
     {"router.answer", PL_KEY_CHOICE, AT(answer), "auto", 0, 0, "auto|router|likelihood",
      "",
-     "which path answers a prompt (generate, serve) or a held-out document (eval): the "
-     "router's path (router), or the path that gives the first router.prefix tokens "
-     "the highest likelihood (likelihood; every path reads them); auto: likelihood in "
-     "a run of at most 16 paths, else router",
+     "which path answers a prompt (generate, serve) or a held-out document (eval), "
+     "judged by its first router.prefix tokens: the path whose documents they are most "
+     "like, by counts of tokens and pairs (router), or the path that gives them the "
+     "highest likelihood (likelihood; every path reads them); auto: likelihood in a "
+     "run of at most 16 paths, else router",
      true},
     {"router.em", PL_KEY_TEXT, AT(em), "", 0, 0, NULL, "phases",
      "phases after which all documents are dealt anew, such as 2,4: a linear router is "

@@ -213,40 +213,42 @@ done:
 }
 
 /* ---- routing of the held-out documents ---- */
-static pl_status route_valid(job *j)
+static pl_status read_router(job *j, pl_prefix_lm **out)
 {
-    pl_run *r = j->r;
     pl_buf bytes = {0};
-    pl_router *router = NULL;
-    float *features = NULL;
-    size_t n = pl_tokens_n_docs(r->valid), dim = (size_t)r->cfg.width;
-    const pl_backend_options backend = run_own_backend(r);
-    pl_feature_job features_job = {.topology = r->topology,
-                                   .params = j->params,
-                                   .precision = backend.precision,
-                                   .backend = backend.name,
-                                   .prefix = (int)r->cfg.prefix,
-                                   .n_threads = pl_cpu_count()};
     char object[PL_MODULE_NAME_MAX];
     snprintf(object, sizeof object, "router/%s", j->chapter);
     pl_status status = pl_store_read_object(j->store, object, &bytes);
     if (status == PL_ERR_NOT_FOUND)
         status = pl_fail(
             status, "the run in %s has no router yet: its base model is still training",
-            r->dir);
-    PL_TRY(status);
-    PL_TRY(pl_router_decode(bytes.data, bytes.len, &router));
-    PL_TRY(
-        pl_try_alloc(n * dim * sizeof(float), "routing features", (void **)&features));
-    PL_TRY(pl_router_features(&features_job, r->valid, features));
-    for (size_t i = 0; i < j->e->n_docs; i++)
-        pl_router_route(router, features + (size_t)j->e->docs[i] * dim, 1,
-                        &j->e->path_of[i]);
-done:
-    pl_free_aligned(features);
-    pl_router_destroy(&router);
+            j->r->dir);
+    if (status == PL_OK)
+        status = pl_prefix_lm_decode(bytes.data, bytes.len, pl_cpu_count(), out);
     pl_buf_destroy(&bytes);
     return status;
+}
+
+static pl_status route_valid(job *j)
+{
+    const pl_tokens *valid = j->r->valid;
+    const size_t prefix = (size_t)j->r->cfg.prefix;
+    pl_prefix_lm *router = NULL;
+    PL_CHECK(read_router(j, &router));
+    const int n_paths = pl_prefix_lm_n_paths(router);
+    int32_t *text = pl_alloc(prefix * sizeof *text);
+    double *nats = pl_alloc((size_t)n_paths * sizeof *nats);
+    for (size_t i = 0; i < j->e->n_docs; i++) {
+        const pl_token_doc *doc = pl_tokens_doc(valid, j->e->docs[i]);
+        size_t n = doc->n_tokens < prefix ? doc->n_tokens : prefix;
+        pl_tokens_copy(valid, doc->first, n, text);
+        pl_prefix_lm_nats(router, text, (int)n, nats);
+        j->e->path_of[i] = pl_least_evidence(nats, n_paths);
+    }
+    pl_free(nats);
+    pl_free(text);
+    pl_prefix_lm_destroy(&router);
+    return PL_OK;
 }
 
 static void read_router_report(const pl_run *r, evaluation *e)

@@ -30,6 +30,7 @@ void routing_clear(routing *g)
         pl_free_aligned(g->features);
     pl_free_aligned(g->tokens);
     pl_router_destroy(&g->router);
+    pl_prefix_lm_destroy(&g->answers);
     pl_shards_clear(&g->shards);
     pl_free(g->sizes);
     pl_free(g->domains);
@@ -90,12 +91,25 @@ static pl_status drop_scored(const pl_run *r, routing *g)
     return PL_OK;
 }
 
+/* Fits what will answer to the shards. */
+static pl_status finish_deal(const pl_run *r, routing *g)
+{
+    enum { WINDOWS = 16 };
+    const pl_prefix_lm_job job = {.tokens = r->train,
+                                  .length = (int)r->cfg.context,
+                                  .windows = WINDOWS,
+                                  .n_paths = g->shards.n_paths,
+                                  .n_threads = pl_cpu_count()};
+    PL_CHECK(pl_prefix_lm_count(&job, g->shards.path_of, &g->answers));
+    return drop_scored(r, g);
+}
+
 static pl_status deal(pl_run *r, routing *g)
 {
     const int overlap = (int)r->cfg.overlap;
     PL_CHECK(run_stopped(r));
     PL_CHECK(pl_shards_make(g->router, g->features, g->n, overlap, &g->shards));
-    return drop_scored(r, g);
+    return finish_deal(r, g);
 }
 
 /* What every fit needs: the documents' tokens, and their features as the base model
@@ -581,10 +595,10 @@ pl_status routing_put(pl_run *r, const routing *g, const char *arm)
     char name[PL_MODULE_NAME_MAX];
     pl_buf bytes = {0};
     pl_hash blob;
-    pl_router_encode(g->router, &bytes);
     snprintf(name, sizeof name, "router/%s", arm);
-    pl_status status =
-        pl_client_put_object(r->client, name, bytes.data, bytes.len, &blob);
+    pl_status status = pl_prefix_lm_encode(g->answers, &bytes);
+    if (status == PL_OK)
+        status = pl_client_put_object(r->client, name, bytes.data, bytes.len, &blob);
     pl_buf_destroy(&bytes);
     return status;
 }

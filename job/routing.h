@@ -20,6 +20,7 @@ typedef struct routing {
     int dim;
     pl_router *router;
     pl_shards shards;
+    pl_prefix_lm *answers; /* fitted to the shards; routes new text */
     bool relearned;    /* linear, fitted on scores */
     int64_t phases;    /* for which the shards are dealt */
     shard_size *sizes; /* [n_paths] */

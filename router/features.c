@@ -1,6 +1,7 @@
 /* Computes the features of documents: in fixed batches in document order, with one
  * model per thread. */
 #include "router/router.h"
+#include "router/windows.h"
 #include <string.h>
 
 enum { DOCUMENTS_MAX = 64, TOKENS_MAX = 2048 }; /* of a batch */
@@ -74,29 +75,17 @@ static void close_lane(lane *l)
     pl_backend_close(&l->backend);
 }
 
-/* The number of windows of a document: as many as it fills, at most what is asked for.
- */
-static size_t n_windows(const pl_feature_job *job, const pl_token_doc *doc)
-{
-    size_t T = (size_t)job->prefix, most = job->windows > 1 ? (size_t)job->windows : 1;
-    size_t full = (doc->n_tokens + T - 1) / T;
-    return full < 1 ? 1 : full < most ? full : most;
-}
-
-/* Window w of the batch's documents that have one: the first begins the document, the
- * last ends it, the others lie evenly between. */
+/* Window w of the batch's documents that have one. */
 static size_t fill_windows(const pass *p, size_t first, size_t n, size_t w, lane *l)
 {
     size_t T = (size_t)p->job->prefix, B = 0;
     for (size_t i = 0; i < n; ++i) {
         const pl_token_doc *doc = pl_tokens_doc(p->tokens, (uint32_t)(first + i));
-        size_t k = n_windows(p->job, doc), length = doc->n_tokens;
+        size_t k = windows_of(doc, T, p->job->windows);
         if (w >= k)
             continue;
-        uint64_t at = k > 1 ? w * (uint64_t)(length - T) / (k - 1) : 0;
-        length = length < T ? length : T;
         memset(l->tokens + B * T, 0, T * sizeof *l->tokens);
-        pl_tokens_copy(p->tokens, doc->first + at, length, l->tokens + B * T);
+        size_t length = windows_copy(p->tokens, doc, T, w, k, l->tokens + B * T);
         l->docs[B] = (uint32_t)(first + i);
         l->lengths[B++] = (int32_t)length;
     }
@@ -118,7 +107,8 @@ static pl_status one_batch(void *context, size_t item, int thread)
                                    p->job->prefix, l->rows));
         for (size_t b = 0; b < B; ++b) {
             const pl_token_doc *doc = pl_tokens_doc(p->tokens, l->docs[b]);
-            float share = 1.0f / (float)n_windows(p->job, doc);
+            float share =
+                1.0f / (float)windows_of(doc, (size_t)p->job->prefix, p->job->windows);
             float *sum = p->features + l->docs[b] * C;
             for (size_t c = 0; c < C; ++c)
                 sum[c] += share * l->rows[b * C + c];
@@ -151,13 +141,4 @@ done:
         close_lane(&p.lanes[i]);
     pl_free(p.lanes);
     return status;
-}
-
-pl_status pl_router_feature_of(pl_model *base, int prefix, const int32_t *tokens, int n,
-                               float *feature)
-{
-    const int32_t length = n < prefix ? n : prefix;
-    if (n < 1)
-        return pl_fail(PL_ERR_USAGE, "an empty prompt cannot be routed; give a token");
-    return pl_model_features(base, tokens, &length, 1, length, feature);
 }

@@ -139,19 +139,6 @@ double *router_weigh(const pl_router *router, const float *feature, double *scra
     return costs;
 }
 
-int pl_router_n_paths(const pl_router *router)
-{
-    return router->n_paths;
-}
-
-void pl_router_costs(const pl_router *router, const float *feature, double *costs)
-{
-    double *scratch = pl_alloc(router_scratch_doubles(router) * sizeof *scratch);
-    memcpy(costs, router_weigh(router, feature, scratch),
-           (size_t)router->n_paths * sizeof *costs);
-    pl_free(scratch);
-}
-
 void pl_router_route(const pl_router *router, const float *feature, int top, int *paths)
 {
     double *scratch = pl_alloc(router_scratch_doubles(router) * sizeof *scratch);

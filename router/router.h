@@ -4,15 +4,19 @@
  * base model. k-means gives one centroid per path; product k-means splits the feature
  * into L parts and clusters each with K_l centroids, so that the path is the tuple of
  * labels. The discriminative router is linear: it is fitted on scores, so that a
- * document takes the path that would predict it best. A router is a small immutable
- * object (bytes) in the store.
+ * document takes the path that would predict it best.
+ *
+ * These deal the training documents. What answers for new text is a prefix model: a
+ * tiny language model per path, made of counts of the documents that the path got. It
+ * is an immutable object (bytes) in the store.
  *
  * Features are transformed before distances are measured (lens: standardise, whiten,
  * sharpen, unit length), because raw hidden states have a few directions with large
  * variance that say little about a document.
  *
  * Read in this order: kmeans, lens (pca, sharpen), router, router_fit (discriminate,
- * arrange, balance), router_code, judge (purity, NMI), features, scorer, shards. */
+ * arrange, balance), features, shards, prefix_lm, prefix_lm_fit, prefix_lm_code, judge
+ * (purity, NMI), scorer. */
 #ifndef PL_ROUTER_ROUTER_H
 #define PL_ROUTER_ROUTER_H
 #include "corpus/corpus.h"
@@ -85,12 +89,6 @@ void pl_router_destroy(pl_router **router);
 /* The `top` nearest paths, nearest first (top <= n_paths). */
 void pl_router_route(const pl_router *router, const float *feature, int top,
                      int *paths);
-int pl_router_n_paths(const pl_router *router);
-/* What each path costs, [n_paths]: pl_router_route takes the least. Squared distances,
- * or for the linear router negative scores, each with the path's price. */
-void pl_router_costs(const pl_router *router, const float *feature, double *costs);
-void pl_router_encode(const pl_router *router, pl_buf *out);
-PL_MUST_CHECK pl_status pl_router_decode(const void *data, size_t len, pl_router **out);
 
 /* Features of every document's first `prefix` tokens (with BOS; shorter documents
  * whole), [n_docs, width]. With `windows` above 1, the mean over that many windows of
@@ -107,11 +105,6 @@ typedef struct pl_feature_job {
 } pl_feature_job;
 PL_MUST_CHECK pl_status pl_router_features(const pl_feature_job *job,
                                            const pl_tokens *tokens, float *features);
-/* The same for one token sequence (a prompt), on a base model of context `prefix` that
- * is loaded: feature [width]. ERR_USAGE if n < 1. */
-PL_MUST_CHECK pl_status pl_router_feature_of(pl_model *base, int prefix,
-                                             const int32_t *tokens, int n,
-                                             float *feature);
 
 /* Documents of each path: list p is docs[first[p] .. first[p+1]), in rising order. With
  * overlap n > 1 a document is in its n nearest shards. A path without documents gets
@@ -126,6 +119,32 @@ typedef struct pl_shards {
 PL_MUST_CHECK pl_status pl_shards_make(const pl_router *router, const float *features,
                                        size_t n_docs, int overlap, pl_shards *out);
 void pl_shards_clear(pl_shards *shards);
+
+/* ---- prefix model ----
+ * One tiny language model per path, made of counts of tokens and of pairs of tokens. A
+ * text goes to the path whose model gives it the highest likelihood. */
+typedef struct pl_prefix_lm pl_prefix_lm;
+typedef struct pl_prefix_lm_job {
+    const pl_tokens *tokens;
+    /* what is read of a document: at most so many windows of `length` tokens, spread
+     * evenly over it; 0 and 1: only the first */
+    int length, windows;
+    int n_paths, n_threads;
+} pl_prefix_lm_job;
+/* Counts each document under its path: path_of [n_docs], -1: under none. */
+PL_MUST_CHECK pl_status pl_prefix_lm_count(const pl_prefix_lm_job *job,
+                                           const int *path_of, pl_prefix_lm **out);
+void pl_prefix_lm_destroy(pl_prefix_lm **lm);
+int pl_prefix_lm_n_paths(const pl_prefix_lm *lm);
+PL_MUST_CHECK pl_status pl_prefix_lm_encode(const pl_prefix_lm *lm, pl_buf *out);
+/* ERR_DAMAGED, ERR_UNSUPPORTED (another format), ERR_NOMEM. */
+PL_MUST_CHECK pl_status pl_prefix_lm_decode(const void *data, size_t len, int n_threads,
+                                            pl_prefix_lm **out);
+/* The most bytes that a model of these sizes takes. */
+uint64_t pl_prefix_lm_bytes(int vocab, int n_paths);
+/* nats [n_paths] = -log p of the tokens after the first, by the model of each path. */
+void pl_prefix_lm_nats(const pl_prefix_lm *lm, const int32_t *tokens, int n,
+                       double *nats);
 
 /* The heaviest group of documents with equal features [n, dim], which every router puts
  * on one path; the largest of equal ones. Often it is a single document. Weights [n] as

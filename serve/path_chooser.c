@@ -13,19 +13,15 @@ typedef struct scoring {
 struct pl_path_chooser {
     const pl_answer_settings *settings;
     pl_store *store;
-    pl_backend *backend; /* of the base model and of the scoring models */
-    /* for the router: */
-    pl_router *router;
-    pl_arm base_arm;
-    pl_topology *base_topology;
-    pl_model *base;
-    float *feature;
+    pl_prefix_lm *router; /* NULL: not read yet */
     /* for likelihood: */
+    pl_backend *backend; /* of the scoring models */
     const pl_arm *arm;
     const pl_topology *topology;
     scoring *models;
     int n_models; /* 0: the router decides */
     double *nats;
+    double *costs; /* [n_paths] of the router */
 };
 
 static pl_model_options prefix_model(const pl_answer_settings *settings)
@@ -59,50 +55,29 @@ void pl_path_chooser_close(pl_path_chooser **chooser)
         pl_model_destroy(&c->models[i].model);
     pl_free(c->models);
     pl_free(c->nats);
-    pl_free(c->feature);
-    pl_model_destroy(&c->base);
-    pl_topology_destroy(&c->base_topology);
-    pl_arm_clear(&c->base_arm);
-    pl_router_destroy(&c->router);
+    pl_free(c->costs);
+    pl_prefix_lm_destroy(&c->router);
     pl_backend_close(&c->backend);
     pl_free(c);
     *chooser = NULL;
 }
 
 /* ---- by the router ---- */
-/* The base model, whose features of a text the router was fitted to. */
-static pl_status read_base_model(pl_path_chooser *c)
-{
-    const pl_model_options model = prefix_model(c->settings);
-    if (!c->base_topology)
-        PL_CHECK(pl_read_arm(c->store, "base", &c->base_arm, &c->base_topology));
-    PL_CHECK(pl_model_create(c->backend, c->base_topology, &model, &c->base));
-    pl_status status =
-        pl_load_path(c->store, &c->base_arm, c->base_topology, 0, c->base);
-    if (status != PL_OK)
-        pl_model_destroy(&c->base);
-    return status;
-}
-
 pl_status pl_path_chooser_by_router(pl_path_chooser *c)
 {
-    if (!c->router) {
-        pl_buf bytes = {0};
-        char chapter[PL_ARM_NAME_MAX], name[PL_MODULE_NAME_MAX];
-        pl_newest_chapter(c->store, chapter);
-        snprintf(name, sizeof name, "router/%s", chapter);
-        pl_status status = pl_store_read_object(c->store, name, &bytes);
-        if (status == PL_OK)
-            status = pl_router_decode(bytes.data, bytes.len, &c->router);
-        pl_buf_destroy(&bytes);
-        PL_CHECK(status);
-    }
-    if (!c->base)
-        PL_CHECK(read_base_model(c));
-    if (!c->feature)
-        c->feature = pl_alloc((size_t)pl_topology_shape(c->base_topology)->width *
-                              sizeof *c->feature);
-    return PL_OK;
+    pl_buf bytes = {0};
+    char chapter[PL_ARM_NAME_MAX], name[PL_MODULE_NAME_MAX];
+    if (c->router)
+        return PL_OK;
+    pl_newest_chapter(c->store, chapter);
+    snprintf(name, sizeof name, "router/%s", chapter);
+    pl_status status = pl_store_read_object(c->store, name, &bytes);
+    if (status == PL_OK)
+        status = pl_prefix_lm_decode(bytes.data, bytes.len, 1, &c->router);
+    pl_buf_destroy(&bytes);
+    if (status == PL_OK)
+        c->costs = pl_alloc((size_t)pl_prefix_lm_n_paths(c->router) * sizeof *c->costs);
+    return status;
 }
 
 /* ---- by likelihood ---- */
@@ -190,10 +165,9 @@ pl_status pl_path_chooser_choose(pl_path_chooser *c, const int32_t *tokens, int 
     memset(out, 0, sizeof *out);
     if (c->n_models == 0 || seen < 2) {
         PL_CHECK(pl_path_chooser_by_router(c));
-        PL_CHECK(
-            pl_router_feature_of(c->base, c->settings->prefix, tokens, n, c->feature));
-        pl_router_route(c->router, c->feature, 1, &out->path);
-        return PL_OK;
+        pl_prefix_lm_nats(c->router, tokens, seen, c->costs);
+        return pl_likelihood_choose(c->costs, pl_prefix_lm_n_paths(c->router),
+                                    &out->path, &out->margin_nats);
     }
     pl_model *model;
     for (int path = 0; path < pl_topology_n_paths(c->topology); path++) {
@@ -210,11 +184,11 @@ pl_status pl_path_chooser_costs(pl_path_chooser *c, const int32_t *tokens, int n
                                 int n_paths, double *costs)
 {
     PL_CHECK(pl_path_chooser_by_router(c));
-    if (pl_router_n_paths(c->router) != n_paths)
+    if (pl_prefix_lm_n_paths(c->router) != n_paths)
         return pl_fail(PL_ERR_DAMAGED,
                        "the router in the store has %d paths, and the mixture %d",
-                       pl_router_n_paths(c->router), n_paths);
-    PL_CHECK(pl_router_feature_of(c->base, c->settings->prefix, tokens, n, c->feature));
-    pl_router_costs(c->router, c->feature, costs);
+                       pl_prefix_lm_n_paths(c->router), n_paths);
+    pl_prefix_lm_nats(c->router, tokens,
+                      n < c->settings->prefix ? n : c->settings->prefix, costs);
     return PL_OK;
 }

@@ -1,8 +1,8 @@
 /* Chooses the path that answers a prompt. generate, serve and export use it, so equal
  * prompts get equal paths.
  *
- * By the router: a cluster of the base model's features of the first router.prefix
- * tokens. By likelihood: every path reads these tokens in a scoring model, a model for
+ * By the router: a tiny language model per path, made of counts (router/prefix_lm.c),
+ * reads the first router.prefix tokens. By likelihood: every path reads these tokens in a scoring model, a model for
  * inference of batch 1 and context router.prefix, and the path that predicts them best
  * answers (serve/likelihood.c). Both run in the run's own precision and on one thread,
  * whatever precision and threads the answer is computed with, so that these do not
@@ -19,7 +19,7 @@ PL_MUST_CHECK pl_status pl_path_chooser_open(const pl_answer_settings *settings,
                                              pl_store *store, pl_path_chooser **out);
 void pl_path_chooser_close(pl_path_chooser **chooser); /* accepts NULL */
 
-/* Reads the router and the base model now, so that the first prompt need not wait. */
+/* Reads the router now, so that the first prompt need not wait. */
 PL_MUST_CHECK pl_status pl_path_chooser_by_router(pl_path_chooser *c);
 /* Lets the paths of `arm` decide, with n_models scoring models, from 1 to the number of
  * paths. With fewer models than paths, models are loaded with several paths in turn,
@@ -53,7 +53,7 @@ typedef struct pl_path_choice {
 PL_MUST_CHECK pl_status pl_path_chooser_choose(pl_path_chooser *c,
                                                const int32_t *tokens, int n,
                                                pl_path_choice *out);
-/* What each path costs the router (pl_router_costs), whichever rule chooses: costs
+/* What each path costs the router (nats, pl_prefix_lm_nats), whichever rule chooses: costs
  * [n_paths]. ERR_DAMAGED if the router has another number of paths. */
 PL_MUST_CHECK pl_status pl_path_chooser_costs(pl_path_chooser *c, const int32_t *tokens,
                                               int n, int n_paths, double *costs);

@@ -1,9 +1,10 @@
 /* folder: router
  *
- * Routers, as a worker or a reader gets them, and a document routed by each. */
-#include "router/router_internal.h"
+ * Prefix models, as a worker or a reader gets them, and a text routed by each. */
+#include "router/prefix_lm.h"
 #include "tests/fuzz/fuzz.h"
 #include <stdlib.h>
+#include <string.h>
 
 static void forge(uint8_t *bytes, size_t len)
 {
@@ -17,8 +18,8 @@ static void forge(uint8_t *bytes, size_t len)
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len)
 {
-    pl_router *router;
-    int path;
+    static const int32_t text[] = {1, 2, 3, 2, 3, -7, 1 << 20, 4};
+    pl_prefix_lm *router;
     if (len < 1)
         return 0;
     uint8_t *bytes = malloc(len);
@@ -27,60 +28,46 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len)
     memcpy(bytes, input + 1, len - 1);
     if (input[0] & 1)
         forge(bytes, len - 1);
-    if (pl_router_decode(bytes, len - 1, &router) == PL_OK) {
-        size_t dim = (size_t)router->lens.dim;
-        float *feature = calloc(dim, sizeof *feature);
-        if (feature && dim < 4096)
-            pl_router_route(router, feature, 1, &path);
-        free(feature);
-        pl_router_destroy(&router);
+    if (pl_prefix_lm_decode(bytes, len - 1, 1, &router) == PL_OK) {
+        double *nats = pl_alloc((size_t)pl_prefix_lm_n_paths(router) * sizeof *nats);
+        pl_prefix_lm_nats(router, text, 8, nats);
+        pl_free(nats);
+        pl_prefix_lm_destroy(&router);
     }
     free(bytes);
     return 0;
 }
 
-static void seed_router(void (*give)(const void *, size_t), pl_router_options *o)
+static void seed_model(void (*give)(const void *, size_t), int vocab, int n_paths)
 {
-    enum { DOCS = 24, DIM = 6 };
-    static float features[DOCS * DIM];
-    pl_router *router = NULL;
-    pl_buf seed = {0};
-    for (uint64_t i = 0; i < DOCS * DIM; i++)
-        features[i] = pl_random_normal(3, 1, i);
-    if (pl_router_fit(features, DOCS, DIM, o, &router) != PL_OK)
+    enum { LEN = 64 };
+    int32_t text[LEN];
+    pair_survey survey;
+    pl_prefix_lm *lm = NULL;
+    pl_buf bytes = {0}, seed = {0};
+    for (uint64_t t = 0; t < LEN; t++)
+        text[t] = (int32_t)(pl_random_u32(3, 1, t) % (uint32_t)vocab);
+    if (survey_begin(vocab, &survey) != PL_OK)
         return;
-    pl_buf bytes = {0};
-    pl_router_encode(router, &bytes);
-    pl_buf_append(&seed, "\1", 1);
-    pl_buf_append(&seed, bytes.data, bytes.len);
-    give(seed.data, seed.len);
+    survey_add(&survey, text, LEN);
+    if (survey_end(&survey, n_paths, &lm) == PL_OK) {
+        for (int p = 0; p < n_paths; p++)
+            prefix_lm_add(lm, p, text + 8 * p, 8);
+        if (pl_prefix_lm_encode(lm, &bytes) == PL_OK) {
+            pl_buf_append(&seed, "\1", 1);
+            pl_buf_append(&seed, bytes.data, bytes.len);
+            give(seed.data, seed.len);
+        }
+    }
+    survey_clear(&survey);
+    pl_prefix_lm_destroy(&lm);
     pl_buf_destroy(&bytes);
     pl_buf_destroy(&seed);
-    pl_router_destroy(&router);
 }
 
 void fuzz_seeds(void (*give)(const void *, size_t))
 {
-    pl_router_options o = {.kind = PL_ROUTER_KMEANS,
-                           .n_paths = 4,
-                           .n_levels = 2,
-                           .experts = {2, 2},
-                           .restarts = 1,
-                           .iterations = 5,
-                           .standardize = true,
-                           .components = 3,
-                           .seed = 1,
-                           .n_threads = 1};
-    seed_router(give, &o);
-    o.kind = PL_ROUTER_PRODUCT;
-    seed_router(give, &o);
-    o.components = 0;
-    o.unit = true;
-    seed_router(give, &o);
-    double scores[64 * 4] = {0}; /* of more documents than the seed has */
-    for (int i = 0; i < 64 * 4; i += 5)
-        scores[i] = 1.0;
-    o.kind = PL_ROUTER_LINEAR;
-    o.scores = scores;
-    seed_router(give, &o);
+    seed_model(give, 5, 2);
+    seed_model(give, 300, 1); /* no pair twice */
+    seed_model(give, 3, 7);
 }

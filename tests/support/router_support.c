@@ -54,3 +54,19 @@ double purity_of(const pl_router *router, const float *points, size_t n, int k)
     free(label);
     return judgement.purity;
 }
+
+void router_bytes(const pl_router *router, pl_buf *out)
+{
+    const lens *l = &router->lens;
+    size_t dim = (size_t)l->dim;
+    pl_buf_append(out, &router->inertia, sizeof router->inertia);
+    pl_buf_append(out, l->mean, dim * sizeof *l->mean);
+    pl_buf_append(out, l->scale, dim * sizeof *l->scale);
+    if (l->rows)
+        pl_buf_append(out, l->rows, (size_t)l->rank * dim * sizeof *l->rows);
+    for (int level = 0; level < router->n_levels; ++level)
+        pl_buf_append(out, router->centroids[level],
+                      (size_t)router->experts[level] *
+                          (size_t)router_row_size(router, level) * sizeof(float));
+    pl_buf_append(out, router->bias, (size_t)router->n_paths * sizeof *router->bias);
+}

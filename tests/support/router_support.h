@@ -35,6 +35,9 @@ pl_router *fit(const float *points, size_t n, int dim,
 
 int path_of(const pl_router *router, const float *feature);
 
+/* Appends all numbers that a router decides by. */
+void router_bytes(const pl_router *router, pl_buf *out);
+
 /* The purity of the router's paths against cloud i % k. */
 double purity_of(const pl_router *router, const float *points, size_t n, int k);
 

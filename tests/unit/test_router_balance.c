@@ -178,7 +178,7 @@ static void encode_fit(const float *points, size_t n, int dim,
                        const pl_router_options *options, pl_buf *out)
 {
     pl_router *router = fit(points, n, dim, options);
-    pl_router_encode(router, out);
+    router_bytes(router, out);
     pl_router_destroy(&router);
 }
 
@@ -216,7 +216,7 @@ static void a_fit_in_bounded_memory_sees_every_kth_document(void **state)
         options.weights = i < 3 ? weights : few_weights;
         assert_int_equal(pl_router_stride(&options, N, DIM), i == 2 ? STRIDE : 1);
         pl_router *router = fit(i < 3 ? points : few, i < 3 ? N : FEW, DIM, &options);
-        pl_router_encode(router, &bytes[i]);
+        router_bytes(router, &bytes[i]);
         pl_router_destroy(&router);
     }
     for (int i = 1; i < 4; i += 2) {

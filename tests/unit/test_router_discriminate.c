@@ -153,7 +153,7 @@ static void its_bytes_do_not_depend_on_threads(void **state)
         options.temperature = 2.0;
         options.balance = 0.1;
         pl_router *router = fit(points, N, DIM, &options);
-        pl_router_encode(router, &bytes[t]);
+        router_bytes(router, &bytes[t]);
         pl_router_destroy(&router);
     }
     assert_int_equal(bytes[0].len, bytes[1].len);

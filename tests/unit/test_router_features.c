@@ -102,7 +102,8 @@ static void several_windows_give_their_mean(void **state)
             int at = k > 1 ? w * (n - PREFIX) / (k - 1) : 0;
             int length = n < PREFIX ? n : PREFIX;
             pl_tokens_copy(tokens, doc->first + (uint64_t)at, (size_t)length, slice);
-            assert_ok(pl_router_feature_of(base, PREFIX, slice, length, feature));
+            const int32_t filled = length;
+            assert_ok(pl_model_features(base, slice, &filled, 1, length, feature));
             for (int c = 0; c < WIDTH; ++c)
                 mean[c] += (double)feature[c] / k;
         }
@@ -113,52 +114,14 @@ static void several_windows_give_their_mean(void **state)
     assert_true(n_several > 2); /* the documents are long enough to test anything */
 }
 
-/* A prompt of a document's first tokens is routed as the document is. */
-static void a_prompt_has_the_feature_of_its_document(void **state)
-{
-    (void)state;
-    float features[N_DOCS * WIDTH], feature[WIDTH];
-    pl_feature_job job = make_job(1);
-    assert_ok(pl_router_features(&job, tokens, features));
-    for (uint32_t d = 0; d < N_DOCS; ++d) {
-        int32_t prompt[32];
-        const pl_token_doc *doc = pl_tokens_doc(tokens, d);
-        pl_tokens_copy(tokens, doc->first, doc->n_tokens, prompt);
-        assert_ok(
-            pl_router_feature_of(base, PREFIX, prompt, (int)doc->n_tokens, feature));
-        for (int c = 0; c < WIDTH; ++c) {
-            float difference = feature[c] - features[d * WIDTH + (uint32_t)c];
-            assert_true(difference < 1e-6f && difference > -1e-6f);
-        }
-    }
-}
-
-/* What stands after the prefix must not change the route. */
-static void only_the_prefix_counts(void **state)
-{
-    (void)state;
-    float a[WIDTH], b[WIDTH];
-    int32_t prompt[] = {1, 50, 51, 52, 53, 54, 55, 56};
-    assert_ok(pl_router_feature_of(base, PREFIX, prompt, 8, a));
-    prompt[6] = 7;
-    assert_ok(pl_router_feature_of(base, PREFIX, prompt, 7, b));
-    assert_memory_equal(a, b, sizeof a);
-    prompt[5] = 7;
-    assert_ok(pl_router_feature_of(base, PREFIX, prompt, 7, b));
-    assert_memory_not_equal(a, b, sizeof a);
-}
-
 static void impossible_jobs_are_refused(void **state)
 {
     (void)state;
     float features[N_DOCS * WIDTH];
-    const int32_t prompt[] = {1};
     pl_feature_job job = make_job(1);
     job.prefix = 9;
     assert_int_equal(pl_router_features(&job, tokens, features), PL_ERR_CONFIG);
     assert_said("9 tokens");
-    assert_int_equal(pl_router_feature_of(base, PREFIX, prompt, 0, features),
-                     PL_ERR_USAGE);
 }
 
 int main(void)
@@ -166,8 +129,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(features_do_not_depend_on_threads),
         cmocka_unit_test(several_windows_give_their_mean),
-        cmocka_unit_test(a_prompt_has_the_feature_of_its_document),
-        cmocka_unit_test(only_the_prefix_counts),
         cmocka_unit_test(impossible_jobs_are_refused),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);

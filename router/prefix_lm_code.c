@@ -1,0 +1,144 @@
+/* Encodes a prefix model as bytes and decodes it (docs/PROTOCOL.md section 6). */
+#include "router/prefix_lm.h"
+#include <string.h>
+
+enum {
+    TAG_FORMAT = 1,
+    TAG_VOCAB,
+    TAG_PATHS,
+    TAG_ROWS,
+    TAG_BUCKETS, /* u32 each, rising; as planes of bytes, compressed */
+    TAG_TOKENS,  /* counts, u32 each, compressed likewise */
+    TAG_PAIRS,
+    TAG_CHECKSUM = 0xffff /* comes last: over all bytes before it */
+};
+enum { FORMAT = 2, CHECKSUM_FIELD_BYTES = 14, ZIP_LEVEL = 3, VOCAB_MOST = 1 << 20 };
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "arrays of counts are written as they lie in memory");
+
+static pl_status put_counts(pl_buf *out, uint16_t tag, const uint32_t *counts, size_t n)
+{
+    const size_t bytes = n * sizeof *counts;
+    uint8_t *planes = NULL;
+    pl_buf zipped = {0};
+    pl_status status;
+    PL_TRY(pl_try_alloc_bare(bytes + 1, "a prefix model's bytes", (void **)&planes));
+    pl_planes_split((const uint8_t *)counts, n, sizeof *counts, planes);
+    PL_TRY(pl_zip(planes, bytes, ZIP_LEVEL, &zipped));
+    pl_put_bytes(out, tag, zipped.data, zipped.len);
+done:
+    pl_buf_destroy(&zipped);
+    pl_free_aligned(planes);
+    return status;
+}
+
+pl_status pl_prefix_lm_encode(const pl_prefix_lm *lm, pl_buf *out)
+{
+    size_t start = out->len, P = (size_t)lm->n_paths;
+    pl_put_u64(out, TAG_FORMAT, FORMAT);
+    pl_put_u64(out, TAG_VOCAB, (uint64_t)lm->vocab);
+    pl_put_u64(out, TAG_PATHS, (uint64_t)lm->n_paths);
+    pl_put_u64(out, TAG_ROWS, lm->n_rows);
+    PL_CHECK(put_counts(out, TAG_BUCKETS, lm->buckets, lm->n_rows));
+    PL_CHECK(put_counts(out, TAG_TOKENS, lm->tokens, (size_t)lm->vocab * P));
+    PL_CHECK(put_counts(out, TAG_PAIRS, lm->pairs, (size_t)lm->n_rows * P));
+    pl_put_u64(out, TAG_CHECKSUM, pl_checksum(out->data + start, out->len - start));
+    return PL_OK;
+}
+
+/* ---- decode ---- */
+static pl_status lm_damaged(const char *why)
+{
+    return pl_fail(PL_ERR_DAMAGED, "the router's bytes are damaged: %s", why);
+}
+
+/* The planes of n counts. */
+static pl_status get_planes(pl_reader *reader, uint16_t tag, uint64_t n, pl_buf *out)
+{
+    size_t len = 0;
+    const uint8_t *bytes = pl_get_bytes(reader, tag, 0, &len);
+    PL_CHECK(pl_reader_status(reader));
+    return pl_unzip(bytes, len, (size_t)n * sizeof(uint32_t), out);
+}
+
+static void join_counts(const pl_buf *planes, uint32_t *out)
+{
+    pl_planes_join(planes->data, planes->len / sizeof *out, sizeof *out,
+                   (uint8_t *)out);
+}
+
+typedef struct lm_head {
+    uint64_t vocab, n_paths, n_rows;
+} lm_head;
+
+static pl_status read_lm_head(pl_reader *reader, lm_head *out)
+{
+    uint64_t format = pl_get_u64(reader, TAG_FORMAT, 0);
+    PL_CHECK(pl_reader_status(reader));
+    if (format != FORMAT)
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "the router has format %llu and this release reads %d",
+                       (unsigned long long)format, (int)FORMAT);
+    out->vocab = pl_get_u64(reader, TAG_VOCAB, 0);
+    out->n_paths = pl_get_u64(reader, TAG_PATHS, 0);
+    out->n_rows = pl_get_u64(reader, TAG_ROWS, 0);
+    PL_CHECK(pl_reader_status(reader));
+    if (out->vocab < 1 || out->vocab > VOCAB_MOST || out->n_paths < 1 ||
+        out->n_paths > PREFIX_LM_PATHS_MOST || out->n_rows > PREFIX_LM_ROWS_MOST ||
+        out->n_rows * out->n_paths > PREFIX_LM_CELLS_MOST ||
+        out->vocab * out->n_paths > PREFIX_LM_CELLS_MOST)
+        return lm_damaged("its sizes are out of range");
+    return PL_OK;
+}
+
+static pl_status read_buckets(pl_reader *reader, const lm_head *h, uint32_t *buckets)
+{
+    pl_buf planes = {0};
+    pl_status status = get_planes(reader, TAG_BUCKETS, h->n_rows, &planes);
+    if (status == PL_OK)
+        join_counts(&planes, buckets);
+    pl_buf_destroy(&planes);
+    PL_CHECK(status);
+    for (size_t r = 0; r < h->n_rows; ++r)
+        if (buckets[r] >= PREFIX_LM_BUCKETS || (r > 0 && buckets[r] <= buckets[r - 1]))
+            return lm_damaged("its pairs do not rise");
+    return PL_OK;
+}
+
+pl_status pl_prefix_lm_decode(const void *data, size_t len, int n_threads,
+                              pl_prefix_lm **out)
+{
+    pl_reader reader;
+    lm_head h = {0, 0, 0};
+    pl_buf tokens = {0}, pairs = {0};
+    pl_prefix_lm *lm = NULL;
+    uint32_t *buckets = NULL;
+    pl_status status;
+    *out = NULL;
+    pl_reader_open(&reader, "router", data, len);
+    PL_CHECK(pl_reader_status(&reader));
+    if (len < CHECKSUM_FIELD_BYTES)
+        return lm_damaged("it is cut off");
+    if (pl_get_u64(&reader, TAG_CHECKSUM, 0) !=
+        pl_checksum(data, len - CHECKSUM_FIELD_BYTES))
+        return lm_damaged("the checksum does not match");
+    PL_CHECK(read_lm_head(&reader, &h));
+    buckets = pl_alloc(((size_t)h.n_rows + 1) * sizeof *buckets);
+    PL_TRY(read_buckets(&reader, &h, buckets));
+    PL_TRY(get_planes(&reader, TAG_TOKENS, h.vocab * h.n_paths, &tokens));
+    PL_TRY(get_planes(&reader, TAG_PAIRS, h.n_rows * h.n_paths, &pairs));
+    PL_TRY(prefix_lm_create((int)h.vocab, (int)h.n_paths, buckets, (uint32_t)h.n_rows,
+                            &lm));
+    join_counts(&tokens, lm->tokens);
+    join_counts(&pairs, lm->pairs);
+    PL_TRY(prefix_lm_finish(lm, n_threads));
+    *out = lm;
+    lm = NULL;
+done:
+    pl_buf_destroy(&tokens);
+    pl_buf_destroy(&pairs);
+    pl_free(buckets);
+    pl_prefix_lm_destroy(&lm);
+    return status;
+}

@@ -1,0 +1,26 @@
+/* Private to router: the parts of a document that decide its path. */
+#ifndef PL_ROUTER_WINDOWS_H
+#define PL_ROUTER_WINDOWS_H
+#include "corpus/corpus.h"
+
+/* The number of windows of T tokens of a document: as many as it fills, at most `most`,
+ * at least one. */
+static inline size_t windows_of(const pl_token_doc *doc, size_t T, int most)
+{
+    size_t full = (doc->n_tokens + T - 1) / T, n = most > 1 ? (size_t)most : 1;
+    return full < 1 ? 1 : full < n ? full : n;
+}
+
+/* Copies window w of k: the first begins the document, the last ends it, the others lie
+ * evenly between. Returns its length, T or all of a shorter document. */
+static inline size_t windows_copy(const pl_tokens *tokens, const pl_token_doc *doc,
+                                  size_t T, size_t w, size_t k, int32_t *out)
+{
+    size_t length = doc->n_tokens;
+    uint64_t at = k > 1 ? w * (uint64_t)(length - T) / (k - 1) : 0;
+    length = length < T ? length : T;
+    pl_tokens_copy(tokens, doc->first + at, length, out);
+    return length;
+}
+
+#endif

@@ -1,0 +1,254 @@
+/* folder: router; label: unit */
+#include "tests/support/router_support.h"
+#include "router/prefix_lm.h"
+
+enum { VOCAB = 40, PATHS = 3, TEXTS = 60, LEN = 50 };
+
+/* Text i belongs to path i % PATHS. All texts use the same tokens equally often, but
+ * each path has an order of its own: a is mostly followed by a * (path + 2) + 1. */
+static void write_text(uint64_t i, int32_t text[LEN])
+{
+    int step = (int)(i % PATHS) + 2;
+    text[0] = 1;
+    for (uint64_t t = 1; t < LEN; ++t)
+        text[t] = pl_random_uniform(5, i, t) < 0.3
+                      ? (int32_t)(pl_random_u32(6, i, t) % VOCAB)
+                      : (text[t - 1] * step + 1) % VOCAB;
+}
+
+/* A model of all texts, which are added from `first` on. */
+static pl_prefix_lm *count_texts(uint64_t first, int n_threads)
+{
+    int32_t text[LEN];
+    pair_survey survey;
+    pl_prefix_lm *lm;
+    assert_ok(survey_begin(VOCAB, &survey));
+    for (uint64_t i = 0; i < TEXTS; ++i) {
+        write_text((first + i) % TEXTS, text);
+        survey_add(&survey, text, LEN);
+    }
+    assert_ok(survey_end(&survey, PATHS, &lm));
+    survey_clear(&survey);
+    for (uint64_t i = 0; i < TEXTS; ++i) {
+        write_text((first + i) % TEXTS, text);
+        prefix_lm_add(lm, (int)((first + i) % TEXTS % PATHS), text, LEN);
+    }
+    assert_ok(prefix_lm_finish(lm, n_threads));
+    return lm;
+}
+
+static int likeliest_of(const pl_prefix_lm *lm, const int32_t *text, int n)
+{
+    double nats[PATHS];
+    int best = 0;
+    pl_prefix_lm_nats(lm, text, n, nats);
+    for (int p = 1; p < PATHS; ++p)
+        best = nats[p] < nats[best] ? p : best;
+    return best;
+}
+
+static void new_texts_find_their_path(void **state)
+{
+    (void)state;
+    pl_prefix_lm *lm = count_texts(0, 1);
+    int32_t text[LEN];
+    int found = 0;
+    for (uint64_t i = TEXTS; i < 2 * TEXTS; ++i) {
+        write_text(i, text);
+        found += likeliest_of(lm, text, 16) == (int)(i % PATHS);
+    }
+    assert_true(found >= TEXTS * 9 / 10);
+    pl_prefix_lm_destroy(&lm);
+}
+
+/* One path that read "1 2 1 2" and one that read "1 3": the equation of prefix_lm.c. */
+static void a_probability_is_a_ratio_of_smoothed_counts(void **state)
+{
+    (void)state;
+    const int32_t a[] = {1, 2, 1, 2}, b[] = {1, 3}, asked[] = {1, 2}, rare[] = {2, 3};
+    pair_survey survey;
+    pl_prefix_lm *lm;
+    double nats[2];
+    assert_ok(survey_begin(4, &survey));
+    survey_add(&survey, a, 4);
+    survey_add(&survey, b, 2);
+    assert_ok(survey_end(&survey, 2, &lm));
+    survey_clear(&survey);
+    assert_int_equal(lm->n_rows, 1); /* only 1 2 stands there twice */
+    prefix_lm_add(lm, 0, a, 4);
+    prefix_lm_add(lm, 1, b, 2);
+    assert_ok(prefix_lm_finish(lm, 1));
+    pl_prefix_lm_nats(lm, asked, 2, nats); /* K = 2, so K / P = 1 */
+    assert_true(fabs(nats[0] + log((2.0 + 2.0) / (2.0 + 3.0))) < 1e-6);
+    assert_true(fabs(nats[1] + log((0.0 + 2.0) / (1.0 + 3.0))) < 1e-6);
+    pl_prefix_lm_nats(lm, rare, 2, nats);
+    assert_true(fabs(nats[0] + log((0.0 + 1.0) / (4.0 + 6.0))) < 1e-6);
+    assert_true(fabs(nats[1] + log((1.0 + 1.0) / (2.0 + 6.0))) < 1e-6);
+    pl_prefix_lm_destroy(&lm);
+}
+
+static void tokens_outside_the_vocabulary_are_unknown_ones(void **state)
+{
+    (void)state;
+    pl_prefix_lm *lm = count_texts(0, 1);
+    const int32_t odd[] = {1, -1, VOCAB, 1 << 30, 5}, zeros[] = {1, 0, 0, 0, 5};
+    double a[PATHS], b[PATHS];
+    pl_prefix_lm_nats(lm, odd, 5, a);
+    pl_prefix_lm_nats(lm, zeros, 5, b);
+    assert_memory_equal(a, b, sizeof a);
+    pl_prefix_lm_nats(lm, odd, 1, a); /* nothing to predict */
+    for (int p = 0; p < PATHS; ++p)
+        assert_true(a[p] == 0.0);
+    pl_prefix_lm_destroy(&lm);
+}
+
+static void encode_lm(const pl_prefix_lm *lm, pl_buf *out)
+{
+    assert_ok(pl_prefix_lm_encode(lm, out));
+}
+
+static void its_bytes_depend_on_neither_order_nor_threads(void **state)
+{
+    (void)state;
+    pl_prefix_lm *a = count_texts(0, 1), *b = count_texts(17, 3);
+    pl_buf x = {0}, y = {0};
+    encode_lm(a, &x);
+    encode_lm(b, &y);
+    assert_int_equal(x.len, y.len);
+    assert_memory_equal(x.data, y.data, x.len);
+    pl_buf_destroy(&x);
+    pl_buf_destroy(&y);
+    pl_prefix_lm_destroy(&a);
+    pl_prefix_lm_destroy(&b);
+}
+
+static void a_decoded_model_decides_alike(void **state)
+{
+    (void)state;
+    pl_prefix_lm *lm = count_texts(0, 1), *copy;
+    pl_buf bytes = {0}, again = {0};
+    pl_buf_append(&bytes, "head", 4); /* encoding appends */
+    encode_lm(lm, &bytes);
+    assert_ok(pl_prefix_lm_decode(bytes.data + 4, bytes.len - 4, 2, &copy));
+    encode_lm(copy, &again);
+    assert_int_equal(bytes.len - 4, again.len);
+    assert_memory_equal(bytes.data + 4, again.data, again.len);
+    assert_int_equal(pl_prefix_lm_n_paths(copy), PATHS);
+    for (uint64_t i = 0; i < TEXTS; ++i) {
+        int32_t text[LEN];
+        double a[PATHS], b[PATHS];
+        write_text(i, text);
+        pl_prefix_lm_nats(lm, text, LEN, a);
+        pl_prefix_lm_nats(copy, text, LEN, b);
+        assert_memory_equal(a, b, sizeof a);
+    }
+    pl_buf_destroy(&bytes);
+    pl_buf_destroy(&again);
+    pl_prefix_lm_destroy(&lm);
+    pl_prefix_lm_destroy(&copy);
+}
+
+static void every_truncation_is_refused(void **state)
+{
+    (void)state;
+    pl_prefix_lm *lm = count_texts(0, 1), *copy;
+    pl_buf bytes = {0};
+    encode_lm(lm, &bytes);
+    for (size_t len = 0; len < bytes.len; ++len) {
+        uint8_t *part = malloc(len + 1); /* so that a sanitizer sees an overrun */
+        memcpy(part, bytes.data, len);
+        assert_int_not_equal(pl_prefix_lm_decode(part, len, 1, &copy), PL_OK);
+        assert_null(copy);
+        free(part);
+    }
+    pl_buf_destroy(&bytes);
+    pl_prefix_lm_destroy(&lm);
+}
+
+static void every_flipped_bit_is_refused(void **state)
+{
+    (void)state;
+    pl_prefix_lm *lm = count_texts(0, 1), *copy;
+    pl_buf bytes = {0};
+    encode_lm(lm, &bytes);
+    for (size_t bit = 0; bit < 8 * bytes.len; ++bit) {
+        bytes.data[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        assert_int_not_equal(pl_prefix_lm_decode(bytes.data, bytes.len, 1, &copy),
+                             PL_OK);
+        assert_null(copy);
+        bytes.data[bit / 8] ^= (uint8_t)(1u << bit % 8);
+    }
+    pl_buf_destroy(&bytes);
+    pl_prefix_lm_destroy(&lm);
+}
+
+static void put_planes(pl_buf *out, uint16_t tag, const uint32_t *counts, size_t n)
+{
+    uint8_t planes[64];
+    pl_buf zipped = {0};
+    pl_planes_split((const uint8_t *)counts, n, 4, planes);
+    assert_ok(pl_zip(planes, 4 * n, 3, &zipped));
+    pl_put_bytes(out, tag, zipped.data, zipped.len);
+    pl_buf_destroy(&zipped);
+}
+
+/* Not damaged but wrong: the checksum is right, the content must be refused by itself.
+ */
+static void lies_under_a_good_checksum_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t head[4]; /* format, vocab, paths, rows */
+        uint32_t buckets[2];
+        const char *says; /* NULL: it is the truth */
+    } lies[] = {{{2, 3, 2, 2}, {4, 9}, NULL},
+                {{1, 3, 2, 2}, {4, 9}, "format 1"},
+                {{2, 0, 2, 2}, {4, 9}, "sizes"},
+                {{2, 3, 0, 2}, {4, 9}, "sizes"},
+                {{2, UINT64_MAX, 2, 2}, {4, 9}, "sizes"},
+                {{2, 3, UINT64_MAX, 2}, {4, 9}, "sizes"},
+                {{2, 3, 2, UINT64_MAX}, {4, 9}, "sizes"},
+                {{2, 1 << 20, 1 << 16, 2}, {4, 9}, "sizes"},
+                {{2, 3, 1 << 16, 1 << 16}, {4, 9}, "sizes"},
+                {{2, 4, 2, 2}, {4, 9}, ""},
+                {{2, 3, 2, 3}, {4, 9}, ""},
+                {{2, 3, 2, 2}, {9, 4}, "rise"},
+                {{2, 3, 2, 2}, {4, 4}, "rise"},
+                {{2, 3, 2, 2}, {4, 1 << 22}, "rise"}};
+    for (size_t lie = 0; lie < sizeof lies / sizeof *lies; ++lie) {
+        static const uint32_t counts[6] = {1, 2, 3, 4, 5, 6};
+        pl_buf bytes = {0};
+        pl_prefix_lm *lm;
+        for (uint16_t tag = 1; tag <= 4; ++tag)
+            pl_put_u64(&bytes, tag, lies[lie].head[tag - 1]);
+        put_planes(&bytes, 5, lies[lie].buckets, 2);
+        put_planes(&bytes, 6, counts, 6);
+        put_planes(&bytes, 7, counts, 4);
+        pl_put_u64(&bytes, 0xffff, pl_checksum(bytes.data, bytes.len));
+        pl_status status = pl_prefix_lm_decode(bytes.data, bytes.len, 1, &lm);
+        if (lies[lie].says) {
+            assert_int_not_equal(status, PL_OK);
+            assert_said(lies[lie].says);
+            assert_null(lm);
+        } else {
+            assert_int_equal(status, PL_OK);
+        }
+        pl_prefix_lm_destroy(&lm);
+        pl_buf_destroy(&bytes);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(new_texts_find_their_path),
+        cmocka_unit_test(a_probability_is_a_ratio_of_smoothed_counts),
+        cmocka_unit_test(tokens_outside_the_vocabulary_are_unknown_ones),
+        cmocka_unit_test(its_bytes_depend_on_neither_order_nor_threads),
+        cmocka_unit_test(a_decoded_model_decides_alike),
+        cmocka_unit_test(every_truncation_is_refused),
+        cmocka_unit_test(every_flipped_bit_is_refused),
+        cmocka_unit_test(lies_under_a_good_checksum_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
