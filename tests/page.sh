@@ -6,7 +6,7 @@
 #   sh tests/page.sh [PATHLOOM] [WORKFOLDER]
 #
 # Installs Debian's chromium if there is none and this user may. The pictures are in
-# WORKFOLDER/pictures (build/page_browser). About half a minute.
+# WORKFOLDER/pictures (build/page_browser). One to two minutes.
 #
 # Exit codes: 0; 1 a check failed; 77 there is no browser, and a line says so.
 set -u
@@ -32,12 +32,12 @@ command -v python3 >/dev/null || {
 }
 
 make_corpus base docs
-(PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:60 small_job run \
+(PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:150 small_job run \
     --set train.tau=10 --set train.phases=10 --set train.base_steps=10 \
     --set eval.baselines=diloco) >"$work/run.out" 2>&1 &
 job=$!
 training_begins run
-modules_reach run 2
+modules_reach run 1
 "$pathloom" page --run "$work/run" --listen '127.0.0.1:*' >"$work/page.out" 2>&1 &
 page=$!
 for _ in $(seq 100); do

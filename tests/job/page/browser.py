@@ -168,9 +168,10 @@ def audit(browser, where):
 
 
 def status():
-    out = subprocess.run([pathloom, "status", "--run", run, "--json"], capture_output=True,
-                         text=True, check=True).stdout
-    return json.loads(out)
+    """What the hub says; empty when it has ended."""
+    done = subprocess.run([pathloom, "status", "--run", run, "--json"], capture_output=True,
+                          text=True, check=False)
+    return json.loads(done.stdout) if done.returncode == 0 else {}
 
 
 def same_as_status(browser):
