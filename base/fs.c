@@ -175,6 +175,7 @@ static pl_status read_all(int fd, const char *path, pl_buf *out)
 pl_status pl_read_file(const char *path, pl_buf *out)
 {
     pl_buf_clear(out);
+    PL_CHECK(pl_refuse_special(path)); /* a pipe waits for ever, a device never ends */
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return file_failed("open", path);

@@ -3,7 +3,10 @@
  * public half into its list. The same command may be repeated and uses the same key. */
 #include "cli/process.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
 /* There is one key per job, named after the hub's key. */
@@ -68,18 +71,30 @@ static pl_status enrol(process *p, const pl_keypair *invite, char role[32])
     return status;
 }
 
+/* The file may be a pipe, such as a shell makes of <(command). */
+static pl_status read_token(const char *path, char out[PL_TOKEN_MAX])
+{
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return pl_fail(PL_ERR_NOT_FOUND, "cannot open the token's file %s: %s", path,
+                       strerror(errno));
+    if (!fgets(out, PL_TOKEN_MAX, file))
+        out[0] = '\0';
+    fclose(file);
+    return PL_OK;
+}
+
 /* Every user of a machine can see the words of a command line, but not the contents of
  * a file. */
 static pl_status find_token(const process *p, const char *word, char out[PL_TOKEN_MAX])
 {
-    pl_buf text = {0};
     const char *named = getenv("PATHLOOM_TOKEN");
     pl_status status = PL_OK;
     out[0] = '\0';
     if (word)
         pl_copy_text(out, PL_TOKEN_MAX, word);
     else if (p->token_file)
-        status = pl_read_file(p->token_file, &text);
+        status = read_token(p->token_file, out);
     else if (named)
         pl_copy_text(out, PL_TOKEN_MAX, named);
     else
@@ -87,10 +102,7 @@ static pl_status find_token(const process *p, const char *word, char out[PL_TOKE
             pl_fail(PL_ERR_USAGE,
                     "join needs the token that `pathloom key invite` printed on the "
                     "other machine: as a word, in --token-file or PATHLOOM_TOKEN");
-    if (text.len > 0)
-        pl_copy_text(out, PL_TOKEN_MAX, pl_buf_text(&text));
     out[strcspn(out, " \r\n")] = '\0';
-    pl_buf_destroy(&text);
     return status;
 }
 

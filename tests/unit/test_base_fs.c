@@ -90,6 +90,19 @@ static void an_absent_file_is_named(void **state)
     pl_buf_destroy(&back);
 }
 
+/* A pipe would be waited for, and a device read without end. */
+static void what_is_no_file_is_not_read(void **state)
+{
+    (void)state;
+    pl_buf back = {0};
+    assert_int_equal(mkfifo(in_folder("pipe"), 0600), 0);
+    assert_int_equal(pl_read_file(in_folder("pipe"), &back), PL_ERR_DATA);
+    assert_non_null(strstr(pl_last_error(), "a pipe and not a file"));
+    assert_int_equal(symlink("/dev/zero", in_folder("zeros")), 0);
+    assert_int_equal(pl_read_file(in_folder("zeros"), &back), PL_ERR_DATA);
+    pl_buf_destroy(&back);
+}
+
 static void a_mapping_shows_the_file_and_an_empty_one_is_empty(void **state)
 {
     (void)state;
@@ -204,6 +217,7 @@ int main(void)
         cmocka_unit_test(a_replaced_file_reads_back),
         cmocka_unit_test(a_failed_replacement_leaves_the_old_content),
         cmocka_unit_test(an_absent_file_is_named),
+        cmocka_unit_test(what_is_no_file_is_not_read),
         cmocka_unit_test(a_mapping_shows_the_file_and_an_empty_one_is_empty),
         cmocka_unit_test(a_tree_is_removed_without_following_links),
         cmocka_unit_test(a_locked_folder_is_busy_until_its_holder_ends),
