@@ -364,7 +364,8 @@ static int run_key(int argc, char **argv)
             return status == PL_OK ? 0 : cli_fail(status);
         }
     return cli_fail(pl_fail(PL_ERR_USAGE,
-                            "key takes new, show, list, allow, invite or revoke%s%s",
+                            "`pathloom key` takes new, show, list, allow, invite or "
+                            "revoke%s%s",
                             o.verb ? ", not " : "", o.verb ? o.verb : ""));
 }
 

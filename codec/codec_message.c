@@ -384,7 +384,7 @@ pl_status pl_codec_split(const void *data, uint64_t bytes, int n, pl_codec_messa
     }
     if (bytes == 0)
         return PL_OK;
-    return pl_fail(PL_ERR_DATA, "%llu bytes stand behind the update's %d messages",
+    return pl_fail(PL_ERR_DATA, "the update has %llu extra bytes after its %d messages",
                    (unsigned long long)bytes, n);
 }
 

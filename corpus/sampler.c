@@ -28,7 +28,8 @@ static pl_status check_sampler_options(const pl_sampler_options *options)
         options->replica >= options->n_replicas || options->skip_prefix < 0)
         return pl_fail(PL_ERR_ARG,
                        "a sampler needs context >= 1, 0 <= replica < n_replicas and "
-                       "skip_prefix >= 0, not %d, %d of %d, %d",
+                       "skip_prefix >= 0, not context %d, replica %d of %d, "
+                       "skip_prefix %d",
                        options->context, options->replica, options->n_replicas,
                        options->skip_prefix);
     return PL_OK;

@@ -147,9 +147,9 @@ static const pl_key keys[] = {
      "arm, which decays over its last share (train.decay) and continues with the base "
      "model's moments",
      false},
-    {"train.decay", PL_KEY_REAL, AT(decay_share), "0.4", 0, 1, NULL, "of its steps",
-     "wsd: the last share of an arm's steps, over which its learning rate falls "
-     "linearly",
+    {"train.decay", PL_KEY_REAL, AT(decay_share), "0.4", 0, 1, NULL, "of an arm's steps",
+     "wsd: share of an arm's steps, at their end, over which the learning rate falls "
+     "linearly to train.lr_floor",
      false},
     {"train.lr", PL_KEY_REAL, AT(lr), "2e-3", 1e-8, 1, NULL, "",
      "peak learning rate; muon takes about twice that of adamw", false},
@@ -236,9 +236,10 @@ static const pl_key keys[] = {
      "run of at most 16 paths, else router",
      true},
     {"router.em", PL_KEY_TEXT, AT(em), "", 0, 0, NULL, "phases",
-     "phases after which all documents are dealt anew, such as 2,4: a linear router is "
-     "fitted on how well each path predicts the documents of router.share, and the "
-     "paths go on with other shards; empty: never",
+     "phases after which the training documents are divided among the paths again, such "
+     "as 2,4: every path scores the documents that router.share set aside, a linear "
+     "router learns which path predicts which document best, and training goes on with "
+     "the shards that this router makes; empty: never",
      false},
     {"router.share", PL_KEY_REAL, AT(share), "0.05", 0.0001, 0.5, NULL,
      "of the documents",
@@ -340,7 +341,8 @@ static const pl_key keys[] = {
     {"outer.lr_embed", PL_KEY_REAL, AT(lr_of[PL_CLASS_EMBED]), "-1", -1, 100, NULL, "",
      "outer learning rate of shared embeddings; -1: outer.lr", false},
     {"outer.lr_head", PL_KEY_REAL, AT(lr_of[PL_CLASS_HEAD]), "-1", -1, 100, NULL, "",
-     "outer learning rate of shared heads; -1: outer.lr", false},
+     "outer learning rate of the output head (final norm and output matrix), where paths "
+     "share it; -1: outer.lr", false},
     {"outer.lr_common", PL_KEY_REAL, AT(lr_of[PL_CLASS_COMMON]), "-1", -1, 100, NULL,
      "", "outer learning rate of blocks that all paths share; -1: outer.lr", false},
     {"outer.lr_level", PL_KEY_REAL, AT(lr_of[PL_CLASS_LEVEL]), "-1", -1, 100, NULL, "",
@@ -351,7 +353,9 @@ static const pl_key keys[] = {
      0.9999, NULL, "", "outer momentum of shared embeddings; -1: outer.momentum",
      false},
     {"outer.momentum_head", PL_KEY_REAL, AT(momentum_of[PL_CLASS_HEAD]), "-1", -1,
-     0.9999, NULL, "", "outer momentum of shared heads; -1: outer.momentum", false},
+     0.9999, NULL, "", 
+     "outer momentum of the output head (final norm and output matrix), where paths "
+     "share it; -1: outer.momentum", false},
     {"outer.momentum_common", PL_KEY_REAL, AT(momentum_of[PL_CLASS_COMMON]), "-1", -1,
      0.9999, NULL, "",
      "outer momentum of blocks that all paths share; -1: outer.momentum", false},

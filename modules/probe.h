@@ -2,9 +2,10 @@
  * itself, and the two limits with which they are compared. All are measured in turn in
  * one run.
  *
- * A round times every operation once (on a GPU, short ones several times before it
- * waits) and one step. Of several rounds the best time of each counts, because other
- * work on the machine only ever adds time. */
+ * Each round times every operation once and one whole training step once. On a GPU a
+ * short operation is launched several times before one synchronisation. Of several
+ * rounds the best time of each counts, because other work on the machine only ever adds
+ * time. */
 #ifndef PL_MODULES_PROBE_H
 #define PL_MODULES_PROBE_H
 #include "modules/model.h"

@@ -1,6 +1,7 @@
-/* Decodes and adds the messages of a round, corrects the mean, and takes the outer
- * step with it (arith.h). Homes and workers both call it, so that a worker can
- * predict the version that a home will make. */
+/* Decodes the messages of a round, forms their weighted mean, adds params - origin and
+ * multiplies by a factor where that is asked for, and takes the outer step with it
+ * (arith.h). Homes and workers both call it, so that a worker can predict the version
+ * that a home will make. */
 #include "outer/arith.h"
 
 static pl_status add_present(const pl_arith_merge *m, float *mean)

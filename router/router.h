@@ -146,9 +146,10 @@ uint64_t pl_prefix_lm_bytes(int vocab, int n_paths);
 void pl_prefix_lm_nats(const pl_prefix_lm *lm, const int32_t *tokens, int n,
                        double *nats);
 
-/* The heaviest group of documents with equal features [n, dim], which every router puts
- * on one path; the largest of equal ones. Often it is a single document. Weights [n] as
- * in pl_router_options. */
+/* Finds the group of documents with identical features [n, dim] that has the largest
+ * total weight; among groups of the same weight, the one with most documents. No router
+ * can split such a group. Often it is a single document. Weights [n] as in
+ * pl_router_options. */
 typedef struct pl_alike {
     size_t n_docs;
     double weight;

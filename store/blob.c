@@ -466,8 +466,8 @@ static pl_status put_chunk(pl_txn *txn, const pl_hash *id, const uint8_t *data,
     return PL_OK;
 }
 
-/* Counts the bytes of chunks that are not in the store yet, as far as the chunks' names
- * are known. Equal chunks in a row count once. */
+/* Counts the bytes of this blob's chunks that the store does not have yet. Chunks that
+ * are not hashed yet are not counted; equal chunks in a row count once. */
 static pl_status count_new(const pl_txn *txn, const blob_record *blob, uint64_t *bytes)
 {
     *bytes = 0;

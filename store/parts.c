@@ -461,8 +461,9 @@ pl_status parts_refuse(const pl_store *store, const char *what)
         return PL_OK;
     return pl_fail(
         PL_ERR_UNSUPPORTED,
-        "%s works on one part of the %d of %s at a time; give --store %s/home-N", what,
-        store->n_parts, store->folder, store->folder);
+        "%s works on the store of one home at a time, and %s has %d; give --store "
+        "%s/home-N",
+        what, store->folder, store->n_parts, store->folder);
 }
 
 /* ---- by name ---- */

@@ -23,7 +23,7 @@ enum {
     NAMES_PER_KEY = 64,
     WORKERS_MAX = 16384,
     BARRED_MS = 60000,
-    BARS_MAX = 7, /* 60 s << 6 is about an hour */
+    BARS_MAX = 6, /* 60 s << 6 is about an hour */
     OVERDUE_TIMES = 20,
     OVERDUE_TTLS = 10
 };

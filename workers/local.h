@@ -31,10 +31,9 @@ void local_update(const local_slot *s, const float *start, const float *now,
                   float *update);
 /* The second vector, if two travel: how far the start is from the base. */
 void local_update_start(const local_slot *s, const float *start, float *update);
-/* The share of what an update leaves out that the path's own parameters still contain,
- * so that the next update includes it without a residual. Under streaming they are
- * mixed with the next version and not replaced by it. 0 for methods that start from a
- * version. */
+/* The fraction of the codec's error that the next update contains anyway, because the
+ * path's own parameters still have it; only the rest goes into the residual. Streaming:
+ * its mixing factor (1 for a module with one contributor). All other methods: 0. */
 float local_carries(const local_slot *s);
 /* left: in, what the codec left out of this round's update and residual; out, the
  * residual for the next round. before: the residual of this round. */
