@@ -367,8 +367,8 @@ static void answer_requests(gate *g)
         pl_pubkey key;
         memcpy(key.bytes, q.key, PL_PUBKEY_BYTES);
         const pl_key_entry *e = judge_handshake(g, &q, &key);
-        /* Read before the answer is sent. The answer may end the self-test, then the gate
-         * is put in place, and the refusal of the self-test's random key would be
+        /* Read before the answer is sent. The answer may end the self-test, then the
+         * gate is put in place, and the refusal of the self-test's random key would be
          * reported as a real one. */
         bool is_in_place = atomic_load(&process_gate) == g;
         pl_pubkey_format(&key, user);

@@ -136,7 +136,8 @@ pl_status pl_codec_options_check(const pl_codec_options *o)
         return pl_fail(PL_ERR_CONFIG, "beta of the residual is %g; choose 0 to 1",
                        o->beta);
     if (!(o->cells >= 1.05 && o->cells <= 16))
-        return pl_fail(PL_ERR_CONFIG, "codec.cells is %g cells per kept value; choose 1.05 to 16",
+        return pl_fail(PL_ERR_CONFIG,
+                       "codec.cells is %g cells per kept value; choose 1.05 to 16",
                        o->cells);
     return PL_OK;
 }

@@ -147,7 +147,8 @@ static const pl_key keys[] = {
      "arm, which decays over its last share (train.decay) and continues with the base "
      "model's moments",
      false},
-    {"train.decay", PL_KEY_REAL, AT(decay_share), "0.4", 0, 1, NULL, "of an arm's steps",
+    {"train.decay", PL_KEY_REAL, AT(decay_share), "0.4", 0, 1, NULL,
+     "of an arm's steps",
      "wsd: share of an arm's steps, at their end, over which the learning rate falls "
      "linearly to train.lr_floor",
      false},
@@ -236,7 +237,8 @@ static const pl_key keys[] = {
      "run of at most 16 paths, else router",
      true},
     {"router.em", PL_KEY_TEXT, AT(em), "", 0, 0, NULL, "phases",
-     "phases after which the training documents are divided among the paths again, such "
+     "phases after which the training documents are divided among the paths again, "
+     "such "
      "as 2,4: every path scores the documents that router.share set aside, a linear "
      "router learns which path predicts which document best, and training goes on with "
      "the shards that this router makes; empty: never",
@@ -341,8 +343,10 @@ static const pl_key keys[] = {
     {"outer.lr_embed", PL_KEY_REAL, AT(lr_of[PL_CLASS_EMBED]), "-1", -1, 100, NULL, "",
      "outer learning rate of shared embeddings; -1: outer.lr", false},
     {"outer.lr_head", PL_KEY_REAL, AT(lr_of[PL_CLASS_HEAD]), "-1", -1, 100, NULL, "",
-     "outer learning rate of the output head (final norm and output matrix), where paths "
-     "share it; -1: outer.lr", false},
+     "outer learning rate of the output head (final norm and output matrix), where "
+     "paths "
+     "share it; -1: outer.lr",
+     false},
     {"outer.lr_common", PL_KEY_REAL, AT(lr_of[PL_CLASS_COMMON]), "-1", -1, 100, NULL,
      "", "outer learning rate of blocks that all paths share; -1: outer.lr", false},
     {"outer.lr_level", PL_KEY_REAL, AT(lr_of[PL_CLASS_LEVEL]), "-1", -1, 100, NULL, "",
@@ -353,9 +357,10 @@ static const pl_key keys[] = {
      0.9999, NULL, "", "outer momentum of shared embeddings; -1: outer.momentum",
      false},
     {"outer.momentum_head", PL_KEY_REAL, AT(momentum_of[PL_CLASS_HEAD]), "-1", -1,
-     0.9999, NULL, "", 
+     0.9999, NULL, "",
      "outer momentum of the output head (final norm and output matrix), where paths "
-     "share it; -1: outer.momentum", false},
+     "share it; -1: outer.momentum",
+     false},
     {"outer.momentum_common", PL_KEY_REAL, AT(momentum_of[PL_CLASS_COMMON]), "-1", -1,
      0.9999, NULL, "",
      "outer momentum of blocks that all paths share; -1: outer.momentum", false},

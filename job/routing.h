@@ -21,9 +21,9 @@ typedef struct routing {
     pl_router *router;
     pl_shards shards;
     pl_prefix_lm *answers; /* fitted to the shards; routes new text */
-    bool relearned;    /* linear, fitted on scores */
-    int64_t phases;    /* for which the shards are dealt */
-    shard_size *sizes; /* [n_paths] */
+    bool relearned;        /* linear, fitted on scores */
+    int64_t phases;        /* for which the shards are dealt */
+    shard_size *sizes;     /* [n_paths] */
     uint32_t *domains;
 } routing;
 

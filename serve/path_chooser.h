@@ -2,11 +2,11 @@
  * prompts get equal paths.
  *
  * By the router: a tiny language model per path, made of counts (router/prefix_lm.c),
- * reads the first router.prefix tokens. By likelihood: every path reads these tokens in a scoring model, a model for
- * inference of batch 1 and context router.prefix, and the path that predicts them best
- * answers (serve/likelihood.c). Both run in the run's own precision and on one thread,
- * whatever precision and threads the answer is computed with, so that these do not
- * change the path. */
+ * reads the first router.prefix tokens. By likelihood: every path reads these tokens in
+ * a scoring model, a model for inference of batch 1 and context router.prefix, and the
+ * path that predicts them best answers (serve/likelihood.c). Both run in the run's own
+ * precision and on one thread, whatever precision and threads the answer is computed
+ * with, so that these do not change the path. */
 #ifndef PL_SERVE_PATH_CHOOSER_H
 #define PL_SERVE_PATH_CHOOSER_H
 #include "serve/mixture.h"
@@ -53,8 +53,8 @@ typedef struct pl_path_choice {
 PL_MUST_CHECK pl_status pl_path_chooser_choose(pl_path_chooser *c,
                                                const int32_t *tokens, int n,
                                                pl_path_choice *out);
-/* What each path costs the router (nats, pl_prefix_lm_nats), whichever rule chooses: costs
- * [n_paths]. ERR_DAMAGED if the router has another number of paths. */
+/* What each path costs the router (nats, pl_prefix_lm_nats), whichever rule chooses:
+ * costs [n_paths]. ERR_DAMAGED if the router has another number of paths. */
 PL_MUST_CHECK pl_status pl_path_chooser_costs(pl_path_chooser *c, const int32_t *tokens,
                                               int n, int n_paths, double *costs);
 
