@@ -611,7 +611,7 @@ refused "half a token" 64 'whole token|key invite' "$pathloom" join "${token%AE}
 refused "a token without its secret" 64 'secret|copy all' "$pathloom" join "$token.AAAA" \
     --key half.key
 refused "no token in its file" 64 'not a whole token' "$pathloom" join --token-file /dev/null
-refused "no verb of key" 64 'key takes|invite' "$pathloom" key
+refused "no verb of key" 64 'takes new, show|invite' "$pathloom" key
 refused "a key of no run" 66 'nowhere|net.hub' "$pathloom" key list --run nowhere
 refused "an invitation without a job" 66 'nowhere|train' \
     "$pathloom" key invite --run nowhere
