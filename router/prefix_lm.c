@@ -43,8 +43,7 @@ static uint32_t most_rows(int n_paths)
 uint64_t pl_prefix_lm_bytes(int vocab, int n_paths)
 {
     uint64_t rows = most_rows(n_paths), P = (uint64_t)n_paths;
-    return (2 * rows * P + 3 * (uint64_t)vocab * P + rows + PREFIX_LM_BUCKETS) *
-           sizeof(uint32_t);
+    return (2 * rows * P + 3 * (uint64_t)vocab * P + rows) * sizeof(uint32_t);
 }
 
 /* ---- frequent pairs ---- */
@@ -106,22 +105,17 @@ pl_status prefix_lm_create(int vocab, int n_paths, const uint32_t *buckets,
                        "the router counts %d tokens for each of %d paths, and has room "
                        "for %d counts; use a smaller data.vocab or fewer paths",
                        vocab, n_paths, (int)PREFIX_LM_CELLS_MOST);
-    PL_CHECK(pl_try_alloc((2 * cells + 3 * rows + n_rows + PREFIX_LM_BUCKETS) *
-                              sizeof(float),
+    PL_CHECK(pl_try_alloc((2 * cells + 3 * rows + n_rows) * sizeof(float),
                           "the counts of a prefix model", &memory));
     pl_prefix_lm *lm = pl_alloc(sizeof *lm);
     *lm = (pl_prefix_lm){.vocab = vocab, .n_paths = n_paths, .n_rows = n_rows};
-    lm->row_of = memory;
-    lm->buckets = lm->row_of + PREFIX_LM_BUCKETS;
+    lm->buckets = memory;
     lm->tokens = lm->buckets + n_rows;
     lm->pairs = lm->tokens + rows;
     lm->pair_terms = (float *)(lm->pairs + cells);
     lm->before_terms = lm->pair_terms + cells;
     lm->alone_terms = lm->before_terms + rows;
-    for (uint32_t r = 0; r < n_rows; ++r) {
-        lm->buckets[r] = buckets[r];
-        lm->row_of[buckets[r]] = r + 1;
-    }
+    memcpy(lm->buckets, buckets, n_rows * sizeof *buckets);
     *out = lm;
     return PL_OK;
 }
@@ -129,7 +123,7 @@ pl_status prefix_lm_create(int vocab, int n_paths, const uint32_t *buckets,
 void pl_prefix_lm_destroy(pl_prefix_lm **lm)
 {
     if (*lm)
-        pl_free_aligned((*lm)->row_of);
+        pl_free_aligned((*lm)->buckets);
     pl_free(*lm);
     *lm = NULL;
 }
@@ -137,6 +131,20 @@ void pl_prefix_lm_destroy(pl_prefix_lm **lm)
 int pl_prefix_lm_n_paths(const pl_prefix_lm *lm)
 {
     return lm->n_paths;
+}
+
+/* The row of a pair; n_rows if it has none. */
+static uint32_t row_of(const pl_prefix_lm *lm, int32_t a, int32_t b)
+{
+    uint32_t bucket = bucket_of(a, b), low = 0, end = lm->n_rows;
+    while (low < end) {
+        uint32_t middle = low + (end - low) / 2;
+        if (lm->buckets[middle] < bucket)
+            low = middle + 1;
+        else
+            end = middle;
+    }
+    return low < lm->n_rows && lm->buckets[low] == bucket ? low : lm->n_rows;
 }
 
 void prefix_lm_add(pl_prefix_lm *lm, int path, const int32_t *tokens, int n)
@@ -147,9 +155,9 @@ void prefix_lm_add(pl_prefix_lm *lm, int path, const int32_t *tokens, int n)
         ++lm->tokens[(size_t)b * P + p];
         if (t == 0)
             continue;
-        uint32_t row = lm->row_of[bucket_of(known_token(tokens[t - 1], lm->vocab), b)];
-        if (row > 0)
-            ++lm->pairs[(row - 1) * P + p];
+        uint32_t row = row_of(lm, known_token(tokens[t - 1], lm->vocab), b);
+        if (row < lm->n_rows)
+            ++lm->pairs[row * P + p];
     }
 }
 
@@ -208,10 +216,10 @@ void prefix_lm_score(const pl_prefix_lm *lm, const int32_t *tokens, int n, doubl
     for (int t = 1; t < n; ++t) {
         int32_t a = known_token(tokens[t - 1], lm->vocab);
         int32_t b = known_token(tokens[t], lm->vocab);
-        uint32_t row = lm->row_of[bucket_of(a, b)];
+        uint32_t row = row_of(lm, a, b);
         const float *before = lm->before_terms + (size_t)a * P;
         const float *alone = lm->alone_terms + (size_t)b * P;
-        const float *pair = row > 0 ? lm->pair_terms + (row - 1) * P : NULL;
+        const float *pair = row < lm->n_rows ? lm->pair_terms + row * P : NULL;
         for (size_t p = 0; p < P; ++p)
             nats[p] += (double)(pair ? before[p] - pair[p] : -alone[p]);
     }

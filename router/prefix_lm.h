@@ -19,7 +19,6 @@ struct pl_prefix_lm {
     int vocab, n_paths;
     uint32_t n_rows;
     uint32_t *buckets; /* [n_rows] those of frequent pairs, rising */
-    uint32_t *row_of;  /* [PREFIX_LM_BUCKETS] row of a bucket + 1; 0: it has none */
     /* Whole numbers: how often each path saw a token, and a frequent pair of tokens. */
     uint32_t *tokens; /* [vocab, n_paths] */
     uint32_t *pairs;  /* [n_rows, n_paths] */
