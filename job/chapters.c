@@ -6,9 +6,9 @@
  * This is the discriminative routing of DiPaCo (section 2.4.2); with several chapters
  * it is expectation maximisation with hard or soft labels.
  *
- *   mix      phases [0, e1)      router/mix     k-means
- *   mix~1    phases [e1, e2)     router/mix~1   linear, from the scores of mix
- *   mix~2    phases [e2, ...)    router/mix~2   linear, from the scores of mix~1
+ *   mix      phases [0, e1)      dealt by k-means
+ *   mix~1    phases [e1, e2)     dealt by a linear router, from the scores of mix
+ *   mix~2    phases [e2, ...)    dealt by a linear router, from the scores of mix~1
  *
  * A chapter is an arm of its own, because hub, homes and workers derive everything from
  * an arm's definition, which never changes. It goes on where the arm before ended: its
@@ -101,21 +101,14 @@ static pl_status publish_modules(chapter *c, const pl_arm *arm, const pl_topolog
 }
 
 /* ---- scores ---- */
-static pl_status choose_documents(chapter *c)
+static void choose_documents(chapter *c)
 {
     const pl_tokens *tokens = c->r->train;
     size_t n = pl_tokens_n_docs(tokens);
     c->docs = pl_alloc((n ? n : 1) * sizeof *c->docs);
     for (uint32_t d = 0; d < n; d++)
-        if (routing_scores(c->r, d) &&
-            pl_counted_targets(tokens, d, (int)c->r->cfg.prefix) > 0)
+        if (stages_scores(c->r, d))
             c->docs[c->n_docs++] = d;
-    if (c->n_docs >= (size_t)pl_topology_n_paths(c->from))
-        return PL_OK;
-    return pl_fail(PL_ERR_DATA,
-                   "router.share %g leaves %zu documents to tell %d paths apart; give "
-                   "more documents, or a larger share",
-                   c->r->cfg.share, c->n_docs, pl_topology_n_paths(c->from));
 }
 
 /* The arm in which each path scores all of these documents: one task per path. */
@@ -175,7 +168,7 @@ static pl_status score_documents(chapter *c, const char *const *arms, int n_arms
 {
     const char *shown[ARMS_MAX + 1];
     bool exists = false;
-    PL_CHECK(choose_documents(c));
+    choose_documents(c);
     PL_CHECK(stages_arm_exists(c->r, c->scoring.name, &exists));
     if (!exists)
         PL_CHECK(publish_scoring(c));

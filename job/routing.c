@@ -68,31 +68,33 @@ bool routing_scores(const pl_run *r, uint32_t document)
                              hash) < r->cfg.share;
 }
 
-/* Takes the documents that are for scores out of the shards. */
-static pl_status drop_scored(const pl_run *r, routing *g)
+/* Takes the documents that are for scores out of the shards. A path that has no others
+ * keeps them. */
+static void drop_scored(const pl_run *r, routing *g)
 {
     pl_shards *shards = &g->shards;
     size_t kept = 0, from = 0;
     char name[PL_NAME_MAX];
     for (int p = 0; p < shards->n_paths; p++) {
-        size_t first = kept;
-        for (; from < shards->first[p + 1]; from++)
+        const size_t first = kept, begin = from, end = shards->first[p + 1];
+        for (; from < end; from++)
             if (!routing_scores(r, shards->docs[from]))
                 shards->docs[kept++] = shards->docs[from];
+        if (kept == first) {
+            memmove(shards->docs + kept, shards->docs + begin,
+                    (end - begin) * sizeof *shards->docs);
+            kept += end - begin;
+            pl_topology_path_name(g->topology, p, name);
+            say("         all %zu documents of %s are scored (router.share %g); it "
+                "trains on them too",
+                end - begin, name, r->cfg.share);
+        }
         shards->first[p + 1] = kept;
-        pl_topology_path_name(g->topology, p, name);
-        if (kept == first)
-            return pl_fail(PL_ERR_DATA,
-                           "all documents of path %s are in the share that is kept for "
-                           "the router; give more documents, or a smaller router.share "
-                           "than %g",
-                           name, r->cfg.share);
     }
-    return PL_OK;
 }
 
-/* Fits what will answer to the shards. */
-static pl_status finish_deal(const pl_run *r, routing *g)
+/* Fits what will answer to the paths of the documents. */
+static pl_status fit_answers(const pl_run *r, routing *g)
 {
     enum { WINDOWS = 16 };
     const pl_prefix_lm_job job = {.tokens = r->train,
@@ -100,8 +102,7 @@ static pl_status finish_deal(const pl_run *r, routing *g)
                                   .windows = WINDOWS,
                                   .n_paths = g->shards.n_paths,
                                   .n_threads = pl_cpu_count()};
-    PL_CHECK(pl_prefix_lm_count(&job, g->shards.path_of, &g->answers));
-    return drop_scored(r, g);
+    return pl_prefix_lm_count(&job, g->shards.path_of, &g->answers);
 }
 
 static pl_status deal(pl_run *r, routing *g)
@@ -109,7 +110,9 @@ static pl_status deal(pl_run *r, routing *g)
     const int overlap = (int)r->cfg.overlap;
     PL_CHECK(run_stopped(r));
     PL_CHECK(pl_shards_make(g->router, g->features, g->n, overlap, &g->shards));
-    return finish_deal(r, g);
+    PL_CHECK(fit_answers(r, g));
+    drop_scored(r, g);
+    return PL_OK;
 }
 
 /* What every fit needs: the documents' tokens, and their features as the base model
@@ -145,7 +148,7 @@ static pl_status fit_linear(const pl_run *r, const uint32_t *docs, size_t n_docs
     size_t dim = (size_t)r->cfg.width;
     float *few = NULL;
     pl_router_options options = router_options(r, g, pl_topology_n_paths(g->topology));
-    g->relearned = true;
+    g->how = "linear";
     options.kind = PL_ROUTER_LINEAR;
     options.iterations = ITERATIONS;
     options.sharpen = options.components = 0;
@@ -315,36 +318,28 @@ static pl_status gather_shards(const splitting *s)
     return PL_OK;
 }
 
-/* A linear router that answers as the labels say, and so also for documents that no
- * path trained on. */
-static pl_status fit_labels(const splitting *s)
+/* Documents that no path trained on are where the answers would send them. */
+static void place_others(const splitting *s)
 {
     routing *g = s->g;
-    const size_t n_paths = (size_t)pl_topology_n_paths(g->topology);
-    const size_t most = ROUTER_BYTES / (n_paths * sizeof(double));
-    const size_t stride = g->n > most ? (g->n + most - 1) / most : 1;
-    uint32_t *docs = pl_alloc(g->n * sizeof *docs);
-    double *scores = NULL;
-    size_t n = 0;
-    pl_status status;
-    for (size_t i = 0; i < g->n; i += stride)
+    const int n_paths = pl_topology_n_paths(g->topology);
+    const size_t length = (size_t)s->r->cfg.context;
+    int32_t *tokens = pl_alloc(length * sizeof *tokens);
+    double *nats = pl_alloc((size_t)n_paths * sizeof *nats);
+    for (size_t i = 0; i < g->n; i++) {
+        const pl_token_doc *doc = pl_tokens_doc(s->r->train, (uint32_t)i);
+        size_t n = doc->n_tokens < length ? doc->n_tokens : length;
         if (s->label[i] >= 0)
-            docs[n++] = (uint32_t)i;
-    PL_TRY(pl_try_alloc(n * n_paths * sizeof *scores, "the paths of the documents",
-                        (void **)&scores));
-    for (size_t i = 0; i < n * n_paths; i++)
-        scores[i] = (size_t)s->label[docs[i / n_paths]] == i % n_paths ? 0 : -1;
-    PL_TRY(fit_linear(s->r, docs, n, scores, g));
-    for (size_t i = 0; i < g->n; i++)
-        if (s->label[i] >= 0)
-            g->shards.path_of[i] = s->label[i];
-        else
-            pl_router_route(g->router, g->features + i * (size_t)g->dim, 1,
-                            &g->shards.path_of[i]);
-done:
-    pl_free_aligned(scores);
-    pl_free(docs);
-    return status;
+            continue;
+        g->shards.path_of[i] = 0;
+        pl_tokens_copy(s->r->train, doc->first, n, tokens);
+        pl_prefix_lm_nats(g->answers, tokens, (int)n, nats);
+        for (int p = 1; p < n_paths; p++)
+            if (nats[p] < nats[g->shards.path_of[i]])
+                g->shards.path_of[i] = p;
+    }
+    pl_free(tokens);
+    pl_free(nats);
 }
 
 pl_status routing_split(pl_run *r, const float *params, const pl_topology *from,
@@ -364,7 +359,10 @@ pl_status routing_split(pl_run *r, const float *params, const pl_topology *from,
     for (int p = 0; p < pl_topology_n_paths(from); p++)
         PL_TRY(split_shard(&s, p));
     PL_TRY(gather_shards(&s));
-    PL_TRY(fit_labels(&s));
+    memcpy(g->shards.path_of, s.label, g->n * sizeof *s.label);
+    g->how = "split";
+    PL_TRY(fit_answers(r, g));
+    place_others(&s);
 done:
     pl_free(s.label);
     pl_free(s.shares);
@@ -537,7 +535,7 @@ static void say_router(const pl_run *r, const routing *g, const pl_judgement *ow
                  "K=8)",
                  n_domains, own->purity, own->nmi, eight->purity);
     say("router   %s, largest shard %.2f of the mean in tokens, %d repaired%s",
-        g->relearned ? "linear" : r->cfg.router_kind, largest_over_mean(g),
+        g->how ? g->how : r->cfg.router_kind, largest_over_mean(g),
         g->shards.n_repaired, domains);
 }
 

@@ -21,7 +21,7 @@ typedef struct routing {
     pl_router *router;
     pl_shards shards;
     pl_prefix_lm *answers; /* fitted to the shards; routes new text */
-    bool relearned;        /* linear, fitted on scores */
+    const char *how;       /* "linear": fitted on scores; "split"; NULL: router.kind */
     int64_t phases;        /* for which the shards are dealt */
     shard_size *sizes;     /* [n_paths] */
     uint32_t *domains;
@@ -36,7 +36,7 @@ pl_status routing_refit(pl_run *r, const float *params, const uint32_t *docs,
                         size_t n_docs, const double *scores, routing *g);
 /* Deals the documents of each path of `from` to the paths of g->topology that descend
  * from it; parent [n] is the path of `from` that trained on a document, -1 if none did.
- * The router is a linear one that is fitted to this deal. */
+ */
 PL_MUST_CHECK pl_status routing_split(pl_run *r, const float *params,
                                       const pl_topology *from, const int *parent,
                                       routing *g);

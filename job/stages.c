@@ -12,6 +12,32 @@ static void on_progress(void *context, const char *line)
     say("%s", line);
 }
 
+bool stages_scores(const pl_run *r, uint32_t document)
+{
+    return routing_scores(r, document) &&
+           pl_counted_targets(r->train, document, (int)r->cfg.prefix) > 0;
+}
+
+/* Where documents are dealt anew, those that are scored must be able to tell the paths
+ * apart. */
+static pl_status check_scored(const pl_run *r)
+{
+    config_chapter chapters[CONFIG_CHAPTERS_MAX];
+    int n = 0, most = 0, n_scored = 0;
+    PL_CHECK(config_chapters(&r->cfg, chapters, &n));
+    for (int i = 1; i < n; i++)
+        if (chapters[i].deals && pl_topology_spec_n_paths(&chapters[i].spec) > most)
+            most = pl_topology_spec_n_paths(&chapters[i].spec);
+    for (uint32_t d = 0; most > 0 && d < pl_tokens_n_docs(r->train); d++)
+        n_scored += stages_scores(r, d);
+    if (n_scored >= most)
+        return PL_OK;
+    return pl_fail(PL_ERR_DATA,
+                   "router.share %g leaves %d documents to tell %d paths apart; give "
+                   "more documents, or a larger share",
+                   r->cfg.share, n_scored, most);
+}
+
 pl_status stage_data(pl_run *r)
 {
     const config *c = &r->cfg;
@@ -42,7 +68,7 @@ pl_status stage_data(pl_run *r)
                        "more modules than documents: there are %d paths "
                        "but only %u documents; give more text or fewer paths",
                        pl_topology_n_paths(r->topology), n_docs);
-    return PL_OK;
+    return check_scored(r);
 }
 
 /* ---- shards ---- */

@@ -4,6 +4,8 @@
 #include "job/routing.h"
 
 PL_MUST_CHECK pl_status stages_arm_exists(pl_run *r, const char *name, bool *exists);
+/* Whether router.em has the paths score this document. */
+bool stages_scores(const pl_run *r, uint32_t document);
 /* Memory for the parameters of a path. */
 PL_MUST_CHECK pl_status stages_path_params(const pl_run *r, float **out);
 /* The base model's final parameters, from the homes. */
