@@ -205,6 +205,18 @@ pl_key_role pl_gate_role(const pl_pubkey *key, bool *own)
     return e ? e->role : PL_AS_NONE;
 }
 
+bool pl_gate_key_named(const char *name, pl_pubkey *out)
+{
+    const gate *g = atomic_load(&process_gate);
+    const snapshot *s = g ? atomic_load(&g->now) : NULL;
+    for (size_t i = 0; s && i < s->list.n; i++)
+        if (strcmp(s->list.entries[i].name, name) == 0) {
+            *out = s->list.entries[i].key;
+            return true;
+        }
+    return false;
+}
+
 bool pl_gate_may(pl_key_role role, uint16_t type)
 {
     const gate *g = atomic_load(&process_gate);

@@ -54,6 +54,8 @@ void pl_gate_admit(const pl_pubkey *key, pl_key_role role);
 /* The role of the key as of now; PL_AS_NONE if it may do nothing. *own: whether it is
  * one of the job's own keys. */
 pl_key_role pl_gate_role(const pl_pubkey *key, bool *own);
+/* Whether the list gives this name to a key. A revoked key keeps its name. */
+bool pl_gate_key_named(const char *name, pl_pubkey *out);
 bool pl_gate_may(pl_key_role role, uint16_t type);
 unsigned pl_gate_cost(uint16_t type);
 void pl_gate_refused(const pl_refusal *refusal);

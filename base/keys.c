@@ -323,6 +323,12 @@ pl_status pl_key_list_put(pl_key_list *list, const pl_key_entry *entry)
 {
     PL_CHECK(pl_pubkey_check(&entry->key));
     PL_CHECK(pl_key_name_check(entry->name));
+    if (list->n >= ENTRIES_MAX && !pl_key_list_find(list, &entry->key, 0))
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "the list has %d keys, and no more fit; delete lines of keys that "
+            "were revoked or have expired",
+            ENTRIES_MAX);
     insert_entry(list, entry);
     return PL_OK;
 }
@@ -351,15 +357,24 @@ bool pl_key_list_revoke(pl_key_list *list, const pl_pubkey *key)
     return true;
 }
 
+bool pl_key_name_is_jobs(const char *name)
+{
+    if (!pl_starts_with(name, PL_WORKER_OWN))
+        return pl_starts_with(name, PL_KEY_OWN);
+    const char *number = name + strlen(PL_WORKER_OWN);
+    return number[0] && number[strspn(number, "0123456789")] == '\0';
+}
+
 pl_status pl_key_list_check_name(const pl_key_list *list, const char *name,
                                  const pl_pubkey *key)
 {
     pl_pubkey as_key;
-    if (pl_starts_with(name, PL_KEY_OWN))
+    if (pl_key_name_is_jobs(name))
         return pl_fail(PL_ERR_NOPERM,
-                       "`%s` is not free: names in %s are those of the job's own keys; "
-                       "choose another with --name",
-                       name, PL_KEY_OWN);
+                       "`%s` is not free: names in %s are those of the job's own "
+                       "keys, and %sN those of its own workers; choose another with "
+                       "--name",
+                       name, PL_KEY_OWN, PL_WORKER_OWN);
     if (from_text(name, as_key.bytes, PL_PUBKEY_BYTES))
         return pl_fail(PL_ERR_NOPERM,
                        "`%s` would be taken for a key; choose another name with --name",

@@ -111,7 +111,7 @@ void pl_key_list_clear(pl_key_list *list);
 const pl_key_entry *pl_key_list_find(const pl_key_list *list, const pl_pubkey *key,
                                      int64_t now_s);
 /* Adds the entry or replaces the one of this key. ERR_DATA, ERR_USAGE: the key or the
- * name is not valid, so the list could not be read back. */
+ * name is not valid; ERR_CONFIG: the list is full. It could not be read back. */
 PL_MUST_CHECK pl_status pl_key_list_put(pl_key_list *list, const pl_key_entry *entry);
 bool pl_key_list_drop(pl_key_list *list, const pl_pubkey *key);
 /* A key stays in the list as revoked. An invitation is removed: its secret could only
@@ -119,9 +119,12 @@ bool pl_key_list_drop(pl_key_list *list, const pl_pubkey *key);
 bool pl_key_list_revoke(pl_key_list *list, const pl_pubkey *key);
 /* The beginning of the names of the job's own keys; no other key may have such a name.
  */
-#define PL_KEY_OWN "own-"
-/* Whether `key` may have the name. ERR_EXISTS: another line has it. ERR_NOPERM: it
- * looks like a name of the job's own keys (own-...), or like a key. */
+#define PL_KEY_OWN    "own-"
+#define PL_WORKER_OWN "worker-" /* and a number: workers that the job starts */
+/* Whether it is a name of the job's own keys (own-...) or workers (worker-N). */
+bool pl_key_name_is_jobs(const char *name);
+/* Whether `key` may have the name. ERR_EXISTS: another line has it. ERR_NOPERM: it is
+ * one of the job's own, or looks like a key. */
 PL_MUST_CHECK pl_status pl_key_list_check_name(const pl_key_list *list,
                                                const char *name, const pl_pubkey *key);
 

@@ -171,6 +171,11 @@ const explanation explanations[] = {
      "pathloom homes.", ""},
     {"name.taken", "A home owns a module, path or object from now on.",
      "pathloom homes.", ""},
+    {"name.taken_back",
+     "One of the job's own workers has its name again, which a worker that joined "
+     "used.",
+     "Two workers have one name; or somebody joined under it while the hub was away.",
+     "Give workers that join a --name of their own."},
     {"pair.split", "Two paths did not meet after a round: one came too late (noloco).",
      "A deadline was set, and the mate's update was not there by then.",
      "None needed; a longer deadline lets more pairs meet."},

@@ -83,9 +83,10 @@ pl_status home_open_lease(home *h, const pl_peer *peer, pl_bytes sealed,
 }
 
 /* ---- the task of a lease ---- */
+enum { SECONDS_MAX = 1000000000, LOSS_MAX = 1000000000 };
+
 static bool is_time(double seconds)
 {
-    enum { SECONDS_MAX = 1000000000 };
     return seconds >= 0 && seconds <= SECONDS_MAX; /* false for NaN */
 }
 
@@ -111,6 +112,8 @@ pl_status home_check_work(const home_lease *l, const home_work *w)
                        (unsigned long long)w->n_samples, task, arm->inner.context);
     if (!isfinite(w->loss))
         return pl_fail(PL_ERR_NUMERIC, "the loss of %s is not finite", task);
+    if (w->loss <= -1 || w->loss > LOSS_MAX) /* a little below 0 by rounding */
+        return pl_fail(PL_ERR_DATA, "the loss of %s cannot be %g", task, w->loss);
     if (!is_time(w->seconds))
         return pl_fail(PL_ERR_DATA, "%g seconds for a phase of %s are impossible",
                        w->seconds, task);

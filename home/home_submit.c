@@ -193,12 +193,29 @@ static bool is_in_round(const place *p, const pl_submit_message *s,
             *home_flag(p->arm, m, s->round, task_of(p, c)));
 }
 
+/* The longest update that the inner steps of a phase can make, if parameters are not
+ * larger than 1 in the mean square. It stands for the usual norm until that is known.
+ * 0: the method's updates hold more than one phase, because they are relative to an
+ * older version (noloco, streaming), or no step is bounded (Muon, some decays). */
+static double longest_update(const place *p)
+{
+    const pl_inner *inner = &p->arm->arm.inner;
+    const pl_method_traits *of = pl_traits(p->arm->arm.outer.method.method);
+    double step = pl_moments_longest_step(inner);
+    if (of->gossips || of->streams || inner->muon || !isfinite(step))
+        return 0;
+    return inner->tau * inner->lr * sqrt((double)p->module->n_params) *
+           (step + inner->weight_decay);
+}
+
 /* Refuses a norm far above all that the module has seen: the sender is broken, or the
  * training is. */
 static pl_status check_norm(const home *h, const place *p, const pl_submit_message *s)
 {
     double norm = s->contributors[0].norm, usual = norm_gate_usual(&p->module->usual);
     double gate = h->options->norm_gate;
+    if (usual <= 0)
+        usual = longest_update(p);
     if (gate <= 0 || usual <= 0 || norm <= gate * usual)
         return PL_OK;
     if (pl_codec_is_homomorphic(&p->arm->arm.outer.codec))
@@ -468,25 +485,35 @@ static bool updates_are_in(const home_arm *arm, int index, const pl_path_state *
 }
 
 /* A score that is no number would end the job when a router is fitted to it. */
-static pl_status check_scores(home *h, const pl_path_state *state, uint64_t bytes)
+static pl_status check_scores(const pl_path_state *state, const uint8_t *scores,
+                              uint64_t bytes)
+{
+    double nats = 0;
+    for (uint64_t at = 0; at < bytes; at += sizeof nats) {
+        memcpy(&nats, scores + at, sizeof nats);
+        if (!isfinite(nats) || nats < 0)
+            return pl_fail(PL_ERR_DATA,
+                           "%s scores document %llu with %g nats; a sum of losses is 0 "
+                           "or more",
+                           state->name, (unsigned long long)(at / sizeof nats), nats);
+    }
+    return PL_OK;
+}
+
+/* Nobody could train on from values that no training leaves. */
+static pl_status check_values(home *h, const pl_arm *arm, size_t n_params,
+                              const pl_path_state *state, uint64_t bytes)
 {
     const staging_blob *u = staging_find(&h->uploads, &state->moments);
     pl_status status = PL_OK;
     void *stored = NULL;
-    double nats = 0;
     if (!u) {
-        PL_TRY(pl_try_alloc((size_t)bytes, "scores", &stored));
+        PL_TRY(pl_try_alloc((size_t)bytes, "a path's state", &stored));
         PL_TRY(pl_store_read_blob(h->store, &state->moments, 0, (size_t)bytes, stored));
     }
-    const uint8_t *scores = u ? u->data : stored;
-    for (uint64_t at = 0; at < bytes; at += sizeof nats) {
-        memcpy(&nats, scores + at, sizeof nats);
-        if (!isfinite(nats) || nats < 0)
-            PL_TRY(pl_fail(PL_ERR_DATA,
-                           "%s scores document %llu with %g nats; a sum of losses is 0 "
-                           "or more",
-                           state->name, (unsigned long long)(at / sizeof nats), nats));
-    }
+    const uint8_t *values = u ? u->data : stored;
+    PL_TRY(arm->n_scored > 0 ? check_scores(state, values, bytes)
+                             : pl_moments_check(arm, n_params, values));
 done:
     pl_free_aligned(stored);
     return status;
@@ -507,7 +534,10 @@ static pl_status check_path_state(home *h, const home_arm *arm,
         return pl_fail(PL_ERR_DATA, "the state of %s has %llu bytes instead of %llu",
                        state->name, (unsigned long long)bytes,
                        (unsigned long long)want);
-    return arm->arm.n_scored > 0 ? check_scores(h, state, bytes) : PL_OK;
+    return bytes == 0
+               ? PL_OK
+               : check_values(h, &arm->arm, pl_topology_path_params(arm->topology),
+                              state, bytes);
 }
 
 /* An audit is drawn before the state moves into the store, and is written with it. */
@@ -577,7 +607,10 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
         answer_submitted(h, peer, m->request, PL_SUBMIT_UNKNOWN_BLOB, NULL);
         return PL_OK;
     }
-    PL_CHECK(check_path_state(h, arm, &state));
+    pl_status status = check_path_state(h, arm, &state);
+    if (status != PL_OK)
+        staging_drop(&h->uploads, &state.moments);
+    PL_CHECK(status);
     PL_CHECK(end_phase(h, &under, &state));
     answer_submitted(h, peer, m->request, PL_SUBMIT_ACCEPTED, NULL);
     return PL_OK;

@@ -15,8 +15,9 @@ enum {
 };
 
 /* The cost of a message in its key's share (base/quota.h): messages that carry up to 1
- * MiB or make the server read that much, messages that make it store a worker or a key,
- * and messages for which it describes the whole job. */
+ * MiB or make the server read that much, messages that make it store a worker or a key
+ * or give a task to another worker, and messages for which it describes the whole job.
+ */
 enum { CARRIES = 4, NAMES = 40, DESCRIBES = 400 };
 
 static const struct {

@@ -4,8 +4,10 @@
  * Read in this order: arm (what is trained), step_method, step, step_overlap and gossip
  * (the outer step of every method), rounds (which versions and updates belong to which
  * phase), change (how a version's change travels), arith (steps over whole modules),
- * audit_row (which tasks are done twice, and how two results are compared), coverage
- * (which samples the record says were trained). */
+ * audit_row (which tasks are done twice, and how two results are compared), moments
+ * (which states a path can have), coverage (which samples the record says were
+ * trained).
+ */
 #ifndef PL_OUTER_OUTER_H
 #define PL_OUTER_OUTER_H
 #include "outer/arith.h"
@@ -14,6 +16,7 @@
 #include "outer/change.h"
 #include "outer/coverage.h"
 #include "outer/gossip.h"
+#include "outer/moments.h"
 #include "outer/rounds.h"
 #include "outer/step.h"
 #include "outer/step_method.h"

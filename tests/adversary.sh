@@ -330,15 +330,11 @@ among_liars() {
     early twice >"$work/twice.early"
     early lie | cmp -s - "$work/twice.early" || fail "versions before the first lie differ"
     # Each lie has an audit that names its worker. One that two liars had a part in may stay
-    # undecided: they disagree with each other either. And one that follows a lie in
-    # the same path may be void: nobody can train from the state that this left.
+    # undecided: they disagree with each other either.
     "$pathloom" audit --run "$work/lie" >"$work/lie.rows" || fail "the audits of lie"
-    : >"$work/lie.void"
-    awk -v excused="$work/lie.void" 'function close_row() {
-            void = verdict == "void" && ((path " " (phase - 1)) in liar)
-            if (void) { print path, phase >excused; found[task] = "several" }
+    awk 'function close_row() {
             if (verdict == "settled" && odd !~ /^evil-/) print "an honest worker is odd: " row
-            if (verdict != "" && verdict != "settled" && first ~ /^evil-/ && evil < 2 && !void)
+            if (verdict != "" && verdict != "settled" && first ~ /^evil-/ && evil < 2)
                 print "an audit of a liar is " verdict ": " row " " why
             if (verdict == "settled") found[task] = odd
             if (verdict == "undecided" && evil > 1) found[task] = "several" }
@@ -356,12 +352,11 @@ among_liars() {
         "$work/lies" "$work/lie.rows" >"$work/lie.wrong"
     tail -n 1 "$work/lie.rows"
     [ ! -s "$work/lie.wrong" ] || fail "$(wc -l <"$work/lie.wrong") audits failed: $(head -n 5 "$work/lie.wrong")"
-    awk 'NF == 2 { n[$1 " " $2]++; next }
-        { n[$3 " " $4]++; who[$3 " " $4] = $5 }
-        END { for (t in n) if (n[t] == 1) print who[t] }' "$work/lie.void" "$work/lies" |
+    awk '{ n[$3 " " $4]++; who[$3 " " $4] = $5 }
+        END { for (t in n) if (n[t] == 1) print who[t] }' "$work/lies" |
         sort -u | comm -23 - "$work/lie.fenced" >"$work/free"
     [ ! -s "$work/free" ] || fail "lied and not fenced: $(tr '\n' ' ' <"$work/free")"
-    echo "$(wc -l <"$work/lies") lies, $(wc -l <"$work/lie.void") of them behind another; fenced: $(tr '\n' ' ' <"$work/lie.fenced")"
+    echo "$(wc -l <"$work/lies") lies; fenced: $(tr '\n' ' ' <"$work/lie.fenced")"
 }
 
 wanted() { # variant

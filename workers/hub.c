@@ -2,7 +2,10 @@
  * works, its states, and which file does what. */
 #include "workers/hub_internal.h"
 
+#include <math.h>
+
 enum { TICK_MS = 50, PARK_MS = 1500, OVERDUE_MS = 1000, HEARD_AT_ONCE = 256 };
+static const double rate_max = 1e9, loss_max = 1e9; /* of what workers report */
 
 pl_status hub_answer(hub *h, const pl_peer *peer, pl_message *a)
 {
@@ -45,6 +48,7 @@ static pl_status on_worker_hello(hub *h, const pl_peer *peer, pl_message *m,
         return pl_fail(PL_ERR_NOPERM,
                        "worker %s computes on %s and cannot change that while it runs",
                        q.name, worker->device);
+    bool is_news = worker->pid != q.pid || worker->left || !worker->device[0];
     note_peer(h, w, peer);
     if (worker->pid != q.pid) /* a new process: end what the old one held */
         hub_free_held(h, w);
@@ -52,7 +56,9 @@ static pl_status on_worker_hello(hub *h, const pl_peer *peer, pl_message *m,
     pl_copy_text(worker->device, sizeof worker->device, q.device);
     pl_copy_text(worker->offers_at, sizeof worker->offers_at,
                  q.address ? q.address : "");
-    pl_log(PL_LOG_INFO, "worker.joined", "worker=%s device=\"%s\"", q.name, q.device);
+    if (is_news && hub_may_log(h, peer))
+        pl_log(PL_LOG_INFO, "worker.joined", "worker=%s device=\"%s\"", q.name,
+               q.device);
     PL_SAY(a, WELCOME, welcome, .table = h->table[0] ? h->table : NULL,
            .address = PL_ITEMS(h->homes_at, h->n_homes),
            .ttl_ms = (uint64_t)h->options->ttl_ms,
@@ -141,15 +147,20 @@ static pl_status send_task(hub *h, hub_worker *w)
     return hub_answer(h, &w->peer, &a);
 }
 
-/* Slower workers get fewer steps, so that all need about the same time for a phase. */
+/* Slower workers get fewer steps, so that all need about the same time for a phase. If
+ * the job has workers of its own, the fastest of these counts: one that joined could
+ * name a rate with which nobody else would get more than one step. */
 static int local_steps(const hub *h, const hub_worker *w, const pl_arm *arm)
 {
-    double top = 0;
+    double top = 0, own = 0;
     if (!arm->outer.dynamic || !pl_traits(arm->outer.method.method)->arrives)
         return 0;
-    for (int i = 0; i < h->n_workers; i++)
-        top = h->workers[i].rate > top ? h->workers[i].rate : top;
-    return pl_local_steps(arm->inner.tau, w->rate, top);
+    for (int i = 0; i < h->n_workers; i++) {
+        const hub_worker *other = &h->workers[i];
+        top = other->rate > top ? other->rate : top;
+        own = other->own_key && other->rate > own ? other->rate : own;
+    }
+    return pl_local_steps(arm->inner.tau, w->rate, own > 0 ? own : top);
 }
 
 static pl_status note_given(hub *h, hub_worker *w, plan_task task,
@@ -187,7 +198,10 @@ static pl_status give_task(hub *h, int worker, plan_task task)
 
 static pl_status give_audit(hub *h, int worker, int64_t now_ms)
 {
-    hub_audit *audit = hub_find_audit(h, worker, now_ms);
+    hub_audit *audit = NULL;
+    if (!hub_is_on_trial(&h->workers[worker]) ||
+        hub_n_held(h, &h->workers[worker]) == 0)
+        audit = hub_find_audit(h, worker, now_ms);
     if (!audit)
         return PL_OK;
     hub_grant_audit(h, audit, worker, now_ms);
@@ -376,16 +390,31 @@ static uint16_t refuse_renewal(hub *h, const report *rep, bool trains)
     return PL_MSG_LEASE_LOST;
 }
 
+static int possible_step(hub *h, const plan_path *path, uint64_t step)
+{
+    plan_task task;
+    if (!plan_find_task(&h->tasks, path->name, &task))
+        return 0;
+    int most = h->tasks.arms[task.arm].arm.inner.tau;
+    return step < (uint64_t)most ? (int)step : most;
+}
+
 /* Notes a worker's report about the task that it trains; `lease` may be an audit's. */
 static void note_progress(plan_lease *lease, int step, double loss)
 {
     lease->step = step;
-    lease->loss = loss;
+    lease->loss = loss > -1 && loss <= loss_max ? loss : (double)NAN;
     lease->step_ms = pl_now_ms();
     if (lease->first_ms > 0 || step == 0)
         return;
     lease->first_ms = lease->step_ms;
     lease->first_step = step;
+}
+
+/* Tokens per second; 0 if nothing can be that fast. False of NaN. */
+static double possible_rate(double rate)
+{
+    return rate >= 0 && rate <= rate_max ? rate : 0;
 }
 
 /* After a restart the hub accepts a lease only if its holder shows the sealed lease. */
@@ -432,10 +461,11 @@ static pl_status on_renew(hub *h, const pl_peer *peer, pl_message *m, pl_message
     if (!q.trains) /* it was fetched, or is being sent */
         return PL_OK;
     hub_worker *w = &h->workers[rep.worker];
+    int step = possible_step(h, rep.path, q.step);
     note_progress(audit ? &audit->lease : plan_lease_of(rep.path, m->token, rep.worker),
-                  (int)q.step, q.loss);
-    w->step = (int)q.step;
-    w->rate = q.rate;
+                  step, q.loss);
+    w->step = step;
+    w->rate = possible_rate(q.rate);
     w->phase = rep.phase;
     pl_copy_text(w->task, sizeof w->task, rep.path->name);
     return PL_OK;
@@ -501,7 +531,7 @@ static pl_status on_done(hub *h, const pl_peer *peer, pl_message *m, pl_message 
     w->n_tokens += q.tokens;
     w->n_tasks++;
     if (q.seconds > 0)
-        w->rate = (double)q.tokens / q.seconds;
+        w->rate = possible_rate((double)q.tokens / q.seconds);
     const plan_said said = {.phase = rep.phase,
                             .token = m->token,
                             .worker = rep.worker,
@@ -535,8 +565,9 @@ static pl_status on_leave(hub *h, const pl_peer *peer, pl_message *m, pl_message
         return PL_OK;
     PL_CHECK(hub_check_owner(&h->workers[w], peer));
     hub_free_held(h, w);
+    if (!h->workers[w].left && hub_may_log(h, peer))
+        pl_log(PL_LOG_INFO, "worker.left", "worker=%s", q.name);
     h->workers[w].left = true;
-    pl_log(PL_LOG_INFO, "worker.left", "worker=%s", q.name);
     return PL_OK;
 }
 
@@ -568,8 +599,10 @@ static pl_status on_release(hub *h, const pl_peer *peer, pl_message *m, pl_messa
     }
     bool held = plan_lease_of(rep.path, m->token, rep.worker) != NULL;
     plan_release(&h->tasks, rep.path, m->token, rep.worker, why != PL_OK);
-    pl_log(PL_LOG_WARN, "lease.released", "task=%s phase=%lld worker=%s reason=\"%s\"",
-           rep.path->name, (long long)rep.phase, h->workers[rep.worker].name, text);
+    if (held && hub_may_log(h, peer))
+        pl_log(PL_LOG_WARN, "lease.released",
+               "task=%s phase=%lld worker=%s reason=\"%s\"", rep.path->name,
+               (long long)rep.phase, h->workers[rep.worker].name, text);
     if (held && why != PL_OK)
         return hub_note_failure(h, rep.path, rep.worker, (pl_status)why, text);
     return PL_OK;

@@ -173,6 +173,8 @@ static pl_status fence_odd(hub *h, const hub_audit *a)
     pl_copy_text(f.name, sizeof f.name, name);
     if (w >= 0 && !h->workers[w].own_key)
         f.key = h->workers[w].key;
+    else if (w < 0) /* this hub has restarted, and the worker has not come back */
+        (void)pl_gate_key_named(name, &f.key);
     for (int i = 0; i < PL_AUDIT_RESULTS; i++)
         if (i != row->odd)
             others[n++] = i;

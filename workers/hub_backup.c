@@ -15,10 +15,15 @@
  * begins it at once, also on another kind of device. (A worker names its device itself;
  * if it named a kind of its own, no other worker could help.) If the method does not
  * allow two workers at one task, the task is taken from a worker on trial that has held
- * it for twice as long as the idle one would need. */
+ * it for twice as long as the idle one would need.
+ *
+ * A worker that says it is done, and of whose work the homes know nothing
+ * UNCONFIRMED_MS later, has probably sent nothing: homes tell of an honest worker's
+ * task before that worker's DONE, and are asked every second. If the method allows two
+ * workers at one task, an idle worker begins it as well. */
 #include "workers/hub_internal.h"
 
-enum { LOOK_MS = 50, BACKUP_FAILURES_MAX = 2 };
+enum { LOOK_MS = 50, BACKUP_FAILURES_MAX = 2, UNCONFIRMED_MS = 1500 };
 static const double gain_s = 0.5, on_trial_s = 1e12; /* such tasks come first */
 
 static double slots_of(const pl_arm *arm)
@@ -118,17 +123,29 @@ static void keep_slow_lease(hub *h, plan_task task, double left_s)
     h->slow[at] = (hub_slow){task, left_s};
 }
 
-static bool may_get_backup(const hub *h, const plan_path *path)
+static bool may_get_backup(const hub *h, const plan_path *path, int64_t now_ms)
 {
     return path->lease.active && path->lease.phase == path->phase &&
-           !plan_is_said(path, path->lease.token, path->phase) &&
+           (!plan_is_said(path, path->lease.token, path->phase) ||
+            plan_is_unconfirmed(path, &path->lease, now_ms, UNCONFIRMED_MS)) &&
            !path->backup.active && path->backups_failed < BACKUP_FAILURES_MAX &&
            path->lease.worker >= 0 && path->lease.worker < h->n_workers;
 }
 
-static bool is_on_trial(const hub *h, const plan_path *path)
+/* Whether nothing may come of its lease. */
+static bool is_doubtful(const hub *h, const plan_path *path)
 {
-    return hub_is_on_trial(&h->workers[path->lease.worker]);
+    return hub_is_on_trial(&h->workers[path->lease.worker]) ||
+           plan_is_said(path, path->lease.token, path->phase);
+}
+
+/* Whether its lease may be taken from its holder where two workers at one task are not
+ * allowed. Not from one that says it is done: that would count as a failure, and a busy
+ * home may only not have told of it yet. */
+static bool may_be_taken(const hub *h, const plan_path *path)
+{
+    return hub_is_on_trial(&h->workers[path->lease.worker]) &&
+           !plan_is_said(path, path->lease.token, path->phase);
 }
 
 static void find_slow_leases(hub *h, int64_t now_ms)
@@ -140,25 +157,25 @@ static void find_slow_leases(hub *h, int64_t now_ms)
         bool both = plan_may_back_up(arm);
         for (int i = 0; i < arm->n_tasks; i++) {
             const plan_path *path = &arm->paths[i];
-            if (!may_get_backup(h, path) || !(both || is_on_trial(h, path)))
+            if (!may_get_backup(h, path, now_ms) || !(both || may_be_taken(h, path)))
                 continue;
             const plan_lease *l = &path->lease;
             keep_slow_lease(h, (plan_task){a, i},
                             !both ? 1e-3 * (double)(now_ms - l->granted_ms)
-                            : is_on_trial(h, path) ? on_trial_s
+                            : is_doubtful(h, path) ? on_trial_s
                                                    : left_of(h, &arm->arm, l, now_ms));
         }
     }
 }
 
 /* Whether the worker may back up this path. Equal text of devices means equal bytes. */
-static bool may_do(const hub *h, int worker, const plan_path *path)
+static bool may_do(const hub *h, int worker, const plan_path *path, int64_t now_ms)
 {
     const hub_worker *own = &h->workers[worker], *other;
-    if (!may_get_backup(h, path) || path->lease.worker == worker)
+    if (!may_get_backup(h, path, now_ms) || path->lease.worker == worker)
         return false;
     other = &h->workers[path->lease.worker];
-    if (hub_is_on_trial(other))
+    if (is_doubtful(h, path))
         return !hub_is_on_trial(own);
     return h->options->backup == PL_BACKUP_ANY ||
            strcmp(own->device, other->device) == 0;
@@ -181,8 +198,8 @@ bool hub_find_backup(hub *h, int worker, int64_t now_ms, plan_task *out)
         plan_task task = h->slow[i].task;
         const plan_arm *arm = &h->tasks.arms[task.arm];
         const plan_path *path = &arm->paths[task.index];
-        if (may_do(h, worker, path) &&
-            ((is_on_trial(h, path) && plan_may_back_up(arm)) ||
+        if (may_do(h, worker, path, now_ms) &&
+            ((is_doubtful(h, path) && plan_may_back_up(arm)) ||
              is_worth_it(promise(w, &arm->arm), h->slow[i].left_s))) {
             *out = task;
             return true;

@@ -227,6 +227,8 @@ typedef struct hub {
     bool has_secret;
     pl_lease_secret secret; /* seals leases; the first home keeps it */
     bool stopping;
+    double lines_left; /* that may be logged about workers that are not the job's own */
+    int64_t logged_ms; /* when these were last counted */
     int64_t started_ms;
     char address[PL_ADDRESS_MAX]; /* the address by which others reach the hub */
 } hub;
@@ -267,6 +269,8 @@ int hub_find_worker(const hub *h, const char *name); /* -1: not known */
  * ERR_NOPERM: the key has too many names. ERR_BUSY: the hub has too many workers. */
 pl_status hub_know_worker(hub *h, const char *name, const pl_peer *peer, int *out);
 pl_status hub_check_owner(const hub_worker *w, const pl_peer *peer);
+/* Whether a line about what this peer said may be logged now. */
+bool hub_may_log(hub *h, const pl_peer *peer);
 /* Whether both are answered for by the same holder: they are one worker, or have one
  * key. */
 bool hub_same_holder(const hub_worker *a, const hub_worker *b);
@@ -286,7 +290,7 @@ void hub_note_success(hub *h, int worker, double held_s);
 bool hub_is_barred(const hub_worker *w, int64_t now_ms);
 /* Takes the path's lease from its holder, which counts as a failure of the holder. */
 void hub_end_lease(hub *h, plan_path *path, int64_t now_ms);
-/* Ends leases that have been renewed for far too long. */
+/* Ends leases, of audits as well, that have been renewed for far too long. */
 void hub_end_overdue(hub *h, int64_t now_ms);
 
 /* hub_audit.c */

@@ -94,13 +94,59 @@ static pl_status place_worker(hub *h, const hub_worker *fresh, int *out)
     return PL_OK;
 }
 
+/* Names that nobody but their owner may say, also after this hub has forgotten all
+ * workers: those of the job's own workers, and those that the list of keys gives to
+ * others. Other names belong to the key that comes first. */
+static pl_status check_reserved(const char *name, const pl_peer *peer)
+{
+    pl_pubkey owner;
+    if (!peer->own && pl_key_name_is_jobs(name))
+        return pl_fail(
+            PL_ERR_NOPERM,
+            "the name %s is kept for the job's own workers; give this worker "
+            "a --name of its own",
+            name);
+    if (peer->own || !pl_gate_key_named(name, &owner) ||
+        pl_pubkey_equal(&owner, &peer->key))
+        return PL_OK;
+    return pl_fail(
+        PL_ERR_NOPERM,
+        "the list of keys gives the name %s to another key; give this worker "
+        "a --name of its own",
+        name);
+}
+
+/* Whether a key has this name only because it came first. */
+static bool is_strangers(const hub_worker *w)
+{
+    pl_pubkey owner;
+    return !w->own_key &&
+           !(pl_gate_key_named(w->name, &owner) && pl_pubkey_equal(&owner, &w->key));
+}
+
+/* One of the job's own workers takes its name back from a stranger, whose entry goes on
+ * without a name that anybody could say. */
+static void take_name_back(hub *h, int worker)
+{
+    hub_worker *w = &h->workers[worker];
+    pl_log(PL_LOG_WARN, "name.taken_back", "worker=%s", w->name);
+    hub_free_held(h, worker);
+    pl_name_table_drop(h->worker_names, w->name);
+    snprintf(w->name, sizeof w->name, "?%d", worker);
+    pl_name_table_put(h->worker_names, w->name, worker);
+    w->left = true;
+}
+
 pl_status hub_know_worker(hub *h, const char *name, const pl_peer *peer, int *out)
 {
     hub_worker fresh;
     *out = hub_find_worker(h, name);
-    if (*out >= 0)
+    if (*out >= 0 && !(peer->own && is_strangers(&h->workers[*out])))
         return PL_OK;
+    if (*out >= 0)
+        take_name_back(h, *out);
     PL_CHECK(pl_key_name_check(name));
+    PL_CHECK(check_reserved(name, peer));
     memset(&fresh, 0, sizeof fresh);
     pl_copy_text(fresh.name, sizeof fresh.name, name);
     fresh.key = peer->key;
@@ -131,6 +177,22 @@ pl_status hub_check_owner(const hub_worker *w, const pl_peer *peer)
         PL_ERR_NOPERM,
         "the name %s belongs to another key; give this worker a --name of its own",
         w->name);
+}
+
+/* Lines about what a worker says, ten per second of all that are not the job's own: one
+ * key could otherwise fill the disk with them. */
+bool hub_may_log(hub *h, const pl_peer *peer)
+{
+    enum { PER_S = 10, AT_ONCE = 200 };
+    int64_t now = pl_now_ms();
+    double gained = 1e-3 * PER_S * (double)(now - h->logged_ms);
+    h->logged_ms = now;
+    h->lines_left = h->lines_left + gained < AT_ONCE ? h->lines_left + gained : AT_ONCE;
+    if (peer->own)
+        return true;
+    bool may = h->lines_left >= 1;
+    h->lines_left -= may;
+    return may;
 }
 
 /* ---- failures ---- */
@@ -266,6 +328,10 @@ int hub_n_held(const hub *h, const hub_worker *w)
             const plan_lease *lease = &h->tasks.arms[a].paths[i].lease;
             n += lease->active && hub_same_holder(&h->workers[lease->worker], w);
         }
+    for (size_t i = 0; i < h->n_audits; i++) {
+        const plan_lease *lease = &h->audits[i].lease;
+        n += lease->active && hub_same_holder(&h->workers[lease->worker], w);
+    }
     return n;
 }
 
@@ -302,18 +368,24 @@ static bool is_overdue(const hub *h, const plan_lease *lease, int64_t now_ms)
     return lease->active && h->slowest_s > 0 && held_s > most_s;
 }
 
-void hub_end_lease(hub *h, plan_path *path, int64_t now_ms)
+static void count_overdue(hub *h, const char *task, const plan_lease *lease,
+                          int64_t now_ms)
 {
     char text[200];
-    const plan_lease lease = path->lease;
     snprintf(text, sizeof text,
              "it held the lease of %.60s for %.0f s and delivered nothing; the longest "
              "task that was accepted took %.0f s",
-             path->name, 1e-3 * (double)(now_ms - lease.granted_ms), h->slowest_s);
+             task, 1e-3 * (double)(now_ms - lease->granted_ms), h->slowest_s);
+    pl_log(PL_LOG_WARN, "lease.overdue", "task=%s worker=%s reason=\"%s\"", task,
+           h->workers[lease->worker].name, text);
+    count_failure(h, lease->worker, text);
+}
+
+void hub_end_lease(hub *h, plan_path *path, int64_t now_ms)
+{
+    const plan_lease lease = path->lease;
     plan_release(&h->tasks, path, lease.token, lease.worker, false);
-    pl_log(PL_LOG_WARN, "lease.overdue", "task=%s worker=%s reason=\"%s\"", path->name,
-           h->workers[lease.worker].name, text);
-    count_failure(h, lease.worker, text);
+    count_overdue(h, path->name, &lease, now_ms);
 }
 
 void hub_end_overdue(hub *h, int64_t now_ms)
@@ -324,4 +396,11 @@ void hub_end_overdue(hub *h, int64_t now_ms)
             if (is_overdue(h, &path->lease, now_ms))
                 hub_end_lease(h, path, now_ms);
         }
+    for (size_t i = 0; i < h->n_audits; i++) {
+        const plan_lease lease = h->audits[i].lease;
+        if (!is_overdue(h, &lease, now_ms))
+            continue;
+        hub_audit_release(h, &h->audits[i], NULL);
+        count_overdue(h, h->audits[i].row.path, &lease, now_ms);
+    }
 }

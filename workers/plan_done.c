@@ -32,12 +32,24 @@ static int which_ended(const plan_ended *e, const plan_said *said)
                                                                         : -1;
 }
 
-bool plan_is_said(const plan_path *path, uint64_t token, int64_t phase)
+static const plan_said *find_said(const plan_path *path, uint64_t token, int64_t phase)
 {
     for (int i = 0; i < path->n_said; i++)
         if (path->said[i].token == token && path->said[i].phase == phase)
-            return true;
-    return false;
+            return &path->said[i];
+    return NULL;
+}
+
+bool plan_is_said(const plan_path *path, uint64_t token, int64_t phase)
+{
+    return find_said(path, token, phase) != NULL;
+}
+
+bool plan_is_unconfirmed(const plan_path *path, const plan_lease *lease, int64_t now_ms,
+                         int after_ms)
+{
+    const plan_said *said = find_said(path, lease->token, path->phase);
+    return said && now_ms - said->said_ms >= after_ms;
 }
 
 bool plan_has_said(const plan_path *path, int worker, int64_t now_ms)
@@ -85,6 +97,7 @@ const plan_lease *plan_say_done(plan_path *path, const plan_said *said, int64_t 
         forget_said(path, 0);
     plan_said *kept = &path->said[path->n_said++];
     *kept = *said;
+    kept->said_ms = now_ms;
     kept->held_ms = now_ms - lease->granted_ms;
     kept->lease_ms = now_ms + ttl_ms;
     kept->until_ms = now_ms + 3ll * ttl_ms;

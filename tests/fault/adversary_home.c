@@ -157,9 +157,22 @@ static answer_kind submit(adversary *a, party *p, const known *k)
     return ask(a, p, AT_HOME, &m, NULL);
 }
 
-/* What a path is said to carry on: what it had before, or the same byte everywhere,
- * with which the next phase makes far too large steps, or no numbers (0xff):
- * zeros, 3.5e9, nearly the largest number. */
+/* Moments that the home takes, and with which the next steps are as long as they can
+ * be: the largest first moments that the second ones allow. */
+static void longest_steps(const adversary *a, float *state, size_t n)
+{
+    const pl_inner *inner = &a->arm.inner;
+    double b1 = inner->beta1, b2 = inner->beta2;
+    double bound = (1 - b1) * (1 - b1) / ((1 - b2) * (1 - b1 * b1 / b2));
+    float second = (const float[]){1e-12f, 1e-3f, 1e6f}[a->dice.n % 3];
+    for (size_t i = 0; i < n; i++) {
+        state[i] = (float)sqrt(bound * (double)second);
+        state[n + i] = second;
+    }
+}
+
+/* What a path is said to carry on: what it had before, zeros, longest_steps, or what no
+ * training leaves and the home refuses: the same byte everywhere (3.5e9, no number). */
 static void choose_state(adversary *a, party *p, bool zeros, known *k)
 {
     pl_path_state before;
@@ -172,8 +185,10 @@ static void choose_state(adversary *a, party *p, bool zeros, known *k)
     size_t n = pl_topology_path_params(a->topology);
     size_t bytes = (size_t)pl_path_state_bytes(&a->arm, n);
     pl_buf_reserve(&state, bytes + 1);
-    memset(state.data, (const int[]){0, 0x4f, 0x7f, 0xff}[dice_roll(&a->dice, 4)],
-           bytes);
+    int kind = (int)dice_roll(&a->dice, 6);
+    memset(state.data, (const int[]){0, 0x4f, 0xff, 0, 0, 0}[kind], bytes);
+    if (kind > 3 && a->arm.outer.state == PL_STATE_F32)
+        longest_steps(a, (float *)(void *)state.data, n);
     state.len = bytes;
     pl_blob_hash(state.data, state.len, &k->blob);
     (void)upload(a, p, &state, k);

@@ -203,6 +203,7 @@ static void send_task(world *w, int path, int sender)
     k.samples *= (uint64_t)k.phase;
     size_t bytes = (size_t)pl_path_state_bytes(&arm, pl_topology_path_params(topology));
     uint8_t *state = pl_alloc(bytes + 1);
+    memset(state, 0, bytes);
     put_blob(w, sender, state, bytes, &k);
     say(w, sender, draft_kind(PL_MSG_SUBMIT_PATH), &k);
     pl_free(state);

@@ -277,6 +277,29 @@ static void audit_is_answered_by_its_holder_alone(void **state)
     f->h.n_audits = 0;
 }
 
+static void audit_that_is_held_for_ever_goes_to_another(void **state)
+{
+    fixture *f = *state;
+    hub_audit a;
+    memset(&a, 0, sizeof a);
+    pl_copy_text(a.row.path, sizeof a.row.path, "mix/p00.r0");
+    a.lease = (plan_lease){.active = true, .token = 7, .worker = 1};
+    f->h.audits = &a;
+    f->h.n_audits = 1;
+    f->h.slowest_s = 1;
+    f->workers[1].own_key = false;
+    pl_pubkey key = {{1}};
+    f->workers[1].key = key;
+    assert_int_equal(hub_n_held(&f->h, &f->workers[1]), 1); /* on trial: no more */
+    hub_end_overdue(&f->h, 20000 + 10 * TTL);
+    assert_true(a.lease.active);
+    hub_end_overdue(&f->h, 20001 + 10 * TTL);
+    assert_false(a.lease.active);
+    assert_true(f->workers[1].n_failures > 0);
+    f->h.audits = NULL;
+    f->h.n_audits = 0;
+}
+
 static void both_leases_are_renewed_and_a_third_is_not_given(void **state)
 {
     fixture *f = *state;
@@ -397,7 +420,12 @@ static void what_only_the_worker_says_finishes_nothing(void **state)
     assert_true(say(f, 0, token, 0, 1000));
     assert_false(settles(f, &other, &lost));
     assert_int_equal(path->phase, 0);
-    assert_false(finds(f, 1, 1000 + TTL / 2)); /* no backup of what may be there */
+    assert_false(finds(f, 1, 1000 + 1400)); /* the homes may still tell of it */
+    assert_true(finds(f, 1, 1000 + 1600));
+    assert_true(finds(f, 3, 1000 + 1700)); /* of any kind */
+    f->workers[1].own_key = false;
+    assert_false(finds(f, 1, 1000 + 1800)); /* it is on trial */
+    f->workers[1].own_key = true;
     /* neither renewing nor saying it again holds it longer than its time to live */
     assert_true(plan_renew(p, path, 0, token, 0, TTL, TTL));
     assert_true(say(f, 0, token, 0, TTL));
@@ -415,6 +443,20 @@ static void what_only_the_worker_says_finishes_nothing(void **state)
     assert_int_equal(task.index, 0);
     assert_true(plan_choose(p, 0, 3 * TTL + 1001, &task)); /* where nobody else is */
     assert_int_equal(task.index, 0);
+}
+
+/* Where two workers at one task are not allowed, the lease would have to be taken from
+ * a worker that has perhaps delivered, which would count as a failure. */
+static void who_says_done_keeps_the_lease_where_backups_are_not_allowed(void **state)
+{
+    fixture *f = *state;
+    f->h.tasks.arms[0].arm.outer.method.method = PL_METHOD_NOLOCO;
+    uint64_t token = begin(f, 0)->token;
+    f->workers[0].own_key = false; /* on trial */
+    assert_true(finds(f, 1, 3100));
+    assert_true(say(f, 0, token, 0, 3200));
+    assert_false(finds(f, 1, 3300));
+    assert_false(finds(f, 1, 20000));
 }
 
 /* Another does the task then, and its delivery is its own. */
@@ -521,6 +563,8 @@ int main(void)
             lease_taken_up_after_a_restart_is_not_slow_at_once, setup, teardown),
         cmocka_unit_test_setup_teardown(audit_is_answered_by_its_holder_alone, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(audit_that_is_held_for_ever_goes_to_another,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(
             both_leases_are_renewed_and_a_third_is_not_given, setup, teardown),
         cmocka_unit_test_setup_teardown(whoever_comes_first_stops_the_other, setup,
@@ -531,6 +575,9 @@ int main(void)
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(what_only_the_worker_says_finishes_nothing,
                                         setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            who_says_done_keeps_the_lease_where_backups_are_not_allowed, setup,
+            teardown),
         cmocka_unit_test_setup_teardown(lie_is_not_confirmed_by_anothers_delivery,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(lease_does_not_live_on_in_the_next_phase, setup,

@@ -327,8 +327,11 @@ static void update_far_longer_than_usual_is_rejected_also_after_a_restart(void *
 {
     fixture *f = *state;
     pl_hash got;
-    assert_int_equal(send_scaled(f, 0, 0, 50).result, PL_SUBMIT_ACCEPTED); /* so far */
-    for (int path = 1; path < 4; path++) /* nothing is known */
+    /* nothing is known yet but how far two inner steps can go */
+    assert_int_equal(send_scaled(f, 0, 0, 3).result, PL_SUBMIT_REJECTED);
+    assert_int_equal(send_scaled(f, 0, 0, 1e18f).result, PL_SUBMIT_REJECTED);
+    assert_int_equal(send_scaled(f, 0, 0, 2.8f).result, PL_SUBMIT_ACCEPTED);
+    for (int path = 1; path < 4; path++)
         assert_int_equal(send_scaled(f, path, 0, 1).result, PL_SUBMIT_ACCEPTED);
     wait_version(f, "mix/embed.E0", 1, &got);
     for (int i = 0; i < 2; i++) {

@@ -115,6 +115,8 @@ static void numbers_that_no_task_can_have_are_refused(void **state)
     bad = good_work();
     bad.loss = NAN;
     refuse(&lease, bad);
+    bad.loss = -1e300;
+    refuse(&lease, bad);
     bad = good_work();
     bad.seconds = INFINITY;
     refuse(&lease, bad);
@@ -124,12 +126,15 @@ static void numbers_that_no_task_can_have_are_refused(void **state)
     assert_int_equal(result, PL_SUBMIT_ACCEPTED);
 }
 
+static uint8_t state_byte; /* of which the state consists */
+
 static pl_status end_path(pl_path_state state, pl_submit_result *result)
 {
     char text[256];
     size_t n = pl_topology_path_params(job.topology);
     uint64_t bytes = pl_path_state_bytes(&job.arm, n);
     uint8_t *moments = pl_alloc((size_t)bytes + 1);
+    memset(moments, state_byte, (size_t)bytes);
     pl_arm_path_name(&job.arm, job.topology, PATH, 0, state.name);
     state.phase = 1;
     *result = PL_SUBMIT_REJECTED;
@@ -139,7 +144,7 @@ static pl_status end_path(pl_path_state state, pl_submit_result *result)
     return status;
 }
 
-static void state_with_impossible_sums_is_refused(void **state)
+static void state_with_impossible_numbers_is_refused(void **state)
 {
     (void)state;
     pl_submit_result result;
@@ -165,6 +170,12 @@ static void state_with_impossible_sums_is_refused(void **state)
     bad = good;
     bad.samples = 1;
     assert_int_not_equal(end_path(bad, &result), PL_OK);
+    static const uint8_t no_moments[] = {0x4f, 0x7f, 0x80 | 0x3f, 0xff};
+    for (size_t i = 0; i < sizeof no_moments; i++) {
+        state_byte = no_moments[i];
+        assert_int_equal(end_path(good, &result), PL_ERR_DATA);
+    }
+    state_byte = 0;
     assert_int_equal(end_path(good, &result), PL_OK);
     assert_int_equal(result, PL_SUBMIT_ACCEPTED);
 }
@@ -221,7 +232,7 @@ int main(int argc, char **argv)
         TEST(update_without_a_lease_of_its_task_is_refused),
         TEST(lease_stays_good_over_a_killed_home),
         TEST(numbers_that_no_task_can_have_are_refused),
-        TEST(state_with_impossible_sums_is_refused),
+        TEST(state_with_impossible_numbers_is_refused),
         TEST(lease_uploads_no_more_than_its_task_needs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

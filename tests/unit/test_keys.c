@@ -260,6 +260,9 @@ static void a_name_stands_for_one_key(void **state)
     assert_int_equal(pl_key_list_check_name(&list, "v", &other.key), PL_OK);
     assert_int_equal(pl_key_list_check_name(&list, "own", &other.key), PL_OK);
     assert_int_equal(pl_key_list_check_name(&list, "own-x", &other.key), PL_ERR_NOPERM);
+    assert_int_equal(pl_key_list_check_name(&list, "worker-7", &other.key),
+                     PL_ERR_NOPERM);
+    assert_int_equal(pl_key_list_check_name(&list, "worker-", &other.key), PL_OK);
     assert_int_equal(pl_key_list_check_name(&list, text, &other.key), PL_ERR_NOPERM);
     pl_key_list_clear(&list);
 }

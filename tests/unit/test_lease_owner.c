@@ -366,6 +366,25 @@ static void key_has_few_names_and_a_worker_one_device(void **state)
     assert_int_equal(hello(&j->thief, "n63", "d"), PL_MSG_WELCOME); /* is known */
 }
 
+/* A hub that starts again has forgotten whose names are whose. */
+static void nobody_takes_the_name_of_another(void **state)
+{
+    job *j = *state;
+    party absent = {.name = "absent"}, mine;
+    pl_keypair_create(&absent.key);
+    allow(j, &absent);
+    pl_sleep_ms(1000); /* the gate looks at the list twice per second */
+    assert_int_equal(hello(&j->thief, "absent", "d"), PL_MSG_ERR);
+    assert_int_equal(hello(&j->thief, "worker-1", "d"), PL_MSG_ERR);
+    assert_int_equal(hello(&j->thief, "worker-x", "d"), PL_MSG_WELCOME);
+    assert_int_equal(hello(&j->thief, "by-hand", "d"), PL_MSG_WELCOME);
+    join(j, &absent);
+    join_own(j, &mine, "by-hand");
+    assert_int_equal(hello(&j->thief, "by-hand", "d"), PL_MSG_ERR);
+    pl_wire_close(&mine.socket);
+    pl_wire_close(&absent.socket);
+}
+
 static void assert_status(const job *j, const char *text, bool has)
 {
     pl_message m, a;
@@ -567,6 +586,15 @@ static void sums_of_the_fleet_take_no_impossible_number(void **state)
         pl_put_f64(&m.body, PL_TAG_IDLE, 0);
         pl_put_f64(&m.body, PL_TAG_WAITED, 0);
         assert_int_equal(ask_plainly(&j->thief, &m), PL_MSG_ERR);
+        begin(&m, PL_MSG_RENEW, j->holder.name, j->token, 0, j->task);
+        pl_put_f64(&m.body, PL_TAG_LOSS, bad[i]);
+        pl_put_u64(&m.body, PL_TAG_STEP, (UINT64_C(1) << 31) + 7);
+        pl_put_f64(&m.body, PL_TAG_RATE, bad[i]);
+        assert_int_equal(ask_plainly(&j->holder, &m), PL_MSG_RENEWED);
+        assert_status(j, "\"step\":2147483655", false);
+        assert_status(j, "\"step\":-", false);
+        assert_status(j, "\"tokens_per_second\":0", true);
+        assert_status(j, "\"tokens_per_second\":1e", false);
     }
     holder_has_it_still(j);
 }
@@ -741,6 +769,7 @@ int main(int argc, char **argv)
         TEST(false_state_of_one_key_ends_no_job),
         TEST(own_state_that_fails_ends_the_job),
         TEST(sums_of_the_fleet_take_no_impossible_number),
+        TEST(nobody_takes_the_name_of_another),
         TEST(worker_has_no_more_leases_than_it_can_use),
         TEST(key_on_trial_has_one_lease),
         TEST(own_worker_begins_what_one_on_trial_is_at),
