@@ -231,9 +231,13 @@ audit(browser, "dark")
 
 # Small screens: nothing is wider than the screen.
 browser.screen(390, 844, "light")
-browser.wait("innerWidth === 390")
+time.sleep(1)
 browser.picture(f"run-{life}-small")
-check(browser.value("document.documentElement.scrollWidth <= 390"), "the page is wider than a small screen")
+wide = browser.value("""[...document.querySelectorAll('body *')].filter(e => e.getBoundingClientRect().right > 391
+    && !e.parentElement.closest('.skip, .scroll, svg')).map(e => e.tagName + '#' + e.id + '.' + e.className + ' ' +
+    e.textContent.slice(0, 60)).slice(0, 4).join('; ')""")
+check(browser.value("innerWidth === 390 && document.documentElement.scrollWidth <= 390"),
+      f"the page is {browser.value('document.documentElement.scrollWidth')} wide on a screen of 390: {wide}")
 audit(browser, "small")
 browser.screen(1280, 1180, "light")
 
