@@ -608,7 +608,7 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
         return PL_OK;
     }
     pl_status status = check_path_state(h, arm, &state);
-    if (status != PL_OK)
+    if (status == PL_ERR_DATA)
         staging_drop(&h->uploads, &state.moments);
     PL_CHECK(status);
     PL_CHECK(end_phase(h, &under, &state));

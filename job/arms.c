@@ -152,8 +152,6 @@ static void continue_base(const config *c, pl_arm *arm, int64_t begin, int64_t e
 pl_status run_arm(const pl_run *r, const char *name, pl_arm *out)
 {
     const config *c = &r->cfg;
-    int trainings =
-        pl_topology_n_paths(r->topology) * pl_topology_n_replicas(r->topology);
     const int chapter = pl_arm_chapter(name);
     bool is_base = strcmp(name, "base") == 0, is_mix = chapter >= 0;
     config_chapter chapters[CONFIG_CHAPTERS_MAX];
@@ -167,6 +165,7 @@ pl_status run_arm(const pl_run *r, const char *name, pl_arm *out)
     PL_CHECK(config_chapters(c, chapters, &n_chapters));
     PL_CHECK(config_outer(c, &out->outer));
     out->spec = chapters[0].spec;
+    const int trainings = pl_topology_spec_n_paths(&out->spec) * (int)c->replicas;
     common_inner(r, &out->inner);
     out->seed = (uint64_t)c->seed;
     out->config = r->hash;

@@ -39,7 +39,6 @@ typedef struct chapter {
     pl_arm before, scoring, arm;
     pl_topology *from, *topology; /* of the arm before, which scores; of the new one */
     routing g;
-    int *parent;    /* [documents] the path before that trained on it; -1: none */
     uint32_t *docs; /* [n_docs] the documents that are scored */
     size_t n_docs;
     double *scores; /* [n_docs, paths] nats */
@@ -249,8 +248,9 @@ static int by_hash(const void *a, const void *b)
     return x->hash < y->hash ? -1 : x->hash > y->hash;
 }
 
-/* Notes which of the documents are in the shard of a path before. */
-static pl_status read_shard(chapter *c, int path, const known_document *known, size_t n)
+/* Appends the documents of the shard that a path before trained on. */
+static pl_status read_shard(chapter *c, int path, const known_document *known, size_t n,
+                            pl_buf *docs)
 {
     char name[PL_NAME_MAX], object[PL_MODULE_NAME_MAX];
     pl_hash blob;
@@ -265,10 +265,8 @@ static pl_status read_shard(chapter *c, int path, const known_document *known, s
     for (uint32_t d = 0; d < pl_tokens_n_docs(shard); d++) {
         const known_document key = {.hash = pl_tokens_doc(shard, d)->hash};
         const known_document *at = bsearch(&key, known, n, sizeof key, by_hash);
-        while (at && at > known && at[-1].hash == key.hash)
-            at--;
-        for (; at && at < known + n && at->hash == key.hash; at++)
-            c->parent[at->index] = path;
+        if (at)
+            pl_buf_append(docs, &at->index, sizeof at->index);
     }
 done:
     pl_tokens_close(&shard);
@@ -276,33 +274,44 @@ done:
     return status;
 }
 
-static pl_status read_parents(chapter *c)
+/* The documents of all shards of the arm before. */
+static pl_status read_shards(chapter *c, pl_buf *docs, size_t *first)
 {
     const size_t n = pl_tokens_n_docs(c->r->train);
     known_document *known = pl_alloc(n * sizeof *known);
     pl_status status = PL_OK;
-    c->parent = pl_alloc(n * sizeof *c->parent);
-    for (size_t i = 0; i < n; i++) {
-        c->parent[i] = -1;
+    for (size_t i = 0; i < n; i++)
         known[i] = (known_document){pl_tokens_doc(c->r->train, (uint32_t)i)->hash,
                                     (uint32_t)i};
-    }
     qsort(known, n, sizeof *known, by_hash);
-    for (int p = 0; status == PL_OK && p < pl_topology_n_paths(c->from); p++)
-        status = read_shard(c, p, known, n);
+    for (int p = 0; status == PL_OK && p < pl_topology_n_paths(c->from); p++) {
+        status = read_shard(c, p, known, n, docs);
+        first[p + 1] = docs->len / sizeof(uint32_t);
+    }
     pl_free(known);
     return status;
 }
 
 static pl_status split_modules(chapter *c)
 {
-    PL_CHECK(read_parents(c));
-    say("widen    %d modules and %d paths of %s become %d and %d of %s",
-        pl_topology_n_modules(c->from), pl_topology_n_paths(c->from), c->before.name,
+    const size_t n_paths = (size_t)pl_topology_n_paths(c->from);
+    pl_buf docs = {0};
+    pl_shards before = {.n_paths = (int)n_paths,
+                        .first = pl_alloc((n_paths + 1) * sizeof *before.first)};
+    pl_status status;
+    before.first[0] = 0;
+    PL_TRY(read_shards(c, &docs, before.first));
+    before.docs = (uint32_t *)(void *)docs.data;
+    say("widen    %d modules and %zu paths of %s become %d and %d of %s",
+        pl_topology_n_modules(c->from), n_paths, c->before.name,
         pl_topology_n_modules(c->topology), pl_topology_n_paths(c->topology),
         c->arm.name);
-    PL_CHECK(stages_base_params(c->r, c->params));
-    return routing_split(c->r, c->params, c->from, c->parent, &c->g);
+    PL_TRY(stages_base_params(c->r, c->params));
+    PL_TRY(routing_split(c->r, c->params, c->from, &before, &c->g));
+done:
+    pl_buf_destroy(&docs);
+    pl_free(before.first);
+    return status;
 }
 
 /* ---- more phases on the same shards ---- */
@@ -379,7 +388,6 @@ static void close_chapter(chapter *c)
     pl_free_aligned(c->params);
     pl_free_aligned(c->scores);
     pl_free(c->docs);
-    pl_free(c->parent);
     routing_clear(&c->g);
     pl_topology_destroy(&c->from);
     pl_topology_destroy(&c->topology);

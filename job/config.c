@@ -484,11 +484,12 @@ static pl_status check_chapters(const config *c, const pl_outer *outer, int n_pa
 {
     config_chapter chapters[CONFIG_CHAPTERS_MAX];
     int n = 0, last = 0;
-    bool splits = false, deals = false;
+    bool splits = false, deals = false, grows = false; /* grows: beside the baselines */
     PL_CHECK(config_chapters(c, chapters, &n));
     for (int i = 1; i < n; i++) {
         last = chapters[i].more ? last : i;
         splits = splits || chapters[i].splits;
+        grows = grows || (chapters[i].splits && !chapters[i].more);
         deals = deals || chapters[i].deals;
     }
     const char *key = deals        ? "router.em"
@@ -522,7 +523,7 @@ static pl_status check_chapters(const config *c, const pl_outer *outer, int n_pa
             PL_ERR_CONFIG,
             "topology.split deals each document of a path to one of the paths "
             "that it becomes; set router.overlap=1");
-    if (splits && (config_wants(c, "diloco") || config_wants(c, "dense-batch")))
+    if (grows && (config_wants(c, "diloco") || config_wants(c, "dense-batch")))
         return pl_fail(
             PL_ERR_CONFIG,
             "topology.split changes the number of paths, which the baselines "
@@ -570,6 +571,15 @@ pl_status config_check(const config *c)
                               chapters[i].splits ? "topology.split" : "topology");
         n_paths = pl_topology_n_paths(topology);
         pl_topology_destroy(&topology);
+        if ((int64_t)n_paths * c->replicas > PL_TASKS_MAX ||
+            (int64_t)n_paths * c->vocab > PL_PREFIX_LM_CELLS_MAX)
+            return pl_fail(
+                PL_ERR_CONFIG,
+                "%d paths of %lld replicas with a vocabulary of %lld: at most "
+                "%d trainings and %d tokens counted over all paths fit; use "
+                "fewer paths or a smaller data.vocab",
+                n_paths, (long long)c->replicas, (long long)c->vocab, (int)PL_TASKS_MAX,
+                (int)PL_PREFIX_LM_CELLS_MAX);
     }
     if (c->prefix >= c->context)
         return pl_fail(PL_ERR_CONFIG,

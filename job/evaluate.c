@@ -151,12 +151,11 @@ static pl_status score_arm(job *j, row_kind kind, const pl_arm *arm,
 /* Training time in seconds, if each path or replica had a machine of its own. Computed
  * from tokens at the run's mean rate per machine, because measured times depend on
  * which arms happened to run at the same time. */
-static double training_seconds(const job *j, const evaluation_row *w, const spent *s,
-                               int trainings)
+static double training_seconds(const job *j, const evaluation_row *w, const spent *s)
 {
     double tokens = (double)s->longest;
     if (w == &j->e->rows[ROW_BATCH])
-        tokens /= trainings;
+        tokens /= (double)run_path_phases(j->r) / (double)j->r->cfg.phases;
     if (w != &j->e->rows[ROW_BASE])
         tokens += (double)j->spent[ROW_BASE].longest;
     return j->e->rate > 0 ? tokens / j->e->rate : NAN;
@@ -169,13 +168,11 @@ static void fill_spent(job *j, evaluation_row *w, const pl_arm *arm,
     bool is_base = strcmp(w->arm, "base") == 0;
     uint64_t before = is_base ? 0 : j->spent[ROW_BASE].tokens;
     int n = pl_topology_n_paths(t) * pl_topology_n_replicas(t);
-    int trainings =
-        pl_topology_n_paths(j->r->topology) * pl_topology_n_replicas(j->r->topology);
     w->tokens_total = before + s->tokens;
     w->tokens_per_path = before + (is_base ? s->tokens : s->mean);
     w->flops = (double)w->tokens_total *
                pl_topology_flops_per_token(t, arm->inner.context, true);
-    w->seconds = training_seconds(j, w, s, trainings);
+    w->seconds = training_seconds(j, w, s);
     w->finished = (arm->inner.phases == 0 ||
                    (s->n == n && s->least_phase >= arm->inner.phases)) &&
                   run_is_last_chapter(j->r, arm->name);

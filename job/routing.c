@@ -200,9 +200,8 @@ typedef struct splitting {
     pl_run *r;
     routing *g;
     const pl_topology *from;
-    const int *parent; /* [n] path of `from` that trained on the document; -1: none */
-    int *label;        /* [n] path of g->topology; -1: none */
-    bool *shares; /* [paths of `from`] too few documents: each child gets all of them */
+    const pl_shards *before; /* documents of each path of `from` */
+    pl_buf *lists;           /* [paths of g->topology] documents, uint32_t each */
 } splitting;
 
 /* The path of g->topology that is child `child` of this path: its modules are the
@@ -222,51 +221,19 @@ static int child_path(const splitting *s, int parent, int child)
     return path;
 }
 
-/* Labels documents [n] of one parent: each takes its shard's child; documents that a
- * child without any got from others are that child's. */
-static void label_documents(const splitting *s, int parent, const uint32_t *docs,
-                            size_t n, const pl_shards *shards)
-{
-    for (size_t i = 0; i < n; i++)
-        s->label[docs[i]] = child_path(s, parent, shards->path_of[i]);
-    for (int child = 0; child < shards->n_paths; child++) {
-        bool has_own = false;
-        for (size_t i = 0; i < n; i++)
-            has_own = has_own || shards->path_of[i] == child;
-        for (size_t i = shards->first[child]; !has_own && i < shards->first[child + 1];
-             i++)
-            s->label[docs[shards->docs[i]]] = child_path(s, parent, child);
-    }
-}
-
-/* Deals the documents of one parent to its children, by k-means among them. */
-static pl_status split_shard(const splitting *s, int parent)
+/* Deals documents docs [n] of a parent to its children, by k-means among them. A child
+ * that nothing is nearest to shares the documents nearest to it with others. */
+static pl_status deal_to_children(const splitting *s, int parent, int n_children,
+                                  const uint32_t *docs, size_t n)
 {
     routing *g = s->g;
     const size_t dim = (size_t)g->dim;
     const pl_topology_spec *spec = pl_topology_get_spec(s->from);
-    const int n_children =
-        pl_topology_n_paths(g->topology) / pl_topology_n_paths(s->from);
-    uint32_t *docs = pl_alloc(g->n * sizeof *docs);
     float *few = NULL;
     double *tokens = NULL;
     pl_router *router = NULL;
     pl_shards shards = {.n_paths = 0};
-    char name[PL_NAME_MAX];
-    size_t n = 0;
-    pl_status status = PL_OK;
-    for (size_t i = 0; i < g->n; i++)
-        if (s->parent[i] == parent)
-            docs[n++] = (uint32_t)i;
-    pl_topology_path_name(s->from, parent, name);
-    if (n < (size_t)n_children) {
-        say("         %s trained on %zu documents, which its %d children share", name,
-            n, n_children);
-        s->shares[parent] = true;
-        for (size_t i = 0; i < n; i++)
-            s->label[docs[i]] = child_path(s, parent, 0);
-        goto done;
-    }
+    pl_status status;
     PL_TRY(pl_try_alloc(n * dim * sizeof *few, "features of a shard", (void **)&few));
     PL_TRY(pl_try_alloc(n * sizeof *tokens, "tokens of a shard", (void **)&tokens));
     for (size_t i = 0; i < n; i++) {
@@ -280,39 +247,69 @@ static pl_status split_shard(const splitting *s, int parent)
         options.experts[l] /= spec->experts[l];
     PL_TRY(pl_router_fit(few, n, g->dim, &options, &router));
     PL_TRY(pl_shards_make(router, few, n, 1, &shards));
-    label_documents(s, parent, docs, n, &shards);
-    PL_TRY(run_stopped(s->r));
+    for (int c = 0; c < n_children; c++)
+        for (size_t i = shards.first[c]; i < shards.first[c + 1]; i++)
+            pl_buf_append(&s->lists[child_path(s, parent, c)], &docs[shards.docs[i]],
+                          sizeof *docs);
+    status = run_stopped(s->r);
 done:
     pl_shards_clear(&shards);
     pl_router_destroy(&router);
     pl_free_aligned(few);
     pl_free_aligned(tokens);
-    pl_free(docs);
     return status;
 }
 
-/* The shards that the labels make. */
+/* Children of a parent with fewer documents than children have all of them. */
+static pl_status split_shard(const splitting *s, int parent)
+{
+    const pl_shards *before = s->before;
+    const int n_children =
+        pl_topology_n_paths(s->g->topology) / pl_topology_n_paths(s->from);
+    const uint32_t *docs = before->docs + before->first[parent];
+    const size_t n = before->first[parent + 1] - before->first[parent];
+    char name[PL_NAME_MAX];
+    if (n >= (size_t)n_children)
+        return deal_to_children(s, parent, n_children, docs, n);
+    pl_topology_path_name(s->from, parent, name);
+    if (n == 0)
+        return pl_fail(
+            PL_ERR_DATA,
+            "no document of path %s is among the training documents, so none "
+            "can be dealt to the paths that it becomes",
+            name);
+    say("         %s trained on %zu documents, which its %d children share", name, n,
+        n_children);
+    for (int c = 0; c < n_children; c++)
+        pl_buf_append(&s->lists[child_path(s, parent, c)], docs, n * sizeof *docs);
+    return PL_OK;
+}
+
+/* The shards that the lists make. A document that several paths have is counted for the
+ * first of them where new text is routed. */
 static pl_status gather_shards(const splitting *s)
 {
     routing *g = s->g;
     const int n_paths = pl_topology_n_paths(g->topology);
-    const int n_children = n_paths / pl_topology_n_paths(s->from);
     pl_shards *shards = &g->shards;
-    size_t at = 0, n = g->n + (size_t)(n_children * n_paths); /* with shared ones */
-    PL_CHECK(pl_try_alloc(n * sizeof *shards->docs, "the documents of the paths",
-                          (void **)&shards->docs));
+    size_t bytes = 0, at = 0;
+    for (int p = 0; p < n_paths; p++)
+        bytes += s->lists[p].len;
+    PL_CHECK(pl_try_alloc(bytes, "the documents of the paths", (void **)&shards->docs));
     PL_CHECK(pl_try_alloc(((size_t)n_paths + 1) * sizeof *shards->first, "the shards",
                           (void **)&shards->first));
     PL_CHECK(pl_try_alloc(g->n * sizeof *shards->path_of, "the paths of the documents",
                           (void **)&shards->path_of));
     shards->n_paths = n_paths;
+    for (size_t i = 0; i < g->n; i++)
+        shards->path_of[i] = -1;
     for (int p = 0; p < n_paths; p++) {
-        const int before = pl_topology_ancestor_path(
-            g->topology, pl_topology_get_spec(s->from)->experts, p);
         shards->first[p] = at;
-        for (size_t i = 0; i < g->n; i++)
-            if (s->label[i] == p || (s->shares[before] && s->parent[i] == before))
-                shards->docs[at++] = (uint32_t)i;
+        memcpy(shards->docs + at, s->lists[p].data, s->lists[p].len);
+        at += s->lists[p].len / sizeof *shards->docs;
+        for (size_t i = shards->first[p]; i < at; i++)
+            if (shards->path_of[shards->docs[i]] < 0)
+                shards->path_of[shards->docs[i]] = p;
     }
     shards->first[n_paths] = at;
     return PL_OK;
@@ -329,7 +326,7 @@ static void place_others(const splitting *s)
     for (size_t i = 0; i < g->n; i++) {
         const pl_token_doc *doc = pl_tokens_doc(s->r->train, (uint32_t)i);
         size_t n = doc->n_tokens < length ? doc->n_tokens : length;
-        if (s->label[i] >= 0)
+        if (g->shards.path_of[i] >= 0)
             continue;
         g->shards.path_of[i] = 0;
         pl_tokens_copy(s->r->train, doc->first, n, tokens);
@@ -343,29 +340,24 @@ static void place_others(const splitting *s)
 }
 
 pl_status routing_split(pl_run *r, const float *params, const pl_topology *from,
-                        const int *parent, routing *g)
+                        const pl_shards *before, routing *g)
 {
-    PL_CHECK(look_at_documents(r, params, g));
-    splitting s = {.r = r,
-                   .g = g,
-                   .from = from,
-                   .parent = parent,
-                   .label = pl_alloc(g->n * sizeof *s.label),
-                   .shares = pl_alloc((size_t)pl_topology_n_paths(from))};
+    const int n_paths = pl_topology_n_paths(g->topology);
+    splitting s = {.r = r, .g = g, .from = from, .before = before};
     pl_status status = PL_OK;
-    memset(s.shares, 0, (size_t)pl_topology_n_paths(from));
-    for (size_t i = 0; i < g->n; i++)
-        s.label[i] = -1;
+    PL_CHECK(look_at_documents(r, params, g));
+    s.lists = pl_alloc((size_t)n_paths * sizeof *s.lists);
+    memset(s.lists, 0, (size_t)n_paths * sizeof *s.lists);
     for (int p = 0; p < pl_topology_n_paths(from); p++)
         PL_TRY(split_shard(&s, p));
     PL_TRY(gather_shards(&s));
-    memcpy(g->shards.path_of, s.label, g->n * sizeof *s.label);
     g->how = "split";
     PL_TRY(fit_answers(r, g));
     place_others(&s);
 done:
-    pl_free(s.label);
-    pl_free(s.shares);
+    for (int p = 0; p < n_paths; p++)
+        pl_buf_destroy(&s.lists[p]);
+    pl_free(s.lists);
     return status;
 }
 

@@ -34,11 +34,10 @@ pl_status routing_fit(pl_run *r, const float *params, routing *g);
  * the documents docs. */
 pl_status routing_refit(pl_run *r, const float *params, const uint32_t *docs,
                         size_t n_docs, const double *scores, routing *g);
-/* Deals the documents of each path of `from` to the paths of g->topology that descend
- * from it; parent [n] is the path of `from` that trained on a document, -1 if none did.
- */
+/* Deals the documents of each path of `from` (lists `before`; a document may be in
+ * several) to the paths of g->topology that descend from it. */
 PL_MUST_CHECK pl_status routing_split(pl_run *r, const float *params,
-                                      const pl_topology *from, const int *parent,
+                                      const pl_topology *from, const pl_shards *before,
                                       routing *g);
 /* Whether the document is one that no arm trains on, so that paths can be told apart by
  * their scores of it (router.em, router.share). Its hash alone decides. */

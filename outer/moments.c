@@ -44,10 +44,12 @@ static void read_values(const pl_arm *arm, const uint8_t *at, size_t first, size
 /* Comparisons with NaN are false. */
 static bool can_exist(const float *m, const float *v, size_t n, float bound)
 {
+    /* Decays that bound nothing allow a first moment also where v is 0. */
+    const float above = bound < FLT_MAX ? tiny : FLT_MAX;
     int bad = 0;
     for (size_t i = 0; i < n; i++) {
         int good = (v[i] >= 0) & (v[i] <= largest) &
-                   (m[i] * m[i] <= bound * v[i] + tiny) & (fabsf(m[i]) <= FLT_MAX);
+                   (m[i] * m[i] <= bound * v[i] + above) & (fabsf(m[i]) <= FLT_MAX);
         bad |= !good;
     }
     return !bad;

@@ -36,7 +36,7 @@ static int32_t known_token(int32_t token, int vocab)
 
 static uint32_t most_rows(int n_paths)
 {
-    int most = PREFIX_LM_CELLS_MOST / n_paths;
+    int most = PL_PREFIX_LM_CELLS_MAX / n_paths;
     return (uint32_t)(most < PREFIX_LM_ROWS_MOST ? most : PREFIX_LM_ROWS_MOST);
 }
 
@@ -79,7 +79,7 @@ pl_status survey_end(pair_survey *survey, int n_paths, pl_prefix_lm **out)
     uint32_t least = frequent_count(survey->counts, most);
     uint32_t *buckets = pl_alloc(((size_t)most + 1) * sizeof *buckets);
     for (uint32_t b = 0; b < PREFIX_LM_BUCKETS; ++b)
-        if (survey->counts[b] >= least)
+        if (survey->counts[b] >= least && n < most)
             buckets[n++] = b;
     pl_status status = prefix_lm_create(survey->vocab, n_paths, buckets, n, out);
     pl_free(buckets);
@@ -100,11 +100,11 @@ pl_status prefix_lm_create(int vocab, int n_paths, const uint32_t *buckets,
     size_t cells = (size_t)n_rows * (size_t)n_paths;
     void *memory = NULL;
     *out = NULL;
-    if (rows > PREFIX_LM_CELLS_MOST)
+    if (rows > PL_PREFIX_LM_CELLS_MAX)
         return pl_fail(PL_ERR_CONFIG,
                        "the router counts %d tokens for each of %d paths, and has room "
                        "for %d counts; use a smaller data.vocab or fewer paths",
-                       vocab, n_paths, (int)PREFIX_LM_CELLS_MOST);
+                       vocab, n_paths, (int)PL_PREFIX_LM_CELLS_MAX);
     PL_CHECK(pl_try_alloc((2 * cells + 3 * rows + n_rows) * sizeof(float),
                           "the counts of a prefix model", &memory));
     pl_prefix_lm *lm = pl_alloc(sizeof *lm);

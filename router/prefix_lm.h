@@ -11,7 +11,6 @@ extern "C" {
 enum {
     PREFIX_LM_BUCKETS = 1 << 22,
     PREFIX_LM_ROWS_MOST = 1 << 16,
-    PREFIX_LM_CELLS_MOST = 1 << 28,
     PREFIX_LM_PATHS_MOST = 1 << 16
 };
 

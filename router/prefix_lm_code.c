@@ -86,8 +86,8 @@ static pl_status read_lm_head(pl_reader *reader, lm_head *out)
     PL_CHECK(pl_reader_status(reader));
     if (out->vocab < 1 || out->vocab > VOCAB_MOST || out->n_paths < 1 ||
         out->n_paths > PREFIX_LM_PATHS_MOST || out->n_rows > PREFIX_LM_ROWS_MOST ||
-        out->n_rows * out->n_paths > PREFIX_LM_CELLS_MOST ||
-        out->vocab * out->n_paths > PREFIX_LM_CELLS_MOST)
+        out->n_rows * out->n_paths > PL_PREFIX_LM_CELLS_MAX ||
+        out->vocab * out->n_paths > PL_PREFIX_LM_CELLS_MAX)
         return lm_damaged("its sizes are out of range");
     return PL_OK;
 }

@@ -124,6 +124,7 @@ void pl_shards_clear(pl_shards *shards);
  * One tiny language model per path, made of counts of tokens and of pairs of tokens. A
  * text goes to the path whose model gives it the highest likelihood. */
 typedef struct pl_prefix_lm pl_prefix_lm;
+enum { PL_PREFIX_LM_CELLS_MAX = 1 << 28 }; /* tokens of the vocabulary times paths */
 typedef struct pl_prefix_lm_job {
     const pl_tokens *tokens;
     /* what is read of a document: at most so many windows of `length` tokens, spread

@@ -119,5 +119,16 @@ ask eval --run "$run" --json || fail "eval of 64 paths"
 says '"finished": *true'
 ask store fsck --run "$run" || fail "fsck of three chapters"
 ask data coverage --run "$run" || fail "coverage of three chapters"
+echo "4. documents that look the same to the router"
+mkdir -p "$work/alike"
+n=0
+for file in "$work"/corpus/*/*; do
+    n=$((n + 1))
+    { printf '%0300d' 0 && cat "$file"; } >"$work/alike/$n.txt"
+done
+(tiny_job alike-run --corpus "$work/alike" --set router.sees=0 --set topology.split=3:4x4) \
+    >"$work/alike.out" 2>&1 || fail "documents that begin alike"
+ask store fsck --run "$work/alike-run" || fail "fsck of documents that begin alike"
+
 echo "4, 16, 64 paths; $(grep -c '^version' "$work/calm.facts") versions equal after $kills kills"
 rm -rf "$work"

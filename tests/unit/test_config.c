@@ -87,6 +87,30 @@ static void router_em_takes_phases_that_leave_room_for_the_decay(void **state)
     }
 }
 
+/* The baselines have ended by then. */
+static void a_finished_run_is_split_whatever_its_baselines_are(void **state)
+{
+    (void)state;
+    const char *const sets[] = {"train.phases=10", "train.more=2",
+                                "topology.split=10:4x4"};
+    config c;
+    if (config_build(NULL, sets, 3, &c) != PL_OK)
+        fail_msg("%s", pl_last_error());
+    assert_true(config_wants(&c, "diloco"));
+}
+
+static void too_many_paths_are_refused_before_anything_trains(void **state)
+{
+    (void)state;
+    const char *const tasks[] = {"topology.levels=128x128", "topology.replicas=2"};
+    const char *const counts[] = {"topology.levels=128x128", "data.vocab=32000"};
+    config c;
+    assert_int_equal(config_build(NULL, tasks, 2, &c), PL_ERR_CONFIG);
+    assert_non_null(strstr(pl_last_error(), "16384 trainings"));
+    assert_int_equal(config_build(NULL, counts, 2, &c), PL_ERR_CONFIG);
+    assert_non_null(strstr(pl_last_error(), "smaller data.vocab"));
+}
+
 static void splits_that_cannot_be_are_refused(void **state)
 {
     (void)state;
@@ -139,6 +163,8 @@ int main(void)
             topk_forgets_a_twentieth_of_what_it_left_out_and_others_nothing),
         cmocka_unit_test(codec_beta_overrides_what_the_codec_forgets),
         cmocka_unit_test(router_em_takes_phases_that_leave_room_for_the_decay),
+        cmocka_unit_test(a_finished_run_is_split_whatever_its_baselines_are),
+        cmocka_unit_test(too_many_paths_are_refused_before_anything_trains),
         cmocka_unit_test(splits_that_cannot_be_are_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
