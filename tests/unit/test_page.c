@@ -36,7 +36,7 @@ static void add_phase(page_history *h, const char *module, int64_t path, int64_t
                          .token = token};
     pl_version v = {.number = 1,
                     .method = "nesterov",
-                    .wall_ms = 1000000 + phase * 1000,
+                    .wall_ms = 1000000 + phase % 1000 * 1000,
                     .n_contributions = 1,
                     .contributions = &c};
     pl_copy_text(v.module, sizeof v.module, module);
