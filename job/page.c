@@ -94,7 +94,7 @@ static void note_event(void *context, const page_event *e)
     l->wall_ms = e->wall_ms;
     l->phase = number;
     l->worker = page_history_worker(&p->history, worker);
-    l->serial = ++p->n_leases;
+    p->n_leases++;
     page_event_value(e, "task", l->task, sizeof l->task);
 }
 

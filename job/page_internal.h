@@ -12,7 +12,6 @@ typedef struct page_lease {
     int64_t wall_ms, phase;
     char task[PL_NAME_MAX + PL_ARM_NAME_MAX];
     int worker;
-    uint64_t serial;
 } page_lease;
 
 /* How much was done at a time, for the rate. */
