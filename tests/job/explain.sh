@@ -6,7 +6,9 @@
 set -u
 pathloom=$1
 found=0
-missing=$(mktemp)
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+missing=$folder/missing known=$folder/known by_code=$folder/by_code
 complain() {
     echo "FAILED: $1"
     found=1
@@ -20,15 +22,21 @@ events=$(cat base/*.c codec/*.c outer/*.c net/*.c home/*.c workers/*.c serve/*.c
     sort -u)
 [ "$(echo "$events" | wc -l)" -gt 25 ] || complain "no events in the sources"
 
-echo "$statuses" | while read -r name code; do
-    "$pathloom" explain "$name" | grep -q '^  meaning  [A-Z]' || echo "$name"
-    "$pathloom" explain "$code" | grep -q "^$name\$" || echo "$name by its exit code"
+# Reads words, asks for eight of them at a time, and prints those that have a meaning.
+explained() {
+    xargs -n 8 "$pathloom" explain |
+        awk '/^[^ ]/ { name = $1 } /^  meaning  [A-Z]/ { print name }' | sort -u
+}
+names=$(echo "$statuses" | cut -d' ' -f1)
+echo "$names" "$events" | explained >"$known"
+echo "$statuses" | cut -d' ' -f2 | sort -u | explained >"$by_code"
+for word in $names $events; do
+    grep -qx "$word" "$known" || echo "$word"
 done >"$missing"
-for event in $events; do
-    "$pathloom" explain "$event" | grep -q '^  meaning  [A-Z]' || echo "$event"
-done 2>/dev/null >>"$missing"
+for name in $names; do
+    grep -qx "$name" "$by_code" || echo "$name by its exit code"
+done >>"$missing"
 [ -s "$missing" ] && complain "not explained: $(tr '\n' ' ' <"$missing")"
-rm -f "$missing"
 
 for code in $("$pathloom" explain | cut -d' ' -f1); do
     echo "$statuses" | grep -q "^$code " || echo "$events" | grep -qx "$code" ||
@@ -45,13 +53,17 @@ done
 # A key's explanation is that of its page, and more than an end of a sentence.
 keys=$(sed -n 's/^| `\([a-z_.0-9]*\)` |.*/\1/p' docs/CONFIG.md)
 [ "$(echo "$keys" | wc -l)" -gt 100 ] || complain "no keys in docs/CONFIG.md"
-for key in $keys; do
-    "$pathloom" explain "$key" | sed -n 's/^  meaning  //p' >"$missing"
-    grep -q '^\(of\|for\|in which\|the same\) ' "$missing" &&
-        complain "$key: \`$(cat "$missing")\` says nothing without the key's name"
-    [ "$(wc -w <"$missing")" -ge 3 ] || complain "$key is not explained"
-done
-rm -f "$missing"
+echo "$keys" | xargs -n 8 "$pathloom" explain >"$known" ||
+    complain "a key of docs/CONFIG.md is not explained"
+awk -v keys="$(echo "$keys" | wc -l)" '
+    /^[^ ]/ { name = $1; n++ }
+    sub(/^  meaning  /, "") {
+        if (/^(of|for|in which|the same) /)
+            print name ": `" $0 "` says nothing without the key'"'"'s name"
+        if (NF < 3) print name " is not explained"
+    }
+    END { if (n != keys) print n " of " keys " keys are explained" }' "$known" >"$missing"
+[ -s "$missing" ] && complain "$(cat "$missing")"
 "$pathloom" explain tau 2>&1 | grep -q "did you mean train.tau" ||
     complain "no key by the end of its name"
 "$pathloom" train --set phases=3 2>&1 | grep -q "the nearest is .train.phases" ||
