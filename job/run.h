@@ -140,6 +140,8 @@ enum { EVALUATION_LOSSES_BYTES = 64 << 20 };
 
 /* run_plan.c: plans memory and disk, prints the plan, and refuses what cannot fit. */
 pl_status run_plan(pl_run *r);
+/* The most bytes that all homes keep for the run if nothing is collected. */
+uint64_t run_stored_bytes(const pl_run *r);
 /* prints the peak beside the plan, when all other processes have ended */
 void run_say_peak(pl_run *r);
 
@@ -169,9 +171,9 @@ pl_status progress_wait(pl_run *r, const char *const *arms, int n_arms, int n_ne
 enum { ARMS_MAX = 1 + CONFIG_BASELINES };
 /* mix first, then the wanted baselines. */
 int run_arm_names(const pl_run *r, const char *names[ARMS_MAX]);
-/* Whether no further chapter of the mixture follows; true for all other arms. */
 /* Phases of all paths and replicas of the mixture, without those of train.more. */
 int64_t run_path_phases(const pl_run *r);
+/* Whether no further chapter of the mixture follows; true for all other arms. */
 bool run_is_last_chapter(const pl_run *r, const char *arm);
 bool run_may_have_arm(const char *name); /* true if any configuration has such an arm */
 /* Fills everything but shards and weights (allocated for the paths). */

@@ -145,13 +145,35 @@ static uint64_t launcher_bytes(const pl_run *r)
  */
 enum { STORE_RESERVE_BYTES = 64 << 20, DATABASE_BYTES = 48 << 20 };
 
-/* Every version is kept; pending updates and moments come on top. */
-static uint64_t stored_bytes(const pl_run *r)
+/* Bytes that the mixture's homes keep: every version of every chapter; pending updates
+ * and moments come on top. 0: the configuration has no chapters. */
+static uint64_t mixture_bytes(const pl_run *r)
 {
-    uint64_t total = pl_topology_total_params(r->topology) * sizeof(float);
+    config_chapter chapters[CONFIG_CHAPTERS_MAX];
+    const pl_shape *shape = pl_topology_shape(r->topology);
+    uint64_t bytes = 0;
+    int n = 0;
+    if (config_chapters(&r->cfg, chapters, &n) != PL_OK)
+        return 0;
+    for (int i = 0; i < n; i++) {
+        pl_topology *t = NULL;
+        if (pl_topology_create(shape, &chapters[i].spec, &t) != PL_OK)
+            return 0;
+        uint64_t phases = (uint64_t)(chapters[i].end - chapters[i].begin);
+        uint64_t paths =
+            (uint64_t)(pl_topology_n_paths(t) * pl_topology_n_replicas(r->topology));
+        bytes += pl_topology_total_params(t) * (phases + 2) +
+                 paths * 3 * pl_topology_path_params(t);
+        pl_topology_destroy(&t);
+    }
+    return bytes * sizeof(float);
+}
+
+uint64_t run_stored_bytes(const pl_run *r)
+{
     uint64_t path = pl_topology_path_params(r->topology) * sizeof(float);
     uint64_t paths = n_tasks(r), phases = (uint64_t)config_all_phases(&r->cfg),
-             bytes = total * (phases + 2) + paths * 3 * path;
+             bytes = mixture_bytes(r);
     if (config_wants(&r->cfg, "dense"))
         bytes += path * (phases + 3);
     if (config_wants(&r->cfg, "diloco"))
@@ -159,7 +181,7 @@ static uint64_t stored_bytes(const pl_run *r)
     if (config_wants(&r->cfg, "dense-batch"))
         bytes += path * (phases + 3);
     if (config_wants(&r->cfg, "dense-eq"))
-        bytes += path * (phases * paths + 3);
+        bytes += path * ((uint64_t)run_path_phases(r) + 3);
     return bytes + bytes / 4;
 }
 
@@ -209,7 +231,7 @@ pl_status run_plan(pl_run *r)
     pl_outer outer;
     memset(&outer, 0, sizeof outer);
     PL_CHECK(config_outer(&r->cfg, &outer));
-    uint64_t stored = stored_bytes(r),
+    uint64_t stored = run_stored_bytes(r),
              disk = stored + STORE_RESERVE_BYTES + DATABASE_BYTES;
     uint64_t have = pl_memory_available_bytes(), free_disk = pl_disk_free_bytes(r->dir);
     r->planned = (run_memory){.worker = worker_bytes(r, &outer),

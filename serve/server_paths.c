@@ -35,15 +35,14 @@ struct server_paths {
 /* ---- opening ---- */
 /* Decides whether likelihood or the router chooses paths. Scoring models must fit into
  * a quarter of the free memory; what they take is subtracted from *left. */
-static pl_status open_chooser(server_paths *p, uint64_t *left)
+static pl_status decide_routing(server_paths *p, uint64_t *left)
 {
     char needed[16], room[16];
     const int n_paths = pl_topology_n_paths(p->mix->topology);
-    PL_CHECK(pl_path_chooser_open(&p->mix->settings, p->mix->store, &p->chooser));
     if (!pl_answers_by_likelihood(p->mix->settings.rule, p->mix->settings.prefix,
                                   n_paths)) {
         pl_log(PL_LOG_INFO, "serve.routing", "by=router paths=%d", n_paths);
-        return pl_path_chooser_by_router(p->chooser);
+        return PL_OK;
     }
     const uint64_t bytes = pl_path_chooser_bytes(p->chooser, p->mix->topology);
     pl_human_bytes((double)bytes, needed);
@@ -70,7 +69,7 @@ static pl_status open_chooser(server_paths *p, uint64_t *left)
            "by=router paths=%d memory=\"%s\" room=\"%s\" reason=\"the models for "
            "routing by likelihood do not fit into a quarter of the free memory\"",
            n_paths, needed, room);
-    return pl_path_chooser_by_router(p->chooser);
+    return PL_OK;
 }
 
 /* While the option is 0: as many paths as fit into half of the memory that is left. */
@@ -107,9 +106,13 @@ static pl_status open_path_places(server_paths *p)
         .precision = precision ? precision : p->mix->settings.precision};
     PL_CHECK(server_models_open(p->mix, &p->models));
     PL_CHECK(pl_backend_open(&backend, &p->backend));
+    /* Likelihood needs the router, too, for prompts without a token. It is read before
+     * free memory is measured, so the plan does not give its memory to paths. */
+    PL_CHECK(pl_path_chooser_open(&p->mix->settings, p->mix->store, &p->chooser));
+    PL_CHECK(pl_path_chooser_by_router(p->chooser));
     uint64_t left = p->backend->memory_left_bytes ? p->backend->memory_left_bytes
                                                   : pl_memory_available_bytes();
-    PL_CHECK(open_chooser(p, &left));
+    PL_CHECK(decide_routing(p, &left));
     p->n_places = count_places(p, left);
     p->paths = pl_alloc((size_t)p->n_places * sizeof *p->paths);
     return PL_OK;

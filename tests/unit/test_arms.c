@@ -233,6 +233,50 @@ static void splits_make_more_paths_at_borders(void **state)
     pl_topology_destroy(&r.topology);
 }
 
+/* Each chapter counts with its own modules, and dense-eq with the phases of all paths.
+ */
+static void the_disks_plan_counts_each_chapter_with_its_modules(void **state)
+{
+    (void)state;
+    const char *const plain[] = {"eval.baselines=none", NULL};
+    const char *const equal[] = {"eval.baselines=dense-eq", NULL};
+    const char *const split[] = {"eval.baselines=none", "train.schedule=wsd",
+                                 "topology.split=3:4x2,9:4x8", NULL};
+    const char *const split_equal[] = {"eval.baselines=dense-eq", "train.schedule=wsd",
+                                       "topology.split=3:4x2,9:4x8", NULL};
+    const char *const *sets[] = {plain, equal, split, split_equal};
+    const int phases[] = {3, 6, 11};
+    uint64_t stored[4], wanted = 0;
+    for (int i = 0; i < 4; i++) {
+        if (i > 0)
+            pl_topology_destroy(&r.topology);
+        configure(sets[i]);
+        stored[i] = run_stored_bytes(&r);
+    }
+    config_chapter chapters[CONFIG_CHAPTERS_MAX];
+    int n = 0;
+    assert_int_equal(config_chapters(&r.cfg, chapters, &n), PL_OK);
+    assert_int_equal(n, 3);
+    for (int i = 0; i < n; i++) {
+        pl_topology *t = NULL;
+        assert_int_equal(
+            pl_topology_create(pl_topology_shape(r.topology), &chapters[i].spec, &t),
+            PL_OK);
+        wanted += pl_topology_total_params(t) * (uint64_t)(phases[i] + 2) +
+                  3 * pl_topology_path_params(t) * (uint64_t)pl_topology_n_paths(t);
+        pl_topology_destroy(&t);
+    }
+    const uint64_t path = pl_topology_path_params(r.topology) * sizeof(float);
+    wanted *= sizeof(float);
+    assert_int_equal(stored[2], wanted + wanted / 4);
+    const uint64_t all = 4 * 3 + 8 * 6 + 32 * 11;
+    assert_in_range(stored[3] - stored[2], path * (all + 3) * 5 / 4 - 1,
+                    path * (all + 3) * 5 / 4 + 1);
+    assert_in_range(stored[1] - stored[0], path * (4 * PHASES + 3) * 5 / 4 - 1,
+                    path * (4 * PHASES + 3) * 5 / 4 + 1);
+    pl_topology_destroy(&r.topology);
+}
+
 /* Four paths' batches in one step, at twice the rate, in passes that fit a path. */
 static void one_batch_is_that_of_all_paths(void **state)
 {
@@ -262,6 +306,7 @@ int main(void)
         cmocka_unit_test(chapters_share_one_schedule),
         cmocka_unit_test(more_phases_are_warmed_up_anew),
         cmocka_unit_test(splits_make_more_paths_at_borders),
+        cmocka_unit_test(the_disks_plan_counts_each_chapter_with_its_modules),
         cmocka_unit_test(one_batch_is_that_of_all_paths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
