@@ -196,13 +196,13 @@ static bool is_in_round(const place *p, const pl_submit_message *s,
 /* The longest update that the inner steps of a phase can make, if parameters are not
  * larger than 1 in the mean square. It stands for the usual norm until that is known.
  * 0: the method's updates hold more than one phase, because they are relative to an
- * older version (noloco, streaming), or no step is bounded (Muon, some decays). */
+ * older version (noloco, streaming), or no step is bounded (some decays). */
 static double longest_update(const place *p)
 {
     const pl_inner *inner = &p->arm->arm.inner;
     const pl_method_traits *of = pl_traits(p->arm->arm.outer.method.method);
     double step = pl_moments_longest_step(inner);
-    if (of->gossips || of->streams || inner->muon || !isfinite(step))
+    if (of->gossips || of->streams || !isfinite(step))
         return 0;
     return inner->tau * inner->lr * sqrt((double)p->module->n_params) *
            (step + inner->weight_decay);
@@ -501,9 +501,10 @@ static pl_status check_scores(const pl_path_state *state, const uint8_t *scores,
 }
 
 /* Nobody could train on from values that no training leaves. */
-static pl_status check_values(home *h, const pl_arm *arm, size_t n_params,
-                              const pl_path_state *state, uint64_t bytes)
+static pl_status check_values(home *h, const home_arm *of, const pl_path_state *state,
+                              uint64_t bytes)
 {
+    const size_t n_params = pl_topology_path_params(of->topology);
     const staging_blob *u = staging_find(&h->uploads, &state->moments);
     pl_status status = PL_OK;
     void *stored = NULL;
@@ -512,8 +513,9 @@ static pl_status check_values(home *h, const pl_arm *arm, size_t n_params,
         PL_TRY(pl_store_read_blob(h->store, &state->moments, 0, (size_t)bytes, stored));
     }
     const uint8_t *values = u ? u->data : stored;
-    PL_TRY(arm->n_scored > 0 ? check_scores(state, values, bytes)
-                             : pl_moments_check(arm, n_params, values));
+    PL_TRY(of->arm.n_scored > 0
+               ? check_scores(state, values, bytes)
+               : pl_moments_check(&of->arm, of->topology, n_params, values));
 done:
     pl_free_aligned(stored);
     return status;
@@ -534,10 +536,7 @@ static pl_status check_path_state(home *h, const home_arm *arm,
         return pl_fail(PL_ERR_DATA, "the state of %s has %llu bytes instead of %llu",
                        state->name, (unsigned long long)bytes,
                        (unsigned long long)want);
-    return bytes == 0
-               ? PL_OK
-               : check_values(h, &arm->arm, pl_topology_path_params(arm->topology),
-                              state, bytes);
+    return bytes == 0 ? PL_OK : check_values(h, arm, state, bytes);
 }
 
 /* An audit is drawn before the state moves into the store, and is written with it. */

@@ -1,4 +1,4 @@
-/* Checks the state of a path for moments that AdamW could have left (moments.h). */
+/* Checks the state of a path for moments that training could have left (moments.h). */
 #include "outer/moments.h"
 #include "outer/rounds.h"
 
@@ -26,15 +26,21 @@ double pl_moments_longest_step(const pl_inner *inner)
     return bound < FLT_MAX ? sqrt((double)bound) : (double)INFINITY;
 }
 
-/* Values first to first + n of vector v, which travels as f32 or bf16. */
+/* Values first to first + n of vector v, which travels as f32, f24 or bf16. */
 static void read_values(const pl_arm *arm, const uint8_t *at, size_t first, size_t n,
                         int v, float *out)
 {
-    if (pl_path_kind(arm, v) == PL_STATE_F32) {
+    const pl_state_kind kind = pl_path_kind(arm, v);
+    if (kind == PL_STATE_F32) {
         memcpy(out, at + first * sizeof *out, n * sizeof *out);
         return;
     }
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n && kind == PL_STATE_F24; i++) {
+        uint8_t bytes[sizeof *out] = {0};
+        memcpy(bytes + 1, at + 3 * (first + i), 3);
+        memcpy(&out[i], bytes, sizeof *out);
+    }
+    for (size_t i = 0; i < n && kind == PL_STATE_BF16; i++) {
         uint16_t half;
         memcpy(&half, at + (first + i) * sizeof half, sizeof half);
         out[i] = pl_bf16_to_float(half);
@@ -63,51 +69,121 @@ static bool is_finite(const float *x, size_t n)
     return !bad;
 }
 
-static pl_status check_moments(const pl_arm *arm, size_t n_params, const uint8_t *state)
+static pl_status refuse_moments(size_t first)
 {
-    const uint8_t *second = state + pl_path_vector_bytes(arm, 0, n_params);
-    float m[BLOCK], v[BLOCK], bound = bound_of(&arm->inner);
-    for (size_t first = 0; first < n_params; first += BLOCK) {
-        size_t n = n_params - first < BLOCK ? n_params - first : BLOCK;
-        read_values(arm, state, first, n, 0, m);
-        read_values(arm, second, first, n, 1, v);
+    return pl_fail(PL_ERR_DATA,
+                   "the state has moments that no training leaves, at parameter "
+                   "%zu or the %d after it",
+                   first, BLOCK - 1);
+}
+
+/* The moments of a packed state. */
+typedef struct packed_moments {
+    const pl_arm *arm;
+    const uint8_t *m, *v;
+} packed_moments;
+
+/* Moments of AdamW: `count` parameters from `at` on, whose v begin at `second`. */
+static pl_status check_adamw(const packed_moments *state, size_t at, size_t second,
+                             size_t count)
+{
+    float m[BLOCK], v[BLOCK], bound = bound_of(&state->arm->inner);
+    for (size_t first = 0; first < count; first += BLOCK) {
+        size_t n = count - first < BLOCK ? count - first : BLOCK;
+        read_values(state->arm, state->m, at + first, n, 0, m);
+        read_values(state->arm, state->v, second + first, n, 1, v);
         if (!can_exist(m, v, n, bound))
-            return pl_fail(
-                PL_ERR_DATA,
-                "the state has moments that no training leaves, at parameter "
-                "%zu or the %d after it",
-                first, BLOCK - 1);
+            return refuse_moments(at + first);
     }
     return PL_OK;
 }
 
-static pl_status check_finite(const uint8_t *at, size_t n_params, int vector)
+/* Momentum of Muon: adds its squares. */
+static pl_status add_muon_squares(const packed_moments *state, size_t at, size_t count,
+                                  double *squares)
+{
+    float m[BLOCK];
+    for (size_t first = 0; first < count; first += BLOCK) {
+        size_t n = count - first < BLOCK ? count - first : BLOCK;
+        read_values(state->arm, state->m, at + first, n, 0, m);
+        if (!is_finite(m, n))
+            return refuse_moments(at + first);
+        for (size_t i = 0; i < n; i++)
+            *squares += (double)m[i] * (double)m[i];
+    }
+    return PL_OK;
+}
+
+/* Tensor by tensor, as modules/model_params.c deals them between the two. */
+static pl_status check_muon(const packed_moments *state, const pl_topology *t)
+{
+    const double clip = state->arm->inner.clip;
+    double squares = 0;
+    size_t second = 0;
+    for (int i = 0; i < pl_topology_n_tensors(t); i++) {
+        const pl_tensor *tensor = pl_topology_tensor(t, i);
+        const size_t n = (size_t)tensor->rows * (size_t)tensor->cols;
+        if (tensor->block >= 0 && tensor->decay) {
+            PL_CHECK(add_muon_squares(state, tensor->offset, n, &squares));
+        } else {
+            PL_CHECK(check_adamw(state, tensor->offset, second, n));
+            second += n;
+        }
+    }
+    const double largest_norm = clip > 0 ? clip : sqrt((double)largest);
+    if (squares > (double)slack * largest_norm * largest_norm)
+        return pl_fail(PL_ERR_DATA,
+                       "the momentum of Muon in the state has norm %.4g, and gradients "
+                       "of this arm have at most %.4g",
+                       sqrt(squares), largest_norm);
+    return PL_OK;
+}
+
+static bool is_finite_i8(const uint8_t *at, size_t n)
+{
+    enum { LARGEST_EXPONENT = 120 }; /* -128 x 2^120 is finite */
+    int bad = 0;
+    for (size_t i = 0; i < n; i += PL_STATE_I8_BLOCK) {
+        int16_t exponent;
+        at += n - i < PL_STATE_I8_BLOCK ? n - i : PL_STATE_I8_BLOCK;
+        memcpy(&exponent, at, sizeof exponent);
+        bad |= exponent > LARGEST_EXPONENT;
+        at += sizeof exponent;
+    }
+    return !bad;
+}
+
+static pl_status check_finite(const pl_arm *arm, const uint8_t *at, size_t n_params,
+                              int vector)
 {
     float x[BLOCK];
-    for (size_t first = 0; first < n_params; first += BLOCK) {
-        size_t n = n_params - first < BLOCK ? n_params - first : BLOCK;
-        memcpy(x, at + first * sizeof *x, n * sizeof *x);
-        if (!is_finite(x, n))
-            return pl_fail(PL_ERR_DATA,
-                           "vector %d of the state is not finite, at parameter %zu or "
-                           "the %d after it",
-                           vector, first, BLOCK - 1);
-    }
-    return PL_OK;
+    bool good = true;
+    if (pl_path_kind(arm, vector) == PL_STATE_I8)
+        good = is_finite_i8(at, n_params);
+    else
+        for (size_t first = 0; first < n_params && good; first += BLOCK) {
+            size_t n = n_params - first < BLOCK ? n_params - first : BLOCK;
+            read_values(arm, at, first, n, vector, x);
+            good = is_finite(x, n);
+        }
+    return good ? PL_OK
+                : pl_fail(PL_ERR_DATA, "vector %d of the state is not finite", vector);
 }
 
-pl_status pl_moments_check(const pl_arm *arm, size_t n_params, const void *state)
+pl_status pl_moments_check(const pl_arm *arm, const pl_topology *t, size_t n_params,
+                           const void *state)
 {
     const uint8_t *at = state;
     if (arm->n_scored > 0) /* the state is scores, which no task begins with */
         return PL_OK;
-    if (arm->inner.muon)
-        return PL_OK; /* its first moments have no second ones to be compared with */
+    const packed_moments moments = {arm, at,
+                                    at + pl_path_vector_bytes(arm, 0, n_params)};
     if (arm->outer.state != PL_STATE_LOCAL)
-        PL_CHECK(check_moments(arm, n_params, at));
+        PL_CHECK(arm->inner.muon ? check_muon(&moments, t)
+                                 : check_adamw(&moments, 0, 0, n_params));
     for (int v = 0; v < pl_path_layout_of(arm).n_vectors; v++) {
-        if (v >= 2 && pl_path_kind(arm, v) == PL_STATE_F32)
-            PL_CHECK(check_finite(at, n_params, v));
+        if (v >= 2 && pl_path_kind(arm, v) != PL_STATE_LOCAL)
+            PL_CHECK(check_finite(arm, at, n_params, v));
         at += pl_path_vector_bytes(arm, v, n_params);
     }
     return PL_OK;

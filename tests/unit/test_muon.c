@@ -357,6 +357,97 @@ static void second_moments_of_matrices_do_not_travel(void **state)
     }
 }
 
+static const float clip = 1;
+
+static pl_arm muon_arm(pl_state_kind kind)
+{
+    pl_arm arm = {.shape = shape, .spec = one_path, .outer.state = kind};
+    arm.inner = (pl_inner){.muon = true, .clip = clip, .beta1 = 0.9, .beta2 = 0.95};
+    return arm;
+}
+
+/* Packs m and v of a path, and checks them. */
+static pl_status check_packed(const pl_arm *arm, const rig *r)
+{
+    uint8_t *blob = calloc(pl_path_state_bytes(arm, r->n) + 1, 1);
+    float *values = calloc(2 * r->n, sizeof *values);
+    memcpy(values, r->m, r->n * sizeof *values);
+    memcpy(values + r->n, r->v, r->second * sizeof *values);
+    state_pack(arm, values, r->n, blob);
+    pl_status status = pl_moments_check(arm, r->topology, r->n, blob);
+    free(values), free(blob);
+    return status;
+}
+
+static void states_that_muon_leaves_are_taken(void **state)
+{
+    (void)state;
+    rig r;
+    open_rig(&r, "ref");
+    for (int kind = PL_STATE_F32; kind <= PL_STATE_BF16; kind++)
+        for (int step = 0; step < 20; step++) {
+            const pl_arm arm = muon_arm((pl_state_kind)kind);
+            train_rig(&r, step, step + 1);
+            assert_int_equal(check_packed(&arm, &r), PL_OK);
+        }
+    close_rig(&r);
+}
+
+static void states_that_muon_cannot_leave_are_refused(void **state)
+{
+    (void)state;
+    const pl_arm arms[] = {muon_arm(PL_STATE_F32), muon_arm(PL_STATE_BF16)};
+    const size_t at = 19 * 16 + 40; /* in the first matrix */
+    for (size_t i = 0; i < 2; i++) {
+        const pl_arm *arm = &arms[i];
+        rig r;
+        open_rig(&r, "ref");
+        r.m[at] = 0.9f * clip; /* the norm of all matrices counts */
+        assert_int_equal(check_packed(arm, &r), PL_OK);
+        r.m[at + 500] = -0.9f * clip;
+        assert_int_equal(check_packed(arm, &r), PL_ERR_DATA);
+        r.m[at + 500] = 0;
+        r.m[at] = NAN;
+        assert_int_equal(check_packed(arm, &r), PL_ERR_DATA);
+        r.m[at] = 1e30f; /* without clipping: finite, and the square is bounded */
+        pl_arm loose = *arm;
+        loose.inner.clip = 0;
+        assert_int_equal(check_packed(&loose, &r), PL_ERR_DATA);
+        r.m[at] = 1e10f;
+        assert_int_equal(check_packed(&loose, &r), PL_OK);
+        r.m[at] = 0;
+        r.m[0] = 1; /* of the embedding, which AdamW steps: its v is 0 */
+        assert_int_equal(check_packed(arm, &r), PL_ERR_DATA);
+        r.v[0] = 1;
+        assert_int_equal(check_packed(arm, &r), PL_OK);
+        r.v[r.second - 1] = -1;
+        assert_int_equal(check_packed(arm, &r), PL_ERR_DATA);
+        close_rig(&r);
+    }
+}
+
+/* Also what a lossy codec has left out, in each of the forms in which it travels. */
+static void residuals_that_are_not_finite_are_refused(void **state)
+{
+    (void)state;
+    static const pl_state_kind kinds[] = {PL_STATE_F32, PL_STATE_BF16, PL_STATE_I8};
+    rig r;
+    open_rig(&r, "ref");
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        pl_arm arm = muon_arm(PL_STATE_F32);
+        assert_int_equal(pl_codec_options_default("i4", &arm.outer.codec), PL_OK);
+        arm.outer.feedback = true;
+        arm.outer.residual = kinds[i];
+        const uint64_t bytes = pl_path_state_bytes(&arm, r.n);
+        uint8_t *blob = calloc(bytes, 1);
+        assert_int_equal(pl_moments_check(&arm, r.topology, r.n, blob), PL_OK);
+        blob[bytes - 2] = 0xff, blob[bytes - 1] = 0x7f; /* NaN; or the exponent 32767 */
+        assert_int_equal(pl_moments_check(&arm, r.topology, r.n, blob), PL_ERR_DATA);
+        free(blob);
+    }
+    close_rig(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -370,6 +461,9 @@ int main(void)
         cmocka_unit_test(
             the_plan_counts_one_moment_for_matrices_and_the_working_memory),
         cmocka_unit_test(second_moments_of_matrices_do_not_travel),
+        cmocka_unit_test(states_that_muon_leaves_are_taken),
+        cmocka_unit_test(states_that_muon_cannot_leave_are_refused),
+        cmocka_unit_test(residuals_that_are_not_finite_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

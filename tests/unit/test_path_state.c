@@ -138,7 +138,7 @@ static pl_status check_pair(pl_state_kind kind, float m, float v)
     float state[2] = {m, v};
     uint8_t blob[2 * sizeof(float)];
     state_pack(&arm, state, 1, blob);
-    return pl_moments_check(&arm, 1, blob);
+    return pl_moments_check(&arm, NULL, 1, blob);
 }
 
 /* What AdamW leaves after gradients of all sizes, also the ones that bring m closest to
@@ -174,9 +174,9 @@ static void moments_that_no_training_leaves_are_refused(void **unused)
     pl_arm arm = arm_of(PL_METHOD_NOLOCO, PL_STATE_F32); /* its own parameters */
     float *state =
         pl_alloc(N * sizeof *state * (size_t)pl_path_layout_of(&arm).n_vectors);
-    assert_int_equal(pl_moments_check(&arm, N, state), PL_OK);
+    assert_int_equal(pl_moments_check(&arm, NULL, N, state), PL_OK);
     state[(size_t)pl_path_layout_of(&arm).params * N + N - 1] = NAN;
-    assert_int_equal(pl_moments_check(&arm, N, state), PL_ERR_DATA);
+    assert_int_equal(pl_moments_check(&arm, NULL, N, state), PL_ERR_DATA);
     pl_free(state);
 }
 
