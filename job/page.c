@@ -236,6 +236,8 @@ pl_status page_answer(page *p, const pl_page_question *q, pl_buf *out)
         page_state_json(p, out);
     else if (strcmp(q->url, "/history") == 0)
         answer_history(p, q, out);
+    else if (strcmp(q->url, "/modules.json") == 0)
+        return page_modules_json(p, q, out);
     else
         return pl_fail(PL_ERR_NOT_FOUND, "the page has no %s", q->url);
     return PL_OK;

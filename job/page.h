@@ -6,7 +6,11 @@
  *
  *   /state.json           the run at this moment
  *   /history?since=N      what every path trained in every phase, and the rare events;
- *                         with `epoch`, only what came after serial N (and `events`) */
+ *                         with `epoch`, only what came after serial N (and `events`)
+ *   /modules.json?arm=A   the versions of an arm's modules over time; for one module
+ *                         (`module`) a `version`, or with `heat` how its tensors
+ * changed
+ */
 #ifndef PL_JOB_PAGE_H
 #define PL_JOB_PAGE_H
 #include "serve/serve.h"

@@ -26,6 +26,7 @@ void page_history_clear(page_history *h)
         clear_page_arm(&h->arms[i]);
     pl_free(h->modules);
     pl_free(h->workers);
+    page_lineage_clear(&h->lineage);
     memset(h, 0, sizeof *h);
 }
 
@@ -93,7 +94,7 @@ static pl_status note_page_head(void *context, const pl_version *head)
         memmove(&h->modules[i + 1], &h->modules[i],
                 (h->n_modules - i) * sizeof *h->modules);
         h->n_modules++;
-        h->modules[i] = (page_module){.next = 1};
+        h->modules[i] = (page_module){.next = 0};
         pl_copy_text(h->modules[i].name, sizeof h->modules[i].name, head->module);
     }
     h->modules[i].end = head->number + 1;
@@ -241,6 +242,7 @@ static void add_contribution(page_history *h, const pl_version *v,
 void page_history_add(page_history *h, const pl_version *version)
 {
     uint64_t source;
+    page_lineage_add(&h->lineage, version);
     if (pl_version_source(version, &source))
         return;
     for (int i = 0; i < version->n_contributions; i++)

@@ -7,6 +7,7 @@
  * stride changes, so does the epoch, and readers begin again. */
 #ifndef PL_JOB_PAGE_HISTORY_H
 #define PL_JOB_PAGE_HISTORY_H
+#include "job/page_lineage.h"
 #include "outer/outer.h"
 #include "store/store.h"
 
@@ -50,6 +51,7 @@ typedef struct page_history {
     int64_t stride;
     size_t n_cells;
     uint64_t serial, epoch, n_versions;
+    page_lineage lineage;
 } page_history;
 
 void page_history_begin(page_history *h);

@@ -43,6 +43,9 @@ struct page {
     uint64_t number;
 };
 
+/* page_modules.c: answers /modules.json */
+PL_MUST_CHECK pl_status page_modules_json(page *p, const pl_page_question *q,
+                                          pl_buf *out);
 /* page_state.c */
 void page_state_json(const page *p, pl_buf *out);
 /* Steps done and to do, of the arms in the hub's status. */

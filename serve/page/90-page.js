@@ -1,5 +1,6 @@
 /* The frame: views, keys, what is shown of the run everywhere. */
-const views = [{ id: 'run', title: 'Run', make: makeRun, draw: drawRun }];
+const views = [{ id: 'run', title: 'Run', make: makeRun, draw: drawRun },
+  { id: 'modules', title: 'Modules', make: makeModules, draw: drawModules }];
 let view = null;
 
 function show(id) {

@@ -80,6 +80,10 @@ jq -r '.workers.rows[][0]' "$work/answer" | sort >"$work/b"
 diff "$work/a" "$work/b" || fail "other workers than those of status"
 holds '.homes | length == 1'
 holds '.progress.total > .progress.done'
+code 200 "$at/modules.json"
+holds '.modules | length >= 8'
+code 200 "$at/modules.json?module=base/L1.E0"
+holds '.version >= 0 and .hash != ""'
 curl -s --max-time 3 "$at/events" >"$work/events"
 [ "$(grep -c '^event: state' "$work/events")" -ge 2 ] || fail "too few events in 3 s"
 
@@ -123,6 +127,38 @@ holds '.leases | length >= 25'
 jq -r '.paths as $p | .cells | group_by(.[0])[] | max_by(.[1]) |
     "\($p[.[0]]) \(.[3] * 10000 | round)"' "$work/answer" | sort >"$work/b"
 diff "$work/a" "$work/b" || fail "other losses than those of the store"
+# Modules: heads, one version and how its tensors changed are those of the store.
+cp "$work/answer" "$work/history"
+code 200 "$at/modules.json?arm=mix"
+jq -r '.modules[] | "\(.module) \(.versions - 1)"' "$work/answer" | sort >"$work/a"
+versions --run "$work/run" | sed -n 's/^\(mix.*\) .*/\1/p' | sort >"$work/b"
+diff "$work/a" "$work/b" || fail "other modules than those of the store"
+holds '.stride == 1 and ([.modules[].nodes | length] | all(. == 7))'
+holds '[.modules[] | select(.module == "mix/L1.E0").nodes[1:][] | .[5] == 2 and .[7] == [0, 1]] | all'
+code 200 "$at/modules.json?module=mix/L1.E0&version=2"
+cp "$work/answer" "$work/version"
+store show mix/L1.E0@2 --run "$work/run" --json
+for what in .hash .parent .params_norm .update_norm; do
+    [ "$(jq "$what" "$work/version")" = "$(jq "$what" "$work/verb.out")" ] ||
+        fail "$what is different from that of \`store show\`"
+done
+holds '.contributors | length == 2 and all(.worker != "" and .samples > 0 and .cosine == null)'
+holds '.no_cosine | contains("store.keep_updates")'
+code 200 "$at/modules.json?module=mix/L1.E0&heat=1"
+holds '(.columns | length) == 6 and (.tensors | length) == 10'
+cp "$work/answer" "$work/heat"
+store diff mix/L1.E0@2 mix/L1.E0@3 --run "$work/run" --json
+jq -s -e --slurpfile heat "$work/heat" '[.[].relative_l2] as $told |
+    ($heat[0].columns[2][2]) as $shown | [range(10) | ($told[.] - $shown[.]) |
+    fabs < 0.001] | all' "$work/verb.out" >"$work/jq.out" ||
+    fail "the heat map is different from \`store diff\`"
+code 200 "$at/modules.json?module=mix/L1.E0&heat=1&from=4&to=5"
+holds '[.columns[] | .[:2]] == [[4, 5]]'
+code 404 "$at/modules.json?arm=nothing"
+code 404 "$at/modules.json?module=mix/L9.E0"
+code 404 "$at/modules.json?module=mix/L1.E0&version=7"
+code 400 "$at/modules.json?module=mix/L1.E0&version=x"
+cp "$work/history" "$work/answer"
 serial=$(jq .serial "$work/answer") epoch=$(jq .epoch "$work/answer")
 code 200 "$at/history?since=$serial&epoch=$epoch"
 holds '.cells == [] and .whole == false'

@@ -95,6 +95,7 @@ class Browser:
                   features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def picture(self, name):
+        self.value("window.scrollTo(0, 0)")
         time.sleep(0.4)
         data = self.send("Page.captureScreenshot", format="png")["data"]
         with open(os.path.join(pictures, name + ".png"), "wb") as out:
@@ -199,6 +200,77 @@ def same_as_status(browser):
     sys.exit(f"FAILED: the page shows {shown} and {workers}, status says {told} and {rows}")
 
 
+def told(*words):
+    """What a verb of the store prints as JSON, a list of objects."""
+    done = subprocess.run([pathloom, "store", *words, "--run", run, "--json"],
+                          capture_output=True, text=True, check=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def texts(browser, selector):
+    return browser.value(f"[...document.querySelectorAll({json.dumps(selector)})].map((e) => e.textContent)")
+
+
+def no_wider(browser, width):
+    wide = browser.value("""[...document.querySelectorAll('body *')].filter(e => e.getBoundingClientRect().right > %d
+        && !e.parentElement.closest('.skip, .scroll, svg')).map(e => e.tagName + '#' + e.id + '.' + e.className + ' ' +
+        e.textContent.slice(0, 60)).slice(0, 4).join('; ')""" % (width + 1))
+    check(browser.value(f"innerWidth === {width} && document.documentElement.scrollWidth <= {width}"),
+          f"the page is {browser.value('document.documentElement.scrollWidth')} wide on a screen of {width}: {wide}")
+
+
+def look_at_modules(browser):
+    """The lineage, a version and the heat map show what `store` prints."""
+    browser.value("document.activeElement.blur()")
+    browser.key("2")
+    browser.wait("modules.graph && modules.graph.modules.length && modules.detail && modules.heat")
+    heads = {m["module"]: m["version"] for m in told("ls", "mix") if m["module"].startswith("mix/")}
+    shown = browser.value("Object.fromEntries(modules.graph.modules.map((m) => [m.module, m.versions - 1]))")
+    check(set(shown) == set(heads), f"other modules than in the store: {shown}")
+    check(life == "training" or shown == heads, f"the page has {shown}, the store {heads}")
+    module = "mix/L1.E0"
+    browser.value(f"chooseVersion('{module}', 1)")
+    browser.wait(f"modules.detail.module === '{module}' && modules.detail.version === 1")
+    version = told("show", module + "@1")[0]
+    check(browser.value("modules.detail.hash") == version["hash"], "another hash than that of the store")
+    check(texts(browser, "#version .hash")[0] == version["hash"][:12], "the hash is not shown")
+    parts = version["contributions"]
+    check(texts(browser, "#contributors [data-field=loss]") == [f"{c['loss']:.4f}" for c in parts],
+          "other contributors than those of the store")
+    cosines = [float(t) for t in texts(browser, "#contributors [data-field=cosine]")]
+    check(len(cosines) == 2 and all(0 < c <= 1 for c in cosines), f"cosines {cosines}")
+    browser.wait("modules.heat.module === 'mix/L1.E0' && modules.heat.columns.length > 0")
+    change = [d for d in told("diff", module + "@0", module + "@1") if "tensor" in d]
+    column = browser.value("modules.heat.columns[0]")
+    check(column[:2] == [0, 1] and len(column[2]) == len(change) + 1, f"the heat map begins with {column}")
+    for tensor, value in zip(change, column[2]):
+        check(abs(tensor["relative_l2"] - value) <= 1e-3 * value + 1e-9,
+              f"{tensor['tensor']} changed by {tensor['relative_l2']}, the page shows {value}")
+    # the keyboard: the next version, another module, a cell
+    browser.value("document.getElementById('lineage').focus()")
+    browser.key("ArrowRight")
+    browser.wait("modules.version === 2 && modules.detail.version === 2" if life == "finished" else "modules.version >= 1")
+    browser.key("ArrowDown")
+    browser.wait("modules.module !== 'mix/L1.E0' && modules.detail.module === modules.module")
+    browser.wait("modules.heat.module === modules.module")
+    browser.value("document.getElementById('heat').focus()")
+    browser.key("ArrowRight")
+    browser.wait("/changed by [0-9.]+ % of its norm from version 0 to 1/.test(document.getElementById('heat-readout').textContent)")
+    browser.value("document.activeElement.blur()")
+    for scheme in ("light", "dark"):
+        browser.screen(1280, 1180, scheme)
+        browser.picture(f"modules-{life}-{scheme}")
+        audit(browser, "modules, " + scheme)
+    browser.screen(390, 844, "light")
+    time.sleep(1)
+    browser.picture(f"modules-{life}-small")
+    no_wider(browser, 390)
+    audit(browser, "modules, small")
+    browser.screen(1280, 1180, "light")
+    browser.key("1")
+    browser.wait("view.id === 'run'")
+
+
 browser = Browser()
 browser.screen(1280, 1180, "light")
 browser.send("Page.navigate", url=url)
@@ -233,11 +305,7 @@ audit(browser, "dark")
 browser.screen(390, 844, "light")
 time.sleep(1)
 browser.picture(f"run-{life}-small")
-wide = browser.value("""[...document.querySelectorAll('body *')].filter(e => e.getBoundingClientRect().right > 391
-    && !e.parentElement.closest('.skip, .scroll, svg')).map(e => e.tagName + '#' + e.id + '.' + e.className + ' ' +
-    e.textContent.slice(0, 60)).slice(0, 4).join('; ')""")
-check(browser.value("innerWidth === 390 && document.documentElement.scrollWidth <= 390"),
-      f"the page is {browser.value('document.documentElement.scrollWidth')} wide on a screen of 390: {wide}")
+no_wider(browser, 390)
 audit(browser, "small")
 browser.screen(1280, 1180, "light")
 
@@ -254,6 +322,8 @@ browser.picture(f"run-{life}-replay")
 browser.value("document.activeElement.blur()")
 browser.key("l")
 browser.wait("data.now === null")
+
+look_at_modules(browser)
 
 # A name from the network is text, whatever is in it.
 browser.value("""data.events.push({ at: Date.now(), level: 'info', role: '<img src=x onerror="window.bitten = 1">',

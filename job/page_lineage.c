@@ -1,0 +1,171 @@
+/* Gathers the versions of all modules in bounded memory (page_lineage.h). */
+#include "job/page_lineage.h"
+
+#include <math.h>
+#include <string.h>
+
+static page_line *take_line(page_lineage *g, const char *module)
+{
+    for (size_t i = 0; i < g->n_lines; i++) {
+        /* Versions come module by module, so the search begins where it last ended. */
+        const size_t at = (g->newest + i) % g->n_lines;
+        if (strcmp(g->lines[at].module, module) == 0) {
+            g->newest = at;
+            return &g->lines[at];
+        }
+    }
+    g->lines = pl_grow(g->lines, (g->n_lines + 1) * sizeof *g->lines);
+    g->newest = g->n_lines++;
+    page_line *line = &g->lines[g->newest];
+    memset(line, 0, sizeof *line);
+    pl_copy_text(line->module, sizeof line->module, module);
+    return line;
+}
+
+const page_line *page_lineage_find(const page_lineage *g, const char *module)
+{
+    for (size_t i = 0; i < g->n_lines; i++)
+        if (strcmp(g->lines[i].module, module) == 0)
+            return &g->lines[i];
+    return NULL;
+}
+
+static void note_strand(page_node *node, int64_t path)
+{
+    if (path < 0 || path > UINT16_MAX)
+        return; /* no topology has so many paths: the record is damaged */
+    for (int i = 0; i < node->n_paths; i++)
+        if (node->paths[i] == path)
+            return;
+    if (node->n_paths < PAGE_STRANDS)
+        node->paths[node->n_paths++] = (uint16_t)path;
+}
+
+/* Adds a later node of the same module. */
+static void join_nodes(page_node *into, const page_node *later)
+{
+    if (later->n == 0)
+        return;
+    if (into->n == 0) {
+        *into = *later;
+        return;
+    }
+    const double tokens = into->tokens + later->tokens;
+    if (later->tokens > 0)
+        into->loss = (into->loss * into->tokens + later->loss * later->tokens) / tokens;
+    into->tokens = tokens;
+    into->last = later->last;
+    into->wall_ms = later->wall_ms;
+    into->n += later->n;
+    into->n_contributions += later->n_contributions;
+    into->rolled_back = into->rolled_back || later->rolled_back;
+    for (int i = 0; i < later->n_paths; i++)
+        note_strand(into, later->paths[i]);
+}
+
+static void halve_lines(page_lineage *g)
+{
+    g->stride *= 2;
+    g->n_nodes = 0;
+    for (size_t i = 0; i < g->n_lines; i++) {
+        page_line *line = &g->lines[i];
+        const size_t n = (line->n_nodes + 1) / 2;
+        for (size_t k = 0; k < n; k++) {
+            page_node both = line->nodes[2 * k];
+            if (2 * k + 1 < line->n_nodes)
+                join_nodes(&both, &line->nodes[2 * k + 1]);
+            line->nodes[k] = both;
+        }
+        line->n_nodes = n;
+        g->n_nodes += n;
+    }
+}
+
+/* NULL: there are more modules than nodes, or the number is out of any range. */
+static page_node *make_node(page_lineage *g, page_line *line, uint64_t number)
+{
+    const uint64_t most = UINT64_C(1) << 40;
+    if (g->stride == 0)
+        g->stride = 1;
+    while (number < most && g->stride <= most) {
+        const size_t slot = (size_t)(number / g->stride);
+        if (slot < line->n_nodes)
+            return &line->nodes[slot];
+        const size_t more = slot + 1 - line->n_nodes;
+        if (more <= PAGE_NODES_MAX && g->n_nodes + more <= PAGE_NODES_MAX) {
+            line->nodes = pl_grow(line->nodes, (slot + 1) * sizeof *line->nodes);
+            memset(line->nodes + line->n_nodes, 0, more * sizeof *line->nodes);
+            line->n_nodes = slot + 1;
+            g->n_nodes += more;
+            return &line->nodes[slot];
+        }
+        halve_lines(g);
+    }
+    return NULL;
+}
+
+static page_node node_of(const pl_version *v)
+{
+    uint64_t source;
+    page_node one = {.last = v->number,
+                     .from_ms = v->wall_ms,
+                     .wall_ms = v->wall_ms,
+                     .n = 1,
+                     .rolled_back = pl_version_source(v, &source)};
+    for (int i = 0; i < v->n_contributions && !one.rolled_back; i++) {
+        const pl_contribution *c = &v->contributions[i];
+        const double seconds = c->seconds >= 0 && c->seconds < 1e9 ? c->seconds : 0;
+        const double tokens = fmin((double)c->n_tokens, 1e15);
+        const int64_t from = v->wall_ms - (int64_t)(1e3 * seconds);
+        one.from_ms = from < one.from_ms ? from : one.from_ms;
+        one.loss += isfinite(c->loss) ? c->loss * tokens : 0;
+        one.tokens += isfinite(c->loss) ? tokens : 0;
+        one.n_contributions++;
+        note_strand(&one, c->path);
+    }
+    one.loss = one.tokens > 0 ? one.loss / one.tokens : 0;
+    return one;
+}
+
+void page_lineage_add(page_lineage *g, const pl_version *version)
+{
+    page_line *line = take_line(g, version->module);
+    page_node *node = make_node(g, line, version->number);
+    const page_node one = node_of(version);
+    if (node)
+        join_nodes(node, &one);
+    line->n_params = version->n_params;
+    if (version->number + 1 > line->n_versions)
+        line->n_versions = version->number + 1;
+}
+
+pl_json *page_lineage_nodes(const page_line *line)
+{
+    pl_json *list = pl_json_array();
+    for (size_t i = 0; i < line->n_nodes; i++) {
+        const page_node *node = &line->nodes[i];
+        if (node->n == 0)
+            continue;
+        pl_json *row = pl_json_array(), *paths = pl_json_array();
+        pl_json_push(row, pl_json_make_int((int64_t)node->last));
+        pl_json_push(row, pl_json_make_int(node->n));
+        pl_json_push(row, pl_json_make_int(node->wall_ms));
+        pl_json_push(row, pl_json_make_int(node->wall_ms - node->from_ms));
+        pl_json_push(row, pl_json_make_real(round(1e4 * node->loss) / 1e4));
+        pl_json_push(row, pl_json_make_int(node->n_contributions));
+        pl_json_push(row, pl_json_make_int(node->rolled_back));
+        for (int k = 0; k < node->n_paths; k++)
+            pl_json_push(paths, pl_json_make_int(node->paths[k]));
+        pl_json_push(row, paths);
+        pl_json_push(list, row);
+    }
+    return list;
+}
+
+void page_lineage_clear(page_lineage *g)
+{
+    for (size_t i = 0; i < g->n_lines; i++)
+        pl_free(g->lines[i].nodes);
+    pl_free(g->lines);
+    memset(g, 0, sizeof *g);
+}

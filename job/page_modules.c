@@ -1,0 +1,471 @@
+/* Answers /modules.json: the lineage of an arm's modules, one version with its
+ * contributors, and how the tensors of one module changed over its versions (page.h).
+ *
+ * Lineages are in memory. Versions and tensors are read from the store when somebody
+ * asks, within limits on the values that are read, because the same thread answers all
+ * questions. A reader of a store that is written may meet a file that was just
+ * replaced; it then catches up and reads once more. */
+#include "job/page_internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    CONTRIBUTORS_MAX = 512,
+    COLUMNS_MAX = 48,
+    TENSORS_MAX = 512,
+    COSINE_VALUES_MAX = 1 << 25, /* of all updates together */
+    HEAT_VALUES_MAX = 1 << 26    /* of all versions that are compared */
+};
+
+static pl_json *figures(double value, int n)
+{
+    char text[40];
+    snprintf(text, sizeof text, "%.*g", n, value);
+    return pl_json_make_real(isfinite(value) ? strtod(text, NULL) : NAN);
+}
+
+static void set_hash(pl_json *o, const char *key, const pl_hash *hash)
+{
+    char text[PL_HASH_TEXT];
+    pl_hash_format(hash, text);
+    pl_json_set_text(o, key, pl_hash_none(hash) ? "" : text);
+}
+
+static const page_arm *arm_of_module(const page *p, const char *module)
+{
+    const size_t len = strcspn(module, "/");
+    for (int i = 0; i < p->history.n_arms; i++)
+        if (strlen(p->history.arms[i].arm.name) == len &&
+            memcmp(p->history.arms[i].arm.name, module, len) == 0)
+            return &p->history.arms[i];
+    return NULL;
+}
+
+/* ---- lineages ---- */
+/* The module whose last version is this chapter's version 0. */
+static void set_module_before(const page *p, const page_arm *a, int module, pl_json *o)
+{
+    const page_arm *before = a->arm.before[0] ? arm_of_module(p, a->arm.before) : NULL;
+    char name[PL_MODULE_NAME_MAX];
+    if (!before ||
+        pl_topology_n_slots(before->topology) != pl_topology_n_slots(a->topology))
+        return;
+    pl_arm_module_name(
+        &before->arm, before->topology,
+        pl_topology_ancestor_module(a->topology, before->topology, module), name);
+    pl_json_set_text(o, "before", name);
+}
+
+static pl_json *lines_json(const page *p, const page_arm *a)
+{
+    pl_json *list = pl_json_array();
+    for (int m = 0; m < pl_topology_n_modules(a->topology); m++) {
+        char name[PL_MODULE_NAME_MAX];
+        pl_arm_module_name(&a->arm, a->topology, m, name);
+        const page_line *line = page_lineage_find(&p->history.lineage, name);
+        if (!line)
+            continue;
+        pl_json *o = pl_json_object();
+        pl_json_set_text(o, "module", name);
+        pl_json_set_int(o, "params", (int64_t)line->n_params);
+        pl_json_set_int(o, "versions", (int64_t)line->n_versions);
+        set_module_before(p, a, m, o);
+        pl_json_set(o, "nodes", page_lineage_nodes(line));
+        pl_json_push(list, o);
+    }
+    return list;
+}
+
+/* Without a name, the newest chapter of the mixture; until there is one, the first arm.
+ */
+static const page_arm *asked_arm(const page *p, const char *name)
+{
+    const page_history *h = &p->history;
+    const page_arm *found = NULL;
+    for (int i = 0; i < h->n_arms; i++) {
+        const page_arm *a = &h->arms[i];
+        if (*name ? strcmp(a->arm.name, name) == 0
+                  : !found ||
+                        pl_arm_chapter(a->arm.name) > pl_arm_chapter(found->arm.name))
+            found = a;
+    }
+    return found;
+}
+
+static pl_status answer_lineage(const page *p, const char *name, pl_buf *out)
+{
+    const page_history *h = &p->history;
+    const page_arm *a = asked_arm(p, name);
+    if (!a)
+        return pl_fail(PL_ERR_NOT_FOUND, "the run has no arm%s%.64s yet",
+                       *name ? " " : "", name);
+    pl_json *o = pl_json_object(), *arms = pl_json_array(), *paths = pl_json_array();
+    for (int i = 0; i < h->n_arms; i++)
+        pl_json_push(arms, pl_json_make_text(h->arms[i].arm.name));
+    for (int i = 0; i < pl_topology_n_paths(a->topology); i++) {
+        char path[PL_NAME_MAX];
+        pl_topology_path_name(a->topology, i, path);
+        pl_json_push(paths, pl_json_make_text(path));
+    }
+    pl_json_set(o, "arms", arms);
+    pl_json_set_text(o, "arm", a->arm.name);
+    pl_json_set_int(o, "stride", h->lineage.stride ? (int64_t)h->lineage.stride : 1);
+    pl_json_set(o, "paths", paths);
+    pl_json_set(o, "modules", lines_json(p, a));
+    pl_json_write(o, 0, out);
+    pl_json_destroy(&o);
+    return PL_OK;
+}
+
+/* ---- how updates agree ---- */
+/* Several contributors name the same update if a relay has added theirs. */
+static bool has_sums(const pl_version *v)
+{
+    for (int i = 1; i < v->n_contributions; i++)
+        for (int k = 0; k < i; k++)
+            if (pl_hash_equal(&v->contributions[i].update, &v->contributions[k].update))
+                return true;
+    return false;
+}
+
+/* Adds one decoded update to `sum`. */
+static pl_status add_update(pl_store *store, const pl_version *v, int i, float weight,
+                            float *sum)
+{
+    const pl_contribution *c = &v->contributions[i];
+    void *data = NULL;
+    uint64_t bytes = 0;
+    double norm;
+    PL_CHECK(pl_store_blob_bytes(store, &c->update, &bytes));
+    PL_CHECK(pl_try_alloc((size_t)bytes + 1, "an update", &data));
+    pl_status status = pl_store_read_blob(store, &c->update, 0, (size_t)bytes, data);
+    if (status == PL_OK)
+        status = pl_codec_add(data, bytes, v->n_params, weight, sum, &norm);
+    pl_free_aligned(data);
+    return status;
+}
+
+static double cosine_of(const float *x, const float *y, size_t n)
+{
+    double xx = 0, yy = 0, xy = 0;
+    for (size_t i = 0; i < n; i++) {
+        xx += (double)x[i] * x[i];
+        yy += (double)y[i] * y[i];
+        xy += (double)x[i] * y[i];
+    }
+    return xy / sqrt(xx * yy);
+}
+
+static pl_status compute_cosines(pl_store *store, const pl_version *v, double *cosines)
+{
+    float *mean = NULL, *one = NULL;
+    const size_t bytes = (size_t)v->n_params * sizeof *mean;
+    pl_status status = PL_OK;
+    PL_TRY(pl_try_alloc(bytes + 1, "the mean of updates", (void **)&mean));
+    PL_TRY(pl_try_alloc(bytes + 1, "an update", (void **)&one));
+    memset(mean, 0, bytes);
+    for (int i = 0; i < v->n_contributions; i++) {
+        const double weight = v->contributions[i].weight;
+        PL_TRY(add_update(store, v, i, weight > 0 ? (float)weight : 1, mean));
+    }
+    for (int i = 0; i < v->n_contributions; i++) {
+        memset(one, 0, bytes);
+        PL_TRY(add_update(store, v, i, 1, one));
+        cosines[i] = cosine_of(one, mean, v->n_params);
+    }
+done:
+    pl_free_aligned(mean);
+    pl_free_aligned(one);
+    return status;
+}
+
+/* Fills in the cosine of each update and the mean of all, or says why it cannot. */
+static void find_cosines(pl_store *store, const pl_version *v, double *cosines,
+                         char why[256])
+{
+    const uint64_t n = (uint64_t)v->n_contributions;
+    why[0] = '\0';
+    if (n == 0 || v->n_params == 0)
+        return;
+    if (!v->has_updates)
+        snprintf(why, 256,
+                 "the updates of merged versions were dropped; "
+                 "store.keep_updates=true keeps them");
+    else if (has_sums(v))
+        snprintf(why, 256, "a relay added the updates before they were stored");
+    else if (v->n_params > COSINE_VALUES_MAX / n)
+        snprintf(
+            why, 256,
+            "%llu updates of %llu values are more than this page reads (%d values)",
+            (unsigned long long)n, (unsigned long long)v->n_params, COSINE_VALUES_MAX);
+    else if (compute_cosines(store, v, cosines) != PL_OK)
+        pl_copy_text(why, 256, pl_last_error());
+}
+
+/* ---- one version ---- */
+/* The verdict of the audit of this task, if it was drawn. */
+static pl_json *audit_json(pl_store *store, const char *task, int64_t phase)
+{
+    char name[PL_TEXT_MAX + 64];
+    pl_buf text = {0};
+    pl_json *o = NULL;
+    pl_audit *audit = pl_alloc(sizeof *audit);
+    snprintf(name, sizeof name, PL_AUDIT_REFS "%s/%lld", task, (long long)phase);
+    if (pl_store_get_ref(store, name, &text) == PL_OK &&
+        pl_audit_read(pl_buf_text(&text), audit) == PL_OK) {
+        o = pl_json_object();
+        pl_json *workers = pl_json_array();
+        pl_json_set_text(o, "verdict", pl_verdict_name(audit->verdict));
+        for (int i = 0; i < audit->n; i++)
+            pl_json_push(workers, pl_json_make_text(audit->results[i].worker));
+        pl_json_set(o, "workers", workers);
+        pl_json_set_text(o, "reason", audit->reason);
+    }
+    pl_free(audit);
+    pl_buf_destroy(&text);
+    return o;
+}
+
+static pl_json *contributor_json(page *p, const page_arm *a, const pl_contribution *c,
+                                 double weights, double cosine)
+{
+    char path[PL_NAME_MAX] = "", task[PL_MODULE_NAME_MAX] = "";
+    pl_json *o = pl_json_object();
+    if (a && c->path >= 0 && c->path < pl_topology_n_paths(a->topology) &&
+        c->replica >= 0 && c->replica < a->n_replicas) {
+        pl_topology_path_name(a->topology, (int)c->path, path);
+        pl_arm_path_name(&a->arm, a->topology, (int)c->path, (int)c->replica, task);
+    }
+    pl_json_set_int(o, "path", c->path);
+    pl_json_set_text(o, "path_name", path);
+    pl_json_set_int(o, "replica", c->replica);
+    pl_json_set_int(o, "phase", c->phase);
+    pl_json_set_text(o, "worker", c->worker);
+    pl_json_set_text(o, "device", c->device);
+    pl_json_set_int(o, "first_sample", (int64_t)c->first_sample);
+    pl_json_set_int(o, "samples", (int64_t)c->n_samples);
+    pl_json_set_int(o, "tokens", (int64_t)c->n_tokens);
+    pl_json_set_real(o, "loss", c->loss);
+    pl_json_set_real(o, "norm", c->norm);
+    pl_json_set_real(o, "share",
+                     c->weight > 0 && weights > 0 ? c->weight / weights : 0);
+    pl_json_set_real(o, "seconds", c->seconds);
+    pl_json_set_text(o, "codec", c->codec);
+    set_hash(o, "update", &c->update);
+    pl_json_set_int(o, "update_bytes", (int64_t)c->update_bytes);
+    pl_json_set_bool(o, "split", c->split);
+    pl_json_set(o, "cosine", figures(cosine, 6));
+    pl_json *audit = task[0] ? audit_json(p->store, task, c->phase) : NULL;
+    if (audit)
+        pl_json_set(o, "audit", audit);
+    return o;
+}
+
+static pl_json *version_json(const pl_version *v)
+{
+    pl_json *o = pl_json_object();
+    uint64_t source;
+    const bool back = pl_version_source(v, &source);
+    pl_json_set_text(o, "module", v->module);
+    pl_json_set_int(o, "version", (int64_t)v->number);
+    pl_json_set_text(o, "method", v->method);
+    if (back)
+        pl_json_set_int(o, "source", (int64_t)source);
+    pl_json_set_real(o, "lr", v->lr);
+    pl_json_set_real(o, "momentum", v->outer_momentum);
+    pl_json_set_int(o, "params", (int64_t)v->n_params);
+    set_hash(o, "hash", &v->params);
+    set_hash(o, "parent", &v->parent);
+    set_hash(o, "momentum_hash", &v->momentum);
+    set_hash(o, "config", &v->config);
+    pl_json_set_real(o, "params_norm", v->params_norm);
+    pl_json_set_real(o, "update_norm", v->update_norm);
+    pl_json_set_real(o, "displacement", v->displacement);
+    pl_json_set_int(o, "wall_ms", v->wall_ms);
+    pl_json_set_int(o, "commit", (int64_t)v->sequence);
+    pl_json_set_bool(o, "collected", v->params_gone);
+    return o;
+}
+
+static pl_status answer_version(page *p, const char *module, const char *number,
+                                pl_buf *out)
+{
+    pl_version v;
+    int64_t n = 0;
+    char why[256];
+    if (!*number)
+        PL_CHECK(pl_store_head(p->store, module, &v));
+    else if (pl_parse_int(number, &n) != PL_OK || n < 0)
+        return pl_fail(PL_ERR_USAGE, "`%.32s` is no number of a version", number);
+    else
+        PL_CHECK(pl_store_get_version(p->store, module, (uint64_t)n, &v));
+    double *cosines = pl_alloc((size_t)(v.n_contributions + 1) * sizeof *cosines);
+    double weights = 0;
+    for (int i = 0; i < v.n_contributions; i++) {
+        weights += v.contributions[i].weight > 0 ? v.contributions[i].weight : 0;
+        cosines[i] = NAN;
+    }
+    find_cosines(p->store, &v, cosines, why);
+    pl_json *o = version_json(&v), *list = pl_json_array();
+    const int shown =
+        v.n_contributions < CONTRIBUTORS_MAX ? v.n_contributions : CONTRIBUTORS_MAX;
+    for (int i = 0; i < shown; i++)
+        pl_json_push(list, contributor_json(p, arm_of_module(p, module),
+                                            &v.contributions[i], weights, cosines[i]));
+    pl_json_set(o, "contributors", list);
+    pl_json_set_int(o, "left_out", v.n_contributions - shown);
+    pl_json_set_text(o, "no_cosine", why);
+    pl_json_write(o, 0, out);
+    pl_json_destroy(&o);
+    pl_free(cosines);
+    pl_version_clear(&v);
+    return PL_OK;
+}
+
+/* ---- how tensors change ---- */
+typedef struct heat {
+    pl_comparison compare;
+    pl_json *tensors, *cells; /* names; of the interval that is compared */
+    int n_tensors;
+} heat;
+
+static void note_tensor_change(void *context, const char *tensor, const char *shape,
+                               const pl_difference *d)
+{
+    heat *h = context;
+    const size_t at = pl_json_count(h->cells);
+    if (at >= TENSORS_MAX)
+        return;
+    if (at == pl_json_count(h->tensors)) {
+        char name[PL_TEXT_MAX];
+        snprintf(name, sizeof name, "%s%s%s", tensor ? tensor : "all tensors",
+                 *shape ? " " : "", shape);
+        pl_json_push(h->tensors, pl_json_make_text(name));
+    }
+    pl_json_push(h->cells, figures(pl_difference_relative(d), 4));
+}
+
+/* Adds the column of two versions: [from, to, relative change of each tensor]. The list
+ * of equal versions is empty. */
+static pl_status add_heat_column(heat *h, const pl_version *a, const pl_version *b,
+                                 pl_json *columns)
+{
+    pl_json *column = pl_json_array();
+    h->cells = pl_json_array();
+    pl_status status = pl_comparison_load(&h->compare, a, b);
+    if (status == PL_OK && !h->compare.equal)
+        pl_comparison_run(&h->compare, note_tensor_change, h);
+    pl_json_push(column, pl_json_make_int((int64_t)a->number));
+    pl_json_push(column, pl_json_make_int((int64_t)b->number));
+    pl_json_push(column, h->cells);
+    if (status == PL_OK)
+        pl_json_push(columns, column);
+    else
+        pl_json_destroy(&column);
+    return status;
+}
+
+/* Compares n + 1 versions, evenly between the first and the last, each with the next
+ * one that still has its parameters. */
+static pl_status add_heat_columns(heat *h, const char *module, uint64_t from,
+                                  uint64_t to, uint64_t n, pl_json *columns)
+{
+    pl_version a = {.n_contributions = 0}, b;
+    bool begun = false;
+    pl_status status = PL_OK;
+    for (uint64_t i = 0; i <= n && status == PL_OK; i++) {
+        status = pl_store_get_version(h->compare.store, module,
+                                      from + (to - from) * i / n, &b);
+        if (status != PL_OK)
+            break;
+        if (!b.params_gone && begun)
+            status = add_heat_column(h, &a, &b, columns);
+        if (!b.params_gone) {
+            pl_version_clear(&a);
+            a = b;
+            begun = true;
+        } else {
+            pl_version_clear(&b);
+        }
+    }
+    pl_version_clear(&a);
+    return status;
+}
+
+/* Where old versions were collected, the newest ones are compared. */
+static pl_status fill_heat(heat *h, const pl_version *head, uint64_t from, uint64_t to,
+                           pl_json *columns)
+{
+    const uint64_t values = 2 * head->n_params;
+    uint64_t n = values > 0 ? HEAT_VALUES_MAX / values : 0;
+    if (n == 0)
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "%s has %llu values, more than this page compares (%d); use "
+                       "`pathloom store diff`",
+                       head->module, (unsigned long long)head->n_params,
+                       HEAT_VALUES_MAX / 2);
+    n = n < COLUMNS_MAX ? n : COLUMNS_MAX;
+    n = n < to - from ? n : to - from;
+    if (n > 0)
+        PL_CHECK(add_heat_columns(h, head->module, from, to, n, columns));
+    if (pl_json_count(columns) > 0 || to <= from + n)
+        return PL_OK;
+    return add_heat_columns(h, head->module, to - n, to, n, columns);
+}
+
+static uint64_t asked_number(const pl_page_question *q, const char *name,
+                             uint64_t other)
+{
+    int64_t n;
+    const char *text = pl_page_ask(q, name);
+    return *text && pl_parse_int(text, &n) == PL_OK && n >= 0 ? (uint64_t)n : other;
+}
+
+static pl_status answer_heat(page *p, const char *module, const pl_page_question *q,
+                             pl_buf *out)
+{
+    pl_version head;
+    heat h = {.compare = {.store = p->store}};
+    PL_CHECK(pl_store_head(p->store, module, &head));
+    uint64_t to = asked_number(q, "to", head.number), from = asked_number(q, "from", 0);
+    to = to < head.number ? to : head.number;
+    from = from < to ? from : to;
+    pl_json *o = pl_json_object(), *columns = pl_json_array();
+    h.tensors = pl_json_array();
+    pl_status status = fill_heat(&h, &head, from, to, columns);
+    pl_json_set_text(o, "module", module);
+    pl_json_set_int(o, "from", (int64_t)from);
+    pl_json_set_int(o, "to", (int64_t)to);
+    pl_json_set(o, "tensors", h.tensors);
+    pl_json_set(o, "columns", columns);
+    if (status == PL_OK)
+        pl_json_write(o, 0, out);
+    pl_json_destroy(&o);
+    pl_comparison_clear(&h.compare);
+    pl_version_clear(&head);
+    return status;
+}
+
+pl_status page_modules_json(page *p, const pl_page_question *q, pl_buf *out)
+{
+    const char *module = pl_page_ask(q, "module");
+    const bool tensors = *pl_page_ask(q, "heat") != '\0';
+    if (!*module)
+        return answer_lineage(p, pl_page_ask(q, "arm"), out);
+    if (!p->store)
+        return p->trouble[0] ? pl_fail(PL_ERR_BUSY, "the store cannot be read now: %s",
+                                       p->trouble)
+                             : pl_fail(PL_ERR_BUSY, "the run has no store yet");
+    for (int tries = 0;; tries++) {
+        pl_status status =
+            tensors ? answer_heat(p, module, q, out)
+                    : answer_version(p, module, pl_page_ask(q, "version"), out);
+        if (tries > 0 || status == PL_OK || status == PL_ERR_NOT_FOUND ||
+            status == PL_ERR_USAGE || status == PL_ERR_UNSUPPORTED)
+            return status;
+        pl_buf_clear(out);
+        PL_CHECK(pl_store_refresh(p->store));
+    }
+}
