@@ -76,19 +76,21 @@ static bool list_goes_on(const char *was, const char *now)
     return strncmp(now, was, n) == 0 && now[n] != '\0' && (n == 0 || now[n] == ',');
 }
 
-/* Whether the last split is one at the end of the run as it was. */
-static bool splits_at_end(const config *own, const config *c)
+/* Whether all new splits come after the phases that the run has had so far. */
+static bool splits_later(const config *own, const config *c)
 {
     config_chapter chapters[CONFIG_CHAPTERS_MAX];
-    int n = 0, n_own = 0;
+    int n = 0, n_own = 0, early = 0, had = 0;
     if (!list_goes_on(own->split, c->split) ||
-        config_chapters(own, chapters, &n_own) != PL_OK ||
-        config_chapters(c, chapters, &n) != PL_OK)
+        config_chapters(own, chapters, &n_own) != PL_OK)
         return false;
     for (int i = 0; i < n_own; i++)
-        if (chapters[i].end > config_all_phases(own))
-            return false;
-    return n > n_own && chapters[n_own].splits;
+        had += chapters[i].splits;
+    if (config_chapters(c, chapters, &n) != PL_OK)
+        return false;
+    for (int i = 0; i < n; i++)
+        early += chapters[i].splits && chapters[i].begin < config_all_phases(own);
+    return early == had;
 }
 
 /* `train.phases=+8` of a run that has begun stands for train.more with 8 at its end. */
@@ -117,7 +119,7 @@ static pl_status compare_saved_config(pl_run *r, const config *saved)
     r->lengthened = list_goes_on(saved->more, r->cfg.more);
     if (r->lengthened)
         pl_copy_text(lengthened.more, sizeof lengthened.more, r->cfg.more);
-    if (r->lengthened && splits_at_end(saved, &r->cfg))
+    if (r->lengthened && splits_later(saved, &r->cfg))
         pl_copy_text(lengthened.split, sizeof lengthened.split, r->cfg.split);
     const char *key = pl_conf_difference(&config_table, own, &r->cfg);
     if (!key)

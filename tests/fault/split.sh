@@ -107,14 +107,14 @@ ask train --out "$run" --set train.phases=+2 --set topology.split=3:4x4,5:8x8
 says 'topology.split'
 ask train --out "$run" --set topology.split=3:4x4,6:16x4
 [ $? -ne 0 ] || fail "a finished run was split that does not go on"
-ask train --out "$run" --set train.phases=+2 --set topology.split=3:4x4,6:16x4 || {
+ask train --out "$run" --set train.more=1,1 --set topology.split=3:4x4,7:16x4 || {
     cat "$work/ask.out"
-    fail "two phases more, of four times the paths"
+    fail "a phase more, and one of four times the paths"
 }
-says '^more     mix~2 goes on from mix~1: 2 phases, warmed up anew'
+says '^more     mix~2 goes on from mix~1: 1 phases on the same shards, warmed up anew'
 says 'documents, which its 4 children share'
-says '^widen    40 modules and 16 paths of mix~1 become 148 and 64 of mix~2'
-[ "$(hash_of mix~2/L1.E15@0)" = "$(hash_of mix~1/L1.E3@3)" ] || fail "mix~2 begins elsewhere"
+says '^widen    40 modules and 16 paths of mix~2 become 148 and 64 of mix~3'
+[ "$(hash_of mix~3/L1.E15@0)" = "$(hash_of mix~2/L1.E3@1)" ] || fail "mix~3 begins elsewhere"
 ask eval --run "$run" --json || fail "eval of 64 paths"
 says '"finished": *true'
 ask store fsck --run "$run" || fail "fsck of three chapters"
