@@ -80,7 +80,7 @@ static pl_status read_every(const pl_run *r, const char *text, evaluation_wish *
 }
 
 typedef struct eval_request {
-    const char *run, *on, *every;
+    const char *run, *on, *every, *select;
     cli_settings settings;
     bool json;
 } eval_request;
@@ -94,6 +94,7 @@ static const cli_option options[] = {
     CLI_OPTION("every", CLI_TEXT, eval_request, every, "W,W,...",
                "also choose the path again every W tokens, by the text before and in "
                "hindsight, as 128,64,32,16"),
+    CLI_SELECT(eval_request, select),
     CLI_JSON(eval_request, json),
     CLI_SETTINGS(eval_request, settings,
                  "keys that do not change results, as eval.max_tokens"),
@@ -108,6 +109,8 @@ static int run_eval(int argc, char **argv)
     memset(&r, 0, sizeof r);
     r.lock = -1;
     pl_status status = cli_read(&verb_eval, argc, argv, &q, NULL);
+    if (status == PL_OK)
+        status = cli_read_select(q.select, &wish.best);
     if (status == PL_OK)
         status = run_look(q.run, &r);
     if (status == PL_OK)

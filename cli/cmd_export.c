@@ -5,6 +5,8 @@
 
 typedef struct request {
     const char *dir, *arm, *path, *text, *out, *format, *type_name;
+    const char *select;
+    bool best;
     const char *at; /* a version's number or a tag; NULL: heads */
     bool all, gguf, json;
     pl_weight_type type;
@@ -20,6 +22,7 @@ static const cli_option options[] = {
                "every path, each with a name of its own in --out"),
     CLI_OPTION("at", CLI_TEXT, request, at, "N|TAG",
                "version N of every module, or those of a tag (the newest)"),
+    CLI_SELECT(request, select),
     CLI_OPTION("format", CLI_TEXT, request, format, "NAME",
                "safetensors: a folder for transformers; gguf: a file for llama.cpp "
                "(safetensors)"),
@@ -33,6 +36,10 @@ static pl_status parse_export_args(int argc, char **argv, request *q)
 {
     *q = (request){.format = "safetensors"};
     PL_CHECK(cli_read(&verb_export, argc, argv, q, NULL));
+    PL_CHECK(cli_read_select(q->select, &q->best));
+    if (q->at && q->best)
+        return pl_fail(PL_ERR_USAGE, "--at and --select best both say which version is "
+                                     "exported; give one of the two");
     q->gguf = strcmp(q->format, "gguf") == 0;
     if (!q->gguf && strcmp(q->format, "safetensors") != 0) {
         return pl_fail(PL_ERR_USAGE, "--format takes safetensors or gguf, not `%s`",
@@ -180,6 +187,8 @@ static pl_status export_path(job *j, int path)
     PL_CHECK(target_of(j, name, target));
     for (int slot = 0; slot < pl_topology_n_slots(j->topology); slot++)
         PL_CHECK(find_version(j, path, slot));
+    if (j->q->best)
+        PL_CHECK(pl_best_versions(j->store, &j->arm, j->topology, path, j->versions));
     PL_CHECK(pl_read_path_modules(j->store, &j->arm, j->topology, path, j->versions,
                                   j->params, j->modules));
     /* "pathloom.module.L1.E0": "4 HASH": one note per module, besides those about what
@@ -227,6 +236,7 @@ static pl_status route(job *j, int *path)
     pl_buf_append(&tokens, &bos, sizeof bos);
     PL_TRY(pl_tokenizer_encode(tokenizer, j->q->text, strlen(j->q->text), &tokens));
     run_answer_settings(&j->r, &settings);
+    settings.best = j->q->best;
     PL_TRY(pl_path_chooser_open(&settings, j->store, &chooser));
     PL_TRY(pl_path_chooser_follow(chooser, &j->arm, j->topology));
     PL_TRY(pl_path_chooser_choose(chooser, (const int32_t *)(const void *)tokens.data,

@@ -7,6 +7,7 @@ typedef struct request {
     const char *dir, *prompt, *path, *route, *precision;
     pl_generate_options options;
     int64_t seed;
+    const char *select;
     int every; /* 0: the path is chosen once */
     cli_list stop;
     bool json;
@@ -21,6 +22,7 @@ static const cli_option options[] = {
                "router: the router chooses the path; likelihood: the path under which "
                "the prompt's first tokens are likeliest; auto: likelihood, if there "
                "are at most 16 paths (router.answer)"),
+    CLI_SELECT(request, select),
     CLI_NUMBER("route-every", CLI_INT, request, every, "W", 1, 1 << 20,
                "choose the path again every W tokens, by the text before; every path "
                "is loaded and reads the text"),
@@ -225,7 +227,8 @@ static pl_status open_path(session *s, int path, pl_model **model, pl_decoder **
 {
     const pl_model_options size = {.batch = 1, .context = s->mix.arm.shape.context};
     PL_CHECK(pl_model_create(s->backend, s->mix.topology, &size, model));
-    PL_CHECK(pl_load_path(s->mix.store, &s->mix.arm, s->mix.topology, path, *model));
+    PL_CHECK(pl_load_path(s->mix.store, &s->mix.arm, s->mix.topology, path,
+                          s->mix.settings.best, *model));
     return pl_decoder_create(*model, decoder);
 }
 
@@ -272,6 +275,7 @@ static pl_status generate(session *s)
 {
     pl_generate_result result;
     PL_CHECK(mixture_open(s->q->dir, &s->mix));
+    PL_CHECK(cli_read_select(s->q->select, &s->mix.settings.best));
     if (s->q->route)
         pl_copy_text(s->mix.settings.rule, sizeof s->mix.settings.rule, s->q->route);
     int32_t bos = PL_TOKEN_BOS;

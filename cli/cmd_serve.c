@@ -16,6 +16,7 @@ typedef struct request {
     const char *dir;
     pl_front_options front;
     const char *route; /* overrides router.answer; NULL: it does not */
+    const char *select;
     pl_server_options server;
 } request;
 
@@ -34,6 +35,7 @@ static const cli_option options[] = {
     CLI_OPTION("route", CLI_TEXT, request, route, "RULE",
                "which path answers as model auto: router, likelihood or auto, as with "
                "generate (router.answer)"),
+    CLI_SELECT(request, select),
     CLI_NUMBER("queue", CLI_INT, request, server.queue, "N", 1, 100000,
                "most requests that wait; more are answered with 429 (256)"),
     CLI_NUMBER("per-address", CLI_INT, request, server.per_address, "N", 0, 100000,
@@ -80,6 +82,7 @@ static pl_status serve_mixture(request *q)
     volatile sig_atomic_t *stop = cli_stop_flag(true);
     sigaction(SIGHUP, &hangup, NULL);
     PL_TRY(mixture_open(q->dir, &mix));
+    PL_TRY(cli_read_select(q->select, &mix.settings.best));
     if (q->route)
         pl_copy_text(mix.settings.rule, sizeof mix.settings.rule, q->route);
     q->server.mix = &mix;

@@ -72,6 +72,10 @@ typedef struct cli_option {
                "folder of the run (pathloom-run); it may be training")
 #define CLI_JSON(type, field)                                                          \
     CLI_OPTION("json", CLI_FLAG, type, field, NULL, "print JSON, one object per line")
+#define CLI_SELECT(type, field)                                                        \
+    CLI_OPTION("select", CLI_TEXT, type, field, "VERSION",                             \
+               "head: the newest version of each path; best: the one with the lowest " \
+               "loss on its held-out documents (train.holdout) (head)")
 #define CLI_SETTINGS(type, field, text)                                                \
     CLI_OPTION("set", CLI_SET, type, field, "KEY=VALUE", text)
 
@@ -101,6 +105,8 @@ typedef struct cli_verb {
  * `words` may be NULL if the verb takes none. ERR_USAGE in one sentence. */
 PL_MUST_CHECK pl_status cli_read(const cli_verb *verb, int argc, char **argv,
                                  void *into, cli_words *words);
+/* Reads --select, which may be NULL: whether it says best. ERR_USAGE. */
+PL_MUST_CHECK pl_status cli_read_select(const char *text, bool *best);
 /* Adds "key=value". ERR_USAGE: there are too many, or it is too long. */
 PL_MUST_CHECK pl_status cli_add_setting(cli_settings *s, const char *key,
                                         const char *value);

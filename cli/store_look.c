@@ -210,13 +210,37 @@ static pl_status bytes_of(look *q, const pl_hash *blob, uint64_t *bytes)
     return pl_store_blob_bytes(q->store, blob, bytes);
 }
 
+typedef struct best_search {
+    const pl_version *version;
+    pl_buf *paths;
+} best_search;
+
+/* Notes the path of a tag "best-ARM-pNN" that names the version. */
+static pl_status note_best_path(void *context, const pl_snapshot *tag)
+{
+    const best_search *search = context;
+    char prefix[PL_MODULE_NAME_MAX];
+    snprintf(prefix, sizeof prefix, "best-%.24s-", tag->arm);
+    const pl_snapshot_item *item = pl_snapshot_find(tag, search->version->module);
+    if (item && item->number == search->version->number &&
+        pl_starts_with(tag->name, prefix))
+        pl_buf_printf(search->paths, "%s%s", search->paths->len > 0 ? ", " : "",
+                      tag->name + strlen(prefix));
+    return PL_OK;
+}
+
 static pl_status show_version(look *q, const pl_version *v, bool full)
 {
     uint64_t bytes, momentum_bytes;
+    pl_buf paths = {0};
+    best_search search = {v, &paths};
     PL_CHECK(bytes_of(q, &v->params, &bytes));
     PL_CHECK(bytes_of(q, &v->momentum, &momentum_bytes));
-    print_version(q->json, v, bytes, momentum_bytes, full);
-    return PL_OK;
+    pl_status status = pl_store_each_tag(q->store, note_best_path, &search);
+    if (status == PL_OK)
+        print_version(q->json, v, bytes, momentum_bytes, full, pl_buf_text(&paths));
+    pl_buf_destroy(&paths);
+    return status;
 }
 
 static pl_status show_tag_items(const look *q, const char *name)

@@ -69,10 +69,10 @@ void print_tag(bool json, const pl_snapshot *tag, int width, bool full)
     if (full) {
         row_say(&r, "state       %s\ncommit      %llu, ", place,
                 (unsigned long long)tag->sequence);
-        row_date(&r, "wall_ms", tag->wall_ms, "%s\n");
+        row_date(&r, "wall_ms", tag->wall_ms, tag->wall_ms > 0 ? "%s\n" : "by train\n");
     } else {
         row_say(&r, "  %-14s %3zu modules", place, tag->n_items);
-        row_age(&r, "wall_ms", tag->wall_ms, "  %s ago");
+        row_age(&r, "wall_ms", tag->wall_ms, tag->wall_ms > 0 ? "  %s ago" : NULL);
     }
     row_text(&r, "note", tag->note, full ? "note        %s" : "  %s");
     row_break(&r);
@@ -122,7 +122,7 @@ static void print_contributions(row *r, const pl_version *v)
 
 /* The text of one version: `full` for show, else for log. */
 static void print_version_text(const pl_version *v, uint64_t bytes,
-                               uint64_t momentum_bytes, bool full)
+                               uint64_t momentum_bytes, bool full, const char *best)
 {
     row r = row_begin(false);
     uint64_t source;
@@ -165,18 +165,19 @@ static void print_version_text(const pl_version *v, uint64_t bytes,
         row_real(&r, NULL, v->params_norm, has_norm ? "  norm %.6g" : NULL);
         row_flag(&r, NULL, v->params_gone, "  (parameters collected)");
     }
+    row_text(&r, NULL, best, *best ? "  best of %s" : NULL);
     row_break(&r);
     print_contributions(&r, v);
     row_finish(&r);
 }
 
 void print_version(bool json, const pl_version *v, uint64_t bytes,
-                   uint64_t momentum_bytes, bool full)
+                   uint64_t momentum_bytes, bool full, const char *best)
 {
     uint64_t source;
     bool stepped = v->number > 0 && !pl_version_source(v, &source);
     if (!json) {
-        print_version_text(v, bytes, momentum_bytes, full);
+        print_version_text(v, bytes, momentum_bytes, full, best);
         return;
     }
     row r = row_begin(true);
@@ -196,6 +197,7 @@ void print_version(bool json, const pl_version *v, uint64_t bytes,
     row_hash(&r, "momentum_hash", &v->momentum, NULL);
     row_bytes(&r, "momentum_bytes", momentum_bytes, NULL);
     row_flag(&r, "collected", v->params_gone, NULL);
+    row_text(&r, "best_of", best, NULL);
     row_count(&r, "sequence", v->sequence, NULL);
     row_age(&r, "wall_ms", v->wall_ms, NULL);
     row_finish(&r);

@@ -15,9 +15,10 @@ void print_ref(bool json, const char *name, const char *target, int width);
 void print_tag(bool json, const pl_snapshot *tag, int width, bool full);
 
 /* An entry of `store log`, or with `full` all fields; `bytes` of the parameters;
- * `momentum_bytes` is 0 if there is none. */
+ * `momentum_bytes` is 0 if there is none. `best`: the paths whose best version it is
+ * part of, or "". */
 void print_version(bool json, const pl_version *version, uint64_t bytes,
-                   uint64_t momentum_bytes, bool full);
+                   uint64_t momentum_bytes, bool full, const char *best);
 
 void print_stats(bool json, const pl_store *store, const pl_store_stats *stats);
 

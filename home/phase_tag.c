@@ -4,9 +4,8 @@
 
 #include <string.h>
 
-/* The number of versions that all phases below `phase` have made of a module. */
-static uint64_t version_after(const pl_arm *arm, const pl_topology *t, int module,
-                              int64_t phase)
+uint64_t pl_version_after(const pl_arm *arm, const pl_topology *t, int module,
+                          int64_t phase)
 {
     for (int64_t p = phase; p-- > 0;) {
         int64_t round = pl_round_of(arm, t, module, p);
@@ -55,7 +54,7 @@ static pl_status open_arm_view(pl_store *store, const char *name, arm_view *out)
 static bool has_phase(const arm_view *v, int64_t phase)
 {
     for (int m = 0; m < v->n; m++)
-        if (version_after(&v->arm, v->topology, m, phase) > v->heads[m])
+        if (pl_version_after(&v->arm, v->topology, m, phase) > v->heads[m])
             return false;
     return true;
 }
@@ -97,7 +96,7 @@ static pl_status default_phase(pl_store *store, const arm_view *v, int64_t *out)
     for (int m = 0; m < v->n && !left; m++) {
         pl_arm_module_name(&v->arm, v->topology, m, module);
         PL_CHECK(module_left(store, module, v->heads[m],
-                             version_after(&v->arm, v->topology, m, phase), &left));
+                             pl_version_after(&v->arm, v->topology, m, phase), &left));
     }
     *out = left ? -1 : phase;
     return PL_OK;
@@ -134,7 +133,7 @@ static pl_status add_tag_item(pl_store *store, const arm_view *v, int module,
     pl_snapshot_item *item = &tag->items[tag->n_items++];
     pl_arm_module_name(&v->arm, v->topology, module, item->module);
     item->number = phase < 0 ? v->heads[module]
-                             : version_after(&v->arm, v->topology, module, phase);
+                             : pl_version_after(&v->arm, v->topology, module, phase);
     PL_CHECK(pl_store_get_version(store, item->module, item->number, &version));
     item->params = version.params;
     bool gone = version.params_gone;

@@ -2,11 +2,15 @@
  * has made, or the newest ones. */
 #ifndef PL_HOME_PHASE_TAG_H
 #define PL_HOME_PHASE_TAG_H
+#include "outer/outer.h"
 #include "store/store.h"
 #ifdef __cplusplus
 extern "C" {
 #endif
 
+/* The number of versions that all phases below `phase` have made of a module. */
+uint64_t pl_version_after(const pl_arm *arm, const pl_topology *t, int module,
+                          int64_t phase);
 /* The phase that `at` means: a number, "head" for the newest versions (-1), or NULL for
  * the newest phase that all modules have finished, unless a rollback gave up one of its
  * versions. ERR_NOT_FOUND: there is no such arm, or the phase is not complete. */

@@ -32,6 +32,7 @@ void run_answer_settings(const pl_run *r, pl_answer_settings *out)
     pl_copy_text(out->precision, sizeof out->precision, backend.precision);
     pl_copy_text(out->rule, sizeof out->rule, r->cfg.answer);
     out->prefix = (int)r->cfg.prefix;
+    out->best = false;
 }
 
 static pl_status read_mixture(const pl_run *r, pl_mixture *mix)

@@ -31,8 +31,6 @@
 
 #include <stdlib.h>
 
-enum { MERGE_WAIT_MS = 120000, MERGE_POLL_MS = 50 };
-
 typedef struct chapter {
     pl_run *r;
     const config_chapter *what;
@@ -46,22 +44,6 @@ typedef struct chapter {
 } chapter;
 
 /* ---- what the chapter before ended with ---- */
-/* The homes merge the last round a moment after its updates have arrived. */
-static pl_status await_version(chapter *c, int module, const char *name,
-                               pl_version_facts *out)
-{
-    const int64_t until = pl_now_ms() + MERGE_WAIT_MS;
-    int64_t number = (int64_t)pl_round_count(&c->before, c->from, module);
-    for (;;) {
-        pl_status status = pl_client_get_version(c->r->client, name, number, out);
-        if (status != PL_ERR_NOT_FOUND || pl_now_ms() > until)
-            return status;
-        PL_CHECK(run_stopped(c->r));
-        PL_CHECK(run_tend(c->r));
-        pl_sleep_ms(MERGE_POLL_MS);
-    }
-}
-
 /* The last version of a module of the arm before, as f32 values; `out` [n_params] of
  * its slot. */
 static pl_status last_version(chapter *c, int module, float *out)
@@ -69,18 +51,10 @@ static pl_status last_version(chapter *c, int module, float *out)
     const pl_slot *slot =
         pl_topology_slot(c->from, pl_topology_module_slot(c->from, module));
     char name[PL_MODULE_NAME_MAX];
-    pl_version_facts last;
-    pl_buf bytes = {0};
+    pl_hash params;
     pl_arm_module_name(&c->before, c->from, module, name);
-    pl_status status = await_version(c, module, name, &last);
-    if (status == PL_OK)
-        status = pl_client_get_blob(c->r->client, name, &last.params, &bytes);
-    if (status == PL_OK && bytes.len != slot->n_params * sizeof *out)
-        status = pl_fail(PL_ERR_DAMAGED, "%s has the wrong size", name);
-    if (status == PL_OK)
-        memcpy(out, bytes.data, bytes.len);
-    pl_buf_destroy(&bytes);
-    return status;
+    return stages_read_version(c->r, name, pl_round_count(&c->before, c->from, module),
+                               slot, out, &params);
 }
 
 /* The modules of `arm`, which has topology t, begin as the last versions of those that
@@ -357,6 +331,7 @@ static pl_status publish_more(chapter *c)
         snprintf(to, sizeof to, "shard/%s/%s", c->arm.name, path);
         PL_CHECK(copy_object(c->r, from, to, &c->arm.shards[p]));
     }
+    PL_CHECK(select_copy_holdouts(c->r, c->topology, c->before.name, c->arm.name));
     PL_CHECK(publish_modules(c, &c->arm, c->topology));
     snprintf(from, sizeof from, "router/%s", c->before.name);
     snprintf(to, sizeof to, "router/%s", c->arm.name);

@@ -518,6 +518,15 @@ static pl_status check_chapters(const config *c, const pl_outer *outer, int n_pa
                        "(train.decay); change documents or modules earlier",
                        key, (long long)chapters[last].begin, left, (long long)c->phases,
                        (double)c->phases * c->decay_share);
+    if (splits && c->holdout > 0)
+        return pl_fail(PL_ERR_CONFIG,
+                       "train.holdout does not go with topology.split, which deals "
+                       "only the documents that train; set train.holdout=0");
+    if (c->holdout > 0 && pl_traits(outer->method.method)->arrives)
+        return pl_fail(PL_ERR_CONFIG,
+                       "train.holdout does not go with outer.method=%s, whose versions "
+                       "belong to no phase; set train.holdout=0",
+                       c->method);
     if (splits && c->overlap > 1)
         return pl_fail(
             PL_ERR_CONFIG,

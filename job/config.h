@@ -56,6 +56,7 @@ typedef struct config {
     double decay_share, batch_lr;
     double lr, base_lr, lr_floor, beta1, beta2, adam_eps, weight_decay, clip;
     bool skip_prefix, pack;
+    double holdout;
     config_text state;
 
     config_text router_kind, answer, em;

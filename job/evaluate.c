@@ -72,12 +72,13 @@ typedef struct arm_source {
     pl_store *store;
     const pl_arm *arm;
     const pl_topology *topology;
+    bool best;
 } arm_source;
 
 static pl_status load_arm_path(void *context, int path, float *params)
 {
     const arm_source *s = context;
-    return pl_read_path(s->store, s->arm, s->topology, path, UINT64_MAX, params);
+    return pl_read_selected(s->store, s->arm, s->topology, path, s->best, params);
 }
 
 static pl_score *scores_of(evaluation *e, row_kind kind)
@@ -131,7 +132,7 @@ static pl_status score_ways(job *j, arm_source *source)
 static pl_status score_arm(job *j, row_kind kind, const pl_arm *arm,
                            const pl_topology *t)
 {
-    arm_source source = {j->store, arm, t};
+    arm_source source = {j->store, arm, t, j->e->wish.best};
     evaluation *e = j->e;
     int n_paths = pl_topology_n_paths(t);
     bool answers = config_answers_by_likelihood(&j->r->cfg, n_paths);

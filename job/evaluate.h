@@ -45,6 +45,7 @@ typedef struct evaluation_text {
 typedef struct evaluation_wish {
     const evaluation_text *text;      /* show its documents; NULL: the run's text */
     int every[PL_EVERY_MAX], n_every; /* the path chosen again every so many tokens */
+    bool best; /* the mixture with each path's best version, not with the newest */
 } evaluation_wish;
 
 typedef struct evaluation {

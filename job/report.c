@@ -74,6 +74,7 @@ void evaluation_json(const pl_run *r, const evaluation *e, int indent, pl_buf *o
     set_ppl(o, "ppl_dense_batch", &e->rows[ROW_BATCH]);
     set_ppl(o, "ppl_dense_equal_tokens", &e->rows[ROW_EQUAL]);
     set_ppl(o, "ppl_base", &e->rows[ROW_BASE]);
+    pl_json_set_text(o, "select", e->wish.best ? "best" : "head");
     pl_json_set_text(o, "answers_by",
                      e->answer == ROW_LIKELIHOOD ? "likelihood" : "router");
     pl_json_set_int(o, "tokens_per_path", (int64_t)mix->tokens_per_path);
@@ -255,6 +256,10 @@ static void print_result_notes(const pl_run *r, const evaluation *e)
         (long long)r->cfg.prefix, pl_human_seconds(e->seconds, seconds),
         (double)pl_topology_path_params(r->topology) / 1e6,
         pl_human_count(e->rate, rate));
+    if (e->wish.best)
+        say("   (the mixture answers with the best version of each path on its "
+            "held-out "
+            "documents)");
     print_documents(r, e);
     if (e->rows[ROW_LIKELIHOOD].present)
         say("   in hindsight: the best path of each document %.4f bits/byte, of each "

@@ -32,6 +32,8 @@ void routing_clear(routing *g)
     pl_router_destroy(&g->router);
     pl_prefix_lm_destroy(&g->answers);
     pl_shards_clear(&g->shards);
+    pl_free(g->held);
+    pl_free(g->held_first);
     pl_free(g->sizes);
     pl_free(g->domains);
 }
@@ -68,29 +70,52 @@ bool routing_scores(const pl_run *r, uint32_t document)
                              hash) < r->cfg.share;
 }
 
-/* Takes the documents that are for scores out of the shards. A path that has no others
- * keeps them. */
-static void drop_scored(const pl_run *r, routing *g)
+static bool routing_holds(const pl_run *r, uint32_t document)
+{
+    const uint64_t hash = pl_tokens_doc(r->train, document)->hash;
+    return r->cfg.holdout > 0 && !routing_scores(r, document) &&
+           pl_random_uniform((uint64_t)r->cfg.seed, pl_stream("hold-out", 0, 0), hash) <
+               r->cfg.holdout;
+}
+
+bool routing_trains(const pl_run *r, uint32_t document)
+{
+    return !routing_scores(r, document) && !routing_holds(r, document);
+}
+
+/* Takes the documents that no arm trains on out of the shards, and lists those of each
+ * path that are held out. A path that has no others trains on them. */
+static void drop_untrained(const pl_run *r, routing *g)
 {
     pl_shards *shards = &g->shards;
-    size_t kept = 0, from = 0;
+    const int n_paths = shards->n_paths;
+    size_t kept = 0, from = 0, n_held = 0;
     char name[PL_NAME_MAX];
-    for (int p = 0; p < shards->n_paths; p++) {
+    g->held = pl_alloc((shards->first[n_paths] + 1) * sizeof *g->held);
+    g->held_first = pl_alloc(((size_t)n_paths + 1) * sizeof *g->held_first);
+    for (int p = 0; p < n_paths; p++) {
         const size_t first = kept, begin = from, end = shards->first[p + 1];
-        for (; from < end; from++)
-            if (!routing_scores(r, shards->docs[from]))
-                shards->docs[kept++] = shards->docs[from];
+        g->held_first[p] = n_held;
+        for (; from < end; from++) {
+            const uint32_t document = shards->docs[from];
+            if (routing_holds(r, document))
+                g->held[n_held++] = document;
+            else if (!routing_scores(r, document))
+                shards->docs[kept++] = document;
+        }
         if (kept == first) {
+            n_held = g->held_first[p];
             memmove(shards->docs + kept, shards->docs + begin,
                     (end - begin) * sizeof *shards->docs);
             kept += end - begin;
             pl_topology_path_name(g->topology, p, name);
-            say("         all %zu documents of %s are scored (router.share %g); it "
-                "trains on them too",
-                end - begin, name, r->cfg.share);
+            say("         all %zu documents of %s are set aside (router.share %g, "
+                "train.holdout %g); it trains on them too",
+                end - begin, name, r->cfg.em[0] ? r->cfg.share : 0.0, r->cfg.holdout);
         }
         shards->first[p + 1] = kept;
     }
+    g->held_first[n_paths] = n_held;
 }
 
 /* Fits what will answer to the paths of the documents. */
@@ -111,7 +136,7 @@ static pl_status deal(pl_run *r, routing *g)
     PL_CHECK(run_stopped(r));
     PL_CHECK(pl_shards_make(g->router, g->features, g->n, overlap, &g->shards));
     PL_CHECK(fit_answers(r, g));
-    drop_scored(r, g);
+    drop_untrained(r, g);
     return PL_OK;
 }
 

@@ -20,6 +20,10 @@ typedef struct routing {
     int dim;
     pl_router *router;
     pl_shards shards;
+    /* Documents of each path that no arm trains on (train.holdout): those of path p
+     * are held[held_first[p]] up to held[held_first[p + 1]]. */
+    uint32_t *held;
+    size_t *held_first;    /* [n_paths + 1] */
     pl_prefix_lm *answers; /* fitted to the shards; routes new text */
     const char *how;       /* "linear": fitted on scores; "split"; NULL: router.kind */
     int64_t phases;        /* for which the shards are dealt */
@@ -42,6 +46,9 @@ PL_MUST_CHECK pl_status routing_split(pl_run *r, const float *params,
 /* Whether the document is one that no arm trains on, so that paths can be told apart by
  * their scores of it (router.em, router.share). Its hash alone decides. */
 bool routing_scores(const pl_run *r, uint32_t document);
+/* Whether an arm trains on the document: it is neither scored nor held out for the
+ * choice of versions (train.holdout). Its hash alone decides. */
+bool routing_trains(const pl_run *r, uint32_t document);
 /* Prints the shards and how well they match the corpus's domains, and writes both to
  * RUN/router.json. */
 pl_status routing_report(pl_run *r, routing *g);

@@ -99,7 +99,7 @@ static pl_status put_whole_shard(pl_run *r, pl_arm *arm, const pl_topology *t)
     uint32_t n_docs = pl_tokens_n_docs(r->train);
     uint32_t *docs = pl_alloc(n_docs * sizeof *docs);
     for (uint32_t d = 0; d < n_docs; d++)
-        if (!routing_scores(r, d))
+        if (routing_trains(r, d))
             docs[n++] = d;
     pl_status status = stages_put_shard(r, arm, t, 0, docs, n);
     pl_free(docs);
@@ -113,7 +113,7 @@ pl_status stages_put_shards(pl_run *r, pl_arm *arm, const routing *g)
         PL_CHECK(stages_put_shard(r, arm, g->topology, p, g->shards.docs + first,
                                   g->shards.first[p + 1] - first));
     }
-    return PL_OK;
+    return select_put_holdouts(r, arm, g);
 }
 
 /* ---- arms ---- */
@@ -263,6 +263,41 @@ static pl_status begin_arm(pl_run *r, pl_arm *arm)
     return PL_OK;
 }
 
+/* ---- versions ---- */
+static pl_status await_version(pl_run *r, const char *module, uint64_t number,
+                               pl_version_facts *out)
+{
+    enum { MERGE_WAIT_MS = 120000, MERGE_POLL_MS = 50 };
+    const int64_t until = pl_now_ms() + MERGE_WAIT_MS;
+    for (;;) {
+        pl_status status =
+            pl_client_get_version(r->client, module, (int64_t)number, out);
+        if (status != PL_ERR_NOT_FOUND || pl_now_ms() > until)
+            return status;
+        PL_CHECK(run_stopped(r));
+        PL_CHECK(run_tend(r));
+        pl_sleep_ms(MERGE_POLL_MS);
+    }
+}
+
+pl_status stages_read_version(pl_run *r, const char *module, uint64_t number,
+                              const pl_slot *slot, float *out, pl_hash *params)
+{
+    pl_version_facts version;
+    pl_buf bytes = {0};
+    pl_status status = await_version(r, module, number, &version);
+    if (status == PL_OK)
+        status = pl_client_get_blob(r->client, module, &version.params, &bytes);
+    if (status == PL_OK && bytes.len != slot->n_params * sizeof *out)
+        status = pl_fail(PL_ERR_DAMAGED, "%s has the wrong size", module);
+    if (status == PL_OK) {
+        memcpy(out, bytes.data, bytes.len);
+        *params = version.params;
+    }
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
 /* The base model's final parameters, from the home. */
 pl_status stages_base_params(pl_run *r, float *params)
 {
@@ -369,5 +404,6 @@ pl_status stage_arms(pl_run *r)
         pl_chapter_name(c, chapter);
         names[0] = chapter;
     }
-    return progress_wait(r, names, n, n);
+    PL_CHECK(progress_wait(r, names, n, n));
+    return stage_select(r, names[0]);
 }

@@ -6,6 +6,12 @@
 PL_MUST_CHECK pl_status stages_arm_exists(pl_run *r, const char *name, bool *exists);
 /* Whether router.em has the paths score this document. */
 bool stages_scores(const pl_run *r, uint32_t document);
+/* A version of a module of the slot, as f32 values `out` [slot->n_params], and their
+ * hash. Waits for it, because the homes merge the last round a moment after its updates
+ * have arrived. ERR_NOT_FOUND: it does not come, or its parameters were collected. */
+PL_MUST_CHECK pl_status stages_read_version(pl_run *r, const char *module,
+                                            uint64_t number, const pl_slot *slot,
+                                            float *out, pl_hash *params);
 /* Memory for the parameters of a path. */
 PL_MUST_CHECK pl_status stages_path_params(const pl_run *r, float **out);
 /* The base model's final parameters, from the homes. */
@@ -18,6 +24,15 @@ PL_MUST_CHECK pl_status stages_put_arm(pl_run *r, const pl_arm *arm);
 /* Stores a shard of these documents, and notes its hash and weight in the arm. */
 PL_MUST_CHECK pl_status stages_put_shard(pl_run *r, pl_arm *arm, const pl_topology *t,
                                          int path, const uint32_t *docs, size_t n);
+
+/* select.c: stores the documents of each path that are held out of its training, if
+ * train.holdout keeps any, as objects "holdout/ARM/pNN"; copies those of another arm;
+ * and, when the arm has ended, tags the best version of each path. */
+PL_MUST_CHECK pl_status select_put_holdouts(pl_run *r, const pl_arm *arm,
+                                            const routing *g);
+PL_MUST_CHECK pl_status select_copy_holdouts(pl_run *r, const pl_topology *t,
+                                             const char *from, const char *to);
+PL_MUST_CHECK pl_status stage_select(pl_run *r, const char *arm);
 
 /* chapters.c: makes chapter `number` (1, 2, ...) of the mixture, when the one before
  * has ended. `arms` are trained meanwhile, and shown. */

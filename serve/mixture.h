@@ -13,6 +13,7 @@ typedef struct pl_answer_settings {
     char backend[16], precision[16];
     char rule[16]; /* router.answer: "auto", "router" or "likelihood" */
     int prefix;    /* number of first tokens of a text that choose its path */
+    bool best;     /* answer with each path's best version (pl_best_versions) */
 } pl_answer_settings;
 
 /* Borrows nothing. pl_mixture_close accepts one that is all zero. */
@@ -49,9 +50,24 @@ PL_MUST_CHECK pl_status pl_read_path_modules(pl_store *store, const pl_arm *arm,
                                              const pl_topology *t, int path,
                                              const uint64_t *versions, float *params,
                                              pl_path_module *modules);
-/* Loads the newest parameters of a path into a model. */
+/* The tag that names the best version of a path on its held-out documents:
+ * "best-mix-p01". It exists when an arm has ended that held out documents
+ * (train.holdout). */
+void pl_best_tag(const pl_arm *arm, const pl_topology *t, int path,
+                 char out[PL_NAME_MAX]);
+/* The versions [n_slots] that it names. Of an arm that is no chapter of the mixture,
+ * the newest ones: UINT64_MAX. ERR_NOT_FOUND: the arm has not chosen. */
+PL_MUST_CHECK pl_status pl_best_versions(pl_store *store, const pl_arm *arm,
+                                         const pl_topology *t, int path,
+                                         uint64_t *versions);
+/* As pl_read_path, of the best version or, without `best`, of the newest. */
+PL_MUST_CHECK pl_status pl_read_selected(pl_store *store, const pl_arm *arm,
+                                         const pl_topology *t, int path, bool best,
+                                         float *params);
+/* Loads them into a model. */
 PL_MUST_CHECK pl_status pl_load_path(pl_store *store, const pl_arm *arm,
-                                     const pl_topology *t, int path, pl_model *model);
+                                     const pl_topology *t, int path, bool best,
+                                     pl_model *model);
 /* "p01" or "1" -> 1. ERR_NOT_FOUND. */
 PL_MUST_CHECK pl_status pl_find_path(const pl_topology *t, const char *name, int *path);
 

@@ -58,6 +58,7 @@ chapter.shards.before train 1
 chapter.modules.before train 1
 chapter.arm.before train 1
 chapter.arm.after train 1
+select.tag.before train 3
 hub.grant.after hub 12
 hub.fence.after hub 12
 hub.answer.before hub 20
@@ -103,9 +104,11 @@ every_point() {
     done
 }
 
-# In two chapters, so that documents are dealt anew while it trains.
+# In two chapters, so that documents are dealt anew while it trains; at the end the best
+# versions are tagged.
 points_job() { # folder
-    tiny_job "$1" --set router.em=2 --set router.share=0.2
+    tiny_job "$1" --set router.em=2 --set router.share=0.2 \
+        --set train.holdout=0.1
 }
 
 # A stopped process is continued after a while that outlives its leases.

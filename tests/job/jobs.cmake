@@ -13,6 +13,10 @@ pl_script_test(store_verbs "fault;cli" 600 job/store_verbs.sh ${program}
 pl_job_test(chapters "integration;job" job/chapters.sh ${program} ${CMAKE_BINARY_DIR}/chapters)
 pl_test_limit(chapters 300)
 
+# Each path's best version on documents that it does not train on.
+pl_job_test(select "integration;job" job/select.sh ${tools} ${CMAKE_BINARY_DIR}/select)
+pl_test_limit(select 300)
+
 # The tutorial's last commands.
 pl_job_test(tutorial "integration;job" job/tutorial.sh ${program} ${CMAKE_BINARY_DIR}/tutorial)
 pl_test_limit(tutorial 300)

@@ -74,6 +74,8 @@ static void router_em_takes_phases_that_leave_room_for_the_decay(void **state)
         {"", "train.more=3,1", NULL},
         {"", "train.more=3,0", "from 1 to 1000000"},
         {"", "train.more=+x", "from 1 to 1000000"},
+        {"2", "train.holdout=0.05", NULL},
+        {"", "train.holdout=0.6", "train.holdout"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char em[64];

@@ -1,0 +1,286 @@
+/* Chooses a version for each path when the mixture has ended (train.holdout).
+ *
+ * A path that sees its shard many times learns it by heart: then an earlier version
+ * predicts new text better than the last one. Each path therefore has documents of its
+ * shard that no arm trains on ("holdout/ARM/pNN"). When the arm has ended, every
+ * version of the path is scored on them, and the best one is tagged "best-ARM-pNN".
+ * `--select best` reads these tags; nothing that trains does. This is the early
+ * stopping per path of DiPaCo (section 2.7).
+ *
+ * The launcher scores here, as in the evaluation that follows. The cost is bounded:
+ * at most VERSIONS_MAX versions, and COST of the tokens that the arm trained on. A
+ * choice is a function of versions in the store, and its tag has no time, so a launcher
+ * that is killed here leaves the same bytes as one that is not.
+ */
+#include "eval/eval.h"
+#include "home/home.h"
+#include "job/stages.h"
+#include "serve/serve.h"
+
+#include <math.h>
+
+enum { VERSIONS_MAX = 32 };
+#define COST 0.1
+
+typedef struct selection {
+    pl_run *r;
+    pl_arm arm;
+    pl_topology *topology;
+    pl_scorer *scorer;
+    float *params;        /* of a path */
+    pl_snapshot_item *at; /* [n_slots] versions that are in params */
+    int64_t *phases;      /* [n_phases] candidates; the last one is the arm's end */
+    int n_phases;
+} selection;
+
+typedef struct found {
+    int64_t phase;
+    double nats, last_nats; /* per target: of the choice, of the arm's end */
+    size_t n_docs;
+} found;
+
+static void holdout_name(const pl_topology *t, const char *arm, int path,
+                         char out[PL_MODULE_NAME_MAX])
+{
+    char name[PL_NAME_MAX];
+    pl_topology_path_name(t, path, name);
+    snprintf(out, PL_MODULE_NAME_MAX, "holdout/%s/%s", arm, name);
+}
+
+/* ---- what is held out ---- */
+pl_status select_put_holdouts(pl_run *r, const pl_arm *arm, const routing *g)
+{
+    char object[PL_MODULE_NAME_MAX];
+    pl_buf bytes = {0};
+    pl_hash blob;
+    pl_status status = PL_OK;
+    for (int p = 0; r->cfg.holdout > 0 && status == PL_OK && p < g->shards.n_paths;
+         p++) {
+        const size_t first = g->held_first[p], n = g->held_first[p + 1] - first;
+        if (n == 0)
+            continue;
+        holdout_name(g->topology, arm->name, p, object);
+        pl_buf_clear(&bytes);
+        status = pl_tokens_subset(r->train, g->held + first, n, &bytes);
+        if (status == PL_OK)
+            status =
+                pl_client_put_object(r->client, object, bytes.data, bytes.len, &blob);
+    }
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
+/* Empty if the path has none. */
+static pl_status read_holdout(pl_run *r, const pl_topology *t, const char *arm,
+                              int path, pl_buf *bytes)
+{
+    char object[PL_MODULE_NAME_MAX];
+    pl_hash blob;
+    pl_buf_clear(bytes);
+    holdout_name(t, arm, path, object);
+    pl_status status = pl_client_get_object(r->client, object, &blob);
+    if (status == PL_OK)
+        status = pl_client_get_blob(r->client, object, &blob, bytes);
+    return status == PL_ERR_NOT_FOUND ? PL_OK : status;
+}
+
+pl_status select_copy_holdouts(pl_run *r, const pl_topology *t, const char *from,
+                               const char *to)
+{
+    char object[PL_MODULE_NAME_MAX];
+    pl_buf bytes = {0};
+    pl_hash blob;
+    pl_status status = PL_OK;
+    const int n_paths = r->cfg.holdout > 0 ? pl_topology_n_paths(t) : 0;
+    for (int p = 0; status == PL_OK && p < n_paths; p++) {
+        status = read_holdout(r, t, from, p, &bytes);
+        holdout_name(t, to, p, object);
+        if (status == PL_OK && bytes.len > 0)
+            status =
+                pl_client_put_object(r->client, object, bytes.data, bytes.len, &blob);
+    }
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
+/* ---- scores ---- */
+static pl_status read_phase(selection *s, int path, int64_t phase)
+{
+    for (int slot = 0; slot < pl_topology_n_slots(s->topology); slot++) {
+        const pl_slot *place = pl_topology_slot(s->topology, slot);
+        const int module = pl_topology_module_of_path(s->topology, slot, path);
+        pl_snapshot_item *at = &s->at[slot];
+        pl_arm_module_name(&s->arm, s->topology, module, at->module);
+        at->number = pl_version_after(&s->arm, s->topology, module, phase);
+        PL_CHECK(stages_read_version(s->r, at->module, at->number, place,
+                                     s->params + place->offset, &at->params));
+    }
+    return PL_OK;
+}
+
+static pl_status score_phase(selection *s, const pl_tokens *tokens,
+                             const uint32_t *docs, size_t n, double *nats)
+{
+    pl_score *scores = pl_alloc(n * sizeof *scores);
+    PL_CHECK(run_stopped(s->r));
+    PL_CHECK(run_tend(s->r));
+    pl_status status = pl_scorer_load(s->scorer, s->params);
+    if (status == PL_OK)
+        status = pl_score_documents(s->scorer, tokens, docs, n, scores);
+    pl_score sum = pl_score_sum(scores, n);
+    *nats = sum.n_targets > 0 ? sum.nats / (double)sum.n_targets : NAN;
+    pl_free(scores);
+    return status;
+}
+
+/* The documents that are scored: all, or as many as COST allows. */
+static size_t pick_held(const selection *s, const pl_tokens *tokens, uint32_t *docs)
+{
+    const pl_inner *inner = &s->arm.inner;
+    const double trained =
+        (double)inner->tau * inner->batch * inner->context * (double)inner->phases;
+    const size_t n = pl_tokens_n_docs(tokens);
+    for (size_t i = 0; i < n; i++)
+        docs[i] = (uint32_t)i;
+    return pl_pick_documents(tokens, (int)s->r->cfg.prefix,
+                             (uint64_t)(COST * trained / s->n_phases) + 1, docs, n);
+}
+
+/* The earliest phase with the least loss. Phases whose parameters were collected cannot
+ * be chosen. */
+static pl_status compare_phases(selection *s, int path, const pl_tokens *tokens,
+                                found *out)
+{
+    uint32_t *docs = pl_alloc((pl_tokens_n_docs(tokens) + 1) * sizeof *docs);
+    pl_status status = PL_OK;
+    out->n_docs = pick_held(s, tokens, docs);
+    for (int i = s->n_phases - 1; out->n_docs > 0 && i >= 0; i--) {
+        double nats;
+        status = read_phase(s, path, s->phases[i]);
+        if (status == PL_ERR_NOT_FOUND && i < s->n_phases - 1)
+            continue;
+        PL_TRY(status);
+        PL_TRY(score_phase(s, tokens, docs, out->n_docs, &nats));
+        if (i == s->n_phases - 1)
+            out->nats = out->last_nats = nats;
+        if (nats <= out->nats || (isnan(out->nats) && !isnan(nats))) {
+            out->nats = nats;
+            out->phase = s->phases[i];
+        }
+    }
+    status = PL_OK;
+done:
+    pl_free(docs);
+    return status;
+}
+
+static pl_status find_best(selection *s, int path, found *out)
+{
+    pl_buf bytes = {0};
+    pl_tokens *tokens = NULL;
+    pl_status status;
+    *out = (found){.phase = s->arm.inner.phases, .nats = NAN, .last_nats = NAN};
+    PL_TRY(read_holdout(s->r, s->topology, s->arm.name, path, &bytes));
+    if (bytes.len > 0) {
+        PL_TRY(pl_tokens_view(bytes.data, bytes.len, "held-out documents", &tokens));
+        PL_TRY(compare_phases(s, path, tokens, out));
+    }
+    PL_TRY(read_phase(s, path, out->phase));
+done:
+    pl_tokens_close(&tokens);
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
+/* ---- tags ---- */
+static pl_status put_best(selection *s, const char *tag, const found *best)
+{
+    char object[PL_MODULE_NAME_MAX];
+    pl_buf bytes = {0};
+    pl_hash blob;
+    pl_snapshot snapshot = {.phase = best->phase,
+                            .items = s->at,
+                            .n_items = (size_t)pl_topology_n_slots(s->topology)};
+    pl_copy_text(snapshot.arm, sizeof snapshot.arm, s->arm.name);
+    if (best->n_docs > 0)
+        snprintf(snapshot.note, sizeof snapshot.note,
+                 "%.4f nats per token on %zu held-out documents; %.4f after phase %d",
+                 best->nats, best->n_docs, best->last_nats, s->arm.inner.phases);
+    else
+        snprintf(snapshot.note, sizeof snapshot.note, "no held-out documents");
+    snprintf(object, sizeof object, "tag/%s", tag);
+    pl_snapshot_encode(&snapshot, &bytes);
+    PL_CHECK(pl_failpoint("select.tag.before"));
+    pl_status status =
+        pl_client_put_object(s->r->client, object, bytes.data, bytes.len, &blob);
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
+static pl_status select_path(selection *s, int path, int *n_earlier)
+{
+    char tag[PL_NAME_MAX], object[PL_MODULE_NAME_MAX];
+    pl_hash blob;
+    found best;
+    pl_best_tag(&s->arm, s->topology, path, tag);
+    snprintf(object, sizeof object, "tag/%s", tag);
+    pl_status status = pl_client_get_object(s->r->client, object, &blob);
+    if (status != PL_ERR_NOT_FOUND)
+        return status;
+    PL_CHECK(find_best(s, path, &best));
+    *n_earlier += best.phase < s->arm.inner.phases;
+    return put_best(s, tag, &best);
+}
+
+/* ---- the stage ---- */
+/* Evenly distant phases from 0 to the end. */
+static void list_phases(selection *s)
+{
+    const int64_t last = s->arm.inner.phases;
+    s->n_phases = last < VERSIONS_MAX ? (int)last + 1 : VERSIONS_MAX;
+    s->phases = pl_alloc((size_t)s->n_phases * sizeof *s->phases);
+    for (int i = 0; i < s->n_phases; i++)
+        s->phases[i] = s->n_phases > 1 ? last * i / (s->n_phases - 1) : last;
+}
+
+static pl_status open_selection(selection *s, const char *arm)
+{
+    const pl_backend_options backend = run_own_backend(s->r);
+    PL_CHECK(run_arm(s->r, arm, &s->arm));
+    PL_CHECK(pl_topology_create(&s->arm.shape, &s->arm.spec, &s->topology));
+    const pl_scorer_options options = {.topology = s->topology,
+                                       .backend = backend.name,
+                                       .precision = backend.precision,
+                                       .n_threads = pl_cpu_count(),
+                                       .prefix = (int)s->r->cfg.prefix};
+    s->at = pl_alloc((size_t)pl_topology_n_slots(s->topology) * sizeof *s->at);
+    list_phases(s);
+    PL_CHECK(stages_path_params(s->r, &s->params));
+    return pl_scorer_create(&options, &s->scorer);
+}
+
+pl_status stage_select(pl_run *r, const char *arm)
+{
+    selection s = {.r = r};
+    char took[16];
+    const double start = pl_now();
+    int n_earlier = 0;
+    pl_status status = PL_OK;
+    if (r->cfg.holdout <= 0)
+        return PL_OK;
+    PL_TRY(open_selection(&s, arm));
+    const int n_paths = pl_topology_n_paths(s.topology);
+    for (int path = 0; path < n_paths; path++)
+        PL_TRY(select_path(&s, path, &n_earlier));
+    say("select   %d of %d paths of %s have an earlier version that is better on "
+        "their hold-out (%s)",
+        n_earlier, n_paths, arm, pl_human_seconds(pl_now() - start, took));
+done:
+    pl_scorer_destroy(&s.scorer);
+    pl_free_aligned(s.params);
+    pl_free(s.at);
+    pl_free(s.phases);
+    pl_topology_destroy(&s.topology);
+    pl_arm_clear(&s.arm);
+    return status;
+}

@@ -1,0 +1,106 @@
+#!/bin/sh
+# train.holdout: documents of each shard that no arm trains on choose the best version of
+# each path. The launcher is killed while it chooses, and the result is the same.
+#
+# usage: select.sh PATHLOOM LEDGER WORKFOLDER
+# shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh
+set -u
+pathloom=$1
+ledger=$2
+seed=1
+. tests/fault/chaos_job.sh
+own_folder "$3"
+
+fail() {
+    echo "FAILED: $1"
+    tail -n 15 "$work/out"
+    exit 1
+}
+
+ask() { # verb, options; the answer is in out
+    "$pathloom" "$@" >"$work/out" 2>&1
+}
+
+says() { # pattern
+    grep -q -- "$1" "$work/out" || fail "it does not say '$1'"
+}
+
+# A learning rate that harms at the end, so that an earlier version is the better one.
+select_job() { # folder, options
+    tiny_job "$@" --set train.holdout=0.2 --set train.schedule=cosine --set train.lr=0.3 \
+        --set train.lr_floor=1 --set outer.lr=1
+}
+
+make_corpus base modules docs
+(select_job calm) >"$work/out" 2>&1 || fail "the job"
+says '^select   [1-4] of 4 paths of mix have an earlier version'
+
+run=$work/calm
+"$pathloom" store ls --objects --run "$run" >"$work/objects"
+[ "$(grep -c '^holdout/mix/p' "$work/objects")" -ge 1 ] || fail "nothing is held out"
+[ "$(grep -c '^tag/best-mix-p' "$work/objects")" -eq 4 ] || fail "not a tag for each path"
+
+# No choice is worse than the end on its own documents.
+"$pathloom" store tag --run "$run" >"$work/out" 2>&1 || fail "tags"
+awk '/nats per token on/ { for (i = 1; i < NF; i++) if ($i == "nats") chosen = $(i - 1)
+    for (i = 1; i < NF; i++) if ($i == "after") last = $(i - 1)
+    n++; if (chosen > last + 0) exit 1 }
+    END { exit !(n > 0) }' "$work/out" || fail "a worse version was chosen"
+
+# The choice is in the log, and every verb takes it.
+ask store show best-mix-p00 --run "$run" || fail "show"
+says 'held-out documents; '
+phase=$(sed -n 's/^state  *phase //p' "$work/out")
+ask store log head --run "$run" || fail "log"
+says 'best of '
+ask eval --run "$run" --json || fail "eval"
+says '"select": *"head"'
+head=$(sed -n 's/.*"ppl_likelihood": *\([0-9.]*\).*/\1/p' "$work/out")
+ask eval --run "$run" --select best --json || fail "eval of the best"
+says '"select": *"best"'
+best=$(sed -n 's/.*"ppl_likelihood": *\([0-9.]*\).*/\1/p' "$work/out")
+[ "$best" != "$head" ] || fail "the best versions predict as the newest: $head"
+ask generate --run "$run" --select best --path p00 --prompt The --max-tokens 4 ||
+    fail "generate"
+for v in best head; do
+    ask export --run "$run" --select $v --path p00 --out "$work/model.$v" --json ||
+        fail "export of $v"
+    cp "$work/out" "$work/export.$v"
+done
+[ "$phase" -eq 6 ] || ! cmp -s "$work/model.best/model.safetensors" \
+    "$work/model.head/model.safetensors" || fail "the export of the best is the head"
+grep -q "\"pathloom.module.head.E0\": *\"$phase " "$work/export.best" ||
+    fail "the export does not have the versions of phase $phase"
+
+# Refused: both options, another word, and a run that holds out nothing.
+ask export --run "$run" --select best --at 1 --path p00 --out "$work/x" && fail "both"
+says 'give one of the two'
+ask eval --run "$run" --select last && fail "another word"
+says 'takes head or best'
+(tiny_job none) >"$work/out" 2>&1 || fail "the job without a hold-out"
+grep -q '^select' "$work/out" && fail "it chose without a hold-out"
+ask eval --run "$work/none" --select best && fail "no best versions"
+says 'no best versions'
+
+# Documents that are held out are in no shard.
+documents_of() { # run
+    awk '/\]/ { inside = 0 } inside { n += $1 } /"shard_documents"/ { inside = 1 }
+        END { print n }' "$work/$1/router.json"
+}
+[ "$(documents_of calm)" -lt "$(documents_of none)" ] ||
+    fail "$(documents_of calm) documents train with a hold-out, $(documents_of none) without"
+
+# Killed before its third tag, and the command again: the same store.
+take_data calm shot
+(PATHLOOM_FAILPOINT=select.tag.before@train:kill:3 && export PATHLOOM_FAILPOINT &&
+    select_job shot) >"$work/out" 2>&1 && fail "it was not killed"
+facts calm || fail "too little in the store"
+(select_job shot) >"$work/out" 2>&1 || fail "the job after the kill"
+same_facts calm shot || fail "the kill shows"
+fsck_is_clean shot || fail "fsck"
+
+# A finished run that goes on chooses anew, in its next chapter.
+(select_job calm --set train.phases=+2) >"$work/out" 2>&1 || fail "the longer run"
+says 'paths of mix~1 have an earlier version'
+ask store show best-mix~1-p00 --run "$run" || fail "the tag of the chapter"
+rm -rf "$work"
