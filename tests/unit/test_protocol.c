@@ -250,7 +250,7 @@ static void check_cost(uint16_t type, const char *name)
     const char *sentence = NULL;
     char priced[80], plain[80];
     for (int i = 0; i < n_lines && !sentence; i++)
-        sentence = strstr(lines[i], "message takes 1 out of it");
+        sentence = strstr(lines[i], "message costs 1 token");
     assert_non_null(sentence);
     const char *end = strstr(sentence, " 4.");
     assert_non_null(end);
