@@ -3,6 +3,7 @@
 
 typedef struct page_request {
     const char *dir;
+    const char *ready;
     pl_page_front_options front;
 } page_request;
 
@@ -13,6 +14,8 @@ static const cli_option options[] = {
     CLI_OPTION("token", CLI_TEXT, page_request, front.tokens, "FILE",
                "names and hashes of tokens, of which a browser needs one, as serve "
                "--api-keys; needed if other machines can reach the address"),
+    CLI_OPTION("ready", CLI_TEXT, page_request, ready, "FILE",
+               "gets the address as soon as it listens"),
 };
 
 /* One thread follows the run and answers all questions. */
@@ -26,6 +29,8 @@ static pl_status show_page(const page_request *q)
     pl_page_front *front = NULL;
     PL_TRY(page_open(q->dir, &p));
     PL_TRY(pl_page_front_open(&q->front, &front, address));
+    if (q->ready)
+        PL_TRY(pl_replace_file(q->ready, address, strlen(address)));
     say("the page of %s is at http://%s/%s", q->dir ? q->dir : "pathloom-run", address,
         q->front.tokens ? "#TOKEN" : "");
     for (int64_t next_ms = 0; !*stop;) {

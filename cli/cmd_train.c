@@ -143,7 +143,30 @@ done:
     return status;
 }
 
-static pl_status train_run(pl_run *r)
+/* The page is a process of its own, which only reads; it ends with this command. If it
+ * does not start, the training goes on without it. */
+static void start_page(pl_run *r, pl_launcher **viewer)
+{
+    char logs[PL_PATH_MAX], proc[PL_PATH_MAX], ready[PL_PATH_MAX];
+    char address[PL_ADDRESS_MAX];
+    const char *argv[] = {
+        "pathloom", "page",        "--run",   r->dir,
+        "--listen", "127.0.0.1:*", "--ready", run_file(r, "proc/page.address", ready),
+        NULL};
+    pl_status status = pl_make_folders(run_file(r, "proc", proc));
+    if (status == PL_OK)
+        status = pl_launcher_create("/proc/self/exe", run_file(r, "log", logs), viewer);
+    if (status == PL_OK)
+        status = pl_launcher_start(*viewer, "page", argv, ready);
+    if (status == PL_OK)
+        status = pl_launcher_address(*viewer, "page", 30000, address, sizeof address);
+    if (status == PL_OK)
+        say("page     http://%s/", address);
+    else
+        say("note     there is no page: %s", pl_last_error());
+}
+
+static pl_status train_run(pl_run *r, pl_launcher **viewer)
 {
     say("pathloom %s  run %s%s\n"
         "         Ctrl+C drains and saves; the same command goes on from there",
@@ -153,6 +176,8 @@ static pl_status train_run(pl_run *r)
     PL_CHECK(run_check(r));
     PL_CHECK(stage_data(r));
     PL_CHECK(run_save(r));
+    if (viewer)
+        start_page(r, viewer);
     pl_status status = train_stages(r);
     if (status == PL_ERR_CANCELLED)
         say("stopping: the workers finish their tasks; Ctrl+C again stops at once,\n"
@@ -179,6 +204,7 @@ static pl_status train_run(pl_run *r)
 
 typedef struct train_request {
     cli_settings settings;
+    bool page;
 } train_request;
 
 /* Short forms of some keys stand beside --set. */
@@ -192,6 +218,9 @@ static const cli_option options[] = {
             "folder of the run (pathloom-run); the same command resumes it"),
     CLI_KEY("workers", train_request, settings, "N", "workers.count",
             "worker processes; 0: one per processor"),
+    CLI_OPTION("page", CLI_FLAG, train_request, page, NULL,
+               "show the run in a browser while this command runs; the address is "
+               "printed"),
     CLI_SETTINGS(train_request, settings,
                  "any key, any number of times; `pathloom init` lists them"),
 };
@@ -200,6 +229,7 @@ static int run_train(int argc, char **argv)
 {
     train_request t = {.settings = {.n = 0}};
     cli_words words;
+    pl_launcher *viewer = NULL;
     pl_run r;
     pl_status status = cli_read(&verb_train, argc, argv, &t, &words);
     if (status != PL_OK)
@@ -210,7 +240,7 @@ static int run_train(int argc, char **argv)
     status = run_open(&ask, &r);
     if (status == PL_OK) {
         r.stop = cli_stop_flag(true);
-        status = train_run(&r);
+        status = train_run(&r, t.page ? &viewer : NULL);
     }
     int code = 0;
     if (status == PL_ERR_CANCELLED) {
@@ -225,6 +255,9 @@ static int run_train(int argc, char **argv)
     } else if (status != PL_OK) {
         code = cli_fail(status);
     }
+    if (viewer)
+        pl_launcher_stop(viewer, "", 5000);
+    pl_launcher_destroy(&viewer);
     run_close(&r);
     return code;
 }

@@ -92,12 +92,16 @@ if(NOT PL_ONLY_MODULES)
   pl_folder(eval DEPENDS base modules corpus store router outer)
   pl_folder(serve DEPENDS base modules corpus store router outer workers eval
             LIBS PkgConfig::MICROHTTPD)
-  file(GLOB page_parts CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/serve/page/*)
-  add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/page_asset.c
-    COMMAND ${CMAKE_COMMAND} -DPARTS=${CMAKE_SOURCE_DIR}/serve/page
-            -DOUT=${CMAKE_BINARY_DIR}/page_asset.c -P ${CMAKE_SOURCE_DIR}/cmake/page.cmake
-    DEPENDS ${page_parts} ${CMAKE_SOURCE_DIR}/cmake/page.cmake)
-  target_sources(pl_serve PRIVATE ${CMAKE_BINARY_DIR}/page_asset.c)
+  set(page_folder ${CMAKE_SOURCE_DIR}/serve/page)
+  foreach(page page talk)
+    file(GLOB page_parts CONFIGURE_DEPENDS ${page_folder}/* ${CMAKE_SOURCE_DIR}/serve/${page}/*)
+    add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/${page}_asset.c
+      COMMAND ${CMAKE_COMMAND} -DPARTS=${CMAKE_SOURCE_DIR}/serve/${page} -DSHARED=${page_folder}
+              -DNAME=${page}_asset -DOUT=${CMAKE_BINARY_DIR}/${page}_asset.c
+              -P ${CMAKE_SOURCE_DIR}/cmake/page.cmake
+      DEPENDS ${page_parts} ${CMAKE_SOURCE_DIR}/cmake/page.cmake)
+    target_sources(pl_serve PRIVATE ${CMAKE_BINARY_DIR}/${page}_asset.c)
+  endforeach()
   pl_folder(job DEPENDS base modules corpus store outer net home router workers eval serve)
   pl_folder(measure DEPENDS job)
   pl_folder(cli DEPENDS measure EXCLUDE "cli/main\\.c")

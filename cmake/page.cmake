@@ -1,19 +1,31 @@
-# Makes the page: the parts in serve/page become one HTML file, and that a C array.
-#   cmake -DPARTS=FOLDER -DOUT=FILE.c -P page.cmake
-file(READ ${PARTS}/page.html html)
+# Makes a page: its parts become one HTML file, and that a C array.
+#   cmake -DPARTS=FOLDER -DSHARED=FOLDER -DNAME=NAME -DOUT=FILE.c -P page.cmake
+# FOLDER has one *.html, *.js and *.css. A page with another folder as SHARED begins with
+# that folder's page.css and 10-base.js.
+file(GLOB html_file ${PARTS}/*.html)
+file(READ ${html_file} html)
 file(GLOB scripts ${PARTS}/*.js)
 list(SORT scripts)
+file(GLOB styles ${PARTS}/*.css)
+if(NOT SHARED STREQUAL PARTS)
+  list(INSERT scripts 0 ${SHARED}/10-base.js)
+  list(INSERT styles 0 ${SHARED}/page.css)
+endif()
 set(script "")
 foreach(part ${scripts})
   file(READ ${part} text)
   string(APPEND script "${text}")
 endforeach()
-file(READ ${PARTS}/page.css style)
+set(style "")
+foreach(part ${styles})
+  file(READ ${part} text)
+  string(APPEND style "${text}")
+endforeach()
 string(REPLACE "/* PAGE-STYLE */" "${style}" html "${html}")
 string(REPLACE "/* PAGE-SCRIPT */" "${script}" html "${html}")
 file(WRITE ${OUT}.html "${html}")
 file(READ ${OUT}.html bytes HEX)
 string(REGEX REPLACE "(................................)" "\\1\n" bytes "${bytes}")
 string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${bytes}")
-file(WRITE ${OUT} "#include \"serve/page_asset.h\"\nconst unsigned char page_asset[] = {\n${bytes}};\n"
-  "const size_t page_asset_bytes = sizeof page_asset;\n")
+file(WRITE ${OUT} "#include \"serve/page_asset.h\"\nconst unsigned char ${NAME}[] = {\n${bytes}};\n"
+  "const size_t ${NAME}_bytes = sizeof ${NAME};\n")

@@ -40,6 +40,46 @@ enum MHD_Result http_reply_text(struct MHD_Connection *c, unsigned code,
     return http_reply(c, code, "text/plain; charset=utf-8", text, strlen(text));
 }
 
+void http_page_make(const unsigned char *asset, size_t bytes, http_page *out)
+{
+    static const char mark[] = "PAGE-NONCE";
+    const char *rest = (const char *)asset, *end = rest + bytes;
+    char nonce[40];
+    *out = (http_page){.html = {0}};
+    snprintf(nonce, sizeof nonce, "%016llx%016llx",
+             (unsigned long long)pl_random_fresh(),
+             (unsigned long long)pl_random_fresh());
+    snprintf(out->policy, sizeof out->policy,
+             "default-src 'none'; script-src 'nonce-%s'; style-src 'nonce-%s'; "
+             "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
+             "frame-ancestors 'none'",
+             nonce, nonce);
+    for (const char *at;
+         (at = memmem(rest, (size_t)(end - rest), mark, strlen(mark))) != NULL;
+         rest = at + strlen(mark)) {
+        pl_buf_append(&out->html, rest, (size_t)(at - rest));
+        pl_buf_printf(&out->html, "%s", nonce);
+    }
+    pl_buf_append(&out->html, rest, (size_t)(end - rest));
+}
+
+void http_page_clear(http_page *page)
+{
+    pl_buf_destroy(&page->html);
+}
+
+struct MHD_Response *http_page_response(const http_page *page)
+{
+    struct MHD_Response *r = MHD_create_response_from_buffer(
+        page->html.len, page->html.data, MHD_RESPMEM_PERSISTENT);
+    if (!r)
+        return NULL;
+    MHD_add_response_header(r, "Content-Security-Policy", page->policy);
+    MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
+    MHD_add_response_header(r, "Referrer-Policy", "no-referrer");
+    return r;
+}
+
 bool http_only_reads(const char *method)
 {
     return strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;

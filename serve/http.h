@@ -1,4 +1,4 @@
-/* Private to serve: what the exporter and the page share of HTTP. */
+/* Private to serve: what the exporter, the page and the server share of HTTP. */
 #ifndef PL_SERVE_HTTP_H
 #define PL_SERVE_HTTP_H
 #include "base/base.h"
@@ -18,6 +18,16 @@ enum MHD_Result http_reply_text(struct MHD_Connection *c, unsigned code,
 enum MHD_Result http_queue(struct MHD_Connection *c, unsigned code, const char *type,
                            const http_header *headers, size_t n_headers,
                            struct MHD_Response *r);
+/* A page made of one HTML file. Its own script and styles carry a number that nobody
+ * can know before; nothing else runs, and nothing is loaded from elsewhere. */
+typedef struct http_page {
+    pl_buf html;
+    char policy[256];
+} http_page;
+void http_page_make(const unsigned char *asset, size_t bytes, http_page *out);
+void http_page_clear(http_page *page);
+/* With its type and headers; the page must outlive it. NULL without memory. */
+struct MHD_Response *http_page_response(const http_page *page);
 /* GET or HEAD; the library leaves out the body of the answer to HEAD. */
 bool http_only_reads(const char *method);
 /* The error of a daemon that did not start, by its errno. `option` is the option or key

@@ -1,9 +1,12 @@
-/* Private to serve: the page, one HTML file made of serve/page/ by cmake/page.cmake. */
+/* Private to serve: the pages, one HTML file each, made by cmake/page.cmake of
+ * serve/page/ (of a run) and serve/talk/ (of a server). */
 #ifndef PL_SERVE_PAGE_ASSET_H
 #define PL_SERVE_PAGE_ASSET_H
 #include <stddef.h>
 
 extern const unsigned char page_asset[];
 extern const size_t page_asset_bytes;
+extern const unsigned char talk_asset[];
+extern const size_t talk_asset_bytes;
 
 #endif

@@ -27,8 +27,7 @@ struct pl_page_front {
     server_access *access; /* NULL: no token is needed */
     bool loopback;
     char host[INET_ADDRSTRLEN];
-    pl_buf html;
-    char policy[256];
+    http_page page;
     pl_queue *questions;
     /* accessed by atomic operations */
     uint64_t number;
@@ -211,17 +210,6 @@ static enum MHD_Result reply_with_events(pl_page_front *f, struct MHD_Connection
 }
 
 /* ---- requests ---- */
-static enum MHD_Result reply_with_page(pl_page_front *f, struct MHD_Connection *c)
-{
-    const http_header headers[] = {{"Content-Security-Policy", f->policy},
-                                   {"X-Content-Type-Options", "nosniff"},
-                                   {"Referrer-Policy", "no-referrer"}};
-    return http_queue(c, MHD_HTTP_OK, "text/html; charset=utf-8", headers,
-                      sizeof headers / sizeof *headers,
-                      MHD_create_response_from_buffer(f->html.len, f->html.data,
-                                                      MHD_RESPMEM_PERSISTENT));
-}
-
 /* Whether the Host header names this machine; its port does not matter. */
 static bool is_own_host(const pl_page_front *f, struct MHD_Connection *c)
 {
@@ -260,7 +248,8 @@ static enum MHD_Result on_page_request(void *context, struct MHD_Connection *c,
         return http_reply_text(c, MHD_HTTP_FORBIDDEN,
                                "the Host header is no name of this machine\n");
     if (strcmp(url, "/") == 0)
-        return reply_with_page(f, c);
+        return http_queue(c, MHD_HTTP_OK, "text/html; charset=utf-8", NULL, 0,
+                          http_page_response(&f->page));
     if (!has_token(f, c))
         return http_reply_text(c, MHD_HTTP_UNAUTHORIZED,
                                "this page needs a token that it knows\n");
@@ -270,30 +259,6 @@ static enum MHD_Result on_page_request(void *context, struct MHD_Connection *c,
 }
 
 /* ---- opening ---- */
-/* The page's own script and styles carry a number that nobody can know before; nothing
- * else runs, and nothing is loaded from elsewhere. */
-static void make_page(pl_page_front *f)
-{
-    static const char mark[] = "PAGE-NONCE";
-    const char *rest = (const char *)page_asset, *end = rest + page_asset_bytes;
-    char nonce[40];
-    snprintf(nonce, sizeof nonce, "%016llx%016llx",
-             (unsigned long long)pl_random_fresh(),
-             (unsigned long long)pl_random_fresh());
-    snprintf(f->policy, sizeof f->policy,
-             "default-src 'none'; script-src 'nonce-%s'; style-src 'nonce-%s'; "
-             "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
-             "frame-ancestors 'none'",
-             nonce, nonce);
-    for (const char *at;
-         (at = memmem(rest, (size_t)(end - rest), mark, strlen(mark))) != NULL;
-         rest = at + strlen(mark)) {
-        pl_buf_append(&f->html, rest, (size_t)(at - rest));
-        pl_buf_printf(&f->html, "%s", nonce);
-    }
-    pl_buf_append(&f->html, rest, (size_t)(end - rest));
-}
-
 static pl_status open_page_front(pl_page_front *f, const pl_page_front_options *o,
                                  const struct sockaddr_in *at)
 {
@@ -307,7 +272,7 @@ static pl_status open_page_front(pl_page_front *f, const pl_page_front_options *
     if (o->tokens)
         PL_CHECK(server_access_load(o->tokens, &f->access));
     PL_CHECK(pl_queue_create(&f->questions));
-    make_page(f);
+    http_page_make(page_asset, page_asset_bytes, &f->page);
     errno = 0;
     f->daemon = MHD_start_daemon(
         MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL,
@@ -355,7 +320,7 @@ void pl_page_front_close(pl_page_front **front)
     if (f->questions)
         pl_queue_destroy(&f->questions);
     server_access_destroy(&f->access);
-    pl_buf_destroy(&f->html);
+    http_page_clear(&f->page);
     pl_free(f);
     *front = NULL;
 }

@@ -1,6 +1,7 @@
 /* Private to serve: one HTTP request while it is answered. */
 #ifndef PL_SERVE_SERVER_EXCHANGE_H
 #define PL_SERVE_SERVER_EXCHANGE_H
+#include "serve/http.h"
 #include "serve/server_access.h"
 #include "serve/server_clients.h"
 #include "serve/server_internal.h"
@@ -18,7 +19,8 @@ struct pl_server_front {
     pl_front_options options;
     server_access *access; /* NULL: no key is needed */
     pl_buf certificate, private_key;
-    int n_busy; /* accessed by atomic operations */
+    http_page talk; /* the page at / */
+    int n_busy;     /* accessed by atomic operations */
 };
 
 /* What is known of one of the answers of a request. */

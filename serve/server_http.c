@@ -10,6 +10,7 @@
  * place (server_clients.h), because the library accepts none beyond CONNECTIONS_MAX. */
 #include "serve/embedding.h"
 #include "serve/exporter.h"
+#include "serve/page_asset.h"
 #include "serve/server_exchange.h"
 #include "serve/server_framing.h"
 #include "serve/server_tokens.h"
@@ -106,6 +107,16 @@ static enum MHD_Result answer_embeddings(exchange *x)
 }
 
 /* ---- pages ---- */
+/* The page has nothing of the run, so it needs no key; it asks the endpoints below. */
+static enum MHD_Result answer_talk(exchange *x)
+{
+    struct MHD_Response *r = http_page_response(&x->front->talk);
+    if (r)
+        MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE,
+                                "text/html; charset=utf-8");
+    return exchange_queue(x, MHD_HTTP_OK, r);
+}
+
 static enum MHD_Result answer_health(exchange *x)
 {
     pl_buf body = {0};
@@ -195,6 +206,7 @@ static enum MHD_Result answer_no_chat(exchange *x)
 
 /* ---- the table of endpoints ---- */
 static const endpoint endpoints[] = {
+    {"/", false, answer_talk, true},
     {"/health", false, answer_health, true},
     {"/metrics", false, answer_metrics, false},
     {"/v1/models", false, answer_models, false},
@@ -214,7 +226,7 @@ static const endpoint *find_endpoint(const char *url)
 {
     for (int i = 0; i < N_ENDPOINTS; i++) {
         const size_t len = strlen(endpoints[i].url);
-        const bool folder = endpoints[i].url[len - 1] == '/' && url[0] != '\0';
+        const bool folder = len > 1 && endpoints[i].url[len - 1] == '/';
         if (folder ? strncmp(url, endpoints[i].url, len) == 0 && url[len] != '\0'
                    : strcmp(url, endpoints[i].url) == 0)
             return &endpoints[i];
@@ -502,6 +514,7 @@ static pl_status open_front(pl_server_front *f, const struct sockaddr_in *at)
         .request_s = REQUEST_S,
         .answer_s = server_options(f->server)->timeout_s + REQUEST_S};
     PL_CHECK(read_front_files(f));
+    http_page_make(talk_asset, talk_asset_bytes, &f->talk);
     PL_CHECK(server_clients_open(&places, &f->clients));
     errno = 0;
     f->daemon = start_daemon(f, at);
@@ -546,6 +559,7 @@ void pl_server_front_close(pl_server_front **front)
     server_access_destroy(&f->access);
     pl_buf_destroy(&f->certificate);
     pl_buf_destroy(&f->private_key);
+    http_page_clear(&f->talk);
     pl_free(f);
     *front = NULL;
 }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # The page in a real browser: a small job is opened while it trains and after it has
 # ended; what is shown is what `status` and report.json say; labels, contrast, keys,
-# small screens; screenshots are kept.
+# small screens; then the page of a server of that run; screenshots are kept.
 #
 #   sh tests/page.sh [PATHLOOM] [WORKFOLDER]
 #
@@ -56,5 +56,20 @@ job=''
 browse finished
 kill "$page"
 wait "$page" || fail "the page ends with $?"
+page=''
+
+# ---- the page of a server ----
+"$pathloom" serve --run "$work/run" --listen '127.0.0.1:*' --threads 1 >"$work/serve.out" 2>&1 &
+page=$!
+at=''
+for _ in $(seq 200); do
+    at=$(sed -n 's/^serving .* at \(http.*\)v1$/\1/p' "$work/serve.out")
+    [ -z "$at" ] || break
+    sleep 0.05
+done
+[ -n "$at" ] || fail "no server"
+python3 tests/job/page/talk.py "$browser" "$at" "$work/pictures" || fail "the page of a server"
+kill "$page"
+wait "$page" || fail "the server ends with $?"
 page=''
 echo "pictures: $work/pictures"

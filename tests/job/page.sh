@@ -57,10 +57,12 @@ refused 66 'there is no run in' "$pathloom" page --run "$work/nothing"
 
 # ---- while it trains ----
 (PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:40 small_job run \
-    --set train.tau=10 --set train.phases=6 --set train.base_steps=10) \
+    --set train.tau=10 --set train.phases=6 --set train.base_steps=10 --page) \
     >"$work/run.out" 2>&1 &
 job=$!
 training_begins run
+own=$(sed -n 's,^page *\(http.*\)/$,\1,p' "$work/run.out")
+code 200 "$own/state.json" # the page that `train --page` has started
 page_begins
 code 200 "$at/state.json"
 tries=100
@@ -109,6 +111,7 @@ grep -q "default-src 'none'" "$work/head" || fail "no Content-Security-Policy"
 refused 64 'give --token FILE' "$pathloom" page --run "$work/run" --listen '0.0.0.0:*'
 wait "$job" || fail "the job ends with $?"
 job=''
+! curl -s --max-time 5 "$own/state.json" >"$work/answer" || fail "train has left its page behind"
 
 # ---- when it has ended ----
 sleep 6

@@ -157,6 +157,8 @@ done
 ask '{"prompt": "The ", "model": "p10"}' | grep -q '"model":"p10"' || fail "no path p10"
 curl -s "$at/v1/models" | grep -q '"id":"p11"' || fail "p11 is not listed"
 curl -s "$at/health" | grep -q '"ok"' || fail "not healthy"
+curl -s -D "$work/head" "$at/" | grep -q '<title>Talk' || fail "no page at /"
+grep -q "^Content-Security-Policy: default-src 'none'" "$work/head" || fail "the page has no policy"
 ok
 
 # ---- who picks the path: prompts of one token, shorter than the prefix of 8 tokens, and

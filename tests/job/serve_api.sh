@@ -291,6 +291,7 @@ refused_at 401 invalid_api_key /v1/completions -d '{"prompt": "x"}'
 refused_at 401 invalid_api_key /v1/models -H "Authorization: Bearer ${key}0"
 refused_at 401 invalid_api_key /nosuch
 refused_at 200 '"ok"' /health
+refused_at 200 '<title>Talk' / # has no data
 refused_at 200 '"auto"' /v1/models -H "Authorization: Bearer $key"
 refused_at 200 text_completion /v1/completions -H "Authorization: Bearer $key" \
     -d '{"prompt": "x", "max_tokens": 3}'
