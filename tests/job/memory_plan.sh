@@ -1,6 +1,7 @@
 #!/bin/sh
 # A job of the default size: the most memory that a process of each kind had is within a
-# fifth of what `train` planned before it began.
+# fifth of what `train` planned before it began. A worker has at most 150 MiB, and at the
+# end of the job at most a tenth more than after its first phases.
 #
 # usage: memory_plan.sh PATHLOOM WORKFOLDER
 #
@@ -15,11 +16,26 @@ number() { # object, process
     sed -n "/\"$1\"/,/}/s/.*\"$2\": *\([0-9]*\).*/\1/p" "$work/run/report.json"
 }
 
+# The most memory, in KiB, that a worker of the job has had so far.
+worker_peak() {
+    for pid in $(pgrep -P "$job" -f "pathloom worker"); do
+        sed -n 's/^VmHWM:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$pid/status" 2>/dev/null
+    done | sort -n | tail -n 1
+}
+
 make_corpus base modules store outer home net docs
 "$pathloom" train --corpus "$work/corpus" --out "$work/run" --workers 2 \
     --set data.max_bytes=2M --set train.base_steps=8 --set train.tau=2 \
-    --set train.phases=8 --set eval.baselines=none --set eval.max_tokens=2000 \
-    --set eval.sample_tokens=0 >"$work/run.out" 2>&1 || fail "the job ends with $?"
+    --set train.phases=16 --set eval.baselines=none --set eval.max_tokens=2000 \
+    --set eval.sample_tokens=0 >"$work/run.out" 2>&1 &
+job=$! early=0
+while kill -0 "$job" 2>/dev/null; do
+    done_tasks=$(grep -cs 'task.done task=mix' "$work/run/log/hub.log")
+    [ "${done_tasks:-0}" -gt $((4 * 8)) ] || early=$(worker_peak) # half of the phases
+    sleep 0.1
+done
+wait "$job" || fail "the job ends with $?"
+job=
 grep '^plan ' -A 1 "$work/run.out"
 grep '^memory ' "$work/run.out"
 for process in worker home hub launcher; do
@@ -29,3 +45,9 @@ for process in worker home hub launcher; do
     [ $((peak * 10)) -le $((planned * 12)) ] && [ $((peak * 10)) -ge $((planned * 8)) ] ||
         fail "a $process was planned with $planned bytes and had $peak"
 done
+peak=$(($(number memory_peak worker) / 1024))
+[ "$peak" -le $((150 * 1024)) ] || fail "a worker had $peak KiB at its peak, more than 150 MiB"
+[ "${early:-0}" -gt 0 ] || fail "no worker was seen in the first half of the phases"
+[ $((peak * 10)) -le $((early * 11)) ] ||
+    fail "a worker had $early KiB at most in the first half of the phases, and $peak at the end"
+echo "a worker had $early KiB at most in the first half of the phases, $peak KiB in all"

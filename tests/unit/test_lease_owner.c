@@ -366,6 +366,96 @@ static void key_has_few_names_and_a_worker_one_device(void **state)
     assert_int_equal(hello(&j->thief, "n63", "d"), PL_MSG_WELCOME); /* is known */
 }
 
+/* Without a failure. */
+static uint16_t give_back(const party *p, uint64_t token, const char *task)
+{
+    pl_message m;
+    pl_message_init(&m, PL_MSG_RELEASE);
+    m.token = token;
+    pl_put_text(&m.body, PL_TAG_NAME, p->name);
+    pl_put_u64(&m.body, PL_TAG_PHASE, 0);
+    pl_put_text(&m.body, PL_TAG_TASK, task);
+    return ask_plainly(p, &m);
+}
+
+static long resident_kib(const child *c)
+{
+    char path[64], line[256];
+    long kib = -1;
+    snprintf(path, sizeof path, "/proc/%d/status", (int)c->pid);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file))
+        if (pl_starts_with(line, "VmRSS:"))
+            kib = strtol(line + strlen("VmRSS:"), NULL, 10);
+    fclose(file);
+    return kib;
+}
+
+/* Says HELLO under `n` names from the first one on, and reads no answer. */
+static void flood_names(const party *p, int first, int n)
+{
+    for (int i = 0; i < n; i++) {
+        char name[32];
+        pl_message m;
+        snprintf(name, sizeof name, "many-%d", first + i);
+        pl_message_init(&m, PL_MSG_HELLO);
+        m.request = pl_wire_next_request();
+        pl_put_text(&m.body, PL_TAG_NAME, name);
+        pl_put_text(&m.body, PL_TAG_ROLE, "worker");
+        pl_put_text(&m.body, PL_TAG_DEVICE, "d");
+        pl_put_u64(&m.body, PL_TAG_PID, 1);
+        (void)pl_wire_send(p->socket, &m); /* full: the hub is behind */
+        pl_message_destroy(&m);
+    }
+}
+
+/* Drops what has come. The number of names that were welcomed. */
+static int read_welcomes(const party *p)
+{
+    pl_message a;
+    int n = 0;
+    pl_message_init(&a, 0);
+    while (pl_wire_recv(p->socket, NULL, &a) == PL_OK)
+        n += a.type == PL_MSG_WELCOME;
+    pl_message_destroy(&a);
+    return n;
+}
+
+static int count_in_status(const job *j, const char *text)
+{
+    pl_message m, a;
+    int n = 0;
+    pl_message_init(&m, PL_MSG_STATUS);
+    assert_int_equal(ask(&j->third, &m, &a), PL_MSG_STATUS_IS);
+    for (const char *at = pl_buf_text(&a.data); (at = strstr(at, text)) != NULL; at++)
+        n++;
+    pl_message_destroy(&a);
+    return n;
+}
+
+/* Meanwhile one worker renews its lease, and another gets tasks and gives them back. */
+static void thirty_thousand_names_of_one_key_change_nothing_for_others(void **state)
+{
+    const job *j = *state;
+    enum { NAMES = 30000, AT_ONCE = 300, MORE_KIB = 8 << 10 };
+    char task[PL_MODULE_NAME_MAX];
+    uint64_t token;
+    int welcomed = 0;
+    const long before = resident_kib(&j->hub);
+    for (int i = 0; i < NAMES; i += AT_ONCE) {
+        flood_names(&j->thief, i, AT_ONCE);
+        assert_int_equal(renew(&j->holder, j->token, 0, j->task), PL_MSG_RENEWED);
+        assert_int_equal(try_task(&j->third, &token, task), 0);
+        assert_int_equal(give_back(&j->third, token, task), PL_MSG_OK);
+        welcomed += read_welcomes(&j->thief);
+    }
+    assert_in_range(welcomed, 1, 63); /* and its first name */
+    assert_in_range(count_in_status(j, "\"many-"), 0, 63);
+    assert_true(resident_kib(&j->hub) - before < MORE_KIB);
+    holder_has_it_still(j);
+}
+
 /* A hub that starts again has forgotten whose names are whose. */
 static void nobody_takes_the_name_of_another(void **state)
 {
@@ -763,6 +853,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(done_without_delivery_keeps_no_path,
                                         setup_short, teardown),
         TEST(key_has_few_names_and_a_worker_one_device),
+        TEST(thirty_thousand_names_of_one_key_change_nothing_for_others),
         TEST(one_workers_failures_bar_it_and_end_no_job),
         TEST(different_workers_that_fail_at_one_task_end_the_job),
         TEST(others_failures_end_no_job_that_has_workers_of_its_own),
