@@ -19,8 +19,9 @@
  *
  * A worker that says it is done, and of whose work the homes know nothing
  * UNCONFIRMED_MS later, has probably sent nothing: homes tell of an honest worker's
- * task before that worker's DONE, and are asked every second. If the method allows two
- * workers at one task, an idle worker begins it as well. */
+ * task before that worker's DONE. Over a slow link their news may come later, so each
+ * home must also have answered a question that was asked after the worker said so. If
+ * the method allows two workers at one task, an idle worker begins it as well. */
 #include "workers/hub_internal.h"
 
 enum { LOOK_MS = 50, BACKUP_FAILURES_MAX = 2, UNCONFIRMED_MS = 1500 };
@@ -123,11 +124,21 @@ static void keep_slow_lease(hub *h, plan_task task, double left_s)
     h->slow[at] = (hub_slow){task, left_s};
 }
 
+/* What was said until then, and is not known by now, the homes do not have. */
+static int64_t homes_have_told_ms(const hub *h, int64_t now_ms)
+{
+    int64_t until_ms = now_ms - UNCONFIRMED_MS;
+    for (int i = 0; i < h->n_homes; i++)
+        if (h->homes[i].welcome && h->homes[i].fresh_ms <= until_ms)
+            until_ms = h->homes[i].fresh_ms - 1;
+    return until_ms;
+}
+
 static bool may_get_backup(const hub *h, const plan_path *path, int64_t now_ms)
 {
     return path->lease.active && path->lease.phase == path->phase &&
            (!plan_is_said(path, path->lease.token, path->phase) ||
-            plan_is_unconfirmed(path, &path->lease, now_ms, UNCONFIRMED_MS)) &&
+            plan_is_unconfirmed(path, &path->lease, homes_have_told_ms(h, now_ms))) &&
            !path->backup.active && path->backups_failed < BACKUP_FAILURES_MAX &&
            path->lease.worker >= 0 && path->lease.worker < h->n_workers;
 }

@@ -188,10 +188,9 @@ const plan_lease *plan_say_done(plan_path *path, const plan_said *said, int64_t 
  * now on the lease's deadline is that of this report. */
 void plan_await_next(plan_path *path);
 bool plan_is_said(const plan_path *path, uint64_t token, int64_t phase);
-/* Whether its holder said so `after_ms` ago or earlier, and the homes do not know it.
- */
-bool plan_is_unconfirmed(const plan_path *path, const plan_lease *lease, int64_t now_ms,
-                         int after_ms);
+/* Whether its holder said so by `until_ms`, and the homes do not know it. */
+bool plan_is_unconfirmed(const plan_path *path, const plan_lease *lease,
+                         int64_t until_ms);
 /* Whether the worker reported the path's phase as done and the homes know nothing of
  * it, so that others should try. */
 bool plan_has_said(const plan_path *path, int worker, int64_t now_ms);

@@ -45,11 +45,11 @@ bool plan_is_said(const plan_path *path, uint64_t token, int64_t phase)
     return find_said(path, token, phase) != NULL;
 }
 
-bool plan_is_unconfirmed(const plan_path *path, const plan_lease *lease, int64_t now_ms,
-                         int after_ms)
+bool plan_is_unconfirmed(const plan_path *path, const plan_lease *lease,
+                         int64_t until_ms)
 {
     const plan_said *said = find_said(path, lease->token, path->phase);
-    return said && now_ms - said->said_ms >= after_ms;
+    return said && said->said_ms <= until_ms;
 }
 
 bool plan_has_said(const plan_path *path, int worker, int64_t now_ms)

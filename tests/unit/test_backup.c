@@ -422,7 +422,15 @@ static void what_only_the_worker_says_finishes_nothing(void **state)
     assert_int_equal(path->phase, 0);
     assert_false(finds(f, 1, 1000 + 1400)); /* the homes may still tell of it */
     assert_true(finds(f, 1, 1000 + 1600));
-    assert_true(finds(f, 3, 1000 + 1700)); /* of any kind */
+    assert_true(finds(f, 3, 1000 + 1700));               /* of any kind */
+    hub_home slow = {.welcome = true, .fresh_ms = 1000}; /* its news takes 3 s */
+    f->h.homes = &slow;
+    f->h.n_homes = 1;
+    assert_false(finds(f, 1, 1000 + 3000));
+    slow.fresh_ms = 1001;
+    assert_true(finds(f, 1, 1000 + 3100));
+    f->h.homes = NULL;
+    f->h.n_homes = 0;
     f->workers[1].own_key = false;
     assert_false(finds(f, 1, 1000 + 1800)); /* it is on trial */
     f->workers[1].own_key = true;
