@@ -2,6 +2,8 @@
 # Data shards in RUN/cache are overwritten while workers read them: what was trained on
 # them is thrown away, the shards are fetched again, and the final hashes are the same.
 # So are they if a shard of another path lies under the name of one before the start.
+# Every task is audited: two workers that share a damaged file agree on nothing that was
+# made from it, because what counts is what an undamaged shard gives.
 #
 # usage: fault_cache.sh PATHLOOM WORKFOLDER
 set -eu
@@ -12,10 +14,19 @@ make_corpus base corpus
 
 run() { # folder, options
     small_job "$@" --set train.tau=20 --set train.phases=20 --set train.base_steps=20 \
+        --set fleet.audit=1 \
         >"$work/$1.out" 2>&1
 }
 shards() { # folder
     ls "$work/$1"/cache/*.tok 2>/dev/null | wc -l
+}
+# Every row of `pathloom audit`, the base model's included, is an agreement.
+all_agreed() { # folder
+    "$pathloom" audit --run "$work/$1" --json >"$work/$1.audits" || fail "the audits of $1"
+    grep -q '"verdict":"agreed"' "$work/$1.audits" || fail "no audit in $1"
+    grep -q '"verdict":"\(settled\|undecided\|void\)"' "$work/$1.audits" &&
+        fail "an audit of $1 did not agree: $(grep -m 1 -o '"verdict":"[suv][^}]*' "$work/$1.audits")"
+    :
 }
 check() { # folder
     versions --run "$work/$1" >"$work/$1.hashes"
@@ -24,10 +35,12 @@ check() { # folder
         diff "$work/calm.hashes" "$work/$1.hashes" || :
         fail "other hashes in $1"
     }
+    all_agreed "$1"
 }
 
 (run calm) || fail "the calm run"
 versions --run "$work/calm" >"$work/calm.hashes"
+all_agreed calm
 
 # ---- tokens change under the workers, file size and time as they were ----
 (run hurt) &
@@ -73,4 +86,4 @@ done
 check swapped
 grep -q 'does not hold the shard of its name' "$work"/swapped/log/worker-*.log ||
     fail "nobody noticed that shards were swapped"
-echo "PASSED: $(wc -l <"$work/calm.hashes") modules, equal hashes in all three runs"
+echo "PASSED: $(wc -l <"$work/calm.hashes") modules, equal hashes in all three runs, $(grep -c agreed "$work/hurt.audits") audits of the hurt one agree"

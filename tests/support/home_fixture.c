@@ -97,6 +97,20 @@ void start_child(child *c)
     start_failing_child(c, "");
 }
 
+long child_kib(const child *c)
+{
+    char path[64], line[256];
+    long kib = -1;
+    snprintf(path, sizeof path, "/proc/%d/status", (int)c->pid);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file))
+        if (pl_starts_with(line, "VmRSS:"))
+            kib = strtol(line + strlen("VmRSS:"), NULL, 10);
+    fclose(file);
+    return kib;
+}
+
 void kill_child(child *c, int how)
 {
     int status = 0;

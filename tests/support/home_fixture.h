@@ -57,6 +57,9 @@ void start_failing_child(child *c, const char *failpoint);
 
 void start_child(child *c);
 
+/* Resident memory, in KiB. */
+long child_kib(const child *c);
+
 /* One that is told to end, ends well. */
 void kill_child(child *c, int how);
 

@@ -222,6 +222,72 @@ static void lease_uploads_no_more_than_its_task_needs(void **state)
     pl_wire_close(&socket);
 }
 
+/* Sends a whole blob of one byte under the lease, and reads no answer. */
+static void send_byte(pl_socket *socket, const pl_lease *lease)
+{
+    pl_message q;
+    pl_buf sealed = {0};
+    pl_hash hash;
+    pl_message_init(&q, PL_MSG_PUT_BLOB);
+    q.request = pl_wire_next_request();
+    pl_lease_seal(&home_secret, lease, &sealed);
+    pl_blob_hash("x", 1, &hash);
+    pl_put_hash(&q.body, PL_TAG_BLOB, &hash);
+    pl_put_u64(&q.body, PL_TAG_TOTAL, 1);
+    pl_put_u64(&q.body, PL_TAG_OFFSET, 0);
+    pl_put_bytes(&q.body, PL_TAG_LEASE, sealed.data, sealed.len);
+    pl_buf_append(&q.data, "x", 1);
+    assert_int_equal(pl_wire_send(socket, &q), PL_OK);
+    pl_buf_destroy(&sealed);
+    pl_message_destroy(&q);
+}
+
+static void read_answers(pl_socket *socket, int n)
+{
+    pl_message a;
+    pl_message_init(&a, 0);
+    while (n > 0) {
+        bool ready = false;
+        pl_status status = pl_wire_recv(socket, NULL, &a);
+        if (status == PL_ERR_TIMEOUT) {
+            assert_int_equal(pl_wire_poll(&socket, 1, NULL, 0, 20000, &ready), 1);
+            continue;
+        }
+        assert_int_equal(status, PL_OK);
+        assert_int_not_equal(a.type, PL_MSG_ERR);
+        n--;
+    }
+    pl_message_destroy(&a);
+}
+
+/* A home knows names from leases alone, and keeps none: it once refused every new
+ * worker after 65,536 names. */
+static void names_leave_nothing_at_the_home(void **state)
+{
+    (void)state;
+    enum { NAMES = 66000, AT_ONCE = 500, MORE_KIB = 8 << 10 };
+    pl_socket *socket = NULL;
+    pl_submit_result result;
+    pl_lease lease = lease_of(&job.arm, PATH, 0, 5);
+    assert_int_equal(pl_wire_connect(job.home.address, &socket), PL_OK);
+    send_byte(socket, &lease);
+    read_answers(socket, 1);
+    const long before = child_kib(&job.home);
+    for (int i = 0; i < NAMES; i += AT_ONCE) {
+        for (int k = i; k < i + AT_ONCE; k++) {
+            snprintf(lease.worker, sizeof lease.worker, "many-%d", k);
+            send_byte(socket, &lease);
+        }
+        read_answers(socket, AT_ONCE);
+    }
+    assert_true(child_kib(&job.home) - before < MORE_KIB);
+    pl_copy_text(lease.worker, sizeof lease.worker, "an-honest-one");
+    lease.token++;
+    assert_int_equal(submit_under(&lease, good_work(), &result), PL_OK);
+    assert_int_equal(result, PL_SUBMIT_ACCEPTED);
+    pl_wire_close(&socket);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(int argc, char **argv)
@@ -234,6 +300,7 @@ int main(int argc, char **argv)
         TEST(numbers_that_no_task_can_have_are_refused),
         TEST(state_with_impossible_numbers_is_refused),
         TEST(lease_uploads_no_more_than_its_task_needs),
+        TEST(names_leave_nothing_at_the_home),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

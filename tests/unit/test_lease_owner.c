@@ -378,20 +378,6 @@ static uint16_t give_back(const party *p, uint64_t token, const char *task)
     return ask_plainly(p, &m);
 }
 
-static long resident_kib(const child *c)
-{
-    char path[64], line[256];
-    long kib = -1;
-    snprintf(path, sizeof path, "/proc/%d/status", (int)c->pid);
-    FILE *file = fopen(path, "r");
-    assert_non_null(file);
-    while (fgets(line, sizeof line, file))
-        if (pl_starts_with(line, "VmRSS:"))
-            kib = strtol(line + strlen("VmRSS:"), NULL, 10);
-    fclose(file);
-    return kib;
-}
-
 /* Says HELLO under `n` names from the first one on, and reads no answer. */
 static void flood_names(const party *p, int first, int n)
 {
@@ -442,7 +428,7 @@ static void thirty_thousand_names_of_one_key_change_nothing_for_others(void **st
     char task[PL_MODULE_NAME_MAX];
     uint64_t token;
     int welcomed = 0;
-    const long before = resident_kib(&j->hub);
+    const long before = child_kib(&j->hub);
     for (int i = 0; i < NAMES; i += AT_ONCE) {
         flood_names(&j->thief, i, AT_ONCE);
         assert_int_equal(renew(&j->holder, j->token, 0, j->task), PL_MSG_RENEWED);
@@ -452,7 +438,7 @@ static void thirty_thousand_names_of_one_key_change_nothing_for_others(void **st
     }
     assert_in_range(welcomed, 1, 63); /* and its first name */
     assert_in_range(count_in_status(j, "\"many-"), 0, 63);
-    assert_true(resident_kib(&j->hub) - before < MORE_KIB);
+    assert_true(child_kib(&j->hub) - before < MORE_KIB);
     holder_has_it_still(j);
 }
 
