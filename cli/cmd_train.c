@@ -1,6 +1,7 @@
 /* pathloom train: does everything from text to the final table, in one command that can
  * be stopped and repeated at any time. */
 #include "cli/cli.h"
+#include "cli/train_dial.h"
 
 /* How the workers spent their time until `at`: the hub's sums, one object per worker.
  */
@@ -105,15 +106,19 @@ static pl_status save_spent(const pl_run *r, const spent *before, const spent *a
     return status;
 }
 
-static pl_status train_stages(pl_run *r)
+static pl_status train_stages(pl_run *r, train_dial *dial)
 {
     PL_CHECK(run_start(r));
+    train_dial_mark(dial, DIAL_START);
     if (r->lengthened)
         PL_CHECK(pl_client_put_ref(r->client, "finished", ""));
     PL_CHECK(stage_base(r));
+    train_dial_mark(dial, DIAL_BASE);
     PL_CHECK(stage_route(r));
+    train_dial_mark(dial, DIAL_ROUTING);
     spent before = look_at_workers(r), after = {0};
     pl_status status = stage_arms(r);
+    train_dial_mark(dial, DIAL_PATHS);
     if (status == PL_OK) {
         after = look_at_workers(r);
         say_spent(&before, &after);
@@ -166,19 +171,36 @@ static void start_page(pl_run *r, pl_launcher **viewer)
         say("note     there is no page: %s", pl_last_error());
 }
 
-static pl_status train_run(pl_run *r, pl_launcher **viewer)
+/* Under --for and --tokens the text and the speed of this machine decide the keys;
+ * they are the run's own from then on. */
+static pl_status prepare_run(pl_run *r, train_dial *dial)
+{
+    const bool chooses = train_dial_is_set(dial) && !r->resumed;
+    if (train_dial_is_set(dial) && r->resumed)
+        say("dial     the keys of this run were chosen when it began");
+    PL_CHECK(run_find_device(r));
+    if (chooses)
+        PL_CHECK(train_dial_begin(dial, r));
+    else
+        PL_CHECK(run_plan(r));
+    PL_CHECK(run_check(r));
+    PL_CHECK(stage_data(r));
+    if (!chooses)
+        return PL_OK;
+    PL_CHECK(train_dial_finish(dial, r));
+    return run_plan(r);
+}
+
+static pl_status train_run(pl_run *r, train_dial *dial, pl_launcher **viewer)
 {
     say("pathloom %s  run %s%s\n"
         "         Ctrl+C drains and saves; the same command goes on from there",
         PL_VERSION, r->dir, r->resumed ? ", resumed" : "");
-    PL_CHECK(run_find_device(r));
-    PL_CHECK(run_plan(r));
-    PL_CHECK(run_check(r));
-    PL_CHECK(stage_data(r));
+    PL_CHECK(prepare_run(r, dial));
     PL_CHECK(run_save(r));
     if (viewer)
         start_page(r, viewer);
-    pl_status status = train_stages(r);
+    pl_status status = train_stages(r, dial);
     if (status == PL_ERR_CANCELLED)
         say("stopping: the workers finish their tasks; Ctrl+C again stops at once,\n"
             "         without losing a committed version");
@@ -193,8 +215,10 @@ static pl_status train_run(pl_run *r, pl_launcher **viewer)
     PL_CHECK(status);
     cli_stop_at_once();
     PL_CHECK(report(r));
+    train_dial_mark(dial, DIAL_EVALUATION);
     char took[16];
     say("%s", "");
+    train_dial_account(dial);
     say("done in %s; try next", pl_human_seconds(pl_now() - r->started, took));
     say("  pathloom generate --run %s --prompt \"The\"", r->dir);
     say("  pathloom store log L1.E0 --run %s", r->dir);
@@ -205,6 +229,7 @@ static pl_status train_run(pl_run *r, pl_launcher **viewer)
 typedef struct train_request {
     cli_settings settings;
     bool page;
+    train_dial dial;
 } train_request;
 
 /* Short forms of some keys stand beside --set. */
@@ -221,17 +246,25 @@ static const cli_option options[] = {
     CLI_OPTION("page", CLI_FLAG, train_request, page, NULL,
                "show the run in a browser while this command runs; the address is "
                "printed"),
+    CLI_OPTION("for", CLI_TEXT, train_request, dial.time, "TIME",
+               "choose model, paths and training so that the whole command takes this "
+               "time on this machine: 90s, 15min, 2h; --set overrides single keys"),
+    CLI_OPTION("tokens", CLI_TEXT, train_request, dial.tokens, "N",
+               "choose them for this number of training tokens, base model included"),
     CLI_SETTINGS(train_request, settings,
                  "any key, any number of times; `pathloom init` lists them"),
 };
 
 static int run_train(int argc, char **argv)
 {
-    train_request t = {.settings = {.n = 0}};
+    train_request t = {.settings = {.n = 0}, .dial = {.time = NULL}};
     cli_words words;
     pl_launcher *viewer = NULL;
     pl_run r;
     pl_status status = cli_read(&verb_train, argc, argv, &t, &words);
+    t.dial.settings = &t.settings;
+    if (status == PL_OK)
+        status = train_dial_read(&t.dial, words.n > 0 ? words.at[0] : NULL);
     if (status != PL_OK)
         return cli_fail(status);
     const run_request ask = {.file = words.n > 0 ? words.at[0] : NULL,
@@ -240,7 +273,7 @@ static int run_train(int argc, char **argv)
     status = run_open(&ask, &r);
     if (status == PL_OK) {
         r.stop = cli_stop_flag(true);
-        status = train_run(&r, t.page ? &viewer : NULL);
+        status = train_run(&r, &t.dial, t.page ? &viewer : NULL);
     }
     int code = 0;
     if (status == PL_ERR_CANCELLED) {
@@ -264,8 +297,8 @@ static int run_train(int argc, char **argv)
 
 const cli_verb verb_train = {
     .name = "train",
-    .usage =
-        "train [RUN.yaml] [--corpus PATH] [--valid PATH] [--out RUN] [--set KEY=VALUE]",
+    .usage = "train [RUN.yaml] [--corpus PATH] [--valid PATH] [--out RUN] [--for TIME] "
+             "[--set KEY=VALUE]",
     .help = "train a mixture of paths; without arguments on text that this machine has",
     .options = options,
     .n_options = CLI_COUNT(options),

@@ -193,6 +193,17 @@ pl_status run_use_chapter(pl_run *r, int chapter)
     return pl_topology_create(&shape, &chapters[chapter].spec, &r->topology);
 }
 
+pl_status run_lay(pl_run *r, const char *const *sets, int n_sets)
+{
+    const int n_gpus = r->n_gpus;
+    PL_CHECK(config_build(NULL, sets, n_sets, &r->cfg));
+    PL_CHECK(run_use_chapter(r, CONFIG_CHAPTERS_MAX));
+    config_hash(&r->cfg, &r->hash);
+    r->n_workers = run_local_workers(&r->cfg, n_gpus);
+    r->n_relays = run_count_relays(&r->cfg);
+    return PL_OK;
+}
+
 static pl_status lock_run(pl_run *r)
 {
     pl_status status = pl_lock_folder(r->dir, &r->lock);

@@ -71,6 +71,9 @@ pl_status run_open(const run_request *q, pl_run *r);
 /* Takes the mixture's topology of this chapter, or of the last one if there are not as
  * many. */
 PL_MUST_CHECK pl_status run_use_chapter(pl_run *r, int chapter);
+/* Gives a run in which nothing was trained the configuration of these --set pairs, in
+ * the place of the one that it was opened with. */
+pl_status run_lay(pl_run *r, const char *const *sets, int n_sets);
 /* Those that a job of this configuration starts on this machine, which has n_gpus GPUs
  * to train on. */
 int run_local_workers(const config *c, int n_gpus);

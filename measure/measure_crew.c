@@ -47,6 +47,7 @@ static pl_status time_crew_training(const measure_options *o,
     const pl_probe_options probe = {.shape = &model->shape,
                                     .batch = model->batch,
                                     .rounds = model->rounds,
+                                    .seconds = o->seconds,
                                     .cpu_clock = o->cpu_clock,
                                     .muon = o->muon};
     PL_CHECK(pl_backend_open(&backend, &be));
@@ -123,4 +124,27 @@ pl_status measure_crew_run(const measure_options *o, const measured_model *model
             crew->tokens_per_s += model->batch * model->shape.context / seconds;
     }
     return status;
+}
+
+pl_status measure_workers(const config *c, int workers, int n_gpus, double seconds,
+                          double *tokens_per_s)
+{
+    const measure_options o = {.backend = c->backend,
+                               .precision = c->precision,
+                               .seconds = seconds,
+                               .muon = config_has_muon(c)};
+    measured_model model = {.name = "own", .batch = config_pass(c), .rounds = 1};
+    measure_crew crew = {.processes = workers, .threads = (int)c->threads};
+    double step;
+    PL_CHECK(config_shape(c, &model.shape));
+    if (n_gpus == 0) {
+        PL_CHECK(measure_crew_run(&o, &model, &crew));
+        *tokens_per_s = crew.tokens_per_s / workers;
+        return PL_OK;
+    }
+    /* A process that was forked after CUDA started cannot use it. */
+    PL_CHECK(time_crew_training(&o, &model, crew.threads, &step));
+    const int sharers = workers > n_gpus ? (workers + n_gpus - 1) / n_gpus : 1;
+    *tokens_per_s = model.batch * model.shape.context / step / sharers;
+    return PL_OK;
 }

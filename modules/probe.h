@@ -19,7 +19,9 @@ typedef struct pl_probe_options {
     const pl_shape *shape; /* context: that of each sequence */
     int batch;             /* sequences per step */
     int rounds;            /* >= 1, after one that warms up */
-    bool memory;           /* measure the rate of memory, too, with four streams */
+    /* pl_probe_step: 0, or train for so many seconds, of which the mean step counts */
+    double seconds;
+    bool memory; /* measure the rate of memory, too, with four streams */
     /* bytes of one stream; 0: 64 MiB, on a GPU 256 MiB; at least four times a GPU's
      * cache */
     size_t stream_bytes;
@@ -60,7 +62,7 @@ PL_MUST_CHECK pl_status pl_probe(pl_backend *be, const pl_probe_options *options
 /* How much of its limit a row reaches; the limit is the one that it is nearer to. Needs
  * the rate of memory. */
 double pl_probe_share(const pl_probe_report *report, const pl_probe_row *row);
-/* Only the step: seconds of the best one. */
+/* Only the step: seconds of the best one, or the mean (options->seconds). */
 PL_MUST_CHECK pl_status pl_probe_step(pl_backend *be, const pl_probe_options *options,
                                       double *seconds);
 

@@ -41,7 +41,7 @@ _pathloom() {
         return
     fi
     case ${COMP_WORDS[1]} in
-    train) options='--corpus --valid --out --workers --page --set --help' ;;
+    train) options='--corpus --valid --out --workers --for --tokens --set --help' ;;
     eval) options='--run --on --every --json --set --help' ;;
     generate) options='--run --prompt --path --route --route-every --max-tokens --temperature --top-k --top-p --seed --stop --precision --json --help' ;;
     route) options='--run --prompt --file --route --json --help' ;;
@@ -53,7 +53,7 @@ _pathloom() {
     audit) options='--run --json --help' ;;
     status) options='--run --hub --key --json --help' ;;
     top) options='--run --hub --key --help' ;;
-    page) options='--run --listen --token --ready --help' ;;
+    page) options='--run --listen --token --help' ;;
     doctor) options='--run --hub --key --json --help' ;;
     explain) options='--json --help' ;;
     init) options='--set --list --reference --help' ;;

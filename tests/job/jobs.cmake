@@ -17,6 +17,10 @@ pl_test_limit(chapters 300)
 pl_job_test(select "integration;job" job/select.sh ${tools} ${CMAKE_BINARY_DIR}/select)
 pl_test_limit(select 300)
 
+# Keys chosen from a time or a number of tokens.
+pl_job_test(dial "integration;job" job/dial.sh ${program} ${CMAKE_BINARY_DIR}/dial)
+pl_test_limit(dial 600)
+
 # The tutorial's last commands.
 pl_job_test(tutorial "integration;job" job/tutorial.sh ${program} ${CMAKE_BINARY_DIR}/tutorial)
 pl_test_limit(tutorial 300)

@@ -1,0 +1,357 @@
+/* The dial of `pathloom train`: measures what job/dial.c chooses from, and gives the
+ * run the chosen keys. A key given by hand overrides what is chosen, and what it means
+ * for model, paths, batch and phases enters the choice of the rest. */
+#include "cli/train_dial.h"
+#include "measure/measure.h"
+
+#include <math.h>
+#include <sys/stat.h>
+
+bool train_dial_is_set(const train_dial *d)
+{
+    return d->time || d->tokens;
+}
+
+/* Whether a setting was given whose key begins like this. */
+static bool is_given(const train_dial *d, const char *beginning)
+{
+    for (int i = 0; i < d->settings->n; i++)
+        if (pl_starts_with(d->settings->pairs[i], beginning))
+            return true;
+    return false;
+}
+
+pl_status train_dial_read(train_dial *d, const char *file)
+{
+    int64_t n = 0;
+    if (!train_dial_is_set(d))
+        return PL_OK;
+    if (d->time && d->tokens)
+        return pl_fail(PL_ERR_USAGE, "--for and --tokens both set the length of the "
+                                     "training; give one of them");
+    if (file)
+        return pl_fail(PL_ERR_USAGE,
+                       "--%s chooses keys that %s sets; leave one of them out, or give "
+                       "single keys by --set",
+                       d->time ? "for" : "tokens", file);
+    if (d->time)
+        return dial_parse_time(d->time, &d->seconds);
+    if (pl_parse_int(d->tokens, &n) != PL_OK || n < 1)
+        return pl_fail(PL_ERR_USAGE,
+                       "--tokens takes a number of tokens, such as 20M, not `%.64s`",
+                       d->tokens);
+    d->n_tokens = (double)n;
+    return PL_OK;
+}
+
+/* ---- keys ---- */
+/* A key that the user gave stays as it is. */
+static void choose_text(train_dial *d, const char *key, const char *value,
+                        const char *why)
+{
+    dial_keys *k = &d->keys;
+    char own[64];
+    snprintf(own, sizeof own, "%s=", key);
+    if (is_given(d, own) || k->n == DIAL_KEYS_MAX)
+        return;
+    snprintf(k->pair[k->n], sizeof *k->pair, "%.31s=%.31s", key, value);
+    pl_copy_text(k->why[k->n++], sizeof *k->why, why);
+}
+
+static void choose_int(train_dial *d, const char *key, int64_t value, const char *why)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%lld", (long long)value);
+    choose_text(d, key, text, why);
+}
+
+/* The user's own pairs behind those given, which they override. */
+static pl_status lay_before(const train_dial *d, pl_run *r, const char *const *pairs,
+                            int n_pairs)
+{
+    const char *sets[DIAL_KEYS_MAX + CLI_PAIRS_MAX];
+    int n = 0;
+    for (int i = 0; i < n_pairs; i++)
+        sets[n++] = pairs[i];
+    for (int i = 0; i < d->settings->n; i++)
+        sets[n++] = d->settings->pairs[i];
+    return run_lay(r, sets, n);
+}
+
+static pl_status lay_keys(const train_dial *d, pl_run *r)
+{
+    const char *pairs[DIAL_KEYS_MAX];
+    for (int i = 0; i < d->keys.n; i++)
+        pairs[i] = d->keys.pair[i];
+    return lay_before(d, r, pairs, d->keys.n);
+}
+
+/* ---- facts ---- */
+static double seconds_left(const train_dial *d, const pl_run *r)
+{
+    return d->time ? fmax(d->seconds - (pl_now() - r->started), 1) : 0;
+}
+
+/* Measures the model of the run's present configuration as the i-th speed. Longer runs
+ * are measured for longer: a sixtieth of their time, for each way. */
+static pl_status measure_speed(train_dial *d, const pl_run *r, int i)
+{
+    enum { WAYS = 2, SHARE = 60 };
+    const config *c = &r->cfg;
+    const double seconds = fmax(0.3, fmin(d->seconds / SHARE / WAYS, 5));
+    dial_speed *s = &d->facts.speeds[i];
+    s->flops = dial_flops((double)pl_topology_path_params(r->topology), c->width,
+                          c->blocks, c->context);
+    PL_CHECK(measure_workers(c, 1, r->n_gpus, seconds, &s->alone));
+    if (r->n_workers == 1)
+        s->together = s->alone;
+    else
+        PL_CHECK(measure_workers(c, r->n_workers, r->n_gpus, seconds, &s->together));
+    /* Other work on the machine may have disturbed the first measurement more. */
+    s->alone = fmax(s->alone, s->together);
+    d->facts.n_speeds = i + 1;
+    return PL_OK;
+}
+
+/* Before the text is known, measures a small and a larger model, or the user's own. */
+static pl_status measure_before(train_dial *d, pl_run *r)
+{
+    static const char *const small[] = {"model.width=64", "model.heads=2"},
+                             *const large[] = {"model.width=192", "model.heads=6"};
+    if (!d->time)
+        return PL_OK;
+    if (r->n_workers == 0)
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "--for measures the workers of this machine, and this job starts "
+            "none; give --tokens instead");
+    if (d->facts.params > 0)
+        return measure_speed(d, r, 0);
+    PL_CHECK(lay_before(d, r, small, 2));
+    PL_CHECK(measure_speed(d, r, 0));
+    PL_CHECK(lay_before(d, r, large, 2));
+    return measure_speed(d, r, 1);
+}
+
+/* Whether the user's keys say which model a path is. */
+static bool is_model_given(const train_dial *d)
+{
+    static const char *const keys[] = {
+        "preset=",    "model.width=",    "model.heads=",     "model.blocks=",
+        "model.ffn=", "model.kv_heads=", "model.head_size=", "model.import="};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (is_given(d, keys[i]))
+            return true;
+    return false;
+}
+
+/* What the user's own keys say of model, paths and baselines. */
+static void note_given(train_dial *d, const pl_run *r)
+{
+    const config *c = &r->cfg;
+    dial_facts *f = &d->facts;
+    const bool preset = is_given(d, "preset=");
+    f->context = (int)c->context;
+    f->muon = config_has_muon(c);
+    if (is_model_given(d)) {
+        f->width = c->width;
+        f->heads = c->heads;
+        f->blocks = c->blocks;
+        f->params = (double)pl_topology_path_params(r->topology);
+    }
+    if (preset || is_given(d, "topology.levels=") || is_given(d, "topology.replicas="))
+        f->paths =
+            pl_topology_n_paths(r->topology) * pl_topology_n_replicas(r->topology);
+    f->batch = preset || is_given(d, "train.batch=") ? c->batch : 0;
+    f->tau = is_given(d, "train.tau=") ? c->tau : 0;
+    f->phases = is_given(d, "train.phases=") ? c->phases : 0;
+    f->base_steps = is_given(d, "train.base_steps=") ? c->base_steps : 0;
+    if (!is_given(d, "eval.baselines="))
+        return;
+    const bool batch = config_wants(c, "dense-batch"),
+               equal = config_wants(c, "dense-eq");
+    const bool diloco = config_wants(c, "diloco"), dense = config_wants(c, "dense");
+    f->n_baselines = batch + equal + diloco + dense;
+    f->baselines = batch + equal + diloco + 0.25 * dense;
+    f->longest_baseline = batch || equal;
+}
+
+/* Text that is certainly too small is refused before it is read. */
+static pl_status check_size(const pl_run *r)
+{
+    struct stat file;
+    const char *corpus = r->cfg.corpus;
+    const bool plain = pl_ends_with(corpus, ".txt") || pl_ends_with(corpus, ".jsonl");
+    uint64_t bytes = r->data.bytes;
+    if (bytes == 0 && plain && stat(corpus, &file) == 0 && S_ISREG(file.st_mode))
+        bytes = (uint64_t)file.st_size;
+    if (bytes == 0 || bytes >= DIAL_LEAST_BYTES)
+        return PL_OK;
+    return pl_fail(
+        PL_ERR_CONFIG,
+        "%s has %llu bytes of text, and --for and --tokens choose keys for 1 "
+        "MB and more; give more text, or set the keys yourself",
+        corpus, (unsigned long long)bytes);
+}
+
+pl_status train_dial_begin(train_dial *d, pl_run *r)
+{
+    int64_t vocab, bytes;
+    PL_CHECK(check_size(r));
+    note_given(d, r);
+    d->facts.workers = r->n_workers > 0 ? r->n_workers : 1;
+    PL_CHECK(measure_before(d, r));
+    d->facts.seconds = seconds_left(d, r);
+    d->facts.n_tokens = d->n_tokens;
+    dial_text(&d->facts, &vocab, &bytes);
+    if (!is_given(d, "preset=") && !is_given(d, "data.tokenizer=") &&
+        !is_given(d, "model.import="))
+        choose_int(d, "data.vocab", vocab, "goes with the size of the model");
+    choose_int(d, "data.max_bytes", bytes,
+               d->time ? "more text would take more than a tenth of the time to read"
+                       : "the training would not reach more text");
+    return lay_keys(d, r);
+}
+
+/* ---- the choice ---- */
+/* Two levels and two private ends. */
+enum { LEAST_BLOCKS = 4 };
+
+static void choose_model(train_dial *d, const dial_choice *c)
+{
+    char why[112], human[16], ends[32];
+    snprintf(why, sizeof why,
+             "%s parameters per path, %.1f tokens per parameter: %.2f bits per byte "
+             "expected",
+             pl_human_count(c->params, human), c->tokens / c->params, c->bits);
+    if (d->facts.width == 0) {
+        choose_int(d, "model.width", c->width, why);
+        snprintf(why, sizeof why, "heads of %lld", (long long)(c->width / c->heads));
+        choose_int(d, "model.heads", c->heads, why);
+        choose_int(d, "model.blocks", c->blocks, "goes with the width");
+    }
+    if (d->facts.paths == 0) {
+        snprintf(why, sizeof why,
+                 "%lld paths: best for these tokens and %.0f documents",
+                 (long long)c->paths, d->facts.documents);
+        choose_text(d, "topology.levels", dial_levels(c->paths), why);
+    }
+    if (is_given(d, "preset=") || c->blocks < LEAST_BLOCKS)
+        return;
+    snprintf(ends, sizeof ends, "0,%lld", (long long)c->blocks - 1);
+    choose_text(d, "topology.private", ends, "the ends of each path are its own");
+}
+
+static void choose_training(train_dial *d, const dial_choice *c)
+{
+    char why[112], lr[32], human[2][16];
+    choose_int(d, "train.batch", c->batch, "8 sequences up to 30M tokens, more above");
+    snprintf(lr, sizeof lr, "%.3g", c->lr);
+    choose_text(d, "train.lr", lr, "lower for wider models, higher for larger batches");
+    choose_int(d, "train.base_steps", c->base_steps,
+               "half of all tokens train the model from which paths begin");
+    choose_int(d, "train.tau", c->tau, "longer trainings merge more rarely");
+    snprintf(why, sizeof why, "%s tokens in all, %.1f passes over the text%s%s",
+             pl_human_count(c->tokens, human[0]), c->epochs, d->time ? ": about " : "",
+             d->time ? pl_human_seconds(c->seconds, human[1]) : "");
+    choose_int(d, "train.phases", c->phases, why);
+    choose_text(d, "eval.baselines", "none",
+                "comparisons would take time from the mixture");
+    if (d->time && (double)c->eval_tokens < d->facts.valid_tokens)
+        choose_int(d, "eval.max_tokens", c->eval_tokens,
+                   "scoring takes at most a twentieth of the time");
+}
+
+static void choose_keys(train_dial *d, const dial_choice *c, int n_before)
+{
+    d->keys.n = n_before;
+    choose_model(d, c);
+    choose_training(d, c);
+}
+
+static void print_keys(const train_dial *d, const dial_choice *c)
+{
+    enum { PASSES_MAX = 40 }; /* more are worth nothing (arXiv:2305.16264) */
+    char human[4][16];
+    const dial_facts *f = &d->facts;
+    if (d->time)
+        say("dial     %s, %s of it left; %d worker%s: %s tokens/s alone, %s each at "
+            "the "
+            "same time",
+            pl_human_seconds(d->seconds, human[0]),
+            pl_human_seconds(f->seconds, human[1]), f->workers,
+            f->workers == 1 ? "" : "s", pl_human_count(f->speeds[0].alone, human[2]),
+            pl_human_count(f->speeds[0].together, human[3]));
+    else
+        say("dial     %s tokens", pl_human_count(d->n_tokens, human[0]));
+    for (int i = 0; i < d->keys.n; i++)
+        say("         %-26s %s", d->keys.pair[i], d->keys.why[i]);
+    if (c->epochs > PASSES_MAX)
+        say("note     the training passes over the text %.0f times; more text would "
+            "help "
+            "more than more training",
+            c->epochs);
+    if (c->short_of_time)
+        say("note     the smallest run takes about %s, which is more time than is left",
+            pl_human_seconds(c->seconds, human[0]));
+}
+
+/* The text is known: what is measured before it is known decides the model, which is
+ * then measured itself and decides its training. */
+pl_status train_dial_finish(train_dial *d, pl_run *r)
+{
+    dial_facts *f = &d->facts;
+    dial_choice *c = &d->choice;
+    const int n_before = d->keys.n;
+    PL_CHECK(check_size(r));
+    f->tokens = (double)pl_tokens_count(r->train);
+    f->documents = pl_tokens_n_docs(r->train);
+    f->valid_tokens = (double)pl_tokens_count(r->valid);
+    f->vocab = (int)r->cfg.vocab;
+    f->seconds = seconds_left(d, r);
+    dial_choose(f, c);
+    choose_keys(d, c, n_before);
+    PL_CHECK(lay_keys(d, r));
+    if (d->time)
+        PL_CHECK(measure_speed(d, r, 0));
+    dial_facts measured = *f;
+    measured.seconds = seconds_left(d, r);
+    measured.width = c->width;
+    measured.heads = c->heads;
+    measured.blocks = c->blocks;
+    measured.params = (double)pl_topology_path_params(r->topology);
+    measured.paths = c->paths;
+    dial_choose(&measured, c);
+    choose_keys(d, c, n_before);
+    f->seconds = measured.seconds;
+    print_keys(d, c);
+    PL_CHECK(lay_keys(d, r));
+    d->chosen = true;
+    d->part_began = pl_now();
+    return PL_OK;
+}
+
+void train_dial_mark(train_dial *d, dial_part part)
+{
+    const double now = pl_now();
+    d->part_took[part] = now - d->part_began;
+    d->part_began = now;
+}
+
+void train_dial_account(const train_dial *d)
+{
+    pl_buf text = {0};
+    char human[2][16];
+    double took = 0;
+    if (!d->chosen || !d->time)
+        return;
+    for (int i = 0; i < DIAL_PARTS; i++) {
+        pl_buf_printf(&text, "%s%s %s of %s", i > 0 ? ", " : "", dial_part_names[i],
+                      pl_human_seconds(d->part_took[i], human[0]),
+                      pl_human_seconds(d->choice.part[i], human[1]));
+        took += d->part_took[i];
+    }
+    say("dial     took %s of %s planned: %s", pl_human_seconds(took, human[0]),
+        pl_human_seconds(d->choice.seconds, human[1]), pl_buf_text(&text));
+    pl_buf_destroy(&text);
+}

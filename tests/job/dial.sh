@@ -1,0 +1,95 @@
+#!/bin/sh
+# `train --for TIME` and `--tokens N`: the printed choice is what the run trains with, a
+# key that is given stays, a run that is resumed keeps its keys, a time that is too short
+# is said to be so, and bad values are refused in one sentence.
+#
+# usage: dial.sh PATHLOOM WORKFOLDER
+set -u
+pathloom=$1
+work=$2
+. tests/fault/chaos_job.sh
+own_folder "$work"
+cat docs/*.md base/*.[ch] modules/*.[ch] home/*.[ch] store/*.[ch] >"$work/text.txt"
+[ "$(wc -c <"$work/text.txt")" -gt 1000000 ] || fail "the corpus is too small for the dial"
+
+# A value of the run's own configuration.
+value_of() { # folder, key without its section
+    sed -n "s/^ *$2: *\"\{0,1\}\([^\"]*\)\"\{0,1\}\$/\1/p" "$work/$1/run.yaml" | head -n 1
+}
+
+# What the dial printed for a key.
+printed() { # folder, whole key
+    sed -n "s/^         $2=\([^ ]*\) .*/\1/p" "$work/$1.out"
+}
+
+train() { # folder, arguments
+    folder=$1
+    shift
+    "$pathloom" train --corpus "$work/text.txt" --out "$work/$folder" --workers 2 \
+        --set eval.sample_tokens=0 "$@" >"$work/$folder.out" 2>"$work/$folder.err"
+}
+
+# A whole run, with two keys of the user's own.
+train timed --for 20s --set train.batch=4 --set train.tau=5 ||
+    fail "--for 20s: $(tail -n 1 "$work/timed.err")"
+grep -q '^dial     20s, .* of it left; 2 workers: ' "$work/timed.out" || fail "no dial is printed"
+for key in data.vocab model.width model.heads model.blocks topology.levels train.lr \
+    train.base_steps train.phases eval.baselines; do
+    own=$(printed timed "$key")
+    [ -n "$own" ] || fail "$key is not among the chosen keys"
+    case $key in
+    eval.baselines | model.blocks) ;; # several sections have such a key
+    train.lr) grep -q "^  lr: *$own\$" "$work/timed/run.yaml" || fail "$key is not $own" ;;
+    *) [ "$(value_of timed "${key#*.}")" = "$own" ] || fail "$key is not $own in run.yaml" ;;
+    esac
+    grep -q "^         $key=[^ ]*  *[a-z0-9].* " "$work/timed.out" || fail "$key has no reason"
+done
+[ -z "$(printed timed train.batch)$(printed timed train.tau)" ] ||
+    fail "a key that was given was chosen"
+[ "$(value_of timed batch)" = 4 ] || fail "train.batch=4 did not stay"
+[ "$(value_of timed tau)" = 5 ] || fail "train.tau=5 did not stay"
+grep -q '^dial     took .* planned: start .*, base model .*, routing .*, paths .*, evaluation' \
+    "$work/timed.out" || fail "what the parts took is not printed"
+[ -s "$work/timed/report.json" ] || fail "there is no report"
+
+# The same command goes on with the keys that were chosen first.
+cp "$work/timed/run.yaml" "$work/before.yaml"
+train timed --for 20s --set train.batch=4 --set train.tau=5 || fail "the run does not resume"
+grep -q 'the keys of this run were chosen when it began' "$work/timed.out" ||
+    fail "the resumed run chooses again"
+cmp -s "$work/before.yaml" "$work/timed/run.yaml" || fail "the resumed run has other keys"
+
+train tokens --tokens 200k || fail "--tokens 200k: $(tail -n 1 "$work/tokens.err")"
+grep -q '^dial     200.0k tokens$' "$work/tokens.out" || fail "--tokens is not printed"
+steps=$(printed tokens train.base_steps)
+[ $((steps * 2 * 8 * 128)) -gt 150000 ] && [ $((steps * 2 * 8 * 128)) -lt 250000 ] ||
+    fail "200k tokens became $steps steps of the base model"
+
+train short --for 1s || fail "--for 1s: $(tail -n 1 "$work/short.err")"
+grep -q '^note     the smallest run takes about .* more time than is left' "$work/short.out" ||
+    fail "a time that is too short is not said to be so"
+
+# Bad values: exit code, one sentence, no folder.
+refused() { # code, words of the sentence, arguments
+    code=$1
+    words=$2
+    shift 2
+    "$pathloom" train --out "$work/refused" "$@" >"$work/out" 2>"$work/err"
+    got=$?
+    [ "$got" = "$code" ] || fail "$*: exit code $got, not $code: $(cat "$work/err")"
+    [ "$(wc -l <"$work/err")" = 1 ] || fail "$*: not one line: $(cat "$work/err")"
+    grep -q -- "$words" "$work/err" || fail "$*: $(cat "$work/err")"
+    [ ! -e "$work/refused" ] || fail "$*: a folder is left"
+}
+for bad in abc 5 0s -1min 5parsecs nans; do
+    refused 64 "--for takes a number with s, min or h, such as 90s or 15min, not .$bad" --for="$bad"
+done
+refused 64 "--tokens takes a number of tokens, such as 20M" --tokens some
+refused 64 "--tokens takes a number of tokens, such as 20M" --tokens 0
+refused 64 "give one of them" --for 20s --tokens 20M
+"$pathloom" init >"$work/own.yaml" || fail "init"
+refused 64 "leave one of them out" "$work/own.yaml" --for 20s
+head -c 500000 "$work/text.txt" >"$work/small.txt"
+refused 78 "500000 bytes of text, and --for and --tokens choose keys for 1 MB" \
+    --for 20s --corpus "$work/small.txt"
+echo "dial: ok"
