@@ -28,6 +28,8 @@ static const cli_option step_options[] = {
                "wall, or cpu: of one thread, on a busy machine (wall)"),
     CLI_OPTION("muon", CLI_FLAG, engine_call, o.muon, NULL,
                "the step of train.optimizer=muon"),
+    CLI_NUMBER("muon-rows", CLI_INT, engine_call, o.muon_rows, "N", 0, 1000000,
+               "train.muon_rows (64)"),
     CLI_JSON(engine_call, o.json),
     CLI_NUMBER("processes", CLI_INT, engine_call, o.processes, "N", 1, 1024,
                "step: N processes at once, each held to processors of its own, against "
@@ -69,6 +71,7 @@ static int run_engine(const cli_verb *verb, int argc, char **argv, bool ops)
                               .precision = "auto",
                               .clock = "wall",
                               .threads = 1,
+                              .muon_rows = 64,
                               .ops = ops}};
     pl_status status = read_call(verb, argc, argv, &call);
     if (status == PL_OK)

@@ -65,6 +65,7 @@ static void common_inner(const pl_run *r, pl_inner *in)
     in->skip_prefix = c->skip_prefix ? (int)c->prefix : 0;
     in->pack = c->pack;
     in->muon = config_has_muon(c);
+    in->muon_rows = in->muon ? (int)c->muon_rows : 0;
 }
 
 bool run_may_have_arm(const char *name)

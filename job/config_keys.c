@@ -113,6 +113,10 @@ static const pl_key keys[] = {
      "matrices of the blocks, AdamW for embedding, head and norms: fewer tokens to the "
      "same quality, more time per step, and a smaller state",
      false},
+    {"train.muon_rows", PL_KEY_INT, AT(muon_rows), "64", 0, 1000000, NULL, "rows",
+     "muon: so many rows of a matrix are stepped as a matrix of their own, which takes "
+     "less time per step the fewer they are; 0: whole matrices",
+     false},
     {"train.batch", PL_KEY_INT, AT(batch), "8", 1, 65536, NULL, "sequences",
      "batch size of an inner step", false},
     {"train.micro_batch", PL_KEY_INT, AT(micro_batch), "0", 0, 65536, NULL, "sequences",

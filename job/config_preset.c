@@ -18,6 +18,7 @@
     "train.batch=512 train.lr=4e-4 train.base_lr=0 train.warmup=1000 "                 \
     "train.base_warmup=1000 train.schedule=cosine train.base_replicas=1 "              \
     "train.weight_decay=0.1 train.base_steps=24000 train.pack=true "                   \
+    "train.muon_rows=0 "                                                               \
     "router.prefix=32 router.sees=0 eval.baselines=dense "
 #define PATHS                                                                          \
     PAPER "train.tau=150 train.phases=427 outer.lr_private=-1 "                        \

@@ -11,7 +11,8 @@ void run_gpu_plan(const pl_run *r, pl_model_plan *out)
                                       .context = (int)r->cfg.context,
                                       .training = true,
                                       .recompute = r->cfg.recompute,
-                                      .muon = config_has_muon(&r->cfg)};
+                                      .muon = config_has_muon(&r->cfg),
+                                      .muon_rows = (int)r->cfg.muon_rows};
     pl_model_plan_gpu(r->topology, &options, strcmp(r->cfg.precision, "fp8") == 0, out);
 }
 

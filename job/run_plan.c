@@ -64,7 +64,8 @@ static uint64_t worker_bytes(const pl_run *r, const pl_outer *outer)
                                 .context = (int)r->cfg.context,
                                 .training = true,
                                 .recompute = r->cfg.recompute,
-                                .muon = config_has_muon(&r->cfg)};
+                                .muon = config_has_muon(&r->cfg),
+                                .muon_rows = (int)r->cfg.muon_rows};
     pl_model_plan_bytes(r->topology, &options, PL_F32, &plan);
     uint64_t model =
         plan.params_bytes + plan.grads_bytes + plan.moments_bytes + plan.acts_bytes;

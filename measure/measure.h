@@ -15,7 +15,8 @@ pl_status measure_outer(bool json);
 /* A training step, or with `ops` its operations (measure_engine.c). */
 typedef struct measure_options {
     bool ops, json, cpu_clock;
-    bool muon;                   /* train.optimizer=muon */
+    bool muon;                   /* train.optimizer=muon, */
+    int muon_rows;               /* train.muon_rows */
     const char *model;           /* a name from measure_models.c, or NULL */
     const char *const *settings; /* model.KEY=VALUE pairs: the user's own shape */
     int n_settings;

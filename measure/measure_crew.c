@@ -49,7 +49,8 @@ static pl_status time_crew_training(const measure_options *o,
                                     .rounds = model->rounds,
                                     .seconds = o->seconds,
                                     .cpu_clock = o->cpu_clock,
-                                    .muon = o->muon};
+                                    .muon = o->muon,
+                                    .muon_rows = o->muon_rows};
     PL_CHECK(pl_backend_open(&backend, &be));
     const pl_status status = pl_probe_step(be, &probe, seconds);
     pl_backend_close(&be);

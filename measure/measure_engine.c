@@ -123,7 +123,8 @@ static pl_status probe_model(const measure_options *o, const measured_model *m,
                                     .rounds = m->rounds,
                                     .memory = true,
                                     .cpu_clock = o->cpu_clock,
-                                    .muon = o->muon};
+                                    .muon = o->muon,
+                                    .muon_rows = o->muon_rows};
     PL_CHECK(pl_probe(be, &probe, &report));
     if (list) {
         pl_json *entry = model_json(m);

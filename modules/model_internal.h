@@ -137,6 +137,10 @@ static inline pl_act *model_act_at(const pl_model *m, pl_act *acts, size_t n)
 void model_place_params(pl_model *m);
 /* Floats of `params` in a lean model. */
 size_t model_lean_floats(const pl_shape *shape);
+/* How many rows of a block's matrix Muon steps at once. */
+int model_muon_rows(const pl_model_options *options, const pl_tensor *tensor);
+/* Number of runs of the optimizer, at most. */
+size_t model_most_runs(const pl_topology *topology, const pl_model_options *options);
 
 /* Places every buffer of `acts` (whose `blocks` may be NULL: sizes only) from `base`
  * on; returns the bytes they take. */

@@ -44,6 +44,20 @@ static void note_outer_tensor(pl_model *m, const pl_tensor *tensor)
     }
 }
 
+/* One run for each of the matrices that Muon makes of the tensor. */
+static void cut_matrix(pl_model *m, const pl_update_run *whole, const pl_tensor *tensor)
+{
+    const int rows = model_muon_rows(&m->options, tensor);
+    for (int row = 0; row < tensor->rows; row += rows) {
+        pl_update_run run = *whole;
+        run.rows = tensor->rows - row < rows ? tensor->rows - row : rows;
+        run.cols = tensor->cols;
+        run.n = (size_t)run.rows * (size_t)run.cols;
+        run.offset += (size_t)row * (size_t)run.cols;
+        m->runs[m->n_runs++] = run;
+    }
+}
+
 /* Tensors come in the order of their offsets, without gaps. Muon needs each matrix of a
  * block alone: q_proj, not the fused qkv. */
 static void extend_runs(pl_model *m, const pl_tensor *tensor)
@@ -55,12 +69,11 @@ static void extend_runs(pl_model *m, const pl_tensor *tensor)
                          .second = m->n_second,
                          .decay = tensor->decay};
     if (muon) {
-        run.rows = tensor->rows;
-        run.cols = tensor->cols;
-    } else {
-        m->n_second += run.n;
+        cut_matrix(m, &run, tensor);
+        return;
     }
-    if (last && !muon && last->rows == 0 && last->decay == run.decay)
+    m->n_second += run.n;
+    if (last && last->rows == 0 && last->decay == run.decay)
         last->n += run.n;
     else
         m->runs[m->n_runs++] = run;
@@ -108,7 +121,7 @@ void model_place_params(pl_model *m)
     m->lean = !m->options.training && model_has_copies(m->be);
     int n = pl_topology_n_tensors(m->topology);
     m->whole.blocks = pl_alloc((size_t)m->shape->n_blocks * sizeof *m->whole.blocks);
-    m->runs = pl_alloc((size_t)n * sizeof *m->runs);
+    m->runs = pl_alloc(model_most_runs(m->topology, &m->options) * sizeof *m->runs);
     for (int i = 0; i < n; i++) {
         const pl_tensor *tensor = pl_topology_tensor(m->topology, i);
         if (tensor->block >= 0)

@@ -165,13 +165,36 @@ static uint64_t lean_bytes(const pl_topology *topology)
     return sizeof(float) * (uint64_t)model_lean_floats(pl_topology_shape(topology));
 }
 
-/* Newton-Schulz on the largest matrix of a block. */
+int model_muon_rows(const pl_model_options *options, const pl_tensor *tensor)
+{
+    return options->muon_rows > 0 && options->muon_rows < tensor->rows
+               ? options->muon_rows
+               : tensor->rows;
+}
+
+/* How many runs of the optimizer end in the tensor, at most. */
+static size_t runs_of(const pl_model_options *options, const pl_tensor *tensor)
+{
+    const int rows = model_muon_rows(options, tensor);
+    return options->muon ? (size_t)((tensor->rows + rows - 1) / rows) : 1;
+}
+
+size_t model_most_runs(const pl_topology *topology, const pl_model_options *options)
+{
+    size_t n = 0;
+    for (int i = 0; i < pl_topology_n_tensors(topology); i++)
+        n += runs_of(options, pl_topology_tensor(topology, i));
+    return n;
+}
+
+/* Newton-Schulz on the largest matrix that is stepped. */
 static uint64_t muon_bytes(const pl_topology *topology, const pl_model_options *options)
 {
     uint64_t most = 0;
     for (int i = 0; i < pl_topology_n_tensors(topology); i++) {
         const pl_tensor *tensor = pl_topology_tensor(topology, i);
-        uint64_t n = pl_muon_work_floats(tensor->rows, tensor->cols);
+        uint64_t n =
+            pl_muon_work_floats(model_muon_rows(options, tensor), tensor->cols);
         if (tensor->block >= 0 && tensor->decay && n > most)
             most = n;
     }
@@ -217,13 +240,14 @@ static size_t scratch_bytes(const extents *e, size_t V, bool training, bool fp8)
     return largest(bytes, e->N * e->heads * sizeof(float)); /* attention's deltas */
 }
 
-/* The optimizer's list of pieces, which end at the latest where tensors end. */
-static size_t update_bytes(const pl_topology *topology)
+/* The optimizer's list of pieces, which end at the latest where its runs end. */
+static size_t update_bytes(const pl_topology *topology, const pl_model_options *options)
 {
     size_t pieces = 0;
     for (int i = 0; i < pl_topology_n_tensors(topology); i++) {
         const pl_tensor *tensor = pl_topology_tensor(topology, i);
-        pieces += (size_t)tensor->rows * (size_t)tensor->cols / CUDA_PIECE + 1;
+        pieces += (size_t)tensor->rows * (size_t)tensor->cols / CUDA_PIECE +
+                  runs_of(options, tensor);
     }
     return CUDA_SUM_BLOCKS * sizeof(double) + pieces * CUDA_PIECE_BYTES;
 }
@@ -240,7 +264,7 @@ void pl_model_plan_gpu(const pl_topology *topology, const pl_model_options *opti
         CUDA_WORKSPACE_BYTES +
         scratch_bytes(&e, (size_t)s->vocab, options->training, fp8) +
         (size_t)cuda_table_positions((int)e.T) * (size_t)s->head_size * sizeof(float) +
-        (options->training ? update_bytes(topology) : 0);
+        (options->training ? update_bytes(topology, options) : 0);
 }
 
 void pl_model_plan_on(const pl_backend *be, const pl_topology *topology,

@@ -27,7 +27,8 @@ typedef struct pl_probe_options {
     size_t stream_bytes;
     /* measure the time of the calling thread only: for one thread on a busy machine */
     bool cpu_clock;
-    bool muon; /* the step is Muon's */
+    bool muon;     /* the step is Muon's, */
+    int muon_rows; /* of so many rows at once; 0: all */
 } pl_probe_options;
 
 typedef struct pl_probe_row {

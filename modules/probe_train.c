@@ -58,7 +58,8 @@ pl_status probe_train_create(pl_backend *be, const pl_probe_options *options,
     const pl_model_options model = {.batch = options->batch,
                                     .context = shape->context,
                                     .training = true,
-                                    .muon = options->muon};
+                                    .muon = options->muon,
+                                    .muon_rows = options->muon_rows};
     const int N = options->batch * shape->context;
     *out = NULL;
     t->batch = options->batch;

@@ -61,6 +61,7 @@ static const pl_field training_fields[] = {
     PL_FIELD(pl_arm, 30, inner.decay),
     PL_FIELD(pl_arm, 30, inner.first_step),
     PL_FIELD(pl_arm, 30, inner.micro_batch),
+    PL_FIELD_NONZERO(pl_arm, 30, inner.muon_rows),
     PL_FIELD(pl_arm, 31, inner.lr),
     PL_FIELD(pl_arm, 31, inner.lr_floor),
     PL_FIELD(pl_arm, 31, inner.beta1),
@@ -263,12 +264,14 @@ static pl_status check_inner(const pl_arm *arm)
     if (in->batch < 1 || in->micro_batch < 0 || in->micro_batch > in->batch ||
         in->context < 1 || in->tau < 1 || in->phases < 0 ||
         in->context > arm->shape.context || in->first_step < 0 || in->decay < 0 ||
-        in->decay > (int64_t)in->tau * in->phases)
-        return pl_fail(PL_ERR_PROTO,
-                       "arm %s has an impossible inner loop: batch %d in passes of %d, "
-                       "context %d, tau %d, phases %d, decay %d, first step %d",
-                       arm->name, in->batch, in->micro_batch, in->context, in->tau,
-                       in->phases, in->decay, in->first_step);
+        in->decay > (int64_t)in->tau * in->phases || in->muon_rows < 0)
+        return pl_fail(
+            PL_ERR_PROTO,
+            "arm %s has an impossible inner loop: batch %d in passes of %d, "
+            "context %d, tau %d, phases %d, decay %d, first step %d, %d rows for "
+            "Muon",
+            arm->name, in->batch, in->micro_batch, in->context, in->tau, in->phases,
+            in->decay, in->first_step, in->muon_rows);
     return PL_OK;
 }
 

@@ -59,8 +59,9 @@ typedef struct pl_inner {
     double beta1, beta2, eps, weight_decay, clip;
     /* number of first targets of a document that are left out of the loss */
     int skip_prefix;
-    bool pack; /* several short windows share a row of the batch */
-    bool muon; /* Muon steps the matrices of blocks, AdamW everything else */
+    bool pack;     /* several short windows share a row of the batch */
+    bool muon;     /* Muon steps the matrices of blocks, AdamW everything else */
+    int muon_rows; /* rows that Muon takes as a matrix of their own; 0: all */
 } pl_inner;
 
 typedef struct pl_outer {

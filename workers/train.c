@@ -9,7 +9,7 @@ struct trainer {
     pl_backend *backend;
     pl_model *model;
     pl_topology *topology; /* the model's own; it has the same layout as every job's */
-    int batch, context;
+    int batch, context, muon_rows;
     pl_actor *actor;
     /* written by the trainer's thread, read by the worker's */
     atomic_int step;
@@ -36,7 +36,8 @@ static pl_status fit_model(trainer *t, const train_job *job)
 {
     const pl_inner *in = &job->arm->inner;
     if (t->model && t->batch == pl_arm_pass(in) && t->context == in->context &&
-        t->muon == in->muon && same_layout(t->topology, job->topology))
+        t->muon == in->muon && t->muon_rows == in->muon_rows &&
+        same_layout(t->topology, job->topology))
         return PL_OK;
     pl_model_destroy(&t->model);
     pl_topology_destroy(&t->topology);
@@ -45,8 +46,10 @@ static pl_status fit_model(trainer *t, const train_job *job)
                                 .context = in->context,
                                 .training = true,
                                 .recompute = t->recompute,
-                                .muon = in->muon};
+                                .muon = in->muon,
+                                .muon_rows = in->muon_rows};
     t->muon = in->muon;
+    t->muon_rows = in->muon_rows;
     t->batch = pl_arm_pass(in);
     t->context = in->context;
     PL_CHECK(pl_model_create(t->backend, t->topology, &options, &t->model));

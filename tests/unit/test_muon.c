@@ -236,11 +236,13 @@ typedef struct rig {
     float *params, *m, *v;
 } rig;
 
-static void open_rig(rig *r, const char *backend)
+static void open_rig_of_rows(rig *r, const char *backend, int muon_rows)
 {
+    pl_model_options rows = options;
+    rows.muon_rows = muon_rows;
     r->be = open_backend(backend, 1);
     assert_int_equal(pl_topology_create(&shape, &one_path, &r->topology), PL_OK);
-    assert_int_equal(pl_model_create(r->be, r->topology, &options, &r->model), PL_OK);
+    assert_int_equal(pl_model_create(r->be, r->topology, &rows, &r->model), PL_OK);
     r->n = pl_topology_path_params(r->topology);
     r->second = r->n - HIDDEN;
     r->params = calloc(r->n, sizeof(float));
@@ -250,6 +252,11 @@ static void open_rig(rig *r, const char *backend)
         pl_topology_init(r->topology, s, 1,
                          r->params + pl_topology_slot(r->topology, s)->offset);
     assert_int_equal(pl_model_load(r->model, r->params), PL_OK);
+}
+
+static void open_rig(rig *r, const char *backend)
+{
+    open_rig_of_rows(r, backend, 0);
 }
 
 static void close_rig(rig *r)
@@ -295,12 +302,11 @@ static void a_model_goes_on_from_its_smaller_state_with_the_same_bytes(void **st
     }
 }
 
-static void cpu_trains_as_ref_does(void **state)
+static void expect_same_training(int muon_rows)
 {
-    (void)state;
     rig a, b;
-    open_rig(&a, "ref");
-    open_rig(&b, "cpu");
+    open_rig_of_rows(&a, "ref", muon_rows);
+    open_rig_of_rows(&b, "cpu", muon_rows);
     train_rig(&a, 0, 5);
     train_rig(&b, 0, 5);
     double error = 0, size = 0;
@@ -311,6 +317,49 @@ static void cpu_trains_as_ref_does(void **state)
     assert_true(error / size < 1e-6);
     close_rig(&a);
     close_rig(&b);
+}
+
+/* 7 rows do not divide a matrix; 100 are more than any has. */
+static void cpu_trains_as_ref_does(void **state)
+{
+    (void)state;
+    expect_same_training(0);
+    expect_same_training(7);
+    expect_same_training(100);
+}
+
+/* The first step of a model whose matrices are cut is Muon's of each part. In it, u is
+ * m times a factor, and Newton-Schulz does not depend on the length of u. */
+static void some_rows_are_stepped_as_a_matrix_of_their_own(void **state)
+{
+    (void)state;
+    enum { ROWS = 7, FFN = 24, WIDTH = 16 };
+    rig r;
+    void *work = NULL;
+    const pl_adamw adam = {.lr = 1e-2f, .weight_decay = 0.1f, .step = 1};
+    open_rig_of_rows(&r, "ref", ROWS);
+    const pl_tensor *tensor = NULL;
+    for (int i = 0; i < pl_topology_n_tensors(r.topology) && !tensor; i++) {
+        tensor = pl_topology_tensor(r.topology, i);
+        if (tensor->rows != FFN)
+            tensor = NULL;
+    }
+    assert_non_null(tensor);
+    float before[FFN * WIDTH], m[FFN * WIDTH] = {0}, g[FFN * WIDTH];
+    memcpy(before, r.params + tensor->offset, sizeof before);
+    train_rig(&r, 0, 1);
+    memcpy(g, r.m + tensor->offset, sizeof g);
+    const size_t floats = pl_muon_work_floats(FFN, WIDTH) * sizeof(float);
+    assert_int_equal(r.be->ops->alloc(r.be, floats, "a test", &work), PL_OK);
+    for (int row = 0; row < FFN; row += ROWS) {
+        const int O = FFN - row < ROWS ? FFN - row : ROWS, at = row * WIDTH;
+        r.be->ops->muon(r.be, before + at, m + at, g + at, work, O, WIDTH, 20.0f,
+                        &adam);
+    }
+    for (int i = 0; i < FFN * WIDTH; i++)
+        assert_true(fabsf(before[i] - r.params[tensor->offset + (size_t)i]) < 1e-5f);
+    r.be->ops->release(r.be, work);
+    close_rig(&r);
 }
 
 static void the_plan_counts_one_moment_for_matrices_and_the_working_memory(void **state)
@@ -328,6 +377,10 @@ static void the_plan_counts_one_moment_for_matrices_and_the_working_memory(void 
                      HIDDEN * sizeof(float));
     assert_int_equal(with.scratch_bytes, pl_muon_work_floats(24, 16) * sizeof(float));
     assert_int_equal(without.scratch_bytes, 0);
+    pl_model_options rows = options;
+    rows.muon_rows = 7;
+    pl_model_plan_bytes(t, &rows, PL_F32, &with);
+    assert_int_equal(with.scratch_bytes, pl_muon_work_floats(7, 24) * sizeof(float));
     pl_topology_destroy(&t);
 }
 
@@ -458,6 +511,7 @@ int main(void)
         cmocka_unit_test(a_gradient_of_zeros_changes_nothing_but_the_decay),
         cmocka_unit_test(a_model_goes_on_from_its_smaller_state_with_the_same_bytes),
         cmocka_unit_test(cpu_trains_as_ref_does),
+        cmocka_unit_test(some_rows_are_stepped_as_a_matrix_of_their_own),
         cmocka_unit_test(
             the_plan_counts_one_moment_for_matrices_and_the_working_memory),
         cmocka_unit_test(second_moments_of_matrices_do_not_travel),

@@ -374,13 +374,13 @@ static void adding_a_home_moves_only_what_goes_to_it(void **state)
 static void an_impossible_inner_loop_is_refused(void **state)
 {
     static const struct {
-        int batch, micro_batch, decay, first_step, phases;
+        int batch, micro_batch, decay, first_step, phases, muon_rows;
         pl_status expected;
-    } cases[] = {{4, 0, 0, 0, 3, PL_OK},         {4, 4, 30, 900, 3, PL_OK},
-                 {4, 5, 0, 0, 3, PL_ERR_PROTO},  {4, -1, 0, 0, 3, PL_ERR_PROTO},
-                 {4, 0, 31, 0, 3, PL_ERR_PROTO}, {4, 0, -1, 0, 3, PL_ERR_PROTO},
-                 {4, 0, 0, -1, 3, PL_ERR_PROTO}, {0, 0, 0, 0, 3, PL_ERR_PROTO},
-                 {4, 0, 0, 0, -1, PL_ERR_PROTO}};
+    } cases[] = {{4, 0, 0, 0, 3, 0, PL_OK},         {4, 4, 30, 900, 3, 64, PL_OK},
+                 {4, 5, 0, 0, 3, 0, PL_ERR_PROTO},  {4, -1, 0, 0, 3, 0, PL_ERR_PROTO},
+                 {4, 0, 31, 0, 3, 0, PL_ERR_PROTO}, {4, 0, -1, 0, 3, 0, PL_ERR_PROTO},
+                 {4, 0, 0, -1, 3, 0, PL_ERR_PROTO}, {0, 0, 0, 0, 3, 0, PL_ERR_PROTO},
+                 {4, 0, 0, 0, -1, 0, PL_ERR_PROTO}, {4, 0, 0, 0, 3, -1, PL_ERR_PROTO}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         pl_arm arm, back;
@@ -391,13 +391,15 @@ static void an_impossible_inner_loop_is_refused(void **state)
         arm.inner.decay = cases[i].decay;
         arm.inner.first_step = cases[i].first_step;
         arm.inner.phases = cases[i].phases;
+        arm.inner.muon_rows = cases[i].muon_rows;
         pl_arm_encode(&arm, &bytes);
         assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back),
                          cases[i].expected);
         if (cases[i].expected != PL_OK)
             assert_non_null(strstr(pl_last_error(), "impossible inner loop"));
         else
-            assert_int_equal(back.inner.first_step, arm.inner.first_step);
+            assert_true(back.inner.first_step == arm.inner.first_step &&
+                        back.inner.muon_rows == arm.inner.muon_rows);
         pl_arm_clear(&back);
         pl_arm_clear(&arm);
         pl_buf_destroy(&bytes);
