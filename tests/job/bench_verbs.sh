@@ -1,7 +1,7 @@
 #!/bin/sh
 # pathloom bench step and bench ops on a model of a few thousand parameters: figures are
-# there and fit together; wrong options are told. And bench/rivals/run.sh says what it
-# lacks.
+# there and fit together; wrong options are told. And bench/rivals/run.sh and
+# bench/time_to_quality.sh say what they lack.
 #
 # usage: bench_verbs.sh PATHLOOM WORKFOLDER
 set -u
@@ -66,6 +66,12 @@ has 'pip install torch'
 sh bench/rivals/run.sh --build "$work/nothing" >"$work/out" 2>&1
 [ $? -eq 69 ] || fail "run.sh without a build did not end with 69"
 has 'build it'
+PATHLOOM=$pathloom sh bench/time_to_quality.sh a b "$work/runs" --python false >"$work/out" 2>&1
+[ $? -eq 69 ] || fail "time_to_quality.sh without PyTorch did not end with 69"
+has 'pip install torch'
+PATHLOOM=$pathloom sh bench/time_to_quality.sh a b "$work/runs" --model 2m >"$work/out" 2>&1
+[ $? -eq 64 ] || fail "time_to_quality.sh with an unknown model did not end with 64"
+has '1m or 13m'
 
 [ "$failures" -eq 0 ] && echo "bench_verbs: all as it should be"
 exit $((failures > 0))
