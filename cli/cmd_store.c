@@ -24,6 +24,11 @@ const store_verb store_verbs[] = {
      "Modules, versions, blobs and chunks; bytes that they stand for, and bytes on "
      "disk.",
      0, 0, 0, true, store_stat},
+    {"du", "", "what the bytes are used for",
+     "One line per use: newest versions, tags, states of paths, objects, updates that "
+     "wait, outer momentum, older versions, changes, updates that were kept. Bytes that "
+     "have several uses count for the first of them.",
+     0, 0, 0, true, store_du},
     {"diff", "A B", "how two versions differ, tensor by tensor",
      "A and B are a MODULE[@V], or ARM[@V] or TAG for all modules of an arm. A line a "
      "tensor: relative L2 distance |b - a| / |a|, cosine of a and b, largest absolute "

@@ -93,6 +93,7 @@ pl_status store_ls(store_call *call);
 pl_status store_log(store_call *call);
 pl_status store_show(store_call *call);
 pl_status store_stat(store_call *call);
+pl_status store_du(store_call *call);
 pl_status store_diff(store_call *call);
 pl_status store_tag(store_call *call);
 pl_status store_rollback(store_call *call);

@@ -307,3 +307,11 @@ pl_status store_stat(store_call *call)
     print_stats(call->json, call->store, &stats);
     return PL_OK;
 }
+
+pl_status store_du(store_call *call)
+{
+    pl_store_usage usage;
+    PL_CHECK(pl_store_use(call->store, &usage));
+    print_usage(call->json, &usage);
+    return PL_OK;
+}

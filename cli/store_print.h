@@ -21,5 +21,6 @@ void print_version(bool json, const pl_version *version, uint64_t bytes,
                    uint64_t momentum_bytes, bool full, const char *best);
 
 void print_stats(bool json, const pl_store *store, const pl_store_stats *stats);
+void print_usage(bool json, const pl_store_usage *usage);
 
 #endif

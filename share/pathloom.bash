@@ -7,7 +7,7 @@ _pathloom_store() {
         COMPREPLY=($(compgen -d -- "$word")); return;;
     esac
     if [ "$COMP_CWORD" -eq 2 ]; then
-        COMPREPLY=($(compgen -W 'ls log show stat diff fsck gc tag rollback blame verify cat init pack backup restore push pull export import' -- "$word"))
+        COMPREPLY=($(compgen -W 'ls log show stat du diff fsck gc tag rollback blame verify cat init pack backup restore push pull export import' -- "$word"))
         return
     fi
     case ${COMP_WORDS[2]} in

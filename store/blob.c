@@ -159,8 +159,7 @@ static pl_status find_blob(row_source from, const pl_hash *id, blob_record *out)
     return PL_OK;
 }
 
-/* A blob that is in no part is reported missing by the first. */
-static pl_store *part_of_blob(pl_store *store, const pl_hash *blob)
+pl_store *store_part_of_blob(pl_store *store, const pl_hash *blob)
 {
     if (store->n_parts == 0)
         return store;
@@ -172,7 +171,7 @@ pl_status pl_store_blob_bytes(pl_store *store, const pl_hash *blob, uint64_t *by
 {
     blob_record record;
     *bytes = 0;
-    store = part_of_blob(store, blob);
+    store = store_part_of_blob(store, blob);
     PL_CHECK(find_blob(store_source(store), blob, &record));
     *bytes = record.bytes;
     pl_buf_destroy(&record.chunks);
@@ -381,7 +380,7 @@ static pl_status read_once(blob_range range, bool checked)
  * found", which is no damage. */
 static pl_status read_blob(pl_store *store, blob_range range, bool checked)
 {
-    range.store = part_of_blob(store, range.id);
+    range.store = store_part_of_blob(store, range.id);
     pl_status status = read_once(range, checked);
     if ((status != PL_ERR_DAMAGED && status != PL_ERR_NOT_FOUND) ||
         range.store->mode != PL_STORE_READ)
@@ -391,7 +390,7 @@ static pl_status read_blob(pl_store *store, blob_range range, bool checked)
     for (int i = 0; i < store->n_parts; i++)
         PL_CHECK(kv_refresh(store->parts[i]->db));
     PL_CHECK(store->n_parts > 0 ? PL_OK : kv_refresh(store->db));
-    range.store = part_of_blob(store, range.id);
+    range.store = store_part_of_blob(store, range.id);
     return read_once(range, checked);
 }
 

@@ -266,6 +266,27 @@ typedef struct pl_store_stats {
 } pl_store_stats;
 PL_MUST_CHECK pl_status pl_store_count(pl_store *store, pl_store_stats *out);
 
+/* What the stored bytes of chunks are for. A chunk that has several uses counts for the
+ * first of them in this order. */
+typedef enum pl_use {
+    PL_USE_HEADS,    /* parameters of the newest versions */
+    PL_USE_TAGS,     /* parameters of versions that tags name */
+    PL_USE_PATHS,    /* states of paths: the moments of the optimizer */
+    PL_USE_OBJECTS,  /* data shards, routers, definitions of arms */
+    PL_USE_PENDING,  /* updates that wait for a merge */
+    PL_USE_MOMENTUM, /* states of the outer optimizer */
+    PL_USE_HISTORY,  /* parameters of older versions */
+    PL_USE_CHANGES,  /* versions as changes, for workers that have the version before */
+    PL_USE_UPDATES,  /* merged updates that were kept */
+    PL_USE_OTHER,    /* only bases of coded chunks, or copies in several parts */
+    PL_USES
+} pl_use;
+typedef struct pl_store_usage {
+    uint64_t n[PL_USES];     /* blobs */
+    uint64_t bytes[PL_USES]; /* of chunks, coded */
+} pl_store_usage;
+PL_MUST_CHECK pl_status pl_store_use(pl_store *store, pl_store_usage *out);
+
 /* ---- making old versions smaller ---- */
 /* Codes old versions, up to about `budget_bytes` in one commit. *more is false when
  * nothing is left to do. The parameters of the newest versions stay raw, and no name

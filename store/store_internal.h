@@ -66,6 +66,9 @@ struct pl_txn {
 
 row_source store_source(const pl_store *store);
 row_source txn_source(const pl_txn *txn);
+/* The part that has the blob, or the first part if none has it; the store itself if it has
+ * no parts. */
+pl_store *store_part_of_blob(pl_store *store, const pl_hash *blob);
 
 /* The number at the start of a key. */
 uint64_t store_key_number(const uint8_t *key, size_t len);

@@ -79,7 +79,7 @@ wait_for_version 5
 store 0 tag early 3 --note "for the test"
 store 0 tag heads head
 for verb in ls "ls --objects" "ls --refs" "ls --paths" "ls --tags" "log L1.E0" \
-    "show L1.E0@2" "show early" stat "diff L1.E0@1 L1.E0@3" "diff early mix" \
+    "show L1.E0@2" "show early" stat du "diff L1.E0@1 L1.E0@3" "diff early mix" \
     "blame L1.E0@3" "blame L1.E0 --history" "verify L1.E0" "gc --grace 0" tag fsck; do
     store_json $verb
 done
@@ -174,7 +174,7 @@ wait_for_version 3
 store_json tag early 2
 for verb in ls "log L1.E0" "show L1.E0@2" "diff L1.E0@1 L1.E0@2" gc fsck tag \
     "push $work/pushed-too mix" "blame L1.E0@2" "verify L1.E0@2 --tasks" \
-    "backup $work/backup-too" stat "export --path p00 --out $work/exported"; do
+    "backup $work/backup-too" stat du "export --path p00 --out $work/exported"; do
     store_json $verb
 done
 store 75 rollback mix --to early --json
@@ -187,7 +187,7 @@ kill -0 "$job" || fail "the job has ended"
 "$pathloom" store --man >"$work/man"
 "$pathloom" --completion >"$work/completion"
 for verb in init ls log show diff tag rollback gc fsck export import push pull blame \
-    verify cat backup restore stat; do
+    verify cat backup restore stat du; do
     expect 0 "$pathloom" store "$verb" --help
     grep -q "^\.SS \"$verb " "$work/man" || fail "no page about $verb"
     grep -qw "$verb" "$work/completion" || fail "$verb is not completed"

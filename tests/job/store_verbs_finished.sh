@@ -39,6 +39,24 @@ says 'mix/L2.E0@4'
 store tag newest --arm base --force --run "$run"
 says 'phase'
 
+# ---- what the bytes are for ----
+echo "du tells all bytes, those of the newest versions and those of tags"
+store du --json --run "$run"
+used() { # use
+    sed -n "s/.*\"use\":\"$1\",\"bytes\":\([0-9]*\).*/\1/p" "$work/verb.out"
+}
+raw=$("$pathloom" store ls --json --run "$run" |
+    sed 's/.*"hash":"\([^"]*\)".*"bytes":\([0-9]*\).*/\1 \2/' | sort -u |
+    awk '{ sum += $2 } END { print sum }')
+[ "$(used heads)" -le "$raw" ] && [ "$(used heads)" -gt $((raw / 2)) ] ||
+    fail "the heads have $raw bytes, and du says $(used heads)"
+for use in tags paths objects history; do
+    [ "$(used $use)" -gt 0 ] || fail "du says that $use have no bytes"
+done
+stored=$("$pathloom" store stat --json --run "$run" | sed 's/.*"stored_bytes":\([0-9]*\).*/\1/')
+[ "$(used '[a-z]*' | awk '{ sum += $1 } END { print sum }')" -eq "$stored" ] &&
+    [ "$(used other)" -le $((stored / 2)) ] || fail "du does not tell $stored bytes"
+
 # ---- blamed ----
 echo "blame follows a rollback to what it took back, and leaves out what it gave up"
 shares() { # MODULE@V, options: what each contributor did, without the version asked for

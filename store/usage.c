@@ -1,0 +1,149 @@
+/* What the bytes of a store are for (pl_store_use): the blobs of each use are listed,
+ * and each chunk counts for the first use that names it. Only records are read. */
+#include "store/store_internal.h"
+#include "store/tally.h"
+
+typedef struct usage {
+    pl_store *store;
+    tally blobs[PL_USES], chunks[PL_USES];
+    char (*modules)[PL_MODULE_NAME_MAX];
+    size_t n_modules;
+} usage;
+
+static pl_status use_head(void *context, const pl_version *v)
+{
+    usage *u = context;
+    tally_add(&u->blobs[PL_USE_HEADS], &v->params);
+    u->modules = pl_grow(u->modules, (u->n_modules + 1) * sizeof *u->modules);
+    pl_copy_text(u->modules[u->n_modules++], PL_MODULE_NAME_MAX, v->module);
+    return PL_OK;
+}
+
+static pl_status use_tag(void *context, const pl_snapshot *tag)
+{
+    usage *u = context;
+    for (size_t i = 0; i < tag->n_items; i++)
+        tally_add(&u->blobs[PL_USE_TAGS], &tag->items[i].params);
+    return PL_OK;
+}
+
+static pl_status use_path(void *context, const pl_path_state *p)
+{
+    usage *u = context;
+    tally_add(&u->blobs[PL_USE_PATHS], &p->moments);
+    return PL_OK;
+}
+
+static pl_status use_object(void *context, const pl_object *o)
+{
+    usage *u = context;
+    tally_add(&u->blobs[PL_USE_OBJECTS], &o->blob);
+    return PL_OK;
+}
+
+static pl_status use_pending(void *context, const char *module,
+                             const pl_contribution *c)
+{
+    usage *u = context;
+    (void)module;
+    tally_add(&u->blobs[PL_USE_PENDING], &c->update);
+    return PL_OK;
+}
+
+static pl_status use_version(void *context, const pl_version *v)
+{
+    usage *u = context;
+    tally_add(&u->blobs[PL_USE_MOMENTUM], &v->momentum);
+    tally_add(&u->blobs[PL_USE_CHANGES], &v->change);
+    if (!v->params_gone)
+        tally_add(&u->blobs[PL_USE_HISTORY], &v->params);
+    for (int i = 0; i < v->n_contributions && v->has_updates; i++)
+        tally_add(&u->blobs[PL_USE_UPDATES], &v->contributions[i].update);
+    return PL_OK;
+}
+
+static bool used_before(const tally uses[PL_USES], int use, const pl_hash *name)
+{
+    for (int before = 0; before < use; before++)
+        if (tally_count(&uses[before], name) > 0)
+            return true;
+    return false;
+}
+
+/* A tag may name a version whose parameters were collected: such a blob is passed over.
+ */
+static pl_status list_chunks(usage *u, int use, pl_store_usage *out)
+{
+    pl_hash name;
+    uint64_t times;
+    for (size_t i = 0; tally_next(&u->blobs[use], &i, &name, &times);) {
+        blob_record blob;
+        bool found = false;
+        if (used_before(u->blobs, use, &name))
+            continue;
+        PL_CHECK(blob_read(store_source(store_part_of_blob(u->store, &name)), &name,
+                           &blob, &found));
+        if (!found)
+            continue;
+        out->n[use]++;
+        for (size_t c = 0; c < blob.chunks.len / PL_HASH_BYTES; c++) {
+            pl_hash chunk = blob_chunk(&blob, c);
+            tally_add(&u->chunks[use], &chunk);
+        }
+        pl_buf_destroy(&blob.chunks);
+    }
+    tally_sort(&u->chunks[use]);
+    return PL_OK;
+}
+
+static pl_status add_chunks(usage *u, int use, pl_store_usage *out)
+{
+    pl_hash name;
+    uint64_t times;
+    for (size_t i = 0; tally_next(&u->chunks[use], &i, &name, &times);) {
+        chunk_record chunk;
+        bool found = false;
+        if (used_before(u->chunks, use, &name))
+            continue;
+        const int n = u->store->n_parts > 0 ? u->store->n_parts : 1;
+        for (int part = 0; part < n && !found; part++)
+            PL_CHECK(chunk_read(
+                store_source(u->store->n_parts > 0 ? u->store->parts[part] : u->store),
+                &name, &chunk, &found));
+        if (found)
+            out->bytes[use] += chunk.stored;
+    }
+    return PL_OK;
+}
+
+pl_status pl_store_use(pl_store *store, pl_store_usage *out)
+{
+    usage u = {.store = store};
+    pl_store_stats all;
+    pl_status status = PL_OK;
+    memset(out, 0, sizeof *out);
+    PL_TRY(pl_store_count(store, &all));
+    PL_TRY(pl_store_each_head(store, "", use_head, &u));
+    PL_TRY(pl_store_each_tag(store, use_tag, &u));
+    PL_TRY(pl_store_each_path(store, "", use_path, &u));
+    PL_TRY(pl_store_each_object(store, "", use_object, &u));
+    PL_TRY(pl_store_each_pending(store, "", use_pending, &u));
+    for (size_t i = 0; i < u.n_modules; i++)
+        PL_TRY(pl_store_each_version(store, u.modules[i], use_version, &u));
+    for (int use = 0; use < PL_USES; use++) {
+        tally_sort(&u.blobs[use]);
+        PL_TRY(list_chunks(&u, use, out));
+    }
+    out->bytes[PL_USE_OTHER] = all.stored_bytes;
+    for (int use = 0; use < PL_USE_OTHER; use++) {
+        PL_TRY(add_chunks(&u, use, out));
+        out->bytes[PL_USE_OTHER] -= out->bytes[use];
+    }
+done:
+    for (int use = 0; use < PL_USES; use++) {
+        tally_destroy(&u.blobs[use]);
+        tally_destroy(&u.chunks[use]);
+    }
+    pl_free(u.modules);
+    return status;
+}
