@@ -117,7 +117,7 @@ static pl_status on_head(void *context, const pl_version *head)
 {
     audit_call *call = context;
     char arm[PL_MODULE_NAME_MAX];
-    names_arm_of(head->module, arm);
+    pl_arm_of_module(head->module, arm, sizeof arm);
     if (strcmp(arm, call->arm) != 0) {
         print_remedy(call);
         pl_copy_text(call->arm, sizeof call->arm, arm);

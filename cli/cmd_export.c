@@ -36,10 +36,7 @@ static pl_status parse_export_args(int argc, char **argv, request *q)
 {
     *q = (request){.format = "safetensors"};
     PL_CHECK(cli_read(&verb_export, argc, argv, q, NULL));
-    PL_CHECK(cli_read_select(q->select, &q->best));
-    if (q->at && q->best)
-        return pl_fail(PL_ERR_USAGE, "--at and --select best both say which version is "
-                                     "exported; give one of the two");
+    PL_CHECK(cli_read_select(q->select, q->at, &q->best));
     q->gguf = strcmp(q->format, "gguf") == 0;
     if (!q->gguf && strcmp(q->format, "safetensors") != 0) {
         return pl_fail(PL_ERR_USAGE, "--format takes safetensors or gguf, not `%s`",
@@ -75,7 +72,6 @@ typedef struct job {
     pl_buf tokenizer;
     float *params;
     pl_path_module *modules;
-    uint64_t *versions; /* of the modules */
     note_text *texts;
     pl_note *notes;
     int n_notes;
@@ -99,7 +95,6 @@ static pl_status open_export(job *j)
     PL_CHECK(status);
     size_t n = (size_t)pl_topology_n_slots(j->topology);
     j->modules = pl_alloc(n * sizeof *j->modules);
-    j->versions = pl_alloc(n * sizeof *j->versions);
     j->notes = pl_alloc((NOTES_MAX + n) * sizeof *j->notes);
     j->texts = pl_alloc((NOTES_MAX + n) * sizeof *j->texts);
     return pl_try_alloc(pl_topology_path_params(j->topology) * sizeof(float), "a path",
@@ -167,16 +162,16 @@ static void tell_exported(const job *j, const char *path, const char *target)
 static pl_status find_version(job *j, int path, int slot)
 {
     char name[PL_MODULE_NAME_MAX], asked[2 * PL_MODULE_NAME_MAX];
-    module_at found;
+    module_at found = {.number = UINT64_MAX};
     bool versioned;
-    j->versions[slot] = UINT64_MAX;
-    if (!j->q->at)
-        return PL_OK;
     pl_arm_module_name(&j->arm, j->topology,
                        pl_topology_module_of_path(j->topology, slot, path), name);
-    snprintf(asked, sizeof asked, "%s@%.64s", name, j->q->at);
-    PL_CHECK(names_module(j->store, asked, &found, &versioned));
-    j->versions[slot] = found.number;
+    pl_copy_text(found.module, sizeof found.module, name);
+    snprintf(asked, sizeof asked, "%s@%.64s", name, j->q->at ? j->q->at : "");
+    if (j->q->at)
+        PL_CHECK(names_module(j->store, asked, &found, &versioned));
+    pl_copy_text(j->modules[slot].name, sizeof j->modules[slot].name, found.module);
+    j->modules[slot].number = found.number;
     return PL_OK;
 }
 
@@ -188,9 +183,9 @@ static pl_status export_path(job *j, int path)
     for (int slot = 0; slot < pl_topology_n_slots(j->topology); slot++)
         PL_CHECK(find_version(j, path, slot));
     if (j->q->best)
-        PL_CHECK(pl_best_versions(j->store, &j->arm, j->topology, path, j->versions));
-    PL_CHECK(pl_read_path_modules(j->store, &j->arm, j->topology, path, j->versions,
-                                  j->params, j->modules));
+        PL_CHECK(pl_name_path_modules(j->store, &j->arm, j->topology, path,
+                                      (pl_which){.best = true}, j->modules));
+    PL_CHECK(pl_read_path_modules(j->store, j->topology, j->modules, j->params));
     /* "pathloom.module.L1.E0": "4 HASH": one note per module, besides those about what
      * made them. */
     char key[PL_MODULE_NAME_MAX + 16], value[PL_HASH_TEXT + 32], hash[PL_HASH_TEXT];
@@ -203,7 +198,7 @@ static pl_status export_path(job *j, int path)
     for (int s = 0; s < pl_topology_n_slots(j->topology); s++) {
         const pl_path_module *m = &j->modules[s];
         pl_hash_format(&m->params, hash);
-        snprintf(key, sizeof key, "module.%s", m->name + strlen(j->arm.name) + 1);
+        snprintf(key, sizeof key, "module.%s", names_without_arm(m->name));
         snprintf(value, sizeof value, "%llu %s", (unsigned long long)m->number, hash);
         add_export_note(j, key, value);
     }
@@ -236,7 +231,7 @@ static pl_status route(job *j, int *path)
     pl_buf_append(&tokens, &bos, sizeof bos);
     PL_TRY(pl_tokenizer_encode(tokenizer, j->q->text, strlen(j->q->text), &tokens));
     run_answer_settings(&j->r, &settings);
-    settings.best = j->q->best;
+    settings.which.best = j->q->best;
     PL_TRY(pl_path_chooser_open(&settings, j->store, &chooser));
     PL_TRY(pl_path_chooser_follow(chooser, &j->arm, j->topology));
     PL_TRY(pl_path_chooser_choose(chooser, (const int32_t *)(const void *)tokens.data,
@@ -295,7 +290,6 @@ static int run_export(int argc, char **argv)
     int code = status == PL_OK ? 0 : cli_fail(status);
     pl_free(j.notes);
     pl_free(j.texts);
-    pl_free(j.versions);
     pl_free(j.modules);
     pl_free_aligned(j.params);
     pl_buf_destroy(&j.tokenizer);

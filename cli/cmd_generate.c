@@ -4,7 +4,7 @@
 #include "serve/serve.h"
 
 typedef struct request {
-    const char *dir, *prompt, *path, *route, *precision;
+    const char *dir, *at, *prompt, *path, *route, *precision;
     pl_generate_options options;
     int64_t seed;
     const char *select;
@@ -15,6 +15,7 @@ typedef struct request {
 
 static const cli_option options[] = {
     CLI_RUN(request, dir),
+    CLI_AT(request, at),
     CLI_OPTION("prompt", CLI_TEXT, request, prompt, "TEXT",
                "begins the text; its first tokens choose the path"),
     CLI_OPTION("path", CLI_TEXT, request, path, "pNN", "this path answers"),
@@ -228,7 +229,7 @@ static pl_status open_path(session *s, int path, pl_model **model, pl_decoder **
     const pl_model_options size = {.batch = 1, .context = s->mix.arm.shape.context};
     PL_CHECK(pl_model_create(s->backend, s->mix.topology, &size, model));
     PL_CHECK(pl_load_path(s->mix.store, &s->mix.arm, s->mix.topology, path,
-                          s->mix.settings.best, *model));
+                          s->mix.settings.which, *model));
     return pl_decoder_create(*model, decoder);
 }
 
@@ -274,8 +275,8 @@ static pl_status generate_rerouted(session *s, pl_generate_result *result)
 static pl_status generate(session *s)
 {
     pl_generate_result result;
-    PL_CHECK(mixture_open(s->q->dir, &s->mix));
-    PL_CHECK(cli_read_select(s->q->select, &s->mix.settings.best));
+    PL_CHECK(mixture_open(s->q->dir, s->q->at, &s->mix));
+    PL_CHECK(cli_read_select(s->q->select, s->q->at, &s->mix.settings.which.best));
     if (s->q->route)
         pl_copy_text(s->mix.settings.rule, sizeof s->mix.settings.rule, s->q->route);
     int32_t bos = PL_TOKEN_BOS;

@@ -181,12 +181,10 @@ typedef struct search {
 static pl_status match(void *context, const char *name)
 {
     search *s = context;
-    const char *slash = strchr(name, '/');
-    char arm[PL_ARM_NAME_MAX] = "";
-    if (slash && (size_t)(slash - name) < sizeof arm)
-        memcpy(arm, name, (size_t)(slash - name));
+    char arm[PL_ARM_NAME_MAX];
+    const char *place = pl_arm_of_module(name, arm, sizeof arm);
     const int chapter = pl_arm_chapter(arm);
-    bool newer = chapter > s->chapter && strcmp(slash + 1, s->asked) == 0;
+    bool newer = chapter > s->chapter && strcmp(place, s->asked) == 0;
     if (!newer && strcmp(name, s->asked) != 0)
         return PL_OK;
     s->chapter = chapter;

@@ -7,12 +7,13 @@
 #include <math.h>
 
 typedef struct request {
-    const char *dir, *prompt, *file, *route;
+    const char *dir, *at, *prompt, *file, *route;
     bool json;
 } request;
 
 static const cli_option options[] = {
     CLI_RUN(request, dir),
+    CLI_AT(request, at),
     CLI_OPTION("prompt", CLI_TEXT, request, prompt, "TEXT", "the text"),
     CLI_OPTION("file", CLI_TEXT, request, file, "FILE",
                "the text is in this file, of which the first document counts, or comes "
@@ -197,7 +198,7 @@ static int run_route(int argc, char **argv)
     pl_status status = parse_route_args(argc, argv, &q);
     if (status != PL_OK)
         return cli_fail(status);
-    status = mixture_open(q.dir, &call.mix);
+    status = mixture_open(q.dir, q.at, &call.mix);
     if (status == PL_OK)
         status = read_routed_text(&call);
     if (status == PL_OK)

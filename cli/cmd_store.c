@@ -54,6 +54,21 @@ const store_verb store_verbs[] = {
      "given. NAME is not an arm's or a module's. gc keeps what a tag names. Also while "
      "a job runs: its home keeps the tag.",
      0, 2, TAKES(ARM) | TAKES(NOTE) | TAKES(DELETE) | TAKES(FORCE), true, store_tag},
+    {"merge", "TAG SOURCE SOURCE...", "make modules of several, and tag the result",
+     "A SOURCE is a MODULE[@V], a path as p01 or p01@V, or ARM[@V] or TAG for all "
+     "modules of an arm; all are of one kind. TAG names the first source's modules "
+     "with "
+     "the merged ones in their place, and of its arm all others as they are. Modules "
+     "that are the same version in all sources stay. linear: the weighted mean; slerp: "
+     "between two, along the arc; ties: the base and the mean of the largest "
+     "differences, value by value of those with the elected sign; task: the base and "
+     "the weighted sum of the differences. What a merged module was made of is in its "
+     "version's record: log and blame show it, verify computes it again. Needs the job "
+     "to be stopped.",
+     2, STORE_WORDS_MAX,
+     TAKES(METHOD) | TAKES(WEIGHTS) | TAKES(BASE) | TAKES(DENSITY) | TAKES(SCALE) |
+         TAKES(NOTE) | TAKES(FORCE),
+     false, store_merge},
     {"rollback", "MODULE|ARM", "make an older version the newest again",
      "Appends versions with the parameters of --to; nothing is rewritten. Where the "
      "arm is still training, all its modules and paths move on to the next phase that "
@@ -69,7 +84,8 @@ const store_verb store_verbs[] = {
      "the one that it went back to; with --history, versions that a rollback gave up "
      "do not count.",
      1, 1, TAKES(HISTORY), true, store_blame},
-    {"verify", "MODULE[@V]", "recompute the outer step that made a version",
+    {"verify", "MODULE[@V]|TAG",
+     "recompute the outer step or the merge that made a version",
      "From the version before it and the updates that were kept (store.keep_updates), "
      "by the arithmetic of the home, and compares hashes. The newest version needs "
      "nothing else; older ones need store.keep_momentum as well. With --history every "

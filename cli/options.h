@@ -70,6 +70,9 @@ typedef struct cli_option {
 #define CLI_RUN(type, field)                                                           \
     CLI_OPTION("run", CLI_TEXT, type, field, "RUN",                                    \
                "folder of the run (pathloom-run); it may be training")
+#define CLI_AT(type, field)                                                            \
+    CLI_OPTION("at", CLI_TEXT, type, field, "TAG",                                     \
+               "the versions that this tag of the mixture names (the newest)")
 #define CLI_JSON(type, field)                                                          \
     CLI_OPTION("json", CLI_FLAG, type, field, NULL, "print JSON, one object per line")
 #define CLI_SELECT(type, field)                                                        \
@@ -80,7 +83,7 @@ typedef struct cli_option {
     CLI_OPTION("set", CLI_SET, type, field, "KEY=VALUE", text)
 
 /* The most words that may stand beside the options. */
-enum { CLI_WORDS_MAX = 8 };
+enum { CLI_WORDS_MAX = 12 };
 typedef struct cli_words {
     const char *at[CLI_WORDS_MAX];
     int n;
@@ -106,7 +109,7 @@ typedef struct cli_verb {
 PL_MUST_CHECK pl_status cli_read(const cli_verb *verb, int argc, char **argv,
                                  void *into, cli_words *words);
 /* Reads --select, which may be NULL: whether it says best. ERR_USAGE. */
-PL_MUST_CHECK pl_status cli_read_select(const char *text, bool *best);
+PL_MUST_CHECK pl_status cli_read_select(const char *text, const char *at, bool *best);
 /* Adds "key=value". ERR_USAGE: there are too many, or it is too long. */
 PL_MUST_CHECK pl_status cli_add_setting(cli_settings *s, const char *key,
                                         const char *value);

@@ -10,6 +10,7 @@ static void print_contributor(bool json, const module_at *at, const pl_blame *b,
     /* The text shows only the first few ranges. */
     enum { SHOWN = 4 };
     size_t n = p->n_ranges > SHOWN + 1 ? SHOWN : p->n_ranges;
+    const bool trained = !b->merged;
     row r = row_begin(json);
     r.width = width;
     row_text(&r, "module", at->module, NULL);
@@ -18,8 +19,8 @@ static void print_contributor(bool json, const module_at *at, const pl_blame *b,
     row_real(&r, NULL, 100 * p->share, "%6.2f %%");
     row_text(&r, "worker", p->worker, "  %-*s");
     row_text(&r, "device", p->device, NULL);
-    row_int(&r, "path", p->path, "  path %-3s");
-    row_int(&r, "replica", p->replica, " replica %-2s");
+    row_int(&r, "path", p->path, trained ? "  path %-3s" : NULL);
+    row_int(&r, "replica", p->replica, trained ? " replica %-2s" : NULL);
     if (json) {
         pl_json *list = pl_json_array();
         for (size_t i = 0; i < p->n_ranges; i++) {
@@ -30,18 +31,18 @@ static void print_contributor(bool json, const module_at *at, const pl_blame *b,
         }
         pl_json_set(r.json, "ranges", list);
     }
-    row_count(&r, "samples", p->n_samples, " %7s samples");
-    row_tokens(&r, "tokens", p->n_tokens, "  %7s tokens");
-    row_count(&r, "versions", p->n_versions, "  %4s versions");
-    row_seconds(&r, "seconds", p->seconds, "  %8s");
-    row_real(&r, "loss", p->loss, "  loss %8.4f");
+    row_count(&r, "samples", p->n_samples, trained ? " %7s samples" : NULL);
+    row_tokens(&r, "tokens", p->n_tokens, trained ? "  %7s tokens" : NULL);
+    row_count(&r, "versions", p->n_versions, trained ? "  %4s versions" : NULL);
+    row_seconds(&r, "seconds", p->seconds, trained ? "  %8s" : NULL);
+    row_real(&r, "loss", p->loss, trained ? "  loss %8.4f" : NULL);
     row_real(&r, "share", p->share, NULL);
-    row_text(&r, NULL, p->device, "  %s  samples");
-    for (size_t i = 0; i < n; i++)
+    row_text(&r, NULL, p->device, trained ? "  %s  samples" : NULL);
+    for (size_t i = 0; trained && i < n; i++)
         row_say(&r, "%s %llu..%llu", i > 0 ? "," : "",
                 (unsigned long long)p->samples[i].first,
                 (unsigned long long)p->samples[i].end);
-    if (n < p->n_ranges)
+    if (trained && n < p->n_ranges)
         row_say(&r, " and %zu more ranges", p->n_ranges - n);
     row_finish(&r);
 }
@@ -57,7 +58,8 @@ static void print_blame(const store_call *call, const module_at *at, const pl_bl
         printf("%s@%llu", at->module, (unsigned long long)at->number);
         if (b->source != at->number)
             printf(", version %llu by a rollback", (unsigned long long)b->source);
-        printf(": %zu contributors%s\n", b->n, b->n == 0 ? "; nobody trained it" : "");
+        printf(": %zu %s%s\n", b->n, b->merged ? "versions, merged" : "contributors",
+               b->n == 0 ? "; nobody trained it" : "");
     }
     for (size_t i = 0; i < b->n; i++)
         print_contributor(call->json, at, b, &b->list[i], width);

@@ -34,6 +34,11 @@
     X(FORMAT, "format", "NAME", "raw (little-endian fp32), npy or text (raw)")         \
     X(OBJECT, "object", NULL, "the bytes of an object instead of a module")            \
     X(FORCE, "force", NULL, "replace what is there")                                   \
+    X(METHOD, "method", "NAME", "linear, slerp, ties or task (linear)")                \
+    X(WEIGHTS, "weights", "W,W,...", "one number for each source (all alike)")         \
+    X(BASE, "base", "WHAT", "from which ties and task count; named as a source is")    \
+    X(DENSITY, "density", "D", "ties: share of each difference that is kept (0.2)")    \
+    X(SCALE, "scale", "S", "ties and task: of the sum of differences (1)")             \
     X(ENGINE, "engine", "ENGINE", "where its chunks lie, as store.engine has it")
 
 typedef enum store_option {
@@ -43,7 +48,7 @@ typedef enum store_option {
         STORE_OPT_COUNT
 } store_option;
 
-enum { STORE_WORDS_MAX = 4 };
+enum { STORE_WORDS_MAX = PL_BLEND_SOURCES_MAX + 1 };
 typedef struct store_call {
     const struct store_verb *verb;
     char folder[PL_PATH_MAX];           /* of the store */
@@ -96,7 +101,16 @@ pl_status store_stat(store_call *call);
 pl_status store_du(store_call *call);
 pl_status store_diff(store_call *call);
 pl_status store_tag(store_call *call);
+pl_status store_merge(store_call *call);
 pl_status store_rollback(store_call *call);
+/* store_tag.c: ERR_USAGE if a tag cannot have this name. */
+pl_status store_check_tag_name(pl_store *store, const char *name);
+/* ERR_EXISTS if there is a tag of this name and --force was not given. */
+pl_status store_check_new_tag(const store_call *call, pl_store *store,
+                              const char *name);
+/* Without bytes the tag is removed. `store` is a reader. */
+pl_status store_keep_tag(const store_call *call, pl_store *store, const char *name,
+                         const pl_buf *bytes);
 pl_status store_gc(store_call *call);
 pl_status store_fsck(store_call *call);
 pl_status store_blame(store_call *call);

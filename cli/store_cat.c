@@ -73,7 +73,7 @@ static pl_status choose_stretch(store_call *call, const pl_version *v, stretch *
     *out = (stretch){.count = v->n_params};
     if (!call->words[1])
         return PL_OK;
-    names_arm_of(v->module, name);
+    pl_arm_of_module(v->module, name, sizeof name);
     pl_status status = pl_read_arm(call->store, name, &arm, &t);
     if (status == PL_OK)
         status = find_tensor(t, v->module, call->words[1], out);

@@ -155,7 +155,7 @@ static pl_status complete_asked_name(const look *q, int kind, const char *asked,
             return pl_fail(PL_ERR_USAGE, "several arms have %ss %s: say %s or %s",
                            kinds[kind].noun, asked, found, q->names[i]);
         found = found ? found : q->names[i];
-        names_arm_of(found, arm);
+        pl_arm_of_module(found, arm, sizeof arm);
         snprintf(out, PL_PATH_MAX, "%s/%s", arm, asked);
     }
     return found ? PL_OK : nothing_like(q, kind, asked);

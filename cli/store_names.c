@@ -46,14 +46,6 @@ const char *names_without_arm(const char *module)
     return slash ? slash + 1 : module;
 }
 
-void names_arm_of(const char *module, char out[PL_MODULE_NAME_MAX])
-{
-    const char *slash = strchr(module, '/');
-    pl_copy_text(out, PL_MODULE_NAME_MAX, slash ? module : "");
-    if (slash)
-        out[slash - module] = 0;
-}
-
 const char *names_nearest(char (*names)[PL_MODULE_NAME_MAX], size_t n, bool of_arms,
                           const char *asked)
 {
@@ -92,7 +84,7 @@ static pl_status complete_name(const name_list *list, const char *asked,
     int newest = -1;
     for (size_t i = 0; i < list->count; i++) {
         char arm[PL_MODULE_NAME_MAX];
-        names_arm_of(list->names[i], arm);
+        pl_arm_of_module(list->names[i], arm, sizeof arm);
         if (strcmp(names_without_arm(list->names[i]), full) == 0 &&
             pl_arm_chapter(arm) > newest) {
             newest = pl_arm_chapter(arm);
@@ -155,22 +147,23 @@ static bool parse_number(const char *text, uint64_t *out)
     return true;
 }
 
-/* A version number, or a tag that contains the module. */
-static pl_status version_at(pl_store *store, const char *module, const char *at,
-                            uint64_t *out)
+/* A version number, or a tag that contains the module, or what was merged for its
+ * place. */
+static pl_status version_at(pl_store *store, module_at *of, const char *at)
 {
     pl_snapshot tag;
-    if (parse_number(at, out))
+    if (parse_number(at, &of->number))
         return PL_OK;
     pl_status status = pl_store_get_tag(store, at, &tag);
     if (status == PL_ERR_NOT_FOUND)
         return pl_fail(PL_ERR_USAGE, "`%s` is no version number and no tag", at);
     PL_CHECK(status);
-    const pl_snapshot_item *item = pl_snapshot_find(&tag, module);
-    if (item)
-        *out = item->number;
-    else
-        status = pl_fail(PL_ERR_NOT_FOUND, "tag %s has no module %s", at, module);
+    const pl_snapshot_item *item = pl_snapshot_place(&tag, of->module);
+    if (item) {
+        pl_copy_text(of->module, sizeof of->module, item->module);
+        of->number = item->number;
+    } else
+        status = pl_fail(PL_ERR_NOT_FOUND, "tag %s has no module %s", at, of->module);
     pl_snapshot_clear(&tag);
     return status;
 }
@@ -184,7 +177,7 @@ static pl_status module_in(pl_store *store, const name_list *list, const char *a
     PL_CHECK(resolve_in(list, name, out->module));
     *versioned = at;
     if (at)
-        return version_at(store, out->module, at, &out->number);
+        return version_at(store, out, at);
     (void)is_listed(list, out->module, &out->number);
     return PL_OK;
 }
@@ -257,7 +250,7 @@ static pl_status set_versions(pl_store *store, const char *at, module_set *out)
 {
     out->versioned = true;
     for (size_t i = 0; i < out->n; i++)
-        PL_CHECK(version_at(store, out->at[i].module, at, &out->at[i].number));
+        PL_CHECK(version_at(store, &out->at[i], at));
     return PL_OK;
 }
 

@@ -33,8 +33,6 @@ void names_warn_of_tag(pl_store *store, const char *word, name_kind meant);
 pl_status names_set(pl_store *store, const char *asked, module_set *out);
 /* The module's entry in the set, or NULL. */
 const module_at *names_find(const module_set *set, const char *module);
-/* "mix/L1.E0" -> "mix"; "" if there is no arm. */
-void names_arm_of(const char *module, char out[PL_MODULE_NAME_MAX]);
 const char *names_without_arm(const char *module); /* "L1.E0" */
 /* The nearest name, or NULL. It is searched among full names if `of_arms` is set or a
  * full name was asked for, else among names without their arm. */

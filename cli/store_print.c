@@ -97,22 +97,24 @@ static void print_contributions(row *r, const pl_version *v)
     row_list(r, "contributions");
     for (int i = 0; i < v->n_contributions; i++) {
         const pl_contribution *c = &v->contributions[i];
+        const bool trained = !pl_version_is_merged(v);
         row item = row_item(r);
         item.width = (int)width;
         row_text(&item, "worker", c->worker, "    %-*s");
         row_text(&item, "device", c->device, NULL);
-        row_int(&item, "path", c->path, "  path %-3s");
-        row_int(&item, "replica", c->replica, " replica %-2s");
+        row_int(&item, "path", c->path, trained ? "  path %-3s" : NULL);
+        row_int(&item, "replica", c->replica, trained ? " replica %-2s" : NULL);
         row_int(&item, "phase", c->phase, NULL);
-        row_count(&item, "first_sample", c->first_sample, " samples %6s");
-        row_count(&item, "n_samples", c->n_samples, " +%-5s");
-        row_tokens(&item, "tokens", c->n_tokens, " %7s tokens");
-        row_real(&item, "loss", c->loss, "  loss %8.4f");
+        row_count(&item, "first_sample", c->first_sample,
+                  trained ? " samples %6s" : NULL);
+        row_count(&item, "n_samples", c->n_samples, trained ? " +%-5s" : NULL);
+        row_tokens(&item, "tokens", c->n_tokens, trained ? " %7s tokens" : NULL);
+        row_real(&item, "loss", c->loss, trained ? "  loss %8.4f" : NULL);
         row_real(&item, "norm", c->norm, "  norm %10.4g");
         row_real(&item, "weight", c->weight, "  weight %-8.6g");
         row_real(&item, "seconds", c->seconds, NULL);
         row_count(&item, "token", c->token, NULL);
-        row_text(&item, "codec", c->codec, NULL);
+        row_text(&item, "codec", c->codec, pl_contribution_is_base(c) ? "  %s" : NULL);
         row_hash(&item, "update", &c->update, " %s");
         row_count(&item, "bytes", c->update_bytes, NULL);
         row_flag(&item, "split", c->split, "  split from its mate");
@@ -129,7 +131,8 @@ static void print_version_text(const pl_version *v, uint64_t bytes,
     /* A version made by a rollback has the numbers of its source's outer step, and
      * version 0 has none. Not every program that makes a version 0 measures its norm.
      */
-    bool stepped = v->number > 0 && !pl_version_source(v, &source);
+    bool stepped =
+        v->number > 0 && !pl_version_source(v, &source) && !pl_version_is_merged(v);
     bool has_norm = v->params_norm > 0;
     row_text(&r, NULL, v->module, full ? "module      %s\n" : "%s");
     row_count(&r, NULL, v->number, full ? "version     %s\n" : "@%s");
@@ -147,6 +150,8 @@ static void print_version_text(const pl_version *v, uint64_t bytes,
         row_text(&r, NULL, v->method, "method      %s");
         if (stepped)
             row_say(&r, ", lr %g, momentum %g", v->lr, v->outer_momentum);
+        if (pl_version_is_merged(v))
+            row_say(&r, ", scale %g, density %g", v->lr, v->outer_momentum);
         row_count(&r, NULL, v->sequence, "\ncommit      %s, ");
     } else {
         row_hash(&r, NULL, &v->params, "  %s  ");
@@ -160,6 +165,8 @@ static void print_version_text(const pl_version *v, uint64_t bytes,
         if (stepped)
             row_say(&r, "  lr %g  momentum %g  update norm %.4g", v->lr,
                     v->outer_momentum, v->update_norm);
+        if (pl_version_is_merged(v))
+            row_say(&r, "  scale %g  density %g", v->lr, v->outer_momentum);
         if (v->number > 0)
             row_hash(&r, NULL, &v->parent, "  from %s");
         row_real(&r, NULL, v->params_norm, has_norm ? "  norm %.6g" : NULL);
@@ -175,7 +182,8 @@ void print_version(bool json, const pl_version *v, uint64_t bytes,
                    uint64_t momentum_bytes, bool full, const char *best)
 {
     uint64_t source;
-    bool stepped = v->number > 0 && !pl_version_source(v, &source);
+    bool stepped =
+        v->number > 0 && !pl_version_source(v, &source) && !pl_version_is_merged(v);
     if (!json) {
         print_version_text(v, bytes, momentum_bytes, full, best);
         return;

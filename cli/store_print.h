@@ -3,6 +3,7 @@
  * two calls on an unchanged store print the same bytes. */
 #ifndef PL_CLI_STORE_PRINT_H
 #define PL_CLI_STORE_PRINT_H
+#include "home/home.h"
 #include "cli/row.h"
 #include "store/store.h"
 

@@ -9,12 +9,17 @@ static pl_status transfer_named(pl_transfer *t, const char *what)
 {
     char arm[PL_MODULE_NAME_MAX] = "";
     module_set set;
+    pl_snapshot tag = {.n_items = 0};
     pl_status status = PL_OK;
     if (!what) {
         PL_CHECK(pl_transfer_modules(t));
     } else {
         PL_CHECK(names_set(t->from, what, &set));
-        names_arm_of(set.at[0].module, arm);
+        pl_arm_of_module(set.at[0].module, arm, sizeof arm);
+        if (pl_module_is_merged(set.at[0].module) &&
+            pl_store_get_tag(t->from, what, &tag) == PL_OK)
+            pl_copy_text(arm, sizeof arm, tag.arm);
+        pl_snapshot_clear(&tag);
         for (size_t i = 0; status == PL_OK && i < set.n; i++)
             status = pl_transfer_module(t, set.at[i].module, set.at[i].number);
         pl_free(set.at);

@@ -25,12 +25,20 @@ static pl_status make_plan(rollback *r)
     module_set set;
     snprintf(asked, sizeof asked, "%s@%s", r->plan.what, r->plan.to);
     PL_CHECK(names_set(r->plan.store, asked, &set));
+    for (size_t i = 0; i < set.n; i++)
+        if (pl_module_is_merged(set.at[i].module)) {
+            pl_free(set.at);
+            return pl_fail(PL_ERR_USAGE,
+                           "tag %s names merged modules, and a rollback goes back to "
+                           "versions of the module itself; use the tag with --at",
+                           r->plan.to);
+        }
     pl_rollback_target *targets = pl_alloc((set.n + 1) * sizeof *targets);
     for (size_t i = 0; i < set.n; i++) {
         pl_copy_text(targets[i].module, sizeof targets[i].module, set.at[i].module);
         targets[i].number = set.at[i].number;
     }
-    names_arm_of(set.at[0].module, r->plan.arm_name);
+    pl_arm_of_module(set.at[0].module, r->plan.arm_name, sizeof r->plan.arm_name);
     pl_status status = pl_rollback_plan_make(&r->plan, targets, set.n);
     pl_free(targets);
     pl_free(set.at);

@@ -27,17 +27,18 @@ static pl_status fill_tag(store_call *call, pl_snapshot *tag)
 
 /* ---- the verb ---- */
 /* Without bytes the tag is removed. A home keeps an empty tag, which counts as none. */
-static pl_status keep_tag(store_call *call, const char *name, const pl_buf *bytes)
+pl_status store_keep_tag(const store_call *call, pl_store *store, const char *name,
+                         const pl_buf *bytes)
 {
     char object[PL_MODULE_NAME_MAX];
     if ((size_t)snprintf(object, sizeof object, "tag/%s", name) >= sizeof object)
         return pl_fail(PL_ERR_USAGE, "`%.40s...` is too long for a tag's name", name);
-    return run_keep_object(call->folder, call->store, object, bytes);
+    return run_keep_object(call->folder, store, object, bytes);
 }
 
 /* Refuses a name that would be ambiguous: a version number, part of a path, the word
  * for the newest versions, an arm, or a module. */
-static pl_status check_tag_name(const store_call *call, const char *name)
+pl_status store_check_tag_name(pl_store *store, const char *name)
 {
     int64_t number;
     name_kind kind;
@@ -47,7 +48,7 @@ static pl_status check_tag_name(const store_call *call, const char *name)
             PL_ERR_USAGE,
             "`%s` cannot name a tag: no numbers, not head, and no @ / . or blanks",
             name);
-    PL_CHECK(names_kind(call->store, name, &kind));
+    PL_CHECK(names_kind(store, name, &kind));
     if (run_may_have_arm(name))
         kind = NAME_ARM;
     if (kind == NAME_NONE)
@@ -58,22 +59,27 @@ static pl_status check_tag_name(const store_call *call, const char *name)
         kind == NAME_ARM ? "an arm" : "a module", name);
 }
 
+pl_status store_check_new_tag(const store_call *call, pl_store *store, const char *name)
+{
+    pl_snapshot old;
+    if (call->values[STORE_OPT_FORCE] || pl_store_get_tag(store, name, &old) != PL_OK)
+        return PL_OK;
+    pl_snapshot_clear(&old);
+    return pl_fail(PL_ERR_EXISTS, "tag %s exists already; --force moves it", name);
+}
+
 static pl_status make(store_call *call)
 {
-    pl_snapshot tag, old;
+    pl_snapshot tag;
     pl_buf bytes = {0};
     pl_status status = PL_OK;
     const char *name = call->words[0];
     memset(&tag, 0, sizeof tag);
     pl_copy_text(tag.name, sizeof tag.name, name);
-    if (!call->values[STORE_OPT_FORCE] &&
-        pl_store_get_tag(call->store, name, &old) == PL_OK) {
-        pl_snapshot_clear(&old);
-        return pl_fail(PL_ERR_EXISTS, "tag %s exists already; --force moves it", name);
-    }
+    PL_CHECK(store_check_new_tag(call, call->store, name));
     PL_TRY(fill_tag(call, &tag));
     pl_snapshot_encode(&tag, &bytes);
-    PL_TRY(keep_tag(call, name, &bytes));
+    PL_TRY(store_keep_tag(call, call->store, name, &bytes));
     print_tag(call->json, &tag, (int)strlen(name), false);
 done:
     pl_buf_destroy(&bytes);
@@ -87,7 +93,7 @@ static pl_status delete_tag(store_call *call)
     pl_buf none = {0};
     PL_CHECK(pl_store_get_tag(call->store, call->words[0], &old));
     pl_snapshot_clear(&old);
-    PL_CHECK(keep_tag(call, call->words[0], &none));
+    PL_CHECK(store_keep_tag(call, call->store, call->words[0], &none));
     row r = row_begin(call->json);
     row_text(&r, "tag", call->words[0], "tag %s");
     row_flag(&r, "deleted", true, " is deleted");
@@ -101,6 +107,6 @@ pl_status store_tag(store_call *call)
         return look_at_tags(call);
     if (call->values[STORE_OPT_DELETE])
         return delete_tag(call);
-    PL_CHECK(check_tag_name(call, call->words[0]));
+    PL_CHECK(store_check_tag_name(call->store, call->words[0]));
     return make(call);
 }

@@ -57,8 +57,8 @@ static pl_status verify_version(verification *w, const pl_version *v)
     else if (!same(v, &got)) {
         which = VERDICT_OTHER;
         snprintf(w->why, sizeof w->why,
-                 "%s@%llu is not what the version before it and its updates make",
-                 v->module, (unsigned long long)v->number);
+                 "%s@%llu is not what its record says that it was made of", v->module,
+                 (unsigned long long)v->number);
     }
     w->n[which]++;
     print_replay_verdict(w, v, which, &got);
@@ -145,11 +145,30 @@ static pl_status verify_one(verification *w, const char *module, uint64_t number
     return w->topology ? verify_tasks(w, module, number) : PL_OK;
 }
 
-static pl_status verify(verification *w)
+/* All versions that the tag names. */
+static pl_status verify_tag(verification *w, const char *name)
+{
+    pl_snapshot tag;
+    PL_CHECK(pl_store_get_tag(w->call->store, name, &tag));
+    pl_status status = PL_OK;
+    for (size_t i = 0; i < tag.n_items && status == PL_OK; i++)
+        status = verify_one(w, tag.items[i].module, tag.items[i].number);
+    pl_snapshot_clear(&tag);
+    return status;
+}
+
+static pl_status verify_modules(verification *w)
 {
     module_at at;
     bool versioned;
+    name_kind kind;
     store_call *call = w->call;
+    PL_CHECK(names_kind(call->store, call->words[0], &kind));
+    if (kind == NAME_NONE && !call->values[STORE_OPT_TASKS]) {
+        pl_status status = verify_tag(w, call->words[0]);
+        if (status != PL_ERR_NOT_FOUND)
+            return status;
+    }
     PL_CHECK(names_module(call->store, call->words[0], &at, &versioned));
     if (call->values[STORE_OPT_TASKS]) {
         const char *module = at.module;
@@ -165,8 +184,14 @@ static pl_status verify(verification *w)
     if (!call->values[STORE_OPT_HISTORY])
         PL_CHECK(verify_one(w, at.module, at.number));
     else
-        for (uint64_t n = 1; n <= at.number; n++)
+        for (uint64_t n = pl_module_is_merged(at.module) ? 0 : 1; n <= at.number; n++)
             PL_CHECK(verify_one(w, at.module, n));
+    return PL_OK;
+}
+
+static pl_status verify(verification *w)
+{
+    PL_CHECK(verify_modules(w));
     if (w->n[VERDICT_OTHER] > 0)
         return pl_fail(PL_ERR_DAMAGED, "%llu %s not what made them",
                        (unsigned long long)w->n[VERDICT_OTHER],

@@ -1,5 +1,6 @@
 /* Finds out which workers and updates made a version (blame.h). */
 #include "home/blame.h"
+#include "home/merged.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -46,8 +47,10 @@ static void sort_samples(pl_contributor *p)
 }
 
 /* Norms may be missing if a sum travelled as one message; then weights decide. */
-static double pull_of(const pl_contribution *c, bool by_norm)
+static double pull_of(const pl_version *v, const pl_contribution *c, bool by_norm)
 {
+    if (pl_version_is_merged(v)) /* the base has weight 0 */
+        return fabs(c->weight) * c->norm;
     double weight = c->weight > 0 ? c->weight : 1;
     return by_norm ? weight * c->norm : weight;
 }
@@ -77,11 +80,13 @@ static void add_version(pl_blame *b, const pl_version *v)
         by_norm = by_norm && isfinite(v->contributions[i].norm) &&
                   v->contributions[i].norm > 0;
     for (int i = 0; i < v->n_contributions; i++)
-        sum += pull_of(&v->contributions[i], by_norm);
+        sum += pull_of(v, &v->contributions[i], by_norm);
     for (int i = 0; i < v->n_contributions; i++)
-        add_contribution(b, &v->contributions[i],
-                         sum > 0 ? pull_of(&v->contributions[i], by_norm) / sum : 0,
-                         moved);
+        if (!pl_contribution_is_base(&v->contributions[i]))
+            add_contribution(
+                b, &v->contributions[i],
+                sum > 0 ? pull_of(v, &v->contributions[i], by_norm) / sum : 0, moved);
+    b->merged = b->merged || pl_version_is_merged(v);
     b->moved += moved;
 }
 
@@ -114,7 +119,7 @@ static pl_status gather_blame(pl_store *store, const char *module, uint64_t numb
         if (made && !found)
             b->source = n;
         found = found || made;
-        if (made && (n == 0 || !history))
+        if (made && (n == 0 || !history || b->merged))
             return PL_OK;
     }
 }

@@ -34,6 +34,7 @@ typedef struct pl_blame {
     size_t n;
     uint64_t
         source;   /* the version asked for, or the one that a rollback went back to */
+    bool merged;  /* its contributors are versions (merged.h): "mix/L1.E0@3" */
     double moved; /* sum of the norms of the versions' updates */
 } pl_blame;
 

@@ -15,11 +15,13 @@
  * Beside it stand the rules of commands that look at or change a store in a home's
  * place: roots (what garbage collection keeps), phase_tag (which versions a tag names),
  * rollback_plan (which versions a rollback writes), blame (who made a version),
- * difference (of two versions), transfer (copies to another store). */
+ * difference (of two versions), merged (versions made of others), transfer (copies to
+ * another store). */
 #ifndef PL_HOME_HOME_H
 #define PL_HOME_HOME_H
 #include "home/blame.h"
 #include "home/difference.h"
+#include "home/merged.h"
 #include "home/phase_tag.h"
 #include "home/relay.h"
 #include "home/rollback_plan.h"
@@ -54,9 +56,10 @@ enum { PL_HOME_AHEAD_BYTES = 16 << 20 };
 PL_MUST_CHECK pl_status pl_home_run(const pl_home_options *options);
 
 /* Makes a version again from the one before it and the updates that it names, by the
- * home's own arithmetic. So a user can check whether the home told the truth.
- * `momentum` is none if the module keeps none. ERR_NOT_FOUND: the version was not made
- * of updates, or some data are no longer there. */
+ * home's own arithmetic, or a merged version from its sources. So a user can check
+ * whether the home told the truth. `momentum` is none if the module keeps none.
+ * ERR_NOT_FOUND: the version was not made of updates, or some data are no longer there.
+ */
 typedef struct pl_replay {
     pl_hash params, momentum;
 } pl_replay;

@@ -507,6 +507,8 @@ pl_status pl_home_replay(pl_store *store, const pl_version *made, pl_replay *out
     home_arm arm;
     pl_object definition;
     *out = (pl_replay){{{0}}, {{0}}};
+    if (pl_version_is_merged(made))
+        return pl_merged_again(store, made, &out->params);
     if (made->number == 0 || made->n_contributions == 0 || !slash)
         return pl_fail(PL_ERR_NOT_FOUND, "%s@%llu was not made by updates: %s",
                        made->module, (unsigned long long)made->number, made->method);

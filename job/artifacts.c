@@ -32,10 +32,24 @@ void run_answer_settings(const pl_run *r, pl_answer_settings *out)
     pl_copy_text(out->precision, sizeof out->precision, backend.precision);
     pl_copy_text(out->rule, sizeof out->rule, r->cfg.answer);
     out->prefix = (int)r->cfg.prefix;
-    out->best = false;
+    out->which = (pl_which){.best = false};
 }
 
-static pl_status read_mixture(const pl_run *r, pl_mixture *mix)
+pl_status mixture_tag(pl_store *store, const char *name, pl_snapshot *out)
+{
+    PL_CHECK(pl_store_get_tag(store, name, out));
+    if (pl_arm_chapter(out->arm) >= 0)
+        return PL_OK;
+    pl_status status = pl_fail(
+        PL_ERR_USAGE,
+        "tag %s names modules of %s, which is not the mixture; only tags of the "
+        "mixture can answer",
+        name, out->arm);
+    pl_snapshot_clear(out);
+    return status;
+}
+
+static pl_status read_mixture(const pl_run *r, const char *at, pl_mixture *mix)
 {
     pl_copy_text(mix->dir, sizeof mix->dir, r->dir);
     run_answer_settings(r, &mix->settings);
@@ -43,6 +57,11 @@ static pl_status read_mixture(const pl_run *r, pl_mixture *mix)
     PL_CHECK(store_open_run(r->dir, &mix->store));
     char chapter[PL_ARM_NAME_MAX];
     pl_newest_chapter(mix->store, chapter);
+    if (at) {
+        PL_CHECK(mixture_tag(mix->store, at, &mix->tag));
+        pl_copy_text(chapter, sizeof chapter, mix->tag.arm);
+        mix->settings.which.at = &mix->tag;
+    }
     pl_status status = pl_read_arm(mix->store, chapter, &mix->arm, &mix->topology);
     if (status == PL_ERR_NOT_FOUND)
         return pl_fail(status,
@@ -52,13 +71,13 @@ static pl_status read_mixture(const pl_run *r, pl_mixture *mix)
     return status;
 }
 
-pl_status mixture_open(const char *dir, pl_mixture *mix)
+pl_status mixture_open(const char *dir, const char *at, pl_mixture *mix)
 {
     pl_run r;
     memset(mix, 0, sizeof *mix);
     pl_status status = run_look(dir, &r);
     if (status == PL_OK)
-        status = read_mixture(&r, mix);
+        status = read_mixture(&r, at, mix);
     run_close(&r);
     return status;
 }

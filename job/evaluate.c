@@ -65,6 +65,7 @@ typedef struct job {
     pl_scorer *scorer;
     float *params;
     char chapter[PL_ARM_NAME_MAX]; /* of the mixture, the newest */
+    pl_snapshot tag;               /* of the chapter; without items: the heads */
     spent spent[ROW_COUNT];        /* of the arm of each row */
 } job;
 
@@ -72,13 +73,13 @@ typedef struct arm_source {
     pl_store *store;
     const pl_arm *arm;
     const pl_topology *topology;
-    bool best;
+    pl_which which;
 } arm_source;
 
 static pl_status load_arm_path(void *context, int path, float *params)
 {
     const arm_source *s = context;
-    return pl_read_selected(s->store, s->arm, s->topology, path, s->best, params);
+    return pl_read_path_at(s->store, s->arm, s->topology, path, s->which, params);
 }
 
 static pl_score *scores_of(evaluation *e, row_kind kind)
@@ -132,7 +133,9 @@ static pl_status score_ways(job *j, arm_source *source)
 static pl_status score_arm(job *j, row_kind kind, const pl_arm *arm,
                            const pl_topology *t)
 {
-    arm_source source = {j->store, arm, t, j->e->wish.best};
+    arm_source source = {j->store, arm, t, {NULL, j->e->wish.best}};
+    if (kind == ROW_ROUTER && j->tag.n_items > 0)
+        source.which.at = &j->tag;
     evaluation *e = j->e;
     int n_paths = pl_topology_n_paths(t);
     bool answers = config_answers_by_likelihood(&j->r->cfg, n_paths);
@@ -399,6 +402,10 @@ pl_status evaluate(pl_run *r, pl_store *store, const evaluation_wish *wish,
     }
     read_router_report(r, out);
     pl_newest_chapter(store, j.chapter);
+    if (out->wish.at) {
+        PL_TRY(mixture_tag(store, out->wish.at, &j.tag));
+        pl_copy_text(j.chapter, sizeof j.chapter, j.tag.arm);
+    }
     PL_TRY(run_use_chapter(r, pl_arm_chapter(j.chapter)));
     PL_TRY(open_evaluation(&j));
     PL_TRY(route_valid(&j));
@@ -408,6 +415,7 @@ pl_status evaluate(pl_run *r, pl_store *store, const evaluation_wish *wish,
     PL_TRY(pl_tokens_check(r->valid));
     out->seconds = pl_now() - start;
 done:
+    pl_snapshot_clear(&j.tag);
     pl_scorer_destroy(&j.scorer);
     pl_free_aligned(j.params);
     return status;

@@ -189,8 +189,12 @@ pl_status store_open_run(const char *dir, pl_store **out);
 pl_status run_read_tokenizer(const pl_run *r, pl_buf *bytes);
 pl_status run_load_tokenizer(const pl_run *r, pl_tokenizer **out);
 void run_answer_settings(const pl_run *r, pl_answer_settings *out);
-/* Call pl_mixture_close even if opening failed. */
-pl_status mixture_open(const char *dir, pl_mixture *mix);
+/* Reads a tag of the mixture. ERR_USAGE: it is one of another arm. Clear it. */
+PL_MUST_CHECK pl_status mixture_tag(pl_store *store, const char *name,
+                                    pl_snapshot *out);
+/* `at` names a tag; NULL: the newest versions answer. Call pl_mixture_close even if
+ * opening failed. */
+pl_status mixture_open(const char *dir, const char *at, pl_mixture *mix);
 
 /* run_homes.c: homes are added and removed */
 /* Held by the only process that may move names of this run. ERR_BUSY. */

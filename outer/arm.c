@@ -471,6 +471,17 @@ int pl_arm_chapter(const char *name)
     return strcmp(name, again) == 0 ? chapter : -1;
 }
 
+const char *pl_arm_of_module(const char *module, char *out, size_t size)
+{
+    const char *slash = strchr(module, '/');
+    out[0] = '\0';
+    if (!slash || (size_t)(slash - module) >= size)
+        return module;
+    memcpy(out, module, (size_t)(slash - module));
+    out[slash - module] = '\0';
+    return slash + 1;
+}
+
 void pl_chapter_name(int chapter, char out[PL_ARM_NAME_MAX])
 {
     if (chapter == 0)
@@ -522,21 +533,19 @@ done:
 pl_status pl_module_before(pl_store *store, const char *module,
                            char out[PL_MODULE_NAME_MAX])
 {
-    char arm_name[PL_ARM_NAME_MAX] = "", before_name[PL_ARM_NAME_MAX];
-    const char *slash = strchr(module, '/');
+    char arm_name[PL_ARM_NAME_MAX], before_name[PL_ARM_NAME_MAX];
+    const char *place = pl_arm_of_module(module, arm_name, sizeof arm_name);
     pl_arm arm = {.n_shards = 0}, before = {.n_shards = 0};
     pl_topology *to = NULL, *from = NULL;
     pl_status status = PL_OK;
     out[0] = '\0';
-    if (slash && (size_t)(slash - module) < sizeof arm_name)
-        memcpy(arm_name, module, (size_t)(slash - module));
     const int chapter = pl_arm_chapter(arm_name);
     if (chapter <= 0)
         return PL_OK;
     pl_chapter_name(chapter - 1, before_name);
     PL_TRY(pl_read_arm(store, arm_name, &arm, &to));
     PL_TRY(pl_read_arm(store, before_name, &before, &from));
-    int m = pl_topology_find_module(to, slash + 1);
+    int m = pl_topology_find_module(to, place);
     if (m >= 0)
         pl_arm_module_name(&before, from, pl_topology_ancestor_module(to, from, m),
                            out);

@@ -133,6 +133,9 @@ typedef struct pl_arm {
  * "mix~2" and so on. Returns the number of the chapter, 0 for "mix"; -1 for any other
  * arm. */
 int pl_arm_chapter(const char *name);
+/* "mix/L1.E0" -> "mix", and returns "L1.E0". A name without an arm, or whose arm does
+ * not fit into `out`, has "" and is returned whole. */
+const char *pl_arm_of_module(const char *module, char *out, size_t size);
 void pl_chapter_name(int chapter, char out[PL_ARM_NAME_MAX]);
 /* The arm in which the paths score documents before this chapter: "score~1" and so on.
  */

@@ -6,13 +6,14 @@
  * phase), change (how a version's change travels), arith (steps over whole modules),
  * audit_row (which tasks are done twice, and how two results are compared), moments
  * (which states a path can have), coverage (which samples the record says were
- * trained).
+ * trained), blend (modules made of others after training).
  */
 #ifndef PL_OUTER_OUTER_H
 #define PL_OUTER_OUTER_H
 #include "outer/arith.h"
 #include "outer/arm.h"
 #include "outer/audit_row.h"
+#include "outer/blend.h"
 #include "outer/change.h"
 #include "outer/coverage.h"
 #include "outer/gossip.h"

@@ -6,18 +6,20 @@ void pl_mixture_close(pl_mixture *mix)
 {
     pl_topology_destroy(&mix->topology);
     pl_arm_clear(&mix->arm);
+    pl_snapshot_clear(&mix->tag);
     pl_tokenizer_destroy(&mix->tokenizer);
     pl_store_close(&mix->store);
 }
 
-static pl_status read_module(pl_store *store, const pl_slot *slot, uint64_t version,
-                             pl_path_module *m, float *out)
+static pl_status read_module(pl_store *store, const pl_slot *slot, pl_path_module *m,
+                             float *out)
 {
     pl_version v;
     uint64_t bytes = 0, wanted = (uint64_t)slot->n_params * sizeof *out;
     memset(&v, 0, sizeof v);
-    PL_CHECK(version == UINT64_MAX ? pl_store_head(store, m->name, &v)
-                                   : pl_store_get_version(store, m->name, version, &v));
+    PL_CHECK(m->number == UINT64_MAX
+                 ? pl_store_head(store, m->name, &v)
+                 : pl_store_get_version(store, m->name, m->number, &v));
     m->number = v.number;
     m->params = v.params;
     bool gone = v.params_gone;
@@ -34,16 +36,33 @@ static pl_status read_module(pl_store *store, const pl_slot *slot, uint64_t vers
     return pl_store_read_blob(store, &m->params, 0, (size_t)bytes, out);
 }
 
-pl_status pl_read_path_modules(pl_store *store, const pl_arm *arm, const pl_topology *t,
-                               int path, const uint64_t *versions, float *params,
-                               pl_path_module *modules)
+pl_status pl_read_path_modules(pl_store *store, const pl_topology *t,
+                               pl_path_module *modules, float *params)
 {
     for (int slot = 0; slot < pl_topology_n_slots(t); slot++) {
         const pl_slot *s = pl_topology_slot(t, slot);
-        pl_path_module *m = &modules[slot];
-        pl_arm_module_name(arm, t, pl_topology_module_of_path(t, slot, path), m->name);
-        PL_CHECK(read_module(store, s, versions[slot], m, params + s->offset));
+        PL_CHECK(read_module(store, s, &modules[slot], params + s->offset));
     }
+    return PL_OK;
+}
+
+static void set_module_names(const pl_arm *arm, const pl_topology *t, int path,
+                             uint64_t version, pl_path_module *modules)
+{
+    for (int slot = 0; slot < pl_topology_n_slots(t); slot++) {
+        modules[slot].number = version;
+        pl_arm_module_name(arm, t, pl_topology_module_of_path(t, slot, path),
+                           modules[slot].name);
+    }
+}
+
+static pl_status place_in_tag(const pl_snapshot *tag, pl_path_module *m)
+{
+    const pl_snapshot_item *item = pl_snapshot_place(tag, m->name);
+    if (!item)
+        return pl_fail(PL_ERR_NOT_FOUND, "tag %s has no module %s", tag->name, m->name);
+    pl_copy_text(m->name, sizeof m->name, item->module);
+    m->number = item->number;
     return PL_OK;
 }
 
@@ -70,38 +89,39 @@ static pl_status read_best_tag(pl_store *store, const pl_arm *arm, const char *n
         arm->name, name);
 }
 
-pl_status pl_best_versions(pl_store *store, const pl_arm *arm, const pl_topology *t,
-                           int path, uint64_t *versions)
+static pl_status place_in_best(pl_store *store, const pl_arm *arm, const pl_topology *t,
+                               int path, pl_path_module *modules)
 {
-    char name[PL_NAME_MAX], module[PL_MODULE_NAME_MAX];
-    const int n_slots = pl_topology_n_slots(t);
+    char name[PL_NAME_MAX];
     pl_snapshot tag;
-    for (int slot = 0; slot < n_slots; slot++)
-        versions[slot] = UINT64_MAX;
-    if (pl_arm_chapter(arm->name) < 0)
-        return PL_OK;
     pl_best_tag(arm, t, path, name);
     PL_CHECK(read_best_tag(store, arm, name, &tag));
     pl_status status = PL_OK;
-    for (int slot = 0; status == PL_OK && slot < n_slots; slot++) {
-        pl_arm_module_name(arm, t, pl_topology_module_of_path(t, slot, path), module);
-        const pl_snapshot_item *item = pl_snapshot_find(&tag, module);
-        if (item)
-            versions[slot] = item->number;
-        else
-            status = pl_fail(PL_ERR_NOT_FOUND, "tag %s has no module %s", name, module);
-    }
+    for (int slot = 0; status == PL_OK && slot < pl_topology_n_slots(t); slot++)
+        status = place_in_tag(&tag, &modules[slot]);
     pl_snapshot_clear(&tag);
     return status;
 }
 
-static pl_status read_versions(pl_store *store, const pl_arm *arm, const pl_topology *t,
-                               int path, const uint64_t *versions, float *params)
+pl_status pl_name_path_modules(pl_store *store, const pl_arm *arm, const pl_topology *t,
+                               int path, pl_which which, pl_path_module *modules)
 {
-    size_t n = (size_t)pl_topology_n_slots(t);
-    pl_path_module *modules = pl_alloc(n * sizeof *modules);
-    pl_status status =
-        pl_read_path_modules(store, arm, t, path, versions, params, modules);
+    set_module_names(arm, t, path, UINT64_MAX, modules);
+    if (which.best && pl_arm_chapter(arm->name) >= 0)
+        return place_in_best(store, arm, t, path, modules);
+    for (int slot = 0; which.at && slot < pl_topology_n_slots(t); slot++)
+        PL_CHECK(place_in_tag(which.at, &modules[slot]));
+    return PL_OK;
+}
+
+pl_status pl_read_path_at(pl_store *store, const pl_arm *arm, const pl_topology *t,
+                          int path, pl_which which, float *params)
+{
+    pl_path_module *modules =
+        pl_alloc((size_t)pl_topology_n_slots(t) * sizeof *modules);
+    pl_status status = pl_name_path_modules(store, arm, t, path, which, modules);
+    if (status == PL_OK)
+        status = pl_read_path_modules(store, t, modules, params);
     pl_free(modules);
     return status;
 }
@@ -109,35 +129,21 @@ static pl_status read_versions(pl_store *store, const pl_arm *arm, const pl_topo
 pl_status pl_read_path(pl_store *store, const pl_arm *arm, const pl_topology *t,
                        int path, uint64_t version, float *params)
 {
-    size_t n = (size_t)pl_topology_n_slots(t);
-    uint64_t *versions = pl_alloc(n * sizeof *versions);
-    for (size_t slot = 0; slot < n; slot++)
-        versions[slot] = version;
-    pl_status status = read_versions(store, arm, t, path, versions, params);
-    pl_free(versions);
-    return status;
-}
-
-pl_status pl_read_selected(pl_store *store, const pl_arm *arm, const pl_topology *t,
-                           int path, bool best, float *params)
-{
-    if (!best)
-        return pl_read_path(store, arm, t, path, UINT64_MAX, params);
-    uint64_t *versions = pl_alloc((size_t)pl_topology_n_slots(t) * sizeof *versions);
-    pl_status status = pl_best_versions(store, arm, t, path, versions);
-    if (status == PL_OK)
-        status = read_versions(store, arm, t, path, versions, params);
-    pl_free(versions);
+    pl_path_module *modules =
+        pl_alloc((size_t)pl_topology_n_slots(t) * sizeof *modules);
+    set_module_names(arm, t, path, version, modules);
+    pl_status status = pl_read_path_modules(store, t, modules, params);
+    pl_free(modules);
     return status;
 }
 
 pl_status pl_load_path(pl_store *store, const pl_arm *arm, const pl_topology *t,
-                       int path, bool best, pl_model *model)
+                       int path, pl_which which, pl_model *model)
 {
     void *params = NULL;
     PL_CHECK(
         pl_try_alloc(pl_topology_path_params(t) * sizeof(float), "a path", &params));
-    pl_status status = pl_read_selected(store, arm, t, path, best, params);
+    pl_status status = pl_read_path_at(store, arm, t, path, which, params);
     if (status == PL_OK)
         status = pl_model_load(model, params);
     pl_free_aligned(params);

@@ -9,11 +9,18 @@ extern "C" {
 #endif
 
 /* The rule by which paths were chosen when it was trained. */
+/* Which versions of a path's modules are read: those that the tag `at` names, or each
+ * path's best ones, or without either the newest. */
+typedef struct pl_which {
+    const pl_snapshot *at; /* borrowed, or NULL */
+    bool best;
+} pl_which;
+
 typedef struct pl_answer_settings {
     char backend[16], precision[16];
     char rule[16]; /* router.answer: "auto", "router" or "likelihood" */
     int prefix;    /* number of first tokens of a text that choose its path */
-    bool best;     /* answer with each path's best version (pl_best_versions) */
+    pl_which which; /* of the mixture's versions */
 } pl_answer_settings;
 
 /* Borrows nothing. pl_mixture_close accepts one that is all zero. */
@@ -24,6 +31,7 @@ typedef struct pl_mixture {
     pl_arm arm;
     pl_topology *topology;
     pl_answer_settings settings;
+    pl_snapshot tag; /* settings.at, if a tag was asked for */
 } pl_mixture;
 void pl_mixture_close(pl_mixture *mix);
 
@@ -44,29 +52,27 @@ typedef struct pl_path_module {
     uint64_t number;
     pl_hash params;
 } pl_path_module;
-/* As pl_read_path, with a version for each slot; versions and modules [n_slots] get
- * what was read. */
-PL_MUST_CHECK pl_status pl_read_path_modules(pl_store *store, const pl_arm *arm,
+/* Names the modules [n_slots] of a path and the versions that are asked for. An arm that
+ * is no chapter of the mixture has no best versions: its newest ones are meant.
+ * ERR_NOT_FOUND: a tag lacks a module, or the best versions are not chosen yet. */
+PL_MUST_CHECK pl_status pl_name_path_modules(pl_store *store, const pl_arm *arm,
                                              const pl_topology *t, int path,
-                                             const uint64_t *versions, float *params,
-                                             pl_path_module *modules);
+                                             pl_which which, pl_path_module *modules);
+/* Reads modules [n_slots] whose names and numbers are set (UINT64_MAX: the newest);
+ * numbers and hashes get what was read. */
+PL_MUST_CHECK pl_status pl_read_path_modules(pl_store *store, const pl_topology *t,
+                                             pl_path_module *modules, float *params);
 /* The tag that names the best version of a path on its held-out documents:
  * "best-mix-p01". It exists when an arm has ended that held out documents
  * (train.holdout). */
 void pl_best_tag(const pl_arm *arm, const pl_topology *t, int path,
                  char out[PL_NAME_MAX]);
-/* The versions [n_slots] that it names. Of an arm that is no chapter of the mixture,
- * the newest ones: UINT64_MAX. ERR_NOT_FOUND: the arm has not chosen. */
-PL_MUST_CHECK pl_status pl_best_versions(pl_store *store, const pl_arm *arm,
-                                         const pl_topology *t, int path,
-                                         uint64_t *versions);
-/* As pl_read_path, of the best version or, without `best`, of the newest. */
-PL_MUST_CHECK pl_status pl_read_selected(pl_store *store, const pl_arm *arm,
-                                         const pl_topology *t, int path, bool best,
-                                         float *params);
-/* Loads them into a model. */
+PL_MUST_CHECK pl_status pl_read_path_at(pl_store *store, const pl_arm *arm,
+                                        const pl_topology *t, int path, pl_which which,
+                                        float *params);
+/* Loads these parameters of a path into a model. */
 PL_MUST_CHECK pl_status pl_load_path(pl_store *store, const pl_arm *arm,
-                                     const pl_topology *t, int path, bool best,
+                                     const pl_topology *t, int path, pl_which which,
                                      pl_model *model);
 /* "p01" or "1" -> 1. ERR_NOT_FOUND. */
 PL_MUST_CHECK pl_status pl_find_path(const pl_topology *t, const char *name, int *path);

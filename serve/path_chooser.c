@@ -69,7 +69,10 @@ pl_status pl_path_chooser_by_router(pl_path_chooser *c)
     char chapter[PL_ARM_NAME_MAX], name[PL_MODULE_NAME_MAX];
     if (c->router)
         return PL_OK;
-    pl_newest_chapter(c->store, chapter);
+    if (c->settings->which.at)
+        pl_copy_text(chapter, sizeof chapter, c->settings->which.at->arm);
+    else
+        pl_newest_chapter(c->store, chapter);
     snprintf(name, sizeof name, "router/%s", chapter);
     pl_status status = pl_store_read_object(c->store, name, &bytes);
     if (status == PL_OK)
@@ -132,7 +135,7 @@ static pl_status hold_path(pl_path_chooser *c, int path, pl_model **model)
         return PL_OK;
     s->path = -1;
     PL_CHECK(
-        pl_load_path(c->store, c->arm, c->topology, path, c->settings->best, s->model));
+        pl_load_path(c->store, c->arm, c->topology, path, c->settings->which, s->model));
     s->path = path;
     return PL_OK;
 }

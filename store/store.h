@@ -253,6 +253,9 @@ void pl_snapshot_clear(pl_snapshot *tag);
 void pl_snapshot_encode(const pl_snapshot *tag, pl_buf *out);
 const pl_snapshot_item *pl_snapshot_find(const pl_snapshot *tag,
                                          const char *module); /* or NULL */
+/* What stands in the tag for a module of its arm: the module itself, or the merged one
+ * (home/merged.h) with the same name behind the slash; NULL if the tag has neither. */
+const pl_snapshot_item *pl_snapshot_place(const pl_snapshot *tag, const char *module);
 PL_MUST_CHECK pl_status pl_store_get_tag(pl_store *store, const char *name,
                                          pl_snapshot *out);
 typedef pl_status (*pl_snapshot_fn)(void *context, const pl_snapshot *tag);

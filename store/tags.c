@@ -67,6 +67,21 @@ const pl_snapshot_item *pl_snapshot_find(const pl_snapshot *tag, const char *mod
     return NULL;
 }
 
+const pl_snapshot_item *pl_snapshot_place(const pl_snapshot *tag, const char *module)
+{
+    const char *slash = strchr(module, '/');
+    const pl_snapshot_item *item = pl_snapshot_find(tag, module);
+    if (!slash || strlen(tag->arm) != (size_t)(slash - module) ||
+        strncmp(tag->arm, module, strlen(tag->arm)) != 0)
+        return item;
+    for (size_t i = 0; !item && i < tag->n_items; i++) {
+        const char *other = strchr(tag->items[i].module, '/');
+        if (other && strcmp(other, slash) == 0)
+            item = &tag->items[i];
+    }
+    return item;
+}
+
 pl_status pl_store_get_tag(pl_store *store, const char *name, pl_snapshot *out)
 {
     char full[PL_MODULE_NAME_MAX];

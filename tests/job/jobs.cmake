@@ -21,6 +21,10 @@ pl_test_limit(select 300)
 pl_job_test(dial "integration;job" job/dial.sh ${program} ${CMAKE_BINARY_DIR}/dial)
 pl_test_limit(dial 600)
 
+# Modules of several versions merged into a tag.
+pl_script_test(surgery "integration;cli" 300 job/surgery.sh ${program}
+  ${CMAKE_BINARY_DIR}/surgery)
+
 # The tutorial's last commands.
 pl_job_test(tutorial "integration;job" job/tutorial.sh ${program} ${CMAKE_BINARY_DIR}/tutorial)
 pl_test_limit(tutorial 300)

@@ -63,6 +63,10 @@ verb tag newest --delete
 explained "store init" "$pathloom" store init --store "$work/empty"
 explained "store tag" "$pathloom" store show best --run "$work/run"
 explained "store tag" "$pathloom" store ls --tags --run "$work/run"
+verb tag early 1
+verb merge soup best early --weights 1,2
+verb show soup.merged/L1.E0
+verb verify soup
 verb show L1.E0
 verb log L1.E0
 verb stat

@@ -1,0 +1,203 @@
+/* Computes one module's parameters from those of several (blend.h). */
+#include "outer/blend.h"
+
+#include <math.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    bool needs_base;
+} blends[PL_BLEND_COUNT] = {[PL_BLEND_LINEAR] = {"linear", false},
+                            [PL_BLEND_SLERP] = {"slerp", false},
+                            [PL_BLEND_TIES] = {"ties", true},
+                            [PL_BLEND_TASK] = {"task", true}};
+
+const char *pl_blend_name(pl_blend_method method)
+{
+    return blends[method].name;
+}
+
+pl_status pl_blend_parse(const char *text, pl_blend_method *out)
+{
+    for (int m = 0; m < PL_BLEND_COUNT; m++)
+        if (strcmp(text, blends[m].name) == 0) {
+            *out = (pl_blend_method)m;
+            return PL_OK;
+        }
+    return pl_fail(PL_ERR_USAGE,
+                   "there is no way to merge that is called `%.32s`; known are linear, "
+                   "slerp, ties and task",
+                   text);
+}
+
+bool pl_blend_needs_base(pl_blend_method method)
+{
+    return blends[method].needs_base;
+}
+
+static double sum_blend_weights(const pl_blend *b)
+{
+    double sum = 0;
+    for (int s = 0; s < b->n_sources; s++)
+        sum += b->weights[s];
+    return sum;
+}
+
+pl_status pl_blend_check(const pl_blend *b)
+{
+    const bool slerp = b->method == PL_BLEND_SLERP, task = b->method == PL_BLEND_TASK;
+    if (b->n_sources < 1 || b->n_sources > PL_BLEND_SOURCES_MAX ||
+        (slerp && b->n_sources != 2))
+        return pl_fail(PL_ERR_USAGE, "%s merges %s, not %d", pl_blend_name(b->method),
+                       slerp ? "two sources" : "one to eight sources", b->n_sources);
+    for (int s = 0; s < b->n_sources; s++)
+        if (!isfinite(b->weights[s]) || (b->weights[s] < 0 && !task))
+            return pl_fail(PL_ERR_USAGE,
+                           "a weight of %g: with %s weights are 0 or more%s",
+                           b->weights[s], pl_blend_name(b->method),
+                           task ? ", or less than 0 to take away" : "");
+    if (!task && sum_blend_weights(b) <= 0)
+        return pl_fail(PL_ERR_USAGE, "all weights are 0, so nothing would be left");
+    if (!isfinite(b->scale) || !(b->density > 0) || b->density > 1)
+        return pl_fail(
+            PL_ERR_USAGE,
+            "a scale of %g with a density of %g: a density is above 0 and at "
+            "most 1",
+            b->scale, b->density);
+    return PL_OK;
+}
+
+/* ---- sums ---- */
+/* from + sum_s factors[s] * (x_s - from); `from` NULL: sum_s factors[s] * x_s. */
+static void add_sources(const pl_blend *b, const float *const *sources,
+                        const double *factors, const float *from, size_t n, float *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        double sum = 0;
+        bool any = false;
+        for (int s = 0; s < b->n_sources; s++) {
+            if (factors[s] == 0)
+                continue;
+            double x = sources[s][i];
+            double term = factors[s] * (from ? x - (double)from[i] : x);
+            sum = any ? sum + term : term; /* so that -0 alone stays -0 */
+            any = true;
+        }
+        out[i] = (float)(from ? (double)from[i] + sum : sum);
+    }
+}
+
+/* The factors of slerp. Where the vectors are parallel or one is zero there is no arc.
+ */
+static void find_arc(const float *x, const float *y, size_t n, double t,
+                     double factors[2])
+{
+    double xx = 0, yy = 0, xy = 0;
+    for (size_t i = 0; i < n; i++) {
+        xx += (double)x[i] * (double)x[i];
+        yy += (double)y[i] * (double)y[i];
+        xy += (double)x[i] * (double)y[i];
+    }
+    double cosine = xx > 0 && yy > 0 ? xy / sqrt(xx * yy) : 1;
+    double angle = acos(fmin(1, fmax(-1, cosine))), sine = sin(angle);
+    bool arc = sine > 1e-6 && t > 0 && t < 1;
+    factors[0] = arc ? sin((1 - t) * angle) / sine : 1 - t;
+    factors[1] = arc ? sin(t * angle) / sine : t;
+}
+
+/* ---- ties ---- */
+static float difference_at(const float *x, const float *base, size_t i)
+{
+    return x[i] - base[i];
+}
+
+/* The bits of |v|: they rise as |v| does. */
+static uint32_t bits_of_size(float v)
+{
+    uint32_t bits;
+    memcpy(&bits, &v, sizeof bits);
+    return bits & 0x7fffffffu;
+}
+
+/* The largest half (the high or low 16 bits) such that at least `want` differences have
+ * it or more; *above is how many have more. */
+static uint32_t find_half(const uint64_t *counts, uint64_t want, uint64_t *above)
+{
+    uint32_t half = UINT16_MAX;
+    *above = 0;
+    while (half > 0 && *above + counts[half] < want)
+        *above += counts[half--];
+    return half;
+}
+
+/* The size of the k-th largest difference, k = density * n rounded up. */
+static uint32_t find_threshold(const float *x, const float *base, size_t n,
+                               double density, uint64_t *counts)
+{
+    const size_t bytes = (UINT16_MAX + 1) * sizeof *counts;
+    uint64_t want = (uint64_t)ceil(density * (double)n), above = 0, more = 0;
+    memset(counts, 0, bytes);
+    for (size_t i = 0; i < n; i++)
+        counts[bits_of_size(difference_at(x, base, i)) >> 16]++;
+    const uint32_t high = find_half(counts, want, &above);
+    memset(counts, 0, bytes);
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t bits = bits_of_size(difference_at(x, base, i));
+        if (bits >> 16 == high)
+            counts[bits & UINT16_MAX]++;
+    }
+    return high << 16 | find_half(counts, want - above, &more);
+}
+
+/* Of one value: the mean of the differences that have the elected sign. */
+static double elect_value(const pl_blend *b, const float *const *sources,
+                          const float *base, const uint32_t *thresholds, size_t i)
+{
+    double kept[PL_BLEND_SOURCES_MAX], sum = 0, mean = 0, weight = 0;
+    for (int s = 0; s < b->n_sources; s++) {
+        const float d = difference_at(sources[s], base, i);
+        kept[s] = bits_of_size(d) >= thresholds[s] ? (double)d : 0;
+        sum += b->weights[s] * kept[s];
+    }
+    for (int s = 0; s < b->n_sources; s++)
+        if (kept[s] * sum > 0) {
+            mean += b->weights[s] * kept[s];
+            weight += b->weights[s];
+        }
+    return weight > 0 ? mean / weight : 0;
+}
+
+static void blend_ties(const pl_blend *b, const float *const *sources,
+                       const float *base, size_t n, float *out)
+{
+    uint32_t thresholds[PL_BLEND_SOURCES_MAX];
+    uint64_t *counts = pl_alloc((UINT16_MAX + 1) * sizeof *counts);
+    for (int s = 0; s < b->n_sources; s++)
+        thresholds[s] = find_threshold(sources[s], base, n, b->density, counts);
+    pl_free(counts);
+    for (size_t i = 0; i < n; i++)
+        out[i] = (float)((double)base[i] +
+                         b->scale * elect_value(b, sources, base, thresholds, i));
+}
+
+pl_status pl_blend_run(const pl_blend *b, const float *const *sources,
+                       const float *base, size_t n, float *out)
+{
+    double factors[PL_BLEND_SOURCES_MAX];
+    const double sum = sum_blend_weights(b);
+    PL_CHECK(pl_blend_check(b));
+    for (int s = 0; s < b->n_sources; s++)
+        factors[s] =
+            b->method == PL_BLEND_TASK ? b->scale * b->weights[s] : b->weights[s] / sum;
+    if (b->method == PL_BLEND_SLERP)
+        find_arc(sources[0], sources[1], n, b->weights[1] / sum, factors);
+    if (b->method == PL_BLEND_TIES)
+        blend_ties(b, sources, base, n, out);
+    else
+        add_sources(b, sources, factors, pl_blend_needs_base(b->method) ? base : NULL,
+                    n, out);
+    for (size_t i = 0; i < n; i++)
+        if (!isfinite(out[i]))
+            return pl_fail(PL_ERR_NUMERIC, "value %zu of the result is not finite", i);
+    return PL_OK;
+}

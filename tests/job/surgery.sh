@@ -1,0 +1,113 @@
+#!/bin/sh
+# Modules of several versions merged into a tag, which is evaluated, asked, exported and
+# computed again from its record.
+#
+# usage: surgery.sh PATHLOOM WORKFOLDER
+set -u
+pathloom=$1
+. tests/support/job.sh
+own_folder "$2"
+
+says() { # words
+    grep -q -- "$1" "$work/verb.out" || fail "\`$verb\` does not say \`$1\`"
+}
+
+verb() { # words of pathloom: it succeeds
+    verb=$*
+    "$pathloom" "$@" --run "$work/run" >"$work/verb.out" 2>&1 || fail "exit code $?: $verb"
+}
+
+refused() { # exit code, sentence, words of pathloom
+    code=$1 sentence=$2
+    shift 2
+    verb=$*
+    "$pathloom" "$@" --run "$work/run" >"$work/verb.out" 2>&1
+    [ $? -eq "$code" ] || fail "not exit code $code: $verb"
+    says "$sentence"
+}
+
+
+module_hash() { # MODULE@V: its hash, in full
+    "$pathloom" store show "$1" --run "$work/run" | sed -n 's/^hash *\([0-9a-f]*\).*/\1/p'
+}
+
+make_corpus base docs
+(small_job run --set train.tau=8 --set train.phases=2 --set train.base_steps=8) \
+    >"$work/run.out" 2>&1 || fail "the run"
+verb store tag early 1
+verb store tag late 2
+
+echo "two tags: weights 1 and 0 give the hashes of the first"
+verb store merge same late early --weights 1,0
+says '^tag same names 12 merged and 0 other modules of mix'
+for module in embed.E0 L1.E0 L1.E1 L2.E0 L2.E1 head.E0; do
+    [ "$(module_hash "mix/$module@2")" = "$(module_hash "same.merged/$module@0")" ] ||
+        fail "$module has another hash"
+done
+
+echo "every method makes a tag that its record makes again"
+verb store merge mean late early
+verb store merge arc late early --method slerp --weights 1,3
+verb store merge elected late early --method ties --base mix@0 --density 0.3
+verb store merge sum late early --method task --base mix@0 --weights 1,-0.5
+verb store merge paths p00 p11 --method linear
+says '^tag paths names 4 merged and 8 other modules'
+verb store merge one L1.E0@1 L1.E0@2 L1.E1
+says '^tag one names 1 merged and 11 other modules'
+verb store merge twice mean arc
+for tag in same mean arc elected sum paths one twice; do
+    "$pathloom" store verify $tag --run "$work/run" >"$work/verb.out" 2>&1 ||
+        fail "store verify $tag"
+    verb="store verify $tag"
+    says '^'$tag'.merged/L1.E0@0 .*  the same$'
+done
+verb store log one.merged/L1.E0
+says 'merge linear  scale 1  density 0.2'
+says '    mix/L1.E0@1  norm .*  weight 1 '
+verb store blame elected.merged/L1.E0
+says '^elected.merged/L1.E0@0: 2 versions, merged'
+says ' %  mix/L1.E0@2$'
+verb store fsck
+verb store diff mean late
+
+echo "the same command finds what it made; another makes the next version"
+verb store merge one L1.E0@1 L1.E0@2 L1.E1 --force
+says 'one.merged/L1.E0@0'
+verb store merge one L1.E0@1 L1.E0@2 --force
+says 'one.merged/L1.E0@1'
+[ "$(module_hash one.merged/L1.E0@1)" != "$(module_hash one.merged/L1.E0@0)" ] ||
+    fail "two recipes with one hash"
+
+echo "its tag answers"
+bits() { # options of eval: held-out bits per byte of the mixture
+    "$pathloom" eval --run "$work/run" --json "$@" | tr ',{' '\n\n' |
+        sed -n 's/^"bits_per_byte":\([0-9.]*\)$/\1/p' | head -1
+}
+[ -n "$(bits)" ] && [ "$(bits --at same)" = "$(bits)" ] || fail "eval --at same"
+[ -n "$(bits --at mean)" ] && [ "$(bits --at mean)" != "$(bits)" ] || fail "eval --at mean"
+text() { # options of generate
+    "$pathloom" generate --run "$work/run" --prompt "int main(" --temperature 0 \
+        --max-tokens 12 "$@" 2>/dev/null
+}
+[ "$(text --at same)" = "$(text)" ] || fail "generate --at same"
+text --at paths >/dev/null || fail "generate --at paths"
+verb route --prompt "int main(" --at mean
+verb export --path p00 --at mean --out "$work/exported"
+verb export --path p00 --at same --out "$work/a"
+verb export --path p00 --out "$work/b"
+[ "$(tail -c 40000 "$work/a/model.safetensors" | cksum)" = \
+    "$(tail -c 40000 "$work/b/model.safetensors" | cksum)" ] || fail "export --at same"
+
+echo "what cannot be merged is refused in a sentence"
+refused 64 'only modules of the same shape can be merged' store merge bad L1.E0 embed
+refused 64 'slerp merges two sources, not 3' \
+    store merge bad L1.E0 L1.E1 L1.E0@1 --method slerp
+refused 64 'ties needs --base' store merge bad late early --method ties
+refused 64 '--weights has 1 numbers for 2 sources' \
+    store merge bad late early --weights 1
+refused 64 'no module that stands for' store merge bad p00 late
+refused 64 'nothing to merge' store merge bad late mix
+refused 73 'exists already; --force moves it' store merge mean late early
+refused 64 'a rollback goes back to versions of the module itself' \
+    store rollback mix --to mean
+rm -rf "$work"
