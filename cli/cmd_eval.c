@@ -80,14 +80,15 @@ static pl_status read_every(const pl_run *r, const char *text, evaluation_wish *
 }
 
 typedef struct eval_request {
-    const char *run, *on, *every, *select, *at;
+    const char *run, *on, *every, *select;
+    mixture_wish mixture;
     cli_settings settings;
     bool json;
 } eval_request;
 
 static const cli_option options[] = {
     CLI_RUN(eval_request, run),
-    CLI_AT(eval_request, at),
+    CLI_ANSWER(eval_request, mixture),
     CLI_OPTION("on", CLI_TEXT, eval_request, on, "FILE",
                "evaluate this text in place of the held-out text, and show each of its "
                "documents with the path chosen for it: a text file, JSON lines, a "
@@ -111,14 +112,14 @@ static int run_eval(int argc, char **argv)
     r.lock = -1;
     pl_status status = cli_read(&verb_eval, argc, argv, &q, NULL);
     if (status == PL_OK)
-        status = cli_read_select(q.select, q.at, &wish.best);
+        status = cli_read_select(q.select, q.mixture.at, &wish.best);
     if (status == PL_OK)
         status = run_look(q.run, &r);
     if (status == PL_OK)
         status = apply_settings(&r, &q.settings);
     if (status == PL_OK)
         status = q.on ? evaluation_read_text(&r, q.on, &text) : open_valid(&r);
-    wish.at = q.at;
+    wish.mixture = q.mixture;
     wish.text = q.on ? &text : NULL;
     if (status == PL_OK)
         status = read_every(&r, q.every, &wish);

@@ -4,7 +4,8 @@
 #include "serve/serve.h"
 
 typedef struct request {
-    const char *dir, *at, *prompt, *path, *route, *precision;
+    mixture_wish wish;
+    const char *dir, *prompt, *path, *route, *precision;
     pl_generate_options options;
     int64_t seed;
     const char *select;
@@ -15,7 +16,7 @@ typedef struct request {
 
 static const cli_option options[] = {
     CLI_RUN(request, dir),
-    CLI_AT(request, at),
+    CLI_ANSWER(request, wish),
     CLI_OPTION("prompt", CLI_TEXT, request, prompt, "TEXT",
                "begins the text; its first tokens choose the path"),
     CLI_OPTION("path", CLI_TEXT, request, path, "pNN", "this path answers"),
@@ -101,8 +102,14 @@ static const int32_t *get_session_tokens(const session *s)
 static pl_status choose_prompt_path(session *s)
 {
     const pl_topology *t = s->mix.topology;
-    if (s->q->path)
-        return pl_find_path(t, s->q->path, &s->choice.path);
+    if (s->q->path) {
+        PL_CHECK(pl_find_path(t, s->q->path, &s->choice.path));
+        return !pl_path_is_closed(&s->mix.settings, s->choice.path)
+                   ? PL_OK
+                   : pl_fail(PL_ERR_USAGE,
+                             "path %s uses a module that --without leaves out",
+                             s->q->path);
+    }
     PL_CHECK(pl_path_chooser_open(&s->mix.settings, s->mix.store, &s->chooser));
     PL_CHECK(pl_path_chooser_follow(s->chooser, &s->mix.arm, t));
     return pl_path_chooser_choose(s->chooser, get_session_tokens(s),
@@ -257,26 +264,35 @@ static pl_status generate_rerouted(session *s, pl_generate_result *result)
     s->models = pl_alloc((size_t)n_paths * sizeof *s->models);
     s->decoders = pl_alloc((size_t)n_paths * sizeof *s->decoders);
     PL_CHECK(open_backend(s));
+    int *open = pl_alloc((size_t)n_paths * sizeof *open), n = 0; /* in rising order */
+    pl_status status = PL_OK;
     for (int path = 0; path < n_paths; path++)
-        PL_CHECK(open_path(s, path, &s->models[path], &s->decoders[path]));
+        if (!pl_path_is_closed(&s->mix.settings, path)) {
+            PL_TRY(open_path(s, path, &s->models[n], &s->decoders[n]));
+            open[n++] = path;
+        }
     const pl_rerouter r = {.decoders = s->decoders,
-                           .n_paths = n_paths,
+                           .n_paths = n,
                            .prefix = s->mix.settings.prefix,
                            .every = s->q->every,
                            .tokenizer = s->mix.tokenizer,
                            .vocab = s->mix.arm.shape.vocab,
                            .context = s->mix.arm.shape.context};
-    PL_CHECK(pl_reroute_generate(&r, get_session_tokens(s), count_session_tokens(s),
-                                 &s->q->options, emit, s, result, &s->trace));
+    PL_TRY(pl_reroute_generate(&r, get_session_tokens(s), count_session_tokens(s),
+                               &s->q->options, emit, s, result, &s->trace));
+    for (int i = 0; i < s->trace.n; i++)
+        s->trace.spans[i].path = open[s->trace.spans[i].path];
     s->choice.path = s->trace.spans[0].path;
-    return PL_OK;
+done:
+    pl_free(open);
+    return status;
 }
 
 static pl_status generate(session *s)
 {
     pl_generate_result result;
-    PL_CHECK(mixture_open(s->q->dir, s->q->at, &s->mix));
-    PL_CHECK(cli_read_select(s->q->select, s->q->at, &s->mix.settings.which.best));
+    PL_CHECK(mixture_open(s->q->dir, &s->q->wish, &s->mix));
+    PL_CHECK(cli_read_select(s->q->select, s->q->wish.at, &s->mix.settings.which.best));
     if (s->q->route)
         pl_copy_text(s->mix.settings.rule, sizeof s->mix.settings.rule, s->q->route);
     int32_t bos = PL_TOKEN_BOS;

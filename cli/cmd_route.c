@@ -7,13 +7,14 @@
 #include <math.h>
 
 typedef struct request {
-    const char *dir, *at, *prompt, *file, *route;
+    mixture_wish wish;
+    const char *dir, *prompt, *file, *route;
     bool json;
 } request;
 
 static const cli_option options[] = {
     CLI_RUN(request, dir),
-    CLI_AT(request, at),
+    CLI_ANSWER(request, wish),
     CLI_OPTION("prompt", CLI_TEXT, request, prompt, "TEXT", "the text"),
     CLI_OPTION("file", CLI_TEXT, request, file, "FILE",
                "the text is in this file, of which the first document counts, or comes "
@@ -135,8 +136,10 @@ static double posterior_of(const routing_call *call, int path)
 {
     const double *nats = call->likeliest.nats;
     double sum = 0.0;
+    if (nats && !isfinite(nats[path])) /* it is closed (--without) */
+        return 0.0;
     for (int other = 0; nats && other < call->n_paths; other++)
-        sum += exp(nats[path] - nats[other]);
+        sum += exp(nats[path] - nats[other]); /* 0 for a closed one */
     return nats ? 1.0 / sum : NAN;
 }
 
@@ -198,7 +201,7 @@ static int run_route(int argc, char **argv)
     pl_status status = parse_route_args(argc, argv, &q);
     if (status != PL_OK)
         return cli_fail(status);
-    status = mixture_open(q.dir, q.at, &call.mix);
+    status = mixture_open(q.dir, &q.wish, &call.mix);
     if (status == PL_OK)
         status = read_routed_text(&call);
     if (status == PL_OK)

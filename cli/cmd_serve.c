@@ -13,7 +13,8 @@ static void on_hangup(int signal)
 }
 
 typedef struct request {
-    const char *dir, *at;
+    const char *dir;
+    mixture_wish wish;
     pl_front_options front;
     const char *route; /* overrides router.answer; NULL: it does not */
     const char *select;
@@ -22,7 +23,7 @@ typedef struct request {
 
 static const cli_option options[] = {
     CLI_RUN(request, dir),
-    CLI_AT(request, at),
+    CLI_ANSWER(request, wish),
     CLI_OPTION("listen", CLI_TEXT, request, front.listen, "ADDRESS",
                "IPv4:PORT, PORT * for a free one (127.0.0.1:8080)"),
     CLI_OPTION("precision", CLI_TEXT, request, server.precision, "P",
@@ -82,8 +83,8 @@ static pl_status serve_mixture(request *q)
     const struct sigaction hangup = {.sa_handler = on_hangup, .sa_flags = SA_RESTART};
     volatile sig_atomic_t *stop = cli_stop_flag(true);
     sigaction(SIGHUP, &hangup, NULL);
-    PL_TRY(mixture_open(q->dir, q->at, &mix));
-    PL_TRY(cli_read_select(q->select, q->at, &mix.settings.which.best));
+    PL_TRY(mixture_open(q->dir, &q->wish, &mix));
+    PL_TRY(cli_read_select(q->select, q->wish.at, &mix.settings.which.best));
     if (q->route)
         pl_copy_text(mix.settings.rule, sizeof mix.settings.rule, q->route);
     q->server.mix = &mix;

@@ -70,9 +70,13 @@ typedef struct cli_option {
 #define CLI_RUN(type, field)                                                           \
     CLI_OPTION("run", CLI_TEXT, type, field, "RUN",                                    \
                "folder of the run (pathloom-run); it may be training")
-#define CLI_AT(type, field)                                                            \
-    CLI_OPTION("at", CLI_TEXT, type, field, "TAG",                                     \
-               "the versions that this tag of the mixture names (the newest)")
+#define CLI_ANSWER(type, field)                                                        \
+    CLI_OPTION("at", CLI_TEXT, type, field.at, "TAG",                                  \
+               "the versions that this tag of the mixture names (the newest)"),        \
+        CLI_OPTION(                                                                    \
+            "without", CLI_TEXT, type, field.without, "MODULE,...",                    \
+            "never choose a path that uses one of these modules, as L1.E3, and "       \
+            "read nothing of them")
 #define CLI_JSON(type, field)                                                          \
     CLI_OPTION("json", CLI_FLAG, type, field, NULL, "print JSON, one object per line")
 #define CLI_SELECT(type, field)                                                        \

@@ -84,6 +84,8 @@ typedef struct pl_route_job {
     const pl_tokens *tokens;
     const uint32_t *docs; /* [n] */
     const int *path_of;   /* [n] the router's */
+    const bool *closed; /* [n_paths] paths that are not asked for their parameters, and
+                           whose losses are NaN; NULL: none */
     size_t n;
     int prefix;
     pl_path_params_fn params;

@@ -152,10 +152,14 @@ static pl_status score_part(const pl_route_job *job, size_t first, size_t n,
     PL_TRY(pl_try_alloc(targets * (size_t)n_paths * sizeof(float),
                         "losses of every path", &losses));
     for (int path = 0; path < n_paths; ++path) {
+        float *own = (float *)losses + (size_t)path * targets;
+        for (size_t t = 0; job->closed && job->closed[path] && t < targets; ++t)
+            own[t] = NAN;
+        if (job->closed && job->closed[path])
+            continue;
         PL_TRY(job->params(job->context, path, params));
         PL_TRY(pl_scorer_load(job->scorer, params));
-        PL_TRY(pl_score_targets(job->scorer, job->tokens, job->docs + first, n,
-                                (float *)losses + (size_t)path * targets));
+        PL_TRY(pl_score_targets(job->scorer, job->tokens, job->docs + first, n, own));
     }
     choose_part(job, first, n, targets, losses, out);
 done:

@@ -33,6 +33,7 @@ void run_answer_settings(const pl_run *r, pl_answer_settings *out)
     pl_copy_text(out->rule, sizeof out->rule, r->cfg.answer);
     out->prefix = (int)r->cfg.prefix;
     out->which = (pl_which){.best = false};
+    out->closed = NULL;
 }
 
 pl_status mixture_tag(pl_store *store, const char *name, pl_snapshot *out)
@@ -49,7 +50,8 @@ pl_status mixture_tag(pl_store *store, const char *name, pl_snapshot *out)
     return status;
 }
 
-static pl_status read_mixture(const pl_run *r, const char *at, pl_mixture *mix)
+static pl_status read_mixture(const pl_run *r, const mixture_wish *wish,
+                              pl_mixture *mix)
 {
     pl_copy_text(mix->dir, sizeof mix->dir, r->dir);
     run_answer_settings(r, &mix->settings);
@@ -57,8 +59,8 @@ static pl_status read_mixture(const pl_run *r, const char *at, pl_mixture *mix)
     PL_CHECK(store_open_run(r->dir, &mix->store));
     char chapter[PL_ARM_NAME_MAX];
     pl_newest_chapter(mix->store, chapter);
-    if (at) {
-        PL_CHECK(mixture_tag(mix->store, at, &mix->tag));
+    if (wish->at) {
+        PL_CHECK(mixture_tag(mix->store, wish->at, &mix->tag));
         pl_copy_text(chapter, sizeof chapter, mix->tag.arm);
         mix->settings.which.at = &mix->tag;
     }
@@ -68,16 +70,19 @@ static pl_status read_mixture(const pl_run *r, const char *at, pl_mixture *mix)
                        "the run in %s has no mixture yet: its base model is still "
                        "training",
                        r->dir);
+    if (status == PL_OK && wish->without)
+        status = pl_close_paths(mix->topology, wish->without, &mix->closed);
+    mix->settings.closed = mix->closed;
     return status;
 }
 
-pl_status mixture_open(const char *dir, const char *at, pl_mixture *mix)
+pl_status mixture_open(const char *dir, const mixture_wish *wish, pl_mixture *mix)
 {
     pl_run r;
     memset(mix, 0, sizeof *mix);
     pl_status status = run_look(dir, &r);
     if (status == PL_OK)
-        status = read_mixture(&r, at, mix);
+        status = read_mixture(&r, wish, mix);
     run_close(&r);
     return status;
 }

@@ -66,6 +66,7 @@ typedef struct job {
     float *params;
     char chapter[PL_ARM_NAME_MAX]; /* of the mixture, the newest */
     pl_snapshot tag;               /* of the chapter; without items: the heads */
+    bool *closed;                  /* [n_paths] never chosen nor read; NULL: none */
     spent spent[ROW_COUNT];        /* of the arm of each row */
 } job;
 
@@ -112,6 +113,7 @@ static pl_status score_ways(job *j, arm_source *source)
                         .tokens = j->r->valid,
                         .docs = e->docs,
                         .path_of = e->path_of,
+                        .closed = j->closed,
                         .n = n,
                         .prefix = (int)j->r->cfg.prefix,
                         .params = load_arm_path,
@@ -244,6 +246,8 @@ static pl_status route_valid(job *j)
         size_t n = doc->n_tokens < prefix ? doc->n_tokens : prefix;
         pl_tokens_copy(valid, doc->first, n, text);
         pl_prefix_lm_nats(router, text, (int)n, nats);
+        for (int path = 0; j->closed && path < n_paths; path++)
+            nats[path] = j->closed[path] ? INFINITY : nats[path];
         j->e->path_of[i] = pl_least_evidence(nats, n_paths);
     }
     pl_free(nats);
@@ -402,11 +406,13 @@ pl_status evaluate(pl_run *r, pl_store *store, const evaluation_wish *wish,
     }
     read_router_report(r, out);
     pl_newest_chapter(store, j.chapter);
-    if (out->wish.at) {
-        PL_TRY(mixture_tag(store, out->wish.at, &j.tag));
+    if (out->wish.mixture.at) {
+        PL_TRY(mixture_tag(store, out->wish.mixture.at, &j.tag));
         pl_copy_text(j.chapter, sizeof j.chapter, j.tag.arm);
     }
     PL_TRY(run_use_chapter(r, pl_arm_chapter(j.chapter)));
+    if (out->wish.mixture.without)
+        PL_TRY(pl_close_paths(r->topology, out->wish.mixture.without, &j.closed));
     PL_TRY(open_evaluation(&j));
     PL_TRY(route_valid(&j));
     PL_TRY(fill_rows(&j, ROW_ROUTER));
@@ -416,6 +422,7 @@ pl_status evaluate(pl_run *r, pl_store *store, const evaluation_wish *wish,
     out->seconds = pl_now() - start;
 done:
     pl_snapshot_clear(&j.tag);
+    pl_free(j.closed);
     pl_scorer_destroy(&j.scorer);
     pl_free_aligned(j.params);
     return status;

@@ -43,8 +43,8 @@ typedef struct evaluation_text {
 
 /* What is wanted beyond the table. */
 typedef struct evaluation_wish {
-    const evaluation_text *text; /* show its documents; NULL: the run's text */
-    const char *at;              /* a tag of the mixture; NULL: its newest versions */
+    const evaluation_text *text;      /* show its documents; NULL: the run's text */
+    mixture_wish mixture;             /* what of it is evaluated */
     int every[PL_EVERY_MAX], n_every; /* the path chosen again every so many tokens */
     bool best; /* the mixture with each path's best version, not with the newest */
 } evaluation_wish;

@@ -192,9 +192,13 @@ void run_answer_settings(const pl_run *r, pl_answer_settings *out);
 /* Reads a tag of the mixture. ERR_USAGE: it is one of another arm. Clear it. */
 PL_MUST_CHECK pl_status mixture_tag(pl_store *store, const char *name,
                                     pl_snapshot *out);
-/* `at` names a tag; NULL: the newest versions answer. Call pl_mixture_close even if
- * opening failed. */
-pl_status mixture_open(const char *dir, const char *at, pl_mixture *mix);
+/* What of a mixture answers. */
+typedef struct mixture_wish {
+    const char *at;      /* a tag of it; NULL: its newest versions */
+    const char *without; /* modules whose paths are closed, "L1.E3,B0.E1"; NULL: none */
+} mixture_wish;
+/* Call pl_mixture_close even if opening failed. */
+pl_status mixture_open(const char *dir, const mixture_wish *wish, pl_mixture *mix);
 
 /* run_homes.c: homes are added and removed */
 /* Held by the only process that may move names of this run. ERR_BUSY. */

@@ -7,6 +7,7 @@ void pl_mixture_close(pl_mixture *mix)
     pl_topology_destroy(&mix->topology);
     pl_arm_clear(&mix->arm);
     pl_snapshot_clear(&mix->tag);
+    pl_free(mix->closed);
     pl_tokenizer_destroy(&mix->tokenizer);
     pl_store_close(&mix->store);
 }
@@ -148,6 +149,39 @@ pl_status pl_load_path(pl_store *store, const pl_arm *arm, const pl_topology *t,
         status = pl_model_load(model, params);
     pl_free_aligned(params);
     return status;
+}
+
+static pl_status close_paths_of(const pl_topology *t, const char *name, bool *closed)
+{
+    const int module = pl_topology_find_module(t, name);
+    if (module < 0)
+        return pl_fail(PL_ERR_NOT_FOUND,
+                       "the mixture has no module `%s`; `pathloom store ls` lists all",
+                       name);
+    for (int i = 0; i < pl_topology_module_n_paths(t, module); i++)
+        closed[pl_topology_module_path(t, module, i)] = true;
+    return PL_OK;
+}
+
+pl_status pl_close_paths(const pl_topology *t, const char *modules, bool **closed)
+{
+    const int n_paths = pl_topology_n_paths(t);
+    int n_open = 0;
+    *closed = pl_alloc((size_t)n_paths * sizeof **closed);
+    for (const char *at = modules; at;
+         at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        char name[PL_NAME_MAX];
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(at, ","), at);
+        PL_CHECK(close_paths_of(t, name, *closed));
+    }
+    for (int path = 0; path < n_paths; path++)
+        n_open += !(*closed)[path];
+    if (n_open > 0)
+        return PL_OK;
+    return pl_fail(PL_ERR_USAGE,
+                   "without %s no path is left: each of the %d paths uses one of these "
+                   "modules",
+                   modules, n_paths);
 }
 
 pl_status pl_find_path(const pl_topology *t, const char *name, int *path)

@@ -21,7 +21,15 @@ typedef struct pl_answer_settings {
     char rule[16]; /* router.answer: "auto", "router" or "likelihood" */
     int prefix;    /* number of first tokens of a text that choose its path */
     pl_which which; /* of the mixture's versions */
+    /* [n_paths], borrowed: paths that are never chosen, and of which nothing is read;
+     * NULL: none */
+    const bool *closed;
 } pl_answer_settings;
+
+static inline bool pl_path_is_closed(const pl_answer_settings *settings, int path)
+{
+    return settings->closed && settings->closed[path];
+}
 
 /* Borrows nothing. pl_mixture_close accepts one that is all zero. */
 typedef struct pl_mixture {
@@ -32,6 +40,7 @@ typedef struct pl_mixture {
     pl_topology *topology;
     pl_answer_settings settings;
     pl_snapshot tag; /* settings.at, if a tag was asked for */
+    bool *closed;    /* settings.closed */
 } pl_mixture;
 void pl_mixture_close(pl_mixture *mix);
 
@@ -74,6 +83,10 @@ PL_MUST_CHECK pl_status pl_read_path_at(pl_store *store, const pl_arm *arm,
 PL_MUST_CHECK pl_status pl_load_path(pl_store *store, const pl_arm *arm,
                                      const pl_topology *t, int path, pl_which which,
                                      pl_model *model);
+/* Closes all paths that use one of these modules, "L1.E3,B0.E1": closed [n_paths], from
+ * pl_alloc. ERR_NOT_FOUND: there is no such module. ERR_USAGE: no path is left. */
+PL_MUST_CHECK pl_status pl_close_paths(const pl_topology *t, const char *modules,
+                                       bool **closed);
 /* "p01" or "1" -> 1. ERR_NOT_FOUND. */
 PL_MUST_CHECK pl_status pl_find_path(const pl_topology *t, const char *name, int *path);
 

@@ -4,6 +4,8 @@
 #include "router/router.h"
 #include "serve/serve.h"
 
+#include <math.h>
+
 /* A scoring model, and the path whose parameters it has. */
 typedef struct scoring {
     pl_model *model;
@@ -140,12 +142,21 @@ static pl_status hold_path(pl_path_chooser *c, int path, pl_model **model)
     return PL_OK;
 }
 
+/* A path that is closed costs more than any other. */
+static void close_costs(const pl_path_chooser *c, double *costs)
+{
+    for (int path = 0; path < pl_prefix_lm_n_paths(c->router); path++)
+        if (pl_path_is_closed(c->settings, path))
+            costs[path] = INFINITY;
+}
+
 /* The first path whose parameters must be read; -1: none. */
 static int missing_path(const pl_path_chooser *c)
 {
     for (int path = 0; c->n_models > 0 && path < pl_topology_n_paths(c->topology);
          path++)
-        if (c->models[path % c->n_models].path != path)
+        if (c->models[path % c->n_models].path != path &&
+            !pl_path_is_closed(c->settings, path))
             return path;
     return -1;
 }
@@ -170,11 +181,15 @@ pl_status pl_path_chooser_choose(pl_path_chooser *c, const int32_t *tokens, int 
     if (c->n_models == 0 || seen < 2) {
         PL_CHECK(pl_path_chooser_by_router(c));
         pl_prefix_lm_nats(c->router, tokens, seen, c->costs);
+        close_costs(c, c->costs);
         return pl_likelihood_choose(c->costs, pl_prefix_lm_n_paths(c->router),
                                     &out->path, &out->margin_nats);
     }
     pl_model *model;
     for (int path = 0; path < pl_topology_n_paths(c->topology); path++) {
+        c->nats[path] = INFINITY;
+        if (pl_path_is_closed(c->settings, path))
+            continue;
         PL_CHECK(hold_path(c, path, &model));
         PL_CHECK(pl_likelihood_nats(model, tokens, seen, &c->nats[path]));
     }
@@ -194,5 +209,6 @@ pl_status pl_path_chooser_costs(pl_path_chooser *c, const int32_t *tokens, int n
                        pl_prefix_lm_n_paths(c->router), n_paths);
     pl_prefix_lm_nats(c->router, tokens,
                       n < c->settings->prefix ? n : c->settings->prefix, costs);
+    close_costs(c, costs);
     return PL_OK;
 }

@@ -53,6 +53,7 @@ typedef struct pl_path_choice {
 PL_MUST_CHECK pl_status pl_path_chooser_choose(pl_path_chooser *c,
                                                const int32_t *tokens, int n,
                                                pl_path_choice *out);
+/* Closed paths (settings) are never chosen; their nats and costs are infinite. */
 /* What each path costs the router (nats, pl_prefix_lm_nats), whichever rule chooses:
  * costs [n_paths]. ERR_DAMAGED if the router has another number of paths. */
 PL_MUST_CHECK pl_status pl_path_chooser_costs(pl_path_chooser *c, const int32_t *tokens,

@@ -86,6 +86,11 @@ void server_models_name(const server_models *m, int number, char name[PL_NAME_MA
         pl_copy_text(name, PL_NAME_MAX, m->others[number - m->n_paths].arm.name);
 }
 
+bool server_models_is_open(const server_models *m, int number)
+{
+    return number >= m->n_paths || !pl_path_is_closed(&m->mix->settings, number);
+}
+
 pl_status server_models_find(const server_models *m, const char *name, int *number)
 {
     char known[PL_NAME_MAX];
@@ -95,7 +100,12 @@ pl_status server_models_find(const server_models *m, const char *name, int *numb
         if (strcmp(known, name) == 0)
             return PL_OK;
     }
-    return pl_find_path(m->mix->topology, name, number);
+    PL_CHECK(pl_find_path(m->mix->topology, name, number));
+    if (server_models_is_open(m, *number))
+        return PL_OK;
+    return pl_fail(PL_ERR_NOT_FOUND,
+                   "path %s uses a module that this server was told to do without",
+                   name);
 }
 
 bool server_models_is_auto(const char *name)

@@ -21,7 +21,8 @@ void server_write_models(const pl_server *s, pl_buf *out)
     pl_json_push(list, make_model(s, "auto"));
     for (int i = 0; i < server_models_count(models); i++) {
         server_models_name(models, i, name);
-        pl_json_push(list, make_model(s, name));
+        if (server_models_is_open(models, i))
+            pl_json_push(list, make_model(s, name));
     }
     pl_json_set_text(o, "object", "list");
     pl_json_set(o, "data", list);

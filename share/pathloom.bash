@@ -43,10 +43,10 @@ _pathloom() {
     fi
     case ${COMP_WORDS[1]} in
     train) options='--corpus --valid --out --workers --set --help' ;;
-    eval) options='--run --at --on --every --json --set --help' ;;
-    generate) options='--run --at --prompt --path --route --route-every --max-tokens --temperature --top-k --top-p --seed --stop --precision --json --help' ;;
-    route) options='--run --at --prompt --file --route --json --help' ;;
-    serve) options='--run --at --listen --precision --threads --slots --paths --route --queue --per-address --timeout --api-keys --cors --tls-cert --tls-key --log-requests --help' ;;
+    eval) options='--run --at --without --on --every --json --set --help' ;;
+    generate) options='--run --at --without --prompt --path --route --route-every --max-tokens --temperature --top-k --top-p --seed --stop --precision --json --help' ;;
+    route) options='--run --at --without --prompt --file --route --json --help' ;;
+    serve) options='--run --at --without --listen --precision --threads --slots --paths --route --queue --per-address --timeout --api-keys --cors --tls-cert --tls-key --log-requests --help' ;;
     export) options='--run --arm --path --prompt --all --at --format --type --out --json --help' ;;
     import) options='--out --force --set --json --help' ;;
     store) options='--run --store --json --refs --objects --paths --tags --note --arm --delete --to --keep --grace --quick --history --tasks --format --object --force --method --weights --base --density --scale --engine --help' ;;

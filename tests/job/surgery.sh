@@ -98,7 +98,63 @@ verb export --path p00 --out "$work/b"
 [ "$(tail -c 40000 "$work/a/model.safetensors" | cksum)" = \
     "$(tail -c 40000 "$work/b/model.safetensors" | cksum)" ] || fail "export --at same"
 
-echo "what cannot be merged is refused in a sentence"
+echo "without a module: none of its bytes is read"
+alone() { # what the run says if paths through L2.E1 are closed
+    text --without L2.E1 && bits --without L2.E1 &&
+        "$pathloom" route --run "$work/run" --prompt "int main(" --without L2.E1 --json &&
+        "$pathloom" generate --run "$work/run" --prompt "int main(" --temperature 0 \
+            --max-tokens 12 --route-every 4 --without L2.E1 2>/dev/null
+}
+text --without L2.E0 --json | grep -q '"path":"p[01]1"' || fail "a path without L2.E0"
+text --without L2.E1 --json | grep -q '"path":"p[01]0"' || fail "a path without L2.E1"
+text --without L2.E1,L1.E0 --json --route router | grep -q '"path":"p10"' ||
+    fail "the only path"
+alone >"$work/whole"
+[ -s "$work/whole" ] || fail "nothing without L2.E1"
+"$pathloom" store cat L2.E1 --run "$work/run" >"$work/params"
+at=4000 # of bytes that grep can look for
+while od -An -v -tx1 -j $at -N 16 "$work/params" | grep -q '0a'; do at=$((at + 4)); done
+bytes=$(od -An -v -tx1 -j $at -N 16 "$work/params" | sed 's/ /\\x/g')
+n=0
+for file in "$work"/run/store/db/*; do
+    for place in $(LC_ALL=C grep -obUaP "$bytes" "$file" | cut -d: -f1); do
+        printf 'damage!!' | dd of="$file" bs=1 seek="$place" conv=notrunc 2>/dev/null
+        n=$((n + 1))
+    done
+done
+[ $n -gt 0 ] || fail "the parameters of L2.E1 are not found on the disk"
+alone >"$work/hurt"
+cmp "$work/whole" "$work/hurt" || fail "it says another thing when L2.E1 is damaged"
+if command -v curl >/dev/null; then
+    "$pathloom" serve --run "$work/run" --listen '127.0.0.1:*' --threads 1 \
+        --without L2.E1 >"$work/serve.out" 2>&1 &
+    job=$!
+    tries=400
+    until grep -q '^serving' "$work/serve.out"; do
+        tries=$((tries - 1))
+        [ $tries -gt 0 ] && kill -0 $job || fail "serve --without does not begin"
+        sleep 0.05
+    done
+    at=$(sed -n 's/^serving .* at //p' "$work/serve.out")
+    curl -s --max-time 60 "$at/models" >"$work/models"
+    grep -q '"p10"' "$work/models" && ! grep -q '"p11"' "$work/models" ||
+        fail "the server's models: $(cat "$work/models")"
+    for model in auto:200 p10:200 p11:404; do
+        code=$(curl -s --max-time 60 -o /dev/null -w '%{http_code}' "$at/completions" \
+            -d "{\"prompt\": \"int\", \"max_tokens\": 2, \"model\": \"${model%:*}\"}")
+        [ "$code" = "${model#*:}" ] || fail "model ${model%:*} is answered with $code"
+    done
+    kill $job
+    wait $job || fail "serve ends with $?"
+    job=''
+fi
+refused 65 'store/db' generate --path p11 --prompt "int main("
+
+echo "what cannot be done is refused in a sentence"
+refused 64 'without L1.E0,L1.E1 no path is left' \
+    generate --prompt int --without L1.E0,L1.E1
+refused 66 'no module `L9.E0`' eval --without L9.E0
+refused 64 'that --without leaves out' generate --prompt int --path p11 --without L2.E1
 refused 64 'only modules of the same shape can be merged' store merge bad L1.E0 embed
 refused 64 'slerp merges two sources, not 3' \
     store merge bad L1.E0 L1.E1 L1.E0@1 --method slerp

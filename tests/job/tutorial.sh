@@ -21,9 +21,9 @@ sed -n '/^## 9\./,/^## Further/p' docs/TUTORIAL.md | sed -n '/^```$/,/^```$/p' |
     grep -v '^```$' | sed -e ':a' -e '/\\$/N; s/\\\n *//; ta' >"$work/lines"
 sed -i "/ --corpus /s/\$/ $(echo "$small" | tr '\n' ' ')/" "$work/lines"
 n=$(grep -c '^pathloom ' "$work/lines")
-[ "$n" -eq 9 ] && [ "$(wc -l <"$work/lines")" -eq 9 ] || {
+[ "$n" -eq 10 ] && [ "$(wc -l <"$work/lines")" -eq 10 ] || {
     cat "$work/lines"
-    fail "the section has other lines than nine commands"
+    fail "the section has other lines than ten commands"
 }
 cd "$work" || exit 1
 while read -r line; do
