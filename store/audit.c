@@ -1,10 +1,10 @@
 /* Checks a whole store.
  *
- * Makes one pass over each family, in an order that lets every pass use what the ones
- * before it have gathered: first the records that name blobs, then blobs, which name
- * chunks, then chunks, which name places in packs. If a row is wrong, that is reported
- * and the next row is checked. A family ends early only if RocksDB cannot go on, and
- * that is reported, too. */
+ * The families of rows are checked one after another, each in one pass, in an order
+ * that lets every pass use what the earlier ones gathered: first the records that name
+ * blobs, then blobs, which name chunks, then chunks, which name places in packs. A
+ * wrong row is reported and the check goes on with the next row. A family is left early
+ * only if RocksDB cannot go on; that is reported, too. */
 #include "store/parts.h"
 #include "store/tally.h"
 #include <stdarg.h>
@@ -17,10 +17,11 @@ typedef struct audit {
     pl_problem_fn fn;
     void *context;
     pl_audit_report *report;
-    tally blobs;  /* named by records; once per reference */
-    tally chunks; /* named by blobs and by other chunks */
-    tally packs;  /* places named by chunks, as if they were hashes */
-    /* the previous version of the same module */
+    tally blobs;  /* blobs that records name; one entry per reference */
+    tally chunks; /* chunks that blobs and other chunks name */
+    /* places in packs that chunks name, each stored in the form of a hash */
+    tally packs;
+    /* the version that was checked last; versions of a module follow each other */
     char module[PL_MODULE_NAME_MAX];
     uint64_t number, sequence;
     pl_hash params;
@@ -44,7 +45,7 @@ static void problem(audit *a, const char *format, ...)
 }
 
 /* ---- walking ---- */
-/* Ends the row. A failure is reported and does not stop the walk. */
+/* Releases the row. A failure is reported and does not stop the walk. */
 typedef pl_status (*check_fn)(audit *a, row_view *row);
 
 static void walk(audit *a, kv_family family, check_fn check)
@@ -278,7 +279,7 @@ static pl_status check_blob(audit *a, row_view *row)
     return PL_OK;
 }
 
-/* Everything that is named must exist. */
+/* Reports everything that is named and does not exist. */
 static void check_presence(audit *a, const tally *names, kv_family family,
                            const char *kind)
 {
@@ -289,7 +290,7 @@ static void check_presence(audit *a, const tally *names, kv_family family,
         char text[PL_HASH_TEXT];
         row_key key = key_of_hash(&name);
         if (row_read(store_source(a->store), family, &key, &row) != PL_OK)
-            continue; /* was reported when its family was walked */
+            continue; /* reported when its own family was checked */
         kv_unpin(&row.pin);
         if (row.found)
             continue;
@@ -308,7 +309,8 @@ static pl_hash pack_place_of(uint64_t pack, uint32_t number)
     return place;
 }
 
-/* Bases must be known before counts are compared, so this is a pass of its own. */
+/* All uses as bases must be known before counts are compared, so this is a separate
+ * pass. */
 static pl_status note_bases(audit *a, row_view *row)
 {
     chunk_record chunk;
@@ -357,7 +359,7 @@ static bool is_being_copied(audit *a)
     row_view row;
     row_key key = key_of_name(STORE_MIRROR_ROW);
     if (row_read(store_source(a->store), KV_META, &key, &row) != PL_OK)
-        return false; /* was reported when its family was walked */
+        return false; /* reported when the meta family was checked */
     kv_unpin(&row.pin);
     return row.found;
 }
@@ -376,8 +378,8 @@ static void check_packs(audit *a)
         pl_hash place = pack_place_of(pack, number);
         a->report->n_rows++;
         if (pack > a->store->sequence)
-            continue; /* of a commit that is being made, or was never finished (bulk.h)
-                       */
+            /* belongs to a commit that is being made or was never finished (bulk.h) */
+            continue;
         if (tally_count(&a->packs, &place) != 1)
             problem(a, "chunk %u of pack %llu belongs to no chunk record",
                     (unsigned)number, (unsigned long long)pack);
@@ -426,7 +428,7 @@ pl_status pl_store_audit(pl_store *store, bool bytes, pl_problem_fn fn, void *co
     audit a = {.store = store, .bytes = bytes, .fn = fn, .context = context};
     *out = (pl_audit_report){0};
     a.report = out;
-    /* The mark is read first, so it is never ahead of a store that is refreshed
+    /* The mark is read first, so it is never ahead of the store, which is refreshed
      * afterwards. */
     PL_CHECK(watermark_load(pl_join(path, store->folder, "HWM"), &mark, &marked));
     PL_CHECK(pl_store_refresh(store));

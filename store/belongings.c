@@ -1,8 +1,9 @@
-/* The rows of a name, and how they get into another store.
+/* The rows of a name, and how they are moved into another store.
  *
- * A row is carried as it is, sealed. Only one thing changes on the way: the commit that
- * a version names as its own. The digests of rows leave that commit out, so two stores
- * that have the same rows give the same digests. */
+ * A row is moved unchanged, with its envelope. Only one field changes: a version names
+ * the commit that made it, and in the other store that is a different commit. The
+ * digest of a row leaves this field out, so two stores that have the same rows give the
+ * same digests. */
 #include "store/store_internal.h"
 #include <string.h>
 
@@ -25,7 +26,7 @@ static void add_blob(row_blobs *blobs, const pl_hash *blob)
     blobs->list[blobs->n++] = *blob;
 }
 
-/* Lists each blob as often as the row names it. */
+/* Lists the blobs of the version, each as often as the version names it. */
 static void version_blobs(const pl_version *v, row_blobs *out)
 {
     if (!v->params_gone)
@@ -123,7 +124,7 @@ static pl_status walk_family(pl_store *store, kv_family family, kv_slice prefix,
         if (!valid)
             break;
         if (whole && key.len != prefix.len)
-            continue; /* a longer name with the same beginning */
+            continue; /* the row belongs to a longer name that begins with this name */
         pl_row row = {.family = (int)family,
                       .key = key.data,
                       .key_len = key.len,
@@ -167,7 +168,7 @@ bool pl_store_has_name(pl_store *store, const char *name)
            has_name_row(store, KV_OBJECT, name);
 }
 
-/* ---- in ---- */
+/* ---- moving rows in ---- */
 static pl_status hold_all(pl_txn *txn, const row_blobs *blobs)
 {
     for (size_t i = 0; i < blobs->n; i++)
@@ -182,7 +183,7 @@ static pl_status release_all(pl_txn *txn, const row_blobs *blobs)
     return PL_OK;
 }
 
-/* The blobs of the row that has this key now. */
+/* The blobs that the row with this key names now. */
 static pl_status old_blobs(const pl_txn *txn, kv_family family, const row_key *key,
                            row_blobs *out)
 {
@@ -191,7 +192,8 @@ static pl_status old_blobs(const pl_txn *txn, kv_family family, const row_key *k
     return row.found ? blobs_of(&row, out) : PL_OK;
 }
 
-/* Its commit is the one that brings it; a version that exists keeps its own. */
+/* A new version names this commit as its own; a version that exists keeps its
+ * commit. */
 static pl_status write_version(pl_txn *txn, pl_version *v)
 {
     pl_version old;
@@ -285,7 +287,7 @@ done:
     return status;
 }
 
-/* ---- out ---- */
+/* ---- moving rows out ---- */
 static pl_status drop_key(pl_txn *txn, kv_family family, const row_key *key)
 {
     row_blobs old = {0};
@@ -315,7 +317,8 @@ pl_status pl_txn_drop_row(pl_txn *txn, const char *name, const char *refs,
     return txn_spoil(txn, drop_key(txn, (kv_family)row->family, &key));
 }
 
-/* Keys are gathered first, because a batch must not change under its own cursor. */
+/* The keys are gathered first, because the batch must not change while a cursor reads
+ * it. */
 typedef struct gathered {
     kv_family family;
     row_key key;

@@ -1,11 +1,13 @@
-/* Blobs: cut into chunks, named by hash, stored once, counted.
+/* Blobs: cut into chunks, named by hash, stored once, with counts of references.
  *
- *   blob  = hash("blob",  bytes u64 LE | chunk hashes)
+ *   blob  = hash("blob",  bytes u64 LE
+ * chunk hashes)
  *   chunk = hash("chunk", up to 1 MiB)
  *
- * A chunk verifies alone, so a part of a blob can be read and trusted. Counts of
- * references change at once, but blobs without references are deleted only before the
- * commit, so that a transaction may release a blob and take it again. */
+ * A single chunk can be verified without the rest, so a part of a blob can be read
+ * safely. Counts of references change at once, but blobs without references are deleted
+ * only before the commit, so that a transaction may release a blob and take it
+ * again. */
 #include "store/bulk.h"
 #include "store/parts.h"
 #include <string.h>
@@ -48,7 +50,8 @@ static size_t blob_chunks(const blob_record *blob)
     return (size_t)((blob->bytes + PL_CHUNK_BYTES - 1) / PL_CHUNK_BYTES);
 }
 
-/* Computes the hashes of up to TOGETHER chunks from `at` on; returns how many. */
+/* Computes the hashes of up to TOGETHER chunks, starting at `at`; returns their
+ * number. */
 static size_t hash_group(const uint8_t *data, uint64_t at, uint64_t bytes,
                          pl_hash hashes[TOGETHER])
 {
@@ -60,7 +63,8 @@ static size_t hash_group(const uint8_t *data, uint64_t at, uint64_t bytes,
     return n;
 }
 
-/* Computes the hashes of up to TOGETHER chunks from `at` on; returns their bytes. */
+/* Computes the hashes of up to TOGETHER chunks, starting at `at`; returns the number of
+ * bytes hashed. */
 static uint64_t hash_chunks(const uint8_t *data, uint64_t at, uint64_t bytes,
                             pl_buf *out)
 {
@@ -73,7 +77,7 @@ static uint64_t hash_chunks(const uint8_t *data, uint64_t at, uint64_t bytes,
 typedef struct hash_work {
     const uint8_t *data;
     const blob_record *blob;
-    pl_hash *out; /* of each chunk */
+    pl_hash *out; /* the hashes of all chunks */
 } hash_work;
 
 static pl_status hash_item(void *context, size_t item, int thread)
@@ -107,7 +111,7 @@ static bool hash_beside(const uint8_t *data, blob_record *blob)
     return done;
 }
 
-/* Appends the hashes of its chunks and computes the blob's name. */
+/* Appends the hashes of the blob's chunks to its record and computes its name. */
 static void identify(const uint8_t *data, blob_record *blob, pl_hash *out)
 {
     if (!hash_beside(data, blob))
@@ -178,7 +182,7 @@ pl_status pl_store_blob_bytes(pl_store *store, const pl_hash *blob, uint64_t *by
     return PL_OK;
 }
 
-/* A damaged row counts as missing: the caller then sends the blob again. */
+/* A damaged row counts as missing, so the caller sends the blob again. */
 bool pl_store_has_blob(pl_store *store, const pl_hash *blob)
 {
     blob_record record;
@@ -193,9 +197,9 @@ bool pl_store_has_blob(pl_store *store, const pl_hash *blob)
 
 enum { READ_TRIES = 20 };
 
-/* While the writer moves a chunk, a follower may see its row and its bytes as of
- * different commits. So a chunk counts as damaged only if a second look shows it, too.
- */
+/* While the writer moves a chunk, a follower may see the chunk's row and its bytes as
+ * of different commits. So a chunk counts as damaged only if reading it a second time
+ * fails, too. */
 static pl_status open_chunk(pl_store *store, const pl_hash *id, size_t bytes,
                             chunk_view *out)
 {
@@ -210,7 +214,7 @@ static pl_status open_chunk(pl_store *store, const pl_hash *id, size_t bytes,
     return status;
 }
 
-/* The part of a blob that is wanted, and where it goes. */
+/* The part of a blob to read, and where its bytes go. */
 typedef struct blob_range {
     pl_store *store;
     const pl_hash *id;
@@ -220,13 +224,13 @@ typedef struct blob_range {
     uint8_t *out;
 } blob_range;
 
-/* A chunk of which some bytes are wanted. */
+/* A chunk of which some bytes are to be read. */
 typedef struct wanted_chunk {
     const blob_range *range;
-    size_t index; /* in the blob */
+    size_t index; /* number of the chunk in its blob */
 } wanted_chunk;
 
-/* Copies the part of the chunk that lies in the range. */
+/* Copies the bytes of the chunk that lie in the range. */
 static void copy_part(const wanted_chunk *w, const chunk_view *chunk)
 {
     const blob_range *r = w->range;
@@ -261,7 +265,8 @@ static pl_status read_wanted_chunk(const wanted_chunk *w, bool checked)
     return PL_OK;
 }
 
-/* Checks the hashes of several chunks at once. False: read them one by one. */
+/* Reads several chunks and checks their hashes together. Returns false if the caller
+ * must read them one by one. */
 static bool read_some(const wanted_chunk *wanted, size_t n)
 {
     chunk_view *chunks = pl_alloc(n * sizeof *chunks);
@@ -283,7 +288,7 @@ static bool read_some(const wanted_chunk *wanted, size_t n)
     return good;
 }
 
-/* Chunks of ranges in one store, in groups. */
+/* Chunks of one or several ranges, all in the same store, read in groups. */
 typedef struct group_read {
     const wanted_chunk *wanted;
     size_t n, n_groups;
@@ -312,8 +317,8 @@ static pl_status read_wanted(const wanted_chunk *wanted, size_t n, uint64_t byte
     if (wanted->range->store->remote)
         return pl_parallel(ENGINE_THREADS, n, read_group, &g);
     if (checked) {
-        /* About equally many per thread, unless that leaves a chunk without a
-         * neighbour. */
+        /* Gives each thread about equally many chunks, but at least two chunks per
+         * group, so that their hashes are computed together. */
         size_t n_threads = (size_t)hash_threads();
         size_t groups = (size_t)((bytes + GROUP_BYTES - 1) / GROUP_BYTES);
         size_t most = n / 2 > 0 ? n / 2 : 1;
@@ -354,7 +359,7 @@ static pl_status read_ranges(const blob_range *ranges, size_t n_ranges, bool che
     return status;
 }
 
-/* Finds the range's blob, which must be as long as the range says. */
+/* Finds the range's blob and checks that its length is the expected one. */
 static pl_status find_range(blob_range *r)
 {
     char text[PL_HASH_TEXT];
@@ -375,9 +380,9 @@ static pl_status read_once(blob_range range, bool checked)
     return status;
 }
 
-/* A follower may know a blob that its writer has collected, or whose objects are gone
- * from an engine. It catches up and looks once more; a blob that is gone then is "not
- * found", which is no damage. */
+/* A follower may know a blob that its writer has collected, or whose objects were
+ * dropped from the engine. So after a failure the follower catches up and reads once
+ * more. If the blob is gone then, the error is "not found" and not damage. */
 static pl_status read_blob(pl_store *store, blob_range range, bool checked)
 {
     range.store = store_part_of_blob(store, range.id);
@@ -429,7 +434,8 @@ done:
     return status;
 }
 
-/* Blobs are read one by one if parts hold them, or if a follower has to look again. */
+/* Blobs are read one by one if the store is in parts, or if a follower has to read
+ * again. */
 pl_status pl_store_read_blobs(pl_store *store, const pl_blob_read *reads, size_t n)
 {
     if (store->n_parts == 0 && store->mode != PL_STORE_READ)
@@ -465,8 +471,8 @@ static pl_status put_chunk(pl_txn *txn, const pl_hash *id, const uint8_t *data,
     return PL_OK;
 }
 
-/* Counts the bytes of this blob's chunks that the store does not have yet. Chunks that
- * are not hashed yet are not counted; equal chunks in a row count once. */
+/* Counts the bytes of those chunks of this blob that the store does not have yet.
+ * Chunks that are not hashed yet are left out; adjacent equal chunks count once. */
 static pl_status count_new(const pl_txn *txn, const blob_record *blob, uint64_t *bytes)
 {
     *bytes = 0;
@@ -483,7 +489,7 @@ static pl_status count_new(const pl_txn *txn, const blob_record *blob, uint64_t 
     return PL_OK;
 }
 
-/* Puts chunks from the first on, as far as their names are known. */
+/* Puts the chunks whose hashes are known, from the first on. */
 static pl_status put_chunks(pl_txn *txn, const uint8_t *data, const blob_record *blob,
                             size_t first)
 {
@@ -495,8 +501,8 @@ static pl_status put_chunks(pl_txn *txn, const uint8_t *data, const blob_record 
     return PL_OK;
 }
 
-/* A new blob begins without references and is deleted before the commit if nothing
- * takes one. */
+/* A new blob has no references. If no record takes one, the blob is deleted before the
+ * commit. */
 static pl_status put_new_blob(pl_txn *txn, const pl_hash *id, const uint8_t *data,
                               const blob_record *blob)
 {
@@ -510,7 +516,7 @@ static pl_status put_new_blob(pl_txn *txn, const pl_hash *id, const uint8_t *dat
     return PL_OK;
 }
 
-/* ---- large ones: a group of chunks is put while the next one is hashed ---- */
+/* ---- large blobs: one group of chunks is put while the next one is hashed ---- */
 typedef struct blob_flow {
     pl_txn *txn;
     const uint8_t *data;
@@ -532,9 +538,9 @@ static pl_status flow_item(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-/* Whether to treat the blob as new, because no chunk of the first group exists: the
- * blob's name is known only when all of it has been hashed. If it might not fit on the
- * disk, the bytes that are really new are counted first. */
+/* Whether to treat the blob as new because the store has no chunk of its first group.
+ * (Whether it really is new is known only after all of it is hashed.) If the blob might
+ * not fit on the disk, its new bytes are counted first. */
 static pl_status flows(const pl_txn *txn, const uint8_t *data, blob_record *blob,
                        bool *out)
 {
@@ -560,8 +566,8 @@ static pl_status put_flowing(pl_txn *txn, const uint8_t *data, blob_record *blob
     blob_record old;
     bool found = false;
     PL_CHECK(bulk_begin(txn, blob->bytes));
-    /* Hashes and puts groups of chunks in turn. At first the names of one group are
-     * known, at the end all of them. */
+    /* Hashes and puts groups of chunks in turn. At the start the hashes of one group
+     * are known, at the end those of all groups. */
     blob_flow f = {.txn = txn, .data = data, .blob = blob};
     size_t known = TOGETHER, n = blob_chunks(blob);
     for (; known < n; known += f.n_next) {
@@ -584,7 +590,7 @@ static pl_status put_flowing(pl_txn *txn, const uint8_t *data, blob_record *blob
 }
 
 /* ---- */
-/* RocksDB's batches, and the log entries that they become, end at 4 GiB. */
+/* RocksDB limits a batch, and the log entry that it becomes, to 4 GiB. */
 static const uint64_t COMMIT_BYTES_MAX = (uint64_t)3 << 30;
 
 static pl_status check_fits(const pl_txn *txn, uint64_t bytes)
@@ -669,8 +675,9 @@ pl_status blob_release(pl_txn *txn, const pl_hash *id)
     return add_refs(txn, id, -1);
 }
 
-/* A chunk counts how often it occurs in blobs (a blob of zeros contains it many times)
- * and how often it is a base. When it is deleted it releases its own bases. */
+/* References to a chunk count how often it occurs in blobs (a blob of zeros contains
+ * the same chunk many times) and how often it is a base. A chunk that is deleted
+ * releases its own bases. */
 static pl_status drop_chunk(pl_txn *txn, const pl_hash *id)
 {
     char text[PL_HASH_TEXT];
@@ -692,7 +699,7 @@ static pl_status drop_chunk(pl_txn *txn, const pl_hash *id)
     return PL_OK;
 }
 
-/* A blob may be listed more than once, or may have been taken again since. */
+/* A blob may be listed more than once, or it may have got a new reference since. */
 static pl_status sweep_blob(pl_txn *txn, const pl_hash *id)
 {
     blob_record blob;

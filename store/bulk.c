@@ -9,7 +9,7 @@
 
 struct bulk_file {
     char path[PL_PATH_MAX];
-    kv_file *table; /* NULL once it is durable */
+    kv_file *table; /* NULL once the file is durable */
     struct bulk_file *next;
 };
 
@@ -25,7 +25,7 @@ static const char *incoming(const pl_store *store, char path[PL_PATH_MAX])
 }
 
 /* ---- at opening ---- */
-/* Deletes rows that lie in no file of their own (of a copy that was interrupted). */
+/* Deletes rows of an interrupted copy, which lie in no table file of their own. */
 static pl_status delete_rows(pl_store *store, const row_key *first)
 {
     pl_status status = PL_OK;
@@ -196,9 +196,9 @@ static pl_status next_of_pack(kv_cursor *cursor, bool *valid, kv_slice *key,
     return PL_OK;
 }
 
-/* A dropped file may have held the deletions of rows in another file. Rows that
- * reappear are deleted again. `seen`: the numbers that existed before, in rising order.
- */
+/* A dropped file may have held the deletions of rows in another file, and then those
+ * rows reappear. This function deletes them again. `seen`: the numbers that existed
+ * before, in rising order. */
 static pl_status delete_again(const pl_txn *txn, uint64_t pack, const pl_buf *seen)
 {
     pl_status status = PL_OK;
@@ -228,7 +228,7 @@ done:
     return status;
 }
 
-/* Drops everything between two chunks that still exist. It reads the pack. */
+/* Drops everything that lies between two chunks that still exist. Reads the pack. */
 static pl_status drop_gaps(const pl_txn *txn, uint64_t pack)
 {
     pl_status status = PL_OK;
@@ -256,8 +256,8 @@ done:
     return status;
 }
 
-/* Ranges of dropped chunks, and the thread that drops their files: the system may need
- * long to free the space of a large file. */
+/* Ranges of dropped chunks, and the thread that drops their files: freeing the space of
+ * a large file may take the system long. */
 struct bulk_dropping {
     kv *db;
     pl_thread *thread;
@@ -299,10 +299,10 @@ static void drop_behind(pl_txn *txn)
     }
     store->dropping = d;
     if (d->n == 0 || pl_thread_start("drop", drop_ranges, d, &d->thread) != PL_OK)
-        bulk_settle(store); /* compaction will do it */
+        bulk_settle(store); /* if this fails, compaction frees the space later */
 }
 
-/* A file that lies wholly within a range of dropped chunks holds nothing else. If it
+/* A file that lies wholly within a range of dropped chunks contains nothing else. If it
  * cannot be dropped now, its space is freed when the family is compacted, because its
  * rows are deleted. */
 void bulk_drop(pl_txn *txn)

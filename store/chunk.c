@@ -38,8 +38,8 @@ static pl_status find_bytes(row_source from, const pl_hash *id,
     return PL_OK;
 }
 
-/* Reads a chunk without checking its hash. The hash of a chunk that is decoded from it
- * shows damage as well. */
+/* Reads a chunk without checking its hash. For a base this is enough: damage of a base
+ * changes the decoded chunk, whose hash is checked. */
 static pl_status load_at(row_source from, const pl_hash *id, const chunk_record *chunk,
                          int depth, chunk_view *out);
 
@@ -172,8 +172,8 @@ void chunk_close(chunk_view *view)
 }
 
 /* ---- in a transaction ---- */
-/* In the database the bytes go straight into the batch or into a file; they are copied
- * only once. */
+/* In the database the bytes are copied only once, directly into the batch or a table
+ * file. */
 pl_status chunk_place(pl_txn *txn, const pl_hash *id, chunk_record *chunk,
                       const void *data, size_t len)
 {

@@ -1,8 +1,8 @@
-/* Garbage collection: the data of old versions are dropped, their records stay.
+/* Garbage collection: drops the data of old versions and keeps their records.
  *
- * The caller says what to keep. This file counts what would become free, and drops it
- * in commits of a bounded size. Each commit is consistent by itself: if the process is
- * killed in between, less has been freed, and the next call goes on. */
+ * The caller decides what to keep. This file counts what would become free, and drops
+ * it in commits of a bounded size. Each commit is consistent by itself: if the process
+ * is killed between two commits, less has been freed, and the next call continues. */
 #include "store/parts.h"
 #include "store/tally.h"
 #include <string.h>
@@ -21,7 +21,8 @@ typedef struct collection {
     pl_gc_report *report;
     victim *victims;
     size_t n;
-    uint64_t head;  /* the head of the module whose versions are visited */
+    /* number of the newest version of the module that is being visited */
+    uint64_t head;
     tally released; /* references to blobs that would be dropped */
     tally loose;    /* references to chunks that would be dropped */
 } collection;
@@ -71,7 +72,7 @@ static pl_status count_freed_blob(collection *c, const pl_hash *id, uint64_t rel
     return PL_OK;
 }
 
-/* Counts the chunks that would be dropped, by the references to them that would be
+/* Counts the chunks that would be dropped: those of which every reference would be
  * dropped. Appends their bases. */
 static pl_status count_chunks(collection *c, const tally *released, tally *bases)
 {
@@ -99,7 +100,7 @@ static void add_all(tally *to, const tally *from)
 }
 
 /* A base stays until every chunk that is relative to it is dropped. Each round follows
- * one more level of bases; the last round adds nothing. */
+ * one more level of bases, until a round adds nothing. */
 static pl_status count_with_bases(collection *c)
 {
     tally bases = {NULL, 0, 0};

@@ -1,19 +1,20 @@
 /* Codes chunks of floats (delta.h).
  *
- * Trained floats hardly compress: 24 of 32 bits are noise. Between versions of a module
- * fewer bits are: a version between two others is near their middle, and only its
- * distance from there is kept. Floats are taken as integers in the order of the floats,
- * so that a small step is a small number whatever the exponent:
+ * The floats of a trained model hardly compress: 24 of 32 bits are noise. Relative to
+ * other versions of the module fewer bits are noise: a version between two others is
+ * near their middle, and only its distance from the middle is stored. Floats are read
+ * as integers in the order of the floats, so that a small step gives a small number
+ * whatever the exponent:
  *
  *   o(x)  = x's bits m if its sign is 0, else -m - 1         (mod 2^32)
  *   p     = o(a) + floor((o(b) - o(a)) / 2)                  as signed numbers
  *   d     = o(x) - p,  folded: d >= 0 ? 2d : -2d - 1         (mod 2^32)
  *
  * How many bits of d are noise depends on the exponent of p, which the decoder knows,
- * too. So values are sorted by it (in groups of at least GROUP_MIN, each in the order
- * of the chunk), and every byte of a group is coded by itself. All of it is integer
- * arithmetic: the same bytes on every machine, exact also for NaN, infinities and both
- * zeros. */
+ * too. So values are sorted by this exponent (in groups of at least GROUP_MIN values,
+ * each group in the order of the chunk), and every byte of a group is coded by itself.
+ * All of this is integer arithmetic. It gives the same bytes on every machine, and is
+ * exact also for NaN, infinities and both zeros. */
 #include "store/delta.h"
 #include <string.h>
 
@@ -39,8 +40,9 @@ static uint32_t load_u32(const uint8_t *at)
     return bits;
 }
 
-/* Floor of the half sum without overflow: common bits and half of the others; the top
- * bit is turned so that signed order is unsigned order. */
+/* Half of the sum, rounded down, without overflow: the common bits plus half of the
+ * bits that differ. The top bit is inverted so that signed order becomes unsigned
+ * order. */
 static uint32_t middle(uint32_t a, uint32_t b)
 {
     const uint32_t top = 0x80000000u;
@@ -50,8 +52,8 @@ static uint32_t middle(uint32_t a, uint32_t b)
 
 /* ---- groups ---- */
 typedef struct grouping {
-    uint8_t group[EXPONENTS];    /* of an exponent */
-    size_t start[EXPONENTS + 1]; /* of a group, in sorted order */
+    uint8_t group[EXPONENTS];    /* the group of an exponent */
+    size_t start[EXPONENTS + 1]; /* the first position of a group in sorted order */
     int n_groups;
 } grouping;
 
@@ -79,7 +81,7 @@ static void make_groups(const uint32_t *predicted, size_t n, grouping *out)
         out->start[++out->n_groups] = n;
 }
 
-/* Writes `predicted` in the order of the chunk. */
+/* Writes `predicted`, in the order of the chunk. */
 static void predict_values(const uint8_t *a, const uint8_t *b, size_t n,
                            uint32_t *predicted)
 {
@@ -88,8 +90,8 @@ static void predict_values(const uint8_t *a, const uint8_t *b, size_t n,
 }
 
 /* ---- bytes of a group ---- */
-/* A plane is stored without coding if coding does not make it shorter; then its length
- * is that of the plane. */
+/* If coding does not make a plane shorter, it is stored uncoded; then its stored length
+ * is the plane's own length, which tells the decoder. */
 static pl_status put_plane(const uint8_t *plane, size_t n, pl_buf *work, pl_buf *out)
 {
     pl_buf_clear(work);

@@ -10,7 +10,7 @@
 /* Appends the coded bytes. `a` and `b` are NULL or have as many bytes as data. */
 PL_MUST_CHECK pl_status delta_encode(const uint8_t *data, const uint8_t *a,
                                      const uint8_t *b, size_t len, pl_buf *out);
-/* Appends exactly `len` bytes, or ERR_DAMAGED. */
+/* Appends exactly `len` bytes. ERR_DAMAGED if that is impossible. */
 PL_MUST_CHECK pl_status delta_decode(const uint8_t *coded, size_t coded_len,
                                      const uint8_t *a, const uint8_t *b, size_t len,
                                      pl_buf *out);

@@ -11,9 +11,9 @@
 enum {
     PACK_BUFFER_BYTES = 32 << 20,
     RECORD_BUFFER_BYTES = 8 << 20,
-    /* More than the allocator keeps (KEPT_BLOCK in base/mem.c): a buffer that was
-     * written goes back to the system. In smaller blocks it left gaps that the next one
-     * did not fill, so a home grew for a hundred phases. */
+    /* Blocks larger than the allocator keeps (KEPT_BLOCK in base/mem.c): a buffer that
+     * was written goes back to the system. Smaller blocks left gaps that the next
+     * buffer did not fill, so a home's memory grew for a hundred phases. */
     ARENA_BLOCK_BYTES = 5 << 20,
     RECORD_CACHE_BYTES = 4 << 20,
     WAL_BYTES = 128 << 20,
@@ -62,7 +62,7 @@ struct kv_cursor {
     rocksdb_iterator_t *rows;
     const kv *db;
     pl_buf prefix;
-    bool ready; /* true if it stands on a row that was not returned yet */
+    bool ready; /* true if the iterator is at a row that was not returned yet */
 };
 
 const char *kv_family_name(kv_family family)
@@ -75,12 +75,12 @@ uint8_t kv_family_id(kv_family family)
     return FAMILIES[family].id;
 }
 
-/* Frees `error`. RocksDB tells causes apart only in its text. */
+/* Frees `error`. Only the text of a RocksDB error tells the cause. */
 static pl_status database_failed(const char *verb, const char *path, char *error)
 {
     pl_status status = PL_ERR_IO;
     const char *remedy = "look at the disk and the system's log", *cause = error;
-    /* after opening, such an error means that the disk has changed */
+    /* only while opening: after that, the same errors mean that the disk has changed */
     bool opens = strcmp(verb, "open") == 0;
     if (opens &&
         (strstr(error, "Permission denied") || strstr(error, "not permitted"))) {
@@ -120,7 +120,8 @@ static rocksdb_block_based_table_options_t *record_tables(void)
     return table;
 }
 
-/* Chunks are read once, or from the page cache: a cache of their blocks only fills. */
+/* Chunks are read once, or they are in the page cache. So a cache for their blocks
+ * would only take memory. */
 static rocksdb_block_based_table_options_t *pack_tables(void)
 {
     rocksdb_block_based_table_options_t *table = rocksdb_block_based_options_create();
@@ -128,8 +129,8 @@ static rocksdb_block_based_table_options_t *pack_tables(void)
     return table;
 }
 
-/* A follower opens with the writer's options, because both must agree about families.
- */
+/* A follower opens with the writer's options, because both must agree about the
+ * families. */
 static void set_durability(rocksdb_options_t *o, kv_mode mode)
 {
     rocksdb_options_set_create_if_missing(o, mode == KV_MAKE);
@@ -383,7 +384,8 @@ kv_slice kv_batch_kept(const kv_batch *batch)
     return (kv_slice){batch->kept.data, batch->kept.len};
 }
 
-/* Chunk bytes are left out, because records of chunks and blobs name them by hash. */
+/* The bytes of chunks are left out, because the records of chunks and blobs contain
+ * their hashes. */
 static void digest_operation(kv_batch *batch, uint8_t kind, kv_family family,
                              kv_slice key, kv_slice value)
 {
@@ -409,8 +411,8 @@ void kv_put(kv_batch *batch, kv_family family, kv_slice key, kv_slice value)
                                  key.len, value.data, value.len);
 }
 
-/* A pack key is written exactly once, as single deletion requires. It and its deletion
- * vanish together at the first compaction or flush. */
+/* A pack key is written exactly once, as RocksDB's single deletion requires. Row and
+ * deletion vanish together at the first compaction or flush. */
 void kv_delete(kv_batch *batch, kv_family family, kv_slice key)
 {
     rocksdb_column_family_handle_t *handle = batch->db->families[family];
@@ -539,7 +541,7 @@ pl_status kv_drop_files(kv *db, kv_family family, kv_slice first, kv_slice last)
     return error ? database_failed("write", db->path, error) : PL_OK;
 }
 
-/* Flushes the memory first: rows that were deleted there never reach a file. */
+/* Flushes the memory first, so that rows that were deleted there never reach a file. */
 pl_status kv_compact(kv *db, kv_family family)
 {
     char *error = NULL;

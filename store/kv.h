@@ -3,16 +3,17 @@
  *
  * Nothing here knows what the bytes mean. These settings differ from the defaults:
  *
- * - The write-ahead log is read back in the mode that refuses damage (a torn tail
- *    alone is forgiven), closed logs are tracked in the manifest, and every flush and
- *    compaction is read back. The default mode drops synced commits silently: only a
- *    caller that has proved that nothing is lost may ask for it (KV_MEND).
- * - The pack family holds chunks of up to 1 MiB under keys that only rise, so its
- *    files never overlap and compaction moves instead of rewriting. A chunk that dies
- *    young is cancelled by its single deletion before it reaches a file at all.
+ * - The write-ahead log is read back in the mode that refuses any damage except a torn
+ *   tail. Closed logs are tracked in the manifest, and every flush and compaction is
+ *   read back. The default mode silently drops synced commits. Only a caller that has
+ *   proved that nothing is lost may ask for it (KV_MEND).
+ * - The pack family holds chunks of up to 1 MiB under rising keys. So its files never
+ *   overlap, and compaction moves files instead of rewriting them. A chunk that is
+ *   deleted soon after it was written is cancelled by its single deletion before it
+ *   reaches a file.
  * - No BlobDB: a follower that reads blob values crashes in RocksDB 7.8.
  *
- * Reading is safe from several threads at once; everything else belongs to one. */
+ * Several threads may read at once. Everything else belongs to one thread. */
 #ifndef PL_STORE_KV_H
 #define PL_STORE_KV_H
 #include "base/base.h"
@@ -69,18 +70,19 @@ void kv_close(kv **db, bool abandon);
 /* KV_FOLLOW: catch up with the writer; other modes: nothing */
 PL_MUST_CHECK pl_status kv_refresh(kv *db);
 
-/* A value that is not copied; data is NULL if there is no such key. After every kv_get
- * that returned OK call kv_unpin. */
+/* A value that is not copied; `data` is NULL if there is no such key. Call kv_unpin
+ * after every kv_get that returned OK. */
 typedef struct kv_pin {
     const uint8_t *data;
     size_t len;
-    void *handle; /* a pinned slice, or memory of RocksDB if `copied` */
+    /* a pinned slice of RocksDB; if `copied`, memory that RocksDB allocated */
+    void *handle;
     bool copied;
 } kv_pin;
 PL_MUST_CHECK pl_status kv_get(kv *db, kv_family family, kv_slice key, kv_pin *out);
-void kv_unpin(kv_pin *pin); /* accepts an empty one */
+void kv_unpin(kv_pin *pin); /* accepts an empty pin */
 
-/* ---- iteration over the keys that start with `prefix`, rising ---- */
+/* ---- iteration over the keys that start with `prefix`, in rising order ---- */
 typedef struct kv_cursor kv_cursor;
 typedef struct kv_batch kv_batch;
 
@@ -99,19 +101,19 @@ PL_MUST_CHECK pl_status kv_last_key(kv *db, kv_family family, pl_buf *out);
 /* ---- writing ---- */
 kv_batch *kv_batch_create(kv *db);
 void kv_batch_destroy(kv_batch **batch); /* accepts NULL */
-/* From now on the operations are also kept as bytes, in the form that is hashed
- * (without those on pack). Another machine can apply them. */
+/* From now on the batch also keeps its operations as bytes, in the form that is hashed
+ * (without operations on the pack family). Another machine can apply them. */
 void kv_batch_keep(kv_batch *batch);
 kv_slice kv_batch_kept(const kv_batch *batch);
 void kv_put(kv_batch *batch, kv_family family, kv_slice key, kv_slice value);
 void kv_delete(kv_batch *batch, kv_family family, kv_slice key);
-/* As kv_get, with the batch's own operations on top of the database. */
+/* As kv_get, but the batch's own operations are seen on top of the database. */
 PL_MUST_CHECK pl_status kv_batch_get(kv_batch *batch, kv_family family, kv_slice key,
                                      kv_pin *out);
 uint64_t kv_batch_bytes(const kv_batch *batch);
 size_t kv_batch_count(const kv_batch *batch);
-/* The hash "commit" over the operations so far, without those on pack (PROTOCOL 4.6).
- */
+/* The hash "commit" over the operations so far, without those on the pack family
+ * (PROTOCOL 4.6). */
 void kv_batch_digest(kv_batch *batch, pl_hash *out);
 
 /* One atomic, synced write. After a failure the database must not be written to again.
@@ -121,7 +123,7 @@ PL_MUST_CHECK pl_status kv_commit(kv *db, kv_batch *batch);
 /* ---- table files that are made beside the database ---- */
 typedef struct kv_file kv_file;
 PL_MUST_CHECK pl_status kv_file_create(const char *path, kv_file **out);
-/* Keys must rise. */
+/* Each key must be greater than the one before it. */
 PL_MUST_CHECK pl_status kv_file_put(kv_file *file, const char *path, kv_slice key,
                                     kv_slice value);
 /* Completes the file, makes it durable and closes it. */

@@ -1,16 +1,17 @@
 /* Makes one store equal to another, row by row, for backup and restore.
  *
- * The bytes of chunks are copied first, in many commits. Nothing in the target names
- * them yet, so if the process is killed the target is as it was, except for bytes that
- * the next call will find there. All other rows are written, and old ones deleted, in
- * one last batch: so the target has either the old state or the new one. Chunks lie
- * under keys that are written once. Therefore, if the target is an earlier or later
- * state of the source, the keys of commits that both have need no comparison. If the
+ * The bytes of chunks are copied first, in many commits. No record of the target names
+ * them yet. So if the process is killed, the target is as before, plus bytes that the
+ * next call will find. All other rows are written, and old ones deleted, in one last
+ * batch: so the target has either the old state or the new one.
+ *
+ * Chunks lie under keys that are written once. So if the target is an earlier or later
+ * state of the source, chunks of commits that both have need no comparison. If the
  * target has a different history, it has different bytes under these keys and is
  * replaced as a whole (mirror_set.c).
  *
- * A source whose chunks lie in an engine has no pack rows; the target gets those that
- * the source's chunk records would have. */
+ * A source whose chunks lie in an engine has no pack rows. The target gets the pack
+ * rows that correspond to the source's chunk records. */
 #include "store/mirror.h"
 #include "store/rebase.h"
 #include "store/store_format.h"
@@ -25,17 +26,17 @@ typedef struct mirror {
     kv *to;
     kv_batch *batch;
     bool same_line;  /* the target is an earlier state of the source */
-    bool later;      /* or a later state */
+    bool later;      /* the target is a later state of the source */
     uint64_t common; /* the newest commit that both have */
-    bool marked;     /* the target has a mark that chunks are being copied */
-    /* if the source has an engine: the places that its chunk records name */
+    bool marked;     /* the target is marked: chunks are being copied */
+    /* if the source has an engine: the places in packs that its chunk records name */
     tally places;
-    pl_buf *left; /* of a copy in two steps: what the last batch would write */
+    pl_buf *left; /* in a copy in two steps: gets the content of the last batch */
     uint64_t to_sequence, to_epoch;
     pl_mirror_report *report;
 } mirror;
 
-/* The rest of a copy, as a record. */
+/* The fields of the record that holds the rest of a copy. */
 enum { LEFT_SEQUENCE = 1, LEFT_EPOCH, LEFT_LOG, LEFT_NEW_MARK, LEFT_ROWS, LEFT_CHUNK };
 
 /* ---- walking two families side by side ---- */
@@ -50,7 +51,7 @@ static pl_status step(side *s)
     return kv_cursor_next(s->cursor, &s->valid, &s->key, &s->value);
 }
 
-/* -1: only the source has the key, 1: only the target, 0: both. */
+/* -1: only the source has the key; 1: only the target has it; 0: both have it */
 static int compare_sides(const side *from, const side *to)
 {
     if (!from->valid || !to->valid)
@@ -93,7 +94,7 @@ done:
     return status;
 }
 
-/* ---- chunks, first ---- */
+/* ---- chunks: they are copied first ---- */
 static pl_status flush_batch(mirror *m)
 {
     pl_status status = kv_commit(m->to, m->batch);
@@ -102,7 +103,8 @@ static pl_status flush_batch(mirror *m)
     return status;
 }
 
-/* Until the last batch deletes it, this row explains chunks that nothing names. */
+/* While this row exists, chunks that no record names are no damage. The last batch
+ * deletes it. */
 static void mark_begin(mirror *m)
 {
     pl_buf fields = {0};
@@ -114,15 +116,17 @@ static void mark_begin(mirror *m)
     row_write(m->batch, KV_META, &key, &fields);
 }
 
-/* Commits that both have are the same. Later keys may be left from a process that ended
- * before its commit: nothing needs them, and over a later state they must not be
- * deleted. */
+/* Whether the target's pack row of this commit needs no comparison. Commits that both
+ * have are equal. Rows above the newest commit may be left from a process that ended
+ * before its commit: nothing needs them, and if the target is a later state, they must
+ * not be deleted. */
 static bool is_sure(const mirror *m, uint64_t pack)
 {
     return pack <= m->common || (m->later && pack > m->from->sequence);
 }
 
-/* A cursor sees the state at its opening, so commits in between do not disturb it. */
+/* The cursor shows the state as of its opening, so commits in between do not disturb
+ * it. */
 static pl_status bring_chunk(mirror *m, kv_family family, const side *from,
                              const side *to, int order)
 {
@@ -155,7 +159,7 @@ static pl_status has_pack(const mirror *m, kv_slice key, bool *out)
     return PL_OK;
 }
 
-/* Its hash is checked when it is copied. */
+/* Reads a chunk of the source. Copying checks its hash. */
 static pl_status fetch_chunk(mirror *m, const pl_hash *id, const chunk_record *chunk,
                              kv_slice key, bool there)
 {
@@ -206,7 +210,7 @@ static pl_status bring_chunks(mirror *m)
     return PL_OK;
 }
 
-/* ---- everything else, at once ---- */
+/* ---- everything else, in one batch ---- */
 static pl_status drop_extra_chunk(mirror *m, kv_family family, const side *from,
                                   const side *to, int order)
 {
@@ -222,7 +226,7 @@ static pl_status drop_extra_chunk(mirror *m, kv_family family, const side *from,
     return PL_OK;
 }
 
-/* Epochs that a later target has used must not be used again. */
+/* Epochs that the target has used, if it is a later state, must not be used again. */
 static bool is_higher_epoch(const mirror *m, kv_family family, const side *to)
 {
     return family == KV_META && to->key.len == strlen("epoch") &&
@@ -236,7 +240,8 @@ static bool is_mark(kv_family family, const side *row)
            memcmp(row->key.data, STORE_MIRROR_ROW, row->key.len) == 0;
 }
 
-/* If the source is itself an unfinished copy, that mark is not copied. */
+/* If the source is itself an unfinished copy, its mark STORE_MIRROR_ROW is not
+ * copied. */
 static pl_status bring_record(mirror *m, kv_family family, const side *from,
                               const side *to, int order)
 {
@@ -260,13 +265,14 @@ static pl_status gather_records(mirror *m)
         PL_CHECK(each_pair(m, (kv_family)f, bring_record));
     if (m->to_epoch <= m->from->epoch)
         return PL_OK;
-    pl_put_u64(&fields, 1, m->to_epoch); /* also if the copy is made elsewhere */
+    /* written also if the copy is made elsewhere */
+    pl_put_u64(&fields, 1, m->to_epoch);
     row_write(m->batch, KV_META, &key, &fields);
     return PL_OK;
 }
 
-/* A mark above the state that the last batch leaves would mean lost commits. So it is
- * lowered first, to a commit that both states have. */
+/* A mark above the state that the last batch leaves would mean that commits were lost.
+ * So the mark is first lowered to a commit that both states have. */
 static bool needs_new_mark(const mirror *m)
 {
     return m->later;
@@ -307,7 +313,7 @@ static pl_status bring_records(mirror *m, const char *folder)
     return set_mark(&mark, folder);
 }
 
-/* Writes the rest as bytes and discards the batch. */
+/* Writes the content of the last batch as bytes, and discards the batch. */
 static pl_status leave_records(mirror *m)
 {
     watermark mark = watermark_of(m);

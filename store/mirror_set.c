@@ -1,20 +1,22 @@
-/* Copies a store of one or several parts: all of it or nothing.
+/* Copies a store of one or several parts: completely or not at all.
  *
- *   FOLDER/home-N/LEFT  what a prepared part has yet to do (mirror.h)
+ *   FOLDER/home-N/LEFT  what remains to be done in a prepared part (mirror.h)
  *   FOLDER/new-N        a part that the folder did not have
- *   FOLDER/home-N/new   takes the place of a part whose history differs
- *   FOLDER/new          the same of a store in one piece
- *   FOLDER/COPY         text: "pathloom copy 1", two numbers as in PARTS, then a line a
- *                       part: the hash of its LEFT; 0 and 0: of a store in one piece
+ *   FOLDER/home-N/new   will replace a part whose history differs
+ *   FOLDER/new          the same for a store in one piece
+ *   FOLDER/COPY         text: "pathloom copy 1"; two numbers as in PARTS, or 0 and 0
+ *                       for a store in one piece; then one line per part: the hash
+ *                       of its LEFT
  *
  * First every part is prepared, which changes nothing that readers see. Then the file
- * COPY is written: it decides. Then new parts take their places, each part does what
- * its LEFT says, PARTS gets the numbers, and COPY is removed. A process that finds COPY
- * does the rest and does not need the source. A store in one piece that is not replaced
- * needs no COPY: one commit makes the copy.
+ * COPY is written: from now on the copy is decided. Then new parts are moved to their
+ * places, each part does what its LEFT says, PARTS gets the numbers, and COPY is
+ * removed. A process that finds COPY finishes the copy and does not need the source. A
+ * store in one piece that is not replaced needs no COPY, because one commit makes the
+ * copy.
  *
- * A part's folder may be a link or a mount point. So its replacement is made inside it,
- * from where files can be renamed, and the folder itself stays. */
+ * A part's folder may be a link or a mount point. So its replacement is made inside
+ * that folder: files can be renamed there, and the folder itself stays. */
 #include "store/mirror.h"
 #include "store/parts.h"
 #include <errno.h>
@@ -47,7 +49,7 @@ static bool is_decided(const char *folder)
     return pl_path_exists(pl_join(path, folder, "COPY"));
 }
 
-/* Judged by its name: home-N, possibly followed by slashes. */
+/* Whether the folder's name is that of a part: home-N, possibly followed by slashes. */
 static bool is_part(const char *folder)
 {
     size_t len = strlen(folder);
@@ -98,7 +100,8 @@ static pl_status check_movable(const char *folder, const char *path)
         path, folder);
 }
 
-/* Nothing may be created in the place of a part whose disk is missing. */
+/* If a part is a link to a disk that is missing, nothing may be created in its
+ * place. */
 static pl_status check_link(const char *path)
 {
     struct stat info;
@@ -187,7 +190,7 @@ static pl_status read_decision(copy_set *c)
     return status;
 }
 
-/* ---- after it ---- */
+/* ---- after the decision ---- */
 static pl_status move_into_place(const char *from, const char *to)
 {
     char above[PL_PATH_MAX];
@@ -209,7 +212,7 @@ static pl_status move_into_place(const char *from, const char *to)
 static const char *const NAMES[] = {"FORMAT", "db", "HWM"};
 enum { N_NAMES = sizeof NAMES / sizeof *NAMES };
 
-/* FOLDER/new takes the place of the files in the folder. */
+/* Replaces the files of the folder by those in FOLDER/new. */
 static pl_status swap_in_copy(const char *folder)
 {
     char fresh[PL_PATH_MAX], from[PL_PATH_MAX], to[PL_PATH_MAX];
@@ -324,10 +327,10 @@ pl_status mirror_clear(const char *folder)
     return pl_remove_tree(pl_join(path, folder, "new"));
 }
 
-/* ---- before it ---- */
-/* Prepares an existing part in place, or makes it anew inside its folder. What an
- * earlier, undecided copy prepared is removed. `at` gets the place where it was made.
- */
+/* ---- before the decision ---- */
+/* Prepares an existing part in place, or makes it anew inside its folder. Removes what
+ * an earlier, undecided copy prepared. `at` gets the folder in which the part was
+ * made. */
 static pl_status prepare_old(pl_store *from, const char *folder, bool force,
                              char at[PL_PATH_MAX], pl_buf *left, pl_mirror_report *out)
 {
@@ -370,7 +373,8 @@ done:
     return status;
 }
 
-/* Parts beyond the number that is copied are removed. */
+/* Parts with numbers above those of the source will be removed, so they must be
+ * movable. */
 static pl_status check_part_folders(const copy_set *c)
 {
     char path[PL_PATH_MAX];
@@ -413,7 +417,7 @@ static pl_status copy_all(copy_set *c, pl_store *from, bool force,
     return end_locked(c);
 }
 
-/* ---- in one piece ---- */
+/* ---- a store in one piece ---- */
 static pl_status check_whole(const char *folder)
 {
     char path[PL_PATH_MAX];
@@ -432,7 +436,8 @@ static pl_status copy_one(copy_set *c, pl_store *from, bool force,
     mirror_target to = {.folder = c->folder, .force = force};
     if (is_decided(c->folder))
         PL_CHECK(end_locked(c));
-    PL_CHECK(check_whole(c->folder)); /* a copy that has just ended may be one */
+    /* if a copy was just finished, the folder may be a store in parts now */
+    PL_CHECK(check_whole(c->folder));
     PL_CHECK(pl_remove_tree(pl_join(fresh, c->folder, "new")));
     PL_CHECK(mirror_into(from, &to, NULL, out));
     if (!to.beside)

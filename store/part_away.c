@@ -1,8 +1,8 @@
-/* Removes the last part of a store, in which nothing is left that is needed.
+/* Removes the last part of a store. Nothing in that part may still be needed.
  *
- * The file home-N.removed announces the removal, then PARTS is lowered by one, then the
- * folder is removed. If the process is killed after PARTS was written, the rest of the
- * folder is ignored. */
+ * Steps: write the file home-N.removed, which announces the removal; lower the number
+ * in PARTS by one; remove the folder. If the process is killed after PARTS was written,
+ * the rest of the folder is ignored. */
 #include "store/parts.h"
 #include "store/rollback.h"
 #include <stdio.h>

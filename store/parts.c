@@ -90,7 +90,8 @@ static pl_status parse_parts_file(const char *path, const char *text, pl_parts *
         path, PL_PARTS_MAX, FIRST_LINE);
 }
 
-/* Without this check, a home whose part is not counted would be lost silently. */
+/* Returns an error if a part exists that PARTS does not count. Without this check the
+ * data of that part would be lost silently. */
 static pl_status check_counted(const char *folder, const pl_parts *parts)
 {
     char next[PL_PATH_MAX];
@@ -104,8 +105,8 @@ static pl_status check_counted(const char *folder, const pl_parts *parts)
                    folder, parts->n, next);
 }
 
-/* Whether a division was interrupted: PARTS of a new store is written before its parts,
- * that of a divided store after the first part. Several parts without PARTS were put
+/* Whether a division was interrupted. A new store has PARTS before it has any part; a
+ * divided store gets PARTS after its first part. Several parts without PARTS were put
  * there by hand. */
 static bool is_half_divided(const char *folder)
 {
@@ -239,8 +240,8 @@ int pl_store_n_begun(const char *folder, const pl_parts *parts)
     return n;
 }
 
-/* Identifies one state of the folder: each copy into the folder writes PARTS anew,
- * after its parts. */
+/* Identifies a state of the folder: each copy into the folder writes PARTS anew, after
+ * its parts. */
 typedef struct parts_stamp {
     bool copying;
     struct stat parts;
@@ -339,9 +340,9 @@ static pl_status all_notes(pl_store *store, pl_buf *out)
     return PL_OK;
 }
 
-/* A name is in its next part before it leaves the old one. A reader that looks in the
- * opposite order could see it in neither. If no note has changed between two looks, no
- * name was missed. */
+/* A name is in its next part before it leaves the old one. A reader that reads the
+ * parts in the opposite order could miss it in both. If no note has changed between two
+ * reads, no name was missed. */
 static pl_status refresh_notes(pl_store *store)
 {
     enum { LOOKS_MAX = 16 };
@@ -376,9 +377,9 @@ static pl_status look_at_parts(pl_store *store, rollback_view *view)
                    store->folder, store->n_parts);
 }
 
-/* A rollback, or a copy into the folder, is seen in all parts or in none: while one is
- * being made, this function waits. It does not wait longer for parts that were restored
- * one by one, because their numbers never become equal. */
+/* Shows a rollback, or a copy into the folder, in all parts or in none: while one is
+ * being made, this function waits. If parts were restored one by one, their numbers
+ * never become equal; then it gives up waiting. */
 pl_status parts_refresh(pl_store *store)
 {
     enum { PATIENCE_MS = 3000, WAIT_MS = 20 };
@@ -419,8 +420,8 @@ int pl_store_n_parts(const pl_store *store)
     return store->n_parts;
 }
 
-/* The part that owns a name that moved, by the note with the highest stamp. NULL: the
- * name never moved and is where it always was. */
+/* The part that owns a name that has moved, according to the note with the highest
+ * stamp. NULL: the name never moved. */
 static pl_store *owner_of(const pl_store *store, const char *name)
 {
     char ref[PL_MODULE_NAME_MAX + 8];
@@ -443,7 +444,7 @@ static pl_store *owner_of(const pl_store *store, const char *name)
     return owner;
 }
 
-/* The part that the notes name, else the first part that has the name. */
+/* The part that the notes name; else the first part that has the name. */
 int pl_store_part_of(pl_store *store, const char *name)
 {
     if (store->n_parts == 0)
@@ -542,7 +543,8 @@ pl_status parts_each_version(pl_store *s, const char *module, pl_version_fn fn,
     return pl_store_each_version(part_with_module(s, module), module, fn, context);
 }
 
-/* ---- in order over all parts: names first, each once, then the things ---- */
+/* ---- lists over all parts: names are gathered and sorted, then each thing is read
+ * ---- */
 typedef struct place {
     char name[PL_MODULE_NAME_MAX];
     int part;
@@ -593,7 +595,7 @@ static int compare_name_places(const void *a_, const void *b_)
     return order != 0 ? order : a->part - b->part;
 }
 
-/* Of a name in several parts, the first part counts. */
+/* If a name is in several parts, the entry of the first part stays. */
 static void sort(listing *l)
 {
     size_t n = 0;
@@ -686,7 +688,8 @@ typedef struct owned_pending {
     void *context;
 } owned_pending;
 
-/* While a module moves, the next part has copies of its pending updates. */
+/* While a module moves, the next part has copies of its pending updates. They are left
+ * out. */
 static pl_status tell_pending(void *context, const char *module,
                               const pl_contribution *c)
 {
@@ -695,7 +698,7 @@ static pl_status tell_pending(void *context, const char *module,
     return owner && owner != o->part ? PL_OK : o->fn(o->context, module, c);
 }
 
-/* A module's pending rows lie in one part, so within a module the order holds. */
+/* A module's pending rows lie in one part, so they come in their usual order. */
 pl_status parts_each_pending(pl_store *s, const char *prefix, pl_pending_fn fn,
                              void *context)
 {
@@ -739,8 +742,8 @@ static void tell_problem(void *context, const char *sentence)
     p->fn(p->context, text);
 }
 
-/* A module has one owner. While it moves it may be in two parts, but then a note names
- * the owner. */
+/* Reports modules that lie in several parts. While a module moves it may be in two
+ * parts, but then a note names the owner. */
 static pl_status audit_owners(pl_store *store, pl_problem_fn fn, void *context,
                               pl_audit_report *out)
 {

@@ -1,36 +1,39 @@
-/* Private to the folder: a store in parts, one part per home of a job. parts.c opens
- * with how readers see the parts as one store.
+/* Private to the folder: a store in parts, one part per home of a job. The comment at
+ * the top of parts.c says how readers see the parts as one store.
  *
  *   FOLDER/PARTS      text: "pathloom parts 1", then the number N
  *   FOLDER/home-1 ..  N stores, each with a writer of its own
  *
- * After homes were added or removed the second line has a second number: how many parts
- * there were at the beginning. */
+ * After homes were added or removed, the second line of PARTS has a second number: how
+ * many parts there were at the beginning. */
 #ifndef PL_STORE_PARTS_H
 #define PL_STORE_PARTS_H
 #include "store/store_internal.h"
 
-/* Refs of names that moved: "at/NAME" -> "J STAMP" or "here STAMP" (PROTOCOL 2.14). */
+/* Refs about names that moved: "at/NAME" has the target "J STAMP" or "here STAMP"
+ * (PROTOCOL 2.14). */
 #define PARTS_NOTES "at/"
 
 PL_MUST_CHECK pl_status parts_open(pl_store *store, int n);
 void parts_close(pl_store *store);
 PL_MUST_CHECK pl_status parts_refresh(pl_store *store);
 PL_MUST_CHECK pl_status parts_write_counts(const char *folder, const pl_parts *parts);
-/* Whether a part that was removed has left files behind; parts_clear_removed removes
- * them before there is such a part again. */
+/* Whether files of a removed part are left. parts_clear_removed deletes them before a
+ * part with the same number is made again. */
 bool parts_is_removed(const char *folder, int part);
 PL_MUST_CHECK pl_status parts_clear_removed(const char *folder, int part);
-/* Makes a part again that existed at the beginning and was removed: it must exist when
- * it is counted. It bears a mark until parts_unmark. */
+/* Makes a removed part again. This is needed for a part that existed at the beginning,
+ * because it must exist whenever it is counted. The file that announced its removal
+ * stays until parts_unmark deletes it. */
 PL_MUST_CHECK pl_status parts_make_again(const char *folder, int part);
 PL_MUST_CHECK pl_status parts_unmark(const char *folder, int part);
 bool parts_is_made(const char *folder, int part);
-/* ERR_UNSUPPORTED for a store in parts, because `what` works on one part at a time. */
+/* ERR_UNSUPPORTED for a store in parts. `what` names the operation that works only on a
+ * single part. */
 PL_MUST_CHECK pl_status parts_refuse(const pl_store *store, const char *what);
 
 /* The functions of store.h of the same names, for a store with n_parts > 0. */
-/* NULL if no part has it */
+/* The part that has this blob; NULL if no part has it. */
 pl_store *parts_with_blob(pl_store *store, const pl_hash *blob);
 pl_status parts_get_version(pl_store *store, const char *module, uint64_t number,
                             pl_version *out);

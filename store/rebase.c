@@ -1,5 +1,5 @@
-/* Writes and reads bases. A base is written when the commits since the last one have
- * more bytes than the last base, so at most twice the necessary bytes are written. */
+/* Writes and reads bases. A base is written when the commits since the last base have
+ * more bytes than that base. So at most twice the necessary bytes are written. */
 #include "store/rebase.h"
 #include <string.h>
 
@@ -110,7 +110,7 @@ done:
     return status;
 }
 
-/* ---- the base before ---- */
+/* ---- dropping the old base ---- */
 typedef struct drop_list {
     engine_object *names;
     size_t n, cap;
@@ -125,7 +125,7 @@ static char *next_name(drop_list *list)
     return list->names[list->n++].name;
 }
 
-/* Objects that a failure leaves behind are garbage, which gc finds. */
+/* If an object cannot be dropped, it is garbage, which gc finds. */
 void rebase_drop(pl_store *store, const remote_head *old)
 {
     drop_list list = {0};

@@ -1,11 +1,11 @@
-/* Rebuilds a store's folder from what its engine holds: the base, then the commits
- * since.
+/* Rebuilds a store's folder from its engine: from the base and the commits since the
+ * base.
  *
- * The chain of commits is walked twice, from the head down to the base by the names
- * that each commit gives of the one before, and up again to write them. Every object is
- * checked against a hash that was known before it was read: the base by the head, a
- * commit by its name and by the digest in its own log row. FORMAT is written last: a
- * folder without it is no store. */
+ * The chain of commits is walked twice: from the head down to the base, because each
+ * commit names the one before it, and then up again to write the commits. Every object
+ * is checked against a hash that was known before: the base by the head, a commit by
+ * its name and by the digest in its own log row. FORMAT is written last: a folder
+ * without FORMAT is no store. */
 #include "store/rebase.h"
 #include "store/store_format.h"
 #include <errno.h>
@@ -17,7 +17,8 @@ typedef struct rebuild {
     remote_end *remote;
     kv *db;
     kv_batch *batch;
-    pl_hash *log; /* of commits base_sequence + 1 .. sequence */
+    /* [sequence - base_sequence] log hashes of commits base_sequence + 1 .. sequence */
+    pl_hash *log;
     pl_buf bytes;
     pl_rebuild_report *report;
 } rebuild;
@@ -133,7 +134,7 @@ static pl_status walk_down(rebuild *r)
     const remote_head *head = &r->remote->head;
     uint64_t n = head->sequence - head->base_sequence;
     pl_hash log = head->log;
-    /* each commit has bytes, so this memory is bounded by what exists */
+    /* each commit has at least one byte, so this limits the memory */
     if (n > head->log_bytes)
         return pl_fail(PL_ERR_DAMAGED, "the head counts %llu commits in %llu bytes",
                        (unsigned long long)n, (unsigned long long)head->log_bytes);
@@ -180,8 +181,8 @@ static pl_status take_all(rebuild *r, const char *folder)
     return flush_rows(r);
 }
 
-/* The file RESTORING says that everything in the folder was put there by this function
- * and may be started anew. */
+/* Writes the file RESTORING. While it exists, everything in the folder was put there by
+ * this function and may be replaced. */
 static pl_status mark_begun(const char *folder)
 {
     char mark[PL_PATH_MAX], path[PL_PATH_MAX];
@@ -209,7 +210,7 @@ static pl_status fill_store_folder(rebuild *r, const char *place, const char *fo
 {
     char path[PL_PATH_MAX];
     if (pl_path_exists(pl_join(path, folder, "FORMAT"))) {
-        /* an earlier call was killed just before that */
+        /* an earlier call was killed just before it removed RESTORING */
         PL_CHECK(mark_done(folder));
         return pl_fail(PL_ERR_EXISTS,
                        "%s is a store already; move it away, then do this again",

@@ -1,22 +1,22 @@
 /* Codes old versions. The newest versions stay raw, so commits and the reads of workers
- * cost no more than without coding; versions that only history needs are made smaller
- * later.
+ * cost no more than without coding. Versions that are only needed as history are made
+ * smaller later.
  *
- * Versions of a module are coded relative to each other like the marks of a ruler.
- * Every 16th stands alone. Any other is coded relative to two versions, one on each
- * side, whose distance is the lowest set bit of its number:
+ * Versions of a module are coded relative to each other, like the marks of a ruler.
+ * Every 16th version stands alone. Any other version is coded relative to two versions,
+ * one on each side; their distance is the lowest set bit of its number:
  *
  *   0 . . . . . . . 8 . . . . . . . 16      8 between 0 and 16
  *   0 . . . 4 . . . 8 . . . 12 . . . 16     4 between 0 and 8, ...
  *
- * So half of all versions lie one step from both neighbours, and reading any of them
- * decodes at most six. A version is coded as soon as its upper neighbour is there and
- * it is no longer among the newest RECENT, from which tasks start.
+ * So half of all versions lie one step from both neighbours, and reading any version
+ * decodes at most six. A version is coded as soon as its upper neighbour exists and the
+ * version is not among the newest RECENT, from which tasks start.
  *
- * Chunks are shared between versions, so after a rollback the bases of chunks could
- * form a circle although version numbers do not. Therefore a chunk is made relative
- * only to chunks that do not depend on it. Coded bytes are decoded and compared before
- * the raw bytes are released. */
+ * Versions may share chunks. So after a rollback a chunk could become its own base
+ * through a circle, although version numbers form none. Therefore a chunk is coded only
+ * relative to chunks that do not depend on it. Coded bytes are decoded and compared
+ * before the raw bytes are released. */
 #include "store/delta.h"
 #include "store/store_internal.h"
 #include <string.h>
@@ -36,7 +36,8 @@ static uint64_t reach_of(uint64_t number)
     return number % ALONE == 0 ? 0 : number & (~number + 1);
 }
 
-/* Finds the k-th version that is due with this head; false if there is none. */
+/* Finds the k-th version that may be coded once the head has this number; false if
+ * there is none. */
 static bool due(uint64_t head, int k, uint64_t *number)
 {
     static const uint64_t distance[] = {RECENT, 4, 8};
@@ -48,8 +49,8 @@ static bool due(uint64_t head, int k, uint64_t *number)
 }
 
 /* ---- which chunk ---- */
-/* The depth of deltas below this chunk; more than the limit if the chunk `not_on` is
- * among them. */
+/* The length of the longest chain of deltas that this chunk depends on. More than the
+ * limit if `not_on` is in such a chain. */
 static pl_status delta_depth_of(const recoding *r, const pl_hash *id,
                                 const pl_hash *not_on, int level, int *out)
 {
@@ -70,8 +71,8 @@ static pl_status delta_depth_of(const recoding *r, const pl_hash *id,
     return PL_OK;
 }
 
-/* Other chunks may depend on this one already: the whole chain must stay within the
- * limit. */
+/* Whether these bases are allowed. Chunks may already depend on this one, so the whole
+ * chain, above and below it, must stay within the limit. */
 static pl_status may_stand_on(const recoding *r, const pl_hash *id,
                               const chunk_record *chunk, const pl_hash bases[2],
                               bool *out)
@@ -89,12 +90,13 @@ static pl_status may_stand_on(const recoding *r, const pl_hash *id,
 typedef struct chunk_work {
     pl_hash id;
     chunk_record record;
-    pl_hash bases[2]; /* none: the chunk stands alone */
+    pl_hash bases[2]; /* none: the chunk is coded alone */
     chunk_view data, a, b;
     pl_buf coded, again;
 } chunk_work;
 
-/* Records how many deltas depend on this chunk now, and on its own bases. */
+/* Records in the chunk how many deltas depend on it now, then does the same for its
+ * bases. */
 static pl_status raise(pl_txn *txn, const pl_hash *id, uint64_t height)
 {
     chunk_record chunk;
@@ -109,8 +111,8 @@ static pl_status raise(pl_txn *txn, const pl_hash *id, uint64_t height)
     return PL_OK;
 }
 
-/* Deletes the old row and writes the new one under a new key, because keys of packs are
- * written once. */
+/* Deletes the old row and writes a new one under a new key, because a pack key is
+ * written only once. */
 static pl_status replace_chunk(pl_txn *txn, const chunk_work *w)
 {
     chunk_record next = w->record;
@@ -153,7 +155,8 @@ static pl_status recode_loaded(recoding *r, chunk_work *w)
     return txn_spoil(r->txn, replace_chunk(r->txn, w));
 }
 
-/* A base that is too deep, or that is this chunk itself, is not used. */
+/* Codes a chunk. A base whose chain is too long, or that depends on this chunk, is not
+ * used. */
 static pl_status recode_chunk(recoding *r, const pl_hash *id, const pl_hash bases[2])
 {
     bool found = false, may = false;
@@ -176,7 +179,8 @@ static pl_status recode_chunk(recoding *r, const pl_hash *id, const pl_hash base
 }
 
 /* ---- one version ---- */
-/* The blob of its parameters; without chunks if it no longer exists. */
+/* The record of the version's blob of parameters; it has no chunks if the blob no
+ * longer exists. */
 static pl_status params_of(const recoding *r, const char *module, uint64_t number,
                            blob_record *out)
 {
@@ -248,7 +252,7 @@ static pl_status recode_row(recoding *r, kv_slice key, kv_slice value, bool *any
         return PL_OK;
     *any = true;
     memcpy(module, key.data, key.len);
-    /* Goes through the heads that the module has had since the last call. */
+    /* Goes through all numbers that the head had since the last call. */
     bool whole = true;
     for (; head.recoded <= head.number && whole; head.recoded += whole)
         for (int k = 0; k < 3 && whole; k++) {
@@ -260,7 +264,8 @@ static pl_status recode_row(recoding *r, kv_slice key, kv_slice value, bool *any
     return PL_OK;
 }
 
-/* Goes through the modules; the cursor does not see the batch that grows meanwhile. */
+/* Goes through the modules. The cursor does not see the batch, which grows
+ * meanwhile. */
 static pl_status recode_modules(recoding *r, bool *any)
 {
     bool valid = false;

@@ -1,9 +1,9 @@
-/* Fields of every record, as tables from which both writing and reading follow.
+/* The fields of every record, in tables that both writing and reading use.
  *
- * The numbers are tags of PROTOCOL 4.6 and a contract with every store on every disk:
- * none is ever renumbered or used again. A new field takes a new tag, which older
- * releases skip, and may be missing. A failure of reading is the reader's, and row_end
- * reports it once, with family and key. */
+ * The numbers are the tags of PROTOCOL 4.6, and stores on disk contain them. So a tag
+ * is never changed or used again. A new field gets a new tag; older releases skip it,
+ * and it may be missing. A failure of reading stays in the reader; row_end reports it
+ * once, with family and key. */
 #include "store/records.h"
 #include "base/base.h"
 #include "store/chunk.h"
@@ -186,7 +186,7 @@ void ref_write(kv_batch *batch, const char *name, const char *target)
     row_write(batch, KV_REF, &key, &fields);
 }
 
-/* The target may be any text, also an empty one, so it is copied by length. */
+/* The target may be any text, even an empty one, so it is copied by its length. */
 pl_status ref_decode(row_view *row, char *name, pl_buf *target)
 {
     size_t len;
@@ -211,7 +211,7 @@ void blob_write(kv_batch *batch, const pl_hash *id, const blob_record *blob)
     row_write(batch, KV_BLOB, &key, &fields);
 }
 
-/* The number of chunks follows from the size, so neither is trusted alone. */
+/* The number of chunks must match the blob's size. */
 pl_status blob_decode(row_view *row, blob_record *out)
 {
     size_t len;
@@ -262,7 +262,7 @@ void chunk_write(kv_batch *batch, const pl_hash *id, const chunk_record *chunk)
     write_table_row(batch, KV_CHUNK, key_of_hash(id), chunk_fields, chunk);
 }
 
-/* Later arithmetic relies on what is checked here. */
+/* Checks what later arithmetic relies on. */
 pl_status chunk_decode(row_view *row, chunk_record *out)
 {
     pl_get_fields(&row->fields, chunk_fields, out);

@@ -1,6 +1,4 @@
-/* The fields of the records of each family (PROTOCOL 4.6).
- *
- * If there is no such row, *found is false and the output is zero. That is no error
+/* If the row does not exist, *found is false and the output is zero. This is no error
  * here: the callers say in their own words what is missing. */
 #ifndef PL_STORE_RECORDS_H
 #define PL_STORE_RECORDS_H
@@ -9,7 +7,8 @@
 typedef struct head_record {
     uint64_t number;
     uint64_t momentum_from; /* no version below this one has momentum or change */
-    /* everything that was due with heads below this one has been coded */
+    /* all versions that were due while the head was below this number have been
+     * coded */
     uint64_t recoded;
 } head_record;
 
@@ -18,15 +17,17 @@ typedef struct blob_record {
     pl_buf chunks; /* hashes, PL_HASH_BYTES each */
 } blob_record;
 
-/* How a chunk lies in its pack: see chunk.h. References count how often it occurs in
- * blobs, and how often it is a base. */
+/* How a chunk lies in its pack: see chunk.h. `refs` counts how often the chunk occurs
+ * in blobs and how often it is a base of other chunks. */
 typedef struct chunk_record {
     uint64_t pack, bytes, refs;
     uint32_t number;
     uint64_t stored;  /* bytes in the pack */
     uint64_t coding;  /* chunk_coding */
-    pl_hash bases[2]; /* of a delta; both may be the same */
-    uint64_t height;  /* at least as many deltas stand on each other above this one */
+    pl_hash bases[2]; /* bases of a delta; both may be the same chunk */
+    /* an upper bound of the number of deltas that depend on each other above this
+     * chunk */
+    uint64_t height;
     /* in an engine: the epoch of the opening that wrote it (remote.h) */
     uint64_t epoch;
 } chunk_record;
@@ -35,7 +36,7 @@ typedef struct log_record {
     pl_hash previous, digest;
     uint64_t epoch;
     int64_t wall_ms;
-    uint64_t n_files; /* table files that the commit took in */
+    uint64_t n_files; /* number of table files that the commit added to the database */
 } log_record;
 
 /* After a failure `out` is cleared. */
@@ -47,7 +48,8 @@ PL_MUST_CHECK pl_status head_decode(row_view *row, head_record *out);
 PL_MUST_CHECK pl_status blob_decode(row_view *row, blob_record *out);
 PL_MUST_CHECK pl_status chunk_decode(row_view *row, chunk_record *out);
 PL_MUST_CHECK pl_status log_decode(row_view *row, log_record *out);
-/* Appends the target, terminated; `name` has PL_MODULE_NAME_MAX bytes or is NULL. */
+/* Appends the target and a terminating NUL. `name` has PL_MODULE_NAME_MAX bytes or is
+ * NULL. */
 PL_MUST_CHECK pl_status ref_decode(row_view *row, char *name, pl_buf *target);
 
 PL_MUST_CHECK pl_status version_read(row_source from, const char *module,

@@ -1,9 +1,9 @@
-/* Drops data that are no longer needed: merged updates, old momenta, and what a user
- * collects.
+/* Drops data that are no longer needed: merged updates, old momenta, and what `store
+ * gc` collects.
  *
  * Records of versions stay for ever: they are the history. Only the bytes that they
- * name are dropped, and the record is rewritten to say so. A version's place in the
- * chain is its commit, which is not changed. */
+ * name are dropped, and the record is rewritten to say so. Its commit number, which is
+ * its place in the chain, does not change. */
 #include "store/store_internal.h"
 #include <string.h>
 
@@ -13,7 +13,8 @@ typedef struct pending_row {
     pl_hash update;
 } pending_row;
 
-/* The rows are gathered first: a batch must not change under its own cursor. */
+/* The rows are gathered first, because the batch must not change while a cursor reads
+ * it. */
 static pl_status gather_pending(const pl_txn *txn, const row_key *prefix,
                                 pending_row **out, size_t *n_out)
 {
@@ -38,7 +39,8 @@ done:
     return status;
 }
 
-/* A kept update takes over the reference of the pending row that is deleted. */
+/* An update that is kept takes over the reference of the pending row, which is
+ * deleted. */
 static pl_status drop_rows(pl_txn *txn, const row_key *prefix, bool keep_updates)
 {
     pending_row *rows = NULL;
@@ -84,7 +86,8 @@ static pl_status release_updates(pl_txn *txn, pl_version *v)
     return PL_OK;
 }
 
-/* The version's row stays, without the names of the data that its successors needed. */
+/* Drops the data that only the version's successors needed. Its row stays, without
+ * their names. */
 static pl_status drop_version_state(pl_txn *txn, const char *module, uint64_t number)
 {
     pl_version old;
@@ -100,8 +103,8 @@ done:
     return status;
 }
 
-/* The head records from which version on there may be any, so that a long history is
- * not walked every time. */
+/* The head records the first version that may still have such data. So a long history
+ * is not walked every time. */
 pl_status retire_states(pl_txn *txn, const char *module, uint64_t late,
                         head_record *head)
 {

@@ -124,8 +124,8 @@ done:
     return status;
 }
 
-/* The moments of paths are kept: they tell how large gradients are, which is still
- * true. */
+/* The moments of paths are kept: they describe the size of gradients, which does not
+ * change. */
 static pl_status write_path(pl_txn *txn, const pl_rollback *plan,
                             const pl_rollback_path *p)
 {
@@ -170,7 +170,7 @@ static void clear_share(pl_rollback *share)
     pl_free(share->paths);
 }
 
-/* *number is 0 if there is no share. */
+/* Reads this part's share of the plan; *number is 0 if there is none. */
 static pl_status read_share(pl_store *store, uint64_t *number, pl_rollback *out)
 {
     pl_object object;
@@ -267,7 +267,7 @@ done:
     return status;
 }
 
-/* ---- a part with a share, opened anew ---- */
+/* ---- a part that still has a share when it is opened ---- */
 static pl_status ask_first(const pl_store *store, uint64_t *decided)
 {
     char above[PL_PATH_MAX], folder[PL_PATH_MAX];
@@ -280,8 +280,8 @@ static pl_status ask_first(const pl_store *store, uint64_t *decided)
     pl_store_close(&first);
     return status == PL_OK ? PL_OK
                            : pl_fail_in(status,
-                                        "%s has its share of a rollback, and whether "
-                                        "that was decided is known to %s",
+                                        "%s has an unfinished rollback. %s records "
+                                        "whether it was decided, and cannot be read",
                                         store->folder, folder);
 }
 
@@ -431,7 +431,8 @@ done:
     return status;
 }
 
-/* Makes the deciding commit: in the first part, or in a store of one piece. */
+/* Makes the deciding commit: in the first part, or in the store that is in one
+ * piece. */
 static pl_status commit_decision(const pl_writers *w, const pl_rollback *plan,
                                  uint64_t number)
 {
@@ -447,13 +448,14 @@ done:
     return status;
 }
 
-/* The number of a rollback is the first part's epoch, which no other opening has. */
+/* The number of a rollback is the first part's epoch, which no other opening of that
+ * part has. */
 pl_status pl_writers_roll_back(pl_writers *w, const pl_rollback *plan)
 {
     uint64_t number = w->parts[0]->epoch;
     for (int i = 0; i < w->n; i++) {
-        /* Tried in a transaction that is dropped: what is impossible in one part must
-         * not begin in any. */
+        /* Tries the changes in a transaction that is then aborted: if they are
+         * impossible in one part, they must not begin in any part. */
         pl_txn *txn = NULL;
         PL_CHECK(pl_txn_begin(w->parts[i], &txn));
         pl_status status = write_part(txn, plan, i);

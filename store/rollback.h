@@ -1,29 +1,31 @@
-/* Private to the folder: a rollback that concerns several parts (PROTOCOL 4.13). It is
- * prepared in every part, decided by a commit of the first, then made; rollback.c opens
- * with the steps. */
+/* Private to the folder: a rollback that concerns several parts (PROTOCOL 4.13). Every
+ * part prepares it, a commit of the first part decides it, then every part makes it.
+ * The comment at the top of rollback.c has the steps. */
 #ifndef PL_STORE_ROLLBACK_H
 #define PL_STORE_ROLLBACK_H
 #include "store/store_internal.h"
 
 #define ROLLBACK_OBJECT "sys/rollback"
 /* A ref with the number of the last rollback that this part has made. In the first part
- * the number of parts that took part follows after a blank. */
+ * a blank and the number of parts that took part follow. */
 #define ROLLBACK_REF "sys/rolled-back"
 
-/* For a writer that has just opened a part: makes the part's share of a rollback, or
- * drops it. */
+/* For a writer that has just opened a part: if the part has a share of a rollback,
+ * carries the share out if the rollback was decided, or drops it. */
 PL_MUST_CHECK pl_status rollback_resume(pl_store *store);
 
-/* Only the first n of the parts that took part in the last rollback are left. */
+/* Called after parts were removed: records that only the first n parts took part in the
+ * last rollback. */
 PL_MUST_CHECK pl_status rollback_forget_parts(const char *folder, int n);
 
 typedef enum rollback_view {
-    ROLLBACK_WHOLE, /* all parts show the same rollbacks */
-    ROLLBACK_MIXED, /* a rollback is being made, or a part was read too early */
-    ROLLBACK_HALF   /* decided, but a part still has its share: it is being made, or its
-                       process was killed */
+    ROLLBACK_WHOLE, /* all parts have made the same rollbacks */
+    ROLLBACK_MIXED, /* a rollback is under way, or a part was read too early */
+    /* a rollback was decided, but a part has not made its share: the rollback is under
+     * way, or its process was killed */
+    ROLLBACK_HALF
 } rollback_view;
-/* For a store in parts that was opened for reading. */
+/* Compares the parts of a store that was opened for reading. */
 PL_MUST_CHECK pl_status rollback_look(pl_store *store, rollback_view *out);
 
 #endif

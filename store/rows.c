@@ -1,7 +1,8 @@
 /* Keys and envelopes of rows.
  *
- * Numbers in keys are big-endian, so that byte order is number order; names end with a
- * zero byte where something follows, so that no name is a prefix of another's rows. */
+ * Numbers in keys are big-endian, so that the order of bytes is the order of numbers. A
+ * name that is followed by something ends with a zero byte, so that a name's prefix
+ * never matches the rows of a longer name. */
 #include "store/rows.h"
 #include <ctype.h>
 #include <stdio.h>
@@ -24,7 +25,8 @@ static void key_add_number(row_key *key, uint64_t number, int width)
     key_add(key, bytes, (size_t)width);
 }
 
-/* Names were checked before. A longer one is cut, and is then simply not found. */
+/* Names were checked before. A name that is too long is cut, and then no row is
+ * found. */
 row_key key_of_name(const char *name)
 {
     row_key key = {.len = 0};
@@ -100,8 +102,8 @@ pl_status check_name(const char *what, const char *name)
     return PL_OK;
 }
 
-/* Printable keys are shown unchanged, others in hexadecimal after the printable
- * beginning: "mix/L1.E0:0000000000000003". */
+/* Printable keys are shown unchanged. In other keys the bytes after the printable
+ * beginning are shown in hexadecimal: "mix/L1.E0:0000000000000003". */
 static void key_text(kv_family family, const row_key *key, char out[KEY_TEXT_MAX])
 {
     size_t used = 0;
@@ -171,7 +173,7 @@ pl_status row_damaged(const row_view *row, const char *how)
                    kv_family_name(row->family), key, how);
 }
 
-/* `len` includes at least the version byte and the checksum. */
+/* Whether the version byte and the checksum are right. `len` includes them. */
 static bool envelope_holds(const row_view *row, const uint8_t *bytes, size_t len)
 {
     size_t body = len - ROW_CHECKSUM_BYTES;
@@ -200,7 +202,7 @@ pl_status row_open(kv_family family, kv_slice key, kv_slice value, row_view *out
     return PL_OK;
 }
 
-/* The value stays pinned while its fields are read: nothing is copied. */
+/* The value stays pinned while its fields are read, so nothing is copied. */
 pl_status row_read(row_source from, kv_family family, const row_key *key, row_view *out)
 {
     kv_pin pin;

@@ -1,8 +1,8 @@
 /* The keys of rows, and the envelope around every record: a version byte and a checksum
  * (PROTOCOL 4.4, 4.5).
  *
- * A damaged row is ERR_DAMAGED and names its family and key; a row of a newer release
- * is ERR_UNSUPPORTED. */
+ * ERR_DAMAGED: a row is damaged; the sentence has its family and key. ERR_UNSUPPORTED:
+ * a newer release wrote the row. */
 #ifndef PL_STORE_ROWS_H
 #define PL_STORE_ROWS_H
 #include "store/kv.h"
@@ -18,26 +18,28 @@ row_key key_of_name(const char *name);
 row_key key_of_hash(const pl_hash *hash);
 row_key key_of_number(uint64_t number);                      /* log */
 row_key key_of_version(const char *module, uint64_t number); /* version */
-row_key key_of_versions(const char *module);         /* the prefix of all versions */
+/* the prefix of the keys of all versions */
+row_key key_of_versions(const char *module);
 row_key key_of_pack(uint64_t pack, uint32_t number); /* pack */
-row_key key_of_phase(const char *module, uint64_t phase); /* a prefix in pending */
+/* the prefix of the phase's keys in pending */
+row_key key_of_phase(const char *module, uint64_t phase);
 row_key key_of_pending(const char *module, const pl_contribution *c);
 kv_slice key_slice(const row_key *key);
 
-/* ERR_ARG unless `name` has 1 to 95 bytes of printable ASCII without blanks. `what`
- * names it in the sentence: "module". */
+/* ERR_ARG unless `name` has 1 to 95 bytes of printable ASCII without blanks. The
+ * sentence calls the name `what`, such as "module". */
 PL_MUST_CHECK pl_status check_name(const char *what, const char *name);
 
-/* Where a row is looked up: in the database, with the operations of a batch, if there
- * is one, on top. */
+/* Where rows are looked up: in the database and, if there is a batch, in its operations
+ * on top of the database. */
 struct remote_end;
 struct remote_work;
 typedef struct row_source {
     kv *db;
     kv_batch *batch; /* or NULL */
-    /* the engine with the chunks; NULL: they lie in the database */
+    /* the engine that holds the chunks; NULL: the database holds them */
     struct remote_end *remote;
-    /* with a batch: the objects that it will write to the engine */
+    /* if there is a batch: the objects that it will write to the engine */
     const struct remote_work *work;
 } row_source;
 
@@ -61,8 +63,8 @@ pl_status row_damaged(const row_view *row, const char *how);
 
 /* Seals the fields, appends the row to the batch and clears `fields`. */
 void row_write(kv_batch *batch, kv_family family, const row_key *key, pl_buf *fields);
-/* Only makes the sealed value; the second function makes it with another record version
- * (for tests). */
+/* Seals the fields into `out` without appending a row. row_seal_as sets a different
+ * record version (for tests). */
 void row_seal(kv_family family, kv_slice key, const pl_buf *fields, pl_buf *out);
 void row_seal_as(uint8_t version, kv_family family, kv_slice key, const pl_buf *fields,
                  pl_buf *out);

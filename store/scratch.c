@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A folder has no lock in the moment after it is made, so young folders are not
+/* A folder is not locked in the first moment after it is made, so young folders are not
  * touched. */
 enum { YOUNG_S = 60, SWEPT_AT_ONCE = 16 };
 static const char prefix[] = "pathloom-read-";
@@ -21,7 +21,7 @@ static const char *root(void)
     return named && *named ? named : "/tmp";
 }
 
-/* Whether it is this user's, a folder and no link, and untouched for a while. */
+/* Whether the path is a folder (not a link) of this user, and untouched for a while. */
 static bool may_be_left(const char *path)
 {
     struct stat info;
@@ -29,7 +29,7 @@ static bool may_be_left(const char *path)
            info.st_uid == geteuid() && time(NULL) - info.st_mtime > YOUNG_S;
 }
 
-/* Only a process that holds the lock of a folder that still exists may remove it. */
+/* Only a process that holds the lock of an existing folder may remove it. */
 static bool sweep_scratch_folder(const char *path)
 {
     int lock = -1;

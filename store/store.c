@@ -43,7 +43,7 @@ pl_status pl_store_get_version(pl_store *store, const char *module, uint64_t num
     found = false;
     if (number <= head.number) {
         /* A follower may see a head before the version that was committed with it. Then
-         * it catches up and looks again. */
+         * it catches up and reads again. */
         for (int i = 0; !found && store->mode == PL_STORE_READ && i < VERSION_TRIES;
              i++) {
             pl_sleep_ms(i);
@@ -127,7 +127,7 @@ typedef struct row_walk {
     } fn;
 } row_walk;
 
-/* Decodes the row, calls row_end, and calls the user's function. */
+/* Decodes the row, calls row_end, and calls the callback. */
 typedef pl_status (*visit_fn)(const row_walk *walk, row_view *row);
 
 static pl_status each_row(const row_walk *walk, kv_family family, const row_key *prefix,
@@ -170,8 +170,9 @@ pl_status pl_store_each_version(pl_store *s, const char *module, pl_version_fn f
     return each_row(&walk, KV_VERSION, &prefix, visit_version_row);
 }
 
-/* Head rows hold only numbers, but the user wants the version. Both come from one
- * state: a reader's state changes only at a refresh, and a writer has one thread. */
+/* Head rows contain only numbers; the version is read from its own row. Both come from
+ * one state: a reader's state changes only at a refresh, and a writer has one
+ * thread. */
 static pl_status visit_head_row(const row_walk *walk, row_view *row)
 {
     head_record head;
@@ -230,7 +231,7 @@ pl_status pl_store_each_object(pl_store *s, const char *prefix, pl_object_fn fn,
     return each_row(&walk, KV_OBJECT, &start, visit_object_row);
 }
 
-/* The module's name is the key up to its zero byte. */
+/* The key begins with the module's name, which ends at the zero byte. */
 static pl_status visit_pending(const row_walk *walk, row_view *row)
 {
     pl_contribution c;
@@ -311,7 +312,7 @@ static pl_status count_chunk(const row_walk *walk, row_view *row)
     return PL_OK;
 }
 
-/* Walks every record, but no bytes of blobs. Damaged rows are found on the way. */
+/* Visits every record, but does not read blobs. A damaged row is an error. */
 pl_status pl_store_count(pl_store *store, pl_store_stats *out)
 {
     if (store->n_parts > 0)

@@ -1,17 +1,19 @@
-/* The door of store: RocksDB as a versioned module store.
+/* The door of store: RocksDB as a versioned module store. What it holds:
  *
- * blob       immutable bytes named by their hash, cut into chunks of at most 1 MiB
- *            that are stored once each, also between versions
- * version    module state number n: blob of parameters, blob of optimizer state,
- *            parent, the contributions that made it
- * head       the newest version of a module pending    contributions accepted but not
- * yet merged path state inner optimizer state and data cursor of one (path, replica)
- * object     a named blob: arm definition, router, tokenizer, data shard ref        a
- * name for a set of versions
+ * - blob: immutable bytes named by their hash, cut into chunks of at most 1 MiB. Equal
+ *   chunks are stored once, also between versions.
+ * - version: state number n of a module: a blob of parameters, a blob of optimizer
+ *   state, the parent version, and the contributions that made it.
+ * - head: the newest version of a module.
+ * - pending: contributions that were accepted and are not merged yet.
+ * - path state: the inner optimizer's state and the data cursor of one (path, replica).
+ * - object: a named blob, such as an arm's definition, a router, a tokenizer, a data
+ *   shard.
+ * - ref: a name for a set of versions.
  *
- * One writer (the home process) makes atomic, synced commits; any number of readers
- * open the same folder while it runs (secondary instance). Layout and record formats:
- * docs/PROTOCOL.md section 4. Names of modules are "ARM/SLOT.Ek".
+ * One writer (the home process) makes atomic, synced commits. Any number of readers
+ * open the same folder while it runs (RocksDB's secondary instance). Layout and record
+ * formats: docs/PROTOCOL.md section 4. Names of modules are "ARM/SLOT.Ek".
  *
  * An open store and its transaction belong to one thread. The exceptions are the
  * getters and the functions that read blobs: several threads may call them at once, as
@@ -36,13 +38,14 @@ typedef enum pl_store_mode {
     PL_STORE_READ
 } pl_store_mode;
 
-/* ERR_NOPERM: this user may not enter the folder, which would otherwise look like no
- * store. */
+/* ERR_NOPERM if this user may not enter the folder. Without this check the folder would
+ * look as if it held no store. */
 PL_MUST_CHECK pl_status pl_store_check_access(const char *folder);
-/* CREATE makes a new store or opens an existing one for writing; WRITE needs it to
- * exist; READ sees a consistent state and may run beside a writer. A store locked by
- * a running job is ERR_BUSY, one of another format ERR_UNSUPPORTED, lost commits
- * ERR_DAMAGED with both numbers. WRITE and CREATE raise the store's epoch by 1. */
+/* CREATE makes a new store or opens an existing one for writing. WRITE opens an
+ * existing store only. READ sees a consistent state and may run beside a writer. The
+ * errors are ERR_BUSY if a running job has locked the store, ERR_UNSUPPORTED if the
+ * store has another format, and ERR_DAMAGED if commits were lost (the sentence has both
+ * numbers). WRITE and CREATE raise the store's epoch by 1. */
 PL_MUST_CHECK pl_status pl_store_open(const char *folder, pl_store_mode mode,
                                       pl_store **out);
 void pl_store_close(pl_store **store);
@@ -51,30 +54,32 @@ void pl_store_close(pl_store **store);
 enum { PL_PARTS_MAX = 16 };
 char *pl_store_part(const char *folder, int part, char out[PL_PATH_MAX]); /* from 0 */
 PL_MUST_CHECK pl_status pl_store_parts(const char *folder,
-                                       /* 0 if it is not in parts; ERR_DAMAGED */
+                                       /* *n is 0 for a store in one piece */
                                        int *n);
-/* For a reader: the part (from 0) that has this module, path or object; -1 if no part
- * has it. */
+/* For a reader: returns the number (from 0) of the part that has this module, path or
+ * object, or -1 if no part has it. */
 int pl_store_part_of(pl_store *store, const char *name);
-/* How many parts there are, and how many there were at the beginning. A job that was
- * given more homes has more parts than it began with; the last of them may not exist
+/* `n`: number of parts now; `begun`: number of parts at the beginning. A job that was
+ * given more homes has more parts than it began with. The last of them may not exist
  * yet. */
 typedef struct pl_parts {
     int n, begun;
 } pl_parts;
 PL_MUST_CHECK pl_status pl_store_count_parts(const char *folder, pl_parts *out);
-/* Whether part `part` (from 0) should exist: a part that was added is counted before
- * its home creates it. True for a store in one piece. */
+/* Whether the folder of part `part` (from 0) should exist. An added part is counted
+ * before its home creates it. Always true for a store in one piece. */
 bool pl_store_part_begun(const char *folder, const pl_parts *parts, int part);
-/* How many parts, from part 0 on, exist by that rule; 0 for a store in one piece. */
+/* The number of parts, from part 0 on, for which pl_store_part_begun is true; 0 for a
+ * store in one piece. */
 int pl_store_n_begun(const char *folder, const pl_parts *parts);
 /* Adds a part; `n` is the new number. No error if there are n parts already. */
 PL_MUST_CHECK pl_status pl_store_grow_parts(const char *folder, int n);
 /* ERR_UNSUPPORTED if the chunks of part n lie in a storage engine: such a part stays.
  */
 PL_MUST_CHECK pl_status pl_store_check_removal(const char *folder, int n);
-/* Removes the last part; `n` is the new number, at least 2. No process may have any
- * part open, and nothing in the last part may be needed. It may be called again. */
+/* Removes the last part; `n` is the number of parts that stay, at least 2. No process
+ * may have any part open, and nothing in the last part may be needed. The function may
+ * be called again after it was interrupted. */
 PL_MUST_CHECK pl_status pl_store_remove_part(const char *folder, int n);
 /* Turns a store in one piece, which no process has open, into the first of two parts.
  * If it is killed half-way, the store does not open until this function or
@@ -82,15 +87,15 @@ PL_MUST_CHECK pl_status pl_store_remove_part(const char *folder, int n);
  * divided. */
 PL_MUST_CHECK pl_status pl_store_divide(const char *folder);
 PL_MUST_CHECK pl_status pl_store_end_division(const char *folder);
-/* Makes the folder a store of n parts, which their writers create. ERR_EXISTS if it is
- * a store of another number. */
+/* Makes the folder a store of n parts. The writers create the parts themselves.
+ * ERR_EXISTS if the folder already is a store with a different number of parts. */
 PL_MUST_CHECK pl_status pl_store_make_parts(const char *folder, int n);
-/* Makes the folder a store whose chunks lie in an engine, `rados://...` or `s3://...`
- * (docs/ENGINES.md); a part of a store gets a namespace of its own. `rocksdb` leaves
- * the making to pl_store_open. ERR_EXISTS if there is a store that is not on that
- * engine. */
+/* Makes the folder a store whose chunks lie in a storage engine, `rados://...` or
+ * `s3://...` (docs/ENGINES.md). A part of a store gets a namespace of its own. If
+ * `place` is `rocksdb`, nothing is made here; pl_store_open makes the store. ERR_EXISTS
+ * if the folder holds a store that is not on that engine. */
 PL_MUST_CHECK pl_status pl_store_make_on(const char *folder, const char *place);
-/* checks its spelling */
+/* Checks the spelling of an engine's address. */
 PL_MUST_CHECK pl_status pl_store_check_engine(const char *place);
 /* Describes the damage in the log that opening for writing has repaired: a power cut
  * leaves an unfinished tail of commits that were never acknowledged. NULL if there was
@@ -110,57 +115,62 @@ typedef struct pl_contribution {
     char worker[PL_TEXT_MAX];
     char device[PL_TEXT_MAX];
     int64_t path, replica, phase;
-    uint64_t first_sample, n_samples; /* data range, in samples of the path's stream */
-    uint64_t n_tokens;                /* counted targets */
-    double loss;                      /* mean nats per token over the phase */
-    double norm;                      /* L2 of the update */
-    double weight;                    /* alpha before normalisation (shard size) */
-    double seconds;                   /* of inner steps */
-    uint64_t token;                   /* fencing token of its lease */
-    char codec[16];                   /* "f32", "bf16" */
-    pl_hash update;                   /* blob */
-    uint64_t update_bytes;            /* encoded */
-    bool split; /* its mate came too late, so both went on alone (noloco) */
-    /* What the home noted for an audit on another kind of device (outer/likeness.h);
-     * seed 0: nothing. */
+    /* the data: samples first_sample .. first_sample + n_samples - 1 of the path's
+     * stream */
+    uint64_t first_sample, n_samples;
+    uint64_t n_tokens;     /* targets that count in the loss */
+    double loss;           /* mean over the phase, nats per token */
+    double norm;           /* L2 norm of the update */
+    double weight;         /* before normalisation (the shard's size) */
+    double seconds;        /* spent on inner steps */
+    uint64_t token;        /* the token of the worker's lease */
+    char codec[16];        /* "f32", "bf16" */
+    pl_hash update;        /* blob */
+    uint64_t update_bytes; /* encoded */
+    bool split; /* noloco: the mate came too late, so both holders went on alone */
+    /* A sketch of the update, for an audit on a different kind of device
+     * (outer/likeness.h); if `seed` is 0, there is none. */
     uint64_t seed;
     float likeness[PL_CONTRIBUTION_CELLS];
 } pl_contribution;
 
 typedef struct pl_version {
     char module[PL_MODULE_NAME_MAX];
-    uint64_t number;  /* 0 is the initial one */
-    pl_hash params;   /* blob; what "the module's hash" means */
-    pl_hash momentum; /* blob: momentum, then whatever else its next step needs */
-    /* blob: the encoded difference between its parent and it; or none */
+    uint64_t number; /* 0 is the initial version */
+    pl_hash params;  /* blob; its hash is called "the module's hash" */
+    /* blob: momentum, then other vectors that the next outer step needs */
+    pl_hash momentum;
+    /* blob: the encoded difference from the parent to this version; none if it is not
+     * kept */
     pl_hash change;
-    pl_hash parent;  /* params of number-1, none for version 0 */
-    pl_hash config;  /* of the run's canonical configuration */
+    pl_hash parent;  /* parameters of version number - 1; none for version 0 */
+    pl_hash config;  /* hash of the run's canonical configuration */
     char method[32]; /* "init", "nesterov", ... */
     double lr, outer_momentum;
     uint64_t n_params;
     double params_norm, update_norm; /* L2 */
-    double displacement;             /* L2 of the step that made it, 0 if not kept */
-    int64_t arrivals; /* delayed-nesterov: since the last momentum step */
+    double displacement; /* L2 norm of the outer step that made it; 0 if not kept */
+    int64_t arrivals;    /* delayed-nesterov: updates since the last momentum step */
     int64_t wall_ms;
-    /* the commit that made it; set by the store, as is has_updates */
+    /* number of the commit that made it; the store sets this field and has_updates */
     uint64_t sequence;
     /* garbage collection has dropped its data; only the record is left */
     bool params_gone;
-    bool has_updates; /* the update blobs that it names are in the store */
+    bool has_updates; /* the update blobs that this version names are in the store */
     int n_contributions;
-    pl_contribution *contributions; /* owned; pl_version_clear */
+    /* [n_contributions] owned; pl_version_clear frees it */
+    pl_contribution *contributions;
 } pl_version;
 void pl_version_clear(pl_version *version);
 
 typedef struct pl_path_state {
     char name[PL_MODULE_NAME_MAX]; /* "ARM/p01.r0" */
-    int64_t phase;                 /* finished phases */
+    int64_t phase;                 /* number of finished phases */
     uint64_t samples;              /* data cursor: samples consumed */
-    uint64_t n_tokens;             /* trained in all */
-    double loss;                   /* of the last phase */
-    double seconds;                /* of inner steps, in all */
-    pl_hash moments;               /* blob: m then v */
+    uint64_t n_tokens;             /* tokens trained in all phases */
+    double loss;                   /* mean loss of the last phase */
+    double seconds;                /* spent on inner steps, in all phases */
+    pl_hash moments;               /* blob: first moments, then second moments */
     char worker[PL_TEXT_MAX];
 } pl_path_state;
 
@@ -170,7 +180,7 @@ typedef struct pl_object {
     uint64_t bytes;
 } pl_object;
 
-/* ---- reading (any mode); ERR_NOT_FOUND names the thing ---- */
+/* ---- reading, in any mode; ERR_NOT_FOUND says what is missing ---- */
 PL_MUST_CHECK pl_status pl_store_blob_bytes(pl_store *store, const pl_hash *blob,
                                             uint64_t *bytes);
 bool pl_store_has_blob(pl_store *store, const pl_hash *blob);
@@ -188,7 +198,8 @@ typedef struct pl_blob_read {
 PL_MUST_CHECK pl_status pl_store_read_blobs(pl_store *store, const pl_blob_read *reads,
                                             size_t n);
 /* As pl_store_read_blob, without checking hashes (the database has checksums of its
- * own): for bytes that are sent to a process that checks the hash of the whole blob. */
+ * own). Only for bytes that are sent to a process that checks the hash of the whole
+ * blob. */
 PL_MUST_CHECK pl_status pl_store_copy_blob(pl_store *store, const pl_hash *blob,
                                            uint64_t offset, size_t len, void *out);
 PL_MUST_CHECK pl_status pl_store_get_version(pl_store *store, const char *module,
@@ -199,14 +210,14 @@ PL_MUST_CHECK pl_status pl_store_get_path(pl_store *store, const char *name,
                                           pl_path_state *out);
 PL_MUST_CHECK pl_status pl_store_get_object(pl_store *store, const char *name,
                                             pl_object *out);
-/* Appends the object's bytes. */
+/* Appends the object's bytes to `out`. */
 PL_MUST_CHECK pl_status pl_store_read_object(pl_store *store, const char *name,
                                              pl_buf *out);
 PL_MUST_CHECK pl_status pl_store_get_ref(pl_store *store, const char *name,
                                          pl_buf *target);
 
-/* Iteration in key order; the callback stops it by returning a failure. `prefix` ""
- * is all. Callback arguments are borrowed. */
+/* Iteration in key order. A callback stops it by returning a failure. An empty `prefix`
+ * selects everything. The arguments of callbacks are borrowed. */
 typedef pl_status (*pl_version_fn)(void *context, const pl_version *version);
 typedef pl_status (*pl_path_fn)(void *context, const pl_path_state *path);
 typedef pl_status (*pl_object_fn)(void *context, const pl_object *object);
@@ -221,7 +232,7 @@ PL_MUST_CHECK pl_status pl_store_each_path(pl_store *s, const char *prefix,
                                            pl_path_fn fn, void *ctx);
 PL_MUST_CHECK pl_status pl_store_each_object(pl_store *s, const char *prefix,
                                              pl_object_fn fn, void *ctx);
-/* All of these names: of modules, then of paths, then of objects. */
+/* The names of all modules, then of all paths, then of all objects. */
 typedef pl_status (*pl_name_fn)(void *context, const char *name);
 PL_MUST_CHECK pl_status pl_store_each_name(pl_store *s, pl_name_fn fn, void *context);
 /* Pending contributions of modules whose name starts with prefix, by (module, phase,
@@ -241,13 +252,13 @@ typedef struct pl_snapshot_item {
 } pl_snapshot_item;
 typedef struct pl_snapshot {
     char name[PL_TEXT_MAX], arm[PL_TEXT_MAX], note[PL_TEXT_MAX];
-    /* the phase that all its paths had finished; -1: it names the heads of one commit
-     */
+    /* the phase that all of the arm's paths had finished; -1: the tag names the heads
+     * as of one commit */
     int64_t phase;
     uint64_t sequence; /* the commit whose state was read */
     int64_t wall_ms;
     size_t n_items;
-    pl_snapshot_item *items; /* owned; pl_snapshot_clear */
+    pl_snapshot_item *items; /* [n_items] owned; pl_snapshot_clear frees it */
 } pl_snapshot;
 void pl_snapshot_clear(pl_snapshot *tag);
 void pl_snapshot_encode(const pl_snapshot *tag, pl_buf *out);
@@ -264,7 +275,7 @@ PL_MUST_CHECK pl_status pl_store_each_tag(pl_store *store, pl_snapshot_fn fn,
 
 typedef struct pl_store_stats {
     uint64_t n_modules, n_versions, n_blobs, n_chunks, blob_bytes, chunk_bytes,
-        stored_bytes, /* of chunks, coded */
+        stored_bytes, /* size of all chunks as they are stored */
         disk_bytes;
 } pl_store_stats;
 PL_MUST_CHECK pl_status pl_store_count(pl_store *store, pl_store_stats *out);
@@ -301,9 +312,11 @@ PL_MUST_CHECK pl_status pl_store_compact(pl_store *store);
 
 /* ---- collecting old data ---- */
 typedef struct pl_gc_report {
-    uint64_t n_versions;     /* whose data are dropped, or were */
-    uint64_t n_kept, n_gone; /* that stay; whose data had been dropped before */
-    uint64_t n_blobs, n_chunks, bytes; /* freed; shared ones stay */
+    uint64_t n_versions; /* versions whose data can be dropped, or were dropped */
+    /* n_kept: versions that keep their data; n_gone: versions whose data were dropped
+     * earlier */
+    uint64_t n_kept, n_gone;
+    uint64_t n_blobs, n_chunks, bytes; /* what is freed; shared chunks stay */
     uint64_t n_garbage, garbage_bytes; /* objects of an engine that nothing names */
 } pl_gc_report;
 /* Whether the data of this version must stay; the data of heads always do. */
@@ -316,7 +329,7 @@ PL_MUST_CHECK pl_status pl_store_collect(pl_store *store, pl_keep_fn keep,
 
 /* ---- copying ---- */
 typedef struct pl_mirror_report {
-    /* that had to be copied; the bytes are those of chunks */
+    /* what had to be copied; `bytes` counts the bytes of chunks */
     uint64_t n_records, n_chunks, bytes;
 } pl_mirror_report;
 /* Makes the store in `folder` equal to the state that `from` (READ) shows, row by row,
@@ -331,33 +344,34 @@ PL_MUST_CHECK pl_status pl_store_mirror(pl_store *from, const char *folder, bool
                                         pl_mirror_report *out);
 
 /* The same for all parts of a store, as they were when it was opened or last refreshed:
- * the folder becomes a store with as many parts. If it is killed, the same holds. A
- * store in one piece is copied as above. */
+ * the folder becomes a store with as many parts. A killed copy behaves as described
+ * above. A store in one piece is copied by pl_store_mirror. */
 PL_MUST_CHECK pl_status pl_store_mirror_parts(pl_store *from, const char *folder,
                                               bool force, pl_mirror_report *out);
-/* Does the rest of a copy into this folder that was decided. Nothing if there is none.
- */
+/* Finishes a copy into this folder if the copy was decided before its process was
+ * killed. Does nothing if there is none. */
 PL_MUST_CHECK pl_status pl_store_end_copy(const char *folder);
-/* Removes parts that an undecided copy made beside the existing ones before it was
- * killed. Does nothing if another process has the folder open, or if a part is missing.
- * What such a copy made inside a store or a part is removed when that is opened for
- * writing. */
+/* Removes parts that a killed copy made beside the existing ones before it was decided.
+ * Does nothing if another process has the folder open, or if a part is missing. Files
+ * that such a copy made inside a store or a part are removed when that store or part is
+ * opened for writing. */
 PL_MUST_CHECK pl_status pl_store_clear_copy(const char *folder);
-/* How many commits part `part` (from 0) of a reader shows. */
+/* The number of commits that the reader shows of part `part` (from 0). */
 uint64_t pl_store_part_sequence(const pl_store *store, int part);
 int pl_store_n_parts(
-    const pl_store *store); /* of an open reader; 0: it is in one piece */
+    /* number of parts of an open reader; 0: the store is in one piece */
+    const pl_store *store);
 
 /* ---- rebuilding ---- */
 typedef struct pl_rebuild_report {
-    uint64_t sequence;  /* of the newest commit */
-    uint64_t n_commits; /* taken from the log of commits */
+    uint64_t sequence;  /* number of the newest commit */
+    uint64_t n_commits; /* commits taken from the engine's log */
     uint64_t n_records; /* rows written */
 } pl_rebuild_report;
-/* Makes `folder`, which must not exist or be empty, the store whose chunks lie in
- * `place`, with all that was acknowledged. Its old home is fenced once the folder is
- * opened for writing. ERR_NOT_FOUND if there is no store in `place`; ERR_DAMAGED if
- * what is there does not have its hashes. */
+/* Makes `folder`, which must not exist or be empty, the store whose chunks lie in the
+ * engine `place`, with all that was acknowledged. When the folder is opened for
+ * writing, the store's old home is fenced. ERR_NOT_FOUND if there is no store in
+ * `place`; ERR_DAMAGED if the bytes there do not match their hashes. */
 PL_MUST_CHECK pl_status pl_store_rebuild(const char *place, const char *folder,
                                          pl_rebuild_report *out);
 
@@ -366,11 +380,12 @@ typedef struct pl_audit_report {
     uint64_t n_rows, n_versions, n_blobs, n_chunks, bytes, n_problems;
 } pl_audit_report;
 typedef void (*pl_problem_fn)(void *context, const char *sentence);
-/* Checks every record: the chain of commits up to the mark, versions without a gap and
- * each with its parent, counts of references, names that resolve. With `bytes` also
- * checks every chunk against its hash. Each damaged thing gives one sentence. A failure
- * means that it could not be checked. While a writer runs, call it again after a
- * refresh before believing it: a follower may see parts of a commit early. */
+/* Checks every record: the chain of commits up to the mark, that a module's versions
+ * have no gap and each names its parent, counts of references, and that names can be
+ * found. With `bytes` also checks every chunk against its hash. `fn` gets one sentence
+ * per damaged thing. A failure means that the check could not be made. While a writer
+ * runs, call it again after a refresh before you believe it: a follower may see parts
+ * of a commit early. */
 PL_MUST_CHECK pl_status pl_store_audit(pl_store *store, bool bytes, pl_problem_fn fn,
                                        void *context, pl_audit_report *out);
 
@@ -381,9 +396,9 @@ typedef struct pl_txn pl_txn;
  * failed commit that reached the disk, begin fails for good: restart the process. */
 PL_MUST_CHECK pl_status pl_txn_begin(pl_store *store, pl_txn **out);
 void pl_txn_abort(pl_txn **txn); /* accepts NULL; discards everything */
-/* After OK everything in it is durable. After a failure nothing of it is visible to
- * this process; whether it is on disk is known after reopening. ERR_NOSPACE leaves the
- * store readable. Frees the transaction in every case. */
+/* After OK all changes of the transaction are durable. After a failure none of them is
+ * visible to this process; whether they are on disk is known after reopening.
+ * ERR_NOSPACE leaves the store readable. The transaction is freed in every case. */
 PL_MUST_CHECK pl_status pl_txn_commit(pl_txn **txn);
 
 /* The blob becomes part of the transaction; equal bytes are stored once. A blob that no
@@ -407,43 +422,46 @@ PL_MUST_CHECK pl_status pl_txn_put_version(pl_txn *txn, const pl_version *versio
 /* ERR_EXISTS if (module, phase, path, replica) is pending already. */
 PL_MUST_CHECK pl_status pl_txn_put_pending(pl_txn *txn, const char *module,
                                            const pl_contribution *c);
-/* Replaces the state of that path; the old moments blob is released. */
+/* Replaces the state of that path and releases the old blob of moments. */
 PL_MUST_CHECK pl_status pl_txn_put_path(pl_txn *txn, const pl_path_state *path);
 PL_MUST_CHECK pl_status pl_txn_put_object(pl_txn *txn, const char *name,
                                           const pl_hash *blob);
 PL_MUST_CHECK pl_status pl_txn_put_ref(pl_txn *txn, const char *name,
                                        const char *target);
 
-/* ---- dropping data; the log goes on, records of versions stay ---- */
+/* ---- dropping data; the records of versions stay ---- */
 PL_MUST_CHECK pl_status pl_txn_drop_ref(pl_txn *txn, const char *name);
 PL_MUST_CHECK pl_status pl_txn_drop_object(pl_txn *txn, const char *name);
-/* All pending contributions of a module, with their updates. */
+/* Drops all pending contributions of a module, with their updates. */
 PL_MUST_CHECK pl_status pl_txn_drop_pending(pl_txn *txn, const char *module);
-/* Drops the parameters, momentum and updates of a version that is not the head
- * (ERR_ARG). It may be called again. */
+/* Drops the parameters, momentum and updates of a version. ERR_ARG if it is the head.
+ * The function may be called again for the same version. */
 PL_MUST_CHECK pl_status pl_txn_drop_data(pl_txn *txn, const char *module,
                                          uint64_t number);
 
-/* ---- rollback: in all parts of a store, or in none ---- */
-/* Whether a rollback made this version; *source is the one whose parameters it has. */
+/* ---- rollback: made in all parts of a store, or in no part ---- */
+/* Whether a rollback made this version; *source is the number of the version whose
+ * parameters it has. */
 bool pl_version_source(const pl_version *version, uint64_t *source);
 /* A store in one piece, or all parts of a store, opened for writing (ERR_BUSY if
- * another process has one of them open). Opening finishes rollbacks that were decided
- * but not made everywhere. */
+ * another process has one of them open). Opening finishes a rollback that was decided
+ * but not made in every part. */
 typedef struct pl_writers pl_writers;
 PL_MUST_CHECK pl_status pl_writers_open(const char *folder, pl_writers **out);
 void pl_writers_close(pl_writers **writers);
 int pl_writers_count(const pl_writers *writers);
-/* from 0; owned by the writers */
+/* `part` counts from 0; owned by the writers */
 pl_store *pl_writers_part(pl_writers *writers, int part);
-/* A reader of the whole as it was when it was opened; owned by the writers. */
+/* A reader of the whole store, as it was when the writers were opened; owned by the
+ * writers. */
 pl_store *pl_writers_view(pl_writers *writers);
 /* Names the rollback that opening has finished; NULL if there was none. */
 const char *pl_writers_resumed(const pl_writers *writers);
 
 typedef struct pl_rollback_module {
     char name[PL_MODULE_NAME_MAX];
-    uint64_t source, last; /* versions from head + 1 to `last` get these parameters */
+    /* versions head + 1 to `last` get the parameters of version `source` */
+    uint64_t source, last;
     int part;
 } pl_rollback_module;
 typedef struct pl_rollback_path {
@@ -453,41 +471,43 @@ typedef struct pl_rollback_path {
 } pl_rollback_path;
 typedef struct pl_rollback {
     char words[PL_TEXT_MAX]; /* the words of the command, for messages */
-    /* the phase to which the paths move on, and pending updates are dropped; -1:
-     * neither */
+    /* The paths move on to this phase, and pending updates are dropped; -1: the paths
+     * and the updates stay. */
     int64_t phase;
     pl_rollback_module *modules;
     pl_rollback_path *paths;
     size_t n_modules, n_paths;
 } pl_rollback;
-/* Appends the versions of the plan; at most once per opening. If it is killed, either
- * nothing of it is there, or all of it is once the parts are opened for writing again.
- * ERR_NOT_FOUND: parameters that it needs were collected. */
+/* Appends the versions of the plan; at most once per opening. If the process is killed,
+ * either no version of the plan exists, or all of them exist as soon as the parts are
+ * opened for writing again. ERR_NOT_FOUND: parameters that the plan needs were
+ * collected. */
 PL_MUST_CHECK pl_status pl_writers_roll_back(pl_writers *writers,
                                              const pl_rollback *plan);
 
-/* ---- a name's rows, on their way to another store ---- */
-/* All rows that belong to a module, path or object: versions, pending updates, the
- * state, the object, and the refs below `refs`. Bytes are borrowed. */
+/* ---- the rows of a name, to be moved to another store ---- */
+/* A row that belongs to a module, path or object: a version, a pending update, a path's
+ * state, an object, or a ref below `refs`. Bytes are borrowed. */
 typedef struct pl_row {
     int family;
-    const uint8_t *key, *value; /* the value is sealed */
+    const uint8_t *key, *value; /* the value includes its envelope (rows.h) */
     size_t key_len, value_len;
-    pl_hash digest; /* equal if two stores have the same row */
+    pl_hash digest; /* two stores that have the same row give the same digest */
 } pl_row;
 typedef pl_status (*pl_row_fn)(void *context, const pl_row *row);
 typedef pl_status (*pl_blob_fn)(void *context, const pl_hash *blob);
-/* Rows come in an order in which they may be put. Uncommitted rows are not included. */
+/* Visits the rows in an order in which pl_txn_put_row accepts them. Uncommitted rows
+ * are not included. */
 PL_MUST_CHECK pl_status pl_store_each_row(pl_store *store, const char *name,
                                           const char *refs, pl_row_fn fn,
                                           void *context);
-/* The blobs that the row names; the same blob may come several times. */
+/* Visits the blobs that the row names; a blob may come several times. */
 PL_MUST_CHECK pl_status pl_row_each_blob(const pl_row *row, pl_blob_fn fn,
                                          void *context);
 bool pl_store_has_name(pl_store *store, const char *name);
-/* Puts a row, and replaces an existing one. Versions must come in order; a new one
- * becomes the head. ERR_DATA: it is not a row of this name. ERR_NOT_FOUND: a blob is
- * missing. ERR_DAMAGED. */
+/* Puts a row, and replaces an existing one. Versions must come in order; a new version
+ * becomes the head. ERR_DATA: the row does not belong to this name. ERR_NOT_FOUND: a
+ * blob is missing. ERR_DAMAGED: the row is damaged. */
 PL_MUST_CHECK pl_status pl_txn_put_row(pl_txn *txn, const char *name, const char *refs,
                                        const pl_row *row);
 /* Drops any row except a version; only its key is used. */
@@ -497,11 +517,12 @@ PL_MUST_CHECK pl_status pl_txn_drop_row(pl_txn *txn, const char *name, const cha
 PL_MUST_CHECK pl_status pl_txn_drop_name(pl_txn *txn, const char *name,
                                          const char *refs);
 
-/* Identity of a blob without storing it: hash over length and chunk hashes. */
+/* Computes the name of a blob without storing it: the hash over its length and its
+ * chunks' hashes. */
 void pl_blob_hash(const void *data, uint64_t bytes, pl_hash *out);
-/* The same for a blob whose bytes come one after another: the first `there` bytes lie
- * at `data` by now. The struct starts as zeros; the end function writes the hash of all
- * `bytes` and frees. */
+/* The same for a blob that arrives piece by piece. pl_blob_hash_some: the first `there`
+ * bytes are at `data` now. The struct starts as zeros. pl_blob_hash_end writes the hash
+ * of all `bytes` and frees the struct's memory. */
 typedef struct pl_blob_hashing {
     pl_buf chunks;
     uint64_t hashed;

@@ -1,5 +1,6 @@
-/* Reads and writes FORMAT and ENGINE: two lines of text with the format's number, and
- * where the chunks lie. Each file has exactly one valid spelling. */
+/* Reads and writes the files FORMAT and ENGINE. FORMAT is two lines of text with the
+ * format's number; ENGINE says where the chunks lie. Each file has exactly one valid
+ * spelling. */
 #include "store/store_format.h"
 #include <dirent.h>
 #include <string.h>
@@ -46,8 +47,8 @@ pl_status store_format_check(const char *folder, bool *in_engine)
     return status;
 }
 
-/* A process that died inside pl_replace_file leaves FORMAT.tmp-PID. ENGINE may be there
- * already: it is written before FORMAT. */
+/* A process that died inside pl_replace_file leaves FORMAT.tmp-PID. The file ENGINE may
+ * exist without FORMAT, because it is written first. */
 static bool is_leftover(const char *name)
 {
     return pl_starts_with(name, "FORMAT.tmp-") || pl_starts_with(name, "ENGINE.tmp-");

@@ -4,11 +4,12 @@
 #define PL_STORE_STORE_FORMAT_H
 #include "base/base.h"
 
-/* ERR_NOT_FOUND if `folder` holds no store, ERR_UNSUPPORTED if it has another format,
- * ERR_DAMAGED. *in_engine: its chunks lie where ENGINE says. */
+/* ERR_NOT_FOUND if `folder` holds no store; ERR_UNSUPPORTED if it has a different
+ * format; ERR_DAMAGED if FORMAT cannot be parsed. *in_engine: the chunks lie in the
+ * engine that the file ENGINE names. */
 PL_MUST_CHECK pl_status store_format_check(const char *folder, bool *in_engine);
 
-/* Makes the folder a store. ERR_EXISTS if it holds other files. */
+/* Makes the folder a store. ERR_EXISTS if the folder holds other files. */
 PL_MUST_CHECK pl_status store_format_write(const char *folder, bool in_engine);
 /* The two steps of store_format_write, for a caller that fills the folder in between.
  */

@@ -1,10 +1,18 @@
 /* Opens stores: locks, format, recovery, and the proof that nothing was lost.
  *
- * A writer opens in this order, each step guarded by the ones before it: the lock (so
- * that nobody changes what is checked), the format (so that nothing is misread), the
- * mark, the space that recovery needs, RocksDB's recovery, the chain of commits, the
- * comparison with the mark, and last the new epoch, the first write. A reader skips
- * what belongs to writing: it takes no lock, checks no chain and changes nothing. */
+ * A writer opens in this order; each step relies on the ones before it:
+ *
+ * - the lock, so that no other process changes what is checked;
+ * - the format, so that nothing is misread;
+ * - the mark;
+ * - the space that recovery needs;
+ * - RocksDB's recovery;
+ * - the chain of commits;
+ * - the comparison with the mark;
+ * - the new epoch, which is the first write.
+ *
+ * A reader skips what belongs to writing: it takes no lock, checks no chain and changes
+ * nothing. */
 #include "store/bulk.h"
 #include "store/mirror.h"
 #include "store/parts.h"
@@ -35,7 +43,7 @@ row_source store_source(const pl_store *store)
     return (row_source){.db = store->db, .remote = store->remote};
 }
 
-/* ---- numbers that the database has ---- */
+/* ---- numbers in the database ---- */
 uint64_t store_key_number(const uint8_t *key, size_t len)
 {
     uint64_t number = 0;
@@ -44,7 +52,7 @@ uint64_t store_key_number(const uint8_t *key, size_t len)
     return number;
 }
 
-/* Reads sequence, log hash and epoch as of the newest visible commit. */
+/* Reads the sequence number, log hash and epoch of the newest visible commit. */
 static pl_status load_state(pl_store *store)
 {
     pl_buf last = {0};
@@ -92,8 +100,9 @@ pl_status store_check_link(kv_slice key, kv_slice value, uint64_t expected,
     return PL_OK;
 }
 
-/* Recovery may drop a log in the middle and go on with the next one; the chain shows
- * such a hole. Only the newest rows can lie in a log; older ones are in table files. */
+/* RocksDB's recovery may drop the end of a log and go on with the next log. The chain
+ * of commits shows such a gap. Only the newest rows can lie in a log; older ones are in
+ * table files, so only the newest are checked. */
 static pl_status check_chain(pl_store *store)
 {
     pl_hash previous = {{0}};
@@ -115,7 +124,7 @@ done:
     return status;
 }
 
-/* Checks the marked row also if unacknowledged commits follow it. */
+/* Checks the row that the mark names, also if unacknowledged commits follow it. */
 static pl_status check_marked_row(const pl_store *store, const watermark *mark)
 {
     row_key key = key_of_number(mark->sequence);
@@ -159,7 +168,7 @@ static uint64_t file_bytes(const char *folder, const char *name)
 }
 
 /* Writes a random id, by which people can tell copies and restored stores apart. No
- * decision depends on it, so a machine without random numbers gets zeros. */
+ * decision depends on it, so zeros are used on a machine without random numbers. */
 static void put_birth(kv_batch *batch)
 {
     uint8_t id[16] = {0};
@@ -172,7 +181,7 @@ static void put_birth(kv_batch *batch)
     row_write(batch, KV_META, &key, &fields);
 }
 
-/* A new epoch is durable before anything is written under it. */
+/* The new epoch becomes durable before anything is written under it. */
 static pl_status raise_epoch(pl_store *store)
 {
     char path[PL_PATH_MAX];
@@ -202,8 +211,7 @@ static pl_status lock(pl_store *store)
     return status == PL_OK ? PL_OK : pl_fail_in(status, "the store");
 }
 
-/* In a new store the format file comes first, and everything else is written under it.
- */
+/* In a new store the file FORMAT is written first, before anything else. */
 static pl_status check_format(pl_store *store)
 {
     bool in_engine = false;
@@ -220,8 +228,8 @@ static pl_status check_store_state(pl_store *store, bool marked, const watermark
     return marked ? check_mark(store, mark) : PL_OK;
 }
 
-/* Checks whether everything acknowledged lies before the log's first damage. The log is
- * read into memory only: a database that has lost something stays as it was found. */
+/* Checks that everything acknowledged lies before the first damage of the log. The log
+ * is only read into memory, so a database that has lost something stays unchanged. */
 static pl_status prove_nothing_lost(pl_store *store, const char *database,
                                     const watermark *mark)
 {
@@ -232,10 +240,10 @@ static pl_status prove_nothing_lost(pl_store *store, const char *database,
     return status;
 }
 
-/* A power cut may leave a log of full length that lacks bytes of its last records.
- * RocksDB cannot tell that from damage to synced commits. The mark can, because it is
- * flushed after every commit and before the acknowledgement. So damage that lies wholly
- * after the mark is cut off, and any other damage is refused. */
+/* A power cut may leave a log of full length in which bytes of the last records are
+ * missing. RocksDB cannot tell this from damage to synced commits. The mark can,
+ * because it is flushed after every commit and before the acknowledgement. So damage
+ * that lies wholly after the mark is cut off, and any other damage is refused. */
 static pl_status mend_log(pl_store *store, const char *database, const watermark *mark)
 {
     char damage[sizeof store->mended];
@@ -250,8 +258,8 @@ static pl_status mend_log(pl_store *store, const char *database, const watermark
     return PL_OK;
 }
 
-/* A store with a mark has had commits, so a missing database is damage and no new one
- * is made. */
+/* A store with a mark has had commits. So if its database is missing, that is damage,
+ * and no new database is made. */
 static pl_status open_writer(pl_store *store)
 {
     char path[PL_PATH_MAX], database[PL_PATH_MAX];
@@ -263,8 +271,8 @@ static pl_status open_writer(pl_store *store)
     PL_CHECK(check_format(store));
     PL_CHECK(watermark_load(pl_join(path, store->folder, "HWM"), &mark, &marked));
     pl_join(database, store->folder, "db");
-    /* Recovery writes the log's content into table files, and on a full disk RocksDB
-     * aborts. */
+    /* Recovery writes the content of the log into table files. On a full disk RocksDB
+     * would abort. */
     uint64_t log_bytes = 0;
     DIR *entries = opendir(database);
     for (struct dirent *e; entries && (e = readdir(entries));)
@@ -291,7 +299,7 @@ static pl_status open_writer(pl_store *store)
 }
 
 /* ---- readers ---- */
-/* Whether a commit after `known` brought, or may have brought, table files (bulk.h). */
+/* Whether a commit after number `known` added table files, or may have (bulk.h). */
 static pl_status brought_files(const pl_store *store, uint64_t known, bool *out)
 {
     *out = store->sequence > known + CATCH_UP_ROWS;
@@ -308,11 +316,11 @@ static pl_status brought_files(const pl_store *store, uint64_t known, bool *out)
 }
 
 /* While the writer changes files, a follower may see the families of a commit at
- * different times. It waits for everything that it has seen before or knows from the
- * mark. It reads files first and the log afterwards, so a commit that it sees for the
- * first time may name files that it has not seen. Therefore it looks again until no new
- * commit has any. (Waiting until nothing is new would be waiting for a pause of the
- * writer.) */
+ * different times. So it waits for every commit that it has seen before or knows from
+ * the mark. It reads files first and the log afterwards, so a commit that it sees for
+ * the first time may name files that it has not seen. Therefore it reads again until no
+ * new commit has added files. (If it read until there is no new commit at all, it would
+ * have to wait until the writer pauses.) */
 static pl_status follow(pl_store *store, uint64_t sequence, uint64_t epoch)
 {
     uint64_t known = sequence;
@@ -348,8 +356,8 @@ static void close_database(int *database)
     *database = -1;
 }
 
-/* Whether a copy with a different history has taken the store's place (mirror_set.c),
- * or is about to. */
+/* Whether a copy with a different history has replaced the store (mirror_set.c), or is
+ * about to. */
 static bool is_replaced(const pl_store *store, int database)
 {
     char path[PL_PATH_MAX];
@@ -361,9 +369,9 @@ static bool is_replaced(const pl_store *store, int database)
            held.st_ino != now.st_ino;
 }
 
-/* Maybe no writer has opened the store since a power cut, so its log is damaged at the
- * end. Then the reader shows what lies before the damage. The mark proves that this is
- * enough, and no further commits can come. */
+/* If the follower cannot open, a power cut may have damaged the end of the log, and no
+ * writer has opened the store since. Then the reader shows what lies before the damage.
+ * The mark proves that this is enough. No further commits can come. */
 static pl_status open_follower(pl_store *store, const char *database)
 {
     kv *fresh = NULL;
@@ -374,7 +382,7 @@ static pl_status open_follower(pl_store *store, const char *database)
         status = kv_open(database, KV_LOOK, NULL, &fresh);
     if (status != PL_OK) {
         close_database(&held);
-        return status; /* what was open stays open and can be read */
+        return status; /* the database that was open stays open and can be read */
     }
     kv_close(&store->db, false);
     close_database(&store->database);
@@ -396,7 +404,7 @@ static pl_status show_newest(pl_store *store)
                        "again, or open it for writing once",
                        store->folder);
     /* The mark was read before the database, so the database must reach it. A database
-     * that was opened in the middle of a change of files may never reach it, so it is
+     * that was opened while files were being changed may never reach it, so it is
      * opened once more. */
     const char *database = pl_join(path, store->folder, "db");
     for (int i = 0; i < OPEN_TRIES; i++) {
@@ -408,10 +416,10 @@ static pl_status show_newest(pl_store *store)
     return check_mark(store, &mark);
 }
 
-/* Every reader sees either the store before a copy takes its place or that copy, and
- * never the mark of one beside the database of the other. For a copy is decided before
- * it renames anything, it renames the database, and only then it stops being decided.
- */
+/* Every reader sees either the store before a copy replaces it or the copy, and never
+ * the mark of one with the database of the other. This holds because a copy is decided
+ * before its first rename, it renames the database, and it counts as decided until all
+ * is done. */
 static pl_status look_whole(pl_store *store, pl_status (*look)(pl_store *))
 {
     pl_status status = PL_OK;
@@ -463,7 +471,7 @@ pl_status pl_store_refresh(pl_store *store)
                               : look_whole(store, refresh_reader);
 }
 
-/* A folder that a user may not enter would look empty. */
+/* A folder that a user may not enter would look like an empty one. */
 pl_status pl_store_check_access(const char *folder)
 {
     if (access(folder, X_OK) == 0 || errno != EACCES)
@@ -500,8 +508,8 @@ done:
     return status;
 }
 
-/* After a failed write RocksDB and the lock are kept until the process ends, so that no
- * other process writes while a write may still be in flight. */
+/* After a failed write RocksDB and the lock are kept until the process ends: the write
+ * may still be in progress, so no other process may write. */
 void pl_store_close(pl_store **handle)
 {
     pl_store *store = *handle;

@@ -1,4 +1,4 @@
-/* A growing array of hashes, sorted once and then searched by halving (tally.h).
+/* A growing array of hashes, sorted once and then searched by binary search (tally.h).
  * Garbage collection, audits and copies of a store count references with it. */
 #include "store/tally.h"
 #include <stdlib.h>
@@ -26,7 +26,7 @@ void tally_sort(tally *t)
         qsort(t->names, t->n, sizeof *t->names, by_hash_bytes);
 }
 
-/* The first name that is not below `name`. */
+/* The position of the first hash that is not below `name`. */
 static size_t lower_bound(const tally *t, const pl_hash *name)
 {
     size_t from = 0, to = t->n;

@@ -84,8 +84,9 @@ static pl_status note_refusal(pl_store *store, pl_status status)
     return status;
 }
 
-/* The order matters: the batch is durable before the mark names it, and the mark before
- * the caller hears of it. A mark that is behind is legal; one that is ahead is not. */
+/* The order matters: the batch is durable before the mark names it, and the mark is
+ * durable before the caller is told. The mark may be behind the batch, but never ahead
+ * of it. */
 pl_status store_write(pl_store *store, kv_batch *batch, const watermark *after)
 {
     pl_status status = kv_commit(store->db, batch);
@@ -99,8 +100,8 @@ pl_status store_write(pl_store *store, kv_batch *batch, const watermark *after)
     return PL_OK;
 }
 
-/* Until store_write is called nothing has left this process. A failure before that (no
- * space, a spoilt transaction) leaves the store open for further writes. */
+/* Nothing has left this process before store_write is called. So after an earlier
+ * failure (no space, a spoilt transaction) the store still accepts writes. */
 pl_status pl_txn_commit(pl_txn **handle)
 {
     pl_txn *txn = *handle;
@@ -114,7 +115,7 @@ pl_status pl_txn_commit(pl_txn **handle)
         goto done;
     PL_TRY(store_check_space(store, "the commit",
                              2 * kv_batch_bytes(txn->batch) + STORE_SPARE_BYTES));
-    /* Appends the last operation of the batch, and gives the log hash after it. */
+    /* Appends the last operation of the batch and computes the log hash. */
     pl_hash *log_hash = &after.log;
     pl_buf fields = {0}, value = {0};
     log_record entry = {.previous = txn->store->log_hash,
@@ -147,8 +148,8 @@ done:
 }
 
 /* ---- versions ---- */
-/* A version must continue exactly the state that is in the store. A caller that merged
- * into an older state is refused here, whatever number it wrote. */
+/* A version must continue exactly the state that is in the store. If the caller merged
+ * into an older state, it is refused here, whatever number the version has. */
 static pl_status check_parent(const pl_txn *txn, const pl_version *v, bool exists)
 {
     pl_version parent;
@@ -202,7 +203,7 @@ static pl_status check_next_version(const pl_txn *txn, const pl_version *v,
 static pl_status append_version(pl_txn *txn, const pl_version *v, pl_keep keep,
                                 head_record head)
 {
-    pl_version stored = *v; /* the list stays the caller's */
+    pl_version stored = *v; /* the caller keeps its list of contributions */
     uint64_t late = (uint64_t)keep.late;
     bool holds_updates = keep.updates || late > 0;
     stored.sequence = txn->sequence;
@@ -282,7 +283,8 @@ pl_status txn_old_blob(const pl_txn *txn, kv_family family, const char *name,
     return PL_OK;
 }
 
-/* In this order, because a row may be replaced by one that names the same blob. */
+/* Takes the new reference before it releases the old one, because both rows may name
+ * the same blob. */
 static pl_status exchange_blob(pl_txn *txn, const pl_hash *old, const pl_hash *new_one)
 {
     PL_CHECK(blob_hold(txn, new_one));

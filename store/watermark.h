@@ -1,7 +1,8 @@
 /* The high-water mark: the newest commit known to be on disk (PROTOCOL 4.3).
  *
- * A write-ahead log that lost its synced tail opens without complaint, so what was
- * acknowledged is noted in a file of its own: two slots, written by turns. */
+ * RocksDB opens a write-ahead log that has lost its synced tail without any error. So
+ * the number of the newest acknowledged commit is also kept in a file of its own. The
+ * file has two slots, which are written in turn. */
 #ifndef PL_STORE_WATERMARK_H
 #define PL_STORE_WATERMARK_H
 #include "base/base.h"
@@ -21,8 +22,8 @@ typedef struct watermark_file {
  * file has no valid slot. */
 PL_MUST_CHECK pl_status watermark_load(const char *path, watermark *out, bool *found);
 
-/* Makes the file with this mark only, even a lower one, and replaces an existing file.
- */
+/* Makes the file with only this mark, or replaces an existing file, even if its mark is
+ * higher. */
 PL_MUST_CHECK pl_status watermark_make(const char *path, const watermark *mark);
 /* Opens the file for writing. Makes it with the mark `first` if it does not exist. */
 PL_MUST_CHECK pl_status watermark_open(const char *path, const watermark *first,

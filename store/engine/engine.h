@@ -1,14 +1,14 @@
-/* Storage engines: services that many machines reach, and that hold the chunks of a
- * store as objects when the store's own database does not. All are behind one small
+/* Storage engines: services that many machines reach. They hold the chunks of a store
+ * as objects, in place of the store's own database. All engines are behind one small
  * interface.
  *
  *   rados://POOL[/NAMESPACE][?conf=PATH&id=NAME&patience=SECONDS]       engine_rados.c
  *   s3://BUCKET[/PREFIX]?endpoint=URL[&region=R&patience=SECONDS]       engine_s3.c
  *
- * An object is either written once, under a name that is never used again, or it is the
- * head, which moves by compare-and-swap. Nothing else is required of a service. Names
- * are printable ASCII without blanks, `/` among it. Which objects there are, and in
- * what order they are written, is remote.h's matter.
+ * There are two kinds of objects. Most are written once, under a name that is never
+ * used again. One object, the head, is changed by compare-and-swap. Nothing else is
+ * required of a service. Names are printable ASCII without blanks and may contain `/`.
+ * remote.h says which objects there are, and in what order they are written.
  *
  * Several threads may use an engine at once. A temporary failure (no answer, a full
  * queue, a service that restarts) is retried until `patience` has passed; the error
@@ -19,10 +19,11 @@
 #include "base/base.h"
 
 enum {
-    ENGINE_NAME_MAX = 160,       /* of an object's name, with the terminating NUL */
-    ENGINE_OBJECT_MAX = 8 << 20, /* of an object; longer ones are damage */
+    ENGINE_NAME_MAX = 160, /* length of an object's name, with the terminating NUL */
+    /* bytes of an object; a longer one counts as damaged */
+    ENGINE_OBJECT_MAX = 8 << 20,
     ENGINE_URL_MAX = 1024,
-    ENGINE_THREADS = 16 /* requests at once: their latency is that of the service */
+    ENGINE_THREADS = 16 /* requests at once, because each waits for the service */
 };
 
 /* ---- a URL, taken apart ---- */
@@ -30,13 +31,13 @@ typedef struct engine_url {
     char kind[16];          /* "rados", "s3" */
     char place[256];        /* POOL or BUCKET */
     char space[256];        /* NAMESPACE or PREFIX; "" if none */
-    char conf[PL_PATH_MAX]; /* rados: ceph.conf; "" is the system's */
-    char id[64];            /* rados: client.ID; "" is admin */
+    char conf[PL_PATH_MAX]; /* rados: path of ceph.conf; "": the system's file */
+    char id[64];            /* rados: the client is client.ID; "": client.admin */
     char endpoint[256];     /* s3: http(s)://HOST[:PORT] */
     char region[64];        /* s3 */
     int64_t patience_ms;
 } engine_url;
-/* The sentence of ERR_CONFIG says what is wrong with the URL. */
+/* Parses a URL. The sentence of ERR_CONFIG says what is wrong with it. */
 PL_MUST_CHECK pl_status engine_url_parse(const char *text, engine_url *out);
 /* The URL of one part of a store: NAME is added to its namespace or prefix. */
 PL_MUST_CHECK pl_status engine_url_part(const char *text, const char *name,
@@ -49,14 +50,14 @@ typedef struct engine_entry {
 } engine_entry;
 typedef pl_status (*engine_entry_fn)(void *context, const engine_entry *entry);
 
-/* Each makes one attempt, bounded in time. A temporary failure is ERR_NET or
- * ERR_TIMEOUT; after those two it is unknown whether the request was carried out.
+/* Each operation makes one attempt, bounded in time. A temporary failure is ERR_NET or
+ * ERR_TIMEOUT; after these two it is unknown whether the request was carried out.
  *
- *   put   ERR_EXISTS if there is an object of that name, whatever its bytes
- *   get   appends to `out`; ERR_NOT_FOUND
- *   swap  makes `next` the content if it is `expected` now, or, where `expected` is
- *         empty, if there is none; else ERR_STALE
- *   drop  no error if there is no such object
+ *   put   ERR_EXISTS if an object of that name exists, whatever its bytes
+ *   get   appends the content to `out`; ERR_NOT_FOUND
+ *   swap  writes `next` if the content is `expected`, or, if `expected` is empty,
+ *         if there is no object; else ERR_STALE
+ *   drop  deletes the object; no error if there is none
  *   list  names that start with `prefix`, in any order */
 typedef struct engine_ops {
     pl_status (*put)(void *self, const char *name, const void *data, size_t len);
@@ -69,35 +70,36 @@ typedef struct engine_ops {
     void (*close)(void *self);
 } engine_ops;
 
-/* Opens what the service's file offers. ERR_UNSUPPORTED if this build lacks the library
- * (the sentence says what to install), or if the service lacks what a writer needs. */
+/* Opens the service. ERR_UNSUPPORTED if this build lacks its library (the sentence says
+ * what to install), or if the service lacks something that a writer needs. */
 PL_MUST_CHECK pl_status engine_rados_open(const engine_url *url, bool to_write,
                                           const engine_ops **ops, void **self);
 PL_MUST_CHECK pl_status engine_s3_open(const engine_url *url, bool to_write,
                                        const engine_ops **ops, void **self);
 
-/* ---- the same, with patience ---- */
-bool engine_may_retry(pl_status status); /* the service may answer if asked again */
+/* ---- the same operations, with retries ---- */
+/* whether the service may answer if it is asked again */
+bool engine_may_retry(pl_status status);
 typedef struct engine engine;
 PL_MUST_CHECK pl_status engine_open(const char *url, bool to_write, engine **out);
 void engine_close(engine **e);             /* accepts NULL */
-const char *engine_place(const engine *e); /* "rados://pool/space", for sentences */
+const char *engine_place(const engine *e); /* "rados://pool/space", for messages */
 
-/* If the object exists with the same bytes, the put has succeeded. */
+/* Succeeds if the object already exists with the same bytes. */
 PL_MUST_CHECK pl_status engine_put(engine *e, const char *name, const void *data,
                                    size_t len);
 PL_MUST_CHECK pl_status engine_get(engine *e, const char *name, pl_buf *out);
-/* If the content already is `next`, the swap has succeeded; so contents must differ
- * between writers. ERR_STALE also if the answer of a swap that worked was lost and
- * another writer has swapped since. After ERR_STALE the caller must not go on. */
+/* Succeeds if the content already is `next`; so two writers must never write equal
+ * contents. If the answer of a successful swap was lost and another writer has swapped
+ * since, ERR_STALE is returned, too. After ERR_STALE the caller must not go on. */
 PL_MUST_CHECK pl_status engine_swap(engine *e, const char *name, const pl_buf *expected,
                                     const pl_buf *next);
 PL_MUST_CHECK pl_status engine_drop(engine *e, const char *name);
 PL_MUST_CHECK pl_status engine_list(engine *e, const char *prefix, engine_entry_fn fn,
                                     void *context);
 
-/* Handles many objects, ENGINE_THREADS at a time. Returns the failure of the lowest
- * one. */
+/* Handles many objects, ENGINE_THREADS at a time. If several fail, returns the failure
+ * of the first in the list. */
 typedef struct engine_object {
     char name[ENGINE_NAME_MAX];
     const void *data; /* borrowed */

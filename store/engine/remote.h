@@ -1,14 +1,15 @@
 /* A store whose chunks lie in an engine: its objects, and the order in which they are
  * written (PROTOCOL 4.12).
  *
- *   chunk/HASH.EPOCH.PACK.NUMBER   one chunk, as it would lie in its pack
+ *   chunk/HASH.EPOCH.PACK.NUMBER   one chunk, with the bytes that a pack would hold
  *   log/SEQUENCE.LOGHASH           the rows that one commit wrote
  *   base/EPOCH.SEQUENCE.PART       all rows as of one commit
- *   head                           the newest commit and the base, by compare-and-swap
+ *   head                           names the newest commit and the base; changed by
+ *                                  compare-and-swap
  *
  * Records stay in the local database. A record that names a chunk is committed after
- * the chunk was written, and a commit is acknowledged after the head names it. So the
- * engine alone suffices to rebuild all that was ever acknowledged.
+ * the chunk was written, and a commit is acknowledged after the head names it. So
+ * everything that was ever acknowledged can be rebuilt from the engine alone.
  *
  * No name is used twice: an epoch belongs to one opening of the store, because the head
  * only moves to a higher epoch. An object is dropped only after the head names a commit
@@ -23,12 +24,13 @@
 /* The contents of the head. */
 typedef struct remote_head {
     uint8_t store[16];  /* the store's id */
-    uint8_t holder[16]; /* drawn at random by each opening */
+    uint8_t holder[16]; /* chosen at random at each opening */
     uint64_t epoch, sequence;
-    pl_hash log; /* the hash of commit `sequence`; none at 0 */
+    pl_hash log; /* the hash of commit `sequence`; none if it is 0 */
     uint64_t base_epoch, base_sequence, base_parts;
-    pl_hash base;                   /* the hash over all bytes of the base */
-    uint64_t base_bytes, log_bytes; /* of the base; of all commits since */
+    pl_hash base; /* the hash over all bytes of the base */
+    /* base_bytes: size of the base; log_bytes: of all commits since the base */
+    uint64_t base_bytes, log_bytes;
     int64_t wall_ms;
     char host[64];
 } remote_head;
@@ -41,12 +43,12 @@ typedef struct remote_doomed {
 
 typedef struct remote_end {
     engine *service;
-    remote_head head; /* as this process last moved or read it */
-    pl_buf bytes;     /* the same as bytes; empty if there is no head */
+    remote_head head; /* the head as this process last wrote or read it */
+    pl_buf bytes;     /* the head encoded; empty if there is no head */
     remote_doomed doomed;
 } remote_end;
 
-/* Objects of an open transaction: chunk number i of its pack is puts[i], with a copy of
+/* Objects of an open transaction. puts[i] is chunk number i of its pack, with a copy of
  * its bytes. A chunk that was released again has no bytes. */
 typedef struct remote_work {
     engine_object *puts, *drops;
@@ -70,9 +72,10 @@ PL_MUST_CHECK pl_status remote_fetch(const row_source *from, const pl_hash *id,
                                      const chunk_record *chunk, pl_buf *out);
 void remote_work_clear(remote_work *work);
 
-/* Objects that no commit needs any more are dropped REMOTE_LINGER_MS later, at a commit
- * or at the latest by remote_close, so that readers that follow the writer still find
- * them. Objects that are not dropped then are garbage, which gc finds. */
+/* An object that no commit needs any more is dropped REMOTE_LINGER_MS later, by the
+ * next commit or at the latest by remote_close. Until then readers that follow the
+ * writer still find it. If the process ends before, the object is garbage, which gc
+ * finds. */
 enum { REMOTE_LINGER_MS = 10000 };
 void remote_doom(remote_end *r, const remote_work *work);
 void remote_drop_doomed(remote_end *r, int64_t now_ms);
@@ -85,7 +88,7 @@ void remote_base_name(const remote_head *head, uint64_t part,
                       char out[ENGINE_NAME_MAX]);
 
 /* ---- the head (remote_head.c) ---- */
-/* *found is false if there is no head. */
+/* Reads the head; *found is false if there is none. */
 PL_MUST_CHECK pl_status remote_read_head(remote_end *r, bool *found);
 
 #endif

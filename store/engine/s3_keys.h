@@ -6,7 +6,7 @@
 
 typedef struct s3_keys {
     char id[160], secret[160];
-    char token[2048]; /* of a session; "" if none */
+    char token[2048]; /* the token of a temporary session; "" if none */
 } s3_keys;
 
 /* Reads AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN. If the first is

@@ -6,12 +6,14 @@
 
 enum { S3_TOKEN_MAX = 1200 };
 
-/* OK for 2xx. ERR_NET for a failure that may pass, ERR_STALE for a condition that does
- * not hold. The sentence contains the service's own code from `body`. */
+/* Translates an HTTP status: OK for 2xx, ERR_NET for a failure that may pass, ERR_STALE
+ * if a condition of the request does not hold. The sentence contains the service's own
+ * error code, read from `body`. */
 PL_MUST_CHECK pl_status s3_judge(int code, const char *body);
 /* If the line (not terminated) is an ETag header, copies its value with the quotes. */
 void s3_etag_of_header(const char *line, size_t len, char *out, size_t size);
-/* Each key of a page, without its first `skip` bytes. ERR_PROTO. */
+/* Calls fn for each key in a page of a list, without the key's first `skip` bytes.
+ * ERR_PROTO if the page cannot be parsed. */
 PL_MUST_CHECK pl_status s3_each_key(const char *page, size_t skip, engine_entry_fn fn,
                                     void *context);
 /* The token that requests the next page; "" after the last page. */
