@@ -21,7 +21,7 @@ static pl_contributor *find_contributor(pl_blame *b, const pl_contribution *c)
     pl_copy_text(p->device, sizeof p->device, c->device);
     p->path = c->path;
     p->replica = c->replica;
-    p->loss = c->loss; /* of the newest, which comes first */
+    p->loss = c->loss; /* the loss of the newest version, which is visited first */
     return p;
 }
 
@@ -31,7 +31,7 @@ static int by_first(const void *x, const void *y)
     return a->first < b->first ? -1 : a->first > b->first;
 }
 
-/* Adjacent ranges are joined. */
+/* Sorts the ranges and joins adjacent ones. */
 static void sort_samples(pl_contributor *p)
 {
     size_t n = 0;
@@ -46,7 +46,8 @@ static void sort_samples(pl_contributor *p)
     p->n_ranges = n;
 }
 
-/* Norms may be missing if a sum travelled as one message; then weights decide. */
+/* If a sum travelled as one message, the norms of its parts are unknown; then only
+ * weights count. */
 static double pull_of(const pl_version *v, const pl_contribution *c, bool by_norm)
 {
     if (pl_version_is_merged(v)) /* the base has weight 0 */
@@ -101,8 +102,8 @@ static int by_pull(const void *x, const void *y)
     return strcmp(a->worker, b->worker);
 }
 
-/* Goes down from the version, through rollbacks; without `history` only to the first
- * version that no rollback made. */
+/* Goes back from the version, through rollbacks. Without `history` it stops at the
+ * first version that was not made by a rollback. */
 static pl_status gather_blame(pl_store *store, const char *module, uint64_t number,
                               bool history, pl_blame *b)
 {

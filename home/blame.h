@@ -1,11 +1,12 @@
-/* Which workers and updates made a version.
+/* Finds out which workers and updates made a version.
  *
  * It follows the version's real descent: a version that a rollback made stands for the
- * version it went back to, and versions between the two do not count.
+ * older version whose parameters it has, and the versions between the two do not count.
  *
  * A contributor's share of a version is its part of the sum of weighted norms, a_i
- * |d_i| with a_i = w_i / sum w: how far it pulled, whatever the others did. Over a
- * history, shares are weighted by how far each version moved. */
+ * |d_i| with a_i = w_i / sum w. So it says how far the contributor pulled, independent
+ * of the direction of other updates. Over a history, shares are weighted by how far
+ * each version moved. */
 #ifndef PL_HOME_BLAME_H
 #define PL_HOME_BLAME_H
 #include "store/store.h"
@@ -21,24 +22,28 @@ typedef struct pl_sample_range {
 typedef struct pl_contributor {
     char worker[PL_TEXT_MAX], device[PL_TEXT_MAX];
     int64_t path, replica;
-    pl_sample_range *samples; /* in the path's own order; adjacent ranges are one */
+    /* in the numbering of the path's stream; adjacent ranges are joined */
+    pl_sample_range *samples;
     size_t n_ranges;
     uint64_t n_samples, n_tokens, n_versions;
-    double seconds, loss; /* loss: of the newest version */
-    double pull;  /* sum over versions of its share times how far the version moved */
-    double share; /* its part of the pulls of all */
+    double seconds, loss; /* loss: that of the newest version */
+    /* sum over versions: the contributor's share times how far the version moved */
+    double pull;
+    double share; /* this contributor's part of the sum of all pulls */
 } pl_contributor;
 
 typedef struct pl_blame {
-    pl_contributor *list; /* the largest share first */
+    pl_contributor *list; /* in order of falling share */
     size_t n;
     uint64_t
-        source;   /* the version asked for, or the one that a rollback went back to */
+        /* the version that was asked for, or the one that a rollback returned to */
+        source;
     bool merged;  /* its contributors are versions (merged.h): "mix/L1.E0@3" */
-    double moved; /* sum of the norms of the versions' updates */
+    double moved; /* sum over the versions of their updates' norms */
 } pl_blame;
 
-/* With `history`: of all versions up to this one. Call pl_blame_clear afterwards. */
+/* With `history` covers all versions up to this one, else this version only. Call
+ * pl_blame_clear afterwards. */
 PL_MUST_CHECK pl_status pl_blame_gather(pl_store *store, const char *module,
                                         uint64_t number, bool history, pl_blame *out);
 void pl_blame_clear(pl_blame *blame);

@@ -23,7 +23,7 @@ static pl_difference compare_params(const float *a, const float *b, size_t n)
 
 double pl_difference_relative(const pl_difference *d)
 {
-    return d->dd == 0 ? 0 : sqrt(d->dd / d->aa); /* infinite if a is zero */
+    return d->dd == 0 ? 0 : sqrt(d->dd / d->aa); /* infinite if `a` is all zeros */
 }
 
 double pl_difference_cosine(const pl_difference *d)

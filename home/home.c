@@ -78,7 +78,7 @@ void home_answer_later(home *h, const pl_peer *peer, pl_message *message)
     memset(message, 0, sizeof *message);
 }
 
-/* A peer that has gone away will ask again when it is back. */
+/* If the peer has gone away, it asks again when it is back. */
 static pl_status home_answer_now(home *h, const pl_peer *peer, pl_message *message)
 {
     pl_status status = pl_wire_give_to(h->socket, peer, message);
@@ -139,8 +139,8 @@ static pl_status on_get_blob(home *h, pl_message *m, pl_message *a)
     int whose = 0;
     uint64_t total = 0;
     PL_CHECK(PL_HEAR(m, get_blob, &q));
-    /* A name may move while its bytes are being read; the reader goes on at the next
-     * home. */
+    /* A name may move while its bytes are being read; then the reader continues at the
+     * next home. */
     if (q.name && !pl_store_has_blob(h->store, &q.blob) &&
         home_is_elsewhere(h, q.name, &whose)) {
         home_moved_answer(h, q.name, whose, a);
@@ -246,7 +246,7 @@ static pl_status on_get_object(home *h, pl_message *m, pl_message *a)
     return PL_OK;
 }
 
-/* A piece of what the asker has read up to `offset`. */
+/* Adds a piece of `all` to the answer; the asker has read everything up to `offset`. */
 pl_status home_put_piece(const pl_buf *all, const char *what, uint64_t offset,
                          pl_message *a)
 {
@@ -274,8 +274,8 @@ static pl_status on_get_state(home *h, const pl_peer *peer, pl_message *m,
     return home_put_piece(&h->state, "state", q.offset, a);
 }
 
-/* The worker that continues the path begins as for a path that has finished no phase.
- */
+/* Drops the state of a path. The next worker begins as for a path that has not finished
+ * a phase. */
 static pl_status drop_path_state(home *h, home_path *path)
 {
     pl_path_state state;
@@ -292,8 +292,8 @@ static pl_status drop_path_state(home *h, home_path *path)
     return PL_OK;
 }
 
-/* If the message names a phase, the path's state is dropped, too, provided that it
- * belongs to that phase. */
+/* Fences a path. If the message names a phase, and the path's state is that of this
+ * phase, the state is dropped, too. */
 static pl_status on_fence(home *h, pl_message *m, pl_message *a)
 {
     pl_msg_fence q;
@@ -309,8 +309,8 @@ static pl_status on_fence(home *h, pl_message *m, pl_message *a)
 }
 
 /* ---- small writes; answered after the commit ---- */
-/* A definition is permanent, so it is read and checked before it is stored. It is
- * installed after the commit, when its modules are visible. */
+/* A definition of an arm is permanent, so it is read and checked before it is stored.
+ * The arm is installed after the commit, when its modules are visible. */
 static pl_status define_arm(home *h, const char *name, const pl_hash *hash, bool exists,
                             bool same)
 {
@@ -505,9 +505,10 @@ static pl_status answer_question(home *h, const pl_peer *peer, pl_message *m,
     }
 }
 
-/* Failures of the machine or of this program end the home; all others are reported to
- * the asker. Only the status of a handler is judged here: a failed commit or merge
- * always ends the home, even inside a handler (h->broken). */
+/* Failures of the machine or of this program end the home; all other failures are the
+ * asker's and are reported to it. Only the status that a handler returned is judged
+ * here: a failed commit or merge always ends the home, even if a handler caused it
+ * (h->broken). */
 static bool is_askers_fault(pl_status status)
 {
     return status != PL_ERR_IO && status != PL_ERR_NOSPACE && status != PL_ERR_OS &&
@@ -523,7 +524,7 @@ static bool is_read(uint16_t type)
            type == PL_MSG_STATUS;
 }
 
-/* Whether another home must answer the question, or the question has to wait. */
+/* Whether another home must answer the question, or the question must wait. */
 static bool is_put_off(home *h, const pl_peer *peer, const pl_message *m,
                        pl_status *status)
 {
@@ -548,7 +549,8 @@ pl_status home_take(home *h, const pl_peer *peer, pl_message *m)
 {
     pl_message a;
     pl_status status;
-    h->uploads.owner = h->uploads.share = 0; /* none until the message shows a lease */
+    /* no owner until the message shows a lease */
+    h->uploads.owner = h->uploads.share = 0;
     h->uploads.holder = (pl_pubkey){{0}};
     if (is_put_off(h, peer, m, &status))
         return status;
@@ -570,8 +572,8 @@ pl_status home_take(home *h, const pl_peer *peer, pl_message *m)
     if (status == PL_OK || h->broken || !is_askers_fault(status))
         return status;
     pl_wire_error(&a, m->request, status, pl_last_error());
-    /* If a question came twice in one group, the answer to the second must not leave
-     * before that to the first. */
+    /* If a question comes twice in one group, the second answer must not leave before
+     * the first. */
     if (!is_read(m->type)) {
         home_answer_later(h, peer, &a);
         return PL_OK;
@@ -629,7 +631,7 @@ static pl_status take_group(home *h, pl_message *m)
     return home_merge_ready(h);
 }
 
-/* A signal may come on any thread. */
+/* The signal may be handled on any thread. */
 static bool must_stop_home(const home *h)
 {
     return h->options->stop && __atomic_load_n(h->options->stop, __ATOMIC_RELAXED);
@@ -642,7 +644,7 @@ static pl_status serve_home(home *h)
     int64_t swept = pl_now_ms();
     bool untidy = true;
     pl_message_init(&m, 0);
-    /* rounds that were complete when the last process ended */
+    /* merges rounds that were complete when the last process ended */
     PL_TRY(home_merge_ready(h));
     while (!h->stopping && !must_stop_home(h)) {
         bool ready = false;
@@ -652,9 +654,9 @@ static pl_status serve_home(home *h)
         PL_TRY(take_group(h, &m));
         untidy = true;
         if (!ready && !home_is_still(h)) {
-            /* Codes a little at a time, so that a question waits no longer than for a
-             * commit. A full disk or a damaged old version ends only the coding. A
-             * failed write ends the home at the next commit. */
+            /* Codes only a little at a time, so that a question waits no longer than
+             * for a commit. If the disk is full or an old version is damaged, only the
+             * coding stops. A failed write ends the home at the next commit. */
             enum { TIDY_BYTES = 2 << 20 };
             untidy = false;
             if (h->tidies && pl_store_recode(h->store, TIDY_BYTES, &untidy) != PL_OK) {
@@ -664,7 +666,8 @@ static pl_status serve_home(home *h)
         }
         if (pl_now_ms() - swept > 10000) {
             staging_expire(&h->uploads, false);
-            pl_give_back_blocks(); /* freed blocks would pile up for a hundred phases */
+            /* otherwise the memory of freed blocks would grow for a hundred phases */
+            pl_give_back_blocks();
             swept = pl_now_ms();
         }
     }

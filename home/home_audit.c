@@ -1,18 +1,18 @@
-/* Keeps the rows of audits and of fenced workers: which tasks shall be done again, with
- * which results, and whose messages are refused. The hub decides (workers/hub_audit.c);
- * the home makes it durable in its store. */
+/* Keeps the records of audits and of fenced workers: which tasks a second worker must
+ * do again, their results, and whose messages are refused. The hub decides
+ * (workers/hub_audit.c); the home makes its decisions durable. */
 #include "outer/outer.h"
 #include "home/home_internal.h"
 
 struct home_audit {
     char name[PL_TEXT_MAX];
     char *text; /* owned */
-    int n;      /* number of results in it */
+    int n;      /* number of results in the text */
 };
 
 struct home_fenced {
     char name[PL_TEXT_MAX], reason[PL_FENCED_TEXT_MAX];
-    pl_pubkey key; /* all zero: it names no key */
+    pl_pubkey key; /* all zero: the fenced worker is known only by name */
 };
 
 void home_forget_audits(home *h)
@@ -77,7 +77,8 @@ static pl_status put_audit_row(home *h, const char *name, const pl_audit *a)
     return status;
 }
 
-/* Reads the uploaded state before it moves into the store. */
+/* Reads the moments of the path's state, from the upload if it is not in the store
+ * yet. */
 static pl_status read_moments(home *h, const home_arm *arm, pl_audit *a)
 {
     const staging_blob *u = staging_find(&h->uploads, &a->after);
@@ -114,7 +115,7 @@ pl_status home_draw_audit(home *h, const home_lease *under, const pl_path_state 
     out->n = 1;
     out->seed = pl_random_fresh();
     pl_copy_text(out->results[0].worker, sizeof out->results[0].worker, after->worker);
-    /* else its updates say on which device they were made */
+    /* only here: other tasks send updates, which say on which device they were made */
     if (arm->arm.n_scored > 0)
         pl_copy_text(out->results[0].device, sizeof out->results[0].device,
                      under->lease.device);
@@ -158,8 +159,8 @@ static pl_status measure_likeness(const home_arm *arm, int module, pl_contributi
     return PL_OK;
 }
 
-/* It must be noted now, because the bytes of a merged update are gone before its audit.
- */
+/* The sketch must be computed now, because the bytes of a merged update are dropped
+ * before its audit. */
 pl_status home_note_likeness(home *h, const home_arm *arm, int module, int64_t round,
                              const pl_hash *update, pl_contribution *c)
 {
@@ -182,8 +183,9 @@ done:
     return status;
 }
 
-/* ---- verdicts of the hub ---- */
-/* A row only gains results, so a late message changes nothing. */
+/* ---- results of audits, as the hub reports them ---- */
+/* The list of results of an audit only grows, so a message that arrives late changes
+ * nothing. */
 pl_status home_put_audit(home *h, pl_message *m, pl_message *answer)
 {
     char name[PL_TEXT_MAX];
@@ -229,7 +231,7 @@ static bool is_fenced_name(const home *h, const char *name)
     return false;
 }
 
-/* The ref's target is the key as text, or -, and then the reason. */
+/* The ref's target is the worker's key as text, or "-", followed by the reason. */
 pl_status home_fence_worker(home *h, pl_message *m, pl_message *answer)
 {
     char row[PL_TEXT_MAX], text[PL_PUBKEY_TEXT] = "-",
@@ -268,7 +270,7 @@ pl_status home_check_fenced(const home *h, const pl_lease *lease)
     return PL_OK;
 }
 
-/* ---- at start ---- */
+/* ---- reading them at start ---- */
 pl_status home_load_audit(void *context, const char *name, const char *target)
 {
     pl_audit a;

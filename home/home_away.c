@@ -1,9 +1,9 @@
 /* Removes the last home of a stopped job (docs/PROTOCOL.md 2.14).
  *
- * That home has no weight and owns nothing. Whatever the other homes know only through
- * it is moved to them: notes that redirect clients to it, audits that it kept, the
- * hub's epoch. If the process is killed, the job still has that home, and the same call
- * goes on. */
+ * That home has no weight and owns no name. Everything that the other homes know only
+ * through it is moved to them: notes that redirect clients, audits that it kept, and
+ * the hub's epoch. If the process is killed, the job still has that home, and calling
+ * the function again continues. */
 #include "outer/outer.h"
 #include "home/home_internal.h"
 #include "net/net.h"
@@ -13,10 +13,10 @@
 typedef struct leaving {
     pl_writers *writers;
     pl_store *store; /* of the home that is removed */
-    int home, n;     /* its number from 0; number of homes that stay */
-    int part;        /* the part that is being written */
+    int home, n;     /* home: its number from 0; n: number of homes that stay */
+    int part;        /* the part whose store is being written */
     pl_txn *txn;
-    /* names with notes that redirect clients to it */
+    /* names about which this home has notes that redirect clients */
     char (*names)[PL_MODULE_NAME_MAX];
     size_t n_names;
     char first[PL_MODULE_NAME_MAX];
@@ -68,7 +68,7 @@ static pl_status check_tables(const leaving *l, pl_places *table)
     PL_CHECK(pl_places_of_store(first, false, table));
     PL_CHECK(pl_places_of_store(first, true, &next));
     if (table->n == l->n && next.epoch == table->epoch)
-        return PL_OK; /* an earlier call was killed after the last commit */
+        return PL_OK; /* an earlier call was killed after its last commit */
     if (table->n == l->home + 1 && table->weights[l->home] == 0 &&
         next.epoch == table->epoch)
         return PL_OK;
@@ -108,8 +108,9 @@ static uint64_t stamp_in(pl_store *store, const char *ref)
     return (uint64_t)stamp;
 }
 
-/* The owner's own note has the highest stamp. A name that no home has is placed by the
- * table again. */
+/* Corrects the note about a name in the home that is being written. The owner's own
+ * note has the highest stamp. If no home has the name, the note is dropped, and the
+ * table places the name again. */
 static pl_status mend_note(const leaving *l, const char *name)
 {
     char ref[PL_MODULE_NAME_MAX + 8], target[48];
@@ -148,7 +149,8 @@ static pl_status keep_ref(void *context, const char *name, const char *target)
     return pl_txn_put_ref(l->txn, name, target);
 }
 
-/* Tokens must rise over restarts of the hub, so its epoch must not fall. */
+/* Keeps the hub's epoch in the first home. It must not fall, because tokens must rise
+ * when the hub restarts. */
 static pl_status keep_hub_epoch(const leaving *l)
 {
     char text[32];
@@ -165,7 +167,7 @@ static pl_status keep_hub_epoch(const leaving *l)
     return pl_txn_put_ref(l->txn, "sys/hub-epoch", text);
 }
 
-/* Makes one commit per home. */
+/* Writes the changes of one home, in one commit. */
 static pl_status write_home(leaving *l, const pl_places *table)
 {
     pl_status status = PL_OK;

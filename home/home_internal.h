@@ -1,5 +1,5 @@
-/* Private to the home: its state, and the functions that its files share. home.c opens
- * with how they work together. */
+/* Private to the home: its state, and the functions that its files share. The comment
+ * at the top of home.c says how they work together. */
 #ifndef PL_HOME_HOME_INTERNAL_H
 #define PL_HOME_HOME_INTERNAL_H
 #include "outer/outer.h"
@@ -9,36 +9,42 @@
 #include "home/staging.h"
 #include "store/store.h"
 
-/* What the home knows of one module: its head, and who has contributed to the rounds
- * that follow it. */
+/* What the home knows of a module: its newest version (the head), and who has
+ * contributed to the rounds after it. */
 typedef struct home_module {
     char name[PL_MODULE_NAME_MAX];
     bool exists; /* version 0 exists */
     uint64_t version;
     pl_hash params;
-    double norm; /* of the update that made the head */
+    double norm; /* norm of the update that made the head */
     norm_gate usual;
     size_t n_params;
-    int n_holders;      /* paths through it times replicas */
-    int n_contributors; /* contributions that make a round whole */
-    /* number of rounds that may be under way: version .. version + window - 1 */
+    int n_holders;      /* number of paths through the module, times replicas */
+    int n_contributors; /* number of contributions that make a round complete */
+    /* number of rounds that may be open at once: version .. version + window - 1 */
     int window;
-    int *n_pending;    /* [window] by round modulo window */
-    bool *pending;     /* [window, n_holders]: see home_flag */
-    uint64_t *cursor;  /* [n_holders] delayed-nesterov: samples merged or pending; or
-                          NULL: see home_samples */
-    uint64_t *counted; /* the same, for a module whose rounds need only a quorum */
-    int quorum;        /* number of contributors that a round needs */
-    int64_t quorum_ms; /* since when the open round has them; 0: it has not */
-    bool noted;        /* it is in home.whole */
-    struct home_meeting *meetings; /* of rounds about which a worker may still ask */
+    /* [window] number of pending contributions of each open round; index: round modulo
+     * window */
+    int *n_pending;
+    bool *pending; /* [window, n_holders] who has contributed; see home_flag */
+    /* [n_holders] delayed-nesterov: end of the samples that each holder has
+     * contributed, merged or pending; NULL for other methods; see home_samples */
+    uint64_t *cursor;
+    /* [n_holders] the same, for a module whose rounds need only a quorum */
+    uint64_t *counted;
+    int quorum; /* number of contributors that a round needs at least */
+    /* since when the open round has its quorum; 0: it has none yet */
+    int64_t quorum_ms;
+    bool noted; /* the module is in home.whole */
+    /* of rounds about which a worker may still ask (noloco) */
+    struct home_meeting *meetings;
     size_t n_meetings;
 } home_module;
 
-/* What was decided about a pair (noloco with a deadline). */
+/* Whether a pair meets in a round, as decided (noloco with a deadline). */
 typedef struct home_meeting {
     int64_t round;
-    int first; /* the lower of the two: path * R + replica */
+    int first; /* the lower of the two holders: path * R + replica */
     bool split;
 } home_meeting;
 
@@ -47,8 +53,8 @@ typedef struct home_path {
     int64_t phase; /* number of finished phases */
     uint64_t n_tokens;
     double loss, seconds;
-    pl_hash state;            /* blob of the path's state; none: it has none */
-    char worker[PL_TEXT_MAX]; /* the worker that made the state; "": none */
+    pl_hash state; /* blob of the path's state; none: the path has no state */
+    char worker[PL_TEXT_MAX]; /* the worker that made the state; "": there is none */
     uint64_t fence;           /* submissions with a lower token are refused */
 } home_path;
 
@@ -56,20 +62,20 @@ typedef struct home_arm {
     pl_arm arm;
     pl_hash blob;
     pl_topology *topology;
-    home_module *modules; /* [M] */
-    home_path *paths;     /* [P*R] */
+    home_module *modules; /* [M] one per module of the topology */
+    home_path *paths;     /* [P*R] one per path and replica */
 } home_arm;
 
-/* A module with a round that has all it needs. An arm has about as many modules as
- * paths times slots; to look through all of them after each message would cost their
- * square. */
+/* A module with a round that may be merged. They are listed because an arm has about
+ * paths times slots modules; looking through all of them after each message would take
+ * time in proportion to the square of that. */
 typedef struct home_whole {
     int arm, module;
 } home_whole;
 
 typedef struct home_audit home_audit;
 
-/* An answer that waits for the commit of its group. */
+/* An answer that waits until its group is committed. */
 typedef struct home_answer {
     pl_peer peer;
     pl_message message;
@@ -78,12 +84,12 @@ typedef struct home_answer {
 /* The owner of a name that has moved, as far as this home knows (home_places.c). */
 typedef struct home_place {
     char name[PL_MODULE_NAME_MAX];
-    int home; /* HOME_HERE: this one */
+    int home; /* number of the owner; HOME_HERE: this home */
     uint64_t stamp;
 } home_place;
 enum { HOME_HERE = -1 };
 
-/* A name whose changes wait, so that its rows do not change (home_moving.c). */
+/* A name that is about to move. Messages that would change it wait (home_moving.c). */
 typedef struct home_hold {
     char name[PL_MODULE_NAME_MAX];
     int64_t until_ms;
@@ -92,29 +98,31 @@ typedef struct home_hold {
 typedef struct home_moving {
     home_place *places;
     int n_places, cap_places;
-    pl_name_table *index; /* name -> places */
-    /* table: what clients use; next: by what new names are placed. n 0: there is no
-     * table. */
+    pl_name_table *index; /* finds a place by its name */
+    /* table: how clients find homes; next: how new names are placed. If n is 0, there
+     * is no table. */
     pl_places table, next;
-    int self;                                     /* this home's number in them */
-    char addresses[PL_HOMES_MAX][PL_ADDRESS_MAX]; /* as the hub tells; "": not known */
+    int self; /* number of this home in the tables */
+    /* addresses of all homes, told by the hub; "": not known */
+    char addresses[PL_HOMES_MAX][PL_ADDRESS_MAX];
     home_hold *holds;
     int n_holds;
-    int64_t still_until_ms; /* until then every message that would write must wait */
-    /* messages that wait for a hold, in order of arrival */
+    /* until this time the home is still: every message that would write must wait */
+    int64_t still_until_ms;
+    /* messages that wait for a hold, in the order in which they came */
     struct home_waiting *waiting;
     int n_waiting;
     pl_buf listing; /* a list that a client reads in pieces */
 } home_moving;
 
-/* Counts since this process began, only to be shown. */
+/* Counts since this process began. They are only shown. */
 enum { HOME_RESULTS = PL_SUBMIT_OTHER + 1 };
 typedef struct home_counts {
     int64_t started_ms, disk_ms; /* disk_ms: when the two sizes below were measured */
     uint64_t results[HOME_RESULTS], n_versions, n_by_quorum, store_bytes, free_bytes;
     double merge_s;      /* seconds spent on making versions, with their commits */
-    char rejection[256]; /* the reason of the last one */
-    uint64_t audits[PL_VERDICT_COUNT]; /* closed audits by verdict */
+    char rejection[256]; /* the reason of the last rejection */
+    uint64_t audits[PL_VERDICT_COUNT]; /* number of closed audits by verdict */
 } home_counts;
 
 typedef struct home {
@@ -127,26 +135,28 @@ typedef struct home {
     home_whole *whole;
     size_t n_whole;
     staging uploads; /* blobs that no record names yet */
-    pl_txn *txn;     /* of the current group; NULL if nothing is to be written */
+    /* the transaction of the current group; NULL while there is nothing to write */
+    pl_txn *txn;
     home_answer *answers;
     size_t n_answers, cap_answers;
-    pl_peer hub;  /* the peer that asked for the state last; len 0: none */
+    /* the peer that asked for the state last; if its length is 0, there is none */
+    pl_peer hub;
     pl_buf state; /* the snapshot that the hub reads in pieces */
     uint64_t hub_epoch;
     home_counts counts;
-    home_audit *audits; /* open ones */
+    home_audit *audits; /* audits that are not closed */
     struct home_fenced *fenced;
     size_t n_audits, n_fenced;
-    bool has_secret; /* a hub has spoken to this store */
+    bool has_secret; /* this store has the secret that seals leases */
     pl_lease_secret secret;
     home_moving moving;
     bool stopping;
     bool broken; /* a commit failed, so memory and disk differ */
-    bool tidies; /* it codes old versions while there is nothing else to do */
+    bool tidies; /* codes old versions while there is nothing else to do */
 } home;
 
 /* home.c */
-/* The search for an accepted update, and its result. */
+/* Input and result of a search for an accepted update. */
 typedef struct home_update {
     int64_t round, path, replica;
     const char *module;
@@ -155,40 +165,41 @@ typedef struct home_update {
     uint64_t seed;
     float likeness[PL_CONTRIBUTION_CELLS];
 } home_update;
-/* Looks among the pending updates and in one of the newest versions. ERR_NOT_FOUND. */
+/* Searches the pending updates and the newest versions. ERR_NOT_FOUND. */
 pl_status home_find_update(home *h, home_update *search);
-pl_status home_write(home *h); /* makes the group's transaction if there is none */
+/* begins the transaction of the group if there is none yet */
+pl_status home_write(home *h);
 /* Queues an answer until the group is durable. Takes the body of `message`. */
 void home_answer_later(home *h, const pl_peer *peer, pl_message *message);
-/* A piece of `all` into an answer of type STATE_IS or LIST_IS; `what` is it in errors.
- */
+/* Puts a piece of `all` into an answer of type STATE_IS or LIST_IS; errors call it
+ * `what`. */
 pl_status home_put_piece(const pl_buf *all, const char *what, uint64_t offset,
                          pl_message *answer);
-/* Handles one message of a group. An error ends the home; a mistake of the asker is
- * answered instead. */
+/* Handles one message of a group. A returned error ends the home; a mistake of the
+ * asker is only answered. */
 pl_status home_take(home *h, const pl_peer *peer, pl_message *m);
 pl_status home_end_group(home *h); /* commits, then sends the answers */
 home_arm *home_find_arm(home *h, const char *name, size_t len);
-/* "ARM/L1.E0" -> module; ERR_NOT_FOUND. */
+/* Finds a module by its name, "ARM/L1.E0"; ERR_NOT_FOUND. */
 pl_status home_find_module(home *h, const char *name, home_arm **arm, int *module);
-/* "ARM/p01.r0" -> path; ERR_NOT_FOUND. */
+/* Finds a path by its name, "ARM/p01.r0"; ERR_NOT_FOUND. */
 pl_status home_find_path(home *h, const char *name, home_arm **arm, int *index);
 
 /* home_state.c */
 int home_n_tasks(const home_arm *arm);
-/* Whether (path, replica) has contributed to the round; the round is in the window. */
+/* Whether (path, replica) has contributed to the round, which must be in the window. */
 bool *home_flag(const home_arm *arm, const home_module *m, int64_t round, int index);
 int *home_count(const home_module *m, int64_t round);
 /* The end of the samples that (path, replica) has contributed. NULL if the module does
- * not count them. */
+ * not count samples. */
 uint64_t *home_samples(const home_arm *arm, const home_module *m, int index);
 /* Moves the module's cursor past the phase of this contribution. */
 void home_note_samples(const home_arm *arm, home_module *m, const pl_contribution *c);
-/* reads arms, heads, pending updates and paths from the store */
+/* Reads arms, heads, pending updates and paths from the store. */
 pl_status home_load(home *h);
 void home_unload(home *h);
-/* Reads an arm from the store or from an upload and checks it. The home does not know
- * it yet. */
+/* Reads an arm from the store or from an upload, and checks it. The arm is not
+ * installed. */
 pl_status home_read_arm(home *h, const char *object_name, const pl_hash *blob,
                         home_arm *out);
 void home_clear_arm(home_arm *arm);
@@ -196,12 +207,12 @@ void home_clear_arm(home_arm *arm);
 pl_status home_install_arm(home *h, home_arm *arm);
 void home_snapshot(home *h, pl_buf *out);
 void home_tell_version(home *h, const home_module *module);
-/* `token`: the token under which the last phase arrived; 0: not known. */
+/* `token`: the token of the lease under which the last phase arrived; 0: not known. */
 void home_tell_path(home *h, const home_path *path, uint64_t token);
 void home_tell_arm(home *h, const home_arm *arm);
 void home_tell(home *h, pl_message *event); /* takes the event's body */
 
-/* For a module or path that has arrived or left: reads from the store what the home
+/* For a module or path that has moved here or away: reads from the store what the home
  * must know of it. */
 pl_status home_reload_module(home *h, home_arm *arm, int index);
 pl_status home_reload_path(home *h, home_arm *arm, int index);
@@ -213,11 +224,13 @@ pl_status home_reload_path(home *h, home_arm *arm, int index);
 pl_status home_load_places(home *h);
 void home_unload_places(home *h);
 const home_place *home_find_place(const home *h, const char *name); /* or NULL */
-/* It counts at once, and is durable with the group. */
+/* Notes the owner of a name. The note is valid at once, and durable when the group is
+ * committed. */
 pl_status home_note_place(home *h, const char *name, int home_number, uint64_t stamp);
-/* Whether another home must serve this name, and which. */
+/* Whether another home must serve this name. `whose` gets that home's number. */
 bool home_is_elsewhere(home *h, const char *name, int *whose);
-/* The name that a message is about. False if it is about no name that can move. */
+/* Gives the name that a message is about. False if the message is about no name that
+ * can move. */
 bool home_name_of(const pl_message *m, char out[PL_MODULE_NAME_MAX]);
 void home_moved_answer(home *h, const char *name, int whose, pl_message *answer);
 pl_status home_put_places(home *h, pl_message *m, pl_message *answer);
@@ -232,11 +245,12 @@ pl_status home_put_rows(home *h, pl_message *m, pl_message *answer);
 pl_status home_hold_name(home *h, pl_message *m, pl_message *answer);
 pl_status home_hand_over(home *h, pl_message *m, pl_message *answer);
 pl_status home_adopt_name(home *h, pl_message *m, pl_message *answer);
-/* Keeps a message that changes a held name, or, while the home is still, any message
- * that would write. It is handled when the hold is over. `name` may be NULL. */
+/* If the message must wait, keeps it and returns true: a message that changes a held
+ * name waits until the hold is over, and while the home is still every message that
+ * would write waits. `name` may be NULL. */
 bool home_waits(home *h, const pl_peer *peer, const pl_message *m, const char *name);
 bool home_is_still(const home *h);
-/* Gives the messages whose holds are over, one per call; false: there are none. */
+/* Gives one message whose hold is over per call; false: there is none. */
 bool home_next_waiting(home *h, pl_peer *peer, pl_message *out);
 void home_free_moving(home *h);
 
@@ -250,27 +264,28 @@ typedef struct home_lease {
     home_arm *arm;
     int index; /* path * R + replica */
 } home_lease;
-/* The work that a message claims was done under a lease. */
+/* What a message says about the work that was done under a lease. */
 typedef struct home_work {
     uint64_t first_sample, n_samples, n_tokens;
     double loss, seconds;
 } home_work;
 pl_status home_load_secret(home *h);
 pl_status home_agree_secret(home *h, const uint8_t *told);
-/* Opens a sealed lease. Uploads are then looked up among those of this lease.
- * ERR_STALE: it is no lease of this job. ERR_NOPERM: it belongs to another worker, or
- * its holder is fenced. */
+/* Decrypts a sealed lease. From then on uploads are looked up among those of this
+ * lease. ERR_STALE: it is not a lease of this job. ERR_NOPERM: it belongs to another
+ * worker, or its holder is fenced. */
 pl_status home_open_lease(home *h, const pl_peer *peer, pl_bytes sealed,
                           home_lease *out);
-/* ERR_DATA, ERR_NUMERIC: no worker can have done this work under this lease. */
+/* ERR_DATA or ERR_NUMERIC: no worker can have done this work under this lease. */
 pl_status home_check_work(const home_lease *l, const home_work *w);
-/* The most bytes of uploads that its task may need at once. */
+/* The most bytes of uploads that the lease's task may need at once. */
 uint64_t home_upload_share(const home_lease *l);
 
 /* home_upload.c */
 pl_status home_put_blob(home *h, const pl_peer *peer, pl_message *m,
                         pl_message *answer);
-/* The staged upload (or a blob in the store) becomes part of the group. */
+/* Moves the staged upload into the group's transaction. A blob that is already in the
+ * store needs nothing. */
 pl_status home_adopt_blob(home *h, const pl_hash *hash);
 
 /* home_submit.c */
@@ -279,12 +294,12 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m);
 
 /* home_meet.c */
 pl_status home_meet(home *h, const pl_peer *peer, pl_message *m, pl_message *answer);
-/* The callback over the refs below MEET_REFS; their arms must be known. */
+/* The callback over the refs below MEET_REFS. Their arms must have been loaded. */
 #define MEET_REFS "meet/"
 pl_status home_load_meeting(void *context, const char *name, const char *target);
 bool home_was_split(const home_arm *arm, int module, int64_t round, int index);
-/* Called in the group that makes version round + 1: drops meetings about which no
- * worker asks any more. */
+/* Called in the group that makes version round + 1. Drops the records of meetings about
+ * which no worker can ask any more. */
 pl_status home_forget_meetings(home *h, home_module *m, int64_t round);
 
 /* home_audit.c */
@@ -293,15 +308,15 @@ pl_status home_forget_meetings(home *h, home_module *m, int64_t round);
 /* Writes nothing. out->n 0: the task is not drawn. */
 pl_status home_draw_audit(home *h, const home_lease *under, const pl_path_state *after,
                           pl_audit *out);
-/* a drawn audit, or one with n 0 */
+/* `audit` as drawn; if its n is 0, nothing is written */
 pl_status home_open_audit(home *h, const pl_audit *audit);
-/* Notes the likeness of an update that is about to be accepted, if its task is drawn.
- * Sums of several workers are left out. */
+/* If the task of an update is drawn for an audit, notes the update's sketch
+ * (outer/likeness.h) before it is accepted. Sums of several workers have none. */
 pl_status home_note_likeness(home *h, const home_arm *arm, int module, int64_t round,
                              const pl_hash *update, pl_contribution *c);
 pl_status home_put_audit(home *h, pl_message *m, pl_message *answer);
 pl_status home_fence_worker(home *h, pl_message *m, pl_message *answer);
-/* ERR_NOPERM with the reason if the holder is fenced. */
+/* ERR_NOPERM with the reason if the holder of the lease is fenced. */
 pl_status home_check_fenced(const home *h, const pl_lease *lease);
 void home_audit_records(const home *h, pl_buf *out); /* appends records for the hub */
 /* Callbacks over the refs below PL_AUDIT_REFS and PL_FENCED_REFS. */
@@ -310,9 +325,9 @@ pl_status home_load_fenced(void *context, const char *name, const char *target);
 void home_forget_audits(home *h);
 
 /* home_merge.c */
-/* Called when an update of the round is in: if it was the last one, home_merge_ready
- * will merge. */
+/* Called when an update of the round has arrived. If the round may be merged now,
+ * home_merge_ready will merge it. */
 void home_note_round(home *h, const home_arm *arm, home_module *m, int64_t round);
-pl_status home_merge_ready(home *h); /* merges every module with a whole round */
+pl_status home_merge_ready(home *h); /* merges every module that has a complete round */
 
 #endif

@@ -1,9 +1,9 @@
-/* Checks leases: under which lease a message is sent, whether it concerns that lease's
- * task, and how much may be uploaded under it.
+/* Checks leases: whether a message carries a valid lease, whether it concerns the task
+ * of that lease, and how much may be uploaded under it.
  *
- * The secret is a ref of the store. The first HELLO of a hub makes it, or brings the
- * secret of the job's first home. So all homes of a job accept the same leases, also
- * after one of them or the hub has restarted. */
+ * The secret that seals leases is a ref of the store. The first HELLO of a hub makes
+ * it, or brings the secret of the job's first home. So all homes of a job accept the
+ * same leases, also after a restart of a home or the hub. */
 #include "codec/codec.h"
 #include "home/home_internal.h"
 #include "outer/outer.h"
@@ -27,7 +27,7 @@ pl_status home_load_secret(home *h)
     return PL_OK;
 }
 
-/* `told`: what a hub's HELLO has, or NULL. */
+/* `told`: the secret in a hub's HELLO, or NULL. */
 pl_status home_agree_secret(home *h, const uint8_t *told)
 {
     char text[PL_HASH_TEXT];
@@ -112,7 +112,8 @@ pl_status home_check_work(const home_lease *l, const home_work *w)
                        (unsigned long long)w->n_samples, task, arm->inner.context);
     if (!isfinite(w->loss))
         return pl_fail(PL_ERR_NUMERIC, "the loss of %s is not finite", task);
-    if (w->loss <= -1 || w->loss > LOSS_MAX) /* a little below 0 by rounding */
+    /* rounding may make it a little less than 0 */
+    if (w->loss <= -1 || w->loss > LOSS_MAX)
         return pl_fail(PL_ERR_DATA, "the loss of %s cannot be %g", task, w->loss);
     if (!is_time(w->seconds))
         return pl_fail(PL_ERR_DATA, "%g seconds for a phase of %s are impossible",
@@ -120,8 +121,8 @@ pl_status home_check_work(const home_lease *l, const home_work *w)
     return PL_OK;
 }
 
-/* Room for all updates of one phase and the state after it, twice: if two phases follow
- * each other under one lease, uploads of the first may still be here. */
+/* Room for all updates of one phase and the path's state after it, twice: if two phases
+ * follow each other under one lease, uploads of the first may still be here. */
 uint64_t home_upload_share(const home_lease *l)
 {
     const home_arm *arm = l->arm;

@@ -1,39 +1,41 @@
-/* Meetings with a deadline (noloco): whether a pair meets is decided here, once.
+/* Meetings with a deadline (noloco): here it is decided, once, whether a pair meets.
  *
- * Both must do the same, however often the phase that begins with the meeting is
- * repeated, and whichever process dies. So the first wish on disk decides, by the first
- * rule that applies:
+ * Both mates must do the same, however often the phase that begins with the meeting is
+ * repeated, and whichever process dies. So the decision is stored. The first rule that
+ * applies is used:
  *
- *   1  there is a row           its content
- *   2  both updates are here    they meet; no row is needed
- *   3  a worker wishes          its wish becomes the row
- *   4  else                     open
+ *   1  a row exists               the row decides
+ *   2  both updates are here      they meet; no row is needed
+ *   3  a worker asks to meet or    its request is written as a row
+ *      to split
+ *   4  else                       undecided
  *
  * By rule 2 a pair can be split only while an update is missing, which is before its
- * round is merged. So the round's version records for each contribution whether it was
- * split, and that never changes. Versions are the mean over all holders, to which it
- * makes no difference.
+ * round is merged. So the version of that round can record for each contribution
+ * whether it was split, and that never changes. It makes no difference to versions,
+ * which are means over all holders.
  *
- * Workers may ask about a row until both have finished the phase that begins with the
- * meeting. Version round + 3 has updates that they make two phases later. */
+ * Workers may ask about a row until both mates have finished the phase that begins with
+ * the meeting. Version round + 3 contains updates that they make two phases later. */
 #include "home/home_internal.h"
 #include "outer/outer.h"
 
 enum {
-    ASKED_ROUNDS = 3, /* version minus this: rounds about which no worker asks */
+    /* no worker asks about rounds that are this much older than the version */
+    ASKED_ROUNDS = 3,
     ROW_NAME_MAX = 2 * PL_MODULE_NAME_MAX
 };
 
 typedef struct question {
     home_arm *arm;
     home_module *module;
-    int index; /* of the module */
+    int index; /* index of the module */
     int64_t round;
-    int own, mate; /* path * R + replica */
+    int own, mate; /* the two holders: path * R + replica */
     pl_meeting wish;
 } question;
 
-/* "meet/ARM/SLOT.Ee/ROUND/FIRST" */
+/* Writes the name "meet/ARM/SLOT.Ee/ROUND/FIRST". */
 static void name_row(const home_module *m, const home_meeting *meeting,
                      char out[ROW_NAME_MAX])
 {
@@ -113,7 +115,8 @@ static pl_status read_question(home *h, const pl_msg_meet *said, question *q)
     return PL_OK;
 }
 
-/* Only the holder of the lease of the phase that begins with the meeting may wish. */
+/* Only a worker with the lease of the phase that begins with the meeting may ask to
+ * meet or to split. */
 static pl_status check_wish(home *h, const pl_peer *peer, pl_bytes lease,
                             const question *q)
 {
@@ -144,8 +147,8 @@ static pl_status decide_meeting(home *h, const question *q)
     return PL_OK;
 }
 
-/* The answer leaves after the group's commit: the decision, and the two updates on
- * which rule 2 rests, are on disk before a worker hears of it. */
+/* The answer is sent after the commit of the group. So the decision, and the two
+ * updates on which rule 2 relies, are on disk before a worker hears of it. */
 pl_status home_meet(home *h, const pl_peer *peer, pl_message *m, pl_message *answer)
 {
     pl_msg_meet wish;
@@ -217,7 +220,7 @@ pl_status home_load_meeting(void *context, const char *name, const char *target)
         return not_a_row(name);
     *middle = '\0';
     PL_CHECK(home_find_module(h, module, &arm, &index));
-    if (!arm->modules[index].exists) /* the module is on its way here */
+    if (!arm->modules[index].exists) /* the module is still being moved to this home */
         return PL_OK;
     bool split = strcmp(target, "split") == 0;
     if (first < 0 || first >= home_n_tasks(arm) ||

@@ -6,28 +6,30 @@
 
 #include <math.h>
 
-enum { TOGETHER_BYTES = 1 << 20 }; /* parameters of the versions that share a commit */
+/* parameters of versions that share a commit, in bytes */
+enum { TOGETHER_BYTES = 1 << 20 };
 
 typedef struct merge {
     home *h;
     home_arm *arm;
     home_module *module;
-    int index; /* of the module */
+    int index; /* index of the module */
     pl_method_settings settings;
-    double lr; /* of this round */
-    /* the part of lr that the momentum contains; 1 except for noloco */
+    double lr; /* outer learning rate of this round */
+    /* the part of `lr` that the momentum contains; 1 except for noloco */
     double velocity_lr;
     pl_outer_step step;
     pl_contribution *contributions; /* in (path, replica) order */
     int n;
     double total_weight;
     float *params;
-    float *momentum; /* [n_kept, n]: the momentum, then other vectors that are kept */
+    /* [n_kept, n] the momentum, then other vectors that versions keep */
+    float *momentum;
     float *carry;    /* points into momentum; may be NULL */
-    float *residual; /* points into momentum, for changes; may be NULL */
-    float *before;   /* the version before, if a change is kept; else NULL */
+    float *residual; /* points into momentum; used if changes are kept; may be NULL */
+    float *before;   /* the parent version, if a change is kept; else NULL */
     float *origin;   /* version 0, if updates are relative to it; else NULL */
-    int n_kept;      /* number of kept vectors; 0: versions keep none */
+    int n_kept;      /* number of vectors that versions keep */
     pl_buf change;
     pl_version version;
 } merge;
@@ -56,8 +58,9 @@ static pl_status read_floats(home *h, const pl_hash *blob, size_t n, float *out)
     return pl_store_read_blob(h->store, blob, 0, (size_t)bytes, out);
 }
 
-/* alpha. Mates take plain means of updates that contain their shares already; an
- * arrival is alone in its round. */
+/* The contributor's weight alpha in the mean. With noloco it is 1/n, because updates
+ * already contain the shares. With delayed-nesterov each update is a round of its
+ * own. */
 static double contributor_share(const merge *g, const pl_contribution *c)
 {
     const pl_arm *arm = &g->arm->arm;
@@ -84,7 +87,8 @@ done:
     return status;
 }
 
-/* alpha_i and update_i, in the order of the list. A second vector is for mates only. */
+/* Lists the weights and updates in the order of the contributions. Only the first
+ * vector of an update is added; a second one is for mates. */
 static home_updates *list_updates(const merge *g, float *weights)
 {
     const pl_arm *arm = &g->arm->arm;
@@ -111,7 +115,7 @@ static pl_status take_step(merge *g, pl_outer_state *state, pl_outer_report *rep
         .step = &g->step, .state = state, .n = g->module->n_params, .factor = 1.0f};
     pl_status status = PL_OK;
     of.homomorphic = pl_codec_is_homomorphic(&g->arm->arm.outer.codec);
-    /* with one contributor it makes no difference */
+    /* with one contributor both means are the same */
     of.present = g->arm->arm.outer.present && g->n > 1;
     of.messages = home_updates_source(updates);
     if (pl_traits(g->settings.method)->gossips) {
@@ -134,8 +138,8 @@ done:
     return status;
 }
 
-/* The version is defined by its rounded change. co2's penalty uses how far the versions
- * really moved. */
+/* The version is defined by its rounded change. co2's penalty is computed from how far
+ * the versions really moved. */
 static pl_status round_change(merge *g)
 {
     pl_version *v = &g->version;
@@ -174,11 +178,11 @@ static pl_status apply(merge *g)
     return PL_OK;
 }
 
-/* How many versions longer data must be kept. A path whose updates of a round are in
- * may have to repeat that phase, if its state is not in, while the round is merged.
- * What the phase began with must still exist then: mates' updates of the round before
- * (noloco), or the mean of the round before that, kept after the momentum of a version
- * two below the head (eager). */
+/* The number of versions for which data must be kept longer. A path may have to repeat
+ * a phase whose updates are already merged, if the path's state has not arrived. Then
+ * the data with which that phase began must still exist: the mates' updates of the
+ * round before (noloco), or the mean of the round before that, which is kept with the
+ * momentum of the version two below the head (eager). */
 static int lateness(const merge *g)
 {
     const pl_method_traits *of = pl_traits(g->settings.method);
@@ -221,7 +225,7 @@ static void choose_step(merge *g)
     const pl_method_traits *of = pl_traits(settings.method);
     bool scales = of->gossips && settings.rule == PL_RULE_HEAVY_BALL;
     int64_t round = (int64_t)g->module->version;
-    if (of->arrives) /* a phase has that many */
+    if (of->arrives) /* a phase has as many rounds as contributors */
         round /= pl_arm_contributors(g->arm->topology, g->index);
     bool settled = pl_method_schedule(&outer->schedule, round, &settings);
     bool rescales = outer->rescale && !of->gossips && !settled;
@@ -262,8 +266,8 @@ static void release_merge(merge *g)
     pl_buf_destroy(&g->change);
 }
 
-/* |x_t - x_base|, where base is the version that the updates of this round are relative
- * to. */
+/* Computes |x_t - x_base|, where x_base is the version that the updates of this round
+ * are relative to. */
 static pl_status distance_from(merge *g, uint64_t base, double *out)
 {
     pl_version v;
@@ -291,7 +295,7 @@ done:
 /* Makes the version from its contributions. */
 static pl_status make_version(merge *g)
 {
-    /* The other kept vectors lie after the momentum, in one blob. */
+    /* The other vectors that are kept lie after the momentum, in the same blob. */
     pl_version head;
     size_t n = g->module->n_params;
     memset(&head, 0, sizeof head);
@@ -307,7 +311,8 @@ static pl_status make_version(merge *g)
     pl_version_clear(&head);
     PL_CHECK(status);
     /* The displacement for co2's penalty. If the base is one version back, it is the
-     * norm of the last step, which the head's record has. Older bases are read. */
+     * norm of the last step, which is in the head's record. For older bases the
+     * versions are read. */
     uint64_t round = g->module->version;
     uint64_t base =
         pl_round_base(&g->arm->arm, g->arm->topology, g->index, (int64_t)round);
@@ -348,7 +353,7 @@ static pl_status merge_module(home *h, home_arm *arm, int index)
     choose_step(&g);
     PL_TRY(prepare_merge(&g));
     PL_TRY(make_version(&g));
-    /* Once all updates of a round are here, no pair can be split any more. */
+    /* When all updates of a round have arrived, no pair can be split any more. */
     int replicas = pl_topology_n_replicas(g.arm->topology);
     for (int i = 0; i < g.n; i++) {
         pl_contribution *c = &g.contributions[i];
@@ -366,8 +371,8 @@ done:
     return status;
 }
 
-/* Whether all contributions are in, or, with a quorum, enough of them for long enough.
- */
+/* Whether all contributions have arrived, or, with a quorum, enough of them for long
+ * enough. */
 static bool is_ready(const home_arm *arm, home_module *m)
 {
     int n = m->exists ? *home_count(m, (int64_t)m->version) : 0;
@@ -390,8 +395,8 @@ void home_note_round(home *h, const home_arm *arm, home_module *m, int64_t round
     m->noted = true;
 }
 
-/* If a module is behind, several rounds may be whole. Each begins with the version
- * before it, which must be in the store by then. */
+/* If a module is behind, several rounds may be complete. Each starts from the version
+ * that the round before it made, which must be in the store by then. */
 static pl_status merge_rounds(home *h, home_arm *arm, int index, size_t *unsaved)
 {
     home_module *module = &arm->modules[index];
@@ -406,12 +411,14 @@ static pl_status merge_rounds(home *h, home_arm *arm, int index, size_t *unsaved
     return PL_OK;
 }
 
-/* The versions of small modules share a commit: a path-specific module has a whole
- * round with each update, and a flush of its own would take longer than its merge. A
- * module that has its quorum and waits for the rest stays in the list. */
+/* Versions of small modules share a commit: a path-specific module has a complete round
+ * with each update, and a flush for each would take longer than the merge. A module
+ * that has its quorum and waits for more updates stays in the list. */
 pl_status home_merge_ready(home *h)
 {
-    size_t unsaved = 0, n_left = 0; /* bytes of parameters; modules */
+    /* unsaved: bytes of parameters that are not committed; n_left: modules that stay in
+     * the list */
+    size_t unsaved = 0, n_left = 0;
     double start = pl_now();
     for (size_t i = 0; i < h->n_whole; i++) {
         home_arm *arm = &h->arms[h->whole[i].arm];
@@ -429,8 +436,9 @@ pl_status home_merge_ready(home *h)
     return PL_OK;
 }
 
-/* ---- once more ---- */
-/* Checks the data of the version before that are needed to make its successor again. */
+/* ---- replay: making a version again ---- */
+/* Checks that the data needed to make the successor of version `before` again still
+ * exist. */
 static pl_status check_sources(const merge *g, const pl_version *before,
                                const pl_version *made)
 {

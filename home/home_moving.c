@@ -1,13 +1,13 @@
-/* The home's side of moving a name to another home, row by row, while it is used
- * (docs/PROTOCOL.md 2.14; net/move.c is the mover's side and has the diagram).
+/* The home's side of moving a name to another home, row by row, while the name is in
+ * use (docs/PROTOCOL.md 2.14; net/move.c is the other side and has the diagram).
  *
- * The mover compares the rows of both homes and copies what differs, first while
+ * The mover compares the rows of both homes and copies those that differ: first while
  * updates arrive, then once more while the owner holds back messages that would change
- * them. HAND_OVER carries the mark of the rows that the next home has. The owner
- * compares it with its own mark, and in one commit drops its rows and notes the next
- * owner. If the marks differ, nothing happens. So before the deciding commit the next
- * home has every row, and with it the key of every update that was ever acknowledged.
- */
+ * them. The message HAND_OVER carries a digest of the rows that the next home has,
+ * called the mark. The owner compares it with its own mark. If they are equal, one
+ * commit drops the owner's rows and notes the next owner; if not, nothing happens. So
+ * before the commit that decides, the next home has every row, and with the rows the
+ * key of every update that was ever acknowledged. */
 #include "home/home_internal.h"
 
 enum { WAITING_MAX = 512, HOLD_MAX_MS = 10000, HOLDS_MAX = 64 };
@@ -31,8 +31,8 @@ static pl_status list_row(void *context, const pl_row *row)
     return PL_OK;
 }
 
-/* Appends the digests in their order: two homes with the same rows have the same mark.
- */
+/* Appends the digest of a row to the mark. Rows come in a fixed order, so homes with
+ * the same rows have the same mark. */
 static pl_status mark_row(void *context, const pl_row *row)
 {
     pl_buf_append(context, row->digest.bytes, sizeof row->digest.bytes);
@@ -59,8 +59,8 @@ static pl_status make_listing(home *h, const char *name)
     return pl_store_each_name(h->store, list_name, h);
 }
 
-/* Without a name: lists what is known of names that moved, and the names that this home
- * owns. It is read in pieces, like the state. */
+/* Without a name in the message: lists what is known of names that moved, and the names
+ * that this home owns. The list is read in pieces, like the state. */
 pl_status home_list(home *h, pl_message *m, pl_message *a)
 {
     pl_msg_list q;
@@ -160,7 +160,8 @@ static pl_status check_arriving(home *h, const char *name, int64_t owner,
                    (unsigned long long)stamp);
 }
 
-/* The first rows bring the note that the name still belongs to another home. */
+/* Writes rows that the mover brings. The first rows also write the note that the name
+ * still belongs to another home. */
 pl_status home_put_rows(home *h, pl_message *m, pl_message *a)
 {
     pl_msg_put_rows q;
@@ -215,7 +216,7 @@ bool home_is_still(const home *h)
 static bool must_wait(home *h, uint16_t type, const char *name)
 {
     if (home_is_still(h)) {
-        /* Messages that end in a commit. */
+        /* a message that ends in a commit */
         return changes(type) || type == PL_MSG_HELLO || type == PL_MSG_PUT_REF ||
                type == PL_MSG_PUT_AUDIT || type == PL_MSG_FENCE_WORKER ||
                type == PL_MSG_PUT_ROWS || type == PL_MSG_HAND_OVER ||
@@ -224,7 +225,7 @@ static bool must_wait(home *h, uint16_t type, const char *name)
     return name && h->moving.n_holds > 0 && changes(type) && is_held(&h->moving, name);
 }
 
-/* If there is no room, the message is dropped and its sender asks again. */
+/* If there is no room, the message is dropped; its sender asks again. */
 bool home_waits(home *h, const pl_peer *peer, const pl_message *m, const char *name)
 {
     home_moving *moving = &h->moving;
@@ -261,7 +262,8 @@ bool home_next_waiting(home *h, pl_peer *peer, pl_message *out)
     return false;
 }
 
-/* Answers with the stamp. Everything accepted before is on disk then. */
+/* Begins a hold. Answers with the stamp; by then everything that was accepted before is
+ * on disk. */
 pl_status home_hold_name(home *h, pl_message *message, pl_message *a)
 {
     pl_msg_hold q;
@@ -311,7 +313,7 @@ static pl_status reload(home *h, const char *name)
         return home_reload_module(h, arm, index);
     if (home_find_path(h, name, &arm, &index) == PL_OK)
         return home_reload_path(h, arm, index);
-    return PL_OK; /* an object: the home keeps nothing of it in memory */
+    return PL_OK; /* an object: the home keeps nothing about it in memory */
 }
 
 static pl_status give_away(home *h, const char *name, int to, uint64_t stamp)
@@ -331,9 +333,9 @@ static pl_status give_away(home *h, const char *name, int to, uint64_t stamp)
     return reload(h, name);
 }
 
-/* The one place where a move is decided: from this commit on the name belongs to the
+/* Decides a move; no other function does. After this commit the name belongs to the
  * next home. If the commit fails the home ends, and its next process reads from the
- * store what was decided. */
+ * store whether the name was moved. */
 pl_status home_hand_over(home *h, pl_message *m, pl_message *a)
 {
     pl_msg_hand_over q;
@@ -349,7 +351,7 @@ pl_status home_hand_over(home *h, pl_message *m, pl_message *a)
         home_moved_answer(h, name, whose, a);
         return PL_OK;
     }
-    PL_CHECK(home_end_group(h)); /* everything acknowledged is in the store */
+    PL_CHECK(home_end_group(h)); /* commits what was acknowledged in this group */
     pl_buf digests = {0};
     char refs[2 * PL_MODULE_NAME_MAX];
     refs_of(name, refs);

@@ -1,11 +1,11 @@
 /* Decides which names belong to this home, when names have moved (docs/PROTOCOL.md
  * 2.14).
  *
- * A name that has moved has a row "J STAMP" in every home that took part: home J has
- * owned it since its STAMP-th move. "here STAMP" means this home. Only the owner's own
- * commit makes a higher stamp, when it gives the name away. So among all rows about a
- * name the one with the highest stamp is true. Clients ask the home that the table
- * names; a home that is asked for a name of another home says which one. */
+ * Every home that took part in moving a name has a row "J STAMP" about it: home J has
+ * owned the name since its STAMP-th move. "here STAMP" means this home. The stamp rises
+ * only in the owner's own commit that gives the name away. So among all rows about a
+ * name, the one with the highest stamp is right. Clients ask the home that the table
+ * names; a home that does not own the name answers which home does. */
 #include "home/home_internal.h"
 
 static const char HERE[] = "here";
@@ -70,7 +70,7 @@ static pl_status load_place(void *context, const char *name, const char *target)
     return PL_OK;
 }
 
-/* "SELF TABLE" */
+/* The target is "SELF TABLE": this home's number and the table as text. */
 static pl_status load_table(void *context, const char *name, const char *target)
 {
     home *h = context;
@@ -103,14 +103,15 @@ void home_unload_places(home *h)
 }
 
 /* ---- owners of names ---- */
-/* Definitions of arms are in every home; refs of the system are each home's own. */
+/* Definitions of arms are in every home. Refs of the system belong to the home that has
+ * them. */
 static bool is_everywhere(const char *name)
 {
     return pl_starts_with(name, "arm/") || pl_starts_with(name, "sys/");
 }
 
-/* A row about the name comes first, then whether the name is here. A name that exists
- * nowhere yet is placed by the newest table. */
+/* If there is a row about the name, it decides; else the home that has the name owns
+ * it. A name that does not exist yet is placed by the newest table. */
 bool home_is_elsewhere(home *h, const char *name, int *whose)
 {
     const home_place *place = home_find_place(h, name);
@@ -142,7 +143,7 @@ bool home_name_of(const pl_message *m, char out[PL_MODULE_NAME_MAX])
     if (pl_field_count(&r, tag) == 0)
         return false;
     pl_get_text(&r, tag, 0, out, PL_MODULE_NAME_MAX);
-    /* if it fails, the handler reports what is wrong */
+    /* if the message cannot be read, its handler reports what is wrong */
     return pl_reader_status(&r) == PL_OK;
 }
 

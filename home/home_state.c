@@ -8,8 +8,8 @@ int home_n_tasks(const home_arm *arm)
     return pl_topology_n_paths(arm->topology) * pl_topology_n_replicas(arm->topology);
 }
 
-/* The index of (path, replica) among a module's own holders. If a module kept an entry
- * for each path of the arm, memory would grow with the square of the paths. */
+/* The index of (path, replica) among the holders of its module. An index over all paths
+ * of the arm would make memory grow with the square of the number of paths. */
 static int holder_place(const home_arm *arm, const home_module *m, int index)
 {
     int replicas = pl_topology_n_replicas(arm->topology);
@@ -40,8 +40,8 @@ static bool counts_arrivals(const home_arm *arm, int module)
     return pl_traits(pl_arm_method(&arm->arm, arm->topology, module).method)->arrives;
 }
 
-/* What a path has contributed to a module that counts arrivals, read from its versions.
- */
+/* How far a path's samples have been contributed to a module that counts arrivals, read
+ * from its versions. */
 typedef struct cursor_scan {
     const home_arm *arm;
     home_module *module;
@@ -73,7 +73,7 @@ static pl_status note_version_samples(void *context, const pl_version *v)
     return PL_OK;
 }
 
-/* Reads the norms, which merges noted in versions. */
+/* Fills the norm gate from the norms in the records of versions. */
 static pl_status load_norms(home *h, home_module *m)
 {
     uint64_t number = m->version < NORM_GATE_MEMORY ? 1 : m->version - NORM_GATE_MEMORY;
@@ -84,7 +84,7 @@ static pl_status load_norms(home *h, home_module *m)
         for (int i = 0; status == PL_OK && i < v.n_contributions; i++)
             norm_gate_note(&m->usual, v.contributions[i].norm);
         pl_version_clear(&v);
-        if (status != PL_ERR_NOT_FOUND) /* old versions may have been dropped */
+        if (status != PL_ERR_NOT_FOUND) /* old versions may have been collected */
             PL_CHECK(status);
     }
     return PL_OK;
@@ -109,7 +109,7 @@ static pl_status load_module(home *h, home_arm *arm, int index)
         m->cursor = pl_alloc(n_holders * sizeof *m->cursor);
     else if (m->quorum < m->n_contributors)
         m->counted = pl_alloc(n_holders * sizeof *m->counted);
-    /* some of its rows may already be here */
+    /* some rows of a name that is being moved here may already be here */
     if (home_is_elsewhere(h, m->name, &whose))
         return PL_OK;
     pl_status status = pl_store_head(h->store, m->name, &head);
@@ -239,7 +239,7 @@ static pl_status note_pending(void *context, const char *module,
     int index = 0;
     PL_CHECK(home_find_module(h, module, &arm, &index));
     home_module *m = &arm->modules[index];
-    if (!m->exists) /* it is on its way here, or its arm is not complete */
+    if (!m->exists) /* the module is being moved here, or its arm is not complete */
         return PL_OK;
     int slot = (int)(c->path * pl_topology_n_replicas(arm->topology) + c->replica);
     int64_t ahead = c->phase - (int64_t)m->version;
@@ -258,7 +258,7 @@ typedef struct one_module {
     const char *name;
 } one_module;
 
-/* A prefix also finds longer names. */
+/* The prefix also matches longer names, which are left out. */
 static pl_status on_pending_of(void *context, const char *module,
                                const pl_contribution *c)
 {
@@ -352,7 +352,7 @@ void home_snapshot(home *h, pl_buf *out)
     home_audit_records(h, out);
 }
 
-/* Events leave with the answers of their group, after the commit. */
+/* Events are sent with the answers of their group, after the commit. */
 void home_tell(home *h, pl_message *event)
 {
     if (h->hub.len > 0)
@@ -392,7 +392,7 @@ void home_tell_arm(home *h, const home_arm *arm)
     home_tell(h, &event);
 }
 
-/* ---- one name anew ---- */
+/* ---- loading a single name again ---- */
 pl_status home_reload_module(home *h, home_arm *arm, int index)
 {
     char name[PL_MODULE_NAME_MAX], meetings[2 * PL_MODULE_NAME_MAX];

@@ -24,14 +24,15 @@ static void answer_submitted(home *h, const pl_peer *peer, uint64_t request,
     home_answer_later(h, peer, &a);
 }
 
-/* The module and round of an update, and the version that it was made from. */
+/* The module and round of an update, and the norm of the version that it was made
+ * from. */
 typedef struct place {
     home_arm *arm;
     home_module *module;
-    int index; /* of the module */
+    int index; /* index of the module */
     double base_norm;
     int64_t behind; /* number of rounds by which an update is late */
-    /* a failure of the home itself, which says nothing about the update */
+    /* a failure of the home itself, for which the update is not to blame */
     pl_status trouble;
 } place;
 
@@ -41,7 +42,7 @@ static int task_of(const place *p, const pl_contribution *c)
 }
 
 /* Values that the contributors of a round share must be equal, or the sum has no
- * meaning. The sum must be of as many contributors as are named. */
+ * meaning. The update must be a sum of as many contributors as are named. */
 static pl_status check_shared(const place *p, const pl_submit_message *s,
                               const void *data, uint64_t bytes)
 {
@@ -69,8 +70,8 @@ static pl_status check_shared(const place *p, const pl_submit_message *s,
     return PL_OK;
 }
 
-/* Size and norm of a sum are written to each of its contributors. If there are two
- * vectors, the first one is the update. */
+/* The size and norm of a sum are recorded for each of its contributors. If an update
+ * has two vectors, the norm is that of the first. */
 static pl_status check_update_bytes(const place *p, pl_submit_message *s,
                                     const void *data, uint64_t bytes)
 {
@@ -123,8 +124,8 @@ static pl_status check_place(const place *p, const pl_submit_message *s,
     return PL_OK;
 }
 
-/* Sums are refused for noloco, whose mates read each other's updates, and for arrivals,
- * which count one by one. */
+/* Refuses sums for methods that cannot use them: noloco, whose mates read each other's
+ * updates, and delayed-nesterov, which counts updates one by one. */
 static pl_status check_places(const place *p, const pl_submit_message *s)
 {
     for (int i = 0; i < s->n; i++)
@@ -142,7 +143,8 @@ static pl_status check_base_number(const place *p, const pl_submit_message *s)
     uint64_t head = p->module->version;
     uint64_t want = pl_round_base(&p->arm->arm, p->arm->topology, p->index, s->round);
     if (p->module->cursor && s->base_version <= head)
-        return PL_OK; /* its base is the version that was newest when the path began */
+        /* the base is the version that was newest when the path began its phase */
+        return PL_OK;
     if (s->base_version == want && want <= head)
         return PL_OK;
     return pl_fail(PL_ERR_DATA,
@@ -181,7 +183,8 @@ static pl_status check_round_begun(const place *p, const pl_submit_message *s)
                    (unsigned long long)p->module->version);
 }
 
-/* A path's samples tell whether this arrival came before. */
+/* Whether the update is already in a round. Delayed-nesterov: the path's samples
+ * tell. */
 static bool is_in_round(const place *p, const pl_submit_message *s,
                         const pl_contribution *c)
 {
@@ -193,10 +196,11 @@ static bool is_in_round(const place *p, const pl_submit_message *s,
             *home_flag(p->arm, m, s->round, task_of(p, c)));
 }
 
-/* The longest update that the inner steps of a phase can make, if parameters are not
- * larger than 1 in the mean square. It stands for the usual norm until that is known.
- * 0: the method's updates hold more than one phase, because they are relative to an
- * older version (noloco, streaming), or no step is bounded (some decays). */
+/* The norm of the longest update that the inner steps of a phase can make, if the mean
+ * square of the parameters is at most 1. It is used until the usual norm is known. 0:
+ * no limit, because updates of the method hold more than one phase (noloco and
+ * streaming: they are relative to an older version), or because steps have no bound
+ * (Muon, some decays). */
 static double longest_update(const place *p)
 {
     const pl_inner *inner = &p->arm->arm.inner;
@@ -208,8 +212,8 @@ static double longest_update(const place *p)
            (step + inner->weight_decay);
 }
 
-/* Refuses a norm far above all that the module has seen: the sender is broken, or the
- * training is. */
+/* Refuses a norm far above all norms of the module so far: then the sender is broken,
+ * or the training is. */
 static pl_status check_norm(const home *h, const place *p, const pl_submit_message *s)
 {
     double norm = s->contributors[0].norm, usual = norm_gate_usual(&p->module->usual);
@@ -236,8 +240,8 @@ static bool misses_its_round(const place *p, const pl_submit_message *s)
            *home_flag(p->arm, m, s->round, task_of(p, &s->contributors[0]));
 }
 
-/* The round was merged by a quorum without this update. It may count in the open round
- * instead, unless its path already has an update there. */
+/* Handles an update whose round was merged by a quorum without it. It may count in the
+ * open round, unless its path already has an update there. */
 static pl_submit_result judge_late(place *p, const pl_submit_message *s)
 {
     const home_module *m = p->module;
@@ -270,11 +274,11 @@ static bool is_fenced(const place *p, const pl_submit_message *s)
     return false;
 }
 
-/* Whether the store has different bytes from an earlier holder of the lease, who may
- * have sent something else, or only a part. The worker that repeats the task must know,
- * because it goes on from its own result. Updates that are no longer in the store were
- * merged long ago, and no task starts from them. For updates that relays add, the store
- * has the bytes of the sum, which differ from those of any part. */
+/* Whether the store has different bytes for this update, from an earlier holder of the
+ * lease. The worker that repeats the task must know, because it continues from its own
+ * result. Updates that are no longer in the store were merged long ago, and no task
+ * starts from them. If a relay added the update, the store has the bytes of the sum,
+ * which differ from those of each part. */
 static bool has_other_bytes(home *h, const place *p, const pl_submit_message *s)
 {
     home_update taken = {.module = s->module,
@@ -291,15 +295,15 @@ static bool has_other_bytes(home *h, const place *p, const pl_submit_message *s)
     return true;
 }
 
-/* The first rule that matches decides; the last error is the reason for results 3 and
- * 4. A sum is taken as a whole or not at all; if not, its relay sends it part by part.
- */
+/* Decides about an update; the first rule that matches decides. The last error is the
+ * reason of a refusal. A sum is accepted as a whole or not at all; if it is refused,
+ * its relay sends the parts one by one. */
 static pl_submit_result judge_submission(home *h, place *p, pl_submit_message *s)
 {
     if (check_places(p, s) != PL_OK)
         return PL_SUBMIT_REJECTED;
     if (p->module->cursor) {
-        /* Arrivals get their number in the order in which they come. */
+        /* Updates of delayed-nesterov get their round in the order of arrival. */
         const home_module *m = p->module;
         s->round = (int64_t)m->version;
         while (s->round < (int64_t)m->version + m->window && *home_count(m, s->round))
@@ -333,7 +337,7 @@ static pl_submit_result judge_submission(home *h, place *p, pl_submit_message *s
         p->trouble = status;
     if (status != PL_OK || check_norm(h, p, s) != PL_OK)
         return PL_SUBMIT_REJECTED;
-    s->round += p->behind; /* from here on it belongs to the open round */
+    s->round += p->behind; /* a late update counts in the open round */
     s->contributors[0].phase = s->round;
     return PL_SUBMIT_ACCEPTED;
 }
@@ -342,7 +346,7 @@ static pl_status accept_contributor(home *h, const place *p, const pl_submit_mes
                                     pl_contribution *c)
 {
     home_module *module = p->module;
-    /* With a quorum means are always weighted, because late updates weigh less. */
+    /* With a quorum the mean is always weighted, because late updates weigh less. */
     const pl_outer *outer = &p->arm->arm.outer;
     bool counts = p->module->counted && !outer->weighted;
     double weight = counts ? 1 : p->arm->arm.weights[c->path];
@@ -359,8 +363,8 @@ static pl_status accept_contributor(home *h, const place *p, const pl_submit_mes
     return PL_OK;
 }
 
-/* Each contributor's lease must be for the task and the phase of the update. It names
- * the contributor. */
+/* Each contributor's lease must be for the task and the phase of the update. The lease
+ * names the contributor. */
 static pl_status check_contributor_lease(home *h, const pl_peer *peer, const place *p,
                                          const pl_submit_message *s, int i)
 {
@@ -401,7 +405,7 @@ pl_status home_submit(home *h, const pl_peer *peer, pl_message *m)
     p.module = &p.arm->modules[p.index];
     for (int i = 0; i < s.n; i++)
         PL_TRY(check_contributor_lease(h, peer, &p, &s, i));
-    if (s.n > 1) /* a relay uploaded the sum */
+    if (s.n > 1) /* a relay uploads sums without a lease */
         h->uploads.owner = 0;
     pl_submit_result result = judge_submission(h, &p, &s);
     PL_TRY(p.trouble);
@@ -409,8 +413,8 @@ pl_status home_submit(home *h, const pl_peer *peer, pl_message *m)
                    result == PL_SUBMIT_DROPPED || result == PL_SUBMIT_OTHER;
     pl_copy_text(reason, sizeof reason, pl_last_error());
     if (result == PL_SUBMIT_REJECTED) {
-        /* Logs a refusal; nothing is written. The refusal of a sum is not logged,
-         * because its parts follow. */
+        /* Logs a refusal; nothing is written. For a sum the level is lower, because its
+         * parts follow. */
         pl_log(s.n > 1 ? PL_LOG_INFO : PL_LOG_WARN, "update.rejected",
                "module=%s worker=%s contributors=%d round=%lld reason=\"%s\"", s.module,
                s.contributors[0].worker, s.n, (long long)s.round, pl_last_error());
@@ -431,7 +435,7 @@ done:
 }
 
 /* ---- the end of a task: inner optimizer state and data cursor ---- */
-/* What the phase added to the path's sums must be possible in one phase. */
+/* Checks that what the phase adds to the path's totals is possible in one phase. */
 static pl_status check_sums(const home_lease *under, const pl_path_state *state)
 {
     const home_path *path = &under->arm->paths[under->index];
@@ -461,8 +465,8 @@ static bool is_module_in(const home_arm *arm, int module, int index,
         pl_round_of(&arm->arm, arm->topology, module, arm->paths[index].phase);
     if (round < 0) /* the phase sends no update of this module */
         return true;
-    /* another home has it: the sender waits for that home, unless it sent the update
-     * here */
+    /* another home has the module, so the sender waits for that home, unless it sent
+     * the update here */
     if (!m->exists)
         return !together;
     if (m->cursor)
@@ -472,7 +476,8 @@ static bool is_module_in(const home_arm *arm, int module, int index,
                                            *home_flag(arm, m, round, index));
 }
 
-/* A task is done only when all its updates that belong here are in. */
+/* Whether all updates of the phase that belong to this home have arrived. Only then is
+ * the task done. */
 static bool updates_are_in(const home_arm *arm, int index, const pl_path_state *state,
                            bool together)
 {
@@ -484,7 +489,8 @@ static bool updates_are_in(const home_arm *arm, int index, const pl_path_state *
     return true;
 }
 
-/* A score that is no number would end the job when a router is fitted to it. */
+/* A score that is NaN or infinite would end the job when a router is fitted to the
+ * scores. */
 static pl_status check_scores(const pl_path_state *state, const uint8_t *scores,
                               uint64_t bytes)
 {
@@ -500,7 +506,8 @@ static pl_status check_scores(const pl_path_state *state, const uint8_t *scores,
     return PL_OK;
 }
 
-/* Nobody could train on from values that no training leaves. */
+/* Refuses a state with values that no training produces: no worker could continue from
+ * it. */
 static pl_status check_values(home *h, const home_arm *of, const pl_path_state *state,
                               uint64_t bytes)
 {
@@ -539,7 +546,8 @@ static pl_status check_path_state(home *h, const home_arm *arm,
     return bytes == 0 ? PL_OK : check_values(h, arm, state, bytes);
 }
 
-/* An audit is drawn before the state moves into the store, and is written with it. */
+/* The audit is drawn before the state moves into the store, and is written in the same
+ * group. */
 static pl_status end_phase(home *h, const home_lease *under, const pl_path_state *state)
 {
     home_path *path = &under->arm->paths[under->index];

@@ -8,12 +8,13 @@
 struct home_updates {
     home_round round;
     int at;           /* the contribution that comes next */
-    int contributors; /* number of contributors of the updates so far */
-    /* [n] contributors of the update that this contribution names first */
+    int contributors; /* number of contributors in the updates so far */
+    /* [n] for each contribution, the number of contributors of its update; set for the
+     * first contribution that names the update */
     int *stands_for;
-    /* the run that is lent: */
+    /* the run that the codec reads now: */
     int n;
-    int *indices; /* [n] contributions of the run */
+    int *indices; /* [n] the contributions whose updates are in the run */
     pl_blob_read *reads;
     pl_codec_message *messages;
     float *weights;
@@ -28,8 +29,9 @@ static bool same_update(const home_updates *u, int a, int b)
     return pl_hash_equal(&c[a].update, &c[b].update);
 }
 
-/* An update of c contributors is listed c times; or 2c times, if another sum has
- * exactly the same bytes. The first of every c entries stands for it. */
+/* Whether the update of this contribution was already added. An update of c
+ * contributors is listed c times (or 2c times, if two sums have exactly the same
+ * bytes). The first of every c entries stands for all of them. */
 static bool is_skipped(const home_updates *u)
 {
     int first = u->at, n_before = 0;
@@ -41,7 +43,7 @@ static bool is_skipped(const home_updates *u)
     return n_before > 0 && n_before % u->stands_for[first] != 0;
 }
 
-/* The number of contributors of an update is known only when it has been read. */
+/* The number of contributors of an update is known only after it was read. */
 static bool waits_for_run(const home_updates *u)
 {
     for (int i = 0; u->round.homomorphic && i < u->n; i++)
@@ -59,7 +61,7 @@ static size_t room_of(const home_updates *u, int index)
            ALIGN;
 }
 
-/* One update per thread, or more if they are small. */
+/* Returns the size of a run: one update per thread, or more if they are small. */
 static size_t choose_run(home_updates *u)
 {
     size_t bytes = 0;
@@ -78,9 +80,8 @@ static size_t choose_run(home_updates *u)
 
 static pl_status read_run(home_updates *u)
 {
-    /* Reserves a little more than asked for, because compressed updates differ in
-     * length.
-     */
+    /* Reserves a little more than needed now, because the lengths of compressed updates
+     * differ. */
     size_t bytes = choose_run(u);
     if (bytes > u->room) {
         pl_free_aligned(u->data);

@@ -1,9 +1,9 @@
-/* Receives uploads. A submission that names a complete upload moves it into the store;
- * other uploads expire. */
+/* Receives uploads. A submission that names a complete upload moves it into the store.
+ * Other uploads expire. */
 #include "home/home_internal.h"
 
-/* The job's own keys have no share of their own, because any number of workers may have
- * them. */
+/* There is no limit per key for the job's own keys, because any number of workers may
+ * use them. */
 static void limit_upload(home *h, const home_lease *under)
 {
     bool own = false;
@@ -13,7 +13,7 @@ static void limit_upload(home *h, const home_lease *under)
         h->uploads.holder = under->lease.key;
 }
 
-/* A worker uploads under a lease, and not more than its task needs. */
+/* A worker uploads under a lease, and no more than the lease's task needs. */
 pl_status home_put_blob(home *h, const pl_peer *peer, pl_message *m, pl_message *answer)
 {
     staging_piece piece;
@@ -37,8 +37,8 @@ pl_status home_adopt_blob(home *h, const pl_hash *hash)
     PL_TRY(home_write(h));
     staging_blob *b = staging_find(&h->uploads, hash);
     if (b) {
-        /* The bytes are hashed only here. If they do not match their name, no record
-         * names them, and the commit drops them. */
+        /* The bytes are hashed only here. If the hash is not the blob's name, no record
+         * names the bytes, and the commit drops them. */
         PL_TRY(pl_txn_put_blob(h->txn, b->data, b->bytes, &stored));
         staging_drop(&h->uploads, hash);
         if (!pl_hash_equal(&stored, hash))

@@ -1,19 +1,20 @@
 /* Private to the home: the norm gate. An update whose norm is far above its module's
- * usual norm is not merged: an update of a broken or hostile worker may be finite and
- * still ruin a module for all.
+ * usual norm is not merged: even if all its values are finite, an update of a broken or
+ * hostile worker may ruin a module for all paths.
  *
  * The usual norm is the median over the newest contributions to versions (at most
- * NORM_GATE_MEMORY). So it is the same after a restart, and no single worker can move
- * it. Homomorphic updates need no gate: their scale is bounded by the norm before. */
+ * NORM_GATE_MEMORY). So it is the same after a restart, and no single worker can change
+ * it much. Homomorphic updates need no gate, because the last norm already limits their
+ * scale. */
 #ifndef PL_HOME_NORM_GATE_H
 #define PL_HOME_NORM_GATE_H
 #include <stddef.h>
 
 enum { NORM_GATE_MEMORY = 32, NORM_GATE_LEAST = 4 };
 
-/* All zero: no norm is known. */
+/* If all fields are zero, no norm is known. */
 typedef struct norm_gate {
-    double norms[NORM_GATE_MEMORY]; /* the newest, in a ring */
+    double norms[NORM_GATE_MEMORY]; /* a ring with the newest norms */
     size_t n_noted;                 /* number of norms ever noted */
 } norm_gate;
 

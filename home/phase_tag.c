@@ -68,7 +68,7 @@ static int64_t newest_phase(const arm_view *v)
     return phase;
 }
 
-/* Whether a rollback after that version went back to older parameters. */
+/* Whether a rollback after that version returned to parameters older than it. */
 static pl_status module_left(pl_store *store, const char *module, uint64_t head,
                              uint64_t number, bool *out)
 {
@@ -90,7 +90,7 @@ static pl_status default_phase(pl_store *store, const arm_view *v, int64_t *out)
 {
     bool left;
     int64_t phase = newest_phase(v);
-    /* Whether a rollback replaced any version of that phase. */
+    /* Checks whether a rollback replaced a version of that phase. */
     char module[PL_MODULE_NAME_MAX];
     left = false;
     for (int m = 0; m < v->n && !left; m++) {
@@ -102,7 +102,8 @@ static pl_status default_phase(pl_store *store, const arm_view *v, int64_t *out)
     return PL_OK;
 }
 
-/* -1: the heads. Rounds of delayed-nesterov do not correspond to phases. */
+/* -1 stands for the heads. Under delayed-nesterov only the heads can be tagged, because
+ * rounds do not correspond to phases. */
 static pl_status choose_tag_phase(pl_store *store, const arm_view *v, const char *at,
                                   int64_t *out)
 {

@@ -1,5 +1,5 @@
-/* Which versions of an arm's modules a tag names: those that a phase of all its paths
- * has made, or the newest ones. */
+/* Which versions of an arm's modules a tag names: those at the end of a phase of all
+ * paths, or the newest ones. */
 #ifndef PL_HOME_PHASE_TAG_H
 #define PL_HOME_PHASE_TAG_H
 #include "outer/outer.h"
@@ -11,13 +11,14 @@ extern "C" {
 /* The number of versions that all phases below `phase` have made of a module. */
 uint64_t pl_version_after(const pl_arm *arm, const pl_topology *t, int module,
                           int64_t phase);
-/* The phase that `at` means: a number, "head" for the newest versions (-1), or NULL for
- * the newest phase that all modules have finished, unless a rollback gave up one of its
- * versions. ERR_NOT_FOUND: there is no such arm, or the phase is not complete. */
+/* Finds the phase that `at` means: a number; "head" for the newest versions (-1); or
+ * NULL for the newest phase that all modules have finished, which fails if a rollback
+ * gave up one of its versions. ERR_NOT_FOUND: the arm does not exist, or the phase is
+ * not complete. */
 PL_MUST_CHECK pl_status pl_tag_phase(pl_store *store, const char *arm, const char *at,
                                      int64_t *out);
 /* Fills in the versions, the commit and the time of a tag whose arm and phase are set.
- * Clear it with pl_snapshot_clear, also after a failure. */
+ * Call pl_snapshot_clear afterwards, also after a failure. */
 PL_MUST_CHECK pl_status pl_tag_fill(pl_store *store, pl_snapshot *tag);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* The relay's loop: which messages pass through, which are kept, and who gets which
+/* The relay's loop: which messages pass through, which are held, and who gets which
  * answer. */
 #include "codec/codec.h"
 #include "net/net.h"
@@ -75,7 +75,8 @@ static void drop_question(relay *r, relay_question *q)
 }
 
 /* ---- messages ---- */
-/* If the asker has gone, or the home is away for long, the question will come again. */
+/* If the asker has gone, or the home is unreachable for long, the asker repeats its
+ * question. */
 static pl_status answer_asker(relay *r, const pl_peer *peer, const pl_message *m)
 {
     pl_status status = pl_wire_send_to(r->front, peer, m);
@@ -119,10 +120,10 @@ static pl_status answer_part_result(relay *r, const relay_question *q,
     return status;
 }
 
-/* ---- updates: kept ---- */
-/* The first piece tells what a blob is. If the first piece is not here, later pieces
- * pass through, and so will the SUBMIT. The claimed length limits the memory for
- * adding. */
+/* ---- updates that are held ---- */
+/* The first piece tells whether a blob is an update that can be added. If the relay
+ * does not have the first piece, later pieces pass through, and so does the SUBMIT. The
+ * claimed length limits the memory for adding. */
 static bool is_kept(const relay *r, const staging_piece *p)
 {
     uint64_t n = 0;
@@ -168,8 +169,8 @@ static bool is_blob_whole(const staging_blob *b)
     return pl_hash_equal(&hash, &b->hash);
 }
 
-/* If the relay does not have the bytes, the home decides: it may have them, or it
- * answers that it lacks them, and then the update is uploaded here. */
+/* If the relay does not have the bytes, it asks the home. The home either has them, or
+ * answers that it lacks them; then the worker uploads the update to the relay. */
 static pl_status on_submit(relay *r, const pl_peer *peer, pl_message *m)
 {
     pl_hash content = content_of(m);
@@ -200,7 +201,7 @@ static pl_status on_submit(relay *r, const pl_peer *peer, pl_message *m)
     return pass_question(r, peer, m);
 }
 
-/* ---- the end of a task: the path's state, after its updates ---- */
+/* ---- the end of a task: the path's state follows its updates ---- */
 static bool has_held(const relay *r, const pl_peer *peer)
 {
     for (size_t i = 0; i < r->n_questions; i++)
@@ -310,7 +311,7 @@ static pl_status take_lifted(relay *r)
 static void lift_groups(relay *r)
 {
     relay_group *g;
-    /* A worker whose path state waits here sends no update before it has an answer. */
+    /* A worker whose SUBMIT_PATH waits here sends no update before it has an answer. */
     int n = 0;
     for (size_t i = 0; i < r->n_questions; i++)
         n += r->questions[i].state == RELAY_WAITING;
@@ -344,9 +345,8 @@ static pl_status serve_relay(relay *r)
         lift_groups(r);
         if (pl_now_ms() - swept > 10000) {
             staging_expire(&r->uploads, false);
-            /* Forgets questions whose asker has given up or restarted; it will ask
-             * again if needed.
-             */
+            /* Forgets questions whose asker has given up or restarted. It asks again if
+             * needed. */
             int64_t now = pl_now_ms();
             for (size_t i = r->n_questions; i-- > 0;)
                 if (r->questions[i].state == RELAY_PASSED &&
@@ -360,7 +360,7 @@ done:
     return status;
 }
 
-/* Drops everything that is held: the senders will ask again, here or elsewhere. */
+/* Drops all updates that are held. The senders ask again, here or elsewhere. */
 static void close_relay(relay *r)
 {
     relay_group *g;

@@ -3,7 +3,7 @@
 #include "codec/codec.h"
 #include "home/relay_internal.h"
 
-/* ---- which belong together ---- */
+/* ---- which updates belong together ---- */
 static bool same_round(const pl_submit_message *a, const pl_submit_message *b)
 {
     return strcmp(a->module, b->module) == 0 && a->round == b->round &&
@@ -19,7 +19,7 @@ static bool overlap(const pl_submit_message *a, const pl_submit_message *b)
     return false;
 }
 
-/* Two workers that did the same task may both be here; they must not be in one sum. */
+/* Two workers that did the same task may both send here; only one may be in a sum. */
 static bool fits_group(const relay_group *g, const pl_submit_message *s)
 {
     if (!same_round(&g->parts[0]->submit, s) || g->n_contributors + s->n > g->limit)
@@ -30,8 +30,9 @@ static bool fits_group(const relay_group *g, const pl_submit_message *s)
     return true;
 }
 
-/* An update that cannot be added has a group of its own, which is whole at once; the
- * home will report what is wrong with it. */
+/* The number of contributors at which a group is complete. An update that cannot be
+ * added gets a group of its own, which is complete at once; the home reports what is
+ * wrong with it. */
 static int limit_of(const relay_part *part)
 {
     pl_codec_info info;
@@ -67,7 +68,7 @@ void relay_groups_add(relay_groups *all, relay_part *part)
     *at = g;
 }
 
-/* ---- how long they wait ---- */
+/* ---- how long updates wait ---- */
 static bool is_group_whole(const relay_group *g, const pl_relay_options *o)
 {
     return g->n_contributors >= g->limit ||

@@ -6,39 +6,42 @@
 #include "net/net.h"
 
 typedef enum relay_state {
-    RELAY_PASSED, /* the home was asked the same */
+    RELAY_PASSED, /* the question was forwarded to the home */
     RELAY_HELD,   /* a SUBMIT whose update is in a group */
-    RELAY_WAITING /* a SUBMIT_PATH: its updates are held */
+    RELAY_WAITING /* a SUBMIT_PATH that waits because its updates are held */
 } relay_state;
 
-/* Somebody waits for an answer. */
+/* A question that waits for its answer. */
 typedef struct relay_question {
-    /* request number here, and towards the home if the question was passed on */
+    /* number of this question in the relay; also its number towards the home if it was
+     * forwarded */
     uint64_t id;
     relay_state state;
     pl_peer peer;
-    uint64_t request; /* the asker's request number */
-    pl_hash content;  /* of a held SUBMIT, which may come again on another connection */
-    pl_message kept;  /* the message of a waiting SUBMIT_PATH */
+    uint64_t request; /* the number that the asker gave the question */
+    /* hash of a held SUBMIT, which may come again over another connection */
+    pl_hash content;
+    pl_message kept; /* the message of a waiting SUBMIT_PATH */
     int64_t asked_ms;
 } relay_question;
 
 /* An update that waits here or is being sent. */
 typedef struct relay_part {
-    uint64_t question;        /* the id of its question */
+    uint64_t question;        /* id of the SUBMIT question that brought the update */
     pl_submit_message submit; /* the submission as it came */
     staging_blob *blob;
-    /* set by the uplink: whether there is a result; text: why there is none */
+    /* set by the uplink: OK if the home gave a result, else the failure, with its
+     * text */
     pl_status status;
     pl_submit_result result;
     char text[256];
 } relay_part;
 
-/* Updates of one module and round that are added. The loop owns a group until it is
- * whole; then the uplink owns it until it comes back with results. */
+/* Updates of one module and round that will be added. The loop owns a group until it is
+ * complete; then the uplink owns it until it returns with results. */
 typedef struct relay_group {
     int n_parts, n_contributors;
-    int limit; /* contributors that a sum of this round may have */
+    int limit; /* the most contributors that a sum of this round can have */
     int64_t since_ms;
     /* number of parts that the home accepted as one sum; 0 or at least 2 */
     int n_summed;
@@ -46,7 +49,7 @@ typedef struct relay_group {
     struct relay_group *next;
 } relay_group;
 
-/* ---- relay_group.c: groups that are not whole, oldest first ---- */
+/* ---- relay_group.c: groups that are not complete, oldest first ---- */
 typedef struct relay_groups {
     relay_group *first;
 } relay_groups;
@@ -66,9 +69,11 @@ pl_status relay_uplink_create(const pl_relay_options *options, relay_uplink **ou
 void relay_uplink_push(relay_uplink *u, relay_group *group);
 relay_group *relay_uplink_take(relay_uplink *u); /* or NULL */
 int relay_uplink_fd(const relay_uplink *u);
-/* Ends the work that is under way. Afterwards every pushed group can be taken. */
+/* Ends the work that is in progress. Afterwards every pushed group can be taken
+ * back. */
 void relay_uplink_stop(relay_uplink *u);
-uint64_t relay_uplink_bytes_sent(const relay_uplink *u); /* once stopped */
+/* call it after relay_uplink_stop */
+uint64_t relay_uplink_bytes_sent(const relay_uplink *u);
 void relay_uplink_destroy(relay_uplink **u);
 
 #endif

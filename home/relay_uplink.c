@@ -1,6 +1,6 @@
-/* The uplink's thread: it adds a group's updates and sends the sum. If the home refuses
- * the sum, it sends each update as it came. It waits for the home, so that the loop
- * need not wait. */
+/* The uplink's thread: adds the updates of a group and sends the sum. If the home
+ * refuses the sum, it sends each update as it came. The thread waits for the home's
+ * answers, so that the loop need not wait. */
 #include "net/net.h"
 #include "codec/codec.h"
 #include "home/relay_internal.h"
@@ -29,9 +29,9 @@ static bool comes_apart(const pl_codec_message *sum)
            pl_codec_add(sum->data, sum->bytes, (size_t)n, 1.0f, NULL, &norm) == PL_OK;
 }
 
-/* Adds the parts that can be added to the first one, alternating between two buffers.
- * Returns their number. A sketch that is too full to be decoded would be refused by the
- * home only after all its bytes were sent, so it is decoded here. */
+/* Adds to the first part all parts that can be added, alternating between two buffers.
+ * Returns the number of parts in the sum. Each sum is decoded as a check: a sketch that
+ * is too full would be refused by the home only after all its bytes were sent. */
 static int add_parts(const relay_group *g, bool *taken, pl_buf sums[2],
                      pl_codec_message *sum)
 {
@@ -108,8 +108,8 @@ static bool is_sum_in(pl_submit_result result)
            result == PL_SUBMIT_OTHER;
 }
 
-/* The sum is accepted as a whole or not at all. If the home is away, the failure is
- * that of all parts. */
+/* The home accepts the sum as a whole or not at all. If the home is unreachable, all
+ * parts fail. */
 static pl_status send_sum(relay_uplink *u, relay_group *g, const bool *taken,
                           const pl_codec_message *sum, bool *in)
 {
@@ -139,7 +139,8 @@ static void lift(void *self, void *job)
     pl_buf sums[2] = {{0}};
     pl_codec_message sum;
     pl_status status = PL_OK;
-    /* The order does not depend on arrival, so equal parts give an equal sum. */
+    /* The order of adding does not depend on arrival, so equal parts give an equal
+     * sum. */
     qsort(g->parts, (size_t)g->n_parts, sizeof g->parts[0], by_contributor);
     if (add_parts(g, taken, sums, &sum) > 1)
         status = send_sum(u, g, taken, &sum, &in);

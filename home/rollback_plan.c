@@ -54,8 +54,9 @@ static pl_rollback_change *find_change(pl_rollback_plan *r, const char *module)
     return NULL;
 }
 
-/* The modules that were asked for get their old version; the others of the arm their
- * own head, for as long as nothing moves them on. */
+/* The modules that were asked for get their old version; the other modules of the arm
+ * get their newest parameters. plan_resumption decides how many versions are
+ * written. */
 static pl_status plan_targets(pl_rollback_plan *r, const pl_rollback_target *targets,
                               size_t n)
 {
@@ -73,8 +74,8 @@ static pl_status plan_targets(pl_rollback_plan *r, const pl_rollback_target *tar
     return PL_OK;
 }
 
-/* The phases of its paths: the least and the most. A store that has no path of the arm
- * is a copy that nobody trains. */
+/* The lowest and the highest phase of the arm's paths. A store without a path of the
+ * arm is a copy that no job trains. */
 static pl_status path_phases(const pl_rollback_plan *r, int64_t *least, int64_t *most)
 {
     bool any = false;
@@ -97,8 +98,9 @@ static pl_status path_phases(const pl_rollback_plan *r, int64_t *least, int64_t 
     return PL_OK;
 }
 
-/* Where a path carries parameters of its own, or versions are no phases, training would
- * go on from something else than what was rolled back to. */
+/* Decides the phase in which paths continue. If paths carry parameters of their own, or
+ * if versions do not correspond to phases, paths would continue from something else
+ * than the rolled-back parameters, so this is refused. */
 static pl_status plan_resumption(pl_rollback_plan *r, int64_t most)
 {
     const pl_method_settings *m = &r->arm.outer.method;
@@ -123,7 +125,8 @@ static pl_status plan_resumption(pl_rollback_plan *r, int64_t most)
     return PL_OK;
 }
 
-/* The next chapter of the mixture began with the last versions of this one. */
+/* The rollback is refused if the mixture has a later chapter: that chapter began with
+ * the last versions of this one. */
 static pl_status check_chapter(const pl_rollback_plan *r)
 {
     char newest[PL_ARM_NAME_MAX];
@@ -152,8 +155,8 @@ pl_status pl_rollback_plan_make(pl_rollback_plan *r, const pl_rollback_target *t
 }
 
 /* ---- carrying the plan out ---- */
-/* A path that has finished no phase is nowhere yet: it is made where its home will look
- * for it. */
+/* A path that has finished no phase is in no home yet. It is made in the home that will
+ * look for it. */
 static int choose_part_of(const pl_rollback_plan *r, const char *name)
 {
     int part = pl_store_part_of(r->store, name);

@@ -1,4 +1,4 @@
-/* Which versions a rollback writes, and in which phase training goes on. */
+/* Computes which versions a rollback writes, and in which phase training continues. */
 #ifndef PL_HOME_ROLLBACK_PLAN_H
 #define PL_HOME_ROLLBACK_PLAN_H
 #include "net/net.h"
@@ -15,33 +15,38 @@ typedef struct pl_rollback_target {
 
 typedef struct pl_rollback_change {
     char module[PL_MODULE_NAME_MAX];
-    uint64_t source;     /* version whose parameters return */
-    uint64_t head, last; /* versions head+1 .. last are written */
+    uint64_t source;     /* the version whose parameters become the newest again */
+    uint64_t head, last; /* versions head + 1 .. last are written */
 } pl_rollback_change;
 
 typedef struct pl_rollback_plan {
     /* filled in by the caller */
-    pl_store *store;       /* all of it, to be read */
+    pl_store *store;       /* the whole store, opened for reading */
     const char *what, *to; /* the words of the command: "L1.E0", "3" */
     char arm_name[PL_MODULE_NAME_MAX];
-    pl_places places; /* of what nobody has yet; n 0: the store is in one piece */
-    /* the plan */
+    /* which home gets a path that no home has yet; if n is 0, the store is in one
+     * piece */
+    pl_places places;
+    /* [n] one for every module of the arm */
     pl_rollback_change *changes; /* of every module of the arm */
     size_t n;
     pl_arm arm;
     pl_topology *topology; /* NULL: the store does not define the arm */
-    int64_t phase;         /* paths move on to it; -1: they stay */
+    /* the phase in which the paths continue; -1: they stay where they are */
+    int64_t phase;
 } pl_rollback_plan;
 
-/* The targets are modules of the arm. ERR_UNSUPPORTED if the arm still trains and has
- * no phase left, or a method whose paths carry parameters of their own. */
+/* Makes the plan. The targets are modules of the arm. ERR_UNSUPPORTED if the arm is
+ * still in training and has no phase left, or if in its method paths have parameters of
+ * their own. */
 PL_MUST_CHECK pl_status pl_rollback_plan_make(pl_rollback_plan *plan,
                                               const pl_rollback_target *targets,
                                               size_t n);
 PL_MUST_CHECK pl_status pl_rollback_plan_commit(const pl_rollback_plan *plan,
                                                 pl_writers *writers);
 void pl_rollback_plan_clear(pl_rollback_plan *plan);
-/* The words by which the store recognises the same rollback: "L1.E0 --to 3". */
+/* The words by which the store recognises this rollback if it is repeated: "L1.E0 --to
+ * 3". */
 void pl_rollback_words(const pl_rollback_plan *plan, char out[PL_TEXT_MAX]);
 
 #ifdef __cplusplus

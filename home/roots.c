@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What must stay of one module: versions from `needed` on, and version 0 if the method
+/* What must be kept of a module: versions from `needed` on, and version 0 if the method
  * refers to it. */
 typedef struct root_module {
     char name[PL_MODULE_NAME_MAX];
@@ -46,15 +46,16 @@ static int64_t path_phase(pl_roots *r, const pl_arm *arm, const pl_topology *t,
     return pl_store_get_path(r->store, name, &state) == PL_OK ? state.phase : 0;
 }
 
-/* The oldest version that this path's next task reads or is relative to. A finished
- * path needs only the last ones, which are heads. */
+/* The oldest version that this path's next task reads or refers to. A finished path
+ * needs only the last versions, which are heads. */
 static uint64_t needed_by(const pl_arm *arm, const pl_topology *t, int module,
                           int64_t phase)
 {
     uint64_t oldest = UINT64_MAX;
     if (phase >= arm->inner.phases)
         return oldest;
-    /* one phase back, too, because the state at its end may still be on its way */
+    /* also for the phase before, because the state at its end may still be on its
+     * way */
     for (int64_t p = phase > 0 ? phase - 1 : 0; p <= phase; p++) {
         uint64_t needs = pl_round_needs(arm, t, module, p);
         bool counts = pl_traits(arm->outer.method.method)->arrives;
@@ -82,7 +83,7 @@ static void add_module(pl_roots *r, const pl_arm *arm, const pl_topology *t, int
         }
 }
 
-/* delayed-nesterov tasks start from the newest version. Updates relative to versions
+/* delayed-nesterov: tasks start from the newest version. Updates relative to versions
  * older than the last few contributors' are refused anyway. */
 static void allow_window(pl_roots *r, const pl_arm *arm, const pl_topology *t,
                          int module)
@@ -100,8 +101,8 @@ static void allow_window(pl_roots *r, const pl_arm *arm, const pl_topology *t,
     pl_version_clear(&head);
 }
 
-/* co2: the next step of an arm that trains uses the version that its updates are
- * relative to, even if every path is already further. */
+/* co2: the next outer step uses the version that its updates are relative to, even if
+ * every path is already further. */
 static void allow_delay(pl_roots *r, const pl_arm *arm, const pl_topology *t,
                         int module)
 {

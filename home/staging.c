@@ -7,7 +7,8 @@ enum {
     KEPT_MS = 30000,
     KEEP_FROM = 4 << 20,
     KEEP_TO = 256 << 20,
-    HOLDER_PART = 8 /* a key has an eighth of the room, or what one lease may have */
+    /* a key may use an eighth of the room, or what one lease may use if that is more */
+    HOLDER_PART = 8
 };
 
 static staging_blob *find_of(const staging *s, uint64_t owner, const pl_hash *hash)

@@ -76,8 +76,8 @@ static pl_status compare_heads(pl_transfer *t, const char *module, uint64_t head
     return status;
 }
 
-/* Makes one commit per version. Collected versions go with the next one that has
- * parameters, because a head must have them. */
+/* Makes one commit per version. A version without parameters is written together with
+ * the next one that has them, because the newest version must have parameters. */
 static pl_status bring_head(void *context, const pl_version *head)
 {
     pl_transfer *t = context;

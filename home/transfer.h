@@ -1,12 +1,12 @@
-/* Copies to another store the versions that it lacks.
+/* Copies the versions that another store lacks into that store.
  *
- * Copied are the versions of each module with their records, momenta if there are any,
- * definitions of arms, routers, and tags. Not copied are states of paths, pending and
- * kept updates, and data shards. The target must have the same history: its newest
- * version of a module must be one of the source's, else ERR_STALE.
+ * Copied are the versions of each module with their records and momenta, definitions of
+ * arms, routers, and tags. Not copied are states of paths, pending and kept updates,
+ * and data shards. The target must have the same history: its newest version of a
+ * module must be one of the source's, else ERR_STALE.
  *
- * Each version is a commit of its own, so a copy that was ended half-way goes on when
- * it is made again. After a failure the caller ends what was begun:
+ * Each version is a commit of its own, so an interrupted copy continues when it is
+ * called again. After a failure the caller ends the open transaction:
  * pl_txn_abort(&t.txn). */
 #ifndef PL_HOME_TRANSFER_H
 #define PL_HOME_TRANSFER_H
@@ -21,11 +21,13 @@ typedef struct pl_transfer {
     uint64_t n_modules, n_versions, bytes; /* what was copied so far */
 } pl_transfer;
 
-/* The versions of a module up to this one; and all versions of all modules. */
+/* pl_transfer_module copies the versions of a module up to `number`;
+ * pl_transfer_modules copies all versions of all modules. */
 PL_MUST_CHECK pl_status pl_transfer_module(pl_transfer *t, const char *module,
                                            uint64_t number);
 PL_MUST_CHECK pl_status pl_transfer_modules(pl_transfer *t);
-/* The definition, the router and the tags of an arm; "" for those of all arms. */
+/* Copies the definition, the router and the tags of an arm; with "" those of all
+ * arms. */
 PL_MUST_CHECK pl_status pl_transfer_objects(pl_transfer *t, const char *arm);
 
 #ifdef __cplusplus
