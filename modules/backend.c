@@ -1,6 +1,7 @@
-/* Chooses the backend that does the operations. "auto" is the cuda backend where a
- * device answers that can compute in the precision that is asked for, else the cpu
- * backend, which in turn picks the kernels and the precision that suit the machine. */
+/* Chooses the backend that executes the operations. "auto" takes the cuda backend if
+ * the machine has a CUDA device that can compute in the requested precision, else the
+ * cpu backend, which in turn picks the kernels and the precision that suit the
+ * machine. */
 #include "modules/backend.h"
 #include "modules/cpu/cpu.h"
 #include "modules/ref/ref.h"
@@ -36,8 +37,8 @@ static bool is_one_of(const char *name, const char *const names[], size_t n)
     return false;
 }
 
-/* int8 and fp8 are not for every backend. Other precisions are checked by the backend
- * itself. */
+/* Only some backends have int8 and fp8, so these are checked here. Each backend checks
+ * the other precisions itself. */
 static pl_status check_backend_precision(const pl_backend_options *options)
 {
     static const char *const known[] = {"auto", "f32", "bf16", "f16", "int8", "fp8"};
@@ -62,8 +63,9 @@ static pl_status check_backend_precision(const pl_backend_options *options)
     return PL_OK;
 }
 
-/* Falls back to the cpu only if cuda cannot do what is asked for. A device that is
- * there and fails is an error: without it the work would take many times as long. */
+/* Falls back to the cpu only if cuda cannot do what is asked for. A device that exists
+ * but fails is an error: falling back silently would make the work many times
+ * slower. */
 static pl_status open_auto(const pl_backend_options *options, pl_backend **out)
 {
     char why[400];

@@ -1,5 +1,6 @@
-/* Backends: `ref` (fp32 in plain loops: the specification), `cpu` (matrix products by a
- * library, bf16 where the machine is faster in it), and `cuda` if it was built in. */
+/* Backends: `ref` (fp32 in plain loops: the specification), `cpu` (a library multiplies
+ * matrices, in bf16 where the machine is faster in it), and `cuda` if it was built
+ * in. */
 #ifndef PL_MODULES_BACKEND_H
 #define PL_MODULES_BACKEND_H
 #include "modules/ops.h"
@@ -12,17 +13,22 @@ typedef enum pl_type { PL_F32, PL_BF16 } pl_type;
 struct pl_backend {
     const pl_ops *ops;
     const char *name; /* "ref", "cpu", "cuda" */
-    /* "cpu bf16 avx512_bf16 onednn 2.6.3"; backends with equal text give equal bits */
+    /* e.g. "cpu bf16 avx512_bf16 onednn 2.6.3"; backends with equal text give equal
+     * bits */
     char device[96];
-    char remark[512]; /* what differs from the usual, and why; "" if nothing does */
-    pl_type act;      /* type of pl_act */
+    /* how this backend differs from the usual one, and why; "" if it does not */
+    char remark[512];
+    pl_type act; /* type of pl_act */
     int n_threads;
-    /* memory of a GPU when it was opened; else 0 */
+    /* a GPU's memory, and how much of it was free when it was opened; 0 without a
+     * GPU */
     uint64_t memory_bytes, memory_left_bytes;
-    int n_devices;        /* GPUs that workers take in turn; else 0 */
-    uint64_t cache_bytes; /* the last cache of a GPU; else 0 */
-    bool decode_only;     /* weights of one byte: it cannot train or compute losses */
-    bool fp8_copies; /* fp8 copies of weights, beside the others: pl_model_fp8_bytes */
+    /* number of GPUs that workers take in turn; 0 without a GPU */
+    int n_devices;
+    uint64_t cache_bytes; /* size of a GPU's last-level cache; 0 without a GPU */
+    /* weights have one byte each: the backend cannot train or compute losses */
+    bool decode_only;
+    bool fp8_copies; /* also keeps fp8 copies of weights: see pl_model_fp8_bytes */
     void *self;      /* the backend's own state */
 };
 
@@ -32,14 +38,15 @@ static inline size_t pl_type_bytes(pl_type type)
 }
 
 typedef struct pl_backend_options {
-    const char *name; /* "ref", "cpu", "cuda"; "auto": cuda if a device answers, else
-                         cpu, whose remark says why if there is a device all the same */
-    int n_threads;    /* >= 1; ignored by cuda */
-    int device;       /* CUDA ordinal */
+    /* "ref", "cpu", "cuda"; "auto": cuda if a device can be used, else cpu, whose
+     * remark says why an existing device is not used */
+    const char *name;
+    int n_threads; /* >= 1; ignored by cuda */
+    int device;    /* CUDA ordinal */
     /* "auto", "f32", "bf16"; cpu also "f16"; cuda also "fp8"; "int8" for decoding only
      */
     const char *precision;
-    bool device_turns; /* an ordinal past the last device starts again at 0 */
+    bool device_turns; /* whether ordinals past the last device start again at 0 */
 } pl_backend_options;
 
 /* ERR_UNSUPPORTED names what this build or machine lacks. */

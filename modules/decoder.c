@@ -1,14 +1,14 @@
 /* Decoding with caches of keys and values.
  *
- * For each block the cache holds keys, then values, [slots, S, G*D] each in the
- * backend's act type, S being the model's context. Rows are fed: each has a token, its
- * slot and its position. A piece of a prompt has rows of one slot at rising positions,
- * and a step of decoding has rows of different slots. Both go through the same
- * operations, except that a piece at position 0 attends within itself by the batched
- * kernel. Where pieces end depends on positions alone, so a prompt gets the same bytes
- * whether it is passed at once or as pl_decoder_piece says. The model's activations are
- * used only while feeding, so that several decoders may share a model, one after
- * another. */
+ * For each block the cache holds keys, then values. Both are [slots, S, G*D] in the
+ * backend's act type; S is the model's context. The caller feeds rows; each has a
+ * token, its slot and its position. A piece of a prompt has rows of one slot at rising
+ * positions, and a step of decoding has rows of different slots. Both go through the
+ * same operations, except that a piece at position 0 attends within itself by the
+ * batched kernel. Where pieces end depends on positions alone, so a prompt gets the
+ * same bytes whether it is passed at once or as pl_decoder_piece says. The model's
+ * activations are used only while feeding, so that several decoders may share a model,
+ * one after another. */
 #include "modules/model_internal.h"
 #include <string.h>
 
@@ -21,12 +21,12 @@ struct pl_decoder {
     pl_act *cache;   /* [n_blocks, 2, slots, S, G*D] */
     float *logits;   /* [slots, V] */
     int32_t *device_slots, *device_positions; /* [S] */
-    /* a step of n sequences, which a backend may record: [n] */
+    /* one routine per number of sequences in a step, which a backend may record */
     pl_routine *steps[PL_DECODER_SLOTS_MAX + 1];
 };
 
-/* A long prompt is read 4 to 7 % slower in pieces of 512 than at once, and 14 to 20 %
- * slower in pieces of 256 (8 blocks of width 512, two threads). */
+/* Compared with reading it at once, a long prompt is read 4 to 7 % slower in pieces of
+ * 512 and 14 to 20 % slower in pieces of 256 (8 blocks of width 512, two threads). */
 enum { PIECE = 512 };
 
 /* Acts in the keys (or values) of one block. */
@@ -194,7 +194,8 @@ static pl_status check_room(const pl_decoder *d, int slot, int n)
 {
     int context = d->m->options.context;
     if (slot < 0 || slot >= d->n_slots)
-        return pl_fail(PL_ERR_ARG, "slot %d of a decoder with %d", slot, d->n_slots);
+        return pl_fail(PL_ERR_ARG, "slot %d does not exist: the decoder has %d slots",
+                       slot, d->n_slots);
     if (n < 1)
         return pl_fail(PL_ERR_ARG, "%d tokens to decode; give at least 1", n);
     if (n > context - d->length[slot])
@@ -205,7 +206,8 @@ static pl_status check_room(const pl_decoder *d, int slot, int n)
     return PL_OK;
 }
 
-/* A GPU reads a whole prompt faster than another request can come. */
+/* A GPU gets the whole prompt as one piece: it reads it faster than another request can
+ * arrive. */
 int pl_decoder_piece(const pl_decoder *d, int slot, int n)
 {
     const int left = PIECE - d->length[slot] % PIECE;
@@ -217,7 +219,7 @@ int pl_decoder_shared(const pl_decoder *d, int n)
     return d->m->be->memory_bytes > 0 ? 0 : n - n % PIECE;
 }
 
-/* Copies the first n rows of a slot, through memory of the host. */
+/* Copies the first n rows of slot `from` to `slot`, through the host's memory. */
 static void copy_rows(pl_decoder *d, pl_act *cache, int slot, int from, int n,
                       void *host)
 {
@@ -235,8 +237,8 @@ pl_status pl_decoder_share(pl_decoder *d, int slot, int from, int n)
     const pl_model *m = d->m;
     void *host = NULL;
     if (n < 0 || n > m->options.context)
-        return pl_fail(PL_ERR_ARG, "%d tokens of a slot with %d places", n,
-                       m->options.context);
+        return pl_fail(PL_ERR_ARG, "%d tokens cannot be shared: a slot has %d places",
+                       n, m->options.context);
     if (from != slot && n > 0) {
         const size_t row = (size_t)m->shape->n_kv_heads * (size_t)m->shape->head_size;
         PL_CHECK(pl_try_alloc((size_t)n * row * pl_type_bytes(m->be->act),
@@ -265,7 +267,8 @@ static pl_status read_prompt_piece(pl_decoder *d, int slot, const int32_t *token
     return PL_OK;
 }
 
-/* The logits of each row of a piece, as many rows at once as a step has at most. */
+/* Gives the caller the logits of each row of a piece, in parts of as many rows as a
+ * step can have. */
 static pl_status give_logits(pl_decoder *d, int first, int n, float *logits,
                              pl_logits_fn take, void *context)
 {
@@ -332,12 +335,14 @@ pl_status pl_decoder_step(pl_decoder *d, const int32_t *slots, const int32_t *to
     step_extent work = {d, n};
     bool taken[PL_DECODER_SLOTS_MAX] = {false};
     if (n < 1 || n > d->n_slots)
-        return pl_fail(PL_ERR_ARG, "a step of %d sequences in a decoder with %d slots",
-                       n, d->n_slots);
+        return pl_fail(PL_ERR_ARG,
+                       "a step of %d sequences does not fit a decoder with %d slots", n,
+                       d->n_slots);
     for (int i = 0; i < n; i++) {
         PL_CHECK(check_room(d, slots[i], 1));
         if (taken[slots[i]])
-            return pl_fail(PL_ERR_ARG, "slot %d twice in one step", (int)slots[i]);
+            return pl_fail(PL_ERR_ARG, "slot %d occurs twice in one step",
+                           (int)slots[i]);
         taken[slots[i]] = true;
     }
     PL_CHECK(model_take_batch(d->m, tokens, NULL, 1, n));

@@ -5,10 +5,10 @@
 
 struct pl_update {
     pl_update_plan plan;
-    float *work; /* of Muon; NULL if AdamW steps everything */
+    float *work; /* scratch memory for Muon; NULL if AdamW steps everything */
 };
 
-/* Every backend's tiles have sides that divide this. */
+/* The sides of every backend's tiles divide this size. */
 static size_t whole_tiles(int side)
 {
     enum { TILE = 64 };

@@ -1,10 +1,10 @@
-/* The model's memory: creates and destroys it, and loads and saves what only training
- * has.
+/* The memory of a model: creates and destroys it, and loads and saves the state that
+ * only training has.
  *
- * Four blocks on the device: parameters, gradients, moments (m, then v), activations.
- * In training the first three have the layout of the topology, so that loading and
- * saving are one copy, the norm of the gradient is one sum, and AdamW is a few long
- * runs. With Muon, v leaves out the matrices that have none. */
+ * There are four blocks on the device: parameters, gradients, moments (m, then v),
+ * activations. In training the first three have the layout of the topology. So loading
+ * and saving are one copy, the norm of the gradient is one sum, and AdamW works on a
+ * few long runs. With Muon, v omits the matrices that Muon steps. */
 #include "modules/model_internal.h"
 #include <limits.h>
 
@@ -57,7 +57,7 @@ static pl_status alloc_device_floats(pl_model *m, size_t n, const char *what,
     return status;
 }
 
-/* Laid out twice: first to count the bytes, then to place the buffers. */
+/* Computes the layout twice: first to count the bytes, then to place the buffers. */
 static pl_status alloc_blocks(pl_model *m)
 {
     size_t rows = (size_t)m->options.batch * (size_t)m->options.context;
@@ -150,7 +150,7 @@ static void release_memory(pl_model *m, void *memory)
         m->ops->release(m->be, memory);
 }
 
-/* Accepts a model that was created only in part. */
+/* Accepts a model that was only partly created. */
 void pl_model_destroy(pl_model **model)
 {
     pl_model *m = *model;

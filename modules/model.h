@@ -28,28 +28,29 @@ typedef struct pl_model_options {
 } pl_model_options;
 
 typedef struct pl_model_plan {
-    /* of the device; params with compute copies */
+    /* bytes on the device; params_bytes includes compute copies */
     uint64_t params_bytes, grads_bytes, moments_bytes, acts_bytes;
-    /* of Muon; of a GPU: working memory of operations and of cuBLAS, and their tables
-     */
+    /* working memory of Muon; on a GPU also the working memory of operations and of
+     * cuBLAS, and their tables */
     uint64_t scratch_bytes;
 } pl_model_plan;
 void pl_model_plan_bytes(const pl_topology *topology, const pl_model_options *options,
                          pl_type act, pl_model_plan *out);
-/* What precision fp8 adds to params_bytes: one byte for each element of the matrices
- * that are multiplied in fp8, which are those whose extents are multiples of 16. */
+/* The bytes that precision fp8 adds to params_bytes: one byte for each element of the
+ * matrices that are multiplied in fp8, which are those whose extents are multiples of
+ * 16. */
 uint64_t pl_model_fp8_bytes(const pl_topology *topology);
 /* The GPU memory that the model takes in bf16 or fp8; it can be computed on a machine
  * without a GPU. The caches of a decoder and the process's CUDA context come on top. */
 void pl_model_plan_gpu(const pl_topology *topology, const pl_model_options *options,
                        bool fp8, pl_model_plan *out);
 uint64_t pl_model_plan_sum(const pl_model_plan *plan);
-/* The plan of a model on this backend, including such copies if the backend makes them.
+/* The plan of a model on this backend, including fp8 copies if the backend makes them.
  */
 void pl_model_plan_on(const pl_backend *be, const pl_topology *topology,
                       const pl_model_options *options, pl_model_plan *out);
 
-/* Borrows backend and topology until destroy. The sentence of ERR_NOMEM contains the
+/* Borrows backend and topology until destroy. The message of ERR_NOMEM contains the
  * plan. */
 PL_MUST_CHECK pl_status pl_model_create(pl_backend *backend,
                                         const pl_topology *topology,
@@ -57,19 +58,21 @@ PL_MUST_CHECK pl_status pl_model_create(pl_backend *backend,
                                         pl_model **out);
 void pl_model_destroy(pl_model **model);
 
-/* A row of a batch may hold several texts, one behind the other: `token |
+/* A row of a batch may hold several texts, one after the other: `token |
  * PL_TEXT_BEGINS` is the first token of a text within a row. Attention does not look
  * beyond it and positions count from it, so a text has the loss that it has in a row of
  * its own. The first token of a row needs no mark; a batch without targets has none. */
 enum { PL_TEXT_BEGINS = 1 << 30 };
 
-/* Host fp32 blocks of pl_topology_path_params floats. load refreshes the compute
- * copies. A model for inference keeps no masters of matrices that its backend copies
- * (bf16, int8); saving such a model is ERR_ARG. */
+/* Load and save the parameters as one fp32 block of pl_topology_path_params floats in
+ * the host's memory. Loading refreshes the compute copies. A model for inference keeps
+ * no master of a matrix that its backend copies (bf16, int8); saving such a model is
+ * ERR_ARG. */
 PL_MUST_CHECK pl_status pl_model_load(pl_model *model, const float *params);
 PL_MUST_CHECK pl_status pl_model_save(pl_model *model, float *params);
 /* The optimizer's moments: m [path_params], then v of the parameters that AdamW steps,
- * without gaps: all, or with Muon pl_shape_hidden_params fewer. NULL loads zeros. */
+ * without gaps: all, or with Muon pl_shape_hidden_params fewer. For NULL, zeros are
+ * loaded. */
 PL_MUST_CHECK pl_status pl_model_load_moments(pl_model *model, const float *m,
                                               const float *v);
 PL_MUST_CHECK pl_status pl_model_save_moments(pl_model *model, float *m, float *v);
@@ -77,10 +80,10 @@ PL_MUST_CHECK pl_status pl_model_save_grads(pl_model *model, float *grads);
 
 /* One optimizer step on tokens [B,T], targets [B,T] (target < 0 is ignored; a
  * token outside 0..V-1, but for PL_TEXT_BEGINS, is ERR_DATA). The loss is the mean over
- * counted targets. `clip` > 0 scales gradients to at most this global norm. B may be
- * larger than the model's batch: then the gradients of several passes are added before
- * the one update. The sum rounds differently from that of a single pass. ERR_NUMERIC if
- * loss or norm is not finite; the parameters are then unchanged. */
+ * counted targets. `clip` > 0 scales gradients to at most this global norm. If B
+ * exceeds the model's batch, the gradients of several passes are added before the
+ * update. The sum rounds differently from that of a single pass. ERR_NUMERIC if loss or
+ * norm is not finite; the parameters are then unchanged. */
 typedef struct pl_step_result {
     double loss;      /* nats per token */
     double grad_norm; /* before clipping */
@@ -90,18 +93,19 @@ PL_MUST_CHECK pl_status pl_model_train_step(pl_model *model, const int32_t *toke
                                             const int32_t *targets, int B, int T,
                                             const pl_adamw *adam, float clip,
                                             pl_step_result *out);
-/* Forward and backward only: gradients accumulate (tests, accumulation). */
+/* Runs forward and backward only; the gradients accumulate. For tests and for adding up
+ * passes. */
 PL_MUST_CHECK pl_status pl_model_gradients(pl_model *model, const int32_t *tokens,
                                            const int32_t *targets, int B, int T,
                                            pl_step_result *out);
 void pl_model_zero_gradients(pl_model *model);
 
-/* Forward only: loss[b,t] in nats (0 where target < 0). */
+/* Runs forward only: loss[b,t] in nats (0 where target < 0). */
 PL_MUST_CHECK pl_status pl_model_losses(pl_model *model, const int32_t *tokens,
                                         const int32_t *targets, int B, int T,
                                         float *losses);
-/* Routing features: mean over the first lengths[b] positions of the last block's
- * hidden state (the residual stream before the final norm), [B,C] fp32. */
+/* Routing features [B,C] fp32: the mean, over the first lengths[b] positions, of the
+ * last block's hidden state (the residual stream before the final norm). */
 PL_MUST_CHECK pl_status pl_model_features(pl_model *model, const int32_t *tokens,
                                           const int32_t *lengths, int B, int T,
                                           float *features);
@@ -121,13 +125,14 @@ void pl_decoder_destroy(pl_decoder **decoder);
 void pl_decoder_clear(pl_decoder *decoder, int slot);
 int pl_decoder_length(const pl_decoder *decoder, int slot);
 /* Adds n tokens to the sequence in `slot` and gives the logits [V] after the last one,
- * unless logits is NULL. ERR_DATA if the context is full or a token is unknown; nothing
- * has changed then. */
+ * unless logits is NULL. ERR_DATA if the context is full or a token is unknown; then
+ * nothing has changed. */
 PL_MUST_CHECK pl_status pl_decoder_prefill(pl_decoder *decoder, int slot,
                                            const int32_t *tokens, int n, float *logits);
-/* The same, and gives the logits after each of the n tokens to `take`, some tokens at a
- * time: those after tokens first to first + count - 1 are in logits, [slots,V] of the
- * caller's memory. If `take` fails nothing has changed, and its error is returned. */
+/* Like prefill, but passes the logits after each of the n tokens to `take`, some tokens
+ * at a time: those after tokens first to first + count - 1, in `logits` [slots,V],
+ * which is the caller's memory. If `take` fails, nothing has changed and its error is
+ * returned. */
 typedef pl_status (*pl_logits_fn)(void *context, int first, int count,
                                   const float *logits);
 PL_MUST_CHECK pl_status pl_decoder_prefill_all(pl_decoder *decoder, int slot,
@@ -137,21 +142,21 @@ PL_MUST_CHECK pl_status pl_decoder_prefill_all(pl_decoder *decoder, int slot,
 /* How many of the next n tokens prefill reads at once. A caller that passes this many
  * at a time may do other work in between and gets the same bytes. */
 int pl_decoder_piece(const pl_decoder *decoder, int slot, int n);
-/* Of n first tokens that two prompts have in common, how many have the same bytes in
- * the caches whatever follows: those in whole pieces; none on a GPU, which reads a
- * prompt at once. */
+/* If two prompts have their n first tokens in common, returns how many of these have
+ * the same bytes in the caches whatever follows: the tokens in whole pieces. On a GPU
+ * that is 0, because it reads a prompt at once. */
 int pl_decoder_shared(const pl_decoder *decoder, int n);
 /* `slot` gets the first n tokens of the sequence in `from`, which may be the same slot.
- * What lies in a slot stays there until other tokens are added in its place, also after
- * pl_decoder_clear. */
+ * The caches of a slot keep their contents until other tokens are written over them,
+ * also after pl_decoder_clear. */
 PL_MUST_CHECK pl_status pl_decoder_share(pl_decoder *decoder, int slot, int from,
                                          int n);
-/* One token more for each of n sequences, in different slots: logits [n,V]. Errors as
+/* Adds one token to each of n sequences, in different slots: logits [n,V]. Errors as
  * above. */
 PL_MUST_CHECK pl_status pl_decoder_step(pl_decoder *decoder, const int32_t *slots,
                                         const int32_t *tokens, int n, float *logits);
 
-/* A decoder with one slot. */
+/* A decoder with one slot, and the functions for it. */
 PL_MUST_CHECK pl_status pl_decoder_create(pl_model *model, pl_decoder **out);
 void pl_decoder_reset(pl_decoder *decoder);
 PL_MUST_CHECK pl_status pl_decoder_feed(pl_decoder *decoder, const int32_t *tokens,
@@ -168,11 +173,11 @@ typedef struct pl_schedule {
     pl_schedule_kind kind;
     int64_t warmup; /* steps of the linear rise */
     int64_t total;  /* steps until the rate is at its floor */
-    /* wsd: the last of the `total` steps, over which the rate falls; 0: it never falls
-     */
+    /* wsd: length of the final part of `total` in which the rate falls; 0: it never
+     * falls */
     int64_t decay;
     double peak;
-    double floor; /* share of the peak */
+    double floor; /* lowest rate, as a share of the peak */
 } pl_schedule;
 double pl_learning_rate(const pl_schedule *schedule, int64_t step);
 

@@ -8,7 +8,7 @@
  * operation has read it. */
 #include "modules/model_internal.h"
 
-/* d_stream is d x_{b+1} before and d a_b after. */
+/* On entry d_stream is d x_{b+1}, on return d a_b. */
 static void backward_ffn(pl_model *m, int block, int N)
 {
     const block_acts *a = &m->acts.blocks[block];
@@ -27,7 +27,7 @@ static void backward_ffn(pl_model *m, int block, int N)
                              a->mid, m->params + at->ffn_norm, a->ffn_rstd, N, C);
 }
 
-/* d_stream is d a_b before and d x_b after. Rope is a rotation: its transpose is its
+/* On entry d_stream is d a_b, on return d x_b. Rope is a rotation: its transpose is its
  * inverse. */
 static void backward_attention(pl_model *m, int block, int B, int T)
 {

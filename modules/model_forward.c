@@ -26,7 +26,7 @@ void model_forward_embed(pl_model *m, int N)
                           N, m->shape->width);
 }
 
-/* Computes up to the projections, without positions. */
+/* Computes the projections q, k, v of a block, without positions. */
 static void project_qkv(pl_model *m, int block, int N)
 {
     const pl_shape *s = m->shape;
@@ -43,7 +43,7 @@ void model_forward_qkv(pl_model *m, int block, int N)
     project_qkv(m, block, N);
 }
 
-/* From here on keys contain their position. */
+/* Rotates q and k, so keys contain their position from here on; then attends. */
 static void forward_attention(pl_model *m, int block, int B, int T)
 {
     const pl_shape *s = m->shape;
@@ -54,7 +54,7 @@ static void forward_attention(pl_model *m, int block, int B, int T)
                               s->n_heads, s->n_kv_heads, s->head_size);
 }
 
-/* Wo and the feed-forward layer up to its last product. */
+/* Computes Wo, then the feed-forward layer up to its last product. */
 static void forward_middle(pl_model *m, int block, int N)
 {
     const pl_shape *s = m->shape;
@@ -70,8 +70,8 @@ static void forward_middle(pl_model *m, int block, int N)
     m->ops->swiglu_forward(m->be, a->ffn, a->gate_up, N, F);
 }
 
-/* Computes everything after attention. The stream at the end is not summed yet; the
- * next norm does that. */
+/* Computes everything after attention. The block's output is not yet added to the
+ * stream; the next norm does that. */
 void model_forward_rest(pl_model *m, int block, int N)
 {
     const block_acts *a = &m->acts.blocks[block];

@@ -2,8 +2,9 @@
  * model_params, model_plan (layout), model_forward, model_backward, model_step
  * (training), model_score (losses and features) and decoder.
  *
- * The residual stream. Every sublayer's output buffer becomes the stream after it: the
- * norm that follows adds the stream before it in place. So block b keeps
+ * The residual stream. Every sublayer's output buffer becomes the stream after that
+ * sublayer: the norm that follows adds the earlier stream to it in place. So block b
+ * keeps
  *
  *   in   [N,C]  the stream at its first norm (the buffer `out` of block b-1)
  *   mid  [N,C]  in + attention
@@ -40,7 +41,7 @@ typedef struct model_acts {
     pl_act *norm;              /* [N,C], after the final norm */
     float *rstd, *loss;        /* [N] */
     float *rows;               /* [T,C], acts of one sequence as fp32 */
-    /* training only: gradients of the buffers above, one each for all blocks */
+    /* training only: gradients of the buffers above; all blocks share them */
     double *squares;           /* [1] */
     pl_step_numbers *numbers;  /* [1] */
     pl_act *d_stream, *d_norm; /* [N,C] */
@@ -65,25 +66,28 @@ struct pl_model {
     const pl_topology *topology;
     const pl_shape *shape;
     pl_model_options options;
-    size_t n_params, n_kept;         /* of the path; in `params` */
+    /* parameters of the path; floats kept in `params` */
+    size_t n_params, n_kept;
     size_t n_second;                 /* parameters that have a second moment */
     float *params, *grads, *moments; /* moments: m, then v of n_second */
     bool lean; /* params holds only embedding and norms: see model_params.c */
     void *act_block;
-    model_acts acts;        /* views into act_block */
-    param_places at, whole; /* in `params`; in a path's whole block */
+    model_acts acts;        /* pointers into act_block */
+    param_places at, whole; /* offsets in `params`; offsets in a path's whole block */
     pl_weight **weights;    /* WEIGHTS_PER_BLOCK per block, the classifier last */
     int n_weights;
     pl_update_run *runs;
     int n_runs;
     pl_update *update;   /* training only */
-    pl_routine *routine; /* a whole training step, recorded by the backend */
-    float *host_rows;    /* [N] losses or [T,C] features, whichever is larger */
-    int32_t *host_ids;   /* [2,N] tokens without marks; where their texts begin */
-    int n_texts;         /* how many of acts.texts may differ from 0 */
+    pl_routine *routine; /* a whole training step, for the backend to record */
+    /* room for [N] losses or [T,C] features, whichever is larger */
+    float *host_rows;
+    int32_t *host_ids; /* [2,N] tokens without marks; then where their texts begin */
+    /* number of leading values of acts.texts that may differ from 0 */
+    int n_texts;
 };
 
-/* Rows and columns of a matrix of each block. */
+/* Rows and columns of one of a block's matrices. */
 typedef struct matrix_size {
     int O, I;
 } matrix_size;
@@ -98,7 +102,7 @@ static inline matrix_size model_weight_size(const pl_shape *s, int which)
     };
     return of[which];
 }
-/* Where the matrix begins. */
+/* Offset of the first parameter of matrix `which` of a block. */
 static inline size_t model_weight_at(const param_places *places, int block, int which)
 {
     const block_params *at = &places->blocks[block];
@@ -108,7 +112,7 @@ static inline size_t model_weight_at(const param_places *places, int block, int 
                                           [WEIGHT_DOWN] = at->down};
     return of[which];
 }
-/* Rounds a size up to where a view may begin, in bytes or in floats. */
+/* Rounds a size up to a multiple at which a view may begin, in bytes or in floats. */
 static inline size_t model_whole_lines(size_t n)
 {
     return (n + 63) / 64 * 64;
@@ -133,9 +137,9 @@ static inline pl_act *model_act_at(const pl_model *m, pl_act *acts, size_t n)
     return (pl_act *)((uint8_t *)acts + n * pl_type_bytes(m->be->act));
 }
 
-/* Fills at, whole, runs, n_params, n_second, n_kept, lean. */
+/* Fills the fields at, whole, runs, n_params, n_second, n_kept and lean. */
 void model_place_params(pl_model *m);
-/* Floats of `params` in a lean model. */
+/* Number of floats in `params` of a lean model. */
 size_t model_lean_floats(const pl_shape *shape);
 /* How many rows of a block's matrix Muon steps at once. */
 int model_muon_rows(const pl_model_options *options, const pl_tensor *tensor);
@@ -147,20 +151,21 @@ size_t model_most_runs(const pl_topology *topology, const pl_model_options *opti
 size_t model_layout(const pl_shape *shape, const pl_model_options *options, pl_type act,
                     void *base, model_acts *acts);
 
-/* Checks B and T against the plan, every token, and every target when given
- * (ERR_ARG, ERR_DATA), and uploads them, and where the texts of each row begin. */
+/* Checks B and T against the plan, every token, and every target if given (ERR_ARG,
+ * ERR_DATA). Then uploads them, and where the texts of each row begin. */
 PL_MUST_CHECK pl_status model_take_batch(pl_model *m, const int32_t *tokens,
                                          const int32_t *targets, int B, int T);
 
-/* The forward pass over uploaded tokens, up to and with the final norm. */
+/* Runs the forward pass over the uploaded tokens, including the final norm. */
 void model_forward(pl_model *m, int B, int T);
-/* Parts of the forward pass that the decoder uses, too; it has its own attention. */
+/* Parts of the forward pass that the decoder uses as well; it computes attention
+ * itself. */
 void model_forward_embed(pl_model *m, int N);
 void model_forward_qkv(pl_model *m, int block, int N);
 void model_forward_rest(pl_model *m, int block, int N);
 void model_forward_norm(pl_model *m, int N);
-/* Computes again what lies between `in` and `out` of a block, when another block's
- * values have taken its place. */
+/* Recomputes the values between `in` and `out` of a block after another block's values
+ * have overwritten them. */
 void model_forward_again(pl_model *m, int block, int B, int T);
 
 /* Classifier with gradients, then backward through all blocks; d loss / d logit is

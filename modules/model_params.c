@@ -9,7 +9,7 @@
 
 /* ---- places of parameters ---- */
 /* Fused matrices begin at their first tensor: q_proj for qkv, gate_proj for gate_up
- * (topology.c keeps the parts together). */
+ * (topology.c keeps the parts adjacent). */
 static void note_tensor(pl_model *m, const pl_tensor *tensor)
 {
     static const struct {
@@ -58,8 +58,8 @@ static void cut_matrix(pl_model *m, const pl_update_run *whole, const pl_tensor 
     }
 }
 
-/* Tensors come in the order of their offsets, without gaps. Muon needs each matrix of a
- * block alone: q_proj, not the fused qkv. */
+/* Tensors come in the order of their offsets, without gaps. Muon steps each matrix of a
+ * block by itself: q_proj, not the fused qkv. */
 static void extend_runs(pl_model *m, const pl_tensor *tensor)
 {
     const bool muon = m->options.muon && tensor->block >= 0 && tensor->decay;
@@ -80,8 +80,8 @@ static void extend_runs(pl_model *m, const pl_tensor *tensor)
 }
 
 /* ---- parameters that inference keeps ---- */
-/* The largest of the embedding and of any matrix, which lies there while its copy is
- * made. */
+/* The size of the embedding or of the largest matrix, whichever is larger: each matrix
+ * lies in the embedding's place while its copy is made. */
 static size_t largest_matrix(const pl_shape *s)
 {
     size_t most = (size_t)s->vocab * (size_t)s->width;

@@ -1,12 +1,13 @@
 /* Plans where every activation lies, in one block of memory, before the block is
  * allocated.
  *
- * Training keeps for each block what backward reads, per token
+ * For each block, training keeps the values that backward reads. Per token these are
  *
  *   4 C + W + H D + 3 F  acts   (streams and norms; qkv; attention; gate, up, ffn)
  *
- * or, when it recomputes, C, and the rest once for all; besides one set of gradient
- * buffers. Inference keeps one block's worth. */
+ * With recomputation a block keeps only C acts, and all blocks share the rest. In
+ * addition there is one set of gradient buffers. Inference keeps the values of a single
+ * block. */
 #include "modules/cuda/plan_cuda.h"
 #include "modules/model_internal.h"
 
@@ -27,7 +28,7 @@ static void *carve_memory(act_arena *arena, size_t count, size_t element_bytes)
     return at;
 }
 
-/* Extents as sizes, and the type of acts: what every placement needs. */
+/* Extents as sizes, and the type of acts, as every placement needs them. */
 typedef struct extents {
     size_t N, T, C, F, heads, queries, qkv;
     size_t act_bytes;
@@ -115,7 +116,7 @@ size_t model_layout(const pl_shape *shape, const pl_model_options *options, pl_t
         place_training_blocks(&arena, &e, shape->n_blocks, options->recompute, acts);
         place_gradients(&arena, &e, acts);
     } else {
-        /* One set for all blocks; the stream swaps between two buffers. */
+        /* All blocks share one set of buffers; the stream alternates between two. */
         int n_blocks = shape->n_blocks;
         block_acts shared;
         place_block(&arena, &e, &shared);
@@ -127,7 +128,7 @@ size_t model_layout(const pl_shape *shape, const pl_model_options *options, pl_t
     return arena.used;
 }
 
-/* The bytes of copies of a path's matrices, fused as they are. */
+/* The bytes of the copies of a path's matrices. Fused matrices count as one. */
 static uint64_t sum_matrices(const pl_topology *topology,
                              uint64_t (*bytes)(matrix_size size))
 {
@@ -143,13 +144,14 @@ static uint64_t in_bf16(matrix_size size)
     return 2 * (uint64_t)size.O * (uint64_t)size.I;
 }
 
-/* The fp8 copies of matrices whose extents are multiples of 16. */
+/* Bytes of the fp8 copy of a matrix: it has one if its extents are multiples of 16. */
 static uint64_t in_fp8(matrix_size size)
 {
     return size.O % 16 == 0 && size.I % 16 == 0 ? in_bf16(size) / 2 : 0;
 }
 
-/* Rows of whole groups of 64 bytes, and their scales. */
+/* Bytes of the int8 copy of a matrix: rows of whole groups of 64 bytes, and their
+ * scales. */
 static uint64_t in_int8(matrix_size size)
 {
     return (uint64_t)size.O * (((uint64_t)size.I + 63) / 64 * 64 + sizeof(float));
@@ -165,6 +167,7 @@ static uint64_t lean_bytes(const pl_topology *topology)
     return sizeof(float) * (uint64_t)model_lean_floats(pl_topology_shape(topology));
 }
 
+<<<<<<< HEAD
 int model_muon_rows(const pl_model_options *options, const pl_tensor *tensor)
 {
     return options->muon_rows > 0 && options->muon_rows < tensor->rows
@@ -188,6 +191,9 @@ size_t model_most_runs(const pl_topology *topology, const pl_model_options *opti
 }
 
 /* Newton-Schulz on the largest matrix that is stepped. */
+=======
+/* Working memory of Newton-Schulz for the largest matrix of a block. */
+>>>>>>> 211265a (modules: comments in whole sentences)
 static uint64_t muon_bytes(const pl_topology *topology, const pl_model_options *options)
 {
     uint64_t most = 0;
@@ -225,7 +231,7 @@ static size_t largest(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* The most scratch memory of any operation of a model. */
+/* The most scratch memory that any operation of a model needs. */
 static size_t scratch_bytes(const extents *e, size_t V, bool training, bool fp8)
 {
     size_t bytes = cuda_classifier_bytes(e->N, V, false);
@@ -240,8 +246,13 @@ static size_t scratch_bytes(const extents *e, size_t V, bool training, bool fp8)
     return largest(bytes, e->N * e->heads * sizeof(float)); /* attention's deltas */
 }
 
+<<<<<<< HEAD
 /* The optimizer's list of pieces, which end at the latest where its runs end. */
 static size_t update_bytes(const pl_topology *topology, const pl_model_options *options)
+=======
+/* Bytes of the optimizer's list of pieces. No piece extends beyond its tensor. */
+static size_t update_bytes(const pl_topology *topology)
+>>>>>>> 211265a (modules: comments in whole sentences)
 {
     size_t pieces = 0;
     for (int i = 0; i < pl_topology_n_tensors(topology); i++) {

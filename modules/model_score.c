@@ -9,8 +9,9 @@ pl_status pl_model_losses(pl_model *m, const int32_t *tokens, const int32_t *tar
 {
     int N = B * T;
     if (m->be->decode_only)
-        return pl_fail(PL_ERR_UNSUPPORTED, "a model in int8 decodes and tells no "
-                                           "losses; choose precision bf16 or f32");
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "a model in int8 can only decode, not "
+                       "compute losses; choose precision bf16 or f32");
     PL_CHECK(model_take_batch(m, tokens, targets, B, T));
     model_forward(m, B, T);
     m->ops->classifier(m->be, m->acts.loss, NULL, NULL, m->acts.norm,

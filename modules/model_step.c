@@ -19,8 +19,9 @@ static pl_status check_ids(const char *what, const int32_t *ids, int32_t min, in
     return PL_OK;
 }
 
-/* ids[N] gets the tokens, without marks of texts if `marks` are allowed, and texts[N]
- * where in its row the text of each begins. Returns whether a mark was within a row. */
+/* Writes the tokens to ids[N], with marks of texts removed if `marks` are allowed.
+ * Writes to texts[N] where in its row the text of each token begins. Returns whether
+ * any mark stood within a row. */
 static bool split_texts(const int32_t *tokens, bool marks, int N, int T, int32_t *ids,
                         int32_t *texts)
 {
@@ -35,8 +36,9 @@ static bool split_texts(const int32_t *tokens, bool marks, int N, int T, int32_t
     return several;
 }
 
-/* Tokens come from files and from users. An index outside the embedding is found here,
- * so no operation has to check. A negative target is not counted. */
+/* Tokens come from files and from users, so they are checked here and no operation has
+ * to check whether an index lies outside the embedding. A negative target does not
+ * count. */
 pl_status model_take_batch(pl_model *m, const int32_t *tokens, const int32_t *targets,
                            int B, int T)
 {
@@ -48,7 +50,8 @@ pl_status model_take_batch(pl_model *m, const int32_t *tokens, const int32_t *ta
     int N = B * T, V = m->shape->vocab;
     size_t bytes = (size_t)N * sizeof(int32_t);
     int32_t *ids = m->host_ids, *texts = m->host_ids + N;
-    /* Without targets it is text that a user may have given as numbers. */
+    /* Without targets, the tokens may be numbers from a user, so marks are not
+     * allowed. */
     bool several = split_texts(tokens, targets != NULL, N, T, ids, texts);
     PL_CHECK(check_ids("token", ids, 0, V, N, T));
     m->ops->upload(m->be, m->acts.tokens, ids, bytes);
@@ -92,7 +95,7 @@ static pl_status measure_step(pl_model *m, int N, double sum, pl_step_result *ou
     return PL_OK;
 }
 
-/* 1 - beta^step, the mass of an average so far. */
+/* 1 - beta^step: the sum of the weights in a moving average after so many steps. */
 static float mass(float beta, int64_t step)
 {
     return (float)(1.0 - pow((double)beta, (double)step));
@@ -112,8 +115,8 @@ static pl_status begin_step(const pl_model *m, const int32_t *targets, int B, in
         counted += targets[i] >= 0;
     *n_tokens = counted;
     if (*n_tokens == 0)
-        return pl_fail(PL_ERR_DATA, "none of the %d targets of the batch counts",
-                       B * T);
+        return pl_fail(PL_ERR_DATA,
+                       "all %d targets of the batch are excluded from the loss", B * T);
     numbers->mass1 = mass(numbers->adam.beta1, numbers->adam.step);
     numbers->mass2 = mass(numbers->adam.beta2, numbers->adam.step);
     numbers->loss_scale = 1.0f / (float)*n_tokens;
@@ -160,7 +163,7 @@ static void work_train_step(void *context)
                          m->acts.numbers);
 }
 
-/* All passes but the last: they only add to the gradients and to `sum`. */
+/* Runs all passes but the last. They only add to the gradients and to `sum`. */
 static pl_status accumulate(pl_model *m, const int32_t *tokens, const int32_t *targets,
                             int n_sequences, int T, const pl_step_numbers *numbers,
                             double *sum)
@@ -195,7 +198,8 @@ pl_status pl_model_train_step(pl_model *m, const int32_t *tokens,
     if (status == PL_OK)
         status = take_pass(m, tokens + at, targets + at, step.B, T, &numbers);
     if (status != PL_OK) {
-        pl_model_zero_gradients(m); /* the gradients of passes that were already made */
+        /* discards the gradients of the passes that were already made */
+        pl_model_zero_gradients(m);
         return status;
     }
     m->ops->perform(m->be, &m->routine, shape, work_train_step, &step);

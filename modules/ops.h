@@ -7,12 +7,12 @@
  * `weights_refresh` (packed, cast, or the master itself), so that nothing is converted
  * per call.
  *
- * Parameters' gradients accumulate (+=), activations' gradients overwrite unless the
- * operation says otherwise. No operation allocates. All are deterministic for a given
- * thread count. Numbers that change from one training step to the next
+ * Gradients of parameters accumulate (+=). Gradients of activations overwrite, unless
+ * the operation's comment says otherwise. No operation allocates. All are deterministic
+ * for a given thread count. Numbers that change from one training step to the next
  * (pl_step_numbers) lie in memory of the backend, so that a backend can record a step
- * and repeat it. Errors: sizes are checked by the model; an operation returns nothing
- * and a device failure surfaces at `sync`. */
+ * and repeat it. Errors: the model checks sizes. An operation returns nothing; a device
+ * failure surfaces at `sync`. */
 #ifndef PL_MODULES_OPS_H
 #define PL_MODULES_OPS_H
 #include "modules/shape.h"
@@ -26,7 +26,7 @@ typedef struct pl_weight pl_weight; /* one backend-private handle per matrix */
 
 typedef struct pl_adamw {
     float lr, beta1, beta2, eps, weight_decay;
-    int64_t step; /* 1 for the first: bias correction */
+    int64_t step; /* 1 for the first step; needed for bias correction */
 } pl_adamw;
 
 typedef struct pl_step_numbers {
@@ -40,19 +40,20 @@ typedef struct pl_step_numbers {
  * weight decay or all without, or they are one matrix that Muon steps. */
 typedef struct pl_update_run {
     size_t offset, n;
-    size_t second; /* AdamW: where their v begins */
+    size_t second; /* AdamW: index of their first second moment */
     bool decay;
-    int rows, cols; /* of the matrix that Muon steps; 0: AdamW */
+    int rows, cols; /* size of the matrix, if Muon steps it; 0 if AdamW does */
 } pl_update_run;
 
 /* The memory that the optimizer works on. Vectors lie in memory of the backend, lists
  * in that of the host. All are borrowed while the update exists. */
 typedef struct pl_update_plan {
-    float *params, *grads, *moments; /* moments: m [n_params], then v of AdamW's */
+    /* moments: m [n_params], then v of the parameters that AdamW steps */
+    float *params, *grads, *moments;
     size_t n_params;
-    const pl_update_run *runs; /* all parameters */
+    const pl_update_run *runs; /* together they cover all parameters */
     int n_runs;
-    pl_weight *const *weights; /* their masters are in params */
+    pl_weight *const *weights; /* the weights whose masters are in params */
     int n_weights;
     double *squares; /* [1] */
 } pl_update_plan;
@@ -69,7 +70,7 @@ typedef void pl_op_download(pl_backend *be, void *host, const void *device,
                             size_t bytes);
 typedef void pl_op_fill_zero(pl_backend *be, void *device, size_t bytes);
 typedef pl_status pl_op_sync(pl_backend *be);
-/* acts <-> fp32 (device to device) */
+/* Converts acts to fp32 and back (device to device). */
 typedef void pl_op_act_to_float(pl_backend *be, float *out, const pl_act *in, size_t n);
 typedef void pl_op_act_from_float(pl_backend *be, pl_act *out, const float *in,
                                   size_t n);
@@ -94,8 +95,8 @@ typedef void pl_op_embed_backward(pl_backend *be, float *dw, const pl_act *dout,
 typedef void pl_op_rmsnorm_forward(pl_backend *be, pl_act *out, float *rstd, pl_act *x,
                                    const pl_act *residual, const float *w, int N, int C,
                                    float eps);
-/* dx[n,c] += d loss / d x (accumulates: dx is the residual stream's gradient);
- * dw[c] += sum_n dout * x * rstd. */
+/* dx[n,c] += d loss / d x; it accumulates, because dx is the residual stream's
+ * gradient. dw[c] += sum_n dout * x * rstd. */
 typedef void pl_op_rmsnorm_backward(pl_backend *be, pl_act *dx, float *dw,
                                     const pl_act *dout, const pl_act *x, const float *w,
                                     const float *rstd, int N, int C);
@@ -103,16 +104,16 @@ typedef void pl_op_rmsnorm_backward(pl_backend *be, pl_act *dx, float *dw,
 /* out[n,o] = sum_i x[n,i] w[o,i] */
 typedef void pl_op_matmul_forward(pl_backend *be, pl_act *out, const pl_act *x,
                                   const pl_weight *w, int N, int O, int I);
-/* dx[n,i] = sum_o dout[n,o] w[o,i]; dx += when `accumulate` */
+/* dx[n,i] = sum_o dout[n,o] w[o,i]; with `accumulate` it is added to dx. */
 typedef void pl_op_matmul_dx(pl_backend *be, pl_act *dx, const pl_act *dout,
                              const pl_weight *w, int N, int O, int I, bool accumulate);
 /* dw[o,i] += sum_n dout[n,o] x[n,i], fp32 */
 typedef void pl_op_matmul_dw(pl_backend *be, float *dw, const pl_act *dout,
                              const pl_act *x, int N, int O, int I);
 
-/* A row of T tokens may hold several texts, one behind the other. texts[b,t] is the
- * place in row b at which the text of token t begins, so it never falls within a
- * row and is at most t. NULL: each row is one text.
+/* A row of T tokens may hold several texts, one after the other. texts[b,t] is the
+ * place in row b at which the text of token t begins. So it is at most t and never
+ * decreases along a row. NULL: each row is one text.
  *
  * Rotary position embedding, Llama (rotate-half) convention, in place on the q
  * and k parts of qkv [B,T,(H+2G)*D] (G = kv heads); `sign` -1 is the inverse
@@ -132,7 +133,7 @@ typedef void pl_op_attention_backward(pl_backend *be, pl_act *dqkv, const pl_act
                                       int T, int H, int G, int D);
 /* Rows of several sequences, each with a cache of its own. Row n of qkv
  * [N,(H+2G)*D] belongs to sequence slot[n] and stands at position pos[n] < S of it;
- * no two rows have the same place. Caches are keys, values [slots,S,G*D].
+ * no two rows have the same place. The caches are keys and values, both [slots,S,G*D].
  *
  * decode_append turns q and k by their positions, as `rope` does, and copies k and
  * v to their places. attention_decode is the attention of each q over positions
@@ -154,8 +155,8 @@ typedef void pl_op_swiglu_backward(pl_backend *be, pl_act *dgu, const pl_act *do
 
 /* Linear + cross-entropy, in row chunks: the [N,V] logits never exist whole.
  *   loss[n] = logsumexp_v(x w^T) - logit[target]; 0 where target < 0
- * When `dx` is given also d(*scale * sum loss): dx overwritten, dw += (fp32).
- * `scale` is memory of the backend; without dx it may be NULL. */
+ * If `dx` is given, the gradients of *scale * sum loss too: dx is overwritten, dw is
+ * added to (fp32). `scale` is memory of the backend; without dx it may be NULL. */
 typedef void pl_op_classifier(pl_backend *be, float *loss, pl_act *dx, float *dw,
                               const pl_act *x, const pl_weight *w,
                               const int32_t *targets, const float *scale, int N, int V,
@@ -165,8 +166,8 @@ typedef void pl_op_logits(pl_backend *be, float *out, const pl_act *x,
                           const pl_weight *w, int N, int V, int C);
 
 /* ---- optimizer, on fp32 blocks ---- */
-/* *out = sum_i g[i]^2 in a fixed order, in double over chunks. `out` is memory of
- * the backend, as all pointers here are, except those of upload and download. */
+/* *out = sum_i g[i]^2 in a fixed order, in double over chunks. `out` is memory of the
+ * backend, like all pointers of operations except those of upload and download. */
 typedef void pl_op_sum_squares(pl_backend *be, double *out, const float *g, size_t n);
 /* AdamW (arXiv:1711.05101): g is scaled by grad_scale first (clipping);
  *   m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2
@@ -175,16 +176,16 @@ typedef void pl_op_sum_squares(pl_backend *be, double *out, const float *g, size
 typedef void pl_op_adamw(pl_backend *be, float *p, float *m, float *v, float *g,
                          size_t n, float grad_scale, const pl_adamw *adam);
 /* Muon (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon) on one matrix
- * [O,I], with the scale of arXiv:2502.16982, at which AdamW's learning rate and weight
- * decay fit it. mu is PL_MUON_MOMENTUM; g is scaled by grad_scale first:
+ * [O,I], with the scale of arXiv:2502.16982, so that AdamW's learning rate and weight
+ * decay can be used. mu is PL_MUON_MOMENTUM; g is scaled by grad_scale first:
  *   m = mu m + (1-mu) g;  u = mu m + (1-mu) g                    (Nesterov)
  *   X = u / (|u| + 1e-7), |u| the Frobenius norm, and PL_MUON_ITERATIONS times
  *   X = a X + X (b S + c S S), S = X^T X                         (Newton-Schulz)
  *   p -= lr * (0.2 sqrt(max(O,I)) X + wd * p)
  * then g is set to zero. The iteration brings the singular values of X near 1. For
- * O < I it works on the transpose. `work` has pl_muon_work_floats; what it holds means
- * nothing. The order of all sums depends on O and I alone, not on the number of
- * threads. */
+ * O < I it works on the transpose. `work` has pl_muon_work_floats floats; its contents
+ * do not matter before or after the call. The order of all sums depends on O and I
+ * alone, not on the number of threads. */
 typedef void pl_op_muon(pl_backend *be, float *p, float *m, float *g, float *work,
                         int O, int I, float grad_scale, const pl_adamw *adam);
 #define PL_MUON_MOMENTUM 0.95f
@@ -198,31 +199,31 @@ typedef void pl_op_muon(pl_backend *be, float *p, float *m, float *g, float *wor
 enum { PL_MUON_ITERATIONS = 5 };
 /* Working memory of muon: X twice and S twice, sides rounded up to whole tiles. */
 size_t pl_muon_work_floats(int O, int I);
-/* The most that any of the runs needs; 0: AdamW steps all of them. */
+/* The largest pl_muon_work_floats of any of the runs; 0 if AdamW steps all of them. */
 size_t pl_update_work_floats(const pl_update_run *runs, int n_runs);
 
 /* ---- a whole step ---- */
 /* The optimizer for a whole path: computes squares = sum g^2, scales gradients to
  * the norm `clip`, applies muon to the runs that are matrices and adamw to the others,
  * with weight decay where a run has it, refreshes compute copies, and zeroes the
- * gradients. If squares or a value of
- * loss[N] is not finite, then squares is set to a value that is not finite,
- * gradients are zeroed, and nothing else changes. */
+ * gradients. If squares or a value of loss[N] is not finite, squares becomes a value
+ * that is not finite, gradients are zeroed, and nothing else changes. */
 typedef pl_status pl_op_update_create(pl_backend *be, const pl_update_plan *plan,
                                       pl_update **out);
 typedef void pl_op_update_destroy(pl_backend *be, pl_update **update);
 typedef void pl_op_update_apply(pl_backend *be, pl_update *update, const float *loss,
                                 int N, const pl_step_numbers *numbers);
-/* Does the operations that `work` calls. They must be operations of this backend,
- * with equal arguments at every call with the same routine and `shape`. A backend
- * may record them at an early call and repeat them later without calling `work`.
- * *routine is NULL at first and belongs to the caller. */
+/* Executes the operations that `work` calls. They must be operations of this backend,
+ * with equal arguments at every call with the same routine and `shape`. A backend may
+ * record them at an early call and repeat them later without calling `work`. *routine
+ * is NULL at first and belongs to the caller. */
 typedef void pl_op_perform(pl_backend *be, pl_routine **routine, uint64_t shape,
                            void (*work)(void *context), void *context);
 typedef void pl_op_routine_destroy(pl_backend *be, pl_routine **routine);
 
-/* The operations by kind: what a backend declares and puts into its table comes from
- * these lists. matmul_dx stands with the weights because it reads them as they are. */
+/* The operations by kind. A backend's declarations and its table are generated from
+ * these lists. matmul_dx stands with the weights because it needs no transposed copy of
+ * them. */
 /* clang-format off */
 #define PL_OPS_OF_MEMORY(X) \
     X(alloc) X(release) X(upload) X(download) X(fill_zero) X(sync)
@@ -238,7 +239,7 @@ typedef void pl_op_routine_destroy(pl_backend *be, pl_routine **routine);
     X(update_create) X(update_destroy) X(update_apply) X(perform) X(routine_destroy)
 /* clang-format on */
 
-/* No slot is optional. */
+/* A backend's table. No slot is optional. */
 typedef struct pl_ops {
 #define PL_OPS_SLOT(op) pl_op_##op *op;
     PL_OPS_OF_MEMORY(PL_OPS_SLOT)
@@ -249,7 +250,8 @@ typedef struct pl_ops {
 #undef PL_OPS_SLOT
 } pl_ops;
 
-/* update and perform for backends in the host's memory: operation by operation. */
+/* `update` and `perform` for backends whose memory is the host's; they call one
+ * operation after the other. */
 #define PL_OPS_DECLARE(op) pl_op_##op pl_host_##op;
 PL_OPS_OF_STEPS(PL_OPS_DECLARE)
 #undef PL_OPS_DECLARE

@@ -48,8 +48,8 @@ static const pl_shape dense_1b = {.vocab = 32000,
                                   .rope_theta = 10000.0,
                                   .norm_eps = 1e-5};
 
-/* X(name, shape, levels, private blocks, embed choice, head choice). A name that
- * ends in -P is a family: a number stands in its place. */
+/* X(name, shape, levels, private blocks, embed choice, head choice). A name that ends
+ * in -P is a family: the user writes a number instead of P. */
 #define PRESET_TABLE(X)                                                                \
     X("laptop", laptop, "2x2", "0,3", PL_CHOICE_PRIVATE, PL_CHOICE_PRIVATE)            \
     X("laptop-4x4", laptop, "4x4", "0,3", PL_CHOICE_PRIVATE, PL_CHOICE_PRIVATE)        \
@@ -89,7 +89,7 @@ const char *const *pl_preset_names(void)
     return names;
 }
 
-/* Whether `name` is this preset; for a family also its number (as text). */
+/* Whether `name` names this preset. For a family, *number gets its number as text. */
 static bool matches(const preset *p, const char *name, const char **number)
 {
     size_t len = strlen(p->name);
@@ -110,7 +110,7 @@ static pl_status fill_preset(const preset *p, int family, pl_shape *shape,
         .embed_choice = p->embed_choice, .head_choice = p->head_choice, .replicas = 1};
     PL_CHECK(pl_topology_parse_levels(p->levels, spec));
     PL_CHECK(pl_topology_parse_private(p->private_blocks, shape->n_blocks, spec));
-    /* of a family's one level: copies of a common path, or a module for each path */
+    /* the number gives replicas of a common path, or the modules of the one level */
     if (p->embed_choice == PL_CHOICE_COMMON)
         spec->replicas = family;
     else if (spec->n_levels == 1)

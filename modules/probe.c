@@ -15,8 +15,8 @@ double probe_now(const pl_probe_options *options)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Seconds of one call. Repeating a call is harmless: its sums grow by the same amount
- * each time, and the AdamW of each round clears the gradients. */
+/* Measures the seconds of one call. Repeating a call is harmless: its sums grow by the
+ * same amount each time, and the AdamW of each round clears the gradients. */
 static pl_status time_row(pl_backend *be, const pl_probe_options *options,
                           probe_ops *ops, int row, int repeats, double *seconds)
 {
@@ -53,7 +53,7 @@ pl_status pl_probe(pl_backend *be, const pl_probe_options *options,
     PL_TRY(probe_train_create(be, options, &train));
     PL_TRY(probe_ops_create(be, options, out, &ops));
     out->n_params = probe_train_params(train);
-    /* A GPU runs while its host goes on, and a launch with a wait takes as long as a
+    /* A GPU works while its host continues, and launching and waiting take as long as a
      * short operation. So such an operation is repeated until a sample lasts long
      * enough. The first call, which loads kernels and chooses algorithms, is not
      * measured. */
@@ -65,7 +65,7 @@ pl_status pl_probe(pl_backend *be, const pl_probe_options *options,
         out->rows[i].repeats = (int)fmax(1.0, fmin(wanted, REPEATS_MAX));
     }
     for (int round = 0; round <= options->rounds; round++) {
-        if (round < 2) /* the first warms up */
+        if (round < 2) /* the first round only warms up */
         {
             out->step_seconds = INFINITY;
             for (int i = 0; i < out->n_rows; i++)
@@ -81,8 +81,8 @@ pl_status pl_probe(pl_backend *be, const pl_probe_options *options,
     }
     if (options->memory)
         PL_TRY(probe_ops_memory(ops, &out->memory_rate));
-    /* The classifier's row holds its three products as well as their own rows do, so
-     * that a step's FLOPs are those of products and of attention. */
+    /* The classifier's row computes the three products that also have rows of their
+     * own. So the FLOPs of a step are the sum over products and attention alone. */
     for (int i = 0; i < out->n_rows; i++) {
         const pl_probe_row *row = &out->rows[i];
         const double flops = row->flops * row->calls;

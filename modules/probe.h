@@ -1,11 +1,9 @@
 /* Measures the rates of a backend: each operation as a training step calls it, the step
- * itself, and the two limits with which they are compared. All are measured in turn in
- * one run.
+ * itself, and the two limits with which they are compared.
  *
  * Each round times every operation once and one whole training step once. On a GPU a
- * short operation is launched several times before one synchronisation. Of several
- * rounds the best time of each counts, because other work on the machine only ever adds
- * time. */
+ * short operation is launched several times before one synchronisation. Of all rounds
+ * the best time counts, because other work on the machine can only add time. */
 #ifndef PL_MODULES_PROBE_H
 #define PL_MODULES_PROBE_H
 #include "modules/model.h"
@@ -16,36 +14,45 @@ extern "C" {
 enum { PL_PROBE_ROWS = 32 };
 
 typedef struct pl_probe_options {
-    const pl_shape *shape; /* context: that of each sequence */
+    const pl_shape *shape; /* its context is the length of each sequence */
     int batch;             /* sequences per step */
+<<<<<<< HEAD
     int rounds;            /* >= 1, after one that warms up */
     /* pl_probe_step: 0, or train for so many seconds, of which the mean step counts */
     double seconds;
     bool memory; /* measure the rate of memory, too, with four streams */
+=======
+    int rounds;  /* >= 1; one round that warms up comes before them */
+    bool memory; /* also measure the rate of memory, with four streams */
+>>>>>>> 211265a (modules: comments in whole sentences)
     /* bytes of one stream; 0: 64 MiB, on a GPU 256 MiB; at least four times a GPU's
      * cache */
     size_t stream_bytes;
     /* measure the time of the calling thread only: for one thread on a busy machine */
     bool cpu_clock;
+<<<<<<< HEAD
     bool muon;     /* the step is Muon's, */
     int muon_rows; /* of so many rows at once; 0: all */
+=======
+    bool muon;   /* the step uses Muon */
+>>>>>>> 211265a (modules: comments in whole sentences)
 } pl_probe_options;
 
 typedef struct pl_probe_row {
     char name[32];
     double seconds; /* of one call */
-    int calls;      /* calls per training step */
-    int repeats;    /* calls before one wait */
-    double flops;   /* of one call; 0: it has no product */
-    double bytes;   /* of one call, if every operand is moved once */
-    bool product;   /* a matrix product and nothing else */
+    int calls;      /* calls of this operation in a training step */
+    int repeats;    /* calls that are launched before one wait */
+    double flops;   /* FLOPs of one call; 0 if it has no product */
+    double bytes;   /* bytes moved by one call, if every operand is moved once */
+    bool product;   /* whether it is a matrix product and nothing else */
 } pl_probe_row;
 
 typedef struct pl_probe_report {
     pl_probe_row rows[PL_PROBE_ROWS];
     int n_rows;
     uint64_t n_params;
-    int tokens;             /* of a step */
+    int tokens;             /* tokens of one step */
     double step_seconds;    /* forward, backward, clipping, AdamW */
     double product_flops;   /* of a step's matrix products: 6 per parameter and token */
     double product_seconds; /* the time of these products alone */
@@ -54,16 +61,21 @@ typedef struct pl_probe_report {
     double memory_rate;     /* bytes/s of the best stream: the limit of memory */
 } pl_probe_report;
 
-/* Initial parameters of a path whose levels have one expert each, made by all
- * processors: those of pl_topology_init with seed 1. */
+/* Initial parameters of a path whose levels have one expert each: the values of
+ * pl_topology_init with seed 1, computed by all processors. */
 PL_MUST_CHECK pl_status pl_probe_params(const pl_topology *topology, float *params);
-/* Measures everything. Needs the memory of a training model and about as much again. */
+/* Measures everything. Needs the memory of a training model, and about as much
+ * again. */
 PL_MUST_CHECK pl_status pl_probe(pl_backend *be, const pl_probe_options *options,
                                  pl_probe_report *out);
-/* How much of its limit a row reaches; the limit is the one that it is nearer to. Needs
- * the rate of memory. */
+/* The rate that a row reaches, as a share of its limit: arithmetic or memory, whichever
+ * it is nearer to. The report must contain memory_rate. */
 double pl_probe_share(const pl_probe_report *report, const pl_probe_row *row);
+<<<<<<< HEAD
 /* Only the step: seconds of the best one, or the mean (options->seconds). */
+=======
+                 /* Measures only the training step: seconds of the best one. */
+>>>>>>> 211265a (modules: comments in whole sentences)
 PL_MUST_CHECK pl_status pl_probe_step(pl_backend *be, const pl_probe_options *options,
                                       double *seconds);
 

@@ -17,8 +17,8 @@ PL_MUST_CHECK pl_status probe_ops_create(pl_backend *be,
                                          pl_probe_report *report, probe_ops **out);
 void probe_ops_destroy(probe_ops **ops);
 void probe_ops_call(probe_ops *ops, int row);
-/* Bytes a second of an operation that only reads, or reads and writes, memory far
- * larger than any cache. */
+/* Bytes per second of an operation that reads, or reads and writes, memory far larger
+ * than any cache. */
 PL_MUST_CHECK pl_status probe_ops_memory(probe_ops *ops, double *rate);
 
 /* ---- the step ---- */

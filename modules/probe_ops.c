@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* HEAD_ROWS: rows of the classifier's products, which take the batch in parts. */
+/* HEAD_ROWS: the classifier takes the batch in parts of this many rows. */
 enum { QKV, O, GATE_UP, DOWN, HEAD, N_WEIGHTS, HEAD_ROWS = 256 };
 enum { STREAM_ROUNDS = 4, STREAM_CALLS = 8, STREAM_CACHES = 4, DRAWN = 1 << 16 };
 enum { STREAM_BYTES = 64 << 20, STREAM_BYTES_GPU = 256 << 20 };
@@ -16,8 +16,9 @@ struct probe_ops {
     pl_backend *be;
     pl_probe_options options;
     int N, heads, kv_heads, D, width, ffn, vocab, qkv_width;
-    pl_act *a, *b, *c, *d;    /* [N, the widest] */
-    float *w, *dw, *m, *v;    /* of the largest matrix, or of all of a block */
+    pl_act *a, *b, *c, *d; /* [N, the widest] */
+    /* as large as the largest matrix, or as all matrices of a block */
+    float *w, *dw, *m, *v;
     float *rstd, *loss, *lse; /* [N], [N], [N, heads] */
     void *tokens;             /* [N] */
     pl_weight *weight[N_WEIGHTS];
@@ -26,11 +27,11 @@ struct probe_ops {
         operation call;
         int weight;
     } what[PL_PROBE_ROWS]; /* parallel to the rows of the report */
-    int which;             /* the weight of the present product */
-    size_t stream;         /* floats of a stream of memory */
+    int which;             /* index of the current product's weight */
+    size_t stream;         /* floats in one stream of memory */
 };
 
-/* Rows of a product with the weight at hand. */
+/* Rows of the current product. */
 static int n_rows(const probe_ops *x)
 {
     return x->which == HEAD && x->N > HEAD_ROWS ? HEAD_ROWS : x->N;
@@ -120,7 +121,7 @@ static void adamw(probe_ops *x)
 }
 static void sum_squares(probe_ops *x)
 {
-    void *out = x->loss; /* memory of the backend, whatever it holds */
+    void *out = x->loss; /* memory of the backend, whose contents do not matter */
     x->be->ops->sum_squares(x->be, out, x->dw, block_params(x));
 }
 static void refresh(probe_ops *x)
@@ -154,8 +155,8 @@ static void add_product(probe_ops *x, pl_probe_report *report, const char *name,
     x->what[last].weight = weight;
 }
 
-/* Bytes: activations of e bytes, weights' copies of e, gradients of 4 read and
- * written, logits of 4. */
+/* Adds the products. Their bytes: e per activation and per weight, 4 per gradient (read
+ * and written), 4 per logit. */
 static void add_products(probe_ops *x, pl_probe_report *report)
 {
     static const char *const names[] = {"qkv", "o", "gate_up", "down", "head"};
@@ -183,7 +184,8 @@ static void add_others(probe_ops *x, pl_probe_report *report)
     const double F = x->ffn, V = x->vocab, W = x->qkv_width,
                  P = (double)block_params(x);
     const double heads = (double)x->heads * x->D;
-    const double scores = N * s->context * heads; /* the causal half, of 2 a product */
+    /* only the causal half; each product counts 2 */
+    const double scores = N * s->context * heads;
     const int blocks = s->n_blocks, norms = 2 * blocks + 1;
     pl_probe_row *row = add_operation(x, report, "classifier", classifier, 1);
     row->flops = 6.0 * N * V * C;
@@ -287,7 +289,7 @@ static pl_status make_buffers(probe_ops *x)
     float **const floats[] = {&x->w, &x->dw, &x->m, &x->v};
     for (size_t i = 0; i < 4; i++)
         PL_CHECK(device_floats(x, params, i < 2 ? 0.05f : 0.0f, 10 + i, floats[i]));
-    PL_CHECK(device_floats(x, N, 1.0f, 14, &x->rstd)); /* a scale, too */
+    PL_CHECK(device_floats(x, N, 1.0f, 14, &x->rstd)); /* also serves as a scale */
     PL_CHECK(device_floats(x, N, 0, 0, &x->loss));
     PL_CHECK(device_floats(x, N * (size_t)x->heads, 0, 0, &x->lse));
     return make_tokens(x);
@@ -368,7 +370,7 @@ static pl_status time_stream(probe_ops *x, operation call, double *seconds)
     return PL_OK;
 }
 
-/* Sums of squares read one stream, AdamW reads and writes four. */
+/* The sum of squares reads one stream; AdamW reads and writes four. */
 pl_status probe_ops_memory(probe_ops *x, double *rate)
 {
     const double n = (double)x->stream;
@@ -377,7 +379,7 @@ pl_status probe_ops_memory(probe_ops *x, double *rate)
         double reading, updating;
         PL_CHECK(time_stream(x, read_memory_stream, &reading));
         PL_CHECK(time_stream(x, update_stream, &updating));
-        if (i > 0) /* the first touches the memory */
+        if (i > 0) /* the first round only touches the memory */
             *rate = fmax(*rate, fmax(4.0 * n / reading, 32.0 * n / updating));
     }
     return PL_OK;

@@ -6,8 +6,7 @@
  *   wsd, s < n         peak (f + (1 - f) (n - s) / d)
  *   s >= n             peak f
  *
- * The first step is not lost to a rate of zero, and the last step of the warm-up has
- * the peak.
+ * The first step has a rate above zero, and the last step of the warm-up has the peak.
  *
  * wsd (warm-up, stable, decay; Hu et al. 2024, arXiv:2404.06395; Haegele et al. 2024,
  * arXiv:2405.18392) lets a model branch: training can go on from any point before the

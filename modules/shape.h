@@ -8,20 +8,21 @@ extern "C" {
 #endif
 
 typedef struct pl_shape {
-    int vocab;      /* V, rows of the embedding */
+    int vocab;      /* V, number of rows of the embedding */
     int width;      /* C */
     int n_heads;    /* H query heads */
-    int n_kv_heads; /* divides n_heads */
+    int n_kv_heads; /* G, kv heads; divides n_heads */
     int head_size;  /* even; H*head_size need not equal width */
     int ffn;        /* F, the inner width of SwiGLU */
-    int n_blocks;   /* of the whole path */
+    int n_blocks;   /* blocks of the whole path */
     int context;    /* T, longest sequence */
     bool tied;      /* head uses the embedding matrix */
     double rope_theta;
     double norm_eps;
 } pl_shape;
 
-/* ERR_CONFIG names the two numbers that do not fit together, and what to change. */
+/* The text of ERR_CONFIG names the two numbers that do not fit together, and what to
+ * change. */
 PL_MUST_CHECK pl_status pl_shape_check(const pl_shape *shape);
 
 /* The parameters of the blocks' matrices, which Muon steps if a run uses it. */

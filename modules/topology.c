@@ -1,9 +1,9 @@
 /* The table of slots and tensors of a path, and the arithmetic of modules.
  *
  * A path's parameters: embed, the levels in order, the private blocks in order,
- * head. Inside a block the two norms come first, then the matrices, so that
- * weight decay changes only twice a block; q, k, v stand together, and so do gate
- * and up, so that one matrix product serves each group.
+ * head. Inside a block the two norms come first, then the matrices, so that parameters
+ * with and without weight decay alternate only twice per block; q, k, v stand together,
+ * and so do gate and up, so that one matrix product serves each group.
  */
 #include "modules/topology.h"
 #include "modules/topology_spec.h"
@@ -18,17 +18,17 @@ static const double init_std = 0.02;
 
 struct pl_topology {
     pl_shape shape;
-    pl_topology_spec spec; /* with blocks filled in */
+    pl_topology_spec spec; /* as given, with `blocks` filled in */
     int n_paths, n_slots, n_tensors, n_modules;
     size_t path_params;
     pl_slot *slots;
-    int *first_module; /* of each slot */
+    int *first_module; /* [slots] number of the slot's first module */
     pl_tensor *tensors;
 };
 
 /* ---- building ----
  * Slots and tensors are appended in the order of the parameters; path_params is the
- * offset of what comes next. */
+ * offset of the next one. */
 
 int pl_topology_spec_n_paths(const pl_topology_spec *spec)
 {
@@ -119,7 +119,8 @@ pl_status pl_topology_create(const pl_shape *shape, const pl_topology_spec *spec
     t->n_paths = pl_topology_spec_n_paths(&t->spec);
     open_slot(t, PL_SLOT_EMBED, t->spec.embed_choice, "embed");
     add_tensor(t, -1, "model.embed_tokens.weight", s->vocab, s->width, init_std);
-    /* First the levels, each without its private blocks; then those, in order. */
+    /* first the levels, each without its private blocks; then the private blocks, in
+     * order */
     char name[PL_NAME_MAX];
     for (int l = 0, b = 0; l < t->spec.n_levels; l++) {
         snprintf(name, sizeof name, "L%d", l + 1);
@@ -209,7 +210,8 @@ uint64_t pl_topology_total_params(const pl_topology *t)
 }
 
 /* ---- modules and paths ---- */
-/* e_l of a path: the paths are numbered row-major over the levels. */
+/* The expert that a path takes at a level: the paths are numbered row-major over the
+ * levels. */
 static int level_of_path(const pl_topology *t, int path, int level)
 {
     for (int l = t->spec.n_levels; l > level; l--)
@@ -240,7 +242,8 @@ int pl_topology_module_of_path(const pl_topology *t, int slot, int path)
     return pl_topology_module(t, slot, expert_of_path(t, slot, path));
 }
 
-/* Modules of a slot are consecutive: the slot is the last that starts at or before. */
+/* Modules of a slot are consecutive: the slot is the last one whose first module is not
+ * above `module`. */
 int pl_topology_module_slot(const pl_topology *t, int module)
 {
     int slot = t->n_slots - 1;
@@ -255,14 +258,16 @@ bool pl_topology_path_has(const pl_topology *t, int path, int module)
     return pl_topology_module_of_path(t, slot, path) == module;
 }
 
-/* They are every combination: a slot's modules have equally many. */
+/* Paths are all combinations, so every module of a slot has the same number of
+ * paths. */
 int pl_topology_module_n_paths(const pl_topology *t, int module)
 {
     return t->n_paths / t->slots[pl_topology_module_slot(t, module)].n_experts;
 }
 
-/* Numbers of neighbouring paths with the same expert of a slot: a path is
- * (before * K + expert) * stride + after, and its place leaves the expert out. */
+/* The number of consecutive path numbers that share an expert of this slot. A path is
+ * (before * K + expert) * stride + after; its place among the module's paths leaves the
+ * expert out. */
 static int stride_of(const pl_topology *t, const pl_slot *slot)
 {
     int stride = 1;
@@ -302,8 +307,8 @@ void pl_topology_module_name(const pl_topology *t, int module, char out[PL_NAME_
              module - t->first_module[slot]);
 }
 
-/* The name is compared with the one spelling of each module, so "L1.E01" is not found.
- */
+/* Compares with the one valid spelling of each module's name, so "L1.E01" is not
+ * found. */
 int pl_topology_find_module(const pl_topology *t, const char *name)
 {
     char spelling[PL_NAME_MAX];

@@ -29,17 +29,19 @@ typedef struct pl_topology_spec {
     int experts[PL_LEVELS_MAX]; /* K_l */
     int blocks[PL_LEVELS_MAX]; /* consecutive blocks of level l; all 0 = split evenly */
     int embed_choice;          /* COMMON, PRIVATE or a level */
-    int head_choice;           /* final norm and, untied, the output matrix */
+    /* as embed_choice, for the final norm and an untied output matrix */
+    int head_choice;
     bool private_block[PL_BLOCKS_MAX]; /* block b is path-specific inside its level */
     int replicas;                      /* R >= 1 of each path */
 } pl_topology_spec;
 
-/* "2x2" into n_levels and experts; the other fields stay. ERR_CONFIG. */
+/* Parses e.g. "2x2" into n_levels and experts; the other fields stay as they are.
+ * ERR_CONFIG. */
 PL_MUST_CHECK pl_status pl_topology_parse_levels(const char *text,
                                                  pl_topology_spec *spec);
-/* Paths that its levels make; INT_MAX if they are more than that. */
+/* The number of paths that the levels make; INT_MAX if it does not fit an int. */
 int pl_topology_spec_n_paths(const pl_topology_spec *spec);
-/* "0,5,6,11" into private_block ("" = none). ERR_CONFIG. */
+/* Parses e.g. "0,5,6,11" into private_block ("" = none). ERR_CONFIG. */
 PL_MUST_CHECK pl_status pl_topology_parse_private(const char *text, int n_blocks,
                                                   pl_topology_spec *spec);
 
@@ -103,12 +105,14 @@ int pl_topology_module_path(const pl_topology *t, int module, int nth);
 int pl_topology_path_place(const pl_topology *t, int module, int path);
 bool pl_topology_path_has(const pl_topology *t, int path, int module);
 
-/* A topology may descend from one with fewer modules per level: each of those was split
- * into as many. `experts` are that topology's; each divides the number that t has.
- * Returns the module of level `level` (from 1) that `expert` was a part of. */
+/* A topology may descend from one with fewer modules per level: each module of a level
+ * was split into the same number of modules. `experts` are the numbers of modules per
+ * level of the ancestor; each divides that of t. Returns the module of level `level`
+ * (from 1) that `expert` was a part of. */
 int pl_topology_ancestor(const pl_topology *t, const int experts[PL_LEVELS_MAX],
                          int level, int expert);
-/* The path from which this one descends, by its number and by its name there. */
+/* The path of the ancestor from which this path descends: its number, and its name
+ * there. */
 int pl_topology_ancestor_path(const pl_topology *t, const int experts[PL_LEVELS_MAX],
                               int path);
 void pl_topology_ancestor_path_name(const pl_topology *t,

@@ -1,8 +1,8 @@
 /* Computes the initial values of a module.
  *
- * The random stream is keyed by the seed and the tensor's name alone: every expert of a
- * slot starts equal, as the paper's paths do, and so do a dense model and a mixture of
- * the same shape, whose comparison then starts from one point. */
+ * The random stream is keyed by the seed and the tensor's name alone: all experts of a
+ * slot start equal, as the paper's paths do. A dense model and a mixture of the same
+ * shape start equal too, which makes their comparison fair. */
 #include "modules/topology.h"
 
 void pl_tensor_init(const pl_tensor *tensor, uint64_t seed, float *values)

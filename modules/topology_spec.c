@@ -32,9 +32,10 @@ pl_status pl_topology_parse_levels(const char *text, pl_topology_spec *spec)
             break;
     }
     if (*at != '\0')
-        return pl_fail(PL_ERR_CONFIG,
-                       "levels \"%s\" go wrong at \"%s\"; write for example 2x2", text,
-                       at);
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "levels \"%s\" cannot be read from \"%s\" on; write for example 2x2", text,
+            at);
     spec->n_levels = n;
     memcpy(spec->experts, experts, sizeof experts);
     return PL_OK;
@@ -67,7 +68,7 @@ static pl_status check_choice(const char *slot, int choice, int n_levels)
 {
     if (choice < PL_CHOICE_PRIVATE || choice > n_levels)
         return pl_fail(PL_ERR_CONFIG,
-                       "%s is to follow level %d; choose a level of 1..%d, 0 (common) "
+                       "%s has choice %d; choose a level of 1..%d, 0 (common) "
                        "or -1 (private)",
                        slot, choice, n_levels);
     return PL_OK;
@@ -97,7 +98,7 @@ static pl_status check_counts(const pl_topology_spec *spec)
     return check_choice("the head", spec->head_choice, spec->n_levels);
 }
 
-/* blocks[] as given, or n_blocks / L each when all are 0. */
+/* Keeps blocks[] as given, or makes it n_blocks / L each if all are 0. */
 static pl_status fill_blocks(int n_blocks, pl_topology_spec *spec)
 {
     int64_t sum = 0;
@@ -125,8 +126,8 @@ static pl_status fill_blocks(int n_blocks, pl_topology_spec *spec)
     return PL_OK;
 }
 
-/* A level whose blocks are all private has no module of its own: its choice would
- * mean nothing. */
+/* A level whose blocks are all private would have no module of its own, so choosing its
+ * experts would mean nothing. */
 static pl_status check_private(int n_blocks, const pl_topology_spec *spec)
 {
     for (int b = n_blocks; b < PL_BLOCKS_MAX; b++)

@@ -5,7 +5,7 @@
 
 enum { CHUNK = 1 << 14, RUN = 1 << 10, STREAMS = 4 };
 
-/* At most RUN values in single precision. */
+/* Sums n squares in single precision; n is at most RUN. */
 static float run_squares(const float *g, size_t n)
 {
     vfloat sum[STREAMS] = {{0}};

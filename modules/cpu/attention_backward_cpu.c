@@ -4,7 +4,8 @@
  *   dS = P (dP - delta)        delta = sum_d dout out
  *   dQ = scale dS K            dK   += scale dS^T Q        dV += P^T dout
  *
- * P is recomputed from lse (as in arXiv:2205.14135), once. Tasks as in attention_cpu.c.
+ * P is recomputed once, from lse (as in arXiv:2205.14135). Tasks are those of
+ * attention_cpu.c.
  */
 #include "modules/cpu/causal.h"
 
@@ -55,8 +56,8 @@ static void backward_carve(backward *w, char *at)
 
 /* ---- operands ---- */
 
-/* Operands, delta and lse (to base 2) of the block's rows; 0 from T on, where dout is 0
- * as well, so that dS is 0 and P meets only zeros. */
+/* Loads the block's queries, dout, delta and lse (to base 2). Rows from T on are 0,
+ * also in dout, so that dS is 0 there and P meets only zeros. */
 static void load_block(backward *w, int h, int i0)
 {
     const shape *s = &w->s;
@@ -84,7 +85,7 @@ static void load_block(backward *w, int h, int i0)
 
 /* ---- P and dS ---- */
 
-/* Scores of MR keys from k on to P, in place. */
+/* Turns the scores of MR keys from k on into P, in place. */
 ALWAYS_INLINE void p_tile(const backward *w, const panel *p, int k, vfloat sum[MR][2],
                           const int first, const pl_type type)
 {
@@ -103,8 +104,8 @@ ALWAYS_INLINE void p_tile(const backward *w, const panel *p, int k, vfloat sum[M
     }
 }
 
-/* dS of the same; in bf16 its pairs, too. The factor `scale` is applied when dQ and dK
- * are stored. */
+/* Computes dS of the same keys, and in bf16 its pairs too. The factor `scale` is
+ * applied when dQ and dK are stored. */
 ALWAYS_INLINE void ds_tile(const backward *w, const panel *p, int k, vfloat prob[MR][2],
                            vfloat sum[MR][2], const int first, const pl_type type)
 {
@@ -155,7 +156,7 @@ ALWAYS_INLINE void grad_scores(const backward *w, int i0, int j0, int n_rows,
 
 /* ---- products ---- */
 
-/* c [MR, vectors] (+)= the sums of a tile. */
+/* c [MR, vectors] = or += the sums of a tile. */
 ALWAYS_INLINE void add_tile(float *c, size_t stride, vfloat sum[MR][2], bool add,
                             const int n_vecs)
 {
@@ -164,7 +165,7 @@ ALWAYS_INLINE void add_tile(float *c, size_t stride, vfloat sum[MR][2], bool add
             v_store(c + v * LANES, add ? v_load(c + v * LANES) + sum[m][v] : sum[m][v]);
 }
 
-/* dQ of MR queries from q on. */
+/* Computes dQ of MR queries from q on. */
 ALWAYS_INLINE void dq_tile(const backward *w, int q, int j0, int d, int n_keys,
                            const int n_vecs, const pl_type type)
 {
@@ -177,7 +178,7 @@ ALWAYS_INLINE void dq_tile(const backward *w, int q, int j0, int d, int n_keys,
     add_tile(w->dq + (size_t)q * Dp + (size_t)d, Dp, sum, j0 > 0, n_vecs);
 }
 
-/* dV or dK of MR keys from k on, from queries q .. end. */
+/* Computes dV or dK of MR keys from k on, summed over queries q .. end. */
 ALWAYS_INLINE void dkv_tile(const backward *w, float *out, const char *a, const char *b,
                             int k, int d, int q, int end, const int n_vecs,
                             const pl_type type)
@@ -235,7 +236,8 @@ ALWAYS_INLINE void backward_keys(const backward *w, int i0, int n_rows,
     }
 }
 
-/* Rows of a float matrix [n_rows, Dp] to n_rows positions of a head, times `scale`. */
+/* Stores the rows of a float matrix [n_rows, Dp], times `scale`, at n_rows positions of
+ * a head. */
 static void store_rows(const backward *w, size_t at, const float *x, float scale,
                        int n_rows)
 {
@@ -258,7 +260,7 @@ static void backward_block(backward *w, int h, int i0)
     store_rows(w, head_at(s, 0, h) + (size_t)i0 * s->stride, w->dq, s->scale, n_rows);
 }
 
-/* The one text that w has been narrowed to. */
+/* Computes the one text to which w has been narrowed. */
 static void backward_text(backward *w, int g)
 {
     const shape *s = &w->s;

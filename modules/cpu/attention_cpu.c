@@ -4,9 +4,9 @@
  *
  * A task is one row and one kv head with the H/G query heads that read it. Each text of
  * the row is computed by itself: its keys and values are copied once. Queries go in
- * blocks of QB against blocks of KB keys up to the block's last query, so that what
- * lies right of the diagonal is skipped; the sums are rescaled where a later block has
- * a larger score (as in arXiv:2205.14135). Tasks share nothing, so that results do not
+ * blocks of QB against blocks of KB keys up to the block's last query, so that keys
+ * right of the diagonal are skipped; the sums are rescaled where a later block has a
+ * larger score (as in arXiv:2205.14135). Tasks share nothing, so that results do not
  * depend on the number of threads.
  */
 #include "modules/cpu/causal.h"
@@ -22,10 +22,13 @@ typedef struct forward {
     size_t at[2], next_b, stride;      /* at + b next_b + g D */
     char *keys, *values, *value_pairs; /* [Tp, Dw]; pairs [Tp/2, Dp] */
     char *q_rows, *q_turned;           /* [QB, Dw], [Dw, QB] */
-    float *scores;                     /* [KB, QB]; then P, in bf16 in pairs of keys */
-    float *o;                          /* [QB, Dp] */
-    float most[QB], sum[QB];           /* so far: the largest exponent, the sum */
-    float factor[QB], inverse[QB];     /* what old sums are scaled by; 1/sum at last */
+    /* the scores [KB, QB]; later P, in bf16 in pairs of keys */
+    float *scores;
+    float *o; /* [QB, Dp] */
+    /* of the keys so far: the largest exponent, the sum */
+    float most[QB], sum[QB];
+    /* what earlier sums are scaled by; 1/sum at the end */
+    float factor[QB], inverse[QB];
 } forward;
 
 static size_t forward_bytes(const shape *s)
@@ -48,8 +51,8 @@ static void forward_carve(forward *f, char *at)
 
 /* ---- scores ---- */
 
-/* Scores of MR keys from k on for a panel, from vector `first` on; top gets the largest
- * of each query. */
+/* Scores of MR keys from k on for a panel, from vector `first` on; `top` gets the
+ * largest score of each query. */
 ALWAYS_INLINE void score_tile(const forward *f, const panel *p, const char *keys, int k,
                               vfloat top[2], const int first, const pl_type type)
 {
@@ -71,7 +74,8 @@ ALWAYS_INLINE void score_tile(const forward *f, const panel *p, const char *keys
         }
 }
 
-/* Exponentials of LANES queries of a key, 0 where they do not see it. */
+/* Exponentials of the scores of LANES queries with one key; 0 for queries that do not
+ * see the key. */
 ALWAYS_INLINE vfloat exp_lanes(const forward *f, const panel *p, int k, int v,
                                float scale, vfloat most)
 {
@@ -80,7 +84,7 @@ ALWAYS_INLINE vfloat exp_lanes(const forward *f, const panel *p, int k, int v,
     return is_masked(p, k / MR * MR) ? v_keep(e, seen_lanes(p, k, v)) : e;
 }
 
-/* Scores of MR keys to exponentials, in place. */
+/* Turns the scores of MR keys into exponentials, in place. */
 ALWAYS_INLINE void exp_tile(const forward *f, const panel *p, int k,
                             const vfloat most[2], vfloat sum[2], const int first,
                             const pl_type type)
@@ -99,7 +103,8 @@ ALWAYS_INLINE void exp_tile(const forward *f, const panel *p, int k,
         }
 }
 
-/* P of a panel against the keys from j0 on, not yet divided by the sum. */
+/* Computes P of a panel of queries against the keys from j0 on, before the division by
+ * the sum. */
 ALWAYS_INLINE void softmax_panel(forward *f, const panel *p, int j0, const pl_type type)
 {
     vfloat top[2] = {v_set(-INFINITY), v_set(-INFINITY)}, most[2], sum[2];
@@ -129,9 +134,9 @@ ALWAYS_INLINE void softmax_panel(forward *f, const panel *p, int j0, const pl_ty
 
 /* ---- sums of values ---- */
 
-/* Where the rows of a block go: to o, or, from the last block of keys, to out. */
+/* Where the output rows of a block go: to o, or to out after the last block of keys. */
 typedef struct target {
-    size_t at; /* of the block's first row in out */
+    size_t at; /* index in out of the block's first row */
     int n_rows;
     bool is_first, is_last;
 } target;
@@ -233,7 +238,7 @@ static void forward_block(forward *f, int h, int i0)
         forward_keys(f, lse, t, i0, PL_F32);
 }
 
-/* The one text that f has been narrowed to. */
+/* Computes the one text to which f has been narrowed. */
 static void forward_text(forward *f, int g)
 {
     const shape *s = &f->s;
@@ -267,7 +272,7 @@ static void forward_task(const forward *f, int b, int g)
     }
 }
 
-/* All tasks of `job`, whose scratch is not carved yet. */
+/* Runs all tasks of `job`, whose scratch memory is not allotted yet. */
 static void forward_all(pl_backend *be, const forward *job)
 {
     const int n_threads = be->n_threads, G = job->s.G, n_tasks = job->s.B * G;

@@ -8,7 +8,7 @@
  * The inner sum is over whole numbers. AVX-512 VNNI adds products of an unsigned and a
  * signed byte, four per lane. Therefore weights are raised by 128, and the sum begins
  * with the correction -128 sum q, which is the same for all rows of w. Without VNNI
- * bytes are widened to 16 bits, whose products are added two per lane, which is exact,
+ * bytes are widened to 16 bits, whose products are added two per lane; this is exact,
  * too.
  *
  * As in matvec_cpu.c the bytes of a row do not depend on the other rows. */
@@ -25,10 +25,10 @@ enum {
 
 /* One group of a row of x. */
 typedef struct group {
-    int32_t begin[16]; /* BEGINS are used; their sum is that of -128 q */
+    int32_t begin[16]; /* the first BEGINS are used; together they sum to -128 sum q */
     int8_t q[GROUP];
     float step;
-    int32_t pad[15]; /* whole cache lines */
+    int32_t pad[15]; /* fills the struct up to whole cache lines */
 } group;
 
 typedef struct bytes_job {
@@ -37,12 +37,13 @@ typedef struct bytes_job {
     int N, n_groups;
     pl_type out_type;
     pl_act *out;
-    size_t first; /* row of out for row 0 of x */
+    size_t first; /* the row of out to which row 0 of x belongs */
 } bytes_job;
 
 /* ---- x as bytes ---- */
 
-/* Rounds to the nearest whole number: adding 1.5 * 2^23 leaves it in the low bits. */
+/* Rounds to the nearest whole number: adding 1.5 * 2^23 leaves that number in the low
+ * bits. */
 ALWAYS_INLINE int nearest(float x)
 {
     const float shifted = x + 12582912.0f;
@@ -86,8 +87,8 @@ static void encode_act_row(pl_backend *be, group *to, const pl_act *x, size_t at
 
 /* ---- products ---- */
 
-/* A group of a row of w as it is loaded, and add_group(sum, g, u): sum + step * (q . (u
- * - 128)), spread over the lanes. */
+/* load_group loads a group of a row of w. add_group(sum, g, u) returns sum + step * (q
+ * . (u - 128)), spread over the lanes. */
 #if defined(__AVX512BW__)
 typedef __m512i packed;
 ALWAYS_INLINE packed load_group(const uint8_t *u)
@@ -142,7 +143,7 @@ ALWAYS_INLINE packed load_group(const uint8_t *u)
 {
     return u;
 }
-/* The sum of a group in the first lane. */
+/* Adds the sum of a group to the first lane. */
 ALWAYS_INLINE vfloat add_group(vfloat sum, const group *g, packed u)
 {
     int32_t whole = 0;

@@ -1,7 +1,7 @@
 /* Functions that both passes of attention share: blocks of a head and their layout.
  *
- * Scores are computed transposed, S^T = K Q^T, so that each lane is a query. Maxima,
- * sums and masks of a softmax are then those of a lane, keys are read as they lie in
+ * Scores are computed transposed, S^T = K Q^T, so that each lane is a query. Then the
+ * maximum, sum and mask of a softmax stay within a lane, keys are read as they lie in
  * memory, and only queries need a transposed copy. In the products that follow, P and
  * dS are the operands that are read word by word, so they need no layout of their own:
  *
@@ -10,19 +10,21 @@
  *   dV, dK    [keys, D]        a = P^T, dS^T by rows     b = dout, Q       over queries
  *
  * In bf16 two neighbours along the summed axis make a word: sums over positions need
- * pairs of rows beside the rows themselves, which in fp32 are the same. */
+ * rows in pairs as well as the rows themselves. In fp32 the pairs are the rows. */
 #ifndef PL_MODULES_CPU_CAUSAL_H
 #define PL_MODULES_CPU_CAUSAL_H
 #include "modules/cpu/ops_cpu.h"
 #include "modules/cpu/product.h"
 
-enum { QB = 64, KB = 64 }; /* queries and keys at a time */
+enum { QB = 64, KB = 64 }; /* queries and keys that are computed at a time */
 
 typedef struct shape {
     pl_type type;
     int B, T, H, G, D;
-    int Tp;  /* T padded to blocks */
-    int row; /* positions from a head to the next in lse: T of the whole row */
+    int Tp; /* T padded to blocks */
+    /* distance in lse between the positions of two neighbouring heads: T of the whole
+     * row */
+    int row;
     /* words of a row, and columns of floats or pairs, rounded up to whole vectors */
     int Dw, Dp;
     size_t stride; /* elements from a position to the next in qkv */
@@ -55,7 +57,7 @@ static inline size_t head_at(const shape *s, int b, int head)
 {
     return (size_t)b * (size_t)s->T * s->stride + (size_t)head * (size_t)s->D;
 }
-/* The same in out and dout [B,T,H*D]. */
+/* First element of head h at position t in out and dout [B,T,H*D]. */
 static inline size_t out_at(const shape *s, int b, int t, int h)
 {
     return (((size_t)b * (size_t)s->T + (size_t)t) * (size_t)s->H + (size_t)h) *
@@ -76,8 +78,8 @@ static inline shape text_shape(const shape *s, int n)
     text.Tp = padded_positions(n);
     return text;
 }
-/* The place behind the text that begins at `first` of a row; texts[t] is where the
- * text of place t begins, and NULL stands for one text. */
+/* The place behind the text that begins at `first` of a row; texts[t] is where the text
+ * of place t begins; texts is NULL if the row is one text. */
 static inline int text_end(const int32_t *texts, int T, int first)
 {
     int end = texts != NULL ? first + 1 : T;
@@ -86,7 +88,7 @@ static inline int text_end(const int32_t *texts, int T, int first)
     return end;
 }
 
-/* Bytes of `rows` rows of words, and of their pairs; in fp32 both are the same. */
+/* Bytes of `rows` rows of words, or of their pairs; in fp32 both are the same. */
 static inline size_t words_bytes(int rows, int words)
 {
     return cpu_lines((size_t)rows * (size_t)words * WORD);
@@ -104,7 +106,8 @@ static inline void *carve(char **at, size_t bytes)
     return part;
 }
 
-/* Rows i0 .. i0+n of a head, side by side; words and rows beyond are zero. */
+/* Copies rows i0 .. i0+n of a head side by side; words and rows beyond them are
+ * zero. */
 static inline void copy_rows(const shape *s, char *out, const pl_act *x, size_t at,
                              size_t stride, int i0, int n)
 {
@@ -120,7 +123,7 @@ static inline void copy_rows(const shape *s, char *out, const pl_act *x, size_t 
     memset(out, 0, (size_t)(n - n_rows) * (size_t)s->Dw * WORD);
 }
 
-/* Pairs of n rows that copy_rows made; in fp32 the rows themselves. */
+/* Makes pairs of n rows that copy_rows made; in fp32 returns the rows themselves. */
 static inline char *pair_rows(const shape *s, char *out, char *rows, int n)
 {
     if (s->type == PL_F32)
@@ -138,7 +141,7 @@ static inline char *pair_rows(const shape *s, char *out, char *rows, int n)
     return out;
 }
 
-/* QB rows that copy_rows made, transposed: [Dw, QB] words. */
+/* Transposes QB rows that copy_rows made: [Dw, QB] words. */
 static inline void turn_rows(const shape *s, char *out, const char *rows)
 {
     const size_t from = (size_t)s->Dw * WORD;
@@ -153,12 +156,13 @@ static inline void turn_rows(const shape *s, char *out, const char *rows)
         }
 }
 
-/* Which keys of a block the NR queries of a panel see: key k is seen by lane l where
- * k <= diagonal + l. */
+/* Tells which keys of a block the NR queries of a panel see: lane l sees key k if k <=
+ * diagonal + l. */
 typedef struct panel {
     int q;        /* the first query, within its block */
-    int diagonal; /* its position minus that of the block's first key */
-    int n_keys;   /* keys that any of its queries sees, rounded up to whole tiles */
+    int diagonal; /* position of q minus the position of the block's first key */
+    /* number of keys that any of the queries sees, rounded up to whole tiles */
+    int n_keys;
 } panel;
 
 static inline int whole_tiles(int n)

@@ -1,6 +1,7 @@
-/* Linear and cross-entropy together, ROWS rows at a time: logits in fp32 scratch, their
- * gradient in the type of activations, then the two products of the backward pass.
- * The chunk's logits and the weights stay in the outer cache. */
+/* The last linear layer together with cross-entropy, ROWS rows at a time: it computes
+ * logits in fp32 scratch, their gradient in the type of activations, then the two
+ * products of the backward pass. The logits of these rows and the weights stay in the
+ * outer cache. */
 #include "modules/cpu/ops_cpu.h"
 #include "modules/cpu/simd.h"
 
@@ -42,8 +43,8 @@ ALWAYS_INLINE void row_scale(pl_act *out, size_t at, const float *row, float sca
     }
 }
 
-/* Loss of row n and, where `dlogits` is given, scale * (softmax - one at the target),
- * rounded only once, at the target too. */
+/* Writes the loss of row n. If `dlogits` is given, writes scale * (softmax - one at the
+ * target) to it; each value is rounded only once, the target's too. */
 static void softmax_row(float *loss, pl_act *dlogits, float *logits, int n,
                         int32_t target, float scale, int V, pl_type type)
 {

@@ -11,7 +11,7 @@ extern "C" {
  * AMD with avx512_bf16; Intel's avx512_bf16 without AMX is slower than f32), else f16
  * (f32 activations, multiplied in fp16) where it has AVX512-FP16, f32 elsewhere. One
  * thread uses a backend at a time. ERR_CONFIG for an unknown precision or n_threads <
- * 1; ERR_UNSUPPORTED names what is missing.
+ * 1; ERR_UNSUPPORTED names the instructions or library that are missing.
  *
  * Use more than one thread only on a machine that is otherwise idle, and with a short
  * GOMP_SPINCOUNT (the program sets it). Threads that spin for long took three times as
@@ -26,9 +26,9 @@ PL_MUST_CHECK pl_status cpu_backend_create(const pl_backend_options *options,
                                            pl_backend **out);
 void cpu_backend_destroy(pl_backend **backend);
 
-/* The same with kernels of a given instruction set: "auto" (the best), "portable",
- * "avx2", "avx512", "avx512_vnni" (int8 products), "avx512_bf16". For tests and
- * measurements. */
+/* Creates the same backend with the kernels of a given instruction set: "auto" (the
+ * best), "portable", "avx2", "avx512", "avx512_vnni" (int8 products), "avx512_bf16".
+ * For tests and measurements. */
 PL_MUST_CHECK pl_status cpu_backend_create_isa(const pl_backend_options *options,
                                                const char *isa, pl_backend **out);
 

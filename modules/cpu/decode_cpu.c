@@ -1,6 +1,6 @@
-/* Attention of rows against the cached keys and values of their sequences. A piece of a
- * prompt is computed in blocks; all other rows one by one, so that what a row gets
- * depends on no other row. */
+/* Attention of rows to the cached keys and values of their sequences. A piece of a
+ * prompt is computed in blocks. All other rows are computed one by one, so that the
+ * result of a row depends on no other row. */
 #include "modules/cpu/ops_cpu.h"
 #include "modules/cpu/simd.h"
 
@@ -71,7 +71,7 @@ static void decode_head(const decode *c, float *scores, int n, int h)
     weigh_values(c, scores, 1.0f / sum, ((size_t)n * H + (size_t)h) * D, kv_at, n_keys);
 }
 
-/* Whether the rows are neighbours in one sequence. */
+/* Whether the rows are consecutive positions of one sequence. */
 static bool is_piece(const int32_t *slot, const int32_t *pos, int N)
 {
     for (int n = 1; n < N; n++)

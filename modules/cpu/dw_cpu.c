@@ -1,12 +1,11 @@
-/* The gradient of a weight, dw += dout^T x, by own tiles (product.h), for bf16 where no
- * library has better: both operands are summed over their rows, so that a library has
- * to turn them, and here that is one pass over each while it streams in.
+/* The gradient of a weight, dw += dout^T x, by our own tiles (product.h), for bf16 on
+ * machines where no library is faster. Both operands are summed over their rows, so a
+ * library has to transpose them; here that takes one pass over each while it is read.
  *
- * x is packed whole; dout BLOCK columns at a time, which stay in the second-level cache
- * while all of x passes. At most DEEP rows are summed before they are added to dw.
- * Threads share out the blocks: what an element of dw sums does not depend on their
- * number.
- */
+ * x is packed as a whole. dout is packed BLOCK columns at a time, which stay in the
+ * second-level cache while all of x passes. At most DEEP rows are summed before they
+ * are added to dw. The blocks are divided among the threads; the sum in an element of
+ * dw does not depend on the number of threads. */
 #include "modules/cpu/ops_cpu.h"
 #include "modules/cpu/product.h"
 
@@ -21,12 +20,12 @@ enum { DEEP = 1024, BLOCK = 4 * NR };
 typedef struct product {
     float *c;
     const void *a, *b;
-    size_t c_stride;      /* floats */
+    size_t c_stride;      /* floats from a row of c to the next */
     size_t a_row, a_step; /* bytes from m to m+1, from k to k+1 */
     size_t b_panel;       /* bytes from a panel to the next */
     int M, N, K;
     bool add;
-    bool far; /* c lies in memory: it is fetched while the sums are made */
+    bool far; /* c lies in memory: prefetch it while the sums are computed */
 } product;
 
 ALWAYS_INLINE void product_tile(const product *job, float *c, const char *a,
@@ -81,7 +80,7 @@ ALWAYS_INLINE vfloat col_words(const pl_act *x, size_t at, size_t stride, int r,
     return pair_halves(words, row_lanes(x, at, stride, r + 1, R, left, type));
 }
 
-/* Rows are read from end to end, so that the source streams. */
+/* Reads each row from end to end, so that memory is read in order. */
 ALWAYS_INLINE void pack_cols_typed(char *out, const pl_act *x, size_t at, size_t stride,
                                    int R, int padded, int D, const pl_type type)
 {
@@ -117,7 +116,8 @@ static void pack_cols(char *out, const pl_act *x, size_t at, size_t stride, int 
 typedef struct gradient {
     float *dw;
     const pl_act *dout, *x;
-    int O, I, depth;      /* rows, columns; summands, of rows first .. */
+    /* rows and columns of dw; number of rows summed, from row `first` on */
+    int O, I, depth;
     size_t first, panel;  /* panel: bytes of NR packed columns */
     char *packed_x, *own; /* own: a thread's packed dout, and an edge of dw */
     pl_type type;
@@ -137,7 +137,7 @@ static void pack_dw_columns(const gradient *g, char *out, const pl_act *x, int C
               cols, g->type);
 }
 
-/* dw[o0 .. o0+rows, i0 .. i0+cols] += what a tile's scratch holds. */
+/* dw[o0 .. o0+rows, i0 .. i0+cols] += the sums in a tile's scratch. */
 static void add_edge(const gradient *g, const float *edge, int o0, int rows, int i0,
                      int cols)
 {
@@ -150,7 +150,7 @@ static void add_edge(const gradient *g, const float *edge, int o0, int rows, int
     }
 }
 
-/* One panel of dout's columns with one of x's. */
+/* Multiplies one panel of dout's columns with one panel of x's. */
 static void multiply_panels(const gradient *g, const char *a, int o0, int i0,
                             float *edge)
 {

@@ -1,4 +1,4 @@
-/* Activations to and from fp32, and the embedding, which is such a conversion row by
+/* Converts activations to and from fp32. The embedding is such a conversion too, row by
  * row. */
 #include "modules/cpu/ops_cpu.h"
 #include "modules/cpu/simd.h"
@@ -68,7 +68,7 @@ void OP(embed_forward)(pl_backend *be, pl_act *out, const int32_t *tokens,
                    be->act);
 }
 
-/* Columns c0 .. c1 of every row: a thread owns columns, so that two rows with the same
+/* Adds columns c0 .. c1 of every row. A thread owns columns, so that rows with the same
  * token are added in order of n, whatever the number of threads. */
 ALWAYS_INLINE void add_columns(float *dw, const pl_act *dout, const int32_t *tokens,
                                int N, int C, int c0, int c1, const pl_type type)

@@ -21,8 +21,8 @@ pl_status cpu_block_grow(cpu_block *block, size_t bytes, const char *what)
     return PL_OK;
 }
 
-/* oneDNN 2.6 in f32 loses up to half of its speed on long K (transposed operands), and
- * OpenBLAS does not, so f32 goes to OpenBLAS. OpenBLAS has no bf16. */
+/* On long K with transposed operands oneDNN 2.6 loses up to half of its speed in f32,
+ * OpenBLAS does not. So f32 goes to OpenBLAS. OpenBLAS has no bf16. */
 pl_status gemm_open(pl_type type, int n_threads, gemm **out)
 {
     *out = NULL;

@@ -1,11 +1,12 @@
-/* Matrix products, by a foreign library or by own tiles, behind one small table.
+/* Matrix products, by a library or by our own tiles, behind one small table.
  *
  *   NT: c[m,n] = sum_k a[m,k] b[n,k]     forward:  out = x w^T
  *   NN: c[m,n] = sum_k a[m,k] b[k,n]     dx = dout w
  *   TN: c[m,n] = sum_k a[k,m] b[k,n]     dw = dout^T x
  *
- * All matrices are dense and row-major. `a` and `b` have the type given at open, `c` is
- * that type or fp32; products are accumulated in fp32, and `add` makes it c +=. */
+ * All matrices are dense and row-major. `a` and `b` have the type given at open, `c`
+ * has that type or fp32. Products are accumulated in fp32. With `add` they are added to
+ * c. */
 #ifndef PL_MODULES_CPU_GEMM_H
 #define PL_MODULES_CPU_GEMM_H
 #include "modules/backend.h"
@@ -21,22 +22,24 @@ typedef struct gemm_call {
 
 typedef struct gemm gemm;
 struct gemm {
-    char text[48]; /* "onednn 2.6.3" */
+    char text[48]; /* for example "onednn 2.6.3" */
     pl_status (*run)(gemm *g, const gemm_call *call, void *c, const void *a,
                      const void *b);
     void (*close)(gemm **g);
 };
 
-/* whether it was built in; a machine may still lack the instructions */
+/* Whether the build contains bf16 products; a machine may still lack the
+ * instructions. */
 bool gemm_has_bf16(void);
 bool gemm_has_f16(void);
 
-/* The library for this type: oneDNN for bf16, OpenBLAS for f32 (oneDNN where only
- * that was built). ERR_UNSUPPORTED if neither the build nor the machine has it. */
+/* Opens the library for this type: oneDNN for bf16, OpenBLAS for f32 (oneDNN if only
+ * that was built). ERR_UNSUPPORTED if the build or the machine has no library for
+ * it. */
 PL_MUST_CHECK pl_status gemm_open(pl_type type, int n_threads, gemm **out);
 
 /* A block of memory that grows to `bytes` and stays. When it grows, its contents are
- * lost. ERR_NOMEM: the block is freed. */
+ * lost. After ERR_NOMEM the block is freed. */
 typedef struct cpu_block {
     void *data;
     size_t bytes;
@@ -52,8 +55,9 @@ PL_MUST_CHECK pl_status gemm_blas_open(int n_threads, gemm **out);
  * without bf16 instructions. ERR_UNSUPPORTED if there is no library for f32. */
 PL_MUST_CHECK pl_status gemm_wide_open(int n_threads, gemm **out);
 
-/* f32 matrices, products in fp16 by own tiles, for a processor with AVX512-FP16 (the
- * caller knows). ERR_UNSUPPORTED if the compiler had no such instructions. */
+/* Multiplies f32 matrices in fp16 by our own tiles. The processor must have
+ * AVX512-FP16, which the caller has checked. ERR_UNSUPPORTED if the compiler had no
+ * such instructions. */
 PL_MUST_CHECK pl_status gemm_f16_open(int n_threads, gemm **out);
 
 #endif

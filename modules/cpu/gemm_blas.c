@@ -1,8 +1,8 @@
 /* f32 products by OpenBLAS.
  *
- * OpenBLAS's own threads stay off: the rows of c are divided here, in the same
- * team as every other operation, so that one pool runs and a row's sums do not
- * depend on who computes it.
+ * OpenBLAS's own threads stay off. The rows of c are divided here, among the same
+ * thread team that runs every other operation. So there is only one thread pool, and
+ * the sums of a row do not depend on the thread that computes it.
  */
 #include "modules/cpu/gemm.h"
 #include <cblas.h>
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Exists in builds for several cores; NULL in others. */
+/* Only builds of OpenBLAS for several cores have this function; NULL in others. */
 extern void gotoblas_dynamic_quit(void) __attribute__((weak));
 extern void gotoblas_dynamic_init(void) __attribute__((weak));
 
@@ -46,8 +46,8 @@ static pl_status blas_run(gemm *g, const gemm_call *call, void *c, const void *a
     return PL_OK;
 }
 
-/* The core whose kernels this machine can run, among those that every OpenBLAS with
- * several cores has; NULL if the library's own choice stands. */
+/* Names the newest core whose kernels this machine can run, among those that every
+ * multi-core OpenBLAS has. NULL if the library's own choice stands. */
 static const char *better_core(void)
 {
 #if defined(__x86_64__)
@@ -69,10 +69,10 @@ static const char *better_core(void)
 #endif
 }
 
-/* OpenBLAS takes a processor that is newer than the library for the oldest one that it
+/* OpenBLAS treats a processor that is newer than the library as the oldest one that it
  * knows: 0.3.21 runs SSE3 kernels on Emerald Rapids, at a quarter of the speed. It
  * chooses when it is loaded. Before the first product it can be made to choose again,
- * by name. */
+ * by the name of a core. */
 static void choose_core(void)
 {
     static const char key[] = "OPENBLAS_CORETYPE";

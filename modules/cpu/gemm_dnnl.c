@@ -1,9 +1,9 @@
 /* Products by oneDNN's matmul primitive.
  *
- * A primitive is compiled for one shape, so that primitives are kept in a table
- * keyed by the call; after the first step every call finds its own. All use
- * plain row-major matrices: blocked weights measured 2% faster on Zen 4, which the
- * reorder of each step takes back.
+ * A primitive is compiled for one shape, so primitives are kept in a table keyed by the
+ * call; after the first step every call finds its primitive there. All use plain
+ * row-major matrices: blocked weights measured 2% faster on Zen 4, but the reordering
+ * in each step costs as much.
  */
 #include "modules/cpu/gemm.h"
 #include <dnnl.h>
@@ -15,7 +15,7 @@
 
 enum {
     TABLE_SIZE = 256
-}; /* more shapes than a process has; if it is full, the oldest is replaced */
+}; /* more than a process uses; a full table replaces its oldest entry */
 enum { ARG_A, ARG_B, ARG_C, ARG_SCRATCH, N_ARGS };
 
 typedef struct gemm_entry {
@@ -45,7 +45,7 @@ static pl_status check_dnnl(dnnl_status_t status, const char *what)
                    "oneDNN could not %s (status %d)", what, (int)status);
 }
 
-/* oneDNN asks OpenMP how many threads there are; the answer belongs to the thread. */
+/* oneDNN asks OpenMP for the number of threads, which OpenMP keeps per thread. */
 static void set_threads(int n_threads)
 {
 #ifdef _OPENMP
@@ -161,7 +161,7 @@ static pl_status find_primitive(gemm_dnnl *g, const gemm_call *call, gemm_entry 
     return entry_create(g, call, *out);
 }
 
-/* The handle of a memory object is not const in oneDNN's interface; sources are
+/* The handle of a memory object is not const in oneDNN's interface, but sources are
  * only read. */
 static dnnl_status_t set_source(dnnl_memory_t memory, const void *data)
 {
@@ -207,8 +207,8 @@ static void dnnl_close(gemm **head)
     *head = NULL;
 }
 
-/* Compiles one product, so that a machine that cannot do it reports that when it opens.
- */
+/* Compiles one product at once, so that a machine that lacks the instructions fails
+ * here and not at the first step. */
 pl_status gemm_dnnl_open(pl_type type, int n_threads, gemm **out)
 {
     pl_status status = PL_OK;

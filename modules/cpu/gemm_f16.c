@@ -1,27 +1,29 @@
-/* f32 matrices multiplied in fp16, for processors that have its arithmetic
+/* Multiplies f32 matrices in fp16, for processors that have fp16 arithmetic
  * (AVX512-FP16) and no AMX: twice as many products per instruction as in f32.
  *
- * Rows of a, and panels of b, are scaled by powers of two to a largest element in [8,
- * 16), which loses nothing, and rounded to fp16. CHUNK products are summed in fp16, at
- * most 128 * 16 * 16, so that no sum overflows; chunks are summed in f32. Of normal
- * numbers an element of c is off by 1.8e-3 of its usual size, most of it from the sums
- * of chunks; factors rounded to bf16 cost 2.4e-3. What is 2^18 times smaller than the
- * largest of its row of a, or of its 64 columns of b, loses digits, and 2^29 times
- * smaller it is zero, even where a column of c is made of nothing else. Products of
- * largest elements above 2^134 are infinite.
+ * Scaling. Each row of a, and each panel of b, is scaled by a power of two, which is
+ * exact, so that its largest element lies in [8, 16); then it is rounded to fp16. CHUNK
+ * products are summed in fp16: at most 128 * 16 * 16, so no sum overflows. Chunks are
+ * summed in f32.
  *
- * What a row of c becomes depends on its row of a and on b alone: not on the other
- * rows, nor on the number of threads. A factor that is not finite makes c not a number
- * or infinite. */
+ * Errors. For normally distributed numbers an element of c is off by 1.8e-3 of its
+ * usual size, mostly from the sums of chunks; with factors rounded to bf16 it would be
+ * 2.4e-3. An element that is 2^18 times smaller than the largest of its row of a, or of
+ * its 64 columns of b, loses digits; one that is 2^29 times smaller becomes zero, even
+ * if a column of c depends on nothing else. If the product of the largest elements
+ * exceeds 2^134, c is infinite. A factor that is not finite makes c NaN or infinite.
+ *
+ * A row of c depends on its row of a and on b alone, not on the other rows nor on the
+ * number of threads. */
 #include "modules/cpu/gemm.h"
 #include "modules/cpu/simd.h"
 
 #if defined(__AVX512FP16__)
 /* A tile of c: MR rows and two vectors of halves. */
 enum { MR = 12, HALVES = 32, NR = 2 * HALVES, CHUNK = 128 };
-/* What is packed at once: of b as much as stays in the second-level cache, DEEP rows of
- * it or COLUMNS columns, and of a the rows of a tile, or of GROUP tiles where a is read
- * down its columns, so that lines are read whole. */
+/* How much is packed at once. Of b: as much as stays in the second-level cache, DEEP
+ * rows of it or COLUMNS columns. Of a: the rows of one tile, or of GROUP tiles if a is
+ * read down its columns, so that whole cache lines are read. */
 enum { DEEP = 1024, B_BYTES = 768 << 10, COLUMNS = 1024, GROUP = 4 };
 enum { PANELS = COLUMNS / NR, GROUP_ROWS = GROUP * MR, EDGE = 3 * 64 };
 
@@ -39,22 +41,23 @@ typedef struct part { /* the part of a call that is packed at once */
     int block; /* the largest value of cols */
     bool add;
     char *packed_b;
-    float unscale[PANELS]; /* of each panel of b */
-    char *own;             /* a thread's part of a, or of b in f32: own_bytes each */
+    float unscale[PANELS]; /* for each panel of b, the inverse of its scale */
+    char *own;             /* per thread own_bytes for its part of a, or of b in f32 */
     size_t own_bytes;
 } part;
 
-/* Rows of a in fp16, each half twice in a word, which is broadcast. */
+/* Rows of a in fp16. A word holds the same half twice, for broadcasting. */
 typedef struct rows_of_a {
     char *words;
     int m0, rows;
-    size_t row, step, tile; /* bytes from a row, a k, MR rows to the next */
+    size_t row, step, tile; /* bytes from one row, one k, or MR rows to the next */
     float unscale[GROUP_ROWS];
 } rows_of_a;
 
 /* ---- scales ---- */
-/* A power of two that brings `largest` to [8, 16), and its inverse; 1 if `largest` has
- * no exponent. It is never so large that it becomes infinite. */
+/* Chooses a power of two that brings `largest` to [8, 16), and its inverse; both are 1
+ * if `largest` is zero or not finite. The scale is never so large that it becomes
+ * infinite. */
 static void choose_scale(float largest, float *scale, float *unscale)
 {
     int exponent = 0;
@@ -100,14 +103,14 @@ ALWAYS_INLINE __m256i to_halves(vfloat x)
     return (__m256i)_mm512_cvtxps_ph((__m512)x);
 }
 
-/* Halves that stand twice in their words. */
+/* Converts to halves, each stored twice in its word. */
 ALWAYS_INLINE vfloat to_words(vfloat x)
 {
     const __m512i half = _mm512_cvtepu16_epi32(to_halves(x));
     return (vfloat)_mm512_or_epi32(half, _mm512_slli_epi32(half, 16));
 }
 
-/* MR rows as they are. */
+/* Packs MR rows of a, which already lie in the order of the sum. */
 static void pack_rows(const part *p, rows_of_a *to)
 {
     const size_t K = (size_t)p->call->K;
@@ -129,15 +132,16 @@ static void pack_rows(const part *p, rows_of_a *to)
     }
 }
 
-/* MR of the columns from x on, or what there is of them. */
+/* Loads MR of the columns from x on, or fewer at the edge. */
 ALWAYS_INLINE vfloat load_columns(const float *x, int first, int n)
 {
     const int left = n - first < 0 ? 0 : n - first < MR ? n - first : MR;
     return v_load_n(x + first, left);
 }
 
-/* words *= scale of their row, as halves: whole vectors, in which MR rows come round
- * after TURN of them. The last may reach beyond the tile. */
+/* Multiplies each word by the scale of its row and stores it as a doubled half. Works
+ * on whole vectors: the pattern of MR rows repeats after TURN of them. The last vector
+ * may reach beyond the tile. */
 static void round_columns(char *words, int depth, const float *scale)
 {
     enum { TURN = 3 };
@@ -156,9 +160,9 @@ static void round_columns(char *words, int depth, const float *scale)
         }
 }
 
-/* GROUP_ROWS rows of the product, which are columns of a: copied first, in one pass
- * through far memory, then rounded in place. What is stored beyond a row is the next
- * one's place. */
+/* Packs GROUP_ROWS rows of the product, which are columns of a. They are first copied,
+ * in one pass through far memory, then rounded in place. A vector stored for one k may
+ * reach into the place of the next k, which is written later. */
 static void pack_columns(const part *p, rows_of_a *to)
 {
     const size_t M = (size_t)p->call->M;
@@ -172,7 +176,7 @@ static void pack_columns(const part *p, rows_of_a *to)
                    sizeof columns);
         }
     for (int i = 0; i < GROUP; i++) {
-        float scale[MR + 4]; /* a vector */
+        float scale[MR + 4]; /* room for a whole vector */
         v_store(scale, most[i]);
         for (int r = 0; r < MR; r++)
             choose_scale(scale[r], &scale[r], &to->unscale[i * MR + r]);
@@ -186,7 +190,8 @@ static char *panel_of(const part *p, int n)
     return p->packed_b + (size_t)n * (size_t)p->depth * 2;
 }
 
-/* NR columns of b whose rows are those of the sum; `copy` has room for them in f32. */
+/* Packs NR columns of b, whose rows run along the sum; `copy` has room for them in
+ * f32. */
 static void pack_across(part *p, int first, float *copy)
 {
     const size_t N = (size_t)p->call->N;
@@ -211,8 +216,8 @@ static void pack_across(part *p, int first, float *copy)
     }
 }
 
-/* LANES rows of b from x on, `n` of them there, at k .. k+left: turned, so that they
- * are columns. */
+/* Transposes LANES rows of b from x on, of which `n` exist, at k .. k+left, so that
+ * they become columns. */
 ALWAYS_INLINE void turn_rows(char *out, const float *x, size_t stride, int n, int left,
                              float scale)
 {
@@ -226,7 +231,7 @@ ALWAYS_INLINE void turn_rows(char *out, const float *x, size_t stride, int n, in
     }
 }
 
-/* NR rows of b, which are columns of the product. */
+/* Packs NR rows of b, which are columns of the product. */
 static void pack_turned(part *p, int first)
 {
     const size_t K = (size_t)p->call->K;
@@ -297,7 +302,7 @@ ALWAYS_INLINE void add_chunk(const tile *t, float *c, size_t stride, const float
     }
 }
 
-/* c [MR, NR] (+)= MR rows of a times a panel of b. */
+/* c [MR, NR] = or += MR rows of a times a panel of b. */
 ALWAYS_INLINE void multiply_panel(const part *p, float *c, size_t stride, const char *a,
                                   size_t a_row, size_t a_step, const float *unscale,
                                   int n, bool add)
@@ -319,7 +324,8 @@ ALWAYS_INLINE void multiply_panel(const part *p, float *c, size_t stride, const 
     }
 }
 
-/* Tile m of the packed rows; with strides that the compiler knows where it can. */
+/* Multiplies tile m of the packed rows. The usual strides are constants here, so that
+ * the compiler knows them. */
 static void multiply_tile(const part *p, float *c, size_t stride, const rows_of_a *a,
                           int m, int n, bool add)
 {
@@ -330,7 +336,7 @@ static void multiply_tile(const part *p, float *c, size_t stride, const rows_of_
         multiply_panel(p, c, stride, a->words, a->row, WORD, a->unscale, n, add);
 }
 
-/* A tile of which only a part lies in c; it is computed as a whole. */
+/* Computes a whole tile of which only a part lies in c, and stores that part. */
 static void multiply_edge(const part *p, float *c, size_t stride, const rows_of_a *a,
                           int m, int n)
 {
@@ -363,8 +369,8 @@ static int least_of_two(int a, int b)
     return a < b ? a : b;
 }
 
-/* Rows of a begin on different sets of the first cache: an odd number of lines apart.
- */
+/* Makes rows of a begin an odd number of cache lines apart, so that they fall into
+ * different sets of the first-level cache. */
 static size_t packed_row_bytes(int depth)
 {
     const size_t lines = ((size_t)depth * WORD + 63) / 64;
@@ -384,7 +390,7 @@ static void multiply_group(const part *p, char *words, int m0, int rows)
     multiply_packed_rows(p, &a);
 }
 
-/* A whole number of panels that divides the columns evenly. */
+/* Chooses the columns of a block: whole panels, and blocks of about equal width. */
 static int block_of_columns(int N, int depth)
 {
     const int most = least_of_two(COLUMNS, B_BYTES / (depth * 2) / NR * NR);
@@ -446,8 +452,8 @@ static pl_status f16_run(gemm *head, const gemm_call *call, void *c, const void 
     gemm_f16 *g = (gemm_f16 *)head;
     part p = {.call = call, .a = a, .b = b, .c = c, .add = call->add};
     if (call->M < 1 || call->N < 1 || call->K < 1)
-        return pl_fail(PL_ERR_ARG, "a product of %d x %d x %d is none", call->M,
-                       call->N, call->K);
+        return pl_fail(PL_ERR_ARG, "a product of %d x %d x %d has an extent below 1",
+                       call->M, call->N, call->K);
     PL_CHECK(lay_out(g, call, &p));
     for (p.k0 = 0; p.k0 < call->K; p.k0 += DEEP, p.add = true) {
         p.depth = least_of_two(call->K - p.k0, DEEP);

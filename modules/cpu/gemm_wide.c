@@ -1,14 +1,15 @@
-/* bf16 matrices multiplied in f32, for a machine without instructions for bf16:
- * widened, which loses nothing, multiplied by the library for f32, and rounded once.
+/* Multiplies bf16 matrices in f32, for a machine without bf16 instructions: the
+ * matrices are converted to f32, which is exact, multiplied by the library for f32, and
+ * the result is rounded once.
  *
- * b and c are taken in blocks of columns, so that what is widened stays in a cache; a
- * is widened whole.
- */
+ * b and c are taken in blocks of columns, so that the converted values stay in a cache;
+ * a is converted as a whole. */
 #include "modules/cpu/gemm.h"
 #include <stdio.h>
 #include <string.h>
 
-/* Floats of a block of b, and the fewest columns worth a call of the library. */
+/* Floats of a block of b, and the fewest columns for which a call of the library is
+ * worth its cost. */
 enum { BLOCK = 1 << 20, COLUMNS = 256 };
 
 typedef struct gemm_wide {
@@ -18,7 +19,7 @@ typedef struct gemm_wide {
     cpu_block a, b, c;
 } gemm_wide;
 
-typedef struct matrix { /* of bf16; rows follow each other after `stride` elements */
+typedef struct matrix { /* a bf16 matrix; `stride` elements from a row to the next */
     const uint16_t *at;
     size_t stride;
     int rows, cols;
@@ -35,7 +36,7 @@ static void widen(const gemm_wide *g, float *out, const matrix *in)
     }
 }
 
-/* Columns n0 .. n0+cols of c from a dense block. */
+/* Stores a dense block as columns n0 .. n0+cols of c. */
 static void put_columns(const gemm_wide *g, const gemm_call *call, void *c, int n0,
                         int cols)
 {
@@ -60,7 +61,7 @@ static void put_columns(const gemm_wide *g, const gemm_call *call, void *c, int 
     }
 }
 
-/* The block of b that makes columns n0 .. n0+cols of c. */
+/* The block of b from which columns n0 .. n0+cols of c are computed. */
 static matrix block_of(const gemm_call *call, const uint16_t *b, int n0, int cols)
 {
     const size_t K = (size_t)call->K, N = (size_t)call->N;

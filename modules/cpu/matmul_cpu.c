@@ -2,7 +2,7 @@
  * layer. */
 #include "modules/cpu/ops_cpu.h"
 
-/* Each weight has only the copy that its backend multiplies by. */
+/* Allocates for a weight only the copy that this backend multiplies by. */
 static pl_status alloc_weight_copy(const pl_backend *be, pl_weight *w)
 {
     const size_t bf16 = (size_t)w->O * (size_t)w->I * pl_type_bytes(be->act);

@@ -1,14 +1,14 @@
-/* out = x w^T for few rows of x, where the time is that of reading w once: a product
- * library packs w first, which takes longer than the product.
+/* out = x w^T for few rows of x. Reading w once then takes most of the time; a library
+ * would first pack w, which takes longer than the product itself.
  *
  * Each element of out is a sum over K in one order, which depends neither on the number
- * of rows nor on the row's place: a sequence decoded in a batch gets the bytes that it
- * gets alone. Rows of x are taken TILE at a time, those of w ROWS at a time, so that a
+ * of rows nor on the row's place: a sequence gets the same bytes decoded alone and in a
+ * batch. Rows of x are taken TILE at a time, those of w ROWS at a time, so that a
  * vector that was loaded is used several times; the sums of LANES rows of w are folded
  * together.
  *
- * Rows are short, and processors that fetch ahead by themselves follow one stream
- * within a page: while ROWS of w are read, the ROWS after them are asked for.
+ * Rows are short, and hardware prefetching follows a stream only within a page. So
+ * while ROWS of w are read, the ROWS after them are prefetched.
  */
 #include "modules/cpu/ops_cpu.h"
 #include "modules/cpu/simd.h"
@@ -58,8 +58,8 @@ ALWAYS_INLINE void dot_tile(vfloat sums[TILE][LANES], int at, const char *x,
             sums[n][at + r] = sum[n][r];
 }
 
-/* Elements o0 .. o0+LANES, as many as there are, of n_x rows from row n on. Rows of w
- * beyond the last are read as the last. */
+/* Computes elements o0 .. o0+LANES (fewer at the end) of n_x rows from row n on. Beyond
+ * the last row of w the last one is read again. */
 ALWAYS_INLINE void outputs(const matvec *job, int n, int o0, const int n_x,
                            const pl_type type)
 {
@@ -100,8 +100,7 @@ static void multiply_few_rows(pl_backend *be, const matvec *job)
     }
 }
 
-/* Returns false if a library should compute the product. out has the type `out_type`.
- */
+/* Returns false if the product is one for a library. out has the type `out_type`. */
 static bool do_few(pl_backend *be, pl_act *out, pl_type out_type, const pl_act *x,
                    const pl_weight *w, int N, int O, int I)
 {

@@ -1,10 +1,10 @@
-/* Muon by own tiles (product.h), in f32 whatever the type of activations.
+/* Muon by our own tiles (product.h), always in f32.
  *
  * Matrices are zero-padded to whole panels of NR columns, and stored panel after panel:
- * element (row, col) lies at [col / NR][row][col % NR]. So each of them can be either
- * operand of a product as it is, and nothing is packed between the fifteen products.
- * Padding stays zero. X is tall: its columns, of which there are fewer, are summed into
- * the Gram matrix.
+ * element (row, col) lies at [col / NR][row][col % NR]. So each matrix can be the left
+ * or right operand of a product without packing, through all fifteen products. Padding
+ * stays zero. X is tall: its columns, of which there are fewer, are summed into the
+ * Gram matrix.
  *
  * An element's sum runs over all of its terms in order, in one thread, so that no byte
  * depends on the number of threads.
@@ -25,11 +25,11 @@ static float *tile_at(const panels *x, int row, int col)
 
 /* ---- products ---- */
 
-/* c = scale * add + factor * (a^T b if `turned`, else a b); c may be `add` only for the
- * tile that is being computed, so it is another matrix here. `mirrored`: c is
- * symmetric; tiles that lie wholly below its diagonal are left out. */
+/* c = scale * add + factor * (a^T b if `turned`, else a b). c is a different matrix
+ * than `add`. `mirrored`: c is symmetric, and tiles that lie wholly below its diagonal
+ * are left out. */
 typedef struct panel_product {
-    const panels *c, *a, *b, *add; /* add: NULL or as large as c */
+    const panels *c, *a, *b, *add; /* add: NULL, or a matrix as large as c */
     float scale, factor;
     bool turned, mirrored;
 } panel_product;
@@ -88,7 +88,7 @@ static int whole_panels(int n)
     return (n + NR - 1) / NR * NR;
 }
 
-/* m and u of one step; u takes the place of g. */
+/* Computes m and u of one step; u replaces g. */
 static void add_momentum(float *m, float *g, size_t n, float grad_scale)
 {
     const float mu = PL_MUON_MOMENTUM;

@@ -75,8 +75,8 @@ ALWAYS_INLINE void backward_row(pl_act *dx, float *dw, const pl_act *dout,
     }
 }
 
-/* Rows are summed into dw in groups, each into its own partial sum, added in order:
- * the result does not depend on the number of threads. */
+/* dw is summed over rows in groups. Each group has its own partial sum, and these are
+ * added in order, so the result does not depend on the number of threads. */
 enum { GROUP = 64 };
 
 static void backward_group(pl_act *dx, float *part, const pl_act *dout, const pl_act *x,

@@ -4,8 +4,8 @@
 #define PL_MODULES_CPU_OPS_CPU_H
 #include "modules/cpu/state.h"
 
-/* backend_cpu.c, matmul_cpu.c: the same for each instruction set; the last three choose
- * one for themselves */
+/* Operations from backend_cpu.c and matmul_cpu.c, which are compiled once for all
+ * instruction sets. The last three choose an instruction set themselves. */
 #define CPU_DECLARE(op) pl_op_##op cpu_##op;
 PL_OPS_OF_MEMORY(CPU_DECLARE)
 PL_OPS_OF_WEIGHTS(CPU_DECLARE)
@@ -22,9 +22,9 @@ PL_OPS_OF_MODELS(CPU_DECLARE)
 /* bytes_cpu.c: out [N,O] = x w^T for a weight in bytes */
 void OP(multiply_bytes)(pl_backend *be, pl_act *out, pl_type out_type, const pl_act *x,
                         const pl_weight *w, int N);
-/* attention_cpu.c: attention_decode in blocks, for rows of one sequence whose cache
- * begins at element `at`, from position `first` on. Returns false if the rows must be
- * computed one by one. */
+/* Computes attention_decode in blocks (attention_cpu.c), for rows of one sequence from
+ * position `first` on, whose cache begins at element `at`. Returns false if the rows
+ * must be computed one by one. */
 bool OP(attention_after)(pl_backend *be, pl_act *out, const pl_act *qkv,
                          const pl_act *keys, const pl_act *values, size_t at, int first,
                          int N, int H, int G, int D);

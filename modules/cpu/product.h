@@ -1,10 +1,10 @@
-/* Tiles of small products whose sums stay in registers; attention and dw are made of
+/* Tiles of small products whose sums stay in registers. Attention and dw are built from
  * them.
  *
- * Everything is counted in words of 4 bytes: one float, or two bf16 neighbours along
- * the axis that is summed over. So fp32 and bf16 share one kernel, and only the
+ * Everything is counted in words of 4 bytes: one float, or two bf16 values that are
+ * neighbours along the summed axis. So fp32 and bf16 share one kernel, and only the
  * multiplication of two words differs (v_dot). `a` is read word by word at any two
- * strides, `b` a row of up to NR words at a time. */
+ * strides, `b` in rows of up to NR words. */
 #ifndef PL_MODULES_CPU_PRODUCT_H
 #define PL_MODULES_CPU_PRODUCT_H
 #include "modules/cpu/simd.h"
@@ -41,7 +41,7 @@ ALWAYS_INLINE vfloat pair_words(vfloat even, vfloat odd)
     return (vfloat)(low | (vuint)v_from_half(v_to_half(odd)));
 }
 
-/* The same of floats that are bf16 already. */
+/* Joins two floats that already are bf16 values into a word, without rounding. */
 ALWAYS_INLINE vfloat pair_halves(vfloat even, vfloat odd)
 {
     return (vfloat)((vuint)even >> 16 | (vuint)odd);

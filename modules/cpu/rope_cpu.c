@@ -23,7 +23,7 @@ ALWAYS_INLINE void rotate_head(pl_act *x, size_t at, const float *cosine,
     }
 }
 
-/* The q and k heads of one row, by the angles of a position. */
+/* Rotates the q and k heads of one row by the angles of a position. */
 static void rotate_row(pl_backend *be, pl_act *qkv, size_t row, int position, int heads,
                        int half, int sign)
 {

@@ -27,7 +27,8 @@ typedef uint32_t vuint __attribute__((vector_size(4 * LANES)));
 typedef int32_t vint __attribute__((vector_size(4 * LANES)));
 typedef uint16_t vhalf __attribute__((vector_size(2 * LANES)));
 
-/* Kernels are written once for a run-time type and specialised by inlining. */
+/* Kernels take the type as a parameter. Inlining specialises them for each constant
+ * type. */
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 ALWAYS_INLINE vfloat v_set(float x)
@@ -35,13 +36,13 @@ ALWAYS_INLINE vfloat v_set(float x)
     return x - (vfloat){0}; /* exact for every x, folded to a broadcast */
 }
 
-/* How many lanes are left from i to n. */
+/* The number of lanes from i to n, at most LANES. */
 ALWAYS_INLINE int v_left(int i, int n)
 {
     return n - i < LANES ? n - i : LANES;
 }
 
-/* The number of each lane. */
+/* Each lane gets its own index. */
 ALWAYS_INLINE vint v_number(void)
 {
     static const int32_t number[16] = {0, 1, 2,  3,  4,  5,  6,  7,
@@ -50,7 +51,7 @@ ALWAYS_INLINE vint v_number(void)
     memcpy(&lane, number, sizeof lane);
     return lane;
 }
-/* The mask of lanes below n. */
+/* The mask of the lanes whose index is below n. */
 ALWAYS_INLINE vint v_below(int n)
 {
     return v_number() < n;
@@ -64,7 +65,7 @@ ALWAYS_INLINE vfloat v_select(vint mask, vfloat yes, vfloat no)
     return (vfloat)(((vint)yes & mask) | ((vint)no & ~mask));
 }
 
-/* When x is not a number the result is x: put the bound first. */
+/* If x is NaN the result is NaN, provided that the bound is the first argument. */
 ALWAYS_INLINE vfloat v_max(vfloat bound, vfloat x)
 {
 #if defined(__AVX512F__)
@@ -98,7 +99,7 @@ ALWAYS_INLINE vfloat v_sqrt(vfloat x)
 #endif
 }
 
-/* Folding halves, always in the same order. */
+/* Sums by folding halves, always in the same order. */
 #if defined(__AVX512F__)
 ALWAYS_INLINE float v_sum(vfloat x)
 {
@@ -125,8 +126,8 @@ ALWAYS_INLINE float v_largest(vfloat x)
 }
 #endif
 
-/* Turns LANES rows of LANES words: rows `step` apart exchange half of their lanes, for
- * each power of two. */
+/* Transposes LANES rows of LANES words: for each power of two, rows `step` apart
+ * exchange half of their lanes. */
 #if defined(__AVX512F__)
 ALWAYS_INLINE void exchange_lanes(vfloat row[LANES], const int step)
 {
@@ -159,7 +160,7 @@ ALWAYS_INLINE void v_transpose(vfloat row[LANES])
 }
 #endif
 
-/* Lane i gets the sum (the largest value) of row i. The rows are overwritten. */
+/* Lane i gets the sum (or the largest value) of row i. The rows are overwritten. */
 ALWAYS_INLINE vfloat v_sum_rows(vfloat row[LANES])
 {
     v_transpose(row);
@@ -188,10 +189,10 @@ ALWAYS_INLINE void v_store(float *p, vfloat x)
     memcpy(p, &x, sizeof x);
 }
 
-/* The first n of LANES words, or halves, at any address; the others are zero, or not
- * written. Masks are used where the machine has them: a copy by parts goes through the
- * stack even if it is whole, and such stores made a loop over rows take twice as long.
- */
+/* Loads or stores the first n of LANES words, or halves, at any address. Lanes beyond n
+ * are loaded as zero and not stored. Masks are used where the machine has them: a copy
+ * by parts goes through the stack even if it is whole, and such stores made a loop over
+ * rows take twice as long. */
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
 ALWAYS_INLINE vfloat some_words(const char *p, int n)
 {
@@ -244,7 +245,8 @@ ALWAYS_INLINE void put_some_halves(char *p, vhalf x, int n)
 }
 #endif
 
-/* The first n lanes; the others are zero, or not written. */
+/* Loads or stores the first n lanes. Lanes beyond n are loaded as zero and not
+ * stored. */
 ALWAYS_INLINE vfloat v_load_n(const float *p, int n)
 {
     return n == LANES ? v_load(p) : some_words((const char *)p, n);
@@ -313,7 +315,7 @@ ALWAYS_INLINE void v_store_act(pl_act *acts, size_t i, vfloat x, int n, pl_type 
 
 enum { WORD = 4 };
 
-/* Elements of one word, and words of n elements (n is even in bf16). */
+/* The elements of one word, and the words that n elements need (n is even in bf16). */
 ALWAYS_INLINE int word_size(pl_type type)
 {
     return type == PL_F32 ? 1 : 2;
@@ -355,8 +357,8 @@ ALWAYS_INLINE vfloat v_dot(vfloat acc, vfloat a, vfloat b, pl_type type)
 #endif
 }
 
-/* e^x with a relative error below 2e-7 for -87 <= x <= 88; held at the ends beyond
- * (so that e^-1000 is 1e-38, not 0); NaN gives NaN.
+/* e^x with a relative error below 2e-7 for -87 <= x <= 88; x beyond these limits gives
+ * the value at the limit (e^-1000 is 1e-38, not 0). NaN gives NaN.
  *
  *   x = n ln2 + r, |r| <= ln2/2;  e^x = 2^n (1 + r + r^2 p(r))
  *
@@ -382,9 +384,9 @@ ALWAYS_INLINE vfloat v_exp(vfloat x)
 #define LOG2_E 1.44269504088896341f
 #define LN_2   0.693147180559945309f
 
-/* 2^x with a relative error below 3e-7 for -126 <= x <= 127, held beyond like v_exp.
- * Cheaper than v_exp by the split of ln2: for arguments that carry more error than that
- * anyway.
+/* 2^x with a relative error below 3e-7 for -126 <= x <= 127, and the value at the limit
+ * beyond, like v_exp. It omits v_exp's split of ln2, so it is cheaper; use it for
+ * arguments with larger errors than that.
  *
  *   x = n + f;  2^x = 2^n q(f),  q of degree 5, q(0) = 1, with the least relative error
  *

@@ -1,9 +1,9 @@
 /* The state that the operations of the cpu backend share.
  *
  * The files that hold operations (`*_cpu.c`) are compiled once per instruction set,
- * with other compiler flags and another value of CPU_ISA; OP() appends it to every name
- * with external linkage. The backend picks one table at create. Files without OP() are
- * compiled once, for any machine. */
+ * with different compiler flags and a different value of CPU_ISA; OP() appends it to
+ * every name with external linkage. The backend picks one table at create. Files
+ * without OP() are compiled once, for any machine. */
 #ifndef PL_MODULES_CPU_STATE_H
 #define PL_MODULES_CPU_STATE_H
 #include "modules/cpu/gemm.h"
@@ -29,10 +29,11 @@ typedef struct cpu_state {
     pl_backend backend;
     gemm *gemm;
     /* Memory that an operation may use until it returns; operations do not nest. It
-     * grows when a larger shape comes, then stays. */
+     * grows when a larger shape comes and never shrinks. */
     cpu_block scratch;
-    cpu_block packed; /* the same for operands of own products within an operation */
-    bool own_dw;      /* whether dw is computed by own tiles (dw_cpu.c) */
+    /* a second such block, for the packed operands of an operation's own products */
+    cpu_block packed;
+    bool own_dw; /* whether dw is computed by own tiles (dw_cpu.c) */
     /* cos and sin of position * frequency: [n_positions, rope_size / 2] each. */
     float *rope_cos, *rope_sin;
     int rope_positions, rope_size;
@@ -42,7 +43,8 @@ typedef struct cpu_state {
     char failure_text[256];
 } cpu_state;
 
-/* weight_bytes.c: bytes from a row to the next; bytes and scales from the master. */
+/* weight_bytes.c: the bytes from a row to the next, and the conversion of the master to
+ * bytes and scales. */
 size_t cpu_weight_stride(const pl_weight *w);
 void cpu_weight_encode(const pl_weight *w);
 
@@ -51,10 +53,10 @@ static inline cpu_state *cpu_self(const pl_backend *be)
     return be->self;
 }
 
-/* Chooses all threads or one for work that shares out whole rows and reads and writes
- * `bytes`. No byte of the result depends on the choice. Waking a waiting thread costs
- * about as much as moving TEAM_BYTES, and more if it sleeps; if the number of threads
- * differs from the last time, libgomp starts new ones. */
+/* Chooses one thread or all for work that reads and writes `bytes` and is divided by
+ * whole rows. No byte of the result depends on the choice. Waking a waiting thread
+ * costs about as much as moving TEAM_BYTES, and more if it sleeps; if the number of
+ * threads differs from the last time, libgomp starts new ones. */
 static inline int cpu_team(const pl_backend *be, size_t bytes)
 {
     enum { TEAM_BYTES = 64 << 10 };
@@ -65,8 +67,8 @@ static inline int cpu_team(const pl_backend *be, size_t bytes)
 /* Keeps the first failure and the thread's last error for sync. */
 void cpu_note_failure(cpu_state *self, pl_status status);
 
-/* The scratch block with at least `bytes`, 64-byte aligned. NULL, with the failure
- * noted, if memory does not suffice. */
+/* Returns the scratch block with at least `bytes`, 64-byte aligned. Returns NULL, with
+ * the failure noted, if memory does not suffice. */
 void *cpu_scratch(cpu_state *self, size_t bytes);
 void *cpu_packed(cpu_state *self, size_t bytes);
 
@@ -86,7 +88,7 @@ static inline void cpu_gemm(cpu_state *self, const gemm_call *call, void *c,
     cpu_note_failure(self, self->gemm->run(self->gemm, call, c, a, b));
 }
 
-/* Compute copy of a weight, in the type of activations. */
+/* The copy of a weight that products read, in the type of activations. */
 static inline const void *cpu_weight_data(const pl_weight *weight)
 {
     return weight->copy != NULL ? weight->copy : weight->master;

@@ -1,6 +1,6 @@
-/* Activations: bf16 in memory, fp32 in registers. V of them move at once: 8 fill the 16
- * bytes of the widest load and need rows whose width is a multiple of 8; otherwise V is
- * 1. */
+/* Activations are bf16 in memory and fp32 in registers. V of them are moved at once: V
+ * = 8 fills the widest load (16 bytes) and needs rows whose width is a multiple of 8;
+ * otherwise V is 1. */
 #ifndef PL_MODULES_CUDA_ACTS_CUH
 #define PL_MODULES_CUDA_ACTS_CUH
 #include "modules/cuda/device.h"
@@ -15,7 +15,8 @@ static inline int acts_width(int C)
     return C % ACTS_WIDE == 0 ? ACTS_WIDE : 1;
 }
 
-/* The same for a run of n at these addresses, which may be anywhere. */
+/* The width of access for n consecutive acts at a and b, which may lie at any
+ * address. */
 static inline int acts_width_of(size_t n, const void *a, const void *b)
 {
     const uintptr_t at =

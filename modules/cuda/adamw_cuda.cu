@@ -1,9 +1,8 @@
-/* AdamW (arXiv:1711.05101) and the norm it is clipped by. Each rounding is the
- * reference's, so that its bytes are too.
+/* AdamW (arXiv:1711.05101) and the gradient norm for clipping. It rounds wherever the
+ * reference rounds, so parameters and moments get the reference's bytes.
  *
- * The sum of squares: a fixed number of blocks, whatever the device, each over the
- * elements that are its turn; then one block over their sums.
- */
+ * The sum of squares uses a fixed number of blocks, whatever the device. Each sums its
+ * share of the elements; then one block adds up their sums. */
 #include "modules/cuda/ops_cuda.cuh"
 #include "modules/cuda/warp.cuh"
 #include <math.h>

@@ -9,24 +9,26 @@
 #include "modules/cuda/ops_cuda.cuh"
 
 enum { ATTENTION_WARPS = 4, ATTENTION_THREADS = ATTENTION_WARPS * WARP_SIZE };
-enum { ATTENTION_ROWS = 16 * ATTENTION_WARPS }; /* a block's own: 16 a warp */
+/* rows that a block owns: 16 per warp */
+enum { ATTENTION_ROWS = 16 * ATTENTION_WARPS };
 enum { HEAD_MAX = 128 };
 
 struct attention_shape {
     int T, H, G, D;
-    size_t stride;        /* of a row of qkv: (H + 2G) D */
-    float scale;          /* 1/sqrt(D) */
-    const int32_t *texts; /* [B,T] where the text of a position begins; NULL: at 0 */
+    size_t stride; /* of a row of qkv: (H + 2G) D */
+    float scale;   /* 1/sqrt(D) */
+    /* [B,T] where the text of a position begins; NULL: every text begins at 0 */
+    const int32_t *texts;
 };
 
-/* Where the text of position t of sequence b begins. It never falls within a sequence,
- * so the first of several queries sees the earliest key. */
+/* Where the text of position t of sequence b begins. This never decreases within a
+ * sequence, so the first of several queries sees the earliest key. */
 __device__ inline int text_begin(const attention_shape &s, int b, int t)
 {
     return s.texts && t < s.T ? s.texts[(size_t)b * (size_t)s.T + (size_t)t] : 0;
 }
 
-/* Acts in a row of a tile; mma.cuh explains the 8. */
+/* Acts in a row of a tile, with a padding of 8 that mma.cuh explains. */
 template <int HD> struct tile_of {
     enum { STRIDE = HD + 8 };
     static constexpr size_t bytes(int rows)
@@ -35,8 +37,8 @@ template <int HD> struct tile_of {
     }
 };
 
-/* Rows first..first+ROWS-1 of a head, `from` being its row 0, into a tile: zeros past T
- * and past D. Complete after copy_wait and a barrier. */
+/* Copies rows first..first+ROWS-1 of a head (whose row 0 is at `from`) into a tile,
+ * with zeros past T and past D. The copy is complete after copy_wait and a barrier. */
 template <int HD, int ROWS>
 __device__ inline void load_tile(act *tile, const act *from, size_t stride, int first,
                                  int T, int D)
@@ -57,8 +59,8 @@ __device__ inline void load_tile(act *tile, const act *from, size_t stride, int 
     }
 }
 
-/* c[16, 8 N] += rows of `a` (its A fragments at row) times `b`^T, over HD; b a tile of
- * 8 N rows. */
+/* c[16, 8 N] += rows of `a` from `row` on times `b`^T, summed over HD; b is a tile of 8
+ * N rows. */
 template <int HD, int N>
 __device__ inline void multiply_rows(float c[N][4], const act *a, int row, const act *b)
 {
@@ -120,7 +122,7 @@ template <int N> __device__ inline void clear_rows(float c[N][4])
         c[n][0] = c[n][1] = c[n][2] = c[n][3] = 0.0f;
 }
 
-/* Over the four lanes that share a row. */
+/* The largest value among the four lanes that share a row. */
 __device__ inline float row_max(float x)
 {
     x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));

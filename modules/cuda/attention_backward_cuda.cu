@@ -1,4 +1,4 @@
-/* Causal attention, backward. Scores are computed anew from q and k, and p from lse:
+/* Causal attention, backward. Scores are recomputed from q and k, and p from lse:
  *
  *   p = exp(score - lse)       dp = dout v^T       ds = p (dp - delta) / sqrt(D)
  *   dv = p^T dout              dk = ds^T q         dq = ds k
@@ -6,14 +6,14 @@
  * with delta[t] = dout[t].out[t]. Two kernels, so that every sum has one owner and one
  * order: a block of the first owns 64 keys of one kv head and goes through all queries
  * that see them, of all query heads that read it; a block of the second owns 64 queries
- * and goes through their keys. The scores are computed in both: two products of seven
- * more than with atomics, and the same bytes every time.
+ * and goes through their keys. Both compute the scores. That makes seven products where
+ * atomics would need five, but the bytes are the same every time.
  */
 #include "modules/cuda/attention.cuh"
 #include "modules/cuda/warp.cuh"
 
-/* Queries, or keys, that pass by at a time; the next ones are on their way meanwhile.
- */
+/* Number of queries (or keys) that are processed at a time; the next ones are being
+ * copied meanwhile. */
 enum { STEP = 32, HALVES = 2 };
 
 static const float log2_e = 1.4426950408889634f;
@@ -47,13 +47,14 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS)
 
 /* ---- keys and values ---- */
 
-/* lse, delta and the begin of the text of STEP queries; those past T give p = 0. */
+/* lse, delta and the begin of the text for STEP queries. Queries past T have values
+ * that give p = 0. */
 struct query_numbers {
     float lse[STEP], delta[STEP];
     int begin[STEP];
 };
 
-/* lse and delta are those of one head of sequence b. */
+/* Reads from lse and delta of one head of sequence b. */
 static __device__ void load_numbers(query_numbers *to, const float *lse,
                                     const float *delta, int first, int b,
                                     const attention_shape &s)
@@ -77,7 +78,7 @@ static __device__ int last_query(const attention_shape &s, int b, int first)
     return min(end, s.T);
 }
 
-/* From transposed scores [16 keys, STEP queries] and dp: p and ds, in place. */
+/* Turns transposed scores [16 keys, STEP queries] and dp into p and ds, in place. */
 static __device__ void weigh_keys(float s[STEP / 8][4], float dp[STEP / 8][4],
                                   const query_numbers *of, attention_shape shape,
                                   int first_key, int first_query)
@@ -99,8 +100,7 @@ static __device__ void weigh_keys(float s[STEP / 8][4], float dp[STEP / 8][4],
         }
 }
 
-/* STEP rows of two tensors into the halves of `to`, asked for as one group of copies.
- */
+/* Starts the copy of STEP rows of two tensors into the halves of `to`, as one group. */
 template <int HD>
 static __device__ void ask_rows(act *to, const act *a, size_t a_stride, const act *b,
                                 size_t b_stride, int first, attention_shape s)
@@ -147,7 +147,7 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS)
                 load_numbers(&numbers[half ^ 1], in.lse + row, in.delta + row, next, b,
                              s);
             } else {
-                copy_commit(); /* an empty group: one may always be under way */
+                copy_commit(); /* an empty group: copy_wait leaves one under way */
             }
             copy_wait<1>();
             __syncthreads();
@@ -172,7 +172,7 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS)
 
 /* ---- queries ---- */
 
-/* From scores [16 queries, STEP keys] and dp: ds, in place of dp. */
+/* Turns scores [16 queries, STEP keys] and dp into ds, in place of dp. */
 static __device__ void weigh_queries(float s[STEP / 8][4], float dp[STEP / 8][4],
                                      const float lse[2], const float delta[2],
                                      const int begin[2], attention_shape shape,
@@ -229,7 +229,7 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS)
             ask_rows<HD>(stages + (half ^ 1) * 2 * TILE, k, s.stride, v, s.stride,
                          key + STEP, s);
         else
-            copy_commit(); /* an empty group: one may always be under way */
+            copy_commit(); /* an empty group: copy_wait leaves one under way */
         copy_wait<1>();
         __syncthreads();
         float p[STEP / 8][4], ds[STEP / 8][4];

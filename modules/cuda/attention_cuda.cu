@@ -1,12 +1,11 @@
-/* Causal attention, forward, in the manner of FlashAttention-2 (arXiv:2307.08691).
+/* Causal attention, forward, as in FlashAttention-2 (arXiv:2307.08691).
  *
- * A block owns 64 queries of one head, a warp 16 of them, and goes through the keys 64
- * at a time, from where its first text begins up to its own positions. For each row it
- * keeps the largest score m, the sum l of exp(score - m) and the weighted sum of values
- * o; when m grows, l and o shrink by exp(m_old - m_new). At the end out = o / l and lse
- * = m + log l. The next keys and values are on their way while the current ones are
- * used.
- */
+ * A block owns 64 queries of one head, and each of its warps 16 of them. It goes
+ * through the keys 64 at a time, from the begin of its first text up to its own
+ * positions. For each row it keeps the largest score m, the sum l of exp(score - m) and
+ * the weighted sum of values o; when m grows, l and o shrink by exp(m_old - m_new). At
+ * the end out = o / l and lse = m + log l. The next keys and values are copied while
+ * the current ones are used. */
 #include "modules/cuda/attention.cuh"
 #include <math.h>
 
@@ -55,8 +54,9 @@ static __device__ void mask_scores(float s[KEYS / 8][4], int first_row, int firs
         }
 }
 
-/* Scores become exp(score - m); m and l move on, o shrinks. `unit` is scale * log2 e:
- * exponentials are powers of two. */
+/* Turns scores into exp(score - m), where m is updated first; l grows and o shrinks
+ * accordingly. `unit` is scale * log2 e, because exponentials are computed as powers of
+ * two. */
 template <int HD>
 static __device__ void take_scores(float s[KEYS / 8][4], row_state *row,
                                    float o[HD / 8][4], float unit)
@@ -90,7 +90,7 @@ static __device__ void take_scores(float s[KEYS / 8][4], row_state *row,
     }
 }
 
-/* Keys and values of one stage, asked for as one group of copies. */
+/* Starts the copy of the keys and values of one stage, as one group. */
 template <int HD>
 static __device__ void ask_keys(act *stage, const act *keys, const act *values,
                                 attention_shape s, int first)
@@ -132,7 +132,7 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS)
         if (key + KEYS < end)
             ask_keys<HD>(stages + (stage ^ 1) * 2 * TILE, k, v, s, key + KEYS);
         else
-            copy_commit(); /* an empty group: one may always be under way */
+            copy_commit(); /* an empty group: copy_wait leaves one under way */
         copy_wait<1>();
         __syncthreads();
         float scores[KEYS / 8][4];

@@ -1,10 +1,10 @@
-/* Opens the cuda backend, allocates its memory, and has its table of operations. */
+/* Opens the cuda backend, allocates its memory, and holds its table of operations. */
 #include "modules/cuda/cuda.h"
 #include "modules/cuda/ops_cuda.cuh"
 #include <stdio.h>
 
-enum { CAPABILITY_MIN = 8 };  /* bf16 tensor cores, asynchronous copies */
-enum { CAPABILITY_FP8 = 89 }; /* those of fp8 */
+enum { CAPABILITY_MIN = 8 };  /* it has bf16 tensor cores, asynchronous copies */
+enum { CAPABILITY_FP8 = 89 }; /* it also has fp8 tensor cores */
 
 /* ---- failures ---- */
 
@@ -140,14 +140,17 @@ static pl_status find_device(const pl_backend_options *options, int *out,
     return PL_OK;
 }
 
-/* For the plan of what to put into the memory. */
+/* Asks for the memory and the number of GPUs. The plan of what to put into memory needs
+ * them. */
 static pl_status measure_memory(cuda_state *self)
 {
     size_t left = 0, all = 0;
-    PL_CHECK(device_check(cudaMemGetInfo(&left, &all), "its memory"));
+    PL_CHECK(
+        device_check(cudaMemGetInfo(&left, &all), "reading the size of its memory"));
     self->backend.memory_bytes = all;
     self->backend.memory_left_bytes = left;
-    return device_check(cudaGetDeviceCount(&self->backend.n_devices), "their number");
+    return device_check(cudaGetDeviceCount(&self->backend.n_devices),
+                        "counting the devices");
 }
 
 static pl_status start_device(cuda_state *self)
@@ -160,8 +163,8 @@ static pl_status start_device(cuda_state *self)
     return measure_memory(self);
 }
 
-/* Equal text means equal bytes: it names the kind of device and the version of cuBLAS.
- */
+/* Equal text means equal bytes, so the text names the model of the device and the
+ * version of cuBLAS. */
 static void describe_device(cuda_state *self, const cudaDeviceProp *p)
 {
     char library[32];

@@ -1,5 +1,5 @@
-/* Finds the functions of cuBLASLt. Those of the emulation are part of the program;
- * those of the library are looked up when it is loaded. */
+/* Finds the functions of cuBLASLt. The emulation's are part of the program; those of
+ * NVIDIA's library are looked up when it is loaded. */
 #include "modules/cuda/blas.h"
 #ifdef __CUDACC__
 #include <dlfcn.h>
@@ -9,7 +9,7 @@
 #define TEXT(x)   TEXT_(x)
 #define BLAS_NAME "libcublasLt.so." TEXT(CUBLAS_VER_MAJOR)
 
-/* Looks where the system looks, then in the toolkit that this was compiled with. */
+/* Searches where the system searches, then in the toolkit that compiled this file. */
 static void *open_library()
 {
     void *library = dlopen(BLAS_NAME, RTLD_NOW | RTLD_LOCAL);

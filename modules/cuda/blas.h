@@ -1,6 +1,6 @@
-/* cuBLASLt, loaded when a cuda backend is opened and not linked: the library has half a
- * gigabyte, and a program that is linked with it starts 0.2 s later on every machine.
- */
+/* cuBLASLt. It is loaded when a cuda backend is opened and is not linked: the library
+ * has half a gigabyte, and a program that links it starts 0.2 s later on every
+ * machine. */
 #ifndef PL_MODULES_CUDA_BLAS_H
 #define PL_MODULES_CUDA_BLAS_H
 #include "base/base.h"
@@ -29,7 +29,7 @@ typedef struct blas {
 #undef BLAS_MEMBER
 } blas;
 
-/* ERR_UNSUPPORTED names the library that is missing. It stays loaded. */
+/* ERR_UNSUPPORTED names the library that is missing. The library stays loaded. */
 PL_MUST_CHECK pl_status blas_load(blas *out);
 
 #endif

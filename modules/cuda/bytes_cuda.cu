@@ -1,17 +1,17 @@
-/* Weights of one byte, for decoding: each row by its largest element, to the nearest of
- * 255 steps, as the cpu backend's (cpu/weight_bytes.c).
+/* Weights of one byte, for decoding. Each row is scaled by its largest element and
+ * rounded to the nearest of 255 steps, as in the cpu backend (cpu/weight_bytes.c).
  *
  *   w[o,i] ~ scale[o] q[o,i],   scale[o] = max_i |w[o,i]| / 127
  *
- * A step reads the bytes (matvec_cuda.cu, rows_cuda.cu). A longer prompt is multiplied
- * by cuBLASLt, for which its matrix becomes bf16 in scratch.
- */
+ * A decoding step multiplies the bytes directly (matvec_cuda.cu, rows_cuda.cu). A
+ * longer prompt is multiplied by cuBLASLt, for which the matrix is converted to bf16 in
+ * scratch memory. */
 #include "modules/cuda/ops_cuda.cuh"
 #include "modules/cuda/warp.cuh"
 
 enum { WARPS = 4, THREADS = WARPS * WARP_SIZE };
 
-/* A warp for each row; what pads a row is 0. */
+/* One warp per row; the padding of a row is 0. */
 static __global__ void __launch_bounds__(THREADS)
     bytes_encode_kernel(int8_t *bytes, float *scales, const float *master,
                         size_t stride, int O, int I)

@@ -1,17 +1,16 @@
-/* The last matrix with cross-entropy, a chunk of rows at a time:
+/* The last matrix together with cross-entropy, a chunk of rows at a time:
  *
  *   logits = x w^T        fp32, cuBLASLt, in scratch
  *   loss, dlogits         one kernel, a block for each row; dlogits bf16, in scratch
  *   dx = dlogits w        dw += dlogits^T x
  *
- * The chunk is as many rows as CUDA_CHUNK_BYTES hold: with 32k words and these 256 MiB,
- * a thousand rows, enough for full matrix units; whole tiles of them, so that every
- * chunk's operands are aligned alike.
+ * CUDA_CHUNK_BYTES (256 MiB) limits the rows of a chunk: about a thousand with 32k
+ * words, which is enough for full use of the matrix units. A chunk has whole tiles of
+ * rows, so that the operands of every chunk are aligned alike.
  *
- * A row is read twice: for its largest logit and the sum of exponentials at once, and
- * for the gradient. Blocks for long rows are so large that the rows at work fit the
- * second-level cache, and the second reading comes from there.
- */
+ * A row is read twice: once for its largest logit and the sum of exponentials, once for
+ * the gradient. Blocks for long rows are so large that all rows in work fit into the
+ * second-level cache, so the second reading comes from there. */
 #include "modules/cuda/ops_cuda.cuh"
 #include "modules/cuda/warp.cuh"
 #include <math.h>
@@ -28,7 +27,7 @@ struct classifier_rows {
     size_t stride; /* of logits and dlogits */
 };
 
-/* log sum_v exp(row[v]); all threads get it. */
+/* log sum_v exp(row[v]); every thread gets the result. */
 template <int W, int THREADS>
 static __device__ float row_log_sum(const float *row, int V)
 {
@@ -49,7 +48,7 @@ static __device__ float row_log_sum(const float *row, int V)
     return all + logf(block_sum<THREADS>(sum * expf(top - all), sums));
 }
 
-/* loss[n], and with dlogits d(*scale * loss) / d logits. */
+/* Writes loss[n] and, with dlogits, the derivative of *scale * loss by the logits. */
 template <int W, int THREADS>
 static __global__ void __launch_bounds__(THREADS) classifier_kernel(classifier_rows c)
 {
@@ -82,7 +81,7 @@ template <int W> static void classify(pl_backend *be, unsigned n, classifier_row
                   cuda_stream(be), c);
 }
 
-/* A chunk's rows in scratch, and what is done with them. */
+/* The rows of a chunk in scratch, and the options of the computation. */
 struct classifier_chunk {
     const pl_weight *w;
     const act *in;

@@ -1,14 +1,12 @@
-/* Rows of several sequences, each with a cache of keys and values.
- *
- * Appending takes a thread for each pair of elements that is rotated, and for each
- * element of v.
+/* Rows of several sequences, each with a cache of keys and values. Appending uses one
+ * thread for each pair of elements that is rotated, and for each element of v.
  *
  * Attention: a sequence's positions are cut into stretches of KEYS. A block takes one
  * stretch for all query heads that share a kv head, as rows of a tile, so that keys and
- * values are read once for them; every warp makes all scores, and of the weighted
- * values its own columns. A second kernel adds up the stretches of a row and head, in
- * order. The grid is as large as the longest sequence would need, so that a step can be
- * captured in a graph; blocks after a sequence's end return at once. */
+ * values are read once for them; every warp computes all scores, but only its own
+ * columns of the weighted values. A second kernel adds up the stretches of a row and
+ * head, in order. The grid is as large as the longest sequence would need, so that a
+ * step can be captured in a graph; blocks after a sequence's end return at once. */
 #include "modules/cuda/attention.cuh"
 #include "modules/cuda/warp.cuh"
 #include <math.h>
@@ -24,7 +22,7 @@ struct append_plan {
     const float *cosines, *sines;
 };
 
-/* Rotates a pair of q or k; that of k is also written to its place in the cache. */
+/* Rotates a pair of q or k. A pair of k is also written to its place in the cache. */
 static __device__ void append_pair(act *low, act *cached, size_t half, float c, float s)
 {
     const float a = __bfloat162float(low[0]), b = __bfloat162float(low[half]);
@@ -38,7 +36,8 @@ static __device__ void append_pair(act *low, act *cached, size_t half, float c, 
     }
 }
 
-/* A thread for pair `at % half` of head `at / half`, with H+2G heads per row. */
+/* One thread for each pair: pair `at % half` of head `at / half`, with H+2G heads per
+ * row. */
 static __global__ void __launch_bounds__(ATTENTION_THREADS)
     decode_append_kernel(act *qkv, act *keys, act *values, const int32_t *slot,
                          const int32_t *pos, append_plan p, size_t n_pairs)
@@ -81,22 +80,23 @@ void cuda_decode_append(pl_backend *be, pl_act *qkv, pl_act *keys, pl_act *value
 
 /* ---- attention ---- */
 
-/* The results of stretches. For stretch i of row n and head h, at (n H + h) n_stretches
- * + i: the largest score, the sum of exp(score - largest), and the weighted values. */
+/* The results of stretches. Those of stretch i of row n and head h are at index (n H +
+ * h) n_stretches + i: the largest score, the sum of exp(score - largest), and the
+ * weighted values. */
 struct decode_parts {
     float *largest, *sum, *values; /* values: D each */
     int n_stretches;
 };
 
-/* Rows, and where their sequences lie. */
+/* The rows of a step, and the places of their sequences in the caches. */
 struct decode_rows {
     const act *qkv, *keys, *values;
     const int32_t *slot, *pos;
     size_t S;
 };
 
-/* Scores [HEADS, KEYS] become exp(score - largest), 0 from key n on; each lane gets the
- * largest score and the sum of its two rows. `unit` is scale * log2 e. */
+/* Turns scores [HEADS, KEYS] into exp(score - largest), and into 0 from key n on. Each
+ * lane gets the largest score and the sum of its two rows. `unit` is scale * log2 e. */
 static __device__ void weigh_scores(float s[KEYS / 8][4], float largest[2],
                                     float sum[2], int n, float unit)
 {
@@ -125,8 +125,9 @@ static __device__ void weigh_scores(float s[KEYS / 8][4], float largest[2],
     }
 }
 
-/* Columns first .. first+15 of weights [HEADS, KEYS] times a tile of values, as rows
- * `at`, at + n_stretches .. of the parts; heads past `heads` are left out. */
+/* Multiplies weights [HEADS, KEYS] by columns first .. first+15 of a tile of values,
+ * and stores the result as rows at, at + n_stretches, .. of the parts. Heads past
+ * `heads` are left out. */
 template <int HD>
 static __device__ void weigh_columns(decode_parts parts, size_t at,
                                      const float w[KEYS / 8][4], const act *tile,
@@ -216,7 +217,7 @@ static __global__ void __launch_bounds__(HEAD_MAX)
     out[row * (size_t)D + d] = __float2bfloat16_rn(value / sum);
 }
 
-/* For at most ROWS_AT_ONCE rows. */
+/* Decodes at most ROWS_AT_ONCE rows. */
 template <int HD>
 static void decode(pl_backend *be, act *out, decode_parts parts, decode_rows rows,
                    int n, attention_shape s)
@@ -245,8 +246,8 @@ static void decode_any(pl_backend *be, act *out, decode_parts parts, decode_rows
         decode<128>(be, out, parts, rows, n, s);
 }
 
-/* Room in scratch for the parts of up to ROWS_AT_ONCE rows. False, with the failure
- * noted, if memory does not suffice. */
+/* Places the parts of up to ROWS_AT_ONCE rows in scratch. Returns false, with the
+ * failure noted, if memory does not suffice. */
 static bool place_parts(pl_backend *be, int n_rows, int S, int H, int D,
                         decode_parts *out)
 {

@@ -5,7 +5,7 @@ pl_status device_check(cudaError_t error, const char *what)
 {
     if (error == cudaSuccess)
         return PL_OK;
-    /* an error that is not permanent is cleared, because it has been reported */
+    /* Clears an error that is not permanent, because it is reported here. */
     (void)cudaGetLastError();
     if (error == cudaErrorMemoryAllocation)
         return pl_fail(PL_ERR_NOMEM, "the CUDA device has too little memory for %s",
@@ -26,7 +26,7 @@ pl_status device_clear_for_libraries(void *memory, size_t bytes, cudaStream_t st
 
 pl_status device_sync(cudaStream_t stream, const char *what)
 {
-    /* a launch that was refused leaves its error only here */
+    /* A launch that was refused leaves its error only in cudaGetLastError. */
     PL_CHECK(device_check(cudaGetLastError(), what));
     return device_check(cudaStreamSynchronize(stream), what);
 }

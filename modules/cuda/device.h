@@ -12,8 +12,9 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
-/* Launches kernel(arguments...) on `stream`; a template's name in parentheses. Grid and
- * block as int or dim3, `shared` dynamic bytes. A failure surfaces at device_sync. */
+/* Launches kernel(arguments...) on `stream`; write a template's name in parentheses.
+ * Grid and block are int or dim3; `shared` is the dynamic shared memory in bytes. A
+ * failure surfaces at device_sync. */
 #ifdef __CUDACC__
 #define PL_LAUNCH(kernel, grid, block, shared, stream, ...)                            \
     (kernel)<<<(grid), (block), (shared), (stream)>>>(__VA_ARGS__)
@@ -35,7 +36,7 @@ __device__ inline void *dynamic_shared()
 
 enum { WARP_SIZE = 32 };
 
-/* Blocks of `size` that cover n things; n is below 2^31 * size. */
+/* Number of blocks of `size` that cover n things; n is below 2^31 * size. */
 static inline unsigned blocks_for(size_t n, size_t size)
 {
     return (unsigned)((n + size - 1) / size);
@@ -47,8 +48,8 @@ PL_MUST_CHECK pl_status device_check(cudaError_t error, const char *what);
 
 /* Zeroes memory that cuBLAS writes, in the stream's order, once when it is allocated.
  * compute-sanitizer's initcheck does not see all that a library's kernels write, and
- * would report our reads of it. The emulation does not clear: it knows what a product
- * wrote, and clearing would hide memory that nothing wrote. */
+ * would report errors where we read it. The emulation does not clear: it knows what a
+ * product wrote, and clearing would hide memory that nothing wrote. */
 PL_MUST_CHECK pl_status device_clear_for_libraries(void *memory, size_t bytes,
                                                    cudaStream_t stream);
 

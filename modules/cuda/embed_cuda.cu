@@ -1,12 +1,11 @@
-/* Rows of the embedding matrix, and their gradient.
- *
- * Backward has a block for each position. The block of a token's first position adds up
- * all positions of that token, and no other block writes to that row; the other blocks
- * end at once. It searches TILE tokens at a time and lists the hits in shared memory,
- * in order. Few hits are added one after another, each thread to its columns, as the
- * reference does. Of many (natural text has tokens that fill a tenth of a batch) warp w
- * adds up every WARPS-th hit, from the w-th on, and the warps' sums are added in order.
- * So the order of additions depends on the tokens alone. */
+/* Rows of the embedding matrix, and their gradient. The backward pass has one block per
+ * position. The block of a token's first position adds up all positions of that token,
+ * and no other block writes to that row; the other blocks end at once. It searches TILE
+ * tokens at a time and lists the hits in shared memory, in order. Few hits are added
+ * one after another, each thread to its columns, as the reference does. If there are
+ * many (some tokens of natural text fill a tenth of a batch), warp w adds up every
+ * WARPS-th hit, from the w-th on, and the warps' sums are added in order. So the order
+ * of additions depends on the tokens alone. */
 #include "modules/cuda/ops_cuda.cuh"
 
 enum { THREADS = 512, WARPS = THREADS / WARP_SIZE, BALLOTS = 4 };
@@ -74,7 +73,7 @@ static __device__ void add_few(float *dw, const act *dout, const int *position, 
     }
 }
 
-/* A warp's share, with V columns per lane. */
+/* Sums a warp's share of the hits, with V columns per lane. */
 template <int V>
 static __device__ void sum_share(float *sum, const act *column, const int *position,
                                  int n, int C)

@@ -1,7 +1,6 @@
-/* cuBLASLt is column-major: the row-major product c = a b is the column-major c^T =
- * b^T a^T, so that b is its first operand and a the second, each read as the transpose
- * of what it is here.
- */
+/* Row-major products by cuBLASLt, which is column-major. The row-major product c = a b
+ * is the column-major product c^T = b^T a^T. So b is passed as the first operand and a
+ * as the second, and cuBLASLt reads each as the transpose of the row-major matrix. */
 #include "modules/cuda/gemm_cuda.h"
 #include "modules/cuda/blas.h"
 #include "modules/cuda/device.h"
@@ -11,8 +10,8 @@
 enum { PLANS_MAX = 512, BUCKETS = 512, ALIGNMENT_MAX = 256 };
 static const size_t workspace_bytes = CUDA_WORKSPACE_BYTES;
 
-/* What a plan depends on. Alignments are in bytes, of the first and second operand and
- * of c. */
+/* Everything that determines a plan. Alignments are the bytes to which the first
+ * operand, the second operand and c are aligned. */
 typedef struct plan_key {
     int32_t kind, M, N, K, type, small, a_stride, c_stride;
     uint32_t alignment[3];
@@ -20,8 +19,8 @@ typedef struct plan_key {
 
 typedef struct gemm_plan {
     plan_key key;
-    gemm_plan *next; /* of its bucket */
-    uint64_t used;   /* when last */
+    gemm_plan *next; /* the next plan in the same bucket */
+    uint64_t used;   /* number of the product that last used the plan */
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t first, second, c;
     cublasLtMatmulAlgo_t algo;
@@ -62,7 +61,7 @@ pl_status gemm_cuda_open(cudaStream_t stream, cuda_gemm **out)
     return status;
 }
 
-/* Accepts a plan that was made only in part. */
+/* Accepts a plan that was only partly made. */
 static void drop_plan(const blas *api, gemm_plan *plan)
 {
     if (plan->desc)
@@ -191,7 +190,7 @@ static pl_status describe_operands(const cuda_gemm *gemm, gemm_plan *plan)
 }
 
 /* If K is split, the parts are kept in fp32 and added in order; they are not added in
- * place, nor rounded to bf16 first. The choice also depends on the alignment of the
+ * place, nor rounded to bf16 first. cuBLASLt also chooses by the alignment of the
  * operands. */
 static pl_status prefer(const cuda_gemm *gemm, cublasLtMatmulPreference_t preference,
                         const plan_key *key)
@@ -301,7 +300,8 @@ static pl_status find_plan(cuda_gemm *gemm, const gemm_call *call, gemm_plan **o
         gemm_plan made = {};
         PL_CHECK(make_plan(gemm, call, &key, &made));
         plan = make_plan_room(gemm);
-        made.next = *bucket; /* the bucket may have changed when room was made */
+        /* the bucket may have changed when an old plan was dropped */
+        made.next = *bucket;
         *plan = made;
         *bucket = plan;
     }

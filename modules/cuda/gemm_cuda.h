@@ -1,6 +1,6 @@
 /* Matrix products by cuBLASLt, in row-major terms.
  *
- * cuBLASLt is asked once per shape which algorithm to use, and the answers for some
+ * cuBLASLt is asked once per shape which algorithm to use, and the plans for some
  * hundreds of shapes are kept. Algorithms that add in place by atomics are excluded, so
  * equal shapes give equal bytes. */
 #ifndef PL_MODULES_CUDA_GEMM_CUDA_H
@@ -17,9 +17,9 @@ typedef enum gemm_kind {
 } gemm_kind;
 
 /* a and b are bf16. c has `type` and is overwritten or, with `accumulate`, added to.
- * With `scales` of b and a (single numbers on the device) both are e4m3 and the product
- * is multiplied by them; this is only for GEMM_NT into bf16, with N and K multiples of
- * 16. */
+ * With `scales` (one number on the device for b, one for a) both operands are e4m3 and
+ * the product is multiplied by the two numbers. This works only for GEMM_NT with a bf16
+ * result, with N and K multiples of 16. */
 typedef struct gemm_call {
     gemm_kind kind;
     int M, N, K;
@@ -31,7 +31,7 @@ typedef struct gemm_call {
     int a_stride, c_stride; /* elements from row to row; 0: no gaps */
 } gemm_call;
 
-/* Its workspace is cleared on the stream. */
+/* The workspace is cleared on the stream. */
 PL_MUST_CHECK pl_status gemm_cuda_open(cudaStream_t stream, cuda_gemm **out);
 void gemm_cuda_close(cuda_gemm **gemm);
 /* Asynchronous; ERR_DEVICE if cuBLAS refuses. Allocates at the first call of a shape.

@@ -1,7 +1,7 @@
-/* Products with weights: cuBLASLt's (gemm_cuda.h) on the compute copies; those of a few
- * rows by kernels of our own (matvec_cuda.cu, rows_cuda.cu). With precision fp8 the
- * operands of forward products are made bytes first (small_cuda.cu); gradients stay
- * bf16. */
+/* Products with weights. cuBLASLt (gemm_cuda.h) multiplies the compute copies; kernels
+ * of our own (matvec_cuda.cu, rows_cuda.cu) multiply a few rows. With precision fp8 the
+ * operands of forward products are first converted to fp8 (small_cuda.cu); gradients
+ * stay bf16. */
 #include "modules/cuda/ops_cuda.cuh"
 
 void cuda_multiply(pl_backend *be, const gemm_call *call)
@@ -10,8 +10,8 @@ void cuda_multiply(pl_backend *be, const gemm_call *call)
     cuda_note_failure(self, gemm_cuda_run(self->gemm, call, self->stream));
 }
 
-/* Computes out, or wide if out is NULL, if there are few enough rows for a kernel of
- * our own. */
+/* Computes out (or wide if out is NULL) if the rows are few enough for a kernel of our
+ * own; else returns false. */
 static bool multiply_few(pl_backend *be, pl_act *out, float *wide, const pl_act *x,
                          const pl_weight *w, int N)
 {
@@ -74,13 +74,14 @@ void cuda_logits(pl_backend *be, float *out, const pl_act *x, const pl_weight *w
 
 /* ---- the copies ---- */
 
-/* cuBLASLt multiplies fp8 in multiples of 16. */
+/* cuBLASLt needs extents that are multiples of 16 for fp8. */
 static bool can_be_small(const cuda_state *self, int O, int I)
 {
     return self->forward_small && O % 16 == 0 && I % 16 == 0;
 }
 
-/* One block of memory: `first`, then `second` at a line of its own. */
+/* Allocates one block: `first` bytes, then `second` bytes from the next cache line
+ * on. */
 static pl_status alloc_copy(pl_backend *be, size_t first, size_t second, uint8_t **out)
 {
     void *memory = NULL;

@@ -1,6 +1,6 @@
-/* out = x w^T for a few rows of x, as a step of decoding needs it. Its time is that of
- * reading every weight once. There is a warp for each row of w, whatever the number of
- * rows of x, so that the bytes of one row do not depend on the others.
+/* out = x w^T for a few rows of x, as a decoding step needs it. Reading every weight
+ * once takes most of the time. There is one warp per row of w, whatever the number of
+ * rows of x, so that the result of one row does not depend on the others.
  *
  * Weights are bf16, or bytes with a scale for each row (bytes_cuda.cu). */
 #include "modules/cuda/ops_cuda.cuh"
@@ -12,11 +12,11 @@ struct matvec_call {
     const act *x; /* [N,I] */
     const act *copy;
     const int8_t *bytes; /* rows of `stride` */
-    const float *scales; /* of bytes; else NULL */
+    const float *scales; /* one per row of bytes; NULL if weights are bf16 */
     size_t stride;
     int O, I;
     act *out;    /* [N,O]; or NULL */
-    float *wide; /* the same as fp32, without `out` */
+    float *wide; /* [N,O] in fp32, used if out is NULL */
 };
 
 template <int V> static __device__ void load_row(float out[V], const act *row)
@@ -37,7 +37,7 @@ template <int V> static __device__ void load_row(float out[V], const int8_t *row
     }
 }
 
-/* sum_i x[n,i] row[i] for N rows, this lane's part */
+/* This lane's part of sum_i x[n,i] row[i] for N rows. */
 template <int N, int V, class T>
 static __device__ void dot_row(float sum[N], const act *x, const T *row, int I)
 {

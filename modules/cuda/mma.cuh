@@ -1,7 +1,8 @@
 /* Tensor cores and asynchronous copies. Each PTX instruction has a function of its own,
- * which the emulation has, too (tests/gpu/emulation/machine.cc). Tiles of bf16 lie in
- * shared memory in rows of `stride` acts; a stride of 8 more than a multiple of 64
- * bytes keeps the eight rows that an instruction reads in different banks.
+ * which the emulation implements as well (tests/gpu/emulation/machine.cc). Tiles of
+ * bf16 lie in shared memory in rows of `stride` acts; a stride of 8 more than a
+ * multiple of 64 bytes keeps the eight rows that an instruction reads in different
+ * banks.
  *
  * With g = lane/4 and p = lane%4, the products' fragments hold
  *
@@ -23,7 +24,7 @@ __device__ inline void mma_16x8x16(float c[4], const unsigned a[4], const unsign
 #endif
 }
 
-/* Four 8x8 matrices; lane l names row l%8 of matrix l/8. */
+/* Loads four 8x8 matrices; lane l passes the address of row l%8 of matrix l/8. */
 __device__ inline void ldmatrix(unsigned out[4], const act *row)
 {
 #ifdef __CUDACC__
@@ -58,14 +59,14 @@ __device__ inline void load_a(unsigned a[4], const act *tile, int stride, int ro
     ldmatrix(a, tile + (row + lane % 16) * stride + k + lane / 16 * 8);
 }
 
-/* Two neighbouring B, columns n.. and n+8.., of a tile [n][k] */
+/* Loads two neighbouring B, at columns n.. and n+8.., of a tile [n][k]. */
 __device__ inline void load_b(unsigned b[4], const act *tile, int stride, int n, int k)
 {
     const int lane = (int)threadIdx.x % WARP_SIZE;
     ldmatrix(b, tile + (n + lane % 8 + lane / 16 * 8) * stride + k + lane / 8 % 2 * 8);
 }
 
-/* The same of a tile [k][n] */
+/* Loads the same two B from a tile [k][n]. */
 __device__ inline void load_b_transposed(unsigned b[4], const act *tile, int stride,
                                          int k, int n)
 {
@@ -84,7 +85,7 @@ __device__ inline void pack_a(unsigned a[4], const float left[4], const float ri
 }
 
 /* 2^x by the special function unit alone: 2 ulp, and 0 below 2^-126, where softmax
- * weights no longer matter. exp2f spends three instructions more on those. */
+ * weights no longer matter. exp2f needs three more instructions to be right there. */
 __device__ inline float exp2_fast(float x)
 {
 #ifdef __CUDACC__
@@ -98,7 +99,8 @@ __device__ inline float exp2_fast(float x)
 
 /* ---- asynchronous copies ---- */
 
-/* 16 bytes from global to shared memory, the first `valid` of them; the rest is 0. */
+/* Copies 16 bytes from global to shared memory: the first `valid` of them; the rest
+ * becomes 0. */
 __device__ inline void copy_async(act *shared, const act *global, int valid)
 {
 #ifdef __CUDACC__
@@ -111,7 +113,7 @@ __device__ inline void copy_async(act *shared, const act *global, int valid)
 #endif
 }
 
-/* Copies since the last commit are a group. */
+/* Makes one group of all copies since the last commit. */
 __device__ inline void copy_commit()
 {
 #ifdef __CUDACC__

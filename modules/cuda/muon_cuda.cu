@@ -1,9 +1,9 @@
 /* Muon (modules/ops.h) on a GPU: momentum, then Newton-Schulz with products of bf16
  * that are summed in fp32, as the layers' own products are.
  *
- * X and its Gram matrix are kept in fp32 and rounded to bf16 for products only, so that
- * an iteration is three times the same two steps: split a matrix into its bf16 copy and
- * its multiple, and add a product to the multiple.
+ * X and its Gram matrix are kept in fp32 and rounded to bf16 for products only, so an
+ * iteration repeats the same two steps three times: split a matrix into its bf16 copy
+ * and its multiple, and add a product to the multiple.
  *
  *   x16 = X,  X = a X            G = x16^T x16            (tall; x16 x16^T if wide)
  *   g16 = G,  G = b/c G          G = G + g16 g16

@@ -3,7 +3,7 @@
 #define PL_MODULES_CUDA_MUON_CUDA_CUH
 #include "modules/cuda/ops_cuda.cuh"
 
-/* Momentum of one parameter; u takes the place of its gradient. */
+/* Momentum of one parameter; u replaces its gradient. */
 static __device__ __forceinline__ void muon_momentum(float *m, float *u, float gradient)
 {
     const float mu = PL_MUON_MOMENTUM;
@@ -12,8 +12,9 @@ static __device__ __forceinline__ void muon_momentum(float *m, float *u, float g
     *u = mu * mean + (1.0f - mu) * gradient;
 }
 
-/* Learning rate and weight decay: those of `numbers` on the device, or these if it is
- * NULL. If `squares` is given and not finite, parameters stay as they are. */
+/* Learning rate and weight decay. They come from `numbers` on the device, or from the
+ * fields here if `numbers` is NULL. If `squares` is given and not finite, parameters
+ * stay as they are. */
 struct muon_rates {
     float lr, weight_decay;
     const pl_step_numbers *numbers;

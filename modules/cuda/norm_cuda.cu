@@ -1,8 +1,8 @@
 /* RMSNorm over the last axis, after a residual sum (arXiv:1910.07467, eq. 4).
  *
- * Forward and dx: a warp owns a row. The sum with the residual is rounded to bf16 as it
- * is stored, and the norm is that of the stored row: what backward reads is what
- * forward normed. The second pass over the row finds it in the cache.
+ * Forward and dx: a warp owns a row. The sum with the residual is rounded to bf16 when
+ * it is stored, and the norm is computed from the rounded row, so forward and backward
+ * use the same values. The second pass over the row finds it in the cache.
  *
  * dw: a thread owns a column of a chunk of rows; the chunks' sums go to scratch and are
  * added up, in order, by a second kernel.
@@ -74,7 +74,7 @@ void cuda_rmsnorm_forward(pl_backend *be, pl_act *out, float *rstd, pl_act *x,
                   eps);
 }
 
-/* sum_c dy w x of a row, this lane's part */
+/* This lane's part of sum_c dy w x of a row. */
 template <int V>
 static __device__ float dot_scaled_row(const act *dout, const act *x, const float *w,
                                        int lane, int C)
@@ -134,8 +134,8 @@ static __global__ void __launch_bounds__(COLUMNS)
     part[(size_t)chunk * (size_t)C + (size_t)c] = sum;
 }
 
-/* Warp s of a block adds up every SHARES-th chunk, a column a lane; then the first warp
- * adds up the shares, in order. */
+/* Warp s of a block adds up every SHARES-th chunk, one column per lane; then the first
+ * warp adds up the warps' sums, in order. */
 static __global__ void __launch_bounds__(SHARES *WARP_SIZE)
     rmsnorm_dw_sum_kernel(float *dw, const float *part, int n_chunks, int C)
 {
@@ -166,8 +166,8 @@ static void rmsnorm_dx(pl_backend *be, act *dx, const act *dout, const act *x,
                   w, rstd, N, C);
 }
 
-/* More than 65535 chunks, the limit of a grid's second extent, are 4 million rows: the
- * batch of a model is below that by its memory. */
+/* More than 65535 chunks, the limit of a grid's second extent, would be 4 million rows.
+ * Memory keeps a model's batch below that. */
 void cuda_rmsnorm_backward(pl_backend *be, pl_act *dx, float *dw, const pl_act *dout,
                            const pl_act *x, const float *w, const float *rstd, int N,
                            int C)

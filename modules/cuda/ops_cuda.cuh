@@ -1,6 +1,5 @@
 /* The cuda backend's state and operations. The equations stand in modules/ops.h. Each
- * file of this folder has one operation, as the file of the same name does in ref/ and
- * cpu/. */
+ * file of this folder holds one operation, like its counterparts in ref/ and cpu/. */
 #ifndef PL_MODULES_CUDA_OPS_CUDA_CUH
 #define PL_MODULES_CUDA_OPS_CUDA_CUH
 #include "modules/backend.h"
@@ -23,8 +22,8 @@ struct pl_weight {
     float *small_scale;
 };
 
-/* The most rows of x for which a matrix is read once: in matvec_cuda.cu, in
- * rows_cuda.cu. */
+/* The largest numbers of rows of x that matvec_cuda.cu and rows_cuda.cu multiply; both
+ * read the matrix only once. */
 enum { CUDA_MATVEC_ROWS = 4, CUDA_ROWS_MAX = 64 };
 
 /* Rows of bytes begin at multiples of 16. */
@@ -33,7 +32,7 @@ static inline size_t cuda_bytes_stride(int I)
     return ((size_t)I + 15) / 16 * 16;
 }
 
-/* A tensor as e4m3, and what its values are to be multiplied by. */
+/* A tensor as e4m3, and the factor by which its values must be multiplied. */
 struct cuda_small {
     const uint8_t *values;
     const float *scale;
@@ -63,8 +62,9 @@ struct cuda_state {
     char failure_text[512];
 };
 
-/* Every operation begins with this call. A thread uses device 0 until it says
- * otherwise, and the thread that trains is not the one that opened the backend. */
+/* Every operation begins with this call, which sets the thread's device. A thread uses
+ * device 0 unless it sets another, and the thread that trains is not the one that
+ * opened the backend. */
 static inline cuda_state *cuda_self(const pl_backend *be)
 {
     cuda_state *self = static_cast<cuda_state *>(be->self);
@@ -104,18 +104,19 @@ PL_OPS_OF_STEPS(CUDA_DECLARE)
 
 /* A product by cuBLASLt; its failure is noted. */
 void cuda_multiply(pl_backend *be, const gemm_call *call);
-/* out, else wide, = x w^T for a few rows. */
+/* out (or wide if out is NULL) = x w^T for a few rows. */
 void cuda_matvec(pl_backend *be, pl_act *out, float *wide, const pl_act *x,
                  const pl_weight *w, int N);
-/* The same with weights in bytes, for up to CUDA_ROWS_MAX rows of a width that is a
- * multiple of 8. */
+/* The same with weights in bytes, for up to CUDA_ROWS_MAX rows. The width of x must be
+ * a multiple of 8. */
 void cuda_rows(pl_backend *be, pl_act *out, float *wide, const pl_act *x,
                const pl_weight *w, int N);
-/* Makes the bytes of a weight from its master; the second function makes bf16 of them
- * in scratch: NULL, with the failure noted, if memory does not suffice. */
+/* Makes the bytes of a weight from its master. The second function makes bf16 from the
+ * bytes, in scratch; it returns NULL, with the failure noted, if memory does not
+ * suffice. */
 void cuda_bytes_encode(pl_backend *be, const pl_weight *w);
 const act *cuda_bytes_decode(pl_backend *be, const pl_weight *w);
-/* The fp8 copies of those weights that have one, from their bf16 copies. */
+/* Makes the fp8 copies from the bf16 copies, for all weights that have one. */
 void cuda_small_refresh(pl_backend *be, pl_weight *const *weights, int n);
 /* Converts n acts, a multiple of 8, to fp8 in scratch. False, with the failure noted,
  * if memory does not suffice. */

@@ -1,6 +1,6 @@
-/* How much device memory the cuda backend takes beside the blocks of a model. The files
- * that allocate it use these numbers, and so does the plan (modules/model_plan.c),
- * which is also made on machines without CUDA. */
+/* How much device memory the cuda backend takes in addition to the blocks of a model.
+ * The files that allocate it use these numbers, and so does the plan
+ * (modules/model_plan.c), which is also made on machines without CUDA. */
 #ifndef PL_MODULES_CUDA_PLAN_CUDA_H
 #define PL_MODULES_CUDA_PLAN_CUDA_H
 #include <stdbool.h>
@@ -8,14 +8,14 @@
 
 enum {
     CUDA_WORKSPACE_BYTES = 32 << 20, /* cuBLASLt's: NVIDIA's advice for Hopper */
-    CUDA_SUM_BLOCKS = 512,           /* of a sum of squares */
+    CUDA_SUM_BLOCKS = 512,           /* blocks that compute a sum of squares */
     CUDA_NORM_CHUNK = 64,            /* rows of a partial sum for a norm's weights */
     CUDA_SMALL_PARTS = 512,          /* partial maxima of a tensor, for fp8 */
-    CUDA_PIECE = 8192,            /* parameters that a block of the optimizer steps */
-    CUDA_PIECE_BYTES = 32,        /* how it is described */
+    CUDA_PIECE = 8192,            /* parameters that one block of the optimizer steps */
+    CUDA_PIECE_BYTES = 32,        /* bytes that describe a piece to the device */
     CUDA_CHUNK_BYTES = 256 << 20, /* logits and their gradients at a time */
-    CUDA_CHUNK_TILE = 128,        /* in whole tiles of rows */
-    CUDA_POSITIONS_MIN = 256      /* of the rotary table */
+    CUDA_CHUNK_TILE = 128,        /* rows of logits come in multiples of this */
+    CUDA_POSITIONS_MIN = 256      /* least length of the rotary table */
 };
 
 /* Parts of a block start at whole lines. */
@@ -25,7 +25,7 @@ static inline size_t cuda_lines(size_t bytes)
 }
 
 /* Rows of logits and of their gradients begin at multiples of 16 bytes, whatever the
- * vocabulary: cuBLASLt has slow kernels only for others. */
+ * vocabulary: for other rows cuBLASLt has only slow kernels. */
 static inline size_t cuda_logit_stride(size_t V)
 {
     return (V + 7) / 8 * 8;
@@ -52,7 +52,7 @@ static inline size_t cuda_norm_bytes(size_t N, size_t C)
     return (N + CUDA_NORM_CHUNK - 1) / CUDA_NORM_CHUNK * C * 4;
 }
 
-/* n acts as fp8, behind what their scale is found with. */
+/* Bytes of n acts as fp8, preceded by the partial maxima that give their scale. */
 static inline size_t cuda_small_bytes(size_t n)
 {
     return cuda_lines(CUDA_SMALL_PARTS * 4) + cuda_lines(4) + n;

@@ -1,13 +1,13 @@
 /* Rotary position embedding (arXiv:2104.09864), Llama's pairing: element i of a head
- * turns with element i + D/2. The cosines come from a table made in double on the
- * host, as the cpu backend's: fp32 sines of large angles would be wrong.
+ * turns with element i + D/2. The cosines come from a table that the host computes in
+ * double precision, as in the cpu backend: fp32 sines of large angles would be wrong.
  */
 #include "modules/cuda/ops_cuda.cuh"
 #include <math.h>
 
 enum { THREADS = 256 };
 
-/* The heads of a row that turn, and where their table starts. */
+/* The heads of a row that are rotated, and where their table starts. */
 struct rope_plan {
     int T, heads, half; /* heads: H + G; half: D/2 */
     size_t stride;      /* of a row of qkv */

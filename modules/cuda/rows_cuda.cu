@@ -1,12 +1,13 @@
-/* out = x w^T for some rows of x and weights of one byte, by tensor cores, as a step of
- * many sequences needs it. The bytes are read once for all rows, and become bf16 in
- * registers, exactly; the scale of a row of w comes at the end.
+/* out = x w^T by tensor cores, for up to CUDA_ROWS_MAX rows of x and weights of one
+ * byte: a decoding step of many sequences needs it. The bytes are read once for all
+ * rows, and become bf16 in registers, exactly; the scale of a row of w comes at the
+ * end.
  *
- * A block has 16 rows of w, its warps share the columns, 32 at a time. Of these a lane
- * (g, p) takes 8 neighbours, p*8.., of rows g and g+8 of w and of row g of x: loads are
- * wide, and nothing passes through shared memory. To an instruction its 16 columns are
- * pairs 2p and 2p+8; which columns of the matrices they are does not matter as long as
- * both operands have the same ones. */
+ * A block has 16 rows of w; its warps divide the columns, 32 at a time. Of these 32
+ * columns a lane (g, p) takes 8 neighbours, p*8.., of rows g and g+8 of w and of row g
+ * of x: loads are wide, and nothing passes through shared memory. To an instruction its
+ * 16 columns are pairs 2p and 2p+8; which columns of the matrices they are does not
+ * matter as long as both operands have the same ones. */
 #include "modules/cuda/mma.cuh"
 #include "modules/cuda/ops_cuda.cuh"
 
@@ -19,7 +20,7 @@ struct rows_call {
     size_t stride;
     int N, O, I;
     act *out;    /* [N,O]; or NULL */
-    float *wide; /* the same as fp32, without `out` */
+    float *wide; /* [N,O] in fp32, used if out is NULL */
 };
 
 /* The eight bytes from column `k` on of a row, as pairs of bf16; 0 past the end. */
@@ -38,7 +39,7 @@ static __device__ void load_pairs(unsigned out[4], const rows_call *c, int o, in
     }
 }
 
-/* The same of a row of x. */
+/* Loads the same eight columns of a row of x. */
 static __device__ void load_acts_pairs(unsigned out[4], const rows_call *c, int n,
                                        int k)
 {

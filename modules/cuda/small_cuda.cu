@@ -1,10 +1,11 @@
-/* Operands of forward products in fp8 (e4m3), each tensor by its largest element:
+/* Converts operands of forward products to fp8 (e4m3). Each tensor is scaled by its
+ * largest element:
  *
  *   x ~ scale q,   scale = max |x| / 448
  *
  * The maximum does not depend on the order. cuBLASLt multiplies by both scales when it
- * stores (gemm_cuda.h). A tensor with a NaN or an infinite value keeps such values, so
- * that the loss shows them. */
+ * stores (gemm_cuda.h). A NaN or an infinite value stays one, so that the loss shows
+ * it. */
 #include "modules/cuda/ops_cuda.cuh"
 #include "modules/cuda/warp.cuh"
 #include <cuda_fp8.h>

@@ -12,7 +12,7 @@ enum { TRANSIT_HALVES = 2, TRANSIT_PIECE_BYTES = 8 << 20 };
 struct device_transit {
     uint8_t *memory[TRANSIT_HALVES];
     cudaEvent_t passed[TRANSIT_HALVES];
-    unsigned next; /* half */
+    unsigned next; /* the half to use next */
 };
 
 /* Closing is allowed even if opening failed. The stream must have finished its work. */

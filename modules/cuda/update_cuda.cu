@@ -9,8 +9,8 @@
  *   Muon      pieces of its matrices get their momentum in `update`; then muon_cuda.cu
  *             steps one matrix after the other
  *
- * Each rounding is the reference's, so that its bytes are too, but for the order of the
- * sum of squares. */
+ * It rounds wherever the reference rounds, so its bytes are the reference's, except
+ * that the sum of squares has another order. */
 #include "modules/cuda/muon_cuda.cuh"
 #include "modules/cuda/warp.cuh"
 #include <math.h>
@@ -20,10 +20,12 @@ enum { PIECE = CUDA_PIECE };
 
 /* A stretch of parameters of one kind, which one block steps. */
 struct update_piece {
-    size_t at, second; /* where its parameters begin, and their v */
+    /* index of its first parameter, and index of that parameter's v */
+    size_t at, second;
     unsigned n;
-    bool decay, wide, muon; /* wide: ACTS_WIDE at a time */
-    act *copy;              /* of its first parameter; or NULL */
+    bool decay, wide, muon; /* wide: ACTS_WIDE parameters at a time */
+    /* where the copy of its first parameter lies; NULL if there is none */
+    act *copy;
 };
 static_assert(sizeof(update_piece) == CUDA_PIECE_BYTES, "what the plan counts");
 
@@ -33,11 +35,11 @@ struct pl_update {
     double *squares, *parts; /* parts [SUM_BLOCKS] */
     update_piece *pieces;
     unsigned n_pieces;
-    pl_weight *const *weights; /* the host's, as runs are */
+    pl_weight *const *weights; /* lists in the host's memory, like `runs` */
     int n_weights;
     const pl_update_run *runs;
     int n_runs;
-    float *work; /* of Muon */
+    float *work; /* scratch memory for Muon */
 };
 
 /* ---- kernels ---- */
@@ -58,7 +60,7 @@ static __global__ void __launch_bounds__(THREADS)
         parts[blockIdx.x] = sum;
 }
 
-/* The reference's step (ref/adamw_ref.c) of one parameter. */
+/* Steps one parameter exactly as the reference does (ref/adamw_ref.c). */
 static __device__ __forceinline__ void step_one(float *p, float *m, float *v, float g,
                                                 const pl_step_numbers *s, float decay)
 {
@@ -101,7 +103,7 @@ static __device__ void clear_piece(float *g, unsigned n)
         g[i] = 0.0f;
 }
 
-/* As pl_host_update_apply's clip_factor. */
+/* Computes the same factor as clip_factor of pl_host_update_apply. */
 static __device__ float clip_factor(double squares, float clip)
 {
     const double norm = sqrt(squares);
@@ -140,8 +142,8 @@ static __global__ void __launch_bounds__(THREADS)
 
 /* ---- pieces ---- */
 
-/* The weight that contains parameter `at`, or NULL; then *end becomes the beginning of
- * the next weight if that is nearer. */
+/* Returns the weight that contains parameter `at`, or NULL. Lowers *end to the end of
+ * that weight or, if NULL, to the beginning of the next weight. */
 static const pl_weight *weight_at(const pl_update_plan *plan, size_t at, size_t *end)
 {
     for (int i = 0; i < plan->n_weights; i++) {
@@ -157,7 +159,7 @@ static const pl_weight *weight_at(const pl_update_plan *plan, size_t at, size_t 
     return NULL;
 }
 
-/* The piece that begins at `at`, in a run that ends at `end`. */
+/* Describes the piece that begins at `at`, in a run that ends at `end`. */
 static update_piece cut_piece(const pl_update_plan *plan, const pl_update_run *run,
                               size_t at)
 {

@@ -18,8 +18,8 @@ template <class T> __device__ inline T warp_max(T value)
     return value;
 }
 
-/* Every thread of a block of THREADS gets the sum over all. `scratch` is shared, one
- * value a warp; it is free again after the block's next barrier. */
+/* Every thread of a block of THREADS gets the sum over all. `scratch` is shared memory
+ * with one value per warp; it may be used again after the block's next barrier. */
 template <int THREADS, class T> __device__ inline T block_sum(T value, T *scratch)
 {
     const int warp = (int)threadIdx.x / WARP_SIZE, lane = (int)threadIdx.x % WARP_SIZE;
@@ -41,9 +41,10 @@ template <int THREADS, class T> __device__ inline T block_max(T value, T *scratc
     return warp_max(scratch[lane < THREADS / WARP_SIZE ? lane : 0]);
 }
 
-/* A thread's share of sum g^2, which `stride` threads divide: four neighbours at a time
- * where g is aligned to them, then one by one. A square is exact in double, so that
- * product and sum round once, fused or not. */
+/* A thread's share of sum g^2, where the work is divided among `stride` threads: four
+ * neighbours at a time where g is aligned to them, then one by one. A square is exact
+ * in double, so that product and sum together round only once, whether or not they are
+ * fused. */
 __device__ inline double square_share(const float *g, size_t n, size_t first,
                                       size_t stride)
 {

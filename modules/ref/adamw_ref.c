@@ -1,4 +1,4 @@
-/* AdamW (Loshchilov & Hutter, arXiv:1711.05101) and the norm it is clipped by.
+/* AdamW (Loshchilov & Hutter, arXiv:1711.05101) and the gradient norm for clipping.
  *
  *   m = b1 m + (1 - b1) g            v = b2 v + (1 - b2) g^2
  *   p -= lr ((m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps) + wd p)
@@ -20,7 +20,7 @@ void ref_adamw(pl_backend *be, float *p, float *m, float *v, float *g, size_t n,
 {
     (void)be;
     float b1 = adam->beta1, b2 = adam->beta2;
-    /* 1 - beta^step, the mass of the averages so far */
+    /* 1 - beta^step: the sum of the weights in the averages so far */
     float mass1 = (float)(1.0 - pow((double)b1, (double)adam->step));
     float mass2 = (float)(1.0 - pow((double)b2, (double)adam->step));
     for (size_t i = 0; i < n; i++) {

@@ -1,6 +1,6 @@
 /* Causal attention with grouped keys (query head h reads kv head h / (H/G)).
  *
- *   score[t,s] = q[t].k[s] / sqrt(D)   for first(t) <= s <= t, the text's begin and t
+ *   score[t,s] = q[t].k[s] / sqrt(D)   for first(t) <= s <= t; first: the text's begin
  *   lse[t]     = log sum_s exp score[t,s]
  *   p[t,s]     = exp(score[t,s] - lse[t])
  *   out[t]     = sum_s p[t,s] v[s]
@@ -10,7 +10,7 @@
  *   dv[s] += p dout[t]     dp = dout[t].v[s]     ds = p (dp - delta[t]) / sqrt(D)
  *   dq[t] += ds k[s]       dk[s] += ds q[t]
  *
- * Nothing of size T x T is kept: backward computes p again from lse.
+ * Nothing of size T x T is kept: backward recomputes p from lse.
  */
 #include "modules/ref/ref.h"
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Matrix products against [O,I] weights, and the two loops they stand on.
+/* Matrix products against [O,I] weights, and the two loops that they use.
  *
  *   out = x W^T      dx = dout W      dW += dout^T x
  *
@@ -18,7 +18,7 @@ float ref_dot(const float *restrict a, const float *restrict b, int n)
             lane[l] += a[i + l] * b[i + l];
     for (int l = 0; i < n; i++, l++)
         lane[l] += a[i] * b[i];
-    /* halving sums the lanes as a tree: lane l takes in lane l + half */
+    /* sums the lanes as a tree: lane l adds lane l + half */
     for (int half = LANES / 2; half > 0; half /= 2)
         for (int l = 0; l < half; l++)
             lane[l] += lane[l + half];

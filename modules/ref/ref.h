@@ -1,10 +1,10 @@
 /* The reference backend: the specification of every operation in plain loops.
  *
- * One thread, fp32 storage, no intrinsics. Sums that decide accuracy (norms,
- * softmax denominators) run in double. A pl_act is a float here and a pl_weight
- * is the fp32 master itself, so nothing is cast, packed or refreshed.
+ * One thread, fp32 storage, no intrinsics. Sums on which accuracy depends (norms,
+ * softmax denominators) are in double. A pl_act is a float here and a pl_weight is the
+ * fp32 master itself, so nothing is cast, packed or refreshed.
  *
- * The equations stand in modules/ops.h; each file here is one of them.
+ * The equations stand in modules/ops.h; each file here computes one of them.
  */
 #ifndef PL_MODULES_REF_REF_H
 #define PL_MODULES_REF_REF_H
