@@ -167,7 +167,6 @@ static uint64_t lean_bytes(const pl_topology *topology)
     return sizeof(float) * (uint64_t)model_lean_floats(pl_topology_shape(topology));
 }
 
-<<<<<<< HEAD
 int model_muon_rows(const pl_model_options *options, const pl_tensor *tensor)
 {
     return options->muon_rows > 0 && options->muon_rows < tensor->rows
@@ -190,10 +189,7 @@ size_t model_most_runs(const pl_topology *topology, const pl_model_options *opti
     return n;
 }
 
-/* Newton-Schulz on the largest matrix that is stepped. */
-=======
 /* Working memory of Newton-Schulz for the largest matrix of a block. */
->>>>>>> 211265a (modules: comments in whole sentences)
 static uint64_t muon_bytes(const pl_topology *topology, const pl_model_options *options)
 {
     uint64_t most = 0;
@@ -246,13 +242,8 @@ static size_t scratch_bytes(const extents *e, size_t V, bool training, bool fp8)
     return largest(bytes, e->N * e->heads * sizeof(float)); /* attention's deltas */
 }
 
-<<<<<<< HEAD
-/* The optimizer's list of pieces, which end at the latest where its runs end. */
+/* Bytes of the optimizer's list of pieces. No piece extends beyond its run. */
 static size_t update_bytes(const pl_topology *topology, const pl_model_options *options)
-=======
-/* Bytes of the optimizer's list of pieces. No piece extends beyond its tensor. */
-static size_t update_bytes(const pl_topology *topology)
->>>>>>> 211265a (modules: comments in whole sentences)
 {
     size_t pieces = 0;
     for (int i = 0; i < pl_topology_n_tensors(topology); i++) {

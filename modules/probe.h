@@ -16,26 +16,17 @@ enum { PL_PROBE_ROWS = 32 };
 typedef struct pl_probe_options {
     const pl_shape *shape; /* its context is the length of each sequence */
     int batch;             /* sequences per step */
-<<<<<<< HEAD
-    int rounds;            /* >= 1, after one that warms up */
+    int rounds;            /* >= 1; one round that warms up comes before them */
     /* pl_probe_step: 0, or train for so many seconds, of which the mean step counts */
     double seconds;
-    bool memory; /* measure the rate of memory, too, with four streams */
-=======
-    int rounds;  /* >= 1; one round that warms up comes before them */
     bool memory; /* also measure the rate of memory, with four streams */
->>>>>>> 211265a (modules: comments in whole sentences)
     /* bytes of one stream; 0: 64 MiB, on a GPU 256 MiB; at least four times a GPU's
      * cache */
     size_t stream_bytes;
     /* measure the time of the calling thread only: for one thread on a busy machine */
     bool cpu_clock;
-<<<<<<< HEAD
-    bool muon;     /* the step is Muon's, */
-    int muon_rows; /* of so many rows at once; 0: all */
-=======
-    bool muon;   /* the step uses Muon */
->>>>>>> 211265a (modules: comments in whole sentences)
+    bool muon;     /* the step uses Muon */
+    int muon_rows; /* Muon makes a matrix of each of so many rows; 0: of all rows */
 } pl_probe_options;
 
 typedef struct pl_probe_row {
@@ -71,11 +62,8 @@ PL_MUST_CHECK pl_status pl_probe(pl_backend *be, const pl_probe_options *options
 /* The rate that a row reaches, as a share of its limit: arithmetic or memory, whichever
  * it is nearer to. The report must contain memory_rate. */
 double pl_probe_share(const pl_probe_report *report, const pl_probe_row *row);
-<<<<<<< HEAD
-/* Only the step: seconds of the best one, or the mean (options->seconds). */
-=======
-                 /* Measures only the training step: seconds of the best one. */
->>>>>>> 211265a (modules: comments in whole sentences)
+/* Measures only the training step: seconds of the best one, or the mean
+ * (options->seconds). */
 PL_MUST_CHECK pl_status pl_probe_step(pl_backend *be, const pl_probe_options *options,
                                       double *seconds);
 

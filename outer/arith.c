@@ -1,7 +1,7 @@
 /* Decodes the messages of a round, forms their weighted mean, adds params - origin and
- * multiplies by a factor where that is asked for, and takes the outer step with it
- * (arith.h). Homes and workers both call it, so that a worker can predict the version
- * that a home will make. */
+ * multiplies by a factor if the caller asks for it, and takes the outer step with the
+ * result (arith.h). Homes and workers both call it, so that a worker can predict the
+ * version that a home will make. */
 #include "outer/arith.h"
 
 static pl_status add_present(const pl_arith_merge *m, float *mean)

@@ -1,4 +1,5 @@
-/* One round of a module: the weighted mean of its messages, and the outer step with it.
+/* One round of a module: the weighted mean of its messages, and the outer step with
+ * that mean.
  *
  * The functions are pure and any thread may call them. After an error the state's
  * vectors may be partly written. */
@@ -17,16 +18,16 @@ extern "C" {
  *   D = D + (params - origin)             unless origin is NULL
  *   D = factor D
  *
- * W is the sum of the weights of those messages whose value is not 0 there (as in
- * SparseLoCo, arXiv:2508.15706). Homomorphic messages are added by pl_codec_add_all,
- * without weights. */
+ * W is, for each value, the sum of the weights of the messages that are not 0 there (as
+ * in SparseLoCo, arXiv:2508.15706). pl_codec_add_all adds homomorphic messages, without
+ * weights. */
 typedef struct pl_arith_merge {
     const pl_outer_step *step;
     pl_outer_state *state;
     size_t n;
-    pl_codec_source messages; /* with weights, unless homomorphic */
+    pl_codec_source messages; /* with weights, unless they are homomorphic */
     bool homomorphic;
-    bool present; /* not with homomorphic messages */
+    bool present; /* divide by W; impossible with homomorphic messages */
     const float *origin;
     float factor;
 } pl_arith_merge;

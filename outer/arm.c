@@ -2,16 +2,18 @@
  * (docs/PROTOCOL.md section 3.1). */
 #include "outer/change.h"
 
-/* Tags that are lists of a length of their own, or that depend on more than one member;
- * all others are in the tables below. */
+/* Tags of lists with a variable length, or of fields that depend on more than one
+ * member; all other tags are in the tables below. */
 enum {
     TAG_EXPERTS = 12, /* K of each level */
-    TAG_BLOCKS,       /* of each level */
-    TAG_PRIVATE,      /* path-specific blocks */
-    TAG_STATE = 40,   /* of moments; if others are not f32: of residuals, of own
-                         parameters */
-    TAG_DOWN,         /* of versions: codec, entropy; none: f32 */
-    TAG_SHARD = 50,   /* by path */
+    TAG_BLOCKS,       /* number of blocks of each level */
+    TAG_PRIVATE,      /* numbers of the path-specific blocks */
+    /* pl_state_kind of the moments; if the others are not f32 also of the residuals and
+     * of own parameters */
+    TAG_STATE = 40,
+    /* codec of versions, then whether it is entropy-coded; absent: f32 */
+    TAG_DOWN,
+    TAG_SHARD = 50, /* hash of each path's data shard */
     TAG_WEIGHT
 };
 
@@ -43,10 +45,10 @@ static const pl_field first_fields[] = {PL_FIELD(pl_arm, 1, name),
                                         PL_FIELD(pl_arm, 11, shape.norm_eps),
                                         PL_FIELDS_END};
 
-/* Enumerations are checked here; whether the numbers make sense together is for
- * check_arm to say. */
+/* The tables check enumerations; check_arm checks whether the numbers make sense
+ * together. */
 enum { VALUE_BITS_MAX = 8 };
-#define INT_LIMIT (1ull << 31) /* of numbers that are wider in memory */
+#define INT_LIMIT (1ull << 31) /* for numbers that have more than 32 bits in memory */
 static const pl_field training_fields[] = {
     PL_FIELD(pl_arm, 15, spec.embed_choice),
     PL_FIELD(pl_arm, 15, spec.head_choice),
@@ -141,7 +143,7 @@ void pl_arm_encode(const pl_arm *arm, pl_buf *out)
         pl_put_f64(out, TAG_WEIGHT, arm->weights[p]);
 }
 
-/* Below `count`, or 0 and a failure of the reader. */
+/* Reads a choice below `count`. If it is too large, returns 0 and the reader fails. */
 static int get_choice(pl_reader *r, uint16_t tag, size_t i, int count)
 {
     uint64_t value = pl_get_u64(r, tag, i);
@@ -168,7 +170,8 @@ static pl_state_kind get_kind(pl_reader *r, size_t i, unsigned allowed)
 {
     int kind = get_choice(r, TAG_STATE, i, PL_STATE_COUNT);
     if (!(allowed >> kind & 1) && r->status == PL_OK)
-        r->status = pl_fail(PL_ERR_PROTO, "%s: a path's state has no kind %d there",
+        r->status = pl_fail(PL_ERR_PROTO,
+                            "%s: this vector of a path's state cannot have kind %d",
                             r->what, kind);
     return (pl_state_kind)kind;
 }
@@ -180,12 +183,12 @@ pl_status pl_quorum_check(const pl_outer *outer)
     if (!shares)
         return pl_fail(
             PL_ERR_CONFIG,
-            "a quorum of %g with a weight of %g for late updates: both are from 0 to 1",
+            "quorum %g and weight %g of late updates must both be from 0 to 1",
             outer->quorum, outer->late_weight);
     if (outer->quorum > 0 && pl_codec_is_homomorphic(&outer->codec))
         return pl_fail(PL_ERR_CONFIG,
-                       "rounds of codec %s are decoded as one sum of all contributors; "
-                       "outer.quorum goes with f32, bf16, i8, i4 and topk",
+                       "codec %s decodes a round as one sum of all contributors; "
+                       "outer.quorum works only with f32, bf16, i8, i4 and topk",
                        outer->codec_name);
     return PL_OK;
 }
@@ -200,20 +203,20 @@ static const char *against_present(const pl_outer *outer)
         rounds = rounds || (codec != PL_CODEC_TOPK && codec != PL_CODEC_F32);
     }
     if (!leaves_out || rounds)
-        return "codec.name=topk, beside f32 at most: others send all values, some "
-               "rounded to 0";
+        return "codec.name=topk (with f32 for some classes, if you like): other "
+               "codecs send all values, some rounded to 0";
     if (!pl_method_averages(outer->method.method))
-        return "outer.method diloco, fedavg, heavy-ball or co2: paths of the others go "
-               "on by the share that their update has in the mean";
+        return "outer.method diloco, fedavg, heavy-ball or co2: under other methods a "
+               "path must know the share of its update in the mean";
     for (int k = 0; k < PL_CLASS_PRIVATE; k++)
         if (outer->momentum[k] != 0)
-            return "no outer momentum (outer.method=fedavg has none): it diverges with "
-                   "steps that are whole where one contributor sends";
+            return "momentum 0 (for example outer.method=fedavg): with momentum the "
+                   "values that only one contributor sends diverge";
     if (outer->rescale)
-        return "outer.rescale=false: its values are not shrunk by contributors";
+        return "outer.rescale=false: this mean does not shrink with more contributors";
     if (outer->quorum > 0 && outer->late_weight > 0)
-        return "outer.late_weight=0: where only a late update has a value, no weight "
-               "makes it less";
+        return "outer.late_weight=0: a value that only a late update sends would count "
+               "fully whatever its weight";
     return NULL;
 }
 
@@ -251,11 +254,12 @@ static pl_status check_scoring(const pl_arm *arm)
     if (arm->n_scored == 0 ||
         (arm->n_scored > 0 && arm->n_scored <= SCORED_MAX && plain))
         return PL_OK;
-    return pl_fail(PL_ERR_PROTO,
-                   "arm %s is to score %lld documents: that takes 1 to %d of them, one "
-                   "phase, one replica, a method that keeps nothing for its paths, and "
-                   "no moments to begin with",
-                   arm->name, (long long)arm->n_scored, (int)SCORED_MAX);
+    return pl_fail(
+        PL_ERR_PROTO,
+        "arm %s cannot score %lld documents per shard: it needs 1 to %d of them, "
+        "one phase, one replica, a method whose paths keep no vectors, and no "
+        "moments or states to begin with",
+        arm->name, (long long)arm->n_scored, (int)SCORED_MAX);
 }
 
 static pl_status check_inner(const pl_arm *arm)
@@ -275,7 +279,8 @@ static pl_status check_inner(const pl_arm *arm)
     return PL_OK;
 }
 
-/* What the arm before had per level must divide what there is now. */
+/* The number of modules that the earlier arm had at a level must divide the number that
+ * this arm has there. */
 static pl_status check_split(const pl_arm *arm)
 {
     const int n_levels = arm->spec.n_levels;
@@ -287,10 +292,11 @@ static pl_status check_split(const pl_arm *arm)
         whole = arm->split[l] > 0 && arm->spec.experts[l] % arm->split[l] == 0;
     if (whole)
         return PL_OK;
-    return pl_fail(PL_ERR_PROTO,
-                   "arm %s does not split the modules of an arm before it into a whole "
-                   "number of its own",
-                   arm->name);
+    return pl_fail(
+        PL_ERR_PROTO,
+        "arm %s does not split each module of the arm before it into a whole "
+        "number of modules",
+        arm->name);
 }
 
 /* A definition is accepted only if a topology can be made of it. */
@@ -412,7 +418,7 @@ pl_method_settings pl_arm_method(const pl_arm *arm, const pl_topology *topology,
     m.curvature = arm->outer.method.curvature;
     m.holders = contributors;
     if (pl_traits(m.method)->gossips && !arm->outer.own_consensus)
-        m.consensus = m.lr; /* one vector travels, so gamma is beta */
+        m.consensus = m.lr; /* one vector is sent, which requires that gamma is beta */
     return m;
 }
 

@@ -15,8 +15,8 @@ extern "C" {
 
 enum {
     PL_ARM_NAME_MAX = 24,
-    PL_TASKS_MAX =
-        16384 /* paths times replicas; as many as one definition message holds */
+    PL_TASKS_MAX = 16384 /* limit for paths times replicas: the most that one definition
+                            message holds */
 };
 
 /* Classes of modules, by how many paths share them. Settings of the outer step may
@@ -30,31 +30,33 @@ typedef enum pl_class {
     PL_CLASS_COUNT
 } pl_class;
 
-/* How a vector that a path keeps between its phases travels. Every worker rounds it in
- * the same way at the end of each phase. */
+/* The form in which a vector of a path's state is sent between phases. Every worker
+ * rounds the vector to this form at the end of each phase. */
 typedef enum pl_state_kind {
     PL_STATE_F32,  /* exact */
     PL_STATE_BF16, /* rounded to 2 bytes */
-    /* stays with the worker; a path that changes workers starts with a fresh one, so
-     * the result depends on which worker trained what */
+    /* not sent at all: it stays with the worker, and a path that changes workers starts
+     * with a fresh one, so the result depends on which worker trained what */
     PL_STATE_LOCAL,
-    PL_STATE_I8,  /* rounded to 8 bits, with a power of two per 256 values */
+    /* rounded to 8 bits, with one power of two as the scale of 256 values */
+    PL_STATE_I8,
     PL_STATE_F24, /* rounded to 3 bytes: fp32 without the last 8 bits */
     PL_STATE_COUNT
 } pl_state_kind;
 
 typedef struct pl_inner {
-    int batch;           /* B, sequences per step */
-    int micro_batch;     /* sequences in one pass, whose gradients add up; 0: all */
+    int batch; /* B, sequences per step */
+    /* sequences in one pass; the gradients of the passes add up; 0: the whole batch */
+    int micro_batch;
     int context;         /* T, targets per sequence */
     int tau;             /* inner steps per phase */
-    int phases;          /* of the arm: tau * phases inner steps per path */
-    double lr, lr_floor; /* peak, and the schedule's end as a share of it */
-    int warmup;          /* steps */
+    int phases;          /* phases of the arm; a path makes tau * phases inner steps */
+    double lr, lr_floor; /* the peak, and the schedule's end as a share of the peak */
+    int warmup;          /* steps of the warm-up */
     pl_schedule_kind schedule;
     int decay; /* wsd: number of last steps of the arm in which the rate falls */
-    /* Steps that were done before the arm began, under wsd those of the base model. The
-     * arm's schedule and AdamW's bias correction count on from them. */
+    /* Steps that were done before the arm began; under wsd they include those of the
+     * base model. The arm's schedule and AdamW's bias correction count on from them. */
     int first_step;
     double beta1, beta2, eps, weight_decay, clip;
     /* number of first targets of a document that are left out of the loss */
@@ -67,33 +69,37 @@ typedef struct pl_inner {
 typedef struct pl_outer {
     double lr[PL_CLASS_COUNT];       /* eta */
     double momentum[PL_CLASS_COUNT]; /* mu */
-    bool weighted;                   /* alpha by shard size; else all equal */
-    bool rescale;                    /* multiply the mean by sqrt(contributors) */
+    /* whether alpha follows shard sizes; else all contributors weigh the same */
+    bool weighted;
+    bool rescale; /* multiply the mean by sqrt(contributors) */
     bool present; /* the mean of a value is taken over the contributors that send it */
-    pl_method_settings method;  /* of shared modules; lr and momentum are above */
-    pl_outer_schedule schedule; /* of lr, over the rounds of a module */
+    /* settings for shared modules, without lr and momentum, which are above */
+    pl_method_settings method;
+    pl_outer_schedule schedule; /* how lr changes over the rounds of a module */
     bool own_consensus; /* noloco: gamma is method.consensus; else gamma is lr (beta) */
-    /* noloco: how long the first of a pair waits for the second (0: for ever); with a
-     * quorum: how long a round waits for the rest (0: not at all) */
+    /* noloco: how long the first mate of a pair waits for the second (0: for ever).
+     * With a quorum: how long a round waits for the missing updates (0: not at all). */
     int deadline_ms;
-    /* Share of a module's contributors that a round needs: deadline_ms after they are
-     * in, it is merged without the others. 0: all are needed, and then nothing depends
-     * on when updates arrive. */
+    /* The share of a module's contributors that a round needs. Once that many updates
+     * are in, the round waits deadline_ms and is then merged without the others. 0: all
+     * are needed, so nothing depends on when updates arrive. */
     double quorum;
-    /* The weight of a late update in the round that is open when it arrives, per round
-     * of delay; 0: it is dropped. */
+    /* The weight of a late update in the round that is open when it arrives, to the
+     * power of the delay in rounds; 0: the update is dropped. */
     double late_weight;
-    /* delayed-nesterov: how many phases a path may be ahead of the slowest */
+    /* delayed-nesterov: how many phases a path may be ahead of the slowest path */
     int staleness;
     bool dynamic; /* delayed-nesterov: slower workers do fewer steps of a phase */
-    pl_codec_options codec; /* of updates */
+    pl_codec_options codec; /* the codec of updates */
     char codec_name[16];    /* the name in the configuration */
-    /* codec of versions (outer/change.h); f32 or 0: they are sent whole */
+    /* the codec of versions (outer/change.h); f32 or 0: versions are sent whole */
     pl_codec_options down;
-    pl_state_kind state;    /* of AdamW's moments: f32, bf16 or local */
-    pl_state_kind residual; /* of what codecs leave out: f32, bf16 or i8 */
-    pl_state_kind own;      /* of streaming's own parameters: f32, f24 or bf16 */
-    bool feedback; /* what a lossy codec leaves out is added to the next update */
+    pl_state_kind state;    /* form of AdamW's moments: f32, bf16 or local */
+    pl_state_kind residual; /* form of the residuals of lossy codecs: f32, bf16 or i8 */
+    /* form of the paths' own parameters under streaming: f32, f24 or bf16 */
+    pl_state_kind own;
+    /* error feedback: what a lossy codec leaves out is added to the next update */
+    bool feedback;
 } pl_outer;
 
 typedef struct pl_arm {
@@ -105,28 +111,30 @@ typedef struct pl_arm {
     uint64_t seed;
     pl_hash config; /* hash of the run's canonical configuration */
     /* The optimizer's m and v (the first two vectors of a path's state, in f32) with
-     * which every path begins: the blob of the object PL_MOMENTS_OBJECT. None: zeros.
-     */
+     * which every path begins: the hash of the blob of the object PL_MOMENTS_OBJECT.
+     * The zero hash: they begin at zero. */
     pl_hash moments;
-    /* An arm that goes on where another one ended: that arm, and the blob of the object
-     * "states/NAME": for each path and replica the hash of the state (outer/rounds.h)
-     * with which it begins, none for zeros. "" and none: it does not. */
+    /* For an arm that continues another one: the name of that arm, and the hash of the
+     * blob of the object "states/NAME". The blob has for each path and replica the hash
+     * of the state (outer/rounds.h) with which it begins, the zero hash for zeros. ""
+     * and the zero hash for an arm that continues none. */
     char before[PL_ARM_NAME_MAX];
     pl_hash states;
-    /* Modules per level of the arm before, if they were split since: each number
-     * divides that of `spec`. All 0: it had as many. */
+    /* Modules per level of the arm `before`, if modules were split since then: each
+     * number divides that of `spec`. All 0: nothing was split. */
     int split[PL_LEVELS_MAX];
     /* Number of documents of each shard that its path scores instead of training: the
      * arm's only phase makes no versions, and the path's state after it is the score of
-     * each document (f64, nats). inner.skip_prefix is the prefix that does not count.
-     * 0: the arm trains. */
+     * each document (f64, nats). The first inner.skip_prefix targets do not count. 0:
+     * the arm trains. */
     int64_t n_scored;
-    int n_shards;    /* number of paths: each has its data */
-    pl_hash *shards; /* [n_shards] blobs of token files; owned */
-    double *weights; /* [n_shards] targets in each shard; owned */
+    int n_shards;    /* number of paths, because each path has a shard */
+    pl_hash *shards; /* [n_shards] hashes of the blobs of token files; owned */
+    double *weights; /* [n_shards] number of targets in each shard; owned */
 } pl_arm;
 
-/* The object with the moments at the end of the base model. An arm names its blob. */
+/* The object that holds the moments at the end of the base model. An arm names the hash
+ * of its blob. */
 #define PL_MOMENTS_OBJECT "moments/base"
 
 /* The mixture is trained in chapters, each an arm of its own: "mix", then "mix~1",
@@ -137,8 +145,8 @@ int pl_arm_chapter(const char *name);
  * not fit into `out`, has "" and is returned whole. */
 const char *pl_arm_of_module(const char *module, char *out, size_t size);
 void pl_chapter_name(int chapter, char out[PL_ARM_NAME_MAX]);
-/* The arm in which the paths score documents before this chapter: "score~1" and so on.
- */
+/* Writes the name of the arm in which the paths score documents before this chapter:
+ * "score~1" and so on. */
 void pl_scoring_name(int chapter, char out[PL_ARM_NAME_MAX]);
 enum { PL_CHAPTERS_MAX = 1000 };
 
@@ -149,24 +157,25 @@ pl_schedule pl_arm_schedule(const pl_inner *inner);
 
 void pl_arm_clear(pl_arm *arm);
 void pl_arm_encode(const pl_arm *arm, pl_buf *out);
-/* Trusts no byte. If it succeeds, the topology of the arm can be created. ERR_PROTO. */
+/* Checks every byte. If it succeeds, the topology of the arm can be created.
+ * ERR_PROTO. */
 PL_MUST_CHECK pl_status pl_arm_decode(const void *data, size_t len, pl_arm *out);
 /* Reads the arm of this name from a store; clear it also after a failure.
  * ERR_NOT_FOUND. */
 PL_MUST_CHECK pl_status pl_read_arm(pl_store *store, const char *name, pl_arm *arm,
                                     pl_topology **topology);
-/* The name of the mixture's newest chapter, which answers: "mix" if there is one only,
- * or none yet. */
+/* Writes the name of the mixture's newest chapter, which is the one that serves: "mix"
+ * if the mixture has only one chapter, or none yet. */
 void pl_newest_chapter(pl_store *store, char out[PL_ARM_NAME_MAX]);
 
-/* The module of the chapter before whose last version is version 0 of this one; "" if
- * there is none. Names are those in the store. */
+/* Writes the module of the chapter before, whose last version is version 0 of this
+ * module; "" if there is none. Names are those in the store. */
 PL_MUST_CHECK pl_status pl_module_before(pl_store *store, const char *module,
                                          char out[PL_MODULE_NAME_MAX]);
 
-/* ERR_CONFIG: the quorum does not work with the codec, or is not a share. */
+/* ERR_CONFIG: the quorum is not a share, or does not work with the codec. */
 PL_MUST_CHECK pl_status pl_quorum_check(const pl_outer *outer);
-/* Checks outer.mean=present. The sentence of ERR_CONFIG names the setting with which it
+/* Checks outer.mean=present. The message of ERR_CONFIG names the setting with which it
  * cannot be used. */
 PL_MUST_CHECK pl_status pl_mean_check(const pl_outer *outer);
 
@@ -174,23 +183,25 @@ pl_class pl_arm_class(const pl_topology *topology, int module);
 int pl_arm_contributors(const pl_topology *topology, int module);
 /* How this module is merged: by the arm's method, with lr and momentum of the module's
  * class. A module with a single contributor is merged as under diloco whatever the
- * method, because there is nobody to wait for or to agree with. */
+ * method, because it has no other contributors to wait for. */
 pl_method_settings pl_arm_method(const pl_arm *arm, const pl_topology *topology,
                                  int module);
-/* Share of a path's update in the mean of its module: alpha. */
+/* alpha: the weight of a path's update in the mean of its module. */
 double pl_arm_share(const pl_arm *arm, const pl_topology *topology, int module,
                     int path);
-/* "ARM/L1.E0" and "ARM/p01.r0". */
+/* Write "ARM/L1.E0" and "ARM/p01.r0". */
 void pl_arm_module_name(const pl_arm *arm, const pl_topology *t, int module,
                         char out[96]);
 void pl_arm_path_name(const pl_arm *arm, const pl_topology *t, int path, int replica,
                       char out[96]);
-/* The same of the arm before, where a path may have been split into several; and the
- * name of the object with the states that a successor's paths begin with. */
+/* Writes the name that this path and replica had in the arm before (several paths may
+ * come from one that was split). The next function writes the name of the object with
+ * the states that a successor's paths begin with. */
 void pl_arm_before_name(const pl_arm *arm, const pl_topology *t, int path, int replica,
                         char out[96]);
 void pl_arm_states_name(const pl_arm *arm, char out[96]);
-/* The sampler's stream of a path: every path draws in its own order. */
+/* The number of the sampler's stream of a path: every path draws samples in its own
+ * order. */
 uint64_t pl_arm_stream(const pl_arm *arm, int path);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
 /* Draws the tasks that are done twice, writes and reads the row of an audit as JSON,
- * computes what is compared, and compares it (audit_row.h). It knows no store and no
+ * computes what is compared, and compares it (audit_row.h). It uses no store and no
  * socket: homes keep the rows, and the hub gives out the tasks. */
 #include "outer/audit_row.h"
 #include "codec/codec.h"
@@ -19,9 +19,9 @@ const char *pl_verdict_name(pl_verdict verdict)
     return verdicts[verdict];
 }
 
-/* Left out are methods that begin with whatever is newest (noloco, delayed-nesterov) or
- * need a mean that is soon dropped (eager), moments that never left a worker, and
- * updates that may have no record (a quorum). */
+/* Not audited are methods that begin with the newest version (noloco, delayed-nesterov)
+ * or need a mean that is soon dropped (eager), arms whose moments never leave a worker,
+ * and arms whose updates may have no record (a quorum). */
 /* Whether tasks of this arm can be done again later: everything that they need still
  * exists then, and they give the same bytes. */
 static bool covers_arm(const pl_arm *arm)
@@ -109,7 +109,7 @@ static bool get_text(const pl_json *o, const char *key, char *out, size_t size)
     return text && pl_copy_text(out, size, text);
 }
 
-/* A missing hash is read as none. */
+/* Reads a hash; a missing one becomes the zero hash. */
 static bool get_hash(const pl_json *o, const char *key, pl_hash *out)
 {
     const char *text = pl_json_text(pl_json_get(o, key), NULL);
@@ -117,7 +117,7 @@ static bool get_hash(const pl_json *o, const char *key, pl_hash *out)
     return !text || pl_hash_parse(text, out) == PL_OK;
 }
 
-/* The distance in a row without likeness: bytes are equal or different. */
+/* Reads the distance of a row without likeness: its bytes are equal or different. */
 static bool get_apart(const pl_json *one, pl_audit *out, int k)
 {
     const pl_json *list = pl_json_get(one, "apart");
@@ -243,7 +243,8 @@ pl_status pl_audit_update(const pl_topology *topology, int module, uint64_t seed
     memset(out, 0, sizeof *out);
     PL_CHECK(pl_codec_inspect(data, bytes, n, &info));
     if (info.contributors != 1)
-        return pl_fail(PL_ERR_UNSUPPORTED, "an update was added to %d others",
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "the update is a sum of several: %d were added to it",
                        info.contributors - 1);
     PL_CHECK(pl_try_alloc(n * sizeof *update, "an update", (void **)&update));
     memset(update, 0, n * sizeof *update);
@@ -267,7 +268,7 @@ static void read_moment(const pl_arm *arm, const uint8_t *data, size_t first, si
     }
 }
 
-/* An arm that scores: the scores stand for the first moment. */
+/* Likens the scores of an arm that scores; they take the place of the first moment. */
 static pl_status liken_scores(const pl_arm *arm, const pl_topology *topology,
                               uint64_t seed, const uint8_t *data, uint64_t bytes,
                               pl_likeness out[PL_AUDIT_MOMENTS])

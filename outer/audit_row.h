@@ -1,28 +1,30 @@
 /* The record of an audit: a task that a second worker did again.
  *
- * Which tasks are drawn depends on the arm's seed and the task alone. The home of the
+ * The choice of tasks depends on the arm's seed and the task alone. The home of the
  * path makes the row in the commit that ends the phase, and keeps the path's state from
  * before it, which the second worker begins with. The row is closed by a verdict:
  *
  *   agreed      the second result equals the first
- *   settled     it does not, and a third result equals one of them: the other is odd
+ *   settled     it does not, and a third result equals one of them; the remaining
+ *               result is called odd
  *   undecided   all three results differ; or the third equals both
- *   void        the task could not be done: `reason`
+ *   void        the task could not be done; `reason` says why
  *
  * On devices of one kind (equal text) results are equal if their bytes are. Devices of
  * different kinds round differently. Across kinds, results are equal if in every module
  * the distance (outer/likeness.h) is at most the hub's tolerance, and in both moments
- * at most twice that, because moments depend on the last few steps only. A smaller lie
- * is not found there.
+ * at most twice that, because moments depend on the last few steps only. A
+ * falsification within the tolerance is not found.
  *
  * Without a verdict the row is open. Rows are refs, "audit/ARM/p01.r0/PHASE", with JSON
  * in them; they are never deleted. The state before the task is an object with the
  * row's name until the row is closed.
  *
- * A result's digest is hash "audit" over the blob hash of the task's update of each
- * slot that sends in this phase, in their order, and that of the state after it. Its
- * likeness is that of the same updates, decoded, and of the two moments of the state
- * after it; `seed` is drawn when the first result can change no more. */
+ * A result's digest is the hash "audit" over blob hashes: those of the task's update of
+ * each slot that sends in this phase, in order of slots, then that of the state after
+ * the task. Its likeness is computed from the same updates, decoded, and from the two
+ * moments of the state after the task. `seed` is drawn when the first result can no
+ * longer change. */
 #ifndef PL_OUTER_AUDIT_ROW_H
 #define PL_OUTER_AUDIT_ROW_H
 #include "outer/arm.h"
@@ -48,55 +50,59 @@ typedef enum pl_verdict {
 
 typedef struct pl_audit_result {
     char worker[PL_TEXT_MAX], device[PL_TEXT_MAX];
-    pl_hash digest; /* none: the digest of the first result is not known yet */
-    /* The distance to each earlier result: 0 the same bytes; above 0 the distance
-     * between kinds of devices; below 0 different bytes on one kind. */
+    /* the zero hash if the digest of the first result is not known yet */
+    pl_hash digest;
+    /* The distance to each earlier result. 0: the bytes are equal. Above 0: the
+     * distance between results of different kinds of devices. Below 0: different bytes
+     * on one kind. */
     double apart[PL_AUDIT_RESULTS - 1];
 } pl_audit_result;
 
 typedef struct pl_audit {
     char path[PL_TEXT_MAX]; /* "mix/p01.r0" */
     int64_t phase;
-    /* the path's state before and after the task; none: it had none */
+    /* blob hashes of the path's state before and after the task; zero: it had no
+     * state */
     pl_hash before, after;
     pl_verdict verdict;
     int odd; /* if settled: the index of the odd result */
-    int n;   /* number of results; the first one counts in versions */
+    int n;   /* number of results; versions are made from the first one */
     pl_audit_result results[PL_AUDIT_RESULTS];
     char reason[PL_AUDIT_REASON_MAX];
-    uint64_t seed; /* of likenesses; 0: only equal kinds can be compared */
-    /* of the state `after`; all zero once the row is closed */
+    /* seed of the likenesses; 0: only devices of equal kind can be compared */
+    uint64_t seed;
+    /* likeness of the moments in the state `after`; all zero once the row is closed */
     pl_likeness moments[PL_AUDIT_MOMENTS];
-    /* the tolerance on which the verdict rests; 0: it rests on hashes */
+    /* the tolerance that decided the verdict; 0: hashes decided it */
     double tolerance;
 } pl_audit;
 
-/* Whether this task belongs to the share (0 to 1) that is audited. */
+/* Whether this task is audited, if `share` (0 to 1) of all tasks is. */
 bool pl_audit_draws(const pl_arm *arm, int path, int replica, int64_t phase,
                     double share);
 const char *pl_verdict_name(pl_verdict verdict);
 
-/* "audit/PATH/PHASE" */
+/* Writes "audit/PATH/PHASE". */
 void pl_audit_name(const pl_audit *audit, char out[PL_TEXT_MAX]);
 void pl_audit_write(const pl_audit *audit, pl_buf *out);
-/* ERR_DATA: the text is not such a row. */
+/* ERR_DATA: the text is not the row of an audit. */
 PL_MUST_CHECK pl_status pl_audit_read(const char *text, pl_audit *out);
 
 /* Adds a result, with its distances to those before it; the first has n = 1. Closes the
- * row if the result decides it. Distances up to the tolerance count as equal; tolerance
- * 0: only equal bytes do. */
+ * row if the result decides it. Distances up to `tolerance` count as equal; with
+ * tolerance 0 only equal bytes do. */
 void pl_audit_judge(pl_audit *audit, const pl_audit_result *result, double tolerance);
 
 /* The parts of a task that are compared across kinds of devices: one per slot, in
  * order, then the moments. */
 int pl_audit_parts(const pl_topology *topology);
-/* The likeness of an encoded update. ERR_UNSUPPORTED: it is a sum of several. ERR_DATA.
- */
+/* The likeness of an encoded update. ERR_UNSUPPORTED: the update is a sum of several.
+ * ERR_DATA: it cannot be decoded. */
 PL_MUST_CHECK pl_status pl_audit_update(const pl_topology *topology, int module,
                                         uint64_t seed, const void *data, uint64_t bytes,
                                         pl_likeness *out);
-/* The likeness of a packed state's moments; `bytes` as pl_path_state_bytes. All zero if
- * moments do not travel. */
+/* The likeness of a packed state's moments; `bytes` must be pl_path_state_bytes. All
+ * zero if moments do not travel. */
 PL_MUST_CHECK pl_status pl_audit_moments(const pl_arm *arm, const pl_topology *topology,
                                          uint64_t seed, const void *data,
                                          uint64_t bytes,

@@ -1,4 +1,4 @@
-/* Makes and applies the encoded change by which a version travels (change.h). A home
+/* Makes and applies the encoded change as which a version is sent (change.h). A home
  * and a worker apply the same bytes with the same code, so they hold the same
  * version. */
 #include "outer/change.h"
@@ -9,10 +9,11 @@ pl_status pl_change_check(const pl_outer *outer)
     const pl_method_traits *of = pl_traits(outer->method.method);
     if (codec <= PL_CODEC_F32)
         return PL_OK;
-    if (codec > PL_CODEC_I4) /* the other codecs need a round, or leave values out */
+    if (codec > PL_CODEC_I4) /* the other codecs need the contributors of a round, or
+                                leave values out */
         return pl_fail(
             PL_ERR_CONFIG,
-            "versions do not travel as %s; codec.down is f32, bf16, i8 or i4",
+            "versions cannot be sent as %s; set codec.down to f32, bf16, i8 or i4",
             pl_codec_name(codec));
     if (of->gossips || of->leads)
         return pl_fail(PL_ERR_CONFIG,

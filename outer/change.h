@@ -1,15 +1,15 @@
-/* Changes: a version travels to a worker that has the version before as an encoded
+/* Changes: a worker that has the version before gets the next version as an encoded
  * difference.
  *
- * The home makes the exact step x -> x' and rounds it: with the residual e of the
- * module (zero at first, kept with the newest version)
+ * The home makes the exact step x -> x' and rounds it, using the residual e of the
+ * module (zero at first, kept with the newest version):
  *
  *   message = encode(x - x' + e)     e' = x - x' + e - decode(message)
  *   version = x - decode(message)
  *
  * So a version is defined by its message, and the home and all workers have the same
- * bits. What rounding leaves out is added to the next change. A worker without the
- * version before fetches the whole version. Modules with one contributor are not
+ * bits. The part that rounding leaves out is added to the next change. A worker without
+ * the version before fetches the whole version. Modules with one contributor are not
  * rounded, because their worker can compute the next version by itself. */
 #ifndef PL_OUTER_CHANGE_H
 #define PL_OUTER_CHANGE_H
@@ -18,22 +18,22 @@
 extern "C" {
 #endif
 
-/* ERR_CONFIG unless versions can travel in this way: only the codecs f32, bf16, i8 and
+/* ERR_CONFIG unless versions can be sent in this way: only the codecs f32, bf16, i8 and
  * i4, and only methods whose workers fetch versions. */
 PL_MUST_CHECK pl_status pl_change_check(const pl_outer *outer);
 
 /* Whether versions of this module have a change (key codec.down). */
 bool pl_change_is_kept(const pl_arm *arm, const pl_topology *topology, int module);
 
-/* before: x [n]; params: x' in, the version out;
- * residual: e in, e' out. Appends the message to `change`; *norm is its L2 norm.
+/* before [n]: x. params: x' on entry, the version on return. residual: e on entry, e'
+ * on return. Appends the message to `change` and sets *norm to its L2 norm.
  * ERR_NUMERIC: x - x' is not finite. */
 PL_MUST_CHECK pl_status pl_change_make(const pl_arm *arm, const pl_topology *topology,
                                        int module, const float *before, float *params,
                                        float *residual, pl_buf *change, double *norm);
 
-/* params: the version before goes in, the next one comes out. ERR_DATA: the bytes are
- * not a message of n values (params are partly changed then). */
+/* params: the version before on entry, the next one on return. ERR_DATA: the bytes are
+ * not a message of n values (params are then partly changed). */
 PL_MUST_CHECK pl_status pl_change_apply(const void *change, uint64_t bytes, size_t n,
                                         float *params);
 

@@ -10,8 +10,8 @@ typedef struct scan {
     const pl_arm *arm;
     const pl_topology *topology;
     pl_coverage *paths;
-    const char *module; /* the name */
-    int index;          /* and number of the module that is scanned */
+    const char *module; /* name of the module that is scanned */
+    int index;          /* its number */
     uint64_t head;      /* its newest version */
     uint16_t *counts;   /* [P*R, phases] contributions of the module */
 } scan;
@@ -25,7 +25,7 @@ static void note_example(pl_coverage *c, int64_t *counter, const char *module,
                  (long long)phase, c->path, what, module);
 }
 
-/* The count of a contributor to the scanned module. */
+/* Points to the count of this contributor's phase in the scanned module. */
 static uint16_t *contributor_count(const scan *s, int path, int replica, int64_t phase)
 {
     int place = pl_topology_path_place(s->topology, s->index, path);
@@ -50,8 +50,7 @@ static pl_status count_contribution(scan *s, const pl_contribution *c)
                    pl_topology_path_has(s->topology, (int)c->path, s->index) &&
                    pl_round_of(s->arm, s->topology, s->index, phase) >= 0;
     if (!belongs || c->first_sample % size != 0 || c->n_samples > size) {
-        note_example(of, &of->n_wrong, s->module, phase,
-                     "has other samples than its own in");
+        note_example(of, &of->n_wrong, s->module, phase, "has wrong samples in");
         return PL_OK;
     }
     uint16_t *n = contributor_count(s, (int)c->path, (int)c->replica, phase);
@@ -62,8 +61,8 @@ static pl_status count_contribution(scan *s, const pl_contribution *c)
     return PL_OK;
 }
 
-/* Handles a version without contributions: a rollback took the round's place, and the
- * phases of that round count nowhere. */
+/* Handles a version without contributions, which exists because a rollback replaced the
+ * round. The phases of that round are not checked. */
 static void give_round_up(scan *s, int64_t round)
 {
     int64_t phases = s->arm->inner.phases;

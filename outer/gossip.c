@@ -1,5 +1,5 @@
 /* The arithmetic of noloco (gossip.h has its equations): who meets whom, the step of a
- * meeting, and how fast the holders of a module come to agree.
+ * meeting, and how fast the parameters of a module's holders converge.
  *
  * Purpose. Under noloco no home averages a module. Each training that passes through
  * the module (a holder) keeps its own parameters x and velocity v, meets one mate per
@@ -23,7 +23,8 @@
  *   pl_gossip_apply_two    two: g and x                  meet_two, alone meet_nobody
  *   pl_gossip_apply_views  two, as a codec rounded them  meet_views, alone meet_nobody
  *
- * A meeting with nobody is a group of one: the mean is the holder's own value.
+ * A holder that meets nobody (meet_nobody) is a group of one: the mean is its own
+ * value.
  *
  *   3. Agreement. pl_gossip_next maps the second moments of the disagreement to those
  *      of the next round; it is linear, so pl_gossip_rate is the spectral radius of a
@@ -33,15 +34,15 @@
  * Invariants
  *   - Both mates compute the same mean bit for bit: mean_of(a, b) = mean_of(b, a) in
  *     floating point, and mean_of(a, a) = a.
- *   - What half_way adds to one mate it takes from the other, so the mean of all
- *     holders does not drift even when a codec rounds.
+ *   - half_way adds to one mate exactly the amount that it takes from the other, so the
+ *     mean of all holders does not drift even when a codec rounds.
  *   - A step on one side only would move that mean. Whether a pair meets or splits is
  *     therefore decided once, by the home (home_meet.c), and never here.
  *   - Values of one index depend on nothing at another index, so threads and the length
  *     of blocks do not change the result.
  *
  * Ownership. Vectors are borrowed; params and velocity are changed in place and alias
- * nothing. `struct meeting` is the argument of one call. */
+ * nothing. `struct meeting` holds the arguments of one call. */
 #include "outer/gossip.h"
 
 #include <math.h>
@@ -54,7 +55,8 @@ typedef struct ranked {
     int index;
 } ranked;
 
-/* `use` separates the order of a round from the standing one (round 0). */
+/* `use` makes the order of a round different from the order that is the same in all
+ * rounds (round 0). */
 static void rank_member(const char *use, uint64_t seed, const char *module,
                         uint64_t round, ranked *r)
 {
@@ -94,7 +96,7 @@ static pl_status check_members(ranked *list, int n_members)
     return PL_OK;
 }
 
-/* Moves the one that is left over to the end of the list. */
+/* Moves the member that is left over to the end of the list. */
 static void move_leftover_last(ranked *list, int n_members, uint64_t seed,
                                const char *module, uint64_t round)
 {
@@ -128,7 +130,9 @@ pl_status pl_gossip_match(uint64_t seed, const char *module, uint64_t round,
                           int n_members, const uint64_t *members, int *partner)
 {
     if (n_members < 1)
-        return pl_fail(PL_ERR_ARG, "a meeting of %d members", n_members);
+        return pl_fail(PL_ERR_ARG,
+                       "a meeting cannot have %d members; it needs at least 1",
+                       n_members);
     ranked *list = pl_alloc((size_t)n_members * sizeof *list);
     for (int i = 0; i < n_members; i++)
         list[i] = (ranked){.member = members[i], .index = i};
@@ -147,9 +151,10 @@ typedef struct meeting {
     float alpha, beta, gamma, pull; /* pull: gamma / beta, for Nesterov */
     bool is_nesterov, has_one_vector;
     float *params, *velocity;
-    const float *own, *mate;  /* offers, or updates; alone: own twice */
-    const float *mate_params; /* with updates; NULL alone */
-    const float *own_view;    /* of x, if a codec rounded what mates see */
+    const float *own, *mate;  /* offers or updates; a holder alone has `own` in both */
+    const float *mate_params; /* needed with updates; NULL for a holder alone */
+    /* the holder's x as its mate sees it, if a codec rounded it */
+    const float *own_view;
     size_t n;
 } meeting;
 
@@ -200,7 +205,7 @@ INLINE void meet_two(const meeting *m, float *restrict x, float *restrict v,
     }
 }
 
-/* What is added to one mate is taken from the other, bit for bit. */
+/* Adds to one mate exactly the amount that it takes from the other, bit for bit. */
 INLINE float half_way(float a, float b)
 {
     return 0.5f * (b - a);
@@ -295,7 +300,8 @@ static pl_status check_views(const pl_gossip_view *own, const pl_gossip_view *ma
 {
     if (own->update && (!mate || (mate->update && mate->params && own->params)))
         return PL_OK;
-    return pl_fail(PL_ERR_ARG, "a holder comes to a meeting without a vector");
+    return pl_fail(PL_ERR_ARG,
+                   "a holder or its mate lacks a vector that the meeting needs");
 }
 
 pl_status pl_gossip_apply_one(const pl_gossip_step *step, float *params,
@@ -309,9 +315,10 @@ pl_status pl_gossip_apply_one(const pl_gossip_step *step, float *params,
                  .mate = mate ? mate : own,
                  .n = n};
     if (!needs_one(step)) {
-        return pl_fail(PL_ERR_ARG,
-                       "one vector carries a meeting only if gamma %g is beta %g",
-                       step->gamma, step->beta);
+        return pl_fail(
+            PL_ERR_ARG,
+            "one vector is enough for a meeting only if gamma %g equals beta %g",
+            step->gamma, step->beta);
     }
     return meet_vectors(step, &m, n_threads);
 }
@@ -328,7 +335,7 @@ pl_status pl_gossip_apply_two(const pl_gossip_step *step, float *params,
                  .mate_params = mate_params,
                  .n = n};
     if ((mate_params == NULL) != (mate_update == NULL)) {
-        return pl_fail(PL_ERR_ARG, "a mate came with one of its two vectors");
+        return pl_fail(PL_ERR_ARG, "a mate has only one of its two vectors");
     }
     return meet_vectors(step, &m, n_threads);
 }

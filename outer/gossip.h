@@ -10,11 +10,11 @@
  * with the opposite sign; its expectation and its code have this one.)
  *
  * With gamma = beta this is v_i = alpha v_i + beta (mean_G(x - g) - x_i), so that one
- * vector is sent and not two.
+ * vector is sent instead of two.
  *
- * With rule Nesterov, which is ours, the step is that of outer/step.h for g = mean_G(g)
- * + (gamma/beta) (x_i - mean_G(x)) with mu = alpha and eta = beta; v_i is then the
- * momentum, without eta.
+ * The rule Nesterov is an addition of this project. Its step is that of outer/step.h
+ * for g = mean_G(g) + (gamma/beta) (x_i - mean_G(x)), with mu = alpha and eta = beta;
+ * v_i is then the momentum, without eta.
  *
  * Pair mates compute equal means, since a + b = b + a in floating point too. A holder
  * whose mate does not come takes the step of a group of one, and so does its mate: a
@@ -26,12 +26,12 @@
 extern "C" {
 #endif
 
-/* Who meets whom in a round of a module: partner[i] is the index of member i's mate, or
- * i for the member that is left over if their number is odd. Every process computes
- * this by itself: members are ordered by BLAKE2b of (seed, round, module, member) and
- * neighbours pair up, so the order of the list does not matter. The member left over is
- * number round mod n in the order of (seed, module, member), so that all take their
- * turn.
+/* Pairs the members for a round of a module: partner[i] is the index of member i's
+ * mate, or i for the member that is left over if their number is odd. Every process
+ * computes this by itself: members are ordered by BLAKE2b of (seed, round, module,
+ * member) and neighbours pair up, so the order of the list does not matter. The member
+ * left over is the one at position (round mod n) in the order of (seed, module,
+ * member), so that all take their turn.
  *
  * members [n_members], all different; partner [n_members]. Errors: ERR_ARG if n_members
  * < 1 or a member is listed twice. */
@@ -41,39 +41,40 @@ PL_MUST_CHECK pl_status pl_gossip_match(uint64_t seed, const char *module,
 
 typedef struct pl_gossip_step {
     double alpha, beta, gamma;
-    pl_rule rule; /* the paper: heavy ball */
+    pl_rule rule; /* the paper uses heavy ball */
 } pl_gossip_step;
 pl_gossip_step pl_method_gossip(const pl_method_settings *settings, double lr);
 
-/* The one vector: out = x - share update. out may alias update. */
+/* The single vector that is sent: out = x - share update. out may alias update. */
 void pl_gossip_offer(const float *params, const float *update, double share, size_t n,
                      float *out);
 
-/* The step with one vector: own and mate are offers (mate NULL: group of one).
- * params, velocity [n] in place; they alias nothing. ERR_ARG unless
- * its gamma is its beta. */
+/* The step with one vector: `own` and `mate` are offers (mate NULL: group of one).
+ * params and velocity [n] are changed in place and alias nothing. ERR_ARG unless gamma
+ * equals beta. */
 PL_MUST_CHECK pl_status pl_gossip_apply_one(const pl_gossip_step *step, float *params,
                                             float *velocity, const float *own,
                                             const float *mate, size_t n, int n_threads);
 
-/* A holder's two vectors as a codec has rounded them, for the holder and its mate
- * alike. */
+/* A holder's two vectors after rounding by a codec; the holder and its mate both use
+ * these. */
 typedef struct pl_gossip_view {
-    const float *update, *params; /* scaled by its share; from before the step */
+    /* update: scaled by its share. params: from before the step. */
+    const float *update, *params;
 } pl_gossip_view;
 /* The step with two vectors that were rounded on their way; mate NULL: group of one.
  * The gamma term is mean_G(view) - own view, so that it adds up to 0 over a pair
- * whatever was lost. They alias nothing. ERR_ARG if a vector is missing; alone
- * own->params is not read. */
+ * whatever rounding lost. The vectors alias nothing. ERR_ARG if a vector is missing;
+ * for a group of one own->params is not read. */
 PL_MUST_CHECK pl_status pl_gossip_apply_views(const pl_gossip_step *step, float *params,
                                               float *velocity,
                                               const pl_gossip_view *own,
                                               const pl_gossip_view *mate, size_t n,
                                               int n_threads);
 
-/* The step with two: updates (scaled by their shares), and the mate's x from before
- * the step. mate_params and mate_update are both NULL for a group of one, else
- * ERR_ARG if one is. */
+/* The step with two vectors: updates (scaled by their shares), and the mate's x from
+ * before the step. mate_params and mate_update are both NULL for a group of one;
+ * ERR_ARG if only one is. */
 PL_MUST_CHECK pl_status pl_gossip_apply_two(const pl_gossip_step *step, float *params,
                                             float *velocity, const float *own_update,
                                             const float *mate_params,
@@ -88,11 +89,12 @@ typedef struct pl_gossip_moments {
     double a, b, c;
 } pl_gossip_moments;
 
-/* h, the share of the disagreement that a meeting sees: (n-1)N / (n(N-1)) for pairs of
- * an even number N of holders, 1/2 for an odd one or for many (0), 0 for one. */
+/* h, the share of the disagreement that a meeting sees: (n-1)N / (n(N-1)) with groups
+ * of n = 2 for an even number N of holders; 1/2 for an odd number or for many
+ * (n_holders 0); 0 for one holder. */
 double pl_gossip_coupling(int n_holders);
 
-/* The expected moments after a round without updates, exactly. */
+/* The exact expected moments after a round without updates. */
 pl_gossip_moments pl_gossip_next(const pl_gossip_step *step, double h,
                                  pl_gossip_moments now);
 
@@ -100,8 +102,8 @@ pl_gossip_moments pl_gossip_next(const pl_gossip_step *step, double h,
  * If it is 1 or more, the variance does not shrink. */
 double pl_gossip_rate(const pl_gossip_step *step, double h);
 
-/* The smallest gamma > 0 for which it does not shrink: 2(1-alpha^2) / (1+alpha-2 alpha
- * h) for heavy ball; for Nesterov the gamma with rate 1. */
+/* The smallest gamma > 0 for which the variance does not shrink: 2(1-alpha^2) /
+ * (1+alpha-2 alpha h) for heavy ball; for Nesterov the gamma with rate 1. */
 double pl_gossip_limit(pl_rule rule, double alpha, double h);
 
 #ifdef __cplusplus

@@ -3,10 +3,11 @@
  *   cell[h(i)] = sum_i s(i) x_i        s(i) = +1 or -1, both from (seed, i)
  *
  * (a count sketch: Charikar, Chen, Farach-Colton 2002), h(i) in 0..127. It is linear
- * and keeps inner products in expectation. From the cells alone a cosine c is known
- * within (1 - c^2) / 11 (one standard deviation), and a factor between two vectors
- * exactly. A worker that knows the seed could make a vector far from x with the same
- * cells. Therefore draw the seed when x can no longer change.
+ * and keeps inner products in expectation. From the cells alone, the cosine c of two
+ * vectors is known within (1 - c^2) / 11 (one standard deviation); if one vector is a
+ * multiple of the other, the factor is known exactly. A worker that knows the seed
+ * could make a vector far from x with the same cells. Therefore draw the seed when x
+ * can no longer change.
  *
  * It is pure: equal input gives equal bits on every machine. */
 #ifndef PL_OUTER_LIKENESS_H
@@ -30,7 +31,7 @@ void pl_likeness_of(uint64_t seed, uint64_t part, const float *x, size_t n,
 /* The larger of 1 - cosine and 1 - shorter / longer: 0 if equal, 1 if one is zero or
  * they are orthogonal, 2 if opposite. 0 if both are zero; infinity if a cell is not
  * finite. It is not |x - y|: between kinds of devices directions drift apart during a
- * phase while lengths do not, so that a wrong length shows here which |x - y| would
+ * phase while lengths do not, so this distance shows a wrong length that |x - y| would
  * hide. */
 double pl_likeness_distance(const pl_likeness *x, const pl_likeness *y);
 

@@ -7,10 +7,10 @@
 
 enum { BLOCK = 1024 };
 
-/* What rounding may add to m^2: relative, for moments that travel as bf16, and
- * absolute, for squares of gradients that are too small for v. */
+/* Allowances for rounding of m^2: relative, for moments that are sent as bf16;
+ * absolute, for gradients whose squares are too small for v. */
 static const float slack = 1.5f, tiny = 1e-30f;
-static const float largest = 1e30f; /* mean square of gradients */
+static const float largest = 1e30f; /* upper limit for the mean square of gradients */
 
 static float bound_of(const pl_inner *inner)
 {
@@ -26,7 +26,7 @@ double pl_moments_longest_step(const pl_inner *inner)
     return bound < FLT_MAX ? sqrt((double)bound) : (double)INFINITY;
 }
 
-/* Values first to first + n of vector v, which travels as f32, f24 or bf16. */
+/* Reads values first to first + n of vector v, which is stored as f32, f24 or bf16. */
 static void read_values(const pl_arm *arm, const uint8_t *at, size_t first, size_t n,
                         int v, float *out)
 {
@@ -47,10 +47,11 @@ static void read_values(const pl_arm *arm, const uint8_t *at, size_t first, size
     }
 }
 
-/* Comparisons with NaN are false. */
+/* Whether training could leave these moments. NaN gives false, because comparisons with
+ * NaN are false. */
 static bool can_exist(const float *m, const float *v, size_t n, float bound)
 {
-    /* Decays that bound nothing allow a first moment also where v is 0. */
+    /* If the decays give no bound, a first moment is allowed even if v is 0. */
     const float above = bound < FLT_MAX ? tiny : FLT_MAX;
     int bad = 0;
     for (size_t i = 0; i < n; i++) {
@@ -72,7 +73,7 @@ static bool is_finite(const float *x, size_t n)
 static pl_status refuse_moments(size_t first)
 {
     return pl_fail(PL_ERR_DATA,
-                   "the state has moments that no training leaves, at parameter "
+                   "the state has moments that no training can produce, at parameter "
                    "%zu or the %d after it",
                    first, BLOCK - 1);
 }
@@ -83,7 +84,8 @@ typedef struct packed_moments {
     const uint8_t *m, *v;
 } packed_moments;
 
-/* Moments of AdamW: `count` parameters from `at` on, whose v begin at `second`. */
+/* Checks the moments of AdamW of `count` parameters from `at` on, whose v begin at
+ * `second`. */
 static pl_status check_adamw(const packed_moments *state, size_t at, size_t second,
                              size_t count)
 {
@@ -98,7 +100,7 @@ static pl_status check_adamw(const packed_moments *state, size_t at, size_t seco
     return PL_OK;
 }
 
-/* Momentum of Muon: adds its squares. */
+/* Adds the squares of Muon's momentum of `count` parameters from `at` on. */
 static pl_status add_muon_squares(const packed_moments *state, size_t at, size_t count,
                                   double *squares)
 {
@@ -114,7 +116,8 @@ static pl_status add_muon_squares(const packed_moments *state, size_t at, size_t
     return PL_OK;
 }
 
-/* Tensor by tensor, as modules/model_params.c deals them between the two. */
+/* Goes through the tensors and treats each as the optimizer does: by Muon or by AdamW
+ * (modules/model_params.c). */
 static pl_status check_muon(const packed_moments *state, const pl_topology *t)
 {
     const double clip = state->arm->inner.clip;

@@ -1,25 +1,26 @@
-/* Which moments of AdamW and Muon can exist.
+/* Which moments of AdamW and Muon are possible.
  *
- * A path's state is made by a worker, and a state that no training could leave makes
- * honest workers fail at the path's next task. With b1, b2 the decays and g the
- * gradients of one parameter, the moments after any number of steps are
+ * A worker makes a path's state. A state that no training could produce would make
+ * honest workers fail at the path's next task. With the decays b1, b2 and the gradients
+ * g of one parameter, the moments after any number of steps are
  *
  *   m = (1 - b1) sum_i b1^i g_i,   v = (1 - b2) sum_i b2^i g_i^2
  *
- * so by Cauchy's inequality, where b1^2 < b2,
+ * so by Cauchy's inequality, if b1^2 < b2,
  *
  *   m^2 <= C v,   C = (1 - b1)^2 / ((1 - b2) (1 - b1^2 / b2))
  *
- * also if moments are averaged. For moments that travel as bf16, and for rounding, a
- * check allows 1.5 C. A step from such moments, and from all that follow, is not longer
- * than sqrt(1.5 C) times the learning rate for each parameter: 1.43 with the default
+ * which also holds for averages of moments. Because of rounding, also to bf16, the
+ * check allows 1.5 C. A step from such moments, and every later step, moves each
+ * parameter by at most sqrt(1.5 C) times the learning rate: 1.43 with the default
  * decays, where an honest step reaches sqrt(C) = 1.17. So a false state cannot make the
  * next update much longer than an honest one can be.
  *
  * The momentum of Muon is a mean of clipped gradients, so its norm over all matrices is
- * at most the clip (1.5 is allowed for the square). Its step has the same length from
- * any momentum: at most 0.24 learning rates per element in the mean square
- * (modules/ops.h). Its second moments are those of the other parameters. */
+ * at most the clip (the check allows 1.5 times its square). Muon's step has the same
+ * length from any momentum: the root mean square over a matrix is at most 0.24 learning
+ * rates per element (modules/ops.h). Second moments exist only for the parameters that
+ * AdamW steps. */
 #ifndef PL_OUTER_MOMENTS_H
 #define PL_OUTER_MOMENTS_H
 #include "outer/arm.h"
@@ -28,10 +29,9 @@
 extern "C" {
 #endif
 
-/* The most by which one step can move a parameter, in learning rates, from a state that
- * pl_moments_check takes, without weight decay, by Muon in the mean square. INFINITY if
- * the decays bound nothing.
- */
+/* The most by which one step can move a parameter, as a multiple of the learning rate,
+ * from a state that passes pl_moments_check, without weight decay; for Muon in the root
+ * mean square. INFINITY if the decays give no bound. */
 double pl_moments_longest_step(const pl_inner *inner);
 
 /* Checks a packed state (pl_path_state_bytes long) of a path with `n_params`

@@ -1,12 +1,13 @@
 /* The door of outer: the pure arithmetic that turns updates into versions. Nothing here
  * opens a file or a socket, or writes to a store.
  *
- * Read in this order: arm (what is trained), step_method, step, step_overlap and gossip
- * (the outer step of every method), rounds (which versions and updates belong to which
- * phase), change (how a version's change travels), arith (steps over whole modules),
- * audit_row (which tasks are done twice, and how two results are compared), moments
- * (which states a path can have), coverage (which samples the record says were
- * trained), blend (modules made of others after training).
+ * Read in this order: arm (the definition of a training), step_method, step,
+ * step_overlap and gossip (the outer step of every method), rounds (which versions and
+ * updates belong to which phase), change (versions as encoded differences), arith
+ * (steps over whole modules), audit_row (which tasks are done twice, and how two
+ * results are compared), moments (which states a path can have), coverage (which
+ * samples were trained, according to the store's records), blend
+ * (modules made from others after training).
  */
 #ifndef PL_OUTER_OUTER_H
 #define PL_OUTER_OUTER_H

@@ -1,5 +1,6 @@
-/* Which phase contributes to which round of a module, and what a path carries. rounds.h
- * has the table of all methods; this file turns it into functions.
+/* Computes which phase contributes to which round of a module, and which vectors a
+ * path's state has. rounds.h has the table of all methods; this file turns it into
+ * functions.
  *
  * Purpose. Hub, home and worker must agree on which versions a task starts from, which
  * rounds its updates belong to, and how many messages an update has. Each of them calls
@@ -7,7 +8,7 @@
  *
  * Two counters, which are equal for most methods:
  *
- *   phase p   what one path has finished              0 .. phases - 1
+ *   phase p   a phase of one path                     0 .. phases - 1
  *   round r   a merge of one module: version r -> version r + 1
  *
  *   phase p trains from version  needs(p) ----> its update belongs to round  of(p)
@@ -20,15 +21,15 @@
  *   phase     0     1     2     3         and is merged in round p
  *
  * Special cases
- *   - A module with one contributor is merged as under diloco (method_of), whatever the
- *     method is: there is nobody to wait for. Under streaming it is still sent by
- *     fragments.
+ *   - A module with one contributor is merged as under diloco (method_of) under every
+ *     method, because it has no other contributors to wait for. Under streaming it is
+ *     still sent by fragments.
  *   - Under streaming a module belongs to a fragment, and only every F-th phase sends
  *     it. pl_round_of then returns -1 for the other phases.
  *   - Under delayed-nesterov every arrival is a round. Only the home knows its number,
  *     so the answer of pl_round_of means nothing there.
  *   - An arm that scores documents has one phase, no rounds, and a state of scores.
- *   - Under noloco updates are relative to version 0, which everybody has.
+ *   - Under noloco updates are relative to version 0, which every worker has.
  *
  * Invariants
  *   - All functions are pure: same arm, same topology, same answer on every machine.
@@ -185,8 +186,8 @@ pl_codec_round pl_round_codec(const pl_arm *arm, const pl_topology *t, int modul
     int contributors = pl_round_contributors(arm, t, module);
     double all = pl_arm_contributors(t, module);
     uint64_t stream = pl_stream(arm->name, (uint64_t)module, arm->seed);
-    /* The number of an arrival is not known when it is encoded, and arrivals are never
-     * added to each other. */
+    /* An arrival's number is not known when it is encoded, and arrivals are never added
+     * to each other. */
     bool arrives = contributors < all;
     return (pl_codec_round){
         .seed = pl_stream("sketch", arrives ? 0 : (uint64_t)round, stream),

@@ -1,7 +1,7 @@
 /* Which versions a path's phases start from and which merges they contribute to.
  *
- * A merge of a module is a round; round r makes version r + 1. Phases count what a path
- * has done. For most methods phase and round are the same number, and what differs is
+ * A merge of a module is a round; round r makes version r + 1. Phases count the work of
+ * a path. For most methods phase and round are the same number; the methods differ in
  * how old a version may be:
  *
  *   diloco, fedavg, heavy-ball   phase p starts from version p
@@ -22,8 +22,8 @@ extern "C" {
 #endif
 
 /* The round of `module` to which a path's phase contributes; -1: to none (always in an
- * arm that scores). It means
- * nothing under delayed-nesterov, where the home numbers the arrivals. */
+ * arm that scores). Under delayed-nesterov the result means nothing, because the home
+ * numbers the arrivals. */
 int64_t pl_round_of(const pl_arm *arm, const pl_topology *t, int module, int64_t phase);
 /* The version that an update of this round is relative to. */
 uint64_t pl_round_base(const pl_arm *arm, const pl_topology *t, int module,
@@ -32,8 +32,8 @@ uint64_t pl_round_base(const pl_arm *arm, const pl_topology *t, int module,
 uint64_t pl_round_needs(const pl_arm *arm, const pl_topology *t, int module,
                         int64_t phase);
 /* Streaming: the version that is mixed in `overlap` steps after the phase began; 0:
- * none (version 0 is never mixed in). A module with a single contributor goes on with
- * its own parameters. */
+ * none, because version 0 is never mixed in. A module with a single contributor
+ * continues with its own parameters. */
 uint64_t pl_round_takes(const pl_arm *arm, const pl_topology *t, int module,
                         int64_t phase);
 /* The number of versions when all phases are done. */
@@ -43,15 +43,15 @@ int pl_round_window(const pl_arm *arm, const pl_topology *t, int module);
 /* The number of samples of a path's stream that belong to one phase, even if not all
  * are trained on: those of phase p begin at p times this number. */
 uint64_t pl_phase_samples(const pl_arm *arm);
-/* The number of contributions that make a round whole. */
+/* The number of contributions that complete a round. */
 int pl_round_contributors(const pl_arm *arm, const pl_topology *t, int module);
 
-/* How many of them a round needs before it may be merged without the others: all,
- * unless the arm has a quorum. */
+/* The number of contributions after which a round may be merged without the others:
+ * all, unless the arm has a quorum. */
 int pl_round_quorum(const pl_arm *arm, const pl_topology *t, int module);
 
 /* The number of messages in an update: 1, or 2 under noloco if gamma differs from beta
- * (what training changed, and how far its start is from the base). */
+ * (the change made by training, and the distance of its start from the base). */
 enum { PL_ROUND_VECTORS_MAX = 2 };
 int pl_round_vectors(const pl_arm *arm, const pl_topology *t, int module);
 
@@ -61,7 +61,7 @@ pl_codec_round pl_round_codec(const pl_arm *arm, const pl_topology *t, int modul
                               int path, int64_t round, double norm);
 
 /* The mate of training (path, replica) of `module` after `phase` (noloco), as the index
- * path * R + replica; its own index if it has none, and under other methods. */
+ * path * R + replica; its own index if it has none, or if the method is not noloco. */
 PL_MUST_CHECK pl_status pl_round_mate(const pl_arm *arm, const pl_topology *t,
                                       int module, int index, int64_t phase, int *mate);
 
@@ -69,37 +69,40 @@ PL_MUST_CHECK pl_status pl_round_mate(const pl_arm *arm, const pl_topology *t,
  * only contributor, and no momentum is kept. */
 bool pl_round_predicts(const pl_arm *arm, const pl_topology *t, int module);
 /* Computes the version that the home will make of this message, by the home's own
- * arithmetic. params: version `round` goes in, the next one comes out. *norm is the
+ * arithmetic. params: version `round` on entry, the next one on return. *norm is the
  * update norm that the home will record. */
 PL_MUST_CHECK pl_status pl_round_predict(const pl_arm *arm, const pl_topology *t,
                                          int module, int64_t round,
                                          const pl_codec_message *message, float *params,
                                          double *norm);
 
-enum { PL_STATE_I8_BLOCK = 256 }; /* after each block: 2 bytes with the power of two */
+/* values per block; after each block follow 2 bytes with its power of two */
+enum { PL_STATE_I8_BLOCK = 256 };
 
-/* The vectors that travel with a path from phase to phase, in this order. -1: the arm
- * has no such vector. */
+/* The vectors of a path's state, which is sent from phase to phase: their positions in
+ * it. -1: the arm has no such vector. */
 typedef struct pl_path_layout {
     int n_vectors; /* 0 in an arm that scores */
-    int residual;  /* what lossy codecs have not sent yet */
-    int params;    /* own parameters: noloco and eager x_i, streaming theta */
-    int velocity;  /* noloco v_i, eager m_i */
+    int residual;  /* the part of the updates that lossy codecs have not sent yet */
+    /* the path's own parameters: noloco and eager x_i, streaming theta */
+    int params;
+    int velocity; /* noloco v_i, eager m_i */
     /* noloco: own offer, or own update if two vectors travel; eager: own update */
     int last;
     /* eager: the update before `last`; noloco with two vectors: own start */
     int before;
 } pl_path_layout; /* vectors 0 and 1 are the optimizer's m and v */
 pl_path_layout pl_path_layout_of(const pl_arm *arm);
-/* The values of vector v: one per parameter, but with Muon the second moments leave out
- * the matrices that it steps (pl_shape_hidden_params). */
+/* The number of values of vector v: one per parameter, except that with Muon the second
+ * moments omit the matrices that Muon steps (pl_shape_hidden_params). */
 size_t pl_path_vector_floats(const pl_arm *arm, int v, size_t n_params);
-/* The values of both moments together. */
+/* The number of values of both moments together. */
 size_t pl_path_moments_floats(const pl_arm *arm, size_t n_params);
-/* How vector v travels, and how many bytes it takes. */
+/* The form in which vector v is sent. The next function gives the bytes that it
+ * takes. */
 pl_state_kind pl_path_kind(const pl_arm *arm, int v);
 uint64_t pl_path_vector_bytes(const pl_arm *arm, int v, size_t n_params);
-/* The size of the blob with all vectors; 0: nothing travels. */
+/* The size in bytes of the blob with all vectors; 0 if a path has no state. */
 uint64_t pl_path_state_bytes(const pl_arm *arm, size_t n_params);
 
 #ifdef __cplusplus

@@ -36,7 +36,7 @@
 
 #include <math.h>
 
-/* A span is what one thread takes at a time, and the unit of sums. */
+/* A span is the part that one thread takes at a time; each span has its own sums. */
 enum { STEP_SPAN = 256 * PL_OUTER_BLOCK };
 
 typedef struct pass {
@@ -80,7 +80,7 @@ static pl_status step_span(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-/* Measures only |D|, which Lambda needs before anything may be changed. */
+/* Only measures |D|: Lambda needs it before anything may be changed. */
 static pl_status measure_span(void *context, size_t item, int thread)
 {
     const pass *p = context;
@@ -155,7 +155,8 @@ static pl_status check_outer_step(const pl_outer_step *step,
                                   const pl_outer_state *state)
 {
     if (step->method == PL_METHOD_NOLOCO || step->n_contributors < 1)
-        return pl_fail(PL_ERR_ARG, "%s with %d contributors has no step at a home",
+        return pl_fail(PL_ERR_ARG,
+                       "a home cannot take a step of %s with %d contributors",
                        pl_traits(step->method)->name, step->n_contributors);
     if ((pl_outer_keeps_momentum(step) && state->momentum == NULL) ||
         (pl_outer_keeps_carry(step) && state->carry == NULL))
@@ -163,12 +164,15 @@ static pl_status check_outer_step(const pl_outer_step *step,
                        pl_traits(step->method)->name);
     if (step->method == PL_METHOD_DELAYED_NESTEROV &&
         (state->arrivals < 0 || state->arrivals >= step->buffer))
-        return pl_fail(PL_ERR_ARG, "%d arrivals of %d are waiting for a momentum step",
-                       state->arrivals, step->buffer);
+        return pl_fail(
+            PL_ERR_ARG,
+            "%d arrivals since the last momentum step do not fit a buffer of %d",
+            state->arrivals, step->buffer);
     return PL_OK;
 }
 
-/* The displacement is known from the step before; |g| was measured in this one. */
+/* Computes Lambda. The step before left the displacement; this step has measured
+ * |g|. */
 static double gap_of(const pl_outer_step *step, const pl_outer_state *state,
                      double mean_squares)
 {
@@ -234,8 +238,8 @@ pl_status pl_outer_apply(const pl_outer_step *step, pl_outer_state *state,
                           report ? report : &unwanted);
 }
 
-/* Finds four bf16 updates from index u on, at value `first`; false if they are not
- * four, or not bf16. */
+/* Collects four bf16 updates from index u on, at value `first`. Returns false if there
+ * are not four, or not all are bf16. */
 static bool find_four(const pl_update_list *updates, int u, size_t first,
                       step_quad *quad)
 {
@@ -278,7 +282,7 @@ pl_status pl_update_list_mean(void *list, size_t first, size_t count, float *mea
     const pl_update_list *updates = list;
     const step_kernels *kernels = step_kernels_best();
     if (updates->n_views < 1)
-        return pl_fail(PL_ERR_ARG, "a mean of no updates");
+        return pl_fail(PL_ERR_ARG, "a mean needs at least one update");
     for (size_t done = 0; done < count; done += STEP_PIECE)
         add_update_piece(kernels, updates, first + done,
                          smaller_size(STEP_PIECE, count - done), mean + done);

@@ -1,20 +1,23 @@
 /* The outer step of one module at its home (docs/DESIGN.md "The outer step").
  *
- *   D = sum_i a_i d_i            the weighted mean of the updates; with `present` of
- *                                those that are there, value by value (outer/arith.h)
+ *   D = sum_i a_i d_i            the weighted mean of the updates; with `present`, for
+ *                                each value, of the updates that send it
+ *                                (outer/arith.h)
  *   g = D sqrt(n) / Lambda       sqrt only with `rescale`; Lambda only in co2
  *
  *   nesterov      m = mu m + g                  x -= eta (g + mu m)
  *   heavy ball    m = clip(mu m + g)            x -= eta m
  *   mu = 0        (no momentum is kept)         x -= eta clip(g)
  *   eager         g = E + (g_t - E) / n, E = g_t (the mean of the phase before), then
- *                 as `rule` says: the mean of what the contributors do by themselves
+ *                 as `rule` says: the mean of the steps that the contributors take by
+ *                 themselves
  *   delayed       S += g; every N-th arrival m = mu m + S/N, S = 0 and
  *   nesterov      x -= eta ((1 - cN + c) mu m + g/N), else x -= eta (c mu m + g/N)
  *
- * m carries no eta: a learning rate that changes does not rescale the past.
+ * m does not contain eta, so a change of the learning rate does not rescale past
+ * updates.
  *
- * A delay needs no arithmetic of its own: version v is what v merges made, a phase p
+ * A delay needs no arithmetic of its own: version v is the result of v merges, phase p
  * starts from version max(0, p - delay), and its update is the p-th merge. That is
  * x_{t+1} = x_t - eta m(g_{t-1}) of the paper, where round 0 applies nothing and the
  * last update is flushed; only the numbers are shifted.
@@ -35,47 +38,47 @@ enum {
     PL_OUTER_BLOCK = 512
 }; /* values per block; only the last block may be shorter */
 
-/* A value of zero in all fields that are not named below is diloco without additions.
- */
+/* If only lr, momentum and n_contributors are set and all other fields are 0, the step
+ * is plain diloco. */
 typedef struct pl_outer_step {
     double lr, momentum; /* eta, mu */
     bool rescale;
     int n_contributors;
     pl_method method; /* any method except noloco, which has no home */
     pl_rule rule;
-    int delay; /* without one Lambda is 1 */
+    int delay; /* phases between an update's start and its use; if 0, Lambda is 1 */
     pl_gap gap;
     double gap_constant, clip;
-    int buffer; /* N */
+    int buffer; /* N, arrivals per momentum step */
     double spread;
 } pl_outer_step;
 
-/* The step for these settings, with the phase's `lr`. In delayed-nesterov one call is
- * one arrival. */
+/* The step for these settings in a phase with learning rate `lr`. In delayed-nesterov
+ * one call is one arrival. */
 pl_outer_step pl_method_step(const pl_method_settings *settings, double lr,
                              bool rescale, int n_contributors);
 
 /* The vectors that a module's home keeps: [n] fp32 each, zero at first, changed in
- * place. They are borrowed. The two numbers travel with the version.
+ * place. They are borrowed. The two numbers are stored with the version.
  *
  * displacement is read and written. Before the step it is how far x has moved since the
  * version that these updates are relative to; after it, the length of the step itself.
- * With a delay of 1 a step leaves what the next one needs; with a longer delay the
- * caller sets it before each step. */
+ * With a delay of 1 a step leaves the value that the next one needs; with a longer
+ * delay the caller sets it before each step. */
 typedef struct pl_outer_state {
     float *params;
     float *momentum;     /* may be NULL unless pl_outer_keeps_momentum */
     float *carry;        /* may be NULL unless pl_outer_keeps_carry: E or S above */
-    double displacement; /* L2; only with the gap penalty */
+    double displacement; /* L2 norm; used only with the gap penalty */
     int arrivals;        /* since the last momentum step, 0 .. N-1 */
 } pl_outer_state;
 
 bool pl_outer_keeps_momentum(const pl_outer_step *step);
 bool pl_outer_keeps_carry(const pl_outer_step *step);
 
-/* Writes D of values first .. first+count-1 to mean[0..count). Called from several
- * threads at once, for blocks in no order, perhaps twice for a block: it must give
- * the same bytes each time. */
+/* Writes D of values first .. first+count-1 to mean[0..count). Several threads call it
+ * at once, for blocks in any order, perhaps twice for a block; it must give the same
+ * bytes each time. */
 typedef pl_status (*pl_mean_fn)(void *context, size_t first, size_t count, float *mean);
 
 typedef struct pl_outer_report {
@@ -90,7 +93,7 @@ PL_MUST_CHECK pl_status pl_outer_merge(const pl_outer_step *step, pl_outer_state
                                        size_t n, pl_mean_fn fill, void *context,
                                        int n_threads, pl_outer_report *report);
 
-/* The same with a mean that exists as a vector; report may be NULL. */
+/* The same for a mean that exists as a vector; report may be NULL. */
 PL_MUST_CHECK pl_status pl_outer_apply(const pl_outer_step *step, pl_outer_state *state,
                                        const float *mean, size_t n,
                                        pl_outer_report *report);
@@ -98,7 +101,7 @@ PL_MUST_CHECK pl_status pl_outer_apply(const pl_outer_step *step, pl_outer_state
 /* A pl_mean_fn over plain arrays: sum_u weight_u values_u, added in the order of the
  * list to zero. bf16 values need no alignment. Eight arrays at addresses that differ
  * by multiples of the page compete for the same lines of the cache (a quarter of the
- * speed): begin each some lines further than the one before. */
+ * speed): let each array begin some lines further than the one before. */
 typedef struct pl_update_view {
     const void *values; /* float [n], or bf16 [n] */
     bool is_bf16;
@@ -112,7 +115,8 @@ pl_status pl_update_list_mean(void *list, size_t first, size_t count, float *mea
 
 double pl_l2_norm(const float *values, size_t n); /* double sums over fixed blocks */
 
-/* Whether |D| must be known before the step, and |x_t - x_{t-1}| be measured in it. */
+/* Whether |D| must be known before the step, and |x_t - x_{t-1}| must be measured in
+ * it. */
 bool pl_outer_depends_on_gap(const pl_outer_step *step);
 
 #ifdef __cplusplus

@@ -14,8 +14,9 @@ INLINE void add_squares(half_sums *sums, const float *values)
     *sums += wide * wide;
 }
 
-/* Lane l sums the squares of values l, l + LANES, ...: one order for all machines.
- * Two halves, so that one addition need not wait for the other. */
+/* Lane l sums the squares of values l, l + LANES, ..., in the same order on all
+ * machines. There are two halves, so that an addition need not wait for the one
+ * before. */
 typedef struct lane_sums {
     half_sums low, high;
 } lane_sums;
@@ -116,7 +117,8 @@ INLINE void last_arrival(const step_coefficients *c, float *restrict x,
     }
 }
 
-/* d = E + (d - E)/n, E = d; in the order that gives d itself for n = 1. */
+/* d = E + (d - E)/n, E = d; in an order of operations that gives exactly d for n =
+ * 1. */
 INLINE void make_eager(float parts, float *restrict e, float *restrict d, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -149,8 +151,8 @@ INLINE void step_of(const step_coefficients *c, const step_block *b, size_t coun
     }
 }
 
-/* A whole block in short runs, so that sums, each of which waits for its own last
- * addition, go on beside the step and beside each other. */
+/* Steps a whole block in short runs. Each sum must wait for its own previous addition;
+ * in short runs these waits overlap with the step and with each other. */
 INLINE void step_block_summed(const step_coefficients *c, const step_block *b,
                               bool measures_step, step_sums *out)
 {
@@ -170,7 +172,7 @@ INLINE void step_block_summed(const step_coefficients *c, const step_block *b,
     out->step += measures_step ? sum_of_lanes(&step) : 0;
 }
 
-/* The same bits in three passes. */
+/* Gives the same bits for a shorter block, in three passes. */
 INLINE void step_rest_summed(const step_coefficients *c, const step_block *b,
                              bool measures_step, step_sums *out)
 {
@@ -204,7 +206,8 @@ INLINE void add_halves(float *restrict out, const uint8_t *restrict values,
         out[i] = (fresh ? 0.0f : out[i]) + weight * half_at(values, i);
 }
 
-/* Four at once, in the order of four calls of the above: the sum stays in registers. */
+/* Adds four updates at once, in the order of four calls of add_halves; the sum stays in
+ * registers. */
 INLINE void add_four_halves(float *restrict out, const step_quad *q, bool fresh,
                             size_t count)
 {
@@ -220,8 +223,8 @@ INLINE void add_four_halves(float *restrict out, const step_quad *q, bool fresh,
     }
 }
 
-/* One instruction set's functions. A whole block has a constant length: the compiler
- * needs no remainder there and makes vectors of the loops above. */
+/* The functions for one instruction set. A whole block has a constant length, so the
+ * compiler needs no remainder loop and vectorises the loops above. */
 #define KERNELS(isa, attribute)                                                        \
     attribute static void step_##isa(const step_coefficients *c, const step_block *b,  \
                                      bool measures_step, step_sums *sums)              \

@@ -12,12 +12,13 @@
 extern "C" {
 #endif
 
-/* Updates are added piece by piece, so that each is one steady stream of reads. */
+/* Updates are added piece by piece, so that each update is read as one steady
+ * stream. */
 enum { STEP_PIECE = 256 };
 
 typedef enum step_kind {
     STEP_PLAIN,      /* no momentum */
-    STEP_NESTEROV,   /* torch's */
+    STEP_NESTEROV,   /* as in torch */
     STEP_HEAVY_BALL, /* with a clip, which may be infinite */
     STEP_ARRIVAL,    /* delayed-nesterov between two momentum steps */
     STEP_LAST_ARRIVAL
@@ -28,17 +29,17 @@ typedef struct step_coefficients {
     bool eager;
     float eta, mu, scale, clip;
     float parts; /* eager: contributors; delayed-nesterov: N */
-    float pull;  /* delayed-nesterov: what m is multiplied with in the step */
+    float pull;  /* delayed-nesterov: factor of m in the step */
 } step_coefficients;
 
-/* Vectors of `count` <= PL_OUTER_BLOCK values; mean holds D and afterwards the step
- * that was subtracted from params. */
+/* Vectors of `count` <= PL_OUTER_BLOCK values; mean holds D on entry, and on return the
+ * step that was subtracted from params. */
 typedef struct step_block {
     float *params, *momentum, *carry, *mean;
     size_t count;
 } step_block;
 
-/* The part of a vector, which may be missing, from `first` on. */
+/* The rest of a vector from `first` on; NULL if the vector is NULL. */
 static inline float *step_from(float *vector, size_t first)
 {
     return vector ? vector + first : NULL;
@@ -50,15 +51,15 @@ typedef struct step_quad {
 } step_quad;
 
 typedef struct step_sums {
-    double mean, params, step; /* squares */
+    double mean, params, step; /* sums of squares */
 } step_sums;
 
 typedef struct step_kernels {
-    /* The step, and what it adds to the sums of squares: of D before it, of the new
-     * parameters, and of what was subtracted if that is asked for. */
+    /* Takes the step and adds to the sums of squares: those of D, of the new parameters
+     * and, with `measures_step`, of the step that was subtracted. */
     void (*step)(const step_coefficients *c, const step_block *block,
                  bool measures_step, step_sums *sums);
-    double (*squares)(const float *values, size_t count); /* their sum */
+    double (*squares)(const float *values, size_t count); /* the sum of squares */
     /* out = 0 + weight values, or out += weight values; count <= STEP_PIECE */
     void (*add_float)(float *out, const void *values, float weight, bool fresh,
                       size_t count);
@@ -67,7 +68,7 @@ typedef struct step_kernels {
     void (*add_four)(float *out, const step_quad *quad, bool fresh, size_t count);
 } step_kernels;
 
-const step_kernels *step_kernels_best(void); /* of this machine */
+const step_kernels *step_kernels_best(void); /* the best for this machine */
 const step_kernels *step_kernels_portable(void);
 
 #ifdef __cplusplus

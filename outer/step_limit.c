@@ -21,8 +21,8 @@ static bool step_is_stable(pl_rule rule, double mu, int delay, double fresh, dou
     p[delay] += k * constant * fresh;
     p[delay + 1] += k * linear * fresh;
     /* Whether all roots are inside the unit circle (Schur-Cohn): |p_0| < |p_n|, and the
-     * same for (p - (p_0/p_n) p*)/z, which has one root fewer; p* has the coefficients
-     * reversed. */
+     * same holds for (p - (p_0/p_n) p*)/z, which has one root fewer; p* has the
+     * coefficients of p in reverse order. */
     int degree = delay + 2;
     for (int n = degree; n > 0; n--) {
         double ratio = p[0] / p[n], next[DEGREE_MAX + 1];
@@ -37,7 +37,8 @@ static bool step_is_stable(pl_rule rule, double mu, int delay, double fresh, dou
 
 double pl_outer_limit(pl_rule rule, double momentum, int delay, double fresh)
 {
-    double stable = 0, unstable = 4.5; /* above 2(1+mu), the largest of all limits */
+    /* 4.5 lies above 2(1+mu), the largest of all limits */
+    double stable = 0, unstable = 4.5;
     for (int i = 0; i < 60; i++) {
         double k = 0.5 * (stable + unstable);
         if (step_is_stable(rule, momentum, delay, fresh, k))
@@ -91,16 +92,16 @@ static pl_status check_streaming(const pl_method_settings *s)
     if (s->fragments < 1 || s->inner_steps < 1 || s->inner_steps % s->fragments != 0)
         return pl_fail(PL_ERR_CONFIG,
                        "streaming cannot place %d fragments at equal offsets in %d "
-                       "inner steps; take a divisor",
+                       "inner steps; choose a number of fragments that divides them",
                        s->fragments, s->inner_steps);
     if (s->overlap < 0 || s->overlap >= s->inner_steps / s->fragments)
         return pl_fail(PL_ERR_CONFIG,
                        "streaming overlaps %d inner steps, but the next of %d "
-                       "fragments is sent after %d; take fewer",
+                       "fragments is sent after %d; overlap fewer steps",
                        s->overlap, s->fragments, s->inner_steps / s->fragments);
     if (!(s->mix >= 0 && s->mix <= 1))
-        return pl_fail(PL_ERR_CONFIG, "streaming mixes by a share from 0 to 1, not %g",
-                       s->mix);
+        return pl_fail(PL_ERR_CONFIG,
+                       "streaming needs a mixing share from 0 to 1, not %g", s->mix);
     return check_step_limit(s, 0, 0);
 }
 
@@ -127,7 +128,7 @@ pl_status pl_method_check(const pl_method_settings *s)
                        "not %g and %d",
                        pl_traits(s->method)->name, s->curvature, s->holders);
     if (s->delay < 0 || s->delay > PL_DELAY_MAX)
-        return pl_fail(PL_ERR_CONFIG, "%s with delay %d; known are 0 to %d",
+        return pl_fail(PL_ERR_CONFIG, "%s cannot have delay %d; choose 0 to %d",
                        pl_traits(s->method)->name, s->delay, PL_DELAY_MAX);
     /* Refuses another rule for a method that has only one. */
     bool heavy = s->method == PL_METHOD_HEAVY_BALL;
@@ -140,10 +141,10 @@ pl_status pl_method_check(const pl_method_settings *s)
     switch (s->method) {
     case PL_METHOD_FEDAVG:
         if (s->lr != 1 || s->momentum != 0)
-            return pl_fail(
-                PL_ERR_CONFIG,
-                "fedavg is lr 1 and momentum 0, not %g and %g; take diloco for others",
-                s->lr, s->momentum);
+            return pl_fail(PL_ERR_CONFIG,
+                           "fedavg needs lr 1 and momentum 0, not %g and %g; use "
+                           "diloco for other values",
+                           s->lr, s->momentum);
         return PL_OK;
     case PL_METHOD_NOLOCO:
         return check_noloco(s);
@@ -151,8 +152,8 @@ pl_status pl_method_check(const pl_method_settings *s)
         return check_co2(s);
     case PL_METHOD_STREAMING:
         return check_streaming(s);
-    case PL_METHOD_EAGER: /* 1/M of its mean is from this phase, the rest is one phase
-                             old */
+    case PL_METHOD_EAGER: /* a share 1/M of the mean is from this phase, the rest is one
+                             phase old */
         return check_step_limit(s, 1, s->holders > 0 ? 1.0 / s->holders : 0);
     case PL_METHOD_DELAYED_NESTEROV:
         return check_delayed(s);

@@ -1,11 +1,11 @@
 /* The names of the outer methods, their default coefficients, and their learning
- * rate per phase (step_method.h). What is stable is in step_limit.c. */
+ * rate per phase (step_method.h). The limits of stability are in step_limit.c. */
 #include "outer/step_method.h"
 
 #include <math.h>
 
-/* lr, momentum and rule: from the papers where they give them and the limits allow;
- * DiLoCo's (0.7, 0.9) is not stable behind a delay. */
+/* lr, momentum and rule. The values are those of the papers, where the papers give them
+ * and the limits allow them; DiLoCo's (0.7, 0.9) is not stable with a delay. */
 static const pl_method_traits traits[PL_METHOD_COUNT] = {
     [PL_METHOD_DILOCO] = {"diloco", 0.7, 0.9, PL_RULE_NESTEROV, .settles = true},
     [PL_METHOD_FEDAVG] = {"fedavg", 1, 0, PL_RULE_NESTEROV, .settles = false},
@@ -23,7 +23,8 @@ static const char *const rules[] = {"nesterov", "heavy-ball"};
 static const char *const gaps[] = {"none", "norm", "constant"};
 static const char *const decays[] = {"constant", "cosine", "linear"};
 
-/* The index of `text`; ERR_CONFIG names what is near and what there is. */
+/* Finds the index of `text` in `names`; the message of ERR_CONFIG names the nearest
+ * name and all names. */
 static pl_status find_name(const char *what, const char *text, const char *const *names,
                            int n_names, int *out)
 {

@@ -4,14 +4,14 @@
  *   fedavg            lr 1, momentum 0: the mean of the contributors' parameters
  *   heavy-ball        m = mu m + g, x -= eta m
  *   noloco            pairs instead of a home's mean (outer/gossip.h)
- *   co2               heavy ball, `delay` phases late: exchange behind the next phase
+ *   co2               heavy ball, `delay` phases late: exchange during the next phase
  *   streaming         diloco per fragment, fragments at offsets (outer/step_overlap.h)
- *   eager             last phase's mean, this phase's own part (outer/step_overlap.h)
- *   delayed-nesterov  a step per arrival, momentum every `buffer` arrivals
+ *   eager             last phase's mean with this phase's own part (step_overlap.h)
+ *   delayed-nesterov  a step at each arrival, momentum at every `buffer`-th arrival
  *
  * A limit holds for updates g = lambda (x - x*). A phase that trains to its optimum has
- * lambda 1, and no phase goes beyond that. So 1 is the default curvature, and settings
- * that are stable there are stable for every smaller one. */
+ * lambda 1, and no phase has more. So 1 is the default curvature, and settings that are
+ * stable there are stable for every smaller one. */
 #ifndef PL_OUTER_STEP_METHOD_H
 #define PL_OUTER_STEP_METHOD_H
 #include "base/base.h"
@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-/* The number is what arms are stored with. */
+/* The numbers are stored in the definitions of arms. */
 typedef enum pl_method {
     PL_METHOD_DILOCO,
     PL_METHOD_FEDAVG,
@@ -36,14 +36,15 @@ typedef enum pl_method {
 typedef enum pl_rule { PL_RULE_NESTEROV, PL_RULE_HEAVY_BALL } pl_rule;
 
 /* co2's staleness penalty, by which an update is divided:
- *   norm      1 + |x_t - x_b| / (|g| + 1e-12), a module; b is the version that the
+ *   norm      1 + |x_t - x_b| / (|g| + 1e-12) per module; b is the version that the
  *             updates are relative to, max(0, t - delay)
  *   constant  `gap_constant` */
 typedef enum pl_gap { PL_GAP_NONE, PL_GAP_NORM, PL_GAP_CONSTANT } pl_gap;
 
-/* What a method is. Only outer/step*.c, which compute, look at the enum: everybody else
- * asks for one of these. A method with none of gossips, streams, leads and arrives
- * averages: each version is made of a mean, and paths begin with versions alone. */
+/* The properties of a method. Only outer/step*.c, which compute, look at the enum; all
+ * other code asks for these properties. A method without gossips, streams, leads and
+ * arrives "averages": each version is made from a mean, and paths begin with versions
+ * alone. */
 typedef struct pl_method_traits {
     const char *name;
     double lr, momentum; /* the defaults, with their rule */
@@ -51,63 +52,67 @@ typedef struct pl_method_traits {
     bool delays;  /* an update is used `delay` phases after it was made */
     bool gossips; /* pairs of contributors step together; a home only keeps updates */
     bool streams; /* fragments of the model are merged at offsets within a phase */
-    bool leads;   /* a path goes on with its own part of a mean that is still to come */
+    /* a path steps at once with its own part of a mean that comes later */
+    bool leads;
     bool arrives; /* each update is merged when it arrives; phases have no mean */
-    bool settles; /* takes the plain mean in the last phases (pl_outer_schedule) */
+    bool settles; /* takes the plain mean in its last phases (pl_outer_schedule) */
 } pl_method_traits;
 
 const pl_method_traits *pl_traits(pl_method method);
 bool pl_method_averages(pl_method method);
-/* Paths keep parameters of their own beside the versions: gossips, streams or leads. */
+/* Whether paths keep parameters of their own in addition to the versions: gossips,
+ * streams or leads. */
 bool pl_method_keeps_own(pl_method method);
 
 typedef struct pl_method_settings {
     pl_method method;
     pl_rule rule;        /* heavy-ball and co2: heavy ball; noloco and eager: either */
     double lr, momentum; /* eta, mu; in noloco beta, alpha */
-    double curvature;    /* lambda of the limits, > 0 */
+    double curvature;    /* lambda, for which the limits are computed, > 0 */
     int holders;         /* contributors of the module; 0: many */
     double consensus;    /* noloco's gamma */
     int delay;           /* co2: phases between an update's start and its use */
     pl_gap gap;          /* co2 */
     double gap_constant; /* co2, >= 1 */
     double clip;         /* co2: |m| <= clip after each step; 0 is off */
-    int inner_steps;     /* streaming: H, between two steps of one fragment */
-    int fragments;       /* streaming: F, divides H */
-    int overlap;         /* streaming: tau inner steps from send to use, < H/F */
-    double mix;          /* streaming: a in x_local = a x_local + (1-a) x */
-    int buffer;          /* delayed-nesterov: N, arrivals per momentum step */
-    double spread;       /* delayed-nesterov: c in [0, 1/N] */
+    /* streaming: H, inner steps between two steps of one fragment */
+    int inner_steps;
+    int fragments; /* streaming: F, divides H */
+    int overlap;   /* streaming: tau, inner steps from sending to use, < H/F */
+    double mix;    /* streaming: a in x_local = a x_local + (1-a) x */
+    int buffer;    /* delayed-nesterov: N, arrivals per momentum step */
+    double spread; /* delayed-nesterov: c in [0, 1/N] */
 } pl_method_settings;
 
-/* The sentence of ERR_CONFIG names the nearest known method, and all of them. */
+/* The message of ERR_CONFIG names the nearest known method, and all methods. */
 PL_MUST_CHECK pl_status pl_method_parse(const char *text, pl_method *out);
 /* "nesterov", "heavy-ball"; "none", "norm", "constant". ERR_CONFIG. */
 const char *pl_rule_name(pl_rule rule);
 PL_MUST_CHECK pl_status pl_rule_parse(const char *text, pl_rule *out);
 PL_MUST_CHECK pl_status pl_gap_parse(const char *text, pl_gap *out);
 
-/* The documented defaults; coefficients that a method does not use are neutral. They
- * pass the check for every number of holders. */
+/* The documented defaults. Coefficients that a method does not use have no effect. The
+ * defaults pass the check for every number of holders. */
 pl_method_settings pl_method_defaults(pl_method method);
 
-/* The sentence of ERR_CONFIG names the coefficient, its limit, and what to lower. */
+/* The message of ERR_CONFIG names the coefficient, its limit, and what to lower. */
 PL_MUST_CHECK pl_status pl_method_check(const pl_method_settings *settings);
 
-/* The delay of a module; 0 if it has a single contributor, because there is nobody to
- * wait for. */
+/* The delay of a module; 0 if the module has a single contributor, because there are no
+ * others to wait for. */
 int pl_method_delay(const pl_method_settings *settings, int n_contributors);
 
 /* ---- limits ---- */
 
-/* The smallest eta lambda that is not stable, when an update of x_t is applied to
- * x_{t+delay} and `fresh` of it at once (0: all is late; eager: 1/M). Roots of
+/* The smallest eta lambda that is not stable if a share `fresh` of the update of x_t is
+ * applied at once and the rest to x_{t+delay} (fresh 0: all is late; eager: 1/M). There
+ * a root of
  *
  *   heavy ball  (z-1)(z-mu) z^D + eta lambda z L(z),   L(z) = 1 - fresh + fresh z^D
  *   Nesterov    (z-1)(z-mu) z^D + eta lambda ((1+mu) z - mu) L(z)
  *
- * on the unit circle. Without delay 2(1+mu) and (2+2mu)/(1+2mu); heavy ball with
- * delay 1: 1-mu. 0 <= momentum < 1; delay 0..PL_DELAY_MAX. */
+ * lies on the unit circle. Without delay the limits are 2(1+mu) and (2+2mu)/(1+2mu);
+ * for heavy ball with delay 1 it is 1-mu. 0 <= momentum < 1; delay 0..PL_DELAY_MAX. */
 enum { PL_DELAY_MAX = 16 };
 double pl_outer_limit(pl_rule rule, double momentum, int delay, double fresh);
 
@@ -126,7 +131,7 @@ PL_MUST_CHECK pl_status pl_decay_parse(const char *text, pl_decay *out);
  *
  * In the last `settle` phases diloco, heavy-ball and streaming take the plain mean: lr
  * 1, momentum 0. While the inner learning rate falls to zero, a step beyond the mean
- * overshoots what the paths agree on, and nothing brings them back. */
+ * overshoots, and training can no longer correct it. */
 typedef struct pl_outer_schedule {
     pl_decay decay;
     int64_t warmup, phases;
@@ -134,8 +139,8 @@ typedef struct pl_outer_schedule {
     int64_t settle; /* 0: never */
 } pl_outer_schedule;
 double pl_outer_lr(const pl_outer_schedule *schedule, double lr, int64_t phase);
-/* Sets lr and momentum of `settings` to those of this phase. Returns whether they are
- * those of the plain mean, which must not be rescaled. */
+/* Sets lr and momentum of `settings` to the values for this phase. Returns whether they
+ * are those of the plain mean, which must not be rescaled. */
 bool pl_method_schedule(const pl_outer_schedule *schedule, int64_t phase,
                         pl_method_settings *settings);
 

@@ -1,5 +1,5 @@
-/* The arithmetic of streaming and eager at a worker, and the number of inner steps
- * of a slow worker (step_overlap.h). */
+/* Streaming and eager: the arithmetic that a worker does. Also the number of inner
+ * steps of a slow worker (step_overlap.h). */
 #include "outer/step_overlap.h"
 
 int pl_streaming_fragment(int index, int n_blocks, int fragments, bool strided)
@@ -9,7 +9,8 @@ int pl_streaming_fragment(int index, int n_blocks, int fragments, bool strided)
     return (int)((int64_t)index * fragments / n_blocks);
 }
 
-/* The fragment whose offset (p+1) H/F lies `done` steps in, and which of its steps. */
+/* Returns the fragment that is sent after `done` steps, at its offset (p+1) H/F; *round
+ * gets the number of that sending. */
 int pl_streaming_sends(const pl_method_settings *s, int64_t done, int64_t *round)
 {
     int64_t every = s->inner_steps / s->fragments;
@@ -34,7 +35,7 @@ void pl_streaming_mix(float *local, const float *merged, double mix, size_t n)
         local[i] = a * local[i] + rest * merged[i];
 }
 
-/* The order of the sum gives `own` itself for one worker. */
+/* The order of the operations gives exactly `own` for one worker. */
 void pl_eager_update(const float *own, const float *own_before,
                      const float *mean_before, int n_workers, size_t n, float *out)
 {

@@ -1,9 +1,8 @@
 /* Methods that overlap an exchange with training: the part that a worker computes.
  *
- * Streaming (arXiv:2501.18512): a path's blocks form F fragments; fragment p sends
- * after the inner steps s = (p+1) H/F (mod H), its next version is taken up `overlap`
- * steps later, and local parameters are mixed with it. F = 1, overlap 0, mix 0 is
- * DiLoCo.
+ * Streaming (arXiv:2501.18512): a path's blocks form F fragments. Fragment p is sent
+ * after the inner steps s = (p+1) H/F (mod H); `overlap` steps later its next version
+ * is mixed into the local parameters. F = 1, overlap 0, mix 0 is DiLoCo.
  *
  * Eager (arXiv:2502.12996): a contributor steps at once with the mean of the phase
  * before, in which its own part is replaced by the new one,
@@ -21,12 +20,13 @@ extern "C" {
 #endif
 
 /* The fragment of block `index` of `n_blocks` in a path (embedding and head are blocks
- * of their own, at the ends): strided, block b is in fragment b mod F, so that each
- * holds shallow and deep blocks; else consecutive blocks lie together. */
+ * of their own, at the ends): if `strided`, block b is in fragment b mod F, so that
+ * each fragment has shallow and deep blocks; else a fragment has consecutive blocks. */
 int pl_streaming_fragment(int index, int n_blocks, int fragments, bool strided);
 
-/* `done` counts finished inner steps of the arm, from 1. The fragment that sends then,
- * or -1. With `round`, which of the fragment's steps it is, from 0. */
+/* Returns the fragment that is sent after `done` finished inner steps of the arm (from
+ * 1), or -1. If `round` is given, *round is which of the fragment's steps it is, from
+ * 0. */
 int pl_streaming_sends(const pl_method_settings *s, int64_t done, int64_t *round);
 
 /* local = mix local + (1 - mix) merged; mix 0 copies, mix 1 leaves local as it is. */
@@ -37,9 +37,9 @@ void pl_streaming_mix(float *local, const float *merged, double mix, size_t n);
 void pl_eager_update(const float *own, const float *own_before,
                      const float *mean_before, int n_workers, size_t n, float *out);
 
-/* Dynamic local steps (Async DiLoCo, arXiv:2401.09135): max(1, floor(H v / v_max)) for
- * a worker of speed v, so that all need about the same time; H if a speed is not
- * positive. */
+/* The inner steps of a slower worker (dynamic local steps, Async DiLoCo,
+ * arXiv:2401.09135): max(1, floor(H v / v_max)) for a worker of speed v, so that all
+ * need about the same time; H if a speed is not positive. */
 int pl_local_steps(int inner_steps, double speed, double top_speed);
 
 #ifdef __cplusplus
