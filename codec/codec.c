@@ -3,14 +3,15 @@
  *
  * Encoding goes stretch by stretch, and within a stretch tile by tile. A tile of the
  * update and of the residual is read once and stays in the first cache while it is
- * quantised; what was not sent is written back over the residual. Decoding goes the
- * same way into a sink, which adds, measures, and refuses values that are not finite.
+ * quantised; the part that is not sent is written back over the residual. Decoding goes
+ * the same way and passes values to a sink, which adds them, measures them, and refuses
+ * values that are not finite.
  */
 #include "codec/codec_internal.h"
 
 #include <math.h>
 
-/* ---- values on their way in ---- */
+/* ---- values to encode ---- */
 CODEC_WIDE static void mix_tile(const float *restrict update,
                                 const float *restrict residual, float weight,
                                 float beta, float *restrict out)
@@ -36,7 +37,7 @@ const float *job_tile(const codec_job *job, uint64_t at, float tile[TILE])
 {
     size_t n = job_tile_length(job, at);
     if (n < TILE) {
-        /* The last tile is padded with zeros, which stay zeros. */
+        /* the last tile is padded with zeros, which stay zeros */
         float update[TILE] = {0}, residual[TILE] = {0};
         memcpy(update, job->update + at, n * sizeof *update);
         if (job->residual) {
@@ -55,7 +56,7 @@ const float *job_tile(const codec_job *job, uint64_t at, float tile[TILE])
     return tile;
 }
 
-/* Without a residual, what is not sent is lost. */
+/* Keeps the part that was not sent. Without a residual it is lost. */
 void job_keep(const codec_job *job, uint64_t at, const float left[TILE])
 {
     if (job->residual)
@@ -93,8 +94,8 @@ void job_sections(codec_job *job, const uint64_t raw[SECTIONS_MAX], int n, bool 
 }
 
 /* ---- encoding ---- */
-/* One entry per codec in messages. A list is only made from a sketch that cannot be
- * decoded. */
+/* The functions of each codec in messages. A list is never encoded directly: it
+ * replaces a sketch that cannot be decoded. */
 typedef struct codec_way {
     pl_status (*encode)(codec_job *job);
     pl_status (*decode)(const codec_task *task);
@@ -112,22 +113,25 @@ static const codec_way ways[WIRE_COUNT] = {
     [WIRE_LIST16] = {NULL, sketch_decode},
 };
 
-/* The parts come from a topology, but callers may build them by hand. */
+/* Checks the parts: usually they come from a topology, but callers may build them by
+ * hand. */
 static pl_status check_parts(const pl_codec_part *parts, int n_parts, size_t *n)
 {
     *n = 0;
     for (int i = 0; i < n_parts; i++) {
         if (parts[i].first != *n || parts[i].role < 0 || parts[i].role >= PL_ROLE_COUNT)
-            return pl_fail(PL_ERR_ARG,
-                           "part %d starts at %zu with role %d; parts lie back to back "
-                           "and here is %zu",
-                           i, parts[i].first, parts[i].role, *n);
+            return pl_fail(
+                PL_ERR_ARG,
+                "part %d starts at %zu with role %d; parts must follow each other "
+                "without gaps, so it must start at %zu",
+                i, parts[i].first, parts[i].role, *n);
         *n += parts[i].count;
     }
     return PL_OK;
 }
 
-/* With more than SKETCH_W_MAX contributors a code has too few of the 16 bits. */
+/* With more than SKETCH_W_MAX contributors too few of the 16 bits are left for a
+ * code. */
 static pl_status check_codec_round(const pl_codec_options *o,
                                    const pl_codec_round *round)
 {
@@ -142,13 +146,14 @@ static pl_status check_codec_round(const pl_codec_options *o,
                        "homomorphic codecs need a round of 1 to %d contributors", most);
     if (round->scale_exponent < -96 || round->scale_exponent > 64 ||
         !isfinite(round->weight))
-        return pl_fail(PL_ERR_ARG,
-                       "a round with scale 2^%d and weight %g; take pl_codec_exponent",
-                       round->scale_exponent, (double)round->weight);
+        return pl_fail(
+            PL_ERR_ARG,
+            "a round cannot have scale 2^%d and weight %g; use pl_codec_exponent",
+            round->scale_exponent, (double)round->weight);
     return PL_OK;
 }
 
-/* Takes the parts from *i on that form one stretch; false at the end. */
+/* Takes the parts from *i on that form one stretch; returns false at the end. */
 static bool next_stretch(const pl_codec_options *o, const pl_codec_part *parts,
                          int n_parts, int *i, codec_stretch *s)
 {
@@ -167,7 +172,8 @@ static bool next_stretch(const pl_codec_options *o, const pl_codec_part *parts,
     return s->count > 0;
 }
 
-/* The table's size must be known before the first section is written after it. */
+/* Computes the table's size, which must be known before the first section is written
+ * after it. */
 static codec_header plan_header(const pl_codec_options *o, const pl_codec_part *parts,
                                 int n_parts, const pl_codec_round *round, size_t n)
 {
@@ -218,7 +224,7 @@ done:
     return status;
 }
 
-/* ---- values on their way out ---- */
+/* ---- decoded values ---- */
 enum { LANES = 16 };
 
 /* sum += weight * tile. The sum of squares uses lanes, so that it does not depend on
@@ -238,7 +244,7 @@ CODEC_WIDE static double add_tile(const float *restrict tile, float weight,
     return total;
 }
 
-/* The end of a stretch is padded with zeros, which change neither sum. */
+/* Adds the end of a stretch. It is padded with zeros, which change neither sum. */
 static double add_short(const float *tile, size_t n, float weight, float *sum)
 {
     float values[TILE] = {0}, sums[TILE] = {0};
@@ -274,7 +280,7 @@ pl_status sink_tile(codec_sink *sink, uint64_t first, const float tile[TILE], si
     return sink_squares(sink, begin, squares);
 }
 
-/* For codecs that send few values: other values are not touched. */
+/* Adds one value, for codecs that send few values; other values are not touched. */
 pl_status sink_value(codec_sink *sink, uint64_t index, float value)
 {
     if (index < sink->begin || index >= sink->end)
@@ -286,7 +292,7 @@ pl_status sink_value(codec_sink *sink, uint64_t index, float value)
 }
 
 /* ---- messages ---- */
-/* The bytes of the compressed sections after decompression. */
+/* The number of bytes that the compressed sections have after decompression. */
 static size_t unzipped_bytes(codec_reader reader)
 {
     size_t total = 0;
@@ -327,7 +333,8 @@ void codec_opened_destroy(codec_opened *m)
     pl_buf_destroy(&m->raw);
 }
 
-/* A homomorphic message was multiplied by its weight before it was rounded. */
+/* Decodes into the sink. A homomorphic message was multiplied by its weight before it
+ * was rounded, so it gets no weight here. */
 pl_status codec_decode(const codec_opened *m, codec_sink *sink)
 {
     codec_reader reader;

@@ -6,23 +6,24 @@
  *   i4         blocks of 64: a scale (bf16) and 64 codes of 4 bits
  *   topk       the k largest of each 4096, as gaps and codes of 8 or 2 bits
  *   i8-shared  8 bits on a scale that all contributors share; homomorphic
- *   sketch16   the largest few, summed into cells of 16 bits (exact; TAGC redone as in
+ *   sketch16   the largest few, summed into cells of 16 bits (exact: TAGC, redone as
  *              lossless homomorphic compression); homomorphic
  *
  * Homomorphic: messages of a round can be added without decoding, in any order or tree,
  * and the sum decodes to the sum of the decoded messages, bit for bit. The worker
  * multiplies such an update by its weight alpha, so that the sum is the weighted mean;
  * for all other codecs the home applies alpha when it adds. Every stretch of a
- * homomorphic message has integers on shared scales; what options call f32 are integers
- * of 22 bits there.
+ * homomorphic message has integers on shared scales; parts for which the options say
+ * f32 are integers of 22 bits there.
  *
- * Error feedback: an encoder with a residual e sends a = w u + beta e and leaves e' = a
- * - sent. Commit e' when the home has the update. If the home refuses it, either
- * restore the old e, or add the decoded message to e'.
+ * Error feedback: an encoder with a residual e encodes a = w u + beta e, and the new
+ * residual is e' = a - sent. Commit e' when the home has the update. If the home
+ * refuses it, either restore the old e, or add the decoded message to e'.
  *
- * A module's tensors (parts) choose their codec by role; neighbours with the same codec
- * travel as one stretch. Bytes: docs/PROTOCOL.md 3.4. A decoder trusts none of them:
- * lengths, counts, exponents and checksums are compared before a value is touched.
+ * The role of a module's tensor (part) determines its codec; neighbours with the same
+ * codec are sent as one stretch. docs/PROTOCOL.md 3.4 defines the bytes. A decoder
+ * trusts none of them: lengths, counts, exponents and checksums are compared before a
+ * value is touched.
  *
  * All functions are pure: they have no state, any thread may call them, and equal input
  * gives equal bytes on every machine.
@@ -37,7 +38,7 @@
 extern "C" {
 #endif
 
-typedef enum pl_codec { /* numbers of the protocol */
+typedef enum pl_codec { /* the numbers of the protocol */
                         PL_CODEC_F32 = 1,
                         PL_CODEC_BF16,
                         PL_CODEC_I8,
@@ -66,16 +67,17 @@ typedef enum pl_selector {
 } pl_selector;
 
 typedef struct pl_codec_options {
-    uint8_t codec[PL_ROLE_COUNT]; /* pl_codec of each role */
-    uint8_t selector;             /* of sketch16; topk is always exact */
-    uint8_t value_bits;           /* of topk: 8 or 2 (2) */
+    uint8_t codec[PL_ROLE_COUNT]; /* the pl_codec of each role */
+    uint8_t selector;             /* for sketch16; topk is always exact */
+    uint8_t value_bits;           /* for topk: 8 or 2 (default 2) */
     bool entropy;                 /* compress by zstd if that saves 3 % or more */
-    /* kept values of every 4096, for topk and sketch16; 1..4096 (64). An upper bound
-     * for TAGC's selector. */
+    /* Number of values of every 4096 that topk and sketch16 keep; 1..4096 (default 64).
+     * An upper bound for TAGC's selector. */
     int32_t k;
-    int32_t small; /* smaller tensors have the role SMALL (4096 elements) */
-    double beta;   /* decay of the residual, 0..1 (1; topk 0.95) */
-    double cells;  /* of sketch16: cells per kept value, 1.05..16 (1.30) */
+    int32_t small; /* tensors with fewer elements have the role SMALL (default 4096) */
+    /* factor of the residual at each encoding, 0..1 (default 1; topk 0.95) */
+    double beta;
+    double cells; /* for sketch16: cells per kept value, 1.05..16 (default 1.30) */
 } pl_codec_options;
 
 /* Values that all contributors of a round and module share. */
@@ -93,14 +95,14 @@ typedef struct pl_codec_part {
 } pl_codec_part;
 
 /* ---- options ---- */
-/* The options of a codec's name: that codec for all roles but SMALL, which is f32.
+/* The options of a codec's name: that codec for all roles except SMALL, which has f32.
  * "tagc": sketch16 for MLP, embedding and head, with TAGC's selector and 819 of 4096
  * values (80 % zeros), and i8-shared for attention. topk and sketch16 keep 64 of 4096.
- * ERR_CONFIG names the known codecs. */
+ * The message of ERR_CONFIG names the known codecs. */
 PL_MUST_CHECK pl_status pl_codec_options_default(const char *name,
                                                  pl_codec_options *out);
 /* ERR_CONFIG: a number is out of its range, or a homomorphic codec (sketch16,
- * i8-shared) is combined with others than f32. */
+ * i8-shared) is combined with a codec other than f32. */
 PL_MUST_CHECK pl_status pl_codec_options_check(const pl_codec_options *options);
 bool pl_codec_is_homomorphic(const pl_codec_options *options);
 /* Whether the codec loses anything, so that a residual makes sense. */
@@ -109,17 +111,17 @@ bool pl_codec_is_lossy(const pl_codec_options *options);
 bool pl_codec_drops_much(const pl_codec_options *options);
 const char *pl_codec_name(pl_codec codec);
 
-/* The tensors of a module in order, back to back from 0 on. Returns the count; `parts`
- * may be NULL. */
+/* The tensors of a module in order, without gaps from 0 on. Returns their number;
+ * `parts` may be NULL. */
 int pl_codec_parts(const pl_topology *topology, int module, pl_codec_part *parts);
 
 /* The exponent E for which 127 * 2^E is 4 to 8 times the root mean square of an update
- * with this L2 norm, which is that of the module's previous version. norm 0 (no version
- * yet): the root mean square is assumed to be 2^-10. Larger values are clipped, and the
- * rest goes into the residual. */
+ * with this L2 norm, which is that of the module's previous version. With norm 0 (there
+ * is no version yet) the root mean square is assumed to be 2^-10. Larger values are
+ * clipped, and the rest goes into the residual. */
 int pl_codec_exponent(double norm, size_t n);
 
-/* The most bytes that a message can have, also a sum of W messages; a longer one need
+/* The most bytes that a message, or a sum of W messages, can have; a longer one need
  * not be read. The options must have been checked. */
 uint64_t pl_codec_bound(const pl_codec_options *options, const pl_codec_part *parts,
                         int n_parts, int n_contributors);
@@ -131,10 +133,10 @@ uint64_t pl_codec_bound(const pl_codec_options *options, const pl_codec_part *pa
  *   residual  [n] the old one in, the new one out; NULL: no error feedback
  *   round     may be NULL unless the options are homomorphic
  *
- * A sketch is checked to be decodable by itself. If it is not, the update is sent as a
- * list, which adds like a sketch. ERR_CONFIG: options; ERR_ARG: parts or round;
- * ERR_NUMERIC: a lossy codec met a value that is not finite (f32 and bf16 carry it, and
- * the decoder refuses it). After an error `residual` is partly written. */
+ * The encoder checks that its sketch can be decoded. If it cannot, the update is sent
+ * as a list, which can be added like a sketch. ERR_CONFIG: options; ERR_ARG: parts or
+ * round; ERR_NUMERIC: a lossy codec met a value that is not finite (f32 and bf16 carry
+ * it, and the decoder refuses it). After an error `residual` is partly written. */
 PL_MUST_CHECK pl_status pl_codec_encode_module(const pl_codec_options *options,
                                                const pl_codec_part *parts, int n_parts,
                                                const pl_codec_round *round,
@@ -169,9 +171,9 @@ PL_MUST_CHECK pl_status pl_codec_split(const void *data, uint64_t bytes, int n,
 bool pl_codec_claims_homomorphic(const void *start, size_t bytes, uint64_t *n);
 
 /* sum[i] += weight * update[i]. *norm gets the L2 norm of the decoded update, without
- * the weight. The weight is not used for a homomorphic message, which contains it. sum
- * may be NULL to check only; the check is complete. ERR_DATA: the bytes violate
- * docs/PROTOCOL.md 3.4, and the sentence says how. ERR_NUMERIC: a value is not finite.
+ * the weight. The weight is not used for a homomorphic message, which contains it. If
+ * sum is NULL, the message is only checked, completely. ERR_DATA: the bytes violate
+ * docs/PROTOCOL.md 3.4, and the message says how. ERR_NUMERIC: a value is not finite.
  * ERR_PEEL: a combined sketch cannot be decoded (decode its messages one by one, as
  * pl_codec_add_all does). After an error sum is partly written, so check first. */
 PL_MUST_CHECK pl_status pl_codec_add(const void *data, uint64_t bytes, size_t n,
@@ -180,7 +182,7 @@ PL_MUST_CHECK pl_status pl_codec_add(const void *data, uint64_t bytes, size_t n,
 /* Consecutive messages of a round. */
 typedef struct pl_codec_run {
     const pl_codec_message *messages;
-    const float *weights; /* or NULL: 1 each */
+    const float *weights; /* weights; NULL: 1 each */
     int n;
 } pl_codec_run;
 
@@ -193,8 +195,8 @@ typedef struct pl_codec_source {
     void *context;
 } pl_codec_source;
 
-/* Gives messages one by one; data is NULL after the last one. {.source = S} stands
- * before the first one. */
+/* Gives messages one by one; data is NULL after the last one. It begins as {.source =
+ * S}, before the first message. */
 typedef struct pl_codec_walk {
     pl_codec_source source;
     pl_codec_run run;
@@ -208,28 +210,28 @@ PL_MUST_CHECK pl_status pl_codec_next(pl_codec_walk *walk, pl_codec_message *out
 typedef struct pl_codec_list {
     const pl_codec_message *messages;
     const float *weights; /* or NULL */
-    int n, at;            /* at: index of the next one */
+    int n, at;            /* at: index of the next message */
 } pl_codec_list;
 pl_codec_source pl_codec_source_of(pl_codec_list *list);
 
 /* sum[i] += the sum of homomorphic messages; *norm is its L2 norm. The messages are
  * combined first and decoded once. If that sum cannot be decoded, each message is
  * decoded by itself. The result has the same bits in both cases, and for any order.
- * Errors as of add and combine, and ERR_NOMEM. ERR_PEEL then means that a single
- * message cannot be decoded. */
+ * Errors as for pl_codec_add and pl_codec_combine, and ERR_NOMEM. ERR_PEEL then means
+ * that a single message cannot be decoded. */
 PL_MUST_CHECK pl_status pl_codec_add_all(const pl_codec_source *messages, size_t n,
                                          float *sum, double *norm);
 /* sum[i] += weight * update[i] for each message, in their order, by several threads.
- * The bits do not depend on the number of threads, which is pl_codec_add_threads: that
- * of processors, at most 4. */
+ * The bits do not depend on the number of threads, which is pl_codec_add_threads: the
+ * number of processors, at most 4. */
 int pl_codec_add_threads(void);
 PL_MUST_CHECK pl_status pl_codec_add_each(const pl_codec_source *messages, size_t n,
                                           float *sum);
 
-/* Appends the message that stands for the sum of a and b. ERR_UNSUPPORTED: not
- * homomorphic. ERR_DATA: damaged, of different rounds or layouts, or more than W
- * contributors. ERR_PEEL: one sketch had to be decoded and cannot be; forward both
- * messages as they are. */
+/* Appends the message that is the sum of a and b. ERR_UNSUPPORTED: a or b is not
+ * homomorphic. ERR_DATA: they are damaged, of different rounds or layouts, or have more
+ * than W contributors. ERR_PEEL: one sketch had to be decoded and cannot be; forward
+ * both messages as they are. */
 PL_MUST_CHECK pl_status pl_codec_combine(const void *a, uint64_t a_bytes, const void *b,
                                          uint64_t b_bytes, pl_buf *out);
 

@@ -2,7 +2,7 @@
  *
  *   dense    codes add, in as many bytes as the number of contributors needs
  *   sketch   cells add modulo 2^16, bitmaps join
- *   list     codes add where both have them; a sketch beside a list is peeled first
+ *   list     codes add where both have them; a sketch that meets a list is peeled first
  *
  * All of them are integers, so the decoded sum does not depend on order or tree. */
 #include "codec/codec_sketch.h"
@@ -39,8 +39,8 @@ static void combination_free(combination *c)
     pl_buf_destroy(&c->second);
 }
 
-/* The memory is kept from stretch to stretch, so that combining a message allocates
- * only a few times. */
+/* Returns memory that is kept from stretch to stretch, so that combining a message
+ * allocates only a few times. */
 static uint8_t *room(pl_buf *buf, uint64_t bytes)
 {
     pl_buf_clear(buf);
@@ -50,7 +50,7 @@ static uint8_t *room(pl_buf *buf, uint64_t bytes)
     return buf->data;
 }
 
-/* ---- whether they belong together ---- */
+/* ---- checks that two messages can be added ---- */
 /* Messages of one round have the same seed and scale; otherwise a sum would mean
  * nothing. */
 static pl_status check_headers(const codec_header *a, const codec_header *b)
@@ -78,7 +78,7 @@ static bool is_sparse(const codec_stretch *s)
     return s->codec == PL_CODEC_SKETCH16 || s->codec == WIRE_LIST16;
 }
 
-/* A sketch may have become a list on its way. */
+/* Checks two stretches; a sketch may have been replaced by a list. */
 static pl_status check_stretches(const codec_stretch *a, const codec_stretch *b)
 {
     bool same = a->codec == b->codec && a->cells == b->cells;
@@ -119,7 +119,7 @@ static void store_codes(const int32_t *sum, size_t width, size_t n, uint8_t *out
     memcpy(out, halves, 2 * n);
 }
 
-/* Operands may have different widths, and the sum a third one. */
+/* Adds dense codes. The two operands and the sum may all have different widths. */
 static pl_status combine_dense(combination *c, codec_stretch *s)
 {
     int32_t a[TILE], b[TILE], sum[TILE];
@@ -147,7 +147,7 @@ static pl_status combine_dense(combination *c, codec_stretch *s)
 }
 
 /* ---- sketches ---- */
-/* An element that cancels out keeps its bit; its code is zero then. */
+/* Joins two bitmaps. An element that cancels out keeps its bit, with code zero. */
 static uint8_t *join_bitmaps(combination *c, const codec_stretch *s)
 {
     size_t bytes = (size_t)((s->count + 7) / 8);
@@ -158,7 +158,8 @@ static uint8_t *join_bitmaps(combination *c, const codec_stretch *s)
 }
 
 /* ---- lists ---- */
-/* The operand's code of an element, if it has one; then moves on to its next code. */
+/* Returns the operand's code of an element (0 if it has none) and moves on to its next
+ * code. */
 static int32_t take_code(const operand *o, uint64_t index, size_t *at)
 {
     int16_t code;
@@ -254,7 +255,7 @@ static pl_status open_both(combination *c, const pl_codec_message *a,
     return PL_OK;
 }
 
-/* The count is taken from the first header; the second must have the same count. */
+/* The number of values in the first header; the second message must have the same. */
 static size_t header_count(const void *data, uint64_t bytes)
 {
     uint64_t count = 0;
@@ -285,7 +286,7 @@ done:
 }
 
 /* ---- all messages of a round ---- */
-/* A message that needs a weight would be added without it. */
+/* Refuses a message that is not homomorphic: it would be added without its weight. */
 static pl_status check_summable(const pl_codec_message *m, int index, size_t n)
 {
     pl_codec_info info;
@@ -322,7 +323,7 @@ static pl_status combine_all(const pl_codec_source *messages, size_t n, pl_buf s
     }
 }
 
-/* Decodes the sum, or message by message if the sum cannot be decoded. */
+/* Decodes the sum, or every message by itself if the sum cannot be decoded. */
 static pl_status decode_total(const pl_codec_source *messages, size_t n, float *total)
 {
     pl_buf sums[2] = {{0}};

@@ -16,7 +16,7 @@ extern "C" {
 
 /* Compiles a function once per vector length. All versions give the same bits: products
  * and sums are not contracted, and sums run in lanes that the source names. Sanitizers
- * start after the version is chosen, so with them there is only one. */
+ * start only after the version is chosen, so with them there is only one version. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&                 \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) &&                 \
     defined(__OPTIMIZE__)
@@ -46,14 +46,15 @@ enum {
         4096 /* more contributors would leave a sketch's values fewer than 3 bits */
 };
 
-/* Numbers in messages beside those of pl_codec. */
+/* Codec numbers that occur only in messages. */
 enum { WIRE_I22_SHARED = PL_CODEC_COUNT, WIRE_LIST16, WIRE_COUNT };
-/* of f32 and bf16: exponents are stored apart from the rest */
+/* variant of f32 and bf16: exponents are stored apart from the rest */
 enum { VARIANT_PLANES = 1 };
 
 typedef struct codec_section {
     const uint8_t *data;
-    /* equal: stored as is; fewer on the wire: one zstd frame */
+    /* If both are equal, the section is stored as it is; fewer bytes on the wire: one
+     * zstd frame. */
     uint64_t raw_bytes, wire_bytes;
     uint64_t checksum; /* over the bytes on the wire */
 } codec_section;
@@ -61,7 +62,7 @@ typedef struct codec_section {
 typedef struct codec_stretch {
     int codec, variant; /* variant: planes, or bits of topk's values */
     int exponent;       /* homomorphic stretches: value = code * 2^exponent */
-    uint32_t cells;     /* sketch16: number of cells in a third of a full segment */
+    uint32_t cells;     /* sketch16: cells in each third of a full segment */
     uint64_t first, count;
     uint64_t kept; /* topk and list16: number of values present */
     int n_sections;
@@ -88,9 +89,9 @@ int32_t codec_limit(int codec, int n_contributors);
 int codec_stretch_exponent(int codec, const pl_codec_round *round);
 /* The number of cells in a third of a segment with `len` elements. */
 uint32_t codec_segment_cells(uint32_t cells, size_t len);
-/* of all segments together */
+/* The number of cells of all segments together. */
 uint64_t codec_sketch_cells(uint32_t cells, uint64_t count);
-/* Bytes per code if the sum has this many messages. */
+/* Bytes per code in a sum of this many messages. */
 size_t codec_shared_width(int codec, uint32_t contributors);
 /* The raw bytes of a stretch's sections; those of topk's indices are a lower bound.
  * Returns the number of sections. */
@@ -106,17 +107,18 @@ typedef struct codec_writer {
     codec_header header;
 } codec_writer;
 void codec_writer_begin(codec_writer *w, const codec_header *header, pl_buf *out);
-/* `sections[i].data` has the raw bytes; with `in_place` they lie at the end of `out`.
- */
+/* `sections[i].data` has the raw bytes; with `in_place` these already lie at the end of
+ * `out`. */
 pl_status codec_writer_stretch(codec_writer *w, const codec_stretch *s, bool in_place);
 void codec_writer_end(codec_writer *w);
-uint32_t codec_table_bytes(int codec, int variant); /* record and section entries */
+/* bytes of its record and section entries */
+uint32_t codec_table_bytes(int codec, int variant);
 
 /* Reading: open checks header and table completely; next goes through the stretches. */
 typedef struct codec_reader {
     const uint8_t *data, *table, *body;
     codec_header header;
-    uint64_t next; /* the next element */
+    uint64_t next; /* index of the next element */
 } codec_reader;
 pl_status codec_reader_open(codec_reader *r, const void *data, uint64_t bytes,
                             size_t n);
@@ -130,8 +132,8 @@ pl_status codec_section_open(const codec_section *section, pl_buf *scratch,
 typedef struct codec_job {
     const pl_codec_options *options;
     const pl_codec_round *round; /* NULL unless homomorphic */
-    const float *update;         /* of the stretch */
-    float *residual;             /* of the stretch, or NULL */
+    const float *update;         /* the part for the stretch */
+    float *residual;             /* the part for the stretch; NULL: no error feedback */
     float weight, beta;
     codec_stretch stretch;
     codec_writer *writer;
@@ -139,21 +141,22 @@ typedef struct codec_job {
     bool in_place;
 } codec_job;
 
-/* Values [at, at+TILE) of the stretch; in `tile`, or where they already are. */
+/* Returns values [at, at+TILE) of the stretch: computed into `tile`, or where they
+ * already lie. */
 const float *job_tile(const codec_job *job, uint64_t at, float tile[TILE]);
-/* Stores what was not sent of the values from `at` on. */
+/* Stores the parts of the values from `at` on that were not sent. */
 void job_keep(const codec_job *job, uint64_t at, const float left[TILE]);
 size_t job_tile_length(const codec_job *job, uint64_t at);
 /* ERR_NUMERIC if a value is not finite; `top` is the largest |value| as bits. */
 pl_status job_check_finite(const codec_job *job, uint64_t at, uint32_t top);
-/* Reserves room for raw sections; `exact`: their sizes will not change. at[i] is the
+/* Reserves room for raw sections; `exact`: their sizes will not change. at[i] gets the
  * address of section i. */
 void job_sections(codec_job *job, const uint64_t raw[SECTIONS_MAX], int n, bool exact,
                   uint8_t *at[SECTIONS_MAX]);
 
 /* Where decoded values go; values outside of [begin, end) are left out. */
 typedef struct codec_sink {
-    float *sum; /* of the whole update, or NULL */
+    float *sum; /* sum of the whole update, or NULL */
     float weight;
     uint64_t begin, end; /* elements of the update */
     double squares;
@@ -161,7 +164,7 @@ typedef struct codec_sink {
 pl_status sink_tile(codec_sink *sink, uint64_t first, const float tile[TILE], size_t n);
 pl_status sink_value(codec_sink *sink, uint64_t index, float value);
 
-/* What decoders need besides the stretch. */
+/* What decoders need in addition to the stretch. */
 typedef struct codec_task {
     const codec_header *header;
     const codec_stretch *stretch;
@@ -169,8 +172,8 @@ typedef struct codec_task {
     codec_sink *sink;
 } codec_task;
 
-/* The tiles of the stretch with values for the sink: from task_begin to before
- * task_end. */
+/* The first tile of the stretch that has values for the sink; task_end is the end of
+ * the last one. */
 static inline uint64_t task_begin(const codec_task *task)
 {
     uint64_t first = task->stretch->first, begin = task->sink->begin;
@@ -188,10 +191,10 @@ static inline uint64_t task_end(const codec_task *task)
 typedef struct codec_opened {
     pl_codec_message message; /* borrowed */
     size_t n;
-    bool splits; /* to decode a part takes a part of the time for all */
+    bool splits; /* whether decoding a part is faster than decoding all */
     pl_buf raw;  /* decompressed sections, one after the other */
 } codec_opened;
-/* `out` is all zero, or was opened before; then its memory is used again. */
+/* `out` must be all zero, or opened before; in that case its memory is used again. */
 pl_status codec_open(const pl_codec_message *m, size_t n, codec_opened *out);
 void codec_opened_destroy(codec_opened *m);
 /* Adds to the sink. For a homomorphic message the sink's weight becomes 1. */
@@ -233,7 +236,7 @@ static inline float codec_bits_float(uint32_t bits)
     memcpy(&x, &bits, sizeof x);
     return x;
 }
-/* Without the sign, floats order like their bits. */
+/* Without the sign bit, floats have the same order as their bits. */
 CODEC_INLINE uint32_t codec_largest_bits(const float *x, int n)
 {
     int32_t top = 0;
@@ -245,18 +248,18 @@ CODEC_INLINE uint32_t codec_largest_bits(const float *x, int n)
 }
 
 /* ---- codec_select.c ---- */
-/* Kept are values whose |value| as bits is above `above`, and the first `ties` equal to
- * it. */
+/* Kept are the values whose |value| as bits is above `above`, and the first `ties`
+ * values equal to it. */
 typedef struct codec_choice {
     uint32_t above;
     size_t ties;
 } codec_choice;
-/* One threshold for the whole stretch (PL_SELECT_TAGC). */
+/* Chooses one threshold for the whole stretch (PL_SELECT_TAGC). */
 pl_status select_stretch(const codec_job *job, codec_choice *out);
-/* The k largest of a tile. */
+/* Chooses the k largest values of a tile. */
 codec_choice select_tile(const float a[TILE], size_t k);
-/* The indices that are kept of a tile, in rising order; zeros are never kept. Lowers
- * choice->ties. */
+/* Writes the indices of the values of a tile that are kept, in rising order; zeros are
+ * never kept. Lowers choice->ties. */
 size_t select_indices(const float a[TILE], size_t n, codec_choice *choice,
                       uint16_t out[TILE]);
 uint32_t select_top(const float a[TILE]); /* the largest |value| as bits */

@@ -1,7 +1,7 @@
 /* Writes and reads the message around the stretches: header, table, sections.
  *
  * The header's checksum covers header and table; each section has its own checksum over
- * its bytes as they travel. Before it reads a section, a reader knows from the table
+ * its bytes as they are sent. Before it reads a section, a reader knows from the table
  * how long everything must be. */
 #include "codec/codec_internal.h"
 
@@ -10,7 +10,7 @@ enum { FLAG_HOMOMORPHIC = 1, FLAG_ENTROPY = 2, EXPONENT_MAX = 110 };
 
 static void put_le_value(uint8_t *at, const void *value, size_t bytes)
 {
-    memcpy(at, value, bytes); /* little-endian, as everywhere */
+    memcpy(at, value, bytes); /* little-endian, like all numbers of the protocol */
 }
 
 /* ---- writing ---- */
@@ -32,7 +32,8 @@ void codec_writer_begin(codec_writer *w, const codec_header *header, pl_buf *out
     out->len += bytes;
 }
 
-/* Mantissas are noise, and below 64 bytes compression saves nothing. */
+/* Whether compression may help: mantissas are noise, and below 64 bytes nothing is
+ * saved. */
 static bool may_shrink(const codec_stretch *s, int section)
 {
     bool mantissas = s->variant == VARIANT_PLANES && section == 1;
@@ -54,7 +55,7 @@ static pl_status append_section(codec_writer *w, const codec_stretch *s, int i)
     return PL_OK;
 }
 
-/* Bytes 24 to 32 stay zero, as begin left them. */
+/* Writes a record. Its bytes 24 to 32 stay zero, as codec_writer_begin left them. */
 static void write_record(codec_writer *w, const codec_stretch *s)
 {
     uint8_t *at = w->out->data + w->table_at;
@@ -165,7 +166,7 @@ static pl_status read_header(codec_reader *r, const uint8_t *data, uint64_t byte
     h->n_contributors = (int)get_le_value(data + 34, 2);
     h->table_bytes = (uint32_t)get_le_value(data + 36, 4);
     h->body_bytes = get_le_value(data + 40, 8);
-    /* The checksum comes last: it is computed over lengths that have been checked. */
+    /* the checksum is checked last: it covers lengths that must be checked first */
     uint64_t behind = bytes - HEADER_BYTES;
     if (h->count != n)
         return pl_fail(PL_ERR_DATA, "the update has %llu values, the module has %zu",
@@ -178,25 +179,26 @@ static pl_status read_header(codec_reader *r, const uint8_t *data, uint64_t byte
             h->table_bytes);
     if (get_le_value(data + 56, 8) != header_checksum(data, h->table_bytes))
         return pl_fail(PL_ERR_DATA,
-                       "the update's header is damaged: its checksum is another");
+                       "the update's header is damaged: its checksum does not match");
     if (flags > (FLAG_HOMOMORPHIC | FLAG_ENTROPY) || get_le_value(data + 48, 8) != 0)
         return pl_fail(PL_ERR_DATA, "the update's header has unknown flags");
-    /* The limits of codes and the widths of sums follow from these numbers. */
+    /* limits of codes and widths of sums follow from these numbers */
     bool sums = h->homomorphic && h->n_contributors >= 1 && h->contributors >= 1 &&
                 h->contributors <= (uint32_t)h->n_contributors &&
                 h->exponent >= -EXPONENT_MAX && h->exponent <= EXPONENT_MAX;
     bool plain = !h->homomorphic && h->n_contributors == 0 && h->contributors == 1 &&
                  h->exponent == 0 && h->seed == 0;
     if (!sums && !plain)
-        return pl_fail(
-            PL_ERR_DATA,
-            "the update is of %u messages of at most %d on scale 2^%d, which cannot be",
-            h->contributors, h->n_contributors, h->exponent);
+        return pl_fail(PL_ERR_DATA,
+                       "the update claims %u messages of at most %d on scale 2^%d, "
+                       "which is impossible",
+                       h->contributors, h->n_contributors, h->exponent);
     return PL_OK;
 }
 
 /* ---- reading the table ---- */
-/* Fields that a codec does not use are zero, so a message has exactly one form. */
+/* Whether a record is possible. Fields that a codec does not use are zero, so a message
+ * has exactly one form. */
 static bool record_is_possible(const codec_header *h, const codec_stretch *s)
 {
     bool planes = s->variant == 0 || s->variant == VARIANT_PLANES;
@@ -221,7 +223,8 @@ static bool record_is_possible(const codec_header *h, const codec_stretch *s)
     }
 }
 
-/* No count in it may exceed the module, whose size the reader knows. */
+/* Reads a record. No number in it may exceed the module's size, which the reader
+ * knows. */
 static pl_status read_record(const codec_reader *r, const uint8_t *at, codec_stretch *s)
 {
     const codec_header *h = &r->header;
@@ -237,7 +240,7 @@ static pl_status read_record(const codec_reader *r, const uint8_t *at, codec_str
                        s->codec);
     if (!record_is_possible(h, s) || get_le_value(at + 24, 8) != 0)
         return pl_fail(PL_ERR_DATA,
-                       "the update's stretch at value %llu has a record that cannot be",
+                       "the update's stretch at value %llu has an impossible record",
                        (unsigned long long)r->next);
     if (s->count > h->count - r->next || s->kept > s->count || s->cells > SEGMENT ||
         (s->codec == PL_CODEC_SKETCH16 && s->cells == 0))
@@ -250,8 +253,8 @@ static pl_status read_record(const codec_reader *r, const uint8_t *at, codec_str
     return PL_OK;
 }
 
-/* The raw length follows from the record, except for the gaps of topk's indices: they
- * take a byte per value and one more per 255 values passed over. */
+/* The raw length follows from the record, except for the gaps of topk's indices: these
+ * take a byte per value and one more per 255 values that are skipped. */
 static pl_status read_section(const codec_stretch *s, int i, uint64_t want,
                               const uint8_t *at, uint64_t left, codec_section *out)
 {
@@ -265,14 +268,14 @@ static pl_status read_section(const codec_stretch *s, int i, uint64_t want,
         out->wire_bytes > out->raw_bytes || out->wire_bytes > left)
         return pl_fail(PL_ERR_DATA,
                        "section %d of the update's stretch at value %llu has %llu "
-                       "bytes as %llu, where %llu belong",
+                       "bytes (%llu on the wire) instead of %llu",
                        i, (unsigned long long)s->first,
                        (unsigned long long)out->raw_bytes,
                        (unsigned long long)out->wire_bytes, (unsigned long long)want);
     return PL_OK;
 }
 
-/* Moves past the record, its entries and, in the body, its sections. */
+/* Moves past the record, its section entries and, in the body, its sections. */
 static pl_status read_stretch(codec_reader *r, codec_stretch *s, const uint8_t *end)
 {
     uint64_t raw[SECTIONS_MAX];
@@ -309,7 +312,8 @@ static void rewind_reader(codec_reader *r)
     r->next = 0;
 }
 
-/* Goes through the table once, so that `next` cannot fail. */
+/* Opens a reader. It goes through the table once, so that codec_reader_next cannot
+ * fail. */
 pl_status codec_reader_open(codec_reader *r, const void *data, uint64_t bytes, size_t n)
 {
     codec_stretch s;
@@ -328,7 +332,7 @@ pl_status codec_reader_open(codec_reader *r, const void *data, uint64_t bytes, s
     return PL_OK;
 }
 
-/* Opening has checked these bytes already, so this cannot fail. */
+/* Cannot fail, because opening has checked these bytes. */
 bool codec_reader_next(codec_reader *r, codec_stretch *s)
 {
     return r->next < r->header.count && read_stretch(r, s, table_end(r)) == PL_OK;
@@ -339,9 +343,9 @@ pl_status codec_section_open(const codec_section *section, pl_buf *scratch,
 {
     size_t wire = (size_t)section->wire_bytes, before = 0;
     if (pl_checksum(section->data, wire) != section->checksum)
-        return pl_fail(PL_ERR_DATA,
-                       "%zu bytes of the update are damaged: their checksum is another",
-                       wire);
+        return pl_fail(
+            PL_ERR_DATA,
+            "%zu bytes of the update are damaged: their checksum does not match", wire);
     *raw = section->data;
     if (section->wire_bytes == section->raw_bytes)
         return PL_OK;

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-/* Without the numbers that occur only in messages. */
+/* does not contain the numbers that occur only in messages */
 static const char *const codec_names[PL_CODEC_COUNT] = {
     [PL_CODEC_F32] = "f32",
     [PL_CODEC_BF16] = "bf16",
@@ -90,7 +90,8 @@ bool pl_codec_is_homomorphic(const pl_codec_options *options)
     return false;
 }
 
-/* Homomorphic messages round f32, too, but then another codec is used besides. */
+/* Whether something is lost. Homomorphic messages also round f32, but these always
+ * contain another codec as well. */
 bool pl_codec_is_lossy(const pl_codec_options *options)
 {
     for (int role = 0; role < PL_ROLE_COUNT; role++)
@@ -109,7 +110,7 @@ bool pl_codec_drops_much(const pl_codec_options *o)
 
 pl_status pl_codec_options_check(const pl_codec_options *o)
 {
-    /* A message is added without decoding as a whole, or not at all. */
+    /* a message is added without decoding either as a whole or not at all */
     bool homomorphic = pl_codec_is_homomorphic(o);
     for (int role = 0; role < PL_ROLE_COUNT; role++) {
         int codec = o->codec[role];
@@ -117,10 +118,11 @@ pl_status pl_codec_options_check(const pl_codec_options *o)
             return pl_fail(PL_ERR_CONFIG, "role %d has unknown codec number %d", role,
                            codec);
         if (homomorphic && codec != PL_CODEC_F32 && !codec_wire_homomorphic(codec))
-            return pl_fail(PL_ERR_CONFIG,
-                           "codec %s cannot stand beside sketch16 or i8-shared, whose "
-                           "messages are added without decoding; use i8-shared or f32",
-                           codec_names[codec]);
+            return pl_fail(
+                PL_ERR_CONFIG,
+                "codec %s cannot be combined with sketch16 or i8-shared, whose "
+                "messages are added without decoding; use i8-shared or f32",
+                codec_names[codec]);
     }
     if (o->selector >= PL_SELECT_COUNT)
         return pl_fail(PL_ERR_CONFIG, "unknown selector number %d", o->selector);
@@ -143,7 +145,7 @@ pl_status pl_codec_options_check(const pl_codec_options *o)
 }
 
 /* ---- roles ---- */
-/* Decides by the end of the tensor's name, which is a Llama name. */
+/* Derives the role from the end of the tensor's name, which is a Llama name. */
 static int role_of(const pl_slot *slot, const pl_tensor *tensor)
 {
     static const struct {
@@ -198,7 +200,7 @@ int pl_codec_exponent(double norm, size_t n)
 }
 
 /* W codes within the limit add up to at most 2^15 - 1 in a sketch's cell, and to 22
- * bits elsewhere, which fp32 holds exactly, two bits to spare. */
+ * bits elsewhere. fp32 holds that exactly, with two bits to spare. */
 int32_t codec_limit(int codec, int n_contributors)
 {
     if (codec == PL_CODEC_I8_SHARED)
@@ -214,8 +216,8 @@ static int floor_log2(int32_t x)
     return log;
 }
 
-/* The range of one contributor: 2^7 steps of 2^E in 8 bits; 2^9 in sketches, which hold
- * the largest values; 2^10 for the small tensors, whose scale may differ. */
+/* The range of one contributor: 2^7 steps of 2^E in 8 bits; 2^9 in sketches, which
+ * contain the largest values; 2^10 for the small tensors, whose scale may differ. */
 int codec_stretch_exponent(int codec, const pl_codec_round *round)
 {
     if (codec == PL_CODEC_I8_SHARED)
@@ -248,7 +250,7 @@ uint32_t codec_cells(const pl_codec_options *o, int n_contributors)
     return cells < SEGMENT ? (uint32_t)cells : SEGMENT;
 }
 
-/* In proportion to the segment, rounded up, so it is never 0. */
+/* The cells are in proportion to the segment, rounded up, so there is at least one. */
 uint32_t codec_segment_cells(uint32_t cells, size_t len)
 {
     return (uint32_t)(((uint64_t)cells * len + SEGMENT - 1) / SEGMENT);
@@ -272,7 +274,7 @@ static uint64_t blocks_of(uint64_t count, uint64_t block)
     return count / block + (count % block != 0);
 }
 
-/* With planes the top bytes are a section of their own; only that one is worth
+/* With planes the top bytes are a separate section, the only one that is worth
  * compressing. */
 static void plane_bytes(const codec_stretch *s, uint64_t width,
                         uint64_t raw[SECTIONS_MAX])
@@ -335,7 +337,7 @@ static uint64_t stretch_bound(const pl_codec_options *o, int codec, uint64_t cou
         total += count / 255;
     if (codec != PL_CODEC_SKETCH16)
         return total;
-    /* a list takes the place of a sketch that cannot be decoded */
+    /* a list replaces a sketch that cannot be decoded */
     uint64_t most = s.kept * (uint64_t)n_contributors;
     uint64_t list = raw[0] + 2 * (most < count ? most : count);
     return list > total ? list : total;

@@ -19,7 +19,8 @@ CODEC_INLINE int32_t round_code(float x)
 }
 
 /* ---- f32 ---- */
-/* The sign moves to the low end, so that the exponent fills the top byte. */
+/* Splits floats into planes of bytes. The sign moves to the low end, so that the
+ * exponent fills the top byte. */
 CODEC_WIDE static void f32_split(const float *restrict a, uint8_t *restrict top,
                                  uint8_t *restrict high, uint8_t *restrict middle,
                                  uint8_t *restrict low)
@@ -78,13 +79,13 @@ pl_status f32_encode(codec_job *job)
         for (uint64_t i = 0; i < count; i += TILE)
             memcpy(at[0] + 4 * i, job_tile(job, i, tile),
                    job_tile_length(job, i) * sizeof(float));
-    /* f32 sends the whole residual, so nothing is left. */
+    /* f32 sends the whole residual, so nothing remains */
     if (job->residual)
         memset(job->residual, 0, (size_t)job->stretch.count * sizeof(float));
     return PL_OK;
 }
 
-/* Joins planes, or copies: sections may begin at any address. */
+/* Joins planes or copies values; sections may begin at any address. */
 static const float *f32_tile(const codec_task *task, uint64_t i, size_t n, float *tile)
 {
     const codec_stretch *s = task->stretch;
@@ -121,8 +122,8 @@ CODEC_WIDE static void bf16_tile(const float *restrict a, uint16_t *restrict out
     }
 }
 
-/* As f32_split: eight bits of exponent at the top, then seven of mantissa and the sign.
- */
+/* Splits as f32_split does: eight bits of exponent on top, then seven of mantissa and
+ * the sign. */
 CODEC_WIDE static void bf16_split(const uint16_t *restrict halves,
                                   uint8_t *restrict top, uint8_t *restrict low)
 {
@@ -258,7 +259,7 @@ pl_status i8_decode(const codec_task *task)
     return PL_OK;
 }
 
-/* ---- i4: byte j of 16 holds codes j and j + 16 of 32 ---- */
+/* ---- i4: byte j (of 16) holds codes j and j + 16 (of 32) ---- */
 CODEC_INLINE void i4_block(const float *restrict a, float scale,
                            uint8_t *restrict codes, float *restrict left)
 {

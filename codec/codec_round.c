@@ -100,8 +100,8 @@ pl_status pl_codec_add_each(const pl_codec_source *messages, size_t n, float *su
             a.opened = pl_alloc((size_t)a.run.n * sizeof *a.opened);
             a.n_opened = a.run.n;
         }
-        /* Few values are not worth a thread. There is one slice if each slice would
-         * have to decode a message as a whole. */
+        /* few values are not worth a thread; there is one slice if each slice would
+         * have to decode whole messages */
         int n_threads = a.n * (size_t)a.run.n < ALONE ? 1 : pl_codec_add_threads();
         PL_TRY(pl_parallel(n_threads, (size_t)a.run.n, open_message, &a));
         a.n_slices = n_threads > 1 ? (size_t)(n_threads * SLICES) : 1;

@@ -1,13 +1,13 @@
 /* Selects the values of a stretch that are sent: the largest.
  *
  *   exact   the k largest of every 4096, ties to the lower index
- *   tagc    25 fixed thresholds, bisected for the first that keeps few enough. (TAGC's
- *           code then takes the threshold before, which keeps up to twice as many; a
- *           sketch of a planned size has no room for them.)
+ *   tagc    25 fixed thresholds; bisection finds the first that keeps few enough.
+ *           (TAGC's code then takes the threshold before, which keeps up to twice as
+ *           many; a sketch of a planned size has no room for them.)
  *
- * Neither keeps more than k of 4096 on average: where a fixed threshold keeps more, or
- * less than half of that, the exact threshold of the whole stretch takes its place.
- * Zeros are never kept. */
+ * Neither keeps more than k of 4096 on average: if a fixed threshold keeps more than
+ * that, or less than half of it, the exact threshold of the whole stretch is used
+ * instead. Zeros are never kept. */
 #include "codec/codec_internal.h"
 
 #include <math.h>
@@ -65,7 +65,7 @@ size_t select_indices(const float a[TILE], size_t n, codec_choice *choice,
     uint8_t marks[GROUPS];
     size_t kept = 0;
     int32_t above = (int32_t)choice->above;
-    /* Marks each group of 16 values in which any is at least `threshold`. */
+    /* marks each group of 16 values that has any value of at least `threshold` */
     int32_t threshold = choice->ties ? above : above + 1;
     for (int g = 0; g < GROUPS; g++) {
         int32_t any = 0;
@@ -104,7 +104,7 @@ static float tagc_threshold(const codec_job *job, uint64_t budget)
         1e-20f, 1e-8f, 2e-8f, 5e-8f, 1e-7f, 2e-7f, 5e-7f, 1e-6f, 2e-6f,
         5e-6f,  1e-5f, 2e-5f, 5e-5f, 1e-4f, 2e-4f, 5e-4f, 1e-3f, 2e-3f,
         5e-3f,  1e-2f, 2e-2f, 5e-2f, 1e-1f, 2e-1f, 5e-1f};
-    /* the first that fits lies in low..high; else the last is taken */
+    /* the first that fits lies in low..high; if none fits, the last is taken */
     int low = 0, high = 24;
     while (low < high) {
         int middle = (low + high) / 2;
@@ -116,8 +116,9 @@ static float tagc_threshold(const codec_job *job, uint64_t budget)
     return thresholds[low];
 }
 
-/* Finds the budget-th largest |a| exactly: a histogram of the upper 16 bits, then one
- * of the lower 15 within the bin that has it. */
+/* Counts values in bins. To find the budget-th largest |a| exactly, it makes a
+ * histogram of the upper 16 bits, then one of the lower 15 within the bin that contains
+ * it. */
 static void count_bins(const codec_job *job, int upper, uint64_t *bins)
 {
     float tile[TILE];
@@ -135,8 +136,8 @@ static void count_bins(const codec_job *job, int upper, uint64_t *bins)
     }
 }
 
-/* Finds the bin with the value that comes after `*left` larger ones, and subtracts
- * those. The count of bin 0 is never read. */
+/* Finds the bin with the value that has `*left` larger ones, and subtracts the values
+ * in higher bins from *left. The count of bin 0 is never read. */
 static int find_bin(const uint64_t *bins, uint64_t *left)
 {
     int bin = SELECT_BINS - 1;

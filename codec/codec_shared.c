@@ -2,9 +2,9 @@
  *
  *   q = clamp(round(a 2^-e), +-limit)      sum of W of them: value = (sum of q) 2^e
  *
- * A sum never exceeds 22 bits and a sign, and 2^e is a power of two, so that decoded
- * values are exact in fp32 and adding them is, too: the order cannot matter. What the
- * clamp removes stays in the residual. */
+ * A sum never exceeds 22 bits and a sign, and 2^e is a power of two, so decoded values,
+ * and sums of them, are exact in fp32, and order cannot matter. The part that the clamp
+ * removes stays in the residual. */
 #include "codec/codec_internal.h"
 
 #define ROUNDER 12582912.0f /* 1.5 * 2^23, see codec_quant.c */

@@ -14,9 +14,9 @@
  *   element e, code q:   bitmap[e] = 1;   cell[h1] +- q   cell[h2] +- q   cell[h3] +- q
  *                                         1st third       2nd third       3rd third
  *
- * Decoding peels. A cell to which a single element of the bitmap belongs gives the sum
- * of that element; it is taken out of its other two cells, which may leave single
- * elements there, and so on:
+ * Decoding peels. A cell to which only one element of the bitmap belongs holds the sum
+ * of that element. The element is then subtracted from its other two cells, which may
+ * leave single elements there, and so on:
  *
  *            degree of a cell = elements of the bitmap that belong to it
  *   counted ----------------> cells with degree 1 are ready
@@ -26,10 +26,10 @@
  *                           else                                       --> ERR_PEEL
  *
  * Whether it succeeds depends on the elements and the seed, not on the values. Below
- * 0.818 elements per cell it nearly always does (the threshold of three hashes). There
- * are no estimates: the result is exact, or there is none.
+ * 0.818 elements per cell it nearly always does (the threshold of three hashes).
+ * Nothing is estimated: decoding gives the exact result or fails.
  *
- * Two forms of one content
+ * Two forms of the same content
  *   - WIRE_LIST16: the bitmap and one code per bit, without cells. sketch_encode makes
  *     it first. It stays if the encoder cannot peel its own sketch.
  *   - PL_CODEC_SKETCH16: the bitmap and the cells, built from the list (sketch_build).
@@ -87,8 +87,8 @@ typedef struct list_out {
     uint64_t n;
 } list_out;
 
-/* The whole tile is quantised, then all but what was selected is forgotten again: both
- * are loops without branches. */
+/* Encodes a tile. The whole tile is quantised, then all values but the selected ones
+ * are discarded; so both loops have no branches. */
 static pl_status encode_list_tile(codec_job *job, uint64_t at, codec_choice *choice,
                                   list_out *o)
 {
@@ -103,7 +103,7 @@ static pl_status encode_list_tile(codec_job *job, uint64_t at, codec_choice *cho
     if (job->options->selector == PL_SELECT_EXACT)
         *choice = select_tile(a, codec_budget(job->options, n));
     size_t n_kept = select_indices(a, n, choice, kept);
-    /* Codes of zero are left out: nothing of theirs is sent. */
+    /* codes of zero are left out, so nothing of these values is sent */
     for (size_t i = 0; i < n_kept; i++) {
         uint64_t index = at + kept[i];
         int32_t code = q[kept[i]];
@@ -112,7 +112,7 @@ static pl_status encode_list_tile(codec_job *job, uint64_t at, codec_choice *cho
         o->bitmap[index / 8] |= (uint8_t)(1u << index % 8);
         o->codes[o->n++] = (int16_t)code;
     }
-    /* Values that were not kept go to the residual unchanged. */
+    /* values that were not kept go to the residual unchanged */
     float errors[TILE];
     for (size_t i = 0; i < n_kept; i++)
         errors[i] = left[kept[i]];
@@ -148,20 +148,20 @@ static void sketch_build(const codec_stretch *s, uint64_t seed, const list_out *
     const int16_t *code = list->codes;
     for (uint64_t first = 0; first < s->count; first += SEGMENT) {
         add_segment(s, seed, first, list->bitmap, &code, cells);
-        cells += 3 * (size_t)s->cells; /* all but the last segment are full */
+        cells += 3 * (size_t)s->cells; /* all segments but the last are full */
     }
 }
 
 /* ---- peeling ---- */
 typedef struct peeling {
     uint32_t third, n_cells;
-    uint64_t seed, base; /* base: element of the update where the segment starts */
+    uint64_t seed, base; /* base: index in the update of the segment's first element */
     uint16_t *cells;
-    /* of each cell: the number of its elements, and the XOR of them */
+    /* for each cell: the number of its elements, and the XOR of their numbers */
     uint32_t *degrees, *members;
-    uint32_t *ready; /* cells with one element */
+    uint32_t *ready; /* cells that have exactly one element */
     size_t n_ready, n_left;
-    int16_t *codes; /* [SEGMENT] by element */
+    int16_t *codes; /* [SEGMENT] code of each element */
 } peeling;
 
 static void peeling_free(peeling *p)
@@ -279,7 +279,7 @@ done:
 }
 
 /* ---- encoding ---- */
-/* Sets the sections of a list, or of the sketch with the same content. */
+/* Sets the sections of a list, or of the sketch that has the same content. */
 static void set_sections(codec_stretch *s, const list_out *list, const uint16_t *cells)
 {
     uint64_t raw[SECTIONS_MAX];
@@ -309,8 +309,8 @@ static uint16_t *reserve_lists(codec_job *job, list_out *list)
     return (uint16_t *)(void *)(at + bitmap + codes);
 }
 
-/* If the encoder cannot decode its own sketch, no receiver can. Then the list is sent,
- * and sums that contain it are lists, too. */
+/* Encodes a sketch. If the encoder cannot decode its own sketch, no receiver can; then
+ * the list is sent, and sums that contain it are also lists. */
 pl_status sketch_encode(codec_job *job)
 {
     codec_stretch *s = &job->stretch;
@@ -334,7 +334,8 @@ pl_status sketch_encode(codec_job *job)
 }
 
 /* ---- decoding ---- */
-/* ERR_DATA: there are bits after the stretch's end, or not as many as codes. */
+/* ERR_DATA: the bitmap has bits after the stretch's end, or its number of bits is not
+ * the number of codes. */
 static pl_status check_bitmap(const codec_stretch *s, const uint8_t *bitmap,
                               uint64_t n_codes)
 {

@@ -7,8 +7,8 @@
 extern "C" {
 #endif
 
-/* Walks the set bits of [first, end) in rising order. first is a multiple of 8, and
- * bits after end in its byte are zero. */
+/* Goes through the set bits of [first, end) in rising order. first is a multiple of 8,
+ * and bits after end in its byte must be zero. */
 typedef struct bit_walk {
     const uint8_t *bitmap;
     uint64_t next_byte, end, base, word;
@@ -41,7 +41,7 @@ static inline void sketch_find(uint64_t seed, uint64_t element, uint32_t third,
     out->signs = (uint32_t)y & 7;
 }
 
-/* The code with the sign that cell j uses. */
+/* The code with the sign that it has in cell j. */
 static inline uint16_t sketch_signed(const sketch_cells *p, int j, int32_t code)
 {
     return (uint16_t)(p->signs >> j & 1 ? -code : code);
@@ -52,7 +52,7 @@ static inline uint16_t sketch_signed(const sketch_cells *p, int j, int32_t code)
 pl_status sketch_peel(const codec_stretch *s, uint64_t seed, const uint8_t *bitmap,
                       const uint8_t *cells, pl_buf *codes);
 /* The same for a received stretch, which is a sketch or a list (`rest` is its second
- * section). Everything about it is checked. */
+ * section). It is checked completely. */
 pl_status sparse_codes(const codec_header *h, const codec_stretch *s,
                        const uint8_t *bitmap, const uint8_t *rest, pl_buf *codes);
 

@@ -1,18 +1,18 @@
 /* The codec topk: the largest values, as gaps and codes.
  *
- * An index is sent as the number of values passed over since the last one kept, in
+ * An index is sent as the number of values that are skipped since the last kept one, in
  * bytes; a byte of 255 means that more bytes follow. Scales are bf16, one per 4096
  * values:
  *
  *   8 bits   s = max|a| / 127, rounded up; code = round(a / s)
- *   2 bits   the sign, and which of two magnitudes: the means of those up to the mean
- *            of all kept, and of those above it */
+ *   2 bits   the sign, and one of two magnitudes: the mean of the kept magnitudes up to
+ *            their overall mean, and the mean of those above it */
 #include "codec/codec_internal.h"
 
 typedef struct topk_out {
     uint8_t *scales, *gaps, *codes;
     size_t n_gaps, n_kept;
-    uint64_t passed; /* values passed over since the last one kept */
+    uint64_t passed; /* number of values skipped since the last kept one */
 } topk_out;
 
 static float magnitude(float x)
@@ -50,7 +50,8 @@ static void put_pairs(topk_out *o, const float *a, const uint16_t *kept, size_t 
     for (size_t i = 0; i < n_kept; i++)
         sum += (double)magnitude(a[kept[i]]);
     double bound = n_kept ? sum / (double)n_kept : 0;
-    /* The means of the magnitudes up to `bound` and above it; 0 for an empty class. */
+    /* computes the means of the magnitudes up to `bound` and above it; 0 for an empty
+     * class */
     double sums[2] = {0, 0};
     size_t counts[2] = {0, 0};
     for (size_t i = 0; i < n_kept; i++) {
@@ -130,7 +131,7 @@ pl_status topk_encode(codec_job *job)
 }
 
 /* ---- decoding ---- */
-/* Returns 0 if the gaps end too early. */
+/* Reads a gap and returns its length in bytes; 0 if the gaps end too early. */
 static size_t get_gap(const uint8_t *gaps, size_t left, uint64_t *gap)
 {
     size_t used = 0;
@@ -144,7 +145,7 @@ static size_t get_gap(const uint8_t *gaps, size_t left, uint64_t *gap)
     return 0;
 }
 
-/* The i-th kept value, which has this index. */
+/* Returns the i-th kept value, whose index is `index`. */
 static float get_value(const codec_task *task, uint64_t index, uint64_t i)
 {
     const uint8_t *scales = task->raw[0], *codes = task->raw[2];
@@ -159,7 +160,7 @@ static float get_value(const codec_task *task, uint64_t index, uint64_t i)
     return code & 2 ? -m : m;
 }
 
-/* Only kept values are touched: adding costs a fiftieth of a dense update. */
+/* Adds only the kept values, which costs a fiftieth of adding a dense update. */
 pl_status topk_decode(const codec_task *task)
 {
     const codec_stretch *s = task->stretch;
@@ -172,7 +173,7 @@ pl_status topk_decode(const codec_task *task)
         if (used == 0 || gap >= s->count - next)
             return pl_fail(PL_ERR_DATA,
                            "value %llu of %llu that the update's stretch at %llu keeps "
-                           "lies outside it",
+                           "lies outside the stretch",
                            (unsigned long long)i, (unsigned long long)s->kept,
                            (unsigned long long)s->first);
         at += used;

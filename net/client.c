@@ -17,7 +17,9 @@ pl_status pl_client_create(const pl_client_options *options, pl_client **out)
     pl_places_equal(&c->places, options->n_homes);
     if (options->places && options->places->n > 0)
         c->places = *options->places;
-    if (c->places.n > options->n_homes) /* other homes tell where the rest is */
+    if (c->places.n >
+        options
+            ->n_homes) /* homes that are not in the list are named by the other homes */
         c->places.n = options->n_homes;
     c->patience_ms = options->patience_ms;
     c->idle = options->idle;
@@ -152,12 +154,13 @@ pl_status client_query(pl_client *c, int home, const char *name, pl_message *que
 /* An upload and the question that needs it. */
 typedef struct errand {
     const char *name;
-    int home; /* to that one; HOME_OF_NAME: to the home of the name */
+    int home; /* the number of a home, or HOME_OF_NAME: the home of the name */
     client_blob blob;
 } errand;
 
-/* If the home restarted in between, it has lost the upload, and if the name has moved,
- * another home needs it. Then both are repeated. */
+/* Uploads a blob, then asks the question that needs it. If the home restarted in
+ * between, it has lost the upload; if the name has moved, another home needs the blob.
+ * Then both are repeated. */
 static pl_status put_and_ask(pl_client *c, const errand *e, pl_message *q,
                              pl_message *a)
 {
@@ -171,7 +174,7 @@ static pl_status put_and_ask(pl_client *c, const errand *e, pl_message *q,
         if (status != PL_OK || a->type != PL_MSG_MOVED)
             continue;
         PL_CHECK(client_follow(c, a, since));
-        i--; /* the time limit ends this */
+        i--; /* does not count as a try; the time limit ends this */
         status = PL_ERR_NOT_FOUND;
     }
     return status;
@@ -192,7 +195,8 @@ static pl_status put_object_at(pl_client *c, int home, const char *name,
     return status;
 }
 
-/* Every home needs every arm; any other object lies with its own home. */
+/* Stores an object. Every home needs every arm; any other object lies only with its own
+ * home. */
 pl_status pl_client_put_object(pl_client *c, const char *name, const void *data,
                                uint64_t bytes, pl_hash *blob)
 {
@@ -239,7 +243,8 @@ pl_status pl_client_meet(pl_client *c, const char *module, int64_t round, int pa
            .phase = round, .meeting = wish, .lease = {c->lease.bytes, c->lease.len});
     PL_CHECK(client_query(c, HOME_OF_NAME, module, &q, pl_fields_of_meeting_is(), &a));
     if (a.meeting >= PL_MEETING_COUNT)
-        return pl_fail(PL_ERR_PROTO, "there is no meeting %llu",
+        return pl_fail(PL_ERR_PROTO,
+                       "the home sent an unknown decision %llu about a meeting",
                        (unsigned long long)a.meeting);
     *decision = (pl_meeting)a.meeting;
     return PL_OK;
@@ -264,8 +269,8 @@ pl_status pl_client_put_ref(pl_client *c, const char *name, const char *target)
     return client_query(c, HOME_OF_NAME, name, &q, NULL, NULL);
 }
 
-/* The home is asked first, because an arm that begins where another one ended need not
- * send any bytes. */
+/* Creates a module. The home is asked first, because an arm that begins where another
+ * one ended need not send any bytes. */
 pl_status pl_client_create_module(pl_client *c, const char *module, const float *params,
                                   size_t n, const pl_hash *config)
 {
@@ -340,7 +345,8 @@ pl_status client_read_result(pl_message *answer, pl_submit_result *result,
     return PL_OK;
 }
 
-/* Submits; sends the blob first whenever the home says that it lacks it. */
+/* Submits an update. Sends the blob first whenever the home answers that it lacks
+ * it. */
 static pl_status submit(pl_client *c, const char *name, pl_message *q,
                         const client_blob *blob, pl_submit_result *result,
                         char text[256])

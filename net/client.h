@@ -1,9 +1,9 @@
 /* A client of the homes: blobs, versions, objects, submissions.
  *
  * Its calls block and retry: they wait for a home that restarts (up to `patience_ms`).
- * Since every question may be repeated, nothing happens twice. One thread per client.
- * `idle` is called at least every 100 ms while waiting, so that a worker can keep its
- * lease alive; a failure that it returns ends the call. */
+ * Questions may be repeated without being done twice. One thread per client. `idle` is
+ * called at least every 100 ms while waiting, so that a worker can keep its lease
+ * alive; a failure that it returns ends the call. */
 #ifndef PL_NET_CLIENT_H
 #define PL_NET_CLIENT_H
 #include "net/messages.h"
@@ -29,13 +29,13 @@ PL_MUST_CHECK pl_status pl_client_create(const pl_client_options *options,
 void pl_client_destroy(pl_client **client);
 /* Sets the sealed lease (net/lease.h) under which uploads, submissions and meetings are
  * sent from now on. len 0: no lease, which is allowed only for the job's own processes.
- * ERR_PROTO: it is longer than any lease. */
+ * ERR_PROTO: the lease is too long. */
 PL_MUST_CHECK pl_status pl_client_act_under(pl_client *client, const uint8_t *lease,
                                             size_t len);
 uint64_t pl_client_bytes_sent(const pl_client *client);
 
-/* Appends the whole blob to out and checks its hash. `name` says which home has it: a
- * blob lies with the module, path or object that names it. */
+/* Appends the whole blob to out and checks its hash. `name` determines the home: a blob
+ * lies in the home of the module, path or object that names it. */
 PL_MUST_CHECK pl_status pl_client_get_blob(pl_client *c, const char *name,
                                            const pl_hash *blob, pl_buf *out);
 /* Sends the blob to the home of `name`, with several pieces under way at once. */
@@ -45,24 +45,25 @@ PL_MUST_CHECK pl_status pl_client_put_blob(pl_client *c, const char *name,
 PL_MUST_CHECK pl_status pl_client_put_object(pl_client *c, const char *name,
                                              const void *data, uint64_t bytes,
                                              pl_hash *blob);
-/* ERR_NOT_FOUND if there is none. */
+/* ERR_NOT_FOUND if there is no such object. */
 PL_MUST_CHECK pl_status pl_client_get_object(pl_client *c, const char *name,
                                              pl_hash *blob);
 PL_MUST_CHECK pl_status pl_client_put_ref(pl_client *c, const char *name,
                                           const char *target);
-/* Makes version 0 of a module from fp32 parameters. It may be called again. */
+/* Makes version 0 of a module from fp32 parameters. Calling it again is harmless. */
 PL_MUST_CHECK pl_status pl_client_create_module(pl_client *c, const char *module,
                                                 const float *params, size_t n,
                                                 const pl_hash *config);
 enum { PL_NEWEST = -1 };
 typedef struct pl_version_facts {
     uint64_t number;
-    pl_hash params, momentum; /* momentum: none if the store no longer has it */
-    /* change: the difference to the parent's parameters; none if it is not kept */
+    pl_hash params, momentum; /* momentum: zero if the store no longer has it */
+    /* change: the difference to the parameters of `parent`; zero if it is not kept */
     pl_hash change, parent;
-    double norm; /* of the update that made it */
+    double norm; /* norm of the update that made the version */
 } pl_version_facts;
-/* number PL_NEWEST: the head. ERR_NOT_FOUND if there is no such version yet. */
+/* With number PL_NEWEST it is the newest version. ERR_NOT_FOUND if there is no such
+ * version yet. */
 PL_MUST_CHECK pl_status pl_client_get_version(pl_client *c, const char *module,
                                               int64_t number, pl_version_facts *out);
 /* The update that (path, replica) sent in a round: it is pending, or merged in one of
@@ -71,8 +72,8 @@ PL_MUST_CHECK pl_status pl_client_get_update(pl_client *c, const char *module,
                                              int64_t round, int path, int replica,
                                              pl_hash *update);
 /* noloco with a deadline: asks whether (path, replica) and its mate of this round meet.
- * The first wish decides for ever; OPEN expresses no wish. ERR_STALE: both have long
- * gone on. */
+ * The first wish decides for ever; OPEN expresses no wish. ERR_STALE: both are already
+ * in later rounds. */
 PL_MUST_CHECK pl_status pl_client_meet(pl_client *c, const char *module, int64_t round,
                                        int path, int replica, pl_meeting wish,
                                        pl_meeting *decision);
@@ -82,25 +83,25 @@ PL_MUST_CHECK pl_status pl_client_get_path(pl_client *c, const char *name,
 /* One update of a module; `bytes` at `data` are the encoded update. */
 typedef struct pl_submission {
     const char *module;
-    pl_contribution contribution; /* update hash is filled in by the call */
+    pl_contribution contribution; /* its update hash is filled in by the call */
     uint64_t base_version;        /* the version that the update is relative to */
-    pl_hash base;                 /* its params */
+    pl_hash base;                 /* hash of that version's parameters */
     const void *data;
     uint64_t bytes;
 } pl_submission;
 /* `text` (256 bytes) gets the reason of a rejection. */
 PL_MUST_CHECK pl_status pl_client_submit(pl_client *c, pl_submission *submission,
                                          pl_submit_result *result, char text[256]);
-/* The same with a finished SUBMIT, as a relay has it. */
+/* The same with a complete SUBMIT message, as a relay has it. */
 PL_MUST_CHECK pl_status pl_client_submit_as(pl_client *c, const char *module,
                                             pl_message *submit, const void *data,
                                             uint64_t bytes, pl_submit_result *result,
                                             char text[256]);
-/* state->moments is the hash of the moments if the caller knows it; else none. */
+/* state->moments is the hash of the moments if the caller knows it; else zero. */
 PL_MUST_CHECK pl_status pl_client_submit_path(pl_client *c, const pl_path_state *state,
                                               const void *moments, uint64_t bytes,
                                               pl_submit_result *result, char text[256]);
-/* Submits a whole task: n updates, then the path's state. If one home has them all,
+/* Submits a whole task: n updates, then the path's state. If one home owns them all,
  * they become durable in one commit; else the state follows when every update is
  * durable. results and texts have n + 1 entries; the last is that of the path. */
 PL_MUST_CHECK pl_status pl_client_submit_task(pl_client *c, pl_submission *submissions,

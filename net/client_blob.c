@@ -4,8 +4,8 @@
 
 enum { UP_WINDOW = 8, DOWN_WINDOW = 4, LEAST_WINDOW = 2 };
 
-/* Pieces under way are a second copy of their part of the blob. With a quarter of it
- * under way at a time, a transfer costs at most four round trips. */
+/* Chooses how many pieces are under way. They are a second copy of their part of the
+ * blob. If they are a quarter of it, a transfer costs at most four round trips. */
 static size_t choose_window(uint64_t bytes, size_t most)
 {
     uint64_t quarter = bytes / 4 / PL_WIRE_DATA_MAX;
@@ -15,22 +15,24 @@ static size_t choose_window(uint64_t bytes, size_t most)
 }
 
 /* ---- down: pieces are asked for ahead and taken in order ---- */
-/* If an answer is lost, or shorter than asked for, everything from there on is asked
- * for again. A home answers in the order of the questions, so this happens only when a
- * connection breaks. Bytes are hashed while others arrive. */
+/* If an answer is lost, or shorter than requested, everything from there on is
+ * requested again. A home answers in the order of the questions, so this happens only
+ * when a connection breaks. Bytes are hashed while further ones arrive. */
 typedef struct download {
     pl_client *client;
     pl_socket *socket;
-    const char *name; /* with which the blob lies; NULL: the socket's home has it */
+    /* name whose home has the blob; NULL: the home at the socket has it */
+    const char *name;
     pl_hash blob;
     pl_buf *out;
     size_t start; /* where the blob begins in `out` */
     pl_blob_hashing hashing;
-    bool known; /* whether the blob's size is known, which the first answer tells */
+    bool known; /* whether the blob's size is known; the first answer tells it */
     uint64_t total, asked;
-    uint64_t requests[DOWN_WINDOW]; /* under way, oldest first */
+    uint64_t requests[DOWN_WINDOW]; /* requests of pieces under way, the oldest first */
     size_t n_under_way;
-    client_retry retry; /* "sent" is the last time that all was asked for again */
+    /* "sent" is the last time that everything was requested again */
+    client_retry retry;
     uint64_t line;
 } download;
 
@@ -49,7 +51,7 @@ static pl_status ask_piece(download *d)
     pl_status status = pl_wire_send(d->socket, &q);
     pl_message_destroy(&q);
     d->asked += PL_WIRE_DATA_MAX;
-    return status == PL_ERR_NET ? PL_OK : status; /* it is asked again later */
+    return status == PL_ERR_NET ? PL_OK : status; /* it is requested again later */
 }
 
 static void go_back(download *d)
@@ -84,7 +86,7 @@ static pl_status run_download(download *d, pl_message *a)
     d->retry = client_retry_begin();
     go_back(d);
     while (!d->known || there(d) < d->total) {
-        /* Until the size is known, only one piece is asked for. */
+        /* until the size is known, only one piece is requested */
         uint64_t end = d->known ? d->total : 1;
         size_t window = choose_window(d->total, DOWN_WINDOW);
         while (d->n_under_way < window && d->asked < end)
@@ -100,7 +102,7 @@ static pl_status run_download(download *d, pl_message *a)
             d->socket = client_socket_of(d->client, d->name);
             d->line = 0;
             (void)pl_wire_reconnected(d->socket, &d->line);
-            go_back(d); /* no progress, so the time limit goes on */
+            go_back(d); /* no progress, so the time limit continues */
         } else if (ours) {
             PL_CHECK(take_piece(d, a));
             d->retry.heard_ms = pl_now_ms();
@@ -136,8 +138,8 @@ pl_status client_get_blob(pl_client *c, int home, const char *name, const pl_has
     pl_blob_hash_end(&d.hashing, out->data + d.start, there(&d), &got);
     if (status == PL_OK && !pl_hash_equal(&got, blob))
         status = pl_fail(PL_ERR_DAMAGED,
-                         "a blob of %s arrived with another hash; `pathloom store "
-                         "fsck` tells whether the store has it whole",
+                         "a blob of %s arrived with a different hash; `pathloom store "
+                         "fsck` tells whether the store's copy is intact",
                          name);
     if (status != PL_OK)
         out->len = d.start;
@@ -154,7 +156,7 @@ typedef struct upload {
     pl_hash hash;
     bool impatient; /* if the home is full, end with ERR_BUSY */
     size_t n_pieces, next, n_waiting, window;
-    client_retry retry; /* of the whole: when the last acknowledgement came */
+    client_retry retry; /* for the whole upload: when the last acknowledgement came */
     uint64_t line;
     struct {
         uint64_t request;
@@ -180,7 +182,7 @@ static pl_status send_piece(upload *u, size_t slot)
     return status == PL_ERR_NET ? PL_OK : status; /* it is sent again later */
 }
 
-/* Sends what is new, and what is late while nothing else arrives. */
+/* Sends new pieces, and late ones if nothing else arrives. */
 static pl_status send_due_pieces(upload *u)
 {
     bool anew = pl_wire_reconnected(u->socket, &u->line);
@@ -199,8 +201,9 @@ static pl_status send_due_pieces(upload *u)
     return PL_OK;
 }
 
-/* A full home asks the client to wait, so the piece is sent again a little later. The
- * first piece reserves room for the whole blob, so uploads cannot block each other. */
+/* Handles an acknowledgement. A full home asks the client to wait, so the piece is sent
+ * again a little later. The first piece reserves room for the whole blob, so uploads
+ * cannot block each other. */
 static pl_status acknowledge(upload *u, pl_message *answer)
 {
     for (size_t i = 0; i < u->n_waiting; i++) {

@@ -1,6 +1,6 @@
-/* Chooses the home that a client asks. A home that is asked for a name of another home
- * says which home has it, and the client remembers that. So an old table costs an
- * additional question, but never a wrong answer. */
+/* Chooses the home that a client asks. If a home is asked for a name that it does not
+ * own, it answers which home does, and the client remembers that. So an old table costs
+ * an additional question, but never gives a wrong answer. */
 #include "net/client_internal.h"
 #include "net/move.h"
 
@@ -22,12 +22,12 @@ pl_status client_learn(pl_client *c, pl_message *moved)
     if (to.home < 0 || to.home >= PL_HOMES_MAX)
         return pl_fail(PL_ERR_PROTO, "there is no home %lld", (long long)to.home);
     if (!c->sockets[to.home]) {
-        /* Connects to a home that was added since. */
+        /* connects to a home that was added later */
         int home = (int)to.home;
         const char *address = to.address ? to.address : "";
         if (!address[0])
             return pl_fail(PL_ERR_NOT_FOUND,
-                           "a name has gone to home %d, and nobody says where that is",
+                           "a name has moved to home %d, whose address is not known",
                            home + 1);
         PL_CHECK(pl_wire_connect_as(address, c->keys, &c->sockets[home]));
         if (c->n_homes <= home)

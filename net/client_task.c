@@ -9,8 +9,9 @@ typedef struct parcel {
     const char **names;
     pl_message *questions, *answers;
     bool *done;
-    client_retry retry;           /* of all that is open */
-    uint64_t lines[PL_HOMES_MAX]; /* connections, when the questions were sent */
+    client_retry retry; /* for all open questions together */
+    /* per home, the connection on which its questions were sent */
+    uint64_t lines[PL_HOMES_MAX];
 } parcel;
 
 static bool are_lines_new(parcel *p)
@@ -23,7 +24,7 @@ static bool are_lines_new(parcel *p)
     return anew;
 }
 
-/* In order, so that a home gets the path's state after its updates. */
+/* Sends in order, so that a home gets the path's state after its updates. */
 static void send_open(parcel *p)
 {
     bool anew = are_lines_new(p);
@@ -41,12 +42,13 @@ static pl_status take_home_answer(parcel *p, pl_message *a)
     for (int i = 0; i < p->n; i++)
         if (!p->done[i] && p->questions[i].request == a->request) {
             if (a->type == PL_MSG_MOVED) {
-                /* The name has moved, so its new home is asked, a little later. */
+                /* the name has moved, so its new home is asked, a little later */
                 p->retry.sent_ms = pl_now_ms();
                 p->retry.again_ms = BOUNCE_MS;
                 pl_status status = client_learn(p->client, a);
-                return status == PL_ERR_NOT_FOUND ? PL_OK
-                                                  : status; /* its address will come */
+                return status == PL_ERR_NOT_FOUND
+                           ? PL_OK
+                           : status; /* its address will arrive */
             }
             pl_message kept = p->answers[i];
             p->answers[i] = *a;
@@ -115,13 +117,13 @@ static pl_message *put_question(parcel *p, uint16_t type, const char *name)
     pl_message_init(q, type);
     q->request = pl_wire_next_request();
     p->names[p->n++] = name;
-    p->retry = client_retry_begin(); /* the new one is sent at once */
+    p->retry = client_retry_begin(); /* the new question is sent at once */
     return q;
 }
 
 /* Uploads one more blob of the task. The client must not wait for room in a home while
- * its own uploads fill it: if there is no room, what was uploaded so far is submitted
- * first. */
+ * its own uploads fill it: if there is no room, the updates that were uploaded so far
+ * are submitted first. */
 static pl_status stage(parcel *p, const char *name, const void *data, uint64_t bytes,
                        const pl_hash *blob)
 {
@@ -141,7 +143,8 @@ static bool is_result_in(pl_submit_result result)
            result == PL_SUBMIT_DROPPED || result == PL_SUBMIT_OTHER;
 }
 
-/* A home that restarted has lost uploads; those updates are sent once more. */
+/* Reads the results of the updates. A home that restarted has lost uploads; those
+ * updates are sent once more. */
 static pl_status settle_updates(parcel *p, pl_submission *s, int n,
                                 pl_submit_result *results, char (*texts)[256],
                                 bool *all_in)
@@ -157,8 +160,8 @@ static pl_status settle_updates(parcel *p, pl_submission *s, int n,
     return PL_OK;
 }
 
-/* A path's home knows only the updates that lie with it. So the path's state must not
- * be sent before all updates of the task are in, in every home. */
+/* A path's home knows only updates that it owns itself. So the path's state must not be
+ * sent before all homes have accepted the updates of the task. */
 pl_status pl_client_submit_task(pl_client *c, pl_submission *s, int n,
                                 const pl_path_state *state, const void *moments,
                                 uint64_t bytes, pl_submit_result *results,
@@ -188,8 +191,8 @@ pl_status pl_client_submit_task(pl_client *c, pl_submission *s, int n,
     }
     PL_TRY(ask_all(&p));
     PL_TRY(settle_updates(&p, s, n, results, texts, &all_in));
-    /* If the state is rejected, it may have arrived before an update that was lost on
-     * the way. */
+    /* the state may have been rejected because it arrived before an update that was
+     * lost on the way */
     if (all_in && !is_result_in(results[n]) && results[n] != PL_SUBMIT_FENCED)
         PL_TRY(pl_client_submit_path(c, state, moments, bytes, &results[n], texts[n]));
 done:

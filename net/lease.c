@@ -1,5 +1,5 @@
-/* Seals and opens leases. A record is read only after its MAC was found correct, so an
- * error in it can only be the hub's. */
+/* Seals and opens leases. A record is read only after its MAC was checked, so only the
+ * hub could have made an error in it. */
 #include "net/lease.h"
 
 void pl_lease_secret_create(pl_lease_secret *out)
@@ -45,7 +45,7 @@ pl_status pl_lease_open(const pl_lease_secret *secret, const uint8_t *bytes, siz
     pl_hash_keyed("lease", secret->bytes, record, record_len, &mac);
     if (!pl_hash_is_mac(&mac, bytes))
         return pl_fail(PL_ERR_STALE,
-                       "the lease was not given by this job's hub, or was changed");
+                       "the lease was not made by this job's hub, or was changed");
     pl_reader_open(&r, "a lease", record, record_len);
     pl_get_fields(&r, lease_fields, out);
     return pl_reader_status(&r);

@@ -1,9 +1,9 @@
-/* A lease as the hub certifies it: which worker may send the results of which task and
- * phase.
+/* A lease that the hub has certified: it names the worker, and the task and phase whose
+ * results the worker may send.
  *
  * The hub seals each lease with a key that only the hub and the homes have, so a worker
- * cannot make, change or lend one. A home acts on a worker's message only under a
- * sealed lease, which is checked before any memory is reserved for an upload.
+ * cannot make, change or pass on a lease. A home acts on a worker's message only under
+ * a sealed lease, which is checked before any memory is reserved for an upload.
  *
  *   bytes = MAC (32, keyed BLAKE2b-256 over the record) | record (docs/PROTOCOL.md 2.5)
  *
@@ -27,8 +27,8 @@ typedef struct pl_lease {
     pl_pubkey key; /* the worker's; zero if connections are not encrypted */
 } pl_lease;
 
-/* The key that seals leases. The homes keep it, and the hub learns it from the first of
- * them. */
+/* The key that seals leases. The homes keep it, and the hub gets it from the first
+ * home. */
 typedef struct pl_lease_secret {
     uint8_t bytes[PL_HASH_BYTES];
 } pl_lease_secret;

@@ -1,9 +1,9 @@
-/* Messages between hub, homes, workers and the launcher, from their one table
+/* Messages between hub, homes, workers and the launcher, generated from one table
  * (net/messages.def): types, tags of fields, and a struct for each body.
- * docs/PROTOCOL.md sections 2 and 3 say what they mean.
+ * docs/PROTOCOL.md sections 2 and 3 define their meaning.
  *
- * An answer echoes the question's request number. Every question may be sent
- * again: the answer to a repeated one is the same, nothing is done twice.
+ * An answer echoes the question's request number. Every question may be sent again: a
+ * repeated question gets the same answer, and nothing is done twice.
  */
 #ifndef PL_NET_MESSAGES_H
 #define PL_NET_MESSAGES_H
@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-/* Why a worker is fenced; one sentence. */
+/* Length of the sentence that says why a worker is fenced. */
 enum { PL_FENCED_TEXT_MAX = 400 };
 
 typedef enum pl_message_type {
@@ -56,17 +56,19 @@ typedef enum pl_tag {
     ;
 #include "net/messages.def"
 
-/* PL_SAY(&m, GET_OBJECT, get_object, .name = name): the message's type and its body. */
+/* PL_SAY(&m, GET_OBJECT, get_object, .name = name) writes the message's type and
+ * body. */
 #define PL_SAY(message, TYPE, body, ...)                                               \
     pl_message_put((message), PL_MSG_##TYPE, pl_fields_of_##body(),                    \
                    &(pl_msg_##body){__VA_ARGS__})
-/* PL_HEAR(&m, get_object, &question): ERR_PROTO unless the body is such a one. */
+/* PL_HEAR(&m, get_object, &question) reads the body; ERR_PROTO unless it is of this
+ * kind. */
 #define PL_HEAR(message, body, to)                                                     \
     pl_message_get((message), #body, pl_fields_of_##body(),                            \
                    true ? (to) : (pl_msg_##body *)NULL)
 #define PL_SAY_BODY(record, body, ...)                                                 \
     pl_put_fields((record), pl_fields_of_##body(), &(pl_msg_##body){__VA_ARGS__})
-/* One more RECORD. */
+/* Appends one more RECORD. */
 #define PL_SAY_RECORD(record, body, ...)                                               \
     pl_put_nested((record), PL_TAG_RECORD, pl_fields_of_##body(),                      \
                   &(pl_msg_##body){__VA_ARGS__})
@@ -78,16 +80,18 @@ typedef enum pl_submit_result {
     PL_SUBMIT_UNKNOWN_BLOB = 2, /* send the blob, then submit again */
     PL_SUBMIT_FENCED = 3,       /* the lease was given to another worker */
     PL_SUBMIT_REJECTED = 4,     /* PL_TAG_TEXT says why */
-    PL_SUBMIT_DROPPED = 5,      /* its round was merged without it, and TEXT says so:
-                                   the task goes on as if it were in */
-    PL_SUBMIT_OTHER = 6         /* other bytes were accepted before, and TEXT says from
-                                   whom: the task is done, but what was begun from this
-                                   worker's own result must begin again */
+    /* its round was merged without it, and TEXT says so; the task continues as if it
+     * had been accepted */
+    PL_SUBMIT_DROPPED = 5,
+    /* different bytes were accepted before, and TEXT names their sender; the task is
+     * done, but a task that began from this worker's own result must begin again */
+    PL_SUBMIT_OTHER = 6
 } pl_submit_result;
 
-/* What becomes of a pair. It is decided once, by the worker that asks first. */
+/* The decision about a pair (noloco). It is made once, by the worker that asks
+ * first. */
 typedef enum pl_meeting {
-    PL_MEETING_OPEN,  /* not decided; asked for: only tell */
+    PL_MEETING_OPEN,  /* not decided; as a wish: only ask for the decision */
     PL_MEETING_MET,   /* both take the step of a pair */
     PL_MEETING_SPLIT, /* both take the step of a group of one */
     PL_MEETING_COUNT

@@ -2,8 +2,8 @@
  * object. home/home_moving.c and home/home_places.c are the homes' side, and
  * docs/PROTOCOL.md 2.14 describes the messages.
  *
- * Purpose. When homes are added, drained or given other weights, names must change
- * their home while workers go on sending updates. The mover may be killed at any
+ * Purpose. When homes are added, drained or given different weights, names must change
+ * their home while workers continue to send updates. The mover may be killed at any
  * moment, and so may both homes.
  *
  * One name goes from home A to home B (pl_move_name). Its stamp counts its moves:
@@ -38,30 +38,31 @@
  *   1. every home gets the new table as `next`: new names are placed by it;
  *   2. names that are not where the table says are moved, home after home, until one
  *      look at all homes moves none;
- *   3. every home gets the table for clients, home 1 last. So what home 1 says has
- *      happened everywhere, and a change that was broken off is seen as unfinished.
+ *   3. every home gets the table for clients, home 1 last. So the table of home 1 is
+ *      already valid everywhere, and an interrupted change is seen as unfinished.
  *
  * Invariants
- *   - At every moment exactly one home owns a name: of several notes the one with the
- *     highest stamp is true, and only an owner's commit raises the stamp.
- *   - B adopts only rows that were brought with this very stamp. Rows left from an
+ *   - At every moment exactly one home owns a name: if there are several notes, the one
+ *     with the highest stamp is true, and only an owner's commit raises the stamp.
+ *   - B adopts only rows that were brought with exactly this stamp. Rows left from an
  *     earlier move are no proof, which is why PUT_ROWS is sent even if nothing differs.
  *   - Both lists come in the same order (family, key), so one pass over both finds all
  *     differences.
  *
  * Ownership. A mover belongs to one call; it borrows the client and the name, and owns
- * the buffer of rows that are still to be put. Definitions of arms ("arm/...") lie in
- * every home and never move. */
+ * the buffer of rows that are still to be put. Definitions of arms ("arm/...") are
+ * stored in every home and never move. */
 #include "net/move.h"
 #include "outer/outer.h"
 #include "net/client_internal.h"
 
 enum {
     ROWS_BYTES = 512 << 10, /* about the bytes of one PUT_ROWS */
-    ROW_ROOM = 1024,        /* the bytes of a row's record besides the row */
-    BLOBS_BYTES = 64 << 20, /* uploaded before rows name them */
-    FREE_PASSES = 4,        /* passes while updates may arrive */
-    HELD_TRIES = 6,         /* tries while updates are held */
+    ROW_ROOM = 1024,        /* bytes of a row's record in addition to the row */
+    /* limit for blobs that are uploaded before rows name them */
+    BLOBS_BYTES = 64 << 20,
+    FREE_PASSES = 4, /* passes while updates may arrive */
+    HELD_TRIES = 6,  /* tries while updates are held */
     HOLD_MS = 500,
     HOLD_MAX_MS = 10000
 };
@@ -72,11 +73,11 @@ typedef struct mover {
     int from, to;
     uint64_t stamp; /* the owner's stamp */
     pl_move_report *report;
-    pl_buf rows; /* rows to be put next */
+    pl_buf rows; /* rows for the next PUT_ROWS */
     uint64_t staged_bytes;
 } mover;
 
-/* ---- questions to a certain home ---- */
+/* ---- questions to one home ---- */
 static pl_status ask(mover *m, int home, pl_message *q, pl_message *a)
 {
     return client_ask(m->c, m->c->sockets[home], q, a);
@@ -147,7 +148,7 @@ static int compare_rows(const pl_msg_listed_row *a, const pl_msg_listed_row *b)
     return (a_len > b_len) - (a_len < b_len);
 }
 
-/* The home computes the mark in the same way. */
+/* Computes the mark of all rows. The home computes it in the same way. */
 static pl_status mark_rows(row_list *l, pl_hash *out)
 {
     pl_buf digests = {0};
@@ -165,8 +166,8 @@ static pl_status mark_rows(row_list *l, pl_hash *out)
 }
 
 /* ---- carrying ---- */
-/* Sent even without rows, because the next home then notes who owns the name, and since
- * which stamp. */
+/* Sends rows, even if there are none, because the next home then notes which home owns
+ * the name and since which stamp. */
 static pl_status put_rows(mover *m)
 {
     pl_message q = {0};
@@ -204,8 +205,8 @@ static void put_record(mover *m, const pl_msg_listed_row *row, const pl_buf *val
     m->report->n_rows++;
 }
 
-/* A version whose parameters were collected goes together with the next one, because
- * the newest version must have its parameters. */
+/* Carries a row. A version whose parameters were collected is sent together with the
+ * next one, because the newest version must have its parameters. */
 static pl_status carry_row(mover *m, const pl_msg_listed_row *row)
 {
     pl_status status = PL_OK;
@@ -234,7 +235,7 @@ done:
     return status;
 }
 
-/* Both lists are in the same order. */
+/* Carries the differences between two lists, which are in the same order. */
 static pl_status carry_differences(mover *m, row_list *ours, row_list *theirs,
                                    bool *same)
 {
@@ -258,8 +259,8 @@ static pl_status carry_differences(mover *m, row_list *ours, row_list *theirs,
     }
 }
 
-/* Looks at both homes once and carries what differs. A row that was deleted meanwhile
- * (a merged update) is a difference at the next look. */
+/* Looks at both homes once and carries the differences. A row that is deleted meanwhile
+ * (a merged update) shows as a difference at the next look. */
 static pl_status carry_pass(mover *m, bool *same, pl_hash *mark)
 {
     row_list ours = {0}, theirs = {0};
@@ -288,9 +289,9 @@ static pl_status adopt(mover *m, uint64_t stamp)
     return client_query(m->c, m->to, NULL, &q, NULL, NULL);
 }
 
-/* What the owner says to HOLD or HAND_OVER: its stamp, or that the name has gone; then
- * *gone is set, and it is an error unless it went where it should. Takes the question.
- */
+/* Sends HOLD or HAND_OVER and reads the owner's answer: its stamp, or that the name has
+ * moved. In the second case *gone is set, and it is an error unless the name moved to
+ * the right home. Takes the question. */
 static pl_status ask_owner(mover *m, pl_message *q, bool *gone)
 {
     pl_message a;
@@ -317,8 +318,8 @@ static pl_status hold(mover *m, int64_t ms, bool *gone)
     return ask_owner(m, &q, gone);
 }
 
-/* If it is asked twice because an answer was lost, the owner says where the name went.
- */
+/* Hands the name over. If it asks twice because an answer was lost, the owner answers
+ * where the name has moved. */
 static pl_status hand_over(mover *m, const pl_hash *mark)
 {
     pl_message q = {0};
@@ -327,9 +328,9 @@ static pl_status hand_over(mover *m, const pl_hash *mark)
     return ask_owner(m, &q, &gone);
 }
 
-/* Holds longer from try to try: several times as long as the last pass took. The next
+/* Each try holds the name longer: several times as long as the last pass took. The next
  * home adopts the name only with a note of exactly this stamp; rows from an earlier
- * move have another. */
+ * move have a different one. */
 static pl_status finish_move(mover *m)
 {
     int64_t wait_ms = HOLD_MS;
@@ -382,7 +383,7 @@ pl_status pl_move_name(pl_client *c, const char *name, int from, int to,
     PL_CHECK(check_homes(c, from, to));
     if (from == to)
         return PL_OK;
-    PL_TRY(hold(&m, 0, &gone)); /* to learn its stamp */
+    PL_TRY(hold(&m, 0, &gone)); /* this tells the stamp */
     if (gone) {
         PL_TRY(adopt(&m, m.stamp));
         goto done;
@@ -411,7 +412,7 @@ pl_status pl_client_each_name(pl_client *c, int home, pl_name_fn fn, void *conte
         pl_reader r;
         pl_reader_enter(&r, "a name", &all, PL_TAG_RECORD, i);
         if (pl_field_count(&r, PL_TAG_NAME) == 0 || pl_field_count(&r, PL_TAG_HOME) > 0)
-            continue; /* a table, or a note about a name */
+            continue; /* it is a table, or a note about a name */
         pl_get_text(&r, PL_TAG_NAME, 0, name, sizeof name);
         PL_TRY(pl_reader_status(&r));
         PL_TRY(fn(context, name));
@@ -457,7 +458,7 @@ pl_status pl_client_learn_places(pl_client *c)
     return PL_OK;
 }
 
-/* The home gets no new names before a table says so. */
+/* Adds a home. It gets no new names before a table gives it some. */
 pl_status pl_client_add_home(pl_client *c, const char *address)
 {
     if (c->n_homes == PL_HOMES_MAX)
@@ -557,13 +558,13 @@ typedef struct resettling {
     pl_client *c;
     const pl_places *fresh;
     int from;
-    char (*names)[PL_MODULE_NAME_MAX]; /* names that leave home `from` */
+    char (*names)[PL_MODULE_NAME_MAX]; /* the names that leave home `from` */
     int *to;
     size_t n;
 } resettling;
 
-/* The data with which an open audit begins stay beside the audit's row, which does not
- * move. */
+/* Collects a name, except the data with which an open audit begins: they stay beside
+ * the audit's row, which does not move. */
 static pl_status gather_name(void *context, const char *name)
 {
     resettling *s = context;
@@ -612,8 +613,9 @@ static pl_status empty_out(resettling *s, int home, pl_moved_fn said, void *cont
     return status;
 }
 
-/* The table for clients is written to home 1 last: what its table says has happened
- * everywhere, and a change that was interrupted before is seen as unfinished. */
+/* Writes a table to all homes. The table for clients is written to home 1 last: so the
+ * table of home 1 is already valid everywhere, and an interrupted change is seen as
+ * unfinished. */
 static pl_status put_everywhere(pl_client *c, const pl_places *places, bool next)
 {
     for (int i = 0; i < places->n; i++)
@@ -626,7 +628,7 @@ int pl_client_n_homes(const pl_client *c)
     return c->n_homes;
 }
 
-/* "SELF TABLE" */
+/* The text has the form "SELF TABLE". */
 pl_status pl_places_of_store(pl_store *first, bool next, pl_places *out)
 {
     pl_buf text = {0};

@@ -14,15 +14,15 @@ typedef struct pl_move_report {
 } pl_move_report;
 
 /* Moves all of a module, a path or an object from one home to another. Adds to
- * `report`. ERR_BUSY: it changed faster than it could be copied. No error if it has
- * moved already. */
+ * `report`. ERR_BUSY: it changed faster than it could be copied. If it has moved
+ * already, this is no error. */
 PL_MUST_CHECK pl_status pl_move_name(pl_client *c, const char *name, int from, int to,
                                      pl_move_report *report);
 
 typedef void (*pl_moved_fn)(void *context, const char *name, int from, int to);
 /* Makes `fresh` the placement of the job and sets its epoch. First new names are placed
- * by it, then every name that is elsewhere is moved, then clients use it. `said` may be
- * NULL. A call that was interrupted is completed by the next call, even with another
+ * by it, then every misplaced name is moved, then clients use it. `said` may be NULL. A
+ * call that was interrupted is completed by the next call, even with another
  * placement. */
 PL_MUST_CHECK pl_status pl_move_to(pl_client *c, pl_places *fresh, pl_moved_fn said,
                                    void *context, pl_move_report *report);
@@ -32,10 +32,10 @@ int pl_client_n_homes(const pl_client *c);
 PL_MUST_CHECK pl_status pl_client_each_name(pl_client *c, int home, pl_name_fn fn,
                                             void *context);
 /* The placement tables of home 1: the one that clients use, and the one for new names.
- * n 0: no table was ever made, so all weights are equal. */
+ * n = 0: no table was ever made, so all weights are equal. */
 PL_MUST_CHECK pl_status pl_client_get_places(pl_client *c, pl_places *table,
                                              pl_places *next);
-/* From now on the client uses the table of home 1. */
+/* Makes the client use the table of home 1 from now on. */
 PL_MUST_CHECK pl_status pl_client_learn_places(pl_client *c);
 /* If no table was ever made, makes one with equal weights for the first n homes. Called
  * before a home is added. */
@@ -45,18 +45,18 @@ PL_MUST_CHECK pl_status pl_client_begin_places(pl_client *c, int n);
 PL_MUST_CHECK pl_status pl_places_of_store(pl_store *first, bool next, pl_places *out);
 /* For the homes of a stopped job whose last home will be removed: home `last` (from 0)
  * must be drained. Afterwards nothing in it is needed, and pl_store_remove_part may be
- * called. It may be called again. ERR_BUSY names what it still has; ERR_USAGE: it is
- * not the last home. */
+ * called. Calling it again is harmless. The message of ERR_BUSY names what the home
+ * still has; ERR_USAGE: it is not the last home. */
 PL_MUST_CHECK pl_status pl_homes_leave(pl_writers *writers, int last);
-/* Tells new homes about names that their old homes had given to them without their
- * knowing. */
+/* Tells new homes about names that their old homes have given to them without the new
+ * homes knowing it. */
 PL_MUST_CHECK pl_status pl_client_settle_places(pl_client *c);
 /* Adds a home that was started after the client was made: the next one in order. */
 PL_MUST_CHECK pl_status pl_client_add_home(pl_client *c, const char *address);
 
-/* For `ms` (at most 10 s) no home writes anything. sequences [n_homes] get the newest
- * commit of each. If all stores still show exactly these commits afterwards, they are
- * what all homes had at one moment. 0 ms ends this. */
+/* Stops all homes from writing for `ms` (at most 10 s; 0 ends it). sequences [n_homes]
+ * gets the newest commit of each home. If all stores still show exactly these commits
+ * afterwards, the stores are a consistent snapshot of one moment. */
 PL_MUST_CHECK pl_status pl_client_hold_all(pl_client *c, int64_t ms,
                                            uint64_t *sequences);
 

@@ -1,10 +1,10 @@
-/* The door of net: what processes of a job say to each other.
+/* The door of net: the messages between the processes of a job.
  *
  * Read in this order: messages.def and messages (the protocol's types and fields, and
- * what follows from them), roles (who may send what), placement (which home has what),
- * lease (the sealed permission to submit), submission (what a worker hands in), client
- * (asking homes), move (moving modules from home to home, as a client).
- */
+ * the code generated from them), roles (which key may send which message), placement
+ * (which home has which name), lease (the sealed permission to submit), submission (the
+ * update that a worker sends), client (asking homes), move (moving modules from home to
+ * home, as a client). */
 #ifndef PL_NET_NET_H
 #define PL_NET_NET_H
 #include "net/client.h"

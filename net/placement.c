@@ -1,6 +1,6 @@
 /* Computes which home owns a name, and writes and reads the table of weights as text
- * (placement.h). It uses whole numbers only, because every process must come to the
- * same answer. */
+ * (placement.h). It uses whole numbers only, because every process must get the same
+ * result. */
 #include "net/placement.h"
 
 #include <stdio.h>
@@ -75,10 +75,11 @@ void pl_places_format(const pl_places *places, char out[PL_PLACES_TEXT])
 
 static pl_status no_places(const char *text)
 {
-    return pl_fail(PL_ERR_DATA,
-                   "`%.100s` is no placement: an epoch, then 1 to %d weights of 0 to "
-                   "%d, not all 0",
-                   text, PL_HOMES_MAX, PL_WEIGHT_MAX);
+    return pl_fail(
+        PL_ERR_DATA,
+        "`%.100s` is not a placement: write an epoch, then 1 to %d weights of 0 "
+        "to %d, not all 0",
+        text, PL_HOMES_MAX, PL_WEIGHT_MAX);
 }
 
 pl_status pl_places_parse(const char *text, pl_places *out)

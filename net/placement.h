@@ -6,8 +6,9 @@
  *
  * Home i gets w_i / sum w of the names (Thaler & Ravishankar 1998; weights:
  * Schindelhauer & Schomaker 2005). A new home, or a higher weight, takes names from all
- * other homes in proportion and moves no other name. The logarithm is of whole numbers,
- * so all machines agree; equal weights choose the highest h_i. */
+ * other homes in proportion and moves no other name. The logarithm is computed in whole
+ * numbers, so all machines agree; with equal weights the home with the highest h_i is
+ * chosen. */
 #ifndef PL_NET_PLACEMENT_H
 #define PL_NET_PLACEMENT_H
 #include "base/base.h"
@@ -21,14 +22,16 @@ enum { PL_HOMES_MAX = 16, PL_WEIGHT_MAX = 10000, PL_PLACES_TEXT = 160 };
 #define PLACES_REF      "sys/places"
 #define PLACES_NEXT_REF "sys/places-next"
 
-/* The table. The one with the higher epoch is newer; epoch 0: none was ever made. */
+/* The table of weights. The table with the higher epoch is newer; epoch 0: none was
+ * ever made. */
 typedef struct pl_places {
     uint64_t epoch;
     int n;
     int weights[PL_HOMES_MAX]; /* 0: gets no new names */
 } pl_places;
 
-void pl_places_equal(pl_places *out, int n); /* epoch 0, weights 1 */
+/* epoch 0, and weight 1 for each of n homes */
+void pl_places_equal(pl_places *out, int n);
 int pl_places_home(const pl_places *places, const char *name);
 /* "EPOCH W1 W2 ...": the form in which it is stored and sent. ERR_DATA. */
 void pl_places_format(const pl_places *places, char out[PL_PLACES_TEXT]);

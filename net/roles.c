@@ -1,6 +1,6 @@
-/* The table of which role of key may send which message, and what a message costs of
- * its key's share (roles.h). A message type that is missing here is refused for every
- * key. */
+/* The table of the roles of keys that may send each message, and of each message's cost
+ * in its key's share (roles.h). A message type that is missing here is refused for
+ * every key. */
 #include "net/roles.h"
 
 #define BIT(role) (1u << PL_AS_##role)
@@ -14,9 +14,10 @@ enum {
             BIT(ADMIN) | BIT(LOCAL)
 };
 
-/* The cost of a message in its key's share (base/quota.h): messages that carry up to 1
- * MiB or make the server read that much, messages that make it store a worker or a key
- * or give a task to another worker, and messages for which it describes the whole job.
+/* The cost of a message in its key's share (base/quota.h): CARRIES for messages that
+ * carry up to 1 MiB or make the server read that much; NAMES for messages that make it
+ * store a worker or a key, or give a task to another worker; DESCRIBES for messages for
+ * which it describes the whole job.
  */
 enum { CARRIES = 4, NAMES = 40, DESCRIBES = 400 };
 

@@ -7,9 +7,9 @@
 extern "C" {
 #endif
 
-/* False also for types that are answers or unknown. */
+/* Returns false also for types that are answers or unknown. */
 bool pl_role_allows(pl_key_role role, uint16_t type);
-/* How much a message takes of its key's share of a server (base/quota.h). */
+/* How much of its key's share of a server a message uses (base/quota.h). */
 unsigned pl_message_cost(uint16_t type);
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
-/* SUBMIT as a message. A single contributor's fields stand beside the update's; of a
- * sum each contributor has a record of its own, with its own lease. Who a contributor
- * is stands in its lease, which only a home can open. */
+/* Reads and writes SUBMIT. The fields of a single contributor are beside those of the
+ * update; in a sum each contributor has its own record with its own lease. The lease
+ * tells who the contributor is, and only a home can open it. */
 #include "net/submission.h"
 
 int pl_submission_order(const pl_contribution *a, const pl_contribution *b)
@@ -23,7 +23,7 @@ static void read_contributor(const pl_msg_contributor *said, pl_contribution *c,
                            .seconds = said->seconds};
     pl_copy_text(c->codec, sizeof c->codec, said->codec);
     if (said->lease.len == 0 || said->lease.len > sizeof lease->bytes)
-        return; /* such a lease cannot be opened */
+        return; /* a lease of this length cannot be opened */
     lease->len = said->lease.len;
     memcpy(lease->bytes, said->lease.at, lease->len);
 }
@@ -43,7 +43,7 @@ static pl_status read_contributors(const pl_msg_submit_sum *said, pl_submit_mess
         if (s->n > 0 && pl_submission_order(c - 1, c) >= 0)
             return pl_fail(PL_ERR_PROTO,
                            "contributors of an update of %s are out of order, or one "
-                           "stands there twice",
+                           "is listed twice",
                            s->module);
     }
     return PL_OK;

@@ -6,7 +6,8 @@
 #include "net/messages.h"
 #include "store/store.h"
 
-/* This many contributors fit into one message's body, even with the longest names. */
+/* The number of contributors that fit into one message's body, even with the longest
+ * names. */
 enum { PL_SUBMISSION_MAX = 96 };
 
 /* The sealed lease of a contributor, as its worker got it from the hub. */
@@ -19,7 +20,7 @@ typedef struct pl_submit_message {
     char module[PL_MODULE_NAME_MAX];
     int64_t round;
     uint64_t base_version; /* the version that the update is relative to */
-    pl_hash base;          /* its params */
+    pl_hash base;          /* hash of that version's parameters */
     pl_hash update;
     int n;
     pl_contribution *contributors; /* [n] in rising order of (path, replica) */
@@ -32,7 +33,7 @@ int pl_submission_order(const pl_contribution *a, const pl_contribution *b);
  * twice, or more than PL_SUBMISSION_MAX. The caller owns the list and clears it, also
  * after an error. */
 pl_status pl_submission_read(pl_message *submit, pl_submit_message *out);
-/* fills in the message's body */
+/* Fills in the message's body. */
 void pl_submission_write(const pl_submit_message *s, pl_message *out);
 void pl_submission_clear(pl_submit_message *s);
 

@@ -92,7 +92,7 @@ static pl_status check_streaming(const pl_method_settings *s)
     if (s->fragments < 1 || s->inner_steps < 1 || s->inner_steps % s->fragments != 0)
         return pl_fail(PL_ERR_CONFIG,
                        "streaming cannot place %d fragments at equal offsets in %d "
-                       "inner steps; choose a number of fragments that divides them",
+                       "inner steps; choose a divisor of these as number of fragments",
                        s->fragments, s->inner_steps);
     if (s->overlap < 0 || s->overlap >= s->inner_steps / s->fragments)
         return pl_fail(PL_ERR_CONFIG,

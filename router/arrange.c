@@ -8,11 +8,13 @@ typedef struct grid {
     const float *centroids; /* [P, dim] */
     int n_paths, dim, n_levels;
     const int *experts;
-    int first[PL_LEVELS_MAX]; /* first module of each level in `sums` */
-    int *order;               /* [P]: centroid at each path */
-    int *best;                /* [P] */
-    double *sums;             /* [modules, dim] */
-    double *trial;            /* [2, dim] */
+    /* [n_levels] index in `sums` of the level's first module */
+    int first[PL_LEVELS_MAX];
+    int *order; /* [P] the centroid that each path has */
+    int *best;  /* [P] the best order so far */
+    /* [modules, dim] sum of the centroids of a module's paths */
+    double *sums;
+    double *trial; /* [2, dim] scratch for a swap */
 } grid;
 
 static int label(const grid *g, int path, int level)
@@ -61,8 +63,8 @@ static double squared_length(const double *x, int n)
     return total;
 }
 
-/* The scatter is a constant minus sum |module sum|^2 / paths: the larger this is, the
- * better. */
+/* The scatter is a constant minus sum |module sum|^2 / paths. Cohesion is this sum, so
+ * larger is better. */
 static double cohesion(const grid *g)
 {
     double total = 0;

@@ -1,33 +1,35 @@
-/* Balanced routing by prices. Under a limit per path, the assignment with the least
- * total cost gives every document the path that is cheapest after a price per path is
- * added (the dual of the transportation problem; Bertsekas 1988, the auction
- * algorithm). So the balance needs no list of documents: prices are part of the router
- * and hold for new documents, as far as these are like those it was fitted on.
+/* Balanced routing by prices. If every path has a limit, the assignment with the least
+ * total cost can be described by one price per path: each document takes the path that
+ * is cheapest after the prices are added (the dual of the transportation problem;
+ * Bertsekas 1988, the auction algorithm). So the balance needs no list of documents.
+ * Prices are part of the router and also balance new documents, if these resemble the
+ * documents of the fit.
  *
  * The limit is on weight: every path trains the same number of steps, so shards should
  * have about equal numbers of tokens, whatever their numbers of documents.
  *
- * Prices start at zero. While a path is too heavy, the heaviest raises its price until
- * its surplus leaves: the documents with the least to lose. Prices only rise, by `step`
- * where margins are equal; a path that was never too heavy keeps price zero. The path
- * goes a little below the limit. At the limit itself, the next document that arrives
- * would push out another one, which would push out a third elsewhere: with 64 paths
- * that took more than ten times as many raises.
+ * Prices start at zero. While a path is too heavy, the heaviest path raises its price
+ * until its surplus leaves; the documents whose second choice costs least more leave
+ * first. Prices only rise, by `step` where margins are equal; a path that was never too
+ * heavy keeps price zero. A raise brings the path a little below the limit. If it
+ * stayed at the limit, the next document that arrives would push out another one, which
+ * would push out a third elsewhere; with 64 paths this took more than ten times as many
+ * raises.
  *
  * Two heavy paths whose documents lie far from all others would push the same documents
  * to and fro in tiny raises. So when n_paths raises have not helped, all paths that
- * raised their prices do it together, until enough documents leave them for the rest
- * (in a test with a far cluster: 23 raises where it took 10461).
+ * raised their prices raise them together, until enough documents leave these paths (in
+ * a test with a far cluster: 23 raises instead of 10461).
  *
  * No price separates documents that are alike (their distances are equal), so each
  * group of them is handled as one piece; most groups are one document. A piece that is
  * heavier than the limit fits on no path and would drive the prices up for ever. Such a
- * piece counts as the mean weight of a path: its path then takes `balance` times the
- * mean of other documents and no more. A piece that fits counts in full.
+ * piece counts only as much as the mean weight of a path, so its path takes at most
+ * `balance` times the mean in other documents. A piece that fits counts in full.
  *
- * Pieces are not divided, so a limit near the mean can be out of reach. The auction
- * ends after PATIENCE_A_PATH raises per path that made the heaviest path no lighter,
- * and keeps the best prices. */
+ * Pieces are not divided, so a limit near the mean may be impossible to reach. If
+ * PATIENCE_A_PATH raises per path have not made the heaviest path lighter, the auction
+ * ends and keeps the best prices. */
 #include "router/balance.h"
 #include "router/alike.h"
 #include <math.h>
@@ -35,37 +37,39 @@
 #include <string.h>
 
 enum { PIECES_AN_ITEM = 512, PATIENCE_A_PATH = 64, PATIENCE_MAX = 1 << 14 };
-static const double ROUNDING = 1e-9; /* of sums of weights, relative */
-static const double ROOM = 0.125;    /* of what the limit allows above the mean */
+static const double ROUNDING = 1e-9; /* tolerance for sums of weights, relative */
+/* the share of (limit - mean) by which a path goes below the limit */
+static const double ROOM = 0.125;
 static const size_t NO_PIECE = SIZE_MAX;
 
 typedef struct piece {
     size_t first; /* index into `order`; the piece ends where the next begins */
-    size_t next;  /* piece of the same path */
+    size_t next;  /* the next piece of the same path */
     double weight;
     int path;
 } piece;
 
 typedef struct offer {
-    double margin; /* what leaving would cost the piece */
+    double margin; /* how much more the piece's best other path costs */
     size_t piece;
 } offer;
 
 typedef struct auction {
     const balance_job *job;
-    /* [n_paths] prices; and the prices with the lightest heaviest path */
+    /* [n_paths] the current prices; the prices under which the heaviest path was
+     * lightest */
     double *bias, *best;
-    double lightest; /* heaviest path under `best` */
+    double lightest; /* weight of the heaviest path under `best` */
     double target;   /* approximate weight of a path after it has raised its price */
-    size_t *order;   /* [n] documents, alike ones beside each other */
+    size_t *order;   /* [n] the documents; documents that are alike are adjacent */
     piece *pieces;   /* [n_pieces] */
     size_t n_pieces;
-    double *load;  /* [n_paths] weight */
+    double *load;  /* [n_paths] weight of each path */
     size_t *heads; /* [n_paths] first piece of each path, or NO_PIECE */
-    bool *raises;  /* [n_paths] those that raise their price now */
-    /* [n_paths] paths that raised their price since all last did so together */
+    bool *raises;  /* [n_paths] the paths that raise their price now */
+    /* [n_paths] paths that raised their price since the last common raise */
     bool *raised;
-    offer *offers; /* [n_pieces] of their pieces */
+    offer *offers; /* [n_pieces] the pieces of the paths in `raises` */
     size_t n_offers;
     double *costs; /* [n_threads, n_paths] */
 } auction;
@@ -80,8 +84,8 @@ static double *costs_of(const auction *a, size_t number, int thread)
     return costs;
 }
 
-/* Groups documents that are alike into pieces; a piece beyond the limit counts as the
- * mean. */
+/* Groups documents that are alike into pieces. A piece heavier than the limit counts as
+ * much as the mean of the paths. */
 static void form_pieces(auction *a)
 {
     const balance_job *job = a->job;
@@ -129,7 +133,8 @@ static void join_path(auction *a, size_t number, int path)
     a->load[path] += p->weight;
 }
 
-/* How much more the best path that does not raise its price costs each piece. */
+/* For each piece: how much more the best path costs among those that do not raise their
+ * price. */
 static pl_status measure_margins(void *context, size_t item, int thread)
 {
     auction *a = context;
@@ -155,8 +160,9 @@ static int least_margin_first(const void *a, const void *b)
     return (x->piece > y->piece) - (x->piece < y->piece);
 }
 
-/* Half way between the last margin that must leave and the first that may stay; past
- * those that are equal to it, for they leave together. Offers are sorted. */
+/* Returns how much the prices must rise. It is half way between the last margin that
+ * must leave and the first that may stay; or `step` above the last one if these are
+ * equal, because equal ones leave together. Offers are sorted. */
 static double raise_needed(const auction *a, double surplus)
 {
     size_t n_leave = 0;
@@ -169,7 +175,7 @@ static double raise_needed(const auction *a, double surplus)
     return middle > last ? middle : least;
 }
 
-/* The paths of `raises` raise their prices together until `surplus` leaves them all. */
+/* The paths in `raises` raise their prices together until `surplus` has left them. */
 static pl_status raise_prices(auction *a, double surplus)
 {
     int n_paths = a->job->router->n_paths;
@@ -198,8 +204,9 @@ static pl_status raise_prices(auction *a, double surplus)
     return PL_OK;
 }
 
-/* The heaviest path raises its price alone. After n_paths such raises without success,
- * all paths that raised do it together. Returns the weight that has to leave them. */
+/* Chooses the paths that raise their prices: the heaviest alone or, with `together`
+ * (after n_paths raises without success), all paths that raised theirs. Returns the
+ * weight that has to leave them. */
 static double choose_raises(auction *a, int path, bool together)
 {
     size_t n_paths = (size_t)a->job->router->n_paths, n_raised = 0;

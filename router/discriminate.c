@@ -5,11 +5,11 @@
  *   f(W) = mean over points of -sum_c target[c] log softmax(W [z, 1])[c]
  *          + decay/2 |W without its last column|^2
  *
- * f is convex, so the start does not matter, and W begins as zero. Accelerated gradient
- * descent (Nesterov 1983) with step 1/L. L begins as the mean of |[z, 1]|^2 / 2, which
- * no curvature of the mean exceeds. That is pessimistic, because points do not all lie
- * in one direction, so L begins lower by GUESS and doubles whenever f rises; the
- * momentum begins anew with it (O'Donoghue and Candes 2015).
+ * f is convex, so the start does not matter, and W begins as zero. The method is
+ * accelerated gradient descent (Nesterov 1983) with step 1/L. The mean of |[z, 1]|^2 /
+ * 2 is an upper bound of the curvature, but a pessimistic one, because points do not
+ * all lie in one direction. So L begins at this bound divided by GUESS. Whenever f
+ * rises, L doubles and the momentum restarts at zero (O'Donoghue and Candes 2015).
  *
  * The same bytes for any number of threads: a thread takes whole points or whole rows,
  * and every sum is taken in the order of the points, in double. */
@@ -21,12 +21,12 @@ enum { POINTS_A_ITEM = 256, GUESS = 16 };
 
 typedef struct descent {
     const discriminate_job *job;
-    double *residuals; /* [n, k] softmax - target, at `at` */
-    double *losses;    /* [n] cross-entropy of each point, at `at` */
-    double *at;        /* [k, dim + 1] where the gradient is taken */
+    double *residuals; /* [n, k] softmax - target, computed at `at` */
+    double *losses;    /* [n] cross-entropy of each point, computed at `at` */
+    double *at;        /* [k, dim + 1] the rows at which the gradient is taken */
     double *gradient;  /* [k, dim + 1] */
     double *rows;      /* [k, dim + 1] the last point of the descent */
-    double *before;    /* [k, dim + 1] the one before it */
+    double *before;    /* [k, dim + 1] the point before that */
 } descent;
 
 static size_t columns_of(const discriminate_job *job)
@@ -34,7 +34,7 @@ static size_t columns_of(const discriminate_job *job)
     return (size_t)job->dim + 1;
 }
 
-/* What the classes of point i should have, less nothing: [k], their sum is 1. */
+/* Writes the target probabilities [k] of point i; their sum is 1. */
 static void targets_of(const discriminate_job *job, size_t i, double *targets)
 {
     const double *scores = job->scores + i * (size_t)job->k;
@@ -114,7 +114,7 @@ static pl_status gradient_of_row(void *context, size_t c, int thread)
     return PL_OK;
 }
 
-/* f at `at`, without its gradient; *loss is its part without decay. */
+/* Computes f at `at`, without its gradient; *loss is the part of f without decay. */
 static pl_status measure_descent(descent *w, double *f, double *loss)
 {
     const discriminate_job *job = w->job;
@@ -155,7 +155,8 @@ static pl_status descend(descent *w, double *loss)
         PL_CHECK(measure_descent(w, &f, loss));
         if (f > last) {
             steep = fmin(2.0 * steep, most);
-            if (momentum > 0) { /* the same step again, from the best rows so far */
+            /* repeats the step without momentum, from the best rows so far */
+            if (momentum > 0) {
                 momentum = 0;
                 last = INFINITY;
                 memcpy(w->before, w->rows, bytes);

@@ -1,5 +1,5 @@
-/* Cyclic Jacobi (Golub & Van Loan 2013, section 8.5): slow for large matrices, but
- * accurate, short, and the same bits every time. */
+/* Eigenvectors by the cyclic Jacobi method (Golub & Van Loan 2013, section 8.5): slow
+ * for large matrices, but accurate, short, and with the same bits every time. */
 #include "router/eigen.h"
 #include <math.h>
 #include <string.h>
@@ -30,7 +30,7 @@ static void diagonalise(double *a, size_t n, double *vectors)
         for (size_t i = 0; i < n; ++i)
             for (size_t j = i + 1; j < n; ++j)
                 if (fabs(a[i * n + j]) > 1e-14 * scale) {
-                    /* The rotation of axes i and j after which a[i,j] is zero. */
+                    /* rotates axes i and j so that a[i,j] becomes zero */
                     double theta = (a[j * n + j] - a[i * n + i]) / (2.0 * a[i * n + j]);
                     double t = (theta >= 0.0 ? 1.0 : -1.0) /
                                (fabs(theta) + sqrt(theta * theta + 1.0));

@@ -6,8 +6,9 @@
 extern "C" {
 #endif
 
-/* The eigenvalues of a [n, n], falling, and the i-th unit eigenvector as row i of
- * vectors [n, n]. Overwrites a. Each sweep is O(n^3), and a few sweeps suffice. */
+/* Writes the eigenvalues of the matrix a [n, n] in falling order, and the i-th unit
+ * eigenvector as row i of vectors [n, n]. Overwrites a. Each sweep is O(n^3), and a few
+ * sweeps suffice. */
 void eigen_symmetric(double *a, size_t n, double *values, double *vectors);
 
 #ifdef __cplusplus

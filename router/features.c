@@ -4,7 +4,7 @@
 #include "router/windows.h"
 #include <string.h>
 
-enum { DOCUMENTS_MAX = 64, TOKENS_MAX = 2048 }; /* of a batch */
+enum { DOCUMENTS_MAX = 64, TOKENS_MAX = 2048 }; /* limits of a batch */
 
 static size_t batch_of(const pl_feature_job *job)
 {
@@ -34,16 +34,17 @@ static pl_status check_feature_job(const pl_feature_job *job)
 {
     int context = pl_topology_shape(job->topology)->context;
     if (job->n_threads < 1)
-        return pl_fail(PL_ERR_ARG, "features need a thread, got %d", job->n_threads);
+        return pl_fail(PL_ERR_ARG, "features need at least 1 thread, not %d",
+                       job->n_threads);
     if (job->prefix < 1 || job->prefix > context)
         return pl_fail(PL_ERR_CONFIG,
-                       "the router's prefix is %d tokens and the base model's context "
-                       "%d; give 1 to that",
+                       "the router's prefix has %d tokens; give 1 to %d, the base "
+                       "model's context",
                        job->prefix, context);
     return PL_OK;
 }
 
-/* Lane i computes on GPU i, if it computes on a GPU. */
+/* Opens lane i. On GPUs, lane i computes on GPU i. */
 static pl_status open_feature_lane(const pl_feature_job *job, int i, lane *out)
 {
     pl_backend_options backend = {.name = job->backend,
@@ -75,7 +76,8 @@ static void close_lane(lane *l)
     pl_backend_close(&l->backend);
 }
 
-/* Window w of the batch's documents that have one. */
+/* Fills the batch with window w of each of the n documents from `first` on that have
+ * such a window. */
 static size_t fill_windows(const pass *p, size_t first, size_t n, size_t w, lane *l)
 {
     size_t T = (size_t)p->job->prefix, B = 0;
@@ -92,8 +94,8 @@ static size_t fill_windows(const pass *p, size_t first, size_t n, size_t w, lane
     return B;
 }
 
-/* The mean over a document's windows; all but a single one are full, so they weigh
- * alike. */
+/* Writes for each document of a batch the mean over its windows. If a document has
+ * several windows, all are full, so all weigh the same. */
 static pl_status one_batch(void *context, size_t item, int thread)
 {
     pass *p = context;

@@ -3,7 +3,7 @@
 #include "router/router.h"
 #include <math.h>
 
-/* Entropy of n items in counts, nats. */
+/* Entropy in nats of n items, of which count[i] are of kind i. */
 static double entropy(const size_t *count, size_t n_counts, size_t n)
 {
     double sum = 0.0;
@@ -15,7 +15,7 @@ static double entropy(const size_t *count, size_t n_counts, size_t n)
     return sum;
 }
 
-/* Documents that carry their cluster's commonest label. */
+/* The number of documents that have the most frequent label of their cluster. */
 static size_t majority(const size_t *joint, size_t n_clusters, size_t n_labels)
 {
     size_t sum = 0;
@@ -29,7 +29,8 @@ static size_t majority(const size_t *joint, size_t n_clusters, size_t n_labels)
     return sum;
 }
 
-/* I(C;L) = H(C) + H(L) - H(C,L); two assignments without any entropy agree wholly. */
+/* I(C;L) = H(C) + H(L) - H(C,L), divided by the mean of H(C) and H(L); 1 if both
+ * entropies are zero. */
 static double normalised_information(double of_cluster, double of_label, double joint)
 {
     double mean = 0.5 * (of_cluster + of_label);

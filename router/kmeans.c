@@ -1,8 +1,8 @@
 /* k-means (Lloyd 1982) with k-means++ seeding (Arthur & Vassilvitskii 2007).
  *
- * The same bytes for any number of threads: what runs in parallel is either one
- * value a point (nearest centroid, distance) or one coordinate a thread (the means),
- * and every sum is taken in the order of the points, in double.
+ * The bytes are the same for any number of threads: threads compute either one value
+ * per point (nearest centroid, distance) or one coordinate each (the means), and every
+ * sum is taken in the order of the points, in double.
  *
  * Ties go to the lower index. A cluster that loses its last point takes the point
  * that lies farthest from its own centroid, so that k centroids stay in use.
@@ -14,14 +14,14 @@ enum { POINTS_A_ITEM = 512, COLUMNS_A_ITEM = 64 };
 
 typedef struct work {
     const kmeans_job *job;
-    void *memory;     /* what the arrays below lie in */
+    void *memory;     /* the block that holds the arrays below */
     float *centroids; /* [k, dim] */
     double *sums;     /* [k, dim] */
-    double *distance; /* [n] to the nearest centroid, squared */
+    double *distance; /* [n] squared distance to the nearest centroid */
     int *label;       /* [n] */
-    int *before;      /* [n] label of the last iteration */
+    int *before;      /* [n] label in the last iteration */
     size_t *count;    /* [k] */
-    int n_seeded;     /* centroids that exist, while seeding */
+    int n_seeded;     /* while seeding: number of centroids that exist */
 } work;
 
 double square_distance(const float *a, const float *b, int dim)
@@ -79,8 +79,8 @@ static pl_status shrink_distances(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-/* A point drawn with probability proportional to its squared distance; uniformly
- * while there is no centroid, or when every point sits on one. */
+/* Draws a point with probability proportional to its squared distance; uniformly while
+ * there is no centroid, or when every point coincides with one. */
 static size_t draw_point(const work *w, uint64_t stream)
 {
     size_t n = w->job->n;
@@ -153,8 +153,8 @@ static pl_status assign(work *w)
     return PL_OK;
 }
 
-/* The point farthest from its centroid among clusters that can spare one; there is
- * one whenever a cluster is empty, because k <= n. */
+/* Returns the point farthest from its centroid, among clusters that have more than one
+ * point. Such a point exists whenever a cluster is empty, because k <= n. */
 static size_t farthest_point(const work *w)
 {
     size_t best = w->job->n;
@@ -178,7 +178,7 @@ static void refill_empty_clusters(work *w)
     }
 }
 
-/* The sums of some columns, over all points in order. */
+/* Sums some columns over all points in order. */
 static pl_status sum_columns(void *context, size_t item, int thread)
 {
     work *w = context;
@@ -210,7 +210,8 @@ static pl_status move_centroids(work *w)
     return PL_OK;
 }
 
-/* Runs to a fixed point or `iterations` and gives the sum of squared distances. */
+/* Iterates until labels no longer change, or `iterations` times; gives the sum of
+ * squared distances. */
 static pl_status lloyd(work *w, double *total)
 {
     size_t label_bytes = w->job->n * sizeof *w->label;
@@ -247,7 +248,7 @@ static pl_status check_kmeans_job(const kmeans_job *job)
     return PL_OK;
 }
 
-/* One block, carved in falling order of alignment. */
+/* Allocates one block and divides it in falling order of alignment. */
 static pl_status alloc_work(work *w)
 {
     size_t n = w->job->n, k = (size_t)w->job->k, size = k * (size_t)w->job->dim;

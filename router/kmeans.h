@@ -12,7 +12,7 @@ typedef struct kmeans_job {
     int dim, k; /* 1 <= k <= n */
     int restarts, iterations;
     uint64_t seed;
-    int level; /* part of the key of the random numbers, beside the seed */
+    int level; /* makes random numbers differ between levels with the same seed */
     int n_threads;
 } kmeans_job;
 
@@ -25,7 +25,8 @@ double square_distance(const float *a, const float *b, int dim);
  * on the job, and not on n_threads. Errors: ERR_ARG, ERR_NOMEM. */
 PL_MUST_CHECK pl_status kmeans_fit(const kmeans_job *job, float *centroids);
 
-/* label [n]: the nearest of centroids [k, dim]. Errors: ERR_ARG, ERR_NOMEM. */
+/* Writes label [n]: for each point the nearest of centroids [k, dim]. Errors: ERR_ARG,
+ * ERR_NOMEM. */
 PL_MUST_CHECK pl_status kmeans_assign(const kmeans_job *job, const float *centroids,
                                       int *label);
 

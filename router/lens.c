@@ -7,8 +7,9 @@
 
 enum {
     POINTS_A_ITEM = 256,
-    WHITE = 64,     /* components among which sharpening looks for directions */
-    CLUSTERS = 320, /* the most clusters for sharpening, and the most points: */
+    WHITE = 64, /* components among which sharpening looks for directions */
+    /* the most clusters for sharpening, and the most points per cluster: */
+    CLUSTERS = 320,
     POINTS_A_CLUSTER = 16,
     SAMPLE = 16384 /* points used for sharpening, at even distances */
 };
@@ -30,8 +31,8 @@ void lens_clear(lens *l)
     *l = (lens){0};
 }
 
-/* Two passes: the deviation is taken around the mean, so that a large common offset
- * does not cancel it away. A column that does not vary has scale 0. */
+/* Makes two passes: the deviation is computed around the mean, so that a large common
+ * offset does not cancel it. A column that does not vary has scale 0. */
 static void fit_columns(lens *l, const float *features, size_t n, bool standardize)
 {
     size_t C = (size_t)l->dim;
@@ -61,16 +62,16 @@ typedef struct rows_fit {
     const lens_options *options;
     const float *features;
     size_t n;
-    size_t white;    /* whitened components */
+    size_t white;    /* number of whitened components */
     double *rows;    /* [white, dim] */
-    double *turn;    /* [rank, white], by sharpening */
-    size_t n_sample; /* points that are sharpened, every stride-th */
+    double *turn;    /* [rank, white] the rotation, from sharpening */
+    size_t n_sample; /* number of points that are sharpened: every stride-th one */
     size_t stride;
     float *sample; /* [n_sample, white] */
 } rows_fit;
 
-/* rows = diag(variance)^(-1/2) V. Directions with next to no variance are noise and
- * are left out, not blown up; at least one stays. */
+/* rows = diag(variance)^(-1/2) V. Directions with almost no variance are noise; they
+ * are left out instead of being scaled up. At least one direction stays. */
 static pl_status fit_white(rows_fit *f)
 {
     size_t C = (size_t)f->lens->dim, n_kept = 0;
@@ -120,7 +121,8 @@ static int n_clusters(const rows_fit *f)
     return n < CLUSTERS ? (int)n : CLUSTERS;
 }
 
-/* A single cluster separates nothing, so with so few points there is no sharpening. */
+/* Whether there are enough points for more than one cluster: sharpening needs
+ * several. */
 static bool can_sharpen(const rows_fit *f)
 {
     return f->options->rounds > 0 && f->white > 0 && n_clusters(f) > 1;

@@ -11,11 +11,11 @@ extern "C" {
 #endif
 
 typedef struct lens {
-    int dim, rank; /* of x and of z; they are equal if there are no rows */
+    int dim, rank; /* columns of x and of z; equal if there are no rows */
     bool unit;
     float *mean, *scale; /* [dim] */
     float *rows;         /* [rank, dim] or NULL */
-} lens;                  /* all zero is empty */
+} lens;                  /* all zero: no transform was fitted */
 
 typedef struct lens_options {
     bool standardize; /* scale = 1/deviation, else 1 */

@@ -9,23 +9,26 @@
 #include <string.h>
 
 enum {
-    SPARE = 8,            /* extra directions that speed up the last wanted ones */
-    POWER_STEPS = 24,     /* products with the covariance */
-    SAMPLE = 16384,       /* points that make the covariance, evenly strided */
-    POINTS_A_BLOCK = 256, /* copied to double at a time */
+    /* extra directions, which make the last wanted ones converge faster */
+    SPARE = 8,
+    POWER_STEPS = 24, /* products with the covariance */
+    /* at most this many evenly spaced points make the covariance */
+    SAMPLE = 16384,
+    POINTS_A_BLOCK = 256, /* points that are copied to double at a time */
     ROWS_AN_ITEM = 16
 };
 
 typedef struct work {
     const pca_job *job;
-    size_t C, R;        /* dim; directions carried */
+    /* C: columns of a point; R: number of directions in the iteration */
+    size_t C, R;
     double *points;     /* [POINTS_A_BLOCK, C] centred and scaled */
-    size_t n_points;    /* in the block */
+    size_t n_points;    /* number of points in the block */
     double *covariance; /* [C, C] */
     double *q, *next;   /* [R, C] directions as rows */
     double *small;      /* [R, R] */
-    double *turn;       /* [R, R] its eigenvectors as rows */
-    double *values;     /* [R] */
+    double *turn;       /* [R, R] eigenvectors of `small` as rows */
+    double *values;     /* [R] eigenvalues of `small` */
 } work;
 
 static double dot_doubles(const double *a, const double *b, size_t n)
@@ -100,7 +103,7 @@ static void orthonormalise(double *q, size_t R, size_t C)
     }
 }
 
-/* next = q * covariance, a row a direction (the covariance is symmetric). */
+/* next = q * covariance, one row per direction (the covariance is symmetric). */
 static pl_status multiply_directions(void *context, size_t item, int thread)
 {
     work *w = context;

@@ -15,8 +15,9 @@ typedef struct pca_job {
     int n_threads;
 } pca_job;
 
-/* The `rank` orthonormal directions of greatest variance, rows [rank, dim], and the
- * variances along them, falling. Deterministic for any n_threads. ERR_NOMEM. */
+/* Writes the `rank` orthonormal directions of greatest variance as rows [rank, dim],
+ * and the variances along them in falling order. Deterministic for any n_threads.
+ * ERR_NOMEM. */
 PL_MUST_CHECK pl_status pca_fit(const pca_job *job, double *rows, double *variances);
 
 #ifdef __cplusplus

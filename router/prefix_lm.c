@@ -1,20 +1,22 @@
-/* A tiny language model per path, made of counts: which path's documents read like this
- * text? SmallTalk (Filippova et al. 2024, arXiv:2410.03529) routes by small
- * transformers; here the probability of token b after token a is a ratio of counts
+/* A tiny language model per path, made of counts. It finds the path whose documents a
+ * text resembles most. SmallTalk (Filippova et al. 2024, arXiv:2410.03529) routes by
+ * small transformers; here the probability of token b after token a is a ratio of
+ * counts
  *
  *   p_path(b | a) = (c_path(a,b) + K c(a,b) / P) / (c_path(a) + K c(a) / P)
  *
- * where c without a path is the sum over all P paths. So a path that saw little of `a`
- * predicts what the paths together predict, and only evidence separates paths. For a
- * rare pair the count of b alone decides, smoothed in the same way.
+ * where c without a path is the sum over all P paths. So a path that has rarely seen
+ * `a` predicts what the paths together predict, and only evidence makes paths differ.
+ * For a rare pair only the count of b is used, smoothed in the same way.
  *
- * Only frequent pairs have counts: on text of nine domains and 16 paths, 16,000 pairs
- * find the path of a document as often as all 330,000 do, and less sure of it where it
- * errs. A pair is known by its bucket, a hash of 22 bits; a rare pair that has the
- * bucket of a frequent one is taken for it (one in 64 at most).
+ * Only frequent pairs have counts. On text of nine domains and 16 paths, 16,000 pairs
+ * find the path of a document as often as all 330,000 do, and with less confidence
+ * where they err. A pair is identified by its bucket, a hash of 22 bits; a rare pair
+ * that falls into the bucket of a frequent one is treated as that pair (one in 64 at
+ * most).
  *
- * Counts are whole numbers, so they depend on neither the order of documents nor on
- * threads. */
+ * Counts are whole numbers, so they depend neither on the order of documents nor on the
+ * number of threads. */
 #include "router/prefix_lm.h"
 #include <math.h>
 #include <string.h>
@@ -61,7 +63,8 @@ void survey_add(pair_survey *survey, const int32_t *tokens, int n)
                                    known_token(tokens[t], survey->vocab))];
 }
 
-/* The least count, at least 2, that no more than `most` buckets have. */
+/* Returns the least count, at least 2, for which at most `most` buckets have that count
+ * or a higher one. */
 static uint32_t frequent_count(const uint32_t *counts, uint32_t most)
 {
     uint32_t *with = pl_alloc(COUNTS_MOST * sizeof *with), n = 0, least = COUNTS_MOST;
@@ -170,8 +173,7 @@ static double sum_counts(const uint32_t *counts, size_t n)
     return (double)sum;
 }
 
-/* Counts of nothing are smoothed like a single one, so that every logarithm is finite.
- */
+/* A count of nothing is smoothed as if it were 1, so that every logarithm is finite. */
 static void fill_terms(const uint32_t *counts, size_t P, float *terms)
 {
     double shared = SMOOTHING / (double)P * fmax(sum_counts(counts, P), 1.0);

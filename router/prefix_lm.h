@@ -6,8 +6,8 @@
 extern "C" {
 #endif
 
-/* A pair of tokens falls into one of these buckets; so many of them at most have
- * counts of their own, and so many counts are kept at most. */
+/* Limits: the buckets into which pairs of tokens fall, the buckets that have counts of
+ * their own, and the counts that are kept. */
 enum {
     PREFIX_LM_BUCKETS = 1 << 22,
     PREFIX_LM_ROWS_MOST = 1 << 16,
@@ -17,16 +17,17 @@ enum {
 struct pl_prefix_lm {
     int vocab, n_paths;
     uint32_t n_rows;
-    uint32_t *buckets; /* [n_rows] those of frequent pairs, rising */
-    /* Whole numbers: how often each path saw a token, and a frequent pair of tokens. */
+    uint32_t *buckets; /* [n_rows] the buckets of frequent pairs, in rising order */
+    /* how often each path saw a token, and a frequent pair of tokens */
     uint32_t *tokens; /* [vocab, n_paths] */
     uint32_t *pairs;  /* [n_rows, n_paths] */
-    /* What prefix_lm_finish makes of them: logarithms of smoothed counts of a pair, of
-     * a token that others follow, and log p of a token whatever came before it. */
+    /* Computed by prefix_lm_finish: logarithms of the smoothed counts of a pair and of
+     * a token that another one follows, and log p of a token regardless of the token
+     * before it. */
     float *pair_terms, *before_terms, *alone_terms;
 };
 
-/* Chooses the frequent pairs of a text: give each part of it to survey_add. */
+/* Chooses the frequent pairs of a text: pass each part of the text to survey_add. */
 typedef struct pair_survey {
     uint32_t *counts; /* [PREFIX_LM_BUCKETS] */
     int vocab;
@@ -38,12 +39,12 @@ PL_MUST_CHECK pl_status survey_end(pair_survey *survey, int n_paths,
                                    pl_prefix_lm **out);
 void survey_clear(pair_survey *survey);
 
-/* `buckets` [n_rows] rise and are below PREFIX_LM_BUCKETS; counts begin at zero. */
+/* `buckets` [n_rows] must rise and be below PREFIX_LM_BUCKETS; counts begin at zero. */
 PL_MUST_CHECK pl_status prefix_lm_create(int vocab, int n_paths,
                                          const uint32_t *buckets, uint32_t n_rows,
                                          pl_prefix_lm **out);
 void prefix_lm_add(pl_prefix_lm *lm, int path, const int32_t *tokens, int n);
-/* Call it when all texts were added, before prefix_lm_score. */
+/* Call it after all texts were added and before prefix_lm_score. */
 PL_MUST_CHECK pl_status prefix_lm_finish(pl_prefix_lm *lm, int n_threads);
 /* Adds -log p of the tokens after the first to nats [n_paths]. */
 void prefix_lm_score(const pl_prefix_lm *lm, const int32_t *tokens, int n,

@@ -7,10 +7,10 @@ enum {
     TAG_VOCAB,
     TAG_PATHS,
     TAG_ROWS,
-    TAG_BUCKETS, /* u32 each, rising; as planes of bytes, compressed */
-    TAG_TOKENS,  /* counts, u32 each, compressed likewise */
+    TAG_BUCKETS, /* u32 in rising order, as compressed planes of bytes */
+    TAG_TOKENS,  /* counts as u32, compressed in the same way */
     TAG_PAIRS,
-    TAG_CHECKSUM = 0xffff /* comes last: over all bytes before it */
+    TAG_CHECKSUM = 0xffff /* comes last: the hash of all bytes before it */
 };
 enum { FORMAT = 2, CHECKSUM_FIELD_BYTES = 14, ZIP_LEVEL = 3, VOCAB_MOST = 1 << 20 };
 
@@ -53,7 +53,7 @@ static pl_status lm_damaged(const char *why)
     return pl_fail(PL_ERR_DAMAGED, "the router's bytes are damaged: %s", why);
 }
 
-/* The planes of n counts. */
+/* Reads the planes of n counts. */
 static pl_status get_planes(pl_reader *reader, uint16_t tag, uint64_t n, pl_buf *out)
 {
     size_t len = 0;

@@ -2,8 +2,8 @@
 #include "router/prefix_lm.h"
 #include "router/windows.h"
 
-/* What is read of document d, window by window; returns the length of window w, or 0
- * if it has none. */
+/* Reads window w of document d and returns its length, or 0 if the document has no such
+ * window. */
 static int read_window(const pl_prefix_lm_job *job, uint32_t d, size_t w, int32_t *text)
 {
     const pl_token_doc *doc = pl_tokens_doc(job->tokens, d);
@@ -11,7 +11,7 @@ static int read_window(const pl_prefix_lm_job *job, uint32_t d, size_t w, int32_
     return w < k ? (int)windows_copy(job->tokens, doc, T, w, k, text) : 0;
 }
 
-/* A model with rows for the frequent pairs of all documents. */
+/* Creates a model with rows for the frequent pairs of all documents. */
 static pl_status create_counted(const pl_prefix_lm_job *job, int32_t *text,
                                 pl_prefix_lm **out)
 {

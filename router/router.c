@@ -76,8 +76,8 @@ void router_distances(const pl_router *router, const float *z, double *distances
     }
 }
 
-/* Level by level: the sums of the first l labels are extended in place, from the last
- * to the first, so that paths come out in row-major order. */
+/* Adds level by level. The costs of all combinations of the first l labels are extended
+ * in place, from the last to the first, so that paths come out in row-major order. */
 void router_costs(const pl_router *router, const double *distances, const double *bias,
                   double *costs)
 {

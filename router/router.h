@@ -6,9 +6,9 @@
  * labels. The discriminative router is linear: it is fitted on scores, so that a
  * document takes the path that would predict it best.
  *
- * These deal the training documents. What answers for new text is a prefix model: a
- * tiny language model per path, made of counts of the documents that the path got. It
- * is an immutable object (bytes) in the store.
+ * These routers assign the training documents. New text is routed by a prefix model:
+ * one tiny language model per path, made of counts from the path's documents. It is an
+ * immutable object (bytes) in the store.
  *
  * Features are transformed before distances are measured (lens: standardise, whiten,
  * sharpen, unit length), because raw hidden states have a few directions with large
@@ -40,58 +40,61 @@ typedef struct pl_router_options {
      * that share modules. */
     int n_levels;
     int experts[PL_LEVELS_MAX];
-    /* k-means++ restarts; at most this many iterations (Lloyd's, or of the descent of
-     * the linear router) */
+    /* k-means++ restarts; the most iterations of Lloyd's algorithm, or of the linear
+     * router's descent */
     int restarts, iterations;
     /* Linear: [n, n_paths] log likelihood in nats of each document on each path;
-     * borrowed. A document's label is the path with the highest, or with a temperature
-     * above 0 the distribution softmax(score / temperature). */
+     * borrowed. A document's label is the path with the highest value or, with a
+     * temperature above 0, the distribution softmax(score / temperature). */
     const double *scores;
     double temperature;
-    double decay;   /* of the linear router's weights, at least 0 */
+    double decay;   /* weight decay of the linear router's rows, at least 0 */
     double balance; /* 0: plain k-means; > 0: heaviest shard at most (1+balance)
                        times the mean (capacity-limited assignment while fitting) */
-    /* [n] tokens of each document, which balance counts; borrowed; NULL: 1 each */
+    /* [n] the weight of each document for balance, in tokens; borrowed; NULL: 1 each */
     const double *weights;
     bool standardize; /* divide each feature by its deviation first */
-    /* then keep this many principal components, each with variance 1; 0: keep all
-     * features */
+    /* after that, keep this many principal components, each scaled to variance 1; 0:
+     * keep all features */
     int components;
     /* rounds in which the components are turned towards the directions that separate
-     * clusters (unsupervised discriminant analysis), chosen among 64 of them, or
-     * `components` if that is more; 0: none */
+     * clusters (unsupervised discriminant analysis), chosen among the first 64
+     * components, or among `components` if that is more; 0: no rounds */
     int sharpen;
-    bool unit; /* then scale to length 1 */
+    bool unit; /* then scale each feature to length 1 */
     uint64_t seed;
     int n_threads;
-    /* bytes of memory for a fit: if the documents need more, it uses documents at even
-     * distances, at least one per path; 0: no limit */
+    /* Bytes of memory for a fit; 0: no limit. If the documents need more, only evenly
+     * spaced ones are used, at least one per path. */
     uint64_t memory;
 } pl_router_options;
 
-/* The distance d: every d-th document is used; 1: all of them. */
+/* The spacing d of the documents that a fit uses: every d-th document; 1: all of
+ * them. */
 size_t pl_router_stride(const pl_router_options *options, size_t n, int dim);
 
 typedef struct pl_router pl_router;
 
-/* features [n, dim]. Same bytes for the same input, whatever n_threads. ERR_DATA
- * "more modules than documents" with both numbers; ERR_CONFIG if a weight is negative
- * or not finite, or all are 0, with balance; ERR_NUMERIC if a score is not finite. */
+/* Fits a router to features [n, dim]. The same input gives the same bytes for any
+ * n_threads. ERR_DATA "more modules than documents" with both numbers; ERR_CONFIG, with
+ * balance, if a weight is negative or not finite, or if all are 0; ERR_NUMERIC if a
+ * score is not finite. */
 PL_MUST_CHECK pl_status pl_router_fit(const float *features, size_t n, int dim,
                                       const pl_router_options *options,
                                       pl_router **out);
-/* Replaces the prices of a linear router by those that keep every path's share of these
- * documents at most (1 + options->balance) times the mean; none with balance 0. It may
- * have been fitted to fewer documents. Of the options: balance, weights, n_threads. */
+/* Replaces the prices of a linear router by prices that keep every path's share of
+ * these documents at most (1 + options->balance) times the mean; with balance 0 it
+ * removes the prices. The router may have been fitted to fewer documents than these.
+ * Uses only these options: balance, weights, n_threads. */
 PL_MUST_CHECK pl_status pl_router_price(pl_router *router, const float *features,
                                         size_t n, const pl_router_options *options);
 void pl_router_destroy(pl_router **router);
-/* The `top` nearest paths, nearest first (top <= n_paths). */
+/* Writes the `top` nearest paths, the nearest first (top <= n_paths). */
 void pl_router_route(const pl_router *router, const float *feature, int top,
                      int *paths);
 
-/* Features of every document's first `prefix` tokens (with BOS; shorter documents
- * whole), [n_docs, width]. With `windows` above 1, the mean over that many windows of
+/* Features [n_docs, width]: one per document, of its first `prefix` tokens (with BOS;
+ * shorter documents whole). With `windows` above 1, the mean over that many windows of
  * `prefix` tokens, spread evenly over the document. Batches are fixed, so the result
  * does not depend on n_threads. `params` are a path's fp32 parameters of the base
  * model. */
@@ -101,19 +104,20 @@ typedef struct pl_feature_job {
     const char *precision; /* backend precision, "auto" */
     const char *backend;
     int prefix, n_threads;
-    int windows; /* at most this many; 0 and 1: only the first window */
+    int windows; /* at most this many windows; 0 and 1: only the first */
 } pl_feature_job;
 PL_MUST_CHECK pl_status pl_router_features(const pl_feature_job *job,
                                            const pl_tokens *tokens, float *features);
 
-/* Documents of each path: list p is docs[first[p] .. first[p+1]), in rising order. With
- * overlap n > 1 a document is in its n nearest shards. A path without documents gets
- * the documents nearest to its centroid (counted in n_repaired). */
+/* The documents of each path: those of path p are docs[first[p] .. first[p+1]), in
+ * rising order. With overlap n > 1 a document is in the shards of its n nearest paths.
+ * A path without documents gets the documents nearest to its centroid (counted in
+ * n_repaired). */
 typedef struct pl_shards {
     int n_paths;
     uint32_t *docs;
     size_t *first; /* n_paths + 1 */
-    int *path_of;  /* [n_docs] nearest path */
+    int *path_of;  /* [n_docs] nearest path of each document */
     int n_repaired;
 } pl_shards;
 PL_MUST_CHECK pl_status pl_shards_make(const pl_router *router, const float *features,
@@ -124,32 +128,35 @@ void pl_shards_clear(pl_shards *shards);
  * One tiny language model per path, made of counts of tokens and of pairs of tokens. A
  * text goes to the path whose model gives it the highest likelihood. */
 typedef struct pl_prefix_lm pl_prefix_lm;
-enum { PL_PREFIX_LM_CELLS_MAX = 1 << 28 }; /* tokens of the vocabulary times paths */
+/* limit for tokens of the vocabulary times paths */
+enum { PL_PREFIX_LM_CELLS_MAX = 1 << 28 };
 typedef struct pl_prefix_lm_job {
     const pl_tokens *tokens;
-    /* what is read of a document: at most so many windows of `length` tokens, spread
-     * evenly over it; 0 and 1: only the first */
+    /* The part of a document that is read: at most `windows` windows of `length`
+     * tokens, spread evenly over it; 0 and 1: only the first window. */
     int length, windows;
     int n_paths, n_threads;
 } pl_prefix_lm_job;
-/* Counts each document under its path: path_of [n_docs], -1: under none. */
+/* Counts the tokens of each document for its path: path_of [n_docs]; -1: the document
+ * is not counted. */
 PL_MUST_CHECK pl_status pl_prefix_lm_count(const pl_prefix_lm_job *job,
                                            const int *path_of, pl_prefix_lm **out);
 void pl_prefix_lm_destroy(pl_prefix_lm **lm);
 int pl_prefix_lm_n_paths(const pl_prefix_lm *lm);
 PL_MUST_CHECK pl_status pl_prefix_lm_encode(const pl_prefix_lm *lm, pl_buf *out);
-/* ERR_DAMAGED, ERR_UNSUPPORTED (another format), ERR_NOMEM. */
+/* ERR_DAMAGED, ERR_UNSUPPORTED (a different format version), ERR_NOMEM. */
 PL_MUST_CHECK pl_status pl_prefix_lm_decode(const void *data, size_t len, int n_threads,
                                             pl_prefix_lm **out);
 /* The most bytes that a model of these sizes takes. */
 uint64_t pl_prefix_lm_bytes(int vocab, int n_paths);
-/* nats [n_paths] = -log p of the tokens after the first, by the model of each path. */
+/* nats [n_paths]: -log p of the tokens after the first one, by the model of each
+ * path. */
 void pl_prefix_lm_nats(const pl_prefix_lm *lm, const int32_t *tokens, int n,
                        double *nats);
 
 /* Finds the group of documents with identical features [n, dim] that has the largest
  * total weight; among groups of the same weight, the one with most documents. No router
- * can split such a group. Often it is a single document. Weights [n] as in
+ * can split such a group. Often it is a single document. Weights [n] are those of
  * pl_router_options. */
 typedef struct pl_alike {
     size_t n_docs;
@@ -159,8 +166,8 @@ PL_MUST_CHECK pl_status pl_router_heaviest_alike(const float *features, size_t n
                                                  int dim, const double *weights,
                                                  pl_alike *out);
 
-/* How well an assignment matches labels: purity = share of documents in their
- * cluster's majority label; nmi = mutual information / mean of the entropies. */
+/* How well an assignment matches labels: purity = share of documents that have the most
+ * frequent label of their cluster; nmi = mutual information / mean of the entropies. */
 typedef struct pl_judgement {
     double purity, nmi;
 } pl_judgement;

@@ -1,5 +1,5 @@
-/* Fits a router: the transform of features, then centroids level by level (linear: rows
- * of weights), then prices if balance is asked for. */
+/* Fits a router: first the transform of features, then centroids level by level (for a
+ * linear router rows of weights), then prices if balance is wanted. */
 #include "router/arrange.h"
 #include "router/balance.h"
 #include "router/discriminate.h"
@@ -15,12 +15,12 @@ typedef struct fit {
     pl_router *router;
     const float *features;
     size_t n;
-    double *weights;   /* [n] of each document */
+    double *weights;   /* [n] weight of each document */
     float *z;          /* [n, rank] */
     float *scratch;    /* [n_threads, dim] */
     double *distances; /* [n, n_centroids] */
     int *path;         /* [n] */
-    int *label;        /* [n] of one level */
+    int *label;        /* [n] label at one level */
 } fit;
 
 static pl_status check_levels(const pl_router_options *options)
@@ -54,7 +54,8 @@ static int levels_of(const pl_router_options *options)
     return options->kind == PL_ROUTER_PRODUCT ? options->n_levels : 1;
 }
 
-/* Sharpening chooses among components; if none were asked for, it uses all. */
+/* Whether features are transformed by rows. Sharpening chooses among components; if
+ * `components` is 0, it uses all of them. */
 static bool has_rows(const pl_router_options *options)
 {
     return options->components > 0 || options->sharpen > 0;
@@ -158,7 +159,8 @@ static kmeans_job level_job(const fit *f, int level)
                         .n_threads = f->options->n_threads};
 }
 
-/* Moves every level's centroids to the means of the documents that its labels have. */
+/* Moves the centroids of every level to the means of the documents that have their
+ * label. */
 static pl_status move_level_centroids(fit *f)
 {
     pl_router *router = f->router;
@@ -171,13 +173,13 @@ static pl_status move_level_centroids(fit *f)
     return PL_OK;
 }
 
-/* Prices for the centroids, centroids for the labels, in turn; ends with prices. A
- * limit that was out of reach is replaced by what was reached, so that the centroids
- * still move to the balanced shards. */
+/* Computes prices for the centroids and centroids for the labels, in turn, ending with
+ * prices. If a limit could not be reached, the weight that was reached replaces it, so
+ * that the centroids still move to the balanced shards. */
 static pl_status balance_shards(fit *f)
 {
     double total = 0.0, fullest = 0.0;
-    /* Copies the weights; without weights all are 1. */
+    /* copies the weights; if there are none, all are 1 */
     const double *weights = f->options->weights;
     total = 0.0;
     for (size_t i = 0; i < f->n; ++i) {
@@ -198,7 +200,7 @@ static pl_status balance_shards(fit *f)
                        .limit = limit,
                        .step = fmax(1e-4 * f->router->inertia, 1e-30),
                        .n_threads = f->options->n_threads};
-    /* rows of weights do not move */
+    /* a linear router has no centroids that move */
     int rounds = f->router->kind == PL_ROUTER_LINEAR ? 1 : BALANCE_ROUNDS;
     for (int round = 0; round < rounds; ++round) {
         PL_CHECK(balance_fit(&job, f->router->bias, f->path, &fullest));
@@ -211,8 +213,8 @@ static pl_status balance_shards(fit *f)
     return PL_OK;
 }
 
-/* Mean squared distance to the path that each document takes. A linear router keeps the
- * cross-entropy that it was fitted to. */
+/* Sets the inertia to the mean squared distance to the path that each document takes. A
+ * linear router keeps the cross-entropy of its fit. */
 static void take_inertia(fit *f)
 {
     pl_router *router = f->router;
@@ -256,8 +258,8 @@ static pl_status fit_all(fit *f)
                          .seed = options->seed,
                          .n_threads = options->n_threads};
     PL_CHECK(lens_fit(&f->router->lens, f->features, f->n, &view));
-    /* Product: the components, best first, are dealt to the parts like cards, so that
-     * no level is left with the poor ones. */
+    /* product: the components, the most important first, are dealt to the parts in
+     * turn, so that no level gets only unimportant ones */
     pl_router *router = f->router;
     lens *l = &router->lens;
     size_t dim = (size_t)l->dim, bytes = (size_t)l->rank * dim * sizeof *l->rows;
@@ -290,7 +292,7 @@ static pl_status fit_all(fit *f)
         kmeans_job job = level_job(f, level);
         PL_CHECK(kmeans_fit(&job, f->router->centroids[level]));
     }
-    /* Plain k-means: similar clusters get paths that share modules. */
+    /* plain k-means: gives similar clusters to paths that share modules */
     const pl_router_options *o = f->options;
     int64_t n_paths = 1;
     for (int level = 0; level < o->n_levels && level < PL_LEVELS_MAX; ++level)
@@ -316,7 +318,7 @@ pl_status pl_router_price(pl_router *router, const float *features, size_t n,
     pl_status status = PL_OK;
     memset(router->bias, 0, (size_t)router->n_paths * sizeof *router->bias);
     if (router->kind != PL_ROUTER_LINEAR)
-        return pl_fail(PL_ERR_ARG, "only a linear router can be priced anew");
+        return pl_fail(PL_ERR_ARG, "only a linear router can get new prices");
     if (!(options->balance > 0.0))
         return PL_OK;
     PL_TRY(alloc_fit(&f, &memory));
@@ -328,8 +330,8 @@ done:
     return status;
 }
 
-/* Bytes per document: its feature and weight, copied; its coordinates, distances, path
- * and label; and what k-means has for it. */
+/* The bytes that a fit needs per document: copies of its feature and weight; its
+ * coordinates, distances, path and label; and the memory of k-means. */
 static uint64_t document_bytes(const pl_router_options *options, int dim)
 {
     const int levels = options->n_levels < PL_LEVELS_MAX ? options->n_levels : 0;

@@ -8,21 +8,21 @@ extern "C" {
 #endif
 
 /* A path is a tuple (e_1..e_L) of labels, numbered row-major like the topology's
- * paths; plain k-means is L = 1. With z the feature seen through the lens, cut into L
- * nearly equal parts,
+ * paths; plain k-means is L = 1. With z the transformed feature, divided into L nearly
+ * equal parts,
  *
  *   cost(path) = sum_l |z_l - centroid[l][e_l]|^2 + bias[path]
  *
- * and a document takes the path of least cost, the lower of equals. The linear router
- * has one level and cost(path) = -(centroid[path] . [z, 1]) + bias[path], where the
- * centroid is a row of weights with an intercept at its end. */
+ * and a document takes the path of least cost, or the first of equals. The linear
+ * router has one level and cost(path) = -(centroid[path] . [z, 1]) + bias[path], where
+ * the centroid is a row of weights with an intercept at its end. */
 struct pl_router {
     pl_router_kind kind;
     int n_paths, n_levels;
     int experts[PL_LEVELS_MAX];
     lens lens;
     float *centroids[PL_LEVELS_MAX]; /* [experts, router_row_size] */
-    double *bias;                    /* [n_paths], zero unless balanced */
+    double *bias;                    /* [n_paths] prices; zero unless balanced */
     /* mean squared distance to the nearest centroid; linear: mean cross-entropy, nats
      */
     double inertia;
@@ -30,8 +30,8 @@ struct pl_router {
 
 enum { ROUTER_PATHS_MAX = 1 << 16, ROUTER_DIM_MAX = 1 << 16 };
 
-/* The first column of part l of z, which has `rank` columns; for l = L, the end of the
- * last part. */
+/* The first column of part `level` of z, which has `rank` columns; for level L, the end
+ * of the last part. */
 static inline int router_part(const pl_router *router, int level)
 {
     return (int)((int64_t)level * router->lens.rank / router->n_levels);
@@ -46,29 +46,31 @@ static inline int router_row_size(const pl_router *router, int level)
     return router_part_size(router, level) + (router->kind == PL_ROUTER_LINEAR);
 }
 
-int router_n_centroids(const pl_router *router); /* over all levels */
+int router_n_centroids(
+    const pl_router *router); /* the number of centroids over all levels */
 
-/* distances [n_centroids] from z to every centroid, level after level; linear: the
- * negative scores. */
+/* Writes distances [n_centroids] from z to every centroid, level after level; for a
+ * linear router the negative scores. */
 void router_distances(const pl_router *router, const float *z, double *distances);
 
-/* The cost of every path from these distances; `bias` may be NULL. router_label gives
- * label l of a path. */
+/* Writes the cost of every path, given the distances; `bias` may be NULL. router_label
+ * gives label l of a path. */
 void router_costs(const pl_router *router, const double *distances, const double *bias,
                   double *costs);
 int router_label(const pl_router *router, int path, int level);
 
-/* The path with the least cost; the lower of equal ones. */
+/* Returns the path with the least cost, or the first of equals. */
 int router_cheapest(const double *costs, int n_paths);
 
-/* The `top` least costs, rising, the lower of equal ones first; overwrites costs. */
+/* Writes the `top` paths of least cost in rising order, of equals the lower path first;
+ * overwrites costs. */
 void router_rank(double *costs, int n_paths, int top, int *paths);
 
-/* The costs of a feature with prices, [n_paths], inside scratch. */
+/* Writes the costs [n_paths] of a feature, including prices, into scratch. */
 size_t router_scratch_doubles(const pl_router *router);
 double *router_weigh(const pl_router *router, const float *feature, double *scratch);
 
-/* A router whose arrays are allocated and zero. ERR_NOMEM. */
+/* Creates a router whose arrays are allocated and zero. ERR_NOMEM. */
 PL_MUST_CHECK pl_status router_create(pl_router_kind kind, int n_levels,
                                       const int *experts, int dim, int rank,
                                       bool with_rows, pl_router **out);

@@ -7,7 +7,7 @@ enum { TOKENS_A_CALL = 2048 };
 
 /* One thread's model and its buffers of batch * context entries. */
 typedef struct lane {
-    pl_backend *backend; /* NULL: the model is borrowed */
+    pl_backend *backend; /* NULL if the model is borrowed */
     pl_model *model;
     int32_t *tokens, *targets;
     float *losses;
@@ -26,15 +26,17 @@ static pl_status check_scorer_options(const pl_scorer_options *options)
     int longest = pl_topology_shape(options->topology)->context;
     if ((options->n_threads < 1 && !options->model) || options->batch < 0 ||
         options->prefix < 0)
-        return pl_fail(PL_ERR_ARG,
-                       "a scorer needs a thread, and batch and prefix of 0 or more: "
-                       "got %d, %d, %d",
-                       options->n_threads, options->batch, options->prefix);
+        return pl_fail(
+            PL_ERR_ARG,
+            "a scorer needs at least 1 thread, and batch and prefix of 0 or more, "
+            "not %d, %d, %d",
+            options->n_threads, options->batch, options->prefix);
     if (options->context < 0 || options->context > longest)
-        return pl_fail(PL_ERR_CONFIG,
-                       "evaluation windows of %d tokens do not fit the model's context "
-                       "of %d; give at most that",
-                       options->context, longest);
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "evaluation windows of %d tokens exceed the model's context of %d; "
+            "make them shorter",
+            options->context, longest);
     return PL_OK;
 }
 
@@ -46,7 +48,7 @@ static void fill_defaults(pl_scorer_options *options)
         options->batch = (TOKENS_A_CALL + options->context - 1) / options->context;
 }
 
-/* Lane i computes on GPU i, if it computes on a GPU. */
+/* Opens lane i. On GPUs, lane i computes on GPU i. */
 static pl_status open_scorer_lane(const pl_scorer_options *options, int i, lane *out)
 {
     pl_backend_options backend = {.name = options->backend,
@@ -129,7 +131,7 @@ typedef struct window {
     uint64_t first; /* index of its first token in the file */
     /* index of its first target among the targets of all listed documents */
     uint64_t place;
-    uint32_t n;    /* targets */
+    uint32_t n;    /* number of targets */
     uint32_t skip; /* number of first targets that do not count */
 } window;
 
@@ -140,12 +142,13 @@ typedef struct pass {
     window *windows;
     size_t n_windows;
     double *nats; /* [n_windows] */
-    /* of each target, at its window's place; NULL: only sums are wanted */
+    /* the loss of each target, from its window's `place` on; NULL: only sums are
+     * wanted */
     float *losses;
 } pass;
 
-/* Appends the windows of a document that have a counted target, or, without room to
- * write them, only counts. */
+/* Appends the windows of a document that have a counted target. If out is NULL it only
+ * counts them. */
 static size_t cut_document(const pass *p, const pl_token_doc *doc, size_t row,
                            uint64_t place, window *out)
 {

@@ -1,9 +1,9 @@
-/* How well one path predicts documents.
+/* Measures how well one path predicts documents.
  *
- * A document is cut into windows of `context` targets exactly like the sampler cuts it
- * for training (window w covers the tokens w*T+1 .. of the document) and scored window
- * by window. Only tokens at index >= prefix of their document count, since the tokens
- * before them chose the path. */
+ * A document is cut into windows of `context` targets exactly as the sampler cuts it
+ * for training (window w covers the tokens w*T+1 .. of the document) and is scored
+ * window by window. Only tokens at index >= prefix of their document count, because the
+ * tokens before them chose the path. */
 #ifndef PL_ROUTER_SCORER_H
 #define PL_ROUTER_SCORER_H
 #include "corpus/corpus.h"
@@ -14,25 +14,25 @@ extern "C" {
 
 typedef struct pl_scorer_options {
     const pl_topology *topology; /* borrowed until destroy */
-    const char *backend;         /* as of pl_backend_options */
+    const char *backend;         /* backend and precision as in pl_backend_options */
     const char *precision;
     int n_threads; /* one model per thread; 1 if the backend is a GPU */
     int context;   /* T, targets per window; 0: the shape's context */
     int batch;     /* windows per call; 0: enough for about 2048 tokens */
     int prefix;    /* tokens at the start of a document that do not count */
-    /* A model of this batch and context that has its parameters already, instead of
-     * models of the scorer's own; borrowed. Backend, precision and n_threads then mean
-     * nothing. NULL: none. */
+    /* A borrowed model of this batch and context that already has its parameters. The
+     * scorer then makes no models, and backend, precision and n_threads are ignored.
+     * NULL: it makes its own. */
     pl_model *model;
-    /* Called before each batch, by any of the threads; scoring ends with a failure that
-     * it returns. NULL: none. */
+    /* Any of the threads calls it before each batch; if it fails, scoring ends with its
+     * status. NULL: there is no such check. */
     pl_status (*check)(void *context);
     void *check_context;
 } pl_scorer_options;
 
 typedef struct pl_score {
     double nats;        /* sum over counted targets */
-    uint64_t n_targets; /* counted */
+    uint64_t n_targets; /* number of counted targets */
 } pl_score;
 
 typedef struct pl_scorer pl_scorer;
@@ -41,10 +41,10 @@ PL_MUST_CHECK pl_status pl_scorer_create(const pl_scorer_options *options,
 void pl_scorer_destroy(pl_scorer **scorer); /* accepts NULL */
 const pl_topology *pl_scorer_topology(const pl_scorer *scorer);
 
-/* pl_topology_path_params floats; they are copied. */
+/* Loads pl_topology_path_params floats, which are copied. */
 PL_MUST_CHECK pl_status pl_scorer_load(pl_scorer *scorer, const float *params);
 
-/* scores[i] is that of document docs[i]; a document without a counted target gets
+/* scores[i] is the score of document docs[i]; a document without a counted target gets
  * zeros. Batches are filled in the order of docs, so the result depends on the options
  * and the list, but not on n_threads. ERR_DATA for a token outside the vocabulary;
  * ERR_ARG if nothing was loaded or a document does not exist. */
@@ -52,8 +52,9 @@ PL_MUST_CHECK pl_status pl_score_documents(pl_scorer *scorer, const pl_tokens *t
                                            const uint32_t *docs, size_t n,
                                            pl_score *scores);
 
-/* The loss in nats of every target of the documents, one document after the other, with
- * the prefix: losses [sum of pl_doc_targets]. Same order and errors as above. */
+/* Writes the loss in nats of every target of the documents, one document after the
+ * other, including targets in the prefix: losses [sum of pl_doc_targets]. Order and
+ * errors are those of pl_score_documents. */
 PL_MUST_CHECK pl_status pl_score_targets(pl_scorer *scorer, const pl_tokens *tokens,
                                          const uint32_t *docs, size_t n, float *losses);
 

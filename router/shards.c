@@ -13,8 +13,8 @@ typedef struct sorting {
     int n_threads;
     double *scratch; /* [n_threads, router_scratch_doubles] */
     int *nearest;    /* [n, top] */
-    int path;        /* the path whose costs are wanted */
-    double *costs;   /* [n] of that path */
+    int path;        /* the path whose costs are computed */
+    double *costs;   /* [n] costs of that path */
 } sorting;
 
 static double *weigh_document(const sorting *s, size_t document, int thread)
@@ -74,7 +74,7 @@ static size_t repair_size(const sorting *s)
     return n > 0 ? n : 1;
 }
 
-/* The nearest documents of one path, in rising order. */
+/* Writes the nearest documents of one path, in rising order. */
 static pl_status nearest_documents(sorting *s, int path, uint32_t *docs)
 {
     void *memory = NULL;
@@ -97,7 +97,7 @@ done:
 }
 
 /* ---- lists ---- */
-/* Documents are dealt in rising order, so that every list rises. */
+/* Documents are distributed in rising order, so every list is in rising order. */
 static pl_status fill_lists(sorting *s, pl_shards *out)
 {
     size_t P = (size_t)out->n_paths;
@@ -120,7 +120,7 @@ static pl_status make_lists(sorting *s, pl_shards *out)
     PL_CHECK(pl_try_alloc(((size_t)out->n_paths + 1) * sizeof *out->first,
                           "shard lists", &memory));
     out->first = memory;
-    /* first[p] from the counts; an empty path will get repair_size documents. */
+    /* first[p] follows from the counts; an empty path will get repair_size documents */
     size_t P = (size_t)out->n_paths;
     memset(out->first, 0, (P + 1) * sizeof *out->first);
     for (size_t i = 0; i < s->n * s->top; ++i)
@@ -147,8 +147,8 @@ static pl_status check_request(const pl_router *router, size_t n_docs, int overl
 {
     if (overlap < 1 || overlap > router->n_paths)
         return pl_fail(PL_ERR_CONFIG,
-                       "a document cannot stand in %d of %d shards; give 1 to %d",
-                       overlap, router->n_paths, router->n_paths);
+                       "a document cannot be in %d of %d shards; give 1 to %d", overlap,
+                       router->n_paths, router->n_paths);
     if (n_docs < 1 || n_docs > UINT32_MAX)
         return pl_fail(PL_ERR_DATA, "%zu documents cannot be sharded", n_docs);
     return PL_OK;

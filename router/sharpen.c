@@ -2,9 +2,9 @@
  * projection, and the projection gives better clusters (Ding & Li 2007, "Adaptive
  * dimension reduction using discriminant analysis and k-means clustering").
  *
- * Points have covariance 1, so that their scatter is I = S_w + S_b, within and between
- * clusters, and both have the same eigenvectors. A direction in which points vary
- * little within clusters (a small eigenvalue v of S_w) separates clusters well.
+ * Points have covariance 1. So their scatter is I = S_w + S_b (within and between
+ * clusters), and S_w and S_b have the same eigenvectors. A direction in which points
+ * vary little within clusters (a small eigenvalue v of S_w) separates clusters well.
  * Fisher's projection keeps the directions with the smallest v and divides them by
  * sqrt(v + RIDGE), after which clusters are round.
  *
@@ -20,16 +20,17 @@ static const double RIDGE = 0.03;
 
 typedef struct work {
     const sharpen_job *job;
-    size_t C, R, K;   /* dim, rank, clusters */
+    /* columns of a point, rows of the projection, number of clusters */
+    size_t C, R, K;
     double *rows;     /* [R, C] the projection */
     bool turned;      /* rows exist; the first round uses the points themselves */
-    double *means;    /* [K, C] of clusters */
+    double *means;    /* [K, C] means of the clusters */
     double *within;   /* [C, C] S_w */
-    double *vectors;  /* [C, C] its eigenvectors as rows */
+    double *vectors;  /* [C, C] eigenvectors of S_w as rows */
     double *values;   /* [C] */
     size_t *count;    /* [K] */
-    float *view;      /* [n, C] at most: unit vectors */
-    float *centroids; /* [K, C] at most */
+    float *view;      /* up to [n, C]: the points as unit vectors */
+    float *centroids; /* up to [K, C] */
     int *label;       /* [n] */
 } work;
 
@@ -74,7 +75,7 @@ static pl_status find_clusters(work *w, int round)
                       .restarts = 1,
                       .iterations = ITERATIONS,
                       .seed = w->job->seed,
-                      .level = -1 - round, /* a stream of its own */
+                      .level = -1 - round, /* its own stream of random numbers */
                       .n_threads = w->job->n_threads};
     size_t n_items = (w->job->n + POINTS_A_ITEM - 1) / POINTS_A_ITEM;
     PL_CHECK(pl_parallel(w->job->n_threads, n_items, view_points, w));
@@ -97,7 +98,7 @@ static void take_means(work *w)
             w->means[k * w->C + c] /= (double)w->count[k];
 }
 
-/* Rows of S_w, each over all points in order. */
+/* Computes rows of S_w, each over all points in order. */
 static pl_status scatter_rows(void *context, size_t row, int thread)
 {
     work *w = context;
@@ -116,7 +117,8 @@ static pl_status scatter_rows(void *context, size_t row, int thread)
     return PL_OK;
 }
 
-/* The last eigenvectors, of least variance within clusters, the least first. */
+/* Takes the last eigenvectors, which have the least variance within clusters, starting
+ * with the least. */
 static void turn_view(work *w)
 {
     eigen_symmetric(w->within, w->C, w->values, w->vectors);

@@ -1,4 +1,4 @@
-/* Private to router: turns whitened points so that clusters are well separated. */
+/* Private to router: rotates whitened points so that clusters are well separated. */
 #ifndef PL_ROUTER_SHARPEN_H
 #define PL_ROUTER_SHARPEN_H
 #include "base/base.h"
@@ -16,8 +16,8 @@ typedef struct sharpen_job {
     int n_threads;
 } sharpen_job;
 
-/* Writes rows [rank, dim]: the projection in which the points' clusters are tightest
- * relative to their distance, the best direction first. The same bytes for any
+/* Writes rows [rank, dim]: the projection in which clusters are smallest relative to
+ * the distances between them, the best direction first. The bytes are the same for any
  * n_threads. ERR_NOMEM. */
 PL_MUST_CHECK pl_status sharpen_fit(const sharpen_job *job, double *rows);
 

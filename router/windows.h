@@ -1,18 +1,19 @@
-/* Private to router: the parts of a document that decide its path. */
+/* Private to router: the windows of a document that determine its path. */
 #ifndef PL_ROUTER_WINDOWS_H
 #define PL_ROUTER_WINDOWS_H
 #include "corpus/corpus.h"
 
-/* The number of windows of T tokens of a document: as many as it fills, at most `most`,
- * at least one. */
+/* The number of windows of T tokens that are used of a document: as many as it fills,
+ * at least one and at most `most`. */
 static inline size_t windows_of(const pl_token_doc *doc, size_t T, int most)
 {
     size_t full = (doc->n_tokens + T - 1) / T, n = most > 1 ? (size_t)most : 1;
     return full < 1 ? 1 : full < n ? full : n;
 }
 
-/* Copies window w of k: the first begins the document, the last ends it, the others lie
- * evenly between. Returns its length, T or all of a shorter document. */
+/* Copies window w of k windows: the first one starts with the document, the last one
+ * ends with it, the others lie evenly between. Returns its length: T, or all of a
+ * shorter document. */
 static inline size_t windows_copy(const pl_tokens *tokens, const pl_token_doc *doc,
                                   size_t T, size_t w, size_t k, int32_t *out)
 {

@@ -1,6 +1,6 @@
-/* Opens the gate of a process with its key and its list, adds the key of a worker
- * that comes with an invitation to the list, and reads the tokens that carry
- * invitations (admission.h). */
+/* Opens the gate of a process with its key and its list, adds to the list the key of a
+ * worker that has an invitation, and reads the tokens that contain invitations
+ * (admission.h). */
 #include "workers/admission.h"
 
 enum { ENROL_RETRY_MS = 2000, ENROL_MS = 20000 };
@@ -39,8 +39,8 @@ typedef struct enrolment {
     const pl_pubkey *invite, *fresh;
     const char *name;
     pl_key_role granted;
-    /* whether the gate has judged the key; failures before and after concern the list,
-     * and the client is not told */
+    /* whether the gate has accepted or refused the key; the client is not told about
+     * other failures, which concern the list */
     bool judged;
 } enrolment;
 
@@ -56,7 +56,8 @@ static pl_status put_fresh(pl_key_list *list, enrolment *e)
     pl_key_entry invite = *found;
     e->granted = invite.grants;
     if (known && known->role == e->granted)
-        return PL_OK; /* the answer was lost; nothing is used up twice */
+        return PL_OK; /* the key was added before, and the answer was lost; the
+                         invitation is not used a second time */
     if (known && known->role == PL_AS_REVOKED)
         return pl_fail(PL_ERR_NOPERM,
                        "this key was revoked, and no invitation lets it in again; only "
@@ -82,7 +83,8 @@ static pl_status use_invitation(pl_key_list *list, void *context)
     return status;
 }
 
-/* A client that enrols must not learn paths of this machine. */
+/* Hides the failure from the client: a client that enrols must not learn paths of this
+ * machine. */
 static pl_status list_failed(void)
 {
     on_list(pl_last_error());
@@ -117,7 +119,7 @@ void pl_token_format(const pl_address *hub, const char *secret, char out[PL_TOKE
              hub->endpoint + strlen("tcp://"), key, secret);
 }
 
-/* HOST may contain points; the fields after it do not. */
+/* HOST may contain dots; the fields after it do not. */
 pl_status pl_token_parse(const char *token, char hub[PL_ADDRESS_MAX],
                          pl_keypair *invite)
 {

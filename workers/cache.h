@@ -6,14 +6,14 @@
 typedef struct cache cache;
 cache *cache_create(uint64_t max_bytes);
 void cache_destroy(cache **c);
-/* From now on the cache holds at most `max_bytes`; the excess is dropped at once. */
+/* Limits the cache to `max_bytes`; the excess is dropped at once. */
 void cache_limit(cache *c, uint64_t max_bytes);
-/* Borrowed until the next call that changes the cache. NULL if the blob is not there.
- */
+/* Returns the blob, borrowed until the next call that changes the cache. NULL if the
+ * cache does not have it. */
 const void *cache_get(cache *c, const pl_hash *hash, uint64_t *bytes);
 /* Removes the blob and gives it to the caller, who frees it with pl_free. */
 void *cache_take(cache *c, const pl_hash *hash, uint64_t *bytes);
-/* for a blob that will not be needed again */
+/* Drops a blob that will not be needed again. */
 void cache_drop(cache *c, const pl_hash *hash);
 /* Takes ownership of `data`, which must be freeable by pl_free. A blob larger than the
  * whole cache is not kept. */

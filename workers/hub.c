@@ -1,19 +1,19 @@
-/* The hub's loop and its answers to workers; hub_internal.h opens with how the hub
- * works, its states, and which file does what. */
+/* The hub's loop and its answers to workers. hub_internal.h explains how the hub works,
+ * its states, and the contents of each file. */
 #include "workers/hub_internal.h"
 
 #include <math.h>
 
 enum { TICK_MS = 50, PARK_MS = 1500, OVERDUE_MS = 1000, HEARD_AT_ONCE = 256 };
-static const double rate_max = 1e9, loss_max = 1e9; /* of what workers report */
+static const double rate_max = 1e9, loss_max = 1e9; /* limits for what workers report */
 
 pl_status hub_answer(hub *h, const pl_peer *peer, pl_message *a)
 {
     pl_status status = pl_wire_send_to(h->socket, peer, a);
     pl_message_destroy(a);
-    if (status == PL_ERR_ARG) /* too long for one message */
+    if (status == PL_ERR_ARG) /* the answer is too long for one message */
         pl_log(PL_LOG_ERROR, "answer.dropped", "error=\"%s\"", pl_last_error());
-    /* A peer that is gone will ask again. */
+    /* a peer that is gone will ask again */
     return status == PL_ERR_NET || status == PL_ERR_ARG ? PL_OK : status;
 }
 
@@ -50,7 +50,7 @@ static pl_status on_worker_hello(hub *h, const pl_peer *peer, pl_message *m,
                        q.name, worker->device);
     bool is_news = worker->pid != q.pid || worker->left || !worker->device[0];
     note_peer(h, w, peer);
-    if (worker->pid != q.pid) /* a new process: end what the old one held */
+    if (worker->pid != q.pid) /* a new process: end the leases of the old one */
         hub_free_held(h, w);
     worker->pid = q.pid;
     pl_copy_text(worker->device, sizeof worker->device, q.device);
@@ -66,7 +66,8 @@ static pl_status on_worker_hello(hub *h, const pl_peer *peer, pl_message *m,
     return PL_OK;
 }
 
-/* The key of an invitation may do only this: name the key that replaces it. */
+/* A client with the key of an invitation may only do this: name the key that replaces
+ * it. */
 static pl_status on_enrol(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
 {
     char text[PL_PUBKEY_TEXT];
@@ -86,7 +87,8 @@ static pl_status on_enrol(hub *h, const pl_peer *peer, pl_message *m, pl_message
     return PL_OK;
 }
 
-/* Where this task's mates can be met without the home: one for each slot at most. */
+/* Finds the workers that offer the updates of this task's mates, so that the worker
+ * need not ask the home; at most one per slot. */
 static size_t find_peers(const hub *h, const plan_arm *arm, int index, int64_t phase,
                          pl_msg_peer *out)
 {
@@ -148,8 +150,8 @@ static pl_status send_task(hub *h, hub_worker *w)
 }
 
 /* Slower workers get fewer steps, so that all need about the same time for a phase. If
- * the job has workers of its own, the fastest of these counts: one that joined could
- * name a rate with which nobody else would get more than one step. */
+ * the job has workers of its own, only the fastest of these counts: a worker that
+ * joined could report a rate so high that all others would get one step only. */
 static int local_steps(const hub *h, const hub_worker *w, const pl_arm *arm)
 {
     double top = 0, own = 0;
@@ -174,7 +176,7 @@ static pl_status note_given(hub *h, hub_worker *w, plan_task task,
     w->given_token = lease->token;
     w->given_phase = lease->phase;
     w->given_steps = local_steps(h, w, &h->tasks.arms[task.arm].arm);
-    if (!w->task[0]) { /* else it still trains another task */
+    if (!w->task[0]) { /* otherwise it still trains another task */
         pl_copy_text(w->task, sizeof w->task, path->name);
         w->phase = lease->phase;
         w->step = 0;
@@ -208,8 +210,9 @@ static pl_status give_audit(hub *h, int worker, int64_t now_ms)
     return note_given(h, &h->workers[worker], audit->task, &audit->lease);
 }
 
-/* Homes get no fence: both holders may deliver, and they deliver the same bytes. If
- * that is not so, the task is taken from a worker on trial. */
+/* Gives a second lease of a slow task. Homes get no fence: both holders may deliver,
+ * and they deliver the same bytes. If the method does not allow that, the task is taken
+ * away from a worker on trial. */
 static pl_status back_up(hub *h, int worker, int64_t now_ms)
 {
     plan_task task;
@@ -227,9 +230,9 @@ static pl_status back_up(hub *h, int worker, int64_t now_ms)
     return note_given(h, &h->workers[worker], task, &path->backup);
 }
 
-/* Gives the worker a ready task, or the next phase of the task that it holds. If no
- * ready task is found for this worker, there is none for the next one either: *search
- * becomes false. A key on trial has one lease at a time. */
+/* Gives the worker a ready task, or the next phase of the task that it holds. If it
+ * finds no ready task, there is none for the next worker either, and *search becomes
+ * false. A key on trial has one lease at a time. */
 static pl_status serve_worker(hub *h, int worker, int64_t now_ms, bool *search)
 {
     hub_worker *w = &h->workers[worker];
@@ -262,14 +265,15 @@ static pl_status say_no_work(hub *h, hub_worker *w)
     return hub_answer(h, &w->peer, &a);
 }
 
-/* After a restart workers may still hold leases. They have one ttl to renew them. */
+/* After a restart workers may still hold leases. They get one time to live to renew
+ * them before anything is granted. */
 static bool may_grant(const hub *h, int64_t now_ms)
 {
     bool restarted = h->tasks.epoch > 1 && now_ms - h->known_ms < h->options->ttl_ms;
     return hub_homes_ready(h) && h->failure[0] == '\0' && !restarted;
 }
 
-/* Serves the workers in the queue that are on trial, or those that are not. */
+/* Serves the workers in the queue: only those on trial, or only the others. */
 static pl_status serve_queued(hub *h, int64_t now_ms, bool on_trial, bool *search)
 {
     for (int q = 0; q < h->n_queued; q++) {
@@ -287,7 +291,7 @@ static pl_status serve_queued(hub *h, int64_t now_ms, bool on_trial, bool *searc
 }
 
 /* Serves all waiting workers for which there is a task now, in the order in which they
- * asked, but those on trial last. Thousands may wait while nothing happens: then no
+ * asked, but those on trial last. Thousands may wait while nothing changes; then no
  * task is searched. */
 static pl_status serve_waiting(hub *h)
 {
@@ -321,7 +325,8 @@ static pl_status repeat_answer(hub *h, hub_worker *w)
         return send_task(h, w);
     if (lease && lease->active && lease->phase == w->given_phase)
         return send_task(h, w);
-    w->given_token = 0; /* that lease is over; the next question gets another task */
+    /* that lease is over; the worker's next question gets another task */
+    w->given_token = 0;
     return say_no_work(h, w);
 }
 
@@ -351,7 +356,7 @@ static pl_status on_task_req(hub *h, const pl_peer *peer, pl_message *m)
     return PL_OK;
 }
 
-/* Fields that RENEW, DONE and RELEASE share. */
+/* The fields that RENEW, DONE and RELEASE share. */
 typedef struct report {
     int worker;
     plan_path *path;
@@ -377,12 +382,13 @@ void hub_end_task(hub_worker *w, const plan_path *path)
         w->task[0] = '\0';
 }
 
-/* Refuses a renewal. A task that ended while it is being sent has arrived, and its DONE
- * is on the way. */
+/* Refuses a renewal. If the task ended while its results are being sent, they have
+ * arrived and DONE is on the way. */
 static uint16_t refuse_renewal(hub *h, const report *rep, bool trains)
 {
     for (int i = 0; i < h->n_homes; i++)
-        if (!h->homes[i].known) /* the hub has just started and not heard all homes */
+        if (!h->homes[i]
+                 .known) /* the hub has just started and has not heard from all homes */
             return PL_MSG_RENEWED;
     if (rep->path && !trains && rep->phase < rep->path->phase)
         return PL_MSG_RENEWED;
@@ -399,7 +405,8 @@ static int possible_step(hub *h, const plan_path *path, uint64_t step)
     return step < (uint64_t)most ? (int)step : most;
 }
 
-/* Notes a worker's report about the task that it trains; `lease` may be an audit's. */
+/* Notes a worker's report about the task that it trains; `lease` may be the lease of an
+ * audit. */
 static void note_progress(plan_lease *lease, int step, double loss)
 {
     lease->step = step;
@@ -411,13 +418,14 @@ static void note_progress(plan_lease *lease, int step, double loss)
     lease->first_step = step;
 }
 
-/* Tokens per second; 0 if nothing can be that fast. False of NaN. */
+/* Returns a rate in tokens per second, or 0 if it is impossibly high or NaN. */
 static double possible_rate(double rate)
 {
     return rate >= 0 && rate <= rate_max ? rate : 0;
 }
 
-/* After a restart the hub accepts a lease only if its holder shows the sealed lease. */
+/* After a restart the hub accepts a lease only if its holder presents the sealed
+ * lease. */
 static bool shows_lease(hub *h, pl_bytes sealed, const report *rep, uint64_t token)
 {
     pl_lease lease;
@@ -442,7 +450,7 @@ static pl_status on_renew(hub *h, const pl_peer *peer, pl_message *m, pl_message
     PL_CHECK(PL_HEAR(m, renew, &q));
     PL_CHECK(read_report(h, peer, q.name, q.phase, q.task, &rep));
     if (!rep.path &&
-        !hub_homes_ready(h)) { /* the hub has just started: no verdict yet */
+        !hub_homes_ready(h)) { /* the hub has just started: it does not decide yet */
         a->type = PL_MSG_RENEWED;
         return PL_OK;
     }
@@ -458,7 +466,7 @@ static pl_status on_renew(hub *h, const pl_peer *peer, pl_message *m, pl_message
         return PL_OK;
     }
     a->type = PL_MSG_RENEWED;
-    if (!q.trains) /* it was fetched, or is being sent */
+    if (!q.trains) /* the task is only fetched, or is being sent */
         return PL_OK;
     hub_worker *w = &h->workers[rep.worker];
     int step = possible_step(h, rep.path, q.step);
@@ -471,8 +479,8 @@ static pl_status on_renew(hub *h, const pl_peer *peer, pl_message *m, pl_message
     return PL_OK;
 }
 
-/* The time since the grant is known unless the lease has gone on since, or was taken up
- * by a hub that restarted. */
+/* Notes the speed of a finished task. The time since the grant is known unless the
+ * lease was extended to the next phase, or was granted by the hub before a restart. */
 static void note_pace(hub *h, hub_worker *w, const report *rep, const plan_lease *lease,
                       double inner_s)
 {
@@ -484,16 +492,17 @@ static void note_pace(hub *h, hub_worker *w, const report *rep, const plan_lease
     hub_note_pace(w, &h->tasks.arms[task.arm].arm, inner_s, total);
 }
 
-/* A malformed DONE fails the audit, not only its worker. */
+/* Ends an audit with its DONE. A malformed DONE makes the audit fail, not only its
+ * worker. */
 static pl_status end_audit(hub *h, hub_audit *audit, int worker, const pl_message *m)
 {
     pl_status status = hub_audit_done(h, audit, worker, m);
     if (status == PL_ERR_PROTO)
-        hub_audit_release(h, audit, "its worker did not say what it made");
+        hub_audit_release(h, audit, "its worker reported no valid result");
     return status;
 }
 
-/* Checks numbers from which sums over the fleet are made. */
+/* Checks the numbers that are added up over all workers. */
 static pl_status check_done(hub *h, const report *rep, uint64_t tokens,
                             const double seconds[4])
 {
@@ -547,14 +556,14 @@ static pl_status on_done(hub *h, const pl_peer *peer, pl_message *m, pl_message 
     h->done_ms = pl_now_ms();
     if (w->held_token == m->token && w->held_phase == rep.phase)
         w->held_token =
-            0; /* the worker is idle from now on, and not from its next question on */
+            0; /* the worker is idle from now on, not only from its next question on */
     if (audit)
         return end_audit(h, audit, rep.worker, m);
     return lease ? hub_settle(h, rep.path) : PL_OK;
 }
 
-/* A worker leaves. Its question and its leases end at once and not when they expire. It
- * may already be here again as another process. */
+/* A worker leaves. Its question and its leases end at once; they need not expire. The
+ * same worker may already be back as another process. */
 static pl_status on_leave(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
 {
     pl_msg_leave q;
@@ -658,7 +667,7 @@ pl_status hub_take(hub *h, const pl_peer *peer, pl_message *m)
     pl_message a;
     pl_status status;
     pl_message_init(&a, PL_MSG_OK);
-    if (m->type == PL_MSG_TASK_REQ) { /* answered by serve_waiting */
+    if (m->type == PL_MSG_TASK_REQ) { /* serve_waiting answers it */
         status = on_task_req(h, peer, m);
         if (status == PL_OK)
             return PL_OK;
@@ -674,8 +683,8 @@ pl_status hub_take(hub *h, const pl_peer *peer, pl_message *m)
     return hub_answer(h, peer, &a);
 }
 
-/* Renewals are most of what a hub hears, and they make no task ready. However many
- * there are, waiting workers are served in between. */
+/* Most messages to a hub are renewals, and they make no task ready. At most a fixed
+ * number is handled at a time, so that waiting workers are served in between. */
 static pl_status hear_workers(hub *h, pl_message *m)
 {
     pl_peer peer;
@@ -695,7 +704,7 @@ static void expire(hub *h, int64_t now_ms)
     if (now_ms - h->expired_ms < TICK_MS)
         return;
     h->expired_ms = now_ms;
-    h->stirred = true; /* the waiting time after a restart may have ended, too */
+    h->stirred = true; /* the waiting time after a restart may also have ended */
     if (now_ms - h->overdue_ms >= OVERDUE_MS) {
         h->overdue_ms = now_ms;
         hub_end_overdue(h, now_ms);
@@ -714,7 +723,7 @@ pl_status hub_tend(hub *h, int64_t now_ms, bool *more)
     return serve_waiting(h);
 }
 
-/* A signal may come on any thread. */
+/* The signal handler may run on any thread. */
 static bool must_stop_hub(const hub *h)
 {
     return h->options->stop && __atomic_load_n(h->options->stop, __ATOMIC_RELAXED);

@@ -4,25 +4,25 @@
  * after a restart it gets the open rows from the homes again.
  *
  * A worker with the same kind of device as the first is preferred, because its result
- * is compared by hash. If there is none, a worker of another kind does the audit, and
- * its result is compared by tolerance.
+ * is compared by hash. If there is no such worker, one with a different kind of device
+ * does the audit, and its result is compared by tolerance.
  *
- * The merge never waits for an audit. So a wrong update may be in versions before it is
- * found. The record tells which versions, and `pathloom audit` lists them.
+ * Merges never wait for an audit. So versions may contain a wrong update before it is
+ * found. The record tells which versions these are, and `pathloom audit` lists them.
  *
- * If workers with the job's own keys are there, only they are asked. Otherwise a holder
- * of several keys could judge its own results, by naming a device that no other worker
- * has, or let two of its keys blame a third worker.
+ * If workers with the job's own keys are connected, only they get audits. Otherwise a
+ * holder of several keys could judge its own results, by naming a device that no other
+ * worker has, or use two of its keys to accuse a third worker.
  *
- * No worker gets the audit of its own result, under the same name or key. Before an
- * audit is leased, the homes are asked which updates they accepted: what a worker says
- * about its own updates does not count. */
+ * No worker audits a result that was made under its own name or key. Before an audit is
+ * leased, the hub asks the homes which updates they accepted, because a worker's own
+ * report about them does not count. */
 #include "workers/hub_internal.h"
 
 enum { ASK_MS = 1000, ASKED_MAX = 10, FAILURES_MAX = 3, LOOK_MS = 200 };
 
 /* ---- which ---- */
-/* Only the worker that has the lease may answer. */
+/* Finds the audit with this token. Only the worker that has its lease may answer. */
 hub_audit *hub_audit_of(hub *h, uint64_t token, int worker)
 {
     for (size_t i = 0; token != 0 && i < h->n_audits; i++)
@@ -32,7 +32,8 @@ hub_audit *hub_audit_of(hub *h, uint64_t token, int worker)
     return NULL;
 }
 
-/* A task that changed hands has updates of several workers. */
+/* Whether a worker made a part of the result: if a task changed hands, its updates come
+ * from several workers. */
 static bool took_part(const hub_audit *a, const char *worker)
 {
     for (int k = 0; k < a->row.n; k++)
@@ -162,7 +163,8 @@ static pl_status tell_fenced(hub *h, const hub_fenced *f, int home)
     return hub_send_home(&h->homes[home], &m);
 }
 
-/* Workers with the job's own keys may share a key, so such a key is not refused. */
+/* Fences the worker whose result is odd. Workers with the job's own keys may share a
+ * key, so such a key is not refused. */
 static pl_status fence_odd(hub *h, const hub_audit *a)
 {
     const pl_audit *row = &a->row;
@@ -173,17 +175,18 @@ static pl_status fence_odd(hub *h, const hub_audit *a)
     pl_copy_text(f.name, sizeof f.name, name);
     if (w >= 0 && !h->workers[w].own_key)
         f.key = h->workers[w].key;
-    else if (w < 0) /* this hub has restarted, and the worker has not come back */
+    else if (w < 0) /* this hub has restarted since, and the worker has not come back */
         (void)pl_gate_key_named(name, &f.key);
     for (int i = 0; i < PL_AUDIT_RESULTS; i++)
         if (i != row->odd)
             others[n++] = i;
-    snprintf(f.reason, sizeof f.reason,
-             "worker %.60s is fenced: what it made of %.40s in phase %lld differs from "
-             "what %.60s and %.60s made, which is the same; look at its machine's "
-             "memory and its build, then join with another name and key",
-             name, row->path, (long long)row->phase, row->results[others[0]].worker,
-             row->results[others[1]].worker);
+    snprintf(
+        f.reason, sizeof f.reason,
+        "worker %.60s is fenced: its result of %.40s in phase %lld differs from the "
+        "result that %.60s and %.60s agree on; check its machine's "
+        "memory and its build, then join with another name and key",
+        name, row->path, (long long)row->phase, row->results[others[0]].worker,
+        row->results[others[1]].worker);
     add_fenced(h, &f);
     for (int i = 0; i < h->n_homes; i++)
         PL_CHECK(tell_fenced(h, &f, i));
@@ -243,7 +246,7 @@ static void digest_result(const pl_hash *hashes, int n, const pl_hash *after,
     pl_hasher_end(&hasher, out);
 }
 
-/* Collects the result of the first worker, once all of it is known. */
+/* Collects the result of the first worker, once all parts of it are known. */
 static void gather_first_result(hub *h, hub_audit *a)
 {
     int n = 0;
@@ -265,7 +268,8 @@ static void set_audit_aside(hub *h, hub_audit *a, const char *reason)
     count_verdict(h, a);
 }
 
-/* False if there is none. */
+/* Notes the likeness that a home sent for the update of a slot. Returns false if it
+ * sent none. */
 static bool note_likeness(const pl_msg_update_is *said, hub_audit *a, int slot)
 {
     a->seeds[slot] = said->seed;
@@ -275,9 +279,9 @@ static bool note_likeness(const pl_msg_update_is *said, hub_audit *a, int slot)
     return true;
 }
 
-/* The sealed lease of the sender says who sent the update and on which device. Sums
- * made by a relay are not compared. If the updates come from several kinds of devices,
- * likenesses are compared, whatever kind the second worker has. */
+/* Notes one update. The sealed lease of the sender tells who sent it and on which
+ * device. Sums made by a relay are not compared. If the updates come from several kinds
+ * of devices, likenesses are compared, whatever kind the second worker has. */
 static void note_update(hub *h, hub_audit *a, int slot, const pl_msg_update_is *said)
 {
     pl_audit_result *first = &a->row.results[0];
@@ -330,8 +334,8 @@ static void alloc_audit(hub_audit *a, const pl_topology *topology)
     memcpy(a->likeness + a->n_slots, a->row.moments, sizeof a->row.moments);
     for (int part = a->n_slots; part < a->n_parts; part++)
         a->seeds[part] = a->row.seed;
-    a->row.n = 1; /* of results that another hub heard, only digests are left */
-    /* the hashes are asked for, update by update */
+    a->row.n = 1; /* of results that another hub heard, only digests are known */
+    /* the hashes are asked for, one update after the other */
     if (a->row.verdict == PL_VERDICT_OPEN)
         a->row.results[0].digest = (pl_hash){{0}};
 }
@@ -344,7 +348,8 @@ static pl_status take_row(hub *h, int home, const char *text)
     hub_audit *a = find_row(h, &row);
     if (!a) {
         if (!plan_find_task(&h->tasks, row.path, &task))
-            return PL_OK; /* its arm is not known yet; the row will be told again */
+            return PL_OK; /* the arm is not known yet; the home will report the row
+                             again */
         h->audits = pl_grow(h->audits, (h->n_audits + 1) * sizeof *h->audits);
         a = &h->audits[h->n_audits++];
         memset(a, 0, sizeof *a);
@@ -353,7 +358,7 @@ static pl_status take_row(hub *h, int home, const char *text)
         a->home = home;
         alloc_audit(a, h->tasks.arms[task.arm].topology);
         if (row.verdict == PL_VERDICT_OPEN && count_sending(h, a) == 0)
-            gather_first_result(h, a); /* scores: nothing is to be asked for */
+            gather_first_result(h, a); /* scores: there are no updates to ask for */
         h->stirred = true;
     }
     a->listed = a->listed || h->in_state;
@@ -402,7 +407,7 @@ void hub_begin_rows(hub *h, int home)
 }
 
 /* If the home no longer lists a closed row as open, the verdict is on its disk. A row
- * that came by an event may be missing in an older state. */
+ * that arrived as an event may be missing in a state that is older. */
 void hub_end_rows(hub *h, int home)
 {
     size_t n = 0;
@@ -439,7 +444,7 @@ static bool can_audit(const hub *h, const hub_audit *a, int worker)
     for (int i = 0; i < a->row.n; i++)
         if (shares_holder(h, w, a->row.results[i].worker))
             return false;
-    /* it sent some of the updates, beside the worker in doubt */
+    /* it sent some of the audited updates, as did the worker in doubt */
     if (w->own_key && a->row.n > 1)
         return true;
     for (int slot = 0; slot < a->n_slots; slot++)
@@ -448,16 +453,17 @@ static bool can_audit(const hub *h, const hub_audit *a, int worker)
     return true;
 }
 
-/* How far a worker's result is trusted: most if its key is the job's own, then if it
- * delivers what it takes. Less trusted workers are asked only if there is no better
- * one: a liar names its device itself and could so choose its judge. */
+/* How far a worker's result is trusted: most if its key is one of the job's own, less
+ * if it has delivered its tasks so far. Less trusted workers get an audit only if there
+ * is no better one. Otherwise a dishonest worker could choose its judge, because it
+ * names its device itself. */
 static int trust_in(const hub_worker *w)
 {
     return w->own_key ? 2 : w->delivers;
 }
 
-/* Counts the workers that can do the audit, only now and then, because thousands may
- * ask. */
+/* Counts the workers that can do the audit. It does so only now and then, because
+ * thousands may ask for tasks. */
 static void look_for_workers(const hub *h, hub_audit *a, int64_t now_ms)
 {
     if (a->looked_ms > 0 && now_ms - a->looked_ms < LOOK_MS)
@@ -522,7 +528,8 @@ void hub_grant_audit(hub *h, hub_audit *a, int worker, int64_t now_ms)
     p->n_granted++;
 }
 
-/* A worker's DONE may come before its home's row; the next state will have it. */
+/* Whether rows of audits may be missing: a worker's DONE may arrive before its home's
+ * row, which the home's next state contains. */
 static bool misses_rows(const hub *h)
 {
     bool audits = h->n_audits > 0;
@@ -534,8 +541,8 @@ static bool misses_rows(const hub *h)
     return false;
 }
 
-/* Whether a job that has trained all of the arm should wait for audits, because there
- * is a worker that can do them. */
+/* Whether a job that has trained the whole arm should wait for audits: yes if there is
+ * a worker that can do them. */
 bool hub_audits_wait(const hub *h, int arm, int64_t now_ms)
 {
     if (misses_rows(h))
@@ -557,7 +564,8 @@ bool hub_audits_wait(const hub *h, int arm, int64_t now_ms)
 /* ---- the second's, or third's, result ---- */
 enum { FARTHEST = 1000000 };
 
-/* The part with the largest distance decides; moments count half. */
+/* The distance of results i and k: that of the part with the largest distance, where
+ * moments count half. */
 static double distance(const hub_audit *a, int i, int k)
 {
     double most = 0;
@@ -582,7 +590,7 @@ static double apart(const hub_audit *a, int i, const pl_audit_result *result)
     return d > 0 ? d : 1e-9;
 }
 
-/* ERR_PROTO if the likeness is missing or incomplete. */
+/* Reads the likeness from a DONE. ERR_PROTO if it is missing or incomplete. */
 static pl_status take_likeness(hub_audit *a, const pl_message *m)
 {
     size_t bytes = (size_t)a->n_parts * sizeof *a->likeness;
@@ -595,8 +603,8 @@ static pl_status take_likeness(hub_audit *a, const pl_message *m)
     return PL_OK;
 }
 
-/* If the slots were sent by several workers, the first slot that differs says whose
- * result the first one is. */
+/* Names the worker whose result is the first one. If several workers sent updates, it
+ * is the sender of the first slot that differs. */
 static void blame(const hub *h, hub_audit *a, const pl_hash *made, const char *device)
 {
     int n = 0;
@@ -679,8 +687,8 @@ void hub_release_audits(hub *h, int worker)
             hub_audit_release(h, &h->audits[i], NULL);
 }
 
-/* Repeats verdicts that a home may not have heard, and asks again for what is missing.
- */
+/* Repeats verdicts that a home may not have received, and asks again for missing
+ * updates. */
 pl_status hub_tend_audits(hub *h, int64_t now_ms)
 {
     for (size_t i = 0; i < h->n_audits; i++) {
@@ -691,8 +699,8 @@ pl_status hub_tend_audits(hub *h, int64_t now_ms)
         if (!closed && pl_hash_none(&a->row.results[0].digest) &&
             now_ms - a->asked_ms > ASK_MS) {
             PL_CHECK(ask_updates(h, a, now_ms));
-            /* If all homes are there and none knows the update, none will learn it
-             * later. */
+            /* if all homes are connected and none has the update, none will get it
+             * later */
             if (hub_homes_ready(h) && ++a->n_asked > ASKED_MAX) {
                 void_audit(a, "the homes have no record of its updates");
                 count_verdict(h, a);

@@ -1,31 +1,33 @@
-/* Backup tasks: if no task is ready, an idle worker begins a task that another worker
- * has, if by all measurements it will finish it well before that worker.
+/* Backup tasks. If no task is ready, an idle worker begins a task that another worker
+ * has, provided that by all measurements it will finish the task well before that
+ * worker.
  *
- *   promise(w)  seconds for a task: pace of w's finished tasks, and what they took
- *               besides inner steps
- *   left        seconds left of a lease: by its own progress if it has reported twice,
- *               else by its holder's promise. Once it is late, it is expected to need
- *               as long again as it is late.
+ *   promise(w)  seconds that a task takes worker w: from the pace of its finished tasks
+ *               and their time outside inner steps
+ *   left        seconds left of a lease: from its own progress if it has reported
+ *               twice, else from its holder's promise. Once a lease is late, it is
+ *               expected to need as long again as it is late.
  *
- * A backup is worth it where left >= 2 promise(idle), and 0.5 s are gained: below that
- * transfers and the age of reports are as large. Both deliver the same bytes, so homes
- * need not know: the first counts, the other's are duplicates.
+ * A backup begins if left >= 2 promise(idle) and it gains at least 0.5 s; transfers and
+ * the age of reports amount to as much as that. Both workers deliver the same bytes, so
+ * homes need not know: the first delivery counts, and the other one is a duplicate.
  *
  * A worker on trial (hub_names.c) may never finish its task, so any other idle worker
- * begins it at once, also on another kind of device. (A worker names its device itself;
- * if it named a kind of its own, no other worker could help.) If the method does not
- * allow two workers at one task, the task is taken from a worker on trial that has held
- * it for twice as long as the idle one would need.
+ * begins it at once, also on a different kind of device. (A worker names its device
+ * itself; if it named a kind that no other worker has, no other worker could help.) If
+ * the method does not allow two workers at one task, the task is taken from a worker on
+ * trial that has held it for twice as long as the idle one would need.
  *
- * A worker that says it is done, and of whose work the homes know nothing
- * UNCONFIRMED_MS later, has probably sent nothing: homes tell of an honest worker's
- * task before that worker's DONE. Over a slow link their news may come later, so each
- * home must also have answered a question that was asked after the worker said so. If
- * the method allows two workers at one task, an idle worker begins it as well. */
+ * If a worker says it is done, and the homes know nothing of its work UNCONFIRMED_MS
+ * later, it has probably sent nothing: homes report an honest worker's task before that
+ * worker's DONE. Over a slow link their report may come later, so each home must also
+ * have answered a question that was asked after the worker said so. If the method
+ * allows two workers at one task, an idle worker then begins it as well. */
 #include "workers/hub_internal.h"
 
 enum { LOOK_MS = 50, BACKUP_FAILURES_MAX = 2, UNCONFIRMED_MS = 1500 };
-static const double gain_s = 0.5, on_trial_s = 1e12; /* such tasks come first */
+/* on_trial_s: assumed time left, so that tasks of workers on trial come first */
+static const double gain_s = 0.5, on_trial_s = 1e12;
 
 static double slots_of(const pl_arm *arm)
 {
@@ -48,14 +50,14 @@ void hub_note_pace(hub_worker *w, const pl_arm *arm, double inner_s, double tota
     p->n_tasks++;
 }
 
-/* Seconds that this worker would need; 0 if nothing is known. */
+/* The seconds that this worker would need for a task; 0 if its pace is not known. */
 static double promise(const hub_worker *w, const pl_arm *arm)
 {
     return w->pace.n_tasks > 0 ? w->pace.slot_s * slots_of(arm) + w->pace.rest_s : 0;
 }
 
-/* The end by its reports, on the hub's clock in seconds; 0 if there are too few
- * reports. */
+/* When the task will end, on the hub's clock in seconds, estimated from its holder's
+ * reports; 0 if there are too few reports. */
 static double end_by_progress(const plan_lease *l, int steps)
 {
     if (l->first_ms == 0 || l->step <= l->first_step || l->step_ms <= l->first_ms)
@@ -77,7 +79,7 @@ static double left_of(const hub *h, const pl_arm *arm, const plan_lease *l,
     return end > now ? end - now : now - end;
 }
 
-/* ---- whose work a finished phase was ---- */
+/* ---- which worker did a finished phase ---- */
 static pl_status tell_second(hub *h, const plan_path *path, const plan_said *by,
                              int other, uint64_t lost)
 {
@@ -109,7 +111,8 @@ pl_status hub_settle(hub *h, plan_path *path)
 }
 
 /* ---- finding slow leases ---- */
-/* Keeps the largest ones; equal ones in the order in which they came. */
+/* Keeps the leases with the most time left; equal ones in the order in which they
+ * came. */
 static void keep_slow_lease(hub *h, plan_task task, double left_s)
 {
     int at = h->n_slow;
@@ -143,16 +146,17 @@ static bool may_get_backup(const hub *h, const plan_path *path, int64_t now_ms)
            path->lease.worker >= 0 && path->lease.worker < h->n_workers;
 }
 
-/* Whether nothing may come of its lease. */
+/* Whether the path's lease may lead to no result. */
 static bool is_doubtful(const hub *h, const plan_path *path)
 {
     return hub_is_on_trial(&h->workers[path->lease.worker]) ||
            plan_is_said(path, path->lease.token, path->phase);
 }
 
-/* Whether its lease may be taken from its holder where two workers at one task are not
- * allowed. Not from one that says it is done: that would count as a failure, and a busy
- * home may only not have told of it yet. */
+/* Whether the lease may be taken from its holder if the method does not allow two
+ * workers at one task. It is not taken from a holder that says it is done: that would
+ * count as its failure, although perhaps a busy home only has not reported the result
+ * yet. */
 static bool may_be_taken(const hub *h, const plan_path *path)
 {
     return hub_is_on_trial(&h->workers[path->lease.worker]) &&
@@ -179,7 +183,8 @@ static void find_slow_leases(hub *h, int64_t now_ms)
     }
 }
 
-/* Whether the worker may back up this path. Equal text of devices means equal bytes. */
+/* Whether the worker may back up this path. Devices with equal text give equal
+ * bytes. */
 static bool may_do(const hub *h, int worker, const plan_path *path, int64_t now_ms)
 {
     const hub_worker *own = &h->workers[worker], *other;

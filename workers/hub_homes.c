@@ -81,8 +81,8 @@ pl_status hub_send_home(hub_home *home, pl_message *m)
     return status == PL_ERR_NET ? PL_OK : status; /* it is asked again later */
 }
 
-/* The first home has the secret of leases, or makes it; the other homes get it from the
- * hub. */
+/* Sends HELLO. The first home keeps the secret that seals leases, or makes one; the
+ * other homes get it from the hub. */
 static pl_status say_hello(hub *h, hub_home *home)
 {
     pl_message m = {0};
@@ -94,8 +94,8 @@ static pl_status say_hello(hub *h, hub_home *home)
     return hub_send_home(home, &m);
 }
 
-/* The question tells homes where the other homes are, so that they can redirect
- * clients. */
+/* Asks for the state. The question also tells the home where the other homes are, so
+ * that it can redirect clients. */
 static pl_status ask_state(const hub *h, hub_home *home, uint64_t offset)
 {
     pl_message m = {0};
@@ -104,7 +104,7 @@ static pl_status ask_state(const hub *h, hub_home *home, uint64_t offset)
     return hub_send_home(home, &m);
 }
 
-/* Only shown in answers to `pathloom status`. */
+/* Keeps a home's status, which is only shown in answers to `pathloom status`. */
 static void keep_status(hub_home *home, const pl_message *m, int64_t now_ms)
 {
     pl_buf_clear(&home->status);
@@ -123,7 +123,7 @@ pl_status hub_fence(hub *h, const plan_path *path)
     return PL_OK;
 }
 
-/* A home that restarted has forgotten all fences, so they are sent again. */
+/* Sends all fences again: a home that restarted has forgotten them. */
 static pl_status fence_all(hub *h)
 {
     for (int a = 0; a < h->tasks.n_arms; a++)
@@ -138,7 +138,7 @@ pl_status hub_tend_homes(hub *h, int64_t now_ms)
     for (int i = 0; i < h->n_homes; i++) {
         hub_home *home = &h->homes[i];
         if (home->welcome && now_ms - home->heard_ms > AWAY_MS) {
-            /* what it told stays true, because it can only grow */
+            /* its reports stay true, because what they count can only grow */
             home->welcome = false;
             pl_log(PL_LOG_WARN, "home.away", "home=%d silent_ms=%lld", i,
                    (long long)(now_ms - home->heard_ms));
@@ -163,7 +163,7 @@ static pl_status on_welcome(hub *h, hub_home *home, pl_message *m)
     PL_CHECK(PL_HEAR(m, welcome_home, &said));
     if (home == h->homes) {
         if (!said.secret)
-            return pl_fail(PL_ERR_PROTO, "the first home told no secret");
+            return pl_fail(PL_ERR_PROTO, "the first home sent no secret");
         memcpy(h->secret.bytes, said.secret, sizeof h->secret.bytes);
         h->has_secret = true;
     }
@@ -176,8 +176,8 @@ static pl_status on_welcome(hub *h, hub_home *home, pl_message *m)
     return ask_state(h, home, 0);
 }
 
-/* `token`: the token under which the path's last phase arrived, as an event says; or 0.
- */
+/* Applies a path's record. `token`: the token under which the path's last phase
+ * arrived, from an event; or 0. */
 static pl_status apply_path(hub *h, pl_reader *r, uint64_t token)
 {
     pl_msg_path_record said;
@@ -196,8 +196,8 @@ static pl_status apply_path(hub *h, pl_reader *r, uint64_t token)
     return hub_settle(h, path);
 }
 
-/* Tells a home that it owns a name: the old home gave the name away, and the mover died
- * before the new home heard of it. */
+/* Tells a home that it owns a name. This is needed if the old home gave the name away
+ * and the process that moved it died before the new home was told. */
 static pl_status tell_owner(hub_home *home, const char *name, uint64_t stamp)
 {
     pl_message m = {0};
@@ -228,7 +228,7 @@ static pl_status apply_place(hub *h, hub_home *home, pl_reader *r)
     return PL_OK;
 }
 
-/* Home 1 keeps the table that clients use. */
+/* Applies the placement table. Home 1 keeps the one that clients use. */
 static pl_status apply_table(hub *h, const hub_home *home, pl_reader *r)
 {
     pl_msg_table_record said;
@@ -250,7 +250,7 @@ static pl_status apply_record(hub *h, hub_home *home, const uint8_t *data, size_
     pl_msg_arm_record arm;
     pl_msg_module_record module;
     if (len > sizeof texts)
-        return pl_fail(PL_ERR_PROTO, "a home told a record of %zu bytes", len);
+        return pl_fail(PL_ERR_PROTO, "a home sent a record of %zu bytes", len);
     pl_reader_open(&r, "state of a home", data, len);
     r.texts = texts;
     if (hub_is_audit_record(&r))
@@ -311,9 +311,9 @@ static void log_nonsense(const hub *h, const hub_home *home, unsigned type)
            (int)(home - h->homes), type, pl_last_error());
 }
 
-/* The state of a large job has tens of thousands of records and comes once per second.
- * A worker that asks meanwhile must not wait for all of them. Their order does not
- * matter. */
+/* Applies some records of the homes' states. The state of a large job has tens of
+ * thousands of records and comes once per second; a worker that asks meanwhile must not
+ * wait for all of them. The order of records does not matter. */
 bool hub_apply_some(hub *h)
 {
     bool more = false;
@@ -349,7 +349,7 @@ static pl_status on_state(hub *h, hub_home *home, pl_message *m)
     home->unknown_arms = 0;
     PL_CHECK(pl_reader_status(&home->records));
     hub_begin_rows(h, (int)(home - h->homes));
-    note_applied(h, home); /* for a home that has no records yet */
+    note_applied(h, home); /* a home may have no records yet */
     return PL_OK;
 }
 
@@ -392,7 +392,8 @@ static pl_status apply_message(hub *h, hub_home *home, pl_message *m)
     }
 }
 
-/* A home that restarted has forgotten who listens, and all fences. */
+/* Notes the epoch of a home. A home that restarted has forgotten who listens to it, and
+ * all fences. */
 static pl_status note_epoch(hub *h, hub_home *home, uint64_t epoch)
 {
     if (epoch == 0 || epoch == home->epoch)

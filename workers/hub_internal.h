@@ -1,10 +1,10 @@
 /* Private to the hub: how it works, its state, and the functions that its files share.
  *
  * Purpose. The hub gives tasks to workers and keeps track of who works on what. It has
- * no disk. What is done is known to the homes, so the hub only caches it: it asks them
- * for their state when it starts and once per second, and hears their events in
- * between. Who works on what is known here alone, and is learnt again from the renewals
- * of the workers after a restart.
+ * no disk. The homes know what is done, and the hub only caches it: it asks them for
+ * their state when it starts and once per second, and receives their events in between.
+ * Only the hub knows who works on what; after a restart it learns this again from the
+ * renewals of the workers.
  *
  * One thread runs one loop (serve in hub.c):
  *
@@ -15,7 +15,7 @@
  *                  leases that ran out, goes on with audits, then gives the workers in
  *                  the queue tasks, audits or backups (serve_waiting)
  *
- * A home, as the hub sees it (hub_home.welcome, hub_home.known):
+ * The states of a home, for the hub (hub_home.welcome, hub_home.known):
  *
  *           HELLO until it answers       GET_STATE until all is applied
  *   silent ------------------------> welcome ------------------------> known
@@ -23,8 +23,8 @@
  *     +------- nothing heard for AWAY_MS: it is no longer welcome, ------+
  *              but stays known, since what it told can only grow
  *
- * A worker that asks (hub_worker.waiting, hub_worker.task). It may train one task while
- * it asks for the next, so these are flags and not one state:
+ * The states of a worker (hub_worker.waiting, hub_worker.task). A worker may train one
+ * task while it asks for the next, so these are flags and not one state:
  *
  *          TASK_REQ               a task is found: TASK
  *   idle ------------> waiting ----------------------------> has a lease
@@ -41,10 +41,10 @@
  * as well (hub_names.c, hub_backup.c).
  *
  * Invariants
- *   - A worker's DONE ends no phase; the homes' news does (plan_done.c).
+ *   - A worker's DONE does not end a phase; only the homes' report does (plan_done.c).
  *   - Before a task that had a holder is granted to another one, all homes are told to
- *     refuse lower tokens (hub_fence). A backup is the exception, because both holders
- *     may deliver.
+ *     refuse lower tokens (hub_fence). A backup is the exception: both holders may
+ *     deliver.
  *   - Every question may be repeated. The hub remembers the last TASK_REQ that it
  *     answered per worker, and answers that one again in the same way (repeat_answer).
  *   - A place in hub.workers is given to a different worker only if nothing refers to
@@ -53,8 +53,8 @@
  * Ownership. `hub` owns all that it points to, except `options`. Its plan owns arms,
  * paths and leases; audits have leases of their own.
  *
- * Files: hub.c (loop, workers' questions), hub_homes.c (homes), hub_names.c (who a
- * worker is, its failures, trials), plan.c and plan_done.c (tasks and leases),
+ * Files: hub.c (loop, workers' questions), hub_homes.c (homes), hub_names.c (names and
+ * keys of workers, their failures, trials), plan.c and plan_done.c (tasks and leases),
  * hub_backup.c (second leases for slow tasks), hub_audit.c (tasks done again to compare
  * them), hub_status.c (what `pathloom status` shows). */
 #ifndef PL_WORKERS_HUB_INTERNAL_H
@@ -79,7 +79,7 @@ typedef struct hub_slow {
 } hub_slow;
 enum { HUB_SLOW_MAX = 16 };
 
-/* The sender of an update, as the home knows it from the lease. */
+/* The sender of an update, which the home knows from the sealed lease. */
 typedef struct hub_sender {
     char worker[PL_TEXT_MAX], device[PL_TEXT_MAX];
 } hub_sender;
@@ -90,25 +90,27 @@ typedef struct hub_audit {
     plan_task task;
     int home;         /* the home that has the row */
     int n_there;      /* number of results in the row */
-    plan_lease lease; /* of the worker that does the task now */
+    plan_lease lease; /* the lease of the worker that does the audit now */
     int failures;
     int n_slots;
-    /* [n_slots] hashes of the updates that the homes accepted; none: not known yet */
+    /* [n_slots] hashes of the updates that the homes accepted; zero: not known yet */
     pl_hash *hashes;
     hub_sender *senders; /* [n_slots] */
     bool mixed;          /* the updates were made on different kinds of devices */
-    uint64_t *requests;  /* [n_slots] requests that ask the homes for them */
-    int n_parts;         /* number of parts that are compared across kinds of devices */
-    uint64_t *seeds;     /* [n_parts]; they come with the hashes of the first result */
+    /* [n_slots] request numbers of the questions for these hashes */
+    uint64_t *requests;
+    int n_parts;     /* number of parts that are compared across kinds of devices */
+    uint64_t *seeds; /* [n_parts]; they come with the hashes of the first result */
     pl_likeness *likeness; /* [PL_AUDIT_RESULTS, n_parts] */
     int n_asked;
     int64_t asked_ms, told_ms;
-    /* when workers that can do the audit were last counted; the result: */
+    /* when workers that can do the audit were last counted; the results follow */
     int64_t looked_ms;
-    bool has_any; /* there is one, */
-    int trust;    /* the highest trust that any of them has, */
-    bool has_kin; /* one of that trust has the same kind of device as the first */
-    /* whether it is in the home's newest state, and in the one before */
+    bool has_any; /* whether there is any */
+    int trust;    /* the highest trust that any of them has */
+    /* whether one with that trust has the same kind of device as the first worker */
+    bool has_kin;
+    /* whether the row is in the home's newest state, and in the one before */
     bool listed, was_listed;
 } hub_audit;
 
@@ -118,14 +120,16 @@ typedef struct hub_fenced {
 } hub_fenced;
 
 /* A worker as the hub knows it. A worker that comes back under its name is the same
- * worker. An entry is reused for another name only if the table, or the share of one
- * key in it, is full and nothing refers to the old worker any more. */
+ * worker. An entry is reused for another name only if the table is full, or the key has
+ * all entries that one key may have, and nothing refers to the old worker any more. */
 typedef struct hub_worker {
     char name[PL_TEXT_MAX], device[PL_TEXT_MAX];
-    char offers_at[PL_ADDRESS_MAX]; /* where other workers get its updates */
+    /* address at which other workers can fetch its updates */
+    char offers_at[PL_ADDRESS_MAX];
     uint64_t pid;
     pl_pubkey key; /* the key with which the name first came */
-    bool own_key;  /* the key is one of the job's own, which many workers may share */
+    /* the key is one of the job's own, which several workers may share */
+    bool own_key;
     bool had_task; /* at least one task was leased to it */
     bool delivers; /* it has delivered a task, and let no lease run out since */
     /* why its results are refused; "": they are accepted */
@@ -136,11 +140,11 @@ typedef struct hub_worker {
     int n_failures; /* tasks in a row that it gave back as failed */
     int n_bars;     /* how often it was barred since it last delivered a task */
     int64_t barred_until_ms;
-    /* the reason of the last failure, in the worker's words */
+    /* the reason of the last failure, as the worker reported it */
     char failure[PL_FENCED_TEXT_MAX];
     bool waiting;      /* it asked for a task and has not been answered yet */
     bool queued;       /* it stands in the hub's queue, even if it no longer waits */
-    uint64_t request;  /* of the open question */
+    uint64_t request;  /* request number of the open question */
     uint64_t answered; /* request of the last answer to TASK_REQ */
     plan_task given;   /* the task of that answer, if given_token is not 0 */
     uint64_t given_token;
@@ -155,10 +159,10 @@ typedef struct hub_worker {
     int64_t phase;
     int step;
     double rate; /* tokens per second of inner steps */
-    /* Sums over finished tasks, in seconds: inner steps; the trainer stood still
-     * although a task was there; there was no task. */
+    /* Sums over finished tasks, in seconds: inner steps; time in which the trainer
+     * stood still although it had a task; time without a task. */
     double inner_s, overhead_s, idle_s;
-    double waited_s; /* the part of overhead_s that it waited for data */
+    double waited_s; /* the part of overhead_s that was spent waiting for data */
     uint64_t n_tasks, n_tokens;
     hub_pace pace;
 } hub_worker;
@@ -166,11 +170,12 @@ typedef struct hub_worker {
 /* The hub's connection to one home. */
 typedef struct hub_home {
     pl_socket *socket;
-    uint64_t epoch;    /* of its store; another epoch means that it has restarted */
+    /* epoch of its store; a different epoch means that the home has restarted */
+    uint64_t epoch;
     bool known;        /* its whole state has been applied since WELCOME */
-    bool welcome;      /* HELLO answered since the home was last heard of */
-    bool added;        /* added while the job ran: it owned nothing then */
-    int64_t heard_ms;  /* when any message of it came */
+    bool welcome;      /* it has answered HELLO, and has not been away since */
+    bool added;        /* it was added while the job ran; it owned nothing at first */
+    int64_t heard_ms;  /* when the last message from it arrived */
     int64_t asked_ms;  /* when the last HELLO or GET_STATE was sent */
     int64_t fresh_ms;  /* asked_ms of the newest state that was applied */
     pl_buf state;      /* the pieces of STATE_IS received so far */
@@ -181,8 +186,8 @@ typedef struct hub_home {
     int64_t status_ms;
 } hub_home;
 
-/* The owner of a name that moved: the note with the highest stamp of all homes counts.
- */
+/* The owner of a name that moved. If homes disagree, the note with the highest stamp
+ * counts. */
 typedef struct hub_place {
     int home;
     uint64_t stamp;
@@ -194,7 +199,7 @@ typedef struct hub {
     hub_home *homes; /* [PL_HOMES_MAX]; n_homes are in use */
     int n_homes;
     char homes_at[PL_HOMES_MAX][PL_ADDRESS_MAX];
-    /* the placement, as home 1 tells it; "": equal weights */
+    /* the placement table from home 1; "": all homes have equal weights */
     char table[PL_PLACES_TEXT];
     pl_name_table *place_index; /* name -> index in places */
     hub_place *places;
@@ -210,25 +215,29 @@ typedef struct hub {
     double slowest_s;   /* the longest time from grant to DONE of any task so far */
     hub_slow slow[HUB_SLOW_MAX]; /* leases that may need backups, the slowest first */
     int n_slow;
-    int64_t slow_ms; /* when that list was made */
+    int64_t slow_ms; /* when the list `slow` was made */
     plan tasks;
     hub_audit *audits;
     hub_fenced *fenced;
     size_t n_audits, n_fenced;
     /* when the last DONE came; audit rows of that task may still be on their way */
     int64_t done_ms;
-    bool in_state; /* a record of a state is being applied, and not an event */
-    uint64_t n_verdicts[PL_VERDICT_COUNT]; /* since this hub started */
-    uint64_t n_across;  /* of these, verdicts by tolerance between kinds of devices */
-    int64_t known_ms;   /* when the states of all homes were known */
+    bool in_state; /* the record being applied comes from a state, not from an event */
+    /* number of verdicts of each kind since this hub started */
+    uint64_t n_verdicts[PL_VERDICT_COUNT];
+    /* number of verdicts that were reached by tolerance, between kinds of devices */
+    uint64_t n_across;
+    int64_t known_ms;   /* when the states of all homes had become known */
     char failure[1200]; /* why the job cannot go on; "" while it can */
     pl_status failure_status;
     pl_keypair mates; /* the key pair with which workers ask each other */
     bool has_secret;
     pl_lease_secret secret; /* seals leases; the first home keeps it */
     bool stopping;
-    double lines_left; /* that may be logged about workers that are not the job's own */
-    int64_t logged_ms; /* when these were last counted */
+    /* number of lines that may still be logged about workers that are not the job's
+     * own */
+    double lines_left;
+    int64_t logged_ms; /* when lines_left was last renewed */
     int64_t started_ms;
     char address[PL_ADDRESS_MAX]; /* the address by which others reach the hub */
 } hub;
@@ -241,7 +250,7 @@ pl_status hub_hear_home(hub *h, int home, int64_t now_ms);
 pl_status hub_take_home(hub *h, int home, pl_message *m, int64_t now_ms);
 pl_status hub_fence(hub *h, const plan_path *path);
 bool hub_homes_ready(const hub *h);
-/* Applies some records of the homes' states. True if more are left. */
+/* Applies some records of the homes' states. Returns true if more are left. */
 bool hub_apply_some(hub *h);
 /* Takes the message's body. Gives the message a request number unless it has one. */
 pl_status hub_send_home(hub_home *home, pl_message *m);
@@ -250,33 +259,33 @@ pl_status hub_send_home(hub_home *home, pl_message *m);
 /* Handles one message. An error ends the hub; a mistake of the sender is answered
  * instead. */
 pl_status hub_take(hub *h, const pl_peer *peer, pl_message *m);
-/* Does what is due and gives tasks to waiting workers. *more: records of homes' states
- * are left to apply. */
+/* Does what is due and gives tasks to waiting workers. *more becomes true if records of
+ * homes' states are left to apply. */
 pl_status hub_tend(hub *h, int64_t now_ms, bool *more);
-/* ends all leases, audits and offers of this worker */
+/* Ends all leases, audits and offers of this worker. */
 void hub_free_held(hub *h, int worker);
-/* tells all workers that the job has ended, if all is trained */
+/* If everything is trained, tells all workers that the job has ended. */
 void hub_dismiss_finished(hub *h);
-/* takes the message's body */
+/* Sends an answer; takes ownership of the message's body. */
 pl_status hub_answer(hub *h, const pl_peer *peer, pl_message *a);
-/* The worker has stopped training this path's task. It may train one task while another
- * is sent. */
+/* The worker has stopped training this path's task. It may train one task while it
+ * sends another. */
 void hub_end_task(hub_worker *w, const plan_path *path);
 
 /* hub_names.c */
-int hub_find_worker(const hub *h, const char *name); /* -1: not known */
+int hub_find_worker(const hub *h, const char *name); /* -1: the name is not known */
 /* Finds the worker of this name, or adds it. ERR_USAGE: the name is not valid.
  * ERR_NOPERM: the key has too many names. ERR_BUSY: the hub has too many workers. */
 pl_status hub_know_worker(hub *h, const char *name, const pl_peer *peer, int *out);
 pl_status hub_check_owner(const hub_worker *w, const pl_peer *peer);
 /* Whether a line about what this peer said may be logged now. */
 bool hub_may_log(hub *h, const pl_peer *peer);
-/* Whether both are answered for by the same holder: they are one worker, or have one
- * key. */
+/* Whether both workers belong to one holder: they are one worker, or share a key. */
 bool hub_same_holder(const hub_worker *a, const hub_worker *b);
-/* Whether the hub must expect that its leases lead to nothing (hub_names.c). */
+/* Whether the worker is on trial, so that its leases may lead to nothing
+ * (hub_names.c). */
 bool hub_is_on_trial(const hub_worker *w);
-/* The number of leases of all workers of its holder. */
+/* The number of leases that all workers of this worker's holder have. */
 int hub_n_held(const hub *h, const hub_worker *w);
 /* Notes that a lease of the worker ran out. */
 void hub_note_lost(void *hub, int worker);
@@ -284,8 +293,8 @@ void hub_note_lost(void *hub, int worker);
  * with which the task began, or end the job. */
 pl_status hub_note_failure(hub *h, plan_path *path, int worker, pl_status why,
                            const char *text);
-/* Notes that the homes confirm what the worker delivered `held_s` after its lease was
- * granted. */
+/* Notes that the homes confirm a delivery of the worker, `held_s` seconds after its
+ * lease was granted. */
 void hub_note_success(hub *h, int worker, double held_s);
 bool hub_is_barred(const hub_worker *w, int64_t now_ms);
 /* Takes the path's lease from its holder, which counts as a failure of the holder. */
@@ -298,19 +307,20 @@ void hub_end_overdue(hub *h, int64_t now_ms);
 bool hub_is_audited(const hub *h, const hub_worker *w);
 /* The audit that this worker does under this token, or NULL. */
 hub_audit *hub_audit_of(hub *h, uint64_t token, int worker);
-/* An audit that this worker may do and for which no better worker is there, or NULL. */
+/* Finds an audit that this worker may do and for which no better worker is connected;
+ * or NULL. */
 hub_audit *hub_find_audit(hub *h, int worker, int64_t now_ms);
 void hub_grant_audit(hub *h, hub_audit *a, int worker, int64_t now_ms);
-/* The worker's DONE for an audit: `m`, which `r` reads. Its data may contain the
- * likeness. */
+/* Handles a worker's DONE for an audit. The data of `m` may contain the likeness. */
 pl_status hub_audit_done(hub *h, hub_audit *a, int worker, const pl_message *m);
-/* The worker gives the audit back. If `reason` is not NULL, the audit failed there. */
+/* Handles that the worker gives the audit back. If `reason` is not NULL, the audit
+ * failed there. */
 void hub_audit_release(hub *h, hub_audit *a, const char *reason);
 void hub_release_audits(hub *h, int worker);
 bool hub_audits_wait(const hub *h, int arm, int64_t now_ms);
 void hub_mark_fenced(hub *h, hub_worker *w);
-/* Audit records of homes: those of one state come between begin and end; events come
- * alone. */
+/* Audit records of homes. The records of one state come between hub_begin_rows and
+ * hub_end_rows; events come alone. */
 void hub_begin_rows(hub *h, int home);
 bool hub_is_audit_record(pl_reader *r);
 pl_status hub_take_audit_record(hub *h, int home, pl_reader *r);
@@ -326,10 +336,11 @@ void hub_audit_json(const hub *h, pl_json *out);
  * known. */
 void hub_note_pace(hub_worker *w, const pl_arm *arm, double inner_s, double total_s);
 /* Finds a task that another worker holds and that this worker would finish well before.
- * False: there is none. Leases are looked through anew only now and then. */
+ * Returns false if there is none. The list of slow leases is renewed only now and
+ * then. */
 bool hub_find_backup(hub *h, int worker, int64_t now_ms, plan_task *out);
-/* Finds out whose work a finished phase was, as soon as worker and homes have reported
- * it. A second holder is told to stop. */
+/* Finds out which worker did a finished phase, as soon as both worker and homes have
+ * reported it. A second holder is told to stop. */
 pl_status hub_settle(hub *h, plan_path *path);
 /* For a running job: reads the addresses of all homes, the old ones first. */
 pl_status hub_add_homes(hub *h, const pl_message *homes);

@@ -1,21 +1,22 @@
 /* Names of workers, the keys that they belong to, and the failures that are counted
  * against them.
  *
- * A key answers for everything that is done with it: it has few names, and a failure
- * under one of them counts for all. The job's own keys belong to the operator, who may
- * start any number of workers; each of these answers for itself.
+ * A key is responsible for everything that is done with it: it may have only a few
+ * names, and a failure under one of them counts for all. The job's own keys belong to
+ * the operator, who may start any number of workers; each of these is responsible only
+ * for itself.
  *
  * A worker that fails FAILURES_MAX tasks in a row is barred for a while, twice as long
  * each time. A job ends only if a task cannot be done. If the operator's own workers
- * are there, only their failures decide that, because a holder of many keys could
- * otherwise end any job. If not, several different holders must have failed at the
- * task.
+ * are connected, only their failures count for that, because otherwise a holder of many
+ * keys could end any job. If there are none, several different holders must have failed
+ * at the task.
  *
  * A worker that joined is on trial until it has delivered a task, and again when it
  * lets a lease run out. On trial it is served last, its key has one lease at a time,
  * and any idle worker that is not on trial does the same task as well (hub_backup.c).
- * So a worker that takes tasks and does not do them delays no path while others are
- * idle. */
+ * So a worker that takes tasks and never finishes them delays no path as long as other
+ * workers are idle. */
 #include "workers/hub_internal.h"
 
 enum {
@@ -55,8 +56,8 @@ static int count_names(const hub *h, const hub_worker *like)
     return n;
 }
 
-/* The entry of a worker that has left, with this key or (NULL) with any. -1: there is
- * none. */
+/* Finds the entry of a worker that has left, with this key or (if NULL) with any key.
+ * Returns -1 if there is none. */
 static int find_left_entry(hub *h, const pl_pubkey *key)
 {
     int64_t now = pl_now_ms();
@@ -94,9 +95,9 @@ static pl_status place_worker(hub *h, const hub_worker *fresh, int *out)
     return PL_OK;
 }
 
-/* Names that nobody but their owner may say, also after this hub has forgotten all
- * workers: those of the job's own workers, and those that the list of keys gives to
- * others. Other names belong to the key that comes first. */
+/* Refuses names that only their owner may use, even after this hub has forgotten all
+ * workers: the names of the job's own workers, and names that the list of keys assigns
+ * to other keys. Any other name belongs to the key that uses it first. */
 static pl_status check_reserved(const char *name, const pl_peer *peer)
 {
     pl_pubkey owner;
@@ -116,7 +117,7 @@ static pl_status check_reserved(const char *name, const pl_peer *peer)
         name);
 }
 
-/* Whether a key has this name only because it came first. */
+/* Whether a key has this name only because it used it first. */
 static bool is_strangers(const hub_worker *w)
 {
     pl_pubkey owner;
@@ -124,8 +125,8 @@ static bool is_strangers(const hub_worker *w)
            !(pl_gate_key_named(w->name, &owner) && pl_pubkey_equal(&owner, &w->key));
 }
 
-/* One of the job's own workers takes its name back from a stranger, whose entry goes on
- * without a name that anybody could say. */
+/* Gives a name back to one of the job's own workers, if a stranger had used it first.
+ * The stranger's entry gets a name that no worker can use. */
 static void take_name_back(hub *h, int worker)
 {
     hub_worker *w = &h->workers[worker];
@@ -154,7 +155,7 @@ pl_status hub_know_worker(hub *h, const char *name, const pl_peer *peer, int *ou
     PL_CHECK(place_worker(h, &fresh, out));
     h->workers[*out] = fresh;
     pl_name_table_put(h->worker_names, name, *out);
-    /* failures that count against the key stay */
+    /* failures that count against the key remain */
     for (int i = 0; i < h->n_workers; i++)
         if (i != *out && hub_same_holder(&h->workers[i], &h->workers[*out])) {
             h->workers[*out].n_failures = h->workers[i].n_failures;
@@ -165,8 +166,9 @@ pl_status hub_know_worker(hub *h, const char *name, const pl_peer *peer, int *ou
     return PL_OK;
 }
 
-/* A name belongs to the key that first came with it, so another key cannot take its
- * leases. Without encryption all keys are equal. */
+/* Checks that a worker's name is used with its key. A name belongs to the key that
+ * first came with it, so that no other key can take over its leases. Without encryption
+ * all keys are equal. */
 pl_status hub_check_owner(const hub_worker *w, const pl_peer *peer)
 {
     if (w->fenced[0])
@@ -179,8 +181,8 @@ pl_status hub_check_owner(const hub_worker *w, const pl_peer *peer)
         w->name);
 }
 
-/* Lines about what a worker says, ten per second of all that are not the job's own: one
- * key could otherwise fill the disk with them. */
+/* Limits lines in the log about workers that are not the job's own: ten per second for
+ * all of them together. Otherwise one key could fill the disk. */
 bool hub_may_log(hub *h, const pl_peer *peer)
 {
     enum { PER_S = 10, AT_ONCE = 200 };
@@ -196,7 +198,7 @@ bool hub_may_log(hub *h, const pl_peer *peer)
 }
 
 /* ---- failures ---- */
-/* A failure under one name of a key counts for all its names. */
+/* Counts a failure of a worker; it counts for all names of its key. */
 static void count_failure(hub *h, int worker, const char *text)
 {
     const hub_worker *of = &h->workers[worker];
@@ -252,9 +254,10 @@ static void note_failed_by(hub *h, plan_path *path, int worker)
         path->failed_by[path->n_failed_by++] = worker;
 }
 
-/* Whether the task may have failed because of the path's state, which a key that is not
- * the job's own has delivered: updates that follow from it are not finite, or far too
- * long. A path with parameters of its own cannot begin without its state. */
+/* Whether the task may have failed because of the path's state, which was delivered by
+ * a key that is not the job's own: updates that follow from that state are not finite,
+ * or much too long. A path with parameters of its own cannot begin without its state,
+ * so it is excluded. */
 static bool has_others_state(hub *h, const plan_path *path, pl_status why)
 {
     plan_task task;
@@ -265,17 +268,20 @@ static bool has_others_state(hub *h, const plan_path *path, pl_status why)
            pl_path_layout_of(&h->tasks.arms[task.arm].arm).params < 0;
 }
 
-/* The path goes on like a path that has finished no phase. */
+/* Drops a state with which no worker can continue. The path continues like one that has
+ * finished no phase. */
 static pl_status drop_useless_state(hub *h, plan_path *path, const char *text)
 {
     int maker = hub_find_worker(h, path->state_of);
-    pl_log(PL_LOG_WARN, "state.dropped",
-           "task=%s phase=%lld worker=%s reason=\"nobody can go on from the state that "
-           "it left: %s\"",
-           path->name, (long long)path->phase, path->state_of, text);
+    pl_log(
+        PL_LOG_WARN, "state.dropped",
+        "task=%s phase=%lld worker=%s reason=\"no worker can continue from the state "
+        "that it left: %s\"",
+        path->name, (long long)path->phase, path->state_of, text);
     if (maker >= 0)
         hub_note_lost(h, maker);
-    for (int i = 0; i < h->n_workers; i++) /* the failures were not theirs */
+    for (int i = 0; i < h->n_workers;
+         i++) /* these failures were not the fault of those workers */
         for (int k = 0; k < path->n_failed_by; k++)
             if (hub_same_holder(&h->workers[i], &h->workers[path->failed_by[k]])) {
                 h->workers[i].n_failures = 0;
@@ -335,9 +341,9 @@ int hub_n_held(const hub *h, const hub_worker *w)
     return n;
 }
 
-/* For other workers the first lost lease is forgiven: a connection may have broken,
- * with all leases that were held over it. A worker on trial has one lease, and losing
- * it is a failure. */
+/* Notes that a lease ran out. For most workers the first one is forgiven: a connection
+ * may have broken, and with it all leases of the worker. A worker on trial has one
+ * lease, and losing it counts as a failure. */
 void hub_note_lost(void *hub_of, int worker)
 {
     hub *h = hub_of;
@@ -357,8 +363,9 @@ bool hub_is_barred(const hub_worker *w, int64_t now_ms)
 }
 
 /* ---- leases that are held too long ---- */
-/* A worker that renews a lease for ever and delivers nothing would stop its path. No
- * honest worker needs OVERDUE_TIMES as long as the slowest task that was ever accepted.
+/* Whether a lease has been held too long. A worker that renews a lease for ever and
+ * delivers nothing would stop its path. No honest worker needs more than OVERDUE_TIMES
+ * the time of the slowest task that was ever accepted.
  */
 static bool is_overdue(const hub *h, const plan_lease *lease, int64_t now_ms)
 {

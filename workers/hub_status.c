@@ -2,7 +2,7 @@
  * tests. */
 #include "workers/hub_internal.h"
 
-/* Ages count from the grant and from the last renewal; in seconds. */
+/* Describes a lease: seconds since its grant and since its last renewal. */
 static pl_json *lease_json(const hub *h, const plan_lease *lease, int64_t now_ms)
 {
     pl_json *o = pl_json_object();
@@ -110,9 +110,10 @@ static pl_json *home_json(const hub *h, int i, int64_t now_ms)
     return o;
 }
 
-/* Workers that are there come first; the others are left out if one message cannot hold
- * all. A name that has left and never got a task is always left out: a holder of many
- * keys could otherwise fill the list. Returns how many are in it. */
+/* Lists workers; connected ones come first. If one message cannot hold all, the rest is
+ * left out. A name that has left and never got a task is always left out, because
+ * otherwise a holder of many keys could fill the list. Returns the number of workers in
+ * the list. */
 static int put_workers(const hub *h, int most, pl_json *workers, int64_t now_ms)
 {
     int n = 0;
@@ -175,7 +176,8 @@ void hub_status_json(hub *h, pl_buf *out)
 }
 
 /* ---- the end ---- */
-/* Whether the arms of the mixture and its baselines are there, and all is done. */
+/* Whether the arms of the mixture and its baselines exist and all their tasks are
+ * done. */
 static bool is_finished(const hub *h)
 {
     bool has_mixture = false;
@@ -188,7 +190,8 @@ static bool is_finished(const hub *h)
     return has_mixture;
 }
 
-/* Workers that joined from elsewhere would wait for a hub that does not come back. */
+/* Tells workers that the job has ended. Workers that joined from elsewhere would
+ * otherwise wait for a hub that does not come back. */
 void hub_dismiss_finished(hub *h)
 {
     if (!is_finished(h))
@@ -200,6 +203,6 @@ void hub_dismiss_finished(hub *h)
             continue;
         pl_message_init(&a, 0);
         pl_wire_error(&a, w->request, PL_ERR_CANCELLED, "the job is finished");
-        (void)hub_answer(h, &w->peer, &a); /* whoever has gone misses it */
+        (void)hub_answer(h, &w->peer, &a); /* a worker that has gone does not get it */
     }
 }

@@ -11,10 +11,10 @@
 enum {
     ARGS_MAX = 48,
     LINE_BYTES = 1024,
-    CRASHES_MAX = 8, /* in a row */
-    KILLS_MAX =
-        200, /* SIGKILL is sent by a user, or when memory is short; so not too often */
-    STEADY_MS = 10000, /* a child that lives this long ends a row of crashes */
+    CRASHES_MAX = 8,   /* number of crashes in a row that end the job */
+    KILLS_MAX = 200,   /* limit for SIGKILLs in a row, which a user or, when memory is
+                          short, the system sends */
+    STEADY_MS = 10000, /* a child that lives this long ends a series of crashes */
     DELAY_MS = 100,
     DELAY_MAX_MS = 5000
 };
@@ -23,12 +23,12 @@ typedef struct child {
     char name[64];
     char *argv[ARGS_MAX]; /* owned */
     char ready_file[PL_PATH_MAX];
-    /* from the first start; the child gets it again at a restart */
+    /* address from the first start; the child gets it again at a restart */
     char address[PL_ADDRESS_MAX];
     pid_t pid; /* 0: not running */
     bool stopping;
-    int how;            /* it ended, as waitpid tells */
-    int crashes, kills; /* in the present row */
+    int how;            /* how it ended, from waitpid */
+    int crashes, kills; /* in the current series */
     int64_t started_ms;
     int64_t restart_ms; /* when to start again; 0: not waiting */
 } child;
@@ -37,14 +37,14 @@ struct pl_launcher {
     char program[PL_PATH_MAX], logs[PL_PATH_MAX];
     child *children;
     int n, restarts;
-    char last[128]; /* who was started again, and why */
+    char last[128]; /* name of the child that was last started again, and why */
 };
 
 pl_status pl_launcher_create(const char *program, const char *log_folder,
                              pl_launcher **out)
 {
     *out = NULL;
-    signal(SIGCHLD, SIG_DFL); /* an ignored one would hide every death */
+    signal(SIGCHLD, SIG_DFL); /* an ignored SIGCHLD would hide that children end */
     PL_CHECK(pl_make_folders(log_folder));
     pl_launcher *l = pl_alloc(sizeof *l);
     l->children = pl_alloc(PL_CHILDREN_MAX * sizeof *l->children);
@@ -68,7 +68,7 @@ void pl_launcher_destroy(pl_launcher **launcher)
     *launcher = NULL;
 }
 
-/* In the child, between fork and exec: only async-signal-safe calls. */
+/* Runs in the child between fork and exec, so it makes only async-signal-safe calls. */
 static void become(const char *program, char *const *argv, const char *log,
                    pid_t parent)
 {
@@ -83,8 +83,8 @@ static void become(const char *program, char *const *argv, const char *log,
         _exit(74);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    signal(SIGINT, SIG_IGN); /* Ctrl+C is handled by the launcher, */
-    signal(SIGHUP, SIG_IGN); /* and so is the end of the terminal */
+    signal(SIGINT, SIG_IGN); /* the launcher handles Ctrl+C, */
+    signal(SIGHUP, SIG_IGN); /* and the end of the terminal */
     execv(program, argv);
     _exit(71);
 }
@@ -135,7 +135,7 @@ pl_status pl_launcher_start(pl_launcher *l, const char *name, const char *const 
     return spawn(l, c);
 }
 
-/* A restarted child must listen at the port or path that the others know. */
+/* Makes a restarted child listen at the port or path that the others already know. */
 static void pin_address(child *c)
 {
     pl_address got, asked;
@@ -179,8 +179,8 @@ pl_status pl_launcher_address(pl_launcher *l, const char *name, int timeout_ms,
                    timeout_ms / 1000, l->logs, name);
 }
 
-/* The last line of a child's log says why it ended: `status=NAME error="SENTENCE"`
- * if it decided to. */
+/* Reads the last line of a child's log, which says why it ended: `status=NAME
+ * error="SENTENCE"` if the child ended itself. */
 static void last_line(const pl_launcher *l, const char *name, char out[LINE_BYTES])
 {
     pl_buf text = {0};
@@ -201,7 +201,8 @@ static void last_line(const pl_launcher *l, const char *name, char out[LINE_BYTE
     pl_buf_destroy(&text);
 }
 
-/* The child's own status and sentence; PL_ERR_OS and the last line if it left none. */
+/* Returns the status and sentence that the child left in its log; PL_ERR_OS and the
+ * last line if it left none. */
 static pl_status last_words(const pl_launcher *l, const char *name,
                             char out[LINE_BYTES])
 {
@@ -225,14 +226,15 @@ static pl_status last_words(const pl_launcher *l, const char *name,
     return PL_ERR_OS;
 }
 
-/* An exit code of sysexits is a decision and not an accident. 75 asks for a restart. */
+/* Whether an exit code is final: a code of sysexits is a decision of the child, not an
+ * accident. 75 asks for a restart. */
 static bool is_final(int code)
 {
     return code >= 64 && code <= 78 && code != 75;
 }
 
-/* SIGKILL, or SIGTERM after which the process ended well, was sent on purpose and is no
- * crash. */
+/* Whether a child was ended on purpose: by SIGKILL, or by SIGTERM after which it ended
+ * well. That is no crash. */
 static bool was_told_to_end(int how)
 {
     if (WIFSIGNALED(how))
@@ -240,8 +242,8 @@ static bool was_told_to_end(int how)
     return WIFEXITED(how) && WEXITSTATUS(how) == 0;
 }
 
-/* After each death in a row the next start waits longer; too many of them end the job.
- */
+/* Counts a death. After each death in a row the next start waits longer; too many in a
+ * row end the job. */
 static pl_status count_death(child *c, bool killed, pl_status why, const char *words)
 {
     int64_t now = pl_now_ms();
@@ -262,8 +264,8 @@ static pl_status count_death(child *c, bool killed, pl_status why, const char *w
     return PL_OK;
 }
 
-/* A worker that the hub refuses would be refused again after a restart. The job goes on
- * with the others, if there are any. */
+/* Whether the hub refused this worker. It would refuse it again after a restart, so it
+ * is not started again. The job continues with the other workers, if there are any. */
 static bool is_dismissed(const pl_launcher *l, const child *c, pl_status why,
                          const char *words)
 {

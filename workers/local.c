@@ -1,6 +1,6 @@
 /* Handles the vectors of one slot between two phases: takes the outer step of methods
- * that keep their own parameters, makes the update that is sent, and keeps what is
- * needed of it (local.h). Nothing here reads a file or a socket. */
+ * that keep their own parameters, makes the update that is sent, and keeps the parts of
+ * it that later phases need (local.h). Nothing here reads a file or a socket. */
 #include "workers/local.h"
 
 #include <math.h>
@@ -49,7 +49,8 @@ static bool sends_two(const local_slot *s)
     return pl_round_vectors(s->arm, s->topology, s->module) == 2;
 }
 
-/* A mate's offer, or its start, is version 0 minus the vector that it sent. */
+/* Takes the noloco step. A mate's offer, or its start, is version 0 minus the vector
+ * that the mate sent. */
 pl_status local_step_gossip(const local_slot *s, const float *mate,
                             const float *mate_start)
 {
@@ -79,9 +80,9 @@ static float holder_share(const local_slot *s)
                    pl_arm_share(s->arm, s->topology, s->module, s->path));
 }
 
-/* noloco offers x - share (x - now), and sends the difference to version 0. If two
- * vectors travel, this one is share (x - now). The share scales each update and must
- * not scale x. */
+/* Under noloco the holder offers x - share (x - now), and sends the difference to
+ * version 0. If two vectors are sent, this one is share (x - now). The share scales
+ * each update and must not scale x. */
 void local_update(const local_slot *s, const float *start, const float *now,
                   float *update)
 {
@@ -116,8 +117,9 @@ float local_carries(const local_slot *s)
                : (float)s->arm->outer.method.mix;
 }
 
-/* Let u = base - own, a = u + e, s what was sent and c = local_carries. The next u
- * contains c (u - s) = c (left - e) besides what is new; the residual has the rest. */
+/* Let u = base - own, e the residual, a = u + e, s the vector as it was sent, and c =
+ * local_carries. The next u contains c (u - s) = c (left - e) in addition to the new
+ * change; the rest goes into the residual. */
 void local_keep_left(const local_slot *s, const float *before, float *left)
 {
     float carried = local_carries(s);
@@ -125,11 +127,11 @@ void local_keep_left(const local_slot *s, const float *before, float *left)
         left[i] = (1.0f - carried) * left[i] + carried * before[i];
 }
 
-/* The factor that turns what was sent into n_contributors times the holder's part in
- * the mean. */
+/* The factor by which the sent vector is multiplied to give n_contributors times the
+ * holder's part in the mean. */
 static float holder_part(const local_slot *s)
 {
-    /* the message is weighted already */
+    /* a homomorphic message already contains the weight */
     if (pl_codec_is_homomorphic(&s->arm->outer.codec))
         return (float)pl_arm_contributors(s->topology, s->module);
     return holder_share(s);

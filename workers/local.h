@@ -1,13 +1,13 @@
-/* Private to the worker: what a path keeps between its phases besides the modules'
- * versions (outer/rounds.h, pl_path_layout), and how it changes. It is pure arithmetic:
- * equal input gives equal bytes on every worker. */
+/* Private to the worker: the vectors that a path keeps between its phases in addition
+ * to the modules' versions (outer/rounds.h, pl_path_layout), and how they change. It is
+ * pure arithmetic: equal input gives equal bytes on every worker. */
 #ifndef PL_WORKERS_LOCAL_H
 #define PL_WORKERS_LOCAL_H
 #include "codec/codec.h"
 #include "outer/outer.h"
 #include "net/net.h"
 
-/* One slot of one path: regions of the path's vectors, [n] each. */
+/* One slot of one path: its parts of the path's vectors, [n] each. */
 typedef struct local_slot {
     const pl_arm *arm;
     const pl_topology *topology;
@@ -15,31 +15,33 @@ typedef struct local_slot {
     int64_t phase;
     size_t n;
     const float *base; /* the version that updates are relative to */
-    float *params, *velocity, *last, *before; /* of the state; NULL where it has none */
+    /* parts of the path's state; NULL for vectors that the state does not have */
+    float *params, *velocity, *last, *before;
 } local_slot;
 
-/* For eager and noloco, from the second phase on: the step that ends the phase before.
- * `params` becomes the start of this phase. */
+/* Takes the step that ends the phase before, for eager and noloco, from the second
+ * phase on. `params` becomes the start of this phase. */
 PL_MUST_CHECK pl_status local_step_eager(const local_slot *s, const float *mean_before);
-/* mate: the mate's decoded update, or NULL if there is none. mate_start: the second
- * vector, if two travel (pl_round_vectors). */
+/* mate: the mate's decoded update, or NULL if there is none. mate_start: the mate's
+ * second vector, if two are sent (pl_round_vectors). */
 PL_MUST_CHECK pl_status local_step_gossip(const local_slot *s, const float *mate,
                                           const float *mate_start);
 
-/* The update that training from `start` to `now` makes. */
+/* Computes the update that training from `start` to `now` makes. */
 void local_update(const local_slot *s, const float *start, const float *now,
                   float *update);
-/* The second vector, if two travel: how far the start is from the base. */
+/* Computes the second vector, if two are sent: the distance of the start from the
+ * base. */
 void local_update_start(const local_slot *s, const float *start, float *update);
 /* The fraction of the codec's error that the next update contains anyway, because the
  * path's own parameters still have it; only the rest goes into the residual. Streaming:
  * its mixing factor (1 for a module with one contributor). All other methods: 0. */
 float local_carries(const local_slot *s);
-/* left: in, what the codec left out of this round's update and residual; out, the
- * residual for the next round. before: the residual of this round. */
+/* left: on entry the part of this round's update and residual that the codec left out,
+ * on return the residual for the next round. before: the residual of this round. */
 void local_keep_left(const local_slot *s, const float *before, float *left);
-/* After training. `sent` (and `sent_start` if two vectors travel) is the update as its
- * receiver decodes it. */
+/* Call it after training. `sent` (and `sent_start` if two vectors are sent) is the
+ * update as its receiver decodes it. */
 void local_keep(const local_slot *s, const float *start, const float *now,
                 const float *sent, const float *sent_start);
 

@@ -6,7 +6,7 @@
 extern "C" {
 #endif
 
-/* Appends the text; `status` is what STATUS_IS carries (docs/PROTOCOL.md 2.2). */
+/* Appends the text; `status` is the JSON of a STATUS_IS (docs/PROTOCOL.md 2.2). */
 void pl_metrics_write(const pl_json *status, pl_buf *out);
 
 #ifdef __cplusplus

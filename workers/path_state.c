@@ -1,13 +1,14 @@
-/* Packs the vectors of a path's state into the blob that travels, and unpacks them:
- * as f32, 24 bits, bf16 or 8 bits per value (path_state.h). */
+/* Packs the vectors of a path's state into the blob that is sent, and unpacks them: as
+ * f32, 24 bits, bf16 or 8 bits per value (path_state.h). */
 #include "workers/path_state.h"
 
 #include <float.h>
 #include <math.h>
 
 /* ---- 8 bits ---- */
-/* A value that was rounded once is rounded to itself: the largest code c of a block has
- * 64 <= c <= 127, so the same power of two is found again. */
+/* The exponent of a block. A value that was rounded once is rounded to itself: the
+ * largest code c of a block has 64 <= c <= 127, so the same power of two is found
+ * again. */
 static int exponent_of(const float *values, size_t n)
 {
     float most = 0;
@@ -15,8 +16,8 @@ static int exponent_of(const float *values, size_t n)
     for (size_t i = 0; i < n; i++)
         most = fmaxf(most, fabsf(values[i]));
     if (!(most >= FLT_MIN * 256) || most > FLT_MAX)
-        return INT16_MIN; /* all are zero; an encoder refuses values that are not finite
-                           */
+        return INT16_MIN; /* all values are zero; an encoder refuses values that are not
+                             finite */
     frexpf(most, &e);     /* most = f 2^e, 0.5 <= f < 1 */
     return most > ldexpf(127.0f, e - 7) ? e - 6 : e - 7;
 }

@@ -7,7 +7,7 @@ enum { WAIT_MS = 200, PATIENCE_MS = 800, ROUNDS_KEPT = 2 };
 
 struct peer {
     pl_socket *socket;
-    pl_queue *offers; /* from the sender */
+    pl_queue *offers; /* queue from the sender's thread */
     pl_thread *thread;
     peer_offer **kept;
     size_t n_kept;
@@ -19,7 +19,8 @@ static void free_offer(peer_offer *o)
     pl_free(o);
 }
 
-/* Newer rounds replace those for which no mate can ask any more. */
+/* Keeps an offer. It replaces the offers of rounds for which no mate can ask any
+ * more. */
 static void keep_offer(peer *p, peer_offer *o)
 {
     size_t n = 0;
@@ -153,8 +154,8 @@ void peer_put(peer *p, peer_offer *offer)
     pl_queue_push(p->offers, offer);
 }
 
-/* The other worker answers as a home does, so it is asked like a home, but not for
- * long. */
+/* Asks another worker. It answers in the way that a home does, so it is asked like a
+ * home, but not for long. */
 pl_status peer_get(const peer_line *line, const char *module, int64_t round, int path,
                    int replica, pl_buf *out)
 {

@@ -1,6 +1,7 @@
-/* Private to the worker: updates for other workers (noloco). A thread of its own
- * answers GET_UPDATE and GET_BLOB as a home does, from what this worker has trained. A
- * worker that gets no answer asks the home. Only time depends on it, not results. */
+/* Private to the worker: updates for other workers (noloco). A separate thread answers
+ * GET_UPDATE and GET_BLOB as a home does, with the updates that this worker has made. A
+ * worker that gets no answer asks the home. This only saves time; results do not depend
+ * on it. */
 #ifndef PL_WORKERS_PEER_H
 #define PL_WORKERS_PEER_H
 #include "codec/codec.h"
@@ -25,7 +26,7 @@ void peer_destroy(peer *p); /* accepts NULL */
  * Any thread. */
 void peer_put(peer *p, peer_offer *offer);
 
-/* Which worker to ask, and what to do while waiting (as in pl_client_options; may be
+/* The worker to ask, and what to do while waiting (as in pl_client_options; may be
  * NULL). */
 typedef struct peer_line {
     const char *address;
@@ -35,7 +36,7 @@ typedef struct peer_line {
 } peer_line;
 
 /* Appends the update that the other worker offers. After ERR_NOT_FOUND, ERR_NET,
- * ERR_TIMEOUT and ERR_NOPERM ask the home. */
+ * ERR_TIMEOUT or ERR_NOPERM the caller should ask the home. */
 pl_status peer_get(const peer_line *line, const char *module, int64_t round, int path,
                    int replica, pl_buf *out);
 

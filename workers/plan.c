@@ -1,28 +1,28 @@
-/* The plan: which task is next, and who holds which lease.
+/* The plan: it decides which task is next, and records who holds which lease.
  *
  * Purpose. The hub (hub.c) answers every question of a worker by calling this file.
  * Nothing here opens a socket, reads a clock or logs: the caller passes the time as
  * `now_ms`. Tests can therefore play whole jobs, restarts and lost messages in memory.
  *
- * What it knows. A task is one (path, replica) of an arm in the phase that it has
- * reached. Phases and versions come from the homes (plan_hear, plan_set_version). They
- * only rise, so news may come late, twice or in any order: older news changes nothing.
+ * State. A task is one (path, replica) of an arm in the phase that it has reached.
+ * Phases and versions come from the homes (plan_hear, plan_set_version). They only
+ * rise, so reports may come late, twice or in any order: older reports change nothing.
  * Leases are known to the hub alone, and a hub that restarts learns them again from the
  * renewals of their holders (take_up).
  *
  * A task of phase t may begin (may_begin) when
  *   1. its path has finished t phases and the arm has more than t of them;
  *   2. every module of the path has the version that phase t needs (pl_round_needs). A
- *      holder that goes on before phase t - 1 has arrived may instead compute the
+ *      holder that continues before phase t - 1 has arrived may instead compute the
  *      versions of modules to which it alone contributes (pl_round_predicts);
  *   3. the method's own condition holds. noloco: the mates of phase t - 1 have finished
  *      it, or offer it, or the deadline is over. streaming: every update that it will
  *      take up later is under way. delayed-nesterov: the path is at most `staleness`
  *      phases ahead of the slowest path.
  *
- * There is no other barrier. Of all ready tasks
- *      plan_choose takes the one with the most steps left to do one after another, then
- *      one whose state this worker has in its cache.
+ * There is no other barrier. Among all ready tasks plan_choose takes the one with the
+ * most phases left to do one after another, then one whose state this worker has in its
+ * cache.
  *
  * The lease of a path in phase t:
  *
@@ -36,8 +36,8 @@
  *    +---- plan_hear: the homes report phase t + 1 (also from HELD) +
  *
  * SAID means that the worker says it has delivered. Only the homes can confirm that, so
- * no renewal prolongs the lease in this state (plan_done.c). A holder may also go on
- * into phase t + 1 while t is on its way: plan_extend moves the lease there under the
+ * no renewal prolongs the lease in this state (plan_done.c). A holder may also continue
+ * with phase t + 1 while t is on its way: plan_extend moves the lease there under the
  * same token, and plan_shorten moves it back. A backup is a second lease of the same
  * phase with a higher token. If the first lease ends, the backup takes its place.
  *
@@ -189,8 +189,9 @@ void plan_hear(plan_path *path, const plan_news *news, int64_t now_ms)
     plan_await_next(path);
 }
 
-/* `ahead`: the phase before has not arrived yet. Versions to which only that phase
- * contributes are not there, but its worker knows them. */
+/* Whether the phase's versions exist. `ahead`: the phase before has not arrived yet.
+ * Versions to which only that phase contributes do not exist then, but its worker can
+ * compute them. */
 static bool versions_are_there(const plan_arm *a, int index, int64_t phase, bool ahead)
 {
     int path = index / pl_topology_n_replicas(a->topology);
@@ -254,7 +255,7 @@ bool plan_is_late(const plan_arm *arm, int index, int64_t phase, int64_t now_ms)
     return path->made > phase || now_ms - path->made_ms >= deadline_ms;
 }
 
-/* All mates of the path's last phase must have finished that phase, or offer their
+/* Whether all mates of the path's last phase have finished that phase, or offer their
  * updates. */
 static bool mates_are_done(const plan_arm *a, int index, int64_t phase, int64_t now_ms)
 {
@@ -279,15 +280,15 @@ static bool is_too_far_ahead(const plan_arm *a, int64_t phase)
     return phase - least > a->arm.outer.staleness;
 }
 
-/* Whether (path, replica) `other` has done this phase, or a worker is at it. */
+/* Whether (path, replica) `other` has done this phase, or a worker is doing it. */
 static bool is_under_way(const plan_path *other, int64_t phase)
 {
     return other->phase > phase || (other->phase == phase && other->lease.active);
 }
 
 /* A streaming path may begin before the version exists that it takes up some steps
- * later. But all updates of that version must be under way: otherwise the path could
- * wait for a task for which no worker is left. */
+ * later. But all updates of that version must be under way: otherwise the path might
+ * wait for a task that no worker is free to do. */
 static bool merges_are_under_way(const plan_arm *a, int index, int64_t phase)
 {
     int replicas = pl_topology_n_replicas(a->topology), path = index / replicas;
@@ -321,8 +322,9 @@ bool plan_ready(const plan_arm *arm, int index, int64_t now_ms)
     return may_begin(arm, index, arm->paths[index].phase, false, now_ms);
 }
 
-/* Larger is better: first the steps left to do one after another, then affinity. Scores
- * come before all training, because the mixture waits for them. */
+/* Rates a task; larger is better: first by the steps left to do one after another, then
+ * by whether this worker had the path. Tasks that score documents come before all
+ * training, because the mixture waits for them. */
 static int64_t score_of(const plan_arm *arm, const plan_path *path, int64_t phase,
                         int worker)
 {
@@ -343,8 +345,8 @@ bool plan_choose(const plan *p, int worker, int64_t now_ms, plan_task *out)
             bool held = path->backup.active || path->drops_state ||
                         (path->lease.active && path->lease.deadline_ms > now_ms);
             int64_t score = score_of(&p->arms[a], path, path->phase, worker);
-            /* Readiness is checked last, because it costs most and most tasks have no
-             * better score. */
+            /* readiness is checked last, because it is the most expensive check and
+             * most tasks have no better score */
             if (held || score <= best || plan_has_said(path, worker, now_ms) ||
                 !plan_ready(&p->arms[a], i, now_ms))
                 continue;
@@ -380,7 +382,7 @@ bool plan_is_better(const plan *p, plan_task task, plan_task held, int worker)
     return score_of(a, x, x->phase, worker) > score_of(b, y, y->phase + 1, worker);
 }
 
-/* Failures stay, because they belong to the phase that has not arrived yet. */
+/* Failures are kept, because they belong to the phase that has not arrived yet. */
 void plan_extend(plan *p, plan_task task, int64_t now_ms, int ttl_ms)
 {
     plan_lease *lease = &p->arms[task.arm].paths[task.index].lease;
@@ -432,8 +434,9 @@ plan_lease *plan_lease_of(plan_path *path, uint64_t token, int worker)
     return backs_up ? &path->backup : NULL;
 }
 
-/* noloco and delayed-nesterov begin with whatever has arrived by then, and moments that
- * stay with a worker differ between workers. */
+/* noloco and delayed-nesterov begin with the updates that have arrived by then, so two
+ * workers could begin differently. Moments that stay with a worker differ between
+ * workers. */
 bool plan_may_back_up(const plan_arm *arm)
 {
     const pl_method_traits *of = pl_traits(arm->arm.outer.method.method);
@@ -454,7 +457,7 @@ void plan_grant_backup(plan *p, plan_task task, int worker, int64_t now_ms, int 
     p->n_backups++;
 }
 
-/* The lease ends. If there is a backup, it takes its place. */
+/* Ends the lease. If there is a backup, it takes the lease's place. */
 static void end_lease(plan_path *path)
 {
     int failures = path->lease.failures;
@@ -477,8 +480,8 @@ int plan_n_held(const plan *p, int worker)
     return n;
 }
 
-/* This hub knows the leases that it granted itself, so only leases of an earlier hub
- * are taken up. */
+/* Takes up the lease of a holder that renews it. This hub knows the leases that it
+ * granted itself, so it takes up only leases of an earlier hub. */
 static bool take_up(const plan *p, plan_path *path, int64_t phase, uint64_t token,
                     int worker, int64_t now_ms)
 {
@@ -503,7 +506,7 @@ bool plan_renew(plan *p, plan_path *path, int64_t phase, uint64_t token, int wor
         return false;
     plan_lease *lease = plan_lease_of(path, token, worker);
     if (lease && plan_is_said(path, token, path->phase))
-        return lease->active; /* until the homes confirm it */
+        return lease->active; /* active until the homes confirm it */
     if (!lease && !take_up(p, path, phase, token, worker, now_ms))
         return false;
     if (lease == &path->backup) {

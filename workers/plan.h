@@ -10,7 +10,8 @@ enum { PLAN_HELD_MAX = 3 };
 
 typedef struct plan_lease {
     bool active;
-    /* by a hub that restarted: granted_ms is when it heard of the lease */
+    /* taken up by a hub that restarted; granted_ms is then the time when it learned of
+     * the lease */
     bool taken_up;
     uint64_t token;
     int64_t phase;
@@ -18,23 +19,23 @@ typedef struct plan_lease {
     int worker;       /* index of the holder */
     int step;         /* last reported inner step */
     int64_t step_ms;  /* when it was reported */
-    int first_step;   /* the first one reported, */
-    int64_t first_ms; /* and when; 0: none yet */
+    int first_step;   /* the first inner step that was reported, */
+    int64_t first_ms; /* and when; 0: no report yet */
     double loss;
-    int failures; /* failures of this task in this phase */
+    int failures; /* number of failures of this task in this phase */
 } plan_lease;
 
 /* The leases of a finished phase. They are kept until its worker reports, because only
- * then it is known whose work it was. */
+ * then it is known which worker did it. */
 typedef struct plan_ended {
     int64_t phase;
     plan_lease leases[2]; /* the path's lease and its backup; token 0: there was none */
-    bool goes_on;         /* the first lease goes on into the next phase */
+    bool goes_on;         /* the first lease was extended to the next phase */
     /* the token under which the phase arrived; 0: the homes did not name one */
     uint64_t by;
 } plan_ended;
-/* A lease is at most one phase ahead of its path, so news ends at most two phases at
- * once. */
+/* A lease is at most one phase ahead of its path, so one report ends at most two
+ * phases. */
 enum { PLAN_ENDED_MAX = 2 };
 
 /* A worker's report that it has delivered a phase. It counts when the homes confirm it.
@@ -43,16 +44,16 @@ typedef struct plan_said {
     int64_t phase;
     uint64_t token; /* 0: no report */
     int worker;
-    double loss, seconds; /* of its inner steps */
+    double loss, seconds; /* loss and seconds of the phase's inner steps */
     int64_t said_ms;
-    int64_t held_ms;  /* since its lease was granted */
+    int64_t held_ms;  /* time since its lease was granted */
     int64_t lease_ms; /* when its lease ends if the homes do not confirm */
     int64_t until_ms; /* until then this worker does not get the path again */
 } plan_said;
-/* How many workers that failed at a path's task are remembered. */
+/* Number of workers that failed at a path's task and are remembered. */
 enum { PLAN_FAILED_MAX = 3 };
-/* Unconfirmed reports of one path: of the holder of two phases, its backup, and an
- * earlier one. */
+/* Most unconfirmed reports of one path: two of the holder (for two phases), one of its
+ * backup, and an earlier one. */
 enum { PLAN_SAID_MAX = 4 };
 
 /* What a home reports about a path. */
@@ -60,7 +61,8 @@ typedef struct plan_news {
     int64_t phase;
     uint64_t n_tokens;
     double loss, seconds;
-    uint64_t by;        /* the token under which the last phase arrived; 0: not known */
+    /* the token under which the last phase arrived; 0 if the home did not name it */
+    uint64_t by;
     const char *worker; /* the worker that made the path's state; "" or NULL: none */
 } plan_news;
 
@@ -69,26 +71,29 @@ typedef struct plan_path {
     int64_t phase;
     uint64_t n_tokens;
     double loss, seconds;
-    int last_worker;            /* -1: none yet */
+    int last_worker;            /* worker that had the path last; -1: none yet */
     char state_of[PL_TEXT_MAX]; /* the worker that made the path's state; "": none */
     /* the homes must drop that state; until then the path is not leased */
     bool drops_state;
-    int64_t mates_phase; /* the phase for which `mates` holds; -1: none yet */
-    int *mates;          /* [n_slots] the mates after its last phase (noloco) */
-    int64_t offered;     /* number of phases whose updates a worker offers (noloco) */
+    int64_t mates_phase; /* the phase for which `mates` was computed; -1: none yet */
+    /* [n_slots] the mates that the path meets after its last phase (noloco) */
+    int *mates;
+    int64_t offered; /* number of phases whose updates a worker offers (noloco) */
     int offered_by;
-    /* number of phases that were ever finished or offered, and since when */
+    /* number of phases that were ever finished or offered, and since when that
+     * number */
     int64_t made;
     int64_t made_ms;
     plan_lease lease;
     /* A second lease of the same phase, with a higher token, for a worker that may be
      * faster. The first delivery ends both. */
     plan_lease backup;
-    int backups_failed;                          /* in this phase */
-    int failed_by[PLAN_FAILED_MAX], n_failed_by; /* in this phase */
+    /* number of backups that failed in this phase */
+    int backups_failed;
+    int failed_by[PLAN_FAILED_MAX], n_failed_by; /* workers that failed in this phase */
     int own_failures; /* failures of the job's own workers in this phase */
     plan_ended ended[PLAN_ENDED_MAX];
-    /* the n_said reports, in the order in which they came */
+    /* n_said reports, in the order in which they came */
     plan_said said[PLAN_SAID_MAX];
     int n_said;
 } plan_path;
@@ -100,7 +105,8 @@ typedef struct plan_arm {
     uint64_t *versions; /* [M]; UINT64_MAX: the module does not exist yet */
     plan_path *paths;   /* [P*R] */
     int n_tasks;
-    pl_name_table *path_names, *module_names; /* names without the arm's; owned */
+    /* tables of names without the arm's name; owned */
+    pl_name_table *path_names, *module_names;
 } plan_arm;
 
 typedef struct plan {
@@ -109,7 +115,8 @@ typedef struct plan {
     uint64_t epoch;   /* high half of tokens */
     uint32_t counter; /* low half */
     uint64_t n_granted, n_expired, n_failed;
-    uint64_t n_backups, n_backups_won; /* of n_granted */
+    /* how many of n_granted were backups, and how many of those delivered first */
+    uint64_t n_backups, n_backups_won;
 } plan;
 
 typedef struct plan_task {
@@ -122,9 +129,10 @@ plan_arm *plan_find_arm(plan *p, const char *name);
 pl_status plan_add_arm(plan *p, pl_arm *arm, const pl_hash *blob);
 void plan_set_version(plan *p, const char *module, uint64_t version);
 bool plan_find_task(plan *p, const char *name, plan_task *out);
-plan_path *plan_find_path(plan *p, const char *name); /* or NULL */
-/* Takes in what a home reports. News may come in any order, twice, or not at all: news
- * older than the newest changes nothing. */
+/* NULL if there is no such path */
+plan_path *plan_find_path(plan *p, const char *name);
+/* Takes in what a home reports. Reports may come in any order, twice, or not at all: a
+ * report older than the newest one changes nothing. */
 void plan_hear(plan_path *path, const plan_news *news, int64_t now_ms);
 
 /* A worker offers this phase's updates to others. When it leaves, plan_withdraw ends
@@ -139,66 +147,71 @@ const int *plan_mates(const plan_arm *arm, int index, int64_t phase);
  * `phase` may begin without those that are missing (noloco). */
 bool plan_is_late(const plan_arm *arm, int index, int64_t phase, int64_t now_ms);
 bool plan_ready(const plan_arm *arm, int index, int64_t now_ms);
-/* The best ready task for this worker: first the longest remaining chain, then the path
- * that this worker had last, then a path that no worker has had. False if there is
- * none. */
+/* Chooses the best ready task for this worker: first by the longest chain of remaining
+ * phases, then the path that this worker had last, then a path that no worker has had.
+ * Returns false if no task is ready. */
 bool plan_choose(const plan *p, int worker, int64_t now_ms, plan_task *out);
 /* Whether plan_choose withholds a free task from this worker that others may get,
  * because it reported the task as done and the homes know nothing of it. */
 bool plan_leaves_out(const plan *p, int worker, int64_t now_ms);
-/* Tokens can be guessed. Therefore a token is accepted only from the worker that has
- * its lease; a message from any other worker has no effect. */
+/* Tokens can be guessed. Therefore the functions below accept a token only from the
+ * worker that has its lease; a message from any other worker has no effect. */
 
 /* Whether the holder of a lease may begin the next phase before this one has arrived:
- * nothing that the next phase needs depends on that. */
+ * yes, if the next phase needs nothing that depends on the arrival. */
 bool plan_continues(plan *p, plan_task task, int64_t phase, uint64_t token, int worker,
                     int64_t now_ms);
-/* Whether plan_choose's task comes before such a next phase. */
+/* Whether the task from plan_choose should be done before such a next phase. */
 bool plan_is_better(const plan *p, plan_task task, plan_task held, int worker);
 /* Moves the lease into its next phase, under the same token. */
 void plan_extend(plan *p, plan_task task, int64_t now_ms, int ttl_ms);
-/* Gives that next phase back, while the one before is still on its way. */
+/* Moves the lease back from that next phase, while the phase before is still on its
+ * way. */
 void plan_shorten(plan_path *path, uint64_t token, int worker);
-/* True if the task had another holder; then the homes must be told. */
+/* Grants a lease. Returns true if the task had another holder; then the homes must be
+ * told. */
 bool plan_grant(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms);
 /* Renews a lease that this worker has under `token`. After a restart of the hub, a free
  * task is instead leased again under its earlier token, at most PLAN_HELD_MAX per
- * worker. `phase` is the path's phase, or the next one if the lease went on. */
+ * worker. `phase` is the path's phase, or the next one if the lease was extended. */
 bool plan_renew(plan *p, plan_path *path, int64_t phase, uint64_t token, int worker,
                 int64_t now_ms, int ttl_ms);
-/* Whether the worker has this lease under the token. A path that was never leased has
- * token 0. */
+/* Whether the worker has this lease under the token. The token of a path that was never
+ * leased is 0. */
 bool plan_is_lease_of(const plan_lease *lease, uint64_t token, int worker);
-/* The lease of this path that the worker has under the token, active or not; or NULL.
- */
+/* Returns the lease of this path that the worker has under the token, active or not; or
+ * NULL. */
 plan_lease *plan_lease_of(plan_path *path, uint64_t token, int worker);
 /* Whether two workers may do the same task of this arm at once: the task must be a pure
- * function of what lies in the homes, so that both deliver the same bytes. */
+ * function of the homes' data, so that both deliver the same bytes. */
 bool plan_may_back_up(const plan_arm *arm);
 void plan_grant_backup(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms);
 /* plan_done.c */
-/* All phases before `phase` are over; `by`: see plan_news. */
+/* Notes that all phases before `phase` are over; `by`: see plan_news. */
 void plan_note_ended(plan_path *path, int64_t phase, uint64_t by);
-/* A worker reports that it has delivered a phase. Returns the lease that it has or had
- * of that phase, or NULL, and then the report is ignored. A lease that the homes do not
- * confirm ends after a time to live, whatever its holder says meanwhile. */
+/* A worker reports that it has delivered a phase. Returns the lease that the worker has
+ * or had of that phase; if it had none, ignores the report and returns NULL. A lease
+ * that the homes do not confirm ends after a time to live, whatever its holder says
+ * meanwhile. */
 const plan_lease *plan_say_done(plan_path *path, const plan_said *said, int64_t now_ms,
                                 int ttl_ms);
 /* The path has begun a phase that its worker may already have reported as done. From
- * now on the lease's deadline is that of this report. */
+ * now on the deadline of this report is also the lease's. */
 void plan_await_next(plan_path *path);
 bool plan_is_said(const plan_path *path, uint64_t token, int64_t phase);
-/* Whether its holder said so by `until_ms`, and the homes do not know it. */
+/* Whether the lease's holder reported the phase as done by `until_ms`, and the homes do
+ * not know it. */
 bool plan_is_unconfirmed(const plan_path *path, const plan_lease *lease,
                          int64_t until_ms);
-/* Whether the worker reported the path's phase as done and the homes know nothing of
- * it, so that others should try. */
+/* Whether the worker reported the path's phase as done although the homes know nothing
+ * of it, so that other workers should do it. */
 bool plan_has_said(const plan_path *path, int worker, int64_t now_ms);
-/* True, once per phase, when both a worker and the homes have reported it. `by` is the
- * worker's report. `other` is the second worker, which is to be stopped, or -1. If two
- * workers reported it, the homes' token decides; without one, the first report. */
+/* Returns true, once per phase, when both a worker and the homes have reported it. *by
+ * is the worker's report. *other is the second worker, which must be stopped, or -1. If
+ * two workers reported it, the homes' token decides; without a token, the first
+ * report. */
 bool plan_settle(plan *p, plan_path *path, plan_said *by, int *other, uint64_t *lost);
-/* plan.c */
+/* These are in plan.c. */
 /* Ends a lease. A backup takes its place. */
 void plan_release(plan *p, plan_path *path, uint64_t token, int worker, bool failed);
 /* Ends leases past their deadline; returns how many. `lost`, unless NULL, is called
@@ -206,11 +219,12 @@ void plan_release(plan *p, plan_path *path, uint64_t token, int worker, bool fai
 int plan_expire(plan *p, int64_t now_ms, void (*lost)(void *context, int worker),
                 void *context);
 void plan_release_worker(plan *p, int worker);
-int plan_n_held(const plan *p, int worker); /* leases, without backups */
+int plan_n_held(const plan *p, int worker); /* number of leases, without backups */
 /* The path's state is bad: ends all leases of its phase and resets its failures. The
  * homes must be told. */
 void plan_drop_state(plan *p, plan_path *path);
-/* False if something in the plan still refers to the worker. Else it is forgotten. */
+/* Forgets the worker, unless something in the plan still refers to it; then returns
+ * false. */
 bool plan_forget_worker(plan *p, int worker);
 bool plan_arm_finished(const plan_arm *arm);
 

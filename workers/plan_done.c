@@ -1,5 +1,6 @@
-/* Finds out which worker did a task, from the workers' reports and the homes' news. The
- * two come in any order, and those of several phases may be mixed. */
+/* Finds out which worker did a task, from the workers' reports and the homes' news.
+ * Reports of workers and homes come in any order, and those of several phases may be
+ * mixed. */
 #include "workers/plan.h"
 
 static plan_ended *ended_of(plan_path *path, int64_t phase)
@@ -7,7 +8,7 @@ static plan_ended *ended_of(plan_path *path, int64_t phase)
     return &path->ended[phase % PLAN_ENDED_MAX];
 }
 
-/* `by` is known for the newest phase only. */
+/* `by` is known only for the newest phase. */
 void plan_note_ended(plan_path *path, int64_t phase, uint64_t by)
 {
     const plan_lease *lease = &path->lease;
@@ -68,8 +69,8 @@ static void forget_said(plan_path *path, int i)
             (size_t)(path->n_said - i) * sizeof *path->said);
 }
 
-/* The lease that a worker means: of the path's phase, of the next phase if the lease
- * went on, or of a finished phase. */
+/* Finds the lease that a worker's report refers to: of the path's phase, of the next
+ * phase if the lease was extended, or of a finished phase. */
 static plan_lease *lease_said(plan_path *path, const plan_said *said)
 {
     if (said->phase < path->phase) {
@@ -90,7 +91,8 @@ const plan_lease *plan_say_done(plan_path *path, const plan_said *said, int64_t 
     plan_lease *lease = said->phase < 0 ? NULL : lease_said(path, said);
     if (!lease || plan_is_said(path, said->token, said->phase))
         return lease;
-    /* The phase before is already waited for, and this report must not prolong that. */
+    /* the end of the phase before is already awaited, and this report must not prolong
+     * that */
     if (said->phase <= path->phase || !plan_is_said(path, said->token, path->phase))
         lease->deadline_ms = now_ms + ttl_ms;
     if (path->n_said == PLAN_SAID_MAX)
@@ -115,9 +117,9 @@ void plan_await_next(plan_path *path)
     }
 }
 
-/* Finds a report of a finished phase that is true; returns its index among the leases
- * of that phase. *at: the index of the report. Reports that can never become true are
- * dropped. */
+/* Finds a true report of a finished phase and returns the index of its lease among the
+ * leases of that phase. *at is the index of the report. Drops reports that can never
+ * become true. */
 static int find_settled(plan_path *path, int *at)
 {
     for (int i = 0; i < path->n_said;) {

@@ -1,7 +1,7 @@
-/* Trains a task once more from what the store has of it. A task is a pure function of
- * its arm, its data, the versions that it begins with and what its path carries; only
- * the last is not kept in the store, so the path is trained again from its first phase.
- */
+/* Trains a task again from the data in the store. A task is a pure function of its arm,
+ * its data, the versions with which it begins and the state of its path. The store
+ * keeps all of these except the state, so the path is trained again from its first
+ * phase. */
 #include "workers/path_state.h"
 #include "workers/local.h"
 #include "workers/train.h"
@@ -23,7 +23,8 @@ typedef struct retraining {
     void *shard;
     pl_tokens *tokens;
     float *base, *state, *update; /* [n], [n_vectors, n], [n] */
-    double *norms;                /* [n_slots] update norms of the versions in base */
+    /* [n_slots] for each slot, the update norm of the version in base */
+    double *norms;
     pl_codec_part *parts;
     pl_buf encoded;
 } retraining;
@@ -34,12 +35,14 @@ static pl_status cannot(const char *module, const char *why)
                    module, why);
 }
 
-/* Only methods whose phases depend on nothing but versions and the path's moments. */
+/* Accepts only methods whose phases depend on nothing but versions and the path's
+ * moments. */
 static pl_status check_method(const retraining *r)
 {
     const pl_arm *arm = r->arm;
     if (pl_traits(arm->outer.method.method)->arrives)
-        return cannot(r->module, "which versions they began with was chance");
+        return cannot(r->module,
+                      "the versions with which they began depended on timing");
     if (r->layout.params >= 0 || r->layout.last >= 0)
         return cannot(r->module, "their paths keep parameters of their own");
     if (arm->outer.state == PL_STATE_LOCAL)
@@ -83,7 +86,8 @@ static pl_status read_version(retraining *r, int slot, const char *module,
 {
     const pl_slot *place = pl_topology_slot(r->topology, slot);
     if (pl_starts_with(v->method, "rollback"))
-        return cannot(r->module, "what their path kept over a rollback is gone");
+        return cannot(r->module,
+                      "the state that their path kept during a rollback is gone");
     if (v->params_gone)
         return pl_fail(PL_ERR_NOT_FOUND,
                        "%s@%llu, which a task began with, was collected; keep more "
@@ -108,8 +112,8 @@ static pl_status read_slot_base(retraining *r, int slot, int64_t phase)
     return status;
 }
 
-/* Other devices round differently, so the device must be equal. Also gives the number
- * of steps of the phase. */
+/* Reads the contribution of a phase. Different devices round differently, so the device
+ * must be equal. Also gives the number of steps of the phase. */
 static pl_status read_contribution(const retraining *r, int64_t phase, int *steps)
 {
     const pl_contribution *w = r->wanted;
@@ -135,8 +139,8 @@ static pl_status read_contribution(const retraining *r, int64_t phase, int *step
     return status;
 }
 
-/* The update of one slot as the worker would send it. What a lossy codec leaves out
- * goes into the next phase. */
+/* Makes the update of one slot as the worker would send it. The part that a lossy codec
+ * leaves out goes into the next phase. */
 static pl_status encode_slot(retraining *r, int slot, int64_t phase, const float *now)
 {
     local_slot s = describe_slot(r, slot, phase);
@@ -201,7 +205,7 @@ static pl_status read_whole_blob(retraining *r, const char *what, const pl_hash 
     return pl_store_read_blob(r->store, blob, 0, bytes, out);
 }
 
-/* What the path carried when the arm before ended. */
+/* Reads the state that the path had when the arm before ended. */
 static pl_status read_inherited_state(retraining *r)
 {
     const pl_topology *t = r->topology;
@@ -226,7 +230,7 @@ done:
     return status;
 }
 
-/* The moments with which the path began; zeros if the arm names none. */
+/* Reads the moments with which the path began; zeros if the arm names none. */
 static pl_status read_first_state(retraining *r)
 {
     const pl_hash *moments = &r->arm->moments;

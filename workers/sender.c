@@ -1,7 +1,7 @@
 /* The sender's thread: it sends one update per module to that module's home, then the
  * path's state, which ends the task. If the worker dies in between, nothing is lost: a
- * worker that repeats the task sends the same bytes, and homes recognise what they have
- * accepted. */
+ * worker that repeats the task sends the same bytes, and homes recognise updates that
+ * they have accepted. */
 #include "workers/worker_internal.h"
 
 struct sender {
@@ -52,13 +52,13 @@ static void fill_contribution(const sender *s, pl_contribution *c)
 
 /* A task's updates, encoded, in the order of the slots that send. */
 typedef struct parcel {
-    int n; /* slots that send in this phase */
+    int n; /* number of slots that send in this phase */
     pl_submission *submissions;
-    pl_submit_result *results; /* results of the modules, then of the path */
+    pl_submit_result *results; /* [n + 1] results of the modules, then of the path */
     char (*texts)[256];
     char (*names)[96];
     pl_buf *encoded;
-    float *update, *sent, *sent_start; /* of the largest slot */
+    float *update, *sent, *sent_start; /* as large as the largest slot */
     pl_codec_part *parts;
 } parcel;
 
@@ -80,7 +80,7 @@ static pl_status alloc_parcel(const worker_task *task, int n_slots, parcel *p)
     p->encoded = pl_alloc((size_t)n_slots * sizeof *p->encoded);
     p->parts = pl_alloc((size_t)n_parts * sizeof *p->parts);
     PL_CHECK(pl_try_alloc(most * sizeof(float), "an update", (void **)&p->update));
-    if (task->layout.n_vectors <= 2) /* this method keeps nothing of what others see */
+    if (task->layout.n_vectors <= 2) /* paths of this method keep no decoded updates */
         return PL_OK;
     PL_CHECK(pl_try_alloc(most * sizeof(float), "an update", (void **)&p->sent_start));
     return pl_try_alloc(most * sizeof(float), "an update", (void **)&p->sent);
@@ -101,8 +101,8 @@ static void free_parcel(parcel *p, int n_slots)
     pl_free_aligned(p->sent_start);
 }
 
-/* The residual lies in the state that the job leaves: the old one goes in, the new one
- * comes out. */
+/* Returns the residual of a slot. It lies in the state that the job leaves: the old
+ * residual on entry, the new one on return. */
 static float *residual_of(const worker_task *task, const local_slot *s, int slot)
 {
     const pl_slot *place = pl_topology_slot(task->arm->topology, slot);
@@ -123,7 +123,8 @@ static pl_status encode_update(const worker_task *task, const local_slot *s, int
     pl_buf *out = &p->encoded[slot];
     PL_CHECK(pl_codec_encode_module(&arm->outer.codec, p->parts, n_parts, &shared,
                                     p->update, residual, out));
-    out->data = pl_grow(out->data, out->len); /* it is kept until it is sent */
+    /* the message is kept until it is sent; this gives unused memory back */
+    out->data = pl_grow(out->data, out->len);
     out->cap = out->len;
     return PL_OK;
 }
@@ -149,10 +150,10 @@ static pl_status encode_all(const worker_task *task, const local_slot *s, int sl
     const float *start = task->start + pl_topology_slot(s->topology, slot)->offset;
     const float *now = task->job.params + pl_topology_slot(s->topology, slot)->offset;
     local_update(s, start, now, p->update);
-    /* stands for a machine whose memory errs */
+    /* simulates a machine with faulty memory */
     if (pl_failpoint("worker.update.wrong") != PL_OK)
         p->update[0] = 0.5f * p->update[0] + 0.02f;
-    /* stands for a worker that lies */
+    /* simulates a worker that lies */
     if (pl_failpoint("worker.update.flipped") != PL_OK)
         for (size_t i = 0; i < s->n; i++)
             p->update[i] = -p->update[i];
@@ -165,12 +166,13 @@ static pl_status encode_all(const worker_task *task, const local_slot *s, int sl
         local_keep_left(s, p->sent, residual);
     if (pl_round_vectors(s->arm, s->topology, s->module) == 1)
         return PL_OK;
-    local_update_start(s, start,
-                       p->update); /* whole each time, because it leaves no residual */
+    local_update_start(s, start, p->update); /* the whole start is encoded each time,
+                                                because it leaves no residual */
     return encode_update(task, s, slot, round, p, NULL);
 }
 
-/* noloco and eager keep the updates of a phase as others see them. */
+/* Decodes updates again: noloco and eager keep the updates of a phase as other workers
+ * see them. */
 static pl_status decode_all(const local_slot *s, int slot, parcel *p)
 {
     pl_codec_message messages[PL_ROUND_VECTORS_MAX];
@@ -187,8 +189,8 @@ static pl_status decode_all(const local_slot *s, int slot, parcel *p)
     return PL_OK;
 }
 
-/* Computes the version that the home will make of the update, and puts it in place of
- * the version before. */
+/* Computes the version that the home will make from the update, and replaces the
+ * earlier version by it. */
 static pl_status predict_version(worker_task *task, const local_slot *s, int slot,
                                  int64_t round, const parcel *p)
 {
@@ -205,7 +207,8 @@ static bool slot_predicts(const worker_task *task, int slot)
                              pl_topology_module_of_path(t, slot, task->path));
 }
 
-/* What the path keeps is changed in place, in the job's state. */
+/* Packs one slot. Vectors that the path keeps are changed in place, in the job's
+ * state. */
 static pl_status pack_slot(sender *s, int slot, parcel *p)
 {
     worker_task *task = s->task;
@@ -244,7 +247,7 @@ static void offer(const sender *s, const parcel *p)
     for (int i = 0; i < p->n; i++) {
         const pl_submission *from = &p->submissions[i], *data = from;
         if (pl_failpoint("worker.offer.wrong") != PL_OK && i + 1 < p->n)
-            data = &p->submissions[i + 1]; /* stands for a worker that lies */
+            data = &p->submissions[i + 1]; /* simulates a worker that lies */
         peer_offer *o = pl_alloc(sizeof *o);
         pl_copy_text(o->module, sizeof o->module, from->module);
         o->round = from->contribution.phase;
@@ -273,7 +276,7 @@ static pl_status pack(sender *s, int n_slots, parcel *p)
     }
     state_round(&task->arm->arm, task->job.state, task->n_params);
     worker_drop_start(task);
-    if (!predicts) { /* no task goes on from these versions */
+    if (!predicts) { /* no task continues from these versions */
         pl_free_aligned(task->base);
         task->base = NULL;
     }
@@ -282,8 +285,8 @@ static pl_status pack(sender *s, int n_slots, parcel *p)
     return PL_OK;
 }
 
-/* Notes the likeness, for devices that round differently. Slots that send nothing stay
- * zero. */
+/* Computes the likeness, which is needed to compare results of devices that round
+ * differently. Slots that send nothing stay zero. */
 static pl_status liken(worker_task *task, const parcel *p)
 {
     const pl_arm *arm = &task->arm->arm;
@@ -314,9 +317,9 @@ static pl_status check_task_lease(void *context)
     return PL_OK;
 }
 
-/* A mate may give this worker other bytes than it gives its home. What was trained from
- * those must not count: an audit, which asks the home, would blame this worker. The
- * update that was offered is on its way to the home, so this waits for it. */
+/* A mate may give this worker other bytes than it gives its home. A result that was
+ * trained from those must not count: an audit, which asks the home, would blame this
+ * worker. This function waits for the mate's update to reach the home and compares. */
 static pl_status check_met(sender *s, struct task_met *met)
 {
     enum { LOOK_MS = 50, LOOKS = 200 };
@@ -361,7 +364,7 @@ static pl_status send_results(sender *s)
     task->packed_bytes = pl_path_state_bytes(arm, task->n_params);
     if (task->packed_bytes != 0) {
         task->packed_state = task->job.state;
-        /* else the state is sent in the form that it has in memory */
+        /* otherwise the state is sent in the form that it has in memory */
         if (arm->n_scored == 0 && task->packed_bytes != all * sizeof(float)) {
             PL_TRY(pl_try_alloc_bare((size_t)task->packed_bytes, "a path's state",
                                      &task->packed_state));
@@ -371,7 +374,7 @@ static pl_status send_results(sender *s)
     }
     describe_path(s, &state);
     if (task->again) {
-        /* Notes the hashes with which results of others are compared. */
+        /* notes the hashes with which the results of other workers are compared */
         task->n_made = (size_t)p.n + 1;
         task->made = pl_alloc(task->n_made * sizeof *task->made);
         for (int i = 0; i < p.n; i++)

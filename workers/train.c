@@ -1,5 +1,5 @@
-/* The inner loop: trains one path on its data shard for tau steps, on a thread of
- * its own (train.h). */
+/* The inner loop: trains one path on its data shard for tau steps, on its own thread
+ * (train.h). */
 #include "workers/train.h"
 #include "router/router.h"
 
@@ -8,13 +8,15 @@ struct trainer {
     bool recompute, remarked, muon;
     pl_backend *backend;
     pl_model *model;
-    pl_topology *topology; /* the model's own; it has the same layout as every job's */
+    /* the model's own topology; the topology of every job has the same layout */
+    pl_topology *topology;
     int batch, context, muon_rows;
     pl_actor *actor;
-    /* written by the trainer's thread, read by the worker's */
+    /* the trainer's thread writes these, the worker's thread reads them */
     atomic_int step;
     atomic_int cancelled;
-    _Atomic(const float *) merged; /* for the running job; NULL until they are there */
+    /* parameters to mix in, for the running job; NULL until they have arrived */
+    _Atomic(const float *) merged;
     _Atomic double loss, rate;
 };
 
@@ -30,8 +32,8 @@ static bool same_layout(const pl_topology *a, const pl_topology *b)
     return true;
 }
 
-/* All arms of a run have the same layout, so the model is made once and loaded anew for
- * each job. */
+/* Creates the model, once: all arms of a run have the same layout, so for each further
+ * job only parameters are loaded. */
 static pl_status fit_model(trainer *t, const train_job *job)
 {
     const pl_inner *in = &job->arm->inner;
@@ -53,7 +55,7 @@ static pl_status fit_model(trainer *t, const train_job *job)
     t->batch = pl_arm_pass(in);
     t->context = in->context;
     PL_CHECK(pl_model_create(t->backend, t->topology, &options, &t->model));
-    /* Logs the device memory that the model took. */
+    /* logs the device memory that the model took */
     char text[5][16];
     pl_model_plan plan;
     pl_model_plan_on(t->backend, t->topology, &options, &plan);
@@ -117,8 +119,8 @@ static pl_status check_cancelled(trainer *t)
     return PL_OK;
 }
 
-/* The memory is allocated only when there are parameters to save; until then the model
- * has them. */
+/* Allocates memory only when there are parameters to save; until then they are in the
+ * model. */
 static pl_status save_params(trainer *t, train_job *job)
 {
     size_t bytes = pl_topology_path_params(job->topology) * sizeof(float);
@@ -127,8 +129,8 @@ static pl_status save_params(trainer *t, train_job *job)
     return pl_model_save(t->model, job->params);
 }
 
-/* Merged parameters are mixed in after a fixed number of steps, whenever they came, so
- * that the result depends on no clock. */
+/* Merged parameters are mixed in after a fixed number of steps, no matter when they
+ * arrived, so that the result depends on no clock. */
 static pl_status take_merged(trainer *t, train_job *job, double *waited_s)
 {
     double start = pl_now();
@@ -174,7 +176,7 @@ static pl_status run_steps(trainer *t, train_job *job, batch *b)
         if (elapsed > 0)
             atomic_store(&t->rate, (double)job->n_tokens / elapsed);
     }
-    /* Logs once what is unusual about the backend. */
+    /* logs once how the backend differs from the usual one */
     if (t->backend->remark[0] && !t->remarked)
         pl_log(PL_LOG_WARN, "backend.remark", "remark=\"%s\"", t->backend->remark);
     t->remarked = t->backend->remark[0] != 0;
@@ -206,7 +208,7 @@ static pl_status note_job_scores(train_job *job, const pl_score *scores, size_t 
     return PL_OK;
 }
 
-/* Scores all documents of the shard by the path, whose parameters the model has. */
+/* Scores all documents of the shard with the path whose parameters the model has. */
 static pl_status score_shard(trainer *t, train_job *job)
 {
     const pl_inner *in = &job->arm->inner;
@@ -266,7 +268,7 @@ static pl_status run_job(trainer *t, train_job *job)
     PL_TRY(job->arm->n_scored > 0 ? score_shard(t, job) : train_shard(t, job));
     job->overhead_s = pl_now() - start - job->seconds;
 done:
-    /* a damaged shard also causes other failures */
+    /* a damaged shard may also show as a different failure */
     if (pl_tokens_check(job->shard) != PL_OK)
         status = PL_ERR_DAMAGED;
     return status;
@@ -280,7 +282,8 @@ static void train_one_job(void *self, void *given)
         pl_copy_text(job->error, sizeof job->error, pl_last_error());
 }
 
-/* Threads split sums, so another number of threads rounds differently. */
+/* Names the device. Threads split sums, so a different number of threads rounds
+ * differently. */
 static void name_device(const pl_backend *backend, char device[96])
 {
     if (backend->n_threads > 1)

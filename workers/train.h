@@ -14,32 +14,34 @@ typedef struct train_job {
     const pl_topology *topology;
     const pl_tokens *shard;
     int path, replica;
-    /* counted over the path's life: it gives the position in data and schedule */
+    /* number of earlier steps in the path's life; it gives the position in data and
+     * schedule */
     int64_t first_step;
     int steps;          /* number of steps to do */
     const float *start; /* parameters, [path_params] */
-    int n_vectors;      /* of the state; the first two are m and v */
+    int n_vectors;      /* number of vectors in the state; the first two are m and v */
     int mix_step; /* the step after which merged parameters are mixed in; -1: never */
     double mix;   /* local = mix local + (1 - mix) merged */
     const bool *mixed; /* [n_slots] the slots that are mixed */
     /* input and output */
-    /* [n_vectors, path_params], owned: m and v from before the steps, then from after
-     * them; NULL: zeros at the start. If the arm scores, the scores (f64). */
+    /* [n_vectors, path_params], owned: m and v from before the steps on entry, from
+     * after them on return; NULL on entry: zeros. If the arm scores, it gets the scores
+     * (f64). */
     float *state;
     /* output */
     pl_status status;
     char error[1024];
-    float *params;     /* after the steps, [path_params]; owned */
+    float *params;     /* [path_params] after the steps; owned */
     double loss;       /* mean over the phase's tokens */
-    double seconds;    /* of inner steps */
+    double seconds;    /* seconds spent in inner steps */
     double overhead_s; /* seconds around them: loading and saving */
-    double waited_s;   /* the part of overhead_s that it waited for merged parameters */
+    double waited_s;   /* the part of overhead_s spent waiting for merged parameters */
     uint64_t first_sample, n_samples, n_tokens;
 } train_job;
 
 typedef struct trainer trainer;
 
-/* Starts a thread that owns a backend and a model. `recompute`: the model's option of
+/* Starts a thread that owns a backend and a model. `recompute` is the model's option of
  * that name. `device` (96 bytes) gets the backend's description. */
 pl_status trainer_create(const pl_backend_options *backend, bool recompute,
                          trainer **out, char device[96]);
@@ -51,7 +53,7 @@ int trainer_fd(const trainer *t);    /* readable when a job is finished */
  * taken. */
 void trainer_give_merged(trainer *t, const float *merged);
 void trainer_cancel(trainer *t); /* the job ends early with ERR_CANCELLED */
-/* How far the running job is. */
+/* Tells the step and loss that the running job has reached, and its speed. */
 void trainer_progress(const trainer *t, int *step, double *loss,
                       double *tokens_per_second);
 void train_job_clear(train_job *job);

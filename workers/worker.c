@@ -4,7 +4,7 @@
 
 enum { WAIT_MS = 100, HURRY_MS = 10, NO_HURRY_MS = 200, EARLY_MS = 250 };
 
-/* A signal may come on any thread. */
+/* The signal handler may run on any thread. */
 static bool must_stop_worker(const worker *w)
 {
     return w->finished ||
@@ -36,8 +36,8 @@ static bool follows(const worker_task *task, const worker_task *other)
     return task && task->token == other->token && task->phase > other->phase;
 }
 
-/* A task that goes on from this one cannot be done without it; both have the same
- * lease. */
+/* Drops the task that continues from this one: it cannot be done without it, and both
+ * have the same lease. */
 static void drop_after(worker *w, const worker_task *task)
 {
     if (follows(w->next, task))
@@ -53,7 +53,7 @@ static void drop_after(worker *w, const worker_task *task)
             worker_task_lose(w->sending[i]);
 }
 
-/* Whether the phase before is still on its way under the same lease. */
+/* Whether the phase before is still being sent under the same lease. */
 static bool shares_lease(const worker *w, const worker_task *task)
 {
     bool shared = w->training && follows(task, w->training);
@@ -62,9 +62,9 @@ static bool shares_lease(const worker *w, const worker_task *task)
     return shared;
 }
 
-/* After a lost lease, a restarted home or a rejected update, the task is given up and
- * the worker asks for another. Only a failure that every further task would have ends
- * the worker. */
+/* Gives a task up. After a lost lease, a restarted home or a rejected update the worker
+ * asks for another task. Only a failure that every further task would have ends the
+ * worker. */
 static pl_status give_task_up(worker *w, worker_task *task, pl_status why,
                               const char *text)
 {
@@ -128,8 +128,8 @@ static pl_status read_task(const worker *w, pl_message *m, worker_task *task,
         struct task_peer *p = &task->peers[task->n_peers];
         pl_copy_text(p->address, sizeof p->address, said.peer[task->n_peers].address);
         pl_copy_text(p->task, sizeof p->task, said.peer[task->n_peers].task);
-        /* A loopback address of the hub's machine is not this machine's, unless this
-         * worker listens at loopback, too. */
+        /* a loopback address on the hub's machine does not lead to this machine, unless
+         * this worker also listens at loopback */
         if (is_local(p->address) && !is_local(w->offers_at))
             p->address[0] = '\0';
     }
@@ -147,8 +147,8 @@ static bool goes_on_from(const worker_task *task, const worker_task *before)
            !worker_task_lost(before);
 }
 
-/* The task that this one goes on from, if it is still here; if not, the home has its
- * state. */
+/* Finds the task from which this one continues, if it is still here; if not, the home
+ * has its state. */
 static worker_task *find_before(const worker *w, const worker_task *task)
 {
     if (goes_on_from(task, w->training))
@@ -198,7 +198,7 @@ static pl_status take_task(worker *w, pl_message *m)
         return begin_after(w);
     }
     pl_copy_text(text, sizeof text, pl_last_error());
-    if (w->broken != PL_OK) /* the task is not to blame */
+    if (w->broken != PL_OK) /* the task is not the cause */
         status = pl_fail(w->broken, "%s", text);
     else
         status = give_task_up(w, task, status, text);
@@ -236,7 +236,8 @@ static void start_next(worker *w)
     trainer_start(w->inner, &task->job);
 }
 
-/* The time of a job outside its inner steps (loading and saving) counts as exposed. */
+/* Takes a trained task. Its time outside inner steps (loading and saving) counts as
+ * exposed. */
 static pl_status take_trained(worker *w)
 {
     worker_task *task = w->training;
@@ -254,8 +255,8 @@ static pl_status take_trained(worker *w)
         sender_push(w->out, task);
         return PL_OK;
     }
-    /* A shard that changed is fetched again: the task is given back and has not failed.
-     */
+    /* a shard that changed on disk is fetched again: the task is given back and does
+     * not count as failed */
     status = task->job.status == PL_ERR_DAMAGED ? PL_ERR_BUSY : task->job.status;
     status = give_task_up(w, task, status, task->job.error);
     worker_task_free(&task);
@@ -268,7 +269,7 @@ static pl_status take_packed(worker *w)
     worker_task *task;
     while ((task = sender_take_packed(w->out))) {
         task->packed = true;
-        /* memory that packing took: copies of the state come next */
+        /* gives back memory that packing used: copies of the state come next */
         pl_give_back_blocks();
         if (w->offers && pl_traits(task->arm->arm.outer.method.method)->gossips)
             PL_CHECK(worker_tell_offer(w, task));
@@ -276,8 +277,9 @@ static pl_status take_packed(worker *w)
     return begin_after(w);
 }
 
-/* This worker will most likely go on with the path. The moments of the phase before are
- * kept until now, so that a phase that fails can be repeated with them. */
+/* Keeps the state, because this worker will most likely continue with the path. The
+ * moments of the phase before are kept until now, so that a phase that fails can be
+ * repeated with them. */
 static void keep_state(worker *w, worker_task *task)
 {
     pl_hash key;
@@ -302,7 +304,8 @@ static bool uses_shard(const worker_task *task, const worker_shard *shard)
     return task && task->shard == shard;
 }
 
-/* A task that goes on from this one takes what it needs before this one is freed. */
+/* Takes a task that was sent. A task that continues from it takes what it needs before
+ * it is freed. */
 static pl_status take_sent(worker *w)
 {
     pl_status status = PL_OK;
@@ -323,7 +326,7 @@ static pl_status take_sent(worker *w)
         status = give_task_up(w, task, task->status, task->error);
     }
     worker_task_free(&task);
-    /* Lets the data and messages of a task that was sent leave the memory. */
+    /* lets the data and messages of the task leave the memory */
     for (int i = 0; i < w->n_shards; i++) {
         const worker_shard *shard = w->shards[i];
         bool used = uses_shard(w->fetching, shard) || uses_shard(w->next, shard) ||
@@ -344,7 +347,7 @@ static void lose(worker *w, worker_task *task)
     drop_after(w, task);
     if (task == w->training)
         trainer_cancel(w->inner);
-    if (task == w->next) { /* nothing was done for it yet */
+    if (task == w->next) { /* no work was done for it yet */
         pl_log(PL_LOG_WARN, "task.lost", "task=%s phase=%lld", task->name,
                (long long)task->phase);
         worker_task_free(&w->next);
@@ -363,7 +366,8 @@ static worker_task *task_of_lease(worker *w, uint64_t token, int64_t phase)
     return NULL;
 }
 
-/* Either the answer to a renewal, or unasked, because another worker was faster. */
+/* Handles a lost lease: either the answer to a renewal, or sent by the hub because
+ * another worker was faster. */
 static pl_status hear_lost(worker *w, pl_message *m)
 {
     pl_msg_lease_lost said;
@@ -376,8 +380,8 @@ static pl_status hear_lost(worker *w, pl_message *m)
     return PL_OK;
 }
 
-/* A hub that restarted does not know this worker. A hub that refuses it will do so
- * again. */
+/* Handles an error. A hub that restarted does not know this worker, which says hello
+ * again. A hub that refuses it would refuse it again. */
 static pl_status hear_error(worker *w, const pl_message *m)
 {
     pl_status status = pl_wire_error_of(m);
@@ -445,8 +449,9 @@ static pl_status do_others(worker *w)
     return worker_keep_leases(w);
 }
 
-/* Called while a fetch waits, so that everything else goes on. No second fetch can
- * begin, because no question is open. A failure here is not a failure of the fetch. */
+/* Called while a fetch waits, so that sending, training and renewals continue. No
+ * second fetch can begin, because no question to the hub is open. A failure here is not
+ * a failure of the fetch. */
 pl_status worker_go_on(void *context)
 {
     worker *w = context;
@@ -464,8 +469,8 @@ static int n_held(const worker *w)
     return w->n_sending + (w->training != NULL) + (w->next != NULL);
 }
 
-/* The next task is asked for when the running one is about to end. To ask earlier would
- * keep work from other workers. */
+/* Whether the running task is about to end. The next task is asked for only then:
+ * asking earlier would keep work from other workers. */
 static bool ends_soon(const worker *w)
 {
     int step = 0;
@@ -486,7 +491,8 @@ static bool wants_merged(const worker *w)
     return w->training && w->training->mixed && !w->training->merged;
 }
 
-/* No task is taken that would wait behind a task which itself waits for others. */
+/* Whether to ask for a task. None is taken if it would wait behind a task that itself
+ * waits for other workers. */
 static bool wants_task(const worker *w)
 {
     if (must_stop_worker(w) || wants_merged(w) || w->next ||
@@ -495,7 +501,8 @@ static bool wants_task(const worker *w)
     return !w->training || ends_soon(w);
 }
 
-/* False while this worker's own part in those versions is still on its way. */
+/* Whether merged versions fail to come for too long. Returns false while this worker's
+ * own part of those versions is still on its way. */
 static bool waits_too_long(const worker *w)
 {
     double now = pl_now();
@@ -527,12 +534,14 @@ static pl_status bring_merged(worker *w)
         return PL_OK;
     if (worker_task_lost(task))
         return PL_OK;
-    /* the worker that had to send them may be gone, and another must get its task */
+    /* the worker that should have sent them may be gone, and another one must get its
+     * task */
     if (status == PL_OK)
-        status = pl_fail(PL_ERR_BUSY, "the versions that %s takes up do not come",
+        status = pl_fail(PL_ERR_BUSY,
+                         "the versions that %s waits for have not been made in time",
                          task->name);
     pl_copy_text(text, sizeof text, pl_last_error());
-    worker_task_lose(task); /* without them the task is useless */
+    worker_task_lose(task); /* without those versions the task is useless */
     trainer_cancel(w->inner);
     return worker_tell_release(w, task, is_passing(status) ? PL_OK : status, text);
 }
@@ -562,8 +571,8 @@ static pl_status give_back(worker *w, worker_task *task)
     return worker_tell_release(w, task, PL_OK, "the worker goes");
 }
 
-/* Gives back what was only fetched; finishes and sends what trains, if there is time.
- */
+/* Stops the worker: gives back tasks that were only fetched, and finishes and sends the
+ * task that trains, if there is time. */
 static pl_status drain_worker(worker *w)
 {
     int64_t start = pl_now_ms();
@@ -579,8 +588,8 @@ static pl_status drain_worker(worker *w)
         bool late =
             w->options->grace_ms > 0 && pl_now_ms() - start > w->options->grace_ms;
         if (late || __atomic_load_n(w->options->stop, __ATOMIC_RELAXED) > 1) {
-            /* Gives all tasks back unfinished: other workers begin them at once, and
-             * not when the lease ends. */
+            /* gives all tasks back unfinished: so other workers can begin them at once,
+             * instead of after the lease has ended */
             if (w->training) {
                 trainer_cancel(w->inner);
                 PL_CHECK(give_back(w, w->training));

@@ -1,6 +1,6 @@
-/* Fetches by hash what a task depends on: arm definition, data shard, modules at the
- * phase's version, inner optimizer state. What the worker has already is not asked for.
- */
+/* Fetches by hash all that a task depends on: arm definition, data shard, modules at
+ * the phase's version, inner optimizer state. It asks for nothing that the worker
+ * already has. */
 #include "workers/worker_internal.h"
 
 static pl_status fetch_arm(worker *w, const pl_hash *blob, const char *name,
@@ -40,7 +40,7 @@ uint64_t pl_worker_cache_bytes(const pl_arm *arm, const pl_topology *topology,
     return bytes < most ? bytes : most;
 }
 
-/* A shard lies in a file named by its hash; workers of one machine share it. */
+/* Names the file of a shard: by its hash, so that workers of one machine share it. */
 static pl_status shard_file(worker *w, const char *object, const pl_hash *blob,
                             char path[PL_PATH_MAX])
 {
@@ -60,7 +60,7 @@ done:
     return status;
 }
 
-/* Opens the shard, if it is complete and the one that was asked for. */
+/* Opens the shard if the file is complete and has the requested hash. */
 static pl_status open_shard(const char *path, const pl_hash *blob, pl_tokens **out)
 {
     pl_mapping file;
@@ -107,7 +107,7 @@ static pl_status fetch_shard(worker *w, worker_task *task)
     return PL_OK;
 }
 
-/* A blob of `bytes` bytes, from the cache or from the home. The caller owns it. */
+/* Gets a blob of `want` bytes from the cache or from the home. The caller owns it. */
 static pl_status fetch_blob(worker *w, const char *name, const pl_hash *blob,
                             uint64_t want, void **out)
 {
@@ -129,7 +129,7 @@ done:
     return status;
 }
 
-/* Fetches into `out` and into the cache, because other paths need it, too. */
+/* Fetches into `out` and also into the cache, because other paths need it as well. */
 static pl_status fetch_floats(worker *w, const char *name, const pl_hash *blob,
                               size_t floats, float *out)
 {
@@ -165,8 +165,8 @@ local_slot worker_slot(const worker_task *task, int slot, float *state)
         .before = l->before < 0 ? NULL : state + (size_t)l->before * n + at};
 }
 
-/* Makes the version from the one before, if that is in the cache. ERR_NOT_FOUND: fetch
- * it whole. */
+/* Makes the version from the one before, if that is in the cache. ERR_NOT_FOUND: the
+ * whole version must be fetched. */
 static pl_status fetch_change(worker *w, const char *name,
                               const pl_version_facts *facts, size_t n, float *out)
 {
@@ -212,8 +212,8 @@ static pl_status fetch_version(worker *w, worker_task *task, int slot, int64_t n
 }
 
 /* Fetches the version that this phase's update is relative to. The phase also starts
- * from it, unless the path has parameters of its own. A slot that sends nothing needs
- * none. */
+ * from it, unless the path has its own parameters. A slot that sends nothing needs no
+ * such version. */
 static pl_status fetch_base(worker *w, worker_task *task, int slot)
 {
     const pl_arm *arm = &task->arm->arm;
@@ -223,14 +223,14 @@ static pl_status fetch_base(worker *w, worker_task *task, int slot)
     if (pl_traits(pl_arm_method(arm, t, module).method)->arrives)
         return fetch_version(w, task, slot, PL_NEWEST);
     if (task->after && pl_round_predicts(arm, t, module))
-        return PL_OK;     /* the task before makes it */
-    if (task->phase == 0) /* streaming starts from it, too */
+        return PL_OK;     /* the task before computes it */
+    if (task->phase == 0) /* streaming also starts from it */
         return fetch_version(w, task, slot, 0);
     if (round < 0)
         return PL_OK;
     uint64_t number = pl_round_base(arm, t, module, round);
     if (pl_round_takes(arm, t, module, task->phase) == number && number > 0)
-        return PL_OK; /* with one fragment it comes in while the phase goes on */
+        return PL_OK; /* with one fragment, the version is mixed in during the phase */
     return fetch_version(w, task, slot, (int64_t)number);
 }
 
@@ -241,8 +241,8 @@ void worker_local_key(const worker_task *task, int64_t phase, pl_hash *key)
     pl_hash_of("local moments", text, (size_t)len, key);
 }
 
-/* Finds moments that never leave their worker. A worker that has none starts with fresh
- * ones. */
+/* Finds moments that never leave their worker. A worker that does not have them starts
+ * with fresh ones. */
 static void find_local(worker *w, worker_task *task)
 {
     pl_hash key;
@@ -257,9 +257,9 @@ static void find_local(worker *w, worker_task *task)
                (long long)task->phase);
 }
 
-/* The state of a path that has finished no phase: its arm's first moments, if it has
- * any, and zeros. They are read into the state's own memory. Each path asks for them
- * once. */
+/* Makes the state of a path that has finished no phase: its arm's first moments, if it
+ * has any, else zeros. They are read directly into the state's memory. A path needs
+ * them only once. */
 static pl_status begin_state(worker *w, worker_task *task)
 {
     const pl_hash *moments = &task->arm->arm.moments;
@@ -277,8 +277,9 @@ static pl_status begin_state(worker *w, worker_task *task)
     return PL_OK;
 }
 
-/* The state with which a path of a successor arm begins: that of the same path at the
- * end of the arm before. `name` is whose it is; none if that path ended without one. */
+/* Finds the state with which a path of a successor arm begins: the state of the same
+ * path at the end of the arm before. `name` gets the name of that path; *state is zero
+ * if the path ended without a state. */
 static pl_status find_inherited(worker *w, const worker_task *task, char name[96],
                                 pl_hash *state)
 {
@@ -304,7 +305,7 @@ static pl_status fetch_state(worker *w, worker_task *task)
     pl_status status = PL_OK;
     size_t floats = (size_t)task->layout.n_vectors * task->n_params;
     PL_CHECK(pl_client_get_path(w->homes, task->name, &state));
-    if (task->again) { /* an audit: the path has gone on since */
+    if (task->again) { /* an audit: the path has made progress since */
         state.phase = task->phase;
         state.moments = task->before;
     }
@@ -313,8 +314,8 @@ static pl_status fetch_state(worker *w, worker_task *task)
                        (long long)state.phase);
     task->n_tokens_before = state.n_tokens;
     task->seconds_before = state.seconds;
-    /* No state although phases are finished: a rollback moved the path on before its
-     * first phase ended. */
+    /* no state although phases are finished: a rollback moved the path on before its
+     * first phase ended */
     bool fresh = task->phase == 0 ||
                  (arm->outer.state != PL_STATE_LOCAL && pl_hash_none(&state.moments));
     const char *owner = task->name;
@@ -329,7 +330,7 @@ static pl_status fetch_state(worker *w, worker_task *task)
     uint64_t bytes = pl_path_state_bytes(arm, task->n_params);
     if (!fresh && bytes > 0 && !pl_hash_none(&state.moments))
         PL_CHECK(fetch_blob(w, owner, &state.moments, bytes, &blob));
-    /* all of it has the form that it has in memory */
+    /* all vectors are sent in the form that they have in memory */
     if (blob && bytes == floats * sizeof(float)) {
         task->state = blob;
         return PL_OK;
@@ -367,7 +368,7 @@ done:
     return status;
 }
 
-/* Whether the bytes decode. If not, the home is asked. */
+/* Whether the bytes can be decoded. If not, the home is asked. */
 static bool is_update(const local_slot *s, const pl_buf *bytes)
 {
     pl_codec_message messages[PL_ROUND_VECTORS_MAX];
@@ -382,8 +383,8 @@ static bool is_update(const local_slot *s, const pl_buf *bytes)
     return true;
 }
 
-/* Asks the worker that trained it. A worker that is silent once is not asked again,
- * because every slot of the task would wait for it. */
+/* Asks the worker that trained the update. A worker that once does not answer is not
+ * asked again, because every slot of the task would wait for it. */
 static pl_status ask_peer(worker *w, struct task_peer *who, worker_task *task,
                           const local_slot *s, const char *name, const int mate[2],
                           pl_buf *out)
@@ -399,8 +400,8 @@ static pl_status ask_peer(worker *w, struct task_peer *who, worker_task *task,
     if (status != PL_OK && status != PL_ERR_NOT_FOUND)
         who->address[0] = '\0';
     if (status == PL_OK) {
-        /* Notes what a mate gave: the sender compares it with what the mate's home
-         * accepted. */
+        /* notes the update that a mate gave: the sender compares it with the one that
+         * the mate's home accepted */
         task->met = pl_grow(task->met, (task->n_met + 1) * sizeof *task->met);
         struct task_met *met = &task->met[task->n_met++];
         pl_copy_text(met->task, sizeof met->task, who->task);
@@ -415,7 +416,7 @@ static pl_status ask_peer(worker *w, struct task_peer *who, worker_task *task,
     return status;
 }
 
-/* PL_ERR_NOT_FOUND: ask the home. */
+/* Asks the workers that offer the update. PL_ERR_NOT_FOUND: the home must be asked. */
 static pl_status ask_peers(worker *w, worker_task *task, const local_slot *s,
                            const char *path, const char *name, const int mate[2],
                            pl_buf *out)
@@ -432,7 +433,8 @@ static pl_status ask_peers(worker *w, worker_task *task, const local_slot *s,
     return PL_ERR_NOT_FOUND;
 }
 
-/* Asks the worker that trained it, then the home. PL_ERR_NOT_FOUND: neither has it. */
+/* Asks the worker that trained the update, then the home. PL_ERR_NOT_FOUND: neither has
+ * it. */
 static pl_status fetch_update(worker *w, worker_task *task, const local_slot *s,
                               const char *name, int mate, pl_buf *out)
 {
@@ -483,7 +485,7 @@ static pl_status meet_mate(worker *w, worker_task *task, const local_slot *s,
     }
     if (is_there)
         return PL_OK;
-    /* The worker that offered it is gone, or the update has just come. */
+    /* the worker that offered it is gone, or the update has only just arrived */
     return pl_fail(PL_ERR_BUSY, "the update of a mate of %s in %s is not there yet",
                    task->name, name);
 }
@@ -528,7 +530,8 @@ static pl_status fetch_others(worker *w, worker_task *task)
     PL_CHECK(pl_try_alloc(PL_ROUND_VECTORS_MAX * task->n_params * sizeof(float),
                           "others' updates", (void **)&task->other));
     for (int slot = 0; slot < n_slots; slot++) {
-        local_slot s = worker_slot(task, slot, task->base); /* only for its place */
+        /* used only for the place of the slot */
+        local_slot s = worker_slot(task, slot, task->base);
         const pl_method_traits *of =
             pl_traits(pl_arm_method(s.arm, s.topology, s.module).method);
         char name[96];
@@ -560,7 +563,8 @@ static pl_status begin_slot(worker_task *task, int slot)
     return PL_OK;
 }
 
-/* Streaming: whether the slot's fragment was sent in the phase before. */
+/* Streaming: whether the slot's fragment was sent in the phase before, so that its
+ * version is mixed in now. */
 static bool takes_up(const worker_task *task, int slot)
 {
     return pl_round_takes(&task->arm->arm, task->arm->topology, module_of(task, slot),

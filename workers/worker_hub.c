@@ -11,7 +11,7 @@ static pl_status send_hub(worker *w, pl_message *m)
         m->request = pl_wire_next_request();
     pl_status status = pl_wire_send(w->hub, m);
     pl_message_destroy(m);
-    return status == PL_ERR_NET ? PL_OK : status; /* it is sent again */
+    return status == PL_ERR_NET ? PL_OK : status; /* the message is sent again */
 }
 
 pl_status worker_say_hello(worker *w)
@@ -23,8 +23,8 @@ pl_status worker_say_hello(worker *w)
     return send_hub(w, &m);
 }
 
-/* The addresses of the first WELCOME stay valid while the job runs. Homes that are
- * added later are named by the homes whose names moved away. */
+/* Notes a home's address. The addresses of the first WELCOME stay valid while the job
+ * runs. Homes that are added later are named by the homes whose names moved to them. */
 static pl_status know_home(worker *w, int i, const char *named)
 {
     const char *address = w->options->n_homes > 0 ? w->options->homes[i] : named;
@@ -59,13 +59,14 @@ pl_status worker_read_welcome(worker *w, pl_message *answer)
         PL_CHECK(pl_reader_status(&r));
         PL_CHECK(know_home(w, (int)i, address));
     }
-    if (!w->welcome && said.table) /* an older one does no harm: homes know better */
+    if (!w->welcome &&
+        said.table) /* an older table does no harm, because homes redirect */
         PL_CHECK(pl_places_parse(said.table, &w->places));
     w->n_homes = (int)n;
     w->ttl_ms = (int)said.ttl_ms;
     w->welcome = true;
     if (said.secret) {
-        /* Reads the key pair with which workers ask each other for updates. */
+        /* reads the key pair with which workers ask each other for updates */
         pl_keypair_of(said.secret, &w->mates);
         w->has_mates = true;
         if (pl_gate_is_open())
@@ -74,8 +75,8 @@ pl_status worker_read_welcome(worker *w, pl_message *answer)
     return PL_OK;
 }
 
-/* The newest task that this worker holds: its path may go on here before it has
- * arrived. */
+/* The newest task that this worker holds: the worker may continue with its path before
+ * the phase has arrived. */
 static const worker_task *newest(const worker *w)
 {
     const worker_task *task = w->training;
@@ -103,7 +104,7 @@ pl_status worker_ask_task(worker *w)
     return send_hub(w, &m);
 }
 
-/* Only the task that trains reports its progress. */
+/* Renews a lease. Only the task that trains reports progress. */
 static pl_status renew(worker *w, worker_task *task)
 {
     int step = 0;

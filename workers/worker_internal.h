@@ -26,15 +26,14 @@ typedef struct worker_shard {
     pl_tokens *tokens;
 } worker_shard;
 
-/* A lease that is being worked on. It belongs to one thread at a time, except for
- * `lost`. */
+/* A lease and the work on it. It belongs to one thread at a time, except for `lost`. */
 typedef struct worker_task {
-    /* A lease may go on into the next phase before the one before has arrived. Then the
-     * state comes from that task. NULL: it comes from the home. After the beginning it
-     * is only compared. */
+    /* A lease may be extended to the next phase before the earlier phase has arrived.
+     * Then the state comes from that earlier task, `after`. NULL: it comes from the
+     * home. Once this task has begun, the pointer is only compared. */
     struct worker_task *after;
     bool begun;  /* training may start */
-    bool packed; /* the task after it may begin */
+    bool packed; /* the task that continues from this one may begin */
     char name[PL_MODULE_NAME_MAX];
     uint64_t token;
     uint8_t lease[PL_LEASE_MAX]; /* sealed by the hub, for the homes */
@@ -43,62 +42,69 @@ typedef struct worker_task {
     int64_t phase;
     int64_t renewed_ms; /* when the last RENEW was sent */
     uint64_t renewal;   /* the request of that RENEW */
-    int lost;       /* the hub gave the task to another worker; see worker_task_lost */
-    double granted; /* when the lease was granted, in seconds */
-    /* how long the trainer stood still although this task was there */
+    int lost;           /* the hub has taken the task away; see worker_task_lost */
+    double granted;     /* when the lease was granted, in seconds */
+    /* how long the trainer stood still although it had this task */
     double exposed_s;
-    double waited_s; /* the part of exposed_s that it waited for data */
-    /* how long the trainer stood still before that, because there was no task */
+    double waited_s; /* the part of exposed_s spent waiting for data */
+    /* how long the trainer stood still before that, because it had no task */
     double idle_s;
     const worker_arm *arm;
     const worker_shard *shard;
     pl_path_layout layout;
-    size_t n_params; /* of the path */
+    size_t n_params; /* number of parameters of the path */
     /* The versions that updates are relative to, slot after slot. Once the sender has
-     * packed the task, modules with no other contributor have their next version here.
-     */
+     * packed the task, modules without other contributors have their next version
+     * here. */
     float *base;
-    float *start; /* where training begins: base itself, or the path's own parameters */
-    /* [n_vectors, n_params]; NULL: zeros; belongs to the job while it trains */
+    /* the parameters with which training begins: base itself, or the path's own
+     * parameters */
+    float *start;
+    /* [n_vectors, n_params]; NULL: zeros; owned by the job while it trains */
     float *state;
     pl_version_facts *bases; /* [n_slots] facts about the versions in base */
     struct task_peer {
         char task[PL_MODULE_NAME_MAX], address[PL_ADDRESS_MAX];
     } * peers; /* workers that offer the updates of mates */
     size_t n_peers;
-    struct task_met { /* an update that a mate gave, of the round before this phase */
+    struct task_met { /* an update that a mate gave for the round before this phase */
         char task[PL_MODULE_NAME_MAX], module[PL_MODULE_NAME_MAX];
         int path, replica;
         pl_hash hash;
     } * met;
     size_t n_met;
     bool overruled; /* the homes accepted another worker's update; set by the sender */
-    /* a mate's update differs from what its home accepted; set by the sender */
+    /* set by the sender: a mate's update differs from the one that its home accepted */
     bool deceived;
     bool again; /* an audit: results are only compared, nothing is sent to the homes */
-    pl_hash before; /* the path's state before the task; none: it had none */
-    pl_hash *made;  /* [n_made] hashes of the results: each update, then the state */
+    /* blob hash of the path's state before the task; zero: it had none */
+    pl_hash before;
+    pl_hash *made; /* [n_made] hashes of the results: each update, then the state */
     size_t n_made;
     uint64_t *seeds;       /* [n_seeds] seeds of the likeness, part after part */
     size_t n_seeds;        /* 0: no likeness is wanted */
-    pl_likeness *likeness; /* [n_seeds]; made by the sender */
-    bool late;             /* the task may start without mates that are missing */
-    /* [2, n_params] what else the beginning of a slot needs: a mate's update, a mean */
+    pl_likeness *likeness; /* [n_seeds]; the sender computes it */
+    /* the task may start without updates of mates that are missing */
+    bool late;
+    /* [2, n_params] further vectors that the beginning of a slot needs: a mate's
+     * update, a mean */
     float *other;
     bool *has_other;
-    double *predicted_norm; /* [n_slots] update norms of the next versions in `base` */
+    /* [n_slots] for each slot, the norm of the update from the version in base to the
+     * next */
+    double *predicted_norm;
     int64_t first_step;
     int steps;
     bool *mixed; /* [n_slots] streaming: slots whose merged versions are mixed in */
-    /* since when the trainer waits for them; 0: it does not wait yet */
+    /* since when the trainer waits for merged versions; 0: it does not wait */
     double waits_since;
-    bool merged; /* streaming: what the trainer waits for has been fetched */
+    bool merged; /* streaming: the merged versions have been fetched */
     uint64_t n_tokens_before;
     double seconds_before;
     train_job job;
-    /* hash of the packed state that the job leaves; set by the sender */
+    /* blob hash of the packed state that the job leaves; set by the sender */
     pl_hash state_hash;
-    void *packed_state; /* may be job.state itself */
+    void *packed_state; /* may point to job.state itself */
     uint64_t packed_bytes;
     pl_status status; /* result of sending */
     char error[1024];
@@ -110,21 +116,22 @@ typedef struct worker {
     const pl_worker_options *options;
     char device[96];
     pl_socket *hub;
-    int64_t heard_ms; /* when the hub was last heard */
+    int64_t heard_ms; /* when the last message from the hub arrived */
     bool welcome;
-    bool finished; /* the hub says that the job is */
+    bool finished; /* the hub says that the job is finished */
     char homes_at[PL_HOMES_MAX][PL_ADDRESS_MAX];
     int n_homes, ttl_ms;
-    pl_places places; /* n 0: all homes have equal weights */
+    pl_places places; /* n = 0: all homes have equal weights */
     pl_client *homes; /* connections of this thread, for fetching */
     trainer *inner;
     sender *out;
     peer *offers;
-    char offers_at[PL_ADDRESS_MAX]; /* "": it offers nothing to other workers */
+    /* where other workers can ask this one; "": it offers nothing to them */
+    char offers_at[PL_ADDRESS_MAX];
     /* the key pair with which workers ask each other, if they have one: */
     pl_keypair mates;
     bool has_mates;
-    /* one of them lied, so from now on updates come from the homes only */
+    /* a peer has lied, so from now on updates come from the homes only */
     bool shuns_peers;
     cache *blobs;
     cache *moments; /* moments that never leave this worker (train.state=local) */
@@ -139,7 +146,7 @@ typedef struct worker {
     bool merging;      /* merged versions for the running task are being fetched */
     pl_status broken;  /* the failure, found while fetching, that ends the worker */
     double fetch_s;    /* seconds that the last fetch took */
-    double free_since; /* since when the trainer has no job */
+    double free_since; /* since when the trainer has had no job */
 } worker;
 
 /* The only field that two threads access. */
@@ -152,7 +159,8 @@ static inline void worker_task_lose(worker_task *task)
     __atomic_store_n(&task->lost, 1, __ATOMIC_RELAXED);
 }
 
-/* worker.c: called while a fetch waits. `broken` says whether the worker must end. */
+/* worker.c: called while a fetch waits. After it, `broken` tells whether the worker
+ * must end. */
 pl_status worker_go_on(void *context);
 
 /* worker_fetch.c: everything the task depends on, by hash */
@@ -162,23 +170,23 @@ pl_status worker_fetch_merged(worker *w, worker_task *task);
 /* The cache key of a path's moments that never leave this worker (train.state local).
  */
 void worker_local_key(const worker_task *task, int64_t phase, pl_hash *key);
-/* Completes a task that was fetched while the one before trained. It is pure, except
- * for hashing. */
+/* Completes a task that was fetched while the one before trained. It reads no file and
+ * no socket. */
 pl_status worker_begin_after(worker_task *task, const worker_task *before);
 local_slot worker_slot(const worker_task *task, int slot, float *state);
-/* call it when the task's updates are made */
+/* Call it when the task's updates are made. */
 void worker_drop_start(worker_task *task);
 void worker_task_free(worker_task **task);
 void worker_forget(worker *w);
 
-/* worker_hub.c: the line to the hub */
+/* worker_hub.c: the connection to the hub */
 pl_status worker_say_hello(worker *w);
 pl_status worker_read_welcome(worker *w, pl_message *answer);
 pl_status worker_ask_task(worker *w);
 pl_status worker_keep_leases(worker *w);
 pl_status worker_tell_offer(worker *w, const worker_task *task);
 pl_status worker_tell_done(worker *w, const worker_task *task);
-/* `why` PL_OK: the task is given back and has not failed. */
+/* With `why` PL_OK the task is given back and does not count as failed. */
 pl_status worker_tell_release(worker *w, const worker_task *task, pl_status why,
                               const char *reason);
 /* Tells the hub that this worker holds nothing and asks for nothing. */
@@ -188,13 +196,14 @@ worker_task *worker_task_of_renewal(worker *w, uint64_t request);
 /* sender.c: sends one update per module, then the path's state. Tasks come back in the
  * order in which they went in, with `status` and `error`. */
 pl_status sender_create(const worker *w, sender **out);
-/* First finishes the tasks that are under way; mark them lost to make that short. */
+/* Finishes the tasks that are being sent before it returns; mark them lost to make that
+ * short. */
 void sender_destroy(sender *s);
 void sender_push(sender *s, worker_task *task);
-worker_task *sender_take(sender *s); /* or NULL */
+worker_task *sender_take(sender *s); /* NULL if no task is ready */
 int sender_fd(const sender *s);
-/* A task whose state and predictions are complete, long before it is sent; the sender
- * still reads it. Call this before sender_take. */
+/* Returns a task whose state and predictions are complete, long before it is sent; the
+ * sender still reads it. Call this before sender_take. */
 worker_task *sender_take_packed(sender *s);
 int sender_packed_fd(const sender *s);
 

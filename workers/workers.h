@@ -1,9 +1,9 @@
-/* The door of workers: the hub, which decides who trains what, and the processes that
- * train.
+/* The door of workers: the hub, which decides which worker trains which task, and the
+ * processes that train.
  *
  * hub      leases tasks (arm, path, replica, phase) to workers. It keeps nothing on
- *          disk: the homes know which phases are done, so a hub that starts again
- *          asks them and goes on.
+ *          disk: the homes know which phases are done, so a hub that starts again asks
+ *          them and continues.
  * worker   leases a task, fetches what it lacks by hash, trains tau inner steps,
  *          sends one update per module to that module's home, then the path's state.
  * launch   starts these as processes and keeps them alive.
@@ -24,7 +24,7 @@ extern "C" {
 #endif
 
 /* ---- hub ---- */
-/* Whether an idle worker may do a task at which another is slow (hub_backup.c): never,
+/* Whether an idle worker may do a task that a slow worker has (hub_backup.c): never,
  * only if both have the same device, or always. */
 typedef enum pl_backup { PL_BACKUP_OFF, PL_BACKUP_AUTO, PL_BACKUP_ANY } pl_backup;
 
@@ -34,12 +34,12 @@ typedef struct pl_hub_options {
     int n_homes;
     /* a lease that is not renewed for this long is given to another worker */
     int ttl_ms;
-    const char *ready_file; /* gets the bound address; "" for none */
+    const char *ready_file; /* file that gets the bound address; "" for none */
     /* the list of keys in which invitations enrol new ones; NULL: none */
     const char *keys;
     pl_backup backup;
-    /* results of different kinds of devices count as equal up to this distance; 0: only
-     * results of equal kinds are compared */
+    /* distance up to which results of different kinds of devices count as equal; 0:
+     * only results of equal kinds are compared */
     double audit_tolerance;
     volatile sig_atomic_t *stop;
 } pl_hub_options;
@@ -48,25 +48,26 @@ PL_MUST_CHECK pl_status pl_hub_run(const pl_hub_options *options);
 /* ---- worker ---- */
 typedef struct pl_worker_options {
     const char *hub;
-    const char *name;  /* stands in every contribution */
+    const char *name;  /* name of the worker; it is part of every contribution */
     const char *cache; /* folder for data shards, shared by workers of a machine */
     pl_backend_options backend;
     /* recompute activations in the backward pass, which takes less memory */
     bool recompute;
-    uint64_t cache_bytes; /* for modules and optimizer states in memory */
-    int patience_ms;      /* how long the hub or a home may be unreachable */
+    /* limit of the cache for modules and optimizer states in memory */
+    uint64_t cache_bytes;
+    int patience_ms; /* how long the hub or a home may be unreachable */
     /* relays that are asked instead of the homes that the hub names */
     const char *const *homes;
-    int n_homes;        /* as many as there are homes, or 0 */
-    const char *offers; /* address at which other workers may ask it; "" none */
-    int grace_ms; /* how long it may take to finish its tasks; 0: as long as needed */
+    int n_homes;        /* equal to the number of homes, or 0 */
+    const char *offers; /* address at which other workers may ask it; "": none */
+    int grace_ms; /* time to finish its tasks when stopped; 0: as long as needed */
     volatile sig_atomic_t *stop; /* 1: finish the task, 2: give it back; then return */
 } pl_worker_options;
 PL_MUST_CHECK pl_status pl_worker_run(const pl_worker_options *options);
 
-/* The bytes, at most `most`, that a worker's cache needs for an arm: the modules and
- * the state of one path. Moments that never leave the worker (train.state=local) are
- * kept for every task in another cache of at most that size. */
+/* The number of bytes, at most `most`, that a worker's cache needs for an arm: the
+ * modules and the state of one path. Moments that never leave the worker
+ * (train.state=local) are kept for every task in another cache of at most that size. */
 uint64_t pl_worker_cache_bytes(const pl_arm *arm, const pl_topology *topology,
                                uint64_t most);
 
@@ -90,11 +91,11 @@ typedef struct pl_launcher pl_launcher;
  */
 PL_MUST_CHECK pl_status pl_launcher_create(const char *program, const char *log_folder,
                                            pl_launcher **out);
-/* Kills the children that still run, at once. */
+/* Kills the children that still run, without waiting for them to finish. */
 void pl_launcher_destroy(pl_launcher **launcher);
-/* argv[0] is replaced by `program`; NULL-terminated. With `ready_file` the child counts
- * as started when that file exists; its content is the child's address. On a restart
- * the child gets that address in the argument after "--listen". */
+/* `argv` is NULL-terminated; argv[0] is replaced by `program`. With `ready_file` the
+ * child counts as started when that file exists; its content is the child's address. On
+ * a restart the child gets that address in the argument after "--listen". */
 PL_MUST_CHECK pl_status pl_launcher_start(pl_launcher *launcher, const char *name,
                                           const char *const *argv,
                                           const char *ready_file);

@@ -179,7 +179,7 @@ static void coefficients_out_of_range_are_refused(void **unused)
     s = d, s.rule = PL_RULE_HEAVY_BALL;
     assert_refused(&s, "no heavy-ball rule");
     s = pl_method_defaults(PL_METHOD_FEDAVG), s.lr = 0.7;
-    assert_refused(&s, "fedavg is lr 1");
+    assert_refused(&s, "fedavg needs lr 1");
     s = pl_method_defaults(PL_METHOD_CO2), s.clip = -1;
     assert_refused(&s, "clip");
     s = pl_method_defaults(PL_METHOD_STREAMING), s.inner_steps = 30;
