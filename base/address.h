@@ -27,13 +27,12 @@ typedef struct pl_address {
     pl_pubkey key;
 } pl_address;
 
-/* ERR_CONFIG: the address is malformed, and the sentence says how. ERR_UNSUPPORTED: a
+/* ERR_CONFIG: the address is malformed, and the message says how. ERR_UNSUPPORTED: a
  * transport other than tcp and ipc. */
 PL_MUST_CHECK pl_status pl_address_parse(const char *text, pl_address *out);
 
 /* Writes the text by which others reach the address. If the address stands for all
- * interfaces, `host` takes the place of its host. The key is appended unless it is
- * NULL. */
+ * interfaces, `host` is written as its host. The key is appended unless it is NULL. */
 void pl_address_format(const pl_address *address, const char *host,
                        const pl_pubkey *key, char out[PL_ADDRESS_MAX]);
 
@@ -44,7 +43,7 @@ void pl_address_format(const pl_address *address, const char *host,
 void pl_address_in_folder(const char *folder, const char *name,
                           char out[PL_ADDRESS_MAX]);
 /* The same in the folder of another ipc address. Writes PL_ADDRESS_PRIVATE if `address`
- * is of another kind or if this user may not write to the folder. */
+ * is not an ipc address or if this user may not write to the folder. */
 void pl_address_beside(const char *address, const char *name, char out[PL_ADDRESS_MAX]);
 
 /* The first address of this machine that is not loopback, or "127.0.0.1" if there is

@@ -1,12 +1,12 @@
-/* The door of base: what every folder stands on.
+/* The door of base, which every other folder uses.
  *
- * Read in this order: status (errors), mem and buf (memory), record (the one
- * encoding), fields (records that lie in structs), hash, rng, keys (who may connect),
- * then the doors to foreign libraries: wire and gate (ZeroMQ), zip (zstd), json
+ * Read in this order: status (errors), mem and buf (memory), record (the only
+ * encoding), fields (records as structs), hash, rng, keys (the keys that may connect),
+ * then the interfaces to foreign libraries: wire and gate (ZeroMQ), zip (zstd), json
  * (jansson), conf (libyaml), thread (pthreads).
  *
- * The files up to fs.h need nothing but a C library and are all that `modules`
- * uses, so that the engine builds alone (PL_ONLY_MODULES).
+ * The files up to fs.h need only a C library. `modules` uses no others, so the engine
+ * can be built alone (PL_ONLY_MODULES).
  */
 #ifndef PL_BASE_BASE_H
 #define PL_BASE_BASE_H

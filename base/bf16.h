@@ -1,4 +1,5 @@
-/* bfloat16 <-> float, round to nearest even, NaN kept quiet. */
+/* Converts between bfloat16 and float: rounds to nearest even; NaN stays a quiet
+ * NaN. */
 #ifndef PL_BASE_BF16_H
 #define PL_BASE_BF16_H
 #include <stddef.h>

@@ -8,8 +8,8 @@
 enum { FIRST_CAPACITY = 64 };
 
 /* Doubling keeps appending linear in the total length; the first reservation is exact,
- * for callers that know the length. A sum that overflows asks for SIZE_MAX and so ends
- * in pl_grow's abort. */
+ * for callers that know the length. If the sum overflows, SIZE_MAX is requested, and
+ * pl_grow aborts. */
 void pl_buf_reserve(pl_buf *buf, size_t more)
 {
     size_t need = more > SIZE_MAX - buf->len ? SIZE_MAX : buf->len + more;
@@ -69,8 +69,8 @@ const char *pl_buf_text(pl_buf *buf)
     return (const char *)buf->data;
 }
 
-/* For characters of one to three bytes; no character of four bytes controls anything.
- */
+/* The code point of a character of one to three bytes; no character of four bytes
+ * controls a terminal. */
 static unsigned short_code_point(const char *text, size_t n)
 {
     const uint8_t *s = (const uint8_t *)text;

@@ -9,20 +9,21 @@ extern "C" {
 #endif
 
 typedef struct pl_buf {
-    uint8_t *data; /* not terminated unless built by the text functions */
+    uint8_t *data; /* not NUL-terminated unless the text functions built it */
     size_t len, cap;
 } pl_buf; /* all zero is an empty buffer */
 
 void pl_buf_reserve(pl_buf *buf, size_t more);
 void pl_buf_append(pl_buf *buf, const void *data, size_t len);
-void pl_buf_clear(pl_buf *buf);   /* keeps the memory */
+void pl_buf_clear(pl_buf *buf);   /* empties the buffer and keeps its memory */
 void pl_buf_destroy(pl_buf *buf); /* frees and zeroes */
 
-/* Text: appends, and keeps a NUL after the end (not counted in len). */
+/* Appends text, and keeps a NUL after the end (not counted in len). */
 void pl_buf_printf(pl_buf *buf, const char *format, ...) PL_PRINTF(2, 3);
-const char *pl_buf_text(pl_buf *buf); /* terminated view, "" when empty */
+/* the text, NUL-terminated; "" if the buffer is empty */
+const char *pl_buf_text(pl_buf *buf);
 
-/* Appends text as a JSON string, quotes included; ill-formed UTF-8 becomes U+FFFD. */
+/* Appends text as a JSON string with its quotes; ill-formed UTF-8 becomes U+FFFD. */
 void pl_buf_json_text(pl_buf *buf, const char *text, size_t len);
 
 /* Appends text for a terminal or a log. Characters that steer a terminal

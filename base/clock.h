@@ -1,11 +1,11 @@
-/* Time. Leases and deadlines use the monotonic clock; wall time is a label. */
+/* Time. Leases and deadlines use the monotonic clock; wall time is only shown. */
 #ifndef PL_BASE_CLOCK_H
 #define PL_BASE_CLOCK_H
 #include <stdint.h>
 #ifdef __cplusplus
 extern "C" {
 #endif
-int64_t pl_now_ms(void);  /* monotonic; counts time in suspend, too (CLOCK_BOOTTIME) */
+int64_t pl_now_ms(void);  /* monotonic; also counts time in suspend (CLOCK_BOOTTIME) */
 double pl_now(void);      /* the same in seconds, for measuring */
 int64_t pl_wall_ms(void); /* milliseconds since 1970 */
 void pl_sleep_ms(int64_t ms);

@@ -1,9 +1,8 @@
-/* Configuration tables: values in and out of the caller's struct, YAML in and
- * out. Values travel as text; the table says how to read each.
+/* Configuration tables: read values from text and YAML into the caller's struct, and
+ * write them. Values are passed as text; the table says how to read each.
  *
- * Read in this order: finding rows, setting, getting, the YAML reader (libyaml
- * events), the three writers.
- */
+ * Read in this order: finding rows, setting, getting, the YAML reader (libyaml events),
+ * the three writers. */
 #include "base/conf.h"
 #include "base/fs.h"
 #include "base/text.h"
@@ -35,8 +34,8 @@ static bool is_section(const pl_table *table, const char *name)
     return false;
 }
 
-/* Of "phases" it is train.phases: people forget the section more often than they
- * misspell. */
+/* Finds the nearest key. For "phases" it is train.phases: people forget the section
+ * more often than they misspell. */
 const char *pl_conf_nearest(const pl_table *table, const char *name)
 {
     for (size_t i = 0; i < table->n_keys; i++) {
@@ -67,14 +66,15 @@ static pl_status unknown_key(const pl_table *table, const char *name, const char
                    name, where, nearest);
 }
 
-/* Rows without bounds leave min and max at zero. */
+/* Whether a row has bounds. Rows without bounds leave min and max at zero. */
 static bool is_bounded(const pl_key *key)
 {
     bool number = key->type == PL_KEY_INT || key->type == PL_KEY_REAL;
     return number && key->min < key->max;
 }
 
-/* "1..1000000", "at least 1", "at most 5"; a bound of 1e15 or more is no bound. */
+/* Writes a range, for example "1..1000000", "at least 1" or "at most 5"; a bound of
+ * 1e15 or more counts as no bound. */
 static void put_range(const pl_key *key, pl_buf *out)
 {
     char min[32], max[32];
@@ -147,13 +147,14 @@ static bool set_text(char *field, const char *value)
 {
     if (strlen(value) >= PL_KEY_TEXT_MAX || !is_utf8(value))
         return false;
-    memset(field, 0, PL_KEY_TEXT_MAX); /* equal values are equal bytes */
+    /* clears the rest of the field, so that equal values have equal bytes */
+    memset(field, 0, PL_KEY_TEXT_MAX);
     memcpy(field, value, strlen(value));
     return true;
 }
 
-/* The struct is reached through memcpy, since the table knows its fields by offset
- * only. Writes the field, or returns false and leaves it. */
+/* Writes the field, or returns false and leaves it unchanged. The struct is accessed
+ * through memcpy, because the table knows its fields only by offset. */
 static bool set_field(const pl_key *key, void *target, const char *value)
 {
     char *field = (char *)target + key->offset;
@@ -186,7 +187,7 @@ static bool set_field(const pl_key *key, void *target, const char *value)
     return false;
 }
 
-/* A default that its own row refuses is a bug of the table, not of the user. */
+/* A default that its own row refuses is an error in the table, not of the user. */
 void pl_conf_defaults(const pl_table *table, void *target)
 {
     for (size_t i = 0; i < table->n_keys; i++) {
@@ -269,7 +270,7 @@ bool pl_conf_get(const pl_table *table, const void *target, const char *key,
     return row != NULL;
 }
 
-/* Compares the texts: what prints alike is alike in the canonical text too. */
+/* Compares values as texts, because the canonical text also consists of them. */
 const char *pl_conf_difference(const pl_table *table, const void *a, const void *b)
 {
     pl_buf left = {0}, right = {0};
@@ -296,7 +297,7 @@ typedef struct yaml_reader {
     void *target;
     const char *path;
     const pl_buf *text;
-    bool *seen; /* one per row */
+    bool *seen; /* for each row, whether it has been set */
     yaml_parser_t parser;
     char where[KEY_NAME_MAX];
 } yaml_reader;
@@ -315,7 +316,7 @@ static pl_status refuse_event(yaml_reader *reader, const yaml_event_t *event,
                    why);
 }
 
-/* libyaml gives a bad byte's offset but no line. */
+/* libyaml gives the offset of a bad byte but not its line. */
 static size_t line_of_problem(const yaml_reader *reader)
 {
     const yaml_parser_t *parser = &reader->parser;
@@ -349,7 +350,8 @@ static bool has_nul(const yaml_event_t *event)
     return strlen(scalar(event)) != event->data.scalar.length;
 }
 
-/* YAML itself would let the last of two equal keys win silently. */
+/* Sets a key and refuses a second value. YAML itself would silently let the last of two
+ * equal keys win. */
 static pl_status set_once(yaml_reader *reader, const char *name, const char *value,
                           size_t line)
 {
@@ -364,7 +366,8 @@ static pl_status set_once(yaml_reader *reader, const char *name, const char *val
     return pl_conf_set(reader->table, reader->target, name, value, where);
 }
 
-/* A section whose keys are all commented out is an empty plain scalar. */
+/* Reads a plain value. A section whose keys are all commented out appears as an empty
+ * one. */
 static pl_status read_scalar(yaml_reader *reader, const char *name,
                              const yaml_event_t *event)
 {
@@ -377,7 +380,8 @@ static pl_status read_scalar(yaml_reader *reader, const char *name,
     return set_once(reader, name, scalar(event), event->start_mark.line);
 }
 
-/* Lists become "a,b,c": the table has no list type, its users split at the commas. */
+/* Lists become "a,b,c": the table has no list type, and users of such keys split the
+ * text at the commas. */
 static pl_status append_item(yaml_reader *reader, const yaml_event_t *event,
                              pl_buf *list)
 {
@@ -429,7 +433,7 @@ done:
     return status;
 }
 
-/* One `key: value` whose key event is at hand. */
+/* Reads one `key: value`; the event of the key has been read. */
 static pl_status read_pair(yaml_reader *reader, const char *prefix,
                            const yaml_event_t *event, int depth)
 {
@@ -443,7 +447,7 @@ static pl_status read_pair(yaml_reader *reader, const char *prefix,
     return read_yaml_value(reader, name, depth);
 }
 
-/* After the mapping's start, up to and with its end. */
+/* Reads a mapping after its start event, including its end event. */
 static pl_status read_mapping(yaml_reader *reader, const char *prefix, int depth)
 {
     pl_status status = PL_OK;
@@ -501,7 +505,7 @@ done:
     return status;
 }
 
-/* A text that YAML reads back as itself without quotes, whatever its type. */
+/* Whether YAML reads this text back unchanged without quotes, whatever its type. */
 static bool is_plain(const char *text)
 {
     static const char inside[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -560,7 +564,7 @@ static void put_yaml_value(const pl_key *key, const void *target, pl_buf *out)
     pl_buf_destroy(&value);
 }
 
-/* Length of the section part of a dotted name: 5 of "train.tau", 0 of "seed". */
+/* The length of the section part of a dotted name: 5 for "train.tau", 0 for "seed". */
 static size_t section_len(const char *name)
 {
     const char *dot = strrchr(name, '.');
@@ -608,7 +612,7 @@ static void put_key_line(const pl_key *key, const void *target, pl_buf *out)
     pl_buf_printf(out, "\n");
 }
 
-/* pl_conf_load reads the result back into an equal struct. */
+/* Writes YAML that pl_conf_load reads back into an equal struct. */
 void pl_conf_write_yaml(const pl_table *table, const void *target, pl_buf *out)
 {
     char open[KEY_NAME_MAX] = "";
@@ -627,7 +631,7 @@ void pl_conf_write_yaml(const pl_table *table, const void *target, pl_buf *out)
     }
 }
 
-/* A bar in the text would end the cell of the Markdown table. */
+/* Escapes text for a cell of a Markdown table, which a bar in the text would end. */
 static void put_cell(const char *text, pl_buf *out)
 {
     for (; *text; text++)
@@ -664,8 +668,8 @@ void pl_conf_write_reference(const pl_table *table, pl_buf *out)
     }
 }
 
-/* Values are quoted as in YAML, so that no value can look like the line of another key.
- */
+/* Values are quoted as in YAML, so that no value can be mistaken for the line of
+ * another key. */
 void pl_conf_canonical(const pl_table *table, const void *target, pl_buf *out)
 {
     for (size_t i = 0; i < table->n_keys; i++) {

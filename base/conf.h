@@ -23,7 +23,7 @@ enum { PL_KEY_TEXT_MAX = 512 };
 typedef struct pl_key {
     const char *name; /* dotted: "train.tau" */
     pl_key_type type;
-    size_t offset;       /* in the caller's struct */
+    size_t offset;       /* offset of the field in the caller's struct */
     const char *initial; /* default, as text */
     double min, max;     /* numbers only */
     const char *choices; /* "a|b|c", CHOICE only */
@@ -40,9 +40,9 @@ typedef struct pl_table {
 
 void pl_conf_defaults(const pl_table *table, void *target);
 
-/* `where` appears in errors: "--set", "run.yaml line 12". An unknown key is an error
- * that names the nearest known one; a bad value is an error that names the key, the
- * range and the unit. ERR_CONFIG. */
+/* Sets one key. `where` appears in errors: "--set", "run.yaml line 12". An unknown key
+ * is an error that names the nearest known one; a bad value is an error that names the
+ * key, the range and the unit. ERR_CONFIG. */
 PL_MUST_CHECK pl_status pl_conf_set(const pl_table *table, void *target,
                                     const char *key, const char *value,
                                     const char *where);
@@ -60,7 +60,7 @@ PL_MUST_CHECK pl_status pl_conf_load(const pl_table *table, void *target,
 void pl_conf_write_yaml(const pl_table *table, const void *target, pl_buf *out);
 void pl_conf_write_reference(const pl_table *table, pl_buf *out);
 
-/* "key: value\n" for every key that changes results, in table order. */
+/* Writes "key: value\n" for every key that changes results, in table order. */
 void pl_conf_canonical(const pl_table *table, const void *target, pl_buf *out);
 
 /* Writes the current value of one key as text. Returns false if there is no such key.
@@ -68,9 +68,11 @@ void pl_conf_canonical(const pl_table *table, const void *target, pl_buf *out);
 bool pl_conf_get(const pl_table *table, const void *target, const char *key,
                  pl_buf *out);
 
-/* What the key's value may be: "a whole number, 1..65536 sequences". */
+/* Writes which values the key may have, for example "a whole number, 1..65536
+ * sequences". */
 void pl_conf_wanted(const pl_key *key, pl_buf *out);
-/* The key that ends in ".name" or resembles the name most; NULL: none. Borrowed. */
+/* The key that ends in ".name" or resembles the name most; NULL if none does.
+ * Borrowed. */
 const char *pl_conf_nearest(const pl_table *table, const char *name);
 
 /* Returns the first key whose value differs between `a` and `b` and that changes

@@ -1,6 +1,6 @@
 /* Reads PATHLOOM_FAILPOINT and acts where the call names an armed point
- * (failpoint.h). The variable is parsed anew at each passage, which only tests pay
- * for: without the variable a passage is one relaxed load. */
+ * (failpoint.h). The variable is parsed again at each passage, which costs time only in
+ * tests: without the variable a passage is one relaxed load. */
 #include "base/failpoint.h"
 #include "base/clock.h"
 #include "base/fs.h"
@@ -15,7 +15,7 @@
 
 enum { POINTS_MAX = 128, NAME_MAX_BYTES = 64, EXIT_CODE = 71 };
 
-/* Whether the variable is set, asked once: every later passage is one load. */
+/* Whether the variable is set. It is read once; every later passage is one load. */
 enum { NOT_ASKED, OFF, ARMED };
 static _Atomic int state;
 
@@ -30,7 +30,7 @@ static bool is_word(const char *text, size_t len, const char *word)
     return strlen(word) == len && memcmp(text, word, len) == 0;
 }
 
-/* The verb that this process was started with. */
+/* Whether this process was started with that verb. */
 static bool has_role(const char *role)
 {
     char words[256] = "";
@@ -42,7 +42,7 @@ static bool has_role(const char *role)
     return len > 0 && strcmp(words + strlen(words) + 1, role) == 0;
 }
 
-/* One "NAME[@ROLE]:ACTION[:NTH]" of `len` bytes. */
+/* One "NAME[@ROLE]:ACTION[:NTH]", which has `len` bytes. */
 typedef struct point {
     char name[NAME_MAX_BYTES]; /* with the role; the name of the file in FOLDER */
     action what;
@@ -74,7 +74,8 @@ static bool is_meant(const point *p, const char *name)
            (!p->name[len] || has_role(p->name + len + 1));
 }
 
-/* True for the first process that reaches the point, if only one process shall act. */
+/* With PATHLOOM_FAILPOINT_ONCE only the first process that reaches the point gets true;
+ * without it, every process does. */
 static bool is_first(const char *name)
 {
     char path[PL_PATH_MAX];

@@ -1,8 +1,8 @@
 /* Writing and reading of records by their tables.
  *
- * A table is part of the program and trusted; what is read is not, and comes through
- * the getters of record.c alone. A failure leaves zeros, and the reader keeps the
- * first. */
+ * A table is part of the program and trusted. The data that are read are not, so they
+ * are read only by the getters of record.c. A failure leaves zeros, and the reader
+ * keeps the first failure. */
 #include "base/fields.h"
 #include <string.h>
 
@@ -45,7 +45,7 @@ static size_t load_size(const pl_field *f, const uint8_t *base)
     return n;
 }
 
-/* How many fields the row stands for; those of a list are not counted. */
+/* The number of fields that the row describes; those of a list are not counted. */
 static size_t n_elements(const pl_field *f)
 {
     return f->kind <= PL_KIND_CHOICE ? f->size / f->width : 1;

@@ -1,5 +1,5 @@
-/* Records as tables: which member of a struct is which field is said once, and both
- * writing and reading follow from it.
+/* Records as tables: a table assigns each member of a struct to a field, once, and both
+ * writing and reading use it.
  *
  *   static const pl_field object_fields[] = {PL_FIELD(pl_object, 1, name),
  *                                            PL_FIELD(pl_object, 2, blob),
@@ -25,8 +25,9 @@
  *
  * NULL counts as zero.
  *
- * An array of numbers is as many fields of one tag, and so are several rows of one tag:
- * the i-th number is the i-th field. Rows stand in rising order of tags, as fields do.
+ * An array of numbers becomes several fields of one tag, as do several rows with the
+ * same tag: the i-th number is the i-th field. Rows must be in rising order of tags,
+ * like fields.
  */
 #ifndef PL_BASE_FIELDS_H
 #define PL_BASE_FIELDS_H
@@ -41,32 +42,37 @@ typedef enum pl_field_kind {
     PL_KIND_NUMBER, /* 8 bytes */
     PL_KIND_INT,
     PL_KIND_BOOL,
-    PL_KIND_CHOICE, /* below `limit` */
-    PL_KIND_BIT,    /* a bool; rows of one tag share a u64, this is its bit `limit` */
+    PL_KIND_CHOICE, /* a number below `limit` */
+    /* a bool; rows of one tag share a u64, of which this is bit number `limit` */
+    PL_KIND_BIT,
     PL_KIND_TEXT,
     PL_KIND_BYTES,
-    PL_KIND_LIST, /* nested records; the member is a pointer, which reading allocates */
-    PL_KIND_WORD, /* of a message: const char * */
+    /* nested records; the member is a pointer to memory that reading allocates */
+    PL_KIND_LIST,
+    PL_KIND_WORD, /* in a message: const char * */
     PL_KIND_FIXED,
     PL_KIND_SPAN,
     PL_KIND_ITEMS
 } pl_field_kind;
 
 typedef enum pl_field_rule {
-    PL_RULE_NEEDED,  /* reading fails where the field is missing */
+    PL_RULE_NEEDED,  /* reading fails if the field is missing */
     PL_RULE_NONZERO, /* writing leaves out zero; reading takes zero for a missing one */
-    PL_RULE_GATED    /* the same, but written where the member at `other` is not zero.
-                        If that is a bool, reading sets it: whether the field is there */
+    /* the same, but written if the member at `other` is not zero. If that member is a
+     * bool, reading sets it to whether the field exists */
+    PL_RULE_GATED
 } pl_field_rule;
 
 typedef struct pl_field {
     uint16_t tag;
     uint8_t kind, rule;
     uint64_t limit;
-    uint32_t offset, size;      /* of the member; a list's: size of an item */
-    uint32_t width;             /* of an element, if the member is an array */
-    uint32_t other, other_size; /* of the gate or the count */
-    const struct pl_field *nested, *(*nested_of)(void); /* a list's: either */
+    /* offset and size of the member; for a list the size of one item */
+    uint32_t offset, size;
+    uint32_t width;             /* size of an element, if the member is an array */
+    uint32_t other, other_size; /* offset and size of the gate or the count */
+    /* for a list: one of the two is set */
+    const struct pl_field *nested, *(*nested_of)(void);
 } pl_field;
 
 typedef struct pl_bytes {
@@ -75,7 +81,7 @@ typedef struct pl_bytes {
 } pl_bytes;
 
 /* Items of one type, `stride` bytes apart: hashes, numbers, or terminated texts.
- * Reading sets `n` alone. */
+ * Reading sets only `n`. */
 typedef struct pl_items {
     const void *at;
     size_t n, stride;
@@ -91,14 +97,15 @@ typedef struct pl_items {
 
 /* Appends the fields of `from`, a struct of the type that the table describes. */
 void pl_put_fields(pl_buf *record, const pl_field *fields, const void *from);
-/* The same as a nested record. */
+/* Appends them as a nested record. */
 void pl_put_nested(pl_buf *record, uint16_t tag, const pl_field *fields,
                    const void *from);
-/* Sets every member that the table names; other members stay. A failure is kept by the
- * reader. Lists are the caller's to free, also after a failure. */
+/* Sets every member that the table names; other members stay. The reader keeps a
+ * failure. The caller frees lists, also after a failure. */
 void pl_get_fields(pl_reader *reader, const pl_field *fields, void *to);
 
-/* For sizeof and _Generic, which evaluate nothing; cppcheck takes NULL for a use. */
+/* Used in sizeof and _Generic, which evaluate nothing; cppcheck would report a use of
+ * NULL. */
 #ifdef __cppcheck__
 #define PL_MEMBER(type, member) (((type){0}).member)
 #else
@@ -147,7 +154,8 @@ void pl_get_fields(pl_reader *reader, const pl_field *fields, void *to);
         (tag), PL_KIND_OF(type, member), PL_RULE_GATED, PL_FIELD_ROW(type, member),    \
             PL_FIELD_OTHER(type, gate)                                                 \
     }
-/* An unsigned, an enum, or an array of bytes; reading refuses `count` and above. */
+/* For an unsigned, an enum, or an array of bytes; reading refuses values of `count` and
+ * above. */
 #define PL_FIELD_CHOICE(type, tag, member, count)                                      \
     {                                                                                  \
         (tag), PL_KIND_CHOICE, PL_RULE_NEEDED, (count), PL_FIELD_ROW(type, member)     \

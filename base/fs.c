@@ -2,7 +2,7 @@
  *
  * How a file is replaced durably (pl_replace_file): the bytes go to a temporary file
  * and are synced before it is renamed, so that a crash leaves either the whole old file
- * or the whole new one. Then the folder is synced, because the new name lives there. An
+ * or the whole new one. Then the folder is synced, because it contains the new name. An
  * error of close counts as a failure: network file systems report a full disk only
  * then. */
 #include "base/fs.h"
@@ -22,7 +22,8 @@
 
 enum { READ_STEP = 1 << 16, WRITE_STEP = 1 << 30, TREE_DEPTH_MAX = 64 };
 
-/* Translates errno, here and nowhere else; `verb` completes "cannot ... path". */
+/* Turns errno into a status and a sentence; nothing else does. `verb` completes "cannot
+ * ... path". */
 static pl_status file_failed(const char *verb, const char *path)
 {
     int cause = errno;
@@ -89,7 +90,7 @@ static pl_status make_folder(const char *path)
 {
     if (mkdir(path, 0777) == 0)
         return pl_sync_parent(path);
-    int cause = errno; /* the next call sets errno anew */
+    int cause = errno; /* the next call overwrites errno */
     if (pl_path_is_folder(path))
         return PL_OK;
     errno = cause;
@@ -114,7 +115,7 @@ pl_status pl_make_folders(const char *path)
 static pl_status remove_under(int parent, const char *name, const char *path,
                               int depth);
 
-/* Takes `fd`. */
+/* Takes ownership of `fd`. */
 static pl_status empty_folder(int fd, const char *path, int depth)
 {
     DIR *folder = fdopendir(fd);
@@ -156,8 +157,8 @@ pl_status pl_remove_tree(const char *path)
     return remove_under(AT_FDCWD, path, path, 0);
 }
 
-/* Reads to the end, and not as many bytes as stat says: files under /proc have size 0,
- * and a file may grow. */
+/* Reads to the end of the file, not just the size that stat gives: files under /proc
+ * have size 0, and a file may grow. */
 static pl_status read_all(int fd, const char *path, pl_buf *out)
 {
     for (;;) {
@@ -184,7 +185,8 @@ pl_status pl_read_file(const char *path, pl_buf *out)
     return status;
 }
 
-/* Linux writes at most 2 GiB at once and may write less than it was asked to. */
+/* Writes everything: Linux writes at most 2 GiB at once and may write less than
+ * requested. */
 static pl_status write_all(int fd, const char *path, const uint8_t *data, size_t len)
 {
     PL_CHECK(pl_failpoint("fs.write.before"));
@@ -218,7 +220,7 @@ static pl_status write_synced(const char *path, const void *data, size_t len)
 pl_status pl_replace_file(const char *path, const void *data, size_t len)
 {
     char temporary[PL_PATH_MAX];
-    /* Two processes may write the same file: each has its own temporary one. */
+    /* two processes may write the same file, so each has its own temporary file */
     int used =
         snprintf(temporary, sizeof temporary, "%s.tmp-%ld", path, (long)getpid());
     if (used < 0 || used >= PL_PATH_MAX)
@@ -242,7 +244,7 @@ static pl_status map_open(int fd, const char *path, pl_mapping *out)
         return file_failed("examine", path);
     if (!S_ISREG(info.st_mode))
         return pl_fail(PL_ERR_IO, "%s is not a regular file", path);
-    if (info.st_size == 0) /* mmap refuses length 0; an empty file is no error */
+    if (info.st_size == 0) /* mmap refuses length 0, but an empty file is no error */
         return PL_OK;
     size_t len = (size_t)info.st_size;
     void *data = mmap(NULL, len, PROT_READ, MAP_SHARED, fd, 0);
@@ -259,7 +261,7 @@ pl_status pl_map_file(const char *path, pl_mapping *out)
     if (fd < 0)
         return file_failed("open", path);
     pl_status status = map_open(fd, path, out);
-    close(fd); /* the mapping holds the file by itself */
+    close(fd); /* the mapping keeps the file open */
     return status;
 }
 
@@ -281,7 +283,7 @@ pl_status pl_map_scratch(const char *folder, size_t bytes, void **out)
         status = file_failed("make room in", folder);
     else
         *out = memory;
-    close(fd); /* the mapping holds the file by itself */
+    close(fd); /* the mapping keeps the file open */
     return status;
 }
 
@@ -409,8 +411,8 @@ char *pl_path_above(char out[PL_PATH_MAX], const char *path)
     return out;
 }
 
-/* The path with its links resolved. For a path that does not exist, that of the nearest
- * folder above it that does. NULL if there is none. The caller frees it. */
+/* Resolves the links of a path. If the path does not exist, resolves the nearest folder
+ * above it that does; NULL if none does. The caller frees the result. */
 static char *real_place(const char *path)
 {
     char place[PL_PATH_MAX];

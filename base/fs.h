@@ -10,7 +10,7 @@ extern "C" {
 bool pl_path_exists(const char *path);
 bool pl_path_is_folder(const char *path);
 PL_MUST_CHECK pl_status pl_make_folders(const char *path); /* mkdir -p, durable */
-/* a missing path is no error */
+/* A missing path is no error. */
 PL_MUST_CHECK pl_status pl_remove_tree(const char *path);
 PL_MUST_CHECK pl_status pl_read_file(const char *path, pl_buf *out);
 /* ERR_DATA if the path is a pipe, a device or a socket, whose bytes may never come or
@@ -21,7 +21,7 @@ PL_MUST_CHECK pl_status pl_refuse_special(const char *path);
  * survives a power cut; after a failure the old content is still there. */
 PL_MUST_CHECK pl_status pl_replace_file(const char *path, const void *data, size_t len);
 
-/* After this the names in the folder survive a power cut. */
+/* Makes the names in the folder survive a power cut. */
 PL_MUST_CHECK pl_status pl_sync_folder(const char *folder);
 /* The same for the folder that holds `path`: a file's name is durable only when its
  * folder is. */
@@ -38,8 +38,8 @@ void pl_unmap_file(pl_mapping *mapping);
  * short. ERR_NOSPACE: the disk has no room for it. Unmap with pl_unmap_scratch. */
 PL_MUST_CHECK pl_status pl_map_scratch(const char *folder, size_t bytes, void **out);
 void pl_unmap_scratch(void *memory, size_t bytes); /* accepts NULL */
-/* The pages of the mapping leave this process's memory. They are read again at the next
- * access. */
+/* Releases the pages of the mapping from this process's memory. They are read again at
+ * the next access. */
 void pl_rest_file(const pl_mapping *mapping);
 
 /* Locks a folder with flock on the folder itself, so that deleting a lock file cannot
@@ -53,17 +53,18 @@ void pl_unlock_folder(int *fd);
 uint64_t pl_folder_bytes(const char *path);
 uint64_t pl_disk_free_bytes(const char *path); /* 0 if unknown */
 PL_MUST_CHECK pl_status
-pl_check_writable(const char *folder); /* tries it: write, fsync, read, delete */
+pl_check_writable(const char *folder); /* tests it: write, fsync, read, delete */
 
 /* Joins into `out` (PL_PATH_MAX bytes) and returns it; the result is "" if it does not
  * fit. */
 enum { PL_PATH_MAX = 1024 };
 char *pl_join(char out[PL_PATH_MAX], const char *folder, const char *name);
-/* The folder that holds `path`, judged by the name alone: for a link, the folder of the
- * link; "." for "a", "/" for "/a". Returns out. */
+/* The folder that contains `path`, derived from the name alone: for a link, the folder
+ * of the link; "." for "a", "/" for "/a". Returns out. */
 char *pl_path_above(char out[PL_PATH_MAX], const char *path);
-/* Whether `path` is `folder` or lies in it, with links followed. A path that does not
- * exist yet counts where it would be made. False if `folder` does not exist. */
+/* Whether `path` is `folder` or lies in it, with links followed. For a path that does
+ * not exist yet, the place where it would be made counts. False if `folder` does not
+ * exist. */
 bool pl_path_within(const char *path, const char *folder);
 
 #ifdef __cplusplus

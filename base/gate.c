@@ -1,10 +1,11 @@
-/* The gate: answers ZeroMQ's question who may connect, from a list of keys in a file.
+/* The gate: it decides for ZeroMQ which clients may connect, by a list of keys in a
+ * file.
  *
  * Purpose. While a gate is open, every socket that is bound speaks CURVE. At each
  * handshake ZeroMQ asks, over an in-process socket (ZAP, RFC 27), whether the client's
  * key may connect. The gate's thread answers. Later the wire asks pl_gate_role for the
- * role of the key at every message, so a key that was taken out of the file is refused
- * although its connection is old.
+ * role of the key at every message, so a key that was removed from the file is refused
+ * even on an existing connection.
  *
  *   ZeroMQ ----- ZAP request -----> gate's thread <--- orders (admit, close)
  *          <---- 200 or 400 -------   |        ^
@@ -34,8 +35,8 @@
  *     change of the file.
  *   - process_gate is set after the self-test has passed, and cleared before anything
  *     is freed. The caller closes all sockets before pl_gate_close.
- *   - The self-test connects with a random key and expects to be refused. A library
- *     that lets everybody in would otherwise do so silently.
+ *   - The self-test connects with a random key and expects to be refused. Otherwise a
+ *     ZeroMQ library that accepts every client would do so silently.
  *
  * Ownership. The gate owns its copy of the process's keys (wiped at the end), the
  * snapshots and the queue of orders. `extra` and `refused` belong to its thread. */
@@ -56,11 +57,11 @@
 #include <zmq.h>
 
 enum {
-    LOOK_MS = 500,       /* between two checks of the file */
+    LOOK_MS = 500,       /* time between two checks of the file */
     SELF_TEST_MS = 5000, /* enough on a machine under load */
-    REFUSED_MS = 1000,   /* between two reports about the same key */
+    REFUSED_MS = 1000,   /* time between two reports about the same key */
     REFUSED_KEPT = 32,
-    TROUBLE_MS = 60000, /* between two reports about a list that cannot be read */
+    TROUBLE_MS = 60000, /* time between two reports about a list that cannot be read */
     ZAP_FRAMES = 7,
     ZAP_FRAME_MAX = 255,
     DOMAIN_MAX = 16
@@ -73,7 +74,8 @@ typedef struct snapshot {
     struct snapshot *older;
 } snapshot;
 
-/* The file's identity when it was read. Any of these differs after a change. */
+/* Identifies the state of the file that was read. Any change of the file changes one of
+ * these. */
 typedef struct stamp {
     struct timespec modified;
     ino_t number;
@@ -88,7 +90,8 @@ typedef struct gate {
     int64_t unread_ms; /* when it was last reported that the list cannot be read; 0: it
                           can be read */
     char complaint[PL_KEY_COMPLAINT_MAX]; /* the newest report about bad lines */
-    /* keys that were admitted beside the file; belongs to the thread */
+    /* keys that were admitted in addition to the file; only the gate's thread uses
+     * them */
     pl_key_list extra;
     _Atomic(snapshot *) now;
     void *zap;
@@ -97,7 +100,7 @@ typedef struct gate {
     struct {
         pl_pubkey key;
         int64_t at_ms;
-    } refused[REFUSED_KEPT]; /* belongs to the thread */
+    } refused[REFUSED_KEPT]; /* only the gate's thread uses it */
     int next_refused;
 } gate;
 
@@ -157,8 +160,8 @@ static pl_status read_key_list(gate *g)
     return PL_OK;
 }
 
-/* The reason may go away without a change of the file, so reading is tried again at
- * every look. */
+/* Notes that the list cannot be read. The reason may go away without a change of the
+ * file, so reading is tried again at every check. */
 static void note_unread(gate *g)
 {
     char text[PL_KEY_COMPLAINT_MAX];
@@ -302,11 +305,11 @@ static void keep_frame(zap_request *q, int index, const void *data, size_t len)
         memcpy(q->key, data, q->whole ? len : 0);
         break;
     default:
-        break; /* the routing id, which the client may choose, proves nothing */
+        break; /* the routing id proves nothing, because the client may choose it */
     }
 }
 
-/* Takes a whole request; false if none waits. */
+/* Takes a whole request; returns false if no request waits. */
 static bool take_request(gate *g, zap_request *q)
 {
     int n = 0;
@@ -379,9 +382,9 @@ static void answer_requests(gate *g)
         pl_pubkey key;
         memcpy(key.bytes, q.key, PL_PUBKEY_BYTES);
         const pl_key_entry *e = judge_handshake(g, &q, &key);
-        /* Read before the answer is sent. The answer may end the self-test, then the
-         * gate is put in place, and the refusal of the self-test's random key would be
-         * reported as a real one. */
+        /* This must be read before the answer is sent. The answer may end the
+         * self-test; then the gate is put in place, and the refusal of the self-test's
+         * random key would be reported as a real one. */
         bool is_in_place = atomic_load(&process_gate) == g;
         pl_pubkey_format(&key, user);
         give_answer(g, &q, e != NULL, e ? user : "");
@@ -405,7 +408,7 @@ static void run_gate(void *context)
         zmq_poll(items, 2, LOOK_MS);
         if (!obey(g))
             break;
-        /* answers the self-test, too, before the gate is in place */
+        /* also answers the self-test, before the gate is in place */
         answer_requests(g);
         if (pl_now_ms() - looked >= LOOK_MS) {
             reread(g, false);
@@ -452,8 +455,8 @@ bool pl_wire_library(char out[128])
 }
 
 /* ---- the self-test ---- */
-/* Returns the first event of the handshake that the monitor reports; 0 if there is none
- * in time. */
+/* Returns the first event of the handshake that the monitor reports; 0 if none comes in
+ * time. */
 static int await_handshake(void *monitor)
 {
     uint8_t frame[256];

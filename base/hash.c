@@ -1,7 +1,7 @@
 /* BLAKE2b-256 (libsodium) and XXH3-64 (xxHash).
  *
- * The use goes into BLAKE2b's personalisation field and not in front of the data: it
- * costs nothing, and no two uses can collide by a choice of bytes.
+ * The use goes into BLAKE2b's personalisation field instead of in front of the data.
+ * This costs nothing, and no choice of bytes can make hashes of two uses collide.
  */
 #include "base/hash.h"
 #include "base/mem.h"
@@ -61,8 +61,9 @@ bool pl_hash_is_mac(const pl_hash *mac, const uint8_t claimed[PL_HASH_BYTES])
     return sodium_memcmp(mac->bytes, claimed, PL_HASH_BYTES) == 0;
 }
 
-/* libsodium wants 64-byte alignment, which the caller's struct does not have. A
- * hasher is therefore bound to its address: it must not be copied while in use. */
+/* libsodium needs 64-byte alignment, which the caller's struct does not have. So the
+ * address of the state depends on the address of the hasher, which must not be copied
+ * while in use. */
 static crypto_generichash_blake2b_state *state_of(pl_hasher *hasher)
 {
     uintptr_t at = ((uintptr_t)hasher->state + 63) & ~(uintptr_t)63;
@@ -105,7 +106,7 @@ void pl_hash_format(const pl_hash *hash, char text[PL_HASH_TEXT])
         snprintf(text + 2 * i, 3, "%02x", hash->bytes[i]);
 }
 
-/* Only lower case is accepted, so that a hash has one spelling. */
+/* Accepts only lower case, so that a hash has only one spelling. */
 static int digit(char c)
 {
     if (c >= '0' && c <= '9')
@@ -136,7 +137,7 @@ uint64_t pl_checksum(const void *data, size_t len)
     return XXH3_64bits(data, len);
 }
 
-/* The state lies on the heap because the library keeps its size to itself. */
+/* The state is allocated on the heap, because the library does not publish its size. */
 uint64_t pl_checksum_pieces(const pl_piece *pieces, size_t n_pieces)
 {
     XXH3_state_t *state = XXH3_createState();

@@ -17,9 +17,10 @@ extern "C" {
 enum { PL_HASH_BYTES = 32, PL_HASH_TEXT = 65 };
 typedef struct pl_hash {
     uint8_t bytes[PL_HASH_BYTES];
-} pl_hash; /* all zero means "none" */
+} pl_hash; /* all zero means "no hash" */
 
-/* `use` is at most 16 bytes: "chunk", "blob", "config", "document", ... */
+/* Hashes data for a use, a word of at most 16 bytes: "chunk", "blob", "config",
+ * "document", ... */
 void pl_hash_of(const char *use, const void *data, size_t len, pl_hash *out);
 /* A message authentication code: the hash under a key of PL_HASH_BYTES bytes. */
 void pl_hash_keyed(const char *use, const uint8_t *key, const void *data, size_t len,
@@ -43,15 +44,15 @@ PL_MUST_CHECK pl_status pl_hash_parse(const char *text, pl_hash *out); /* ERR_DA
 
 uint64_t pl_checksum(const void *data, size_t len); /* XXH3-64, seed 0 */
 
-/* The same checksum over pieces, as if they lay one after the other. */
+/* The same checksum over pieces, as if they were contiguous. */
 typedef struct pl_piece {
     const void *data;
     size_t len;
 } pl_piece;
 uint64_t pl_checksum_pieces(const pl_piece *pieces, size_t n_pieces);
 
-/* out[i] = pl_hash_of(use, piece i). Neighbours of one length are hashed side by side,
- * which is two to three times as fast. */
+/* out[i] = pl_hash_of(use, piece i). Neighbouring pieces of equal length are hashed at
+ * the same time, which is two to three times as fast. */
 void pl_hash_many(const char *use, const pl_piece *pieces, size_t n, pl_hash *out);
 
 #ifdef __cplusplus

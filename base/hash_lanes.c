@@ -3,9 +3,9 @@
  *   h_0 = iv ^ parameters;   h_i+1 = F(h_i, block i, bytes so far, is it the last)
  *
  * Each lane takes the next piece when it has ended one, so pieces of different lengths
- * keep all lanes busy. The same text (hash_lanes.inc) is compiled for four and for
+ * keep all lanes busy. The same source (hash_lanes.inc) is compiled for four and for
  * eight lanes; rotations are single instructions with AVX-512 and two shifts elsewhere.
- * Without vectors, and for one piece alone, libsodium does it. */
+ * Without vector instructions, and for a single piece, libsodium computes the hash. */
 #include "base/hash_lanes.h"
 #include <assert.h>
 #include <string.h>
@@ -18,7 +18,7 @@ static const uint64_t iv[STATE] = {
     0x6a09e667f3bcc908, 0xbb67ae8584caa73b, 0x3c6ef372fe94f82b, 0xa54ff53a5f1d36f1,
     0x510e527fade682d1, 0x9b05688c2b3e6c1f, 0x1f83d9abfb41bd6b, 0x5be0cd19137e2179};
 
-/* order[r][i]: which word of the block step i of round r takes. */
+/* order[r][i]: the word of the block that step i of round r uses. */
 static const uint8_t order[ROUNDS][WORDS] = {
     {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
     {14, 10, 4, 8, 9, 15, 13, 6, 1, 12, 0, 2, 11, 7, 5, 3},
@@ -45,7 +45,7 @@ INSIDE uint64_t word_at(const uint8_t *at)
 typedef uint64_t four __attribute__((vector_size(32)));
 typedef uint64_t eight __attribute__((vector_size(64)));
 typedef uint64_t eight_bytes
-    __attribute__((vector_size(64), aligned(1), may_alias)); /* anywhere in memory */
+    __attribute__((vector_size(64), aligned(1), may_alias)); /* at any address */
 
 /* The words of one block of each lane: m[i] has word i of all of them. */
 INSIDE void load_four(four m[WORDS], const uint8_t *const at[4], size_t from)
@@ -58,7 +58,7 @@ INSIDE void load_four(four m[WORDS], const uint8_t *const at[4], size_t from)
 
 #define SHUFFLE __builtin_shufflevector
 
-/* Half a block: eight words of eight lanes, transposed. */
+/* Loads half a block: eight words of eight lanes, transposed. */
 INSIDE void turn(eight m[8], const uint8_t *const at[8], size_t from)
 {
     eight r[8], t[8], u[8];
@@ -72,7 +72,7 @@ INSIDE void turn(eight m[8], const uint8_t *const at[8], size_t from)
     }
 #pragma GCC unroll 4
     for (int k = 0; k < 4; k++) {
-        const int i = k + k / 2 * 2; /* 0, 1, 4, 5 */
+        const int i = k + k / 2 * 2; /* gives 0, 1, 4, 5 */
         u[i] = SHUFFLE(t[i], t[i + 2], 0, 1, 8, 9, 4, 5, 12, 13);
         u[i + 2] = SHUFFLE(t[i], t[i + 2], 2, 3, 10, 11, 6, 7, 14, 15);
     }
@@ -93,7 +93,7 @@ INSIDE void load_eight(eight m[WORDS], const uint8_t *const at[8], size_t from)
 typedef struct lane {
     const uint8_t *at;
     size_t left, index;
-    uint64_t done; /* bytes */
+    uint64_t done; /* bytes that are hashed */
     bool busy;
 } lane;
 
@@ -101,7 +101,7 @@ typedef struct stream {
     const pl_piece *pieces;
     size_t n, next; /* next: the first piece that has not been given to a lane */
     pl_hash *out;
-    uint64_t start[STATE], none[LANES_MAX]; /* none: zeros */
+    uint64_t start[STATE], none[LANES_MAX]; /* none: all zeros */
     lane lanes[LANES_MAX];
 } stream;
 
@@ -110,7 +110,7 @@ static size_t blocks_before_last(const lane *l)
     return l->left > 0 ? (l->left - 1) / BLOCK_BYTES : 0;
 }
 
-/* The lane with the least left among those that are busy; NULL if no lane is. */
+/* The busy lane with the fewest bytes left; NULL if no lane is busy. */
 static const lane *shortest_lane(const stream *s, size_t n_lanes)
 {
     const lane *shortest = NULL;
@@ -129,7 +129,8 @@ static void advance(lane *l, size_t bytes)
     l->done += bytes;
 }
 
-/* Parameters: 32 bytes of hash, no key, one leaf; then the use, padded with zeros. */
+/* Sets the parameters: 32 bytes of hash, no key, one leaf; then the use, padded with
+ * zeros. */
 static void begin_stream(stream *s, const char *use)
 {
     uint8_t personal[16] = {0};

@@ -13,9 +13,9 @@ extern "C" {
 /* The instruction sets to use; each includes those before it. */
 typedef enum lanes_kind { LANES_NONE, LANES_AVX2, LANES_AVX512 } lanes_kind;
 
-lanes_kind hash_lanes_best(void); /* the best one of this machine */
-/* pl_hash_many with these instructions, which the machine must have. LANES_NONE: one
- * piece after the other. */
+lanes_kind hash_lanes_best(void); /* the best for this machine */
+/* Computes pl_hash_many with these instructions, which the machine must have.
+ * LANES_NONE: one piece after the other. */
 void hash_many_with(lanes_kind kind, const char *use, const pl_piece *pieces, size_t n,
                     pl_hash *out);
 

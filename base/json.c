@@ -1,4 +1,4 @@
-/* JSON over jansson. A pl_json is a json_t under another name.
+/* JSON over jansson. A pl_json is a json_t under a different name.
  *
  * Writing is our own code: jansson prints 0.1 as 0.10000000000000001, and the digest of
  * a text must not depend on how a library prints numbers. */
@@ -37,7 +37,7 @@ pl_status pl_json_parse(const char *text, size_t len, pl_json **out)
     *out = (pl_json *)json_loadb(text, len, flags, &error);
     if (*out)
         return PL_OK;
-    /* a line of a JSON lines file is numbered by its reader */
+    /* the reader of a JSON lines file adds the line's number */
     if (!memchr(text, '\n', len))
         return pl_fail(PL_ERR_DATA, "the JSON text is wrong at column %d: %s",
                        error.column, error.text);
@@ -78,7 +78,8 @@ bool pl_json_int(const pl_json *value, int64_t *out)
         *out = json_integer_value(json);
         return true;
     }
-    double real = json_real_value(json); /* 1e3 is written as a real and is whole */
+    /* 1e3 is read as a real, but is a whole number */
+    double real = json_real_value(json);
     if (!json_is_real(json) || real != floor(real) || fabs(real) > 0x1p53)
         return false;
     *out = (int64_t)real;
@@ -146,7 +147,8 @@ pl_json *pl_json_array(void)
     return made(json_array());
 }
 
-/* The text with U+FFFD in place of bytes that are not UTF-8, which jansson refuses. */
+/* Returns the text with U+FFFD in place of bytes that are not UTF-8, which jansson
+ * would refuse. */
 static const char *cleaned(const char *text, size_t len, pl_buf *out)
 {
     for (size_t i = 0; i < len;) {
@@ -266,7 +268,7 @@ static void write_array(const json_writer *writer, const json_t *json, int depth
     pl_buf_printf(writer->out, "]");
 }
 
-/* Recursion is bounded: the parser refuses what is nested deeper than 2048. */
+/* Recursion is limited: the parser refuses values that are nested deeper than 2048. */
 static void write_value(const json_writer *writer, const json_t *json, int depth)
 {
     char number[32];

@@ -15,27 +15,28 @@ typedef struct pl_json pl_json;
 PL_MUST_CHECK pl_status pl_json_parse(const char *text, size_t len, pl_json **out);
 void pl_json_destroy(pl_json **json);
 
-/* Reading. NULL or false if the value is absent or of another type. Values are borrowed
- * from the parent. */
+/* Reading. The result is NULL or false if the value is absent or has another type.
+ * Values are borrowed from the parent. */
 const pl_json *pl_json_get(const pl_json *object, const char *key);
 const char *pl_json_text(const pl_json *value, size_t *len);
 bool pl_json_number(const pl_json *value, double *out);
 bool pl_json_int(const pl_json *value, int64_t *out); /* whole numbers only */
 bool pl_json_bool(const pl_json *value, bool *out);
-/* The same of an object's member, for those who only show it: 0, "" or false if it is
- * absent or of another type. */
+/* Read a member of an object, for callers that only show it: 0, "" or false if it is
+ * absent or has another type. */
 double pl_json_get_real(const pl_json *object, const char *key);
 const char *pl_json_get_text(const pl_json *object, const char *key);
 bool pl_json_get_bool(const pl_json *object, const char *key);
-bool pl_json_is_array(const pl_json *value); /* true for an empty array, too */
+bool pl_json_is_array(const pl_json *value); /* also true for an empty array */
 bool pl_json_is_object(const pl_json *value);
 size_t pl_json_count(const pl_json *array);
 const pl_json *pl_json_at(const pl_json *array, size_t i);
-/* Walks an object's keys in order: the key after `key` (a pointer that this
- * function gave), the first one after NULL; NULL at the end. */
+/* Goes through an object's keys in order: returns the key after `key` (a pointer that
+ * this function returned), or the first one if `key` is NULL; NULL at the end. */
 const char *pl_json_next_key(const pl_json *object, const char *key);
 
-/* Building: set/push take ownership of `value`. Invalid UTF-8 text becomes U+FFFD. */
+/* Building. set and push take ownership of `value`. Text that is not valid UTF-8 gets
+ * U+FFFD. */
 pl_json *pl_json_object(void);
 pl_json *pl_json_array(void);
 void pl_json_set(pl_json *object, const char *key, pl_json *value);
@@ -46,7 +47,8 @@ void pl_json_set_real(pl_json *object, const char *key,
 void pl_json_set_bool(pl_json *object, const char *key, bool value);
 void pl_json_push(pl_json *array, pl_json *value);
 pl_json *pl_json_make_text(const char *text);
-pl_json *pl_json_make_bytes(const char *text, size_t len); /* may hold U+0000 */
+/* the text may contain U+0000 */
+pl_json *pl_json_make_bytes(const char *text, size_t len);
 pl_json *pl_json_make_real(double value);
 pl_json *pl_json_make_int(int64_t value);
 

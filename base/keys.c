@@ -87,7 +87,8 @@ bool pl_pubkey_equal(const pl_pubkey *a, const pl_pubkey *b)
 }
 
 /* ---- pairs ---- */
-/* Keys are given on command lines, so none may begin with a dash, as an option does. */
+/* Makes a pair whose public text does not begin with a dash: keys are given on command
+ * lines, where a dash begins an option. */
 void pl_keypair_create(pl_keypair *out)
 {
     char text[PL_PUBKEY_TEXT];
@@ -172,7 +173,7 @@ pl_status pl_keypair_save(const char *path, const pl_keypair *pair)
     unlink(fresh);
     if (named)
         status = pl_sync_parent(path);
-    /* a file that a power cut may remove is removed now */
+    /* removes the file now, because a power cut might remove it later */
     if (named && status != PL_OK)
         unlink(path);
     return status;
@@ -277,7 +278,7 @@ void pl_key_list_clear(pl_key_list *list)
     *list = (pl_key_list){0};
 }
 
-/* The index of the key, or where it would be inserted. */
+/* The index of the key, or the index at which it would be inserted. */
 static size_t find_key_place(const pl_key_list *list, const pl_pubkey *key)
 {
     size_t low = 0, high = list->n;
@@ -413,7 +414,8 @@ static bool is_blank_line(const char *line, size_t len)
     return at == len;
 }
 
-/* A NUL does not end a line: the text after it must not be lost. */
+/* Parses one line. A NUL does not end a line, because the text after it must not be
+ * lost. */
 static bool read_key_line(const char *line, size_t len, pl_key_entry *out)
 {
     char copy[LINE_MAX_BYTES + 1];
@@ -466,8 +468,8 @@ static pl_status parse_list(const char *path, const char *text, size_t size,
                          "skipped: it lets nobody in; correct the line or delete it",
                          path, number);
         }
-        /* The line is kept and written back unchanged, so that its author finds the
-         * mistake. */
+        /* the line is kept and written back unchanged, so that its author can find the
+         * mistake */
         pl_buf_append(&out->kept, line, len);
         pl_buf_append(&out->kept, "\n", 1);
     }

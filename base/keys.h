@@ -1,19 +1,21 @@
-/* Keys: who a process is, and whom it lets in (docs/SECURITY.md).
+/* Keys: they identify processes, and a list of them decides who may connect
+ * (docs/SECURITY.md).
  *
- * A key is a Curve25519 pair. The secret half stays in one file that nobody else can
- * read; the open half names its owner and stands in addresses (tcp://HOST:PORT#KEY) and
- * in the list of those who may connect. A list is a text file, one key a line:
+ * A key is a Curve25519 pair. The secret half stays in one file that only its owner can
+ * read. The public half identifies its owner; it is part of addresses
+ * (tcp://HOST:PORT#KEY) and of the list of keys that may connect. A list is a text file
+ * with one key per line:
  *
  *   ROLE KEY EXPIRES USES NAME        EXPIRES: seconds since 1970, 0: never
  *
  * A key that was revoked stays in the list with the role `revoked`, so that no
  * invitation lets it in again. No two lines have the same name. A line that cannot be
- * parsed lets nobody in and does no harm to the other lines: it is skipped, reported,
+ * parsed lets no key in and does not affect the other lines: it is skipped, reported,
  * and kept when the file is written.
  *
  * An invitation (role invite/ROLE) is the public half of a key pair that is derived
- * from a secret of 16 bytes. A client that knows the secret may enrol keys of its own,
- * USES in all. */
+ * from a secret of 16 bytes. A client that knows the secret may enrol its own keys, at
+ * most USES of them. */
 #ifndef PL_BASE_KEYS_H
 #define PL_BASE_KEYS_H
 #include "base/buf.h"
@@ -46,16 +48,16 @@ void pl_pubkey_format(const pl_pubkey *key, char text[PL_PUBKEY_TEXT]);
 PL_MUST_CHECK pl_status pl_pubkey_parse(const char *text,
                                         pl_pubkey *out); /* ERR_DATA */
 bool pl_pubkey_equal(const pl_pubkey *a, const pl_pubkey *b);
-/* ERR_DATA if the bytes are no valid public key: all zero, or another point of low
+/* ERR_DATA if the bytes are not a valid public key: all zero, or another point of low
  * order, with which every key would share the same secret. */
 PL_MUST_CHECK pl_status pl_pubkey_check(const pl_pubkey *key);
 
 void pl_keypair_create(pl_keypair *out);
-/* Derives the pair that a secret half belongs to. */
+/* Derives the pair from its secret half. */
 void pl_keypair_of(const uint8_t secret[PL_PUBKEY_BYTES], pl_keypair *out);
 void pl_keypair_wipe(pl_keypair *pair);
-/* Writes the file with mode 0600 and makes it durable. ERR_EXISTS if there is such a
- * file. */
+/* Writes the file with mode 0600 and makes it durable. ERR_EXISTS if the file
+ * exists. */
 PL_MUST_CHECK pl_status pl_keypair_save(const char *path, const pl_keypair *pair);
 /* ERR_NOPERM if users other than the owner may read the file; ERR_NOT_FOUND. */
 PL_MUST_CHECK pl_status pl_keypair_load(const char *path, pl_keypair *out);
@@ -65,7 +67,7 @@ PL_MUST_CHECK pl_status pl_keypair_load(const char *path, pl_keypair *out);
 void pl_invite_create(char text[PL_INVITE_TEXT]);
 PL_MUST_CHECK pl_status pl_invite_keypair(const char *text, pl_keypair *out);
 
-/* What a key may do; docs/PROTOCOL.md 1.6 has the table. LOCAL is the role of every
+/* The rights of a key; docs/PROTOCOL.md 1.6 has the table. LOCAL is the role of every
  * client of a socket without encryption, which only this machine can reach. */
 typedef enum pl_key_role {
     PL_AS_NONE,
@@ -77,18 +79,18 @@ typedef enum pl_key_role {
     PL_AS_WORKER,
     PL_AS_INSPECTOR,
     PL_AS_INVITE,
-    PL_AS_REVOKED, /* may nothing */
+    PL_AS_REVOKED, /* it may do nothing */
     PL_AS_COUNT
 } pl_key_role;
 const char *pl_key_role_name(pl_key_role role);
-/* Reads a role that a key can be given; the sentence of ERR_USAGE lists them. */
+/* Reads a role that a key can be given; the message of ERR_USAGE lists them. */
 PL_MUST_CHECK pl_status pl_key_role_parse(const char *text, pl_key_role *out);
 
 typedef struct pl_key_entry {
     pl_pubkey key;
-    pl_key_role role, grants; /* grants: the role that an invitation leads to */
-    int64_t expires_s;        /* since 1970; 0: never */
-    int uses;                 /* how many more keys an invitation lets enrol */
+    pl_key_role role, grants; /* grants: the role of keys that an invitation enrols */
+    int64_t expires_s;        /* seconds since 1970; 0: never */
+    int uses;                 /* number of further keys that an invitation can enrol */
     char name[PL_KEY_NAME_MAX];
 } pl_key_entry;
 
@@ -98,33 +100,34 @@ typedef struct pl_key_list {
     size_t n;
     pl_buf kept; /* lines that are not entries: comments and bad lines */
     int n_bad;   /* lines that were skipped */
-    /* a sentence about the first of them; "" if there is none */
+    /* a sentence about the first of them; "" if no line was skipped */
     char complaint[PL_KEY_COMPLAINT_MAX];
 } pl_key_list; /* all zero is an empty list */
 
-/* A missing file is an empty list. Bad lines are no error: see `complaint`. ERR_CONFIG:
- * the list has too many keys. */
+/* Loads a list. A missing file gives an empty list. Bad lines are no error: see
+ * `complaint`. ERR_CONFIG: the list has too many keys. */
 PL_MUST_CHECK pl_status pl_key_list_load(const char *path, pl_key_list *out);
 void pl_key_list_clear(pl_key_list *list);
-/* NULL if the key is not in the list. With now_s > 0, keys that are revoked or were
- * expired at that time are not found, either. */
+/* NULL if the key is not in the list. With now_s > 0, keys that are revoked or had
+ * expired at that time are not found either. */
 const pl_key_entry *pl_key_list_find(const pl_key_list *list, const pl_pubkey *key,
                                      int64_t now_s);
-/* Adds the entry or replaces the one of this key. ERR_DATA, ERR_USAGE: the key or the
- * name is not valid; ERR_CONFIG: the list is full. It could not be read back. */
+/* Adds the entry, or replaces the entry of the same key. ERR_DATA, ERR_USAGE: the key
+ * or the name is not valid; ERR_CONFIG: the list is full, and with more keys it could
+ * not be read again. */
 PL_MUST_CHECK pl_status pl_key_list_put(pl_key_list *list, const pl_key_entry *entry);
 bool pl_key_list_drop(pl_key_list *list, const pl_pubkey *key);
-/* A key stays in the list as revoked. An invitation is removed: its secret could only
- * have enrolled new keys. False if the key is not in the list. */
+/* Revokes a key, which stays in the list. An invitation is removed instead, because it
+ * is of no use except to enrol new keys. False if the key is not in the list. */
 bool pl_key_list_revoke(pl_key_list *list, const pl_pubkey *key);
-/* The beginning of the names of the job's own keys; no other key may have such a name.
- */
+/* The first part of the names of the job's own keys; no other key may have such a
+ * name. */
 #define PL_KEY_OWN    "own-"
-#define PL_WORKER_OWN "worker-" /* and a number: workers that the job starts */
+#define PL_WORKER_OWN "worker-" /* plus a number: a worker that the job starts */
 /* Whether it is a name of the job's own keys (own-...) or workers (worker-N). */
 bool pl_key_name_is_jobs(const char *name);
-/* Whether `key` may have the name. ERR_EXISTS: another line has it. ERR_NOPERM: it is
- * one of the job's own, or looks like a key. */
+/* Whether `key` may have the name. ERR_EXISTS: another line has it. ERR_NOPERM: the
+ * name is one of the job's own, or looks like a key. */
 PL_MUST_CHECK pl_status pl_key_list_check_name(const pl_key_list *list,
                                                const char *name, const pl_pubkey *key);
 
@@ -134,7 +137,7 @@ typedef pl_status (*pl_key_change)(pl_key_list *list, void *context);
 PL_MUST_CHECK pl_status pl_key_list_edit(const char *path, pl_key_change change,
                                          void *context);
 
-/* A name has letters, digits and ._:@- only. ERR_USAGE. */
+/* ERR_USAGE unless the name has only letters, digits and ._:@-. */
 PL_MUST_CHECK pl_status pl_key_name_check(const char *name);
 
 #ifdef __cplusplus

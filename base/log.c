@@ -2,7 +2,7 @@
  *
  * Every line is one write(2), so that lines of processes that share a terminal or a
  * file do not mix. Callers give `key=value` text once. The JSON form is derived from
- * it, so that both forms always say the same. */
+ * it, so that both forms always have the same content. */
 #include "base/log.h"
 #include "base/buf.h"
 #include "base/clock.h"
@@ -29,7 +29,8 @@ void pl_log_open(const char *role, pl_log_level level, bool json)
     settings.json = json;
 }
 
-/* JSON's own number grammar leaves out "+1", ".5", "007" and hexadecimal. */
+/* Whether JSON accepts the number: its grammar excludes "+1", ".5", "007" and
+ * hexadecimal. */
 static bool is_json_number(const char *text, size_t len)
 {
     size_t at = len && text[0] == '-';
@@ -48,7 +49,7 @@ static bool is_json_number(const char *text, size_t len)
 }
 
 /* Finds the closing quote of a value: the quote that is followed by the end or by the
- * next key=. So a sentence may contain quotes of its own. */
+ * next key=. So the value itself may contain quotes. */
 static const char *closing_quote(const char *text)
 {
     for (const char *c = text; *c; c++) {
@@ -114,10 +115,11 @@ void pl_log(pl_log_level level, const char *event, const char *format, ...)
     } else {
         pl_buf_printf(&line, "%s %s %s %s%s", when, level_names[level], settings.role,
                       event, *pairs ? " " : "");
-        pl_buf_printable(&line, pairs, strlen(pairs), false); /* one event, one line */
+        /* replaces line breaks, so that one event is one line */
+        pl_buf_printable(&line, pairs, strlen(pairs), false);
         pl_buf_append(&line, "\n", 1);
     }
     ssize_t written = write(STDERR_FILENO, line.data, line.len);
-    (void)written; /* there is nowhere to report a log that cannot be written */
+    (void)written; /* a failure to write the log cannot be reported anywhere */
     pl_buf_destroy(&line);
 }

@@ -19,7 +19,7 @@ typedef enum pl_log_level {
 void pl_log_open(const char *role, pl_log_level level, bool json);
 
 /* `event` is a stable name ("lease.granted"). `format` gives key=value pairs separated
- * by blanks; a value that contains blanks stands in double quotes. */
+ * by blanks; a value that contains blanks must be in double quotes. */
 void pl_log(pl_log_level level, const char *event, const char *format, ...)
     PL_PRINTF(3, 4);
 

@@ -3,8 +3,8 @@
  *
  * Blocks of 4 MiB or more are aligned to huge pages. The weights and moments of a path
  * are read from end to end in every step, and with pages of 4 KiB there is a TLB miss
- * every 1024 floats. The last bytes of a block lie in small pages, so that it takes no
- * more memory than was asked for. */
+ * every 1024 floats. The end of a block is in small pages, so that the block takes no
+ * more memory than requested. */
 #include "base/mem.h"
 #include "base/text.h"
 #include <errno.h>
@@ -54,13 +54,13 @@ void pl_free(void *memory)
 }
 
 /* The kernel grants address space that it cannot back, and kills the process when the
- * memory is touched. Therefore the size of a large block is checked before it is
- * allocated. */
+ * memory is touched. Therefore pl_try_alloc checks the size of a large block before it
+ * allocates it. */
 void pl_keep_blocks(void)
 {
     mallopt(M_MMAP_THRESHOLD, KEPT_BLOCK);
     mallopt(M_TRIM_THRESHOLD, 16 * KEPT_BLOCK);
-    mallopt(M_ARENA_MAX, ARENAS); /* each arena keeps freed blocks of its own */
+    mallopt(M_ARENA_MAX, ARENAS); /* each arena keeps its own freed blocks */
 }
 
 void pl_give_back_blocks(void)
@@ -86,7 +86,7 @@ pl_status pl_try_alloc_bare(size_t bytes, const char *what, void **out)
         return pl_fail(PL_ERR_NOMEM, "%s needs %s of memory and %s is available", what,
                        need, have);
     }
-    if (huge) /* a hint: if it is refused, only speed is lost */
+    if (huge) /* only a hint: if the kernel refuses it, only speed is lost */
         madvise(memory, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
     *out = memory;
     return PL_OK;
@@ -104,8 +104,9 @@ void pl_free_aligned(void *memory)
     free(memory);
 }
 
-/* The first number after `key` in a small text file; `other` if there is none
- * ("max" in a cgroup file counts as none). An empty key is the file's start. */
+/* The first number after `key` in a small text file; `other` if there is no number
+ * ("max" in a cgroup file is not a number). An empty key means the start of the
+ * file. */
 static uint64_t number_in_file(const char *path, const char *key, uint64_t other)
 {
     FILE *file = fopen(path, "re");
@@ -126,7 +127,8 @@ static uint64_t number_in_file(const char *path, const char *key, uint64_t other
     return value;
 }
 
-/* The machine's memory at first; every limit that applies to this process lowers it. */
+/* The memory that this process may use: at first the machine's; every limit that
+ * applies lowers it. */
 typedef struct memory_bounds {
     uint64_t total, available;
 } memory_bounds;
@@ -140,7 +142,8 @@ static void tighten(memory_bounds *bounds, uint64_t limit, uint64_t used)
         bounds->available = rest;
 }
 
-/* Page cache that the kernel would drop first counts as free memory. */
+/* Applies the limits of one cgroup. Page cache that the kernel would drop first counts
+ * as free memory. */
 static void tighten_by_group(memory_bounds *bounds, const char *folder,
                              const char *limit_name, const char *used_name)
 {
@@ -160,9 +163,8 @@ static void tighten_by_group(memory_bounds *bounds, const char *folder,
 static void tighten_by_groups(memory_bounds *bounds)
 {
     char group[384], folder[448];
-    /* This process's group under cgroup v2, such as "/user.slice"; "" if it is not
-     * known.
-     */
+    /* this process's group under cgroup v2, such as "/user.slice"; "" if it is not
+     * known */
     group[0] = 0;
     FILE *file = fopen("/proc/self/cgroup", "re");
     if (file) {

@@ -1,6 +1,6 @@
-/* Memory. When memory is exhausted, small allocations abort the process, here and
- * nowhere else. Anything whose size comes from input uses pl_try_alloc, which returns
- * an error. */
+/* Memory. When memory is exhausted, small allocations abort the process; only this file
+ * does so. Anything whose size comes from input uses pl_try_alloc, which returns an
+ * error. */
 #ifndef PL_BASE_MEM_H
 #define PL_BASE_MEM_H
 #include "base/status.h"
@@ -15,27 +15,28 @@ void *pl_grow(void *old, size_t bytes); /* realloc; aborts when exhausted */
 char *pl_strdup(const char *text);      /* NULL gives NULL */
 void pl_free(void *memory);             /* accepts NULL */
 
-/* Aborts as the functions above do; for wrappers of libraries that allocate by
+/* Aborts like the functions above; for wrappers of libraries that allocate memory
  * themselves. */
 void pl_memory_exhausted(size_t bytes) PL_NORETURN;
 
-/* Zeroed, 64-byte aligned (2 MiB aligned and huge-page advised from 4 MiB on);
- * ERR_NOMEM names `what` and the size. Free with pl_free_aligned. */
+/* Allocates zeroed memory, 64-byte aligned (2 MiB aligned and huge-page advised from 4
+ * MiB on); the message of ERR_NOMEM names `what` and the size. Free with
+ * pl_free_aligned. */
 PL_MUST_CHECK pl_status pl_try_alloc(size_t bytes, const char *what, void **out);
-/* The same without zeroing; for a caller that writes all of the bytes. */
+/* The same without zeroing, for a caller that overwrites all of the bytes. */
 PL_MUST_CHECK pl_status pl_try_alloc_bare(size_t bytes, const char *what, void **out);
 
-/* From now on freed blocks of up to 4 MiB stay with the process, up to 64 MiB in all.
- * Without this the C library maps, clears and unmaps every block of 1 MiB, such as a
- * message or a database write. */
+/* Makes the C library keep freed blocks of up to 4 MiB, up to 64 MiB in all, from now
+ * on. Without this the C library maps, clears and unmaps every block of 1 MiB, such as
+ * a message or a database write. */
 void pl_keep_blocks(void);
 /* Returns to the kernel the memory that the C library keeps of freed blocks. Call it
  * after work that needed much more memory than the work that follows. */
 void pl_give_back_blocks(void);
 void pl_free_aligned(void *memory); /* accepts NULL */
 
-/* Bytes that this process may still allocate, and may have in all; limits of cgroups
- * count where they can be read. */
+/* The bytes that this process may still allocate. The limits of cgroups count if they
+ * can be read. The next function gives the bytes that it may have in all. */
 uint64_t pl_memory_available_bytes(void);
 uint64_t pl_memory_total_bytes(void);
 /* The largest amount of memory that the process `pid` of this machine ever had; 0 if

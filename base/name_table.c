@@ -27,7 +27,7 @@ static uint64_t hash_of(const char *name)
     return hash;
 }
 
-/* The entry of the name, or the free entry where it would be inserted. */
+/* The entry of the name, or the free entry into which it would be inserted. */
 static name_entry *find_name_entry(const pl_name_table *table, const char *name,
                                    uint64_t hash)
 {

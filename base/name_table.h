@@ -10,11 +10,11 @@ typedef struct pl_name_table pl_name_table;
 pl_name_table *pl_name_table_create(void);
 void pl_name_table_destroy(pl_name_table **table); /* accepts NULL */
 
-/* number >= 0. A name that exists gets the new number. */
+/* number >= 0. If the name exists, it gets the new number. */
 void pl_name_table_put(pl_name_table *table, const char *name, int number);
-/* no error if the name is missing */
+/* A missing name is no error. */
 void pl_name_table_drop(pl_name_table *table, const char *name);
-/* -1 if the name is missing */
+/* Returns -1 if the name is missing. */
 int pl_name_table_get(const pl_name_table *table, const char *name);
 
 #ifdef __cplusplus

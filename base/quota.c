@@ -1,5 +1,5 @@
-/* Token buckets of keys. A bucket is kept for every key that was ever let in: if it
- * were thrown away, the key would find a full bucket when it comes back. */
+/* Token buckets of keys. The bucket of every key that was ever accepted is kept:
+ * otherwise a key that comes back would find a full bucket. */
 #include "base/quota.h"
 #include "base/mem.h"
 #include "base/name_table.h"
@@ -10,7 +10,7 @@ typedef struct bucket {
 } bucket;
 
 struct quota {
-    pl_name_table *keys; /* text of a key -> buckets */
+    pl_name_table *keys; /* maps the text of a key to its bucket */
     bucket *buckets;
     int n;
     bucket others;

@@ -1,16 +1,16 @@
-/* Private to wire: how much each key may ask of one server per second.
+/* Private to wire: limits how much each key may ask of one server per second.
  *
  * Every key has a token bucket: it holds at most QUOTA_AT_ONCE, gains QUOTA_PER_S per
- * second, and every message takes its cost out of it. A message is dropped if the
- * bucket has less than its cost. Its sender must then repeat it, as it repeats every
- * question until it is answered; other clients lose nothing. Keys without a role, and
- * invitations, share one small bucket. The keys of the job itself, hubs, homes and
+ * second, and every message takes its cost out of it. If the bucket holds less than
+ * that, the message is dropped. Its sender must then repeat it, as it repeats every
+ * question until it is answered; other clients are not affected. Keys without a role,
+ * and invitations, share one small bucket. Keys of the job itself, of hubs, homes and
  * administrators have no limit.
  *
  * An honest worker that renews every 0.5 s sends 2 messages per second, and asks for
  * the data that it loads in pieces of up to 1 MiB (cost 4). So one key has room for its
- * 64 workers and for 1,000 MiB/s, which is more than an encrypted connection carries.
- */
+ * 64 workers and for 1,000 MiB/s, which is more than an encrypted connection can
+ * transfer. */
 #ifndef PL_BASE_QUOTA_H
 #define PL_BASE_QUOTA_H
 #include "base/wire.h"
@@ -29,7 +29,7 @@ typedef struct quota quota; /* belongs to one thread */
 quota *quota_create(void);
 void quota_destroy(quota **q); /* accepts NULL */
 
-/* Takes `cost` out of the sender's bucket. False if the bucket has less. */
+/* Takes `cost` out of the sender's bucket. Returns false if the bucket holds less. */
 bool quota_take(quota *q, const pl_peer *from, unsigned cost, int64_t now_ms);
 
 #ifdef __cplusplus

@@ -1,7 +1,7 @@
 /* Records: writing appends, reading checks.
  *
- * Writers must put tags in rising order, and readers refuse any other order, so that a
- * record has exactly one spelling and can be hashed.
+ * Writers must put tags in rising order, and readers refuse any other order, so that
+ * equal contents have equal bytes and a record can be hashed.
  *
  * Integers go through bytes and shifts: no alignment, no byte order of the machine. */
 #include "base/record.h"
@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include <string.h>
 
-enum { FIELD_HEAD = 6 }; /* tag u16, length u32 */
+enum { FIELD_HEAD = 6 }; /* a field's head: tag u16, length u32 */
 
 void pl_put_bytes(pl_buf *record, uint16_t tag, const void *data, size_t len)
 {
@@ -27,7 +27,7 @@ void pl_put_u64(pl_buf *record, uint16_t tag, uint64_t value)
     pl_put_bytes(record, tag, bytes, sizeof bytes);
 }
 
-/* The IEEE bits, so that NaN payloads and signed zeros come back as they were. */
+/* Writes the IEEE bits, so that NaN payloads and signed zeros are preserved. */
 void pl_put_f64(pl_buf *record, uint16_t tag, double value)
 {
     uint64_t bits;
@@ -78,7 +78,8 @@ typedef struct record_field {
 } record_field;
 
 /* The only function that turns bytes into lengths. It reads the field at `at` and moves
- * `at` past it. False at the end, or if the frame is shorter than the field claims. */
+ * `at` past it. Returns false at the end, or if the record is shorter than the field
+ * claims. */
 static bool next_field(const pl_reader *reader, size_t *at, record_field *out)
 {
     size_t rest = reader->len - *at;
@@ -94,7 +95,7 @@ static bool next_field(const pl_reader *reader, size_t *at, record_field *out)
     return true;
 }
 
-/* Later failures follow from the first one, so the first sentence is kept. */
+/* Keeps only the first failure, because later ones follow from it. */
 static void fail_once(pl_reader *reader, const char *what_is_wrong, uint16_t tag)
 {
     if (reader->status == PL_OK)
@@ -139,7 +140,7 @@ size_t pl_field_count(const pl_reader *reader, uint16_t tag)
 }
 
 /* A search in a list (i = 0, 1, 2...) starts where the last one ended, so that reading
- * the whole list costs one pass and not one per field. */
+ * the whole list needs one pass instead of one per field. */
 static bool find_field(pl_reader *reader, uint16_t tag, size_t i, record_field *out)
 {
     bool onward = reader->seek_at && reader->seek_tag == tag && reader->seek_index <= i;
@@ -158,7 +159,8 @@ static bool find_field(pl_reader *reader, uint16_t tag, size_t i, record_field *
     return false;
 }
 
-/* The field, if it has exactly `len` bytes; else NULL, and the reader has failed. */
+/* Returns the field if it has exactly `len` bytes; otherwise NULL, and the reader has
+ * failed. */
 static const uint8_t *sized(pl_reader *reader, uint16_t tag, size_t i, size_t len)
 {
     record_field field;
@@ -235,8 +237,9 @@ void pl_get_text(pl_reader *reader, uint16_t tag, size_t i, char *out, size_t ou
     }
 }
 
-/* A text's copy lies where the text does, one byte to the left: in the room of the
- * field's head, so that the end has room, too. Reading it again gives the same. */
+/* Copies the text into `texts` at the same offset, one byte to the left. The field's
+ * head leaves room there for the terminating NUL. Reading the field again gives the
+ * same pointer. */
 const char *pl_get_word(pl_reader *reader, uint16_t tag, size_t i, size_t size)
 {
     size_t len;

@@ -1,4 +1,4 @@
-/* Records: the one encoding of message bodies and of stored values.
+/* Records: the only encoding of message bodies and of stored values.
  *
  *   record = field*          field = tag u16 | length u32 | bytes
  *
@@ -6,9 +6,9 @@
  * reader skips tags that it does not know. There is no recursion in the format:
  * a nested record is a bytes field that its reader opens in turn.
  *
- * Reading never trusts a length: every getter checks the field's size, and the
- * first failure sticks (`pl_reader_status`), so that a decoder reads all fields
- * and checks once.
+ * Reading never trusts a length: every getter checks the field's size, and the reader
+ * keeps the first failure (`pl_reader_status`), so that a decoder can read all fields
+ * and check once.
  */
 #ifndef PL_BASE_RECORD_H
 #define PL_BASE_RECORD_H
@@ -20,8 +20,8 @@ extern "C" {
 
 void pl_put_u64(pl_buf *record, uint16_t tag, uint64_t value);
 void pl_put_f64(pl_buf *record, uint16_t tag, double value);
-/* Text that pl_get_text would refuse is mended: a newline becomes a blank, other such
- * characters become `?`. */
+/* Appends text. Text that pl_get_text would refuse is changed: a newline becomes a
+ * blank, other such characters become `?`. */
 void pl_put_text(pl_buf *record, uint16_t tag, const char *text);
 void pl_put_hash(pl_buf *record, uint16_t tag, const pl_hash *hash);
 void pl_put_bytes(pl_buf *record, uint16_t tag, const void *data, size_t len);
@@ -29,20 +29,23 @@ void pl_put_bytes(pl_buf *record, uint16_t tag, const void *data, size_t len);
 typedef struct pl_reader {
     const uint8_t *data;
     size_t len;
-    const char *what; /* named in errors: "SUBMIT from worker-2" */
-    char *texts;      /* room of `len` bytes for what pl_get_word gives; NULL: none */
+    /* name of the record in errors, for example "SUBMIT from worker-2" */
+    const char *what;
+    /* room of `len` bytes for the texts that pl_get_word returns; NULL: it is not
+     * used */
+    char *texts;
     pl_status status;
     size_t seek_at, seek_index; /* where the last search ended: a list is read in */
     uint16_t seek_tag;          /* one pass; tag 0: nowhere */
 } pl_reader;
 
-/* Checks the framing of all fields at once. The data stay borrowed. */
+/* Checks the framing of all fields at once. The data remain borrowed. */
 void pl_reader_open(pl_reader *reader, const char *what, const void *data, size_t len);
 /* Opens the i-th field of this tag, which is itself a record. If `from` has failed, so
  * has the new reader. */
 void pl_reader_enter(pl_reader *reader, const char *what, pl_reader *from, uint16_t tag,
                      size_t i);
-/* ERR_PROTO once anything has failed */
+/* ERR_PROTO once anything has failed. */
 pl_status pl_reader_status(const pl_reader *reader);
 
 /* How many fields have this tag; the getters below take the i-th of them
@@ -57,7 +60,8 @@ const uint8_t *pl_get_bytes(pl_reader *reader, uint16_t tag, size_t i, size_t *l
  * for `out`, is not UTF-8, or has control characters (pl_utf8_steers): so every text
  * that reaches a caller can be shown, logged and compared. */
 void pl_get_text(pl_reader *reader, uint16_t tag, size_t i, char *out, size_t out_size);
-/* The same, of at most `size` - 1 bytes, in the reader's room; "" after a failure. */
+/* Returns such text of at most `size` - 1 bytes, which lies in the reader's `texts`; ""
+ * after a failure. */
 const char *pl_get_word(pl_reader *reader, uint16_t tag, size_t i, size_t size);
 
 #ifdef __cplusplus

@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-/* Folds a name and two numbers into a stream id (FNV-1a and a 64-bit mixer). */
+/* Combines a name and two numbers into a stream id (FNV-1a and a 64-bit mixer). */
 uint64_t pl_stream(const char *use, uint64_t a, uint64_t b);
 
 void pl_philox(uint64_t seed, uint64_t stream, uint64_t block, uint32_t out[4]);
@@ -24,8 +24,7 @@ float pl_random_normal(uint64_t seed, uint64_t stream, uint64_t index); /* Box-M
  * O(1) seek into a shuffled epoch. n >= 1, i < n. */
 uint64_t pl_permute(uint64_t seed, uint64_t stream, uint64_t n, uint64_t i);
 
-/* A number that cannot be repeated or foreseen: it comes from the system and is never
- * 0. */
+/* A random number from the system, which cannot be repeated or predicted. Never 0. */
 uint64_t pl_random_fresh(void);
 
 #ifdef __cplusplus

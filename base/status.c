@@ -7,8 +7,8 @@
 enum { SENTENCE_MAX = 1024 };
 static _Thread_local char last_error[SENTENCE_MAX];
 
-/* The arguments may point into last_error itself, when a caller wraps the sentence that
- * it got. Therefore the text is first written to a second buffer. */
+/* The arguments may point into last_error itself, if a caller includes the earlier
+ * sentence. Therefore the text is first written to a second buffer. */
 static void PL_PRINTF(1, 0) keep_sentence(const char *format, va_list args)
 {
     char text[SENTENCE_MAX];
@@ -60,7 +60,8 @@ static const struct {
 #undef STATUS_ROW
 };
 
-/* A status that came over the network may be any number. */
+/* Returns the status if it is a known one. A status that came over the network may be
+ * any number. */
 static pl_status known(pl_status status)
 {
     return (unsigned)status < PL_STATUS_COUNT ? status : PL_ERR_INTERNAL;

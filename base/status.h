@@ -4,7 +4,7 @@
  * names the thing, the numbers and the remedy. Its callers forward the code with PL_TRY
  * and clean up at a single `done:` label.
  *
- * The table maps each code to a sysexits(3) value, which processes exit with. */
+ * The table maps each code to a value of sysexits(3), with which processes exit. */
 #ifndef PL_BASE_STATUS_H
 #define PL_BASE_STATUS_H
 

@@ -24,8 +24,8 @@ static bool suffix_factor(const char *suffix, int64_t *factor)
     return false;
 }
 
-/* strtod also takes blanks, hexadecimal, "inf" and "nan": refuse them by their
- * first characters. */
+/* strtod also accepts blanks, hexadecimal, "inf" and "nan"; this function refuses them
+ * by their first characters. */
 static bool starts_like_number(const char *text)
 {
     if (*text == '+' || *text == '-')
@@ -67,7 +67,8 @@ pl_status pl_parse_int(const char *text, int64_t *out)
     return PL_OK;
 }
 
-/* A value too small for a double becomes the nearest one; too large is refused. */
+/* A value too small for a double becomes the nearest double; a value that is too large
+ * is refused. */
 pl_status pl_parse_real(const char *text, double *out)
 {
     *out = 0;
@@ -184,8 +185,8 @@ char *pl_human_seconds(double seconds, char out[16])
     return out;
 }
 
-/* Fifteen digits suffice for numbers that people write; seventeen are enough for every
- * double. */
+/* Uses the fewest digits, from 15 to 17, that read back as the same double; 17 always
+ * do. */
 char *pl_format_real(double value, char out[32])
 {
     for (int digits = 15; digits <= 17; digits++) {
@@ -234,7 +235,7 @@ bool pl_utf8_steers(const void *text, size_t n)
 }
 
 /* Table 3-7 of the Unicode standard: the second byte's range depends on the first
- * so as to exclude overlong forms, surrogates and what lies beyond U+10FFFF. */
+ * to exclude overlong forms, surrogates and code points beyond U+10FFFF. */
 size_t pl_utf8_length(const void *text, size_t len)
 {
     const uint8_t *s = text;

@@ -1,9 +1,9 @@
 /* Threads over pthreads.
  *
- * Four forms are all that the program needs: items that are done by several threads
- * (pl_parallel), a named thread (pl_thread), a queue into or out of such a thread
- * (pl_queue), whose file descriptor lets an event loop wait for sockets and for other
- * threads at once, and a thread with a queue in and a queue out (pl_actor). */
+ * The program needs only four forms: items that several threads work on (pl_parallel),
+ * a named thread (pl_thread), a queue into or out of such a thread (pl_queue), whose
+ * file descriptor lets an event loop wait for sockets and for other threads at once,
+ * and a thread with a queue in and a queue out (pl_actor). */
 #include "base/thread.h"
 #include "base/mem.h"
 #include "base/text.h"
@@ -37,8 +37,8 @@ int pl_cpu_count(void)
     return online > 0 ? (int)online : 1;
 }
 
-/* Signals go to the thread that runs the event loop: every other one is started
- * with all of them blocked. */
+/* Starts a thread with all signals blocked, so that signals go to the thread that runs
+ * the event loop. */
 static int start_masked(pthread_t *id, void *(*run)(void *), void *context)
 {
     sigset_t all, old;
@@ -57,7 +57,7 @@ typedef struct crew_state {
     pl_item_fn fn;
     void *context;
     size_t next, end; /* guarded by the lock; a failure lowers `end` */
-    pl_status status; /* of the lowest failing item */
+    pl_status status; /* status of the lowest failing item */
     char sentence[SENTENCE_MAX];
 } crew_state;
 
@@ -107,7 +107,7 @@ pl_status pl_parallel(int n_threads, size_t n_items, pl_item_fn fn, void *contex
     if ((size_t)n_threads > n_items)
         n_threads = n_items ? (int)n_items : 1;
     pthread_mutex_init(&crew.lock, NULL);
-    /* If a thread cannot be started, the others do its items. */
+    /* if a thread cannot be started, the other threads do its items */
     crew_member *members = pl_alloc((size_t)n_threads * sizeof *members);
     int started = 1;
     for (int t = 1; t < n_threads; t++) {
@@ -130,7 +130,7 @@ struct pl_thread {
     pthread_t id;
     void (*run)(void *);
     void *context;
-    char name[16]; /* the kernel keeps at most this much */
+    char name[16]; /* the kernel keeps at most 15 characters */
 };
 
 static void *thread_run(void *context)
@@ -292,7 +292,7 @@ static void actor_run(void *context)
     pl_actor *actor = context;
     for (;;) {
         void *job = pl_queue_pop(actor->jobs, -1);
-        if (job == (void *)actor) /* the mark of pl_actor_stop */
+        if (job == (void *)actor) /* the mark that pl_actor_stop pushes */
             return;
         if (!job)
             continue;

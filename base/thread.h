@@ -1,5 +1,5 @@
 /* Threads: a fork-join over items, named threads, a queue that an event loop can poll,
- * and a thread that works off such a queue. thread.c is the only file with locks. */
+ * and a thread that processes such a queue. thread.c is the only file with locks. */
 #ifndef PL_BASE_THREAD_H
 #define PL_BASE_THREAD_H
 #include "base/status.h"
@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-int pl_cpu_count(void); /* processors this process may run on */
+int pl_cpu_count(void); /* number of processors that this process may use */
 
 /* Calls fn(context, item, thread) for item 0..n_items-1 on n_threads threads
  * (the caller is one of them); returns the status of the lowest failing item,
@@ -40,19 +40,19 @@ void *pl_queue_pop(pl_queue *queue, int timeout_ms); /* NULL on timeout; -1 wait
 int pl_queue_fd(const pl_queue *queue);              /* readable while not empty */
 
 /* A thread that does jobs one after another, in the order in which they came. The
- * creator of the actor pushes jobs and takes those that are done, in the same order;
- * pl_actor_fd is readable while there are any. */
+ * creator of the actor pushes jobs and takes finished ones, in the same order;
+ * pl_actor_fd is readable while any are finished. */
 typedef struct pl_actor pl_actor;
 PL_MUST_CHECK pl_status pl_actor_start(const char *name,
                                        void (*work)(void *self, void *job), void *self,
                                        pl_actor **out);
 void pl_actor_push(pl_actor *actor, void *job);
-void *pl_actor_take(pl_actor *actor); /* NULL: none is done */
+void *pl_actor_take(pl_actor *actor); /* NULL if no job is finished */
 int pl_actor_fd(const pl_actor *actor);
-/* Waits until the jobs that were pushed are done; they can still be taken, and no more
+/* Waits until all pushed jobs are done. They can still be taken, but no more can be
  * pushed. Accepts NULL. */
 void pl_actor_stop(pl_actor *actor);
-/* Stops it first. Accepts NULL. */
+/* Stops the actor first. Accepts NULL. */
 void pl_actor_destroy(pl_actor **actor);
 
 #ifdef __cplusplus

@@ -1,15 +1,14 @@
-/* Messages over ZeroMQ: sockets (docs/PROTOCOL.md section 1), frames in and out, and
- * who may send them.
+/* Messages over ZeroMQ: sockets (docs/PROTOCOL.md section 1), sending and receiving of
+ * frames, and checks of senders.
  *
  * Two rules hold throughout. Only pl_wire_poll waits: a process has one event loop, and
  * a slow peer must not stop it. And only messages that wire_decode has checked reach
  * the caller.
  *
- * What ZeroMQ gives: it keeps messages whole and in order on one connection, and
- * reconnects by itself. What it does not give: when a connection ends, messages that
- * were under way are lost, and the peer comes back under a new routing id. Therefore a
- * question is repeated until it is answered, and has the same effect if it arrives
- * twice. */
+ * ZeroMQ keeps messages whole and in order on one connection, and reconnects by itself.
+ * But when a connection ends, messages that were under way are lost, and the peer comes
+ * back under a new routing id. Therefore a question is repeated until it is answered,
+ * and has the same effect if it arrives twice. */
 #include "base/wire.h"
 #include "base/address.h"
 #include "base/clock.h"
@@ -36,8 +35,9 @@ enum {
     BACKLOG = 4096,
     HANDSHAKE_MS = 5000,
     HIGH_WATER = 1000,
-    FRAME_EXTRA = 256, /* room for what CURVE adds to a frame */
-    BAD_IN_A_ROW = 64  /* dropped messages that one call of receive looks at */
+    FRAME_EXTRA = 256, /* room for the bytes that CURVE adds to a frame */
+    /* number of dropped messages after which one call of receive returns */
+    BAD_IN_A_ROW = 64
 };
 
 /* Set when the process starts, before it has any socket. */
@@ -62,7 +62,7 @@ void pl_wire_advertise(const char *host)
 }
 
 /* The frames of one message after the routing id, as ZeroMQ's own buffers. They are
- * copied at most once, into the caller's message. Of an encrypted connection only the
+ * copied at most once, into the caller's message. On an encrypted connection only the
  * header is kept as a frame; pieces of body and data are joined in the message. */
 typedef struct frame_list {
     zmq_msg_t frame[WIRE_FRAMES_MAX];
@@ -139,7 +139,7 @@ static bool frames_decode(frame_list *in, bool may_lend, pl_message *out)
     if (!wire_decode_lent(frames, in->count, out, &data))
         return false;
     if (may_lend && data.len >= LENT_FROM) {
-        /* The message keeps the frame that contains its data. */
+        /* the message keeps the frame that contains its data */
         zmq_msg_t *frame = &in->frame[WIRE_FRAMES_MAX - 1];
         zmq_msg_t *kept = pl_alloc(sizeof *kept);
         zmq_msg_init(kept);
@@ -154,7 +154,7 @@ static bool frames_decode(frame_list *in, bool may_lend, pl_message *out)
 
 /* The one ZeroMQ context of the process; the first caller makes it. */
 static _Atomic(void *) process_context;
-static _Atomic int n_open; /* sockets */
+static _Atomic int n_open; /* number of open sockets */
 
 void *wire_context(void)
 {
@@ -169,8 +169,8 @@ void *wire_context(void)
     return made;
 }
 
-/* ZeroMQ would wait for ever for a socket that was not closed. A process that wants to
- * end must not hang for that. */
+/* Ends ZeroMQ only if all sockets are closed: it would wait for ever for an open one,
+ * and the process could not end. */
 void pl_wire_shutdown(void)
 {
     if (atomic_load(&n_open) > 0)
@@ -186,8 +186,9 @@ void pl_wire_shutdown(void)
  * kernel. ZeroMQ keeps a timer for each of its own checks and looks through all timers
  * at every message: with thousands of clients a hub spent most of its time on that.
  *
- * An IPv6 socket would call its IPv4 address tcp://[::ffff:127.0.0.1]:PORT, to which
- * nobody could connect. Therefore the option is set only for IPv6 addresses. */
+ * An IPv6 socket would report its IPv4 address as tcp://[::ffff:127.0.0.1]:PORT, to
+ * which no client could connect. Therefore the option is set only for IPv6
+ * addresses. */
 static pl_status set_options(pl_socket *socket)
 {
     bool is_ipv6 = pl_starts_with(socket->address, "tcp://[");
@@ -373,7 +374,7 @@ void pl_wire_close(pl_socket **socket)
 {
     if (!*socket)
         return;
-    if ((*socket)->is_bound) /* ZeroMQ would leave the socket's file behind */
+    if ((*socket)->is_bound) /* ZeroMQ would not remove the socket's file */
         wire_ipc_remove((*socket)->address);
     wire_watch_end(*socket);
     if ((*socket)->zmq && zmq_close((*socket)->zmq) == 0)
@@ -395,7 +396,7 @@ static bool send_frame(pl_socket *socket, const void *data, size_t len, bool mor
     return sent >= 0;
 }
 
-/* How much of `left` bytes goes into the next frame. */
+/* The number of the `left` bytes that go into the next frame. */
 static size_t frame_of(const pl_socket *socket, size_t left)
 {
     return socket->is_secure ? piece_of(left) : left;
@@ -413,7 +414,7 @@ static bool send_pieces(pl_socket *socket, const pl_buf *bytes, bool more)
     return true;
 }
 
-/* Data that ZeroMQ frees on a thread of its own after it has sent the last piece. */
+/* Data that one of ZeroMQ's threads frees after it has sent the last piece. */
 typedef struct given_bytes {
     void *data;
     atomic_size_t n_pieces;
@@ -452,7 +453,7 @@ static bool give_pieces(pl_socket *socket, pl_buf *data)
     size_t len = data->len;
     bool given = true;
     g->data = data->data;
-    atomic_store(&g->n_pieces, 1); /* one reference is this function's own */
+    atomic_store(&g->n_pieces, 1); /* this function holds one reference itself */
     *data = (pl_buf){0};
     for (size_t at = 0, n; at < len && given; at += n) {
         n = frame_of(socket, len - at);
@@ -463,8 +464,8 @@ static bool give_pieces(pl_socket *socket, pl_buf *data)
     return given;
 }
 
-/* `given` is the message's own data, which is handed over; if it is NULL, data is
- * copied. */
+/* Sends a message. If `given` is not NULL, it is the message's own data, which is
+ * handed over; otherwise data is copied. */
 static pl_status send_message(pl_socket *socket, const pl_peer *peer,
                               const pl_message *message, pl_buf *given)
 {
@@ -500,8 +501,9 @@ static pl_status send_message(pl_socket *socket, const pl_peer *peer,
     return pl_failpoint("wire.send.after");
 }
 
-/* An error sentence about this machine's own trouble may contain names of files. Peers
- * that are not the job's own processes get another sentence; the log has the original.
+/* Whether an error is about this machine itself. Its sentence may contain names of
+ * files, so peers that are not the job's own processes get a general sentence; the log
+ * has the original.
  */
 static bool is_own_trouble(const pl_peer *peer, const pl_message *m)
 {
@@ -569,7 +571,7 @@ pl_status pl_wire_give(pl_socket *socket, pl_message *message)
     return pl_wire_give_to(socket, NULL, message);
 }
 
-/* Takes the next frame, which the caller closes; false if none waits. */
+/* Takes the next frame, which the caller closes; returns false if none waits. */
 static bool recv_frame(pl_socket *socket, zmq_msg_t *frame)
 {
     zmq_msg_init(frame);
@@ -580,8 +582,8 @@ static bool recv_frame(pl_socket *socket, zmq_msg_t *frame)
     return got >= 0;
 }
 
-/* Frames that are not kept are read, counted and dropped. A message arrives as a whole,
- * so after its first frame the others are there. */
+/* Reads the frames of a message; those that are not kept are counted and dropped. A
+ * message arrives as a whole, so after its first frame the others are available. */
 static bool recv_frames(pl_socket *socket, frame_list *in, bool more)
 {
     size_t n_kept = in->joined ? 1 : WIRE_FRAMES_MAX;
@@ -616,7 +618,8 @@ static bool recv_peer(pl_socket *socket, pl_peer *peer, bool *more)
     return got;
 }
 
-/* Reads whose key it was: libzmq got it from the gate when the connection was made. */
+/* Reads the key of the sender: libzmq got it from the gate when the connection was
+ * made. */
 static void recv_owner(const pl_socket *socket, frame_list *in, pl_peer *peer)
 {
     peer->role = PL_AS_LOCAL;
@@ -631,7 +634,7 @@ static void recv_owner(const pl_socket *socket, frame_list *in, pl_peer *peer)
     peer->own = peer->own && peer->role != PL_AS_NONE;
 }
 
-/* Reports a refusal on the server's side, at most once in a while. */
+/* Reports a refusal on the server's side, but not too often. */
 static void tell_refusal(pl_socket *socket, const pl_peer *peer, const char *text)
 {
     char key[PL_PUBKEY_TEXT];
@@ -680,8 +683,9 @@ static bool is_admitted(pl_socket *socket, const pl_peer *peer, const pl_message
     return false;
 }
 
-/* Takes one message off the socket, good or bad; false if none waits. A message is
- * always taken as a whole, so that a bad one does not shift the frames of the next. */
+/* Takes one message off the socket, good or bad; returns false if none waits. A message
+ * is always taken as a whole, so that a bad one does not shift the frames of the
+ * next. */
 static bool take_message(pl_socket *socket, pl_peer *peer, bool may_lend,
                          pl_message *out, bool *good)
 {

@@ -27,7 +27,8 @@ enum {
     PL_WIRE_PEER_MAX = 32
 };
 
-typedef struct pl_peer { /* a routing id, bound to one connection */
+/* a client of a server: its routing id, which belongs to one connection */
+typedef struct pl_peer {
     uint8_t id[PL_WIRE_PEER_MAX];
     size_t len;
     pl_key_role role; /* role of the key below; LOCAL if the socket is not encrypted */
@@ -38,21 +39,21 @@ typedef struct pl_peer { /* a routing id, bound to one connection */
 
 typedef struct pl_message {
     uint16_t type;
-    uint64_t request; /* chosen by the asker, echoed in the answer */
-    uint64_t epoch;   /* of the store or hub that answers; 0 if not known */
-    uint64_t token;   /* fencing token of the lease; 0 if none */
+    uint64_t request; /* chosen by the client that asks, repeated in the answer */
+    uint64_t epoch;   /* epoch of the store or hub that answers; 0 if not known */
+    uint64_t token;   /* fencing token of the lease; 0 if there is none */
     pl_buf body;      /* a record */
     pl_buf data;      /* bulk bytes, may be empty */
     /* not NULL: `data` belongs to ZeroMQ and must only be read (pl_wire_recv_lent) */
     void *lent;
-    pl_buf texts; /* that were read from `body` (pl_message_get) */
+    pl_buf texts; /* texts that were read from `body` (pl_message_get) */
 } pl_message;
 void pl_message_init(pl_message *message, uint16_t type); /* zeroes */
 void pl_message_destroy(pl_message *message);             /* frees and zeroes */
 /* Sets the type and appends the fields of `from` to the body. */
 void pl_message_put(pl_message *message, uint16_t type, const pl_field *fields,
                     const void *from);
-/* What `to` points to lasts as long as the message's body. */
+/* Reads the body into `to`, whose pointers are valid as long as the message's body. */
 PL_MUST_CHECK pl_status pl_message_get(pl_message *message, const char *what,
                                        const pl_field *fields, void *to);
 
@@ -71,7 +72,7 @@ void pl_wire_advertise(const char *host);
  * is in use. */
 PL_MUST_CHECK pl_status pl_wire_bind(const char *address, pl_socket **out,
                                      char bound[PL_ADDRESS_MAX]);
-/* Whether pl_wire_bind would find the address free. */
+/* Whether pl_wire_bind would find the address free; ERR_BUSY if not. */
 PL_MUST_CHECK pl_status pl_wire_check_free(const char *address);
 /* Connects with the process's own key; pl_wire_connect_as takes another pair (`own`
  * NULL: the process's). An address that is not local must name the server's key:
@@ -81,11 +82,11 @@ PL_MUST_CHECK pl_status pl_wire_connect_as(const char *address, const pl_keypair
                                            pl_socket **out);
 void pl_wire_close(pl_socket **socket); /* accepts NULL */
 
-/* Server side. The message stays the caller's. ERR_NET if the peer has gone. */
+/* Sends from a server. The caller keeps the message. ERR_NET if the peer has gone. */
 PL_MUST_CHECK pl_status pl_wire_send_to(pl_socket *socket, const pl_peer *peer,
                                         const pl_message *message);
-/* Client side. ERR_NET if the queue is full, because the peer has been away for long.
- */
+/* Sends from a client. ERR_NET if the queue is full, because the peer has not answered
+ * for long. */
 PL_MUST_CHECK pl_status pl_wire_send(pl_socket *socket, const pl_message *message);
 /* The same without copying the data: it belongs to ZeroMQ afterwards, whether or not
  * the message was sent. */
@@ -100,7 +101,8 @@ PL_MUST_CHECK pl_status pl_wire_give(pl_socket *socket, pl_message *message);
  * names. */
 PL_MUST_CHECK pl_status pl_wire_recv(pl_socket *socket, pl_peer *peer, pl_message *out);
 /* The same, but large data stays where ZeroMQ put it. It may be read until `out` is
- * received into again or destroyed; it must not be written, grown, taken or freed. */
+ * used for receiving again or destroyed; it must not be written, grown, taken or
+ * freed. */
 PL_MUST_CHECK pl_status pl_wire_recv_lent(pl_socket *socket, pl_peer *peer,
                                           pl_message *out);
 
@@ -114,11 +116,14 @@ int pl_wire_poll(pl_socket *const *sockets, size_t n_sockets, const int *fds,
  */
 bool pl_wire_reconnected(pl_socket *socket, uint64_t *seen);
 
-/* The address without a key: where a server listens, or which server a client asks. */
+/* The address without its key: the one where a server listens, or to which a client
+ * connects. */
 const char *pl_wire_address(const pl_socket *socket);
-/* Messages dropped by the checks above, since the socket was opened. */
+/* Number of messages that failed the checks and were dropped, since the socket was
+ * opened. */
 uint64_t pl_wire_dropped(const pl_socket *socket);
-/* Messages that a role did not allow, or that exceeded the share of their key. */
+/* Number of messages that a role did not allow, or that exceeded the share of their
+ * key. */
 uint64_t pl_wire_refused(const pl_socket *socket);
 uint64_t pl_wire_bytes_sent(const pl_socket *socket);
 uint64_t pl_wire_bytes_received(const pl_socket *socket);
@@ -138,7 +143,8 @@ void pl_wire_error(pl_message *out, uint64_t request, pl_status status,
  * PL_OK. */
 pl_status pl_wire_error_of(const pl_message *answer);
 
-/* Writes the name and version of the library beneath. False if it cannot encrypt. */
+/* Writes the name and version of the ZeroMQ library. Returns false if it cannot
+ * encrypt. */
 bool pl_wire_library(char out[128]);
 
 /* Call it before exit, after all sockets are closed. */

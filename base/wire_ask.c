@@ -60,7 +60,7 @@ void pl_wire_error(pl_message *out, uint64_t request, pl_status status,
     pl_put_text(&out->body, ERR_TAG_SENTENCE, sentence);
 }
 
-/* The peer's error becomes this thread's error, in the peer's words. */
+/* Makes the peer's error this thread's error, with the peer's sentence. */
 pl_status pl_wire_error_of(const pl_message *answer)
 {
     pl_reader reader;
@@ -76,8 +76,7 @@ pl_status pl_wire_error_of(const pl_message *answer)
     return pl_fail((pl_status)status, "%s", sentence);
 }
 
-/* Takes messages that have arrived until the answer is among them; ERR_TIMEOUT if it is
- * not. */
+/* Takes messages that have arrived until one is the answer; ERR_TIMEOUT if none is. */
 static pl_status take_answer(pl_socket *socket, uint64_t request, pl_message *answer)
 {
     pl_status status;
@@ -97,7 +96,7 @@ pl_status pl_wire_ask(pl_socket *socket, const pl_message *question, int retry_m
             pl_status sent = pl_wire_send(socket, question);
             if (sent != PL_OK && sent != PL_ERR_NET)
                 return sent;
-            n_sent += sent == PL_OK; /* a full queue may still drain */
+            n_sent += sent == PL_OK; /* a full queue may get room later */
             next_send = now + (retry_ms > 0 ? retry_ms : timeout_ms);
         }
         bool ready;

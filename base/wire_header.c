@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* Header offsets. */
+/* Offsets in the header. */
 enum {
     AT_MAGIC = 0,
     AT_MAJOR = 4,
@@ -72,7 +72,8 @@ bool wire_header_sizes(const void *header, size_t *body_len, size_t *data_len)
     return *body_len <= PL_WIRE_BODY_MAX && *data_len <= PL_WIRE_DATA_MAX;
 }
 
-/* A message has exactly one spelling: without data there is no third frame. */
+/* Checks a message. It has exactly one spelling: without data there is no third
+ * frame. */
 bool wire_check(const wire_frame *frames, size_t n_frames)
 {
     if (n_frames < 2 || n_frames > WIRE_FRAMES_MAX ||

@@ -16,27 +16,27 @@ typedef struct wire_frame {
     size_t len;
 } wire_frame;
 
-/* The largest frame of an encrypted connection: body and data are cut into such pieces.
- * Before a handshake is over, ZeroMQ keeps one frame of any client that connects, so
- * the memory that strangers can take grows with this size. */
+/* The largest frame of an encrypted connection: body and data are cut into pieces of
+ * this size. Before a handshake is over, ZeroMQ keeps one frame of any client that
+ * connects, so the memory that strangers can take grows with this size. */
 enum { WIRE_PIECE = 48 << 10 };
 
 void wire_header_encode(const pl_message *message, uint8_t out[WIRE_HEADER_BYTES]);
-/* Reads both lengths from the header. False if they exceed what is allowed. */
+/* Reads both lengths from the header. Returns false if they exceed the limits. */
 bool wire_header_sizes(const void *header, size_t *body_len, size_t *data_len);
-/* of a header that was checked */
+/* Reads a header that was checked. */
 void wire_header_decode(const void *header, pl_message *out);
 bool wire_check(const wire_frame *frames, size_t n_frames);
-/* Makes every check between the network and the caller. n_frames may be larger than the
- * number of frames that are kept. */
+/* Makes every check between the network and the caller. n_frames may exceed the number
+ * of frames that were kept. */
 bool wire_decode(const wire_frame *frames, size_t n_frames, pl_message *out);
 /* The same without copying the data: *data points into the frames. */
 bool wire_decode_lent(const wire_frame *frames, size_t n_frames, pl_message *out,
                       wire_frame *data);
-/* Gives back the data that is lent; the message has none afterwards. */
+/* Returns lent data to ZeroMQ; the message has no data afterwards. */
 void wire_give_back(pl_message *message);
 
-/* How the newest handshakes ended. */
+/* The outcome of the newest handshakes. */
 typedef enum wire_verdict {
     WIRE_FINE,
     WIRE_KEY_REFUSED,
@@ -49,23 +49,24 @@ struct pl_socket {
     void *zmq, *monitor;
     uint64_t connections;
     bool is_server, is_bound, is_secure;
-    quota *shares; /* of an encrypted server; else NULL */
+    quota *shares; /* shares of keys, for an encrypted server; else NULL */
     char address[PL_ADDRESS_MAX];
     wire_verdict seen;
     int n_broken;
-    /* when the current row of broken handshakes began; when a refusal was last reported
-     */
+    /* when the current series of broken handshakes began; when a refusal was last
+     * reported */
     int64_t broken_ms, refused_ms;
     uint64_t dropped, refused, bytes_sent, bytes_received;
 };
 
-/* wire_watch.c: what ZeroMQ tells of a socket's connections. */
-enum { WIRE_REFUSAL_MS = 1000 }; /* between two reports of a server about refusals */
-bool wire_watch_client(pl_socket *socket); /* false: see errno */
+/* wire_watch.c: events that ZeroMQ reports about a socket's connections */
+/* time between two reports of a server about refusals */
+enum { WIRE_REFUSAL_MS = 1000 };
+bool wire_watch_client(pl_socket *socket); /* false: errno says why */
 bool wire_watch_server(pl_socket *socket);
 void wire_watch_end(pl_socket *socket);
-/* Tells a client once that it was refused. ZeroMQ would try again for ever without a
- * word. */
+/* Returns once that a client was refused. ZeroMQ itself would silently try again for
+ * ever. */
 PL_MUST_CHECK pl_status wire_client_verdict(pl_socket *socket);
 /* Reports failed handshakes of clients that never named their key to the gate. */
 void wire_tell_failed_clients(pl_socket *socket);
@@ -75,9 +76,10 @@ void *wire_context(void);
 /* Called before a socket is bound at an ipc address. ERR_BUSY: a process listens there.
  * ERR_EXISTS: the file there is not a socket. ERR_CONFIG: the path is too long. */
 PL_MUST_CHECK pl_status wire_ipc_check(const char *endpoint);
-/* Makes a path of its own for PL_ADDRESS_PRIVATE. */
+/* Makes a new path for PL_ADDRESS_PRIVATE. */
 PL_MUST_CHECK pl_status wire_ipc_private(char endpoint[PL_ADDRESS_MAX]);
-void wire_ipc_remove(const char *endpoint); /* removes what was bound there */
+/* removes the socket that was bound there */
+void wire_ipc_remove(const char *endpoint);
 
 enum { WIRE_ENFORCE_DOMAIN = 93 }; /* ZMQ_ZAP_ENFORCE_DOMAIN, hidden in 4.3's header */
 

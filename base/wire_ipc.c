@@ -1,13 +1,13 @@
-/* Sockets in the file system (ipc://PATH): where they lie, so that no other user of the
- * machine reaches them, and the checks that ZeroMQ leaves to its callers.
+/* Sockets in the file system (ipc://PATH): chooses places that no other user of the
+ * machine can reach, and makes the checks that ZeroMQ leaves to its callers.
  *
  * A user who may search all folders above a socket, and may write to the socket, can
  * connect. ZeroMQ makes sockets with the process's umask. Therefore the folder is
  * accessible to its owner only.
  *
- * Before it binds, ZeroMQ removes any file with the socket's name: also a file that was
- * named by mistake, or the socket of a process that is alive, whose clients would then
- * be lost silently. This file checks for both first. */
+ * Before it binds, ZeroMQ removes any file with the socket's name: even a file that was
+ * named by mistake, or the socket of a running process, which would then silently lose
+ * its clients. This file checks for both first. */
 #include "base/fs.h"
 #include "base/text.h"
 #include "base/wire_internal.h"
@@ -23,7 +23,8 @@
 
 static const char scheme[] = "ipc://", private_mark[] = "/pathloom-";
 
-/* NULL if the endpoint is not in the file system. '@' names no file. */
+/* The path of an endpoint; NULL if it is not in the file system. '@' begins an abstract
+ * name, which is not a file. */
 static const char *path_of(const char *endpoint)
 {
     if (!pl_starts_with(endpoint, scheme) || endpoint[strlen(scheme)] == '@')
@@ -36,8 +37,8 @@ static bool fits_socket_path(const char *path)
     return strlen(path) < sizeof((struct sockaddr_un *)NULL)->sun_path;
 }
 
-/* Binds a probe socket, which is removed again, or connects. Returns the errno, or 0 if
- * it went well. */
+/* Binds a probe socket, which is removed again, or connects. Returns the errno, or 0 on
+ * success. */
 static int try_socket(const char *path, bool binds)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
@@ -54,7 +55,7 @@ static int try_socket(const char *path, bool binds)
     return cause;
 }
 
-/* If the queue of connections is full (EAGAIN), a process listens there as well. */
+/* If the queue of connections is full (EAGAIN), a process also listens there. */
 pl_status wire_ipc_check(const char *endpoint)
 {
     struct stat info;

@@ -1,5 +1,5 @@
-/* Reads ZeroMQ's events about the connections of a socket, that is, which handshakes
- * succeeded or failed, and turns them into what clients and servers report. */
+/* Reads ZeroMQ's events about the connections of a socket (handshakes that succeeded or
+ * failed) and turns them into reports for clients and servers. */
 #include "base/clock.h"
 #include "base/gate.h"
 #include "base/wire_internal.h"
@@ -10,8 +10,8 @@
 
 enum { BROKEN_MAX = 4 /* handshakes in a row that end at once */, BROKEN_MS = 4000 };
 
-/* An event has two frames: the first has the event and a number, the second the
- * endpoint. */
+/* Starts reporting events of a socket. An event has two frames: the first has the event
+ * and a number, the second the endpoint. */
 static bool watch_socket(pl_socket *socket, int events)
 {
     static atomic_uint count;
@@ -19,8 +19,8 @@ static bool watch_socket(pl_socket *socket, int events)
     snprintf(name, sizeof name, "inproc://monitor-%u", atomic_fetch_add(&count, 1));
     int none = 0;
     socket->monitor = zmq_socket(wire_context(), ZMQ_PAIR);
-    /* The queue has no limit: the thread that writes events must not wait for their
-     * reader. */
+    /* the queue has no limit, because the thread that writes events must not wait for
+     * the reader */
     return socket->monitor &&
            zmq_setsockopt(socket->monitor, ZMQ_RCVHWM, &none, sizeof none) == 0 &&
            zmq_socket_monitor(socket->zmq, name, events) == 0 &&
@@ -43,14 +43,14 @@ bool wire_watch_server(pl_socket *socket)
 
 void wire_watch_end(pl_socket *socket)
 {
-    /* an event that nobody reads would stop everything */
+    /* stops the events: events that are not read would block ZeroMQ's thread */
     zmq_socket_monitor(socket->zmq, NULL, 0);
     zmq_close(socket->monitor);
 }
 
 /* If a server has another key than the client expects, ZeroMQ ends the handshake
- * without a reason. A single end may come from a process that dies; several in a row do
- * not. */
+ * without a reason. A single such end may come from a process that dies; several in a
+ * row mean a wrong key. */
 static void note_broken(pl_socket *socket)
 {
     int64_t now = pl_now_ms();
@@ -146,7 +146,7 @@ void wire_tell_failed_clients(pl_socket *socket)
         "", socket->address});
 }
 
-/* The first connection does not count. */
+/* Whether there was a new connection. The first connection does not count. */
 bool pl_wire_reconnected(pl_socket *socket, uint64_t *seen)
 {
     uint64_t before = *seen;

@@ -2,7 +2,7 @@
  *
  * Planes: the high bytes of neighbouring floats are similar, while the low ones are
  * noise. When they are stored apart, the high bytes compress well and the low ones do
- * not disturb. */
+ * not interfere. */
 #include "base/zip.h"
 #define ZSTD_STATIC_LINKING_ONLY /* needed for the mode of literals */
 #include <zstd.h>
@@ -47,7 +47,7 @@ pl_status pl_zip_huffman(const void *data, size_t len, pl_buf *out)
 
 pl_status pl_unzip(const void *data, size_t len, size_t expected, pl_buf *out)
 {
-    /* Exactly one frame that declares exactly `expected` bytes. */
+    /* accepts only exactly one frame that declares exactly `expected` bytes */
     unsigned long long declared = ZSTD_getFrameContentSize(data, len);
     if (declared == ZSTD_CONTENTSIZE_ERROR || declared == ZSTD_CONTENTSIZE_UNKNOWN)
         return pl_fail(PL_ERR_DAMAGED, "%zu bytes are not a zstd frame with its size",

@@ -1,4 +1,4 @@
-/* zstd behind one file: frames with a content size, for small payloads. */
+/* Compression by zstd: frames that contain their size, for small payloads. */
 #ifndef PL_BASE_ZIP_H
 #define PL_BASE_ZIP_H
 #include "base/buf.h"
@@ -12,7 +12,7 @@ PL_MUST_CHECK pl_status pl_zip(const void *data, size_t len, int level, pl_buf *
  * it is 2 to 3 times as fast as level 1, and its output is shorter. */
 PL_MUST_CHECK pl_status pl_zip_huffman(const void *data, size_t len, pl_buf *out);
 /* Appends exactly `expected` bytes, else ERR_DAMAGED. A frame that declares another
- * size is also ERR_DAMAGED: no size that a frame declares is ever allocated. */
+ * size is also ERR_DAMAGED; so the size in a frame never determines an allocation. */
 PL_MUST_CHECK pl_status pl_unzip(const void *data, size_t len, size_t expected,
                                  pl_buf *out);
 /* Splits n elements of `width` bytes into `width` planes; the second function joins

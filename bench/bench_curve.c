@@ -7,9 +7,9 @@
  * all of them: ZeroMQ alone (messages of one frame, a window of them under way), then a
  * module of N bytes through the code of home and worker, checksums and content hashes
  * included: up into the home's memory (PUT_BLOB), up and committed by its store
- * (PUT_OBJECT), down from its store (GET_BLOB); all with and without CURVE. Printed are
- * the median rate, the processor time of both processes, and the median over rounds of
- * the rate's share of ZeroMQ's own encrypted rate in the same round. */
+ * (PUT_OBJECT), down from its store (GET_BLOB); all with and without CURVE. It prints
+ * the median rate, the processor time of both processes, and the median of (rate / rate
+ * of ZeroMQ alone with encryption in the same round). */
 #include "net/net.h"
 #include "home/home.h"
 
@@ -41,7 +41,7 @@ static const char *const names[N_WHAT] = {"ZeroMQ alone", "up, into memory",
 typedef struct server {
     pid_t pid;
     char address[256];
-    pl_client *client; /* of a home */
+    pl_client *client; /* used if the server is a home */
 } partner;
 
 typedef struct bench {
@@ -52,12 +52,13 @@ typedef struct bench {
     partner raw[2], home[2]; /* [1]: encrypted */
     pl_hash stored[2];
     pl_buf got;
-    /* by what, encrypted or not, round; share: of ZeroMQ with CURVE just before */
+    /* indexed by kind of transfer, encryption, round; share: of the rate of ZeroMQ with
+     * CURVE just before */
     double rate[N_WHAT][2][ROUNDS_MAX], cpu[N_WHAT][2][ROUNDS_MAX],
         share[N_WHAT][2][ROUNDS_MAX];
 } bench;
 
-/* Processor time of this process and the other one. */
+/* Processor time of this process and of the child. */
 static double cpu_seconds(pid_t child)
 {
     struct timespec mine = {0}, other = {0};
@@ -83,7 +84,7 @@ static void raw_options(void *socket, const pl_keypair *own, const pl_pubkey *se
     }
 }
 
-/* Takes what comes and says so, one byte for a frame, until it is killed. */
+/* Receives frames and answers each with one byte, until it is killed. */
 static void raw_server(const bench *b, bool curve, int address_to)
 {
     char at[256], small[1] = {0};
@@ -242,19 +243,19 @@ static pl_status run_turn(bench *b, what w, bool curve)
 static pl_status measure_turn(bench *b, what w, bool curve, int round)
 {
     pid_t other = w == RAW ? b->raw[curve].pid : b->home[curve].pid;
-    if (w != DOWN) /* other bytes each time: nothing is there already */
+    if (w != DOWN) /* new bytes each time, which the home does not have yet */
         for (int64_t at = 0; at < b->bytes; at += FRAME)
             b->data[at]++;
     double start = pl_now(), cpu = cpu_seconds(other);
     PL_CHECK(run_turn(b, w, curve));
     b->rate[w][curve][round] = (double)b->bytes / (pl_now() - start);
     b->cpu[w][curve][round] = (cpu_seconds(other) - cpu) / (double)b->bytes;
-    /* A home frees an upload when it is committed: without that each would need memory
-     * that the machine has not touched yet, and measure that. */
+    /* A home frees an upload when it is committed. Without that, each round would need
+     * memory that the machine has not touched yet, and would measure that. */
     if (w == UP)
         PL_CHECK(run_turn(b, UP_STORED, curve));
     if (w == UP || w == UP_STORED)
-        pl_sleep_ms(SETTLE_MS); /* what it flushes behind a commit */
+        pl_sleep_ms(SETTLE_MS); /* the home still writes after a commit */
     return PL_OK;
 }
 
@@ -283,7 +284,7 @@ static void print_curve_row(const bench *b, what w, bool curve)
         1e9 * median(b->cpu[w][curve], n), 100 * median(b->share[w][curve], n));
 }
 
-/* All others are forked before this process has sockets. */
+/* All other processes are forked before this process has sockets. */
 static pl_status run_curve_rounds(bench *b)
 {
     pl_status status = PL_OK;

@@ -7,15 +7,15 @@
  * Other keys: heads, kv_heads, head (elements of one), ffn, threads, backend, repeats,
  * clock, mode; preset=dense-150m takes a preset's shape instead; stream: MiB of each of
  * four vectors for the rate of memory. Each row gives the best of `repeats` samples,
- * what its calls of one step take together, GB/s, GF/s, and the share of the limit that
- * it is nearer to: the best product, or the best stream. The last lines compare the
- * step with its products alone.
+ * the time of all its calls in a step, GB/s, GF/s, and its rate as a share of the limit
+ * that it is nearer to: the best product, or the best stream. The last lines compare
+ * the step with its products alone.
  *
  *   bench_ops mode=decode context=1024 precision=int8 ...
  *
  * reads a prompt of half the context instead, then decodes with 1, 8 and 32 sequences
  * of that length at once (as many as fit): the best step's time, tokens/s, and the
- * bytes of weights that go by in a second. */
+ * bytes of weights that are read per second. */
 #include "modules/modules.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -91,7 +91,7 @@ typedef struct decoding {
     pl_topology *topology;
     pl_model *model;
     pl_decoder *decoder;
-    int32_t *tokens; /* of a prompt, and of a step */
+    int32_t *tokens; /* tokens of a prompt, and of a step */
     float *params, *logits;
     int n_slots, n_prompt;
 } decoding;
@@ -121,7 +121,7 @@ static pl_status open_decoding(decoding *d, pl_backend *be, const pl_shape *shap
     return pl_decoder_create_slots(d->model, d->n_slots, &d->decoder);
 }
 
-/* Seconds of the prompt of `slot`. */
+/* Measures the seconds of reading the prompt of `slot`. */
 static pl_status time_prompt(decoding *d, int slot, double *seconds)
 {
     const double start = pl_now();
@@ -131,7 +131,7 @@ static pl_status time_prompt(decoding *d, int slot, double *seconds)
     return PL_OK;
 }
 
-/* Seconds of the best of STEPS steps of n sequences. */
+/* Measures the best of STEPS steps of n sequences, in seconds. */
 static pl_status time_decode_steps(decoding *d, int n, double *best)
 {
     int32_t slots[PL_DECODER_SLOTS_MAX];
@@ -150,8 +150,8 @@ static pl_status time_decode_steps(decoding *d, int n, double *best)
     return PL_OK;
 }
 
-/* The bytes of all matrices that a token passes; a tied embedding counts once, as the
- * classifier. */
+/* The bytes of all matrices that are used for a token; a tied embedding counts once, as
+ * the classifier. */
 static double matrix_bytes(const decoding *d)
 {
     const pl_shape *s = pl_topology_shape(d->topology);
@@ -164,7 +164,7 @@ static double matrix_bytes(const decoding *d)
 static pl_status print_decoding(decoding *d, int repeats)
 {
     double best = 0.0, seconds;
-    for (int i = 0; i <= repeats; i++) { /* the first warms up */
+    for (int i = 0; i <= repeats; i++) { /* the first round only warms up */
         PL_CHECK(time_prompt(d, 0, &seconds));
         best = i < 2 || seconds < best ? seconds : best;
     }

@@ -1,13 +1,13 @@
-/* What packing is worth: trains one small model on the same data with and without it,
- * for the same number of useful tokens (counted targets), and for the same number of
- * steps, which takes the same time.
+/* Measures the gain of packing: trains one small model on the same data without
+ * packing, with packing for the same number of useful tokens (counted targets), and
+ * with packing for the same number of steps, which takes the same time.
  *
  *   bench_pack DATA CONTEXT BATCH MTOKENS SEED
  *
- * DATA is the data folder of a run (train.tok, valid.tok). For each of the three it
- * prints the share of a row that is useful, steps, useful tokens per second of
- * processor time, and the loss of the held-out documents, whose windows are the same in
- * all. */
+ * DATA is the data folder of a run (train.tok, valid.tok). For each of the three
+ * trainings it prints the share of a row that is useful, steps, useful tokens per
+ * second of processor time, and the loss of the held-out documents, whose windows are
+ * the same in all. */
 #include "corpus/corpus.h"
 #include "modules/modules.h"
 #include <math.h>
@@ -19,7 +19,7 @@ typedef struct bench {
     pl_tokens *train, *valid;
     pl_backend *backend;
     int context, batch;
-    double tokens; /* useful ones to train on */
+    double tokens; /* number of useful tokens to train on */
     uint64_t seed;
     int32_t *in, *out; /* [batch, context] */
     float *losses;
@@ -101,7 +101,7 @@ static pl_model *make_bench_model(const bench *b, const pl_topology *topology)
     return model;
 }
 
-/* Steps that train on b->tokens useful tokens. */
+/* The number of steps that train on b->tokens useful tokens. */
 static int64_t count_steps(const bench *b, bool pack, uint64_t n_targets)
 {
     pl_sampler *sampler = open_sampler(b, b->train, pack);

@@ -4,14 +4,14 @@
  *   bench_store bytes=67108864                     commits of one size
  *   bench_store engine=rados://POOL/NAMESPACE      chunks lie there, and stay there
  *
- * Each commit is what a home writes for one module: parameters and momentum of the next
- * version (the bytes of the row, half each); the momentum of two versions before is
- * deleted by it. `written` is what the process gave to the disk for each byte stored,
- * flushes and compactions included. Each commit has a turn beside it: the same bytes
- * written to a file and flushed (`of plain`), and each reading one of as many bytes out
- * of a file in the page cache (`of cache`): medians of both shares. `1st`: the first
- * reading after all commits. The store lies in a new folder inside the given one; all
- * of it is removed. */
+ * Each commit writes what a home writes for one module: parameters and momentum of the
+ * next version (each has half of the bytes in the row). It deletes the momentum of two
+ * versions before. `written` is the number of bytes that the process wrote to disk per
+ * byte stored, including flushes and compactions. Each commit is compared with writing
+ * the same bytes to a file and flushing it (`of plain`), and each read with reading as
+ * many bytes from a file in the page cache (`of cache`); both are medians of ratios.
+ * `1st`: the first read after all commits. The store is made in a new folder inside the
+ * given one and removed afterwards. */
 #include "store/store.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@
 typedef struct bench {
     char folder[PL_PATH_MAX], plain[PL_PATH_MAX + 8];
     const char *engine;
-    int64_t repeats, bytes; /* 0: all sizes */
+    int64_t repeats, bytes; /* bytes of a commit; 0: all sizes */
     pl_store *store;
     uint8_t *data;
     double *seconds, *share, *read_share, *first; /* [repeats] */
@@ -96,7 +96,8 @@ static pl_status time_all_reads(bench *b, size_t half, uint64_t count, double *s
     *seconds = 0;
     for (uint64_t n = 0; n < count; n++) {
         double store = 0, plain = 0;
-        PL_CHECK(time_one_read(b, half, n, &b->first[n])); /* into the page cache */
+        /* this also brings it into the page cache */
+        PL_CHECK(time_one_read(b, half, n, &b->first[n]));
         PL_CHECK(time_one_read(b, half, n, &store));
         plain = plain_seconds(b, half, true);
         b->read_share[n] = plain / store;
@@ -120,8 +121,7 @@ static pl_status run_size(bench *b, size_t bytes)
     double open_seconds = 0, read_seconds = 0, total = 0;
     size_t n = (size_t)b->repeats;
     PL_CHECK(pl_remove_tree(b->folder));
-    /* Each size in a place of its own: what lies there already belongs to another
-     * store. */
+    /* each size gets its own place: files that exist there belong to another store */
     char place[PL_PATH_MAX];
     int path = (int)strcspn(b->engine, "?");
     snprintf(place, sizeof place, "%.*s/%lld.%zu%s", path, b->engine,
@@ -130,7 +130,7 @@ static pl_status run_size(bench *b, size_t bytes)
     PL_CHECK(pl_store_open(b->folder, PL_STORE_CREATE, &b->store));
     uint64_t stored = 0;
     for (size_t i = 0; i < n; i++) {
-        /* New bytes, as incompressible and as different as trained weights. */
+        /* different bytes each time, as incompressible as trained weights */
         for (size_t at = 0; at + 16 <= bytes; at += 16) {
             uint32_t block[4];
             pl_philox(i, 1, at / 16, block);
@@ -142,7 +142,7 @@ static pl_status run_size(bench *b, size_t bytes)
         b->seconds[i] = pl_now() - start;
         total += b->seconds[i];
         stored += written_bytes() - before;
-        pl_sleep_ms(30); /* files that died are still being dropped */
+        pl_sleep_ms(30); /* deleted files are still being dropped */
         b->share[i] = plain_seconds(b, bytes, false) / b->seconds[i];
     }
     double amplification = (double)stored / (double)(n * bytes);

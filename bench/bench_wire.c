@@ -3,8 +3,9 @@
  *   bench_wire bytes=67108864
  *
  * Sends that many bytes as messages of 64 KiB from a client to a server in the same
- * process and prints the rate of what arrived. Checksums included, this is what a
- * worker gets towards a home; on a link that is slower (bench/link.sh) it is the link.
+ * process and prints the rate at which they arrived. With checksums included, this is
+ * the rate that a worker gets to a home; on a slower link (bench/link.sh) it is the
+ * rate of the link.
  */
 #include "base/base.h"
 #include <stdio.h>
@@ -18,8 +19,8 @@ typedef struct bench {
     int64_t bytes, sent, received;
 } bench;
 
-/* A few pieces are on their way at any time: enough to fill a link, too few to count
- * memory as a link. */
+/* Keeps a few messages under way: enough to fill a link, too few to measure memory
+ * instead of the link. */
 static pl_status send_wire_window(bench *b)
 {
     static const uint8_t zeros[PIECE];
@@ -44,7 +45,7 @@ static pl_status take_arrived(bench *b)
                        PATIENCE_MS / 1000);
     pl_status status = pl_wire_recv(b->server, &peer, &b->in);
     if (status == PL_ERR_TIMEOUT)
-        return PL_OK; /* ready for something that was no message */
+        return PL_OK; /* the descriptor was ready, but no whole message had arrived */
     PL_CHECK(status);
     b->received += (int64_t)b->in.data.len;
     return PL_OK;

@@ -8,14 +8,15 @@
  * own connection to a real `pathloom hub`: HELLO, TASK_REQ, RENEW every quarter of a
  * lease's life, DONE. A task lasts 0.5 to 1.5 times --task (10 s; real ones last
  * minutes, so this is more traffic than a training of that size). There are twice as
- * many paths as workers. Without --levels every path has modules of its own, so that a
- * task is always ready, and the time from TASK_REQ to TASK is the hub's alone; with it
- * paths share modules as in a training, and that time contains waiting for others.
- * --burn: a third process keeps one core busy all the time.
+ * many paths as workers. Without --levels every path has its own modules, so that a
+ * task is always ready, and the time from TASK_REQ to TASK is spent in the hub alone.
+ * With --levels, paths share modules as in a training, and that time includes waiting
+ * for other workers. --burn: a third process keeps one core busy all the time.
  *
- * A question's time ends when the kernel has the answer (SO_TIMESTAMPNS), whenever the
- * process of the workers comes to look. Printed are the times of grants and of
- * renewals, and memory and processor time of the hub; it fails if there were none. */
+ * The time of a question ends when the kernel has the answer (SO_TIMESTAMPNS), even if
+ * the process of the workers looks later. It prints the times of grants and of
+ * renewals, and memory and processor time of the hub. It fails if there were no
+ * grants. */
 #include "codec/codec.h"
 #include "outer/outer.h"
 #include "net/net.h"
@@ -48,7 +49,7 @@ typedef struct load {
     const char *pathloom, *levels;
     int64_t workers, seconds, task_s;
     char folder[PL_PATH_MAX], home[PL_ADDRESS_MAX], hub[PL_ADDRESS_MAX];
-    int64_t begin_ms, end_ms; /* what is counted */
+    int64_t begin_ms, end_ms; /* only events between these two times count */
     pid_t hub_pid;
     bool burn;
 } load;
@@ -61,19 +62,19 @@ static void must(pl_status status)
     exit(pl_status_exit_code(status));
 }
 
-/* ---- a worker's line to the hub ---- */
-/* ZMTP 3.0 without encryption (RFC 23), by hand: a process of thousands of ZeroMQ
- * sockets would need more of the two cores than the hub that is measured. */
+/* ---- a worker's connection to the hub ---- */
+/* ZMTP 3.0 without encryption (RFC 23), written by hand: thousands of ZeroMQ sockets
+ * would need more of the two cores than the hub that is measured. */
 enum { GREETING = 64, HEADER = 64, LINE_MAX = 4096, ZMTP_MORE = 1, ZMTP_LONG = 2 };
 
 typedef struct line {
     int fd;
     bool greeted;
     size_t n_in;
-    int frame; /* of the message that is being read */
+    int frame; /* index of the frame that is being read */
     uint8_t in[LINE_MAX];
-    pl_message message; /* the newest; without data */
-    double arrived;     /* s; when the kernel had it */
+    pl_message message; /* the newest message, without its data */
+    double arrived;     /* time in seconds at which the kernel had it */
 } line;
 
 static void exit_with_errno(const char *what)
@@ -140,7 +141,7 @@ static void send_line(line *l, pl_message *m)
     pl_message_destroy(m);
 }
 
-/* Takes what has come, with the time at which the kernel got it. */
+/* Reads the bytes that have arrived, with the time at which the kernel got them. */
 static void fill_line(line *l)
 {
     union {
@@ -188,7 +189,8 @@ static void take_frame(line *l, const uint8_t *data, size_t n)
     }
 }
 
-/* One whole message out of what has come; false if there is none yet. */
+/* Takes one whole message out of the bytes that have arrived; false if there is none
+ * yet. */
 static bool next_message(line *l)
 {
     size_t skip = l->greeted ? 0 : GREETING;
@@ -207,7 +209,7 @@ static bool next_message(line *l)
             take_frame(l, at + head, n);
         whole = l->greeted && !(at[0] & ZMTP_MORE);
         l->frame = l->greeted && !whole ? l->frame + 1 : 0;
-        l->greeted = true; /* the first is the hub's READY */
+        l->greeted = true; /* the first message is the hub's READY */
         l->n_in -= skip + head + n;
         memmove(l->in, at + head + n, l->n_in);
         skip = 0;
@@ -219,7 +221,7 @@ static bool next_message(line *l)
 typedef struct sample {
     float grant_ms[SAMPLES_MAX], renew_ms[SAMPLES_MAX];
     int n_grants, n_renewals;
-    int64_t n_empty, n_lost; /* NO_WORK, LEASE_LOST */
+    int64_t n_empty, n_lost; /* number of answers NO_WORK and LEASE_LOST */
 } sample;
 
 typedef struct player {
@@ -227,7 +229,7 @@ typedef struct player {
     char name[32], task[PL_MODULE_NAME_MAX];
     uint64_t question, renewal, token;
     int64_t asked_ms, renewed_ms, finish_ms, phase;
-    double asked, renewed; /* s */
+    double asked, renewed; /* times in seconds */
     bool welcome, works;
 } player;
 
@@ -308,7 +310,7 @@ static void take_hub_message(player *p, const load *l, sample *s)
         p->welcome = false;
 }
 
-/* Tells the home, as a worker's submissions would, then the hub. */
+/* Reports the task to the home, as a worker's submissions would, then to the hub. */
 static void finish_player_task(player *p, pl_socket *home)
 {
     pl_message m;
@@ -341,7 +343,7 @@ static void step_player(player *p, pl_socket *home, uint64_t pid, int64_t now)
     }
 }
 
-/* They join one after another, and each says its first word within a second. */
+/* Workers join one after another, and all of them send HELLO within a second. */
 static player *open_players(const load *l, int watch)
 {
     player *players = pl_alloc((size_t)l->workers * sizeof *players);
@@ -385,7 +387,7 @@ static void play(const load *l, int out)
     FILE *file = fdopen(out, "wb");
     if (!file || fwrite(s, sizeof *s, 1, file) != 1 || fclose(file) != 0)
         _exit(74);
-    _exit(0); /* thousands of connections end with the process */
+    _exit(0); /* exiting ends thousands of connections */
 }
 
 /* ---- the home ---- */
@@ -397,10 +399,12 @@ typedef struct fake_home {
     pl_buf definition, state;
     pl_lease_secret secret;
     pl_peer hub;
-    int64_t *phases; /* by path */
+    int64_t *phases; /* finished phases of each path */
     pl_name_table *paths;
-    int64_t n_unsent; /* the hub, or a worker, had gone */
-    int *done;        /* by module: contributors of the round that is being made */
+    /* messages that could not be sent, because the hub or a worker had gone */
+    int64_t n_unsent;
+    /* for each module: number of contributors that have finished its current round */
+    int *done;
     uint64_t *versions;
 } fake_home;
 
@@ -515,7 +519,8 @@ static void tell_hub_event(fake_home *h, pl_buf *record)
     pl_message_destroy(&event);
 }
 
-/* A path has finished; a module whose contributors all have becomes a new version. */
+/* Handles a path that has finished a phase. If all contributors of a module have
+ * finished, the module gets a new version. */
 static void on_finished(fake_home *h, pl_message *m)
 {
     pl_msg_submit_path q;
@@ -624,7 +629,7 @@ static void print_times(const char *what, float *ms, size_t n)
                ms[n * 99 / 100], ms[n - 1]);
 }
 
-/* Seconds of processor time of the hub until now. */
+/* Seconds of processor time that the hub has used so far. */
 static double hub_cpu(const load *l)
 {
     char path[64];
@@ -640,7 +645,7 @@ static double hub_cpu(const load *l)
     return (double)(user + kernel) / (double)sysconf(_SC_CLK_TCK);
 }
 
-/* Whether the hub gave any task at all. */
+/* Collects the samples; returns whether the hub gave any task at all. */
 static bool collect_sample(const load *l, int from)
 {
     sample *s = pl_alloc(sizeof *s);

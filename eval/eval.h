@@ -1,12 +1,12 @@
-/* The door of eval: how well held-out text is predicted.
+/* The door of eval: measures how well held-out text is predicted.
  *
- * Documents are scored as in router/scorer.h. Sums are token-weighted, in double, in
- * document order: perplexity = exp(sum of nats / counted targets). Routed perplexity
- * scores each document with the parameters of its path; routes score every document
- * with every path and compare ways to choose.
+ * Documents are scored as in router/scorer.h. Sums are weighted by tokens, in double,
+ * in document order: perplexity = exp(sum of nats / counted targets). Routed perplexity
+ * scores each document with the parameters of its path. Routes score every document
+ * with every path and compare ways to choose a path.
  *
- * These functions only compute; the verbs print. Read in this order:
- * perplexity, routes, every. */
+ * These functions only compute; the verbs print. Read in this order: perplexity,
+ * routes, every. */
 #ifndef PL_EVAL_EVAL_H
 #define PL_EVAL_EVAL_H
 #include "corpus/corpus.h"
@@ -17,7 +17,7 @@ extern "C" {
 #endif
 
 /* ---- perplexity ---- */
-/* Gives path `path`'s parameters, pl_topology_path_params floats. */
+/* A function that gives the parameters of a path: pl_topology_path_params floats. */
 typedef pl_status (*pl_path_params_fn)(void *context, int path, float *params);
 
 /* Scores document docs[i] with the parameters of path_of[i]. */
@@ -32,11 +32,15 @@ PL_MUST_CHECK pl_status pl_check_paths(const int *path_of, size_t n, int n_paths
 /* ---- routes ---- */
 /* Ways to choose the path of a document or of each of its windows (routes.c). */
 typedef enum pl_route {
-    PL_ROUTE_ROUTER,     /* the document by the caller's path */
-    PL_ROUTE_LIKELIHOOD, /* the document by the paths' likelihood of its prefix */
-    PL_ROUTE_WINDOWS,    /* the same, and anew for each window by the text before it */
-    PL_ROUTE_BEST,       /* in hindsight: the best path of each document */
-    PL_ROUTE_BEST_WINDOWS, /* in hindsight: the best path of each window */
+    PL_ROUTE_ROUTER, /* the whole document by the path that the caller gives */
+    /* the whole document by the path under which its prefix is likeliest */
+    PL_ROUTE_LIKELIHOOD,
+    /* the same, but chosen again for each window by the text before it */
+    PL_ROUTE_WINDOWS,
+    /* in hindsight: for each document the path that predicts it best */
+    PL_ROUTE_BEST,
+    /* in hindsight: for each window the path that predicts it best */
+    PL_ROUTE_BEST_WINDOWS,
     PL_ROUTE_COUNT
 } pl_route;
 
@@ -45,37 +49,42 @@ typedef struct pl_route_document {
     size_t stride;
     int n_paths;
     uint32_t n_targets;
-    int prefix, window; /* tokens that choose and do not count; targets a window */
+    /* number of first tokens that choose and do not count; number of targets in a
+     * window */
+    int prefix, window;
     int router_path;
 } pl_route_document;
 /* The path of a document under PL_ROUTE_LIKELIHOOD. */
 typedef struct pl_likeliest {
-    int path;           /* router_path where the prefix has no target */
-    double margin_nats; /* how many more nats the second likeliest path has for the
-                           prefix; INFINITY: there is no second, or no target */
+    int path; /* router_path if the prefix has no target */
+    /* how much worse the second likeliest path predicts the prefix, in nats; INFINITY
+     * if there is no second path, or no target */
+    double margin_nats;
 } pl_likeliest;
-/* Counted targets of one document under each way. */
+/* Scores the counted targets of one document under each way to choose. */
 void pl_route_choose(const pl_route_document *d, pl_score scores[PL_ROUTE_COUNT],
                      pl_likeliest *likeliest);
 
-/* The choice of the path again every W tokens (every.c): causal, and in hindsight. */
+/* Results of choosing the path again every W tokens (every.c): causal, and in
+ * hindsight. */
 typedef struct pl_every_choice {
-    pl_score history, oracle;      /* of the counted targets */
-    uint64_t n_choices, n_changes; /* of history after its first path: all, and those
-                                      that took another path than before */
+    pl_score history, oracle; /* scores of the counted targets */
+    /* choices of `history` after its first path: all of them, and those that changed
+     * the path */
+    uint64_t n_choices, n_changes;
 } pl_every_choice;
-/* `path` is the first path of history. */
+/* `path` is the first path of `history`. */
 void pl_route_every(const pl_route_document *d, int path, int every,
                     pl_every_choice *out);
-/* The rule of history: adds n more targets to the evidence [n_paths] against the paths,
- * which begins as zeros. losses [n_paths] rows of n, `stride` apart. */
+/* The rule of `history`: adds n more targets to the evidence [n_paths] against each
+ * path, which begins as zeros. losses [n_paths] rows of n, `stride` apart. */
 void pl_evidence_add(double *evidence, int n_paths, const float *losses, size_t stride,
                      size_t n);
-/* The path with the least evidence, the lower of equals. One whose evidence is NaN is
- * chosen only if that of all paths is. */
+/* The path with the least evidence against it, or the first of equals. A path whose
+ * evidence is NaN is chosen only if all are NaN. */
 int pl_least_evidence(const double *evidence, int n_paths);
 
-enum { PL_EVERY_MAX = 8 }; /* the most values of W */
+enum { PL_EVERY_MAX = 8 }; /* the most values of W in one evaluation */
 
 /* Scores every document with every path. Documents are taken in parts whose losses fit
  * into `most_bytes`; each path is loaded once per part. */
@@ -83,7 +92,7 @@ typedef struct pl_route_job {
     pl_scorer *scorer;
     const pl_tokens *tokens;
     const uint32_t *docs; /* [n] */
-    const int *path_of;   /* [n] the router's */
+    const int *path_of;   /* [n] path of each document from the router */
     const bool *closed; /* [n_paths] paths that are not asked for their parameters, and
                            whose losses are NaN; NULL: none */
     size_t n;
@@ -91,7 +100,8 @@ typedef struct pl_route_job {
     pl_path_params_fn params;
     void *context;
     size_t most_bytes;
-    int every[PL_EVERY_MAX], n_every; /* values of W; 0: none */
+    /* values of W; n_every 0: this choice is not evaluated */
+    int every[PL_EVERY_MAX], n_every;
 } pl_route_job;
 typedef struct pl_routes {
     pl_score *scores;        /* [PL_ROUTE_COUNT, n] */
@@ -101,26 +111,27 @@ typedef struct pl_routes {
 PL_MUST_CHECK pl_status pl_score_routes(const pl_route_job *job, const pl_routes *out);
 
 /* ---- sums ---- */
-/* Sums in order. perplexity is NaN when nothing was counted. */
+/* Adds the scores in order. Perplexity is NaN if nothing was counted. */
 pl_score pl_score_sum(const pl_score *scores, size_t n);
 double pl_perplexity(const pl_score *score);
 /* The standard error over documents of nats per counted target or, with `than`, of the
- * difference between two models on the same documents. It is that of a ratio of sums:
- * documents weigh by their targets. NaN for fewer than two documents. */
+ * difference between two models on the same documents. It is the error of a ratio of
+ * sums, because documents weigh by their targets. NaN for fewer than two documents. */
 double pl_score_error(const pl_score *scores, const pl_score *than, size_t n);
 
-/* by_domain [pl_tokens_n_domains]: sums of the documents of each. */
+/* by_domain [pl_tokens_n_domains] gets the sums over the documents of each domain. */
 void pl_score_by_domain(const pl_tokens *tokens, const uint32_t *docs,
                         const pl_score *scores, size_t n, pl_score *by_domain);
 
-/* Counted targets of a document, and the bytes of text that they stand for. */
+/* The number of counted targets of a document. The next function gives the bytes of
+ * text that they stand for. */
 uint64_t pl_counted_targets(const pl_tokens *tokens, uint32_t doc, int prefix);
 PL_MUST_CHECK pl_status pl_counted_bytes(const pl_tokens *tokens, uint32_t doc,
                                          int prefix, const pl_tokenizer *tokenizer,
                                          uint64_t *bytes);
 
-/* Chooses whole documents at even distances from the list, with at most max_targets
- * counted targets in all (0: no limit), but at least one document. Moves the chosen
+/* Chooses evenly spaced documents of the list, as a whole, with at most max_targets
+ * counted targets together (0: no limit), but at least one document. Moves the chosen
  * ones to the front of `docs`, in order, and returns their number. Documents without a
  * counted target are left out. */
 size_t pl_pick_documents(const pl_tokens *tokens, int prefix, uint64_t max_targets,

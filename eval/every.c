@@ -1,26 +1,28 @@
 /* Chooses the path of a document again every W tokens, from the matrix of routes.c.
  *
- * Under teacher forcing a path that is chosen reads all of the text before, whichever
+ * Under teacher forcing, the chosen path reads all of the earlier text, no matter which
  * paths were chosen for that text. So the loss of a target on a path is an entry of the
- * matrix, whatever was chosen before, and every W is exact and costs only sums.
+ * matrix and does not depend on earlier choices. The result for every W is exact and
+ * costs only sums.
  *
  *   piece k      counted targets k W .. (k + 1) W - 1; the last one may be short
  *   history W    piece 0 as PL_ROUTE_LIKELIHOOD, each later piece by the path with the
  *                least evidence against it, from the text before the piece: the sum of
- *                a path's losses, but at most MOST_BEHIND nats more than the best has
+ *                a path's losses, but at most MOST_BEHIND nats above that of the best
+ *                path
  *   oracle W     hindsight: the best path of each piece
  *
- * History is what a reader of the text can do, the oracle what nobody can. Without the
- * limit a path that predicted a long beginning well would be kept long after the text
- * has changed; with it, as many tokens as make up MOST_BEHIND nats change the path,
- * however long the text before was. This is Viterbi's algorithm for a text that goes on
- * with each other path with probability exp(-MOST_BEHIND) at any token (the fixed share
- * of Herbster and Warmuth 1998). */
+ * `history` can be used in practice; `oracle` cannot, because it needs the text that
+ * follows. Without the limit, a path that predicted a long beginning well would be kept
+ * long after the text has changed. With the limit, a lead of MOST_BEHIND nats is enough
+ * to change the path, however long the earlier text was. This is Viterbi's algorithm
+ * for a text that continues with each of the other paths with probability
+ * exp(-MOST_BEHIND) at any token (the fixed share of Herbster and Warmuth 1998). */
 #include "eval/eval.h"
 #include <math.h>
 #include <string.h>
 
-/* Nats. docs/results/routing.md compares values. */
+/* in nats; docs/results/routing.md compares values */
 #define MOST_BEHIND 24.0
 
 void pl_evidence_add(double *evidence, int n_paths, const float *losses, size_t stride,

@@ -1,5 +1,5 @@
-/* Adds scores, computes their errors, and the perplexity of documents that are each
- * scored by the path to which they were routed. */
+/* Adds scores, and computes their errors and the perplexity of documents, each of which
+ * is scored by the path to which it was routed. */
 #include "eval/eval.h"
 #include <math.h>
 #include <string.h>
@@ -53,14 +53,14 @@ void pl_score_by_domain(const pl_tokens *tokens, const uint32_t *docs,
 /* ---- which documents ---- */
 uint64_t pl_counted_targets(const pl_tokens *tokens, uint32_t doc, int prefix)
 {
-    /* the first token only predicts */
+    /* the first token is only context */
     uint64_t first = prefix > 1 ? (uint64_t)prefix : 1;
     uint64_t n_tokens = pl_tokens_doc(tokens, doc)->n_tokens;
     return n_tokens > first ? n_tokens - first : 0;
 }
 
-/* Decodes the whole document and the tokens before the first counted one; the
- * difference in length is what the counted tokens stand for. */
+/* Decodes the whole document, and the tokens before the first counted one. The
+ * difference in length is the number of bytes for which the counted tokens stand. */
 pl_status pl_counted_bytes(const pl_tokens *tokens, uint32_t doc, int prefix,
                            const pl_tokenizer *tokenizer, uint64_t *bytes)
 {
@@ -84,7 +84,7 @@ done:
     return status;
 }
 
-/* Targets of `picks` of n documents at even strides. */
+/* Counts the targets of `picks` evenly spaced documents out of n. */
 static uint64_t strided_targets(const pl_tokens *tokens, int prefix,
                                 const uint32_t *docs, size_t n, size_t picks)
 {
@@ -114,7 +114,7 @@ size_t pl_pick_documents(const pl_tokens *tokens, int prefix, uint64_t max_targe
 }
 
 /* ---- paths ---- */
-/* The documents of one path, where they stand in the list, and their scores. */
+/* The documents of one path, their indices in the list, and their scores. */
 typedef struct part {
     uint32_t *docs;
     size_t *place;

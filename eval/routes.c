@@ -2,17 +2,17 @@
  * documents makes one matrix, and each way to choose is a sum over parts of it. So all
  * ways are compared on the same weights.
  *
- *   router       whole documents by the path that the caller names
+ *   router       whole documents by the path that the caller gives
  *   likelihood   whole documents by the path under which the prefix is likeliest:
  *                p = argmin_p sum of its losses of the targets within the prefix
  *   windows      window 0 as likelihood, each later window by the path with the least
  *                evidence against it, e_p <- e_p / 2 + its losses of the window before:
- *                only text before the window decides, recent text most
+ *                only text before the window counts, recent text most
  *   best         hindsight: the best single path of the document's counted targets
- *   best windows hindsight: the best path of each window's
+ *   best windows hindsight: the best path of the counted targets of each window
  *
- * Of paths with equal sums the lower is chosen. A path whose losses are NaN is chosen
- * only if those of all paths are. */
+ * Among paths with equal sums the first is chosen. A path whose losses are NaN is
+ * chosen only if the losses of all paths are NaN. */
 #include "eval/eval.h"
 #include <math.h>
 #include <string.h>
@@ -34,7 +34,7 @@ static int likeliest(const pl_route_document *d, uint32_t first, uint32_t end,
     return pl_least_evidence(nats, d->n_paths);
 }
 
-/* How many more nats than `path` the next best one has. */
+/* How many nats the second best path has more than `path`. */
 static double margin_of(const double *nats, int n_paths, int path)
 {
     double margin = INFINITY;
@@ -82,7 +82,8 @@ static void route_windows(const pl_route_document *d, uint32_t first, int path,
 void pl_route_choose(const pl_route_document *d, pl_score scores[PL_ROUTE_COUNT],
                      pl_likeliest *out)
 {
-    uint32_t first = d->prefix > 1 ? (uint32_t)d->prefix - 1 : 0; /* counted target */
+    /* index of the first counted target */
+    uint32_t first = d->prefix > 1 ? (uint32_t)d->prefix - 1 : 0;
     uint32_t seen = first < d->n_targets ? first : d->n_targets;
     double *nats = pl_alloc(2 * (size_t)d->n_paths * sizeof *nats);
     memset(scores, 0, PL_ROUTE_COUNT * sizeof *scores);

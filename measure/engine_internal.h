@@ -7,24 +7,26 @@
 typedef struct measured_model {
     const char *name;
     pl_shape shape;
-    int batch, rounds; /* of training; rounds: measurements */
-    int decode_rounds; /* the same of generation */
+    /* batch: sequences per training step; rounds: measurements of training */
+    int batch, rounds;
+    int decode_rounds; /* measurements of generation */
 } measured_model;
 
-/* The models that are measured if none is named; and any model by its name, also one
- * that needs a GPU. ERR_USAGE with the nearest name if there is no such model
- * (measure_models.c). */
+/* measure_models gives the models that are measured if none is named. The function
+ * after it finds any model by its name, also one that needs a GPU; ERR_USAGE with the
+ * nearest name if there is no such model (measure_models.c). */
 const measured_model *measure_models(int *n);
 pl_status measure_model_by_name(const char *name, measured_model *out);
 
-/* The number of processes and of their threads, and the rate of all together. */
+/* The number of processes and of threads in each, and the result: the sum of their
+ * rates. */
 typedef struct measure_crew {
     int processes, threads;
     double tokens_per_s;
 } measure_crew;
 
-/* Trains `model` in crew->processes processes at once, each bound to processors of its
- * own, and adds up their best steps (measure_crew.c). */
+/* Trains `model` in crew->processes processes at once, each bound to its own
+ * processors, and adds up the rates of their best steps (measure_crew.c). */
 pl_status measure_crew_run(const measure_options *o, const measured_model *model,
                            measure_crew *crew);
 

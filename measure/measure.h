@@ -6,8 +6,8 @@
 #define PL_MEASURE_MEASURE_H
 #include "job/job.h"
 
-/* Codecs of updates: speed per core, bytes per parameter, error. The updates are taken
- * from the run in `folder`; NULL trains a small model for them. */
+/* Codecs of updates: speed per core, bytes per parameter, error. The updates come from
+ * the run in `folder`; if it is NULL, a small model is trained for them. */
 pl_status measure_codec(bool json, const char *folder);
 /* Outer methods: parameters per second, and bytes touched per parameter. */
 pl_status measure_outer(bool json);
@@ -15,10 +15,10 @@ pl_status measure_outer(bool json);
 /* A training step, or with `ops` its operations (measure_engine.c). */
 typedef struct measure_options {
     bool ops, json, cpu_clock;
-    bool muon;                   /* train.optimizer=muon, */
+    bool muon;                   /* measure with train.optimizer=muon */
     int muon_rows;               /* train.muon_rows */
     const char *model;           /* a name from measure_models.c, or NULL */
-    const char *const *settings; /* model.KEY=VALUE pairs: the user's own shape */
+    const char *const *settings; /* model.KEY=VALUE pairs: a shape given by the user */
     int n_settings;
     int threads;
     int processes; /* 0: only this process, with a table of where its time goes */
@@ -27,7 +27,7 @@ typedef struct measure_options {
     double seconds;
 } measure_options;
 pl_status measure_engine(const measure_options *o);
-/* Reading a prompt and writing tokens. precision NULL: all precisions. */
+/* Measures reading a prompt and writing tokens. precision NULL: all precisions. */
 pl_status measure_generate(const measure_options *o);
 
 /* Tokens per second of one of a job's workers while all of them train the model of this

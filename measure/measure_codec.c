@@ -1,9 +1,10 @@
 /* pathloom bench codec: measures each codec on a real update, on one core.
  *
  * Speed is in bytes of the fp32 update per second, the best of several passes, because
- * other work on the machine only ever adds time. A codec encodes with a residual where
- * training keeps one (codec.feedback auto), or where the row says so. The error is that
- * of one message alone, without what the residual makes up for later. */
+ * other work on the machine only ever adds time. A codec encodes with a residual if
+ * training would keep one (codec.feedback auto), or if the row says so. The error is
+ * that of a single message; the part that the residual corrects later counts as
+ * error. */
 #include "measure/measure.h"
 #include "measure/update_internal.h"
 #include "codec/codec.h"
@@ -88,7 +89,8 @@ static double relative_error(const measurement *m)
     return m->norm > 0 ? sqrt(error) / m->norm : 0;
 }
 
-/* The first pass starts without a residual; its bytes and its error are reported. */
+/* Measures a row. The first pass starts without a residual; its bytes and its error are
+ * reported. */
 static pl_status measure_row(measurement *m, row *r)
 {
     pl_codec_options o;

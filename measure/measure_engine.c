@@ -1,15 +1,16 @@
 /* pathloom bench step and bench ops: measure a training step and its operations.
  *
- * Each figure stands beside the limit measured in the same run: a step beside its own
- * matrix products, an operation beside the best product or the best stream. With
- * --processes the whole machine is measured: that many single-threaded processes, each
- * bound to a processor, against one process with as many threads. */
+ * Each figure is printed beside a limit that was measured in the same run: for a step
+ * the time of its matrix products, for an operation the best product or the best
+ * stream. With --processes the whole machine is measured: that many single-threaded
+ * processes, each bound to a processor, against one process with as many threads. */
 #include "measure/engine_internal.h"
 
 #include <math.h>
 
 /* ---- which models ---- */
-/* A model with a single path, because a measurement needs no levels and no router. */
+/* Makes a model with a single path, because the measurement needs no levels and no
+ * router. */
 static pl_status model_of_sets(const measure_options *o, measured_model *out)
 {
     config *c = pl_alloc(sizeof *c);
@@ -29,8 +30,9 @@ static pl_status model_of_sets(const measure_options *o, measured_model *out)
     return status;
 }
 
-/* The models of --model and --set, else all that a CPU can do (for operations one
- * model, because their table is long). `own` holds the user's own model. */
+/* Chooses the models of --model and --set. Without these, all that a CPU can do, or for
+ * operations only one, because their table is long. `own` holds a model that the user
+ * defined. */
 static pl_status choose(const measure_options *o, measured_model *own,
                         const measured_model **first, int *n)
 {
@@ -164,8 +166,8 @@ static pl_status measure_process(const measure_options *o, const measured_model 
     return status;
 }
 
-/* ---- a machine ---- */
-/* Two rounds in turn; the better of each counts. */
+/* ---- a whole machine ---- */
+/* Measures the crews in turn, in two rounds; the better result of each counts. */
 static pl_status measure_crews(const measure_options *o, const measured_model *m,
                                measure_crew crews[2], int n_crews)
 {

@@ -11,13 +11,14 @@
 #include <math.h>
 
 enum {
-    READ_BYTES = 256 << 20, /* at least this, and CACHES times the last cache */
+    /* read at least this much, and CACHES times the last cache */
+    READ_BYTES = 256 << 20,
     CACHES = 4,
     READ_ITEM = 1 << 20,
     BATCHES_MAX = 3,
-    STEPS = 24,    /* of decoding per round; their mean counts */
-    PROMPT = 192,  /* tokens, or half of the context */
-    TOKEN_STEP = 7 /* the tokens are not text: only their number matters */
+    STEPS = 24,    /* decoding steps per round; their mean counts */
+    PROMPT = 192,  /* length of the prompt in tokens, at most half of the context */
+    TOKEN_STEP = 7 /* the tokens are not text, because only their number matters */
 };
 static const int batches[BATCHES_MAX] = {1, 4, 16};
 
@@ -36,9 +37,9 @@ typedef struct bench {
     float *params, *logits;
     int32_t *prompt;
     int n_prompt;
-    uint64_t *memory; /* read_bytes of it */
-    void *device;     /* READ_BYTES of a GPU's; or NULL */
-    /* what was measured, in seconds */
+    uint64_t *memory; /* memory of read_bytes bytes that is read */
+    void *device;     /* READ_BYTES of a GPU's memory; NULL without a GPU */
+    /* results, in seconds */
     double prefill, step[BATCHES_MAX], reading;
 } bench;
 
@@ -82,8 +83,8 @@ static double weight_bytes(const bench *b)
 }
 
 /* ---- measuring ---- */
-/* 0 if the system does not tell. sysconf would give the sum of all caches of a virtual
- * machine's host. */
+/* The size of the last cache; 0 if the system does not tell it. sysconf would give the
+ * sum of all caches of a virtual machine's host. */
 static size_t last_cache_bytes(void)
 {
     long kib = 0;
@@ -117,7 +118,8 @@ static pl_status read_item(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-/* Reads several times before it waits, because the wait would count. */
+/* Measures reading on a GPU. It reads several times before it waits, because the wait
+ * would count. */
 static pl_status time_reading_there(bench *b)
 {
     enum { TIMES = 8, FLOATS = READ_BYTES / sizeof(float) };
@@ -142,7 +144,7 @@ static pl_status time_reading(bench *b)
     return PL_OK;
 }
 
-/* The best step, of n sequences that begin with a short prompt each. */
+/* Measures the best step of n sequences, each of which begins with a short prompt. */
 static pl_status time_batch_steps(bench *b, int which)
 {
     const int n = batches[which];
@@ -160,7 +162,7 @@ static pl_status time_batch_steps(bench *b, int which)
     return PL_OK;
 }
 
-/* The first round warms up. */
+/* The first round only warms up. */
 static pl_status measure_decoding(bench *b)
 {
     for (int round = 0; round <= b->rounds; round++) {
@@ -179,7 +181,7 @@ static pl_status measure_decoding(bench *b)
 }
 
 /* ---- printing ---- */
-/* Whether the weights come from memory: most of them are in no cache. */
+/* Whether the weights come from memory, because most of them fit into no cache. */
 static bool is_from_memory(const bench *b)
 {
     return b->device || weight_bytes(b) >= CACHES * (double)last_cache_bytes();

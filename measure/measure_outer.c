@@ -1,10 +1,10 @@
 /* pathloom bench outer: measures each method's step against the rate of the memory.
  *
- * A step does little arithmetic on much memory, so its limit is the rate at which bytes
- * pass. That rate depends on the mix of reads and writes. Therefore each row has beside
- * it a pass that reads and rewrites the same bytes and does almost nothing with them.
- * Everything is the best of a few rounds, in which rows take turns, because other work
- * on a machine only ever adds time. */
+ * A step does little arithmetic on much memory, so its limit is the rate at which
+ * memory is read and written. That rate depends on the mix of reads and writes.
+ * Therefore each row is compared with a pass that reads and rewrites the same bytes and
+ * computes almost nothing. Each figure is the best of a few rounds, in which rows take
+ * turns, because other work on a machine can only add time. */
 #include "measure/measure.h"
 #include "outer/outer.h"
 #include <math.h>
@@ -12,17 +12,20 @@
 enum {
     N = 1 << 24,
     UPDATES = 8,
-    STRIDE = N + 3008, /* of updates: not a multiple of a page */
+    /* distance between two updates in memory: not a multiple of a page */
+    STRIDE = N + 3008,
     ROUNDS = 6,
     CHUNK = 1 << 16,
     PIECE = 256
 };
 
 typedef struct bench {
-    float *x, *m, *carry, *own; /* carry and own: also what a gossip pair exchanges */
-    uint16_t *updates;          /* bf16 [UPDATES][STRIDE] */
+    /* carry and own also serve as the vectors that a gossip pair exchanges */
+    float *x, *m, *carry, *own;
+    uint16_t *updates; /* bf16 [UPDATES][STRIDE] */
     pl_update_view views[UPDATES];
-    uint16_t sink[N / CHUNK]; /* the sum of what was read must be used */
+    /* sums of the values that were read, so that the compiler keeps the reads */
+    uint16_t sink[N / CHUNK];
     int n_threads;
 } bench;
 
@@ -30,12 +33,14 @@ typedef struct row {
     const char *name;
     pl_method method;
     int n_updates;
-    int n_reads, n_rewrites; /* streams of 2 bytes; vectors of 4, read and written */
+    /* number of streams of 2 bytes that are read; of vectors of 4 bytes that are read
+     * and written */
+    int n_reads, n_rewrites;
     double seconds, memory_seconds; /* results */
 } row;
 
-/* A float that is read counts as two reads. co2 reads updates twice, because |g| is
- * part of the penalty of every element. */
+/* A float that is read counts as two reads. co2 reads updates twice, because it needs
+ * |g| for the penalty before it changes any element. */
 static row rows[] = {
     {"diloco", PL_METHOD_DILOCO, 1, 1, 2, 0, 0},
     {"diloco", PL_METHOD_DILOCO, 8, 8, 2, 0, 0},
@@ -55,7 +60,7 @@ static row rows[] = {
 };
 enum { N_ROWS = sizeof rows / sizeof *rows };
 
-/* ---- the memory's share ---- */
+/* ---- the same reads and writes alone ---- */
 typedef struct mix {
     bench *b;
     int n_reads, n_rewrites;

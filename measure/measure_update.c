@@ -15,7 +15,8 @@ static pl_status alloc_update(size_t n, float **out)
 }
 
 /* ---- from a run ---- */
-/* Reads what path 0 sent for a module, in place of the difference, if it was kept. */
+/* Reads the update that path 0 sent for a module, if the store has kept it, and writes
+ * it over the difference in `out`. */
 static pl_status read_kept(pl_store *store, const pl_version *v, size_t n, float *out,
                            bool *kept)
 {
@@ -65,7 +66,7 @@ static pl_status read_arm_update(pl_store *store, const pl_arm *arm, const char 
     uint64_t version = 0;
     bool kept = false;
     pl_status status = PL_OK;
-    /* The newest version that all modules of path 0 have. */
+    /* finds the newest version that all modules of path 0 have */
     const pl_topology *t = u->topology;
     version = UINT64_MAX;
     for (int slot = 0; slot < pl_topology_n_slots(t); slot++) {
@@ -117,8 +118,8 @@ done:
 /* ---- by training ---- */
 enum { BATCH = 8, CONTEXT = 64, STEPS = 60, PHASE = 20 };
 
-/* Words of a language that can be learnt: few are frequent, most are rare, and the next
- * word depends on those before it. */
+/* Draws random words of a language that can be learnt: few are frequent, most are rare,
+ * and each word depends on the words before it. */
 static void draw_text(int vocab, int step, int32_t *tokens, int32_t *targets)
 {
     for (int b = 0; b < BATCH; b++) {

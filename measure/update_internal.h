@@ -7,19 +7,21 @@
 
 typedef struct measure_update {
     pl_topology *topology;
-    size_t n;      /* parameters of a path */
-    float *values; /* [n] start of a phase minus its end */
+    size_t n; /* parameters of a path */
+    /* [n] the parameters at the start of a phase minus those at its end */
+    float *values;
     char source[160];
 } measure_update;
 
-/* The update of path 0 of a run's mixture: what it sent in the last merged phase if the
- * store has kept that, else the difference of the last two versions. ERR_NOT_FOUND if
- * nothing was merged. */
+/* Reads the update of path 0 of a run's mixture: the one that it sent in the last
+ * merged phase, if the store has kept it, else the difference of the last two versions.
+ * ERR_NOT_FOUND if nothing was merged. */
 pl_status measure_update_read(const char *folder, measure_update *out);
 /* Trains the laptop preset on random text for some steps; the last 20 steps make the
  * update. */
 pl_status measure_update_train(measure_update *out);
-/* How a module of the update is encoded; `norm` is the norm of the whole update. */
+/* The data with which a module of the update is encoded; `norm` is the norm of the
+ * whole update. */
 enum { BENCH_PARTS_MAX = 4096, BENCH_CONTRIBUTORS = 4 };
 typedef struct measure_module {
     const pl_slot *slot; /* its values begin at slot->offset */
