@@ -1,11 +1,11 @@
 #!/bin/sh
-# Draws bits per byte over total training tokens, from what bench/quality.sh left:
+# Draws bits per byte over total training tokens, from the files of bench/quality.sh:
 #
 #   sh bench/curve.sh OUT.svg TITLE FOLDER [FOLDER ...]
 #
 # One FOLDER per number of tokens. Each point is the mean over the seeds in FOLDER/rows.tsv,
-# its bar the lowest to the highest. Where the mixture's line crosses that of one machine
-# with all tokens, a mark says at how many tokens.
+# its bar reaches from the lowest to the highest. A mark shows the number of tokens at which
+# the mixture's line crosses the line of one machine with all tokens.
 set -eu
 svg=$1 title=$2
 shift 2

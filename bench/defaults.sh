@@ -1,12 +1,12 @@
 #!/bin/sh
-# What each default of the training is worth: the mixture's held-out perplexity with one
-# setting changed, as a ratio to the defaults with the same seed. All alternatives train
-# on as many tokens as the defaults.
+# Measures the gain of each default of the training: the mixture's held-out perplexity with
+# one setting changed, divided by that of the defaults with the same seed. All alternatives
+# train on the same number of tokens as the defaults.
 #
 #   sh bench/defaults.sh CORPUS VALID OUTFOLDER "1 2 3" [key=value ...]
 #
-# CORPUS and VALID may be "" for the text of this machine; the pairs go to every run.
-# Runs that are there already are only read; of a finished run only its report stays.
+# CORPUS and VALID may be "" for the text of this machine; the pairs apply to every run.
+# Runs that exist already are only read; only the report of a finished run is kept.
 # Prints a table in Markdown: ratios below 1 are better than the default.
 set -eu
 pathloom=${PATHLOOM:-$(dirname "$0")/../build/release/pathloom}
@@ -14,7 +14,7 @@ corpus=$1 valid=$2 out=$3 seeds=$4
 shift 4
 common="eval.baselines=none eval.sample_tokens=0 eval.max_tokens=200000 $*"
 
-# One alternative a line: name, then the pairs that make it.
+# One alternative per line: its name, then the settings that differ from the defaults.
 alternatives() {
     cat <<'LIST'
 default

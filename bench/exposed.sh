@@ -1,20 +1,21 @@
 #!/bin/sh
-# What communication costs a worker, without the beginning and the end of a run.
+# Measures the time that communication costs a worker, without the beginning and the end
+# of a run.
 #
 #   sh bench/exposed.sh RATE FIRST LAST RUN [OPTION OF train ...]
 #
-# Trains into RUN on a link of RATE (bench/link.sh; `free`: without a limit) and prints,
-# of the time of every worker between its task FIRST and its task LAST, the shares of
-# inner steps, of loading and saving, of waiting for data, and without a task. It looks
-# ten times a second, so a share is known to about 0.1 s in that time. The laptop's
-# defaults, held by those options: one path, two replicas, two workers, 50 steps a
-# phase, moments that stay with the worker. PATHLOOM names the binary.
+# Trains into RUN on a link of RATE (bench/link.sh; `free`: without a limit). For the time
+# of every worker between its task FIRST and its task LAST it prints the shares of inner
+# steps, of loading and saving, of waiting for data, and of having no task. It looks ten
+# times per second, so a time is known to about 0.1 s. Settings are the laptop's defaults
+# except for one path, two replicas, two workers, 50 steps per phase, and moments that stay
+# with the worker. PATHLOOM names the binary.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 pathloom=${PATHLOOM:-$root/build/release/pathloom}
 
-# Lines: worker, tasks, and seconds on this clock, of inner steps, of what stands
-# around them, and of that waiting.
+# Prints lines: worker, tasks, then seconds: of this clock, of inner steps, of loading and
+# saving around them, and the part of the latter spent waiting.
 look() { # run
     "$pathloom" status --run "$1" --json 2>/dev/null | tr '{' '\n' |
         awk -v now="$(cut -d' ' -f1 /proc/uptime)" '

@@ -1,14 +1,14 @@
 #!/bin/sh
-# Runs a command on a slow network: loopback of its own, shaped by the kernel.
+# Runs a command on a slow network: a separate loopback that the kernel slows down.
 #
 #   sh bench/link.sh RATE COMMAND [ARGUMENT ...]
 #
-# RATE is what tc understands, as 10mbit, 100mbit, 1gbit, or `free`: a network of its
-# own without a limit. Everything the command starts shares the one link, both
-# directions together, so n processes that send at once get a part each. Packets are
-# those of Ethernet (1500 bytes), their headers count, a queue of up to 400 ms stands
-# before the link; it adds no delay of its own. Exit code: that of the command; 69 if
-# this machine does not allow such networks.
+# RATE is a rate for tc, such as 10mbit, 100mbit or 1gbit, or `free`: a separate network
+# without a limit. All processes of the command share one link, in both directions
+# together, so n processes that send at the same time get a part each. Packets have the
+# size of Ethernet's (1500 bytes) and their headers count. The link has a queue of up to
+# 400 ms and adds no other delay. Exit code: that of the command; 69 if this machine does
+# not allow such networks.
 #
 # The network exists as long as a process is in it: nothing is left behind, however
 # the command ends. `cat /proc/net/dev` inside it tells how many bytes have passed.

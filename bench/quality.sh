@@ -1,11 +1,11 @@
 #!/bin/sh
-# Held-out bits per byte and perplexity of the mixture and of what it is compared with,
-# over several seeds: mean and spread (lowest to highest).
+# Measures held-out bits per byte and perplexity of the mixture and of its baselines, over
+# several seeds: mean and spread (lowest to highest).
 #
 #   sh bench/quality.sh CORPUS VALID OUTFOLDER "1 2 3" [key=value ...]
 #
 # CORPUS and VALID may be "" for the text of this machine. Each seed is one
-# `pathloom train`; runs that are there already are only read. Prints a table in
+# `pathloom train`; runs that exist already are only read. Prints a table in
 # Markdown, and writes OUTFOLDER/rows.tsv, which bench/curve.sh draws: one line per seed
 # and row.
 set -eu

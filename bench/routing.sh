@@ -1,13 +1,13 @@
 #!/bin/sh
-# What it is worth to choose the path again within documents: once, every W tokens by the
-# text before, and in hindsight, on documents as they are and on mixed ones.
+# Measures the gain of choosing the path again within documents: once per document, every
+# W tokens by the text before, and in hindsight; on documents as they are and on mixed ones.
 #
 #   sh bench/routing.sh TRAIN VALID OUTFOLDER [key=value ...]
 #
 # TRAIN and VALID are JSON lines with `text` and `domain` (also compressed with zstd). A
-# mixed document is made of pieces of about 1,000 bytes of six documents of VALID, each
-# of another domain than the one before it. The run is trained on TRAIN as it is; one
-# that is there already is only read.
+# mixed document consists of pieces of about 1,000 bytes from six documents of VALID; each
+# has a different domain than the piece before it. The run is trained on TRAIN unchanged;
+# a run that exists already is only read.
 set -eu
 pathloom=${PATHLOOM:-$(dirname "$0")/../build/release/pathloom}
 train=$1 valid=$2 out=$3
@@ -22,7 +22,7 @@ lines() { # file
 }
 
 # Works on the escaped text of JSON: a piece ends after an escaped line end, so no escape
-# is cut. Lines of VALID need `text` before `domain`, as Python's json writes them.
+# is cut. In lines of VALID `text` must come before `domain`, as Python's json writes them.
 mixed() { # file
     lines "$1" | awk '
         {

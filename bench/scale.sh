@@ -1,6 +1,6 @@
 #!/bin/sh
-# What a job of many paths costs: time, commits, disk, and the memory of each process,
-# phase by phase; and that such a job ends with the same bytes when it is disturbed.
+# Measures a job of many paths: time, commits, disk, and the memory of each process, phase
+# by phase. Also tests that such a job ends with the same bytes when it is disturbed.
 #
 #   sh bench/scale.sh job RUN LEVELS HOMES PHASES [OPTION OF train ...]
 #   sh bench/scale.sh faults RUN LEVELS HOMES PHASES [OPTION OF train ...]
@@ -8,17 +8,17 @@
 #   sh bench/scale.sh move RUN
 #
 # job: trains LEVELS (such as 16x16) with path-specific ends: the embedding, the first
-# and the last block and the head belong to one path each. The model is as small as a
-# model can be, so that the system is measured and not the arithmetic. Once a second
-# the job's status and its processes are looked at; RUN.samples keeps what was seen, and
-# a table with one line per phase is printed.
+# and the last block and the head belong to one path each. The model is as small as
+# possible, so that the system is measured and not the arithmetic. Once per second the
+# script reads the job's status and the state of its processes into RUN.samples; at the
+# end it prints a table with one line per phase.
 #
-# faults: the same job, and in each phase a worker is killed with -9; once also the hub,
-# once a home. Modules are moved, a home is added. Half-way the job is stopped, old
-# versions are collected, and the job goes on. At its end the store is checked.
+# faults: the same job, but in each phase a worker is killed with -9, once also the hub,
+# and once a home. Modules are moved, and a home is added. Half-way the job is stopped, old
+# versions are collected, and the job continues. At the end the store is checked.
 #
-# same: whether two runs have the same modules, versions and hashes.
-# move: how long it takes to empty home 2 of a stopped job, and to fill it again.
+# same: tests whether two runs have the same modules, versions and hashes.
+# move: measures the time to empty home 2 of a stopped job, and to fill it again.
 #
 # PATHLOOM names the binary, CORPUS a text file (else this project's sources).
 set -u
@@ -53,7 +53,7 @@ train() { # run, levels, homes, phases, options; becomes the launcher
         --set eval.max_tokens=500 --set eval.sample_tokens=0 "$@" >>"$run.out" 2>&1
 }
 
-# The launcher's processes of a role: pids.
+# Prints the pids of the launcher's processes that have a role.
 members() { # role
     for pid in $(pgrep -P "$job"); do
         tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline" | grep -q "^[^ ]* $1 " && echo "$pid"

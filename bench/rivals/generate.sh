@@ -1,10 +1,12 @@
 #!/bin/sh
-# Generation beside llama.cpp: tokens/s of reading a prompt and of one stream, in turn.
+# Compares generation with llama.cpp: tokens/s of reading a prompt and of one stream, with
+# both programs in turn.
 #
 #   sh bench/rivals/generate.sh [--model 2m,13m,124m] [--run RUN] [--threads N] [--rounds N]
 #
-# The program is PATHLOOM, else build/release/pathloom. Needs a Python (as PYTHON, else
-# python3) with xllamacpp, gguf and numpy; says how to get them. Exit code 77 without.
+# PATHLOOM names the binary (default build/release/pathloom). Needs a Python (PYTHON, by
+# default python3) with xllamacpp, gguf and numpy; without them it says how to get them and
+# ends with exit code 77.
 set -eu
 cd "$(dirname "$0")/../.."
 pathloom=${PATHLOOM:-build/release/pathloom}

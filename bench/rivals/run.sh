@@ -1,26 +1,26 @@
 #!/bin/sh
-# Tokens a second of a training step: pathloom against PyTorch (and llm.c) on this
-# machine, in turn, in one run. Prints one table in Markdown.
+# Compares tokens per second of a training step: pathloom, PyTorch and llm.c on this
+# machine, in turn, in one run. Prints a table in Markdown.
 #
 #   sh bench/rivals/run.sh [--models "2m 13m 124m"] [--cpus N] [--rounds N] [--quick]
 #                          [--build build/release] [--python PYTHON] [--llmc FOLDER]
 #                          [--clock cpu] [--kinds "compile/f32 compile/bf16"]
 #
-# Everyone has the same processors (the first N; all by default), the same model, AdamW,
-# clipping, batch and context; the best of the rounds counts for each.
+# All programs have the same processors (the first N; all by default), the same model,
+# AdamW, clipping, batch and context; for each the best round counts.
 #
-#   pathloom  one process of one thread a processor, as `pathloom train` starts them
+#   pathloom  one process with one thread per processor, as `pathloom train` starts them
 #   PyTorch   torch_step.py: eager and compiled, each in fp32, in bf16 autocast (fp32
 #             parameters: pathloom's arithmetic) and in pure bf16 (parameters and
-#             moments too); one process with all threads, and one process a processor;
-#             the faster way of the two stands in the table
-#   llm.c     its train_gpt2, on the 124M model, where --llmc names a folder of it that
-#             is built and has its data; context 64 and fp32 are its own
+#             moments too); one process with all threads, and one process per processor;
+#             the table has the faster of the two
+#   llm.c     its train_gpt2, on the 124M model, if --llmc names its folder, built and
+#             with its data; it always uses context 64 and fp32
 #
-# --kinds: those alone of PyTorch's (eager or compile, each in f32, autocast or bf16).
-# --quick: compiled bf16 alone, one round. --clock cpu, with --cpus 1: processor time
-# instead of the wall's, on a machine that does other work. Exit code: 69 if PyTorch or
-# the build is missing.
+# --kinds: only these variants of PyTorch (eager or compile, each in f32, autocast or bf16).
+# --quick: only compiled bf16, one round. --clock cpu, with --cpus 1: measures processor
+# time instead of wall time, for a machine that does other work. Exit code: 69 if PyTorch
+# or the build is missing.
 set -eu
 cd "$(dirname "$0")/../.."
 build=build/release
@@ -84,7 +84,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mask=0-$((cpus - 1))
 
-# What torch_step.py is to build: as in measure/measure_engine.c.
+# The models that torch_step.py builds, as in measure/measure_engine.c.
 shape() {
     case $1 in
     laptop) echo "--batch 8 --context 128 --width 128 --blocks 4 --heads 4 --ffn 344 --vocab 2048" ;;
@@ -101,7 +101,7 @@ ours() { # MODEL: tokens/s
         sed -n 's/.*"processes":'"$cpus"',"threads":1,"tokens_per_s":\([0-9]*\).*/\1/p'
 }
 
-# theirs MODEL MODE PRECISION PROCESSES THREADS: tokens/s, 0 where it does not run
+# theirs MODEL MODE PRECISION PROCESSES THREADS: prints tokens/s, 0 if it does not run
 theirs() {
     i=0
     shape=$(shape "$1")
