@@ -361,7 +361,7 @@ static pl_status set_once(yaml_reader *reader, const char *name, const char *val
         return unknown_key(reader->table, name, where);
     bool *seen = &reader->seen[row - reader->table->keys];
     if (*seen)
-        return pl_fail(PL_ERR_CONFIG, "`%s` stands a second time (%s)", name, where);
+        return pl_fail(PL_ERR_CONFIG, "`%s` is set a second time (%s)", name, where);
     *seen = true;
     return pl_conf_set(reader->table, reader->target, name, value, where);
 }

@@ -143,7 +143,7 @@ static void get_list(pl_reader *r, const pl_field *f, uint8_t *base)
 {
     size_t n = pl_field_count(r, f->tag);
     if (n > ITEMS_MAX) {
-        fail_field(r, f, "is there too often", n);
+        fail_field(r, f, "occurs too often", n);
         n = 0;
     }
     uint8_t *items = pl_alloc((n + 1) * f->size);

@@ -75,10 +75,11 @@ pl_status pl_pubkey_check(const pl_pubkey *key)
     init_key_library();
     if (crypto_scalarmult(shared, scalar, key->bytes) == 0)
         return PL_OK;
-    return pl_fail(PL_ERR_DATA,
-                   "these %d bytes are the public half of no key (zero, or a point of "
-                   "low order); make one with `pathloom key new FILE`",
-                   PL_PUBKEY_BYTES);
+    return pl_fail(
+        PL_ERR_DATA,
+        "these %d bytes are not the public half of a key (they are zero, or a "
+        "point of low order); make a key with `pathloom key new FILE`",
+        PL_PUBKEY_BYTES);
 }
 
 bool pl_pubkey_equal(const pl_pubkey *a, const pl_pubkey *b)
@@ -225,7 +226,7 @@ pl_status pl_keypair_load(const char *path, pl_keypair *out)
     close(fd);
     if (status == PL_OK && (got < 0 || !parse_pair(text, out)))
         status = pl_fail(PL_ERR_DAMAGED,
-                         "%s is no key file, or not all of one; make a new key with "
+                         "%s is not a key file, or is incomplete; make a new key with "
                          "`pathloom key new`",
                          path);
     sodium_memzero(text, sizeof text);
@@ -253,7 +254,7 @@ pl_status pl_key_role_parse(const char *text, pl_key_role *out)
         }
     return pl_fail(
         PL_ERR_USAGE,
-        "unknown role `%.32s`; there are worker, relay, inspector, home, hub and admin",
+        "unknown role `%.32s`; known are worker, relay, inspector, home, hub and admin",
         text);
 }
 
@@ -266,7 +267,7 @@ pl_status pl_key_name_check(const char *name)
         return PL_OK;
     return pl_fail(
         PL_ERR_USAGE,
-        "`%.64s` is no name: 1 to %d letters, digits or ._:@- without blanks", name,
+        "`%.64s` is not a name: use 1 to %d letters, digits or ._:@-, no blanks", name,
         PL_KEY_NAME_MAX - 1);
 }
 
@@ -371,11 +372,12 @@ pl_status pl_key_list_check_name(const pl_key_list *list, const char *name,
 {
     pl_pubkey as_key;
     if (pl_key_name_is_jobs(name))
-        return pl_fail(PL_ERR_NOPERM,
-                       "`%s` is not free: names in %s are those of the job's own "
-                       "keys, and %sN those of its own workers; choose another with "
-                       "--name",
-                       name, PL_KEY_OWN, PL_WORKER_OWN);
+        return pl_fail(
+            PL_ERR_NOPERM,
+            "the name `%s` is reserved: names that begin with %s belong to the job's "
+            "own keys, and %sN to its own workers; choose another with "
+            "--name",
+            name, PL_KEY_OWN, PL_WORKER_OWN);
     if (from_text(name, as_key.bytes, PL_PUBKEY_BYTES))
         return pl_fail(PL_ERR_NOPERM,
                        "`%s` would be taken for a key; choose another name with --name",
@@ -384,7 +386,7 @@ pl_status pl_key_list_check_name(const pl_key_list *list, const char *name,
         if (strcmp(list->entries[i].name, name) == 0 &&
             !pl_pubkey_equal(&list->entries[i].key, key))
             return pl_fail(PL_ERR_EXISTS,
-                           "the name %s stands in the list with another key (%s); "
+                           "the name %s is in the list with another key (%s); "
                            "choose another with --name",
                            name, pl_key_role_name(list->entries[i].role));
     return PL_OK;

@@ -142,7 +142,8 @@ void wire_tell_failed_clients(pl_socket *socket)
     socket->seen = WIRE_FINE;
     pl_gate_refused(&(pl_refusal){
         other ? "a client that does not encrypt was refused"
-              : "a client was refused that does not know this key, or broke off",
+              : "a client was refused: it does not know this process's key, or ended "
+                "the connection",
         "", socket->address});
 }
 

@@ -54,7 +54,7 @@ pl_status pl_unzip(const void *data, size_t len, size_t expected, pl_buf *out)
                        len);
     if (declared != expected)
         return pl_fail(PL_ERR_DAMAGED,
-                       "a zstd frame declares %llu bytes where %zu belong", declared,
+                       "a zstd frame declares %llu bytes instead of %zu", declared,
                        expected);
     size_t frame = ZSTD_findFrameCompressedSize(data, len);
     if (ZSTD_isError(frame) || frame != len)
@@ -66,7 +66,7 @@ pl_status pl_unzip(const void *data, size_t len, size_t expected, pl_buf *out)
         return pl_fail(PL_ERR_DAMAGED, "a zstd frame of %zu bytes is damaged: %s", len,
                        ZSTD_getErrorName(got));
     if (got != expected)
-        return pl_fail(PL_ERR_DAMAGED, "a zstd frame gave %zu bytes where %zu belong",
+        return pl_fail(PL_ERR_DAMAGED, "a zstd frame gave %zu bytes instead of %zu",
                        got, expected);
     out->len += got;
     return PL_OK;

@@ -46,9 +46,10 @@ static pl_status check_backend_precision(const pl_backend_options *options)
     const char *name = options->name;
     const bool is_cuda = strcmp(name, "cuda") == 0, is_ref = strcmp(name, "ref") == 0;
     if (!is_one_of(precision, known, sizeof known / sizeof known[0]))
-        return pl_fail(PL_ERR_CONFIG,
-                       "precision \"%s\" is none of auto, f32, bf16, f16, int8, fp8",
-                       precision);
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "unknown precision \"%s\"; choose auto, f32, bf16, f16, int8 or fp8",
+            precision);
     if (strcmp(precision, "int8") == 0 && is_ref)
         return pl_fail(PL_ERR_UNSUPPORTED,
                        "the ref backend has no int8; choose backend cpu or cuda");
@@ -93,7 +94,7 @@ pl_status pl_backend_open(const pl_backend_options *options, pl_backend **out)
     const char *name = options->name;
     if (options->n_threads < 1)
         return pl_fail(PL_ERR_CONFIG,
-                       "the backend is to run %d threads; give at least 1",
+                       "the backend cannot run %d threads; give at least 1",
                        options->n_threads);
     if (strcmp(name, "auto") == 0)
         return open_auto(options, out);
@@ -104,8 +105,8 @@ pl_status pl_backend_open(const pl_backend_options *options, pl_backend **out)
         return cpu_backend_create(options, out);
     if (strcmp(name, "cuda") == 0)
         return cuda_backend_create(options, out);
-    return pl_fail(PL_ERR_CONFIG, "backend \"%s\" is none of auto, cpu, cuda, ref",
-                   name);
+    return pl_fail(PL_ERR_CONFIG,
+                   "unknown backend \"%s\"; choose auto, cpu, cuda or ref", name);
 }
 
 void pl_backend_close(pl_backend **backend)

@@ -239,7 +239,7 @@ check_fenced() { # folder
     "$pathloom" audit --run "$work/$1" --json >"$work/$1.audits" || fail "the audits of $1"
     sed -n 's/.*"fenced":"\([^"]*\)".*/\1/p' "$work/$1.audits" | sort >"$work/$1.fenced"
     grep -v '^evil-' "$work/$1.fenced" && fail "an honest worker is fenced"
-    grep -q 'refuses\|belongs to another\|stands in the list' "$work/$1.late.out" &&
+    grep -q 'refuses\|belongs to another\|is in the list with' "$work/$1.late.out" &&
         fail "an honest worker is refused"
     grep -q 'task.done.*worker=honest-late' "$work/$1/log/hub.log" ||
         fail "the worker that joined late did nothing"

@@ -113,10 +113,9 @@ static pl_status choose_arithmetic(const char *precision, const cpu_isa *isa,
     else if (strcmp(precision, "f16") == 0)
         *out = IN_F16;
     else if (strcmp(precision, "f32") != 0)
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "precision \"%s\" is none of auto, f32, bf16, f16, int8: choose one",
-            precision);
+        return pl_fail(PL_ERR_CONFIG,
+                       "unknown precision \"%s\"; choose auto, f32, bf16, f16 or int8",
+                       precision);
     return PL_OK;
 }
 

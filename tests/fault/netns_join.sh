@@ -149,7 +149,7 @@ echo "revoked, and said so on both sides"
 pool=$("$pathloom" key invite --run "$run" --uses 3 --name pool) || fail "key invite"
 refused revoked-with-a-token 77 "was revoked" \
     "$pathloom" join "${pool#pathloom join }" --name guest
-refused a-taken-name 73 "stands in the list" \
+refused a-taken-name 73 "is in the list with" \
     "$pathloom" join "${pool#pathloom join }" --name guest --key "$work/second/third.key"
 "$pathloom" key list --run "$run" | grep -q "^revoked .* guest " ||
     fail "the list does not show the revoked key"

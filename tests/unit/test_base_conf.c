@@ -148,7 +148,7 @@ static void the_structure_of_the_file_is_checked(void **state)
 {
     (void)state;
     assert_refused("seed: 1\nrun:\n  name: a\nseed: 2\n",
-                   "`seed` stands a second time");
+                   "`seed` is set a second time");
     assert_refused("train.tau: 1\ntrain:\n  tau: 2\n", "line 3");
     assert_refused("train: 5\n", "is a section and takes no value");
     assert_refused("seed: {a: 1}\n", "unknown key `seed.a`");
