@@ -21,7 +21,7 @@
  *   silent ------------------------> welcome ------------------------> known
  *     ^                                |                                 |
  *     +------- nothing heard for AWAY_MS: it is no longer welcome, ------+
- *              but stays known, since what it told can only grow
+ *              but stays known, because its reports stay true
  *
  * The states of a worker (hub_worker.waiting, hub_worker.task). A worker may train one
  * task while it asks for the next, so these are flags and not one state:
