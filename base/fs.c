@@ -371,8 +371,8 @@ pl_status pl_check_writable(const char *folder)
     pl_status status = write_synced(path, probe, sizeof probe);
     if (status != PL_OK)
         pl_fail_in(status,
-                   "nothing can be written into the folder %s; give another, or change "
-                   "its rights",
+                   "cannot write into the folder %s; choose another, or change "
+                   "its permissions",
                    folder);
     if (status == PL_OK)
         status = pl_read_file(path, &back);

@@ -171,8 +171,8 @@ static void note_unread(gate *g)
         return;
     g->unread_ms = now;
     snprintf(text, sizeof text,
-             "the list of keys cannot be read, so revoking has no effect and new "
-             "connections are refused, but of the job's own keys, until it can: %s",
+             "while the list of keys cannot be read, revoking has no effect and only "
+             "the job's own keys may make new connections: %s",
              pl_last_error());
     g->options.on_list(text);
 }

@@ -168,7 +168,7 @@ pl_status pl_keypair_save(const char *path, const pl_keypair *pair)
         status =
             errno == EEXIST
                 ? pl_fail(PL_ERR_EXISTS,
-                          "%s is there already; a key is never overwritten", path)
+                          "%s exists already; a key is never overwritten", path)
                 : pl_fail(PL_ERR_IO, "cannot create %s: %s", path, strerror(errno));
     bool named = status == PL_OK;
     unlink(fresh);

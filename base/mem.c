@@ -80,8 +80,9 @@ pl_status pl_try_alloc_bare(size_t bytes, const char *what, void **out)
         char need[16], have[16];
         pl_human_bytes((double)bytes, need);
         if (!available)
-            return pl_fail(PL_ERR_NOMEM, "%s needs %s of memory, which is not there",
-                           what, need);
+            return pl_fail(PL_ERR_NOMEM,
+                           "%s needs %s of memory, and the system cannot give it", what,
+                           need);
         pl_human_bytes((double)available, have);
         return pl_fail(PL_ERR_NOMEM, "%s needs %s of memory and %s is available", what,
                        need, have);

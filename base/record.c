@@ -230,7 +230,7 @@ void pl_get_text(pl_reader *reader, uint16_t tag, size_t i, char *out, size_t ou
     if (len >= out_size)
         fail_once(reader, "is too long", tag);
     else if (good_length((const char *)bytes, len) < len)
-        fail_once(reader, "is no UTF-8, or has control characters", tag);
+        fail_once(reader, "is not UTF-8, or has control characters", tag);
     else {
         memcpy(out, bytes, len);
         out[len] = 0;

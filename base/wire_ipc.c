@@ -72,7 +72,7 @@ pl_status wire_ipc_check(const char *endpoint)
         return PL_OK;
     if (!S_ISSOCK(info.st_mode))
         return pl_fail(PL_ERR_EXISTS,
-                       "%s is there already and is no socket; it is left as it is: "
+                       "%s exists and is not a socket; it was left unchanged: "
                        "choose another path",
                        path);
     int cause = try_socket(path, false);

@@ -120,8 +120,8 @@ pl_status wire_client_verdict(pl_socket *socket)
     case WIRE_BROKEN:
         return pl_fail(PL_ERR_NOPERM,
                        "%s ends every handshake: it does not have the key that the "
-                       "address names, or is not encrypted (%d times at once); take "
-                       "the address anew from where it runs",
+                       "address names, or is not encrypted (%d times at once); copy "
+                       "its address again from the machine where it runs",
                        socket->address, socket->n_broken);
     }
     return PL_OK;

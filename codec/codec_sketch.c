@@ -214,8 +214,8 @@ static pl_status stuck(const codec_stretch *s, uint64_t first, size_t n_left,
                        uint32_t n_cells)
 {
     return pl_fail(PL_ERR_PEEL,
-                   "the sketch of values %llu.. does not come apart: %zu elements "
-                   "are left in %u cells; use another seed or more cells a key",
+                   "the sketch of values %llu.. cannot be decoded: %zu elements "
+                   "are left in %u cells; use another seed or more cells per value",
                    (unsigned long long)(s->first + first), n_left, n_cells);
 }
 

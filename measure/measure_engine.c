@@ -92,7 +92,7 @@ static void say_ops(const measured_model *m, const pl_probe_report *r)
             100.0 * pl_probe_share(r, row),
             100.0 * row->seconds * row->calls / r->step_seconds);
     }
-    say("  (the rows head are what classifier consists of)");
+    say("  (the rows `head` are the parts of classifier)");
     say("  step %.2f ms, %.0f tokens/s, %.0f %% of what its products alone allow",
         r->step_seconds * 1e3, r->tokens / r->step_seconds,
         100.0 * r->product_seconds / r->step_seconds);

@@ -316,8 +316,8 @@ static pl_status measure_all_models(const measure_options *q)
     pl_status status = q->n_settings > 0 ? run_own(q, list) : run_models(q, list);
     if (!out) {
         if (status == PL_OK)
-            say("  (of memory: weight bytes a second by the rate at which they can be "
-                "read; *: not said, because the last cache holds more than 1/%d of "
+            say("  (of memory: weight bytes per second, divided by the rate of reading "
+                "memory; *: left out, because the last cache holds more than 1/%d of "
                 "them)",
                 CACHES);
         return status;

@@ -49,10 +49,12 @@ pl_status pl_shape_check(const pl_shape *shape)
             "n_heads %d of head_size %d are wider than %d; reduce one of them",
             shape->n_heads, shape->head_size, EXTENT_MAX);
     if (!(shape->rope_theta > 0.0) || !isfinite(shape->rope_theta))
-        return pl_fail(PL_ERR_CONFIG, "rope_theta is %g; it must be positive, as 10000",
+        return pl_fail(PL_ERR_CONFIG,
+                       "rope_theta is %g; it must be positive, for example 10000",
                        shape->rope_theta);
     if (!(shape->norm_eps > 0.0) || !isfinite(shape->norm_eps))
-        return pl_fail(PL_ERR_CONFIG, "norm_eps is %g; it must be positive, as 1e-5",
+        return pl_fail(PL_ERR_CONFIG,
+                       "norm_eps is %g; it must be positive, for example 1e-5",
                        shape->norm_eps);
     return PL_OK;
 }

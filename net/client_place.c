@@ -59,9 +59,10 @@ pl_status client_follow(pl_client *c, pl_message *moved, int64_t since_ms)
         pl_sleep_ms(BOUNCE_MS);
         return c->idle ? c->idle(c->idle_context) : PL_OK;
     }
-    return status != PL_OK ? status
-                           : pl_fail(PL_ERR_TIMEOUT,
-                                     "a name was sent from home to home for %d s; "
-                                     "`pathloom homes list` shows what is on its way",
-                                     c->patience_ms / 1000);
+    return status != PL_OK
+               ? status
+               : pl_fail(PL_ERR_TIMEOUT,
+                         "a name was sent from home to home for %d s; "
+                         "`pathloom homes list` shows names that are being moved",
+                         c->patience_ms / 1000);
 }

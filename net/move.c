@@ -358,7 +358,7 @@ static pl_status finish_move(mover *m)
     }
     return pl_fail(PL_ERR_BUSY,
                    "%s changed faster than it could be copied from home %d to home %d "
-                   "(%d tries); try again, or while the job is stopped",
+                   "(%d tries); try again, or move it while the job is stopped",
                    m->name, m->from + 1, m->to + 1, HELD_TRIES);
 }
 

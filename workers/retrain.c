@@ -130,7 +130,7 @@ static pl_status read_contribution(const retraining *r, int64_t phase, int *step
         if (strcmp(c->device, r->device) != 0)
             status = pl_fail(PL_ERR_NOT_FOUND,
                              "phase %lld was trained on %s and this is %s, which "
-                             "rounds otherwise; verify on such a machine",
+                             "rounds differently; verify on a machine like the first",
                              (long long)phase, c->device, r->device);
     }
     pl_version_clear(&v);

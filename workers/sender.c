@@ -343,8 +343,8 @@ static pl_status check_met(sender *s, struct task_met *met)
     pl_log(PL_LOG_WARN, "mate.lied", "module=%s mate=%s round=%lld", met->module,
            met->task, (long long)task->phase - 1);
     return pl_fail(PL_ERR_BUSY,
-                   "the worker of %s gave another update of %s than it sent to the "
-                   "home; the phase is done again from what the home has",
+                   "the worker of %s gave a different update of %s than it sent to the "
+                   "home; the phase is done again with the home's update",
                    met->task, met->module);
 }
 

@@ -30,7 +30,7 @@ static pl_status know_home(worker *w, int i, const char *named)
     const char *address = w->options->n_homes > 0 ? w->options->homes[i] : named;
     if (w->welcome && i < w->n_homes && strcmp(w->homes_at[i], address) != 0)
         return pl_fail(PL_ERR_BUSY,
-                       "the hub names other homes than before (%s instead of %s); "
+                       "the hub names different homes than before (%s instead of %s); "
                        "start this worker again",
                        address, w->homes_at[i]);
     pl_copy_text(w->homes_at[i], sizeof w->homes_at[i], address);

@@ -149,7 +149,7 @@ static void check(bench *b)
     b->backend.name = "ref";
     demand(b,
            retrain(b, &one, &none) == PL_ERR_NOT_FOUND &&
-               strstr(pl_last_error(), "rounds otherwise"),
+               strstr(pl_last_error(), "rounds differently"),
            "another device gives no verdict");
 }
 
