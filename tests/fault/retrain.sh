@@ -57,7 +57,7 @@ same chapters --set router.em=3 --set router.share=0.2 # L1.E0 is of mix~1
 same split --set topology.split=3:4x2
 same late --set outer.method=co2 --set codec.name=topk
 unknown "parameters of their own" gossip --set outer.method=noloco --set topology.replicas=2
-unknown "was chance" arrivals --set outer.method=delayed-nesterov
+unknown "depended on timing" arrivals --set outer.method=delayed-nesterov
 for name in plain continued; do # the base model of one, and of two replicas
     "$check" "$work/$name/store" 1 >"$work/out" 2>&1 || fail "retrain_check of $name"
     cat "$work/out"
