@@ -371,7 +371,7 @@ pl_status pl_check_writable(const char *folder)
     pl_status status = write_synced(path, probe, sizeof probe);
     if (status != PL_OK)
         pl_fail_in(status,
-                   "cannot write into the folder %s; choose another, or change "
+                   "cannot write into the folder %s; give another, or change "
                    "its permissions",
                    folder);
     if (status == PL_OK)
