@@ -81,8 +81,8 @@ typedef struct cli_option {
     CLI_OPTION("json", CLI_FLAG, type, field, NULL, "print JSON, one object per line")
 #define CLI_SELECT(type, field)                                                        \
     CLI_OPTION("select", CLI_TEXT, type, field, "VERSION",                             \
-               "head: the newest version of each path; best: the one with the lowest " \
-               "loss on its held-out documents (train.holdout) (head)")
+               "head: the newest version of each path; best: the best one on its "     \
+               "held-out documents (train.holdout) (head)")
 #define CLI_SETTINGS(type, field, text)                                                \
     CLI_OPTION("set", CLI_SET, type, field, "KEY=VALUE", text)
 

@@ -186,8 +186,8 @@ static const pl_key keys[] = {
      false},
     {"train.holdout", PL_KEY_REAL, AT(holdout), "0", 0, 0.5, NULL, "of the documents",
      "share of the training documents that no arm trains on; when the mixture has "
-     "ended, each path's version with the lowest loss on those of its shard is tagged, "
-     "and `--select best` uses it in place of the newest; 0: none, all documents train",
+     "ended, each path's best version on those of its shard is tagged, and `--select "
+     "best` uses it in place of the newest; 0: none, all documents train",
      false},
     {"train.skip_prefix", PL_KEY_BOOL, AT(skip_prefix), "false", 0, 0, NULL, "",
      "leave the first router.prefix tokens of a document out of the training loss",

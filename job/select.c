@@ -3,14 +3,16 @@
  * A path that sees its shard many times learns it by heart: then an earlier version
  * predicts new text better than the last one. Each path therefore has documents of its
  * shard that no arm trains on ("holdout/ARM/pNN"). When the arm has ended, every
- * version of the path is scored on them, and the best one is tagged "best-ARM-pNN".
- * `--select best` reads these tags; nothing that trains does. This is the early
- * stopping per path of DiPaCo (section 2.7).
+ * version of the path is scored on them, and the best one is tagged "best-ARM-pNN": the
+ * newest, unless an earlier one is better by more than chance. `--select best` reads
+ * these tags; nothing that trains does. This is the early stopping per path of DiPaCo
+ * (section 2.7).
  *
  * The launcher scores here, as in the evaluation that follows. The cost is bounded:
- * at most VERSIONS_MAX versions, and COST of the tokens that the arm trained on. A
- * choice is a function of versions in the store, and its tag has no time, so a launcher
- * that is killed here leaves the same bytes as one that is not.
+ * at most VERSIONS_MAX versions, and COST of the tokens that the arm trained on (more
+ * only where that is less than TARGETS_LEAST per version). A choice is a function of
+ * versions in the store, and its tag has no time, so a launcher that is killed here
+ * leaves the same bytes as one that is not.
  */
 #include "eval/eval.h"
 #include "home/home.h"
@@ -19,8 +21,11 @@
 
 #include <math.h>
 
-enum { VERSIONS_MAX = 32 };
-#define COST 0.1
+/* TARGETS_LEAST may be scored of a version, also if that is above COST; fewer documents
+ * than DOCUMENTS_LEAST choose nothing. */
+enum { VERSIONS_MAX = 32, TARGETS_LEAST = 16384, DOCUMENTS_LEAST = 4 };
+#define COST  0.1
+#define DOUBT 1.0
 
 typedef struct selection {
     pl_run *r;
@@ -119,57 +124,84 @@ static pl_status read_phase(selection *s, int path, int64_t phase)
 }
 
 static pl_status score_phase(selection *s, const pl_tokens *tokens,
-                             const uint32_t *docs, size_t n, double *nats)
+                             const uint32_t *docs, size_t n, pl_score *scores)
 {
-    pl_score *scores = pl_alloc(n * sizeof *scores);
     PL_CHECK(run_stopped(s->r));
     PL_CHECK(run_tend(s->r));
-    pl_status status = pl_scorer_load(s->scorer, s->params);
-    if (status == PL_OK)
-        status = pl_score_documents(s->scorer, tokens, docs, n, scores);
-    pl_score sum = pl_score_sum(scores, n);
-    *nats = sum.n_targets > 0 ? sum.nats / (double)sum.n_targets : NAN;
-    pl_free(scores);
-    return status;
+    PL_CHECK(pl_scorer_load(s->scorer, s->params));
+    return pl_score_documents(s->scorer, tokens, docs, n, scores);
 }
 
-/* The documents that are scored: all, or as many as COST allows. */
+static double nats_per_target(const pl_score *scores, size_t n)
+{
+    const pl_score sum = pl_score_sum(scores, n);
+    return sum.n_targets > 0 ? sum.nats / (double)sum.n_targets : NAN;
+}
+
+/* The documents that are scored: all, or as many as the bound on the cost allows. */
 static size_t pick_held(const selection *s, const pl_tokens *tokens, uint32_t *docs)
 {
     const pl_inner *inner = &s->arm.inner;
     const double trained =
         (double)inner->tau * inner->batch * inner->context * (double)inner->phases;
+    const double most = fmax(COST * trained / s->n_phases, TARGETS_LEAST);
     const size_t n = pl_tokens_n_docs(tokens);
     for (size_t i = 0; i < n; i++)
         docs[i] = (uint32_t)i;
-    return pl_pick_documents(tokens, (int)s->r->cfg.prefix,
-                             (uint64_t)(COST * trained / s->n_phases) + 1, docs, n);
+    return pl_pick_documents(tokens, (int)s->r->cfg.prefix, (uint64_t)most, docs, n);
 }
 
-/* The earliest phase with the least loss. Phases whose parameters were collected cannot
- * be chosen. */
+/* Finds the earliest phase with the least loss. scores [2, n]: of the arm's end, and of
+ * that phase. Phases whose parameters were collected cannot be chosen. */
+static pl_status find_least(selection *s, int path, const pl_tokens *tokens,
+                            const uint32_t *docs, pl_score *scores, found *out)
+{
+    const size_t n = out->n_docs;
+    pl_score *least = scores + n, *now = pl_alloc(n * sizeof *now);
+    pl_status status = PL_OK;
+    for (int i = s->n_phases - 1; i >= 0; i--) {
+        const bool last = i == s->n_phases - 1;
+        status = read_phase(s, path, s->phases[i]);
+        if (status == PL_ERR_NOT_FOUND && !last)
+            continue;
+        PL_TRY(status);
+        PL_TRY(score_phase(s, tokens, docs, n, last ? scores : now));
+        if (last)
+            memcpy(now, scores, n * sizeof *now);
+        const double nats = nats_per_target(now, n);
+        if (last || nats <= out->nats || (isnan(out->nats) && !isnan(nats))) {
+            out->nats = nats;
+            out->phase = s->phases[i];
+            memcpy(least, now, n * sizeof *now);
+        }
+    }
+    out->last_nats = nats_per_target(scores, n);
+    status = PL_OK;
+done:
+    pl_free(now);
+    return status;
+}
+
+/* The path's newest version answers unless another one is better by more than DOUBT
+ * standard errors of the difference over the documents. The least of many
+ * noisy numbers is often the least by chance. */
 static pl_status compare_phases(selection *s, int path, const pl_tokens *tokens,
                                 found *out)
 {
-    uint32_t *docs = pl_alloc((pl_tokens_n_docs(tokens) + 1) * sizeof *docs);
+    const size_t most = pl_tokens_n_docs(tokens) + 1;
+    uint32_t *docs = pl_alloc(most * sizeof *docs);
+    pl_score *scores = pl_alloc(2 * most * sizeof *scores);
     pl_status status = PL_OK;
     out->n_docs = pick_held(s, tokens, docs);
-    for (int i = s->n_phases - 1; out->n_docs > 0 && i >= 0; i--) {
-        double nats;
-        status = read_phase(s, path, s->phases[i]);
-        if (status == PL_ERR_NOT_FOUND && i < s->n_phases - 1)
-            continue;
-        PL_TRY(status);
-        PL_TRY(score_phase(s, tokens, docs, out->n_docs, &nats));
-        if (i == s->n_phases - 1)
-            out->nats = out->last_nats = nats;
-        if (nats <= out->nats || (isnan(out->nats) && !isnan(nats))) {
-            out->nats = nats;
-            out->phase = s->phases[i];
-        }
+    if (out->n_docs > 0)
+        status = find_least(s, path, tokens, docs, scores, out);
+    const double error = pl_score_error(scores + out->n_docs, scores, out->n_docs);
+    if (out->n_docs < DOCUMENTS_LEAST ||
+        !(out->last_nats - out->nats > DOUBT * error)) {
+        out->phase = s->arm.inner.phases;
+        out->nats = out->last_nats;
     }
-    status = PL_OK;
-done:
+    pl_free(scores);
     pl_free(docs);
     return status;
 }
