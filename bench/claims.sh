@@ -1,0 +1,322 @@
+#!/bin/sh
+# The claims of the papers in miniature: small runs of `pathloom train`, and for each claim
+# what the paper says, what these runs show, and whether that passes.
+#
+#   sh bench/claims.sh [--quick] [--seeds "1 2 3"] [--only "S1 S7"] [--out FOLDER]
+#                      [TRAIN VALID]
+#
+# TRAIN and VALID are JSON lines with `text` and `domain` (also compressed with zstd), as
+# tools/corpus.sh makes them; without them the text that this machine has is used. --quick
+# is one seed and short runs, about 15 minutes on two cores; otherwise three seeds and about
+# two hours. Runs that FOLDER (claims) has already are only read, so a script that was ended
+# goes on where it was. The exit code is 0 if all runs worked, whatever the claims say.
+set -eu
+root=$(cd "$(dirname "$0")/.." && pwd)
+pathloom=${PATHLOOM:-$root/build/release/pathloom}
+export PATHLOOM="$pathloom"
+quick= seeds= only= out=claims
+while [ $# -gt 0 ]; do
+    case $1 in
+    --quick) quick=1 ;;
+    --seeds | --only | --out)
+        [ $# -gt 1 ] || {
+            echo "claims.sh: $1 needs a value" >&2
+            exit 64
+        }
+        case $1 in
+        --seeds) seeds=$2 ;;
+        --only) only=$2 ;;
+        --out) out=$2 ;;
+        esac
+        shift
+        ;;
+    -*)
+        echo "claims.sh: there is no option $1; the head of bench/claims.sh has them" >&2
+        exit 64
+        ;;
+    *) break ;;
+    esac
+    shift
+done
+train=${1:-} valid=${2:-}
+mkdir -p "$out"
+out=$(realpath "$out")
+if [ -n "$quick" ]; then
+    seeds=${seeds:-1}
+    common="train.base_steps=300 train.tau=25 train.phases=6"
+    steps=150 em=1 em_twice=1,3
+else
+    seeds=${seeds:-1 2 3}
+    common="train.base_steps=1200 train.tau=50 train.phases=8"
+    steps=400 em=2 em_twice=2,4
+fi
+common="$common eval.sample_tokens=0 eval.max_tokens=200000"
+first=${seeds%% *}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' INT TERM
+
+# The text of this machine as JSON lines: up to 3 MB per domain, and one document in
+# twenty-five is held out.
+machine_text() {
+    perl -e '
+        my ($out) = @ARGV;
+        my @of = (["c", "find /usr/include -name \"*.h\""],
+                  ["perl", "find /usr/share/perl /usr/share/perl5 /usr/lib -name \"*.pm\""],
+                  ["python", "find /usr/lib/python3 /usr/lib/python3.11 -name \"*.py\""],
+                  ["licence", "find /usr/share/doc -name copyright"],
+                  ["shell", "find /usr/share /usr/lib /etc -name \"*.sh\""],
+                  ["cmake", "find /usr/share -path \"*cmake*\" -name \"*.cmake\""]);
+        open(my $train, ">", "$out/train.jsonl") or die;
+        open(my $valid, ">", "$out/valid.jsonl") or die;
+        for (@of) {
+            my ($domain, $find) = @$_;
+            my ($bytes, $n) = (0, 0);
+            for my $file (sort split /\n/, `$find -type f -size +1k -size -200k 2>/dev/null`) {
+                open(my $in, "<", $file) or next;
+                local $/;
+                my $text = <$in>;
+                next if $text =~ /[^\x09\x0a\x20-\x7e]/ || $seen{$text}++;
+                $text =~ s/(["\\])/\\$1/g;
+                $text =~ s/\n/\\n/g;
+                $text =~ s/\t/\\t/g;
+                print { ++$n % 25 ? $train : $valid }
+                    "{\"text\": \"$text\", \"domain\": \"$domain\"}\n";
+                last if ($bytes += length $text) > 3e6;
+            }
+        }' "$out"
+}
+if [ -z "$train" ]; then
+    [ -s "$out/valid.jsonl" ] || machine_text
+    train=$out/train.jsonl valid=$out/valid.jsonl
+fi
+
+wanted() { # claim
+    [ -z "$only" ] || case " $only " in *" $1 "*) ;; *) return 1 ;; esac
+}
+
+# Trains NAME with all seeds, unless it is there, and adds its time to that of the claim.
+run() { # name, key=value...
+    name=$1
+    shift
+    began=$(date +%s)
+    # shellcheck disable=SC2086 # words without blanks
+    sh "$root/bench/quality.sh" "$train" "$valid" "$out/$name" "$seeds" $common "$@" \
+        >"$out/$name.md" || {
+        echo "claims.sh: $name did not train; the logs are in $out/$name" >&2
+        exit 1
+    }
+    seconds=$((seconds + $(date +%s) - began))
+}
+
+# The perplexities of one row of a run, one per seed. A mixture is judged by the paths'
+# likelihood of the prefix, where it has that row.
+ppl() { # run, row
+    awk -F'\t' -v want="$2" '
+        $2 == want { exact[$1] = $4 }
+        want == "mix" && $2 == "mix-likelihood" { better[$1] = $4 }
+        !order[$1]++ { seed[++n] = $1 }
+        END {
+            for (i = 1; i <= n; i++)
+                print((seed[i] in better) ? better[seed[i]] : exact[seed[i]])
+        }' "$out/$1/rows.tsv"
+}
+
+ratio() { # run, row, run, row: the first over the second, one per seed
+    ppl "$1" "$2" >"$work/a"
+    ppl "$3" "$4" >"$work/b"
+    paste "$work/a" "$work/b" | awk '{ printf("%s%.3f", NR > 1 ? " " : "", $1 / $2) }'
+}
+
+# each|mean|near: every value at most the limit, their mean, or their mean's distance from 1.
+holds() { # rule, limit, values
+    echo "$3" | tr ' ' '\n' | awk -v rule="$1" -v limit="$2" '
+        { sum += $1; if ($1 > most) most = $1 }
+        END {
+            mean = sum / NR
+            value = rule == "each" ? most : rule == "near" ? (mean > 1 ? mean - 1 : 1 - mean) : mean
+            exit !(value <= limit + 1e-9)
+        }'
+}
+
+# Rows of the table are kept and printed at the end, too.
+row() { # claim, text, paper, here, passes if, verdict
+    printf '| %s | %s | %s | %s | %s | %s | %d s |\n' "$1" "$2" "$3" "$4" "$5" "$6" "$seconds" |
+        tee -a "$work/table"
+    printf '| | control: one machine with all tokens, 2x2 | | %s | | | |\n' "$control" |
+        tee -a "$work/table"
+    seconds=0
+}
+
+verdict() { # holds' exit code per condition
+    for code in "$@"; do
+        [ "$code" = 0 ] || {
+            echo fail
+            return
+        }
+    done
+    echo pass
+}
+
+mean() { # values
+    echo "$1" | awk '{ for (i = 1; i <= NF; i++) sum += $i; print sum / NF }'
+}
+
+check() { # rule, limit, values: prints 0 or 1
+    if holds "$@"; then echo 0; else echo 1; fi
+}
+
+table_head() {
+    echo "| | claim | paper | here, per seed | passes if | | time |"
+    echo "|---|---|---|---|---|---|---|"
+}
+
+seconds=0 control=
+table_head | tee "$work/table"
+run 2x2 topology.levels=2x2 eval.baselines=dense,diloco,dense-eq
+control="$(ppl 2x2 dense-eq | awk '{ printf("%.2f ", $1) }')perplexity; mixture over it $(ratio 2x2 mix 2x2 dense-eq)"
+
+if wanted S1; then
+    steps_ratio=$(ratio 2x2 mix 2x2 dense) token_ratio=$(ratio 2x2 mix 2x2 diloco)
+    row S1 "a mixture beats one model of its steps, and DiLoCo of its tokens" \
+        "0.770, 0.828" "$steps_ratio; $token_ratio" "each at most 0.90; 0.97" \
+        "$(verdict "$(check each 0.90 "$steps_ratio")" "$(check each 0.97 "$token_ratio")")"
+fi
+
+if wanted S2 || wanted S3 || wanted S4 || wanted S5 || wanted S7; then
+    run 4x4 topology.levels=4x4 eval.baselines=none
+fi
+
+if wanted S2; then
+    run 2x4 topology.levels=2x4 eval.baselines=none
+    to_8=$(ratio 2x4 mix 2x2 mix) to_16=$(ratio 4x4 mix 2x4 mix)
+    row S2 "more paths are better at equal steps per path: 4 to 8 to 16 paths" \
+        "0.90, 0.93 per doubling twice" "$to_8; $to_16" "mean at most 0.98 per doubling" \
+        "$(verdict "$(check mean 0.98 "$to_8")" "$(check mean 0.98 "$to_16")")"
+fi
+
+if wanted S3; then
+    run 4x4-shared topology.levels=4x4 topology.private= topology.embed=common \
+        topology.head=common eval.baselines=none
+    with=$(ratio 4x4 mix 4x4-shared mix)
+    row S3 "parts of their own help the paths (4x4)" 0.95 "$with" "mean at most 0.98" \
+        "$(verdict "$(check mean 0.98 "$with")")"
+fi
+
+if wanted S4; then
+    run 4x4-em1 topology.levels=4x4 router.em=$em eval.baselines=none
+    run 4x4-em2 topology.levels=4x4 router.em=$em_twice eval.baselines=none
+    one=$(ratio 4x4-em1 mix 4x4 mix) two=$(ratio 4x4-em2 mix 4x4-em1 mix)
+    row S4 "documents dealt by scores beat k-means; a second round gives less" "0.959" \
+        "$one; then $two" "mean at most 0.985; second gain below the first" \
+        "$(verdict "$(check mean 0.985 "$one")" \
+            "$(check mean "$(mean "$two")" "$(mean "$one")")")"
+fi
+
+if wanted S6 && [ -z "$quick" ]; then
+    for levels in 8 16 32; do
+        run "flat-$levels" topology.levels=$levels eval.baselines=none train.phases=16 \
+            data.max_bytes=6000000
+    done
+    run grid-4x8 topology.levels=4x8 eval.baselines=none train.phases=16 data.max_bytes=6000000
+    flat=$(ratio flat-32 mix flat-16 mix) grid=$(ratio grid-4x8 mix flat-32 mix)
+    row S6 "one level of many experts overfits, a grid of as many paths does not (32 paths, 6 MB)" \
+        "1.05; 0.97" "flat 32 / flat 16 $flat; grid 4x8 / flat 32 $grid" \
+        "mean at least 1.02; at most 1" \
+        "$(verdict "$(check mean "$(mean "$flat")" 1.02)" "$(check mean 1 "$grid")")"
+fi
+
+if wanted S7; then
+    began=$(date +%s)
+    mkdir -p "$out/S7"
+    [ -e "$out/S7/run" ] || ln -s "../4x4/seed$first" "$out/S7/run"
+    sh "$root/bench/routing.sh" "$train" "$valid" "$out/S7" >"$out/S7.md"
+    seconds=$((seconds + $(date +%s) - began))
+    # Perplexities on mixed documents: once, history 128 to 16, oracle 64.
+    of_rule() { # rule, every
+        grep -o '{"rule":[^}]*}' "$out/S7/mixed.json" | grep "\"rule\":\"$1\"" |
+            { [ -z "$2" ] && cat || grep "\"every\":$2,"; } | head -n 1 |
+            sed 's/.*"ppl":\([0-9.]*\).*/\1/'
+    }
+    line="$(of_rule once "")"
+    for w in 128 64 32 16; do line="$line $(of_rule history $w)"; done
+    line="$line $(of_rule oracle 64)"
+    row S7 "the path chosen again every 128, 64, 32, 16 tokens (mixed documents, one seed)" \
+        "12.22, then 11.48, 11.38, 11.31, 11.26" \
+        "$(echo "$line" | awk '{ print $1 ", then " $2 ", " $3 ", " $4 ", " $5 "; oracle 64: " $6 }')" \
+        "falls; at least 2 % at 64; oracle below" \
+        "$(echo "$line" | awk '{ ok = $2 < $1 && $3 < $2 && $4 < $3 && $5 < $4
+                                  print(ok && $3 <= 0.98 * $1 && $6 < $3 ? "pass" : "fail") }')"
+fi
+
+if wanted S8; then
+    run 2x2-noloco topology.levels=2x2 outer.method=noloco eval.baselines=none
+    same=$(ratio 2x2-noloco mix 2x2 mix)
+    row S8 "NoLoCo, without an all-reduce, is as good as DiLoCo (2x2)" "0.99 to 1.01" "$same" \
+        "mean within 2 %" "$(verdict "$(check near 0.02 "$same")")"
+fi
+
+if wanted S9; then
+    # Replicas whose weights are averaged after every step: the nearest to one synchronous
+    # training that updates can express. The moments stay each path's own.
+    run 2x2-sync topology.levels=2x2 outer.method=fedavg train.tau=1 "train.phases=$steps" \
+        eval.baselines=none
+    sync=$(ratio 2x2 mix 2x2-sync mix)
+    row S9 "merging every $((steps / (quick ? 6 : 8))) steps is as good as after every step (2x2)" \
+        "0.96 to 1.04" "$sync" "mean within 3 %" "$(verdict "$(check near 0.03 "$sync")")"
+fi
+
+if wanted S11; then
+    run 2x2-tagc topology.levels=2x2 codec.name=tagc eval.baselines=none
+    run 2x2-i8 topology.levels=2x2 codec.name=i8 eval.baselines=none
+    tagc=$(ratio 2x2-tagc mix 2x2 mix) i8=$(ratio 2x2-i8 mix 2x2 mix)
+    row S11 "TAGC's codec costs little quality (i8, which this project prefers: $i8)" \
+        "1.00 to 1.04" "$tagc" "mean at most 1.03" "$(verdict "$(check mean 1.03 "$tagc")")"
+fi
+
+# Kills a worker every three seconds while the first seed of 2x2 trains once more.
+with_kills() {
+    rm -rf "$out/kills"
+    set --
+    for pair in $common topology.levels=2x2 eval.baselines=none "seed=$first"; do
+        set -- "$@" --set "$pair"
+    done
+    "$pathloom" train --out "$out/kills" --corpus "$train" --valid "$valid" "$@" \
+        >"$out/kills.log" 2>&1 &
+    job=$!
+    kills=0
+    while kill -0 $job 2>/dev/null; do
+        sleep 3
+        victim=$(pgrep -f "^[^ ]*pathloom worker --run $out/kills --index" | shuf -n 1)
+        [ -z "$victim" ] || ! kill -9 "$victim" 2>/dev/null || kills=$((kills + 1))
+    done
+    wait $job
+}
+heads_of() { # run
+    "$pathloom" store ls --run "$1" --json | sed -n 's/.*"module": *"\(mix[^"]*\)".*"version": *\([0-9]*\).*"hash": *"\([^"]*\)".*/\1 \2 \3/p' | sort
+}
+if wanted S12; then
+    began=$(date +%s)
+    with_kills || {
+        tail -n 3 "$out/kills.log" >&2
+        exit 1
+    }
+    seconds=$((seconds + $(date +%s) - began))
+    heads_of "$out/2x2/seed$first" >"$work/a"
+    heads_of "$out/kills" >"$work/b"
+    [ -s "$work/a" ] || {
+        echo "claims.sh: store ls of $out/2x2/seed$first names no modules" >&2
+        exit 1
+    }
+    row S12 "workers that die change nothing ($kills killed while 2x2 trained)" "not claimed" \
+        "$(wc -l <"$work/a") modules, $(comm -12 "$work/a" "$work/b" | wc -l) with equal bytes" \
+        "all equal" "$(cmp -s "$work/a" "$work/b" && echo pass || echo fail)"
+fi
+
+{
+    echo
+    echo "Not run here: S5 (early stopping), S10 (hidden communication, sh bench/exposed.sh)"
+    [ -z "$quick" ] || echo "and S6 (overfitting of flat mixtures), which --quick leaves out."
+    echo "The paper's columns are ratios of perplexities at its own sizes."
+} | tee -a "$work/table"
+cp "$work/table" "$out/claims.md"
