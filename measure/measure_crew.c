@@ -1,8 +1,7 @@
-/* Measures a whole machine: several processes train at once.
+/* Measures what a machine does as a whole: several processes train at once.
  *
- * Each child is forked before this process has opened a backend, because the threads of
- * OpenMP do not survive a fork. It reports the seconds of its best step through a
- * pipe. */
+ * Each child is forked before this process has opened a backend, since the threads of
+ * OpenMP do not survive a fork, and reports the seconds of its best step by a pipe. */
 #include "measure/engine_internal.h"
 
 #include <errno.h>
@@ -18,9 +17,8 @@ typedef struct child {
     int pipe;
 } child;
 
-/* Binds the calling process to `n` of its processors, from number `first` on, starting
- * again at 0 after the last. If the kernel refuses, the measurement is only less
- * steady. */
+/* Binds the calling process to `n` of its processors, from the first-th on, wrapping.
+ * If the kernel refuses, the measurement is only less steady. */
 static void bind_processors(int first, int n)
 {
     cpu_set_t all, mine;
@@ -51,8 +49,7 @@ static pl_status time_crew_training(const measure_options *o,
                                     .rounds = model->rounds,
                                     .seconds = o->seconds,
                                     .cpu_clock = o->cpu_clock,
-                                    .muon = o->muon,
-                                    .muon_rows = o->muon_rows};
+                                    .muon = o->muon};
     PL_CHECK(pl_backend_open(&backend, &be));
     const pl_status status = pl_probe_step(be, &probe, seconds);
     pl_backend_close(&be);
@@ -80,7 +77,8 @@ static pl_status start_crew_child(const measure_options *o, const measured_model
     out->pid = fork();
     if (out->pid == 0) {
         close(ends[0]);
-        bind_processors(i * crew->threads, crew->threads);
+        if (o->seconds <= 0) /* else as a job's workers, which are not bound */
+            bind_processors(i * crew->threads, crew->threads);
         work(o, model, crew->threads, ends[1]);
     }
     close(ends[1]);

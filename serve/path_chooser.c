@@ -136,8 +136,8 @@ static pl_status hold_path(pl_path_chooser *c, int path, pl_model **model)
     if (s->path == path)
         return PL_OK;
     s->path = -1;
-    PL_CHECK(
-        pl_load_path(c->store, c->arm, c->topology, path, c->settings->which, s->model));
+    PL_CHECK(pl_load_path(c->store, c->arm, c->topology, path, c->settings->which,
+                          s->model));
     s->path = path;
     return PL_OK;
 }

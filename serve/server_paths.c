@@ -213,8 +213,8 @@ static pl_status load_server_path(server_paths *p, int number, loaded *l)
     if (from.arm != &p->mix->arm) /* a tag names modules of the mixture only */
         which.at = NULL;
     PL_TRY(pl_model_create(p->backend, from.topology, &model, &l->model));
-    PL_TRY(pl_load_path(p->mix->store, from.arm, from.topology, from.path,
-                        which, l->model));
+    PL_TRY(pl_load_path(p->mix->store, from.arm, from.topology, from.path, which,
+                        l->model));
     PL_TRY(pl_batch_create(l->model, p->mix->tokenizer, p->mix->arm.shape.vocab,
                            p->mix->arm.shape.context, p->options->slots, &l->batch));
     l->number = number;

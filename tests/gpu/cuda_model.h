@@ -77,8 +77,10 @@ static inline pl_model *open_model(const pl_topology *t, const char *backend,
     options.name = backend;
     options.n_threads = 1;
     options.precision = precision;
-    const pl_model_options extents = {SEQUENCES, TOKENS, strcmp(precision, "int8") != 0,
-                                      false, false};
+    pl_model_options extents = {};
+    extents.batch = SEQUENCES;
+    extents.context = TOKENS;
+    extents.training = strcmp(precision, "int8") != 0;
     std::vector<float> params(pl_topology_path_params(t));
     for (int s = 0; s < pl_topology_n_slots(t); s++)
         pl_topology_init(t, s, 4, params.data() + pl_topology_slot(t, s)->offset);

@@ -99,6 +99,10 @@ void start_child(child *c)
 
 long child_kib(const child *c)
 {
+#ifdef __SANITIZE_ADDRESS__
+    (void)c;
+    return 0;
+#else
     char path[64], line[256];
     long kib = -1;
     snprintf(path, sizeof path, "/proc/%d/status", (int)c->pid);
@@ -109,6 +113,7 @@ long child_kib(const child *c)
             kib = strtol(line + strlen("VmRSS:"), NULL, 10);
     fclose(file);
     return kib;
+#endif
 }
 
 void kill_child(child *c, int how)
