@@ -1,12 +1,19 @@
-/* pathloom data coverage: prints on which samples the paths were trained, from the
- * store's record. */
+/* pathloom data coverage: prints on which samples the paths were trained, and with --of
+ * on how much of a domain or of a file's documents, from the store's record. */
 #include "cli/cli.h"
 #include "cli/row.h"
 #include "codec/codec.h"
+#include "corpus/corpus.h"
 #include "outer/outer.h"
+
+#include <math.h>
 
 typedef struct coverage_call {
     const char *only; /* an arm; NULL: all */
+    const char *of;   /* a domain or a file; NULL: all samples are checked instead */
+    pl_subject subject;
+    pl_buf hashes; /* of the file's documents */
+    uint64_t n_meant;
     bool json;
     pl_store *store;
     pl_json *arms;
@@ -73,13 +80,84 @@ done:
     return status;
 }
 
+/* ---- how much of some documents ---- */
+static pl_status add_document_hash(void *context, const pl_document *document)
+{
+    coverage_call *call = context;
+    const uint64_t hash = pl_document_hash(document);
+    pl_buf_append(&call->hashes, &hash, sizeof hash);
+    return PL_OK;
+}
+
+static pl_status read_subject(coverage_call *call)
+{
+    pl_read_stats stats;
+    call->subject.domain = call->of;
+    if (!call->of || !pl_path_exists(call->of))
+        return PL_OK;
+    PL_CHECK(pl_documents_cut(call->of, 0, add_document_hash, call, &stats));
+    call->subject =
+        (pl_subject){.hashes = (const uint64_t *)(const void *)call->hashes.data,
+                     .n_hashes = call->hashes.len / sizeof(uint64_t)};
+    return PL_OK;
+}
+
+static void show_exposure(const coverage_call *call, const pl_exposure *e, bool path,
+                          pl_json *list)
+{
+    row r = row_begin(call->json);
+    r.into = call->json ? list : NULL;
+    row_text(&r, path ? "path" : "module", e->name, "%-18s");
+    if (path)
+        row_count(&r, "documents", e->n_docs, " %9s");
+    else
+        row_say(&r, " %9s", "");
+    row_tokens(&r, "of_tokens", e->of_tokens, " %9s");
+    row_tokens(&r, "tokens", e->n_tokens, " %9s");
+    const double share =
+        e->n_tokens > 0 ? (double)e->of_tokens / (double)e->n_tokens : NAN;
+    row_real(&r, "share", share, NULL);
+    row_real(&r, NULL, e->n_tokens > 0 ? 100 * share : 0, " %7.2f %%");
+    row_finish(&r);
+}
+
+static pl_status expose_arm(coverage_call *call, const char *name)
+{
+    pl_arm arm;
+    pl_topology *t = NULL;
+    pl_exposure *all = NULL;
+    pl_status status = PL_OK;
+    PL_TRY(pl_read_arm(call->store, name, &arm, &t));
+    const int n = pl_topology_n_paths(t) * pl_topology_n_replicas(t);
+    const int n_modules = pl_topology_n_modules(t);
+    all = pl_alloc((size_t)(n + n_modules) * sizeof *all);
+    call->n_arms++;
+    if (arm.n_scored > 0 || arm.inner.phases == 0)
+        goto done;
+    PL_TRY(pl_exposure_read(call->store, &arm, t, &call->subject, all, all + n));
+    pl_json *o = pl_json_object(), *paths = pl_json_array(), *modules = pl_json_array();
+    for (int i = 0; i < n + n_modules; i++) {
+        show_exposure(call, &all[i], i < n, i < n ? paths : modules);
+        call->n_meant += all[i].n_docs;
+    }
+    pl_json_set_text(o, "arm", name);
+    pl_json_set(o, "paths", paths);
+    pl_json_set(o, "modules", modules);
+    pl_json_push(call->arms, o);
+done:
+    pl_free(all);
+    pl_topology_destroy(&t);
+    pl_arm_clear(&arm);
+    return status;
+}
+
 static pl_status on_arm(void *context, const pl_object *object)
 {
     coverage_call *call = context;
     const char *name = object->name + strlen("arm/");
     if (call->only && strcmp(call->only, name) != 0)
         return PL_OK;
-    return cover_arm(call, name);
+    return call->of ? expose_arm(call, name) : cover_arm(call, name);
 }
 
 static pl_status coverage(const char *dir, coverage_call *call)
@@ -88,12 +166,27 @@ static pl_status coverage(const char *dir, coverage_call *call)
     pl_status status = PL_OK;
     call->arms = pl_json_array();
     pl_json_set(o, "arms", call->arms);
+    PL_TRY(read_subject(call));
     PL_TRY(store_open_run(dir, &call->store));
+    if (call->of && !call->json)
+        say("%-18s %9s %9s %9s", "path or module", "documents", "of it", "tokens");
     PL_TRY(pl_store_each_object(call->store, "arm/", on_arm, call));
     if (call->n_arms == 0)
         PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
                        "there is no arm %s in %s; see `pathloom store ls --objects`",
                        call->only ? call->only : "", dir));
+    if (call->of && call->n_meant == 0)
+        PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
+                       "no path has a document that is of the domain or in the file "
+                       "`%s`",
+                       call->of));
+    if (call->of && call->json) {
+        pl_json_set_text(o, "of", call->of);
+        say_json(o);
+        o = NULL;
+    }
+    if (call->of)
+        goto done;
     if (call->json) {
         pl_json_set_int(o, "checked", call->n_checked);
         pl_json_set_int(o, "problems", call->n_bad);
@@ -113,17 +206,22 @@ static pl_status coverage(const char *dir, coverage_call *call)
         say("%lld more were left out by quorums", (long long)call->n_left_out);
 done:
     pl_store_close(&call->store);
+    pl_buf_destroy(&call->hashes);
     pl_json_destroy(&o);
     return status;
 }
 
 typedef struct data_request {
-    const char *run;
+    const char *run, *of;
     bool json;
 } data_request;
 
-static const cli_option options[] = {CLI_RUN(data_request, run),
-                                     CLI_JSON(data_request, json)};
+static const cli_option options[] = {
+    CLI_RUN(data_request, run),
+    CLI_OPTION("of", CLI_TEXT, data_request, of, "WHAT",
+               "how much of the documents of this domain, or of those in this file or "
+               "folder, each path and module was trained on"),
+    CLI_JSON(data_request, json)};
 
 static int run_data(int argc, char **argv)
 {
@@ -137,6 +235,7 @@ static int run_data(int argc, char **argv)
     if (status == PL_OK) {
         call.only = words.n > 1 ? words.at[1] : NULL;
         call.json = q.json;
+        call.of = q.of;
         status = coverage(q.run, &call);
     }
     return status == PL_OK ? 0 : cli_fail(status);
@@ -144,7 +243,7 @@ static int run_data(int argc, char **argv)
 
 const cli_verb verb_data = {
     .name = "data",
-    .usage = "data coverage [ARM] --run RUN [--json]",
+    .usage = "data coverage [ARM] --run RUN [--of WHAT] [--json]",
     .help = "which samples the paths were trained on: none lost, none twice",
     .options = options,
     .n_options = CLI_COUNT(options),

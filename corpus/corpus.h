@@ -24,6 +24,9 @@ typedef struct pl_document {
     const char *source; /* file it came from */
 } pl_document;          /* borrowed for the call */
 
+/* The identity of a document in token files: it depends on its text alone. */
+uint64_t pl_document_hash(const pl_document *document);
+
 typedef struct pl_read_stats {
     uint64_t n_files, n_documents, n_bytes;
     uint64_t n_empty, n_replaced_bytes,
@@ -143,6 +146,10 @@ PL_MUST_CHECK pl_status pl_sampler_create(const pl_tokens *tokens,
                                           pl_sampler **out);
 void pl_sampler_destroy(pl_sampler **sampler);
 uint64_t pl_sampler_rows(const pl_sampler *sampler);
+/* Counted targets of n samples; *marked gets those of documents that are marked
+ * (marks [n_docs]). */
+uint64_t pl_sampler_count(const pl_sampler *sampler, uint64_t first_sample, uint64_t n,
+                          const bool *marks, uint64_t *marked);
 /* tokens, targets [B,T]; returns the number of counted targets. */
 int64_t pl_sampler_fill(const pl_sampler *sampler, uint64_t first_sample, int B,
                         int32_t *tokens, int32_t *targets);

@@ -48,7 +48,7 @@ static pl_status encode_document(void *context, const pl_document *document)
     const pl_token_doc doc = {.first = e->layout.n_tokens,
                               .n_tokens = (uint32_t)n + 2,
                               .domain = domain_number(e, domain),
-                              .hash = spool_hash(document)};
+                              .hash = pl_document_hash(document)};
     PL_CHECK(tokens_pack(&bos, 1, e->layout.vocab, &e->tokens));
     PL_CHECK(tokens_pack((const int32_t *)(const void *)e->ids.data, n, e->layout.vocab,
                          &e->tokens));

@@ -109,7 +109,7 @@ static bool held_out(preparation *work, uint64_t hash)
 static pl_status collect_document(void *context, const pl_document *document)
 {
     preparation *work = context;
-    uint64_t hash = spool_hash(document);
+    uint64_t hash = pl_document_hash(document);
     PL_CHECK(tick(work, "data", work->result->bytes));
     if (spool_has(work->spool, hash) || (work->valid_cut && hash == work->whole)) {
         work->n_duplicates++;

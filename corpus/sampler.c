@@ -163,20 +163,67 @@ static int64_t fill_row(const pl_sampler *sampler, uint64_t number, int32_t *tok
     return row.counted;
 }
 
+/* O(1) seek: the permutation is evaluated at one place, never laid out. */
+static uint64_t row_of(const pl_sampler *sampler, uint64_t sample)
+{
+    const pl_sampler_options *options = &sampler->options;
+    uint64_t n_rows = pl_sampler_rows(sampler);
+    uint64_t k = sample * (uint64_t)options->n_replicas + (uint64_t)options->replica;
+    uint64_t stream = pl_stream("sampler", options->stream, k / n_rows);
+    return pl_permute(options->seed, stream, n_rows, k % n_rows);
+}
+
+/* Of one window: the targets that append_window counts. */
+static uint64_t count_window(const pl_sampler *sampler, uint32_t doc, uint64_t within)
+{
+    const uint64_t T = (uint64_t)sampler->options.context, at = within * T;
+    const uint64_t prefix = (uint64_t)sampler->options.skip_prefix;
+    const uint64_t left = pl_tokens_doc(sampler->tokens, doc)->n_tokens - 1 - at;
+    const uint64_t n = left < T ? left : T;
+    const uint64_t skipped = prefix > at + 1 ? prefix - at - 1 : 0;
+    return skipped < n ? n - skipped : 0;
+}
+
+static uint64_t count_row(const pl_sampler *sampler, uint64_t number, const bool *marks,
+                          uint64_t *marked)
+{
+    const pl_sampler_options *o = &sampler->options;
+    const packing *rows = &sampler->rows;
+    const uint64_t T = (uint64_t)o->context;
+    uint32_t doc = document_of(sampler, number);
+    uint32_t n_tokens = pl_tokens_doc(sampler->tokens, doc)->n_tokens;
+    const uint64_t within = number - rows->first_row[doc] +
+                            packing_skipped(n_tokens, o->context, o->skip_prefix);
+    uint64_t counted = count_window(sampler, doc, within);
+    *marked += marks[doc] ? counted : 0;
+    const bool has_room = n_tokens - 1 - within * T < T;
+    doc = rows->next && has_room ? rows->next[doc] : PACKING_END;
+    for (; doc != PACKING_END; doc = rows->next[doc]) {
+        n_tokens = pl_tokens_doc(sampler->tokens, doc)->n_tokens;
+        const uint64_t n = count_window(sampler, doc, (n_tokens - 1) / T);
+        *marked += marks[doc] ? n : 0;
+        counted += n;
+    }
+    return counted;
+}
+
+uint64_t pl_sampler_count(const pl_sampler *sampler, uint64_t first_sample, uint64_t n,
+                          const bool *marks, uint64_t *marked)
+{
+    uint64_t counted = 0;
+    *marked = 0;
+    for (uint64_t i = 0; i < n; i++)
+        counted += count_row(sampler, row_of(sampler, first_sample + i), marks, marked);
+    return counted;
+}
+
 int64_t pl_sampler_fill(const pl_sampler *sampler, uint64_t first_sample, int B,
                         int32_t *tokens, int32_t *targets)
 {
     size_t T = (size_t)sampler->options.context;
     int64_t counted = 0;
     for (int b = 0; b < B; b++) {
-        /* O(1) seek: the permutation is evaluated at one place, never laid out. */
-        uint64_t sample = first_sample + (uint64_t)b;
-        const pl_sampler_options *options = &sampler->options;
-        uint64_t n_rows = pl_sampler_rows(sampler);
-        uint64_t k =
-            sample * (uint64_t)options->n_replicas + (uint64_t)options->replica;
-        uint64_t stream = pl_stream("sampler", options->stream, k / n_rows);
-        uint64_t row = pl_permute(options->seed, stream, n_rows, k % n_rows);
+        const uint64_t row = row_of(sampler, first_sample + (uint64_t)b);
         counted +=
             fill_row(sampler, row, tokens + (size_t)b * T, targets + (size_t)b * T);
     }

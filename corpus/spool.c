@@ -72,7 +72,7 @@ uint64_t spool_identity(const pl_hash *identity)
     return hash;
 }
 
-uint64_t spool_hash(const pl_document *document)
+uint64_t pl_document_hash(const pl_document *document)
 {
     pl_hash identity;
     pl_hash_of("document", document->text, document->len, &identity);

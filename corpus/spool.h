@@ -20,8 +20,6 @@ typedef struct document_spool document_spool;
 PL_MUST_CHECK pl_status spool_create(const char *folder, document_spool **out);
 void spool_destroy(document_spool **spool); /* accepts NULL */
 
-/* The first 8 bytes of the document's identity. */
-uint64_t spool_hash(const pl_document *document);
 uint64_t spool_identity(const pl_hash *identity); /* the same, from its hash */
 bool spool_has(const document_spool *spool, uint64_t hash);
 

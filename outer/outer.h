@@ -6,8 +6,8 @@
  * updates belong to which phase), change (versions as encoded differences), arith
  * (steps over whole modules), audit_row (which tasks are done twice, and how two
  * results are compared), moments (which states a path can have), coverage (which
- * samples were trained, according to the store's records), blend
- * (modules made from others after training).
+ * samples were trained, according to the store's records), exposure (how often some
+ * documents were trained on), blend (modules made from others after training).
  */
 #ifndef PL_OUTER_OUTER_H
 #define PL_OUTER_OUTER_H
@@ -17,6 +17,7 @@
 #include "outer/blend.h"
 #include "outer/change.h"
 #include "outer/coverage.h"
+#include "outer/exposure.h"
 #include "outer/gossip.h"
 #include "outer/moments.h"
 #include "outer/rounds.h"

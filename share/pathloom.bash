@@ -50,7 +50,7 @@ _pathloom() {
     export) options='--run --arm --path --prompt --all --at --format --type --out --json --help' ;;
     import) options='--out --force --set --json --help' ;;
     store) options='--run --store --json --refs --objects --paths --tags --note --arm --delete --to --keep --grace --quick --history --tasks --format --object --force --method --weights --base --density --scale --engine --help' ;;
-    data) options='--run --json --help' ;;
+    data) options='--run --of --json --help' ;;
     audit) options='--run --json --help' ;;
     status) options='--run --hub --key --json --help' ;;
     top) options='--run --hub --key --help' ;;

@@ -13,6 +13,13 @@ pl_script_test(store_verbs "fault;cli" 600 job/store_verbs.sh ${program}
 pl_job_test(chapters "integration;job" job/chapters.sh ${program} ${CMAKE_BINARY_DIR}/chapters)
 pl_test_limit(chapters 300)
 
+# How much of a domain each path and module was trained on.
+pl_script_test(exposure "integration;cli" 300 job/exposure.sh ${program}
+  ${CMAKE_BINARY_DIR}/exposure)
+
+# Modules of several versions merged into a tag.
+pl_script_test(surgery "integration;cli" 300 job/surgery.sh ${program}
+  ${CMAKE_BINARY_DIR}/surgery)
 # Each path's best version on documents that it does not train on.
 pl_job_test(select "integration;job" job/select.sh ${tools} ${CMAKE_BINARY_DIR}/select)
 pl_test_limit(select 300)
@@ -20,10 +27,6 @@ pl_test_limit(select 300)
 # Keys chosen from a time or a number of tokens.
 pl_job_test(dial "integration;job" job/dial.sh ${program} ${CMAKE_BINARY_DIR}/dial)
 pl_test_limit(dial 600)
-
-# Modules of several versions merged into a tag.
-pl_script_test(surgery "integration;cli" 300 job/surgery.sh ${program}
-  ${CMAKE_BINARY_DIR}/surgery)
 
 # The tutorial's last commands.
 pl_job_test(tutorial "integration;job" job/tutorial.sh ${program} ${CMAKE_BINARY_DIR}/tutorial)

@@ -82,6 +82,8 @@ verb restore "$work/backup"
 verb push "$work/pushed" mix
 verb pack
 verb rollback mix --to 1
+explained "data coverage" "$pathloom" data coverage --run "$work/run"
+explained "data coverage" "$pathloom" data coverage --run "$work/run" --of base
 explained export "$pathloom" export --run "$work/run" --path p00 --out "$work/hf"
 explained import "$pathloom" import "$work/hf" --out "$work/base.yaml"
 explained eval "$pathloom" eval --run "$work/run"

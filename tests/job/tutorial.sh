@@ -21,9 +21,9 @@ sed -n '/^## 9\./,/^## Further/p' docs/TUTORIAL.md | sed -n '/^```$/,/^```$/p' |
     grep -v '^```$' | sed -e ':a' -e '/\\$/N; s/\\\n *//; ta' >"$work/lines"
 sed -i "/ --corpus /s/\$/ $(echo "$small" | tr '\n' ' ')/" "$work/lines"
 n=$(grep -c '^pathloom ' "$work/lines")
-[ "$n" -eq 10 ] && [ "$(wc -l <"$work/lines")" -eq 10 ] || {
+[ "$n" -eq 11 ] && [ "$(wc -l <"$work/lines")" -eq 11 ] || {
     cat "$work/lines"
-    fail "the section has other lines than ten commands"
+    fail "the section has other lines than eleven commands"
 }
 cd "$work" || exit 1
 while read -r line; do

@@ -1,0 +1,158 @@
+/* Counts on how much of some documents paths and modules were trained (exposure.h). One
+ * data shard at a time is in memory. */
+#include "outer/exposure.h"
+#include "outer/rounds.h"
+
+/* One path while it is counted. */
+typedef struct counting {
+    const pl_arm *arm;
+    const pl_topology *topology;
+    int path;
+    pl_buf bytes; /* of the shard */
+    pl_tokens *shard;
+    bool *marks; /* [n_docs] */
+    uint64_t n_docs;
+    pl_sampler **samplers; /* [R] */
+    /* [R, phases] of whole phases; n_tokens 0: not counted yet */
+    uint64_t *n_tokens, *of_tokens;
+    pl_exposure *module; /* that is counted now */
+} counting;
+
+static bool is_meant(const pl_subject *subject, const pl_tokens *shard,
+                     const pl_token_doc *doc)
+{
+    if (subject->domain)
+        return strcmp(pl_tokens_domain(shard, doc->domain), subject->domain) == 0;
+    for (size_t i = 0; i < subject->n_hashes; i++)
+        if (subject->hashes[i] == doc->hash)
+            return true;
+    return false;
+}
+
+static void close_counting(counting *c)
+{
+    for (int r = 0; c->samplers && r < pl_topology_n_replicas(c->topology); r++)
+        pl_sampler_destroy(&c->samplers[r]);
+    pl_free(c->samplers);
+    pl_free(c->marks);
+    pl_free(c->n_tokens);
+    pl_free(c->of_tokens);
+    pl_tokens_close(&c->shard);
+    pl_buf_destroy(&c->bytes);
+}
+
+static pl_status open_counting(pl_store *store, const pl_subject *subject, counting *c)
+{
+    char name[PL_NAME_MAX], object[PL_MODULE_NAME_MAX];
+    const pl_inner *in = &c->arm->inner;
+    const int replicas = pl_topology_n_replicas(c->topology);
+    const size_t n_phases = (size_t)replicas * (size_t)in->phases + 1;
+    pl_topology_path_name(c->topology, c->path, name);
+    snprintf(object, sizeof object, "shard/%s/%s", c->arm->name, name);
+    PL_CHECK(pl_store_read_object(store, object, &c->bytes));
+    PL_CHECK(pl_tokens_view(c->bytes.data, c->bytes.len, object, &c->shard));
+    c->marks = pl_alloc((pl_tokens_n_docs(c->shard) + 1) * sizeof *c->marks);
+    for (uint32_t d = 0; d < pl_tokens_n_docs(c->shard); d++) {
+        c->marks[d] = is_meant(subject, c->shard, pl_tokens_doc(c->shard, d));
+        c->n_docs += c->marks[d];
+    }
+    c->n_tokens = pl_alloc(n_phases * sizeof *c->n_tokens);
+    c->of_tokens = pl_alloc(n_phases * sizeof *c->of_tokens);
+    c->samplers = pl_alloc((size_t)replicas * sizeof *c->samplers);
+    pl_sampler_options options = {.context = in->context,
+                                  .seed = c->arm->seed,
+                                  .stream = pl_arm_stream(c->arm, c->path),
+                                  .n_replicas = replicas,
+                                  .skip_prefix = in->skip_prefix,
+                                  .pack = in->pack};
+    for (; options.replica < replicas; options.replica++)
+        PL_CHECK(pl_sampler_create(c->shard, &options, &c->samplers[options.replica]));
+    return PL_OK;
+}
+
+/* Adds the samples of a replica from `first` on; those of a whole phase are counted
+ * once. */
+static void add_samples(counting *c, int replica, uint64_t first, uint64_t n,
+                        pl_exposure *into)
+{
+    const uint64_t size = pl_phase_samples(c->arm);
+    const uint64_t phase = first / size;
+    const bool whole =
+        first % size == 0 && n == size && phase < (uint64_t)c->arm->inner.phases;
+    size_t at = (size_t)replica * (size_t)c->arm->inner.phases + (size_t)phase;
+    uint64_t all = whole ? c->n_tokens[at] : 0, of = whole ? c->of_tokens[at] : 0;
+    if (all == 0)
+        all = pl_sampler_count(c->samplers[replica], first, n, c->marks, &of);
+    if (whole) {
+        c->n_tokens[at] = all;
+        c->of_tokens[at] = of;
+    }
+    into->n_tokens += all;
+    into->of_tokens += of;
+}
+
+static pl_status add_exposed_version(void *context, const pl_version *v)
+{
+    counting *c = context;
+    const uint64_t most =
+        pl_phase_samples(c->arm) * ((uint64_t)c->arm->inner.phases + 1);
+    for (int i = 0; i < v->n_contributions; i++) {
+        const pl_contribution *k = &v->contributions[i];
+        if (k->path != c->path)
+            continue;
+        if (k->replica < 0 || k->replica >= pl_topology_n_replicas(c->topology) ||
+            k->n_samples > most || k->first_sample > most)
+            return pl_fail(PL_ERR_DAMAGED,
+                           "%s@%llu has a contribution with samples that its arm does "
+                           "not have",
+                           v->module, (unsigned long long)v->number);
+        add_samples(c, (int)k->replica, k->first_sample, k->n_samples, c->module);
+    }
+    return PL_OK;
+}
+
+static pl_status count_path(pl_store *store, counting *c, pl_exposure *paths,
+                            pl_exposure *modules)
+{
+    const int replicas = pl_topology_n_replicas(c->topology);
+    const uint64_t size = pl_phase_samples(c->arm);
+    for (int r = 0; r < replicas; r++) {
+        pl_exposure *e = &paths[c->path * replicas + r];
+        pl_path_state state = {.phase = 0};
+        e->n_docs = c->n_docs;
+        pl_status status = pl_store_get_path(store, e->name, &state);
+        if (status != PL_OK && status != PL_ERR_NOT_FOUND)
+            return status;
+        for (int64_t t = 0; status == PL_OK && t < state.phase; t++)
+            add_samples(c, r, (uint64_t)t * size, size, e);
+    }
+    for (int slot = 0; slot < pl_topology_n_slots(c->topology); slot++) {
+        c->module = &modules[pl_topology_module_of_path(c->topology, slot, c->path)];
+        PL_CHECK(pl_store_each_version(store, c->module->name, add_exposed_version, c));
+    }
+    return PL_OK;
+}
+
+pl_status pl_exposure_read(pl_store *store, const pl_arm *arm,
+                           const pl_topology *topology, const pl_subject *subject,
+                           pl_exposure *paths, pl_exposure *modules)
+{
+    const int replicas = pl_topology_n_replicas(topology);
+    const int n_paths = pl_topology_n_paths(topology);
+    memset(paths, 0, (size_t)(n_paths * replicas) * sizeof *paths);
+    memset(modules, 0, (size_t)pl_topology_n_modules(topology) * sizeof *modules);
+    for (int i = 0; i < n_paths * replicas; i++)
+        pl_arm_path_name(arm, topology, i / replicas, i % replicas, paths[i].name);
+    for (int m = 0; m < pl_topology_n_modules(topology); m++)
+        pl_arm_module_name(arm, topology, m, modules[m].name);
+    for (int path = 0; path < n_paths && arm->n_scored == 0 && arm->inner.phases > 0;
+         path++) {
+        counting c = {.arm = arm, .topology = topology, .path = path};
+        pl_status status = open_counting(store, subject, &c);
+        if (status == PL_OK)
+            status = count_path(store, &c, paths, modules);
+        close_counting(&c);
+        PL_CHECK(status);
+    }
+    return PL_OK;
+}

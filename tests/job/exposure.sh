@@ -1,0 +1,61 @@
+#!/bin/sh
+# data coverage --of: how much of a domain, and of a file's documents, paths and modules
+# were trained on. The domains add up to what the store's record says of each path.
+#
+# usage: exposure.sh PATHLOOM WORKFOLDER
+set -u
+pathloom=$1
+. tests/support/job.sh
+own_folder "$2"
+make_corpus base docs codec
+
+exposure() { # what, options: NAME TOKENS OF_TOKENS of each path and module
+    what=$1
+    shift
+    "$pathloom" data coverage --of "$what" --run "$work/$run" --json "$@" |
+        sed 's/{/\n{/g' |
+        sed -n 's/.*"\(path\|module\)":"\([^"]*\)".*/\2 &/p' |
+        sed 's/^\([^ ]*\).*"of_tokens":\([0-9]*\).*"tokens":\([0-9]*\).*/\1 \3 \2/'
+}
+
+recorded() { # PATH TOKENS of each path of the mixture
+    "$pathloom" store ls --paths --run "$work/$run" --json |
+        sed -n 's/.*"path":"\(mix[^"]*\)".*"tokens":\([0-9]*\).*/\1 \2/p'
+}
+
+for run in plain packed; do
+    pack=false
+    [ $run = plain ] || pack=true
+    (small_job $run --set train.tau=8 --set train.phases=3 --set train.base_steps=8 \
+        --set train.pack=$pack --set topology.replicas=2) >"$work/run.out" 2>&1 ||
+        fail "the run $run"
+    for domain in base docs codec; do
+        exposure $domain >"$work/$domain" || fail "data coverage --of $domain"
+        grep -q '^mix/L1.E0 ' "$work/$domain" || fail "no module is named: $domain"
+    done
+    cat "$work/base" "$work/docs" "$work/codec" | awk '{ all[$1] = $2; of[$1] += $3 }
+        END { for (n in all) if (all[n] != of[n] || all[n] == 0) { print n; bad = 1 }
+              exit bad }' || fail "$run: domains do not add up to all tokens"
+    recorded | while read -r path tokens; do
+        grep -q "^$path $tokens " "$work/base" || {
+            echo "$run: the record says $tokens tokens of $path:"
+            grep "^$path " "$work/base"
+            exit 1
+        }
+    done || fail "$run: tokens of a path"
+    # A module has the tokens of its contributors: here those of two paths.
+    awk '$1 ~ /^mix\/p0/ { sum += $2; of += $3 } $1 == "mix/L1.E0" { all = $2; own = $3 }
+        END { exit !(all == sum && own == of) }' "$work/docs" || fail "$run: L1.E0"
+done
+
+echo "a folder is what its domain is, and a file is less"
+exposure docs mix >"$work/domain"
+exposure "$work/corpus/docs" mix >"$work/folder"
+cmp "$work/domain" "$work/folder" || fail "a folder has other tokens than its domain"
+largest=$(find "$work/corpus/docs" -type f -exec ls -S {} + | head -1)
+exposure "$largest" mix >"$work/file" || fail "data coverage --of FILE"
+awk 'NR == FNR { all[$1] = $3; next } $3 > all[$1] { bad = 1 } { sum += $3 }
+    END { exit bad || !sum }' "$work/domain" "$work/file" || fail "the tokens of a file"
+"$pathloom" data coverage --of elsewhere --run "$work/$run" >"$work/o.out" 2>&1
+[ $? -eq 66 ] || fail "a domain that nobody has"
+rm -rf "$work"
