@@ -26,7 +26,8 @@ const store_verb store_verbs[] = {
      0, 0, 0, true, store_stat},
     {"du", "", "what the bytes are used for",
      "One line per use: newest versions, tags, states of paths, objects, updates that "
-     "wait, outer momentum, older versions, changes, updates that were kept. Bytes that "
+     "wait, outer momentum, older versions, changes, updates that were kept. Bytes "
+     "that "
      "have several uses count for the first of them.",
      0, 0, 0, true, store_du},
     {"diff", "A B", "how two versions differ, tensor by tensor",

@@ -18,8 +18,8 @@ typedef struct pl_which {
 
 typedef struct pl_answer_settings {
     char backend[16], precision[16];
-    char rule[16]; /* router.answer: "auto", "router" or "likelihood" */
-    int prefix;    /* number of first tokens of a text that choose its path */
+    char rule[16];  /* router.answer: "auto", "router" or "likelihood" */
+    int prefix;     /* number of first tokens of a text that choose its path */
     pl_which which; /* of the mixture's versions */
     /* [n_paths], borrowed: paths that are never chosen, and of which nothing is read;
      * NULL: none */
@@ -61,8 +61,8 @@ typedef struct pl_path_module {
     uint64_t number;
     pl_hash params;
 } pl_path_module;
-/* Names the modules [n_slots] of a path and the versions that are asked for. An arm that
- * is no chapter of the mixture has no best versions: its newest ones are meant.
+/* Names the modules [n_slots] of a path and the versions that are asked for. An arm
+ * that is no chapter of the mixture has no best versions: its newest ones are meant.
  * ERR_NOT_FOUND: a tag lacks a module, or the best versions are not chosen yet. */
 PL_MUST_CHECK pl_status pl_name_path_modules(pl_store *store, const pl_arm *arm,
                                              const pl_topology *t, int path,

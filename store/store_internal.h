@@ -69,8 +69,8 @@ struct pl_txn {
 
 row_source store_source(const pl_store *store);
 row_source txn_source(const pl_txn *txn);
-/* The part that has the blob, or the first part if none has it. A store without parts is
- * its own part. */
+/* The part that has the blob, or the first part if none has it. A store without parts
+ * is its own part. */
 pl_store *store_part_of_blob(pl_store *store, const pl_hash *blob);
 
 /* The number at the start of a key. */
