@@ -283,7 +283,7 @@ static void expect_planned(const char *precision, bool recompute, bool muon)
     size_t taken;
     std::vector<int32_t> tokens, targets;
     std::vector<float> params(pl_topology_path_params(t)), losses(ROWS);
-    const pl_model_options extents = {SEQUENCES, TOKENS, true, recompute, muon};
+    const pl_model_options extents = {SEQUENCES, TOKENS, true, recompute, muon, 0};
     options.name = "cuda";
     options.precision = precision;
     options.n_threads = 1;
