@@ -25,10 +25,12 @@ says() { # pattern
     grep -q -- "$1" "$work/out" || fail "it does not say '$1'"
 }
 
-# A learning rate that harms at the end, so that an earlier version is the better one.
+# A learning rate that harms from the first phase on, so that the base model (phase 0) is
+# the best version.
 select_job() { # folder, options
-    tiny_job "$@" --set train.holdout=0.2 --set train.schedule=cosine --set train.lr=0.3 \
-        --set train.lr_floor=1 --set outer.lr=1
+    tiny_job "$@" --set train.holdout=0.2 --set train.schedule=cosine --set train.lr=0.5 \
+        --set train.lr_floor=1 --set train.warmup=0 --set train.base_lr=0.01 \
+        --set train.base_steps=60
 }
 
 # Many short documents of two kinds.
