@@ -16,6 +16,7 @@ typedef struct request {
     const char *dir;
     mixture_wish wish;
     pl_front_options front;
+    const char *chat;  /* overrides model.chat; NULL: it does not */
     const char *route; /* overrides router.answer; NULL: it does not */
     const char *select;
     pl_server_options server;
@@ -38,6 +39,10 @@ static const cli_option options[] = {
                "which path answers as model auto: router, likelihood or auto, as with "
                "generate (router.answer)"),
     CLI_SELECT(request, select),
+    CLI_OPTION(
+        "chat", CLI_TEXT, request, chat, "TEMPLATE",
+        "answer conversations, written by this template: chatml, llama2 or plain; "
+        "none: answer none (model.chat)"),
     CLI_NUMBER("queue", CLI_INT, request, server.queue, "N", 1, 100000,
                "most requests that wait; more are answered with 429 (256)"),
     CLI_NUMBER("per-address", CLI_INT, request, server.per_address, "N", 0, 100000,
@@ -68,6 +73,9 @@ static pl_status parse_serve_args(int argc, char **argv, request *q)
                               .timeout_s = 120,
                               .created = (int64_t)time(NULL)}};
     PL_CHECK(cli_read(&verb_serve, argc, argv, q, NULL));
+    if (q->chat && strcmp(q->chat, "none") != 0 && !pl_chat_find(q->chat))
+        return pl_fail(PL_ERR_USAGE,
+                       "--chat takes chatml, llama2, plain or none, not `%s`", q->chat);
     return q->route ? config_check_answer("--route", q->route) : PL_OK;
 }
 
@@ -87,7 +95,10 @@ static pl_status serve_mixture(request *q)
     PL_TRY(cli_read_select(q->select, q->wish.at, &mix.settings.which.best));
     if (q->route)
         pl_copy_text(mix.settings.rule, sizeof mix.settings.rule, q->route);
+    if (q->chat)
+        pl_copy_text(mix.settings.chat, sizeof mix.settings.chat, q->chat);
     q->server.mix = &mix;
+    q->server.chat = pl_chat_find(mix.settings.chat);
     PL_TRY(pl_server_open(&q->server, &s));
     PL_TRY(pl_server_front_open(s, &q->front, &front, address));
     say("serving %s at %s://%s/v1", q->dir ? q->dir : "pathloom-run",

@@ -25,6 +25,18 @@ pl_status run_load_tokenizer(const pl_run *r, pl_tokenizer **out)
     return status;
 }
 
+/* Which chat template the run has: its own, or that of the model it began with. */
+static void find_chat(const config *c, char out[PL_CHAT_NAME_MAX])
+{
+    out[0] = '\0';
+    if (strcmp(c->chat, "auto") == 0) {
+        if (c->import[0])
+            pl_chat_of_model(c->import, out);
+    } else if (strcmp(c->chat, "none") != 0) {
+        pl_copy_text(out, PL_CHAT_NAME_MAX, c->chat);
+    }
+}
+
 void run_answer_settings(const pl_run *r, pl_answer_settings *out)
 {
     const pl_backend_options backend = run_own_backend(r);
@@ -34,6 +46,7 @@ void run_answer_settings(const pl_run *r, pl_answer_settings *out)
     out->prefix = (int)r->cfg.prefix;
     out->which = (pl_which){.best = false};
     out->closed = NULL;
+    find_chat(&r->cfg, out->chat);
 }
 
 pl_status mixture_tag(pl_store *store, const char *name, pl_snapshot *out)

@@ -59,7 +59,7 @@ typedef struct config {
     double holdout;
     config_text state;
 
-    config_text router_kind, answer, em;
+    config_text router_kind, answer, em, chat;
     config_text more;
     int64_t prefix, sees, overlap, restarts, iterations, components, sharpen;
     double balance, share, temperature, fit_decay;

@@ -72,6 +72,13 @@ static const pl_key keys[] = {
      "Llama model in safetensors that the base model starts from (`pathloom import`); "
      "empty: start from random numbers",
      false},
+    {"model.chat", PL_KEY_CHOICE, AT(chat), "auto", 0, 0,
+     "auto|none|chatml|llama2|plain", "",
+     "how `serve` writes a conversation as the text of a prompt "
+     "(/v1/chat/completions): by the turns of ChatML or of Llama 2, or plain as lines "
+     "`role: text`; none: it answers no conversations; auto: as the model of "
+     "model.import says, else none",
+     true},
 
     SECTION("topology", "how paths are made of modules"),
     {"topology.levels", PL_KEY_TEXT, AT(levels), "2x2", 0, 0, NULL, "modules per level",

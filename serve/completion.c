@@ -237,7 +237,7 @@ static const completion_key keys[] = {
     KEY_AT("n", 'i', n, 1, PL_CHOICES_MAX),
     KEY_AT("best_of", 'i', best_of, 1, PL_CHOICES_MAX),
     KEY_AT("logprobs", 'i', logprobs, 0, PL_TOP_MAX),
-    KEY_AT("max_tokens", 'i', options.max_tokens, 0, 1000000),
+    KEY_AT("max_tokens", 'i', options.max_tokens, 0, PL_TOKENS_MAX),
     KEY_AT("seed", 'u', options.choice.seed, 0, 9e18),
     KEY_AT("temperature", 'r', options.choice.temperature, 0, 100),
     KEY_AT("min_p", 'r', options.choice.min_p, 0, 1),
@@ -245,7 +245,8 @@ static const completion_key keys[] = {
     KEY_AT("frequency_penalty", 'r', options.frequency_penalty, -2, 2),
 };
 
-static pl_status read_key(const char *name, const pl_json *value, pl_completion *c)
+pl_status pl_completion_read_key(const char *name, const pl_json *value,
+                                 pl_completion *c)
 {
     size_t i = 0;
     int64_t whole = 0;
@@ -274,8 +275,7 @@ static pl_status read_key(const char *name, const pl_json *value, pl_completion 
     return PL_OK;
 }
 
-/* JSON's null counts as a missing key. */
-static bool is_null(const pl_json *value)
+bool pl_completion_is_null(const pl_json *value)
 {
     double number;
     bool yes;
@@ -284,8 +284,7 @@ static bool is_null(const pl_json *value)
            !pl_json_bool(value, &yes);
 }
 
-/* Keys that are valid alone and not together. */
-static pl_status check_together(pl_completion *c)
+pl_status pl_completion_check(pl_completion *c)
 {
     pl_generate_options *o = &c->options;
     if (!c->prompts)
@@ -323,10 +322,10 @@ static pl_status read_object(const pl_json *json, pl_completion *c)
     for (const char *key = pl_json_next_key(json, NULL); key;
          key = pl_json_next_key(json, key)) {
         const pl_json *value = pl_json_get(json, key);
-        if (!is_null(value))
-            PL_CHECK(read_key(key, value, c));
+        if (!pl_completion_is_null(value))
+            PL_CHECK(pl_completion_read_key(key, value, c));
     }
-    return check_together(c);
+    return pl_completion_check(c);
 }
 
 void pl_completion_defaults(pl_completion *out)

@@ -128,6 +128,77 @@ static pl_status write_choice(const pl_completion_answer *a, pl_completion_choic
     return status;
 }
 
+/* ---- a chat ---- */
+static pl_status set_chat_token(const pl_tokenizer *tokenizer, int32_t token,
+                                double logprob, pl_json *o)
+{
+    pl_buf text = {0}, bytes = {0};
+    pl_json *list = pl_json_array();
+    pl_status status = pl_token_text(tokenizer, token, &text);
+    if (status == PL_OK && token > PL_TOKEN_EOS &&
+        token < pl_tokenizer_vocab(tokenizer))
+        status = pl_tokenizer_decode(tokenizer, &token, 1, &bytes);
+    for (size_t i = 0; i < bytes.len; i++)
+        pl_json_push(list, pl_json_make_int(bytes.data[i]));
+    pl_json_set_text(o, "token", pl_buf_text(&text));
+    pl_json_set_real(o, "logprob", logprob);
+    pl_json_set(o, "bytes", list);
+    pl_buf_destroy(&text);
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
+static pl_status write_chat_scores(const pl_tokenizer *tokenizer,
+                                   const pl_completion_choice *c, pl_json *out)
+{
+    pl_status status = PL_OK;
+    pl_json *content = pl_json_array();
+    for (size_t i = 0; i < c->n_scores && status == PL_OK; i++) {
+        const pl_token_score *s = &c->scores[i];
+        pl_json *o = pl_json_object(), *tops = pl_json_array();
+        status = set_chat_token(tokenizer, s->token, s->logprob, o);
+        for (int k = 0; k < s->n_top && status == PL_OK; k++) {
+            pl_json *top = pl_json_object();
+            status = set_chat_token(tokenizer, s->top[k].token, s->top[k].logprob, top);
+            pl_json_push(tops, top);
+        }
+        pl_json_set(o, "top_logprobs", tops);
+        pl_json_push(content, o);
+    }
+    pl_json_set(out, "content", content);
+    return status;
+}
+
+static pl_status write_chat_choice(const pl_completion_answer *a,
+                                   const pl_completion_choice *c, pl_json *choice)
+{
+    pl_status status = PL_OK;
+    pl_json *message = pl_json_object();
+    pl_json_set_int(choice, "index", c->index);
+    if (c->first)
+        pl_json_set_text(message, "role", "assistant");
+    pl_json_set(message, "content", pl_json_make_bytes(c->text, c->text_len));
+    pl_json_set(choice, a->stream ? "delta" : "message", message);
+    pl_json_set_text(choice, "path", c->path);
+    if (c->scored) {
+        pl_json *scores = pl_json_object();
+        status = write_chat_scores(a->tokenizer, c, scores);
+        pl_json_set(choice, "logprobs", scores);
+    } else {
+        pl_json_set(choice, "logprobs", make_null());
+    }
+    pl_json_set(choice, "finish_reason",
+                c->ended ? pl_json_make_text(pl_finish_name(c->finish)) : make_null());
+    return status;
+}
+
+static const char *object_of(const pl_completion_answer *a)
+{
+    return !a->chat    ? "text_completion"
+           : a->stream ? "chat.completion.chunk"
+                       : "chat.completion";
+}
+
 static pl_json *make_usage(const pl_completion_answer *a)
 {
     pl_json *o = pl_json_object(), *details = pl_json_object();
@@ -144,14 +215,15 @@ pl_status pl_completion_write(const pl_completion_answer *a, pl_buf *out)
     char id[40];
     pl_status status = PL_OK;
     pl_json *o = pl_json_object(), *choices = pl_json_array();
-    snprintf(id, sizeof id, "cmpl-%" PRIu64, a->id);
+    snprintf(id, sizeof id, "%scmpl-%" PRIu64, a->chat ? "chat" : "", a->id);
     pl_json_set_text(o, "id", id);
-    pl_json_set_text(o, "object", "text_completion");
+    pl_json_set_text(o, "object", object_of(a));
     pl_json_set_int(o, "created", a->created);
     pl_json_set_text(o, "model", a->model);
     for (int i = 0; i < a->n_choices && status == PL_OK; i++) {
         pl_json *choice = pl_json_object();
-        status = write_choice(a, &a->choices[i], choice);
+        status = a->chat ? write_chat_choice(a, &a->choices[i], choice)
+                         : write_choice(a, &a->choices[i], choice);
         pl_json_push(choices, choice);
     }
     pl_json_set(o, "choices", choices);

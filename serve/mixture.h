@@ -24,6 +24,8 @@ typedef struct pl_answer_settings {
     /* [n_paths], borrowed: paths that are never chosen, and of which nothing is read;
      * NULL: none */
     const bool *closed;
+    char chat[16]; /* name of its chat template (chat.h); "": it has none; "unknown": an
+                      imported model has one that is none of ours */
 } pl_answer_settings;
 
 static inline bool pl_path_is_closed(const pl_answer_settings *settings, int path)

@@ -11,6 +11,7 @@
  * Read in this order: choose, score, pieces, sequence, generate, batch, completion,
  * likelihood.
  *
+ *   chat          the messages of a conversation -> the text of a prompt
  *   exchange      a path as files that other programs load, and their models as ours
  *   mixture       a trained mixture read from its store
  *   path_chooser  which path answers a prompt
@@ -24,6 +25,7 @@
 #define PL_SERVE_SERVE_H
 #include "corpus/corpus.h"
 #include "modules/modules.h"
+#include "serve/chat.h"
 #include "serve/exchange.h"
 #include "serve/exporter.h"
 #include "serve/mixture.h"
@@ -192,6 +194,7 @@ PL_MUST_CHECK pl_status pl_likelihood_choose(const double *nats, int n_paths, in
 enum {
     PL_COMPLETION_BYTES_MAX = 1 << 20,
     PL_CHOICES_MAX = 256, /* answers of one request */
+    PL_TOKENS_MAX = 1000000,
     PL_BIAS_MAX = 1024
 };
 typedef struct pl_completion_prompt {
@@ -199,21 +202,29 @@ typedef struct pl_completion_prompt {
     int32_t *tokens;
     int n_tokens;
 } pl_completion_prompt;
-typedef struct pl_completion {
+typedef struct pl_completion pl_completion;
+struct pl_completion {
     char model[PL_NAME_MAX];       /* "auto": the server picks the path */
     pl_completion_prompt *prompts; /* owned, as are biases and what stops points at */
     int n_prompts;
     int n, best_of; /* choices per prompt; choice k has the seed plus k */
     int logprobs;   /* -1: none; else as many likeliest tokens per token */
     bool echo, stream, stream_options, include_usage;
+    bool chat; /* a conversation is answered: its answers have another shape */
     pl_logit_bias *bias;
     pl_generate_options options;
-} pl_completion;
+};
 /* Parses a body of /v1/completions. ERR_USAGE with one sentence that names the key.
  * Clear it also after a failure. */
 PL_MUST_CHECK pl_status pl_completion_parse(const char *body, size_t len,
                                             pl_completion *out);
 void pl_completion_clear(pl_completion *completion);
+/* For requests with keys of their own beside these: reads one key; null counts as a
+ * missing key; at the end, checks keys that are valid alone and not together. */
+PL_MUST_CHECK pl_status pl_completion_read_key(const char *name, const pl_json *value,
+                                               pl_completion *c);
+bool pl_completion_is_null(const pl_json *value);
+PL_MUST_CHECK pl_status pl_completion_check(pl_completion *c);
 /* A request without any key. */
 void pl_completion_defaults(pl_completion *out);
 /* Values of `model` and of a key with texts or lists of tokens; `key` is named in
@@ -238,6 +249,7 @@ typedef struct pl_completion_choice {
     int64_t offset; /* of the first score's token, in characters of the whole text;
                        moved behind the last one */
     bool scored;    /* scores were asked for */
+    bool first;     /* of a stream of a chat: the chunk that names the role */
     bool ended;
     pl_finish finish;
 } pl_completion_choice;
@@ -247,7 +259,8 @@ typedef struct pl_completion_answer {
     const char *model; /* the path that answers; "auto" if there are several */
     pl_completion_choice *choices;
     int n_choices;
-    bool usage; /* of the whole request: */
+    bool chat, stream; /* the shape of chat.completion, or of its chunks */
+    bool usage;        /* of the whole request: */
     int n_prompt_tokens, n_tokens;
     int n_known_tokens;            /* of the prompts, that were not read again */
     const pl_tokenizer *tokenizer; /* of the scores */

@@ -6,6 +6,7 @@
  * a queue of jobs, a queue of events per job, and counters. */
 #ifndef PL_SERVE_SERVER_H
 #define PL_SERVE_SERVER_H
+#include "serve/chat.h"
 #include "serve/mixture.h"
 #include <signal.h>
 #ifdef __cplusplus
@@ -21,6 +22,8 @@ typedef struct pl_server_options {
     int queue;             /* the most requests that may wait */
     int per_address;       /* the most requests of one address at once; 0: no limit */
     int timeout_s;
+    /* how conversations are written (chat.h); NULL: the server has no chat */
+    const pl_chat_template *chat;
     int64_t created; /* when it started, in seconds since 1970 */
 } pl_server_options;
 

@@ -6,6 +6,15 @@
 
 enum { COMMENT_MS = 5000, BLOCK_BYTES = 4096 };
 
+/* The text of a turn begins behind the space that follows the template's last word. */
+static void skip_space(pl_completion_choice *c)
+{
+    if (c->text_len > 0 && c->text[0] == ' ') {
+        c->text++;
+        c->text_len--;
+    }
+}
+
 /* The path of all answers, or what was asked for if they have several. */
 static const char *model_of(const server_job *job)
 {
@@ -34,6 +43,8 @@ static pl_completion_answer start_answer(const exchange *x)
 {
     return (pl_completion_answer){.id = x->job->id,
                                   .created = x->created,
+                                  .chat = x->job->completion.chat,
+                                  .stream = x->job->completion.stream,
                                   .tokenizer = server_tokenizer(x->front->server)};
 }
 
@@ -63,6 +74,9 @@ static pl_status write_whole(exchange *x, pl_buf *body)
         a.choices[i] = make_choice(x, i, &answer->text, &answer->scores);
         a.choices[i].ended = true;
         a.choices[i].finish = answer->result.finish;
+        a.choices[i].first = true;
+        if (a.chat)
+            skip_space(&a.choices[i]);
     }
     pl_status status = pl_completion_write(&a, body);
     pl_free(a.choices);
@@ -139,6 +153,11 @@ static pl_status write_chunk(exchange *x, const server_event *e)
     a.n_choices = 1;
     choice.ended = e->ended;
     choice.finish = e->result.finish;
+    choice.first = !x->answers[e->index].begun;
+    if (a.chat && !x->answers[e->index].has_text)
+        skip_space(&choice);
+    x->answers[e->index].begun = true;
+    x->answers[e->index].has_text |= e->text.len > 0;
     PL_CHECK(pl_completion_write(&a, &x->out));
     x->answers[e->index].offset = choice.offset;
     return PL_OK;

@@ -25,8 +25,9 @@ struct pl_server_front {
 
 /* What is known of one of the answers of a request. */
 typedef struct server_answer {
-    pl_buf text, scores; /* of an answer in one piece */
-    int64_t offset;      /* of a stream: characters of the tokens that were written */
+    pl_buf text, scores;  /* of an answer in one piece */
+    int64_t offset;       /* of a stream: characters of the tokens that were written */
+    bool begun, has_text; /* of a stream: a chunk was written, one with text */
     pl_generate_result result;
 } server_answer;
 

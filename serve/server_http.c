@@ -65,19 +65,13 @@ static enum MHD_Result submit_job(exchange *x, pl_status status, server_kind kin
     return MHD_YES;
 }
 
-static enum MHD_Result answer_completion(exchange *x)
+/* Hands a parsed request to the engine, and sends its answers. */
+static enum MHD_Result answer_parsed(exchange *x, pl_status status,
+                                     pl_completion *completion)
 {
-    pl_completion completion = {0};
     bool sent = false;
-    exchange_look(x, 0);
-    if (x->gone)
-        return MHD_NO;
-    pl_status status = become_busy(x);
-    if (status == PL_OK)
-        status =
-            pl_completion_parse((const char *)x->body.data, x->body.len, &completion);
     enum MHD_Result result =
-        submit_job(x, status, SERVER_COMPLETION, &completion, &sent);
+        submit_job(x, status, SERVER_COMPLETION, completion, &sent);
     if (sent)
         return result;
     bool stream = x->job->completion.stream;
@@ -85,6 +79,45 @@ static enum MHD_Result answer_completion(exchange *x)
     exchange_rest(x, stream ? (unsigned)server_options(x->front->server)->timeout_s
                             : SERVER_TIMEOUT_S);
     return result;
+}
+
+static enum MHD_Result answer_completion(exchange *x)
+{
+    pl_completion completion = {0};
+    exchange_look(x, 0);
+    if (x->gone)
+        return MHD_NO;
+    pl_status status = become_busy(x);
+    if (status == PL_OK)
+        status =
+            pl_completion_parse((const char *)x->body.data, x->body.len, &completion);
+    return answer_parsed(x, status, &completion);
+}
+
+static enum MHD_Result answer_chat(exchange *x)
+{
+    pl_completion completion = {0};
+    const pl_server *s = x->front->server;
+    const pl_chat_template *chat = server_options(s)->chat;
+    const bool unknown = strcmp(server_options(s)->mix->settings.chat, "unknown") == 0;
+    if (!chat)
+        return exchange_fail(
+            x, MHD_HTTP_NOT_FOUND,
+            unknown ? "the chat template of the imported model is none that this "
+                      "server knows; choose one by --chat chatml, llama2 or plain, or "
+                      "send a `prompt` to POST /v1/completions"
+                    : "this run has no chat template, so it completes text only; send "
+                      "a `prompt` to POST /v1/completions, or choose a template by "
+                      "model.chat or --chat: chatml, llama2 or plain",
+            "not_found");
+    exchange_look(x, 0);
+    if (x->gone)
+        return MHD_NO;
+    pl_status status = become_busy(x);
+    if (status == PL_OK)
+        status = pl_chat_parse(chat, server_tokenizer(s), (const char *)x->body.data,
+                               x->body.len, &completion);
+    return answer_parsed(x, status, &completion);
 }
 
 static enum MHD_Result answer_embeddings(exchange *x)
@@ -196,14 +229,6 @@ static enum MHD_Result answer_slots(exchange *x)
     return result;
 }
 
-static enum MHD_Result answer_no_chat(exchange *x)
-{
-    return exchange_fail(x, MHD_HTTP_NOT_FOUND,
-                         "this server completes text only and has no chat; send a "
-                         "`prompt` to POST /v1/completions",
-                         "not_found");
-}
-
 /* ---- the table of endpoints ---- */
 static const endpoint endpoints[] = {
     {"/", false, answer_talk, true},
@@ -218,7 +243,7 @@ static const endpoint endpoints[] = {
     {"/detokenize", true, answer_detokenize, false},
     {"/v1/completions", true, answer_completion, false},
     {"/v1/embeddings", true, answer_embeddings, false},
-    {"/v1/chat/completions", true, answer_no_chat, false},
+    {"/v1/chat/completions", true, answer_chat, false},
 };
 enum { N_ENDPOINTS = sizeof endpoints / sizeof *endpoints };
 
@@ -239,8 +264,7 @@ static enum MHD_Result answer_unknown(exchange *x)
     pl_buf text = {0};
     pl_buf_printf(&text, "there is no such endpoint; there are");
     for (int i = 0; i < N_ENDPOINTS; i++)
-        if (endpoints[i].answer != answer_no_chat &&
-            endpoints[i].answer != answer_model)
+        if (endpoints[i].answer != answer_model)
             pl_buf_printf(&text, "%s %s %s", i == 0 ? "" : ",",
                           endpoints[i].post ? "POST" : "GET", endpoints[i].url);
     enum MHD_Result result =

@@ -71,7 +71,8 @@ void server_write_props(const pl_server *s, pl_buf *out)
     pl_json_set(o, "default_generation_settings", settings);
     pl_json_set_int(o, "total_slots", options->slots);
     pl_json_set_text(o, "model_path", options->mix->dir);
-    pl_json_set_text(o, "chat_template", "");
+    pl_json_set_text(o, "chat_template",
+                     options->chat ? pl_chat_name(options->chat) : "");
     pl_json_set_text(o, "bos_token", "<s>");
     pl_json_set_text(o, "eos_token", "</s>");
     pl_json_set_text(o, "build_info", "pathloom " PL_VERSION);

@@ -282,6 +282,36 @@ ends() {
 }
 ends
 
+# ---- conversations ----
+start --chat plain
+chat() { curl -s --max-time 60 "$at/v1/chat/completions" -d "$1" > "$work/answer"; }
+turns='[{"role": "system", "content": "Be kind."}, {"role": "user", "content": "The"}]'
+ask '{"prompt": "system: Be kind.\nuser: The\nassistant:", "max_tokens": 12,
+    "stop": ["\nuser:", "\nsystem:"]}'
+text=$(jq '.choices[0].text | ltrimstr(" ")' "$work/answer")
+usage=$(jq -c '.usage | [.prompt_tokens, .completion_tokens]' "$work/answer")
+chat "{\"messages\": $turns, \"max_tokens\": 12, \"logprobs\": true, \"top_logprobs\": 2}"
+holds '.object == "chat.completion" and .choices[0].message.role == "assistant"'
+holds ".choices[0].message.content == $text"
+holds "(.usage | [.prompt_tokens, .completion_tokens]) == $usage"
+holds '.choices[0].logprobs.content | length == 12 and all(.top_logprobs | length == 2)'
+chat "{\"messages\": $turns, \"max_tokens\": 12, \"stream\": true}"
+sed -n 's/^data: \({.*\)/\1/p' "$work/answer" > "$work/chunks"
+jq -s -e "(map(.choices[0].delta.content) | add) == $text and
+    .[0].choices[0].delta.role == \"assistant\" and
+    (map(.object) | unique) == [\"chat.completion.chunk\"] and
+    ([.[] | .choices[0].delta | has(\"role\")] | map(select(.)) | length) == 1" \
+    "$work/chunks" > "$work/jq" || fail "a stream: $(cat "$work/answer")"
+refused_at 400 '`messages`' /v1/chat/completions -d '{}'
+refused_at 400 '`tools`' /v1/chat/completions -d "{\"messages\": $turns, \"tools\": []}"
+page GET /props
+holds '.chat_template == "plain"'
+ends
+timeout 20 "$pathloom" serve --run "$work/run" --chat jinja > "$work/answer" 2>&1 &&
+    fail "it starts with --chat jinja"
+grep -q 'chatml, llama2, plain or none, not `jinja`' "$work/answer" || fail "--chat jinja"
+ok
+
 # ---- keys, other origins, a line per request ----
 key=0123456789abcdef0123456789abcdef
 printf 'alice %s\n' "$(printf %s "$key" | b2sum -l 256 | cut -d' ' -f1)" > "$work/keys"

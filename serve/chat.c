@@ -1,0 +1,348 @@
+/* Turns the messages of a conversation into a prompt (chat.h). */
+#include "serve/chat.h"
+#include "serve/serve.h"
+
+#include <string.h>
+
+enum { MESSAGES_MAX = 1024, MARKS_MAX = 5, STOPS_MAX = 2 };
+
+typedef enum chat_role { CHAT_SYSTEM, CHAT_USER, CHAT_ASSISTANT } chat_role;
+static const char *const role_names[] = {"system", "user", "assistant"};
+
+typedef struct chat_message {
+    chat_role role;
+    pl_buf text;
+} chat_message;
+
+/* The parts of a prompt: between two parts are EOS and BOS. */
+typedef struct chat_prompt {
+    pl_buf text, ends; /* ends: size_t, where each part ends in `text` */
+} chat_prompt;
+
+typedef struct chat_request {
+    const pl_chat_template *chat;
+    chat_message *messages;
+    int n;
+    bool scores;
+    int64_t n_top;
+} chat_request;
+
+struct pl_chat_template {
+    const char *name;
+    const char *marks[MARKS_MAX]; /* that no message may contain */
+    const char *stops[STOPS_MAX]; /* that end an answer */
+    pl_status (*write)(const chat_request *q, chat_prompt *out);
+};
+
+/* ---- the templates ---- */
+static void end_part(chat_prompt *p)
+{
+    pl_buf_append(&p->ends, &p->text.len, sizeof p->text.len);
+}
+
+static void append_text(chat_prompt *p, const pl_buf *text)
+{
+    pl_buf_append(&p->text, text->data, text->len);
+}
+
+static pl_status write_chatml(const chat_request *q, chat_prompt *out)
+{
+    for (int i = 0; i < q->n; i++) {
+        pl_buf_printf(&out->text, "<|im_start|>%s\n", role_names[q->messages[i].role]);
+        append_text(out, &q->messages[i].text);
+        pl_buf_printf(&out->text, "<|im_end|>\n");
+    }
+    pl_buf_printf(&out->text, "<|im_start|>assistant\n");
+    end_part(out);
+    return PL_OK;
+}
+
+static pl_status write_plain(const chat_request *q, chat_prompt *out)
+{
+    for (int i = 0; i < q->n; i++) {
+        pl_buf_printf(&out->text, "%s: ", role_names[q->messages[i].role]);
+        append_text(out, &q->messages[i].text);
+        pl_buf_printf(&out->text, "\n");
+    }
+    pl_buf_printf(&out->text, "assistant:");
+    end_part(out);
+    return PL_OK;
+}
+
+/* The system's message stands inside the first turn of the user. */
+static pl_status write_llama2(const chat_request *q, chat_prompt *out)
+{
+    const int first = q->messages[0].role == CHAT_SYSTEM ? 1 : 0;
+    for (int i = first; i < q->n; i++)
+        if (q->messages[i].role != ((i - first) % 2 == 0 ? CHAT_USER : CHAT_ASSISTANT))
+            return pl_fail(PL_ERR_USAGE,
+                           "`messages`: the template llama2 takes a system message, if "
+                           "there is one, and then user and assistant in turn");
+    if (q->n == first || (q->n - first) % 2 == 0)
+        return pl_fail(PL_ERR_USAGE, "`messages` must end with one of the user");
+    for (int i = first; i < q->n; i++) {
+        if (q->messages[i].role == CHAT_ASSISTANT) {
+            pl_buf_printf(&out->text, " ");
+            append_text(out, &q->messages[i].text);
+            pl_buf_printf(&out->text, " ");
+            end_part(out);
+            continue;
+        }
+        pl_buf_printf(&out->text, "[INST] ");
+        if (i == first && first == 1) {
+            pl_buf_printf(&out->text, "<<SYS>>\n");
+            append_text(out, &q->messages[0].text);
+            pl_buf_printf(&out->text, "\n<</SYS>>\n\n");
+        }
+        append_text(out, &q->messages[i].text);
+        pl_buf_printf(&out->text, " [/INST]");
+    }
+    end_part(out);
+    return PL_OK;
+}
+
+static const pl_chat_template templates[] = {
+    {"chatml", {"<|im_start|>", "<|im_end|>"}, {"<|im_end|>"}, write_chatml},
+    {"llama2", {"[INST]", "[/INST]", "<<SYS>>", "<</SYS>>"}, {NULL}, write_llama2},
+    {"plain", {NULL}, {"\nuser:", "\nsystem:"}, write_plain},
+};
+enum { N_TEMPLATES = sizeof templates / sizeof *templates };
+
+const pl_chat_template *pl_chat_find(const char *name)
+{
+    for (int i = 0; i < N_TEMPLATES; i++)
+        if (strcmp(templates[i].name, name) == 0)
+            return &templates[i];
+    return NULL;
+}
+
+const char *pl_chat_name(const pl_chat_template *chat)
+{
+    return chat->name;
+}
+
+/* ---- an imported model's own ---- */
+static void name_jinja(const char *text, char out[PL_CHAT_NAME_MAX])
+{
+    const char *name = strstr(text, "<|im_start|>")                        ? "chatml"
+                       : strstr(text, "[INST]") && strstr(text, "<<SYS>>") ? "llama2"
+                                                                           : "unknown";
+    pl_copy_text(out, PL_CHAT_NAME_MAX, name);
+}
+
+void pl_chat_of_model(const char *folder, char out[PL_CHAT_NAME_MAX])
+{
+    char path[PL_PATH_MAX];
+    pl_buf text = {0};
+    pl_json *config = NULL;
+    out[0] = '\0';
+    if (pl_path_exists(pl_join(path, folder, "chat_template.jinja")) &&
+        pl_read_file(path, &text) == PL_OK) {
+        name_jinja(pl_buf_text(&text), out);
+    } else if (pl_path_exists(pl_join(path, folder, "tokenizer_config.json")) &&
+               pl_read_file(path, &text) == PL_OK &&
+               pl_json_parse(pl_buf_text(&text), text.len, &config) == PL_OK) {
+        const pl_json *value = pl_json_get(config, "chat_template");
+        const char *jinja = pl_json_text(value, NULL);
+        if (jinja)
+            name_jinja(jinja, out);
+        else if (pl_json_count(value) > 0) /* several, of which clients name one */
+            pl_copy_text(out, PL_CHAT_NAME_MAX, "unknown");
+    }
+    pl_json_destroy(&config);
+    pl_buf_destroy(&text);
+}
+
+/* ---- messages ---- */
+static pl_status append_content(const pl_json *value, pl_buf *out)
+{
+    size_t len = 0;
+    const char *text = pl_json_text(value, &len);
+    if (!text || strlen(text) != len)
+        return pl_fail(PL_ERR_USAGE,
+                       "`content` must be a text, or a list of parts with "
+                       "\"type\": \"text\", without the character U+0000");
+    pl_buf_append(out, text, len);
+    return PL_OK;
+}
+
+/* A text, or a list of parts, which must all be text. */
+static pl_status read_content(const pl_json *value, pl_buf *out)
+{
+    if (!pl_json_is_array(value))
+        return append_content(value, out);
+    for (size_t i = 0; i < pl_json_count(value); i++) {
+        const pl_json *part = pl_json_at(value, i);
+        const bool text = strcmp(pl_json_get_text(part, "type"), "text") == 0;
+        PL_CHECK(append_content(text ? pl_json_get(part, "text") : NULL, out));
+    }
+    return PL_OK;
+}
+
+static pl_status check_marks(const pl_chat_template *chat, chat_message *m)
+{
+    for (int i = 0; i < MARKS_MAX && chat->marks[i]; i++)
+        if (strstr(pl_buf_text(&m->text), chat->marks[i]))
+            return pl_fail(PL_ERR_USAGE,
+                           "`content` contains %s, which separates turns in the chat "
+                           "template %s; leave it out",
+                           chat->marks[i], chat->name);
+    return PL_OK;
+}
+
+static pl_status read_message(const pl_json *value, const pl_chat_template *chat,
+                              chat_message *out)
+{
+    const char *role = pl_json_get_text(value, "role");
+    int i = 0;
+    if (!pl_json_is_object(value))
+        return pl_fail(PL_ERR_USAGE, "a message must be an object");
+    if (strcmp(role, "developer") == 0) /* a later name of the same */
+        role = role_names[CHAT_SYSTEM];
+    while (i <= CHAT_ASSISTANT && strcmp(role_names[i], role) != 0)
+        i++;
+    if (i > CHAT_ASSISTANT)
+        return pl_fail(PL_ERR_USAGE, "`role` must be system, user or assistant");
+    out->role = (chat_role)i;
+    for (const char *key = pl_json_next_key(value, NULL); key;
+         key = pl_json_next_key(value, key))
+        if (strcmp(key, "role") != 0 && strcmp(key, "content") != 0 &&
+            strcmp(key, "name") != 0 && !pl_completion_is_null(pl_json_get(value, key)))
+            return pl_fail(PL_ERR_USAGE, "unknown key `%.60s` in a message", key);
+    PL_CHECK(read_content(pl_json_get(value, "content"), &out->text));
+    return check_marks(chat, out);
+}
+
+static pl_status read_messages(const pl_json *value, chat_request *q)
+{
+    const size_t n = pl_json_count(value);
+    if (!pl_json_is_array(value) || n == 0 || n > MESSAGES_MAX)
+        return pl_fail(PL_ERR_USAGE, "`messages` must be a list of 1 to %d messages",
+                       (int)MESSAGES_MAX);
+    q->messages = pl_alloc(n * sizeof *q->messages);
+    for (size_t i = 0; i < n; i++) {
+        q->n++;
+        PL_CHECK(read_message(pl_json_at(value, i), q->chat, &q->messages[i]));
+    }
+    return PL_OK;
+}
+
+/* ---- the request ---- */
+/* Keys that differ from those of /v1/completions. */
+static pl_status read_chat_key(const char *key, const pl_json *value, chat_request *q,
+                               pl_completion *c)
+{
+    static const char *const others[] = {"prompt", "echo", "best_of", "suffix"};
+    if (strcmp(key, "messages") == 0)
+        return read_messages(value, q);
+    if (strcmp(key, "max_completion_tokens") == 0)
+        key = "max_tokens";
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(key, others[i]) == 0)
+            return pl_fail(PL_ERR_USAGE,
+                           "unknown key `%s`: it is one of "
+                           "/v1/completions",
+                           key);
+    if (strcmp(key, "logprobs") == 0)
+        return pl_json_bool(value, &q->scores)
+                   ? PL_OK
+                   : pl_fail(PL_ERR_USAGE, "`logprobs` must be true or false");
+    if (strcmp(key, "top_logprobs") == 0)
+        return pl_json_int(value, &q->n_top) && q->n_top >= 0 && q->n_top <= PL_TOP_MAX
+                   ? PL_OK
+                   : pl_fail(PL_ERR_USAGE,
+                             "`top_logprobs` must be a whole number from 0 to %d",
+                             (int)PL_TOP_MAX);
+    return pl_completion_read_key(key, value, c);
+}
+
+static pl_status add_stops(const pl_chat_template *chat, pl_completion *c)
+{
+    int at = 0;
+    while (at < PL_STOP_MAX && c->options.stop[at])
+        at++;
+    for (int i = 0; i < STOPS_MAX && chat->stops[i]; i++) {
+        if (at == PL_STOP_MAX)
+            return pl_fail(PL_ERR_USAGE,
+                           "`stop` leaves no place for those of the chat template %s; "
+                           "give fewer texts",
+                           chat->name);
+        c->options.stop[at++] = pl_strdup(chat->stops[i]);
+    }
+    return PL_OK;
+}
+
+/* One part is a text like any prompt; several are tokens with EOS and BOS between. */
+static pl_status set_prompt(const chat_prompt *p, const pl_tokenizer *tokenizer,
+                            pl_completion *c)
+{
+    const int32_t bos = PL_TOKEN_BOS, eos = PL_TOKEN_EOS;
+    const size_t *ends = (const size_t *)(const void *)p->ends.data;
+    const size_t n = p->ends.len / sizeof *ends;
+    pl_buf tokens = {0};
+    pl_status status = PL_OK;
+    c->prompts = pl_alloc(sizeof *c->prompts);
+    c->n_prompts = 1;
+    if (n == 1) {
+        c->prompts[0].text = pl_alloc(p->text.len + 1);
+        memcpy(c->prompts[0].text, p->text.data, p->text.len);
+        return PL_OK;
+    }
+    for (size_t i = 0, at = 0; i < n && status == PL_OK; at = ends[i++]) {
+        pl_buf_append(&tokens, &bos, sizeof bos);
+        status = pl_tokenizer_encode(tokenizer, (const char *)p->text.data + at,
+                                     ends[i] - at, &tokens);
+        if (i + 1 < n)
+            pl_buf_append(&tokens, &eos, sizeof eos);
+    }
+    c->prompts[0].tokens = pl_alloc(tokens.len);
+    memcpy(c->prompts[0].tokens, tokens.data, tokens.len);
+    c->prompts[0].n_tokens = (int)(tokens.len / sizeof bos);
+    pl_buf_destroy(&tokens);
+    return status;
+}
+
+static pl_status read_chat(const pl_json *json, chat_request *q,
+                           const pl_tokenizer *tokenizer, pl_completion *c)
+{
+    chat_prompt prompt = {.text = {0}};
+    if (!pl_json_is_object(json))
+        return pl_fail(PL_ERR_USAGE, "the body must be a JSON object");
+    for (const char *key = pl_json_next_key(json, NULL); key;
+         key = pl_json_next_key(json, key)) {
+        const pl_json *value = pl_json_get(json, key);
+        if (!pl_completion_is_null(value))
+            PL_CHECK(read_chat_key(key, value, q, c));
+    }
+    if (q->n == 0)
+        return pl_fail(PL_ERR_USAGE, "`messages` must be given");
+    if (q->n_top > 0 && !q->scores)
+        return pl_fail(PL_ERR_USAGE, "`top_logprobs` needs `logprobs`");
+    c->logprobs = q->scores ? (int)q->n_top : -1;
+    PL_CHECK(add_stops(q->chat, c));
+    pl_status status = q->chat->write(q, &prompt);
+    if (status == PL_OK)
+        status = set_prompt(&prompt, tokenizer, c);
+    pl_buf_destroy(&prompt.text);
+    pl_buf_destroy(&prompt.ends);
+    return status == PL_OK ? pl_completion_check(c) : status;
+}
+
+pl_status pl_chat_parse(const pl_chat_template *chat, const pl_tokenizer *tokenizer,
+                        const char *body, size_t len, pl_completion *out)
+{
+    chat_request q = {.chat = chat};
+    pl_json *json = NULL;
+    pl_completion_defaults(out);
+    out->chat = true;
+    out->options.max_tokens = PL_TOKENS_MAX; /* the context's end comes first */
+    pl_status status = pl_json_parse(body, len, &json);
+    if (status != PL_OK)
+        return pl_fail(PL_ERR_USAGE, "the body is no JSON: %s", pl_last_error());
+    status = read_chat(json, &q, tokenizer, out);
+    for (int i = 0; i < q.n; i++)
+        pl_buf_destroy(&q.messages[i].text);
+    pl_free(q.messages);
+    pl_json_destroy(&json);
+    return status;
+}
