@@ -79,7 +79,7 @@ grep -q "\"pathloom.module.head.E0\": *\"$phase " "$work/export.best" ||
 
 # Refused: both options, another word, and a run that holds out nothing.
 ask export --run "$run" --select best --at 1 --path p00 --out "$work/x" && fail "both"
-says 'give one of the two'
+says 'leave one of them out'
 ask eval --run "$run" --select last && fail "another word"
 says 'takes head or best'
 (tiny_job none) >"$work/out" 2>&1 || fail "the job without a hold-out"
