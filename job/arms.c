@@ -1,9 +1,9 @@
 /* Defines the arms of a run: the base model, the mixture, and the baselines.
  *
- * All share the mixture's slots, so that one layout of parameters serves all; a dense
- * arm is the same slots with one module each. Its only contributor's update is taken
- * unchanged (outer learning rate 1, no momentum), which is plain training by the same
- * code. */
+ * All arms have the mixture's slots, so that all have the same layout of parameters; a
+ * dense arm has the same slots with one module each. The update of its only contributor
+ * is taken unchanged (outer learning rate 1, no momentum). So plain training uses the
+ * same code. */
 #include "job/run.h"
 
 #include <math.h>
@@ -28,8 +28,8 @@ static pl_status make_dense(pl_arm *arm)
     return pl_codec_options_default("f32", &arm->outer.codec);
 }
 
-/* This baseline is always DiLoCo as published, whatever outer.method the mixture uses;
- * so its mean is not rescaled. */
+/* This baseline is always DiLoCo as published, whatever outer.method the mixture uses.
+ * So its mean is not rescaled. */
 static void make_diloco(pl_arm *arm)
 {
     pl_method_settings defaults = pl_method_defaults(PL_METHOD_DILOCO);
@@ -106,7 +106,7 @@ int64_t run_path_phases(const pl_run *r)
     return all * pl_topology_n_replicas(r->topology);
 }
 
-/* Inner steps of one replica of the base model: its part of train.base_steps, rounded
+/* Inner steps of one replica of the base model: its share of train.base_steps, rounded
  * up to whole phases. */
 static int base_steps(const config *c)
 {
@@ -114,8 +114,8 @@ static int base_steps(const config *c)
     return (int)((share + c->tau - 1) / c->tau * c->tau);
 }
 
-/* wsd: the rate decays at the end of the arm's own steps, and the outer step becomes
- * the plain mean in the round in which it begins to. */
+/* For the schedule wsd: the learning rate decays at the end of the arm's own steps. The
+ * outer step becomes the plain mean in the round in which the decay begins. */
 static void decay_at_end(const config *c, pl_arm *arm, int64_t steps)
 {
     pl_inner *in = &arm->inner;
@@ -124,7 +124,8 @@ static void decay_at_end(const config *c, pl_arm *arm, int64_t steps)
         arm->outer.schedule.settle = (in->decay + in->tau - 1) / in->tau;
 }
 
-/* A chapter of train.more: the rate has decayed, so it is warmed up once more. */
+/* For a chapter of train.more: the learning rate has decayed already, so it is warmed
+ * up once more. */
 static void begin_anew(const config *c, pl_arm *arm, int64_t phases)
 {
     arm->inner.phases = (int)phases;
@@ -181,8 +182,9 @@ pl_status run_arm(const pl_run *r, const char *name, pl_arm *out)
     if (strcmp(name, "dense-eq") == 0)
         out->inner.phases = (int)run_path_phases(r);
     if (strcmp(name, "dense-batch") == 0) {
-        /* The baseline of machines that exchange gradients at every step: as many steps
-         * as one path, each with the batches of all. */
+        /* This baseline stands for machines that exchange gradients at every step: it
+         * takes as many steps as one path, and its batch is as large as those of all
+         * paths together. */
         out->inner.batch *= trainings;
         out->inner.lr = c->batch_lr > 0 ? c->batch_lr : c->lr * sqrt(trainings);
     }
@@ -191,7 +193,7 @@ pl_status run_arm(const pl_run *r, const char *name, pl_arm *out)
         make_diloco(out);
         out->spec.replicas = trainings;
     }
-    out->outer.schedule.phases = out->inner.phases; /* rounds of a module */
+    out->outer.schedule.phases = out->inner.phases; /* counted in rounds of a module */
     if (is_base) {
         out->spec.replicas = (int)c->base_replicas;
         out->inner.lr = c->base_lr;
@@ -202,16 +204,17 @@ pl_status run_arm(const pl_run *r, const char *name, pl_arm *out)
         begin_anew(c, out, end - begin);
     else
         continue_base(c, out, begin, end);
-    /* A phase of streaming ends when a fragment is sent: tau steps have F phases. */
+    /* With streaming a phase ends when a fragment is sent, so tau steps have F
+     * phases. */
     int fragments = out->outer.method.fragments;
     if (pl_traits(out->outer.method.method)->streams) {
         out->inner.tau /= fragments;
         out->inner.phases *= fragments;
     }
     if (!is_mix && !is_diloco && out->spec.replicas == 1) {
-        /* Nothing is merged in a dense arm, so the length of its tasks only limits what
-         * is lost when a worker dies: up to four phases form one task, whichever number
-         * of them divides all. */
+        /* A dense arm merges nothing, so the length of its tasks only limits what is
+         * lost when a worker dies. Up to four phases form one task; the number must
+         * divide the number of phases. */
         pl_inner *in = &out->inner;
         int factor = 4;
         while (in->phases % factor != 0)

@@ -1,7 +1,8 @@
-/* Begins the chapters of the mixture. Where documents are dealt anew (router.em), the
- * paths score the documents that no arm trains on, a linear router is fitted on these
- * scores, and the next chapter begins with other shards. The workers score: it is an
- * arm with one task per path ("score~1"), leased, audited and repeated like any other.
+/* Begins the chapters of the mixture. When documents are dealt anew (router.em), the
+ * paths score documents that no arm trains on, a linear router is fitted to the scores,
+ * and the next chapter begins with new shards. The workers compute the scores in an arm
+ * with one task per path ("score~1"), which is leased, audited and repeated like any
+ * other arm.
  *
  * This is the discriminative routing of DiPaCo (section 2.4.2); with several chapters
  * it is expectation maximisation with hard or soft labels.
@@ -10,22 +11,22 @@
  *   mix~1    phases [e1, e2)     dealt by a linear router, from the scores of mix
  *   mix~2    phases [e2, ...)    dealt by a linear router, from the scores of mix~1
  *
- * A chapter is an arm of its own, because hub, homes and workers derive everything from
- * an arm's definition, which never changes. It goes on where the arm before ended: its
- * modules begin as the last versions there, its paths with the states that they ended
- * with, and its schedule counts on. Outer momentum begins at zero.
+ * Each chapter is an arm of its own, because hub, homes and workers derive everything
+ * from an arm's definition, which never changes. It continues where the arm before
+ * ended: its modules begin as the last versions of that arm, its paths begin with that
+ * arm's last states, and the schedule continues. Outer momentum begins at zero.
  *
- * Where modules are split (topology.split), each new module begins as the one that it
- * is a part of, each new path with the state of the path that it descends from, and a
- * path's documents are dealt to its children by k-means among them. Nothing is scored.
+ * If modules are split (topology.split), each new module begins as a copy of the module
+ * that it descends from, and each new path with the state of the path that it descends
+ * from. A path's documents are dealt to its children by k-means. Nothing is scored.
  *
- * A chapter of train.more is no new deal: its shards and its router are those of the
- * chapter before. Its learning rate has decayed already, so it begins with a warm-up
- * and fresh moments.
+ * A chapter of train.more does not deal documents: it keeps the shards and the router
+ * of the chapter before. The learning rate has decayed already, so the chapter begins
+ * with a warm-up and new moments.
  *
- * Everything here is a function of what lies in the homes, and the arm's definition is
- * stored last. If this process dies at any point, the next one stores the same bytes.
- */
+ * Everything here is computed from data in the homes, and the arm's definition is
+ * stored last. If this process dies at any point, the next one stores the same
+ * bytes. */
 #include "eval/eval.h"
 #include "job/stages.h"
 
@@ -35,12 +36,13 @@ typedef struct chapter {
     pl_run *r;
     const config_chapter *what;
     pl_arm before, scoring, arm;
-    pl_topology *from, *topology; /* of the arm before, which scores; of the new one */
+    /* from: topology of the arm before; topology: of the new arm */
+    pl_topology *from, *topology;
     routing g;
     uint32_t *docs; /* [n_docs] the documents that are scored */
     size_t n_docs;
     double *scores; /* [n_docs, paths] nats */
-    float *params;  /* of a path */
+    float *params;  /* parameters of one path */
 } chapter;
 
 /* ---- what the chapter before ended with ---- */
@@ -57,8 +59,8 @@ static pl_status last_version(chapter *c, int module, float *out)
                                slot, out, &params);
 }
 
-/* The modules of `arm`, which has topology t, begin as the last versions of those that
- * they descend from. */
+/* Creates the modules of `arm`, which has topology t, as copies of the last versions of
+ * the modules that they descend from. */
 static pl_status publish_modules(chapter *c, const pl_arm *arm, const pl_topology *t)
 {
     char name[PL_MODULE_NAME_MAX];
@@ -84,7 +86,8 @@ static void choose_documents(chapter *c)
             c->docs[c->n_docs++] = d;
 }
 
-/* The arm in which each path scores all of these documents: one task per path. */
+/* Publishes the arm in which each path scores all these documents, with one task per
+ * path. */
 static pl_status publish_scoring(chapter *c)
 {
     const config *cfg = &c->r->cfg;
@@ -135,8 +138,8 @@ done:
     return status;
 }
 
-/* Lets the workers score the documents, and reads what they found. The other arms train
- * meanwhile, but these tasks come first. */
+/* Lets the workers score the documents, and reads the scores. Other arms train
+ * meanwhile, but the scoring tasks are leased first. */
 static pl_status score_documents(chapter *c, const char *const *arms, int n_arms)
 {
     const char *shown[ARMS_MAX + 1];
@@ -152,7 +155,7 @@ static pl_status score_documents(chapter *c, const char *const *arms, int n_arms
     return read_scores(c);
 }
 
-/* ---- the arm ---- */
+/* ---- the new arm ---- */
 static pl_status put_states(chapter *c)
 {
     const pl_topology_spec *was = pl_topology_get_spec(c->from);
@@ -222,7 +225,7 @@ static int by_hash(const void *a, const void *b)
     return x->hash < y->hash ? -1 : x->hash > y->hash;
 }
 
-/* Appends the documents of the shard that a path before trained on. */
+/* Appends the documents of the shard of a path in the arm before. */
 static pl_status read_shard(chapter *c, int path, const known_document *known, size_t n,
                             pl_buf *docs)
 {
@@ -248,7 +251,7 @@ done:
     return status;
 }
 
-/* The documents of all shards of the arm before. */
+/* Reads the documents of all shards of the arm before. */
 static pl_status read_shards(chapter *c, pl_buf *docs, size_t *first)
 {
     const size_t n = pl_tokens_n_docs(c->r->train);

@@ -1,5 +1,5 @@
-/* The table of all keys of a run, and how values are read, laid over each other,
- * derived and checked; config.h opens with the order in which that happens. */
+/* Reads the values of a run's keys, combines, derives and checks them. The comment at
+ * the top of config.h says in which order. */
 #include "job/config.h"
 #include "serve/serve.h"
 #include "store/store.h"
@@ -7,8 +7,9 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-/* router.answer=auto uses likelihood up to this number of paths; above it the cost is
- * too high, because each path reads the prompt. DEALING_WINDOWS: router.sees then. */
+/* router.answer=auto uses likelihood up to this number of paths; with more paths it
+ * would cost too much, because each path reads the prompt. DEALING_WINDOWS: default of
+ * router.sees if documents are dealt anew. */
 enum { DEALING_WINDOWS = 4 };
 
 bool config_pair_is_local(const char *pair)
@@ -41,8 +42,8 @@ static double own_floor(const config *c)
     return strcmp(c->schedule, "wsd") == 0 ? 0 : 0.1;
 }
 
-/* The value of router.sees that -1 stands for. 0 if topology.levels cannot be parsed:
- * config_check reports that. */
+/* The value that -1 stands for in router.sees. 0 if topology.levels cannot be parsed,
+ * which config_check reports. */
 static int64_t own_sees(const config *c)
 {
     pl_topology_spec spec;
@@ -85,7 +86,7 @@ void config_leave_derived(config *c)
         c->sees = -1;
 }
 
-/* The name it had is the one that the run's data was made under. */
+/* If both paths are the same file, keeps the spelling that is stored in the run. */
 static void keep_path(const config_text own, config_text given)
 {
     if (strcmp(own, "-") == 0 || strcmp(given, "-") == 0)
@@ -106,15 +107,16 @@ void config_keep_own(const config *own, config *c)
     keep_path(own->import, c->import);
 }
 
-/* A file of `pathloom init` gives all keys: another preset in its first line would be
- * ignored without a word. */
+/* A file made by `pathloom init` sets all keys. If only its preset is changed, the new
+ * preset would have no effect, so this is an error. */
 static pl_status check_preset(const config *preset, const config *c)
 {
     config laptop;
     int n_set = 0, n_used = 0;
     memset(&laptop, 0, sizeof laptop);
     pl_conf_defaults(&config_table, &laptop);
-    PL_CHECK(config_apply_preset(&laptop)); /* the default of `preset` */
+    /* the key `preset` has this as its default */
+    PL_CHECK(config_apply_preset(&laptop));
     fill_derived(&laptop);
     for (size_t i = 0; i < config_table.n_keys; i++) {
         pl_table one = {&config_table.keys[i], 1};
@@ -145,8 +147,8 @@ pl_status config_build(const char *file, const char *const *sets, int n_sets,
     PL_CHECK(config_apply_preset(&preset));
     *out = preset;
     PL_CHECK(config_lay(out, file, sets, n_sets));
-    /* What the preset says of its own width, heads and blocks does not fit other ones.
-     */
+    /* The preset's values for its own width, heads and blocks do not fit different
+     * ones. */
     if (out->width != preset.width || out->heads != preset.heads)
         preset.head_size = preset.ffn = preset.kv_heads = 0;
     if (out->blocks != preset.blocks)
@@ -159,7 +161,7 @@ pl_status config_build(const char *file, const char *const *sets, int n_sets,
     return config_check(out);
 }
 
-/* ---- checks and what follows ---- */
+/* ---- checks and derived values ---- */
 const char *const config_baselines[CONFIG_BASELINES] = {"dense", "diloco", "dense-eq",
                                                         "dense-batch"};
 
@@ -262,7 +264,7 @@ static pl_status parse_blocks(const char *text, pl_topology_spec *spec)
     return PL_OK;
 }
 
-/* What modules would refuse too, in the words of the configuration. */
+/* Refuses numbers that modules would refuse too, with an error in terms of keys. */
 static pl_status check_blocks(const config *c, const pl_topology_spec *spec)
 {
     int64_t sum = 0, n = spec->n_levels;
@@ -330,8 +332,9 @@ static pl_status check_listener(const config *c, const char *key, const char *te
 /* ---- chapters of the mixture ---- */
 enum { PHASES_MAX = 1000000 };
 
-/* Numbers of phases from 1 to most, separated by commas; rising ones are each above the
- * one before. With `levels` each is followed by a colon and modules per level. */
+/* Reads numbers of phases from 1 to `most`, separated by commas. `rising`: each must be
+ * greater than the one before. With `levels` each is followed by a colon and the
+ * modules per level. */
 static bool read_phases(const char *text, bool rising, int64_t most,
                         int64_t phases[CONFIG_LIST_MAX],
                         config_text levels[CONFIG_LIST_MAX], int *n)
@@ -383,7 +386,7 @@ static pl_status read_splits(const config *c, split_list *out)
         c->split, (int)CONFIG_LIST_MAX);
 }
 
-/* The spec of a chapter whose modules are split into `levels`. */
+/* Gives the spec of the topology in a chapter whose modules are split into `levels`. */
 static pl_status split_spec(const char *levels, pl_topology_spec *spec)
 {
     pl_topology_spec next = *spec;
@@ -404,8 +407,8 @@ static pl_status split_spec(const char *levels, pl_topology_spec *spec)
     return PL_OK;
 }
 
-/* A chapter that begins after `begin` phases, in order; takes the next split if it is
- * there. */
+/* Fills in a chapter that begins after `begin` phases. Chapters are added in order.
+ * Uses the next split if it is at this place. */
 static pl_status add_chapter(split_list *splits, int64_t begin, config_chapter *chapter)
 {
     *chapter = (config_chapter){.begin = begin, .spec = chapter->spec};
@@ -478,13 +481,14 @@ int64_t config_all_phases(const config *c)
     return all;
 }
 
-/* A chapter begins where the one before has ended; all but those of train.more share
- * one schedule. */
+/* Checks that each chapter begins where the one before ends. All chapters except those
+ * of train.more share one schedule. */
 static pl_status check_chapters(const config *c, const pl_outer *outer, int n_paths)
 {
     config_chapter chapters[CONFIG_CHAPTERS_MAX];
     int n = 0, last = 0;
-    bool splits = false, deals = false, grows = false; /* grows: beside the baselines */
+    /* grows: modules are split while baselines train */
+    bool splits = false, deals = false, grows = false;
     PL_CHECK(config_chapters(c, chapters, &n));
     for (int i = 1; i < n; i++) {
         last = chapters[i].more ? last : i;

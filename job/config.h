@@ -1,28 +1,30 @@
-/* The configuration of a run: keys, how values are laid over each other, and what is
- * checked and derived. config.c has the table of keys, config_preset.c the presets, and
- * config_outer.c turns keys into an outer method and a codec.
+/* The configuration of a run: its keys, how values from several sources are combined,
+ * and how they are checked and derived. config_keys.c has the table of keys,
+ * config_preset.c the presets, and config_outer.c turns keys into an outer method and a
+ * codec.
  *
- * One row of the table per key makes the YAML reader, --set, `pathloom init`, the
- * reference page and the hash of a run (base/conf.h). `struct config` has one field per
- * row.
+ * Each row of the table is one key. The YAML reader, --set, `pathloom init`, the
+ * reference page and the hash of a run all use the table (base/conf.h). `struct config`
+ * has one field per row.
  *
- * config_build lays values in rising strength. A preset is named by a key and changes
- * the defaults of other keys, so file and --set are read three times: to find the
- * preset's name, to see which of its values no longer fit, and for good.
+ * config_build applies values from several sources; a later source overrides an earlier
+ * one. A preset is chosen by a key and changes the defaults of other keys, so the file
+ * and --set are read three times: to find the preset's name, to see which values of the
+ * preset do not fit, and finally to set the values.
  *
  *   defaults + file + --set  -> only the value of `preset` is used
  *   defaults + preset        = P
- *   P + file + --set         -> P's head_size, ffn, ... go if the user's width, heads
- *                               or blocks differ
+ *   P + file + --set         -> P's head_size, ffn, ... are dropped if the user's
+ *                               width, heads or blocks differ
  *   P + file + --set         -> fill_derived (0 or -1 becomes a value) -> config_check
  *
  * Invariants
- *   - config_build ends with config_check, so every configuration that it returns can
- *     be trained. -1 in keys of the outer method stays: config_outer resolves it.
- *   - The hash of a run covers every key that is not local. Local keys do not change
- *     results; a run may be resumed with other values of them.
- *   - config_lay alone is used to lay a command's options over a run's own
- *     configuration; config_keep_own then makes equal what was not really asked for. */
+ * - config_build ends with config_check, so every configuration that it returns can be
+ *   trained. Keys of the outer method keep the value -1; config_outer resolves it.
+ * - The hash of a run covers every key that is not local. Local keys do not change
+ *   results; a run may be resumed with different values of them.
+ * - config_lay alone applies a command's options to the run's own configuration.
+ *   Afterwards config_keep_own restores values that the user did not really change. */
 #ifndef PL_JOB_CONFIG_H
 #define PL_JOB_CONFIG_H
 #include "base/base.h"
@@ -77,7 +79,7 @@ typedef struct config {
     bool entropy, dynamic_steps;
     double outer_lr, outer_momentum;
     double lr_of[PL_CLASS_COUNT],
-        momentum_of[PL_CLASS_COUNT]; /* negative: the value for all classes counts */
+        momentum_of[PL_CLASS_COUNT]; /* negative: the value for all classes is used */
     bool rescale, settle;
     double norm_gate;
 
@@ -98,65 +100,72 @@ typedef struct config {
 extern const pl_table config_table;
 
 /* Builds a configuration from the defaults, the preset, the file and the --set pairs,
- * in this order of rising strength, and checks it. `file` may be NULL. ERR_CONFIG. */
+ * and checks it. Each of these overrides the ones before it. `file` may be NULL.
+ * ERR_CONFIG. */
 pl_status config_build(const char *file, const char *const *sets, int n_sets,
                        config *out);
 /* Sets shape, topology and training settings to those of the preset that c->preset
  * names (config_preset.c). Does nothing if it is empty. ERR_CONFIG. */
 PL_MUST_CHECK pl_status config_apply_preset(config *c);
-/* Lays the file (or NULL) and the --set pairs over the present values. ERR_CONFIG. */
+/* Applies the file (or NULL) and then the --set pairs to the present values.
+ * ERR_CONFIG. */
 PL_MUST_CHECK pl_status config_lay(config *c, const char *file, const char *const *sets,
                                    int n_sets);
-/* Gives derived values, and paths that name the same file differently, the values of
- * `own`. Used after config_lay over a copy of `own`: what differs then was really asked
- * for. */
+/* Used after config_lay on a copy of `own`. Restores from `own` derived values, and
+ * paths that name the same file in a different spelling. What differs afterwards was
+ * changed by the user. */
 void config_keep_own(const config *own, config *c);
 pl_status config_check(const config *c);
-/* For a file that users edit: keys that follow from others (head_size from width and
- * heads) get their 0 back, so that they still follow after a change. */
+/* For a file that users edit: keys that are derived from other keys (head_size from
+ * width and heads) get the value 0 again, so that they are derived anew after an
+ * edit. */
 void config_leave_derived(config *c);
-/* Whether the key of KEY=VALUE may differ between the starts of one run. */
+/* Whether KEY in KEY=VALUE may have different values each time the run is started. */
 bool config_pair_is_local(const char *pair);
 
-/* Values that follow from the configuration. */
+/* Values that are computed from the configuration. */
 pl_status config_shape(const config *c, pl_shape *out);
 pl_status config_spec(const config *c, pl_topology_spec *out);
-/* ERR_CONFIG: no outer method or codec can do this (config_outer.c). */
+/* ERR_CONFIG if no outer method or codec supports these settings (config_outer.c). */
 pl_status config_outer(const config *c, pl_outer *out);
-/* Whether the processes of the job speak CURVE: net.encrypt, or an address that other
- * machines reach. */
+/* Whether the processes of the job encrypt their messages (CURVE): net.encrypt is on,
+ * or other machines can reach an address. */
 bool config_encrypts(const config *c);
 void config_hash(const config *c, pl_hash *out);
-/* Sequences per pass: train.micro_batch, at most train.batch. */
+/* Number of sequences per pass: train.micro_batch, but not more than train.batch. */
 int config_pass(const config *c);
-/* Whether Muon steps the matrices of blocks. */
+/* Whether Muon is the optimizer for the matrices of blocks. */
 bool config_has_muon(const config *c);
 /* Arms that a run may train beside the mixture. */
 enum { CONFIG_BASELINES = 4 };
 extern const char *const config_baselines[CONFIG_BASELINES];
 bool config_is_baseline(const char *name);
 bool config_wants(const config *c, const char *baseline);
-/* The mixture is trained in chapters (job/chapters.c). A new one begins where documents
- * are dealt anew (router.em), where modules are split (topology.split), and with each
- * number of train.more. */
+/* The mixture is trained in chapters (job/chapters.c). A new chapter begins where
+ * documents are dealt anew (router.em), where modules are split (topology.split), and
+ * for each number of train.more. */
 typedef struct config_chapter {
     int64_t begin,
-        end; /* phases of a path, train.more's behind those of train.phases */
+        /* in phases of a path; phases of train.more are counted after those of
+         * train.phases */
+        end;
     bool deals, splits, more;
     pl_topology_spec spec;
 } config_chapter;
 enum { CONFIG_LIST_MAX = 16, CONFIG_CHAPTERS_MAX = 3 * CONFIG_LIST_MAX + 1 };
-/* All chapters, at least one. ERR_CONFIG if the three keys do not fit together. */
+/* Fills in all chapters; there is at least one. ERR_CONFIG if the three keys contradict
+ * each other. */
 PL_MUST_CHECK pl_status config_chapters(const config *c,
                                         config_chapter out[CONFIG_CHAPTERS_MAX],
                                         int *n);
-/* Phases of a path of the mixture in all: train.phases and train.more. */
+/* Number of phases of a path of the mixture in all chapters: train.phases plus
+ * train.more. */
 int64_t config_all_phases(const config *c);
-/* Resolves router.answer for a run with n_paths paths: true if the path under which the
- * prompt is likeliest answers, false if the router's does. */
+/* Resolves router.answer for a run with n_paths paths. True: a prompt is answered by
+ * the path under which it is likeliest. False: the router chooses the path. */
 bool config_answers_by_likelihood(const config *c, int n_paths);
-/* For an option that overrides router.answer: ERR_USAGE unless it is one of its values.
- */
+/* Checks an option that overrides router.answer. ERR_USAGE if the key does not allow
+ * the value. */
 PL_MUST_CHECK pl_status config_check_answer(const char *option, const char *value);
 
 #endif

@@ -11,7 +11,7 @@
     }
 
 /* A row: name, type, offset, default, min, max, choices, unit, help, local. Local keys
- * do not change results; a run may be resumed with other values of them. */
+ * do not change results; a run may be resumed with different values of them. */
 static const pl_key keys[] = {
     {"preset", PL_KEY_TEXT, AT(preset), "laptop", 0, 0, NULL, "",
      "model, topology and training settings to start from; keys given beside it "

@@ -1,5 +1,5 @@
-/* Turns the keys of the outer method and of the codec into the settings that they stand
- * for, and checks that they go together. */
+/* Turns the keys of the outer method and of the codec into settings, and checks that
+ * the settings can be combined. */
 #include "job/config.h"
 
 #include <math.h>
@@ -98,8 +98,8 @@ static pl_status read_codec(const config *c, pl_outer *out)
     PL_CHECK(pl_codec_options_check(o));
     PL_CHECK(pl_quorum_check(out));
     PL_CHECK(pl_mean_check(out));
-    /* In a block with large values, small values that wait in the residual would round
-     * to zero. */
+    /* If a block has large values, small values that are kept in the residual would be
+     * rounded to zero. */
     for (int role = 0; role < PL_ROLE_COUNT; role++) {
         int codec = out->codec.codec[role];
         bool few = codec == PL_CODEC_TOPK || codec == PL_CODEC_SKETCH16;
@@ -109,7 +109,8 @@ static pl_status read_codec(const config *c, pl_outer *out)
                            "for later; use bf16 or f32",
                            pl_codec_name((pl_codec)codec));
     }
-    /* A mate's offer is complete, so no part of it may be left for later. */
+    /* An update that is offered to a mate must be complete, so no part of it may be
+     * left for later. */
     bool partial = pl_codec_is_homomorphic(&out->codec);
     for (int role = 0; role < PL_ROLE_COUNT; role++)
         partial = partial || out->codec.codec[role] == PL_CODEC_TOPK;
@@ -155,7 +156,7 @@ pl_status config_outer(const config *c, pl_outer *out)
         out->lr[k] = chosen(c->lr_of[k], out->method.lr);
         out->momentum[k] = chosen(c->momentum_of[k], out->method.momentum);
     }
-    /* Settings of one class must be valid for the modules that are in it. */
+    /* Settings of a class must be valid for all modules of that class. */
     for (int k = 0; k < PL_CLASS_PRIVATE; k++) {
         pl_method_settings m = out->method;
         m.lr = out->lr[k];

@@ -1,19 +1,19 @@
-/* A preset laid over the defaults: shape and topology from modules/preset.c, training
- * settings from the table below.
+/* Applies a preset to the defaults: shape and topology come from modules/preset.c,
+ * training settings from the table below.
  *
  * The paper presets train as the papers did (DiPaCo, arXiv:2403.10616, table 4 and
  * section 4; DiLoCo, arXiv:2311.08105): 24,000 steps of the base model, then 64,000
- * steps of each path, 512 full sequences of 1,024 tokens per step. What the papers
- * leave open (AdamW's betas, clipping, the end of the cosine) keeps the key's default;
- * so do the router's feature transforms and balance, which the papers do not have. A
- * dense preset trains the same 88,000 steps in the same two parts, each with a cosine
- * of its own, while the paper's dense curve seems to have one cosine for all. */
+ * steps of each path, with 512 full sequences of 1,024 tokens per step. Settings that
+ * the papers do not give (AdamW's betas, clipping, the end of the cosine) keep the
+ * key's default; so do the router's feature transforms and balance, which the papers do
+ * not have. A dense preset trains the same 88,000 steps in the same two parts, each
+ * with its own cosine; the paper's dense curve seems to have one cosine for all. */
 #include "job/config.h"
 
-/* 427 phases of 150 steps are the fewest that reach 64,000 steps. With outer.lr_private
- * and outer.momentum_private at -1, modules of a single path take the same outer step
- * as the others: 0.7 and 0.9 for diloco, as in the paper, and the method's own values
- * for any other outer.method. */
+/* 427 is the smallest number of phases of 150 steps that reaches 64,000 steps. With
+ * outer.lr_private and outer.momentum_private at -1, modules of a single path take the
+ * same outer step as the others: 0.7 and 0.9 for diloco, as in the paper, and the
+ * method's own values for every other outer.method. */
 #define PAPER                                                                          \
     "train.batch=512 train.lr=4e-4 train.base_lr=0 train.warmup=1000 "                 \
     "train.base_warmup=1000 train.schedule=cosine train.base_replicas=1 "              \

@@ -38,8 +38,9 @@ double evaluation_bits(const evaluation *e, const pl_score *score)
 
 /* ---- tokens and time spent on training ---- */
 typedef struct spent {
-    uint64_t tokens, longest; /* of all trainings; of the longest one */
-    uint64_t mean;            /* of a training; summed over chapters */
+    /* tokens: in all of its trainings; longest: in the longest one */
+    uint64_t tokens, longest;
+    uint64_t mean; /* mean over the trainings; summed over chapters */
     double seconds;
     int n;
     int64_t least_phase;
@@ -64,10 +65,10 @@ typedef struct job {
     evaluation *e;
     pl_scorer *scorer;
     float *params;
-    char chapter[PL_ARM_NAME_MAX]; /* of the mixture, the newest */
+    char chapter[PL_ARM_NAME_MAX]; /* name of the mixture's newest chapter */
     pl_snapshot tag;               /* of the chapter; without items: the heads */
-    bool *closed;                  /* [n_paths] never chosen nor read; NULL: none */
-    spent spent[ROW_COUNT];        /* of the arm of each row */
+    bool *closed; /* [n_paths] paths that are never chosen nor read, or NULL */
+    spent spent[ROW_COUNT]; /* [row] for the arm of each row */
 } job;
 
 typedef struct arm_source {
@@ -154,9 +155,9 @@ static pl_status score_arm(job *j, row_kind kind, const pl_arm *arm,
                               scores_of(e, kind));
 }
 
-/* Training time in seconds, if each path or replica had a machine of its own. Computed
- * from tokens at the run's mean rate per machine, because measured times depend on
- * which arms happened to run at the same time. */
+/* Training time in seconds, if each path or replica had its own machine. It is computed
+ * from tokens, with the run's mean rate per machine: measured times depend on which
+ * arms happened to run at the same time. */
 static double training_seconds(const job *j, const evaluation_row *w, const spent *s)
 {
     double tokens = (double)s->longest;
@@ -184,7 +185,7 @@ static void fill_spent(job *j, evaluation_row *w, const pl_arm *arm,
                   run_is_last_chapter(j->r, arm->name);
 }
 
-/* Fills all rows of one arm; `kind` is its first. */
+/* Fills all rows of one arm; `kind` is the first of them. */
 static pl_status fill_rows(job *j, row_kind kind)
 {
     pl_arm arm;
@@ -300,7 +301,8 @@ static pl_status read_arm_spent(job *j, const char *arm, spent *out)
     return PL_OK;
 }
 
-/* All chapters of the mixture; how far its paths are is said of the newest. */
+/* Adds up all chapters of the mixture. The progress of paths is that of the newest
+ * chapter. */
 static pl_status read_mixture_spent(job *j, spent *out)
 {
     spent all = {0};

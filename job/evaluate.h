@@ -1,15 +1,17 @@
-/* Private to job: how well a run's arms predict held-out text, and how it is shown. */
+/* Private to job: measures how well a run's arms predict held-out text, and shows
+ * it. */
 #ifndef PL_JOB_EVALUATE_H
 #define PL_JOB_EVALUATE_H
 #include "job/run.h"
 #include "eval/eval.h"
 
-/* Rows of the table: the mixture under three ways to choose a document's path, then the
+/* Rows of the table: the mixture with three ways to choose a document's path, then the
  * baselines. */
 typedef enum row_kind {
-    ROW_ROUTER,     /* by the router, once per document */
-    ROW_LIKELIHOOD, /* by the paths' likelihood of the prefix, once per document */
-    /* by likelihood, chosen again for each window from the text before it */
+    ROW_ROUTER, /* the router chooses, once per document */
+    /* the path under which the prefix is likeliest, once per document */
+    ROW_LIKELIHOOD,
+    /* for each window, the path under which the text before it is likeliest */
     ROW_WINDOWS,
     ROW_DENSE,
     ROW_DILOCO,
@@ -25,23 +27,25 @@ typedef struct evaluation_row {
     const char *brief; /* heading of its column in the table by domain */
     char title[40];    /* title for readers */
     bool present, finished;
-    pl_score *scores;         /* [n_docs] */
-    pl_score score;           /* their sum */
-    double ppl, bits;         /* perplexity per token; bits per byte of text */
-    uint64_t tokens_per_path; /* trained on, base model included */
+    pl_score *scores; /* [n_docs] */
+    pl_score score;   /* sum of the scores */
+    double ppl, bits; /* perplexity per token; bits per byte of text */
+    /* tokens that each path was trained on, including those of the base model */
+    uint64_t tokens_per_path;
     uint64_t tokens_total;
-    double flops;   /* of training */
-    double seconds; /* of training, if each path or replica had its own machine */
+    double flops; /* floating-point operations of training */
+    /* seconds of training, if each path or replica had its own machine */
+    double seconds;
     pl_score *by_domain;
 } evaluation_row;
 
-/* A text to evaluate in the place of the run's held-out text (text_report.c). */
+/* A text to evaluate instead of the run's held-out text (text_report.c). */
 typedef struct evaluation_text {
     const char *path;
-    pl_buf file, sources; /* as pl_documents_encode gives them */
+    pl_buf file, sources; /* encoded by pl_documents_encode */
 } evaluation_text;
 
-/* What is wanted beyond the table. */
+/* What a command asks for in addition to the table. */
 typedef struct evaluation_wish {
     const evaluation_text *text;      /* show its documents; NULL: the run's text */
     mixture_wish mixture;             /* what of it is evaluated */
@@ -51,48 +55,56 @@ typedef struct evaluation_wish {
 
 typedef struct evaluation {
     evaluation_row rows[ROW_COUNT];
-    row_kind answer;         /* the row whose rule `generate` and `serve` follow */
-    uint32_t *docs;          /* scored */
-    int *path_of;            /* of each scored document, by the router */
-    pl_likeliest *likeliest; /* and by likelihood; NULL if not known */
-    uint64_t *bytes;         /* [n_docs] of the counted text of each */
+    row_kind answer; /* the row with the rule that `generate` and `serve` use */
+    uint32_t *docs;  /* documents that are scored */
+    int *path_of;    /* for each scored document, the router's path */
+    /* for each scored document, the likeliest path; NULL if not known */
+    pl_likeliest *likeliest;
+    uint64_t *bytes; /* [n_docs] bytes of the counted text of each document */
     size_t n_docs;
     pl_every_choice *every; /* [wish.n_every, n_docs]; NULL: none */
     evaluation_wish wish;
-    uint64_t n_targets, n_bytes; /* counted tokens, and the bytes of their text */
-    pl_score best, best_windows; /* in hindsight: best path per document, per window */
-    double rate;                 /* tokens per second of one machine, over all arms */
-    double purity, nmi, purity_k8; /* of the training documents; NaN without domains */
+    /* n_targets: counted tokens; n_bytes: bytes of their text */
+    uint64_t n_targets, n_bytes;
+    /* chosen in hindsight: best path per document, and per window */
+    pl_score best, best_windows;
+    double rate; /* tokens per second of one machine, as the mean over all arms */
+    /* how well the router's paths match the domains of the training documents; NaN
+     * without domains */
+    double purity, nmi, purity_k8;
     double seconds;
 } evaluation;
 
-/* Scores the heads of a run's store, also while it trains. `wish` may be NULL. */
+/* Scores the newest versions in a run's store, also while it trains. `wish` may be
+ * NULL. */
 pl_status evaluate(pl_run *r, pl_store *store, const evaluation_wish *wish,
                    evaluation *out);
 void evaluation_clear(evaluation *e);
-/* The path that answers scored document i. */
+/* The path that answers the i-th scored document. */
 static inline int evaluation_path(const evaluation *e, size_t i)
 {
     return e->answer == ROW_LIKELIHOOD ? e->likeliest[i].path : e->path_of[i];
 }
-/* Bits per byte of a sum over the scored documents. */
+/* Bits per byte for a sum of scores over the scored documents. */
 double evaluation_bits(const evaluation *e, const pl_score *score);
 void evaluation_json(const pl_run *r, const evaluation *e, int indent, pl_buf *out);
 void evaluation_print(const pl_run *r, const evaluation *e);
-/* every_report.c: the rows once, history W and oracle W; a JSON array. */
+/* every_report.c: prints one row for the choice once per document, and one row each for
+ * history and oracle per W; and the same as a JSON array. */
 void evaluation_print_every(const evaluation *e);
 pl_json *evaluation_every_json(const evaluation *e);
-/* text_report.c: encodes a text with the run's tokenizer and makes it r->valid; clear
- * `out` after the run is closed. Then one line per document of it, or a JSON array. */
+/* text_report.c: evaluation_read_text encodes a text with the run's tokenizer and makes
+ * it r->valid; call evaluation_text_clear after the run is closed. The other functions
+ * print one line per document, or make a JSON array. */
 pl_status evaluation_read_text(pl_run *r, const char *path, evaluation_text *out);
 void evaluation_text_clear(evaluation_text *text);
 void evaluation_print_documents(const pl_run *r, const evaluation *e);
 pl_json *evaluation_documents_json(const pl_run *r, const evaluation *e);
-/* RUN/report.json. */
+/* Writes RUN/report.json. */
 pl_status evaluation_save(const pl_run *r, const evaluation *e);
 
-/* One line of text from each path (at most 8), which begins like a held-out document of
- * that path. */
+/* Prints one line of text from each path (at most 8 paths), prompted with the beginning
+ * of a held-out document of that path. */
 pl_status evaluation_samples(pl_run *r, pl_store *store, const evaluation *e);
 
 #endif

@@ -1,5 +1,6 @@
-/* Prints what it is worth to choose the path again every W tokens: once per document,
- * every W tokens by the text before (history), and in hindsight (oracle). */
+/* Prints how much it helps to choose the path again every W tokens. It compares three
+ * rules: once per document, every W tokens by the text before (history), and every W
+ * tokens in hindsight (oracle). */
 #include "job/evaluate.h"
 
 #include <math.h>
@@ -8,9 +9,14 @@ typedef struct every_row {
     const char *rule; /* "once", "history", "oracle" */
     int every;        /* W; 0: once */
     double bits, bits_error, ppl;
-    double below, below_error; /* percent of perplexity below once */
-    double share;   /* of the oracle's gain for the same W in nats; NaN: of no row */
-    double changes; /* share of choices that took another path; NaN: not history */
+    /* by how many percent the perplexity is below that of "once", and the standard
+     * error */
+    double below, below_error;
+    /* part of the oracle's gain (in nats, same W) that history reaches; NaN in other
+     * rows */
+    double share;
+    /* fraction of choices that changed the path; NaN except in rows of history */
+    double changes;
 } every_row;
 
 static void collect_scores(const evaluation *e, int w, bool oracle, pl_score *scores)
@@ -20,7 +26,7 @@ static void collect_scores(const evaluation *e, int w, bool oracle, pl_score *sc
         scores[i] = oracle ? choices[i].oracle : choices[i].history;
 }
 
-/* Fills what every row has from its scores and those of once. */
+/* Fills in the fields that every row has, from its scores and those of "once". */
 static void fill_every_row(const evaluation *e, const pl_score *scores, every_row *out)
 {
     const pl_score *once = e->rows[ROW_LIKELIHOOD].scores;
@@ -45,7 +51,7 @@ static double share_of_changes(const evaluation *e, int w)
     return n_choices > 0 ? (double)n_changes / (double)n_choices : NAN;
 }
 
-/* rows [2 n_every + 1]: once, then history and oracle of each W. */
+/* Fills rows [2 n_every + 1]: first "once", then history and oracle for each W. */
 static void fill_every_rows(const evaluation *e, every_row *rows)
 {
     pl_score *scores = pl_alloc(e->n_docs * sizeof *scores);
@@ -90,8 +96,8 @@ pl_json *evaluation_every_json(const evaluation *e)
     return list;
 }
 
-/* "12.3 ±0.4"; without the error where one document does not tell it. "±" is two bytes
- * and one column: the text is padded to `width` columns. */
+/* Writes "12.3 ±0.4", or only "12.3" if there is just one document and so no error. "±"
+ * has two bytes and takes one column, so the text is padded to `width` columns. */
 static void write_with_error(char out[48], int width, int digits, double value,
                              double error, const char *unit)
 {

@@ -3,10 +3,10 @@
  *
  * Read in this order: config (the keys), dial (keys from a time), run (the folder),
  * run_plan (memory and disk), run_processes (hub, homes, workers), stages (data, base
- * model, routing, arms), progress, evaluate, report, artifacts (the parts of a run that
- * answer prompts), store_homes (a store that homes may hold), run_homes (homes are
- * added and removed), page (what a browser shows of a run).
- */
+ * model, routing, arms), chapters, progress, evaluate, report, artifacts (the files and
+ * objects with which a run answers prompts), store_homes (access to a store that
+ * running homes have locked), run_homes (adding and removing homes), page (what a
+ * browser shows of a run). */
 #ifndef PL_JOB_JOB_H
 #define PL_JOB_JOB_H
 #include "job/config.h"

@@ -1,4 +1,4 @@
-/* Follows a run and answers what its page asks (page.h). */
+/* Reads the data of a run and answers the questions of its page (page.h). */
 #include "job/page_internal.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@
 enum {
     READ_AT_ONCE = 500, /* versions per tick, so that questions do not wait long */
     ASK_MS = 1500,
-    ASK_AGAIN_MS = 2000, /* a hub that did not answer */
+    ASK_AGAIN_MS = 2000, /* wait after a hub did not answer */
     SAMPLE_MS = 1000
 };
 
@@ -49,12 +49,14 @@ uint64_t page_number(const page *p)
 }
 
 /* ---- the store ---- */
-/* Opens the store anew if a home was added, which has a part of its own. */
+/* Opens the store again if a home was added, because that home has a part of its
+ * own. */
 static pl_status follow_store(page *p)
 {
     if (!pl_path_exists(p->folder))
         return PL_OK;
-    if (p->anew) { /* the job has ended: its last commits may not reach this reader */
+    /* the job has ended, and its last commits may not reach this reader */
+    if (p->anew) {
         pl_store_close(&p->store);
         p->anew = false;
         p->sequence = 0;
@@ -112,8 +114,8 @@ static void add_sample(page *p, int64_t now)
     p->samples[p->n_samples++] = (page_sample){now, done};
 }
 
-/* A job that was killed leaves its hub's address behind. No lock is taken to find that
- * out, because a reader must not be in the way of the next `train`. */
+/* A job that was killed leaves its hub's address behind. This is not checked by taking
+ * the run's lock, because a reader must not block the next `train`. */
 static void ask_for_status(page *p)
 {
     const int64_t now = pl_now_ms();
@@ -128,7 +130,7 @@ static void ask_for_status(page *p)
     if (result == PL_OK)
         result = run_hub_status(&p->r, ASK_MS, &status);
     if (result != PL_OK)
-        pl_wire_close(&p->r.hub); /* the next job has another address */
+        pl_wire_close(&p->r.hub); /* the next job will have a different address */
     p->silent = p->silent && result != PL_OK;
     pl_json_destroy(&p->hub);
     p->hub = status;
@@ -192,7 +194,7 @@ static uint64_t serial_of(const pl_page_question *q, const char *name)
                                                                      : 0;
 }
 
-/* [time, path, phase, worker]; a path that is not known yet is left out */
+/* Makes a list of [time, path, phase, worker]. Leases of unknown paths are left out. */
 static pl_json *leases_json(page *p, uint64_t since)
 {
     pl_json *list = pl_json_array();

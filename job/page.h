@@ -1,28 +1,30 @@
-/* What `pathloom page` shows of a run: it opens the store as a reader, asks the hub of
- * a running job for its status, reads logs and report.json, and changes nothing.
+/* The data that `pathloom page` shows of a run. It opens the store as a reader, asks
+ * the hub of a running job for its status, reads logs and report.json, and changes
+ * nothing.
  *
  * The owner calls page_tick every second and page_answer for every question
- * (serve/page_front.h); both on one thread. Questions:
+ * (serve/page_front.h), both on one thread. Questions:
  *
  *   /state.json           the run at this moment
- *   /history?since=N      what every path trained in every phase, and the rare events;
- *                         with `epoch`, only what came after serial N (and `events`)
+ *   /history?since=N      the training of every path in every phase, and the rare
+ *                         events; with `epoch`, only what came after serial N (and
+ *                         `events`)
  *   /modules.json?arm=A   the versions of an arm's modules over time; for one module
- *                         (`module`) a `version`, or with `heat` how its tensors
- * changed
- */
+ *                         (`module`): one `version`, or with `heat` how its tensors
+ *                         changed */
 #ifndef PL_JOB_PAGE_H
 #define PL_JOB_PAGE_H
 #include "serve/serve.h"
 
 typedef struct page page;
-/* ERR_NOT_FOUND: there is no run in this folder. */
+/* ERR_NOT_FOUND if the folder is not a run. */
 PL_MUST_CHECK pl_status page_open(const char *dir, page **out);
 void page_close(page **out); /* accepts NULL */
-/* Catches up with the run. `watched`: somebody looks, so the hub is asked, too. Returns
- * true if it should be called again at once, because there is more to read. */
+/* Reads what is new in the run. `watched`: a browser is connected, so the hub is asked,
+ * too. Returns true if page_tick should be called again at once, because there is more
+ * to read. */
 bool page_tick(page *p, bool watched);
-uint64_t page_number(const page *p); /* of the newest state */
+uint64_t page_number(const page *p); /* number of the newest state */
 /* Appends the answer, a JSON text. */
 PL_MUST_CHECK pl_status page_answer(page *p, const pl_page_question *q, pl_buf *out);
 

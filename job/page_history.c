@@ -1,4 +1,4 @@
-/* Gathers what every path trained in every phase (page_history.h). */
+/* Collects the training of every path in every phase (page_history.h). */
 #include "job/page_history.h"
 
 #include <math.h>
@@ -84,7 +84,7 @@ static pl_status note_page_arm(void *context, const pl_object *object)
 static pl_status note_page_head(void *context, const pl_version *head)
 {
     page_history *h = context;
-    /* Modules come in the order of their names, the same each time. */
+    /* Modules come in the order of their names, which is the same each time. */
     size_t i = h->reading;
     while (i < h->n_modules && strcmp(h->modules[i].name, head->module) < 0)
         i++;
@@ -136,7 +136,7 @@ page_series *page_history_find(page_history *h, const char *task, int *arm, int 
 }
 
 /* ---- cells ---- */
-/* Adds a later cell of the same series. */
+/* Joins a cell with a later cell of the same series. */
 static void join_cells(page_cell *into, const page_cell *later)
 {
     if (later->n == 0)
@@ -177,7 +177,8 @@ static void double_stride(page_history *h)
         }
 }
 
-/* A phase that no series can hold is ignored: the number comes from a record. */
+/* Finds or adds the cell of a phase. The number comes from a record that may be
+ * damaged, so a phase that no series can have is ignored. */
 static page_cell *make_cell(page_history *h, page_series *s, int64_t phase)
 {
     const int64_t most = INT64_C(1) << 40;
@@ -207,8 +208,9 @@ page_cell *page_history_cell(page_history *h, page_series *s, int64_t phase)
     return phase >= 0 && slot < s->n_cells ? &s->cells[slot] : NULL;
 }
 
-/* The same lease tells every module of its path. A later lease of the same phase comes
- * after a rollback and counts instead. */
+/* Every module of a path names the same lease, which counts once. If there is a later
+ * lease of the same phase, a rollback came between, and the later lease replaces the
+ * earlier one. */
 static void add_contribution(page_history *h, const pl_version *v,
                              const pl_contribution *c)
 {
@@ -270,13 +272,15 @@ pl_status page_history_read(page_history *h, pl_store *store, int most, bool *mo
 }
 
 /* ---- JSON ---- */
-/* Four digits after the point are enough for a picture, and half as many bytes. */
+/* Rounds to four digits after the point: enough for a picture, and half as many
+ * bytes. */
 static pl_json *rounded(double value)
 {
     return pl_json_make_real(round(1e4 * value) / 1e4);
 }
 
-/* [path, phase, phases, loss, tokens, seconds, worker, leased, committed] */
+/* Makes a list [path, phase, phases, loss, tokens, seconds, worker, leased,
+ * committed]. */
 static pl_json *cell_json(const page_history *h, int path, size_t slot,
                           const page_cell *c)
 {

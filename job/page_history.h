@@ -1,10 +1,11 @@
-/* Private to the page: what every path trained in every phase, gathered from the
+/* Private to the page: the training of every path in every phase, collected from the
  * contributions of all versions, in bounded memory.
  *
- * A series has one cell per phase. When all cells together pass a limit, the stride
- * doubles and neighbouring cells become one: a year of phases keeps its shape. A cell
- * that changes gets a new serial, so that a reader asks for what is new alone. When the
- * stride changes, so does the epoch, and readers begin again. */
+ * Each path has a series with one cell per phase. When the cells of all series exceed a
+ * limit, the stride doubles: neighbouring cells are joined, so even a year of phases
+ * keeps its shape. A cell that changes gets a new serial, so that a reader can ask only
+ * for what is new. When the stride changes, the epoch changes, too, and readers begin
+ * again. */
 #ifndef PL_JOB_PAGE_HISTORY_H
 #define PL_JOB_PAGE_HISTORY_H
 #include "job/page_lineage.h"
@@ -14,12 +15,13 @@
 enum { PAGE_CELLS_MAX = 32768, PAGE_WORKERS_MAX = 8192, PAGE_ARMS_MAX = 64 };
 
 typedef struct page_cell {
-    double loss;            /* mean, weighted by tokens */
-    double tokens, seconds; /* sums */
-    int64_t from_ms, at_ms; /* leased; committed */
-    uint64_t token, serial; /* token: of the newest lease in it */
-    int worker;             /* of the newest one; -1: not known */
-    int n;                  /* phases in it; 0: none yet */
+    double loss;            /* mean over the tokens of the phase or phases */
+    double tokens, seconds; /* sums over the phases of the cell */
+    /* from_ms: when the first phase was leased; at_ms: when the last was committed */
+    int64_t from_ms, at_ms;
+    uint64_t token, serial; /* token: of the newest lease in the cell */
+    int worker;             /* the worker of the newest phase; -1: not known */
+    int n;                  /* number of phases in the cell; 0: none yet */
 } page_cell;
 
 typedef struct page_series {
@@ -31,11 +33,11 @@ typedef struct page_series {
 typedef struct page_arm {
     pl_arm arm;
     pl_topology *topology;
-    page_series *series; /* path by path, and in it replica by replica */
+    page_series *series; /* [paths * replicas] ordered by path, then by replica */
     int n_series, n_replicas;
 } page_arm;
 
-/* How far a module was read. */
+/* How far the versions of a module were read. */
 typedef struct page_module {
     char name[PL_MODULE_NAME_MAX];
     uint64_t next, end; /* versions [next, end) are still to be read */
@@ -56,23 +58,24 @@ typedef struct page_history {
 
 void page_history_begin(page_history *h);
 void page_history_clear(page_history *h);
-/* Takes both. At most PAGE_ARMS_MAX arms. */
+/* Adds an arm; takes ownership of both arguments. There are at most PAGE_ARMS_MAX
+ * arms. */
 void page_history_add_arm(page_history *h, pl_arm *arm, pl_topology *topology);
-/* Takes note of new arms and versions. Call it after each refresh of the store. */
+/* Looks for new arms and versions. Call it after each refresh of the store. */
 PL_MUST_CHECK pl_status page_history_look(page_history *h, pl_store *store);
 /* Reads up to `most` versions; *more is false when all are read. */
 PL_MUST_CHECK pl_status page_history_read(page_history *h, pl_store *store, int most,
                                           bool *more);
-/* Adds what one version says of its contributions. */
+/* Adds the contributions that a version's record names. */
 void page_history_add(page_history *h, const pl_version *version);
-/* The series of the task "mix/p01.r0"; NULL if there is none. */
+/* Finds the series of a task such as "mix/p01.r0"; NULL if there is none. */
 page_series *page_history_find(page_history *h, const char *task, int *arm, int *path);
-/* Its number among all workers; -1 if there are too many. */
+/* The number of a worker in the list of workers; -1 if the list is full. */
 int page_history_worker(page_history *h, const char *name);
 /* The cell of a phase; NULL if it is not there. */
 page_cell *page_history_cell(page_history *h, page_series *s, int64_t phase);
-/* Appends the members "epoch", "serial", "stride", "paths", "workers" and "cells":
- * those that changed after `since`, a serial of this epoch, or all. */
+/* Appends the members "epoch", "serial", "stride", "paths", "workers" and "cells".
+ * Cells are those that changed after `since`, a serial of this epoch; 0 gives all. */
 void page_history_json(const page_history *h, uint64_t since, pl_json *out);
 
 #endif

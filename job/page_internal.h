@@ -14,7 +14,7 @@ typedef struct page_lease {
     int worker;
 } page_lease;
 
-/* How much was done at a time, for the rate. */
+/* How many steps were done at a time; used for the rate. */
 typedef struct page_sample {
     int64_t ms;
     double done;
@@ -22,21 +22,21 @@ typedef struct page_sample {
 
 struct page {
     pl_run r;
-    char folder[PL_PATH_MAX]; /* of the store */
-    pl_store *store;          /* NULL: there is none yet */
-    char trouble[512];        /* why the store cannot be read; "": it can */
-    uint64_t sequence;        /* of the state that was looked at */
+    char folder[PL_PATH_MAX]; /* the store's folder */
+    pl_store *store;          /* NULL: there is no store yet */
+    char trouble[512];        /* why the store cannot be read; "" if it can */
+    uint64_t sequence;        /* commit number of the state that was read last */
     bool finished, reading;
-    bool anew; /* the store is to be opened anew */
+    bool anew; /* the store must be opened again */
     page_history history;
     page_log log;
-    page_lease *leases; /* a ring of the newest */
+    page_lease *leases; /* a ring of the newest leases */
     uint64_t n_leases;
-    int joined[PAGE_WORKERS_MAX]; /* how often each worker joined */
-    pl_json *hub;                 /* its newest status; NULL: no job runs */
-    bool silent;                  /* a job seems to run, but its hub does not answer */
+    int joined[PAGE_WORKERS_MAX]; /* [worker] how often each worker joined */
+    pl_json *hub;                 /* the hub's newest status; NULL: no job is running */
+    bool silent; /* a job seems to be running, but its hub does not answer */
     int64_t asked_ms;
-    pl_json *report; /* NULL: the run was not evaluated */
+    pl_json *report; /* NULL: the run was not evaluated yet */
     int64_t report_ms;
     page_sample samples[PAGE_SAMPLES];
     int n_samples;
@@ -48,7 +48,7 @@ PL_MUST_CHECK pl_status page_modules_json(page *p, const pl_page_question *q,
                                           pl_buf *out);
 /* page_state.c */
 void page_state_json(const page *p, pl_buf *out);
-/* Steps done and to do, of the arms in the hub's status. */
+/* Inner steps that are done, and steps in all, of the arms in the hub's status. */
 void page_work(const pl_json *hub, double *done, double *total);
 
 #endif

@@ -1,4 +1,4 @@
-/* Gathers the versions of all modules in bounded memory (page_lineage.h). */
+/* Collects the versions of all modules in bounded memory (page_lineage.h). */
 #include "job/page_lineage.h"
 
 #include <math.h>
@@ -7,7 +7,8 @@
 static page_line *take_line(page_lineage *g, const char *module)
 {
     for (size_t i = 0; i < g->n_lines; i++) {
-        /* Versions come module by module, so the search begins where it last ended. */
+        /* Versions come module by module, so the search begins at the module that was
+         * found last. */
         const size_t at = (g->newest + i) % g->n_lines;
         if (strcmp(g->lines[at].module, module) == 0) {
             g->newest = at;
@@ -33,7 +34,7 @@ const page_line *page_lineage_find(const page_lineage *g, const char *module)
 static void note_strand(page_node *node, int64_t path)
 {
     if (path < 0 || path > UINT16_MAX)
-        return; /* no topology has so many paths: the record is damaged */
+        return; /* the record is damaged: no topology has that many paths */
     for (int i = 0; i < node->n_paths; i++)
         if (node->paths[i] == path)
             return;
@@ -41,7 +42,7 @@ static void note_strand(page_node *node, int64_t path)
         node->paths[node->n_paths++] = (uint16_t)path;
 }
 
-/* Adds a later node of the same module. */
+/* Joins a node with a later node of the same module. */
 static void join_nodes(page_node *into, const page_node *later)
 {
     if (later->n == 0)
@@ -81,7 +82,8 @@ static void halve_lines(page_lineage *g)
     }
 }
 
-/* NULL: there are more modules than nodes, or the number is out of any range. */
+/* Finds or adds the node of a version. NULL if there are more modules than nodes, or if
+ * the number is out of range. */
 static page_node *make_node(page_lineage *g, page_line *line, uint64_t number)
 {
     const uint64_t most = UINT64_C(1) << 40;

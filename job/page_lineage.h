@@ -1,9 +1,10 @@
-/* Private to the page: when which module got which version and by whose updates, of all
- * arms, in bounded memory.
+/* Private to the page: for all arms, when each module got which version, and from whose
+ * updates, in bounded memory.
  *
- * A module has one node per version. When all nodes together pass a limit, the stride
- * doubles and neighbouring versions become one node: 10,000 versions keep their shape.
- * Exact records are read from the store for one version at a time. */
+ * A module has one node per version. When the nodes of all modules exceed a limit, the
+ * stride doubles: neighbouring versions are joined into one node, so even 10,000
+ * versions keep their shape. A single version's exact record is read from the store
+ * when it is needed. */
 #ifndef PL_JOB_PAGE_LINEAGE_H
 #define PL_JOB_PAGE_LINEAGE_H
 #include "store/store.h"
@@ -11,13 +12,17 @@
 enum { PAGE_NODES_MAX = 4096, PAGE_STRANDS = 8 };
 
 typedef struct page_node {
-    uint64_t last;                /* the newest version in it */
-    int64_t from_ms, wall_ms;     /* its first update was begun; committed */
-    double loss, tokens;          /* mean over contributors; sum */
-    int n, n_contributions;       /* versions (0: none yet); sum */
-    int n_paths;                  /* in `paths`, each once */
-    uint16_t paths[PAGE_STRANDS]; /* of contributors; further ones are left out */
-    bool rolled_back;             /* a rollback made one of its versions */
+    uint64_t last; /* the newest version in the node */
+    /* from_ms: when the work on its first update began; wall_ms: when it was
+     * committed */
+    int64_t from_ms, wall_ms;
+    double loss, tokens; /* loss: mean over contributors; tokens: sum */
+    /* n: versions in the node (0: none yet); n_contributions: sum over them */
+    int n, n_contributions;
+    int n_paths; /* number of paths in `paths`, each listed once */
+    /* paths that contributed; those that do not fit are left out */
+    uint16_t paths[PAGE_STRANDS];
+    bool rolled_back; /* one of its versions was made by a rollback */
 } page_node;
 
 typedef struct page_line {
@@ -29,15 +34,16 @@ typedef struct page_line {
 
 typedef struct page_lineage {
     page_line *lines;
-    size_t n_lines, newest; /* newest: the line that was added to last */
+    size_t n_lines, newest; /* newest: the line to which a version was added last */
     size_t n_nodes;
-    uint64_t stride; /* 0 stands for 1 */
+    uint64_t stride; /* versions per node; 0 stands for 1 */
 } page_lineage;
 
 void page_lineage_add(page_lineage *g, const pl_version *version);
 const page_line *page_lineage_find(const page_lineage *g, const char *module);
-/* A list of nodes: [newest version, versions, committed, ms from the first lease to
- * then, loss, contributors, 1 after a rollback, paths]. */
+/* Makes a list of nodes. Each is the list [newest version, number of versions, time of
+ * the commit, ms from the first lease to the commit, loss, contributors, 1 if made by a
+ * rollback else 0, paths]. */
 pl_json *page_lineage_nodes(const page_line *line);
 void page_lineage_clear(page_lineage *g);
 

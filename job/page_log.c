@@ -11,7 +11,7 @@
 enum { READ_BYTES = 256 << 10, TAIL_BYTES = 2 << 20 };
 
 /* ---- lines ---- */
-/* "2026-11-25T07:53:07.595Z" */
+/* Parses a time such as "2026-11-25T07:53:07.595Z". */
 static bool parse_log_time(const char *text, int64_t *ms)
 {
     struct tm at = {0};
@@ -26,8 +26,8 @@ static bool parse_log_time(const char *text, int64_t *ms)
     return true;
 }
 
-/* Copies a word that ends in a blank; returns what follows, or NULL if it is too long.
- */
+/* Copies the word up to the next blank. Returns what follows the blank, or NULL if the
+ * word is too long. */
 static const char *take_word(const char *from, char *out, size_t size)
 {
     size_t n = strcspn(from, " ");
@@ -116,7 +116,8 @@ const char *page_event_value(const page_event *e, const char *key, char *out,
 }
 
 /* ---- files ---- */
-/* Tasks are in the history, and there are too many of them for a list. */
+/* Events about tasks are left out: the history has them, and there are too many for a
+ * list. */
 static bool is_kept(const page_event *e)
 {
     static const char *const common[] = {"lease.granted", "task.done", "task.returned",
@@ -148,7 +149,7 @@ static void take_lines(page_log *log, const char *data, size_t len, page_event_f
     }
 }
 
-/* Reads whole lines; a line that is still being written waits. */
+/* Reads whole lines. A line that is still being written is read later. */
 static void read_log_file(page_log *log, page_log_file *f, const char *path,
                           page_event_fn fn, void *context, bool *more)
 {
@@ -159,7 +160,7 @@ static void read_log_file(page_log *log, page_log_file *f, const char *path,
     if (fstat(file, &info) == 0 && S_ISREG(info.st_mode)) {
         const uint64_t size = (uint64_t)info.st_size;
         if (size < f->read)
-            f->read = 0; /* it was begun anew */
+            f->read = 0; /* the file is shorter than before, so it was started anew */
         if (f->read == 0 && size > TAIL_BYTES)
             f->read = size - TAIL_BYTES;
         const uint64_t left = size - f->read;
@@ -169,7 +170,7 @@ static void read_log_file(page_log *log, page_log_file *f, const char *path,
         const char *end = got > 0 ? memrchr(data, '\n', (size_t)got) : NULL;
         const size_t whole = end ? (size_t)(end - data) + 1 : 0;
         take_lines(log, data, whole, fn, context);
-        /* a line that is longer than all that is read at once is no event */
+        /* skips a line that is longer than one read: it is no event */
         f->read += whole == 0 && n == READ_BYTES ? n : whole;
         *more = *more || (whole > 0 && left > n);
         pl_free(data);

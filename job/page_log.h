@@ -1,8 +1,8 @@
 /* Private to the page: the event logs of a run's processes, RUN/log/NAME.log.
  *
- * Every line is an event with a time. What changes a picture is kept: leases, and the
- * newest events that are rarer than tasks. Lines are text that other processes wrote,
- * with names that came over the network; a line of another form is skipped. */
+ * Every line is an event with a time. Leases are kept, and the newest events of kinds
+ * that are rarer than tasks. Other processes wrote the lines, with names that came over
+ * the network, so a line with an unexpected form is skipped. */
 #ifndef PL_JOB_PAGE_LOG_H
 #define PL_JOB_PAGE_LOG_H
 #include "base/base.h"
@@ -29,23 +29,24 @@ typedef struct page_log_file {
 typedef struct page_log {
     page_log_file *files;
     size_t n_files;
-    page_event *events; /* a ring */
-    uint64_t serial;    /* of the newest event; the ring has the last of them */
+    page_event *events; /* a ring of the newest events */
+    uint64_t serial;    /* number of the newest event */
 } page_log;
 
-/* Parses one line in either form, without its end. False: it is no event. */
+/* Parses one line, without its line end, in the text or JSON form. Returns false if it
+ * is not an event. */
 bool page_log_parse(const char *line, size_t len, page_event *out);
 /* The value of a key in an event's text; "" if it has none. */
 const char *page_event_value(const page_event *e, const char *key, char *out,
                              size_t size);
 /* Reads what was added to the logs in `folder`, up to `most` bytes per file, and calls
- * fn for every event. At the first call the beginning of long files is left out. *more:
- * there was more than that. */
+ * fn for every event. The first call skips the beginning of long files. *more: there is
+ * more to read. */
 typedef void (*page_event_fn)(void *context, const page_event *event);
 void page_log_read(page_log *log, const char *folder, page_event_fn fn, void *context,
                    bool *more);
-/* Appends the events after `since` as a list of [ms, level, role, event, text], oldest
- * first. */
+/* Appends the events after number `since` to a list, oldest first, each as [ms, level,
+ * role, event, text]. */
 void page_log_json(const page_log *log, uint64_t since, pl_json *list);
 void page_log_clear(page_log *log);
 

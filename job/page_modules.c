@@ -1,9 +1,9 @@
 /* Answers /modules.json: the lineage of an arm's modules, one version with its
- * contributors, and how the tensors of one module changed over its versions (page.h).
+ * contributors, or how the tensors of one module changed over its versions (page.h).
  *
- * Lineages are in memory. Versions and tensors are read from the store when somebody
- * asks, within limits on the values that are read, because the same thread answers all
- * questions. A reader of a store that is written may meet a file that was just
+ * Lineages are in memory. Versions and tensors are read from the store when a browser
+ * asks for them. The number of values is limited, because the same thread answers all
+ * questions. While the store is being written, a reader may find that a file was just
  * replaced; it then catches up and reads once more. */
 #include "job/page_internal.h"
 
@@ -15,8 +15,8 @@ enum {
     CONTRIBUTORS_MAX = 512,
     COLUMNS_MAX = 48,
     TENSORS_MAX = 512,
-    COSINE_VALUES_MAX = 1 << 25, /* of all updates together */
-    HEAT_VALUES_MAX = 1 << 26    /* of all versions that are compared */
+    COSINE_VALUES_MAX = 1 << 25, /* values of all updates together */
+    HEAT_VALUES_MAX = 1 << 26    /* values of all versions that are compared */
 };
 
 static pl_json *figures(double value, int n)
@@ -44,7 +44,8 @@ static const page_arm *arm_of_module(const page *p, const char *module)
 }
 
 /* ---- lineages ---- */
-/* The module whose last version is this chapter's version 0. */
+/* Names the module of the chapter before whose last version is this module's version
+ * 0. */
 static void set_module_before(const page *p, const page_arm *a, int module, pl_json *o)
 {
     const page_arm *before = a->arm.before[0] ? arm_of_module(p, a->arm.before) : NULL;
@@ -78,8 +79,8 @@ static pl_json *lines_json(const page *p, const page_arm *a)
     return list;
 }
 
-/* Without a name, the newest chapter of the mixture; until there is one, the first arm.
- */
+/* The arm that the question names. Without a name, the mixture's newest chapter; if the
+ * mixture does not exist yet, the first arm. */
 static const page_arm *asked_arm(const page *p, const char *name)
 {
     const page_history *h = &p->history;
@@ -120,7 +121,8 @@ static pl_status answer_lineage(const page *p, const char *name, pl_buf *out)
 }
 
 /* ---- how updates agree ---- */
-/* Several contributors name the same update if a relay has added theirs. */
+/* Whether an update is a sum: several contributors name the same update if a relay has
+ * added theirs. */
 static bool has_sums(const pl_version *v)
 {
     for (int i = 1; i < v->n_contributions; i++)
@@ -181,7 +183,8 @@ done:
     return status;
 }
 
-/* Fills in the cosine of each update and the mean of all, or says why it cannot. */
+/* Sets the cosine of each update with the mean of all, or the reason why it cannot be
+ * computed. */
 static void find_cosines(pl_store *store, const pl_version *v, double *cosines,
                          char why[256])
 {
@@ -205,7 +208,8 @@ static void find_cosines(pl_store *store, const pl_version *v, double *cosines,
 }
 
 /* ---- one version ---- */
-/* The verdict of the audit of this task, if it was drawn. */
+/* The verdict of the audit of this task; NULL if the task was not drawn for an
+ * audit. */
 static pl_json *audit_json(pl_store *store, const char *task, int64_t phase)
 {
     char name[PL_TEXT_MAX + 64];
@@ -327,7 +331,8 @@ static pl_status answer_version(page *p, const char *module, const char *number,
 /* ---- how tensors change ---- */
 typedef struct heat {
     pl_comparison compare;
-    pl_json *tensors, *cells; /* names; of the interval that is compared */
+    /* tensors: their names; cells: changes in the interval that is being compared */
+    pl_json *tensors, *cells;
     int n_tensors;
 } heat;
 
@@ -347,8 +352,8 @@ static void note_tensor_change(void *context, const char *tensor, const char *sh
     pl_json_push(h->cells, figures(pl_difference_relative(d), 4));
 }
 
-/* Adds the column of two versions: [from, to, relative change of each tensor]. The list
- * of equal versions is empty. */
+/* Adds the column for two versions: [from, to, list of the relative change of each
+ * tensor]. The list is empty if the versions are equal. */
 static pl_status add_heat_column(heat *h, const pl_version *a, const pl_version *b,
                                  pl_json *columns)
 {
@@ -367,8 +372,8 @@ static pl_status add_heat_column(heat *h, const pl_version *a, const pl_version 
     return status;
 }
 
-/* Compares n + 1 versions, evenly between the first and the last, each with the next
- * one that still has its parameters. */
+/* Compares n + 1 versions at equal distances between the first and the last. Each is
+ * compared with the next one that still has its parameters. */
 static pl_status add_heat_columns(heat *h, const char *module, uint64_t from,
                                   uint64_t to, uint64_t n, pl_json *columns)
 {
@@ -394,7 +399,8 @@ static pl_status add_heat_columns(heat *h, const char *module, uint64_t from,
     return status;
 }
 
-/* Where old versions were collected, the newest ones are compared. */
+/* Fills in the heat map. If old versions were collected, the newest ones are
+ * compared. */
 static pl_status fill_heat(heat *h, const pl_version *head, uint64_t from, uint64_t to,
                            pl_json *columns)
 {

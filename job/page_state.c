@@ -1,6 +1,6 @@
-/* Writes the state of a run, for /state.json (page.h). It stays small: 4,096 workers
- * and 256 paths take less than 200 kB, because rows are lists and names are said once.
- */
+/* Writes the state of a run as /state.json (page.h). It stays small: with 4,096 workers
+ * and 256 paths it has less than 200 kB, because rows are lists and names appear only
+ * once. */
 #include "job/page_internal.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@ static pl_json *tenths(double value)
                                        : pl_json_make_real(round(10 * value) / 10);
 }
 
-/* A number of the hub's status, which came over the network. */
+/* Reads a number from the hub's status, which came over the network. */
 static int64_t whole(const pl_json *o, const char *key)
 {
     const double value = pl_json_get_real(o, key);
@@ -23,7 +23,8 @@ static int64_t whole(const pl_json *o, const char *key)
 }
 
 /* ---- arms ---- */
-/* [name, phase, step, loss, tokens, worker]; loss 0: it has not begun */
+/* Makes a row [name, phase, step, loss, tokens, worker]; a loss of 0 means that the
+ * path has not begun. */
 static pl_json *path_row(const char *name, int64_t phase, int64_t step, double loss,
                          int64_t tokens, const char *worker)
 {
@@ -69,7 +70,7 @@ static pl_json *live_arm(const pl_json *arm)
     return o;
 }
 
-/* The same from the store, where no hub runs. */
+/* The same arm, read from the store because no hub is running. */
 static pl_json *stored_arm(const page *p, const page_arm *a)
 {
     pl_json *rows = pl_json_array();
@@ -120,7 +121,8 @@ static int known_worker(const page *p, const char *name, int hint)
     return -1;
 }
 
-/* The places of "mix/p01.r0" among arms and paths; -1 if it has no task. */
+/* Appends the positions of "mix/p01.r0" in the lists of arms and paths; -1 if the
+ * worker has no task. */
 static void push_task(const page *p, const char *task, pl_json *row)
 {
     const char *slash = strchr(task, '/');
@@ -141,7 +143,8 @@ static void push_task(const page *p, const char *task, pl_json *row)
     pl_json_push(row, pl_json_make_int(path));
 }
 
-/* [name, state, tokens/s, arm, path, tasks, seconds since seen, device, joined] */
+/* Makes a row [name, state, tokens/s, arm, path, tasks, seconds since seen, device,
+ * joined]. */
 static pl_json *worker_row(const page *p, const pl_json *w, int hint, pl_json *devices)
 {
     pl_json *row = pl_json_array();
@@ -269,7 +272,7 @@ static pl_json *homes_list(const pl_json *hub)
     return list;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole state ---- */
 static const char *life_of(const page *p)
 {
     return p->hub        ? "training"
@@ -306,7 +309,7 @@ static pl_json *arms_list(const page *p)
     return list;
 }
 
-/* Bits per byte of held-out text, from the last evaluation. */
+/* Lists the bits per byte of held-out text, from the last evaluation. */
 static pl_json *held_out_list(const pl_json *report)
 {
     static const char *const texts[] = {"arm", "row", "title"};

@@ -1,5 +1,5 @@
-/* Shows how far the arms are: one block that redraws itself on a terminal, and one line
- * every ten seconds elsewhere. */
+/* Shows the progress of the arms: on a terminal as a block that is redrawn, elsewhere
+ * as one line every ten seconds. */
 #include "job/run.h"
 
 #include <stdlib.h>
@@ -12,13 +12,13 @@ enum { WORKERS_SHOWN = 8 };
 typedef struct progress {
     pl_run *r;
     const char *const *arms;
-    int n_arms, n_needed; /* the first n_needed of them are waited for */
+    int n_arms, n_needed; /* the first n_needed arms must finish */
     bool tty;
-    int columns, rows; /* of the terminal; it may be resized at any time */
+    int columns, rows; /* size of the terminal, which may change at any time */
     int drawn_lines;
     int64_t drawn_ms;
     double started;
-    double first_done;  /* steps done when the wait began */
+    double first_done;  /* steps that were already done when the wait began */
     double done, total; /* inner steps of these arms */
     double tokens_per_second;
     bool finished;
@@ -26,7 +26,7 @@ typedef struct progress {
     pl_status failure_status;
 } progress;
 
-/* The arm's place among those that are shown; -1: it is none of them. */
+/* The position of the arm in the list that is shown; -1 if it is not shown. */
 static int place_of(const progress *p, const char *arm)
 {
     for (int i = 0; i < p->n_arms; i++)
@@ -35,7 +35,7 @@ static int place_of(const progress *p, const char *arm)
     return -1;
 }
 
-/* Sums over the arms that are waited for; finished when every one is there and done. */
+/* Adds up the arms that must finish. `finished` if all of them exist and are done. */
 static void measure_progress(progress *p, const pl_json *status)
 {
     const pl_json *arms = pl_json_get(status, "arms"),
@@ -52,7 +52,7 @@ static void measure_progress(progress *p, const pl_json *status)
         p->total += pl_json_get_real(a, "tasks") * tau;
         for (size_t k = 0; k < pl_json_count(paths); k++)
             p->done += pl_json_get_real(pl_json_at(paths, k), "step");
-        /* some of its tasks will be audited */
+        /* some tasks of this arm will be audited */
         const bool audits = pl_json_get_bool(a, "audits_wait");
         if (pl_json_get_real(a, "tasks_done") >= pl_json_get_real(a, "tasks") &&
             !audits)
@@ -68,7 +68,7 @@ static void measure_progress(progress *p, const pl_json *status)
     p->failure_status = why > 0 && why < PL_STATUS_COUNT ? (pl_status)why : PL_ERR_DATA;
 }
 
-/* Seconds left; negative while that is not known. */
+/* Estimated seconds left; negative while that is not known. */
 static double eta(const progress *p)
 {
     double rate = (p->done - p->first_done) / (pl_now() - p->started);
@@ -88,7 +88,7 @@ void progress_path_name(const pl_json *paths, size_t i, char out[PL_NAME_MAX])
         out[0] = '\0';
 }
 
-/* A loss of 0 is that of a path that has not begun. */
+/* Writes a loss; 0 means that the path has not begun, and is shown as "-". */
 static void put_loss(double loss, pl_buf *out)
 {
     if (loss > 0)
@@ -97,8 +97,8 @@ static void put_loss(double loss, pl_buf *out)
         pl_buf_printf(out, " -");
 }
 
-/* The phase that the slowest path is in, and the last loss of as many paths as a line
- * of `columns` has room for. */
+/* Writes the phase of the slowest path, and the last loss of as many paths as fit into
+ * `columns`. */
 static void arm_line(const pl_json *a, int columns, pl_buf *out)
 {
     enum { MORE = sizeof "  +123" }; /* and the last column stays free */
@@ -144,8 +144,9 @@ static void head_line(const progress *p, pl_buf *out)
 }
 
 /* ---- the block on a terminal ---- */
-/* A line that wraps, or one below the last row, would scroll: the cursor would not
- * come back to where the block began. All that is shown here is ASCII. */
+/* Writes a line that is cut to the terminal's width. A line that wraps, or one below
+ * the last row, would make the terminal scroll, and the block could not be redrawn in
+ * its place. Everything shown here is ASCII. */
 static void put_line(progress *p, pl_buf *line, pl_buf *out)
 {
     pl_buf shown = {0};
@@ -166,7 +167,7 @@ static void draw_block(progress *p, const pl_json *status)
     if (p->drawn_lines > 0)
         pl_buf_printf(&out, "\033[%dA", p->drawn_lines);
     p->drawn_lines = 0;
-    /* 80x24 if the terminal does not tell its size. */
+    /* The size is taken as 80x24 if the terminal does not tell it. */
     struct winsize size;
     bool known = ioctl(1, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_row > 0;
     p->columns = known ? size.ws_col : 80;
@@ -196,7 +197,7 @@ static void draw_block(progress *p, const pl_json *status)
     pl_buf_destroy(&out);
 }
 
-/* The mean of the last losses of those paths that have begun; 0: none has. */
+/* The mean of the last losses of the paths that have begun; 0 if none has. */
 static double mean_loss(const pl_json *paths)
 {
     double sum = 0;
@@ -209,7 +210,8 @@ static double mean_loss(const pl_json *paths)
     return n > 0 ? sum / n : 0;
 }
 
-/* For output that is not a terminal: the head, each arm's progress, and the workers. */
+/* For output that is not a terminal: one line with the head, each arm's progress, and
+ * the workers. */
 static void draw_line(const progress *p, const pl_json *status)
 {
     pl_buf out = {0};

@@ -34,7 +34,8 @@ static pl_json *result_row_json(const pl_run *r, const evaluation *e,
     return o;
 }
 
-/* Documents of each path by the router, or by likelihood: empty if not known. */
+/* Counts the documents that the router, or likelihood, gives to each path; empty if
+ * that is not known. */
 static pl_json *counts_json(const pl_run *r, const evaluation *e, bool by_likelihood)
 {
     const int n_paths =
@@ -130,8 +131,8 @@ pl_status evaluation_save(const pl_run *r, const evaluation *e)
 }
 
 /* ---- the table ---- */
-/* How much lower or higher the mixture's perplexity is, with the standard error of the
- * difference over documents, in percent. */
+/* By how many percent the mixture's perplexity is lower or higher, with the standard
+ * error of the difference over documents. */
 typedef struct gain {
     double percent, error;
 } gain;
@@ -168,13 +169,13 @@ static void print_result_row(const evaluation *e, int kind)
     }
     if (isfinite(w->seconds))
         pl_human_seconds(w->seconds, seconds);
-    /* "±" is two bytes and one column */
+    /* "±" has two bytes and takes one column */
     say("%s %-25s %6.4f %7.2f %*s %7s %8.2e %7s", kind == (int)e->answer ? " *" : "  ",
         w->title, w->bits, w->ppl, 19 + (strstr(versus, "±") ? 1 : 0), versus,
         pl_human_count((double)w->tokens_total, total), w->flops, seconds);
 }
 
-/* Columns are the run's rows; lines are the domains that were scored. */
+/* Prints a table with one column per row of the evaluation and one line per domain. */
 static void print_domains(const pl_run *r, const evaluation *e)
 {
     uint32_t n = pl_tokens_n_domains(r->valid);
@@ -199,7 +200,7 @@ static void print_domains(const pl_run *r, const evaluation *e)
     pl_buf_destroy(&line);
 }
 
-/* Says in words what the numbers mean, also if the mixture loses. */
+/* Says in words what the numbers mean, also if the mixture is worse. */
 static void print_comparison(const evaluation *e)
 {
     const char *gap = "\n";
@@ -309,7 +310,7 @@ static pl_status append_piece(void *context, const char *text, size_t len)
     return PL_OK;
 }
 
-/* One line: line ends and tabs as \n and \t. */
+/* Prints the text as one line, with line ends and tabs as \n and \t. */
 static void print_escaped(const char *label, const char *name, pl_buf *text)
 {
     pl_buf line = {0};
@@ -338,7 +339,7 @@ static int find_document(const evaluation *e, int path)
 
 enum { PROMPT = 24 };
 
-/* The beginning of a held-out document of the path; empty if it has none. */
+/* Fills in the beginning of a held-out document of the path; empty if it has none. */
 static int fill_prompt(const sampling *s, const evaluation *e, int path,
                        int32_t prompt[PROMPT], const char **label)
 {

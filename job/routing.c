@@ -1,12 +1,12 @@
-/* Assigns training documents to paths: fits the router of a run, deals the shards, and
- * reports what they are like. */
+/* Assigns training documents to paths: fits the router of a run, deals the documents to
+ * shards, and reports on the shards. */
 #include "job/routing.h"
 #include "eval/eval.h"
 
 #include <math.h>
 
-/* If the features take more memory than this, they lie in a file, and the fit uses only
- * this much. */
+/* If the features take more memory than this, they are kept in a file, and the fit uses
+ * only this much memory. */
 enum { ROUTER_BYTES = 1 << 30 };
 
 static uint64_t features_bytes(const routing *g)
@@ -118,7 +118,7 @@ static void drop_untrained(const pl_run *r, routing *g)
     g->held_first[n_paths] = n_held;
 }
 
-/* Fits what will answer to the paths of the documents. */
+/* Fits the prefix model, which routes new text, to the shards. */
 static pl_status fit_answers(const pl_run *r, routing *g)
 {
     enum { WINDOWS = 16 };
@@ -140,8 +140,8 @@ static pl_status deal(pl_run *r, routing *g)
     return PL_OK;
 }
 
-/* What every fit needs: the documents' tokens, and their features as the base model
- * `params` sees them. */
+/* Prepares what every fit needs: the documents' tokens, and their features under the
+ * base model `params`. */
 static pl_status look_at_documents(pl_run *r, const float *params, routing *g)
 {
     const config *c = &r->cfg;
@@ -229,8 +229,9 @@ typedef struct splitting {
     pl_buf *lists;           /* [paths of g->topology] documents, uint32_t each */
 } splitting;
 
-/* The path of g->topology that is child `child` of this path: its modules are the
- * children of the parent's, numbered like paths of as many levels. */
+/* The child of this path with number `child`. Its modules are the children of the
+ * parent's modules; children are numbered like the paths of a topology with as many
+ * levels. */
 static int child_path(const splitting *s, int parent, int child)
 {
     const pl_topology_spec *to = pl_topology_get_spec(s->g->topology);
@@ -246,8 +247,9 @@ static int child_path(const splitting *s, int parent, int child)
     return path;
 }
 
-/* Deals documents docs [n] of a parent to its children, by k-means among them. A child
- * that nothing is nearest to shares the documents nearest to it with others. */
+/* Deals the documents docs [n] of a parent to its children by k-means among them. A
+ * child that is nearest to no document shares the documents that are nearest to it with
+ * other children. */
 static pl_status deal_to_children(const splitting *s, int parent, int n_children,
                                   const uint32_t *docs, size_t n)
 {
@@ -285,7 +287,7 @@ done:
     return status;
 }
 
-/* Children of a parent with fewer documents than children have all of them. */
+/* If a parent has fewer documents than children, each child gets all of them. */
 static pl_status split_shard(const splitting *s, int parent)
 {
     const pl_shards *before = s->before;
@@ -310,8 +312,8 @@ static pl_status split_shard(const splitting *s, int parent)
     return PL_OK;
 }
 
-/* The shards that the lists make. A document that several paths have is counted for the
- * first of them where new text is routed. */
+/* Makes shards from the lists. A document in the lists of several paths is assigned,
+ * where new text is routed, to the first of them. */
 static pl_status gather_shards(const splitting *s)
 {
     routing *g = s->g;
@@ -340,7 +342,8 @@ static pl_status gather_shards(const splitting *s)
     return PL_OK;
 }
 
-/* Documents that no path trained on are where the answers would send them. */
+/* Documents that no path trained on are assigned to the path that the prefix model
+ * chooses. */
 static void place_others(const splitting *s)
 {
     routing *g = s->g;
@@ -406,7 +409,7 @@ static pl_status judge_at(pl_run *r, routing *g, int k, pl_judgement *out)
     return status;
 }
 
-/* Documents, tokens and epochs of every shard. */
+/* Computes the number of documents, tokens and epochs of every shard. */
 static pl_status measure_shards(const pl_run *r, routing *g)
 {
     const config *c = &r->cfg;
@@ -435,7 +438,8 @@ static pl_status measure_shards(const pl_run *r, routing *g)
     return PL_OK;
 }
 
-/* "p00    561 documents, 1.2M tokens, 1.4 epochs, 75 % of them cmake" */
+/* Prints a line such as "p00    561 documents, 1.2M tokens, 1.4 epochs, 75 % of them
+ * cmake". */
 static void say_shard(pl_run *r, const routing *g, int path)
 {
     uint32_t n_domains = pl_tokens_n_domains(r->train), best = 0;
@@ -456,7 +460,7 @@ static void say_shard(pl_run *r, const routing *g, int path)
     pl_free(counts);
 }
 
-/* Says how much of the rows is padding if packing would save much of it. */
+/* Prints how much of the rows is padding, if packing would save much of it. */
 static void say_padding(const pl_run *r, const routing *g)
 {
     const double least_share = 0.15;
@@ -476,7 +480,8 @@ static void say_padding(const pl_run *r, const routing *g)
  * paths that repeat their shard too often. */
 static void say_shards(pl_run *r, const routing *g)
 {
-    const double epochs_max = 4; /* repetition costs little up to here (2305.16264) */
+    /* up to here, repetition hardly harms (arXiv:2305.16264) */
+    const double epochs_max = 4;
     int n_paths = g->shards.n_paths, n_over = 0, most = 0, least = 0;
     char name[PL_NAME_MAX];
     for (int p = 0; p < n_paths; p++) {
@@ -514,7 +519,7 @@ static double largest_over_mean(const routing *g)
     return largest_shard(g) * g->shards.n_paths / sum;
 }
 
-/* If a shard has more tokens than router.balance allows, says why. */
+/* If a shard has more tokens than router.balance allows, prints why. */
 static void say_unbalanced(const pl_run *r, const routing *g)
 {
     const config *c = &r->cfg;
@@ -540,7 +545,8 @@ static void say_unbalanced(const pl_run *r, const routing *g)
             1 + c->balance, tokens);
 }
 
-/* A corpus of one domain has nothing to compare with. */
+/* Prints how well the router matches the domains. Nothing if the corpus has only
+ * one. */
 static void say_router(const pl_run *r, const routing *g, const pl_judgement *own,
                        const pl_judgement *eight)
 {

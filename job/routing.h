@@ -1,22 +1,23 @@
-/* Private to job: fits, judges and reports the router of a run. */
+/* Private to job: fits the router of a run, measures how good it is, and reports
+ * that. */
 #ifndef PL_JOB_ROUTING_H
 #define PL_JOB_ROUTING_H
 #include "job/run.h"
 
 typedef struct shard_size {
     size_t documents;
-    double tokens; /* targets, the routing prefix included */
-    double epochs; /* of a path's whole training */
-    double rows;   /* of a batch, in an epoch */
+    double tokens; /* targets in the shard, including those of the routing prefix */
+    double epochs; /* how often the path's whole training goes through its shard */
+    double rows;   /* rows of batches in one epoch */
 } shard_size;
 
 typedef struct routing {
     const pl_topology
-        *topology;   /* of the chapter that trains on the shards; borrowed */
+        *topology;   /* topology of the chapter that trains on the shards; borrowed */
     float *features; /* [n, dim] */
-    double *tokens;  /* [n] targets of each document: what the router balances */
+    double *tokens;  /* [n] targets of each document, which the router balances */
     size_t n;
-    pl_alike alike; /* the heaviest documents that begin alike */
+    pl_alike alike; /* the largest group of documents that begin alike, by tokens */
     int dim;
     pl_router *router;
     pl_shards shards;
@@ -31,20 +32,23 @@ typedef struct routing {
     uint32_t *domains;
 } routing;
 
-/* Fits the router to the training documents as the base model `params` sees them, and
- * deals them to shards. To be cleared also after a failure. */
+/* Computes features of the training documents with the base model `params`, fits the
+ * router to them, and deals the documents to shards. Call routing_clear afterwards,
+ * also after a failure. */
 pl_status routing_fit(pl_run *r, const float *params, routing *g);
-/* Fits a linear router instead: scores [n_docs, paths] tell how well each path predicts
- * the documents docs. */
+/* The same with a linear router: scores [n_docs, paths] say how well each path predicts
+ * the documents `docs`. */
 pl_status routing_refit(pl_run *r, const float *params, const uint32_t *docs,
                         size_t n_docs, const double *scores, routing *g);
-/* Deals the documents of each path of `from` (lists `before`; a document may be in
- * several) to the paths of g->topology that descend from it. */
+/* Deals the documents of each path of `from` to the paths of g->topology that descend
+ * from it. `before` lists the documents of each path; a document may be in several
+ * lists. */
 PL_MUST_CHECK pl_status routing_split(pl_run *r, const float *params,
                                       const pl_topology *from, const pl_shards *before,
                                       routing *g);
-/* Whether the document is one that no arm trains on, so that paths can be told apart by
- * their scores of it (router.em, router.share). Its hash alone decides. */
+/* Whether the document is one that no arm trains on (router.em, router.share). The
+ * paths score such documents, so that a router can be fitted to the scores. Only the
+ * document's hash decides. */
 bool routing_scores(const pl_run *r, uint32_t document);
 /* Whether an arm trains on the document: it is neither scored nor held out for the
  * choice of versions (train.holdout). Its hash alone decides. */
@@ -52,7 +56,7 @@ bool routing_trains(const pl_run *r, uint32_t document);
 /* Prints the shards and how well they match the corpus's domains, and writes both to
  * RUN/router.json. */
 pl_status routing_report(pl_run *r, routing *g);
-/* Stores the router as object router/ARM. */
+/* Stores the router as the object router/ARM. */
 pl_status routing_put(pl_run *r, const routing *g, const char *arm);
 void routing_clear(routing *g);
 

@@ -1,8 +1,8 @@
 /* Opens, locks and closes the folder of a run, and decides which configuration a
- * command works with. Before anything was trained, the command's configuration
- * counts, and the saved one only if the command changes nothing that matters.
- * Afterwards the command is laid over the saved one, and a difference in a key that
- * changes results is refused. */
+ * command uses. Before anything was trained, the command's configuration is used; the
+ * saved one is used only if the command changes nothing that matters. After that, the
+ * command's values are applied to the saved configuration, and a difference in a key
+ * that changes results is an error. */
 #include "job/run.h"
 
 #include <stdarg.h>
@@ -40,7 +40,7 @@ void say_json(pl_json *json)
     pl_json_destroy(&json);
 }
 
-/* Whether something was trained in it. */
+/* Whether training has begun in this run. */
 static bool has_begun(const pl_run *r)
 {
     char saved[PL_PATH_MAX], store[PL_PATH_MAX];
@@ -48,7 +48,8 @@ static bool has_begun(const pl_run *r)
            pl_path_exists(run_file(r, "store", store));
 }
 
-/* Keys that run.yaml does not name have their defaults. */
+/* Reads the saved configuration. Keys that run.yaml does not name have their
+ * defaults. */
 static pl_status load_saved(const pl_run *r, config *out)
 {
     char saved[PL_PATH_MAX];
@@ -57,8 +58,8 @@ static pl_status load_saved(const pl_run *r, config *out)
     return pl_conf_load(&config_table, out, run_file(r, "run.yaml", saved));
 }
 
-/* Whether a run that has not begun takes its saved configuration: the command only
- * names the run, or changes only local keys. */
+/* Whether a run in which training has not begun uses its saved configuration: only if
+ * the command just names the run, or changes only local keys. */
 static bool takes_saved(const run_request *q, const char *saved)
 {
     if (q->file || !pl_path_exists(saved))
@@ -69,14 +70,14 @@ static bool takes_saved(const run_request *q, const char *saved)
     return true;
 }
 
-/* Whether `now` is the list `was` with more at its end. */
+/* Whether `now` is the list `was` with further items at its end. */
 static bool list_goes_on(const char *was, const char *now)
 {
     size_t n = strlen(was);
     return strncmp(now, was, n) == 0 && now[n] != '\0' && (n == 0 || now[n] == ',');
 }
 
-/* Whether all new splits come after the phases that the run has had so far. */
+/* Whether all new splits come after the phases that the run already has. */
 static bool splits_later(const config *own, const config *c)
 {
     config_chapter chapters[CONFIG_CHAPTERS_MAX];
@@ -93,7 +94,7 @@ static bool splits_later(const config *own, const config *c)
     return early == had;
 }
 
-/* `train.phases=+8` of a run that has begun stands for train.more with 8 at its end. */
+/* In a run that has begun, `train.phases=+8` appends 8 to train.more. */
 static const char plus[] = "train.phases=+";
 
 static pl_status lay_sets(config *c, const run_request *q)
@@ -114,8 +115,8 @@ static pl_status compare_saved_config(pl_run *r, const config *saved)
     pl_buf was = {0}, is = {0};
     config lengthened = *saved;
     const config *own = &lengthened;
-    /* train.more may be lengthened, with a split where it goes on; nothing else may
-     * change. */
+    /* train.more may get longer, with a split where the added phases begin; nothing
+     * else may change. */
     r->lengthened = list_goes_on(saved->more, r->cfg.more);
     if (r->lengthened)
         pl_copy_text(lengthened.more, sizeof lengthened.more, r->cfg.more);
@@ -138,15 +139,16 @@ static pl_status compare_saved_config(pl_run *r, const config *saved)
 static pl_status configure_run(const run_request *q, pl_run *r)
 {
     char saved[PL_PATH_MAX];
-    /* The run's folder is found before the rest of its configuration is known. */
+    /* The run's folder must be known before the rest of its configuration. */
     config c;
     memset(&c, 0, sizeof c);
     pl_conf_defaults(&config_table, &c);
     PL_CHECK(config_lay(&c, q->file, q->sets, q->n_sets));
     pl_copy_text(r->dir, sizeof r->dir, c.out);
     if (has_begun(r)) {
-        /* The command's values are laid over the run's own configuration, so that they
-         * need not be repeated. The first key that differs is refused by its name. */
+        /* The command's values are applied to the run's own configuration, so that they
+         * need not be repeated. If a key differs that must not, the error names the
+         * first such key. */
         config own;
         PL_CHECK(load_saved(r, &own));
         r->cfg = own;
@@ -244,10 +246,10 @@ pl_status run_open(const run_request *q, pl_run *r)
     r->started = pl_now();
     PL_CHECK(configure_run(q, r));
     PL_CHECK(run_use_chapter(r, CONFIG_CHAPTERS_MAX));
-    /* Enters the folder and finds out whether something was trained in it. Until then
-     * no configuration is binding: the second command may correct the first. Another
-     * command may begin the run before the folder is locked, so this is checked again.
-     */
+    /* Enters the folder and checks whether training has begun. Until then no
+     * configuration is binding: a second command may correct the first. Another command
+     * may begin training before the folder is locked, so this is checked again
+     * afterwards. */
     config own;
     r->made = !pl_path_exists(r->dir);
     pl_status status = pl_make_folders(r->dir);
@@ -303,7 +305,7 @@ void run_close(pl_run *r)
     /* Removes folders that this command made and left empty. */
     char data[PL_PATH_MAX];
     if (r->made) {
-        rmdir(run_file(r, "data", data)); /* each is refused unless it is empty */
+        rmdir(run_file(r, "data", data)); /* rmdir fails unless the folder is empty */
         rmdir(r->dir);
     }
     if (r->lock >= 0)

@@ -1,8 +1,9 @@
-/* Computes what the workers of this machine take of its GPU, and whether they fit. */
+/* Computes how much memory the workers of this machine need on its GPU, and whether
+ * that fits. */
 #include "job/run.h"
 
-/* An estimate of a process's CUDA context with cuBLAS's code. It is lowered to the GPU
- * memory that was in use when this process had its own context. */
+/* An estimate of the memory of a process's CUDA context with cuBLAS's code. If less GPU
+ * memory was in use when this process had its own context, that number is used. */
 enum { CONTEXT_BYTES = 512 << 20 };
 
 void run_gpu_plan(const pl_run *r, pl_model_plan *out)

@@ -1,13 +1,14 @@
-/* What `pathloom homes` changes in a run: a home is added or removed, and weights are
- * read. Names are moved by net/move.c. */
+/* What `pathloom homes` changes in a run: adds or removes a home, and reads weights.
+ * net/move.c moves the names. */
 #include "job/job.h"
 
 #include <string.h>
 
 enum { HOME_WAIT_MS = 60000 };
 
-/* Two movers at once would each write a table without the other's change. RUN/log
- * exists longer than the job, and no other process locks it. */
+/* Two processes that move names at the same time would each write a table without the
+ * other's change. RUN/log is locked because it exists longer than the job, and no other
+ * process locks it. */
 pl_status run_lock_movers(const pl_run *r, int *lock)
 {
     char logs[PL_PATH_MAX];
@@ -21,7 +22,7 @@ pl_status run_lock_movers(const pl_run *r, int *lock)
     return status;
 }
 
-/* ---- one home more ---- */
+/* ---- adding a home ---- */
 static pl_status check_growth(const pl_run *r, int n)
 {
     if (n == PL_HOMES_MAX)
@@ -48,7 +49,8 @@ static pl_status check_growth(const pl_run *r, int n)
     return PL_OK;
 }
 
-/* The job's launcher sees the part and starts its home. */
+/* Waits for the new home: the job's launcher sees the new part and starts a home for
+ * it. */
 static pl_status await_added_home(pl_run *r, int index)
 {
     enum { LOOK_MS = 50 };
@@ -76,15 +78,15 @@ pl_status run_begin_home(pl_run *r, int n)
     PL_CHECK(pl_client_begin_places(r->client, n));
     if (offline)
         run_stop(r, false);
-    /* Makes a store in one piece the first of two parts; no process has it open then.
-     */
+    /* If the store is in one piece, makes it the first of two parts. No process has it
+     * open at this point. */
     char store[PL_PATH_MAX];
     run_file(r, "store", store);
     PL_CHECK(n == 1 ? pl_store_divide(store) : pl_store_grow_parts(store, n + 1));
     return offline ? run_start_homes(r) : await_added_home(r, n);
 }
 
-/* ---- one home less ---- */
+/* ---- removing a home ---- */
 pl_status run_drop_home(const char *store, int home)
 {
     pl_writers *writers = NULL;

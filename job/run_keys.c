@@ -1,6 +1,6 @@
-/* The keys of a run, in RUN/keys: one pair for each kind of process on this machine,
- * and the list of all keys that may connect. They are made once, when other machines
- * are to be reached. */
+/* The keys of a run, in RUN/keys: one key pair for each kind of process on this
+ * machine, and the list of all keys that may connect. They are made once, when the job
+ * is to be reached from other machines. */
 #include "job/run.h"
 
 #include <sys/stat.h>
@@ -27,7 +27,8 @@ bool run_has_keys(const char *dir)
     return pl_path_exists(run_key_list(dir, path));
 }
 
-/* Two processes may be the first at once; the second takes the existing pair. */
+/* Makes a key pair. Two processes may do this at the same time; the second one uses the
+ * pair that exists. */
 static pl_status make_pair(const char *dir, pl_key_role role, pl_key_entry *entry)
 {
     pl_keypair pair;
@@ -53,15 +54,15 @@ static pl_status put_all(pl_key_list *list, void *context)
     return PL_OK;
 }
 
-/* No job starts a relay by itself. */
+/* A job starts no relay by itself, so the relay's key may be missing. */
 static bool is_needed(const pl_key_entry *e)
 {
     return pl_starts_with(e->name, PL_KEY_OWN) &&
            strcmp(e->name + strlen(PL_KEY_OWN), pl_key_role_name(PL_AS_RELAY)) != 0;
 }
 
-/* `key revoke` and `key allow --expires` refuse the job's own keys, but the file may
- * have been edited. */
+/* The job's own keys must be valid. `key revoke` and `key allow --expires` do not
+ * change them, but the list may have been edited by hand. */
 static pl_status check_own_keys(const char *dir)
 {
     char path[PL_PATH_MAX], key[PL_PUBKEY_TEXT];
@@ -84,7 +85,7 @@ static pl_status check_own_keys(const char *dir)
     return status;
 }
 
-/* The list is written last: a process that finds it finds the keys, too. */
+/* The list is written last, so a process that finds it finds the keys, too. */
 pl_status run_make_keys(const char *dir)
 {
     char path[PL_PATH_MAX];

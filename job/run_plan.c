@@ -16,8 +16,8 @@ static uint64_t n_tasks(const pl_run *r)
                       pl_topology_n_replicas(r->topology));
 }
 
-/* noloco: a worker offers the last two rounds of each of its tasks to mates. Tasks
- * seldom change their worker. */
+/* noloco: bytes that a worker keeps for mates: the updates of the last two rounds of
+ * each of its tasks. Tasks seldom change their worker. */
 static uint64_t offers(const pl_run *r, const pl_outer *outer)
 {
     uint64_t workers = (uint64_t)r->n_workers;
@@ -25,11 +25,12 @@ static uint64_t offers(const pl_run *r, const pl_outer *outer)
     return gossips ? 2 * ((n_tasks(r) + workers - 1) / workers) : 0;
 }
 
-/* Code and data of the program and its libraries, in every process. */
+/* Memory for code and data of the program and its libraries, in every process. */
 enum { PROCESS_BYTES = 38 << 20 };
 
-/* Messages of one transfer that are on their way at once: a quarter of it, at least two
- * of 1 MiB, at most eight (net/client_blob.c). */
+/* Memory for the messages of one transfer that are on their way at the same time: a
+ * quarter of the transfer, at least two and at most eight messages of 1 MiB
+ * (net/client_blob.c). */
 static uint64_t transfer_bytes(uint64_t bytes)
 {
     enum { LEAST = 2 << 20, MOST = 8 << 20 };
@@ -38,11 +39,12 @@ static uint64_t transfer_bytes(uint64_t bytes)
     return bytes < window ? bytes : window;
 }
 
-/* A worker holds a model for training, its cache, and up to three tasks: one fetched
- * (versions and state), one that trained (these, and parameters) and one that is sent
- * (state and updates). A path with parameters of its own has a start in each;
- * a state that travels in fewer bits is there once more, packed. Each has what it got
- * from mates, too. Pages of data files are left out: the kernel takes them back. */
+/* A worker's memory: a model for training, its cache, and up to three tasks: one that
+ * was fetched (versions and state), one that was just trained (the same, and
+ * parameters), and one that is being sent (state and updates). If paths have parameters
+ * of their own, each task also has those at its start; if a state is sent in fewer
+ * bits, its packed form is added. Updates from mates are added, too. Pages of data
+ * files are not counted: the kernel takes them back. */
 static uint64_t worker_bytes(const pl_run *r, const pl_outer *outer)
 {
     const pl_arm arm = {.shape = *pl_topology_shape(r->topology),
@@ -77,9 +79,10 @@ static uint64_t worker_bytes(const pl_run *r, const pl_outer *outer)
            (local < most ? local : most) + transfer_bytes(state * path);
 }
 
-/* Updates that a home has in memory while it merges a module of `module` bytes: one per
- * thread, or as many small ones as home/home_updates.h reads at once. Decompressed
- * sections come on top, at most a quarter of them in f32. */
+/* Memory for the updates that a home reads while it merges a module of `module` bytes:
+ * one per thread, or as many small ones as home/home_updates.h reads together.
+ * Decompressed sections are added; they have at most a quarter of the updates' size in
+ * f32. */
 static uint64_t updates_bytes(const pl_run *r, uint64_t module)
 {
     uint64_t all = n_tasks(r) * module;
@@ -89,10 +92,10 @@ static uint64_t updates_bytes(const pl_run *r, uint64_t module)
     return all + all / 4;
 }
 
-/* A home merges one module at a time (its vectors and its updates), and has uploads of
- * every path that sends to it, which come in messages. Its database keeps what was
+/* A home's memory: it merges one module at a time (vectors and updates), and it holds
+ * uploads from every path that sends to it, and messages. The database keeps what was
  * written last, and the allocator keeps freed blocks, more in longer jobs (measured: 10
- * MiB after 8 phases of the default job, 40 after 60). */
+ * MiB after 8 phases of the default job, 40 MiB after 60). */
 static uint64_t home_bytes(const pl_run *r, const pl_outer *outer, uint64_t stored)
 {
     enum { WRITTEN_BYTES = 60 << 20, KEPT_BYTES = 40 << 20, KEPT_OF = 24, VECTORS = 6 };
@@ -103,8 +106,8 @@ static uint64_t home_bytes(const pl_run *r, const pl_outer *outer, uint64_t stor
     }
     uint64_t state = (uint64_t)layout_of(outer).n_vectors;
     uint64_t task = (1 + state) * pl_topology_path_params(r->topology) * sizeof(float);
-    /* The number of workers on other machines is not known; each path has at most one
-     * at a time. */
+    /* The number of workers on other machines is not known. Each path has at most one
+     * worker at a time. */
     uint64_t senders = r->n_workers > 0 ? (uint64_t)r->n_workers : n_tasks(r);
     uint64_t database = stored < WRITTEN_BYTES ? stored : WRITTEN_BYTES;
     uint64_t kept = stored / KEPT_OF < KEPT_BYTES ? stored / KEPT_OF : KEPT_BYTES;
@@ -113,9 +116,9 @@ static uint64_t home_bytes(const pl_run *r, const pl_outer *outer, uint64_t stor
            senders * (task + transfer_bytes(task));
 }
 
-/* The launcher first prepares the text, then computes routing features, then scores
- * held-out text. Scoring takes one model for inference on about 2048 tokens per
- * processor, and the losses of every path. */
+/* The launcher prepares the text, then computes routing features, then scores held-out
+ * text; the largest of these counts. Scoring needs one model for inference on about
+ * 2048 tokens per processor, and the losses of every path. */
 static uint64_t launcher_bytes(const pl_run *r)
 {
     enum { STORE_READER_BYTES = 38 << 20, PATH_LOSSES_BYTES = 4 << 20 };
@@ -127,8 +130,8 @@ static uint64_t launcher_bytes(const pl_run *r)
     uint64_t losses = (uint64_t)pl_topology_n_paths(r->topology) * PATH_LOSSES_BYTES;
     if (losses > EVALUATION_LOSSES_BYTES)
         losses = EVALUATION_LOSSES_BYTES;
-    /* The tokenizer is trained on a sample of the text, and takes about twenty bytes
-     * for each of its bytes (measured). */
+    /* The tokenizer is trained on a sample of the text. That takes about twenty bytes
+     * of memory for each byte of the sample (measured). */
     const config *c = &r->cfg;
     enum { READING_BYTES = 14 << 20, SAMPLE_BYTES = 8 << 20, FACTOR = 20 };
     uint64_t sample = SAMPLE_BYTES, most = (uint64_t)c->max_bytes;
@@ -142,12 +145,13 @@ static uint64_t launcher_bytes(const pl_run *r)
     return PROCESS_BYTES + (prepares > scores ? prepares : scores);
 }
 
-/* Space that a home keeps free for its commits, and that its database takes in advance.
- */
+/* Space that a home keeps free for its commits, and space that its database takes in
+ * advance. */
 enum { STORE_RESERVE_BYTES = 64 << 20, DATABASE_BYTES = 48 << 20 };
 
-/* Bytes that the mixture's homes keep: every version of every chapter; pending updates
- * and moments come on top. 0: the configuration has no chapters. */
+/* Bytes that the homes keep for the mixture: every version of every chapter. Pending
+ * updates and moments are added elsewhere. 0 if the chapters cannot be read from the
+ * configuration. */
 static uint64_t mixture_bytes(const pl_run *r)
 {
     config_chapter chapters[CONFIG_CHAPTERS_MAX];
@@ -216,7 +220,7 @@ static void say_plan(const pl_run *r, uint64_t memory, uint64_t disk)
 void run_say_peak(pl_run *r)
 {
     char text[4][16];
-    if (r->peak.hub == 0) /* nothing was left to train */
+    if (r->peak.hub == 0) /* all tasks were done already, so no process was started */
         return;
     r->peak.launcher = pl_memory_peak_bytes((int)getpid());
     say("memory   at most: worker %s, home %s, hub %s, this command %s",
@@ -247,7 +251,7 @@ pl_status run_plan(pl_run *r)
         pl_topology_n_paths(r->topology),
         pl_human_count((double)pl_topology_path_params(r->topology), text[0]),
         pl_human_count((double)pl_topology_total_params(r->topology), text[1]));
-    /* An upper bound: windows at the ends of documents are not full. */
+    /* An upper bound, because windows at the ends of documents are not full. */
     const config *c = &r->cfg;
     char tokens[16], params[16];
     double steps = (double)(c->base_steps + c->tau * c->phases);

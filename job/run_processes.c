@@ -1,5 +1,5 @@
 /* Starts and stops the processes of a job on this machine: homes, one hub, the workers,
- * and relays between home and workers if there are any. */
+ * and, if the configuration has any, relays between workers and homes. */
 #include "job/run.h"
 
 enum {
@@ -9,15 +9,15 @@ enum {
     ATTACH_MS = 60000
 };
 
-/* A hub and a home that were started by hand may be encrypted, whatever the
- * configuration says. */
+/* Whether the job is encrypted. A hub and a home that were started by hand may be,
+ * whatever the configuration says. */
 static bool job_is_encrypted(const pl_run *r)
 {
     return config_encrypts(&r->cfg) || (r->cfg.attach && run_has_keys(r->dir));
 }
 
-/* Turns PL_ADDRESS_PRIVATE into RUN/proc/ipc/NAME.sock. An encrypted job takes
- * loopback, because it is meant for several machines, or its keys separate the users of
+/* Turns PL_ADDRESS_PRIVATE into RUN/proc/ipc/NAME.sock. An encrypted job listens on
+ * loopback instead: it is meant for several machines, or its keys separate the users of
  * one machine. */
 void run_listen_at(const char *dir, const char *asked, const char *name, bool encrypted,
                    char out[PL_ADDRESS_MAX])
@@ -57,8 +57,8 @@ int run_workers_behind(const config *c, int relay)
     return n == 0 ? 0 : (run_local_workers(c, 0) - relay + n - 1) / n;
 }
 
-/* `name` names its log and its socket; index 0: there is only one of its role. `asked`
- * is the address to listen at; NULL: it does not listen. */
+/* `name` names the process's log and socket; index 0: there is only one process of its
+ * role. `asked` is the address at which it must listen; NULL: it does not listen. */
 static pl_status start_job_process(pl_run *r, const char *role, const char *name,
                                    int index, const char *asked, const char *ready)
 {
@@ -70,7 +70,8 @@ static pl_status start_job_process(pl_run *r, const char *role, const char *name
         argv[n++] = "--index";
         argv[n++] = number;
     }
-    if (asked) { /* needed, because a restart must use the address that others know */
+    /* a restarted process must use the same address, because others know it */
+    if (asked) {
         run_listen_at(r->dir, asked, name, job_is_encrypted(r), address);
         argv[n++] = "--listen";
         argv[n++] = address;
@@ -101,8 +102,8 @@ static pl_status start_relay(pl_run *r, int index)
                                sizeof r->relays_at[index]);
 }
 
-/* Called while this waits for a home: the home may have ended for good, or Ctrl+C was
- * pressed. */
+/* Called while this process waits for a home. Returns an error if the home has ended
+ * for good or Ctrl+C was pressed. */
 static pl_status on_home_wait(void *context)
 {
     const pl_run *r = context;
@@ -124,13 +125,13 @@ static pl_status make_client(pl_run *r)
     return pl_client_learn_places(r->client);
 }
 
-/* ---- checks before anything is started ---- */
+/* ---- checks before any process is started ---- */
 static bool takes_any_port(const char *address)
 {
     return pl_ends_with(address, "*");
 }
 
-/* Finds a port in use now and not after minutes of work. */
+/* Checks now, and not after minutes of work, whether a port is in use. */
 static pl_status check_address(const char *key, const char *address)
 {
     pl_status status = pl_wire_check_free(address);
@@ -159,7 +160,7 @@ pl_status run_find_device(pl_run *r)
 {
     const config *c = &r->cfg;
     pl_backend *backend = NULL;
-    if (r->n_workers == 0) /* all come from elsewhere, with devices of their own */
+    if (r->n_workers == 0) /* all workers run elsewhere, with devices of their own */
         return PL_OK;
     pl_backend_options options = {
         .name = c->backend, .n_threads = 1, .precision = c->precision};
@@ -177,8 +178,8 @@ pl_status run_find_device(pl_run *r)
     return status;
 }
 
-/* Counts the homes that were ever given anything: those in the table, if there is one.
- */
+/* Sets *n to the number of homes in the table, if there is one: the others never stored
+ * anything. */
 static pl_status count_placed(pl_store *first, int *n)
 {
     pl_places places;
@@ -188,8 +189,9 @@ static pl_status count_placed(pl_store *first, int *n)
     return PL_OK;
 }
 
-/* All homes must run before anything is committed: if a part is missing beside one with
- * commits, it was lost, and an empty part in its place would hide that. */
+/* Every part must exist before anything is committed. If one part has commits and
+ * another does not exist, that part was lost, and an empty part in its place would hide
+ * the loss. */
 static pl_status check_store_parts(const char *folder, const pl_parts *parts)
 {
     char part[PL_PATH_MAX];
@@ -222,7 +224,7 @@ static pl_status check_store_parts(const char *folder, const pl_parts *parts)
                    pl_store_part(folder, missing, part), (unsigned long long)commits);
 }
 
-/* Homes that were added later are not a different configuration. */
+/* Counts the homes. A home that was added later is no change of the configuration. */
 static pl_status count_homes(pl_run *r, pl_parts *parts)
 {
     char path[PL_PATH_MAX];
@@ -232,7 +234,7 @@ static pl_status count_homes(pl_run *r, pl_parts *parts)
     return PL_OK;
 }
 
-/* Completes changes of the store that were interrupted. */
+/* Finishes changes of the store that were interrupted. */
 static pl_status end_changes(const pl_run *r)
 {
     char path[PL_PATH_MAX];
@@ -264,7 +266,8 @@ static pl_status check_store(pl_run *r)
         return PL_OK; /* the next opening has completed it */
     pl_status status = store_open_run(r->dir, &store);
     pl_store_close(&store);
-    /* A home that died while it made the store; the next home completes that. */
+    /* No error: a home died while it made the store, and the next home will finish
+     * that. */
     return status == PL_ERR_NOT_FOUND ? PL_OK : status;
 }
 
@@ -332,7 +335,7 @@ pl_status run_hub_address(const char *dir, char out[PL_ADDRESS_MAX])
     return no_job(dir);
 }
 
-/* Waits for the address in RUN/FILE, which a process writes when it has started. */
+/* Waits for the address in RUN/FILE. A process writes it when it has started. */
 static pl_status await_process(const pl_run *r, const char *file, int64_t until_ms,
                                bool *said, char out[PL_ADDRESS_MAX])
 {
@@ -352,8 +355,8 @@ static pl_status await_process(const pl_run *r, const char *file, int64_t until_
     return PL_OK;
 }
 
-/* Uses processes that were started by hand or by the machine, and that outlive this
- * command. */
+/* Uses processes that were started by hand or by the machine. They are not ended with
+ * this command. */
 static pl_status attach(pl_run *r)
 {
     char file[64];
@@ -394,7 +397,7 @@ static pl_status open_launcher(pl_run *r)
     char path[PL_PATH_MAX];
     pl_buf text = {0};
     config c = r->cfg;
-    c.workers = r->n_workers; /* relays count those behind them */
+    c.workers = r->n_workers; /* relays count the workers that connect to them */
     pl_conf_write_yaml(&config_table, &c, &text);
     pl_status status =
         pl_replace_file(run_job_file(r->dir, path), pl_buf_text(&text), text.len);
@@ -418,7 +421,7 @@ pl_status run_start_homes(pl_run *r)
     return make_client(r);
 }
 
-/* A process that died and starts again will soon write its address. */
+/* A process that died and is being restarted will soon write its address. */
 pl_status run_find_homes(pl_run *r)
 {
     enum { SOON_MS = 5000 };
@@ -430,7 +433,7 @@ pl_status run_find_homes(pl_run *r)
     for (int i = 0; i < r->n_homes; i++) {
         run_home_file(i, r->n_homes, file);
         if (i + 1 == r->n_homes && !pl_store_part_begun(store, &parts, i))
-            r->n_homes = i; /* it was asked for and does not run yet */
+            r->n_homes = i; /* the home was asked for but does not run yet */
         else if (run_await_address(r->dir, file, SOON_MS, r->homes_at[i]) != PL_OK)
             return pl_fail(
                 PL_ERR_NOT_FOUND,
@@ -439,7 +442,7 @@ pl_status run_find_homes(pl_run *r)
     }
     PL_CHECK(make_client(r));
     if (run_await_address(r->dir, "proc/hub.address", SOON_MS, r->hub_address) != PL_OK)
-        return run_hub_address(r->dir, r->hub_address); /* for its error sentence */
+        return run_hub_address(r->dir, r->hub_address); /* for its error message */
     return pl_wire_connect(r->hub_address, &r->hub);
 }
 
@@ -456,8 +459,8 @@ pl_status run_tell_homes(pl_run *r)
     return status;
 }
 
-/* Tells the hub about the home now; after a restart the hub reads it from the run
- * folder. */
+/* Tells the hub about a new home now. When the hub restarts, it reads the homes from
+ * the run folder. */
 static pl_status add_home(pl_run *r)
 {
     int i = r->n_homes++;
@@ -506,9 +509,9 @@ void run_stop(pl_run *r, bool drain)
     r->peak = (run_memory){.worker = pl_launcher_peak_bytes(r->launcher, "worker"),
                            .home = pl_launcher_peak_bytes(r->launcher, "home"),
                            .hub = pl_launcher_peak_bytes(r->launcher, "hub")};
-    /* Draining waits for tasks of any length; a second Ctrl+C ends it. After a failure
-     * no process may be left to receive the result, so workers get only a short time.
-     */
+    /* With `drain`, tasks of any length are finished; a second Ctrl+C ends this. After
+     * a failure there may be no process that could receive results, so workers get only
+     * a short time. */
     pl_launcher_stop(r->launcher, "worker", drain ? DRAIN_MS : ABANDON_MS);
     pl_launcher_stop(r->launcher, "relay", 5000);
     pl_launcher_stop(r->launcher, "hub", 5000);
@@ -548,7 +551,8 @@ pl_status run_watch(pl_run *r, const run_request *q)
     return pl_wire_connect(address, &r->hub);
 }
 
-/* A job that was killed leaves its hub's address behind, but not its lock. */
+/* Asks the hub. A job that was killed leaves its hub's address behind, but not its
+ * lock. */
 pl_status run_ask_hub(pl_run *r, pl_json **out)
 {
     int lock = -1;

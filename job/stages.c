@@ -1,5 +1,6 @@
-/* The stages of `train`: data, base model, routing, arms. Each first checks whether its
- * product exists, so that the same command goes on where the last one stopped. */
+/* The stages of `train`: data, base model, routing, arms. Each stage first checks
+ * whether its result exists, so that the same command continues where the last one
+ * stopped. */
 #include "job/stages.h"
 #include "eval/eval.h"
 #include "serve/serve.h"
@@ -18,8 +19,8 @@ bool stages_scores(const pl_run *r, uint32_t document)
            pl_counted_targets(r->train, document, (int)r->cfg.prefix) > 0;
 }
 
-/* Where documents are dealt anew, those that are scored must be able to tell the paths
- * apart. */
+/* If documents are dealt anew, the documents that are scored must be long enough to
+ * tell the paths apart. */
 static pl_status check_scored(const pl_run *r)
 {
     config_chapter chapters[CONFIG_CHAPTERS_MAX];
@@ -83,7 +84,7 @@ pl_status stages_put_shard(pl_run *r, pl_arm *arm, const pl_topology *t, int pat
     if (status == PL_OK)
         status = pl_client_put_object(r->client, object, bytes.data, bytes.len,
                                       &arm->shards[path]);
-    /* Targets that an epoch of these documents trains on. */
+    /* Number of targets in one epoch of these documents. */
     double targets = 0;
     for (size_t i = 0; i < n; i++)
         targets +=
@@ -140,8 +141,8 @@ pl_status stages_put_arm(pl_run *r, const pl_arm *arm)
     return status;
 }
 
-/* Makes version 0 of every module, then the definition, so that the hub sees a whole
- * arm or none. */
+/* Makes version 0 of every module, then the definition. So the hub sees either the
+ * complete arm or none. */
 static pl_status publish_arm(pl_run *r, const pl_arm *arm, const pl_topology *t,
                              const float *params)
 {
@@ -228,8 +229,8 @@ done:
     return status;
 }
 
-/* The moments at the end of the base model, the mean over its replicas. Arms go on
- * with them under wsd. */
+/* Stores the moments at the end of the base model, as the mean over its replicas. With
+ * the schedule wsd, arms continue with them. */
 static pl_status put_moments(pl_run *r)
 {
     pl_arm arm;

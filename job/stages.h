@@ -1,10 +1,10 @@
-/* Private to job: what the stages of `train` share. */
+/* Private to job: functions that the stages of `train` share. */
 #ifndef PL_JOB_STAGES_H
 #define PL_JOB_STAGES_H
 #include "job/routing.h"
 
 PL_MUST_CHECK pl_status stages_arm_exists(pl_run *r, const char *name, bool *exists);
-/* Whether router.em has the paths score this document. */
+/* Whether the paths score this document for router.em. */
 bool stages_scores(const pl_run *r, uint32_t document);
 /* A version of a module of the slot, as f32 values `out` [slot->n_params], and their
  * hash. Waits for it, because the homes merge the last round a moment after its updates
@@ -14,14 +14,14 @@ PL_MUST_CHECK pl_status stages_read_version(pl_run *r, const char *module,
                                             float *out, pl_hash *params);
 /* Memory for the parameters of a path. */
 PL_MUST_CHECK pl_status stages_path_params(const pl_run *r, float **out);
-/* The base model's final parameters, from the homes. */
+/* Reads the base model's final parameters from the homes. */
 PL_MUST_CHECK pl_status stages_base_params(pl_run *r, float *params);
-/* Stores the shard of each path; the arm gets their hashes and weights. */
+/* Stores the shard of each path, and sets hashes and weights in the arm. */
 PL_MUST_CHECK pl_status stages_put_shards(pl_run *r, pl_arm *arm, const routing *g);
-/* Stores the definition of an arm, after everything that it names. */
+/* Stores the definition of an arm. Everything that it names must be stored before. */
 PL_MUST_CHECK pl_status stages_put_arm(pl_run *r, const pl_arm *arm);
 
-/* Stores a shard of these documents, and notes its hash and weight in the arm. */
+/* Stores a shard with these documents, and sets its hash and weight in the arm. */
 PL_MUST_CHECK pl_status stages_put_shard(pl_run *r, pl_arm *arm, const pl_topology *t,
                                          int path, const uint32_t *docs, size_t n);
 

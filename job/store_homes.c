@@ -1,5 +1,5 @@
-/* How a command reaches a store that the homes of a job may hold: it opens the part
- * itself, or asks the home that has it (run.h). */
+/* How a command reads or changes a store that the homes of a job may have locked: it
+ * opens the part itself, or asks the home that has it (run.h). */
 #include "job/job.h"
 
 #include <string.h>
@@ -21,9 +21,9 @@ static pl_status connect_homes(pl_buf *addresses, int n, pl_client **out)
     return status;
 }
 
-/* A home that starts locks the store before its address is known, and a home that ends
- * holds it a moment longer. False if `status` is not ERR_BUSY, or later than 5 s after
- * `begun_ms`. */
+/* Whether to try again. A home that starts locks the store before its address is known,
+ * and a home that ends keeps the lock a moment longer. False if `status` is not
+ * ERR_BUSY, or later than 5 s after `begun_ms`. */
 static bool try_store_again(pl_status status, int64_t begun_ms)
 {
     enum { SOON_MS = 5000, STEP_MS = 50 };
@@ -33,7 +33,7 @@ static bool try_store_again(pl_status status, int64_t begun_ms)
     return true;
 }
 
-/* The store of a run lies beside the addresses of its processes. */
+/* The store of a run lies beside the folder with its processes' addresses. */
 static pl_status ask_job_homes(const char *folder, pl_client **out)
 {
     char above[PL_PATH_MAX], path[PL_PATH_MAX], file[64];
@@ -131,16 +131,16 @@ pl_status run_keep_object(const char *folder, pl_store *store, const char *objec
             status = keep_by_home(folder, object, bytes);
         pl_store_close(&writer);
         if (status == PL_ERR_TIMEOUT && !asked_last)
-            asked_last = true; /* the home may have ended since */
+            asked_last = true; /* the home may have ended meanwhile */
         else if (!try_store_again(status, begun))
             return status;
     }
 }
 
 /* ---- several parts at one moment ---- */
-/* Parts are read one after another, and a path's state in a later part may need updates
- * that came into an earlier part in between. So no process may write meanwhile. *busy:
- * a process writes. */
+/* Shows several parts at one moment while no process writes. Parts are read one after
+ * another, and a path's state in a later part may need updates that came into an
+ * earlier part in between. *busy: a process is writing. */
 static pl_status look_alone(const char *folder, pl_store *store, bool *busy)
 {
     int n = pl_store_n_parts(store), locks[PL_PARTS_MAX];
@@ -157,8 +157,8 @@ static pl_status look_alone(const char *folder, pl_store *store, bool *busy)
     return *busy ? PL_OK : status;
 }
 
-/* Called while the homes stand still: a reader that shows their newest commits shows
- * what all of them had at one moment, and continues to show it. */
+/* Called while the homes do not write. A reader that shows their newest commits then
+ * shows the state of all homes at one moment, and continues to show it. */
 static pl_status look_still(const char *folder, pl_store *store, pl_client *homes,
                             int64_t ms, bool *same)
 {

@@ -1,5 +1,5 @@
-/* Evaluates text that the run did not hold out (pathloom eval --on): encodes it in the
- * place of the run's, and shows the path and the loss of each document. */
+/* Evaluates a text of the user (pathloom eval --on): encodes it, uses it instead of the
+ * run's held-out text, and shows the path and the loss of each document. */
 #include "job/evaluate.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@ pl_status evaluation_read_text(pl_run *r, const char *path, evaluation_text *out
     PL_TRY(run_load_tokenizer(r, &tokenizer));
     PL_TRY(pl_documents_encode(path, tokenizer, &out->file, &out->sources));
     PL_TRY(pl_tokens_view(out->file.data, out->file.len, path, &r->valid));
-    r->cfg.eval_tokens = 0; /* all of it */
+    r->cfg.eval_tokens = 0; /* all tokens of the text */
 done:
     pl_tokenizer_destroy(&tokenizer);
     return status;
@@ -24,12 +24,13 @@ void evaluation_text_clear(evaluation_text *text)
     pl_buf_destroy(&text->sources);
 }
 
-/* What a line says of a document. Documents are scored in the order of the text. */
+/* The content of one line about a document. Documents are scored in the order of the
+ * text. */
 typedef struct document_row {
-    uint32_t number, tokens; /* number from 0; BOS and EOS are no tokens of it */
+    uint32_t number, tokens; /* number: counted from 0; tokens: without BOS and EOS */
     const char *domain;
     char path[PL_NAME_MAX];
-    double margin, bits, ppl; /* margin: NaN if the likelihood is not known */
+    double margin, bits, ppl; /* NaN if the likelihood is not known */
     uint64_t n_bytes;
 } document_row;
 
@@ -48,7 +49,8 @@ static document_row document_row_of(const pl_run *r, const evaluation *e, size_t
     return row;
 }
 
-/* `sources` is that of document `at`; returns that of document `to`. */
+/* Skips entries: `sources` is the entry of document `at`; returns the entry of document
+ * `to`. */
 static const char *skip_sources(const char *sources, uint32_t at, uint32_t to)
 {
     for (; at < to; at++)
@@ -80,7 +82,8 @@ pl_json *evaluation_documents_json(const pl_run *r, const evaluation *e)
     return list;
 }
 
-/* The domain, or the file where there are no domains; its end if it is long. */
+/* Writes the document's domain, or its file if there are no domains. If the name is
+ * long, only its end is written. */
 static void print_document_name(const char *domain, const char *source, pl_buf *out)
 {
     enum { WIDE = 28 };
