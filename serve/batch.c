@@ -1,11 +1,11 @@
 /* Continuous batching: requests may join before each step and leave after it.
  *
- * A prompt is read by itself, piece by piece, so that its products have the same shapes
- * as without other requests. Only the steps are shared, and rows of a step do not
- * affect each other (modules/decoder.c). Between two steps at most READ tokens of
- * prompts are read, so that a long prompt does not delay the other answers. A prompt
- * that a slot still holds is not read again (prefix_cache.h), unless its scores are
- * asked for. */
+ * A prompt is read by itself, piece by piece, so that its matrix products have the same
+ * shapes as without other requests. Only the decoding steps are shared, and the rows of
+ * a step do not affect each other (modules/decoder.c). Between two steps at most READ
+ * tokens of prompts are read, so that a long prompt does not delay the other answers. A
+ * prompt that a slot still holds is not read again (prefix_cache.h), unless the request
+ * asks for the scores of its tokens. */
 #include "serve/prefix_cache.h"
 #include "serve/sequence.h"
 #include <string.h>
@@ -14,15 +14,15 @@ enum { READ = 512 };
 
 typedef struct place {
     sequence sequence;
-    int32_t *prompt; /* until it is read */
+    int32_t *prompt; /* freed when the prompt has been read */
     int n_read;
-    bool scored;     /* its tokens' scores are asked for */
+    bool scored;     /* the request asks for scores of the prompt's tokens */
     uint64_t number; /* order of joining: prompts are read in this order */
-    double began;    /* when reading began; 0: not yet */
+    double began;    /* time when reading began; 0: not yet */
     void (*done)(void *context, pl_status status, const pl_generate_result *result);
     pl_status (*wanted)(void *context);
     void *context;
-    double answering; /* since when it answers */
+    double answering; /* time when answering began */
     bool taken;
 } place;
 
@@ -167,8 +167,7 @@ pl_status pl_batch_join(pl_batch *b, const pl_batch_request *q)
     return PL_OK;
 }
 
-/* The request that joined first among those with an unread prompt; -1: there is none.
- */
+/* The request that joined first among those with unread tokens; -1: there is none. */
 static int next_reader(const pl_batch *b)
 {
     int slot = -1;
@@ -186,7 +185,7 @@ typedef struct prompt_rows {
     const float *last; /* the logits after the last token that was read */
 } prompt_rows;
 
-/* Logits after token i of the prompt score token i + 1. */
+/* The logits after token i of the prompt give the score of token i + 1. */
 static pl_status score_prompt_rows(void *context, int first, int count,
                                    const float *logits)
 {
@@ -203,7 +202,7 @@ static pl_status score_prompt_rows(void *context, int first, int count,
     return PL_OK;
 }
 
-/* The next n tokens; b->logits gets the logits after the last one of the prompt. */
+/* Reads the next n tokens; b->logits gets the logits after the prompt's last token. */
 static pl_status read_prompt_tokens(pl_batch *b, int slot, int n, bool last)
 {
     place *p = &b->places[slot];
@@ -217,7 +216,7 @@ static pl_status read_prompt_tokens(pl_batch *b, int slot, int n, bool last)
     return PL_OK;
 }
 
-/* After the last token of the prompt the answer begins. */
+/* Begins the answer after the last token of the prompt. */
 static void begin_answer(pl_batch *b, int slot)
 {
     place *p = &b->places[slot];
@@ -234,7 +233,7 @@ static void begin_answer(pl_batch *b, int slot)
     }
 }
 
-/* Reads at most n tokens of a prompt; returns how many. */
+/* Reads at most n tokens of a prompt; returns the number of tokens read. */
 static int read_on(pl_batch *b, int slot, int n)
 {
     place *p = &b->places[slot];
@@ -267,7 +266,7 @@ pl_status pl_batch_step(pl_batch *b)
     int32_t slots[PL_DECODER_SLOTS_MAX], tokens[PL_DECODER_SLOTS_MAX];
     int n = 0;
     int slot, piece = 1;
-    /* Ends requests whose clients no longer wait. */
+    /* Ends requests whose clients have gone. */
     for (int i = 0; i < b->n_slots; i++) {
         place *p = &b->places[i];
         const bool reads = p->taken && p->prompt && p->wanted;

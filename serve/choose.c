@@ -1,6 +1,6 @@
-/* Chooses a token: softmax at a temperature, cut to the k likeliest (Fan et al. 2018,
- * arXiv:1805.04833), then to the nucleus of share p of what is left (Holtzman et al.
- * 2019, arXiv:1904.09751), then one keyed random number.
+/* Chooses a token: softmax at a temperature; keep the k likeliest tokens (Fan et al.
+ * 2018, arXiv:1805.04833); of these keep the nucleus with probability p (Holtzman et
+ * al. 2019, arXiv:1904.09751); then draw with one keyed random number.
  *
  * The likeliest tokens are taken from a heap, so a nucleus of m tokens costs V + m log
  * V, and the vocabulary need not be sorted. */
@@ -9,9 +9,9 @@
 
 struct pl_chooser {
     int vocab;
-    int32_t *heap;  /* [vocab] tokens, the likeliest on top */
-    double *weight; /* [vocab] unnormalised, of the token ranked i */
-    int32_t *token; /* [vocab] of the token ranked i */
+    int32_t *heap;  /* [vocab] tokens as a heap, the likeliest on top */
+    double *weight; /* [vocab] unnormalised weight of the token with rank i */
+    int32_t *token; /* [vocab] the token with rank i */
 };
 
 pl_choice pl_choice_defaults(void)
@@ -83,7 +83,7 @@ static double sum_weights(const double *weight, int n)
     return sum;
 }
 
-/* Ranks tokens until there are `most` of them or their weights reach `share`. */
+/* Ranks tokens until `most` are ranked or their weights reach `share` of the sum. */
 static int rank_tokens(pl_chooser *chooser, const float *logits, float highest,
                        const pl_choice *choice, int most, double share)
 {
@@ -113,7 +113,8 @@ static int take_candidates(pl_chooser *chooser, const float *logits, float highe
     if (cut || choice->min_p > 0) {
         int n = rank_tokens(chooser, logits, highest, choice,
                             cut ? choice->top_k : chooser->vocab, INFINITY);
-        /* The smallest n whose weights reach `share` of their sum. */
+        /* n becomes the smallest number of tokens whose weights reach `share` of their
+         * sum. */
         const double *weight = chooser->weight;
         double enough = choice->top_p * sum_weights(weight, n), sum = 0.0;
         for (int i = 0; i < n; ++i) {
@@ -123,7 +124,8 @@ static int take_candidates(pl_chooser *chooser, const float *logits, float highe
         }
         return n;
     }
-    /* Every token is a candidate: no ranking, tokens in their own order. */
+    /* Every token is a candidate, so no ranking is needed: tokens stay in their own
+     * order. */
     double temperature = choice->temperature;
     for (int32_t v = 0; v < chooser->vocab; ++v) {
         chooser->token[v] = v;
@@ -136,7 +138,8 @@ static int take_candidates(pl_chooser *chooser, const float *logits, float highe
                        choice->top_p * sum_weights(chooser->weight, n));
 }
 
-/* The candidate on which u * (sum of weights) falls; never one with weight 0. */
+/* The candidate at which the running sum of weights passes u * (sum of weights); never
+ * a candidate with weight 0. */
 static int32_t draw_candidate(const pl_chooser *chooser, int n, double u)
 {
     double target = u * sum_weights(chooser->weight, n), sum = 0.0;
@@ -167,7 +170,7 @@ pl_status pl_choose_token(pl_chooser *chooser, const float *logits,
     if (!(choice->min_p >= 0.0 && choice->min_p <= 1.0))
         return pl_fail(PL_ERR_USAGE, "min_p is %g; give 0 (no limit) to 1",
                        choice->min_p);
-    /* The likeliest token; the first of equal ones. */
+    /* Finds the likeliest token; if several are equal, the first of them. */
     int vocab = chooser->vocab;
     int best = 0;
     for (int v = 0; v < vocab; ++v) {

@@ -1,11 +1,12 @@
-/* Parses requests for completions, as OpenAI's API has them. */
+/* Parses requests for completions in the form of OpenAI's API. */
 #include "serve/serve.h"
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Defaults: OpenAI's values, and seed 0, so that equal requests have equal answers. */
+/* Defaults are OpenAI's values, and seed 0, so that equal requests get equal
+ * answers. */
 static const pl_completion defaults = {
     .model = "auto",
     .n = 1,
@@ -22,7 +23,7 @@ static char *copy_text(const char *text, size_t len)
 {
     char *copy = pl_alloc(len + 1);
     memcpy(copy, text, len);
-    return copy; /* pl_alloc gave zeros */
+    return copy; /* pl_alloc fills with zeros, so the copy is terminated */
 }
 
 static pl_status read_whole_number(const pl_json *value, const char *key, int64_t least,
@@ -81,7 +82,7 @@ static pl_status read_one_prompt(const pl_json *value, const char *key,
     return PL_OK;
 }
 
-/* A list is one prompt of tokens if it begins with a number. */
+/* If the list begins with a number, it is one prompt made of tokens. */
 pl_status pl_completion_read_prompts(const pl_json *value, const char *key,
                                      pl_completion *c)
 {
@@ -99,7 +100,7 @@ pl_status pl_completion_read_prompts(const pl_json *value, const char *key,
     return PL_OK;
 }
 
-/* ---- keys with a form of their own ---- */
+/* ---- keys that need a parser of their own ---- */
 static pl_status read_prompt_key(const pl_json *value, pl_completion *c)
 {
     return pl_completion_read_prompts(value, "prompt", c);
@@ -182,7 +183,8 @@ static pl_status read_top_k(const pl_json *value, pl_completion *c)
 {
     int64_t whole = 0;
     pl_status status = read_whole_number(value, "top_k", -1, 1000000, &whole);
-    c->options.choice.top_k = whole > 0 ? (int)whole : 0; /* -1, as 0: all */
+    /* -1 also means that all tokens are kept */
+    c->options.choice.top_k = whole > 0 ? (int)whole : 0;
     return status;
 }
 
@@ -207,10 +209,10 @@ static pl_status refuse_suffix(const pl_json *value, pl_completion *c)
 /* ---- the table of keys ---- */
 typedef struct completion_key {
     const char *name;
-    char kind;                                                 /* i, r, b, or f: read */
-    size_t at;                                                 /* of its field */
-    double least, most;                                        /* of i and r */
-    pl_status (*read)(const pl_json *value, pl_completion *c); /* of f */
+    char kind;          /* i, r, b: integer, real, boolean; f: parsed by `read` */
+    size_t at;          /* offset of the key's field */
+    double least, most; /* limits, for kinds i and r */
+    pl_status (*read)(const pl_json *value, pl_completion *c); /* for kind f */
 } completion_key;
 
 #define KEY_AT(name, kind, field, least, most)                                         \
@@ -360,7 +362,8 @@ void pl_completion_clear(pl_completion *c)
         union {
             const char *in;
             void *out;
-        } stop = {c->options.stop[i]}; /* this module made it */
+            /* the text was allocated here, so it may be freed */
+        } stop = {c->options.stop[i]};
         pl_free(stop.out);
         c->options.stop[i] = NULL;
     }

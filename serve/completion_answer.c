@@ -1,4 +1,4 @@
-/* Writes answers to requests for completions, as OpenAI's API has them. */
+/* Writes answers to requests for completions in the form of OpenAI's API. */
 #include "serve/pieces.h"
 #include <inttypes.h>
 #include <math.h>
@@ -19,7 +19,8 @@ pl_status pl_token_text(const pl_tokenizer *tokenizer, int32_t token, pl_buf *ou
         pl_buf_printf(out, "%s", names[token]);
         return PL_OK;
     }
-    if (token >= pl_tokenizer_vocab(tokenizer)) { /* a row of the model without text */
+    /* the model has a row for it, but the tokenizer has no text */
+    if (token >= pl_tokenizer_vocab(tokenizer)) {
         pl_buf_printf(out, "<token %d>", (int)token);
         return PL_OK;
     }
@@ -35,13 +36,13 @@ pl_status pl_token_text(const pl_tokenizer *tokenizer, int32_t token, pl_buf *ou
     return status;
 }
 
-/* How many characters begin in the text of a token. */
+/* The number of characters that begin in the text of a token. */
 static pl_status count_token_characters(const pl_tokenizer *tokenizer, int32_t token,
                                         int64_t *n)
 {
     pl_buf bytes = {0};
     *n = 0;
-    if (token <= PL_TOKEN_EOS) /* these have no text */
+    if (token <= PL_TOKEN_EOS) /* these tokens have no text */
         return PL_OK;
     pl_status status = pl_tokenizer_decode(tokenizer, &token, 1, &bytes);
     for (size_t i = 0; i < bytes.len; i++)
@@ -50,7 +51,7 @@ static pl_status count_token_characters(const pl_tokenizer *tokenizer, int32_t t
     return status;
 }
 
-/* The text of the token becomes the key of a probability, or an item of a list. */
+/* Writes the text of the token, as the key of a probability or as an item of a list. */
 static pl_status set_token(const pl_tokenizer *tokenizer, int32_t token, pl_json *to,
                            const double *logprob)
 {
@@ -65,8 +66,8 @@ static pl_status set_token(const pl_tokenizer *tokenizer, int32_t token, pl_json
     return status;
 }
 
-/* The likeliest tokens and the one that stands there. The likelier of two tokens that
- * look the same keeps its value. */
+/* Writes the likeliest tokens and the token that was chosen. If two tokens have the
+ * same text, the likelier one's value is written. */
 static pl_status push_top(const pl_tokenizer *tokenizer, const pl_token_score *s,
                           pl_json *list)
 {

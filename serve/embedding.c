@@ -57,7 +57,7 @@ pl_status embedding_parse(const char *body, size_t len, pl_completion *out,
 }
 
 /* ---- answers ---- */
-/* RFC 4648, section 4. */
+/* Base64, RFC 4648, section 4. */
 static void append_base64(const uint8_t *data, size_t len, pl_buf *out)
 {
     static const char letters[] =
@@ -85,7 +85,8 @@ static pl_json *make_vector(const float *values, int width, bool base64)
     for (int i = 0; i < width; i++) {
         const float value = (float)((double)values[i] * scale);
         if (base64)
-            pl_buf_append(&bytes, &value, sizeof value); /* little-endian, as we are */
+            /* little-endian; all supported machines are */
+            pl_buf_append(&bytes, &value, sizeof value);
         else
             pl_json_push(list, pl_json_make_real((double)value));
     }

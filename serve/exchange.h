@@ -2,8 +2,8 @@
  * models.
  *
  * A path is a Llama decoder with Llama's names and Llama's order of rotary pairs, so
- * safetensors take its parameters unchanged; GGUF has the rows of q and k in another
- * order (weights.h).
+ * safetensors files get its parameters unchanged. GGUF orders the rows of q and k
+ * differently (weights.h).
  *
  *   folder  model.safetensors, config.json, generation_config.json, tokenizer.model,
  *           tokenizer.json, tokenizer_config.json, special_tokens_map.json
@@ -30,10 +30,10 @@ typedef enum pl_weight_type {
     PL_WEIGHT_COUNT
 } pl_weight_type;
 const char *pl_weight_type_name(pl_weight_type type); /* "f32", "q8_0" */
-/* The sentence of ERR_USAGE lists the known ones. */
+/* Parses the name of a type. The sentence of ERR_USAGE lists the known names. */
 PL_MUST_CHECK pl_status pl_weight_type_parse(const char *text, pl_weight_type *out);
 
-/* A note on where parameters come from; it is copied into the metadata. */
+/* A note about the origin of the parameters; it is copied into the file's metadata. */
 typedef struct pl_note {
     const char *key, *value; /* "pathloom.arm", "mix" */
 } pl_note;
@@ -41,8 +41,8 @@ typedef struct pl_note {
 typedef struct pl_export {
     const char *name; /* name of the model, for readers */
     const pl_topology *topology;
-    const float *params; /* of one path */
-    /* a SentencePiece model, as in the run's data folder */
+    const float *params; /* parameters of one path */
+    /* a SentencePiece model, such as tokenizer.model in a run's data folder */
     const void *tokenizer_model;
     size_t tokenizer_bytes;
     pl_weight_type type;
@@ -50,31 +50,31 @@ typedef struct pl_export {
     int n_notes;
 } pl_export;
 
-/* Makes the folder; each file is written durably or not at all. A tokenizer that is not
- * BPE over unchanged text, which other programs would misread, is only copied, as
- * sentencepiece.model. ERR_UNSUPPORTED for q8_0. ERR_NUMERIC names the tensor with a
+/* Makes the folder. Each file is written durably, or not at all. If the tokenizer is
+ * not BPE over unchanged text, other programs would misread it; then it is only copied,
+ * as sentencepiece.model. ERR_UNSUPPORTED for q8_0. ERR_NUMERIC names the tensor with a
  * parameter that the type cannot hold. ERR_IO. */
 PL_MUST_CHECK pl_status pl_export_folder(const pl_export *e, const char *folder);
-/* As above; ERR_UNSUPPORTED also for a tokenizer that is not BPE. In a q8_0 file, rows
- * whose length is not a multiple of 32 are f16. */
+/* Writes a GGUF file. Errors as above, and ERR_UNSUPPORTED for a tokenizer that is not
+ * BPE. In a q8_0 file, rows whose length is not a multiple of 32 are written as f16. */
 PL_MUST_CHECK pl_status pl_export_gguf(const pl_export *e, const char *path);
 
 typedef struct pl_import pl_import;
 
-/* `path`: a folder with config.json and model.safetensors or its shards, or one
- * .safetensors file with config.json beside it. After OK all tensors are there exactly
- * once, with the right shapes. If the model is refused, the sentence names the field,
- * its value, and what to do. ERR_NOT_FOUND, ERR_DATA, ERR_UNSUPPORTED. */
+/* `path`: a folder with config.json and either model.safetensors or its shards, or a
+ * .safetensors file with config.json beside it. After OK every needed tensor exists
+ * exactly once, with the right shape. If the model is refused, the sentence names the
+ * field, its value, and what to do. ERR_NOT_FOUND, ERR_DATA, ERR_UNSUPPORTED. */
 PL_MUST_CHECK pl_status pl_import_open(const char *path, pl_import **out);
 void pl_import_close(pl_import **import); /* accepts NULL */
 const pl_shape *pl_import_shape(const pl_import *import);
 int pl_import_n_files(const pl_import *import); /* number of safetensors files */
-/* The SentencePiece model of the folder; "" if there is none. */
+/* Path of the SentencePiece model in the folder; "" if there is none. */
 const char *pl_import_tokenizer(const pl_import *import);
 
-/* `params`: pl_topology_path_params floats. The topology may have another context,
- * which no parameter depends on. ERR_CONFIG if the shapes differ; ERR_NUMERIC for a
- * value that is not finite. */
+/* `params` has room for pl_topology_path_params floats. The topology's context may
+ * differ from the model's, because no parameter depends on it. ERR_CONFIG if the shapes
+ * differ; ERR_NUMERIC if a value is not finite. */
 PL_MUST_CHECK pl_status pl_import_load(const pl_import *import,
                                        const pl_topology *topology, float *params);
 

@@ -7,7 +7,7 @@
 
 enum { HEADER_ALIGNMENT = 8 };
 
-/* By pl_weight_type: in the file, and as torch calls it. */
+/* Names by pl_weight_type: first those of the file, then those of torch. */
 static const char *const dtypes[PL_WEIGHT_COUNT] = {"F32", "F16", "BF16", ""};
 static const char *const torch_dtypes[PL_WEIGHT_COUNT] = {"float32", "float16",
                                                           "bfloat16", ""};
@@ -27,7 +27,7 @@ static pl_json *describe_tensor(const pl_tensor *t, pl_weight_type type, uint64_
     return o;
 }
 
-/* transformers requires "format". */
+/* Writes the metadata. transformers requires the key "format". */
 static pl_json *metadata_of(const pl_export *e)
 {
     pl_json *o = pl_json_object();
@@ -41,7 +41,7 @@ static pl_status write_header(const pl_export *e, sink *out)
 {
     pl_buf text = {0};
     uint8_t len[8];
-    /* The header ends with blanks, so that the data begin at a multiple of 8. */
+    /* The header is padded with blanks, so that the data begin at a multiple of 8. */
     pl_json *o = pl_json_object();
     uint64_t at = 0;
     pl_json_set(o, "__metadata__", metadata_of(e));
@@ -98,8 +98,9 @@ static pl_status write_pipeline(const pl_export *e, const piece_list *list,
     return put_text(folder, "special_tokens_map.json", text);
 }
 
-/* transformers reads every tokenizer.model of a Llama as BPE over unchanged text. A
- * tokenizer of another kind gets another name, so that it is missed and not misread. */
+/* transformers reads every file tokenizer.model of a Llama model as BPE over unchanged
+ * text. A tokenizer that is not gets a different file name: then a program finds no
+ * tokenizer, instead of misreading this one. */
 static pl_status write_tokenizer(const pl_export *e, const char *folder, pl_buf *text)
 {
     piece_list list;

@@ -8,7 +8,7 @@
 
 /* `general.file_type`, by pl_weight_type. */
 static const uint32_t file_types[PL_WEIGHT_COUNT] = {0, 1, 32, 7};
-enum { QUANTISATION = 2 }; /* the version of ggml's blocks */
+enum { QUANTISATION = 2 }; /* ggml's version number of its quantised blocks */
 
 /* ---- names ---- */
 static const char *const names[][2] = {
@@ -47,8 +47,8 @@ static void put_tokenizer(const piece_list *list, size_t vocab, gguf_head *h)
 {
     gguf_put_text(h, "tokenizer.ggml.model", "llama");
     gguf_put_text(h, "tokenizer.ggml.pre", "default");
-    /* The model may have more rows than the tokenizer has pieces; unused pieces fill
-     * the rest. */
+    /* If the model has more rows than the tokenizer has pieces, unused pieces are
+     * added. */
     char unused[32];
     gguf_put_list(h, "tokenizer.ggml.tokens", GGUF_TEXT, vocab);
     for (size_t i = 0; i < list->n; i++)

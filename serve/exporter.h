@@ -7,15 +7,16 @@ extern "C" {
 #endif
 
 typedef struct pl_exporter pl_exporter;
-/* Parses IPv4:PORT; port is 0 if PORT is `*`. False if the text has another form. */
+/* Parses IPv4:PORT; port is 0 if PORT is `*`. False if the text does not have this
+ * form. */
 struct sockaddr_in;
 bool pl_http_address(const char *listen, struct sockaddr_in *out);
 
-/* ERR_CONFIG if pl_exporter_open would not accept the text. */
+/* ERR_CONFIG if pl_exporter_open would refuse the address. */
 PL_MUST_CHECK pl_status pl_exporter_check(const char *listen);
-/* `listen`: HOST:PORT, where HOST is a number. `hub` asks the hub for its status; it is
- * called on the exporter's thread, one request at a time. ERR_BUSY: the port is in use.
- */
+/* `listen`: HOST:PORT, where HOST is an IPv4 address. `hub` is called on the exporter's
+ * thread, one call at a time, and asks the hub for its status. ERR_BUSY: the port is in
+ * use. */
 PL_MUST_CHECK pl_status pl_exporter_open(const char *listen,
                                          pl_status (*hub)(void *context,
                                                           pl_json **status),

@@ -1,4 +1,4 @@
-/* Generates text: it feeds the prompt, then one token at a time. */
+/* Generates text: feeds the prompt to the decoder, then one token at a time. */
 #include "serve/sequence.h"
 #include <string.h>
 

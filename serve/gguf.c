@@ -1,12 +1,12 @@
 /* Encodes the head of a GGUF file: its keys and the descriptions of its tensors
- * (gguf.h). The data of the tensors is written by the caller. */
+ * (gguf.h). The caller writes the data of the tensors. */
 #include "serve/gguf.h"
 #include "serve/weights.h"
 #include <string.h>
 
 enum { VERSION = 3 };
 
-/* Numbers of the types of tensors in ggml. */
+/* ggml's numbers for the types of tensors. */
 static const uint32_t tensor_types[PL_WEIGHT_COUNT] = {0, 1, 30, 8};
 
 static void add_le_value(pl_buf *out, uint64_t value, size_t n_bytes)

@@ -12,7 +12,7 @@
 
 enum { GGUF_ALIGNMENT = 32 };
 
-/* Kinds of values, with the numbers of the format; a list has a number of its own. */
+/* Kinds of values, with their numbers in the format. */
 typedef enum gguf_kind {
     GGUF_U32 = 4,
     GGUF_I32 = 5,
@@ -25,24 +25,25 @@ typedef enum gguf_kind {
 typedef struct gguf_head {
     pl_buf keys, tensors; /* encoded */
     uint64_t n_keys, n_tensors, data_bytes;
-} gguf_head; /* all zero is empty; gguf_head_destroy */
+} gguf_head; /* starts as zeros; call gguf_head_destroy afterwards */
 
 void gguf_put_u32(gguf_head *h, const char *key, uint32_t value);
 void gguf_put_f32(gguf_head *h, const char *key, double value);
 void gguf_put_bool(gguf_head *h, const char *key, bool value);
 void gguf_put_text(gguf_head *h, const char *key, const char *value);
-/* Begins a list: the next `n` values of this kind belong to it; add them with
- * gguf_add_... without a key. */
+/* Begins a list of `n` values of this kind. Add the values with gguf_add_... without a
+ * key. */
 void gguf_put_list(gguf_head *h, const char *key, gguf_kind kind, uint64_t n);
 void gguf_add_text(gguf_head *h, const char *text, size_t len);
 void gguf_add_f32(gguf_head *h, float value);
 void gguf_add_i32(gguf_head *h, int32_t value);
 
-/* Call it in the order in which the data will follow. */
+/* Describes a tensor. Call it in the order in which the data of the tensors will
+ * follow. */
 void gguf_add_tensor(gguf_head *h, const char *name, const pl_tensor *tensor,
                      pl_weight_type type);
 
-/* Appends everything that comes before the data, padded. */
+/* Appends everything that precedes the data, with padding. */
 void gguf_head_encode(const gguf_head *h, pl_buf *out);
 void gguf_head_destroy(gguf_head *h);
 

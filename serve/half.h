@@ -1,4 +1,5 @@
-/* IEEE half precision <-> float, round to nearest even, NaN kept quiet. */
+/* Converts between IEEE half precision and float. Rounds to nearest even; NaN becomes a
+ * quiet NaN. */
 #ifndef PL_SERVE_HALF_H
 #define PL_SERVE_HALF_H
 #include <stdint.h>
@@ -12,7 +13,7 @@ static inline float half_to_float(uint16_t half)
     uint32_t sign = (uint32_t)(half & 0x8000u) << 16, exponent = half >> 10 & 31u,
              fraction = half & 0x3ffu, bits;
     float value;
-    if (exponent == 0) { /* zero and subnormals: units of 2^-24, exact */
+    if (exponent == 0) { /* zero and subnormals: multiples of 2^-24, exact */
         value = (float)fraction * 0x1p-24f;
         memcpy(&bits, &value, sizeof bits);
         bits |= sign;
@@ -37,7 +38,7 @@ static inline uint16_t half_from_float(float value)
     if (size >= 0x47800000u)
         return (uint16_t)(sign | 0x7c00u);
     if (size <
-        0x38800000u) { /* below 2^-14: 1/2 has an ulp of 2^-24, so adding rounds */
+        0x38800000u) { /* below 2^-14: 1/2 has an ulp of 2^-24, so adding it rounds */
         float shifted;
         memcpy(&shifted, &size, sizeof shifted);
         shifted += 0.5f;

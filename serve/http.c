@@ -24,7 +24,7 @@ enum MHD_Result http_queue(struct MHD_Connection *c, unsigned code, const char *
 enum MHD_Result http_reply(struct MHD_Connection *c, unsigned code, const char *type,
                            const void *data, size_t len)
 {
-    /* MHD takes a pointer that is not const, and copies. */
+    /* MHD takes a pointer to data that is not const, but copies it. */
     union {
         const void *in;
         void *out;

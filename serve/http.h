@@ -1,4 +1,4 @@
-/* Private to serve: what the exporter, the page and the server share of HTTP. */
+/* Private to serve: HTTP functions that the exporter, the page and the server share. */
 #ifndef PL_SERVE_HTTP_H
 #define PL_SERVE_HTTP_H
 #include "base/base.h"
@@ -13,8 +13,8 @@ enum MHD_Result http_reply(struct MHD_Connection *c, unsigned code, const char *
                            const void *data, size_t len);
 enum MHD_Result http_reply_text(struct MHD_Connection *c, unsigned code,
                                 const char *text);
-/* Sets the type and the headers, queues the answer, and releases it. MHD_NO if it is
- * NULL. */
+/* Sets the type and the headers of the answer, queues it, and releases it. MHD_NO if
+ * the answer is NULL. */
 enum MHD_Result http_queue(struct MHD_Connection *c, unsigned code, const char *type,
                            const http_header *headers, size_t n_headers,
                            struct MHD_Response *r);
@@ -28,10 +28,11 @@ void http_page_make(const unsigned char *asset, size_t bytes, http_page *out);
 void http_page_clear(http_page *page);
 /* With its type and headers; the page must outlive it. NULL without memory. */
 struct MHD_Response *http_page_response(const http_page *page);
-/* GET or HEAD; the library leaves out the body of the answer to HEAD. */
+/* Whether the method is GET or HEAD. In the answer to HEAD the library leaves out the
+ * body. */
 bool http_only_reads(const char *method);
-/* The error of a daemon that did not start, by its errno. `option` is the option or key
- * that would change the address, `what` what is served there. */
+/* The error for an HTTP server that did not start; the cause is in errno. `option` is
+ * the option or key that would change the address; `what` says what is served there. */
 pl_status http_not_listening(const char *listen, const char *what, const char *option,
                              int cause);
 

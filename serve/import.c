@@ -1,8 +1,8 @@
-/* Reads an existing Llama model as parameters of ours.
+/* Reads an existing Llama model as parameters of our model.
  *
- * Everything is checked when it is opened: the configuration, the structure of every
- * file, and that its tensors are exactly those of our layout. Loading then only copies.
- */
+ * Everything is checked when the model is opened: the configuration, the structure of
+ * every file, and that the tensors are exactly those of our layout. So loading only
+ * copies. */
 #include "serve/exchange.h"
 #include "serve/llama_config.h"
 #include "serve/safetensors.h"
@@ -18,7 +18,7 @@ struct pl_import {
     int n_files;
 };
 
-/* ---- where things are ---- */
+/* ---- finding the files ---- */
 static pl_status read_config(pl_import *m)
 {
     char path[PL_PATH_MAX];
@@ -55,7 +55,7 @@ static safetensors *file_called(const pl_import *m, const char *path)
     return NULL;
 }
 
-/* An index may only name files of its own folder. */
+/* An index may name only files of its own folder. */
 static pl_status open_index_shard(pl_import *m, const char *tensor, const char *name)
 {
     char path[PL_PATH_MAX];
@@ -156,7 +156,7 @@ static pl_status check_tensor(const pl_import *m, const pl_tensor *want)
     return status;
 }
 
-/* Frequencies that old programs stored; they follow from theta. */
+/* Rotary frequencies, which old programs stored; they can be computed from theta. */
 static bool is_derived(const char *name)
 {
     return pl_ends_with(name, ".rotary_emb.inv_freq");
@@ -170,7 +170,7 @@ static bool is_ours(const pl_topology *t, const char *name)
     return false;
 }
 
-/* Tied models are sometimes stored with both matrices. */
+/* A model with tied embeddings is sometimes stored with both matrices. */
 static bool is_tied_copy(const pl_import *m, const st_tensor *t)
 {
     safetensors *file = NULL;
@@ -180,8 +180,8 @@ static bool is_tied_copy(const pl_import *m, const st_tensor *t)
            memcmp(embed->data, t->data, t->n_bytes) == 0;
 }
 
-/* A tensor that is not used would be lost silently: a bias, an adapter, or a second
- * copy of another tensor. So it is refused. */
+/* A tensor without a use (a bias, an adapter, a second copy of a tensor) would be lost
+ * silently. So it is refused. */
 static pl_status check_known(const pl_import *m, const pl_topology *t,
                              safetensors *file, const st_tensor *tensor)
 {

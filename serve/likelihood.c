@@ -1,9 +1,9 @@
 /* Finds the path under which a text is likeliest.
  *
- * A path that was trained on texts of a kind predicts their first tokens better than
- * the other paths do. So the paths themselves can route: each reads the first tokens,
- * and the one that predicts them best writes the answer. This needs no training of its
- * own, and costs one short forward pass per path. */
+ * A path that was trained on a kind of text predicts the first tokens of such a text
+ * better than the other paths do. So the paths themselves can route: each reads the
+ * first tokens, and the path that predicts them best writes the answer. This needs no
+ * training, and costs one short forward pass per path. */
 #include "serve/serve.h"
 #include <math.h>
 
@@ -33,7 +33,7 @@ pl_status pl_likelihood_choose(const double *nats, int n_paths, int *path,
     *path = -1;
     *margin_nats = INFINITY;
     for (int i = 0; i < n_paths; ++i) {
-        if (nats[i] < best) { /* false for NaN */
+        if (nats[i] < best) { /* also false for NaN */
             second = best;
             best = nats[i];
             *path = i;
@@ -52,7 +52,7 @@ pl_status pl_likelihood_choose(const double *nats, int n_paths, int *path,
 
 bool pl_answers_by_likelihood(const char *rule, int prefix, int n_paths)
 {
-    if (n_paths < 2 || prefix < 2) /* one path, or no token to judge it by */
+    if (n_paths < 2 || prefix < 2) /* only one path, or no token to compare */
         return false;
     if (strcmp(rule, "auto") == 0)
         return n_paths <= PL_LIKELIHOOD_PATHS_MAX;

@@ -9,7 +9,7 @@ typedef struct config_reader {
     const pl_json *root;
 } config_reader;
 
-/* A field with the value null counts as absent, because programs differ in that. */
+/* A field with the value null counts as missing, because some programs write null. */
 static const pl_json *field(const config_reader *c, const char *name)
 {
     const pl_json *value = pl_json_get(c->root, name);
@@ -33,7 +33,7 @@ static pl_status unsupported(const config_reader *c, const char *name,
     return status;
 }
 
-/* ---- fields with one value that we know ---- */
+/* ---- fields for which we support only one value ---- */
 static pl_status expect_text(const config_reader *c, const char *name,
                              const char *wanted, const char *remedy)
 {
@@ -84,7 +84,7 @@ static pl_status bad_number(const config_reader *c, const char *name,
     return status;
 }
 
-/* Gives `other` if the field is absent; 0 means that it must be there. */
+/* Returns `other` if the field is missing; if `other` is 0, the field is required. */
 static pl_status take_config_int(const config_reader *c, const char *name, int other,
                                  int *out)
 {
@@ -109,8 +109,8 @@ static pl_status take_config_real(const config_reader *c, const char *name,
     return PL_OK;
 }
 
-/* Older files have the scaling of angles in `rope_scaling`, newer ones in
- * `rope_parameters`, together with theta. */
+/* Older files have the scaling of rotary angles in `rope_scaling`; newer files have it
+ * in `rope_parameters`, together with theta. */
 static pl_status take_rope_of(const config_reader *c, const char *name, double *theta)
 {
     static const char plain[] = "only plain rotary embedding is there, so take a model "

@@ -1,14 +1,15 @@
-/* Converts between config.json of LlamaForCausalLM and our shape. */
+/* Converts between config.json of LlamaForCausalLM and pl_shape. */
 #ifndef PL_SERVE_LLAMA_CONFIG_H
 #define PL_SERVE_LLAMA_CONFIG_H
 #include "serve/exchange.h"
 
 /* ERR_UNSUPPORTED names a field that our model does not support, its value and the
- * remedy; ERR_DATA: a field is missing or not valid. `what` names the file. */
+ * remedy. ERR_DATA: a field is missing or not valid. `what` is the file's name for
+ * errors. */
 PL_MUST_CHECK pl_status llama_config_read(const char *what, const char *text,
                                           size_t len, pl_shape *out);
 
-/* Appends the text. `dtype` as torch calls it: "float32". */
+/* Appends the text. `dtype` is torch's name of the type, such as "float32". */
 void llama_config_write(const pl_shape *shape, const char *dtype, pl_buf *out);
 
 #endif

@@ -1,4 +1,5 @@
-/* A trained mixture, read from its run: everything that is needed to answer prompts. */
+/* A trained mixture, read from its run, with everything that is needed to answer
+ * prompts. */
 #ifndef PL_SERVE_MIXTURE_H
 #define PL_SERVE_MIXTURE_H
 #include "corpus/corpus.h"
@@ -8,7 +9,6 @@
 extern "C" {
 #endif
 
-/* The rule by which paths were chosen when it was trained. */
 /* Which versions of a path's modules are read: those that the tag `at` names, or each
  * path's best ones, or without either the newest. */
 typedef struct pl_which {
@@ -16,6 +16,7 @@ typedef struct pl_which {
     bool best;
 } pl_which;
 
+/* How paths were chosen when the mixture was trained, and what answers. */
 typedef struct pl_answer_settings {
     char backend[16], precision[16];
     char rule[16];  /* router.answer: "auto", "router" or "likelihood" */
@@ -33,9 +34,9 @@ static inline bool pl_path_is_closed(const pl_answer_settings *settings, int pat
     return settings->closed && settings->closed[path];
 }
 
-/* Borrows nothing. pl_mixture_close accepts one that is all zero. */
+/* Owns all that it points to. pl_mixture_close accepts a struct of zeros. */
 typedef struct pl_mixture {
-    char dir[PL_PATH_MAX]; /* of the run */
+    char dir[PL_PATH_MAX]; /* folder of the run */
     pl_store *store;
     pl_tokenizer *tokenizer;
     pl_arm arm;
@@ -46,15 +47,16 @@ typedef struct pl_mixture {
 } pl_mixture;
 void pl_mixture_close(pl_mixture *mix);
 
-/* "auto" answers by likelihood up to this many paths. */
+/* router.answer=auto uses likelihood up to this many paths. */
 enum { PL_LIKELIHOOD_PATHS_MAX = 16 };
 /* Whether a run of n_paths paths answers by likelihood (true: the path under which a
  * prompt is likeliest) or by the router (false). */
 bool pl_answers_by_likelihood(const char *rule, int prefix, int n_paths);
 
 /* ---- from a store ---- */
-/* Reads the parameters of a path at a version (UINT64_MAX: the head of each module).
- * ERR_NOT_FOUND if they were collected. */
+/* Reads the parameters of a path. `version` is the number of a version of each module;
+ * UINT64_MAX stands for each module's newest one. ERR_NOT_FOUND if the parameters were
+ * collected. */
 PL_MUST_CHECK pl_status pl_read_path(pl_store *store, const pl_arm *arm,
                                      const pl_topology *t, int path, uint64_t version,
                                      float *params);

@@ -1,5 +1,5 @@
-/* Private to serve: the pages, one HTML file each, made by cmake/page.cmake of
- * serve/page/ (of a run) and serve/talk/ (of a server). */
+/* Private to serve: the pages, one HTML file each, which cmake/page.cmake makes from
+ * serve/page/ (the page of a run) and serve/talk/ (the page of a server). */
 #ifndef PL_SERVE_PAGE_ASSET_H
 #define PL_SERVE_PAGE_ASSET_H
 #include <stddef.h>

@@ -17,8 +17,8 @@ enum {
     PER_ADDRESS_MAX = 32,
     TIMEOUT_S = 15,
     MEMORY_MAX = 32 << 10,
-    LOOK_MS = 200,      /* how often a thread looks whether the front closes */
-    COMMENT_MS = 10000, /* a quiet stream says that it is still there */
+    LOOK_MS = 200,      /* how often a thread checks whether the front is closing */
+    COMMENT_MS = 10000, /* how often a stream without events sends a comment */
     WATCHED_MS = 15000
 };
 
@@ -75,7 +75,7 @@ static enum MHD_Result note_argument(void *context, enum MHD_ValueKind kind,
     return MHD_YES;
 }
 
-/* NULL: the arguments are too many or too long. */
+/* NULL: there are too many arguments, or they are too long. */
 static pl_page_question *make_question(struct MHD_Connection *c, const char *url)
 {
     pl_page_question *q = pl_alloc(sizeof *q);
@@ -165,11 +165,11 @@ static enum MHD_Result reply_to_question(pl_page_front *f, struct MHD_Connection
 typedef struct event_stream {
     pl_page_front *front;
     int socket;
-    uint64_t number; /* that was sent */
+    uint64_t number; /* the number that was sent last */
     int64_t sent_ms;
 } event_stream;
 
-/* Waits for a new state; ends the stream if the front closes or the client has gone. */
+/* Waits for a new state. Ends the stream if the front closes or the client has gone. */
 static ssize_t write_event(void *context, uint64_t position, char *out, size_t most)
 {
     event_stream *s = context;

@@ -9,21 +9,21 @@
 /* A scoring model, and the path whose parameters it has. */
 typedef struct scoring {
     pl_model *model;
-    int path; /* -1: none yet */
+    int path; /* -1: no path's parameters yet */
 } scoring;
 
 struct pl_path_chooser {
     const pl_answer_settings *settings;
     pl_store *store;
-    pl_prefix_lm *router; /* NULL: not read yet */
-    /* for likelihood: */
+    pl_prefix_lm *router; /* NULL: the router was not read yet */
+    /* if likelihood decides: */
     pl_backend *backend; /* of the scoring models */
     const pl_arm *arm;
     const pl_topology *topology;
     scoring *models;
     int n_models; /* 0: the router decides */
     double *nats;
-    double *costs; /* [n_paths] of the router */
+    double *costs; /* [n_paths] the router's costs */
 };
 
 static pl_model_options prefix_model(const pl_answer_settings *settings)
@@ -91,7 +91,8 @@ uint64_t pl_path_chooser_bytes(const pl_path_chooser *c, const pl_topology *topo
     pl_model_plan plan;
     const pl_model_options model = prefix_model(c->settings);
     pl_model_plan_on(c->backend, topology, &model, &plan);
-    const uint64_t scratch = plan.scratch_bytes; /* all models of a backend share one */
+    /* all models of a backend share their scratch memory */
+    const uint64_t scratch = plan.scratch_bytes;
     return (pl_model_plan_sum(&plan) - scratch) *
                (uint64_t)pl_topology_n_paths(topology) +
            scratch;
@@ -128,7 +129,7 @@ void pl_path_chooser_reload(pl_path_chooser *c)
         c->models[i].path = -1;
 }
 
-/* Gives a model with the parameters of this path. */
+/* Returns a model that has the parameters of this path. */
 static pl_status hold_path(pl_path_chooser *c, int path, pl_model **model)
 {
     scoring *s = &c->models[path % c->n_models];
@@ -150,7 +151,7 @@ static void close_costs(const pl_path_chooser *c, double *costs)
             costs[path] = INFINITY;
 }
 
-/* The first path whose parameters must be read; -1: none. */
+/* The first path whose parameters must still be read; -1: none. */
 static int missing_path(const pl_path_chooser *c)
 {
     for (int path = 0; c->n_models > 0 && path < pl_topology_n_paths(c->topology);

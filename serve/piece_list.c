@@ -15,8 +15,8 @@ typedef struct message {
 typedef struct field {
     uint64_t number;
     unsigned wire;
-    uint64_t value;      /* varint and fixed */
-    const uint8_t *data; /* bytes */
+    uint64_t value;      /* if the field is a varint or fixed number */
+    const uint8_t *data; /* if the field has bytes */
     size_t len;
 } field;
 
@@ -50,7 +50,7 @@ static uint64_t take_fixed(message *m, size_t len)
     return bytes ? pl_le_get(bytes, len) : 0;
 }
 
-/* False at the end, or if no valid field follows. */
+/* False at the end, or if the next field is not valid. */
 static bool next_message_field(message *m, field *f)
 {
     if (m->at == m->end || m->broken)
@@ -132,7 +132,7 @@ static pl_status read_trainer(const field *whole, piece_list *out)
     return m.broken ? tokenizer_damaged("its trainer's settings") : PL_OK;
 }
 
-/* Missing fields are true: these are the three defaults of the format. */
+/* If one of these three fields is missing it counts as true, as the format says. */
 static pl_status read_normalizer(const field *whole, piece_list *out)
 {
     message m = inside(whole);

@@ -1,5 +1,5 @@
 /* Reads from a SentencePiece model what other formats need: its pieces with scores and
- * kinds, and how text is prepared.
+ * kinds, and how it prepares text.
  *
  * The model is a protobuf message. These fields are read (number: meaning):
  *
@@ -13,7 +13,7 @@
 #include "base/base.h"
 
 typedef enum piece_kind {
-    PIECE_NORMAL = 1, /* the numbers are those of both formats */
+    PIECE_NORMAL = 1, /* SentencePiece and GGUF use the same numbers */
     PIECE_UNKNOWN = 2,
     PIECE_CONTROL = 3,
     PIECE_USER = 4,
@@ -32,7 +32,7 @@ typedef struct piece_list {
     token_piece *pieces;
     size_t n;
     bool bpe, byte_fallback, blank_first;
-    bool exact; /* text is not changed except that blanks become U+2581 */
+    bool exact; /* true if the only change to a text is that blanks become U+2581 */
 } piece_list;
 
 /* Borrows the bytes until clear. ERR_DAMAGED. */

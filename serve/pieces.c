@@ -3,7 +3,8 @@
 #include "serve/pieces.h"
 #include <string.h>
 
-/* The length of a character by its first byte; 0 if no character begins with it. */
+/* The length of a character, from its first byte; 0 if no character begins with this
+ * byte. */
 static size_t length_of(uint8_t first)
 {
     if (first < 0x80)
@@ -24,7 +25,8 @@ static bool may_follow(uint8_t first, uint8_t second)
     return second >= low && second <= high;
 }
 
-/* How many of the first bytes belong to one character; *whole if it is complete. */
+/* The number of bytes, from the first on, that belong to one character. *whole: the
+ * character is complete. */
 static size_t match_character(const uint8_t *data, size_t len, bool *whole)
 {
     size_t need = length_of(data[0]), n = 1;
@@ -53,7 +55,7 @@ static void drop_front(pl_buf *buf, size_t n)
     buf->len -= n;
 }
 
-/* Moves whole characters from raw to text; at the end also an unfinished one. */
+/* Moves complete characters from raw to text; at the end, an incomplete one, too. */
 static void take_characters(pieces *p, bool end)
 {
     size_t at = 0;
@@ -73,7 +75,7 @@ static void take_characters(pieces *p, bool end)
         drop_front(&p->raw, at);
 }
 
-/* Where the first stop text begins, or len if none does. */
+/* The position of the first stop text, or len if there is none. */
 static size_t find_stop(const pieces *p)
 {
     size_t best = p->text.len;
@@ -86,7 +88,8 @@ static size_t find_stop(const pieces *p)
     return best;
 }
 
-/* The number of bytes at the end of the text with which a stop text may begin. */
+/* The number of bytes at the end of the text that may be the beginning of a stop
+ * text. */
 static size_t held_back(const pieces *p)
 {
     size_t most = 0;

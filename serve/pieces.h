@@ -1,8 +1,8 @@
-/* Private to serve: turns the bytes of tokens into text.
+/* Private to serve: joins the bytes of tokens to text.
  *
  * Bytes are held back while they may still become a longer character or a stop text.
- * Bytes that can never be UTF-8 become U+FFFD, one for each ill-formed start, so that
- * every piece is valid UTF-8 whatever the model outputs. */
+ * Bytes that can never be UTF-8 become U+FFFD, one for each ill-formed sequence. So
+ * every piece is valid UTF-8, whatever the model outputs. */
 #ifndef PL_SERVE_PIECES_H
 #define PL_SERVE_PIECES_H
 #include "serve/serve.h"
@@ -11,19 +11,19 @@ extern "C" {
 #endif
 
 typedef struct pieces {
-    pl_buf raw;  /* bytes that are not yet whole characters */
+    pl_buf raw;  /* bytes that are not complete characters yet */
     pl_buf text; /* valid text that may be the start of a stop text */
     const char *const *stop;
     int n_stop;
     pl_piece_fn emit;
     void *context;
-} pieces; /* all zero at the start, except stop, n_stop, emit and context */
+} pieces; /* starts as zeros, except stop, n_stop, emit and context */
 
-/* Adds bytes and emits what is final. `stopped` is set when a stop text appeared: the
- * text before it has been emitted and nothing more may be added. */
+/* Adds bytes and emits the text that is final. `stopped` is set when a stop text
+ * appeared: the text before it was emitted, and no more bytes may be added. */
 PL_MUST_CHECK pl_status pieces_add(pieces *p, const void *data, size_t len,
                                    bool *stopped);
-/* The end: emits what was held back. */
+/* Ends the text: emits what was held back. */
 PL_MUST_CHECK pl_status pieces_end(pieces *p);
 void pieces_destroy(pieces *p);
 /* Appends the text of a list of tokens. */

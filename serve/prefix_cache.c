@@ -3,10 +3,10 @@
 #include <string.h>
 
 typedef struct kept_prompt {
-    pl_buf tokens;  /* that are read */
-    float *logits;  /* [vocab] after them, */
-    bool finished;  /* if they are a whole prompt */
-    uint64_t asked; /* when a request took the slot; 0: never */
+    pl_buf tokens;  /* the tokens that were read */
+    float *logits;  /* [vocab] logits after the last token; valid if `finished` */
+    bool finished;  /* the tokens are a whole prompt */
+    uint64_t asked; /* number of the last request that took the slot; 0: none did */
 } kept_prompt;
 
 struct prefix_cache {
@@ -43,7 +43,8 @@ static int count_kept(const kept_prompt *k)
     return (int)(k->tokens.len / sizeof(int32_t));
 }
 
-/* How many first tokens of the prompt the slot holds, as reading the prompt would. */
+/* The number of first tokens of the prompt that the slot holds with the same bytes that
+ * reading would give. */
 static int match_prompt(const prefix_cache *c, int slot, const int32_t *prompt, int n)
 {
     const kept_prompt *k = &c->slots[slot];
@@ -54,7 +55,7 @@ static int match_prompt(const prefix_cache *c, int slot, const int32_t *prompt, 
         same++;
     if (same == n && kept == n && k->finished)
         return n;
-    /* Its last token is read at least, because of its logits. */
+    /* At least the last token is read again, because its logits are needed. */
     return pl_decoder_shared(c->decoder, same < n ? same : n - 1);
 }
 
@@ -73,7 +74,7 @@ prefix_match prefix_cache_choose(const prefix_cache *c, const bool *taken,
     prefix_match m = {.from = -1};
     for (int i = 0; i < c->n_slots && again; i++) {
         const int known = match_prompt(c, i, prompt, n);
-        /* of two slots that hold as much, one that is free */
+        /* if two slots hold equally many tokens, one that is free is preferred */
         if (known > m.n_known || (known > 0 && known == m.n_known && !taken[i])) {
             m.n_known = known;
             m.from = i;

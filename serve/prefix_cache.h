@@ -1,10 +1,10 @@
-/* Private to serve: which prompts the slots of a decoder still hold, so that a prompt
- * that was read before, or that begins like one, need not be read again.
+/* Private to serve: remembers which prompts the slots of a decoder still hold. So a
+ * prompt that was read before, or that begins like one, need not be read again.
  *
- * A slot keeps the keys and values of its last prompt until another takes it. They are
- * used again only where reading would give the same bytes: all of an equal prompt, with
- * the logits after it, or as many first tokens as every reading has in whole pieces
- * (pl_decoder_shared). For one thread. */
+ * A slot keeps the keys and values of its last prompt until another prompt takes the
+ * slot. They are used again only if reading would give the same bytes: all of an equal
+ * prompt, with the logits after it, or as many first tokens as every reading processes
+ * in whole pieces (pl_decoder_shared). For one thread. */
 #ifndef PL_SERVE_PREFIX_CACHE_H
 #define PL_SERVE_PREFIX_CACHE_H
 #include "modules/modules.h"
@@ -15,25 +15,26 @@ typedef struct prefix_cache prefix_cache;
 prefix_cache *prefix_cache_create(pl_decoder *decoder, int n_slots, int vocab);
 void prefix_cache_destroy(prefix_cache **cache); /* accepts NULL */
 
-/* Where a prompt goes, and what is known of it. */
+/* The slot for a prompt, and how much of the prompt is known. */
 typedef struct prefix_match {
     int slot;
-    int from;    /* the slot that holds its first n_known tokens; -1: none does */
-    int n_known; /* if all of the prompt, the logits after it are known, too */
+    /* the slot that holds the prompt's first n_known tokens; -1: no slot does */
+    int from;
+    int n_known; /* if this is the whole prompt, the logits after it are known, too */
 } prefix_match;
-/* Chooses one of the slots that are not taken; there must be one. `again` false: the
- * whole prompt will be read. */
+/* Chooses one of the free slots (not `taken`); there must be one. If `again` is false,
+ * the whole prompt will be read. */
 prefix_match prefix_cache_choose(const prefix_cache *c, const bool *taken,
                                  const int32_t *prompt, int n, bool again);
-/* Puts what is known of the prompt into its slot. */
+/* Copies what is known of the prompt into its slot. */
 PL_MUST_CHECK pl_status prefix_cache_take(prefix_cache *c, const prefix_match *match,
                                           const int32_t *prompt, int n);
-/* The first n tokens of the prompt are read. */
+/* Notes that the first n tokens of the prompt were read. */
 void prefix_cache_read(prefix_cache *c, int slot, const int32_t *prompt, int n);
-/* All of it is read, and these are the logits [vocab] after it. */
+/* Notes that the whole prompt was read, with the logits [vocab] after it. */
 void prefix_cache_finish(prefix_cache *c, int slot, const float *logits);
 const float *prefix_cache_logits(const prefix_cache *c, int slot);
-/* The decoder has failed. */
+/* Forgets everything, because the decoder has failed. */
 void prefix_cache_forget(prefix_cache *c);
 
 #endif

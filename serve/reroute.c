@@ -1,15 +1,15 @@
-/* Generation with a path per piece of text (reroute.h).
+/* Generates text and chooses the path again for each piece of text (reroute.h).
  *
- * Every path reads all of the text, since its losses are the evidence. So every path
- * has its own cache of keys and values, and a change of the path costs nothing more:
+ * Every path reads the whole text, because its losses are needed for the choice. So
+ * every path has its own cache of keys and values, and changing the path costs no more:
  *
- *   text       0 ............................ n - 1
- *   path that writes   has read 0 .. n - 2, and reads each token when it has come
- *   other paths        have read up to the last border, and catch up at the next one:
- *                      W tokens in one piece, as a prompt is read
+ *   the path that writes   has read tokens 0 .. n - 2, and reads each token after it
+ *                          is chosen
+ *   the other paths        have read up to the last border; at the next border they
+ *                          read W tokens in one piece, as a prompt is read
  *
  * A border lies before token prefix + k W. There all paths have read all tokens but the
- * last; the path that is chosen reads that one, and writes the next. */
+ * last; the path that is chosen reads the last token and writes the next one. */
 #include "eval/eval.h"
 #include "serve/sequence.h"
 #include <string.h>
@@ -17,12 +17,13 @@
 typedef struct rerouting {
     const pl_rerouter *r;
     sequence *sequence;
-    int32_t *text;    /* [context] */
-    float *losses;    /* [n_paths, context] of token t + 1, given those up to t */
+    int32_t *text; /* [context] tokens of the text */
+    /* [n_paths, context] loss of token t + 1, given the tokens up to t */
+    float *losses;
     float *logits;    /* [vocab] */
-    double *evidence; /* [n_paths] */
-    int n, counted;   /* tokens of the text; losses in the evidence */
-    int path;         /* that writes */
+    double *evidence; /* [n_paths] against each path: see eval/every.c */
+    int n, counted; /* n: tokens of the text; counted: losses that are in `evidence` */
+    int path;       /* the path that writes */
     pl_reroute_trace *trace;
 } rerouting;
 
@@ -38,7 +39,7 @@ static float *losses_of(const rerouting *w, int path)
     return w->losses + (size_t)path * (size_t)w->r->context;
 }
 
-/* One path that catches up: `first` is the index of the first token that it reads. */
+/* A path that catches up. `first`: index of the first token that it must read. */
 typedef struct catching {
     rerouting *w;
     int path, first;
@@ -59,7 +60,7 @@ static pl_status take_read_losses(void *context, int first, int count,
     return PL_OK;
 }
 
-/* All paths read the text but its last token. */
+/* Lets all paths read the text except its last token. */
 static pl_status catch_up_paths(rerouting *w)
 {
     for (int path = 0; path < w->r->n_paths; path++) {
@@ -72,7 +73,8 @@ static pl_status catch_up_paths(rerouting *w)
     return PL_OK;
 }
 
-/* The loss of the token that was just chosen, from the logits that chose it. */
+/* Computes the loss of the token that was just chosen, from the logits that it was
+ * chosen from. */
 static pl_status take_written_loss(void *context, const pl_token_score *score)
 {
     rerouting *w = context;
@@ -98,7 +100,8 @@ static bool is_border(const rerouting *w)
     return w->n >= w->r->prefix && (w->n - w->r->prefix) % w->r->every == 0;
 }
 
-/* The path of the next token; of a longer prompt only the last border counts. */
+/* Chooses the path of the next token. In a longer prompt only the last border
+ * counts. */
 static pl_status choose_piece_path(rerouting *w)
 {
     const int beyond = w->n - w->r->prefix;
@@ -119,8 +122,9 @@ static pl_status choose_piece_path(rerouting *w)
 }
 
 /* ---- the loop ---- */
-/* Reads what the path has not read. The first path reads the prompt again, at once as
- * pl_generate does, so that a text whose path never changes has the same bytes. */
+/* Reads the tokens that the path has not read. If it is the first path, the prompt is
+ * read again in one piece, as pl_generate does, so that a text whose path never changes
+ * has the same bytes. */
 static pl_status read_unread_text(rerouting *w, bool first)
 {
     pl_decoder *d = w->r->decoders[w->path];

@@ -9,7 +9,7 @@ enum { LENGTH_BYTES = 8 };
 
 struct safetensors {
     char name[PL_PATH_MAX];
-    pl_mapping mapping; /* empty when the bytes are borrowed */
+    pl_mapping mapping; /* empty if the bytes are borrowed */
     pl_json *header;
     st_tensor *tensors; /* sorted by name */
     size_t n_tensors;
@@ -17,8 +17,8 @@ struct safetensors {
     uint64_t data_bytes;
 };
 
-/* All types of the format have a size here, because files may contain types that we do
- * not use. */
+/* All types of the format are listed, because files may contain types that we do not
+ * use. */
 static const struct {
     const char *name;
     unsigned bits;
@@ -42,7 +42,7 @@ static pl_status wrong_tensor(const safetensors *f, const char *tensor,
     return pl_fail(PL_ERR_DATA, "%s: tensor %.128s %s", f->name, tensor, what);
 }
 
-/* No file has a product of more than 63 bits. */
+/* Multiplies; a product of more than 63 bits cannot belong to a valid file. */
 static pl_status read_shape(const safetensors *f, const pl_json *shape, st_tensor *t)
 {
     size_t n = pl_json_count(shape);
@@ -106,13 +106,13 @@ static pl_status read_tensor(const safetensors *f, const char *name, st_tensor *
     return read_offsets(f, pl_json_get(entry, "data_offsets"), bits, t);
 }
 
-/* ---- all of them ---- */
+/* ---- all tensors ---- */
 static int by_data_place(const void *a, const void *b)
 {
     const st_tensor *x = a, *y = b;
     if (x->begin != y->begin)
         return x->begin < y->begin ? -1 : 1;
-    /* an empty tensor comes before one that begins at the same place */
+    /* an empty tensor comes before a tensor that begins at the same offset */
     if (x->n_bytes != y->n_bytes)
         return x->n_bytes < y->n_bytes ? -1 : 1;
     return strcmp(x->name, y->name);

@@ -1,11 +1,13 @@
 /* Reads safetensors: named tensors in one file.
  *
- *   N u64 | header, N bytes of JSON | data
+ *   N u64
+ * header, N bytes of JSON
+ * data
  *
- * The header is an object: for each tensor its `dtype`, `shape` and `data_offsets`
- * [begin, end) in the data, and under "__metadata__" texts. Little-endian, row-major.
- * The tensors must cover the data without gaps or overlaps: other readers require that,
- * and it prevents hidden contents. */
+ * The header is an object. It has `dtype`, `shape` and `data_offsets` [begin, end) of
+ * each tensor, and texts under "__metadata__". Numbers are little-endian, tensors
+ * row-major. The tensors must cover the data without gaps or overlaps: other readers
+ * require that, and it prevents hidden contents. */
 #ifndef PL_SERVE_SAFETENSORS_H
 #define PL_SERVE_SAFETENSORS_H
 #include "base/base.h"
@@ -18,27 +20,28 @@ typedef struct st_tensor {
     int n_dims;
     int64_t dims[SAFETENSORS_DIMS_MAX];
     uint64_t n_values;
-    const uint8_t *data; /* borrowed; not aligned */
+    const uint8_t *data; /* borrowed from the file; may be unaligned */
     uint64_t begin, n_bytes;
 } st_tensor;
 
 typedef struct safetensors safetensors;
 
-/* Borrows the bytes until close; `what` is named in errors. ERR_DATA. */
+/* Borrows the bytes until close. `what` is their name in errors. ERR_DATA. */
 PL_MUST_CHECK pl_status safetensors_parse(const char *what, const uint8_t *bytes,
                                           size_t len, safetensors **out);
-/* Maps the file. */
+/* Maps a file into memory. */
 PL_MUST_CHECK pl_status safetensors_open(const char *path, safetensors **out);
 void safetensors_close(safetensors **file); /* accepts NULL */
 
 const char *safetensors_name(const safetensors *file);
 size_t safetensors_count(const safetensors *file);
-/* In order of the names. */
+/* The i-th tensor in the order of names. */
 const st_tensor *safetensors_at(const safetensors *file, size_t i);
-/* NULL if there is none */
+/* NULL if there is no tensor of this name */
 const st_tensor *safetensors_find(const safetensors *file, const char *name);
 
-/* F32, F16 and BF16 as floats; ERR_UNSUPPORTED for another dtype. */
+/* Converts a tensor of F32, F16 or BF16 values to floats; ERR_UNSUPPORTED for any other
+ * dtype. */
 PL_MUST_CHECK pl_status safetensors_floats(const safetensors *file,
                                            const st_tensor *tensor, float *out);
 

@@ -1,8 +1,9 @@
-/* Tells how likely a token was, from the logits in its place. */
+/* Computes how likely a token was, from the logits at its position. */
 #include "serve/serve.h"
 #include <math.h>
 
-/* The top ranks so far, in falling order; the lower token of two equal ones first. */
+/* Keeps the highest ranks so far, in falling order; if logits are equal, the token with
+ * the lower number comes first. */
 static void insert_rank(pl_token_score *s, int n_top, int32_t token, double logit)
 {
     int at = s->n_top;

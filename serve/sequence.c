@@ -1,4 +1,4 @@
-/* Handles one request while its tokens are chosen (sequence.h). */
+/* Handles a request while its tokens are chosen (sequence.h). */
 #include "serve/sequence.h"
 #include <math.h>
 #include <string.h>
@@ -75,8 +75,8 @@ void sequence_close(sequence *s)
     pieces_destroy(&s->pieces);
 }
 
-/* logit[v] = logit[v] + bias[v] - presence * [c > 0] - frequency * c, where c is how
- * often v was chosen. */
+/* logit[v] = logit[v] + bias[v] - presence * [c > 0] - frequency * c, where c is the
+ * number of times that v was chosen. */
 static void change_logits(const sequence *s, float *logits)
 {
     const pl_generate_options *o = &s->options;

@@ -1,8 +1,8 @@
-/* Private to serve: one request while its tokens are chosen.
+/* Private to serve: the state of one request while its tokens are chosen.
  *
- * The owner of a decoder feeds it, gives the logits to sequence_take, and feeds the
- * token that it names, until `ended`. The result depends only on the prompt, the
- * options and the logits. */
+ * The owner of a decoder passes the logits to sequence_take and feeds the token that it
+ * names, until `ended`. The result depends only on the prompt, the options and the
+ * logits. */
 #ifndef PL_SERVE_SEQUENCE_H
 #define PL_SERVE_SEQUENCE_H
 #include "serve/pieces.h"
@@ -12,34 +12,37 @@ extern "C" {
 
 typedef struct sequence {
     const pl_tokenizer *tokenizer;
-    pl_generate_options options; /* stop texts and biases are lent until close */
-    pl_score_fn score;           /* the owner may set both before the first token */
+    pl_generate_options options; /* stop texts and biases are borrowed until close */
+    /* the owner may set `score` and its context before the first token */
+    pl_score_fn score;
     void *score_context;
-    int vocab, n_known; /* of the model, of the tokenizer */
-    int *chosen;        /* [n_known] how often; NULL if no option asks */
-    float *raw;         /* [vocab] logits before options change them; the same */
-    pl_buf bytes;       /* of the last token */
+    int vocab, n_known; /* vocab: of the model; n_known: of the tokenizer */
+    /* [n_known] how often each token was chosen; NULL if no option needs it */
+    int *chosen;
+    /* [vocab] logits before options change them; NULL if no option needs them */
+    float *raw;
+    pl_buf bytes; /* bytes of the last token */
     pieces pieces;
-    int32_t token; /* to be fed next */
+    int32_t token; /* the token to be fed next */
     bool ended;
-    pl_generate_result result; /* the caller fills in its seconds */
+    pl_generate_result result; /* the caller fills in `seconds` */
 } sequence;
 
 /* Checks everything that does not depend on logits; `context` and `vocab` are the
- * model's. ERR_USAGE and ERR_CONFIG as for pl_generate. Close it also after a failure.
- */
+ * model's. ERR_USAGE and ERR_CONFIG as for pl_generate. Close the sequence also after a
+ * failure. */
 PL_MUST_CHECK pl_status sequence_open(sequence *s, const pl_tokenizer *tokenizer,
                                       int vocab, int context, int n_prompt,
                                       const pl_generate_options *options,
                                       pl_piece_fn emit, void *emit_context);
 void sequence_close(sequence *s);
 
-/* Chooses the token from `logits`, which it changes, and emits its text. `room` is how
- * many more tokens the decoder takes. */
+/* Chooses a token from `logits`, which it changes, and emits its text. `room` is the
+ * number of tokens that the decoder can still take. */
 PL_MUST_CHECK pl_status sequence_take(sequence *s, pl_chooser *chooser, float *logits,
                                       int room);
-/* Gives the score of a token of the prompt, if the options ask for it; `logits` is NULL
- * for the first one. */
+/* Reports the score of a token of the prompt, if the options ask for it; `logits` is
+ * NULL for the first token. */
 PL_MUST_CHECK pl_status sequence_score_prompt(sequence *s, const float *logits,
                                               int32_t token);
 

@@ -1,26 +1,29 @@
-/* The door of serve: text from one path of a trained model.
+/* The door of serve: generates text with one path of a trained model.
  *
- *   choose      logits -> the next token (temperature, top-k, top-p, min-p; keyed
- * random numbers) score       logits -> how likely a token was pieces      the bytes of
- * tokens -> valid UTF-8, whole characters, up to a stop text generate    prompt ->
- * prefill -> choose -> emit, until the end batch       the same for several requests at
- * once, which may join and leave completion  a request as JSON (OpenAI's
- * /v1/completions), and its answers likelihood  how well each path predicts a prompt ->
- * the path that answers
+ * - choose: logits -> the next token (temperature, top-k, top-p, min-p; keyed random
+ *   numbers)
+ * - score: logits -> how likely a token was
+ * - pieces: the bytes of tokens -> text: valid UTF-8, whole characters, up to a stop
+ *   text
+ * - generate: prompt -> prefill -> choose -> emit, until the end
+ * - batch: the same for several requests at once, which may join and leave
+ * - completion: a request as JSON (OpenAI's /v1/completions), and its answers
+ * - likelihood: how well each path predicts a prompt -> the path that answers
  *
- * Read in this order: choose, score, pieces, sequence, generate, batch, completion,
- * likelihood.
+ * Read them in this order: choose, score, pieces, sequence, generate, batch,
+ * completion, likelihood. The other doors of this folder:
  *
- *   chat          the messages of a conversation -> the text of a prompt
- *   exchange      a path as files that other programs load, and their models as ours
- *   mixture       a trained mixture read from its store
- *   path_chooser  which path answers a prompt
- *   server        the paths of a mixture over HTTP
- *   exporter      a hub's metrics over HTTP
- *   page_front    the page of a run over HTTP
+ * - chat: the messages of a conversation -> the text of a prompt
+ * - exchange: exports a path as files that other programs load, and imports their
+ *   models
+ * - mixture: a trained mixture, read from its store
+ * - path_chooser: which path answers a prompt
+ * - server: the paths of a mixture over HTTP
+ * - exporter: a hub's metrics over HTTP
+ * - page_front: the page of a run over HTTP
  *
- * The same model, prompt and options give the same text: randomness is keyed by the
- * seed and the token's position, never by time or by what else is being served. */
+ * The same model, prompt and options give the same text: random numbers depend on the
+ * seed and the token's position, never on time or on other requests. */
 #ifndef PL_SERVE_SERVE_H
 #define PL_SERVE_SERVE_H
 #include "corpus/corpus.h"
@@ -41,21 +44,24 @@ extern "C" {
 typedef struct pl_choice {
     double temperature; /* 0: always the likeliest token */
     int top_k;          /* keep the k likeliest; 0: all */
-    double top_p;       /* then keep the likeliest that reach this share; 1: all */
-    double min_p; /* before both: drop tokens whose probability is below this share of
-                     the likeliest one's; 0: none */
+    /* then keep the likeliest tokens whose probabilities sum to this; 1: all */
+    double top_p;
+    /* before both: drop tokens whose probability is below this fraction of the
+     * likeliest token's; 0: none */
+    double min_p;
     uint64_t seed;
 } pl_choice;
 pl_choice pl_choice_defaults(void); /* 0.8, 40, 0.95, seed 0 */
 
-/* Scratch for one vocabulary; one thread. */
+/* Working memory for one vocabulary; for one thread. */
 typedef struct pl_chooser pl_chooser;
 PL_MUST_CHECK pl_status pl_chooser_create(int vocab, pl_chooser **out);
 void pl_chooser_destroy(pl_chooser **chooser); /* accepts NULL */
 
-/* The token at position `index` of the sequence, a pure function of the arguments. Of
- * equal logits the lower token comes first. Errors: ERR_USAGE names an option out of
- * range; ERR_NUMERIC for a logit that is NaN or +inf, or if all are -inf. */
+/* Chooses the token at position `index` of the sequence; a pure function of the
+ * arguments. If logits are equal, the token with the lower number comes first.
+ * ERR_USAGE names an option that is out of range; ERR_NUMERIC if a logit is NaN or
+ * +inf, or if all are -inf. */
 PL_MUST_CHECK pl_status pl_choose_token(pl_chooser *chooser, const float *logits,
                                         const pl_choice *choice, uint64_t index,
                                         int32_t *token);
@@ -66,16 +72,18 @@ typedef struct pl_token_rank {
     int32_t token;
     double logprob;
 } pl_token_rank;
-/* How likely a token was in its place. Probabilities are the model's own: before
+/* How likely a token was at its position. Probabilities are the model's own, before
  * penalties, biases and temperature. */
 typedef struct pl_token_score {
     int32_t token;
     double logprob; /* natural logarithm; NaN for a sequence's first token */
     int n_top;
-    pl_token_rank top[PL_TOP_MAX]; /* the likeliest tokens there, in falling order */
+    /* the likeliest tokens at this position, in falling order */
+    pl_token_rank top[PL_TOP_MAX];
 } pl_token_score;
-/* The sum is in double, in rising order; of equal logits the lower token comes first.
- * ERR_NUMERIC if no sum is finite. */
+/* Computes the score. The sum is in double, in rising order of tokens. If logits are
+ * equal, the token with the lower number comes first. ERR_NUMERIC if the sum is not
+ * finite. */
 PL_MUST_CHECK pl_status pl_score_token(const float *logits, int vocab, int32_t token,
                                        int n_top, pl_token_score *out);
 typedef pl_status (*pl_score_fn)(void *context, const pl_token_score *score);
@@ -91,37 +99,43 @@ typedef struct pl_logit_bias {
     float bias; /* is added to the token's logit before a token is chosen */
 } pl_logit_bias;
 typedef struct pl_generate_options {
-    int max_tokens; /* to choose, at least 1; the end of the context may come first */
+    /* the most tokens to choose, at least 1; the end of the context may come first */
+    int max_tokens;
     pl_choice choice;
-    const char *stop[PL_STOP_MAX]; /* texts that end the generation; NULL: none */
-    /* subtracted from the logit of a token that was chosen before: once, and as often
-     * as it was chosen */
+    /* texts that end the generation; NULL after the last one */
+    const char *stop[PL_STOP_MAX];
+    /* subtracted from the logit of a token that was chosen before: presence_penalty
+     * once, frequency_penalty as often as the token was chosen */
     double presence_penalty, frequency_penalty;
-    const pl_logit_bias *bias; /* [n_bias], borrowed until the end */
+    const pl_logit_bias *bias; /* [n_bias], borrowed until generation ends */
     int n_bias;
-    bool scores;        /* of the chosen tokens, */
-    bool prompt_scores; /* and of the prompt's; then max_tokens may be 0 */
-    int n_top;          /* of each score, at most PL_TOP_MAX */
+    bool scores; /* report scores of the chosen tokens */
+    /* report scores of the prompt's tokens; then max_tokens may be 0 */
+    bool prompt_scores;
+    int n_top; /* number of likeliest tokens in each score, at most PL_TOP_MAX */
 } pl_generate_options;
 
 typedef enum pl_finish {
     PL_FINISH_STOP,  /* end-of-document token or a stop text */
-    PL_FINISH_LENGTH /* max_tokens or the context's end */
+    PL_FINISH_LENGTH /* max_tokens is reached, or the context is full */
 } pl_finish;
 const char *pl_finish_name(pl_finish finish); /* "stop", "length" */
 
 typedef struct pl_generate_result {
-    int n_prompt, n_tokens; /* fed from the prompt; chosen (with the end token) */
-    int n_known;            /* of the prompt, read for an earlier request */
+    /* n_prompt: tokens fed from the prompt; n_tokens: tokens chosen, including the end
+     * token */
+    int n_prompt, n_tokens;
+    /* tokens of the prompt that were already read for an earlier request */
+    int n_known;
     pl_finish finish;
     double prompt_seconds, decode_seconds;
 } pl_generate_result;
 
-/* What pl_generate uses; borrowed until the call returns. */
+/* What pl_generate works with; borrowed until the call returns. */
 typedef struct pl_generator {
-    pl_decoder *decoder; /* of the path that serves the prompt */
+    pl_decoder *decoder; /* decoder of the path that answers */
     const pl_tokenizer *tokenizer;
-    int vocab;   /* of the model: logits have this many entries */
+    int vocab;   /* of the model: the number of logits */
     int context; /* of the decoder's model */
 } pl_generator;
 
@@ -137,142 +151,150 @@ PL_MUST_CHECK pl_status pl_generate(const pl_generator *generator,
 
 /* ---- batch ---- */
 /* Requests that share the steps of one path. They may join at any time, leave when they
- * end, and get what pl_generate would give each of them (model.h says when to the
- * byte). For one thread. */
+ * end, and each gets what pl_generate would give it (modules/model.h says when that is
+ * exact to the byte). For one thread. */
 typedef struct pl_batch pl_batch;
 typedef struct pl_batch_request {
     const int32_t *prompt; /* borrowed until join returns */
     int n_prompt;
-    const pl_generate_options *options; /* its stop texts are borrowed until `done` */
+    /* its stop texts are borrowed until `done` is called */
+    const pl_generate_options *options;
     pl_piece_fn emit;
     /* Called once for each request that joined, with its result and status;
-     * pl_last_error is its sentence. */
+     * pl_last_error has the sentence of a failure. */
     void (*done)(void *context, pl_status status, const pl_generate_result *result);
     /* Called before each piece of the prompt; may be NULL. An error ends the request.
      */
     pl_status (*wanted)(void *context);
     void *context; /* for all of these functions */
     /* Gets the scores that the options ask for, in the order of the tokens, before the
-     * text of each. May be NULL if they ask for none. */
+     * text of each token. May be NULL if they ask for none. */
     pl_score_fn score;
 } pl_batch_request;
-/* Borrows model and tokenizer until destroy. */
+/* Borrows model and tokenizer until pl_batch_destroy. */
 PL_MUST_CHECK pl_status pl_batch_create(pl_model *model, const pl_tokenizer *tokenizer,
                                         int vocab, int context, int n_slots,
                                         pl_batch **out);
 /* Requests in the batch end with ERR_CANCELLED. Accepts NULL. */
 void pl_batch_destroy(pl_batch **batch);
 int pl_batch_active(const pl_batch *batch);
-int pl_batch_room(const pl_batch *batch); /* how many requests may join */
+int pl_batch_room(const pl_batch *batch); /* number of requests that may join now */
 typedef struct pl_batch_slot {
-    bool busy;                                  /* false: all below is 0 */
-    int n_prompt, n_read, max_tokens, n_tokens; /* of the prompt, of the answer */
+    bool busy; /* false: the numbers below are 0 */
+    /* n_prompt: tokens of the prompt; n_read: of these, read; max_tokens and n_tokens:
+     * of the answer */
+    int n_prompt, n_read, max_tokens, n_tokens;
 } pl_batch_slot;
 void pl_batch_slot_state(const pl_batch *batch, int slot, pl_batch_slot *out);
-/* Adds a request. Errors are those of pl_generate's arguments, and ERR_BUSY without
- * room; then the request has not joined, and `done` is not called. */
+/* Adds a request. Errors are those of pl_generate's arguments, and ERR_BUSY if there is
+ * no room; then the request has not joined, and `done` is not called. */
 PL_MUST_CHECK pl_status pl_batch_join(pl_batch *batch, const pl_batch_request *request);
 /* Reads a piece of each unfinished prompt, and chooses one token for each other
- * request. An error of one request (of its prompt, its emit, its logits) ends that one.
- * An error that is returned is the model's, and has ended all. */
+ * request. An error of one request (its prompt, its emit, its logits) ends only that
+ * request. A returned error is the model's, and has ended all requests. */
 PL_MUST_CHECK pl_status pl_batch_step(pl_batch *batch);
 
 /* ---- likelihood ---- */
-/* How badly a path predicts a text: the sum of -log p over tokens 1..n-1, each given
- * the tokens before it. tokens[0] is PL_TOKEN_BOS; the model's context is at least n-1.
- * The sum is in double, in rising order. ERR_ARG if n < 2, and the errors of
- * pl_model_losses. */
+/* How badly a path predicts a text: the sum of -log p over tokens 1 to n - 1, each
+ * given the tokens before it. tokens[0] is PL_TOKEN_BOS; the model's context must be at
+ * least n - 1. The sum is in double, in rising order. ERR_ARG if n < 2, and the errors
+ * of pl_model_losses. */
 PL_MUST_CHECK pl_status pl_likelihood_nats(pl_model *model, const int32_t *tokens,
                                            int n, double *nats);
-/* The path with the fewest nats; the lower of two equal ones. A path whose nats are NaN
- * or infinite is never chosen. `margin_nats` is how many more nats the second best path
- * has; INFINITY if there is none. ERR_NUMERIC if no path's nats are finite. */
+/* Chooses the path with the fewest nats, the lower number if two are equal. A path
+ * whose nats are NaN or infinite is never chosen. `margin_nats` is how many nats more
+ * the second best path has; INFINITY if there is none. ERR_NUMERIC if no path's nats
+ * are finite. */
 PL_MUST_CHECK pl_status pl_likelihood_choose(const double *nats, int n_paths, int *path,
                                              double *margin_nats);
 
 /* ---- completion ---- */
 enum {
     PL_COMPLETION_BYTES_MAX = 1 << 20,
-    PL_CHOICES_MAX = 256, /* answers of one request */
+    PL_CHOICES_MAX = 256, /* the most answers to one request */
     PL_TOKENS_MAX = 1000000,
     PL_BIAS_MAX = 1024
 };
 typedef struct pl_completion_prompt {
-    char *text; /* or */
+    char *text; /* either a text, */
     int32_t *tokens;
     int n_tokens;
 } pl_completion_prompt;
 typedef struct pl_completion pl_completion;
 struct pl_completion {
-    char model[PL_NAME_MAX];       /* "auto": the server picks the path */
-    pl_completion_prompt *prompts; /* owned, as are biases and what stops points at */
+    char model[PL_NAME_MAX];       /* "auto": the server chooses the path */
+    pl_completion_prompt *prompts; /* owned, as are biases and the texts of `stop` */
     int n_prompts;
-    int n, best_of; /* choices per prompt; choice k has the seed plus k */
-    int logprobs;   /* -1: none; else as many likeliest tokens per token */
+    int n, best_of; /* n: choices per prompt; choice number k uses the seed plus k */
+    /* -1: no log probabilities; else how many of the likeliest tokens are listed per
+     * token */
+    int logprobs;
     bool echo, stream, stream_options, include_usage;
     bool chat; /* a conversation is answered: its answers have another shape */
     pl_logit_bias *bias;
     pl_generate_options options;
 };
-/* Parses a body of /v1/completions. ERR_USAGE with one sentence that names the key.
- * Clear it also after a failure. */
+/* Parses a body of /v1/completions. The sentence of ERR_USAGE names the key. Clear the
+ * request afterwards, also after a failure. */
 PL_MUST_CHECK pl_status pl_completion_parse(const char *body, size_t len,
                                             pl_completion *out);
 void pl_completion_clear(pl_completion *completion);
-/* For requests with keys of their own beside these: reads one key; null counts as a
- * missing key; at the end, checks keys that are valid alone and not together. */
+/* For requests that have keys of their own beside these. The first reads one key. A key
+ * with the value null counts as missing. The last one checks keys that are valid alone
+ * but not together. */
 PL_MUST_CHECK pl_status pl_completion_read_key(const char *name, const pl_json *value,
                                                pl_completion *c);
 bool pl_completion_is_null(const pl_json *value);
 PL_MUST_CHECK pl_status pl_completion_check(pl_completion *c);
-/* A request without any key. */
+/* The values of a request without any key. */
 void pl_completion_defaults(pl_completion *out);
-/* Values of `model` and of a key with texts or lists of tokens; `key` is named in
- * errors.
- */
+/* Parses the value of `model`, and of a key with texts or lists of tokens; `key` is its
+ * name for errors. */
 PL_MUST_CHECK pl_status pl_completion_read_model(const pl_json *value,
                                                  pl_completion *c);
 PL_MUST_CHECK pl_status pl_completion_read_prompts(const pl_json *value,
                                                    const char *key, pl_completion *c);
-/* A list of token numbers; `key` is named in errors. Free *tokens also then. */
+/* Parses a list of token numbers; `key` is its name for errors. Free *tokens also after
+ * a failure. */
 PL_MUST_CHECK pl_status pl_completion_read_tokens(const pl_json *array, const char *key,
                                                   int32_t **tokens, int *n);
 
-/* One of the answers of a request, or what is new of it. */
+/* One of the answers of a request, or the new part of it. */
 typedef struct pl_completion_choice {
-    int index;        /* prompt * n + choice of the prompt */
-    const char *path; /* that answers */
+    int index;        /* number of the prompt * n + number of the choice */
+    const char *path; /* the path that answers */
     const char *text;
     size_t text_len;
     const pl_token_score *scores;
     size_t n_scores;
-    int64_t offset; /* of the first score's token, in characters of the whole text;
-                       moved behind the last one */
-    bool scored;    /* scores were asked for */
-    bool first;     /* of a stream of a chat: the chunk that names the role */
+    /* position of the first score's token in the whole text, in characters; is moved
+     * behind the last score's token */
+    int64_t offset;
+    bool scored; /* the request asked for scores */
+    bool first;  /* in a stream of a chat: this is the chunk that names the role */
     bool ended;
     pl_finish finish;
 } pl_completion_choice;
 typedef struct pl_completion_answer {
     uint64_t id;
     int64_t created;   /* seconds since 1970 */
-    const char *model; /* the path that answers; "auto" if there are several */
+    const char *model; /* the path that answers; "auto" if several paths answer */
     pl_completion_choice *choices;
     int n_choices;
-    bool chat, stream; /* the shape of chat.completion, or of its chunks */
-    bool usage;        /* of the whole request: */
+    bool chat, stream; /* write the shape of chat.completion, or of its chunks */
+    bool usage;        /* write the usage of the whole request, which follows: */
     int n_prompt_tokens, n_tokens;
-    int n_known_tokens;            /* of the prompts, that were not read again */
-    const pl_tokenizer *tokenizer; /* of the scores */
+    int n_known_tokens; /* tokens of the prompts that did not have to be read again */
+    const pl_tokenizer *tokenizer; /* gives the texts of tokens in scores */
 } pl_completion_answer;
-/* Appends the object: a whole answer, or one chunk of a stream. */
+/* Appends a JSON object: a whole answer, or one chunk of a stream. */
 PL_MUST_CHECK pl_status pl_completion_write(const pl_completion_answer *answer,
                                             pl_buf *out);
-/* The text of one token by itself: its bytes if they are UTF-8, else "bytes:\\xe2...";
- * BOS, EOS and UNK have names. */
+/* The text of a single token: its bytes if they are UTF-8, else "bytes:\\xe2..."; BOS,
+ * EOS and UNK have names. */
 PL_MUST_CHECK pl_status pl_token_text(const pl_tokenizer *tokenizer, int32_t token,
                                       pl_buf *out);
-/* {"error": {"message", "type", "code"}} */
+/* Appends {"error": {"message", "type", "code"}}. */
 void pl_completion_write_error(const char *message, const char *type, const char *code,
                                pl_buf *out);
 

@@ -3,7 +3,7 @@
 #include "serve/server_paths.h"
 
 enum {
-    IDLE_MS = 100, /* after this time at most a signal is noticed */
+    IDLE_MS = 100, /* how often an idle engine looks for signals */
     ADDRESS_SLOTS = 1 << 16
 };
 
@@ -11,11 +11,12 @@ struct pl_server {
     pl_server_options options;
     server_paths *paths;
     pl_queue *incoming;
-    server_job *first, **last; /* waiting, in order of arrival */
+    server_job *first, **last; /* jobs that wait, in order of arrival */
     bool draining;
     uint64_t n_jobs;
     server_counters counts;
-    int of_address[ADDRESS_SLOTS]; /* requests that have not ended, by address_slot */
+    /* [address_slot] number of requests that have not ended */
+    int of_address[ADDRESS_SLOTS];
 };
 
 /* ---- jobs and events ---- */
@@ -56,7 +57,8 @@ static void leave_line(server_job *job)
         __atomic_fetch_sub(&job->server->counts.waiting, 1, __ATOMIC_SEQ_CST);
 }
 
-/* Addresses of one network have different slots; distant ones may share one. */
+/* The counter of an address. Addresses of one network have different counters; distant
+ * addresses may share one. */
 static int *address_slot(pl_server *s, uint32_t address)
 {
     return &s->of_address[(address ^ address >> 16) % ADDRESS_SLOTS];
@@ -76,11 +78,11 @@ void server_job_leave(server_job *job)
     leave_places(job);
 }
 
-/* Before the front hears of the end, so that a client that asks again at once finds its
- * place free and its request counted. */
+/* Called before the front hears of the end. So a client that asks again at once finds
+ * its place free and its request counted. */
 static void count_end(server_job *job)
 {
-    if (job->kind == SERVER_SLOTS) /* the server asks itself */
+    if (job->kind == SERVER_SLOTS) /* the server's own request */
         return;
     server_counters *n = &job->server->counts;
     const pl_status status = job->status;
@@ -91,7 +93,7 @@ static void count_end(server_job *job)
     leave_places(job);
 }
 
-/* The last event of an answer. */
+/* Sends the last event of an answer. */
 static server_event *make_end(const server_part *part, pl_status status,
                               const char *code, const pl_generate_result *result)
 {
@@ -131,7 +133,7 @@ static void tell_end(server_part *part, pl_status status, const char *code,
         server_job_release(&job);
 }
 
-/* The whole job fails before any of its parts has joined a batch. */
+/* Fails the whole job, before any of its parts has joined a batch. */
 static void refuse_job(server_job *job, pl_status status, const char *code)
 {
     static const pl_generate_result none;
@@ -142,7 +144,7 @@ static void refuse_job(server_job *job, pl_status status, const char *code)
     server_job_release(&job);
 }
 
-/* Ends the parts that wait. The caller holds the job. */
+/* Ends the parts that have not joined a batch. The caller owns the job. */
 static void end_waiting_parts(server_job *job, pl_status status, const char *code)
 {
     static const pl_generate_result none;
@@ -165,7 +167,7 @@ static pl_status check_job_wanted(void *context)
     return PL_OK;
 }
 
-/* Sends what is new of an answer. */
+/* Sends the new text of an answer. */
 static pl_status on_piece(void *context, const char *text, size_t len)
 {
     server_part *part = context;
@@ -218,7 +220,8 @@ static const int32_t *get_prompt_tokens(const server_prompt *prompt)
     return (const int32_t *)(const void *)prompt->tokens.data;
 }
 
-/* Paths are chosen by texts that begin with BOS, as those that they were trained on. */
+/* The path is chosen by a text that begins with BOS, because the paths were trained on
+ * such texts. */
 static pl_status route_prompt(pl_server *s, server_prompt *prompt)
 {
     const int32_t bos = PL_TOKEN_BOS, *tokens = get_prompt_tokens(prompt);
@@ -234,7 +237,8 @@ static pl_status route_prompt(pl_server *s, server_prompt *prompt)
     return status;
 }
 
-/* Leaves prompt->path at -1 if the server must do other work first. */
+/* Chooses the path of a prompt. Leaves prompt->path at -1 if the server must do other
+ * work first. */
 static pl_status find_prompt_path(pl_server *s, const server_job *job,
                                   server_prompt *prompt)
 {
@@ -242,7 +246,8 @@ static pl_status find_prompt_path(pl_server *s, const server_job *job,
     const bool embeds = job->kind == SERVER_EMBEDDING;
     if (prompt->path >= 0)
         return PL_OK;
-    if (server_models_is_auto(job->completion.model) && embeds) /* one space for all */
+    /* embeddings of all texts must come from the same model */
+    if (server_models_is_auto(job->completion.model) && embeds)
         PL_CHECK(server_models_find(models, "base", &prompt->path));
     else if (server_models_is_auto(job->completion.model))
         PL_CHECK(route_prompt(s, prompt));
@@ -253,7 +258,7 @@ static pl_status find_prompt_path(pl_server *s, const server_job *job,
     return PL_OK;
 }
 
-/* A text gets BOS before it; a list of tokens stays as it is. */
+/* A text gets BOS before it; a list of tokens is used unchanged. */
 static pl_status encode_prompt(const pl_server *s, const pl_completion_prompt *from,
                                server_prompt *to)
 {
@@ -288,7 +293,7 @@ static pl_status prepare_prompt(const pl_server *s, const pl_completion_prompt *
                    count_prompt_tokens(to), context);
 }
 
-/* An echoed prompt is the beginning of each of its answers. */
+/* With `echo`, the prompt is the beginning of each of its answers. */
 static pl_status prepare_part(const pl_server *s, server_job *job, server_part *part)
 {
     const pl_completion *c = &job->completion;
@@ -315,7 +320,7 @@ static void answer_slots(const pl_server *s, server_job *job)
     tell_end(&job->parts[0], PL_OK, NULL, &none);
 }
 
-/* Checks everything about a job that needs no place for it. */
+/* Checks everything about a job that can be checked before it has a place. */
 static void arrive(pl_server *s, server_job *job)
 {
     if (job->kind == SERVER_SLOTS) {
@@ -338,7 +343,7 @@ static void arrive(pl_server *s, server_job *job)
     s->last = &job->next;
 }
 
-/* The part ends at once. */
+/* Ends the part at once. */
 static pl_status embed_part(pl_server *s, server_part *part, server_prompt *prompt,
                             bool *waits)
 {
@@ -352,7 +357,7 @@ static pl_status embed_part(pl_server *s, server_part *part, server_prompt *prom
     return PL_OK;
 }
 
-/* *waits: there is no place for the part yet. */
+/* Lets a part join a batch. *waits: there is no place for the part yet. */
 static pl_status admit_part(pl_server *s, server_part *part, bool *waits)
 {
     server_job *job = part->job;
@@ -379,8 +384,8 @@ static pl_status admit_part(pl_server *s, server_part *part, bool *waits)
     return pl_batch_join(batch, &request);
 }
 
-/* True if the job has left the queue: no part of it waits. A part that fails ends all
- * that wait. */
+/* Returns true if no part of the job has to wait any more, so that the job leaves the
+ * queue. If a part fails, all waiting parts end. */
 static bool admit(pl_server *s, server_job *job)
 {
     int n_waiting = 0;
@@ -397,7 +402,7 @@ static bool admit(pl_server *s, server_job *job)
         else
             job->parts[i].joined = true;
     }
-    if (job->status != PL_OK) /* a part that has joined may also have failed */
+    if (job->status != PL_OK) /* a part that has joined may have failed, too */
         end_waiting_parts(job, job->status, code_of(job->status));
     const bool all = n_waiting == 0 || job->status != PL_OK;
     if (all)
@@ -446,7 +451,7 @@ pl_status pl_server_run(pl_server *s, volatile sig_atomic_t *stop,
 {
     int busy = 0;
     while (*stop < 2) {
-        /* read once: no job is admitted after the last check */
+        /* read only once, so that no job is admitted after the last check */
         bool ending = *stop > 0;
         __atomic_store_n(&s->draining, ending, __ATOMIC_SEQ_CST);
         if (*reload) {
@@ -470,7 +475,7 @@ pl_status pl_server_run(pl_server *s, volatile sig_atomic_t *stop,
             busy == 0)
             return PL_OK;
     }
-    /* All jobs end with an error; the front has a moment to report it. */
+    /* All jobs end with an error. The front gets a moment to report it. */
     __atomic_store_n(&s->draining, true, __ATOMIC_SEQ_CST);
     server_paths_unload(s->paths);
     for (int i = 0; i < 20 && __atomic_load_n(&s->counts.open, __ATOMIC_SEQ_CST) > 0;
@@ -482,7 +487,7 @@ pl_status pl_server_run(pl_server *s, volatile sig_atomic_t *stop,
 }
 
 /* ---- for the front ---- */
-/* Takes one of `most` places; false if none is left. */
+/* Takes one of `most` places; returns false if none is left. */
 static bool take_counted_place(int *count, int most)
 {
     if (__atomic_fetch_add(count, 1, __ATOMIC_SEQ_CST) < most)
@@ -511,7 +516,7 @@ static pl_status take_places(pl_server *s, uint32_t address)
                    s->options.queue);
 }
 
-/* A job of the front, which hands it to the engine by pushing it to `incoming`. */
+/* Makes a job for the front, which hands it to the engine through `incoming`. */
 static pl_status create_job(pl_server *s, server_kind kind, pl_completion *completion,
                             server_job **out)
 {

@@ -1,9 +1,9 @@
-/* `pathloom serve`: the paths of a mixture over HTTP.
+/* `pathloom serve`: serves the paths of a mixture over HTTP.
  *
  * It has two sides. The front (server_http.c) has a thread per connection: it reads a
  * request, hands a job to the engine, and writes the answer. The engine (server.c) runs
- * in the process's main thread; only it uses store, router and models. Between them are
- * a queue of jobs, a queue of events per job, and counters. */
+ * in the process's main thread; only the engine uses store, router and models. The two
+ * sides share a queue of jobs, a queue of events per job, and counters. */
 #ifndef PL_SERVE_SERVER_H
 #define PL_SERVE_SERVER_H
 #include "serve/chat.h"
@@ -15,12 +15,13 @@ extern "C" {
 
 typedef struct pl_server_options {
     pl_mixture *mix;       /* borrowed until close */
-    const char *precision; /* NULL: that of the run */
-    int threads;           /* of the models */
+    const char *precision; /* NULL: the run's precision */
+    int threads;           /* threads that a model computes with */
     int slots;             /* requests that a path answers at the same time */
     int paths;             /* the most paths in memory; 0: as many as fit */
     int queue;             /* the most requests that may wait */
-    int per_address;       /* the most requests of one address at once; 0: no limit */
+    /* the most requests of one client address at the same time; 0: no limit */
+    int per_address;
     int timeout_s;
     /* how conversations are written (chat.h); NULL: the server has no chat */
     const pl_chat_template *chat;
@@ -28,26 +29,29 @@ typedef struct pl_server_options {
 } pl_server_options;
 
 typedef struct pl_server pl_server;
-/* Opens the backend and what chooses paths. Paths are loaded when a request needs them.
- */
+/* Opens the backend and the path chooser. Paths are loaded when a request needs
+ * them. */
 PL_MUST_CHECK pl_status pl_server_open(const pl_server_options *options,
                                        pl_server **out);
 void pl_server_close(pl_server **s);
-/* Serves until `*stop` is 1 and everything is answered, or until it is 2. */
+/* Serves until `*stop` is 1 and all requests are answered, or until `*stop` is 2. */
 PL_MUST_CHECK pl_status pl_server_run(pl_server *s, volatile sig_atomic_t *stop,
                                       volatile sig_atomic_t *reload);
 
 typedef struct pl_front_options {
     const char *listen;
-    const char *api_keys; /* a file (server_access.h); NULL: no key is needed */
-    const char *cors;     /* allowed origin, or "*"; NULL: no other origin */
+    /* file with the keys of clients (server_access.h); NULL: no key is needed */
+    const char *api_keys;
+    /* the origin that browsers may send requests from, or "*"; NULL: only the server's
+     * own */
+    const char *cors;
     const char *tls_cert, *tls_key; /* files in PEM; NULL: no TLS */
-    bool log_requests;              /* one line per request */
+    bool log_requests;              /* log one line per request */
 } pl_front_options;
 
 typedef struct pl_server_front pl_server_front;
-/* `address` gets HOST:PORT; if `listen` ends in ":*", with the port that was found
- * free. The texts of the options are borrowed until close. */
+/* `address` gets HOST:PORT; if `listen` ends in ":*", a free port is chosen. The texts
+ * of the options are borrowed until close. */
 PL_MUST_CHECK pl_status pl_server_front_open(pl_server *s,
                                              const pl_front_options *options,
                                              pl_server_front **out, char address[64]);

@@ -1,4 +1,4 @@
-/* Knows the keys that clients may use (server_access.h). */
+/* Stores and finds the keys of clients (server_access.h). */
 #include "serve/server_access.h"
 #include <string.h>
 #include <strings.h>
@@ -116,7 +116,7 @@ void server_access_destroy(server_access **access)
     *access = NULL;
 }
 
-/* Looks at all keys, so that the time does not tell which one it was. */
+/* Compares with all keys, so that the time needed does not tell which key it was. */
 const char *server_access_find(const server_access *a, const char *header)
 {
     static const char scheme[] = "Bearer ";
@@ -125,7 +125,8 @@ const char *server_access_find(const server_access *a, const char *header)
     if (!header || strncasecmp(header, scheme, strlen(scheme)) != 0)
         return NULL;
     header += strlen(scheme);
-    pl_hash_of("", header, strlen(header), &hash); /* plain, as b2sum makes it */
+    /* without a purpose text, as b2sum computes it */
+    pl_hash_of("", header, strlen(header), &hash);
     for (size_t i = 0; i < count_keys(a); i++)
         if (pl_hash_is_mac(&key_at(a, i)->hash, hash.bytes))
             found = key_at(a, i)->name;

@@ -1,6 +1,6 @@
 /* Answers a request from the events of its job: in one piece, or as a stream of
- * server-sent events. A stream that is silent for long sends a comment line.
- */
+ * server-sent events. If there is no event for long, the stream sends a comment
+ * line. */
 #include "serve/embedding.h"
 #include "serve/server_exchange.h"
 
@@ -15,7 +15,8 @@ static void skip_space(pl_completion_choice *c)
     }
 }
 
-/* The path of all answers, or what was asked for if they have several. */
+/* The path that gives all answers; if there are several paths, the model name of the
+ * request. */
 static const char *model_of(const server_job *job)
 {
     for (int i = 1; i < job->n_prompts; i++)
@@ -48,7 +49,7 @@ static pl_completion_answer start_answer(const exchange *x)
                                   .tokenizer = server_tokenizer(x->front->server)};
 }
 
-/* Tokens of the prompts count once each, whatever the number of their answers. */
+/* The tokens of each prompt count once, even if it has several answers. */
 static void add_usage(const exchange *x, pl_completion_answer *a)
 {
     const int n = x->job->completion.n;
@@ -91,7 +92,8 @@ static enum MHD_Result answer_failed(exchange *x, server_event *e)
     return result;
 }
 
-/* NULL: all answers are complete; else the event of one that failed. */
+/* Collects the answers. NULL: all are complete; else the event of an answer that
+ * failed. */
 static server_event *collect_answers(exchange *x)
 {
     while (x->n_ended < x->job->n_parts) {
@@ -202,7 +204,8 @@ static void write_event(exchange *x, server_event *e)
         pl_buf_printf(&x->out, "data: [DONE]\n\n");
 }
 
-/* Fills x->out with the next event, or with a comment after a long silence. */
+/* Fills x->out with the next event, or, after a long time without one, with a
+ * comment. */
 static void read_more(exchange *x)
 {
     pl_buf_clear(&x->out);
@@ -237,7 +240,8 @@ enum MHD_Result exchange_answer_stream(exchange *x)
 {
     server_event *first = exchange_wait(x);
     if (first->ended && first->status != PL_OK)
-        return answer_failed(x, first); /* the status can still be set */
+        /* no bytes were sent yet, so the status can be set */
+        return answer_failed(x, first);
     x->held = first;
     struct MHD_Response *r = MHD_create_response_from_callback(
         MHD_SIZE_UNKNOWN, BLOCK_BYTES, on_read, x, NULL);

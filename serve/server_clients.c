@@ -1,5 +1,5 @@
-/* Keeps the list of a server's connections and closes some of them, on a thread of its
- * own (server_clients.h). */
+/* Keeps the list of a server's connections and closes some of them, on a separate
+ * thread (server_clients.h). */
 #include "serve/server_clients.h"
 
 #include <sys/socket.h>
@@ -9,16 +9,19 @@ enum { TICK_MS = 500, SLOTS = 1024 };
 struct server_client {
     int socket;
     uint32_t address;
-    bool listed, cut; /* used by the list only */
-    int64_t waits_ms; /* since when it waits; 0: it is busy */
-    int64_t busy_ms; /* since when it is busy; both are accessed by atomic operations */
+    bool listed, cut; /* used only by the thread that owns the list */
+    int64_t waits_ms; /* since when it waits for a request; 0: it is busy */
+    /* since when it is busy. Both times are accessed by atomic operations */
+    int64_t busy_ms;
     server_client *next;
 };
 
 struct server_clients {
     server_clients_options options;
-    pl_queue *news; /* each server_client* comes twice; the list itself means the end */
-    pl_queue *gone; /* server_client* that the list has forgotten */
+    /* each server_client* comes twice: on entering and on leaving; the list's own
+     * address means the end */
+    pl_queue *news;
+    pl_queue *gone; /* server_client* that the thread has removed from its list */
     pl_thread *thread;
     server_client *first; /* the newest */
     /* number of clients inside; belongs to the thread that accepts connections */
@@ -41,8 +44,8 @@ static int64_t waits_since(const server_client *c)
     return __atomic_load_n(&c->waits_ms, __ATOMIC_SEQ_CST);
 }
 
-/* The client's own thread then reads the end of the connection, and the client leaves.
- */
+/* Cuts the connection. The client's own thread then reads the end of the connection,
+ * and the client leaves. */
 static void cut(server_client *c)
 {
     shutdown(c->socket, SHUT_RDWR);
@@ -74,8 +77,8 @@ static int count_open(const server_clients *l, int of_address[SLOTS])
     return n;
 }
 
-/* The list begins with the newest, so the last of equal ones is the oldest. NULL: all
- * are busy. */
+/* Chooses the connection to close. The list begins with the newest, so among equal ones
+ * the last is the oldest. NULL: all are busy. */
 static server_client *find_victim(const server_clients *l, const int of_address[SLOTS])
 {
     server_client *victim = NULL;
@@ -106,7 +109,8 @@ static void cut_some(server_clients *l)
         cut(victim);
 }
 
-/* A client enters when it comes for the first time, and leaves the second time. */
+/* The first time that a client comes through the queue it enters, the second time it
+ * leaves. */
 static void note_client(server_clients *l, server_client *c)
 {
     if (!c->listed) {
@@ -149,7 +153,7 @@ server_client *server_clients_enter(server_clients *l, int socket, uint32_t addr
     return c;
 }
 
-/* The socket may be closed only when no other thread will use it. */
+/* The socket may be closed only after no other thread will use it. */
 void server_clients_leave(server_clients *l, server_client **client)
 {
     if (!*client)

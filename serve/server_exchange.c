@@ -1,6 +1,6 @@
 /* Sends answers and waits for the events of a request's job (server_exchange.h). While
- * it waits it watches the socket too, so that a client that goes away leaves the line
- * at once. */
+ * it waits it also watches the socket, so that the job of a client that goes away is
+ * ended at once. */
 #include "serve/server_exchange.h"
 #include <arpa/inet.h>
 #include <poll.h>

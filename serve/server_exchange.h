@@ -1,4 +1,4 @@
-/* Private to serve: one HTTP request while it is answered. */
+/* Private to serve: one HTTP request and its answer. */
 #ifndef PL_SERVE_SERVER_EXCHANGE_H
 #define PL_SERVE_SERVER_EXCHANGE_H
 #include "serve/http.h"
@@ -8,7 +8,7 @@
 #include <microhttpd.h>
 
 enum {
-    SERVER_TIMEOUT_S = 15, /* for a client that sends or takes nothing */
+    SERVER_TIMEOUT_S = 15, /* for a client that neither sends nor receives anything */
     SERVER_LOOK_MS = 1000
 };
 
@@ -23,75 +23,78 @@ struct pl_server_front {
     int n_busy;     /* accessed by atomic operations */
 };
 
-/* What is known of one of the answers of a request. */
+/* What the front has of one answer of a request. */
 typedef struct server_answer {
-    pl_buf text, scores;  /* of an answer in one piece */
-    int64_t offset;       /* of a stream: characters of the tokens that were written */
-    bool begun, has_text; /* of a stream: a chunk was written, one with text */
+    pl_buf text, scores; /* the answer, if it is sent in one piece */
+    /* in a stream: number of characters of the tokens that were written */
+    int64_t offset;
+    bool begun, has_text; /* in a stream: a chunk was written; one with text was */
     pl_generate_result result;
 } server_answer;
 
 typedef struct exchange exchange;
 typedef struct endpoint {
-    const char *url; /* one that ends in / is the beginning of others */
+    const char *url; /* a URL that ends in / stands for all URLs that begin with it */
     bool post;
     enum MHD_Result (*answer)(exchange *x);
-    bool open; /* needs no key */
+    bool open; /* open to clients without a key */
 } endpoint;
 
-/* From its first line to its end. */
+/* One request, from its first line to the end of its answer. */
 struct exchange {
     pl_server_front *front;
     struct MHD_Connection *connection;
-    const endpoint *route; /* NULL: there is none */
+    const endpoint *route; /* NULL: there is no such endpoint */
     const char *url;       /* borrowed from the library */
-    const char *user;      /* the name of its key; "" without */
-    unsigned status;       /* of HTTP, when it is sent */
+    const char *user;      /* the name of the client's key; "" if no key was sent */
+    unsigned status;       /* HTTP status of the answer, when it is sent */
     double began;
     server_client *client;
-    bool busy; /* counted in the front's n_busy */
+    bool busy; /* the request is counted in the front's n_busy */
     pl_buf body;
     server_job *job;
     server_answer *answers; /* [job->n_parts] */
     int n_ended;
     server_event *held; /* taken from the queue but not written yet */
-    pl_buf out;         /* of a stream: what the client has not received yet */
+    pl_buf out;         /* in a stream: bytes that the client has not received yet */
     size_t written;
     int64_t created, quiet_ms;
-    bool ended, gone; /* gone: the client */
+    bool ended, gone; /* gone: the client has gone */
 };
 
-/* ---- answers; they take the body ---- */
-/* Adds the headers of every answer and sends it. */
+/* ---- answers; these functions take ownership of the body ---- */
+/* Adds the headers that every answer has, and sends the answer. */
 enum MHD_Result exchange_queue(exchange *x, unsigned code, struct MHD_Response *r);
 enum MHD_Result exchange_send(exchange *x, unsigned code, const char *type,
                               pl_buf *body);
 enum MHD_Result exchange_send_json(exchange *x, unsigned code, pl_buf *body);
 enum MHD_Result exchange_fail(exchange *x, unsigned http, const char *message,
                               const char *code);
-/* The body, or the error of making it. */
+/* Sends the body, or, if `status` is an error, that error. */
 enum MHD_Result exchange_end(exchange *x, pl_status status, pl_buf *body);
 unsigned exchange_status(pl_status status);
 
 /* ---- the client and the events of the job ---- */
 int exchange_socket(struct MHD_Connection *c);
 uint32_t exchange_address(struct MHD_Connection *c);
-/* While a job is computed its client need not send anything. Setting the timeout again
- * also counts as activity. */
+/* While a job is computed its client need not send anything, so the connection gets
+ * this timeout. Setting it also counts as activity. */
 void exchange_rest(exchange *x, unsigned seconds);
-/* Waits for an event of the job, if there is one yet, and for the client to go away. */
+/* Waits for an event of the job, unless one has come already, and for the client to go
+ * away. */
 void exchange_look(exchange *x, int timeout_ms);
 /* The next event. NULL: there is none yet, or the client has gone (then the job is
  * told). */
 server_event *exchange_next(exchange *x, int timeout_ms);
-/* The engine ends a job whose client left, so this wait ends. */
+/* Waits for the next event. If the client leaves, the engine ends the job, so the wait
+ * ends. */
 server_event *exchange_wait(exchange *x);
 
 /* ---- answers of the engine (server_answer.c) ---- */
 /* Answers the job in one piece, or as a stream. */
 enum MHD_Result exchange_answer_whole(exchange *x);
 enum MHD_Result exchange_answer_stream(exchange *x);
-/* The job is one of embeddings. */
+/* For a job that computes embeddings. */
 enum MHD_Result exchange_answer_embeddings(exchange *x, bool base64);
 
 #endif

@@ -1,4 +1,4 @@
-/* Finds requests whose end is in doubt (server_framing.h). */
+/* Finds requests whose end is not certain (server_framing.h). */
 #include "serve/server_framing.h"
 #include "base/base.h"
 #include <microhttpd.h>
@@ -11,7 +11,7 @@ typedef struct framing {
     bool odd;     /* a header that parsers read in different ways */
 } framing;
 
-/* RFC 9110, section 5.6.2 */
+/* A character of a token, RFC 9110, section 5.6.2. */
 static bool is_token(const char *name)
 {
     static const char letters[] =
@@ -19,9 +19,9 @@ static bool is_token(const char *name)
     return name[0] && strspn(name, letters) == strlen(name);
 }
 
-/* Whether a header's name is longer than `known` and begins with it. The library
- * (0.9.75) appends the text of a folded line to the name of the header above it, so a
- * coding on a line of its own would not be seen. */
+/* Whether a header's name begins with `known` and is longer. The library (0.9.75)
+ * appends the text of a folded line to the name of the header above it, so a transfer
+ * coding on such a line would not be seen. */
 static bool name_goes_on(const char *name, const char *known)
 {
     size_t len = strlen(known);
@@ -45,9 +45,9 @@ static enum MHD_Result look_at_header(void *context, enum MHD_ValueKind kind,
     return MHD_YES;
 }
 
-/* The library (0.9.75) uses the first of several lengths, prefers a coding to a length,
- * and waits for chunks of any size. Its strict mode only requires a host as well, and
- * writes the head of that refusal twice. */
+/* The library (0.9.75) uses the first of several lengths, prefers a transfer coding to
+ * a length, and waits for chunks of any size. Its strict mode only requires a Host
+ * header in addition, and writes the head of its refusal twice. */
 const char *framing_doubt(struct MHD_Connection *c, const char *version, unsigned *http)
 {
     framing f = {0};

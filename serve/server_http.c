@@ -1,13 +1,14 @@
 /* The front of a server: OpenAI's endpoints over HTTP/1.1, with a thread per
  * connection.
  *
- * A request is refused, and its connection closed, if it is in doubt where it ends
- * (server_framing.h). Its body is collected up to a limit; then the thread waits for
- * the events of its job (server_exchange.h). Until the first one it can still answer
- * with an error's status.
+ * A request whose end is not certain is refused, and its connection closed
+ * (server_framing.h). The body is collected up to a limit; then the thread waits for
+ * the events of its job (server_exchange.h). Until the first event it can still answer
+ * with an error status.
  *
- * Of the connections at most BUSY_MAX have a completion under way; others always find a
- * place (server_clients.h), because the library accepts none beyond CONNECTIONS_MAX. */
+ * At most BUSY_MAX connections may have a completion in progress. Other connections
+ * always find a place (server_clients.h), because the library accepts no more than
+ * CONNECTIONS_MAX. */
 #include "serve/embedding.h"
 #include "serve/exporter.h"
 #include "serve/page_asset.h"
@@ -21,16 +22,17 @@
 
 enum {
     CONNECTIONS_MAX = 1024,
-    PLACES = 576, /* others are for connections that are being closed */
+    PLACES = 576, /* the rest is for connections that are being closed */
     BUSY_MAX = 512,
-    /* for a request's head, and again for its body, however slowly they come */
+    /* time for the head of a request, and again for its body, even if bytes arrive
+     * slowly */
     REQUEST_S = 30,
     MEMORY_MAX = 32 << 10
 };
 
 /* ---- requests ---- */
 
-/* Above BUSY_MAX no place would be left for /health. */
+/* With more than BUSY_MAX no place would be left for /health. */
 static pl_status become_busy(exchange *x)
 {
     x->busy = true;
@@ -42,8 +44,8 @@ static pl_status become_busy(exchange *x)
                    BUSY_MAX);
 }
 
-/* Hands what was parsed to the engine, unless parsing failed. *sent: an answer to the
- * failure was sent. */
+/* Hands a parsed request to the engine. *sent: parsing failed, and the error was
+ * sent. */
 static enum MHD_Result submit_job(exchange *x, pl_status status, server_kind kind,
                                   pl_completion *completion, bool *sent)
 {
@@ -214,7 +216,7 @@ static enum MHD_Result answer_detokenize(exchange *x)
                         &body);
 }
 
-/* Only the engine knows, so it is asked. */
+/* Only the engine knows what its slots are doing, so it is asked. */
 static enum MHD_Result answer_slots(exchange *x)
 {
     if (server_ask_slots(x->front->server, &x->job) != PL_OK)
@@ -296,7 +298,8 @@ static enum MHD_Result refuse_framing(exchange *x, unsigned http, const char *do
     return exchange_queue(x, http, r);
 }
 
-/* A page of another origin asks first what it may do; it has no key then. */
+/* A browser with a page of another origin asks first what the page may do. This request
+ * carries no key. */
 static enum MHD_Result answer_preflight(exchange *x)
 {
     return exchange_queue(
@@ -304,7 +307,7 @@ static enum MHD_Result answer_preflight(exchange *x)
         MHD_create_response_from_buffer(0, "", MHD_RESPMEM_PERSISTENT));
 }
 
-/* Whether the request has a key, or needs none. */
+/* Whether the request has a valid key, or needs none. */
 static bool is_allowed(exchange *x)
 {
     const server_access *access = x->front->access;
@@ -318,8 +321,8 @@ static bool is_allowed(exchange *x)
     return x->user[0] != '\0';
 }
 
-/* Answers what needs no body; *more: the request goes on. HEAD is answered like GET;
- * the library leaves out the body. */
+/* Answers requests that need no body. *more: the body must be read first. HEAD is
+ * answered like GET; the library leaves out the body. */
 static enum MHD_Result look_at_request(exchange *x, const char *method,
                                        const char *version, bool *more)
 {
@@ -373,7 +376,7 @@ static exchange *begin_exchange(pl_server_front *front, struct MHD_Connection *c
     return x;
 }
 
-/* The first call for a request comes before its body. */
+/* The library's first call for a request comes before its body. */
 static enum MHD_Result on_api_request(void *context, struct MHD_Connection *c,
                                       const char *url, const char *method,
                                       const char *version, const char *upload,
@@ -385,7 +388,7 @@ static enum MHD_Result on_api_request(void *context, struct MHD_Connection *c,
         *state = x = begin_exchange(context, c, url);
         return look_at_request(x, method, version, &more);
     }
-    if (x->status != 0) { /* it is answered, and the body does not matter */
+    if (x->status != 0) { /* it is answered already, so the body is ignored */
         *upload_bytes = 0;
         return MHD_YES;
     }
@@ -398,7 +401,7 @@ static enum MHD_Result on_api_request(void *context, struct MHD_Connection *c,
     return x->route->answer(x);
 }
 
-/* One line per request. It has nothing that a client wrote. */
+/* Logs one line per request, without any text from the client. */
 static void log_request(const exchange *x)
 {
     char address[INET_ADDRSTRLEN] = "";
@@ -416,7 +419,7 @@ static void log_request(const exchange *x)
            x->user[0] ? x->user : "-", n_prompt, n_tokens);
 }
 
-/* Called also if the client has gone in the middle. */
+/* Called when a request ends, also if the client has gone in the middle. */
 static void on_completed(void *context, struct MHD_Connection *c, void **state,
                          enum MHD_RequestTerminationCode why)
 {
@@ -447,8 +450,8 @@ static void on_completed(void *context, struct MHD_Connection *c, void **state,
     __atomic_fetch_sub(&server_counts(front->server)->open, 1, __ATOMIC_SEQ_CST);
 }
 
-/* Both calls come from the library's own thread, the second one before it closes the
- * socket. */
+/* Called for a new and for a closed connection, both from the library's own thread; the
+ * second call comes before the socket is closed. */
 static void on_connection(void *context, struct MHD_Connection *c, void **client,
                           enum MHD_ConnectionNotificationCode what)
 {
@@ -462,7 +465,7 @@ static void on_connection(void *context, struct MHD_Connection *c, void **client
 }
 
 /* ---- opening ---- */
-/* Fills `extra`, which ends the library's options. */
+/* Fills `extra`, the last part of the library's options. */
 static void set_tls(pl_server_front *f, struct MHD_OptionItem extra[3])
 {
     extra[0] = (struct MHD_OptionItem){MHD_OPTION_END, 0, NULL};
@@ -492,7 +495,7 @@ static struct MHD_Daemon *start_daemon(pl_server_front *f, const struct sockaddr
         on_completed, f, MHD_OPTION_ARRAY, extra, MHD_OPTION_END);
 }
 
-/* The library takes texts that end in a zero byte. */
+/* The library needs texts with a terminating NUL. */
 static pl_status read_pem(const char *path, pl_buf *out)
 {
     PL_CHECK(pl_read_file(path, out));

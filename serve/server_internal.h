@@ -4,48 +4,49 @@
 #define PL_SERVE_SERVER_INTERNAL_H
 #include "serve/serve.h"
 
-/* Both sides access these, and `left`, `in_line`, `of_address` and `owners` of a job,
- * by atomic operations. */
+/* Counters. Both sides access these, and `left`, `in_line`, `of_address` and `owners`
+ * of a job, by atomic operations. */
 typedef struct server_counters {
     int64_t answered, refused, failed, left, prompt_tokens, known_tokens, chosen_tokens,
         steps;
-    int waiting, active, loaded, open; /* open: requests that the front works on */
+    int waiting, active, loaded, open; /* open: requests that the front is working on */
 } server_counters;
 
 /* What the engine tells the front about one answer of a job. */
 typedef struct server_event {
     int index;
-    pl_buf text;   /* a piece, or the sentence of an error */
+    pl_buf text;   /* a piece of text, or the sentence of an error */
     pl_buf scores; /* pl_token_score of the tokens of this piece */
     bool ended;
     pl_status status;
-    const char *code; /* of an error; static */
+    const char *code; /* of an error; static text */
     pl_generate_result result;
 } server_event;
 void server_event_destroy(server_event **event);
 
 typedef struct server_job server_job;
 
-/* A prompt of a job; its n answers have the same path. */
+/* A prompt of a job. All n answers to it come from the same path. */
 typedef struct server_prompt {
     pl_buf tokens;
-    int path;                /* -1: not chosen yet */
-    char model[PL_NAME_MAX]; /* of the path; set before the first event */
+    int path;                /* the path that answers; -1: not chosen yet */
+    char model[PL_NAME_MAX]; /* name of the path; set before the first event */
 } server_prompt;
 
-/* One answer: a request of a batch. Used by the engine only. */
+/* One answer, which is one request of a batch. Used by the engine only. */
 typedef struct server_part {
     server_job *job;
     int index;
     bool joined;
     pl_generate_options options;
-    pl_buf text, scores; /* not sent yet */
+    pl_buf text, scores; /* text and scores that were not sent yet */
 } server_part;
 
 typedef enum server_kind {
     SERVER_COMPLETION,
-    SERVER_EMBEDDING, /* each part's text is the floats of its prompt */
-    SERVER_SLOTS      /* what the engine's slots do */
+    /* embeddings: the text of each part is the floats of its prompt's embedding */
+    SERVER_EMBEDDING,
+    SERVER_SLOTS /* what the engine's slots are doing */
 } server_kind;
 
 struct server_job {
@@ -54,33 +55,33 @@ struct server_job {
     pl_completion completion;
     pl_queue *events; /* server_event*, for the front */
     bool left;        /* the client has gone */
-    bool in_line;     /* it is counted in `waiting`, */
-    bool of_address;  /* and among the requests of its address */
-    uint32_t address; /* of the client */
-    int owners;       /* front and engine; the last one frees the job */
+    bool in_line;     /* the job is counted in `waiting` */
+    bool of_address;  /* the job is counted among the requests of its address */
+    uint32_t address; /* address of the client */
+    int owners;       /* number of owners (front, engine); the last one frees the job */
     double deadline;
     server_prompt *prompts; /* [n_prompts] */
     int n_prompts;
-    server_part *parts; /* [n_parts] prompt by prompt */
+    server_part *parts; /* [n_parts] ordered by prompt */
     int n_parts;
     /* used by the engine only */
     int n_joined, n_ended;
-    pl_status status; /* of the first part that failed */
+    pl_status status; /* status of the first part that failed */
     struct pl_server *server;
     struct server_job *next;
 };
 void server_job_release(server_job **job);
-/* The client has gone: the job gives up its places in the counts, and the engine ends
- * it. */
+/* The client has gone: the job is no longer counted, and the engine ends it. */
 void server_job_leave(server_job *job);
 
 /* ---- for the front, from any thread ---- */
-/* Takes ownership of the completion. ERR_BUSY: too many requests wait, too many are
- * from this address, or the server is ending. */
+/* Submits a job; takes ownership of the completion. ERR_BUSY: too many requests wait,
+ * too many are from this address, or the server is ending. */
 PL_MUST_CHECK pl_status server_submit(pl_server *s, server_kind kind,
                                       pl_completion *completion, uint32_t address,
                                       server_job **out);
-/* The job ends with one event, whose text is the answer. */
+/* Submits a job that asks for the slots. It ends with one event, whose text is the
+ * answer. */
 PL_MUST_CHECK pl_status server_ask_slots(pl_server *s, server_job **out);
 server_counters *server_counts(pl_server *s);
 const pl_tokenizer *server_tokenizer(const pl_server *s);
@@ -90,10 +91,11 @@ const pl_server_options *server_options(const pl_server *s);
 
 /* ---- pages (server_pages.c) ---- */
 void server_write_models(const pl_server *s, pl_buf *out);
-/* One of them; ERR_NOT_FOUND. */
+/* Writes one model; ERR_NOT_FOUND if it does not exist. */
 PL_MUST_CHECK pl_status server_write_model(const pl_server *s, const char *name,
                                            pl_buf *out);
-/* What clients want to know before they ask, as llama-server tells it. */
+/* Writes facts that clients want to know before their first request, in the form of
+ * llama-server. */
 void server_write_props(const pl_server *s, pl_buf *out);
 void server_write_metrics(pl_server *s, pl_buf *out);
 

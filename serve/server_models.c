@@ -1,4 +1,4 @@
-/* Names the models that a server can answer as (server_models.h). */
+/* Lists the models that a server offers (server_models.h). */
 #include "serve/server_models.h"
 #include <string.h>
 
@@ -20,7 +20,7 @@ static bool serves_alike(const pl_shape *a, const pl_shape *b)
     return a->vocab == b->vocab && a->context == b->context;
 }
 
-/* A baseline that is not a single model of the same context is left out. */
+/* Leaves out a baseline that is not a single model with the same context. */
 static pl_status add_other_arm(void *context, const pl_object *object)
 {
     static const char folder[] = "arm/";

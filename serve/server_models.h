@@ -1,15 +1,15 @@
-/* Private to serve: the models that a server can answer as, by name and number: the
- * paths of the mixture, then the run's other arms that consist of one path.
+/* Private to serve: the models that a server offers, by name and number: the paths of
+ * the mixture, then the run's other arms that consist of one path.
  *
- * They are those that the store has when the server starts, and do not change: any
- * thread may read them. */
+ * The list is made when the server starts and does not change, so any thread may read
+ * it. */
 #ifndef PL_SERVE_SERVER_MODELS_H
 #define PL_SERVE_SERVER_MODELS_H
 #include "serve/mixture.h"
 
 typedef struct server_models server_models;
 
-/* What a model's parameters are read from. */
+/* Where a model's parameters are read from. */
 typedef struct server_model {
     const pl_arm *arm;
     const pl_topology *topology;
@@ -24,10 +24,11 @@ server_model server_models_get(const server_models *m, int number);
 void server_models_name(const server_models *m, int number, char name[PL_NAME_MAX]);
 /* Whether the server answers as this model (settings.closed). */
 bool server_models_is_open(const server_models *m, int number);
-/* ERR_NOT_FOUND names what there is. */
+/* Finds a model; ERR_NOT_FOUND lists the names that exist. */
 PL_MUST_CHECK pl_status server_models_find(const server_models *m, const char *name,
                                            int *number);
-/* Whether the server chooses the path of each prompt: `auto`, or the arm `mix`. */
+/* Whether this name means that the server chooses the path of each prompt: `auto`, or
+ * the arm `mix`. */
 bool server_models_is_auto(const char *name);
 
 #endif

@@ -42,7 +42,7 @@ pl_status server_write_model(const pl_server *s, const char *name, pl_buf *out)
     return PL_OK;
 }
 
-/* The values that a request has where it says nothing. */
+/* The values that a request has for keys that it does not set. */
 static pl_json *make_default_params(void)
 {
     pl_completion c;

@@ -1,19 +1,22 @@
 /* Keeps paths in memory. A path is read from the store when a request needs it. If
- * there is no room, the idle path that was not needed for the longest time is dropped.
- */
+ * there is no room, the idle path that was not used for the longest time is dropped. */
 #include "serve/server_paths.h"
 #include "serve/path_chooser.h"
 
 enum {
-    STAY_MS = 1000, /* at least, so that not all time goes into loading */
-    ROUTE_MS = 20 /* of routing between two steps, while requests are being answered */
+    /* the least time that a path stays in memory, so that loading does not take all the
+     * time */
+    STAY_MS = 1000,
+    /* the most time for routing between two steps, while requests are being answered */
+    ROUTE_MS = 20
 };
 
 typedef struct loaded {
-    pl_model *model; /* NULL: free */
+    pl_model *model; /* NULL: the place is free */
     pl_batch *batch;
-    int number, edition; /* of the server's models */
-    /* no request joins it any more, because another path waits for its place */
+    /* number: in the server's list of models; edition: of the parameters */
+    int number, edition;
+    /* no further request joins this path, because another path waits for its place */
     bool leaving;
     uint64_t asked;
     int64_t since_ms;
@@ -27,14 +30,14 @@ struct server_paths {
     server_models *models;
     loaded *paths;
     int n_places;
-    int edition; /* rises with every reload */
+    int edition; /* counts the reloads */
     uint64_t asked;
-    double routing_s; /* since the last step */
+    double routing_s; /* seconds spent on routing since the last step */
 };
 
 /* ---- opening ---- */
-/* Decides whether likelihood or the router chooses paths. Scoring models must fit into
- * a quarter of the free memory; what they take is subtracted from *left. */
+/* Sets up the choice by likelihood or by the router. Scoring models must fit into a
+ * quarter of the free memory; their memory is subtracted from *left. */
 static pl_status decide_routing(server_paths *p, uint64_t *left)
 {
     char needed[16], room[16];
@@ -51,7 +54,7 @@ static pl_status decide_routing(server_paths *p, uint64_t *left)
         *left -= bytes;
         pl_log(PL_LOG_INFO, "serve.routing", "by=likelihood paths=%d memory=\"%s\"",
                n_paths, needed);
-        /* A scoring model for each path, all of them read before the first request. */
+        /* One scoring model per path. All are read before the first request. */
         PL_CHECK(pl_path_chooser_by_likelihood(p->chooser, &p->mix->arm,
                                                p->mix->topology,
                                                pl_topology_n_paths(p->mix->topology)));
@@ -72,7 +75,7 @@ static pl_status decide_routing(server_paths *p, uint64_t *left)
     return PL_OK;
 }
 
-/* While the option is 0: as many paths as fit into half of the memory that is left. */
+/* If the option is 0: as many paths as fit into half of the memory that is left. */
 static int count_places(const server_paths *p, uint64_t left)
 {
     pl_model_plan plan;
@@ -85,7 +88,7 @@ static int count_places(const server_paths *p, uint64_t left)
     pl_model_plan_on(p->backend, p->mix->topology, &model, &plan);
     uint64_t each = pl_model_plan_sum(&plan) + cache;
     uint64_t fit = left / 2 / each;
-    /* while a path is loaded, its parameters are also here in fp32 */
+    /* while a path is being loaded, its parameters are also in memory in fp32 */
     const uint64_t copy =
         p->backend->memory_left_bytes
             ? 0
@@ -106,8 +109,8 @@ static pl_status open_path_places(server_paths *p)
         .precision = precision ? precision : p->mix->settings.precision};
     PL_CHECK(server_models_open(p->mix, &p->models));
     PL_CHECK(pl_backend_open(&backend, &p->backend));
-    /* Likelihood needs the router, too, for prompts without a token. It is read before
-     * free memory is measured, so the plan does not give its memory to paths. */
+    /* Likelihood needs the router, too, for prompts without a token. The router is read
+     * before the free memory is measured, so its memory is not planned for paths. */
     PL_CHECK(pl_path_chooser_open(&p->mix->settings, p->mix->store, &p->chooser));
     PL_CHECK(pl_path_chooser_by_router(p->chooser));
     uint64_t left = p->backend->memory_left_bytes ? p->backend->memory_left_bytes
@@ -173,9 +176,9 @@ int server_paths_context(const server_paths *p)
 }
 
 /* ---- routing ---- */
-/* Routing blocks the server's only thread. So while other requests are being answered
- * it is done in pieces: after ROUTE_MS it stops, at the latest after reading one path's
- * parameters or routing one prompt. */
+/* Routing blocks the server's only thread. So while requests are being answered it is
+ * done in pieces: it stops after ROUTE_MS, but always finishes reading the parameters
+ * of a path or routing a prompt. */
 pl_status server_paths_route(server_paths *p, const int32_t *tokens, int n, int *path)
 {
     pl_path_choice choice;
@@ -232,9 +235,9 @@ static bool is_leaving(const server_paths *p, const loaded *l)
     return l->leaving || l->edition != p->edition;
 }
 
-/* A free place, or that of the idle path that was not needed for the longest time. If
- * all are busy, one of them must leave; otherwise waiting requests would wait for as
- * long as others come. */
+/* Finds a free place, or that of the idle path that was not used for the longest time.
+ * If all paths are busy, one of them must leave: otherwise a request for another path
+ * would wait as long as new requests for these paths arrive. */
 static loaded *make_path_room(server_paths *p)
 {
     loaded *oldest = NULL, *busy = NULL;
@@ -258,7 +261,7 @@ static loaded *make_path_room(server_paths *p)
     return oldest;
 }
 
-/* NULL: the model has to wait for memory. */
+/* NULL: the model must wait for memory. */
 static pl_status find_loaded(server_paths *p, int model, loaded **out)
 {
     loaded *l = NULL;
@@ -287,8 +290,8 @@ pl_status server_paths_batch(server_paths *p, int model, pl_batch **out)
     return PL_OK;
 }
 
-/* It blocks the server's only thread, so it shares the time of routing: between two
- * steps there is ROUTE_MS of it, or one text if that takes longer. */
+/* An embedding blocks the server's only thread, so it uses the same time as routing: at
+ * most ROUTE_MS between two steps, or one text if that takes longer. */
 pl_status server_paths_embed(server_paths *p, int model, const int32_t *tokens, int n,
                              pl_buf *out, bool *waits)
 {
@@ -312,7 +315,7 @@ pl_status server_paths_embed(server_paths *p, int model, const int32_t *tokens, 
     return status;
 }
 
-/* A path that must leave does so as soon as it is idle. */
+/* A path that must leave does so as soon as it has no requests. */
 int server_paths_step(server_paths *p)
 {
     int n = 0;

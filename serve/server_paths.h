@@ -1,5 +1,5 @@
-/* Private to serve: what a server knows of a run: what routes, and the paths in memory.
- */
+/* Private to serve: the path chooser of a server, and the paths that it has in
+ * memory. */
 #ifndef PL_SERVE_SERVER_PATHS_H
 #define PL_SERVE_SERVER_PATHS_H
 #include "serve/server_internal.h"
@@ -18,24 +18,26 @@ const pl_tokenizer *server_paths_tokenizer(const server_paths *p);
 int server_paths_context(const server_paths *p);
 int server_paths_loaded(const server_paths *p);
 
-/* Catches up with the store: what is loaded from now on is the newest. Paths in memory
- * end with the requests that they have. */
+/* Reads new commits of the store: models that are loaded from now on are the newest. A
+ * path in memory is dropped after its present requests. */
 PL_MUST_CHECK pl_status server_paths_reload(server_paths *p);
-/* The path that answers a prompt, as `pathloom generate` chooses it; -1: not known yet,
- * ask again after the next step. */
+/* Chooses the path that answers a prompt, as `pathloom generate` does. -1: not known
+ * yet; call it again after the next step. */
 PL_MUST_CHECK pl_status server_paths_route(server_paths *p, const int32_t *tokens,
                                            int n, int *path);
-/* The batch that a request for this model may join now; NULL if it has to wait for a
- * place, or for a path that leaves memory. */
+/* The batch that a request for this model may join now; NULL if the request must wait
+ * for a place, or until another path leaves memory. */
 PL_MUST_CHECK pl_status server_paths_batch(server_paths *p, int model, pl_batch **out);
-/* The embedding of a text by a model: [width] is appended as floats. *waits: as above,
- * or because other work comes first. */
+/* Computes the embedding of a text with a model and appends it as floats [width].
+ * *waits: call it again later, because the model must wait for memory or other work
+ * comes first. */
 PL_MUST_CHECK pl_status server_paths_embed(server_paths *p, int model,
                                            const int32_t *tokens, int n, pl_buf *out,
                                            bool *waits);
-/* What the slots of the models in memory do, as llama-server tells it. */
+/* Writes what the slots of the models in memory are doing, in the form of
+ * llama-server. */
 void server_paths_write_slots(const server_paths *p, pl_json *list);
-/* One step of each path; returns how many had something to do. */
+/* Makes one step of each path; returns how many paths had something to do. */
 int server_paths_step(server_paths *p);
 int server_paths_active(const server_paths *p);
 

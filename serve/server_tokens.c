@@ -29,7 +29,8 @@ static pl_status read_tokens_key(const char *key, const pl_json *value,
         q->text = pl_json_text(value, &q->len);
         return q->text ? PL_OK : pl_fail(PL_ERR_USAGE, "`%s` must be a text", key);
     }
-    if (strcmp(key, "model") == 0) /* all models have the same tokens */
+    /* ignored, because all models have the same tokens */
+    if (strcmp(key, "model") == 0)
         return PL_OK;
     if (!to)
         return pl_fail(PL_ERR_USAGE, "unknown key `%.60s`", key);
@@ -39,7 +40,7 @@ static pl_status read_tokens_key(const char *key, const pl_json *value,
     return PL_OK;
 }
 
-/* vLLM begins a text with BOS unless it is told not to, llama-server does not. */
+/* vLLM begins a text with BOS unless the request says no; llama-server does not. */
 static pl_status read_tokens_request(const pl_json *json, tokens_request *q)
 {
     const bool content = pl_json_get(json, "content") != NULL;
@@ -55,7 +56,7 @@ static pl_status read_tokens_request(const pl_json *json, tokens_request *q)
 }
 
 /* ---- tokens of a text ---- */
-/* The next special text; its number, or -1, and where it begins. */
+/* Finds the next special text. Returns its token, or -1, and where it begins. */
 static int find_special(const char *text, size_t len, size_t *at)
 {
     for (*at = 0; *at < len; ++*at)
@@ -90,7 +91,7 @@ static pl_status encode_text(const pl_tokenizer *tokenizer, const tokens_request
     return PL_OK;
 }
 
-/* A piece that is no text by itself is a list of its bytes. */
+/* A piece that is not valid text is written as a list of its bytes. */
 static pl_status push_piece(const pl_tokenizer *tokenizer, int32_t token, pl_json *list)
 {
     pl_buf bytes = {0};

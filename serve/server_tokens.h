@@ -1,17 +1,17 @@
-/* Private to serve: tokens as clients ask for them, in the shapes of llama-server
- * (`content`) and of vLLM (`prompt`). Any thread may call these functions. */
+/* Private to serve: requests about tokens, in the forms of llama-server (`content`) and
+ * of vLLM (`prompt`). Any thread may call these functions. */
 #ifndef PL_SERVE_SERVER_TOKENS_H
 #define PL_SERVE_SERVER_TOKENS_H
 #include "serve/serve.h"
 
-/* POST /tokenize: the tokens of a text. The texts "<s>" and "</s>" become BOS and EOS,
- * unless `parse_special` is false. ERR_USAGE names the key. */
+/* POST /tokenize: writes the tokens of a text. The texts "<s>" and "</s>" become BOS
+ * and EOS, unless `parse_special` is false. ERR_USAGE names the key. */
 PL_MUST_CHECK pl_status tokens_encode(const pl_tokenizer *tokenizer, int context,
                                       const char *body, size_t len, pl_buf *out);
-/* POST /detokenize: the text of a list of tokens. */
+/* POST /detokenize: writes the text of a list of tokens. */
 PL_MUST_CHECK pl_status tokens_decode(const pl_tokenizer *tokenizer, const char *body,
                                       size_t len, pl_buf *out);
-/* GET /tokenizer_info */
+/* GET /tokenizer_info: writes facts about the tokenizer. */
 void tokens_write_info(const pl_tokenizer *tokenizer, int context, pl_buf *out);
 
 #endif

@@ -1,10 +1,10 @@
 /* Writes tokenizer.json, which describes SentencePiece's BPE as a pipeline: blanks
- * become U+2581, symbols are cut out first, then pairs of pieces are merged, the pair
- * that makes the piece with the best score first.
+ * become U+2581, symbols are cut out first, then pairs of pieces are merged; the pair
+ * that makes the piece with the best score is merged first.
  *
- * Merges are not in the model: a piece can be made of any two pieces that spell it.
- * They are listed by the score of the piece that they make, then by the numbers of
- * their parts. */
+ * The model does not list merges: a piece can be made from any two pieces that spell
+ * it. So all such pairs are listed, ordered by the score of the piece that they make,
+ * then by the numbers of the two pieces. */
 #include "serve/tokenizer_files.h"
 #include "corpus/corpus.h"
 #include <stdlib.h>
@@ -39,7 +39,7 @@ typedef struct merge {
 
 typedef struct merge_list {
     const piece_list *list;
-    int32_t *sorted; /* numbers of mergeable pieces by text */
+    int32_t *sorted; /* numbers of mergeable pieces, sorted by text */
     size_t n_sorted;
     merge *merges;
     size_t n, cap;
@@ -90,7 +90,7 @@ static void split_piece(merge_list *m, int32_t made)
     const token_piece *p = &m->list->pieces[made];
     for (size_t at = 1; at < p->len; at++) {
         if (((uint8_t)p->text[at] & 0xc0) == 0x80)
-            continue; /* not between characters */
+            continue; /* this position is inside a character */
         int32_t left = find_piece(m, p->text, at);
         int32_t right = left < 0 ? -1 : find_piece(m, p->text + at, p->len - at);
         if (right >= 0) {
@@ -295,8 +295,8 @@ static void set_special_tokens(const piece_list *list, pl_json *o)
     pl_json_set(o, "unk_token", piece_text_json(&list->pieces[PL_TOKEN_UNK]));
 }
 
-/* The tokenizer class that uses tokenizer.json unchanged; the class named after Llama
- * makes a pipeline of its own. */
+/* The class that uses tokenizer.json unchanged. The class named after Llama would build
+ * its own pipeline. */
 void tokenizer_config(const piece_list *list, int context, pl_buf *out)
 {
     pl_json *o = pl_json_object(), *inputs = pl_json_array();

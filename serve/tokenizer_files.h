@@ -1,12 +1,13 @@
-/* The tokenizer as the files of a Hugging Face folder. */
+/* Writes the tokenizer as files of a Hugging Face folder. */
 #ifndef PL_SERVE_TOKENIZER_FILES_H
 #define PL_SERVE_TOKENIZER_FILES_H
 #include "serve/piece_list.h"
 
-/* Whether tokenizer.json can say what the model does: BPE over unchanged text. */
+/* Whether tokenizer.json can describe this tokenizer: it must be BPE over unchanged
+ * text. */
 bool tokenizer_has_json(const piece_list *list);
 
-/* Each appends a file's text. */
+/* Each function appends the text of one file. */
 void tokenizer_json(const piece_list *list, pl_buf *out);
 void tokenizer_config(const piece_list *list, int context, pl_buf *out);
 void tokenizer_special_tokens(const piece_list *list, pl_buf *out);

@@ -1,5 +1,5 @@
 /* Encodes parameters as f32, f16, bf16 or q8_0, and writes a tensor row by row, in
- * GGUF's order of rows where that differs from ours (weights.h). */
+ * GGUF's order where that differs from ours (weights.h). */
 #include "serve/weights.h"
 #include "serve/half.h"
 #include <math.h>
@@ -46,7 +46,8 @@ static uint8_t *put_u16(uint8_t *to, uint16_t value)
     return to + 2;
 }
 
-/* 32 values: the scale, largest magnitude / 127, then each value in its units. */
+/* A block of 32 values: the scale, which is the largest magnitude / 127, then each
+ * value divided by the scale, rounded. */
 static uint8_t *put_q8_block(uint8_t *to, const float *values)
 {
     float largest = 0;

@@ -1,10 +1,9 @@
-/* Encodes parameters for export: how values are coded, and in which order rows are
- * written.
+/* Encodes parameters for export: the format of values, and the order of rows.
  *
- * A rotary pair of ours (and of transformers) is (i, i + D/2) of a head of size D;
- * GGUF's llama turns neighbours (2i, 2i + 1). So in GGUF row 2i + j of each head of q
- * and k is our row i + j D/2, i < D/2, j < 2. Scores do not change: q and k are
- * permuted alike, and attention sums over a head. */
+ * In our models (and in transformers) a rotary pair is (i, i + D/2) in a head of size
+ * D; in GGUF's llama it is (2i, 2i + 1). So in GGUF, row 2i + j of each head of q and k
+ * is our row i + j D/2, for i < D/2 and j < 2. Attention scores do not change: q and k
+ * are permuted in the same way, and a score is a sum over the head. */
 #ifndef PL_SERVE_WEIGHTS_H
 #define PL_SERVE_WEIGHTS_H
 #include "serve/exchange.h"
@@ -12,11 +11,11 @@
 
 enum { Q8_0_VALUES = 32, Q8_0_BYTES = 34 };
 
-bool weight_is_vector(const pl_tensor *tensor); /* a norm */
+bool weight_is_vector(const pl_tensor *tensor); /* true for the weights of a norm */
 uint64_t weight_bytes(pl_weight_type type, const pl_tensor *tensor);
 
-/* Appends n values; for q8_0 n is a multiple of 32. ERR_NUMERIC, with `what`, for a
- * value that is not finite or too large for f16. */
+/* Appends n values; for q8_0 n must be a multiple of 32. ERR_NUMERIC if a value is not
+ * finite, or too large for f16; the sentence names `what`. */
 PL_MUST_CHECK pl_status weight_encode(pl_weight_type type, const char *what,
                                       const float *values, size_t n, pl_buf *out);
 
