@@ -7,27 +7,28 @@
 extern "C" {
 #endif
 
-/* One file each: cmd_NAME.c. */
+/* Each verb has a file of its own, cmd_NAME.c. */
 extern const cli_verb verb_train, verb_eval, verb_generate, verb_route, verb_serve,
     verb_export, verb_import, verb_store, verb_data, verb_audit, verb_status, verb_top,
     verb_page, verb_doctor, verb_explain, verb_init, verb_bench, verb_key, verb_homes,
     verb_join, verb_hub, verb_home, verb_relay, verb_worker;
-/* All of them, in the order in which the help shows them. */
+/* All verbs, in the order in which the help lists them. */
 extern const cli_verb *const cli_verbs[];
 extern const size_t cli_n_verbs;
 
-/* Prints "pathloom: SENTENCE" and returns the status's exit code. */
+/* Prints "pathloom: SENTENCE" and returns the exit code of the status. */
 int cli_fail(pl_status status);
-/* From now on an exception that is not caught ends the process as `tell` does: it
+/* From now on, if a C++ exception is not caught, the process ends as `tell` does: it
  * prints the last error and returns the exit code. */
 void cli_catch_uncaught(int (*tell)(pl_status status));
 /* The exit code of train when a signal has stopped it. */
 enum { CLI_EXIT_STOPPED = 130 };
-/* A flag that signals raise: the first SIGTERM, SIGUSR1, SIGHUP (unless it was ignored)
- * and, if asked, SIGINT sets it to 1, a second one to 2. A second SIGINT ends the
- * process at once. */
+/* Returns a flag that signals raise. The first SIGTERM, SIGUSR1, SIGHUP (unless it was
+ * ignored) and, with_interrupt, SIGINT sets it to 1; a second one sets it to 2. A
+ * second SIGINT ends the process at once. */
 volatile sig_atomic_t *cli_stop_flag(bool with_interrupt);
-/* From now on the first SIGINT ends the process, because nothing is left to finish. */
+/* From now on the first SIGINT ends the process, because there is no work left to
+ * finish. */
 void cli_stop_at_once(void);
 #ifdef __cplusplus
 }

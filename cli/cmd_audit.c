@@ -1,17 +1,17 @@
-/* pathloom audit: prints which tasks were done twice and with which verdict, which
- * workers are fenced, and to which versions a worker contributed, with the commands
- * that go back before them. */
+/* pathloom audit: prints which tasks were done twice and the results of the comparison,
+ * which workers are fenced, and to which versions a worker contributed, with the
+ * commands that roll back to before these versions. */
 #include "cli/cli.h"
 #include "cli/store_names.h"
 #include "cli/store_print.h"
 
 typedef struct audit_call {
-    const char *dir, *worker; /* worker NULL: all audits */
+    const char *dir, *worker; /* worker: NULL for all audits */
     bool json;
     pl_store *store;
     int64_t counts[PL_VERDICT_COUNT];
     int64_t n_fenced;
-    /* of one worker: the versions of one module, and of one arm */
+    /* for one worker: its versions of one module, and of one arm */
     char arm[PL_MODULE_NAME_MAX];
     uint64_t arm_first;
     uint64_t first, last, n;
@@ -38,7 +38,7 @@ static void print_audit(const pl_audit *a)
         say("          %s", a->reason);
 }
 
-/* Results that agreed are only counted, because there may be thousands. */
+/* Audits whose results agreed are only counted, because there may be thousands. */
 static pl_status on_row(void *context, const char *name, const char *target)
 {
     audit_call *call = context;
@@ -102,8 +102,8 @@ static pl_status note_worker_version(void *context, const pl_version *v)
     return PL_OK;
 }
 
-/* Goes back one version for the whole arm, because its modules were trained together.
- */
+/* The command rolls the whole arm back by one version, because its modules were trained
+ * together. */
 static void print_remedy(const audit_call *call)
 {
     if (call->json || !call->arm[0] || call->arm_first == UINT64_MAX)

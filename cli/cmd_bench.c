@@ -1,5 +1,5 @@
-/* pathloom bench: measures how fast its parts are on this machine. Each subject has
- * options of its own. */
+/* pathloom bench: measures how fast parts of the program are on this machine. Each
+ * subject has its own options. */
 #include "cli/cli.h"
 #include "measure/measure.h"
 
@@ -113,7 +113,8 @@ static const cli_verb subjects[N_SUBJECTS] = {
      .usage = "bench ops [--model NAME] [--json]",
      .help = "each operation beside the best product or the best stream",
      .options = step_options,
-     .n_options = CLI_COUNT(step_options) - 1, /* without --processes */
+     /* all of step's options except --processes */
+     .n_options = CLI_COUNT(step_options) - 1,
      .run = run_ops},
     {.name = "bench generate",
      .usage = "bench generate [--model NAME] [--json]",

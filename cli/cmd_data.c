@@ -1,5 +1,5 @@
-/* pathloom data coverage: prints on which samples the paths were trained, and with --of
- * on how much of a domain or of a file's documents, from the store's record. */
+/* pathloom data coverage: prints which samples the paths were trained on, and with --of
+ * how much of a domain or of a file's documents, as recorded in the store. */
 #include "cli/cli.h"
 #include "cli/row.h"
 #include "codec/codec.h"
@@ -9,7 +9,7 @@
 #include <math.h>
 
 typedef struct coverage_call {
-    const char *only; /* an arm; NULL: all */
+    const char *only; /* name of an arm; NULL: all arms */
     const char *of;   /* a domain or a file; NULL: all samples are checked instead */
     pl_subject subject;
     pl_buf hashes; /* of the file's documents */
@@ -21,7 +21,7 @@ typedef struct coverage_call {
     char example[256];
 } coverage_call;
 
-/* One line of the text, and one entry of the list in JSON. */
+/* Prints one line of text, or one entry of the JSON list. */
 static void show_coverage(const coverage_call *call, const pl_coverage *c,
                           pl_json *list)
 {

@@ -1,5 +1,5 @@
-/* pathloom doctor: checks this machine, a run, and the way to a hub. Each line says ok,
- * warn or fail, and what to do. */
+/* pathloom doctor: checks this machine, a run, and the connection to a hub. Each line
+ * says ok, warn or fail, and what to do. */
 #include "cli/doctor.h"
 
 #include <stdarg.h>

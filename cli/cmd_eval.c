@@ -1,5 +1,5 @@
-/* pathloom eval: how well a run predicts its held-out text, or any other, also while it
- * trains. */
+/* pathloom eval: measures how well a run predicts its held-out text, or another text.
+ * It works also while the run trains. */
 #include "cli/cli.h"
 
 static pl_status eval_run(pl_run *r, const evaluation_wish *wish, bool json)
@@ -24,7 +24,8 @@ done:
     return status;
 }
 
-/* Keys that do not change results (how much is scored) may differ from the run's. */
+/* Keys that do not change results (they say how much is scored) may differ from the
+ * run's. */
 static pl_status apply_settings(pl_run *r, const cli_settings *s)
 {
     for (int i = 0; i < s->n; i++) {
@@ -38,8 +39,8 @@ static pl_status apply_settings(pl_run *r, const cli_settings *s)
     return PL_OK;
 }
 
-/* The text is hashed and checked, because damaged text would give a plausible number.
- */
+/* The text is hashed and checked, because damaged text would give a number that looks
+ * right. */
 static pl_status open_valid(pl_run *r)
 {
     char path[PL_PATH_MAX];
@@ -53,7 +54,7 @@ static pl_status open_valid(pl_run *r)
     return status;
 }
 
-/* "128,64": how often the path is chosen again. */
+/* Parses a list such as "128,64": after how many tokens the path is chosen again. */
 static pl_status read_every(const pl_run *r, const char *text, evaluation_wish *wish)
 {
     char one[24];

@@ -15,7 +15,7 @@ static void print_explanation_json(const explanation *e)
     say_json(o);
 }
 
-/* ERR_BUSY, err_busy and BUSY are the same. */
+/* ERR_BUSY, err_busy and BUSY mean the same status. */
 static bool is_named(const explanation *e, const char *word)
 {
     return strcasecmp(e->code, word) == 0 ||

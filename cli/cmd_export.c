@@ -7,7 +7,7 @@ typedef struct request {
     const char *dir, *arm, *path, *text, *out, *format, *type_name;
     const char *select;
     bool best;
-    const char *at; /* a version's number or a tag; NULL: heads */
+    const char *at; /* the number of a version, or a tag; NULL: the newest versions */
     bool all, gguf, json;
     pl_weight_type type;
 } request;
@@ -57,7 +57,7 @@ static pl_status parse_export_args(int argc, char **argv, request *q)
 }
 
 /* ---- choosing what is exported ---- */
-enum { NOTES_MAX = 8 }; /* besides one per module */
+enum { NOTES_MAX = 8 }; /* number of notes that are not about a single module */
 
 typedef struct note_text {
     char key[PL_MODULE_NAME_MAX + 32], value[PL_HASH_TEXT + 32];
@@ -110,9 +110,9 @@ static void add_export_note(job *j, const char *key, const char *value)
     j->notes[j->n_notes++] = (pl_note){text->key, text->value};
 }
 
-/* ---- where to ---- */
-/* For one path the folder is --out itself; several paths get one folder each inside it.
- * A GGUF file is named after its path, unless --out is a file. */
+/* ---- where the files go ---- */
+/* With one path, the folder is --out itself; with several, --out gets one folder per
+ * path. A GGUF file is named after its path, unless --out names a file. */
 static pl_status target_of(const job *j, const char *path, char out[PL_PATH_MAX])
 {
     char name[2 * PL_NAME_MAX];
@@ -186,8 +186,8 @@ static pl_status export_path(job *j, int path)
         PL_CHECK(pl_name_path_modules(j->store, &j->arm, j->topology, path,
                                       (pl_which){.best = true}, j->modules));
     PL_CHECK(pl_read_path_modules(j->store, j->topology, j->modules, j->params));
-    /* "pathloom.module.L1.E0": "4 HASH": one note per module, besides those about what
-     * made them. */
+    /* "pathloom.module.L1.E0": "4 HASH" is the note about a module; the other notes say
+     * how the model was made. */
     char key[PL_MODULE_NAME_MAX + 16], value[PL_HASH_TEXT + 32], hash[PL_HASH_TEXT];
     j->n_notes = 0;
     add_export_note(j, "version", PL_VERSION);
@@ -216,7 +216,7 @@ static pl_status export_path(job *j, int path)
     return PL_OK;
 }
 
-/* ---- which paths ---- */
+/* ---- which paths are exported ---- */
 static pl_status route(job *j, int *path)
 {
     const int32_t bos = PL_TOKEN_BOS;

@@ -1,5 +1,5 @@
-/* pathloom generate: writes text. The prompt's first tokens choose a path, and that
- * path runs. */
+/* pathloom generate: writes text. The first tokens of the prompt choose a path, and
+ * that path generates. */
 #include "cli/cli.h"
 #include "serve/serve.h"
 
@@ -9,7 +9,7 @@ typedef struct request {
     pl_generate_options options;
     int64_t seed;
     const char *select;
-    int every; /* 0: the path is chosen once */
+    int every; /* after how many tokens the path is chosen again; 0: never */
     cli_list stop;
     bool json;
 } request;
@@ -78,13 +78,12 @@ typedef struct session {
     pl_decoder *decoder;
     pl_path_chooser *chooser;
     pl_path_choice choice;
-    /* of every path, with --route-every */
+    /* with --route-every: one per path */
     pl_model **models;
     pl_decoder **decoders;
     pl_reroute_trace trace;
     pl_buf tokens, text;
-    /* whether the prompt was printed before the text, which happens once text is sure
-     * to come */
+    /* the prompt was already printed; this happens when the first text is there */
     bool echoed;
 } session;
 
@@ -98,7 +97,7 @@ static const int32_t *get_session_tokens(const session *s)
     return (const int32_t *)(const void *)s->tokens.data;
 }
 
-/* Uses one scoring model, because a prompt asks each path only once. */
+/* Uses only one scoring model, because there is only one prompt. */
 static pl_status choose_prompt_path(session *s)
 {
     const pl_topology *t = s->mix.topology;
@@ -157,7 +156,7 @@ static void add_nats(const session *s, pl_json *o)
     pl_json_set(o, "nats", nats);
 }
 
-/* From which token on which path wrote. */
+/* Prints from which token on each path wrote. */
 static void add_spans(const session *s, pl_json *o)
 {
     pl_json *list = pl_json_array();
@@ -172,7 +171,7 @@ static void add_spans(const session *s, pl_json *o)
     pl_json_set(o, "paths", list);
 }
 
-/* ", p01 from token 96, p00 from token 224": the paths after the first. */
+/* Prints the paths after the first one: ", p01 from token 96, p00 from token 224". */
 static void print_spans(const session *s)
 {
     char name[PL_NAME_MAX];

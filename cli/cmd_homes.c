@@ -1,10 +1,10 @@
-/* pathloom homes: shows which home has what, and moves it, while a job runs or is
- * stopped.
+/* pathloom homes: shows which home owns which names, and moves names, while a job runs
+ * or is stopped.
  *
- * If the job runs, this is one more client of its homes. If it is stopped, this command
- * starts the homes alone and stops them at the end. In both cases it may be killed, and
- * the next call goes on. `list` on a stopped job only reads its store, and `remove`
- * opens all of it for writing. */
+ * If the job runs, this command is a further client of its homes. If the job is
+ * stopped, the command starts only the homes and stops them at the end. In both cases
+ * it may be killed, and the next call continues. `list` on a stopped job only reads its
+ * store; `remove` opens the whole store for writing. */
 #include "cli/cli.h"
 #include "cli/row.h"
 
@@ -14,7 +14,7 @@ typedef struct homes_call {
     int64_t weight;
     bool json;
     pl_run r;
-    pl_places places; /* the placement that is wanted */
+    pl_places places; /* the weights that the user wants */
     pl_move_report report;
 } homes_call;
 
@@ -48,7 +48,7 @@ static pl_status parse_homes_args(int argc, char **argv, homes_call *h)
     return PL_OK;
 }
 
-/* Users count homes from 1. */
+/* Users count homes from 1, the program from 0. */
 static pl_status read_home(const homes_call *h, const char *text, int *out)
 {
     int64_t number = 0;
@@ -61,8 +61,8 @@ static pl_status read_home(const homes_call *h, const char *text, int *out)
                    n);
 }
 
-/* ---- the way to the homes ---- */
-/* *running: a job has the homes; else this command locks the run. */
+/* ---- reaching the homes ---- */
+/* *running: a job is running; else this command has locked the run. */
 static pl_status look_at_run(homes_call *h, bool *running)
 {
     PL_CHECK(run_look(h->dir, &h->r));
@@ -111,8 +111,8 @@ static pl_status settle(homes_call *h)
     return PL_OK;
 }
 
-/* Checks the number that the home shall have. If that home exists already, nothing is
- * to be done. */
+/* Checks the number of the home that is to be added. Does nothing if that home
+ * exists. */
 static pl_status check_new_home(const homes_call *h, int n, bool *there)
 {
     int64_t wanted = n + 1;
@@ -127,8 +127,8 @@ static pl_status check_new_home(const homes_call *h, int n, bool *there)
     return PL_OK;
 }
 
-/* If a home runs that is not in the table yet, it was asked for before, even if an
- * unfinished next table has it. */
+/* A home that runs but is not in the table yet was added by an earlier call, even if an
+ * unfinished next table contains it. */
 static pl_status add_next_home(homes_call *h)
 {
     pl_places table, next;
@@ -173,7 +173,8 @@ static pl_status reweigh(homes_call *h)
 
 /* ---- one name ---- */
 typedef struct search {
-    const char *asked; /* "mix/L1.E0", or "L1.E0" of the mixture's newest chapter */
+    /* "mix/L1.E0"; or "L1.E0", which is in the mixture's newest chapter */
+    const char *asked;
     char name[PL_MODULE_NAME_MAX];
     int home, chapter, looks_at;
 } search;
@@ -215,7 +216,7 @@ static pl_status move_to_home(homes_call *h)
     return PL_OK;
 }
 
-/* ---- what there is ---- */
+/* ---- listing ---- */
 typedef struct inventory {
     pl_json *names;
     int n, n_objects;
@@ -275,7 +276,7 @@ static pl_status list_homes(homes_call *h)
     return PL_OK;
 }
 
-/* ---- of a stopped job, from its store ---- */
+/* ---- listing a stopped job, from its store ---- */
 typedef struct stored {
     pl_store *store;
     inventory homes[PL_HOMES_MAX];
@@ -316,7 +317,7 @@ done:
     return status;
 }
 
-/* A reader does not lock the run, which may be started meanwhile. */
+/* A reader does not lock the run, so the run may be started meanwhile. */
 static pl_status list_any(homes_call *h)
 {
     bool running = false;
@@ -329,7 +330,7 @@ static pl_status list_any(homes_call *h)
     return list_stored(h);
 }
 
-/* ---- one home less ---- */
+/* ---- removing a home ---- */
 static pl_status drop_home(homes_call *h)
 {
     char folder[PL_PATH_MAX];
@@ -358,10 +359,10 @@ static pl_status drop_home(homes_call *h)
 /* ---- the verb ---- */
 static const struct {
     const char *name;
-    int n_words, n_more; /* n_more: how many of the words are optional */
+    int n_words, n_more; /* n_more: number of further words that are optional */
     pl_status (*run)(homes_call *h);
     const char *words;
-    bool by_itself; /* true: it opens by itself what it needs */
+    bool by_itself; /* true: the verb opens everything that it needs itself */
 } table[] = {{"list", 0, 0, list_any, "", true},
              {"add", 0, 1, add_next_home, " [HOME]", false},
              {"drain", 1, 0, drain_home, " HOME", false},

@@ -1,6 +1,6 @@
 /* pathloom import: writes a configuration for a run that begins with an existing Llama
- * model. The model is checked completely here; its values are read from their place
- * when training begins. */
+ * model. The model is checked completely here. Its values are read when training
+ * begins. */
 #include "cli/cli.h"
 #include "serve/serve.h"
 
@@ -10,7 +10,8 @@ enum { CONTEXT_MAX = 2048 };
 
 typedef struct request {
     const char *model, *out;
-    cli_settings settings; /* from --set, and after them what the model determines */
+    /* settings from --set, followed by those that the model determines */
+    cli_settings settings;
     bool json, force;
 } request;
 
@@ -75,7 +76,7 @@ static pl_status make_real(request *q, const char *key, double value)
     return cli_add_setting(&q->settings, key, pl_format_real(value, text));
 }
 
-/* Makes the path absolute, because the run may lie in another folder. */
+/* Makes the path absolute, because it may be used from another folder. */
 static pl_status make_path(request *q, const char *key, const char *path)
 {
     char *whole = realpath(path, NULL);
@@ -96,7 +97,7 @@ static bool is_set(const request *q, const char *key)
 }
 
 /* ---- checks ---- */
-/* Reads all values once, so that errors are found now and not at the start of a run. */
+/* Reads all values once, so that errors are found now and not when a run begins. */
 static pl_status check_values(const pl_import *m, uint64_t *n_params)
 {
     pl_topology *t = NULL;
@@ -120,7 +121,7 @@ static pl_status write_import_config(const request *q, config *c)
     config_leave_derived(c);
     pl_conf_write_yaml(&config_table, c, &text);
     pl_status status = PL_OK;
-    if (goes_to_stdout(q)) /* main checks whether all of it was written */
+    if (goes_to_stdout(q)) /* main checks whether everything was written */
         fwrite(pl_buf_text(&text), 1, text.len, stdout);
     else
         status = pl_replace_file(q->out, pl_buf_text(&text), text.len);
@@ -157,7 +158,7 @@ static pl_status import_model(request *q)
     uint64_t n_params = 0;
     pl_status status = pl_import_open(q->model, &m);
     PL_TRY(status);
-    /* Defaults that the user may have set differently. */
+    /* Uses the defaults of keys that the user did not set. */
     int context = pl_import_shape(m)->context;
     if (!is_set(q, "model.context"))
         PL_TRY(make_real(q, "model.context",
@@ -173,7 +174,7 @@ static pl_status import_model(request *q)
                         q->model));
         PL_TRY(make_path(q, "data.tokenizer", pl_import_tokenizer(m)));
     }
-    /* Adds them after the user's settings, because the model leaves no choice. */
+    /* These are added after the user's settings, because the model determines them. */
     const pl_shape *s = pl_import_shape(m);
     const struct {
         const char *key;

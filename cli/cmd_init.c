@@ -1,7 +1,7 @@
 /* pathloom init: prints a commented configuration, or a list of the presets. */
 #include "cli/cli.h"
 
-/* A family is shown with this number of paths or replicas. */
+/* In the list, a family of presets is shown with this number of paths or replicas. */
 #define FAMILY_NUMBER "8"
 
 static pl_status print_preset(const char *name)

@@ -1,6 +1,7 @@
 /* pathloom join TOKEN: makes this machine a worker of a job on another machine. The
- * machine's own key never leaves it; with the token's secret the hub puts the key's
- * public half into its list. The same command may be repeated and uses the same key. */
+ * machine's own secret key never leaves it: proved by the token's secret, only the
+ * public half is sent, and the hub adds it to its list. The same command may be
+ * repeated and uses the same key. */
 #include "cli/process.h"
 
 #include <errno.h>
@@ -9,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* There is one key per job, named after the hub's key. */
+/* There is one key per job; its file is named after the hub's key. */
 static pl_status key_path(const pl_address *hub, char out[PL_PATH_MAX])
 {
     char folder[PL_PATH_MAX], key[PL_PUBKEY_TEXT], name[64];
@@ -32,7 +33,7 @@ static pl_status own_key(const char *path, pl_keypair *out)
     return pl_keypair_save(path, out);
 }
 
-/* Whether the hub knows the key already: a machine that comes back has used up its
+/* Whether the hub knows the key already. A machine that comes back has used up its
  * token. */
 static bool hub_knows_key(const char *hub, const pl_keypair *own)
 {
@@ -71,7 +72,7 @@ static pl_status enrol(process *p, const pl_keypair *invite, char role[32])
     return status;
 }
 
-/* The file may be a pipe, such as a shell makes of <(command). */
+/* The file may be a pipe, such as the shell makes for <(command). */
 static pl_status read_token(const char *path, char out[PL_TOKEN_MAX])
 {
     FILE *file = fopen(path, "re");
@@ -84,8 +85,8 @@ static pl_status read_token(const char *path, char out[PL_TOKEN_MAX])
     return PL_OK;
 }
 
-/* Every user of a machine can see the words of a command line, but not the contents of
- * a file. */
+/* Other users of the machine can read the words of a command line, but not the contents
+ * of a file. */
 static pl_status find_token(const process *p, const char *word, char out[PL_TOKEN_MAX])
 {
     const char *named = getenv("PATHLOOM_TOKEN");

@@ -28,7 +28,7 @@ static const cli_option options[] = {
     CLI_JSON(key_options, json),
 };
 
-/* "90s", "30m", "24h", "7d"; 0: never. */
+/* Parses a time such as "90s", "30m", "24h" or "7d"; 0 means for ever. */
 static pl_status parse_span(const char *text, int64_t *out)
 {
     static const struct {
@@ -74,7 +74,7 @@ static pl_status needs_word(const key_options *o, const char *what)
     return pl_fail(PL_ERR_USAGE, "key %s takes %s", o->verb, what);
 }
 
-/* ---- pairs ---- */
+/* ---- key pairs ---- */
 static pl_status show_pair(const pl_keypair *pair)
 {
     char text[PL_PUBKEY_TEXT];
@@ -105,7 +105,7 @@ static pl_status show_key(const key_options *o)
     return status;
 }
 
-/* ---- the list ---- */
+/* ---- the list of keys ---- */
 static pl_status find_key_list(const key_options *o, char out[PL_PATH_MAX])
 {
     if (o->list) {
@@ -162,7 +162,7 @@ static pl_status list_keys(const key_options *o)
     return PL_OK;
 }
 
-/* Makes up a name if none was given, so that every entry can be revoked by name. */
+/* Makes a name if none was given, so that every entry can be revoked by name. */
 static void name_entry(const char *given, const char *kind, pl_key_entry *e)
 {
     char key[PL_PUBKEY_TEXT];
@@ -173,8 +173,8 @@ static void name_entry(const char *given, const char *kind, pl_key_entry *e)
         snprintf(e->name, sizeof e->name, "%s-%.8s", kind, key);
 }
 
-/* One of the job's own keys keeps its name and gets back the role that the name says,
- * without an end: with any other role the job does not work. */
+/* A key of the job itself keeps its name, gets the role that the name contains, and
+ * never expires. With any other role the job does not work. */
 static pl_status put_key_entry(pl_key_list *list, void *context)
 {
     pl_key_entry e = *(const pl_key_entry *)context;
@@ -206,8 +206,8 @@ static pl_status allow_key(const key_options *o)
     return pl_key_list_edit(path, put_key_entry, &e);
 }
 
-/* The entry with this key or this name. A list that was written by hand may have a name
- * twice. */
+/* Finds the entry with this key or this name. A list that was edited by hand may
+ * contain a name twice. */
 static pl_status find_entry(const pl_key_list *list, const char *word,
                             pl_key_entry *out)
 {
@@ -245,7 +245,7 @@ static int count_invitations(const pl_key_list *list)
 typedef struct revocation {
     char word[PL_KEY_NAME_MAX];
     pl_key_entry entry;
-    int n_open; /* number of invitations that remain */
+    int n_open; /* number of invitations that are still open */
 } revocation;
 
 static pl_status revoke_entry(pl_key_list *list, void *context)

@@ -1,5 +1,6 @@
-/* pathloom hub, home, relay, worker: run one process of a job. `train` starts them;
- * they can also be started by hand, and each may die and come back at any time. */
+/* pathloom hub, home, relay, worker: each runs one process of a job. `train` starts
+ * them, but they can also be started by hand, and each may die and be restarted at any
+ * time. */
 #include "serve/serve.h"
 #include "cli/process.h"
 
@@ -16,8 +17,8 @@ static const char *or_empty(const char *text)
 }
 
 /* ---- hub ---- */
-/* The exporter is an ordinary client of the hub; its address is in the hub's ready
- * file. */
+/* The exporter is an ordinary client of the hub. It reads the hub's address from the
+ * hub's ready file. */
 static pl_status ask_hub(void *context, pl_json **status)
 {
     const process *p = context;
@@ -72,8 +73,8 @@ static int run_hub(int argc, char **argv)
         status = open_exporter(&p, &metrics);
     if (status != PL_OK)
         return cli_fail(status);
-    /* Warns if workers on other machines would be sent to homes that they cannot reach.
-     */
+    /* Warns if workers on other machines would be told addresses of homes that they
+     * cannot reach. */
     pl_address hub, home;
     for (int i = 0; i < p.homes.n; i++)
         if (pl_address_parse(p.bind, &hub) == PL_OK && !hub.is_local &&
@@ -118,7 +119,7 @@ static int run_home(int argc, char **argv)
     pl_status status = process_open(&verb_home, argc, argv, &p);
     if (status == PL_OK)
         status = needs(p.store, "home needs --run FOLDER, or --store FOLDER");
-    /* An existing store keeps its engine, unless an engine was asked for. */
+    /* An existing store keeps its engine, unless an option asks for one. */
     if (status == PL_OK && (p.settled_by[0] || process_sets(&p, "store.engine")))
         status = pl_store_make_on(p.store, p.cfg.engine);
     if (status != PL_OK)
@@ -149,19 +150,20 @@ pl_status process_work(const process *p)
 {
     char cache[PL_PATH_MAX], offers[PL_ADDRESS_MAX] = "";
     const config *c = &p->cfg;
-    /* On the hub's machine other workers may connect to this one. On another machine
-     * its owner must allow it. */
+    /* On the hub's machine, other workers may connect to this worker. On any other
+     * machine the user must allow it (--offer). */
     pl_address hub;
     PL_CHECK(pl_address_parse(p->hub, &hub));
     if (p->offer)
         pl_copy_text(offers, PL_ADDRESS_MAX, p->offer);
-    else if (!hub.host[0]) /* at the same kind of address as the hub's own socket */
+    /* listen as the hub does: a socket in the run's folder, beside the hub's own */
+    else if (!hub.host[0])
         pl_address_beside(p->hub, p->name, offers);
     else
         pl_copy_text(offers, PL_ADDRESS_MAX,
                      hub.is_local || p->run ? "tcp://127.0.0.1:*" : "");
-    /* The gate has no list: mates connect with the key that the hub gives to all
-     * workers. */
+    /* The list of keys is not used here: mates connect with the key that the hub gives
+     * to all workers. */
     bool encrypted = hub.has_key && offers[0] && !pl_gate_is_open();
     PL_CHECK(encrypted ? pl_admission_open(p->key, "") : PL_OK);
     pl_log(PL_LOG_INFO, "worker.settings",
@@ -170,7 +172,7 @@ pl_status process_work(const process *p)
            c->backend, c->precision, (long long)c->threads,
            c->recompute ? "true" : "false", (long long)c->worker_cache,
            (long long)c->patience_s, p->settled_by);
-    /* shards are named by their hash, so all jobs may share the folder */
+    /* files are named by the hash of their shard, so all jobs may share the folder */
     if (!p->cache)
         PL_CHECK(process_user_folder("XDG_CACHE_HOME", ".cache", cache));
     pl_worker_options options = {.hub = p->hub,

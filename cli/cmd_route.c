@@ -1,5 +1,5 @@
-/* pathloom route: how well each path fits the beginning of a text, which one answers,
- * and why. It generates nothing. */
+/* pathloom route: prints how well each path fits the beginning of a text, which path
+ * answers, and why. It generates no text. */
 #include "cli/cli.h"
 #include "cli/row.h"
 #include "serve/serve.h"
@@ -42,14 +42,16 @@ typedef struct routing_call {
     const request *q;
     pl_mixture mix;
     pl_path_chooser *chooser;
-    char rule[16]; /* that of the answer; the mixture's is "likelihood" meanwhile */
+    /* the rule that chose the path; while "likelihood" is computed, the mixture's rule
+     * is changed */
+    char rule[16];
     pl_buf tokens;
     bool have_text;
-    int n_paths, seen; /* seen: tokens that choose, with BOS */
+    int n_paths, seen; /* seen: number of tokens that choose the path, including BOS */
     pl_path_choice likeliest;
-    double *costs;      /* [n_paths] of the router */
-    int router_path;    /* of least cost */
-    bool by_likelihood; /* the answer is */
+    double *costs;      /* [n_paths] the router's costs */
+    int router_path;    /* the path with the least cost */
+    bool by_likelihood; /* likelihood, and not the router, decides */
 } routing_call;
 
 static pl_status take_first_document(void *context, const pl_document *document)
@@ -76,7 +78,7 @@ static pl_status read_routed_text(routing_call *call)
                : pl_fail(PL_ERR_DATA, "there is no text in '%s'", call->q->file);
 }
 
-/* Both ways to choose, whichever of them answers. */
+/* Computes both scores, whichever of them decides. */
 static pl_status score_paths(routing_call *call)
 {
     pl_mixture *mix = &call->mix;
@@ -107,7 +109,7 @@ static int answering_path(const routing_call *call)
     return call->by_likelihood ? call->likeliest.path : call->router_path;
 }
 
-/* How much more the second best path costs the router; infinite if there is none. */
+/* By how much the second best path costs the router more; infinite if there is none. */
 static double router_margin(const routing_call *call)
 {
     double margin = INFINITY;
@@ -130,8 +132,9 @@ static const char *why_of(const routing_call *call)
     return "the router decides";
 }
 
-/* nats [n_paths] or NULL. The share that this path has of all likelihoods: the
- * posterior of the path, if all are equally likely before the text. */
+/* nats [n_paths] or NULL. Returns this path's share of the likelihoods of all paths:
+ * its posterior probability, if all paths are equally likely before the text is
+ * read. */
 static double posterior_of(const routing_call *call, int path)
 {
     const double *nats = call->likeliest.nats;

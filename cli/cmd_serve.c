@@ -1,9 +1,9 @@
-/* pathloom serve: serves a run's paths at OpenAI's completions endpoint. */
+/* pathloom serve: serves a run's paths through OpenAI's completions API. */
 #include "cli/cli.h"
 #include "serve/serve.h"
 #include <time.h>
 
-/* A signal handler can set this. */
+/* Set by a signal handler: the store must be read again. */
 static volatile sig_atomic_t reload;
 
 static void on_hangup(int signal)
@@ -16,8 +16,8 @@ typedef struct request {
     const char *dir;
     mixture_wish wish;
     pl_front_options front;
-    const char *chat;  /* overrides model.chat; NULL: it does not */
-    const char *route; /* overrides router.answer; NULL: it does not */
+    const char *chat;  /* overrides model.chat; NULL: does not */
+    const char *route; /* overrides router.answer; NULL: does not */
     const char *select;
     pl_server_options server;
 } request;
@@ -79,8 +79,8 @@ static pl_status parse_serve_args(int argc, char **argv, request *q)
     return q->route ? config_check_answer("--route", q->route) : PL_OK;
 }
 
-/* After Ctrl+C and TERM open requests are finished; a second signal ends at once. After
- * HUP the store is read again. */
+/* After Ctrl+C or TERM, open requests are finished; a second signal ends at once. HUP
+ * makes the server read the store again. */
 static pl_status serve_mixture(request *q)
 {
     pl_status status = PL_OK;

@@ -1,4 +1,4 @@
-/* pathloom status: prints what a running job does, as its hub reports it. */
+/* pathloom status: prints what a running job is doing, as its hub reports it. */
 #include "cli/cli.h"
 
 static bool has_finished(const char *dir)
@@ -12,8 +12,8 @@ static bool has_finished(const char *dir)
     return is;
 }
 
-/* A script that starts workers in a cluster asks here whether there is still something
- * to do: a run without a job is either to be resumed or finished. */
+/* A script that starts workers in a cluster uses this to ask whether there is work
+ * left: a run without a job must be resumed, or it is finished. */
 static pl_status without_job(const pl_run *r, pl_json **out)
 {
     char sentence[1024];

@@ -1,7 +1,7 @@
-/* pathloom store: shows and maintains a module store, also while training runs.
+/* pathloom store: shows and maintains a store of modules, also while training runs.
  *
  * Verbs that show something open the store as a reader: they cannot disturb or change a
- * job, and they show one consistent state, that of the moment of opening. Verbs that
+ * job, and they show one consistent state, as of the moment of opening. Verbs that
  * change the store take its lock, which a running job holds. */
 #include "cli/store_call.h"
 
@@ -138,7 +138,8 @@ const store_verb store_verbs[] = {
 };
 const size_t n_store_verbs = sizeof store_verbs / sizeof *store_verbs;
 
-/* The options of all its verbs; which verb takes which is checked afterwards. */
+/* The options of all verbs of `store`. Whether a verb accepts an option is checked
+ * after parsing. */
 static const cli_option options[STORE_OPT_COUNT] = {
 #define STORE_OPTION_ROW(label, text, argument, explained)                             \
     {.name = text,                                                                     \
@@ -258,7 +259,8 @@ static pl_status run_on_store(store_call *call)
     return call->verb->run(call);
 }
 
-/* Whether the verb is a command of its own, which users also look for here. */
+/* Whether the word is a verb of pathloom itself, which users sometimes look for
+ * here. */
 static bool is_command(const store_verb *v)
 {
     return !v->run;

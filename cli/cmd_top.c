@@ -1,4 +1,4 @@
-/* pathloom top: shows the job on one screen, drawn anew twice per second until q is
+/* pathloom top: shows the job on one screen, redrawn twice per second until q is
  * pressed. */
 #include "cli/cli.h"
 
@@ -19,7 +19,7 @@ typedef struct screen {
 } screen;
 
 /* ---- the terminal ---- */
-/* Makes the terminal give keys one by one, without showing them. */
+/* Makes the terminal deliver keys one by one, without showing them. */
 static void enter(screen *s)
 {
     s->tty = isatty(STDOUT_FILENO) && isatty(STDIN_FILENO);
@@ -33,7 +33,8 @@ static void enter(screen *s)
     fflush(stdout);
 }
 
-/* Prints a line, cut at the screen's edge; nothing below the last line. */
+/* Prints a line, cut at the right edge of the screen. Below the last line it prints
+ * nothing. */
 static void put_screen_line(screen *s, const char *format, ...) PL_PRINTF(2, 3);
 static void put_screen_line(screen *s, const char *format, ...)
 {
@@ -56,7 +57,7 @@ static void put_screen_line(screen *s, const char *format, ...)
     s->line++;
 }
 
-/* ---- the picture ---- */
+/* ---- drawing ---- */
 static void put_head(screen *s, const pl_json *status)
 {
     const pl_json *workers = pl_json_get(status, "workers");
@@ -155,7 +156,8 @@ static void put_path_row(screen *s, const pl_json *arm, size_t i)
                  pl_json_get_text(lease, "worker"),
                  pl_json_get_real(lease, "age_seconds"), backup ? ", backup " : "",
                  backup ? pl_json_get_text(backup, "worker") : "");
-    if (pl_json_get_real(path, "loss") > 0) /* 0: it has not begun */
+    /* a loss of 0 means that the path has not begun */
+    if (pl_json_get_real(path, "loss") > 0)
         snprintf(loss, sizeof loss, "%.3f", pl_json_get_real(path, "loss"));
     put_screen_line(s, "%-20s %5.0f/%-5.0f %5.0f %8s %8s  %s", name,
                     pl_json_get_real(path, "phase"), pl_json_get_real(arm, "phases"),
@@ -163,8 +165,8 @@ static void put_path_row(screen *s, const pl_json *arm, size_t i)
                     pl_human_count(pl_json_get_real(path, "tokens"), tokens), held);
 }
 
-/* The mixture, then the others, the newest first. Returns how many paths found no room
- * on the screen, whose last line says so. */
+/* Draws the mixture, then the other arms, the newest first. Returns the number of paths
+ * that did not fit on the screen; the last line shows it. */
 static int put_arm(screen *s, const pl_json *arm, int hidden)
 {
     const pl_json *paths = pl_json_get(arm, "paths");
@@ -211,19 +213,19 @@ static void draw_screen(screen *s, const pl_json *status)
     fflush(stdout);
 }
 
-/* Sleeps until the next picture; true if q was pressed. */
+/* Waits until the next redraw; returns true if q was pressed. */
 static bool wait_key(const screen *s)
 {
     struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
     char key = 0;
     if (!s->tty)
-        return true; /* a file gets only one picture */
+        return true; /* output to a file is drawn only once */
     if (poll(&in, 1, DRAW_MS) <= 0 || read(STDIN_FILENO, &key, 1) != 1)
         return false;
     return key == 'q' || key == 'Q';
 }
 
-/* If the hub is away for a moment, the last picture stays. */
+/* If the hub does not answer for a moment, the last picture stays. */
 static pl_status watch_job(pl_run *r, screen *s)
 {
     volatile sig_atomic_t *stop = cli_stop_flag(true);

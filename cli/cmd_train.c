@@ -1,10 +1,10 @@
-/* pathloom train: does everything from text to the final table, in one command that can
- * be stopped and repeated at any time. */
+/* pathloom train: does everything from text to the final table, in one command, which
+ * can be stopped and repeated at any time. */
 #include "cli/cli.h"
 #include "cli/train_dial.h"
 
-/* How the workers spent their time until `at`: the hub's sums, one object per worker.
- */
+/* How the workers spent their time until `at`: the hub's totals, one object per
+ * worker. */
 typedef struct spent {
     double at;
     pl_json *status; /* NULL: the hub did not answer */
@@ -13,7 +13,8 @@ typedef struct spent {
 static spent look_at_workers(pl_run *r)
 {
     spent s = {.at = pl_now()};
-    if (run_hub_status(r, 10000, &s.status) != PL_OK) /* it is only shown */
+    /* no error, because the result is only shown */
+    if (run_hub_status(r, 10000, &s.status) != PL_OK)
         s.status = NULL;
     return s;
 }
@@ -31,7 +32,8 @@ static double sum(const spent *s, const char *key)
     return total;
 }
 
-/* The rest is waiting: for others' updates, and at the end for the last task. */
+/* The rest of the time was spent waiting: for updates of other workers, and at the end
+ * for the last task. */
 static void say_spent(const spent *before, const spent *after)
 {
     char rate[16];
@@ -56,7 +58,7 @@ static const pl_json *find_worker_sums(const spent *s, const char *name)
         if (strcmp(pl_json_get_text(w, "worker"), name) == 0)
             return w;
     }
-    return NULL; /* it came later, so its sums began at 0 */
+    return NULL; /* the worker came later, so its totals began at 0 */
 }
 
 static pl_json *worker_spent(const spent *before, const pl_json *w, double seconds)
@@ -83,7 +85,7 @@ static pl_json *worker_spent(const spent *before, const pl_json *w, double secon
     return o;
 }
 
-/* If nothing was trained since the start, the file of the start before stays. */
+/* If nothing was trained since the start, the file of the previous start is kept. */
 static pl_status save_spent(const pl_run *r, const spent *before, const spent *after)
 {
     char path[PL_PATH_MAX];
@@ -205,8 +207,8 @@ static pl_status train_run(pl_run *r, train_dial *dial, pl_launcher **viewer)
         say("stopping: the workers finish their tasks; Ctrl+C again stops at once,\n"
             "         without losing a committed version");
     /* Only a job that is stopped in the middle waits for tasks. When all arms are
-     * finished no task counts any more, and a worker that hangs must not hold up the
-     * job. The processes' last errors must not replace the first one. */
+     * finished, no task matters any more, and a worker that hangs must not delay the
+     * end. The last errors of the processes must not replace the first error. */
     char sentence[1024];
     pl_copy_text(sentence, sizeof sentence, pl_last_error());
     run_stop(r, status == PL_ERR_CANCELLED);
@@ -232,7 +234,7 @@ typedef struct train_request {
     train_dial dial;
 } train_request;
 
-/* Short forms of some keys stand beside --set. */
+/* Some keys have options that are shorter than --set. */
 static const cli_option options[] = {
     CLI_KEY("corpus", train_request, settings, "PATH", "data.corpus",
             "file, folder or JSON lines, also .gz .zst .xz .bz2; - is standard input; "

@@ -10,19 +10,20 @@ typedef struct doctor {
     int n[3]; /* number of findings by health */
 } doctor;
 
-/* Prints one line: the health, what was checked, what was found, and the remedy ("" if
- * none is needed). */
+/* Prints one line: the health, the thing that was checked, what was found, and the
+ * remedy ("" if none is needed). */
 void doctor_say(doctor *d, health how, const char *what, const char *remedy,
                 const char *format, ...) PL_PRINTF(5, 6);
 
 /* doctor_machine.c */
 void doctor_machine(doctor *d);
 void doctor_disk(doctor *d, const char *folder);
-/* doctor_gpu.c: a GPU, and how much a worker of the run (or of no run) takes of it.
- * Whether all workers fit is checked only if none of them runs yet. */
+/* doctor_gpu.c: checks for a GPU, and how much of its memory a worker needs (`r`: of
+ * this run; else of the default run). Whether all workers fit is checked only while
+ * none is running. */
 void doctor_gpu(doctor *d, const pl_run *r, bool running);
-/* doctor_job.c: keys, ports and addresses of a run, and the way to a hub on another
- * machine. */
+/* doctor_job.c: checks keys, ports and addresses of a run, and the connection to a hub
+ * on another machine. */
 void doctor_run(doctor *d, const char *dir);
 void doctor_hub(doctor *d, const char *hub, const char *key);
 

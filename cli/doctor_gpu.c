@@ -1,14 +1,15 @@
-/* Checks whether there is a GPU, and how much of it a worker of the run takes. */
+/* Checks whether there is a GPU, and how much of its memory a worker of the run
+ * needs. */
 #include "cli/doctor.h"
 
-/* The remedy if a plan does not fit. */
+/* What to do if a worker does not fit. */
 static const char *remedy_of(const pl_run *r)
 {
     return r->cfg.recompute ? "a smaller train.batch"
                             : "--set workers.recompute=true, or a smaller train.batch";
 }
 
-/* Compares one worker's model with `left` bytes of a GPU; 0 if there is none. */
+/* Compares what one worker's model needs with the `left` free bytes of a GPU. */
 static void tell_plan(doctor *d, const pl_run *r, uint64_t left)
 {
     char text[6][16];
@@ -29,7 +30,8 @@ static void tell_plan(doctor *d, const pl_run *r, uint64_t left)
         (int)r->cfg.context, pl_human_bytes((double)plan.scratch_bytes, text[5]));
 }
 
-/* Compares all workers of a run that train on the GPU. */
+/* Compares the memory of all workers of the run that train on the GPU with the
+ * GPU's. */
 static void tell_sharers(doctor *d, const pl_run *r, const pl_backend *be)
 {
     char text[2][16];

@@ -1,5 +1,5 @@
-/* Checks keys, ports and addresses of a run, and the way to a hub on another machine.
- */
+/* Checks keys, ports and addresses of a run, and the connection to a hub on another
+ * machine. */
 #include "cli/doctor.h"
 #include "serve/serve.h"
 
@@ -114,8 +114,8 @@ static bool is_running(const char *dir)
     return is;
 }
 
-/* A function of its own, because its errors overwrite the sentence about a run that
- * cannot be read. */
+/* This is a separate function because its errors overwrite the sentence about a run
+ * that cannot be read. */
 static void look_at_gpu(doctor *d, const char *dir, bool running)
 {
     pl_run r;
@@ -165,7 +165,7 @@ void doctor_run(doctor *d, const char *dir)
     run_close(&r);
 }
 
-/* ---- a hub elsewhere ---- */
+/* ---- a hub on another machine ---- */
 void doctor_hub(doctor *d, const char *hub, const char *key)
 {
     pl_run r = {.lock = -1};

@@ -1,5 +1,5 @@
-/* Checks processor, memory, clock, libraries and disk for what would make a machine
- * slow or its data unsafe, before a job meets it. */
+/* Checks processor, memory, clock, libraries and disk for problems that would make a
+ * job slow or its data unsafe, before a job runs into them. */
 #include "cli/doctor.h"
 
 #include <fcntl.h>
@@ -41,7 +41,8 @@ static void look_at_processor(doctor *d)
     pl_buf_destroy(&info);
 }
 
-/* Reads the value with which the process began; the variable has been removed since. */
+/* Reads the value that the process began with, because main has removed the
+ * variable. */
 static void look_at_coretype(doctor *d)
 {
     pl_buf before = {0};
@@ -69,7 +70,8 @@ static int by_flush_time(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The median of a small write that is flushed, in ms; negative if it fails. */
+/* Measures the median time of a small write with a flush, in ms; negative if it
+ * fails. */
 static double flush_ms(const char *folder)
 {
     enum { TIMES = 41 };
@@ -149,7 +151,8 @@ void doctor_machine(doctor *d)
     doctor_say(d, enough ? HEALTH_OK : HEALTH_WARN, "open files",
                enough ? "" : "ulimit -n 4096", "at most %llu",
                (unsigned long long)files.rlim_cur);
-    /* Leases count in monotonic time; only invitations and records use the clock. */
+    /* Leases use the monotonic clock; only invitations and records use the time of
+     * day. */
     struct timex t = {.modes = 0};
     int state = adjtimex(&t);
     int64_t now_s = pl_wall_ms() / 1000;

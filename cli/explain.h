@@ -1,4 +1,4 @@
-/* Private to cli: the catalogue of statuses and events. */
+/* Private to cli: the table of statuses and events with their meaning. */
 #ifndef PL_CLI_EXPLAIN_H
 #define PL_CLI_EXPLAIN_H
 #include "base/base.h"
@@ -8,8 +8,8 @@ extern "C" {
 
 typedef struct explanation {
     const char *code; /* "ERR_BUSY", "130", or the name of an event: "lease.expired" */
-    const char *meaning;         /* sentences */
-    const char *causes, *remedy; /* "" if nothing has to be remedied */
+    const char *meaning;         /* whole sentences */
+    const char *causes, *remedy; /* "" if nothing needs to be done */
 } explanation;
 
 extern const explanation explanations[];

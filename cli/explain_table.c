@@ -6,7 +6,7 @@
 #include "cli/explain.h"
 
 const explanation explanations[] = {
-    /* ---- statuses: how a command ends, and what is answered to a question ---- */
+    /* ---- statuses: the result of a command, and of a question to a process ---- */
     {"OK", "It was done.", "", ""},
     {"ERR_ARG", "A part of the program called another one wrongly.",
      "A bug; seldom a value that an option let through.",
@@ -89,14 +89,14 @@ const explanation explanations[] = {
      "The encryption's self-test ends a process before it serves anybody.",
      "Report the sentence and the log."},
 
-    /* ---- exit codes that belong to no status ---- */
+    /* ---- exit codes without a status ---- */
     {"130",
      "pathloom train was stopped by a signal: it has drained and saved. Two Ctrl+C "
      "stop it at once, without losing a committed version.",
      "Ctrl+C, TERM, USR1, or HUP (a connection that dropped).",
      "The same command goes on from there."},
 
-    /* ---- events: the name in a line of a log ---- */
+    /* ---- events: the names in the lines of a log ---- */
     {"answer.dropped", "The hub had an answer that is too long for one message.",
      "Very many homes, or names that are very long.", "Report it."},
     {"arm.added", "The hub learnt of something to train.", "A job began or went on.",

@@ -1,12 +1,11 @@
-/* Prints the help of verbs from their tables of options: --help, the manual pages
- * (`pathloom VERB --man`, `pathloom --man`) and the completion (`pathloom
- * --completion`). */
+/* Prints help from the verbs' tables of options: --help, the manual pages (`pathloom
+ * VERB --man`, `pathloom --man`) and the completion (`pathloom --completion`). */
 #include "cli/options.h"
 
 enum { HELP_COLUMN = 22, LINE_END = 79 };
 
-/* Prints the words of a paragraph, starting in `column`; lines are broken at the right
- * edge, and later lines begin at `indent`. */
+/* Prints the words of a paragraph, starting in `column`. Lines are broken at the right
+ * edge; later lines begin at `indent`. */
 static void print_words(const char *text, int column, int indent)
 {
     bool first = true;
@@ -43,8 +42,8 @@ void cli_print_option(const cli_option *o)
     print_words(o->help, HELP_COLUMN, HELP_COLUMN);
 }
 
-/* Paragraphs are separated by newlines. A paragraph that begins with a space is printed
- * unchanged. */
+/* Prints paragraphs, which newlines separate. A paragraph that begins with a space is
+ * printed unchanged. */
 static void print_help_notes(const char *notes)
 {
     char line[1024];

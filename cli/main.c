@@ -48,7 +48,7 @@ static bool has_word(int argc, char **argv, const char *word)
     return false;
 }
 
-/* --help may stand anywhere; then nothing else is done. */
+/* If --help is anywhere in the command line, only the help is printed. */
 static bool asks_help(int argc, char **argv)
 {
     return has_word(argc, argv, "--help") || has_word(argc, argv, "-h");
@@ -78,7 +78,7 @@ static int unknown_verb(const char *word)
         pl_fail(PL_ERR_USAGE, "unknown verb `%s`; see pathloom --help", word));
 }
 
-/* `pathloom help VERB` is `pathloom VERB --help`. */
+/* `pathloom help VERB` does the same as `pathloom VERB --help`. */
 static int help(int argc, char **argv)
 {
     const cli_verb *v = argc > 2 ? find_cli_verb(argv[2]) : NULL;
@@ -118,11 +118,11 @@ static int run_verb(int argc, char **argv)
     return code;
 }
 
-/* Threads that spin for long take the processor from the thread that they wait for.
- * Threads that sleep at once must be woken for each operation, which takes longer than
- * many operations. 2,000 turns are some tens of microseconds. OpenMP reads its policy
- * when it is loaded, so a verb that computes executes the program once more with the
- * policy set; its children inherit it. */
+/* Threads that wait by spinning for long take the processor from the thread that they
+ * wait for. Threads that sleep at once must be woken for each operation, which takes
+ * longer than many operations. 2,000 turns of spinning are some tens of microseconds.
+ * OpenMP reads this policy when it is loaded, so a verb that computes sets it and
+ * executes the program once more; child processes inherit it. */
 static void wait_with_little_spinning(char **argv)
 {
     char self[4096];
@@ -134,22 +134,23 @@ static void wait_with_little_spinning(char **argv)
         setenv("GOMP_SPINCOUNT", "2000", 1) != 0)
         return;
     self[n] = '\0';
-    execv(self, argv); /* if it fails, threads spin */
+    execv(self, argv); /* if this fails, threads spin for longer */
 }
 
 int main(int argc, char **argv)
 {
-    /* An inherited core type would make the BLAS library slower than necessary. */
+    /* An inherited core type would make the BLAS library slow. */
     unsetenv("OPENBLAS_CORETYPE");
-    /* When a file reaches its size limit, the write shall fail, and the process shall
-     * not be killed. */
+    /* When a file reaches its size limit, the write must fail, instead of the process
+     * being killed. */
     signal(SIGXFSZ, SIG_IGN);
     if (argc < 2) {
         print_help(stderr);
         return pl_status_exit_code(PL_ERR_USAGE);
     }
     wait_with_little_spinning(argv);
-    /* A full disk behind `pathloom init > RUN.yaml` is noticed here at the latest. */
+    /* At the latest here it is noticed if the disk is full, for instance in `pathloom
+     * init > RUN.yaml`. */
     int code = run_verb(argc, argv);
     bool lost = fflush(stdout) != 0 || ferror(stdout);
     if (!lost || code != 0)

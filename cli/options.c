@@ -17,7 +17,7 @@ int cli_fail(pl_status status)
 }
 
 /* The same signal may come twice for one reason: Slurm and systemd signal a script and
- * its children, and the script passes it on. */
+ * its child processes, and the script passes the signal on. */
 static bool is_same_wish(int number)
 {
     static volatile sig_atomic_t first_s;
@@ -30,7 +30,7 @@ static bool is_same_wish(int number)
     return false;
 }
 
-/* The second Ctrl+C ends the process at once; children follow it. */
+/* The second Ctrl+C ends the process at once; child processes end with it. */
 static void on_signal(int number)
 {
     if (is_same_wish(number))
@@ -55,7 +55,7 @@ volatile sig_atomic_t *cli_stop_flag(bool with_interrupt)
     sigemptyset(&action.sa_mask);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGUSR1, &action, NULL);
-    /* Under nohup the signal stays ignored, also in a launcher's children. */
+    /* Under nohup the signal stays ignored, also in child processes. */
     struct sigaction old;
     if (sigaction(SIGHUP, NULL, &old) == 0 && old.sa_handler != SIG_IGN)
         sigaction(SIGHUP, &action, NULL);
@@ -86,7 +86,7 @@ static pl_status unknown_option(const cli_verb *verb, const char *word)
                    verb->name, word, verb->name);
 }
 
-/* A short option may stand in the middle of a word; optopt has its letter. */
+/* A short option may be in the middle of a word; its letter is in optopt. */
 static pl_status bad_option(const cli_verb *verb, int option, char **argv)
 {
     const char *word = argv[optind - 1];

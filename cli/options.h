@@ -1,6 +1,6 @@
-/* Private to cli: the options of a verb, declared once. One table gives the parser,
- * --help, the manual page and the shell completion; an option that is not in the table
- * is refused. */
+/* Private to cli: the options of a verb. One table per verb gives the parser, --help,
+ * the manual page and the shell completion. An option that is not in the table is
+ * refused. */
 #ifndef PL_CLI_OPTIONS_H
 #define PL_CLI_OPTIONS_H
 #include "job/job.h"
@@ -25,12 +25,12 @@ typedef struct cli_list {
     int n;
 } cli_list;
 
-/* Pairs KEY=VALUE of a configuration, in the order in which they were given. */
+/* Pairs KEY=VALUE of a configuration, in the order in which the user gave them. */
 enum { CLI_PAIRS_MAX = 128, CLI_MADE_MAX = 16 };
 typedef struct cli_settings {
     const char *pairs[CLI_PAIRS_MAX];
     int n;
-    /* pairs made from options that stand for a key */
+    /* pairs made from options that set a key */
     char made[CLI_MADE_MAX][PL_KEY_TEXT_MAX + 32];
     int n_made;
 } cli_settings;
@@ -38,17 +38,18 @@ typedef struct cli_settings {
 typedef struct cli_option {
     const char *name; /* without the dashes */
     cli_kind kind;
-    size_t offset;     /* in the struct that cli_read fills */
-    const char *value; /* the name of its argument in the help; NULL: it has none */
+    size_t offset; /* offset of the field in the struct that cli_read fills */
+    /* name of the argument in the help; NULL: the option has no argument */
+    const char *value;
     const char *help;
-    double least, most; /* of numbers */
-    /* CLI_SET: the key that it sets; NULL: its argument names the key. A flag sets the
-     * key to true. */
+    double least, most; /* limits of a number */
+    /* CLI_SET: the key that the option sets; NULL: the argument contains the key. A
+     * flag sets its key to true. */
     const char *key;
 } cli_option;
 #define CLI_COUNT(options) (sizeof(options) / sizeof *(options))
 
-/* Rows of a table. `value` NULL: the option has no argument. */
+/* A row of a table. If `argument` is NULL, the option has no argument. */
 #define CLI_OPTION(text, how, type, field, argument, explained)                        \
     {                                                                                  \
         .name = text, .kind = how, .offset = offsetof(type, field), .value = argument, \
@@ -59,7 +60,7 @@ typedef struct cli_option {
         .name = text, .kind = how, .offset = offsetof(type, field), .value = argument, \
         .least = from, .most = to, .help = explained                                   \
     }
-/* An option that stands for --set setting=VALUE. */
+/* An option that is short for --set setting=VALUE. */
 #define CLI_KEY(text, type, field, argument, setting, explained)                       \
     {                                                                                  \
         .name = text, .kind = CLI_SET, .offset = offsetof(type, field),                \
@@ -86,7 +87,7 @@ typedef struct cli_option {
 #define CLI_SETTINGS(type, field, text)                                                \
     CLI_OPTION("set", CLI_SET, type, field, "KEY=VALUE", text)
 
-/* The most words that may stand beside the options. */
+/* The most words (arguments that are not options) of a command. */
 enum { CLI_WORDS_MAX = 12 };
 typedef struct cli_words {
     const char *at[CLI_WORDS_MAX];
@@ -95,26 +96,29 @@ typedef struct cli_words {
 
 typedef struct cli_verb {
     const char *name, *usage; /* "top", "top --run RUN" */
-    const char *help;         /* one line */
+    const char *help;         /* one line about the verb */
     const cli_option *options;
     size_t n_options;
-    const char *notes; /* printed after the options; NULL: nothing */
-    int most_words;    /* how many words may stand beside the options */
-    bool is_process;   /* a process of a fleet; it is not in the short help */
-    bool computes;     /* it trains or generates (main.c) */
+    const char *notes; /* text after the list of options; NULL: none */
+    int most_words;    /* number of words that the verb accepts */
+    /* the verb runs a process of a job; the short help leaves it out */
+    bool is_process;
+    bool computes; /* the verb trains or generates, so main.c prepares the threads */
     int (*run)(int argc, char **argv); /* argv[0] is the verb; returns a
                                           process exit code */
-    /* prints help in place of options and notes */
+    /* prints the help instead of the list of options and notes */
     void (*explain)(int argc, char **argv);
 } cli_verb;
 
-/* Fills the fields of `into` that options name, and leaves the others as they are.
- * `words` may be NULL if the verb takes none. ERR_USAGE in one sentence. */
+/* Sets the fields of `into` that the options name; the other fields stay unchanged.
+ * `words` may be NULL if the verb accepts none. ERR_USAGE: one sentence says what is
+ * wrong. */
 PL_MUST_CHECK pl_status cli_read(const cli_verb *verb, int argc, char **argv,
                                  void *into, cli_words *words);
 /* Reads --select, which may be NULL: whether it says best. ERR_USAGE. */
 PL_MUST_CHECK pl_status cli_read_select(const char *text, const char *at, bool *best);
-/* Adds "key=value". ERR_USAGE: there are too many, or it is too long. */
+/* Adds the pair "key=value". ERR_USAGE: there are too many pairs, or this one is too
+ * long. */
 PL_MUST_CHECK pl_status cli_add_setting(cli_settings *s, const char *key,
                                         const char *value);
 

@@ -1,4 +1,4 @@
-/* Finds the settings of a process of a fleet: from its run, its options and its machine
+/* Finds the settings of a process of a job: from its run, its options and its machine
  * (process.h). */
 #include "cli/process.h"
 
@@ -33,8 +33,9 @@ pl_status process_configure(process *p)
     for (int i = 0; i < p->settings.n; i++)
         PL_CHECK(pl_conf_set_pair(&config_table, &p->cfg, p->settings.pairs[i],
                                   "an option"));
-    /* Checks the settings of a single process: keys that change results belong to the
-     * whole run, except those for which a worker has options. */
+    /* Checks the options of a single process. Keys that change results belong to the
+     * whole run, so they are refused here, except those for which a worker has
+     * options. */
     const cli_settings *s = &p->settings;
     for (int i = 0; i < s->n; i++) {
         const char *pair = s->pairs[i];
@@ -48,7 +49,7 @@ pl_status process_configure(process *p)
     return PL_OK;
 }
 
-/* ---- settings that follow from the run folder ---- */
+/* ---- settings that depend on the run folder ---- */
 /* Waits until another process of the run has written its address. */
 static pl_status await_address(process *p, const char *file, int slot, const char **out)
 {
@@ -61,9 +62,9 @@ static pl_status await_address(process *p, const char *file, int slot, const cha
     return PL_OK;
 }
 
-/* A run that has keys uses them, and a run that other machines shall reach gets keys. A
- * job that `train` runs without encryption uses none, even if an earlier job made some.
- */
+/* Whether the process uses keys. If the run has keys, they are used; if other machines
+ * are to reach the run, keys are made. A job that `train` runs without encryption uses
+ * none, even if an earlier job made some. */
 static bool uses_encryption(const process *p)
 {
     char job[PL_PATH_MAX];
@@ -89,8 +90,8 @@ static pl_status find_store(process *p)
     char store[PL_PATH_MAX], file[64];
     int n = 1;
     pl_join(store, p->run, "store");
-    /* Finds out which of how many homes this is. The first of several makes the folder.
-     */
+    /* Finds the number of this home and the number of homes. If there are several, the
+     * first one makes the folder. */
     PL_CHECK(pl_store_parts(store, &n));
     if (n == 0 && p->cfg.homes > 1 && p->index > 0) {
         n = (int)p->cfg.homes;
@@ -118,7 +119,7 @@ static pl_status find_store(process *p)
     return PL_OK;
 }
 
-/* The number of homes is known when the first of them has begun. */
+/* The number of homes is known when the first of them has started. */
 static pl_status await_parts(const process *p, int *n)
 {
     char store[PL_PATH_MAX], single[PL_PATH_MAX];
@@ -131,7 +132,7 @@ static pl_status await_parts(const process *p, int *n)
             return PL_OK;
         pl_sleep_ms(50);
     } while (pl_now_ms() - start < ADDRESS_WAIT_MS);
-    return PL_OK; /* waiting for the address will report it */
+    return PL_OK; /* no error here: waiting for the address will report the problem */
 }
 
 static pl_status await_homes(process *p, const char *role)
@@ -164,7 +165,7 @@ static pl_status find_worker_settings(process *p)
         p->device = p->index - 1;
     if (!p->hub)
         PL_CHECK(await_address(p, "proc/hub.address", 0, &p->hub));
-    /* The job's own workers are divided among its relays. */
+    /* The job's own workers are distributed over its relays. */
     char file[64];
     int n = run_count_relays(&p->cfg);
     if (n == 0 || p->index == 0 || p->homes.n > 0)
@@ -203,12 +204,13 @@ bool process_sets(const process *p, const char *key)
     return false;
 }
 
-/* A socket of the run is named after the file that gets its address. */
+/* A socket in the run folder is named after the file that gets its address. */
 static void find_listen_address(process *p, const char *role)
 {
     char name[64];
     const bool is_relay =
-        is_role(role, "relay"); /* a relay does not listen where the run's home does */
+        /* a relay must not listen at the address of the run's home */
+        is_role(role, "relay");
     const char *asked = is_role(role, "hub")                       ? p->cfg.hub_bind
                         : is_relay && !process_sets(p, "net.home") ? PL_ADDRESS_PRIVATE
                                                                    : p->cfg.home_bind;
@@ -263,8 +265,8 @@ void process_open_log(const process *p, const char *role)
                 p->log_json);
 }
 
-/* A hub has a connection for each worker, and many systems allow 1,024 files by
- * default. This asks for as many as the administrator allows. */
+/* A hub has one connection per worker, and many systems allow only 1,024 open files by
+ * default. This raises the limit as far as the administrator allows. */
 static void allow_files(void)
 {
     struct rlimit files;
@@ -272,7 +274,7 @@ static void allow_files(void)
         return;
     files.rlim_cur = files.rlim_max;
     if (setrlimit(RLIMIT_NOFILE, &files) != 0)
-        return; /* then the limit stays */
+        return; /* the limit stays as it is */
 }
 
 pl_status process_open(const cli_verb *verb, int argc, char **argv, process *p)

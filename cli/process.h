@@ -1,33 +1,34 @@
-/* Private to cli: where a process of a fleet gets its settings.
+/* Private to cli: the settings of a process of a job (hub, home, relay, worker).
  *
- * Its configuration is that of its run: RUN/proc/job.yaml, written by the `pathloom
- * train` that runs there, else RUN/run.yaml, else the defaults. Options override it. So
- * a process behaves the same whether it was started by hand, by systemd or by `train`.
- */
+ * The configuration is that of the run: RUN/proc/job.yaml, which `pathloom train`
+ * writes when it starts there; else RUN/run.yaml; else the defaults. Options override
+ * it. So a process behaves the same whether it was started by hand, by systemd or by
+ * `train`. */
 #ifndef PL_CLI_PROCESS_H
 #define PL_CLI_PROCESS_H
 #include "cli/cli.h"
 
 typedef struct process {
     const char *run, *store, *ready, *hub, *name, *cache;
-    const char *key, *keys; /* key files; NULL: not encrypted */
+    /* paths of key files; NULL: the connections are not encrypted */
+    const char *key, *keys;
     const char *offer, *token_file;
-    /* of several processes of this role in the run, from 1; 0: there is only one, or it
-     * is unknown */
+    /* number (from 1) among the processes of this role in the run; 0: it is the only
+     * one, or the number is not known */
     int index;
     cli_list homes;
     cli_settings settings;
     int64_t device, expect, wait_ms, grace_s;
     bool log_json, verbose, only_enrol;
-    /* set by process_configure: */
+    /* process_configure sets these: */
     config cfg;
     char bind[PL_ADDRESS_MAX];
     char paths[6][PL_PATH_MAX], found[PL_HOMES_MAX][PL_ADDRESS_MAX],
         called[PL_KEY_NAME_MAX];
-    char settled_by[PL_PATH_MAX]; /* the file from which `cfg` came; "": none */
+    char settled_by[PL_PATH_MAX]; /* the file that `cfg` was read from; "": none */
 } process;
 
-/* Options of all roles, and options of roles that listen. */
+/* Options of all roles, and options of roles that listen at an address. */
 #define PROCESS_OPTIONS                                                                \
     CLI_OPTION("run", CLI_TEXT, process, run, "RUN",                                   \
                "folder of the run: its configuration, keys and addresses"),            \
@@ -51,8 +52,8 @@ typedef struct process {
                    "gets the address as soon as it listens")
 #define INDEX_OPTION(text)                                                             \
     CLI_NUMBER("index", CLI_INT, process, index, "I", 1, 4096, text)
-/* Options for what a worker computes with. A joined worker has no run that could set
- * them. */
+/* Options that say with what a worker computes. A worker that joined has no run folder
+ * whose configuration could say it. */
 #define COMPUTE_OPTIONS                                                                \
     CLI_KEY("backend", process, settings, "NAME", "workers.backend",                   \
             "auto, ref, cpu or cuda (that of the run, or auto)"),                      \
@@ -78,25 +79,25 @@ typedef struct process {
                    "after TERM or USR1 it may finish its tasks for so long, then it "  \
                    "gives them back; 0: to the end (0)")
 
-/* Reads the configuration of --run, else the defaults, and lays the options over it.
+/* Reads the configuration of --run, or the defaults, and applies the options.
  * ERR_CONFIG names the file, ERR_USAGE the option. */
 PL_MUST_CHECK pl_status process_configure(process *p);
-/* Reads the options, finds the settings that follow from run and machine for this role,
- * opens the log, and loads the key. */
+/* Reads the options, derives further settings for this role from run and machine, opens
+ * the log, and loads the key. */
 PL_MUST_CHECK pl_status process_open(const cli_verb *verb, int argc, char **argv,
                                      process *p);
-/* Whether an option set this key. */
+/* Whether an option has set this key. */
 bool process_sets(const process *p, const char *key);
-/* Names a worker that was given no name: by the machine's name and the beginning of its
- * key. */
+/* Gives a worker without a name one, made of the machine's name and the beginning of
+ * the worker's key. */
 void process_name(process *p);
-/* Makes and returns FOLDER/pathloom, if the environment has FOLDER, or HOME. ERR_USAGE.
- */
+/* Makes the folder FOLDER/pathloom and returns its name. FOLDER is taken from the
+ * environment, or derived from HOME. ERR_USAGE. */
 pl_status process_user_folder(const char *variable, const char *below_home,
                               char out[PL_PATH_MAX]);
 void process_open_log(const process *p, const char *role);
 pl_status process_work(const process *p);
-/* Writes the process's end to its log, where the launcher looks for it. Returns the
+/* Writes to the log how the process ended; the launcher looks for it there. Returns the
  * exit code. */
 int process_ended(pl_status status);
 

@@ -1,9 +1,9 @@
-/* Private to cli: the verbs below `pathloom store`, their words and options.
+/* Private to cli: the verbs of `pathloom store`, with their words and options.
  *
- * One table row per verb and one per option generate the parser, the help, the manual
- * page and the completion. A verb prints to standard output (with --json, one line of
- * JSON per item) and returns a status; the caller prints its sentence and sets the exit
- * code. */
+ * One table row per verb and one per option give the parser, the help, the manual page
+ * and the completion. A verb prints to standard output (with --json, one line of JSON
+ * per item) and returns a status; the caller prints the error sentence and sets the
+ * exit code. */
 #ifndef PL_CLI_STORE_CALL_H
 #define PL_CLI_STORE_CALL_H
 #include "cli/cli.h"
@@ -51,21 +51,23 @@ typedef enum store_option {
 enum { STORE_WORDS_MAX = PL_BLEND_SOURCES_MAX + 1 };
 typedef struct store_call {
     const struct store_verb *verb;
-    char folder[PL_PATH_MAX];           /* of the store */
-    const char *words[STORE_WORDS_MAX]; /* after the verb; NULL if not given */
+    char folder[PL_PATH_MAX];           /* folder of the store */
+    const char *words[STORE_WORDS_MAX]; /* the words after the verb; NULL if missing */
     int n_words;
-    const char *values[STORE_OPT_COUNT]; /* NULL: not given; "" for a flag */
+    const char *values[STORE_OPT_COUNT]; /* NULL: option not given; "" for a flag */
     bool json;
-    pl_store *store; /* opened for reading, if the verb asks for that */
+    pl_store *store; /* the store, opened for reading if the verb's row says so */
 } store_call;
 
 typedef struct store_verb {
-    const char *name, *words, *help; /* "diff", "A B", one line */
-    const char *about; /* more text for its own help and the manual page */
+    const char *name, *words, *help; /* "diff"; its words "A B"; one line of help */
+    const char *about; /* more text for the verb's help and the manual page */
     int min_words, max_words;
-    unsigned takes; /* 1 << store_option, beside run, store and json */
-    bool reads;     /* the store is opened for reading before `run` */
-    /* NULL: the verb has a function of its own for this */
+    /* the options that it accepts, as bits 1 << store_option; run, store and json are
+     * always accepted */
+    unsigned takes;
+    bool reads; /* the store must be opened for reading before `run` */
+    /* NULL: this verb has a function elsewhere */
     pl_status (*run)(store_call *call);
 } store_verb;
 extern const store_verb store_verbs[];
@@ -76,19 +78,20 @@ const cli_option *store_option_row(int option);
 void store_explain(int argc, char **argv); /* argv[0] is "store" */
 void store_print_completion(void);
 
-/* A whole number, at least `min`, or `initial` if the option was not given. ERR_USAGE.
- */
+/* Reads a whole number of at least `min`; gives `initial` if the option is missing.
+ * ERR_USAGE. */
 pl_status store_option_int(const store_call *call, store_option option, int64_t initial,
                            int64_t min, int64_t *out);
-/* Opens the store for writing. ERR_BUSY says how to go on while a job runs. */
+/* Opens the store for writing. The sentence of ERR_BUSY says what to do while a job
+ * runs. */
 pl_status store_open_to_write(store_call *call, pl_store **out);
 /* Returns ERR_BUSY with a sentence for this verb. */
 pl_status store_is_held(const store_call *call);
 pl_status store_check_folder(const store_call *call);
-/* ERR_USAGE if the other folder is the store, lies in it, or contains it. */
+/* ERR_USAGE if the other folder is the store, lies inside it, or contains it. */
 pl_status store_refuse_overlap(const store_call *call, const char *other);
-/* ERR_USAGE for one part of a store in parts, because what is needed may lie in other
- * parts. */
+/* ERR_USAGE if the store is a single part of a store in parts, because needed data may
+ * be in other parts. */
 pl_status store_refuse_part(const char *folder);
 
 /* Prints tags, for `ls --tags` and `tag`. */

@@ -9,8 +9,8 @@ typedef enum cat_format { CAT_RAW, CAT_NPY, CAT_TEXT } cat_format;
 enum { PIECE_FLOATS = 65536, NPY_ALIGN = 64, NPY_HEAD = 10 };
 
 typedef struct stretch {
-    size_t first, count; /* floats of the module */
-    int rows, cols;      /* rows 0: a vector */
+    size_t first, count; /* position and number of the floats in the module */
+    int rows, cols;      /* rows is 0 for a vector */
 } stretch;
 
 static pl_status choose_format(const store_call *call, cat_format *out)

@@ -22,7 +22,7 @@ pl_status store_init(store_call *call)
 }
 
 /* ---- checked copies ---- */
-/* Its parts and their databases may be links to other places. */
+/* Parts of the store and their databases may be links to other places. */
 static bool lies_in_store(const char *place, const char *store)
 {
     char part[PL_PATH_MAX], db[PL_PATH_MAX];
@@ -66,7 +66,7 @@ static void note_first_problem(void *context, const char *sentence)
         pl_copy_text(p->text, sizeof p->text, sentence);
 }
 
-/* Reads all of it. */
+/* Reads the whole store. */
 static pl_status check_copy(const char *folder, bool bytes, pl_audit_report *report)
 {
     pl_store *store = NULL;
@@ -125,7 +125,7 @@ pl_status store_backup(store_call *call)
     return PL_OK;
 }
 
-/* If the chunks of a store lie in an engine, everything else is there, too. */
+/* If the chunks of a store lie in an engine, all other data are there, too. */
 static pl_status rebuild(const store_call *call, const char *place)
 {
     pl_rebuild_report report;

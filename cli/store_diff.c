@@ -58,8 +58,8 @@ done:
 }
 
 /* ---- sets ---- */
-/* The module in b that corresponds to a's: with the same name, else in the same slot of
- * b's arm. */
+/* Finds the module of set b that corresponds to a's module: the one with the same name,
+ * else the one in the same slot of b's arm. */
 static const module_at *counterpart(const module_set *b, const char *module)
 {
     const module_at *same = names_find(b, module);

@@ -2,8 +2,8 @@
 #include "cli/store_call.h"
 #include "cli/store_print.h"
 
-/* While a writer runs, a reader may see parts of a commit early. Only what two looks
- * agree on is damage. */
+/* While a writer runs, a reader may see parts of a commit early. So only damage that is
+ * found twice in a row is reported. */
 enum { LOOKS = 3, TOLD_MAX = 1000 };
 
 typedef struct findings {
@@ -36,7 +36,7 @@ static bool has_finding(const findings *f, const char *sentence)
     return false;
 }
 
-/* Keeps the findings that both have. */
+/* Keeps the findings that are in both lists. */
 static void agree(findings *f, const findings *other)
 {
     size_t n = 0;

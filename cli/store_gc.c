@@ -11,14 +11,15 @@ typedef struct policy {
     uint64_t head;
 } policy;
 
-/* Versions come module by module. */
+/* Versions are visited module by module. */
 static uint64_t head_of(policy *p, const char *module)
 {
     pl_version head;
     if (strcmp(p->module, module) == 0)
         return p->head;
     pl_copy_text(p->module, sizeof p->module, module);
-    p->head = UINT64_MAX; /* it cannot be read, so everything stays */
+    /* the head cannot be read, so all versions of the module are kept */
+    p->head = UINT64_MAX;
     if (pl_store_head(p->store, module, &head) == PL_OK) {
         p->head = head.number;
         pl_version_clear(&head);
@@ -26,7 +27,7 @@ static uint64_t head_of(policy *p, const char *module)
     return p->head;
 }
 
-/* Version 0 stays, because comparisons with the beginning need it. */
+/* Version 0 is kept, because comparisons with the beginning need it. */
 static bool stays(void *context, const pl_version *v)
 {
     policy *p = context;
@@ -87,8 +88,8 @@ static pl_status collect_part(policy *p, const char *folder, bool run,
     return PL_OK;
 }
 
-/* Collects each part with the needs of all parts: paths of one part begin with versions
- * of others. */
+/* Collects each part, and keeps what any part needs: tasks of a path in one part begin
+ * with versions in others. */
 static pl_status collect_parts(const char *folder, int n_parts, policy *p, bool run,
                                pl_gc_report *sum)
 {
@@ -116,7 +117,7 @@ static pl_status collect_store(store_call *call, policy *p, bool run)
     return status;
 }
 
-/* One part alone cannot tell what paths of other parts begin with. */
+/* A part alone does not show with which versions paths of other parts begin. */
 pl_status store_refuse_part(const char *folder)
 {
     char above[PL_PATH_MAX];

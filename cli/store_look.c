@@ -5,10 +5,11 @@
 
 typedef struct look {
     pl_store *store;
-    bool json, noting;  /* noting: names are collected, and nothing is printed */
-    int width;          /* of the column of names */
-    const char *prefix; /* of tags, which the store cannot filter by name */
-    char (*names)[PL_MODULE_NAME_MAX]; /* all names that are asked about */
+    bool json, noting; /* noting: only collects names and prints nothing */
+    int width;         /* width of the column of names */
+    /* prefix of tags, because the store cannot select tags by name */
+    const char *prefix;
+    char (*names)[PL_MODULE_NAME_MAX]; /* all names that the user asked for */
     size_t n_names;
 } look;
 
@@ -17,7 +18,8 @@ static look look_of(const store_call *call)
     return (look){.store = call->store, .json = call->json, .prefix = ""};
 }
 
-/* ---- ls: one pass notes all names, the second prints those that were meant ---- */
+/* ---- ls: the first pass collects all names, the second prints those that were asked
+ * for ---- */
 static pl_status note_store_name(look *q, const char *name)
 {
     q->names = pl_grow(q->names, (q->n_names + 1) * sizeof *q->names);
@@ -78,7 +80,7 @@ enum { MODULES, REFS, OBJECTS, PATHS, TAGS, KINDS };
 static const struct {
     const char *noun;
     int option;
-    bool of_arms; /* the names are ARM/REST, and REST alone is also accepted */
+    bool of_arms; /* names are ARM/REST; REST alone is accepted, too */
 } kinds[KINDS] = {[MODULES] = {"module", -1, true},
                   [REFS] = {"ref", STORE_OPT_REFS, false},
                   [OBJECTS] = {"object", STORE_OPT_OBJECTS, false},
@@ -112,7 +114,7 @@ static bool begins_any(const look *q, const char *prefix)
 
 static pl_status nothing_like(const look *q, int kind, const char *asked)
 {
-    for (int k = 0; k < KINDS; k++) { /* `ls paths` means --paths */
+    for (int k = 0; k < KINDS; k++) { /* `ls paths` means `ls --paths` */
         const char *option =
             kinds[k].option >= 0 ? store_option_row(kinds[k].option)->name : "";
         if (kind == MODULES && strcmp(option, asked) == 0)
@@ -131,8 +133,8 @@ static pl_status nothing_like(const look *q, int kind, const char *asked)
                                           : store_option_row(kinds[kind].option)->name);
 }
 
-/* Completes a name: as it is written, or in the mixture, or in the only arm that has
- * it. */
+/* Completes a name. It is tried unchanged, then in the mixture, then in the only arm
+ * that has it. */
 static pl_status complete_asked_name(const look *q, int kind, const char *asked,
                                      char out[PL_PATH_MAX])
 {
@@ -201,7 +203,7 @@ pl_status store_ls(store_call *call)
 }
 
 /* ---- log, show, stat ---- */
-/* The size of a blob, which may have been collected. */
+/* The size of a blob; 0 if the blob was collected. */
 static pl_status bytes_of(look *q, const pl_hash *blob, uint64_t *bytes)
 {
     *bytes = 0;
@@ -252,8 +254,8 @@ static pl_status show_tag_items(const look *q, const char *name)
     return PL_OK;
 }
 
-/* Shows a module's version, or else a tag. An arm cannot be shown, so a tag with an
- * arm's name can. */
+/* Shows a module's version, or else a tag. If an arm and a tag have the same name, the
+ * tag is shown, because an arm cannot be shown. */
 pl_status store_show(store_call *call)
 {
     pl_version v;

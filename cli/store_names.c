@@ -68,7 +68,7 @@ static pl_status no_such_module(const name_list *list, const char *asked)
                          "there is no module %s; `pathloom store ls` lists all", asked);
 }
 
-/* "" if it does not fit; then no module has that name. */
+/* Gives "" if the name is too long; then no module has it. */
 static void join_name(char out[PL_MODULE_NAME_MAX], const char *head, const char *tail)
 {
     int used = snprintf(out, PL_MODULE_NAME_MAX, "%s%s", head, tail);
@@ -76,7 +76,8 @@ static void join_name(char out[PL_MODULE_NAME_MAX], const char *head, const char
         out[0] = 0;
 }
 
-/* The mixture's module, or that of the only arm that has one of this name. */
+/* Finds the mixture's module, or the module of the only arm that has one of this
+ * name. */
 static pl_status complete_name(const name_list *list, const char *asked,
                                const char *full, char out[PL_MODULE_NAME_MAX])
 {
@@ -107,7 +108,7 @@ static pl_status complete_name(const name_list *list, const char *asked,
     return PL_OK;
 }
 
-/* "L1.E0", "embed", "mix/embed" -> the name in the store. */
+/* Finds the name in the store for "L1.E0", "embed" or "mix/embed". */
 static pl_status resolve_in(const name_list *list, const char *asked,
                             char out[PL_MODULE_NAME_MAX])
 {
@@ -123,7 +124,7 @@ static pl_status resolve_in(const name_list *list, const char *asked,
 }
 
 /* ---- versions ---- */
-/* Splits "name@at"; `at` is NULL if it is missing. */
+/* Splits "name@at"; `at` is NULL if there is no @. */
 static pl_status split(const char *asked, char name[PL_MODULE_NAME_MAX],
                        const char **at)
 {
@@ -147,8 +148,8 @@ static bool parse_number(const char *text, uint64_t *out)
     return true;
 }
 
-/* A version number, or a tag that contains the module, or what was merged for its
- * place. */
+/* Finds a version by its number, or by a tag that contains the module or one that was
+ * merged for its place. */
 static pl_status version_at(pl_store *store, module_at *of, const char *at)
 {
     pl_snapshot tag;
@@ -215,7 +216,7 @@ static bool has_arm(const name_list *list, const char *name)
     return false;
 }
 
-/* A module that several arms have counts as a module, too. */
+/* A name that modules of several arms have counts as a module, too. */
 static name_kind kind_in(const name_list *list, const char *word)
 {
     char module[PL_MODULE_NAME_MAX];
@@ -280,7 +281,7 @@ static pl_status set_in(pl_store *store, const name_list *list, const char *aske
     } else if (!at)
         names_warn_of_tag(store, name, kind);
     if (kind == NAME_ARM) {
-        /* Every module of the arm, at its head. */
+        /* Adds every module of the arm, with its newest version. */
         for (size_t i = 0; i < list->count; i++)
             if (is_of_arm(list->names[i], name))
                 add_module_version(out, list->names[i], list->heads[i]);

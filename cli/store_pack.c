@@ -1,11 +1,11 @@
-/* pathloom store pack: codes old versions now, which a home otherwise does when it is
- * idle, and returns the space to the disk. */
+/* pathloom store pack: codes old versions now (otherwise a home does it while it is
+ * idle), and returns the space to the disk. */
 #include "cli/store_call.h"
 #include "cli/store_print.h"
 
 enum { PACK_BYTES = 64 << 20 };
 
-/* Bytes of chunks: decoded, and as they were stored before and after. */
+/* Bytes of chunks: decoded, and as stored before and after packing. */
 typedef struct packed {
     uint64_t chunk_bytes, before, after;
 } packed;
@@ -22,7 +22,7 @@ static void print_packed(const store_call *call, const packed *p)
     row_finish(&r);
 }
 
-/* One store, or one part of it. */
+/* Packs one store, or one part of a store. */
 static pl_status pack_part(store_call *call, packed *sum)
 {
     pl_store_stats before, after;
@@ -43,7 +43,7 @@ done:
     return status;
 }
 
-/* The store itself, or each of its parts. */
+/* Packs the store, or each of its parts. */
 pl_status store_pack(store_call *call)
 {
     packed sum = {0, 0, 0};

@@ -122,7 +122,7 @@ static void print_contributions(row *r, const pl_version *v)
     }
 }
 
-/* The text of one version: `full` for show, else for log. */
+/* Prints one version as text: `full` for `show`, else for `log`. */
 static void print_version_text(const pl_version *v, uint64_t bytes,
                                uint64_t momentum_bytes, bool full, const char *best)
 {

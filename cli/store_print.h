@@ -7,12 +7,12 @@
 #include "cli/row.h"
 #include "store/store.h"
 
-/* Lines of `store ls`; `width` is the width of the name's column. */
+/* Each prints one line of `store ls`; `width` is the width of the column of names. */
 void print_head(bool json, const pl_version *version, uint64_t bytes, int width);
 void print_path(bool json, const pl_path_state *path, int width);
 void print_object(bool json, const pl_object *object, int width);
 void print_ref(bool json, const char *name, const char *target, int width);
-/* `full`: with the versions that it names; JSON always has them. */
+/* `full`: also prints the versions that the tag names; JSON always has them. */
 void print_tag(bool json, const pl_snapshot *tag, int width, bool full);
 
 /* An entry of `store log`, or with `full` all fields; `bytes` of the parameters;

@@ -4,7 +4,8 @@
 #include "cli/store_names.h"
 #include "cli/store_print.h"
 
-/* Copies an arm, a module, or everything; with a module, the definition of its arm. */
+/* Copies an arm, a module, or everything. With a module, its arm's definition is
+ * copied, too. */
 static pl_status transfer_named(pl_transfer *t, const char *what)
 {
     char arm[PL_MODULE_NAME_MAX] = "";

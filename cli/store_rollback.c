@@ -68,7 +68,8 @@ static void print_changes(const rollback *r)
         say("training of %s has finished; these are its newest versions", p->arm_name);
 }
 
-/* One that was ended by opening the store is not made a second time. */
+/* If opening the store has just finished this rollback, it is not made a second
+ * time. */
 static bool was_resumed(const rollback *r)
 {
     char words[PL_TEXT_MAX];

@@ -1,15 +1,15 @@
 /* pathloom store tag: names a consistent set of versions of an arm.
  *
- * While a job runs its home holds the store, so the home is asked to store the tag;
- * else this process writes it. */
+ * While a job runs its home has locked the store, so the home is asked to store the
+ * tag; else this process writes it. */
 #include "cli/store_call.h"
 #include "cli/store_names.h"
 #include "cli/store_print.h"
 
 /* ---- which versions ---- */
-/* Heads of several homes belong together only if they are of one moment: a module may
- * be made from a version that the older state of another home does not have yet.
- * Versions of one phase always belong together. */
+/* The newest versions in several homes belong together only if they are read at one
+ * moment: a module may be made from a version that an older state of another home does
+ * not have. Versions of one phase always belong together. */
 static pl_status fill_tag(store_call *call, pl_snapshot *tag)
 {
     int64_t held_ms;
@@ -26,7 +26,8 @@ static pl_status fill_tag(store_call *call, pl_snapshot *tag)
 }
 
 /* ---- the verb ---- */
-/* Without bytes the tag is removed. A home keeps an empty tag, which counts as none. */
+/* Writes the tag, or removes it if there are no bytes. A home keeps an empty tag, which
+ * counts as removed. */
 pl_status store_keep_tag(const store_call *call, pl_store *store, const char *name,
                          const pl_buf *bytes)
 {
@@ -36,8 +37,8 @@ pl_status store_keep_tag(const store_call *call, pl_store *store, const char *na
     return run_keep_object(call->folder, store, object, bytes);
 }
 
-/* Refuses a name that would be ambiguous: a version number, part of a path, the word
- * for the newest versions, an arm, or a module. */
+/* Refuses a name that would be ambiguous: a version number, a part of a path, the word
+ * for the newest versions, or the name of an arm or a module. */
 pl_status store_check_tag_name(pl_store *store, const char *name)
 {
     int64_t number;

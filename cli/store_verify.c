@@ -1,4 +1,5 @@
-/* pathloom store verify: computes outer steps again and compares hashes. */
+/* pathloom store verify: computes outer steps again and compares the hashes of the
+ * results. */
 #include "cli/store_call.h"
 #include "cli/store_names.h"
 #include "cli/store_print.h"
@@ -11,9 +12,10 @@ static const char *const verdicts[] = {"same", "other", "unknown"};
 typedef struct verification {
     store_call *call;
     uint64_t n[VERDICT_UNKNOWN + 1];
-    char why[1024]; /* the newest version that could not be checked, or that differs */
-    pl_run r;       /* with --tasks: the settings of its workers; */
-    pl_arm arm;     /* the arm, */
+    /* about the newest version that could not be checked, or that differs */
+    char why[1024];
+    pl_run r;   /* with --tasks: the settings of its workers */
+    pl_arm arm; /* the arm, */
     pl_topology *topology;
 } verification;
 
@@ -84,7 +86,7 @@ static void print_task(const verification *w, const pl_version *v,
     row_finish(&r);
 }
 
-/* A sum that a relay made is no single worker's update. */
+/* A sum that a relay made is not the update of a single worker. */
 static bool is_sum(const pl_version *v, int index)
 {
     for (int i = 0; i < v->n_contributions; i++)
