@@ -42,8 +42,8 @@ typedef struct routing_call {
     const request *q;
     pl_mixture mix;
     pl_path_chooser *chooser;
-    /* the rule that chose the path; while "likelihood" is computed, the mixture's rule
-     * is changed */
+    /* the rule that chooses the path; the mixture's own rule is set to "likelihood"
+     * while both scores are computed */
     char rule[16];
     pl_buf tokens;
     bool have_text;

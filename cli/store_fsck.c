@@ -2,8 +2,8 @@
 #include "cli/store_call.h"
 #include "cli/store_print.h"
 
-/* While a writer runs, a reader may see parts of a commit early. So only damage that is
- * found twice in a row is reported. */
+/* While a writer runs, a reader may see parts of a commit early. So only damage that
+ * repeated checks agree on is reported. */
 enum { LOOKS = 3, TOLD_MAX = 1000 };
 
 typedef struct findings {

@@ -1,11 +1,10 @@
-/* data.json: the difference between "a folder with files in it" and "the data that
- * these options make".
+/* data.json tells whether a folder contains the data that the present options would
+ * make.
  *
- * The second start of a run must be fast and must not train on something else than
- * the first. So options are compared as text, inputs by number, size and newest
- * modification time (a walk, not a read), and the products, which training will
- * trust, by their full hash.
- */
+ * The second start of a run must be fast, and must not train on different data than the
+ * first. So options are compared as text, inputs by number, size and newest
+ * modification time (without reading them), and the products, which training uses, by
+ * their full hash. */
 #include "corpus/data_manifest.h"
 #include <fts.h>
 #include <stdio.h>
@@ -14,10 +13,10 @@
 
 #define FORMAT "pathloom data 1"
 
-/* ---- options: everything that changes the products, as text ---- */
+/* ---- all options that change the products, as text ---- */
 
-/* As text because the comparison then needs no types, and a difference can be shown
- * to the user as it stands. n_threads is missing on purpose: it changes nothing. */
+/* Text needs no types to be compared, and a difference can be shown to the user
+ * unchanged. n_threads is left out, because it changes nothing. */
 enum { N_OPTIONS = 9 };
 typedef struct option_text {
     const char *name;
@@ -83,7 +82,8 @@ static void add_file(input_facts *facts, const struct stat *info)
         facts->newest_ms = ms;
 }
 
-/* A file's facts, or the sum over a folder's files; nothing if it is gone. */
+/* The facts about a file, or their sum over the files of a folder; zeros if it does not
+ * exist. */
 static input_facts measure_input(const char *path)
 {
     input_facts facts = {0};
@@ -107,7 +107,7 @@ static input_facts measure_input(const char *path)
     return facts;
 }
 
-/* Standard input and the machine's own text leave nothing to compare with. */
+/* Standard input and the machine's own text have no files to compare with. */
 static void push_input(pl_json *inputs, const char *path)
 {
     if (path[0] == '\0' || strcmp(path, "-") == 0)
@@ -127,7 +127,7 @@ static int64_t int_or_zero(const pl_json *object, const char *key)
     return pl_json_int(pl_json_get(object, key), &value) ? value : 0;
 }
 
-/* An input that is gone is no obstacle: what was made of it is here. */
+/* If an input no longer exists, that is no error: the data made from it are here. */
 static pl_status check_input(const char *folder, const pl_json *input)
 {
     const char *path = pl_json_text(pl_json_get(input, "path"), NULL);
@@ -202,7 +202,7 @@ static pl_status check_product(const char *folder, const pl_json *products, size
 
 /* ---- result ---- */
 
-/* The counts of the result, read and written by one table. */
+/* One table both reads and writes the counts of the result. */
 typedef struct count_row {
     const char *name;
     size_t offset;
@@ -236,7 +236,7 @@ static void result_from(const pl_json *json, pl_prepare_result *result)
     result->vocab = (int)int_or_zero(json, "vocab");
 }
 
-/* ---- the whole ---- */
+/* ---- the whole manifest ---- */
 
 pl_status data_manifest_write(const char *folder, const pl_prepare_options *options,
                               pl_prepare_result *result)
@@ -285,8 +285,8 @@ done:
     return status;
 }
 
-/* Cheapest first, and in the order of what the user can do about it: another
- * release, other options, another corpus, damage. */
+/* Compares the cheapest first, and in the order of what the user can do: use another
+ * release, other options, another corpus, or repair damage. */
 static pl_status check_manifest(const char *folder, const pl_json *json,
                                 const pl_prepare_options *options,
                                 pl_prepare_result *result)

@@ -1,5 +1,5 @@
 /* data.json: from what a data folder was made, and what it contains (docs/PROTOCOL.md
- * section 5). It is written last, so a folder that has it is complete. */
+ * section 5). It is written last, so a folder that has data.json is complete. */
 #ifndef PL_CORPUS_DATA_MANIFEST_H
 #define PL_CORPUS_DATA_MANIFEST_H
 #include "corpus/corpus.h"
@@ -9,14 +9,15 @@
 #define DATA_TRAIN     "train.tok"
 #define DATA_VALID     "valid.tok"
 
-/* Hashes the products into `result` and writes the manifest. */
+/* Computes the hashes of the products, stores them in `result`, and writes the
+ * manifest. */
 PL_MUST_CHECK pl_status data_manifest_write(const char *folder,
                                             const pl_prepare_options *options,
                                             pl_prepare_result *result);
 
-/* Checks that the folder was made with these options from these inputs and that
- * its products are whole. ERR_EXISTS names the option or input that differs;
- * ERR_DAMAGED the product. */
+/* Checks that the folder was made with these options from these inputs, and that its
+ * products are undamaged. ERR_EXISTS names the option or input that differs;
+ * ERR_DAMAGED names the product. */
 PL_MUST_CHECK pl_status data_manifest_reuse(const char *folder,
                                             const pl_prepare_options *options,
                                             pl_prepare_result *result);

@@ -1,22 +1,22 @@
-/* Reads documents and encodes them as a token file in memory, for text that is measured
- * once and not kept. Unlike prepare.c it leaves no document out. */
+/* Reads documents and encodes them as a token file in memory, for text that is
+ * evaluated once and not kept. Unlike prepare.c it leaves out no document. */
 #include "corpus/spool.h"
 #include "corpus/tokens_format.h"
 #include <string.h>
 
-/* The most tokens: their file then has at most 4 GiB. */
+/* The most tokens; a file of so many has at most 4 GiB. */
 #define TEXT_TOKENS_MAX ((uint64_t)1 << 30)
 
 typedef struct encoding {
     const pl_tokenizer *tokenizer;
     tokens_layout layout;
     pl_buf ids;           /* int32 tokens of one document; reused */
-    pl_buf tokens, table; /* of the file */
-    pl_buf domains;       /* names, each with a NUL */
+    pl_buf tokens, table; /* the parts of the file */
+    pl_buf domains;       /* names of domains, each with a terminating NUL */
     pl_buf *sources;
 } encoding;
 
-/* Returns the number of the domain of this name, which is added if it is new. */
+/* Returns the number of the domain with this name; adds the domain if it is new. */
 static uint32_t domain_number(encoding *e, const char *name)
 {
     uint32_t number = 0;
@@ -26,7 +26,7 @@ static uint32_t domain_number(encoding *e, const char *name)
             return number;
         at += strlen(at) + 1;
     }
-    if (number == SPOOL_DOMAINS_MAX) /* the rest counts as the last one */
+    if (number == SPOOL_DOMAINS_MAX) /* further domains count as the last one */
         return number - 1;
     pl_buf_append(&e->domains, name, strlen(name) + 1);
     return e->layout.n_domains++;
@@ -60,7 +60,8 @@ static pl_status encode_document(void *context, const pl_document *document)
     return PL_OK;
 }
 
-/* The parts in their places, with zeros between them, and the header last. */
+/* Puts the parts in their places, with zeros between them; the header is written
+ * last. */
 static void join_file(encoding *e, pl_buf *out)
 {
     const tokens_layout *l = &e->layout;

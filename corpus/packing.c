@@ -1,16 +1,19 @@
-/* Which short windows share a row (packing.h): best fit, the longest first.
+/* Decides which short windows share a row (packing.h), by best fit, the longest window
+ * first.
  *
- * Each short window, from the longest to the shortest, goes into the row that has the
- * least room of those that have enough; if there is none it begins a row. Windows of
- * equal length are taken in the order of their documents, so the result depends on
- * nothing but the lengths. Rows are found by their room: a list for each room from 1 to
- * T - 1, and a bit for each list that is not empty. */
+ * Each short window, from the longest to the shortest, goes into the row with the least
+ * room among those with enough room; if there is none, it begins a new row. Windows of
+ * equal length are taken in the order of their documents, so the result depends only on
+ * the lengths. Rows are found by their room: there is a list for each room from 1 to T
+ * - 1, and a bit for each list that is not empty. */
 #include "corpus/packing.h"
 
 typedef struct rooms {
-    uint32_t *first; /* [T] by room: the document that began the newest such row */
-    uint32_t *other; /* [n] by that document: the row with the same room before it */
-    uint64_t *some;  /* a bit for each room that a row has */
+    /* [T] for each room: the document that began the newest row with this room */
+    uint32_t *first;
+    /* [n] for a document that began a row: the next older row with the same room */
+    uint32_t *other;
+    uint64_t *some; /* one bit per room: there is a row with this room */
     uint32_t T;
 } rooms;
 
@@ -18,7 +21,7 @@ uint64_t packing_skipped(uint32_t n_tokens, int context, int skip_prefix)
 {
     uint64_t T = (uint64_t)context, prefix = (uint64_t)skip_prefix;
     uint64_t n_targets = (uint64_t)n_tokens - 1;
-    /* window w ends with target (w+1)*T, or with the last one */
+    /* window w ends with target (w+1)*T, or with the document's last target */
     if (n_targets < prefix)
         return (n_targets + T - 1) / T;
     return prefix <= T ? 0 : (prefix + T - 1) / T - 1;
@@ -47,7 +50,8 @@ static void put_row(rooms *r, uint32_t room, uint32_t doc)
     r->some[room / 64] |= 1ull << room % 64;
 }
 
-/* Takes the row with the least room of at least `length`; false if there is none. */
+/* Takes the row with the least room that is at least `length`; false if there is
+ * none. */
 static bool take_row(rooms *r, uint32_t length, uint32_t *room, uint32_t *doc)
 {
     uint64_t mask = ~0ull << length % 64;
@@ -65,7 +69,8 @@ static bool take_row(rooms *r, uint32_t length, uint32_t *room, uint32_t *doc)
     return false;
 }
 
-/* Documents with a short window, the longest window first. counts [T+1] is scratch. */
+/* Lists the documents with a short window, the longest window first. counts [T+1] is
+ * working memory. */
 static uint32_t sort_tails(const uint32_t *tails, uint32_t n, uint32_t T,
                            uint64_t *counts, uint32_t *order)
 {
@@ -84,7 +89,8 @@ static uint32_t sort_tails(const uint32_t *tails, uint32_t n, uint32_t T,
     return (uint32_t)at;
 }
 
-/* tails[d] becomes 0 where the short window of d travels in the row of another. */
+/* Sets tails[d] to 0 if the short window of d is in a row that another document
+ * begins. */
 static void share_rows(rooms *r, uint32_t *tails, const uint32_t *order,
                        uint32_t n_tails, uint32_t *next)
 {
@@ -142,7 +148,7 @@ pl_status packing_make(const pl_tokens *tokens, const uint32_t *docs, uint32_t n
     for (uint32_t i = 0; i < n; i++) {
         uint32_t n_tokens = pl_tokens_doc(tokens, docs ? docs[i] : i)->n_tokens;
         tails[i] = packing_tail(n_tokens, o->context, o->skip_prefix);
-        /* full windows for now */
+        /* counts only full windows so far */
         out->first_row[i] =
             count_windows(n_tokens, o->context, o->skip_prefix) - (tails[i] > 0);
     }

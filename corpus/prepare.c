@@ -1,14 +1,14 @@
-/* Turns a corpus into a data folder.
+/* Turns a corpus into a data folder, in these steps:
  *
- *   read      documents -> spool (text on disk, index in memory), duplicates dropped,
- *             each document held out or not by its hash
- *   tokenizer trained on the training documents only, or copied
- *   tokenise  batches of documents in parallel, written in the order of the corpus
- *   manifest  data.json, last: its presence is what "prepared" means
+ * - read: documents go to the spool (text on disk, index in memory). Duplicates are
+ *   dropped. A document's hash decides whether it is held out.
+ * - tokenizer: trained on the training documents only, or copied.
+ * - tokenise: batches of documents in parallel, written in the order of the corpus.
+ * - manifest: data.json is written last; a folder with it counts as prepared.
  *
- * Everything is a function of the documents and the options: neither the number of
- * threads nor the time changes a byte of the products. A failure at any point leaves no
- * manifest, and the next attempt starts anew. */
+ * The products depend only on the documents and the options: neither the number of
+ * threads nor the time changes a byte. A failure leaves no manifest, and the next
+ * attempt starts anew. */
 #include "corpus/data_manifest.h"
 #include "corpus/spool.h"
 #include "corpus/tokens_write.h"
@@ -25,16 +25,18 @@ typedef struct preparation {
     document_spool *spool;
     pl_tokenizer *tokenizer;
     token_writer *train, *valid;
-    bool reading_valid; /* the documents come from options->valid */
-    bool full;          /* max_bytes reached: reading stopped on purpose */
+    bool reading_valid; /* the documents being read come from options->valid */
+    bool full;          /* max_bytes is reached, so reading was stopped */
     uint64_t train_bytes, n_duplicates, n_replaced, n_empty, n_skipped;
     uint64_t n_train, n_held_out, n_too_short;
-    uint64_t n_cuts;    /* borders between pieces of text files */
-    uint64_t whole;     /* hash of the held-out file, uncut, if `valid_cut` */
-    bool valid_cut;     /* the held-out text was one file, and cut */
-    bool corpus_held;   /* the corpus is one file, cut, that is held out as a whole */
-    double nearest;     /* the smallest draw of a document that may be held out */
-    double began, said; /* of the running step; its last line of progress */
+    uint64_t n_cuts; /* number of borders between pieces of text files */
+    uint64_t whole;  /* if `valid_cut`: hash of the held-out file as a whole */
+    bool valid_cut;  /* the held-out text is one file, and it was cut */
+    /* the corpus is a single file that was cut, and all of it is held out */
+    bool corpus_held;
+    double nearest; /* the smallest random number of a document that may be held out */
+    /* began: start of the present step; said: time of its last line of progress */
+    double began, said;
 } preparation;
 
 static void say(const preparation *work, const char *format, ...) PL_PRINTF(2, 3);
@@ -60,7 +62,7 @@ static double rate(uint64_t bytes, double seconds)
     return megabytes(bytes) / (seconds > 1e-6 ? seconds : 1e-6);
 }
 
-/* "11.5 MB"; small amounts in kB. */
+/* Writes a size such as "11.5 MB"; small sizes in kB. */
 static const char *amount(uint64_t bytes, char out[24])
 {
     if (bytes < 1000000)
@@ -75,7 +77,8 @@ static void begin_work_step(preparation *work)
     work->began = work->said = pl_now();
 }
 
-/* Called often: a line every few seconds, and the end if it was asked for. */
+/* Called often: prints a line every few seconds, and returns an error if the user asked
+ * to stop. */
 static pl_status tick(preparation *work, const char *step, uint64_t bytes)
 {
     char text[24];
@@ -91,8 +94,8 @@ static pl_status tick(preparation *work, const char *step, uint64_t bytes)
 }
 
 /* ---- reading and splitting ---- */
-/* The hash alone decides, so a document stays on its side however the corpus
- * around it changes. */
+/* Only the hash decides, so a document stays in its set when other documents of the
+ * corpus change. */
 static bool held_out(preparation *work, uint64_t hash)
 {
     if (work->reading_valid || work->options->valid[0] != '\0')
@@ -104,8 +107,8 @@ static bool held_out(preparation *work, uint64_t hash)
     return draw < work->options->valid_share;
 }
 
-/* Stops the reader by a status that is no error once max_bytes are there; the last
- * document may exceed them, so that a limit never gives an empty set. */
+/* When max_bytes are read, stops the reader with a status that is no error. The last
+ * document may exceed the limit, so that a limit never gives an empty set. */
 static pl_status collect_document(void *context, const pl_document *document)
 {
     preparation *work = context;
@@ -133,7 +136,8 @@ static const char *source_name(const char *path)
     return strcmp(path, "-") == 0 ? "standard input" : path;
 }
 
-/* A file that is cut is known as a whole, too: where it stands in the other set. */
+/* A file that is cut is also compared as a whole, so that it is noticed if it is in
+ * both sets. */
 static void note_whole(preparation *work, const pl_read_stats *stats)
 {
     uint64_t hash = spool_identity(&stats->whole);
@@ -166,8 +170,8 @@ static pl_status read_path(preparation *work, const char *path)
     return work->full ? PL_OK : status;
 }
 
-/* The held-out file is read first: its documents never train, even when they
- * stand in the corpus too. */
+/* The held-out file is read first: its documents are never trained on, even if the
+ * corpus contains them, too. */
 static pl_status read_documents(preparation *work)
 {
     const pl_prepare_options *options = work->options;
@@ -214,7 +218,7 @@ static void report_reading(const preparation *work)
             (unsigned long long)work->n_skipped);
 }
 
-/* Everything that can be known to fail is refused here, before minutes of work. */
+/* Every error that can be known now is reported here, before minutes of work. */
 static pl_status check_split(const preparation *work)
 {
     size_t n = spool_n_docs(work->spool);
@@ -258,7 +262,8 @@ static pl_status check_split(const preparation *work)
 }
 
 /* ---- the tokenizer ---- */
-/* Held-out documents stay out of the tokenizer too: it is part of the model. */
+/* Held-out documents are not used to train the tokenizer either, because it is part of
+ * the model. */
 static pl_status train_tokenizer(preparation *work, const char *path)
 {
     size_t n = 0, n_docs = spool_n_docs(work->spool);
@@ -281,7 +286,7 @@ done:
     return status;
 }
 
-/* Looked at before it is copied, so that an error names the file that was given. */
+/* The file is checked before it is copied, so that an error names the user's file. */
 static pl_status copy_tokenizer(const char *from, int most, const char *to)
 {
     pl_buf bytes = {0};
@@ -323,8 +328,8 @@ static pl_status get_tokenizer(preparation *work)
 }
 
 /* ---- tokenising ---- */
-/* Items write only their own buffer; the caller writes them out in order. That makes
- * the file independent of which thread finished first. */
+/* Each item of a batch writes only its own buffer, and the caller writes the buffers in
+ * order. So the file does not depend on the order in which threads finish. */
 typedef struct token_batch {
     const preparation *work;
     size_t first, n;
@@ -342,7 +347,8 @@ static pl_status encode_item(void *context, size_t item, int thread)
                                spool_at(batch->work->spool, i)->len, &batch->ids[item]);
 }
 
-/* Bounded in documents and in bytes (but for one long document). */
+/* A batch is limited in documents and in bytes (a single long document may exceed the
+ * limit). */
 static void take_batch(token_batch *batch, size_t first)
 {
     uint64_t bytes = 0;
@@ -353,7 +359,8 @@ static void take_batch(token_batch *batch, size_t first)
         bytes += spool_at(batch->work->spool, first + batch->n++)->len;
 }
 
-/* A held-out document without a target after the prefix cannot be scored. */
+/* A held-out document without a target after the prefix cannot be scored, so it is left
+ * out. */
 static pl_status write_batch(preparation *work, const token_batch *batch)
 {
     for (size_t item = 0; item < batch->n; item++) {
@@ -399,7 +406,8 @@ done:
     return status;
 }
 
-/* Both files get the same list of domains, so that indices can be compared. */
+/* Both files get the same list of domains, so that the indices of domains are the
+ * same. */
 static pl_status end_writers(preparation *work)
 {
     pl_prepare_result *result = work->result;
@@ -429,7 +437,7 @@ static void say_split(const preparation *work, const char *remark)
         (unsigned long long)result->valid_documents, remark);
 }
 
-/* ---- the whole ---- */
+/* ---- all steps ---- */
 static pl_status build_steps(preparation *work)
 {
     begin_work_step(work);
@@ -460,7 +468,7 @@ static pl_status build_steps(preparation *work)
     return data_manifest_write(work->folder, work->options, work->result);
 }
 
-/* Cleans up after success and failure: drafts and the spool are deleted. */
+/* Deletes temporary files and the spool, after success and after failure. */
 static pl_status build(preparation *work)
 {
     pl_status status = build_steps(work);
@@ -519,7 +527,7 @@ pl_status pl_prepare(const pl_prepare_options *options, const char *folder,
         return reuse(&work);
     PL_CHECK(pl_make_folders(folder));
     PL_CHECK(pl_lock_folder(folder, &lock));
-    /* Another process may have finished it between the look and the lock. */
+    /* Another process may have finished the folder between the check and the lock. */
     pl_status status = is_prepared(folder) ? reuse(&work) : build(&work);
     pl_unlock_folder(&lock);
     return status;

@@ -2,11 +2,11 @@
  *
  *   path -> folder? walk in name order -> file
  *   file -> stream (decompressed) -> one text, its pieces, or lines -> JSON -> text
- *   text -> replace bad bytes -> blank? count : deliver
+ *   text -> replace invalid bytes -> blank? count : deliver
  *
- * One rule holds everywhere: a file that the user named must be readable, or it is
- * refused with the reason; other files in a folder (binaries, hidden files, pipes) are
- * skipped and counted. Memory holds one document at a time. */
+ * A file that the user named must be readable, or it is refused with the reason. Other
+ * files in a folder (binaries, hidden files, pipes) are skipped and counted. One
+ * document at a time is in memory. */
 #include "corpus/text_cut.h"
 #include "corpus/text_stream.h"
 #include "corpus/utf8.h"
@@ -21,22 +21,23 @@ typedef struct document_reader {
     pl_document_fn fn;
     void *context;
     pl_read_stats *stats;
-    size_t cut_bytes; /* of a single text file; 0: never */
-    pl_hasher whole;  /* over its pieces */
-    pl_buf raw;       /* bytes read and not yet delivered */
-    pl_buf clean;     /* a text whose bad bytes were replaced */
+    size_t cut_bytes; /* a single longer text file is cut; 0: never */
+    pl_hasher whole;  /* hash over all pieces of the file */
+    pl_buf raw;       /* bytes that were read and not delivered yet */
+    pl_buf clean;     /* a copy of a text in which invalid bytes were replaced */
 } document_reader;
 
-/* One file on its way through the functions below. */
+/* A file that is being read. */
 typedef struct text_source {
     const char *path;
-    const char *domain; /* of the folder; "" */
+    const char *domain; /* name of the folder; "" if there is none */
     bool in_folder;
     text_stream *stream;
-    uint64_t line; /* JSON lines: the number of the current one */
+    uint64_t line; /* in JSON lines: number of the present line */
 } text_source;
 
-/* A blank document has nothing to predict; a blank line of JSON lines is allowed. */
+/* A blank document has nothing to predict. Blank lines between JSON lines are
+ * allowed. */
 static bool is_blank_text(const char *text, size_t len)
 {
     for (size_t i = 0; i < len; i++)
@@ -45,7 +46,7 @@ static bool is_blank_text(const char *text, size_t len)
     return true;
 }
 
-/* Bad bytes are replaced in a copy; other text is passed without copying. */
+/* Invalid bytes are replaced in a copy; valid text is not copied. */
 static void clean_text(document_reader *reader, const char **text, size_t *len)
 {
     if (utf8_valid_len(*text, *len) == *len)
@@ -56,7 +57,7 @@ static void clean_text(document_reader *reader, const char **text, size_t *len)
     *len = reader->clean.len;
 }
 
-/* `text` is clean. */
+/* Delivers a document. `text` must be valid UTF-8. */
 static pl_status deliver(document_reader *reader, const text_source *source,
                          const char *text, size_t len, const char *domain)
 {
@@ -89,7 +90,7 @@ static pl_status too_long(const text_source *source)
 }
 
 /* ---- a file that is one document ---- */
-/* Reads to the end; a NUL byte means that the file is not text. */
+/* Reads the file to its end. If it contains a NUL byte, it is not text. */
 static pl_status read_text(document_reader *reader, text_source *source, bool *binary)
 {
     bool end = false;
@@ -107,7 +108,8 @@ static pl_status read_text(document_reader *reader, text_source *source, bool *b
     return PL_OK;
 }
 
-/* Windows programs put U+FEFF before the text; it is no part of it. */
+/* Windows programs write U+FEFF at the beginning of a text; it is not part of the
+ * text. */
 static size_t byte_order_mark(const char *text, size_t len)
 {
     return len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
@@ -154,7 +156,7 @@ static pl_status deliver_piece(document_reader *reader, const text_source *sourc
     return deliver(reader, source, text, len, source->domain);
 }
 
-/* Delivers pieces while more than one is there, and drops them. */
+/* Delivers pieces as long as the buffer has more than one, and removes them from it. */
 static pl_status take_pieces(document_reader *reader, const text_source *source,
                              size_t begin)
 {
@@ -170,7 +172,7 @@ static pl_status take_pieces(document_reader *reader, const text_source *source,
     return PL_OK;
 }
 
-/* The byte order mark, if there is one, is before the first cut. */
+/* If there is a byte order mark, it is removed before the first cut. */
 static pl_status read_pieces(document_reader *reader, const text_source *source)
 {
     bool end = false, begun = false;
@@ -201,7 +203,7 @@ static pl_status read_pieces(document_reader *reader, const text_source *source)
 }
 
 /* ---- JSON lines ---- */
-/* The line's own domain wins over that of the folder. */
+/* The line's own domain is used, or else that of the folder. */
 static pl_status deliver_object(document_reader *reader, const text_source *source,
                                 const pl_json *object)
 {
@@ -214,12 +216,12 @@ static pl_status deliver_object(document_reader *reader, const text_source *sour
                        "{\"text\": \"...\", \"domain\": \"...\"}");
     }
     const char *domain = pl_json_text(pl_json_get(object, "domain"), NULL);
-    clean_text(reader, &text, &len); /* an escaped NUL is all that can be bad */
+    clean_text(reader, &text, &len); /* only an escaped NUL can make it invalid */
     return deliver(reader, source, text, len, domain ? domain : source->domain);
 }
 
-/* Bad bytes are replaced before parsing: the parser is strict, and one of them in a
- * long text should not cost the corpus. */
+/* Replaces invalid bytes before parsing: the parser is strict, and a single invalid
+ * byte in a long text should not make the whole corpus unusable. */
 static pl_status read_json_line(document_reader *reader, text_source *source,
                                 const char *text, size_t len)
 {
@@ -242,8 +244,8 @@ static pl_status read_json_line(document_reader *reader, text_source *source,
     return status;
 }
 
-/* Delivers the whole lines of raw[0..len) and drops them; `scanned` bytes are
- * known to hold no newline. */
+/* Delivers the complete lines in raw[0..len) and removes them. The first `scanned`
+ * bytes are known to contain no newline. */
 static pl_status take_lines(document_reader *reader, text_source *source,
                             size_t scanned)
 {
@@ -263,11 +265,12 @@ static pl_status take_lines(document_reader *reader, text_source *source,
     return PL_OK;
 }
 
-/* Lines of any length in a buffer that grows to the longest one. */
+/* Reads lines of any length; the buffer grows to the longest one. */
 static pl_status read_lines(document_reader *reader, text_source *source)
 {
     bool end = false;
-    size_t scanned = 0; /* the first bytes are there already, not yet scanned */
+    /* the first bytes were already read, but not searched for a newline */
+    size_t scanned = 0;
     reader->stats->n_files++;
     while (!end) {
         if (reader->raw.len > 0)
@@ -284,8 +287,7 @@ static pl_status read_lines(document_reader *reader, text_source *source)
 }
 
 /* ---- files ---- */
-/* Decides by the name and not by the content: a text file may well begin with a brace.
- */
+/* Decides by the name, not by the content: a text file may begin with a brace. */
 static bool named_lines(const char *path)
 {
     static const char *const suffixes[] = {".jsonl", ".ndjson"};
@@ -304,7 +306,7 @@ static bool is_parquet(const document_reader *reader, const char *path)
            (reader->raw.len >= 4 && memcmp(reader->raw.data, "PAR1", 4) == 0);
 }
 
-/* The first bytes tell Parquet from text, and JSON lines from text on stdin. */
+/* The first bytes distinguish Parquet from text, and on stdin JSON lines from text. */
 static pl_status read_stream(document_reader *reader, text_source *source)
 {
     bool end = false;
@@ -331,13 +333,13 @@ static pl_status read_file(document_reader *reader, text_source *source)
 }
 
 /* ---- folders ---- */
-/* Byte order: the same in every locale. */
+/* Sorts by bytes, which gives the same order in every locale. */
 static int by_entry_name(const FTSENT **a, const FTSENT **b)
 {
     return strcmp((*a)->fts_name, (*b)->fts_name);
 }
 
-/* Links count as the files that they point to; pipes and sockets would block. */
+/* A link counts as the file that it points to. Reading a pipe or socket would block. */
 static bool is_regular(const FTSENT *entry)
 {
     struct stat info;
@@ -362,7 +364,8 @@ static pl_status read_entry(document_reader *reader, const char *root, FTS *walk
     if (!is_regular(entry))
         return PL_OK;
     char domain[256];
-    /* The name of the folder below the root in which the entry lies; "" for none. */
+    /* The name of the folder directly below the root that contains the entry; "" if
+     * none. */
     const char *below = entry->fts_path + strlen(root);
     below += strspn(below, "/");
     size_t len = strcspn(below, "/");
@@ -373,7 +376,7 @@ static pl_status read_entry(document_reader *reader, const char *root, FTS *walk
     return read_file(reader, &source);
 }
 
-/* Links to folders are not followed: they may lead in circles. */
+/* Links to folders are not followed, because they may form circles. */
 static pl_status read_folder(document_reader *reader, const char *path)
 {
     char root[PL_PATH_MAX];

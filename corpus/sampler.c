@@ -4,13 +4,13 @@
  *   epoch = k / n_rows
  *   row   = permutation(seed, stream(stream, epoch))[k mod n_rows]
  *
- * There is no state and no order of calls: a restarted worker, or another one, that
- * asks for sample i gets the same bytes. Replicas take every n-th place of one
- * permutation, so that within an epoch no two of them see the same row, and all
- * together see each once.
+ * There is no state, and calls may come in any order: a worker that was restarted, or a
+ * different worker, gets the same bytes for sample i. Each of n replicas takes every
+ * n-th place of one permutation. So within an epoch no two replicas see the same row,
+ * and together they see each row once.
  *
- * Rows are numbered through the documents (packing.h). A window never crosses a
- * document's end, so no target is predicted from another text. */
+ * Rows are numbered in the order of documents (packing.h). A window never crosses the
+ * end of a document, so no target is predicted from another document. */
 #include "corpus/packing.h"
 #include "modules/modules.h"
 #include <assert.h>
@@ -89,8 +89,8 @@ pl_status pl_sampler_count_rows(const pl_tokens *tokens, const uint32_t *docs,
     return PL_OK;
 }
 
-/* The document that owns a row: the last one whose first row is not beyond it.
- * Documents without rows share their successor's start and are passed by. */
+/* Finds the document that has a row: the last one whose first row is not greater. A
+ * document without rows has the same first row as the next one and is skipped. */
 static uint32_t document_of(const pl_sampler *sampler, uint64_t row)
 {
     const uint64_t *first = sampler->rows.first_row;
@@ -105,15 +105,15 @@ static uint32_t document_of(const pl_sampler *sampler, uint64_t row)
     return low;
 }
 
-/* One row of a batch while it is filled. */
+/* A row of a batch while it is being filled. */
 typedef struct batch_row {
     int32_t *tokens, *targets; /* [T] */
     uint64_t used;
-    int64_t counted; /* targets */
+    int64_t counted; /* number of targets that count in the loss */
 } batch_row;
 
 /* Appends window `within` of a document: inputs at .. at+n-1, whose targets are the
- * tokens after them. The tokens of the prefix stay as inputs, only their loss is left
+ * tokens after them. Tokens of the prefix stay as inputs; only their loss is left
  * out. */
 static void append_window(const pl_sampler *sampler, uint32_t number, uint64_t within,
                           batch_row *row)
@@ -137,7 +137,7 @@ static void append_window(const pl_sampler *sampler, uint32_t number, uint64_t w
     row->used += n;
 }
 
-/* Returns the counted targets. */
+/* Fills a row; returns the number of targets that count. */
 static int64_t fill_row(const pl_sampler *sampler, uint64_t number, int32_t *tokens,
                         int32_t *targets)
 {
@@ -150,7 +150,7 @@ static int64_t fill_row(const pl_sampler *sampler, uint64_t number, int32_t *tok
                       packing_skipped(n_tokens, o->context, o->skip_prefix);
     batch_row row = {.tokens = tokens, .targets = targets};
     append_window(sampler, owner, within, &row);
-    /* A row with room is the owner's short window. */
+    /* if the row has room left, it contains the document's short window */
     uint32_t doc = rows->next && row.used < T ? rows->next[owner] : PACKING_END;
     for (; doc != PACKING_END; doc = rows->next[doc]) {
         n_tokens = pl_tokens_doc(sampler->tokens, doc)->n_tokens;

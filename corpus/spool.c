@@ -1,10 +1,11 @@
-/* Holds documents until they are encoded (spool.h).
+/* Keeps documents until they are encoded (spool.h).
  *
- * The texts go to one scratch file, which is mapped when the last one has come: the
- * page cache holds what fits, and the disk holds the rest. Memory holds 24 bytes per
- * document, and a set of hashes that finds duplicates. With 64 bits of a cryptographic
- * hash, two of n different documents collide with a probability of n^2 / 2^65: one in
- * four thousand for a hundred million documents. */
+ * The texts are written to a scratch file, which is mapped into memory after the last
+ * one. So the page cache holds what fits into memory, and the disk holds the rest.
+ * Memory is needed for 24 bytes per document, and for a set of hashes that finds
+ * duplicates. With 64 bits of a cryptographic hash, the probability that two of n
+ * different documents have the same hash is n^2 / 2^65: one in four thousand for a
+ * hundred million documents. */
 #include "corpus/spool.h"
 #include <errno.h>
 #include <stdio.h>
@@ -17,7 +18,7 @@ struct document_spool {
     uint64_t n_bytes;
     spool_doc *docs;
     size_t n_docs, docs_cap;
-    uint64_t *seen; /* open addressing over hashes; 0 is an empty place */
+    uint64_t *seen; /* hash table with open addressing; 0 marks an empty place */
     size_t seen_size;
     char *domains[SPOOL_DOMAINS_MAX];
     size_t n_domains;
@@ -81,14 +82,14 @@ uint64_t pl_document_hash(const pl_document *document)
 
 /* ---- the set of hashes ---- */
 
-/* A zero marks an empty place; the one document in 2^64 that has this hash takes
- * another. */
+/* 0 marks an empty place, so a document with the hash 0 (one in 2^64) gets a different
+ * one. */
 static uint64_t never_zero(uint64_t hash)
 {
     return hash ? hash : 1;
 }
 
-/* The place of the hash, or the empty one where it would go. */
+/* The place of the hash, or the empty place where it can be added. */
 static size_t seen_place(const uint64_t *seen, size_t size, uint64_t hash)
 {
     size_t place = (size_t)hash & (size - 1);
@@ -104,7 +105,7 @@ bool spool_has(const document_spool *spool, uint64_t hash)
            spool->seen[seen_place(spool->seen, spool->seen_size, hash)] == hash;
 }
 
-/* Grows both tables together: half of the places stay empty. */
+/* Grows both tables together, so that half of the places stay empty. */
 static pl_status spool_grow(document_spool *spool)
 {
     size_t cap = spool->docs_cap ? spool->docs_cap * 2 : 1024, size = cap * 2;
@@ -129,8 +130,8 @@ static pl_status spool_grow(document_spool *spool)
 
 /* ---- adding ---- */
 
-/* A linear search, because there are only a few domains. The limit bounds it if the
- * domain field is used for web addresses. */
+/* A linear search is enough, because there are only a few domains. The limit also holds
+ * if the domain field is misused for web addresses. */
 static uint16_t domain_index(document_spool *spool, const char *name)
 {
     if (name[0] == '\0')
@@ -175,7 +176,7 @@ pl_status spool_seal(document_spool *spool)
     spool->file = NULL;
     if (closed != 0)
         return spool_failed(spool);
-    /* An empty file cannot be mapped, and has nothing to read. */
+    /* an empty file cannot be mapped, and contains nothing */
     return spool->n_bytes > 0 ? pl_map_file(spool->path, &spool->text) : PL_OK;
 }
 

@@ -1,6 +1,7 @@
-/* Holds documents until they are encoded: their text in a scratch file, an index in
- * memory. A corpus may be larger than memory and come from a pipe, and the tokenizer
- * must see all of it before the first document can be encoded. */
+/* Keeps documents until they are encoded: their text in a scratch file, an index in
+ * memory. This is needed because a corpus may be larger than memory and come from a
+ * pipe, and the tokenizer must see all of it before the first document can be
+ * encoded. */
 #ifndef PL_CORPUS_SPOOL_H
 #define PL_CORPUS_SPOOL_H
 #include "corpus/corpus.h"
@@ -16,19 +17,20 @@ typedef struct spool_doc {
 
 typedef struct document_spool document_spool;
 
-/* The scratch file lies in `folder` and is deleted with the spool. ERR_IO. */
+/* Makes a scratch file in `folder`, which spool_destroy deletes. ERR_IO. */
 PL_MUST_CHECK pl_status spool_create(const char *folder, document_spool **out);
 void spool_destroy(document_spool **spool); /* accepts NULL */
 
-uint64_t spool_identity(const pl_hash *identity); /* the same, from its hash */
+/* The first 8 bytes of a document's identity, computed from its identity hash. */
+uint64_t spool_identity(const pl_hash *identity);
 bool spool_has(const document_spool *spool, uint64_t hash);
 
-/* Domains beyond SPOOL_DOMAINS_MAX - 1 are called "other"; a document without one gets
- * "unknown". */
+/* Adds a document. Domains beyond SPOOL_DOMAINS_MAX - 1 are called "other"; a document
+ * without a domain gets "unknown". */
 PL_MUST_CHECK pl_status spool_add(document_spool *spool, const pl_document *document,
                                   uint64_t hash, bool held_out);
 
-/* Ends adding. From now on the texts can be read. */
+/* Call it after the last document. From now on the texts can be read. */
 PL_MUST_CHECK pl_status spool_seal(document_spool *spool);
 
 size_t spool_n_docs(const document_spool *spool);

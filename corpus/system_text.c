@@ -1,11 +1,10 @@
-/* Reads the machine's own text: files that a Debian installation has, grouped by
- * domain.
+/* Reads the machine's own text: files of a Debian installation, grouped by domain.
  *
- * It lets the first run train on real text in several natural domains without a
- * download. Files are found first, all of them, in name order; then they are read in a
- * shuffled but fixed order, always from the domain that has given least so far, until
- * there is enough. Nothing outside /usr is looked at, no link is followed, and nothing
- * is read that not every user may read. */
+ * So the first run can train on real text in several natural domains without a
+ * download. First all files are found, in the order of names. Then they are read in a
+ * shuffled but fixed order, each time from the domain with the fewest bytes so far,
+ * until there is enough text. Nothing outside /usr is read, no link is followed, and
+ * only files that every user may read are used. */
 #include "corpus/text_stream.h"
 #include "corpus/tokenizer.h"
 #include "corpus/utf8.h"
@@ -17,17 +16,17 @@
 #include <sys/stat.h>
 
 enum {
-    DOCUMENT_BYTES = 32 << 10, /* of a longer file only the beginning is taken */
-    SHORTEST_BYTES = 256,      /* a shorter file has too little text */
+    DOCUMENT_BYTES = 32 << 10, /* only this much of a longer file is used */
+    SHORTEST_BYTES = 256,      /* shorter files are skipped */
     LEAST_DOMAINS = 3,
     LEAST_BYTES = 2000000
 };
 
-/* Where the files of a domain lie. Rows of one domain stand together. */
+/* Where the files of a domain are. Rows of one domain are adjacent. */
 typedef struct text_place {
     const char *domain, *root; /* root: a glob pattern */
     const char *prefix, *suffix;
-    int depth; /* folders below the root, plus one for the file */
+    int depth; /* depth of folders below the root, plus one for the file */
 } text_place;
 static const text_place places[] = {
     {"c-headers", "/usr/include", "", ".h", 16},
@@ -44,10 +43,10 @@ static const text_place places[] = {
 enum { N_PLACES = sizeof places / sizeof *places };
 
 typedef struct domain_files {
-    const char *name, *root; /* root: of its first place, for people */
+    const char *name, *root; /* root: that of the domain's first place, for messages */
     char **paths;
     size_t n_paths, cap;
-    size_t next; /* how many were tried */
+    size_t next; /* number of files that were tried */
     uint64_t n_documents, n_bytes;
 } domain_files;
 
@@ -58,14 +57,13 @@ typedef struct system_text {
     pl_buf raw;
 } system_text;
 
-/* ---- finding ---- */
+/* ---- finding files ---- */
 static int by_file_name(const FTSENT **a, const FTSENT **b)
 {
     return strcmp((*a)->fts_name, (*b)->fts_name);
 }
 
-/* Reads only files that every user may read, even if this user may read private ones.
- */
+/* Uses only files that every user may read, even if this user may read private ones. */
 static bool enter_folder(const FTSENT *entry, int depth)
 {
     return entry->fts_level < depth && (entry->fts_statp->st_mode & S_IROTH) &&
@@ -80,8 +78,8 @@ static bool wanted_file(const FTSENT *entry, const text_place *place)
            pl_ends_with(entry->fts_name, place->suffix);
 }
 
-/* A folder that cannot be walked gives nothing: the verdict at the end counts what
- * there is, and does not ask why. */
+/* A folder that cannot be read gives no files. The check at the end only counts the
+ * text that there is. */
 static void walk_place(domain_files *files, const text_place *place, char **roots)
 {
     FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, by_file_name);
@@ -102,9 +100,9 @@ static void walk_place(domain_files *files, const text_place *place, char **root
 }
 
 /* ---- reading ---- */
-/* The beginning of a file, cut at the end of a line; *len = 0 if it is of no use. A
- * file that cannot be read or is not UTF-8 is skipped, because the user did not name
- * it. */
+/* Reads the beginning of a file, cut at the end of a line. *len is 0 if the file is not
+ * used: a file that cannot be read or is not UTF-8 is skipped, because the user did not
+ * name it. */
 static void read_beginning(const char *path, pl_buf *raw, size_t *len)
 {
     text_stream *stream;
@@ -125,8 +123,8 @@ static void read_beginning(const char *path, pl_buf *raw, size_t *len)
         *len = cut;
 }
 
-/* Tries the domain's next file. They are taken in a shuffled, fixed order, so that
- * a part of them stands for the whole. */
+/* Tries the domain's next file. The order is shuffled but fixed, so that a part of the
+ * files represents all of them. */
 static pl_status read_next(system_text *text, domain_files *files, pl_document_fn fn,
                            void *context)
 {
@@ -145,8 +143,8 @@ static pl_status read_next(system_text *text, domain_files *files, pl_document_f
     return fn(context, &document);
 }
 
-/* The domain with the fewest bytes so far among those with files left, or NULL:
- * what a small domain cannot fill goes to the others in equal parts. */
+/* The domain with the fewest bytes so far among those with files left, or NULL. So if a
+ * small domain runs out of files, the other domains share its part equally. */
 static domain_files *neediest(system_text *text)
 {
     domain_files *found = NULL;
@@ -159,7 +157,7 @@ static domain_files *neediest(system_text *text)
     return found;
 }
 
-/* ---- the verdict ---- */
+/* ---- checking the result ---- */
 static size_t describe_domains(const system_text *text, pl_buf *describe)
 {
     size_t n_filled = 0;
@@ -176,7 +174,7 @@ static size_t describe_domains(const system_text *text, pl_buf *describe)
     return n_filled;
 }
 
-/* A router needs domains to tell apart and a tokenizer something to learn from. */
+/* A router needs several domains to tell apart, and a tokenizer needs enough text. */
 static pl_status check_enough(const system_text *text, size_t n_filled,
                               uint64_t max_bytes)
 {

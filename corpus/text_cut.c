@@ -1,10 +1,10 @@
-/* Chooses where a long text is cut into documents (text_cut.h). It tries the kinds
- * of border from the best to the worst, and takes the last border of a kind that
- * lies in the second half of the piece; if there is none, it cuts between two
+/* Chooses where a long text is cut into documents (text_cut.h). The kinds of border are
+ * tried from the best to the worst. Of each kind, the last border in the second half of
+ * the piece is taken; if there is no border of any kind, the cut is between two
  * characters. */
 #include "corpus/text_cut.h"
 
-/* Whether a piece may end before text[at], at > 0. */
+/* Whether a piece may end before text[at]; at > 0. */
 typedef bool (*border_fn)(const char *text, size_t at);
 
 static bool ends_line(const char *text, size_t at)
@@ -12,7 +12,7 @@ static bool ends_line(const char *text, size_t at)
     return text[at - 1] == '\n';
 }
 
-/* The line that ends here is blank, and there is one before it. */
+/* Whether the line that ends here is blank and follows another line. */
 static bool ends_paragraph(const char *text, size_t at)
 {
     size_t begin = at - 1;
@@ -29,7 +29,8 @@ static bool ends_word(const char *text, size_t at)
     return text[at - 1] == ' ' || text[at - 1] == '\t';
 }
 
-/* Four bytes in a row cannot all be the tail of one character. */
+/* The last border between characters. A character has at most three continuation bytes,
+ * so the search ends after three. */
 static size_t character_border(const char *text, size_t most)
 {
     size_t at = most;

@@ -1,12 +1,13 @@
 /* Decides where a long text is cut into documents: at the end of a paragraph, else of a
- * line, else of a word, else of a character. The pieces joined in order are the text.
- */
+ * line, else of a word, else of a character. Joined in order, the pieces are the
+ * text. */
 #ifndef PL_CORPUS_TEXT_CUT_H
 #define PL_CORPUS_TEXT_CUT_H
 #include "corpus/corpus.h"
 
-/* Length of the first piece, 1..most: it ends at the last border of the best kind in
- * its second half. The text has more than `most` bytes and need not be valid UTF-8. */
+/* The length of the first piece, 1 to most: it ends at the last border of the best kind
+ * in its second half. The text must have more than `most` bytes; it need not be valid
+ * UTF-8. */
 size_t text_cut_len(const char *text, size_t most);
 
 #endif

@@ -1,8 +1,8 @@
-/* Uses libarchive, behind this file only, as a decompressor: the "raw" format is one
- * stream of bytes, and filters are recognised by their magic numbers.
+/* Uses libarchive as a decompressor; no other file does. The "raw" format is one stream
+ * of bytes, and filters are recognised by their magic numbers.
  *
- * The file is opened here and not by the library, so that "does not exist" and "may not
- * be read" are told apart by errno and not by the library's words. */
+ * The file is opened here and not by the library, so that errno tells whether a file
+ * does not exist or may not be read. */
 #include "corpus/text_stream.h"
 #include <archive.h>
 #include <archive_entry.h>
@@ -61,7 +61,8 @@ static pl_status open_failed(const char *path)
     }
 }
 
-/* A failing disk is not the file's fault; everything else is a broken stream. */
+/* An error of the disk is reported as such; everything else means that the stream is
+ * broken. */
 static pl_status stream_failed(const text_stream *stream)
 {
     const char *reason = archive_error_string(stream->archive);
@@ -73,8 +74,8 @@ static pl_status stream_failed(const text_stream *stream)
         stream->path, reason ? reason : "it ends too early");
 }
 
-/* Only libraries that live in this process: archive_read_support_filter_all would
- * start foreign programs for the rarer formats. */
+/* Only filters whose libraries are part of this process:
+ * archive_read_support_filter_all would start other programs for the rarer formats. */
 static pl_status open_archive(text_stream *stream)
 {
     struct archive *archive = archive_read_new();
@@ -113,8 +114,8 @@ pl_status text_stream_open(const char *path, text_stream **out)
         goto done;
     }
     PL_TRY(open_archive(stream));
-    /* A stub of a few bytes is not recognised as compressed; without this check it
-     * would pass as text. */
+    /* A file of a few bytes is not recognised as compressed; without this check it
+     * would count as text. */
     const compression *named = compression_of(stream->path);
     if (named && archive_filter_code(stream->archive, 0) != named->filter)
         PL_TRY(pl_fail(PL_ERR_DATA,
@@ -145,7 +146,7 @@ pl_status text_stream_read(text_stream *stream, size_t max, pl_buf *out, bool *e
     *end = stream->at_end;
     if (*end)
         return PL_OK;
-    if (out->cap - out->len < max / 2) /* the rest of a small file fits beside it */
+    if (out->cap - out->len < max / 2) /* small files then need only one buffer */
         pl_buf_reserve(out, max);
     size_t room = out->cap - out->len;
     la_ssize_t n = archive_read_data(stream->archive, out->data + out->len,

@@ -1,22 +1,23 @@
-/* A byte stream from a file that may be compressed (the only header over libarchive):
- * gzip, zstd, xz and bzip2 are recognised by content. */
+/* A stream of bytes from a file that may be compressed. gzip, zstd, xz and bzip2 are
+ * recognised by their content. This is the only header over libarchive. */
 #ifndef PL_CORPUS_TEXT_STREAM_H
 #define PL_CORPUS_TEXT_STREAM_H
 #include "corpus/corpus.h"
 
 typedef struct text_stream text_stream;
 
-/* "-" is standard input. ERR_NOT_FOUND, ERR_NOPERM, ERR_IO; ERR_DATA if the name
- * suggests a compression that the content does not have. */
+/* Opens a file; "-" is standard input. ERR_NOT_FOUND, ERR_NOPERM, ERR_IO; ERR_DATA if
+ * the name has the suffix of a compression that the content does not have. */
 PL_MUST_CHECK pl_status text_stream_open(const char *path, text_stream **out);
 void text_stream_close(text_stream **stream); /* accepts NULL */
 
 /* Appends at least one byte and at most `max`. At the end it appends nothing and sets
- * *end. ERR_DATA for a truncated or broken stream, with the file's name. */
+ * *end. ERR_DATA with the file's name for a truncated or broken stream. */
 PL_MUST_CHECK pl_status text_stream_read(text_stream *stream, size_t max, pl_buf *out,
                                          bool *end);
 
-/* Length of `path` without its compression suffix ("x.jsonl.zst" -> "x.jsonl"). */
+/* The length of `path` without the suffix of a compression ("x.jsonl.zst" ->
+ * "x.jsonl"). */
 size_t text_stream_stem(const char *path);
 
 #endif

@@ -1,5 +1,5 @@
-/* Private to corpus: connects the C part of the tokenizer (what to train on, where to
- * cut) with the C++ part, which alone includes SentencePiece. */
+/* Private to corpus: connects the C part of the tokenizer (which text to train on,
+ * where to cut it) with the C++ part, the only file that includes SentencePiece. */
 #ifndef PL_CORPUS_TOKENIZER_H
 #define PL_CORPUS_TOKENIZER_H
 #include "corpus/corpus.h"
@@ -12,13 +12,14 @@ typedef struct text_block {
     size_t len;
 } text_block;
 
-/* Length of the next block of at most `max` (>= 4) bytes: it ends at the last newline,
- * else at the last blank, else at the last whole character. No piece of a tokenizer of
- * ours crosses a newline (a symbol of its own) or the blank before a word, so blocks
- * give the same tokens as the whole text. */
+/* The length of the next block, at most `max` (>= 4) bytes: it ends at the last
+ * newline, else at the last blank, else after the last complete character. A piece of
+ * our tokenizers never crosses a newline (which is a symbol of its own) or the blank
+ * before a word. So encoding the blocks gives the same tokens as encoding the whole
+ * text. */
 size_t tokenizer_block_len(const char *text, size_t len, size_t max);
 
-/* Trains on the blocks, in order, and appends the model. ERR_DATA. */
+/* Trains on the blocks in this order, and appends the model to `out`. ERR_DATA. */
 PL_MUST_CHECK pl_status sentencepiece_train(const text_block *blocks, size_t n_blocks,
                                             int vocab, pl_buf *model);
 

@@ -1,8 +1,8 @@
-/* Chooses what the tokenizer is trained on, and where texts may be cut.
+/* Chooses the text that the tokenizer is trained on, and where texts may be cut.
  *
- * BPE merges are found in some megabytes as well as in gigabytes, so the trainer gets a
- * sample: blocks of at most 4 kB (the library takes no longer sentences), spread evenly
- * over the documents. The choice depends on nothing but the texts. */
+ * BPE finds the same merges in some megabytes as in gigabytes. So the trainer gets a
+ * sample: blocks of at most 4 kB (the library accepts no longer sentences), spread
+ * evenly over the documents. The choice depends only on the texts. */
 #include "corpus/tokenizer.h"
 #include "corpus/utf8.h"
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 enum { SAMPLE_BYTES = 8 << 20, BLOCK_BYTES = 4096 };
 
-/* The last place in [1, max] after a whole run of newlines; 0 if there is none. */
+/* The last position in [1, max] after a run of newlines; 0 if there is none. */
 static size_t cut_at_newline(const char *text, size_t max)
 {
     for (size_t at = max; at > 0; at--)
@@ -19,7 +19,7 @@ static size_t cut_at_newline(const char *text, size_t max)
     return 0;
 }
 
-/* The last place in [1, max] before a whole run of blanks; 0 if there is none. */
+/* The last position in [1, max] before a run of blanks; 0 if there is none. */
 static size_t cut_at_blank(const char *text, size_t max)
 {
     for (size_t at = max; at > 0; at--)
@@ -37,7 +37,8 @@ size_t tokenizer_block_len(const char *text, size_t len, size_t max)
         at = cut_at_blank(text, max);
     if (at == 0)
         at = utf8_cut(text, max);
-    return at > 0 ? at : max; /* max: not UTF-8; cut anywhere rather than loop */
+    /* `max` if the text is not UTF-8, so that the loop always ends */
+    return at > 0 ? at : max;
 }
 
 typedef struct text_sample {
@@ -61,8 +62,8 @@ static pl_status sample_push(text_sample *sample, const char *text, size_t len)
     return PL_OK;
 }
 
-/* Takes a block whenever the taken share falls behind seen * SAMPLE / total, so
- * that every stretch of the corpus gives its part. */
+/* Takes a block whenever the bytes taken fall below seen * SAMPLE / total, so that
+ * every part of the corpus contributes its share. */
 static pl_status sample_text(text_sample *sample, const char *text, size_t len)
 {
     double share = sample->total_bytes <= SAMPLE_BYTES
@@ -71,7 +72,7 @@ static pl_status sample_text(text_sample *sample, const char *text, size_t len)
     for (size_t at = 0; at < len;) {
         size_t step = tokenizer_block_len(text + at, len - at, BLOCK_BYTES);
         sample->seen_bytes += step;
-        /* Exact in doubles up to 2^53 bytes; with share 1 every block passes. */
+        /* Doubles are exact up to 2^53 bytes; if share is 1, every block is taken. */
         if ((double)(sample->taken_bytes + step) <= (double)sample->seen_bytes * share)
             PL_CHECK(sample_push(sample, text + at, step));
         at += step;
@@ -79,8 +80,8 @@ static pl_status sample_text(text_sample *sample, const char *text, size_t len)
     return PL_OK;
 }
 
-/* n_threads is not used: SentencePiece's BPE trainer gains nothing from threads
- * and writes their number into the model, whose bytes must not depend on it. */
+/* n_threads is not used: SentencePiece's BPE trainer gains nothing from threads, and it
+ * would write their number into the model, whose bytes must not depend on it. */
 pl_status pl_tokenizer_train(const char *const *texts, const size_t *lens, size_t n,
                              int vocab, int n_threads, const char *model_path)
 {

@@ -1,15 +1,16 @@
 /* Reads token files, and makes new ones from parts of them.
  *
- * The file may come from a failing disk or from another machine. Opening checks the
- * header, the names and the whole document table, whether or not the caller asks for
- * verification: after that every index that the door hands out lies inside the file, so
- * that nothing further on has to ask again. Only token values stay unchecked without
- * verification; pl_tokens_copy takes care of them.
+ * The file may come from a failing disk or from another machine. So opening always
+ * checks the header, the names and the whole document table, even without verification.
+ * After that every index that the functions return is inside the file, and later code
+ * need not check again. Without verification only the values of tokens are unchecked;
+ * pl_tokens_copy handles wrong ones.
  *
- * A mapped file may change while it is used: somebody overwrites it, or a failing disk
- * returns other bytes when a page is read again. The table and the names are therefore
- * copied. Of the tokens each page has a checksum from the opening, and whatever is read
- * of a page is followed by a look at its checksum; pl_tokens_check tells the result. */
+ * A mapped file may change while it is used: a process overwrites it, or a failing disk
+ * returns different bytes when a page is read again. So the table and the names are
+ * copied. Each page of tokens gets a checksum when the file is opened; after tokens of
+ * a page were read, its checksum is compared, and pl_tokens_check reports the
+ * result. */
 #include "corpus/tokens_format.h"
 #include <assert.h>
 #include <stdio.h>
@@ -22,16 +23,18 @@ struct pl_tokens {
     const uint8_t *data;
     tokens_layout layout;
     uint64_t body_checksum;
-    const uint8_t *tail;      /* document table and names: in data, or the copy */
-    uint8_t *tail_copy;       /* of a mapping, or when data are not aligned */
-    const pl_token_doc *docs; /* into the tail, as are the names */
+    /* document table and names; points into `data` or to the copy */
+    const uint8_t *tail;
+    uint8_t *tail_copy;       /* made for a mapping, or if the data are not aligned */
+    const pl_token_doc *docs; /* points into the tail, as the names do */
     const char **domain_names;
-    uint64_t *sums; /* of each SUMMED_BYTES before the table; NULL: not watched */
-    bool *changed;  /* a sum was wrong; any thread, by atomic operations */
+    /* checksum of each SUMMED_BYTES before the table; NULL: changes are not watched */
+    uint64_t *sums;
+    bool *changed; /* a checksum was wrong; set by any thread, by atomic operations */
     char what[PL_PATH_MAX];
 };
 
-/* Through memcpy: a view may begin at an odd address. */
+/* Uses memcpy because a view may begin at an unaligned address. */
 static uint32_t token_at(const pl_tokens *tokens, uint64_t i)
 {
     uint32_t token = 0;
@@ -40,7 +43,8 @@ static uint32_t token_at(const pl_tokens *tokens, uint64_t i)
     return token;
 }
 
-/* Each name is a non-empty string; together they fill the block exactly. */
+/* Checks the block of names: each must be a string that is not empty, and together they
+ * must fill the block exactly. */
 static pl_status open_names(pl_tokens *tokens)
 {
     const tokens_layout *layout = &tokens->layout;
@@ -76,8 +80,8 @@ static uint64_t page_sum(const pl_tokens *tokens, uint64_t page)
                        left < SUMMED_BYTES ? (size_t)left : SUMMED_BYTES);
 }
 
-/* Before the file's own checksum is compared: the sums are then those of a whole file.
- */
+/* Computed before the file's own checksum is compared, so that they are the checksums
+ * of a verified file. */
 static pl_status sum_pages(pl_tokens *tokens)
 {
     uint64_t bytes = tokens->layout.docs_at - TOKENS_HEADER_BYTES;
@@ -92,7 +96,7 @@ static pl_status sum_pages(pl_tokens *tokens)
     return PL_OK;
 }
 
-/* After tokens first .. first + n were read. */
+/* Call it after tokens first .. first + n were read. */
 static void watch_pages(const pl_tokens *tokens, uint64_t first, uint64_t n)
 {
     uint64_t width = tokens->layout.token_bytes;
@@ -114,8 +118,8 @@ pl_status pl_tokens_check(const pl_tokens *tokens)
                    tokens->what);
 }
 
-/* The documents tile the tokens: after this no index taken from the table can
- * leave the file. */
+/* Checks that the documents cover all tokens in order. After this, no index from the
+ * table can be outside the file. */
 static pl_status check_docs(const pl_tokens *tokens)
 {
     const tokens_layout *layout = &tokens->layout;
@@ -138,8 +142,8 @@ static pl_status check_docs(const pl_tokens *tokens)
     return PL_OK;
 }
 
-/* Checksum and range: a checksum alone does not stop a forger, and the range alone
- * does not see a changed text. */
+/* Checks the checksum and the range of tokens: somebody who forges a file can compute a
+ * right checksum, and a changed text may have all tokens in range. */
 static pl_status verify_body(const pl_tokens *tokens)
 {
     const tokens_layout *layout = &tokens->layout;
@@ -166,7 +170,8 @@ static pl_status open_bytes(pl_tokens *tokens, const void *data, size_t len,
     tokens->data = data;
     PL_CHECK(tokens_header_decode(tokens->data, len, tokens->what, &tokens->layout,
                                   &tokens->body_checksum));
-    /* The format aligns the table in a file; a buffer from elsewhere need not. */
+    /* The format aligns the table in a file, but a buffer in memory may be
+     * unaligned. */
     tokens->tail = tokens->data + tokens->layout.docs_at;
     if (tokens->mapping.data || (uintptr_t)tokens->tail % _Alignof(pl_token_doc) != 0) {
         size_t bytes = tail_bytes(&tokens->layout);
@@ -249,8 +254,8 @@ const pl_token_doc *pl_tokens_doc(const pl_tokens *tokens, uint32_t doc)
     return &tokens->docs[doc];
 }
 
-/* A file that was opened without verification may hold any token value: what is
- * not below vocab is read as unknown, so that it never indexes an embedding. */
+/* In a file that was opened without verification, tokens may have any value. A token
+ * that is not below vocab is read as unknown, so that it is never used as an index. */
 void pl_tokens_copy(const pl_tokens *tokens, uint64_t first, size_t n, int32_t *out)
 {
     assert(first <= tokens->layout.n_tokens && n <= tokens->layout.n_tokens - first);
@@ -272,8 +277,8 @@ const char *pl_tokens_domain(const pl_tokens *tokens, uint32_t domain)
     return tokens->domain_names[domain];
 }
 
-/* The layout of the new file. Its size is known before a byte is written, so the
- * tokens are copied once, into place. */
+/* Computes the layout of the new file. Its size is known before the first byte is
+ * written, so the tokens are copied only once. */
 static pl_status measure_subset(const pl_tokens *tokens, const uint32_t *docs, size_t n,
                                 tokens_layout *layout)
 {
@@ -295,9 +300,9 @@ static pl_status measure_subset(const pl_tokens *tokens, const uint32_t *docs, s
     return PL_OK;
 }
 
-/* `file` has layout->file_bytes zero bytes, so the padding, which must be zero, need
- * not be written. Tokens are copied in the width of the source, because the vocabulary
- * is the same. */
+/* `file` has layout->file_bytes zeros, so the padding, which must be zero, need not be
+ * written. Tokens are copied unchanged, because the vocabulary and so their width are
+ * the same. */
 static void write_subset(const pl_tokens *tokens, const uint32_t *docs,
                          const tokens_layout *layout, uint8_t *file)
 {

@@ -1,16 +1,17 @@
-/* Encodes and checks the header of a token file, and packs tokens to its width.
+/* Encodes and checks the header of a token file, and packs tokens to the file's width.
  *
- * The header has its own checksum so that it is known to be whole, and with it the
- * place of everything else, without reading a large file to its end. */
+ * The header has a checksum of its own. So the header, and with it the position of all
+ * other parts, can be checked without reading a large file to its end. */
 #include "corpus/tokens_format.h"
 #include <string.h>
 
-/* Documents and tokens are used where they lie in the mapping. */
+/* Documents and tokens are used directly in the mapped file. */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "token files are mapped as they lie: little-endian machines only");
 _Static_assert(sizeof(pl_token_doc) == 24, "a table entry is a pl_token_doc");
 
-/* The header as it lies in the file: fields in order of offset, none padded. */
+/* The header as it is in the file: fields in the order of their offsets, without
+ * padding. */
 typedef struct header_fields {
     uint8_t magic[8];
     uint32_t version, token_bytes, vocab, n_docs, n_domains, names_bytes;
@@ -49,7 +50,7 @@ void tokens_header_encode(const tokens_layout *layout, uint64_t body_checksum,
     memcpy(header, &fields, sizeof fields);
 }
 
-/* Bounds that keep the sums of tokens_layout_place far from overflow. */
+/* Limits that keep the sums in tokens_layout_place far below overflow. */
 static bool fields_in_range(const header_fields *fields)
 {
     return fields->vocab >= 1 && fields->vocab <= INT32_MAX &&
@@ -68,8 +69,8 @@ pl_status tokens_header_decode(const uint8_t *data, size_t len, const char *what
         return pl_fail(PL_ERR_DAMAGED, "%s is cut short: %zu bytes, a header has %d",
                        what, len, TOKENS_HEADER_BYTES);
     memcpy(&fields, data, sizeof fields);
-    /* Magic and version come before the checksum: a file of another kind, or of a later
-     * release, should be told so rather than be called damaged. */
+    /* Magic and version are checked before the checksum, so that a file of a different
+     * kind, or of a later release, is not reported as damaged. */
     if (memcmp(fields.magic, TOKENS_MAGIC, sizeof fields.magic) != 0)
         return pl_fail(PL_ERR_DAMAGED, "%s is not a token file: it begins otherwise",
                        what);
@@ -91,7 +92,7 @@ pl_status tokens_header_decode(const uint8_t *data, size_t len, const char *what
                            .n_tokens = fields.n_tokens};
     tokens_layout_place(out);
     *body_checksum = fields.body_checksum;
-    /* One equation covers truncation, additions and lying counts. */
+    /* This detects truncation, appended bytes and wrong counts. */
     if (out->file_bytes != len)
         return pl_fail(PL_ERR_DAMAGED, "%s is damaged: %zu bytes, its header says %llu",
                        what, len, (unsigned long long)out->file_bytes);

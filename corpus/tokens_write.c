@@ -2,11 +2,11 @@
  *
  *   open:  64 zero bytes          (the header's place)
  *   add:   tokens of a document   (the table grows in memory: 24 bytes per document)
- *   end:   padding, table, names; checksum over the mapped draft; header; fsync;
- *          rename
+ *   end:   padding, table, names; checksum over the mapped temporary file; header;
+ *          fsync; rename
  *
- * A crash at any point leaves at most path.tmp, which the next writer truncates; the
- * name `path` only ever belongs to a complete file. */
+ * A crash at any point leaves at most path.tmp, which the next writer truncates. A file
+ * with the name `path` is always complete. */
 #include "corpus/tokens_write.h"
 #include "corpus/tokens_format.h"
 #include <errno.h>
@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 struct token_writer {
-    char path[PL_PATH_MAX], draft[PL_PATH_MAX]; /* draft: path.tmp */
+    char path[PL_PATH_MAX], draft[PL_PATH_MAX]; /* draft: the temporary file path.tmp */
     FILE *file;
     tokens_layout layout;
     pl_token_doc *docs;
@@ -77,7 +77,8 @@ pl_status token_writer_add(token_writer *writer, const int32_t *tokens, size_t n
     PL_CHECK(tokens_pack(tokens, n, vocab, &writer->packed));
     PL_CHECK(tokens_pack(&eos, 1, vocab, &writer->packed));
     PL_CHECK(put_file_bytes(writer, writer->packed.data, writer->packed.len));
-    /* The table grows with the input, so exhaustion is an error, not an abort. */
+    /* The table grows with the input, so if memory is exhausted, that is an error and
+     * the process is not aborted. */
     const pl_token_doc *doc = &(pl_token_doc){.first = writer->layout.n_tokens,
                                               .n_tokens = (uint32_t)n + 2,
                                               .domain = domain,
@@ -105,7 +106,7 @@ uint64_t token_writer_n_tokens(const token_writer *writer)
     return writer->layout.n_tokens;
 }
 
-/* Writes the parts that are known only at the end: padding to a multiple of 8, table,
+/* Writes the parts that are only known at the end: padding to a multiple of 8, table,
  * names. */
 static pl_status put_tables(token_writer *writer, const char *const *domains,
                             size_t n_domains)
@@ -130,9 +131,9 @@ static pl_status put_tables(token_writer *writer, const char *const *domains,
     return PL_OK;
 }
 
-/* The header carries the checksum of the body, so it is written last. The body is
- * read back through a mapping: that is one pass at memory speed, and it checks what
- * the kernel has, not what we believe to have written. */
+/* The header contains the checksum of the body, so it is written last. The body is read
+ * back through a mapping, at the speed of memory; so the checksum covers the bytes that
+ * the kernel has. */
 static pl_status put_header(token_writer *writer)
 {
     pl_mapping mapping;
@@ -154,8 +155,8 @@ pl_status token_writer_end(token_writer *writer, const char *const *domains,
 {
     PL_CHECK(put_tables(writer, domains, n_domains));
     PL_CHECK(put_header(writer));
-    /* Durable before visible: the rename must never name bytes that a power cut can
-     * still take away. */
+    /* The bytes must be durable before the rename, or after a power cut the name could
+     * refer to bytes that were lost. */
     if (fflush(writer->file) != 0 || fsync(fileno(writer->file)) != 0)
         return write_failed(writer);
     PL_CHECK(pl_failpoint("tokens.flush.after"));

@@ -1,5 +1,5 @@
 /* Writes a token file as a stream: first the documents one by one, then the table. Only
- * after token_writer_end the file is complete, synced and under its name. */
+ * after token_writer_end the file is complete, flushed to the disk and has its name. */
 #ifndef PL_CORPUS_TOKENS_WRITE_H
 #define PL_CORPUS_TOKENS_WRITE_H
 #include "corpus/corpus.h"
@@ -10,19 +10,19 @@ typedef struct token_writer token_writer;
 PL_MUST_CHECK pl_status token_writer_open(const char *path, uint32_t vocab,
                                           token_writer **out);
 
-/* Adds a document's tokens without BOS and EOS, which are added here. */
+/* Adds a document. `tokens` are without BOS and EOS, which are added here. */
 PL_MUST_CHECK pl_status token_writer_add(token_writer *writer, const int32_t *tokens,
                                          size_t n, uint32_t domain, uint64_t hash);
 
 uint64_t token_writer_n_docs(const token_writer *writer);
 uint64_t token_writer_n_tokens(const token_writer *writer);
 
-/* Writes table, names and checksums, syncs, and renames to path. The rename becomes
+/* Writes table, names and checksums, flushes, and renames to path. The rename becomes
  * durable with the next fsync of the folder. */
 PL_MUST_CHECK pl_status token_writer_end(token_writer *writer,
                                          const char *const *domains, size_t n_domains);
 
-/* Removes path.tmp if the file was not ended. */
+/* Removes path.tmp unless token_writer_end succeeded. */
 void token_writer_close(token_writer **writer);
 
 #endif

@@ -1,5 +1,5 @@
-/* Checks and mends UTF-8. Every byte of a corpus passes here, so plain ASCII is checked
- * eight bytes at a time; the rest follows the table of RFC 3629, section 4. */
+/* Checks and repairs UTF-8. Every byte of a corpus is checked here, so plain ASCII is
+ * checked eight bytes at a time. The rest follows the table of RFC 3629, section 4. */
 #include "corpus/utf8.h"
 #include <string.h>
 
@@ -10,8 +10,9 @@ static bool is_tail(uint8_t byte)
     return (byte & 0xc0) == 0x80;
 }
 
-/* Bytes of the character at `at`, 0 if there is no valid one. The second byte has
- * the narrower range that shuts out overlong forms and surrogates (RFC 3629, 4). */
+/* The number of bytes of the character at `at`, or 0 if it is not valid. The second
+ * byte has a smaller range, which excludes overlong forms and surrogates (RFC 3629,
+ * section 4). */
 static size_t character_len(const uint8_t *at, size_t left)
 {
     uint8_t lead = at[0];
@@ -32,9 +33,9 @@ static size_t character_len(const uint8_t *at, size_t left)
     return need;
 }
 
-/* Eight bytes that are all ASCII and not NUL, the usual case. (x - 0x01..) has a
- * high bit wherever a byte of x was zero; with all high bits of x clear it has
- * none elsewhere below the first zero byte. */
+/* Whether eight bytes are all ASCII and not NUL, which is the usual case. (x - 0x01..)
+ * has a high bit wherever a byte of x is zero; if all high bits of x are clear, it has
+ * no other high bit below the first zero byte. */
 static bool plain_word(const uint8_t *at)
 {
     const uint64_t highs = 0x8080808080808080u, ones = 0x0101010101010101u;
@@ -60,8 +61,8 @@ size_t utf8_valid_len(const char *text, size_t len)
     return len;
 }
 
-/* One U+FFFD is written per byte and not per sequence, so that the count is also the
- * number of bad bytes. */
+/* Writes one U+FFFD per invalid byte, not per sequence, so that their number is also
+ * the number of invalid bytes. */
 uint64_t utf8_clean(const char *text, size_t len, pl_buf *out)
 {
     uint64_t n_replaced = 0;

@@ -1,16 +1,18 @@
 /* UTF-8 as in RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF. NUL
- * is not valid here, either, because the tokenizer's texts must not contain it. */
+ * is not valid here either, because the tokenizer's texts must not contain it. */
 #ifndef PL_CORPUS_UTF8_H
 #define PL_CORPUS_UTF8_H
 #include "corpus/corpus.h"
 
-/* Length of the longest valid beginning; len if all is valid. */
+/* The length of the longest valid beginning; len if the whole text is valid. */
 size_t utf8_valid_len(const char *text, size_t len);
 
-/* Appends the text with U+FFFD in place of every bad byte; returns their number. */
+/* Appends the text, with U+FFFD instead of each invalid byte; returns the number of
+ * invalid bytes. */
 uint64_t utf8_clean(const char *text, size_t len, pl_buf *out);
 
-/* The largest cut <= at that does not split a character (text is valid, at < len). */
+/* The largest position <= at that does not split a character (text must be valid, at <
+ * len). */
 size_t utf8_cut(const char *text, size_t at);
 
 #endif
