@@ -14,7 +14,7 @@ set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 pathloom=${PATHLOOM:-$root/build/release/pathloom}
 export PATHLOOM="$pathloom"
-quick= seeds= only= out=claims
+quick='' seeds='' only='' out=claims
 while [ $# -gt 0 ]; do
     case $1 in
     --quick) quick=1 ;;
@@ -171,7 +171,7 @@ table_head() {
     echo "|---|---|---|---|---|---|---|"
 }
 
-seconds=0 control=
+seconds=0 control=''
 table_head | tee "$work/table"
 run 2x2 topology.levels=2x2 eval.baselines=dense,diloco,dense-eq
 control="$(ppl 2x2 dense-eq | awk '{ printf("%.2f ", $1) }')perplexity; mixture over it $(ratio 2x2 mix 2x2 dense-eq)"
