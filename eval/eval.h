@@ -93,8 +93,9 @@ typedef struct pl_route_job {
     const pl_tokens *tokens;
     const uint32_t *docs; /* [n] */
     const int *path_of;   /* [n] path of each document from the router */
-    const bool *closed; /* [n_paths] paths that are not asked for their parameters, and
-                           whose losses are NaN; NULL: none */
+    /* [n_paths] paths that are closed: their parameters are not read, and their losses
+     * are NaN; NULL: no path is closed */
+    const bool *closed;
     size_t n;
     int prefix;
     pl_path_params_fn params;

@@ -23,16 +23,17 @@ typedef struct measure_options {
     int threads;
     int processes; /* 0: only this process, with a table of where its time goes */
     const char *backend, *precision, *clock;
-    /* of processes: 0, the best step counts; or the mean of steps over so long */
+    /* for `processes`: 0: the best step counts; otherwise the mean step over this many
+     * seconds */
     double seconds;
 } measure_options;
 pl_status measure_engine(const measure_options *o);
 /* Measures reading a prompt and writing tokens. precision NULL: all precisions. */
 pl_status measure_generate(const measure_options *o);
 
-/* Tokens per second of one of a job's workers while all of them train the model of this
- * configuration for so many seconds (measure_crew.c). On GPUs one worker trains alone,
- * and its rate is divided by the workers of a GPU. */
+/* Measures the tokens per second of one of a job's workers while all of them train the
+ * model of this configuration for the given number of seconds (measure_crew.c). On GPUs
+ * one worker trains alone, and its rate is divided by the workers of a GPU. */
 PL_MUST_CHECK pl_status measure_workers(const config *c, int workers, int n_gpus,
                                         double seconds, double *tokens_per_s);
 

@@ -1,7 +1,8 @@
-/* Measures what a machine does as a whole: several processes train at once.
+/* Measures a whole machine: several processes train at once.
  *
- * Each child is forked before this process has opened a backend, since the threads of
- * OpenMP do not survive a fork, and reports the seconds of its best step by a pipe. */
+ * Each child is forked before this process has opened a backend, because the threads of
+ * OpenMP do not survive a fork. It reports the seconds of its best step (or of the mean
+ * step) through a pipe. */
 #include "measure/engine_internal.h"
 
 #include <errno.h>
@@ -17,8 +18,9 @@ typedef struct child {
     int pipe;
 } child;
 
-/* Binds the calling process to `n` of its processors, from the first-th on, wrapping.
- * If the kernel refuses, the measurement is only less steady. */
+/* Binds the calling process to `n` of its processors, from number `first` on, starting
+ * again at 0 after the last. If the kernel refuses, the measurement is only less
+ * steady. */
 static void bind_processors(int first, int n)
 {
     cpu_set_t all, mine;
@@ -77,7 +79,7 @@ static pl_status start_crew_child(const measure_options *o, const measured_model
     out->pid = fork();
     if (out->pid == 0) {
         close(ends[0]);
-        if (o->seconds <= 0) /* else as a job's workers, which are not bound */
+        if (o->seconds <= 0) /* otherwise like a job's workers, which are not bound */
             bind_processors(i * crew->threads, crew->threads);
         work(o, model, crew->threads, ends[1]);
     }

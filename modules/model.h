@@ -23,7 +23,7 @@ typedef struct pl_model_options {
      * arithmetic; the activations of a block take a tenth of the memory or less. */
     bool recompute;
     bool muon; /* Muon steps the matrices of blocks (ops.h), AdamW everything else */
-    /* Muon takes so many rows of a matrix as a matrix of their own; 0: all of them */
+    /* number of rows of a matrix that Muon steps as a separate matrix; 0: all rows */
     int muon_rows;
 } pl_model_options;
 

@@ -141,9 +141,9 @@ static inline pl_act *model_act_at(const pl_model *m, pl_act *acts, size_t n)
 void model_place_params(pl_model *m);
 /* Number of floats in `params` of a lean model. */
 size_t model_lean_floats(const pl_shape *shape);
-/* How many rows of a block's matrix Muon steps at once. */
+/* The number of rows of a block's matrix that Muon steps as one matrix. */
 int model_muon_rows(const pl_model_options *options, const pl_tensor *tensor);
-/* Number of runs of the optimizer, at most. */
+/* The most runs that the optimizer can have. */
 size_t model_most_runs(const pl_topology *topology, const pl_model_options *options);
 
 /* Places every buffer of `acts` (whose `blocks` may be NULL: sizes only) from `base`

@@ -44,7 +44,7 @@ static void note_outer_tensor(pl_model *m, const pl_tensor *tensor)
     }
 }
 
-/* One run for each of the matrices that Muon makes of the tensor. */
+/* Adds one run for each of the matrices into which Muon divides the tensor. */
 static void cut_matrix(pl_model *m, const pl_update_run *whole, const pl_tensor *tensor)
 {
     const int rows = model_muon_rows(&m->options, tensor);

@@ -174,7 +174,7 @@ int model_muon_rows(const pl_model_options *options, const pl_tensor *tensor)
                : tensor->rows;
 }
 
-/* How many runs of the optimizer end in the tensor, at most. */
+/* The most runs of the optimizer that can end in the tensor. */
 static size_t runs_of(const pl_model_options *options, const pl_tensor *tensor)
 {
     const int rows = model_muon_rows(options, tensor);

@@ -100,7 +100,8 @@ done:
     return status;
 }
 
-/* The mean also counts what other work on the machine takes. */
+/* Unlike the best step, the mean includes the time that other work on the machine
+ * takes. */
 static pl_status time_mean_step(const pl_probe_options *options, probe_train *train,
                                 double *seconds)
 {

@@ -17,7 +17,8 @@ typedef struct pl_probe_options {
     const pl_shape *shape; /* its context is the length of each sequence */
     int batch;             /* sequences per step */
     int rounds;            /* >= 1; one round that warms up comes before them */
-    /* pl_probe_step: 0, or train for so many seconds, of which the mean step counts */
+    /* for pl_probe_step: 0 takes the best step; otherwise it trains for this many
+     * seconds and takes the mean step */
     double seconds;
     bool memory; /* also measure the rate of memory, with four streams */
     /* bytes of one stream; 0: 64 MiB, on a GPU 256 MiB; at least four times a GPU's
@@ -25,8 +26,9 @@ typedef struct pl_probe_options {
     size_t stream_bytes;
     /* measure the time of the calling thread only: for one thread on a busy machine */
     bool cpu_clock;
-    bool muon;     /* the step uses Muon */
-    int muon_rows; /* Muon makes a matrix of each of so many rows; 0: of all rows */
+    bool muon; /* the step uses Muon */
+    /* number of rows that Muon steps as a separate matrix; 0: all rows */
+    int muon_rows;
 } pl_probe_options;
 
 typedef struct pl_probe_row {
@@ -62,8 +64,8 @@ PL_MUST_CHECK pl_status pl_probe(pl_backend *be, const pl_probe_options *options
 /* The rate that a row reaches, as a share of its limit: arithmetic or memory, whichever
  * it is nearer to. The report must contain memory_rate. */
 double pl_probe_share(const pl_probe_report *report, const pl_probe_row *row);
-/* Measures only the training step: seconds of the best one, or the mean
- * (options->seconds). */
+/* Measures only the training step: seconds of the best step or, if options->seconds is
+ * set, of the mean step. */
 PL_MUST_CHECK pl_status pl_probe_step(pl_backend *be, const pl_probe_options *options,
                                       double *seconds);
 

@@ -63,7 +63,7 @@ typedef struct pl_inner {
     int skip_prefix;
     bool pack;     /* several short windows share a row of the batch */
     bool muon;     /* Muon steps the matrices of blocks, AdamW everything else */
-    int muon_rows; /* rows that Muon takes as a matrix of their own; 0: all */
+    int muon_rows; /* number of rows that Muon steps as a separate matrix; 0: all */
 } pl_inner;
 
 typedef struct pl_outer {
@@ -141,8 +141,8 @@ typedef struct pl_arm {
  * "mix~2" and so on. Returns the number of the chapter, 0 for "mix"; -1 for any other
  * arm. */
 int pl_arm_chapter(const char *name);
-/* "mix/L1.E0" -> "mix", and returns "L1.E0". A name without an arm, or whose arm does
- * not fit into `out`, has "" and is returned whole. */
+/* For "mix/L1.E0" writes "mix" to `out` and returns "L1.E0". A name without an arm, or
+ * whose arm does not fit into `out`, gives "" and is returned whole. */
 const char *pl_arm_of_module(const char *module, char *out, size_t size);
 void pl_chapter_name(int chapter, char out[PL_ARM_NAME_MAX]);
 /* Writes the name of the arm in which the paths score documents before this chapter:

@@ -25,7 +25,7 @@ pl_status pl_blend_parse(const char *text, pl_blend_method *out)
             return PL_OK;
         }
     return pl_fail(PL_ERR_USAGE,
-                   "there is no way to merge that is called `%.32s`; known are linear, "
+                   "there is no merge method `%.32s`; known are linear, "
                    "slerp, ties and task",
                    text);
 }
@@ -68,7 +68,8 @@ pl_status pl_blend_check(const pl_blend *b)
 }
 
 /* ---- sums ---- */
-/* from + sum_s factors[s] * (x_s - from); `from` NULL: sum_s factors[s] * x_s. */
+/* out = from + sum_s factors[s] * (x_s - from); if `from` is NULL, out = sum_s
+ * factors[s] * x_s. */
 static void add_sources(const pl_blend *b, const float *const *sources,
                         const double *factors, const float *from, size_t n, float *out)
 {
@@ -80,15 +81,15 @@ static void add_sources(const pl_blend *b, const float *const *sources,
                 continue;
             double x = sources[s][i];
             double term = factors[s] * (from ? x - (double)from[i] : x);
-            sum = any ? sum + term : term; /* so that -0 alone stays -0 */
+            sum = any ? sum + term : term; /* keeps -0 if it is the only term */
             any = true;
         }
         out[i] = (float)(from ? (double)from[i] + sum : sum);
     }
 }
 
-/* The factors of slerp. Where the vectors are parallel or one is zero there is no arc.
- */
+/* Computes the factors of slerp. If the vectors are parallel or one is zero there is no
+ * arc, and the factors are linear. */
 static void find_arc(const float *x, const float *y, size_t n, double t,
                      double factors[2])
 {
@@ -111,7 +112,7 @@ static float difference_at(const float *x, const float *base, size_t i)
     return x[i] - base[i];
 }
 
-/* The bits of |v|: they rise as |v| does. */
+/* The bits of |v|, which have the same order as |v|. */
 static uint32_t bits_of_size(float v)
 {
     uint32_t bits;
@@ -119,8 +120,9 @@ static uint32_t bits_of_size(float v)
     return bits & 0x7fffffffu;
 }
 
-/* The largest half (the high or low 16 bits) such that at least `want` differences have
- * it or more; *above is how many have more. */
+/* Finds the largest half (the high or low 16 bits) such that at least `want`
+ * differences have this half or a larger one; *above gets the number of differences
+ * with a larger one. */
 static uint32_t find_half(const uint64_t *counts, uint64_t want, uint64_t *above)
 {
     uint32_t half = UINT16_MAX;
@@ -130,7 +132,7 @@ static uint32_t find_half(const uint64_t *counts, uint64_t want, uint64_t *above
     return half;
 }
 
-/* The size of the k-th largest difference, k = density * n rounded up. */
+/* Finds the size of the k-th largest difference, with k = density * n rounded up. */
 static uint32_t find_threshold(const float *x, const float *base, size_t n,
                                double density, uint64_t *counts)
 {
@@ -149,7 +151,7 @@ static uint32_t find_threshold(const float *x, const float *base, size_t n,
     return high << 16 | find_half(counts, want - above, &more);
 }
 
-/* Of one value: the mean of the differences that have the elected sign. */
+/* For one value: the mean of the differences that have the elected sign. */
 static double elect_value(const pl_blend *b, const float *const *sources,
                           const float *base, const uint32_t *thresholds, size_t i)
 {

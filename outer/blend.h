@@ -28,23 +28,23 @@ typedef enum pl_blend_method {
     PL_BLEND_TASK,
     PL_BLEND_COUNT
 } pl_blend_method;
-const char *pl_blend_name(pl_blend_method method); /* "linear" */
+const char *pl_blend_name(pl_blend_method method); /* for example "linear" */
 PL_MUST_CHECK pl_status pl_blend_parse(const char *text, pl_blend_method *out);
 bool pl_blend_needs_base(pl_blend_method method);
 
 enum { PL_BLEND_SOURCES_MAX = 8 };
 typedef struct pl_blend {
     pl_blend_method method;
-    double scale;   /* ties, task */
-    double density; /* ties: above 0, at most 1 */
+    double scale;   /* for ties and task */
+    double density; /* for ties: above 0, at most 1 */
     int n_sources;
     double weights[PL_BLEND_SOURCES_MAX];
 } pl_blend;
-/* ERR_USAGE: the numbers make no sense together. */
+/* ERR_USAGE: the numbers do not fit together. */
 PL_MUST_CHECK pl_status pl_blend_check(const pl_blend *blend);
 
-/* sources [n_sources] of n values each; base [n] or NULL if the method needs none; out
- * [n], written. ERR_NUMERIC: a value of the result is not finite. */
+/* Writes out [n]. sources [n_sources] have n values each; base [n] may be NULL if the
+ * method does not need it. ERR_NUMERIC: a value of the result is not finite. */
 PL_MUST_CHECK pl_status pl_blend_run(const pl_blend *blend, const float *const *sources,
                                      const float *base, size_t n, float *out);
 

@@ -1,21 +1,21 @@
-/* Counts on how much of some documents paths and modules were trained (exposure.h). One
- * data shard at a time is in memory. */
+/* Counts how much of some documents paths and modules were trained on (exposure.h).
+ * Only one data shard at a time is in memory. */
 #include "outer/exposure.h"
 #include "outer/rounds.h"
 
-/* One path while it is counted. */
+/* The data for one path while it is counted. */
 typedef struct counting {
     const pl_arm *arm;
     const pl_topology *topology;
     int path;
-    pl_buf bytes; /* of the shard */
+    pl_buf bytes; /* the path's shard */
     pl_tokens *shard;
-    bool *marks; /* [n_docs] */
+    bool *marks; /* [n_docs] whether the document belongs to the subject */
     uint64_t n_docs;
-    pl_sampler **samplers; /* [R] */
-    /* [R, phases] of whole phases; n_tokens 0: not counted yet */
+    pl_sampler **samplers; /* [R] one sampler per replica */
+    /* [R, phases] counts of whole phases; n_tokens 0: not counted yet */
     uint64_t *n_tokens, *of_tokens;
-    pl_exposure *module; /* that is counted now */
+    pl_exposure *module; /* the module that is being counted */
 } counting;
 
 static bool is_meant(const pl_subject *subject, const pl_tokens *shard,
@@ -70,8 +70,8 @@ static pl_status open_counting(pl_store *store, const pl_subject *subject, count
     return PL_OK;
 }
 
-/* Adds the samples of a replica from `first` on; those of a whole phase are counted
- * once. */
+/* Adds the samples of a replica from `first` on; the counts of a whole phase are
+ * computed only once. */
 static void add_samples(counting *c, int replica, uint64_t first, uint64_t n,
                         pl_exposure *into)
 {

@@ -127,7 +127,8 @@ static void keep_slow_lease(hub *h, plan_task task, double left_s)
     h->slow[at] = (hub_slow){task, left_s};
 }
 
-/* What was said until then, and is not known by now, the homes do not have. */
+/* Returns a past time. Results that a worker reported until then, and that the homes
+ * still do not know, have not arrived there. */
 static int64_t homes_have_told_ms(const hub *h, int64_t now_ms)
 {
     int64_t until_ms = now_ms - UNCONFIRMED_MS;
