@@ -1,11 +1,13 @@
-/* pathloom store merge: makes modules of several by linear, slerp, ties or task
- * (outer/blend.h), and names the result by a tag.
+/* pathloom store merge: makes each module from the modules of several sources, by the
+ * methods linear, slerp, ties or task (outer/blend.h), and names the result with a tag.
  *
- *   words -> a set of versions per source -> per module of the first source a recipe
- *   -> its version, committed beside the arms (home/merged.h) -> the tag
+ *   words -> a set of versions per source
+ *         -> a recipe per module of the first source
+ *         -> its version, committed under a name of its own (home/merged.h)
+ *         -> the tag
  *
- * The tag comes last. A call that was killed can be given again: versions that it has
- * made are found and not made a second time. */
+ * The tag is written last. If the command is killed, it can be given again: versions
+ * that it has already made are found and not made a second time. */
 #include "cli/store_call.h"
 #include "cli/store_names.h"
 #include "cli/store_print.h"
@@ -13,8 +15,8 @@
 typedef struct merge_source {
     const char *word;
     module_set set;
-    /* a module or a path: its modules correspond by their order, those of an arm or a
-     * tag by their names */
+    /* true for a module or a path: modules correspond by their order; false for an arm
+     * or a tag: modules correspond by their names */
     bool ordered;
 } merge_source;
 
@@ -22,7 +24,7 @@ typedef struct merge_call {
     store_call *call;
     const char *tag_name;
     pl_writers *writers;
-    pl_store *view; /* of the writers */
+    pl_store *view; /* the writers' view */
     pl_places places;
     pl_blend blend;
     merge_source sources[PL_BLEND_SOURCES_MAX], base;
@@ -92,8 +94,8 @@ static void add_merge_module(module_set *set, const module_at *one)
     set->at[set->n++] = *one;
 }
 
-/* "p01", "mix/p01", "p01@3", "p01@TAG": the modules of a path. The set stays empty if
- * the word names no path. */
+/* Finds the modules of a path: "p01", "mix/p01", "p01@3", "p01@TAG". The set stays
+ * empty if the word names no path. */
 static pl_status read_path_source(pl_store *store, const char *word, module_set *out)
 {
     char name[PL_MODULE_NAME_MAX], arm_name[PL_ARM_NAME_MAX], known[PL_NAME_MAX];
@@ -149,7 +151,7 @@ static const module_at *find_by_place(const module_set *set, const char *module)
     return NULL;
 }
 
-/* What stands in `s` for module i of the first source. */
+/* Finds the module of source `s` that corresponds to module i of the first source. */
 static pl_status find_counterpart(const merge_call *m, const merge_source *s, size_t i,
                                   const module_at **out)
 {
@@ -190,7 +192,7 @@ static void print_merged(const merge_call *m, const pl_version *v)
     row_finish(&r);
 }
 
-/* Replaces what the tag has for module i of the first source. */
+/* Replaces the tag's entry for module i of the first source. */
 static pl_status put_into_tag(merge_call *m, const module_at *was, const pl_version *v)
 {
     for (size_t i = 0; i < m->tag.n_items; i++) {
@@ -242,8 +244,8 @@ done:
 }
 
 /* ---- the tag ---- */
-/* The first source's arm: its modules at the versions of that source, all others at
- * their newest. */
+/* Begins the tag with the first source's arm: its modules at the versions of the first
+ * source, all others at their newest versions. */
 static pl_status begin_merged_tag(merge_call *m)
 {
     const merge_source *first = &m->sources[0];

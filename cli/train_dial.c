@@ -1,6 +1,7 @@
-/* The dial of `pathloom train`: measures what job/dial.c chooses from, and gives the
- * run the chosen keys. A key given by hand overrides what is chosen, and what it means
- * for model, paths, batch and phases enters the choice of the rest. */
+/* The dial of `pathloom train`: measures the facts from which job/dial.c chooses, and
+ * sets the chosen keys in the run. A key that the user gave overrides the choice; its
+ * effect on model, paths, batch and phases is taken into account when the other keys
+ * are chosen. */
 #include "cli/train_dial.h"
 #include "measure/measure.h"
 
@@ -12,7 +13,7 @@ bool train_dial_is_set(const train_dial *d)
     return d->time || d->tokens;
 }
 
-/* Whether a setting was given whose key begins like this. */
+/* Whether the user gave a setting whose key begins with this text. */
 static bool is_given(const train_dial *d, const char *beginning)
 {
     for (int i = 0; i < d->settings->n; i++)
@@ -65,7 +66,8 @@ static void choose_int(train_dial *d, const char *key, int64_t value, const char
     choose_text(d, key, text, why);
 }
 
-/* The user's own pairs behind those given, which they override. */
+/* Applies the user's own pairs after the given ones, so that the user's override
+ * them. */
 static pl_status lay_before(const train_dial *d, pl_run *r, const char *const *pairs,
                             int n_pairs)
 {
@@ -92,8 +94,9 @@ static double seconds_left(const train_dial *d, const pl_run *r)
     return d->time ? fmax(d->seconds - (pl_now() - r->started), 1) : 0;
 }
 
-/* Measures the model of the run's present configuration as the i-th speed. Longer runs
- * are measured for longer: a sixtieth of their time, for each way. */
+/* Measures the speed of the run's present model and stores it as the i-th speed. For a
+ * longer run the measurement is longer, too: a sixtieth of the run's time for each of
+ * the two ways. */
 static pl_status measure_speed(train_dial *d, const pl_run *r, int i)
 {
     enum { WAYS = 2, SHARE = 60 };
@@ -107,13 +110,14 @@ static pl_status measure_speed(train_dial *d, const pl_run *r, int i)
         s->together = s->alone;
     else
         PL_CHECK(measure_workers(c, r->n_workers, r->n_gpus, seconds, &s->together));
-    /* Other work on the machine may have disturbed the first measurement more. */
+    /* Other programs may have disturbed the first measurement more than the second. */
     s->alone = fmax(s->alone, s->together);
     d->facts.n_speeds = i + 1;
     return PL_OK;
 }
 
-/* Before the text is known, measures a small and a larger model, or the user's own. */
+/* Before the text is known: measures a small and a larger model, or only the user's own
+ * model. */
 static pl_status measure_before(train_dial *d, pl_run *r)
 {
     static const char *const small[] = {"model.width=64", "model.heads=2"},
@@ -133,7 +137,7 @@ static pl_status measure_before(train_dial *d, pl_run *r)
     return measure_speed(d, r, 1);
 }
 
-/* Whether the user's keys say which model a path is. */
+/* Whether the user's keys determine the model of a path. */
 static bool is_model_given(const train_dial *d)
 {
     static const char *const keys[] = {
@@ -145,7 +149,7 @@ static bool is_model_given(const train_dial *d)
     return false;
 }
 
-/* What the user's own keys say of model, paths and baselines. */
+/* Notes what the user's own keys determine about model, paths and baselines. */
 static void note_given(train_dial *d, const pl_run *r)
 {
     const config *c = &r->cfg;
@@ -176,7 +180,7 @@ static void note_given(train_dial *d, const pl_run *r)
     f->longest_baseline = batch || equal;
 }
 
-/* Text that is certainly too small is refused before it is read. */
+/* Refuses a text that is certainly too small, before it is read. */
 static pl_status check_size(const pl_run *r)
 {
     struct stat file;
@@ -214,7 +218,7 @@ pl_status train_dial_begin(train_dial *d, pl_run *r)
 }
 
 /* ---- the choice ---- */
-/* Two levels and two private ends. */
+/* Needed for two levels and two private ends. */
 enum { LEAST_BLOCKS = 4 };
 
 static void choose_model(train_dial *d, const dial_choice *c)
@@ -271,7 +275,7 @@ static void choose_keys(train_dial *d, const dial_choice *c, int n_before)
 
 static void print_keys(const train_dial *d, const dial_choice *c)
 {
-    enum { PASSES_MAX = 40 }; /* more are worth nothing (arXiv:2305.16264) */
+    enum { PASSES_MAX = 40 }; /* more passes are useless (arXiv:2305.16264) */
     char human[4][16];
     const dial_facts *f = &d->facts;
     if (d->time)
@@ -296,8 +300,8 @@ static void print_keys(const train_dial *d, const dial_choice *c)
             pl_human_seconds(c->seconds, human[0]));
 }
 
-/* The text is known: what is measured before it is known decides the model, which is
- * then measured itself and decides its training. */
+/* Called when the text is known. The speeds that were measured before decide the model;
+ * then this model is measured, and that speed decides its training. */
 pl_status train_dial_finish(train_dial *d, pl_run *r)
 {
     dial_facts *f = &d->facts;

@@ -3,7 +3,7 @@
 #define PL_CLI_TRAIN_DIAL_H
 #include "cli/options.h"
 
-/* Chosen keys as KEY=VALUE, and why. */
+/* The keys that were chosen, as KEY=VALUE, with the reasons. */
 enum { DIAL_KEYS_MAX = 16 };
 typedef struct dial_keys {
     char pair[DIAL_KEYS_MAX][64], why[DIAL_KEYS_MAX][112];
@@ -11,27 +11,28 @@ typedef struct dial_keys {
 } dial_keys;
 
 typedef struct train_dial {
-    const char *time, *tokens;    /* as given; NULL: not */
-    const cli_settings *settings; /* they override what is chosen */
-    double seconds, n_tokens;     /* one of them is 0 */
+    const char *time, *tokens;    /* as the user gave them; NULL: not given */
+    const cli_settings *settings; /* the user's settings, which override chosen ones */
+    double seconds, n_tokens;     /* exactly one of the two is not 0 */
     dial_facts facts;
     dial_keys keys;
-    bool chosen; /* by this command, for a new run */
+    bool chosen; /* this command has chosen the keys, for a new run */
     dial_choice choice;
     double part_began, part_took[DIAL_PARTS];
 } train_dial;
 
-/* Reads --for and --tokens. ERR_USAGE. `file` is the RUN.yaml of the command line. */
+/* Reads --for and --tokens. `file` is the RUN.yaml of the command line. ERR_USAGE. */
 PL_MUST_CHECK pl_status train_dial_read(train_dial *d, const char *file);
 bool train_dial_is_set(const train_dial *d);
-/* Measures this machine, and sets what must be known before the text is read. */
+/* Measures this machine, and sets the keys that must be known before the text is
+ * read. */
 PL_MUST_CHECK pl_status train_dial_begin(train_dial *d, pl_run *r);
-/* When the run's text is known: chooses all keys, prints them, and gives them to the
- * run. */
+/* Called when the run's text is known: chooses all keys, prints them, and sets them in
+ * the run. */
 PL_MUST_CHECK pl_status train_dial_finish(train_dial *d, pl_run *r);
-/* Notes that a part of the run has just ended; they end in their order. */
+/* Notes that a part of the run has ended. Parts end in their order. */
 void train_dial_mark(train_dial *d, dial_part part);
-/* Prints what each part took beside what was planned. */
+/* Prints for each part how long it took and how long was planned. */
 void train_dial_account(const train_dial *d);
 
 #endif

@@ -1,4 +1,4 @@
-/* Makes versions of other versions, and makes them again from their record
+/* Makes versions from other versions, and makes them again from their records
  * (merged.h). */
 #include "home/merged.h"
 
@@ -39,7 +39,8 @@ bool pl_contribution_is_base(const pl_contribution *c)
 
 /* ---- sources ---- */
 typedef struct ingredients {
-    float *values[PL_BLEND_SOURCES_MAX + 1]; /* the base comes last */
+    /* [n sources, then the base] the parameters */
+    float *values[PL_BLEND_SOURCES_MAX + 1];
     pl_hash hashes[PL_BLEND_SOURCES_MAX + 1];
     size_t n;
 } ingredients;
@@ -205,7 +206,7 @@ done:
     return status;
 }
 
-/* ---- once more ---- */
+/* ---- making a version again ---- */
 static pl_status read_source(const pl_contribution *c, pl_merged_source *out)
 {
     const char *at = strrchr(c->worker, '@');

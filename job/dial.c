@@ -4,35 +4,36 @@
 
 #include <math.h>
 
-/* ---- what bits per byte to expect ---- */
+/* ---- predicting bits per byte ---- */
 static const double E_BITS = 0.94, A = 0.30, A_POWER = 0.5, B = 1.30, B_POWER = 0.35;
-/* The mixture's gain in bits per byte for each doubling of its paths and of its tokens
- * per parameter, and the binary logarithm of the tokens per parameter at which it has
- * none. */
+/* GAIN: the mixture's gain in bits per byte per doubling of its paths and per doubling
+ * of its tokens per parameter. EVEN: binary logarithm of the tokens per parameter at
+ * which the gain is zero. */
 static const double GAIN = 0.009, EVEN = 1.9;
-/* The same where the gain was measured last; it is not taken to grow beyond. */
+/* Binary logarithm of the largest tokens per parameter that were measured. Beyond it
+ * the gain is not assumed to grow. */
 static const double MOST = 4.6;
 static const double REPEATS = 15;
 
-/* Share of its time in which a worker trains: on the base model, whose state is saved
- * now and then, and on the paths, which also wait for each other. */
+/* Fraction of its time in which a worker trains: on the base model, whose state is
+ * saved now and then, and on the paths, which also wait for each other. */
 static const double BUSY_ALONE = 0.96, BUSY = 0.94;
-/* A forward pass of evaluation is this much faster than a step of training. */
+/* An evaluation's forward pass is this many times as fast as a training step. */
 static const double FORWARD = 3;
-/* Share of the time that evaluation may take. */
+/* Fraction of the time that evaluation may take. */
 static const double EVALUATION = 0.05;
-/* Seconds in which processes start, the clusters of a router are fitted, and samples
- * are written and processes end. */
+/* Seconds for starting processes, for fitting the clusters of a router, and for writing
+ * samples and ending processes. */
 static const double START = 0.5, FIT = 0.5, END = 0.8;
 enum { LEAST_STEPS = 20, LEAST_EVALUATION = 20000 };
-/* The largest values of their keys. */
+/* The limits of the keys. */
 static const double STEPS_MAX = 1e9, TAU_MAX = 1e6, PHASES_MAX = 1e6;
 /* Share of the time in which text may be read. Text is read and encoded at so many
  * bytes per second at most, and at so many per token that a worker could train a small
  * model on: a slow machine, or one that has other work, also reads slowly. */
 static const double READING = 0.1, READ_BYTES = 3e6, READ_PER_TOKEN = 30,
                     BYTES_PER_TOKEN = 3, SMALL_FLOPS = 2.2e6;
-/* A path's shard has at least so many documents. */
+/* A path's shard needs at least this many documents. */
 enum { DOCUMENTS_PER_PATH = 50 };
 
 /* Shapes from which the dial chooses, and AdamW's peak learning rate for 1,024 tokens
@@ -102,7 +103,7 @@ static double predict_bits(const dial_facts *f, const dial_choice *c)
            GAIN * log2((double)c->paths) * (EVEN - fmin(log2(d / n), MOST));
 }
 
-/* ---- how long it takes ---- */
+/* ---- predicting times ---- */
 const char *const dial_part_names[DIAL_PARTS] = {[DIAL_START] = "start",
                                                  [DIAL_BASE] = "base model",
                                                  [DIAL_ROUTING] = "routing",
@@ -129,7 +130,8 @@ double dial_rate(const dial_facts *f, double flops, bool alone)
            pow(measured_rate(large, alone) / measured_rate(small, alone), at);
 }
 
-/* How long all arms take for a step of each path, in steps of one worker. */
+/* The time that all arms take for one step of each path, counted in steps of one
+ * worker. */
 static double steps_of_arms(const dial_facts *f, const dial_choice *c)
 {
     const double paths = (double)c->paths;
@@ -145,7 +147,8 @@ static double seconds_of_routing(const dial_facts *f, double forward)
     return FIT + fmin(f->tokens, f->documents * WINDOWS * f->context) / forward;
 }
 
-/* Every path scores every document; so do the router and the baselines. */
+/* The number of models that score each document in the evaluation: every path, the
+ * router, the baselines. */
 static double models_of_evaluation(const dial_facts *f, const dial_choice *c)
 {
     return (double)c->paths + 2 + f->n_baselines;
@@ -160,9 +163,10 @@ static double tokens_of_evaluation(const dial_facts *f, const dial_choice *c,
     return fmin(f->valid_tokens, fmax(most, LEAST_EVALUATION));
 }
 
-/* Phases grow with the training: 6 of 50 steps for 300, 12 of 61 for 732, 20 of 78 for
- * 1,560, as in docs/results/pays.md. As many steps as the paths do in all train the
- * base model, in whole phases: half of the tokens. */
+/* Phases get longer and more numerous with the training: 6 of 50 steps for 300 steps,
+ * 12 of 61 for 732, 20 of 78 for 1,560, as in docs/results/pays.md. The base model
+ * takes as many steps as all paths together, rounded to whole phases: half of the
+ * tokens. */
 static void divide_into_phases(const dial_facts *f, dial_choice *c, double steps)
 {
     const double wanted = f->tau > 0 ? (double)f->tau : round(7 * cbrt(steps));
@@ -200,8 +204,8 @@ static void predict_parts(const dial_facts *f, dial_choice *c, const step_second
         c->seconds += c->part[i];
 }
 
-/* Steps of each path for which there is time beside the other parts. Keys that are
- * given may fix some of them already. */
+/* The number of steps of each path for which there is time after the other parts. Keys
+ * that are given may fix some of the parts. */
 static double steps_in_time(const dial_facts *f, const dial_choice *c,
                             const step_seconds *step, double forward)
 {
@@ -235,8 +239,9 @@ static void choose_steps(const dial_facts *f, dial_choice *c)
 }
 
 /* ---- the choice ---- */
-/* More tokens take larger batches: with the power 0.38 of their number (nanochat), in
- * doublings of the 8 sequences that were best at 2 to 25 million. */
+/* More tokens need larger batches: in proportion to the power 0.38 of their number
+ * (nanochat), in doublings of the 8 sequences that were best for 2 to 25 million
+ * tokens. */
 static int64_t batch_for(double tokens)
 {
     int64_t batch = 8;
@@ -263,10 +268,11 @@ static void try_candidate(const dial_facts *f, const dial_rung *rung, int64_t pa
     out->lr = rung->lr * sqrt((double)out->batch / 8) * (f->muon ? 2 : 1);
 }
 
-/* A path's shard has enough documents. A model has at most half as many parameters as
- * the text has tokens, or it learns the text by heart. With a number of tokens in place
- * of a time, larger models always predict better: they stop where a path has these
- * tokens per parameter. */
+/* Whether a candidate may be chosen. A path's shard must have enough documents. A model
+ * may have at most half as many parameters as the text has tokens, or it learns the
+ * text by heart. If a number of tokens is given instead of a time, larger models always
+ * predict better, so a path must have at least a certain number of tokens per
+ * parameter. */
 static bool is_allowed(const dial_facts *f, const dial_choice *c)
 {
     enum { TOKENS_PER_PARAM = 12, TEXT_PER_PARAM = 2 };
@@ -278,7 +284,7 @@ static bool is_allowed(const dial_facts *f, const dial_choice *c)
            c->params * TOKENS_PER_PARAM <= f->n_tokens;
 }
 
-/* If even the smallest run takes too long, the shortest one is the best. */
+/* If even the smallest run takes too long, the shortest run is the best. */
 static bool is_better(const dial_choice *a, const dial_choice *b)
 {
     if (a->short_of_time && b->short_of_time)
@@ -319,7 +325,7 @@ void dial_text(const dial_facts *f, int64_t *vocab, int64_t *bytes)
     dial_choice best, c;
     dial_facts endless = *f;
     endless.tokens = 1e18;
-    endless.documents = endless.valid_tokens = 0; /* so they take no time */
+    endless.documents = endless.valid_tokens = 0; /* zero, so that they take no time */
     if (f->paths == 0)
         endless.paths = 8;
     memset(&best, 0, sizeof best);

@@ -1,22 +1,23 @@
-/* The dial of `pathloom train`: chooses the keys of a run from the time, or the number
- * of tokens, that it may take.
+/* The dial of `pathloom train`: chooses the keys of a run from a given time or number
+ * of tokens.
  *
  * The choice is a pure function of the facts below; cli/train_dial.c measures them. It
- * predicts the held-out bits per byte of every candidate and takes the least:
+ * predicts the held-out bits per byte of every candidate and takes the candidate with
+ * the least:
  *
  *   dense(N, D)   = E + A / N^a + B / D^b         bits per byte of one model
  *   mixture of P  = dense + GAIN log2(P) (EVEN - log2(D / N))
  *
- * N are the parameters of a path in millions, D the training tokens in millions, base
- * model included. Text that is read again counts less and less (Muennighoff et al.
- * 2023, arXiv:2305.16264, eq. 5): R epochs after the first are worth
- * REPEATS (1 - exp(-R / REPEATS)) of it. docs/results/dial.md has the measurements
- * that the constants were fitted to. */
+ * N is the number of parameters of a path in millions, D the number of training tokens
+ * in millions, including the base model's. Text that is read again counts less each
+ * time (Muennighoff et al. 2023, arXiv:2305.16264, eq. 5): R epochs after the first
+ * count as REPEATS (1 - exp(-R / REPEATS)) epochs. docs/results/dial.md has the
+ * measurements to which the constants were fitted. */
 #ifndef PL_JOB_DIAL_H
 #define PL_JOB_DIAL_H
 #include "job/config.h"
 
-/* What a run does one after the other, as far as the dial plans it. */
+/* The parts of a run, in their order, as far as the dial plans them. */
 typedef enum dial_part {
     DIAL_START,
     DIAL_BASE,
@@ -27,30 +28,31 @@ typedef enum dial_part {
 } dial_part;
 extern const char *const dial_part_names[DIAL_PARTS];
 
-/* Tokens per second of a worker on a model that costs so many FLOPs per token: while it
- * trains alone, as for the base model, and while all workers train, as for the paths.
- */
+/* A worker's tokens per second on a model with a certain number of FLOPs per token:
+ * `alone` while it trains alone, as for the base model; `together` while all workers
+ * train, as for the paths. */
 typedef struct dial_speed {
     double flops, alone, together;
 } dial_speed;
 enum { DIAL_SPEEDS = 2 };
 
-/* A fact that the user has fixed has its value; 0 lets the dial choose. */
+/* A fact that the user's keys fix has that value; 0: the dial chooses. */
 typedef struct dial_facts {
     double tokens, documents, valid_tokens; /* of the text */
     int workers;                            /* that train at the same time */
-    dial_speed speeds[DIAL_SPEEDS];         /* smallest model first */
+    dial_speed speeds[DIAL_SPEEDS];         /* of the smallest model first */
     int n_speeds;                           /* 0: not measured */
-    double seconds;  /* left for training, routing, merges and evaluation; or 0 */
-    double n_tokens; /* to train on in all, if seconds is 0 */
-    int vocab;       /* of the tokenizer */
-    int context;     /* tokens of a sequence */
-    bool muon;       /* its learning rate is twice that of AdamW */
-    int64_t width, heads, blocks; /* all three fixed, or none */
-    double params;                /* of a path of that shape */
+    /* time left for training, routing, merges and evaluation; 0: not limited */
+    double seconds;
+    double n_tokens;              /* number of tokens to train on, if `seconds` is 0 */
+    int vocab;                    /* size of the tokenizer's vocabulary */
+    int context;                  /* tokens of a sequence */
+    bool muon;                    /* its learning rate is twice that of AdamW */
+    int64_t width, heads, blocks; /* either all three are fixed, or none is */
+    double params;                /* parameters of a path with this shape */
     int64_t paths, batch, tau, phases, base_steps;
-    /* Baselines: total steps of all, and of the longest, relative to the steps of all
-     * paths. */
+    /* Baselines: the total of their steps, and the steps of the longest one, both as a
+     * multiple of the steps of all paths. */
     double baselines, longest_baseline;
     int n_baselines;
 } dial_facts;
@@ -58,33 +60,33 @@ typedef struct dial_facts {
 typedef struct dial_choice {
     int64_t width, heads, blocks, paths, batch, base_steps, tau, phases, eval_tokens;
     double lr;
-    double params;           /* of a path */
-    double tokens;           /* that the mixture is trained on, base model included */
-    double epochs;           /* passes over the text */
+    double params; /* parameters of a path */
+    double tokens; /* training tokens of the mixture, including the base model's */
+    double epochs; /* passes over the text */
     double part[DIAL_PARTS]; /* predicted seconds; 0 without a speed */
     double seconds;          /* their sum */
-    double bits;             /* predicted */
-    bool short_of_time;      /* the smallest run takes longer than there is time */
+    double bits;             /* predicted bits per byte */
+    bool short_of_time; /* even the smallest run takes longer than the given time */
 } dial_choice;
 
 enum { DIAL_LEAST_BYTES = 1000000 }; /* of text */
 
-/* "90s", "15min", "2h" and "1.5h" in seconds. ERR_USAGE. */
+/* Parses a time such as "90s", "15min", "2h" or "1.5h" to seconds. ERR_USAGE. */
 PL_MUST_CHECK pl_status dial_parse_time(const char *text, double *seconds);
-/* FLOPs of a training step per token; only ratios of it count. */
+/* FLOPs per token of a training step. Only ratios of this number are used. */
 double dial_flops(double params, int64_t width, int64_t blocks, int64_t context);
-/* The size of the vocabulary, and the bytes of text that are worth reading, before the
- * text is known: with a time what is read in a tenth of it, else what the training
- * passes over once. */
+/* Computes the size of the vocabulary and how many bytes of text to read, before the
+ * text is known. With a time: what can be read in a tenth of it; else as much as
+ * training passes over once. */
 void dial_text(const dial_facts *f, int64_t *vocab, int64_t *bytes);
-/* Tokens per second on a model that costs so many FLOPs per token. Between two measured
- * models the rate is a power of the FLOPs; outside it is inverse to them. 0: nothing
- * was measured. */
+/* Predicts the tokens per second on a model with this number of FLOPs per token.
+ * Between two measured models the rate is a power of the FLOPs; outside it is inversely
+ * proportional to them. 0: nothing was measured. */
 double dial_rate(const dial_facts *f, double flops, bool alone);
-/* Everything else. The speed may be measured again on the chosen model before the final
- * call. */
+/* Chooses everything else. Before the final call the caller may measure the speed
+ * again, on the chosen model. */
 void dial_choose(const dial_facts *f, dial_choice *out);
-/* "2", "2x2", "2x4" or "4x4". */
+/* The levels for a number of paths: "2", "2x2", "2x4" or "4x4". */
 const char *dial_levels(int64_t paths);
 
 #endif

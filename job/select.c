@@ -1,19 +1,18 @@
 /* Chooses a version for each path when the mixture has ended (train.holdout).
  *
- * A path that sees its shard many times learns it by heart: then an earlier version
- * predicts new text better than the last one. Each path therefore has documents of its
- * shard that no arm trains on ("holdout/ARM/pNN"). When the arm has ended, every
- * version of the path is scored on them, and the best one is tagged "best-ARM-pNN": the
- * newest, unless an earlier one is better by more than chance. `--select best` reads
- * these tags; nothing that trains does. This is the early stopping per path of DiPaCo
+ * A path that sees its shard many times learns it by heart. Then an earlier version
+ * predicts new text better than the last one. So each path has documents of its shard
+ * that no arm trains on ("holdout/ARM/pNN"). When the arm has ended, every version of
+ * the path is scored on them, and the best one gets the tag "best-ARM-pNN". This is the
+ * newest version, unless an earlier one is better by more than chance. `--select best`
+ * reads these tags; training never does. This is the early stopping per path of DiPaCo
  * (section 2.7).
  *
- * The launcher scores here, as in the evaluation that follows. The cost is bounded:
- * at most VERSIONS_MAX versions, and COST of the tokens that the arm trained on (more
- * only where that is less than TARGETS_LEAST per version). A choice is a function of
- * versions in the store, and its tag has no time, so a launcher that is killed here
- * leaves the same bytes as one that is not.
- */
+ * The launcher computes the scores, as in the evaluation that follows. The cost is
+ * limited: at most VERSIONS_MAX versions, and in total at most the fraction COST of the
+ * tokens that the arm trained on (or TARGETS_LEAST per version, if that is more). A
+ * choice depends only on versions in the store, and its tag contains no time. So if the
+ * launcher is killed here, the next one writes the same bytes. */
 #include "eval/eval.h"
 #include "home/home.h"
 #include "job/stages.h"
@@ -21,8 +20,8 @@
 
 #include <math.h>
 
-/* TARGETS_LEAST may be scored of a version, also if that is above COST; fewer documents
- * than DOCUMENTS_LEAST choose nothing. */
+/* Up to TARGETS_LEAST targets of a version may be scored even if that exceeds COST.
+ * With fewer documents than DOCUMENTS_LEAST nothing is chosen. */
 enum { VERSIONS_MAX = 32, TARGETS_LEAST = 16384, DOCUMENTS_LEAST = 4 };
 #define COST  0.1
 #define DOUBT 1.0
@@ -32,15 +31,16 @@ typedef struct selection {
     pl_arm arm;
     pl_topology *topology;
     pl_scorer *scorer;
-    float *params;        /* of a path */
-    pl_snapshot_item *at; /* [n_slots] versions that are in params */
-    int64_t *phases;      /* [n_phases] candidates; the last one is the arm's end */
+    float *params;        /* parameters of a path */
+    pl_snapshot_item *at; /* [n_slots] the versions that `params` has now */
+    int64_t *phases; /* [n_phases] candidates; the last one is the end of the arm */
     int n_phases;
 } selection;
 
 typedef struct found {
     int64_t phase;
-    double nats, last_nats; /* per target: of the choice, of the arm's end */
+    /* nats per target: of the chosen version, and of the last version */
+    double nats, last_nats;
     size_t n_docs;
 } found;
 
