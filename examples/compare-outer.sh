@@ -1,33 +1,33 @@
 #!/bin/sh
-# Every outer method and every codec on the same data: what each costs and gives.
+# Runs every outer method and every codec on the same data, and compares cost and quality.
 #
-#   sh examples/compare-outer.sh > table.md        everything, for hours
+#   sh examples/compare-outer.sh > table.md        everything; takes hours
 #   sh examples/compare-outer.sh --quick           one seed, short, one slow link
 #
-#   --out FOLDER         of the runs (pathloom-compare); what is there is not run again
-#   --corpus P --valid P text; without them what this machine already has
-#   --methods "M ..."    each with f32; the first is what the others are compared with
-#   --codecs "C ..."     each with the first method; METHOD/C has one of its own, and
-#                        C:KEY=VALUE:... settings (no value may have a colon)
-#   --seeds "1 2 3"      for the perplexity
-#   --topologies "T ..." of 2x2 diloco-8 (any levels, or diloco-P: P replicas of a path)
-#   --links "T ..."      the topologies that are timed: on links, and with a straggler
-#   --rates "R ..."      links: free 1gbit 100mbit 10mbit
-#   --workers N          processes (2)
-#   --set KEY=VALUE      for all runs; --link-set: for those that are timed only
-#   --table              runs nothing, prints what there is
+#   --out FOLDER         folder for the runs (pathloom-compare); finished runs are kept
+#   --corpus P --valid P texts; default: text that this machine already has
+#   --methods "M ..."    each with f32; the others are compared with the first one
+#   --codecs "C ..."     each with the first method; METHOD/C names another method, and
+#                        C:KEY=VALUE:... adds settings (no value may contain a colon)
+#   --seeds "1 2 3"      seeds for the perplexity
+#   --topologies "T ..." default: 2x2 diloco-8 (levels, or diloco-P: P replicas of a path)
+#   --links "T ..."      topologies whose time is measured, on links and with a straggler
+#   --rates "R ..."      speeds of links: free 1gbit 100mbit 10mbit
+#   --workers N          number of worker processes (2)
+#   --set KEY=VALUE      setting for all runs; --link-set: only for timed runs
+#   --table              runs nothing; prints the table of finished runs
 #
-# All runs of a seed train on the same samples from the same base model. Perplexity is
-# of runs on plain loopback. Timed runs are short ones of the first seed: each lives in
-# a network of its own, whose one link all of its processes share (bench/link.sh); the
-# straggler is stopped (SIGSTOP) three quarters of each tenth of a second. Progress
-# goes to stderr, the table in Markdown to stdout, and each number in it is read from
-# files that the runs wrote. Exit code 1 if a run failed; its cells say so.
+# All runs with a seed train on the same samples from the same base model. Perplexity is
+# measured in runs on plain loopback. Timed runs are short, with the first seed. Each is in
+# a network namespace, and all its processes share one link (bench/link.sh). The
+# straggler is stopped (SIGSTOP) for three quarters of each tenth of a second. Progress
+# goes to stderr, the table in Markdown to stdout. Each number in it is read from
+# files that the runs wrote. The exit code is 1 if a run failed; its cells say so.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 pathloom=${PATHLOOM:-$root/build/release/pathloom}
 
-# ---- inside a network: runs the command, counts the bytes of its mixture ----
+# ---- in a network namespace: runs the command and counts the bytes of its mixture ----
 passed() { awk '$1 == "lo:" { print $2 }' /proc/net/dev; }
 
 wait_for_mixture() { # run, pid of its train
@@ -68,7 +68,7 @@ table_only=
 # The published tables were taken with these two: a schedule per arm, shards by prefix.
 sets="train.schedule=cosine router.sees=0 data.vocab=512 data.max_bytes=4000000 model.width=64 model.blocks=4
     model.context=64 train.tau=48 train.phases=12 train.base_steps=288"
-# On a link that is shaped, so on loopback and not on sockets of the file system.
+# Only loopback is shaped, so these runs use it, and not sockets of the file system.
 link_sets="train.phases=4 train.base_steps=48 eval.max_tokens=20000 net.hub=tcp://127.0.0.1:* net.home=tcp://127.0.0.1:*"
 
 while [ $# -gt 0 ]; do
@@ -159,7 +159,7 @@ config() { # topology, row, seed, further settings
 
 finished() { [ -s "$1/report.json" ]; }
 
-# Runs a command (`train` with its wrapper) unless its run is there.
+# Runs a command (`train`, maybe with a wrapper) unless its run exists.
 attempt() { # run, command ...
     run=$1
     shift
@@ -172,7 +172,7 @@ attempt() { # run, command ...
     [ "$code" -eq 0 ] || echo "    $(tail -n 1 "$run.log")" >&2
 }
 
-# What is timed is timed in one sitting.
+# A timed run is not resumed: it is measured without interruption.
 begin_anew() { finished "$1" || rm -rf "$1"; }
 
 on_link() { # rate, run, command ...
@@ -187,7 +187,7 @@ on_link() { # rate, run, command ...
     fi
 }
 
-# One worker at a quarter of its speed, from the mixture's first task on.
+# Slows one worker to a quarter of its speed, from the mixture's first task on.
 hold_back() { # run, pid of its train
     wait_for_mixture "$1" "$2" || return 0
     slow=$("$pathloom" status --run "$1" --json |
@@ -281,7 +281,7 @@ perplexity_cell() { # topology, row; with the cell of its ratio to the first row
             else printf " | -" }'
 }
 
-# Parameters that are trained in all rounds together: of each path, replica and phase.
+# Number of parameters of a path, times the numbers of paths, replicas and phases.
 trained_params() { # run
     awk -v per_path="$(field "$1/report.json" params_per_path)" \
         -v paths="$(field "$1/report.json" paths)" '
@@ -380,7 +380,7 @@ print_row() { # topology, row
     echo
 }
 
-# Of a key that is set twice the last counts; of files only the names.
+# If a key is set twice, the last value is used. Of files only the names are kept.
 spell() { # settings
     for pair in "$@"; do
         echo "$pair"
