@@ -55,8 +55,8 @@ PL_MUST_CHECK pl_status pl_conf_set_pair(const pl_table *table, void *target,
 PL_MUST_CHECK pl_status pl_conf_load(const pl_table *table, void *target,
                                      const char *path);
 
-/* Three writers: commented YAML with the current values, the reference page in
- * Markdown, and the list for --help. */
+/* Two writers: commented YAML with the current values, and the reference page in
+ * Markdown. */
 void pl_conf_write_yaml(const pl_table *table, const void *target, pl_buf *out);
 void pl_conf_write_reference(const pl_table *table, pl_buf *out);
 

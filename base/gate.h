@@ -32,7 +32,8 @@ typedef struct pl_gate_options {
      * connect */
     const char *list;
     bool (*may)(pl_key_role role, uint16_t type);
-    /* the cost of a message in its key's share (base/quota.h); NULL: 1 per message */
+    /* how much a message of this type takes out of the token bucket of its sender's key
+     * (base/quota.h); NULL: 1 for every message */
     unsigned (*cost)(uint16_t type);
     /* Called from several threads, at most once per second for each key. */
     void (*on_refused)(const pl_refusal *refusal);

@@ -27,8 +27,7 @@ typedef struct pl_rollback_plan {
     /* which home gets a path that no home has yet; if n is 0, the store is in one
      * piece */
     pl_places places;
-    /* [n] one for every module of the arm */
-    pl_rollback_change *changes; /* of every module of the arm */
+    pl_rollback_change *changes; /* [n] one for every module of the arm */
     size_t n;
     pl_arm arm;
     pl_topology *topology; /* NULL: the store does not define the arm */

@@ -54,8 +54,7 @@ static uint64_t needed_by(const pl_arm *arm, const pl_topology *t, int module,
     uint64_t oldest = UINT64_MAX;
     if (phase >= arm->inner.phases)
         return oldest;
-    /* also for the phase before, because the state at its end may still be on its
-     * way */
+    /* The versions that the phase before needed are kept, too. */
     for (int64_t p = phase > 0 ? phase - 1 : 0; p <= phase; p++) {
         uint64_t needs = pl_round_needs(arm, t, module, p);
         bool counts = pl_traits(arm->outer.method.method)->arrives;

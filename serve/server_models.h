@@ -22,7 +22,8 @@ void server_models_close(server_models **models); /* accepts NULL */
 int server_models_count(const server_models *m);
 server_model server_models_get(const server_models *m, int number);
 void server_models_name(const server_models *m, int number, char name[PL_NAME_MAX]);
-/* Whether the server answers as this model (settings.closed). */
+/* Whether the server answers as this model: not if its path is closed
+ * (settings.closed). */
 bool server_models_is_open(const server_models *m, int number);
 /* Finds a model; ERR_NOT_FOUND lists the names that exist. */
 PL_MUST_CHECK pl_status server_models_find(const server_models *m, const char *name,

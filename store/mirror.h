@@ -15,8 +15,9 @@ typedef struct mirror_target {
 } mirror_target;
 
 /* Copies the chunks, which no record names yet, and writes into `left` what remains to
- * be done. Until then the target shows its old state. If `left` is NULL, the rest is
- * done at once. The caller holds the target's lock. Errors as for pl_store_mirror. */
+ * be done. The target shows its old state until that rest is done. If `left` is NULL,
+ * the rest is done at once. The caller holds the target's lock. Errors as for
+ * pl_store_mirror. */
 PL_MUST_CHECK pl_status mirror_into(pl_store *from, mirror_target *to, pl_buf *left,
                                     pl_mirror_report *report);
 /* Does the rest (`left`) in one commit. May be called again. ERR_DAMAGED if `left`

@@ -24,9 +24,10 @@ typedef struct train_job {
     double mix;   /* local = mix local + (1 - mix) merged */
     const bool *mixed; /* [n_slots] the slots that are mixed */
     /* input and output */
-    /* [n_vectors, path_params], owned: m and v from before the steps on entry, from
-     * after them on return; NULL on entry: zeros. If the arm scores, it gets the scores
-     * (f64). */
+    /* The path's state, [n_vectors, path_params]; owned. The steps start with its first
+     * two vectors, m and v, and replace them with the new ones. NULL on entry: all
+     * zeros. In an arm that scores documents instead of training (arm->n_scored > 0),
+     * it is on return the score of each document instead: [n_scored] f64, nats. */
     float *state;
     /* output */
     pl_status status;

@@ -187,7 +187,9 @@ static pl_status fetch_change(worker *w, const char *name,
         cache_put(w->blobs, &made, memcpy(pl_grow(NULL, bytes), out, bytes), bytes);
     else
         status =
-            pl_fail(PL_ERR_PROTO, "version %llu of %s is not what its change makes",
+            pl_fail(PL_ERR_PROTO,
+                    "version %llu of %s: the version before and the change from the "
+                    "home do not make the bytes that the home names",
                     (unsigned long long)facts->number, name);
 done:
     pl_buf_destroy(&change);
@@ -368,7 +370,8 @@ done:
     return status;
 }
 
-/* Whether the bytes can be decoded. If not, the home is asked. */
+/* Whether bytes that another worker sent can be decoded as an update of this slot. If
+ * not, the next worker that offers the update is asked, and at last the home. */
 static bool is_update(const local_slot *s, const pl_buf *bytes)
 {
     pl_codec_message messages[PL_ROUND_VECTORS_MAX];
