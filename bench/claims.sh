@@ -8,13 +8,13 @@
 # TRAIN and VALID are JSON lines with `text` and `domain` (also compressed with zstd), as
 # tools/corpus.sh makes them; without them the text that this machine has is used. --quick
 # is one seed and short runs, about 15 minutes on two cores; otherwise three seeds and about
-# two hours. Runs that FOLDER (claims) has already are only read, so a script that was ended
+# two hours. Runs that FOLDER (claims, or claims-quick) has already are only read, so a script that was ended
 # goes on where it was. The exit code is 0 if all runs worked, whatever the claims say.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 pathloom=${PATHLOOM:-$root/build/release/pathloom}
 export PATHLOOM="$pathloom"
-quick='' seeds='' only='' out=claims
+quick='' seeds='' only='' out=''
 while [ $# -gt 0 ]; do
     case $1 in
     --quick) quick=1 ;;
@@ -39,19 +39,21 @@ while [ $# -gt 0 ]; do
     shift
 done
 train=${1:-} valid=${2:-}
-mkdir -p "$out"
-out=$(realpath "$out")
 if [ -n "$quick" ]; then
+    out=${out:-claims-quick}
     seeds=${seeds:-1}
     common="train.base_steps=300 train.tau=25 train.phases=6"
     steps=150 em=1 em_twice=1,3
 else
+    out=${out:-claims}
     seeds=${seeds:-1 2 3}
     common="train.base_steps=1200 train.tau=50 train.phases=8"
     steps=400 em=2 em_twice=2,4
 fi
 common="$common eval.sample_tokens=0 eval.max_tokens=200000"
 first=${seeds%% *}
+mkdir -p "$out"
+out=$(realpath "$out")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM

@@ -89,13 +89,21 @@ static pl_status add_document_hash(void *context, const pl_document *document)
     return PL_OK;
 }
 
-static pl_status read_subject(coverage_call *call)
+/* A single file of the corpus was cut into documents (data.cut), a file of a folder was
+ * not, so the documents are looked for in both forms. */
+static pl_status read_subject(coverage_call *call, const char *dir)
 {
     pl_read_stats stats;
+    pl_run r;
     call->subject.domain = call->of;
     if (!call->of || !pl_path_exists(call->of))
         return PL_OK;
+    PL_CHECK(run_look(dir, &r));
+    const size_t cut = (size_t)r.cfg.cut;
+    run_close(&r);
     PL_CHECK(pl_documents_cut(call->of, 0, add_document_hash, call, &stats));
+    if (cut > 0)
+        PL_CHECK(pl_documents_cut(call->of, cut, add_document_hash, call, &stats));
     call->subject =
         (pl_subject){.hashes = (const uint64_t *)(const void *)call->hashes.data,
                      .n_hashes = call->hashes.len / sizeof(uint64_t)};
@@ -166,7 +174,7 @@ static pl_status coverage(const char *dir, coverage_call *call)
     pl_status status = PL_OK;
     call->arms = pl_json_array();
     pl_json_set(o, "arms", call->arms);
-    PL_TRY(read_subject(call));
+    PL_TRY(read_subject(call, dir));
     PL_TRY(store_open_run(dir, &call->store));
     if (call->of && !call->json)
         say("%-18s %9s %9s %9s", "path or module", "documents", "of it", "tokens");

@@ -69,6 +69,7 @@ typedef struct job {
     pl_store *store;
     pl_arm arm;
     pl_topology *topology;
+    pl_snapshot tag; /* --at TAG; no items: a number, or the newest versions */
     pl_buf tokenizer;
     float *params;
     pl_path_module *modules;
@@ -84,6 +85,11 @@ static pl_status open_export(job *j)
     PL_CHECK(store_open_run(j->r.dir, &j->store));
     char arm[PL_ARM_NAME_MAX];
     pl_newest_chapter(j->store, arm);
+    int64_t number;
+    if (j->q->at && pl_parse_int(j->q->at, &number) != PL_OK) {
+        PL_CHECK(pl_store_get_tag(j->store, j->q->at, &j->tag));
+        pl_copy_text(arm, sizeof arm, j->tag.arm);
+    }
     if (j->q->arm)
         pl_copy_text(arm, sizeof arm, j->q->arm);
     pl_status status = pl_read_arm(j->store, arm, &j->arm, &j->topology);
@@ -232,6 +238,8 @@ static pl_status route(job *j, int *path)
     PL_TRY(pl_tokenizer_encode(tokenizer, j->q->text, strlen(j->q->text), &tokens));
     run_answer_settings(&j->r, &settings);
     settings.which.best = j->q->best;
+    if (j->tag.n_items > 0 && pl_arm_chapter(j->tag.arm) >= 0)
+        settings.which.at = &j->tag;
     PL_TRY(pl_path_chooser_open(&settings, j->store, &chooser));
     PL_TRY(pl_path_chooser_follow(chooser, &j->arm, j->topology));
     PL_TRY(pl_path_chooser_choose(chooser, (const int32_t *)(const void *)tokens.data,
@@ -292,6 +300,7 @@ static int run_export(int argc, char **argv)
     pl_free(j.texts);
     pl_free(j.modules);
     pl_free_aligned(j.params);
+    pl_snapshot_clear(&j.tag);
     pl_buf_destroy(&j.tokenizer);
     pl_topology_destroy(&j.topology);
     pl_arm_clear(&j.arm);

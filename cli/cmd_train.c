@@ -177,9 +177,11 @@ static void start_page(pl_run *r, pl_launcher **viewer)
  * they are the run's own from then on. */
 static pl_status prepare_run(pl_run *r, train_dial *dial)
 {
-    const bool chooses = train_dial_is_set(dial) && !r->resumed;
-    if (train_dial_is_set(dial) && r->resumed)
-        say("dial     the keys of this run were chosen when it began");
+    const bool decided = r->resumed || r->took_saved;
+    const bool chooses = train_dial_is_set(dial) && !decided;
+    if (train_dial_is_set(dial) && decided)
+        say("dial     the keys of this run were chosen before; they are in its "
+            "run.yaml");
     PL_CHECK(run_find_device(r));
     if (chooses)
         PL_CHECK(train_dial_begin(dial, r));

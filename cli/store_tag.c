@@ -49,6 +49,12 @@ pl_status store_check_tag_name(pl_store *store, const char *name)
             PL_ERR_USAGE,
             "`%s` cannot name a tag: no numbers, not head, and no @ / . or blanks",
             name);
+    if (pl_starts_with(name, "best-mix"))
+        return pl_fail(
+            PL_ERR_USAGE,
+            "`%s` cannot name a tag: `pathloom train` gives such names to each "
+            "path's best version",
+            name);
     PL_CHECK(names_kind(store, name, &kind));
     if (run_may_have_arm(name))
         kind = NAME_ARM;

@@ -112,6 +112,7 @@ static pl_status measure_speed(train_dial *d, const pl_run *r, int i)
         PL_CHECK(measure_workers(c, r->n_workers, r->n_gpus, seconds, &s->together));
     /* Other programs may have disturbed the first measurement more than the second. */
     s->alone = fmax(s->alone, s->together);
+    PL_CHECK(run_stopped(r));
     d->facts.n_speeds = i + 1;
     return PL_OK;
 }
@@ -198,6 +199,28 @@ static pl_status check_size(const pl_run *r)
         corpus, (unsigned long long)bytes);
 }
 
+/* A command that was ended after it had read the text chose these already; the data
+ * folder is bound to them. */
+static void take_prepared(const pl_run *r, int64_t *vocab, int64_t *bytes)
+{
+    char path[PL_PATH_MAX];
+    pl_buf text = {0};
+    pl_json *json = NULL;
+    if (pl_path_exists(run_file(r, "data/data.json", path)) &&
+        pl_read_file(path, &text) == PL_OK &&
+        pl_json_parse(pl_buf_text(&text), text.len, &json) == PL_OK) {
+        const pl_json *options = pl_json_get(json, "options");
+        const char *words[2] = {pl_json_text(pl_json_get(options, "vocab"), NULL),
+                                pl_json_text(pl_json_get(options, "max_bytes"), NULL)};
+        int64_t *const into[2] = {vocab, bytes};
+        for (int i = 0; i < 2; i++)
+            if (words[i])
+                (void)!pl_parse_int(words[i], into[i]);
+    }
+    pl_json_destroy(&json);
+    pl_buf_destroy(&text);
+}
+
 pl_status train_dial_begin(train_dial *d, pl_run *r)
 {
     int64_t vocab, bytes;
@@ -208,6 +231,7 @@ pl_status train_dial_begin(train_dial *d, pl_run *r)
     d->facts.seconds = seconds_left(d, r);
     d->facts.n_tokens = d->n_tokens;
     dial_text(&d->facts, &vocab, &bytes);
+    take_prepared(r, &vocab, &bytes);
     if (!is_given(d, "preset=") && !is_given(d, "data.tokenizer=") &&
         !is_given(d, "model.import="))
         choose_int(d, "data.vocab", vocab, "goes with the size of the model");

@@ -128,12 +128,33 @@ static pl_status bring_arm_object(void *context, const pl_object *object)
     return goes_along(object->name, walk->arm) ? bring_object(walk->t, object) : PL_OK;
 }
 
+/* A tag whose versions are not all there would be damage in the other store. */
+static pl_status has_versions(pl_store *to, const pl_snapshot *tag, bool *has)
+{
+    *has = true;
+    for (size_t i = 0; i < tag->n_items && *has; i++) {
+        pl_version v;
+        memset(&v, 0, sizeof v);
+        pl_status status =
+            pl_store_get_version(to, tag->items[i].module, tag->items[i].number, &v);
+        if (status != PL_OK && status != PL_ERR_NOT_FOUND)
+            return status;
+        *has = status == PL_OK;
+        pl_version_clear(&v);
+    }
+    return PL_OK;
+}
+
 static pl_status visit_tag(void *context, const pl_snapshot *tag)
 {
     const object_walk *walk = context;
     char name[PL_MODULE_NAME_MAX + 8];
     pl_object object;
+    bool has;
     if (*walk->arm && strcmp(tag->arm, walk->arm) != 0)
+        return PL_OK;
+    PL_CHECK(has_versions(walk->t->to, tag, &has));
+    if (!has)
         return PL_OK;
     snprintf(name, sizeof name, "tag/%s", tag->name);
     PL_CHECK(pl_store_get_object(walk->t->from, name, &object));

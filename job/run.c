@@ -165,8 +165,8 @@ static pl_status configure_run(const run_request *q, pl_run *r)
                            "a number without +",
                            q->sets[i], r->dir);
     run_file(r, "run.yaml", saved);
-    return config_build(takes_saved(q, saved) ? saved : q->file, q->sets, q->n_sets,
-                        &r->cfg);
+    r->took_saved = takes_saved(q, saved);
+    return config_build(r->took_saved ? saved : q->file, q->sets, q->n_sets, &r->cfg);
 }
 
 pl_status run_save(const pl_run *r)

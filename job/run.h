@@ -35,6 +35,7 @@ typedef struct pl_run {
     int lock;
     bool made;       /* this command made the folder */
     bool resumed;    /* a phase of this run was trained before this command started */
+    bool took_saved; /* nothing was trained yet, but run.yaml is there and is used */
     bool lengthened; /* this command appends to train.more of a run that has begun */
     pl_topology *topology; /* topology of the mixture in its last chapter */
     pl_tokens *train, *valid;

@@ -196,8 +196,9 @@ static pl_status compare_phases(selection *s, int path, const pl_tokens *tokens,
     if (out->n_docs > 0)
         status = find_least(s, path, tokens, docs, scores, out);
     const double error = pl_score_error(scores + out->n_docs, scores, out->n_docs);
+    const bool diverged = isnan(out->last_nats) && !isnan(out->nats);
     if (out->n_docs < DOCUMENTS_LEAST ||
-        !(out->last_nats - out->nats > DOUBT * error)) {
+        !(diverged || out->last_nats - out->nats > DOUBT * error)) {
         out->phase = s->arm.inner.phases;
         out->nats = out->last_nats;
     }
@@ -249,7 +250,7 @@ static pl_status put_best(selection *s, const char *tag, const found *best)
     return status;
 }
 
-static pl_status select_path(selection *s, int path, int *n_earlier)
+static pl_status select_path(selection *s, int path, int *n_new, int *n_earlier)
 {
     char tag[PL_NAME_MAX], object[PL_MODULE_NAME_MAX];
     pl_hash blob;
@@ -259,6 +260,7 @@ static pl_status select_path(selection *s, int path, int *n_earlier)
     pl_status status = pl_client_get_object(s->r->client, object, &blob);
     if (status != PL_ERR_NOT_FOUND)
         return status;
+    ++*n_new;
     PL_CHECK(find_best(s, path, &best));
     *n_earlier += best.phase < s->arm.inner.phases;
     return put_best(s, tag, &best);
@@ -296,17 +298,18 @@ pl_status stage_select(pl_run *r, const char *arm)
     selection s = {.r = r};
     char took[16];
     const double start = pl_now();
-    int n_earlier = 0;
+    int n_new = 0, n_earlier = 0;
     pl_status status = PL_OK;
     if (r->cfg.holdout <= 0)
         return PL_OK;
     PL_TRY(open_selection(&s, arm));
     const int n_paths = pl_topology_n_paths(s.topology);
     for (int path = 0; path < n_paths; path++)
-        PL_TRY(select_path(&s, path, &n_earlier));
-    say("select   %d of %d paths of %s have an earlier version that is better on "
-        "their hold-out (%s)",
-        n_earlier, n_paths, arm, pl_human_seconds(pl_now() - start, took));
+        PL_TRY(select_path(&s, path, &n_new, &n_earlier));
+    if (n_new > 0)
+        say("select   %d of %d paths of %s have an earlier version that is better on "
+            "their hold-out (%s)",
+            n_earlier, n_new, arm, pl_human_seconds(pl_now() - start, took));
 done:
     pl_scorer_destroy(&s.scorer);
     pl_free_aligned(s.params);

@@ -7,7 +7,9 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -51,7 +53,8 @@ static pl_status time_crew_training(const measure_options *o,
                                     .rounds = model->rounds,
                                     .seconds = o->seconds,
                                     .cpu_clock = o->cpu_clock,
-                                    .muon = o->muon};
+                                    .muon = o->muon,
+                                    .muon_rows = o->muon_rows};
     PL_CHECK(pl_backend_open(&backend, &be));
     const pl_status status = pl_probe_step(be, &probe, seconds);
     pl_backend_close(&be);
@@ -78,6 +81,8 @@ static pl_status start_crew_child(const measure_options *o, const measured_model
         return pl_fail(PL_ERR_IO, "cannot make a pipe: %s", strerror(errno));
     out->pid = fork();
     if (out->pid == 0) {
+        /* It holds the run's lock, too, and must not outlive this command. */
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
         close(ends[0]);
         if (o->seconds <= 0) /* otherwise like a job's workers, which are not bound */
             bind_processors(i * crew->threads, crew->threads);
@@ -94,7 +99,10 @@ static pl_status start_crew_child(const measure_options *o, const measured_model
 static pl_status finish_crew_child(const child *c, double *seconds)
 {
     int code = 0;
-    const bool told = read(c->pipe, seconds, sizeof *seconds) == sizeof *seconds;
+    ssize_t n;
+    while ((n = read(c->pipe, seconds, sizeof *seconds)) < 0 && errno == EINTR)
+        ;
+    const bool told = n == sizeof *seconds;
     close(c->pipe);
     while (waitpid(c->pid, &code, 0) < 0 && errno == EINTR)
         ;
@@ -135,7 +143,8 @@ pl_status measure_workers(const config *c, int workers, int n_gpus, double secon
     const measure_options o = {.backend = c->backend,
                                .precision = c->precision,
                                .seconds = seconds,
-                               .muon = config_has_muon(c)};
+                               .muon = config_has_muon(c),
+                               .muon_rows = (int)c->muon_rows};
     measured_model model = {.name = "own", .batch = config_pass(c), .rounds = 1};
     measure_crew crew = {.processes = workers, .threads = (int)c->threads};
     double step;

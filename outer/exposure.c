@@ -15,7 +15,9 @@ typedef struct counting {
     pl_sampler **samplers; /* [R] one sampler per replica */
     /* [R, phases] counts of whole phases; n_tokens 0: not counted yet */
     uint64_t *n_tokens, *of_tokens;
-    pl_exposure *module; /* the module that is being counted */
+    bool *seen;            /* [R, phases] phases that the record has, of the path */
+    pl_exposure *module;   /* the module that is being counted */
+    pl_exposure *replicas; /* [R] the path's own counts */
 } counting;
 
 static bool is_meant(const pl_subject *subject, const pl_tokens *shard,
@@ -37,6 +39,7 @@ static void close_counting(counting *c)
     pl_free(c->marks);
     pl_free(c->n_tokens);
     pl_free(c->of_tokens);
+    pl_free(c->seen);
     pl_tokens_close(&c->shard);
     pl_buf_destroy(&c->bytes);
 }
@@ -58,6 +61,7 @@ static pl_status open_counting(pl_store *store, const pl_subject *subject, count
     }
     c->n_tokens = pl_alloc(n_phases * sizeof *c->n_tokens);
     c->of_tokens = pl_alloc(n_phases * sizeof *c->of_tokens);
+    c->seen = pl_alloc(n_phases * sizeof *c->seen);
     c->samplers = pl_alloc((size_t)replicas * sizeof *c->samplers);
     pl_sampler_options options = {.context = in->context,
                                   .seed = c->arm->seed,
@@ -107,6 +111,17 @@ static pl_status add_exposed_version(void *context, const pl_version *v)
                            "not have",
                            v->module, (unsigned long long)v->number);
         add_samples(c, (int)k->replica, k->first_sample, k->n_samples, c->module);
+        /* A phase counts once for the path, by the first module that it reached. A
+         * rollback may have left out phases. */
+        const uint64_t phase = k->first_sample / pl_phase_samples(c->arm);
+        if (phase >= (uint64_t)c->arm->inner.phases)
+            continue;
+        bool *seen =
+            &c->seen[(size_t)k->replica * (size_t)c->arm->inner.phases + phase];
+        if (!*seen)
+            add_samples(c, (int)k->replica, k->first_sample, k->n_samples,
+                        &c->replicas[k->replica]);
+        *seen = true;
     }
     return PL_OK;
 }
@@ -115,17 +130,9 @@ static pl_status count_path(pl_store *store, counting *c, pl_exposure *paths,
                             pl_exposure *modules)
 {
     const int replicas = pl_topology_n_replicas(c->topology);
-    const uint64_t size = pl_phase_samples(c->arm);
-    for (int r = 0; r < replicas; r++) {
-        pl_exposure *e = &paths[c->path * replicas + r];
-        pl_path_state state = {.phase = 0};
-        e->n_docs = c->n_docs;
-        pl_status status = pl_store_get_path(store, e->name, &state);
-        if (status != PL_OK && status != PL_ERR_NOT_FOUND)
-            return status;
-        for (int64_t t = 0; status == PL_OK && t < state.phase; t++)
-            add_samples(c, r, (uint64_t)t * size, size, e);
-    }
+    c->replicas = &paths[c->path * replicas];
+    for (int r = 0; r < replicas; r++)
+        c->replicas[r].n_docs = c->n_docs;
     for (int slot = 0; slot < pl_topology_n_slots(c->topology); slot++) {
         c->module = &modules[pl_topology_module_of_path(c->topology, slot, c->path)];
         PL_CHECK(pl_store_each_version(store, c->module->name, add_exposed_version, c));

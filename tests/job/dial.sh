@@ -55,7 +55,7 @@ grep -q '^dial     took .* planned: start .*, base model .*, routing .*, paths .
 # The same command goes on with the keys that were chosen first.
 cp "$work/timed/run.yaml" "$work/before.yaml"
 train timed --for 20s --set train.batch=4 --set train.tau=5 || fail "the run does not resume"
-grep -q 'the keys of this run were chosen when it began' "$work/timed.out" ||
+grep -q 'the keys of this run were chosen before' "$work/timed.out" ||
     fail "the resumed run chooses again"
 cmp -s "$work/before.yaml" "$work/timed/run.yaml" || fail "the resumed run has other keys"
 
@@ -68,6 +68,20 @@ steps=$(printed tokens train.base_steps)
 train short --for 1s || fail "--for 1s: $(tail -n 1 "$work/short.err")"
 grep -q '^note     the smallest run takes about .* more time than is left' "$work/short.out" ||
     fail "a time that is too short is not said to be so"
+
+# A command that was killed after it had read the text goes on with the same text.
+train killed --for 1s &
+job=$!
+for _ in $(seq 600); do
+    [ -e "$work/killed/data/data.json" ] && break
+    kill -0 $job 2>/dev/null || fail "the run ends without data"
+    sleep 0.05
+done
+pkill -9 -P $job
+kill -9 $job 2>/dev/null
+wait $job
+sleep 0.5
+train killed --for 1s || fail "the same command again: $(tail -n 1 "$work/killed.err")"
 
 # Bad values: exit code, one sentence, no folder.
 refused() { # code, words of the sentence, arguments

@@ -60,6 +60,14 @@ while read -r largest; do
 done <"$work/files"
 awk 'NR == FNR { all[$1] = $3; next } $3 > all[$1] { bad = 1 } { sum += $3 }
     END { exit bad || !sum }' "$work/domain" "$work/file" || fail "the tokens of a file"
+echo "a corpus of one file is cut into documents, and all of them are in the file"
+cat "$work"/corpus/*/* >"$work/one.txt"
+run=one
+(small_job $run --corpus "$work/one.txt" --set train.tau=8 --set train.phases=2 \
+    --set train.base_steps=8) >"$work/run.out" 2>&1 || fail "the run of one file"
+exposure "$work/one.txt" mix >"$work/file" || fail "data coverage --of the corpus"
+awk '$2 != $3 || $3 == 0 { bad = 1 } { n++ } END { exit bad || !n }' "$work/file" ||
+    fail "not all tokens are of the only file"
 "$pathloom" data coverage --of elsewhere --run "$work/$run" >"$work/o.out" 2>&1
 [ $? -eq 66 ] || fail "a domain that nobody has"
 rm -rf "$work"

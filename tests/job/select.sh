@@ -49,8 +49,8 @@ run=$work/calm
 "$pathloom" store tag --run "$run" >"$work/out" 2>&1 || fail "tags"
 awk '/nats per token on/ { for (i = 1; i < NF; i++) if ($i == "nats") chosen = $(i - 1)
     for (i = 1; i < NF; i++) if ($i == "after") last = $(i - 1)
-    n++; if (chosen > last + 0) exit 1 }
-    END { exit !(n > 0) }' "$work/out" || fail "a worse version was chosen"
+    n++; bad += chosen > last + 0 }
+    END { exit bad || !n }' "$work/out" || fail "a worse version was chosen"
 
 # The choice is in the log, and every verb takes it.
 ask store show best-mix-p00 --run "$run" || fail "show"

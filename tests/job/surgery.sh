@@ -98,6 +98,20 @@ verb export --path p00 --out "$work/b"
 [ "$(tail -c 40000 "$work/a/model.safetensors" | cksum)" = \
     "$(tail -c 40000 "$work/b/model.safetensors" | cksum)" ] || fail "export --at same"
 
+echo "a path is exported that answers at the tag, and no tag goes without its versions"
+for prompt in int "def x" "# A" "(" static; do
+    at=$("$pathloom" route --run "$work/run" --at early --prompt "$prompt" --json |
+        sed 's/^{"path":"\([^"]*\)".*/\1/')
+    "$pathloom" export --run "$work/run" --at early --prompt "$prompt" --out "$work/of-$at" \
+        --json >"$work/exported.json" || fail "export --at early --prompt"
+    grep -q "\"path\":\"$at\"" "$work/exported.json" ||
+        fail "$prompt: $at answers, and another path is exported"
+    rm -rf "$work/of-$at"
+done
+"$pathloom" store push "$work/pushed" mix --run "$work/run" >"$work/out" || fail "push of mix"
+"$pathloom" store fsck --store "$work/pushed" >"$work/out" 2>&1 ||
+    fail "the pushed store: $(cat "$work/out")"
+
 echo "without a module: none of its bytes is read"
 alone() { # what the run says if paths through L2.E1 are closed
     text --without L2.E1 && bits --without L2.E1 &&
