@@ -292,7 +292,7 @@ static void add_module_version(page_history *h, const char *module, uint64_t num
     pl_version v = {.number = number,
                     .method = "nesterov",
                     .n_params = 7,
-                    .wall_ms = 1795593206977 + (int64_t)number * 60000,
+                    .wall_ms = 1795593206977 + (int64_t)(number % 100000) * 60000,
                     .n_contributions = number > 0 ? 2 : 0,
                     .contributions = c};
     pl_copy_text(v.module, sizeof v.module, module);
