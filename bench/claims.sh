@@ -245,7 +245,7 @@ if wanted S7; then
     line="$line $(of_rule oracle 64)"
     row S7 "the path chosen again every 128, 64, 32, 16 tokens (mixed documents, one seed)" \
         "12.22, then 11.48, 11.38, 11.31, 11.26" \
-        "$(echo "$line" | awk '{ print $1 ", then " $2 ", " $3 ", " $4 ", " $5 "; oracle 64: " $6 }')" \
+        "$(echo "$line" | awk '{ printf("%.2f, then %.2f, %.2f, %.2f, %.2f; oracle 64: %.2f", $1, $2, $3, $4, $5, $6) }')" \
         "falls; at least 2 % at 64; oracle below" \
         "$(echo "$line" | awk '{ ok = $2 < $1 && $3 < $2 && $4 < $3 && $5 < $4
                                   print(ok && $3 <= 0.98 * $1 && $6 < $3 ? "pass" : "fail") }')"
