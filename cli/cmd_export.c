@@ -70,6 +70,7 @@ typedef struct job {
     pl_arm arm;
     pl_topology *topology;
     pl_snapshot tag; /* --at TAG; no items: a number, or the newest versions */
+    int64_t number;  /* --at N; -1: not a number */
     pl_buf tokenizer;
     float *params;
     pl_path_module *modules;
@@ -85,8 +86,9 @@ static pl_status open_export(job *j)
     PL_CHECK(store_open_run(j->r.dir, &j->store));
     char arm[PL_ARM_NAME_MAX];
     pl_newest_chapter(j->store, arm);
-    int64_t number;
-    if (j->q->at && pl_parse_int(j->q->at, &number) != PL_OK) {
+    j->number = -1;
+    if (j->q->at && (pl_parse_int(j->q->at, &j->number) != PL_OK || j->number < 0)) {
+        j->number = -1;
         PL_CHECK(pl_store_get_tag(j->store, j->q->at, &j->tag));
         pl_copy_text(arm, sizeof arm, j->tag.arm);
     }
@@ -165,32 +167,17 @@ static void tell_exported(const job *j, const char *path, const char *target)
     say_json(o);
 }
 
-static pl_status find_version(job *j, int path, int slot)
-{
-    char name[PL_MODULE_NAME_MAX], asked[2 * PL_MODULE_NAME_MAX];
-    module_at found = {.number = UINT64_MAX};
-    bool versioned;
-    pl_arm_module_name(&j->arm, j->topology,
-                       pl_topology_module_of_path(j->topology, slot, path), name);
-    pl_copy_text(found.module, sizeof found.module, name);
-    snprintf(asked, sizeof asked, "%s@%.64s", name, j->q->at ? j->q->at : "");
-    if (j->q->at)
-        PL_CHECK(names_module(j->store, asked, &found, &versioned));
-    pl_copy_text(j->modules[slot].name, sizeof j->modules[slot].name, found.module);
-    j->modules[slot].number = found.number;
-    return PL_OK;
-}
-
 static pl_status export_path(job *j, int path)
 {
     char name[PL_NAME_MAX], target[PL_PATH_MAX], title[PL_PATH_MAX];
     pl_topology_path_name(j->topology, path, name);
     PL_CHECK(target_of(j, name, target));
-    for (int slot = 0; slot < pl_topology_n_slots(j->topology); slot++)
-        PL_CHECK(find_version(j, path, slot));
-    if (j->q->best)
-        PL_CHECK(pl_name_path_modules(j->store, &j->arm, j->topology, path,
-                                      (pl_which){.best = true}, j->modules));
+    const pl_which which = {j->tag.n_items > 0 ? &j->tag : NULL, j->q->best};
+    PL_CHECK(
+        pl_name_path_modules(j->store, &j->arm, j->topology, path, which, j->modules));
+    for (int slot = 0; j->number >= 0 && slot < pl_topology_n_slots(j->topology);
+         slot++)
+        j->modules[slot].number = (uint64_t)j->number;
     PL_CHECK(pl_read_path_modules(j->store, j->topology, j->modules, j->params));
     /* "pathloom.module.L1.E0": "4 HASH" is the note about a module; the other notes say
      * how the model was made. */

@@ -304,8 +304,7 @@ static void print_keys(const train_dial *d, const dial_choice *c)
     const dial_facts *f = &d->facts;
     if (d->time)
         say("dial     %s, %s of it left; %d worker%s: %s tokens/s alone, %s each at "
-            "the "
-            "same time",
+            "the same time",
             pl_human_seconds(d->seconds, human[0]),
             pl_human_seconds(f->seconds, human[1]), f->workers,
             f->workers == 1 ? "" : "s", pl_human_count(f->speeds[0].alone, human[2]),
@@ -316,8 +315,7 @@ static void print_keys(const train_dial *d, const dial_choice *c)
         say("         %-26s %s", d->keys.pair[i], d->keys.why[i]);
     if (c->epochs > PASSES_MAX)
         say("note     the training passes over the text %.0f times; more text would "
-            "help "
-            "more than more training",
+            "help more than more training",
             c->epochs);
     if (c->short_of_time)
         say("note     the smallest run takes about %s, which is more time than is left",

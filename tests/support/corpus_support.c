@@ -99,3 +99,16 @@ void make_words(uint64_t seed, size_t len, pl_buf *out)
     }
     pl_buf_text(out);
 }
+
+pl_status make_words_tokenizer(void **state, int vocab, pl_tokenizer **out)
+{
+    pl_buf text = {0};
+    if (make_scratch(state) != 0)
+        return pl_fail(PL_ERR_IO, "there is no scratch folder");
+    make_words(1, 100000, &text);
+    const char *texts[] = {(const char *)text.data};
+    pl_status status =
+        pl_tokenizer_train(texts, &text.len, 1, vocab, 1, in_scratch("words.model"));
+    pl_buf_destroy(&text);
+    return status == PL_OK ? pl_tokenizer_load(in_scratch("words.model"), out) : status;
+}

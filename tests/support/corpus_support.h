@@ -54,4 +54,7 @@ void build_tokens(const uint32_t *lens, size_t n, uint32_t vocab, pl_buf *out);
 /* Words drawn from a small alphabet: text that a tokenizer can learn from. */
 void make_words(uint64_t seed, size_t len, pl_buf *out);
 
+/* A tokenizer that was trained on such words. Makes the scratch folder, too. */
+pl_status make_words_tokenizer(void **state, int vocab, pl_tokenizer **out);
+
 #endif

@@ -9,17 +9,7 @@ static pl_tokenizer *tokenizer;
 
 static int open_words(void **state)
 {
-    pl_buf text = {0};
-    if (make_scratch(state) != 0)
-        return -1;
-    make_words(1, 100000, &text);
-    const char *texts[] = {(const char *)text.data};
-    pl_status status =
-        pl_tokenizer_train(texts, &text.len, 1, VOCAB, 1, in_scratch("words.model"));
-    pl_buf_destroy(&text);
-    if (status == PL_OK)
-        status = pl_tokenizer_load(in_scratch("words.model"), &tokenizer);
-    return status == PL_OK ? 0 : -1;
+    return make_words_tokenizer(state, VOCAB, &tokenizer) == PL_OK ? 0 : -1;
 }
 
 static int close_words(void **state)

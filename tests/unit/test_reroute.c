@@ -47,16 +47,7 @@ static int open_all(void **state)
                             .norm_eps = 1e-5};
     const pl_backend_options be = {.name = "ref", .n_threads = 1, .precision = "f32"};
     pl_topology_spec spec = {.replicas = 1};
-    pl_buf text = {0};
-    if (make_scratch(state) != 0)
-        return -1;
-    make_words(1, 100000, &text);
-    const char *texts[] = {(const char *)text.data};
-    pl_status status =
-        pl_tokenizer_train(texts, &text.len, 1, VOCAB, 1, in_scratch("words.model"));
-    pl_buf_destroy(&text);
-    if (status == PL_OK)
-        status = pl_tokenizer_load(in_scratch("words.model"), &tokenizer);
+    pl_status status = make_words_tokenizer(state, VOCAB, &tokenizer);
     if (status == PL_OK)
         status = pl_backend_open(&be, &backend);
     if (status == PL_OK)

@@ -51,16 +51,7 @@ static void close_model(void)
 
 static int open_all(void **state)
 {
-    pl_buf text = {0};
-    if (make_scratch(state) != 0)
-        return -1;
-    make_words(1, 100000, &text);
-    const char *texts[] = {(const char *)text.data};
-    pl_status status =
-        pl_tokenizer_train(texts, &text.len, 1, VOCAB, 1, in_scratch("words.model"));
-    pl_buf_destroy(&text);
-    if (status != PL_OK ||
-        pl_tokenizer_load(in_scratch("words.model"), &tokenizer) != PL_OK)
+    if (make_words_tokenizer(state, VOCAB, &tokenizer) != PL_OK)
         return -1;
     prompt[0] = PL_TOKEN_BOS;
     for (int i = 1; i < CONTEXT; i++)
