@@ -146,6 +146,14 @@ static double posterior_of(const routing_call *call, int path)
     return nats ? 1.0 / sum : NAN;
 }
 
+/* Shows a number of a path, or a dash of the same width where the path has none: it is
+ * closed, or the likelihood is not known. */
+static void show_path_real(row *r, const char *key, double value, const char *format,
+                           const char *dash)
+{
+    row_real(r, key, value, isfinite(value) ? format : dash);
+}
+
 static void show_routed_path(const routing_call *call, const row *all, int path)
 {
     const double *nats = call->likeliest.nats;
@@ -154,14 +162,16 @@ static void show_routed_path(const routing_call *call, const row *all, int path)
     pl_topology_path_name(call->mix.topology, path, name);
     row_text(&r, "path", name, "%-6s");
     row_say(&r, "%s", path == answering_path(call) ? "*" : " ");
-    row_real(&r, "nats", nats ? nats[path] : NAN, nats ? " %10.2f" : "          -");
-    row_real(&r, "behind_nats", nats ? nats[path] - nats[call->likeliest.path] : NAN,
-             nats ? " %9.2f" : "         -");
-    row_real(&r, "posterior", posterior_of(call, path),
-             nats ? " %10.4f" : "          -");
-    row_real(&r, "router_cost", call->costs[path], " %12.4f");
-    row_real(&r, "router_behind", call->costs[path] - call->costs[call->router_path],
-             " %9.4f");
+    show_path_real(&r, "nats", nats ? nats[path] : NAN, " %10.2f", "          -");
+    show_path_real(&r, "behind_nats",
+                   nats ? nats[path] - nats[call->likeliest.path] : NAN, " %9.2f",
+                   "         -");
+    show_path_real(&r, "posterior", posterior_of(call, path), " %10.4f",
+                   "          -");
+    show_path_real(&r, "router_cost", call->costs[path], " %12.4f", "            -");
+    show_path_real(&r, "router_behind",
+                   call->costs[path] - call->costs[call->router_path], " %9.4f",
+                   "         -");
     row_finish(&r);
 }
 
@@ -181,11 +191,12 @@ static void show_routing(const routing_call *call)
         char likely[PL_NAME_MAX];
         pl_topology_path_name(t, call->likeliest.path, likely);
         row_text(&r, "likeliest_path", likely, "; likeliest is %s");
-        row_real(&r, "margin_nats", call->likeliest.margin_nats,
-                 ", %.2f nats before the second");
+        show_path_real(&r, "margin_nats", call->likeliest.margin_nats,
+                       ", %.2f nats before the second", ", which has no second");
     }
     row_text(&r, "router_path", by_router, "; the router takes %s");
-    row_real(&r, "router_margin", router_margin(call), ", %.4f before the second");
+    show_path_real(&r, "router_margin", router_margin(call), ", %.4f before the second",
+                   ", which has no second");
     row_say(&r, "\n\n%-6s %11s %9s %10s %12s %9s", "path", "nats", "behind",
             "posterior", "router cost", "behind");
     row_break(&r);

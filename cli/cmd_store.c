@@ -60,7 +60,7 @@ const store_verb store_verbs[] = {
      "modules of an arm; all are of one kind. TAG names the first source's modules "
      "with "
      "the merged ones in their place, and of its arm all others as they are. Modules "
-     "that are the same version in all sources stay. linear: the weighted mean; slerp: "
+     "that are the same version in all sources (and in the base) stay. linear: the weighted mean; slerp: "
      "between two, along the arc; ties: the base and the mean of the largest "
      "differences, value by value of those with the elected sign; task: the base and "
      "the weighted sum of the differences. What a merged module was made of is in its "

@@ -3,6 +3,8 @@
  *
  *   words -> a set of versions per source
  *         -> a recipe per module of the first source
+ *         -> its version, made once without being stored: what cannot be merged is
+ *            refused here, before anything is written
  *         -> its version, committed under a name of its own (home/merged.h)
  *         -> the tag
  *
@@ -43,6 +45,20 @@ static pl_status read_merge_number(const store_call *call, store_option option,
                    store_option_row(option)->name, text);
 }
 
+/* Refuses numbers that the method does not use. */
+static pl_status refuse_unused_numbers(const store_call *call, pl_blend_method method)
+{
+    const bool scales = pl_blend_needs_base(method);
+    const char *unused = NULL;
+    if (call->values[STORE_OPT_SCALE] && !scales)
+        unused = "scale";
+    if (call->values[STORE_OPT_DENSITY] && !pl_blend_uses_density(method))
+        unused = "density";
+    return unused ? pl_fail(PL_ERR_USAGE, "%s has no %s; leave --%s out",
+                            pl_blend_name(method), unused, unused)
+                  : PL_OK;
+}
+
 static pl_status read_merge_weights(merge_call *m)
 {
     const char *text = m->call->values[STORE_OPT_WEIGHTS];
@@ -72,6 +88,7 @@ static pl_status read_merge_options(merge_call *m)
     m->tag_name = call->words[0];
     m->blend = (pl_blend){.scale = 1, .density = 0.2, .n_sources = call->n_words - 1};
     PL_CHECK(pl_blend_parse(method ? method : "linear", &m->blend.method));
+    PL_CHECK(refuse_unused_numbers(call, m->blend.method));
     PL_CHECK(read_merge_number(call, STORE_OPT_SCALE, &m->blend.scale));
     PL_CHECK(read_merge_number(call, STORE_OPT_DENSITY, &m->blend.density));
     PL_CHECK(read_merge_weights(m));
@@ -107,7 +124,9 @@ static pl_status read_path_source(pl_store *store, const char *word, module_set 
     if (!arm_name[0])
         pl_newest_chapter(store, arm_name);
     pl_status status = pl_read_arm(store, arm_name, &arm, &t);
-    for (int path = 0; status == PL_OK && path < pl_topology_n_paths(t); path++) {
+    if (status == PL_ERR_NOT_FOUND)
+        status = PL_OK; /* the word names no path; t is NULL */
+    for (int path = 0; status == PL_OK && t && path < pl_topology_n_paths(t); path++) {
         pl_topology_path_name(t, path, known);
         if (strcmp(known, path_name) != 0)
             continue;
@@ -125,7 +144,7 @@ static pl_status read_path_source(pl_store *store, const char *word, module_set 
     }
     pl_topology_destroy(&t);
     pl_arm_clear(&arm);
-    return status == PL_ERR_NOT_FOUND && out->n == 0 ? PL_OK : status;
+    return status;
 }
 
 static pl_status read_merge_source(pl_store *store, merge_source *s)
@@ -208,55 +227,39 @@ static pl_status put_into_tag(merge_call *m, const module_at *was, const pl_vers
     return pl_fail(PL_ERR_USAGE, "arm %s has no module %s", m->tag.arm, was->module);
 }
 
-static pl_status merge_module(merge_call *m, size_t i)
+/* ---- the tag ---- */
+/* Finds the arm to which the first source belongs. A source that is or names a tag
+ * belongs to the tag's arm, as do the merged modules that were made for a tag. */
+static pl_status find_merged_arm(const merge_call *m, char out[PL_ARM_NAME_MAX])
 {
-    pl_recipe recipe = {.blend = m->blend};
-    const module_at *was = &m->sources[0].set.at[i], *one;
+    const merge_source *first = &m->sources[0];
+    const char *at = strchr(first->word, '@'), *module = first->set.at[0].module;
     char name[PL_MODULE_NAME_MAX];
-    pl_version made;
-    float *params = NULL;
-    bool all_same = true;
-    pl_status status = PL_OK;
-    for (int s = 0; s < m->blend.n_sources; s++) {
-        PL_CHECK(find_counterpart(m, &m->sources[s], i, &one));
-        pl_copy_text(recipe.sources[s].module, PL_MODULE_NAME_MAX, one->module);
-        recipe.sources[s].number = one->number;
-        all_same = all_same && strcmp(one->module, was->module) == 0 &&
-                   one->number == was->number;
+    pl_snapshot tag;
+    bool found = pl_store_get_tag(m->view, at ? at + 1 : first->word, &tag) == PL_OK;
+    pl_arm_of_module(module, name, sizeof name);
+    if (!found && pl_merged_tag(module, name)) {
+        found = pl_store_get_tag(m->view, name, &tag) == PL_OK;
+        if (!found)
+            return pl_fail(PL_ERR_USAGE,
+                           "%s was made for tag %s, which does not exist any more, so "
+                           "its arm is not known; use it only as a later source",
+                           module, name);
     }
-    if (all_same && m->blend.n_sources > 1)
-        return PL_OK;
-    if (m->base.word) {
-        PL_CHECK(find_counterpart(m, &m->base, i, &one));
-        pl_copy_text(recipe.base.module, PL_MODULE_NAME_MAX, one->module);
-        recipe.base.number = one->number;
-    }
-    PL_CHECK(pl_merged_name(m->tag_name, names_without_arm(was->module), name));
-    PL_TRY(pl_merged_make(m->view, name, &recipe, &made, &params));
-    PL_TRY(pl_merged_keep(pl_writers_part(m->writers, choose_merge_part(m, name)),
-                          &made, params));
-    PL_TRY(put_into_tag(m, was, &made));
-    print_merged(m, &made);
-done:
-    pl_version_clear(&made);
-    pl_free_aligned(params);
-    return status;
+    pl_copy_text(out, PL_ARM_NAME_MAX, found ? tag.arm : name);
+    if (found)
+        pl_snapshot_clear(&tag);
+    return PL_OK;
 }
 
-/* ---- the tag ---- */
 /* Begins the tag with the first source's arm: its modules at the versions of the first
  * source, all others at their newest versions. */
 static pl_status begin_merged_tag(merge_call *m)
 {
     const merge_source *first = &m->sources[0];
     const char *note = m->call->values[STORE_OPT_NOTE];
-    pl_snapshot source;
     pl_copy_text(m->tag.name, sizeof m->tag.name, m->tag_name);
-    pl_arm_of_module(first->set.at[0].module, m->tag.arm, sizeof m->tag.arm);
-    if (pl_store_get_tag(m->view, first->word, &source) == PL_OK) {
-        pl_copy_text(m->tag.arm, sizeof m->tag.arm, source.arm);
-        pl_snapshot_clear(&source);
-    }
+    PL_CHECK(find_merged_arm(m, m->tag.arm));
     m->tag.phase = -1;
     if (!pl_copy_text(m->tag.note, sizeof m->tag.note, note ? note : ""))
         return pl_fail(PL_ERR_USAGE, "a note has at most %d bytes", PL_TEXT_MAX - 1);
@@ -277,6 +280,81 @@ static pl_status begin_merged_tag(merge_call *m)
         }
     }
     return PL_OK;
+}
+
+static void set_merged_source(pl_merged_source *out, const module_at *one)
+{
+    pl_copy_text(out->module, sizeof out->module, one->module);
+    out->number = one->number;
+}
+
+static bool is_same_source(const pl_merged_source *a, const pl_merged_source *b)
+{
+    return a->number == b->number && strcmp(a->module, b->module) == 0;
+}
+
+/* Finds the sources of module i of the first source. Sets *same if its version stands
+ * for the result: all sources are this version and, for a method with a base, the base
+ * is too. (A base that differs is scaled: then the result is a new version.) */
+static pl_status find_recipe(const merge_call *m, size_t i, pl_recipe *r, bool *same)
+{
+    const module_at *one;
+    *r = (pl_recipe){.blend = m->blend};
+    *same = m->blend.n_sources > 1 || m->base.word;
+    for (int s = 0; s < m->blend.n_sources; s++) {
+        PL_CHECK(find_counterpart(m, &m->sources[s], i, &one));
+        set_merged_source(&r->sources[s], one);
+        *same = *same && is_same_source(&r->sources[s], &r->sources[0]);
+    }
+    if (!m->base.word)
+        return PL_OK;
+    PL_CHECK(find_counterpart(m, &m->base, i, &one));
+    set_merged_source(&r->base, one);
+    *same = *same && is_same_source(&r->base, &r->sources[0]);
+    return PL_OK;
+}
+
+/* Makes module i. With `keep` its version is committed, put into the tag and
+ * printed. */
+static pl_status merge_module(merge_call *m, size_t i, bool keep)
+{
+    pl_recipe recipe;
+    const module_at *was = &m->sources[0].set.at[i];
+    char name[PL_MODULE_NAME_MAX];
+    pl_version made;
+    float *params = NULL;
+    bool same = false;
+    pl_status status = PL_OK;
+    PL_CHECK(find_recipe(m, i, &recipe, &same));
+    if (same)
+        return PL_OK;
+    PL_CHECK(pl_merged_name(m->tag_name, names_without_arm(was->module), name));
+    PL_TRY(pl_merged_make(m->view, name, &recipe, &made, &params));
+    if (keep)
+        PL_TRY(pl_merged_keep(pl_writers_part(m->writers, choose_merge_part(m, name)),
+                              &made, params));
+    PL_TRY(put_into_tag(m, was, &made));
+    if (keep)
+        print_merged(m, &made);
+done:
+    pl_version_clear(&made);
+    pl_free_aligned(params);
+    return status;
+}
+
+/* Makes every module that differs between the sources. The tag is begun anew for each
+ * pass. */
+static pl_status merge_all(merge_call *m, bool keep)
+{
+    m->n_merged = 0;
+    pl_snapshot_clear(&m->tag);
+    PL_CHECK(begin_merged_tag(m));
+    for (size_t i = 0; i < m->sources[0].set.n; i++)
+        PL_CHECK(merge_module(m, i, keep));
+    if (m->n_merged > 0)
+        return PL_OK;
+    return pl_fail(PL_ERR_USAGE,
+                   "all sources are the same versions, so there is nothing to merge");
 }
 
 static pl_status keep_merged_tag(merge_call *m)
@@ -320,12 +398,8 @@ pl_status store_merge(store_call *call)
     merge_call m = {.call = call};
     pl_status status = PL_OK;
     PL_TRY(open_merge(&m));
-    PL_TRY(begin_merged_tag(&m));
-    for (size_t i = 0; i < m.sources[0].set.n; i++)
-        PL_TRY(merge_module(&m, i));
-    if (m.n_merged == 0)
-        PL_TRY(pl_fail(PL_ERR_USAGE, "all sources are the same versions, so there is "
-                                     "nothing to merge"));
+    PL_TRY(merge_all(&m, false));
+    PL_TRY(merge_all(&m, true));
     PL_TRY(keep_merged_tag(&m));
 done:
     for (int i = 0; i < PL_BLEND_SOURCES_MAX; i++)

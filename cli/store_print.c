@@ -133,6 +133,7 @@ static void print_version_text(const pl_version *v, uint64_t bytes,
      */
     bool stepped =
         v->number > 0 && !pl_version_source(v, &source) && !pl_version_is_merged(v);
+    const pl_blend_method blend = pl_version_blend(v);
     bool has_norm = v->params_norm > 0;
     row_text(&r, NULL, v->module, full ? "module      %s\n" : "%s");
     row_count(&r, NULL, v->number, full ? "version     %s\n" : "@%s");
@@ -150,8 +151,10 @@ static void print_version_text(const pl_version *v, uint64_t bytes,
         row_text(&r, NULL, v->method, "method      %s");
         if (stepped)
             row_say(&r, ", lr %g, momentum %g", v->lr, v->outer_momentum);
-        if (pl_version_is_merged(v))
-            row_say(&r, ", scale %g, density %g", v->lr, v->outer_momentum);
+        if (pl_blend_needs_base(blend))
+            row_say(&r, ", scale %g", v->lr);
+        if (pl_blend_uses_density(blend))
+            row_say(&r, ", density %g", v->outer_momentum);
         row_count(&r, NULL, v->sequence, "\ncommit      %s, ");
     } else {
         row_hash(&r, NULL, &v->params, "  %s  ");
@@ -165,8 +168,10 @@ static void print_version_text(const pl_version *v, uint64_t bytes,
         if (stepped)
             row_say(&r, "  lr %g  momentum %g  update norm %.4g", v->lr,
                     v->outer_momentum, v->update_norm);
-        if (pl_version_is_merged(v))
-            row_say(&r, "  scale %g  density %g", v->lr, v->outer_momentum);
+        if (pl_blend_needs_base(blend))
+            row_say(&r, "  scale %g", v->lr);
+        if (pl_blend_uses_density(blend))
+            row_say(&r, "  density %g", v->outer_momentum);
         if (v->number > 0)
             row_hash(&r, NULL, &v->parent, "  from %s");
         row_real(&r, NULL, v->params_norm, has_norm ? "  norm %.6g" : NULL);

@@ -19,20 +19,40 @@ typedef struct rollback {
     pl_rollback_plan plan;
 } rollback;
 
+/* Merged modules do not train, so they have nothing to go back to. */
+static pl_status refuse_merged(const rollback *r, const module_set *set)
+{
+    const char *module = NULL;
+    char tag[PL_MODULE_NAME_MAX];
+    int64_t number;
+    for (size_t i = 0; i < set->n && !module; i++)
+        if (pl_merged_tag(set->at[i].module, tag))
+            module = set->at[i].module;
+    if (!module)
+        return PL_OK;
+    if (pl_parse_int(r->plan.to, &number) == PL_OK)
+        return pl_fail(PL_ERR_USAGE,
+                       "%s was made by `pathloom store merge` for tag %s and does not "
+                       "train, so it cannot go back; merge again with --force, or name "
+                       "the older version in a merge",
+                       module, tag);
+    return pl_fail(PL_ERR_USAGE,
+                   "tag %s names merged modules, and a rollback goes back to versions "
+                   "of the module itself; use the tag with --at",
+                   r->plan.to);
+}
+
 static pl_status make_plan(rollback *r)
 {
     char asked[2 * PL_MODULE_NAME_MAX];
     module_set set;
     snprintf(asked, sizeof asked, "%s@%s", r->plan.what, r->plan.to);
     PL_CHECK(names_set(r->plan.store, asked, &set));
-    for (size_t i = 0; i < set.n; i++)
-        if (pl_module_is_merged(set.at[i].module)) {
-            pl_free(set.at);
-            return pl_fail(PL_ERR_USAGE,
-                           "tag %s names merged modules, and a rollback goes back to "
-                           "versions of the module itself; use the tag with --at",
-                           r->plan.to);
-        }
+    pl_status merged = refuse_merged(r, &set);
+    if (merged != PL_OK) {
+        pl_free(set.at);
+        return merged;
+    }
     pl_rollback_target *targets = pl_alloc((set.n + 1) * sizeof *targets);
     for (size_t i = 0; i < set.n; i++) {
         pl_copy_text(targets[i].module, sizeof targets[i].module, set.at[i].module);

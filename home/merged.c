@@ -20,16 +20,33 @@ pl_status pl_merged_name(const char *tag, const char *place,
     return pl_fail(PL_ERR_USAGE, "`%.40s...` is too long for the name of a merge", tag);
 }
 
+bool pl_merged_tag(const char *module, char out[PL_MODULE_NAME_MAX])
+{
+    pl_arm_of_module(module, out, PL_MODULE_NAME_MAX);
+    if (!pl_ends_with(out, arm_end))
+        return false;
+    out[strlen(out) - strlen(arm_end)] = '\0';
+    return true;
+}
+
 bool pl_module_is_merged(const char *module)
 {
-    char arm[PL_MODULE_NAME_MAX];
-    pl_arm_of_module(module, arm, sizeof arm);
-    return pl_ends_with(arm, arm_end);
+    char tag[PL_MODULE_NAME_MAX];
+    return pl_merged_tag(module, tag);
 }
 
 bool pl_version_is_merged(const pl_version *v)
 {
     return pl_starts_with(v->method, prefix);
+}
+
+pl_blend_method pl_version_blend(const pl_version *v)
+{
+    pl_blend_method method = PL_BLEND_COUNT;
+    if (!pl_version_is_merged(v) ||
+        pl_blend_parse(v->method + strlen(prefix), &method) != PL_OK)
+        return PL_BLEND_COUNT;
+    return method;
 }
 
 bool pl_contribution_is_base(const pl_contribution *c)

@@ -32,7 +32,11 @@ typedef struct pl_recipe {
 PL_MUST_CHECK pl_status pl_merged_name(const char *tag, const char *place,
                                        char out[PL_MODULE_NAME_MAX]);
 bool pl_module_is_merged(const char *module); /* judged by its name */
+/* Writes the tag for which a merged module was made; false if it is not merged. */
+bool pl_merged_tag(const char *module, char out[PL_MODULE_NAME_MAX]);
 bool pl_version_is_merged(const pl_version *version);
+/* The method of a merged version; PL_BLEND_COUNT if it is not known. */
+pl_blend_method pl_version_blend(const pl_version *version);
 bool pl_contribution_is_base(const pl_contribution *c);
 
 /* Makes the parameters and the version's record, except for number, parent and time.

@@ -522,6 +522,13 @@ static pl_status check_chapters(const config *c, const pl_outer *outer, int n_pa
                        "(train.decay); change documents or modules earlier",
                        key, (long long)chapters[last].begin, left, (long long)c->phases,
                        (double)c->phases * c->decay_share);
+    if (splits && !grows && c->holdout > 0)
+        return pl_fail(PL_ERR_CONFIG,
+                       "a run with train.holdout=%g cannot be split (topology.split), "
+                       "because a split deals only documents that train; lengthen it "
+                       "without topology.split, or begin a new run with "
+                       "train.holdout=0",
+                       c->holdout);
     if (splits && c->holdout > 0)
         return pl_fail(PL_ERR_CONFIG,
                        "train.holdout does not go with topology.split, which deals "

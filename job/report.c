@@ -60,6 +60,14 @@ static pl_json *memory_json(const run_memory *m)
     return o;
 }
 
+static void set_text_or_null(pl_json *o, const char *key, const char *text)
+{
+    if (text)
+        pl_json_set_text(o, key, text);
+    else
+        pl_json_set_real(o, key, NAN); /* null */
+}
+
 void evaluation_json(const pl_run *r, const evaluation *e, int indent, pl_buf *out)
 {
     pl_json *o = pl_json_object(), *arms = pl_json_array();
@@ -76,6 +84,8 @@ void evaluation_json(const pl_run *r, const evaluation *e, int indent, pl_buf *o
     set_ppl(o, "ppl_dense_equal_tokens", &e->rows[ROW_EQUAL]);
     set_ppl(o, "ppl_base", &e->rows[ROW_BASE]);
     pl_json_set_text(o, "select", e->wish.best ? "best" : "head");
+    set_text_or_null(o, "at", e->wish.mixture.at);
+    set_text_or_null(o, "without", e->wish.mixture.without);
     pl_json_set_text(o, "answers_by",
                      e->answer == ROW_LIKELIHOOD ? "likelihood" : "router");
     pl_json_set_int(o, "tokens_per_path", (int64_t)mix->tokens_per_path);
@@ -257,6 +267,10 @@ static void print_result_notes(const pl_run *r, const evaluation *e)
         (long long)r->cfg.prefix, pl_human_seconds(e->seconds, seconds),
         (double)pl_topology_path_params(r->topology) / 1e6,
         pl_human_count(e->rate, rate));
+    if (e->wish.mixture.at)
+        say("   (the mixture answers with the versions of tag %s)", e->wish.mixture.at);
+    if (e->wish.mixture.without)
+        say("   (no path that uses %s answers)", e->wish.mixture.without);
     if (e->wish.best)
         say("   (the mixture answers with the best version of each path on its "
             "held-out "

@@ -32,7 +32,12 @@ pl_status pl_blend_parse(const char *text, pl_blend_method *out)
 
 bool pl_blend_needs_base(pl_blend_method method)
 {
-    return blends[method].needs_base;
+    return method < PL_BLEND_COUNT && blends[method].needs_base;
+}
+
+bool pl_blend_uses_density(pl_blend_method method)
+{
+    return method == PL_BLEND_TIES;
 }
 
 static double sum_blend_weights(const pl_blend *b)

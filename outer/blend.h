@@ -31,11 +31,12 @@ typedef enum pl_blend_method {
 const char *pl_blend_name(pl_blend_method method); /* for example "linear" */
 PL_MUST_CHECK pl_status pl_blend_parse(const char *text, pl_blend_method *out);
 bool pl_blend_needs_base(pl_blend_method method);
+bool pl_blend_uses_density(pl_blend_method method);
 
 enum { PL_BLEND_SOURCES_MAX = 8 };
 typedef struct pl_blend {
     pl_blend_method method;
-    double scale;   /* for ties and task */
+    double scale;   /* for ties and task, which need a base */
     double density; /* for ties: above 0, at most 1 */
     int n_sources;
     double weights[PL_BLEND_SOURCES_MAX];

@@ -100,6 +100,23 @@ static int count_places(const server_paths *p, uint64_t left)
     return fit < 1 ? 1 : fit < (uint64_t)n_paths ? (int)fit : n_paths;
 }
 
+/* Finds the versions of every path that may answer, so that a tag that does not exist
+ * is reported when the server starts and not at a request. */
+static pl_status check_versions(const server_paths *p)
+{
+    const pl_mixture *mix = p->mix;
+    const pl_topology *t = mix->topology;
+    pl_path_module *modules =
+        pl_alloc((size_t)pl_topology_n_slots(t) * sizeof *modules);
+    pl_status status = PL_OK;
+    for (int path = 0; status == PL_OK && path < pl_topology_n_paths(t); path++)
+        if (!pl_path_is_closed(&mix->settings, path))
+            status = pl_name_path_modules(mix->store, &mix->arm, t, path,
+                                          mix->settings.which, modules);
+    pl_free(modules);
+    return status;
+}
+
 static pl_status open_path_places(server_paths *p)
 {
     const char *precision = p->options->precision;
@@ -107,6 +124,7 @@ static pl_status open_path_places(server_paths *p)
         .name = p->mix->settings.backend,
         .n_threads = p->options->threads,
         .precision = precision ? precision : p->mix->settings.precision};
+    PL_CHECK(check_versions(p));
     PL_CHECK(server_models_open(p->mix, &p->models));
     PL_CHECK(pl_backend_open(&backend, &p->backend));
     /* Likelihood needs the router, too, for prompts without a token. The router is read

@@ -104,6 +104,15 @@ facts calm || fail "too little in the store"
 same_facts calm shot || fail "the kill shows"
 fsck_is_clean shot || fail "fsck"
 
+# A path's best version is a source only for this path's modules.
+ask store merge odd p01@best-mix-p00 p00 --run "$run" && fail "another path's tag"
+says 'tag best-mix-p00 has no module mix/'
+
+# It cannot be split: the message does not ask for another hold-out of a begun run.
+(select_job calm --set train.phases=+2 --set topology.split=6:4x4) >"$work/out" 2>&1 &&
+    fail "a split run with a hold-out"
+says 'lengthen it without topology.split'
+
 # A finished run that goes on chooses anew, in its next chapter.
 (select_job calm --set train.phases=+2) >"$work/out" 2>&1 || fail "the longer run"
 says 'paths of mix~1 have an earlier version'

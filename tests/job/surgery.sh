@@ -21,7 +21,7 @@ refused() { # exit code, sentence, words of pathloom
     code=$1 sentence=$2
     shift 2
     verb=$*
-    "$pathloom" "$@" --run "$work/run" >"$work/verb.out" 2>&1
+    timeout 120 "$pathloom" "$@" --run "$work/run" >"$work/verb.out" 2>&1
     [ $? -eq "$code" ] || fail "not exit code $code: $verb"
     says "$sentence"
 }
@@ -62,13 +62,31 @@ for tag in same mean arc elected sum paths one twice; do
     says '^'$tag'.merged/L1.E0@0 .*  the same$'
 done
 verb store log one.merged/L1.E0
-says 'merge linear  scale 1  density 0.2'
+says 'merge linear  from \|merge linear  norm'
 says '    mix/L1.E0@1  norm .*  weight 1 '
+verb store log elected.merged/L1.E0
+says 'merge ties  scale 1  density 0.3'
 verb store blame elected.merged/L1.E0
 says '^elected.merged/L1.E0@0: 2 versions, merged'
 says ' %  mix/L1.E0@2$'
 verb store fsck
 verb store diff mean late
+
+echo "modules that paths share are scaled with the others, unless they are the base's"
+verb store merge sums p00 p01 --method task --base mix@0
+says '^tag sums names 4 merged and 8 other modules'
+verb store verify sums
+verb store merge kept p00@1 p01@1 --method task --base mix@1
+says '^tag kept names 3 merged and 9 other modules'
+
+echo "modules of a merged tag are sources, too"
+verb store merge again L1.E0@mean L1.E0@2
+says '^tag again names 1 merged and 11 other modules of mix'
+verb store merge again p00@mean p11@arc --force
+says '^tag again names 4 merged and 8 other modules of mix'
+verb store merge again mean.merged/L1.E0@0 L1.E0@1 --force
+says '^tag again names 1 merged and 11 other modules of mix'
+verb store verify again
 
 echo "the same command finds what it made; another makes the next version"
 verb store merge one L1.E0@1 L1.E0@2 L1.E1 --force
@@ -85,6 +103,10 @@ bits() { # options of eval: held-out bits per byte of the mixture
 }
 [ -n "$(bits)" ] && [ "$(bits --at same)" = "$(bits)" ] || fail "eval --at same"
 [ -n "$(bits --at mean)" ] && [ "$(bits --at mean)" != "$(bits)" ] || fail "eval --at mean"
+verb eval --at same
+says 'answers with the versions of tag same)'
+verb eval --at same --json
+says '"at": *"same"'
 text() { # options of generate
     "$pathloom" generate --run "$work/run" --prompt "int main(" --temperature 0 \
         --max-tokens 12 "$@" 2>/dev/null
@@ -113,6 +135,13 @@ done
     fail "the pushed store: $(cat "$work/out")"
 
 echo "without a module: none of its bytes is read"
+verb eval --without L2.E1
+says 'no path that uses L2.E1 answers'
+verb eval --without L2.E1 --json
+says '"without": *"L2.E1"'
+verb route --prompt "int main(" --without L2.E1,L1.E0
+says 'which has no second'
+grep -q inf "$work/verb.out" && fail "a closed path has infinite numbers"
 alone() { # what the run says if paths through L2.E1 are closed
     text --without L2.E1 && bits --without L2.E1 &&
         "$pathloom" route --run "$work/run" --prompt "int main(" --without L2.E1 --json &&
@@ -170,12 +199,19 @@ refused 64 'without L1.E0,L1.E1 no path is left' \
 refused 66 'no module `L9.E0`' eval --without L9.E0
 refused 64 'that --without leaves out' generate --prompt int --path p11 --without L2.E1
 refused 64 'only modules of the same shape can be merged' store merge bad L1.E0 embed
+refused 64 'linear has no density' store merge bad late early --density 0.5
+refused 64 'slerp has no scale' store merge bad late early --method slerp --scale 2
 refused 64 'slerp merges two sources, not 3' \
     store merge bad L1.E0 L1.E1 L1.E0@1 --method slerp
 refused 64 'ties needs --base' store merge bad late early --method ties
 refused 64 '--weights has 1 numbers for 2 sources' \
     store merge bad late early --weights 1
 refused 64 'no module that stands for' store merge bad p00 late
+refused 64 'no module that stands for' store merge bad mix base
+verb store ls
+grep -q '^bad.merged' "$work/verb.out" && fail "a refused merge left modules"
+refused 66 'no best versions' serve --route router --select best --listen '127.0.0.1:*'
+refused 64 'does not train, so it cannot go back' store rollback mean.merged/L1.E0 --to 0
 refused 64 'nothing to merge' store merge bad late mix
 refused 73 'exists already; --force moves it' store merge mean late early
 refused 64 'a rollback goes back to versions of the module itself' \
