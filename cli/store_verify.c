@@ -5,13 +5,11 @@
 #include "cli/store_print.h"
 #include "workers/workers.h"
 
-typedef enum verdict { VERDICT_SAME, VERDICT_OTHER, VERDICT_UNKNOWN } verdict;
-
 static const char *const verdicts[] = {"same", "other", "unknown"};
 
 typedef struct verification {
     store_call *call;
-    uint64_t n[VERDICT_UNKNOWN + 1];
+    uint64_t n[PL_REPLAY_UNKNOWN + 1];
     /* about the newest version that could not be checked, or that differs */
     char why[1024];
     pl_run r;   /* with --tasks: the settings of its workers */
@@ -19,16 +17,16 @@ typedef struct verification {
     pl_topology *topology;
 } verification;
 
-static void print_reason(row *r, const verification *w, verdict which)
+static void print_reason(row *r, const verification *w, pl_replay_verdict which)
 {
-    if (which == VERDICT_SAME)
+    if (which == PL_REPLAY_SAME)
         row_say(r, "  the same");
     else
         row_text(r, "reason", w->why, "  %s");
 }
 
 static void print_replay_verdict(const verification *w, const pl_version *v,
-                                 verdict which, const pl_replay *got)
+                                 pl_replay_verdict which, const pl_replay *got)
 {
     row r = row_begin(w->call->json);
     row_text(&r, "module", v->module, "%s");
@@ -40,28 +38,17 @@ static void print_replay_verdict(const verification *w, const pl_version *v,
     row_finish(&r);
 }
 
-static bool same(const pl_version *v, const pl_replay *got)
-{
-    return pl_hash_equal(&v->params, &got->params) &&
-           (pl_hash_none(&v->momentum) || pl_hash_equal(&v->momentum, &got->momentum));
-}
-
 static pl_status verify_version(verification *w, const pl_version *v)
 {
     pl_replay got;
-    pl_status status = pl_home_replay(w->call->store, v, &got);
-    verdict which = VERDICT_SAME;
-    if (status == PL_ERR_NOT_FOUND) {
-        which = VERDICT_UNKNOWN;
+    pl_replay_verdict which;
+    PL_CHECK(pl_home_verify(w->call->store, v, &got, &which));
+    if (which == PL_REPLAY_UNKNOWN)
         pl_copy_text(w->why, sizeof w->why, pl_last_error());
-    } else if (status != PL_OK)
-        return status;
-    else if (!same(v, &got)) {
-        which = VERDICT_OTHER;
+    else if (which == PL_REPLAY_OTHER)
         snprintf(w->why, sizeof w->why,
                  "%s@%llu is not what its record says that it was made of", v->module,
                  (unsigned long long)v->number);
-    }
     w->n[which]++;
     print_replay_verdict(w, v, which, &got);
     return PL_OK;
@@ -69,7 +56,8 @@ static pl_status verify_version(verification *w, const pl_version *v)
 
 /* ---- tasks ---- */
 static void print_task(const verification *w, const pl_version *v,
-                       const pl_contribution *c, verdict which, const pl_hash *got)
+                       const pl_contribution *c, pl_replay_verdict which,
+                       const pl_hash *got)
 {
     char task[96];
     row r = row_begin(w->call->json);
@@ -104,18 +92,18 @@ static pl_status verify_task(verification *w, const pl_version *v, int index)
                                   .n_threads = (int)cfg->threads,
                                   .precision = cfg->precision};
     pl_hash got = {{0}};
-    verdict which = VERDICT_SAME;
+    pl_replay_verdict which = PL_REPLAY_SAME;
     pl_status status = is_sum(v, index)
                            ? pl_fail(PL_ERR_NOT_FOUND, "a relay has added it to others")
                            : pl_task_retrain(w->call->store, &w->arm, w->topology,
                                              v->module, c, &backend, &got);
     if (status == PL_ERR_NOT_FOUND) {
-        which = VERDICT_UNKNOWN;
+        which = PL_REPLAY_UNKNOWN;
         pl_copy_text(w->why, sizeof w->why, pl_last_error());
     } else if (status != PL_OK)
         return status;
     else if (!pl_hash_equal(&c->update, &got)) {
-        which = VERDICT_OTHER;
+        which = PL_REPLAY_OTHER;
         pl_copy_text(w->why, sizeof w->why, "another update than the worker sent");
     }
     w->n[which]++;
@@ -194,11 +182,11 @@ static pl_status verify_modules(verification *w)
 static pl_status verify(verification *w)
 {
     PL_CHECK(verify_modules(w));
-    if (w->n[VERDICT_OTHER] > 0)
+    if (w->n[PL_REPLAY_OTHER] > 0)
         return pl_fail(PL_ERR_DAMAGED, "%llu %s not what made them",
-                       (unsigned long long)w->n[VERDICT_OTHER],
+                       (unsigned long long)w->n[PL_REPLAY_OTHER],
                        w->topology ? "versions or updates are" : "versions are");
-    if (w->n[VERDICT_SAME] == 0)
+    if (w->n[PL_REPLAY_SAME] == 0)
         return pl_fail(PL_ERR_NOT_FOUND, "%s", w->why);
     return PL_OK;
 }

@@ -528,3 +528,18 @@ pl_status pl_home_replay(pl_store *store, const pl_version *made, pl_replay *out
     home_clear_arm(&arm);
     return status;
 }
+
+pl_status pl_home_verify(pl_store *store, const pl_version *made, pl_replay *got,
+                         pl_replay_verdict *out)
+{
+    pl_status status = pl_home_replay(store, made, got);
+    *out = PL_REPLAY_UNKNOWN;
+    if (status == PL_ERR_NOT_FOUND)
+        return PL_OK;
+    PL_CHECK(status);
+    const bool same = pl_hash_equal(&made->params, &got->params) &&
+                      (pl_hash_none(&made->momentum) ||
+                       pl_hash_equal(&made->momentum, &got->momentum));
+    *out = same ? PL_REPLAY_SAME : PL_REPLAY_OTHER;
+    return PL_OK;
+}

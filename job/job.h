@@ -6,9 +6,10 @@
  * model, routing, arms), chapters, progress, evaluate, report, artifacts (the files and
  * objects with which a run answers prompts), store_homes (access to a store that
  * running homes have locked), run_homes (adding and removing homes), page (what a
- * browser shows of a run). */
+ * browser shows of a run), check (the invariants of a stopped run). */
 #ifndef PL_JOB_JOB_H
 #define PL_JOB_JOB_H
+#include "job/check.h"
 #include "job/config.h"
 #include "job/dial.h"
 #include "job/evaluate.h"

@@ -38,7 +38,7 @@ _pathloom() {
         return
     fi
     if [ "$COMP_CWORD" -eq 1 ]; then
-        COMPREPLY=($(compgen -W 'train eval generate route serve export import store data audit status top page doctor explain init bench key homes join hub home relay worker' -- "$word"))
+        COMPREPLY=($(compgen -W 'train eval generate route serve export import store check data audit status top page doctor explain init bench key homes join hub home relay worker' -- "$word"))
         return
     fi
     case ${COMP_WORDS[1]} in
@@ -50,6 +50,7 @@ _pathloom() {
     export) options='--run --arm --path --prompt --all --at --select --format --type --out --json --help' ;;
     import) options='--out --force --set --json --help' ;;
     store) options='--run --store --json --refs --objects --paths --tags --note --arm --delete --to --keep --grace --quick --history --tasks --format --object --force --method --weights --base --density --scale --engine --help' ;;
+    check) options='--run --store --recompute --json --help' ;;
     data) options='--run --of --json --help' ;;
     audit) options='--run --json --help' ;;
     status) options='--run --hub --key --json --help' ;;

@@ -24,6 +24,7 @@
 #ifndef PL_STORE_STORE_H
 #define PL_STORE_STORE_H
 #include "base/base.h"
+#include "store/findings.h"
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -388,6 +389,15 @@ typedef void (*pl_problem_fn)(void *context, const char *sentence);
  * of a commit early. */
 PL_MUST_CHECK pl_status pl_store_audit(pl_store *store, bool bytes, pl_problem_fn fn,
                                        void *context, pl_audit_report *out);
+/* The same, and while a process writes to the store it is repeated with a new reader:
+ * *out has what several audits agree on. `*store` is replaced then, and NULL if it
+ * could not be opened again. Call pl_findings_clear afterwards, also after a failure.
+ */
+PL_MUST_CHECK pl_status pl_store_audit_firmly(const char *folder, pl_store **store,
+                                              bool bytes, pl_findings *out,
+                                              pl_audit_report *report);
+/* Whether a process has the store, or a part of it, open for writing now. */
+bool pl_store_has_writer(const char *folder);
 
 /* ---- writing: one transaction = one atomic, synced commit ---- */
 typedef struct pl_txn pl_txn;

@@ -67,10 +67,10 @@ cmp -s "$work/calm.hashes" "$work/shot.hashes" || {
     fail "hashes differ after $shots kills"
 }
 
-# Every phase of packed rows was counted once.
-"$pathloom" data coverage --run "$work/shot" >"$work/coverage.out" || {
-    cat "$work/coverage.out"
-    fail "data coverage of the run under fire"
+# The invariants hold: every phase of packed rows was counted once.
+"$pathloom" check --run "$work/shot" --recompute all >"$work/check.out" || {
+    cat "$work/check.out"
+    fail "check of the run under fire"
 }
 
 echo "3. the whole job killed and given again"

@@ -41,6 +41,7 @@ store fsck --store "$work/copy"
 store push "$work/flat" --run "$work/three"
 versions --store "$work/flat" | cmp - "$work/one.versions" || fail "a merged copy differs"
 "$pathloom" data coverage --run "$work/three" >"$work/verb.out" || fail "coverage"
+"$pathloom" check --run "$work/three" >"$work/verb.out" || fail "check"
 "$pathloom" generate --run "$work/three" --prompt "int" --max-tokens 4 \
     >"$work/verb.out" 2>&1 || fail "generate"
 echo "verbs see all parts"

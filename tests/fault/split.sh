@@ -119,6 +119,7 @@ ask eval --run "$run" --json || fail "eval of 64 paths"
 says '"finished": *true'
 ask store fsck --run "$run" || fail "fsck of three chapters"
 ask data coverage --run "$run" || fail "coverage of three chapters"
+ask check --run "$run" || fail "check of three chapters"
 echo "4. documents that look the same to the router"
 mkdir -p "$work/alike"
 n=0

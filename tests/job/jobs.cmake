@@ -20,6 +20,14 @@ pl_script_test(exposure "integration;cli" 300 job/exposure.sh ${program}
 # Modules of several versions merged into a tag.
 pl_script_test(surgery "integration;cli" 300 job/surgery.sh ${program}
   ${CMAKE_BINARY_DIR}/surgery)
+# A run's invariants, and stores that are damaged.
+if(TARGET pathloom)
+  add_executable(hurt_store ${CMAKE_CURRENT_SOURCE_DIR}/job/hurt_store.c)
+  target_link_libraries(hurt_store pl_store)
+endif()
+pl_script_test(check "integration;cli" 300 job/check.sh ${program} $<TARGET_FILE:hurt_store>
+  ${CMAKE_BINARY_DIR}/check)
+
 # Each path's best version on documents that it does not train on.
 pl_job_test(select "integration;job" job/select.sh ${tools} ${CMAKE_BINARY_DIR}/select)
 pl_test_limit(select 300)

@@ -82,6 +82,7 @@ verb restore "$work/backup"
 verb push "$work/pushed" mix
 verb pack
 verb rollback mix --to 1
+explained check "$pathloom" check --run "$work/run"
 explained "data coverage" "$pathloom" data coverage --run "$work/run"
 explained "data coverage" "$pathloom" data coverage --run "$work/run" --of base
 explained export "$pathloom" export --run "$work/run" --path p00 --out "$work/hf"

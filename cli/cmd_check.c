@@ -1,0 +1,100 @@
+/* pathloom check: proves from its store alone that a run that does not train now is
+ * what it must be. */
+#include "cli/cli.h"
+#include "cli/row.h"
+
+typedef struct check_request {
+    const char *run, *store, *recompute;
+    bool json;
+} check_request;
+
+static const cli_option options[] = {
+    CLI_RUN(check_request, run),
+    CLI_OPTION("store", CLI_TEXT, check_request, store, "FOLDER",
+               "the store itself, where there is no run"),
+    CLI_OPTION("recompute", CLI_TEXT, check_request, recompute, "N",
+               "how many of the newest versions of each module are computed again, or "
+               "all (1)"),
+    CLI_JSON(check_request, json),
+};
+
+static void print_result(void *context, const check_result *result)
+{
+    const check_request *q = context;
+    row r = row_begin(q->json);
+    row_text(&r, "invariant", result->name, "%-11s");
+    row_text(&r, "verdict", check_verdicts[result->verdict], "%-9s");
+    row_text(&r, "claim", result->claim, " %s:");
+    row_count(&r, "checked", result->n_checked, " %s");
+    row_text(&r, "unit", result->unit, " %s");
+    row_count(&r, "unproven", result->n_unproven,
+              result->n_unproven > 0 ? ", %s not" : NULL);
+    row_count(&r, "broken", result->broken.n_all, NULL);
+    if (q->json || result->n_unproven > 0)
+        row_text(&r, "reason", result->why, " (%s)");
+    row_break(&r);
+    row_list(&r, "findings");
+    for (size_t i = 0; i < result->broken.n; i++) {
+        row item = row_item(&r);
+        row_text(&item, "finding", result->broken.sentences[i], "    %s");
+        row_finish(&item);
+    }
+    row_finish(&r);
+}
+
+static pl_status read_wish(const check_request *q, char folder[PL_PATH_MAX],
+                           check_wish *out)
+{
+    *out = (check_wish){.folder = folder, .recompute = 1};
+    if (q->store)
+        pl_copy_text(folder, PL_PATH_MAX, q->store);
+    else
+        pl_join(folder, q->run, "store");
+    if (!q->recompute)
+        return PL_OK;
+    if (strcmp(q->recompute, "all") == 0)
+        out->recompute = -1;
+    else if (pl_parse_int(q->recompute, &out->recompute) != PL_OK || out->recompute < 0)
+        return pl_fail(PL_ERR_USAGE,
+                       "--recompute takes a number of versions, or all, not `%s`",
+                       q->recompute);
+    return PL_OK;
+}
+
+static pl_status check_run(check_request *q)
+{
+    char folder[PL_PATH_MAX];
+    check_wish wish;
+    int n_broken = 0;
+    PL_CHECK(read_wish(q, folder, &wish));
+    PL_CHECK(check_store(&wish, print_result, q, &n_broken));
+    if (n_broken == 0)
+        return PL_OK;
+    return pl_fail(PL_ERR_DAMAGED,
+                   "%d invariants of %s are broken; `pathloom store restore` replaces "
+                   "the store by a backup",
+                   n_broken, folder);
+}
+
+static int run_check_verb(int argc, char **argv)
+{
+    check_request q = {.run = "pathloom-run"};
+    pl_status status = cli_read(&verb_check, argc, argv, &q, NULL);
+    if (status == PL_OK)
+        status = check_run(&q);
+    return status == PL_OK ? 0 : cli_fail(status);
+}
+
+const cli_verb verb_check = {
+    .name = "check",
+    .usage = "check --run RUN [--recompute N|all] [--json]",
+    .help = "prove a run that does not train now from its store alone",
+    .options = options,
+    .n_options = CLI_COUNT(options),
+    .notes =
+        "One line per invariant: it holds, it is broken (followed by what is damaged), "
+        "or it is unproven because data that could prove it were not kept "
+        "(store.keep_updates, store.keep_momentum) or were collected. Exit status 65 "
+        "if one is broken, 75 while a job writes to the store.",
+    .computes = true,
+    .run = run_check_verb};

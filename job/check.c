@@ -1,0 +1,487 @@
+/* Checks the invariants of a store (check.h). Damage that makes a record unreadable is
+ * a finding of the invariant that needed the record, and the check goes on. */
+#include "job/check.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+const char *const check_verdicts[] = {"holds", "broken", "unproven"};
+
+typedef struct checker {
+    const check_wish *wish;
+    pl_store *store;
+    check_result *now;
+    /* the arm that is checked now */
+    pl_arm arm;
+    pl_topology *topology;
+    pl_status (*each)(struct checker *c);
+} checker;
+
+static void note_broken(checker *c, const char *format, ...) PL_PRINTF(2, 3);
+static void note_broken(checker *c, const char *format, ...)
+{
+    char text[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    pl_findings_add(&c->now->broken, text);
+}
+
+static void note_unproven(checker *c, const char *why)
+{
+    c->now->n_unproven++;
+    if (!c->now->why[0])
+        pl_copy_text(c->now->why, sizeof c->now->why, why);
+}
+
+/* A failure that the store's content has caused becomes a finding; others stay. */
+static pl_status judge_failure(checker *c, pl_status status)
+{
+    if (status != PL_ERR_DAMAGED && status != PL_ERR_NOT_FOUND &&
+        status != PL_ERR_PROTO && status != PL_ERR_DATA)
+        return status;
+    note_broken(c, "%s", pl_last_error());
+    return PL_OK;
+}
+
+/* ---- walking over the arms ---- */
+static pl_status check_arm(void *context, const pl_object *object)
+{
+    checker *c = context;
+    pl_status status =
+        pl_read_arm(c->store, object->name + strlen("arm/"), &c->arm, &c->topology);
+    if (status == PL_OK)
+        status = c->each(c);
+    pl_topology_destroy(&c->topology);
+    pl_arm_clear(&c->arm);
+    return judge_failure(c, status);
+}
+
+static pl_status each_arm(checker *c, pl_status (*fn)(checker *c))
+{
+    c->each = fn;
+    return pl_store_each_object(c->store, "arm/", check_arm, c);
+}
+
+static bool arm_scores(const checker *c)
+{
+    return c->arm.n_scored > 0;
+}
+
+/* ---- hashes ---- */
+static pl_status check_hashes(checker *c)
+{
+    pl_audit_report report;
+    PL_CHECK(pl_store_audit_firmly(c->wish->folder, &c->store, true, &c->now->broken,
+                                   &report));
+    c->now->n_checked = report.n_rows;
+    return PL_OK;
+}
+
+/* ---- data ---- */
+static void check_named(checker *c, const pl_hash *blob, const char *what,
+                        const char *whose)
+{
+    if (pl_hash_none(blob))
+        return;
+    c->now->n_checked++;
+    if (!pl_store_has_blob(c->store, blob))
+        note_broken(c, "%s of %s is not in the store", what, whose);
+}
+
+static pl_status check_arm_data(checker *c)
+{
+    char path[PL_MODULE_NAME_MAX];
+    for (int p = 0; p < c->arm.n_shards; p++) {
+        pl_arm_path_name(&c->arm, c->topology, p, 0, path);
+        check_named(c, &c->arm.shards[p], "the data shard", path);
+    }
+    check_named(c, &c->arm.moments, "the base model's optimizer state", c->arm.name);
+    check_named(c, &c->arm.states, "the list of first states", c->arm.name);
+    return PL_OK;
+}
+
+static pl_status check_data(checker *c)
+{
+    return each_arm(c, check_arm_data);
+}
+
+/* ---- beginnings ---- */
+/* Writes the arm that this one continues, "" for the base model. */
+static void find_origin(const pl_arm *arm, char out[PL_ARM_NAME_MAX])
+{
+    const int chapter = pl_arm_chapter(arm->name);
+    char scoring[PL_ARM_NAME_MAX];
+    pl_copy_text(out, PL_ARM_NAME_MAX, strcmp(arm->name, "base") == 0 ? "" : "base");
+    if (chapter > 0)
+        pl_chapter_name(chapter - 1, out);
+    for (int i = 1; arm->n_scored > 0 && i <= PL_CHAPTERS_MAX; i++) {
+        pl_scoring_name(i, scoring);
+        if (strcmp(scoring, arm->name) == 0)
+            pl_chapter_name(i - 1, out);
+    }
+}
+
+static pl_status read_params(checker *c, const char *module, uint64_t number,
+                             const pl_slot *slot, float *out)
+{
+    pl_version v;
+    PL_CHECK(pl_store_get_version(c->store, module, number, &v));
+    const pl_hash params = v.params;
+    const bool gone = v.params_gone;
+    pl_version_clear(&v);
+    if (gone)
+        return PL_ERR_STALE;
+    return pl_store_read_blob(c->store, &params, 0, slot->n_params * sizeof *out, out);
+}
+
+/* Puts into `out`, which has room for a path, the parameters with which this module
+ * began. ERR_STALE: they were collected. */
+static pl_status read_origin(checker *c, const pl_arm *before, const pl_topology *from,
+                             int module, float *out)
+{
+    const int slot = pl_topology_module_slot(c->topology, module);
+    const bool base = strcmp(before->name, "base") == 0;
+    char name[PL_MODULE_NAME_MAX];
+    if (!before->name[0]) {
+        pl_topology_init(c->topology, slot, c->arm.seed, out);
+        return PL_OK;
+    }
+    if (!base) {
+        int m = pl_topology_ancestor_module(c->topology, from, module);
+        pl_arm_module_name(before, from, m, name);
+        return read_params(c, name, pl_round_count(before, from, m),
+                           pl_topology_slot(from, pl_topology_module_slot(from, m)),
+                           out);
+    }
+    /* Slots of the base model may be cut differently: its whole path is read, and the
+     * module's part of it moved to the front. */
+    const pl_slot *own = pl_topology_slot(c->topology, slot);
+    for (int s = 0; s < pl_topology_n_slots(from); s++) {
+        const int m = pl_topology_module_of_path(from, s, 0);
+        const pl_slot *part = pl_topology_slot(from, s);
+        if (part->offset + part->n_params <= own->offset ||
+            part->offset >= own->offset + own->n_params)
+            continue;
+        pl_arm_module_name(before, from, m, name);
+        PL_CHECK(read_params(c, name, pl_round_count(before, from, m), part,
+                             out + part->offset));
+    }
+    memmove(out, out + own->offset, own->n_params * sizeof *out);
+    return PL_OK;
+}
+
+static pl_status check_beginning(checker *c, const pl_arm *before,
+                                 const pl_topology *from, int module, float *params)
+{
+    pl_version v;
+    pl_hash began;
+    char name[PL_MODULE_NAME_MAX];
+    const bool base = !before->name[0];
+    pl_arm_module_name(&c->arm, c->topology, module, name);
+    PL_CHECK(pl_store_get_version(c->store, name, 0, &v));
+    const pl_hash first = v.params;
+    pl_version_clear(&v);
+    pl_status status = read_origin(c, before, from, module, params);
+    if (status == PL_ERR_STALE) {
+        note_unproven(c, "garbage collection has dropped the versions that they "
+                         "continue");
+        return PL_OK;
+    }
+    PL_CHECK(status);
+    const pl_slot *slot =
+        pl_topology_slot(c->topology, pl_topology_module_slot(c->topology, module));
+    pl_blob_hash(params, slot->n_params * sizeof *params, &began);
+    if (pl_hash_equal(&began, &first))
+        c->now->n_checked++;
+    else if (base)
+        note_unproven(c, "the base model does not begin with the random numbers of its "
+                         "seed, but with a model that was imported");
+    else
+        note_broken(c, "%s@0 is not what %s ended with", name, before->name);
+    return PL_OK;
+}
+
+/* Whether the arm can descend from `before` at all. Without this check the functions
+ * that find a module's ancestor could be misled by a store's bytes. */
+static bool fits_before(const checker *c, const pl_arm *before, const pl_topology *from)
+{
+    const pl_topology_spec *own = &c->arm.spec, *its = &before->spec;
+    bool fits = pl_topology_path_params(from) == pl_topology_path_params(c->topology);
+    if (strcmp(before->name, "base") == 0)
+        return fits;
+    fits = fits && own->n_levels == its->n_levels &&
+           pl_topology_n_slots(from) == pl_topology_n_slots(c->topology);
+    for (int l = 0; fits && l < own->n_levels; l++)
+        fits = own->experts[l] % its->experts[l] == 0;
+    return fits;
+}
+
+static pl_status check_arm_beginning(checker *c)
+{
+    char name[PL_ARM_NAME_MAX];
+    pl_arm before = {.n_shards = 0};
+    pl_topology *from = NULL;
+    float *params = NULL;
+    pl_status status = PL_OK;
+    find_origin(&c->arm, name);
+    if (name[0])
+        PL_TRY(pl_read_arm(c->store, name, &before, &from));
+    if (name[0] && !fits_before(c, &before, from)) {
+        note_broken(c, "%s has another shape than %s, which it continues", c->arm.name,
+                    name);
+        goto done;
+    }
+    PL_TRY(pl_try_alloc(pl_topology_path_params(c->topology) * sizeof *params,
+                        "a path's parameters", (void **)&params));
+    for (int m = 0; m < pl_topology_n_modules(c->topology); m++)
+        PL_TRY(judge_failure(c, check_beginning(c, &before, from, m, params)));
+done:
+    pl_free_aligned(params);
+    pl_topology_destroy(&from);
+    pl_arm_clear(&before);
+    return status;
+}
+
+static pl_status check_beginnings(checker *c)
+{
+    return each_arm(c, check_arm_beginning);
+}
+
+/* ---- rounds ---- */
+typedef struct round_check {
+    checker *c;
+    int module;
+} round_check;
+
+static void check_rolled_back(checker *c, const pl_version *v)
+{
+    pl_version source;
+    uint64_t number;
+    if (!pl_version_source(v, &number)) {
+        note_broken(c, "%s@%llu has no contribution, and no rollback made it",
+                    v->module, (unsigned long long)v->number);
+        return;
+    }
+    if (pl_store_get_version(c->store, v->module, number, &source) != PL_OK) {
+        note_broken(c, "%s", pl_last_error());
+        return;
+    }
+    if (!pl_hash_equal(&source.params, &v->params))
+        note_broken(c, "%s@%llu is not version %llu, to which it was rolled back",
+                    v->module, (unsigned long long)v->number,
+                    (unsigned long long)number);
+    pl_version_clear(&source);
+}
+
+static bool contributes_before(const pl_version *v, int index)
+{
+    for (int i = 0; i < index; i++)
+        if (v->contributions[i].path == v->contributions[index].path &&
+            v->contributions[i].replica == v->contributions[index].replica)
+            return true;
+    return false;
+}
+
+/* Checks that each contribution is by a contributor of this module, in this round. With
+ * a quorum updates may be missing, or come a round too late. */
+static void check_contributions(const round_check *r, const pl_version *v)
+{
+    checker *c = r->c;
+    const bool free_rounds = c->arm.outer.quorum > 0 ||
+                             pl_round_contributors(&c->arm, c->topology, r->module) <
+                                 pl_arm_contributors(c->topology, r->module);
+    const unsigned long long number = v->number;
+    for (int i = 0; i < v->n_contributions; i++) {
+        const pl_contribution *d = &v->contributions[i];
+        if (d->path < 0 || d->path >= pl_topology_n_paths(c->topology) ||
+            !pl_topology_path_has(c->topology, (int)d->path, r->module))
+            note_broken(c,
+                        "%s@%llu has an update of path %lld, which does not pass "
+                        "through it",
+                        v->module, number, (long long)d->path);
+        else if (!free_rounds && contributes_before(v, i))
+            note_broken(c, "%s@%llu has two updates of path %lld, replica %lld",
+                        v->module, number, (long long)d->path, (long long)d->replica);
+        else if (!free_rounds && d->phase != (int64_t)v->number - 1)
+            note_broken(c, "%s@%llu has an update of round %lld instead of round %llu",
+                        v->module, number, (long long)d->phase, number - 1);
+    }
+    const int due = pl_round_quorum(&c->arm, c->topology, r->module);
+    if (v->n_contributions < due)
+        note_broken(c, "%s@%llu has %d updates instead of %d", v->module, number,
+                    v->n_contributions, due);
+}
+
+static pl_status check_round(void *context, const pl_version *v)
+{
+    const round_check *r = context;
+    checker *c = r->c;
+    if (v->number == 0)
+        return PL_OK;
+    c->now->n_checked++;
+    if (v->n_contributions == 0)
+        check_rolled_back(c, v);
+    else
+        check_contributions(r, v);
+    if (!pl_hash_equal(&v->config, &c->arm.config))
+        note_broken(c, "%s@%llu was made under a configuration that is not %s's",
+                    v->module, (unsigned long long)v->number, c->arm.name);
+    return PL_OK;
+}
+
+static pl_status check_arm_rounds(checker *c)
+{
+    char name[PL_MODULE_NAME_MAX];
+    for (int m = 0; m < pl_topology_n_modules(c->topology) && !arm_scores(c); m++) {
+        round_check r = {c, m};
+        pl_arm_module_name(&c->arm, c->topology, m, name);
+        PL_CHECK(
+            judge_failure(c, pl_store_each_version(c->store, name, check_round, &r)));
+    }
+    return PL_OK;
+}
+
+static pl_status check_rounds(checker *c)
+{
+    return each_arm(c, check_arm_rounds);
+}
+
+/* ---- phases ---- */
+static pl_status check_arm_phases(checker *c)
+{
+    const int n =
+        pl_topology_n_paths(c->topology) * pl_topology_n_replicas(c->topology);
+    if (arm_scores(c))
+        return PL_OK;
+    pl_coverage *paths = pl_alloc((size_t)n * sizeof *paths);
+    pl_status status = pl_coverage_of(c->store, &c->arm, c->topology, paths);
+    for (int i = 0; status == PL_OK && i < n; i++) {
+        const pl_coverage *p = &paths[i];
+        c->now->n_checked += (uint64_t)p->n_checked;
+        if (p->n_lost + p->n_repeated + p->n_wrong > 0)
+            note_broken(c,
+                        "%s: %lld records are missing, %lld repeated, %lld wrong: %s",
+                        p->path, (long long)p->n_lost, (long long)p->n_repeated,
+                        (long long)p->n_wrong, p->example);
+        if (p->phases > c->arm.inner.phases)
+            note_broken(c, "%s is in phase %lld of %d", p->path, (long long)p->phases,
+                        c->arm.inner.phases);
+    }
+    pl_free(paths);
+    return status;
+}
+
+static pl_status check_phases(checker *c)
+{
+    return each_arm(c, check_arm_phases);
+}
+
+/* ---- versions ---- */
+static pl_status check_version(checker *c, const pl_version *v)
+{
+    pl_replay got;
+    pl_replay_verdict verdict;
+    PL_CHECK(pl_home_verify(c->store, v, &got, &verdict));
+    if (verdict == PL_REPLAY_UNKNOWN)
+        note_unproven(c, pl_last_error());
+    else
+        c->now->n_checked++;
+    if (verdict == PL_REPLAY_OTHER)
+        note_broken(c, "%s@%llu is not what its record says that it was made of",
+                    v->module, (unsigned long long)v->number);
+    return PL_OK;
+}
+
+/* Versions that a rollback made, and first versions, are judged by other invariants. */
+static pl_status check_newest_versions(void *context, const pl_version *head)
+{
+    checker *c = context;
+    const int64_t n = c->wish->recompute;
+    for (int64_t i = 0; (n < 0 || i < n) && (uint64_t)i <= head->number; i++) {
+        pl_version v;
+        const uint64_t number = head->number - (uint64_t)i;
+        pl_status status = pl_store_get_version(c->store, head->module, number, &v);
+        if (status == PL_OK && (v.n_contributions > 0 || pl_version_is_merged(&v)))
+            status = check_version(c, &v);
+        pl_version_clear(&v);
+        if (status != PL_OK)
+            PL_CHECK(judge_failure(c, pl_fail_in(status, "%s@%llu", head->module,
+                                                 (unsigned long long)number)));
+    }
+    return PL_OK;
+}
+
+static pl_status check_versions(checker *c)
+{
+    return pl_store_each_head(c->store, "", check_newest_versions, c);
+}
+
+/* ---- all of them ---- */
+static const struct {
+    const char *name, *claim, *unit;
+    pl_status (*check)(checker *c);
+} invariants[] = {
+    {"hashes",
+     "all bytes match their hashes, commits and versions follow one another, tags name "
+     "what is there",
+     "records", check_hashes},
+    {"data", "each path has its data shard", "objects", check_data},
+    {"beginnings", "each module began with what it says that it continues", "modules",
+     check_beginnings},
+    {"rounds", "each version has one update of each contributor, of its own round",
+     "versions", check_rounds},
+    {"phases", "each finished phase counts exactly once in each module of its path",
+     "records of phases", check_phases},
+    {"versions", "versions that are computed again have the same hash", "versions",
+     check_versions},
+};
+
+static pl_status judge_invariant(checker *c, size_t i, check_result *result)
+{
+    *result = (check_result){.name = invariants[i].name,
+                             .claim = invariants[i].claim,
+                             .unit = invariants[i].unit};
+    c->now = result;
+    PL_CHECK(judge_failure(c, invariants[i].check(c)));
+    result->verdict = result->broken.n > 0     ? CHECK_BROKEN
+                      : result->n_unproven > 0 ? CHECK_UNPROVEN
+                                               : CHECK_HOLDS;
+    return PL_OK;
+}
+
+static pl_status refuse_writer(const checker *c)
+{
+    if (!pl_store_has_writer(c->wish->folder))
+        return PL_OK;
+    return pl_fail(PL_ERR_BUSY,
+                   "a running job writes to %s; stop it first (Ctrl+C drains it, and "
+                   "the same command resumes it), or check a backup",
+                   c->wish->folder);
+}
+
+pl_status check_store(const check_wish *wish, check_fn fn, void *context, int *n_broken)
+{
+    checker c = {.wish = wish};
+    pl_status status = PL_OK;
+    *n_broken = 0;
+    PL_TRY(refuse_writer(&c));
+    PL_TRY(pl_store_open(wish->folder, PL_STORE_READ, &c.store));
+    for (size_t i = 0; i < sizeof invariants / sizeof *invariants; i++) {
+        check_result result;
+        status = judge_invariant(&c, i, &result);
+        /* A job that has begun meanwhile would explain it. */
+        if (status == PL_OK && result.verdict == CHECK_BROKEN)
+            status = refuse_writer(&c);
+        if (status == PL_OK)
+            fn(context, &result);
+        *n_broken += result.verdict == CHECK_BROKEN;
+        pl_findings_clear(&result.broken);
+        PL_TRY(status);
+    }
+done:
+    pl_store_close(&c.store);
+    return status;
+}

@@ -1,0 +1,39 @@
+/* Proves from its store alone that a run that does not train now is what it must be
+ * (pathloom check). Each invariant is checked by itself, so one kind of damage does not
+ * hide another. */
+#ifndef PL_JOB_CHECK_H
+#define PL_JOB_CHECK_H
+#include "home/home.h"
+
+typedef enum check_verdict {
+    CHECK_HOLDS,
+    CHECK_BROKEN,
+    CHECK_UNPROVEN /* nothing contradicts it, but data that could prove it are gone */
+} check_verdict;
+extern const char *const check_verdicts[]; /* "holds", ... */
+
+/* One invariant. */
+typedef struct check_result {
+    const char *name;  /* "rounds" */
+    const char *claim; /* what must hold, as half a sentence */
+    const char *unit;  /* what was counted: "versions" */
+    check_verdict verdict;
+    uint64_t n_checked, n_unproven;
+    char why[512]; /* why something could not be proven; "" */
+    pl_findings broken;
+} check_result;
+
+/* `recompute`: how many of the newest versions of each module are computed again; -1:
+ * all of them. */
+typedef struct check_wish {
+    const char *folder; /* of the store */
+    int64_t recompute;
+} check_wish;
+typedef void (*check_fn)(void *context, const check_result *result);
+
+/* Calls `fn` for each invariant as soon as it is judged. *n_broken: the number of
+ * broken ones. ERR_BUSY: a job writes to the store. */
+PL_MUST_CHECK pl_status check_store(const check_wish *wish, check_fn fn, void *context,
+                                    int *n_broken);
+
+#endif

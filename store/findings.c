@@ -1,0 +1,82 @@
+/* Collects what audits of a store find, and repeats an audit while a writer runs. */
+#include "store/findings.h"
+#include "store/store.h"
+
+#include <string.h>
+
+void pl_findings_add(void *findings, const char *sentence)
+{
+    pl_findings *f = findings;
+    f->n_all++;
+    if (f->n == PL_FINDINGS_MAX)
+        return;
+    f->sentences = pl_grow(f->sentences, (f->n + 1) * sizeof *f->sentences);
+    f->sentences[f->n++] = pl_strdup(sentence);
+}
+
+void pl_findings_clear(pl_findings *f)
+{
+    for (size_t i = 0; i < f->n; i++)
+        pl_free(f->sentences[i]);
+    pl_free(f->sentences);
+    memset(f, 0, sizeof *f);
+}
+
+static bool has_finding(const pl_findings *f, const char *sentence)
+{
+    for (size_t i = 0; i < f->n; i++)
+        if (strcmp(f->sentences[i], sentence) == 0)
+            return true;
+    return false;
+}
+
+void pl_findings_agree(pl_findings *f, const pl_findings *other)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < f->n; i++)
+        if (has_finding(other, f->sentences[i]))
+            f->sentences[n++] = f->sentences[i];
+        else
+            pl_free(f->sentences[i]);
+    f->n = n;
+    f->n_all = n;
+}
+
+bool pl_store_has_writer(const char *folder)
+{
+    char path[PL_PATH_MAX];
+    int n = 0;
+    if (pl_store_parts(folder, &n) != PL_OK)
+        n = 0;
+    for (int i = 0; i < (n > 0 ? n : 1); i++) {
+        int lock = -1;
+        pl_status status =
+            pl_lock_folder(n > 0 ? pl_store_part(folder, i, path) : folder, &lock);
+        pl_unlock_folder(&lock);
+        if (status == PL_ERR_BUSY)
+            return true;
+    }
+    return false;
+}
+
+/* While a writer runs, a reader may see parts of a commit early. So only damage that
+ * repeated audits agree on is reported. */
+enum { LOOKS = 3 };
+
+pl_status pl_store_audit_firmly(const char *folder, pl_store **store, bool bytes,
+                                pl_findings *out, pl_audit_report *report)
+{
+    PL_CHECK(pl_store_audit(*store, bytes, pl_findings_add, out, report));
+    for (int i = 1; i < LOOKS && out->n > 0 && pl_store_has_writer(folder); i++) {
+        pl_findings again = {NULL, 0, 0};
+        pl_store_close(store);
+        PL_CHECK(pl_store_open(folder, PL_STORE_READ, store));
+        pl_status status =
+            pl_store_audit(*store, bytes, pl_findings_add, &again, report);
+        if (status == PL_OK)
+            pl_findings_agree(out, &again);
+        pl_findings_clear(&again);
+        PL_CHECK(status);
+    }
+    return PL_OK;
+}

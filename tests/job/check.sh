@@ -1,0 +1,93 @@
+#!/bin/sh
+# `pathloom check`: a run that was trained holds what it must; each kind of damage to a
+# copy of its store is found by the invariant that it breaks.
+#
+# usage: check.sh PATHLOOM HURT_STORE WORKFOLDER
+#
+# Runs from the project's root.
+set -u
+pathloom=$1
+hurt_store=$2
+. tests/support/job.sh
+own_folder "$3"
+make_corpus base docs
+
+# A run with two chapters, a baseline, and all that recomputing needs.
+run_job() { # folder, options
+    small_job "$@" --set train.tau=10 --set train.phases=4 --set train.base_steps=20 \
+        --set store.keep_momentum=true --set router.em=2 --set router.share=0.3 \
+        --set eval.baselines=diloco
+}
+
+verdicts() { # options: name and verdict of each invariant, on one line
+    "$pathloom" check "$@" --json >"$work/check.out" 2>"$work/check.err"
+    code=$?
+    sed -n 's/.*"invariant":"\([a-z]*\)","verdict":"\([a-z]*\)".*/\1:\2/p' "$work/check.out" |
+        tr '\n' ' '
+    return $code
+}
+sound="hashes:holds data:holds beginnings:holds rounds:holds phases:holds versions:"
+
+echo "a stopped run, and the same when it has finished"
+(run_job run --set store.keep_updates=true) >"$work/run.out" 2>&1 &
+job=$!
+training_begins run
+refused 75 'a running job writes to' "$pathloom" check --run "$work/run"
+modules_reach run 1
+kill -9 "$job"
+wait "$job" 2>/dev/null
+job=''
+tries=100
+until seen=$(verdicts --run "$work/run"); [ "$seen" = "${sound}holds " ]; do
+    tries=$((tries - 1)) # the job's processes may not have ended yet
+    [ $tries -gt 0 ] || fail "killed: $seen"
+    sleep 0.1
+done
+(run_job run --set store.keep_updates=true) >"$work/run.out" 2>&1 || fail "the run"
+"$pathloom" store tag early 1 --run "$work/run" >"$work/tag.out" || fail "tag"
+seen=$(verdicts --run "$work/run" --recompute all) || fail "check: $seen"
+[ "$seen" = "${sound}holds " ] || fail "finished: $seen"
+sum=$(sed -n 's/.*"invariant":"versions".*"checked":\([0-9]*\).*/\1/p' "$work/check.out")
+[ "$sum" -gt 60 ] || fail "only $sum versions were computed again"
+refused 64 'a number of versions, or all' "$pathloom" check --recompute x
+refused 66 'no store' "$pathloom" check --run "$work/nowhere"
+
+echo "what was not kept is not proven, and that is said"
+(run_job bare) >"$work/bare.out" 2>&1 || fail "the run without updates"
+seen=$(verdicts --run "$work/bare") || fail "check: $seen"
+[ "$seen" = "${sound}unproven " ] || fail "without updates: $seen"
+"$pathloom" check --run "$work/bare" | grep -q '^versions *unproven .*keep_updates' ||
+    fail "it does not say why"
+
+# Exactly these invariants must be broken; a sentence has these words.
+damaged() { # damage, "invariant ...", words
+    rm -rf "$work/copy"
+    cp -r "$work/run/store" "$work/copy"
+    "$hurt_store" "$work/copy" "$1" 2>"$work/hurt.out" || fail "hurt_store $1"
+    seen=$(verdicts --store "$work/copy" --recompute all)
+    [ $? -eq 65 ] || fail "$1 was not refused: $seen"
+    broken=$(echo "$seen" | tr ' ' '\n' | sed -n 's/:broken//p' | tr '\n' ' ')
+    [ "$broken" = "$2 " ] || fail "$1 breaks $broken"
+    grep -q -- "$3" "$work/check.out" ||
+        fail "$1: no \`$3\` in $(cat "$work/check.out")"
+}
+echo "damage is found and named"
+damaged lost 'rounds phases versions' 'mix/L1.E0@1 has 1 updates instead of 2'
+damaged twice 'hashes rounds phases versions' 'mix/L1.E0@1 has two updates of path'
+damaged update versions 'mix/L1.E0@1 is not what its record says'
+damaged params 'beginnings versions' 'mix/L1.E0@.* is not what its record says'
+damaged origin 'beginnings versions' 'mix/L1.E0@0 is not what base ended with'
+damaged config rounds 'mix/L1.E0@1 was made under a configuration'
+damaged path phases 'mix/p00'
+damaged tag hashes 'tag early names mix~1/.* which is another version'
+damaged shard data 'the data shard of mix/p00.r0 is not in the store'
+
+echo "damaged bytes are found"
+rm -rf "$work/copy"
+cp -r "$work/run/store" "$work/copy"
+file=$(find "$work/copy/db" -type f \( -name '*.sst' -o -name '*.log' \) -size +100k | head -n 1)
+[ -n "$file" ] || fail "no large file in the store"
+size=$(wc -c <"$file")
+printf '\125\252\125\252' | dd of="$file" bs=1 seek=$((size / 2)) conv=notrunc 2>/dev/null
+refused 65 '' "$pathloom" check --store "$work/copy"
+echo "well"

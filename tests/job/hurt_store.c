@@ -1,0 +1,123 @@
+/* Damages a copy of a store in one way, with records whose checksums are right, as a
+ * faulty program would write them.
+ *
+ *   hurt_store FOLDER lost|twice|params|origin|update|config   of module mix/L1.E0
+ *   hurt_store FOLDER path|shard|tag
+ *
+ * A module is hurt by writing all its versions anew in one commit. */
+#include "store/store.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { VERSIONS_MAX = 64, HURT = 1 };
+static const char module[] = "mix/L1.E0";
+
+typedef struct history {
+    pl_version v[VERSIONS_MAX];
+    int n;
+} history;
+
+static pl_status read_history(pl_store *store, history *h)
+{
+    pl_version head;
+    PL_CHECK(pl_store_head(store, module, &head));
+    h->n = (int)head.number + 1;
+    pl_version_clear(&head);
+    if (h->n <= HURT || h->n > VERSIONS_MAX)
+        return pl_fail(PL_ERR_ARG, "%s has %d versions", module, h->n);
+    for (int i = 0; i < h->n; i++)
+        PL_CHECK(pl_store_get_version(store, module, (uint64_t)i, &h->v[i]));
+    return PL_OK;
+}
+
+static bool edit(const char *damage, history *h)
+{
+    pl_version *v = &h->v[HURT], *head = &h->v[h->n - 1];
+    if (strcmp(damage, "lost") == 0)
+        v->contributions[0] = v->contributions[--v->n_contributions];
+    else if (strcmp(damage, "twice") == 0)
+        v->contributions[1] = v->contributions[0];
+    else if (strcmp(damage, "update") == 0) {
+        v->contributions[0].update = head->contributions[0].update;
+        v->contributions[0].update_bytes = head->contributions[0].update_bytes;
+    } else if (strcmp(damage, "params") == 0)
+        head->params = v->params;
+    else if (strcmp(damage, "origin") == 0)
+        h->v[0].params = v->params;
+    else if (strcmp(damage, "config") == 0)
+        v->config.bytes[0] ^= 1;
+    else
+        return false;
+    for (int i = 1; i < h->n; i++)
+        h->v[i].parent = h->v[i - 1].params;
+    return true;
+}
+
+static pl_status hurt_module(pl_store *store, pl_txn *txn, const char *damage)
+{
+    static history h;
+    PL_CHECK(read_history(store, &h));
+    if (!edit(damage, &h))
+        return pl_fail(PL_ERR_USAGE, "there is no damage `%s`", damage);
+    PL_CHECK(pl_txn_drop_name(txn, module, ""));
+    for (int i = 0; i < h.n; i++) {
+        for (int c = 0; c < h.v[i].n_contributions; c++) {
+            /* the version takes over the references to its updates */
+            pl_status status =
+                pl_txn_put_pending(txn, module, &h.v[i].contributions[c]);
+            if (status != PL_ERR_EXISTS)
+                PL_CHECK(status);
+        }
+        PL_CHECK(pl_txn_put_version(txn, &h.v[i], (pl_keep){true, true, 0}));
+    }
+    return PL_OK;
+}
+
+static pl_status hurt_path(pl_store *store, pl_txn *txn)
+{
+    pl_path_state path;
+    PL_CHECK(pl_store_get_path(store, "mix/p00.r0", &path));
+    path.phase++;
+    return pl_txn_put_path(txn, &path);
+}
+
+static pl_status hurt_tag(pl_store *store, pl_txn *txn)
+{
+    pl_snapshot tag;
+    pl_hash blob;
+    pl_buf bytes = {0};
+    PL_CHECK(pl_store_get_tag(store, "early", &tag));
+    tag.items[0].params.bytes[0] ^= 1;
+    pl_snapshot_encode(&tag, &bytes);
+    PL_CHECK(pl_txn_put_blob(txn, bytes.data, bytes.len, &blob));
+    return pl_txn_put_object(txn, "tag/early", &blob);
+}
+
+static pl_status hurt(const char *folder, const char *damage)
+{
+    pl_store *store = NULL;
+    pl_txn *txn = NULL;
+    PL_CHECK(pl_store_open(folder, PL_STORE_WRITE, &store));
+    PL_CHECK(pl_txn_begin(store, &txn));
+    if (strcmp(damage, "path") == 0)
+        PL_CHECK(hurt_path(store, txn));
+    else if (strcmp(damage, "tag") == 0)
+        PL_CHECK(hurt_tag(store, txn));
+    else if (strcmp(damage, "shard") == 0)
+        PL_CHECK(pl_txn_drop_object(txn, "shard/mix/p00"));
+    else
+        PL_CHECK(hurt_module(store, txn, damage));
+    PL_CHECK(pl_txn_commit(&txn));
+    pl_store_close(&store);
+    return PL_OK;
+}
+
+int main(int argc, char **argv)
+{
+    pl_status status = argc == 3 ? hurt(argv[1], argv[2])
+                                 : pl_fail(PL_ERR_USAGE, "hurt_store FOLDER DAMAGE");
+    if (status != PL_OK)
+        fprintf(stderr, "%s\n", pl_last_error());
+    return pl_status_exit_code(status);
+}
