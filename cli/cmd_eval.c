@@ -39,21 +39,6 @@ static pl_status apply_settings(pl_run *r, const cli_settings *s)
     return PL_OK;
 }
 
-/* The text is hashed and checked, because damaged text would give a number that looks
- * right. */
-static pl_status open_valid(pl_run *r)
-{
-    char path[PL_PATH_MAX];
-    pl_status status =
-        pl_tokens_open(run_file(r, "data/valid.tok", path), true, &r->valid);
-    if (status == PL_ERR_DAMAGED || status == PL_ERR_NOT_FOUND)
-        return pl_fail(status,
-                       "%s; delete the folder %s/data, and `pathloom train --out %s` "
-                       "makes it anew",
-                       pl_last_error(), r->dir, r->dir);
-    return status;
-}
-
 /* Parses a list such as "128,64": after how many tokens the path is chosen again. */
 static pl_status read_every(const pl_run *r, const char *text, evaluation_wish *wish)
 {
@@ -119,7 +104,8 @@ static int run_eval(int argc, char **argv)
     if (status == PL_OK)
         status = apply_settings(&r, &q.settings);
     if (status == PL_OK)
-        status = q.on ? evaluation_read_text(&r, q.on, &text) : open_valid(&r);
+        status =
+            q.on ? evaluation_read_text(&r, q.on, &text) : evaluation_open_valid(&r);
     wish.mixture = q.mixture;
     wish.text = q.on ? &text : NULL;
     if (status == PL_OK)

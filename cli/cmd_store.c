@@ -60,7 +60,8 @@ const store_verb store_verbs[] = {
      "modules of an arm; all are of one kind. TAG names the first source's modules "
      "with "
      "the merged ones in their place, and of its arm all others as they are. Modules "
-     "that are the same version in all sources (and in the base) stay. linear: the weighted mean; slerp: "
+     "that are the same version in all sources (and in the base) stay. linear: the "
+     "weighted mean; slerp: "
      "between two, along the arc; ties: the base and the mean of the largest "
      "differences, value by value of those with the elected sign; task: the base and "
      "the weighted sum of the differences. What a merged module was made of is in its "
@@ -85,6 +86,16 @@ const store_verb store_verbs[] = {
      "the one that it went back to; with --history, versions that a rollback gave up "
      "do not count.",
      1, 1, TAKES(HISTORY), true, store_blame},
+    {"bisect", "", "since which phase a text is predicted worse",
+     "A binary search over the phases of the mixture's newest chapter (or of --arm), "
+     "with the evaluation of `eval --at`: of the held-out documents of one domain "
+     "(--domain), of a text (--on), or of all held-out text. It begins between the "
+     "best of a few phases (or --from) and the newest one (or --to), and ends at two "
+     "neighbouring phases between which the bits per byte rose past the middle of both "
+     "ends. Then it names the versions of that phase that answered, and who made them. "
+     "Phases whose parameters were collected are left out.",
+     0, 0, TAKES(DOMAIN) | TAKES(ON) | TAKES(FROM) | TAKES(TO) | TAKES(ARM), true,
+     store_bisect},
     {"verify", "MODULE[@V]|TAG",
      "recompute the outer step or the merge that made a version",
      "From the version before it and the updates that were kept (store.keep_updates), "

@@ -26,6 +26,9 @@
     X(ARM, "arm", "ARM", "whose modules are meant (mix)")                              \
     X(DELETE, "delete", NULL, "delete it; gc: without it nothing is changed")          \
     X(TO, "to", "V", "a version number or a tag")                                      \
+    X(FROM, "from", "PHASE", "the good end of a search (the best of a few phases)")    \
+    X(DOMAIN, "domain", "D", "only held-out documents of this domain")                 \
+    X(ON, "on", "FILE", "this text in place of the held-out text, as eval --on")       \
     X(KEEP, "keep", "N", "newest versions of each module that stay (3)")               \
     X(GRACE, "grace", "SECONDS", "versions younger than this stay (3600)")             \
     X(QUICK, "quick", NULL, "records only: bytes are not read")                        \
@@ -117,6 +120,7 @@ pl_status store_keep_tag(const store_call *call, pl_store *store, const char *na
 pl_status store_gc(store_call *call);
 pl_status store_fsck(store_call *call);
 pl_status store_blame(store_call *call);
+pl_status store_bisect(store_call *call);
 pl_status store_verify(store_call *call);
 pl_status store_cat(store_call *call);
 pl_status store_init(store_call *call);

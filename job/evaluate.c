@@ -66,7 +66,8 @@ typedef struct job {
     pl_scorer *scorer;
     float *params;
     char chapter[PL_ARM_NAME_MAX]; /* name of the mixture's newest chapter */
-    pl_snapshot tag;               /* of the chapter; without items: the heads */
+    pl_snapshot tag;               /* that the command names, if it names one */
+    const pl_snapshot *versions;   /* of the chapter; NULL: the heads */
     bool *closed; /* [n_paths] paths that are never chosen nor read, or NULL */
     spent spent[ROW_COUNT]; /* [row] for the arm of each row */
 } job;
@@ -137,8 +138,8 @@ static pl_status score_arm(job *j, row_kind kind, const pl_arm *arm,
                            const pl_topology *t)
 {
     arm_source source = {j->store, arm, t, {NULL, j->e->wish.best}};
-    if (kind == ROW_ROUTER && j->tag.n_items > 0)
-        source.which.at = &j->tag;
+    if (kind == ROW_ROUTER)
+        source.which.at = j->versions;
     evaluation *e = j->e;
     int n_paths = pl_topology_n_paths(t);
     bool answers = config_answers_by_likelihood(&j->r->cfg, n_paths);
@@ -342,6 +343,50 @@ static pl_status read_spent(job *j)
     return PL_OK;
 }
 
+pl_status evaluation_open_valid(pl_run *r)
+{
+    char path[PL_PATH_MAX];
+    pl_status status =
+        pl_tokens_open(run_file(r, "data/valid.tok", path), true, &r->valid);
+    if (status == PL_ERR_DAMAGED || status == PL_ERR_NOT_FOUND)
+        return pl_fail(status,
+                       "%s; delete the folder %s/data, and `pathloom train --out %s` "
+                       "makes it anew",
+                       pl_last_error(), r->dir, r->dir);
+    return status;
+}
+
+/* Puts the documents that are scored into e->docs. ERR_DATA if there are none. */
+static pl_status choose_documents_to_score(const pl_run *r, evaluation *e)
+{
+    const char *domain = e->wish.domain;
+    const size_t all = pl_tokens_n_docs(r->valid);
+    size_t n = 0;
+    e->docs = pl_alloc((all ? all : 1) * sizeof *e->docs);
+    e->path_of = pl_alloc((all ? all : 1) * sizeof *e->path_of);
+    for (size_t i = 0; i < all; i++)
+        if (!domain ||
+            strcmp(domain,
+                   pl_tokens_domain(r->valid,
+                                    pl_tokens_doc(r->valid, (uint32_t)i)->domain)) == 0)
+            e->docs[n++] = (uint32_t)i;
+    if (n == 0 && domain)
+        return pl_fail(PL_ERR_NOT_FOUND,
+                       "no document of this text has the domain `%s`; `pathloom eval` "
+                       "lists the domains",
+                       domain);
+    e->n_docs = pl_pick_documents(r->valid, (int)r->cfg.prefix,
+                                  (uint64_t)r->cfg.eval_tokens, e->docs, n);
+    for (size_t i = 0; i < e->n_docs; i++)
+        e->n_targets += pl_counted_targets(r->valid, e->docs[i], (int)r->cfg.prefix);
+    if (e->n_docs > 0)
+        return PL_OK;
+    return pl_fail(PL_ERR_DATA,
+                   "no document is longer than the prefix of %lld tokens, so there "
+                   "is nothing to score; give longer documents",
+                   (long long)r->cfg.prefix);
+}
+
 static pl_status open_evaluation(job *j)
 {
     const pl_run *r = j->r;
@@ -378,21 +423,7 @@ pl_status evaluate(pl_run *r, pl_store *store, const evaluation_wish *wish,
     memset(out, 0, sizeof *out);
     if (wish)
         out->wish = *wish;
-    size_t n = pl_tokens_n_docs(r->valid);
-    out->docs = pl_alloc((n ? n : 1) * sizeof *out->docs);
-    out->path_of = pl_alloc((n ? n : 1) * sizeof *out->path_of);
-    for (size_t i = 0; i < n; i++)
-        out->docs[i] = (uint32_t)i;
-    out->n_docs = pl_pick_documents(r->valid, (int)r->cfg.prefix,
-                                    (uint64_t)r->cfg.eval_tokens, out->docs, n);
-    for (size_t i = 0; i < out->n_docs; i++)
-        out->n_targets +=
-            pl_counted_targets(r->valid, out->docs[i], (int)r->cfg.prefix);
-    if (out->n_docs == 0)
-        PL_TRY(pl_fail(PL_ERR_DATA,
-                       "no document is longer than the prefix of %lld tokens, so there "
-                       "is nothing to score; give longer documents",
-                       (long long)r->cfg.prefix));
+    PL_TRY(choose_documents_to_score(r, out));
     PL_TRY(count_bytes(r, out));
     const double trainings = (double)run_path_phases(r) / (double)r->cfg.phases;
     for (int i = 0; i < ROW_COUNT; i++) {
@@ -410,15 +441,19 @@ pl_status evaluate(pl_run *r, pl_store *store, const evaluation_wish *wish,
     pl_newest_chapter(store, j.chapter);
     if (out->wish.mixture.at) {
         PL_TRY(mixture_tag(store, out->wish.mixture.at, &j.tag));
-        pl_copy_text(j.chapter, sizeof j.chapter, j.tag.arm);
+        j.versions = &j.tag;
     }
+    if (out->wish.versions)
+        j.versions = out->wish.versions;
+    if (j.versions)
+        pl_copy_text(j.chapter, sizeof j.chapter, j.versions->arm);
     PL_TRY(run_use_chapter(r, pl_arm_chapter(j.chapter)));
     if (out->wish.mixture.without)
         PL_TRY(pl_close_paths(r->topology, out->wish.mixture.without, &j.closed));
     PL_TRY(open_evaluation(&j));
     PL_TRY(route_valid(&j));
     PL_TRY(fill_rows(&j, ROW_ROUTER));
-    for (int kind = ROW_DENSE; kind < ROW_COUNT; kind++)
+    for (int kind = ROW_DENSE; kind < ROW_COUNT && !out->wish.only_mixture; kind++)
         PL_TRY(fill_rows(&j, (row_kind)kind));
     PL_TRY(pl_tokens_check(r->valid));
     out->seconds = pl_now() - start;

@@ -51,6 +51,10 @@ typedef struct evaluation_wish {
     mixture_wish mixture;             /* what of it is evaluated */
     int every[PL_EVERY_MAX], n_every; /* the path chosen again every so many tokens */
     bool best; /* the mixture with each path's best version, not with the newest */
+    /* the mixture with these versions, in place of mixture.at; borrowed */
+    const pl_snapshot *versions;
+    const char *domain; /* only documents of this domain; NULL: all */
+    bool only_mixture;  /* no baselines */
 } evaluation_wish;
 
 typedef struct evaluation {
@@ -75,6 +79,9 @@ typedef struct evaluation {
     double seconds;
 } evaluation;
 
+/* Opens the run's held-out text as r->valid. The text is hashed and checked, because
+ * damaged text would give a number that looks right. */
+pl_status evaluation_open_valid(pl_run *r);
 /* Scores the newest versions in a run's store, also while it trains. `wish` may be
  * NULL. */
 pl_status evaluate(pl_run *r, pl_store *store, const evaluation_wish *wish,

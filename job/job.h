@@ -6,9 +6,11 @@
  * model, routing, arms), chapters, progress, evaluate, report, artifacts (the files and
  * objects with which a run answers prompts), store_homes (access to a store that
  * running homes have locked), run_homes (adding and removing homes), page (what a
- * browser shows of a run), check (the invariants of a stopped run). */
+ * browser shows of a run), check (the invariants of a stopped run),
+ * bisect (since when a text is worse predicted). */
 #ifndef PL_JOB_JOB_H
 #define PL_JOB_JOB_H
+#include "job/bisect.h"
 #include "job/check.h"
 #include "job/config.h"
 #include "job/dial.h"

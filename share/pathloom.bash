@@ -7,7 +7,7 @@ _pathloom_store() {
         COMPREPLY=($(compgen -d -- "$word")); return;;
     esac
     if [ "$COMP_CWORD" -eq 2 ]; then
-        COMPREPLY=($(compgen -W 'ls log show stat du diff fsck gc tag merge rollback blame verify cat init pack backup restore push pull export import' -- "$word"))
+        COMPREPLY=($(compgen -W 'ls log show stat du diff fsck gc tag merge rollback blame bisect verify cat init pack backup restore push pull export import' -- "$word"))
         return
     fi
     case ${COMP_WORDS[2]} in
@@ -18,6 +18,7 @@ _pathloom_store() {
     merge) options="$options --note --force --method --weights --base --density --scale" ;;
     rollback) options="$options --to" ;;
     blame) options="$options --history" ;;
+    bisect) options="$options --arm --to --from --domain --on" ;;
     verify) options="$options --history --tasks" ;;
     cat) options="$options --format --object" ;;
     init) options="$options --engine" ;;
@@ -49,7 +50,7 @@ _pathloom() {
     serve) options='--run --at --without --listen --precision --threads --slots --paths --route --select --chat --queue --per-address --timeout --api-keys --cors --tls-cert --tls-key --log-requests --help' ;;
     export) options='--run --arm --path --prompt --all --at --select --format --type --out --json --help' ;;
     import) options='--out --force --set --json --help' ;;
-    store) options='--run --store --json --refs --objects --paths --tags --note --arm --delete --to --keep --grace --quick --history --tasks --format --object --force --method --weights --base --density --scale --engine --help' ;;
+    store) options='--run --store --json --refs --objects --paths --tags --note --arm --delete --to --from --domain --on --keep --grace --quick --history --tasks --format --object --force --method --weights --base --density --scale --engine --help' ;;
     check) options='--run --store --recompute --json --help' ;;
     data) options='--run --of --json --help' ;;
     audit) options='--run --json --help' ;;

@@ -28,6 +28,10 @@ endif()
 pl_script_test(check "integration;cli" 300 job/check.sh ${program} $<TARGET_FILE:hurt_store>
   ${CMAKE_BINARY_DIR}/check)
 
+# The phase at which a text became worse predicted.
+pl_job_test(bisect "integration;job" job/bisect.sh ${program} ${CMAKE_BINARY_DIR}/bisect)
+pl_test_limit(bisect 300)
+
 # Each path's best version on documents that it does not train on.
 pl_job_test(select "integration;job" job/select.sh ${tools} ${CMAKE_BINARY_DIR}/select)
 pl_test_limit(select 300)

@@ -77,6 +77,7 @@ verb blame L1.E0
 verb blame L1.E0 --history
 verb verify L1.E0
 verb verify L1.E0 --tasks
+verb bisect --from 0 --to 2
 verb backup "$work/backup"
 verb restore "$work/backup"
 verb push "$work/pushed" mix

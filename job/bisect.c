@@ -1,0 +1,238 @@
+/* Binary search over the phases of the mixture (bisect.h).
+ *
+ * The invariant: the good end is predicted better than the middle of both ends' bits
+ * per byte, the bad end is not. So the search ends at two neighbouring phases between
+ * which the text became worse, whatever the curve does elsewhere. Evaluations use the
+ * same documents and the path that `generate` would use. */
+#include "job/bisect.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Phases that are tried if the user gives no good end. */
+enum { PROBES = 4 };
+
+typedef struct bisection {
+    pl_run *r;
+    pl_store *store;
+    const bisect_wish *wish;
+    bisect_fn fn;
+    void *context;
+    char arm_name[PL_ARM_NAME_MAX];
+    pl_arm arm;
+    pl_topology *topology;
+    int64_t *phases; /* [n] rising: those that have all their parameters */
+    size_t n;
+} bisection;
+
+/* One phase with its evaluation. */
+typedef struct trial {
+    size_t index;
+    double bits;
+    evaluation e;
+} trial;
+
+static pl_status fill_versions(const bisection *b, int64_t phase, pl_snapshot *out)
+{
+    *out = (pl_snapshot){.phase = phase};
+    pl_copy_text(out->arm, sizeof out->arm, b->arm_name);
+    return pl_tag_fill(b->store, out);
+}
+
+/* The phases from `from` to `to` of which nothing was collected. */
+static pl_status list_available(bisection *b)
+{
+    int64_t newest = 0;
+    PL_CHECK(pl_tag_phase(b->store, b->arm_name, "0", &newest)); /* it counts phases */
+    const int64_t from = b->wish->from < 0 ? 0 : b->wish->from;
+    int64_t to = b->arm.inner.phases;
+    if (b->wish->to >= 0 && b->wish->to < to)
+        to = b->wish->to;
+    b->phases = pl_alloc((size_t)(b->arm.inner.phases + 1) * sizeof *b->phases);
+    for (int64_t phase = from; phase <= to; phase++) {
+        pl_snapshot versions;
+        pl_status status = fill_versions(b, phase, &versions);
+        pl_snapshot_clear(&versions);
+        if (status == PL_OK)
+            b->phases[b->n++] = phase;
+        else if (status != PL_ERR_NOT_FOUND)
+            return status;
+    }
+    if (b->n >= 2)
+        return PL_OK;
+    return pl_fail(PL_ERR_NOT_FOUND,
+                   "%s has fewer than two phases with all their parameters from %lld "
+                   "to %lld; `pathloom store gc --keep N` keeps more",
+                   b->arm_name, (long long)from, (long long)to);
+}
+
+static pl_status try_phase(bisection *b, size_t index, trial *out)
+{
+    pl_snapshot versions;
+    *out = (trial){.index = index};
+    pl_status status = fill_versions(b, b->phases[index], &versions);
+    const evaluation_wish wish = {.text = b->wish->text,
+                                  .versions = &versions,
+                                  .domain = b->wish->domain,
+                                  .only_mixture = true};
+    if (status == PL_OK)
+        status = evaluate(b->r, b->store, &wish, &out->e);
+    if (status == PL_OK)
+        out->bits = out->e.rows[out->e.answer].bits;
+    out->e.wish.versions = NULL;
+    pl_snapshot_clear(&versions);
+    return status;
+}
+
+static void report_trial(const bisection *b, const trial *t, bool worse)
+{
+    const bisect_step step = {b->phases[t->index], t->bits, worse};
+    b->fn(b->context, &step);
+}
+
+static void replace_trial(trial *into, trial *by)
+{
+    evaluation_clear(&into->e);
+    *into = *by;
+}
+
+/* The best of a few phases before the bad end, unless the user gave the good end. */
+static pl_status find_good(bisection *b, trial *good)
+{
+    const size_t last = b->n - 1;
+    PL_CHECK(try_phase(b, 0, good));
+    report_trial(b, good, false);
+    for (size_t i = 1; b->wish->from < 0 && i < PROBES; i++) {
+        trial t;
+        const size_t index = last * i / PROBES;
+        if (index == last * (i - 1) / PROBES)
+            continue;
+        pl_status status = try_phase(b, index, &t);
+        if (status == PL_OK)
+            report_trial(b, &t, !(t.bits < good->bits));
+        if (status == PL_OK && t.bits < good->bits)
+            replace_trial(good, &t);
+        else
+            evaluation_clear(&t.e);
+        PL_CHECK(status);
+    }
+    return PL_OK;
+}
+
+static pl_status search(bisection *b, trial *good, trial *bad)
+{
+    const double middle = (good->bits + bad->bits) / 2;
+    while (bad->index - good->index > 1) {
+        trial t;
+        pl_status status = try_phase(b, (good->index + bad->index) / 2, &t);
+        if (status != PL_OK) {
+            evaluation_clear(&t.e);
+            return status;
+        }
+        const bool worse = !(t.bits < middle);
+        report_trial(b, &t, worse);
+        replace_trial(worse ? bad : good, &t);
+    }
+    return PL_OK;
+}
+
+/* ---- what came between ---- */
+static bool is_used(const bisection *b, const evaluation *e, int module)
+{
+    for (size_t i = 0; i < e->n_docs; i++)
+        if (pl_topology_path_has(b->topology, evaluation_path(e, i), module))
+            return true;
+    return false;
+}
+
+static pl_status list_versions(const bisection *b, const trial *good, const trial *bad,
+                               pl_snapshot *out)
+{
+    pl_snapshot before, after;
+    pl_status status = fill_versions(b, b->phases[good->index], &before);
+    memset(&after, 0, sizeof after);
+    if (status == PL_OK)
+        status = fill_versions(b, b->phases[bad->index], &after);
+    *out = (pl_snapshot){.phase = b->phases[bad->index]};
+    pl_copy_text(out->arm, sizeof out->arm, b->arm_name);
+    out->items = pl_alloc((after.n_items + 1) * sizeof *out->items);
+    for (size_t i = 0; status == PL_OK && i < after.n_items; i++)
+        if (after.items[i].number != before.items[i].number &&
+            is_used(b, &bad->e, (int)i))
+            out->items[out->n_items++] = after.items[i];
+    pl_snapshot_clear(&before);
+    pl_snapshot_clear(&after);
+    return status;
+}
+
+static size_t count_paths(const bisection *b, const evaluation *e)
+{
+    size_t n = 0;
+    for (int path = 0; path < pl_topology_n_paths(b->topology); path++)
+        for (size_t i = 0; i < e->n_docs; i++)
+            if (evaluation_path(e, i) == path) {
+                n++;
+                break;
+            }
+    return n;
+}
+
+static void fill_result(const bisection *b, const trial *good, const trial *bad,
+                        bisect_result *out)
+{
+    const evaluation *e = &bad->e;
+    const double per_byte =
+        (double)e->n_targets / log(2) / (double)(e->n_bytes > 0 ? e->n_bytes : 1);
+    out->before = b->phases[good->index];
+    out->at = bad->bits > good->bits ? b->phases[bad->index] : -1;
+    out->bits_before = good->bits;
+    out->bits_at = bad->bits;
+    out->error =
+        per_byte * pl_score_error(e->rows[e->answer].scores,
+                                  good->e.rows[good->e.answer].scores, e->n_docs);
+    out->n_docs = e->n_docs;
+    out->n_paths = count_paths(b, e);
+}
+
+static pl_status open_bisection(bisection *b)
+{
+    if (b->wish->arm)
+        pl_copy_text(b->arm_name, sizeof b->arm_name, b->wish->arm);
+    else
+        pl_newest_chapter(b->store, b->arm_name);
+    if (pl_arm_chapter(b->arm_name) < 0)
+        return pl_fail(PL_ERR_USAGE,
+                       "%s is not a chapter of the mixture (mix, mix~1, ...), and only "
+                       "these are searched",
+                       b->arm_name);
+    PL_CHECK(pl_read_arm(b->store, b->arm_name, &b->arm, &b->topology));
+    return list_available(b);
+}
+
+pl_status bisect_run(pl_run *r, pl_store *store, const bisect_wish *wish, bisect_fn fn,
+                     void *context, bisect_result *out)
+{
+    bisection b = {.r = r, .store = store, .wish = wish, .fn = fn, .context = context};
+    trial good, bad;
+    pl_status status = PL_OK;
+    memset(out, 0, sizeof *out);
+    memset(&good, 0, sizeof good);
+    memset(&bad, 0, sizeof bad);
+    PL_TRY(open_bisection(&b));
+    pl_copy_text(out->arm, sizeof out->arm, b.arm_name);
+    PL_TRY(find_good(&b, &good));
+    PL_TRY(try_phase(&b, b.n - 1, &bad));
+    report_trial(&b, &bad, bad.bits > good.bits);
+    if (bad.bits > good.bits) {
+        PL_TRY(search(&b, &good, &bad));
+        PL_TRY(list_versions(&b, &good, &bad, &out->versions));
+    }
+    fill_result(&b, &good, &bad, out);
+done:
+    evaluation_clear(&good.e);
+    evaluation_clear(&bad.e);
+    pl_free(b.phases);
+    pl_topology_destroy(&b.topology);
+    pl_arm_clear(&b.arm);
+    return status;
+}

@@ -1,0 +1,82 @@
+#!/bin/sh
+# `store bisect` finds the phase at which a text became worse predicted: here the one
+# that a rollback in the middle of the training made.
+#
+# usage: bisect.sh PATHLOOM WORKFOLDER
+#
+# Runs from the project's root.
+set -u
+pathloom=$1
+. tests/support/job.sh
+own_folder "$2"
+make_corpus base docs outer
+# shellcheck disable=SC2154 # own_folder sets it
+run=$work/run
+
+run_job() {
+    small_job run --set train.tau=10 --set train.phases=14 --set train.base_steps=10 \
+        --set train.lr=0.004 --set train.warmup=1
+}
+PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:10 run_job >"$work/run.out" 2>&1 &
+job=$!
+training_begins run
+modules_reach run 6
+kill -INT "$job"
+wait "$job"
+job=''
+"$pathloom" store rollback mix --to 0 --run "$run" >"$work/back.out" 2>&1 || fail "rollback"
+back=$(sed -n 's/^mix\/L1.E0@\([0-9]*\) is version 0 again.*/\1/p' "$work/back.out")
+[ -n "$back" ] || fail "L1.E0 was not rolled back: $(cat "$work/back.out")"
+(run_job) >"$work/run.out" 2>&1 || fail "the rest of the run"
+
+found() { # options: "BEFORE AT" of the verdict
+    store bisect --run "$run" --json "$@"
+    sed -n 's/.*"before":\([0-9]*\),"at":\([-0-9]*\),.*/\1 \2/p' "$work/verb.out"
+}
+# Modules had come to different versions, so the rollback made one or several of each:
+# those from `first` to `back`.
+first=$back
+for module in $(versions --run "$run" | sed -n 's/^\(mix\/[^ ]*\) .*/\1/p'); do
+    number=$("$pathloom" store log "$module" --run "$run" --json |
+        sed -n 's/.*"version":\([0-9]*\),.*"method":"rollback.*/\1/p' | sort -n | head -n 1)
+    [ "$number" -ge "$first" ] || first=$number
+done
+names_rollback() { # options
+    at=$(found "$@")
+    before=${at% *} at=${at#* }
+    [ "$at" -eq $((before + 1)) ] && [ "$at" -ge "$first" ] && [ "$at" -le "$back" ] ||
+        fail "$before and $at instead of one of $first to $back: $*"
+    grep -q '"module":"mix/.*","version":'"$at"',"method":"rollback to 0"' "$work/verb.out" ||
+        fail "it does not name the rollback: $*"
+}
+echo "the rollback to version 0 is found, by domain, by file and between given ends"
+names_rollback --domain base --to "$back"
+names_rollback --on docs/GLOSSARY.md --from $((first - 1)) --to "$back"
+names_rollback --from $((first - 2)) --to $((back + 1))
+[ "$(grep -c '"worse"' "$work/verb.out")" -le 5 ] || fail "more steps than a binary search has"
+store bisect --run "$run" --from $((first - 2)) --to $((back + 1))
+grep -q "became worse between phases" "$work/verb.out" || fail "no sentence"
+
+echo "a text that became better is no fault"
+[ "$(found --from 0 --to 3)" = '0 -1' ] || fail "0 to 3 became worse"
+store bisect --run "$run" --from 0 --to 3
+grep -q 'did not become worse' "$work/verb.out" || fail "it does not say so"
+
+refused 66 'has the domain' "$pathloom" store bisect --domain nowhere --run "$run"
+refused 64 'is not a chapter' "$pathloom" store bisect --arm base --run "$run"
+refused 64 'needs --run' "$pathloom" store bisect --store "$run/store"
+refused 66 'fewer than two phases' "$pathloom" store bisect --run "$run" --from 3 --to 3
+
+echo "who taught the model that there are no such characters"
+for byte in 200 201 213 222 240 255 266 273 277 204 211 227 235 246 250 262; do
+    printf '\344\270\'$byte'\345\221\'$byte'\346\260\'$byte
+done >"$work/foreign.txt"
+set -- --run "$run" --on "$work/foreign.txt" --from 0 --to $((first - 1))
+store bisect "$@" --json
+grep -q '"at":[1-9]' "$work/verb.out" || fail "foreign text is predicted better and better"
+sed -n 's/.*"module":"\(mix\/L1.E.\)".*"worker":"worker-.","path":\([0-3]\),.*/\1 \2/p' \
+    "$work/verb.out" | sort -u >"$work/made"
+[ "$(wc -l <"$work/made")" -ge 2 ] || fail "two paths make a version of L1"
+store bisect "$@"
+grep -q '^mix/L1.E.@[0-9]* .* %  worker-.  path ' "$work/verb.out" || fail "no contributor"
+echo "well"
