@@ -27,9 +27,9 @@ static const cli_option options[] = {
 
 /* Keys that the model determines; make_shape sets them. */
 static const char *const shape_keys[] = {
-    "data.vocab",      "model.width", "model.heads",  "model.kv_heads",
-    "model.head_size", "model.ffn",   "model.blocks", "model.rope_theta",
-    "model.norm_eps",  "model.tied",  "model.import"};
+    "data.vocab",      "model.width", "model.heads",   "model.kv_heads",
+    "model.head_size", "model.ffn",   "model.blocks",  "model.rope_theta",
+    "model.norm_eps",  "model.tied",  "model.qk_norm", "model.import"};
 
 static bool goes_to_stdout(const request *q)
 {
@@ -187,6 +187,8 @@ static pl_status import_model(request *q)
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         PL_TRY(make_real(q, keys[i].key, keys[i].value));
     PL_TRY(cli_add_setting(&q->settings, "model.tied", s->tied ? "true" : "false"));
+    PL_TRY(
+        cli_add_setting(&q->settings, "model.qk_norm", s->qk_norm ? "true" : "false"));
     PL_TRY(make_path(q, "model.import", q->model));
     PL_TRY(config_build(NULL, q->settings.pairs, q->settings.n, &c));
     pl_tokenizer *tokenizer = NULL;
@@ -219,7 +221,7 @@ static int run_import(int argc, char **argv)
 const cli_verb verb_import = {
     .name = "import",
     .usage = "import MODEL --out RUN.yaml",
-    .help = "a configuration of a run that begins with a Llama model",
+    .help = "a configuration of a run that begins with a Llama or Qwen3 model",
     .options = options,
     .n_options = CLI_COUNT(options),
     .notes = "MODEL is a folder with config.json, safetensors and tokenizer.model.",

@@ -143,7 +143,7 @@ const store_verb store_verbs[] = {
     {"export", "--out DIR", "a path for transformers, vLLM or llama.cpp",
      "The same as `pathloom export`; `pathloom export --help` lists its options.", 0, 0,
      0, false, NULL},
-    {"import", "MODEL --out FILE", "a Llama model as the base of a new run",
+    {"import", "MODEL --out FILE", "a Llama or Qwen3 model as the base of a new run",
      "The same as `pathloom import`; `pathloom import --help` lists its options.", 0, 0,
      0, false, NULL},
 };

@@ -223,6 +223,7 @@ pl_status config_shape(const config *c, pl_shape *out)
     out->n_blocks = (int)c->blocks;
     out->context = (int)c->context;
     out->tied = c->tied;
+    out->qk_norm = c->qk_norm;
     out->rope_theta = c->rope_theta;
     out->norm_eps = c->norm_eps;
     if (c->heads > 0 && c->head_size * c->heads != c->width && c->width % c->heads != 0)

@@ -45,7 +45,7 @@ typedef struct config {
     int64_t cut, max_bytes, vocab;
 
     int64_t width, heads, kv_heads, head_size, ffn, blocks, context;
-    bool tied;
+    bool tied, qk_norm;
     double rope_theta, norm_eps;
     config_text import;
 

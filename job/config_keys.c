@@ -64,13 +64,18 @@ static const pl_key keys[] = {
      "longest sequence that a path sees", false},
     {"model.tied", PL_KEY_BOOL, AT(tied), "true", 0, 0, NULL, "",
      "use the embedding as output matrix, too", false},
+    {"model.qk_norm", PL_KEY_BOOL, AT(qk_norm), "false", 0, 0, NULL, "",
+     "apply RMSNorm with learned gains to each head of queries and keys (QK norm, as "
+     "in "
+     "Qwen3); paths are then exported as Qwen3 models instead of Llama models",
+     false},
     {"model.rope_theta", PL_KEY_REAL, AT(rope_theta), "10000", 1, 1e9, NULL, "",
      "base of the rotary position embedding's wavelengths", false},
     {"model.norm_eps", PL_KEY_REAL, AT(norm_eps), "1e-5", 1e-12, 1e-1, NULL, "",
      "epsilon of RMSNorm, added to the mean square", false},
     {"model.import", PL_KEY_TEXT, AT(import), "", 0, 0, NULL, "",
-     "Llama model in safetensors that the base model starts from (`pathloom import`); "
-     "empty: start from random numbers",
+     "Llama or Qwen3 model in safetensors that the base model starts from (`pathloom "
+     "import`); empty: start from random numbers",
      false},
     {"model.chat", PL_KEY_CHOICE, AT(chat), "auto", 0, 0,
      "auto|none|chatml|llama2|plain", "",

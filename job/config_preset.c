@@ -86,6 +86,7 @@ pl_status config_apply_preset(config *c)
     c->blocks = shape.n_blocks;
     c->context = shape.context;
     c->tied = shape.tied;
+    c->qk_norm = shape.qk_norm;
     c->rope_theta = shape.rope_theta;
     c->norm_eps = shape.norm_eps;
     char *out = c->levels;

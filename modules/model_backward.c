@@ -43,6 +43,9 @@ static void backward_attention(pl_model *m, int block, int B, int T)
     m->ops->attention_backward(m->be, d->d_qkv, d->d_attn, a->qkv, a->attn, a->lse,
                                d->texts, B, T, H, G, D);
     m->ops->rope(m->be, d->d_qkv, d->texts, B, T, H, G, D, s->rope_theta, 0, -1);
+    if (s->qk_norm)
+        m->ops->head_norm_backward(m->be, d->d_qkv, m->grads + at->head_norm, a->qk,
+                                   m->params + at->head_norm, a->qk_rstd, N, H, G, D);
     m->ops->matmul_dx(m->be, d->d_norm, d->d_qkv, model_weight(m, block, WEIGHT_QKV), N,
                       qkv, C, false);
     m->ops->matmul_dw(m->be, m->grads + at->qkv, d->d_qkv, a->attn_norm, N, qkv, C);

@@ -1,6 +1,6 @@
 /* The forward pass, in plain order. With x_0 = E[token] and blocks b = 0, 1, ..:
  *
- *   a_b     = x_b + Wo attention(rope(Wqkv norm(x_b)))
+ *   a_b     = x_b + Wo attention(rope(Wqkv norm(x_b)))     with QK norm: rope(norm(..))
  *   x_{b+1} = a_b + Wdown (silu(Wgate norm(a_b)) * Wup norm(a_b))
  *   out     = norm(x_B), B the number of blocks
  *
@@ -26,7 +26,7 @@ void model_forward_embed(pl_model *m, int N)
                           N, m->shape->width);
 }
 
-/* Computes the projections q, k, v of a block, without positions. */
+/* Computes the projections q, k, v of a block, without positions, and their QK norm. */
 static void project_qkv(pl_model *m, int block, int N)
 {
     const pl_shape *s = m->shape;
@@ -34,6 +34,10 @@ static void project_qkv(pl_model *m, int block, int N)
     int qkv = (s->n_heads + 2 * s->n_kv_heads) * s->head_size;
     m->ops->matmul_forward(m->be, a->qkv, a->attn_norm,
                            model_weight(m, block, WEIGHT_QKV), N, qkv, s->width);
+    if (s->qk_norm)
+        m->ops->head_norm_forward(
+            m->be, a->qkv, a->qk, a->qk_rstd, m->params + m->at.blocks[block].head_norm,
+            N, s->n_heads, s->n_kv_heads, s->head_size, (float)s->norm_eps);
 }
 
 void model_forward_qkv(pl_model *m, int block, int N)

@@ -26,11 +26,14 @@ typedef struct block_acts {
     pl_act *in, *mid, *out;       /* [N,C] */
     pl_act *attn_norm, *ffn_norm; /* [N,C] */
     float *attn_rstd, *ffn_rstd;  /* [N] */
-    pl_act *qkv;                  /* [N,W] after rope */
-    pl_act *attn;                 /* [N,H*D] */
-    float *lse;                   /* [B,H,T] */
-    pl_act *gate_up;              /* [N,2F] */
-    pl_act *ffn;                  /* [N,F] */
+    /* training with QK norm: [N,(H+G)*D], q and k before it; [N,H+G] */
+    pl_act *qk;
+    float *qk_rstd;
+    pl_act *qkv;     /* [N,W] after rope */
+    pl_act *attn;    /* [N,H*D] */
+    float *lse;      /* [B,H,T] */
+    pl_act *gate_up; /* [N,2F] */
+    pl_act *ffn;     /* [N,F] */
 } block_acts;
 
 typedef struct model_acts {
@@ -50,7 +53,7 @@ typedef struct model_acts {
 
 /* Offsets into a block of parameters; the same for gradients. */
 typedef struct block_params {
-    size_t attn_norm, ffn_norm, qkv, o, gate_up, down;
+    size_t attn_norm, ffn_norm, head_norm, qkv, o, gate_up, down;
 } block_params;
 typedef struct param_places {
     block_params *blocks;

@@ -8,8 +8,8 @@
 #include <string.h>
 
 /* ---- places of parameters ---- */
-/* Fused matrices begin at their first tensor: q_proj for qkv, gate_proj for gate_up
- * (topology.c keeps the parts adjacent). */
+/* Fused tensors begin at their first part: q_proj for qkv, gate_proj for gate_up,
+ * q_norm for the gains of QK norm (topology.c keeps the parts adjacent). */
 static void note_tensor(pl_model *m, const pl_tensor *tensor)
 {
     static const struct {
@@ -18,6 +18,7 @@ static void note_tensor(pl_model *m, const pl_tensor *tensor)
     } places[] = {
         {".input_layernorm.weight", offsetof(block_params, attn_norm)},
         {".post_attention_layernorm.weight", offsetof(block_params, ffn_norm)},
+        {".q_norm.weight", offsetof(block_params, head_norm)},
         {".q_proj.weight", offsetof(block_params, qkv)},
         {".o_proj.weight", offsetof(block_params, o)},
         {".gate_proj.weight", offsetof(block_params, gate_up)},
@@ -93,11 +94,18 @@ static size_t largest_matrix(const pl_shape *s)
     return most;
 }
 
+/* The gains of a block's QK norm: those of queries, then those of keys. */
+static size_t head_gains(const pl_shape *s)
+{
+    return s->qk_norm ? 2 * (size_t)s->head_size : 0;
+}
+
 size_t model_lean_floats(const pl_shape *s)
 {
     const size_t n_norms = 2 * (size_t)s->n_blocks + 1;
     return model_whole_lines(largest_matrix(s)) +
-           n_norms * model_whole_lines((size_t)s->width);
+           n_norms * model_whole_lines((size_t)s->width) +
+           (size_t)s->n_blocks * model_whole_lines(head_gains(s));
 }
 
 /* Every matrix passes through the embedding's place, which is filled last. */
@@ -106,8 +114,9 @@ static void place_lean(pl_model *m)
     const size_t norm = model_whole_lines((size_t)m->shape->width);
     size_t at = model_whole_lines(largest_matrix(m->shape));
     for (int b = 0; b < m->shape->n_blocks; b++) {
-        m->at.blocks[b] = (block_params){.attn_norm = at, .ffn_norm = at + norm};
-        at += 2 * norm;
+        m->at.blocks[b] = (block_params){
+            .attn_norm = at, .ffn_norm = at + norm, .head_norm = at + 2 * norm};
+        at += 2 * norm + model_whole_lines(head_gains(m->shape));
     }
     m->at.norm = at;
     m->n_kept = at + norm;
@@ -141,9 +150,9 @@ void model_place_params(pl_model *m)
 }
 
 /* ---- in and out ---- */
-static void upload_norm(pl_model *m, size_t to, const float *from)
+static void upload_gains(pl_model *m, size_t to, const float *from, size_t n)
 {
-    m->ops->upload(m->be, m->params + to, from, (size_t)m->shape->width * sizeof *from);
+    m->ops->upload(m->be, m->params + to, from, n * sizeof *from);
 }
 
 /* Uploads a matrix to the embedding's place and makes its copy from there. */
@@ -157,18 +166,20 @@ static void upload_matrix(pl_model *m, pl_weight *weight, const float *from, int
 static void load_lean(pl_model *m, const float *params)
 {
     const pl_shape *s = m->shape;
-    const size_t embed = (size_t)s->vocab * (size_t)s->width;
+    const size_t embed = (size_t)s->vocab * (size_t)s->width, C = (size_t)s->width;
     for (int b = 0; b < s->n_blocks; b++) {
         const block_params *from = &m->whole.blocks[b], *to = &m->at.blocks[b];
-        upload_norm(m, to->attn_norm, params + from->attn_norm);
-        upload_norm(m, to->ffn_norm, params + from->ffn_norm);
+        upload_gains(m, to->attn_norm, params + from->attn_norm, C);
+        upload_gains(m, to->ffn_norm, params + from->ffn_norm, C);
+        if (s->qk_norm)
+            upload_gains(m, to->head_norm, params + from->head_norm, head_gains(s));
         for (int i = 0; i < WEIGHTS_PER_BLOCK; i++) {
             const matrix_size e = model_weight_size(s, i);
             upload_matrix(m, model_weight(m, b, i),
                           params + model_weight_at(&m->whole, b, i), e.O, e.I);
         }
     }
-    upload_norm(m, m->at.norm, params + m->whole.norm);
+    upload_gains(m, m->at.norm, params + m->whole.norm, C);
     upload_matrix(m, model_classifier(m), params + m->whole.classifier, s->vocab,
                   s->width);
     m->ops->upload(m->be, m->params + m->at.embed, params + m->whole.embed,

@@ -5,6 +5,7 @@
  *
  *   4 C + W + H D + 3 F  acts   (streams and norms; qkv; attention; gate, up, ffn)
  *
+ * and (H + G) D more with QK norm.
  * With recomputation a block keeps only C acts, and all blocks share the rest. In
  * addition there is one set of gradient buffers. Inference keeps the values of a single
  * block. */
@@ -31,6 +32,8 @@ static void *carve_memory(act_arena *arena, size_t count, size_t element_bytes)
 /* Extents as sizes, and the type of acts, as every placement needs them. */
 typedef struct extents {
     size_t N, T, C, F, heads, queries, qkv;
+    size_t normed; /* heads whose values before QK norm are kept */
+    size_t head_size;
     size_t act_bytes;
 } extents;
 
@@ -46,6 +49,8 @@ static extents measure_extents(const pl_shape *s, const pl_model_options *option
                      .heads = H,
                      .queries = H * D,
                      .qkv = (H + 2 * G) * D,
+                     .normed = s->qk_norm && options->training ? H + G : 0,
+                     .head_size = D,
                      .act_bytes = pl_type_bytes(act)};
 }
 
@@ -61,6 +66,10 @@ static void place_block(act_arena *arena, const extents *e, block_acts *block)
     block->ffn_norm = carve_acts(arena, e, e->C);
     block->attn_rstd = carve_memory(arena, e->N, sizeof(float));
     block->ffn_rstd = carve_memory(arena, e->N, sizeof(float));
+    if (e->normed > 0) {
+        block->qk = carve_acts(arena, e, e->normed * e->head_size);
+        block->qk_rstd = carve_memory(arena, e->N * e->normed, sizeof(float));
+    }
     block->qkv = carve_acts(arena, e, e->qkv);
     block->attn = carve_acts(arena, e, e->queries);
     block->lse = carve_memory(arena, e->N * e->heads, sizeof(float));
@@ -73,7 +82,7 @@ static void place_block(act_arena *arena, const extents *e, block_acts *block)
 static void place_training_blocks(act_arena *arena, const extents *e, int n_blocks,
                                   bool recompute, model_acts *acts)
 {
-    block_acts block;
+    block_acts block = {0};
     pl_act *stream = acts->embed;
     for (int b = 0; b < n_blocks; b++) {
         if (b == 0 || !recompute) {
@@ -118,7 +127,7 @@ size_t model_layout(const pl_shape *shape, const pl_model_options *options, pl_t
     } else {
         /* All blocks share one set of buffers; the stream alternates between two. */
         int n_blocks = shape->n_blocks;
-        block_acts shared;
+        block_acts shared = {0};
         place_block(&arena, &e, &shared);
         shared.in = shared.out = acts->embed;
         shared.mid = carve_acts(&arena, &e, e.C);
@@ -238,6 +247,8 @@ static size_t scratch_bytes(const extents *e, size_t V, bool training, bool fp8)
         return bytes;
     bytes = largest(bytes, cuda_classifier_bytes(e->N, V, true));
     bytes = largest(bytes, cuda_norm_bytes(e->N, e->C));
+    if (e->normed > 0)
+        bytes = largest(bytes, cuda_norm_bytes(e->N, 2 * e->head_size));
     bytes = largest(bytes, CUDA_SUM_BLOCKS * sizeof(double));
     return largest(bytes, e->N * e->heads * sizeof(float)); /* attention's deltas */
 }

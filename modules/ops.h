@@ -101,6 +101,20 @@ typedef void pl_op_rmsnorm_backward(pl_backend *be, pl_act *dx, float *dw,
                                     const pl_act *dout, const pl_act *x, const float *w,
                                     const float *rstd, int N, int C);
 
+/* RMSNorm of each query and each key head (QK norm), in place on the q and k parts of
+ * qkv [N,(H+2G)*D], before rope. w [2,D] has the gains of queries, then those of keys:
+ *   qkv[n,h,d] = x[n,h,d] * rstd[n,h] * w[h < H ? 0 : 1, d],  h < H + G
+ * where x is qkv before. Backward needs x, copied to `before` [N,(H+G)*D], and rstd
+ * [N,H+G]; for inference both are NULL. */
+typedef void pl_op_head_norm_forward(pl_backend *be, pl_act *qkv, pl_act *before,
+                                     float *rstd, const float *w, int N, int H, int G,
+                                     int D, float eps);
+/* In place on the q and k parts of dqkv, whose v part stays: d loss / d qkv becomes
+ * d loss / d x. dw[0 or 1,d] += sum over rows and heads of dqkv * x * rstd. */
+typedef void pl_op_head_norm_backward(pl_backend *be, pl_act *dqkv, float *dw,
+                                      const pl_act *before, const float *w,
+                                      const float *rstd, int N, int H, int G, int D);
+
 /* out[n,o] = sum_i x[n,i] w[o,i] */
 typedef void pl_op_matmul_forward(pl_backend *be, pl_act *out, const pl_act *x,
                                   const pl_weight *w, int N, int O, int I);
@@ -232,6 +246,7 @@ typedef void pl_op_routine_destroy(pl_backend *be, pl_routine **routine);
     X(weight_create) X(weight_destroy) X(weights_refresh) X(matmul_dx)
 #define PL_OPS_OF_MODELS(X) \
     X(embed_forward) X(embed_backward) X(rmsnorm_forward) X(rmsnorm_backward) \
+    X(head_norm_forward) X(head_norm_backward) \
     X(matmul_forward) X(matmul_dw) X(rope) X(attention_forward) \
     X(attention_backward) X(decode_append) X(attention_decode) X(swiglu_forward) \
     X(swiglu_backward) X(classifier) X(logits) X(sum_squares) X(adamw) X(muon)

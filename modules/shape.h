@@ -19,6 +19,8 @@ typedef struct pl_shape {
     bool tied;      /* head uses the embedding matrix */
     double rope_theta;
     double norm_eps;
+    /* RMSNorm of every query and key head, with gains, before rope (as in Qwen3) */
+    bool qk_norm;
 } pl_shape;
 
 /* The text of ERR_CONFIG names the two numbers that do not fit together, and what to

@@ -1,9 +1,9 @@
 /* The table of slots and tensors of a path, and the arithmetic of modules.
  *
  * A path's parameters: embed, the levels in order, the private blocks in order,
- * head. Inside a block the two norms come first, then the matrices, so that parameters
- * with and without weight decay alternate only twice per block; q, k, v stand together,
- * and so do gate and up, so that one matrix product serves each group.
+ * head. Inside a block the norms come first, then the matrices, so that parameters with
+ * and without weight decay alternate only twice per block; q, k, v stand together, and
+ * so do gate and up, so that one matrix product serves each group.
  */
 #include "modules/topology.h"
 #include "modules/topology_spec.h"
@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TENSORS_PER_BLOCK = 9, TENSORS_OUTSIDE = 3, SLOTS_OUTSIDE = 2 };
+enum { TENSORS_PER_BLOCK = 11, TENSORS_OUTSIDE = 3, SLOTS_OUTSIDE = 2 };
 
 static const double init_std = 0.02;
 
@@ -90,6 +90,10 @@ static void add_block(pl_topology *t, int block)
     double residual = init_std / sqrt(2.0 * s->n_blocks);
     add_tensor(t, block, "input_layernorm.weight", 1, s->width, 0.0);
     add_tensor(t, block, "post_attention_layernorm.weight", 1, s->width, 0.0);
+    if (s->qk_norm) {
+        add_tensor(t, block, "self_attn.q_norm.weight", 1, s->head_size, 0.0);
+        add_tensor(t, block, "self_attn.k_norm.weight", 1, s->head_size, 0.0);
+    }
     add_tensor(t, block, "self_attn.q_proj.weight", q, s->width, init_std);
     add_tensor(t, block, "self_attn.k_proj.weight", kv, s->width, init_std);
     add_tensor(t, block, "self_attn.v_proj.weight", kv, s->width, init_std);

@@ -41,6 +41,7 @@ static const pl_field first_fields[] = {PL_FIELD(pl_arm, 1, name),
                                         PL_FIELD(pl_arm, 10, shape.n_blocks),
                                         PL_FIELD(pl_arm, 10, shape.context),
                                         PL_FIELD(pl_arm, 10, shape.tied),
+                                        PL_FIELD_NONZERO(pl_arm, 10, shape.qk_norm),
                                         PL_FIELD(pl_arm, 11, shape.rope_theta),
                                         PL_FIELD(pl_arm, 11, shape.norm_eps),
                                         PL_FIELDS_END};

@@ -1,13 +1,13 @@
 /* Exchange: exports one path as files that other programs load, and imports their
  * models.
  *
- * A path is a Llama decoder with Llama's names and Llama's order of rotary pairs, so
- * safetensors files get its parameters unchanged. GGUF orders the rows of q and k
- * differently (weights.h).
+ * A path is a Llama decoder (with QK norm a Qwen3 decoder) with the names and the order
+ * of rotary pairs of transformers, so safetensors files get its parameters unchanged.
+ * GGUF orders the rows of q and k of a Llama differently (weights.h).
  *
  *   folder  model.safetensors, config.json, generation_config.json, tokenizer.model,
  *           tokenizer.json, tokenizer_config.json, special_tokens_map.json
- *   file    GGUF version 3, architecture llama, with the tokenizer inside
+ *   file    GGUF version 3, architecture llama or qwen3, with the tokenizer inside
  *
  * The same parameters, options and notes give the same bytes. Files that are read are
  * not trusted: every length, offset, shape and type is checked before it is used.

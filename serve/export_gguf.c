@@ -1,4 +1,5 @@
-/* Writes one path as a GGUF file of the llama architecture. */
+/* Writes one path as a GGUF file of the llama architecture or, with QK norm, of qwen3.
+ */
 #include "serve/gguf.h"
 #include "serve/piece_list.h"
 #include "serve/weights.h"
@@ -17,6 +18,8 @@ static const char *const names[][2] = {
     {"lm_head.weight", "output.weight"},
     {"input_layernorm.weight", "attn_norm.weight"},
     {"post_attention_layernorm.weight", "ffn_norm.weight"},
+    {"self_attn.q_norm.weight", "attn_q_norm.weight"},
+    {"self_attn.k_norm.weight", "attn_k_norm.weight"},
     {"self_attn.q_proj.weight", "attn_q.weight"},
     {"self_attn.k_proj.weight", "attn_k.weight"},
     {"self_attn.v_proj.weight", "attn_v.weight"},
@@ -93,6 +96,11 @@ static pl_status put_tokenizer_of(const pl_export *e, gguf_head *h)
 }
 
 /* ---- tensors ---- */
+static const char *architecture_of(const pl_shape *s)
+{
+    return s->qk_norm ? "qwen3" : "llama";
+}
+
 static pl_weight_type type_of(const pl_export *e, const pl_tensor *t)
 {
     if (weight_is_vector(t))
@@ -101,10 +109,43 @@ static pl_weight_type type_of(const pl_export *e, const pl_tensor *t)
     return odd ? PL_WEIGHT_F16 : e->type;
 }
 
+/* Keys of the shape begin with the name of the architecture. */
+static void put_shape(const pl_shape *s, gguf_head *h)
+{
+    const struct {
+        const char *name;
+        int value;
+    } sizes[] = {{"context_length", s->context},
+                 {"embedding_length", s->width},
+                 {"block_count", s->n_blocks},
+                 {"feed_forward_length", s->ffn},
+                 {"attention.head_count", s->n_heads},
+                 {"attention.head_count_kv", s->n_kv_heads},
+                 {"attention.key_length", s->head_size},
+                 {"attention.value_length", s->head_size},
+                 {"rope.dimension_count", s->head_size},
+                 {"vocab_size", s->vocab}};
+    const struct {
+        const char *name;
+        double value;
+    } reals[] = {{"attention.layer_norm_rms_epsilon", s->norm_eps},
+                 {"rope.freq_base", s->rope_theta}};
+    char key[64];
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        snprintf(key, sizeof key, "%s.%s", architecture_of(s), sizes[i].name);
+        gguf_put_u32(h, key, (uint32_t)sizes[i].value);
+    }
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++) {
+        snprintf(key, sizeof key, "%s.%s", architecture_of(s), reals[i].name);
+        gguf_put_f32(h, key, reals[i].value);
+    }
+}
+
 static pl_status describe_gguf(const pl_export *e, gguf_head *h)
 {
     char name[PL_NAME_MAX];
-    gguf_put_text(h, "general.architecture", "llama");
+    const pl_shape *s = pl_topology_shape(e->topology);
+    gguf_put_text(h, "general.architecture", architecture_of(s));
     gguf_put_text(h, "general.type", "model");
     gguf_put_text(h, "general.name", e->name);
     gguf_put_u32(h, "general.file_type", file_types[e->type]);
@@ -113,19 +154,7 @@ static pl_status describe_gguf(const pl_export *e, gguf_head *h)
         gguf_put_u32(h, "general.quantization_version", QUANTISATION);
     for (int i = 0; i < e->n_notes; i++)
         gguf_put_text(h, e->notes[i].key, e->notes[i].value);
-    const pl_shape *s = pl_topology_shape(e->topology);
-    gguf_put_u32(h, "llama.context_length", (uint32_t)s->context);
-    gguf_put_u32(h, "llama.embedding_length", (uint32_t)s->width);
-    gguf_put_u32(h, "llama.block_count", (uint32_t)s->n_blocks);
-    gguf_put_u32(h, "llama.feed_forward_length", (uint32_t)s->ffn);
-    gguf_put_u32(h, "llama.attention.head_count", (uint32_t)s->n_heads);
-    gguf_put_u32(h, "llama.attention.head_count_kv", (uint32_t)s->n_kv_heads);
-    gguf_put_u32(h, "llama.attention.key_length", (uint32_t)s->head_size);
-    gguf_put_u32(h, "llama.attention.value_length", (uint32_t)s->head_size);
-    gguf_put_f32(h, "llama.attention.layer_norm_rms_epsilon", s->norm_eps);
-    gguf_put_u32(h, "llama.rope.dimension_count", (uint32_t)s->head_size);
-    gguf_put_f32(h, "llama.rope.freq_base", s->rope_theta);
-    gguf_put_u32(h, "llama.vocab_size", (uint32_t)s->vocab);
+    put_shape(s, h);
     PL_CHECK(put_tokenizer_of(e, h));
     for (int i = 0; i < pl_topology_n_tensors(e->topology); i++) {
         const pl_tensor *t = pl_topology_tensor(e->topology, i);
@@ -145,7 +174,9 @@ pl_status pl_export_gguf(const pl_export *e, const char *path)
     gguf_head_encode(&head, &bytes);
     PL_TRY(sink_open(path, &out));
     PL_TRY(sink_write(out, bytes.data, bytes.len));
-    int head_size = pl_topology_shape(e->topology)->head_size;
+    /* Only llama pairs neighbours in a rotation (weights.h). */
+    const pl_shape *shape = pl_topology_shape(e->topology);
+    const int head_size = shape->qk_norm ? 0 : shape->head_size;
     for (int i = 0; i < pl_topology_n_tensors(e->topology); i++) {
         const pl_tensor *t = pl_topology_tensor(e->topology, i);
         PL_TRY(weight_write(e, t, type_of(e, t), head_size, out));

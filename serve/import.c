@@ -1,4 +1,4 @@
-/* Reads an existing Llama model as parameters of our model.
+/* Reads an existing Llama or Qwen3 model as parameters of our model.
  *
  * Everything is checked when the model is opened: the configuration, the structure of
  * every file, and that the tensors are exactly those of our layout. So loading only
@@ -26,7 +26,7 @@ static pl_status read_config(pl_import *m)
     if (!pl_path_exists(pl_join(path, m->folder, "config.json")))
         return pl_fail(PL_ERR_NOT_FOUND,
                        "there is no config.json in %s; give the folder of a Llama "
-                       "model in safetensors",
+                       "or Qwen3 model in safetensors",
                        m->folder);
     pl_status status = pl_read_file(path, &text);
     if (status == PL_OK)
@@ -199,7 +199,7 @@ static pl_status check_known(const pl_import *m, const pl_topology *t,
                        m->folder);
     return pl_fail(
         PL_ERR_UNSUPPORTED,
-        "%s: tensor %.128s has no place in our Llama; take a model without it",
+        "%s: tensor %.128s has no place in our model; take a model without it",
         safetensors_name(file), tensor->name);
 }
 
@@ -319,6 +319,7 @@ pl_status pl_import_load(const pl_import *import, const pl_topology *topology,
     PL_CHECK(compare_setting(import, "ffn", have->ffn, want->ffn));
     PL_CHECK(compare_setting(import, "blocks", have->n_blocks, want->n_blocks));
     PL_CHECK(compare_setting(import, "tied", have->tied, want->tied));
+    PL_CHECK(compare_setting(import, "qk_norm", have->qk_norm, want->qk_norm));
     PL_CHECK(compare_setting(import, "rope_theta", have->rope_theta, want->rope_theta));
     PL_CHECK(compare_setting(import, "norm_eps", have->norm_eps, want->norm_eps));
     for (int i = 0; i < pl_topology_n_tensors(topology); i++) {

@@ -1,5 +1,5 @@
-/* Reads a Llama configuration as a shape, if our model supports it, and writes a shape
- * as such a configuration. */
+/* Reads a Llama or Qwen3 configuration as a shape, if our model supports it, and writes
+ * a shape as such a configuration. A Qwen3 model is a Llama model with QK norm. */
 #include "serve/llama_config.h"
 #include <limits.h>
 #include <string.h>
@@ -54,19 +54,43 @@ static pl_status expect_false(const config_reader *c, const char *name,
     return unsupported(c, name, value, remedy);
 }
 
-static pl_status check_architecture(const config_reader *c)
+/* Names in `architectures` and `model_type`, without and with QK norm. */
+static const struct {
+    const char *class_name, *type;
+} architectures[] = {{"LlamaForCausalLM", "llama"}, {"Qwen3ForCausalLM", "qwen3"}};
+
+static pl_status check_architecture(const config_reader *c, bool *qk_norm)
 {
-    static const char remedy[] = "only Llama models (LlamaForCausalLM) can be taken in";
+    static const char remedy[] = "only Llama and Qwen3 models (LlamaForCausalLM, "
+                                 "Qwen3ForCausalLM) can be taken in";
     const pl_json *names = field(c, "architectures");
     const char *first = pl_json_text(pl_json_at(names, 0), NULL);
-    if (names && (!first || strcmp(first, "LlamaForCausalLM") != 0))
-        return unsupported(c, "architectures", names, remedy);
+    const char *type = pl_json_text(field(c, "model_type"), NULL);
     if (!names && !field(c, "model_type"))
         return pl_fail(PL_ERR_DATA,
                        "%s has neither `architectures` nor `model_type`; it must be "
-                       "the config.json of a Llama model",
+                       "the config.json of a Llama or Qwen3 model",
                        c->what);
-    return expect_text(c, "model_type", "llama", remedy);
+    *qk_norm = names ? first && strcmp(first, architectures[1].class_name) == 0
+                     : type && strcmp(type, architectures[1].type) == 0;
+    if (names && (!first || strcmp(first, architectures[*qk_norm].class_name) != 0))
+        return unsupported(c, "architectures", names, remedy);
+    return expect_text(c, "model_type", architectures[*qk_norm].type, remedy);
+}
+
+/* Attention of Qwen3 may be limited to a window, which ours is not. */
+static pl_status check_whole_attention(const config_reader *c)
+{
+    static const char remedy[] =
+        "our attention sees the whole context; take a model without sliding windows";
+    PL_CHECK(expect_false(c, "use_sliding_window", remedy));
+    const pl_json *layers = field(c, "layer_types");
+    for (size_t i = 0; i < pl_json_count(layers); i++) {
+        const char *kind = pl_json_text(pl_json_at(layers, i), NULL);
+        if (!kind || strcmp(kind, "full_attention") != 0)
+            return unsupported(c, "layer_types", layers, remedy);
+    }
+    return PL_OK;
 }
 
 /* ---- numbers ---- */
@@ -133,7 +157,7 @@ static pl_status take_rope_of(const config_reader *c, const char *name, double *
 static pl_status take_tied(const config_reader *c, bool *out)
 {
     const pl_json *value = field(c, "tie_word_embeddings");
-    *out = false; /* Llama's default */
+    *out = false; /* the default of Llama and Qwen3 */
     if (value && !pl_json_bool(value, out))
         return bad_number(c, "tie_word_embeddings", value, "true or false");
     return PL_OK;
@@ -146,14 +170,19 @@ static pl_status take_shape(const config_reader *c, pl_shape *s)
     PL_CHECK(take_config_int(c, "intermediate_size", 0, &s->ffn));
     PL_CHECK(take_config_int(c, "num_hidden_layers", 0, &s->n_blocks));
     PL_CHECK(take_config_int(c, "num_attention_heads", 0, &s->n_heads));
-    PL_CHECK(take_config_int(c, "num_key_value_heads", s->n_heads, &s->n_kv_heads));
+    /* Llama derives these two from other fields; Qwen3 has defaults that fit only its
+     * own sizes, so there both are required. */
+    const bool derived = !s->qk_norm;
+    PL_CHECK(take_config_int(c, "num_key_value_heads", derived ? s->n_heads : 0,
+                             &s->n_kv_heads));
     bool given = field(c, "head_dim") != NULL;
-    if (!given && s->width % s->n_heads != 0)
+    if (derived && !given && s->width % s->n_heads != 0)
         return pl_fail(PL_ERR_DATA,
                        "%s: hidden_size %d is not divisible by num_attention_heads %d, "
                        "and there is no head_dim",
                        c->what, s->width, s->n_heads);
-    PL_CHECK(take_config_int(c, "head_dim", s->width / s->n_heads, &s->head_size));
+    PL_CHECK(take_config_int(c, "head_dim", derived ? s->width / s->n_heads : 0,
+                             &s->head_size));
     PL_CHECK(take_config_int(c, "max_position_embeddings", 2048, &s->context));
     PL_CHECK(take_config_real(c, "rms_norm_eps", 1e-6, &s->norm_eps));
     double *theta = &s->rope_theta;
@@ -178,7 +207,8 @@ pl_status llama_config_read(const char *what, const char *text, size_t len,
         PL_TRY(pl_fail(PL_ERR_DATA, "%s is not a JSON object", what));
     static const char no_bias[] =
         "our projections have no biases; take a model without them";
-    PL_TRY(check_architecture(&c));
+    PL_TRY(check_architecture(&c, &out->qk_norm));
+    PL_TRY(check_whole_attention(&c));
     PL_TRY(expect_text(&c, "hidden_act", "silu",
                        "our feed-forward is SwiGLU; take a model with silu"));
     PL_TRY(expect_false(&c, "attention_bias", no_bias));
@@ -207,7 +237,7 @@ static pl_json *rope_parameters(const pl_shape *s)
 void llama_config_write(const pl_shape *s, const char *dtype, pl_buf *out)
 {
     pl_json *o = pl_json_object(), *names = pl_json_array();
-    pl_json_push(names, pl_json_make_text("LlamaForCausalLM"));
+    pl_json_push(names, pl_json_make_text(architectures[s->qk_norm].class_name));
     pl_json_set(o, "architectures", names);
     pl_json_set_bool(o, "attention_bias", false);
     pl_json_set_real(o, "attention_dropout", 0);
@@ -220,18 +250,22 @@ void llama_config_write(const pl_shape *s, const char *dtype, pl_buf *out)
     pl_json_set_real(o, "initializer_range", 0.02);
     pl_json_set_int(o, "intermediate_size", s->ffn);
     pl_json_set_int(o, "max_position_embeddings", s->context);
-    pl_json_set_bool(o, "mlp_bias", false);
-    pl_json_set_text(o, "model_type", "llama");
+    if (!s->qk_norm)
+        pl_json_set_bool(o, "mlp_bias", false);
+    pl_json_set_text(o, "model_type", architectures[s->qk_norm].type);
     pl_json_set_int(o, "num_attention_heads", s->n_heads);
     pl_json_set_int(o, "num_hidden_layers", s->n_blocks);
     pl_json_set_int(o, "num_key_value_heads", s->n_kv_heads);
-    pl_json_set_int(o, "pretraining_tp", 1);
+    if (!s->qk_norm)
+        pl_json_set_int(o, "pretraining_tp", 1);
     pl_json_set_real(o, "rms_norm_eps", s->norm_eps);
     pl_json_set(o, "rope_parameters", rope_parameters(s));
     pl_json_set_real(o, "rope_theta", s->rope_theta);
     pl_json_set_bool(o, "tie_word_embeddings", s->tied);
     pl_json_set_text(o, "torch_dtype", dtype);
     pl_json_set_bool(o, "use_cache", true);
+    if (s->qk_norm)
+        pl_json_set_bool(o, "use_sliding_window", false);
     pl_json_set_int(o, "vocab_size", s->vocab);
     pl_json_write(o, 2, out);
     pl_buf_printf(out, "\n");

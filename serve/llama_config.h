@@ -1,4 +1,5 @@
-/* Converts between config.json of LlamaForCausalLM and pl_shape. */
+/* Converts between pl_shape and config.json of LlamaForCausalLM or, with QK norm,
+ * Qwen3ForCausalLM. */
 #ifndef PL_SERVE_LLAMA_CONFIG_H
 #define PL_SERVE_LLAMA_CONFIG_H
 #include "serve/exchange.h"

@@ -3,7 +3,8 @@
  * In our models (and in transformers) a rotary pair is (i, i + D/2) in a head of size
  * D; in GGUF's llama it is (2i, 2i + 1). So in GGUF, row 2i + j of each head of q and k
  * is our row i + j D/2, for i < D/2 and j < 2. Attention scores do not change: q and k
- * are permuted in the same way, and a score is a sum over the head. */
+ * are permuted in the same way, and a score is a sum over the head. GGUF's qwen3, for
+ * models with QK norm, pairs as we do, so nothing is permuted there. */
 #ifndef PL_SERVE_WEIGHTS_H
 #define PL_SERVE_WEIGHTS_H
 #include "serve/exchange.h"

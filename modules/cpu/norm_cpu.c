@@ -1,4 +1,5 @@
-/* RMSNorm (arXiv:1910.07467, eq. 4) with the residual addition before it. */
+/* RMSNorm (arXiv:1910.07467, eq. 4) with the residual addition before it, and of each
+ * head of queries and keys. */
 #include "modules/cpu/ops_cpu.h"
 #include "modules/cpu/simd.h"
 
@@ -111,4 +112,97 @@ void OP(rmsnorm_backward)(pl_backend *be, pl_act *dx, float *dw, const pl_act *d
     for (int i = 0; i < n_groups; i++)
         for (int c = 0; c < C; c++)
             dw[c] += parts[(size_t)i * stride + (size_t)c];
+}
+
+/* ---- QK norm ---- */
+/* The places of a head in qkv, in the acts kept before the norm and among the heads. */
+typedef struct head_place {
+    size_t qkv, before, head;
+    int gain;
+} head_place;
+
+static inline head_place place_head(int n, int h, int H, int G, int D)
+{
+    const size_t head = (size_t)n * (size_t)(H + G) + (size_t)h;
+    return (head_place){.qkv =
+                            ((size_t)n * (size_t)(H + 2 * G) + (size_t)h) * (size_t)D,
+                        .before = head * (size_t)D,
+                        .head = head,
+                        .gain = h < H ? 0 : D};
+}
+
+void OP(head_norm_forward)(pl_backend *be, pl_act *qkv, pl_act *before, float *rstd,
+                           const float *w, int N, int H, int G, int D, float eps)
+{
+    const pl_type type = be->act;
+    const size_t bytes = (size_t)D * pl_type_bytes(type);
+#pragma omp parallel for schedule(static)                                              \
+    num_threads(cpu_team(be, 2 * (size_t)N * (size_t)(H + G) * bytes))
+    for (int n = 0; n < N; n++)
+        for (int h = 0; h < H + G; h++) {
+            const head_place at = place_head(n, h, H, G, D);
+            pl_act *x = act_at(qkv, at.qkv, type);
+            float kept;
+            float *r = rstd != NULL ? rstd + at.head : &kept;
+            if (before != NULL)
+                memcpy(act_at(before, at.before, type), x, bytes);
+            if (type == PL_BF16)
+                forward_row(x, r, x, NULL, w + at.gain, 0, D, eps, PL_BF16);
+            else
+                forward_row(x, r, x, NULL, w + at.gain, 0, D, eps, PL_F32);
+        }
+}
+
+/* As backward_row, but the gradient is replaced. */
+ALWAYS_INLINE void backward_head(pl_act *dx, float *dw, const pl_act *x, const float *w,
+                                 float rstd, int D, const pl_type type)
+{
+    vfloat product = {0};
+    for (int d = 0; d < D; d += LANES) {
+        const int left = v_left(d, D);
+        const vfloat grad = v_load_act(dx, (size_t)d, left, type);
+        const vfloat gx = grad * v_load_act(x, (size_t)d, left, type);
+        product += gx * v_load_n(w + d, left);
+        v_store_n(dw + d, v_load_n(dw + d, left) + gx * rstd, left);
+    }
+    const float mean = v_sum(product) * rstd * rstd / (float)D;
+    for (int d = 0; d < D; d += LANES) {
+        const int left = v_left(d, D);
+        const vfloat grad = v_load_act(dx, (size_t)d, left, type);
+        const vfloat scaled = grad * v_load_n(w + d, left);
+        const vfloat change = scaled - v_load_act(x, (size_t)d, left, type) * mean;
+        v_store_act(dx, (size_t)d, change * rstd, left, type);
+    }
+}
+
+void OP(head_norm_backward)(pl_backend *be, pl_act *dqkv, float *dw,
+                            const pl_act *before, const float *w, const float *rstd,
+                            int N, int H, int G, int D)
+{
+    const pl_type type = be->act;
+    const int n_groups = (N + GROUP - 1) / GROUP;
+    const size_t stride = cpu_lines(2 * (size_t)D * sizeof(float)) / sizeof(float);
+    float *parts = cpu_scratch(cpu_self(be), (size_t)n_groups * stride * sizeof(float));
+    if (parts == NULL)
+        return;
+#pragma omp parallel for schedule(static) num_threads(be->n_threads)
+    for (int i = 0; i < n_groups; i++) {
+        float *part = parts + (size_t)i * stride;
+        memset(part, 0, 2 * (size_t)D * sizeof *part);
+        for (int n = i * GROUP; n < N && n < (i + 1) * GROUP; n++)
+            for (int h = 0; h < H + G; h++) {
+                const head_place at = place_head(n, h, H, G, D);
+                pl_act *dx = act_at(dqkv, at.qkv, type);
+                const pl_act *x = act_in(before, at.before, type);
+                if (type == PL_BF16)
+                    backward_head(dx, part + at.gain, x, w + at.gain, rstd[at.head], D,
+                                  PL_BF16);
+                else
+                    backward_head(dx, part + at.gain, x, w + at.gain, rstd[at.head], D,
+                                  PL_F32);
+            }
+    }
+    for (int i = 0; i < n_groups; i++)
+        for (int d = 0; d < 2 * D; d++)
+            dw[d] += parts[(size_t)i * stride + (size_t)d];
 }

@@ -6,6 +6,8 @@
  *
  * dw: a thread owns a column of a chunk of rows; the chunks' sums go to scratch and are
  * added up, in order, by a second kernel.
+ *
+ * QK norm is the same over each head of queries and keys: a warp owns a head of a row.
  */
 #include "modules/cuda/acts.cuh"
 #include "modules/cuda/ops_cuda.cuh"
@@ -183,4 +185,136 @@ void cuda_rmsnorm_backward(pl_backend *be, pl_act *dx, float *dw, const pl_act *
               part, cuda_acts(dout), cuda_acts(x), rstd, N, C);
     PL_LAUNCH(rmsnorm_dw_sum_kernel, blocks_for((size_t)C, WARP_SIZE),
               SHARES * WARP_SIZE, 0, cuda_stream(be), dw, part, (int)n_chunks, C);
+}
+
+/* ---- QK norm ---- */
+/* Which heads are normed, and where they lie: H of queries and G of keys in rows of
+ * `stride` acts. */
+struct head_plan {
+    int N, H, heads, D; /* heads: H + G */
+    size_t stride;
+};
+
+static head_plan plan_heads(int N, int H, int G, int D)
+{
+    return {N, H, H + G, D, (size_t)(H + 2 * G) * (size_t)D};
+}
+
+template <int V>
+static __global__ void __launch_bounds__(ROWS *WARP_SIZE)
+    head_norm_forward_kernel(act *qkv, act *before, float *rstd, const float *w,
+                             head_plan plan, float eps)
+{
+    const int lane = (int)threadIdx.x % WARP_SIZE, D = plan.D;
+    const size_t i = (size_t)blockIdx.x * ROWS + threadIdx.x / WARP_SIZE;
+    if (i >= (size_t)plan.N * (size_t)plan.heads)
+        return; /* the whole warp: heads belong to warps */
+    const size_t n = i / (size_t)plan.heads, h = i % (size_t)plan.heads;
+    act *x = qkv + n * plan.stride + h * (size_t)D;
+    const float *gain = h < (size_t)plan.H ? w : w + D;
+    const float mean = warp_sum(add_residual<V>(x, NULL, lane, D)) / (float)D;
+    const float r = 1.0f / sqrtf(mean + eps);
+    if (rstd && lane == 0)
+        rstd[i] = r;
+    for (int d = lane * V; d < D; d += WARP_SIZE * V) {
+        float a[V], scale[V];
+        load_acts<V>(a, x + d);
+        if (before)
+            store_acts<V>(before + i * (size_t)D + d, a);
+        load_floats<V>(scale, gain + d);
+        for (int k = 0; k < V; k++)
+            a[k] = a[k] * r * scale[k];
+        store_acts<V>(x + d, a);
+    }
+}
+
+void cuda_head_norm_forward(pl_backend *be, pl_act *qkv, pl_act *before, float *rstd,
+                            const float *w, int N, int H, int G, int D, float eps)
+{
+    const head_plan plan = plan_heads(N, H, G, D);
+    const unsigned grid = blocks_for((size_t)N * (size_t)(H + G), ROWS);
+    if (acts_width_of((size_t)D, w, w) == ACTS_WIDE)
+        PL_LAUNCH((head_norm_forward_kernel<ACTS_WIDE>), grid, ROWS * WARP_SIZE, 0,
+                  cuda_stream(be), cuda_acts(qkv), cuda_acts(before), rstd, w, plan,
+                  eps);
+    else
+        PL_LAUNCH((head_norm_forward_kernel<1>), grid, ROWS * WARP_SIZE, 0,
+                  cuda_stream(be), cuda_acts(qkv), cuda_acts(before), rstd, w, plan,
+                  eps);
+}
+
+/* part[chunk, c] = sum of dqkv x rstd over the chunk's rows and over the heads of one
+ * kind; c < D is a gain of queries, the others are those of keys. It reads gradients
+ * that head_norm_dx_kernel replaces afterwards. */
+static __global__ void __launch_bounds__(COLUMNS)
+    head_norm_dw_kernel(float *part, const act *dqkv, const act *before,
+                        const float *rstd, head_plan plan)
+{
+    const int c = (int)blockIdx.x * COLUMNS + (int)threadIdx.x, D = plan.D;
+    const int chunk = (int)blockIdx.y, end = min(plan.N, (chunk + 1) * CHUNK);
+    if (c >= 2 * D)
+        return;
+    const int first = c < D ? 0 : plan.H, last = c < D ? plan.H : plan.heads;
+    float sum = 0.0f;
+    for (int n = chunk * CHUNK; n < end; n++)
+        for (int h = first; h < last; h++) {
+            const size_t head = (size_t)n * (size_t)plan.heads + (size_t)h;
+            const size_t at = (size_t)h * (size_t)D + (size_t)(c % D);
+            const float dy = __bfloat162float(dqkv[(size_t)n * plan.stride + at]);
+            const float x = __bfloat162float(
+                before[(size_t)n * (size_t)plan.heads * (size_t)D + at]);
+            sum = fmaf(dy * x, rstd[head], sum);
+        }
+    part[(size_t)chunk * 2 * (size_t)D + (size_t)c] = sum;
+}
+
+template <int V>
+static __global__ void __launch_bounds__(ROWS *WARP_SIZE)
+    head_norm_dx_kernel(act *dqkv, const act *before, const float *w, const float *rstd,
+                        head_plan plan)
+{
+    const int lane = (int)threadIdx.x % WARP_SIZE, D = plan.D;
+    const size_t i = (size_t)blockIdx.x * ROWS + threadIdx.x / WARP_SIZE;
+    if (i >= (size_t)plan.N * (size_t)plan.heads)
+        return; /* the whole warp */
+    const size_t n = i / (size_t)plan.heads, h = i % (size_t)plan.heads;
+    act *dx = dqkv + n * plan.stride + h * (size_t)D;
+    const act *x = before + i * (size_t)D;
+    const float *gain = h < (size_t)plan.H ? w : w + D;
+    const float r = rstd[i];
+    const float mean = warp_sum(dot_scaled_row<V>(dx, x, gain, lane, D)) / (float)D;
+    const float slope = mean * r * r;
+    for (int d = lane * V; d < D; d += WARP_SIZE * V) {
+        float dy[V], a[V], scale[V];
+        load_acts<V>(dy, dx + d);
+        load_acts<V>(a, x + d);
+        load_floats<V>(scale, gain + d);
+        for (int k = 0; k < V; k++)
+            dy[k] = r * (scale[k] * dy[k] - a[k] * slope);
+        store_acts<V>(dx + d, dy);
+    }
+}
+
+void cuda_head_norm_backward(pl_backend *be, pl_act *dqkv, float *dw,
+                             const pl_act *before, const float *w, const float *rstd,
+                             int N, int H, int G, int D)
+{
+    const head_plan plan = plan_heads(N, H, G, D);
+    const size_t width = 2 * (size_t)D;
+    const unsigned n_chunks = blocks_for((size_t)N, CHUNK);
+    const unsigned grid = blocks_for((size_t)N * (size_t)(H + G), ROWS);
+    float *part = static_cast<float *>(
+        cuda_scratch(cuda_self(be), cuda_norm_bytes((size_t)N, width)));
+    if (!part)
+        return;
+    PL_LAUNCH(head_norm_dw_kernel, dim3(blocks_for(width, COLUMNS), n_chunks), COLUMNS,
+              0, cuda_stream(be), part, cuda_acts(dqkv), cuda_acts(before), rstd, plan);
+    PL_LAUNCH(rmsnorm_dw_sum_kernel, blocks_for(width, WARP_SIZE), SHARES * WARP_SIZE,
+              0, cuda_stream(be), dw, part, (int)n_chunks, 2 * D);
+    if (acts_width_of((size_t)D, w, w) == ACTS_WIDE)
+        PL_LAUNCH((head_norm_dx_kernel<ACTS_WIDE>), grid, ROWS * WARP_SIZE, 0,
+                  cuda_stream(be), cuda_acts(dqkv), cuda_acts(before), w, rstd, plan);
+    else
+        PL_LAUNCH((head_norm_dx_kernel<1>), grid, ROWS * WARP_SIZE, 0, cuda_stream(be),
+                  cuda_acts(dqkv), cuda_acts(before), w, rstd, plan);
 }

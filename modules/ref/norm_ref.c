@@ -1,4 +1,5 @@
-/* RMSNorm (Zhang & Sennrich 2019, arXiv:1910.07467, eq. 4) after a residual sum.
+/* RMSNorm (Zhang & Sennrich 2019, arXiv:1910.07467, eq. 4) after a residual sum, and of
+ * each head of queries and keys.
  *
  * With r = 1/sqrt(mean_c x^2 + eps) and y = x r w, the derivative of r is
  * dr/dx[c] = -r^3 x[c] / C, hence
@@ -7,6 +8,7 @@
  */
 #include "modules/ref/ref.h"
 #include <math.h>
+#include <string.h>
 
 void ref_rmsnorm_forward(pl_backend *be, pl_act *out, float *rstd, pl_act *x,
                          const pl_act *residual, const float *w, int N, int C,
@@ -50,4 +52,43 @@ void ref_rmsnorm_backward(pl_backend *be, pl_act *dx, float *dw, const pl_act *d
         norm_row_backward(ref_floats(dx) + row, dw, ref_view(dout) + row,
                           ref_view(x) + row, w, rstd[n], C);
     }
+}
+
+void ref_head_norm_forward(pl_backend *be, pl_act *qkv, pl_act *before, float *rstd,
+                           const float *w, int N, int H, int G, int D, float eps)
+{
+    const size_t stride = (size_t)(H + 2 * G) * (size_t)D;
+    for (int n = 0; n < N; n++)
+        for (int h = 0; h < H + G; h++) {
+            float *x = ref_floats(qkv) + (size_t)n * stride + (size_t)h * (size_t)D;
+            const size_t head = (size_t)n * (size_t)(H + G) + (size_t)h;
+            float kept;
+            if (before)
+                memcpy(ref_floats(before) + head * (size_t)D, x, (size_t)D * sizeof *x);
+            ref_rmsnorm_forward(be, (pl_act *)x, rstd ? rstd + head : &kept,
+                                (pl_act *)x, NULL, h < H ? w : w + D, 1, D, eps);
+        }
+}
+
+void ref_head_norm_backward(pl_backend *be, pl_act *dqkv, float *dw,
+                            const pl_act *before, const float *w, const float *rstd,
+                            int N, int H, int G, int D)
+{
+    (void)be;
+    const size_t stride = (size_t)(H + 2 * G) * (size_t)D;
+    for (int n = 0; n < N; n++)
+        for (int h = 0; h < H + G; h++) {
+            float *dx = ref_floats(dqkv) + (size_t)n * stride + (size_t)h * (size_t)D;
+            const size_t head = (size_t)n * (size_t)(H + G) + (size_t)h;
+            const float *x = ref_view(before) + head * (size_t)D;
+            const int which = h < H ? 0 : D;
+            double sum = 0.0;
+            for (int d = 0; d < D; d++)
+                sum += (double)dx[d] * (double)w[which + d] * (double)x[d];
+            const float r = rstd[head], slope = (float)(sum / D) * r * r;
+            for (int d = 0; d < D; d++) {
+                dw[which + d] += dx[d] * x[d] * r;
+                dx[d] = r * (w[which + d] * dx[d] - x[d] * slope);
+            }
+        }
 }

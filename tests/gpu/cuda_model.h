@@ -34,19 +34,19 @@ static inline pl_topology *new_topology(const pl_shape *shape)
     return t;
 }
 
-/* Widths that fit no vector and no tile. */
+/* Widths that fit no vector and no tile, with QK norm. */
 static inline pl_topology *odd_topology(void)
 {
-    const pl_shape shape = {VOCABULARY, 24,     4,    2,       10,  35,
-                            2,          TOKENS, true, 10000.0, 1e-5};
+    const pl_shape shape = {VOCABULARY, 24,     4,    2,       10,   35,
+                            2,          TOKENS, true, 10000.0, 1e-5, true};
     return new_topology(&shape);
 }
 
 /* Widths as models have them. */
 static inline pl_topology *even_topology(void)
 {
-    const pl_shape shape = {VOCABULARY, 96,     3,    3,       32,  200,
-                            2,          TOKENS, true, 10000.0, 1e-5};
+    const pl_shape shape = {VOCABULARY, 96,     3,    3,       32,   200,
+                            2,          TOKENS, true, 10000.0, 1e-5, false};
     return new_topology(&shape);
 }
 

@@ -3,7 +3,7 @@
 #
 #   sh tests/job/export_oracle.sh [PATHLOOM] [PATH_LOGITS]
 #
-# Trains two small runs on the tests' own text, exports a path of each in every type,
+# Trains three small runs on the tests' own text, exports a path of each in every type,
 # and compares logits, perplexity, tokens and greedy text with ours. Needs a Python (as
 # PYTHON, else python3) with the packages
 #
@@ -67,8 +67,10 @@ oracle() { # NAME PATH SETTING ...
 }
 
 oracle tied p10 model.width=64 model.heads=4 model.blocks=2 model.context=64
-oracle grouped p01 model.width=96 model.heads=4 model.kv_heads=2 model.head_size=32 \
+oracle grouped p01 preset= model.width=96 model.heads=4 model.kv_heads=2 model.head_size=32 \
     model.ffn=160 model.blocks=3 model.context=48 model.tied=false topology.levels=1x2 \
     topology.blocks=2,1 topology.private=1 model.rope_theta=5000 model.norm_eps=1e-6
+oracle qk_norm p10 model.width=64 model.heads=4 model.kv_heads=2 model.head_size=24 \
+    model.blocks=2 model.context=64 model.qk_norm=true
 [ "$failed" -eq 0 ] || exit 1
 [ "$compared" -eq 1 ] || exit 77

@@ -37,6 +37,16 @@ void naive_rmsnorm(double *out, const double *x, const double *w, int N, int C,
     }
 }
 
+void naive_head_norm(double *qkv, const double *w, int N, int H, int G, int D,
+                     double eps)
+{
+    for (int n = 0; n < N; n++) {
+        double *row = qkv + (size_t)n * (size_t)(H + 2 * G) * (size_t)D;
+        for (int h = 0; h < H + G; h++)
+            naive_rmsnorm(row + h * D, row + h * D, h < H ? w : w + D, 1, D, eps);
+    }
+}
+
 void naive_matmul(double *out, const double *x, const double *w, int N, int O, int I)
 {
     for (int n = 0; n < N; n++)

@@ -19,6 +19,10 @@ float *naive_floats(const double *x, size_t n);
 void naive_rmsnorm(double *out, const double *x, const double *w, int N, int C,
                    double eps);
 
+/* The norm of each head of q and k in qkv [N,(H+2G)*D], in place; w [2,D]. */
+void naive_head_norm(double *qkv, const double *w, int N, int H, int G, int D,
+                     double eps);
+
 void naive_matmul(double *out, const double *x, const double *w, int N, int O, int I);
 
 /* Llama's form: x cos + rotate_half(x) sin with angles repeated over both halves */

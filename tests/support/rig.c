@@ -58,6 +58,7 @@ pl_shape shape_case(int i)
 {
     pl_shape shape = tiny;
     shape.tied = i != 1;
+    shape.qk_norm = i == 3;
     shape.n_kv_heads = i == 2 ? shape.n_heads : i == 1 ? 1 : 2;
     return shape;
 }

@@ -44,8 +44,8 @@ rig open_rig(const pl_shape *shape, int batch, bool training);
 
 void close_rig(rig *r);
 
-/* The three shapes that matter: tied with grouped keys, untied, plain heads. */
+/* The four shapes that matter: tied with grouped keys, untied, plain heads, QK norm. */
 pl_shape shape_case(int i);
-enum { N_SHAPES = 3 };
+enum { N_SHAPES = 4 };
 
 #endif

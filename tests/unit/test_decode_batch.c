@@ -17,7 +17,8 @@ static pl_topology *small_topology(void)
                             .context = CONTEXT,
                             .tied = true,
                             .rope_theta = 10000.0,
-                            .norm_eps = 1e-5};
+                            .norm_eps = 1e-5,
+                            .qk_norm = true};
     return one_path(&shape);
 }
 

@@ -316,6 +316,37 @@ static void gguf_interleaves_rotary_pairs_of_q_and_k_and_nothing_else(void **sta
     pl_topology_destroy(&t);
 }
 
+/* qwen3 rotates the pairs (i, i + D/2), as we do, so no row moves. */
+static void gguf_of_a_model_with_qk_norm_is_of_qwen3(void **state)
+{
+    (void)state;
+    static const char *const pairs[][2] = {
+        {"blk.1.attn_q.weight", "model.layers.1.self_attn.q_proj.weight"},
+        {"blk.3.attn_k.weight", "model.layers.3.self_attn.k_proj.weight"},
+        {"blk.0.attn_q_norm.weight", "model.layers.0.self_attn.q_norm.weight"},
+        {"blk.2.attn_k_norm.weight", "model.layers.2.self_attn.k_norm.weight"}};
+    pl_shape shape = wide_shape;
+    shape.qk_norm = true;
+    pl_topology *t = make_topology(&shape);
+    float *params = make_params(t, 2);
+    gguf_view *g = export_gguf(t, params, PL_WEIGHT_F32);
+    assert_text(g, "general.architecture", "qwen3");
+    assert_int_equal(u32_of(g, "qwen3.block_count"), 4);
+    assert_int_equal(u32_of(g, "qwen3.attention.key_length"), 12);
+    assert_true(f32_of(g, "qwen3.attention.layer_norm_rms_epsilon") == 3e-6f);
+    assert_int_equal(g->n_tensors, 3 + 11 * 4);
+    for (size_t p = 0; p < sizeof pairs / sizeof *pairs; p++) {
+        const seen_tensor *there = tensor_of(g, pairs[p][0]);
+        const pl_tensor *here = ours(t, pairs[p][1]);
+        const size_t n = (size_t)here->rows * (size_t)here->cols;
+        assert_int_equal(there->n_dims, weight_is_vector(here) ? 1 : 2);
+        assert_memory_equal(there->data, params + here->offset, n * sizeof *params);
+    }
+    close_gguf(g);
+    free(params);
+    pl_topology_destroy(&t);
+}
+
 static void gguf_types_are_as_asked_and_norms_stay_exact(void **state)
 {
     (void)state;
@@ -556,6 +587,7 @@ int main(void)
         cmocka_unit_test(gguf_keys_say_the_shape_and_where_it_comes_from),
         cmocka_unit_test(gguf_holds_the_tokenizer),
         cmocka_unit_test(gguf_interleaves_rotary_pairs_of_q_and_k_and_nothing_else),
+        cmocka_unit_test(gguf_of_a_model_with_qk_norm_is_of_qwen3),
         cmocka_unit_test(gguf_types_are_as_asked_and_norms_stay_exact),
         cmocka_unit_test(q8_0_is_within_half_a_step_of_each_value),
         cmocka_unit_test(values_that_a_type_cannot_hold_are_refused_with_their_tensor),

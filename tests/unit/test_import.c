@@ -13,6 +13,13 @@ static pl_shape tied_shape(void)
     return shape;
 }
 
+static pl_shape qk_shape(void)
+{
+    pl_shape shape = wide_shape;
+    shape.qk_norm = true;
+    return shape;
+}
+
 /* A folder of one path in this type; the parameters are the caller's to free. */
 static float *make_folder(const char *name, const pl_shape *shape, pl_weight_type type)
 {
@@ -51,8 +58,8 @@ static size_t count(const pl_shape *shape)
 static void parameters_come_back_bit_by_bit(void **state)
 {
     (void)state;
-    const pl_shape shapes[] = {wide_shape, tied_shape()};
-    for (size_t s = 0; s < 2; s++) {
+    const pl_shape shapes[] = {wide_shape, tied_shape(), qk_shape()};
+    for (size_t s = 0; s < 3; s++) {
         float *was = make_folder("back", &shapes[s], PL_WEIGHT_F32);
         float *is = load(in_scratch("back"), &shapes[s]);
         assert_memory_equal(is, was, count(&shapes[s]) * sizeof *is);
@@ -302,6 +309,56 @@ static void what_our_model_lacks_is_refused_by_field_and_value(void **state)
     }
 }
 
+static void a_model_with_qk_norm_is_a_qwen3_model(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *from, *to, *words;
+        pl_status status;
+    } cases[] = {
+        {"\"Qwen3ForCausalLM\"", "\"LlamaForCausalLM\"", "model_type is \"qwen3\"",
+         PL_ERR_UNSUPPORTED},
+        {"\"model_type\": \"qwen3\"", "\"model_type\": \"llama\"",
+         "model_type is \"llama\"", PL_ERR_UNSUPPORTED},
+        {"\"use_sliding_window\": false", "\"use_sliding_window\": true",
+         "use_sliding_window is true", PL_ERR_UNSUPPORTED},
+        {"\"use_cache\": true",
+         "\"layer_types\": [\"full_attention\",\"sliding_attention\"]",
+         "layer_types is", PL_ERR_UNSUPPORTED},
+        {"\"head_dim\": 12,", "", "has no head_dim", PL_ERR_DATA},
+        {"\"num_key_value_heads\": 2,", "", "has no num_key_value_heads", PL_ERR_DATA}};
+    const pl_shape shape = qk_shape();
+    pl_import *m = NULL;
+    free(make_folder("qk", &shape, PL_WEIGHT_F32));
+    assert_ok(pl_import_open(in_scratch("qk"), &m));
+    assert_true(pl_import_shape(m)->qk_norm && pl_import_shape(m)->n_kv_heads == 2);
+    pl_topology *t = make_topology(&wide_shape);
+    float *params = make_params(t, 1);
+    assert_int_equal(pl_import_load(m, t, params), PL_ERR_CONFIG);
+    assert_said("model.qk_norm is 0 but the model in");
+    free(params);
+    pl_topology_destroy(&t);
+    pl_import_close(&m);
+    edit_config("qk", "\"use_cache\": true",
+                "\"layer_types\": [\"full_attention\",\"full_attention\"]");
+    assert_ok(pl_import_open(in_scratch("qk"), &m));
+    pl_import_close(&m);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        free(make_folder("qk", &shape, PL_WEIGHT_F32));
+        edit_config("qk", cases[i].from, cases[i].to);
+        refused("qk", cases[i].status, cases[i].words);
+    }
+    /* as a Llama its gains would be lost; a Qwen3 model without them is not whole */
+    free(make_folder("qk", &shape, PL_WEIGHT_F32));
+    edit_config("qk", "\"Qwen3ForCausalLM\"", "\"LlamaForCausalLM\"");
+    edit_config("qk", "\"qwen3\"", "\"llama\"");
+    refused("qk", PL_ERR_UNSUPPORTED, "has no place in our model");
+    free(make_folder("qk", &wide_shape, PL_WEIGHT_F32));
+    edit_config("qk", "\"LlamaForCausalLM\"", "\"Qwen3ForCausalLM\"");
+    edit_config("qk", "\"llama\"", "\"qwen3\"");
+    refused("qk", PL_ERR_DATA, "q_norm.weight");
+}
+
 static void numbers_that_make_no_sense_are_refused(void **state)
 {
     (void)state;
@@ -449,6 +506,7 @@ int main(void)
         cmocka_unit_test(an_index_that_lies_is_refused),
         cmocka_unit_test(tensors_that_are_missing_or_too_many_are_named),
         cmocka_unit_test(what_our_model_lacks_is_refused_by_field_and_value),
+        cmocka_unit_test(a_model_with_qk_norm_is_a_qwen3_model),
         cmocka_unit_test(numbers_that_make_no_sense_are_refused),
         cmocka_unit_test(old_configurations_are_understood),
         cmocka_unit_test(a_copy_of_tied_embeddings_does_no_harm),

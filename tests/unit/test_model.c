@@ -85,6 +85,9 @@ static void double_attention(const double_model *m, int block, double *x, int N)
     double *mixed = naive_zeros((size_t)(N * H * D));
     naive_rmsnorm(normed, x, tensor_of(m, block, "input_layernorm"), N, C, s->norm_eps);
     double_qkv(m, block, qkv, normed, N);
+    if (s->qk_norm)
+        naive_head_norm(qkv, tensor_of(m, block, "self_attn.q_norm"), N, H, G, D,
+                        s->norm_eps);
     naive_rope(qkv, m->B, m->T, H, G, D, s->rope_theta, 0);
     naive_attention(mixed, qkv, m->B, m->T, H, G, D);
     naive_matmul(normed, mixed, tensor_of(m, block, "self_attn.o_proj"), N, C, H * D);

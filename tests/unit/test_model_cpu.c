@@ -3,6 +3,9 @@
  * learning, equal bytes twice, decoding. */
 #include "tests/support/pairs.h"
 
+/* Every test runs without and with QK norm. */
+static bool with_qk_norm;
+
 enum { MODEL_B = 3, MODEL_T = 37, MODEL_N = MODEL_B * MODEL_T };
 
 static pl_topology *topology_with(int ffn, bool tied)
@@ -17,7 +20,8 @@ static pl_topology *topology_with(int ffn, bool tied)
                             .context = 48,
                             .tied = tied,
                             .rope_theta = 10000.0,
-                            .norm_eps = 1e-5};
+                            .norm_eps = 1e-5,
+                            .qk_norm = with_qk_norm};
     return one_path(&shape);
 }
 
@@ -286,5 +290,7 @@ int main(void)
         cmocka_unit_test(inference_gives_the_losses_of_a_model_with_masters),
         cmocka_unit_test(inference_keeps_copies_or_masters_but_not_both),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = cmocka_run_group_tests_name("plain", tests, NULL, NULL);
+    with_qk_norm = true;
+    return failed + cmocka_run_group_tests_name("QK norm", tests, NULL, NULL);
 }

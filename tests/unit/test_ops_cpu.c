@@ -237,6 +237,52 @@ static void rmsnorm_leaves_the_sum_with_the_residual_in_x(void **state)
     for_each_backend(check_residual);
 }
 
+/* ---- QK norm ---- */
+
+/* N, H, G, D */
+static const int head_shapes[][4] = {
+    {1, 1, 1, 2}, {3, 4, 2, 10}, {70, 3, 3, 32}, {130, 2, 1, 64}, {5, 4, 1, 126}};
+
+static void check_head_norm(const pair *p)
+{
+    for (int i = 0; i < COUNT(head_shapes); i++) {
+        const int N = head_shapes[i][0], H = head_shapes[i][1], G = head_shapes[i][2],
+                  D = head_shapes[i][3];
+        const size_t n = (size_t)(N * (H + 2 * G) * D);
+        const size_t kept = (size_t)(N * (H + G));
+        twin qkv = acts(p, n, 1, 2.0f), bare = acts(p, n, 1, 2.0f);
+        twin before = acts(p, kept * (size_t)D, 2, 1.0f), d = acts(p, n, 3, 1.0f);
+        twin rstd = floats(p, kept, 4, 1.0f), w = floats(p, 2 * (size_t)D, 5, 1.0f);
+        twin dw = floats(p, 2 * (size_t)D, 6, 1.0f);
+        for (int side = 0; side < 2; side++) {
+            pl_backend *be = p->be[side];
+            be->ops->head_norm_forward(be, qkv.at[side], before.at[side], rstd.at[side],
+                                       w.at[side], N, H, G, D, 1e-5f);
+            be->ops->head_norm_forward(be, bare.at[side], NULL, NULL, w.at[side], N, H,
+                                       G, D, 1e-5f);
+        }
+        expect_same(p, &qkv, "head_norm_forward", head_shapes[i], 4);
+        expect_same(p, &bare, "head_norm_forward alone", head_shapes[i], 4);
+        if (twin_error(p, &before) != 0.0)
+            fail_msg("%s: head_norm_forward keeps other values", p->label);
+        copy_from_ref(p, &rstd);
+        for (int side = 0; side < 2; side++) {
+            pl_backend *be = p->be[side];
+            be->ops->head_norm_backward(be, d.at[side], dw.at[side], before.at[side],
+                                        w.at[side], rstd.at[side], N, H, G, D);
+        }
+        expect_same(p, &d, "head_norm_backward dx", head_shapes[i], 4);
+        expect_same(p, &dw, "head_norm_backward dw", head_shapes[i], 4);
+        drop(p, &before), drop(p, &rstd), drop(p, &w);
+    }
+}
+
+static void head_norm_agrees_with_ref(void **state)
+{
+    (void)state;
+    for_each_backend(check_head_norm);
+}
+
 /* ---- matrix products ---- */
 
 static const int matmul_shapes[][3] = {{1, 1, 1},
@@ -635,6 +681,7 @@ int main(void)
         cmocka_unit_test(embedding_agrees_with_ref),
         cmocka_unit_test(rmsnorm_agrees_with_ref),
         cmocka_unit_test(rmsnorm_leaves_the_sum_with_the_residual_in_x),
+        cmocka_unit_test(head_norm_agrees_with_ref),
         cmocka_unit_test(matrix_products_agree_with_ref),
         cmocka_unit_test(a_refreshed_weight_is_the_new_master),
         cmocka_unit_test(rope_agrees_with_ref),

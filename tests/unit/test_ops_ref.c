@@ -166,6 +166,60 @@ static void rmsnorm_gradients_match_differences_and_accumulate(void **state)
     free(dx), free(dw);
 }
 
+/* ---- QK norm ---- */
+
+enum { QK_N = 3, QK_H = 4, QK_G = 2, QK_D = 6, QK_W = (QK_H + 2 * QK_G) * QK_D };
+
+static void run_head_norm(probe *p)
+{
+    memcpy(p->out, p->a, QK_N * QK_W * sizeof *p->out);
+    naive_head_norm(p->out, p->b, QK_N, QK_H, QK_G, QK_D, norm_eps);
+}
+
+static void head_norm_matches_its_equation_and_leaves_values(void **state)
+{
+    (void)state;
+    enum { N = QK_N, H = QK_H, G = QK_G, D = QK_D, W = QK_W };
+    double *x = naive_randoms(N * W, 1, 2.0), *w = naive_randoms(2 * D, 2, 1.0);
+    float *fx = naive_floats(x, N * W), *was = naive_floats(x, N * W);
+    float *fw = naive_floats(w, 2 * D), *again = naive_floats(x, N * W);
+    float before[N * (H + G) * D], rstd[N * (H + G)];
+    be->ops->head_norm_forward(be, act(fx), act(before), rstd, fw, N, H, G, D,
+                               (float)norm_eps);
+    be->ops->head_norm_forward(be, act(again), NULL, NULL, fw, N, H, G, D,
+                               (float)norm_eps);
+    naive_head_norm(x, w, N, H, G, D, norm_eps);
+    expect_close(fx, x, N * W, value_error);
+    assert_memory_equal(fx, again, N * W * sizeof *fx);
+    for (int n = 0; n < N; n++) {
+        assert_memory_equal(before + n * (H + G) * D, was + n * W,
+                            (H + G) * D * sizeof *was);
+        assert_memory_equal(fx + n * W + (H + G) * D, was + n * W + (H + G) * D,
+                            G * D * sizeof *was);
+    }
+    free(x), free(w), free(fx), free(was), free(fw), free(again);
+}
+
+static void head_norm_gradients_match_differences(void **state)
+{
+    (void)state;
+    enum { N = QK_N, H = QK_H, G = QK_G, D = QK_D, W = QK_W };
+    probe p = {.run = run_head_norm, .n_out = N * W};
+    p.a = naive_randoms(N * W, 4, 1.0), p.b = naive_randoms(2 * D, 5, 1.0);
+    double *seed = naive_randoms(N * W, 6, 1.0);
+    p.seed = seed, p.out = naive_zeros(N * W);
+    float *qkv = naive_floats(p.a, N * W), *w = naive_floats(p.b, 2 * D);
+    float *d = naive_floats(seed, N * W), *dw = filled(2 * D, -2.0f);
+    float before[N * (H + G) * D], rstd[N * (H + G)];
+    be->ops->head_norm_forward(be, act(qkv), act(before), rstd, w, N, H, G, D,
+                               (float)norm_eps);
+    be->ops->head_norm_backward(be, act(d), dw, act(before), w, rstd, N, H, G, D);
+    expect_slopes(&p, p.a, d, 0.0, N * W);
+    expect_slopes(&p, p.b, dw, -2.0, 2 * D);
+    free(p.a), free(p.b), free(p.out), free(seed), free(qkv), free(w), free(d);
+    free(dw);
+}
+
 /* ---- matrix products ---- */
 
 enum { MAT_N = 5, MAT_O = 7, MAT_I = 19 };
@@ -564,6 +618,8 @@ int main(void)
         cmocka_unit_test(rmsnorm_adds_the_residual_and_matches_its_equation),
         cmocka_unit_test(rmsnorm_of_a_row_has_the_size_of_its_weight),
         cmocka_unit_test(rmsnorm_gradients_match_differences_and_accumulate),
+        cmocka_unit_test(head_norm_matches_its_equation_and_leaves_values),
+        cmocka_unit_test(head_norm_gradients_match_differences),
         cmocka_unit_test(matmul_matches_its_equation),
         cmocka_unit_test(matmul_gradients_match_differences),
         cmocka_unit_test(rope_turns_q_and_k_as_llama_does_and_leaves_v),

@@ -142,7 +142,7 @@ def check_transformers(np, folder, ids):
         model = transformers.AutoModelForCausalLM.from_pretrained(
             target, dtype=torch.float32, attn_implementation="eager"
         )
-        assert type(model).__name__ == "LlamaForCausalLM"
+        assert type(model).__name__ == architecture
         with torch.no_grad():
             theirs = model(torch.tensor([ids])).logits[0].numpy()
         compare(np, f"transformers {kind}", our_logits(np, folder, ids), theirs, ids, most)
@@ -248,7 +248,8 @@ except ImportError as missing:
     sys.exit(1 if failed else 77)
 processor = sentencepiece.SentencePieceProcessor(model_file=f"{folder}/tokenizer.model")
 with open(f"{folder}/config.json") as file:
-    window = json.load(file)["max_position_embeddings"]
+    config = json.load(file)
+window, architecture = config["max_position_embeddings"], config["architectures"][0]
 before = checked
 attempt("transformers", check_transformers, numpy, folder, ids_of(TEXT)[: window - 1])
 attempt("llama.cpp", check_llama, numpy, folder, ids_of(TEXT)[: window - 1])
