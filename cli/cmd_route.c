@@ -166,8 +166,7 @@ static void show_routed_path(const routing_call *call, const row *all, int path)
     show_path_real(&r, "behind_nats",
                    nats ? nats[path] - nats[call->likeliest.path] : NAN, " %9.2f",
                    "         -");
-    show_path_real(&r, "posterior", posterior_of(call, path), " %10.4f",
-                   "          -");
+    show_path_real(&r, "posterior", posterior_of(call, path), " %10.4f", "          -");
     show_path_real(&r, "router_cost", call->costs[path], " %12.4f", "            -");
     show_path_real(&r, "router_behind",
                    call->costs[path] - call->costs[call->router_path], " %9.4f",

@@ -139,6 +139,18 @@ static pl_status check_chapter(const pl_rollback_plan *r)
                    r->arm_name, newest, newest);
 }
 
+/* A frozen module has only version 0, which stays its newest one. */
+static void leave_frozen(pl_rollback_plan *r)
+{
+    for (size_t i = 0; i < r->n; i++) {
+        pl_rollback_change *c = &r->changes[i];
+        const char *name = strchr(c->module, '/');
+        const int m = name ? pl_topology_find_module(r->topology, name + 1) : -1;
+        if (m >= 0 && pl_arm_is_frozen(&r->arm, m))
+            c->source = c->last = c->head;
+    }
+}
+
 pl_status pl_rollback_plan_make(pl_rollback_plan *r, const pl_rollback_target *targets,
                                 size_t n)
 {
@@ -151,7 +163,9 @@ pl_status pl_rollback_plan_make(pl_rollback_plan *r, const pl_rollback_target *t
         return PL_OK;
     PL_CHECK(check_chapter(r));
     PL_CHECK(path_phases(r, &least, &most));
-    return least >= r->arm.inner.phases ? PL_OK : plan_resumption(r, most);
+    status = least >= r->arm.inner.phases ? PL_OK : plan_resumption(r, most);
+    leave_frozen(r);
+    return status;
 }
 
 /* ---- carrying the plan out ---- */

@@ -151,6 +151,26 @@ static void continue_base(const config *c, pl_arm *arm, int64_t begin, int64_t e
         decay_at_end(c, arm, steps);
 }
 
+/* Lists the modules that the arm of this chapter freezes. */
+static pl_status freeze_arm(const config *c, int chapter, pl_arm *arm)
+{
+    bool *frozen = NULL;
+    pl_topology *t = NULL;
+    pl_status status = PL_OK;
+    if (!c->freeze[0])
+        return PL_OK;
+    PL_TRY(config_frozen(c, chapter, &frozen));
+    PL_TRY(pl_topology_create(&arm->shape, &arm->spec, &t));
+    arm->frozen = pl_alloc((size_t)pl_topology_n_modules(t) * sizeof *arm->frozen);
+    for (int m = 0; m < pl_topology_n_modules(t); m++)
+        if (frozen[m])
+            arm->frozen[arm->n_frozen++] = m;
+done:
+    pl_topology_destroy(&t);
+    pl_free(frozen);
+    return status;
+}
+
 pl_status run_arm(const pl_run *r, const char *name, pl_arm *out)
 {
     const config *c = &r->cfg;
@@ -178,6 +198,7 @@ pl_status run_arm(const pl_run *r, const char *name, pl_arm *out)
         end = chapters[chapter].end;
         more = chapters[chapter].more;
         out->spec = chapters[chapter].spec;
+        PL_CHECK(freeze_arm(c, chapter, out));
     }
     if (strcmp(name, "dense-eq") == 0)
         out->inner.phases = (int)run_path_phases(r);

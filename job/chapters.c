@@ -20,6 +20,9 @@
  * that it descends from, and each new path with the state of the path that it descends
  * from. A path's documents are dealt to its children by k-means. Nothing is scored.
  *
+ * A chapter that begins because modules are frozen (train.freeze) keeps the shards, the
+ * router and the paths' states. Frozen modules keep version 0 of their chapter.
+ *
  * A chapter of train.more does not deal documents: it keeps the shards and the router
  * of the chapter before. The learning rate has decayed already, so the chapter begins
  * with a warm-up and new moments.
@@ -99,6 +102,7 @@ static pl_status publish_scoring(chapter *c)
                    cfg->context;
     arm->spec.replicas = 1;
     arm->n_scored = (int64_t)c->n_docs;
+    arm->n_frozen = 0;
     arm->inner.phases = 1;
     arm->inner.tau = (int)((windows + arm->inner.batch - 1) / arm->inner.batch);
     arm->inner.skip_prefix = (int)cfg->prefix;
@@ -291,7 +295,7 @@ done:
     return status;
 }
 
-/* ---- more phases on the same shards ---- */
+/* ---- the same shards ---- */
 static pl_status copy_object(pl_run *r, const char *from, const char *to, pl_hash *blob)
 {
     pl_buf bytes = {0};
@@ -323,7 +327,8 @@ done:
     return status;
 }
 
-static pl_status publish_more(chapter *c)
+/* Publishes a chapter that keeps shards and router: more phases, or frozen modules. */
+static pl_status publish_same_shards(chapter *c)
 {
     char from[PL_MODULE_NAME_MAX], to[PL_MODULE_NAME_MAX], path[PL_NAME_MAX];
     pl_hash blob;
@@ -335,11 +340,16 @@ static pl_status publish_more(chapter *c)
         PL_CHECK(copy_object(c->r, from, to, &c->arm.shards[p]));
     }
     PL_CHECK(select_copy_holdouts(c->r, c->topology, c->before.name, c->arm.name));
+    if (!c->what->more)
+        PL_CHECK(put_states(c));
+    PL_CHECK(pl_failpoint("chapter.modules.before"));
     PL_CHECK(publish_modules(c, &c->arm, c->topology));
     snprintf(from, sizeof from, "router/%s", c->before.name);
     snprintf(to, sizeof to, "router/%s", c->arm.name);
     PL_CHECK(copy_object(c->r, from, to, &blob));
-    return stages_put_arm(c->r, &c->arm);
+    PL_CHECK(pl_failpoint("chapter.arm.before"));
+    PL_CHECK(stages_put_arm(c->r, &c->arm));
+    return pl_failpoint("chapter.arm.after");
 }
 
 /* ---- the stage ---- */
@@ -381,8 +391,8 @@ static pl_status make_chapter(chapter *c, const char *const *arms, int n_arms)
         say("more     %s goes on from %s: %d phases%s, warmed up anew", c->arm.name,
             c->before.name, c->arm.inner.phases,
             what->splits ? "" : " on the same shards");
-    if (what->more && !what->splits)
-        return publish_more(c);
+    if (!what->splits && !what->deals)
+        return publish_same_shards(c);
     PL_CHECK(what->splits ? split_modules(c) : deal_anew(c, arms, n_arms));
     PL_CHECK(pl_tokens_check(c->r->train));
     c->g.phases = c->arm.inner.phases;

@@ -331,8 +331,6 @@ static pl_status check_listener(const config *c, const char *key, const char *te
 }
 
 /* ---- chapters of the mixture ---- */
-enum { PHASES_MAX = 1000000 };
-
 /* Reads numbers of phases from 1 to `most`, separated by commas. `rising`: each must be
  * greater than the one before. With `levels` each is followed by a colon and the
  * modules per level. */
@@ -362,11 +360,11 @@ static bool read_phases(const char *text, bool rising, int64_t most,
 
 static pl_status read_more(const config *c, int64_t phases[CONFIG_LIST_MAX], int *n)
 {
-    if (read_phases(c->more, false, PHASES_MAX, phases, NULL, n))
+    if (read_phases(c->more, false, CONFIG_PHASES_MAX, phases, NULL, n))
         return PL_OK;
     return pl_fail(PL_ERR_CONFIG,
                    "train.more `%s`: give at most %d numbers of phases from 1 to %d",
-                   c->more, (int)CONFIG_LIST_MAX, (int)PHASES_MAX);
+                   c->more, (int)CONFIG_LIST_MAX, (int)CONFIG_PHASES_MAX);
 }
 
 typedef struct split_list {
@@ -378,7 +376,8 @@ typedef struct split_list {
 static pl_status read_splits(const config *c, split_list *out)
 {
     out->used = 0;
-    if (read_phases(c->split, true, PHASES_MAX, out->phases, out->levels, &out->n))
+    if (read_phases(c->split, true, CONFIG_PHASES_MAX, out->phases, out->levels,
+                    &out->n))
         return PL_OK;
     return pl_fail(
         PL_ERR_CONFIG,
@@ -423,10 +422,12 @@ pl_status config_chapters(const config *c, config_chapter out[CONFIG_CHAPTERS_MA
                           int *n)
 {
     int64_t em[CONFIG_LIST_MAX], more[CONFIG_LIST_MAX], end = c->phases;
-    int n_em = 0, n_more = 0, dealt = 0;
+    int64_t freezes[CONFIG_FREEZE_MAX];
+    int n_em = 0, n_more = 0, dealt = 0, n_freezes = 0, frozen = 0;
     split_list splits;
     PL_CHECK(read_more(c, more, &n_more));
     PL_CHECK(read_splits(c, &splits));
+    PL_CHECK(config_freeze_phases(c, freezes, &n_freezes));
     if (!read_phases(c->em, true, c->phases - 1, em, NULL, &n_em))
         return pl_fail(
             PL_ERR_CONFIG,
@@ -441,10 +442,12 @@ pl_status config_chapters(const config *c, config_chapter out[CONFIG_CHAPTERS_MA
     for (;;) {
         int64_t deal = dealt < n_em ? em[dealt] : c->phases;
         int64_t split = splits.used < splits.n ? splits.phases[splits.used] : c->phases;
+        int64_t freeze = frozen < n_freezes ? freezes[frozen] : c->phases;
         int64_t begin = deal < split ? deal : split;
+        begin = freeze < begin ? freeze : begin;
         if (begin >= c->phases)
             break;
-        if (deal == split)
+        if (deal == split && deal == begin)
             return pl_fail(PL_ERR_CONFIG,
                            "router.em and topology.split both name phase %lld; deal "
                            "documents anew a phase earlier or later",
@@ -453,16 +456,23 @@ pl_status config_chapters(const config *c, config_chapter out[CONFIG_CHAPTERS_MA
         PL_CHECK(add_chapter(&splits, begin, &out[*n]));
         out[*n].deals = begin == deal;
         dealt += begin == deal;
+        frozen += begin == freeze;
         (*n)++;
     }
     for (int i = 0; i < n_more; i++) {
         out[*n].spec = out[*n - 1].spec;
         PL_CHECK(add_chapter(&splits, end, &out[*n]));
         out[(*n)++].more = true;
+        frozen += frozen < n_freezes && freezes[frozen] == end;
         end += more[i];
     }
     for (int i = 0; i < *n; i++)
         out[i].end = i + 1 < *n ? out[i + 1].begin : end;
+    if (frozen < n_freezes)
+        return pl_fail(PL_ERR_CONFIG,
+                       "train.freeze: phase %lld is not below train.phases %lld, nor "
+                       "where a part of train.more begins",
+                       (long long)freezes[frozen], (long long)c->phases);
     if (splits.used == splits.n)
         return PL_OK;
     return pl_fail(
@@ -480,6 +490,28 @@ int64_t config_all_phases(const config *c)
         for (int i = 0; i < n; i++)
             all += phases[i];
     return all;
+}
+
+/* Checks each chapter's list of frozen modules, and that the outer method allows it: a
+ * frozen module has no versions after its first, and a method whose paths have their
+ * own parameters, or that counts arrivals, needs them. */
+static pl_status check_freeze(const config *c, const pl_outer *outer, int n_chapters)
+{
+    const pl_method_traits *of = pl_traits(outer->method.method);
+    if (!c->freeze[0])
+        return PL_OK;
+    if (of->arrives || of->streams || pl_method_keeps_own(outer->method.method))
+        return pl_fail(PL_ERR_CONFIG,
+                       "train.freeze does not go with outer.method=%s, whose paths do "
+                       "not begin a phase from versions alone; use diloco, fedavg, "
+                       "heavy-ball or co2",
+                       c->method);
+    for (int i = 0; i < n_chapters; i++) {
+        bool *frozen = NULL;
+        PL_CHECK(config_frozen(c, i, &frozen));
+        pl_free(frozen);
+    }
+    return PL_OK;
 }
 
 /* Checks that each chapter begins where the one before ends. All chapters except those
@@ -500,6 +532,7 @@ static pl_status check_chapters(const config *c, const pl_outer *outer, int n_pa
     const char *key = deals        ? "router.em"
                       : splits     ? "topology.split"
                       : c->more[0] ? "train.more"
+                      : n > 1      ? "train.freeze"
                                    : NULL;
     if (key && pl_method_keeps_own(outer->method.method))
         return pl_fail(PL_ERR_CONFIG,
@@ -608,6 +641,7 @@ pl_status config_check(const config *c)
                        "predict; make the context longer or the prefix shorter",
                        (long long)c->prefix, (long long)c->context);
     PL_CHECK(check_chapters(c, &outer, n_paths));
+    PL_CHECK(check_freeze(c, &outer, n_chapters));
     if (c->overlap > n_paths)
         return pl_fail(PL_ERR_CONFIG, "router.overlap %lld is more than the %d paths",
                        (long long)c->overlap, n_paths);

@@ -62,7 +62,7 @@ typedef struct config {
     config_text state;
 
     config_text router_kind, answer, em, chat;
-    config_text more;
+    config_text more, freeze;
     int64_t prefix, sees, overlap, restarts, iterations, components, sharpen;
     double balance, share, temperature, fit_decay;
     bool standardize, unit;
@@ -142,8 +142,8 @@ extern const char *const config_baselines[CONFIG_BASELINES];
 bool config_is_baseline(const char *name);
 bool config_wants(const config *c, const char *baseline);
 /* The mixture is trained in chapters (job/chapters.c). A new chapter begins where
- * documents are dealt anew (router.em), where modules are split (topology.split), and
- * for each number of train.more. */
+ * documents are dealt anew (router.em), where modules are split (topology.split), where
+ * modules are frozen (train.freeze), and for each number of train.more. */
 typedef struct config_chapter {
     int64_t begin,
         /* in phases of a path; phases of train.more are counted after those of
@@ -152,12 +152,28 @@ typedef struct config_chapter {
     bool deals, splits, more;
     pl_topology_spec spec;
 } config_chapter;
-enum { CONFIG_LIST_MAX = 16, CONFIG_CHAPTERS_MAX = 3 * CONFIG_LIST_MAX + 1 };
-/* Fills in all chapters; there is at least one. ERR_CONFIG if the three keys contradict
+enum {
+    CONFIG_LIST_MAX = 16,
+    CONFIG_FREEZE_MAX = 32,
+    CONFIG_PHASES_MAX = 1000000,
+    CONFIG_CHAPTERS_MAX = 3 * CONFIG_LIST_MAX + CONFIG_FREEZE_MAX + 1
+};
+/* Fills in all chapters; there is at least one. ERR_CONFIG if the four keys contradict
  * each other. */
 PL_MUST_CHECK pl_status config_chapters(const config *c,
                                         config_chapter out[CONFIG_CHAPTERS_MAX],
                                         int *n);
+/* config_freeze.c: the phases above 0 in which train.freeze changes what is frozen, in
+ * rising order. */
+PL_MUST_CHECK pl_status config_freeze_phases(const config *c,
+                                             int64_t phases[CONFIG_FREEZE_MAX], int *n);
+/* Which modules of this chapter of the mixture are frozen: [n_modules of its topology],
+ * to be freed with pl_free. ERR_CONFIG: train.freeze names what is not there, or leaves
+ * a path nothing to train. */
+PL_MUST_CHECK pl_status config_frozen(const config *c, int chapter, bool **frozen);
+/* Whether train.freeze of `c` is that of the run `own` with further items for phases
+ * that the run does not have yet. */
+bool config_freezes_later(const config *own, const config *c);
 /* Number of phases of a path of the mixture in all chapters: train.phases plus
  * train.more. */
 int64_t config_all_phases(const config *c);

@@ -147,6 +147,13 @@ static const pl_key keys[] = {
      "may "
      "be lengthened when it has ended: `train --out RUN --set train.phases=+8`",
      false},
+    {"train.freeze", PL_KEY_TEXT, AT(freeze), "", 0, 0, NULL, "phase:modules",
+     "modules of the mixture that keep their version, such as embed,4:L1,4:head.E0: "
+     "embed from the beginning, all modules of level 1 and one more from phase 4 on; "
+     "what descends from them by topology.split is frozen too; 6:none ends it; a "
+     "finished run may get more as it is lengthened: `train --out RUN --set "
+     "train.phases=+4 --set train.freeze=6:embed`",
+     false},
     {"train.base_steps", PL_KEY_INT, AT(base_steps), "1200", 0, 1e9, NULL, "steps",
      "number of dense steps of the base model, from which all paths start; 0 needs "
      "model.import",

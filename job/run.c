@@ -115,13 +115,15 @@ static pl_status compare_saved_config(pl_run *r, const config *saved)
     pl_buf was = {0}, is = {0};
     config lengthened = *saved;
     const config *own = &lengthened;
-    /* train.more may get longer, with a split where the added phases begin; nothing
-     * else may change. */
+    /* train.more may get longer, with a split or frozen modules where the added phases
+     * begin; nothing else may change. */
     r->lengthened = list_goes_on(saved->more, r->cfg.more);
     if (r->lengthened)
         pl_copy_text(lengthened.more, sizeof lengthened.more, r->cfg.more);
     if (r->lengthened && splits_later(saved, &r->cfg))
         pl_copy_text(lengthened.split, sizeof lengthened.split, r->cfg.split);
+    if (r->lengthened && config_freezes_later(saved, &r->cfg))
+        pl_copy_text(lengthened.freeze, sizeof lengthened.freeze, r->cfg.freeze);
     const char *key = pl_conf_difference(&config_table, own, &r->cfg);
     if (!key)
         return PL_OK;

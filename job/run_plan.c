@@ -199,6 +199,45 @@ static pl_status refuse_shortage(const char *what, uint64_t need, uint64_t have,
                    pl_human_bytes((double)have, b), remedy);
 }
 
+/* Prints what train.freeze keeps in each chapter of the mixture. */
+static pl_status say_frozen(const pl_run *r)
+{
+    config_chapter chapters[CONFIG_CHAPTERS_MAX];
+    pl_shape shape;
+    int n = 0;
+    pl_status status = PL_OK;
+    if (!r->cfg.freeze[0])
+        return PL_OK;
+    PL_CHECK(config_shape(&r->cfg, &shape));
+    PL_CHECK(config_chapters(&r->cfg, chapters, &n));
+    for (int i = 0; status == PL_OK && i < n; i++) {
+        char arm[PL_ARM_NAME_MAX], name[PL_NAME_MAX];
+        bool *frozen = NULL;
+        pl_topology *t = NULL;
+        pl_buf names = {0};
+        int n_frozen = 0;
+        pl_chapter_name(i, arm);
+        status = config_frozen(&r->cfg, i, &frozen);
+        if (status == PL_OK)
+            status = pl_topology_create(&shape, &chapters[i].spec, &t);
+        for (int m = 0; status == PL_OK && m < pl_topology_n_modules(t); m++) {
+            if (!frozen[m])
+                continue;
+            pl_topology_module_name(t, m, name);
+            if (n_frozen++ < 8)
+                pl_buf_printf(&names, "%s%s", n_frozen > 1 ? ", " : "", name);
+        }
+        if (n_frozen > 0)
+            say("freeze   %s: %d of %d modules keep version 0: %s%s", arm, n_frozen,
+                pl_topology_n_modules(t), pl_buf_text(&names),
+                n_frozen > 8 ? ", ..." : "");
+        pl_topology_destroy(&t);
+        pl_buf_destroy(&names);
+        pl_free(frozen);
+    }
+    return status;
+}
+
 static void say_plan(const pl_run *r, uint64_t memory, uint64_t disk)
 {
     char text[8][16];
@@ -251,6 +290,7 @@ pl_status run_plan(pl_run *r)
         pl_topology_n_paths(r->topology),
         pl_human_count((double)pl_topology_path_params(r->topology), text[0]),
         pl_human_count((double)pl_topology_total_params(r->topology), text[1]));
+    PL_CHECK(say_frozen(r));
     /* An upper bound, because windows at the ends of documents are not full. */
     const config *c = &r->cfg;
     char tokens[16], params[16];

@@ -102,14 +102,14 @@ static pl_status create_weights(pl_model *m)
     return add_weight(m, m->at.classifier, s->vocab, s->width);
 }
 
-static pl_status create_update(pl_model *m)
+pl_status model_create_update(pl_model *m)
 {
     const pl_update_plan plan = {.params = m->params,
                                  .grads = m->grads,
                                  .moments = m->moments,
                                  .n_params = m->n_params,
-                                 .runs = m->runs,
-                                 .n_runs = m->n_runs,
+                                 .runs = m->n_trained > 0 ? m->trained : m->runs,
+                                 .n_runs = m->n_trained > 0 ? m->n_trained : m->n_runs,
                                  .weights = m->weights,
                                  .n_weights = m->n_weights,
                                  .squares = m->acts.squares};
@@ -130,11 +130,14 @@ pl_status pl_model_create(pl_backend *backend, const pl_topology *topology,
     m->shape = shape;
     m->options = *options;
     model_place_params(m);
+    const size_t n_slots = (size_t)pl_topology_n_slots(topology);
+    m->frozen = pl_alloc(n_slots * sizeof *m->frozen);
+    m->trained = pl_alloc(((size_t)m->n_runs + n_slots) * sizeof *m->trained);
     pl_status status = alloc_blocks(m);
     if (status == PL_OK)
         status = create_weights(m);
     if (status == PL_OK)
-        status = create_update(m);
+        status = model_create_update(m);
     if (status != PL_OK) {
         status = fail_with_plan(m, status);
         pl_model_destroy(&m);
@@ -169,6 +172,8 @@ void pl_model_destroy(pl_model **model)
     pl_free_aligned(m->host_ids);
     pl_free(m->acts.blocks);
     pl_free(m->runs);
+    pl_free(m->trained);
+    pl_free(m->frozen);
     pl_free(m->at.blocks);
     pl_free(m->whole.blocks);
     pl_free(m);

@@ -70,6 +70,10 @@ enum { PL_TEXT_BEGINS = 1 << 30 };
  * ERR_ARG. */
 PL_MUST_CHECK pl_status pl_model_load(pl_model *model, const float *params);
 PL_MUST_CHECK pl_status pl_model_save(pl_model *model, float *params);
+/* Freezes slots of a training model: their parameters and moments keep their values,
+ * and their gradients count neither in the norm nor in clipping. frozen [n_slots];
+ * NULL: none. At least one slot must train. After a failure only destroy the model. */
+PL_MUST_CHECK pl_status pl_model_freeze(pl_model *model, const bool *frozen);
 /* The optimizer's moments: m [path_params], then v of the parameters that AdamW steps,
  * without gaps: all, or with Muon pl_shape_hidden_params fewer. For NULL, zeros are
  * loaded. */

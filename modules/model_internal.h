@@ -81,8 +81,11 @@ struct pl_model {
     int n_weights;
     pl_update_run *runs;
     int n_runs;
-    pl_update *update;   /* training only */
-    pl_routine *routine; /* a whole training step, for the backend to record */
+    bool *frozen;           /* [n_slots] slots that keep their parameters */
+    pl_update_run *trained; /* the runs without frozen slots */
+    int n_trained;          /* 0: nothing is frozen, and all runs are stepped */
+    pl_update *update;      /* training only */
+    pl_routine *routine;    /* a whole training step, for the backend to record */
     /* room for [N] losses or [T,C] features, whichever is larger */
     float *host_rows;
     int32_t *host_ids; /* [2,N] tokens without marks; then where their texts begin */
@@ -146,6 +149,10 @@ void model_place_params(pl_model *m);
 size_t model_lean_floats(const pl_shape *shape);
 /* The number of rows of a block's matrix that Muon steps as one matrix. */
 int model_muon_rows(const pl_model_options *options, const pl_tensor *tensor);
+/* Creates the optimizer's step of the runs that train. */
+pl_status model_create_update(pl_model *m);
+/* Sets the gradients of frozen slots to zero. */
+void model_drop_frozen(pl_model *m);
 /* The most runs that the optimizer can have. */
 size_t model_most_runs(const pl_topology *topology, const pl_model_options *options);
 

@@ -159,6 +159,7 @@ static void work_train_step(void *context)
     pl_model *m = step->m;
     model_forward(m, step->B, step->T);
     model_backward(m, step->B, step->T);
+    model_drop_frozen(m);
     m->ops->update_apply(m->be, m->update, m->acts.loss, step->B * step->T,
                          m->acts.numbers);
 }

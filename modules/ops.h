@@ -51,7 +51,7 @@ typedef struct pl_update_plan {
     /* moments: m [n_params], then v of the parameters that AdamW steps */
     float *params, *grads, *moments;
     size_t n_params;
-    const pl_update_run *runs; /* together they cover all parameters */
+    const pl_update_run *runs; /* together they cover all that train */
     int n_runs;
     pl_weight *const *weights; /* the weights whose masters are in params */
     int n_weights;

@@ -13,6 +13,7 @@ enum {
     TAG_STATE = 40,
     /* codec of versions, then whether it is entropy-coded; absent: f32 */
     TAG_DOWN,
+    TAG_FROZEN,     /* numbers of the frozen modules */
     TAG_SHARD = 50, /* hash of each path's data shard */
     TAG_WEIGHT
 };
@@ -21,6 +22,7 @@ void pl_arm_clear(pl_arm *arm)
 {
     pl_free(arm->shards);
     pl_free(arm->weights);
+    pl_free(arm->frozen);
     memset(arm, 0, sizeof *arm);
 }
 
@@ -138,6 +140,8 @@ void pl_arm_encode(const pl_arm *arm, pl_buf *out)
         pl_put_u64(out, TAG_DOWN, outer->down.codec[PL_ROLE_MLP]);
         pl_put_u64(out, TAG_DOWN, outer->down.entropy);
     }
+    for (int i = 0; i < arm->n_frozen; i++)
+        pl_put_u64(out, TAG_FROZEN, (uint64_t)arm->frozen[i]);
     for (int p = 0; p < arm->n_shards; p++)
         pl_put_hash(out, TAG_SHARD, &arm->shards[p]);
     for (int p = 0; p < arm->n_shards; p++)
@@ -300,6 +304,45 @@ static pl_status check_split(const pl_arm *arm)
         arm->name);
 }
 
+/* Frozen modules are in rising order. They have no rounds, which methods whose paths
+ * have their own parameters, or that count arrivals, could not do without. */
+static pl_status check_frozen(const pl_arm *arm, const pl_topology *t)
+{
+    const pl_method_traits *of = pl_traits(arm->outer.method.method);
+    bool good =
+        arm->n_frozen == 0 || (!of->streams && !of->arrives && arm->n_scored == 0 &&
+                               !pl_method_keeps_own(arm->outer.method.method));
+    for (int i = 0; good && i < arm->n_frozen; i++)
+        good = arm->frozen[i] > (i > 0 ? arm->frozen[i - 1] : -1) &&
+               arm->frozen[i] < pl_topology_n_modules(t);
+    for (int p = 0; good && p < pl_topology_n_paths(t); p++) {
+        int n_trained = 0;
+        for (int s = 0; s < pl_topology_n_slots(t); s++)
+            n_trained += !pl_arm_is_frozen(arm, pl_topology_module_of_path(t, s, p));
+        good = n_trained > 0;
+    }
+    if (good)
+        return PL_OK;
+    return pl_fail(PL_ERR_PROTO,
+                   "arm %s freezes modules in a way that it cannot train: %d of %d",
+                   arm->name, arm->n_frozen, pl_topology_n_modules(t));
+}
+
+bool pl_arm_is_frozen(const pl_arm *arm, int module)
+{
+    int low = 0, high = arm->n_frozen;
+    while (low < high) {
+        const int middle = low + (high - low) / 2;
+        if (arm->frozen[middle] == module)
+            return true;
+        if (arm->frozen[middle] < module)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return false;
+}
+
 /* A definition is accepted only if a topology can be made of it. */
 static pl_status check_arm(const pl_arm *arm)
 {
@@ -322,6 +365,8 @@ static pl_status check_arm(const pl_arm *arm)
                          arm->name);
     if (status == PL_OK)
         status = check_split(arm);
+    if (status == PL_OK)
+        status = check_frozen(arm, topology);
     if (status == PL_OK)
         status = check_scoring(arm);
     if (status == PL_OK)
@@ -369,6 +414,10 @@ pl_status pl_arm_decode(const void *data, size_t len, pl_arm *out)
         outer->own = get_kind(&r, 2, F32 | BF16 | 1 << PL_STATE_F24);
     }
     pl_status training = decode_down(&r, &out->outer.down);
+    out->n_frozen = (int)pl_field_count(&r, TAG_FROZEN);
+    out->frozen = pl_alloc(((size_t)out->n_frozen + 1) * sizeof *out->frozen);
+    for (int i = 0; i < out->n_frozen; i++)
+        out->frozen[i] = get_choice(&r, TAG_FROZEN, (size_t)i, INT32_MAX);
     size_t n = pl_field_count(&r, TAG_SHARD);
     out->n_shards = (int)n;
     out->shards = pl_alloc((n ? n : 1) * sizeof *out->shards);

@@ -128,6 +128,9 @@ typedef struct pl_arm {
      * each document (f64, nats). The first inner.skip_prefix targets do not count. 0:
      * the arm trains. */
     int64_t n_scored;
+    /* [n_frozen] modules that keep version 0, in rising order: paths train through them
+     * and send no updates of them; owned */
+    int n_frozen, *frozen;
     int n_shards;    /* number of paths, because each path has a shard */
     pl_hash *shards; /* [n_shards] hashes of the blobs of token files; owned */
     double *weights; /* [n_shards] number of targets in each shard; owned */
@@ -179,6 +182,7 @@ PL_MUST_CHECK pl_status pl_quorum_check(const pl_outer *outer);
  * cannot be used. */
 PL_MUST_CHECK pl_status pl_mean_check(const pl_outer *outer);
 
+bool pl_arm_is_frozen(const pl_arm *arm, int module);
 pl_class pl_arm_class(const pl_topology *topology, int module);
 int pl_arm_contributors(const pl_topology *topology, int module);
 /* How this module is merged: by the arm's method, with lr and momentum of the module's

@@ -29,6 +29,7 @@
  *   - Under delayed-nesterov every arrival is a round. Only the home knows its number,
  *     so the answer of pl_round_of means nothing there.
  *   - An arm that scores documents has one phase, no rounds, and a state of scores.
+ *   - A frozen module has no rounds: every phase begins from its version 0.
  *   - Under noloco updates are relative to version 0, which every worker has.
  *
  * Invariants
@@ -81,7 +82,7 @@ int64_t pl_round_of(const pl_arm *arm, const pl_topology *t, int module, int64_t
 {
     const pl_method_settings *m = &arm->outer.method;
     int64_t round = phase;
-    if (arm->n_scored > 0)
+    if (arm->n_scored > 0 || pl_arm_is_frozen(arm, module))
         return -1;
     if (!streams(arm))
         return phase;
@@ -113,6 +114,8 @@ uint64_t pl_round_needs(const pl_arm *arm, const pl_topology *t, int module,
 {
     const pl_method_traits *of = traits_of(arm, t, module);
     bool alone = pl_arm_contributors(t, module) == 1;
+    if (pl_arm_is_frozen(arm, module))
+        return 0;
     bool waits_first =
         arm->outer.method.overlap == 0 || (alone && arm->outer.method.fragments == 1);
     if (streams(arm))
@@ -134,7 +137,7 @@ uint64_t pl_round_takes(const pl_arm *arm, const pl_topology *t, int module,
 uint64_t pl_round_count(const pl_arm *arm, const pl_topology *t, int module)
 {
     uint64_t phases = (uint64_t)arm->inner.phases;
-    if (arm->n_scored > 0)
+    if (arm->n_scored > 0 || pl_arm_is_frozen(arm, module))
         return 0;
     if (streams(arm))
         return rounds_before(arm, t, module, arm->inner.phases);
@@ -225,7 +228,8 @@ pl_status pl_round_mate(const pl_arm *arm, const pl_topology *t, int module, int
 
 bool pl_round_predicts(const pl_arm *arm, const pl_topology *t, int module)
 {
-    return arm->n_scored == 0 && pl_arm_contributors(t, module) == 1 && !streams(arm) &&
+    return arm->n_scored == 0 && !pl_arm_is_frozen(arm, module) &&
+           pl_arm_contributors(t, module) == 1 && !streams(arm) &&
            arm->outer.momentum[PL_CLASS_PRIVATE] == 0;
 }
 

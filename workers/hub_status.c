@@ -48,6 +48,7 @@ static pl_json *arm_json(const hub *h, int index, int64_t now_ms)
     pl_json_set_text(o, "arm", arm->arm.name);
     pl_json_set_int(o, "phases", arm->arm.inner.phases);
     pl_json_set_int(o, "tau", arm->arm.inner.tau);
+    pl_json_set_int(o, "frozen", arm->arm.n_frozen);
     pl_json_set_int(o, "tasks_done", done);
     pl_json_set_int(o, "tasks", (int64_t)arm->n_tasks * arm->arm.inner.phases);
     pl_json_set_bool(o, "audits_wait", hub_audits_wait(h, index, now_ms));

@@ -150,6 +150,8 @@ static pl_status encode_slot(retraining *r, int slot, int64_t phase, const float
                           : r->state + (size_t)r->layout.residual * r->n + at;
     int n_parts = pl_codec_parts(r->topology, s.module, r->parts);
     int64_t round = pl_round_of(r->arm, r->topology, s.module, phase);
+    if (round < 0) /* the module is frozen */
+        return PL_OK;
     pl_codec_round shared =
         pl_round_codec(r->arm, r->topology, s.module, s.path, round, r->norms[slot]);
     local_update(&s, s.base, now + at, r->update);

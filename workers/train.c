@@ -259,11 +259,26 @@ done:
     return status;
 }
 
+static pl_status freeze_slots(trainer *t, const train_job *job)
+{
+    const int n = pl_topology_n_slots(job->topology);
+    bool *frozen = pl_alloc((size_t)n * sizeof *frozen);
+    for (int slot = 0; slot < n; slot++)
+        frozen[slot] = pl_arm_is_frozen(
+            job->arm, pl_topology_module_of_path(job->topology, slot, job->path));
+    pl_status status = pl_model_freeze(t->model, frozen);
+    pl_free(frozen);
+    if (status != PL_OK)
+        pl_model_destroy(&t->model);
+    return status;
+}
+
 static pl_status run_job(trainer *t, train_job *job)
 {
     pl_status status = PL_OK;
     double start = pl_now();
     PL_TRY(fit_model(t, job));
+    PL_TRY(freeze_slots(t, job));
     PL_TRY(pl_model_load(t->model, job->start));
     PL_TRY(job->arm->n_scored > 0 ? score_shard(t, job) : train_shard(t, job));
     job->overhead_s = pl_now() - start - job->seconds;

@@ -225,8 +225,9 @@ static pl_status fetch_base(worker *w, worker_task *task, int slot)
     if (pl_traits(pl_arm_method(arm, t, module).method)->arrives)
         return fetch_version(w, task, slot, PL_NEWEST);
     if (task->after && pl_round_predicts(arm, t, module))
-        return PL_OK;     /* the task before computes it */
-    if (task->phase == 0) /* streaming also starts from it */
+        return PL_OK; /* the task before computes it */
+    /* streaming also starts from version 0 */
+    if (task->phase == 0 || pl_arm_is_frozen(arm, module))
         return fetch_version(w, task, slot, 0);
     if (round < 0)
         return PL_OK;

@@ -66,6 +66,7 @@ pl_may_skip(fault_net)
 # Whole jobs, killed.
 pl_job_test(fault_kill "fault;workers" fault/fault_kill.sh ${program} ${CMAKE_BINARY_DIR}/fault_kill)
 
+pl_job_test(freeze "fault;job" fault/freeze.sh ${tools} ${CMAKE_BINARY_DIR}/freeze)
 pl_job_test(split "fault;job" fault/split.sh ${tools} ${CMAKE_BINARY_DIR}/split)
 
 # Shards that change under the workers that read them.

@@ -1,0 +1,70 @@
+/* Frozen slots: their parameters keep their values in a training step.
+ *
+ * Their gradients are computed with the others, because the gradients of earlier blocks
+ * are computed from theirs, and are set to zero before the optimizer's step. So they
+ * count neither in the norm nor in clipping. The optimizer's runs leave them out, so
+ * their moments and weights stay, weight decay included. */
+#include "modules/model_internal.h"
+
+/* Appends a piece of a run, or extends the last piece if both are stepped alike. */
+static void append_piece(pl_model *m, const pl_update_run *piece)
+{
+    pl_update_run *last = m->n_trained > 0 ? &m->trained[m->n_trained - 1] : NULL;
+    if (last && last->rows == 0 && piece->rows == 0 && last->decay == piece->decay &&
+        last->offset + last->n == piece->offset &&
+        last->second + last->n == piece->second)
+        last->n += piece->n;
+    else
+        m->trained[m->n_trained++] = *piece;
+}
+
+/* Appends the parts of the run that lie in slots that train. A matrix of Muon lies in
+ * one slot, so it is taken or left out whole. */
+static void cut_run(pl_model *m, const pl_update_run *run)
+{
+    const size_t end = run->offset + run->n;
+    for (int s = 0; s < pl_topology_n_slots(m->topology); s++) {
+        const pl_slot *slot = pl_topology_slot(m->topology, s);
+        const size_t slot_end = slot->offset + slot->n_params;
+        const size_t from = run->offset > slot->offset ? run->offset : slot->offset;
+        const size_t to = end < slot_end ? end : slot_end;
+        pl_update_run piece = *run;
+        if (from >= to || m->frozen[s])
+            continue;
+        piece.offset = from;
+        piece.n = to - from;
+        piece.second = run->second + (from - run->offset);
+        append_piece(m, &piece);
+    }
+}
+
+pl_status pl_model_freeze(pl_model *m, const bool *frozen)
+{
+    const int n_slots = pl_topology_n_slots(m->topology);
+    bool same = true, any = false;
+    for (int s = 0; s < n_slots; s++) {
+        const bool now = frozen && frozen[s];
+        same = same && m->frozen[s] == now;
+        m->frozen[s] = now;
+        any = any || now;
+    }
+    if (same || !m->options.training)
+        return PL_OK;
+    m->n_trained = 0;
+    for (int i = 0; any && i < m->n_runs; i++)
+        cut_run(m, &m->runs[i]);
+    /* A recorded step has the old list. */
+    m->ops->routine_destroy(m->be, &m->routine);
+    m->ops->update_destroy(m->be, &m->update);
+    return model_create_update(m);
+}
+
+void model_drop_frozen(pl_model *m)
+{
+    for (int s = 0; m->n_trained > 0 && s < pl_topology_n_slots(m->topology); s++) {
+        const pl_slot *slot = pl_topology_slot(m->topology, s);
+        if (m->frozen[s])
+            m->ops->fill_zero(m->be, m->grads + slot->offset,
+                              slot->n_params * sizeof *m->grads);
+    }
+}

@@ -1,0 +1,112 @@
+/* folder: modules; label: unit */
+/* Frozen slots of a path: what a training step leaves as it is. */
+#include "modules/model_internal.h"
+#include "tests/support/rig.h"
+
+enum { B2 = 2, T5 = 5 };
+static const int32_t tokens_2x5[] = {1, 7, 12, 0, 7, 3, 3, 9, 11, 2};
+static const int32_t targets_2x5[] = {7, 12, 0, -1, 7, -1, 9, 11, 2, 5};
+static const pl_adamw adam_default = {
+    .lr = 0.01f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f};
+
+static float *copy_params(const rig *r)
+{
+    float *x = malloc(r->n * sizeof *x);
+    assert_non_null(x);
+    assert_int_equal(pl_model_save(r->model, x), PL_OK);
+    return x;
+}
+
+/* One step of `r` with all slots of the mask frozen. */
+static pl_step_result step_frozen(const rig *r, const bool *frozen, float clip)
+{
+    pl_step_result result;
+    pl_adamw adam = adam_default;
+    adam.step = 1;
+    adam.weight_decay = 0.1f;
+    assert_int_equal(pl_model_freeze(r->model, frozen), PL_OK);
+    assert_int_equal(pl_model_train_step(r->model, tokens_2x5, targets_2x5, B2, T5,
+                                         &adam, clip, &result),
+                     PL_OK);
+    return result;
+}
+
+static void frozen_slots_keep_every_byte_and_count_in_no_norm(void **state)
+{
+    (void)state;
+    rig plain = open_rig(&tiny, 2, true);
+    const int n_slots = pl_topology_n_slots(plain.topology);
+    float *m = calloc(plain.n, sizeof *m), *v = calloc(plain.n, sizeof *v);
+    const pl_step_result all = step_frozen(&plain, NULL, 0.0f);
+    float *trained = copy_params(&plain);
+    for (int s = 0; s < n_slots; s++) {
+        rig r = open_rig(&tiny, 2, true);
+        const pl_slot *slot = pl_topology_slot(r.topology, s);
+        const size_t end = slot->offset + slot->n_params;
+        bool *frozen = calloc((size_t)n_slots, sizeof *frozen);
+        frozen[s] = true;
+        const pl_step_result some = step_frozen(&r, frozen, 0.0f);
+        float *after = copy_params(&r);
+        assert_true(some.loss == all.loss && some.grad_norm < all.grad_norm);
+        assert_memory_equal(after + slot->offset, r.params + slot->offset,
+                            slot->n_params * sizeof *after);
+        assert_memory_equal(after, trained, slot->offset * sizeof *after);
+        assert_memory_equal(after + end, trained + end, (r.n - end) * sizeof *after);
+        assert_int_equal(pl_model_save_moments(r.model, m, v), PL_OK);
+        for (size_t i = slot->offset; i < end; i++)
+            assert_true(m[i] == 0.0f && v[i] == 0.0f);
+        /* thawed, it trains as a model that was never frozen */
+        assert_int_equal(pl_model_load(r.model, r.params), PL_OK);
+        assert_int_equal(pl_model_load_moments(r.model, NULL, NULL), PL_OK);
+        (void)step_frozen(&r, NULL, 0.0f);
+        float *thawed = copy_params(&r);
+        assert_memory_equal(thawed, trained, r.n * sizeof *thawed);
+        free(frozen), free(after), free(thawed);
+        close_rig(&r);
+    }
+    free(trained), free(m), free(v);
+    close_rig(&plain);
+}
+
+static void frozen_matrices_of_muon_stay_whole(void **state)
+{
+    (void)state;
+    const pl_model_options options = {
+        .batch = B2, .context = T5, .training = true, .muon = true};
+    rig r = open_rig(&tiny, 2, true);
+    pl_model *model = NULL;
+    pl_step_result result;
+    pl_adamw adam = adam_default;
+    adam.step = 1;
+    assert_int_equal(pl_model_create(be, r.topology, &options, &model), PL_OK);
+    assert_int_equal(pl_model_load(model, r.params), PL_OK);
+    const int n_slots = pl_topology_n_slots(r.topology);
+    bool *frozen = calloc((size_t)n_slots, sizeof *frozen);
+    float *after = malloc(r.n * sizeof *after);
+    assert_non_null(after);
+    for (int s = 0; s < n_slots; s++)
+        frozen[s] = pl_topology_slot(r.topology, s)->kind != PL_SLOT_EMBED;
+    assert_int_equal(pl_model_freeze(model, frozen), PL_OK);
+    assert_int_equal(pl_model_train_step(model, tokens_2x5, targets_2x5, B2, T5, &adam,
+                                         1.0f, &result),
+                     PL_OK);
+    assert_int_equal(pl_model_save(model, after), PL_OK);
+    for (int s = 0; s < n_slots; s++) {
+        const pl_slot *slot = pl_topology_slot(r.topology, s);
+        const bool same = memcmp(after + slot->offset, r.params + slot->offset,
+                                 slot->n_params * sizeof *after) == 0;
+        assert_true(same == frozen[s]);
+    }
+    free(frozen), free(after);
+    pl_model_destroy(&model);
+    close_rig(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(frozen_slots_keep_every_byte_and_count_in_no_norm),
+        cmocka_unit_test(frozen_matrices_of_muon_stay_whole),
+    };
+    return cmocka_run_group_tests(tests, open_backend, close_backend);
+}
