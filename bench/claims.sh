@@ -180,7 +180,7 @@ control="$(ppl 2x2 dense-eq | awk '{ printf("%.2f ", $1) }')perplexity; mixture 
 
 if wanted S1; then
     steps_ratio=$(ratio 2x2 mix 2x2 dense) token_ratio=$(ratio 2x2 mix 2x2 diloco)
-    row S1 "a mixture beats one model of its steps, and DiLoCo of its tokens" \
+    row S1 "a mixture is better than one model with the same steps, and than DiLoCo with the same tokens" \
         "0.770, 0.828" "$steps_ratio; $token_ratio" "each at most 0.90; 0.97" \
         "$(verdict "$(check each 0.90 "$steps_ratio")" "$(check each 0.97 "$token_ratio")")"
 fi
@@ -192,8 +192,8 @@ fi
 if wanted S2; then
     run 2x4 topology.levels=2x4 eval.baselines=none
     to_8=$(ratio 2x4 mix 2x2 mix) to_16=$(ratio 4x4 mix 2x4 mix)
-    row S2 "more paths are better at equal steps per path: 4 to 8 to 16 paths" \
-        "0.90, 0.93 per doubling twice" "$to_8; $to_16" "mean at most 0.98 per doubling" \
+    row S2 "more paths are better at equal steps per path: from 4 to 8 and from 8 to 16 paths" \
+        "0.90, 0.93 (each for two doublings)" "$to_8; $to_16" "mean at most 0.98 per doubling" \
         "$(verdict "$(check mean 0.98 "$to_8")" "$(check mean 0.98 "$to_16")")"
 fi
 
@@ -201,7 +201,7 @@ if wanted S3; then
     run 4x4-shared topology.levels=4x4 topology.private= topology.embed=common \
         topology.head=common eval.baselines=none
     with=$(ratio 4x4 mix 4x4-shared mix)
-    row S3 "parts of their own help the paths (4x4)" 0.95 "$with" "mean at most 0.98" \
+    row S3 "path-specific modules make the paths better (4x4)" 0.95 "$with" "mean at most 0.98" \
         "$(verdict "$(check mean 0.98 "$with")")"
 fi
 
@@ -272,7 +272,7 @@ if wanted S11; then
     run 2x2-tagc topology.levels=2x2 codec.name=tagc eval.baselines=none
     run 2x2-i8 topology.levels=2x2 codec.name=i8 eval.baselines=none
     tagc=$(ratio 2x2-tagc mix 2x2 mix) i8=$(ratio 2x2-i8 mix 2x2 mix)
-    row S11 "TAGC's codec costs little quality (i8, which this project prefers: $i8)" \
+    row S11 "TAGC's codec costs little quality (for comparison, i8: $i8)" \
         "1.00 to 1.04" "$tagc" "mean at most 1.03" "$(verdict "$(check mean 1.03 "$tagc")")"
 fi
 
