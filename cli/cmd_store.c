@@ -16,7 +16,11 @@ const store_verb store_verbs[] = {
      "Exit status 66 if there are none.",
      0, 1, TAKES(REFS) | TAKES(OBJECTS) | TAKES(PATHS) | TAKES(TAGS), true, store_ls},
     {"log", "MODULE[@V]", "versions, newest first, and who made them",
-     "From version V downwards if one is named.", 1, 1, 0, true, store_log},
+     "From version V downwards if one is named. --graph draws from which versions it "
+     "was made, one line each, back to the base model: through chapters, to the "
+     "version "
+     "that a rollback returned to, and to all sources of a merge.",
+     1, 1, TAKES(GRAPH), true, store_log},
     {"show", "MODULE[@V]|TAG", "all of one version, or of a tag",
      "Hashes in full, the outer step's coefficients, and every contribution.", 1, 1, 0,
      true, store_show},

@@ -29,6 +29,7 @@
     X(FROM, "from", "PHASE", "the good end of a search (the best of a few phases)")    \
     X(DOMAIN, "domain", "D", "only held-out documents of this domain")                 \
     X(ON, "on", "FILE", "this text in place of the held-out text, as eval --on")       \
+    X(GRAPH, "graph", NULL, "draw the descent, also over chapters, merges, rollbacks") \
     X(KEEP, "keep", "N", "newest versions of each module that stay (3)")               \
     X(GRACE, "grace", "SECONDS", "versions younger than this stay (3600)")             \
     X(QUICK, "quick", NULL, "records only: bytes are not read")                        \
@@ -121,6 +122,8 @@ pl_status store_gc(store_call *call);
 pl_status store_fsck(store_call *call);
 pl_status store_blame(store_call *call);
 pl_status store_bisect(store_call *call);
+/* Draws the descent of a version, for `log --graph`. */
+pl_status store_graph(store_call *call, const char *module, uint64_t number);
 pl_status store_verify(store_call *call);
 pl_status store_cat(store_call *call);
 pl_status store_init(store_call *call);

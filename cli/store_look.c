@@ -287,6 +287,8 @@ pl_status store_log(store_call *call)
     char before[PL_MODULE_NAME_MAX];
     look q = look_of(call);
     PL_CHECK(names_module(q.store, call->words[0], &at, &versioned));
+    if (call->values[STORE_OPT_GRAPH])
+        return store_graph(call, at.module, at.number);
     for (;; at.number--) {
         PL_CHECK(pl_store_get_version(q.store, at.module, at.number, &v));
         pl_status status = show_version(&q, &v, false);

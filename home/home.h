@@ -17,11 +17,13 @@
  * runs: roots (what garbage collection keeps), phase_tag (which versions a tag names),
  * rollback_plan (which versions a rollback writes), blame (which workers made a
  * version), difference (between two versions), merged (versions made from others),
+ * lineage (from which versions one was made),
  * transfer (copies to another store). */
 #ifndef PL_HOME_HOME_H
 #define PL_HOME_HOME_H
 #include "home/blame.h"
 #include "home/difference.h"
+#include "home/lineage.h"
 #include "home/merged.h"
 #include "home/phase_tag.h"
 #include "home/relay.h"

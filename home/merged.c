@@ -224,7 +224,7 @@ done:
 }
 
 /* ---- making a version again ---- */
-static pl_status read_source(const pl_contribution *c, pl_merged_source *out)
+pl_status pl_merged_source_of(const pl_contribution *c, pl_merged_source *out)
 {
     const char *at = strrchr(c->worker, '@');
     if (!at || c->phase < 0)
@@ -246,8 +246,8 @@ static pl_status read_recipe(const pl_version *made, pl_recipe *r)
                        (unsigned long long)made->number, made->n_contributions);
     for (int i = 0; i < made->n_contributions; i++) {
         const bool base = i == r->blend.n_sources;
-        PL_CHECK(
-            read_source(&made->contributions[i], base ? &r->base : &r->sources[i]));
+        PL_CHECK(pl_merged_source_of(&made->contributions[i],
+                                     base ? &r->base : &r->sources[i]));
         if (!base)
             r->blend.weights[i] = made->contributions[i].weight;
     }

@@ -37,6 +37,10 @@ bool pl_merged_tag(const char *module, char out[PL_MODULE_NAME_MAX]);
 bool pl_version_is_merged(const pl_version *version);
 /* The method of a merged version; PL_BLEND_COUNT if it is not known. */
 pl_blend_method pl_version_blend(const pl_version *version);
+/* The source, or the base, for which a contribution to a merged version stands.
+ * ERR_DAMAGED. */
+PL_MUST_CHECK pl_status pl_merged_source_of(const pl_contribution *c,
+                                            pl_merged_source *out);
 bool pl_contribution_is_base(const pl_contribution *c);
 
 /* Makes the parameters and the version's record, except for number, parent and time.

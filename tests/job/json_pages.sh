@@ -69,6 +69,7 @@ verb show soup.merged/L1.E0
 verb verify soup
 verb show L1.E0
 verb log L1.E0
+verb log soup.merged/L1.E0 --graph
 verb stat
 verb diff L1.E0@1 L1.E0@2
 verb fsck

@@ -93,6 +93,10 @@ store log L2.E0 --run "$run"
 says 'rollback to 1  from [0-9a-f]*  norm [1-9]'
 [ "$(grep -c 'update norm' "$work/verb.out")" -eq 4 ] || fail "log of L2.E0"
 says_not 'norm 0$'
+store log L2.E0 --graph --run "$run"
+[ "$(sed -n 's/^[*] mix\/L2.E0@\([0-9]*\) .*/\1/p' "$work/verb.out" | tr '\n' ' ')" = '5 1 0 ' ] ||
+    fail "the graph does not go back from 5 to 1 and 0"
+says '^[*] base/'
 store log L2.E0@0 --json --run "$run"
 says '"params_norm":null,"update_norm":null'
 

@@ -193,6 +193,14 @@ if command -v curl >/dev/null; then
 fi
 refused 65 'store/db' generate --path p11 --prompt "int main("
 
+echo "the descent of a merged module is drawn back to the base model"
+verb store log mean.merged/L1.E0 --graph
+grep -q '^[*] mean.merged/L1.E0@0 .*merge linear of mix/L1.E0@' "$work/verb.out" ||
+    fail "no merge: $(cat "$work/verb.out")"
+grep -qF '|-.' "$work/verb.out" || fail "no branch: $(cat "$work/verb.out")"
+[ "$(grep -c 'base/.*@0 ' "$work/verb.out")" -eq 1 ] ||
+    fail "the lanes do not end in one base model: $(cat "$work/verb.out")"
+
 echo "what cannot be done is refused in a sentence"
 refused 64 'without L1.E0,L1.E1 no path is left' \
     generate --prompt int --without L1.E0,L1.E1

@@ -1,0 +1,33 @@
+/* From which versions a version was made: its parent, the version to which a rollback
+ * returned, the last version of the chapter or arm before, or the sources of a
+ * merge. */
+#ifndef PL_HOME_LINEAGE_H
+#define PL_HOME_LINEAGE_H
+#include "home/merged.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum pl_lineage_kind {
+    PL_LINEAGE_FIRST, /* it was made of nothing in this store */
+    PL_LINEAGE_ROUND, /* an outer step */
+    PL_LINEAGE_BACK,  /* a rollback */
+    PL_LINEAGE_BEGIN, /* version 0 of an arm that continues another one */
+    PL_LINEAGE_MERGE  /* store merge */
+} pl_lineage_kind;
+
+enum { PL_LINEAGE_SOURCES = PL_BLEND_SOURCES_MAX + 1 }; /* the base of a merge, too */
+typedef struct pl_lineage {
+    pl_lineage_kind kind;
+    int n;
+    pl_merged_source sources[PL_LINEAGE_SOURCES];
+} pl_lineage;
+
+/* Sources that a damaged record names wrongly are left out. */
+PL_MUST_CHECK pl_status pl_lineage_of(pl_store *store, const pl_version *version,
+                                      pl_lineage *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
