@@ -32,8 +32,14 @@ static void print_status(const pl_json *status)
                   *homes = pl_json_get(status, "homes");
     for (size_t i = 0; i < pl_json_count(arms); i++) {
         const pl_json *a = pl_json_at(arms, i);
-        say("arm      %-9s %4.0f of %4.0f tasks done", pl_json_get_text(a, "arm"),
-            pl_json_get_real(a, "tasks_done"), pl_json_get_real(a, "tasks"));
+        const double bits = pl_json_get_real(a, "held_out_bits_per_byte");
+        char held[80] = "";
+        if (bits > 0)
+            snprintf(held, sizeof held,
+                     "; held-out text %.4f bits/byte after phase %.0f", bits,
+                     pl_json_get_real(a, "held_out_phase"));
+        say("arm      %-9s %4.0f of %4.0f tasks done%s", pl_json_get_text(a, "arm"),
+            pl_json_get_real(a, "tasks_done"), pl_json_get_real(a, "tasks"), held);
     }
     for (size_t i = 0; i < pl_json_count(workers); i++) {
         const pl_json *w = pl_json_at(workers, i);

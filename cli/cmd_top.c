@@ -122,18 +122,20 @@ static void put_worker_rows(screen *s, const pl_json *status, int most)
     const pl_json *workers = pl_json_get(status, "workers");
     size_t n = pl_json_count(workers);
     put_screen_line(s, "%s", "");
-    put_screen_line(s, "%-20s %-5s %10s %6s %9s  %s", "WORKER", "STATE", "TOKENS/S",
-                    "TASKS", "SEEN", "TASK");
+    put_screen_line(s, "%-20s %-5s %10s %9s %6s %9s  %s", "WORKER", "STATE", "TOKENS/S",
+                    "MEMORY", "TASKS", "SEEN", "TASK");
     for (size_t i = 0; i < n && (int)i < most; i++) {
         const pl_json *w = pl_json_at(workers, i);
-        char rate[16], task[128] = "";
+        char rate[16], memory[16], task[128] = "";
+        const double most_bytes = pl_json_get_real(w, "memory_bytes");
         if (pl_json_get_text(w, "task")[0])
             snprintf(task, sizeof task, "%s phase %.0f step %.0f",
                      pl_json_get_text(w, "task"), pl_json_get_real(w, "phase"),
                      pl_json_get_real(w, "step"));
-        put_screen_line(s, "%-20s %-5s %10s %6.0f %7.1f s  %s",
+        put_screen_line(s, "%-20s %-5s %10s %9s %6.0f %7.1f s  %s",
                         pl_json_get_text(w, "worker"), pl_json_get_text(w, "state"),
                         pl_human_count(pl_json_get_real(w, "tokens_per_second"), rate),
+                        most_bytes > 0 ? pl_human_bytes(most_bytes, memory) : "-",
                         pl_json_get_real(w, "tasks"),
                         pl_json_get_real(w, "seen_seconds_ago"), task);
     }
@@ -146,8 +148,8 @@ static void put_path_row(screen *s, const pl_json *arm, size_t i)
     const pl_json *paths = pl_json_get(arm, "paths"), *path = pl_json_at(paths, i);
     const pl_json *lease = pl_json_get(path, "lease"),
                   *backup = pl_json_get(path, "backup");
-    char own[PL_NAME_MAX], name[2 * PL_NAME_MAX], tokens[16], loss[16] = "-",
-                                                              held[160] = "";
+    char own[PL_NAME_MAX], name[2 * PL_NAME_MAX], tokens[16],
+        loss[16] = "-", norm[16] = "-", held[160] = "";
     progress_path_name(paths, i, own);
     snprintf(name, sizeof name, "%s%s%s", pl_json_get_text(arm, "arm"),
              own[0] ? "/" : "", own);
@@ -159,9 +161,11 @@ static void put_path_row(screen *s, const pl_json *arm, size_t i)
     /* a loss of 0 means that the path has not begun */
     if (pl_json_get_real(path, "loss") > 0)
         snprintf(loss, sizeof loss, "%.3f", pl_json_get_real(path, "loss"));
-    put_screen_line(s, "%-20s %5.0f/%-5.0f %5.0f %8s %8s  %s", name,
+    if (pl_json_get_real(path, "gradient_norm") > 0)
+        snprintf(norm, sizeof norm, "%.3g", pl_json_get_real(path, "gradient_norm"));
+    put_screen_line(s, "%-20s %5.0f/%-5.0f %5.0f %8s %8s %8s  %s", name,
                     pl_json_get_real(path, "phase"), pl_json_get_real(arm, "phases"),
-                    pl_json_get_real(path, "step"), loss,
+                    pl_json_get_real(path, "step"), loss, norm,
                     pl_human_count(pl_json_get_real(path, "tokens"), tokens), held);
 }
 
@@ -169,6 +173,11 @@ static void put_path_row(screen *s, const pl_json *arm, size_t i)
  * that did not fit on the screen; the last line shows it. */
 static int put_arm(screen *s, const pl_json *arm, int hidden)
 {
+    const double bits = pl_json_get_real(arm, "held_out_bits_per_byte");
+    if (bits > 0)
+        put_screen_line(s, "%-20s held-out text %.4f bits/byte after phase %.0f",
+                        pl_json_get_text(arm, "arm"), bits,
+                        pl_json_get_real(arm, "held_out_phase"));
     const pl_json *paths = pl_json_get(arm, "paths");
     for (size_t i = 0; i < pl_json_count(paths); i++)
         if (s->tty && s->line >= s->rows - 2)
@@ -193,8 +202,8 @@ static void draw_screen(screen *s, const pl_json *status)
     put_worker_rows(s, status, s->tty ? s->rows / 3 : 1000);
     const pl_json *arms = pl_json_get(status, "arms");
     put_screen_line(s, "%s", "");
-    put_screen_line(s, "%-20s %11s %5s %8s %8s  %s", "PATH", "PHASE", "STEP", "LOSS",
-                    "TOKENS", "LEASE, AGE");
+    put_screen_line(s, "%-20s %11s %5s %8s %8s %8s  %s", "PATH", "PHASE", "STEP",
+                    "LOSS", "GRADIENT", "TOKENS", "LEASE, AGE");
     int hidden = 0;
     for (int mixture = 1; mixture >= 0; mixture--)
         for (size_t a = pl_json_count(arms); a-- > 0;)

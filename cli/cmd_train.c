@@ -138,8 +138,10 @@ static pl_status report(pl_run *r)
     pl_store *store = NULL;
     pl_status status = PL_OK;
     memset(&e, 0, sizeof e);
+    curves_tick(r->curves, true);
     PL_TRY(store_open_run(r->dir, &store));
     PL_TRY(evaluate(r, store, NULL, &e));
+    curves_evaluation(r, &e);
     evaluation_print(r, &e);
     run_say_peak(r);
     PL_TRY(evaluation_save(r, &e));
@@ -201,6 +203,7 @@ static pl_status train_run(pl_run *r, train_dial *dial, pl_launcher **viewer)
         "         Ctrl+C drains and saves; the same command goes on from there",
         PL_VERSION, r->dir, r->resumed ? ", resumed" : "");
     PL_CHECK(prepare_run(r, dial));
+    r->curves = curves_open(r);
     PL_CHECK(run_save(r));
     if (viewer)
         start_page(r, viewer);

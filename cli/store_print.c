@@ -113,6 +113,9 @@ static void print_contributions(row *r, const pl_version *v)
         row_real(&item, "norm", c->norm, "  norm %10.4g");
         row_real(&item, "weight", c->weight, "  weight %-8.6g");
         row_real(&item, "seconds", c->seconds, NULL);
+        row_real(&item, "gradient_norm", c->gradient, NULL);
+        row_real(&item, "held_out_nats", c->held, NULL);
+        row_count(&item, "memory_bytes", c->memory_bytes, NULL);
         row_count(&item, "token", c->token, NULL);
         row_text(&item, "codec", c->codec, pl_contribution_is_base(c) ? "  %s" : NULL);
         row_hash(&item, "update", &c->update, " %s");

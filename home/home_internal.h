@@ -53,6 +53,8 @@ typedef struct home_path {
     int64_t phase; /* number of finished phases */
     uint64_t n_tokens;
     double loss, seconds;
+    double gradient, held; /* as in pl_path_state */
+    int64_t held_phase;
     pl_hash state; /* blob of the path's state; none: the path has no state */
     char worker[PL_TEXT_MAX]; /* the worker that made the state; "": there is none */
     uint64_t fence;           /* submissions with a lower token are refused */
@@ -267,7 +269,7 @@ typedef struct home_lease {
 /* What a message says about the work that was done under a lease. */
 typedef struct home_work {
     uint64_t first_sample, n_samples, n_tokens;
-    double loss, seconds;
+    double loss, seconds, gradient, held;
 } home_work;
 pl_status home_load_secret(home *h);
 pl_status home_agree_secret(home *h, const uint8_t *told);

@@ -84,6 +84,12 @@ pl_status home_open_lease(home *h, const pl_peer *peer, pl_bytes sealed,
 
 /* ---- the task of a lease ---- */
 enum { SECONDS_MAX = 1000000000, LOSS_MAX = 1000000000 };
+static const double measured_max = 1e15; /* of a norm, and of a sum of nats */
+
+static bool is_measured(double value)
+{
+    return value >= 0 && value <= measured_max;
+}
 
 static bool is_time(double seconds)
 {
@@ -115,6 +121,11 @@ pl_status home_check_work(const home_lease *l, const home_work *w)
     /* rounding may make it a little less than 0 */
     if (w->loss <= -1 || w->loss > LOSS_MAX)
         return pl_fail(PL_ERR_DATA, "the loss of %s cannot be %g", task, w->loss);
+    if (!is_measured(w->gradient) || !is_measured(w->held))
+        return pl_fail(PL_ERR_DATA,
+                       "the gradient of %s cannot have the norm %g, or its held-out "
+                       "text %g nats",
+                       task, w->gradient, w->held);
     if (!is_time(w->seconds))
         return pl_fail(PL_ERR_DATA, "%g seconds for a phase of %s are impossible",
                        w->seconds, task);

@@ -146,6 +146,9 @@ static pl_status load_path_state(home *h, home_arm *arm, int index)
     p->loss = state.loss;
     p->state = state.moments;
     p->seconds = state.seconds;
+    p->gradient = state.gradient;
+    p->held = state.held;
+    p->held_phase = state.held_phase;
     pl_copy_text(p->worker, sizeof p->worker, state.worker);
     return PL_OK;
 }
@@ -317,7 +320,8 @@ static void path_record(const home_path *p, pl_buf *out)
 {
     PL_SAY_BODY(out, path_record, .name = p->name, .phase = p->phase,
                 .tokens = p->n_tokens, .loss = p->loss, .seconds = p->seconds,
-                .worker = p->worker[0] ? p->worker : NULL);
+                .worker = p->worker[0] ? p->worker : NULL, .gradient = p->gradient,
+                .held = p->held, .held_phase = p->held_phase);
 }
 
 static void nest_state_record(pl_buf *inner, pl_buf *out)

@@ -391,7 +391,9 @@ static pl_status check_contributor_lease(home *h, const pl_peer *peer, const pla
                                                 .n_samples = c->n_samples,
                                                 .n_tokens = c->n_tokens,
                                                 .loss = c->loss,
-                                                .seconds = c->seconds});
+                                                .seconds = c->seconds,
+                                                .gradient = c->gradient,
+                                                .held = c->held});
 }
 
 pl_status home_submit(home *h, const pl_peer *peer, pl_message *m)
@@ -454,7 +456,9 @@ static pl_status check_sums(const home_lease *under, const pl_path_state *state)
                                         .n_samples = state->samples - first,
                                         .n_tokens = state->n_tokens - path->n_tokens,
                                         .loss = state->loss,
-                                        .seconds = state->seconds - path->seconds});
+                                        .seconds = state->seconds - path->seconds,
+                                        .gradient = state->gradient,
+                                        .held = state->held});
 }
 
 static bool is_module_in(const home_arm *arm, int module, int index,
@@ -557,6 +561,9 @@ static pl_status end_phase(home *h, const home_lease *under, const pl_path_state
                                            : home_adopt_blob(h, &state->moments));
     PL_CHECK(home_open_audit(h, &audit));
     PL_CHECK(pl_txn_put_path(h->txn, state));
+    path->gradient = state->gradient;
+    path->held = state->held;
+    path->held_phase = state->held_phase;
     path->phase = state->phase;
     path->state = state->moments;
     pl_copy_text(path->worker, sizeof path->worker, state->worker);
@@ -578,12 +585,19 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
                             .n_tokens = said.tokens,
                             .loss = said.loss,
                             .seconds = said.seconds,
-                            .moments = said.blob};
+                            .moments = said.blob,
+                            .gradient = said.gradient,
+                            .held = said.held,
+                            .held_phase = said.phase - 1};
     pl_copy_text(state.name, sizeof state.name, said.name);
     PL_CHECK(home_open_lease(h, peer, said.lease, &under));
     home_arm *arm = under.arm;
     int index = under.index;
     home_path *path = &arm->paths[index];
+    if (said.held == 0) { /* the phase did not score: the last score stays */
+        state.held = path->held;
+        state.held_phase = path->held_phase;
+    }
     if (strcmp(path->name, state.name) != 0 || state.phase != under.lease.phase + 1)
         return pl_fail(PL_ERR_NOPERM,
                        "the lease of phase %lld of %s does not end phase %lld of %s",

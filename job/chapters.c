@@ -308,7 +308,9 @@ done:
     return status;
 }
 
-static pl_status read_weights(chapter *c)
+/* Takes the weights of the shards, and the held-out text for curves, from the arm
+ * before. */
+static pl_status take_texts(chapter *c)
 {
     char object[PL_MODULE_NAME_MAX];
     pl_hash blob;
@@ -321,6 +323,7 @@ static pl_status read_weights(chapter *c)
     PL_TRY(pl_arm_decode(bytes.data, bytes.len, &stored));
     memcpy(c->arm.weights, stored.weights,
            (size_t)c->arm.n_shards * sizeof *c->arm.weights);
+    PL_TRY(curve_text_copy(c->r, c->topology, &stored, &c->arm));
 done:
     pl_buf_destroy(&bytes);
     pl_arm_clear(&stored);
@@ -332,7 +335,7 @@ static pl_status publish_same_shards(chapter *c)
 {
     char from[PL_MODULE_NAME_MAX], to[PL_MODULE_NAME_MAX], path[PL_NAME_MAX];
     pl_hash blob;
-    PL_CHECK(read_weights(c));
+    PL_CHECK(take_texts(c));
     for (int p = 0; p < c->arm.n_shards; p++) {
         pl_topology_path_name(c->topology, p, path);
         snprintf(from, sizeof from, "shard/%s/%s", c->before.name, path);

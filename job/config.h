@@ -85,6 +85,8 @@ typedef struct config {
 
     config_text baselines;
     int64_t eval_tokens, sample_tokens;
+    double curves;
+    bool tensorboard;
 
     int64_t workers, relays, homes, threads, worker_cache, ttl_ms, patience_s;
     config_text backend, precision;

@@ -463,6 +463,16 @@ static const pl_key keys[] = {
      "largest number of held-out tokens that are scored; 0: all", true},
     {"eval.sample_tokens", PL_KEY_INT, AT(sample_tokens), "32", 0, 4096, NULL, "tokens",
      "number of tokens of the sample that the final report prints for each path", true},
+    {"eval.curves", PL_KEY_REAL, AT(curves), "0.04", 0, 100, NULL,
+     "of the trained sequences",
+     "how many sequences of held-out text workers score while they train, for the "
+     "held-out curves of every arm; a sequence costs about a third of a trained one; "
+     "does not change an arm that has begun; 0: none",
+     true},
+    {"eval.tensorboard", PL_KEY_BOOL, AT(tensorboard), "false", 0, 0, NULL, "",
+     "write the curves of every arm, path and worker as TensorBoard event files to "
+     "RUN/tensorboard",
+     true},
 
     SECTION("workers", "the processes that train"),
     {"workers.count", PL_KEY_INT, AT(workers), "0", 0, 128, NULL, "processes",

@@ -448,6 +448,7 @@ pl_status evaluate(pl_run *r, pl_store *store, const evaluation_wish *wish,
     if (j.versions)
         pl_copy_text(j.chapter, sizeof j.chapter, j.versions->arm);
     PL_TRY(run_use_chapter(r, pl_arm_chapter(j.chapter)));
+    pl_copy_text(out->chapter, sizeof out->chapter, j.chapter);
     if (out->wish.mixture.without)
         PL_TRY(pl_close_paths(r->topology, out->wish.mixture.without, &j.closed));
     PL_TRY(open_evaluation(&j));

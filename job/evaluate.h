@@ -58,6 +58,7 @@ typedef struct evaluation_wish {
 } evaluation_wish;
 
 typedef struct evaluation {
+    char chapter[PL_ARM_NAME_MAX]; /* of the mixture that was scored */
     evaluation_row rows[ROW_COUNT];
     row_kind answer; /* the row with the rule that `generate` and `serve` use */
     uint32_t *docs;  /* documents that are scored */

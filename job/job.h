@@ -13,6 +13,7 @@
 #include "job/bisect.h"
 #include "job/check.h"
 #include "job/config.h"
+#include "job/curves.h"
 #include "job/dial.h"
 #include "job/evaluate.h"
 #include "job/page.h"

@@ -149,6 +149,10 @@ static void join_cells(page_cell *into, const page_cell *later)
     into->loss =
         tokens > 0 ? (into->loss * into->tokens + later->loss * later->tokens) / tokens
                    : later->loss;
+    into->gradient =
+        (into->gradient * into->n + later->gradient * later->n) / (into->n + later->n);
+    into->held = into->held > 0 ? into->held : later->held;
+    into->memory_bytes = fmax(into->memory_bytes, later->memory_bytes);
     into->tokens = tokens;
     into->seconds += later->seconds;
     into->at_ms = later->at_ms;
@@ -229,6 +233,9 @@ static void add_contribution(page_history *h, const pl_version *v,
     const page_cell one = {.loss = c->loss,
                            .tokens = fmin((double)c->n_tokens, 1e15),
                            .seconds = seconds,
+                           .gradient = c->gradient,
+                           .held = c->held,
+                           .memory_bytes = (double)c->memory_bytes,
                            .from_ms = v->wall_ms - (int64_t)(1e3 * seconds),
                            .at_ms = v->wall_ms,
                            .token = c->token,

@@ -17,6 +17,11 @@ enum { PAGE_CELLS_MAX = 32768, PAGE_WORKERS_MAX = 8192, PAGE_ARMS_MAX = 64 };
 typedef struct page_cell {
     double loss;            /* mean over the tokens of the phase or phases */
     double tokens, seconds; /* sums over the phases of the cell */
+    double gradient;        /* mean norm of the gradient; 0: not measured */
+    /* nats of the path's held-out text before the first phase of the cell that scored
+     * it; 0: none did */
+    double held;
+    double memory_bytes; /* largest memory of the worker; 0: not known */
     /* from_ms: when the first phase was leased; at_ms: when the last was committed */
     int64_t from_ms, at_ms;
     uint64_t token, serial; /* token: of the newest lease in the cell */

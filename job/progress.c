@@ -1,6 +1,6 @@
 /* Shows the progress of the arms: on a terminal as a block that is redrawn, elsewhere
  * as one line every ten seconds. */
-#include "job/run.h"
+#include "job/curves.h"
 
 #include <stdlib.h>
 #include <sys/ioctl.h>
@@ -253,6 +253,7 @@ static pl_status poll_once(progress *p, bool *first)
     pl_json *status = NULL;
     int restarts = pl_launcher_restarts(p->r->launcher);
     PL_CHECK(run_tend(p->r));
+    curves_tick(p->r->curves, false);
     if (pl_launcher_restarts(p->r->launcher) > restarts) {
         say("         %s and was started again (%d restart%s so far); no committed\n"
             "         version is lost, and its task begins again",

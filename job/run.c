@@ -3,7 +3,7 @@
  * saved one is used only if the command changes nothing that matters. After that, the
  * command's values are applied to the saved configuration, and a difference in a key
  * that changes results is an error. */
-#include "job/run.h"
+#include "job/curves.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -298,6 +298,7 @@ pl_status run_look(const char *dir, pl_run *r)
 
 void run_close(pl_run *r)
 {
+    curves_close(&r->curves);
     pl_client_destroy(&r->client);
     pl_wire_close(&r->hub);
     pl_launcher_destroy(&r->launcher);

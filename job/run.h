@@ -51,6 +51,7 @@ typedef struct pl_run {
     /* GPUs that the job's own workers take in turn; 0: they compute on processors */
     int n_gpus;
     char relays_at[RELAYS_MAX][PL_ADDRESS_MAX];
+    struct curves *curves; /* eval.tensorboard; NULL: off, or no job */
     double started;
     run_memory planned,
         /* peak: for each kind, the largest memory of a process that has ended, in

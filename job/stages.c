@@ -104,7 +104,7 @@ static pl_status put_whole_shard(pl_run *r, pl_arm *arm, const pl_topology *t)
             docs[n++] = d;
     pl_status status = stages_put_shard(r, arm, t, 0, docs, n);
     pl_free(docs);
-    return status;
+    return status == PL_OK ? curve_text_put(r, arm, t, NULL) : status;
 }
 
 pl_status stages_put_shards(pl_run *r, pl_arm *arm, const routing *g)
@@ -114,6 +114,7 @@ pl_status stages_put_shards(pl_run *r, pl_arm *arm, const routing *g)
         PL_CHECK(stages_put_shard(r, arm, g->topology, p, g->shards.docs + first,
                                   g->shards.first[p + 1] - first));
     }
+    PL_CHECK(curve_text_put(r, arm, g->topology, g->answers));
     return select_put_holdouts(r, arm, g);
 }
 

@@ -34,6 +34,14 @@ PL_MUST_CHECK pl_status select_copy_holdouts(pl_run *r, const pl_topology *t,
                                              const char *from, const char *to);
 PL_MUST_CHECK pl_status stage_select(pl_run *r, const char *arm);
 
+/* curve_text.c: stores the held-out text of the paths of an arm, if eval.curves asks
+ * for curves, and names it in the arm. `router`: NULL if the arm has one path. Or
+ * copies that of an arm with the same paths. */
+PL_MUST_CHECK pl_status curve_text_put(pl_run *r, pl_arm *arm, const pl_topology *t,
+                                       const pl_prefix_lm *router);
+PL_MUST_CHECK pl_status curve_text_copy(pl_run *r, const pl_topology *t,
+                                        const pl_arm *from, pl_arm *to);
+
 /* chapters.c: makes chapter `number` (1, 2, ...) of the mixture, when the one before
  * has ended. `arms` are trained meanwhile, and shown. */
 PL_MUST_CHECK pl_status stage_chapter(pl_run *r, int number, const config_chapter *what,

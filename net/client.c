@@ -409,7 +409,8 @@ void client_put_path(const pl_client *c, pl_message *q, const pl_path_state *sta
     PL_SAY(q, SUBMIT_PATH, submit_path, .name = state->name, .phase = state->phase,
            .blob = state->moments, .samples = state->samples, .tokens = state->n_tokens,
            .loss = state->loss, .seconds = state->seconds,
-           .lease = {c->lease.bytes, c->lease.len}, .together = together);
+           .lease = {c->lease.bytes, c->lease.len}, .together = together,
+           .gradient = state->gradient, .held = state->held);
 }
 
 pl_status pl_client_submit_path(pl_client *c, const pl_path_state *given,

@@ -20,7 +20,10 @@ static void read_contributor(const pl_msg_contributor *said, pl_contribution *c,
                            .n_samples = said->samples,
                            .n_tokens = said->tokens,
                            .loss = said->loss,
-                           .seconds = said->seconds};
+                           .seconds = said->seconds,
+                           .gradient = said->gradient,
+                           .held = said->held,
+                           .memory_bytes = said->memory};
     pl_copy_text(c->codec, sizeof c->codec, said->codec);
     if (said->lease.len == 0 || said->lease.len > sizeof lease->bytes)
         return; /* a lease of this length cannot be opened */
@@ -82,7 +85,10 @@ pl_status pl_submission_read(pl_message *m, pl_submit_message *s)
                                  .loss = one.loss,
                                  .seconds = one.seconds,
                                  .codec = one.codec,
-                                 .lease = one.lease};
+                                 .lease = one.lease,
+                                 .gradient = one.gradient,
+                                 .held = one.held,
+                                 .memory = one.memory};
     sum = (pl_msg_submit_sum){one.phase, one.module, one.version, one.base, one.blob,
                               &single,   1};
     return read_update(&sum, s);
@@ -111,7 +117,10 @@ static void write_sum(const pl_submit_message *s, pl_message *out)
                                        .loss = c->loss,
                                        .seconds = c->seconds,
                                        .codec = c->codec,
-                                       .lease = {s->leases[i].bytes, s->leases[i].len}};
+                                       .lease = {s->leases[i].bytes, s->leases[i].len},
+                                       .gradient = c->gradient,
+                                       .held = c->held,
+                                       .memory = c->memory_bytes};
     }
     PL_SAY(out, SUBMIT, submit_sum, .phase = s->round, .module = s->module,
            .version = (int64_t)s->base_version, .base = s->base, .blob = s->update,
@@ -131,5 +140,6 @@ void pl_submission_write(const pl_submit_message *s, pl_message *out)
            .base = s->base, .blob = s->update, .first_sample = c->first_sample,
            .samples = c->n_samples, .tokens = c->n_tokens, .loss = c->loss,
            .seconds = c->seconds, .codec = c->codec,
-           .lease = {s->leases[0].bytes, s->leases[0].len});
+           .lease = {s->leases[0].bytes, s->leases[0].len}, .gradient = c->gradient,
+           .held = c->held, .memory = c->memory_bytes);
 }

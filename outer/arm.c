@@ -1,6 +1,7 @@
 /* Encodes, decodes and checks the definition of an arm, and answers questions about it
  * (docs/PROTOCOL.md section 3.1). */
 #include "outer/change.h"
+#include "outer/held.h"
 
 /* Tags of lists with a variable length, or of fields that depend on more than one
  * member; all other tags are in the tables below. */
@@ -15,7 +16,9 @@ enum {
     TAG_DOWN,
     TAG_FROZEN,     /* numbers of the frozen modules */
     TAG_SHARD = 50, /* hash of each path's data shard */
-    TAG_WEIGHT
+    TAG_WEIGHT,
+    TAG_HELD, /* hash of each path's held-out text, if there is any in the arm */
+    TAG_HELD_BYTES
 };
 
 void pl_arm_clear(pl_arm *arm)
@@ -23,30 +26,35 @@ void pl_arm_clear(pl_arm *arm)
     pl_free(arm->shards);
     pl_free(arm->weights);
     pl_free(arm->frozen);
+    pl_free(arm->held);
+    pl_free(arm->held_bytes);
     memset(arm, 0, sizeof *arm);
 }
 
-static const pl_field first_fields[] = {PL_FIELD(pl_arm, 1, name),
-                                        PL_FIELD(pl_arm, 2, seed),
-                                        PL_FIELD(pl_arm, 3, config),
-                                        PL_FIELD_NONZERO(pl_arm, 4, moments),
-                                        PL_FIELD_NONZERO(pl_arm, 5, before),
-                                        PL_FIELD_NONZERO(pl_arm, 6, states),
-                                        PL_FIELD_NONZERO(pl_arm, 7, n_scored),
-                                        PL_FIELD_NONZERO(pl_arm, 8, split),
-                                        PL_FIELD(pl_arm, 10, shape.vocab),
-                                        PL_FIELD(pl_arm, 10, shape.width),
-                                        PL_FIELD(pl_arm, 10, shape.n_heads),
-                                        PL_FIELD(pl_arm, 10, shape.n_kv_heads),
-                                        PL_FIELD(pl_arm, 10, shape.head_size),
-                                        PL_FIELD(pl_arm, 10, shape.ffn),
-                                        PL_FIELD(pl_arm, 10, shape.n_blocks),
-                                        PL_FIELD(pl_arm, 10, shape.context),
-                                        PL_FIELD(pl_arm, 10, shape.tied),
-                                        PL_FIELD_NONZERO(pl_arm, 10, shape.qk_norm),
-                                        PL_FIELD(pl_arm, 11, shape.rope_theta),
-                                        PL_FIELD(pl_arm, 11, shape.norm_eps),
-                                        PL_FIELDS_END};
+static const pl_field first_fields[] = {
+    PL_FIELD(pl_arm, 1, name),
+    PL_FIELD(pl_arm, 2, seed),
+    PL_FIELD(pl_arm, 3, config),
+    PL_FIELD_NONZERO(pl_arm, 4, moments),
+    PL_FIELD_NONZERO(pl_arm, 5, before),
+    PL_FIELD_NONZERO(pl_arm, 6, states),
+    PL_FIELD_NONZERO(pl_arm, 7, n_scored),
+    PL_FIELD_NONZERO(pl_arm, 8, split),
+    PL_FIELD_GATED(pl_arm, 9, held_every, held_every),
+    PL_FIELD_GATED(pl_arm, 9, held_prefix, held_every),
+    PL_FIELD(pl_arm, 10, shape.vocab),
+    PL_FIELD(pl_arm, 10, shape.width),
+    PL_FIELD(pl_arm, 10, shape.n_heads),
+    PL_FIELD(pl_arm, 10, shape.n_kv_heads),
+    PL_FIELD(pl_arm, 10, shape.head_size),
+    PL_FIELD(pl_arm, 10, shape.ffn),
+    PL_FIELD(pl_arm, 10, shape.n_blocks),
+    PL_FIELD(pl_arm, 10, shape.context),
+    PL_FIELD(pl_arm, 10, shape.tied),
+    PL_FIELD_NONZERO(pl_arm, 10, shape.qk_norm),
+    PL_FIELD(pl_arm, 11, shape.rope_theta),
+    PL_FIELD(pl_arm, 11, shape.norm_eps),
+    PL_FIELDS_END};
 
 /* The tables check enumerations; check_arm checks whether the numbers make sense
  * together. */
@@ -146,6 +154,10 @@ void pl_arm_encode(const pl_arm *arm, pl_buf *out)
         pl_put_hash(out, TAG_SHARD, &arm->shards[p]);
     for (int p = 0; p < arm->n_shards; p++)
         pl_put_f64(out, TAG_WEIGHT, arm->weights[p]);
+    for (int p = 0; arm->held_every > 0 && p < arm->n_shards; p++)
+        pl_put_hash(out, TAG_HELD, &arm->held[p]);
+    for (int p = 0; arm->held_every > 0 && p < arm->n_shards; p++)
+        pl_put_u64(out, TAG_HELD_BYTES, arm->held_bytes[p]);
 }
 
 /* Reads a choice below `count`. If it is too large, returns 0 and the reader fails. */
@@ -365,6 +377,11 @@ static pl_status check_arm(const pl_arm *arm)
                          arm->name);
     if (status == PL_OK)
         status = check_split(arm);
+    if (status == PL_OK && (arm->held_every < 0 || arm->held_prefix < 0))
+        status =
+            pl_fail(PL_ERR_PROTO,
+                    "arm %s scores held-out text every %d phases, from token %d on",
+                    arm->name, arm->held_every, arm->held_prefix);
     if (status == PL_OK)
         status = check_frozen(arm, topology);
     if (status == PL_OK)
@@ -385,6 +402,18 @@ static pl_status check_arm(const pl_arm *arm)
     }
     pl_topology_destroy(&topology);
     return status;
+}
+
+static void decode_held(pl_reader *r, pl_arm *out)
+{
+    const size_t n = (size_t)out->n_shards;
+    if (out->held_every == 0)
+        return;
+    pl_arm_hold(out);
+    for (size_t p = 0; p < n; p++) {
+        out->held[p] = pl_get_hash(r, TAG_HELD, p);
+        out->held_bytes[p] = pl_get_u64(r, TAG_HELD_BYTES, p);
+    }
 }
 
 pl_status pl_arm_decode(const void *data, size_t len, pl_arm *out)
@@ -426,6 +455,7 @@ pl_status pl_arm_decode(const void *data, size_t len, pl_arm *out)
         out->shards[p] = pl_get_hash(&r, TAG_SHARD, p);
         out->weights[p] = pl_get_f64(&r, TAG_WEIGHT, p);
     }
+    decode_held(&r, out);
     pl_status status = pl_reader_status(&r);
     if (status == PL_OK)
         status = training;

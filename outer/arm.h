@@ -131,6 +131,14 @@ typedef struct pl_arm {
     /* [n_frozen] modules that keep version 0, in rising order: paths train through them
      * and send no updates of them; owned */
     int n_frozen, *frozen;
+    /* Held-out text of the paths, for curves (outer/held.h): a path scores it before
+     * every held_every-th phase, without its first held_prefix tokens per document. 0:
+     * none; then both lists are NULL. */
+    int held_every, held_prefix;
+    /* [n_shards] hashes of the blobs of token files (zero: the path has none), and the
+     * bytes of text that are scored; owned */
+    pl_hash *held;
+    uint64_t *held_bytes;
     int n_shards;    /* number of paths, because each path has a shard */
     pl_hash *shards; /* [n_shards] hashes of the blobs of token files; owned */
     double *weights; /* [n_shards] number of targets in each shard; owned */

@@ -7,7 +7,8 @@
  * (steps over whole modules), audit_row (which tasks are done twice, and how two
  * results are compared), moments (which states a path can have), coverage (which
  * samples were trained, according to the store's records), exposure (how often some
- * documents were trained on), blend (modules made from others after training).
+ * documents were trained on), held (held-out text of paths, for curves), blend (modules
+ * made from others after training).
  */
 #ifndef PL_OUTER_OUTER_H
 #define PL_OUTER_OUTER_H
@@ -19,6 +20,7 @@
 #include "outer/coverage.h"
 #include "outer/exposure.h"
 #include "outer/gossip.h"
+#include "outer/held.h"
 #include "outer/moments.h"
 #include "outer/rounds.h"
 #include "outer/step.h"

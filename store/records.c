@@ -44,6 +44,9 @@ static const pl_field contribution_fields[] = {
     PL_FIELD_NONZERO(pl_contribution, 17, split),
     PL_FIELD_NONZERO(pl_contribution, 18, seed),
     PL_FIELD_GATED(pl_contribution, 19, likeness, seed),
+    PL_FIELD_NONZERO(pl_contribution, 20, gradient),
+    PL_FIELD_NONZERO(pl_contribution, 21, held),
+    PL_FIELD_NONZERO(pl_contribution, 22, memory_bytes),
     PL_FIELDS_END};
 
 pl_status contribution_decode(row_view *row, pl_contribution *out)
@@ -151,6 +154,9 @@ static const pl_field path_fields[] = {PL_FIELD(pl_path_state, 1, name),
                                        PL_FIELD(pl_path_state, 6, seconds),
                                        PL_FIELD_NONZERO(pl_path_state, 7, moments),
                                        PL_FIELD(pl_path_state, 8, worker),
+                                       PL_FIELD_NONZERO(pl_path_state, 9, gradient),
+                                       PL_FIELD_NONZERO(pl_path_state, 10, held),
+                                       PL_FIELD_NONZERO(pl_path_state, 11, held_phase),
                                        PL_FIELDS_END};
 
 void path_write(kv_batch *batch, const pl_path_state *path)

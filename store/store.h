@@ -129,6 +129,11 @@ typedef struct pl_contribution {
     pl_hash update;        /* blob */
     uint64_t update_bytes; /* encoded */
     bool split; /* noloco: the mate came too late, so both holders went on alone */
+    /* Measurements that change no result; 0: not measured. The mean norm of the
+     * gradient before clipping; nats of the path's held-out text (outer/held.h) with
+     * the parameters that the phase began with; the largest memory of the worker. */
+    double gradient, held;
+    uint64_t memory_bytes;
     /* A sketch of the update, for an audit on a different kind of device
      * (outer/likeness.h); if `seed` is 0, there is none. */
     uint64_t seed;
@@ -173,6 +178,11 @@ typedef struct pl_path_state {
     double seconds;                /* spent on inner steps, in all phases */
     pl_hash moments;               /* blob: first moments, then second moments */
     char worker[PL_TEXT_MAX];
+    double gradient; /* mean norm of the gradient in the last phase; 0: not measured */
+    /* nats of the path's held-out text after `held_phase` phases, which was measured
+     * last; 0: never */
+    double held;
+    int64_t held_phase;
 } pl_path_state;
 
 typedef struct pl_object {

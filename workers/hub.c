@@ -6,6 +6,7 @@
 
 enum { TICK_MS = 50, PARK_MS = 1500, OVERDUE_MS = 1000, HEARD_AT_ONCE = 256 };
 static const double rate_max = 1e9, loss_max = 1e9; /* limits for what workers report */
+static const uint64_t memory_max = UINT64_C(1) << 50;
 
 pl_status hub_answer(hub *h, const pl_peer *peer, pl_message *a)
 {
@@ -474,6 +475,7 @@ static pl_status on_renew(hub *h, const pl_peer *peer, pl_message *m, pl_message
                   step, q.loss);
     w->step = step;
     w->rate = possible_rate(q.rate);
+    w->memory_bytes = q.memory <= memory_max ? q.memory : 0;
     w->phase = rep.phase;
     pl_copy_text(w->task, sizeof w->task, rep.path->name);
     return PL_OK;

@@ -188,7 +188,10 @@ static pl_status apply_path(hub *h, pl_reader *r, uint64_t token)
                             .loss = said.loss,
                             .seconds = said.seconds,
                             .by = token,
-                            .worker = said.worker ? said.worker : ""};
+                            .worker = said.worker ? said.worker : "",
+                            .gradient = said.gradient,
+                            .held = said.held,
+                            .held_phase = said.held_phase};
     plan_path *path = plan_find_path(&h->tasks, said.name);
     if (!path)
         return PL_OK;

@@ -158,7 +158,8 @@ typedef struct hub_worker {
     char task[PL_MODULE_NAME_MAX]; /* the task that it trains; "" when idle */
     int64_t phase;
     int step;
-    double rate; /* tokens per second of inner steps */
+    double rate;           /* tokens per second of inner steps */
+    uint64_t memory_bytes; /* the largest memory of its process so far; 0: not known */
     /* Sums over finished tasks, in seconds: inner steps; time in which the trainer
      * stood still although it had a task; time without a task. */
     double inner_s, overhead_s, idle_s;

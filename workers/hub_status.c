@@ -26,6 +26,7 @@ static pl_json *path_json(const hub *h, const plan_path *path, int64_t now_ms)
     pl_json_set_real(o, "loss",
                      path->lease.active && path->lease.step > 0 ? path->lease.loss
                                                                 : path->loss);
+    pl_json_set_real(o, "gradient_norm", path->gradient);
     pl_json_set_real(o, "seconds", path->seconds);
     pl_json_set_int(o, "step", path->lease.active ? path->lease.step : 0);
     pl_json_set_bool(o, "leased", path->lease.active);
@@ -36,6 +37,41 @@ static pl_json *path_json(const hub *h, const plan_path *path, int64_t now_ms)
     return o;
 }
 
+/* How well the arm predicts held-out text: bits per byte, after as many phases as the
+ * path has whose score is the oldest. Left out until every path has a score. */
+static void put_held(const plan_arm *arm, pl_json *o)
+{
+    const int replicas = pl_topology_n_replicas(arm->topology);
+    pl_held_sum sum = {0};
+    int64_t phase = -1;
+    for (int i = 0; i < arm->n_tasks; i += replicas) {
+        const plan_path *path = &arm->paths[i];
+        pl_held_add(&sum, &arm->arm, i / replicas, path->held);
+        if (path->held > 0 && (phase < 0 || path->held_phase < phase))
+            phase = path->held_phase;
+    }
+    const double bits = pl_held_bits(&sum);
+    if (bits > 0) {
+        pl_json_set_real(o, "held_out_bits_per_byte", bits);
+        pl_json_set_int(o, "held_out_phase", phase);
+    }
+}
+
+/* The same for one path: its own held-out text. */
+static void put_path_held(const plan_arm *arm, int index, pl_json *o)
+{
+    const plan_path *path = &arm->paths[index];
+    pl_held_sum sum = {0};
+    if (index % pl_topology_n_replicas(arm->topology) == 0)
+        pl_held_add(&sum, &arm->arm, index / pl_topology_n_replicas(arm->topology),
+                    path->held);
+    const double bits = pl_held_bits(&sum);
+    if (bits > 0) {
+        pl_json_set_real(o, "held_out_bits_per_byte", bits);
+        pl_json_set_int(o, "held_out_phase", path->held_phase);
+    }
+}
+
 static pl_json *arm_json(const hub *h, int index, int64_t now_ms)
 {
     const plan_arm *arm = &h->tasks.arms[index];
@@ -43,7 +79,9 @@ static pl_json *arm_json(const hub *h, int index, int64_t now_ms)
     int64_t done = 0;
     for (int i = 0; i < arm->n_tasks; i++) {
         done += arm->paths[i].phase;
-        pl_json_push(paths, path_json(h, &arm->paths[i], now_ms));
+        pl_json *path = path_json(h, &arm->paths[i], now_ms);
+        put_path_held(arm, i, path);
+        pl_json_push(paths, path);
     }
     pl_json_set_text(o, "arm", arm->arm.name);
     pl_json_set_int(o, "phases", arm->arm.inner.phases);
@@ -54,6 +92,7 @@ static pl_json *arm_json(const hub *h, int index, int64_t now_ms)
     pl_json_set_bool(o, "audits_wait", hub_audits_wait(h, index, now_ms));
     pl_json_set_bool(o, "finished",
                      plan_arm_finished(arm) && !hub_audits_wait(h, index, now_ms));
+    put_held(arm, o);
     pl_json_set(o, "paths", paths);
     return o;
 }
@@ -89,6 +128,7 @@ static pl_json *worker_json(const hub *h, const hub_worker *w, int64_t now_ms)
     pl_json_set_real(o, "overhead_seconds", w->overhead_s);
     pl_json_set_real(o, "waited_seconds", w->waited_s);
     pl_json_set_real(o, "idle_seconds", w->idle_s);
+    pl_json_set_int(o, "memory_bytes", (int64_t)w->memory_bytes);
     pl_json_set_int(o, "tasks", (int64_t)w->n_tasks);
     pl_json_set_int(o, "tokens", (int64_t)w->n_tokens);
     pl_json_set_real(o, "seen_seconds_ago", 1e-3 * (double)(now_ms - w->seen_ms));

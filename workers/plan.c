@@ -173,6 +173,9 @@ void plan_hear(plan_path *path, const plan_news *news, int64_t now_ms)
     path->n_tokens = news->n_tokens;
     path->loss = news->loss;
     path->seconds = news->seconds;
+    path->gradient = news->gradient;
+    path->held = news->held;
+    path->held_phase = news->held_phase;
     pl_copy_text(path->state_of, sizeof path->state_of,
                  news->worker ? news->worker : "");
     path->drops_state = path->drops_state && path->state_of[0] && phase == path->phase;

@@ -63,7 +63,9 @@ typedef struct plan_news {
     double loss, seconds;
     /* the token under which the last phase arrived; 0 if the home did not name it */
     uint64_t by;
-    const char *worker; /* the worker that made the path's state; "" or NULL: none */
+    const char *worker;    /* the worker that made the path's state; "" or NULL: none */
+    double gradient, held; /* as in pl_path_state */
+    int64_t held_phase;
 } plan_news;
 
 typedef struct plan_path {
@@ -71,6 +73,8 @@ typedef struct plan_path {
     int64_t phase;
     uint64_t n_tokens;
     double loss, seconds;
+    double gradient, held; /* as in pl_path_state */
+    int64_t held_phase;
     int last_worker;            /* worker that had the path last; -1: none yet */
     char state_of[PL_TEXT_MAX]; /* the worker that made the path's state; "": none */
     /* the homes must drop that state; until then the path is not leased */

@@ -48,6 +48,9 @@ static void fill_contribution(const sender *s, pl_contribution *c)
     c->n_tokens = job->n_tokens;
     c->loss = job->loss;
     c->seconds = job->seconds;
+    c->gradient = job->gradient;
+    c->held = job->held_nats;
+    c->memory_bytes = pl_memory_peak_bytes((int)getpid());
 }
 
 /* A task's updates, encoded, in the order of the slots that send. */
@@ -238,6 +241,8 @@ static void describe_path(const sender *s, pl_path_state *state)
     state->n_tokens = task->n_tokens_before + job->n_tokens;
     state->loss = job->loss;
     state->seconds = task->seconds_before + job->seconds;
+    state->gradient = job->gradient;
+    state->held = job->held_nats;
     state->moments = task->state_hash;
 }
 

@@ -153,7 +153,7 @@ static pl_status take_merged(trainer *t, train_job *job, double *waited_s)
 static pl_status run_steps(trainer *t, train_job *job, batch *b)
 {
     const pl_inner *in = &job->arm->inner;
-    double start = pl_now(), nats = 0, waited_s = 0;
+    double start = pl_now(), nats = 0, norms = 0, waited_s = 0;
     job->first_sample = (uint64_t)job->first_step * (uint64_t)in->batch;
     job->n_samples = (uint64_t)job->steps * (uint64_t)in->batch;
     for (int i = 0; i < job->steps; i++) {
@@ -169,6 +169,7 @@ static pl_status run_steps(trainer *t, train_job *job, batch *b)
                                      in->context, &adam, (float)in->clip, &r));
         job->n_tokens += (uint64_t)r.n_tokens;
         nats += r.loss * (double)r.n_tokens;
+        norms += r.grad_norm;
         int step = i + 1;
         double elapsed = pl_now() - start;
         atomic_store(&t->step, step);
@@ -181,6 +182,7 @@ static pl_status run_steps(trainer *t, train_job *job, batch *b)
         pl_log(PL_LOG_WARN, "backend.remark", "remark=\"%s\"", t->backend->remark);
     t->remarked = t->backend->remark[0] != 0;
     job->loss = job->n_tokens ? nats / (double)job->n_tokens : 0;
+    job->gradient = job->steps > 0 ? norms / job->steps : 0;
     job->seconds = pl_now() - start - waited_s;
     job->waited_s = waited_s;
     return PL_OK;
@@ -208,35 +210,67 @@ static pl_status note_job_scores(train_job *job, const pl_score *scores, size_t 
     return PL_OK;
 }
 
-/* Scores all documents of the shard with the path whose parameters the model has. */
-static pl_status score_shard(trainer *t, train_job *job)
+/* Scores n documents of a token file with the path whose parameters the model has. */
+static pl_status score_with_model(trainer *t, const train_job *job,
+                                  const pl_tokens *tokens, int prefix,
+                                  pl_status (*check)(void *), pl_score *scores,
+                                  size_t n)
 {
     const pl_inner *in = &job->arm->inner;
     const pl_scorer_options options = {.topology = t->topology,
                                        .model = t->model,
                                        .context = in->context,
                                        .batch = pl_arm_pass(in),
-                                       .prefix = in->skip_prefix,
-                                       .check = count_batch,
+                                       .prefix = prefix,
+                                       .check = check,
                                        .check_context = t};
-    const size_t n = (size_t)job->arm->n_scored;
-    const double start = pl_now();
     pl_scorer *scorer = NULL;
-    pl_status status = PL_OK;
-    uint32_t *docs = pl_alloc(n * sizeof *docs);
-    pl_score *scores = pl_alloc(n * sizeof *scores);
+    uint32_t *docs = pl_alloc((n ? n : 1) * sizeof *docs);
     for (uint32_t i = 0; i < n; i++)
         docs[i] = i;
-    PL_TRY(pl_scorer_create(&options, &scorer));
-    PL_TRY(pl_score_documents(scorer, job->shard, docs, n, scores));
+    pl_status status = pl_scorer_create(&options, &scorer);
+    if (status == PL_OK)
+        status = pl_score_documents(scorer, tokens, docs, n, scores);
+    pl_scorer_destroy(&scorer);
+    pl_free(docs);
+    return status;
+}
+
+static pl_status score_shard(trainer *t, train_job *job)
+{
+    const size_t n = (size_t)job->arm->n_scored;
+    const double start = pl_now();
+    pl_status status = PL_OK;
+    pl_score *scores = pl_alloc(n * sizeof *scores);
+    PL_TRY(score_with_model(t, job, job->shard, job->arm->inner.skip_prefix,
+                            count_batch, scores, n));
     PL_TRY(note_job_scores(job, scores, n));
     job->n_samples = pl_phase_samples(job->arm);
     job->seconds = pl_now() - start;
     if (job->seconds > 0)
         atomic_store(&t->rate, (double)job->n_tokens / job->seconds);
 done:
-    pl_scorer_destroy(&scorer);
-    pl_free(docs);
+    pl_free(scores);
+    return status;
+}
+
+static pl_status check_held(void *trainer_)
+{
+    PL_CHECK(pl_failpoint("worker.held.before"));
+    return check_cancelled(trainer_);
+}
+
+/* The model keeps its parameters, and the steps that follow read nothing of this. */
+static pl_status score_held(trainer *t, train_job *job)
+{
+    const size_t n = pl_tokens_n_docs(job->held);
+    pl_score *scores = pl_alloc((n ? n : 1) * sizeof *scores);
+    pl_status status = score_with_model(t, job, job->held, job->arm->held_prefix,
+                                        check_held, scores, n);
+    double nats = 0;
+    for (size_t i = 0; status == PL_OK && i < n; i++)
+        nats += scores[i].nats;
+    job->held_nats = nats > 0 && nats < 1e15 ? nats : 0;
     pl_free(scores);
     return status;
 }
@@ -280,11 +314,14 @@ static pl_status run_job(trainer *t, train_job *job)
     PL_TRY(fit_model(t, job));
     PL_TRY(freeze_slots(t, job));
     PL_TRY(pl_model_load(t->model, job->start));
+    if (job->held)
+        PL_TRY(score_held(t, job));
     PL_TRY(job->arm->n_scored > 0 ? score_shard(t, job) : train_shard(t, job));
     job->overhead_s = pl_now() - start - job->seconds;
 done:
     /* a damaged shard may also show as a different failure */
-    if (pl_tokens_check(job->shard) != PL_OK)
+    if (pl_tokens_check(job->shard) != PL_OK ||
+        (job->held && pl_tokens_check(job->held) != PL_OK))
         status = PL_ERR_DAMAGED;
     return status;
 }

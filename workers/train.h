@@ -23,6 +23,8 @@ typedef struct train_job {
     int mix_step; /* the step after which merged parameters are mixed in; -1: never */
     double mix;   /* local = mix local + (1 - mix) merged */
     const bool *mixed; /* [n_slots] the slots that are mixed */
+    /* held-out text to score with `start` before the steps (outer/held.h); or NULL */
+    const pl_tokens *held;
     /* input and output */
     /* The path's state, [n_vectors, path_params]; owned. The steps start with its first
      * two vectors, m and v, and replace them with the new ones. NULL on entry: all
@@ -37,6 +39,8 @@ typedef struct train_job {
     double seconds;    /* seconds spent in inner steps */
     double overhead_s; /* seconds around them: loading and saving */
     double waited_s;   /* the part of overhead_s spent waiting for merged parameters */
+    double gradient;   /* mean norm of the gradient over the steps, before clipping */
+    double held_nats;  /* of the held-out text; 0: it was not scored, or not finite */
     uint64_t first_sample, n_samples, n_tokens;
 } train_job;
 

@@ -229,7 +229,8 @@ static void start_next(worker *w)
                     .state = task->state,
                     .mix_step = task->mixed ? task->arm->arm.outer.method.overlap : -1,
                     .mix = task->arm->arm.outer.method.mix,
-                    .mixed = task->mixed};
+                    .mixed = task->mixed,
+                    .held = task->held ? task->held->tokens : NULL};
     task->state = NULL;
     w->next = NULL;
     w->training = task;
@@ -301,7 +302,7 @@ static void keep_state(worker *w, worker_task *task)
 
 static bool uses_shard(const worker_task *task, const worker_shard *shard)
 {
-    return task && task->shard == shard;
+    return task && (task->shard == shard || task->held == shard);
 }
 
 /* Takes a task that was sent. A task that continues from it takes what it needs before

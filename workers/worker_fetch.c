@@ -73,20 +73,19 @@ static pl_status open_shard(const char *path, const pl_hash *blob, pl_tokens **o
     return pl_tokens_open(path, true, out);
 }
 
-static pl_status fetch_shard(worker *w, worker_task *task)
+/* Fetches a token file of the home's object `object`, or finds it among those that are
+ * open. */
+static pl_status fetch_tokens(worker *w, const char *object, const pl_hash *blob,
+                              const worker_shard **out)
 {
-    const pl_arm *arm = &task->arm->arm;
-    const pl_hash *blob = &arm->shards[task->path];
-    char object[PL_MODULE_NAME_MAX], name[PL_NAME_MAX], path[PL_PATH_MAX];
+    char path[PL_PATH_MAX];
     pl_tokens *tokens = NULL;
     for (int i = 0; i < w->n_shards; i++)
         if (pl_hash_equal(&w->shards[i]->blob, blob) &&
             pl_tokens_check(w->shards[i]->tokens) == PL_OK) {
-            task->shard = w->shards[i];
+            *out = w->shards[i];
             return PL_OK;
         }
-    pl_topology_path_name(task->arm->topology, task->path, name);
-    snprintf(object, sizeof object, "shard/%s/%s", arm->name, name);
     PL_CHECK(shard_file(w, object, blob, path));
     pl_status status = open_shard(path, blob, &tokens);
     /* the file on disk is damaged: fetch it once more */
@@ -103,8 +102,22 @@ static pl_status fetch_shard(worker *w, worker_task *task)
     s->tokens = tokens;
     w->shards = pl_grow(w->shards, (size_t)(w->n_shards + 1) * sizeof(worker_shard *));
     w->shards[w->n_shards++] = s;
-    task->shard = s;
+    *out = s;
     return PL_OK;
+}
+
+/* Fetches the documents that the task trains on, and those that it scores. */
+static pl_status fetch_documents(worker *w, worker_task *task)
+{
+    const pl_arm *arm = &task->arm->arm;
+    char object[PL_MODULE_NAME_MAX], name[PL_NAME_MAX];
+    pl_topology_path_name(task->arm->topology, task->path, name);
+    snprintf(object, sizeof object, "shard/%s/%s", arm->name, name);
+    PL_CHECK(fetch_tokens(w, object, &arm->shards[task->path], &task->shard));
+    if (task->again || !pl_held_scores(arm, task->path, task->replica, task->phase))
+        return PL_OK;
+    snprintf(object, sizeof object, "curve/%s/%s", arm->name, name);
+    return fetch_tokens(w, object, &arm->held[task->path], &task->held);
 }
 
 /* Gets a blob of `want` bytes from the cache or from the home. The caller owns it. */
@@ -654,7 +667,7 @@ pl_status worker_fetch(worker *w, worker_task *task, const pl_hash *arm_blob)
                      task->name);
     cache_limit(w->blobs, pl_worker_cache_bytes(&task->arm->arm, task->arm->topology,
                                                 w->options->cache_bytes));
-    PL_CHECK(fetch_shard(w, task));
+    PL_CHECK(fetch_documents(w, task));
     task->layout = pl_path_layout_of(&task->arm->arm);
     task->n_params = pl_topology_path_params(task->arm->topology);
     if (task->steps < 1 || task->steps > task->arm->arm.inner.tau)

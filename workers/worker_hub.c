@@ -116,7 +116,8 @@ static pl_status renew(worker *w, worker_task *task)
     PL_SAY(&m, RENEW, renew, .name = w->options->name, .phase = task->phase,
            .task = task->name, .trains = trains, .loss = loss, .step = (uint64_t)step,
            .rate = rate,
-           .lease = {task->lease_bytes > 0 ? task->lease : NULL, task->lease_bytes});
+           .lease = {task->lease_bytes > 0 ? task->lease : NULL, task->lease_bytes},
+           .memory = trains ? pl_memory_peak_bytes((int)getpid()) : 0);
     task->renewal = m.request = pl_wire_next_request();
     task->renewed_ms = pl_now_ms();
     return send_hub(w, &m);

@@ -51,6 +51,7 @@ typedef struct worker_task {
     double idle_s;
     const worker_arm *arm;
     const worker_shard *shard;
+    const worker_shard *held; /* held-out text that the task scores; or NULL */
     pl_path_layout layout;
     size_t n_params; /* number of parameters of the path */
     /* The versions that updates are relative to, slot after slot. Once the sender has

@@ -36,6 +36,10 @@ pl_test_limit(bisect 300)
 pl_job_test(select "integration;job" job/select.sh ${tools} ${CMAKE_BINARY_DIR}/select)
 pl_test_limit(select 300)
 
+# Held-out curves of all arms while they train, and as TensorBoard event files.
+pl_job_test(curves "integration;job" job/curves.sh ${program} ${CMAKE_BINARY_DIR}/curves)
+pl_test_limit(curves 300)
+
 # Keys chosen from a time or a number of tokens.
 pl_job_test(dial "integration;job" job/dial.sh ${program} ${CMAKE_BINARY_DIR}/dial)
 pl_test_limit(dial 600)

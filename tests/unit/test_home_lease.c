@@ -122,6 +122,14 @@ static void numbers_that_no_task_can_have_are_refused(void **state)
     refuse(&lease, bad);
     bad.seconds = -1;
     refuse(&lease, bad);
+    bad = good_work();
+    bad.gradient = NAN;
+    refuse(&lease, bad);
+    bad = good_work();
+    bad.held = -1;
+    refuse(&lease, bad);
+    bad.held = INFINITY;
+    refuse(&lease, bad);
     assert_int_equal(submit_under(&lease, good_work(), &result), PL_OK);
     assert_int_equal(result, PL_SUBMIT_ACCEPTED);
 }
@@ -166,6 +174,9 @@ static void state_with_impossible_numbers_is_refused(void **state)
     assert_int_not_equal(end_path(bad, &result), PL_OK);
     bad = good;
     bad.seconds = INFINITY;
+    assert_int_not_equal(end_path(bad, &result), PL_OK);
+    bad = good;
+    bad.held = NAN;
     assert_int_not_equal(end_path(bad, &result), PL_OK);
     bad = good;
     bad.samples = 1;

@@ -17,11 +17,15 @@ static const char status_text[] =
     "\"homes\":[{\"address\":\"tcp://h:1\",\"up\":false,\"store_bytes\":1024,"
     "\"submissions\":{\"accepted\":3,\"rejected\":1},"
     "\"modules\":[{\"module\":\"mix/L1.E0\",\"version\":4,\"norm\":0.5}]}],"
-    "\"arms\":[{\"arm\":\"mix\",\"tasks\":8,\"tasks_done\":2,\"paths\":[{\"path\":\"p0."
+    "\"arms\":[{\"arm\":\"mix\",\"tasks\":8,\"tasks_done\":2,"
+    "\"held_out_bits_per_byte\":2.5,\"held_out_phase\":3,\"paths\":[{\"path\":\"p0."
     "r0\","
-    "\"phase\":2,\"tokens\":100,\"loss\":null,\"lease\":{\"worker\":\"w\\\"1\\\\\\n\","
+    "\"phase\":2,\"tokens\":100,\"gradient_norm\":0.25,"
+    "\"held_out_bits_per_byte\":2.25,\"loss\":null,\"lease\":{\"worker\":"
+    "\"w\\\"1\\\\\\n\","
     "\"age_seconds\":0.25}}]}],"
-    "\"workers\":[{\"worker\":\"a\",\"state\":\"away\",\"tokens\":12}]}";
+    "\"workers\":[{\"worker\":\"a\",\"state\":\"away\",\"tokens\":12,\"memory_bytes\":"
+    "4096}]}";
 
 static const char *write_all(pl_buf *out)
 {
@@ -47,6 +51,11 @@ static void numbers_stand_under_their_names_and_labels(void **state)
         "pathloom_outer_grad_norm{module=\"mix/L1.E0\"} 0.5\n",
         "pathloom_arm_tasks_done{arm=\"mix\"} 2\n",
         "pathloom_tokens_total{arm=\"mix\",path=\"p0.r0\"} 100\n",
+        "pathloom_held_out_bpb{arm=\"mix\"} 2.5\n",
+        "pathloom_held_out_phase{arm=\"mix\"} 3\n",
+        "pathloom_gradient_norm{arm=\"mix\",path=\"p0.r0\"} 0.25\n",
+        "pathloom_path_held_out_bpb{arm=\"mix\",path=\"p0.r0\"} 2.25\n",
+        "pathloom_worker_memory_bytes{worker=\"a\"} 4096\n",
         "pathloom_worker_up{worker=\"a\"} 0\n",
         "pathloom_worker_tokens_total{worker=\"a\"} 12\n"};
     pl_buf out = {0};

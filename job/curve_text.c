@@ -1,0 +1,146 @@
+/* Deals held-out text to the paths of an arm, for the curves that are shown while it
+ * trains (eval.curves; outer/held.h says who scores it).
+ *
+ * All arms score the same documents of the held-out text. A document goes to the path
+ * that the router's prefix model chooses, as new text does. Scoring costs at most the
+ * share eval.curves of the sequences that a path trains on: a path with more text
+ * scores it before fewer phases. */
+#include "eval/eval.h"
+#include "job/stages.h"
+
+#include <math.h>
+
+/* An arm that takes as many steps as one path gets POINTS points. ROWS_LEAST sequences
+ * are scored even if it gets fewer then. */
+enum { POINTS = 8, ROWS_LEAST = 16, TARGETS_MOST = 1 << 18 };
+/* An arm with more paths has no curves: its definition would not fit into a message. */
+enum { CURVE_PATHS_MAX = PL_TASKS_MAX / 2 };
+
+typedef struct dealt {
+    uint32_t *docs; /* [n] */
+    int *path_of;   /* [n] */
+    size_t n;
+    pl_tokenizer *tokenizer;
+} dealt;
+
+static void pick_texts(const pl_run *r, dealt *d)
+{
+    const config *c = &r->cfg;
+    const double trained = (double)c->tau * (double)c->batch * (double)c->phases;
+    const double rows = fmax(c->curves * trained / POINTS, ROWS_LEAST);
+    const double targets = fmin(rows * (double)c->context, TARGETS_MOST);
+    d->n = pl_tokens_n_docs(r->valid);
+    d->docs = pl_alloc((d->n + 1) * sizeof *d->docs);
+    for (size_t i = 0; i < d->n; i++)
+        d->docs[i] = (uint32_t)i;
+    d->n =
+        pl_pick_documents(r->valid, (int)c->prefix, (uint64_t)targets, d->docs, d->n);
+    d->path_of = pl_alloc((d->n + 1) * sizeof *d->path_of);
+}
+
+/* Without a router all documents go to the first path. */
+static void deal_texts(const pl_run *r, const pl_prefix_lm *router, dealt *d)
+{
+    const size_t prefix = (size_t)r->cfg.prefix;
+    const int n_paths = router ? pl_prefix_lm_n_paths(router) : 1;
+    int32_t *text = pl_alloc((prefix + 1) * sizeof *text);
+    double *nats = pl_alloc((size_t)n_paths * sizeof *nats);
+    for (size_t i = 0; router && i < d->n; i++) {
+        const pl_token_doc *doc = pl_tokens_doc(r->valid, d->docs[i]);
+        const size_t n = doc->n_tokens < prefix ? doc->n_tokens : prefix;
+        pl_tokens_copy(r->valid, doc->first, n, text);
+        pl_prefix_lm_nats(router, text, (int)n, nats);
+        d->path_of[i] = pl_least_evidence(nats, n_paths);
+    }
+    pl_free(nats);
+    pl_free(text);
+}
+
+/* Stores the documents of a path. *rows is the number of sequences that they take. */
+static pl_status put_path_text(pl_run *r, pl_arm *arm, const pl_topology *t, int path,
+                               const dealt *d, double *rows)
+{
+    const int prefix = arm->held_prefix;
+    char name[PL_NAME_MAX], object[PL_MODULE_NAME_MAX];
+    uint32_t *docs = pl_alloc((d->n + 1) * sizeof *docs);
+    pl_buf bytes = {0};
+    size_t n = 0;
+    pl_status status = PL_OK;
+    *rows = 0;
+    for (size_t i = 0; i < d->n; i++) {
+        uint64_t counted = 0;
+        if (d->path_of[i] != path)
+            continue;
+        const uint32_t doc = docs[n++] = d->docs[i];
+        PL_TRY(pl_counted_bytes(r->valid, doc, prefix, d->tokenizer, &counted));
+        arm->held_bytes[path] += counted;
+        *rows += ceil((double)pl_doc_targets(pl_tokens_doc(r->valid, doc)) /
+                      arm->inner.context);
+    }
+    if (arm->held_bytes[path] > 0) {
+        pl_topology_path_name(t, path, name);
+        snprintf(object, sizeof object, "curve/%s/%s", arm->name, name);
+        PL_TRY(pl_tokens_subset(r->valid, docs, n, &bytes));
+        PL_TRY(pl_client_put_object(r->client, object, bytes.data, bytes.len,
+                                    &arm->held[path]));
+    }
+done:
+    pl_buf_destroy(&bytes);
+    pl_free(docs);
+    return status;
+}
+
+pl_status curve_text_put(pl_run *r, pl_arm *arm, const pl_topology *t,
+                         const pl_prefix_lm *router)
+{
+    const pl_inner *in = &arm->inner;
+    const double share = r->cfg.curves * (double)in->tau * (double)in->batch;
+    double rows = 0, most = 0;
+    dealt d = {0};
+    pl_status status;
+    if (share <= 0 || arm->n_shards > CURVE_PATHS_MAX || in->phases == 0)
+        return PL_OK;
+    PL_TRY(run_load_tokenizer(r, &d.tokenizer));
+    pick_texts(r, &d);
+    deal_texts(r, router, &d);
+    pl_arm_hold(arm);
+    arm->held_prefix = (int)r->cfg.prefix;
+    for (int p = 0; p < arm->n_shards; p++) {
+        PL_TRY(put_path_text(r, arm, t, p, &d, &rows));
+        most = fmax(most, rows);
+    }
+    arm->held_every = (int)fmin(fmax(ceil(most / share), 1), 1 << 30);
+done:
+    pl_tokenizer_destroy(&d.tokenizer);
+    pl_free(d.docs);
+    pl_free(d.path_of);
+    return status;
+}
+
+pl_status curve_text_copy(pl_run *r, const pl_topology *t, const pl_arm *from,
+                          pl_arm *to)
+{
+    char object[PL_MODULE_NAME_MAX], name[PL_NAME_MAX];
+    pl_buf bytes = {0};
+    pl_status status = PL_OK;
+    if (from->held_every == 0)
+        return PL_OK;
+    pl_arm_hold(to);
+    to->held_every = from->held_every;
+    to->held_prefix = from->held_prefix;
+    for (int p = 0; p < to->n_shards; p++) {
+        to->held_bytes[p] = from->held_bytes[p];
+        if (from->held_bytes[p] == 0)
+            continue;
+        pl_topology_path_name(t, p, name);
+        snprintf(object, sizeof object, "curve/%s/%s", from->name, name);
+        pl_buf_clear(&bytes);
+        PL_TRY(pl_client_get_blob(r->client, object, &from->held[p], &bytes));
+        snprintf(object, sizeof object, "curve/%s/%s", to->name, name);
+        PL_TRY(pl_client_put_object(r->client, object, bytes.data, bytes.len,
+                                    &to->held[p]));
+    }
+done:
+    pl_buf_destroy(&bytes);
+    return status;
+}

@@ -1,0 +1,344 @@
+/* Writes training curves as TensorBoard event files (curves.h).
+ *
+ * This is a reader of the store, so nothing in the job depends on it. A point is
+ * written when all paths of an arm have done its phase: then its values never change,
+ * and points are in the order of phases. The file itself tells which points it has:
+ * after a kill the torn end is cut off, and the next point is appended. So no point is
+ * missing or written twice. If the history has joined phases (page_history.h), a point
+ * stands for several phases. */
+#include "job/curves.h"
+#include "job/page_history.h"
+#include "job/tfevents.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { LOOK_MS = 5000, READ_AT_ONCE = 2000, PATHS_SHOWN = 1024, WORKERS_POINTS = 64 };
+static const char event_file[] = "events.out.tfevents.0000000000.pathloom";
+
+typedef enum kind { TRAIN, HELD_OUT, KINDS } kind;
+static const char *const kind_names[KINDS] = {"train", "held-out"};
+enum { STEP_UNKNOWN = -2 }; /* the file was not read yet */
+
+struct curves {
+    const pl_run *r;
+    char store_folder[PL_PATH_MAX], folder[PL_PATH_MAX];
+    pl_store *store;
+    page_history history;
+    int64_t next_ms;
+    int64_t last_step[PAGE_ARMS_MAX][KINDS]; /* of the last point in the file, or -1 */
+    bool failed;
+};
+
+curves *curves_open(const pl_run *r)
+{
+    if (!r->cfg.tensorboard)
+        return NULL;
+    curves *c = pl_alloc(sizeof *c);
+    c->r = r;
+    run_file(r, "store", c->store_folder);
+    run_file(r, "tensorboard", c->folder);
+    page_history_begin(&c->history);
+    for (int a = 0; a < PAGE_ARMS_MAX; a++)
+        c->last_step[a][TRAIN] = c->last_step[a][HELD_OUT] = STEP_UNKNOWN;
+    return c;
+}
+
+void curves_close(curves **c)
+{
+    if (!*c)
+        return;
+    pl_store_close(&(*c)->store);
+    page_history_clear(&(*c)->history);
+    pl_free(*c);
+    *c = NULL;
+}
+
+/* ---- files ---- */
+/* Makes the folder of a kind of points of an arm, and writes the name of its file. */
+static pl_status point_file(const char *folder, const char *arm, const char *what,
+                            char out[PL_PATH_MAX])
+{
+    char arm_folder[PL_PATH_MAX], own[PL_PATH_MAX];
+    pl_join(own, pl_join(arm_folder, folder, arm), what);
+    PL_CHECK(pl_make_folders(own));
+    pl_join(out, own, event_file);
+    return PL_OK;
+}
+
+/* Cuts off a torn end, and finds the step of the last point in the file. */
+static pl_status find_last(const char *path, int64_t *last_step)
+{
+    pl_buf bytes = {0};
+    pl_status status = PL_OK;
+    if (pl_path_exists(path))
+        PL_TRY(pl_read_file(path, &bytes));
+    const size_t whole = tfevents_whole(bytes.data, bytes.len, last_step);
+    if (whole == 0) {
+        pl_buf_clear(&bytes);
+        tfevents_begin(&bytes, (double)pl_wall_ms() / 1e3);
+        PL_TRY(pl_replace_file(path, bytes.data, bytes.len));
+    } else if (whole < bytes.len && truncate(path, (off_t)whole) != 0) {
+        PL_TRY(pl_fail(PL_ERR_IO, "%s cannot be cut off: %s", path, strerror(errno)));
+    }
+done:
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
+/* The file stays the same one, because TensorBoard may have it open. */
+static pl_status append_points(const char *path, const pl_buf *bytes)
+{
+    pl_status status = PL_OK;
+    const int file = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+    if (file < 0 || write(file, bytes->data, bytes->len) != (ssize_t)bytes->len)
+        status = pl_fail(PL_ERR_IO, "%s cannot be written: %s", path, strerror(errno));
+    if (file >= 0)
+        close(file);
+    return status;
+}
+
+/* ---- the scalars of a point ---- */
+typedef struct points {
+    tfevents_scalar *scalars;
+    size_t n;
+} points;
+
+/* Names are those of workers, too, which may come from elsewhere: a tag is ASCII. A
+ * value of 0 was not measured. */
+static void put_scalar_named(points *p, const char *what, const char *of, double value)
+{
+    if (!(value > 0))
+        return;
+    p->scalars = pl_grow(p->scalars, (p->n + 1) * sizeof *p->scalars);
+    tfevents_scalar *scalar = &p->scalars[p->n++];
+    *scalar = (tfevents_scalar){.value = value};
+    snprintf(scalar->tag, sizeof scalar->tag, "%s/%s", what, of);
+    for (char *c = scalar->tag; *c; c++)
+        if (!isgraph((unsigned char)*c) || (unsigned char)*c > 126)
+            *c = '_';
+}
+
+/* Sums over the paths of an arm in a phase, or over those that one worker had. */
+typedef struct sums {
+    int worker, n;
+    double nats, tokens, rates, gradients, memory_bytes;
+} sums;
+
+static double rate_of(const page_cell *cell)
+{
+    return cell->seconds > 0 ? cell->tokens / cell->seconds : 0;
+}
+
+static void add_cell(sums *s, const page_cell *cell)
+{
+    s->n++;
+    s->nats += cell->loss * cell->tokens;
+    s->tokens += cell->tokens;
+    s->rates += rate_of(cell);
+    s->gradients += cell->gradient;
+    s->memory_bytes = fmax(s->memory_bytes, cell->memory_bytes);
+}
+
+static void put_sums(points *p, const char *prefix, const char *of, const sums *s)
+{
+    static const char *const names[] = {"loss", "tokens_per_second", "gradient_norm",
+                                        "memory_bytes"};
+    const double values[] = {s->tokens > 0 ? s->nats / s->tokens : 0, s->rates / s->n,
+                             s->gradients / s->n, s->memory_bytes};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char what[64];
+        snprintf(what, sizeof what, "%s%s%s", prefix, of ? "_" : "",
+                 of ? names[i] : "");
+        put_scalar_named(p, what, of ? of : names[i], values[i]);
+    }
+}
+
+static void put_workers(points *p, const page_history *h, const page_arm *a,
+                        size_t slot)
+{
+    sums workers[WORKERS_POINTS];
+    int n = 0;
+    for (int i = 0; i < a->n_series; i++) {
+        const page_cell *cell = &a->series[i].cells[slot];
+        int k = 0;
+        while (k < n && workers[k].worker != cell->worker)
+            k++;
+        if (cell->worker < 0 || k == WORKERS_POINTS)
+            continue;
+        if (k == n)
+            workers[n++] = (sums){.worker = cell->worker};
+        add_cell(&workers[k], cell);
+    }
+    for (int k = 0; k < n; k++)
+        put_sums(p, "worker", h->workers[workers[k].worker], &workers[k]);
+}
+
+static void put_train(points *p, const page_history *h, const page_arm *a, size_t slot)
+{
+    sums all = {0};
+    for (int i = 0; i < a->n_series; i++)
+        add_cell(&all, &a->series[i].cells[slot]);
+    put_sums(p, "train", NULL, &all);
+    put_scalar_named(p, "train", "tokens", all.tokens);
+    for (int i = 0; i < a->n_series && a->n_series > 1 && i < PATHS_SHOWN; i++) {
+        sums one = {0};
+        add_cell(&one, &a->series[i].cells[slot]);
+        one.memory_bytes = 0;
+        put_sums(p, "path", a->series[i].name, &one);
+    }
+    put_workers(p, h, a, slot);
+}
+
+static void put_held_out(points *p, const page_arm *a, size_t slot)
+{
+    pl_held_sum all = {0};
+    const int n_paths = a->n_series / a->n_replicas;
+    for (int path = 0; path < n_paths; path++) {
+        const page_series *s = &a->series[path * a->n_replicas];
+        pl_held_sum one = {0};
+        pl_held_add(&all, &a->arm, path, s->cells[slot].held);
+        pl_held_add(&one, &a->arm, path, s->cells[slot].held);
+        if (n_paths > 1 && path < PATHS_SHOWN)
+            put_scalar_named(p, "path_bits_per_byte", s->name, pl_held_bits(&one));
+    }
+    put_scalar_named(p, "held-out", "bits_per_byte", pl_held_bits(&all));
+}
+
+/* ---- the points of an arm ---- */
+/* Whether all paths have done all phases of this slot. */
+static bool slot_is_whole(const page_history *h, const page_arm *a, size_t slot)
+{
+    for (int i = 0; i < a->n_series; i++)
+        if (slot >= a->series[i].n_cells || a->series[i].cells[slot].n < h->stride)
+            return false;
+    return true;
+}
+
+/* A point of held-out text belongs to the step at which the phase began, a point of
+ * training to the one at which it ended. */
+static void add_points(const page_history *h, const page_arm *a, size_t slot, kind k,
+                       int64_t last_step, pl_buf *out)
+{
+    const int64_t steps = h->stride * a->arm.inner.tau;
+    const int64_t step = (int64_t)(slot + (k == TRAIN)) * steps;
+    double at_ms = 0;
+    points p = {0};
+    if (step <= last_step)
+        return;
+    if (k == TRAIN)
+        put_train(&p, h, a, slot);
+    else
+        put_held_out(&p, a, slot);
+    for (int i = 0; i < a->n_series; i++)
+        at_ms = fmax(at_ms, (double)a->series[i].cells[slot].at_ms);
+    if (p.n > 0)
+        tfevents_add(out, at_ms / 1e3, step, p.scalars, p.n);
+    pl_free(p.scalars);
+}
+
+static pl_status write_points(curves *c, int arm, kind k)
+{
+    const page_history *h = &c->history;
+    const page_arm *a = &h->arms[arm];
+    int64_t *last_step = &c->last_step[arm][k];
+    char path[PL_PATH_MAX];
+    pl_buf bytes = {0};
+    pl_status status = PL_OK;
+    PL_TRY(point_file(c->folder, a->arm.name, kind_names[k], path));
+    if (*last_step == STEP_UNKNOWN)
+        PL_TRY(find_last(path, last_step));
+    const int64_t steps = h->stride * a->arm.inner.tau;
+    size_t slot = *last_step > 0 ? (size_t)(*last_step / steps) : 0;
+    for (; slot_is_whole(h, a, slot); slot++)
+        add_points(h, a, slot, k, *last_step, &bytes);
+    if (bytes.len > 0) {
+        /* the whole file is looked at again if appending fails, and next time */
+        *last_step = STEP_UNKNOWN;
+        PL_TRY(append_points(path, &bytes));
+        PL_TRY(find_last(path, last_step));
+    }
+done:
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
+static pl_status write_arm(curves *c, int arm)
+{
+    const page_arm *a = &c->history.arms[arm];
+    if (a->arm.n_scored > 0 || a->n_series == 0)
+        return PL_OK;
+    PL_CHECK(write_points(c, arm, TRAIN));
+    return a->arm.held_every > 0 ? write_points(c, arm, HELD_OUT) : PL_OK;
+}
+
+/* ---- the store ---- */
+static pl_status read_curves(curves *c)
+{
+    bool more = true;
+    if (!pl_path_exists(c->store_folder))
+        return PL_OK;
+    PL_CHECK(run_see_all_parts(c->store_folder, &c->store));
+    PL_CHECK(pl_store_refresh(c->store));
+    PL_CHECK(page_history_look(&c->history, c->store));
+    while (more)
+        PL_CHECK(page_history_read(&c->history, c->store, READ_AT_ONCE, &more));
+    for (int a = 0; a < c->history.n_arms; a++)
+        PL_CHECK(write_arm(c, a));
+    return PL_OK;
+}
+
+void curves_tick(curves *c, bool all)
+{
+    if (!c || (!all && pl_now_ms() < c->next_ms))
+        return;
+    if (all) /* the job has ended: its last commits may not reach this reader */
+        pl_store_close(&c->store);
+    if (read_curves(c) != PL_OK && !c->failed) {
+        c->failed = true;
+        say("         the curves for TensorBoard are behind: %s", pl_last_error());
+    }
+    c->next_ms = pl_now_ms() + LOOK_MS;
+}
+
+/* ---- the final report ---- */
+static pl_status write_evaluation(const pl_run *r, const evaluation_row *row,
+                                  const char *arm, int64_t step)
+{
+    char folder[PL_PATH_MAX], path[PL_PATH_MAX];
+    pl_buf bytes = {0};
+    points p = {0};
+    const double wall_s = (double)pl_wall_ms() / 1e3;
+    PL_CHECK(point_file(run_file(r, "tensorboard", folder), arm, "evaluation", path));
+    put_scalar_named(&p, "evaluation", "bits_per_byte", row->bits);
+    put_scalar_named(&p, "evaluation", "perplexity", row->ppl);
+    tfevents_begin(&bytes, wall_s);
+    tfevents_add(&bytes, wall_s, step, p.scalars, p.n);
+    pl_status status = pl_replace_file(path, bytes.data, bytes.len);
+    pl_free(p.scalars);
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
+void curves_evaluation(const pl_run *r, const evaluation *e)
+{
+    for (int row = 0; r->cfg.tensorboard && row < ROW_COUNT; row++) {
+        const evaluation_row *w = &e->rows[row];
+        pl_arm arm;
+        const bool mixture = pl_arm_chapter(w->arm) >= 0;
+        if (!w->present || (mixture && (row_kind)row != e->answer))
+            continue;
+        const char *name = mixture ? e->chapter : w->arm;
+        pl_status status = run_arm(r, name, &arm);
+        if (status == PL_OK)
+            status =
+                write_evaluation(r, w, name, (int64_t)arm.inner.phases * arm.inner.tau);
+        pl_arm_clear(&arm);
+        if (status != PL_OK)
+            say("         the evaluation for TensorBoard: %s", pl_last_error());
+    }
+}

@@ -1,0 +1,26 @@
+/* Private to job: the bytes of TensorBoard's event files.
+ *
+ * A file is a sequence of records: u64 length, masked CRC32C of these 8 bytes, the
+ * bytes, masked CRC32C of the bytes; all little endian (TFRecord). The bytes are a
+ * protobuf message Event: 1 double wall_time, 2 int64 step, 3 string file_version (the
+ * first record: "brain.Event:2"), 5 Summary; a Summary has 1 repeated Value: 1 string
+ * tag, 2 float simple_value. */
+#ifndef PL_JOB_TFEVENTS_H
+#define PL_JOB_TFEVENTS_H
+#include "base/base.h"
+
+typedef struct tfevents_scalar {
+    char tag[2 * PL_KEY_TEXT_MAX];
+    double value;
+} tfevents_scalar;
+
+uint32_t tfevents_crc(const void *data, size_t len); /* masked CRC32C */
+/* Append the first record of a file, and one of scalars of the same step. */
+void tfevents_begin(pl_buf *out, double wall_s);
+void tfevents_add(pl_buf *out, double wall_s, int64_t step,
+                  const tfevents_scalar *scalars, size_t n);
+/* The bytes of the whole and undamaged records at the start of `data`, and the step of
+ * the last one of them that has one; -1: none has. */
+size_t tfevents_whole(const uint8_t *data, size_t len, int64_t *last_step);
+
+#endif

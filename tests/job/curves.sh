@@ -1,0 +1,148 @@
+#!/bin/sh
+# Held-out curves while a job trains (eval.curves): in status, top and metrics, and as
+# TensorBoard event files (eval.tensorboard). They change no module. A launcher and a
+# worker that are killed, and a file whose end is torn, leave the same curves.
+#
+# usage: curves.sh PATHLOOM WORKFOLDER
+# shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh
+set -u
+pathloom=$1
+seed=1
+. tests/fault/chaos_job.sh
+own_folder "$2"
+job=''
+
+fail() {
+    echo "FAILED: $1"
+    tail -n 15 "$work/out"
+    [ -z "$job" ] || kill "$job" 2>/dev/null
+    exit 1
+}
+
+# All held-out documents are scored before each phase.
+curves_job() { # folder, options
+    folder=$1
+    shift
+    tiny_job "$folder" --set eval.curves=100 --set eval.tensorboard=true \
+        --set data.valid_share=0.05 --set eval.baselines=dense --set eval.max_tokens=0 "$@"
+}
+
+# Every scalar that depends neither on time nor on who trained.
+read_curves() { # folder -> folder.curves
+    for file in "$work/$1"/tensorboard/*/*/events.out.tfevents.*; do
+        name=${file#"$work/$1"/tensorboard/}
+        python3 tests/job/read_events.py "$file" >"$work/scalars" || return 1
+        sed "s|^|${name%/*} |" "$work/scalars"
+    done | grep -v 'tokens_per_second\|memory_bytes\|worker_' >"$work/$1.curves"
+}
+
+steps() { # folder, file, tag
+    sed -n "s|^$2 \([0-9]*\) $3 .*|\1|p" "$work/$1.curves" | tr '\n' ' '
+}
+
+value() { # folder, file, step, tag
+    sed -n "s|^$2 $3 $4 ||p" "$work/$1.curves"
+}
+
+hashes() { # folder
+    "$pathloom" store ls --run "$work/$1" --json |
+        sed 's/.*"module":"\([^"]*\)".*"version":\([0-9]*\).*"hash":"\([^"]*\)".*/\1 \2 \3/'
+}
+
+near() { # number, number, distance
+    [ -n "$1" ] && [ -n "$2" ] && awk "BEGIN { d = $1 - $2; exit !(d < $3 && d > -$3) }"
+}
+
+# Short files, so that the text for curves has all held-out documents.
+make_corpus base modules docs
+for file in "$work"/corpus/*/*; do
+    head -c 2000 "$file" >"$work/short" && mv "$work/short" "$file"
+done
+(curves_job calm) >"$work/out" 2>&1 || fail "the job"
+read_curves calm || fail "the files cannot be read"
+
+# Each phase once and in order. A point of training is where the phase ended, a point of
+# held-out text where it began. A task of a dense arm has several phases.
+[ "$(steps calm mix/train train/loss)" = "4 8 12 16 20 24 " ] ||
+    fail "the phases of the mixture: $(steps calm mix/train train/loss)"
+[ "$(steps calm mix/held-out held-out/bits_per_byte)" = "0 4 8 12 16 20 " ] ||
+    fail "its held-out text: $(steps calm mix/held-out held-out/bits_per_byte)"
+[ "$(steps calm dense/held-out held-out/bits_per_byte)" = "0 12 " ] ||
+    fail "dense: $(steps calm dense/held-out held-out/bits_per_byte)"
+[ "$(grep -c '^mix/train 24 path_loss/p[01][01].r0 ' "$work/calm.curves")" -eq 4 ] ||
+    fail "not four paths"
+for tag in train/loss train/gradient_norm train/tokens; do
+    [ -n "$(steps calm base/train $tag)" ] || fail "the base model has no $tag"
+done
+python3 tests/job/read_events.py "$work"/calm/tensorboard/mix/train/* >"$work/scalars"
+for tag in worker_loss worker_tokens_per_second worker_gradient_norm worker_memory_bytes; do
+    grep -q " $tag/worker-[123] [0-9]" "$work/scalars" || fail "no worker has $tag"
+done
+
+# Both arms begin as the base model, whatever path a document has, and the launcher's
+# evaluation scores the same documents.
+base=$(value calm base/evaluation 8 evaluation/bits_per_byte)
+for arm in mix dense; do
+    near "$(value calm $arm/held-out 0 held-out/bits_per_byte)" "$base" 0.001 ||
+        fail "$arm begins at $(value calm $arm/held-out 0 held-out/bits_per_byte), not $base"
+done
+# It learns.
+near "$(value calm mix/held-out 20 held-out/bits_per_byte)" "$base" 0.1 &&
+    fail "the held-out text of the mixture does not change"
+
+# The loss of a path is the one in the store.
+"$pathloom" store ls --paths mix/p01 --run "$work/calm" --json >"$work/out"
+near "$(value calm mix/train 24 path_loss/p01.r0)" \
+    "$(sed -n 's/.*"loss":\([0-9.]*\).*/\1/p' "$work/out")" 0.001 || fail "the loss of mix/p01"
+
+# Without curves every module has the same bytes, and there are no files.
+take_data calm none
+(tiny_job none --set data.valid_share=0.05 --set eval.curves=0 --set eval.baselines=dense) >"$work/out" 2>&1 ||
+    fail "the job without curves"
+hashes calm >"$work/calm.hashes"
+hashes none >"$work/none.hashes"
+[ "$(grep -c '^mix/' "$work/calm.hashes")" -ge 6 ] || fail "no hashes"
+diff "$work/calm.hashes" "$work/none.hashes" || fail "curves change modules"
+[ ! -e "$work/none/tensorboard" ] || fail "files that nobody asked for"
+
+# The launcher is killed while the mixture trains; a file's end is torn meanwhile. A
+# worker is killed while it scores.
+take_data calm shot
+mkdir "$work/once"
+(
+    PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:150,worker.held.before@worker:kill:9
+    PATHLOOM_FAILPOINT_ONCE=$work/once
+    export PATHLOOM_FAILPOINT PATHLOOM_FAILPOINT_ONCE
+    curves_job shot
+) >"$work/out" 2>&1 &
+job=$!
+tries=0
+until [ -s "$work/shot/tensorboard/mix/held-out/events.out.tfevents.0000000000.pathloom" ] &&
+    "$pathloom" status --run "$work/shot" --json >"$work/status" 2>/dev/null &&
+    grep -q '"arm":"mix".*"held_out_bits_per_byte"' "$work/status"; do
+    tries=$((tries + 1))
+    [ "$tries" -lt 600 ] || fail "no curve of the mixture while it trains"
+    kill -0 "$job" 2>/dev/null || fail "the job ended before its curve was seen"
+    sleep 0.1
+done
+for field in gradient_norm memory_bytes held_out_phase; do
+    grep -q "\"$field\":[0-9.]*[1-9]" "$work/status" || fail "status has no $field"
+done
+"$pathloom" status --run "$work/shot" | grep -q 'mix .*held-out text [0-9.]* bits/byte' ||
+    fail "status has no held-out text"
+"$pathloom" top --run "$work/shot" </dev/null |
+    grep -q 'mix .*held-out text [0-9.]* bits/byte after phase' || fail "top has no held-out text"
+kill -KILL "$job"
+wait "$job" 2>/dev/null
+job=''
+[ -e "$work/once/worker.held.before@worker" ] || fail "no worker was killed while it scored"
+mixture=$work/shot/tensorboard/mix/held-out/events.out.tfevents.0000000000.pathloom
+cp "$mixture" "$work/torn"
+printf 'torn' >>"$mixture"
+(curves_job shot) >"$work/out" 2>&1 || fail "the job after the kill"
+read_curves shot || fail "the files after the kill cannot be read"
+diff "$work/calm.curves" "$work/shot.curves" >"$work/out" || fail "other curves"
+cmp -n "$(wc -c <"$work/torn")" "$work/torn" "$mixture" ||
+    fail "what was written before the kill has changed"
+hashes shot | diff "$work/calm.hashes" - || fail "other modules after the kills"
+rm -rf "$work"

@@ -1,0 +1,151 @@
+/* folder: outer; label: unit
+ *
+ * Held-out text of an arm's paths: which phases score it, what the definition says of
+ * it, and how the scores add up. */
+#include "outer/outer.h"
+#include "tests/support/tiny_arm.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void hold_text(pl_arm *arm)
+{
+    assert_true(arm->n_shards >= 2);
+    pl_arm_hold(arm);
+    arm->held_every = 3;
+    arm->held_prefix = 8;
+    pl_hash_of("held", "text", 4, &arm->held[0]);
+    arm->held_bytes[0] = 100;
+}
+
+static void make_arm(pl_arm *arm, pl_topology **t)
+{
+    memset(arm, 0, sizeof *arm);
+    pl_copy_text(arm->name, sizeof arm->name, "mix");
+    arm->shape = tiny_shape(2);
+    arm->spec = (pl_topology_spec){.n_levels = 1, .experts = {2}, .replicas = 2};
+    arm->inner = (pl_inner){.batch = 2,
+                            .context = 4,
+                            .tau = 3,
+                            .phases = 3,
+                            .lr = 1e-3,
+                            .lr_floor = 0.1,
+                            .beta1 = 0.9,
+                            .beta2 = 0.95,
+                            .eps = 1e-8};
+    pl_copy_text(arm->outer.codec_name, sizeof arm->outer.codec_name, "f32");
+    for (int c = 0; c < PL_CLASS_COUNT; c++)
+        arm->outer.lr[c] = 1;
+    arm->outer.method = pl_method_defaults(PL_METHOD_DILOCO);
+    assert_int_equal(pl_codec_options_default("f32", &arm->outer.codec), PL_OK);
+    tiny_shards(arm, 2);
+    arm->weights[0] = arm->weights[1] = 100;
+    assert_int_equal(pl_topology_create(&arm->shape, &arm->spec, t), PL_OK);
+}
+
+static void only_the_first_replica_scores_before_every_third_phase(void **state)
+{
+    pl_arm arm;
+    pl_topology *t = NULL;
+    (void)state;
+    make_arm(&arm, &t);
+    assert_false(pl_held_scores(&arm, 0, 0, 0));
+    hold_text(&arm);
+    for (int64_t phase = 0; phase < 7; phase++) {
+        assert_int_equal(pl_held_scores(&arm, 0, 0, phase), phase % 3 == 0);
+        assert_false(pl_held_scores(&arm, 0, 1, phase));
+        assert_false(pl_held_scores(&arm, 1, 0, phase)); /* it has no text */
+    }
+    assert_false(pl_held_scores(&arm, arm.n_shards, 0, 0));
+    pl_topology_destroy(&t);
+    pl_arm_clear(&arm);
+}
+
+static void a_definition_keeps_its_held_out_text(void **state)
+{
+    pl_arm arm, back;
+    pl_topology *t = NULL;
+    pl_buf with = {0}, without = {0};
+    (void)state;
+    make_arm(&arm, &t);
+    pl_arm_encode(&arm, &without);
+    hold_text(&arm);
+    pl_arm_encode(&arm, &with);
+    assert_true(with.len > without.len);
+    assert_int_equal(pl_arm_decode(with.data, with.len, &back), PL_OK);
+    assert_int_equal(back.held_every, 3);
+    assert_int_equal(back.held_prefix, 8);
+    assert_true(pl_hash_equal(&back.held[0], &arm.held[0]));
+    assert_int_equal(back.held_bytes[0], 100);
+    assert_int_equal(back.held_bytes[1], 0);
+    pl_arm_clear(&back);
+    assert_int_equal(pl_arm_decode(without.data, without.len, &back), PL_OK);
+    assert_int_equal(back.held_every, 0);
+    assert_null(back.held);
+    pl_arm_clear(&back);
+    pl_buf_destroy(&with);
+    pl_buf_destroy(&without);
+    pl_topology_destroy(&t);
+    pl_arm_clear(&arm);
+}
+
+/* A prefix of the bytes may end between two fields. Then lists are too short. */
+static void a_definition_without_the_text_of_a_path_is_refused(void **state)
+{
+    pl_arm arm, back;
+    pl_topology *t = NULL;
+    pl_buf bytes = {0};
+    (void)state;
+    make_arm(&arm, &t);
+    hold_text(&arm);
+    pl_arm_encode(&arm, &bytes);
+    for (size_t len = 0; len < bytes.len; len++) {
+        assert_int_not_equal(pl_arm_decode(bytes.data, len, &back), PL_OK);
+        pl_arm_clear(&back);
+    }
+    arm.held_every = -1;
+    pl_buf_clear(&bytes);
+    pl_arm_encode(&arm, &bytes);
+    assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back), PL_ERR_PROTO);
+    pl_arm_clear(&back);
+    pl_buf_destroy(&bytes);
+    pl_topology_destroy(&t);
+    pl_arm_clear(&arm);
+}
+
+static void bits_are_known_when_every_path_with_text_has_a_score(void **state)
+{
+    pl_arm arm;
+    pl_topology *t = NULL;
+    pl_held_sum sum = {0};
+    (void)state;
+    make_arm(&arm, &t);
+    pl_held_add(&sum, &arm, 0, 50);
+    assert_true(pl_held_bits(&sum) == 0); /* the arm has no text */
+    hold_text(&arm);
+    pl_held_add(&sum, &arm, 0, 100 * log(2));
+    pl_held_add(&sum, &arm, 1, 0);
+    assert_true(fabs(pl_held_bits(&sum) - 1) < 1e-12);
+    arm.held_bytes[1] = 100;
+    pl_held_add(&sum, &arm, 1, 0);
+    assert_true(pl_held_bits(&sum) == 0);
+    pl_topology_destroy(&t);
+    pl_arm_clear(&arm);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(only_the_first_replica_scores_before_every_third_phase),
+        cmocka_unit_test(a_definition_keeps_its_held_out_text),
+        cmocka_unit_test(a_definition_without_the_text_of_a_path_is_refused),
+        cmocka_unit_test(bits_are_known_when_every_path_with_text_has_a_score),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
