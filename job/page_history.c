@@ -286,8 +286,8 @@ static pl_json *rounded(double value)
     return pl_json_make_real(round(1e4 * value) / 1e4);
 }
 
-/* Makes a list [path, phase, phases, loss, tokens, seconds, worker, leased,
- * committed]. */
+/* Makes a list [path, phase, phases, loss, tokens, seconds, worker, leased, committed,
+ * nats of held-out text]. */
 static pl_json *cell_json(const page_history *h, int path, size_t slot,
                           const page_cell *c)
 {
@@ -301,13 +301,22 @@ static pl_json *cell_json(const page_history *h, int path, size_t slot,
     pl_json_push(row, pl_json_make_int(c->worker));
     pl_json_push(row, pl_json_make_int(c->from_ms));
     pl_json_push(row, pl_json_make_int(c->at_ms));
+    pl_json_push(row, pl_json_make_real(round(100 * c->held) / 100));
     return row;
+}
+
+/* Bytes of the held-out text that a series scores; only first replicas do. */
+static int64_t held_bytes_of(const page_arm *a, int series)
+{
+    const bool scores =
+        pl_held_scores(&a->arm, series / a->n_replicas, series % a->n_replicas, 0);
+    return scores ? (int64_t)a->arm.held_bytes[series / a->n_replicas] : 0;
 }
 
 void page_history_json(const page_history *h, uint64_t since, pl_json *out)
 {
     pl_json *paths = pl_json_array(), *workers = pl_json_array(),
-            *cells = pl_json_array();
+            *cells = pl_json_array(), *held_bytes = pl_json_array();
     int path = 0;
     for (int a = 0; a < h->n_arms; a++)
         for (int i = 0; i < h->arms[a].n_series; i++, path++) {
@@ -315,6 +324,7 @@ void page_history_json(const page_history *h, uint64_t since, pl_json *out)
             char name[2 * PL_NAME_MAX];
             snprintf(name, sizeof name, "%s/%s", h->arms[a].arm.name, s->name);
             pl_json_push(paths, pl_json_make_text(name));
+            pl_json_push(held_bytes, pl_json_make_int(held_bytes_of(&h->arms[a], i)));
             for (size_t k = 0; k < s->n_cells; k++)
                 if (s->cells[k].n > 0 && s->cells[k].serial > since)
                     pl_json_push(cells, cell_json(h, path, k, &s->cells[k]));
@@ -325,6 +335,7 @@ void page_history_json(const page_history *h, uint64_t since, pl_json *out)
     pl_json_set_int(out, "serial", (int64_t)h->serial);
     pl_json_set_int(out, "stride", h->stride);
     pl_json_set(out, "paths", paths);
+    pl_json_set(out, "held_bytes", held_bytes);
     pl_json_set(out, "workers", workers);
     pl_json_set(out, "cells", cells);
 }

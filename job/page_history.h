@@ -79,7 +79,8 @@ page_series *page_history_find(page_history *h, const char *task, int *arm, int 
 int page_history_worker(page_history *h, const char *name);
 /* The cell of a phase; NULL if it is not there. */
 page_cell *page_history_cell(page_history *h, page_series *s, int64_t phase);
-/* Appends the members "epoch", "serial", "stride", "paths", "workers" and "cells".
+/* Appends the members "epoch", "serial", "stride", "paths", "held_bytes" (of each path:
+ * bytes of the held-out text that it scores), "workers" and "cells".
  * Cells are those that changed after `since`, a serial of this epoch; 0 gives all. */
 void page_history_json(const page_history *h, uint64_t since, pl_json *out);
 

@@ -34,7 +34,7 @@ command -v python3 >/dev/null || {
 make_corpus base docs
 (PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:150 small_job run \
     --set train.tau=10 --set train.phases=10 --set train.base_steps=10 \
-    --set eval.baselines=diloco --set store.keep_updates=true) >"$work/run.out" 2>&1 &
+    --set eval.baselines=diloco --set eval.curves=1 --set store.keep_updates=true) >"$work/run.out" 2>&1 &
 job=$!
 training_begins run
 modules_reach run 1

@@ -1,16 +1,17 @@
 /* What is known of the run: the newest state, and the history that it grows by. */
 const data = {
-  state: null, lost: '', paths: [], workers: [], cells: [], leases: [], events: [],
+  state: null, lost: '', paths: [], heldBytes: [], workers: [], cells: [], leases: [], events: [],
   epoch: 0, serial: 0, eventsSerial: 0, leasesSerial: 0, now: null, // null: live
 };
 
 function takeHistory(h) {
   if (h.whole) Object.assign(data, { cells: [], leases: [], events: [] });
   data.paths = h.paths;
+  data.heldBytes = h.held_bytes;
   data.workers = h.workers;
-  for (const [path, phase, n, loss, tokens, seconds, worker, from, at] of h.cells) {
+  for (const [path, phase, n, loss, tokens, seconds, worker, from, at, held] of h.cells) {
     const row = (data.cells[path] = data.cells[path] || []);
-    const cell = { path, phase, n, loss, tokens, seconds, worker, from, at };
+    const cell = { path, phase, n, loss, tokens, seconds, worker, from, at, held };
     const old = row.findIndex((c) => c.phase === phase);
     if (old >= 0) row[old] = cell; else row.push(cell);
   }
@@ -117,6 +118,24 @@ function groups() {
 const plainPath = (group, name) =>
   group.names.every((n) => n.endsWith('.r0')) ? name.replace(/\.r0$/, '')
     : group.names.every((n) => n.startsWith('p00')) ? name.replace(/^p0+\./, '') : name;
+
+/* Held-out text of one group at the time that is shown: [percent of its training, bits
+ * per byte] for each phase before which all paths scored their part. */
+function heldPoints(group) {
+  const at = time(), points = [];
+  for (const part of group.parts) {
+    const ids = part.paths.map(([name]) => data.paths.indexOf(part.arm + '/' + name)).filter((id) => data.heldBytes[id] > 0);
+    const bytes = ids.reduce((n, id) => n + data.heldBytes[id], 0), sums = new Map();
+    for (const id of ids) for (const c of data.cells[id] || []) {
+      if (!(c.held > 0) || c.at > at) continue;
+      const sum = sums.get(c.phase) || { n: 0, nats: 0 };
+      sums.set(c.phase, { n: sum.n + 1, nats: sum.nats + c.held });
+    }
+    for (const [phase, sum] of sums)
+      if (sum.n === ids.length) points.push([(100 * (part.offset + phase)) / group.phases, sum.nats / Math.LN2 / bytes]);
+  }
+  return points.sort((a, b) => a[0] - b[0]);
+}
 
 /* Cells and leases of one group at the time that is shown: rows by path. */
 function weave(group) {

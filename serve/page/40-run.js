@@ -26,7 +26,7 @@ function makeRun(main) {
       el('section', { 'aria-labelledby': 'loss-title' }, el('div', { class: 'head' }, el('h2', { id: 'loss-title' }, 'Training loss'), el('span', { class: 'sub' }, 'nats per token; dashed: the other models')),
         el('div', { id: 'loss' }), el('p', { class: 'empty', id: 'loss-empty', hidden: true })),
       el('section', { 'aria-labelledby': 'bits-title' }, el('div', { class: 'head' }, el('h2', { id: 'bits-title' }, 'Held-out text'), el('span', { class: 'sub' }, 'bits per byte, lower is better')),
-        el('div', { id: 'bits' }))),
+        el('div', { id: 'curve' }), el('div', { id: 'bits' }))),
     el('section', { 'aria-labelledby': 'workers-title' }, el('div', { class: 'head' }, el('h2', { id: 'workers-title' }, 'Workers'), el('span', { class: 'sub', id: 'workers-sub' })),
       el('div', { class: 'scroll' }, el('table', { id: 'workers' }))),
     el('div', { class: 'two' },
@@ -300,6 +300,14 @@ function meanRow(rows) {
   });
   return { ...rows[0], cells };
 }
+/* Held-out text while it trains: a part of it, which the workers score. */
+function drawCurve() {
+  const series = groups().map((g) => ({ name: g.label, points: heldPoints(g), colour: g.name === 'mix' ? css.accent : css.soft,
+    weak: g.name !== 'mix', dash: g.name === 'mix' ? undefined : '4 3' })).filter((s) => s.points.length > 0);
+  const last = series.map((s) => `${s.name} ${digits(s.points[s.points.length - 1][1], 3)}`).join(', ');
+  lineChart($('curve'), series, { height: 190, xLabel: 'percent of its own training; a sample of the text', x: [0, 100],
+    label: 'Bits per byte of a sample of the held-out text while the models train: ' + last });
+}
 function drawBits() {
   const s = data.state, rows = s.held_out.filter((r) => r.bits_per_byte > 0), holder = $('bits');
   if (!rows.length) {
@@ -375,5 +383,5 @@ function drawHomes() {
 }
 
 function drawRun() {
-  drawFigures(); drawTimeline(); drawWeave(); drawLoss(); drawBits(); drawWorkers(); drawEvents(); drawHomes();
+  drawFigures(); drawTimeline(); drawWeave(); drawLoss(); drawCurve(); drawBits(); drawWorkers(); drawEvents(); drawHomes();
 }

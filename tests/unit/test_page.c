@@ -139,6 +139,8 @@ static void only_what_is_new_is_sent_again(void **state)
     assert_true(pl_json_number(pl_json_at(pl_json_at(cells, 0), 0), &path));
     assert_true(pl_json_number(pl_json_at(pl_json_at(cells, 0), 3), &loss));
     assert_true(path == 1 && loss == 4.0);
+    assert_int_equal(pl_json_count(pl_json_get(all, "held_bytes")),
+                     pl_json_count(pl_json_get(all, "paths")));
     pl_json_destroy(&all);
     pl_json_destroy(&last);
     end_page(&p, &h);

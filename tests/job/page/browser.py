@@ -129,6 +129,10 @@ else:
         text = browser.value(f"(document.querySelector('#bits [data-row=\"{row['row']}\"]') || {{}}).textContent")
         check(text and text.startswith(f"{row['bits_per_byte']:.3f}"),
               f"{row['row']} has {row['bits_per_byte']:.4f} bits per byte, the page shows {text}")
+    curve = browser.value("heldPoints(groups()[0])")
+    check(len(curve) >= 3 and curve[0][0] == 0 and curve[0][1] > curve[-1][1] > 0,
+          f"the held-out text of the mixture: {curve}")
+    check(browser.value("document.querySelectorAll('#curve path[stroke]').length") >= 1, "no held-out curve")
 
 check(browser.value("document.getElementById('life').textContent").startswith(life), "the state of the job")
 check(browser.value("document.querySelectorAll('#events li').length") > 2, "there are hardly any events")
