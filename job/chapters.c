@@ -114,6 +114,12 @@ static pl_status publish_scoring(chapter *c)
     return stages_put_arm(c->r, arm);
 }
 
+static uint64_t scores_bytes(const chapter *c)
+{
+    return (uint64_t)c->n_docs * (uint64_t)pl_topology_n_paths(c->from) *
+           sizeof *c->scores;
+}
+
 static pl_status read_scores(chapter *c)
 {
     const int n_paths = pl_topology_n_paths(c->from);
@@ -121,8 +127,8 @@ static pl_status read_scores(chapter *c)
     pl_path_state state;
     char name[PL_MODULE_NAME_MAX];
     pl_status status;
-    PL_TRY(pl_try_alloc(c->n_docs * (size_t)n_paths * sizeof *c->scores,
-                        "the scores of the documents", (void **)&c->scores));
+    PL_TRY(routing_alloc(c->r, scores_bytes(c), "the scores of the documents",
+                         (void **)&c->scores));
     for (int p = 0; p < n_paths; p++) {
         pl_arm_path_name(&c->scoring, c->from, p, 0, name);
         PL_TRY(pl_client_get_path(c->r->client, name, &state));
@@ -377,7 +383,8 @@ static pl_status open_chapter(chapter *c, int number, bool *exists)
 static void close_chapter(chapter *c)
 {
     pl_free_aligned(c->params);
-    pl_free_aligned(c->scores);
+    if (c->scores)
+        routing_free(c->scores, scores_bytes(c));
     pl_free(c->docs);
     routing_clear(&c->g);
     pl_topology_destroy(&c->from);

@@ -5,29 +5,33 @@
 
 #include <math.h>
 
-/* If the features take more memory than this, they are kept in a file, and the fit uses
- * only this much memory. */
+/* Lists that are longer than this are kept in a file, and a fit uses only this much
+ * memory. */
 enum { ROUTER_BYTES = 1 << 30 };
+
+pl_status routing_alloc(const pl_run *r, uint64_t bytes, const char *what, void **out)
+{
+    if (bytes > ROUTER_BYTES)
+        return pl_map_scratch(r->dir, (size_t)bytes, out);
+    return pl_try_alloc((size_t)bytes, what, out);
+}
+
+void routing_free(void *memory, uint64_t bytes)
+{
+    if (bytes > ROUTER_BYTES)
+        pl_unmap_scratch(memory, (size_t)bytes);
+    else
+        pl_free_aligned(memory);
+}
 
 static uint64_t features_bytes(const routing *g)
 {
     return (uint64_t)g->n * (uint64_t)g->dim * sizeof *g->features;
 }
 
-static pl_status alloc_features(const pl_run *r, routing *g)
-{
-    uint64_t bytes = features_bytes(g);
-    if (bytes > ROUTER_BYTES)
-        return pl_map_scratch(r->dir, (size_t)bytes, (void **)&g->features);
-    return pl_try_alloc((size_t)bytes, "routing features", (void **)&g->features);
-}
-
 void routing_clear(routing *g)
 {
-    if (features_bytes(g) > ROUTER_BYTES)
-        pl_unmap_scratch(g->features, (size_t)features_bytes(g));
-    else
-        pl_free_aligned(g->features);
+    routing_free(g->features, features_bytes(g));
     pl_free_aligned(g->tokens);
     pl_router_destroy(&g->router);
     pl_prefix_lm_destroy(&g->answers);
@@ -152,7 +156,8 @@ static pl_status look_at_documents(pl_run *r, const float *params, routing *g)
                           (void **)&g->tokens));
     for (size_t i = 0; i < g->n; i++)
         g->tokens[i] = (double)pl_counted_targets(r->train, (uint32_t)i, 0);
-    PL_CHECK(alloc_features(r, g));
+    PL_CHECK(
+        routing_alloc(r, features_bytes(g), "routing features", (void **)&g->features));
     const pl_backend_options backend = run_own_backend(r);
     pl_feature_job job = {.topology = r->topology,
                           .params = params,
@@ -183,12 +188,12 @@ static pl_status fit_linear(const pl_run *r, const uint32_t *docs, size_t n_docs
     options.decay = r->cfg.fit_decay;
     options.balance = 0;
     options.weights = NULL;
-    PL_CHECK(pl_try_alloc(n_docs * dim * sizeof *few, "features of scored documents",
-                          (void **)&few));
+    const uint64_t bytes = (uint64_t)n_docs * dim * sizeof *few;
+    PL_CHECK(routing_alloc(r, bytes, "features of scored documents", (void **)&few));
     for (size_t i = 0; i < n_docs; i++)
         memcpy(few + i * dim, g->features + docs[i] * dim, dim * sizeof *few);
     pl_status status = pl_router_fit(few, n_docs, g->dim, &options, &g->router);
-    pl_free_aligned(few);
+    routing_free(few, bytes);
     return status;
 }
 
@@ -261,7 +266,8 @@ static pl_status deal_to_children(const splitting *s, int parent, int n_children
     pl_router *router = NULL;
     pl_shards shards = {.n_paths = 0};
     pl_status status;
-    PL_TRY(pl_try_alloc(n * dim * sizeof *few, "features of a shard", (void **)&few));
+    const uint64_t bytes = (uint64_t)n * dim * sizeof *few;
+    PL_TRY(routing_alloc(s->r, bytes, "features of a shard", (void **)&few));
     PL_TRY(pl_try_alloc(n * sizeof *tokens, "tokens of a shard", (void **)&tokens));
     for (size_t i = 0; i < n; i++) {
         memcpy(few + i * dim, g->features + docs[i] * dim, dim * sizeof *few);
@@ -282,7 +288,7 @@ static pl_status deal_to_children(const splitting *s, int parent, int n_children
 done:
     pl_shards_clear(&shards);
     pl_router_destroy(&router);
-    pl_free_aligned(few);
+    routing_free(few, (uint64_t)n * dim * sizeof *few);
     pl_free_aligned(tokens);
     return status;
 }

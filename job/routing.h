@@ -32,6 +32,11 @@ typedef struct routing {
     uint32_t *domains;
 } routing;
 
+/* Memory for a list of documents; a large list (above 1 GiB) is kept in a file of the
+ * run's folder. Free it with the same number of bytes. */
+PL_MUST_CHECK pl_status routing_alloc(const pl_run *r, uint64_t bytes, const char *what,
+                                      void **out);
+void routing_free(void *memory, uint64_t bytes);
 /* Computes features of the training documents with the base model `params`, fits the
  * router to them, and deals the documents to shards. Call routing_clear afterwards,
  * also after a failure. */

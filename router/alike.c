@@ -38,24 +38,79 @@ size_t router_group_end(const void *rows, size_t n, size_t row_bytes,
     return end;
 }
 
-pl_status pl_router_heaviest_alike(const float *features, size_t n, int dim,
-                                   const double *weights, pl_alike *out)
+/* ---- the heaviest group ---- */
+typedef struct hashed_row {
+    uint64_t hash;
+    size_t row;
+} hashed_row;
+
+static int by_row_hash(const void *a, const void *b)
 {
-    size_t bytes = (size_t)dim * sizeof *features, end;
-    void *memory = NULL;
-    *out = (pl_alike){0};
-    PL_CHECK(pl_try_alloc(n * sizeof(size_t), "documents in groups", &memory));
-    size_t *order = memory;
-    router_group_alike(features, n, bytes, order);
-    for (size_t i = 0; i < n; i = end) {
+    const hashed_row *x = a, *y = b;
+    if (x->hash != y->hash)
+        return x->hash < y->hash ? -1 : 1;
+    return (x->row > y->row) - (x->row < y->row);
+}
+
+typedef struct hashing {
+    const float *features;
+    size_t n, row_bytes;
+    hashed_row *rows;
+} hashing;
+
+enum { ROWS_AN_ITEM = 4096 };
+
+static pl_status hash_rows(void *context, size_t item, int thread)
+{
+    const hashing *h = context;
+    const unsigned char *bytes = (const unsigned char *)h->features;
+    const size_t first = item * ROWS_AN_ITEM;
+    (void)thread;
+    for (size_t i = first; i < h->n && i < first + ROWS_AN_ITEM; ++i)
+        h->rows[i] =
+            (hashed_row){pl_checksum(bytes + i * h->row_bytes, h->row_bytes), i};
+    return PL_OK;
+}
+
+/* Finds the heaviest of the groups in order [n]. */
+static void find_heaviest(const hashing *h, const double *weights, const size_t *order,
+                          size_t n, pl_alike *out)
+{
+    for (size_t i = 0, end; i < n; i = end) {
         pl_alike group = {0};
-        end = router_group_end(features, n, bytes, order, i);
+        end = router_group_end(h->features, n, h->row_bytes, order, i);
         for (; group.n_docs < end - i; ++group.n_docs)
             group.weight += weights ? weights[order[i + group.n_docs]] : 1.0;
         if (group.weight > out->weight ||
             (group.weight == out->weight && group.n_docs > out->n_docs))
             *out = group;
     }
+}
+
+/* Rows are compared only if their hashes are equal: the features may lie on a disk,
+ * where they are read once in their order and not at random. */
+pl_status pl_router_heaviest_alike(const float *features, size_t n, int dim,
+                                   const double *weights, pl_alike *out)
+{
+    hashing h = {features, n, (size_t)dim * sizeof *features, NULL};
+    void *memory = NULL;
+    *out = (pl_alike){0};
+    PL_CHECK(pl_try_alloc(n * (sizeof(hashed_row) + sizeof(size_t)),
+                          "documents in groups", &memory));
+    h.rows = memory;
+    size_t *order = (size_t *)(h.rows + n), end;
+    pl_status status = pl_parallel(
+        pl_cpu_count(), (n + ROWS_AN_ITEM - 1) / ROWS_AN_ITEM, hash_rows, &h);
+    if (status == PL_OK)
+        qsort(h.rows, n, sizeof *h.rows, by_row_hash);
+    row_table table = {(const unsigned char *)features, h.row_bytes};
+    for (size_t i = 0; status == PL_OK && i < n; i = end) {
+        for (end = i; end < n && h.rows[end].hash == h.rows[i].hash; ++end)
+            order[end] = h.rows[end].row;
+        if (end - i > 1)
+            qsort_r(order + i, end - i, sizeof *order, by_row_bytes, &table);
+        find_heaviest(&h, weights, order + i, end - i, out);
+    }
     pl_free_aligned(memory);
-    return PL_OK;
+    return status;
 }

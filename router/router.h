@@ -85,7 +85,7 @@ PL_MUST_CHECK pl_status pl_router_fit(const float *features, size_t n, int dim,
 /* Replaces the prices of a linear router by prices that keep every path's share of
  * these documents at most (1 + options->balance) times the mean; with balance 0 it
  * removes the prices. The router may have been fitted to fewer documents than these.
- * Uses only these options: balance, weights, n_threads. */
+ * Uses only these options: balance, weights, n_threads, memory. */
 PL_MUST_CHECK pl_status pl_router_price(pl_router *router, const float *features,
                                         size_t n, const pl_router_options *options);
 void pl_router_destroy(pl_router **router);

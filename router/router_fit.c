@@ -310,17 +310,12 @@ static pl_status fit_all(fit *f)
     return PL_OK;
 }
 
-pl_status pl_router_price(pl_router *router, const float *features, size_t n,
-                          const pl_router_options *options)
+static pl_status price_documents(pl_router *router, const float *features, size_t n,
+                                 const pl_router_options *options)
 {
     fit f = {.options = options, .router = router, .features = features, .n = n};
     void *memory = NULL;
     pl_status status = PL_OK;
-    memset(router->bias, 0, (size_t)router->n_paths * sizeof *router->bias);
-    if (router->kind != PL_ROUTER_LINEAR)
-        return pl_fail(PL_ERR_ARG, "only a linear router can get new prices");
-    if (!(options->balance > 0.0))
-        return PL_OK;
     PL_TRY(alloc_fit(&f, &memory));
     PL_TRY(on_points(&f, project_points));
     PL_TRY(on_points(&f, measure_points));
@@ -375,40 +370,89 @@ done:
     return status;
 }
 
+/* Evenly spaced documents, if all of them would need more memory than a fit may have.
+ */
+typedef struct document_sample {
+    size_t n;
+    float *features; /* [n, dim] */
+    double *weights, *scores;
+} document_sample;
+
+static void clear_sample(document_sample *s)
+{
+    pl_free_aligned(s->features);
+    pl_free_aligned(s->weights);
+    pl_free_aligned(s->scores);
+}
+
+/* Copies every stride-th document, and points *few to the copies. */
+static pl_status take_sample(const float *features, size_t n, size_t columns,
+                             size_t stride, const pl_router_options *options,
+                             document_sample *s, pl_router_options *few)
+{
+    const size_t n_scores = options->scores ? (size_t)options->n_paths : 0;
+    s->n = n / stride;
+    PL_CHECK(pl_try_alloc_bare(s->n * columns * sizeof *s->features,
+                               "the router's sample", (void **)&s->features));
+    PL_CHECK(pl_try_alloc_bare(s->n * sizeof *s->weights, "the router's sample",
+                               (void **)&s->weights));
+    PL_CHECK(pl_try_alloc_bare((s->n * n_scores + 1) * sizeof *s->scores,
+                               "the router's sample", (void **)&s->scores));
+    for (size_t i = 0; i < s->n; ++i) {
+        memcpy(s->features + i * columns, features + i * stride * columns,
+               columns * sizeof *features);
+        s->weights[i] = options->weights ? options->weights[i * stride] : 1.0;
+        if (n_scores > 0)
+            memcpy(s->scores + i * n_scores, options->scores + i * stride * n_scores,
+                   n_scores * sizeof *s->scores);
+    }
+    *few = *options;
+    few->scores = n_scores > 0 ? s->scores : NULL;
+    few->weights = options->weights ? s->weights : NULL;
+    return PL_OK;
+}
+
+pl_status pl_router_price(pl_router *router, const float *features, size_t n,
+                          const pl_router_options *options)
+{
+    const int dim = router->lens.dim;
+    pl_router_options few = *options;
+    document_sample sample = {.n = 0};
+    pl_status status;
+    memset(router->bias, 0, (size_t)router->n_paths * sizeof *router->bias);
+    if (router->kind != PL_ROUTER_LINEAR)
+        return pl_fail(PL_ERR_ARG, "only a linear router can get new prices");
+    if (!(options->balance > 0.0))
+        return PL_OK;
+    few.kind = router->kind;
+    few.n_paths = router->n_paths;
+    few.components = 0;
+    few.scores = NULL;
+    const pl_router_options all = few;
+    const size_t stride = pl_router_stride(&all, n, dim);
+    if (stride == 1)
+        return price_documents(router, features, n, &all);
+    PL_TRY(take_sample(features, n, (size_t)dim, stride, &all, &sample, &few));
+    PL_TRY(price_documents(router, sample.features, sample.n, &few));
+done:
+    clear_sample(&sample);
+    return status;
+}
+
 pl_status pl_router_fit(const float *features, size_t n, int dim,
                         const pl_router_options *options, pl_router **out)
 {
-    pl_router_options few = *options;
-    float *sample = NULL;
-    double *weights = NULL, *scores = NULL;
-    size_t n_scores = options->scores ? (size_t)options->n_paths : 0;
+    pl_router_options few;
+    document_sample sample = {.n = 0};
     pl_status status;
     *out = NULL;
     PL_CHECK(check_fit(features, n, dim, options));
-    size_t stride = pl_router_stride(options, n, dim), m = n / stride;
-    size_t columns = (size_t)dim;
+    const size_t stride = pl_router_stride(options, n, dim);
     if (stride == 1)
         return fit_documents(features, n, dim, options, out);
-    PL_TRY(pl_try_alloc_bare(m * columns * sizeof *sample, "the router's sample",
-                             (void **)&sample));
-    PL_TRY(pl_try_alloc_bare(m * sizeof *weights, "the router's sample",
-                             (void **)&weights));
-    PL_TRY(pl_try_alloc_bare((m * n_scores + 1) * sizeof *scores, "the router's sample",
-                             (void **)&scores));
-    for (size_t i = 0; i < m; ++i) {
-        memcpy(sample + i * columns, features + i * stride * columns,
-               columns * sizeof *sample);
-        weights[i] = options->weights ? options->weights[i * stride] : 1.0;
-        if (n_scores > 0)
-            memcpy(scores + i * n_scores, options->scores + i * stride * n_scores,
-                   n_scores * sizeof *scores);
-    }
-    few.scores = n_scores > 0 ? scores : NULL;
-    few.weights = options->weights ? weights : NULL;
-    PL_TRY(fit_documents(sample, m, dim, &few, out));
+    PL_TRY(take_sample(features, n, (size_t)dim, stride, options, &sample, &few));
+    PL_TRY(fit_documents(sample.features, sample.n, dim, &few, out));
 done:
-    pl_free_aligned(sample);
-    pl_free_aligned(weights);
-    pl_free_aligned(scores);
+    clear_sample(&sample);
     return status;
 }

@@ -220,6 +220,47 @@ static void prices_may_be_those_of_other_documents(void **state)
     free(points);
 }
 
+/* With a bound on memory prices are those of every d-th document. */
+static void prices_of_a_sample_are_those_of_its_documents(void **state)
+{
+    (void)state;
+    double scores[N * PATHS], some_weights[N], weights[N];
+    float *points = make_quiet(scores), *some = malloc((size_t)N * DIM * sizeof *some);
+    assert_non_null(some);
+    for (size_t i = 0; i < N; ++i)
+        weights[i] = 1.0 + (double)(i % 11);
+    pl_router_options options = linear_options(scores);
+    pl_router *bounded = fit(points, N, DIM, &options);
+    pl_router *gathered = fit(points, N, DIM, &options);
+    options.balance = 0.01;
+    options.memory = 40000;
+    options.weights = weights;
+    const size_t stride = pl_router_stride(&options, N, DIM), n = N / stride;
+    assert_true(stride > 1);
+    for (size_t i = 0; i < n; ++i) {
+        memcpy(some + i * DIM, points + i * stride * DIM, DIM * sizeof *some);
+        some_weights[i] = weights[i * stride];
+    }
+    assert_int_equal(pl_router_price(bounded, points, N, &options), PL_OK);
+    options.memory = 0;
+    options.weights = some_weights;
+    assert_int_equal(pl_router_price(gathered, some, n, &options), PL_OK);
+    for (size_t i = 0; i < N; ++i)
+        assert_int_equal(path_of(bounded, points + i * DIM),
+                         path_of(gathered, points + i * DIM));
+    options.weights = weights;
+    assert_int_equal(pl_router_price(gathered, points, N, &options), PL_OK);
+    size_t n_other = 0;
+    for (size_t i = 0; i < N; ++i)
+        n_other +=
+            path_of(bounded, points + i * DIM) != path_of(gathered, points + i * DIM);
+    assert_true(n_other > 0);
+    pl_router_destroy(&bounded);
+    pl_router_destroy(&gathered);
+    free(points);
+    free(some);
+}
+
 /* With a bound on memory it sees every d-th document, and that one's scores. */
 static void a_sample_takes_its_scores_along(void **state)
 {
@@ -261,6 +302,7 @@ int main(void)
         cmocka_unit_test(its_bytes_do_not_depend_on_threads),
         cmocka_unit_test(prices_balance_it),
         cmocka_unit_test(prices_may_be_those_of_other_documents),
+        cmocka_unit_test(prices_of_a_sample_are_those_of_its_documents),
         cmocka_unit_test(a_sample_takes_its_scores_along),
         cmocka_unit_test(what_cannot_be_fitted_is_refused),
     };

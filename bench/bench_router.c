@@ -1,0 +1,308 @@
+/* Plans shards for many documents, on synthetic features: fits a router, deals every
+ * document to a path, prices a linear router, and finds documents that look the same,
+ * as the launcher does. Prints the time of each stage and the most private memory that
+ * the process had; the features lie in a file that is mapped.
+ *
+ *   bench_router FOLDER DOCS PATHS DIM [FIT_MIB]
+ *
+ * FOLDER takes the features (DOCS * DIM * 4 bytes), FIT_MIB is the memory of a fit
+ * (1024; 0: every document is used). Documents are drawn from 2 * PATHS normal clouds
+ * of unequal sizes. Of each router it prints how good its shards are, over all
+ * documents: the share of the variance that lies within shards, the heaviest shard over
+ * the mean, and the purity against the clouds. So a fit that sees only a sample can be
+ * compared with one that sees everything. */
+#include "router/router.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { ITEM = 4096, SEED = 7 };
+
+typedef struct bench {
+    size_t n;
+    int n_paths, dim, n_clouds;
+    uint64_t fit_bytes;
+    float *features, *centres; /* [n, dim], [n_clouds, dim] */
+    double *weights;           /* [n] tokens */
+    uint32_t *cloud;           /* [n] */
+} bench;
+
+static void need(pl_status status)
+{
+    if (status == PL_OK)
+        return;
+    fprintf(stderr, "bench_router: %s\n", pl_last_error());
+    exit(1);
+}
+
+static void *need_memory(size_t bytes)
+{
+    void *memory = NULL;
+    need(pl_try_alloc(bytes, "a list of the bench", &memory));
+    return memory;
+}
+
+/* ---- documents ---- */
+/* splitmix64: a stream per document, so that threads do not matter. */
+static uint64_t next_bits(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+/* Nearly normal, with variance 1: the sum of four uniform numbers. */
+static float next_normal(uint64_t *state)
+{
+    const uint64_t bits = next_bits(state);
+    double sum = 0;
+    for (int i = 0; i < 4; i++)
+        sum += (double)(bits >> 16 * i & 0xffff) / 65536.0;
+    return (float)((sum - 2.0) * 1.7320508075688772);
+}
+
+static pl_status draw_documents(void *context, size_t item, int thread)
+{
+    bench *b = context;
+    const size_t dim = (size_t)b->dim;
+    (void)thread;
+    for (size_t i = item * ITEM; i < b->n && i < (item + 1) * ITEM; i++) {
+        uint64_t state = SEED + i * 0x2545f4914f6cdd1du;
+        const double u = (double)(next_bits(&state) >> 11) / 9007199254740992.0;
+        const uint32_t cloud = (uint32_t)(u * u * b->n_clouds);
+        b->cloud[i] = cloud;
+        b->weights[i] = floor(100.0 * exp((double)next_normal(&state)));
+        for (size_t d = 0; d < dim; d++)
+            b->features[i * dim + d] =
+                b->centres[cloud * dim + d] + next_normal(&state);
+    }
+    return PL_OK;
+}
+
+static void make_documents(bench *b, const char *folder)
+{
+    const size_t dim = (size_t)b->dim, n_clouds = (size_t)b->n_clouds;
+    uint64_t state = SEED;
+    need(pl_map_scratch(folder, b->n * dim * sizeof *b->features,
+                        (void **)&b->features));
+    b->centres = need_memory(n_clouds * dim * sizeof *b->centres);
+    b->weights = need_memory(b->n * sizeof *b->weights);
+    b->cloud = need_memory(b->n * sizeof *b->cloud);
+    for (size_t i = 0; i < n_clouds * dim; i++)
+        b->centres[i] = 0.7f * next_normal(&state);
+    need(pl_parallel(pl_cpu_count(), (b->n + ITEM - 1) / ITEM, draw_documents, b));
+}
+
+/* ---- how good shards are ---- */
+/* The share of the variance of all features that lies within shards. */
+static double variance_within(const bench *b, const pl_shards *shards)
+{
+    const size_t dim = (size_t)b->dim, k = (size_t)b->n_paths;
+    double *sums = need_memory(k * dim * sizeof *sums), *counts, squares = 0;
+    double between = 0, all = 0;
+    counts = need_memory(k * sizeof *counts);
+    memset(sums, 0, k * dim * sizeof *sums);
+    memset(counts, 0, k * sizeof *counts);
+    for (size_t i = 0; i < b->n; i++) {
+        const size_t path = (size_t)shards->path_of[i];
+        counts[path]++;
+        for (size_t d = 0; d < dim; d++) {
+            const double x = (double)b->features[i * dim + d];
+            sums[path * dim + d] += x;
+            squares += x * x;
+        }
+    }
+    for (size_t d = 0; d < dim; d++) {
+        double total = 0;
+        for (size_t p = 0; p < k; p++) {
+            total += sums[p * dim + d];
+            if (counts[p] > 0)
+                between += sums[p * dim + d] * sums[p * dim + d] / counts[p];
+        }
+        all += total * total / (double)b->n;
+    }
+    pl_free_aligned(sums);
+    pl_free_aligned(counts);
+    return (squares - between) / (squares - all);
+}
+
+static double heaviest_over_mean(const bench *b, const pl_shards *shards)
+{
+    double *load = need_memory((size_t)b->n_paths * sizeof *load), sum = 0, most = 0;
+    memset(load, 0, (size_t)b->n_paths * sizeof *load);
+    for (size_t i = 0; i < b->n; i++) {
+        load[shards->path_of[i]] += b->weights[i];
+        sum += b->weights[i];
+    }
+    for (int p = 0; p < b->n_paths; p++)
+        most = fmax(most, load[p]);
+    pl_free_aligned(load);
+    return most * b->n_paths / sum;
+}
+
+static void deal_and_judge(const bench *b, const char *name, const pl_router *router)
+{
+    pl_shards shards;
+    pl_judgement judged;
+    double start = pl_now();
+    need(pl_shards_make(router, b->features, b->n, 1, &shards));
+    printf("%-8s %7.1f s  every document dealt\n", name, pl_now() - start);
+    start = pl_now();
+    pl_judge(shards.path_of, b->n_paths, b->cloud, b->n_clouds, b->n, &judged);
+    printf("%-8s %7.1f s  within shards %.5f of the variance, heaviest shard %.3f of "
+           "the mean, purity %.4f, %d repaired\n",
+           name, pl_now() - start, variance_within(b, &shards),
+           heaviest_over_mean(b, &shards), judged.purity, shards.n_repaired);
+    fflush(stdout);
+    pl_shards_clear(&shards);
+}
+
+/* ---- stages ---- */
+static pl_router_options router_options(const bench *b)
+{
+    return (pl_router_options){.kind = PL_ROUTER_KMEANS,
+                               .n_paths = b->n_paths,
+                               .restarts = 1,
+                               .iterations = 20,
+                               .balance = 0.1,
+                               .weights = b->weights,
+                               .standardize = true,
+                               .components = b->dim < 20 ? b->dim : 20,
+                               .sharpen = 3,
+                               .unit = true,
+                               .seed = SEED,
+                               .n_threads = pl_cpu_count(),
+                               .memory = b->fit_bytes};
+}
+
+static void fit_clusters(const bench *b)
+{
+    const pl_router_options options = router_options(b);
+    const double start = pl_now();
+    pl_router *router = NULL;
+    need(pl_router_fit(b->features, b->n, b->dim, &options, &router));
+    printf("kmeans   %7.1f s  fitted to one document of %zu\n", pl_now() - start,
+           pl_router_stride(&options, b->n, b->dim));
+    fflush(stdout);
+    deal_and_judge(b, "kmeans", router);
+    pl_router_destroy(&router);
+}
+
+/* The score of a document on a path is nearness to the path's cloud, so the fit has
+ * something to learn. */
+static void fit_scores(const bench *b)
+{
+    const size_t n = b->n < 65536 ? b->n : 65536, k = (size_t)b->n_paths;
+    const size_t dim = (size_t)b->dim;
+    double *scores = need_memory(n * k * sizeof *scores), start = pl_now();
+    pl_router_options options = router_options(b);
+    pl_router *router = NULL;
+    for (size_t i = 0; i < n * k; i++) {
+        const float *x = b->features + i / k * dim;
+        const float *centre = b->centres + 2 * (i % k) * dim;
+        double sum = 0;
+        for (size_t d = 0; d < dim; d++)
+            sum += (double)(x[d] - centre[d]) * (double)(x[d] - centre[d]);
+        scores[i] = -sum / 2;
+    }
+    options.kind = PL_ROUTER_LINEAR;
+    options.scores = scores;
+    options.balance = 0;
+    options.components = options.sharpen = 0;
+    options.unit = false;
+    options.weights = NULL;
+    need(pl_router_fit(b->features, n, b->dim, &options, &router));
+    pl_free_aligned(scores);
+    printf("linear   %7.1f s  fitted to the scores of %zu documents\n",
+           pl_now() - start, n);
+    start = pl_now();
+    options = router_options(b);
+    need(pl_router_price(router, b->features, b->n, &options));
+    printf("linear   %7.1f s  priced\n", pl_now() - start);
+    deal_and_judge(b, "linear", router);
+    pl_router_destroy(&router);
+}
+
+static void plan_documents(bench *b, const char *folder)
+{
+    pl_alike alike;
+    double start = pl_now();
+    make_documents(b, folder);
+    printf("features %7.1f s  %zu documents, %d columns, %d paths\n", pl_now() - start,
+           b->n, b->dim, b->n_paths);
+    fflush(stdout);
+    fit_clusters(b);
+    fit_scores(b);
+    start = pl_now();
+    need(pl_router_heaviest_alike(b->features, b->n, b->dim, b->weights, &alike));
+    printf("alike    %7.1f s  at most %zu documents look the same\n", pl_now() - start,
+           alike.n_docs);
+    pl_unmap_scratch(b->features, b->n * (size_t)b->dim * sizeof *b->features);
+    pl_free_aligned(b->centres);
+    pl_free_aligned(b->weights);
+    pl_free_aligned(b->cloud);
+}
+
+/* ---- memory ---- */
+/* Private memory of a process now, in KiB: without mapped files. */
+static long private_kib(pid_t pid)
+{
+    char name[64], line[256];
+    long kib = 0;
+    snprintf(name, sizeof name, "/proc/%d/status", (int)pid);
+    FILE *file = fopen(name, "r");
+    while (file && fgets(line, sizeof line, file))
+        if (strncmp(line, "RssAnon:", 8) == 0)
+            kib = strtol(line + 8, NULL, 10);
+    if (file)
+        fclose(file);
+    return kib;
+}
+
+static int watch_memory(pid_t child)
+{
+    const struct timespec pause = {.tv_nsec = 5000000};
+    long most = 0;
+    int status = 0;
+    while (waitpid(child, &status, WNOHANG) == 0) {
+        const long now = private_kib(child);
+        most = now > most ? now : most;
+        nanosleep(&pause, NULL);
+    }
+    printf("memory   private: at most %.0f MiB\n", (double)most / 1024.0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+int main(int argc, char **argv)
+{
+    int64_t number[4] = {0, 0, 0, 1024};
+    bool good = argc == 5 || argc == 6;
+    for (int i = 2; good && i < argc; i++)
+        good = pl_parse_int(argv[i], &number[i - 2]) == PL_OK && number[i - 2] >= 0;
+    good = good && number[0] >= 1 && number[0] <= UINT32_MAX && number[1] >= 1 &&
+           number[1] <= 4096 && number[2] >= 1 && number[2] <= 8192 &&
+           number[0] >= number[1] && number[3] <= 1 << 20;
+    if (!good) {
+        fprintf(stderr, "usage: bench_router FOLDER DOCS PATHS DIM [FIT_MIB]\n");
+        return 64;
+    }
+    bench b = {.n = (size_t)number[0],
+               .n_paths = (int)number[1],
+               .dim = (int)number[2],
+               .n_clouds = 2 * (int)number[1],
+               .fit_bytes = (uint64_t)number[3] << 20};
+    const pid_t child = fork();
+    if (child < 0) {
+        perror("bench_router: fork");
+        return 71;
+    }
+    if (child > 0)
+        return watch_memory(child);
+    plan_documents(&b, argv[1]);
+    return 0;
+}
