@@ -204,7 +204,17 @@ static pl_status export_path(job *j, int path)
                    .type = j->q->type,
                    .notes = j->notes,
                    .n_notes = j->n_notes};
+    const card about = {.r = &j->r,
+                        .store = j->store,
+                        .arm = &j->arm,
+                        .topology = j->topology,
+                        .path = path,
+                        .modules = j->modules,
+                        .title = title,
+                        .chosen = j->q->at || j->q->best};
     PL_CHECK(j->q->gguf ? pl_export_gguf(&e, target) : pl_export_folder(&e, target));
+    if (!j->q->gguf)
+        PL_CHECK(card_write(&about, target));
     tell_exported(j, name, target);
     return PL_OK;
 }

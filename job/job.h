@@ -7,10 +7,12 @@
  * objects with which a run answers prompts), store_homes (access to a store that
  * running homes have locked), run_homes (adding and removing homes), page (what a
  * browser shows of a run), check (the invariants of a stopped run),
- * bisect (since when a text is worse predicted). */
+ * bisect (since when a text is worse predicted), card (the model card of an exported
+ * path). */
 #ifndef PL_JOB_JOB_H
 #define PL_JOB_JOB_H
 #include "job/bisect.h"
+#include "job/card.h"
 #include "job/check.h"
 #include "job/config.h"
 #include "job/curves.h"

@@ -80,6 +80,28 @@ done
 [ "$(find "$work/gguf" -type f ! -name '*.gguf' | wc -l)" -eq 0 ] ||
     fail "export left something behind"
 
+# ---- the model card ----
+card=$work/hf/README.md
+[ "$(head -n 2 "$card" | tail -n 1)" = 'library_name: transformers' ] ||
+    fail "the card has no head"
+grep -q '^# run mix p01$' "$card" || fail "the card has no title"
+"$pathloom" store show L1.E0 --run "$work/run" --json > "$work/stdout"
+hash=$(sed 's/.*"hash":"\([0-9a-f]*\)".*/\1/' "$work/stdout")
+grep -q "^| .mix/L1.E0. | 2 | .$hash. |" "$card" || fail "the card has not L1.E0@2"
+tokens=$("$pathloom" data coverage mix --run "$work/run" --json |
+    sed 's/.*"path":"mix\/p01[^}]*"tokens":\([0-9]*\).*/\1/')
+grep -q "^| .mix. | 2 of 2 | 10 x 4 x 32 | $tokens | " "$card" || fail "not $tokens tokens"
+row=$(grep '^| [a-z]* | [0-9]* | [0-9]* | .* % |$' "$card" | tail -n 1)
+domain=$(echo "$row" | cut -d ' ' -f 2)
+documents=$("$pathloom" data coverage mix --of "$domain" --run "$work/run" --json |
+    sed 's/.*"path":"mix\/p01[^}]*"documents":\([0-9]*\).*/\1/')
+[ "$(echo "$row" | cut -d ' ' -f 4)" = "$documents" ] ||
+    fail "the card has not $documents documents of $domain"
+bits=$(tr -d ' \n' < "$work/run/report.json" |
+    sed 's/.*"row":"mix","title":"[^"]*","bits_per_byte":\([0-9]*\.[0-9][0-9][0-9]\).*/\1/')
+grep -q "^| mixture, by the router | $bits" "$card" || fail "not $bits bits per byte"
+ok
+
 # ---- which versions ----
 "$pathloom" export --run "$work/run" --path 1 --at 2 --out "$work/second" > "$work/stdout"
 cmp "$work/hf/model.safetensors" "$work/second/model.safetensors" ||
@@ -88,6 +110,9 @@ cmp "$work/hf/model.safetensors" "$work/second/model.safetensors" ||
 "$pathloom" export --run "$work/run" --path 1 --at early --out "$work/early" > "$work/stdout"
 "$pathloom" export --run "$work/run" --path 1 --at 1 --out "$work/first" > "$work/stdout"
 same_values "$work/early/model.safetensors" "$work/first/model.safetensors"
+grep -q 'versions were chosen' "$work/early/README.md" &&
+    ! grep -q '^## Evaluation' "$work/early/README.md" ||
+    fail "the card of an earlier version tells the evaluation of the newest"
 "$pathloom" export --run "$work/run" --path 1 --at 0 --out "$work/start" > "$work/stdout"
 "$pathloom" export --run "$work/run" --arm base --out "$work/base" > "$work/stdout"
 same_values "$work/start/model.safetensors" "$work/base/model.safetensors"

@@ -1,0 +1,21 @@
+/* The model card of an exported path: README.md beside its files, made from the
+ * provenance in the store and the run's last evaluation. */
+#ifndef PL_JOB_CARD_H
+#define PL_JOB_CARD_H
+#include "job/run.h"
+
+typedef struct card {
+    const pl_run *r;
+    pl_store *store;
+    const pl_arm *arm;
+    const pl_topology *topology;
+    int path;
+    const pl_path_module *modules; /* [n_slots] the versions that were exported */
+    const char *title;
+    bool chosen; /* the user chose versions; they may be older than the newest ones */
+} card;
+
+/* Writes FOLDER/README.md. What the store does not know is left out. */
+PL_MUST_CHECK pl_status card_write(const card *c, const char *folder);
+
+#endif
