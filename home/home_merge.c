@@ -30,6 +30,8 @@ typedef struct merge {
     float *before;   /* the parent version, if a change is kept; else NULL */
     float *origin;   /* version 0, if updates are relative to it; else NULL */
     int n_kept;      /* number of vectors that versions keep */
+    pl_iso_matrix *matrices; /* whose singular values become equal; may be NULL */
+    int n_matrices;
     pl_buf change;
     pl_version version;
 } merge;
@@ -118,6 +120,8 @@ static pl_status take_step(merge *g, pl_outer_state *state, pl_outer_report *rep
     /* with one contributor both means are the same */
     of.present = g->arm->arm.outer.present && g->n > 1;
     of.messages = home_updates_source(updates);
+    of.matrices = g->matrices;
+    of.n_matrices = g->n_matrices;
     if (pl_traits(g->settings.method)->gossips) {
         /* The mean of noloco's holders moves as its rule without consensus moves with
          * the mean of their updates (outer/gossip.h). So the home can compute that mean
@@ -234,6 +238,8 @@ static void choose_step(merge *g)
     if (of->gossips)
         settings.method = scales ? PL_METHOD_HEAVY_BALL : PL_METHOD_DILOCO;
     g->step = pl_method_step(&settings, scales ? 1 : g->lr, rescales, g->n);
+    if (of->equalizes && !settled)
+        g->n_matrices = pl_iso_matrices(g->arm->topology, g->index, &g->matrices);
 }
 
 static pl_status prepare_merge(merge *g)
@@ -259,6 +265,7 @@ static pl_status prepare_merge(merge *g)
 static void release_merge(merge *g)
 {
     pl_free(g->contributions);
+    pl_free(g->matrices);
     pl_free_aligned(g->params);
     pl_free_aligned(g->momentum);
     pl_free_aligned(g->origin);

@@ -285,8 +285,8 @@ static const pl_key keys[] = {
 
     SECTION("outer", "how updates are merged into versions"),
     {"outer.method", PL_KEY_TEXT, AT(method), "diloco", 0, 0, NULL, "",
-     "outer method: diloco, fedavg, heavy-ball, noloco, co2, streaming, eager or "
-     "delayed-nesterov",
+     "outer method: diloco, fedavg, heavy-ball, noloco, co2, streaming, eager, "
+     "delayed-nesterov or iso",
      false},
     {"outer.lr", PL_KEY_REAL, AT(outer_lr), "-1", -1, 100, NULL, "",
      "outer learning rate; -1: the method's own (diloco 0.7)", false},
@@ -307,7 +307,8 @@ static const pl_key keys[] = {
      "for the rest; 0: for ever",
      false},
     {"outer.quorum", PL_KEY_REAL, AT(quorum), "1", 0.01, 1, NULL, "",
-     "diloco, fedavg, heavy-ball: share of a module's contributors that a round needs; "
+     "diloco, iso, fedavg, heavy-ball: share of a module's contributors that a round "
+     "needs; "
      "below 1 it is merged without the others, and results depend on timing",
      false},
     {"outer.late_weight", PL_KEY_REAL, AT(late_weight), "0", 0, 1, NULL, "",
@@ -360,7 +361,8 @@ static const pl_key keys[] = {
     {"outer.floor", PL_KEY_REAL, AT(outer_floor), "0.1", 0, 1, NULL, "of outer.lr",
      "outer.lr at the end of its decay, as a share of outer.lr", false},
     {"outer.settle", PL_KEY_BOOL, AT(settle), "true", 0, 0, NULL, "",
-     "diloco, heavy-ball and streaming: take the plain mean of the updates, without "
+     "diloco, iso, heavy-ball and streaming: take the plain mean of the updates, "
+     "without "
      "momentum, while the inner learning rate decays (train.schedule=wsd); only with "
      "outer.decay=constant",
      false},

@@ -32,10 +32,11 @@ static pl_status read_method(const config *c, pl_outer *out)
                        of->name);
     if (c->quorum < 1) {
         if (!pl_method_averages(method) || of->delays)
-            return pl_fail(PL_ERR_CONFIG,
-                           "outer.quorum is for diloco, fedavg and heavy-ball; rounds "
-                           "of %s are not merged without some of their updates",
-                           of->name);
+            return pl_fail(
+                PL_ERR_CONFIG,
+                "outer.quorum is for diloco, iso, fedavg and heavy-ball; rounds "
+                "of %s are not merged without some of their updates",
+                of->name);
         out->quorum = c->quorum;
         out->late_weight = c->late_weight;
     }

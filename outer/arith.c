@@ -40,9 +40,18 @@ static pl_status add_messages(const pl_arith_merge *m, float *mean)
     return pl_codec_add_each(&m->messages, m->n, mean);
 }
 
+static pl_status equalize_matrices(const pl_arith_merge *m, float *mean)
+{
+    for (int i = 0; i < m->n_matrices; i++)
+        PL_CHECK(pl_iso_equalize(mean + m->matrices[i].offset, m->matrices[i].rows,
+                                 m->matrices[i].cols, pl_codec_add_threads()));
+    return PL_OK;
+}
+
 pl_status pl_arith_step(const pl_arith_merge *m, pl_outer_report *report)
 {
     float *mean = NULL;
+    double norm = 0;
     pl_status status = PL_OK;
     PL_TRY(pl_try_alloc(m->n * sizeof *mean, "an outer step", (void **)&mean));
     PL_TRY(add_messages(m, mean));
@@ -51,7 +60,12 @@ pl_status pl_arith_step(const pl_arith_merge *m, pl_outer_report *report)
         mean[i] += params[i] - m->origin[i];
     for (size_t i = 0; m->factor != 1.0f && i < m->n; i++)
         mean[i] *= m->factor;
+    if (m->n_matrices > 0)
+        norm = pl_l2_norm(mean, m->n);
+    PL_TRY(equalize_matrices(m, mean));
     PL_TRY(pl_outer_apply(m->step, m->state, mean, m->n, report));
+    if (m->n_matrices > 0)
+        report->mean_norm = norm;
 done:
     pl_free_aligned(mean);
     return status;

@@ -6,6 +6,7 @@
 #ifndef PL_OUTER_ARITH_H
 #define PL_OUTER_ARITH_H
 #include "codec/codec.h"
+#include "outer/iso.h"
 #include "outer/step.h"
 #ifdef __cplusplus
 extern "C" {
@@ -17,6 +18,7 @@ extern "C" {
  *   D = D / W, where W > 0                value by value, if `present`
  *   D = D + (params - origin)             unless origin is NULL
  *   D = factor D
+ *   D = with equal singular values per matrix in `matrices` (outer/iso.h)
  *
  * W is, for each value, the sum of the weights of the messages that are not 0 there (as
  * in SparseLoCo, arXiv:2508.15706). pl_codec_add_all adds homomorphic messages, without
@@ -30,8 +32,11 @@ typedef struct pl_arith_merge {
     bool present; /* divide by W; impossible with homomorphic messages */
     const float *origin;
     float factor;
+    const pl_iso_matrix *matrices; /* [n_matrices]; none unless the method is iso */
+    int n_matrices;
 } pl_arith_merge;
 
+/* In the report, mean_norm is the norm of D before singular values were changed. */
 PL_MUST_CHECK pl_status pl_arith_step(const pl_arith_merge *merge,
                                       pl_outer_report *report);
 

@@ -223,7 +223,8 @@ static const char *against_present(const pl_outer *outer)
         return "codec.name=topk (with f32 for some classes, if you like): other "
                "codecs send all values, some rounded to 0";
     if (!pl_method_averages(outer->method.method))
-        return "outer.method diloco, fedavg, heavy-ball or co2: under other methods a "
+        return "outer.method diloco, iso, fedavg, heavy-ball or co2: under other "
+               "methods a "
                "path must know the share of its update in the mean";
     for (int k = 0; k < PL_CLASS_PRIVATE; k++)
         if (outer->momentum[k] != 0)

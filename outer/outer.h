@@ -2,8 +2,8 @@
  * opens a file or a socket, or writes to a store.
  *
  * Read in this order: arm (the definition of a training), step_method, step,
- * step_overlap and gossip (the outer step of every method), rounds (which versions and
- * updates belong to which phase), change (versions as encoded differences), arith
+ * step_overlap, gossip and iso (the outer step of every method), rounds (which versions
+ * and updates belong to which phase), change (versions as encoded differences), arith
  * (steps over whole modules), audit_row (which tasks are done twice, and how two
  * results are compared), moments (which states a path can have), coverage (which
  * samples were trained, according to the store's records), exposure (how often some
@@ -21,6 +21,7 @@
 #include "outer/exposure.h"
 #include "outer/gossip.h"
 #include "outer/held.h"
+#include "outer/iso.h"
 #include "outer/moments.h"
 #include "outer/rounds.h"
 #include "outer/step.h"

@@ -4,7 +4,8 @@
  * a path. For most methods phase and round are the same number; the methods differ in
  * how old a version may be:
  *
- *   diloco, fedavg, heavy-ball   phase p starts from version p
+ *   diloco, iso, fedavg,         phase p starts from version p
+ *   heavy-ball
  *   co2, eager (delay D)         from version max(0, p - D)
  *   noloco                       from the path's own parameters; updates are relative
  *                                to version 0, which every worker has

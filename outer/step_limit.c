@@ -159,6 +159,7 @@ pl_status pl_method_check(const pl_method_settings *s)
         return check_delayed(s);
     case PL_METHOD_DILOCO:
     case PL_METHOD_HEAVY_BALL:
+    case PL_METHOD_ISO:
     case PL_METHOD_COUNT:
         break;
     }

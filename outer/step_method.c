@@ -18,6 +18,8 @@ static const pl_method_traits traits[PL_METHOD_COUNT] = {
     [PL_METHOD_EAGER] = {"eager", 0.4, 0.5, PL_RULE_NESTEROV, .leads = true},
     [PL_METHOD_DELAYED_NESTEROV] = {"delayed-nesterov", 0.4, 0.5, PL_RULE_NESTEROV,
                                     .arrives = true},
+    [PL_METHOD_ISO] = {"iso", 0.7, 0.9, PL_RULE_NESTEROV, .equalizes = true,
+                       .settles = true},
 };
 static const char *const rules[] = {"nesterov", "heavy-ball"};
 static const char *const gaps[] = {"none", "norm", "constant"};

@@ -8,6 +8,8 @@
  *   streaming         diloco per fragment, fragments at offsets (outer/step_overlap.h)
  *   eager             last phase's mean with this phase's own part (step_overlap.h)
  *   delayed-nesterov  a step at each arrival, momentum at every `buffer`-th arrival
+ *   iso               diloco with the mean's singular values equal per matrix
+ *                     (outer/iso.h)
  *
  * A limit holds for updates g = lambda (x - x*). A phase that trains to its optimum has
  * lambda 1, and no phase has more. So 1 is the default curvature, and settings that are
@@ -29,6 +31,7 @@ typedef enum pl_method {
     PL_METHOD_STREAMING,
     PL_METHOD_EAGER,
     PL_METHOD_DELAYED_NESTEROV,
+    PL_METHOD_ISO,
     PL_METHOD_COUNT
 } pl_method;
 
@@ -54,8 +57,9 @@ typedef struct pl_method_traits {
     bool streams; /* fragments of the model are merged at offsets within a phase */
     /* a path steps at once with its own part of a mean that comes later */
     bool leads;
-    bool arrives; /* each update is merged when it arrives; phases have no mean */
-    bool settles; /* takes the plain mean in its last phases (pl_outer_schedule) */
+    bool arrives;   /* each update is merged when it arrives; phases have no mean */
+    bool equalizes; /* the mean gets equal singular values per matrix of a block */
+    bool settles;   /* takes the plain mean in its last phases (pl_outer_schedule) */
 } pl_method_traits;
 
 const pl_method_traits *pl_traits(pl_method method);
@@ -129,9 +133,9 @@ PL_MUST_CHECK pl_status pl_decay_parse(const char *text, pl_decay *out);
  * shape: 1, (1 + cos(pi q))/2, 1 - q; floor is a share of lr. After the last phase
  * it stays at lr floor (constant: at lr).
  *
- * In the last `settle` phases diloco, heavy-ball and streaming take the plain mean: lr
- * 1, momentum 0. While the inner learning rate falls to zero, a step beyond the mean
- * overshoots, and training can no longer correct it. */
+ * In the last `settle` phases diloco, iso, heavy-ball and streaming take the plain
+ * mean: lr 1, momentum 0. While the inner learning rate falls to zero, a step beyond
+ * the mean overshoots, and training can no longer correct it. */
 typedef struct pl_outer_schedule {
     pl_decay decay;
     int64_t warmup, phases;

@@ -123,7 +123,7 @@ agrees() { # name, options
     rm -rf "$work/$case".*
 }
 
-for method in diloco fedavg heavy-ball co2 eager noloco; do
+for method in diloco fedavg heavy-ball co2 eager noloco iso; do
     same "$method" --set outer.method="$method"
 done
 same noloco-odd --set outer.method=noloco --set topology.levels=3x1

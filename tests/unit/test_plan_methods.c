@@ -535,6 +535,7 @@ static void diloco_ends(void **state)
     play_all(PL_METHOD_DILOCO, 1, 0, 0);
     play_all(PL_METHOD_FEDAVG, 1, 0, 0);
     play_all(PL_METHOD_HEAVY_BALL, 1, 0, 0);
+    play_all(PL_METHOD_ISO, 1, 0, 0);
 }
 
 static void co2_ends(void **state)

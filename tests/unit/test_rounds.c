@@ -95,8 +95,8 @@ static void methods_without_delay_start_from_the_phase_before(void **state)
 {
     fixture *f = *state;
     static const pl_method methods[] = {PL_METHOD_DILOCO, PL_METHOD_FEDAVG,
-                                        PL_METHOD_HEAVY_BALL};
-    for (size_t i = 0; i < 3; i++) {
+                                        PL_METHOD_HEAVY_BALL, PL_METHOD_ISO};
+    for (size_t i = 0; i < 4; i++) {
         choose(f, methods[i]);
         for (int phase = 0; phase < PHASES; phase++) {
             assert_int_equal(base(f, f->shared, phase), phase);

@@ -1,0 +1,326 @@
+/* folder: outer; label: unit */
+/* Equal singular values (outer/iso.h) against an SVD in double and against the header's
+ * equations in plain loops; which matrices of a module are changed. */
+#include "outer/outer.h"
+#include <math.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+static float *random_matrix(int rows, int cols, uint64_t stream, float scale)
+{
+    const size_t n = (size_t)rows * (size_t)cols;
+    float *x = malloc(n * sizeof *x);
+    assert_non_null(x);
+    for (size_t i = 0; i < n; i++)
+        x[i] = scale * pl_random_normal(17, stream, i);
+    return x;
+}
+
+static float *copy_of(const float *x, size_t n)
+{
+    float *y = malloc(n * sizeof *y);
+    assert_non_null(y);
+    memcpy(y, x, n * sizeof *y);
+    return y;
+}
+
+/* ---- an SVD: one-sided Jacobi rotations (Hestenes 1958) ---- */
+
+/* u [R,C], R >= C: its columns become orthogonal; v [C,C] collects the rotations. */
+static void rotate_columns(double *u, double *v, int R, int C, int p, int q)
+{
+    double a = 0, b = 0, c = 0;
+    for (int r = 0; r < R; r++) {
+        a += u[r * C + p] * u[r * C + p];
+        b += u[r * C + q] * u[r * C + q];
+        c += u[r * C + p] * u[r * C + q];
+    }
+    if (fabs(c) <= 1e-15 * sqrt(a * b))
+        return;
+    const double z = (b - a) / (2 * c);
+    const double t = (z >= 0 ? 1 : -1) / (fabs(z) + sqrt(1 + z * z));
+    const double k = 1 / sqrt(1 + t * t), s = k * t;
+    for (int r = 0; r < R + C; r++) {
+        double *row = r < R ? u + r * C : v + (r - R) * C;
+        const double x = row[p], y = row[q];
+        row[p] = k * x - s * y;
+        row[q] = s * x + k * y;
+    }
+}
+
+/* Writes mean(S) U V^T of x to out, both [rows, cols]; returns the smallest singular
+ * value over the Frobenius norm. */
+static double equalize_by_svd(double *out, const float *x, int rows, int cols)
+{
+    const bool turned = rows < cols;
+    const int R = turned ? cols : rows, C = turned ? rows : cols;
+    double *u = calloc((size_t)(R * C), sizeof *u), *v = calloc((size_t)(C * C), 8);
+    double *s = calloc((size_t)C, sizeof *s), mean = 0, squares = 0, least = INFINITY;
+    assert_true(u && v && s);
+    for (int r = 0; r < rows; r++)
+        for (int c = 0; c < cols; c++)
+            u[turned ? c * C + r : r * C + c] = (double)x[r * cols + c];
+    for (int c = 0; c < C; c++)
+        v[c * C + c] = 1;
+    for (int sweep = 0; sweep < 60; sweep++)
+        for (int p = 0; p < C; p++)
+            for (int q = p + 1; q < C; q++)
+                rotate_columns(u, v, R, C, p, q);
+    for (int c = 0; c < C; c++) {
+        for (int r = 0; r < R; r++)
+            s[c] += u[r * C + c] * u[r * C + c];
+        squares += s[c];
+        s[c] = sqrt(s[c]);
+        mean += s[c] / C;
+        least = fmin(least, s[c]);
+    }
+    for (int r = 0; r < R; r++)
+        for (int c = 0; c < C; c++) {
+            double sum = 0;
+            for (int k = 0; k < C; k++)
+                sum += u[r * C + k] / s[k] * v[c * C + k];
+            out[turned ? c * cols + r : r * cols + c] = mean * sum;
+        }
+    free(u), free(v), free(s);
+    return least / sqrt(squares);
+}
+
+static double relative_error(const float *got, const double *want, size_t n)
+{
+    double wrong = 0, all = 0;
+    for (size_t i = 0; i < n; i++) {
+        wrong += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
+        all += want[i] * want[i];
+    }
+    return sqrt(wrong / all);
+}
+
+static const int shapes[][2] = {{1, 7},   {7, 1},   {5, 5},   {24, 10}, {10, 24},
+                                {16, 16}, {33, 64}, {48, 17}, {40, 100}};
+enum { N_SHAPES = sizeof shapes / sizeof shapes[0] };
+
+static void the_result_is_that_of_an_svd(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_SHAPES; i++) {
+        const int rows = shapes[i][0], cols = shapes[i][1];
+        const size_t n = (size_t)rows * (size_t)cols;
+        float *x = random_matrix(rows, cols, (uint64_t)i, 1e-3f);
+        double *want = calloc(n, sizeof *want);
+        /* a matrix whose least singular value the iteration promises to reach */
+        assert_true(equalize_by_svd(want, x, rows, cols) > 1e-3);
+        assert_int_equal(pl_iso_equalize(x, rows, cols, 1), PL_OK);
+        const double error = relative_error(x, want, n);
+        if (!(error < 5e-6))
+            fail_msg("%d x %d is off by %g", rows, cols, error);
+        free(x), free(want);
+    }
+}
+
+/* ---- the header's equations, in plain loops ---- */
+
+static void plain_product(float *out, const float *a, const float *b, int R, int K,
+                          int C)
+{
+    for (int r = 0; r < R; r++)
+        for (int c = 0; c < C; c++) {
+            float sum = 0;
+            for (int k = 0; k < K; k++)
+                sum += a[r * K + k] * b[k * C + c];
+            out[r * C + c] = sum;
+        }
+}
+
+/* x [n,m] with n <= m */
+static void plain_equalize(float *x, int n, int m)
+{
+    static const float of[PL_ISO_ITERATIONS][3] = {
+        {8.15655f, -22.48329f, 15.87877f}, {4.04293f, -2.80892f, 0.50002f},
+        {3.89167f, -2.77248f, 0.50606f},   {3.28575f, -2.36813f, 0.46449f},
+        {2.34654f, -1.70978f, 0.42324f},   {1.875f, -1.25f, 0.375f},
+        {1.875f, -1.25f, 0.375f}};
+    const size_t N = (size_t)n * (size_t)m, Q = (size_t)n * (size_t)n;
+    float *g = copy_of(x, N), *xt = copy_of(x, N), *y = copy_of(x, N);
+    float *a = calloc(Q, sizeof *a), *b = calloc(Q, sizeof *b);
+    double squares = 0, product = 0;
+    for (size_t i = 0; i < N; i++)
+        squares += (double)g[i] * (double)g[i];
+    for (size_t i = 0; i < N; i++)
+        x[i] = (float)((double)g[i] / (1.01 * sqrt(squares)));
+    for (int k = 0; k < PL_ISO_ITERATIONS; k++) {
+        for (int r = 0; r < n; r++)
+            for (int c = 0; c < m; c++)
+                xt[c * n + r] = x[r * m + c];
+        plain_product(a, x, xt, n, m, n);
+        plain_product(b, a, a, n, n, n);
+        for (size_t i = 0; i < Q; i++)
+            b[i] = of[k][1] * a[i] + of[k][2] * b[i];
+        plain_product(y, b, x, n, n, m);
+        for (size_t i = 0; i < N; i++)
+            x[i] = of[k][0] * x[i] + y[i];
+    }
+    for (size_t i = 0; i < N; i++)
+        product += (double)x[i] * (double)g[i];
+    for (size_t i = 0; i < N; i++)
+        x[i] = (float)(product / n * (double)x[i]);
+    free(g), free(xt), free(y), free(a), free(b);
+}
+
+/* Instruction sets and numbers of threads must not show in the bytes. */
+static void the_bytes_are_those_of_plain_loops_on_any_number_of_threads(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_SHAPES; i++) {
+        const int rows = shapes[i][0], cols = shapes[i][1];
+        const size_t n = (size_t)rows * (size_t)cols;
+        if (rows > cols)
+            continue;
+        float *want = random_matrix(rows, cols, 50 + (uint64_t)i, 2.0f);
+        float *from = copy_of(want, n);
+        plain_equalize(want, rows, cols);
+        for (int threads = 1; threads <= 3; threads++) {
+            float *got = copy_of(from, n);
+            assert_int_equal(pl_iso_equalize(got, rows, cols, threads), PL_OK);
+            assert_memory_equal(got, want, n * sizeof *got);
+            free(got);
+        }
+        free(want), free(from);
+    }
+}
+
+static void a_transpose_gives_the_transpose(void **state)
+{
+    (void)state;
+    enum { R = 20, C = 37 };
+    float *x = random_matrix(R, C, 3, 1.0f), t[R * C];
+    for (int r = 0; r < R; r++)
+        for (int c = 0; c < C; c++)
+            t[c * R + r] = x[r * C + c];
+    assert_int_equal(pl_iso_equalize(x, R, C, 2), PL_OK);
+    assert_int_equal(pl_iso_equalize(t, C, R, 2), PL_OK);
+    for (int r = 0; r < R; r++)
+        for (int c = 0; c < C; c++)
+            assert_true(fabsf(t[c * R + r] - x[r * C + c]) < 1e-5f);
+    free(x);
+}
+
+static void what_has_no_direction_stays_as_it_is(void **state)
+{
+    (void)state;
+    float zeros[6] = {0}, wrong[6] = {1, 2, NAN, 4, 5, 6}, was[6];
+    memcpy(was, wrong, sizeof was);
+    assert_int_equal(pl_iso_equalize(zeros, 2, 3, 1), PL_OK);
+    for (int i = 0; i < 6; i++)
+        assert_true(zeros[i] == 0.0f);
+    assert_int_equal(pl_iso_equalize(wrong, 2, 3, 1), PL_OK);
+    assert_memory_equal(wrong, was, sizeof was);
+    /* a single direction: rank 1 keeps its direction, and a mean over two values */
+    float one[] = {3, 0, 0, 4, 0, 0};
+    assert_int_equal(pl_iso_equalize(one, 2, 3, 1), PL_OK);
+    const float half[] = {1.5f, 0, 0, 2, 0, 0};
+    for (int i = 0; i < 6; i++)
+        assert_true(fabsf(one[i] - half[i]) < 1e-5f);
+}
+
+static void size_does_not_matter(void **state)
+{
+    (void)state;
+    static const float scales[] = {1e-30f, 1e-12f, 1e15f, 1e30f};
+    float *unit = random_matrix(12, 30, 4, 1.0f);
+    assert_int_equal(pl_iso_equalize(unit, 12, 30, 1), PL_OK);
+    for (int i = 0; i < 4; i++) {
+        float *x = random_matrix(12, 30, 4, scales[i]);
+        assert_int_equal(pl_iso_equalize(x, 12, 30, 1), PL_OK);
+        for (int k = 0; k < 360; k++)
+            assert_true(fabsf(x[k] / scales[i] - unit[k]) < 1e-5f);
+        free(x);
+    }
+    free(unit);
+}
+
+/* ---- a module ---- */
+
+static const pl_shape shape = {.vocab = 11,
+                               .width = 8,
+                               .n_heads = 2,
+                               .n_kv_heads = 1,
+                               .head_size = 4,
+                               .ffn = 12,
+                               .n_blocks = 2,
+                               .context = 8,
+                               .tied = false,
+                               .rope_theta = 100.0,
+                               .norm_eps = 1e-5,
+                               .qk_norm = true};
+
+static void only_matrices_of_blocks_are_changed(void **state)
+{
+    (void)state;
+    pl_topology *t;
+    const pl_topology_spec spec = {.n_levels = 1, .experts = {2}, .replicas = 1};
+    assert_int_equal(pl_topology_create(&shape, &spec, &t), PL_OK);
+    for (int module = 0; module < pl_topology_n_modules(t); module++) {
+        const pl_slot *slot = pl_topology_slot(t, pl_topology_module_slot(t, module));
+        pl_iso_matrix *matrices;
+        const int n = pl_iso_matrices(t, module, &matrices);
+        assert_int_equal(n, slot->kind == PL_SLOT_BLOCKS ? 2 * 7 : 0);
+        float *values = random_matrix(1, (int)slot->n_params, 5, 1.0f);
+        float *params = calloc(slot->n_params, sizeof *params);
+        assert_non_null(params);
+        pl_outer_state at = {.params = params};
+        const pl_outer_step step = {.lr = 1, .n_contributors = 1};
+        pl_outer_report report;
+        pl_buf bytes = {0};
+        const float weight = 1.0f;
+        const pl_codec_part part = {0, slot->n_params, PL_ROLE_MLP};
+        pl_codec_options options;
+        assert_int_equal(pl_codec_options_default("f32", &options), PL_OK);
+        assert_int_equal(
+            pl_codec_encode_module(&options, &part, 1, NULL, values, NULL, &bytes),
+            PL_OK);
+        const pl_codec_message message = {bytes.data, bytes.len};
+        pl_codec_list list = {&message, &weight, 1, 0};
+        const pl_arith_merge merge = {.step = &step,
+                                      .state = &at,
+                                      .n = slot->n_params,
+                                      .messages = pl_codec_source_of(&list),
+                                      .matrices = matrices,
+                                      .n_matrices = n,
+                                      .factor = 1.0f};
+        assert_int_equal(pl_arith_step(&merge, &report), PL_OK);
+        pl_buf_destroy(&bytes);
+        /* the norm is that of the mean as it was */
+        assert_true(report.mean_norm == pl_l2_norm(values, slot->n_params));
+        for (int i = slot->first_tensor; i < slot->first_tensor + slot->n_tensors;
+             i++) {
+            const pl_tensor *x = pl_topology_tensor(t, i);
+            const size_t from = x->offset - slot->offset;
+            const size_t count = (size_t)x->rows * (size_t)x->cols;
+            if (x->block >= 0 && x->decay)
+                assert_int_equal(pl_iso_equalize(values + from, x->rows, x->cols, 1),
+                                 PL_OK);
+            for (size_t k = from; k < from + count; k++)
+                assert_true(params[k] == -values[k]);
+        }
+        free(values), free(params);
+        pl_free(matrices);
+    }
+    pl_topology_destroy(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_result_is_that_of_an_svd),
+        cmocka_unit_test(the_bytes_are_those_of_plain_loops_on_any_number_of_threads),
+        cmocka_unit_test(a_transpose_gives_the_transpose),
+        cmocka_unit_test(what_has_no_direction_stays_as_it_is),
+        cmocka_unit_test(size_does_not_matter),
+        cmocka_unit_test(only_matrices_of_blocks_are_changed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
