@@ -19,8 +19,14 @@ const store_verb store_verbs[] = {
      "From version V downwards if one is named. --graph draws from which versions it "
      "was made, one line each, back to the base model: through chapters, to the "
      "version "
-     "that a rollback returned to, and to all sources of a merge.",
-     1, 1, TAKES(GRAPH), true, store_log},
+     "that a rollback returned to, and to all sources of a merge. --health reads the "
+     "parameters of all versions of the module in its arm and prints for each: lag, "
+     "the "
+     "cosine of the pseudo-gradients of this version and the one before; gain, the "
+     "length of the step over the norm of the updates' mean; step, the same over the "
+     "norm of the parameters; transverse, the share of the contributors' updates in "
+     "which they disagree.",
+     1, 1, TAKES(GRAPH) | TAKES(HEALTH), true, store_log},
     {"show", "MODULE[@V]|TAG", "all of one version, or of a tag",
      "Hashes in full, the outer step's coefficients, and every contribution.", 1, 1, 0,
      true, store_show},

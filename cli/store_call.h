@@ -33,6 +33,7 @@
     X(KEEP, "keep", "N", "newest versions of each module that stay (3)")               \
     X(GRACE, "grace", "SECONDS", "versions younger than this stay (3600)")             \
     X(QUICK, "quick", NULL, "records only: bytes are not read")                        \
+    X(HEALTH, "health", NULL, "how well the outer steps work, from the parameters")    \
     X(HISTORY, "history", NULL, "added up over all versions up to this one")           \
     X(TASKS, "tasks", NULL, "train the tasks that made it once more, too")             \
     X(FORMAT, "format", "NAME", "raw (little-endian fp32), npy or text (raw)")         \

@@ -1,5 +1,6 @@
 /* pathloom store ls, log, show, stat: list what a store has, and show single things. */
 #include "cli/store_call.h"
+#include "cli/store_health.h"
 #include "cli/store_names.h"
 #include "cli/store_print.h"
 
@@ -289,6 +290,8 @@ pl_status store_log(store_call *call)
     PL_CHECK(names_module(q.store, call->words[0], &at, &versioned));
     if (call->values[STORE_OPT_GRAPH])
         return store_graph(call, at.module, at.number);
+    if (call->values[STORE_OPT_HEALTH])
+        return store_log_health(call, at.module, at.number);
     for (;; at.number--) {
         PL_CHECK(pl_store_get_version(q.store, at.module, at.number, &v));
         pl_status status = show_version(&q, &v, false);

@@ -8,7 +8,8 @@
  * results are compared), moments (which states a path can have), coverage (which
  * samples were trained, according to the store's records), exposure (how often some
  * documents were trained on), held (held-out text of paths, for curves), blend (modules
- * made from others after training).
+ * made from others after training), health (how well outer steps work, according to the
+ * versions).
  */
 #ifndef PL_OUTER_OUTER_H
 #define PL_OUTER_OUTER_H
@@ -21,6 +22,7 @@
 #include "outer/exposure.h"
 #include "outer/gossip.h"
 #include "outer/held.h"
+#include "outer/health.h"
 #include "outer/iso.h"
 #include "outer/moments.h"
 #include "outer/rounds.h"

@@ -55,6 +55,7 @@ job=''
 # ---- when it has finished ----
 verb ls
 verb ls --paths
+verb log L1.E0 --health
 verb ls --objects
 verb ls --refs
 verb tag best

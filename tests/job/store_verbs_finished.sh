@@ -100,6 +100,16 @@ says '^[*] base/'
 store log L2.E0@0 --json --run "$run"
 says '"params_norm":null,"update_norm":null'
 
+# ---- health ----
+echo "log --health shows each version from 1 on, and no lag where there is none"
+store log L2.E0@4 --health --json --run "$run"
+[ "$(sed 's/.*"version":\([0-9]*\),.*/\1/' "$work/verb.out" | tr '\n' ' ')" = '4 3 2 1 ' ] ||
+    fail "versions of log --health"
+[ "$(grep -c '"lag_correlation":null' "$work/verb.out")" -eq 1 ] || fail "lags of log --health"
+says '"version":1,"lag_correlation":null,"gain":[0-9.]*,"relative_step":0.[0-9]*,"transverse":0.[0-9]*}'
+store log L2.E0 --health --run "$run" # version 5 is a rollback
+says 'mix/L2.E0@5 .*lag *-  gain *-  step *-  transverse *-$'
+
 # ---- names ----
 echo "a tag has no name that means something else"
 for word in mix base dense embed L1 B0; do

@@ -1,0 +1,104 @@
+/* Finds pseudo-gradients in the steps between versions, and compares them (health.h).
+ */
+#include "outer/health.h"
+#include <math.h>
+#include <string.h>
+
+struct pl_health_walk {
+    size_t n;
+    float *params, *momentum, *last; /* of the version before; last: its g */
+    bool has_momentum, has_last;
+};
+
+pl_status pl_health_walk_create(size_t n, pl_health_walk **out)
+{
+    float *block = NULL;
+    *out = NULL;
+    PL_CHECK(pl_try_alloc((3 * n + 1) * sizeof *block, "a module's health",
+                          (void **)&block));
+    pl_health_walk *walk = pl_alloc(sizeof *walk);
+    *walk = (pl_health_walk){
+        .n = n, .params = block, .momentum = block + n, .last = block + 2 * n};
+    *out = walk;
+    return PL_OK;
+}
+
+void pl_health_walk_destroy(pl_health_walk **walk)
+{
+    if (!*walk)
+        return;
+    pl_free_aligned((*walk)->params);
+    pl_free(*walk);
+    *walk = NULL;
+}
+
+void pl_health_begin(pl_health_walk *walk, const float *params, bool initial)
+{
+    memcpy(walk->params, params, walk->n * sizeof *params);
+    memset(walk->momentum, 0, walk->n * sizeof *params);
+    walk->has_momentum = initial;
+    walk->has_last = false;
+}
+
+/* The factors of g = scale (s / eta - pull m). Returns false for methods whose steps
+ * also contain other vectors than the mean and the momentum. */
+static bool find_factors(const pl_health_step *step, double *scale, double *pull)
+{
+    static const char *const nesterov[] = {"nesterov", "sgd", "diloco", "iso",
+                                           "fedavg"};
+    const double mu = step->momentum;
+    if (strcmp(step->method, "heavy-ball") == 0) {
+        *scale = 1, *pull = mu;
+        return true;
+    }
+    for (size_t i = 0; i < sizeof nesterov / sizeof *nesterov; i++)
+        if (strcmp(step->method, nesterov[i]) == 0) {
+            *scale = 1 / (1 + mu), *pull = mu * mu;
+            return true;
+        }
+    return false;
+}
+
+static double transverse_share(const pl_health_step *step)
+{
+    double squares = 0, total = 0;
+    for (int i = 0; i < step->n; i++) {
+        squares += step->weights[i] * step->norms[i] * step->norms[i];
+        total += step->weights[i];
+    }
+    if (step->n < 2 || !(squares > 0) || !(total > 0))
+        return NAN;
+    const double share = 1 - step->mean_norm * step->mean_norm * total / squares;
+    return share > 0 ? share : 0; /* rounding, where all sent the same */
+}
+
+void pl_health_next(pl_health_walk *w, const float *params, const pl_health_step *step,
+                    pl_health *out)
+{
+    double scale = 1, pull = 0, ss = 0, xx = 0, gg = 0, ll = 0, gl = 0;
+    const bool known = find_factors(step, &scale, &pull) && step->lr > 0 &&
+                       (w->has_momentum || step->momentum == 0);
+    for (size_t i = 0; i < w->n; i++) {
+        const double s = (double)w->params[i] - (double)params[i];
+        const double m = w->momentum[i], last = w->last[i];
+        ss += s * s;
+        xx += (double)params[i] * (double)params[i];
+        if (!known)
+            continue;
+        const double g = scale * (s / step->lr - pull * m);
+        gg += g * g;
+        ll += last * last;
+        gl += g * last;
+        w->last[i] = (float)g;
+        w->momentum[i] = (float)(step->momentum * m + g);
+    }
+    *out = (pl_health){
+        .lag = known && w->has_last && gg > 0 && ll > 0 ? gl / sqrt(gg * ll) : NAN,
+        .step = sqrt(ss),
+        .gain = step->mean_norm > 0 ? sqrt(ss) / step->mean_norm : NAN,
+        .relative = xx > 0 ? sqrt(ss / xx) : NAN,
+        .transverse = transverse_share(step)};
+    memcpy(w->params, params, w->n * sizeof *params);
+    w->has_last = known;
+    w->has_momentum = known;
+}
