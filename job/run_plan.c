@@ -92,6 +92,20 @@ static uint64_t updates_bytes(const pl_run *r, uint64_t module)
     return all + all / 4;
 }
 
+/* Memory for the largest matrix whose singular values a home makes equal. */
+static uint64_t equalizing_bytes(const pl_run *r, const pl_outer *outer)
+{
+    uint64_t most = 0;
+    if (!pl_traits(outer->method.method)->equalizes)
+        return 0;
+    for (int i = 0; i < pl_topology_n_tensors(r->topology); i++) {
+        const pl_tensor *t = pl_topology_tensor(r->topology, i);
+        const uint64_t bytes = pl_iso_work_bytes(t->rows, t->cols);
+        most = t->block >= 0 && t->decay && bytes > most ? bytes : most;
+    }
+    return most;
+}
+
 /* A home's memory: it merges one module at a time (vectors and updates), and it holds
  * uploads from every path that sends to it, and messages. The database keeps what was
  * written last, and the allocator keeps freed blocks, more in longer jobs (measured: 10
@@ -112,7 +126,7 @@ static uint64_t home_bytes(const pl_run *r, const pl_outer *outer, uint64_t stor
     uint64_t database = stored < WRITTEN_BYTES ? stored : WRITTEN_BYTES;
     uint64_t kept = stored / KEPT_OF < KEPT_BYTES ? stored / KEPT_OF : KEPT_BYTES;
     return PROCESS_BYTES + database + kept + VECTORS * largest * sizeof(float) +
-           updates_bytes(r, largest * sizeof(float)) +
+           updates_bytes(r, largest * sizeof(float)) + equalizing_bytes(r, outer) +
            senders * (task + transfer_bytes(task));
 }
 

@@ -113,6 +113,12 @@ static size_t whole_tiles(int extent)
     return ((size_t)extent + TILE - 1) / TILE * TILE;
 }
 
+size_t pl_iso_work_bytes(int rows, int cols)
+{
+    const size_t a = whole_tiles(rows), b = whole_tiles(cols), n = a < b ? a : b;
+    return (3 * a * b + 2 * n * n) * sizeof(float);
+}
+
 /* Copies between the matrix and X, in which it may lie transposed. */
 static size_t place_in_x(const iso_work *w, bool turned, size_t row, size_t col)
 {
@@ -134,8 +140,8 @@ pl_status pl_iso_equalize(float *values, int rows, int cols, int n_threads)
         return PL_OK;
     float *block = NULL;
     const size_t matrix = w.n * w.m, square = w.n * w.n;
-    PL_CHECK(pl_try_alloc((3 * matrix + 2 * square) * sizeof *block,
-                          "equal singular values", (void **)&block));
+    PL_CHECK(pl_try_alloc(pl_iso_work_bytes(rows, cols), "equal singular values",
+                          (void **)&block));
     w.x = block, w.xt = block + matrix, w.y = block + 2 * matrix;
     w.a = block + 3 * matrix, w.b = w.a + square;
     for (size_t r = 0; r < R; r++)

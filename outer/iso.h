@@ -39,6 +39,8 @@ typedef struct pl_iso_matrix {
  * number; *out is the caller's to free, and NULL if there are none. */
 int pl_iso_matrices(const pl_topology *topology, int module, pl_iso_matrix **out);
 
+/* The memory that pl_iso_equalize takes for a while. */
+size_t pl_iso_work_bytes(int rows, int cols);
 /* Changes one matrix [rows, cols] in place. A matrix whose norm is 0 or not finite
  * stays as it is. ERR_NOMEM. */
 PL_MUST_CHECK pl_status pl_iso_equalize(float *values, int rows, int cols,
