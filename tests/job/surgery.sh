@@ -3,6 +3,7 @@
 # computed again from its record.
 #
 # usage: surgery.sh PATHLOOM WORKFOLDER
+# shellcheck disable=SC2154 # work belongs to job.sh
 set -u
 pathloom=$1
 . tests/support/job.sh
