@@ -198,7 +198,8 @@ static pl_status check_beginning(checker *c, const pl_arm *before,
         c->now->n_checked++;
     else if (base)
         note_unproven(c, "the base model does not begin with the random numbers of its "
-                         "seed, but with a model that was imported");
+                         "seed, as after an import, whose file the store does not "
+                         "have");
     else
         note_broken(c, "%s@0 is not what %s ended with", name, before->name);
     return PL_OK;
