@@ -87,6 +87,12 @@ bool pl_pubkey_equal(const pl_pubkey *a, const pl_pubkey *b)
     return memcmp(a->bytes, b->bytes, PL_PUBKEY_BYTES) == 0;
 }
 
+bool pl_pubkey_none(const pl_pubkey *key)
+{
+    static const pl_pubkey none;
+    return pl_pubkey_equal(key, &none);
+}
+
 /* ---- pairs ---- */
 /* Makes a pair whose public text does not begin with a dash: keys are given on command
  * lines, where a dash begins an option. */

@@ -48,6 +48,7 @@ void pl_pubkey_format(const pl_pubkey *key, char text[PL_PUBKEY_TEXT]);
 PL_MUST_CHECK pl_status pl_pubkey_parse(const char *text,
                                         pl_pubkey *out); /* ERR_DATA */
 bool pl_pubkey_equal(const pl_pubkey *a, const pl_pubkey *b);
+bool pl_pubkey_none(const pl_pubkey *key); /* all zero: a connection without a key */
 /* ERR_DATA if the bytes are not a valid public key: all zero, or another point of low
  * order, with which every key would share the same secret. */
 PL_MUST_CHECK pl_status pl_pubkey_check(const pl_pubkey *key);

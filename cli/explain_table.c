@@ -108,6 +108,10 @@ const explanation explanations[] = {
      "Failing memory, another build, a worker that lies.",
      "A third worker decides. `distance` below 0: other bytes on the same kind of "
      "device; above: across kinds, more than fleet.audit_tolerance."},
+    {"audit.unfenced",
+     "A result was wrong, but its worker's name belongs to a different key by now.",
+     "One of the job's own workers made it, and a stranger uses its name since.",
+     "Look at the memory and the build of the machine of that worker."},
     {"backend.remark", "The backend works otherwise than it should; `remark` says why.",
      "A driver that cannot capture CUDA graphs, for example.",
      "None needed: the bytes are the same, the speed is not."},

@@ -186,6 +186,7 @@ static pl_status match_update(void *context, const char *module,
         memcpy(s->likeness, c->likeness, sizeof s->likeness);
         pl_copy_text(s->worker, sizeof s->worker, c->worker);
         pl_copy_text(s->device, sizeof s->device, c->device);
+        s->key = c->key;
     }
     return PL_OK;
 }
@@ -216,8 +217,8 @@ static pl_status on_get_update(home *h, pl_message *m, pl_message *a)
         .module = q.name, .path = q.path, .replica = q.replica, .round = q.phase};
     PL_CHECK(home_find_update(h, &s));
     PL_SAY(a, UPDATE_IS, update_is, .name = s.worker, .device = s.device,
-           .blob = s.found, .seed = s.seed,
-           .likeness = s.seed ? (const uint8_t *)s.likeness : NULL);
+           .key = pl_pubkey_none(&s.key) ? NULL : s.key.bytes, .blob = s.found,
+           .seed = s.seed, .likeness = s.seed ? (const uint8_t *)s.likeness : NULL);
     return PL_OK;
 }
 

@@ -52,14 +52,12 @@ static void keep_open(home *h, const char *name, const char *text, int n)
 /* ---- drawing a task ---- */
 void home_audit_records(const home *h, pl_buf *out)
 {
-    pl_pubkey none;
-    memset(&none, 0, sizeof none);
     for (size_t i = 0; i < h->n_audits; i++)
         PL_SAY_RECORD(out, audit_record, .row_text = h->audits[i].text, .audit = 1);
     for (size_t i = 0; i < h->n_fenced; i++) {
         const struct home_fenced *f = &h->fenced[i];
         PL_SAY_RECORD(out, fenced_record, .reason = f->reason, .name = f->name,
-                      .key = pl_pubkey_equal(&f->key, &none) ? NULL : f->key.bytes,
+                      .key = pl_pubkey_none(&f->key) ? NULL : f->key.bytes,
                       .fenced = 1);
     }
 }
@@ -115,6 +113,7 @@ pl_status home_draw_audit(home *h, const home_lease *under, const pl_path_state 
     out->n = 1;
     out->seed = pl_random_fresh();
     pl_copy_text(out->results[0].worker, sizeof out->results[0].worker, after->worker);
+    out->results[0].key = under->lease.key;
     /* only here: other tasks send updates, which say on which device they were made */
     if (arm->arm.n_scored > 0)
         pl_copy_text(out->results[0].device, sizeof out->results[0].device,
@@ -258,9 +257,7 @@ pl_status home_fence_worker(home *h, pl_message *m, pl_message *answer)
 
 pl_status home_check_fenced(const home *h, const pl_lease *lease)
 {
-    pl_pubkey none;
-    memset(&none, 0, sizeof none);
-    bool has_key = !pl_pubkey_equal(&lease->key, &none);
+    bool has_key = !pl_pubkey_none(&lease->key);
     for (size_t i = 0; i < h->n_fenced; i++) {
         const struct home_fenced *f = &h->fenced[i];
         if (strcmp(f->name, lease->worker) == 0 ||

@@ -164,6 +164,7 @@ typedef struct home_update {
     const char *module;
     pl_hash found;
     char worker[PL_TEXT_MAX], device[PL_TEXT_MAX];
+    pl_pubkey key;
     uint64_t seed;
     float likeness[PL_CONTRIBUTION_CELLS];
 } home_update;

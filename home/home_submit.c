@@ -386,6 +386,7 @@ static pl_status check_contributor_lease(home *h, const pl_peer *peer, const pla
                        s->module, (long long)s->round);
     pl_copy_text(c->worker, sizeof c->worker, l->worker);
     pl_copy_text(c->device, sizeof c->device, l->device);
+    c->key = l->key;
     c->token = l->token;
     return home_check_work(&under, &(home_work){.first_sample = c->first_sample,
                                                 .n_samples = c->n_samples,

@@ -55,6 +55,22 @@ static void set_hash(pl_json *o, const char *key, const pl_hash *hash)
         pl_json_set_text(o, key, text);
 }
 
+static void set_key(pl_json *o, const pl_pubkey *key)
+{
+    char text[PL_PUBKEY_TEXT];
+    if (pl_pubkey_none(key))
+        return;
+    pl_pubkey_format(key, text);
+    pl_json_set_text(o, "key", text);
+}
+
+/* Reads a key; a missing one becomes the zero key. */
+static bool get_key(const pl_json *o, pl_pubkey *out)
+{
+    const char *text = pl_json_text(pl_json_get(o, "key"), NULL);
+    return !text || pl_pubkey_parse(text, out) == PL_OK;
+}
+
 static void set_apart(pl_json *o, const pl_audit_result *r, int n)
 {
     pl_json *list = pl_json_array();
@@ -93,6 +109,7 @@ void pl_audit_write(const pl_audit *audit, pl_buf *out)
         pl_json *one = pl_json_object();
         pl_json_set_text(one, "worker", r->worker);
         pl_json_set_text(one, "device", r->device);
+        set_key(one, &r->key);
         set_hash(one, "digest", &r->digest);
         if (i > 0)
             set_apart(one, r, i);
@@ -165,7 +182,7 @@ static bool get_results(const pl_json *o, pl_audit *out)
         pl_audit_result *r = &out->results[out->n];
         if (!get_text(one, "worker", r->worker, sizeof r->worker) ||
             !get_text(one, "device", r->device, sizeof r->device) ||
-            !get_hash(one, "digest", &r->digest) || !get_apart(one, out, out->n))
+            !get_key(one, &r->key) || !get_hash(one, "digest", &r->digest) || !get_apart(one, out, out->n))
             return false;
     }
     return true;

@@ -50,6 +50,7 @@ typedef enum pl_verdict {
 
 typedef struct pl_audit_result {
     char worker[PL_TEXT_MAX], device[PL_TEXT_MAX];
+    pl_pubkey key; /* the worker's; zero if its connection was not encrypted */
     /* the zero hash if the digest of the first result is not known yet */
     pl_hash digest;
     /* The distance to each earlier result. 0: the bytes are equal. Above 0: the

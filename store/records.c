@@ -47,6 +47,7 @@ static const pl_field contribution_fields[] = {
     PL_FIELD_NONZERO(pl_contribution, 20, gradient),
     PL_FIELD_NONZERO(pl_contribution, 21, held),
     PL_FIELD_NONZERO(pl_contribution, 22, memory_bytes),
+    PL_FIELD_NONZERO(pl_contribution, 23, key.bytes),
     PL_FIELDS_END};
 
 pl_status contribution_decode(row_view *row, pl_contribution *out)

@@ -115,6 +115,7 @@ enum { PL_CONTRIBUTION_CELLS = 128 };
 typedef struct pl_contribution {
     char worker[PL_TEXT_MAX];
     char device[PL_TEXT_MAX];
+    pl_pubkey key; /* the worker's; zero if its connection was not encrypted */
     int64_t path, replica, phase;
     /* the data: samples first_sample .. first_sample + n_samples - 1 of the path's
      * stream */

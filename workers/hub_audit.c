@@ -123,19 +123,12 @@ static hub_fenced *find_fenced(hub *h, const char *name)
     return NULL;
 }
 
-static bool has_key(const hub_fenced *f)
-{
-    pl_pubkey none;
-    memset(&none, 0, sizeof none);
-    return !pl_pubkey_equal(&f->key, &none);
-}
-
 void hub_mark_fenced(hub *h, hub_worker *w)
 {
     for (size_t i = 0; i < h->n_fenced; i++) {
         const hub_fenced *f = &h->fenced[i];
         if (strcmp(f->name, w->name) == 0 ||
-            (has_key(f) && pl_pubkey_equal(&f->key, &w->key)))
+            (!pl_pubkey_none(&f->key) && pl_pubkey_equal(&f->key, &w->key)))
             pl_copy_text(w->fenced, sizeof w->fenced, f->reason);
     }
 }
@@ -159,24 +152,35 @@ static pl_status tell_fenced(hub *h, const hub_fenced *f, int home)
 {
     pl_message m = {0};
     PL_SAY(&m, FENCE_WORKER, fence_worker, .reason = f->reason, .name = f->name,
-           .key = has_key(f) ? f->key.bytes : NULL);
+           .key = pl_pubkey_none(&f->key) ? NULL : f->key.bytes);
     return hub_send_home(&h->homes[home], &m);
 }
 
-/* Fences the worker whose result is odd. Workers with the job's own keys may share a
- * key, so such a key is not refused. */
+/* Fences the worker whose result is odd, by the key of the lease under which the result
+ * was made. The name is fenced too, unless it belongs to a different key by now:
+ * whoever took over a name is not punished for results made under it before. Workers
+ * with the job's own keys may share a key, so such a key is not refused. */
 static pl_status fence_odd(hub *h, const hub_audit *a)
 {
     const pl_audit *row = &a->row;
+    const pl_pubkey *key = &row->results[row->odd].key;
     const char *name = row->results[row->odd].worker;
     int others[2], n = 0, w = pl_name_table_get(h->worker_names, name);
+    bool own = false, moved = w >= 0 && !pl_pubkey_none(key) &&
+                              !pl_pubkey_equal(key, &h->workers[w].key);
     hub_fenced f;
     memset(&f, 0, sizeof f);
     pl_copy_text(f.name, sizeof f.name, name);
-    if (w >= 0 && !h->workers[w].own_key)
-        f.key = h->workers[w].key;
-    else if (w < 0) /* this hub has restarted since, and the worker has not come back */
-        (void)pl_gate_key_named(name, &f.key);
+    (void)pl_gate_role(key, &own);
+    if (own && moved) {
+        pl_log(PL_LOG_WARN, "audit.unfenced", "worker=%s task=%s phase=%lld", name,
+               row->path, (long long)row->phase);
+        return PL_OK;
+    }
+    if (!own)
+        f.key = *key;
+    if (moved)
+        pl_pubkey_format(key, f.name);
     for (int i = 0; i < PL_AUDIT_RESULTS; i++)
         if (i != row->odd)
             others[n++] = i;
@@ -299,6 +303,9 @@ static void note_update(hub *h, hub_audit *a, int slot, const pl_msg_update_is *
         pl_copy_text(first->device, sizeof first->device, said->device);
     pl_copy_text(a->senders[slot].worker, sizeof a->senders[slot].worker, said->name);
     pl_copy_text(a->senders[slot].device, sizeof a->senders[slot].device, said->device);
+    memset(&a->senders[slot].key, 0, sizeof a->senders[slot].key);
+    if (said->key)
+        memcpy(a->senders[slot].key.bytes, said->key, PL_PUBKEY_BYTES);
     a->looked_ms = 0;
     a->hashes[slot] = said->blob;
     gather_first_result(h, a);
@@ -428,11 +435,11 @@ static bool is_of_its_kind(const hub *h, const hub_audit *a, int worker)
     return strcmp(h->workers[worker].device, a->row.results[0].device) == 0;
 }
 
-static bool shares_holder(const hub *h, const hub_worker *w, const char *name)
+/* Whether a result under this name and key may be of the same person as worker w. */
+static bool shares_holder(const hub_worker *w, const char *name, const pl_pubkey *key)
 {
-    int other = hub_find_worker(h, name);
     return strcmp(w->name, name) == 0 ||
-           (other >= 0 && hub_same_holder(&h->workers[other], w));
+           (!w->own_key && !pl_pubkey_none(key) && pl_pubkey_equal(&w->key, key));
 }
 
 static bool can_audit(const hub *h, const hub_audit *a, int worker)
@@ -442,13 +449,14 @@ static bool can_audit(const hub *h, const hub_audit *a, int worker)
     if (w->fenced[0] || (!across && !is_of_its_kind(h, a, worker)))
         return false;
     for (int i = 0; i < a->row.n; i++)
-        if (shares_holder(h, w, a->row.results[i].worker))
+        if (shares_holder(w, a->row.results[i].worker, &a->row.results[i].key))
             return false;
     /* it sent some of the audited updates, as did the worker in doubt */
     if (w->own_key && a->row.n > 1)
         return true;
     for (int slot = 0; slot < a->n_slots; slot++)
-        if (a->senders[slot].worker[0] && shares_holder(h, w, a->senders[slot].worker))
+        if (a->senders[slot].worker[0] &&
+            shares_holder(w, a->senders[slot].worker, &a->senders[slot].key))
             return false;
     return true;
 }
@@ -622,6 +630,7 @@ static void blame(const hub *h, hub_audit *a, const pl_hash *made, const char *d
         pl_audit_result *first = &a->row.results[0];
         pl_copy_text(first->worker, sizeof first->worker, a->senders[slot].worker);
         pl_copy_text(first->device, sizeof first->device, a->senders[slot].device);
+        first->key = a->senders[slot].key;
         return;
     }
 }
@@ -650,6 +659,7 @@ pl_status hub_audit_done(hub *h, hub_audit *a, int worker, const pl_message *m)
     PL_CHECK(status);
     pl_copy_text(result.worker, sizeof result.worker, h->workers[worker].name);
     pl_copy_text(result.device, sizeof result.device, h->workers[worker].device);
+    result.key = h->workers[worker].key;
     for (int i = 0; i < a->row.n; i++)
         result.apart[i] = apart(a, i, &result);
     a->lease.active = false;

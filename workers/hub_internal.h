@@ -82,6 +82,7 @@ enum { HUB_SLOW_MAX = 16 };
 /* The sender of an update, which the home knows from the sealed lease. */
 typedef struct hub_sender {
     char worker[PL_TEXT_MAX], device[PL_TEXT_MAX];
+    pl_pubkey key; /* zero if the connection was not encrypted */
 } hub_sender;
 
 /* A task that is to be done again (hub_audit.c). */

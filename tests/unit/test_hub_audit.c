@@ -21,6 +21,8 @@ typedef struct fixture {
     hub_worker workers[N_WORKERS];
     hub_audit audit;
     int64_t now;
+    pl_pubkey fenced_key; /* what liar_is_found saw */
+    pl_pubkey sender_key; /* of the leases under which the updates were sent */
 } fixture;
 
 static int setup(void **state)
@@ -259,6 +261,8 @@ static void hear_updates(fixture *f, hub_audit *a, int lie)
         a->requests[slot] = m.request = 100 + (uint64_t)slot;
         pl_put_text(&m.body, PL_TAG_NAME, slot == 1 ? "same" : "first");
         pl_put_text(&m.body, PL_TAG_DEVICE, "cpu");
+        if (!pl_pubkey_none(&f->sender_key))
+            pl_put_bytes(&m.body, PL_TAG_KEY, f->sender_key.bytes, PL_PUBKEY_BYTES);
         pl_put_hash(&m.body, PL_TAG_BLOB, &hash);
         assert_int_equal(hub_hear_update(&f->h, &m), PL_OK);
         pl_message_destroy(&m);
@@ -300,6 +304,7 @@ static void liar_is_found(fixture *f, int lie, const char *liar)
         assert_int_equal(a->row.verdict, PL_VERDICT_SETTLED);
         assert_int_equal(f->h.n_fenced, 1);
         assert_string_equal(f->h.fenced[0].name, liar);
+        f->fenced_key = f->h.fenced[0].key;
     }
     hub_clear_audits(&f->h);
     plan_clear(&f->h.tasks);
@@ -323,6 +328,45 @@ static void several_honest_senders_agree(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
+/* The name "first" belongs to the key that lied. */
+static void a_liar_is_fenced_by_the_key_of_its_lease(void **state)
+{
+    fixture *f = *state;
+    memset(f->sender_key.bytes, 7, PL_PUBKEY_BYTES);
+    f->workers[FIRST].key = f->sender_key;
+    f->workers[FIRST].own_key = false;
+    liar_is_found(f, 0, "first");
+    assert_true(pl_pubkey_equal(&f->fenced_key, &f->sender_key));
+    assert_true(f->workers[FIRST].fenced[0]);
+}
+
+/* Since the lie, another key came with the name "first". */
+static void an_heir_of_a_liars_name_is_not_fenced(void **state)
+{
+    fixture *f = *state;
+    char text[PL_PUBKEY_TEXT];
+    memset(f->sender_key.bytes, 7, PL_PUBKEY_BYTES);
+    memset(f->workers[FIRST].key.bytes, 9, PL_PUBKEY_BYTES);
+    f->workers[FIRST].own_key = false;
+    pl_pubkey_format(&f->sender_key, text);
+    liar_is_found(f, 0, text);
+    assert_true(pl_pubkey_equal(&f->fenced_key, &f->sender_key));
+    assert_false(f->workers[FIRST].fenced[0]);
+}
+
+/* Under another name, the same key audits none of its own results. */
+static void a_key_does_not_audit_its_own_results(void **state)
+{
+    fixture *f = *state;
+    for (int i = 0; i < N_WORKERS; i++) {
+        f->workers[i].own_key = false;
+        memset(f->workers[i].key.bytes, 1 + i, PL_PUBKEY_BYTES);
+    }
+    assert_ptr_equal(hub_find_audit(&f->h, SAME, NOW), &f->audit);
+    f->audit.row.results[0].key = f->workers[SAME].key;
+    assert_null(hub_find_audit(&f->h, SAME, NOW));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -336,6 +380,9 @@ int main(void)
         TEST(a_hub_that_starts_again_asks_for_what_the_first_made),
         TEST(of_several_senders_the_one_that_lied_is_fenced),
         TEST(of_several_senders_the_other_one_is_fenced_for_its_own_lie),
+        TEST(a_liar_is_fenced_by_the_key_of_its_lease),
+        TEST(an_heir_of_a_liars_name_is_not_fenced),
+        TEST(a_key_does_not_audit_its_own_results),
         TEST(several_honest_senders_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
