@@ -182,7 +182,8 @@ static bool get_results(const pl_json *o, pl_audit *out)
         pl_audit_result *r = &out->results[out->n];
         if (!get_text(one, "worker", r->worker, sizeof r->worker) ||
             !get_text(one, "device", r->device, sizeof r->device) ||
-            !get_key(one, &r->key) || !get_hash(one, "digest", &r->digest) || !get_apart(one, out, out->n))
+            !get_key(one, &r->key) || !get_hash(one, "digest", &r->digest) ||
+            !get_apart(one, out, out->n))
             return false;
     }
     return true;
