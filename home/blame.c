@@ -21,7 +21,7 @@ static pl_contributor *find_contributor(pl_blame *b, const pl_contribution *c)
     pl_copy_text(p->device, sizeof p->device, c->device);
     p->path = c->path;
     p->replica = c->replica;
-    p->loss = c->loss; /* the loss of the newest version, which is visited first */
+    p->loss = c->loss; /* the newest version is visited first, so this is its loss */
     return p;
 }
 
@@ -50,7 +50,8 @@ static void sort_samples(pl_contributor *p)
  * weights count. */
 static double pull_of(const pl_version *v, const pl_contribution *c, bool by_norm)
 {
-    if (pl_version_is_merged(v)) /* the base has weight 0 */
+    /* the base of a merged version is listed too, with weight 0 */
+    if (pl_version_is_merged(v))
         return fabs(c->weight) * c->norm;
     double weight = c->weight > 0 ? c->weight : 1;
     return by_norm ? weight * c->norm : weight;

@@ -1,7 +1,8 @@
 /* Finds out which workers and updates made a version.
  *
- * It follows the version's real descent: a version that a rollback made stands for the
- * older version whose parameters it has, and the versions between the two do not count.
+ * It follows the version's real ancestors: a version that a rollback made stands for
+ * the older version whose parameters it has, and the versions between the two do not
+ * count.
  *
  * A contributor's share of a version is its part of the sum of weighted norms, a_i
  * |d_i| with a_i = w_i / sum w. So it says how far the contributor pulled, independent
@@ -22,28 +23,29 @@ typedef struct pl_sample_range {
 typedef struct pl_contributor {
     char worker[PL_TEXT_MAX], device[PL_TEXT_MAX];
     int64_t path, replica;
-    /* in the numbering of the path's stream; adjacent ranges are joined */
+    /* the samples it trained on, numbered as in the path's stream; adjacent ranges are
+     * joined */
     pl_sample_range *samples;
     size_t n_ranges;
     uint64_t n_samples, n_tokens, n_versions;
-    double seconds, loss; /* loss: that of the newest version */
-    /* sum over versions: the contributor's share times how far the version moved */
+    double seconds, loss; /* loss: in the newest version */
+    /* the contributor's share times how far the version moved, summed over versions */
     double pull;
     double share; /* this contributor's part of the sum of all pulls */
 } pl_contributor;
 
 typedef struct pl_blame {
-    pl_contributor *list; /* in order of falling share */
+    pl_contributor *list; /* the largest share comes first */
     size_t n;
     uint64_t
         /* the version that was asked for, or the one that a rollback returned to */
         source;
-    bool merged;  /* its contributors are versions (merged.h): "mix/L1.E0@3" */
-    double moved; /* sum over the versions of their updates' norms */
+    bool merged;  /* the contributors are versions such as "mix/L1.E0@3" (merged.h) */
+    double moved; /* the distances that the versions moved, added up */
 } pl_blame;
 
-/* With `history` covers all versions up to this one, else this version only. Call
- * pl_blame_clear afterwards. */
+/* With `history` the result covers all versions up to this one, else only this one.
+ * Call pl_blame_clear afterwards. */
 PL_MUST_CHECK pl_status pl_blame_gather(pl_store *store, const char *module,
                                         uint64_t number, bool history, pl_blame *out);
 void pl_blame_clear(pl_blame *blame);

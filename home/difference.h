@@ -7,7 +7,7 @@
 extern "C" {
 #endif
 
-/* Sums over pairs of values, of one tensor or of a whole module. */
+/* Sums over all pairs of values of one tensor, or of a whole module. */
 typedef struct pl_difference {
     double aa, bb, ab, dd, max;
     uint64_t n, n_changed;
@@ -15,14 +15,14 @@ typedef struct pl_difference {
 
 double pl_difference_relative(const pl_difference *d); /* |b - a| / |a| */
 double pl_difference_cosine(const pl_difference *d);
-/* part of the values that differ */
+/* which fraction of the values differs */
 double pl_difference_changed(const pl_difference *d);
 
 typedef struct pl_comparison {
-    pl_store *store;                   /* set by the caller */
+    pl_store *store;                   /* the caller sets this field */
     char arm_name[PL_MODULE_NAME_MAX]; /* the name of `arm`; "" if there is none */
     pl_arm arm;
-    pl_topology *topology; /* NULL: the store does not define the arm */
+    pl_topology *topology; /* NULL if the store does not define the arm */
     float *x, *y;          /* [n] parameters of the two versions */
     size_t n, width;       /* width: length of the longest name of a tensor */
     int slot;              /* slot of the module; -1: its tensors are not known */
@@ -31,11 +31,11 @@ typedef struct pl_comparison {
 
 /* Reads both versions. The definition of the arm names the tensors; without it modules
  * are compared as a whole. The definition is kept for the next pair. ERR_NOT_FOUND:
- * parameters were collected; ERR_USAGE: the modules have different sizes. */
+ * garbage collection removed parameters. ERR_USAGE: sizes differ. */
 PL_MUST_CHECK pl_status pl_comparison_load(pl_comparison *c, const pl_version *a,
                                            const pl_version *b);
-/* Calls fn for each tensor, unless the versions are equal, and then once for the whole
- * module with tensor NULL. */
+/* Calls fn for each tensor, unless the versions are equal. Then calls fn once for the
+ * whole module, with `tensor` NULL. */
 typedef void (*pl_difference_fn)(void *context, const char *tensor, const char *shape,
                                  const pl_difference *d);
 void pl_comparison_run(const pl_comparison *c, pl_difference_fn fn, void *context);

@@ -148,7 +148,9 @@ static pl_status on_get_blob(home *h, pl_message *m, pl_message *a)
     }
     PL_CHECK(pl_store_blob_bytes(h->store, &q.blob, &total));
     if (q.offset > total)
-        return pl_fail(PL_ERR_PROTO, "offset %llu is behind the end of a blob",
+        return pl_fail(PL_ERR_PROTO,
+                       "a piece of a blob was asked for at offset %llu, which is "
+                       "behind the blob's end",
                        (unsigned long long)q.offset);
     size_t len = total - q.offset < PL_WIRE_DATA_MAX ? (size_t)(total - q.offset)
                                                      : PL_WIRE_DATA_MAX;
@@ -202,10 +204,10 @@ pl_status home_find_update(home *h, home_update *s)
             (void)match_update(s, s->module, &v.contributions[i]);
     pl_version_clear(&v);
     if (pl_hash_none(&s->found))
-        return pl_fail(PL_ERR_NOT_FOUND,
-                       "path %lld replica %lld has sent no update of %s in round %lld",
-                       (long long)s->path, (long long)s->replica, s->module,
-                       (long long)s->round);
+        return pl_fail(
+            PL_ERR_NOT_FOUND,
+            "the home has no update of path %lld replica %lld for %s in round %lld",
+            (long long)s->path, (long long)s->replica, s->module, (long long)s->round);
     return PL_OK;
 }
 
@@ -230,7 +232,8 @@ static pl_status on_get_path(home *h, pl_message *m, pl_message *a)
     memset(&state, 0, sizeof state);
     pl_status status = pl_store_get_path(h->store, q.name, &state);
     if (status != PL_OK && status != PL_ERR_NOT_FOUND)
-        return status; /* a path that has not begun has phase 0 and no moments */
+        /* a path that has not begun is described as phase 0 without moments */
+        return status;
     PL_SAY(a, PATH_IS, path_is, .phase = state.phase, .blob = state.moments,
            .samples = state.samples, .tokens = state.n_tokens, .loss = state.loss,
            .seconds = state.seconds);
@@ -252,7 +255,10 @@ pl_status home_put_piece(const pl_buf *all, const char *what, uint64_t offset,
                          pl_message *a)
 {
     if (offset > all->len)
-        return pl_fail(PL_ERR_PROTO, "the %s ends at %zu", what, all->len);
+        return pl_fail(
+            PL_ERR_PROTO,
+            "a piece of the %s was asked for that begins behind its end (%zu bytes)",
+            what, all->len);
     size_t left = all->len - (size_t)offset;
     pl_put_fields(&a->body, pl_fields_of_piece(),
                   &(pl_msg_piece){.total = all->len, .offset = offset});
@@ -275,8 +281,8 @@ static pl_status on_get_state(home *h, const pl_peer *peer, pl_message *m,
     return home_put_piece(&h->state, "state", q.offset, a);
 }
 
-/* Drops the state of a path. The next worker begins as for a path that has not finished
- * a phase. */
+/* Drops the state of a path. The next worker then starts as if the path had finished no
+ * phase. */
 static pl_status drop_path_state(home *h, home_path *path)
 {
     pl_path_state state;
@@ -318,7 +324,8 @@ static pl_status define_arm(home *h, const char *name, const pl_hash *hash, bool
     home_arm arm;
     const char *bare = name + strlen("arm/");
     if (exists && !same)
-        return pl_fail(PL_ERR_EXISTS, "%s is defined already, and otherwise", name);
+        return pl_fail(PL_ERR_EXISTS,
+                       "%s is defined already, with a different definition", name);
     if (home_find_arm(h, bare, strlen(bare)))
         return PL_OK;
     PL_CHECK(home_read_arm(h, name, hash, &arm));
@@ -362,8 +369,8 @@ static pl_status on_put_ref(home *h, pl_message *m, pl_message *a)
         pl_starts_with(q.name, PL_AUDIT_REFS) ||
         pl_starts_with(q.name, PL_FENCED_REFS) || pl_starts_with(q.name, PLACE_REFS))
         return pl_fail(PL_ERR_NOPERM,
-                       "names below sys/, meet/, audit/, fenced/ and at/ are the "
-                       "home's, and %s is one; give another name",
+                       "the home keeps names below sys/, meet/, audit/, fenced/ and "
+                       "at/ for itself, so %s is refused; choose a different name",
                        q.name);
     PL_CHECK(home_write(h));
     PL_CHECK(pl_txn_put_ref(h->txn, q.name, q.text));
@@ -388,9 +395,12 @@ static pl_status on_create_module(home *h, pl_message *m, pl_message *a)
     if (status == PL_OK) {
         bool same = pl_hash_equal(&head.params, &v.params);
         pl_version_clear(&head);
-        return same ? PL_OK
-                    : pl_fail(PL_ERR_EXISTS, "module %s has another version 0",
-                              v.module);
+        return same
+                   ? PL_OK
+                   : pl_fail(
+                         PL_ERR_EXISTS,
+                         "module %s has a version 0 already, with different parameters",
+                         v.module);
     }
     if (status != PL_ERR_NOT_FOUND)
         return status;
@@ -419,7 +429,8 @@ static pl_status on_hello(home *h, const pl_peer *peer, pl_message *m, pl_messag
     PL_CHECK(PL_HEAR(m, hello_home, &q));
     bool is_hub = strcmp(q.role, "hub") == 0;
     if (is_hub && !may_be_hub(peer))
-        return pl_fail(PL_ERR_NOPERM, "this key is of no hub");
+        return pl_fail(PL_ERR_NOPERM, "a HELLO of a hub came with a key that is not a "
+                                      "hub's; start the hub with its own key");
     if (is_hub) {
         h->hub_epoch++;
         snprintf(text, sizeof text, "%llu", (unsigned long long)h->hub_epoch);
@@ -550,7 +561,7 @@ pl_status home_take(home *h, const pl_peer *peer, pl_message *m)
 {
     pl_message a;
     pl_status status;
-    /* no owner until the message shows a lease */
+    /* uploads have no owner until the message shows a lease */
     h->uploads.owner = h->uploads.share = 0;
     h->uploads.holder = (pl_pubkey){{0}};
     if (is_put_off(h, peer, m, &status))
@@ -645,7 +656,7 @@ static pl_status serve_home(home *h)
     int64_t swept = pl_now_ms();
     bool untidy = true;
     pl_message_init(&m, 0);
-    /* merges rounds that were complete when the last process ended */
+    /* some rounds may have been complete when the last process of this home ended */
     PL_TRY(home_merge_ready(h));
     while (!h->stopping && !must_stop_home(h)) {
         bool ready = false;
@@ -655,9 +666,10 @@ static pl_status serve_home(home *h)
         PL_TRY(take_group(h, &m));
         untidy = true;
         if (!ready && !home_is_still(h)) {
-            /* Codes only a little at a time, so that a question waits no longer than
-             * for a commit. If the disk is full or an old version is damaged, only the
-             * coding stops. A failed write ends the home at the next commit. */
+            /* Compresses only a little at a time, so that a question waits no longer
+             * than for a commit. If the disk is full or an old version is damaged, only
+             * the compression stops. A failed write ends the home at the next
+             * commit. */
             enum { TIDY_BYTES = 2 << 20 };
             untidy = false;
             if (h->tidies && pl_store_recode(h->store, TIDY_BYTES, &untidy) != PL_OK) {
@@ -667,7 +679,8 @@ static pl_status serve_home(home *h)
         }
         if (pl_now_ms() - swept > 10000) {
             staging_expire(&h->uploads, false);
-            /* otherwise the memory of freed blocks would grow for a hundred phases */
+            /* without this, the memory of freed blocks would grow for a hundred
+             * phases */
             pl_give_back_blocks();
             swept = pl_now_ms();
         }

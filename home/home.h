@@ -40,16 +40,16 @@ extern "C" {
 typedef struct pl_home_options {
     const char *store; /* folder */
     const char *bind;  /* "tcp://127.0.0.1:*" */
-    /* file that gets the bound address, written atomically; "": none */
+    /* the home writes its bound address to this file, atomically; "": no file */
     const char *ready_file;
-    bool keep_updates;  /* keep merged updates (for replay) */
+    bool keep_updates;  /* keep updates after their merge, for replay */
     bool keep_momentum; /* keep the outer momentum of old versions */
-    bool compress;      /* code old versions while there is nothing else to do */
+    bool compress;      /* compress old versions while idle */
     /* an update is refused if its norm exceeds this many times the usual norm of its
      * module; 0: never */
     double norm_gate;
     double audit;           /* fraction of tasks that a second worker does again */
-    uint64_t staging_bytes; /* most memory for uploads that no record names yet */
+    uint64_t staging_bytes; /* memory limit for uploads that no record names yet */
     /* set by a signal: then the home ends the current group and returns */
     volatile sig_atomic_t *stop;
 } pl_home_options;
@@ -60,10 +60,11 @@ enum { PL_HOME_AHEAD_BYTES = 16 << 20 };
 
 PL_MUST_CHECK pl_status pl_home_run(const pl_home_options *options);
 
-/* Makes a version again from its predecessor and the updates that it names, with the
- * home's own arithmetic, or a merged version from its sources. So a user can check that
- * the home made it honestly. `momentum` is none if the module has none. ERR_NOT_FOUND:
- * the version was not made from updates, or some of the data no longer exist. */
+/* Makes a version again with the home's own arithmetic: from its predecessor and the
+ * updates that it names, or for a merged version from its sources. So a user can check
+ * that the home made it honestly. `momentum` gets a zero hash if the module has no
+ * momentum. ERR_NOT_FOUND: the version was not made from updates, or some of the data
+ * no longer exist. */
 typedef struct pl_replay {
     pl_hash params, momentum;
 } pl_replay;

@@ -7,12 +7,12 @@
 struct home_audit {
     char name[PL_TEXT_MAX];
     char *text; /* owned */
-    int n;      /* number of results in the text */
+    int n;      /* number of results that the text has */
 };
 
 struct home_fenced {
     char name[PL_TEXT_MAX], reason[PL_FENCED_TEXT_MAX];
-    pl_pubkey key; /* all zero: the fenced worker is known only by name */
+    pl_pubkey key; /* all zeros if only the worker's name is known */
 };
 
 void home_forget_audits(home *h)
@@ -114,7 +114,7 @@ pl_status home_draw_audit(home *h, const home_lease *under, const pl_path_state 
     out->seed = pl_random_fresh();
     pl_copy_text(out->results[0].worker, sizeof out->results[0].worker, after->worker);
     out->results[0].key = under->lease.key;
-    /* only here: other tasks send updates, which say on which device they were made */
+    /* A task that only scores sends no update, so its device is noted here. */
     if (arm->arm.n_scored > 0)
         pl_copy_text(out->results[0].device, sizeof out->results[0].device,
                      under->lease.device);
@@ -138,7 +138,8 @@ pl_status home_open_audit(home *h, const pl_audit *a)
     return PL_OK;
 }
 
-/* The phase whose update of this module belongs to the round; -1: there is none. */
+/* The phase whose update of this module belongs to the round; -1 if no phase sends
+ * one. */
 static int64_t phase_of(const home_arm *arm, int module, int64_t round)
 {
     for (int64_t phase = round; phase <= round + arm->arm.inner.phases; phase++)
@@ -272,7 +273,9 @@ pl_status home_load_audit(void *context, const char *name, const char *target)
 {
     pl_audit a;
     if (pl_audit_read(target, &a) != PL_OK)
-        return pl_fail(PL_ERR_DAMAGED, "ref %s is not an audit of this store", name);
+        return pl_fail(PL_ERR_DAMAGED,
+                       "ref %s is damaged: it does not describe an audit of this store",
+                       name);
     if (a.verdict == PL_VERDICT_OPEN)
         keep_open(context, name, target, a.n);
     return PL_OK;
@@ -286,7 +289,8 @@ pl_status home_load_fenced(void *context, const char *name, const char *target)
     size_t len = blank ? (size_t)(blank - target) : 0;
     memset(&key, 0, sizeof key);
     if (len == 0 || len >= sizeof text)
-        return pl_fail(PL_ERR_DAMAGED, "ref %s names no fenced worker", name);
+        return pl_fail(PL_ERR_DAMAGED,
+                       "ref %s is damaged: it does not name a fenced worker", name);
     snprintf(text, sizeof text, "%.*s", (int)len, target);
     if (strcmp(text, "-") != 0)
         PL_CHECK(pl_pubkey_parse(text, &key));

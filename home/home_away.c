@@ -13,8 +13,9 @@
 typedef struct leaving {
     pl_writers *writers;
     pl_store *store; /* of the home that is removed */
-    int home, n;     /* home: its number from 0; n: number of homes that stay */
-    int part;        /* the part whose store is being written */
+    /* home: number of the home that is removed, from 0; n: number of homes that stay */
+    int home, n;
+    int part; /* number of the home whose store is being written */
     pl_txn *txn;
     /* names about which this home has notes that redirect clients */
     char (*names)[PL_MODULE_NAME_MAX];
@@ -41,7 +42,9 @@ static pl_status find_open_audit(void *context, const char *name, const char *ta
     pl_audit a;
     const leaving *l = context;
     if (pl_audit_read(target, &a) != PL_OK)
-        return pl_fail(PL_ERR_DAMAGED, "ref %s is not an audit of this store", name);
+        return pl_fail(PL_ERR_DAMAGED,
+                       "ref %s is damaged: it does not describe an audit of this store",
+                       name);
     if (a.verdict != PL_VERDICT_OPEN)
         return PL_OK;
     return pl_fail(PL_ERR_BUSY,
@@ -56,7 +59,7 @@ static pl_status check_owned(leaving *l)
     if (l->n_owned == 0)
         return pl_store_each_ref(l->store, PL_AUDIT_REFS, find_open_audit, l);
     return pl_fail(PL_ERR_BUSY,
-                   "home %d still has %d things, %s among them; give `pathloom homes "
+                   "home %d still owns %d names, for example %s; run `pathloom homes "
                    "drain %d` first",
                    l->home + 1, l->n_owned, l->first, l->home + 1);
 }
@@ -196,15 +199,16 @@ static pl_status check_last_home(const leaving *l)
 {
     int n = pl_writers_count(l->writers);
     if (l->home + 1 != n)
-        return pl_fail(PL_ERR_USAGE,
-                       "homes are numbered without gaps, so only the last one, home "
-                       "%d, can be taken away; home %d may stay drained, empty",
-                       n, l->home + 1);
+        return pl_fail(
+            PL_ERR_USAGE,
+            "homes are numbered without gaps, so only the last one, home %d, can be "
+            "removed; home %d can stay as an empty (drained) home",
+            n, l->home + 1);
     if (n < 3)
         return pl_fail(PL_ERR_UNSUPPORTED,
-                       "a store in parts keeps at least two homes; the second may stay "
-                       "drained, empty, or `pathloom store push` what there is to a "
-                       "store in one piece");
+                       "a store in parts needs at least two homes; let the second stay "
+                       "empty (drained), or copy everything to a store in one piece "
+                       "with `pathloom store push`");
     return PL_OK;
 }
 

@@ -13,7 +13,7 @@
  * contributed to the rounds after it. */
 typedef struct home_module {
     char name[PL_MODULE_NAME_MAX];
-    bool exists; /* version 0 exists */
+    bool exists; /* the store has version 0 */
     uint64_t version;
     pl_hash params;
     double norm; /* norm of the update that made the head */
@@ -21,22 +21,24 @@ typedef struct home_module {
     size_t n_params;
     int n_holders;      /* number of paths through the module, times replicas */
     int n_contributors; /* number of contributions that make a round complete */
-    /* number of rounds that may be open at once: version .. version + window - 1 */
+    /* number of rounds that may be open at once: those from version to version + window
+     * - 1 */
     int window;
     /* [window] number of pending contributions of each open round; index: round modulo
      * window */
     int *n_pending;
-    bool *pending; /* [window, n_holders] who has contributed; see home_flag */
+    /* [window, n_holders] who has contributed to each open round; see home_flag */
+    bool *pending;
     /* [n_holders] delayed-nesterov: end of the samples that each holder has
      * contributed, merged or pending; NULL for other methods; see home_samples */
     uint64_t *cursor;
-    /* [n_holders] the same, for a module whose rounds need only a quorum */
+    /* [n_holders] the same as `cursor`, for a module whose rounds need only a quorum */
     uint64_t *counted;
     int quorum; /* number of contributors that a round needs at least */
-    /* since when the open round has its quorum; 0: it has none yet */
+    /* when the open round reached its quorum; 0: it has not yet */
     int64_t quorum_ms;
-    bool noted; /* the module is in home.whole */
-    /* of rounds about which a worker may still ask (noloco) */
+    bool noted; /* the list home.whole has the module */
+    /* decided meetings of rounds about which a worker may still ask (noloco) */
     struct home_meeting *meetings;
     size_t n_meetings;
 } home_module;
@@ -44,7 +46,7 @@ typedef struct home_module {
 /* Whether a pair meets in a round, as decided (noloco with a deadline). */
 typedef struct home_meeting {
     int64_t round;
-    int first; /* the lower of the two holders: path * R + replica */
+    int first; /* index of the lower of the two holders: path * R + replica */
     bool split;
 } home_meeting;
 
@@ -57,7 +59,7 @@ typedef struct home_path {
     int64_t held_phase;
     pl_hash state; /* blob of the path's state; none: the path has no state */
     char worker[PL_TEXT_MAX]; /* the worker that made the state; "": there is none */
-    uint64_t fence;           /* submissions with a lower token are refused */
+    uint64_t fence;           /* submissions with a lower lease token are refused */
 } home_path;
 
 typedef struct home_arm {
@@ -68,9 +70,9 @@ typedef struct home_arm {
     home_path *paths;     /* [P*R] one per path and replica */
 } home_arm;
 
-/* A module with a round that may be merged. They are listed because an arm has about
- * paths times slots modules; looking through all of them after each message would take
- * time in proportion to the square of that. */
+/* A module with a round that may be merged. The home keeps a list of them, because an
+ * arm can have very many modules (about one per path and slot), and searching them all
+ * after each message would be slow. */
 typedef struct home_whole {
     int arm, module;
 } home_whole;
@@ -100,30 +102,30 @@ typedef struct home_hold {
 typedef struct home_moving {
     home_place *places;
     int n_places, cap_places;
-    pl_name_table *index; /* finds a place by its name */
-    /* table: how clients find homes; next: how new names are placed. If n is 0, there
-     * is no table. */
+    pl_name_table *index; /* finds an entry of `places` by its name */
+    /* `table` tells clients which home has a name; `next` places new names; n is 0 if
+     * there is no table */
     pl_places table, next;
     int self; /* number of this home in the tables */
     /* addresses of all homes, told by the hub; "": not known */
     char addresses[PL_HOMES_MAX][PL_ADDRESS_MAX];
     home_hold *holds;
     int n_holds;
-    /* until this time the home is still: every message that would write must wait */
+    /* until this time the home is still: it lets every message wait that would write */
     int64_t still_until_ms;
     /* messages that wait for a hold, in the order in which they came */
     struct home_waiting *waiting;
     int n_waiting;
-    pl_buf listing; /* a list that a client reads in pieces */
+    pl_buf listing; /* the list that a client is reading in pieces */
 } home_moving;
 
-/* Counts since this process began. They are only shown. */
+/* Counts since this process began; they are only shown in the status. */
 enum { HOME_RESULTS = PL_SUBMIT_OTHER + 1 };
 typedef struct home_counts {
-    int64_t started_ms, disk_ms; /* disk_ms: when the two sizes below were measured */
+    int64_t started_ms, disk_ms; /* disk_ms: when disk sizes were measured */
     uint64_t results[HOME_RESULTS], n_versions, n_by_quorum, store_bytes, free_bytes;
-    double merge_s;      /* seconds spent on making versions, with their commits */
-    char rejection[256]; /* the reason of the last rejection */
+    double merge_s;                    /* seconds spent on merges and their commits */
+    char rejection[256];               /* the reason of the last rejection */
     uint64_t audits[PL_VERDICT_COUNT]; /* number of closed audits by verdict */
 } home_counts;
 
@@ -149,12 +151,12 @@ typedef struct home {
     home_audit *audits; /* audits that are not closed */
     struct home_fenced *fenced;
     size_t n_audits, n_fenced;
-    bool has_secret; /* this store has the secret that seals leases */
+    bool has_secret; /* the secret that seals leases is known */
     pl_lease_secret secret;
     home_moving moving;
     bool stopping;
     bool broken; /* a commit failed, so memory and disk differ */
-    bool tidies; /* codes old versions while there is nothing else to do */
+    bool tidies; /* this process compresses old versions while idle */
 } home;
 
 /* home.c */
@@ -168,20 +170,21 @@ typedef struct home_update {
     uint64_t seed;
     float likeness[PL_CONTRIBUTION_CELLS];
 } home_update;
-/* Searches the pending updates and the newest versions. ERR_NOT_FOUND. */
+/* Searches the pending updates and the newest versions; ERR_NOT_FOUND if neither has
+ * it. */
 pl_status home_find_update(home *h, home_update *search);
-/* begins the transaction of the group if there is none yet */
+/* begins the transaction of the group if it has not begun yet */
 pl_status home_write(home *h);
 /* Queues an answer until the group is durable. Takes the body of `message`. */
 void home_answer_later(home *h, const pl_peer *peer, pl_message *message);
-/* Puts a piece of `all` into an answer of type STATE_IS or LIST_IS; errors call it
- * `what`. */
+/* Puts a piece of `all` into an answer (STATE_IS or LIST_IS); `what` names it in
+ * errors. */
 pl_status home_put_piece(const pl_buf *all, const char *what, uint64_t offset,
                          pl_message *answer);
 /* Handles one message of a group. A returned error ends the home; a mistake of the
  * asker is only answered. */
 pl_status home_take(home *h, const pl_peer *peer, pl_message *m);
-pl_status home_end_group(home *h); /* commits, then sends the answers */
+pl_status home_end_group(home *h); /* commits the group, then sends its answers */
 home_arm *home_find_arm(home *h, const char *name, size_t len);
 /* Finds a module by its name, "ARM/L1.E0"; ERR_NOT_FOUND. */
 pl_status home_find_module(home *h, const char *name, home_arm **arm, int *module);
@@ -190,11 +193,12 @@ pl_status home_find_path(home *h, const char *name, home_arm **arm, int *index);
 
 /* home_state.c */
 int home_n_tasks(const home_arm *arm);
-/* Whether (path, replica) has contributed to the round, which must be in the window. */
+/* Points to the flag whether a holder has contributed to the round, which must be
+ * open. */
 bool *home_flag(const home_arm *arm, const home_module *m, int64_t round, int index);
 int *home_count(const home_module *m, int64_t round);
-/* The end of the samples that (path, replica) has contributed. NULL if the module does
- * not count samples. */
+/* Points to the number of the sample behind the last one that a holder has contributed.
+ * NULL if the module does not count samples. */
 uint64_t *home_samples(const home_arm *arm, const home_module *m, int index);
 /* Moves the module's cursor past the phase of this contribution. */
 void home_note_samples(const home_arm *arm, home_module *m, const pl_contribution *c);
@@ -213,7 +217,8 @@ void home_tell_version(home *h, const home_module *module);
 /* `token`: the token of the lease under which the last phase arrived; 0: not known. */
 void home_tell_path(home *h, const home_path *path, uint64_t token);
 void home_tell_arm(home *h, const home_arm *arm);
-void home_tell(home *h, pl_message *event); /* takes the event's body */
+/* sends an event to the hub; takes ownership of its body */
+void home_tell(home *h, pl_message *event);
 
 /* For a module or path that has moved here or away: reads from the store what the home
  * must know of it. */
@@ -226,20 +231,22 @@ pl_status home_reload_path(home *h, home_arm *arm, int index);
 #define NEXT_TABLE_REF "sys/places-next"
 pl_status home_load_places(home *h);
 void home_unload_places(home *h);
-const home_place *home_find_place(const home *h, const char *name); /* or NULL */
+/* returns NULL if no note about the name exists */
+const home_place *home_find_place(const home *h, const char *name);
 /* Notes the owner of a name. The note is valid at once, and durable when the group is
  * committed. */
 pl_status home_note_place(home *h, const char *name, int home_number, uint64_t stamp);
 /* Whether another home must serve this name. `whose` gets that home's number. */
 bool home_is_elsewhere(home *h, const char *name, int *whose);
-/* Gives the name that a message is about. False if the message is about no name that
- * can move. */
+/* Gives the name that a message is about; false if it is not about a name that can
+ * move. */
 bool home_name_of(const pl_message *m, char out[PL_MODULE_NAME_MAX]);
 void home_moved_answer(home *h, const char *name, int whose, pl_message *answer);
 pl_status home_put_places(home *h, pl_message *m, pl_message *answer);
 pl_status home_get_places(home *h, pl_message *answer);
 pl_status home_note_addresses(home *h, const pl_message *get_state);
-void home_tell_places(home *h, pl_buf *state); /* appends records to the snapshot */
+/* appends records of places to the snapshot for the hub */
+void home_tell_places(home *h, pl_buf *state);
 
 /* home_moving.c */
 pl_status home_list(home *h, pl_message *m, pl_message *answer);
@@ -253,7 +260,8 @@ pl_status home_adopt_name(home *h, pl_message *m, pl_message *answer);
  * would write waits. `name` may be NULL. */
 bool home_waits(home *h, const pl_peer *peer, const pl_message *m, const char *name);
 bool home_is_still(const home *h);
-/* Gives one message whose hold is over per call; false: there is none. */
+/* Each call gives one waiting message that may be handled now; false: no such
+ * message. */
 bool home_next_waiting(home *h, pl_peer *peer, pl_message *out);
 void home_free_moving(home *h);
 
@@ -279,7 +287,7 @@ pl_status home_agree_secret(home *h, const uint8_t *told);
  * worker, or its holder is fenced. */
 pl_status home_open_lease(home *h, const pl_peer *peer, pl_bytes sealed,
                           home_lease *out);
-/* ERR_DATA or ERR_NUMERIC: no worker can have done this work under this lease. */
+/* ERR_DATA or ERR_NUMERIC: this work is impossible under this lease. */
 pl_status home_check_work(const home_lease *l, const home_work *w);
 /* The most bytes of uploads that the lease's task may need at once. */
 uint64_t home_upload_share(const home_lease *l);
@@ -287,8 +295,8 @@ uint64_t home_upload_share(const home_lease *l);
 /* home_upload.c */
 pl_status home_put_blob(home *h, const pl_peer *peer, pl_message *m,
                         pl_message *answer);
-/* Moves the staged upload into the group's transaction. A blob that is already in the
- * store needs nothing. */
+/* Moves the staged upload into the group's transaction. A blob that the store has
+ * already needs no upload. */
 pl_status home_adopt_blob(home *h, const pl_hash *hash);
 
 /* home_submit.c */
@@ -297,7 +305,7 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m);
 
 /* home_meet.c */
 pl_status home_meet(home *h, const pl_peer *peer, pl_message *m, pl_message *answer);
-/* The callback over the refs below MEET_REFS. Their arms must have been loaded. */
+/* Callback for each ref below MEET_REFS. The arms must have been loaded before. */
 #define MEET_REFS "meet/"
 pl_status home_load_meeting(void *context, const char *name, const char *target);
 bool home_was_split(const home_arm *arm, int module, int64_t round, int index);
@@ -308,21 +316,22 @@ pl_status home_forget_meetings(home *h, home_module *m, int64_t round);
 /* home_audit.c */
 /* home_draw_audit decides whether the task that ends the path's phase is audited;
  * home_open_audit writes its row in the same group. */
-/* Writes nothing. out->n 0: the task is not drawn. */
+/* Writes nothing. If the task is not drawn, out->n is 0. */
 pl_status home_draw_audit(home *h, const home_lease *under, const pl_path_state *after,
                           pl_audit *out);
-/* `audit` as drawn; if its n is 0, nothing is written */
+/* `audit` comes from home_draw_audit; nothing is written if its n is 0 */
 pl_status home_open_audit(home *h, const pl_audit *audit);
 /* If the task of an update is drawn for an audit, notes the update's sketch
- * (outer/likeness.h) before it is accepted. Sums of several workers have none. */
+ * (outer/likeness.h) before it is accepted. Sums of several workers get no sketch. */
 pl_status home_note_likeness(home *h, const home_arm *arm, int module, int64_t round,
                              const pl_hash *update, pl_contribution *c);
 pl_status home_put_audit(home *h, pl_message *m, pl_message *answer);
 pl_status home_fence_worker(home *h, pl_message *m, pl_message *answer);
-/* ERR_NOPERM with the reason if the holder of the lease is fenced. */
+/* If the holder of the lease is fenced, fails with ERR_NOPERM and the reason. */
 pl_status home_check_fenced(const home *h, const pl_lease *lease);
-void home_audit_records(const home *h, pl_buf *out); /* appends records for the hub */
-/* Callbacks over the refs below PL_AUDIT_REFS and PL_FENCED_REFS. */
+/* appends records of audits and fenced workers for the hub */
+void home_audit_records(const home *h, pl_buf *out);
+/* Callbacks for each ref below PL_AUDIT_REFS, and below PL_FENCED_REFS. */
 pl_status home_load_audit(void *context, const char *name, const char *target);
 pl_status home_load_fenced(void *context, const char *name, const char *target);
 void home_forget_audits(home *h);

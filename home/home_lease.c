@@ -64,7 +64,8 @@ pl_status home_open_lease(home *h, const pl_peer *peer, pl_bytes sealed,
 {
     memset(out, 0, sizeof *out);
     if (!h->has_secret)
-        return pl_fail(PL_ERR_BUSY, "no hub has spoken to this home yet");
+        return pl_fail(PL_ERR_BUSY, "this home cannot check leases yet, because no hub "
+                                    "has said HELLO to it; try again");
     PL_CHECK(pl_lease_open(&h->secret, sealed.at, sealed.len, &out->lease));
     PL_CHECK(check_whose(h, peer, &out->lease));
     const pl_lease *lease = &out->lease;
@@ -76,7 +77,8 @@ pl_status home_open_lease(home *h, const pl_peer *peer, pl_bytes sealed,
     if (lease->path < 0 || lease->path >= n_paths || lease->replica < 0 ||
         lease->replica >= n_replicas || lease->phase < 0 ||
         lease->phase > out->arm->arm.inner.phases)
-        return pl_fail(PL_ERR_STALE, "the lease is of no task of %s", lease->arm);
+        return pl_fail(PL_ERR_STALE, "the lease names a task that arm %s does not have",
+                       lease->arm);
     out->index = (int)(lease->path * n_replicas + lease->replica);
     h->uploads.owner = lease->token;
     return PL_OK;
@@ -93,7 +95,7 @@ static bool is_measured(double value)
 
 static bool is_time(double seconds)
 {
-    return seconds >= 0 && seconds <= SECONDS_MAX; /* false for NaN */
+    return seconds >= 0 && seconds <= SECONDS_MAX; /* the result is false for NaN */
 }
 
 pl_status home_check_work(const home_lease *l, const home_work *w)
@@ -113,12 +115,13 @@ pl_status home_check_work(const home_lease *l, const home_work *w)
                        (unsigned long long)w->first_sample);
     if (w->n_tokens > w->n_samples * (uint64_t)arm->inner.context)
         return pl_fail(PL_ERR_DATA,
-                       "%llu tokens are more than %llu samples of %s have (%d each)",
+                       "a worker reports %llu tokens, but %llu samples of %s have at "
+                       "most %d tokens each",
                        (unsigned long long)w->n_tokens,
                        (unsigned long long)w->n_samples, task, arm->inner.context);
     if (!isfinite(w->loss))
         return pl_fail(PL_ERR_NUMERIC, "the loss of %s is not finite", task);
-    /* rounding may make it a little less than 0 */
+    /* rounding may make a loss a little less than 0 */
     if (w->loss <= -1 || w->loss > LOSS_MAX)
         return pl_fail(PL_ERR_DATA, "the loss of %s cannot be %g", task, w->loss);
     if (!is_measured(w->gradient) || !is_measured(w->held))

@@ -21,7 +21,7 @@
 #include "outer/outer.h"
 
 enum {
-    /* no worker asks about rounds that are this much older than the version */
+    /* no worker asks about a round that is this many versions old */
     ASKED_ROUNDS = 3,
     ROW_NAME_MAX = 2 * PL_MODULE_NAME_MAX
 };
@@ -31,7 +31,8 @@ typedef struct question {
     home_module *module;
     int index; /* index of the module */
     int64_t round;
-    int own, mate; /* the two holders: path * R + replica */
+    /* indices (path * R + replica) of the asking holder and of its mate */
+    int own, mate;
     pl_meeting wish;
 } question;
 
@@ -76,7 +77,10 @@ static pl_status check_meeting_place(const question *q, int64_t path, int64_t re
     const home_arm *arm = q->arm;
     if (arm->arm.outer.deadline_ms <= 0 ||
         !pl_traits(pl_arm_method(&arm->arm, arm->topology, q->index).method)->gossips)
-        return pl_fail(PL_ERR_PROTO, "pairs of %s are not split", q->module->name);
+        return pl_fail(PL_ERR_PROTO,
+                       "%s does not train with noloco and a deadline, so its pairs are "
+                       "never split",
+                       q->module->name);
     if (path < 0 || path >= pl_topology_n_paths(arm->topology) || replica < 0 ||
         replica >= pl_topology_n_replicas(arm->topology) ||
         !pl_topology_path_has(arm->topology, (int)path, q->index))
@@ -87,7 +91,8 @@ static pl_status check_meeting_place(const question *q, int64_t path, int64_t re
                        (long long)q->round);
     if (q->round + ASKED_ROUNDS <= (int64_t)q->module->version)
         return pl_fail(PL_ERR_STALE,
-                       "round %lld of %s is long over: its version is %llu",
+                       "the question about round %lld of %s comes too late: the module "
+                       "has version %llu already; begin the task again",
                        (long long)q->round, q->module->name,
                        (unsigned long long)q->module->version);
     return PL_OK;
@@ -98,7 +103,8 @@ static pl_status read_question(home *h, const pl_msg_meet *said, question *q)
     memset(q, 0, sizeof *q);
     q->round = said->phase;
     if (said->meeting >= PL_MEETING_COUNT)
-        return pl_fail(PL_ERR_PROTO, "there is no meeting %llu",
+        return pl_fail(PL_ERR_PROTO,
+                       "a question about a meeting has the unknown kind %llu",
                        (unsigned long long)said->meeting);
     q->wish = (pl_meeting)said->meeting;
     PL_CHECK(home_find_module(h, said->name, &q->arm, &q->index));
@@ -109,9 +115,9 @@ static pl_status read_question(home *h, const pl_msg_meet *said, question *q)
     PL_CHECK(pl_round_mate(&q->arm->arm, q->arm->topology, q->index, q->own, q->round,
                            &q->mate));
     if (q->mate == q->own)
-        return pl_fail(
-            PL_ERR_PROTO, "path %lld replica %lld meets nobody in round %lld",
-            (long long)said->path, (long long)said->replica, (long long)q->round);
+        return pl_fail(PL_ERR_PROTO, "path %lld replica %lld has no mate in round %lld",
+                       (long long)said->path, (long long)said->replica,
+                       (long long)q->round);
     return PL_OK;
 }
 
@@ -126,8 +132,8 @@ static pl_status check_wish(home *h, const pl_peer *peer, pl_bytes lease,
         under.lease.phase == q->round + 1)
         return PL_OK;
     return pl_fail(PL_ERR_NOPERM,
-                   "the lease of phase %lld of %s does not decide about round %lld of "
-                   "%s in %s",
+                   "the lease of phase %lld of %s does not permit a decision about "
+                   "round %lld of %s in %s",
                    (long long)under.lease.phase, under.arm->paths[under.index].name,
                    (long long)q->round, q->module->name, q->arm->paths[q->own].name);
 }
@@ -200,7 +206,9 @@ pl_status home_forget_meetings(home *h, home_module *m, int64_t round)
 
 static pl_status not_a_row(const char *name)
 {
-    return pl_fail(PL_ERR_DAMAGED, "ref %s is not a meeting of this store", name);
+    return pl_fail(PL_ERR_DAMAGED,
+                   "ref %s is damaged: it does not describe a meeting of this store",
+                   name);
 }
 
 pl_status home_load_meeting(void *context, const char *name, const char *target)

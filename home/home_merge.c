@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-/* parameters of versions that share a commit, in bytes */
+/* most bytes of parameters of the versions that share a commit */
 enum { TOGETHER_BYTES = 1 << 20 };
 
 typedef struct merge {
@@ -16,17 +16,17 @@ typedef struct merge {
     int index; /* index of the module */
     pl_method_settings settings;
     double lr; /* outer learning rate of this round */
-    /* the part of `lr` that the momentum contains; 1 except for noloco */
+    /* learning rate inside the momentum: `lr` for noloco with heavy ball, else 1 */
     double velocity_lr;
     pl_outer_step step;
-    pl_contribution *contributions; /* in (path, replica) order */
+    pl_contribution *contributions; /* sorted by (path, replica) */
     int n;
     double total_weight;
     float *params;
     /* [n_kept, n] the momentum, then other vectors that versions keep */
     float *momentum;
-    float *carry;    /* points into momentum; may be NULL */
-    float *residual; /* points into momentum; used if changes are kept; may be NULL */
+    float *carry;    /* a vector inside `momentum`; may be NULL */
+    float *residual; /* vector inside `momentum` if changes are kept; may be NULL */
     float *before;   /* the parent version, if a change is kept; else NULL */
     float *origin;   /* version 0, if updates are relative to it; else NULL */
     int n_kept;      /* number of vectors that versions keep */
@@ -117,7 +117,7 @@ static pl_status take_step(merge *g, pl_outer_state *state, pl_outer_report *rep
         .step = &g->step, .state = state, .n = g->module->n_params, .factor = 1.0f};
     pl_status status = PL_OK;
     of.homomorphic = pl_codec_is_homomorphic(&g->arm->arm.outer.codec);
-    /* with one contributor both means are the same */
+    /* with one contributor, the mean over all and over those present are the same */
     of.present = g->arm->arm.outer.present && g->n > 1;
     of.messages = home_updates_source(updates);
     of.matrices = g->matrices;
@@ -148,7 +148,7 @@ static pl_status round_change(merge *g)
 {
     pl_version *v = &g->version;
     double norm = 0;
-    if (!isfinite(v->params_norm)) /* the caller reports it */
+    if (!isfinite(v->params_norm)) /* the caller reports a norm that is not finite */
         return PL_OK;
     PL_CHECK(pl_change_make(&g->arm->arm, g->arm->topology, g->index, g->before,
                             g->params, g->residual, &g->change, &norm));
@@ -229,7 +229,9 @@ static void choose_step(merge *g)
     const pl_method_traits *of = pl_traits(settings.method);
     bool scales = of->gossips && settings.rule == PL_RULE_HEAVY_BALL;
     int64_t round = (int64_t)g->module->version;
-    if (of->arrives) /* a phase has as many rounds as contributors */
+    /* each contributor makes a round of its own, so a phase has n_contributors
+     * rounds */
+    if (of->arrives)
         round /= pl_arm_contributors(g->arm->topology, g->index);
     bool settled = pl_method_schedule(&outer->schedule, round, &settings);
     bool rescales = outer->rescale && !of->gossips && !settled;
@@ -302,7 +304,7 @@ done:
 /* Makes the version from its contributions. */
 static pl_status make_version(merge *g)
 {
-    /* The other vectors that are kept lie after the momentum, in the same blob. */
+    /* The blob has the momentum first, then the other vectors that versions keep. */
     pl_version head;
     size_t n = g->module->n_params;
     memset(&head, 0, sizeof head);
@@ -423,8 +425,8 @@ static pl_status merge_rounds(home *h, home_arm *arm, int index, size_t *unsaved
  * that has its quorum and waits for more updates stays in the list. */
 pl_status home_merge_ready(home *h)
 {
-    /* unsaved: bytes of parameters that are not committed; n_left: modules that stay in
-     * the list */
+    /* unsaved: bytes of parameters not yet committed; n_left: number of modules that
+     * stay listed */
     size_t unsaved = 0, n_left = 0;
     double start = pl_now();
     for (size_t i = 0; i < h->n_whole; i++) {
@@ -461,9 +463,9 @@ static pl_status check_sources(const merge *g, const pl_version *before,
     if (!gone)
         return PL_OK;
     return pl_fail(PL_ERR_NOT_FOUND,
-                   "%s@%llu cannot be recomputed without %s, gone by now; train with "
-                   "store.keep_updates and store.keep_momentum, or check it with "
-                   "--tasks, which trains its tasks again",
+                   "%s@%llu cannot be recomputed, because the store no longer has %s; "
+                   "train with store.keep_updates and store.keep_momentum, or check it "
+                   "with --tasks, which trains its tasks again",
                    made->module, (unsigned long long)made->number, gone);
 }
 

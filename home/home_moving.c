@@ -59,8 +59,8 @@ static pl_status make_listing(home *h, const char *name)
     return pl_store_each_name(h->store, list_name, h);
 }
 
-/* Without a name in the message: lists what is known of names that moved, and the names
- * that this home owns. The list is read in pieces, like the state. */
+/* If the message has no name, lists what this home knows of moved names, and the names
+ * that it owns. The client reads the list in pieces, like the state. */
 pl_status home_list(home *h, pl_message *m, pl_message *a)
 {
     pl_msg_list q;
@@ -100,7 +100,7 @@ static pl_status match_row(void *context, const pl_row *row)
     return pl_row_each_blob(row, put_blob_name, &s->answer->body);
 }
 
-/* Answers with the row and with the blobs that it names. */
+/* The answer is the row, with the blobs that the row names. */
 pl_status home_get_row(home *h, pl_message *m, pl_message *a)
 {
     char refs[2 * PL_MODULE_NAME_MAX];
@@ -111,7 +111,8 @@ pl_status home_get_row(home *h, pl_message *m, pl_message *a)
     PL_CHECK(pl_store_each_row(h->store, name, refs, match_row, &s));
     a->type = PL_MSG_ROW_IS;
     return s.found ? PL_OK
-                   : pl_fail(PL_ERR_NOT_FOUND, "that row of %s is gone by now", name);
+                   : pl_fail(PL_ERR_NOT_FOUND,
+                             "a row of %s that was asked for no longer exists", name);
 }
 
 /* ---- rows that arrive at the next home ---- */
@@ -142,25 +143,28 @@ static pl_status put_moved_row(home *h, const char *name, const uint8_t *record,
     return pl_txn_put_row(h->txn, name, refs, &row);
 }
 
-/* A row of a name that this home owns is never replaced from outside. */
+/* If this home owns a name, nobody outside may replace the name's rows. */
 static pl_status check_arriving(home *h, const char *name, int64_t owner,
                                 uint64_t stamp)
 {
     const home_place *place = home_find_place(h, name);
     if (owner < 0 || owner >= PL_HOMES_MAX)
-        return pl_fail(PL_ERR_PROTO, "there is no home %lld", (long long)owner);
+        return pl_fail(
+            PL_ERR_PROTO,
+            "a message names a home with the number %lld, which cannot exist",
+            (long long)owner);
     if (place && place->home != HOME_HERE && place->stamp <= stamp)
         return PL_OK;
     if (!place && !pl_store_has_name(h->store, name))
         return PL_OK;
     return pl_fail(PL_ERR_STALE,
-                   "%s is this home's, or went through it since (stamp %llu); rows of "
-                   "stamp %llu are refused",
+                   "%s belongs to this home, or went through it later (stamp %llu), so "
+                   "rows with stamp %llu are refused",
                    name, (unsigned long long)(place ? place->stamp : 0),
                    (unsigned long long)stamp);
 }
 
-/* Writes rows that the mover brings. The first rows also write the note that the name
+/* Writes rows that the mover brings. With the first of them it also notes that the name
  * still belongs to another home. */
 pl_status home_put_rows(home *h, pl_message *m, pl_message *a)
 {
@@ -216,7 +220,7 @@ bool home_is_still(const home *h)
 static bool must_wait(home *h, uint16_t type, const char *name)
 {
     if (home_is_still(h)) {
-        /* a message that ends in a commit */
+        /* such a message ends in a commit */
         return changes(type) || type == PL_MSG_HELLO || type == PL_MSG_PUT_REF ||
                type == PL_MSG_PUT_AUDIT || type == PL_MSG_FENCE_WORKER ||
                type == PL_MSG_PUT_ROWS || type == PL_MSG_HAND_OVER ||
@@ -225,7 +229,7 @@ static bool must_wait(home *h, uint16_t type, const char *name)
     return name && h->moving.n_holds > 0 && changes(type) && is_held(&h->moving, name);
 }
 
-/* If there is no room, the message is dropped; its sender asks again. */
+/* If too many messages wait, this one is dropped; its sender asks again. */
 bool home_waits(home *h, const pl_peer *peer, const pl_message *m, const char *name)
 {
     home_moving *moving = &h->moving;
@@ -262,8 +266,8 @@ bool home_next_waiting(home *h, pl_peer *peer, pl_message *out)
     return false;
 }
 
-/* Begins a hold. Answers with the stamp; by then everything that was accepted before is
- * on disk. */
+/* Begins a hold. The answer has the name's stamp; when it is sent, everything that was
+ * accepted before is on disk. */
 pl_status home_hold_name(home *h, pl_message *message, pl_message *a)
 {
     pl_msg_hold q;
@@ -291,7 +295,10 @@ pl_status home_hold_name(home *h, pl_message *message, pl_message *a)
     m->n_holds = n;
     home_hold *hold = find_hold(m, q.name);
     if (!hold && m->n_holds == HOLDS_MAX)
-        return pl_fail(PL_ERR_BUSY, "%d names are held already", HOLDS_MAX);
+        return pl_fail(PL_ERR_BUSY,
+                       "too many names are being moved at once: %d are held already; "
+                       "try again later",
+                       HOLDS_MAX);
     if (!hold) {
         m->holds = pl_grow(m->holds, (size_t)(m->n_holds + 1) * sizeof *m->holds);
         hold = &m->holds[m->n_holds++];
@@ -313,7 +320,7 @@ static pl_status reload(home *h, const char *name)
         return home_reload_module(h, arm, index);
     if (home_find_path(h, name, &arm, &index) == PL_OK)
         return home_reload_path(h, arm, index);
-    return PL_OK; /* an object: the home keeps nothing about it in memory */
+    return PL_OK; /* the name is an object: the home keeps nothing about it in memory */
 }
 
 static pl_status give_away(home *h, const char *name, int to, uint64_t stamp)
@@ -333,7 +340,7 @@ static pl_status give_away(home *h, const char *name, int to, uint64_t stamp)
     return reload(h, name);
 }
 
-/* Decides a move; no other function does. After this commit the name belongs to the
+/* Decides a move; only this function does. After this commit the name belongs to the
  * next home. If the commit fails the home ends, and its next process reads from the
  * store whether the name was moved. */
 pl_status home_hand_over(home *h, pl_message *m, pl_message *a)
@@ -346,12 +353,16 @@ pl_status home_hand_over(home *h, pl_message *m, pl_message *a)
     const home_place *place = home_find_place(h, name);
     uint64_t stamp = place ? place->stamp : 0;
     if (q.home < 0 || q.home >= PL_HOMES_MAX)
-        return pl_fail(PL_ERR_PROTO, "there is no home %lld", (long long)q.home);
+        return pl_fail(
+            PL_ERR_PROTO,
+            "a message names a home with the number %lld, which cannot exist",
+            (long long)q.home);
     if (home_is_elsewhere(h, name, &whose)) {
         home_moved_answer(h, name, whose, a);
         return PL_OK;
     }
-    PL_CHECK(home_end_group(h)); /* commits what was acknowledged in this group */
+    /* first commits the changes that this group has made so far */
+    PL_CHECK(home_end_group(h));
     pl_buf digests = {0};
     char refs[2 * PL_MODULE_NAME_MAX];
     refs_of(name, refs);
@@ -360,7 +371,10 @@ pl_status home_hand_over(home *h, pl_message *m, pl_message *a)
     pl_buf_destroy(&digests);
     PL_CHECK(status);
     if (!pl_hash_equal(&mark, &q.blob))
-        return pl_fail(PL_ERR_STALE, "%s has changed since it was copied", name);
+        return pl_fail(PL_ERR_STALE,
+                       "%s cannot change its owner now, because its rows changed after "
+                       "they were copied; copy them again",
+                       name);
     PL_CHECK(give_away(h, name, (int)q.home, stamp + 1));
     pl_log(PL_LOG_INFO, "name.given", "name=%s home=%lld stamp=%llu", name,
            (long long)q.home + 1, (unsigned long long)stamp + 1);
@@ -368,7 +382,8 @@ pl_status home_hand_over(home *h, pl_message *m, pl_message *a)
     return PL_OK;
 }
 
-/* Sent by a mover or hub that has seen the owner's note; it may come several times. */
+/* Handles a message from a mover or hub that has seen the owner's note. It may come
+ * several times. */
 pl_status home_adopt_name(home *h, pl_message *m, pl_message *a)
 {
     pl_msg_adopt q;
@@ -378,8 +393,10 @@ pl_status home_adopt_name(home *h, pl_message *m, pl_message *a)
     if (place && place->stamp >= q.stamp)
         return PL_OK;
     if (!place || place->stamp + 1 != q.stamp)
-        return pl_fail(PL_ERR_STALE, "no rows of %s with stamp %llu were brought here",
-                       q.name, (unsigned long long)q.stamp - 1);
+        return pl_fail(
+            PL_ERR_STALE,
+            "this home cannot own %s: no rows of it with stamp %llu were brought here",
+            q.name, (unsigned long long)q.stamp - 1);
     PL_CHECK(home_note_place(h, q.name, HOME_HERE, q.stamp));
     PL_CHECK(home_end_group(h));
     pl_log(PL_LOG_INFO, "name.taken", "name=%s stamp=%llu", q.name,

@@ -62,7 +62,8 @@ static pl_status load_place(void *context, const char *name, const char *target)
     if (!blank || pl_parse_int(blank + 1, &stamp) != PL_OK || stamp < 0 ||
         (!here && (pl_parse_int(copy, &number) != PL_OK || number < 0 ||
                    number >= PL_HOMES_MAX)))
-        return pl_fail(PL_ERR_DAMAGED, "ref %s does not say whose a name is: `%s`",
+        return pl_fail(PL_ERR_DAMAGED,
+                       "ref %s is damaged: `%s` does not name the owner of a name",
                        name, target);
     place.home = here ? HOME_HERE : (int)number;
     place.stamp = (uint64_t)stamp;
@@ -82,7 +83,10 @@ static pl_status load_table(void *context, const char *name, const char *target)
         return PL_OK;
     snprintf(number, sizeof number, "%.*s", len < sizeof number ? (int)len : 0, target);
     if (!target[len] || pl_parse_int(number, &self) != PL_OK || self < 0)
-        return pl_fail(PL_ERR_DAMAGED, "ref %s is no placement: `%s`", name, target);
+        return pl_fail(
+            PL_ERR_DAMAGED,
+            "ref %s is damaged: `%s` is not a number of a home and a table of homes",
+            name, target);
     h->moving.self = (int)self;
     return pl_places_parse(target + len + 1, next ? &h->moving.next : &h->moving.table);
 }
@@ -103,15 +107,15 @@ void home_unload_places(home *h)
 }
 
 /* ---- owners of names ---- */
-/* Definitions of arms are in every home. Refs of the system belong to the home that has
- * them. */
+/* Returns false for definitions of arms, which are in every home, and for refs of the
+ * system, which belong to the home that has them. */
 static bool is_everywhere(const char *name)
 {
     return pl_starts_with(name, "arm/") || pl_starts_with(name, "sys/");
 }
 
-/* If there is a row about the name, it decides; else the home that has the name owns
- * it. A name that does not exist yet is placed by the newest table. */
+/* A row about the name decides who owns it. Without a row, the home that has the name
+ * owns it. A name that does not exist yet is placed by the newest table. */
 bool home_is_elsewhere(home *h, const char *name, int *whose)
 {
     const home_place *place = home_find_place(h, name);
@@ -143,7 +147,7 @@ bool home_name_of(const pl_message *m, char out[PL_MODULE_NAME_MAX])
     if (pl_field_count(&r, tag) == 0)
         return false;
     pl_get_text(&r, tag, 0, out, PL_MODULE_NAME_MAX);
-    /* if the message cannot be read, its handler reports what is wrong */
+    /* a malformed message is reported by its handler */
     return pl_reader_status(&r) == PL_OK;
 }
 
@@ -168,14 +172,18 @@ pl_status home_put_places(home *h, pl_message *m, pl_message *answer)
     PL_CHECK(pl_places_parse(q.table, &fresh));
     int64_t self = q.home;
     if (self < 0 || self >= fresh.n)
-        return pl_fail(PL_ERR_DATA, "home %lld is not one of %d", (long long)self,
-                       fresh.n);
+        return pl_fail(PL_ERR_DATA,
+                       "this home was given the number %lld (counted from 0) in a "
+                       "table of %d homes",
+                       (long long)self, fresh.n);
     if (h->moving.next.n > 0 && self != h->moving.self)
         return pl_fail(PL_ERR_DATA,
                        "this is home %d, not %lld; give the homes in their order",
                        h->moving.self + 1, (long long)self + 1);
     if (fresh.epoch < table->epoch)
-        return pl_fail(PL_ERR_STALE, "placement %llu is older than %llu",
+        return pl_fail(PL_ERR_STALE,
+                       "a table of homes with number %llu is refused: this home has a "
+                       "newer one, number %llu",
                        (unsigned long long)fresh.epoch,
                        (unsigned long long)table->epoch);
     snprintf(target, sizeof target, "%lld %s", (long long)q.home, q.table);
@@ -194,7 +202,7 @@ static void format_table(const pl_places *table, char out[PL_PLACES_TEXT])
         pl_places_format(table, out);
 }
 
-/* TEXT twice: the table for clients, and the table for new names. */
+/* Tells the hub two tables: the one for clients, and the one for new names. */
 pl_status home_get_places(home *h, pl_message *answer)
 {
     char tables[2][PL_PLACES_TEXT];

@@ -40,8 +40,8 @@ static bool counts_arrivals(const home_arm *arm, int module)
     return pl_traits(pl_arm_method(&arm->arm, arm->topology, module).method)->arrives;
 }
 
-/* How far a path's samples have been contributed to a module that counts arrivals, read
- * from its versions. */
+/* Reads from the versions of a module that counts arrivals how far each path's samples
+ * have been contributed to it. */
 typedef struct cursor_scan {
     const home_arm *arm;
     home_module *module;
@@ -84,7 +84,8 @@ static pl_status load_norms(home *h, home_module *m)
         for (int i = 0; status == PL_OK && i < v.n_contributions; i++)
             norm_gate_note(&m->usual, v.contributions[i].norm);
         pl_version_clear(&v);
-        if (status != PL_ERR_NOT_FOUND) /* old versions may have been collected */
+        /* garbage collection may have removed old versions */
+        if (status != PL_ERR_NOT_FOUND)
             PL_CHECK(status);
     }
     return PL_OK;
@@ -109,7 +110,7 @@ static pl_status load_module(home *h, home_arm *arm, int index)
         m->cursor = pl_alloc(n_holders * sizeof *m->cursor);
     else if (m->quorum < m->n_contributors)
         m->counted = pl_alloc(n_holders * sizeof *m->counted);
-    /* some rows of a name that is being moved here may already be here */
+    /* while a name is being moved here, only some of its rows are here */
     if (home_is_elsewhere(h, m->name, &whose))
         return PL_OK;
     pl_status status = pl_store_head(h->store, m->name, &head);
@@ -199,8 +200,10 @@ pl_status home_read_arm(home *h, const char *object_name, const pl_hash *blob,
     PL_TRY(arm_bytes(h, blob, &bytes));
     PL_TRY(pl_arm_decode(bytes.data, bytes.len, &out->arm));
     if (strcmp(object_name + strlen("arm/"), out->arm.name) != 0)
-        PL_TRY(pl_fail(PL_ERR_DATA, "object %s defines an arm of another name, %s",
-                       object_name, out->arm.name));
+        PL_TRY(
+            pl_fail(PL_ERR_DATA,
+                    "object %s is damaged: it defines an arm with a different name, %s",
+                    object_name, out->arm.name));
     PL_TRY(pl_topology_create(&out->arm.shape, &out->arm.spec, &out->topology));
 done:
     pl_buf_destroy(&bytes);
@@ -247,7 +250,9 @@ static pl_status note_pending(void *context, const char *module,
     int slot = (int)(c->path * pl_topology_n_replicas(arm->topology) + c->replica);
     int64_t ahead = c->phase - (int64_t)m->version;
     if (!is_holder(arm, m, c) || ahead < 0 || ahead >= m->window)
-        return pl_fail(PL_ERR_DAMAGED, "a pending update of %s is out of place",
+        return pl_fail(PL_ERR_DAMAGED,
+                       "the store has a pending update of %s for a round, path or "
+                       "replica that cannot have one",
                        module);
     *home_flag(arm, m, c->phase, slot) = true;
     ++*home_count(m, c->phase);
@@ -261,7 +266,7 @@ typedef struct one_module {
     const char *name;
 } one_module;
 
-/* The prefix also matches longer names, which are left out. */
+/* The prefix also matches rows of longer names; they are skipped. */
 static pl_status on_pending_of(void *context, const char *module,
                                const pl_contribution *c)
 {

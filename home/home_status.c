@@ -3,7 +3,7 @@
 
 enum { DISK_MS = 5000 };
 
-/* Measures sizes on disk. This walks the folder, so it is done seldom. */
+/* Measures the store's size on disk. That visits every file, so it is done seldom. */
 static void look_at_disk(home *h, int64_t now_ms)
 {
     char database[PL_PATH_MAX];
@@ -56,8 +56,8 @@ static pl_json *modules_json(const home *h)
     return list;
 }
 
-/* If there are more modules than this, they are left out: they would not fit into a
- * message. */
+/* With more modules than this, the status omits modules, because it would not fit into
+ * a message. */
 enum { MODULES_SHOWN = 4096 };
 
 void home_status_json(home *h, pl_buf *out)

@@ -1,8 +1,8 @@
 /* Submissions: checked, made durable, acknowledged, in that order.
  *
  * The key of an update is (module, round, path, replica). The first one accepted
- * wins; any later one with that key is a duplicate, also after a restart, also when
- * the phase has been merged. So an update counts exactly once however often it was
+ * wins; any later one with that key is a duplicate, even after a restart, and even if
+ * the round has been merged. So an update counts exactly once however often it was
  * sent. */
 #include "codec/codec.h"
 #include "home/home_internal.h"
@@ -24,15 +24,14 @@ static void answer_submitted(home *h, const pl_peer *peer, uint64_t request,
     home_answer_later(h, peer, &a);
 }
 
-/* The module and round of an update, and the norm of the version that it was made
- * from. */
+/* The module of an update, and what the checks of the update find out about it. */
 typedef struct place {
     home_arm *arm;
     home_module *module;
     int index; /* index of the module */
     double base_norm;
     int64_t behind; /* number of rounds by which an update is late */
-    /* a failure of the home itself, for which the update is not to blame */
+    /* a failure of the home itself, not of the update */
     pl_status trouble;
 } place;
 
@@ -51,11 +50,14 @@ static pl_status check_shared(const place *p, const pl_submit_message *s,
     PL_CHECK(pl_codec_inspect(data, bytes, p->module->n_params, &info));
     bool wanted = pl_codec_is_homomorphic(&arm->outer.codec);
     if (info.homomorphic != wanted)
-        return pl_fail(PL_ERR_DATA, "the update of %s is %s, its arm's are %s",
+        return pl_fail(PL_ERR_DATA,
+                       "the update of %s is %s, but updates of its arm are %s",
                        s->module, wanted ? "not homomorphic" : "homomorphic",
                        wanted ? "homomorphic" : "not");
     if (info.contributors != s->n)
-        return pl_fail(PL_ERR_DATA, "the update of %s is a sum of %d, not of %d",
+        return pl_fail(PL_ERR_DATA,
+                       "the update of %s is a sum of %d updates, but the message names "
+                       "%d contributors",
                        s->module, info.contributors, s->n);
     if (!wanted)
         return PL_OK;
@@ -116,8 +118,10 @@ static pl_status check_place(const place *p, const pl_submit_message *s,
     int n_paths = pl_topology_n_paths(arm->topology);
     int n_replicas = pl_topology_n_replicas(arm->topology);
     if (c->path < 0 || c->path >= n_paths || c->replica < 0 || c->replica >= n_replicas)
-        return pl_fail(PL_ERR_DATA, "there is no path %lld replica %lld in %s",
-                       (long long)c->path, (long long)c->replica, arm->arm.name);
+        return pl_fail(
+            PL_ERR_DATA,
+            "an update names path %lld replica %lld, which arm %s does not have",
+            (long long)c->path, (long long)c->replica, arm->arm.name);
     if (!pl_topology_path_has(arm->topology, (int)c->path, p->index))
         return pl_fail(PL_ERR_DATA, "path %lld does not go through %s",
                        (long long)c->path, s->module);
@@ -131,9 +135,12 @@ static pl_status check_places(const place *p, const pl_submit_message *s)
     for (int i = 0; i < s->n; i++)
         PL_CHECK(check_place(p, s, &s->contributors[i]));
     if (s->n > 1 && pl_traits(p->arm->arm.outer.method.method)->gossips)
-        return pl_fail(PL_ERR_DATA, "updates of noloco are not summed on their way");
+        return pl_fail(PL_ERR_DATA, "a relay sent a sum of updates, but updates of "
+                                    "noloco must arrive one by one");
     if (s->n > 1 && p->module->cursor)
-        return pl_fail(PL_ERR_DATA, "arrivals at %s are not summed on their way",
+        return pl_fail(PL_ERR_DATA,
+                       "a relay sent a sum of updates of %s, but updates of "
+                       "delayed-nesterov must arrive one by one",
                        s->module);
     return PL_OK;
 }
@@ -143,13 +150,14 @@ static pl_status check_base_number(const place *p, const pl_submit_message *s)
     uint64_t head = p->module->version;
     uint64_t want = pl_round_base(&p->arm->arm, p->arm->topology, p->index, s->round);
     if (p->module->cursor && s->base_version <= head)
-        /* the base is the version that was newest when the path began its phase */
+        /* an update's base is the version that was newest when the path began its
+         * phase */
         return PL_OK;
     if (s->base_version == want && want <= head)
         return PL_OK;
     return pl_fail(PL_ERR_DATA,
-                   "an update of %s in round %lld is relative to version %llu, not "
-                   "%llu; the head is %llu",
+                   "an update of %s in round %lld must be relative to version %llu, "
+                   "not to %llu; the newest version is %llu",
                    s->module, (long long)s->round, (unsigned long long)want,
                    (unsigned long long)s->base_version, (unsigned long long)head);
 }
@@ -169,8 +177,9 @@ static pl_status check_base(home *h, place *p, const pl_submit_message *s)
     }
     if (!pl_hash_equal(&s->base, &params))
         return pl_fail(PL_ERR_DATA,
-                       "the update of %s was made from another version %llu", s->module,
-                       (unsigned long long)s->base_version);
+                       "the update of %s was made from a version %llu with different "
+                       "parameters than the one here",
+                       s->module, (unsigned long long)s->base_version);
     return PL_OK;
 }
 
@@ -178,13 +187,15 @@ static pl_status check_round_begun(const place *p, const pl_submit_message *s)
 {
     if (s->round < (int64_t)p->module->version + p->module->window)
         return PL_OK;
-    return pl_fail(PL_ERR_DATA, "round %lld of %s has not begun: its version is %llu",
+    return pl_fail(PL_ERR_DATA,
+                   "an update came for round %lld of %s, which has not begun: the "
+                   "module's newest version is %llu",
                    (long long)s->round, s->module,
                    (unsigned long long)p->module->version);
 }
 
-/* Whether the update is already in a round. Delayed-nesterov: the path's samples
- * tell. */
+/* Whether a round already has the update. With delayed-nesterov the samples show
+ * that. */
 static bool is_in_round(const place *p, const pl_submit_message *s,
                         const pl_contribution *c)
 {
@@ -212,8 +223,8 @@ static double longest_update(const place *p)
            (step + inner->weight_decay);
 }
 
-/* Refuses a norm far above all norms of the module so far: then the sender is broken,
- * or the training is. */
+/* Refuses a norm far above the usual norms of the module: either the sender or the
+ * training is broken. */
 static pl_status check_norm(const home *h, const place *p, const pl_submit_message *s)
 {
     double norm = s->contributors[0].norm, usual = norm_gate_usual(&p->module->usual);
@@ -250,8 +261,8 @@ static pl_submit_result judge_late(place *p, const pl_submit_message *s)
     p->behind = open - s->round;
     if (p->behind == 0)
         (void)pl_fail(PL_ERR_STALE,
-                      "round %lld of %s has an earlier update of this path, which came "
-                      "late: this one is dropped",
+                      "round %lld of %s has a late update of this path already: this "
+                      "one is dropped",
                       (long long)s->round, s->module);
     else if (outer->late_weight > 0 &&
              m->version < pl_round_count(&p->arm->arm, p->arm->topology, p->index) &&
@@ -275,10 +286,10 @@ static bool is_fenced(const place *p, const pl_submit_message *s)
 }
 
 /* Whether the store has different bytes for this update, from an earlier holder of the
- * lease. The worker that repeats the task must know, because it continues from its own
- * result. Updates that are no longer in the store were merged long ago, and no task
- * starts from them. If a relay added the update, the store has the bytes of the sum,
- * which differ from those of each part. */
+ * lease. The worker that repeats the task must be told, because it would continue from
+ * its own result. Updates that are no longer in the store were merged long ago, and no
+ * task starts from them. If a relay added the update, the store has the bytes of the
+ * sum, which differ from those of each part. */
 static bool has_other_bytes(home *h, const place *p, const pl_submit_message *s)
 {
     home_update taken = {.module = s->module,
@@ -288,10 +299,10 @@ static bool has_other_bytes(home *h, const place *p, const pl_submit_message *s)
     if (pl_codec_is_homomorphic(&p->arm->arm.outer.codec) ||
         home_find_update(h, &taken) != PL_OK || pl_hash_equal(&taken.found, &s->update))
         return false;
-    (void)pl_fail(
-        PL_ERR_DATA,
-        "worker %s sent another update of %s in round %lld before, and that one counts",
-        taken.worker, s->module, (long long)s->round);
+    (void)pl_fail(PL_ERR_DATA,
+                  "worker %s sent a different update of %s in round %lld before, and "
+                  "that one counts",
+                  taken.worker, s->module, (long long)s->round);
     return true;
 }
 
@@ -303,7 +314,8 @@ static pl_submit_result judge_submission(home *h, place *p, pl_submit_message *s
     if (check_places(p, s) != PL_OK)
         return PL_SUBMIT_REJECTED;
     if (p->module->cursor) {
-        /* Updates of delayed-nesterov get their round in the order of arrival. */
+        /* Updates of delayed-nesterov get their rounds in the order in which they
+         * arrive. */
         const home_module *m = p->module;
         s->round = (int64_t)m->version;
         while (s->round < (int64_t)m->version + m->window && *home_count(m, s->round))
@@ -317,7 +329,8 @@ static pl_submit_result judge_submission(home *h, place *p, pl_submit_message *s
     if (n_in == s->n)
         return has_other_bytes(h, p, s) ? PL_SUBMIT_OTHER : PL_SUBMIT_DUPLICATE;
     if (is_fenced(p, s)) {
-        (void)pl_fail(PL_ERR_STALE, "the lease was given to another");
+        (void)pl_fail(PL_ERR_STALE,
+                      "this lease has ended: the task was given to another worker");
         return s->n == 1 ? PL_SUBMIT_FENCED : PL_SUBMIT_REJECTED;
     }
     if (n_in > 0) {
@@ -337,7 +350,7 @@ static pl_submit_result judge_submission(home *h, place *p, pl_submit_message *s
         p->trouble = status;
     if (status != PL_OK || check_norm(h, p, s) != PL_OK)
         return PL_SUBMIT_REJECTED;
-    s->round += p->behind; /* a late update counts in the open round */
+    s->round += p->behind; /* a late update counts in the round that is open now */
     s->contributors[0].phase = s->round;
     return PL_SUBMIT_ACCEPTED;
 }
@@ -375,13 +388,14 @@ static pl_status check_contributor_lease(home *h, const pl_peer *peer, const pla
     const pl_lease *l = &under.lease;
     if (under.arm != p->arm || l->path != c->path || l->replica != c->replica)
         return pl_fail(PL_ERR_NOPERM,
-                       "the lease of %s is not of path %lld replica %lld",
+                       "the lease of %s does not belong to path %lld replica %lld, "
+                       "which the update names",
                        under.arm->paths[under.index].name, (long long)c->path,
                        (long long)c->replica);
     int64_t round = pl_round_of(&p->arm->arm, p->arm->topology, p->index, l->phase);
     if (!p->module->cursor && round != s->round)
         return pl_fail(PL_ERR_DATA,
-                       "phase %lld of %s sends no update of %s in round %lld",
+                       "phase %lld of %s does not send an update of %s in round %lld",
                        (long long)l->phase, under.arm->paths[under.index].name,
                        s->module, (long long)s->round);
     pl_copy_text(c->worker, sizeof c->worker, l->worker);
@@ -416,8 +430,8 @@ pl_status home_submit(home *h, const pl_peer *peer, pl_message *m)
                    result == PL_SUBMIT_DROPPED || result == PL_SUBMIT_OTHER;
     pl_copy_text(reason, sizeof reason, pl_last_error());
     if (result == PL_SUBMIT_REJECTED) {
-        /* Logs a refusal; nothing is written. For a sum the level is lower, because its
-         * parts follow. */
+        /* Logs a refusal; nothing is written. The refusal of a sum is logged at a lower
+         * level, because its parts follow. */
         pl_log(s.n > 1 ? PL_LOG_INFO : PL_LOG_WARN, "update.rejected",
                "module=%s worker=%s contributors=%d round=%lld reason=\"%s\"", s.module,
                s.contributors[0].worker, s.n, (long long)s.round, pl_last_error());
@@ -438,7 +452,7 @@ done:
 }
 
 /* ---- the end of a task: inner optimizer state and data cursor ---- */
-/* Checks that what the phase adds to the path's totals is possible in one phase. */
+/* Checks that one phase can have added this much to the path's totals. */
 static pl_status check_sums(const home_lease *under, const pl_path_state *state)
 {
     const home_path *path = &under->arm->paths[under->index];
@@ -446,8 +460,8 @@ static pl_status check_sums(const home_lease *under, const pl_path_state *state)
     if (state->samples < first || state->n_tokens < path->n_tokens ||
         !(state->seconds >= path->seconds))
         return pl_fail(PL_ERR_DATA,
-                       "the sums of %s fell: %llu samples, %llu tokens and %g s after "
-                       "%llu, %llu and %g",
+                       "the totals of %s fell: %llu samples, %llu tokens and %g s "
+                       "follow %llu, %llu and %g",
                        path->name, (unsigned long long)state->samples,
                        (unsigned long long)state->n_tokens, state->seconds,
                        (unsigned long long)first, (unsigned long long)path->n_tokens,
@@ -468,9 +482,9 @@ static bool is_module_in(const home_arm *arm, int module, int index,
     const home_module *m = &arm->modules[module];
     int64_t round =
         pl_round_of(&arm->arm, arm->topology, module, arm->paths[index].phase);
-    if (round < 0) /* the phase sends no update of this module */
+    if (round < 0) /* this phase does not send an update of this module */
         return true;
-    /* another home has the module, so the sender waits for that home, unless it sent
+    /* another home has this module, and the sender waits for that home unless it sent
      * the update here */
     if (!m->exists)
         return !together;
@@ -494,7 +508,7 @@ static bool updates_are_in(const home_arm *arm, int index, const pl_path_state *
     return true;
 }
 
-/* A score that is NaN or infinite would end the job when a router is fitted to the
+/* A NaN or infinite score would end the job later, when a router is fitted to the
  * scores. */
 static pl_status check_scores(const pl_path_state *state, const uint8_t *scores,
                               uint64_t bytes)
@@ -504,15 +518,14 @@ static pl_status check_scores(const pl_path_state *state, const uint8_t *scores,
         memcpy(&nats, scores + at, sizeof nats);
         if (!isfinite(nats) || nats < 0)
             return pl_fail(PL_ERR_DATA,
-                           "%s scores document %llu with %g nats; a sum of losses is 0 "
-                           "or more",
+                           "%s reports a score of %g nats for document %llu; scores "
+                           "must be finite and not negative",
                            state->name, (unsigned long long)(at / sizeof nats), nats);
     }
     return PL_OK;
 }
 
-/* Refuses a state with values that no training produces: no worker could continue from
- * it. */
+/* Refuses a state with impossible values, because no worker could continue from it. */
 static pl_status check_values(home *h, const home_arm *of, const pl_path_state *state,
                               uint64_t bytes)
 {
@@ -601,7 +614,7 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
     }
     if (strcmp(path->name, state.name) != 0 || state.phase != under.lease.phase + 1)
         return pl_fail(PL_ERR_NOPERM,
-                       "the lease of phase %lld of %s does not end phase %lld of %s",
+                       "the lease of phase %lld of %s was used to end phase %lld of %s",
                        (long long)under.lease.phase, path->name,
                        (long long)state.phase - 1, state.name);
     pl_copy_text(state.worker, sizeof state.worker, under.lease.worker);
@@ -613,13 +626,14 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
     if (under.lease.token < path->fence) {
         staging_drop(&h->uploads, &state.moments);
         answer_submitted(h, peer, m->request, PL_SUBMIT_FENCED,
-                         "the lease was given to another");
+                         "this lease has ended: the task was given to another worker");
         return PL_OK;
     }
     if (state.phase != path->phase + 1 ||
         !updates_are_in(arm, index, &state, said.together != 0)) {
         answer_submitted(h, peer, m->request, PL_SUBMIT_REJECTED,
-                         "updates of this task are missing, or phases were skipped");
+                         "the task cannot end: some of its updates have not arrived, "
+                         "or phases were skipped");
         return PL_OK;
     }
     PL_CHECK(check_sums(&under, &state));

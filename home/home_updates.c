@@ -7,12 +7,12 @@
 
 struct home_updates {
     home_round round;
-    int at;           /* the contribution that comes next */
-    int contributors; /* number of contributors in the updates so far */
+    int at;           /* index of the contribution that comes next */
+    int contributors; /* number of contributors of the updates read so far */
     /* [n] for each contribution, the number of contributors of its update; set for the
      * first contribution that names the update */
     int *stands_for;
-    /* the run that the codec reads now: */
+    /* the following fields describe the run that the codec is reading */
     int n;
     int *indices; /* [n] the contributions whose updates are in the run */
     pl_blob_read *reads;
@@ -125,7 +125,8 @@ static pl_status end_round(const home_updates *u)
 {
     if (!u->round.homomorphic || u->contributors == u->round.n)
         return PL_OK;
-    return pl_fail(PL_ERR_INTERNAL, "%s has updates of %d contributors, not of %d",
+    return pl_fail(PL_ERR_INTERNAL,
+                   "the updates of %s have %d contributors together instead of %d",
                    u->round.module, u->contributors, u->round.n);
 }
 

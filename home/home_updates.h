@@ -1,4 +1,5 @@
-/* Private to the home: reads the updates of a round from the store, to be added.
+/* Private to the home: reads the updates of a round from the store, so that they can be
+ * added.
  *
  * Updates are read in runs, so a merge needs memory for one run only, however many
  * contributors there are. A run has one update per thread, or as many small updates as
@@ -9,17 +10,19 @@
 #include "codec/codec.h"
 #include "store/store.h"
 
-/* The pointers are borrowed until home_updates_destroy. */
+/* The object borrows these pointers until home_updates_destroy. */
 typedef struct home_round {
     pl_store *store;
     const char *module;
     size_t n_params;
     const pl_contribution *contributions; /* [n] in (path, replica) order */
     int n;
-    const float *weights; /* [n]; not read if homomorphic */
-    bool homomorphic;     /* an update may stand for several contributors */
-    int n_vectors;        /* number of vectors in an update; the first one is added */
-    size_t ahead_bytes;   /* bytes of a run, unless one update per thread needs more */
+    const float *weights; /* [n] weights; not read if updates are homomorphic */
+    /* updates are homomorphic: one may stand for several contributors */
+    bool homomorphic;
+    int n_vectors; /* number of vectors in an update; the first one is added */
+    /* most bytes of a run, unless one update per thread needs more */
+    size_t ahead_bytes;
 } home_round;
 
 typedef struct home_updates home_updates;

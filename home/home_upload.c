@@ -2,8 +2,8 @@
  * Other uploads expire. */
 #include "home/home_internal.h"
 
-/* There is no limit per key for the job's own keys, because any number of workers may
- * use them. */
+/* The job's own keys have no limit per key, because any number of workers may use
+ * one. */
 static void limit_upload(home *h, const home_lease *under)
 {
     bool own = false;
@@ -37,13 +37,15 @@ pl_status home_adopt_blob(home *h, const pl_hash *hash)
     PL_TRY(home_write(h));
     staging_blob *b = staging_find(&h->uploads, hash);
     if (b) {
-        /* The bytes are hashed only here. If the hash is not the blob's name, no record
-         * names the bytes, and the commit drops them. */
+        /* Bytes of an upload are hashed here for the first time. If the result differs
+         * from the blob's name, no record names the bytes, and the commit drops
+         * them. */
         PL_TRY(pl_txn_put_blob(h->txn, b->data, b->bytes, &stored));
         staging_drop(&h->uploads, hash);
         if (!pl_hash_equal(&stored, hash))
             PL_TRY(pl_fail(PL_ERR_DAMAGED,
-                           "an upload arrived with another hash than its name"));
+                           "the bytes of an upload do not have the hash "
+                           "that it was sent under; send it again"));
         goto done;
     }
     PL_TRY(pl_store_blob_bytes(h->store, hash, &size));

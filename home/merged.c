@@ -56,7 +56,7 @@ bool pl_contribution_is_base(const pl_contribution *c)
 
 /* ---- sources ---- */
 typedef struct ingredients {
-    /* [n sources, then the base] the parameters */
+    /* the parameters of each source, then those of the base */
     float *values[PL_BLEND_SOURCES_MAX + 1];
     pl_hash hashes[PL_BLEND_SOURCES_MAX + 1];
     size_t n;
@@ -90,8 +90,8 @@ static pl_status read_ingredient(pl_store *store, const pl_recipe *r, int i,
     pl_version_clear(&v);
     if (gone)
         return pl_fail(PL_ERR_NOT_FOUND,
-                       "the parameters of %s@%llu were collected; only its record is "
-                       "left",
+                       "garbage collection removed the parameters of %s@%llu; only the "
+                       "version's record is left",
                        s->module, (unsigned long long)s->number);
     PL_CHECK(pl_store_blob_bytes(store, &g->hashes[i], &bytes));
     const size_t n = (size_t)(bytes / sizeof(float));
@@ -228,7 +228,9 @@ pl_status pl_merged_source_of(const pl_contribution *c, pl_merged_source *out)
 {
     const char *at = strrchr(c->worker, '@');
     if (!at || c->phase < 0)
-        return pl_fail(PL_ERR_DAMAGED, "`%s` names no version", c->worker);
+        return pl_fail(PL_ERR_DAMAGED,
+                       "`%s` in the record of a merged version does not name a version",
+                       c->worker);
     snprintf(out->module, sizeof out->module, "%.*s", (int)(at - c->worker), c->worker);
     out->number = (uint64_t)c->phase;
     return PL_OK;
@@ -266,11 +268,11 @@ pl_status pl_merged_again(pl_store *store, const pl_version *made, pl_hash *out)
     PL_TRY(blend_all(store, &r, &g, &params));
     for (int i = 0; i < made->n_contributions; i++)
         if (!pl_hash_equal(&g.hashes[i], &made->contributions[i].update))
-            PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
-                           "%s is another version in this store than the one of which "
-                           "%s@%llu was made",
-                           made->contributions[i].worker, made->module,
-                           (unsigned long long)made->number));
+            PL_TRY(pl_fail(
+                PL_ERR_NOT_FOUND,
+                "%s in this store is not the version from which %s@%llu was made",
+                made->contributions[i].worker, made->module,
+                (unsigned long long)made->number));
     pl_blob_hash(params, g.n * sizeof *params, out);
 done:
     free_ingredients(&g);

@@ -23,7 +23,7 @@ typedef struct pl_merged_source {
 } pl_merged_source;
 typedef struct pl_recipe {
     pl_blend blend;
-    /* base: used if the method needs one */
+    /* base: the version that the method measures changes from, if it needs one */
     pl_merged_source sources[PL_BLEND_SOURCES_MAX], base;
 } pl_recipe;
 
@@ -50,8 +50,8 @@ bool pl_contribution_is_base(const pl_contribution *c);
 PL_MUST_CHECK pl_status pl_merged_make(pl_store *store, const char *module,
                                        const pl_recipe *recipe, pl_version *made,
                                        float **params);
-/* Commits the version as the next one of its module, unless the newest version has the
- * same recipe and parameters. Sets made->number. */
+/* Commits the version as the next one of its module, unless the newest version already
+ * has this recipe and these parameters. Sets made->number. */
 PL_MUST_CHECK pl_status pl_merged_keep(pl_store *store, pl_version *made,
                                        const float *params);
 /* Computes the hash of the parameters that the version's recipe gives. ERR_NOT_FOUND: a

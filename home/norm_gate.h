@@ -12,10 +12,10 @@
 
 enum { NORM_GATE_MEMORY = 32, NORM_GATE_LEAST = 4 };
 
-/* If all fields are zero, no norm is known. */
+/* A gate whose fields are all zero knows no norm yet. */
 typedef struct norm_gate {
-    double norms[NORM_GATE_MEMORY]; /* a ring with the newest norms */
-    size_t n_noted;                 /* number of norms ever noted */
+    double norms[NORM_GATE_MEMORY]; /* ring buffer of the newest norms */
+    size_t n_noted;                 /* number of norms noted so far */
 } norm_gate;
 
 void norm_gate_note(norm_gate *gate, double norm);

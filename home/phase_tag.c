@@ -68,7 +68,7 @@ static int64_t newest_phase(const arm_view *v)
     return phase;
 }
 
-/* Whether a rollback after that version returned to parameters older than it. */
+/* Whether a rollback that came after that version returned to older parameters. */
 static pl_status module_left(pl_store *store, const char *module, uint64_t head,
                              uint64_t number, bool *out)
 {
@@ -102,8 +102,8 @@ static pl_status default_phase(pl_store *store, const arm_view *v, int64_t *out)
     return PL_OK;
 }
 
-/* -1 stands for the heads. Under delayed-nesterov only the heads can be tagged, because
- * rounds do not correspond to phases. */
+/* Reads a phase; -1 means the newest versions. With delayed-nesterov only these can be
+ * tagged, because rounds do not correspond to phases. */
 static pl_status choose_tag_phase(pl_store *store, const arm_view *v, const char *at,
                                   int64_t *out)
 {
@@ -116,14 +116,16 @@ static pl_status choose_tag_phase(pl_store *store, const arm_view *v, const char
     if (arrivals)
         return pl_fail(
             PL_ERR_USAGE,
-            "arm %s counts arrivals, not phases; only its head can be tagged",
+            "arm %s trains with delayed-nesterov, whose versions do not belong to "
+            "phases; only its newest versions (head) can be tagged",
             v->arm.name);
     if (pl_parse_int(at, out) != PL_OK || *out < 0)
-        return pl_fail(PL_ERR_USAGE, "`%s` is no phase; say a number, or head", at);
+        return pl_fail(PL_ERR_USAGE, "`%s` is not a phase; give a number, or head", at);
     if (!has_phase(v, *out) || *out > v->arm.inner.phases)
         return pl_fail(PL_ERR_NOT_FOUND,
-                       "phase %lld of arm %s is not complete; %lld is", (long long)*out,
-                       v->arm.name, (long long)newest_phase(v));
+                       "phase %lld of arm %s is not complete yet; the newest complete "
+                       "phase is %lld",
+                       (long long)*out, v->arm.name, (long long)newest_phase(v));
     return PL_OK;
 }
 

@@ -12,13 +12,13 @@ extern "C" {
 uint64_t pl_version_after(const pl_arm *arm, const pl_topology *t, int module,
                           int64_t phase);
 /* Finds the phase that `at` means: a number; "head" for the newest versions (-1); or
- * NULL for the newest phase that all modules have finished, which fails if a rollback
- * gave up one of its versions. ERR_NOT_FOUND: the arm does not exist, or the phase is
- * not complete. */
+ * NULL for the newest phase that all modules have finished (-1 if a rollback replaced
+ * one of its versions). ERR_NOT_FOUND: the arm does not exist, or the phase is not
+ * complete. */
 PL_MUST_CHECK pl_status pl_tag_phase(pl_store *store, const char *arm, const char *at,
                                      int64_t *out);
-/* Fills in the versions, the commit and the time of a tag whose arm and phase are set.
- * Call pl_snapshot_clear afterwards, also after a failure. */
+/* Fills in versions, commit and time of a tag; the caller has set arm and phase. Call
+ * pl_snapshot_clear afterwards, also after a failure. */
 PL_MUST_CHECK pl_status pl_tag_fill(pl_store *store, pl_snapshot *tag);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
-/* The relay's loop: which messages pass through, which are held, and who gets which
- * answer. */
+/* The relay's loop. It decides which messages pass through and which are held, and
+ * sends answers to those who asked. */
 #include "codec/codec.h"
 #include "net/net.h"
 #include "home/relay_internal.h"
@@ -75,7 +75,7 @@ static void drop_question(relay *r, relay_question *q)
 }
 
 /* ---- messages ---- */
-/* If the asker has gone, or the home is unreachable for long, the asker repeats its
+/* An answer or question that cannot be sent is dropped; the asker repeats its
  * question. */
 static pl_status answer_asker(relay *r, const pl_peer *peer, const pl_message *m)
 {
@@ -122,7 +122,7 @@ static pl_status answer_part_result(relay *r, const relay_question *q,
 
 /* ---- updates that are held ---- */
 /* The first piece tells whether a blob is an update that can be added. If the relay
- * does not have the first piece, later pieces pass through, and so does the SUBMIT. The
+ * does not have the first piece, the later pieces and the SUBMIT pass through. The
  * claimed length limits the memory for adding. */
 static bool is_kept(const relay *r, const staging_piece *p)
 {
@@ -197,7 +197,8 @@ static pl_status on_submit(relay *r, const pl_peer *peer, pl_message *m)
     pl_free(part);
     if (damaged)
         return answer_error(r, peer, m->request, PL_ERR_DAMAGED,
-                            "an upload arrived with another hash than its name");
+                            "the bytes of an uploaded update do not have the hash that "
+                            "it was sent under; send it again");
     return pass_question(r, peer, m);
 }
 
@@ -217,7 +218,7 @@ static pl_status on_submit_path(relay *r, const pl_peer *peer, pl_message *m)
         return pass_question(r, peer, m);
     relay_question *q = new_question(r, RELAY_WAITING, peer, m->request);
     q->kept = *m;
-    pl_message_init(m, 0); /* the question owns its buffers now */
+    pl_message_init(m, 0); /* the kept question owns the buffers now */
     return PL_OK;
 }
 
@@ -311,7 +312,8 @@ static pl_status take_lifted(relay *r)
 static void lift_groups(relay *r)
 {
     relay_group *g;
-    /* A worker whose SUBMIT_PATH waits here sends no update before it has an answer. */
+    /* A worker whose SUBMIT_PATH waits here sends no further update until it has an
+     * answer. */
     int n = 0;
     for (size_t i = 0; i < r->n_questions; i++)
         n += r->questions[i].state == RELAY_WAITING;
@@ -320,7 +322,7 @@ static void lift_groups(relay *r)
         relay_uplink_push(r->up, g);
 }
 
-/* A signal may come on any thread. */
+/* A signal handler on any thread may set the flag. */
 static bool must_stop_relay(const relay *r)
 {
     return r->options->stop && __atomic_load_n(r->options->stop, __ATOMIC_RELAXED);
@@ -360,7 +362,7 @@ done:
     return status;
 }
 
-/* Drops all updates that are held. The senders ask again, here or elsewhere. */
+/* Drops all held updates. Their senders send them again, here or elsewhere. */
 static void close_relay(relay *r)
 {
     relay_group *g;

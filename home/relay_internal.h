@@ -1,4 +1,5 @@
-/* Private to the relay: who waits for an answer, and what is added. */
+/* Private to the relay: the questions that wait for an answer, and the updates that are
+ * being added. */
 #ifndef PL_HOME_RELAY_INTERNAL_H
 #define PL_HOME_RELAY_INTERNAL_H
 #include "home/relay.h"
@@ -7,8 +8,9 @@
 
 typedef enum relay_state {
     RELAY_PASSED, /* the question was forwarded to the home */
-    RELAY_HELD,   /* a SUBMIT whose update is in a group */
-    RELAY_WAITING /* a SUBMIT_PATH that waits because its updates are held */
+    RELAY_HELD,   /* the question is a SUBMIT whose update is in a group */
+    /* the question is a SUBMIT_PATH that waits because its updates are held */
+    RELAY_WAITING
 } relay_state;
 
 /* A question that waits for its answer. */
@@ -19,7 +21,7 @@ typedef struct relay_question {
     relay_state state;
     pl_peer peer;
     uint64_t request; /* the number that the asker gave the question */
-    /* hash of a held SUBMIT, which may come again over another connection */
+    /* hash of a held SUBMIT; the same SUBMIT may come again over another connection */
     pl_hash content;
     pl_message kept; /* the message of a waiting SUBMIT_PATH */
     int64_t asked_ms;
@@ -27,8 +29,8 @@ typedef struct relay_question {
 
 /* An update that waits here or is being sent. */
 typedef struct relay_part {
-    uint64_t question;        /* id of the SUBMIT question that brought the update */
-    pl_submit_message submit; /* the submission as it came */
+    uint64_t question; /* id of the question (a SUBMIT) that brought the update */
+    pl_submit_message submit; /* the submission, unchanged */
     staging_blob *blob;
     /* set by the uplink: OK if the home gave a result, else the failure, with its
      * text */
@@ -43,7 +45,7 @@ typedef struct relay_group {
     int n_parts, n_contributors;
     int limit; /* the most contributors that a sum of this round can have */
     int64_t since_ms;
-    /* number of parts that the home accepted as one sum; 0 or at least 2 */
+    /* number of parts that the home accepted as one sum: 0, or at least 2 */
     int n_summed;
     relay_part *parts[PL_SUBMISSION_MAX];
     struct relay_group *next;
@@ -55,11 +57,12 @@ typedef struct relay_groups {
 } relay_groups;
 /* Takes ownership of the part. */
 void relay_groups_add(relay_groups *all, relay_part *part);
-/* Takes out a group that need not wait longer; NULL if there is none.
+/* Takes out a group that need not wait longer; NULL if all must wait.
  * `everybody_waits`: no worker will send another update before it has an answer. */
 relay_group *relay_groups_take(relay_groups *all, const pl_relay_options *options,
                                bool everybody_waits);
-/* Milliseconds until the oldest group has waited long enough; at most `most`. */
+/* Returns the milliseconds until the oldest group has waited long enough, at most
+ * `most`. */
 int relay_groups_due_ms(const relay_groups *all, int wait_ms, int most);
 void relay_group_destroy(relay_group **group, staging *uploads);
 
@@ -72,7 +75,7 @@ int relay_uplink_fd(const relay_uplink *u);
 /* Ends the work that is in progress. Afterwards every pushed group can be taken
  * back. */
 void relay_uplink_stop(relay_uplink *u);
-/* call it after relay_uplink_stop */
+/* number of bytes sent to the home; call relay_uplink_stop before */
 uint64_t relay_uplink_bytes_sent(const relay_uplink *u);
 void relay_uplink_destroy(relay_uplink **u);
 

@@ -30,8 +30,8 @@ static bool comes_apart(const pl_codec_message *sum)
 }
 
 /* Adds to the first part all parts that can be added, alternating between two buffers.
- * Returns the number of parts in the sum. Each sum is decoded as a check: a sketch that
- * is too full would be refused by the home only after all its bytes were sent. */
+ * Returns the number of parts in the sum. Each sum is decoded as a check: without it,
+ * the home would refuse a sketch that is too full only after all bytes were sent. */
 static int add_parts(const relay_group *g, bool *taken, pl_buf sums[2],
                      pl_codec_message *sum)
 {
@@ -63,7 +63,7 @@ static int joined_order(const void *a, const void *b)
     return pl_submission_order(&x->contributor, &y->contributor);
 }
 
-/* All fields except the contributors are equal in all parts. */
+/* The parts of a sum differ only in their contributors. */
 static void join_submissions(const relay_group *g, const bool *taken,
                              pl_submit_message *out)
 {
@@ -139,8 +139,8 @@ static void lift(void *self, void *job)
     pl_buf sums[2] = {{0}};
     pl_codec_message sum;
     pl_status status = PL_OK;
-    /* The order of adding does not depend on arrival, so equal parts give an equal
-     * sum. */
+    /* Parts are sorted, so that the sum does not depend on the order in which they
+     * arrived. */
     qsort(g->parts, (size_t)g->n_parts, sizeof g->parts[0], by_contributor);
     if (add_parts(g, taken, sums, &sum) > 1)
         status = send_sum(u, g, taken, &sum, &in);

@@ -6,8 +6,8 @@
  * were. This file computes what has to be written; store/rollback.c writes it, in all
  * homes or in none; cli/store_rollback.c says what was done.
  *
- * Which modules. The word names a module or a whole arm; --to names a version or a tag.
- * Every other module of the arm keeps its newest parameters.
+ * Which modules. The command's argument names a module or a whole arm; --to names a
+ * version or a tag. Every other module of the arm keeps its newest parameters.
  *
  * Which versions and phases. Rounds are counted by versions and phases by paths, so in
  * an arm that still trains all modules and paths must be at one common phase that
@@ -54,8 +54,8 @@ static pl_rollback_change *find_change(pl_rollback_plan *r, const char *module)
     return NULL;
 }
 
-/* The modules that were asked for get their old version; the other modules of the arm
- * get their newest parameters. plan_resumption decides how many versions are
+/* The modules that the user named get their old version; the arm's other modules get
+ * their newest parameters. plan_resumption decides how many versions are
  * written. */
 static pl_status plan_targets(pl_rollback_plan *r, const pl_rollback_target *targets,
                               size_t n)
@@ -74,7 +74,7 @@ static pl_status plan_targets(pl_rollback_plan *r, const pl_rollback_target *tar
     return PL_OK;
 }
 
-/* The lowest and the highest phase of the arm's paths. A store without a path of the
+/* The lowest and the highest phase of the arm's paths. A store that has no path of the
  * arm is a copy that no job trains. */
 static pl_status path_phases(const pl_rollback_plan *r, int64_t *least, int64_t *most)
 {
@@ -107,18 +107,19 @@ static pl_status plan_resumption(pl_rollback_plan *r, int64_t most)
     uint64_t last = (uint64_t)most;
     if (!pl_method_averages(m->method))
         return pl_fail(PL_ERR_UNSUPPORTED,
-                       "arm %s trains with %s, whose paths would go on from their own "
-                       "parameters and not from these; roll back when it has finished, "
-                       "or export %s@%s",
+                       "arm %s trains with %s: its paths would continue from their own "
+                       "parameters instead of the rolled-back ones; roll back after it "
+                       "has finished, or export %s@%s",
                        r->arm_name, pl_traits(m->method)->name, r->what, r->to);
     for (size_t i = 0; i < r->n; i++)
         last = r->changes[i].head > last ? r->changes[i].head : last;
     last += 1 + (uint64_t)(pl_traits(m->method)->delays ? m->delay : 0);
     if ((int64_t)last > r->arm.inner.phases)
-        return pl_fail(PL_ERR_UNSUPPORTED,
-                       "training would go on in phase %llu of arm %s, which has %d; "
-                       "let it finish, then roll back",
-                       (unsigned long long)last, r->arm_name, r->arm.inner.phases);
+        return pl_fail(
+            PL_ERR_UNSUPPORTED,
+            "after this rollback training would continue in phase %llu of arm %s, "
+            "which has only %d phases; let it finish, then roll back",
+            (unsigned long long)last, r->arm_name, r->arm.inner.phases);
     r->phase = (int64_t)last;
     for (size_t i = 0; i < r->n; i++)
         r->changes[i].last = last;
@@ -134,9 +135,10 @@ static pl_status check_chapter(const pl_rollback_plan *r)
     pl_newest_chapter(r->store, newest);
     if (chapter < 0 || chapter == pl_arm_chapter(newest))
         return PL_OK;
-    return pl_fail(PL_ERR_CONFIG,
-                   "%s has ended, and %s went on from its last versions; roll back %s",
-                   r->arm_name, newest, newest);
+    return pl_fail(
+        PL_ERR_CONFIG,
+        "%s has ended, and %s continued from its last versions; roll back %s instead",
+        r->arm_name, newest, newest);
 }
 
 /* A frozen module has only version 0, which stays its newest one. */
@@ -169,7 +171,7 @@ pl_status pl_rollback_plan_make(pl_rollback_plan *r, const pl_rollback_target *t
 }
 
 /* ---- carrying the plan out ---- */
-/* A path that has finished no phase is in no home yet. It is made in the home that will
+/* No home has a path that has not finished a phase. It is created in the home that will
  * look for it. */
 static int choose_part_of(const pl_rollback_plan *r, const char *name)
 {

@@ -20,17 +20,17 @@ typedef struct pl_rollback_change {
 } pl_rollback_change;
 
 typedef struct pl_rollback_plan {
-    /* filled in by the caller */
+    /* the caller fills in the following fields */
     pl_store *store;       /* the whole store, opened for reading */
-    const char *what, *to; /* the words of the command: "L1.E0", "3" */
+    const char *what, *to; /* arguments of the command, for example "L1.E0" and "3" */
     char arm_name[PL_MODULE_NAME_MAX];
-    /* which home gets a path that no home has yet; if n is 0, the store is in one
-     * piece */
+    /* decides which home gets a path that no home has yet; if its n is 0, the store is
+     * in one piece */
     pl_places places;
     pl_rollback_change *changes; /* [n] one for every module of the arm */
     size_t n;
     pl_arm arm;
-    pl_topology *topology; /* NULL: the store does not define the arm */
+    pl_topology *topology; /* NULL if the store does not define the arm */
     /* the phase in which the paths continue; -1: they stay where they are */
     int64_t phase;
 } pl_rollback_plan;
@@ -44,8 +44,8 @@ PL_MUST_CHECK pl_status pl_rollback_plan_make(pl_rollback_plan *plan,
 PL_MUST_CHECK pl_status pl_rollback_plan_commit(const pl_rollback_plan *plan,
                                                 pl_writers *writers);
 void pl_rollback_plan_clear(pl_rollback_plan *plan);
-/* The words by which the store recognises this rollback if it is repeated: "L1.E0 --to
- * 3". */
+/* Writes the text by which the store recognises a repetition of this rollback: "L1.E0
+ * --to 3". */
 void pl_rollback_words(const pl_rollback_plan *plan, char out[PL_TEXT_MAX]);
 
 #ifdef __cplusplus

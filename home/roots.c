@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What must be kept of a module: versions from `needed` on, and version 0 if the method
- * refers to it. */
+/* What must be kept of one module: all versions from `needed` on, and version 0 if the
+ * method refers to it. */
 typedef struct root_module {
     char name[PL_MODULE_NAME_MAX];
     uint64_t needed;
@@ -47,14 +47,14 @@ static int64_t path_phase(pl_roots *r, const pl_arm *arm, const pl_topology *t,
 }
 
 /* The oldest version that this path's next task reads or refers to. A finished path
- * needs only the last versions, which are heads. */
+ * needs only the newest versions. */
 static uint64_t needed_by(const pl_arm *arm, const pl_topology *t, int module,
                           int64_t phase)
 {
     uint64_t oldest = UINT64_MAX;
     if (phase >= arm->inner.phases)
         return oldest;
-    /* The versions that the phase before needed are kept, too. */
+    /* The versions that the previous phase needed are kept, too. */
     for (int64_t p = phase > 0 ? phase - 1 : 0; p <= phase; p++) {
         uint64_t needs = pl_round_needs(arm, t, module, p);
         bool counts = pl_traits(arm->outer.method.method)->arrives;
@@ -130,9 +130,11 @@ static pl_status add_arm(void *context, const pl_object *object)
         }
     pl_topology_destroy(&t);
     pl_arm_clear(&arm);
-    return status == PL_OK ? PL_OK
-                           : pl_fail_in(status, "what tasks of %s need cannot be told",
-                                        object->name);
+    return status == PL_OK
+               ? PL_OK
+               : pl_fail_in(status,
+                            "which versions tasks of %s need cannot be determined",
+                            object->name);
 }
 
 pl_status pl_roots_create(pl_store *store, pl_roots **out)
@@ -167,9 +169,9 @@ const char *pl_roots_reason(pl_roots *r, const pl_version *v)
         if (strcmp(m->name, v->module) != 0)
             continue;
         if (v->number >= m->needed)
-            return "a task may start from it";
+            return "a task may start from this version";
         if (v->number == 0 && m->needs_first)
-            return "updates are relative to it";
+            return "updates are relative to this version";
         break;
     }
     for (size_t i = 0; i < r->n_tags; i++) {

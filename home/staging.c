@@ -48,8 +48,8 @@ static pl_status check_holder(const staging *s, uint64_t bytes)
     if (pl_pubkey_equal(&s->holder, &nobody) || bytes + held_bytes(s) <= most)
         return PL_OK;
     return pl_fail(PL_ERR_BUSY,
-                   "workers with this key have %llu bytes of uploads here, and the key "
-                   "may have %llu; send this one later",
+                   "workers with this key have %llu bytes of uploads here, and at most "
+                   "%llu are allowed per key; send this upload later",
                    (unsigned long long)held_bytes(s), (unsigned long long)most);
 }
 
@@ -76,7 +76,8 @@ pl_status staging_read(pl_message *m, staging_piece *out)
     if (out->offset > out->total || (out->total > 0 && left == 0) ||
         out->offset % PL_WIRE_DATA_MAX != 0 || m->data.len != want)
         return pl_fail(PL_ERR_PROTO,
-                       "a piece of %zu bytes at %llu does not fit a blob of %llu",
+                       "a piece of %zu bytes at offset %llu does not fit into a blob "
+                       "of %llu bytes",
                        m->data.len, (unsigned long long)out->offset,
                        (unsigned long long)out->total);
     return PL_OK;
@@ -108,7 +109,7 @@ static int oldest_kept(const staging *s)
     return oldest;
 }
 
-/* Frees kept blocks so that `bytes` more stay within `limit`. */
+/* Frees kept blocks until `bytes` more fit into the limit. */
 static void make_staging_room(staging *s, uint64_t bytes, uint64_t limit)
 {
     for (int i = oldest_kept(s); i >= 0; i = oldest_kept(s)) {
@@ -133,7 +134,7 @@ static bool take_kept(staging *s, uint64_t bytes, staging_blob *b)
     return false;
 }
 
-/* If the machine has no more memory, kept blocks are freed. */
+/* If allocation fails, kept blocks are freed and it is tried again. */
 static pl_status get_upload_block(staging *s, uint64_t bytes, staging_blob *b)
 {
     void *data = NULL;
@@ -152,7 +153,7 @@ static pl_status get_upload_block(staging *s, uint64_t bytes, staging_blob *b)
     return PL_OK;
 }
 
-/* Keeps the newest blocks. */
+/* Keeps a freed block for later; the oldest kept block makes room. */
 static void put_upload_block(staging *s, uint8_t *data, uint64_t room)
 {
     int at = 0;
@@ -189,7 +190,7 @@ static pl_status open_blob(staging *s, const staging_piece *p, staging_blob **ou
     if (p->total > s->limit - s->bytes)
         return pl_fail(PL_ERR_BUSY,
                        "%s holds %llu bytes of uploads and takes at most %llu; send "
-                       "this one later or raise %s",
+                       "this upload later or raise %s",
                        s->keeper, (unsigned long long)s->bytes,
                        (unsigned long long)s->limit, s->key);
     staging_blob *b = pl_alloc(sizeof *b);
@@ -216,7 +217,9 @@ pl_status staging_put(staging *s, const staging_piece *p)
     if (!b)
         PL_CHECK(open_blob(s, p, &b));
     if (b->bytes != p->total)
-        return pl_fail(PL_ERR_PROTO, "two sizes were given for one blob: %llu and %llu",
+        return pl_fail(PL_ERR_PROTO,
+                       "two messages give different sizes for one uploaded blob: %llu "
+                       "and %llu bytes",
                        (unsigned long long)b->bytes, (unsigned long long)p->total);
     b->touched_ms = pl_now_ms();
     size_t piece = (size_t)(p->offset / PL_WIRE_DATA_MAX);

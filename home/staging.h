@@ -25,20 +25,21 @@ typedef struct staging_blob {
     uint64_t owner;
     pl_pubkey holder;
     uint8_t *data;
-    /* room: size of the memory block, which counts against the limit */
+    /* `room` is the size of the memory block; it counts against the limit */
     uint64_t bytes, room;
-    bool *pieces; /* [ceil(bytes / PL_WIRE_DATA_MAX)] which pieces have arrived */
+    /* [ceil(bytes / PL_WIRE_DATA_MAX)] for each piece, whether it has arrived */
+    bool *pieces;
     bool complete;
     int64_t touched_ms;
     struct staging_blob *next;
 } staging_blob;
 
 typedef struct staging {
-    /* used in errors: who keeps the uploads ("the home"), and the configuration key
+    /* used in errors: the name of the process ("the home"), and the configuration key
      * that raises the limit */
     const char *keeper, *key;
-    uint64_t limit, bytes; /* the bytes do not include kept blocks */
-    uint64_t owner;        /* whose uploads the next calls use */
+    uint64_t limit, bytes; /* size of all uploads, without kept blocks */
+    uint64_t owner;        /* the owner of the uploads that the next calls use */
     /* the most bytes of uploads of this owner; 0: only the limit counts */
     uint64_t share;
     pl_pubkey holder; /* the key that holds the lease; zeros: no limit per key */
@@ -50,14 +51,14 @@ typedef struct staging {
     } kept[STAGING_KEPT];
 } staging;
 
-/* The memory of kept blocks. */
+/* Number of bytes in kept blocks. */
 uint64_t staging_kept_bytes(const staging *s);
 
 /* The fields of PUT_BLOB; `data` belongs to the message. */
 typedef struct staging_piece {
     pl_hash hash;
     uint64_t total, offset;
-    pl_bytes lease; /* NULL: sent without a lease */
+    pl_bytes lease; /* NULL: the upload came without a lease */
     const pl_buf *data;
 } staging_piece;
 
@@ -74,7 +75,8 @@ staging_blob *staging_find(const staging *s, const pl_hash *hash);
 staging_blob *staging_take(staging *s, const pl_hash *hash); /* or NULL */
 void staging_free(staging *s, staging_blob *taken);          /* accepts NULL */
 void staging_drop(staging *s, const pl_hash *hash);
-/* drops uploads that got no piece for a long time, or all uploads */
+/* drops uploads that received no piece for a long time; with `all`, drops every
+ * upload */
 void staging_expire(staging *s, bool all);
 
 #endif

@@ -60,16 +60,16 @@ static pl_status compare_heads(pl_transfer *t, const char *module, uint64_t head
     memset(&ours, 0, sizeof ours);
     if (theirs.number > head)
         status = pl_fail(PL_ERR_STALE,
-                         "%s is at version %llu there and at %llu here: "
-                         "the other direction is needed",
+                         "%s has version %llu in the target and only version %llu in "
+                         "the source: copy in the opposite direction",
                          module, (unsigned long long)theirs.number,
                          (unsigned long long)head);
     else
         status = pl_store_get_version(t->from, module, theirs.number, &ours);
     if (status == PL_OK && !pl_hash_equal(&ours.params, &theirs.params))
         status = pl_fail(PL_ERR_STALE,
-                         "%s@%llu is another version there: the stores "
-                         "went different ways",
+                         "%s@%llu differs between source and target: the two stores "
+                         "were trained separately, so they cannot be combined",
                          module, (unsigned long long)theirs.number);
     pl_version_clear(&theirs);
     pl_version_clear(&ours);
@@ -128,7 +128,8 @@ static pl_status bring_arm_object(void *context, const pl_object *object)
     return goes_along(object->name, walk->arm) ? bring_object(walk->t, object) : PL_OK;
 }
 
-/* A tag whose versions are not all there would be damage in the other store. */
+/* A tag is copied only if the target has all its versions; else the tag would be
+ * damaged. */
 static pl_status has_versions(pl_store *to, const pl_snapshot *tag, bool *has)
 {
     *has = true;

@@ -1,7 +1,7 @@
 /* Copies the versions that another store lacks into that store.
  *
- * Copied are the versions of each module with their records and momenta, definitions of
- * arms, routers, and tags. Not copied are states of paths, pending and kept updates,
+ * It copies the versions of each module with their records and momenta, definitions of
+ * arms, routers, and tags. It does not copy states of paths, pending and kept updates,
  * and data shards. The target must have the same history: its newest version of a
  * module must be one of the source's, else ERR_STALE.
  *
@@ -18,16 +18,16 @@ extern "C" {
 typedef struct pl_transfer {
     pl_store *from, *to;
     pl_txn *txn;
-    uint64_t n_modules, n_versions, bytes; /* what was copied so far */
+    uint64_t n_modules, n_versions, bytes; /* counts of what was copied so far */
 } pl_transfer;
 
-/* pl_transfer_module copies the versions of a module up to `number`;
- * pl_transfer_modules copies all versions of all modules. */
+/* The first function copies the versions of one module up to `number`; the second
+ * copies all versions of all modules. */
 PL_MUST_CHECK pl_status pl_transfer_module(pl_transfer *t, const char *module,
                                            uint64_t number);
 PL_MUST_CHECK pl_status pl_transfer_modules(pl_transfer *t);
-/* Copies the definition, the router and the tags of an arm; with "" those of all
- * arms. */
+/* Copies the definition, the router and the tags of an arm; with "" as its name, those
+ * of all arms. */
 PL_MUST_CHECK pl_status pl_transfer_objects(pl_transfer *t, const char *arm);
 
 #ifdef __cplusplus
