@@ -1,4 +1,4 @@
-/* Groups documents whose features have the same bytes, which no router can tell
+/* Groups documents whose features have the same bytes, because no router can tell them
  * apart, and finds the heaviest group (alike.h). */
 #include "router/alike.h"
 #include "router/router.h"

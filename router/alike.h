@@ -7,10 +7,11 @@
 extern "C" {
 #endif
 
-/* Writes order [n] so that rows with equal bytes stand next to each other, the lower
- * index first. */
+/* Writes order [n] so that rows with equal bytes are neighbours, the lower index
+ * first. */
 void router_group_alike(const void *rows, size_t n, size_t row_bytes, size_t *order);
-/* The index after the last member of the group that begins at order[i]. */
+/* Returns the index in `order` after the last member of the group that begins at
+ * order[i]. */
 size_t router_group_end(const void *rows, size_t n, size_t row_bytes,
                         const size_t *order, size_t i);
 

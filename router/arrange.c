@@ -8,13 +8,13 @@ typedef struct grid {
     const float *centroids; /* [P, dim] */
     int n_paths, dim, n_levels;
     const int *experts;
-    /* [n_levels] index in `sums` of the level's first module */
+    /* [n_levels] the index in `sums` of each level's first module */
     int first[PL_LEVELS_MAX];
-    int *order; /* [P] the centroid that each path has */
-    int *best;  /* [P] the best order so far */
+    int *order; /* [P] for each path, its centroid */
+    int *best;  /* [P] the best `order` found so far */
     /* [modules, dim] sum of the centroids of a module's paths */
     double *sums;
-    double *trial; /* [2, dim] scratch for a swap */
+    double *trial; /* [2, dim] scratch memory for a swap */
 } grid;
 
 static int label(const grid *g, int path, int level)
@@ -63,8 +63,8 @@ static double squared_length(const double *x, int n)
     return total;
 }
 
-/* The scatter is a constant minus sum |module sum|^2 / paths. Cohesion is this sum, so
- * larger is better. */
+/* The scatter is a constant minus sum |module sum|^2 / paths. Cohesion is that sum over
+ * modules, so a larger cohesion is better. */
 static double cohesion(const grid *g)
 {
     double total = 0;
@@ -77,7 +77,7 @@ static double cohesion(const grid *g)
     return total;
 }
 
-/* The gain in cohesion if the centroids of two paths are swapped. */
+/* Returns by how much cohesion grows if the centroids of two paths are swapped. */
 static double gain_of_swap(grid *g, int a, int b)
 {
     const float *ca = centroid_at(g, a), *cb = centroid_at(g, b);

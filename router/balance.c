@@ -19,7 +19,7 @@
  * Two heavy paths whose documents lie far from all others would push the same documents
  * to and fro in tiny raises. So when n_paths raises have not helped, all paths that
  * raised their prices raise them together, until enough documents leave these paths (in
- * a test with a far cluster: 23 raises instead of 10461).
+ * a test with a far cluster this took 23 raises instead of 10461).
  *
  * No price separates documents that are alike (their distances are equal), so each
  * group of them is handled as one piece; most groups are one document. A piece that is
@@ -37,14 +37,16 @@
 #include <string.h>
 
 enum { PIECES_AN_ITEM = 512, PATIENCE_A_PATH = 64, PATIENCE_MAX = 1 << 14 };
-static const double ROUNDING = 1e-9; /* tolerance for sums of weights, relative */
-/* the share of (limit - mean) by which a path goes below the limit */
+static const double ROUNDING = 1e-9; /* relative tolerance for sums of weights */
+/* a path that raises its price ends below the limit by this share of (limit - mean) */
 static const double ROOM = 0.125;
 static const size_t NO_PIECE = SIZE_MAX;
 
 typedef struct piece {
-    size_t first; /* index into `order`; the piece ends where the next begins */
-    size_t next;  /* the next piece of the same path */
+    /* index in `order` of the piece's first document; the piece ends where the next
+     * begins */
+    size_t first;
+    size_t next; /* next piece of the same path, or NO_PIECE */
     double weight;
     int path;
 } piece;
@@ -56,11 +58,11 @@ typedef struct offer {
 
 typedef struct auction {
     const balance_job *job;
-    /* [n_paths] the current prices; the prices under which the heaviest path was
+    /* [n_paths] bias: current prices; best: those with which the heaviest path was
      * lightest */
     double *bias, *best;
-    double lightest; /* weight of the heaviest path under `best` */
-    double target;   /* approximate weight of a path after it has raised its price */
+    double lightest; /* weight of the heaviest path with `best` */
+    double target;   /* a path should have this weight after it raised its price */
     size_t *order;   /* [n] the documents; documents that are alike are adjacent */
     piece *pieces;   /* [n_pieces] */
     size_t n_pieces;
@@ -133,8 +135,8 @@ static void join_path(auction *a, size_t number, int path)
     a->load[path] += p->weight;
 }
 
-/* For each piece: how much more the best path costs among those that do not raise their
- * price. */
+/* Computes each piece's margin: how much more the best path costs that does not raise
+ * its price. */
 static pl_status measure_margins(void *context, size_t item, int thread)
 {
     auction *a = context;
@@ -160,9 +162,10 @@ static int least_margin_first(const void *a, const void *b)
     return (x->piece > y->piece) - (x->piece < y->piece);
 }
 
-/* Returns how much the prices must rise. It is half way between the last margin that
- * must leave and the first that may stay; or `step` above the last one if these are
- * equal, because equal ones leave together. Offers are sorted. */
+/* Returns how much the prices must rise so that pieces with a total weight of `surplus`
+ * leave. Offers are sorted by margin. The result is half way between the last margin
+ * that must leave and the first that may stay. If these are equal, both leave, and the
+ * result is `step` above them. */
 static double raise_needed(const auction *a, double surplus)
 {
     size_t n_leave = 0;
@@ -269,8 +272,10 @@ pl_status balance_fit(const balance_job *job, double *bias, int *label, double *
     size_t n = job->n, P = (size_t)job->router->n_paths;
     size_t threads = (size_t)job->n_threads;
     if (!(job->limit > 0.0) || !(job->step > 0.0))
-        return pl_fail(PL_ERR_ARG, "limit %g and step %g must be positive", job->limit,
-                       job->step);
+        return pl_fail(PL_ERR_ARG,
+                       "the limit of a balanced assignment (%g) and its step (%g) must "
+                       "be positive",
+                       job->limit, job->step);
     auction a = {.job = job, .bias = bias};
     void *memory = NULL;
     pl_status status;
@@ -288,7 +293,7 @@ pl_status balance_fit(const balance_job *job, double *bias, int *label, double *
     a.raises = (bool *)(a.costs + threads * P);
     a.raised = a.raises + P;
     PL_TRY(hold_auction(&a));
-    /* All documents of a piece take its path. */
+    /* All documents of a piece go to the path of the piece. */
     for (size_t g = 0; g < a.n_pieces; ++g) {
         size_t end = g + 1 < a.n_pieces ? a.pieces[g + 1].first : a.job->n;
         for (size_t i = a.pieces[g].first; i < end; ++i)

@@ -7,21 +7,23 @@ extern "C" {
 #endif
 
 typedef struct balance_job {
-    const pl_router *router; /* the router; its own bias is not read */
+    const pl_router *router; /* the router; its own prices are not read */
     const double *distances; /* [n, n_centroids] from router_distances */
     const double *weights;   /* [n] weight of each document, >= 0 and finite */
     size_t n;
-    double limit; /* the largest weight that a path may have; at least the mean */
-    double step;  /* > 0: by how much a price is raised when documents are tied */
+    /* the largest weight that a path may have; it must be at least the mean weight */
+    double limit;
+    /* by how much a price rises when documents have equal margins; above 0 */
+    double step;
     int n_threads;
 } balance_job;
 
 /* Writes the prices bias [n_paths], which are at least 0, and label [n], the cheapest
  * path of each document with these prices. Documents that are alike stay together. A
  * document, or a group of alike ones, that is heavier than the limit counts as much as
- * the mean of the paths. `fullest` gets the weight of the heaviest path, counted in
- * this way: at most the limit or, if no such prices were found, the smallest value that
- * was found. ERR_ARG, ERR_NOMEM. */
+ * the mean weight of a path. `fullest` gets the weight of the heaviest path, counted in
+ * this way. It is at most the limit or, if no such prices were found, the smallest
+ * value that was found. ERR_ARG, ERR_NOMEM. */
 PL_MUST_CHECK pl_status balance_fit(const balance_job *job, double *bias, int *label,
                                     double *fullest);
 

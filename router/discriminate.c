@@ -11,8 +11,8 @@
  * all lie in one direction. So L begins at this bound divided by GUESS. Whenever f
  * rises, L doubles and the momentum restarts at zero (O'Donoghue and Candes 2015).
  *
- * The same bytes for any number of threads: a thread takes whole points or whole rows,
- * and every sum is taken in the order of the points, in double. */
+ * The result has the same bytes for any number of threads: a thread takes whole points
+ * or whole rows, and every sum is taken in the order of the points, in double. */
 #include "router/discriminate.h"
 #include <math.h>
 #include <string.h>
@@ -23,10 +23,10 @@ typedef struct descent {
     const discriminate_job *job;
     double *residuals; /* [n, k] softmax - target, computed at `at` */
     double *losses;    /* [n] cross-entropy of each point, computed at `at` */
-    double *at;        /* [k, dim + 1] the rows at which the gradient is taken */
+    double *at;        /* [k, dim + 1] the rows at which the gradient is computed */
     double *gradient;  /* [k, dim + 1] */
-    double *rows;      /* [k, dim + 1] the last point of the descent */
-    double *before;    /* [k, dim + 1] the point before that */
+    double *rows;      /* [k, dim + 1] the rows after the last step */
+    double *before;    /* [k, dim + 1] the rows before the last step */
 } descent;
 
 static size_t columns_of(const discriminate_job *job)
@@ -73,7 +73,8 @@ static void residuals_of_point(const descent *w, size_t i, double *targets)
     }
     for (int c = 0; c < job->k; ++c)
         sum += exp(r[c] - most);
-    double log_sum = most + log(fmax(sum, 1.0)), loss = 0.0; /* one term is 1 */
+    /* one term is 1, so the sum is at least 1 */
+    double log_sum = most + log(fmax(sum, 1.0)), loss = 0.0;
     for (int c = 0; c < job->k; ++c) {
         loss -= targets[c] * (r[c] - log_sum);
         r[c] = exp(r[c] - log_sum) - targets[c];
@@ -155,7 +156,7 @@ static pl_status descend(descent *w, double *loss)
         PL_CHECK(measure_descent(w, &f, loss));
         if (f > last) {
             steep = fmin(2.0 * steep, most);
-            /* repeats the step without momentum, from the best rows so far */
+            /* f rose: repeats the step without momentum, from the best rows so far */
             if (momentum > 0) {
                 momentum = 0;
                 last = INFINITY;

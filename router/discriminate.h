@@ -9,20 +9,23 @@ extern "C" {
 typedef struct discriminate_job {
     const float *points; /* [n, dim] */
     size_t n;
-    int dim, k;           /* columns of a point; number of classes */
-    const double *scores; /* [n, k] nats, higher is better */
-    /* 0: a point's class is the one with the highest score (the first of equals); > 0:
-     * softmax(scores / temperature) */
+    int dim, k; /* dim: columns of a point; k: number of classes */
+    /* [n, k] each class's score of each point, in nats; higher is better */
+    const double *scores;
+    /* With 0, a point's target is the class with the highest score (the first of
+     * equals); above 0, the target is the distribution softmax(scores /
+     * temperature). */
     double temperature;
-    /* decay/2 times the sum of squares of the rows is added to the loss */
+    /* weight decay: decay/2 times the sum of squares of the rows is added to the
+     * loss */
     double decay;
     int iterations;
     int n_threads;
 } discriminate_job;
 
 /* Writes rows [k, dim + 1], whose last column is the intercept and does not decay, and
- * the mean cross-entropy in nats. residuals [n, k] is scratch. The bytes depend only on
- * the job, and not on n_threads. Errors: ERR_NOMEM. */
+ * the mean cross-entropy in nats. residuals [n, k] is scratch. The result's bytes
+ * depend only on the job, not on n_threads. Errors: ERR_NOMEM. */
 PL_MUST_CHECK pl_status discriminate_fit(const discriminate_job *job, double *residuals,
                                          float *rows, double *loss);
 

@@ -6,7 +6,8 @@
 
 enum { SWEEPS_MAX = 30 };
 
-/* x = c x - s y, y = s x + c y, over n elements at a stride. */
+/* Rotates two vectors: x = c x - s y, y = s x + c y. Their n elements lie `stride`
+ * apart. */
 static void turn_vectors(double *x, double *y, size_t n, size_t stride, double c,
                          double s)
 {

@@ -34,7 +34,8 @@ static pl_status check_feature_job(const pl_feature_job *job)
 {
     int context = pl_topology_shape(job->topology)->context;
     if (job->n_threads < 1)
-        return pl_fail(PL_ERR_ARG, "features need at least 1 thread, not %d",
+        return pl_fail(PL_ERR_ARG,
+                       "features cannot be computed with %d threads; give 1 or more",
                        job->n_threads);
     if (job->prefix < 1 || job->prefix > context)
         return pl_fail(PL_ERR_CONFIG,
@@ -76,8 +77,8 @@ static void close_lane(lane *l)
     pl_backend_close(&l->backend);
 }
 
-/* Fills the batch with window w of each of the n documents from `first` on that have
- * such a window. */
+/* Fills the batch with window w of each of the n documents from `first` on; documents
+ * that have no such window are skipped. */
 static size_t fill_windows(const pass *p, size_t first, size_t n, size_t w, lane *l)
 {
     size_t T = (size_t)p->job->prefix, B = 0;
@@ -94,8 +95,8 @@ static size_t fill_windows(const pass *p, size_t first, size_t n, size_t w, lane
     return B;
 }
 
-/* Writes for each document of a batch the mean over its windows. If a document has
- * several windows, all are full, so all weigh the same. */
+/* Writes for each document of a batch the mean feature over its windows. A document
+ * with several windows fills all of them, so all windows weigh the same. */
 static pl_status one_batch(void *context, size_t item, int thread)
 {
     pass *p = context;

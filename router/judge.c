@@ -3,7 +3,7 @@
 #include "router/router.h"
 #include <math.h>
 
-/* Entropy in nats of n items, of which count[i] are of kind i. */
+/* Entropy in nats of n items; count[i] of them are of kind i. */
 static double entropy(const size_t *count, size_t n_counts, size_t n)
 {
     double sum = 0.0;
@@ -15,7 +15,7 @@ static double entropy(const size_t *count, size_t n_counts, size_t n)
     return sum;
 }
 
-/* The number of documents that have the most frequent label of their cluster. */
+/* Counts the documents whose label is the most frequent one in their cluster. */
 static size_t majority(const size_t *joint, size_t n_clusters, size_t n_labels)
 {
     size_t sum = 0;
@@ -37,7 +37,7 @@ static double normalised_information(double of_cluster, double of_label, double 
     if (mean <= 0.0)
         return 1.0;
     double share = (of_cluster + of_label - joint) / mean;
-    return share < 0.0 ? 0.0 : share; /* rounding may leave -1e-16 */
+    return share < 0.0 ? 0.0 : share; /* without this, rounding may give -1e-16 */
 }
 
 void pl_judge(const int *cluster, int n_clusters, const uint32_t *label, int n_labels,

@@ -19,9 +19,9 @@ typedef struct work {
     double *sums;     /* [k, dim] */
     double *distance; /* [n] squared distance to the nearest centroid */
     int *label;       /* [n] */
-    int *before;      /* [n] label in the last iteration */
+    int *before;      /* [n] labels of the last iteration */
     size_t *count;    /* [k] */
-    int n_seeded;     /* while seeding: number of centroids that exist */
+    int n_seeded;     /* number of centroids that exist while seeding */
 } work;
 
 double square_distance(const float *a, const float *b, int dim)
@@ -79,8 +79,9 @@ static pl_status shrink_distances(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-/* Draws a point with probability proportional to its squared distance; uniformly while
- * there is no centroid, or when every point coincides with one. */
+/* Draws a point with probability proportional to its squared distance. If no centroid
+ * exists yet, or every point coincides with a centroid, all points are equally
+ * likely. */
 static size_t draw_point(const work *w, uint64_t stream)
 {
     size_t n = w->job->n;
@@ -153,7 +154,7 @@ static pl_status assign(work *w)
     return PL_OK;
 }
 
-/* Returns the point farthest from its centroid, among clusters that have more than one
+/* Returns the point that is farthest from its centroid, in clusters with more than one
  * point. Such a point exists whenever a cluster is empty, because k <= n. */
 static size_t farthest_point(const work *w)
 {
@@ -178,7 +179,7 @@ static void refill_empty_clusters(work *w)
     }
 }
 
-/* Sums some columns over all points in order. */
+/* Sums a few columns of all points, in the order of the points. */
 static pl_status sum_columns(void *context, size_t item, int thread)
 {
     work *w = context;
@@ -197,7 +198,8 @@ static pl_status sum_columns(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-/* A centroid without points stays where it is. */
+/* Moves each centroid to the mean of its points. A centroid without points does not
+ * move. */
 static pl_status move_centroids(work *w)
 {
     size_t dim = (size_t)w->job->dim;
@@ -210,8 +212,8 @@ static pl_status move_centroids(work *w)
     return PL_OK;
 }
 
-/* Iterates until labels no longer change, or `iterations` times; gives the sum of
- * squared distances. */
+/* Iterates until labels no longer change, at most `iterations` times; `total` gets the
+ * sum of squared distances. */
 static pl_status lloyd(work *w, double *total)
 {
     size_t label_bytes = w->job->n * sizeof *w->label;
@@ -248,7 +250,7 @@ static pl_status check_kmeans_job(const kmeans_job *job)
     return PL_OK;
 }
 
-/* Allocates one block and divides it in falling order of alignment. */
+/* Allocates one block and divides it; arrays with larger alignment come first. */
 static pl_status alloc_work(work *w)
 {
     size_t n = w->job->n, k = (size_t)w->job->k, size = k * (size_t)w->job->dim;

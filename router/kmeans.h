@@ -7,22 +7,22 @@ extern "C" {
 #endif
 
 typedef struct kmeans_job {
-    const float *points; /* [n, stride]; columns 0..dim-1 are used */
+    const float *points; /* [n, stride] points; only columns 0..dim-1 are used */
     size_t n, stride;
     int dim, k; /* 1 <= k <= n */
     int restarts, iterations;
     uint64_t seed;
-    int level; /* makes random numbers differ between levels with the same seed */
+    int level; /* makes random numbers of levels with the same seed differ */
     int n_threads;
 } kmeans_job;
 
-/* Sum of (a[d]-b[d])^2 in double over eight lanes: the order is fixed, whatever the
- * length of the machine's vectors. */
+/* Returns the sum of (a[d]-b[d])^2 in double. It adds in eight lanes, in a fixed order
+ * that does not depend on the machine's vector length. */
 double square_distance(const float *a, const float *b, int dim);
 
 /* Writes the best of `restarts` solutions to centroids [k, dim]: the one with the
- * smallest sum of squared distances, or the first of equal ones. The bytes depend only
- * on the job, and not on n_threads. Errors: ERR_ARG, ERR_NOMEM. */
+ * smallest sum of squared distances, or the first of equal ones. The result depends
+ * only on the job, not on n_threads. Errors: ERR_ARG, ERR_NOMEM. */
 PL_MUST_CHECK pl_status kmeans_fit(const kmeans_job *job, float *centroids);
 
 /* Writes label [n]: for each point the nearest of centroids [k, dim]. Errors: ERR_ARG,

@@ -7,11 +7,11 @@
 
 enum {
     POINTS_A_ITEM = 256,
-    WHITE = 64, /* components among which sharpening looks for directions */
-    /* the most clusters for sharpening, and the most points per cluster: */
+    WHITE = 64, /* sharpening looks for directions among this many components */
+    /* upper limits for sharpening: number of clusters, points per cluster: */
     CLUSTERS = 320,
     POINTS_A_CLUSTER = 16,
-    SAMPLE = 16384 /* points used for sharpening, at even distances */
+    SAMPLE = 16384 /* sharpening uses at most this many evenly spaced points */
 };
 
 pl_status lens_alloc(lens *l, int dim, int rank, bool with_rows)
@@ -31,8 +31,9 @@ void lens_clear(lens *l)
     *l = (lens){0};
 }
 
-/* Makes two passes: the deviation is computed around the mean, so that a large common
- * offset does not cancel it. A column that does not vary has scale 0. */
+/* Makes two passes: the second computes the deviation around the mean, because one pass
+ * would lose precision if all values have a large common offset. A column that does not
+ * vary has scale 0. */
 static void fit_columns(lens *l, const float *features, size_t n, bool standardize)
 {
     size_t C = (size_t)l->dim;
@@ -65,13 +66,14 @@ typedef struct rows_fit {
     size_t white;    /* number of whitened components */
     double *rows;    /* [white, dim] */
     double *turn;    /* [rank, white] the rotation, from sharpening */
-    size_t n_sample; /* number of points that are sharpened: every stride-th one */
+    size_t n_sample; /* sharpening uses n_sample points: every stride-th one */
     size_t stride;
     float *sample; /* [n_sample, white] */
 } rows_fit;
 
-/* rows = diag(variance)^(-1/2) V. Directions with almost no variance are noise; they
- * are left out instead of being scaled up. At least one direction stays. */
+/* Computes rows = diag(variance)^(-1/2) V. Directions with almost no variance are
+ * noise; they are left out instead of being scaled up. At least one direction is
+ * kept. */
 static pl_status fit_white(rows_fit *f)
 {
     size_t C = (size_t)f->lens->dim, n_kept = 0;

@@ -11,16 +11,17 @@ extern "C" {
 #endif
 
 typedef struct lens {
-    int dim, rank; /* columns of x and of z; equal if there are no rows */
+    int dim, rank; /* number of columns of x, and of z; equal if there are no rows */
     bool unit;
     float *mean, *scale; /* [dim] */
     float *rows;         /* [rank, dim] or NULL */
-} lens;                  /* all zero: no transform was fitted */
+} lens;                  /* if all fields are zero, no transform was fitted */
 
 typedef struct lens_options {
     bool standardize; /* scale = 1/deviation, else 1 */
     bool unit;
-    int rounds; /* rounds of sharpening the rows; 0: plain principal components */
+    /* number of rounds that sharpen the rows; 0: rows are plain principal components */
+    int rounds;
     uint64_t seed;
     int n_threads;
 } lens_options;
@@ -28,12 +29,12 @@ typedef struct lens_options {
 PL_MUST_CHECK pl_status lens_alloc(lens *l, int dim, int rank, bool with_rows);
 void lens_clear(lens *l);
 
-/* Fits an allocated transform to features [n, dim]. The bytes do not depend on
+/* Fits an allocated transform to features [n, dim]. The result does not depend on
  * n_threads. ERR_NOMEM. */
 PL_MUST_CHECK pl_status lens_fit(lens *l, const float *features, size_t n,
                                  const lens_options *options);
 
-/* Transforms x; scratch [dim], z [rank]. */
+/* Transforms x [dim] into z [rank]; scratch [dim] is overwritten. */
 void lens_look(const lens *l, const float *x, float *scratch, float *z);
 
 #ifdef __cplusplus

@@ -9,12 +9,12 @@
 #include <string.h>
 
 enum {
-    /* extra directions, which make the last wanted ones converge faster */
+    /* number of extra directions; with them the last wanted ones converge faster */
     SPARE = 8,
-    POWER_STEPS = 24, /* products with the covariance */
-    /* at most this many evenly spaced points make the covariance */
+    POWER_STEPS = 24, /* number of products with the covariance */
+    /* the covariance is computed from at most this many evenly spaced points */
     SAMPLE = 16384,
-    POINTS_A_BLOCK = 256, /* points that are copied to double at a time */
+    POINTS_A_BLOCK = 256, /* number of points that are copied to double at once */
     ROWS_AN_ITEM = 16
 };
 

@@ -7,8 +7,9 @@ extern "C" {
 #endif
 
 typedef struct pca_job {
-    const float *x;            /* [n, dim] */
-    const float *mean, *scale; /* [dim]: the data are (x - mean) * scale */
+    const float *x; /* [n, dim] */
+    /* [dim] the components are those of (x - mean) * scale */
+    const float *mean, *scale;
     size_t n;
     int dim, rank; /* rank <= dim */
     uint64_t seed;
@@ -16,8 +17,8 @@ typedef struct pca_job {
 } pca_job;
 
 /* Writes the `rank` orthonormal directions of greatest variance as rows [rank, dim],
- * and the variances along them in falling order. Deterministic for any n_threads.
- * ERR_NOMEM. */
+ * and the variances along them in falling order. The result does not depend on
+ * n_threads. ERR_NOMEM. */
 PL_MUST_CHECK pl_status pca_fit(const pca_job *job, double *rows, double *variances);
 
 #ifdef __cplusplus

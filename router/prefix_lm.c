@@ -9,11 +9,11 @@
  * `a` predicts what the paths together predict, and only evidence makes paths differ.
  * For a rare pair only the count of b is used, smoothed in the same way.
  *
- * Only frequent pairs have counts. On text of nine domains and 16 paths, 16,000 pairs
- * find the path of a document as often as all 330,000 do, and with less confidence
- * where they err. A pair is identified by its bucket, a hash of 22 bits; a rare pair
- * that falls into the bucket of a frequent one is treated as that pair (one in 64 at
- * most).
+ * Only frequent pairs have counts. On text of nine domains and 16 paths, counts of
+ * 16,000 pairs find the path of a document as often as counts of all 330,000 pairs, and
+ * are less confident where they are wrong. A pair is identified by its bucket, a hash
+ * of 22 bits; a rare pair that falls into the bucket of a frequent one is treated as
+ * that pair (one in 64 at most).
  *
  * Counts are whole numbers, so they depend neither on the order of documents nor on the
  * number of threads. */
@@ -63,8 +63,8 @@ void survey_add(pair_survey *survey, const int32_t *tokens, int n)
                                    known_token(tokens[t], survey->vocab))];
 }
 
-/* Returns the least count, at least 2, for which at most `most` buckets have that count
- * or a higher one. */
+/* Returns the smallest count (2 or more) that at most `most` buckets reach or
+ * exceed. */
 static uint32_t frequent_count(const uint32_t *counts, uint32_t most)
 {
     uint32_t *with = pl_alloc(COUNTS_MOST * sizeof *with), n = 0, least = COUNTS_MOST;
@@ -104,10 +104,11 @@ pl_status prefix_lm_create(int vocab, int n_paths, const uint32_t *buckets,
     void *memory = NULL;
     *out = NULL;
     if (rows > PL_PREFIX_LM_CELLS_MAX)
-        return pl_fail(PL_ERR_CONFIG,
-                       "the router counts %d tokens for each of %d paths, and has room "
-                       "for %d counts; use a smaller data.vocab or fewer paths",
-                       vocab, n_paths, (int)PL_PREFIX_LM_CELLS_MAX);
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "the prefix model needs a count for each of %d tokens on each of %d paths, "
+            "and may have at most %d counts; use a smaller data.vocab or fewer paths",
+            vocab, n_paths, (int)PL_PREFIX_LM_CELLS_MAX);
     PL_CHECK(pl_try_alloc((2 * cells + 3 * rows + n_rows) * sizeof(float),
                           "the counts of a prefix model", &memory));
     pl_prefix_lm *lm = pl_alloc(sizeof *lm);
@@ -136,7 +137,7 @@ int pl_prefix_lm_n_paths(const pl_prefix_lm *lm)
     return lm->n_paths;
 }
 
-/* The row of a pair; n_rows if it has none. */
+/* Returns the row of a pair of tokens, or n_rows if the pair has no row. */
 static uint32_t row_of(const pl_prefix_lm *lm, int32_t a, int32_t b)
 {
     uint32_t bucket = bucket_of(a, b), low = 0, end = lm->n_rows;
@@ -173,7 +174,8 @@ static double sum_counts(const uint32_t *counts, size_t n)
     return (double)sum;
 }
 
-/* A count of nothing is smoothed as if it were 1, so that every logarithm is finite. */
+/* If all paths together have a count of 0, 1 is used for smoothing, so that every
+ * logarithm is finite. */
 static void fill_terms(const uint32_t *counts, size_t P, float *terms)
 {
     double shared = SMOOTHING / (double)P * fmax(sum_counts(counts, P), 1.0);

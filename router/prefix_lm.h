@@ -6,8 +6,8 @@
 extern "C" {
 #endif
 
-/* Limits: the buckets into which pairs of tokens fall, the buckets that have counts of
- * their own, and the counts that are kept. */
+/* Limits: the number of buckets into which pairs of tokens fall, of buckets that have
+ * counts of their own, and of counts that are kept. */
 enum {
     PREFIX_LM_BUCKETS = 1 << 22,
     PREFIX_LM_ROWS_MOST = 1 << 16,
@@ -18,7 +18,7 @@ struct pl_prefix_lm {
     int vocab, n_paths;
     uint32_t n_rows;
     uint32_t *buckets; /* [n_rows] the buckets of frequent pairs, in rising order */
-    /* how often each path saw a token, and a frequent pair of tokens */
+    /* how often a token, or a frequent pair of tokens, occurred on each path */
     uint32_t *tokens; /* [vocab, n_paths] */
     uint32_t *pairs;  /* [n_rows, n_paths] */
     /* Computed by prefix_lm_finish: logarithms of the smoothed counts of a pair and of
@@ -44,7 +44,8 @@ PL_MUST_CHECK pl_status prefix_lm_create(int vocab, int n_paths,
                                          const uint32_t *buckets, uint32_t n_rows,
                                          pl_prefix_lm **out);
 void prefix_lm_add(pl_prefix_lm *lm, int path, const int32_t *tokens, int n);
-/* Call it after all texts were added and before prefix_lm_score. */
+/* Computes the logarithms. Call it after all texts were added, before
+ * prefix_lm_score. */
 PL_MUST_CHECK pl_status prefix_lm_finish(pl_prefix_lm *lm, int n_threads);
 /* Adds -log p of the tokens after the first to nats [n_paths]. */
 void prefix_lm_score(const pl_prefix_lm *lm, const int32_t *tokens, int n,

@@ -7,15 +7,15 @@ enum {
     TAG_VOCAB,
     TAG_PATHS,
     TAG_ROWS,
-    TAG_BUCKETS, /* u32 in rising order, as compressed planes of bytes */
+    TAG_BUCKETS, /* u32 in rising order, as compressed byte planes */
     TAG_TOKENS,  /* counts as u32, compressed in the same way */
     TAG_PAIRS,
-    TAG_CHECKSUM = 0xffff /* comes last: the hash of all bytes before it */
+    TAG_CHECKSUM = 0xffff /* the last field: the hash of all bytes before it */
 };
 enum { FORMAT = 2, CHECKSUM_FIELD_BYTES = 14, ZIP_LEVEL = 3, VOCAB_MOST = 1 << 20 };
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
-               "arrays of counts are written as they lie in memory");
+               "arrays of counts are written with the byte order of memory");
 
 static pl_status put_counts(pl_buf *out, uint16_t tag, const uint32_t *counts, size_t n)
 {
@@ -78,7 +78,8 @@ static pl_status read_lm_head(pl_reader *reader, lm_head *out)
     PL_CHECK(pl_reader_status(reader));
     if (format != FORMAT)
         return pl_fail(PL_ERR_UNSUPPORTED,
-                       "the router has format %llu and this release reads %d",
+                       "the router has format version %llu, but this release reads "
+                       "only version %d",
                        (unsigned long long)format, (int)FORMAT);
     out->vocab = pl_get_u64(reader, TAG_VOCAB, 0);
     out->n_paths = pl_get_u64(reader, TAG_PATHS, 0);

@@ -76,8 +76,9 @@ void router_distances(const pl_router *router, const float *z, double *distances
     }
 }
 
-/* Adds level by level. The costs of all combinations of the first l labels are extended
- * in place, from the last to the first, so that paths come out in row-major order. */
+/* Adds the costs level by level. After l levels, `costs` has the cost of each
+ * combination of the first l labels, in row-major order. It is extended in place, from
+ * the last combination to the first. */
 void router_costs(const pl_router *router, const double *distances, const double *bias,
                   double *costs)
 {

@@ -35,27 +35,29 @@ typedef enum pl_router_kind {
 typedef struct pl_router_options {
     pl_router_kind kind;
     int n_paths;
-    /* The levels, and the number of experts of each. Product k-means divides the
-     * feature into that many parts; under plain k-means similar clusters become paths
-     * that share modules. */
+    /* The number of levels, and of experts in each. Product k-means divides the feature
+     * into n_levels parts; plain k-means uses them to let similar clusters share
+     * modules. */
     int n_levels;
     int experts[PL_LEVELS_MAX];
-    /* k-means++ restarts; the most iterations of Lloyd's algorithm, or of the linear
-     * router's descent */
+    /* number of k-means++ restarts; upper limit for iterations of Lloyd's algorithm, or
+     * of the linear router's descent */
     int restarts, iterations;
     /* Linear: [n, n_paths] log likelihood in nats of each document on each path;
-     * borrowed. A document's label is the path with the highest value or, with a
+     * borrowed. A document's target is the path with the highest value or, with a
      * temperature above 0, the distribution softmax(score / temperature). */
     const double *scores;
     double temperature;
-    double decay;   /* weight decay of the linear router's rows, at least 0 */
-    double balance; /* 0: plain k-means; > 0: heaviest shard at most (1+balance)
-                       times the mean (capacity-limited assignment while fitting) */
-    /* [n] the weight of each document for balance, in tokens; borrowed; NULL: 1 each */
+    double decay; /* weight decay of the linear router's rows, at least 0 */
+    /* Above 0, prices limit the heaviest shard to (1+balance) times the mean while
+     * fitting; 0: shards are not balanced. */
+    double balance;
+    /* [n] each document's weight for balance, in tokens; borrowed; NULL: every weight
+     * is 1 */
     const double *weights;
     bool standardize; /* divide each feature by its deviation first */
-    /* after that, keep this many principal components, each scaled to variance 1; 0:
-     * keep all features */
+    /* then keep this many principal components, each scaled to variance 1; 0: keep all
+     * features as they are */
     int components;
     /* rounds in which the components are turned towards the directions that separate
      * clusters (unsupervised discriminant analysis), chosen among the first 64
@@ -64,21 +66,20 @@ typedef struct pl_router_options {
     bool unit; /* then scale each feature to length 1 */
     uint64_t seed;
     int n_threads;
-    /* Bytes of memory for a fit; 0: no limit. If the documents need more, only evenly
-     * spaced ones are used, at least one per path. */
+    /* Memory limit of a fit, in bytes; 0: no limit. If the documents need more, the fit
+     * uses only evenly spaced ones, at least one per path. */
     uint64_t memory;
 } pl_router_options;
 
-/* The spacing d of the documents that a fit uses: every d-th document; 1: all of
- * them. */
+/* Returns d if a fit uses every d-th document; 1 if it uses all. */
 size_t pl_router_stride(const pl_router_options *options, size_t n, int dim);
 
 typedef struct pl_router pl_router;
 
 /* Fits a router to features [n, dim]. The same input gives the same bytes for any
- * n_threads. ERR_DATA "more modules than documents" with both numbers; ERR_CONFIG, with
- * balance, if a weight is negative or not finite, or if all are 0; ERR_NUMERIC if a
- * score is not finite. */
+ * n_threads. ERR_DATA: there are more paths than documents. ERR_CONFIG: with balance, a
+ * weight is negative or not finite, or all are 0. ERR_NUMERIC: a score is not
+ * finite. */
 PL_MUST_CHECK pl_status pl_router_fit(const float *features, size_t n, int dim,
                                       const pl_router_options *options,
                                       pl_router **out);
@@ -93,26 +94,27 @@ void pl_router_destroy(pl_router **router);
 void pl_router_route(const pl_router *router, const float *feature, int top,
                      int *paths);
 
-/* Features [n_docs, width]: one per document, of its first `prefix` tokens (with BOS;
- * shorter documents whole). With `windows` above 1, the mean over that many windows of
- * `prefix` tokens, spread evenly over the document. Batches are fixed, so the result
- * does not depend on n_threads. `params` are a path's fp32 parameters of the base
- * model. */
+/* Computes features [n_docs, width]: one per document, from its first `prefix` tokens
+ * (with BOS) or all if it has fewer. With `windows` above 1 a feature is the mean over
+ * that many windows of `prefix` tokens, spread evenly over the document. Batches are
+ * fixed, so the result does not depend on n_threads. `params` are the fp32 parameters
+ * of the base model. */
 typedef struct pl_feature_job {
     const pl_topology *topology;
     const float *params;
     const char *precision; /* backend precision, "auto" */
     const char *backend;
     int prefix, n_threads;
-    int windows; /* at most this many windows; 0 and 1: only the first */
+    /* most windows per document; with 0 or 1 only the first window is used */
+    int windows;
 } pl_feature_job;
 PL_MUST_CHECK pl_status pl_router_features(const pl_feature_job *job,
                                            const pl_tokens *tokens, float *features);
 
 /* The documents of each path: those of path p are docs[first[p] .. first[p+1]), in
- * rising order. With overlap n > 1 a document is in the shards of its n nearest paths.
- * A path without documents gets the documents nearest to its centroid (counted in
- * n_repaired). */
+ * rising order. With an overlap of n > 1 a document is in the shards of its n nearest
+ * paths. A path that would have no documents gets those nearest to its centroid
+ * (n_repaired counts such paths). */
 typedef struct pl_shards {
     int n_paths;
     uint32_t *docs;
@@ -128,17 +130,17 @@ void pl_shards_clear(pl_shards *shards);
  * One tiny language model per path, made of counts of tokens and of pairs of tokens. A
  * text goes to the path whose model gives it the highest likelihood. */
 typedef struct pl_prefix_lm pl_prefix_lm;
-/* limit for tokens of the vocabulary times paths */
+/* the most counts of a model: size of the vocabulary times number of paths */
 enum { PL_PREFIX_LM_CELLS_MAX = 1 << 28 };
 typedef struct pl_prefix_lm_job {
     const pl_tokens *tokens;
-    /* The part of a document that is read: at most `windows` windows of `length`
-     * tokens, spread evenly over it; 0 and 1: only the first window. */
+    /* Of each document at most `windows` windows of `length` tokens are read, spread
+     * evenly; with 0 or 1 only the first window. */
     int length, windows;
     int n_paths, n_threads;
 } pl_prefix_lm_job;
-/* Counts the tokens of each document for its path: path_of [n_docs]; -1: the document
- * is not counted. */
+/* Counts the tokens of each document d for the path path_of[d]; a document with -1 is
+ * not counted. */
 PL_MUST_CHECK pl_status pl_prefix_lm_count(const pl_prefix_lm_job *job,
                                            const int *path_of, pl_prefix_lm **out);
 void pl_prefix_lm_destroy(pl_prefix_lm **lm);
@@ -147,17 +149,17 @@ PL_MUST_CHECK pl_status pl_prefix_lm_encode(const pl_prefix_lm *lm, pl_buf *out)
 /* ERR_DAMAGED, ERR_UNSUPPORTED (a different format version), ERR_NOMEM. */
 PL_MUST_CHECK pl_status pl_prefix_lm_decode(const void *data, size_t len, int n_threads,
                                             pl_prefix_lm **out);
-/* The most bytes that a model of these sizes takes. */
+/* The largest size in bytes of a model for this vocabulary and number of paths. */
 uint64_t pl_prefix_lm_bytes(int vocab, int n_paths);
-/* nats [n_paths]: -log p of the tokens after the first one, by the model of each
- * path. */
+/* Writes nats [n_paths]: for each path, -log p of all tokens but the first under the
+ * path's model. */
 void pl_prefix_lm_nats(const pl_prefix_lm *lm, const int32_t *tokens, int n,
                        double *nats);
 
 /* Finds the group of documents with identical features [n, dim] that has the largest
  * total weight; among groups of the same weight, the one with most documents. No router
- * can split such a group. Often it is a single document. Weights [n] are those of
- * pl_router_options. */
+ * can split such a group. Often it is a single document. `weights` [n] means the same
+ * as in pl_router_options. */
 typedef struct pl_alike {
     size_t n_docs;
     double weight;
@@ -166,8 +168,9 @@ PL_MUST_CHECK pl_status pl_router_heaviest_alike(const float *features, size_t n
                                                  int dim, const double *weights,
                                                  pl_alike *out);
 
-/* How well an assignment matches labels: purity = share of documents that have the most
- * frequent label of their cluster; nmi = mutual information / mean of the entropies. */
+/* How well an assignment matches labels. purity: share of documents that have the most
+ * frequent label of their cluster; nmi: mutual information / mean of the two
+ * entropies. */
 typedef struct pl_judgement {
     double purity, nmi;
 } pl_judgement;

@@ -1,5 +1,5 @@
-/* Fits a router: first the transform of features, then centroids level by level (for a
- * linear router rows of weights), then prices if balance is wanted. */
+/* Fits a router: first the transform of features, then the centroids of each level (for
+ * a linear router, rows of weights), then prices if shards must be balanced. */
 #include "router/arrange.h"
 #include "router/balance.h"
 #include "router/discriminate.h"
@@ -44,7 +44,8 @@ static pl_status check_levels(const pl_router_options *options)
     }
     if (n_paths != options->n_paths)
         return pl_fail(PL_ERR_CONFIG,
-                       "the levels of product k-means do not multiply to %d paths",
+                       "the numbers of experts of all levels of product k-means must "
+                       "multiply to %d, the number of paths",
                        options->n_paths);
     return PL_OK;
 }
@@ -71,14 +72,15 @@ static pl_status check_scores(const pl_router_options *options, size_t n)
 {
     size_t n_paths = (size_t)options->n_paths;
     if (!(options->decay >= 0.0) || !(options->temperature >= 0.0))
-        return pl_fail(PL_ERR_CONFIG,
-                       "decay %g and temperature %g must not be negative",
-                       options->decay, options->temperature);
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "the router's decay (%g) and temperature (%g) must not be negative",
+            options->decay, options->temperature);
     for (size_t i = 0; i < n * n_paths; ++i)
         if (!isfinite(options->scores[i]))
             return pl_fail(PL_ERR_NUMERIC,
-                           "path %zu scores document %zu with %g; its parameters are "
-                           "not usable",
+                           "path %zu gives document %zu the score %g, which must be "
+                           "finite; the path's parameters are not usable",
                            i % n_paths, i / n_paths, options->scores[i]);
     return PL_OK;
 }
@@ -93,15 +95,17 @@ static pl_status check_fit(const float *features, size_t n, int dim,
                        options->restarts, options->iterations, options->n_threads);
     if (!(options->balance >= 0.0) || options->components < 0 || options->sharpen < 0)
         return pl_fail(PL_ERR_CONFIG,
-                       "balance %g, components %d and sharpen %d must not be negative",
+                       "the router's balance (%g), components (%d) and sharpen (%d) "
+                       "must not be negative",
                        options->balance, options->components, options->sharpen);
     PL_CHECK(check_levels(options));
     if (options->kind == PL_ROUTER_LINEAR)
         PL_CHECK(check_scores(options, n));
     if (dim < 1 || dim > ROUTER_DIM_MAX || rank_of(options, dim) < levels_of(options))
-        return pl_fail(PL_ERR_CONFIG,
-                       "features of %d columns (%d used) do not make %d parts", dim,
-                       rank_of(options, dim), levels_of(options));
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "features of %d columns (%d used) cannot be divided into %d parts", dim,
+            rank_of(options, dim), levels_of(options));
     if (n < (size_t)options->n_paths)
         return pl_fail(PL_ERR_DATA,
                        "more modules than documents: %d paths but only %zu documents; "
@@ -110,8 +114,8 @@ static pl_status check_fit(const float *features, size_t n, int dim,
     for (size_t i = 0; i < n * (size_t)dim; ++i)
         if (!isfinite(features[i]))
             return pl_fail(PL_ERR_NUMERIC,
-                           "feature %zu of document %zu is %f; the base model is not "
-                           "usable as a router",
+                           "feature %zu of document %zu is %f, which must be finite; "
+                           "this base model cannot be used for routing",
                            i % (size_t)dim, i / (size_t)dim, (double)features[i]);
     return PL_OK;
 }
@@ -174,8 +178,8 @@ static pl_status move_level_centroids(fit *f)
 }
 
 /* Computes prices for the centroids and centroids for the labels, in turn, ending with
- * prices. If a limit could not be reached, the weight that was reached replaces it, so
- * that the centroids still move to the balanced shards. */
+ * prices. If prices cannot reach the limit, the lowest weight that they reached becomes
+ * the limit, so that the centroids still move to the balanced shards. */
 static pl_status balance_shards(fit *f)
 {
     double total = 0.0, fullest = 0.0;
@@ -186,12 +190,15 @@ static pl_status balance_shards(fit *f)
         f->weights[i] = weights ? weights[i] : 1.0;
         if (!(f->weights[i] >= 0.0) || !isfinite(f->weights[i]))
             return pl_fail(PL_ERR_CONFIG,
-                           "document %zu weighs %g; give 0 or a positive number", i,
-                           f->weights[i]);
+                           "document %zu has the weight %g; weights must be finite and "
+                           "not negative",
+                           i, f->weights[i]);
         total += f->weights[i];
     }
     if (!(total > 0.0))
-        return pl_fail(PL_ERR_CONFIG, "all %zu documents weigh 0", f->n);
+        return pl_fail(PL_ERR_CONFIG,
+                       "all %zu documents have weight 0, so shards cannot be balanced",
+                       f->n);
     double limit = (1.0 + f->options->balance) * total / f->router->n_paths;
     balance_job job = {.router = f->router,
                        .distances = f->distances,
@@ -200,7 +207,7 @@ static pl_status balance_shards(fit *f)
                        .limit = limit,
                        .step = fmax(1e-4 * f->router->inertia, 1e-30),
                        .n_threads = f->options->n_threads};
-    /* a linear router has no centroids that move */
+    /* a linear router has no centroids that would move */
     int rounds = f->router->kind == PL_ROUTER_LINEAR ? 1 : BALANCE_ROUNDS;
     for (int round = 0; round < rounds; ++round) {
         PL_CHECK(balance_fit(&job, f->router->bias, f->path, &fullest));
@@ -258,8 +265,8 @@ static pl_status fit_all(fit *f)
                          .seed = options->seed,
                          .n_threads = options->n_threads};
     PL_CHECK(lens_fit(&f->router->lens, f->features, f->n, &view));
-    /* product: the components, the most important first, are dealt to the parts in
-     * turn, so that no level gets only unimportant ones */
+    /* Product k-means: components are sorted by importance and dealt to the parts in
+     * turn, so that every level gets important ones. */
     pl_router *router = f->router;
     lens *l = &router->lens;
     size_t dim = (size_t)l->dim, bytes = (size_t)l->rank * dim * sizeof *l->rows;
@@ -292,7 +299,7 @@ static pl_status fit_all(fit *f)
         kmeans_job job = level_job(f, level);
         PL_CHECK(kmeans_fit(&job, f->router->centroids[level]));
     }
-    /* plain k-means: gives similar clusters to paths that share modules */
+    /* plain k-means gives similar clusters to paths that share modules */
     const pl_router_options *o = f->options;
     int64_t n_paths = 1;
     for (int level = 0; level < o->n_levels && level < PL_LEVELS_MAX; ++level)
@@ -325,8 +332,8 @@ done:
     return status;
 }
 
-/* The bytes that a fit needs per document: copies of its feature and weight; its
- * coordinates, distances, path and label; and the memory of k-means. */
+/* Returns the bytes that a fit needs per document: for copies of its feature and
+ * weight, for its coordinates, distances, path and label, and for k-means. */
 static uint64_t document_bytes(const pl_router_options *options, int dim)
 {
     const int levels = options->n_levels < PL_LEVELS_MAX ? options->n_levels : 0;

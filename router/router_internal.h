@@ -22,16 +22,17 @@ struct pl_router {
     int experts[PL_LEVELS_MAX];
     lens lens;
     float *centroids[PL_LEVELS_MAX]; /* [experts, router_row_size] */
-    double *bias;                    /* [n_paths] prices; zero unless balanced */
-    /* mean squared distance to the nearest centroid; linear: mean cross-entropy, nats
+    double *bias; /* [n_paths] prices; all 0 if shards are not balanced */
+    /* mean squared distance to the nearest centroid; for a linear router, mean
+     * cross-entropy in nats
      */
     double inertia;
 };
 
 enum { ROUTER_PATHS_MAX = 1 << 16, ROUTER_DIM_MAX = 1 << 16 };
 
-/* The first column of part `level` of z, which has `rank` columns; for level L, the end
- * of the last part. */
+/* Returns the first of z's `rank` columns that belongs to part `level`; for level L,
+ * the end of the last part. */
 static inline int router_part(const pl_router *router, int level)
 {
     return (int)((int64_t)level * router->lens.rank / router->n_levels);
@@ -47,7 +48,7 @@ static inline int router_row_size(const pl_router *router, int level)
 }
 
 int router_n_centroids(
-    const pl_router *router); /* the number of centroids over all levels */
+    const pl_router *router); /* returns the number of centroids of all levels */
 
 /* Writes distances [n_centroids] from z to every centroid, level after level; for a
  * linear router the negative scores. */
@@ -62,11 +63,12 @@ int router_label(const pl_router *router, int path, int level);
 /* Returns the path with the least cost, or the first of equals. */
 int router_cheapest(const double *costs, int n_paths);
 
-/* Writes the `top` paths of least cost in rising order, of equals the lower path first;
- * overwrites costs. */
+/* Writes the `top` cheapest paths, the cheapest first; if costs are equal, the lower
+ * path comes first. Overwrites costs. */
 void router_rank(double *costs, int n_paths, int top, int *paths);
 
-/* Writes the costs [n_paths] of a feature, including prices, into scratch. */
+/* Computes the costs [n_paths] of a feature, with prices, in `scratch` and returns
+ * them. */
 size_t router_scratch_doubles(const pl_router *router);
 double *router_weigh(const pl_router *router, const float *feature, double *scratch);
 

@@ -26,11 +26,10 @@ static pl_status check_scorer_options(const pl_scorer_options *options)
     int longest = pl_topology_shape(options->topology)->context;
     if ((options->n_threads < 1 && !options->model) || options->batch < 0 ||
         options->prefix < 0)
-        return pl_fail(
-            PL_ERR_ARG,
-            "a scorer needs at least 1 thread, and batch and prefix of 0 or more, "
-            "not %d, %d, %d",
-            options->n_threads, options->batch, options->prefix);
+        return pl_fail(PL_ERR_ARG,
+                       "a scorer needs 1 or more threads (not %d), a batch of 0 or "
+                       "more (not %d) and a prefix of 0 or more (not %d)",
+                       options->n_threads, options->batch, options->prefix);
     if (options->context < 0 || options->context > longest)
         return pl_fail(
             PL_ERR_CONFIG,
@@ -127,12 +126,12 @@ pl_status pl_scorer_load(pl_scorer *scorer, const float *params)
 
 /* ---- windows ---- */
 typedef struct window {
-    size_t row;     /* index of its document in the list */
-    uint64_t first; /* index of its first token in the file */
-    /* index of its first target among the targets of all listed documents */
+    size_t row;     /* index of the window's document in the list */
+    uint64_t first; /* index in the file of the window's first token */
+    /* index of the window's first target among the targets of all listed documents */
     uint64_t place;
     uint32_t n;    /* number of targets */
-    uint32_t skip; /* number of first targets that do not count */
+    uint32_t skip; /* number of targets at the window's start that do not count */
 } window;
 
 typedef struct pass {
@@ -142,13 +141,13 @@ typedef struct pass {
     window *windows;
     size_t n_windows;
     double *nats; /* [n_windows] */
-    /* the loss of each target, from its window's `place` on; NULL: only sums are
-     * wanted */
+    /* losses of all targets; a window writes from its `place` on; NULL: only sums are
+     * computed */
     float *losses;
 } pass;
 
-/* Appends the windows of a document that have a counted target. If out is NULL it only
- * counts them. */
+/* Appends those windows of a document that have a target that counts. If `out` is NULL,
+ * only counts them. */
 static size_t cut_document(const pass *p, const pl_token_doc *doc, size_t row,
                            uint64_t place, window *out)
 {
@@ -171,8 +170,10 @@ static pl_status plan_pass(pass *p, const uint32_t *docs, size_t n)
 {
     for (size_t i = 0; i < n; ++i) {
         if (docs[i] >= pl_tokens_n_docs(p->tokens))
-            return pl_fail(PL_ERR_ARG, "document %u does not exist: there are %u",
-                           docs[i], pl_tokens_n_docs(p->tokens));
+            return pl_fail(
+                PL_ERR_ARG,
+                "document %u does not exist: the token file has %u documents", docs[i],
+                pl_tokens_n_docs(p->tokens));
         p->n_windows += cut_document(p, pl_tokens_doc(p->tokens, docs[i]), i, 0, NULL);
     }
     void *memory = NULL;

@@ -17,22 +17,25 @@ typedef struct pl_scorer_options {
     const char *backend;         /* backend and precision as in pl_backend_options */
     const char *precision;
     int n_threads; /* one model per thread; 1 if the backend is a GPU */
-    int context;   /* T, targets per window; 0: the shape's context */
-    int batch;     /* windows per call; 0: enough for about 2048 tokens */
-    int prefix;    /* tokens at the start of a document that do not count */
-    /* A borrowed model of this batch and context that already has its parameters. The
-     * scorer then makes no models, and backend, precision and n_threads are ignored.
-     * NULL: it makes its own. */
+    /* T, the number of targets per window; 0: the context length of the model's
+     * shape */
+    int context;
+    /* number of windows per call of the model; 0: as many as give about 2048 tokens */
+    int batch;
+    int prefix; /* number of tokens at the start of a document that do not count */
+    /* A borrowed model with this batch and context, whose parameters are loaded. With
+     * it the scorer makes no models and ignores backend, precision and n_threads. NULL:
+     * the scorer makes its own. */
     pl_model *model;
-    /* Any of the threads calls it before each batch; if it fails, scoring ends with its
-     * status. NULL: there is no such check. */
+    /* A function that each thread calls before each batch; if it fails, scoring ends
+     * with its status. NULL: nothing is called. */
     pl_status (*check)(void *context);
     void *check_context;
 } pl_scorer_options;
 
 typedef struct pl_score {
-    double nats;        /* sum over counted targets */
-    uint64_t n_targets; /* number of counted targets */
+    double nats;        /* sum of the losses of all targets that count */
+    uint64_t n_targets; /* number of targets that count */
 } pl_score;
 
 typedef struct pl_scorer pl_scorer;
@@ -46,7 +49,7 @@ PL_MUST_CHECK pl_status pl_scorer_load(pl_scorer *scorer, const float *params);
 
 /* scores[i] is the score of document docs[i]; a document without a counted target gets
  * zeros. Batches are filled in the order of docs, so the result depends on the options
- * and the list, but not on n_threads. ERR_DATA for a token outside the vocabulary;
+ * and on `docs`, but not on n_threads. ERR_DATA for a token outside the vocabulary;
  * ERR_ARG if nothing was loaded or a document does not exist. */
 PL_MUST_CHECK pl_status pl_score_documents(pl_scorer *scorer, const pl_tokens *tokens,
                                            const uint32_t *docs, size_t n,

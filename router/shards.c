@@ -3,7 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A path without documents gets 1/REPAIR_SHARE of a mean shard, at least one. */
+/* A path that would have no documents gets mean shard size / REPAIR_SHARE documents, at
+ * least one. */
 enum { POINTS_A_ITEM = 256, REPAIR_SHARE = 8 };
 
 typedef struct sorting {
@@ -13,7 +14,7 @@ typedef struct sorting {
     int n_threads;
     double *scratch; /* [n_threads, router_scratch_doubles] */
     int *nearest;    /* [n, top] */
-    int path;        /* the path whose costs are computed */
+    int path;        /* the path for which `costs` are computed */
     double *costs;   /* [n] costs of that path */
 } sorting;
 
@@ -97,7 +98,8 @@ done:
 }
 
 /* ---- lists ---- */
-/* Documents are distributed in rising order, so every list is in rising order. */
+/* Fills the lists. Documents are distributed in rising order, so every list is
+ * sorted. */
 static pl_status fill_lists(sorting *s, pl_shards *out)
 {
     size_t P = (size_t)out->n_paths;
@@ -120,7 +122,8 @@ static pl_status make_lists(sorting *s, pl_shards *out)
     PL_CHECK(pl_try_alloc(((size_t)out->n_paths + 1) * sizeof *out->first,
                           "shard lists", &memory));
     out->first = memory;
-    /* first[p] follows from the counts; an empty path will get repair_size documents */
+    /* computes first[p] from the counts; an empty path will get repair_size
+     * documents */
     size_t P = (size_t)out->n_paths;
     memset(out->first, 0, (P + 1) * sizeof *out->first);
     for (size_t i = 0; i < s->n * s->top; ++i)
@@ -147,8 +150,8 @@ static pl_status check_request(const pl_router *router, size_t n_docs, int overl
 {
     if (overlap < 1 || overlap > router->n_paths)
         return pl_fail(PL_ERR_CONFIG,
-                       "a document cannot be in %d of %d shards; give 1 to %d", overlap,
-                       router->n_paths, router->n_paths);
+                       "a document cannot be in %d shards of %d paths; give 1 to %d",
+                       overlap, router->n_paths, router->n_paths);
     if (n_docs < 1 || n_docs > UINT32_MAX)
         return pl_fail(PL_ERR_DATA, "%zu documents cannot be sharded", n_docs);
     return PL_OK;

@@ -20,10 +20,10 @@ static const double RIDGE = 0.03;
 
 typedef struct work {
     const sharpen_job *job;
-    /* columns of a point, rows of the projection, number of clusters */
+    /* C: columns of a point; R: rows of the projection; K: number of clusters */
     size_t C, R, K;
-    double *rows;     /* [R, C] the projection */
-    bool turned;      /* rows exist; the first round uses the points themselves */
+    double *rows; /* [R, C] the projection */
+    bool turned;  /* whether `rows` exist; the first round uses the points themselves */
     double *means;    /* [K, C] means of the clusters */
     double *within;   /* [C, C] S_w */
     double *vectors;  /* [C, C] eigenvectors of S_w as rows */
@@ -75,7 +75,8 @@ static pl_status find_clusters(work *w, int round)
                       .restarts = 1,
                       .iterations = ITERATIONS,
                       .seed = w->job->seed,
-                      .level = -1 - round, /* its own stream of random numbers */
+                      /* gives each round a random stream of its own */
+                      .level = -1 - round,
                       .n_threads = w->job->n_threads};
     size_t n_items = (w->job->n + POINTS_A_ITEM - 1) / POINTS_A_ITEM;
     PL_CHECK(pl_parallel(w->job->n_threads, n_items, view_points, w));
@@ -98,7 +99,7 @@ static void take_means(work *w)
             w->means[k * w->C + c] /= (double)w->count[k];
 }
 
-/* Computes rows of S_w, each over all points in order. */
+/* Computes one row of S_w; all points are added in order. */
 static pl_status scatter_rows(void *context, size_t row, int thread)
 {
     work *w = context;
@@ -117,8 +118,8 @@ static pl_status scatter_rows(void *context, size_t row, int thread)
     return PL_OK;
 }
 
-/* Takes the last eigenvectors, which have the least variance within clusters, starting
- * with the least. */
+/* Takes the eigenvectors with the least variance within clusters. Those are the last
+ * ones; the very last is taken first. */
 static void turn_view(work *w)
 {
     eigen_symmetric(w->within, w->C, w->values, w->vectors);

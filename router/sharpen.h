@@ -7,7 +7,7 @@ extern "C" {
 #endif
 
 typedef struct sharpen_job {
-    const float *points; /* [n, dim], covariance 1 */
+    const float *points; /* [n, dim] points whose covariance is 1 */
     size_t n;
     int dim, rank; /* 1 <= rank <= dim */
     int clusters;  /* 1 <= clusters <= n */
@@ -17,7 +17,7 @@ typedef struct sharpen_job {
 } sharpen_job;
 
 /* Writes rows [rank, dim]: the projection in which clusters are smallest relative to
- * the distances between them, the best direction first. The bytes are the same for any
+ * the distances between them, the best direction first. The result does not depend on
  * n_threads. ERR_NOMEM. */
 PL_MUST_CHECK pl_status sharpen_fit(const sharpen_job *job, double *rows);
 

@@ -3,17 +3,17 @@
 #define PL_ROUTER_WINDOWS_H
 #include "corpus/corpus.h"
 
-/* The number of windows of T tokens that are used of a document: as many as it fills,
- * at least one and at most `most`. */
+/* Returns how many windows of T tokens of a document are used: as many as it fills, at
+ * least 1 and at most `most`. */
 static inline size_t windows_of(const pl_token_doc *doc, size_t T, int most)
 {
     size_t full = (doc->n_tokens + T - 1) / T, n = most > 1 ? (size_t)most : 1;
     return full < 1 ? 1 : full < n ? full : n;
 }
 
-/* Copies window w of k windows: the first one starts with the document, the last one
- * ends with it, the others lie evenly between. Returns its length: T, or all of a
- * shorter document. */
+/* Copies window w of k windows: the first window starts with the document, the last
+ * ends with it, the others lie evenly between. Returns the window's length: T, or less
+ * if the document is shorter. */
 static inline size_t windows_copy(const pl_tokens *tokens, const pl_token_doc *doc,
                                   size_t T, size_t w, size_t k, int32_t *out)
 {
