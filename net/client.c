@@ -17,9 +17,10 @@ pl_status pl_client_create(const pl_client_options *options, pl_client **out)
     pl_places_equal(&c->places, options->n_homes);
     if (options->places && options->places->n > 0)
         c->places = *options->places;
-    if (c->places.n >
-        options
-            ->n_homes) /* homes that are not in the list are named by the other homes */
+    if (c->places.n > options
+                          /* the client learns addresses of homes that are not in its
+                           * list from other homes */
+                          ->n_homes)
         c->places.n = options->n_homes;
     c->patience_ms = options->patience_ms;
     c->idle = options->idle;
@@ -94,7 +95,7 @@ pl_status client_retry_patience(const client_retry *r, const pl_client *c)
     if (pl_now_ms() - r->heard_ms <= c->patience_ms)
         return PL_OK;
     return pl_fail(PL_ERR_TIMEOUT,
-                   "the home did not answer within %d s; see its log, or raise "
+                   "the home did not answer within %d s; see the home's log, or raise "
                    "workers.patience_s",
                    c->patience_ms / 1000);
 }
@@ -154,7 +155,7 @@ pl_status client_query(pl_client *c, int home, const char *name, pl_message *que
 /* An upload and the question that needs it. */
 typedef struct errand {
     const char *name;
-    int home; /* the number of a home, or HOME_OF_NAME: the home of the name */
+    int home; /* number of the home to ask; HOME_OF_NAME: the home that owns `name` */
     client_blob blob;
 } errand;
 
@@ -174,7 +175,7 @@ static pl_status put_and_ask(pl_client *c, const errand *e, pl_message *q,
         if (status != PL_OK || a->type != PL_MSG_MOVED)
             continue;
         PL_CHECK(client_follow(c, a, since));
-        i--; /* does not count as a try; the time limit ends this */
+        i--; /* a moved name does not count as a try; client_follow has a time limit */
         status = PL_ERR_NOT_FOUND;
     }
     return status;
@@ -195,8 +196,8 @@ static pl_status put_object_at(pl_client *c, int home, const char *name,
     return status;
 }
 
-/* Stores an object. Every home needs every arm; any other object lies only with its own
- * home. */
+/* Stores an object. Definitions of arms are sent to every home, any other object only
+ * to the home that owns its name. */
 pl_status pl_client_put_object(pl_client *c, const char *name, const void *data,
                                uint64_t bytes, pl_hash *blob)
 {
@@ -269,8 +270,8 @@ pl_status pl_client_put_ref(pl_client *c, const char *name, const char *target)
     return client_query(c, HOME_OF_NAME, name, &q, NULL, NULL);
 }
 
-/* Creates a module. The home is asked first, because an arm that begins where another
- * one ended need not send any bytes. */
+/* Creates a module. First asks without sending bytes: if the arm begins where another
+ * one ended, the home has them already. */
 pl_status pl_client_create_module(pl_client *c, const char *module, const float *params,
                                   size_t n, const pl_hash *config)
 {
@@ -345,8 +346,8 @@ pl_status client_read_result(pl_message *answer, pl_submit_result *result,
     return PL_OK;
 }
 
-/* Submits an update. Sends the blob first whenever the home answers that it lacks
- * it. */
+/* Submits an update. Whenever the home answers that it lacks the blob, sends the blob
+ * and submits again. */
 static pl_status submit(pl_client *c, const char *name, pl_message *q,
                         const client_blob *blob, pl_submit_result *result,
                         char text[256])

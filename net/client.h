@@ -1,9 +1,9 @@
 /* A client of the homes: blobs, versions, objects, submissions.
  *
- * Its calls block and retry: they wait for a home that restarts (up to `patience_ms`).
- * Questions may be repeated without being done twice. One thread per client. `idle` is
- * called at least every 100 ms while waiting, so that a worker can keep its lease
- * alive; a failure that it returns ends the call. */
+ * Its calls block and retry: if a home restarts, they wait for it (up to
+ * `patience_ms`). A question may be sent again, because a home does nothing twice. One
+ * thread per client. `idle` is called at least every 100 ms while waiting, so that a
+ * worker can keep its lease alive; a failure that it returns ends the call. */
 #ifndef PL_NET_CLIENT_H
 #define PL_NET_CLIENT_H
 #include "net/messages.h"
@@ -14,10 +14,10 @@ extern "C" {
 
 typedef struct pl_client pl_client;
 typedef struct pl_client_options {
-    const char *const *homes; /* addresses, in placement order */
+    const char *const *homes; /* addresses of the homes, in placement order */
     int n_homes;
     const pl_places *places; /* NULL: equal weights */
-    /* key pair to connect with, borrowed; NULL: that of the process */
+    /* key pair for the connections, borrowed; NULL: the process's own */
     const pl_keypair *keys;
     int patience_ms;
     pl_status (*idle)(void *context);
@@ -28,8 +28,8 @@ PL_MUST_CHECK pl_status pl_client_create(const pl_client_options *options,
                                          pl_client **out);
 void pl_client_destroy(pl_client **client);
 /* Sets the sealed lease (net/lease.h) under which uploads, submissions and meetings are
- * sent from now on. len 0: no lease, which is allowed only for the job's own processes.
- * ERR_PROTO: the lease is too long. */
+ * sent from now on. With len 0 there is no lease; only the job's own processes may do
+ * that. ERR_PROTO: the lease is too long. */
 PL_MUST_CHECK pl_status pl_client_act_under(pl_client *client, const uint8_t *lease,
                                             size_t len);
 uint64_t pl_client_bytes_sent(const pl_client *client);
@@ -45,7 +45,7 @@ PL_MUST_CHECK pl_status pl_client_put_blob(pl_client *c, const char *name,
 PL_MUST_CHECK pl_status pl_client_put_object(pl_client *c, const char *name,
                                              const void *data, uint64_t bytes,
                                              pl_hash *blob);
-/* ERR_NOT_FOUND if there is no such object. */
+/* Gets the hash of an object's blob. ERR_NOT_FOUND if there is no such object. */
 PL_MUST_CHECK pl_status pl_client_get_object(pl_client *c, const char *name,
                                              pl_hash *blob);
 PL_MUST_CHECK pl_status pl_client_put_ref(pl_client *c, const char *name,
@@ -57,23 +57,26 @@ PL_MUST_CHECK pl_status pl_client_create_module(pl_client *c, const char *module
 enum { PL_NEWEST = -1 };
 typedef struct pl_version_facts {
     uint64_t number;
-    pl_hash params, momentum; /* momentum: zero if the store no longer has it */
-    /* change: the difference to the parameters of `parent`; zero if it is not kept */
+    /* `momentum` is a zero hash if the store no longer has it */
+    pl_hash params, momentum;
+    /* `change` is the blob of the difference to the parameters of `parent`; zero if not
+     * kept */
     pl_hash change, parent;
     double norm; /* norm of the update that made the version */
 } pl_version_facts;
-/* With number PL_NEWEST it is the newest version. ERR_NOT_FOUND if there is no such
- * version yet. */
+/* Gets a version's record; PL_NEWEST stands for the newest version. ERR_NOT_FOUND if
+ * there is no such version yet. */
 PL_MUST_CHECK pl_status pl_client_get_version(pl_client *c, const char *module,
                                               int64_t number, pl_version_facts *out);
-/* The update that (path, replica) sent in a round: it is pending, or merged in one of
- * the two newest versions (noloco's mates). ERR_NOT_FOUND if it is not there yet. */
+/* Gets the update that (path, replica) sent in a round, for its mate under noloco: it
+ * is pending, or part of one of the two newest versions. ERR_NOT_FOUND: it has not come
+ * yet. */
 PL_MUST_CHECK pl_status pl_client_get_update(pl_client *c, const char *module,
                                              int64_t round, int path, int replica,
                                              pl_hash *update);
 /* noloco with a deadline: asks whether (path, replica) and its mate of this round meet.
- * The first wish decides for ever; OPEN expresses no wish. ERR_STALE: both are already
- * in later rounds. */
+ * The first wish decides, and that never changes; OPEN expresses no wish. ERR_STALE:
+ * both are already in later rounds. */
 PL_MUST_CHECK pl_status pl_client_meet(pl_client *c, const char *module, int64_t round,
                                        int path, int replica, pl_meeting wish,
                                        pl_meeting *decision);
@@ -83,7 +86,7 @@ PL_MUST_CHECK pl_status pl_client_get_path(pl_client *c, const char *name,
 /* One update of a module; `bytes` at `data` are the encoded update. */
 typedef struct pl_submission {
     const char *module;
-    pl_contribution contribution; /* its update hash is filled in by the call */
+    pl_contribution contribution; /* the call fills in its update hash */
     uint64_t base_version;        /* the version that the update is relative to */
     pl_hash base;                 /* hash of that version's parameters */
     const void *data;
@@ -92,18 +95,20 @@ typedef struct pl_submission {
 /* `text` (256 bytes) gets the reason of a rejection. */
 PL_MUST_CHECK pl_status pl_client_submit(pl_client *c, pl_submission *submission,
                                          pl_submit_result *result, char text[256]);
-/* The same with a complete SUBMIT message, as a relay has it. */
+/* As pl_client_submit, but with a complete SUBMIT message, which is what a relay
+ * has. */
 PL_MUST_CHECK pl_status pl_client_submit_as(pl_client *c, const char *module,
                                             pl_message *submit, const void *data,
                                             uint64_t bytes, pl_submit_result *result,
                                             char text[256]);
-/* state->moments is the hash of the moments if the caller knows it; else zero. */
+/* Set state->moments to the hash of the moments, or to zero if it is not known. */
 PL_MUST_CHECK pl_status pl_client_submit_path(pl_client *c, const pl_path_state *state,
                                               const void *moments, uint64_t bytes,
                                               pl_submit_result *result, char text[256]);
 /* Submits a whole task: n updates, then the path's state. If one home owns them all,
- * they become durable in one commit; else the state follows when every update is
- * durable. results and texts have n + 1 entries; the last is that of the path. */
+ * they become durable in one commit; else the state is sent after every update is
+ * durable. results and texts have n + 1 entries; the last one is for the path's
+ * state. */
 PL_MUST_CHECK pl_status pl_client_submit_task(pl_client *c, pl_submission *submissions,
                                               int n, const pl_path_state *state,
                                               const void *moments, uint64_t bytes,

@@ -4,8 +4,9 @@
 
 enum { UP_WINDOW = 8, DOWN_WINDOW = 4, LEAST_WINDOW = 2 };
 
-/* Chooses how many pieces are under way. They are a second copy of their part of the
- * blob. If they are a quarter of it, a transfer costs at most four round trips. */
+/* Chooses how many pieces are under way. Pieces under way are a second copy of their
+ * part of the blob, so the window is limited. With a quarter of the blob under way, a
+ * transfer costs at most four round trips. */
 static size_t choose_window(uint64_t bytes, size_t most)
 {
     uint64_t quarter = bytes / 4 / PL_WIRE_DATA_MAX;
@@ -21,17 +22,18 @@ static size_t choose_window(uint64_t bytes, size_t most)
 typedef struct download {
     pl_client *client;
     pl_socket *socket;
-    /* name whose home has the blob; NULL: the home at the socket has it */
+    /* the home that owns this name has the blob; NULL: the home at `socket` has it */
     const char *name;
     pl_hash blob;
     pl_buf *out;
-    size_t start; /* where the blob begins in `out` */
+    size_t start; /* offset in `out` at which the blob begins */
     pl_blob_hashing hashing;
-    bool known; /* whether the blob's size is known; the first answer tells it */
+    bool known; /* whether `total` is known; the first answer contains it */
     uint64_t total, asked;
-    uint64_t requests[DOWN_WINDOW]; /* requests of pieces under way, the oldest first */
+    /* request numbers of the pieces under way, the oldest first */
+    uint64_t requests[DOWN_WINDOW];
     size_t n_under_way;
-    /* "sent" is the last time that everything was requested again */
+    /* retry.sent_ms: when everything was last requested again */
     client_retry retry;
     uint64_t line;
 } download;
@@ -51,7 +53,8 @@ static pl_status ask_piece(download *d)
     pl_status status = pl_wire_send(d->socket, &q);
     pl_message_destroy(&q);
     d->asked += PL_WIRE_DATA_MAX;
-    return status == PL_ERR_NET ? PL_OK : status; /* it is requested again later */
+    /* a piece that could not be requested now is requested again later */
+    return status == PL_ERR_NET ? PL_OK : status;
 }
 
 static void go_back(download *d)
@@ -97,12 +100,13 @@ static pl_status run_download(download *d, pl_message *a)
         bool ours =
             status == PL_OK && d->n_under_way > 0 && a->request == d->requests[0];
         if (ours && d->name && a->type == PL_MSG_MOVED) {
-            /* The name has moved to another home, which has the rest. */
+            /* The name has moved to another home; the rest of the blob is read
+             * there. */
             PL_CHECK(client_follow(d->client, a, d->retry.heard_ms));
             d->socket = client_socket_of(d->client, d->name);
             d->line = 0;
             (void)pl_wire_reconnected(d->socket, &d->line);
-            go_back(d); /* no progress, so the time limit continues */
+            go_back(d); /* this is no progress, so the time limit continues to run */
         } else if (ours) {
             PL_CHECK(take_piece(d, a));
             d->retry.heard_ms = pl_now_ms();
@@ -154,9 +158,10 @@ typedef struct upload {
     const uint8_t *data;
     uint64_t bytes;
     pl_hash hash;
-    bool impatient; /* if the home is full, end with ERR_BUSY */
+    bool impatient; /* return ERR_BUSY at once if the home has no room */
     size_t n_pieces, next, n_waiting, window;
-    client_retry retry; /* for the whole upload: when the last acknowledgement came */
+    /* retry of the whole upload, with the time of the last acknowledgement */
+    client_retry retry;
     uint64_t line;
     struct {
         uint64_t request;
@@ -179,10 +184,11 @@ static pl_status send_piece(upload *u, size_t slot)
     pl_buf_append(&m.data, u->data + offset, (size_t)len);
     pl_status status = pl_wire_give(u->socket, &m);
     pl_message_destroy(&m);
-    return status == PL_ERR_NET ? PL_OK : status; /* it is sent again later */
+    /* a piece that could not be sent now is sent again later */
+    return status == PL_ERR_NET ? PL_OK : status;
 }
 
-/* Sends new pieces, and late ones if nothing else arrives. */
+/* Sends new pieces, and sends pieces again whose acknowledgement is late. */
 static pl_status send_due_pieces(upload *u)
 {
     bool anew = pl_wire_reconnected(u->socket, &u->line);
@@ -201,9 +207,9 @@ static pl_status send_due_pieces(upload *u)
     return PL_OK;
 }
 
-/* Handles an acknowledgement. A full home asks the client to wait, so the piece is sent
- * again a little later. The first piece reserves room for the whole blob, so uploads
- * cannot block each other. */
+/* Handles an acknowledgement. If the home has no room it asks the client to wait, and
+ * the piece is sent again a little later. The first piece reserves room for the whole
+ * blob, so uploads cannot block each other. */
 static pl_status acknowledge(upload *u, pl_message *answer)
 {
     for (size_t i = 0; i < u->n_waiting; i++) {

@@ -1,6 +1,6 @@
 /* Chooses the home that a client asks. If a home is asked for a name that it does not
- * own, it answers which home does, and the client remembers that. So an old table costs
- * an additional question, but never gives a wrong answer. */
+ * own, it answers which home does, and the client remembers that. So a client with an
+ * old table needs an additional question, but never gets a wrong answer. */
 #include "net/client_internal.h"
 #include "net/move.h"
 
@@ -22,7 +22,7 @@ pl_status client_learn(pl_client *c, pl_message *moved)
     if (to.home < 0 || to.home >= PL_HOMES_MAX)
         return pl_fail(PL_ERR_PROTO, "there is no home %lld", (long long)to.home);
     if (!c->sockets[to.home]) {
-        /* connects to a home that was added later */
+        /* connects to the home if it was added after this client was made */
         int home = (int)to.home;
         const char *address = to.address ? to.address : "";
         if (!address[0])
@@ -62,7 +62,7 @@ pl_status client_follow(pl_client *c, pl_message *moved, int64_t since_ms)
     return status != PL_OK
                ? status
                : pl_fail(PL_ERR_TIMEOUT,
-                         "a name was sent from home to home for %d s; "
+                         "for %d s each home said that a different home owns a name; "
                          "`pathloom homes list` shows names that are being moved",
                          c->patience_ms / 1000);
 }

@@ -9,8 +9,8 @@ typedef struct parcel {
     const char **names;
     pl_message *questions, *answers;
     bool *done;
-    client_retry retry; /* for all open questions together */
-    /* per home, the connection on which its questions were sent */
+    client_retry retry; /* one retry for all open questions together */
+    /* for each home, the number of the connection on which its questions were sent */
     uint64_t lines[PL_HOMES_MAX];
 } parcel;
 
@@ -24,7 +24,8 @@ static bool are_lines_new(parcel *p)
     return anew;
 }
 
-/* Sends in order, so that a home gets the path's state after its updates. */
+/* Sends open questions in order, so that a home gets the path's state after its
+ * updates. */
 static void send_open(parcel *p)
 {
     bool anew = are_lines_new(p);
@@ -33,7 +34,7 @@ static void send_open(parcel *p)
     for (int i = 0; i < p->n; i++) {
         pl_socket *socket = client_socket_of(p->client, p->names[i]);
         if (!p->done[i] && pl_wire_send(socket, &p->questions[i]) != PL_OK)
-            break; /* it is sent again later */
+            break; /* what could not be sent now is sent again later */
     }
 }
 
@@ -46,9 +47,10 @@ static pl_status take_home_answer(parcel *p, pl_message *a)
                 p->retry.sent_ms = pl_now_ms();
                 p->retry.again_ms = BOUNCE_MS;
                 pl_status status = client_learn(p->client, a);
-                return status == PL_ERR_NOT_FOUND
-                           ? PL_OK
-                           : status; /* its address will arrive */
+                return status == PL_ERR_NOT_FOUND ? PL_OK
+                                                  /* the new home's address is not known
+                                                   * yet, but will arrive */
+                                                  : status;
             }
             pl_message kept = p->answers[i];
             p->answers[i] = *a;
@@ -143,7 +145,7 @@ static bool is_result_in(pl_submit_result result)
            result == PL_SUBMIT_DROPPED || result == PL_SUBMIT_OTHER;
 }
 
-/* Reads the results of the updates. A home that restarted has lost uploads; those
+/* Reads the results of the updates. A home that restarted has lost uploads; their
  * updates are sent once more. */
 static pl_status settle_updates(parcel *p, pl_submission *s, int n,
                                 pl_submit_result *results, char (*texts)[256],
@@ -180,7 +182,7 @@ pl_status pl_client_submit_task(pl_client *c, pl_submission *s, int n,
         PL_TRY(stage(&p, s[i].module, s[i].data, s[i].bytes, update));
         client_put_submission(c, put_question(&p, PL_MSG_SUBMIT, s[i].module), &s[i]);
     }
-    /* on a slow connection the state is sent by itself */
+    /* on a slow connection the updates are submitted first, and the state after them */
     if (pl_now_ms() - start > SLOW_MS)
         PL_TRY(ask_all(&p));
     if (together) {

@@ -1,5 +1,5 @@
-/* Seals and opens leases. A record is read only after its MAC was checked, so only the
- * hub could have made an error in it. */
+/* Seals and opens leases. A record is read only after its MAC was checked, so an error
+ * in it can only come from the hub. */
 #include "net/lease.h"
 
 void pl_lease_secret_create(pl_lease_secret *out)

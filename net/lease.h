@@ -24,7 +24,7 @@ typedef struct pl_lease {
     int64_t path, replica, phase;
     uint64_t token; /* fencing token */
     char worker[PL_TEXT_MAX], device[PL_TEXT_MAX];
-    pl_pubkey key; /* the worker's; zero if connections are not encrypted */
+    pl_pubkey key; /* the worker's key; zeros if connections are not encrypted */
 } pl_lease;
 
 /* The key that seals leases. The homes keep it, and the hub gets it from the first

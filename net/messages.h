@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-/* Length of the sentence that says why a worker is fenced. */
+/* Limit for the length of the sentence that says why a worker is fenced. */
 enum { PL_FENCED_TEXT_MAX = 400 };
 
 typedef enum pl_message_type {
@@ -75,25 +75,26 @@ typedef enum pl_tag {
 
 /* Results of SUBMIT and SUBMIT_PATH. */
 typedef enum pl_submit_result {
-    PL_SUBMIT_ACCEPTED = 0,     /* durable */
-    PL_SUBMIT_DUPLICATE = 1,    /* was accepted before, or is merged already */
-    PL_SUBMIT_UNKNOWN_BLOB = 2, /* send the blob, then submit again */
+    PL_SUBMIT_ACCEPTED = 0,  /* durable */
+    PL_SUBMIT_DUPLICATE = 1, /* the update was accepted before, or is merged already */
+    PL_SUBMIT_UNKNOWN_BLOB = 2, /* the blob is missing: send it, then submit again */
     PL_SUBMIT_FENCED = 3,       /* the lease was given to another worker */
     PL_SUBMIT_REJECTED = 4,     /* PL_TAG_TEXT says why */
-    /* its round was merged without it, and TEXT says so; the task continues as if it
-     * had been accepted */
+    /* the update's round was merged without it, as TEXT says; the worker continues as
+     * if it had been accepted */
     PL_SUBMIT_DROPPED = 5,
-    /* different bytes were accepted before, and TEXT names their sender; the task is
-     * done, but a task that began from this worker's own result must begin again */
+    /* different bytes of this update were accepted before, and TEXT names their sender.
+     * The task is done, but a task that began from this worker's own result must begin
+     * again. */
     PL_SUBMIT_OTHER = 6
 } pl_submit_result;
 
-/* The decision about a pair (noloco). It is made once, by the worker that asks
- * first. */
+/* The decision about a pair (noloco). The worker that asks first makes it, and it never
+ * changes. */
 typedef enum pl_meeting {
-    PL_MEETING_OPEN,  /* not decided; as a wish: only ask for the decision */
-    PL_MEETING_MET,   /* both take the step of a pair */
-    PL_MEETING_SPLIT, /* both take the step of a group of one */
+    PL_MEETING_OPEN,  /* not decided; as a wish: only asks for the decision */
+    PL_MEETING_MET,   /* both mates take the step of a pair */
+    PL_MEETING_SPLIT, /* each mate takes a step by itself (a group of one) */
     PL_MEETING_COUNT
 } pl_meeting;
 

@@ -57,11 +57,11 @@
 #include "net/client_internal.h"
 
 enum {
-    ROWS_BYTES = 512 << 10, /* about the bytes of one PUT_ROWS */
-    ROW_ROOM = 1024,        /* bytes of a row's record in addition to the row */
+    ROWS_BYTES = 512 << 10, /* approximate size of one PUT_ROWS in bytes */
+    ROW_ROOM = 1024,        /* most bytes that a record needs in addition to its row */
     /* limit for blobs that are uploaded before rows name them */
     BLOBS_BYTES = 64 << 20,
-    FREE_PASSES = 4, /* passes while updates may arrive */
+    FREE_PASSES = 4, /* number of passes while updates may arrive */
     HELD_TRIES = 6,  /* tries while updates are held */
     HOLD_MS = 500,
     HOLD_MAX_MS = 10000
@@ -71,7 +71,7 @@ typedef struct mover {
     pl_client *c;
     const char *name;
     int from, to;
-    uint64_t stamp; /* the owner's stamp */
+    uint64_t stamp; /* stamp of the current owner */
     pl_move_report *report;
     pl_buf rows; /* rows for the next PUT_ROWS */
     uint64_t staged_bytes;
@@ -125,7 +125,7 @@ static pl_status open_list(mover *m, int home, row_list *out)
     return pl_reader_status(&out->reader);
 }
 
-/* *there is false after the last row. */
+/* *Reads a row without moving on; *there is false after the last row. */
 static pl_status peek_row(row_list *l, pl_msg_listed_row *out, bool *there)
 {
     pl_reader r;
@@ -205,8 +205,9 @@ static void put_record(mover *m, const pl_msg_listed_row *row, const pl_buf *val
     m->report->n_rows++;
 }
 
-/* Carries a row. A version whose parameters were collected is sent together with the
- * next one, because the newest version must have its parameters. */
+/* Copies a row to the next home. A version whose parameters garbage collection removed
+ * is sent together with the next one, because the newest version must have its
+ * parameters. */
 static pl_status carry_row(mover *m, const pl_msg_listed_row *row)
 {
     pl_status status = PL_OK;
@@ -235,7 +236,7 @@ done:
     return status;
 }
 
-/* Carries the differences between two lists, which are in the same order. */
+/* Copies the rows in which two lists differ; both lists are in the same order. */
 static pl_status carry_differences(mover *m, row_list *ours, row_list *theirs,
                                    bool *same)
 {
@@ -259,8 +260,8 @@ static pl_status carry_differences(mover *m, row_list *ours, row_list *theirs,
     }
 }
 
-/* Looks at both homes once and carries the differences. A row that is deleted meanwhile
- * (a merged update) shows as a difference at the next look. */
+/* Compares both homes once and copies the differences. If a row is deleted meanwhile (a
+ * merged update), the next pass finds a difference. */
 static pl_status carry_pass(mover *m, bool *same, pl_hash *mark)
 {
     row_list ours = {0}, theirs = {0};
@@ -304,7 +305,8 @@ static pl_status ask_owner(mover *m, pl_message *q, bool *gone)
         status = *gone ? PL_HEAR(&a, moved, &moved) : PL_HEAR(&a, ok_stamp, &ok);
     m->stamp = *gone ? moved.stamp : ok.stamp;
     if (status == PL_OK && moved.home != m->to)
-        status = pl_fail(PL_ERR_STALE, "%s is no longer in home %d: ask home %lld",
+        status = pl_fail(PL_ERR_STALE,
+                         "%s is no longer in home %d: it was moved to home %lld",
                          m->name, m->from + 1, (long long)moved.home + 1);
     pl_message_destroy(q);
     pl_message_destroy(&a);
@@ -318,8 +320,8 @@ static pl_status hold(mover *m, int64_t ms, bool *gone)
     return ask_owner(m, &q, gone);
 }
 
-/* Hands the name over. If it asks twice because an answer was lost, the owner answers
- * where the name has moved. */
+/* Hands the name over. If an answer was lost and the question is repeated, the owner
+ * answers where the name has moved. */
 static pl_status hand_over(mover *m, const pl_hash *mark)
 {
     pl_message q = {0};
@@ -383,7 +385,7 @@ pl_status pl_move_name(pl_client *c, const char *name, int from, int to,
     PL_CHECK(check_homes(c, from, to));
     if (from == to)
         return PL_OK;
-    PL_TRY(hold(&m, 0, &gone)); /* this tells the stamp */
+    PL_TRY(hold(&m, 0, &gone)); /* a hold of 0 ms returns the stamp */
     if (gone) {
         PL_TRY(adopt(&m, m.stamp));
         goto done;
@@ -412,7 +414,7 @@ pl_status pl_client_each_name(pl_client *c, int home, pl_name_fn fn, void *conte
         pl_reader r;
         pl_reader_enter(&r, "a name", &all, PL_TAG_RECORD, i);
         if (pl_field_count(&r, PL_TAG_NAME) == 0 || pl_field_count(&r, PL_TAG_HOME) > 0)
-            continue; /* it is a table, or a note about a name */
+            continue; /* this name is a table or a note, which does not move */
         pl_get_text(&r, PL_TAG_NAME, 0, name, sizeof name);
         PL_TRY(pl_reader_status(&r));
         PL_TRY(fn(context, name));
@@ -458,7 +460,7 @@ pl_status pl_client_learn_places(pl_client *c)
     return PL_OK;
 }
 
-/* Adds a home. It gets no new names before a table gives it some. */
+/* Adds a home. It gets no names until a table gives it a weight. */
 pl_status pl_client_add_home(pl_client *c, const char *address)
 {
     if (c->n_homes == PL_HOMES_MAX)
@@ -505,7 +507,8 @@ static void note_place(knowledge *k, const known_place *place)
     k->best[at] = *place;
 }
 
-/* Reads a home's notes about names that moved: collects them, or tells the owner. */
+/* Reads a home's notes about names that moved, and collects them or, with `tell`, sends
+ * them to the new owners. */
 static pl_status read_places(pl_client *c, int home, knowledge *k, bool tell)
 {
     pl_status status = PL_OK;
@@ -558,13 +561,13 @@ typedef struct resettling {
     pl_client *c;
     const pl_places *fresh;
     int from;
-    char (*names)[PL_MODULE_NAME_MAX]; /* the names that leave home `from` */
+    char (*names)[PL_MODULE_NAME_MAX]; /* the names that home `from` gives away */
     int *to;
     size_t n;
 } resettling;
 
-/* Collects a name, except the data with which an open audit begins: they stay beside
- * the audit's row, which does not move. */
+/* Collects a name to be moved. Objects with the state before an audited task are left
+ * out: they stay in the home with the audit's row, which does not move. */
 static pl_status gather_name(void *context, const char *name)
 {
     resettling *s = context;
@@ -628,7 +631,7 @@ int pl_client_n_homes(const pl_client *c)
     return c->n_homes;
 }
 
-/* The text has the form "SELF TABLE". */
+/* Reads a ref whose text has the form "SELF TABLE". */
 pl_status pl_places_of_store(pl_store *first, bool next, pl_places *out)
 {
     pl_buf text = {0};
@@ -663,14 +666,17 @@ pl_status pl_move_to(pl_client *c, pl_places *fresh, pl_moved_fn said, void *con
     pl_status status = PL_OK;
     resettling s = {.c = c, .fresh = fresh};
     if (fresh->n != c->n_homes)
-        return pl_fail(PL_ERR_ARG, "%d weights for %d homes", fresh->n, c->n_homes);
+        return pl_fail(PL_ERR_ARG,
+                       "the table has %d weights, but the job has %d homes; give one "
+                       "weight per home",
+                       fresh->n, c->n_homes);
     PL_TRY(pl_client_settle_places(c));
     PL_TRY(pl_client_get_places(c, &table, &next));
     fresh->epoch = (next.epoch > table.epoch ? next.epoch : table.epoch) + 1;
     PL_TRY(pl_client_each_name(c, 0, bring_arm, c));
     PL_TRY(put_everywhere(c, fresh, true));
-    /* Repeats until a look at all homes finds every name in its place. Once all homes
-     * place new names by the new table, the number of misplaced names can only fall. */
+    /* Repeats until a pass over all homes finds no misplaced name. Once all homes place
+     * new names by the new table, the number of misplaced names can only fall. */
     uint64_t before;
     do {
         before = report->n_names;

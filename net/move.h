@@ -10,12 +10,12 @@ extern "C" {
 
 typedef struct pl_move_report {
     uint64_t n_names, n_rows, n_blobs, bytes;
-    int64_t longest_hold_ms; /* the longest time that a name was held */
+    int64_t longest_hold_ms; /* the longest time for which a name was held */
 } pl_move_report;
 
-/* Moves all of a module, a path or an object from one home to another. Adds to
- * `report`. ERR_BUSY: it changed faster than it could be copied. If it has moved
- * already, this is no error. */
+/* Moves a module, a path or an object from one home to another, and adds to `report`.
+ * ERR_BUSY: the name changed faster than it could be copied. A name that has moved
+ * already is not an error. */
 PL_MUST_CHECK pl_status pl_move_name(pl_client *c, const char *name, int from, int to,
                                      pl_move_report *report);
 
@@ -37,19 +37,19 @@ PL_MUST_CHECK pl_status pl_client_get_places(pl_client *c, pl_places *table,
                                              pl_places *next);
 /* Makes the client use the table of home 1 from now on. */
 PL_MUST_CHECK pl_status pl_client_learn_places(pl_client *c);
-/* If no table was ever made, makes one with equal weights for the first n homes. Called
- * before a home is added. */
+/* If no table was ever made, makes one with equal weights for the first n homes. Call
+ * it before you add a home. */
 PL_MUST_CHECK pl_status pl_client_begin_places(pl_client *c, int n);
 /* Reads a table from the store of home 1: the one for clients, or the one for new
  * names. */
 PL_MUST_CHECK pl_status pl_places_of_store(pl_store *first, bool next, pl_places *out);
-/* For the homes of a stopped job whose last home will be removed: home `last` (from 0)
- * must be drained. Afterwards nothing in it is needed, and pl_store_remove_part may be
- * called. Calling it again is harmless. The message of ERR_BUSY names what the home
- * still has; ERR_USAGE: it is not the last home. */
+/* Prepares the removal of a stopped job's last home: `last` (from 0), which must be
+ * drained. Afterwards nothing in that home is needed, and pl_store_remove_part may be
+ * called. Calling it again is harmless. ERR_BUSY: the home still has names, as the
+ * message says. ERR_USAGE: it is not the last home. */
 PL_MUST_CHECK pl_status pl_homes_leave(pl_writers *writers, int last);
-/* Tells new homes about names that their old homes have given to them without the new
- * homes knowing it. */
+/* If a mover was killed, a home may own a name without knowing it. Tells every such
+ * home what it owns. */
 PL_MUST_CHECK pl_status pl_client_settle_places(pl_client *c);
 /* Adds a home that was started after the client was made: the next one in order. */
 PL_MUST_CHECK pl_status pl_client_add_home(pl_client *c, const char *address);

@@ -16,7 +16,8 @@ static uint64_t cost_of(uint64_t h)
         return (uint64_t)64 << DIGITS;
     while (!(h >> top))
         top--;
-    uint64_t x = top >= 31 ? h >> (top - 31) : h << (31 - top); /* in [2^31, 2^32) */
+    /* x is in [2^31, 2^32) */
+    uint64_t x = top >= 31 ? h >> (top - 31) : h << (31 - top);
     for (int i = 0; i < DIGITS; i++) {
         x = x * x >> 31;
         uint64_t digit = x >> 32;
@@ -31,7 +32,8 @@ typedef struct bid {
     int weight;
 } bid;
 
-/* Costs are below 2^37 and weights below 2^14, so the products are exact. */
+/* Compares cost / weight by products, which are exact: costs are below 2^37, weights
+ * below 2^14. */
 static bool is_better(const bid *a, const bid *b)
 {
     uint64_t left = a->cost * (uint64_t)b->weight,
@@ -75,11 +77,10 @@ void pl_places_format(const pl_places *places, char out[PL_PLACES_TEXT])
 
 static pl_status no_places(const char *text)
 {
-    return pl_fail(
-        PL_ERR_DATA,
-        "`%.100s` is not a placement: write an epoch, then 1 to %d weights of 0 "
-        "to %d, not all 0",
-        text, PL_HOMES_MAX, PL_WEIGHT_MAX);
+    return pl_fail(PL_ERR_DATA,
+                   "`%.100s` is not a table of homes: write an epoch, then 1 to %d "
+                   "weights of 0 to %d, not all 0",
+                   text, PL_HOMES_MAX, PL_WEIGHT_MAX);
 }
 
 pl_status pl_places_parse(const char *text, pl_places *out)

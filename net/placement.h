@@ -22,18 +22,19 @@ enum { PL_HOMES_MAX = 16, PL_WEIGHT_MAX = 10000, PL_PLACES_TEXT = 160 };
 #define PLACES_REF      "sys/places"
 #define PLACES_NEXT_REF "sys/places-next"
 
-/* The table of weights. The table with the higher epoch is newer; epoch 0: none was
- * ever made. */
+/* The table of weights. A newer table has a higher epoch; epoch 0 means that no table
+ * was ever made. */
 typedef struct pl_places {
     uint64_t epoch;
     int n;
-    int weights[PL_HOMES_MAX]; /* 0: gets no new names */
+    int weights[PL_HOMES_MAX]; /* with weight 0 a home gets no new names */
 } pl_places;
 
-/* epoch 0, and weight 1 for each of n homes */
+/* makes a table with epoch 0 and weight 1 for each of n homes */
 void pl_places_equal(pl_places *out, int n);
 int pl_places_home(const pl_places *places, const char *name);
-/* "EPOCH W1 W2 ...": the form in which it is stored and sent. ERR_DATA. */
+/* Tables are stored and sent as the text "EPOCH W1 W2 ...". ERR_DATA: the text is not a
+ * table. */
 void pl_places_format(const pl_places *places, char out[PL_PLACES_TEXT]);
 PL_MUST_CHECK pl_status pl_places_parse(const char *text, pl_places *out);
 

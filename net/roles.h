@@ -7,9 +7,10 @@
 extern "C" {
 #endif
 
-/* Returns false also for types that are answers or unknown. */
+/* Also returns false for unknown types and for answers. */
 bool pl_role_allows(pl_key_role role, uint16_t type);
-/* How much of its key's share of a server a message uses (base/quota.h). */
+/* The cost of a message, which is taken from its key's share of the server
+ * (base/quota.h). */
 unsigned pl_message_cost(uint16_t type);
 
 #ifdef __cplusplus

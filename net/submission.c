@@ -26,7 +26,7 @@ static void read_contributor(const pl_msg_contributor *said, pl_contribution *c,
                            .memory_bytes = said->memory};
     pl_copy_text(c->codec, sizeof c->codec, said->codec);
     if (said->lease.len == 0 || said->lease.len > sizeof lease->bytes)
-        return; /* a lease of this length cannot be opened */
+        return; /* a longer lease cannot be valid, so it is left out */
     lease->len = said->lease.len;
     memcpy(lease->bytes, said->lease.at, lease->len);
 }
@@ -34,8 +34,10 @@ static void read_contributor(const pl_msg_contributor *said, pl_contribution *c,
 static pl_status read_contributors(const pl_msg_submit_sum *said, pl_submit_message *s)
 {
     if (said->n_record > PL_SUBMISSION_MAX)
-        return pl_fail(PL_ERR_PROTO, "an update of %s has %zu contributors; %d fit",
-                       s->module, said->n_record, PL_SUBMISSION_MAX);
+        return pl_fail(
+            PL_ERR_PROTO,
+            "an update of %s has %zu contributors; a message can have at most %d",
+            s->module, said->n_record, PL_SUBMISSION_MAX);
     s->contributors = pl_alloc(said->n_record * sizeof *s->contributors);
     s->leases = pl_alloc(said->n_record * sizeof *s->leases);
     for (; s->n < (int)said->n_record; s->n++) {

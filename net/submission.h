@@ -6,7 +6,7 @@
 #include "net/messages.h"
 #include "store/store.h"
 
-/* The number of contributors that fit into one message's body, even with the longest
+/* The number of contributors that always fit into one message, even with the longest
  * names. */
 enum { PL_SUBMISSION_MAX = 96 };
 
@@ -23,7 +23,7 @@ typedef struct pl_submit_message {
     pl_hash base;          /* hash of that version's parameters */
     pl_hash update;
     int n;
-    pl_contribution *contributors; /* [n] in rising order of (path, replica) */
+    pl_contribution *contributors; /* [n] sorted by (path, replica), the lowest first */
     pl_submission_lease *leases;   /* [n] */
 } pl_submit_message;
 
@@ -33,7 +33,7 @@ int pl_submission_order(const pl_contribution *a, const pl_contribution *b);
  * twice, or more than PL_SUBMISSION_MAX. The caller owns the list and clears it, also
  * after an error. */
 pl_status pl_submission_read(pl_message *submit, pl_submit_message *out);
-/* Fills in the message's body. */
+/* Writes the fields of `s` into the message's body. */
 void pl_submission_write(const pl_submit_message *s, pl_message *out);
 void pl_submission_clear(pl_submit_message *s);
 
