@@ -27,7 +27,8 @@ typedef struct pl_arith_merge {
     const pl_outer_step *step;
     pl_outer_state *state;
     size_t n;
-    pl_codec_source messages; /* with weights, unless they are homomorphic */
+    /* the messages, with weights unless they are homomorphic */
+    pl_codec_source messages;
     bool homomorphic;
     bool present; /* divide by W; impossible with homomorphic messages */
     const float *origin;

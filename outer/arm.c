@@ -6,13 +6,13 @@
 /* Tags of lists with a variable length, or of fields that depend on more than one
  * member; all other tags are in the tables below. */
 enum {
-    TAG_EXPERTS = 12, /* K of each level */
+    TAG_EXPERTS = 12, /* number of experts of each level */
     TAG_BLOCKS,       /* number of blocks of each level */
     TAG_PRIVATE,      /* numbers of the path-specific blocks */
-    /* pl_state_kind of the moments; if the others are not f32 also of the residuals and
-     * of own parameters */
+    /* the pl_state_kind of the moments; residuals and own parameters follow if theirs
+     * are not f32 */
     TAG_STATE = 40,
-    /* codec of versions, then whether it is entropy-coded; absent: f32 */
+    /* codec of versions, then whether they are entropy-coded; absent: f32 */
     TAG_DOWN,
     TAG_FROZEN,     /* numbers of the frozen modules */
     TAG_SHARD = 50, /* hash of each path's data shard */
@@ -59,7 +59,8 @@ static const pl_field first_fields[] = {
 /* The tables check enumerations; check_arm checks whether the numbers make sense
  * together. */
 enum { VALUE_BITS_MAX = 8 };
-#define INT_LIMIT (1ull << 31) /* for numbers that have more than 32 bits in memory */
+/* limit for numbers whose type in memory has more than 32 bits */
+#define INT_LIMIT (1ull << 31)
 static const pl_field training_fields[] = {
     PL_FIELD(pl_arm, 15, spec.embed_choice),
     PL_FIELD(pl_arm, 15, spec.head_choice),
@@ -167,8 +168,8 @@ static int get_choice(pl_reader *r, uint16_t tag, size_t i, int count)
     if (value < (uint64_t)count)
         return (int)value;
     if (r->status == PL_OK)
-        r->status = pl_fail(PL_ERR_PROTO, "%s: field %u has no choice %lld", r->what,
-                            tag, (long long)value);
+        r->status = pl_fail(PL_ERR_PROTO, "%s: field %u has the unknown choice %lld",
+                            r->what, tag, (long long)value);
     return 0;
 }
 
@@ -220,8 +221,8 @@ static const char *against_present(const pl_outer *outer)
         rounds = rounds || (codec != PL_CODEC_TOPK && codec != PL_CODEC_F32);
     }
     if (!leaves_out || rounds)
-        return "codec.name=topk (with f32 for some classes, if you like): other "
-               "codecs send all values, some rounded to 0";
+        return "codec.name=topk (some classes may use f32): other codecs send all "
+               "values, some rounded to 0";
     if (!pl_method_averages(outer->method.method))
         return "outer.method diloco, iso, fedavg, heavy-ball or co2: under other "
                "methods a "
@@ -499,7 +500,8 @@ pl_method_settings pl_arm_method(const pl_arm *arm, const pl_topology *topology,
     m.curvature = arm->outer.method.curvature;
     m.holders = contributors;
     if (pl_traits(m.method)->gossips && !arm->outer.own_consensus)
-        m.consensus = m.lr; /* one vector is sent, which requires that gamma is beta */
+        /* gamma equals beta, so that one vector is sent instead of two */
+        m.consensus = m.lr;
     return m;
 }
 

@@ -15,18 +15,19 @@ extern "C" {
 
 enum {
     PL_ARM_NAME_MAX = 24,
-    PL_TASKS_MAX = 16384 /* limit for paths times replicas: the most that one definition
-                            message holds */
+    /* limit for paths times replicas, so that a definition fits into one message */
+    PL_TASKS_MAX = 16384
 };
 
 /* Classes of modules, by how many paths share them. Settings of the outer step may
  * differ per class. */
 typedef enum pl_class {
-    PL_CLASS_EMBED,   /* the embedding, when shared */
-    PL_CLASS_HEAD,    /* the final norm and output matrix, when shared */
-    PL_CLASS_COMMON,  /* blocks that all paths share, or all replicas of one path */
-    PL_CLASS_LEVEL,   /* blocks of a level with K>1 */
-    PL_CLASS_PRIVATE, /* a single contributor: one path without replicas */
+    PL_CLASS_EMBED,  /* the embedding, when shared */
+    PL_CLASS_HEAD,   /* the final norm and output matrix, when shared */
+    PL_CLASS_COMMON, /* blocks that all paths share, or all replicas of one path */
+    PL_CLASS_LEVEL,  /* blocks of a level with K>1 */
+    /* modules with a single contributor: of one path without replicas */
+    PL_CLASS_PRIVATE,
     PL_CLASS_COUNT
 } pl_class;
 
@@ -35,8 +36,8 @@ typedef enum pl_class {
 typedef enum pl_state_kind {
     PL_STATE_F32,  /* exact */
     PL_STATE_BF16, /* rounded to 2 bytes */
-    /* not sent at all: it stays with the worker, and a path that changes workers starts
-     * with a fresh one, so the result depends on which worker trained what */
+    /* not sent at all: the vector stays with the worker. A path that changes workers
+     * starts with a fresh one, so the result depends on which worker trained what. */
     PL_STATE_LOCAL,
     /* rounded to 8 bits, with one power of two as the scale of 256 values */
     PL_STATE_I8,
@@ -46,22 +47,24 @@ typedef enum pl_state_kind {
 
 typedef struct pl_inner {
     int batch; /* B, sequences per step */
-    /* sequences in one pass; the gradients of the passes add up; 0: the whole batch */
+    /* sequences in one pass; gradients of the passes are added; 0: the whole batch in
+     * one pass */
     int micro_batch;
-    int context;         /* T, targets per sequence */
-    int tau;             /* inner steps per phase */
-    int phases;          /* phases of the arm; a path makes tau * phases inner steps */
-    double lr, lr_floor; /* the peak, and the schedule's end as a share of the peak */
-    int warmup;          /* steps of the warm-up */
+    int context; /* T, targets per sequence */
+    int tau;     /* inner steps per phase */
+    int phases; /* number of phases of the arm; a path makes tau * phases inner steps */
+    /* the peak learning rate, and the last rate as a share of the peak */
+    double lr, lr_floor;
+    int warmup; /* number of steps of the warm-up */
     pl_schedule_kind schedule;
     int decay; /* wsd: number of last steps of the arm in which the rate falls */
     /* Steps that were done before the arm began; under wsd they include those of the
      * base model. The arm's schedule and AdamW's bias correction count on from them. */
     int first_step;
     double beta1, beta2, eps, weight_decay, clip;
-    /* number of first targets of a document that are left out of the loss */
+    /* number of targets at a document's start that are left out of the loss */
     int skip_prefix;
-    bool pack;     /* several short windows share a row of the batch */
+    bool pack;     /* whether several short windows share a row of the batch */
     bool muon;     /* Muon steps the matrices of blocks, AdamW everything else */
     int muon_rows; /* number of rows that Muon steps as a separate matrix; 0: all */
 } pl_inner;
@@ -69,14 +72,16 @@ typedef struct pl_inner {
 typedef struct pl_outer {
     double lr[PL_CLASS_COUNT];       /* eta */
     double momentum[PL_CLASS_COUNT]; /* mu */
-    /* whether alpha follows shard sizes; else all contributors weigh the same */
+    /* whether the weight of a contributor follows its shard's size; else all weigh the
+     * same */
     bool weighted;
-    bool rescale; /* multiply the mean by sqrt(contributors) */
+    bool rescale; /* whether the mean is multiplied by sqrt(number of contributors) */
     bool present; /* the mean of a value is taken over the contributors that send it */
-    /* settings for shared modules, without lr and momentum, which are above */
+    /* settings for shared modules; lr and momentum are those above */
     pl_method_settings method;
     pl_outer_schedule schedule; /* how lr changes over the rounds of a module */
-    bool own_consensus; /* noloco: gamma is method.consensus; else gamma is lr (beta) */
+    /* noloco: whether gamma is method.consensus; else gamma equals beta (lr) */
+    bool own_consensus;
     /* noloco: how long the first mate of a pair waits for the second (0: for ever).
      * With a quorum: how long a round waits for the missing updates (0: not at all). */
     int deadline_ms;
@@ -91,12 +96,14 @@ typedef struct pl_outer {
     int staleness;
     bool dynamic; /* delayed-nesterov: slower workers do fewer steps of a phase */
     pl_codec_options codec; /* the codec of updates */
-    char codec_name[16];    /* the name in the configuration */
+    char codec_name[16];    /* name of the codec in the configuration */
     /* the codec of versions (outer/change.h); f32 or 0: versions are sent whole */
     pl_codec_options down;
-    pl_state_kind state;    /* form of AdamW's moments: f32, bf16 or local */
-    pl_state_kind residual; /* form of the residuals of lossy codecs: f32, bf16 or i8 */
-    /* form of the paths' own parameters under streaming: f32, f24 or bf16 */
+    /* form in which AdamW's moments are sent: f32, bf16 or local */
+    pl_state_kind state;
+    /* form in which residuals of lossy codecs are sent: f32, bf16 or i8 */
+    pl_state_kind residual;
+    /* form in which paths' own parameters are sent (streaming): f32, f24 or bf16 */
     pl_state_kind own;
     /* error feedback: what a lossy codec leaves out is added to the next update */
     bool feedback;
@@ -112,16 +119,16 @@ typedef struct pl_arm {
     pl_hash config; /* hash of the run's canonical configuration */
     /* The optimizer's m and v (the first two vectors of a path's state, in f32) with
      * which every path begins: the hash of the blob of the object PL_MOMENTS_OBJECT.
-     * The zero hash: they begin at zero. */
+     * With the zero hash they begin at zero. */
     pl_hash moments;
     /* For an arm that continues another one: the name of that arm, and the hash of the
      * blob of the object "states/NAME". The blob has for each path and replica the hash
-     * of the state (outer/rounds.h) with which it begins, the zero hash for zeros. ""
-     * and the zero hash for an arm that continues none. */
+     * of the state (outer/rounds.h) with which it begins, or the zero hash if it begins
+     * with zeros. "" and the zero hash: the arm continues none. */
     char before[PL_ARM_NAME_MAX];
     pl_hash states;
-    /* Modules per level of the arm `before`, if modules were split since then: each
-     * number divides that of `spec`. All 0: nothing was split. */
+    /* Number of modules per level in the arm `before`, if modules were split since
+     * then; it divides the number in `spec`. All 0: no module was split. */
     int split[PL_LEVELS_MAX];
     /* Number of documents of each shard that its path scores instead of training: the
      * arm's only phase makes no versions, and the path's state after it is the score of
@@ -161,15 +168,15 @@ void pl_chapter_name(int chapter, char out[PL_ARM_NAME_MAX]);
 void pl_scoring_name(int chapter, char out[PL_ARM_NAME_MAX]);
 enum { PL_CHAPTERS_MAX = 1000 };
 
-/* Sequences in one pass: micro_batch, or the whole batch if that is 0. */
+/* Returns the number of sequences in one pass: micro_batch, or batch if that is 0. */
 int pl_arm_pass(const pl_inner *inner);
-/* The learning rate's schedule over the steps of the arm's paths. */
+/* Returns the schedule of the learning rate over the steps of the arm's paths. */
 pl_schedule pl_arm_schedule(const pl_inner *inner);
 
 void pl_arm_clear(pl_arm *arm);
 void pl_arm_encode(const pl_arm *arm, pl_buf *out);
-/* Checks every byte. If it succeeds, the topology of the arm can be created.
- * ERR_PROTO. */
+/* Decodes and checks a definition. After success the topology of the arm can be
+ * created. ERR_PROTO. */
 PL_MUST_CHECK pl_status pl_arm_decode(const void *data, size_t len, pl_arm *out);
 /* Reads the arm of this name from a store; clear it also after a failure.
  * ERR_NOT_FOUND. */
@@ -180,7 +187,7 @@ PL_MUST_CHECK pl_status pl_read_arm(pl_store *store, const char *name, pl_arm *a
 void pl_newest_chapter(pl_store *store, char out[PL_ARM_NAME_MAX]);
 
 /* Writes the module of the chapter before, whose last version is version 0 of this
- * module; "" if there is none. Names are those in the store. */
+ * module; "" if there is none. Both names are full names: "mix/L1.E0". */
 PL_MUST_CHECK pl_status pl_module_before(pl_store *store, const char *module,
                                          char out[PL_MODULE_NAME_MAX]);
 
@@ -198,7 +205,7 @@ int pl_arm_contributors(const pl_topology *topology, int module);
  * method, because it has no other contributors to wait for. */
 pl_method_settings pl_arm_method(const pl_arm *arm, const pl_topology *topology,
                                  int module);
-/* alpha: the weight of a path's update in the mean of its module. */
+/* Returns alpha, the weight of a path's update in the mean of its module. */
 double pl_arm_share(const pl_arm *arm, const pl_topology *topology, int module,
                     int path);
 /* Write "ARM/L1.E0" and "ARM/p01.r0". */

@@ -22,8 +22,8 @@ const char *pl_verdict_name(pl_verdict verdict)
 /* Not audited are methods that begin with the newest version (noloco, delayed-nesterov)
  * or need a mean that is soon dropped (eager), arms whose moments never leave a worker,
  * and arms whose updates may have no record (a quorum). */
-/* Whether tasks of this arm can be done again later: everything that they need still
- * exists then, and they give the same bytes. */
+/* Whether tasks of this arm can be done again later. Everything that they need must
+ * still exist then, and they must give the same bytes. */
 static bool covers_arm(const pl_arm *arm)
 {
     const pl_method_traits *of = pl_traits(arm->outer.method.method);
@@ -134,7 +134,8 @@ static bool get_hash(const pl_json *o, const char *key, pl_hash *out)
     return !text || pl_hash_parse(text, out) == PL_OK;
 }
 
-/* Reads the distance of a row without likeness: its bytes are equal or different. */
+/* Reads the distance in a row without likeness; it only says whether bytes are
+ * equal. */
 static bool get_apart(const pl_json *one, pl_audit *out, int k)
 {
     const pl_json *list = pl_json_get(one, "apart");
@@ -217,7 +218,7 @@ pl_status pl_audit_read(const char *text, pl_audit *out)
                 get_verdict(o, out) && get_likeness(o, out);
     (void)get_text(o, "reason", out->reason, sizeof out->reason);
     pl_json_destroy(&o);
-    return good ? PL_OK : pl_fail(PL_ERR_DATA, "a row is not that of an audit");
+    return good ? PL_OK : pl_fail(PL_ERR_DATA, "the text is not the row of an audit");
 }
 
 /* ---- the verdict ---- */
@@ -261,9 +262,10 @@ pl_status pl_audit_update(const pl_topology *topology, int module, uint64_t seed
     memset(out, 0, sizeof *out);
     PL_CHECK(pl_codec_inspect(data, bytes, n, &info));
     if (info.contributors != 1)
-        return pl_fail(PL_ERR_UNSUPPORTED,
-                       "the update is a sum of several: %d were added to it",
-                       info.contributors - 1);
+        return pl_fail(
+            PL_ERR_UNSUPPORTED,
+            "the update is a sum of %d updates, so it cannot be compared with one",
+            info.contributors - 1);
     PL_CHECK(pl_try_alloc(n * sizeof *update, "an update", (void **)&update));
     memset(update, 0, n * sizeof *update);
     pl_status status = pl_codec_add(data, bytes, n, 1.0f, update, &norm);
@@ -286,7 +288,8 @@ static void read_moment(const pl_arm *arm, const uint8_t *data, size_t first, si
     }
 }
 
-/* Likens the scores of an arm that scores; they take the place of the first moment. */
+/* Sketches the scores of an arm that scores; they take the place of the first
+ * moment. */
 static pl_status liken_scores(const pl_arm *arm, const pl_topology *topology,
                               uint64_t seed, const uint8_t *data, uint64_t bytes,
                               pl_likeness out[PL_AUDIT_MOMENTS])
@@ -294,7 +297,8 @@ static pl_status liken_scores(const pl_arm *arm, const pl_topology *topology,
     size_t n = (size_t)arm->n_scored;
     float *scores = NULL;
     if (bytes != n * sizeof(double))
-        return pl_fail(PL_ERR_DATA, "the scores of %zu documents have %llu bytes", n,
+        return pl_fail(PL_ERR_DATA,
+                       "the scores of %zu documents cannot have %llu bytes", n,
                        (unsigned long long)bytes);
     PL_CHECK(pl_try_alloc(n * sizeof *scores, "scores", (void **)&scores));
     for (size_t i = 0; i < n; i++) {
@@ -319,7 +323,7 @@ pl_status pl_audit_moments(const pl_arm *arm, const pl_topology *topology,
     if (arm->outer.state == PL_STATE_LOCAL)
         return PL_OK;
     if (bytes != pl_path_state_bytes(arm, n))
-        return pl_fail(PL_ERR_DATA, "a path's state has %llu bytes",
+        return pl_fail(PL_ERR_DATA, "a path's state cannot have %llu bytes",
                        (unsigned long long)bytes);
     PL_CHECK(pl_try_alloc(n * sizeof *moment, "a moment", (void **)&moment));
     for (int v = 0; v < PL_AUDIT_MOMENTS; v++) {

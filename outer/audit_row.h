@@ -51,22 +51,21 @@ typedef enum pl_verdict {
 typedef struct pl_audit_result {
     char worker[PL_TEXT_MAX], device[PL_TEXT_MAX];
     pl_pubkey key; /* the worker's; zero if its connection was not encrypted */
-    /* the zero hash if the digest of the first result is not known yet */
+    /* zero while the digest of the first result is not known */
     pl_hash digest;
-    /* The distance to each earlier result. 0: the bytes are equal. Above 0: the
-     * distance between results of different kinds of devices. Below 0: different bytes
-     * on one kind. */
+    /* The distance to each earlier result: 0 if the bytes are equal; above 0 between
+     * different kinds of devices; below 0 if devices of one kind gave different
+     * bytes. */
     double apart[PL_AUDIT_RESULTS - 1];
 } pl_audit_result;
 
 typedef struct pl_audit {
     char path[PL_TEXT_MAX]; /* "mix/p01.r0" */
     int64_t phase;
-    /* blob hashes of the path's state before and after the task; zero: it had no
-     * state */
+    /* blob hashes of the path's state before and after the task; zero: no state */
     pl_hash before, after;
     pl_verdict verdict;
-    int odd; /* if settled: the index of the odd result */
+    int odd; /* if the verdict is "settled": index of the odd result */
     int n;   /* number of results; versions are made from the first one */
     pl_audit_result results[PL_AUDIT_RESULTS];
     char reason[PL_AUDIT_REASON_MAX];
@@ -74,11 +73,12 @@ typedef struct pl_audit {
     uint64_t seed;
     /* likeness of the moments in the state `after`; all zero once the row is closed */
     pl_likeness moments[PL_AUDIT_MOMENTS];
-    /* the tolerance that decided the verdict; 0: hashes decided it */
+    /* the tolerance that was used for the verdict; 0: hashes were compared */
     double tolerance;
 } pl_audit;
 
-/* Whether this task is audited, if `share` (0 to 1) of all tasks is. */
+/* Whether this task is audited, if the share `share` (0 to 1) of all tasks is
+ * audited. */
 bool pl_audit_draws(const pl_arm *arm, int path, int replica, int64_t phase,
                     double share);
 const char *pl_verdict_name(pl_verdict verdict);
@@ -102,8 +102,8 @@ int pl_audit_parts(const pl_topology *topology);
 PL_MUST_CHECK pl_status pl_audit_update(const pl_topology *topology, int module,
                                         uint64_t seed, const void *data, uint64_t bytes,
                                         pl_likeness *out);
-/* The likeness of a packed state's moments; `bytes` must be pl_path_state_bytes. All
- * zero if moments do not travel. */
+/* The likeness of a packed state's moments; `bytes` must be pl_path_state_bytes. It is
+ * all zero if the arm's moments are not sent. */
 PL_MUST_CHECK pl_status pl_audit_moments(const pl_arm *arm, const pl_topology *topology,
                                          uint64_t seed, const void *data,
                                          uint64_t bytes,

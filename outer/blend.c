@@ -53,22 +53,23 @@ pl_status pl_blend_check(const pl_blend *b)
     const bool slerp = b->method == PL_BLEND_SLERP, task = b->method == PL_BLEND_TASK;
     if (b->n_sources < 1 || b->n_sources > PL_BLEND_SOURCES_MAX ||
         (slerp && b->n_sources != 2))
-        return pl_fail(PL_ERR_USAGE, "%s merges %s, not %d", pl_blend_name(b->method),
-                       slerp ? "two sources" : "one to eight sources", b->n_sources);
+        return pl_fail(PL_ERR_USAGE, "the merge method %s needs %s, not %d",
+                       pl_blend_name(b->method),
+                       slerp ? "two sources" : "1 to 8 sources", b->n_sources);
     for (int s = 0; s < b->n_sources; s++)
         if (!isfinite(b->weights[s]) || (b->weights[s] < 0 && !task))
-            return pl_fail(PL_ERR_USAGE,
-                           "a weight of %g: with %s weights are 0 or more%s",
-                           b->weights[s], pl_blend_name(b->method),
-                           task ? ", or less than 0 to take away" : "");
+            return pl_fail(
+                PL_ERR_USAGE,
+                "a weight of %g is not possible: with %s weights are 0 or more%s",
+                b->weights[s], pl_blend_name(b->method),
+                task ? ", or less than 0 to take away" : "");
     if (!task && sum_blend_weights(b) <= 0)
         return pl_fail(PL_ERR_USAGE, "all weights are 0, so nothing would be left");
     if (!isfinite(b->scale) || !(b->density > 0) || b->density > 1)
-        return pl_fail(
-            PL_ERR_USAGE,
-            "a scale of %g with a density of %g: a density is above 0 and at "
-            "most 1",
-            b->scale, b->density);
+        return pl_fail(PL_ERR_USAGE,
+                       "the scale is %g and the density %g: a density must be above 0 "
+                       "and at most 1",
+                       b->scale, b->density);
     return PL_OK;
 }
 
@@ -156,7 +157,8 @@ static uint32_t find_threshold(const float *x, const float *base, size_t n,
     return high << 16 | find_half(counts, want - above, &more);
 }
 
-/* For one value: the mean of the differences that have the elected sign. */
+/* Computes one value of ties: the mean of the differences that have the elected
+ * sign. */
 static double elect_value(const pl_blend *b, const float *const *sources,
                           const float *base, const uint32_t *thresholds, size_t i)
 {
@@ -205,6 +207,9 @@ pl_status pl_blend_run(const pl_blend *b, const float *const *sources,
                     n, out);
     for (size_t i = 0; i < n; i++)
         if (!isfinite(out[i]))
-            return pl_fail(PL_ERR_NUMERIC, "value %zu of the result is not finite", i);
+            return pl_fail(PL_ERR_NUMERIC,
+                           "value %zu of the merged module is not finite; use smaller "
+                           "weights or a smaller scale",
+                           i);
     return PL_OK;
 }

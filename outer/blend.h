@@ -12,7 +12,7 @@
  *            2022, arXiv:2212.04089); a negative weight takes away
  *
  * Sums are in double, in the order of the sources; the result is rounded once. A source
- * of weight 0 is left out, so weights 1 and 0 give the bytes of the first source. Ties
+ * of weight 0 is left out, so weights 1 and 0 give the bytes of the first source. ties
  * trims each module by itself, not the model as a whole. */
 #ifndef PL_OUTER_BLEND_H
 #define PL_OUTER_BLEND_H
@@ -41,7 +41,7 @@ typedef struct pl_blend {
     int n_sources;
     double weights[PL_BLEND_SOURCES_MAX];
 } pl_blend;
-/* ERR_USAGE: the numbers do not fit together. */
+/* ERR_USAGE: the method cannot be used with these numbers. */
 PL_MUST_CHECK pl_status pl_blend_check(const pl_blend *blend);
 
 /* Writes out [n]. sources [n_sources] have n values each; base [n] may be NULL if the

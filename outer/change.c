@@ -11,14 +11,14 @@ pl_status pl_change_check(const pl_outer *outer)
         return PL_OK;
     if (codec > PL_CODEC_I4) /* the other codecs need the contributors of a round, or
                                 leave values out */
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "versions cannot be sent as %s; set codec.down to f32, bf16, i8 or i4",
-            pl_codec_name(codec));
+        return pl_fail(PL_ERR_CONFIG,
+                       "codec.down cannot be %s, because versions cannot be sent in "
+                       "this way; set codec.down to f32, bf16, i8 or i4",
+                       pl_codec_name(codec));
     if (of->gossips || of->leads)
         return pl_fail(PL_ERR_CONFIG,
-                       "under %s workers keep their own parameters and take no "
-                       "versions; codec.down must be f32",
+                       "with outer.method=%s workers keep their own parameters and "
+                       "fetch no versions; set codec.down to f32",
                        of->name);
     return PL_OK;
 }

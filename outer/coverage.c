@@ -11,7 +11,7 @@ typedef struct scan {
     const pl_topology *topology;
     pl_coverage *paths;
     const char *module; /* name of the module that is scanned */
-    int index;          /* its number */
+    int index;          /* number of that module */
     uint64_t head;      /* its newest version */
     uint16_t *counts;   /* [P*R, phases] contributions of the module */
 } scan;
@@ -61,7 +61,7 @@ static pl_status count_contribution(scan *s, const pl_contribution *c)
     return PL_OK;
 }
 
-/* Handles a version without contributions, which exists because a rollback replaced the
+/* Handles a version without contributions, which a rollback has made instead of a
  * round. The phases of that round are not checked. */
 static void give_round_up(scan *s, int64_t round)
 {
@@ -108,7 +108,8 @@ static void judge_phase(const scan *s, pl_coverage *c, int64_t phase, uint16_t n
     if (n == 0 && phase < c->phases)
         note_example(c, &c->n_lost, s->module, phase, "is missing in");
     if (n > 1)
-        note_example(c, &c->n_repeated, s->module, phase, "stands more than once in");
+        note_example(c, &c->n_repeated, s->module, phase,
+                     "was merged more than once into");
 }
 
 static pl_status scan_module(pl_store *store, scan *s)
@@ -152,7 +153,7 @@ static pl_status describe_coverage(pl_store *store, const scan *s, int index)
     uint64_t size = pl_phase_samples(s->arm), end = (uint64_t)state.phase * size;
     if (state.samples > end || state.samples + size <= end)
         note_example(c, &c->n_wrong, "its stream", state.phase,
-                     "ends at another sample of");
+                     "ends at a wrong sample of");
     return PL_OK;
 }
 

@@ -18,16 +18,18 @@ typedef struct pl_coverage {
     int64_t phases;                /* number of finished phases */
     uint64_t samples;              /* number of samples in those phases */
     uint64_t n_tokens;             /* number of targets that they trained on */
-    double passes;                 /* passes over the shard: n_tokens / its targets */
+    /* passes over the shard: n_tokens divided by its number of targets */
+    double passes;
     uint64_t skipped;   /* samples that slower workers left out (dynamic steps) */
     int64_t n_given_up; /* (phase, module) pairs in rounds that a rollback replaced */
     int64_t n_left_out; /* pairs in rounds that a quorum merged without them */
-    /* all other (phase, module) pairs of finished phases, each of which must occur
+    /* all other (phase, module) pairs of finished phases; each must occur exactly
      * once */
     int64_t n_checked;
-    /* of the checked pairs: missing, repeated, and with samples of another phase */
+    /* number of checked pairs that are missing, repeated, or have samples of a
+     * different phase */
     int64_t n_lost, n_repeated, n_wrong;
-    /* the first of these faults, as a sentence; "" if there is none */
+    /* a sentence about the first of these faults; "" if there is no fault */
     char example[256];
 } pl_coverage;
 

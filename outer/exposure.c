@@ -13,10 +13,11 @@ typedef struct counting {
     bool *marks; /* [n_docs] whether the document belongs to the subject */
     uint64_t n_docs;
     pl_sampler **samplers; /* [R] one sampler per replica */
-    /* [R, phases] counts of whole phases; n_tokens 0: not counted yet */
+    /* [R, phases] counts of whole phases; while n_tokens is 0 the phase is not counted
+     * yet */
     uint64_t *n_tokens, *of_tokens;
-    bool *seen;            /* [R, phases] phases that the record has, of the path */
-    pl_exposure *module;   /* the module that is being counted */
+    bool *seen;          /* [R, phases] whether the record has this phase of the path */
+    pl_exposure *module; /* the module that is being counted */
     pl_exposure *replicas; /* [R] the path's own counts */
 } counting;
 
@@ -111,7 +112,7 @@ static pl_status add_exposed_version(void *context, const pl_version *v)
                            "not have",
                            v->module, (unsigned long long)v->number);
         add_samples(c, (int)k->replica, k->first_sample, k->n_samples, c->module);
-        /* A phase counts once for the path, by the first module that it reached. A
+        /* For the path, a phase is counted once: with the first module that has it. A
          * rollback may have left out phases. */
         const uint64_t phase = k->first_sample / pl_phase_samples(c->arm);
         if (phase >= (uint64_t)c->arm->inner.phases)

@@ -12,7 +12,8 @@
 extern "C" {
 #endif
 
-/* The documents in question: those of a domain, or those with one of these hashes. */
+/* The documents that are counted: those of a domain, or those with one of these
+ * hashes. */
 typedef struct pl_subject {
     const char *domain; /* NULL: `hashes` choose the documents */
     const uint64_t *hashes;
@@ -21,9 +22,10 @@ typedef struct pl_subject {
 
 typedef struct pl_exposure {
     char name[PL_MODULE_NAME_MAX]; /* "mix/p01.r0", "mix/L1.E0" */
-    /* documents of the subject in the path's shard; 0 for modules */
+    /* number of the subject's documents in the path's shard; 0 for modules */
     uint64_t n_docs;
-    /* targets that it was trained on: all, and those of the subject */
+    /* number of targets that it was trained on: in all documents, and in the
+     * subject's */
     uint64_t n_tokens, of_tokens;
 } pl_exposure;
 

@@ -55,8 +55,8 @@ typedef struct ranked {
     int index;
 } ranked;
 
-/* `use` makes the order of a round different from the order that is the same in all
- * rounds (round 0). */
+/* Hashes a member. `use` distinguishes the order of a round from the order that is the
+ * same in all rounds (round 0). */
 static void rank_member(const char *use, uint64_t seed, const char *module,
                         uint64_t round, ranked *r)
 {
@@ -96,7 +96,8 @@ static pl_status check_members(ranked *list, int n_members)
     return PL_OK;
 }
 
-/* Moves the member that is left over to the end of the list. */
+/* With an odd number of members, moves the one that gets no mate to the end of the
+ * list. */
 static void move_leftover_last(ranked *list, int n_members, uint64_t seed,
                                const char *module, uint64_t round)
 {
@@ -148,24 +149,26 @@ pl_status pl_gossip_match(uint64_t seed, const char *module, uint64_t round,
 enum { BLOCK = 2048, SPAN = 64 * BLOCK };
 
 typedef struct meeting {
-    float alpha, beta, gamma, pull; /* pull: gamma / beta, for Nesterov */
+    float alpha, beta, gamma, pull; /* pull: gamma / beta (used with Nesterov) */
     bool is_nesterov, has_one_vector;
     float *params, *velocity;
-    const float *own, *mate;  /* offers or updates; a holder alone has `own` in both */
-    const float *mate_params; /* needed with updates; NULL for a holder alone */
-    /* the holder's x as its mate sees it, if a codec rounded it */
+    /* offers or updates; if a holder is alone, `mate` is `own` */
+    const float *own, *mate;
+    /* the mate's x, needed with updates; NULL if the holder is alone */
+    const float *mate_params;
+    /* the holder's x as rounded for its mate, if a codec rounded it */
     const float *own_view;
     size_t n;
 } meeting;
 
-/* x and v of one element; G as in the header, without eta in v. */
+/* Steps x and v of one element as in the header; v does not contain eta. */
 INLINE void nesterov(float alpha, float beta, float *x, float *v, float g)
 {
     *v = alpha * *v + g;
     *x -= beta * (g + alpha * *v);
 }
 
-/* Symmetric in its arguments; mean_of(a, a) is a. */
+/* The result does not depend on the order of arguments; mean_of(a, a) is a. */
 INLINE float mean_of(float a, float b)
 {
     return 0.5f * (a + b);
@@ -230,7 +233,7 @@ INLINE void meet_views(const meeting *m, float *restrict x, float *restrict v,
     }
 }
 
-/* The same as meet_two with the holder itself as mate. */
+/* The step of meet_two, with the holder itself as its mate. */
 INLINE void meet_nobody(const meeting *m, float *restrict x, float *restrict v,
                         const float *own, size_t count)
 {
@@ -260,7 +263,7 @@ INLINE void meet_block(const meeting *m, size_t first, size_t count)
         meet_nobody(m, x, v, own, count);
 }
 
-/* Whole blocks have a constant length, so compilers vectorise their loops. */
+/* Whole blocks have a constant length, so that compilers vectorise their loops. */
 static pl_status meet_span(void *context, size_t item, int thread)
 {
     const meeting *m = context;
@@ -315,10 +318,10 @@ pl_status pl_gossip_apply_one(const pl_gossip_step *step, float *params,
                  .mate = mate ? mate : own,
                  .n = n};
     if (!needs_one(step)) {
-        return pl_fail(
-            PL_ERR_ARG,
-            "one vector is enough for a meeting only if gamma %g equals beta %g",
-            step->gamma, step->beta);
+        return pl_fail(PL_ERR_ARG,
+                       "a meeting with one vector needs gamma equal to beta, but they "
+                       "are %g and %g",
+                       step->gamma, step->beta);
     }
     return meet_vectors(step, &m, n_threads);
 }
@@ -439,10 +442,11 @@ double pl_gossip_rate(const pl_gossip_step *step, double h)
 double pl_gossip_limit(pl_rule rule, double alpha, double h)
 {
     if (h <= 0)
-        return INFINITY; /* there is no other holder to disagree with */
+        return INFINITY; /* a single holder has no other holder to disagree with */
     if (rule == PL_RULE_HEAVY_BALL)
         return 2 * (1 - alpha * alpha) / (1 + alpha - 2 * alpha * h);
-    double stable = 0, unstable = 8; /* (1+alpha) gamma < 2 without momentum */
+    /* without momentum the limit is (1+alpha) gamma < 2 */
+    double stable = 0, unstable = 8;
     for (int i = 0; i < 50; i++) {
         pl_gossip_step step = {alpha, 1, 0.5 * (stable + unstable), rule};
         if (pl_gossip_rate(&step, h) < 1)

@@ -45,13 +45,14 @@ typedef struct pl_gossip_step {
 } pl_gossip_step;
 pl_gossip_step pl_method_gossip(const pl_method_settings *settings, double lr);
 
-/* The single vector that is sent: out = x - share update. out may alias update. */
+/* Computes the single vector that is sent: out = x - share * update. out may alias
+ * update. */
 void pl_gossip_offer(const float *params, const float *update, double share, size_t n,
                      float *out);
 
-/* The step with one vector: `own` and `mate` are offers (mate NULL: group of one).
- * params and velocity [n] are changed in place and alias nothing. ERR_ARG unless gamma
- * equals beta. */
+/* Takes the step with one vector: `own` and `mate` are offers (mate NULL: group of
+ * one). params and velocity [n] are changed in place and alias nothing. ERR_ARG unless
+ * gamma equals beta. */
 PL_MUST_CHECK pl_status pl_gossip_apply_one(const pl_gossip_step *step, float *params,
                                             float *velocity, const float *own,
                                             const float *mate, size_t n, int n_threads);
@@ -59,10 +60,10 @@ PL_MUST_CHECK pl_status pl_gossip_apply_one(const pl_gossip_step *step, float *p
 /* A holder's two vectors after rounding by a codec; the holder and its mate both use
  * these. */
 typedef struct pl_gossip_view {
-    /* update: scaled by its share. params: from before the step. */
+    /* `update` is scaled by its share; `params` are those before the step */
     const float *update, *params;
 } pl_gossip_view;
-/* The step with two vectors that were rounded on their way; mate NULL: group of one.
+/* Takes the step with two vectors that a codec has rounded; mate NULL: group of one.
  * The gamma term is mean_G(view) - own view, so that it adds up to 0 over a pair
  * whatever rounding lost. The vectors alias nothing. ERR_ARG if a vector is missing;
  * for a group of one own->params is not read. */
@@ -72,7 +73,7 @@ PL_MUST_CHECK pl_status pl_gossip_apply_views(const pl_gossip_step *step, float 
                                               const pl_gossip_view *mate, size_t n,
                                               int n_threads);
 
-/* The step with two vectors: updates (scaled by their shares), and the mate's x from
+/* Takes the step with two vectors: updates (scaled by their shares) and the mate's x
  * before the step. mate_params and mate_update are both NULL for a group of one;
  * ERR_ARG if only one is. */
 PL_MUST_CHECK pl_status pl_gossip_apply_two(const pl_gossip_step *step, float *params,
@@ -89,17 +90,17 @@ typedef struct pl_gossip_moments {
     double a, b, c;
 } pl_gossip_moments;
 
-/* h, the share of the disagreement that a meeting sees: (n-1)N / (n(N-1)) with groups
- * of n = 2 for an even number N of holders; 1/2 for an odd number or for many
- * (n_holders 0); 0 for one holder. */
+/* Returns h, the share of the disagreement that a meeting sees. For an even number N of
+ * holders it is (n-1)N / (n(N-1)) with n = 2; for an odd number or for many (n_holders
+ * 0) 1/2; for one holder 0. */
 double pl_gossip_coupling(int n_holders);
 
-/* The exact expected moments after a round without updates. */
+/* Returns the expected moments after a round without updates; they are exact. */
 pl_gossip_moments pl_gossip_next(const pl_gossip_step *step, double h,
                                  pl_gossip_moments now);
 
-/* The factor by which a round shrinks the variance of the disagreement in the long run.
- * If it is 1 or more, the variance does not shrink. */
+/* Returns the factor by which, in the long run, each round multiplies the variance of
+ * the disagreement. At 1 or more the variance does not shrink. */
 double pl_gossip_rate(const pl_gossip_step *step, double h);
 
 /* The smallest gamma > 0 for which the variance does not shrink: 2(1-alpha^2) /

@@ -4,7 +4,8 @@
 
 #include <math.h>
 
-/* Sums are in double and in order, so that the result does not depend on the machine.
+/* Sums are computed in double, in a fixed order, so that the result does not depend on
+ * the machine.
  */
 void pl_likeness_of(uint64_t seed, uint64_t part, const float *x, size_t n,
                     pl_likeness *out)

@@ -9,7 +9,7 @@
  * could make a vector far from x with the same cells. Therefore draw the seed when x
  * can no longer change.
  *
- * It is pure: equal input gives equal bits on every machine. */
+ * The functions are pure: equal input gives equal bits on every machine. */
 #ifndef PL_OUTER_LIKENESS_H
 #define PL_OUTER_LIKENESS_H
 #include "base/base.h"
@@ -28,11 +28,11 @@ typedef struct pl_likeness {
 /* Computes the cells of x [n]; `part` separates vectors with the same seed. */
 void pl_likeness_of(uint64_t seed, uint64_t part, const float *x, size_t n,
                     pl_likeness *out);
-/* The larger of 1 - cosine and 1 - shorter / longer: 0 if equal, 1 if one is zero or
- * they are orthogonal, 2 if opposite. 0 if both are zero; infinity if a cell is not
- * finite. It is not |x - y|: between kinds of devices directions drift apart during a
- * phase while lengths do not, so this distance shows a wrong length that |x - y| would
- * hide. */
+/* The larger of 1 - cosine and 1 - shorter / longer: 0 if the vectors are equal, 1 if
+ * one is zero or they are orthogonal, 2 if they are opposite. 0 if both are zero;
+ * infinity if a cell is not finite. The function does not use |x - y|: between kinds of
+ * devices directions drift apart during a phase while lengths do not, so this distance
+ * shows a wrong length that |x - y| would hide. */
 double pl_likeness_distance(const pl_likeness *x, const pl_likeness *y);
 
 #ifdef __cplusplus

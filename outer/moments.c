@@ -7,8 +7,8 @@
 
 enum { BLOCK = 1024 };
 
-/* Allowances for rounding of m^2: relative, for moments that are sent as bf16;
- * absolute, for gradients whose squares are too small for v. */
+/* What the check adds to the bound of m^2: `slack` is a factor, for moments rounded to
+ * bf16; `tiny` is added, for gradients whose squares are too small for v. */
 static const float slack = 1.5f, tiny = 1e-30f;
 static const float largest = 1e30f; /* upper limit for the mean square of gradients */
 
@@ -74,11 +74,11 @@ static pl_status refuse_moments(size_t first)
 {
     return pl_fail(PL_ERR_DATA,
                    "the state has moments that no training can produce, at parameter "
-                   "%zu or the %d after it",
+                   "%zu or within the next %d",
                    first, BLOCK - 1);
 }
 
-/* The moments of a packed state. */
+/* The moments in a packed state. */
 typedef struct packed_moments {
     const pl_arm *arm;
     const uint8_t *m, *v;
@@ -136,15 +136,16 @@ static pl_status check_muon(const packed_moments *state, const pl_topology *t)
     const double largest_norm = clip > 0 ? clip : sqrt((double)largest);
     if (squares > (double)slack * largest_norm * largest_norm)
         return pl_fail(PL_ERR_DATA,
-                       "the momentum of Muon in the state has norm %.4g, and gradients "
-                       "of this arm have at most %.4g",
+                       "the momentum of Muon in the state has norm %.4g, but gradients "
+                       "of this arm allow at most %.4g",
                        sqrt(squares), largest_norm);
     return PL_OK;
 }
 
 static bool is_finite_i8(const uint8_t *at, size_t n)
 {
-    enum { LARGEST_EXPONENT = 120 }; /* -128 x 2^120 is finite */
+    /* with this exponent the largest value, -128 x 2^120, is finite */
+    enum { LARGEST_EXPONENT = 120 };
     int bad = 0;
     for (size_t i = 0; i < n; i += PL_STATE_I8_BLOCK) {
         int16_t exponent;
@@ -177,7 +178,8 @@ pl_status pl_moments_check(const pl_arm *arm, const pl_topology *t, size_t n_par
                            const void *state)
 {
     const uint8_t *at = state;
-    if (arm->n_scored > 0) /* the state is scores, which no task begins with */
+    /* such a state consists of scores, and no task begins with it */
+    if (arm->n_scored > 0)
         return PL_OK;
     const packed_moments moments = {arm, at,
                                     at + pl_path_vector_bytes(arm, 0, n_params)};

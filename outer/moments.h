@@ -29,9 +29,9 @@
 extern "C" {
 #endif
 
-/* The most by which one step can move a parameter, as a multiple of the learning rate,
- * from a state that passes pl_moments_check, without weight decay; for Muon in the root
- * mean square. INFINITY if the decays give no bound. */
+/* Returns by how many learning rates one step can move a parameter at most, from a
+ * state that passes pl_moments_check, without weight decay; for Muon as a root mean
+ * square. INFINITY if the decays give no bound. */
 double pl_moments_longest_step(const pl_inner *inner);
 
 /* Checks a packed state (pl_path_state_bytes long) of a path with `n_params`

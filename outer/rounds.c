@@ -100,7 +100,7 @@ uint64_t pl_round_base(const pl_arm *arm, const pl_topology *t, int module,
     return round > delay ? (uint64_t)(round - delay) : 0;
 }
 
-/* The number of rounds of a fragment that were sent in phases before `phase`. */
+/* How often a module's fragment was sent in phases before `phase`. */
 static uint64_t rounds_before(const pl_arm *arm, const pl_topology *t, int module,
                               int64_t phase)
 {
@@ -189,8 +189,8 @@ pl_codec_round pl_round_codec(const pl_arm *arm, const pl_topology *t, int modul
     int contributors = pl_round_contributors(arm, t, module);
     double all = pl_arm_contributors(t, module);
     uint64_t stream = pl_stream(arm->name, (uint64_t)module, arm->seed);
-    /* An arrival's number is not known when it is encoded, and arrivals are never added
-     * to each other. */
+    /* Under delayed-nesterov a round's number is not known when the update is encoded,
+     * and updates are never added to each other. */
     bool arrives = contributors < all;
     return (pl_codec_round){
         .seed = pl_stream("sketch", arrives ? 0 : (uint64_t)round, stream),
@@ -285,7 +285,8 @@ pl_state_kind pl_path_kind(const pl_arm *arm, int v)
         return arm->outer.state;
     if (v == l.residual)
         return arm->outer.residual;
-    /* Vectors of noloco and eager that mates have seen must not be rounded afterwards.
+    /* Under noloco and eager, vectors that mates have seen must not be rounded
+     * afterwards.
      */
     if (v == l.params && streams(arm))
         return arm->outer.own;

@@ -22,19 +22,20 @@
 extern "C" {
 #endif
 
-/* The round of `module` to which a path's phase contributes; -1: to none (always in an
- * arm that scores, and for a frozen module). Under delayed-nesterov the result means
+/* The round of `module` to which a path's phase contributes; -1 if it contributes to no
+ * round (always in an arm that scores, and for a frozen module). Under
+ * delayed-nesterov the result means
  * nothing, because the home numbers the arrivals. */
 int64_t pl_round_of(const pl_arm *arm, const pl_topology *t, int module, int64_t phase);
 /* The version that an update of this round is relative to. */
 uint64_t pl_round_base(const pl_arm *arm, const pl_topology *t, int module,
                        int64_t round);
-/* The version that must be there before the phase can begin. */
+/* The version that must exist before the phase can begin. */
 uint64_t pl_round_needs(const pl_arm *arm, const pl_topology *t, int module,
                         int64_t phase);
-/* Streaming: the version that is mixed in `overlap` steps after the phase began; 0:
- * none, because version 0 is never mixed in. A module with a single contributor
- * continues with its own parameters. */
+/* Streaming: the version that is mixed in `overlap` steps after the phase began; 0
+ * means that no version is mixed in. A module with a single contributor continues with
+ * its own parameters. */
 uint64_t pl_round_takes(const pl_arm *arm, const pl_topology *t, int module,
                         int64_t phase);
 /* The number of versions when all phases are done. */
@@ -56,41 +57,44 @@ int pl_round_quorum(const pl_arm *arm, const pl_topology *t, int module);
 enum { PL_ROUND_VECTORS_MAX = 2 };
 int pl_round_vectors(const pl_arm *arm, const pl_topology *t, int module);
 
-/* The values that contributors of a round share for encoding. `norm` is the update norm
- * of the version that pl_round_base names. */
+/* The values for encoding that all contributors of a round must share. `norm` is the
+ * update norm of the version that pl_round_base names. */
 pl_codec_round pl_round_codec(const pl_arm *arm, const pl_topology *t, int module,
                               int path, int64_t round, double norm);
 
-/* The mate of training (path, replica) of `module` after `phase` (noloco), as the index
- * path * R + replica; its own index if it has none, or if the method is not noloco. */
+/* noloco: finds the mate in `module` after `phase` of the training (path, replica), as
+ * the index path * R + replica; its own index if it has no mate, or if the method is
+ * not noloco. */
 PL_MUST_CHECK pl_status pl_round_mate(const pl_arm *arm, const pl_topology *t,
                                       int module, int index, int64_t phase, int *mate);
 
-/* Whether a worker can compute a module's next version from its own update: it is the
- * only contributor, and no momentum is kept. */
+/* Whether a worker can compute a module's next version from its own update: that path
+ * is the only contributor, and no momentum is kept. */
 bool pl_round_predicts(const pl_arm *arm, const pl_topology *t, int module);
 /* Computes the version that the home will make of this message, by the home's own
- * arithmetic. params: version `round` on entry, the next one on return. *norm is the
- * update norm that the home will record. */
+ * arithmetic. `params` is version `round` on entry and the next one on return. *norm is
+ * the update norm that the home will record. */
 PL_MUST_CHECK pl_status pl_round_predict(const pl_arm *arm, const pl_topology *t,
                                          int module, int64_t round,
                                          const pl_codec_message *message, float *params,
                                          double *norm);
 
-/* values per block; after each block follow 2 bytes with its power of two */
+/* number of values per block; each block is followed by its power of two, in 2 bytes */
 enum { PL_STATE_I8_BLOCK = 256 };
 
-/* The vectors of a path's state, which is sent from phase to phase: their positions in
- * it. -1: the arm has no such vector. */
+/* The positions of the vectors in a path's state, which is sent from phase to phase; -1
+ * if the arm has no such vector. */
 typedef struct pl_path_layout {
-    int n_vectors; /* 0 in an arm that scores */
-    int residual;  /* the part of the updates that lossy codecs have not sent yet */
-    /* the path's own parameters: noloco and eager x_i, streaming theta */
+    int n_vectors; /* 0 if the arm scores */
+    int residual;  /* the part of updates that a lossy codec has not sent yet */
+    /* the path's own parameters: x_i in noloco and eager, theta in streaming */
     int params;
     int velocity; /* noloco v_i, eager m_i */
-    /* noloco: own offer, or own update if two vectors travel; eager: own update */
+    /* the last own vector: noloco's offer (its update if two vectors are sent), eager's
+     * update */
     int last;
-    /* eager: the update before `last`; noloco with two vectors: own start */
+    /* eager: the update before `last`; noloco with two vectors: x at the phase's
+     * start */
     int before;
 } pl_path_layout; /* vectors 0 and 1 are the optimizer's m and v */
 pl_path_layout pl_path_layout_of(const pl_arm *arm);
@@ -99,8 +103,7 @@ pl_path_layout pl_path_layout_of(const pl_arm *arm);
 size_t pl_path_vector_floats(const pl_arm *arm, int v, size_t n_params);
 /* The number of values of both moments together. */
 size_t pl_path_moments_floats(const pl_arm *arm, size_t n_params);
-/* The form in which vector v is sent. The next function gives the bytes that it
- * takes. */
+/* The form in which vector v is sent. The next function returns its size in bytes. */
 pl_state_kind pl_path_kind(const pl_arm *arm, int v);
 uint64_t pl_path_vector_bytes(const pl_arm *arm, int v, size_t n_params);
 /* The size in bytes of the blob with all vectors; 0 if a path has no state. */

@@ -36,7 +36,7 @@
 
 #include <math.h>
 
-/* A span is the part that one thread takes at a time; each span has its own sums. */
+/* A thread takes one span at a time; each span has its own sums. */
 enum { STEP_SPAN = 256 * PL_OUTER_BLOCK };
 
 typedef struct pass {
@@ -80,7 +80,7 @@ static pl_status step_span(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-/* Only measures |D|: Lambda needs it before anything may be changed. */
+/* Only measures |D|, because Lambda needs it before anything is changed. */
 static pl_status measure_span(void *context, size_t item, int thread)
 {
     const pass *p = context;
@@ -160,19 +160,21 @@ static pl_status check_outer_step(const pl_outer_step *step,
                        pl_traits(step->method)->name, step->n_contributors);
     if ((pl_outer_keeps_momentum(step) && state->momentum == NULL) ||
         (pl_outer_keeps_carry(step) && state->carry == NULL))
-        return pl_fail(PL_ERR_ARG, "a step of %s lacks a vector of its state",
+        return pl_fail(PL_ERR_ARG,
+                       "a step of %s needs a vector of state (momentum or carry) that "
+                       "the caller did not give",
                        pl_traits(step->method)->name);
     if (step->method == PL_METHOD_DELAYED_NESTEROV &&
         (state->arrivals < 0 || state->arrivals >= step->buffer))
-        return pl_fail(
-            PL_ERR_ARG,
-            "%d arrivals since the last momentum step do not fit a buffer of %d",
-            state->arrivals, step->buffer);
+        return pl_fail(PL_ERR_ARG,
+                       "the state counts %d arrivals since the last momentum step, but "
+                       "the buffer is %d",
+                       state->arrivals, step->buffer);
     return PL_OK;
 }
 
-/* Computes Lambda. The step before left the displacement; this step has measured
- * |g|. */
+/* Computes Lambda. The previous step has stored the displacement; this step has
+ * measured |g|. */
 static double gap_of(const pl_outer_step *step, const pl_outer_state *state,
                      double mean_squares)
 {
@@ -238,8 +240,8 @@ pl_status pl_outer_apply(const pl_outer_step *step, pl_outer_state *state,
                           report ? report : &unwanted);
 }
 
-/* Collects four bf16 updates from index u on, at value `first`. Returns false if there
- * are not four, or not all are bf16. */
+/* Collects the four bf16 updates from index u on, at value `first`. Returns false if
+ * fewer are left, or if one is not bf16. */
 static bool find_four(const pl_update_list *updates, int u, size_t first,
                       step_quad *quad)
 {

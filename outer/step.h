@@ -46,15 +46,16 @@ typedef struct pl_outer_step {
     int n_contributors;
     pl_method method; /* any method except noloco, which has no home */
     pl_rule rule;
-    int delay; /* phases between an update's start and its use; if 0, Lambda is 1 */
+    /* number of phases between an update's start and its use; if 0, Lambda is 1 */
+    int delay;
     pl_gap gap;
     double gap_constant, clip;
-    int buffer; /* N, arrivals per momentum step */
+    int buffer; /* N, number of arrivals per momentum step */
     double spread;
 } pl_outer_step;
 
 /* The step for these settings in a phase with learning rate `lr`. In delayed-nesterov
- * one call is one arrival. */
+ * each call is for one arrival. */
 pl_outer_step pl_method_step(const pl_method_settings *settings, double lr,
                              bool rescale, int n_contributors);
 
@@ -67,23 +68,23 @@ pl_outer_step pl_method_step(const pl_method_settings *settings, double lr,
  * delay the caller sets it before each step. */
 typedef struct pl_outer_state {
     float *params;
-    float *momentum;     /* may be NULL unless pl_outer_keeps_momentum */
-    float *carry;        /* may be NULL unless pl_outer_keeps_carry: E or S above */
-    double displacement; /* L2 norm; used only with the gap penalty */
-    int arrivals;        /* since the last momentum step, 0 .. N-1 */
+    float *momentum; /* may be NULL if pl_outer_keeps_momentum is false */
+    float *carry;    /* E or S above; may be NULL if pl_outer_keeps_carry is false */
+    double displacement; /* an L2 norm; used only with the gap penalty */
+    int arrivals;        /* arrivals since the last momentum step, 0 .. N-1 */
 } pl_outer_state;
 
 bool pl_outer_keeps_momentum(const pl_outer_step *step);
 bool pl_outer_keeps_carry(const pl_outer_step *step);
 
-/* Writes D of values first .. first+count-1 to mean[0..count). Several threads call it
- * at once, for blocks in any order, perhaps twice for a block; it must give the same
- * bytes each time. */
+/* Writes D for the values first .. first+count-1 to mean[0..count). Several threads
+ * call it at once, for blocks in any order, perhaps twice for a block; it must give the
+ * same bytes each time. */
 typedef pl_status (*pl_mean_fn)(void *context, size_t first, size_t count, float *mean);
 
 typedef struct pl_outer_report {
     double mean_norm;   /* |D| */
-    double params_norm; /* |x| after the step; not finite if any of x is not */
+    double params_norm; /* |x| after the step; not finite if any value of x is not */
     double gap;         /* Lambda */
 } pl_outer_report;
 
@@ -93,7 +94,7 @@ PL_MUST_CHECK pl_status pl_outer_merge(const pl_outer_step *step, pl_outer_state
                                        size_t n, pl_mean_fn fill, void *context,
                                        int n_threads, pl_outer_report *report);
 
-/* The same for a mean that exists as a vector; report may be NULL. */
+/* As pl_outer_merge, for a mean that exists as a vector; report may be NULL. */
 PL_MUST_CHECK pl_status pl_outer_apply(const pl_outer_step *step, pl_outer_state *state,
                                        const float *mean, size_t n,
                                        pl_outer_report *report);
@@ -113,10 +114,10 @@ typedef struct pl_update_list {
 } pl_update_list;
 pl_status pl_update_list_mean(void *list, size_t first, size_t count, float *mean);
 
-double pl_l2_norm(const float *values, size_t n); /* double sums over fixed blocks */
+/* returns the L2 norm; sums are double, over fixed blocks */
+double pl_l2_norm(const float *values, size_t n);
 
-/* Whether |D| must be known before the step, and |x_t - x_{t-1}| must be measured in
- * it. */
+/* Whether a step must know |D| before it begins, and must measure |x_t - x_{t-1}|. */
 bool pl_outer_depends_on_gap(const pl_outer_step *step);
 
 #ifdef __cplusplus

@@ -15,8 +15,8 @@ INLINE void add_squares(half_sums *sums, const float *values)
 }
 
 /* Lane l sums the squares of values l, l + LANES, ..., in the same order on all
- * machines. There are two halves, so that an addition need not wait for the one
- * before. */
+ * machines. There are two sets of lanes, so that an addition need not wait for the
+ * previous one. */
 typedef struct lane_sums {
     half_sums low, high;
 } lane_sums;
@@ -172,7 +172,8 @@ INLINE void step_block_summed(const step_coefficients *c, const step_block *b,
     out->step += measures_step ? sum_of_lanes(&step) : 0;
 }
 
-/* Gives the same bits for a shorter block, in three passes. */
+/* Steps the last, shorter block in three passes, with the same bits as
+ * step_block_summed. */
 INLINE void step_rest_summed(const step_coefficients *c, const step_block *b,
                              bool measures_step, step_sums *out)
 {

@@ -18,9 +18,9 @@ enum { STEP_PIECE = 256 };
 
 typedef enum step_kind {
     STEP_PLAIN,      /* no momentum */
-    STEP_NESTEROV,   /* as in torch */
-    STEP_HEAVY_BALL, /* with a clip, which may be infinite */
-    STEP_ARRIVAL,    /* delayed-nesterov between two momentum steps */
+    STEP_NESTEROV,   /* Nesterov as in torch */
+    STEP_HEAVY_BALL, /* heavy ball with a clip, which may be infinite */
+    STEP_ARRIVAL,    /* an arrival of delayed-nesterov between two momentum steps */
     STEP_LAST_ARRIVAL
 } step_kind;
 
@@ -28,7 +28,7 @@ typedef struct step_coefficients {
     step_kind kind;
     bool eager;
     float eta, mu, scale, clip;
-    float parts; /* eager: contributors; delayed-nesterov: N */
+    float parts; /* eager: number of contributors; delayed-nesterov: N */
     float pull;  /* delayed-nesterov: factor of m in the step */
 } step_coefficients;
 
@@ -39,7 +39,7 @@ typedef struct step_block {
     size_t count;
 } step_block;
 
-/* The rest of a vector from `first` on; NULL if the vector is NULL. */
+/* Returns the part of a vector from `first` on; NULL if the vector is NULL. */
 static inline float *step_from(float *vector, size_t first)
 {
     return vector ? vector + first : NULL;
@@ -68,7 +68,8 @@ typedef struct step_kernels {
     void (*add_four)(float *out, const step_quad *quad, bool fresh, size_t count);
 } step_kernels;
 
-const step_kernels *step_kernels_best(void); /* the best for this machine */
+/* returns the fastest kernels for this machine */
+const step_kernels *step_kernels_best(void);
 const step_kernels *step_kernels_portable(void);
 
 #ifdef __cplusplus

@@ -6,7 +6,8 @@
 
 enum { DEGREE_MAX = PL_DELAY_MAX + 3 };
 
-/* Whether the recursion is stable for k = eta lambda. The polynomial is in the header.
+/* Whether the step is stable for k = eta lambda. The header (step_method.h) has the
+ * polynomial.
  */
 static bool step_is_stable(pl_rule rule, double mu, int delay, double fresh, double k)
 {
@@ -37,7 +38,7 @@ static bool step_is_stable(pl_rule rule, double mu, int delay, double fresh, dou
 
 double pl_outer_limit(pl_rule rule, double momentum, int delay, double fresh)
 {
-    /* 4.5 lies above 2(1+mu), the largest of all limits */
+    /* 4.5 is above 2(1+mu), the largest possible limit */
     double stable = 0, unstable = 4.5;
     for (int i = 0; i < 60; i++) {
         double k = 0.5 * (stable + unstable);
@@ -124,19 +125,22 @@ pl_status pl_method_check(const pl_method_settings *s)
             pl_traits(s->method)->name, s->lr, s->momentum);
     if (!(s->curvature > 0 && isfinite(s->curvature)) || s->holders < 0)
         return pl_fail(PL_ERR_CONFIG,
-                       "%s is checked for a curvature above 0 and 0 or more holders, "
-                       "not %g and %d",
+                       "%s needs a curvature above 0 and a number of holders of 0 or "
+                       "more, not %g and %d",
                        pl_traits(s->method)->name, s->curvature, s->holders);
     if (s->delay < 0 || s->delay > PL_DELAY_MAX)
-        return pl_fail(PL_ERR_CONFIG, "%s cannot have delay %d; choose 0 to %d",
+        return pl_fail(PL_ERR_CONFIG,
+                       "%s cannot have an outer delay of %d; choose 0 to %d",
                        pl_traits(s->method)->name, s->delay, PL_DELAY_MAX);
     /* Refuses another rule for a method that has only one. */
     bool heavy = s->method == PL_METHOD_HEAVY_BALL;
     bool either = s->method == PL_METHOD_NOLOCO || s->method == PL_METHOD_CO2 ||
                   s->method == PL_METHOD_EAGER || s->method == PL_METHOD_FEDAVG;
     if (!either && heavy != (s->rule == PL_RULE_HEAVY_BALL)) {
-        return pl_fail(PL_ERR_CONFIG, "%s has no %s rule; leave it out",
-                       pl_traits(s->method)->name, pl_rule_name(s->rule));
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "outer method %s cannot be used with the rule %s; leave the rule out",
+            pl_traits(s->method)->name, pl_rule_name(s->rule));
     }
     switch (s->method) {
     case PL_METHOD_FEDAVG:
@@ -152,8 +156,8 @@ pl_status pl_method_check(const pl_method_settings *s)
         return check_co2(s);
     case PL_METHOD_STREAMING:
         return check_streaming(s);
-    case PL_METHOD_EAGER: /* a share 1/M of the mean is from this phase, the rest is one
-                             phase old */
+    /* eager: the share 1/M of the mean is from this phase, the rest is one phase old */
+    case PL_METHOD_EAGER:
         return check_step_limit(s, 1, s->holders > 0 ? 1.0 / s->holders : 0);
     case PL_METHOD_DELAYED_NESTEROV:
         return check_delayed(s);

@@ -4,8 +4,8 @@
 
 #include <math.h>
 
-/* lr, momentum and rule. The values are those of the papers, where the papers give them
- * and the limits allow them; DiLoCo's (0.7, 0.9) is not stable with a delay. */
+/* Default lr, momentum and rule of each method: the papers' values, if the papers have
+ * them and the limits allow them (DiLoCo's 0.7 and 0.9 are not stable with a delay). */
 static const pl_method_traits traits[PL_METHOD_COUNT] = {
     [PL_METHOD_DILOCO] = {"diloco", 0.7, 0.9, PL_RULE_NESTEROV, .settles = true},
     [PL_METHOD_FEDAVG] = {"fedavg", 1, 0, PL_RULE_NESTEROV, .settles = false},

@@ -50,7 +50,7 @@ typedef enum pl_gap { PL_GAP_NONE, PL_GAP_NORM, PL_GAP_CONSTANT } pl_gap;
  * alone. */
 typedef struct pl_method_traits {
     const char *name;
-    double lr, momentum; /* the defaults, with their rule */
+    double lr, momentum; /* default lr and momentum, for this rule */
     pl_rule rule;
     bool delays;  /* an update is used `delay` phases after it was made */
     bool gossips; /* pairs of contributors step together; a home only keeps updates */
@@ -70,19 +70,20 @@ bool pl_method_keeps_own(pl_method method);
 
 typedef struct pl_method_settings {
     pl_method method;
-    pl_rule rule;        /* heavy-ball and co2: heavy ball; noloco and eager: either */
+    /* heavy-ball and co2 need heavy ball; noloco and eager allow both rules */
+    pl_rule rule;
     double lr, momentum; /* eta, mu; in noloco beta, alpha */
-    double curvature;    /* lambda, for which the limits are computed, > 0 */
-    int holders;         /* contributors of the module; 0: many */
+    double curvature;    /* lambda > 0, for which limits are computed */
+    int holders;         /* number of contributors of the module; 0: many */
     double consensus;    /* noloco's gamma */
-    int delay;           /* co2: phases between an update's start and its use */
-    pl_gap gap;          /* co2 */
+    int delay;  /* co2: number of phases between an update's start and its use */
+    pl_gap gap; /* co2 */
     double gap_constant; /* co2, >= 1 */
     double clip;         /* co2: |m| <= clip after each step; 0 is off */
     /* streaming: H, inner steps between two steps of one fragment */
     int inner_steps;
     int fragments; /* streaming: F, divides H */
-    int overlap;   /* streaming: tau, inner steps from sending to use, < H/F */
+    int overlap;   /* streaming: tau < H/F, inner steps between sending and use */
     double mix;    /* streaming: a in x_local = a x_local + (1-a) x */
     int buffer;    /* delayed-nesterov: N, arrivals per momentum step */
     double spread; /* delayed-nesterov: c in [0, 1/N] */
@@ -102,15 +103,15 @@ pl_method_settings pl_method_defaults(pl_method method);
 /* The message of ERR_CONFIG names the coefficient, its limit, and what to lower. */
 PL_MUST_CHECK pl_status pl_method_check(const pl_method_settings *settings);
 
-/* The delay of a module; 0 if the module has a single contributor, because there are no
- * others to wait for. */
+/* Returns the delay of a module; 0 if it has a single contributor, which waits for no
+ * others. */
 int pl_method_delay(const pl_method_settings *settings, int n_contributors);
 
 /* ---- limits ---- */
 
-/* The smallest eta lambda that is not stable if a share `fresh` of the update of x_t is
- * applied at once and the rest to x_{t+delay} (fresh 0: all is late; eager: 1/M). There
- * a root of
+/* Returns the smallest eta lambda at which training is unstable, if the share `fresh`
+ * of the update of x_t is applied at once and the rest to x_{t+delay} (fresh is 0 if
+ * all is late, 1/M in eager). At that value a root of
  *
  *   heavy ball  (z-1)(z-mu) z^D + eta lambda z L(z),   L(z) = 1 - fresh + fresh z^D
  *   Nesterov    (z-1)(z-mu) z^D + eta lambda ((1+mu) z - mu) L(z)
@@ -140,7 +141,7 @@ typedef struct pl_outer_schedule {
     pl_decay decay;
     int64_t warmup, phases;
     double floor;
-    int64_t settle; /* 0: never */
+    int64_t settle; /* 0: there are no such last phases */
 } pl_outer_schedule;
 double pl_outer_lr(const pl_outer_schedule *schedule, double lr, int64_t phase);
 /* Sets lr and momentum of `settings` to the values for this phase. Returns whether they

@@ -1,4 +1,4 @@
-/* Streaming and eager: the arithmetic that a worker does. Also the number of inner
+/* The arithmetic that a worker does for streaming and eager, and the number of inner
  * steps of a slow worker (step_overlap.h). */
 #include "outer/step_overlap.h"
 
@@ -35,7 +35,7 @@ void pl_streaming_mix(float *local, const float *merged, double mix, size_t n)
         local[i] = a * local[i] + rest * merged[i];
 }
 
-/* The order of the operations gives exactly `own` for one worker. */
+/* Operations are in this order so that one worker gets exactly `own`. */
 void pl_eager_update(const float *own, const float *own_before,
                      const float *mean_before, int n_workers, size_t n, float *out)
 {

@@ -19,14 +19,15 @@
 extern "C" {
 #endif
 
-/* The fragment of block `index` of `n_blocks` in a path (embedding and head are blocks
- * of their own, at the ends): if `strided`, block b is in fragment b mod F, so that
- * each fragment has shallow and deep blocks; else a fragment has consecutive blocks. */
+/* Returns the fragment of block `index` of a path with `n_blocks` blocks (embedding and
+ * head are blocks of their own, at the ends): if `strided`, block b is in fragment b
+ * mod F, so that each fragment has shallow and deep blocks; else a fragment has
+ * consecutive blocks. */
 int pl_streaming_fragment(int index, int n_blocks, int fragments, bool strided);
 
 /* Returns the fragment that is sent after `done` finished inner steps of the arm (from
- * 1), or -1. If `round` is given, *round is which of the fragment's steps it is, from
- * 0. */
+ * 1), or -1. If `round` is not NULL, *round gets how often this fragment was sent
+ * before. */
 int pl_streaming_sends(const pl_method_settings *s, int64_t done, int64_t *round);
 
 /* local = mix local + (1 - mix) merged; mix 0 copies, mix 1 leaves local as it is. */
