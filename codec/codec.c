@@ -37,7 +37,7 @@ const float *job_tile(const codec_job *job, uint64_t at, float tile[TILE])
 {
     size_t n = job_tile_length(job, at);
     if (n < TILE) {
-        /* the last tile is padded with zeros, which stay zeros */
+        /* the last tile is padded with zeros, which no codec changes */
         float update[TILE] = {0}, residual[TILE] = {0};
         memcpy(update, job->update + at, n * sizeof *update);
         if (job->residual) {
@@ -56,7 +56,8 @@ const float *job_tile(const codec_job *job, uint64_t at, float tile[TILE])
     return tile;
 }
 
-/* Keeps the part that was not sent. Without a residual it is lost. */
+/* Stores the part that was not sent in the residual. Without a residual that part is
+ * lost. */
 void job_keep(const codec_job *job, uint64_t at, const float left[TILE])
 {
     if (job->residual)
@@ -66,7 +67,8 @@ void job_keep(const codec_job *job, uint64_t at, const float left[TILE])
 pl_status job_check_finite(const codec_job *job, uint64_t at, uint32_t top)
 {
     if (top >= 0x7f800000u)
-        return pl_fail(PL_ERR_NUMERIC, "the update is not finite near value %llu",
+        return pl_fail(PL_ERR_NUMERIC,
+                       "the update has a value that is not finite near value %llu",
                        (unsigned long long)(job->stretch.first + at));
     return PL_OK;
 }
@@ -113,8 +115,8 @@ static const codec_way ways[WIRE_COUNT] = {
     [WIRE_LIST16] = {NULL, sketch_decode},
 };
 
-/* Checks the parts: usually they come from a topology, but callers may build them by
- * hand. */
+/* Checks the parts, because callers may build them by hand instead of from a
+ * topology. */
 static pl_status check_parts(const pl_codec_part *parts, int n_parts, size_t *n)
 {
     *n = 0;
@@ -143,17 +145,20 @@ static pl_status check_codec_round(const pl_codec_options *o,
             most = SKETCH_W_MAX;
     if (!round || round->n_contributors < 1 || round->n_contributors > most)
         return pl_fail(PL_ERR_ARG,
-                       "homomorphic codecs need a round of 1 to %d contributors", most);
+                       "a homomorphic codec works only in rounds of 1 to %d "
+                       "contributors; use a different codec",
+                       most);
     if (round->scale_exponent < -96 || round->scale_exponent > 64 ||
         !isfinite(round->weight))
-        return pl_fail(
-            PL_ERR_ARG,
-            "a round cannot have scale 2^%d and weight %g; use pl_codec_exponent",
-            round->scale_exponent, (double)round->weight);
+        return pl_fail(PL_ERR_ARG,
+                       "a round cannot have the scale 2^%d with weight %g; take the "
+                       "scale from pl_codec_exponent",
+                       round->scale_exponent, (double)round->weight);
     return PL_OK;
 }
 
-/* Takes the parts from *i on that form one stretch; returns false at the end. */
+/* Takes the parts from *i on that form one stretch; returns false if no part is
+ * left. */
 static bool next_stretch(const pl_codec_options *o, const pl_codec_part *parts,
                          int n_parts, int *i, codec_stretch *s)
 {
@@ -172,8 +177,8 @@ static bool next_stretch(const pl_codec_options *o, const pl_codec_part *parts,
     return s->count > 0;
 }
 
-/* Computes the table's size, which must be known before the first section is written
- * after it. */
+/* Computes the table's size, which must be known before the first section is written,
+ * because sections follow the table. */
 static codec_header plan_header(const pl_codec_options *o, const pl_codec_part *parts,
                                 int n_parts, const pl_codec_round *round, size_t n)
 {
@@ -244,7 +249,7 @@ CODEC_WIDE static double add_tile(const float *restrict tile, float weight,
     return total;
 }
 
-/* Adds the end of a stretch. It is padded with zeros, which change neither sum. */
+/* Adds the last tile of a stretch. Its padding is zeros, which change neither sum. */
 static double add_short(const float *tile, size_t n, float weight, float *sum)
 {
     float values[TILE] = {0}, sums[TILE] = {0};
@@ -260,7 +265,8 @@ static double add_short(const float *tile, size_t n, float weight, float *sum)
 static pl_status sink_squares(codec_sink *sink, uint64_t first, double squares)
 {
     if (!isfinite(squares))
-        return pl_fail(PL_ERR_NUMERIC, "the update is not finite near value %llu",
+        return pl_fail(PL_ERR_NUMERIC,
+                       "the update has a value that is not finite near value %llu",
                        (unsigned long long)first);
     sink->squares += squares;
     return PL_OK;
@@ -292,7 +298,7 @@ pl_status sink_value(codec_sink *sink, uint64_t index, float value)
 }
 
 /* ---- messages ---- */
-/* The number of bytes that the compressed sections have after decompression. */
+/* Returns how many bytes the compressed sections have together after decompression. */
 static size_t unzipped_bytes(codec_reader reader)
 {
     size_t total = 0;

@@ -12,9 +12,9 @@
  * Homomorphic: messages of a round can be added without decoding, in any order or tree,
  * and the sum decodes to the sum of the decoded messages, bit for bit. The worker
  * multiplies such an update by its weight alpha, so that the sum is the weighted mean;
- * for all other codecs the home applies alpha when it adds. Every stretch of a
- * homomorphic message has integers on shared scales; parts for which the options say
- * f32 are integers of 22 bits there.
+ * for all other codecs the home applies alpha when it adds. In a homomorphic message
+ * every stretch has integers on shared scales; parts for which the options say f32
+ * become integers of 22 bits.
  *
  * Error feedback: an encoder with a residual e encodes a = w u + beta e, and the new
  * residual is e' = a - sent. Commit e' when the home has the update. If the home
@@ -38,7 +38,7 @@
 extern "C" {
 #endif
 
-typedef enum pl_codec { /* the numbers of the protocol */
+typedef enum pl_codec { /* these numbers are part of the protocol */
                         PL_CODEC_F32 = 1,
                         PL_CODEC_BF16,
                         PL_CODEC_I8,
@@ -46,8 +46,8 @@ typedef enum pl_codec { /* the numbers of the protocol */
                         PL_CODEC_TOPK,
                         PL_CODEC_SKETCH16,
                         PL_CODEC_I8_SHARED,
-                        PL_CODEC_COUNT /* this number and the next one occur only in
-                                          messages */
+                        /* this number and the next one are used only inside messages */
+                        PL_CODEC_COUNT
 } pl_codec;
 
 typedef enum pl_role {
@@ -61,18 +61,18 @@ typedef enum pl_role {
 } pl_role;
 
 typedef enum pl_selector {
-    PL_SELECT_EXACT, /* the k largest of every 4096, ties to the lower index */
-    PL_SELECT_TAGC,  /* the first of 25 fixed thresholds that drops enough */
+    PL_SELECT_EXACT, /* the k largest of every 4096; of equal ones, the lower index */
+    PL_SELECT_TAGC,  /* the first of 25 fixed thresholds that drops enough values */
     PL_SELECT_COUNT
 } pl_selector;
 
 typedef struct pl_codec_options {
-    uint8_t codec[PL_ROLE_COUNT]; /* the pl_codec of each role */
+    uint8_t codec[PL_ROLE_COUNT]; /* for each role, its pl_codec */
     uint8_t selector;             /* for sketch16; topk is always exact */
-    uint8_t value_bits;           /* for topk: 8 or 2 (default 2) */
-    bool entropy;                 /* compress by zstd if that saves 3 % or more */
-    /* Number of values of every 4096 that topk and sketch16 keep; 1..4096 (default 64).
-     * An upper bound for TAGC's selector. */
+    uint8_t value_bits;           /* for topk: bits per value, 8 or 2 (default 2) */
+    bool entropy; /* compress sections by zstd if that saves 3 % or more */
+    /* How many of every 4096 values topk and sketch16 keep: 1..4096 (default 64).
+     * TAGC's selector keeps at most as many. */
     int32_t k;
     int32_t small; /* tensors with fewer elements have the role SMALL (default 4096) */
     /* factor of the residual at each encoding, 0..1 (default 1; topk 0.95) */
@@ -83,9 +83,9 @@ typedef struct pl_codec_options {
 /* Values that all contributors of a round and module share. */
 typedef struct pl_codec_round {
     uint64_t seed;      /* of sketches */
-    int scale_exponent; /* E of pl_codec_exponent; used by homomorphic codecs */
-    int n_contributors; /* W: the most messages in one sum, 1..65535 */
-    float weight;       /* alpha of this worker; used by homomorphic codecs */
+    int scale_exponent; /* E from pl_codec_exponent; only homomorphic codecs use it */
+    int n_contributors; /* W, the most messages that one sum can have: 1..65535 */
+    float weight;       /* alpha of this worker; only homomorphic codecs use it */
 } pl_codec_round;
 
 /* A tensor of a module: floats [first, first+count) of its region. */
@@ -95,34 +95,34 @@ typedef struct pl_codec_part {
 } pl_codec_part;
 
 /* ---- options ---- */
-/* The options of a codec's name: that codec for all roles except SMALL, which has f32.
- * "tagc": sketch16 for MLP, embedding and head, with TAGC's selector and 819 of 4096
- * values (80 % zeros), and i8-shared for attention. topk and sketch16 keep 64 of 4096.
- * The message of ERR_CONFIG names the known codecs. */
+/* Sets the options for the name of a codec: that codec for all roles but SMALL, which
+ * gets f32. "tagc": sketch16 for MLP, embedding and head, with TAGC's selector and 819
+ * of 4096 values (80 % zeros), and i8-shared for attention. topk and sketch16 keep 64
+ * of 4096. The message of ERR_CONFIG names the known codecs. */
 PL_MUST_CHECK pl_status pl_codec_options_default(const char *name,
                                                  pl_codec_options *out);
 /* ERR_CONFIG: a number is out of its range, or a homomorphic codec (sketch16,
  * i8-shared) is combined with a codec other than f32. */
 PL_MUST_CHECK pl_status pl_codec_options_check(const pl_codec_options *options);
 bool pl_codec_is_homomorphic(const pl_codec_options *options);
-/* Whether the codec loses anything, so that a residual makes sense. */
+/* Whether the codec is lossy, so that a residual makes sense. */
 bool pl_codec_is_lossy(const pl_codec_options *options);
-/* Whether it loses so much that a residual pays off (codec.feedback auto). */
+/* Whether the codec loses so much that codec.feedback auto uses a residual. */
 bool pl_codec_drops_much(const pl_codec_options *options);
 const char *pl_codec_name(pl_codec codec);
 
-/* The tensors of a module in order, without gaps from 0 on. Returns their number;
- * `parts` may be NULL. */
+/* Writes the tensors of a module in order; they follow each other without gaps from 0
+ * on. Returns their number; `parts` may be NULL. */
 int pl_codec_parts(const pl_topology *topology, int module, pl_codec_part *parts);
 
-/* The exponent E for which 127 * 2^E is 4 to 8 times the root mean square of an update
- * with this L2 norm, which is that of the module's previous version. With norm 0 (there
- * is no version yet) the root mean square is assumed to be 2^-10. Larger values are
- * clipped, and the rest goes into the residual. */
+/* Returns the exponent E for which 127 * 2^E is 4 to 8 times the root mean square of an
+ * update with this L2 norm. Pass the update norm of the module's previous version. With
+ * norm 0 (there is no version yet) the root mean square is assumed to be 2^-10. Larger
+ * values are clipped, and the rest goes into the residual. */
 int pl_codec_exponent(double norm, size_t n);
 
-/* The most bytes that a message, or a sum of W messages, can have; a longer one need
- * not be read. The options must have been checked. */
+/* Returns the most bytes that a message, or a sum of W messages, can have. A longer
+ * message can be refused unread. The options must have been checked. */
 uint64_t pl_codec_bound(const pl_codec_options *options, const pl_codec_part *parts,
                         int n_parts, int n_contributors);
 
@@ -151,12 +151,12 @@ typedef struct pl_codec_message {
 
 typedef struct pl_codec_info {
     bool homomorphic;
-    int contributors;   /* number of messages in this sum; 1 unless combined */
+    int contributors;   /* number of messages in this sum; 1 if it is not a sum */
     int n_contributors; /* W; 0 unless homomorphic */
     uint64_t seed;      /* 0 unless homomorphic */
     int scale_exponent; /* 0 unless homomorphic */
 } pl_codec_info;
-/* Reads header and table only. ERR_DATA. */
+/* Reads only the header and the table of a message. ERR_DATA. */
 PL_MUST_CHECK pl_status pl_codec_inspect(const void *data, uint64_t bytes, size_t n,
                                          pl_codec_info *out);
 
@@ -166,28 +166,29 @@ PL_MUST_CHECK pl_status pl_codec_inspect(const void *data, uint64_t bytes, size_
 PL_MUST_CHECK pl_status pl_codec_split(const void *data, uint64_t bytes, int n,
                                        pl_codec_message *out);
 
-/* What the first bytes of a message claim, for a relay that does not know the module:
- * whether it is homomorphic, and how many parameters it has. Nothing is checked. */
+/* For a relay, which does not know the module: reads from the first bytes of a message
+ * whether it claims to be homomorphic, and how many parameters it claims. Nothing is
+ * checked. */
 bool pl_codec_claims_homomorphic(const void *start, size_t bytes, uint64_t *n);
 
-/* sum[i] += weight * update[i]. *norm gets the L2 norm of the decoded update, without
- * the weight. The weight is not used for a homomorphic message, which contains it. If
- * sum is NULL, the message is only checked, completely. ERR_DATA: the bytes violate
- * docs/PROTOCOL.md 3.4, and the message says how. ERR_NUMERIC: a value is not finite.
- * ERR_PEEL: a combined sketch cannot be decoded (decode its messages one by one, as
- * pl_codec_add_all does). After an error sum is partly written, so check first. */
+/* Adds a message: sum[i] += weight * update[i]. *norm gets the L2 norm of the decoded
+ * update, without the weight. The weight is not used for a homomorphic message, which
+ * contains it. If sum is NULL, the message is only checked, completely. ERR_DATA: the
+ * bytes violate docs/PROTOCOL.md 3.4, and the message says how. ERR_NUMERIC: a value is
+ * not finite. ERR_PEEL: a combined sketch cannot be decoded (decode its messages one by
+ * one, as pl_codec_add_all does). After an error sum is partly written, so check
+ * first. */
 PL_MUST_CHECK pl_status pl_codec_add(const void *data, uint64_t bytes, size_t n,
                                      float weight, float *sum, double *norm);
 
-/* Consecutive messages of a round. */
+/* Some consecutive messages of a round. */
 typedef struct pl_codec_run {
     const pl_codec_message *messages;
-    const float *weights; /* weights; NULL: 1 each */
+    const float *weights; /* the messages' weights; NULL: each is 1 */
     int n;
 } pl_codec_run;
 
-/* The messages of a round in runs, so that a reader need not have all of them in
- * memory. */
+/* Gives the messages of a round in runs, so that they need not all be in memory. */
 typedef struct pl_codec_source {
     /* Lends the next messages until the next call; n is 0 after the last one. With
      * `anew` it starts again from the first. */
@@ -206,7 +207,7 @@ typedef struct pl_codec_walk {
 PL_MUST_CHECK pl_status pl_codec_next(pl_codec_walk *walk, pl_codec_message *out,
                                       float *weight);
 
-/* A source over a list in memory, which is borrowed. */
+/* A source whose messages are a list in memory; the list is borrowed. */
 typedef struct pl_codec_list {
     const pl_codec_message *messages;
     const float *weights; /* or NULL */
@@ -214,24 +215,24 @@ typedef struct pl_codec_list {
 } pl_codec_list;
 pl_codec_source pl_codec_source_of(pl_codec_list *list);
 
-/* sum[i] += the sum of homomorphic messages; *norm is its L2 norm. The messages are
- * combined first and decoded once. If that sum cannot be decoded, each message is
- * decoded by itself. The result has the same bits in both cases, and for any order.
- * Errors as for pl_codec_add and pl_codec_combine, and ERR_NOMEM. ERR_PEEL then means
- * that a single message cannot be decoded. */
+/* Adds the sum of homomorphic messages to `sum`; *norm gets the L2 norm of that sum.
+ * The messages are combined first and decoded once. If that sum cannot be decoded, each
+ * message is decoded by itself. The result has the same bits in both cases, and for any
+ * order. Errors as for pl_codec_add and pl_codec_combine, and ERR_NOMEM. ERR_PEEL then
+ * means that a single message cannot be decoded. */
 PL_MUST_CHECK pl_status pl_codec_add_all(const pl_codec_source *messages, size_t n,
                                          float *sum, double *norm);
-/* sum[i] += weight * update[i] for each message, in their order, by several threads.
- * The bits do not depend on the number of threads, which is pl_codec_add_threads: the
- * number of processors, at most 4. */
+/* Adds all messages in their order: sum[i] += weight * update[i]. It uses
+ * pl_codec_add_threads threads (the number of processors, at most 4), and the bits do
+ * not depend on that number. */
 int pl_codec_add_threads(void);
 PL_MUST_CHECK pl_status pl_codec_add_each(const pl_codec_source *messages, size_t n,
                                           float *sum);
 
 /* Appends the message that is the sum of a and b. ERR_UNSUPPORTED: a or b is not
- * homomorphic. ERR_DATA: they are damaged, of different rounds or layouts, or have more
- * than W contributors. ERR_PEEL: one sketch had to be decoded and cannot be; forward
- * both messages as they are. */
+ * homomorphic. ERR_DATA: they are damaged, belong to different rounds or layouts, or
+ * have more than W contributors. ERR_PEEL: a sketch that must be decoded cannot be;
+ * forward both messages unchanged. */
 PL_MUST_CHECK pl_status pl_codec_combine(const void *a, uint64_t a_bytes, const void *b,
                                          uint64_t b_bytes, pl_buf *out);
 

@@ -14,14 +14,14 @@ typedef struct operand {
     codec_stretch stretch;
     const uint8_t *raw[SECTIONS_MAX];
     pl_buf scratch[SECTIONS_MAX];
-    pl_buf codes; /* of a sketch or list, in the order of the bits */
+    pl_buf codes; /* codes of a sketch or list, in the order of the bits */
 } operand;
 
 typedef struct combination {
     operand a, b;
     codec_header header; /* of the sum */
     codec_writer writer;
-    pl_buf first, second; /* raw sections of the sum */
+    pl_buf first, second; /* raw sections of the sum's stretch */
 } combination;
 
 static void operand_free(operand *o)
@@ -39,8 +39,8 @@ static void combination_free(combination *c)
     pl_buf_destroy(&c->second);
 }
 
-/* Returns memory that is kept from stretch to stretch, so that combining a message
- * allocates only a few times. */
+/* Returns memory of a buffer that is used again for each stretch, so that combining a
+ * message allocates only a few times. */
 static uint8_t *room(pl_buf *buf, uint64_t bytes)
 {
     pl_buf_clear(buf);
@@ -61,15 +61,17 @@ static pl_status check_headers(const codec_header *a, const codec_header *b)
                        "decoding");
     if (a->seed != b->seed || a->exponent != b->exponent ||
         a->n_contributors != b->n_contributors || a->n_stretches != b->n_stretches)
-        return pl_fail(PL_ERR_DATA,
-                       "two updates are of different rounds: seeds %llx and %llx, "
-                       "scales 2^%d and 2^%d, %d and %d contributors",
-                       (unsigned long long)a->seed, (unsigned long long)b->seed,
-                       a->exponent, b->exponent, a->n_contributors, b->n_contributors);
+        return pl_fail(
+            PL_ERR_DATA,
+            "two updates belong to different rounds, so they cannot be added: seeds "
+            "%llx and %llx, scales 2^%d and 2^%d, %d and %d contributors",
+            (unsigned long long)a->seed, (unsigned long long)b->seed, a->exponent,
+            b->exponent, a->n_contributors, b->n_contributors);
     if ((uint64_t)a->contributors + b->contributors > (uint64_t)a->n_contributors)
-        return pl_fail(PL_ERR_DATA,
-                       "updates of %u and %u contributors are more than the round's %d",
-                       a->contributors, b->contributors, a->n_contributors);
+        return pl_fail(
+            PL_ERR_DATA,
+            "updates of %u and %u contributors cannot be added: the round has only %d",
+            a->contributors, b->contributors, a->n_contributors);
     return PL_OK;
 }
 
@@ -98,7 +100,8 @@ CODEC_WIDE static bool add_codes(const int32_t *restrict a, const int32_t *restr
 {
     int32_t outside = 0;
     for (int i = 0; i < TILE; i++) {
-        /* unsigned: hostile codes may overflow; they are then outside the limit */
+        /* The addition is unsigned, because hostile codes may overflow; the result is
+         * then outside the limit. */
         int32_t both = (int32_t)((uint32_t)a[i] + (uint32_t)b[i]);
         outside |= (a[i] > limit) | (a[i] < -limit) | (b[i] > limit) | (b[i] < -limit) |
                    (both > limit) | (both < -limit);
@@ -136,8 +139,8 @@ static pl_status combine_dense(combination *c, codec_stretch *s)
         shared_load(c->b.raw[0], b_width, i, n, b);
         if (!add_codes(a, b, limit, sum))
             return pl_fail(PL_ERR_DATA,
-                           "a code of an update near value %llu exceeds what its "
-                           "contributors give",
+                           "a code of an update near value %llu is larger than its "
+                           "contributors can produce",
                            (unsigned long long)(s->first + i));
         store_codes(sum, width, n, out + i * width);
     }
@@ -147,7 +150,7 @@ static pl_status combine_dense(combination *c, codec_stretch *s)
 }
 
 /* ---- sketches ---- */
-/* Joins two bitmaps. An element that cancels out keeps its bit, with code zero. */
+/* Joins two bitmaps. An element whose codes add up to 0 keeps its bit, with code 0. */
 static uint8_t *join_bitmaps(combination *c, const codec_stretch *s)
 {
     size_t bytes = (size_t)((s->count + 7) / 8);
@@ -170,7 +173,8 @@ static int32_t take_code(const operand *o, uint64_t index, size_t *at)
     return code;
 }
 
-/* Decodes sketches with all checks, because the codes are needed in any case. */
+/* Adds two lists, or a list and a sketch. Sketches are decoded and fully checked,
+ * because their codes are needed. */
 static pl_status combine_lists(combination *c, codec_stretch *s)
 {
     operand *both[2] = {&c->a, &c->b};
@@ -182,7 +186,7 @@ static pl_status combine_lists(combination *c, codec_stretch *s)
     }
     pl_buf_clear(&c->second);
     const uint8_t *bitmap = join_bitmaps(c, s);
-    /* Both lists are within the limits of their contributors, and so is the sum. */
+    /* Both lists respect the limits of their contributors, so the sum does, too. */
     size_t at_a = 0, at_b = 0;
     uint64_t index;
     bit_walk walk;
@@ -255,7 +259,8 @@ static pl_status open_both(combination *c, const pl_codec_message *a,
     return PL_OK;
 }
 
-/* The number of values in the first header; the second message must have the same. */
+/* Returns the number of values in the first message's header; the second message must
+ * have the same number. */
 static size_t header_count(const void *data, uint64_t bytes)
 {
     uint64_t count = 0;

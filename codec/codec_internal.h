@@ -26,7 +26,8 @@ extern "C" {
 #define CODEC_WIDE
 #endif
 
-/* Functions that such a function calls must be inlined to use its vectors. */
+/* A CODEC_WIDE function must inline the functions that it calls, or they do not use its
+ * vectors. */
 #if defined(__GNUC__)
 #define CODEC_INLINE static inline __attribute__((always_inline))
 #else
@@ -39,32 +40,32 @@ enum {
     RECORD_BYTES = 32,
     SECTION_BYTES = 24,
     SECTIONS_MAX = 3,
-    SEGMENT = 1 << 20, /* elements of one sketch */
+    SEGMENT = 1 << 20, /* number of elements of one sketch */
     I8_BLOCK = 256,
     I4_BLOCK = 64,
     SKETCH_W_MAX =
-        4096 /* more contributors would leave a sketch's values fewer than 3 bits */
+        4096 /* with more contributors a sketch's values would have fewer than 3 bits */
 };
 
 /* Codec numbers that occur only in messages. */
 enum { WIRE_I22_SHARED = PL_CODEC_COUNT, WIRE_LIST16, WIRE_COUNT };
-/* variant of f32 and bf16: exponents are stored apart from the rest */
+/* variant of f32 and bf16: exponents are stored in a plane of their own */
 enum { VARIANT_PLANES = 1 };
 
 typedef struct codec_section {
     const uint8_t *data;
-    /* If both are equal, the section is stored as it is; fewer bytes on the wire: one
-     * zstd frame. */
+    /* If both sizes are equal, the section is stored unchanged; if wire_bytes is
+     * smaller, it is one zstd frame. */
     uint64_t raw_bytes, wire_bytes;
-    uint64_t checksum; /* over the bytes on the wire */
+    uint64_t checksum; /* checksum of the bytes on the wire */
 } codec_section;
 
 typedef struct codec_stretch {
-    int codec, variant; /* variant: planes, or bits of topk's values */
+    int codec, variant; /* variant: VARIANT_PLANES, or topk's bits per value */
     int exponent;       /* homomorphic stretches: value = code * 2^exponent */
     uint32_t cells;     /* sketch16: cells in each third of a full segment */
     uint64_t first, count;
-    uint64_t kept; /* topk and list16: number of values present */
+    uint64_t kept; /* topk and list16: number of values sent */
     int n_sections;
     codec_section sections[SECTIONS_MAX];
 } codec_stretch;
@@ -78,13 +79,14 @@ typedef struct codec_header {
 
 /* ---- codec_policy.c ---- */
 int codec_of_part(const pl_codec_options *o, const pl_codec_part *part);
-/* The number of values kept of `len` elements: k of 4096, rounded up. */
+/* Returns how many of `len` elements are kept: k of every 4096, rounded up. */
 size_t codec_budget(const pl_codec_options *o, size_t len);
-/* The number of cells in a third of a full segment, enough for the union of W
+/* Returns the number of cells in a third of a full segment, enough for the union of W
  * independent selections. */
 uint32_t codec_cells(const pl_codec_options *o, int n_contributors);
 bool codec_wire_homomorphic(int codec);
-/* The largest code of one contributor, and the exponent of a stretch. */
+/* The first returns the largest code of one contributor, the second the exponent of a
+ * stretch. */
 int32_t codec_limit(int codec, int n_contributors);
 int codec_stretch_exponent(int codec, const pl_codec_round *round);
 /* The number of cells in a third of a segment with `len` elements. */
@@ -93,8 +95,8 @@ uint32_t codec_segment_cells(uint32_t cells, size_t len);
 uint64_t codec_sketch_cells(uint32_t cells, uint64_t count);
 /* Bytes per code in a sum of this many messages. */
 size_t codec_shared_width(int codec, uint32_t contributors);
-/* The raw bytes of a stretch's sections; those of topk's indices are a lower bound.
- * Returns the number of sections. */
+/* Writes the raw size of each section of a stretch (for topk's indices only a lower
+ * bound), and returns the number of sections. */
 int codec_raw_bytes(const codec_stretch *s, uint32_t contributors,
                     uint64_t raw[SECTIONS_MAX]);
 
@@ -107,11 +109,11 @@ typedef struct codec_writer {
     codec_header header;
 } codec_writer;
 void codec_writer_begin(codec_writer *w, const codec_header *header, pl_buf *out);
-/* `sections[i].data` has the raw bytes; with `in_place` these already lie at the end of
- * `out`. */
+/* `sections[i].data` has the raw bytes; with `in_place` they are at the end of `out`
+ * already. */
 pl_status codec_writer_stretch(codec_writer *w, const codec_stretch *s, bool in_place);
 void codec_writer_end(codec_writer *w);
-/* bytes of its record and section entries */
+/* returns the bytes of a stretch's record and section entries */
 uint32_t codec_table_bytes(int codec, int variant);
 
 /* Reading: open checks header and table completely; next goes through the stretches. */
@@ -123,7 +125,8 @@ typedef struct codec_reader {
 pl_status codec_reader_open(codec_reader *r, const void *data, uint64_t bytes,
                             size_t n);
 bool codec_reader_next(codec_reader *r, codec_stretch *s);
-/* Checks the checksum and, if needed, decompresses to the end of `scratch`. */
+/* Checks a section's checksum and, if it is compressed, decompresses it to the end of
+ * `scratch`. */
 pl_status codec_section_open(const codec_section *section, pl_buf *scratch,
                              const uint8_t **raw);
 
@@ -133,18 +136,18 @@ typedef struct codec_job {
     const pl_codec_options *options;
     const pl_codec_round *round; /* NULL unless homomorphic */
     const float *update;         /* the part for the stretch */
-    float *residual;             /* the part for the stretch; NULL: no error feedback */
+    float *residual; /* the stretch's part of the residual; NULL: no error feedback */
     float weight, beta;
     codec_stretch stretch;
     codec_writer *writer;
-    pl_buf scratch; /* raw sections that are not written in place */
+    pl_buf scratch; /* memory for raw sections that are not written in place */
     bool in_place;
 } codec_job;
 
-/* Returns values [at, at+TILE) of the stretch: computed into `tile`, or where they
- * already lie. */
+/* Returns values [at, at+TILE) of the stretch: in `tile` if they had to be computed,
+ * else where they are in the update. */
 const float *job_tile(const codec_job *job, uint64_t at, float tile[TILE]);
-/* Stores the parts of the values from `at` on that were not sent. */
+/* Stores in the residual, for each value from `at` on, the part that was not sent. */
 void job_keep(const codec_job *job, uint64_t at, const float left[TILE]);
 size_t job_tile_length(const codec_job *job, uint64_t at);
 /* ERR_NUMERIC if a value is not finite; `top` is the largest |value| as bits. */
@@ -154,7 +157,7 @@ pl_status job_check_finite(const codec_job *job, uint64_t at, uint32_t top);
 void job_sections(codec_job *job, const uint64_t raw[SECTIONS_MAX], int n, bool exact,
                   uint8_t *at[SECTIONS_MAX]);
 
-/* Where decoded values go; values outside of [begin, end) are left out. */
+/* Receives decoded values; values outside of [begin, end) are ignored. */
 typedef struct codec_sink {
     float *sum; /* sum of the whole update, or NULL */
     float weight;
@@ -164,7 +167,7 @@ typedef struct codec_sink {
 pl_status sink_tile(codec_sink *sink, uint64_t first, const float tile[TILE], size_t n);
 pl_status sink_value(codec_sink *sink, uint64_t index, float value);
 
-/* What decoders need in addition to the stretch. */
+/* The arguments of a decoder. */
 typedef struct codec_task {
     const codec_header *header;
     const codec_stretch *stretch;
@@ -172,8 +175,8 @@ typedef struct codec_task {
     codec_sink *sink;
 } codec_task;
 
-/* The first tile of the stretch that has values for the sink; task_end is the end of
- * the last one. */
+/* Returns the start of the first tile of the stretch with values for the sink; task_end
+ * returns the end of the last one. */
 static inline uint64_t task_begin(const codec_task *task)
 {
     uint64_t first = task->stretch->first, begin = task->sink->begin;
@@ -191,13 +194,15 @@ static inline uint64_t task_end(const codec_task *task)
 typedef struct codec_opened {
     pl_codec_message message; /* borrowed */
     size_t n;
-    bool splits; /* whether decoding a part is faster than decoding all */
+    bool splits; /* whether decoding a part takes less time than decoding all */
     pl_buf raw;  /* decompressed sections, one after the other */
 } codec_opened;
-/* `out` must be all zero, or opened before; in that case its memory is used again. */
+/* `out` must be all zeros, or one that was opened before, whose memory is used
+ * again. */
 pl_status codec_open(const pl_codec_message *m, size_t n, codec_opened *out);
 void codec_opened_destroy(codec_opened *m);
-/* Adds to the sink. For a homomorphic message the sink's weight becomes 1. */
+/* Decodes a message into the sink. For a homomorphic message the sink's weight becomes
+ * 1. */
 pl_status codec_decode(const codec_opened *m, codec_sink *sink);
 
 /* ---- codecs ---- */
@@ -220,10 +225,11 @@ pl_status sketch_decode(const codec_task *task);
  * as bits. */
 uint32_t shared_tile(const float a[TILE], int exponent, int32_t limit, int32_t q[TILE],
                      float left[TILE]);
-/* Codes [at, at+n) of a section with `width` bytes per code; zeros after them. */
+/* Reads codes [at, at+n) of a section with `width` bytes per code; fills the rest of q
+ * with zeros. */
 void shared_load(const uint8_t *raw, size_t width, uint64_t at, size_t n,
                  int32_t q[TILE]);
-float codec_power(int exponent); /* 2^exponent, -126..127 */
+float codec_power(int exponent); /* returns 2^exponent for -126..127 */
 static inline uint32_t codec_float_bits(float x)
 {
     uint32_t bits;
@@ -236,7 +242,8 @@ static inline float codec_bits_float(uint32_t bits)
     memcpy(&x, &bits, sizeof x);
     return x;
 }
-/* Without the sign bit, floats have the same order as their bits. */
+/* Returns the largest |value| as bits: without the sign bit, floats and their bits have
+ * the same order. */
 CODEC_INLINE uint32_t codec_largest_bits(const float *x, int n)
 {
     int32_t top = 0;
@@ -248,8 +255,8 @@ CODEC_INLINE uint32_t codec_largest_bits(const float *x, int n)
 }
 
 /* ---- codec_select.c ---- */
-/* Kept are the values whose |value| as bits is above `above`, and the first `ties`
- * values equal to it. */
+/* A value is kept if its |value|, as bits, is above `above`; of those equal to `above`,
+ * the first `ties` are kept. */
 typedef struct codec_choice {
     uint32_t above;
     size_t ties;

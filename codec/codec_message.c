@@ -10,7 +10,7 @@ enum { FLAG_HOMOMORPHIC = 1, FLAG_ENTROPY = 2, EXPONENT_MAX = 110 };
 
 static void put_le_value(uint8_t *at, const void *value, size_t bytes)
 {
-    memcpy(at, value, bytes); /* little-endian, like all numbers of the protocol */
+    memcpy(at, value, bytes); /* all numbers of the protocol are little-endian */
 }
 
 /* ---- writing ---- */
@@ -32,8 +32,8 @@ void codec_writer_begin(codec_writer *w, const codec_header *header, pl_buf *out
     out->len += bytes;
 }
 
-/* Whether compression may help: mantissas are noise, and below 64 bytes nothing is
- * saved. */
+/* Whether compression may help. Mantissas are noise, and fewer than 64 bytes cannot
+ * shrink. */
 static bool may_shrink(const codec_stretch *s, int section)
 {
     bool mantissas = s->variant == VARIANT_PLANES && section == 1;
@@ -97,7 +97,8 @@ pl_status codec_writer_stretch(codec_writer *w, const codec_stretch *s, bool in_
         write_section(w, s->sections[i].raw_bytes, at);
     }
     if (in_place && w->out->len != end)
-        return pl_fail(PL_ERR_INTERNAL, "sections written in place moved by %td bytes",
+        return pl_fail(PL_ERR_INTERNAL,
+                       "sections that were written in place begin %td bytes off",
                        (ptrdiff_t)(w->out->len - end));
     return PL_OK;
 }
@@ -166,14 +167,16 @@ static pl_status read_header(codec_reader *r, const uint8_t *data, uint64_t byte
     h->n_contributors = (int)get_le_value(data + 34, 2);
     h->table_bytes = (uint32_t)get_le_value(data + 36, 4);
     h->body_bytes = get_le_value(data + 40, 8);
-    /* the checksum is checked last: it covers lengths that must be checked first */
+    /* lengths are checked before the checksum, because they say which bytes it
+     * covers */
     uint64_t behind = bytes - HEADER_BYTES;
     if (h->count != n)
         return pl_fail(PL_ERR_DATA, "the update has %llu values, the module has %zu",
                        (unsigned long long)h->count, n);
     if (h->table_bytes > behind || h->body_bytes != behind - h->table_bytes)
         return pl_fail(
-            PL_ERR_DATA, "the update has %llu bytes instead of %llu with a table of %u",
+            PL_ERR_DATA,
+            "the update has %llu bytes instead of %llu (its table has %u bytes)",
             (unsigned long long)bytes,
             (unsigned long long)h->body_bytes + HEADER_BYTES + h->table_bytes,
             h->table_bytes);
@@ -182,7 +185,7 @@ static pl_status read_header(codec_reader *r, const uint8_t *data, uint64_t byte
                        "the update's header is damaged: its checksum does not match");
     if (flags > (FLAG_HOMOMORPHIC | FLAG_ENTROPY) || get_le_value(data + 48, 8) != 0)
         return pl_fail(PL_ERR_DATA, "the update's header has unknown flags");
-    /* limits of codes and widths of sums follow from these numbers */
+    /* these numbers determine the limits of codes and the widths of sums */
     bool sums = h->homomorphic && h->n_contributors >= 1 && h->contributors >= 1 &&
                 h->contributors <= (uint32_t)h->n_contributors &&
                 h->exponent >= -EXPONENT_MAX && h->exponent <= EXPONENT_MAX;
@@ -190,8 +193,8 @@ static pl_status read_header(codec_reader *r, const uint8_t *data, uint64_t byte
                  h->exponent == 0 && h->seed == 0;
     if (!sums && !plain)
         return pl_fail(PL_ERR_DATA,
-                       "the update claims %u messages of at most %d on scale 2^%d, "
-                       "which is impossible",
+                       "the update claims to be a sum of %u messages of at most %d on "
+                       "scale 2^%d, which is impossible",
                        h->contributors, h->n_contributors, h->exponent);
     return PL_OK;
 }
@@ -245,16 +248,16 @@ static pl_status read_record(const codec_reader *r, const uint8_t *at, codec_str
     if (s->count > h->count - r->next || s->kept > s->count || s->cells > SEGMENT ||
         (s->codec == PL_CODEC_SKETCH16 && s->cells == 0))
         return pl_fail(PL_ERR_DATA,
-                       "the update's stretch at value %llu has %llu values, %llu kept, "
-                       "and %u cells, too many for a module of %llu",
+                       "the update's stretch at value %llu claims %llu values, %llu "
+                       "kept values and %u cells, too many for a module of %llu values",
                        (unsigned long long)r->next, (unsigned long long)s->count,
                        (unsigned long long)s->kept, s->cells,
                        (unsigned long long)h->count);
     return PL_OK;
 }
 
-/* The raw length follows from the record, except for the gaps of topk's indices: these
- * take a byte per value and one more per 255 values that are skipped. */
+/* The record determines a section's raw length, except for topk's indices: their gaps
+ * take one byte per value and one more per 255 skipped values. */
 static pl_status read_section(const codec_stretch *s, int i, uint64_t want,
                               const uint8_t *at, uint64_t left, codec_section *out)
 {
@@ -283,12 +286,13 @@ static pl_status read_stretch(codec_reader *r, codec_stretch *s, const uint8_t *
         r->data + HEADER_BYTES + r->header.table_bytes + r->header.body_bytes;
     memset(s, 0, sizeof *s);
     if (end - r->table < RECORD_BYTES)
-        return pl_fail(PL_ERR_DATA, "the update's table is cut off");
+        return pl_fail(PL_ERR_DATA, "the update's table ends inside a record");
     PL_CHECK(read_record(r, r->table, s));
     r->table += RECORD_BYTES;
     s->n_sections = codec_raw_bytes(s, r->header.contributors, raw);
     if (end - r->table < s->n_sections * SECTION_BYTES)
-        return pl_fail(PL_ERR_DATA, "the update's table is cut off");
+        return pl_fail(PL_ERR_DATA,
+                       "the update's table ends inside the entries of a record");
     for (int i = 0; i < s->n_sections; i++) {
         PL_CHECK(read_section(s, i, raw[i], r->table, (uint64_t)(body_end - r->body),
                               &s->sections[i]));
@@ -350,7 +354,8 @@ pl_status codec_section_open(const codec_section *section, pl_buf *scratch,
     if (section->wire_bytes == section->raw_bytes)
         return PL_OK;
     before = scratch->len;
-    /* raw_bytes has been compared with what the record needs: it bounds the memory */
+    /* raw_bytes is not larger than the record needs (checked before), so memory is
+     * limited */
     if (pl_unzip(section->data, wire, (size_t)section->raw_bytes, scratch) != PL_OK)
         return pl_fail_in(PL_ERR_DATA, "an update");
     *raw = scratch->data + before;

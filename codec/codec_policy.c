@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-/* does not contain the numbers that occur only in messages */
+/* numbers that are used only inside messages have no name */
 static const char *const codec_names[PL_CODEC_COUNT] = {
     [PL_CODEC_F32] = "f32",
     [PL_CODEC_BF16] = "bf16",
@@ -60,7 +60,7 @@ pl_status pl_codec_options_default(const char *name, pl_codec_options *out)
     memset(out->codec, codec, sizeof out->codec);
     out->codec[PL_ROLE_SMALL] = PL_CODEC_F32;
     if (codec == PL_CODEC_TOPK)
-        out->beta = 0.95; /* as in SparseLoCo */
+        out->beta = 0.95; /* the value of SparseLoCo */
     if (tagc) {
         /* TAGC (arXiv:2504.05638) compresses the large matrices (by number of elements:
          * both of the MLP, and the tied embedding) and leaves attention and norms
@@ -90,8 +90,8 @@ bool pl_codec_is_homomorphic(const pl_codec_options *options)
     return false;
 }
 
-/* Whether something is lost. Homomorphic messages also round f32, but these always
- * contain another codec as well. */
+/* Homomorphic messages also round parts with f32, but such options always contain a
+ * lossy codec, too. */
 bool pl_codec_is_lossy(const pl_codec_options *options)
 {
     for (int role = 0; role < PL_ROLE_COUNT; role++)
@@ -110,7 +110,7 @@ bool pl_codec_drops_much(const pl_codec_options *o)
 
 pl_status pl_codec_options_check(const pl_codec_options *o)
 {
-    /* a message is added without decoding either as a whole or not at all */
+    /* a message can be added without decoding only if all its parts can */
     bool homomorphic = pl_codec_is_homomorphic(o);
     for (int role = 0; role < PL_ROLE_COUNT; role++) {
         int codec = o->codec[role];
@@ -127,12 +127,15 @@ pl_status pl_codec_options_check(const pl_codec_options *o)
     if (o->selector >= PL_SELECT_COUNT)
         return pl_fail(PL_ERR_CONFIG, "unknown selector number %d", o->selector);
     if (o->value_bits != 8 && o->value_bits != 2)
-        return pl_fail(PL_ERR_CONFIG, "values of topk have 8 or 2 bits, not %d",
+        return pl_fail(PL_ERR_CONFIG,
+                       "values of topk cannot have %d bits; choose 8 or 2",
                        o->value_bits);
     if (o->k < 1 || o->k > TILE)
-        return pl_fail(PL_ERR_CONFIG, "k is %d of 4096; choose 1 to 4096", o->k);
+        return pl_fail(PL_ERR_CONFIG,
+                       "the codec keeps k = %d of 4096 values; choose 1 to 4096", o->k);
     if (o->small < 0)
-        return pl_fail(PL_ERR_CONFIG, "small is %d elements; choose 0 or more",
+        return pl_fail(PL_ERR_CONFIG,
+                       "the size of small tensors is %d elements; choose 0 or more",
                        o->small);
     if (!(o->beta >= 0 && o->beta <= 1))
         return pl_fail(PL_ERR_CONFIG, "beta of the residual is %g; choose 0 to 1",
@@ -189,7 +192,8 @@ int codec_of_part(const pl_codec_options *o, const pl_codec_part *part)
 }
 
 /* ---- scales of homomorphic codecs ---- */
-/* 2^(E+5) is within [1, 2) root mean squares; 127 * 2^E is then 4 to 8 of them. */
+/* Chooses E so that 2^(E+5) is 1 to 2 times the root mean square; 127 * 2^E is then 4
+ * to 8 times. */
 int pl_codec_exponent(double norm, size_t n)
 {
     int exponent = 0;
@@ -200,7 +204,7 @@ int pl_codec_exponent(double norm, size_t n)
 }
 
 /* W codes within the limit add up to at most 2^15 - 1 in a sketch's cell, and to 22
- * bits elsewhere. fp32 holds that exactly, with two bits to spare. */
+ * bits elsewhere. fp32 represents these exactly, with two bits to spare. */
 int32_t codec_limit(int codec, int n_contributors)
 {
     if (codec == PL_CODEC_I8_SHARED)
@@ -216,8 +220,8 @@ static int floor_log2(int32_t x)
     return log;
 }
 
-/* The range of one contributor: 2^7 steps of 2^E in 8 bits; 2^9 in sketches, which
- * contain the largest values; 2^10 for the small tensors, whose scale may differ. */
+/* The range of one contributor is 2^7 steps of 2^E in 8 bits, 2^9 in sketches, which
+ * have the largest values, and 2^10 for small tensors, whose scale may differ. */
 int codec_stretch_exponent(int codec, const pl_codec_round *round)
 {
     if (codec == PL_CODEC_I8_SHARED)
@@ -239,7 +243,7 @@ size_t codec_budget(const pl_codec_options *o, size_t len)
     return whole * k + (rest * k + TILE - 1) / TILE;
 }
 
-/* The union of W selections of density d, assumed independent, has density u = 1 -
+/* If W selections of density d are independent, their union has density u = 1 -
  * (1-d)^W. */
 uint32_t codec_cells(const pl_codec_options *o, int n_contributors)
 {

@@ -35,7 +35,7 @@ CODEC_WIDE static void f32_split(const float *restrict a, uint8_t *restrict top,
     }
 }
 
-/* Undoes f32_split for all bits, also those of NaN. */
+/* Reverses f32_split exactly, also for NaN. */
 CODEC_WIDE static void f32_join(const uint8_t *restrict top,
                                 const uint8_t *restrict high,
                                 const uint8_t *restrict middle,
@@ -79,13 +79,13 @@ pl_status f32_encode(codec_job *job)
         for (uint64_t i = 0; i < count; i += TILE)
             memcpy(at[0] + 4 * i, job_tile(job, i, tile),
                    job_tile_length(job, i) * sizeof(float));
-    /* f32 sends the whole residual, so nothing remains */
+    /* f32 sends everything, so the residual becomes zero */
     if (job->residual)
         memset(job->residual, 0, (size_t)job->stretch.count * sizeof(float));
     return PL_OK;
 }
 
-/* Joins planes or copies values; sections may begin at any address. */
+/* Joins planes, or copies values, because sections may begin at any address. */
 static const float *f32_tile(const codec_task *task, uint64_t i, size_t n, float *tile)
 {
     const codec_stretch *s = task->stretch;
@@ -122,8 +122,8 @@ CODEC_WIDE static void bf16_tile(const float *restrict a, uint16_t *restrict out
     }
 }
 
-/* Splits as f32_split does: eight bits of exponent on top, then seven of mantissa and
- * the sign. */
+/* Splits as f32_split does: the top byte has the 8 bits of the exponent, the other one
+ * the 7 of the mantissa and the sign. */
 CODEC_WIDE static void bf16_split(const uint16_t *restrict halves,
                                   uint8_t *restrict top, uint8_t *restrict low)
 {

@@ -10,7 +10,7 @@ enum { THREADS_MAX = 4, SLICES = 4, ALONE = 1 << 18 };
 /* ---- one after the other ---- */
 static pl_status next_of_list(void *context, bool anew, pl_codec_run *out)
 {
-    enum { RUN = 8 }; /* messages opened at once; each takes memory */
+    enum { RUN = 8 }; /* number of messages opened at once; each needs memory */
     pl_codec_list *list = context;
     list->at = anew ? 0 : list->at;
     out->messages = list->messages + list->at;
@@ -100,8 +100,8 @@ pl_status pl_codec_add_each(const pl_codec_source *messages, size_t n, float *su
             a.opened = pl_alloc((size_t)a.run.n * sizeof *a.opened);
             a.n_opened = a.run.n;
         }
-        /* few values are not worth a thread; there is one slice if each slice would
-         * have to decode whole messages */
+        /* A few values are not worth a thread. If each slice would have to decode whole
+         * messages, there is only one slice. */
         int n_threads = a.n * (size_t)a.run.n < ALONE ? 1 : pl_codec_add_threads();
         PL_TRY(pl_parallel(n_threads, (size_t)a.run.n, open_message, &a));
         a.n_slices = n_threads > 1 ? (size_t)(n_threads * SLICES) : 1;

@@ -104,7 +104,8 @@ static float tagc_threshold(const codec_job *job, uint64_t budget)
         1e-20f, 1e-8f, 2e-8f, 5e-8f, 1e-7f, 2e-7f, 5e-7f, 1e-6f, 2e-6f,
         5e-6f,  1e-5f, 2e-5f, 5e-5f, 1e-4f, 2e-4f, 5e-4f, 1e-3f, 2e-3f,
         5e-3f,  1e-2f, 2e-2f, 5e-2f, 1e-1f, 2e-1f, 5e-1f};
-    /* the first that fits lies in low..high; if none fits, the last is taken */
+    /* the first threshold that keeps few enough is in low..high; if no threshold does,
+     * the last is used */
     int low = 0, high = 24;
     while (low < high) {
         int middle = (low + high) / 2;
@@ -116,9 +117,9 @@ static float tagc_threshold(const codec_job *job, uint64_t budget)
     return thresholds[low];
 }
 
-/* Counts values in bins. To find the budget-th largest |a| exactly, it makes a
- * histogram of the upper 16 bits, then one of the lower 15 within the bin that contains
- * it. */
+/* Counts values in bins. The budget-th largest |a| is found exactly with two
+ * histograms: one of the upper 16 bits, then one of the lower 15 in the bin that
+ * contains it. */
 static void count_bins(const codec_job *job, int upper, uint64_t *bins)
 {
     float tile[TILE];

@@ -44,7 +44,7 @@ CODEC_WIDE static void narrow_tile(const int32_t *restrict q, int8_t *restrict o
         out[i] = (int8_t)q[i];
 }
 
-/* One message takes 8 bits per code, or 32 for the small tensors. */
+/* A message of one worker has 8 bits per code, or 32 for small tensors. */
 pl_status shared_encode(codec_job *job)
 {
     codec_stretch *s = &job->stretch;

@@ -103,7 +103,7 @@ static pl_status encode_list_tile(codec_job *job, uint64_t at, codec_choice *cho
     if (job->options->selector == PL_SELECT_EXACT)
         *choice = select_tile(a, codec_budget(job->options, n));
     size_t n_kept = select_indices(a, n, choice, kept);
-    /* codes of zero are left out, so nothing of these values is sent */
+    /* values whose code is 0 are not sent */
     for (size_t i = 0; i < n_kept; i++) {
         uint64_t index = at + kept[i];
         int32_t code = q[kept[i]];
@@ -148,7 +148,8 @@ static void sketch_build(const codec_stretch *s, uint64_t seed, const list_out *
     const int16_t *code = list->codes;
     for (uint64_t first = 0; first < s->count; first += SEGMENT) {
         add_segment(s, seed, first, list->bitmap, &code, cells);
-        cells += 3 * (size_t)s->cells; /* all segments but the last are full */
+        /* this segment is full; only the last one may be shorter */
+        cells += 3 * (size_t)s->cells;
     }
 }
 
@@ -157,7 +158,7 @@ typedef struct peeling {
     uint32_t third, n_cells;
     uint64_t seed, base; /* base: index in the update of the segment's first element */
     uint16_t *cells;
-    /* for each cell: the number of its elements, and the XOR of their numbers */
+    /* for each cell: how many elements belong to it, and the XOR of their numbers */
     uint32_t *degrees, *members;
     uint32_t *ready; /* cells that have exactly one element */
     size_t n_ready, n_left;
@@ -213,10 +214,11 @@ static void peel_element(peeling *p, uint32_t element, const sketch_cells *at,
 static pl_status stuck(const codec_stretch *s, uint64_t first, size_t n_left,
                        uint32_t n_cells)
 {
-    return pl_fail(PL_ERR_PEEL,
-                   "the sketch of values %llu.. cannot be decoded: %zu elements "
-                   "are left in %u cells; use another seed or more cells per value",
-                   (unsigned long long)(s->first + first), n_left, n_cells);
+    return pl_fail(
+        PL_ERR_PEEL,
+        "the sketch of the values from %llu on cannot be decoded: %zu elements are "
+        "left in %u cells; raise codec.cells, or use a different seed",
+        (unsigned long long)(s->first + first), n_left, n_cells);
 }
 
 static pl_status peel_segment(peeling *p, const codec_stretch *s, uint64_t first,
@@ -254,7 +256,7 @@ pl_status sketch_peel(const codec_stretch *s, uint64_t seed, const uint8_t *bitm
 {
     peeling p;
     pl_status status = PL_OK;
-    /* Allocates for the largest segment; the others use a part of it. */
+    /* Allocates memory for the largest segment; smaller ones use a part of it. */
     size_t len = s->count < SEGMENT ? (size_t)s->count : SEGMENT;
     size_t n = 3 * (size_t)codec_segment_cells(s->cells, len);
     memset(&p, 0, sizeof p);
@@ -344,9 +346,9 @@ static pl_status check_bitmap(const codec_stretch *s, const uint8_t *bitmap,
     if (tail || bits != n_codes)
         return pl_fail(PL_ERR_DATA,
                        "the bitmap of the update's stretch at value %llu has %llu "
-                       "elements%s, its codes are %llu",
+                       "elements%s, but there are %llu codes",
                        (unsigned long long)s->first, (unsigned long long)bits,
-                       tail ? ", some behind its end" : "",
+                       tail ? ", some of them after its end" : "",
                        (unsigned long long)n_codes);
     return PL_OK;
 }

@@ -7,8 +7,8 @@
 extern "C" {
 #endif
 
-/* Goes through the set bits of [first, end) in rising order. first is a multiple of 8,
- * and bits after end in its byte must be zero. */
+/* Visits the set bits of [first, end) in rising order. `first` is a multiple of 8, and
+ * the bits after `end` in its byte must be zero. */
 typedef struct bit_walk {
     const uint8_t *bitmap;
     uint64_t next_byte, end, base, word;
@@ -20,7 +20,7 @@ bool bit_walk_next(bit_walk *w, uint64_t *index);
  * cells. */
 typedef struct sketch_cells {
     uint32_t cell[3];
-    uint32_t signs; /* bit j: the code is subtracted from cell j */
+    uint32_t signs; /* if bit j is set, the code is subtracted from cell j */
 } sketch_cells;
 
 static inline uint64_t sketch_mix(uint64_t x) /* the finaliser of SplitMix64 */
@@ -41,7 +41,7 @@ static inline void sketch_find(uint64_t seed, uint64_t element, uint32_t third,
     out->signs = (uint32_t)y & 7;
 }
 
-/* The code with the sign that it has in cell j. */
+/* Returns the code with its sign in cell j. */
 static inline uint16_t sketch_signed(const sketch_cells *p, int j, int32_t code)
 {
     return (uint16_t)(p->signs >> j & 1 ? -code : code);
@@ -51,8 +51,8 @@ static inline uint16_t sketch_signed(const sketch_cells *p, int j, int32_t code)
  * ERR_PEEL. */
 pl_status sketch_peel(const codec_stretch *s, uint64_t seed, const uint8_t *bitmap,
                       const uint8_t *cells, pl_buf *codes);
-/* The same for a received stretch, which is a sketch or a list (`rest` is its second
- * section). It is checked completely. */
+/* As sketch_peel, for a received sketch or list, whose bytes are checked completely.
+ * `rest` is its second section. */
 pl_status sparse_codes(const codec_header *h, const codec_stretch *s,
                        const uint8_t *bitmap, const uint8_t *rest, pl_buf *codes);
 

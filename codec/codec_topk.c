@@ -28,7 +28,7 @@ static void put_bytes(topk_out *o, const float *a, const uint16_t *kept, size_t 
     for (size_t i = 0; i < n_kept; i++)
         top = magnitude(a[kept[i]]) > top ? magnitude(a[kept[i]]) : top;
     uint16_t half = (uint16_t)((codec_float_bits(top / 127.0f) + 0xffffu) >> 16);
-    half = half < 0x80 ? 0 : half; /* no subnormal scales */
+    half = half < 0x80 ? 0 : half; /* a subnormal scale is replaced by 0 */
     float scale = pl_bf16_to_float(half), inverse = half ? 1.0f / scale : 0.0f;
     for (size_t i = 0; i < n_kept; i++) {
         float x = a[kept[i]] * inverse;
@@ -113,7 +113,7 @@ pl_status topk_encode(codec_job *job)
     uint8_t *at[SECTIONS_MAX];
     topk_out o = {0};
     s->variant = job->options->value_bits;
-    s->kept = codec_budget(job->options, (size_t)s->count); /* an upper bound */
+    s->kept = codec_budget(job->options, (size_t)s->count); /* an upper bound for now */
     int n = codec_raw_bytes(s, 1, raw);
     raw[1] += s->count / 255;
     job_sections(job, raw, n, false, at);
@@ -160,7 +160,7 @@ static float get_value(const codec_task *task, uint64_t index, uint64_t i)
     return code & 2 ? -m : m;
 }
 
-/* Adds only the kept values, which costs a fiftieth of adding a dense update. */
+/* Adds only the kept values, which takes a fiftieth of the time for a dense update. */
 pl_status topk_decode(const codec_task *task)
 {
     const codec_stretch *s = task->stretch;
@@ -172,8 +172,8 @@ pl_status topk_decode(const codec_task *task)
         size_t used = get_gap(gaps + at, n_gaps - at, &gap);
         if (used == 0 || gap >= s->count - next)
             return pl_fail(PL_ERR_DATA,
-                           "value %llu of %llu that the update's stretch at %llu keeps "
-                           "lies outside the stretch",
+                           "kept value %llu of %llu has an index outside of the "
+                           "update's stretch at value %llu",
                            (unsigned long long)i, (unsigned long long)s->kept,
                            (unsigned long long)s->first);
         at += used;
@@ -182,8 +182,9 @@ pl_status topk_decode(const codec_task *task)
             sink_value(task->sink, s->first + next - 1, get_value(task, next - 1, i)));
     }
     if (at != n_gaps)
-        return pl_fail(PL_ERR_DATA,
-                       "the update's stretch at %llu has %zu bytes of indices left",
-                       (unsigned long long)s->first, n_gaps - at);
+        return pl_fail(
+            PL_ERR_DATA,
+            "the update's stretch at value %llu has %zu bytes of indices too many",
+            (unsigned long long)s->first, n_gaps - at);
     return PL_OK;
 }
