@@ -3,8 +3,8 @@
  * The families of rows are checked one after another, each in one pass, in an order
  * that lets every pass use what the earlier ones gathered: first the records that name
  * blobs, then blobs, which name chunks, then chunks, which name places in packs. A
- * wrong row is reported and the check goes on with the next row. A family is left early
- * only if RocksDB cannot go on; that is reported, too. */
+ * wrong row is reported and the check goes on with the next row. The check of a family
+ * ends early only if RocksDB cannot go on; that is reported, too. */
 #include "store/parts.h"
 #include "store/tally.h"
 #include <stdarg.h>
@@ -19,9 +19,10 @@ typedef struct audit {
     pl_audit_report *report;
     tally blobs;  /* blobs that records name; one entry per reference */
     tally chunks; /* chunks that blobs and other chunks name */
-    /* places in packs that chunks name, each stored in the form of a hash */
+    /* places in packs that chunks name; each is stored like a hash */
     tally packs;
-    /* the version that was checked last; versions of a module follow each other */
+    /* the version that was checked last; all versions of a module come one after the
+     * other */
     char module[PL_MODULE_NAME_MAX];
     uint64_t number, sequence;
     pl_hash params;
@@ -45,7 +46,7 @@ static void problem(audit *a, const char *format, ...)
 }
 
 /* ---- walking ---- */
-/* Releases the row. A failure is reported and does not stop the walk. */
+/* Checks a row and releases it. A failure is reported and does not stop the walk. */
 typedef pl_status (*check_fn)(audit *a, row_view *row);
 
 static void walk(audit *a, kv_family family, check_fn check)
@@ -85,20 +86,21 @@ static pl_status audit_version(audit *a, row_view *row)
     PL_CHECK(version_decode(row, &v));
     a->report->n_versions++;
     if (!key_is(row, key_of_version(v.module, v.number)))
-        problem(a, "the record of %s@%llu stands in another's place", v.module,
-                (unsigned long long)v.number);
+        problem(a,
+                "the record of %s@%llu is stored under the key of a different version",
+                v.module, (unsigned long long)v.number);
     /* Versions come in order, and each must continue the one before it. */
     bool same = strcmp(a->module, v.module) == 0;
     uint64_t expected = same ? a->number + 1 : 0;
     if (v.number != expected)
-        problem(a, "%s has no version %llu: %llu comes next", v.module,
-                (unsigned long long)expected, (unsigned long long)v.number);
+        problem(a, "%s has no version %llu: the next version that exists is %llu",
+                v.module, (unsigned long long)expected, (unsigned long long)v.number);
     else if (same && !pl_hash_equal(&v.parent, &a->params))
         problem(a, "%s@%llu names a parent that is not version %llu", v.module,
                 (unsigned long long)v.number, (unsigned long long)a->number);
     if (v.sequence > a->store->sequence || (same && v.sequence < a->sequence))
-        problem(a, "%s@%llu says commit %llu made it, which cannot be", v.module,
-                (unsigned long long)v.number, (unsigned long long)v.sequence);
+        problem(a, "%s@%llu says that commit %llu made it, which is impossible",
+                v.module, (unsigned long long)v.number, (unsigned long long)v.sequence);
     pl_copy_text(a->module, sizeof a->module, v.module);
     a->number = v.number;
     a->sequence = v.sequence;
@@ -138,8 +140,10 @@ static pl_status check_head(audit *a, row_view *row)
         problem(a, "%s@%llu is the head but cannot be read", module,
                 (unsigned long long)head.number);
     else if (gone)
-        problem(a, "%s@%llu is the head, but its parameters were collected", module,
-                (unsigned long long)head.number);
+        problem(a,
+                "%s@%llu is the newest version, but garbage collection has dropped its "
+                "parameters",
+                module, (unsigned long long)head.number);
     if (has_version(a, module, head.number + 1, &more))
         problem(a, "%s has a version behind its head %llu", module,
                 (unsigned long long)head.number);
@@ -160,14 +164,16 @@ static pl_status audit_pending(audit *a, row_view *row)
     PL_CHECK(contribution_decode(row, &c));
     tally_add(&a->blobs, &c.update);
     if (!key_is(row, key_of_pending(module, &c)))
-        problem(a, "a pending update of %s stands in another's place", module);
+        problem(a,
+                "a pending update of %s is stored under the key of a different update",
+                module);
     PL_CHECK(head_read(store_source(a->store), module, &head, &found));
     if (!found)
-        problem(a, "an update is pending for %s, which is not there", module);
+        problem(a, "an update is pending for module %s, which does not exist", module);
     else if ((uint64_t)c.phase < head.number)
         problem(a,
-                "an update of path %lld is pending for round %lld of %s, which was "
-                "merged already",
+                "an update of path %lld is still pending for round %lld of %s, "
+                "although the round was merged",
                 (long long)c.path, (long long)c.phase, module);
     return PL_OK;
 }
@@ -178,7 +184,8 @@ static pl_status check_path(audit *a, row_view *row)
     PL_CHECK(path_decode(row, &path));
     tally_add(&a->blobs, &path.moments);
     if (!key_is(row, key_of_name(path.name)))
-        problem(a, "the state of path %s stands in another's place", path.name);
+        problem(a, "the state of path %s is stored under the key of a different path",
+                path.name);
     return PL_OK;
 }
 
@@ -190,11 +197,13 @@ static pl_status check_object(audit *a, row_view *row)
     PL_CHECK(object_decode(row, &object));
     tally_add(&a->blobs, &object.blob);
     if (!key_is(row, key_of_name(object.name)))
-        problem(a, "object %s stands in another's place", object.name);
+        problem(a, "object %s is stored under the key of a different object",
+                object.name);
     PL_CHECK(blob_read(store_source(a->store), &object.blob, &blob, &found));
     if (found && blob.bytes != object.bytes)
-        problem(a, "object %s says %llu bytes, its blob has %llu", object.name,
-                (unsigned long long)object.bytes, (unsigned long long)blob.bytes);
+        problem(a, "object %s says that it has %llu bytes, but its blob has %llu",
+                object.name, (unsigned long long)object.bytes,
+                (unsigned long long)blob.bytes);
     pl_buf_destroy(&blob.chunks);
     return PL_OK;
 }
@@ -205,7 +214,7 @@ static pl_status check_ref(audit *a, row_view *row)
     pl_buf target = {0};
     pl_status status = ref_decode(row, name, &target);
     if (status == PL_OK && !key_is(row, key_of_name(name)))
-        problem(a, "ref %s stands in another's place", name);
+        problem(a, "ref %s is stored under the key of a different ref", name);
     pl_buf_destroy(&target);
     return status;
 }
@@ -251,7 +260,7 @@ static void complain_of_refs(audit *a, const char *kind, const row_view *row,
     pl_hash id;
     memcpy(id.bytes, row->key.bytes, sizeof id.bytes);
     pl_hash_format(&id, text);
-    problem(a, "%s %s counts %llu references, there are %llu", kind, text,
+    problem(a, "%s %s counts %llu references, but there are %llu", kind, text,
             (unsigned long long)refs, (unsigned long long)named);
 }
 
@@ -279,7 +288,7 @@ static pl_status check_blob(audit *a, row_view *row)
     return PL_OK;
 }
 
-/* Reports everything that is named and does not exist. */
+/* Reports each blob, chunk or place that is named but does not exist. */
 static void check_presence(audit *a, const tally *names, kv_family family,
                            const char *kind)
 {
@@ -290,12 +299,12 @@ static void check_presence(audit *a, const tally *names, kv_family family,
         char text[PL_HASH_TEXT];
         row_key key = key_of_hash(&name);
         if (row_read(store_source(a->store), family, &key, &row) != PL_OK)
-            continue; /* reported when its own family was checked */
+            continue; /* such a row was reported when its own family was checked */
         kv_unpin(&row.pin);
         if (row.found)
             continue;
         pl_hash_format(&name, text);
-        problem(a, "%s %s is named %llu times but is not there", kind, text,
+        problem(a, "%s %s is named %llu times but does not exist", kind, text,
                 (unsigned long long)count);
     }
 }
@@ -303,7 +312,8 @@ static void check_presence(audit *a, const tally *names, kv_family family,
 /* ---- chunks and packs ---- */
 static pl_hash pack_place_of(uint64_t pack, uint32_t number)
 {
-    pl_hash place = {{1}}; /* never the none hash */
+    /* the first byte is 1, so the place is never the zero hash */
+    pl_hash place = {{1}};
     row_key key = key_of_pack(pack, number);
     memcpy(place.bytes + 1, key.bytes, key.len);
     return place;
@@ -359,7 +369,7 @@ static bool is_being_copied(audit *a)
     row_view row;
     row_key key = key_of_name(STORE_MIRROR_ROW);
     if (row_read(store_source(a->store), KV_META, &key, &row) != PL_OK)
-        return false; /* reported when the meta family was checked */
+        return false; /* a damaged row was reported when the meta family was checked */
     kv_unpin(&row.pin);
     return row.found;
 }
@@ -378,7 +388,8 @@ static void check_packs(audit *a)
         pl_hash place = pack_place_of(pack, number);
         a->report->n_rows++;
         if (pack > a->store->sequence)
-            /* belongs to a commit that is being made or was never finished (bulk.h) */
+            /* such a row belongs to a commit that is being made or was never finished
+             * (bulk.h) */
             continue;
         if (tally_count(&a->packs, &place) != 1)
             problem(a, "chunk %u of pack %llu belongs to no chunk record",
@@ -428,8 +439,8 @@ pl_status pl_store_audit(pl_store *store, bool bytes, pl_problem_fn fn, void *co
     audit a = {.store = store, .bytes = bytes, .fn = fn, .context = context};
     *out = (pl_audit_report){0};
     a.report = out;
-    /* The mark is read first, so it is never ahead of the store, which is refreshed
-     * afterwards. */
+    /* The mark is read before the store is refreshed, so the mark is never ahead of the
+     * store. */
     PL_CHECK(watermark_load(pl_join(path, store->folder, "HWM"), &mark, &marked));
     PL_CHECK(pl_store_refresh(store));
     check_log(&a, &mark);

@@ -1,4 +1,4 @@
-/* The rows of a name, and how they are moved into another store.
+/* Lists the rows of a name, and moves them into another store.
  *
  * A row is moved unchanged, with its envelope. Only one field changes: a version names
  * the commit that made it, and in the other store that is a different commit. The
@@ -26,7 +26,7 @@ static void add_blob(row_blobs *blobs, const pl_hash *blob)
     blobs->list[blobs->n++] = *blob;
 }
 
-/* Lists the blobs of the version, each as often as the version names it. */
+/* Lists the blobs of a version; a blob is listed as often as the version names it. */
 static void version_blobs(const pl_version *v, row_blobs *out)
 {
     if (!v->params_gone)
@@ -124,7 +124,7 @@ static pl_status walk_family(pl_store *store, kv_family family, kv_slice prefix,
         if (!valid)
             break;
         if (whole && key.len != prefix.len)
-            continue; /* the row belongs to a longer name that begins with this name */
+            continue; /* this row belongs to a longer name that begins with the name */
         pl_row row = {.family = (int)family,
                       .key = key.data,
                       .key_len = key.len,
@@ -157,7 +157,7 @@ static bool has_name_row(pl_store *store, kv_family family, const char *name)
     row_view row;
     row_key key = key_of_name(name);
     if (row_read(store_source(store), family, &key, &row) != PL_OK)
-        return true; /* a damaged row counts as present */
+        return true; /* a name with a damaged row counts as present */
     kv_unpin(&row.pin);
     return row.found;
 }
@@ -183,7 +183,7 @@ static pl_status release_all(pl_txn *txn, const row_blobs *blobs)
     return PL_OK;
 }
 
-/* The blobs that the row with this key names now. */
+/* Lists the blobs that the existing row with this key names. */
 static pl_status old_blobs(const pl_txn *txn, kv_family family, const row_key *key,
                            row_blobs *out)
 {
@@ -205,7 +205,8 @@ static pl_status write_version(pl_txn *txn, pl_version *v)
     PL_CHECK(head_read(txn_source(txn), v->module, &head, &exists));
     if (!there && v->number != (exists ? head.number + 1 : 0))
         return pl_fail(PL_ERR_STALE,
-                       "version %llu of %s is brought, but %lld is the newest here",
+                       "version %llu of %s was sent, but version %lld is the newest "
+                       "here; send versions in order",
                        (unsigned long long)v->number, v->module,
                        exists ? (long long)head.number : -1LL);
     version_write(txn->batch, v);
@@ -232,8 +233,8 @@ static pl_status write_brought_row(pl_txn *txn, const char *name, const pl_row *
     pl_status status =
         in_place && strcmp(v.module, name) == 0
             ? write_version(txn, &v)
-            : pl_fail(PL_ERR_DATA, "a row of %s was brought as one of %s", v.module,
-                      name);
+            : pl_fail(PL_ERR_DATA, "a row that belongs to %s was sent as a row of %s",
+                      v.module, name);
     pl_version_clear(&v);
     return status;
 }
@@ -259,8 +260,9 @@ static pl_status check_key(const char *name, const char *refs, int family,
     PL_CHECK(check_name("thing's", name));
     if (len <= ROW_KEY_MAX && is_key_of(name, refs, family, key, len))
         return PL_OK;
-    return pl_fail(PL_ERR_DATA, "a row of family %d was brought that is none of %s",
-                   family, name);
+    return pl_fail(PL_ERR_DATA,
+                   "a row of family %d was sent that does not belong to %s", family,
+                   name);
 }
 
 pl_status pl_txn_put_row(pl_txn *txn, const char *name, const char *refs,
@@ -312,13 +314,16 @@ pl_status pl_txn_drop_row(pl_txn *txn, const char *name, const char *refs,
 {
     PL_CHECK(check_key(name, refs, row->family, row->key, row->key_len));
     if (row->family == KV_VERSION)
-        return pl_fail(PL_ERR_DATA, "a version of %s would be taken away alone", name);
+        return pl_fail(
+            PL_ERR_DATA,
+            "a single version of %s cannot be removed; remove all rows of the name",
+            name);
     row_key key = key_of_bytes(row->key, row->key_len);
     return txn_spoil(txn, drop_key(txn, (kv_family)row->family, &key));
 }
 
-/* The keys are gathered first, because the batch must not change while a cursor reads
- * it. */
+/* Keys are gathered before rows are deleted, because a batch must not change while a
+ * cursor reads it. */
 typedef struct gathered {
     kv_family family;
     row_key key;

@@ -40,7 +40,7 @@ void blob_name(const blob_record *blob, pl_hash *out)
 }
 
 enum {
-    TOGETHER = 8, /* chunks that are hashed at once */
+    TOGETHER = 8, /* number of chunks that are hashed at once */
     GROUP_BYTES = TOGETHER * PL_CHUNK_BYTES,
     THREADS_MAX = 4
 };
@@ -77,7 +77,7 @@ static uint64_t hash_chunks(const uint8_t *data, uint64_t at, uint64_t bytes,
 typedef struct hash_work {
     const uint8_t *data;
     const blob_record *blob;
-    pl_hash *out; /* the hashes of all chunks */
+    pl_hash *out; /* gets the hashes of all chunks */
 } hash_work;
 
 static pl_status hash_item(void *context, size_t item, int thread)
@@ -95,7 +95,8 @@ static int hash_threads(void)
     return n < THREADS_MAX ? n : THREADS_MAX;
 }
 
-/* Hashes large blobs on several processors. False if threads cannot be started. */
+/* Hashes a large blob on several processors. Returns false if threads cannot be
+ * started. */
 static bool hash_beside(const uint8_t *data, blob_record *blob)
 {
     size_t n = blob_chunks(blob);
@@ -224,7 +225,7 @@ typedef struct blob_range {
     uint8_t *out;
 } blob_range;
 
-/* A chunk of which some bytes are to be read. */
+/* A chunk from which some bytes will be read. */
 typedef struct wanted_chunk {
     const blob_range *range;
     size_t index; /* number of the chunk in its blob */
@@ -308,8 +309,8 @@ static pl_status read_group(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-/* An engine is asked for several chunks at once, because each request takes a round
- * trip. Chunks that come from an engine are always checked. */
+/* Reads the wanted chunks. An engine is asked for several at once, because each request
+ * takes a round trip. Chunks that come from an engine are always checked. */
 static pl_status read_wanted(const wanted_chunk *wanted, size_t n, uint64_t bytes,
                              bool checked)
 {
@@ -366,9 +367,11 @@ static pl_status find_range(blob_range *r)
     PL_CHECK(find_blob(store_source(r->store), r->id, &r->blob));
     if (r->offset <= r->blob.bytes && r->len <= r->blob.bytes - r->offset)
         return PL_OK;
-    return pl_fail(PL_ERR_ARG, "blob %s has %llu bytes; %zu from %llu on were asked",
-                   short_hash(r->id, text), (unsigned long long)r->blob.bytes, r->len,
-                   (unsigned long long)r->offset);
+    return pl_fail(
+        PL_ERR_ARG,
+        "blob %s has %llu bytes; %zu bytes from offset %llu on were asked for",
+        short_hash(r->id, text), (unsigned long long)r->blob.bytes, r->len,
+        (unsigned long long)r->offset);
 }
 
 static pl_status read_once(blob_range range, bool checked)
@@ -382,7 +385,7 @@ static pl_status read_once(blob_range range, bool checked)
 
 /* A follower may know a blob that its writer has collected, or whose objects were
  * dropped from the engine. So after a failure the follower catches up and reads once
- * more. If the blob is gone then, the error is "not found" and not damage. */
+ * more. If the blob no longer exists then, the error is "not found" and not damage. */
 static pl_status read_blob(pl_store *store, blob_range range, bool checked)
 {
     range.store = store_part_of_blob(store, range.id);
@@ -489,7 +492,7 @@ static pl_status count_new(const pl_txn *txn, const blob_record *blob, uint64_t 
     return PL_OK;
 }
 
-/* Puts the chunks whose hashes are known, from the first on. */
+/* Puts all chunks whose hashes are known already. */
 static pl_status put_chunks(pl_txn *txn, const uint8_t *data, const blob_record *blob,
                             size_t first)
 {
@@ -566,8 +569,8 @@ static pl_status put_flowing(pl_txn *txn, const uint8_t *data, blob_record *blob
     blob_record old;
     bool found = false;
     PL_CHECK(bulk_begin(txn, blob->bytes));
-    /* Hashes and puts groups of chunks in turn. At the start the hashes of one group
-     * are known, at the end those of all groups. */
+    /* Hashes a group of chunks, puts it, and goes on to the next. The hashes of the
+     * first group are known at the start. */
     blob_flow f = {.txn = txn, .data = data, .blob = blob};
     size_t known = TOGETHER, n = blob_chunks(blob);
     for (; known < n; known += f.n_next) {
@@ -599,8 +602,8 @@ static pl_status check_fits(const pl_txn *txn, uint64_t bytes)
     if (bytes <= COMMIT_BYTES_MAX && there <= COMMIT_BYTES_MAX - bytes)
         return PL_OK;
     return pl_fail(PL_ERR_UNSUPPORTED,
-                   "one commit holds at most %llu bytes; this blob of %llu is too "
-                   "much, use smaller modules",
+                   "one commit can have at most %llu bytes, so this blob of %llu bytes "
+                   "does not fit; use smaller modules",
                    (unsigned long long)COMMIT_BYTES_MAX, (unsigned long long)bytes);
 }
 
@@ -653,7 +656,9 @@ static pl_status add_refs(pl_txn *txn, const pl_hash *id, int change)
     PL_CHECK(find_blob(txn_source(txn), id, &blob));
     pl_status status = PL_OK;
     if (change < 0 && blob.refs == 0)
-        status = pl_fail(PL_ERR_DAMAGED, "blob %s has fewer references than records",
+        status = pl_fail(PL_ERR_DAMAGED,
+                         "blob %s counts fewer references than records name it; check "
+                         "the store with `pathloom store fsck`",
                          short_hash(id, text));
     else
         blob.refs = change < 0 ? blob.refs - 1 : blob.refs + 1;
@@ -685,7 +690,9 @@ static pl_status drop_chunk(pl_txn *txn, const pl_hash *id)
     bool found = false;
     PL_CHECK(chunk_read(txn_source(txn), id, &chunk, &found));
     if (!found || chunk.refs == 0)
-        return pl_fail(PL_ERR_DAMAGED, "chunk %s has fewer references than blobs",
+        return pl_fail(PL_ERR_DAMAGED,
+                       "chunk %s counts fewer references than blobs name it; check the "
+                       "store with `pathloom store fsck`",
                        short_hash(id, text));
     if (--chunk.refs) {
         chunk_write(txn->batch, id, &chunk);
@@ -699,7 +706,8 @@ static pl_status drop_chunk(pl_txn *txn, const pl_hash *id)
     return PL_OK;
 }
 
-/* A blob may be listed more than once, or it may have got a new reference since. */
+/* Deletes a listed blob if it has no references. It may be listed twice, or have a
+ * reference again. */
 static pl_status sweep_blob(pl_txn *txn, const pl_hash *id)
 {
     blob_record blob;

@@ -9,11 +9,11 @@
 
 struct bulk_file {
     char path[PL_PATH_MAX];
-    kv_file *table; /* NULL once the file is durable */
+    kv_file *table; /* NULL after the file is durable */
     struct bulk_file *next;
 };
 
-/* The place where a chunk lay. */
+/* The place at which a released chunk was stored. */
 struct bulk_place {
     uint64_t pack;
     uint32_t number;
@@ -25,7 +25,8 @@ static const char *incoming(const pl_store *store, char path[PL_PATH_MAX])
 }
 
 /* ---- at opening ---- */
-/* Deletes rows of an interrupted copy, which lie in no table file of their own. */
+/* Deletes rows of an interrupted copy, because they are not in a table file of their
+ * own. */
 static pl_status delete_rows(pl_store *store, const row_key *first)
 {
     pl_status status = PL_OK;
@@ -186,7 +187,8 @@ static pl_status drop_from_to(kv *db, uint64_t pack, uint32_t from, uint32_t to)
 static pl_status next_of_pack(kv_cursor *cursor, bool *valid, kv_slice *key,
                               uint32_t *number)
 {
-    enum { PACK_BYTES = 8, NUMBER_BYTES = 4 }; /* as key_of_pack writes them */
+    /* sizes in a key as key_of_pack writes it */
+    enum { PACK_BYTES = 8, NUMBER_BYTES = 4 };
     kv_slice value;
     PL_CHECK(kv_cursor_next(cursor, valid, key, &value));
     *valid = *valid && key->len == PACK_BYTES + NUMBER_BYTES;
@@ -197,8 +199,8 @@ static pl_status next_of_pack(kv_cursor *cursor, bool *valid, kv_slice *key,
 }
 
 /* A dropped file may have held the deletions of rows in another file, and then those
- * rows reappear. This function deletes them again. `seen`: the numbers that existed
- * before, in rising order. */
+ * rows reappear. This function deletes them again. `seen` has the chunk numbers that
+ * existed before, in rising order. */
 static pl_status delete_again(const pl_txn *txn, uint64_t pack, const pl_buf *seen)
 {
     pl_status status = PL_OK;
@@ -228,7 +230,7 @@ done:
     return status;
 }
 
-/* Drops everything that lies between two chunks that still exist. Reads the pack. */
+/* Drops everything between chunks that still exist. It reads all keys of the pack. */
 static pl_status drop_gaps(const pl_txn *txn, uint64_t pack)
 {
     pl_status status = PL_OK;

@@ -9,24 +9,25 @@
  *   committed        the batch decides, as for small blobs
  *
  * If the process ends before the batch is committed, the file's keys are above the
- * newest commit; by that the next opening recognises them. A file holds the chunks of
- * one blob, so usually all chunks of a file become garbage together. Then the file is
+ * newest commit; so the next opening recognises them. A file holds the chunks of one
+ * blob, so usually all chunks of a file become garbage together. Then the file is
  * dropped without compaction. */
 #ifndef PL_STORE_BULK_H
 #define PL_STORE_BULK_H
 #include "store/store_internal.h"
 
-/* For a writer, before its first commit: removes the files that an earlier process
+/* A writer calls this before its first commit. It removes files that an earlier process
  * left. */
 PL_MUST_CHECK pl_status bulk_clean(pl_store *store);
 
 /* Announces `new_bytes` of chunks of one blob. A small blob goes into the batch, a
  * large one into a file. */
 PL_MUST_CHECK pl_status bulk_begin(pl_txn *txn, uint64_t new_bytes);
-bool bulk_takes(const pl_txn *txn); /* true between begin and end of a large blob */
+/* true between bulk_begin and bulk_end of a large blob */
+bool bulk_takes(const pl_txn *txn);
 PL_MUST_CHECK pl_status bulk_put(pl_txn *txn, const row_key *key, const void *data,
                                  size_t len);
-/* The blob is complete: its file becomes durable. */
+/* Call it when the blob is complete: makes its file durable. */
 PL_MUST_CHECK pl_status bulk_end(pl_txn *txn);
 
 size_t bulk_files(const pl_txn *txn); /* how many files this transaction has */
@@ -37,6 +38,7 @@ PL_MUST_CHECK pl_status bulk_take_in(pl_txn *txn);
 void bulk_let_go(pl_txn *txn, const chunk_record *chunk);
 void bulk_drop(pl_txn *txn);
 void bulk_settle(pl_store *store); /* waits until those files are dropped */
-void bulk_clear(pl_txn *txn);      /* removes files that were not taken in */
+/* removes files that did not become part of the database */
+void bulk_clear(pl_txn *txn);
 
 #endif

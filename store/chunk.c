@@ -22,7 +22,7 @@ static pl_status pin_row(row_source from, const chunk_record *chunk, kv_pin *out
         (unsigned long long)chunk->pack);
 }
 
-/* The stored bytes of the chunk, from the database or from the engine. */
+/* Gets the chunk's bytes as they are stored, from the database or from the engine. */
 static pl_status find_bytes(row_source from, const pl_hash *id,
                             const chunk_record *chunk, chunk_view *out)
 {
@@ -38,8 +38,8 @@ static pl_status find_bytes(row_source from, const pl_hash *id,
     return PL_OK;
 }
 
-/* Reads a chunk without checking its hash. For a base this is enough: damage of a base
- * changes the decoded chunk, whose hash is checked. */
+/* Reads a chunk without checking its hash. For a base this is enough, because damage of
+ * the base changes the decoded chunk, whose hash is checked. */
 static pl_status load_at(row_source from, const pl_hash *id, const chunk_record *chunk,
                          int depth, chunk_view *out);
 

@@ -12,32 +12,33 @@
 
 typedef enum chunk_coding { CHUNK_RAW, CHUNK_PLANES, CHUNK_DELTA } chunk_coding;
 
-/* The longest chain of deltas that depend on each other; a longer one counts as
- * damage. */
+/* The longest allowed chain of deltas, each of which depends on the next; a longer one
+ * is damage. */
 enum { CHUNK_DEPTH_MAX = 6 };
 
 /* A chunk that was read; `data` is valid until chunk_close. */
 typedef struct chunk_view {
     const uint8_t *data;
     size_t len;
-    kv_pin pin;     /* a chunk in the database: the row itself, not a copy */
+    kv_pin pin;     /* the row itself, not a copy, if the chunk is in the database */
     pl_buf fetched; /* bytes that came from an engine */
     pl_buf decoded; /* the raw bytes of a coded chunk */
 } chunk_view;
 
-/* The sentence of ERR_DAMAGED says what is wrong, without the chunk's name. */
+/* Opens a chunk and checks its hash. ERR_DAMAGED: the error says what is wrong, without
+ * the chunk's name. */
 PL_MUST_CHECK pl_status chunk_open(row_source from, const pl_hash *id, size_t expected,
                                    chunk_view *out);
-/* The same without checking the hash, for a caller whose receiver checks the hash of
- * the whole blob. */
+/* As chunk_open, without checking the hash, if the receiver checks the hash of the
+ * whole blob. */
 PL_MUST_CHECK pl_status chunk_lend(row_source from, const pl_hash *id, size_t expected,
                                    chunk_view *out);
-/* Opens n chunks and computes their hashes side by side. If one of them fails, none
- * stays open. */
+/* Opens n chunks and computes their hashes together. If one of them fails, all are
+ * closed. */
 PL_MUST_CHECK pl_status chunk_open_all(row_source from, const pl_hash *ids,
                                        const size_t *expected, size_t n,
                                        chunk_view *out);
-/* The same for a caller that already has the chunk's record. */
+/* As chunk_open, for a caller that already has the chunk's record. */
 PL_MUST_CHECK pl_status chunk_load(row_source from, const pl_hash *id,
                                    const chunk_record *chunk, chunk_view *out);
 void chunk_close(chunk_view *view); /* accepts an empty view */

@@ -23,8 +23,8 @@ typedef struct collection {
     size_t n;
     /* number of the newest version of the module that is being visited */
     uint64_t head;
-    tally released; /* references to blobs that would be dropped */
-    tally loose;    /* references to chunks that would be dropped */
+    tally released; /* references to blobs that collection would drop */
+    tally loose;    /* references to chunks that collection would drop */
 } collection;
 
 /* ---- choosing ---- */
@@ -72,8 +72,8 @@ static pl_status count_freed_blob(collection *c, const pl_hash *id, uint64_t rel
     return PL_OK;
 }
 
-/* Counts the chunks that would be dropped: those of which every reference would be
- * dropped. Appends their bases. */
+/* Counts the chunks that would be dropped, because all their references would be.
+ * Appends their bases. */
 static pl_status count_chunks(collection *c, const tally *released, tally *bases)
 {
     pl_hash id;

@@ -21,8 +21,8 @@
 enum { WIDTH = sizeof(uint32_t), EXPONENTS = 256, GROUP_MIN = 8192, LENGTH_BYTES = 4 };
 
 /* ---- integers in the order of floats ---- */
-/* The function is its own inverse: the sign bit stays, and the other bits of a negative
- * number are inverted. */
+/* Keeps the sign bit, and inverts the other bits of negative numbers. The function is
+ * its own inverse. */
 static uint32_t order_of(uint32_t bits)
 {
     return bits ^ (0u - (bits >> 31)) >> 1;
@@ -40,8 +40,8 @@ static uint32_t load_u32(const uint8_t *at)
     return bits;
 }
 
-/* Half of the sum, rounded down, without overflow: the common bits plus half of the
- * bits that differ. The top bit is inverted so that signed order becomes unsigned
+/* Returns half of the sum, rounded down, without overflow: common bits plus half of the
+ * differing bits. The top bit is inverted so that signed order becomes unsigned
  * order. */
 static uint32_t middle(uint32_t a, uint32_t b)
 {
@@ -52,8 +52,9 @@ static uint32_t middle(uint32_t a, uint32_t b)
 
 /* ---- groups ---- */
 typedef struct grouping {
-    uint8_t group[EXPONENTS];    /* the group of an exponent */
-    size_t start[EXPONENTS + 1]; /* the first position of a group in sorted order */
+    uint8_t group[EXPONENTS]; /* for each exponent, its group */
+    /* for each group, its first position in sorted order */
+    size_t start[EXPONENTS + 1];
     int n_groups;
 } grouping;
 
@@ -81,7 +82,7 @@ static void make_groups(const uint32_t *predicted, size_t n, grouping *out)
         out->start[++out->n_groups] = n;
 }
 
-/* Writes `predicted`, in the order of the chunk. */
+/* Writes the predictions p of all values, in the order of the chunk. */
 static void predict_values(const uint8_t *a, const uint8_t *b, size_t n,
                            uint32_t *predicted)
 {

@@ -11,12 +11,14 @@
 enum {
     PACK_BUFFER_BYTES = 32 << 20,
     RECORD_BUFFER_BYTES = 8 << 20,
-    /* Blocks larger than the allocator keeps (KEPT_BLOCK in base/mem.c): a buffer that
-     * was written goes back to the system. Smaller blocks left gaps that the next
-     * buffer did not fill, so a home's memory grew for a hundred phases. */
+    /* These blocks are larger than those that the allocator keeps (KEPT_BLOCK in
+     * base/mem.c), so a written buffer goes back to the system. Smaller blocks left
+     * gaps that the next buffer did not fill, so a home's memory grew for a hundred
+     * phases. */
     ARENA_BLOCK_BYTES = 5 << 20,
     /* Eleven families of records have a buffer each, mostly almost empty. Blocks of 5
-     * MiB for them often came from dirty gaps of the heap, whole. */
+     * MiB for them often lay in heap memory that had been used before, so each occupied
+     * all its 5 MiB. */
     RECORD_BLOCK_BYTES = 256 << 10,
     RECORD_CACHE_BYTES = 4 << 20,
     WAL_BYTES = 128 << 20,
@@ -25,7 +27,7 @@ enum {
     OPERATION_DELETE = 2
 };
 
-/* Options that the C interface has no setters for. */
+/* Options for which the C interface has no setter. */
 static const char STRICT[] = "track_and_verify_wals_in_manifest=true;paranoid_file_"
                              "checks=true;memtable_protection_bytes_per_key=8;force_"
                              "consistency_checks=true;max_bgerror_resume_count=0";
@@ -47,7 +49,7 @@ struct kv {
     rocksdb_readoptions_t *read;
     rocksdb_writeoptions_t *write;
     char path[PL_PATH_MAX];
-    struct kv *next; /* the next abandoned database */
+    struct kv *next; /* next in the list of abandoned databases */
 };
 
 /* Databases that are kept until the process ends; the list keeps them reachable. */
@@ -65,7 +67,7 @@ struct kv_cursor {
     rocksdb_iterator_t *rows;
     const kv *db;
     pl_buf prefix;
-    bool ready; /* true if the iterator is at a row that was not returned yet */
+    bool ready; /* whether the iterator is at a row that was not returned yet */
 };
 
 const char *kv_family_name(kv_family family)
@@ -78,12 +80,13 @@ uint8_t kv_family_id(kv_family family)
     return FAMILIES[family].id;
 }
 
-/* Frees `error`. Only the text of a RocksDB error tells the cause. */
+/* Turns a RocksDB error into a status, and frees `error`. Only its text tells the
+ * cause. */
 static pl_status database_failed(const char *verb, const char *path, char *error)
 {
     pl_status status = PL_ERR_IO;
     const char *remedy = "look at the disk and the system's log", *cause = error;
-    /* only while opening: after that, the same errors mean that the disk has changed */
+    /* Only while opening: later, the same errors mean that the disk has changed. */
     bool opens = strcmp(verb, "open") == 0;
     if (opens &&
         (strstr(error, "Permission denied") || strstr(error, "not permitted"))) {
@@ -119,12 +122,12 @@ static rocksdb_block_based_table_options_t *record_tables(void)
     rocksdb_block_based_options_set_filter_policy(
         table, rocksdb_filterpolicy_create_bloom_full(10));
     rocksdb_block_based_options_set_block_cache(table, cache);
-    rocksdb_cache_destroy(cache); /* the options keep it */
+    rocksdb_cache_destroy(cache); /* the options keep the cache */
     return table;
 }
 
-/* Chunks are read once, or they are in the page cache. So a cache for their blocks
- * would only take memory. */
+/* Chunks are read once, or they are in the page cache. So a block cache for them would
+ * only take memory. */
 static rocksdb_block_based_table_options_t *pack_tables(void)
 {
     rocksdb_block_based_table_options_t *table = rocksdb_block_based_options_create();
@@ -185,7 +188,7 @@ static pl_status make_options(kv *db, kv_mode mode)
     return PL_OK;
 }
 
-/* Opens all families at once: they are made together and are never dropped. */
+/* Opens all families at once, because they are created together and never dropped. */
 static pl_status open_database(kv *db, kv_mode mode, const char *scratch)
 {
     const char *names[KV_FAMILY_COUNT];
@@ -298,7 +301,8 @@ kv_cursor *kv_cursor_open(kv *db, kv_batch *batch, kv_family family, kv_slice pr
     if (batch)
         cursor->rows = rocksdb_writebatch_wi_create_iterator_with_base_cf(
             batch->writes, cursor->rows, db->families[family]);
-    pl_buf_reserve(&cursor->prefix, prefix.len + 1); /* never NULL */
+    /* makes the prefix's pointer valid even if it is empty */
+    pl_buf_reserve(&cursor->prefix, prefix.len + 1);
     pl_buf_append(&cursor->prefix, prefix.data, prefix.len);
     kv_cursor_seek(cursor, prefix);
     return cursor;

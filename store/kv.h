@@ -6,7 +6,7 @@
  * - The write-ahead log is read back in the mode that refuses any damage except a torn
  *   tail. Closed logs are tracked in the manifest, and every flush and compaction is
  *   read back. The default mode silently drops synced commits. Only a caller that has
- *   proved that nothing is lost may ask for it (KV_MEND).
+ *   proved that nothing is lost may use that mode (KV_MEND).
  * - The pack family holds chunks of up to 1 MiB under rising keys. So its files never
  *   overlap, and compaction moves files instead of rewriting them. A chunk that is
  *   deleted soon after it was written is cancelled by its single deletion before it
@@ -53,9 +53,9 @@ typedef enum kv_mode {
     KV_WRITE, /* read and write */
     /* read while a writer writes; `scratch` is a private folder for its log */
     KV_FOLLOW,
-    /* read only what lies before the first damage of the log; change nothing */
+    /* read only the commits before the first damage of the log; change nothing */
     KV_LOOK,
-    KV_MEND /* read and write; drop the log from its first damage on */
+    KV_MEND /* read and write; drop the part of the log after its first damage */
 } kv_mode;
 
 typedef struct kv kv;
@@ -67,7 +67,7 @@ PL_MUST_CHECK pl_status kv_open(const char *path, kv_mode mode, const char *scra
 /* `abandon` leaves RocksDB's objects allocated: after a failed write its own assertions
  * would abort the process while it closes. */
 void kv_close(kv **db, bool abandon);
-/* KV_FOLLOW: catch up with the writer; other modes: nothing */
+/* With KV_FOLLOW catches up with the writer; in other modes does nothing. */
 PL_MUST_CHECK pl_status kv_refresh(kv *db);
 
 /* A value that is not copied; `data` is NULL if there is no such key. Call kv_unpin
@@ -75,7 +75,7 @@ PL_MUST_CHECK pl_status kv_refresh(kv *db);
 typedef struct kv_pin {
     const uint8_t *data;
     size_t len;
-    /* a pinned slice of RocksDB; if `copied`, memory that RocksDB allocated */
+    /* RocksDB's pinned slice or, if `copied`, memory that RocksDB allocated */
     void *handle;
     bool copied;
 } kv_pin;
@@ -86,16 +86,16 @@ void kv_unpin(kv_pin *pin); /* accepts an empty pin */
 typedef struct kv_cursor kv_cursor;
 typedef struct kv_batch kv_batch;
 
-/* If `batch` is not NULL, its operations are seen on top of the database. */
+/* With a batch, the cursor shows the database as the batch would change it. */
 kv_cursor *kv_cursor_open(kv *db, kv_batch *batch, kv_family family, kv_slice prefix);
 void kv_cursor_close(kv_cursor **cursor); /* accepts NULL */
-/* Steps to the first or next row; *valid is false after the last. The slices live
+/* Steps to the first or next row; *valid is false after the last. The slices are valid
  * until the next step. */
 PL_MUST_CHECK pl_status kv_cursor_next(kv_cursor *cursor, bool *valid, kv_slice *key,
                                        kv_slice *value);
 /* Makes the first step go to the lowest key that is not below `key`. */
 void kv_cursor_seek(kv_cursor *cursor, kv_slice key);
-/* The highest key of the family; empty if there is none. */
+/* Gets the highest key of the family; empty if it has no rows. */
 PL_MUST_CHECK pl_status kv_last_key(kv *db, kv_family family, pl_buf *out);
 
 /* ---- writing ---- */
@@ -107,23 +107,24 @@ void kv_batch_keep(kv_batch *batch);
 kv_slice kv_batch_kept(const kv_batch *batch);
 void kv_put(kv_batch *batch, kv_family family, kv_slice key, kv_slice value);
 void kv_delete(kv_batch *batch, kv_family family, kv_slice key);
-/* As kv_get, but the batch's own operations are seen on top of the database. */
+/* As kv_get, from the database as the batch would change it. */
 PL_MUST_CHECK pl_status kv_batch_get(kv_batch *batch, kv_family family, kv_slice key,
                                      kv_pin *out);
 uint64_t kv_batch_bytes(const kv_batch *batch);
 size_t kv_batch_count(const kv_batch *batch);
-/* The hash "commit" over the operations so far, without those on the pack family
+/* Computes the hash "commit" of the operations so far, without those on the pack family
  * (PROTOCOL 4.6). */
 void kv_batch_digest(kv_batch *batch, pl_hash *out);
 
-/* One atomic, synced write. After a failure the database must not be written to again.
+/* Makes one atomic, synced write. After a failure nothing may be written to the
+ * database again.
  */
 PL_MUST_CHECK pl_status kv_commit(kv *db, kv_batch *batch);
 
 /* ---- table files that are made beside the database ---- */
 typedef struct kv_file kv_file;
 PL_MUST_CHECK pl_status kv_file_create(const char *path, kv_file **out);
-/* Each key must be greater than the one before it. */
+/* Adds a row; each key must be greater than the previous one. */
 PL_MUST_CHECK pl_status kv_file_put(kv_file *file, const char *path, kv_slice key,
                                     kv_slice value);
 /* Completes the file, makes it durable and closes it. */

@@ -25,13 +25,16 @@ typedef struct mirror {
     pl_store *from;
     kv *to;
     kv_batch *batch;
-    bool same_line;  /* the target is an earlier state of the source */
-    bool later;      /* the target is a later state of the source */
-    uint64_t common; /* the newest commit that both have */
-    bool marked;     /* the target is marked: chunks are being copied */
-    /* if the source has an engine: the places in packs that its chunk records name */
+    bool same_line;  /* whether the target is an earlier state of the source */
+    bool later;      /* whether the target is a later state of the source */
+    uint64_t common; /* the newest commit that source and target both have */
+    /* whether the target has the mark that says that chunks are being copied */
+    bool marked;
+    /* the places in packs that the source's chunk records name; used if it has an
+     * engine */
     tally places;
-    pl_buf *left; /* in a copy in two steps: gets the content of the last batch */
+    /* gets the content of the last batch, if the copy is made in two steps */
+    pl_buf *left;
     uint64_t to_sequence, to_epoch;
     pl_mirror_report *report;
 } mirror;
@@ -103,8 +106,8 @@ static pl_status flush_batch(mirror *m)
     return status;
 }
 
-/* While this row exists, chunks that no record names are no damage. The last batch
- * deletes it. */
+/* Writes the row STORE_MIRROR_ROW. While it exists, chunks that no record names are not
+ * damage. The last batch deletes it. */
 static void mark_begin(mirror *m)
 {
     pl_buf fields = {0};
@@ -125,8 +128,8 @@ static bool is_sure(const mirror *m, uint64_t pack)
     return pack <= m->common || (m->later && pack > m->from->sequence);
 }
 
-/* The cursor shows the state as of its opening, so commits in between do not disturb
- * it. */
+/* Copies a chunk. The cursor shows the state at its opening, so commits meanwhile do
+ * not disturb it. */
 static pl_status bring_chunk(mirror *m, kv_family family, const side *from,
                              const side *to, int order)
 {
@@ -265,14 +268,14 @@ static pl_status gather_records(mirror *m)
         PL_CHECK(each_pair(m, (kv_family)f, bring_record));
     if (m->to_epoch <= m->from->epoch)
         return PL_OK;
-    /* written also if the copy is made elsewhere */
+    /* this row is also written if the copy is made in a different folder */
     pl_put_u64(&fields, 1, m->to_epoch);
     row_write(m->batch, KV_META, &key, &fields);
     return PL_OK;
 }
 
-/* A mark above the state that the last batch leaves would mean that commits were lost.
- * So the mark is first lowered to a commit that both states have. */
+/* A mark above the state after the last batch would mean that commits were lost. So the
+ * mark is first lowered to a commit that both states have. */
 static bool needs_new_mark(const mirror *m)
 {
     return m->later;
@@ -377,7 +380,7 @@ static pl_status compare_target(mirror *m, mirror_target *to)
     if (!to->force && !(same_store && m->same_line))
         status = pl_fail(
             PL_ERR_EXISTS,
-            "%s holds %s; name an empty folder, or say --force to replace it",
+            "%s has %s; name an empty folder, or give --force to replace it",
             to->folder,
             same_store ? "a later or another state of this store" : "another store");
     m->to_epoch = m->to_epoch > to->epoch ? m->to_epoch : to->epoch;
@@ -399,8 +402,8 @@ static pl_status open_target(mirror *m, mirror_target *to)
     if (in_engine)
         return pl_fail(
             PL_ERR_UNSUPPORTED,
-            "the chunks of %s lie in an engine, which nothing is copied into; restore "
-            "to a folder of its own, then use it or push from it",
+            "the chunks of %s are in an engine, and a copy cannot be made into an "
+            "engine; restore to a new folder, then use that folder or push from it",
             folder);
     PL_CHECK(kv_open(pl_join(path, folder, "db"), KV_MAKE, NULL, &m->to));
     return compare_target(m, to);
@@ -432,7 +435,8 @@ pl_status mirror_into(pl_store *from, mirror_target *to, pl_buf *left,
     if (left)
         pl_buf_clear(left);
     if (from->mode != PL_STORE_READ)
-        return pl_fail(PL_ERR_ARG, "a store is copied by a reader");
+        return pl_fail(PL_ERR_ARG,
+                       "a store can be copied only if it is opened for reading");
     PL_CHECK(pl_make_folders(to->folder));
     return copy_to_target(&m, to);
 }

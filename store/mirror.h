@@ -20,12 +20,12 @@ typedef struct mirror_target {
  * pl_store_mirror. */
 PL_MUST_CHECK pl_status mirror_into(pl_store *from, mirror_target *to, pl_buf *left,
                                     pl_mirror_report *report);
-/* Does the rest (`left`) in one commit. May be called again. ERR_DAMAGED if `left`
- * cannot be decoded. */
+/* Does what remains (`left`) in one commit. It may be called again. ERR_DAMAGED if
+ * `left` cannot be decoded. */
 PL_MUST_CHECK pl_status mirror_finish(const char *folder, const pl_buf *left);
 
-/* ERR_BUSY while a copy into this folder is decided and not finished. If the folder's
- * name says that it is a part, copies into the folder above it count, too. */
+/* Returns ERR_BUSY while a copy into this folder is decided but not finished. If the
+ * folder's name says that it is a part, copies into the folder above it count, too. */
 PL_MUST_CHECK pl_status mirror_check(const char *folder);
 /* Removes files and rows that an undecided copy left in a store. The store has commits
  * and is locked. */

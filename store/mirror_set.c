@@ -3,7 +3,7 @@
  *   FOLDER/home-N/LEFT  what remains to be done in a prepared part (mirror.h)
  *   FOLDER/new-N        a part that the folder did not have
  *   FOLDER/home-N/new   will replace a part whose history differs
- *   FOLDER/new          the same for a store in one piece
+ *   FOLDER/new will replace a store in one piece whose history differs
  *   FOLDER/COPY         text: "pathloom copy 1"; two numbers as in PARTS, or 0 and 0
  *                       for a store in one piece; then one line per part: the hash
  *                       of its LEFT
@@ -66,11 +66,10 @@ pl_status mirror_check(const char *folder)
     bool own = is_decided(folder);
     if (!own && !(is_part(folder) && is_decided(pl_path_above(above, folder))))
         return PL_OK;
-    return pl_fail(
-        PL_ERR_BUSY,
-        "%s is being made a copy of another store, or that was ended half-way; give "
-        "the same `pathloom store backup` or `restore` again, and it is done",
-        own ? folder : above);
+    return pl_fail(PL_ERR_BUSY,
+                   "a copy into %s is being made, or was interrupted; give the same "
+                   "`pathloom store backup` or `restore` again to finish it",
+                   own ? folder : above);
 }
 
 /* ---- links and mount points ---- */
@@ -84,8 +83,9 @@ static bool is_elsewhere(const char *folder, const char *path)
         stat(folder, &above) != 0)
         return false;
     return S_ISLNK(info.stx_mode) || (info.stx_attributes & STATX_ATTR_MOUNT_ROOT) ||
-           (S_ISDIR(info.stx_mode) && /* in layered file systems files have device
-                                         numbers of their own */
+           /* only folders count: in layered file systems, files have different device
+            * numbers */
+           (S_ISDIR(info.stx_mode) &&
             makedev(info.stx_dev_major, info.stx_dev_minor) != above.st_dev);
 }
 
@@ -95,8 +95,8 @@ static pl_status check_movable(const char *folder, const char *path)
         return PL_OK;
     return pl_fail(
         PL_ERR_UNSUPPORTED,
-        "%s is a link or a disk of its own, which a copy cannot take the place of; "
-        "move what it holds into %s (which may be a link itself), and give this again",
+        "%s is a link or a mount point, which a copy cannot replace; move its contents "
+        "into %s (which may itself be a link), and give this command again",
         path, folder);
 }
 
@@ -107,9 +107,10 @@ static pl_status check_link(const char *path)
     struct stat info;
     if (lstat(path, &info) != 0 || !S_ISLNK(info.st_mode) || pl_path_exists(path))
         return PL_OK;
-    return pl_fail(
-        PL_ERR_NOT_FOUND,
-        "%s is a link to what is not there; mount its disk, or delete the link", path);
+    return pl_fail(PL_ERR_NOT_FOUND,
+                   "%s is a link to a path that does not exist; mount its disk, or "
+                   "delete the link",
+                   path);
 }
 
 /* ---- locks ---- */
@@ -182,10 +183,11 @@ static pl_status read_decision(copy_set *c)
     pl_status status = pl_read_file(pl_join(path, c->folder, "COPY"), &text);
     pl_buf_append(&text, "", 1);
     if (status == PL_OK && !parse_decision((char *)text.data, c))
-        status = pl_fail(PL_ERR_DAMAGED,
-                         "%s does not say what was to be copied; delete the folder "
-                         "above it if that is a backup, and make it anew",
-                         path);
+        status = pl_fail(
+            PL_ERR_DAMAGED,
+            "the file %s does not say which copy to finish; if the folder above it is "
+            "a backup, delete that folder and make the backup again",
+            path);
     pl_buf_destroy(&text);
     return status;
 }
@@ -244,8 +246,8 @@ static pl_status do_what_is_left(const copy_set *c, int part, const char *folder
     PL_TRY(pl_read_file(path, &left));
     pl_hash_of("left", left.data, left.len, &hash);
     if (!pl_hash_equal(&hash, &c->left[part]))
-        PL_TRY(pl_fail(PL_ERR_DAMAGED, "%s has not the hash that %s/COPY names", path,
-                       c->folder));
+        PL_TRY(pl_fail(PL_ERR_DAMAGED, "%s does not have the hash that %s/COPY names",
+                       path, c->folder));
     PL_TRY(mirror_finish(folder, &left));
     PL_TRY(pl_failpoint("store.copy.before"));
     PL_TRY(pl_remove_tree(path));
@@ -328,8 +330,9 @@ pl_status mirror_clear(const char *folder)
 }
 
 /* ---- before the decision ---- */
-/* Prepares an existing part in place, or makes it anew inside its folder. Removes what
- * an earlier, undecided copy prepared. `at` gets the folder in which the part was
+/* Prepares an existing part for the copy: in place, or as a new copy inside its folder.
+ * Removes what an earlier, undecided copy prepared. `at` gets the folder in which the
+ * part was
  * made. */
 static pl_status prepare_old(pl_store *from, const char *folder, bool force,
                              char at[PL_PATH_MAX], pl_buf *left, pl_mirror_report *out)
@@ -398,8 +401,8 @@ static pl_status check_target(const copy_set *c, bool force)
     if (there.n <= c->counts.n || force)
         return check_part_folders(c);
     return pl_fail(PL_ERR_EXISTS,
-                   "%s has %d parts, and what is copied there has %d; name an empty "
-                   "folder, or say --force to replace it",
+                   "%s has %d parts, but the store to copy has %d; name an empty "
+                   "folder, or give --force to replace it",
                    c->folder, there.n, c->counts.n);
 }
 
@@ -436,7 +439,7 @@ static pl_status copy_one(copy_set *c, pl_store *from, bool force,
     mirror_target to = {.folder = c->folder, .force = force};
     if (is_decided(c->folder))
         PL_CHECK(end_locked(c));
-    /* if a copy was just finished, the folder may be a store in parts now */
+    /* a copy that was just finished may have made the folder a store in parts */
     PL_CHECK(check_whole(c->folder));
     PL_CHECK(pl_remove_tree(pl_join(fresh, c->folder, "new")));
     PL_CHECK(mirror_into(from, &to, NULL, out));

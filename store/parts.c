@@ -124,11 +124,11 @@ pl_status pl_store_count_parts(const char *folder, pl_parts *out)
     *out = (pl_parts){0, 0};
     PL_CHECK(mirror_check(folder));
     if (is_half_divided(folder))
-        return pl_fail(
-            PL_ERR_DAMAGED,
-            "the store %s was being divided when that was ended: half of it lies in "
-            "%s; `pathloom train` or `pathloom homes` on its run go on with it",
-            folder, pl_store_part(folder, 0, path));
+        return pl_fail(PL_ERR_DAMAGED,
+                       "the division of the store %s into parts was interrupted: a "
+                       "part of it is in %s; run `pathloom train` or `pathloom homes` "
+                       "on its run to finish the division",
+                       folder, pl_store_part(folder, 0, path));
     if (!pl_path_exists(pl_join(path, folder, "PARTS")))
         return PL_OK;
     pl_status status = pl_read_file(path, &text);
@@ -196,10 +196,11 @@ pl_status pl_store_divide(const char *folder)
     if (pl_path_exists(pl_join(path, folder, "PARTS")))
         return PL_OK;
     if (pl_path_exists(pl_join(path, folder, "ENGINE")))
-        return pl_fail(PL_ERR_UNSUPPORTED,
-                       "the chunks of %s lie in a storage engine under the name of the "
-                       "whole store, which is not divided; push it into a new store",
-                       folder);
+        return pl_fail(
+            PL_ERR_UNSUPPORTED,
+            "the store %s cannot be divided, because its chunks are in a storage "
+            "engine under the name of the whole store; push it into a new store",
+            folder);
     PL_CHECK(pl_make_folders(pl_store_part(folder, 0, part)));
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const char *name = names[i];
@@ -267,7 +268,7 @@ static pl_status fail_copied(const pl_store *store)
 {
     PL_CHECK(mirror_check(store->folder));
     return pl_fail(PL_ERR_BUSY,
-                   "the parts of %s change while they are looked at; try again",
+                   "the parts of %s changed while they were read; try again",
                    store->folder);
 }
 
@@ -292,11 +293,11 @@ static pl_status open_all_parts(pl_store *store, int n)
 pl_status parts_open(pl_store *store, int n)
 {
     if (store->mode != PL_STORE_READ)
-        return pl_fail(
-            PL_ERR_UNSUPPORTED,
-            "the store %s belongs to %d homes, which this does not span yet; push it "
-            "into a store of its own (`pathloom store push FOLDER`) and do it there",
-            store->folder, n);
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "this command does not work on the store %s, because it is "
+                       "divided between %d homes; copy it into a new store (`pathloom "
+                       "store push FOLDER`) and give the command there",
+                       store->folder, n);
     parts_stamp before = stamp_of(store);
     pl_status status = open_all_parts(store, n);
     parts_stamp after = stamp_of(store);
@@ -403,11 +404,11 @@ pl_status parts_refresh(pl_store *store)
         PL_CHECK(fail_copied(store));
     if (view != ROLLBACK_HALF)
         return PL_OK;
-    return pl_fail(
-        PL_ERR_BUSY,
-        "a rollback of the store %s was ended half-way, and is in some of its %d homes "
-        "only; `pathloom train` on its run, or the same rollback again, ends it",
-        store->folder, store->n_parts);
+    return pl_fail(PL_ERR_BUSY,
+                   "a rollback of the store %s was interrupted, and only some of its "
+                   "%d homes have made it; run `pathloom train` on its run, or the "
+                   "same rollback again, to finish it",
+                   store->folder, store->n_parts);
 }
 
 uint64_t pl_store_part_sequence(const pl_store *store, int part)
@@ -444,7 +445,7 @@ static pl_store *owner_of(const pl_store *store, const char *name)
     return owner;
 }
 
-/* The part that the notes name; else the first part that has the name. */
+/* Returns the part that the notes name, else the first part that has the name. */
 int pl_store_part_of(pl_store *store, const char *name)
 {
     if (store->n_parts == 0)
@@ -460,15 +461,15 @@ pl_status parts_refuse(const pl_store *store, const char *what)
 {
     if (store->n_parts == 0)
         return PL_OK;
-    return pl_fail(
-        PL_ERR_UNSUPPORTED,
-        "%s works on the store of one home at a time, and %s has %d; give --store "
-        "%s/home-N",
-        what, store->folder, store->n_parts, store->folder);
+    return pl_fail(PL_ERR_UNSUPPORTED,
+                   "%s works on the store of one home, but %s has the stores of %d "
+                   "homes; give --store %s/home-N",
+                   what, store->folder, store->n_parts, store->folder);
 }
 
 /* ---- by name ---- */
-/* The owner answers; else the first part that knows the thing; else the last part. */
+/* Asks the owner of the name or, if there is no note about the name, each part until
+ * one knows it. */
 #define FIRST_PART(call)                                                               \
     do {                                                                               \
         pl_status answer = PL_ERR_NOT_FOUND;                                           \
@@ -502,7 +503,8 @@ static pl_store *part_with_module(pl_store *store, const char *module)
         head_record head;
         bool found = false;
         if (head_read(store_source(store->parts[i]), module, &head, &found) != PL_OK)
-            return store->parts[i]; /* that part will report the failure */
+            /* the caller will get the same failure from that part */
+            return store->parts[i];
         if (found && (!best || head.number > newest)) {
             best = store->parts[i];
             newest = head.number;
@@ -553,7 +555,7 @@ typedef struct place {
 typedef struct listing {
     place *places;
     size_t n;
-    int part; /* the part that is being listed */
+    int part; /* number of the part that is being listed */
 } listing;
 
 static void list_part_name(listing *l, const char *name)
@@ -688,8 +690,8 @@ typedef struct owned_pending {
     void *context;
 } owned_pending;
 
-/* While a module moves, the next part has copies of its pending updates. They are left
- * out. */
+/* While a module moves, the next part has copies of its pending updates. These copies
+ * are left out. */
 static pl_status tell_pending(void *context, const char *module,
                               const pl_contribution *c)
 {
@@ -758,7 +760,9 @@ static pl_status audit_owners(pl_store *store, pl_problem_fn fn, void *context,
         if (strcmp(l.places[i - 1].name, l.places[i].name) != 0 ||
             owner_of(store, l.places[i].name))
             continue;
-        snprintf(text, sizeof text, "module %s is in home-%d and in home-%d",
+        snprintf(text, sizeof text,
+                 "module %s is in the stores of two homes, home-%d and home-%d, and no "
+                 "note says which one owns it",
                  l.places[i].name, l.places[i - 1].part + 1, l.places[i].part + 1);
         fn(context, text);
         out->n_problems++;

@@ -28,12 +28,12 @@ PL_MUST_CHECK pl_status parts_clear_removed(const char *folder, int part);
 PL_MUST_CHECK pl_status parts_make_again(const char *folder, int part);
 PL_MUST_CHECK pl_status parts_unmark(const char *folder, int part);
 bool parts_is_made(const char *folder, int part);
-/* ERR_UNSUPPORTED for a store in parts. `what` names the operation that works only on a
- * single part. */
+/* Returns ERR_UNSUPPORTED for a store in parts. `what` names the operation, which works
+ * only on one part. */
 PL_MUST_CHECK pl_status parts_refuse(const pl_store *store, const char *what);
 
-/* The functions of store.h of the same names, for a store with n_parts > 0. */
-/* The part that has this blob; NULL if no part has it. */
+/* The functions of store.h with the same names, for a store with n_parts > 0. */
+/* Returns the part that has this blob; NULL if no part has it. */
 pl_store *parts_with_blob(pl_store *store, const pl_hash *blob);
 pl_status parts_get_version(pl_store *store, const char *module, uint64_t number,
                             pl_version *out);

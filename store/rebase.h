@@ -14,7 +14,7 @@ void rebase_drop(pl_store *store, const remote_head *old);
 
 /* ---- rows as bytes: what a commit did, or a base (PROTOCOL 4.6, 4.12) ---- */
 typedef struct row_operation {
-    bool puts; /* true: it writes a row; false: it deletes one */
+    bool puts; /* whether the operation writes a row; else it deletes one */
     kv_family family;
     kv_slice key, value;
 } row_operation;

@@ -51,7 +51,8 @@ static pl_status take_rows(rebuild *r, kv_slice rows)
 static pl_status lacking(const rebuild *r, const char *name, pl_status status)
 {
     if (status == PL_ERR_NOT_FOUND)
-        return pl_fail(PL_ERR_DAMAGED, "%s has no %.60s, which its head needs",
+        return pl_fail(PL_ERR_DAMAGED,
+                       "%s lacks the object %.60s, which its head needs",
                        engine_place(r->remote->service), name);
     return pl_fail_in(status, "%.60s", name);
 }
@@ -210,7 +211,7 @@ static pl_status fill_store_folder(rebuild *r, const char *place, const char *fo
 {
     char path[PL_PATH_MAX];
     if (pl_path_exists(pl_join(path, folder, "FORMAT"))) {
-        /* an earlier call was killed just before it removed RESTORING */
+        /* an earlier call made the store but was killed before it removed RESTORING */
         PL_CHECK(mark_done(folder));
         return pl_fail(PL_ERR_EXISTS,
                        "%s is a store already; move it away, then do this again",

@@ -9,9 +9,9 @@
  *   0 . . . . . . . 8 . . . . . . . 16      8 between 0 and 16
  *   0 . . . 4 . . . 8 . . . 12 . . . 16     4 between 0 and 8, ...
  *
- * So half of all versions lie one step from both neighbours, and reading any version
- * decodes at most six. A version is coded as soon as its upper neighbour exists and the
- * version is not among the newest RECENT, from which tasks start.
+ * So half of all versions are one step away from both neighbours, and to read a version
+ * at most six must be decoded. A version is coded as soon as its upper neighbour exists
+ * and the version is not among the newest RECENT, from which tasks start.
  *
  * Versions may share chunks. So after a rollback a chunk could become its own base
  * through a circle, although version numbers form none. Therefore a chunk is coded only
@@ -26,11 +26,12 @@ enum { ALONE = 16, RECENT = 3, BYTES_MIN = 4096, SPARED_MIN = 16 /* one part of 
 typedef struct recoding {
     pl_store *store;
     pl_txn *txn;
-    uint64_t budget; /* bytes that may still be read */
+    uint64_t budget; /* number of bytes that may still be read */
 } recoding;
 
 /* ---- which version ---- */
-/* The distance to both neighbours; 0 for a version that stands alone. */
+/* Returns the distance to both neighbours; 0 for a version that is coded without
+ * others. */
 static uint64_t reach_of(uint64_t number)
 {
     return number % ALONE == 0 ? 0 : number & (~number + 1);
@@ -90,13 +91,12 @@ static pl_status may_stand_on(const recoding *r, const pl_hash *id,
 typedef struct chunk_work {
     pl_hash id;
     chunk_record record;
-    pl_hash bases[2]; /* none: the chunk is coded alone */
+    pl_hash bases[2]; /* zero hashes if the chunk is coded without bases */
     chunk_view data, a, b;
     pl_buf coded, again;
 } chunk_work;
 
-/* Records in the chunk how many deltas depend on it now, then does the same for its
- * bases. */
+/* Raises the height of a chunk on which a new delta depends, then that of its bases. */
 static pl_status raise(pl_txn *txn, const pl_hash *id, uint64_t height)
 {
     chunk_record chunk;
@@ -149,7 +149,8 @@ static pl_status recode_loaded(recoding *r, chunk_work *w)
     PL_CHECK(delta_decode(w->coded.data, w->coded.len, w->a.data, w->b.data,
                           w->data.len, &w->again));
     if (memcmp(w->again.data, w->data.data, w->data.len) != 0)
-        return pl_fail(PL_ERR_INTERNAL, "a chunk does not decode to what was coded");
+        return pl_fail(PL_ERR_INTERNAL,
+                       "a coded chunk does not decode to its original bytes");
     if (w->coded.len > w->data.len - w->data.len / SPARED_MIN)
         return PL_OK;
     return txn_spoil(r->txn, replace_chunk(r->txn, w));
@@ -179,7 +180,7 @@ static pl_status recode_chunk(recoding *r, const pl_hash *id, const pl_hash base
 }
 
 /* ---- one version ---- */
-/* The record of the version's blob of parameters; it has no chunks if the blob no
+/* Reads the record of a version's blob of parameters; it has no chunks if the blob no
  * longer exists. */
 static pl_status params_of(const recoding *r, const char *module, uint64_t number,
                            blob_record *out)
@@ -252,7 +253,7 @@ static pl_status recode_row(recoding *r, kv_slice key, kv_slice value, bool *any
         return PL_OK;
     *any = true;
     memcpy(module, key.data, key.len);
-    /* Goes through all numbers that the head had since the last call. */
+    /* Visits all numbers that the head had since the last call. */
     bool whole = true;
     for (; head.recoded <= head.number && whole; head.recoded += whole)
         for (int k = 0; k < 3 && whole; k++) {

@@ -218,7 +218,7 @@ void blob_write(kv_batch *batch, const pl_hash *id, const blob_record *blob)
     row_write(batch, KV_BLOB, &key, &fields);
 }
 
-/* The number of chunks must match the blob's size. */
+/* Also checks that the number of chunks matches the blob's size. */
 pl_status blob_decode(row_view *row, blob_record *out)
 {
     size_t len;
@@ -269,7 +269,7 @@ void chunk_write(kv_batch *batch, const pl_hash *id, const chunk_record *chunk)
     write_table_row(batch, KV_CHUNK, key_of_hash(id), chunk_fields, chunk);
 }
 
-/* Checks what later arithmetic relies on. */
+/* Checks the numbers with which later code computes. */
 pl_status chunk_decode(row_view *row, chunk_record *out)
 {
     pl_get_fields(&row->fields, chunk_fields, out);

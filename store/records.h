@@ -1,12 +1,13 @@
-/* If the row does not exist, *found is false and the output is zero. This is no error
- * here: the callers say in their own words what is missing. */
+/* Reads and writes records. If a row does not exist, *found is false and the output is
+ * zero; that is not an error, because callers report it better. */
 #ifndef PL_STORE_RECORDS_H
 #define PL_STORE_RECORDS_H
 #include "store/rows.h"
 
 typedef struct head_record {
     uint64_t number;
-    uint64_t momentum_from; /* no version below this one has momentum or change */
+    /* versions below this number have neither momentum nor change */
+    uint64_t momentum_from;
     /* all versions that were due while the head was below this number have been
      * coded */
     uint64_t recoded;
@@ -22,11 +23,10 @@ typedef struct blob_record {
 typedef struct chunk_record {
     uint64_t pack, bytes, refs;
     uint32_t number;
-    uint64_t stored;  /* bytes in the pack */
+    uint64_t stored;  /* number of bytes that the pack has of it */
     uint64_t coding;  /* chunk_coding */
     pl_hash bases[2]; /* bases of a delta; both may be the same chunk */
-    /* an upper bound of the number of deltas that depend on each other above this
-     * chunk */
+    /* upper bound for the length of the chain of deltas that depends on this chunk */
     uint64_t height;
     /* in an engine: the epoch of the opening that wrote it (remote.h) */
     uint64_t epoch;

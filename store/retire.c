@@ -39,8 +39,7 @@ done:
     return status;
 }
 
-/* An update that is kept takes over the reference of the pending row, which is
- * deleted. */
+/* Deletes pending rows. An update that is kept takes over the reference of its row. */
 static pl_status drop_rows(pl_txn *txn, const row_key *prefix, bool keep_updates)
 {
     pending_row *rows = NULL;
@@ -86,8 +85,8 @@ static pl_status release_updates(pl_txn *txn, pl_version *v)
     return PL_OK;
 }
 
-/* Drops the data that only the version's successors needed. Its row stays, without
- * their names. */
+/* Drops the data that only the version's successors needed. Its row stays, but no
+ * longer names them. */
 static pl_status drop_version_state(pl_txn *txn, const char *module, uint64_t number)
 {
     pl_version old;
@@ -103,8 +102,8 @@ done:
     return status;
 }
 
-/* The head records the first version that may still have such data. So a long history
- * is not walked every time. */
+/* The head's record names the first version that may still have such data, so the whole
+ * history need not be read each time. */
 pl_status retire_states(pl_txn *txn, const char *module, uint64_t late,
                         head_record *head)
 {
@@ -149,8 +148,10 @@ pl_status pl_txn_drop_data(pl_txn *txn, const char *module, uint64_t number)
     PL_CHECK(check_name("module", module));
     PL_CHECK(head_read(txn_source(txn), module, &head, &found));
     if (found && number >= head.number)
-        return pl_fail(PL_ERR_ARG, "%s@%llu is the newest version; its data stay",
-                       module, (unsigned long long)number);
+        return pl_fail(
+            PL_ERR_ARG,
+            "the data of %s@%llu cannot be dropped, because it is the newest version",
+            module, (unsigned long long)number);
     PL_CHECK(version_read(txn_source(txn), module, number, &v, &found));
     if (!found)
         return pl_fail(PL_ERR_NOT_FOUND, "there is no version %llu of %s",

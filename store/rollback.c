@@ -49,7 +49,7 @@ enum { PLAN_BYTES_MAX = 64 << 20 };
 
 struct pl_writers {
     char folder[PL_PATH_MAX];
-    /* opened with WRITE; a store in one piece is the first */
+    /* the parts, opened with WRITE; a store in one piece is parts[0] */
     pl_store *parts[PL_PARTS_MAX];
     int n;
     bool in_parts;
@@ -58,7 +58,7 @@ struct pl_writers {
 };
 
 /* ---- the changes of one store ---- */
-static const char method[] = "rollback to "; /* followed by the number of the source */
+static const char method[] = "rollback to "; /* the number of the source follows */
 
 bool pl_version_source(const pl_version *v, uint64_t *source)
 {
@@ -96,7 +96,8 @@ static pl_status source_of(pl_store *store, const pl_rollback_module *c,
         return PL_OK;
     pl_version_clear(out);
     return pl_fail(PL_ERR_NOT_FOUND,
-                   "the parameters of %s@%llu were collected; only its record is left",
+                   "garbage collection removed the parameters of %s@%llu; only the "
+                   "version's record is left",
                    c->name, (unsigned long long)c->source);
 }
 
@@ -181,8 +182,10 @@ static pl_status read_share(pl_store *store, uint64_t *number, pl_rollback *out)
     if (status != PL_OK)
         return status == PL_ERR_NOT_FOUND ? PL_OK : status;
     if (object.bytes > PLAN_BYTES_MAX)
-        return pl_fail(PL_ERR_DAMAGED, "the rollback in %s has %llu bytes",
-                       store->folder, (unsigned long long)object.bytes);
+        return pl_fail(
+            PL_ERR_DAMAGED,
+            "the record of a rollback in %s has %llu bytes, which is impossible",
+            store->folder, (unsigned long long)object.bytes);
     pl_buf_reserve(&bytes, (size_t)object.bytes + 1);
     bytes.len = (size_t)object.bytes;
     status = pl_store_read_blob(store, &object.blob, 0, bytes.len, bytes.data);
@@ -210,8 +213,8 @@ static pl_status read_made(pl_store *store, uint64_t *number, int *n_parts)
     if (status == PL_OK && sscanf(pl_buf_text(&target), "%llu %d", &made, n_parts) >= 1)
         *number = made;
     else if (status == PL_OK)
-        status = pl_fail(PL_ERR_DAMAGED, "ref %s of %s is no number", ROLLBACK_REF,
-                         store->folder);
+        status = pl_fail(PL_ERR_DAMAGED, "ref %s in %s is damaged: it is not a number",
+                         ROLLBACK_REF, store->folder);
     pl_buf_destroy(&target);
     return status == PL_ERR_NOT_FOUND ? PL_OK : status;
 }
@@ -431,8 +434,7 @@ done:
     return status;
 }
 
-/* Makes the deciding commit: in the first part, or in the store that is in one
- * piece. */
+/* Makes the commit that decides: in the first part, or in a store in one piece. */
 static pl_status commit_decision(const pl_writers *w, const pl_rollback *plan,
                                  uint64_t number)
 {
@@ -468,8 +470,9 @@ pl_status pl_writers_roll_back(pl_writers *w, const pl_rollback *plan)
     for (int i = 1; i < w->n; i++) {
         pl_status status = rollback_resume(w->parts[i]);
         if (status != PL_OK)
-            return pl_fail_in(status, "the rollback is decided and not yet everywhere; "
-                                      "whoever opens the store next ends it");
+            return pl_fail_in(
+                status, "the rollback is decided, but not all parts have made it; the "
+                        "next command that writes to the store finishes it");
     }
     return PL_OK;
 }

@@ -6,8 +6,8 @@
 #include "store/store_internal.h"
 
 #define ROLLBACK_OBJECT "sys/rollback"
-/* A ref with the number of the last rollback that this part has made. In the first part
- * a blank and the number of parts that took part follow. */
+/* A ref with the number of the last rollback that this part has made. In the first
+ * part, a blank follows, and the number of parts that took part. */
 #define ROLLBACK_REF "sys/rolled-back"
 
 /* For a writer that has just opened a part: if the part has a share of a rollback,
@@ -19,7 +19,7 @@ PL_MUST_CHECK pl_status rollback_resume(pl_store *store);
 PL_MUST_CHECK pl_status rollback_forget_parts(const char *folder, int n);
 
 typedef enum rollback_view {
-    ROLLBACK_WHOLE, /* all parts have made the same rollbacks */
+    ROLLBACK_WHOLE, /* all parts have made the same last rollback */
     ROLLBACK_MIXED, /* a rollback is under way, or a part was read too early */
     /* a rollback was decided, but a part has not made its share: the rollback is under
      * way, or its process was killed */

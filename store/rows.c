@@ -25,8 +25,8 @@ static void key_add_number(row_key *key, uint64_t number, int width)
     key_add(key, bytes, (size_t)width);
 }
 
-/* Names were checked before. A name that is too long is cut, and then no row is
- * found. */
+/* Makes the key of a name. Names were checked before; a name that is too long is cut,
+ * so that no row is found. */
 row_key key_of_name(const char *name)
 {
     row_key key = {.len = 0};

@@ -18,16 +18,16 @@ row_key key_of_name(const char *name);
 row_key key_of_hash(const pl_hash *hash);
 row_key key_of_number(uint64_t number);                      /* log */
 row_key key_of_version(const char *module, uint64_t number); /* version */
-/* the prefix of the keys of all versions */
+/* prefix of the keys of a module's versions */
 row_key key_of_versions(const char *module);
 row_key key_of_pack(uint64_t pack, uint32_t number); /* pack */
-/* the prefix of the phase's keys in pending */
+/* prefix of a phase's keys in the pending family */
 row_key key_of_phase(const char *module, uint64_t phase);
 row_key key_of_pending(const char *module, const pl_contribution *c);
 kv_slice key_slice(const row_key *key);
 
-/* ERR_ARG unless `name` has 1 to 95 bytes of printable ASCII without blanks. The
- * sentence calls the name `what`, such as "module". */
+/* ERR_ARG unless `name` has 1 to 95 bytes of printable ASCII without blanks. In the
+ * error, `what` says what is named, such as "module". */
 PL_MUST_CHECK pl_status check_name(const char *what, const char *name);
 
 /* Where rows are looked up: in the database and, if there is a batch, in its operations
@@ -39,7 +39,7 @@ typedef struct row_source {
     kv_batch *batch; /* or NULL */
     /* the engine that holds the chunks; NULL: the database holds them */
     struct remote_end *remote;
-    /* if there is a batch: the objects that it will write to the engine */
+    /* the objects that the batch will write to the engine, if there is a batch */
     const struct remote_work *work;
 } row_source;
 
@@ -54,7 +54,7 @@ typedef struct row_view {
 
 PL_MUST_CHECK pl_status row_read(row_source from, kv_family family, const row_key *key,
                                  row_view *out);
-/* The same for a key and value that the caller already has (from a cursor). */
+/* As row_read, for a key and value that the caller already has from a cursor. */
 PL_MUST_CHECK pl_status row_open(kv_family family, kv_slice key, kv_slice value,
                                  row_view *out);
 /* Releases the row. ERR_DAMAGED if a field was missing or wrong. */

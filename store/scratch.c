@@ -21,7 +21,8 @@ static const char *root(void)
     return named && *named ? named : "/tmp";
 }
 
-/* Whether the path is a folder (not a link) of this user, and untouched for a while. */
+/* Whether the path is a folder (not a link) that belongs to this user and was not
+ * changed for a while. */
 static bool may_be_left(const char *path)
 {
     struct stat info;
@@ -68,7 +69,8 @@ void scratch_drop(scratch *s)
 {
     if (!s->path[0])
         return;
-    if (pl_remove_tree(s->path) == PL_OK) /* if this fails, a later reader finds it */
+    /* if this fails, a later reader removes the folder */
+    if (pl_remove_tree(s->path) == PL_OK)
         s->path[0] = '\0';
     pl_unlock_folder(&s->lock);
 }

@@ -53,8 +53,9 @@ pl_status pl_store_get_version(pl_store *store, const char *module, uint64_t num
     }
     if (found)
         return PL_OK;
-    return pl_fail(PL_ERR_NOT_FOUND, "module %s has versions 0 to %llu, not %llu",
-                   module, (unsigned long long)head.number, (unsigned long long)number);
+    return pl_fail(PL_ERR_NOT_FOUND,
+                   "module %s has the versions 0 to %llu, but not %llu", module,
+                   (unsigned long long)head.number, (unsigned long long)number);
 }
 
 pl_status pl_store_head(pl_store *store, const char *module, pl_version *out)
@@ -127,7 +128,7 @@ typedef struct row_walk {
     } fn;
 } row_walk;
 
-/* Decodes the row, calls row_end, and calls the callback. */
+/* A function that decodes a row, calls row_end, then calls the callback. */
 typedef pl_status (*visit_fn)(const row_walk *walk, row_view *row);
 
 static pl_status each_row(const row_walk *walk, kv_family family, const row_key *prefix,
@@ -170,8 +171,8 @@ pl_status pl_store_each_version(pl_store *s, const char *module, pl_version_fn f
     return each_row(&walk, KV_VERSION, &prefix, visit_version_row);
 }
 
-/* Head rows contain only numbers; the version is read from its own row. Both come from
- * one state: a reader's state changes only at a refresh, and a writer has one
+/* Head rows contain only numbers; the version is read from its own row. Both are read
+ * from one state: a reader's state changes only at a refresh, and a writer has one
  * thread. */
 static pl_status visit_head_row(const row_walk *walk, row_view *row)
 {

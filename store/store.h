@@ -43,9 +43,9 @@ typedef enum pl_store_mode {
  * look as if it held no store. */
 PL_MUST_CHECK pl_status pl_store_check_access(const char *folder);
 /* CREATE makes a new store or opens an existing one for writing. WRITE opens an
- * existing store only. READ sees a consistent state and may run beside a writer. The
+ * existing store only. READ shows a consistent state and works while a writer runs. The
  * errors are ERR_BUSY if a running job has locked the store, ERR_UNSUPPORTED if the
- * store has another format, and ERR_DAMAGED if commits were lost (the sentence has both
+ * store has another format, and ERR_DAMAGED if commits were lost (the error has both
  * numbers). WRITE and CREATE raise the store's epoch by 1. */
 PL_MUST_CHECK pl_status pl_store_open(const char *folder, pl_store_mode mode,
                                       pl_store **out);
@@ -55,7 +55,7 @@ void pl_store_close(pl_store **store);
 enum { PL_PARTS_MAX = 16 };
 char *pl_store_part(const char *folder, int part, char out[PL_PATH_MAX]); /* from 0 */
 PL_MUST_CHECK pl_status pl_store_parts(const char *folder,
-                                       /* *n is 0 for a store in one piece */
+                                       /* **n is 0 for a store in one piece */
                                        int *n);
 /* For a reader: returns the number (from 0) of the part that has this module, path or
  * object, or -1 if no part has it. */
@@ -108,7 +108,7 @@ const char *pl_store_resumed(const pl_store *store);
 uint64_t pl_store_epoch(const pl_store *store);
 uint64_t pl_store_sequence(const pl_store *store); /* number of commits so far */
 PL_MUST_CHECK pl_status
-pl_store_refresh(pl_store *store); /* READ: catch up with the writer */
+pl_store_refresh(pl_store *store); /* a READ store catches up with its writer */
 
 /* ---- records ---- */
 enum { PL_CONTRIBUTION_CELLS = 128 };
@@ -117,17 +117,17 @@ typedef struct pl_contribution {
     char device[PL_TEXT_MAX];
     pl_pubkey key; /* the worker's; zero if its connection was not encrypted */
     int64_t path, replica, phase;
-    /* the data: samples first_sample .. first_sample + n_samples - 1 of the path's
-     * stream */
+    /* it was trained on samples first_sample .. first_sample + n_samples - 1 of the
+     * path's stream */
     uint64_t first_sample, n_samples;
-    uint64_t n_tokens;     /* targets that count in the loss */
-    double loss;           /* mean over the phase, nats per token */
-    double norm;           /* L2 norm of the update */
-    double weight;         /* before normalisation (the shard's size) */
-    double seconds;        /* spent on inner steps */
-    uint64_t token;        /* the token of the worker's lease */
-    char codec[16];        /* "f32", "bf16" */
-    pl_hash update;        /* blob */
+    uint64_t n_tokens; /* targets that count in the loss */
+    double loss;       /* mean training loss over the phase, in nats per token */
+    double norm;       /* L2 norm of the update */
+    double weight;     /* weight in the mean before normalisation: the shard's size */
+    double seconds;    /* spent on inner steps */
+    uint64_t token;    /* the token of the worker's lease */
+    char codec[16];    /* "f32", "bf16" */
+    pl_hash update;    /* blob */
     uint64_t update_bytes; /* encoded */
     bool split; /* noloco: the mate came too late, so both holders went on alone */
     /* Measurements that change no result; 0: not measured. The mean norm of the
@@ -144,22 +144,25 @@ typedef struct pl_contribution {
 typedef struct pl_version {
     char module[PL_MODULE_NAME_MAX];
     uint64_t number; /* 0 is the initial version */
-    pl_hash params;  /* blob; its hash is called "the module's hash" */
+    pl_hash params; /* blob of the parameters; its hash is called "the module's hash" */
     /* blob: momentum, then other vectors that the next outer step needs */
     pl_hash momentum;
-    /* blob: the encoded difference from the parent to this version; none if it is not
+    /* blob: the encoded difference from the parent to this version; zero if it is not
      * kept */
     pl_hash change;
-    pl_hash parent;  /* parameters of version number - 1; none for version 0 */
+    /* hash of the parameters of version number - 1; zero for version 0 */
+    pl_hash parent;
     pl_hash config;  /* hash of the run's canonical configuration */
     char method[32]; /* "init", "nesterov", ... */
     double lr, outer_momentum;
     uint64_t n_params;
     double params_norm, update_norm; /* L2 */
-    double displacement; /* L2 norm of the outer step that made it; 0 if not kept */
-    int64_t arrivals;    /* delayed-nesterov: updates since the last momentum step */
+    /* L2 norm of the outer step that made the version; 0 if it was not kept */
+    double displacement;
+    int64_t arrivals; /* delayed-nesterov: updates since the last momentum step */
     int64_t wall_ms;
-    /* number of the commit that made it; the store sets this field and has_updates */
+    /* number of the commit that made the version; the store sets this field and
+     * has_updates */
     uint64_t sequence;
     /* garbage collection has dropped its data; only the record is left */
     bool params_gone;
@@ -174,7 +177,7 @@ typedef struct pl_path_state {
     char name[PL_MODULE_NAME_MAX]; /* "ARM/p01.r0" */
     int64_t phase;                 /* number of finished phases */
     uint64_t samples;              /* data cursor: samples consumed */
-    uint64_t n_tokens;             /* tokens trained in all phases */
+    uint64_t n_tokens;             /* tokens of all phases */
     double loss;                   /* mean loss of the last phase */
     double seconds;                /* spent on inner steps, in all phases */
     pl_hash moments;               /* blob: first moments, then second moments */
@@ -276,8 +279,9 @@ void pl_snapshot_clear(pl_snapshot *tag);
 void pl_snapshot_encode(const pl_snapshot *tag, pl_buf *out);
 const pl_snapshot_item *pl_snapshot_find(const pl_snapshot *tag,
                                          const char *module); /* or NULL */
-/* What stands in the tag for a module of its arm: the module itself, or the merged one
- * (home/merged.h) with the same name behind the slash; NULL if the tag has neither. */
+/* Returns the tag's entry for a module of its arm: for the module itself, or for the
+ * merged one (home/merged.h) with the same name after the slash; NULL if the tag has
+ * neither. */
 const pl_snapshot_item *pl_snapshot_place(const pl_snapshot *tag, const char *module);
 PL_MUST_CHECK pl_status pl_store_get_tag(pl_store *store, const char *name,
                                          pl_snapshot *out);
@@ -287,12 +291,12 @@ PL_MUST_CHECK pl_status pl_store_each_tag(pl_store *store, pl_snapshot_fn fn,
 
 typedef struct pl_store_stats {
     uint64_t n_modules, n_versions, n_blobs, n_chunks, blob_bytes, chunk_bytes,
-        stored_bytes, /* size of all chunks as they are stored */
+        stored_bytes, /* size of all chunks as stored (compressed) */
         disk_bytes;
 } pl_store_stats;
 PL_MUST_CHECK pl_status pl_store_count(pl_store *store, pl_store_stats *out);
 
-/* What the stored bytes of chunks are for. A chunk that has several uses counts for the
+/* The uses of the stored bytes of chunks. A chunk that has several uses counts for the
  * first of them in this order. */
 typedef enum pl_use {
     PL_USE_HEADS,    /* parameters of the newest versions */
@@ -309,7 +313,7 @@ typedef enum pl_use {
 } pl_use;
 typedef struct pl_store_usage {
     uint64_t n[PL_USES];     /* blobs */
-    uint64_t bytes[PL_USES]; /* of chunks, coded */
+    uint64_t bytes[PL_USES]; /* stored bytes of chunks per use */
 } pl_store_usage;
 PL_MUST_CHECK pl_status pl_store_use(pl_store *store, pl_store_usage *out);
 
@@ -328,7 +332,8 @@ typedef struct pl_gc_report {
     /* n_kept: versions that keep their data; n_gone: versions whose data were dropped
      * earlier */
     uint64_t n_kept, n_gone;
-    uint64_t n_blobs, n_chunks, bytes; /* what is freed; shared chunks stay */
+    /* counts of what is freed; chunks that are still shared stay */
+    uint64_t n_blobs, n_chunks, bytes;
     uint64_t n_garbage, garbage_bytes; /* objects of an engine that nothing names */
 } pl_gc_report;
 /* Whether the data of this version must stay; the data of heads always do. */
@@ -341,7 +346,7 @@ PL_MUST_CHECK pl_status pl_store_collect(pl_store *store, pl_keep_fn keep,
 
 /* ---- copying ---- */
 typedef struct pl_mirror_report {
-    /* what had to be copied; `bytes` counts the bytes of chunks */
+    /* counts of what was copied; `bytes` counts only chunks */
     uint64_t n_records, n_chunks, bytes;
 } pl_mirror_report;
 /* Makes the store in `folder` equal to the state that `from` (READ) shows, row by row,
@@ -355,9 +360,9 @@ typedef struct pl_mirror_report {
 PL_MUST_CHECK pl_status pl_store_mirror(pl_store *from, const char *folder, bool force,
                                         pl_mirror_report *out);
 
-/* The same for all parts of a store, as they were when it was opened or last refreshed:
- * the folder becomes a store with as many parts. A killed copy behaves as described
- * above. A store in one piece is copied by pl_store_mirror. */
+/* Copies all parts of a store, as they were when it was opened or last refreshed: the
+ * folder becomes a store with as many parts. A killed copy behaves as described above.
+ * A store in one piece is copied by pl_store_mirror. */
 PL_MUST_CHECK pl_status pl_store_mirror_parts(pl_store *from, const char *folder,
                                               bool force, pl_mirror_report *out);
 /* Finishes a copy into this folder if the copy was decided before its process was
@@ -376,8 +381,8 @@ int pl_store_n_parts(
 
 /* ---- rebuilding ---- */
 typedef struct pl_rebuild_report {
-    uint64_t sequence;  /* number of the newest commit */
-    uint64_t n_commits; /* commits taken from the engine's log */
+    uint64_t sequence;  /* number of the newest commit that was restored */
+    uint64_t n_commits; /* number of commits read from the engine's log */
     uint64_t n_records; /* rows written */
 } pl_rebuild_report;
 /* Makes `folder`, which must not exist or be empty, the store whose chunks lie in the
@@ -416,7 +421,7 @@ typedef struct pl_txn pl_txn;
  * ERR_STALE, ERR_EXISTS or ERR_NOT_FOUND leaves the transaction as it was. After a
  * failed commit that reached the disk, begin fails for good: restart the process. */
 PL_MUST_CHECK pl_status pl_txn_begin(pl_store *store, pl_txn **out);
-void pl_txn_abort(pl_txn **txn); /* accepts NULL; discards everything */
+void pl_txn_abort(pl_txn **txn); /* discards all changes; accepts NULL */
 /* After OK all changes of the transaction are durable. After a failure none of them is
  * visible to this process; whether they are on disk is known after reopening.
  * ERR_NOSPACE leaves the store readable. The transaction is freed in every case. */
@@ -491,7 +496,7 @@ typedef struct pl_rollback_path {
     int part;
 } pl_rollback_path;
 typedef struct pl_rollback {
-    char words[PL_TEXT_MAX]; /* the words of the command, for messages */
+    char words[PL_TEXT_MAX]; /* arguments of the command, for messages */
     /* The paths move on to this phase, and pending updates are dropped; -1: the paths
      * and the updates stay. */
     int64_t phase;
@@ -499,10 +504,10 @@ typedef struct pl_rollback {
     pl_rollback_path *paths;
     size_t n_modules, n_paths;
 } pl_rollback;
-/* Appends the versions of the plan; at most once per opening. If the process is killed,
- * either no version of the plan exists, or all of them exist as soon as the parts are
- * opened for writing again. ERR_NOT_FOUND: parameters that the plan needs were
- * collected. */
+/* Carries out the plan; at most once per opening. If the process is killed, either no
+ * version of the plan exists, or all of them exist as soon as the parts are opened for
+ * writing again. ERR_NOT_FOUND: garbage collection removed parameters that the plan
+ * needs. */
 PL_MUST_CHECK pl_status pl_writers_roll_back(pl_writers *writers,
                                              const pl_rollback *plan);
 
@@ -541,9 +546,9 @@ PL_MUST_CHECK pl_status pl_txn_drop_name(pl_txn *txn, const char *name,
 /* Computes the name of a blob without storing it: the hash over its length and its
  * chunks' hashes. */
 void pl_blob_hash(const void *data, uint64_t bytes, pl_hash *out);
-/* The same for a blob that arrives piece by piece. pl_blob_hash_some: the first `there`
- * bytes are at `data` now. The struct starts as zeros. pl_blob_hash_end writes the hash
- * of all `bytes` and frees the struct's memory. */
+/* Computes the name of a blob that arrives piece by piece. pl_blob_hash_some says that
+ * the first `there` bytes are at `data` now. The struct starts as zeros.
+ * pl_blob_hash_end writes the hash of all `bytes` and frees the struct's memory. */
 typedef struct pl_blob_hashing {
     pl_buf chunks;
     uint64_t hashed;

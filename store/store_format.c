@@ -16,11 +16,12 @@ static pl_status judge_format(const char *path, const char *text, bool *in_engin
     if (*in_engine || strcmp(text, texts[false]) == 0)
         return PL_OK;
     if (!pl_starts_with(text, "pathloom store") || pl_starts_with(text, FIRST_LINE))
-        return pl_fail(PL_ERR_DAMAGED,
-                       "%s does not say what a store's format file says", path);
+        return pl_fail(
+            PL_ERR_DAMAGED,
+            "%s is damaged: it does not have the text of a store's format file", path);
     return pl_fail(PL_ERR_UNSUPPORTED,
-                   "%s begins with `%.*s`, which is another format than this release "
-                   "reads (`%.*s`); use the release that made the store",
+                   "%s begins with `%.*s`, but this release reads only the format "
+                   "`%.*s`; use the release that made the store",
                    path, (int)strcspn(text, "\n"), text, (int)strcspn(FIRST_LINE, "\n"),
                    FIRST_LINE);
 }
@@ -31,7 +32,8 @@ pl_status store_format_check(const char *folder, bool *in_engine)
     pl_buf text = {0};
     *in_engine = false;
     if (!pl_path_exists(pl_join(path, folder, "FORMAT"))) {
-        /* FORMAT is written before the database is made. */
+        /* FORMAT is written before the database is created, so without FORMAT there
+         * should be no database. */
         char database[PL_PATH_MAX];
         if (!pl_path_exists(pl_join(database, folder, "db")))
             return pl_fail(PL_ERR_NOT_FOUND, "there is no store at %s", folder);
@@ -71,7 +73,7 @@ pl_status store_format_refuse_others(const char *folder)
     if (folder_is_empty(folder))
         return PL_OK;
     return pl_fail(PL_ERR_EXISTS,
-                   "%s holds other files and is no store; name an empty folder",
+                   "%s is not a store and contains files; name an empty folder",
                    folder);
 }
 

@@ -5,8 +5,8 @@
 #include "base/base.h"
 
 /* ERR_NOT_FOUND if `folder` holds no store; ERR_UNSUPPORTED if it has a different
- * format; ERR_DAMAGED if FORMAT cannot be parsed. *in_engine: the chunks lie in the
- * engine that the file ENGINE names. */
+ * format; ERR_DAMAGED if FORMAT cannot be parsed. *in_engine tells whether chunks are
+ * in the engine that the file ENGINE names. */
 PL_MUST_CHECK pl_status store_format_check(const char *folder, bool *in_engine);
 
 /* Makes the folder a store. ERR_EXISTS if the folder holds other files. */

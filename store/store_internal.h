@@ -19,11 +19,11 @@ struct pl_store {
     scratch own;         /* reader: its temporary folder */
     int lock;            /* writer: the locked folder; -1 if none */
     watermark_file mark; /* writer */
-    /* reader: its log is damaged and has not been repaired by a writer yet */
+    /* reader: the log is damaged, and no writer has repaired it yet */
     bool frozen;
-    int database; /* reader: a descriptor of the folder that it follows; -1 if none */
+    int database; /* reader: descriptor of the database's folder; -1 if none */
     uint64_t epoch, sequence;
-    pl_hash log_hash; /* hash of log row `sequence`; none if `sequence` is 0 */
+    pl_hash log_hash; /* hash of log row `sequence`; zero if `sequence` is 0 */
     bool in_txn;
     /* the sequence at which pl_store_recode had nothing left to do */
     uint64_t recoded_at;
@@ -51,20 +51,20 @@ struct pl_txn {
     uint32_t n_chunks; /* number of chunks in that pack */
     remote_work work;  /* objects for the engine, if there is one */
     uint64_t staged_bytes;
-    bulk_file *files; /* newest first (bulk.h) */
-    bool in_file;     /* true if chunks go into the newest file */
-    /* true if this transaction may spend time on finding table files whose chunks were
+    bulk_file *files; /* table files, the newest first (bulk.h) */
+    bool in_file;     /* whether chunks are being written into the newest file */
+    /* whether this transaction may spend time on finding table files whose chunks were
      * all deleted one by one */
     bool tidies;
     bulk_place *gone; /* places of chunks that were released */
     size_t n_gone, cap_gone;
     pl_hash *loose;
     size_t n_loose, cap_loose;
-    pl_status spoiled; /* a step failed half-way, so commit refuses */
+    pl_status spoiled; /* a step failed half-way, so the commit will be refused */
 };
 
-/* A key in the meta family. It exists while a copy is being made: until then nothing
- * may name some pack rows yet. */
+/* A key in the meta family. It exists while a copy is being made, when some pack rows
+ * may have no record that names them. */
 #define STORE_MIRROR_ROW "mirror"
 
 row_source store_source(const pl_store *store);
@@ -73,7 +73,7 @@ row_source txn_source(const pl_txn *txn);
  * is its own part. */
 pl_store *store_part_of_blob(pl_store *store, const pl_hash *blob);
 
-/* The number at the start of a key. */
+/* Returns the number at the start of a key. */
 uint64_t store_key_number(const uint8_t *key, size_t len);
 /* Checks one step of the chain: the row must be commit number `expected`, and must name
  * `previous` as its predecessor (not checked if `previous` is none). Leaves the row's
@@ -83,7 +83,7 @@ PL_MUST_CHECK pl_status store_check_link(kv_slice key, kv_slice value,
 
 /* Free space that must remain after a commit. */
 #define STORE_SPARE_BYTES ((uint64_t)64 << 20)
-/* The space check of PROTOCOL 4.7. The sentence of ERR_NOSPACE has both numbers and
+/* The space check of PROTOCOL 4.7. The error of ERR_NOSPACE has both numbers and
  * `purpose`, such as "the commit". */
 PL_MUST_CHECK pl_status store_check_space(const pl_store *store, const char *purpose,
                                           uint64_t need_bytes);
@@ -96,7 +96,8 @@ PL_MUST_CHECK pl_status store_write(pl_store *store, kv_batch *batch,
 /* Notes that a step failed half-way, so that the commit will refuse. Returns `status`.
  */
 pl_status txn_spoil(pl_txn *txn, pl_status status);
-/* The blob that a row of the path or object family names; none if there is no row. */
+/* Gets the blob that a row of the path or object family names; zero if there is no
+ * row. */
 PL_MUST_CHECK pl_status txn_old_blob(const pl_txn *txn, kv_family family,
                                      const char *name, pl_hash *out);
 
@@ -138,8 +139,8 @@ void blob_name(const blob_record *blob, pl_hash *out);
 pl_hash blob_chunk(const blob_record *blob, size_t i);
 
 /* ---- blobs inside a transaction ---- */
-/* blob_hold adds a reference, blob_release drops one; they ignore a none hash.
- * blob_check returns ERR_NOT_FOUND if the blob is missing; its sentence contains `use`
+/* blob_hold adds a reference, blob_release drops one; they ignore a zero hash.
+ * blob_check returns ERR_NOT_FOUND if the blob is missing; the error contains `use`
  * ("the parameters of mix/L1.E0"). */
 PL_MUST_CHECK pl_status blob_check(const pl_txn *txn, const pl_hash *id,
                                    const char *use, const char *name);

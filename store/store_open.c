@@ -35,7 +35,7 @@ enum {
     CATCH_UP_TRIES = 20,
     CATCH_UP_ROWS = 4096,
     OPEN_TRIES = 5,
-    BULK_BYTES = 4 << 20 /* measured: docs/results/store.md */
+    BULK_BYTES = 4 << 20 /* docs/results/store.md has the measurement */
 };
 
 row_source store_source(const pl_store *store)
@@ -181,7 +181,7 @@ static void put_birth(kv_batch *batch)
     row_write(batch, KV_META, &key, &fields);
 }
 
-/* The new epoch becomes durable before anything is written under it. */
+/* Raises the epoch, which becomes durable before anything is written under it. */
 static pl_status raise_epoch(pl_store *store)
 {
     char path[PL_PATH_MAX];
@@ -267,7 +267,8 @@ static pl_status open_writer(pl_store *store)
     bool marked = false;
     PL_CHECK(lock(store));
     PL_CHECK(mirror_check(
-        store->folder)); /* a copy may have been decided since the first check */
+        /* checks again, because a copy may have been decided meanwhile */
+        store->folder));
     PL_CHECK(check_format(store));
     PL_CHECK(watermark_load(pl_join(path, store->folder, "HWM"), &mark, &marked));
     pl_join(database, store->folder, "db");
@@ -316,11 +317,11 @@ static pl_status brought_files(const pl_store *store, uint64_t known, bool *out)
 }
 
 /* While the writer changes files, a follower may see the families of a commit at
- * different times. So it waits for every commit that it has seen before or knows from
- * the mark. It reads files first and the log afterwards, so a commit that it sees for
- * the first time may name files that it has not seen. Therefore it reads again until no
- * new commit has added files. (If it read until there is no new commit at all, it would
- * have to wait until the writer pauses.) */
+ * different times. So the follower waits for every commit that it has seen before or
+ * knows from the mark. It reads files first and the log afterwards, so a commit that it
+ * sees for the first time may name files that it has not seen. Therefore it reads again
+ * until no new commit has added files. (If it read until there is no new commit at all,
+ * it would have to wait until the writer pauses.) */
 static pl_status follow(pl_store *store, uint64_t sequence, uint64_t epoch)
 {
     uint64_t known = sequence;
@@ -382,7 +383,8 @@ static pl_status open_follower(pl_store *store, const char *database)
         status = kv_open(database, KV_LOOK, NULL, &fresh);
     if (status != PL_OK) {
         close_database(&held);
-        return status; /* the database that was open stays open and can be read */
+        /* the database that was open before stays open and can be read */
+        return status;
     }
     kv_close(&store->db, false);
     close_database(&store->database);
@@ -418,8 +420,8 @@ static pl_status show_newest(pl_store *store)
 
 /* Every reader sees either the store before a copy replaces it or the copy, and never
  * the mark of one with the database of the other. This holds because a copy is decided
- * before its first rename, it renames the database, and it counts as decided until all
- * is done. */
+ * before its first rename, renames the database as a whole, and counts as decided until
+ * it is complete. */
 static pl_status look_whole(pl_store *store, pl_status (*look)(pl_store *))
 {
     pl_status status = PL_OK;
@@ -471,14 +473,14 @@ pl_status pl_store_refresh(pl_store *store)
                               : look_whole(store, refresh_reader);
 }
 
-/* A folder that a user may not enter would look like an empty one. */
+/* Without this check, a folder that the user may not enter would look empty. */
 pl_status pl_store_check_access(const char *folder)
 {
     if (access(folder, X_OK) == 0 || errno != EACCES)
         return PL_OK;
     return pl_fail(PL_ERR_NOPERM,
-                   "this user may not look into the store %s; give the command as the "
-                   "user that the store belongs to",
+                   "this user is not allowed to read the store %s; run the command as "
+                   "the user that owns the store",
                    folder);
 }
 

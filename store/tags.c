@@ -45,7 +45,7 @@ static pl_status read_tag(pl_store *store, const pl_object *object, pl_snapshot 
     PL_TRY(
         pl_store_read_blob(store, &object->blob, 0, (size_t)object->bytes, bytes.data));
     bytes.len = (size_t)object->bytes;
-    /* `out` already has its name. */
+    /* The caller has filled in the tag's name. */
     pl_reader r;
     pl_reader_open(&r, "a tag", bytes.data, bytes.len);
     pl_get_fields(&r, tag_fields, out);

@@ -12,8 +12,9 @@ typedef struct tally {
     size_t n, cap;
 } tally;
 
-void tally_add(tally *t, const pl_hash *name); /* a none hash is ignored */
-void tally_sort(tally *t); /* call it before the first tally_count or tally_next */
+void tally_add(tally *t, const pl_hash *name); /* adds a hash; a zero hash is ignored */
+/* sorts the hashes; call it before the first tally_count or tally_next */
+void tally_sort(tally *t);
 uint64_t tally_count(const tally *t, const pl_hash *name);
 /* Gives the name at position *i and how often it occurs, and moves *i past it. False at
  * the end. */

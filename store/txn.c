@@ -25,8 +25,8 @@ pl_status pl_txn_begin(pl_store *store, pl_txn **out)
                        store->folder);
     if (store->refusal != PL_OK)
         return pl_fail(store->refusal,
-                       "the store %s takes no more writes since one failed (%s); "
-                       "restart this process",
+                       "the store %s accepts no more writes, because a write failed "
+                       "before (%s); restart this process",
                        store->folder, store->refusal_text);
     if (store->in_txn)
         return pl_fail(PL_ERR_ARG, "a transaction on %s is open already",
@@ -71,10 +71,11 @@ pl_status store_check_space(const pl_store *store, const char *purpose,
     uint64_t there_bytes = pl_disk_free_bytes(store->folder);
     if (there_bytes >= need_bytes)
         return PL_OK;
-    return pl_fail(PL_ERR_NOSPACE,
-                   "%s needs %s free in %s, there are %s; free some disk space",
-                   purpose, pl_human_bytes((double)need_bytes, need), store->folder,
-                   pl_human_bytes((double)there_bytes, there));
+    return pl_fail(
+        PL_ERR_NOSPACE,
+        "%s needs %s of free space in %s, but only %s are free; free some disk space",
+        purpose, pl_human_bytes((double)need_bytes, need), store->folder,
+        pl_human_bytes((double)there_bytes, there));
 }
 
 static pl_status note_refusal(pl_store *store, pl_status status)
@@ -109,7 +110,9 @@ pl_status pl_txn_commit(pl_txn **handle)
     watermark after = {.sequence = txn->sequence, .epoch = store->epoch};
     pl_status status = PL_OK;
     if (txn->spoiled != PL_OK)
-        PL_TRY(pl_fail(txn->spoiled, "a step of this transaction failed before"));
+        PL_TRY(pl_fail(
+            txn->spoiled,
+            "the transaction cannot be committed, because one of its steps failed"));
     PL_TRY(blob_sweep(txn));
     if (kv_batch_count(txn->batch) == 0)
         goto done;
@@ -161,8 +164,10 @@ static pl_status check_parent(const pl_txn *txn, const pl_version *v, bool exist
     pl_hash params = parent.params;
     pl_version_clear(&parent);
     if (exists && !found)
-        return pl_fail(PL_ERR_DAMAGED, "version %llu of %s is the head but is missing",
-                       (unsigned long long)v->number - 1, v->module);
+        return pl_fail(
+            PL_ERR_DAMAGED,
+            "version %llu is the newest version of %s, but its record is missing",
+            (unsigned long long)v->number - 1, v->module);
     if (!pl_hash_equal(&v->parent, &params))
         return pl_fail(
             PL_ERR_ARG, "version %llu of %s names a parent that is not version %lld",
@@ -176,17 +181,19 @@ static pl_status check_next_version(const pl_txn *txn, const pl_version *v,
     bool exists = false;
     PL_CHECK(check_name("module", v->module));
     if (v->n_contributions < 0)
-        return pl_fail(PL_ERR_ARG, "a version with %d contributions",
+        return pl_fail(PL_ERR_ARG, "a version cannot have %d contributions",
                        v->n_contributions);
     PL_CHECK(head_read(txn_source(txn), v->module, head, &exists));
     uint64_t next = exists ? head->number + 1 : 0;
     if (v->number != next) {
         if (!exists)
-            return pl_fail(PL_ERR_STALE,
-                           "module %s has no versions yet: the first is 0, not %llu",
-                           v->module, (unsigned long long)v->number);
+            return pl_fail(
+                PL_ERR_STALE,
+                "module %s has no versions yet, so the next one must be 0, not %llu",
+                v->module, (unsigned long long)v->number);
         return pl_fail(PL_ERR_STALE,
-                       "module %s stands at version %llu: the next is %llu, not %llu",
+                       "the newest version of module %s is %llu, so the next one must "
+                       "be %llu, not %llu",
                        v->module, (unsigned long long)head->number,
                        (unsigned long long)next, (unsigned long long)v->number);
     }

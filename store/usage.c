@@ -1,5 +1,6 @@
-/* What the bytes of a store are for (pl_store_use): the blobs of each use are listed,
- * and each chunk counts for the first use that names it. Only records are read. */
+/* Finds out for which uses a store needs its bytes (pl_store_use). It lists the blobs
+ * of each use; each chunk counts for the first use that names it. Only records are
+ * read. */
 #include "store/store_internal.h"
 #include "store/tally.h"
 
@@ -70,7 +71,8 @@ static bool used_before(const tally uses[PL_USES], int use, const pl_hash *name)
     return false;
 }
 
-/* A tag may name a version whose parameters were collected: such a blob is passed over.
+/* Lists the chunks of a use. Blobs that garbage collection removed, although a tag
+ * names them, are skipped.
  */
 static pl_status list_chunks(usage *u, int use, pl_store_usage *out)
 {

@@ -60,7 +60,7 @@ static pl_status read_newest(const char *path, watermark *out, int *slot)
         }
     if (status == PL_OK && *slot < 0)
         status = pl_fail(PL_ERR_DAMAGED,
-                         "%s (%zu bytes) holds no valid mark, so nothing shows that no "
+                         "%s (%zu bytes) has no valid mark, so nothing proves that no "
                          "commit was lost; restore the store from a copy, or delete "
                          "this file to accept what is there",
                          path, bytes.len);
@@ -98,7 +98,8 @@ pl_status watermark_open(const char *path, const watermark *first, watermark_fil
     return PL_OK;
 }
 
-/* The file has its full size from the start, so flushing its data is enough. */
+/* Writes the mark. The file has its full size from the start, so flushing its data is
+ * enough. */
 pl_status watermark_set(watermark_file *file, const watermark *mark)
 {
     uint8_t bytes[SLOT_BYTES];

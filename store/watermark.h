@@ -13,7 +13,7 @@ typedef struct watermark {
 } watermark;
 
 typedef struct watermark_file {
-    int fd;   /* -1 when closed */
+    int fd;   /* file descriptor; -1 if the file is closed */
     int slot; /* the slot that holds the newest mark */
     char path[PL_PATH_MAX];
 } watermark_file;
@@ -29,6 +29,6 @@ PL_MUST_CHECK pl_status watermark_make(const char *path, const watermark *mark);
 PL_MUST_CHECK pl_status watermark_open(const char *path, const watermark *first,
                                        watermark_file *out);
 PL_MUST_CHECK pl_status watermark_set(watermark_file *file, const watermark *mark);
-void watermark_close(watermark_file *file); /* accepts a closed one */
+void watermark_close(watermark_file *file); /* accepts a file that is closed already */
 
 #endif

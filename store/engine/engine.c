@@ -31,7 +31,7 @@ static bool is_name(const char *text)
     return true;
 }
 
-/* Copies [from, to); false if it does not fit. */
+/* Copies the text [from, to); returns false if it does not fit. */
 static bool copy_span(char *out, size_t size, const char *from, const char *to)
 {
     size_t len = (size_t)(to - from);
@@ -61,7 +61,8 @@ static pl_status take_option(const char *key, const char *value, engine_url *url
         int64_t seconds = 0;
         if (pl_parse_int(value, &seconds) != PL_OK || seconds < 1 ||
             seconds > PATIENCE_MAX_S)
-            return pl_fail(PL_ERR_CONFIG, "patience is 1 to %d seconds, not `%s`",
+            return pl_fail(PL_ERR_CONFIG,
+                           "the option patience must be 1 to %d seconds, not `%s`",
                            PATIENCE_MAX_S, value);
         url->patience_ms = seconds * 1000;
         return PL_OK;
@@ -90,20 +91,22 @@ static pl_status check_kind(const engine_url *url)
 {
     bool s3 = strcmp(url->kind, "s3") == 0;
     if (!s3 && strcmp(url->kind, "rados") != 0)
-        return pl_fail(PL_ERR_CONFIG, "engines are rados and s3, not `%s`", url->kind);
+        return pl_fail(PL_ERR_CONFIG, "a storage engine must be rados or s3, not `%s`",
+                       url->kind);
     if (!*url->place || strchr(url->place, '/') || !is_name(url->place) ||
         !is_name(url->space))
         return pl_fail(PL_ERR_CONFIG,
-                       "a %s is named by letters, digits and . _ -, and so are the "
-                       "parts of what follows it",
+                       "the name of a %s, and each part after it, may only contain "
+                       "letters, digits and . _ -",
                        s3 ? "bucket" : "pool");
     if (s3 && !pl_starts_with(url->endpoint, "http://") &&
         !pl_starts_with(url->endpoint, "https://"))
-        return pl_fail(PL_ERR_CONFIG,
-                       "say where the service is, like ?endpoint=https://HOST:PORT");
+        return pl_fail(PL_ERR_CONFIG, "the address of an s3 engine must say where the "
+                                      "service is: add ?endpoint=https://HOST:PORT");
     if (s3 && strchr(url->endpoint, '@'))
-        return pl_fail(PL_ERR_CONFIG, "keys do not belong into a URL; set "
-                                      "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
+        return pl_fail(PL_ERR_CONFIG,
+                       "keys must not be part of the URL; set AWS_ACCESS_KEY_ID and "
+                       "AWS_SECRET_ACCESS_KEY instead");
     return PL_OK;
 }
 
@@ -111,7 +114,9 @@ static pl_status parse_engine_url(const char *text, engine_url *out)
 {
     const char *place = strstr(text, "://");
     if (!place || !copy_span(out->kind, sizeof out->kind, text, place))
-        return pl_fail(PL_ERR_CONFIG, "an engine is rados://... or s3://...");
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "the address of a storage engine must begin with rados:// or s3://");
     place += strlen("://");
     const char *end = place + strcspn(place, "?");
     const char *slash = memchr(place, '/', (size_t)(end - place));
@@ -124,7 +129,7 @@ static pl_status parse_engine_url(const char *text, engine_url *out)
     return check_kind(out);
 }
 
-/* How much of a URL may be shown: the rest may be secret. */
+/* Returns how many characters of a URL may be shown; the rest may be secret. */
 static int shown(const char *text)
 {
     enum { SHOWN = 80 };
@@ -177,7 +182,7 @@ bool engine_may_retry(pl_status status)
     return status == PL_ERR_NET || status == PL_ERR_TIMEOUT;
 }
 
-/* Whether to try again after `status`; if so, it has waited. */
+/* Whether to try again after `status`; if so, it waits before it returns. */
 static bool again(patience *p, pl_status status)
 {
     int64_t now = pl_now_ms();
@@ -270,7 +275,7 @@ pl_status engine_get(engine *e, const char *name, pl_buf *out)
     return get_engine_object(e, name, out);
 }
 
-/* Whether the object has exactly these bytes. */
+/* Sets *out to whether the object has exactly these bytes. */
 static pl_status holds(engine *e, const char *name, const void *data, size_t len,
                        bool *out)
 {
@@ -295,8 +300,8 @@ pl_status engine_put(engine *e, const char *name, const void *data, size_t len)
         PL_CHECK(holds(e, name, data, len, &same));
         status = same ? PL_OK
                       : pl_fail(PL_ERR_EXISTS,
-                                "%s in %s holds other bytes: another store uses this "
-                                "place; name a namespace of its own",
+                                "object %s in %s exists with different bytes: another "
+                                "store uses this place; use a different namespace",
                                 name, e->place);
     }
     if (status == PL_OK)
@@ -316,8 +321,10 @@ pl_status engine_swap(engine *e, const char *name, const pl_buf *expected,
     while (again(&p, status));
     if (status == PL_ERR_STALE) {
         PL_CHECK(holds(e, name, next->data, next->len, &same));
-        status =
-            same ? PL_OK : pl_fail(PL_ERR_STALE, "%s in %s has moved", name, e->place);
+        status = same ? PL_OK
+                      : pl_fail(PL_ERR_STALE,
+                                "object %s in %s was changed by another process", name,
+                                e->place);
     }
     if (status == PL_OK)
         return pl_failpoint("engine.swap.after");

@@ -12,18 +12,19 @@
  *
  * Several threads may use an engine at once. A temporary failure (no answer, a full
  * queue, a service that restarts) is retried until `patience` has passed; the error
- * then names the service and the last reason. Secrets never stand in a URL, a file of
- * the store or a sentence. */
+ * then names the service and the last reason. Secrets are never part of a URL, a file
+ * of the store or an error. */
 #ifndef PL_STORE_ENGINE_H
 #define PL_STORE_ENGINE_H
 #include "base/base.h"
 
 enum {
     ENGINE_NAME_MAX = 160, /* length of an object's name, with the terminating NUL */
-    /* bytes of an object; a longer one counts as damaged */
+    /* most bytes of an object; a longer one counts as damaged */
     ENGINE_OBJECT_MAX = 8 << 20,
     ENGINE_URL_MAX = 1024,
-    ENGINE_THREADS = 16 /* requests at once, because each waits for the service */
+    /* number of requests at once, because each waits for the service */
+    ENGINE_THREADS = 16
 };
 
 /* ---- a URL, taken apart ---- */
@@ -32,14 +33,14 @@ typedef struct engine_url {
     char place[256];        /* POOL or BUCKET */
     char space[256];        /* NAMESPACE or PREFIX; "" if none */
     char conf[PL_PATH_MAX]; /* rados: path of ceph.conf; "": the system's file */
-    char id[64];            /* rados: the client is client.ID; "": client.admin */
+    char id[64];            /* rados: connect as client.ID; "": as client.admin */
     char endpoint[256];     /* s3: http(s)://HOST[:PORT] */
     char region[64];        /* s3 */
     int64_t patience_ms;
 } engine_url;
-/* Parses a URL. The sentence of ERR_CONFIG says what is wrong with it. */
+/* Parses a URL. ERR_CONFIG: the error says what is wrong with it. */
 PL_MUST_CHECK pl_status engine_url_parse(const char *text, engine_url *out);
-/* The URL of one part of a store: NAME is added to its namespace or prefix. */
+/* Writes the URL of one part of a store: NAME is added to the namespace or prefix. */
 PL_MUST_CHECK pl_status engine_url_part(const char *text, const char *name,
                                         char out[ENGINE_URL_MAX]);
 
@@ -70,28 +71,29 @@ typedef struct engine_ops {
     void (*close)(void *self);
 } engine_ops;
 
-/* Opens the service. ERR_UNSUPPORTED if this build lacks its library (the sentence says
- * what to install), or if the service lacks something that a writer needs. */
+/* Opens the service. ERR_UNSUPPORTED if this build lacks the library (the error says
+ * what to install), or if the service lacks a feature that a writer needs. */
 PL_MUST_CHECK pl_status engine_rados_open(const engine_url *url, bool to_write,
                                           const engine_ops **ops, void **self);
 PL_MUST_CHECK pl_status engine_s3_open(const engine_url *url, bool to_write,
                                        const engine_ops **ops, void **self);
 
 /* ---- the same operations, with retries ---- */
-/* whether the service may answer if it is asked again */
+/* whether the request may succeed if it is repeated */
 bool engine_may_retry(pl_status status);
 typedef struct engine engine;
 PL_MUST_CHECK pl_status engine_open(const char *url, bool to_write, engine **out);
 void engine_close(engine **e);             /* accepts NULL */
 const char *engine_place(const engine *e); /* "rados://pool/space", for messages */
 
-/* Succeeds if the object already exists with the same bytes. */
+/* Writes an object. It also succeeds if the object exists with the same bytes. */
 PL_MUST_CHECK pl_status engine_put(engine *e, const char *name, const void *data,
                                    size_t len);
 PL_MUST_CHECK pl_status engine_get(engine *e, const char *name, pl_buf *out);
-/* Succeeds if the content already is `next`; so two writers must never write equal
- * contents. If the answer of a successful swap was lost and another writer has swapped
- * since, ERR_STALE is returned, too. After ERR_STALE the caller must not go on. */
+/* Replaces the content. It also succeeds if the content is `next` already, so two
+ * writers must never write equal contents. ERR_STALE is also returned if the answer of
+ * a successful swap was lost and another writer has swapped since. After ERR_STALE the
+ * caller must not go on. */
 PL_MUST_CHECK pl_status engine_swap(engine *e, const char *name, const pl_buf *expected,
                                     const pl_buf *next);
 PL_MUST_CHECK pl_status engine_drop(engine *e, const char *name);

@@ -20,7 +20,7 @@ typedef struct rados_engine {
     rados_ioctx_t pool;
 } rados_engine;
 
-/* Sentences of failures that are retried name only the reason; engine.c adds the
+/* Errors of requests that are retried name only the reason; engine.c adds the
  * object. */
 static pl_status refused(int error)
 {
@@ -131,7 +131,7 @@ static pl_status visit_rados_object(rados_engine *e, const char *name,
     time_t changed;
     int error = rados_stat(e->pool, name, &entry.bytes, &changed);
     if (error == -ENOENT)
-        return PL_OK; /* it was dropped meanwhile */
+        return PL_OK; /* the object was dropped meanwhile */
     return error < 0 ? refused(error) : fn(context, &entry);
 }
 
@@ -186,7 +186,8 @@ static pl_status configure_rados(rados_engine *e, const engine_url *url)
             url->conf[0] ? url->conf : "/etc/ceph/ceph.conf", strerror(-error));
     for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++)
         if (rados_conf_set(e->cluster, bounds[i], OPERATION_S) < 0)
-            return pl_fail(PL_ERR_UNSUPPORTED, "this librados knows no %s", bounds[i]);
+            return pl_fail(PL_ERR_UNSUPPORTED,
+                           "this librados does not know the option %s", bounds[i]);
     return PL_OK;
 }
 
@@ -209,7 +210,7 @@ static pl_status connect_to(rados_engine *e, const engine_url *url)
 pl_status engine_rados_open(const engine_url *url, bool to_write,
                             const engine_ops **ops, void **self)
 {
-    (void)to_write; /* RADOS supports all conditions */
+    (void)to_write; /* RADOS supports everything that a writer needs */
     rados_engine *e = pl_alloc(sizeof *e);
     pl_status status = configure_rados(e, url);
     if (status == PL_OK)

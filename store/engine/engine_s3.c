@@ -1,10 +1,10 @@
 /* Any S3 service through libcurl, which signs the requests (AWS signature 4).
  *
  * A put carries `If-None-Match: *`, a swap the ETag that the expected content was read
- * with (`If-Match`). A service that ignores these conditions would overwrite silently,
- * so a writer asks it at opening, with an object of its own, and refuses one that does.
- * The bucket stands in the path and not in the host name: that works without wildcard
- * names in DNS.
+ * with (`If-Match`). A service that ignores these conditions would overwrite silently.
+ * So a writer tests it at opening, with an object of its own, and refuses such a
+ * service. The bucket is part of the path and not of the host name, which works without
+ * wildcard names in DNS.
  *
  * Keys come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, or
  * from the file that AWS's own tools use (s3_keys.h). */
@@ -139,7 +139,7 @@ static pl_status perform(s3_engine *e, s3_request *r, long *code)
     if (!h)
         return pl_fail(PL_ERR_OS, "libcurl does not start");
     struct curl_slist *headers = headers_of(e, r);
-    curl_easy_reset(h); /* keeps the connection */
+    curl_easy_reset(h); /* resets the options but keeps the connection */
     /* A request fails if the server sends nothing for ANSWER_S. */
     curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
     /* An empty header `Expect:` would do the same, but curl 7.88 signs it without
@@ -158,7 +158,8 @@ static pl_status perform(s3_engine *e, s3_request *r, long *code)
     return result == CURLE_OK ? PL_OK : transport_failed(result, r);
 }
 
-/* `answer` is emptied first; then it has the content, or the server's error text. */
+/* Sends a request. `answer` is emptied first and gets the content, or the server's
+ * error text. */
 static pl_status request(s3_engine *e, s3_request *r)
 {
     long code = 0;
@@ -192,7 +193,8 @@ static pl_status put_if(s3_engine *e, const char *name, const char *condition,
     return status;
 }
 
-/* Both conditions fail with the same status; for a put it means that the object exists.
+/* The service reports both failed conditions with one status; for a put it means that
+ * the object exists.
  */
 static pl_status s3_put(void *self, const char *name, const void *data, size_t len)
 {
@@ -347,22 +349,23 @@ static pl_status probe(s3_engine *e, const engine_url *url)
     char name[64];
     uint64_t number;
     if (getrandom(&number, sizeof number, 0) != (ssize_t)sizeof number)
-        return pl_fail(PL_ERR_OS, "this machine gives no random numbers");
+        return pl_fail(PL_ERR_OS,
+                       "this machine does not give random numbers (getrandom failed)");
     snprintf(name, sizeof name, "probe/%016llx", (unsigned long long)number);
     pl_status status = probe_put(e, name, conditions[0]);
     for (int i = 0; i < 2 && (status == PL_OK || status == PL_ERR_STALE); i++) {
         status = probe_put(e, name, conditions[i]);
         if (status == PL_OK) {
             return pl_fail(PL_ERR_UNSUPPORTED,
-                           "the service at %s ignores `%s`, so it could overwrite what "
-                           "another home wrote; use one with conditional writes "
-                           "(Amazon S3, MinIO, Ceph's radosgw)",
+                           "the service at %s ignores the condition `%s`, so a home "
+                           "could overwrite what another home wrote; use a service "
+                           "with conditional writes (Amazon S3, MinIO, Ceph's radosgw)",
                            url->endpoint, conditions[i]);
         }
     }
     if (status != PL_ERR_STALE)
         return status;
-    (void)s3_drop(e, name); /* if this fails, gc finds it */
+    (void)s3_drop(e, name); /* if this fails, `store gc` finds the object */
     return PL_OK;
 }
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* ---- where ---- */
-/* The content of the file ENGINE in `folder`; "" if chunks lie in the database. */
+/* Reads the file ENGINE in `folder`; "" if chunks are in the database. */
 static pl_status remote_url(const char *folder, char out[ENGINE_URL_MAX])
 {
     char path[PL_PATH_MAX];
@@ -21,7 +21,10 @@ static pl_status remote_url(const char *folder, char out[ENGINE_URL_MAX])
         const char *line = pl_buf_text(&text);
         size_t len = strcspn(line, "\n");
         if (len == 0 || len >= ENGINE_URL_MAX)
-            status = pl_fail(PL_ERR_DAMAGED, "%s names no engine", path);
+            status = pl_fail(PL_ERR_DAMAGED,
+                             "the file %s does not name a storage engine; restore it "
+                             "from a backup of the store",
+                             path);
         else
             snprintf(out, ENGINE_URL_MAX, "%.*s", (int)len, line);
     }
@@ -36,8 +39,8 @@ static pl_status check_same(const char *folder, const char *place)
     if (strcmp(there, place) == 0)
         return PL_OK;
     return pl_fail(PL_ERR_EXISTS,
-                   "the chunks of the store %s lie in %s, not in %s: that is fixed "
-                   "when a store is made (its file ENGINE says where to ask for them)",
+                   "the chunks of the store %s are in %s, not in %s: this is fixed "
+                   "when a store is made (its file ENGINE has the address)",
                    folder, *there ? there : "rocksdb", *place ? place : "rocksdb");
 }
 
@@ -71,7 +74,7 @@ pl_status remote_write_place(const char *folder, const char *url)
 pl_status pl_store_make_on(const char *folder, const char *wanted)
 {
     char path[PL_PATH_MAX], place[ENGINE_URL_MAX];
-    PL_CHECK(pl_make_folders(folder)); /* makes sure that FOLDER/.. exists, too */
+    PL_CHECK(pl_make_folders(folder)); /* also makes the folders above `folder` */
     PL_CHECK(engine_place_of(folder, wanted, place));
     if (pl_path_exists(pl_join(path, folder, "FORMAT")))
         return check_same(folder, place);

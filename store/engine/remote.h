@@ -24,12 +24,12 @@
 /* The contents of the head. */
 typedef struct remote_head {
     uint8_t store[16];  /* the store's id */
-    uint8_t holder[16]; /* chosen at random at each opening */
+    uint8_t holder[16]; /* a random number, chosen at each opening */
     uint64_t epoch, sequence;
-    pl_hash log; /* the hash of commit `sequence`; none if it is 0 */
+    pl_hash log; /* the hash of commit `sequence`; zero if there is no commit */
     uint64_t base_epoch, base_sequence, base_parts;
-    pl_hash base; /* the hash over all bytes of the base */
-    /* base_bytes: size of the base; log_bytes: of all commits since the base */
+    pl_hash base; /* the hash of all bytes of the base */
+    /* base_bytes: size of the base; log_bytes: size of all commits since the base */
     uint64_t base_bytes, log_bytes;
     int64_t wall_ms;
     char host[64];
@@ -37,14 +37,14 @@ typedef struct remote_head {
 
 typedef struct remote_doomed {
     engine_object *names;
-    int64_t *since_ms; /* in rising order */
+    int64_t *since_ms; /* when each object was doomed, in rising order */
     size_t n, cap;
 } remote_doomed;
 
 typedef struct remote_end {
     engine *service;
-    remote_head head; /* the head as this process last wrote or read it */
-    pl_buf bytes;     /* the head encoded; empty if there is no head */
+    remote_head head; /* the head as this process wrote or read it last */
+    pl_buf bytes;     /* the encoded head; empty if there is no head */
     remote_doomed doomed;
 } remote_end;
 
@@ -57,7 +57,7 @@ typedef struct remote_work {
 
 /* ---- where a store's chunks lie ---- */
 PL_MUST_CHECK pl_status remote_write_place(const char *folder, const char *url);
-/* *out is NULL if the chunks lie in the database. */
+/* Sets *out to NULL if the store's chunks are in the database. */
 PL_MUST_CHECK pl_status remote_open(const char *folder, bool to_write,
                                     remote_end **out);
 void remote_close(remote_end **r); /* accepts NULL */
@@ -67,7 +67,7 @@ void remote_stage(remote_work *work, const pl_hash *id, const chunk_record *chun
                   const void *data, size_t len);
 void remote_release(remote_work *work, const pl_hash *id, const chunk_record *chunk,
                     bool staged);
-/* Appends the bytes; ERR_DAMAGED if the object does not exist. */
+/* Appends the chunk's stored bytes; ERR_DAMAGED if its object does not exist. */
 PL_MUST_CHECK pl_status remote_fetch(const row_source *from, const pl_hash *id,
                                      const chunk_record *chunk, pl_buf *out);
 void remote_work_clear(remote_work *work);

@@ -34,7 +34,7 @@ static pl_status remote_head_decode(const pl_buf *bytes, remote_head *out)
     pl_reader_open(&r, "the head", bytes->data, len);
     if (pl_get_u64(&r, HEAD_FORMAT_TAG, 0) > HEAD_FORMAT)
         return pl_fail(PL_ERR_UNSUPPORTED,
-                       "the head is of a newer release; use that release");
+                       "the head was written by a newer release; use that release");
     pl_get_fields(&r, head_fields, out);
     if (pl_reader_status(&r) != PL_OK || out->base_sequence > out->sequence)
         return pl_fail(PL_ERR_DAMAGED, "the head cannot be read");
@@ -80,8 +80,8 @@ static pl_status check_owner(const pl_store *store)
         return PL_OK;
     return pl_fail(
         PL_ERR_EXISTS,
-        "%s holds another store, last written by %s (commit %llu): give this one a "
-        "namespace of its own in store.engine, or bring that one here: move the folder "
+        "%s has a different store, last written by %s (commit %llu): give this store a "
+        "namespace of its own in store.engine. To get that store here, move the folder "
         "away, then `pathloom store restore ENGINE --store %s`",
         engine_place(r->service), r->head.host, (unsigned long long)r->head.sequence,
         store->folder);
@@ -102,8 +102,8 @@ static pl_status check_line(const pl_store *store)
     if (same)
         return PL_OK;
     return pl_fail(PL_ERR_DAMAGED,
-                   "commit %llu of %s is not the one that %s has; move the folder "
-                   "away, then `pathloom store restore ENGINE --store %s`",
+                   "commit %llu of %s differs from the one that %s has; move the "
+                   "folder away, then `pathloom store restore ENGINE --store %s`",
                    (unsigned long long)r->head.sequence, store->folder,
                    engine_place(r->service), store->folder);
 }
@@ -125,8 +125,9 @@ pl_status remote_check(pl_store *store)
     PL_CHECK(remote_read_head(r, &found));
     if (!found && store->sequence > 0)
         return pl_fail(PL_ERR_DAMAGED,
-                       "%s holds nothing of the store %s, which has %llu commits: is "
-                       "it the right place (the file ENGINE), or was it emptied?",
+                       "%s has no objects of the store %s, which has %llu commits: "
+                       "check whether the file ENGINE names the right place, or "
+                       "whether the objects were deleted",
                        engine_place(r->service), store->folder,
                        (unsigned long long)store->sequence);
     if (!found)
@@ -145,10 +146,10 @@ pl_status remote_check(pl_store *store)
     return check_line(store);
 }
 
-/* The head with this store's present numbers. */
+/* Fills in a head with this store's present numbers. */
 static void renew_remote_head(const pl_store *store, remote_head *next)
 {
-    /* a claim counts at least this much */
+    /* a commit of unknown size counts as at least one byte */
     next->log_bytes += store->sequence - next->sequence;
     next->epoch = store->epoch;
     next->sequence = store->sequence;
@@ -159,8 +160,8 @@ static void renew_remote_head(const pl_store *store, remote_head *next)
     next->host[sizeof next->host - 1] = '\0';
 }
 
-/* If another process moved the head, that head is read, so that the sentence can name
- * its holder. */
+/* Moves the head. If another process has moved it, reads that head, so that the error
+ * can name its holder. */
 static pl_status move_head(pl_store *store, const remote_head *next)
 {
     bool found = false;
@@ -192,7 +193,8 @@ pl_status remote_claim(pl_store *store)
     bool known = false, first = r->bytes.len == 0;
     PL_CHECK(own_id(store, next.store, &known));
     if (getrandom(next.holder, sizeof next.holder, 0) != (ssize_t)sizeof next.holder)
-        return pl_fail(PL_ERR_OS, "this machine gives no random numbers");
+        return pl_fail(PL_ERR_OS,
+                       "this machine does not give random numbers (getrandom failed)");
     renew_remote_head(store, &next);
     if (first)
         PL_CHECK(rebase_write(store, &next));
@@ -215,7 +217,8 @@ pl_status remote_bring(pl_txn *txn, const pl_hash *log)
     pl_status status = PL_OK;
     if (rows.len > ENGINE_OBJECT_MAX)
         status = pl_fail(PL_ERR_UNSUPPORTED,
-                         "the records of one commit are %zu bytes, an engine takes %d",
+                         "the records of one commit have %zu bytes, but an object of "
+                         "an engine can have only %d",
                          rows.len, ENGINE_OBJECT_MAX);
     if (status == PL_OK)
         status = engine_put_all(txn->store->remote->service, objects, n);

@@ -1,10 +1,11 @@
 /* Garbage in an engine: objects that the store does not name.
  *
  * Only objects that this home can judge count as garbage. Objects of a higher epoch
- * belong to a home that has taken over. Commits above the head's belong to that home or
- * to none. Both stay. Objects that are dropped were written under a lower epoch, and
- * everything that was acknowledged under those epochs is in this store; so no waiting
- * time is needed. A reader counts what a writer would drop if it opened now. */
+ * belong to a home that has taken over. Commits above the head's belong to that home,
+ * or to a home that was killed. Both are kept. Objects that are dropped were written
+ * under a lower epoch, and everything that was acknowledged under those epochs is in
+ * this store; so no waiting time is needed. A reader counts what a writer would drop if
+ * it opened now. */
 #include "store/store_internal.h"
 #include <inttypes.h>
 #include <string.h>
@@ -33,13 +34,13 @@ static bool is_named_chunk(const pl_store *store, const pl_hash *id, const char 
     char own[ENGINE_NAME_MAX];
     bool found = false;
     if (chunk_read(store_source(store), id, &chunk, &found) != PL_OK)
-        return true; /* a damaged row: none of its objects is dropped */
+        return true; /* the row is damaged, so none of its objects may be dropped */
     remote_chunk_name(id, &chunk, own);
     return found && strcmp(own, name) == 0;
 }
 
-/* All objects of the present opening are accounted for: named, about to be dropped, or
- * being written. */
+/* Whether objects of this epoch can be garbage. Those of the present opening cannot:
+ * they are named, about to be dropped, or being written. */
 static bool is_past(const pl_store *store, uint64_t epoch)
 {
     return store->mode == PL_STORE_READ ? epoch <= store->epoch : epoch < store->epoch;
@@ -101,7 +102,8 @@ static bool is_garbage(const pl_store *store, const char *name)
         bool is_own = epoch == head->base_epoch && sequence == head->base_sequence;
         return is_past(store, epoch) && !is_own;
     }
-    return pl_starts_with(name, "probe/"); /* left in an S3 by a home that was killed */
+    /* a home that was killed may have left this object in S3 */
+    return pl_starts_with(name, "probe/");
 }
 
 /* ---- all of them ---- */
@@ -121,7 +123,8 @@ static pl_status note_garbage(void *context, const engine_entry *entry)
     return PL_OK;
 }
 
-/* A reader may see objects of commits that it has not followed yet; it only counts. */
+/* A reader may also count objects of commits that it has not read yet; it drops
+ * nothing. */
 pl_status remote_sweep(pl_store *store, bool run, pl_gc_report *out)
 {
     sweep s = {.store = store, .report = out};

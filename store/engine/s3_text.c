@@ -5,8 +5,8 @@
 #include <string.h>
 #include <strings.h>
 
-/* Copies the text between <NAME> and </NAME>. Returns where to go on, or NULL if there
- * is none or if it does not fit. */
+/* Copies the text between <NAME> and </NAME>. Returns the position after the element,
+ * or NULL if it does not exist or does not fit. */
 static const char *element(const char *at, const char *name, char *out, size_t size)
 {
     char open[64], close[64];
@@ -45,7 +45,8 @@ pl_status s3_judge(int code, const char *body)
                        "space, or free some with `pathloom store gc --delete`",
                        code, colon, said);
     if (strcmp(said, "NoSuchBucket") == 0)
-        return pl_fail(PL_ERR_CONFIG, "the service has no such bucket; make it");
+        return pl_fail(PL_ERR_CONFIG,
+                       "the service has no such bucket; create the bucket");
     if (code == 404)
         return pl_fail(PL_ERR_NOT_FOUND, "there is no such object");
     if (code == 412)

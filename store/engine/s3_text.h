@@ -7,7 +7,7 @@
 enum { S3_TOKEN_MAX = 1200 };
 
 /* Translates an HTTP status: OK for 2xx, ERR_NET for a failure that may pass, ERR_STALE
- * if a condition of the request does not hold. The sentence contains the service's own
+ * if a condition of the request does not hold. The error contains the service's own
  * error code, read from `body`. */
 PL_MUST_CHECK pl_status s3_judge(int code, const char *body);
 /* If the line (not terminated) is an ETag header, copies its value with the quotes. */
@@ -16,7 +16,7 @@ void s3_etag_of_header(const char *line, size_t len, char *out, size_t size);
  * ERR_PROTO if the page cannot be parsed. */
 PL_MUST_CHECK pl_status s3_each_key(const char *page, size_t skip, engine_entry_fn fn,
                                     void *context);
-/* The token that requests the next page; "" after the last page. */
+/* Reads the token with which the next page is requested; "" after the last page. */
 PL_MUST_CHECK pl_status s3_next_page(const char *page, char token[S3_TOKEN_MAX]);
 
 #endif
