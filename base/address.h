@@ -18,11 +18,11 @@ extern "C" {
 enum { PL_ADDRESS_MAX = 256 };
 
 typedef struct pl_address {
-    char endpoint[PL_ADDRESS_MAX]; /* the text for ZeroMQ: without the key */
+    char endpoint[PL_ADDRESS_MAX]; /* address text for ZeroMQ, without the key */
     char host[PL_ADDRESS_MAX];     /* "" for an ipc address */
     int port;                      /* 0 stands for * */
-    bool is_local;                 /* true if no other machine can reach it */
-    bool is_anywhere;              /* true if it stands for all interfaces */
+    bool is_local;                 /* whether only this machine can reach it */
+    bool is_anywhere;              /* whether it means all interfaces */
     bool has_key;
     pl_pubkey key;
 } pl_address;
@@ -42,11 +42,12 @@ void pl_address_format(const pl_address *address, const char *host,
  * for a socket or if the file system cannot hold one. */
 void pl_address_in_folder(const char *folder, const char *name,
                           char out[PL_ADDRESS_MAX]);
-/* The same in the folder of another ipc address. Writes PL_ADDRESS_PRIVATE if `address`
- * is not an ipc address or if this user may not write to the folder. */
+/* Writes such an address in the folder of another ipc address. Writes
+ * PL_ADDRESS_PRIVATE if `address` is not an ipc address or if this user may not write
+ * to the folder. */
 void pl_address_beside(const char *address, const char *name, char out[PL_ADDRESS_MAX]);
 
-/* The first address of this machine that is not loopback, or "127.0.0.1" if there is
+/* Writes this machine's first address that is not loopback, or "127.0.0.1" if there is
  * none. */
 void pl_address_of_machine(char out[PL_ADDRESS_MAX]);
 

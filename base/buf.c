@@ -42,7 +42,7 @@ void pl_buf_destroy(pl_buf *buf)
     *buf = (pl_buf){0};
 }
 
-/* The first try usually fits. If it does not, its result says how much room is needed.
+/* The first vsnprintf usually fits. If not, its result says how much room is needed.
  */
 void pl_buf_printf(pl_buf *buf, const char *format, ...)
 {
@@ -59,7 +59,7 @@ void pl_buf_printf(pl_buf *buf, const char *format, ...)
         }
         pl_buf_reserve(buf, len < 0 ? 1 : (size_t)len + 1);
     }
-    pl_buf_text(buf); /* a format that cannot be printed adds nothing */
+    pl_buf_text(buf); /* if the format cannot be printed, nothing is added */
 }
 
 const char *pl_buf_text(pl_buf *buf)
@@ -69,8 +69,8 @@ const char *pl_buf_text(pl_buf *buf)
     return (const char *)buf->data;
 }
 
-/* The code point of a character of one to three bytes; no character of four bytes
- * controls a terminal. */
+/* Returns the code point of a character of one to three bytes. No character of four
+ * bytes controls a terminal. */
 static unsigned short_code_point(const char *text, size_t n)
 {
     const uint8_t *s = (const uint8_t *)text;

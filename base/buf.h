@@ -9,13 +9,13 @@ extern "C" {
 #endif
 
 typedef struct pl_buf {
-    uint8_t *data; /* not NUL-terminated unless the text functions built it */
+    uint8_t *data; /* NUL-terminated only if the text functions built it */
     size_t len, cap;
 } pl_buf; /* all zero is an empty buffer */
 
 void pl_buf_reserve(pl_buf *buf, size_t more);
 void pl_buf_append(pl_buf *buf, const void *data, size_t len);
-void pl_buf_clear(pl_buf *buf);   /* empties the buffer and keeps its memory */
+void pl_buf_clear(pl_buf *buf);   /* empties the buffer but keeps its memory */
 void pl_buf_destroy(pl_buf *buf); /* frees and zeroes */
 
 /* Appends text, and keeps a NUL after the end (not counted in len). */
@@ -28,7 +28,7 @@ void pl_buf_json_text(pl_buf *buf, const char *text, size_t len);
 
 /* Appends text for a terminal or a log. Characters that steer a terminal
  * (pl_utf8_steers), and bytes that are not UTF-8, are written as \xHH per byte.
- * Newlines and tabs stay if `lines` is true. */
+ * With `lines`, newlines and tabs are kept. */
 void pl_buf_printable(pl_buf *buf, const char *text, size_t len, bool lines);
 
 #ifdef __cplusplus

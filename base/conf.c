@@ -73,8 +73,8 @@ static bool is_bounded(const pl_key *key)
     return number && key->min < key->max;
 }
 
-/* Writes a range, for example "1..1000000", "at least 1" or "at most 5"; a bound of
- * 1e15 or more counts as no bound. */
+/* Writes a range, for example "1..1000000", "at least 1" or "at most 5". A bound of
+ * 1e15 or more is not shown. */
 static void put_range(const pl_key *key, pl_buf *out)
 {
     char min[32], max[32];
@@ -147,7 +147,7 @@ static bool set_text(char *field, const char *value)
 {
     if (strlen(value) >= PL_KEY_TEXT_MAX || !is_utf8(value))
         return false;
-    /* clears the rest of the field, so that equal values have equal bytes */
+    /* first clears the field, so that equal values have equal bytes */
     memset(field, 0, PL_KEY_TEXT_MAX);
     memcpy(field, value, strlen(value));
     return true;
@@ -187,7 +187,7 @@ static bool set_field(const pl_key *key, void *target, const char *value)
     return false;
 }
 
-/* A default that its own row refuses is an error in the table, not of the user. */
+/* A default that its own row refuses is a mistake in the table, not of the user. */
 void pl_conf_defaults(const pl_table *table, void *target)
 {
     for (size_t i = 0; i < table->n_keys; i++) {
@@ -225,7 +225,7 @@ pl_status pl_conf_set_pair(const pl_table *table, void *target,
     char key[KEY_NAME_MAX];
     size_t len = strcspn(key_equals_value, "=");
     if (!key_equals_value[len] || len == 0 || len >= sizeof key)
-        return pl_fail(PL_ERR_CONFIG, "`%.64s` (%s) is not of the form key=value",
+        return pl_fail(PL_ERR_CONFIG, "`%.64s` (%s) does not have the form key=value",
                        key_equals_value, where);
     memcpy(key, key_equals_value, len);
     key[len] = 0;
@@ -270,7 +270,7 @@ bool pl_conf_get(const pl_table *table, const void *target, const char *key,
     return row != NULL;
 }
 
-/* Compares values as texts, because the canonical text also consists of them. */
+/* Compares values as texts, because the canonical text is made of the same texts. */
 const char *pl_conf_difference(const pl_table *table, const void *a, const void *b)
 {
     pl_buf left = {0}, right = {0};
@@ -366,8 +366,8 @@ static pl_status set_once(yaml_reader *reader, const char *name, const char *val
     return pl_conf_set(reader->table, reader->target, name, value, where);
 }
 
-/* Reads a plain value. A section whose keys are all commented out appears as an empty
- * one. */
+/* Reads a plain value. A section whose keys are all commented out looks like an empty
+ * value. */
 static pl_status read_scalar(yaml_reader *reader, const char *name,
                              const yaml_event_t *event)
 {
@@ -387,7 +387,8 @@ static pl_status append_item(yaml_reader *reader, const yaml_event_t *event,
 {
     if (event->type != YAML_SCALAR_EVENT || has_nul(event) ||
         strchr(scalar(event), ','))
-        return refuse_event(reader, event, "a list takes plain values without commas");
+        return refuse_event(reader, event,
+                            "the items of a list must be plain values without commas");
     pl_buf_printf(list, "%s%s", list->len ? "," : "", scalar(event));
     return PL_OK;
 }
@@ -505,7 +506,7 @@ done:
     return status;
 }
 
-/* Whether YAML reads this text back unchanged without quotes, whatever its type. */
+/* Whether YAML reads this text back unchanged if it has no quotes. */
 static bool is_plain(const char *text)
 {
     static const char inside[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -522,8 +523,8 @@ static uint32_t code_point(const char *text, size_t n)
     return point;
 }
 
-/* Control characters, line breaks, and other characters that the YAML reader accepts
- * only when escaped. */
+/* Whether the YAML reader accepts this character only if it is escaped: control
+ * characters, line breaks, and some more. */
 static bool needs_escape(uint32_t point)
 {
     return point < 0x20 || (point >= 0x7f && point < 0xa0) || point == 0x2028 ||
@@ -579,7 +580,7 @@ static int depth_of_name(const char *name, size_t len)
     return depth;
 }
 
-/* Opens the headings of `name`'s section, except those that are open already. */
+/* Writes the headings of `name`'s section, except those that were written already. */
 static void put_headings(const char *name, size_t len, const char *open, pl_buf *out)
 {
     size_t start = 0;
@@ -631,7 +632,8 @@ void pl_conf_write_yaml(const pl_table *table, const void *target, pl_buf *out)
     }
 }
 
-/* Escapes text for a cell of a Markdown table, which a bar in the text would end. */
+/* Escapes text for a cell of a Markdown table, because a bar in the text would end the
+ * cell. */
 static void put_cell(const char *text, pl_buf *out)
 {
     for (; *text; text++)

@@ -15,8 +15,8 @@ typedef enum pl_key_type {
     PL_KEY_REAL,   /* double */
     PL_KEY_BOOL,   /* bool */
     PL_KEY_TEXT,   /* char[PL_KEY_TEXT_MAX] */
-    PL_KEY_CHOICE, /* char[PL_KEY_TEXT_MAX], one of `choices` */
-    PL_KEY_SECTION /* a heading: name and help only */
+    PL_KEY_CHOICE, /* char[PL_KEY_TEXT_MAX] with one of `choices` */
+    PL_KEY_SECTION /* a heading, which has only name and help */
 } pl_key_type;
 enum { PL_KEY_TEXT_MAX = 512 };
 
@@ -29,7 +29,7 @@ typedef struct pl_key {
     const char *choices; /* "a|b|c", CHOICE only */
     const char *unit;    /* "steps", "bytes", "" */
     const char *help;    /* one sentence */
-    /* true if the key does not change results; it is left out of the canonical text */
+    /* if true, the key does not change results, and the canonical text omits it */
     bool local;
 } pl_key;
 
@@ -55,8 +55,8 @@ PL_MUST_CHECK pl_status pl_conf_set_pair(const pl_table *table, void *target,
 PL_MUST_CHECK pl_status pl_conf_load(const pl_table *table, void *target,
                                      const char *path);
 
-/* Two writers: commented YAML with the current values, and the reference page in
- * Markdown. */
+/* The first writes commented YAML with the current values, the second the reference
+ * page in Markdown. */
 void pl_conf_write_yaml(const pl_table *table, const void *target, pl_buf *out);
 void pl_conf_write_reference(const pl_table *table, pl_buf *out);
 
@@ -71,7 +71,7 @@ bool pl_conf_get(const pl_table *table, const void *target, const char *key,
 /* Writes which values the key may have, for example "a whole number, 1..65536
  * sequences". */
 void pl_conf_wanted(const pl_key *key, pl_buf *out);
-/* The key that ends in ".name" or resembles the name most; NULL if none does.
+/* Returns the key that ends in ".name" or resembles the name most, or NULL.
  * Borrowed. */
 const char *pl_conf_nearest(const pl_table *table, const char *name);
 

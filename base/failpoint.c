@@ -19,7 +19,7 @@ enum { POINTS_MAX = 128, NAME_MAX_BYTES = 64, EXIT_CODE = 71 };
 enum { NOT_ASKED, OFF, ARMED };
 static _Atomic int state;
 
-/* passages of each point, by its position in the variable */
+/* number of passages of each point, by the point's position in the variable */
 static _Atomic int passages[POINTS_MAX];
 
 typedef enum action { KILL, EXIT, STOP, ERROR, SLEEP } action;
@@ -37,14 +37,16 @@ static bool has_role(const char *role)
     int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return false;
-    ssize_t len = read(fd, words, sizeof words - 2); /* two zeros end every list */
+    /* leaves room for two zeros, which end the list of words */
+    ssize_t len = read(fd, words, sizeof words - 2);
     close(fd);
     return len > 0 && strcmp(words + strlen(words) + 1, role) == 0;
 }
 
-/* One "NAME[@ROLE]:ACTION[:NTH]", which has `len` bytes. */
+/* One "NAME[@ROLE]:ACTION[:NTH]" of the variable; it has `len` bytes. */
 typedef struct point {
-    char name[NAME_MAX_BYTES]; /* with the role; the name of the file in FOLDER */
+    /* name with the role; also the name of the file in FOLDER */
+    char name[NAME_MAX_BYTES];
     action what;
     int nth;
 } point;
@@ -103,7 +105,8 @@ static pl_status act_on_point(action what, const char *name)
     case SLEEP:
     case ERROR:
     default:
-        return pl_fail(PL_ERR_IO, "the fail point %s was told to fail", name);
+        return pl_fail(PL_ERR_IO, "the fail point %s of a test made this call fail",
+                       name);
     }
     return PL_OK;
 }

@@ -45,7 +45,7 @@ static size_t load_size(const pl_field *f, const uint8_t *base)
     return n;
 }
 
-/* The number of fields that the row describes; those of a list are not counted. */
+/* Returns how many fields the row describes; those of a list are not counted. */
 static size_t n_elements(const pl_field *f)
 {
     return f->kind <= PL_KIND_CHOICE ? f->size / f->width : 1;

@@ -57,9 +57,9 @@ typedef enum pl_field_kind {
 
 typedef enum pl_field_rule {
     PL_RULE_NEEDED,  /* reading fails if the field is missing */
-    PL_RULE_NONZERO, /* writing leaves out zero; reading takes zero for a missing one */
-    /* the same, but written if the member at `other` is not zero. If that member is a
-     * bool, reading sets it to whether the field exists */
+    PL_RULE_NONZERO, /* a zero is not written, and a missing field is read as zero */
+    /* as above, but the field is written if the member at `other` is not zero. If that
+     * member is a bool, reading sets it to whether the field exists. */
     PL_RULE_GATED
 } pl_field_rule;
 
@@ -69,7 +69,7 @@ typedef struct pl_field {
     uint64_t limit;
     /* offset and size of the member; for a list the size of one item */
     uint32_t offset, size;
-    uint32_t width;             /* size of an element, if the member is an array */
+    uint32_t width;             /* size of one element if the member is an array */
     uint32_t other, other_size; /* offset and size of the gate or the count */
     /* for a list: one of the two is set */
     const struct pl_field *nested, *(*nested_of)(void);
@@ -97,15 +97,15 @@ typedef struct pl_items {
 
 /* Appends the fields of `from`, a struct of the type that the table describes. */
 void pl_put_fields(pl_buf *record, const pl_field *fields, const void *from);
-/* Appends them as a nested record. */
+/* Appends the fields of `from` as a nested record. */
 void pl_put_nested(pl_buf *record, uint16_t tag, const pl_field *fields,
                    const void *from);
 /* Sets every member that the table names; other members stay. The reader keeps a
  * failure. The caller frees lists, also after a failure. */
 void pl_get_fields(pl_reader *reader, const pl_field *fields, void *to);
 
-/* Used in sizeof and _Generic, which evaluate nothing; cppcheck would report a use of
- * NULL. */
+/* Only used in sizeof and _Generic, which evaluate nothing; cppcheck would report a use
+ * of NULL. */
 #ifdef __cppcheck__
 #define PL_MEMBER(type, member) (((type){0}).member)
 #else
@@ -154,8 +154,8 @@ void pl_get_fields(pl_reader *reader, const pl_field *fields, void *to);
         (tag), PL_KIND_OF(type, member), PL_RULE_GATED, PL_FIELD_ROW(type, member),    \
             PL_FIELD_OTHER(type, gate)                                                 \
     }
-/* For an unsigned, an enum, or an array of bytes; reading refuses values of `count` and
- * above. */
+/* A row for an unsigned, an enum, or an array of bytes; reading refuses values of
+ * `count` and above. */
 #define PL_FIELD_CHOICE(type, tag, member, count)                                      \
     {                                                                                  \
         (tag), PL_KIND_CHOICE, PL_RULE_NEEDED, (count), PL_FIELD_ROW(type, member)     \

@@ -90,7 +90,7 @@ static pl_status make_folder(const char *path)
 {
     if (mkdir(path, 0777) == 0)
         return pl_sync_parent(path);
-    int cause = errno; /* the next call overwrites errno */
+    int cause = errno; /* keeps errno, which the next call overwrites */
     if (pl_path_is_folder(path))
         return PL_OK;
     errno = cause;
@@ -115,7 +115,7 @@ pl_status pl_make_folders(const char *path)
 static pl_status remove_under(int parent, const char *name, const char *path,
                               int depth);
 
-/* Takes ownership of `fd`. */
+/* Deletes everything in the folder `fd`, which it closes. */
 static pl_status empty_folder(int fd, const char *path, int depth)
 {
     DIR *folder = fdopendir(fd);
@@ -176,7 +176,8 @@ static pl_status read_all(int fd, const char *path, pl_buf *out)
 pl_status pl_read_file(const char *path, pl_buf *out)
 {
     pl_buf_clear(out);
-    PL_CHECK(pl_refuse_special(path)); /* a pipe waits for ever, a device never ends */
+    /* reading a pipe could wait for ever, and a device may never end */
+    PL_CHECK(pl_refuse_special(path));
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return file_failed("open", path);
@@ -220,7 +221,7 @@ static pl_status write_synced(const char *path, const void *data, size_t len)
 pl_status pl_replace_file(const char *path, const void *data, size_t len)
 {
     char temporary[PL_PATH_MAX];
-    /* two processes may write the same file, so each has its own temporary file */
+    /* each process has its own temporary file, because two may write the same file */
     int used =
         snprintf(temporary, sizeof temporary, "%s.tmp-%ld", path, (long)getpid());
     if (used < 0 || used >= PL_PATH_MAX)
@@ -244,7 +245,8 @@ static pl_status map_open(int fd, const char *path, pl_mapping *out)
         return file_failed("examine", path);
     if (!S_ISREG(info.st_mode))
         return pl_fail(PL_ERR_IO, "%s is not a regular file", path);
-    if (info.st_size == 0) /* mmap refuses length 0, but an empty file is no error */
+    /* mmap refuses length 0, but an empty file is not an error */
+    if (info.st_size == 0)
         return PL_OK;
     size_t len = (size_t)info.st_size;
     void *data = mmap(NULL, len, PROT_READ, MAP_SHARED, fd, 0);
@@ -334,7 +336,7 @@ void pl_unlock_folder(int *fd)
     *fd = -1;
 }
 
-/* A file that vanishes in between is not counted. */
+/* Adds up the files of a folder. A file that is deleted meanwhile is not counted. */
 uint64_t pl_folder_bytes(const char *path)
 {
     uint64_t bytes = 0;
@@ -371,15 +373,17 @@ pl_status pl_check_writable(const char *folder)
     pl_status status = write_synced(path, probe, sizeof probe);
     if (status != PL_OK)
         pl_fail_in(status,
-                   "cannot write into the folder %s; give another, or change "
-                   "its permissions",
+                   "cannot write into the folder %s; give a different folder, or "
+                   "change its permissions",
                    folder);
     if (status == PL_OK)
         status = pl_read_file(path, &back);
     if (status == PL_OK &&
         (back.len != sizeof probe || memcmp(back.data, probe, back.len) != 0))
-        status =
-            pl_fail(PL_ERR_DAMAGED, "%s does not give back what was written", folder);
+        status = pl_fail(PL_ERR_DAMAGED,
+                         "the disk of %s does not return the bytes that were written; "
+                         "replace the disk",
+                         folder);
     unlink(path);
     pl_buf_destroy(&back);
     return status;

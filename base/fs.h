@@ -21,9 +21,9 @@ PL_MUST_CHECK pl_status pl_refuse_special(const char *path);
  * survives a power cut; after a failure the old content is still there. */
 PL_MUST_CHECK pl_status pl_replace_file(const char *path, const void *data, size_t len);
 
-/* Makes the names in the folder survive a power cut. */
+/* Makes names of files in the folder survive a power cut. */
 PL_MUST_CHECK pl_status pl_sync_folder(const char *folder);
-/* The same for the folder that holds `path`: a file's name is durable only when its
+/* Syncs the folder that contains `path`, because a file's name is durable only if its
  * folder is. */
 PL_MUST_CHECK pl_status pl_sync_parent(const char *path);
 
@@ -53,7 +53,8 @@ void pl_unlock_folder(int *fd);
 uint64_t pl_folder_bytes(const char *path);
 uint64_t pl_disk_free_bytes(const char *path); /* 0 if unknown */
 PL_MUST_CHECK pl_status
-pl_check_writable(const char *folder); /* tests it: write, fsync, read, delete */
+/* tests by writing, syncing, reading and deleting a file */
+pl_check_writable(const char *folder);
 
 /* Joins into `out` (PL_PATH_MAX bytes) and returns it; the result is "" if it does not
  * fit. */

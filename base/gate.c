@@ -57,11 +57,12 @@
 #include <zmq.h>
 
 enum {
-    LOOK_MS = 500,       /* time between two checks of the file */
+    LOOK_MS = 500,       /* milliseconds between two checks of the file */
     SELF_TEST_MS = 5000, /* enough on a machine under load */
-    REFUSED_MS = 1000,   /* time between two reports about the same key */
+    REFUSED_MS = 1000,   /* milliseconds between two reports about the same key */
     REFUSED_KEPT = 32,
-    TROUBLE_MS = 60000, /* time between two reports about a list that cannot be read */
+    /* milliseconds between two reports about a list that cannot be read */
+    TROUBLE_MS = 60000,
     ZAP_FRAMES = 7,
     ZAP_FRAME_MAX = 255,
     DOMAIN_MAX = 16
@@ -87,10 +88,11 @@ typedef struct gate {
     pl_keypair own;
     char list[1024];
     stamp seen;
-    int64_t unread_ms; /* when it was last reported that the list cannot be read; 0: it
-                          can be read */
-    char complaint[PL_KEY_COMPLAINT_MAX]; /* the newest report about bad lines */
-    /* keys that were admitted in addition to the file; only the gate's thread uses
+    /* when an unreadable list was last reported; 0: the list can be read */
+    int64_t unread_ms;
+    /* the sentence last reported about bad lines */
+    char complaint[PL_KEY_COMPLAINT_MAX];
+    /* keys that pl_gate_admit added to those of the file; only the gate's thread uses
      * them */
     pl_key_list extra;
     _Atomic(snapshot *) now;
@@ -250,7 +252,7 @@ void pl_gate_admit(const pl_pubkey *key, pl_key_role role)
     pl_queue_push(g->orders, entry);
 }
 
-/* Returns false if the gate closes. */
+/* Carries out an order. Returns false if the order is to close the gate. */
 static bool obey(gate *g)
 {
     pl_key_entry *entry;
@@ -305,7 +307,8 @@ static void keep_frame(zap_request *q, int index, const void *data, size_t len)
         memcpy(q->key, data, q->whole ? len : 0);
         break;
     default:
-        break; /* the routing id proves nothing, because the client may choose it */
+        /* the routing id does not prove anything, because the client may choose it */
+        break;
     }
 }
 
@@ -369,7 +372,8 @@ static const pl_key_entry *judge_handshake(gate *g, const zap_request *q,
     if (!q->whole || strcmp(q->version, "1.0") != 0 ||
         strcmp(q->domain, zap_domain) != 0 || strcmp(q->mechanism, "CURVE") != 0)
         return NULL;
-    reread(g, false); /* the key may have been added a moment ago */
+    /* reads the list again, because the key may have been added a moment ago */
+    reread(g, false);
     const pl_key_entry *e = find_allowed_key(g, key);
     return g->unread_ms == 0 || is_own(e) ? e : NULL;
 }
@@ -408,7 +412,7 @@ static void run_gate(void *context)
         zmq_poll(items, 2, LOOK_MS);
         if (!obey(g))
             break;
-        /* also answers the self-test, before the gate is in place */
+        /* The self-test is also answered here, before the gate is in place. */
         answer_requests(g);
         if (pl_now_ms() - looked >= LOOK_MS) {
             reread(g, false);
@@ -499,7 +503,9 @@ static pl_status self_test(const gate *g)
     int event = sockets[0] && sockets[1] && sockets[2]
                     ? try_stranger(g, sockets[0], sockets[1], sockets[2])
                     : 0;
-    if (sockets[1]) /* an event that nobody reads would stop ZeroMQ's thread for ever */
+    /* Stops the events: an event that is not read would stop ZeroMQ's thread for
+     * ever. */
+    if (sockets[1])
         zmq_socket_monitor(sockets[1], NULL, 0);
     for (size_t i = 3; i-- > 0;) {
         if (!sockets[i])
@@ -562,7 +568,8 @@ static void stop(gate *g)
 pl_status pl_gate_open(const pl_gate_options *options)
 {
     if (pl_gate_is_open())
-        return pl_fail(PL_ERR_BUSY, "this process has a gate already");
+        return pl_fail(PL_ERR_BUSY,
+                       "a gate cannot be opened, because this process has one already");
     gate *g = pl_alloc(sizeof *g);
     g->options = *options;
     g->own = *options->own;

@@ -28,7 +28,7 @@ typedef struct pl_refusal {
 
 typedef struct pl_gate_options {
     const pl_keypair *own; /* this process's key pair; copied */
-    /* file of the list; "": there is none, and only keys passed to pl_gate_admit may
+    /* file of the list; "": no file, so only keys passed to pl_gate_admit may
      * connect */
     const char *list;
     bool (*may)(pl_key_role role, uint16_t type);
@@ -50,7 +50,8 @@ bool pl_gate_is_open(void);
 /* Call it after all sockets are closed; pl_wire_shutdown also calls it. */
 void pl_gate_close(void);
 
-/* Lets in a key that is not in the list. It takes effect soon, not at once. */
+/* Lets a key connect that is not in the list. This takes effect soon, but not at
+ * once. */
 void pl_gate_admit(const pl_pubkey *key, pl_key_role role);
 
 /* The current role of the key; PL_AS_NONE if it may do nothing. *own: whether it is one

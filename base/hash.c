@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 #ifdef PL_XXHASH_CHOOSES
-#include <xxh_x86dispatch.h> /* the same sums, computed with this machine's vector instructions */
+/* computes the same sums with this machine's vector instructions */
+#include <xxh_x86dispatch.h>
 #else
 #include <xxhash.h>
 #endif
@@ -20,7 +21,7 @@ _Static_assert(PL_HASH_BYTES == crypto_generichash_blake2b_BYTES, "BLAKE2b-256")
 _Static_assert(sizeof(pl_hasher) >= sizeof(crypto_generichash_blake2b_state) + 63,
                "a hasher must hold an aligned state wherever it lies");
 
-/* Selects libsodium's vector code once; it guards itself against threads. */
+/* Makes libsodium select its vector code. Several threads may call it. */
 static void init_hash_library(void)
 {
     if (sodium_init() < 0)
@@ -106,7 +107,7 @@ void pl_hash_format(const pl_hash *hash, char text[PL_HASH_TEXT])
         snprintf(text + 2 * i, 3, "%02x", hash->bytes[i]);
 }
 
-/* Accepts only lower case, so that a hash has only one spelling. */
+/* Reads a hex digit, only in lower case, so that a hash has only one spelling. */
 static int digit(char c)
 {
     if (c >= '0' && c <= '9')

@@ -28,8 +28,8 @@ void pl_hash_keyed(const char *use, const uint8_t *key, const void *data, size_t
 /* Compares in constant time, so that the time does not tell where the bytes differ. */
 bool pl_hash_is_mac(const pl_hash *mac, const uint8_t claimed[PL_HASH_BYTES]);
 
-/* The same hash over data that comes in pieces. A hasher is bound to its address: do
- * not copy it. */
+/* Computes the same hash of data that comes in pieces. A hasher is bound to its
+ * address: do not copy it. */
 typedef struct pl_hasher {
     uint64_t state[56]; /* 384 bytes of state, aligned inside */
 } pl_hasher;
@@ -44,7 +44,7 @@ PL_MUST_CHECK pl_status pl_hash_parse(const char *text, pl_hash *out); /* ERR_DA
 
 uint64_t pl_checksum(const void *data, size_t len); /* XXH3-64, seed 0 */
 
-/* The same checksum over pieces, as if they were contiguous. */
+/* Computes the checksum of pieces as if they were contiguous. */
 typedef struct pl_piece {
     const void *data;
     size_t len;

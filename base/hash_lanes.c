@@ -45,7 +45,8 @@ INSIDE uint64_t word_at(const uint8_t *at)
 typedef uint64_t four __attribute__((vector_size(32)));
 typedef uint64_t eight __attribute__((vector_size(64)));
 typedef uint64_t eight_bytes
-    __attribute__((vector_size(64), aligned(1), may_alias)); /* at any address */
+    /* such a vector may be at any address */
+    __attribute__((vector_size(64), aligned(1), may_alias));
 
 /* The words of one block of each lane: m[i] has word i of all of them. */
 INSIDE void load_four(four m[WORDS], const uint8_t *const at[4], size_t from)
@@ -93,15 +94,15 @@ INSIDE void load_eight(eight m[WORDS], const uint8_t *const at[8], size_t from)
 typedef struct lane {
     const uint8_t *at;
     size_t left, index;
-    uint64_t done; /* bytes that are hashed */
+    uint64_t done; /* number of bytes hashed so far */
     bool busy;
 } lane;
 
 typedef struct stream {
     const pl_piece *pieces;
-    size_t n, next; /* next: the first piece that has not been given to a lane */
+    size_t n, next; /* next: index of the first piece that no lane has got yet */
     pl_hash *out;
-    uint64_t start[STATE], none[LANES_MAX]; /* none: all zeros */
+    uint64_t start[STATE], none[LANES_MAX]; /* none: zeros, for idle lanes */
     lane lanes[LANES_MAX];
 } stream;
 
@@ -110,7 +111,7 @@ static size_t blocks_before_last(const lane *l)
     return l->left > 0 ? (l->left - 1) / BLOCK_BYTES : 0;
 }
 
-/* The busy lane with the fewest bytes left; NULL if no lane is busy. */
+/* Returns the busy lane with the fewest bytes left; NULL if all lanes are idle. */
 static const lane *shortest_lane(const stream *s, size_t n_lanes)
 {
     const lane *shortest = NULL;

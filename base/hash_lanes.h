@@ -1,8 +1,8 @@
 /* Private to hash: BLAKE2b-256 of several pieces at once, one in each lane of a vector.
  *
- * Hashing one message is a chain of additions in which each waits for the one before.
- * Four messages side by side keep the processor's vector units busy. Each piece gets
- * the same hash as it would alone. */
+ * Hashing one message is a chain of additions in which each waits for the previous one.
+ * Four messages at once keep the processor's vector units busy. Each piece gets the
+ * same hash as it would alone. */
 #ifndef PL_BASE_HASH_LANES_H
 #define PL_BASE_HASH_LANES_H
 #include "base/hash.h"
@@ -13,9 +13,9 @@ extern "C" {
 /* The instruction sets to use; each includes those before it. */
 typedef enum lanes_kind { LANES_NONE, LANES_AVX2, LANES_AVX512 } lanes_kind;
 
-lanes_kind hash_lanes_best(void); /* the best for this machine */
+lanes_kind hash_lanes_best(void); /* returns the best instruction set of this machine */
 /* Computes pl_hash_many with these instructions, which the machine must have.
- * LANES_NONE: one piece after the other. */
+ * LANES_NONE hashes one piece after the other. */
 void hash_many_with(lanes_kind kind, const char *use, const pl_piece *pieces, size_t n,
                     pl_hash *out);
 

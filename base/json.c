@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* The only three functions that convert between our type and jansson's. */
+/* Only the following three functions convert between our type and jansson's. */
 static json_t *inner(pl_json *json)
 {
     return (json_t *)json;
@@ -37,7 +37,7 @@ pl_status pl_json_parse(const char *text, size_t len, pl_json **out)
     *out = (pl_json *)json_loadb(text, len, flags, &error);
     if (*out)
         return PL_OK;
-    /* the reader of a JSON lines file adds the line's number */
+    /* The text is one line: the reader of a JSON lines file adds the line's number. */
     if (!memchr(text, '\n', len))
         return pl_fail(PL_ERR_DATA, "the JSON text is wrong at column %d: %s",
                        error.column, error.text);
@@ -78,7 +78,7 @@ bool pl_json_int(const pl_json *value, int64_t *out)
         *out = json_integer_value(json);
         return true;
     }
-    /* 1e3 is read as a real, but is a whole number */
+    /* a number such as 1e3 is a real for jansson, but it is whole */
     double real = json_real_value(json);
     if (!json_is_real(json) || real != floor(real) || fabs(real) > 0x1p53)
         return false;
@@ -147,8 +147,8 @@ pl_json *pl_json_array(void)
     return made(json_array());
 }
 
-/* Returns the text with U+FFFD in place of bytes that are not UTF-8, which jansson
- * would refuse. */
+/* Returns the text with U+FFFD in place of bytes that are not UTF-8, because jansson
+ * refuses them. */
 static const char *cleaned(const char *text, size_t len, pl_buf *out)
 {
     for (size_t i = 0; i < len;) {

@@ -47,12 +47,13 @@ void pl_json_set_real(pl_json *object, const char *key,
 void pl_json_set_bool(pl_json *object, const char *key, bool value);
 void pl_json_push(pl_json *array, pl_json *value);
 pl_json *pl_json_make_text(const char *text);
-/* the text may contain U+0000 */
+/* makes a string from a text that may contain U+0000 */
 pl_json *pl_json_make_bytes(const char *text, size_t len);
 pl_json *pl_json_make_real(double value);
 pl_json *pl_json_make_int(int64_t value);
 
-/* Appends the text; `indent` 0 is one line. Keys keep their insertion order. */
+/* Appends the JSON text; with `indent` 0 as one line. Keys keep their insertion
+ * order. */
 void pl_json_write(const pl_json *json, int indent, pl_buf *out);
 
 #ifdef __cplusplus

@@ -133,7 +133,7 @@ pl_status pl_invite_keypair(const char *text, pl_keypair *out)
     pl_hash seed;
     init_key_library();
     if (!from_text(text, secret, sizeof secret))
-        return pl_fail(PL_ERR_USAGE, "the token's secret is not whole; copy all of it");
+        return pl_fail(PL_ERR_USAGE, "the token is incomplete; copy all of it");
     pl_hash_of("invitation", secret, sizeof secret, &seed);
     crypto_box_seed_keypair(out->open.bytes, out->secret, seed.bytes);
     sodium_memzero(secret, sizeof secret);
@@ -151,8 +151,8 @@ static pl_status write_key(int fd, const char *path, const char *text)
     return pl_failpoint("key.write.after");
 }
 
-/* Either the whole file has its name or there is no such file, and no existing file is
- * replaced. */
+/* After a crash the file either exists completely or not at all. An existing file is
+ * never replaced. */
 pl_status pl_keypair_save(const char *path, const pl_keypair *pair)
 {
     char text[KEY_FILE_MAX], fresh[PL_PATH_MAX];
@@ -180,7 +180,8 @@ pl_status pl_keypair_save(const char *path, const pl_keypair *pair)
     unlink(fresh);
     if (named)
         status = pl_sync_parent(path);
-    /* removes the file now, because a power cut might remove it later */
+    /* removes the file now, because it may not be durable and a power cut could remove
+     * it later */
     if (named && status != PL_OK)
         unlink(path);
     return status;
@@ -192,7 +193,9 @@ static pl_status check_mode(int fd, const char *path)
 {
     struct stat info;
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
-        return pl_fail(PL_ERR_NOPERM, "%s is not a file that can hold a key", path);
+        return pl_fail(PL_ERR_NOPERM,
+                       "%s cannot be a key file, because it is not a regular file",
+                       path);
     if (info.st_mode & (S_IRWXG | S_IRWXO))
         return pl_fail(PL_ERR_NOPERM,
                        "the key file %s has mode %04o, so that others can use it; make "
@@ -285,7 +288,7 @@ void pl_key_list_clear(pl_key_list *list)
     *list = (pl_key_list){0};
 }
 
-/* The index of the key, or the index at which it would be inserted. */
+/* Returns the index of the key, or the index at which it would be inserted. */
 static size_t find_key_place(const pl_key_list *list, const pl_pubkey *key)
 {
     size_t low = 0, high = list->n;
@@ -392,8 +395,8 @@ pl_status pl_key_list_check_name(const pl_key_list *list, const char *name,
         if (strcmp(list->entries[i].name, name) == 0 &&
             !pl_pubkey_equal(&list->entries[i].key, key))
             return pl_fail(PL_ERR_EXISTS,
-                           "the name %s is in the list with another key (%s); "
-                           "choose another with --name",
+                           "the list already has the name %s for a different key (%s); "
+                           "choose a different name with --name",
                            name, pl_key_role_name(list->entries[i].role));
     return PL_OK;
 }
@@ -476,8 +479,8 @@ static pl_status parse_list(const char *path, const char *text, size_t size,
                          "skipped: it lets nobody in; correct the line or delete it",
                          path, number);
         }
-        /* the line is kept and written back unchanged, so that its author can find the
-         * mistake */
+        /* the bad line is kept and written back unchanged, so that its author can find
+         * the mistake */
         pl_buf_append(&out->kept, line, len);
         pl_buf_append(&out->kept, "\n", 1);
     }

@@ -80,7 +80,7 @@ typedef enum pl_key_role {
     PL_AS_WORKER,
     PL_AS_INSPECTOR,
     PL_AS_INVITE,
-    PL_AS_REVOKED, /* it may do nothing */
+    PL_AS_REVOKED, /* this key may do nothing */
     PL_AS_COUNT
 } pl_key_role;
 const char *pl_key_role_name(pl_key_role role);
@@ -97,11 +97,11 @@ typedef struct pl_key_entry {
 
 enum { PL_KEY_COMPLAINT_MAX = 1536 };
 typedef struct pl_key_list {
-    pl_key_entry *entries; /* in rising order of keys, each once */
+    pl_key_entry *entries; /* sorted by key; each key occurs once */
     size_t n;
     pl_buf kept; /* lines that are not entries: comments and bad lines */
     int n_bad;   /* lines that were skipped */
-    /* a sentence about the first of them; "" if no line was skipped */
+    /* a sentence about the first skipped line; "" if no line was skipped */
     char complaint[PL_KEY_COMPLAINT_MAX];
 } pl_key_list; /* all zero is an empty list */
 
@@ -109,8 +109,8 @@ typedef struct pl_key_list {
  * `complaint`. ERR_CONFIG: the list has too many keys. */
 PL_MUST_CHECK pl_status pl_key_list_load(const char *path, pl_key_list *out);
 void pl_key_list_clear(pl_key_list *list);
-/* NULL if the key is not in the list. With now_s > 0, keys that are revoked or had
- * expired at that time are not found either. */
+/* Finds a key's entry; NULL if the list lacks it. With now_s > 0, keys that are revoked
+ * or had expired at that time are not found either. */
 const pl_key_entry *pl_key_list_find(const pl_key_list *list, const pl_pubkey *key,
                                      int64_t now_s);
 /* Adds the entry, or replaces the entry of the same key. ERR_DATA, ERR_USAGE: the key
@@ -124,8 +124,8 @@ bool pl_key_list_revoke(pl_key_list *list, const pl_pubkey *key);
 /* The first part of the names of the job's own keys; no other key may have such a
  * name. */
 #define PL_KEY_OWN    "own-"
-#define PL_WORKER_OWN "worker-" /* plus a number: a worker that the job starts */
-/* Whether it is a name of the job's own keys (own-...) or workers (worker-N). */
+#define PL_WORKER_OWN "worker-" /* a number follows; a worker that the job starts */
+/* Whether the name is one of the job's own keys (own-...) or workers (worker-N). */
 bool pl_key_name_is_jobs(const char *name);
 /* Whether `key` may have the name. ERR_EXISTS: another line has it. ERR_NOPERM: the
  * name is one of the job's own, or looks like a key. */
@@ -138,7 +138,7 @@ typedef pl_status (*pl_key_change)(pl_key_list *list, void *context);
 PL_MUST_CHECK pl_status pl_key_list_edit(const char *path, pl_key_change change,
                                          void *context);
 
-/* ERR_USAGE unless the name has only letters, digits and ._:@-. */
+/* Returns ERR_USAGE if the name has characters other than letters, digits and ._:@-. */
 PL_MUST_CHECK pl_status pl_key_name_check(const char *name);
 
 #ifdef __cplusplus

@@ -13,7 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Set once when the process starts, before it has threads; all threads read it. */
+/* This is set once when the process starts, before it has threads; all threads read
+ * it. */
 static struct {
     const char *role;
     pl_log_level level;

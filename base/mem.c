@@ -53,14 +53,15 @@ void pl_free(void *memory)
     free(memory);
 }
 
-/* The kernel grants address space that it cannot back, and kills the process when the
- * memory is touched. Therefore pl_try_alloc checks the size of a large block before it
- * allocates it. */
+/* The kernel grants address space for which it has no memory, and kills the process
+ * when that memory is touched. Therefore pl_try_alloc checks the size of a large block
+ * before it allocates it. */
 void pl_keep_blocks(void)
 {
     mallopt(M_MMAP_THRESHOLD, KEPT_BLOCK);
     mallopt(M_TRIM_THRESHOLD, 16 * KEPT_BLOCK);
-    mallopt(M_ARENA_MAX, ARENAS); /* each arena keeps its own freed blocks */
+    /* limits the number of arenas, because each keeps its own freed blocks */
+    mallopt(M_ARENA_MAX, ARENAS);
 }
 
 void pl_give_back_blocks(void)
@@ -81,13 +82,14 @@ pl_status pl_try_alloc_bare(size_t bytes, const char *what, void **out)
         pl_human_bytes((double)bytes, need);
         if (!available)
             return pl_fail(PL_ERR_NOMEM,
-                           "%s needs %s of memory, and the system cannot give it", what,
-                           need);
+                           "%s needs %s of memory, which the system refused; free "
+                           "memory, or raise the limits (ulimit -v)",
+                           what, need);
         pl_human_bytes((double)available, have);
-        return pl_fail(PL_ERR_NOMEM, "%s needs %s of memory and %s is available", what,
-                       need, have);
+        return pl_fail(PL_ERR_NOMEM, "%s needs %s of memory, but only %s are available",
+                       what, need, have);
     }
-    if (huge) /* only a hint: if the kernel refuses it, only speed is lost */
+    if (huge) /* this is only a hint: if the kernel refuses it, only speed is lost */
         madvise(memory, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
     *out = memory;
     return PL_OK;
@@ -105,9 +107,9 @@ void pl_free_aligned(void *memory)
     free(memory);
 }
 
-/* The first number after `key` in a small text file; `other` if there is no number
- * ("max" in a cgroup file is not a number). An empty key means the start of the
- * file. */
+/* Returns the first number after `key` in a small text file; `other` if no number
+ * follows, for example "max" in a cgroup file. With an empty key it reads from the
+ * start of the file. */
 static uint64_t number_in_file(const char *path, const char *key, uint64_t other)
 {
     FILE *file = fopen(path, "re");
@@ -191,7 +193,7 @@ static void tighten_by_groups(memory_bounds *bounds)
 
 static memory_bounds read_bounds(void)
 {
-    const char *meminfo = "/proc/meminfo"; /* in KiB */
+    const char *meminfo = "/proc/meminfo"; /* its numbers are in KiB */
     memory_bounds bounds = {number_in_file(meminfo, "MemTotal", 0) << 10,
                             (number_in_file(meminfo, "MemAvailable", 0) +
                              number_in_file(meminfo, "SwapFree", 0))

@@ -23,7 +23,7 @@ void pl_memory_exhausted(size_t bytes) PL_NORETURN;
  * MiB on); the message of ERR_NOMEM names `what` and the size. Free with
  * pl_free_aligned. */
 PL_MUST_CHECK pl_status pl_try_alloc(size_t bytes, const char *what, void **out);
-/* The same without zeroing, for a caller that overwrites all of the bytes. */
+/* Allocates without zeroing, for a caller that overwrites all bytes. */
 PL_MUST_CHECK pl_status pl_try_alloc_bare(size_t bytes, const char *what, void **out);
 
 /* Makes the C library keep freed blocks of up to 4 MiB, up to 64 MiB in all, from now
@@ -35,8 +35,8 @@ void pl_keep_blocks(void);
 void pl_give_back_blocks(void);
 void pl_free_aligned(void *memory); /* accepts NULL */
 
-/* The bytes that this process may still allocate. The limits of cgroups count if they
- * can be read. The next function gives the bytes that it may have in all. */
+/* Returns how many bytes this process may still allocate, also under limits of cgroups
+ * that can be read. The next function returns how many bytes it may have in all. */
 uint64_t pl_memory_available_bytes(void);
 uint64_t pl_memory_total_bytes(void);
 /* The largest amount of memory that the process `pid` of this machine ever had; 0 if

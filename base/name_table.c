@@ -9,7 +9,7 @@
 enum { FIRST_SIZE = 64 };
 
 typedef struct name_entry {
-    char *name; /* NULL if the entry is free */
+    char *name; /* the entry is free if this is NULL */
     uint64_t hash;
     int number;
 } name_entry;
@@ -27,7 +27,7 @@ static uint64_t hash_of(const char *name)
     return hash;
 }
 
-/* The entry of the name, or the free entry into which it would be inserted. */
+/* Returns the entry of the name, or the free entry into which it would be inserted. */
 static name_entry *find_name_entry(const pl_name_table *table, const char *name,
                                    uint64_t hash)
 {
@@ -79,8 +79,8 @@ void pl_name_table_put(pl_name_table *table, const char *name, int number)
     entry->number = number;
 }
 
-/* Entries up to the next free one may have been displaced by the one that is dropped,
- * so each of them is inserted again. */
+/* The dropped entry may have displaced the entries up to the next free one, so each of
+ * these is inserted again. */
 void pl_name_table_drop(pl_name_table *table, const char *name)
 {
     name_entry *entry = find_name_entry(table, name, hash_of(name));

@@ -10,9 +10,9 @@ typedef struct pl_name_table pl_name_table;
 pl_name_table *pl_name_table_create(void);
 void pl_name_table_destroy(pl_name_table **table); /* accepts NULL */
 
-/* number >= 0. If the name exists, it gets the new number. */
+/* Sets the number (>= 0) of a name, which may exist already. */
 void pl_name_table_put(pl_name_table *table, const char *name, int number);
-/* A missing name is no error. */
+/* Removes a name, if it exists. */
 void pl_name_table_drop(pl_name_table *table, const char *name);
 /* Returns -1 if the name is missing. */
 int pl_name_table_get(const pl_name_table *table, const char *name);

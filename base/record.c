@@ -3,7 +3,8 @@
  * Writers must put tags in rising order, and readers refuse any other order, so that
  * equal contents have equal bytes and a record can be hashed.
  *
- * Integers go through bytes and shifts: no alignment, no byte order of the machine. */
+ * Integers are written and read byte by byte, so that neither alignment nor the
+ * machine's byte order matters. */
 #include "base/record.h"
 #include "base/le.h"
 #include "base/text.h"
@@ -35,7 +36,7 @@ void pl_put_f64(pl_buf *record, uint16_t tag, double value)
     pl_put_u64(record, tag, bits);
 }
 
-/* The number of bytes at the start that are not allowed in a text; 0 if the first
+/* Returns how many bytes at the start are not allowed in a text; 0 if the first
  * character is allowed. */
 static size_t bad_bytes(const char *text, size_t len)
 {
@@ -103,7 +104,7 @@ static void fail_once(pl_reader *reader, const char *what_is_wrong, uint16_t tag
                                  (unsigned)tag, what_is_wrong);
 }
 
-/* A record that fails here is empty for all getters, so that none of them can read past
+/* For all getters a record that fails here is empty, so that no getter can read past
  * its end. */
 void pl_reader_open(pl_reader *reader, const char *what, const void *data, size_t len)
 {

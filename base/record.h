@@ -31,12 +31,12 @@ typedef struct pl_reader {
     size_t len;
     /* name of the record in errors, for example "SUBMIT from worker-2" */
     const char *what;
-    /* room of `len` bytes for the texts that pl_get_word returns; NULL: it is not
+    /* memory of `len` bytes for the texts that pl_get_word returns; NULL if it is not
      * used */
     char *texts;
     pl_status status;
-    size_t seek_at, seek_index; /* where the last search ended: a list is read in */
-    uint16_t seek_tag;          /* one pass; tag 0: nowhere */
+    size_t seek_at, seek_index; /* where the last search ended, so that a list is */
+    uint16_t seek_tag;          /* read in one pass; tag 0: no search yet */
 } pl_reader;
 
 /* Checks the framing of all fields at once. The data remain borrowed. */
@@ -45,11 +45,11 @@ void pl_reader_open(pl_reader *reader, const char *what, const void *data, size_
  * has the new reader. */
 void pl_reader_enter(pl_reader *reader, const char *what, pl_reader *from, uint16_t tag,
                      size_t i);
-/* ERR_PROTO once anything has failed. */
+/* Returns ERR_PROTO if any call on this reader has failed. */
 pl_status pl_reader_status(const pl_reader *reader);
 
-/* How many fields have this tag; the getters below take the i-th of them
- * (0 for a single field). A missing or mis-sized field sets the status and
+/* Returns how many fields have this tag; the getters below read the i-th of them (0 for
+ * a single field). A missing or mis-sized field sets the status and
  * returns zero. */
 size_t pl_field_count(const pl_reader *reader, uint16_t tag);
 uint64_t pl_get_u64(pl_reader *reader, uint16_t tag, size_t i);

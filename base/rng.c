@@ -29,7 +29,8 @@ uint64_t pl_stream(const char *use, uint64_t a, uint64_t b)
     return mix64(hash + mix64(b + 0x3c6ef372fe94f82au));
 }
 
-/* Counter = (block, stream), key = seed, low words first (Salmon et al. 2011,
+/* The counter is (block, stream) and the key is the seed, low words first (Salmon et
+ * al. 2011,
  * section 3.3: the S-P rounds and the Weyl key schedule). */
 void pl_philox(uint64_t seed, uint64_t stream, uint64_t block, uint32_t out[4])
 {
@@ -69,8 +70,8 @@ double pl_random_uniform(uint64_t seed, uint64_t stream, uint64_t index)
 }
 
 /* ln x for a normal x > 0. With x = m 2^e, m in [sqrt 1/2, sqrt 2) and
- * s = (m-1)/(m+1):  ln m = 2 (s + s^3/3 + s^5/5 + ...);  s^2 < 0.03, so that
- * eleven terms reach double precision. */
+ * s = (m-1)/(m+1): ln m = 2 (s + s^3/3 + s^5/5 + ...); s^2 < 0.03, so eleven terms
+ * reach double precision. */
 static double natural_log(double x)
 {
     uint64_t bits;
@@ -134,7 +135,7 @@ static uint64_t feistel(const uint32_t keys[FEISTEL_ROUNDS], int half_bits, uint
 
 /* Cycle walking (Black and Rogaway 2002): a value outside 0..n-1 is sent through
  * again; it returns inside because the walk goes round a cycle of the bijection.
- * Fewer than four passes on average, since 2^2h < 4n. */
+ * On average that takes fewer than four passes, since 2^2h < 4n. */
 uint64_t pl_permute(uint64_t seed, uint64_t stream, uint64_t n, uint64_t i)
 {
     if (n <= 1)

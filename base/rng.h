@@ -20,11 +20,12 @@ double pl_random_uniform(uint64_t seed, uint64_t stream,
                          uint64_t index); /* [0,1), 53 bits */
 float pl_random_normal(uint64_t seed, uint64_t stream, uint64_t index); /* Box-Muller */
 
-/* Element i of a keyed permutation of 0..n-1 (cycle-walking Feistel network):
- * O(1) seek into a shuffled epoch. n >= 1, i < n. */
+/* Returns element i of a keyed permutation of 0..n-1 (a cycle-walking Feistel network),
+ * in O(1). n >= 1, i < n. */
 uint64_t pl_permute(uint64_t seed, uint64_t stream, uint64_t n, uint64_t i);
 
-/* A random number from the system, which cannot be repeated or predicted. Never 0. */
+/* Returns a random number from the system, which cannot be repeated or predicted; never
+ * 0. */
 uint64_t pl_random_fresh(void);
 
 #ifdef __cplusplus

@@ -66,7 +66,7 @@ pl_status pl_fail(pl_status status, const char *format, ...) PL_PRINTF(2, 3);
 /* Puts "context: " before the thread's last error and returns `status`. */
 pl_status pl_fail_in(pl_status status, const char *format, ...) PL_PRINTF(2, 3);
 
-/* The sentence of the last pl_fail on this thread; never NULL. Borrowed until
+/* Returns the sentence of the last pl_fail on this thread; never NULL. Borrowed until
  * the next pl_fail on this thread. */
 const char *pl_last_error(void);
 
@@ -81,7 +81,7 @@ int pl_status_exit_code(pl_status status);    /* sysexits(3) */
             goto done;                                                                 \
     } while (0)
 
-/* Forwards a failure where there is nothing to clean up. */
+/* Forwards a failure if there is nothing to clean up. */
 #define PL_CHECK(expression)                                                           \
     do {                                                                               \
         pl_status pl_return_status = (expression);                                     \

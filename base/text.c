@@ -41,7 +41,8 @@ static pl_status not_a_number(const char *text, const char *kind)
     return pl_fail(PL_ERR_DATA, "`%.64s` is not %s", text, kind);
 }
 
-/* A decimal integer is read exactly; a point or an exponent goes through double. */
+/* A decimal integer is read exactly; a number with a point or an exponent is read as a
+ * double. */
 pl_status pl_parse_int(const char *text, int64_t *out)
 {
     const char *kind = "a whole number in range";
@@ -100,7 +101,7 @@ static int least_of_three(int a, int b, int c)
     return ab < c ? ab : c;
 }
 
-/* One row of the dynamic programme of Wagner and Fischer (1974): row[j] is the
+/* Keeps one row of the table of Wagner and Fischer (1974): row[j] is the
  * distance between the first i letters of a and the first j of b. */
 int pl_edit_distance(const char *a, const char *b)
 {
@@ -131,8 +132,9 @@ const char *pl_nearest(const char *word, const char *const *names, size_t n_name
         const size_t name_len = strlen(names[i]);
         const size_t gap = len > name_len ? len - name_len : name_len - len;
         if (gap * 2 > name_len)
-            continue; /* no distance is smaller than the difference in length, and a
-                         word may be very long */
+            /* skips words whose length differs too much, because the distance is at
+             * least the difference */
+            continue;
         int distance = pl_edit_distance(word, names[i]);
         if ((size_t)distance * 2 > name_len)
             continue;
@@ -185,8 +187,8 @@ char *pl_human_seconds(double seconds, char out[16])
     return out;
 }
 
-/* Uses the fewest digits, from 15 to 17, that read back as the same double; 17 always
- * do. */
+/* Writes with 15, 16 or 17 digits: the first of these that reads back as the same
+ * double; 17 always do. */
 char *pl_format_real(double value, char out[32])
 {
     for (int digits = 15; digits <= 17; digits++) {

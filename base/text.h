@@ -17,8 +17,8 @@ PL_MUST_CHECK pl_status pl_parse_real(const char *text, double *out);
 PL_MUST_CHECK pl_status pl_parse_bool(const char *text,
                                       bool *out); /* true/false/yes/no/on/off */
 
-/* The Levenshtein distance. The next function returns the nearest of `names`, or NULL
- * if the distance to each exceeds half of the word's length. */
+/* Returns the Levenshtein distance. The next function returns the nearest of `names`,
+ * or NULL if each distance exceeds half of the word's length. */
 int pl_edit_distance(const char *a, const char *b);
 const char *pl_nearest(const char *word, const char *const *names, size_t n_names);
 
@@ -28,7 +28,7 @@ char *pl_human_bytes(double bytes, char out[16]);
 char *pl_human_seconds(double seconds, char out[16]);
 char *pl_human_count(double count, char out[16]);
 
-/* The shortest decimal that reads back as the same double. Returns out. */
+/* Writes the shortest decimal that reads back as the same double. Returns out. */
 char *pl_format_real(double value, char out[32]);
 
 /* Copies at most size-1 bytes and terminates. Returns true if the whole text fitted. */
@@ -36,8 +36,8 @@ bool pl_copy_text(char *out, size_t size, const char *text);
 bool pl_starts_with(const char *text, const char *prefix);
 bool pl_ends_with(const char *text, const char *suffix);
 
-/* The number of bytes, 1..4, of the well-formed UTF-8 character at the start of text; 0
- * if it is ill-formed or cut off, or if len is 0. */
+/* Returns the length (1..4 bytes) of the UTF-8 character at the start of text; 0 if it
+ * is ill-formed or cut off, or if len is 0. */
 size_t pl_utf8_length(const void *text, size_t len);
 /* Whether this well-formed character of n bytes controls a terminal or the direction of
  * writing, and is not itself visible: C0, DEL, C1, line and paragraph separators, and

@@ -56,7 +56,7 @@ typedef struct crew_state {
     pthread_mutex_t lock;
     pl_item_fn fn;
     void *context;
-    size_t next, end; /* guarded by the lock; a failure lowers `end` */
+    size_t next, end; /* the lock guards these; a failure lowers `end` */
     pl_status status; /* status of the lowest failing item */
     char sentence[SENTENCE_MAX];
 } crew_state;
@@ -107,7 +107,7 @@ pl_status pl_parallel(int n_threads, size_t n_items, pl_item_fn fn, void *contex
     if ((size_t)n_threads > n_items)
         n_threads = n_items ? (int)n_items : 1;
     pthread_mutex_init(&crew.lock, NULL);
-    /* if a thread cannot be started, the other threads do its items */
+    /* If a thread cannot be started, the other threads do its items. */
     crew_member *members = pl_alloc((size_t)n_threads * sizeof *members);
     int started = 1;
     for (int t = 1; t < n_threads; t++) {
@@ -254,8 +254,7 @@ void *pl_queue_pop(pl_queue *queue, int timeout_ms)
 {
     void *item = NULL;
     pthread_mutex_lock(&queue->lock);
-    /* Call it with the lock held. Returns when there is an item or when the time is
-     * over.
+    /* Waits, with the lock held, until the queue has an item or the time is over.
      */
     struct timespec deadline = deadline_after(timeout_ms > 0 ? timeout_ms : 0);
     int error = 0;
@@ -292,7 +291,8 @@ static void actor_run(void *context)
     pl_actor *actor = context;
     for (;;) {
         void *job = pl_queue_pop(actor->jobs, -1);
-        if (job == (void *)actor) /* the mark that pl_actor_stop pushes */
+        /* pl_actor_stop pushes the actor itself as the end mark */
+        if (job == (void *)actor)
             return;
         if (!job)
             continue;

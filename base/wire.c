@@ -36,7 +36,7 @@ enum {
     HANDSHAKE_MS = 5000,
     HIGH_WATER = 1000,
     FRAME_EXTRA = 256, /* room for the bytes that CURVE adds to a frame */
-    /* number of dropped messages after which one call of receive returns */
+    /* one call of receive drops at most this many bad messages */
     BAD_IN_A_ROW = 64
 };
 
@@ -66,9 +66,12 @@ void pl_wire_advertise(const char *host)
  * header is kept as a frame; pieces of body and data are joined in the message. */
 typedef struct frame_list {
     zmq_msg_t frame[WIRE_FRAMES_MAX];
-    size_t count; /* may exceed WIRE_FRAMES_MAX; further frames were dropped */
+    /* number of frames that came; those beyond WIRE_FRAMES_MAX were dropped */
+    size_t count;
     size_t bytes;
-    pl_message *joined; /* NULL if the connection is not encrypted */
+    /* the message into which pieces are joined; NULL if the connection is not
+     * encrypted */
+    pl_message *joined;
     size_t body_len, data_len;
     bool has_body, is_bad;
 } frame_list;
@@ -165,7 +168,7 @@ void *wire_context(void)
     void *fresh = zmq_ctx_new();
     if (atomic_compare_exchange_strong(&process_context, &made, fresh))
         return fresh;
-    zmq_ctx_term(fresh); /* another thread was faster */
+    zmq_ctx_term(fresh); /* another thread made the context first */
     return made;
 }
 
@@ -374,7 +377,7 @@ void pl_wire_close(pl_socket **socket)
 {
     if (!*socket)
         return;
-    if ((*socket)->is_bound) /* ZeroMQ would not remove the socket's file */
+    if ((*socket)->is_bound) /* removes the socket's file, because ZeroMQ does not */
         wire_ipc_remove((*socket)->address);
     wire_watch_end(*socket);
     if ((*socket)->zmq && zmq_close((*socket)->zmq) == 0)
@@ -384,8 +387,8 @@ void pl_wire_close(pl_socket **socket)
     *socket = NULL;
 }
 
-/* Never waits. Only the first frame of a message can find the queue full or the peer
- * gone, because ZeroMQ accepts messages as a whole. */
+/* Sends a frame without waiting. Only the first frame of a message can find the queue
+ * full or the peer gone, because ZeroMQ accepts messages as a whole. */
 static bool send_frame(pl_socket *socket, const void *data, size_t len, bool more)
 {
     int flags = ZMQ_DONTWAIT | (more ? ZMQ_SNDMORE : 0);
@@ -396,7 +399,7 @@ static bool send_frame(pl_socket *socket, const void *data, size_t len, bool mor
     return sent >= 0;
 }
 
-/* The number of the `left` bytes that go into the next frame. */
+/* Returns how many of the `left` bytes the next frame takes. */
 static size_t frame_of(const pl_socket *socket, size_t left)
 {
     return socket->is_secure ? piece_of(left) : left;
@@ -453,7 +456,7 @@ static bool give_pieces(pl_socket *socket, pl_buf *data)
     size_t len = data->len;
     bool given = true;
     g->data = data->data;
-    atomic_store(&g->n_pieces, 1); /* this function holds one reference itself */
+    atomic_store(&g->n_pieces, 1); /* this function has one reference itself */
     *data = (pl_buf){0};
     for (size_t at = 0, n; at < len && given; at += n) {
         n = frame_of(socket, len - at);
@@ -473,8 +476,8 @@ static pl_status send_message(pl_socket *socket, const pl_peer *peer,
     const char *to = peer ? "the peer" : "the server";
     if (body->len > PL_WIRE_BODY_MAX || data->len > PL_WIRE_DATA_MAX)
         return pl_fail(PL_ERR_ARG,
-                       "a message of type %u has a body of %zu and data of %zu bytes; "
-                       "%d and %d are the limits",
+                       "a message of type %u is too large: its body has %zu and its "
+                       "data %zu bytes, but the limits are %d and %d",
                        (unsigned)message->type, body->len, data->len, PL_WIRE_BODY_MAX,
                        PL_WIRE_DATA_MAX);
     uint8_t header[WIRE_HEADER_BYTES];
@@ -491,9 +494,10 @@ static pl_status send_message(pl_socket *socket, const pl_peer *peer,
         if (cause == EHOSTUNREACH)
             return pl_fail(PL_ERR_NET, "%s at %s has gone", to, socket->address);
         if (cause == EAGAIN)
-            return pl_fail(PL_ERR_NET,
-                           "%s at %s does not take messages: %d are waiting", to,
-                           socket->address, HIGH_WATER);
+            return pl_fail(
+                PL_ERR_NET,
+                "%s at %s accepts no more messages, because %d are waiting to be sent",
+                to, socket->address, HIGH_WATER);
         return pl_fail(PL_ERR_NET, "cannot send to %s at %s: %s", to, socket->address,
                        zmq_strerror(cause));
     }
@@ -535,9 +539,9 @@ static pl_status send_trouble(pl_socket *socket, const pl_peer *peer,
     pl_pubkey_format(&peer->key, key);
     pl_gate_refused(&(pl_refusal){pl_last_error(), key, ""});
     pl_message_init(&m, 0);
-    pl_wire_error(
-        &m, message->request, why,
-        "the other side cannot do this for a reason of its own; its log says why");
+    pl_wire_error(&m, message->request, why,
+                  "the other process cannot do this because of a problem on its "
+                  "machine; its log says which");
     m.epoch = message->epoch;
     pl_status status = send_message(socket, peer, &m, NULL);
     pl_message_destroy(&m);
@@ -571,7 +575,8 @@ pl_status pl_wire_give(pl_socket *socket, pl_message *message)
     return pl_wire_give_to(socket, NULL, message);
 }
 
-/* Takes the next frame, which the caller closes; returns false if none waits. */
+/* Receives the next frame, which the caller closes; returns false if no frame is
+ * waiting. */
 static bool recv_frame(pl_socket *socket, zmq_msg_t *frame)
 {
     zmq_msg_init(frame);
@@ -653,7 +658,7 @@ static void refuse_message(pl_socket *socket, const pl_peer *peer, const pl_mess
     pl_message a;
     if (peer->role == PL_AS_NONE)
         snprintf(text, sizeof text,
-                 "this key was taken out of the list or has expired");
+                 "this key was removed from the list or has expired");
     else
         snprintf(text, sizeof text,
                  "a key with the role %s may not send messages of type %u",
@@ -683,8 +688,8 @@ static bool is_admitted(pl_socket *socket, const pl_peer *peer, const pl_message
     return false;
 }
 
-/* Takes one message off the socket, good or bad; returns false if none waits. A message
- * is always taken as a whole, so that a bad one does not shift the frames of the
+/* Receives one message, good or bad; returns false if no message is waiting. A message
+ * is always received as a whole, so that a bad one does not shift the frames of the
  * next. */
 static bool take_message(pl_socket *socket, pl_peer *peer, bool may_lend,
                          pl_message *out, bool *good)
@@ -729,7 +734,7 @@ static pl_status recv_message(pl_socket *socket, pl_peer *peer, bool may_lend,
         PL_CHECK(wire_client_verdict(socket));
     else if (socket->is_secure)
         wire_tell_failed_clients(socket);
-    return pl_fail(PL_ERR_TIMEOUT, "no message waits at %s", socket->address);
+    return pl_fail(PL_ERR_TIMEOUT, "no message is waiting at %s", socket->address);
 }
 
 pl_status pl_wire_recv(pl_socket *socket, pl_peer *peer, pl_message *out)

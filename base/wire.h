@@ -27,24 +27,25 @@ enum {
     PL_WIRE_PEER_MAX = 32
 };
 
-/* a client of a server: its routing id, which belongs to one connection */
+/* A client of a server; the routing id belongs to one connection. */
 typedef struct pl_peer {
     uint8_t id[PL_WIRE_PEER_MAX];
     size_t len;
     pl_key_role role; /* role of the key below; LOCAL if the socket is not encrypted */
-    /* the client's key in this connection; zero if it is not encrypted */
+    /* the client's key on this connection; zeros if the connection is not encrypted */
     pl_pubkey key;
     bool own; /* the key is one of the job's own (PL_KEY_OWN) */
 } pl_peer;
 
 typedef struct pl_message {
     uint16_t type;
-    uint64_t request; /* chosen by the client that asks, repeated in the answer */
+    uint64_t request; /* the client chooses it, and the answer repeats it */
     uint64_t epoch;   /* epoch of the store or hub that answers; 0 if not known */
     uint64_t token;   /* fencing token of the lease; 0 if there is none */
     pl_buf body;      /* a record */
     pl_buf data;      /* bulk bytes, may be empty */
-    /* not NULL: `data` belongs to ZeroMQ and must only be read (pl_wire_recv_lent) */
+    /* if not NULL, `data` belongs to ZeroMQ and must only be read
+     * (pl_wire_recv_lent) */
     void *lent;
     pl_buf texts; /* texts that were read from `body` (pl_message_get) */
 } pl_message;
@@ -88,8 +89,8 @@ PL_MUST_CHECK pl_status pl_wire_send_to(pl_socket *socket, const pl_peer *peer,
 /* Sends from a client. ERR_NET if the queue is full, because the peer has not answered
  * for long. */
 PL_MUST_CHECK pl_status pl_wire_send(pl_socket *socket, const pl_message *message);
-/* The same without copying the data: it belongs to ZeroMQ afterwards, whether or not
- * the message was sent. */
+/* Sends without copying the data, which then belongs to ZeroMQ, even if the message was
+ * not sent. */
 PL_MUST_CHECK pl_status pl_wire_give_to(pl_socket *socket, const pl_peer *peer,
                                         pl_message *message);
 PL_MUST_CHECK pl_status pl_wire_give(pl_socket *socket, pl_message *message);
@@ -100,8 +101,8 @@ PL_MUST_CHECK pl_status pl_wire_give(pl_socket *socket, pl_message *message);
  * ERR_NOPERM if its key is refused, or if the server is not the one that the address
  * names. */
 PL_MUST_CHECK pl_status pl_wire_recv(pl_socket *socket, pl_peer *peer, pl_message *out);
-/* The same, but large data stays where ZeroMQ put it. It may be read until `out` is
- * used for receiving again or destroyed; it must not be written, grown, taken or
+/* As pl_wire_recv, but large data stays in ZeroMQ's memory. It may be read until `out`
+ * is used for receiving again or destroyed; it must not be written, grown, taken or
  * freed. */
 PL_MUST_CHECK pl_status pl_wire_recv_lent(pl_socket *socket, pl_peer *peer,
                                           pl_message *out);
@@ -116,7 +117,7 @@ int pl_wire_poll(pl_socket *const *sockets, size_t n_sockets, const int *fds,
  */
 bool pl_wire_reconnected(pl_socket *socket, uint64_t *seen);
 
-/* The address without its key: the one where a server listens, or to which a client
+/* Returns the address, without the key, at which a server listens or to which a client
  * connects. */
 const char *pl_wire_address(const pl_socket *socket);
 /* Number of messages that failed the checks and were dropped, since the socket was

@@ -5,7 +5,8 @@
 
 #include <stdatomic.h>
 
-enum { LOOK_MS = 100 }; /* how often a waiting question checks whether it was refused */
+/* while waiting, checks this often (ms) whether the server refused this client */
+enum { LOOK_MS = 100 };
 
 void pl_message_init(pl_message *message, uint16_t type)
 {
@@ -96,7 +97,8 @@ pl_status pl_wire_ask(pl_socket *socket, const pl_message *question, int retry_m
             pl_status sent = pl_wire_send(socket, question);
             if (sent != PL_OK && sent != PL_ERR_NET)
                 return sent;
-            n_sent += sent == PL_OK; /* a full queue may get room later */
+            /* if the queue is full, the question is sent again later */
+            n_sent += sent == PL_OK;
             next_send = now + (retry_ms > 0 ? retry_ms : timeout_ms);
         }
         bool ready;

@@ -23,8 +23,8 @@ enum {
 };
 static const uint8_t magic[4] = {'P', 'L', 'W', '1'};
 
-/* The checksum over the header with its checksum field set to zero, the body and the
- * data. */
+/* Computes the checksum of the header (with its checksum field set to zero), the body
+ * and the data. */
 static uint64_t frame_checksum(const uint8_t header[WIRE_HEADER_BYTES],
                                const void *body, size_t body_len, const void *data,
                                size_t data_len)
@@ -72,7 +72,7 @@ bool wire_header_sizes(const void *header, size_t *body_len, size_t *data_len)
     return *body_len <= PL_WIRE_BODY_MAX && *data_len <= PL_WIRE_DATA_MAX;
 }
 
-/* Checks a message. It has exactly one spelling: without data there is no third
+/* Checks a message. Only one encoding is valid: without data there is no third
  * frame. */
 bool wire_check(const wire_frame *frames, size_t n_frames)
 {

@@ -30,7 +30,7 @@ bool wire_check(const wire_frame *frames, size_t n_frames);
 /* Makes every check between the network and the caller. n_frames may exceed the number
  * of frames that were kept. */
 bool wire_decode(const wire_frame *frames, size_t n_frames, pl_message *out);
-/* The same without copying the data: *data points into the frames. */
+/* Decodes without copying the data: *data points into the frames. */
 bool wire_decode_lent(const wire_frame *frames, size_t n_frames, pl_message *out,
                       wire_frame *data);
 /* Returns lent data to ZeroMQ; the message has no data afterwards. */
@@ -53,8 +53,8 @@ struct pl_socket {
     char address[PL_ADDRESS_MAX];
     wire_verdict seen;
     int n_broken;
-    /* when the current series of broken handshakes began; when a refusal was last
-     * reported */
+    /* broken_ms: when the current series of broken handshakes began; refused_ms: when a
+     * refusal was last reported */
     int64_t broken_ms, refused_ms;
     uint64_t dropped, refused, bytes_sent, bytes_received;
 };
@@ -65,8 +65,8 @@ enum { WIRE_REFUSAL_MS = 1000 };
 bool wire_watch_client(pl_socket *socket); /* false: errno says why */
 bool wire_watch_server(pl_socket *socket);
 void wire_watch_end(pl_socket *socket);
-/* Returns once that a client was refused. ZeroMQ itself would silently try again for
- * ever. */
+/* Returns an error, once, if the server refused this client. ZeroMQ itself would
+ * silently try again for ever. */
 PL_MUST_CHECK pl_status wire_client_verdict(pl_socket *socket);
 /* Reports failed handshakes of clients that never named their key to the gate. */
 void wire_tell_failed_clients(pl_socket *socket);
@@ -81,7 +81,8 @@ PL_MUST_CHECK pl_status wire_ipc_private(char endpoint[PL_ADDRESS_MAX]);
 /* removes the socket that was bound there */
 void wire_ipc_remove(const char *endpoint);
 
-enum { WIRE_ENFORCE_DOMAIN = 93 }; /* ZMQ_ZAP_ENFORCE_DOMAIN, hidden in 4.3's header */
+/* the value of ZMQ_ZAP_ENFORCE_DOMAIN, which the header of ZeroMQ 4.3 hides */
+enum { WIRE_ENFORCE_DOMAIN = 93 };
 
 /* Turns on CURVE on a ZeroMQ socket: as a server, or as a client of the server with
  * that key. ERR_UNSUPPORTED: this ZeroMQ cannot be made safe. */

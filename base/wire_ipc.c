@@ -23,8 +23,8 @@
 
 static const char scheme[] = "ipc://", private_mark[] = "/pathloom-";
 
-/* The path of an endpoint; NULL if it is not in the file system. '@' begins an abstract
- * name, which is not a file. */
+/* Returns the path of an endpoint; NULL if it is not in the file system. After '@'
+ * comes an abstract name, which is not a file. */
 static const char *path_of(const char *endpoint)
 {
     if (!pl_starts_with(endpoint, scheme) || endpoint[strlen(scheme)] == '@')
@@ -37,8 +37,8 @@ static bool fits_socket_path(const char *path)
     return strlen(path) < sizeof((struct sockaddr_un *)NULL)->sun_path;
 }
 
-/* Binds a probe socket, which is removed again, or connects. Returns the errno, or 0 on
- * success. */
+/* Tries a socket at the path: binds it and removes it again, or connects it. Returns
+ * the errno, or 0 on success. */
 static int try_socket(const char *path, bool binds)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};

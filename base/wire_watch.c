@@ -8,7 +8,10 @@
 #include <string.h>
 #include <zmq.h>
 
-enum { BROKEN_MAX = 4 /* handshakes in a row that end at once */, BROKEN_MS = 4000 };
+enum {
+    BROKEN_MAX = 4 /* this many broken handshakes in a row mean a wrong key */,
+    BROKEN_MS = 4000
+};
 
 /* Starts reporting events of a socket. An event has two frames: the first has the event
  * and a number, the second the endpoint. */
@@ -113,9 +116,9 @@ pl_status wire_client_verdict(pl_socket *socket)
     case WIRE_OTHER_MECHANISM:
         return pl_fail(PL_ERR_NOPERM, "%s %s", socket->address,
                        socket->is_secure
-                           ? "is not encrypted, and a key was expected; it is not the "
-                             "process that this address was made for"
-                           : "is encrypted; give its whole address, with its key "
+                           ? "is not encrypted, but the address has a key; it is not "
+                             "the process for which this address was made"
+                           : "is encrypted; give its complete address with the key "
                              "(tcp://HOST:PORT#KEY)");
     case WIRE_BROKEN:
         return pl_fail(PL_ERR_NOPERM,

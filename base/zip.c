@@ -4,7 +4,7 @@
  * noise. When they are stored apart, the high bytes compress well and the low ones do
  * not interfere. */
 #include "base/zip.h"
-#define ZSTD_STATIC_LINKING_ONLY /* needed for the mode of literals */
+#define ZSTD_STATIC_LINKING_ONLY /* needed to set the mode of literals */
 #include <zstd.h>
 
 pl_status pl_zip(const void *data, size_t len, int level, pl_buf *out)
@@ -47,11 +47,12 @@ pl_status pl_zip_huffman(const void *data, size_t len, pl_buf *out)
 
 pl_status pl_unzip(const void *data, size_t len, size_t expected, pl_buf *out)
 {
-    /* accepts only exactly one frame that declares exactly `expected` bytes */
+    /* accepts exactly one frame, which must declare exactly `expected` bytes */
     unsigned long long declared = ZSTD_getFrameContentSize(data, len);
     if (declared == ZSTD_CONTENTSIZE_ERROR || declared == ZSTD_CONTENTSIZE_UNKNOWN)
-        return pl_fail(PL_ERR_DAMAGED, "%zu bytes are not a zstd frame with its size",
-                       len);
+        return pl_fail(
+            PL_ERR_DAMAGED,
+            "%zu compressed bytes are not a zstd frame that declares its size", len);
     if (declared != expected)
         return pl_fail(PL_ERR_DAMAGED,
                        "a zstd frame declares %llu bytes instead of %zu", declared,

@@ -7,7 +7,7 @@ extern "C" {
 #endif
 /* Appends one zstd frame. level 1..19. */
 PL_MUST_CHECK pl_status pl_zip(const void *data, size_t len, int level, pl_buf *out);
-/* The same for bytes whose order carries no information, such as codes of numbers. It
+/* As pl_zip, for bytes whose order carries no information, such as codes of numbers. It
  * hardly searches for repetitions, but gives frequent bytes short codes. On such data
  * it is 2 to 3 times as fast as level 1, and its output is shorter. */
 PL_MUST_CHECK pl_status pl_zip_huffman(const void *data, size_t len, pl_buf *out);

@@ -125,7 +125,7 @@ static pl_status open_list(mover *m, int home, row_list *out)
     return pl_reader_status(&out->reader);
 }
 
-/* *Reads a row without moving on; *there is false after the last row. */
+/* Reads a row without moving on; *there is false after the last row. */
 static pl_status peek_row(row_list *l, pl_msg_listed_row *out, bool *there)
 {
     pl_reader r;

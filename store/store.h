@@ -478,8 +478,8 @@ void pl_writers_close(pl_writers **writers);
 int pl_writers_count(const pl_writers *writers);
 /* `part` counts from 0; owned by the writers */
 pl_store *pl_writers_part(pl_writers *writers, int part);
-/* A reader of the whole store, as it was when the writers were opened; owned by the
- * writers. */
+/* Returns a reader of the whole store as of the opening of the writers, which own
+ * it. */
 pl_store *pl_writers_view(pl_writers *writers);
 /* Names the rollback that opening has finished; NULL if there was none. */
 const char *pl_writers_resumed(const pl_writers *writers);
