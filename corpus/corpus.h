@@ -20,9 +20,9 @@ typedef struct pl_document {
     /* valid UTF-8, not terminated; invalid bytes were replaced by U+FFFD */
     const char *text;
     size_t len;
-    const char *domain; /* "" if unknown */
+    const char *domain; /* "" if it is unknown */
     const char *source; /* the file that it came from */
-} pl_document;          /* borrowed for the call */
+} pl_document;          /* its texts are borrowed during the call */
 
 /* The identity of a document in token files: it depends on its text alone. */
 uint64_t pl_document_hash(const pl_document *document);
@@ -31,8 +31,8 @@ typedef struct pl_read_stats {
     uint64_t n_files, n_documents, n_bytes;
     uint64_t n_empty, n_replaced_bytes,
         n_skipped_files; /* binary files in folders, which are skipped */
-    uint64_t n_cuts; /* number of cuts, if a single text file was cut into documents */
-    /* if n_cuts > 0: the hash of the file's whole text, as if it were one document */
+    uint64_t n_cuts; /* number of cuts if a single text file was cut into documents */
+    /* if n_cuts > 0, the hash of the file's whole text, as if it were one document */
     pl_hash whole;
 } pl_read_stats;
 
@@ -66,8 +66,8 @@ PL_MUST_CHECK pl_status pl_system_text_read(uint64_t max_bytes, pl_document_fn f
 typedef struct pl_tokenizer pl_tokenizer;
 /* Trains BPE with byte fallback on at most sample_bytes of text and writes model_path.
  * `texts` are pieces without NUL. Decoding gives exactly the encoded text. ERR_DATA
- * says what is missing; if there are too few distinct pieces for `vocab`, the largest
- * vocab that would work. */
+ * says what is missing; if the text has too few distinct pieces for `vocab`, it names
+ * the largest vocab that works. */
 PL_MUST_CHECK pl_status pl_tokenizer_train(const char *const *texts, const size_t *lens,
                                            size_t n, int vocab, int n_threads,
                                            const char *model_path);
@@ -80,7 +80,7 @@ enum { PL_TOKEN_UNK = 0, PL_TOKEN_BOS = 1, PL_TOKEN_EOS = 2 };
 /* Appends int32 tokens (without BOS and EOS) to `out`. Several threads may call it. */
 PL_MUST_CHECK pl_status pl_tokenizer_encode(const pl_tokenizer *tokenizer,
                                             const char *text, size_t len, pl_buf *out);
-/* Appends the text of the tokens; control tokens have none. */
+/* Appends the text of the tokens; control tokens have no text. */
 PL_MUST_CHECK pl_status pl_tokenizer_decode(const pl_tokenizer *tokenizer,
                                             const int32_t *tokens, size_t n,
                                             pl_buf *out);
@@ -89,14 +89,14 @@ PL_MUST_CHECK pl_status pl_tokenizer_decode(const pl_tokenizer *tokenizer,
 typedef struct pl_tokens pl_tokens;
 typedef struct pl_token_doc {
     uint64_t first;    /* index of its first token */
-    uint32_t n_tokens; /* BOS first, EOS last */
-    uint32_t domain;   /* index in the list of domain names */
+    uint32_t n_tokens; /* number of tokens, with BOS at the start and EOS at the end */
+    uint32_t domain;   /* index of its domain in the list of names */
     uint64_t hash;     /* first 8 bytes of the document's identity hash */
 } pl_token_doc;
 
 PL_MUST_CHECK pl_status pl_tokens_open(const char *path, bool verify, pl_tokens **out);
-/* For a file that was opened and verified. ERR_DAMAGED if a token that was read since
- * then lies in a page that has changed. Call it before a result is kept. */
+/* For a file that was verified when it was opened. ERR_DAMAGED if a page changed from
+ * which tokens were read since. Call it before you keep a result. */
 PL_MUST_CHECK pl_status pl_tokens_check(const pl_tokens *tokens);
 /* Opens a token file that is in memory (a shard from the store). The bytes are borrowed
  * until close. */
@@ -119,8 +119,8 @@ PL_MUST_CHECK pl_status pl_tokens_subset(const pl_tokens *tokens, const uint32_t
 
 /* Appends to `file` a token file of all documents at `path` (read as by
  * pl_documents_cut, without cuts), and to `sources` the name of each document's file,
- * NUL-terminated. If there are more than 1024 domains, the further ones count as the
- * last. ERR_DATA: there is no text, or there are more than 2^30 tokens. */
+ * NUL-terminated. If there are more than 1024 domains, the rest counts as the last one.
+ * ERR_DATA: there is no text, or there are more than 2^30 tokens. */
 PL_MUST_CHECK pl_status pl_documents_encode(const char *path,
                                             const pl_tokenizer *tokenizer, pl_buf *file,
                                             pl_buf *sources);
@@ -139,13 +139,15 @@ PL_MUST_CHECK pl_status pl_documents_encode(const char *path,
 typedef struct pl_sampler pl_sampler;
 typedef struct pl_sampler_options {
     int context;     /* T */
-    uint64_t seed;   /* seed of the run */
-    uint64_t stream; /* stream of the arm and path */
+    uint64_t seed;   /* seed of the run, for permutations */
+    uint64_t stream; /* number of the stream of this arm and path */
     int replica, n_replicas;
-    int skip_prefix; /* number of first targets of a document to leave out; 0: none */
-    bool pack;       /* short windows share rows */
+    /* number of targets at a document's start that do not count; 0: all count */
+    int skip_prefix;
+    bool pack; /* short windows share rows */
 } pl_sampler_options;
-/* The number of rows in an epoch over these documents, each of which is listed once. */
+/* Counts the rows of one epoch over these documents. No document may be listed
+ * twice. */
 PL_MUST_CHECK pl_status pl_sampler_count_rows(const pl_tokens *tokens,
                                               const uint32_t *docs, uint32_t n,
                                               const pl_sampler_options *options,
@@ -156,8 +158,8 @@ PL_MUST_CHECK pl_status pl_sampler_create(const pl_tokens *tokens,
                                           pl_sampler **out);
 void pl_sampler_destroy(pl_sampler **sampler);
 uint64_t pl_sampler_rows(const pl_sampler *sampler);
-/* Counted targets of n samples; *marked gets those of documents that are marked
- * (marks [n_docs]). */
+/* Returns how many targets of n samples count; *marked gets how many of these are in
+ * marked documents (marks [n_docs]). */
 uint64_t pl_sampler_count(const pl_sampler *sampler, uint64_t first_sample, uint64_t n,
                           const bool *marks, uint64_t *marked);
 /* Fills tokens and targets [B,T]; returns the number of targets that count. */
@@ -167,29 +169,29 @@ int64_t pl_sampler_fill(const pl_sampler *sampler, uint64_t first_sample, int B,
 /* ---- prepare: makes a folder with tokenizer.model, train.tok, valid.tok, data.json
  * ---- */
 typedef struct pl_prepare_options {
-    const char *corpus; /* path, "-", or "" for the machine's own text */
-    const char *valid;  /* path, or "" to split by document hash */
+    /* a path, "-" for standard input, or "" for the machine's own text */
+    const char *corpus;
+    const char *valid; /* a path, or "" to hold out documents by hash */
     /* if `valid` is "": the fraction of documents that is held out, chosen by hash */
     double valid_share;
-    const char *tokenizer; /* a model to load, or "" to train one */
-    /* size of the vocabulary to train; for a tokenizer that is loaded, the largest
-     * allowed */
+    const char *tokenizer; /* tokenizer model to load; "" to train one */
+    /* size of the vocabulary to train; if a tokenizer is loaded, the largest allowed */
     int vocab;
-    /* a single text file is cut into documents of at most this length; 0: it is one
+    /* cut a single text file into documents of at most this length; 0: it is one
      * document */
     uint64_t cut_bytes;
-    /* it is an error if there are fewer training documents than paths */
+    /* number of paths; fewer training documents than this are an error */
     uint64_t n_paths;
     int n_threads;
     uint64_t max_bytes; /* most bytes of training text; 0: no limit */
     uint64_t seed;
-    /* shorter documents are left out of the held-out text, because they have no target
-     * after the prefix */
+    /* shorter held-out documents are left out, because they have no target after the
+     * prefix */
     int min_document_tokens;
-    /* called with each line of progress */
+    /* function that gets each line of progress */
     void (*progress)(void *context, const char *line);
     void *progress_context;
-    /* if not NULL and not 0: end with ERR_CANCELLED */
+    /* when the flag becomes nonzero, preparing ends with ERR_CANCELLED; may be NULL */
     const volatile sig_atomic_t *stop;
 } pl_prepare_options;
 
@@ -202,7 +204,7 @@ typedef struct pl_prepare_result {
 /* Prepares a data folder. It may be called again: a complete folder made with the same
  * options (as recorded in data.json) is verified and used. Each product is written
  * under a temporary name and renamed. ERR_DATA: the corpus is empty, has only one
- * document, or leaves nothing for validation; the sentence has the remedy. */
+ * document, or leaves nothing for validation; the error says what to do. */
 PL_MUST_CHECK pl_status pl_prepare(const pl_prepare_options *options,
                                    const char *folder, pl_prepare_result *out);
 

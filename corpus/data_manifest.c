@@ -15,8 +15,8 @@
 
 /* ---- all options that change the products, as text ---- */
 
-/* Text needs no types to be compared, and a difference can be shown to the user
- * unchanged. n_threads is left out, because it changes nothing. */
+/* Options are compared as text, which needs no types, and a difference can be shown to
+ * the user. n_threads is left out, because it does not change the data. */
 enum { N_OPTIONS = 9 };
 typedef struct option_text {
     const char *name;
@@ -60,8 +60,8 @@ static pl_status check_same_options(const char *folder, const pl_json *json,
         const char *there = pl_json_text(pl_json_get(json, texts[i].name), NULL);
         if (!there || strcmp(there, texts[i].value) != 0)
             return pl_fail(PL_ERR_EXISTS,
-                           "the data folder '%s' was made with %s '%.300s', now it is "
-                           "'%.300s': give another --out, or delete the folder",
+                           "the data folder '%s' was made with %s '%.300s', but now it "
+                           "is '%.300s': give a different --out, or delete the folder",
                            folder, texts[i].name, there ? there : "", texts[i].value);
     }
     return PL_OK;
@@ -82,8 +82,7 @@ static void add_file(input_facts *facts, const struct stat *info)
         facts->newest_ms = ms;
 }
 
-/* The facts about a file, or their sum over the files of a folder; zeros if it does not
- * exist. */
+/* Measures a file, or adds up the files of a folder; zeros if it does not exist. */
 static input_facts measure_input(const char *path)
 {
     input_facts facts = {0};
@@ -107,7 +106,8 @@ static input_facts measure_input(const char *path)
     return facts;
 }
 
-/* Standard input and the machine's own text have no files to compare with. */
+/* Notes an input. Standard input and the machine's own text are left out, because no
+ * file can be compared later. */
 static void push_input(pl_json *inputs, const char *path)
 {
     if (path[0] == '\0' || strcmp(path, "-") == 0)
@@ -127,7 +127,8 @@ static int64_t int_or_zero(const pl_json *object, const char *key)
     return pl_json_int(pl_json_get(object, key), &value) ? value : 0;
 }
 
-/* If an input no longer exists, that is no error: the data made from it are here. */
+/* An input that no longer exists is not an error, because the data made from it still
+ * exist. */
 static pl_status check_input(const char *folder, const pl_json *input)
 {
     const char *path = pl_json_text(pl_json_get(input, "path"), NULL);
@@ -142,8 +143,8 @@ static pl_status check_input(const char *folder, const pl_json *input)
         return PL_OK;
     return pl_fail(PL_ERR_EXISTS,
                    "'%.300s' has changed since the data folder '%s' was made from it "
-                   "(%lld bytes in %lld files then, %lld in %lld now): give another "
-                   "--out, or delete the folder",
+                   "(%lld bytes in %lld files then, %lld in %lld now): give a "
+                   "different --out, or delete the folder",
                    path, folder, (long long)then.bytes, (long long)then.files,
                    (long long)now.bytes, (long long)now.files);
 }
@@ -195,14 +196,14 @@ static pl_status check_product(const char *folder, const pl_json *products, size
     if (strcmp(found, listed) == 0)
         return PL_OK;
     return pl_fail(PL_ERR_DAMAGED,
-                   "'%s/%s' is damaged: its %lld bytes have the hash %.16s, not %.16s; "
-                   "delete the folder '%s' to make it anew",
+                   "'%s/%s' is damaged: its %lld bytes have the hash %.16s instead of "
+                   "%.16s; delete the folder '%s' to make it anew",
                    folder, name, (long long)bytes, found, listed, folder);
 }
 
 /* ---- result ---- */
 
-/* One table both reads and writes the counts of the result. */
+/* The counts of the result; reading and writing both use this table. */
 typedef struct count_row {
     const char *name;
     size_t offset;
@@ -278,15 +279,16 @@ static pl_status read_manifest(const char *folder, pl_json **out)
                        folder));
     const char *format = pl_json_text(pl_json_get(*out, "format"), NULL);
     if (!format || strcmp(format, FORMAT) != 0)
-        PL_TRY(pl_fail(PL_ERR_UNSUPPORTED, "'%s' has the format '%.60s', not '%s'",
+        PL_TRY(pl_fail(PL_ERR_UNSUPPORTED,
+                       "'%s' has the format '%.60s', but this release reads '%s'; "
+                       "delete the folder, or use the release that made it",
                        path, format ? format : "", FORMAT));
 done:
     pl_buf_destroy(&text);
     return status;
 }
 
-/* Compares the cheapest first, and in the order of what the user can do: use another
- * release, other options, another corpus, or repair damage. */
+/* Makes the cheapest comparisons first: the options, the inputs, then the products. */
 static pl_status check_manifest(const char *folder, const pl_json *json,
                                 const pl_prepare_options *options,
                                 pl_prepare_result *result)

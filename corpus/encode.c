@@ -4,14 +4,15 @@
 #include "corpus/tokens_format.h"
 #include <string.h>
 
-/* The most tokens; a file of so many has at most 4 GiB. */
+/* Limit for tokens; with it a file has at most 4 GiB. */
 #define TEXT_TOKENS_MAX ((uint64_t)1 << 30)
 
 typedef struct encoding {
     const pl_tokenizer *tokenizer;
     tokens_layout layout;
-    pl_buf ids;           /* int32 tokens of one document; reused */
-    pl_buf tokens, table; /* the parts of the file */
+    /* int32 tokens of one document; the buffer is used again for the next */
+    pl_buf ids;
+    pl_buf tokens, table; /* two parts of the file */
     pl_buf domains;       /* names of domains, each with a terminating NUL */
     pl_buf *sources;
 } encoding;
@@ -26,7 +27,8 @@ static uint32_t domain_number(encoding *e, const char *name)
             return number;
         at += strlen(at) + 1;
     }
-    if (number == SPOOL_DOMAINS_MAX) /* further domains count as the last one */
+    /* domains beyond the limit count as the last one */
+    if (number == SPOOL_DOMAINS_MAX)
         return number - 1;
     pl_buf_append(&e->domains, name, strlen(name) + 1);
     return e->layout.n_domains++;
@@ -60,8 +62,8 @@ static pl_status encode_document(void *context, const pl_document *document)
     return PL_OK;
 }
 
-/* Puts the parts in their places, with zeros between them; the header is written
- * last. */
+/* Puts the parts of the file in their places, with zeros between them; the header is
+ * written last. */
 static void join_file(encoding *e, pl_buf *out)
 {
     const tokens_layout *l = &e->layout;

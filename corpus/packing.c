@@ -13,7 +13,8 @@ typedef struct rooms {
     uint32_t *first;
     /* [n] for a document that began a row: the next older row with the same room */
     uint32_t *other;
-    uint64_t *some; /* one bit per room: there is a row with this room */
+    /* one bit per amount of room: whether a row has exactly this room */
+    uint64_t *some;
     uint32_t T;
 } rooms;
 
@@ -21,7 +22,7 @@ uint64_t packing_skipped(uint32_t n_tokens, int context, int skip_prefix)
 {
     uint64_t T = (uint64_t)context, prefix = (uint64_t)skip_prefix;
     uint64_t n_targets = (uint64_t)n_tokens - 1;
-    /* window w ends with target (w+1)*T, or with the document's last target */
+    /* window w ends at target (w+1)*T, or at the document's last target */
     if (n_targets < prefix)
         return (n_targets + T - 1) / T;
     return prefix <= T ? 0 : (prefix + T - 1) / T - 1;
@@ -50,8 +51,7 @@ static void put_row(rooms *r, uint32_t room, uint32_t doc)
     r->some[room / 64] |= 1ull << room % 64;
 }
 
-/* Takes the row with the least room that is at least `length`; false if there is
- * none. */
+/* Takes the row with the least room that still fits `length`; false if no row fits. */
 static bool take_row(rooms *r, uint32_t length, uint32_t *room, uint32_t *doc)
 {
     uint64_t mask = ~0ull << length % 64;
@@ -69,8 +69,8 @@ static bool take_row(rooms *r, uint32_t length, uint32_t *room, uint32_t *doc)
     return false;
 }
 
-/* Lists the documents with a short window, the longest window first. counts [T+1] is
- * working memory. */
+/* Lists the documents that have a short window, those with the longest first. counts
+ * [T+1] is working memory. */
 static uint32_t sort_tails(const uint32_t *tails, uint32_t n, uint32_t T,
                            uint64_t *counts, uint32_t *order)
 {
@@ -89,8 +89,8 @@ static uint32_t sort_tails(const uint32_t *tails, uint32_t n, uint32_t T,
     return (uint32_t)at;
 }
 
-/* Sets tails[d] to 0 if the short window of d is in a row that another document
- * begins. */
+/* Puts short windows into rows. Sets tails[d] to 0 if the short window of d is in a row
+ * that a different document begins. */
 static void share_rows(rooms *r, uint32_t *tails, const uint32_t *order,
                        uint32_t n_tails, uint32_t *next)
 {
@@ -148,7 +148,7 @@ pl_status packing_make(const pl_tokens *tokens, const uint32_t *docs, uint32_t n
     for (uint32_t i = 0; i < n; i++) {
         uint32_t n_tokens = pl_tokens_doc(tokens, docs ? docs[i] : i)->n_tokens;
         tails[i] = packing_tail(n_tokens, o->context, o->skip_prefix);
-        /* counts only full windows so far */
+        /* at this point, counts only full windows */
         out->first_row[i] =
             count_windows(n_tokens, o->context, o->skip_prefix) - (tails[i] > 0);
     }

@@ -19,13 +19,14 @@ enum { PACKING_END = UINT32_MAX };
  * then that of next[next[d]], and so on until PACKING_END. */
 typedef struct packing {
     uint64_t *first_row; /* [n_docs + 1] */
-    uint32_t *next;      /* [n_docs], or NULL if windows are not packed */
+    /* [n_docs] the next document in the same row; NULL if windows are not packed */
+    uint32_t *next;
 } packing;
 
-/* Number of windows at the start of a document that are left out because all their
+/* Returns how many windows at the start of a document are left out because all their
  * targets are in the prefix. */
 uint64_t packing_skipped(uint32_t n_tokens, int context, int skip_prefix);
-/* Number of targets in the last window if that window is short, else 0. */
+/* Returns the number of targets in the last window if that window is short, else 0. */
 uint32_t packing_tail(uint32_t n_tokens, int context, int skip_prefix);
 /* Arranges documents docs[0..n-1], or, if docs is NULL, the first n of the file. The
  * result depends only on their lengths, context, skip_prefix and pack. */

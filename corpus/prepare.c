@@ -25,17 +25,19 @@ typedef struct preparation {
     document_spool *spool;
     pl_tokenizer *tokenizer;
     token_writer *train, *valid;
-    bool reading_valid; /* the documents being read come from options->valid */
-    bool full;          /* max_bytes is reached, so reading was stopped */
+    bool reading_valid; /* whether the documents being read come from options->valid */
+    bool full;          /* whether reading stopped because max_bytes was reached */
     uint64_t train_bytes, n_duplicates, n_replaced, n_empty, n_skipped;
     uint64_t n_train, n_held_out, n_too_short;
-    uint64_t n_cuts; /* number of borders between pieces of text files */
-    uint64_t whole;  /* if `valid_cut`: hash of the held-out file as a whole */
-    bool valid_cut;  /* the held-out text is one file, and it was cut */
-    /* the corpus is a single file that was cut, and all of it is held out */
+    uint64_t n_cuts; /* number of cuts in text files */
+    uint64_t whole;  /* hash of the whole held-out file, if it was cut */
+    bool valid_cut;  /* whether the held-out text is a single file that was cut */
+    /* whether the corpus is a single file that was cut and all of it is held out */
     bool corpus_held;
-    double nearest; /* the smallest random number of a document that may be held out */
-    /* began: start of the present step; said: time of its last line of progress */
+    /* the smallest random number of a document; with a larger valid_share it is held
+     * out */
+    double nearest;
+    /* began: when the present step began; said: when it last printed progress */
     double began, said;
 } preparation;
 
@@ -62,7 +64,7 @@ static double rate(uint64_t bytes, double seconds)
     return megabytes(bytes) / (seconds > 1e-6 ? seconds : 1e-6);
 }
 
-/* Writes a size such as "11.5 MB"; small sizes in kB. */
+/* Writes a size, such as "11.5 MB"; small sizes are in kB. */
 static const char *amount(uint64_t bytes, char out[24])
 {
     if (bytes < 1000000)
@@ -107,8 +109,9 @@ static bool held_out(preparation *work, uint64_t hash)
     return draw < work->options->valid_share;
 }
 
-/* When max_bytes are read, stops the reader with a status that is no error. The last
- * document may exceed the limit, so that a limit never gives an empty set. */
+/* Keeps a document. When max_bytes are read, stops the reader with a status that is not
+ * treated as an error. The last document may exceed the limit, so that a limit never
+ * gives an empty set. */
 static pl_status collect_document(void *context, const pl_document *document)
 {
     preparation *work = context;
@@ -136,8 +139,8 @@ static const char *source_name(const char *path)
     return strcmp(path, "-") == 0 ? "standard input" : path;
 }
 
-/* A file that is cut is also compared as a whole, so that it is noticed if it is in
- * both sets. */
+/* Notes the hash of a whole file that was cut, so that a file that is in both sets is
+ * noticed. */
 static void note_whole(preparation *work, const pl_read_stats *stats)
 {
     uint64_t hash = spool_identity(&stats->whole);
@@ -218,7 +221,7 @@ static void report_reading(const preparation *work)
             (unsigned long long)work->n_skipped);
 }
 
-/* Every error that can be known now is reported here, before minutes of work. */
+/* Reports every error that can be known now, before minutes of work. */
 static pl_status check_split(const preparation *work)
 {
     size_t n = spool_n_docs(work->spool);
@@ -236,10 +239,11 @@ static pl_status check_split(const preparation *work)
             "files or JSON lines, or held-out text by data.valid",
             corpus_name(work), (unsigned long long)work->options->cut_bytes);
     if ((work->n_train == 0 || work->corpus_held) && work->options->valid[0] != '\0')
-        return pl_fail(PL_ERR_DATA,
-                       "nothing is left to train on: all documents of %.200s stand in "
-                       "the held-out text %.200s too; give other text as one of them",
-                       corpus_name(work), work->options->valid);
+        return pl_fail(
+            PL_ERR_DATA,
+            "nothing is left to train on, because all documents of %.200s are also in "
+            "the held-out text %.200s; give different text for one of the two",
+            corpus_name(work), work->options->valid);
     if (work->n_train == 0)
         return pl_fail(PL_ERR_DATA,
                        "none of %zu documents is left to train on (%llu held out, %llu "
@@ -253,11 +257,12 @@ static pl_status check_split(const preparation *work)
                        "held-out text by data.valid",
                        n, work->options->valid_share, work->nearest, shorter);
     if (work->n_train < work->options->n_paths)
-        return pl_fail(PL_ERR_CONFIG,
-                       "there are %llu documents to train on but %llu paths: %sgive "
-                       "more text, or fewer paths by topology.levels",
-                       (unsigned long long)work->n_train,
-                       (unsigned long long)work->options->n_paths, shorter);
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "there are %llu training documents for %llu paths, but each path needs "
+            "one: %sgive more text, or fewer paths by topology.levels",
+            (unsigned long long)work->n_train,
+            (unsigned long long)work->options->n_paths, shorter);
     return PL_OK;
 }
 
@@ -295,9 +300,10 @@ static pl_status copy_tokenizer(const char *from, int most, const char *to)
     PL_TRY(pl_tokenizer_load(from, &tokenizer));
     int vocab = pl_tokenizer_vocab(tokenizer);
     if (most > 0 && vocab > most)
-        PL_TRY(pl_fail(PL_ERR_CONFIG,
-                       "'%s' has %d pieces but data.vocab is %d; set data.vocab=%d",
-                       from, vocab, most, vocab));
+        PL_TRY(pl_fail(
+            PL_ERR_CONFIG,
+            "the tokenizer '%s' has %d pieces, but data.vocab is %d; set data.vocab=%d",
+            from, vocab, most, vocab));
     PL_TRY(pl_read_file(from, &bytes));
     PL_TRY(pl_replace_file(to, bytes.data, bytes.len));
 done:
@@ -333,7 +339,7 @@ static pl_status get_tokenizer(preparation *work)
 typedef struct token_batch {
     const preparation *work;
     size_t first, n;
-    pl_buf ids[BATCH_DOCS]; /* int32 tokens of each document */
+    pl_buf ids[BATCH_DOCS]; /* for each document, its int32 tokens */
 } token_batch;
 
 static pl_status encode_item(void *context, size_t item, int thread)
@@ -347,8 +353,8 @@ static pl_status encode_item(void *context, size_t item, int thread)
                                spool_at(batch->work->spool, i)->len, &batch->ids[item]);
 }
 
-/* A batch is limited in documents and in bytes (a single long document may exceed the
- * limit). */
+/* Takes the next batch, up to a number of documents and of bytes (a single long
+ * document may have more). */
 static void take_batch(token_batch *batch, size_t first)
 {
     uint64_t bytes = 0;
@@ -406,8 +412,8 @@ done:
     return status;
 }
 
-/* Both files get the same list of domains, so that the indices of domains are the
- * same. */
+/* Both files get the same list of domains, so that a domain has the same index in
+ * both. */
 static pl_status end_writers(preparation *work)
 {
     pl_prepare_result *result = work->result;
@@ -468,7 +474,8 @@ static pl_status build_steps(preparation *work)
     return data_manifest_write(work->folder, work->options, work->result);
 }
 
-/* Deletes temporary files and the spool, after success and after failure. */
+/* Makes the data folder. Deletes temporary files and the spool, after success and after
+ * failure. */
 static pl_status build(preparation *work)
 {
     pl_status status = build_steps(work);
@@ -499,8 +506,8 @@ static pl_status check_asked(const pl_prepare_options *options, const char *fold
     if (options->valid[0] == '\0' &&
         !(options->valid_share > 0 && options->valid_share < 1))
         return pl_fail(PL_ERR_CONFIG,
-                       "data.valid_share is %g: it must lie between 0 and 1 when there "
-                       "is no separate valid file",
+                       "data.valid_share is %g: it must be between 0 and 1 if "
+                       "data.valid gives no held-out text",
                        options->valid_share);
     if (options->tokenizer[0] == '\0' && options->vocab < 1)
         return pl_fail(PL_ERR_CONFIG, "data.vocab is %d: it must be positive",

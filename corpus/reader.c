@@ -21,23 +21,23 @@ typedef struct document_reader {
     pl_document_fn fn;
     void *context;
     pl_read_stats *stats;
-    size_t cut_bytes; /* a single longer text file is cut; 0: never */
+    size_t cut_bytes; /* a single text file that is longer is cut; 0: never */
     pl_hasher whole;  /* hash over all pieces of the file */
-    pl_buf raw;       /* bytes that were read and not delivered yet */
+    pl_buf raw;       /* bytes that were read but not delivered yet */
     pl_buf clean;     /* a copy of a text in which invalid bytes were replaced */
 } document_reader;
 
 /* A file that is being read. */
 typedef struct text_source {
     const char *path;
-    const char *domain; /* name of the folder; "" if there is none */
+    const char *domain; /* name of the file's folder, or "" */
     bool in_folder;
     text_stream *stream;
-    uint64_t line; /* in JSON lines: number of the present line */
+    uint64_t line; /* number of the present line of a JSON lines file */
 } text_source;
 
-/* A blank document has nothing to predict. Blank lines between JSON lines are
- * allowed. */
+/* A blank document is not delivered, because it has nothing to predict. Blank lines
+ * between JSON lines are allowed. */
 static bool is_blank_text(const char *text, size_t len)
 {
     for (size_t i = 0; i < len; i++)
@@ -84,7 +84,7 @@ static pl_status refuse_parquet(const char *path)
 static pl_status too_long(const text_source *source)
 {
     return pl_fail(PL_ERR_DATA,
-                   "'%s' has a document of more than %d bytes: cut it into several "
+                   "'%s' has a document of more than %d bytes: divide it into several "
                    "files or JSON lines",
                    source->path, DOCUMENT_MAX);
 }
@@ -156,7 +156,7 @@ static pl_status deliver_piece(document_reader *reader, const text_source *sourc
     return deliver(reader, source, text, len, source->domain);
 }
 
-/* Delivers pieces as long as the buffer has more than one, and removes them from it. */
+/* Delivers pieces from the buffer as long as it has more than one, and removes them. */
 static pl_status take_pieces(document_reader *reader, const text_source *source,
                              size_t begin)
 {
@@ -172,7 +172,7 @@ static pl_status take_pieces(document_reader *reader, const text_source *source,
     return PL_OK;
 }
 
-/* If there is a byte order mark, it is removed before the first cut. */
+/* Delivers a text file in pieces. A byte order mark is removed before the first cut. */
 static pl_status read_pieces(document_reader *reader, const text_source *source)
 {
     bool end = false, begun = false;
@@ -203,7 +203,8 @@ static pl_status read_pieces(document_reader *reader, const text_source *source)
 }
 
 /* ---- JSON lines ---- */
-/* The line's own domain is used, or else that of the folder. */
+/* Delivers the object of a JSON line. Its domain is the line's own, or else that of the
+ * folder. */
 static pl_status deliver_object(document_reader *reader, const text_source *source,
                                 const pl_json *object)
 {
@@ -216,7 +217,8 @@ static pl_status deliver_object(document_reader *reader, const text_source *sour
                        "{\"text\": \"...\", \"domain\": \"...\"}");
     }
     const char *domain = pl_json_text(pl_json_get(object, "domain"), NULL);
-    clean_text(reader, &text, &len); /* only an escaped NUL can make it invalid */
+    /* only an escaped NUL can make this text invalid */
+    clean_text(reader, &text, &len);
     return deliver(reader, source, text, len, domain ? domain : source->domain);
 }
 
@@ -269,7 +271,8 @@ static pl_status take_lines(document_reader *reader, text_source *source,
 static pl_status read_lines(document_reader *reader, text_source *source)
 {
     bool end = false;
-    /* the first bytes were already read, but not searched for a newline */
+    /* the first bytes of the file are in the buffer already, but were not searched for
+     * a newline */
     size_t scanned = 0;
     reader->stats->n_files++;
     while (!end) {
@@ -287,7 +290,8 @@ static pl_status read_lines(document_reader *reader, text_source *source)
 }
 
 /* ---- files ---- */
-/* Decides by the name, not by the content: a text file may begin with a brace. */
+/* Whether the name is that of a JSON lines file. The content does not decide, because a
+ * text file may begin with a brace. */
 static bool named_lines(const char *path)
 {
     static const char *const suffixes[] = {".jsonl", ".ndjson"};
@@ -306,7 +310,7 @@ static bool is_parquet(const document_reader *reader, const char *path)
            (reader->raw.len >= 4 && memcmp(reader->raw.data, "PAR1", 4) == 0);
 }
 
-/* The first bytes distinguish Parquet from text, and on stdin JSON lines from text. */
+/* Looks at the first bytes to recognise Parquet and, on standard input, JSON lines. */
 static pl_status read_stream(document_reader *reader, text_source *source)
 {
     bool end = false;
@@ -364,8 +368,8 @@ static pl_status read_entry(document_reader *reader, const char *root, FTS *walk
     if (!is_regular(entry))
         return PL_OK;
     char domain[256];
-    /* The name of the folder directly below the root that contains the entry; "" if
-     * none. */
+    /* Finds the name of the folder directly below the root that contains the entry, or
+     * "". */
     const char *below = entry->fts_path + strlen(root);
     below += strspn(below, "/");
     size_t len = strcspn(below, "/");

@@ -89,12 +89,14 @@ pl_status pl_sampler_count_rows(const pl_tokens *tokens, const uint32_t *docs,
     return PL_OK;
 }
 
-/* Finds the document that has a row: the last one whose first row is not greater. A
- * document without rows has the same first row as the next one and is skipped. */
+/* Finds the document to which a row belongs: the last one whose first row is not above
+ * it. A document without rows has the same first row as the next one, so it is never
+ * found. */
 static uint32_t document_of(const pl_sampler *sampler, uint64_t row)
 {
     const uint64_t *first = sampler->rows.first_row;
-    uint32_t low = 0, high = sampler->n_docs; /* first[low] <= row < first[high] */
+    /* the loop keeps first[low] <= row < first[high] */
+    uint32_t low = 0, high = sampler->n_docs;
     while (high - low > 1) {
         uint32_t middle = low + (high - low) / 2;
         if (first[middle] <= row)
@@ -150,7 +152,8 @@ static int64_t fill_row(const pl_sampler *sampler, uint64_t number, int32_t *tok
                       packing_skipped(n_tokens, o->context, o->skip_prefix);
     batch_row row = {.tokens = tokens, .targets = targets};
     append_window(sampler, owner, within, &row);
-    /* if the row has room left, it contains the document's short window */
+    /* if the row has room left, its window is the document's short one, and others
+     * follow */
     uint32_t doc = rows->next && row.used < T ? rows->next[owner] : PACKING_END;
     for (; doc != PACKING_END; doc = rows->next[doc]) {
         n_tokens = pl_tokens_doc(sampler->tokens, doc)->n_tokens;
@@ -163,7 +166,8 @@ static int64_t fill_row(const pl_sampler *sampler, uint64_t number, int32_t *tok
     return row.counted;
 }
 
-/* O(1) seek: the permutation is evaluated at one place, never laid out. */
+/* Returns the row of a sample in O(1): only one place of the permutation is
+ * computed. */
 static uint64_t row_of(const pl_sampler *sampler, uint64_t sample)
 {
     const pl_sampler_options *options = &sampler->options;
@@ -173,7 +177,7 @@ static uint64_t row_of(const pl_sampler *sampler, uint64_t sample)
     return pl_permute(options->seed, stream, n_rows, k % n_rows);
 }
 
-/* Of one window: the targets that append_window counts. */
+/* Returns how many targets append_window counts in one window. */
 static uint64_t count_window(const pl_sampler *sampler, uint32_t doc, uint64_t within)
 {
     const uint64_t T = (uint64_t)sampler->options.context, at = within * T;

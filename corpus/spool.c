@@ -89,7 +89,7 @@ static uint64_t never_zero(uint64_t hash)
     return hash ? hash : 1;
 }
 
-/* The place of the hash, or the empty place where it can be added. */
+/* Returns the place of the hash, or the empty place where it can be added. */
 static size_t seen_place(const uint64_t *seen, size_t size, uint64_t hash)
 {
     size_t place = (size_t)hash & (size - 1);
@@ -130,8 +130,8 @@ static pl_status spool_grow(document_spool *spool)
 
 /* ---- adding ---- */
 
-/* A linear search is enough, because there are only a few domains. The limit also holds
- * if the domain field is misused for web addresses. */
+/* A linear search is enough, because there are only a few domains. The limit keeps this
+ * true if the domain field is misused for web addresses. */
 static uint16_t domain_index(document_spool *spool, const char *name)
 {
     if (name[0] == '\0')
@@ -151,7 +151,9 @@ pl_status spool_add(document_spool *spool, const pl_document *document, uint64_t
                     bool held_out)
 {
     if (document->len > UINT32_MAX)
-        return pl_fail(PL_ERR_DATA, "'%s' has a document of %zu bytes, at most %u fit",
+        return pl_fail(PL_ERR_DATA,
+                       "'%s' has a document of %zu bytes, but a document can have at "
+                       "most %u; divide it",
                        document->source, document->len, UINT32_MAX);
     if (spool->n_docs == spool->docs_cap)
         PL_CHECK(spool_grow(spool));
@@ -176,7 +178,7 @@ pl_status spool_seal(document_spool *spool)
     spool->file = NULL;
     if (closed != 0)
         return spool_failed(spool);
-    /* an empty file cannot be mapped, and contains nothing */
+    /* an empty file cannot be mapped */
     return spool->n_bytes > 0 ? pl_map_file(spool->path, &spool->text) : PL_OK;
 }
 

@@ -16,15 +16,15 @@
 #include <sys/stat.h>
 
 enum {
-    DOCUMENT_BYTES = 32 << 10, /* only this much of a longer file is used */
+    DOCUMENT_BYTES = 32 << 10, /* most bytes that are used of a file */
     SHORTEST_BYTES = 256,      /* shorter files are skipped */
     LEAST_DOMAINS = 3,
     LEAST_BYTES = 2000000
 };
 
-/* Where the files of a domain are. Rows of one domain are adjacent. */
+/* A place with files of a domain. In the table, rows of one domain are adjacent. */
 typedef struct text_place {
-    const char *domain, *root; /* root: a glob pattern */
+    const char *domain, *root; /* `root` is a glob pattern */
     const char *prefix, *suffix;
     int depth; /* depth of folders below the root, plus one for the file */
 } text_place;
@@ -68,7 +68,8 @@ static bool enter_folder(const FTSENT *entry, int depth)
 {
     return entry->fts_level < depth && (entry->fts_statp->st_mode & S_IROTH) &&
            (entry->fts_statp->st_mode & S_IXOTH) && entry->fts_name[0] != '.' &&
-           strcmp(entry->fts_name, "unicore") != 0; /* Perl's tables of numbers */
+           /* leaves out Perl's tables of numbers */
+           strcmp(entry->fts_name, "unicore") != 0;
 }
 
 static bool wanted_file(const FTSENT *entry, const text_place *place)
@@ -78,8 +79,8 @@ static bool wanted_file(const FTSENT *entry, const text_place *place)
            pl_ends_with(entry->fts_name, place->suffix);
 }
 
-/* A folder that cannot be read gives no files. The check at the end only counts the
- * text that there is. */
+/* Lists the files of a place. A folder that cannot be read gives no files, which the
+ * check at the end notices. */
 static void walk_place(domain_files *files, const text_place *place, char **roots)
 {
     FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, by_file_name);
@@ -143,8 +144,9 @@ static pl_status read_next(system_text *text, domain_files *files, pl_document_f
     return fn(context, &document);
 }
 
-/* The domain with the fewest bytes so far among those with files left, or NULL. So if a
- * small domain runs out of files, the other domains share its part equally. */
+/* Returns the domain with the fewest bytes so far among those that have files left, or
+ * NULL. So if a small domain runs out of files, the other domains share its part
+ * equally. */
 static domain_files *neediest(system_text *text)
 {
     domain_files *found = NULL;
@@ -174,7 +176,8 @@ static size_t describe_domains(const system_text *text, pl_buf *describe)
     return n_filled;
 }
 
-/* A router needs several domains to tell apart, and a tokenizer needs enough text. */
+/* Checks that there are several domains, which a router needs, and enough text for a
+ * tokenizer. */
 static pl_status check_enough(const system_text *text, size_t n_filled,
                               uint64_t max_bytes)
 {
@@ -182,8 +185,8 @@ static pl_status check_enough(const system_text *text, size_t n_filled,
     if (n_filled >= LEAST_DOMAINS && text->n_bytes >= least)
         return PL_OK;
     return pl_fail(PL_ERR_NOT_FOUND,
-                   "this machine has too little text of its own (%.1f MB in %zu kinds, "
-                   "needed are %.1f MB in %d): name a corpus, or 'apt install "
+                   "this machine has too little text of its own: %.1f MB in %zu kinds, "
+                   "but %.1f MB in %d kinds are needed; name a corpus, or 'apt install "
                    "libc6-dev manpages manpages-dev cmake-data perl-modules python3'",
                    (double)text->n_bytes / 1e6, n_filled, (double)least / 1e6,
                    LEAST_DOMAINS);

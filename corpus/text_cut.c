@@ -12,7 +12,7 @@ static bool ends_line(const char *text, size_t at)
     return text[at - 1] == '\n';
 }
 
-/* Whether the line that ends here is blank and follows another line. */
+/* Whether the line that ends here is blank, and a different line comes before it. */
 static bool ends_paragraph(const char *text, size_t at)
 {
     size_t begin = at - 1;
@@ -29,8 +29,8 @@ static bool ends_word(const char *text, size_t at)
     return text[at - 1] == ' ' || text[at - 1] == '\t';
 }
 
-/* The last border between characters. A character has at most three continuation bytes,
- * so the search ends after three. */
+/* Returns the last border between characters. A character has at most three
+ * continuation bytes, so the search ends after three. */
 static size_t character_border(const char *text, size_t most)
 {
     size_t at = most;

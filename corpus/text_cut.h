@@ -5,9 +5,9 @@
 #define PL_CORPUS_TEXT_CUT_H
 #include "corpus/corpus.h"
 
-/* The length of the first piece, 1 to most: it ends at the last border of the best kind
- * in its second half. The text must have more than `most` bytes; it need not be valid
- * UTF-8. */
+/* Returns the length of the first piece, 1 to `most`: the piece ends at the last border
+ * of the best kind in its second half. The text must have more than `most` bytes; it
+ * need not be valid UTF-8. */
 size_t text_cut_len(const char *text, size_t most);
 
 #endif

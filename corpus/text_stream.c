@@ -1,5 +1,5 @@
-/* Uses libarchive as a decompressor; no other file does. The "raw" format is one stream
- * of bytes, and filters are recognised by their magic numbers.
+/* Uses libarchive as a decompressor; no other file does. It is used with the "raw"
+ * format (one stream of bytes), and recognises compression by magic numbers.
  *
  * The file is opened here and not by the library, so that errno tells whether a file
  * does not exist or may not be read. */
@@ -61,7 +61,7 @@ static pl_status open_failed(const char *path)
     }
 }
 
-/* An error of the disk is reported as such; everything else means that the stream is
+/* Reports a failed read. If the disk is not the cause, the compressed stream is
  * broken. */
 static pl_status stream_failed(const text_stream *stream)
 {
@@ -74,8 +74,8 @@ static pl_status stream_failed(const text_stream *stream)
         stream->path, reason ? reason : "it ends too early");
 }
 
-/* Only filters whose libraries are part of this process:
- * archive_read_support_filter_all would start other programs for the rarer formats. */
+/* Allows only filters whose libraries are part of this process, because
+ * archive_read_support_filter_all would start other programs for rarer formats. */
 static pl_status open_archive(text_stream *stream)
 {
     struct archive *archive = archive_read_new();
@@ -106,7 +106,8 @@ pl_status text_stream_open(const char *path, text_stream **out)
     stream->path = path;
     stream->fd = -1;
     if (!is_stdin && pl_refuse_special(path) != PL_OK)
-        PL_TRY(pl_fail(PL_ERR_DATA, "%s, or send text to standard input and name it -",
+        PL_TRY(pl_fail(PL_ERR_DATA,
+                       "%s, or send text to standard input and name that input -",
                        pl_last_error()));
     stream->fd = is_stdin ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC);
     if (stream->fd < 0) {
@@ -119,8 +120,8 @@ pl_status text_stream_open(const char *path, text_stream **out)
     const compression *named = compression_of(stream->path);
     if (named && archive_filter_code(stream->archive, 0) != named->filter)
         PL_TRY(pl_fail(PL_ERR_DATA,
-                       "'%s' is not what its name says: it does not begin like a %s "
-                       "file (cut short, or misnamed)",
+                       "'%s' does not begin like a %s file, although its name says so: "
+                       "it is incomplete, or has a wrong name",
                        stream->path, named->suffix));
     *out = stream;
     stream = NULL;
@@ -146,7 +147,7 @@ pl_status text_stream_read(text_stream *stream, size_t max, pl_buf *out, bool *e
     *end = stream->at_end;
     if (*end)
         return PL_OK;
-    if (out->cap - out->len < max / 2) /* small files then need only one buffer */
+    if (out->cap - out->len < max / 2) /* a small file then needs only one buffer */
         pl_buf_reserve(out, max);
     size_t room = out->cap - out->len;
     la_ssize_t n = archive_read_data(stream->archive, out->data + out->len,

@@ -17,13 +17,14 @@
 namespace
 {
 
-constexpr std::string_view kBlank = "\xe2\x96\x81"; /* U+2581, a blank in a piece */
+/* U+2581, the mark for a blank in a piece */
+constexpr std::string_view kBlank = "\xe2\x96\x81";
 constexpr std::string_view kReplacement = "\xef\xbf\xbd";
-constexpr size_t kEncodeBlock = 1 << 16; /* bounds the library's working memory */
+constexpr size_t kEncodeBlock = 1 << 16; /* this limits the library's working memory */
 
-/* The blocks, and before them one blank. The blank is required in the alphabet (or
- * texts with blanks could not come back), and the library ends the process when a
- * required character does not occur. */
+/* Gives the library one blank, then the blocks. A blank must be in the alphabet, or
+ * texts with blanks could not be decoded; and the library ends the process if a
+ * required character does not occur in the text. */
 class BlockIterator : public sentencepiece::SentenceIterator
 {
   public:
@@ -56,7 +57,7 @@ class BlockIterator : public sentencepiece::SentenceIterator
     std::string value_ = " ";
 };
 
-/* The C callers know no exceptions: here they become statuses. */
+/* C callers cannot handle exceptions, so these become statuses here. */
 template <typename Body> pl_status guarded(const char *what, Body body)
 {
     try {
@@ -84,7 +85,8 @@ sentencepiece::util::Status train_once(const text_block *blocks, size_t n, int v
         {"add_dummy_prefix", "false"},
         {"split_digits", "true"},
         {"allow_whitespace_only_pieces", "true"},
-        {"hard_vocab_limit", "false"}, /* we say ourselves what is too large */
+        /* this program itself reports a vocabulary that is too large */
+        {"hard_vocab_limit", "false"},
         {"unk_id", "0"},
         {"bos_id", "1"},
         {"eos_id", "2"},
@@ -96,8 +98,8 @@ sentencepiece::util::Status train_once(const text_block *blocks, size_t n, int v
     return sentencepiece::SentencePieceTrainer::Train(options, &iterator, model);
 }
 
-/* The library says "... required_chars. 300 vs 355. ..." when the characters alone
- * do not fit: the second number. 0 for any other message. */
+/* If the characters alone do not fit, the library says "... required_chars. 300 vs 355.
+ * ...". Returns the second number; 0 for any other message. */
 int required_vocab(const std::string &message)
 {
     static const char words[] = "smaller than required_chars. ";
@@ -109,12 +111,14 @@ int required_vocab(const std::string &message)
     return needed;
 }
 
-/* Scripts with thousands of characters do not fit into a small vocabulary: then
- * only the more frequent ones get pieces, and bytes stand in for the rest. */
+/* Trains a model. A script with thousands of characters does not fit into a small
+ * vocabulary; then only frequent characters get pieces, and the rest is encoded as
+ * bytes. */
 pl_status train(const text_block *blocks, size_t n, int vocab, std::string *model)
 {
     static const char *const coverages[] = {"0.9995", "0.999", "0.995", "0.99", "0.98"};
-    constexpr int kSymbols = 256 + 6; /* bytes; unknown, BOS, EOS, newlines, tab */
+    /* the bytes, then unknown, BOS, EOS, newlines and tab */
+    constexpr int kSymbols = 256 + 6;
     std::string message;
     int needed = vocab > kSymbols ? 0 : kSymbols + 1;
     for (const char *coverage : coverages) {
@@ -137,7 +141,7 @@ pl_status train(const text_block *blocks, size_t n, int vocab, std::string *mode
                    message.c_str());
 }
 
-/* "<0x41>" is 0x41; -1 for anything else. */
+/* Returns 0x41 for the piece "<0x41>", and so on; -1 for all other pieces. */
 int byte_of(std::string_view piece)
 {
     unsigned value = 0;
@@ -147,7 +151,7 @@ int byte_of(std::string_view piece)
     return static_cast<int>(value);
 }
 
-/* A piece as text: its blank marks are blanks. */
+/* Returns the text of a piece, with blanks for its blank marks. */
 std::string text_of(std::string_view piece)
 {
     std::string text;
@@ -163,16 +167,17 @@ std::string text_of(std::string_view piece)
 
 struct pl_tokenizer {
     sentencepiece::SentencePieceProcessor processor;
-    std::vector<std::string> bytes; /* of each token */
-    std::vector<int32_t> byte_ids;  /* 256 of them, or none: no byte fallback */
-    bool exact = false;             /* decode(encode(text)) == text; see probe() */
+    std::vector<std::string> bytes; /* for each token, its bytes */
+    /* the 256 tokens of bytes; empty if the model has no byte fallback */
+    std::vector<int32_t> byte_ids;
+    bool exact = false; /* whether decode(encode(text)) == text; see probe() */
 };
 
 namespace
 {
 
-/* What each token stands for in bytes, and which token each byte has. An unknown
- * piece, which our own models never produce, shows as U+FFFD. */
+/* Fills in the bytes of each token, and the token of each byte. An unknown piece, which
+ * our own models never produce, becomes U+FFFD. */
 void fill_tables(pl_tokenizer *tokenizer)
 {
     const auto &processor = tokenizer->processor;
@@ -210,8 +215,8 @@ pl_status encode_block(const pl_tokenizer *tokenizer, std::string_view text,
     return PL_OK;
 }
 
-/* A blank mark that is really in the text would be taken for a blank: it goes as
- * its three bytes. */
+/* Encodes a text that contains the blank mark itself. The mark is encoded as its three
+ * bytes, or it would be decoded as a blank. */
 pl_status encode_marked(const pl_tokenizer *tokenizer, std::string_view text,
                         pl_buf *out)
 {
@@ -230,8 +235,9 @@ pl_status encode_marked(const pl_tokenizer *tokenizer, std::string_view text,
     }
 }
 
-/* A model from elsewhere may put a blank before the text or normalise it. Such a
- * one gets every text whole, and gives back what it makes of it. */
+/* A model of a different origin may put a blank before the text, or normalise it. Such
+ * a model gets each text as a whole, and decoding gives the text as the model changed
+ * it. */
 pl_status probe(pl_tokenizer *tokenizer)
 {
     const std::string_view text = "a  b\n c";
@@ -249,7 +255,8 @@ pl_status probe(pl_tokenizer *tokenizer)
     return status;
 }
 
-/* Tokens 0, 1, 2 are constants of this program, so a model must have them there. */
+/* In this program the tokens 0, 1 and 2 are unknown, BOS and EOS, so a model must
+ * agree. */
 pl_status load(pl_tokenizer *tokenizer, const void *data, size_t len)
 {
     auto &processor = tokenizer->processor;
@@ -262,10 +269,11 @@ pl_status load(pl_tokenizer *tokenizer, const void *data, size_t len)
                        len);
     if (processor.unk_id() != PL_TOKEN_UNK || processor.bos_id() != PL_TOKEN_BOS ||
         processor.eos_id() != PL_TOKEN_EOS)
-        return pl_fail(PL_ERR_UNSUPPORTED,
-                       "the tokenizer has unknown, BOS, EOS at %d, %d, %d: 0, 1, 2 are "
-                       "needed (train it with --unk_id=0 --bos_id=1 --eos_id=2)",
-                       processor.unk_id(), processor.bos_id(), processor.eos_id());
+        return pl_fail(
+            PL_ERR_UNSUPPORTED,
+            "the tokenizer has the numbers %d, %d, %d for unknown, BOS and EOS, but "
+            "they must be 0, 1, 2 (train it with --unk_id=0 --bos_id=1 --eos_id=2)",
+            processor.unk_id(), processor.bos_id(), processor.eos_id());
     fill_tables(tokenizer);
     return probe(tokenizer);
 }
@@ -276,8 +284,8 @@ pl_status sentencepiece_train(const text_block *blocks, size_t n_blocks, int voc
                               pl_buf *model)
 {
     return guarded("training the tokenizer", [&] {
-        /* The model may have fewer pieces than asked for; then the text holds no
-         * more, and their number is the answer for the user. */
+        /* The model may have fewer pieces than requested, because the text does not
+         * contain more. Then the user is told their number. */
         std::string bytes;
         PL_CHECK(train(blocks, n_blocks, vocab, &bytes));
         sentencepiece::SentencePieceProcessor processor;
@@ -297,7 +305,7 @@ pl_status pl_tokenizer_load_bytes(const void *data, size_t len, pl_tokenizer **o
 {
     *out = nullptr;
     return guarded("loading the tokenizer", [&] {
-        /* Also given back when the library throws. */
+        /* This pointer also frees the object if the library throws an exception. */
         std::unique_ptr<pl_tokenizer> tokenizer(new pl_tokenizer);
         pl_status status = load(tokenizer.get(), data, len);
         if (status == PL_OK)

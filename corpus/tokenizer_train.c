@@ -1,8 +1,8 @@
 /* Chooses the text that the tokenizer is trained on, and where texts may be cut.
  *
- * BPE finds the same merges in some megabytes as in gigabytes. So the trainer gets a
- * sample: blocks of at most 4 kB (the library accepts no longer sentences), spread
- * evenly over the documents. The choice depends only on the texts. */
+ * BPE finds the same merges in a few megabytes of text as in gigabytes. So the trainer
+ * gets a sample: blocks of at most 4 kB (the library accepts no longer sentences),
+ * spread evenly over the documents. The choice depends only on the texts. */
 #include "corpus/tokenizer.h"
 #include "corpus/utf8.h"
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 enum { SAMPLE_BYTES = 8 << 20, BLOCK_BYTES = 4096 };
 
-/* The last position in [1, max] after a run of newlines; 0 if there is none. */
+/* Returns the last position in [1, max] after a run of newlines, or 0. */
 static size_t cut_at_newline(const char *text, size_t max)
 {
     for (size_t at = max; at > 0; at--)
@@ -19,7 +19,7 @@ static size_t cut_at_newline(const char *text, size_t max)
     return 0;
 }
 
-/* The last position in [1, max] before a run of blanks; 0 if there is none. */
+/* Returns the last position in [1, max] before a run of blanks, or 0. */
 static size_t cut_at_blank(const char *text, size_t max)
 {
     for (size_t at = max; at > 0; at--)
@@ -37,7 +37,7 @@ size_t tokenizer_block_len(const char *text, size_t len, size_t max)
         at = cut_at_blank(text, max);
     if (at == 0)
         at = utf8_cut(text, max);
-    /* `max` if the text is not UTF-8, so that the loop always ends */
+    /* returns `max` if the text is not UTF-8, so that the caller's loop always ends */
     return at > 0 ? at : max;
 }
 

@@ -19,18 +19,21 @@
 enum { SUMMED_BYTES = 4096 };
 
 struct pl_tokens {
-    pl_mapping mapping; /* empty for a view */
+    pl_mapping mapping; /* empty if the bytes are borrowed (pl_tokens_view) */
     const uint8_t *data;
     tokens_layout layout;
     uint64_t body_checksum;
     /* document table and names; points into `data` or to the copy */
     const uint8_t *tail;
-    uint8_t *tail_copy;       /* made for a mapping, or if the data are not aligned */
-    const pl_token_doc *docs; /* points into the tail, as the names do */
+    /* a copy of the tail, made for a mapping or for unaligned data */
+    uint8_t *tail_copy;
+    const pl_token_doc *docs; /* table of documents, inside the tail */
     const char **domain_names;
-    /* checksum of each SUMMED_BYTES before the table; NULL: changes are not watched */
+    /* checksums of the file's part before the table, one per SUMMED_BYTES; NULL:
+     * changes are not noticed */
     uint64_t *sums;
-    bool *changed; /* a checksum was wrong; set by any thread, by atomic operations */
+    /* whether a checksum was wrong; any thread sets it, by atomic operations */
+    bool *changed;
     char what[PL_PATH_MAX];
 };
 
@@ -80,8 +83,8 @@ static uint64_t page_sum(const pl_tokens *tokens, uint64_t page)
                        left < SUMMED_BYTES ? (size_t)left : SUMMED_BYTES);
 }
 
-/* Computed before the file's own checksum is compared, so that they are the checksums
- * of a verified file. */
+/* Computes a checksum per page. This is done before the file's own checksum is
+ * compared, so that they belong to a verified file. */
 static pl_status sum_pages(pl_tokens *tokens)
 {
     uint64_t bytes = tokens->layout.docs_at - TOKENS_HEADER_BYTES;
@@ -96,7 +99,7 @@ static pl_status sum_pages(pl_tokens *tokens)
     return PL_OK;
 }
 
-/* Call it after tokens first .. first + n were read. */
+/* Checks the pages of tokens first .. first + n; call it after reading them. */
 static void watch_pages(const pl_tokens *tokens, uint64_t first, uint64_t n)
 {
     uint64_t width = tokens->layout.token_bytes;
@@ -113,8 +116,8 @@ pl_status pl_tokens_check(const pl_tokens *tokens)
     if (!tokens->changed || !__atomic_load_n(tokens->changed, __ATOMIC_RELAXED))
         return PL_OK;
     return pl_fail(PL_ERR_DAMAGED,
-                   "%s changed while it was in use; what was computed from it is "
-                   "thrown away (if nobody wrote into it, look at the disk)",
+                   "%s changed while it was in use, so results from it are discarded; "
+                   "if nobody wrote into the file, check the disk",
                    tokens->what);
 }
 
@@ -142,8 +145,8 @@ static pl_status check_docs(const pl_tokens *tokens)
     return PL_OK;
 }
 
-/* Checks the checksum and the range of tokens: somebody who forges a file can compute a
- * right checksum, and a changed text may have all tokens in range. */
+/* Checks the checksum and the range of all tokens. Both are needed: a forged file can
+ * have a correct checksum, and a changed file can have all tokens in range. */
 static pl_status verify_body(const pl_tokens *tokens)
 {
     const tokens_layout *layout = &tokens->layout;
@@ -289,9 +292,9 @@ static pl_status measure_subset(const pl_tokens *tokens, const uint32_t *docs, s
     layout->n_tokens = 0;
     for (size_t i = 0; i < n; i++) {
         if (docs[i] >= tokens->layout.n_docs)
-            return pl_fail(PL_ERR_ARG, "%s has %u documents, number %u was asked for",
-                           tokens->what, (unsigned)tokens->layout.n_docs,
-                           (unsigned)docs[i]);
+            return pl_fail(
+                PL_ERR_ARG, "%s has %u documents, but document number %u was asked for",
+                tokens->what, (unsigned)tokens->layout.n_docs, (unsigned)docs[i]);
         layout->n_tokens += tokens->docs[docs[i]].n_tokens;
     }
     if (layout->n_tokens > TOKENS_COUNT_MAX)
@@ -300,9 +303,9 @@ static pl_status measure_subset(const pl_tokens *tokens, const uint32_t *docs, s
     return PL_OK;
 }
 
-/* `file` has layout->file_bytes zeros, so the padding, which must be zero, need not be
- * written. Tokens are copied unchanged, because the vocabulary and so their width are
- * the same. */
+/* Writes the new file. `file` has layout->file_bytes zeros, so the padding, which must
+ * be zero, need not be written. Tokens are copied unchanged, because the vocabulary and
+ * so their width are the same. */
 static void write_subset(const pl_tokens *tokens, const uint32_t *docs,
                          const tokens_layout *layout, uint8_t *file)
 {

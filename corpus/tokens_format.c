@@ -7,8 +7,10 @@
 
 /* Documents and tokens are used directly in the mapped file. */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
-               "token files are mapped as they lie: little-endian machines only");
-_Static_assert(sizeof(pl_token_doc) == 24, "a table entry is a pl_token_doc");
+               "token files are mapped without conversion, so only little-endian "
+               "machines can use them");
+_Static_assert(sizeof(pl_token_doc) == 24,
+               "an entry of the table must be laid out as pl_token_doc");
 
 /* The header as it is in the file: fields in the order of their offsets, without
  * padding. */
@@ -66,13 +68,15 @@ pl_status tokens_header_decode(const uint8_t *data, size_t len, const char *what
 {
     header_fields fields;
     if (len < sizeof fields)
-        return pl_fail(PL_ERR_DAMAGED, "%s is cut short: %zu bytes, a header has %d",
+        return pl_fail(PL_ERR_DAMAGED,
+                       "%s is incomplete: it has %zu bytes, but a header alone has %d",
                        what, len, TOKENS_HEADER_BYTES);
     memcpy(&fields, data, sizeof fields);
     /* Magic and version are checked before the checksum, so that a file of a different
      * kind, or of a later release, is not reported as damaged. */
     if (memcmp(fields.magic, TOKENS_MAGIC, sizeof fields.magic) != 0)
-        return pl_fail(PL_ERR_DAMAGED, "%s is not a token file: it begins otherwise",
+        return pl_fail(PL_ERR_DAMAGED,
+                       "%s is not a token file: it does not begin with the magic bytes",
                        what);
     if (fields.version != TOKENS_VERSION)
         return pl_fail(PL_ERR_UNSUPPORTED,
@@ -82,7 +86,8 @@ pl_status tokens_header_decode(const uint8_t *data, size_t len, const char *what
         return pl_fail(PL_ERR_DAMAGED, "%s is damaged: the header's checksum is wrong",
                        what);
     if (!fields_in_range(&fields))
-        return pl_fail(PL_ERR_DAMAGED, "%s is damaged: its header contradicts itself",
+        return pl_fail(PL_ERR_DAMAGED,
+                       "%s is damaged: the numbers in its header contradict each other",
                        what);
     *out = (tokens_layout){.token_bytes = fields.token_bytes,
                            .vocab = fields.vocab,
@@ -94,7 +99,8 @@ pl_status tokens_header_decode(const uint8_t *data, size_t len, const char *what
     *body_checksum = fields.body_checksum;
     /* This detects truncation, appended bytes and wrong counts. */
     if (out->file_bytes != len)
-        return pl_fail(PL_ERR_DAMAGED, "%s is damaged: %zu bytes, its header says %llu",
+        return pl_fail(PL_ERR_DAMAGED,
+                       "%s is damaged: it has %zu bytes, but its header says %llu",
                        what, len, (unsigned long long)out->file_bytes);
     return PL_OK;
 }
@@ -108,7 +114,7 @@ pl_status tokens_pack(const int32_t *tokens, size_t n, uint32_t vocab, pl_buf *o
         if (token >= vocab)
             return pl_fail(PL_ERR_DATA, "token %d is outside the vocabulary of %u",
                            tokens[i], (unsigned)vocab);
-        /* Little-endian: the low bytes come first. */
+        /* The file is little-endian, so the low bytes of a token come first. */
         memcpy(out->data + out->len, &token, width);
         out->len += width;
     }

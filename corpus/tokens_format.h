@@ -19,10 +19,11 @@ enum {
 typedef struct tokens_layout {
     uint32_t token_bytes, vocab, n_docs, n_domains, names_bytes;
     uint64_t n_tokens;
-    uint64_t docs_at, names_at, file_bytes; /* computed from the other fields */
+    /* these are computed from the other fields */
+    uint64_t docs_at, names_at, file_bytes;
 } tokens_layout;
 
-/* The number of bytes per token with this vocabulary. */
+/* Returns the number of bytes per token for this vocabulary. */
 uint32_t tokens_width(uint32_t vocab);
 
 /* Computes the positions and the size of the file from the other fields. */

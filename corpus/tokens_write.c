@@ -16,7 +16,8 @@
 #include <unistd.h>
 
 struct token_writer {
-    char path[PL_PATH_MAX], draft[PL_PATH_MAX]; /* draft: the temporary file path.tmp */
+    /* `draft` is the temporary file, path.tmp */
+    char path[PL_PATH_MAX], draft[PL_PATH_MAX];
     FILE *file;
     tokens_layout layout;
     pl_token_doc *docs;
@@ -77,8 +78,8 @@ pl_status token_writer_add(token_writer *writer, const int32_t *tokens, size_t n
     PL_CHECK(tokens_pack(tokens, n, vocab, &writer->packed));
     PL_CHECK(tokens_pack(&eos, 1, vocab, &writer->packed));
     PL_CHECK(put_file_bytes(writer, writer->packed.data, writer->packed.len));
-    /* The table grows with the input, so if memory is exhausted, that is an error and
-     * the process is not aborted. */
+    /* The table grows with the input, so exhausted memory is an error here and does not
+     * abort the process. */
     const pl_token_doc *doc = &(pl_token_doc){.first = writer->layout.n_tokens,
                                               .n_tokens = (uint32_t)n + 2,
                                               .domain = domain,
@@ -118,7 +119,9 @@ static pl_status put_tables(token_writer *writer, const char *const *domains,
     for (size_t i = 0; i < n_domains; i++)
         names_bytes += strlen(domains[i]) + 1;
     if (names_bytes > TOKENS_NAMES_MAX)
-        return pl_fail(PL_ERR_DATA, "the domain names take %zu bytes, at most %d fit",
+        return pl_fail(PL_ERR_DATA,
+                       "the names of domains take %zu bytes, but at most %d fit; use "
+                       "fewer or shorter names",
                        names_bytes, TOKENS_NAMES_MAX);
     layout->n_domains = (uint32_t)n_domains;
     layout->names_bytes = (uint32_t)names_bytes;

@@ -10,9 +10,9 @@ static bool is_tail(uint8_t byte)
     return (byte & 0xc0) == 0x80;
 }
 
-/* The number of bytes of the character at `at`, or 0 if it is not valid. The second
- * byte has a smaller range, which excludes overlong forms and surrogates (RFC 3629,
- * section 4). */
+/* Returns the length of the character at `at` in bytes, or 0 if it is not valid. The
+ * second byte has a smaller range, which excludes overlong forms and surrogates (RFC
+ * 3629, section 4). */
 static size_t character_len(const uint8_t *at, size_t left)
 {
     uint8_t lead = at[0];
@@ -61,8 +61,8 @@ size_t utf8_valid_len(const char *text, size_t len)
     return len;
 }
 
-/* Writes one U+FFFD per invalid byte, not per sequence, so that their number is also
- * the number of invalid bytes. */
+/* Writes one U+FFFD for each invalid byte, not for each sequence, so that their number
+ * is the number of invalid bytes. */
 uint64_t utf8_clean(const char *text, size_t len, pl_buf *out)
 {
     uint64_t n_replaced = 0;

@@ -4,15 +4,15 @@
 #define PL_CORPUS_UTF8_H
 #include "corpus/corpus.h"
 
-/* The length of the longest valid beginning; len if the whole text is valid. */
+/* Returns the length of the longest valid beginning; len if the whole text is valid. */
 size_t utf8_valid_len(const char *text, size_t len);
 
-/* Appends the text, with U+FFFD instead of each invalid byte; returns the number of
+/* Appends the text with each invalid byte replaced by U+FFFD; returns the number of
  * invalid bytes. */
 uint64_t utf8_clean(const char *text, size_t len, pl_buf *out);
 
-/* The largest position <= at that does not split a character (text must be valid, at <
- * len). */
+/* Returns the largest position <= at that does not split a character (text must be
+ * valid, at < len). */
 size_t utf8_cut(const char *text, size_t at);
 
 #endif

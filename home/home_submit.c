@@ -518,8 +518,8 @@ static pl_status check_scores(const pl_path_state *state, const uint8_t *scores,
         memcpy(&nats, scores + at, sizeof nats);
         if (!isfinite(nats) || nats < 0)
             return pl_fail(PL_ERR_DATA,
-                           "%s reports a score of %g nats for document %llu; scores "
-                           "must be finite and not negative",
+                           "%s scores document %llu with %g nats, but scores must be "
+                           "finite and not negative",
                            state->name, (unsigned long long)(at / sizeof nats), nats);
     }
     return PL_OK;

@@ -21,7 +21,8 @@ static pl_status cuda_backend_create(const pl_backend_options *options,
 }
 static void cuda_backend_destroy(pl_backend **backend)
 {
-    *backend = NULL; /* never called: this build has no such backend */
+    /* this function is never called, because this build has no cuda backend */
+    *backend = NULL;
 }
 static bool cuda_has_device(void)
 {
@@ -37,8 +38,8 @@ static bool is_one_of(const char *name, const char *const names[], size_t n)
     return false;
 }
 
-/* Only some backends have int8 and fp8, so these are checked here. Each backend checks
- * the other precisions itself. */
+/* Checks int8 and fp8, which only some backends have. Each backend checks all other
+ * precisions itself. */
 static pl_status check_backend_precision(const pl_backend_options *options)
 {
     static const char *const known[] = {"auto", "f32", "bf16", "f16", "int8", "fp8"};
@@ -64,8 +65,8 @@ static pl_status check_backend_precision(const pl_backend_options *options)
     return PL_OK;
 }
 
-/* Falls back to the cpu only if cuda cannot do what is asked for. A device that exists
- * but fails is an error: falling back silently would make the work many times
+/* Uses the cpu only if cuda does not support what is requested. A device that exists
+ * but fails is an error, because without a message the work would become many times
  * slower. */
 static pl_status open_auto(const pl_backend_options *options, pl_backend **out)
 {
@@ -77,14 +78,17 @@ static pl_status open_auto(const pl_backend_options *options, pl_backend **out)
         return PL_OK;
     (void)pl_copy_text(why, sizeof why, pl_last_error());
     if (status == PL_ERR_DEVICE)
-        return pl_fail(status, "%s; choose backend cpu to do without the device", why);
+        return pl_fail(status, "%s; choose backend cpu to work without the device",
+                       why);
     if (status != PL_ERR_UNSUPPORTED)
         return status;
     chosen.name = "cpu";
     PL_CHECK(pl_backend_open(&chosen, out));
     if (cuda_has_device())
-        snprintf((*out)->remark, sizeof(*out)->remark,
-                 "backend auto took the cpu although a CUDA device is there: %s", why);
+        snprintf(
+            (*out)->remark, sizeof(*out)->remark,
+            "backend auto uses the cpu although this machine has a CUDA device: %s",
+            why);
     return PL_OK;
 }
 

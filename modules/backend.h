@@ -18,7 +18,7 @@ struct pl_backend {
     char device[96];
     /* how this backend differs from the usual one, and why; "" if it does not */
     char remark[512];
-    pl_type act; /* type of pl_act */
+    pl_type act; /* the type of activations (pl_act) */
     int n_threads;
     /* a GPU's memory, and how much of it was free when it was opened; 0 without a
      * GPU */
@@ -29,7 +29,7 @@ struct pl_backend {
     /* weights have one byte each: the backend cannot train or compute losses */
     bool decode_only;
     bool fp8_copies; /* also keeps fp8 copies of weights: see pl_model_fp8_bytes */
-    void *self;      /* the backend's own state */
+    void *self;      /* private state of the backend */
 };
 
 static inline size_t pl_type_bytes(pl_type type)

@@ -16,7 +16,7 @@ struct pl_decoder {
     pl_model *m;
     int n_slots;
     int length[PL_DECODER_SLOTS_MAX];
-    int32_t *places; /* [2,S] of the rows that are fed: slots, then positions */
+    int32_t *places; /* [2,S] for each row that is fed, its slot; then its position */
     void *block;     /* everything below */
     pl_act *cache;   /* [n_blocks, 2, slots, S, G*D] */
     float *logits;   /* [slots, V] */
@@ -25,11 +25,12 @@ struct pl_decoder {
     pl_routine *steps[PL_DECODER_SLOTS_MAX + 1];
 };
 
-/* Compared with reading it at once, a long prompt is read 4 to 7 % slower in pieces of
- * 512 and 14 to 20 % slower in pieces of 256 (8 blocks of width 512, two threads). */
+/* Number of tokens of a prompt that are read at once. Compared with reading it as a
+ * whole, a long prompt takes 4 to 7 % longer in pieces of 512, and 14 to 20 % longer in
+ * pieces of 256 (8 blocks of width 512, two threads). */
 enum { PIECE = 512 };
 
-/* Acts in the keys (or values) of one block. */
+/* Returns the number of acts in the keys (or values) of one block. */
 static size_t cache_stride(const pl_decoder *d)
 {
     const pl_shape *s = d->m->shape;
@@ -47,7 +48,7 @@ static pl_act *cache_values(const pl_decoder *d, int block)
     return model_act_at(d->m, d->cache, (2 * (size_t)block + 1) * cache_stride(d));
 }
 
-/* The block is laid out in the order of the views in the struct. */
+/* Allocates the block, with its views in the order of the struct. */
 static pl_status alloc_block(pl_decoder *d)
 {
     const pl_model *m = d->m;
@@ -153,7 +154,8 @@ static void upload_places(pl_decoder *d, int n)
     m->ops->upload(m->be, d->device_positions, d->places + m->options.context, bytes);
 }
 
-/* Runs n tokens that are uploaded with their places. `begins`: they begin a sequence.
+/* Runs n tokens, which were uploaded with their places. `begins`: they are the start of
+ * a sequence.
  */
 static void run_blocks(pl_decoder *d, int n, bool begins)
 {
@@ -167,7 +169,7 @@ static void run_blocks(pl_decoder *d, int n, bool begins)
     model_forward_norm(m, n);
 }
 
-/* Makes the logits of the rows from `row` on. */
+/* Computes the logits of n rows from `row` on. */
 static void make_logits(pl_decoder *d, int row, int n)
 {
     pl_model *m = d->m;
@@ -238,8 +240,9 @@ pl_status pl_decoder_share(pl_decoder *d, int slot, int from, int n)
     const pl_model *m = d->m;
     void *host = NULL;
     if (n < 0 || n > m->options.context)
-        return pl_fail(PL_ERR_ARG, "%d tokens cannot be shared: a slot has %d places",
-                       n, m->options.context);
+        return pl_fail(PL_ERR_ARG,
+                       "%d tokens cannot be shared: a slot has only %d places", n,
+                       m->options.context);
     if (from != slot && n > 0) {
         const size_t row = (size_t)m->shape->n_kv_heads * (size_t)m->shape->head_size;
         PL_CHECK(pl_try_alloc((size_t)n * row * pl_type_bytes(m->be->act),

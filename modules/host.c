@@ -8,7 +8,7 @@ struct pl_update {
     float *work; /* scratch memory for Muon; NULL if AdamW steps everything */
 };
 
-/* The sides of every backend's tiles divide this size. */
+/* Rounds up to a size that is a multiple of the tiles of every backend. */
 static size_t whole_tiles(int side)
 {
     enum { TILE = 64 };
@@ -90,7 +90,7 @@ void pl_host_update_apply(pl_backend *be, pl_update *update, const float *loss, 
         be->ops->fill_zero(be, p->grads, p->n_params * sizeof(float));
         return;
     }
-    /* Clipping scales all gradients by min(1, clip / norm), in one rounding. */
+    /* Clipping scales all gradients by min(1, clip / norm), rounded once. */
     double squares = *p->squares;
     float clip = numbers->clip;
     double norm = sqrt(squares);

@@ -57,7 +57,8 @@ static pl_status alloc_device_floats(pl_model *m, size_t n, const char *what,
     return status;
 }
 
-/* Computes the layout twice: first to count the bytes, then to place the buffers. */
+/* Allocates the blocks. The layout is computed twice: to count the bytes, then to place
+ * the buffers. */
 static pl_status alloc_blocks(pl_model *m)
 {
     size_t rows = (size_t)m->options.batch * (size_t)m->options.context;
@@ -153,7 +154,7 @@ static void release_memory(pl_model *m, void *memory)
         m->ops->release(m->be, memory);
 }
 
-/* Accepts a model that was only partly created. */
+/* The model may have been created only partly. */
 void pl_model_destroy(pl_model **model)
 {
     pl_model *m = *model;

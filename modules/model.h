@@ -17,7 +17,7 @@ typedef struct pl_model pl_model;
 typedef struct pl_model_options {
     int batch;     /* B, most sequences per call */
     int context;   /* T, longest sequence per call; <= shape.context */
-    bool training; /* gradients, moments, stored activations */
+    bool training; /* whether it has gradients, moments, stored activations */
     /* Training keeps only the input of each block and computes the rest again in the
      * backward pass. The result has the same bytes and costs about 1.3 times the
      * arithmetic; the activations of a block take a tenth of the memory or less. */
@@ -28,7 +28,7 @@ typedef struct pl_model_options {
 } pl_model_options;
 
 typedef struct pl_model_plan {
-    /* bytes on the device; params_bytes includes compute copies */
+    /* numbers of bytes on the device; params_bytes includes compute copies */
     uint64_t params_bytes, grads_bytes, moments_bytes, acts_bytes;
     /* working memory of Muon; on a GPU also the working memory of operations and of
      * cuBLAS, and their tables */
@@ -75,8 +75,8 @@ PL_MUST_CHECK pl_status pl_model_save(pl_model *model, float *params);
  * NULL: none. At least one slot must train. After a failure only destroy the model. */
 PL_MUST_CHECK pl_status pl_model_freeze(pl_model *model, const bool *frozen);
 /* The optimizer's moments: m [path_params], then v of the parameters that AdamW steps,
- * without gaps: all, or with Muon pl_shape_hidden_params fewer. For NULL, zeros are
- * loaded. */
+ * without gaps: all, or with Muon pl_shape_hidden_params fewer. If a pointer is NULL,
+ * zeros are loaded. */
 PL_MUST_CHECK pl_status pl_model_load_moments(pl_model *model, const float *m,
                                               const float *v);
 PL_MUST_CHECK pl_status pl_model_save_moments(pl_model *model, float *m, float *v);
@@ -104,12 +104,12 @@ PL_MUST_CHECK pl_status pl_model_gradients(pl_model *model, const int32_t *token
                                            pl_step_result *out);
 void pl_model_zero_gradients(pl_model *model);
 
-/* Runs forward only: loss[b,t] in nats (0 where target < 0). */
+/* Runs only the forward pass and writes loss[b,t] in nats (0 where target < 0). */
 PL_MUST_CHECK pl_status pl_model_losses(pl_model *model, const int32_t *tokens,
                                         const int32_t *targets, int B, int T,
                                         float *losses);
-/* Routing features [B,C] fp32: the mean, over the first lengths[b] positions, of the
- * last block's hidden state (the residual stream before the final norm). */
+/* Computes routing features [B,C] in fp32: for each sequence, the mean of the last
+ * block's hidden state (before the final norm) over the first lengths[b] positions. */
 PL_MUST_CHECK pl_status pl_model_features(pl_model *model, const int32_t *tokens,
                                           const int32_t *lengths, int B, int T,
                                           float *features);
@@ -150,17 +150,17 @@ int pl_decoder_piece(const pl_decoder *decoder, int slot, int n);
  * the same bytes in the caches whatever follows: the tokens in whole pieces. On a GPU
  * that is 0, because it reads a prompt at once. */
 int pl_decoder_shared(const pl_decoder *decoder, int n);
-/* `slot` gets the first n tokens of the sequence in `from`, which may be the same slot.
- * The caches of a slot keep their contents until other tokens are written over them,
- * also after pl_decoder_clear. */
+/* Puts into `slot` the first n tokens of the sequence in `from`, which may be the same
+ * slot. The caches of a slot keep their contents until other tokens are written over
+ * them, also after pl_decoder_clear. */
 PL_MUST_CHECK pl_status pl_decoder_share(pl_decoder *decoder, int slot, int from,
                                          int n);
-/* Adds one token to each of n sequences, in different slots: logits [n,V]. Errors as
- * above. */
+/* Adds one token to each of n sequences in different slots; writes logits [n,V]. Errors
+ * are those of prefill. */
 PL_MUST_CHECK pl_status pl_decoder_step(pl_decoder *decoder, const int32_t *slots,
                                         const int32_t *tokens, int n, float *logits);
 
-/* A decoder with one slot, and the functions for it. */
+/* These functions are for a decoder with one slot. */
 PL_MUST_CHECK pl_status pl_decoder_create(pl_model *model, pl_decoder **out);
 void pl_decoder_reset(pl_decoder *decoder);
 PL_MUST_CHECK pl_status pl_decoder_feed(pl_decoder *decoder, const int32_t *tokens,
@@ -175,8 +175,8 @@ typedef enum pl_schedule_kind {
 } pl_schedule_kind;
 typedef struct pl_schedule {
     pl_schedule_kind kind;
-    int64_t warmup; /* steps of the linear rise */
-    int64_t total;  /* steps until the rate is at its floor */
+    int64_t warmup; /* number of steps of the linear rise */
+    int64_t total;  /* number of steps until the rate is at its floor */
     /* wsd: length of the final part of `total` in which the rate falls; 0: it never
      * falls */
     int64_t decay;

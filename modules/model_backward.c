@@ -8,7 +8,7 @@
  * operation has read it. */
 #include "modules/model_internal.h"
 
-/* On entry d_stream is d x_{b+1}, on return d a_b. */
+/* d_stream is d x_{b+1} on entry and d a_b on return. */
 static void backward_ffn(pl_model *m, int block, int N)
 {
     const block_acts *a = &m->acts.blocks[block];
@@ -27,8 +27,8 @@ static void backward_ffn(pl_model *m, int block, int N)
                              a->mid, m->params + at->ffn_norm, a->ffn_rstd, N, C);
 }
 
-/* On entry d_stream is d a_b, on return d x_b. Rope is a rotation: its transpose is its
- * inverse. */
+/* d_stream is d a_b on entry and d x_b on return. Rope is a rotation, so its transpose
+ * is its inverse. */
 static void backward_attention(pl_model *m, int block, int B, int T)
 {
     const pl_shape *s = m->shape;
@@ -55,8 +55,8 @@ static void backward_attention(pl_model *m, int block, int B, int T)
 
 void model_backward(pl_model *m, int B, int T)
 {
-    /* Starts d_stream. A tied classifier adds to the embedding's gradient, to which the
-     * embedding itself adds at the end. */
+    /* Computes the first d_stream. A tied classifier adds to the gradient of the
+     * embedding; the embedding itself adds to it at the end. */
     int N = B * T;
     const model_acts *d = &m->acts;
     int C = m->shape->width;

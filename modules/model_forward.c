@@ -8,8 +8,8 @@
  * norms that read them (model_internal.h). */
 #include "modules/model_internal.h"
 
-/* Norm at the entry of `block` (n_blocks: the final one). The stream there is the
- * previous block's feed-forward output plus that block's `mid`. */
+/* Computes the norm at the entry of `block` (n_blocks: the final norm). The stream
+ * there is the previous block's feed-forward output plus its `mid`. */
 static void norm_stream(pl_model *m, int block, size_t weight, pl_act *out, float *rstd,
                         int N)
 {
@@ -47,7 +47,8 @@ void model_forward_qkv(pl_model *m, int block, int N)
     project_qkv(m, block, N);
 }
 
-/* Rotates q and k, so keys contain their position from here on; then attends. */
+/* Rotates q and k, so that keys contain their position from here on; then computes
+ * attention. */
 static void forward_attention(pl_model *m, int block, int B, int T)
 {
     const pl_shape *s = m->shape;
@@ -84,8 +85,8 @@ void model_forward_rest(pl_model *m, int block, int N)
                            N, m->shape->width, m->shape->ffn);
 }
 
-/* Here `in` has already been summed by its norm, so the norm is computed again without
- * a residual. */
+/* Recomputes a block. Its norm has already added the residual to `in`, so the norm is
+ * computed without a residual now. */
 void model_forward_again(pl_model *m, int block, int B, int T)
 {
     const block_acts *a = &m->acts.blocks[block];

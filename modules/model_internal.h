@@ -39,11 +39,11 @@ typedef struct block_acts {
 typedef struct model_acts {
     int32_t *tokens, *targets; /* [N] */
     int32_t *texts;            /* [N] where in its row each token's text begins */
-    block_acts *blocks;        /* host array, not in the activation block */
-    pl_act *embed;             /* [N,C], the stream at block 0 */
-    pl_act *norm;              /* [N,C], after the final norm */
-    float *rstd, *loss;        /* [N] */
-    float *rows;               /* [T,C], acts of one sequence as fp32 */
+    block_acts *blocks; /* this array is in host memory, not in the activation block */
+    pl_act *embed;      /* [N,C] the residual stream at the entry of block 0 */
+    pl_act *norm;       /* [N,C], after the final norm */
+    float *rstd, *loss; /* [N] */
+    float *rows;        /* [T,C] activations of one sequence in fp32 */
     /* training only: gradients of the buffers above; all blocks share them */
     double *squares;           /* [1] */
     pl_step_numbers *numbers;  /* [1] */
@@ -51,7 +51,7 @@ typedef struct model_acts {
     pl_act *d_qkv, *d_attn, *d_gate_up, *d_ffn;
 } model_acts;
 
-/* Offsets into a block of parameters; the same for gradients. */
+/* Offsets into the parameters of a model; gradients have the same offsets. */
 typedef struct block_params {
     size_t attn_norm, ffn_norm, head_norm, qkv, o, gate_up, down;
 } block_params;
@@ -69,31 +69,33 @@ struct pl_model {
     const pl_topology *topology;
     const pl_shape *shape;
     pl_model_options options;
-    /* parameters of the path; floats kept in `params` */
+    /* n_params: parameters of the path; n_kept: floats in `params` */
     size_t n_params, n_kept;
-    size_t n_second;                 /* parameters that have a second moment */
-    float *params, *grads, *moments; /* moments: m, then v of n_second */
+    size_t n_second;                 /* number of parameters with a second moment */
+    float *params, *grads, *moments; /* moments: m, then v (n_second floats) */
     bool lean; /* params holds only embedding and norms: see model_params.c */
     void *act_block;
-    model_acts acts;        /* pointers into act_block */
-    param_places at, whole; /* offsets in `params`; offsets in a path's whole block */
-    pl_weight **weights;    /* WEIGHTS_PER_BLOCK per block, the classifier last */
+    model_acts acts; /* pointers into act_block */
+    /* at: offsets in `params`; whole: offsets in a path's whole block */
+    param_places at, whole;
+    pl_weight **weights; /* WEIGHTS_PER_BLOCK for each block, then the classifier */
     int n_weights;
     pl_update_run *runs;
     int n_runs;
     bool *frozen;           /* [n_slots] slots that keep their parameters */
     pl_update_run *trained; /* the runs without frozen slots */
-    int n_trained;          /* 0: nothing is frozen, and all runs are stepped */
+    int n_trained;          /* if 0, no slot is frozen, and all runs are stepped */
     pl_update *update;      /* training only */
-    pl_routine *routine;    /* a whole training step, for the backend to record */
-    /* room for [N] losses or [T,C] features, whichever is larger */
+    pl_routine *routine;    /* a whole training step, which the backend may record */
+    /* memory for [N] losses or [T,C] features, whichever is larger */
     float *host_rows;
-    int32_t *host_ids; /* [2,N] tokens without marks; then where their texts begin */
+    /* [2,N] tokens without marks, then for each token where its text begins */
+    int32_t *host_ids;
     /* number of leading values of acts.texts that may differ from 0 */
     int n_texts;
 };
 
-/* Rows and columns of one of a block's matrices. */
+/* Number of rows and columns of one of a block's matrices. */
 typedef struct matrix_size {
     int O, I;
 } matrix_size;
@@ -108,7 +110,7 @@ static inline matrix_size model_weight_size(const pl_shape *s, int which)
     };
     return of[which];
 }
-/* Offset of the first parameter of matrix `which` of a block. */
+/* Returns the offset of the first parameter of matrix `which` of a block. */
 static inline size_t model_weight_at(const param_places *places, int block, int which)
 {
     const block_params *at = &places->blocks[block];
@@ -123,7 +125,7 @@ static inline size_t model_whole_lines(size_t n)
 {
     return (n + 63) / 64 * 64;
 }
-/* Whether the backend multiplies by copies of matrices, not by the masters. */
+/* Whether the backend multiplies by copies of matrices instead of the masters. */
 static inline bool model_has_copies(const pl_backend *be)
 {
     return be->act == PL_BF16 || be->decode_only;
@@ -137,7 +139,7 @@ static inline pl_weight *model_classifier(const pl_model *m)
 {
     return m->weights[m->n_weights - 1];
 }
-/* Element `n` of a buffer of acts. */
+/* Returns the address of element `n` of a buffer of acts. */
 static inline pl_act *model_act_at(const pl_model *m, pl_act *acts, size_t n)
 {
     return (pl_act *)((uint8_t *)acts + n * pl_type_bytes(m->be->act));
@@ -145,19 +147,19 @@ static inline pl_act *model_act_at(const pl_model *m, pl_act *acts, size_t n)
 
 /* Fills the fields at, whole, runs, n_params, n_second, n_kept and lean. */
 void model_place_params(pl_model *m);
-/* Number of floats in `params` of a lean model. */
+/* Returns the number of floats in `params` of a lean model. */
 size_t model_lean_floats(const pl_shape *shape);
-/* The number of rows of a block's matrix that Muon steps as one matrix. */
+/* Returns how many rows of a block's matrix Muon steps as one matrix. */
 int model_muon_rows(const pl_model_options *options, const pl_tensor *tensor);
 /* Creates the optimizer's step of the runs that train. */
 pl_status model_create_update(pl_model *m);
 /* Sets the gradients of frozen slots to zero. */
 void model_drop_frozen(pl_model *m);
-/* The most runs that the optimizer can have. */
+/* Returns an upper limit for the number of runs of the optimizer. */
 size_t model_most_runs(const pl_topology *topology, const pl_model_options *options);
 
-/* Places every buffer of `acts` (whose `blocks` may be NULL: sizes only) from `base`
- * on; returns the bytes they take. */
+/* Places every buffer of `acts` from `base` on, and returns their bytes. If
+ * acts->blocks is NULL, only counts bytes. */
 size_t model_layout(const pl_shape *shape, const pl_model_options *options, pl_type act,
                     void *base, model_acts *acts);
 
@@ -178,8 +180,8 @@ void model_forward_norm(pl_model *m, int N);
  * have overwritten them. */
 void model_forward_again(pl_model *m, int block, int B, int T);
 
-/* Classifier with gradients, then backward through all blocks; d loss / d logit is
- * scaled by the step's loss_scale. Gradients accumulate. */
+/* Runs the classifier with gradients, then the backward pass through all blocks; d loss
+ * / d logit is scaled by the step's loss_scale. Gradients accumulate. */
 void model_backward(pl_model *m, int B, int T);
 
 #ifdef __cplusplus

@@ -31,7 +31,8 @@ static void note_tensor(pl_model *m, const pl_tensor *tensor)
         }
 }
 
-/* A head without a matrix of its own uses the embedding. */
+/* Notes a tensor outside of blocks. A head without a matrix of its own uses the
+ * embedding. */
 static void note_outer_tensor(pl_model *m, const pl_tensor *tensor)
 {
     if (strcmp(tensor->name, "model.embed_tokens.weight") == 0) {
@@ -59,8 +60,8 @@ static void cut_matrix(pl_model *m, const pl_update_run *whole, const pl_tensor 
     }
 }
 
-/* Tensors come in the order of their offsets, without gaps. Muon steps each matrix of a
- * block by itself: q_proj, not the fused qkv. */
+/* Adds a tensor to the runs; tensors come in the order of their offsets, without gaps.
+ * Muon steps each matrix of a block by itself: q_proj, not the fused qkv. */
 static void extend_runs(pl_model *m, const pl_tensor *tensor)
 {
     const bool muon = m->options.muon && tensor->block >= 0 && tensor->decay;
@@ -108,7 +109,8 @@ size_t model_lean_floats(const pl_shape *s)
            (size_t)s->n_blocks * model_whole_lines(head_gains(s));
 }
 
-/* Every matrix passes through the embedding's place, which is filled last. */
+/* Places the parameters of a lean model. Every matrix is uploaded to the embedding's
+ * place, which gets the embedding last. */
 static void place_lean(pl_model *m)
 {
     const size_t norm = model_whole_lines((size_t)m->shape->width);

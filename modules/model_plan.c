@@ -12,8 +12,9 @@
 #include "modules/cuda/plan_cuda.h"
 #include "modules/model_internal.h"
 
-/* cuBLASLt chooses an algorithm by the alignment of addresses. With this alignment it
- * chooses the same one wherever a view lies, so that recomputing gives the same bytes.
+/* The alignment of views. cuBLASLt chooses an algorithm by the alignment of addresses.
+ * With this alignment it always chooses the same one, so that recomputing gives the
+ * same bytes.
  */
 enum { LINE = 256 };
 
@@ -29,7 +30,7 @@ static void *carve_memory(act_arena *arena, size_t count, size_t element_bytes)
     return at;
 }
 
-/* Extents as sizes, and the type of acts, as every placement needs them. */
+/* The extents as size_t, which every placement needs. */
 typedef struct extents {
     size_t N, T, C, F, heads, queries, qkv;
     size_t normed; /* heads whose values before QK norm are kept */
@@ -77,8 +78,8 @@ static void place_block(act_arena *arena, const extents *e, block_acts *block)
     block->ffn = carve_acts(arena, e, e->F);
 }
 
-/* Each block's `out` is the next block's `in`. The other buffers are its own or, with
- * recomputation, shared by all blocks. */
+/* Each block's `out` is the next block's `in`. All other buffers belong to the block
+ * or, with recomputation, are shared by all blocks. */
 static void place_training_blocks(act_arena *arena, const extents *e, int n_blocks,
                                   bool recompute, model_acts *acts)
 {
@@ -137,7 +138,7 @@ size_t model_layout(const pl_shape *shape, const pl_model_options *options, pl_t
     return arena.used;
 }
 
-/* The bytes of the copies of a path's matrices. Fused matrices count as one. */
+/* Adds up the bytes of the copies of a path's matrices. Fused matrices count as one. */
 static uint64_t sum_matrices(const pl_topology *topology,
                              uint64_t (*bytes)(matrix_size size))
 {
@@ -153,14 +154,15 @@ static uint64_t in_bf16(matrix_size size)
     return 2 * (uint64_t)size.O * (uint64_t)size.I;
 }
 
-/* Bytes of the fp8 copy of a matrix: it has one if its extents are multiples of 16. */
+/* Returns the bytes of a matrix's fp8 copy, which exists if the extents are multiples
+ * of 16. */
 static uint64_t in_fp8(matrix_size size)
 {
     return size.O % 16 == 0 && size.I % 16 == 0 ? in_bf16(size) / 2 : 0;
 }
 
-/* Bytes of the int8 copy of a matrix: rows of whole groups of 64 bytes, and their
- * scales. */
+/* Returns the bytes of a matrix's int8 copy: rows of whole groups of 64 bytes, and
+ * their scales. */
 static uint64_t in_int8(matrix_size size)
 {
     return (uint64_t)size.O * (((uint64_t)size.I + 63) / 64 * 64 + sizeof(float));
@@ -183,7 +185,7 @@ int model_muon_rows(const pl_model_options *options, const pl_tensor *tensor)
                : tensor->rows;
 }
 
-/* The most runs of the optimizer that can end in the tensor. */
+/* Returns how many runs of the optimizer can end in the tensor at most. */
 static size_t runs_of(const pl_model_options *options, const pl_tensor *tensor)
 {
     const int rows = model_muon_rows(options, tensor);
@@ -198,7 +200,7 @@ size_t model_most_runs(const pl_topology *topology, const pl_model_options *opti
     return n;
 }
 
-/* Working memory of Newton-Schulz for the largest matrix of a block. */
+/* Returns the bytes that Newton-Schulz needs for the largest matrix of a block. */
 static uint64_t muon_bytes(const pl_topology *topology, const pl_model_options *options)
 {
     uint64_t most = 0;
@@ -236,7 +238,7 @@ static size_t largest(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* The most scratch memory that any operation of a model needs. */
+/* Returns the most scratch memory that an operation of the model needs. */
 static size_t scratch_bytes(const extents *e, size_t V, bool training, bool fp8)
 {
     size_t bytes = cuda_classifier_bytes(e->N, V, false);
@@ -253,7 +255,8 @@ static size_t scratch_bytes(const extents *e, size_t V, bool training, bool fp8)
     return largest(bytes, e->N * e->heads * sizeof(float)); /* attention's deltas */
 }
 
-/* Bytes of the optimizer's list of pieces. No piece extends beyond its run. */
+/* Returns the bytes of the optimizer's list of pieces. No piece extends beyond its
+ * run. */
 static size_t update_bytes(const pl_topology *topology, const pl_model_options *options)
 {
     size_t pieces = 0;

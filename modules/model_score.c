@@ -21,7 +21,7 @@ pl_status pl_model_losses(pl_model *m, const int32_t *tokens, const int32_t *tar
     return m->ops->sync(m->be);
 }
 
-/* out[c] = mean_t rows[t,c], summed in double in rising t. */
+/* Computes out[c] = mean_t rows[t,c], summed in double in rising order of t. */
 static void mean_rows(float *out, const float *rows, int T, int C)
 {
     for (int c = 0; c < C; c++) {
@@ -42,7 +42,8 @@ pl_status pl_model_features(pl_model *m, const int32_t *tokens, const int32_t *l
             return pl_fail(PL_ERR_ARG,
                            "sequence %d has length %d; it must be between 1 and %d", b,
                            (int)lengths[b], T);
-    model_forward(m, B, T); /* the final norm completes the last block's `out` */
+    /* model_forward includes the final norm, which completes the last block's `out` */
+    model_forward(m, B, T);
     pl_act *stream = m->acts.blocks[m->shape->n_blocks - 1].out;
     for (int b = 0; b < B; b++) {
         size_t at = (size_t)b * (size_t)T * C, n = (size_t)lengths[b] * C;

@@ -12,16 +12,17 @@ static pl_status check_ids(const char *what, const int32_t *ids, int32_t min, in
 {
     for (int n = 0; n < N; n++)
         if (ids[n] < min || ids[n] >= V)
-            return pl_fail(PL_ERR_DATA,
-                           "%s %d at sequence %d, position %d is outside the "
-                           "vocabulary of %d; was it made with another tokenizer?",
-                           what, (int)ids[n], n / T, n % T, V);
+            return pl_fail(
+                PL_ERR_DATA,
+                "%s %d at sequence %d, position %d is outside the vocabulary of %d; "
+                "check that the data was made with this model's tokenizer",
+                what, (int)ids[n], n / T, n % T, V);
     return PL_OK;
 }
 
 /* Writes the tokens to ids[N], with marks of texts removed if `marks` are allowed.
- * Writes to texts[N] where in its row the text of each token begins. Returns whether
- * any mark stood within a row. */
+ * For each token, writes to texts[N] where in its row the token's text begins. Returns
+ * whether there was a mark within a row. */
 static bool split_texts(const int32_t *tokens, bool marks, int N, int T, int32_t *ids,
                         int32_t *texts)
 {
@@ -36,9 +37,9 @@ static bool split_texts(const int32_t *tokens, bool marks, int N, int T, int32_t
     return several;
 }
 
-/* Tokens come from files and from users, so they are checked here and no operation has
- * to check whether an index lies outside the embedding. A negative target does not
- * count. */
+/* Checks and uploads tokens. They come from files and users; after this check no
+ * operation needs to check whether an index is outside the embedding. A negative target
+ * does not count. */
 pl_status model_take_batch(pl_model *m, const int32_t *tokens, const int32_t *targets,
                            int B, int T)
 {
@@ -55,7 +56,7 @@ pl_status model_take_batch(pl_model *m, const int32_t *tokens, const int32_t *ta
     bool several = split_texts(tokens, targets != NULL, N, T, ids, texts);
     PL_CHECK(check_ids("token", ids, 0, V, N, T));
     m->ops->upload(m->be, m->acts.tokens, ids, bytes);
-    if (several || m->n_texts > 0) /* else the device has zeros */
+    if (several || m->n_texts > 0) /* otherwise the device has zeros there already */
         m->ops->upload(m->be, m->acts.texts, texts, bytes);
     if (several && N > m->n_texts)
         m->n_texts = N;
@@ -79,7 +80,8 @@ static pl_status add_losses(pl_model *m, int N, double *sum)
     return PL_OK;
 }
 
-/* Mean loss and gradient norm of a step; `sum` has the losses of its earlier passes. */
+/* Computes the mean loss and gradient norm of a step; `sum` has the losses of its
+ * earlier passes. */
 static pl_status measure_step(pl_model *m, int N, double sum, pl_step_result *out)
 {
     double squares = 0.0;
@@ -95,7 +97,8 @@ static pl_status measure_step(pl_model *m, int N, double sum, pl_step_result *ou
     return PL_OK;
 }
 
-/* 1 - beta^step: the sum of the weights in a moving average after so many steps. */
+/* Returns 1 - beta^step, the sum of the weights in a moving average after `step`
+ * steps. */
 static float mass(float beta, int64_t step)
 {
     return (float)(1.0 - pow((double)beta, (double)step));
@@ -199,7 +202,8 @@ pl_status pl_model_train_step(pl_model *m, const int32_t *tokens,
     if (status == PL_OK)
         status = take_pass(m, tokens + at, targets + at, step.B, T, &numbers);
     if (status != PL_OK) {
-        /* discards the gradients of the passes that were already made */
+        /* after an error, discards the gradients of the passes that were already
+         * made */
         pl_model_zero_gradients(m);
         return status;
     }

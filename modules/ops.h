@@ -21,8 +21,8 @@ extern "C" {
 #endif
 
 typedef struct pl_backend pl_backend;
-typedef struct pl_act pl_act;       /* never defined: a typed void */
-typedef struct pl_weight pl_weight; /* one backend-private handle per matrix */
+typedef struct pl_act pl_act;       /* never defined; pointers to it are opaque */
+typedef struct pl_weight pl_weight; /* the backend's private handle of one matrix */
 
 typedef struct pl_adamw {
     float lr, beta1, beta2, eps, weight_decay;
@@ -40,15 +40,15 @@ typedef struct pl_step_numbers {
  * weight decay or all without, or they are one matrix that Muon steps. */
 typedef struct pl_update_run {
     size_t offset, n;
-    size_t second; /* AdamW: index of their first second moment */
+    size_t second; /* AdamW: index of the second moment of the first parameter */
     bool decay;
-    int rows, cols; /* size of the matrix, if Muon steps it; 0 if AdamW does */
+    int rows, cols; /* size of the matrix if Muon steps it; 0 if AdamW does */
 } pl_update_run;
 
 /* The memory that the optimizer works on. Vectors lie in memory of the backend, lists
  * in that of the host. All are borrowed while the update exists. */
 typedef struct pl_update_plan {
-    /* moments: m [n_params], then v of the parameters that AdamW steps */
+    /* moments are m [n_params], then v of those parameters that AdamW steps */
     float *params, *grads, *moments;
     size_t n_params;
     const pl_update_run *runs; /* together they cover all that train */
@@ -58,7 +58,8 @@ typedef struct pl_update_plan {
     double *squares; /* [1] */
 } pl_update_plan;
 
-typedef struct pl_update pl_update;   /* made once, applied in every step */
+/* an update is made once and applied in every step */
+typedef struct pl_update pl_update;
 typedef struct pl_routine pl_routine; /* recorded work */
 
 /* ---- memory (device memory of the backend) ---- */
@@ -95,8 +96,8 @@ typedef void pl_op_embed_backward(pl_backend *be, float *dw, const pl_act *dout,
 typedef void pl_op_rmsnorm_forward(pl_backend *be, pl_act *out, float *rstd, pl_act *x,
                                    const pl_act *residual, const float *w, int N, int C,
                                    float eps);
-/* dx[n,c] += d loss / d x; it accumulates, because dx is the residual stream's
- * gradient. dw[c] += sum_n dout * x * rstd. */
+/* Adds d loss / d x to dx [n,c], because dx is the residual stream's gradient, and
+ * sum_n dout * x * rstd to dw[c]. */
 typedef void pl_op_rmsnorm_backward(pl_backend *be, pl_act *dx, float *dw,
                                     const pl_act *dout, const pl_act *x, const float *w,
                                     const float *rstd, int N, int C);
@@ -118,7 +119,7 @@ typedef void pl_op_head_norm_backward(pl_backend *be, pl_act *dqkv, float *dw,
 /* out[n,o] = sum_i x[n,i] w[o,i] */
 typedef void pl_op_matmul_forward(pl_backend *be, pl_act *out, const pl_act *x,
                                   const pl_weight *w, int N, int O, int I);
-/* dx[n,i] = sum_o dout[n,o] w[o,i]; with `accumulate` it is added to dx. */
+/* dx[n,i] = sum_o dout[n,o] w[o,i]; with `accumulate`, the sum is added to dx. */
 typedef void pl_op_matmul_dx(pl_backend *be, pl_act *dx, const pl_act *dout,
                              const pl_weight *w, int N, int O, int I, bool accumulate);
 /* dw[o,i] += sum_n dout[n,o] x[n,i], fp32 */
@@ -169,8 +170,9 @@ typedef void pl_op_swiglu_backward(pl_backend *be, pl_act *dgu, const pl_act *do
 
 /* Linear + cross-entropy, in row chunks: the [N,V] logits never exist whole.
  *   loss[n] = logsumexp_v(x w^T) - logit[target]; 0 where target < 0
- * If `dx` is given, the gradients of *scale * sum loss too: dx is overwritten, dw is
- * added to (fp32). `scale` is memory of the backend; without dx it may be NULL. */
+ * If `dx` is given, it also computes the gradients of *scale * sum loss: dx is
+ * overwritten, and dw (fp32) is added to. `scale` is memory of the backend; without dx
+ * it may be NULL. */
 typedef void pl_op_classifier(pl_backend *be, float *loss, pl_act *dx, float *dw,
                               const pl_act *x, const pl_weight *w,
                               const int32_t *targets, const float *scale, int N, int V,
@@ -211,9 +213,11 @@ typedef void pl_op_muon(pl_backend *be, float *p, float *m, float *g, float *wor
         3.4445f, -4.7750f, 2.0315f                                                     \
     }
 enum { PL_MUON_ITERATIONS = 5 };
-/* Working memory of muon: X twice and S twice, sides rounded up to whole tiles. */
+/* Returns the working memory of muon: X twice and S twice, with sides rounded up to
+ * whole tiles. */
 size_t pl_muon_work_floats(int O, int I);
-/* The largest pl_muon_work_floats of any of the runs; 0 if AdamW steps all of them. */
+/* Returns the largest pl_muon_work_floats among the runs; 0 if AdamW steps all of
+ * them. */
 size_t pl_update_work_floats(const pl_update_run *runs, int n_runs);
 
 /* ---- a whole step ---- */
@@ -236,8 +240,8 @@ typedef void pl_op_perform(pl_backend *be, pl_routine **routine, uint64_t shape,
 typedef void pl_op_routine_destroy(pl_backend *be, pl_routine **routine);
 
 /* The operations by kind. A backend's declarations and its table are generated from
- * these lists. matmul_dx stands with the weights because it needs no transposed copy of
- * them. */
+ * these lists. matmul_dx is in the list of weights, because it needs no transposed copy
+ * of them. */
 /* clang-format off */
 #define PL_OPS_OF_MEMORY(X) \
     X(alloc) X(release) X(upload) X(download) X(fill_zero) X(sync)

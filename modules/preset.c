@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { FAMILY_MAX = 1 << 12 }; /* largest P of flat-moe-P and diloco-P */
+enum { FAMILY_MAX = 1 << 12 }; /* the largest P in flat-moe-P and diloco-P */
 
 static const pl_shape laptop = {.vocab = 2048,
                                 .width = 128,
@@ -110,7 +110,8 @@ static pl_status fill_preset(const preset *p, int family, pl_shape *shape,
         .embed_choice = p->embed_choice, .head_choice = p->head_choice, .replicas = 1};
     PL_CHECK(pl_topology_parse_levels(p->levels, spec));
     PL_CHECK(pl_topology_parse_private(p->private_blocks, shape->n_blocks, spec));
-    /* the number gives replicas of a common path, or the modules of the one level */
+    /* the number is that of replicas of a common path, or of modules of the only
+     * level */
     if (p->embed_choice == PL_CHOICE_COMMON)
         spec->replicas = family;
     else if (spec->n_levels == 1)

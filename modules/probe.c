@@ -53,10 +53,9 @@ pl_status pl_probe(pl_backend *be, const pl_probe_options *options,
     PL_TRY(probe_train_create(be, options, &train));
     PL_TRY(probe_ops_create(be, options, out, &ops));
     out->n_params = probe_train_params(train);
-    /* A GPU works while its host continues, and launching and waiting take as long as a
-     * short operation. So such an operation is repeated until a sample lasts long
-     * enough. The first call, which loads kernels and chooses algorithms, is not
-     * measured. */
+    /* Launching work on a GPU and waiting for it take as long as a short operation. So
+     * a short operation is repeated until a sample lasts long enough. The first call,
+     * which loads kernels and chooses algorithms, is not measured. */
     for (int i = 0; i < out->n_rows; i++) {
         double seconds = INFINITY;
         for (int k = 0; k < 2 && be->memory_bytes > 0; k++)
@@ -81,8 +80,8 @@ pl_status pl_probe(pl_backend *be, const pl_probe_options *options,
     }
     if (options->memory)
         PL_TRY(probe_ops_memory(ops, &out->memory_rate));
-    /* The classifier's row computes the three products that also have rows of their
-     * own. So the FLOPs of a step are the sum over products and attention alone. */
+    /* The classifier computes three products that also have rows of their own, so only
+     * products and attention count for the FLOPs of a step. */
     for (int i = 0; i < out->n_rows; i++) {
         const pl_probe_row *row = &out->rows[i];
         const double flops = row->flops * row->calls;

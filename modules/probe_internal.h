@@ -17,8 +17,8 @@ PL_MUST_CHECK pl_status probe_ops_create(pl_backend *be,
                                          pl_probe_report *report, probe_ops **out);
 void probe_ops_destroy(probe_ops **ops);
 void probe_ops_call(probe_ops *ops, int row);
-/* Bytes per second of an operation that reads, or reads and writes, memory far larger
- * than any cache. */
+/* Measures the bytes per second of operations that read, or read and write, memory far
+ * larger than any cache. */
 PL_MUST_CHECK pl_status probe_ops_memory(probe_ops *ops, double *rate);
 
 /* ---- the step ---- */
@@ -31,7 +31,7 @@ void probe_train_destroy(probe_train **train);
 PL_MUST_CHECK pl_status probe_train_step(probe_train *train);
 uint64_t probe_train_params(const probe_train *train);
 
-/* Seconds by the clock that the options ask for. */
+/* Returns seconds of the clock that the options choose. */
 double probe_now(const pl_probe_options *options);
 
 #ifdef __cplusplus

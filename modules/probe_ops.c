@@ -17,7 +17,7 @@ struct probe_ops {
     pl_probe_options options;
     int N, heads, kv_heads, D, width, ffn, vocab, qkv_width;
     pl_act *a, *b, *c, *d; /* [N, the widest] */
-    /* as large as the largest matrix, or as all matrices of a block */
+    /* each has the size of the largest matrix, or of all matrices of a block */
     float *w, *dw, *m, *v;
     float *rstd, *loss, *lse; /* [N], [N], [N, heads] */
     void *tokens;             /* [N] */
@@ -27,7 +27,7 @@ struct probe_ops {
         operation call;
         int weight;
     } what[PL_PROBE_ROWS]; /* parallel to the rows of the report */
-    int which;             /* index of the current product's weight */
+    int which;             /* index of the weight of the current product */
     size_t stream;         /* floats in one stream of memory */
 };
 
@@ -121,7 +121,8 @@ static void adamw(probe_ops *x)
 }
 static void sum_squares(probe_ops *x)
 {
-    void *out = x->loss; /* memory of the backend, whose contents do not matter */
+    /* memory of the backend, used because its contents do not matter */
+    void *out = x->loss;
     x->be->ops->sum_squares(x->be, out, x->dw, block_params(x));
 }
 static void refresh(probe_ops *x)
@@ -155,8 +156,8 @@ static void add_product(probe_ops *x, pl_probe_report *report, const char *name,
     x->what[last].weight = weight;
 }
 
-/* Adds the products. Their bytes: e per activation and per weight, 4 per gradient (read
- * and written), 4 per logit. */
+/* Adds the products. They move e bytes per activation and per weight, 4 per gradient
+ * (which is read and written), and 4 per logit. */
 static void add_products(probe_ops *x, pl_probe_report *report)
 {
     static const char *const names[] = {"qkv", "o", "gate_up", "down", "head"};
@@ -184,7 +185,7 @@ static void add_others(probe_ops *x, pl_probe_report *report)
     const double F = x->ffn, V = x->vocab, W = x->qkv_width,
                  P = (double)block_params(x);
     const double heads = (double)x->heads * x->D;
-    /* only the causal half; each product counts 2 */
+    /* only the causal half counts; each multiply-add is 2 FLOPs */
     const double scores = N * s->context * heads;
     const int blocks = s->n_blocks, norms = 2 * blocks + 1;
     pl_probe_row *row = add_operation(x, report, "classifier", classifier, 1);
@@ -230,7 +231,7 @@ static pl_status device_floats(probe_ops *x, size_t n, float scale, uint64_t see
     if (scale == 0.0f)
         return PL_OK;
     PL_CHECK(pl_try_alloc(n * sizeof(float), "probe values", (void **)&host));
-    for (size_t i = 0; i < n; i++) /* drawn once, then repeated */
+    for (size_t i = 0; i < n; i++) /* values are drawn once, then repeated */
         host[i] = i < DRAWN ? scale * pl_random_normal(seed, 0, i) : host[i - DRAWN];
     x->be->ops->upload(x->be, *out, host, n * sizeof(float));
     const pl_status status = x->be->ops->sync(x->be);
@@ -289,7 +290,8 @@ static pl_status make_buffers(probe_ops *x)
     float **const floats[] = {&x->w, &x->dw, &x->m, &x->v};
     for (size_t i = 0; i < 4; i++)
         PL_CHECK(device_floats(x, params, i < 2 ? 0.05f : 0.0f, 10 + i, floats[i]));
-    PL_CHECK(device_floats(x, N, 1.0f, 14, &x->rstd)); /* also serves as a scale */
+    /* rstd is also used as a scale */
+    PL_CHECK(device_floats(x, N, 1.0f, 14, &x->rstd));
     PL_CHECK(device_floats(x, N, 0, 0, &x->loss));
     PL_CHECK(device_floats(x, N * (size_t)x->heads, 0, 0, &x->lse));
     return make_tokens(x);
@@ -320,7 +322,7 @@ pl_status probe_ops_create(pl_backend *be, const pl_probe_options *options,
     PL_TRY(make_buffers(x));
     for (int i = QKV; i <= HEAD; i++)
         PL_TRY(be->ops->weight_create(be, x->w, x->rows[i], x->cols[i], &x->weight[i]));
-    /* without this a copy would hold zeros, which a GPU multiplies faster */
+    /* without this, the copies would be zeros, which a GPU multiplies faster */
     be->ops->weights_refresh(be, x->weight, N_WEIGHTS);
     PL_TRY(be->ops->sync(be));
     add_products(x, report);

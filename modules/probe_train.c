@@ -28,7 +28,8 @@ static pl_status fill_tensor(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-/* Uses all processors: one would need more than a minute for a billion parameters. */
+/* It uses all processors, because one would need more than a minute for a billion
+ * parameters. */
 pl_status pl_probe_params(const pl_topology *topology, float *params)
 {
     filling f = {topology, params};

@@ -12,7 +12,7 @@ typedef struct pl_shape {
     int width;      /* C */
     int n_heads;    /* H query heads */
     int n_kv_heads; /* G, kv heads; divides n_heads */
-    int head_size;  /* even; H*head_size need not equal width */
+    int head_size;  /* even; H * head_size may differ from width */
     int ffn;        /* F, the inner width of SwiGLU */
     int n_blocks;   /* blocks of the whole path */
     int context;    /* T, longest sequence */
@@ -23,11 +23,12 @@ typedef struct pl_shape {
     bool qk_norm;
 } pl_shape;
 
-/* The text of ERR_CONFIG names the two numbers that do not fit together, and what to
+/* ERR_CONFIG: the error names the two numbers that do not fit together, and what to
  * change. */
 PL_MUST_CHECK pl_status pl_shape_check(const pl_shape *shape);
 
-/* The parameters of the blocks' matrices, which Muon steps if a run uses it. */
+/* Returns the number of parameters in matrices of blocks, which Muon steps if a run
+ * uses it. */
 size_t pl_shape_hidden_params(const pl_shape *shape);
 
 #ifdef __cplusplus

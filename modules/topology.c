@@ -18,11 +18,11 @@ static const double init_std = 0.02;
 
 struct pl_topology {
     pl_shape shape;
-    pl_topology_spec spec; /* as given, with `blocks` filled in */
+    pl_topology_spec spec; /* the caller's spec, with `blocks` filled in */
     int n_paths, n_slots, n_tensors, n_modules;
     size_t path_params;
     pl_slot *slots;
-    int *first_module; /* [slots] number of the slot's first module */
+    int *first_module; /* [slots] for each slot, the number of its first module */
     pl_tensor *tensors;
 };
 
@@ -58,7 +58,8 @@ static void open_slot(pl_topology *t, pl_slot_kind kind, int choice, const char 
     t->n_modules += slot->n_experts;
 }
 
-/* Appends a tensor to the slot opened last. init_std 0 makes it a norm's weight. */
+/* Appends a tensor to the slot that was added last. With init_std 0 it is the weight of
+ * a norm. */
 static void add_tensor(pl_topology *t, int block, const char *name, int rows, int cols,
                        double std)
 {
@@ -123,8 +124,8 @@ pl_status pl_topology_create(const pl_shape *shape, const pl_topology_spec *spec
     t->n_paths = pl_topology_spec_n_paths(&t->spec);
     open_slot(t, PL_SLOT_EMBED, t->spec.embed_choice, "embed");
     add_tensor(t, -1, "model.embed_tokens.weight", s->vocab, s->width, init_std);
-    /* first the levels, each without its private blocks; then the private blocks, in
-     * order */
+    /* Adds slots: first the levels, each without its private blocks; then the private
+     * blocks, in order. */
     char name[PL_NAME_MAX];
     for (int l = 0, b = 0; l < t->spec.n_levels; l++) {
         snprintf(name, sizeof name, "L%d", l + 1);
@@ -214,8 +215,8 @@ uint64_t pl_topology_total_params(const pl_topology *t)
 }
 
 /* ---- modules and paths ---- */
-/* The expert that a path takes at a level: the paths are numbered row-major over the
- * levels. */
+/* Returns the expert that a path takes at a level; paths are numbered row-major over
+ * the levels. */
 static int level_of_path(const pl_topology *t, int path, int level)
 {
     for (int l = t->spec.n_levels; l > level; l--)
@@ -246,8 +247,8 @@ int pl_topology_module_of_path(const pl_topology *t, int slot, int path)
     return pl_topology_module(t, slot, expert_of_path(t, slot, path));
 }
 
-/* Modules of a slot are consecutive: the slot is the last one whose first module is not
- * above `module`. */
+/* Modules of a slot are consecutive, so the module's slot is the last one whose first
+ * module is not above `module`. */
 int pl_topology_module_slot(const pl_topology *t, int module)
 {
     int slot = t->n_slots - 1;
@@ -262,8 +263,8 @@ bool pl_topology_path_has(const pl_topology *t, int path, int module)
     return pl_topology_module_of_path(t, slot, path) == module;
 }
 
-/* Paths are all combinations, so every module of a slot has the same number of
- * paths. */
+/* Paths are all combinations of experts, so every module of a slot has the same number
+ * of paths. */
 int pl_topology_module_n_paths(const pl_topology *t, int module)
 {
     return t->n_paths / t->slots[pl_topology_module_slot(t, module)].n_experts;
@@ -311,8 +312,7 @@ void pl_topology_module_name(const pl_topology *t, int module, char out[PL_NAME_
              module - t->first_module[slot]);
 }
 
-/* Compares with the one valid spelling of each module's name, so "L1.E01" is not
- * found. */
+/* Finds only the one valid spelling of each module's name, so "L1.E01" is not found. */
 int pl_topology_find_module(const pl_topology *t, const char *name)
 {
     char spelling[PL_NAME_MAX];

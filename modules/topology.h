@@ -22,26 +22,29 @@ extern "C" {
 #endif
 
 enum { PL_LEVELS_MAX = 8, PL_NAME_MAX = 64, PL_BLOCKS_MAX = 256 };
-enum { PL_CHOICE_COMMON = 0, PL_CHOICE_PRIVATE = -1 }; /* l >= 1 is level l */
+/* a value l >= 1 means level l */
+enum { PL_CHOICE_COMMON = 0, PL_CHOICE_PRIVATE = -1 };
 
 typedef struct pl_topology_spec {
     int n_levels;               /* 1.. PL_LEVELS_MAX */
     int experts[PL_LEVELS_MAX]; /* K_l */
-    int blocks[PL_LEVELS_MAX]; /* consecutive blocks of level l; all 0 = split evenly */
+    int blocks[PL_LEVELS_MAX]; /* number of blocks of each level; all 0: split evenly */
     int embed_choice;          /* COMMON, PRIVATE or a level */
-    /* as embed_choice, for the final norm and an untied output matrix */
+    /* the same for the final norm and an untied output matrix */
     int head_choice;
-    bool private_block[PL_BLOCKS_MAX]; /* block b is path-specific inside its level */
-    int replicas;                      /* R >= 1 of each path */
+    /* whether block b is path-specific inside its level */
+    bool private_block[PL_BLOCKS_MAX];
+    int replicas; /* R >= 1 of each path */
 } pl_topology_spec;
 
 /* Parses e.g. "2x2" into n_levels and experts; the other fields stay as they are.
  * ERR_CONFIG. */
 PL_MUST_CHECK pl_status pl_topology_parse_levels(const char *text,
                                                  pl_topology_spec *spec);
-/* The number of paths that the levels make; INT_MAX if it does not fit an int. */
+/* Returns the number of paths of these levels; INT_MAX if it does not fit into an
+ * int. */
 int pl_topology_spec_n_paths(const pl_topology_spec *spec);
-/* Parses e.g. "0,5,6,11" into private_block ("" = none). ERR_CONFIG. */
+/* Parses e.g. "0,5,6,11" into private_block ("": no block). ERR_CONFIG. */
 PL_MUST_CHECK pl_status pl_topology_parse_private(const char *text, int n_blocks,
                                                   pl_topology_spec *spec);
 
@@ -52,8 +55,8 @@ typedef struct pl_slot {
     pl_slot_kind kind;
     int choice;      /* COMMON, PRIVATE or level */
     int n_experts;   /* K */
-    size_t offset;   /* of its region in a path's parameters, floats */
-    size_t n_params; /* of one expert, floats */
+    size_t offset;   /* offset of the slot's region in a path's parameters, in floats */
+    size_t n_params; /* number of floats of one expert */
     int first_tensor, n_tensors;
 } pl_slot;
 
@@ -61,14 +64,15 @@ typedef struct pl_tensor {
     char name[PL_NAME_MAX]; /* Llama names: "model.layers.3.self_attn.q_proj.weight" */
     int slot, block;        /* block -1 outside blocks */
     int rows, cols;         /* [rows, cols], row-major; a vector has rows 1 */
-    size_t offset;          /* in a path's parameters, floats */
-    bool decay;             /* weight decay applies (matrices, not norms) */
-    double init_std;        /* 0: filled with ones */
+    size_t offset;          /* offset in a path's parameters, in floats */
+    bool decay;      /* whether weight decay applies: to matrices, not to norms */
+    double init_std; /* 0: filled with ones */
 } pl_tensor;
 
 typedef struct pl_topology pl_topology;
 
-/* Copies shape and spec. ERR_CONFIG with numbers and remedy. */
+/* Makes a topology from copies of shape and spec. ERR_CONFIG has the numbers and the
+ * remedy. */
 PL_MUST_CHECK pl_status pl_topology_create(const pl_shape *shape,
                                            const pl_topology_spec *spec,
                                            pl_topology **out);
@@ -111,30 +115,31 @@ bool pl_topology_path_has(const pl_topology *t, int path, int module);
  * (from 1) that `expert` was a part of. */
 int pl_topology_ancestor(const pl_topology *t, const int experts[PL_LEVELS_MAX],
                          int level, int expert);
-/* The path of the ancestor from which this path descends: its number, and its name
- * there. */
+/* The first returns the number of the ancestor's path from which this path descends,
+ * the second writes its name there. */
 int pl_topology_ancestor_path(const pl_topology *t, const int experts[PL_LEVELS_MAX],
                               int path);
 void pl_topology_ancestor_path_name(const pl_topology *t,
                                     const int experts[PL_LEVELS_MAX], int path,
                                     char out[PL_NAME_MAX]);
-/* The module of `from`, a topology with the same slots, from which this one descends.
+/* Returns the module of `from`, a topology with the same slots, from which this module
+ * descends.
  */
 int pl_topology_ancestor_module(const pl_topology *t, const pl_topology *from,
                                 int module);
 
-/* Deterministic initial values of one module's region: normal(0, init_std), keyed by
+/* Writes the initial values of one module's region: normal(0, init_std), keyed by
  * (seed, tensor name). They are the same for every expert of a slot and for every
  * topology of the same shape. `params` has the slot's n_params floats. */
 void pl_topology_init(const pl_topology *t, int slot, uint64_t seed, float *params);
-/* The same for a single tensor, [rows, cols]. */
+/* Writes the initial values of one tensor [rows, cols]. */
 void pl_tensor_init(const pl_tensor *tensor, uint64_t seed, float *values);
 
-/* Forward+backward FLOPs of one token of one path at sequence length T (6 a
- * matmul parameter plus attention), and forward only (2). */
+/* Returns the FLOPs per token of one path at sequence length T: 6 per parameter of a
+ * matrix for forward and backward, or 2 for forward alone, plus attention. */
 double pl_topology_flops_per_token(const pl_topology *t, int context, bool backward);
 
-/* A preset by name: fills shape and spec. pl_preset_names lists all names,
+/* Fills shape and spec from the preset of this name. pl_preset_names lists all names,
  * NULL-terminated. A name that ends in P is a family (flat-moe-P, diloco-P) and is
  * called with a number in place of P. ERR_CONFIG names the nearest preset, and all of
  * them. */

@@ -3,8 +3,8 @@
 #include <ctype.h>
 #include <string.h>
 
-/* Reads a decimal of at most six digits at *text and steps over it; -1 if there is
- * none. Six digits cannot overflow and exceed every limit here. */
+/* Reads a decimal of at most six digits at *text and moves past it; -1 if *text does
+ * not begin with a digit. Six digits cannot overflow and exceed every limit here. */
 static int take_number(const char **text)
 {
     int value = 0, n_digits = 0;
@@ -25,7 +25,8 @@ pl_status pl_topology_parse_levels(const char *text, pl_topology_spec *spec)
                            "write for example 2x2, 16x16 or 1",
                            text);
         if (n == PL_LEVELS_MAX)
-            return pl_fail(PL_ERR_CONFIG, "levels \"%s\" are more than %d", text,
+            return pl_fail(PL_ERR_CONFIG,
+                           "levels \"%s\" are too many; a topology can have %d", text,
                            PL_LEVELS_MAX);
         experts[n++] = k;
         if (*at != 'x')
@@ -34,7 +35,7 @@ pl_status pl_topology_parse_levels(const char *text, pl_topology_spec *spec)
     if (*at != '\0')
         return pl_fail(
             PL_ERR_CONFIG,
-            "levels \"%s\" cannot be read from \"%s\" on; write for example 2x2", text,
+            "levels \"%s\" are malformed from \"%s\" on; write for example 2x2", text,
             at);
     spec->n_levels = n;
     memcpy(spec->experts, experts, sizeof experts);
@@ -68,8 +69,8 @@ static pl_status check_choice(const char *slot, int choice, int n_levels)
 {
     if (choice < PL_CHOICE_PRIVATE || choice > n_levels)
         return pl_fail(PL_ERR_CONFIG,
-                       "%s has choice %d; choose a level of 1..%d, 0 (common) "
-                       "or -1 (private)",
+                       "%s has the choice %d, which does not exist; choose a level of "
+                       "1..%d, 0 (common) or -1 (private)",
                        slot, choice, n_levels);
     return PL_OK;
 }
@@ -98,7 +99,7 @@ static pl_status check_counts(const pl_topology_spec *spec)
     return check_choice("the head", spec->head_choice, spec->n_levels);
 }
 
-/* Keeps blocks[] as given, or makes it n_blocks / L each if all are 0. */
+/* If all of blocks[] are 0, sets each to n_blocks / L. */
 static pl_status fill_blocks(int n_blocks, pl_topology_spec *spec)
 {
     int64_t sum = 0;
@@ -107,8 +108,8 @@ static pl_status fill_blocks(int n_blocks, pl_topology_spec *spec)
     if (sum == 0) {
         if (n_blocks % spec->n_levels != 0)
             return pl_fail(PL_ERR_CONFIG,
-                           "%d blocks do not split evenly into %d levels; give the "
-                           "blocks of each level, or another number of blocks",
+                           "%d blocks cannot be divided evenly into %d levels; give "
+                           "the blocks of each level, or a different number of blocks",
                            n_blocks, spec->n_levels);
         for (int l = 0; l < spec->n_levels; l++)
             spec->blocks[l] = n_blocks / spec->n_levels;
@@ -126,8 +127,8 @@ static pl_status fill_blocks(int n_blocks, pl_topology_spec *spec)
     return PL_OK;
 }
 
-/* A level whose blocks are all private would have no module of its own, so choosing its
- * experts would mean nothing. */
+/* Refuses a level whose blocks are all private, because it would have no modules to
+ * choose. */
 static pl_status check_private(int n_blocks, const pl_topology_spec *spec)
 {
     for (int b = n_blocks; b < PL_BLOCKS_MAX; b++)

@@ -1,4 +1,4 @@
-/* The checks of a topology's specification, made before anything is built on it. */
+/* Checks a topology's specification before it is used. */
 #ifndef PL_MODULES_TOPOLOGY_SPEC_H
 #define PL_MODULES_TOPOLOGY_SPEC_H
 #include "modules/topology.h"

@@ -23,9 +23,8 @@ extern "C" {
 #endif
 
 /* The round of `module` to which a path's phase contributes; -1 if it contributes to no
- * round (always in an arm that scores, and for a frozen module). Under
- * delayed-nesterov the result means
- * nothing, because the home numbers the arrivals. */
+ * round (always in an arm that scores, and for a frozen module). Under delayed-nesterov
+ * the result means nothing, because the home numbers the arrivals. */
 int64_t pl_round_of(const pl_arm *arm, const pl_topology *t, int module, int64_t phase);
 /* The version that an update of this round is relative to. */
 uint64_t pl_round_base(const pl_arm *arm, const pl_topology *t, int module,

@@ -47,7 +47,7 @@ void OP(sum_squares)(pl_backend *be, double *out, const float *g, size_t n)
         *out += parts[c];
 }
 
-/* The equation's constants, computed once per call. */
+/* The constants of AdamW's equation, computed once per call. */
 typedef struct rates {
     float lr, beta1, beta2, eps, decay, grad_scale;
     float m_scale, v_scale; /* 1/(1-b1^t), 1/(1-b2^t) */

@@ -85,7 +85,7 @@ static void load_block(backward *w, int h, int i0)
 
 /* ---- P and dS ---- */
 
-/* Turns the scores of MR keys from k on into P, in place. */
+/* Replaces the scores of MR keys, from k on, by P. */
 ALWAYS_INLINE void p_tile(const backward *w, const panel *p, int k, vfloat sum[MR][2],
                           const int first, const pl_type type)
 {
@@ -104,8 +104,8 @@ ALWAYS_INLINE void p_tile(const backward *w, const panel *p, int k, vfloat sum[M
     }
 }
 
-/* Computes dS of the same keys, and in bf16 its pairs too. The factor `scale` is
- * applied when dQ and dK are stored. */
+/* Computes dS of MR keys and, in bf16, its pairs. dQ and dK are multiplied by `scale`
+ * when they are stored. */
 ALWAYS_INLINE void ds_tile(const backward *w, const panel *p, int k, vfloat prob[MR][2],
                            vfloat sum[MR][2], const int first, const pl_type type)
 {
@@ -236,8 +236,7 @@ ALWAYS_INLINE void backward_keys(const backward *w, int i0, int n_rows,
     }
 }
 
-/* Stores the rows of a float matrix [n_rows, Dp], times `scale`, at n_rows positions of
- * a head. */
+/* Stores a float matrix [n_rows, Dp], times `scale`, at n_rows positions of a head. */
 static void store_rows(const backward *w, size_t at, const float *x, float scale,
                        int n_rows)
 {
@@ -260,7 +259,7 @@ static void backward_block(backward *w, int h, int i0)
     store_rows(w, head_at(s, 0, h) + (size_t)i0 * s->stride, w->dq, s->scale, n_rows);
 }
 
-/* Computes the one text to which w has been narrowed. */
+/* Computes the text that `w` describes. */
 static void backward_text(backward *w, int g)
 {
     const shape *s = &w->s;

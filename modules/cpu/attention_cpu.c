@@ -16,18 +16,19 @@ typedef struct forward {
     pl_act *out;
     float *lse;
     const pl_act *qkv;
-    const int32_t *texts;  /* [B,T], or NULL */
-    int first;             /* position of the first row of qkv and out */
-    const pl_act *from[2]; /* keys, values: kv head g of sequence b begins at element */
+    const int32_t *texts; /* [B,T], or NULL */
+    int first;            /* position of the first row of qkv and out */
+    /* keys, then values: head g of sequence b begins at element */
+    const pl_act *from[2];
     size_t at[2], next_b, stride;      /* at + b next_b + g D */
     char *keys, *values, *value_pairs; /* [Tp, Dw]; pairs [Tp/2, Dp] */
     char *q_rows, *q_turned;           /* [QB, Dw], [Dw, QB] */
-    /* the scores [KB, QB]; later P, in bf16 in pairs of keys */
+    /* [KB, QB] scores, later P; in bf16, P is stored in pairs of keys */
     float *scores;
     float *o; /* [QB, Dp] */
-    /* of the keys so far: the largest exponent, the sum */
+    /* for each query, over the keys so far: the largest exponent, and the sum */
     float most[QB], sum[QB];
-    /* what earlier sums are scaled by; 1/sum at the end */
+    /* the factor for earlier sums; at the end, 1/sum */
     float factor[QB], inverse[QB];
 } forward;
 
@@ -51,8 +52,8 @@ static void forward_carve(forward *f, char *at)
 
 /* ---- scores ---- */
 
-/* Scores of MR keys from k on for a panel, from vector `first` on; `top` gets the
- * largest score of each query. */
+/* Computes scores of MR keys from k on for a panel, from vector `first` on; `top` gets
+ * each query's largest score. */
 ALWAYS_INLINE void score_tile(const forward *f, const panel *p, const char *keys, int k,
                               vfloat top[2], const int first, const pl_type type)
 {
@@ -74,8 +75,8 @@ ALWAYS_INLINE void score_tile(const forward *f, const panel *p, const char *keys
         }
 }
 
-/* Exponentials of the scores of LANES queries with one key; 0 for queries that do not
- * see the key. */
+/* Returns the exponentials of the scores of LANES queries with one key; 0 for queries
+ * that do not see the key. */
 ALWAYS_INLINE vfloat exp_lanes(const forward *f, const panel *p, int k, int v,
                                float scale, vfloat most)
 {
@@ -134,9 +135,10 @@ ALWAYS_INLINE void softmax_panel(forward *f, const panel *p, int j0, const pl_ty
 
 /* ---- sums of values ---- */
 
-/* Where the output rows of a block go: to o, or to out after the last block of keys. */
+/* Where a block's output rows are stored: in o or, after the last block of keys, in
+ * out. */
 typedef struct target {
-    size_t at; /* index in out of the block's first row */
+    size_t at; /* index in `out` of the block's first row */
     int n_rows;
     bool is_first, is_last;
 } target;
@@ -198,7 +200,7 @@ static void finish_sums(forward *f, float *lse, int n_rows)
     }
 }
 
-/* One block of queries against all keys that it sees. */
+/* Computes one block of queries with all keys that it sees. */
 ALWAYS_INLINE void forward_keys(forward *f, float *lse, target t, int i0,
                                 const pl_type type)
 {
@@ -238,7 +240,7 @@ static void forward_block(forward *f, int h, int i0)
         forward_keys(f, lse, t, i0, PL_F32);
 }
 
-/* Computes the one text to which f has been narrowed. */
+/* Computes the text that `f` describes. */
 static void forward_text(forward *f, int g)
 {
     const shape *s = &f->s;
@@ -272,7 +274,7 @@ static void forward_task(const forward *f, int b, int g)
     }
 }
 
-/* Runs all tasks of `job`, whose scratch memory is not allotted yet. */
+/* Allots scratch memory to the job and runs all its tasks. */
 static void forward_all(pl_backend *be, const forward *job)
 {
     const int n_threads = be->n_threads, G = job->s.G, n_tasks = job->s.B * G;

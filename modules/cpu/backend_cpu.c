@@ -11,17 +11,17 @@
 typedef struct cpu_isa {
     const char *name;
     const pl_ops *ops;
-    bool usable;    /* this machine has it */
-    bool bf16;      /* ... and it multiplies bf16 */
-    bool fast_bf16; /* ... and does so faster than f32 */
-    bool f16;       /* ... and it has fp16 arithmetic */
-    bool tiles;     /* ... and computes dw by own tiles faster than a library does */
+    bool usable;    /* this machine has the instruction set */
+    bool bf16;      /* ... and the set multiplies bf16 */
+    bool fast_bf16; /* ... and multiplies bf16 faster than f32 */
+    bool f16;       /* ... and the set has fp16 arithmetic */
+    bool tiles;     /* ... and our own tiles compute dw faster than a library */
 } cpu_isa;
 
 enum { N_ISA = 5 };
 
 #if defined(__x86_64__)
-/* Whether the system keeps the registers of AMX for a process. */
+/* Whether the operating system saves the registers of AMX. */
 static bool saves_tiles(void)
 {
     unsigned a = 0, b = 0, c = 0, d = 0, low = 0, high = 0;
@@ -92,7 +92,7 @@ static bool is_int8(const char *precision)
     return precision != NULL && strcmp(precision, "int8") == 0;
 }
 
-/* f16: activations are f32 and products fp16. */
+/* The arithmetic of products; with IN_F16 activations are f32 and products fp16. */
 typedef enum arithmetic { IN_F32, IN_BF16, IN_F16 } arithmetic;
 static const char *const arithmetic_names[] = {"f32", "bf16", "f16"};
 
@@ -142,7 +142,8 @@ pl_status cpu_backend_create_isa(const pl_backend_options *options, const char *
     gemm *library;
     *out = NULL;
     if (options->n_threads < 1)
-        return pl_fail(PL_ERR_CONFIG, "the cpu backend cannot run on %d threads: use 1",
+        return pl_fail(PL_ERR_CONFIG,
+                       "the cpu backend cannot run on %d threads; use 1 or more",
                        options->n_threads);
     PL_CHECK(choose_isa(isa, &chosen));
     PL_CHECK(choose_arithmetic(options->precision, &chosen, &chosen_in));

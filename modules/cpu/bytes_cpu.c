@@ -20,12 +20,12 @@ enum {
     ROWS = 4,
     TILE = LANES == 16 ? 4 : 1,
     BEGINS = LANES < 16 ? 8 : 16,
-    BLOCK = 32 /* rows of x that are converted to bytes and used at a time */
+    BLOCK = 32 /* number of rows of x that are converted to bytes at once */
 };
 
-/* One group of a row of x. */
+/* One group of a row of x, converted to bytes. */
 typedef struct group {
-    int32_t begin[16]; /* the first BEGINS are used; together they sum to -128 sum q */
+    int32_t begin[16]; /* the first BEGINS are used; their sum is -128 sum q */
     int8_t q[GROUP];
     float step;
     int32_t pad[15]; /* fills the struct up to whole cache lines */
@@ -37,7 +37,7 @@ typedef struct bytes_job {
     int N, n_groups;
     pl_type out_type;
     pl_act *out;
-    size_t first; /* the row of out to which row 0 of x belongs */
+    size_t first; /* row 0 of x belongs to this row of `out` */
 } bytes_job;
 
 /* ---- x as bytes ---- */
@@ -52,8 +52,8 @@ ALWAYS_INLINE int nearest(float x)
     return bits - 0x4b400000;
 }
 
-/* x is padded with zeros. If a value of x is NaN, the step becomes NaN, so that it
- * shows in the outputs. */
+/* Converts a group of x, which is padded with zeros. If a value of x is NaN, the step
+ * becomes NaN, so that the outputs become NaN, too. */
 static void encode_group(group *g, const float x[GROUP])
 {
     vfloat most = {0}, odd = {0};

@@ -16,18 +16,19 @@
 #include "modules/cpu/ops_cpu.h"
 #include "modules/cpu/product.h"
 
-enum { QB = 64, KB = 64 }; /* queries and keys that are computed at a time */
+/* number of queries, and of keys, that are computed at once */
+enum { QB = 64, KB = 64 };
 
 typedef struct shape {
     pl_type type;
     int B, T, H, G, D;
-    int Tp; /* T padded to blocks */
-    /* distance in lse between the positions of two neighbouring heads: T of the whole
-     * row */
+    int Tp; /* T rounded up to whole blocks */
+    /* distance in lse between neighbouring heads: the whole row's T */
     int row;
-    /* words of a row, and columns of floats or pairs, rounded up to whole vectors */
+    /* words per row (Dw) and columns of floats or pairs (Dp), rounded up to whole
+     * vectors */
     int Dw, Dp;
-    size_t stride; /* elements from a position to the next in qkv */
+    size_t stride; /* number of elements between positions in qkv */
     float scale;
 } shape;
 
@@ -52,12 +53,13 @@ static inline shape make_shape(pl_type type, int B, int T, int H, int G, int D)
                    .scale = 1.0f / sqrtf((float)D)};
 }
 
-/* First element of position 0 of a head of qkv; k heads follow the H query heads. */
+/* Returns the index in qkv of a head's first element at position 0; k heads follow the
+ * H query heads. */
 static inline size_t head_at(const shape *s, int b, int head)
 {
     return (size_t)b * (size_t)s->T * s->stride + (size_t)head * (size_t)s->D;
 }
-/* First element of head h at position t in out and dout [B,T,H*D]. */
+/* Returns the index of head h at position t in out and dout [B,T,H*D]. */
 static inline size_t out_at(const shape *s, int b, int t, int h)
 {
     return (((size_t)b * (size_t)s->T + (size_t)t) * (size_t)s->H + (size_t)h) *
@@ -78,8 +80,8 @@ static inline shape text_shape(const shape *s, int n)
     text.Tp = padded_positions(n);
     return text;
 }
-/* The place behind the text that begins at `first` of a row; texts[t] is where the text
- * of place t begins; texts is NULL if the row is one text. */
+/* Returns the end of the text that begins at `first` of a row. texts[t] is where the
+ * text of position t begins; NULL: the row is one text. */
 static inline int text_end(const int32_t *texts, int T, int first)
 {
     int end = texts != NULL ? first + 1 : T;
@@ -88,7 +90,8 @@ static inline int text_end(const int32_t *texts, int T, int first)
     return end;
 }
 
-/* Bytes of `rows` rows of words, or of their pairs; in fp32 both are the same. */
+/* Returns the bytes of `rows` rows of words, or of their pairs; in fp32 both are the
+ * same. */
 static inline size_t words_bytes(int rows, int words)
 {
     return cpu_lines((size_t)rows * (size_t)words * WORD);
@@ -98,7 +101,7 @@ static inline size_t pairs_bytes(const shape *s, int rows)
     return s->type == PL_BF16 ? words_bytes(rows / 2, s->Dp) : 0;
 }
 
-/* Takes a part of the scratch memory. */
+/* Takes the next `bytes` of the scratch memory. */
 static inline void *carve(char **at, size_t bytes)
 {
     void *part = *at;
@@ -160,8 +163,8 @@ static inline void turn_rows(const shape *s, char *out, const char *rows)
  * diagonal + l. */
 typedef struct panel {
     int q;        /* the first query, within its block */
-    int diagonal; /* position of q minus the position of the block's first key */
-    /* number of keys that any of the queries sees, rounded up to whole tiles */
+    int diagonal; /* position of query q minus that of the block's first key */
+    /* number of keys that at least one query sees, rounded up to whole tiles */
     int n_keys;
 } panel;
 
@@ -177,7 +180,7 @@ static inline panel make_panel(const shape *s, int i0, int q, int j0)
     return (panel){.q = q, .diagonal = diagonal, .n_keys = seen < left ? seen : left};
 }
 
-/* The lanes of vector v of a panel that see key k. */
+/* Returns the mask of those lanes of a panel's vector v that see key k. */
 ALWAYS_INLINE vint seen_lanes(const panel *p, int k, int v)
 {
     return v_number() >= k - p->diagonal - v * LANES;

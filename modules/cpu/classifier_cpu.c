@@ -19,7 +19,7 @@ static float row_max(const float *row, int V)
     return most;
 }
 
-/* row = 2^(row log2e - shift); returns the sum. */
+/* Replaces each x in the row by 2^(x log2e - shift), and returns their sum. */
 static float row_exp(float *row, float shift, int V)
 {
     vfloat sum = {0};
@@ -44,7 +44,7 @@ ALWAYS_INLINE void row_scale(pl_act *out, size_t at, const float *row, float sca
 }
 
 /* Writes the loss of row n. If `dlogits` is given, writes scale * (softmax - one at the
- * target) to it; each value is rounded only once, the target's too. */
+ * target) to it; each value is rounded only once, also the target's. */
 static void softmax_row(float *loss, pl_act *dlogits, float *logits, int n,
                         int32_t target, float scale, int V, pl_type type)
 {

@@ -12,7 +12,7 @@ typedef struct decode {
     const int32_t *slot, *pos;
 } decode;
 
-/* scores[t] = scale q . key t for t < n; returns the largest. */
+/* Computes scores[t] = scale q . key t for t < n; returns the largest score. */
 static float query_scores(const decode *c, float *scores, size_t q_at, size_t kv_at,
                           int n)
 {
@@ -32,7 +32,7 @@ static float query_scores(const decode *c, float *scores, size_t q_at, size_t kv
     return most;
 }
 
-/* scores = e^(scores - most); returns the sum. */
+/* Replaces each score by e^(score - most); returns their sum. */
 static float scores_exp(float *scores, float most, int n)
 {
     vfloat sum = {0};

@@ -20,12 +20,12 @@ enum { DEEP = 1024, BLOCK = 4 * NR };
 typedef struct product {
     float *c;
     const void *a, *b;
-    size_t c_stride;      /* floats from a row of c to the next */
-    size_t a_row, a_step; /* bytes from m to m+1, from k to k+1 */
-    size_t b_panel;       /* bytes from a panel to the next */
+    size_t c_stride;      /* number of floats between rows of c */
+    size_t a_row, a_step; /* number of bytes between rows of a, and between steps k */
+    size_t b_panel;       /* number of bytes between panels of b */
     int M, N, K;
     bool add;
-    bool far; /* c lies in memory: prefetch it while the sums are computed */
+    bool far; /* c is not in a cache, so it is prefetched while sums are computed */
 } product;
 
 ALWAYS_INLINE void product_tile(const product *job, float *c, const char *a,
@@ -70,7 +70,7 @@ ALWAYS_INLINE vfloat row_lanes(const pl_act *x, size_t at, size_t stride, int ro
     return v_load_act(x, at + (size_t)row * stride, left, type);
 }
 
-/* The words of column d .. d+LANES of rows r and, in bf16, r + 1. */
+/* Returns words of columns d .. d+LANES of row r and, in bf16, also of row r + 1. */
 ALWAYS_INLINE vfloat col_words(const pl_act *x, size_t at, size_t stride, int r, int R,
                                int left, const pl_type type)
 {
@@ -118,7 +118,7 @@ typedef struct gradient {
     const pl_act *dout, *x;
     /* rows and columns of dw; number of rows summed, from row `first` on */
     int O, I, depth;
-    size_t first, panel;  /* panel: bytes of NR packed columns */
+    size_t first, panel;  /* panel: bytes of a panel of NR packed columns */
     char *packed_x, *own; /* own: a thread's packed dout, and an edge of dw */
     pl_type type;
 } gradient;
@@ -128,7 +128,7 @@ static int panels_of(int n)
     return (n + NR - 1) / NR;
 }
 
-/* Columns c0 .. c0+cols of `depth` rows of a matrix of width C. */
+/* Packs columns c0 .. c0+cols of `depth` rows of a matrix of width C. */
 static void pack_dw_columns(const gradient *g, char *out, const pl_act *x, int C,
                             int c0, int cols)
 {
@@ -137,7 +137,8 @@ static void pack_dw_columns(const gradient *g, char *out, const pl_act *x, int C
               cols, g->type);
 }
 
-/* dw[o0 .. o0+rows, i0 .. i0+cols] += the sums in a tile's scratch. */
+/* Adds a tile's sums, which are in scratch memory, to dw[o0 .. o0+rows, i0 ..
+ * i0+cols]. */
 static void add_edge(const gradient *g, const float *edge, int o0, int rows, int i0,
                      int cols)
 {

@@ -3,7 +3,7 @@
 #include "modules/cpu/ops_cpu.h"
 #include "modules/cpu/simd.h"
 
-enum { CHUNK = 1 << 14 }; /* elements that a thread takes at a time */
+enum { CHUNK = 1 << 14 }; /* number of elements that a thread takes at once */
 
 ALWAYS_INLINE void widen(float *out, const pl_act *in, size_t first, int n,
                          const pl_type type)
@@ -68,8 +68,8 @@ void OP(embed_forward)(pl_backend *be, pl_act *out, const int32_t *tokens,
                    be->act);
 }
 
-/* Adds columns c0 .. c1 of every row. A thread owns columns, so that rows with the same
- * token are added in order of n, whatever the number of threads. */
+/* Adds columns c0 .. c1 of every row. A thread owns columns, so rows with the same
+ * token are added in order of n with any number of threads. */
 ALWAYS_INLINE void add_columns(float *dw, const pl_act *dout, const int32_t *tokens,
                                int N, int C, int c0, int c1, const pl_type type)
 {

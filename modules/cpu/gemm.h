@@ -28,7 +28,7 @@ struct gemm {
     void (*close)(gemm **g);
 };
 
-/* Whether the build contains bf16 products; a machine may still lack the
+/* Whether the build contains bf16 products; the machine may still lack the
  * instructions. */
 bool gemm_has_bf16(void);
 bool gemm_has_f16(void);
@@ -38,8 +38,8 @@ bool gemm_has_f16(void);
  * it. */
 PL_MUST_CHECK pl_status gemm_open(pl_type type, int n_threads, gemm **out);
 
-/* A block of memory that grows to `bytes` and stays. When it grows, its contents are
- * lost. After ERR_NOMEM the block is freed. */
+/* A block of memory that grows when needed and never shrinks. When it grows, its
+ * contents are lost. After ERR_NOMEM the block is freed. */
 typedef struct cpu_block {
     void *data;
     size_t bytes;
@@ -47,17 +47,17 @@ typedef struct cpu_block {
 PL_MUST_CHECK pl_status cpu_block_grow(cpu_block *block, size_t bytes,
                                        const char *what);
 
-/* The two libraries, each behind its own file. */
+/* Open one of the two libraries, each of which is used in one file only. */
 PL_MUST_CHECK pl_status gemm_dnnl_open(pl_type type, int n_threads, gemm **out);
 PL_MUST_CHECK pl_status gemm_blas_open(int n_threads, gemm **out);
 
 /* Products of bf16 matrices, computed in f32 by the library for f32: for a processor
- * without bf16 instructions. ERR_UNSUPPORTED if there is no library for f32. */
+ * without bf16 instructions. ERR_UNSUPPORTED if the build has no library for f32. */
 PL_MUST_CHECK pl_status gemm_wide_open(int n_threads, gemm **out);
 
 /* Multiplies f32 matrices in fp16 by our own tiles. The processor must have
- * AVX512-FP16, which the caller has checked. ERR_UNSUPPORTED if the compiler had no
- * such instructions. */
+ * AVX512-FP16, which the caller has checked. ERR_UNSUPPORTED if the compiler did not
+ * support these instructions. */
 PL_MUST_CHECK pl_status gemm_f16_open(int n_threads, gemm **out);
 
 #endif

@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Only builds of OpenBLAS for several cores have this function; NULL in others. */
+/* Only an OpenBLAS with kernels for several kinds of processors has these functions;
+ * else they are NULL. */
 extern void gotoblas_dynamic_quit(void) __attribute__((weak));
 extern void gotoblas_dynamic_init(void) __attribute__((weak));
 
@@ -19,7 +20,7 @@ typedef struct gemm_blas {
     int n_threads;
 } gemm_blas;
 
-/* Rows m0 .. m0+rows of c. */
+/* Computes rows m0 .. m0+rows of c. */
 static void blas_rows(const gemm_call *call, float *c, const float *a, const float *b,
                       int m0, int rows)
 {
@@ -46,8 +47,8 @@ static pl_status blas_run(gemm *g, const gemm_call *call, void *c, const void *a
     return PL_OK;
 }
 
-/* Names the newest core whose kernels this machine can run, among those that every
- * multi-core OpenBLAS has. NULL if the library's own choice stands. */
+/* Names the newest core whose kernels this machine can run, among those in every
+ * OpenBLAS that has several kinds. Returns NULL if the library's own choice is kept. */
 static const char *better_core(void)
 {
 #if defined(__x86_64__)

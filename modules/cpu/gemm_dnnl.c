@@ -15,7 +15,7 @@
 
 enum {
     TABLE_SIZE = 256
-}; /* more than a process uses; a full table replaces its oldest entry */
+}; /* more entries than a process uses; a full table replaces the oldest */
 enum { ARG_A, ARG_B, ARG_C, ARG_SCRATCH, N_ARGS };
 
 typedef struct gemm_entry {

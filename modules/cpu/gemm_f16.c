@@ -21,9 +21,9 @@
 #if defined(__AVX512FP16__)
 /* A tile of c: MR rows and two vectors of halves. */
 enum { MR = 12, HALVES = 32, NR = 2 * HALVES, CHUNK = 128 };
-/* How much is packed at once. Of b: as much as stays in the second-level cache, DEEP
- * rows of it or COLUMNS columns. Of a: the rows of one tile, or of GROUP tiles if a is
- * read down its columns, so that whole cache lines are read. */
+/* How much is packed at once. Of b it is as much as fits into the second-level cache:
+ * DEEP rows or COLUMNS columns. Of a it is the rows of one tile, or of GROUP tiles if a
+ * is read by columns, so that whole cache lines are read. */
 enum { DEEP = 1024, B_BYTES = 768 << 10, COLUMNS = 1024, GROUP = 4 };
 enum { PANELS = COLUMNS / NR, GROUP_ROWS = GROUP * MR, EDGE = 3 * 64 };
 
@@ -38,11 +38,11 @@ typedef struct part { /* the part of a call that is packed at once */
     const float *a, *b;
     float *c;
     int n0, cols, k0, depth;
-    int block; /* the largest value of cols */
+    int block; /* the largest number of columns of a block */
     bool add;
     char *packed_b;
     float unscale[PANELS]; /* for each panel of b, the inverse of its scale */
-    char *own;             /* per thread own_bytes for its part of a, or of b in f32 */
+    char *own;             /* own_bytes per thread, for its part of a, or of b in f32 */
     size_t own_bytes;
 } part;
 
@@ -50,7 +50,8 @@ typedef struct part { /* the part of a call that is packed at once */
 typedef struct rows_of_a {
     char *words;
     int m0, rows;
-    size_t row, step, tile; /* bytes from one row, one k, or MR rows to the next */
+    /* number of bytes between rows, between steps k, and between tiles of MR rows */
+    size_t row, step, tile;
     float unscale[GROUP_ROWS];
 } rows_of_a;
 
@@ -110,7 +111,7 @@ ALWAYS_INLINE vfloat to_words(vfloat x)
     return (vfloat)_mm512_or_epi32(half, _mm512_slli_epi32(half, 16));
 }
 
-/* Packs MR rows of a, which already lie in the order of the sum. */
+/* Packs MR rows of a, whose values are already in the order of the sum. */
 static void pack_rows(const part *p, rows_of_a *to)
 {
     const size_t K = (size_t)p->call->K;
@@ -132,7 +133,7 @@ static void pack_rows(const part *p, rows_of_a *to)
     }
 }
 
-/* Loads MR of the columns from x on, or fewer at the edge. */
+/* Loads MR columns from x on, or fewer at the edge. */
 ALWAYS_INLINE vfloat load_columns(const float *x, int first, int n)
 {
     const int left = n - first < 0 ? 0 : n - first < MR ? n - first : MR;
@@ -176,7 +177,7 @@ static void pack_columns(const part *p, rows_of_a *to)
                    sizeof columns);
         }
     for (int i = 0; i < GROUP; i++) {
-        float scale[MR + 4]; /* room for a whole vector */
+        float scale[MR + 4]; /* 4 more, so that a whole vector can be loaded */
         v_store(scale, most[i]);
         for (int r = 0; r < MR; r++)
             choose_scale(scale[r], &scale[r], &to->unscale[i * MR + r]);
@@ -302,7 +303,8 @@ ALWAYS_INLINE void add_chunk(const tile *t, float *c, size_t stride, const float
     }
 }
 
-/* c [MR, NR] = or += MR rows of a times a panel of b. */
+/* Multiplies MR rows of a with a panel of b; writes or adds the result to c [MR,
+ * NR]. */
 ALWAYS_INLINE void multiply_panel(const part *p, float *c, size_t stride, const char *a,
                                   size_t a_row, size_t a_step, const float *unscale,
                                   int n, bool add)

@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Floats of a block of b, and the fewest columns for which a call of the library is
- * worth its cost. */
+/* BLOCK: floats of a block of b; COLUMNS: with fewer columns, a call of the library
+ * costs too much. */
 enum { BLOCK = 1 << 20, COLUMNS = 256 };
 
 typedef struct gemm_wide {
@@ -19,7 +19,7 @@ typedef struct gemm_wide {
     cpu_block a, b, c;
 } gemm_wide;
 
-typedef struct matrix { /* a bf16 matrix; `stride` elements from a row to the next */
+typedef struct matrix { /* a bf16 matrix whose rows are `stride` elements apart */
     const uint16_t *at;
     size_t stride;
     int rows, cols;
@@ -61,7 +61,7 @@ static void put_columns(const gemm_wide *g, const gemm_call *call, void *c, int 
     }
 }
 
-/* The block of b from which columns n0 .. n0+cols of c are computed. */
+/* Returns the block of b that is needed for columns n0 .. n0+cols of c. */
 static matrix block_of(const gemm_call *call, const uint16_t *b, int n0, int cols)
 {
     const size_t K = (size_t)call->K, N = (size_t)call->N;

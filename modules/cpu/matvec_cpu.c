@@ -41,7 +41,7 @@ ALWAYS_INLINE void add_words(vfloat sum[TILE][ROWS], const char *x,
     }
 }
 
-/* sums[n][at + r] = x[n] . w[r], still spread over the lanes. */
+/* Computes sums[n][at + r] = x[n] . w[r]; each sum is still spread over the lanes. */
 ALWAYS_INLINE void dot_tile(vfloat sums[TILE][LANES], int at, const char *x,
                             const char *const w[], int K, const int n_x,
                             const pl_type type)
@@ -58,8 +58,8 @@ ALWAYS_INLINE void dot_tile(vfloat sums[TILE][LANES], int at, const char *x,
             sums[n][at + r] = sum[n][r];
 }
 
-/* Computes elements o0 .. o0+LANES (fewer at the end) of n_x rows from row n on. Beyond
- * the last row of w the last one is read again. */
+/* Computes elements o0 .. o0+LANES (fewer at the end) of n_x rows from row n on.
+ * Instead of rows after the end of w, the last row is read again. */
 ALWAYS_INLINE void outputs(const matvec *job, int n, int o0, const int n_x,
                            const pl_type type)
 {
@@ -100,7 +100,8 @@ static void multiply_few_rows(pl_backend *be, const matvec *job)
     }
 }
 
-/* Returns false if the product is one for a library. out has the type `out_type`. */
+/* Multiplies if x has few rows; returns false if a library should do it. out has the
+ * type `out_type`. */
 static bool do_few(pl_backend *be, pl_act *out, pl_type out_type, const pl_act *x,
                    const pl_weight *w, int N, int O, int I)
 {

@@ -26,10 +26,10 @@ static float *tile_at(const panels *x, int row, int col)
 /* ---- products ---- */
 
 /* c = scale * add + factor * (a^T b if `turned`, else a b). c is a different matrix
- * than `add`. `mirrored`: c is symmetric, and tiles that lie wholly below its diagonal
- * are left out. */
+ * than `add`. `mirrored`: c is symmetric, and tiles that are completely below its
+ * diagonal are left out. */
 typedef struct panel_product {
-    const panels *c, *a, *b, *add; /* add: NULL, or a matrix as large as c */
+    const panels *c, *a, *b, *add; /* `add` is NULL, or a matrix of the size of c */
     float scale, factor;
     bool turned, mirrored;
 } panel_product;
@@ -46,7 +46,7 @@ static void store_panel_tile(const panel_product *job, vfloat sum[MR][2], int m,
         }
 }
 
-/* Rows m .. m+MR of the columns n .. n+NR of c. */
+/* Computes rows m .. m+MR of the columns n .. n+NR of c. */
 static void multiply_panel_tile(const panel_product *job, int m, int n)
 {
     const char *b = (const char *)tile_at(job->b, 0, n);
@@ -101,7 +101,7 @@ static void add_momentum(float *m, float *g, size_t n, float grad_scale)
     }
 }
 
-/* x = u * scale, transposed if u [O,I] is wide; padding is zero. */
+/* Stores u * scale as x, transposed if u [O,I] is wide; padding is zero. */
 static void load_panels(const panels *x, const float *u, int O, int I, float scale)
 {
     memset(x->at, 0, (size_t)x->rows * (size_t)x->cols * sizeof *u);

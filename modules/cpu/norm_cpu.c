@@ -53,7 +53,7 @@ void OP(rmsnorm_forward)(pl_backend *be, pl_act *out, float *rstd, pl_act *x,
     }
 }
 
-/* With y = x rstd:  d loss / d x = rstd (w dout - y mean(w dout y)). */
+/* Computes, with y = x rstd: d loss / d x = rstd (w dout - y mean(w dout y)). */
 ALWAYS_INLINE void backward_row(pl_act *dx, float *dw, const pl_act *dout,
                                 const pl_act *x, const float *w, float rstd, size_t row,
                                 int C, const pl_type type)

@@ -12,7 +12,7 @@
 /* A tile has MR rows and two vectors of columns. */
 enum { MR = LANES == 16 ? 8 : 4, NR = 2 * LANES };
 
-/* sum[m][v] += a(m,k) . b(k, lanes v), for K words of each; n_vecs is 1 or 2. */
+/* Computes sum[m][v] += a(m,k) . b(k, lanes v) over K words; n_vecs is 1 or 2. */
 ALWAYS_INLINE void tile_sums(vfloat sum[MR][2], const char *a, size_t a_row,
                              size_t a_step, const char *b, size_t b_step, int K,
                              const int n_vecs, const pl_type type)
@@ -34,7 +34,8 @@ ALWAYS_INLINE void tile_clear(vfloat sum[MR][2])
         sum[m][0] = sum[m][1] = (vfloat){0};
 }
 
-/* The word of two neighbours along k: `even` low, `odd` high. */
+/* Makes a word of two neighbours along k: `even` in the low half, `odd` in the high
+ * half. */
 ALWAYS_INLINE vfloat pair_words(vfloat even, vfloat odd)
 {
     const vuint low = (vuint)v_from_half(v_to_half(even)) >> 16;

@@ -1,9 +1,9 @@
 /* Vectors of floats, as wide as the file is compiled for: 16, 8 or 4 lanes.
  *
- * GCC's and clang's vector types give arithmetic; the few things they lack (min, max,
- * square root, rounding to bf16, the bf16 dot product) are written here for each
- * instruction set. Memory is reached through memcpy, so that no alignment is
- * assumed and no type is punned.
+ * GCC's and clang's vector types give arithmetic; what they lack (min, max, square
+ * root, rounding to bf16, the bf16 dot product) is written here for each instruction
+ * set. Memory is accessed through memcpy, so that no alignment is assumed and no type
+ * is punned.
  */
 #ifndef PL_MODULES_CPU_SIMD_H
 #define PL_MODULES_CPU_SIMD_H
@@ -33,16 +33,16 @@ typedef uint16_t vhalf __attribute__((vector_size(2 * LANES)));
 
 ALWAYS_INLINE vfloat v_set(float x)
 {
-    return x - (vfloat){0}; /* exact for every x, folded to a broadcast */
+    return x - (vfloat){0}; /* exact for every x; compilers make it a broadcast */
 }
 
-/* The number of lanes from i to n, at most LANES. */
+/* Returns the number of lanes from i to n, at most LANES. */
 ALWAYS_INLINE int v_left(int i, int n)
 {
     return n - i < LANES ? n - i : LANES;
 }
 
-/* Each lane gets its own index. */
+/* Returns a vector in which each lane has its own index. */
 ALWAYS_INLINE vint v_number(void)
 {
     static const int32_t number[16] = {0, 1, 2,  3,  4,  5,  6,  7,
@@ -51,7 +51,7 @@ ALWAYS_INLINE vint v_number(void)
     memcpy(&lane, number, sizeof lane);
     return lane;
 }
-/* The mask of the lanes whose index is below n. */
+/* Returns the mask of the lanes whose index is below n. */
 ALWAYS_INLINE vint v_below(int n)
 {
     return v_number() < n;
@@ -65,7 +65,7 @@ ALWAYS_INLINE vfloat v_select(vint mask, vfloat yes, vfloat no)
     return (vfloat)(((vint)yes & mask) | ((vint)no & ~mask));
 }
 
-/* If x is NaN the result is NaN, provided that the bound is the first argument. */
+/* The result is NaN if x is NaN, so the bound must be the first argument. */
 ALWAYS_INLINE vfloat v_max(vfloat bound, vfloat x)
 {
 #if defined(__AVX512F__)
@@ -99,7 +99,7 @@ ALWAYS_INLINE vfloat v_sqrt(vfloat x)
 #endif
 }
 
-/* Sums by folding halves, always in the same order. */
+/* Sums the lanes by adding halves, always in the same order. */
 #if defined(__AVX512F__)
 ALWAYS_INLINE float v_sum(vfloat x)
 {
@@ -160,7 +160,8 @@ ALWAYS_INLINE void v_transpose(vfloat row[LANES])
 }
 #endif
 
-/* Lane i gets the sum (or the largest value) of row i. The rows are overwritten. */
+/* Returns a vector whose lane i is the sum (or the largest value) of row i. The rows
+ * are overwritten. */
 ALWAYS_INLINE vfloat v_sum_rows(vfloat row[LANES])
 {
     v_transpose(row);
@@ -284,7 +285,7 @@ ALWAYS_INLINE vhalf v_to_half(vfloat x)
 #endif
 }
 
-/* Activations [i .. i+n) as floats. */
+/* Loads activations [i .. i+n) as floats. */
 ALWAYS_INLINE vfloat v_load_act(const pl_act *acts, size_t i, int n, pl_type type)
 {
     const char *p = (const char *)acts + i * pl_type_bytes(type);
@@ -315,7 +316,8 @@ ALWAYS_INLINE void v_store_act(pl_act *acts, size_t i, vfloat x, int n, pl_type 
 
 enum { WORD = 4 };
 
-/* The elements of one word, and the words that n elements need (n is even in bf16). */
+/* Return the number of elements per word, and of words for n elements (n is even in
+ * bf16). */
 ALWAYS_INLINE int word_size(pl_type type)
 {
     return type == PL_F32 ? 1 : 2;
@@ -343,7 +345,7 @@ ALWAYS_INLINE vfloat load_words_n(const char *p, int n)
     return n == LANES ? load_words(p) : some_words(p, n);
 }
 
-/* acc += a * b, word by word: in bf16 both products of a word are added. */
+/* Returns acc + a * b, word by word; in bf16 both products of a word are added. */
 ALWAYS_INLINE vfloat v_dot(vfloat acc, vfloat a, vfloat b, pl_type type)
 {
     if (type == PL_F32)
@@ -380,7 +382,7 @@ ALWAYS_INLINE vfloat v_exp(vfloat x)
     return p * (vfloat)(((vuint)shifted << 23) + 0x3f800000u);
 }
 
-/* Factors between exponentials to base e and 2. */
+/* Factors that convert between exponentials to base e and base 2. */
 #define LOG2_E 1.44269504088896341f
 #define LN_2   0.693147180559945309f
 

@@ -17,13 +17,14 @@ extern const pl_ops cpu_ops_portable, cpu_ops_avx2, cpu_ops_avx512, cpu_ops_avx5
 
 struct pl_weight {
     const float *master; /* [O,I] */
-    void *copy;          /* bf16 [O,I]; NULL in f32, where the master itself serves */
-    /* int8 instead: [O] rows of whole groups, and a scale for each (bytes_cpu.c) */
+    void *copy;          /* bf16 [O,I]; NULL in f32, where the master itself is used */
+    /* used with int8: [O] rows of whole groups, and a scale for each row
+     * (bytes_cpu.c) */
     uint8_t *bytes;
     float *scales;
     int O, I;
 };
-enum { CPU_BYTE_GROUP = 64 }; /* elements of x that share a step */
+enum { CPU_BYTE_GROUP = 64 }; /* number of elements of x that share a step */
 
 typedef struct cpu_state {
     pl_backend backend;
@@ -34,17 +35,17 @@ typedef struct cpu_state {
     /* a second such block, for the packed operands of an operation's own products */
     cpu_block packed;
     bool own_dw; /* whether dw is computed by own tiles (dw_cpu.c) */
-    /* cos and sin of position * frequency: [n_positions, rope_size / 2] each. */
+    /* Cosine and sine of position * frequency, [n_positions, rope_size / 2] each. */
     float *rope_cos, *rope_sin;
     int rope_positions, rope_size;
     double rope_theta;
-    /* The first failure of an operation, reported by sync. */
+    /* The first failure of an operation; sync reports it. */
     pl_status failure;
     char failure_text[256];
 } cpu_state;
 
-/* weight_bytes.c: the bytes from a row to the next, and the conversion of the master to
- * bytes and scales. */
+/* weight_bytes.c: the first returns the number of bytes between rows, the second
+ * converts the master to bytes and scales. */
 size_t cpu_weight_stride(const pl_weight *w);
 void cpu_weight_encode(const pl_weight *w);
 
@@ -64,7 +65,7 @@ static inline int cpu_team(const pl_backend *be, size_t bytes)
     return share >= TEAM_BYTES ? be->n_threads : 1;
 }
 
-/* Keeps the first failure and the thread's last error for sync. */
+/* Keeps a failure with the thread's last error for sync, if it is the first. */
 void cpu_note_failure(cpu_state *self, pl_status status);
 
 /* Returns the scratch block with at least `bytes`, 64-byte aligned. Returns NULL, with
@@ -88,13 +89,13 @@ static inline void cpu_gemm(cpu_state *self, const gemm_call *call, void *c,
     cpu_note_failure(self, self->gemm->run(self->gemm, call, c, a, b));
 }
 
-/* The copy of a weight that products read, in the type of activations. */
+/* Returns the copy of a weight that products read, in the type of activations. */
 static inline const void *cpu_weight_data(const pl_weight *weight)
 {
     return weight->copy != NULL ? weight->copy : weight->master;
 }
 
-/* Address of element i of a buffer of activations. */
+/* Returns the address of element i of a buffer of activations. */
 static inline pl_act *act_at(pl_act *acts, size_t i, pl_type type)
 {
     return (pl_act *)(void *)((char *)acts + i * pl_type_bytes(type));

@@ -19,7 +19,7 @@ size_t cpu_weight_stride(const pl_weight *w)
     return ((size_t)w->I + CPU_BYTE_GROUP - 1) / CPU_BYTE_GROUP * CPU_BYTE_GROUP;
 }
 
-/* The padding of a row is multiplied by zeros, so any value will do. */
+/* The padding of a row is later multiplied by zeros, so its values do not matter. */
 void cpu_weight_encode(const pl_weight *w)
 {
     const size_t stride = cpu_weight_stride(w);

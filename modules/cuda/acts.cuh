@@ -9,14 +9,14 @@ typedef __nv_bfloat16 act;
 
 enum { ACTS_WIDE = 8 };
 
-/* The width of access that rows of C acts allow. */
+/* Returns how many acts can be accessed at once in rows of C acts. */
 static inline int acts_width(int C)
 {
     return C % ACTS_WIDE == 0 ? ACTS_WIDE : 1;
 }
 
-/* The width of access for n consecutive acts at a and b, which may lie at any
- * address. */
+/* Returns how many of n consecutive acts at a and b, at any addresses, can be accessed
+ * at once. */
 static inline int acts_width_of(size_t n, const void *a, const void *b)
 {
     const uintptr_t at =
@@ -61,7 +61,7 @@ template <int V> __device__ inline void store_acts(act *to, const float in[V])
     }
 }
 
-/* fp32 from 16-byte aligned rows. */
+/* Loads fp32 values from rows that are aligned to 16 bytes. */
 template <int V> __device__ inline void load_floats(float out[V], const float *from)
 {
     if constexpr (V == 1) {

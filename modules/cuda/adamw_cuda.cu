@@ -44,7 +44,7 @@ void cuda_sum_squares(pl_backend *be, double *out, const float *g, size_t n)
               (int)blocks);
 }
 
-/* The step's constants: mass is 1 - beta^step. */
+/* The constants of a step; mass1 and mass2 are 1 - beta^step. */
 struct adamw_step {
     float lr, beta1, beta2, eps, weight_decay, mass1, mass2, grad_scale;
 };

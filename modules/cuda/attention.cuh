@@ -9,26 +9,26 @@
 #include "modules/cuda/ops_cuda.cuh"
 
 enum { ATTENTION_WARPS = 4, ATTENTION_THREADS = ATTENTION_WARPS * WARP_SIZE };
-/* rows that a block owns: 16 per warp */
+/* number of rows that a block owns: 16 per warp */
 enum { ATTENTION_ROWS = 16 * ATTENTION_WARPS };
 enum { HEAD_MAX = 128 };
 
 struct attention_shape {
     int T, H, G, D;
-    size_t stride; /* of a row of qkv: (H + 2G) D */
+    size_t stride; /* length of a row of qkv: (H + 2G) D */
     float scale;   /* 1/sqrt(D) */
     /* [B,T] where the text of a position begins; NULL: every text begins at 0 */
     const int32_t *texts;
 };
 
-/* Where the text of position t of sequence b begins. This never decreases within a
- * sequence, so the first of several queries sees the earliest key. */
+/* Returns where the text of position t of sequence b begins. This never decreases
+ * within a sequence, so the first of several queries sees the earliest key. */
 __device__ inline int text_begin(const attention_shape &s, int b, int t)
 {
     return s.texts && t < s.T ? s.texts[(size_t)b * (size_t)s.T + (size_t)t] : 0;
 }
 
-/* Acts in a row of a tile, with a padding of 8 that mma.cuh explains. */
+/* STRIDE: acts in a row of a tile, with a padding of 8 that mma.cuh explains. */
 template <int HD> struct tile_of {
     enum { STRIDE = HD + 8 };
     static constexpr size_t bytes(int rows)
@@ -59,8 +59,8 @@ __device__ inline void load_tile(act *tile, const act *from, size_t stride, int 
     }
 }
 
-/* c[16, 8 N] += rows of `a` from `row` on times `b`^T, summed over HD; b is a tile of 8
- * N rows. */
+/* Adds to c[16, 8 N] the product of rows of `a`, from `row` on, with `b`^T, summed over
+ * HD. `b` is a tile of 8 N rows. */
 template <int HD, int N>
 __device__ inline void multiply_rows(float c[N][4], const act *a, int row, const act *b)
 {
@@ -78,7 +78,7 @@ __device__ inline void multiply_rows(float c[N][4], const act *a, int row, const
     }
 }
 
-/* c[16, HD] += w[16, 8 N] times the tile b [8 N, HD] */
+/* Adds w[16, 8 N] times the tile b [8 N, HD] to c[16, HD]. */
 template <int HD, int N>
 __device__ inline void multiply_weights(float c[HD / 8][4], const float w[N][4],
                                         const act *b)
@@ -97,7 +97,8 @@ __device__ inline void multiply_weights(float c[HD / 8][4], const float w[N][4],
     }
 }
 
-/* Writes this warp's c [16, HD], scaled by rows, as rows first.. of a head. */
+/* Writes this warp's c [16, HD], scaled by rows, as the rows of a head from `first`
+ * on. */
 template <int HD>
 __device__ inline void store_rows(act *to, size_t stride, const float c[HD / 8][4],
                                   const float scale[2], int first, int T, int D)
@@ -122,7 +123,7 @@ template <int N> __device__ inline void clear_rows(float c[N][4])
         c[n][0] = c[n][1] = c[n][2] = c[n][3] = 0.0f;
 }
 
-/* The largest value among the four lanes that share a row. */
+/* Returns the largest value among the four lanes that share a row. */
 __device__ inline float row_max(float x)
 {
     x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
@@ -135,7 +136,7 @@ __device__ inline float row_sum(float x)
     return x + __shfl_xor_sync(0xffffffffu, x, 2);
 }
 
-/* The driver must be asked for more than 48 KiB of dynamic shared memory. Returns
+/* Asks the driver for dynamic shared memory, which is needed above 48 KiB. Returns
  * false, with the failure noted, if it refuses. */
 template <class K>
 static inline bool attention_allow_shared(pl_backend *be, K kernel, size_t bytes)

@@ -25,7 +25,7 @@ struct backward_inputs {
 
 /* ---- delta ---- */
 
-/* A warp for each row and head. */
+/* Computes delta; there is one warp for each row and head. */
 static __global__ void __launch_bounds__(ATTENTION_THREADS)
     attention_delta_kernel(float *delta, const act *dout, const act *out, size_t n_rows,
                            attention_shape s)
@@ -47,14 +47,14 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS)
 
 /* ---- keys and values ---- */
 
-/* lse, delta and the begin of the text for STEP queries. Queries past T have values
+/* For STEP queries: lse, delta and the begin of the text. Queries after T have values
  * that give p = 0. */
 struct query_numbers {
     float lse[STEP], delta[STEP];
     int begin[STEP];
 };
 
-/* Reads from lse and delta of one head of sequence b. */
+/* Loads the numbers of queries from lse and delta of one head of sequence b. */
 static __device__ void load_numbers(query_numbers *to, const float *lse,
                                     const float *delta, int first, int b,
                                     const attention_shape &s)
@@ -67,8 +67,8 @@ static __device__ void load_numbers(query_numbers *to, const float *lse,
     to->begin[i] = text_begin(s, b, first + i);
 }
 
-/* The end of the queries that see any of the keys first .. first + ATTENTION_ROWS - 1:
- * a text that begins later sees none of them, and no text after it does. */
+/* Returns the end of the queries that see any of the keys first .. first +
+ * ATTENTION_ROWS - 1. A text that begins after these keys sees none of them. */
 static __device__ int last_query(const attention_shape &s, int b, int first)
 {
     const int last_key = min(first + (int)ATTENTION_ROWS, s.T) - 1;
@@ -78,7 +78,7 @@ static __device__ int last_query(const attention_shape &s, int b, int first)
     return min(end, s.T);
 }
 
-/* Turns transposed scores [16 keys, STEP queries] and dp into p and ds, in place. */
+/* Replaces transposed scores [16 keys, STEP queries] by p, and dp by ds. */
 static __device__ void weigh_keys(float s[STEP / 8][4], float dp[STEP / 8][4],
                                   const query_numbers *of, attention_shape shape,
                                   int first_key, int first_query)
@@ -147,7 +147,8 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS)
                 load_numbers(&numbers[half ^ 1], in.lse + row, in.delta + row, next, b,
                              s);
             } else {
-                copy_commit(); /* an empty group: copy_wait leaves one under way */
+                /* commits an empty group, because copy_wait leaves one under way */
+                copy_commit();
             }
             copy_wait<1>();
             __syncthreads();
@@ -172,7 +173,7 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS)
 
 /* ---- queries ---- */
 
-/* Turns scores [16 queries, STEP keys] and dp into ds, in place of dp. */
+/* Computes ds from scores [16 queries, STEP keys] and dp, and stores it in dp. */
 static __device__ void weigh_queries(float s[STEP / 8][4], float dp[STEP / 8][4],
                                      const float lse[2], const float delta[2],
                                      const int begin[2], attention_shape shape,
@@ -229,7 +230,8 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS)
             ask_rows<HD>(stages + (half ^ 1) * 2 * TILE, k, s.stride, v, s.stride,
                          key + STEP, s);
         else
-            copy_commit(); /* an empty group: copy_wait leaves one under way */
+            /* commits an empty group, because copy_wait leaves one under way */
+            copy_commit();
         copy_wait<1>();
         __syncthreads();
         float p[STEP / 8][4], ds[STEP / 8][4];

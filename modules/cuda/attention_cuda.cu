@@ -13,7 +13,7 @@ enum { KEYS = 64, STAGES = 2 };
 
 static const float log2_e = 1.4426950408889634f;
 
-/* The state of a row; [0] is row g of the warp's 16, [1] row g + 8. */
+/* The state of two rows: [0] is for row g of the warp's 16, [1] for row g + 8. */
 struct row_state {
     float m[2], l[2];
 };
@@ -38,7 +38,7 @@ attention_shape attention_describe(const int32_t *texts, int T, int H, int G, in
         texts};
 }
 
-/* Scores past the diagonal, and those before the text of their row, become -inf.
+/* Sets scores after the diagonal, and those before the text of their row, to -inf.
  * first_row, first_key and begin are positions. */
 static __device__ void mask_scores(float s[KEYS / 8][4], int first_row, int first_key,
                                    const int begin[2])
@@ -54,9 +54,8 @@ static __device__ void mask_scores(float s[KEYS / 8][4], int first_row, int firs
         }
 }
 
-/* Turns scores into exp(score - m), where m is updated first; l grows and o shrinks
- * accordingly. `unit` is scale * log2 e, because exponentials are computed as powers of
- * two. */
+/* Updates m, then replaces scores by exp(score - m), and adjusts l and o. `unit` is
+ * scale * log2 e, because exponentials are computed as powers of two. */
 template <int HD>
 static __device__ void take_scores(float s[KEYS / 8][4], row_state *row,
                                    float o[HD / 8][4], float unit)
@@ -68,7 +67,7 @@ static __device__ void take_scores(float s[KEYS / 8][4], row_state *row,
         for (int n = 0; n < KEYS / 8; n++)
             top = fmaxf(top, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
         top = row_max(top);
-        /* A row may see no key so far: then all its weights are 0. */
+        /* If a row has seen no key so far, all its weights are 0. */
         const float base = top == -INFINITY ? 0.0f : top;
         const float shrink = exp2_fast((row->m[half] - base) * unit);
         const float shift = -base * unit;
@@ -106,7 +105,7 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS)
     attention_forward_kernel(act *out, float *lse, const act *qkv, attention_shape s)
 {
     constexpr int TILE = KEYS * tile_of<HD>::STRIDE;
-    /* the longest rows first: they take the most time */
+    /* the longest rows come first, because they take the most time */
     const int first = (int)(gridDim.x - 1 - blockIdx.x) * ATTENTION_ROWS;
     const int h = (int)blockIdx.y, b = (int)blockIdx.z,
               warp = (int)threadIdx.x / WARP_SIZE;
@@ -132,7 +131,8 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS)
         if (key + KEYS < end)
             ask_keys<HD>(stages + (stage ^ 1) * 2 * TILE, k, v, s, key + KEYS);
         else
-            copy_commit(); /* an empty group: copy_wait leaves one under way */
+            /* commits an empty group, because copy_wait leaves one under way */
+            copy_commit();
         copy_wait<1>();
         __syncthreads();
         float scores[KEYS / 8][4];

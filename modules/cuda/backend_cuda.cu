@@ -3,8 +3,8 @@
 #include "modules/cuda/ops_cuda.cuh"
 #include <stdio.h>
 
-enum { CAPABILITY_MIN = 8 };  /* it has bf16 tensor cores, asynchronous copies */
-enum { CAPABILITY_FP8 = 89 }; /* it also has fp8 tensor cores */
+enum { CAPABILITY_MIN = 8 };  /* the least: bf16 tensor cores, asynchronous copies */
+enum { CAPABILITY_FP8 = 89 }; /* needed for fp8 tensor cores */
 
 /* ---- failures ---- */
 
@@ -34,7 +34,7 @@ static pl_status cuda_sync(pl_backend *be)
 
 static pl_status cuda_alloc(pl_backend *be, size_t bytes, const char *what, void **out)
 {
-    /* comes first, because it chooses the device */
+    /* cuda_stream comes first, because it chooses the device */
     const cudaStream_t stream = cuda_stream(be);
     *out = NULL;
     PL_CHECK(device_check(cudaMalloc(out, bytes ? bytes : 1), what));
@@ -127,8 +127,9 @@ static pl_status find_device(const pl_backend_options *options, int *out,
     if (options->device_turns && ordinal >= n)
         ordinal %= n;
     if (ordinal < 0 || ordinal >= n)
-        return pl_fail(PL_ERR_CONFIG, "CUDA device %d does not exist: there are %d",
-                       ordinal, n);
+        return pl_fail(PL_ERR_CONFIG,
+                       "CUDA device %d does not exist: this machine has %d", ordinal,
+                       n);
     *out = ordinal;
     PL_CHECK(device_check(cudaGetDeviceProperties(properties, ordinal),
                           "the properties of the device"));
@@ -140,8 +141,7 @@ static pl_status find_device(const pl_backend_options *options, int *out,
     return PL_OK;
 }
 
-/* Asks for the memory and the number of GPUs. The plan of what to put into memory needs
- * them. */
+/* Asks for the GPU's memory and the number of GPUs, which the memory plan needs. */
 static pl_status measure_memory(cuda_state *self)
 {
     size_t left = 0, all = 0;

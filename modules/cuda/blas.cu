@@ -9,7 +9,7 @@
 #define TEXT(x)   TEXT_(x)
 #define BLAS_NAME "libcublasLt.so." TEXT(CUBLAS_VER_MAJOR)
 
-/* Searches where the system searches, then in the toolkit that compiled this file. */
+/* Searches in the system's folders, then in the toolkit that compiled this file. */
 static void *open_library()
 {
     void *library = dlopen(BLAS_NAME, RTLD_NOW | RTLD_LOCAL);

@@ -11,7 +11,7 @@
 
 enum { WARPS = 4, THREADS = WARPS * WARP_SIZE };
 
-/* One warp per row; the padding of a row is 0. */
+/* Converts a matrix to bytes, one warp per row; the padding of a row is 0. */
 static __global__ void __launch_bounds__(THREADS)
     bytes_encode_kernel(int8_t *bytes, float *scales, const float *master,
                         size_t stride, int O, int I)

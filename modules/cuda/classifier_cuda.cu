@@ -27,7 +27,7 @@ struct classifier_rows {
     size_t stride; /* of logits and dlogits */
 };
 
-/* log sum_v exp(row[v]); every thread gets the result. */
+/* Returns log sum_v exp(row[v]) to every thread. */
 template <int W, int THREADS>
 static __device__ float row_log_sum(const float *row, int V)
 {
@@ -48,7 +48,8 @@ static __device__ float row_log_sum(const float *row, int V)
     return all + logf(block_sum<THREADS>(sum * expf(top - all), sums));
 }
 
-/* Writes loss[n] and, with dlogits, the derivative of *scale * loss by the logits. */
+/* Writes loss[n] and, if dlogits is given, the derivative of *scale * loss by the
+ * logits. */
 template <int W, int THREADS>
 static __global__ void __launch_bounds__(THREADS) classifier_kernel(classifier_rows c)
 {

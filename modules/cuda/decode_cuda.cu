@@ -11,12 +11,12 @@
 #include "modules/cuda/warp.cuh"
 #include <math.h>
 
-/* HEADS: query heads of a block; ROWS_AT_ONCE: rows whose stretches scratch holds. */
+/* HEADS: query heads per block; ROWS_AT_ONCE: rows whose stretches fit into scratch. */
 enum { KEYS = 64, HEADS = 16, ROWS_AT_ONCE = 64 };
 
 static const float log2_e = 1.4426950408889634f;
 
-/* Extents of appending, and the table of angles. */
+/* The extents that appending needs, and the table of angles. */
 struct append_plan {
     size_t S, H, G, half; /* half: D/2 */
     const float *cosines, *sines;
@@ -36,8 +36,8 @@ static __device__ void append_pair(act *low, act *cached, size_t half, float c, 
     }
 }
 
-/* One thread for each pair: pair `at % half` of head `at / half`, with H+2G heads per
- * row. */
+/* Each thread handles one pair: pair `at % half` of head `at / half`, with H+2G heads
+ * per row. */
 static __global__ void __launch_bounds__(ATTENTION_THREADS)
     decode_append_kernel(act *qkv, act *keys, act *values, const int32_t *slot,
                          const int32_t *pos, append_plan p, size_t n_pairs)
@@ -80,11 +80,11 @@ void cuda_decode_append(pl_backend *be, pl_act *qkv, pl_act *keys, pl_act *value
 
 /* ---- attention ---- */
 
-/* The results of stretches. Those of stretch i of row n and head h are at index (n H +
- * h) n_stretches + i: the largest score, the sum of exp(score - largest), and the
- * weighted values. */
+/* The results of stretches: the largest score, the sum of exp(score - largest), and the
+ * weighted values. Those of stretch i of row n and head h are at index (n H + h)
+ * n_stretches + i. */
 struct decode_parts {
-    float *largest, *sum, *values; /* values: D each */
+    float *largest, *sum, *values; /* `values` has D floats per stretch */
     int n_stretches;
 };
 
@@ -95,7 +95,7 @@ struct decode_rows {
     size_t S;
 };
 
-/* Turns scores [HEADS, KEYS] into exp(score - largest), and into 0 from key n on. Each
+/* Replaces scores [HEADS, KEYS] by exp(score - largest), and by 0 from key n on. Each
  * lane gets the largest score and the sum of its two rows. `unit` is scale * log2 e. */
 static __device__ void weigh_scores(float s[KEYS / 8][4], float largest[2],
                                     float sum[2], int n, float unit)
@@ -153,7 +153,8 @@ static __device__ void weigh_columns(decode_parts parts, size_t at,
     }
 }
 
-/* grid [n_stretches, G times the tiles of its heads, rows] */
+/* Computes the stretches. The grid is [n_stretches, G times the tiles of its heads,
+ * rows]. */
 template <int HD>
 static __global__ void __launch_bounds__(ATTENTION_THREADS)
     decode_stretch_kernel(decode_parts parts, decode_rows rows, attention_shape s)
@@ -195,7 +196,8 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS)
     }
 }
 
-/* grid [H, rows]; a thread for each element of a head. */
+/* Adds up the stretches. The grid is [H, rows], with a thread for each element of a
+ * head. */
 static __global__ void __launch_bounds__(HEAD_MAX)
     decode_merge_kernel(act *out, decode_parts parts, const int32_t *pos, int H, int D,
                         float unit)

@@ -1,4 +1,4 @@
-/* Turns errors of the device into statuses with a sentence (device.h). */
+/* Turns errors of the device into statuses with an error text (device.h). */
 #include "modules/cuda/device.h"
 
 pl_status device_check(cudaError_t error, const char *what)

@@ -36,14 +36,14 @@ __device__ inline void *dynamic_shared()
 
 enum { WARP_SIZE = 32 };
 
-/* Number of blocks of `size` that cover n things; n is below 2^31 * size. */
+/* Returns how many blocks of `size` cover n things; n is below 2^31 * size. */
 static inline unsigned blocks_for(size_t n, size_t size)
 {
     return (unsigned)((n + size - 1) / size);
 }
 
-/* PL_OK, or ERR_DEVICE (ERR_NOMEM if memory ran out) with what was being done and the
- * device's own error text. */
+/* Returns PL_OK, or ERR_DEVICE (ERR_NOMEM if memory ran out); the error has `what`, the
+ * work that failed, and the device's own text. */
 PL_MUST_CHECK pl_status device_check(cudaError_t error, const char *what);
 
 /* Zeroes memory that cuBLAS writes, in the stream's order, once when it is allocated.

@@ -25,15 +25,17 @@ static __global__ void __launch_bounds__(THREADS)
     store_acts<V>(out + n * (size_t)C + c, x);
 }
 
-/* The positions of the token in a tile, in order. The number that each warp found is
- * kept for this tile and the last one, so that a tile without hits costs one barrier.
+/* The positions of the token in a tile, in order. The number of hits of each warp is
+ * kept for this tile and the previous one, so that a tile without hits costs only one
+ * barrier.
  */
 struct hit_list {
     int n[2][WARPS];
     int position[TILE];
 };
 
-/* The number of hits in the tile. Their list is complete after the next barrier. */
+/* Returns the number of hits in the tile. Their list is complete after the next
+ * barrier. */
 static __device__ int list_hits(hit_list *hits, const int32_t *tokens, int32_t token,
                                 int start, int N, int turn)
 {

@@ -19,7 +19,7 @@ typedef struct plan_key {
 
 typedef struct gemm_plan {
     plan_key key;
-    gemm_plan *next; /* the next plan in the same bucket */
+    gemm_plan *next; /* next plan in the same bucket of the table */
     uint64_t used;   /* number of the product that last used the plan */
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t first, second, c;
@@ -61,7 +61,7 @@ pl_status gemm_cuda_open(cudaStream_t stream, cuda_gemm **out)
     return status;
 }
 
-/* Accepts a plan that was only partly made. */
+/* Frees a plan, which may be only partly made. */
 static void drop_plan(const blas *api, gemm_plan *plan)
 {
     if (plan->desc)
@@ -144,7 +144,7 @@ static pl_status set_scales(const cuda_gemm *gemm, cublasLtMatmulDesc_t desc,
                sizeof scales[1]);
 }
 
-/* fp8 products use fast sums: fp8 is less exact than bf16 in any case. */
+/* fp8 products use fast sums, because fp8 is less exact than bf16 in any case. */
 static pl_status describe_product(const cuda_gemm *gemm, gemm_plan *plan,
                                   const float *const scales[2])
 {
@@ -165,7 +165,8 @@ static pl_status describe_product(const cuda_gemm *gemm, gemm_plan *plan,
     return set(gemm, plan->desc, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast, sizeof fast);
 }
 
-/* Row-major [rows, columns] is column-major [columns, rows]. */
+/* Describes an operand: a row-major [rows, columns] is a column-major [columns,
+ * rows]. */
 static pl_status describe_operand(const cuda_gemm *gemm, cudaDataType_t type, int rows,
                                   int columns, int stride, cublasLtMatrixLayout_t *out)
 {
@@ -189,9 +190,9 @@ static pl_status describe_operands(const cuda_gemm *gemm, gemm_plan *plan)
     return describe_operand(gemm, out, k->M, k->N, k->c_stride, &plan->c);
 }
 
-/* If K is split, the parts are kept in fp32 and added in order; they are not added in
- * place, nor rounded to bf16 first. cuBLASLt also chooses by the alignment of the
- * operands. */
+/* Sets what the algorithm must fulfil: if K is split, the parts are kept in fp32 and
+ * added in order, not in place and not rounded to bf16 first. The alignment of operands
+ * is told, too, because cuBLASLt also chooses by it. */
 static pl_status prefer(const cuda_gemm *gemm, cublasLtMatmulPreference_t preference,
                         const plan_key *key)
 {
@@ -240,7 +241,7 @@ static pl_status choose_algorithm(cuda_gemm *gemm, gemm_plan *plan)
     return status;
 }
 
-/* The key is eleven words without gaps. */
+/* Hashes the key, which consists of eleven words without gaps. */
 static gemm_plan **bucket_of(cuda_gemm *gemm, const plan_key *key)
 {
     uint32_t words[sizeof *key / 4];
@@ -275,7 +276,7 @@ static gemm_plan *make_plan_room(cuda_gemm *gemm)
     return oldest;
 }
 
-/* Afterwards *plan is complete, or NULL. */
+/* Makes a plan; afterwards *plan is complete or, after an error, NULL. */
 static pl_status make_plan(cuda_gemm *gemm, const gemm_call *call, const plan_key *key,
                            gemm_plan *plan)
 {

@@ -28,13 +28,14 @@ typedef struct gemm_call {
     void *c;
     const void *a, *b;
     const float *scales[2];
-    int a_stride, c_stride; /* elements from row to row; 0: no gaps */
+    int a_stride, c_stride; /* number of elements between rows; 0: no gaps */
 } gemm_call;
 
-/* The workspace is cleared on the stream. */
+/* Opens cuBLASLt, and clears its workspace on the stream. */
 PL_MUST_CHECK pl_status gemm_cuda_open(cudaStream_t stream, cuda_gemm **out);
 void gemm_cuda_close(cuda_gemm **gemm);
-/* Asynchronous; ERR_DEVICE if cuBLAS refuses. Allocates at the first call of a shape.
+/* Runs a product asynchronously. It allocates at the first call with a shape.
+ * ERR_DEVICE if cuBLAS refuses.
  */
 PL_MUST_CHECK pl_status gemm_cuda_run(cuda_gemm *gemm, const gemm_call *call,
                                       cudaStream_t stream);

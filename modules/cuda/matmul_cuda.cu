@@ -74,7 +74,7 @@ void cuda_logits(pl_backend *be, float *out, const pl_act *x, const pl_weight *w
 
 /* ---- the copies ---- */
 
-/* cuBLASLt needs extents that are multiples of 16 for fp8. */
+/* For fp8 cuBLASLt needs extents that are multiples of 16. */
 static bool can_be_small(const cuda_state *self, int O, int I)
 {
     return self->forward_small && O % 16 == 0 && I % 16 == 0;

@@ -12,7 +12,7 @@ struct matvec_call {
     const act *x; /* [N,I] */
     const act *copy;
     const int8_t *bytes; /* rows of `stride` */
-    const float *scales; /* one per row of bytes; NULL if weights are bf16 */
+    const float *scales; /* a scale per row of bytes; NULL if weights are bf16 */
     size_t stride;
     int O, I;
     act *out;    /* [N,O]; or NULL */
@@ -37,7 +37,7 @@ template <int V> static __device__ void load_row(float out[V], const int8_t *row
     }
 }
 
-/* This lane's part of sum_i x[n,i] row[i] for N rows. */
+/* Computes this lane's part of sum_i x[n,i] row[i] for N rows. */
 template <int N, int V, class T>
 static __device__ void dot_row(float sum[N], const act *x, const T *row, int I)
 {

@@ -11,7 +11,7 @@
 #define PL_MODULES_CUDA_MMA_CUH
 #include "modules/cuda/acts.cuh"
 
-/* C += A B for A [16,16], B [16,8]. */
+/* Adds A B to C, for A [16,16] and B [16,8]. */
 __device__ inline void mma_16x8x16(float c[4], const unsigned a[4], const unsigned b[2])
 {
 #ifdef __CUDACC__
@@ -51,7 +51,7 @@ __device__ inline void ldmatrix_transposed(unsigned out[4], const act *row)
 
 /* ---- fragments of a tile ---- */
 
-/* A: rows row.. and columns k.. of a tile [row][k] */
+/* Loads A from a tile [row][k], from row `row` and column `k` on. */
 __device__ inline void load_a(unsigned a[4], const act *tile, int stride, int row,
                               int k)
 {
@@ -59,7 +59,7 @@ __device__ inline void load_a(unsigned a[4], const act *tile, int stride, int ro
     ldmatrix(a, tile + (row + lane % 16) * stride + k + lane / 16 * 8);
 }
 
-/* Loads two neighbouring B, at columns n.. and n+8.., of a tile [n][k]. */
+/* Loads two neighbouring B of a tile [n][k], at columns from n on and from n+8 on. */
 __device__ inline void load_b(unsigned b[4], const act *tile, int stride, int n, int k)
 {
     const int lane = (int)threadIdx.x % WARP_SIZE;
@@ -74,8 +74,8 @@ __device__ inline void load_b_transposed(unsigned b[4], const act *tile, int str
     ldmatrix_transposed(b, tile + (k + lane % 16) * stride + n + lane / 16 * 8);
 }
 
-/* Joins two C side by side, [16,16], into an A: the result of one product becomes an
- * operand of the next. */
+/* Joins two neighbouring C, [16,16], into an A, so that the result of one product
+ * becomes an operand of the next. */
 __device__ inline void pack_a(unsigned a[4], const float left[4], const float right[4])
 {
     a[0] = pack_acts(left[0], left[1]);
@@ -84,8 +84,9 @@ __device__ inline void pack_a(unsigned a[4], const float left[4], const float ri
     a[3] = pack_acts(right[2], right[3]);
 }
 
-/* 2^x by the special function unit alone: 2 ulp, and 0 below 2^-126, where softmax
- * weights no longer matter. exp2f needs three more instructions to be right there. */
+/* Returns 2^x, computed only by the special function unit, with an error of 2 ulp.
+ * Below 2^-126, where softmax weights do not matter, it returns 0; exp2f needs three
+ * more instructions to be exact there. */
 __device__ inline float exp2_fast(float x)
 {
 #ifdef __CUDACC__
@@ -99,8 +100,8 @@ __device__ inline float exp2_fast(float x)
 
 /* ---- asynchronous copies ---- */
 
-/* Copies 16 bytes from global to shared memory: the first `valid` of them; the rest
- * becomes 0. */
+/* Copies the first `valid` of 16 bytes from global to shared memory; the rest becomes
+ * 0. */
 __device__ inline void copy_async(act *shared, const act *global, int valid)
 {
 #ifdef __CUDACC__

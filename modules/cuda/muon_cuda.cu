@@ -55,7 +55,7 @@ static __global__ void __launch_bounds__(THREADS)
         x[i] = u[i] * scale;
 }
 
-/* out = before x, then x = after x. */
+/* Writes out = before * x, then x = after * x. */
 static __global__ void __launch_bounds__(THREADS)
     muon_split_kernel(act *out, float *x, size_t n, float before, float after)
 {

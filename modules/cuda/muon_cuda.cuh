@@ -3,7 +3,7 @@
 #define PL_MODULES_CUDA_MUON_CUDA_CUH
 #include "modules/cuda/ops_cuda.cuh"
 
-/* Momentum of one parameter; u replaces its gradient. */
+/* Computes the momentum of one parameter; u replaces its gradient. */
 static __device__ __forceinline__ void muon_momentum(float *m, float *u, float gradient)
 {
     const float mu = PL_MUON_MOMENTUM;

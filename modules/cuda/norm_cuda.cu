@@ -16,7 +16,7 @@
 enum { ROWS = 4 }; /* rows per block: one per warp */
 enum { COLUMNS = 128, CHUNK = CUDA_NORM_CHUNK, SHARES = 8 };
 
-/* x += residual in place; returns this lane's part of sum_c x^2. */
+/* Adds the residual to x; returns this lane's part of sum_c x^2. */
 template <int V>
 static __device__ float add_residual(act *x, const act *residual, int lane, int C)
 {
@@ -76,7 +76,7 @@ void cuda_rmsnorm_forward(pl_backend *be, pl_act *out, float *rstd, pl_act *x,
                   eps);
 }
 
-/* This lane's part of sum_c dy w x of a row. */
+/* Returns this lane's part of sum_c dy w x of a row. */
 template <int V>
 static __device__ float dot_scaled_row(const act *dout, const act *x, const float *w,
                                        int lane, int C)
@@ -119,7 +119,7 @@ static __global__ void __launch_bounds__(ROWS *WARP_SIZE)
     }
 }
 
-/* part[chunk, c] = sum of dout x rstd over the chunk's rows */
+/* Writes part[chunk, c], the sum of dout x rstd over the chunk's rows. */
 static __global__ void __launch_bounds__(COLUMNS)
     rmsnorm_dw_kernel(float *part, const act *dout, const act *x, const float *rstd,
                       int N, int C)
@@ -168,8 +168,8 @@ static void rmsnorm_dx(pl_backend *be, act *dx, const act *dout, const act *x,
                   w, rstd, N, C);
 }
 
-/* More than 65535 chunks, the limit of a grid's second extent, would be 4 million rows.
- * Memory keeps a model's batch below that. */
+/* The second extent of a grid is at most 65535 chunks, which are 4 million rows. A
+ * model's batch is always smaller, because of memory. */
 void cuda_rmsnorm_backward(pl_backend *be, pl_act *dx, float *dw, const pl_act *dout,
                            const pl_act *x, const float *w, const float *rstd, int N,
                            int C)

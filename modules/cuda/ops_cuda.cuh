@@ -14,10 +14,10 @@ struct pl_weight {
     size_t n;            /* O I */
     int O, I;
     act *copy;
-    /* int8 instead: rows of cuda_bytes_stride(I), and a scale for each */
+    /* used with int8: rows of cuda_bytes_stride(I) bytes, and a scale for each row */
     int8_t *bytes;
     float *scales;
-    /* fp8 as well, or NULL: [O,I], and one scale for all */
+    /* with fp8 also an fp8 copy [O,I] and one scale for all; else NULL */
     uint8_t *small_copy;
     float *small_scale;
 };
@@ -41,14 +41,15 @@ struct cuda_small {
 struct cuda_state {
     pl_backend backend;
     int device;
-    cudaStream_t stream; /* of all operations */
+    cudaStream_t stream; /* the stream of all operations */
     cuda_gemm *gemm;
     bool forward_small; /* forward products in fp8 */
     /* One block that an operation may use until the next one starts on the stream. It
      * grows at the first call of a larger shape, then stays. */
     void *scratch;
     size_t scratch_bytes;
-    /* cos, then sin, of position * frequency: [rope_positions, rope_size / 2] each */
+    /* cosines, then sines, of position * frequency: [rope_positions, rope_size / 2]
+     * each */
     float *rope;
     int rope_positions, rope_size;
     double rope_theta;
@@ -57,7 +58,7 @@ struct cuda_state {
     /* How often memory that operations keep was replaced. Recorded work that refers to
      * the old memory must not be repeated. */
     uint64_t generation;
-    /* The first failure of an operation, reported by sync. */
+    /* The first failure of an operation; sync reports it. */
     pl_status failure;
     char failure_text[512];
 };
@@ -86,10 +87,10 @@ static inline const act *cuda_acts(const pl_act *acts)
     return reinterpret_cast<const act *>(acts);
 }
 
-/* Keeps the first failure and the thread's last error for sync. */
+/* Keeps a failure with the thread's last error for sync, if it is the first. */
 void cuda_note_failure(cuda_state *self, pl_status status);
-/* The scratch block with at least `bytes`, aligned to 256. NULL, with the failure
- * noted, if memory does not suffice. */
+/* Returns the scratch block with at least `bytes`, aligned to 256; NULL, with the
+ * failure noted, if memory does not suffice. */
 void *cuda_scratch(cuda_state *self, size_t bytes);
 /* Fills the rope table for positions 0 .. n_positions-1. False, with the failure noted,
  * if memory does not suffice. */
@@ -102,13 +103,13 @@ PL_OPS_OF_MODELS(CUDA_DECLARE)
 PL_OPS_OF_STEPS(CUDA_DECLARE)
 #undef CUDA_DECLARE
 
-/* A product by cuBLASLt; its failure is noted. */
+/* Runs a product by cuBLASLt; a failure is noted for sync. */
 void cuda_multiply(pl_backend *be, const gemm_call *call);
-/* out (or wide if out is NULL) = x w^T for a few rows. */
+/* Computes out (or wide if out is NULL) = x w^T for a few rows. */
 void cuda_matvec(pl_backend *be, pl_act *out, float *wide, const pl_act *x,
                  const pl_weight *w, int N);
-/* The same with weights in bytes, for up to CUDA_ROWS_MAX rows. The width of x must be
- * a multiple of 8. */
+/* Computes the same with weights in bytes, for up to CUDA_ROWS_MAX rows. The width of x
+ * must be a multiple of 8. */
 void cuda_rows(pl_backend *be, pl_act *out, float *wide, const pl_act *x,
                const pl_weight *w, int N);
 /* Makes the bytes of a weight from its master. The second function makes bf16 from the
@@ -118,8 +119,8 @@ void cuda_bytes_encode(pl_backend *be, const pl_weight *w);
 const act *cuda_bytes_decode(pl_backend *be, const pl_weight *w);
 /* Makes the fp8 copies from the bf16 copies, for all weights that have one. */
 void cuda_small_refresh(pl_backend *be, pl_weight *const *weights, int n);
-/* Converts n acts, a multiple of 8, to fp8 in scratch. False, with the failure noted,
- * if memory does not suffice. */
+/* Converts n acts to fp8 in scratch; n is a multiple of 8. Returns false, with the
+ * failure noted, if memory does not suffice. */
 bool cuda_small_acts(pl_backend *be, const pl_act *x, size_t n, cuda_small *out);
 
 #endif

@@ -7,18 +7,19 @@
 #include <stddef.h>
 
 enum {
-    CUDA_WORKSPACE_BYTES = 32 << 20, /* cuBLASLt's: NVIDIA's advice for Hopper */
-    CUDA_SUM_BLOCKS = 512,           /* blocks that compute a sum of squares */
-    CUDA_NORM_CHUNK = 64,            /* rows of a partial sum for a norm's weights */
-    CUDA_SMALL_PARTS = 512,          /* partial maxima of a tensor, for fp8 */
+    /* workspace of cuBLASLt, as NVIDIA advises for Hopper */
+    CUDA_WORKSPACE_BYTES = 32 << 20,
+    CUDA_SUM_BLOCKS = 512,        /* number of blocks that compute a sum of squares */
+    CUDA_NORM_CHUNK = 64,         /* rows per partial sum for a norm's weights */
+    CUDA_SMALL_PARTS = 512,       /* number of partial maxima of a tensor, for fp8 */
     CUDA_PIECE = 8192,            /* parameters that one block of the optimizer steps */
     CUDA_PIECE_BYTES = 32,        /* bytes that describe a piece to the device */
-    CUDA_CHUNK_BYTES = 256 << 20, /* logits and their gradients at a time */
+    CUDA_CHUNK_BYTES = 256 << 20, /* limit for logits and their gradients at once */
     CUDA_CHUNK_TILE = 128,        /* rows of logits come in multiples of this */
     CUDA_POSITIONS_MIN = 256      /* least length of the rotary table */
 };
 
-/* Parts of a block start at whole lines. */
+/* Rounds up to whole lines, at which parts of a block start. */
 static inline size_t cuda_lines(size_t bytes)
 {
     return (bytes + 255) / 256 * 256;
@@ -31,7 +32,7 @@ static inline size_t cuda_logit_stride(size_t V)
     return (V + 7) / 8 * 8;
 }
 
-/* Rows of logits that the classifier holds at a time. */
+/* Returns how many rows of logits the classifier has in memory at once. */
 static inline size_t cuda_chunk_rows(size_t N, size_t V, bool gradients)
 {
     const size_t row = cuda_logit_stride(V) * (gradients ? 6 : 4); /* fp32, bf16 */
@@ -52,7 +53,8 @@ static inline size_t cuda_norm_bytes(size_t N, size_t C)
     return (N + CUDA_NORM_CHUNK - 1) / CUDA_NORM_CHUNK * C * 4;
 }
 
-/* Bytes of n acts as fp8, preceded by the partial maxima that give their scale. */
+/* Returns the bytes of n acts as fp8, with the partial maxima before them that give
+ * their scale. */
 static inline size_t cuda_small_bytes(size_t n)
 {
     return cuda_lines(CUDA_SMALL_PARTS * 4) + cuda_lines(4) + n;

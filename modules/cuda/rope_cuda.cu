@@ -13,7 +13,7 @@ struct rope_plan {
     size_t stride;      /* of a row of qkv */
     const float *cosines, *sines;
     float sign;
-    const int32_t *texts; /* of each row, where its text begins; NULL: at 0 */
+    const int32_t *texts; /* for each row, where its text begins; NULL: at 0 */
 };
 
 template <int V>

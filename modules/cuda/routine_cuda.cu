@@ -26,7 +26,8 @@ static void forget_graph(pl_routine *r)
     r->n_calls = 0;
 }
 
-/* Captures as a graph what `work` asks of the stream, without executing it. */
+/* Captures everything that `work` sends to the stream as a graph, without executing
+ * it. */
 static pl_status capture(cuda_state *self, void (*work)(void *), void *context,
                          cudaGraphExec_t *out)
 {

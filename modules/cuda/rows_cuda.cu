@@ -23,7 +23,8 @@ struct rows_call {
     float *wide; /* [N,O] in fp32, used if out is NULL */
 };
 
-/* The eight bytes from column `k` on of a row, as pairs of bf16; 0 past the end. */
+/* Loads the eight bytes of a row from column `k` on, as pairs of bf16; 0 after the
+ * end. */
 static __device__ void load_pairs(unsigned out[4], const rows_call *c, int o, int k)
 {
     uint2 raw = make_uint2(0, 0);
@@ -50,7 +51,7 @@ static __device__ void load_acts_pairs(unsigned out[4], const rows_call *c, int 
     out[0] = raw.x, out[1] = raw.y, out[2] = raw.z, out[3] = raw.w;
 }
 
-/* This warp's part of 16 rows of w times 8 TILES rows of x. */
+/* Computes this warp's part of the product of 16 rows of w with 8 TILES rows of x. */
 template <int TILES>
 static __device__ void multiply_part(float sum[TILES][4], const rows_call *c, int o)
 {

@@ -8,8 +8,8 @@ static __device__ float device_sigmoid(float x)
     return 1.0f / (1.0f + expf(-x));
 }
 
-/* The row and column of this thread's V elements of [N,F]; returns false past the
- * end. */
+/* Finds the row and column of this thread's V elements of [N,F]; returns false after
+ * the end. */
 template <int V> static __device__ bool place(size_t *n, size_t *f, int N, int F)
 {
     const size_t i = ((size_t)blockIdx.x * THREADS + threadIdx.x) * V;

@@ -28,7 +28,7 @@ void transit_close(device_transit *transit)
     *transit = device_transit{};
 }
 
-/* A half whose last copy has finished. */
+/* Chooses a half and waits until its last copy has finished. */
 static pl_status take_half(device_transit *transit, const char *what, int *out)
 {
     *out = (int)(transit->next++ % TRANSIT_HALVES);

@@ -20,11 +20,11 @@ enum { PIECE = CUDA_PIECE };
 
 /* A stretch of parameters of one kind, which one block steps. */
 struct update_piece {
-    /* index of its first parameter, and index of that parameter's v */
+    /* `at` is the index of its first parameter, `second` that of this parameter's v */
     size_t at, second;
     unsigned n;
-    bool decay, wide, muon; /* wide: ACTS_WIDE parameters at a time */
-    /* where the copy of its first parameter lies; NULL if there is none */
+    bool decay, wide, muon; /* `wide`: ACTS_WIDE parameters are stepped at once */
+    /* the compute copy of its first parameter; NULL if it has no copy */
     act *copy;
 };
 static_assert(sizeof(update_piece) == CUDA_PIECE_BYTES, "what the plan counts");
@@ -35,7 +35,7 @@ struct pl_update {
     double *squares, *parts; /* parts [SUM_BLOCKS] */
     update_piece *pieces;
     unsigned n_pieces;
-    pl_weight *const *weights; /* lists in the host's memory, like `runs` */
+    pl_weight *const *weights; /* `weights` and `runs` are lists in the host's memory */
     int n_weights;
     const pl_update_run *runs;
     int n_runs;
@@ -71,7 +71,7 @@ static __device__ __forceinline__ void step_one(float *p, float *m, float *v, fl
     *p = *p - s->adam.lr * (step + decay * *p);
 }
 
-/* V parameters from the piece's i-th on. */
+/* Steps V parameters from the piece's i-th on. */
 template <int V>
 static __device__ __forceinline__ void step_some(const pl_update *u,
                                                  const update_piece *piece, unsigned i,
@@ -247,7 +247,7 @@ void cuda_update_destroy(pl_backend *be, pl_update **update)
     *update = NULL;
 }
 
-/* The compute copy of the parameters from `at` on, or NULL. */
+/* Returns the compute copy of the parameters from `at` on, or NULL. */
 static act *copy_at(const pl_update *u, size_t at)
 {
     for (int i = 0; i < u->n_weights; i++) {

@@ -3,7 +3,7 @@
 #define PL_MODULES_CUDA_WARP_CUH
 #include "modules/cuda/device.h"
 
-/* Every lane gets the sum; the order is that of a butterfly. */
+/* Returns the sum to every lane; it is added in the order of a butterfly. */
 template <class T> __device__ inline T warp_sum(T value)
 {
     for (int step = WARP_SIZE / 2; step > 0; step /= 2)
@@ -18,8 +18,9 @@ template <class T> __device__ inline T warp_max(T value)
     return value;
 }
 
-/* Every thread of a block of THREADS gets the sum over all. `scratch` is shared memory
- * with one value per warp; it may be used again after the block's next barrier. */
+/* Returns the sum over a block of THREADS to each of its threads. `scratch` is shared
+ * memory with one value per warp; it may be used again after the block's next
+ * barrier. */
 template <int THREADS, class T> __device__ inline T block_sum(T value, T *scratch)
 {
     const int warp = (int)threadIdx.x / WARP_SIZE, lane = (int)threadIdx.x % WARP_SIZE;
@@ -30,7 +31,7 @@ template <int THREADS, class T> __device__ inline T block_sum(T value, T *scratc
     return warp_sum(lane < THREADS / WARP_SIZE ? scratch[lane] : T(0));
 }
 
-/* The same for the maximum. */
+/* Returns the maximum in the same way. */
 template <int THREADS, class T> __device__ inline T block_max(T value, T *scratch)
 {
     const int warp = (int)threadIdx.x / WARP_SIZE, lane = (int)threadIdx.x % WARP_SIZE;

@@ -29,7 +29,7 @@ static float score(const head_view *head, const float *q, int s)
     return head->scale * ref_dot(q, head->k + (size_t)s * head->stride, head->D);
 }
 
-/* log sum over s < n of exp(score), in one pass: the sum is kept relative to the
+/* Returns log sum over s < n of exp(score), in one pass: the sum is relative to the
  * largest score so far. */
 static float log_sum_scores(const head_view *head, const float *q, int n)
 {
@@ -72,7 +72,7 @@ static head_view view_qkv(const pl_act *qkv, int b, int h, int T, int H, int G, 
     return head;
 }
 
-/* The same head from position `first` on. */
+/* Returns the view of the same head from position `first` on. */
 static head_view view_text(const head_view *head, int first)
 {
     head_view text = *head;
@@ -101,7 +101,7 @@ void ref_attention_forward(pl_backend *be, pl_act *out, float *lse, const pl_act
         }
 }
 
-/* Where the gradients of one head go, with the strides of its head_view. */
+/* Pointers to the gradients of one head; strides are those of its head_view. */
 typedef struct head_grads {
     float *dq, *dk, *dv;
 } head_grads;

@@ -1,5 +1,5 @@
-/* Rows of the embedding matrix, and their gradient: repeated tokens add up in the
- * order of their rows. */
+/* Rows of the embedding matrix, and their gradient: the gradients of a repeated token
+ * are added in the order of its rows. */
 #include "modules/ref/ref.h"
 #include <string.h>
 

@@ -18,7 +18,7 @@ float ref_dot(const float *restrict a, const float *restrict b, int n)
             lane[l] += a[i + l] * b[i + l];
     for (int l = 0; i < n; i++, l++)
         lane[l] += a[i] * b[i];
-    /* sums the lanes as a tree: lane l adds lane l + half */
+    /* adds the lanes as a tree: lane l + half is added to lane l */
     for (int half = LANES / 2; half > 0; half /= 2)
         for (int l = 0; l < half; l++)
             lane[l] += lane[l + half];

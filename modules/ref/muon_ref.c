@@ -12,7 +12,7 @@ typedef struct newton_schulz {
     int S, L;
 } newton_schulz;
 
-/* x = u / (|u| + tiny), transposed if u [O,I] is tall. */
+/* Computes x = u / (|u| + tiny), transposed if u [O,I] is tall. */
 static void load_wide(newton_schulz *s, const float *u, int O, int I)
 {
     double squares;
@@ -24,7 +24,7 @@ static void load_wide(newton_schulz *s, const float *u, int O, int I)
                         : (size_t)i * (size_t)O + (size_t)o] = *u * scale;
 }
 
-/* x = a x + (b G + c G G) x, G = x x^T */
+/* Computes x = a x + (b G + c G G) x with G = x x^T. */
 static void iterate(newton_schulz *s)
 {
     const float q[3] = PL_MUON_QUINTIC;

@@ -23,7 +23,7 @@ static void ref_release(pl_backend *be, void *memory)
     pl_free_aligned(memory);
 }
 
-/* Device memory is host memory: both directions are a copy. */
+/* Device memory is host memory, so upload and download are the same copy. */
 static void ref_copy(pl_backend *be, void *to, const void *from, size_t bytes)
 {
     (void)be;

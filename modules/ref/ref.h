@@ -4,7 +4,7 @@
  * softmax denominators) are in double. A pl_act is a float here and a pl_weight is the
  * fp32 master itself, so nothing is cast, packed or refreshed.
  *
- * The equations stand in modules/ops.h; each file here computes one of them.
+ * The equations are in modules/ops.h; each file here computes one operation.
  */
 #ifndef PL_MODULES_REF_REF_H
 #define PL_MODULES_REF_REF_H
@@ -25,11 +25,11 @@ static inline const float *ref_view(const pl_act *acts)
 {
     return (const float *)acts;
 }
-/* The master matrix behind a weight handle. */
+/* Returns the master matrix of a weight. */
 const float *ref_master(const pl_weight *weight);
 
-/* sum_i a[i] b[i] in sixteen interleaved partial sums, so that compilers may
- * vectorise it and the error grows with n/16. */
+/* Returns sum_i a[i] b[i]. It uses sixteen interleaved partial sums, so that compilers
+ * may vectorise it and errors grow only with n/16. */
 float ref_dot(const float *a, const float *b, int n);
 /* y[i] += a x[i]; x and y do not overlap. */
 void ref_axpy(float *y, float a, const float *x, int n);
@@ -38,7 +38,7 @@ void ref_axpy(float *y, float a, const float *x, int n);
 PL_OPS_OF_MODELS(REF_DECLARE)
 REF_DECLARE(matmul_dx)
 #undef REF_DECLARE
-/* Where in row b the text of token t begins. */
+/* Returns where in row b the text of token t begins. */
 static inline int ref_text_begin(const int32_t *texts, int b, int T, int t)
 {
     return texts ? texts[(size_t)b * (size_t)T + (size_t)t] : 0;
