@@ -387,8 +387,7 @@ static pl_status append_item(yaml_reader *reader, const yaml_event_t *event,
 {
     if (event->type != YAML_SCALAR_EVENT || has_nul(event) ||
         strchr(scalar(event), ','))
-        return refuse_event(reader, event,
-                            "the items of a list must be plain values without commas");
+        return refuse_event(reader, event, "a list takes plain values without commas");
     pl_buf_printf(list, "%s%s", list->len ? "," : "", scalar(event));
     return PL_OK;
 }

@@ -395,7 +395,7 @@ pl_status pl_key_list_check_name(const pl_key_list *list, const char *name,
         if (strcmp(list->entries[i].name, name) == 0 &&
             !pl_pubkey_equal(&list->entries[i].key, key))
             return pl_fail(PL_ERR_EXISTS,
-                           "the list already has the name %s for a different key (%s); "
+                           "the name %s is in the list with a different key (%s); "
                            "choose a different name with --name",
                            name, pl_key_role_name(list->entries[i].role));
     return PL_OK;

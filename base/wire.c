@@ -658,7 +658,7 @@ static void refuse_message(pl_socket *socket, const pl_peer *peer, const pl_mess
     pl_message a;
     if (peer->role == PL_AS_NONE)
         snprintf(text, sizeof text,
-                 "this key was removed from the list or has expired");
+                 "this key was taken out of the list or has expired");
     else
         snprintf(text, sizeof text,
                  "a key with the role %s may not send messages of type %u",

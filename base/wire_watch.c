@@ -118,7 +118,7 @@ pl_status wire_client_verdict(pl_socket *socket)
                        socket->is_secure
                            ? "is not encrypted, but the address has a key; it is not "
                              "the process for which this address was made"
-                           : "is encrypted; give its complete address with the key "
+                           : "is encrypted; give its whole address, with its key "
                              "(tcp://HOST:PORT#KEY)");
     case WIRE_BROKEN:
         return pl_fail(PL_ERR_NOPERM,

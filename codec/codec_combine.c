@@ -68,10 +68,10 @@ static pl_status check_headers(const codec_header *a, const codec_header *b)
             (unsigned long long)a->seed, (unsigned long long)b->seed, a->exponent,
             b->exponent, a->n_contributors, b->n_contributors);
     if ((uint64_t)a->contributors + b->contributors > (uint64_t)a->n_contributors)
-        return pl_fail(
-            PL_ERR_DATA,
-            "updates of %u and %u contributors cannot be added: the round has only %d",
-            a->contributors, b->contributors, a->n_contributors);
+        return pl_fail(PL_ERR_DATA,
+                       "the sum of two updates would have %u + %u contributors, more "
+                       "than the round's %d",
+                       a->contributors, b->contributors, a->n_contributors);
     return PL_OK;
 }
 

@@ -127,8 +127,7 @@ pl_status pl_codec_options_check(const pl_codec_options *o)
     if (o->selector >= PL_SELECT_COUNT)
         return pl_fail(PL_ERR_CONFIG, "unknown selector number %d", o->selector);
     if (o->value_bits != 8 && o->value_bits != 2)
-        return pl_fail(PL_ERR_CONFIG,
-                       "values of topk cannot have %d bits; choose 8 or 2",
+        return pl_fail(PL_ERR_CONFIG, "values of topk must have 8 or 2 bits, not %d",
                        o->value_bits);
     if (o->k < 1 || o->k > TILE)
         return pl_fail(PL_ERR_CONFIG,

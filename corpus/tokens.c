@@ -292,9 +292,9 @@ static pl_status measure_subset(const pl_tokens *tokens, const uint32_t *docs, s
     layout->n_tokens = 0;
     for (size_t i = 0; i < n; i++) {
         if (docs[i] >= tokens->layout.n_docs)
-            return pl_fail(
-                PL_ERR_ARG, "%s has %u documents, but document number %u was asked for",
-                tokens->what, (unsigned)tokens->layout.n_docs, (unsigned)docs[i]);
+            return pl_fail(PL_ERR_ARG, "%s has %u documents, number %u was asked for",
+                           tokens->what, (unsigned)tokens->layout.n_docs,
+                           (unsigned)docs[i]);
         layout->n_tokens += tokens->docs[docs[i]].n_tokens;
     }
     if (layout->n_tokens > TOKENS_COUNT_MAX)

@@ -86,8 +86,7 @@ pl_status tokens_header_decode(const uint8_t *data, size_t len, const char *what
         return pl_fail(PL_ERR_DAMAGED, "%s is damaged: the header's checksum is wrong",
                        what);
     if (!fields_in_range(&fields))
-        return pl_fail(PL_ERR_DAMAGED,
-                       "%s is damaged: the numbers in its header contradict each other",
+        return pl_fail(PL_ERR_DAMAGED, "%s is damaged: its header contradicts itself",
                        what);
     *out = (tokens_layout){.token_bytes = fields.token_bytes,
                            .vocab = fields.vocab,

@@ -299,10 +299,10 @@ static bool has_other_bytes(home *h, const place *p, const pl_submit_message *s)
     if (pl_codec_is_homomorphic(&p->arm->arm.outer.codec) ||
         home_find_update(h, &taken) != PL_OK || pl_hash_equal(&taken.found, &s->update))
         return false;
-    (void)pl_fail(PL_ERR_DATA,
-                  "worker %s sent a different update of %s in round %lld before, and "
-                  "that one counts",
-                  taken.worker, s->module, (long long)s->round);
+    (void)pl_fail(
+        PL_ERR_DATA,
+        "worker %s sent another update of %s in round %lld before, and that one counts",
+        taken.worker, s->module, (long long)s->round);
     return true;
 }
 

@@ -40,7 +40,7 @@ void pl_model_plan_bytes(const pl_topology *topology, const pl_model_options *op
  * matrices that are multiplied in fp8, which are those whose extents are multiples of
  * 16. */
 uint64_t pl_model_fp8_bytes(const pl_topology *topology);
-/* The GPU memory that the model takes in bf16 or fp8; it can be computed on a machine
+/* Computes the GPU memory that the model needs in bf16 or fp8, also on a machine
  * without a GPU. The caches of a decoder and the process's CUDA context come on top. */
 void pl_model_plan_gpu(const pl_topology *topology, const pl_model_options *options,
                        bool fp8, pl_model_plan *out);

@@ -96,8 +96,8 @@ typedef void pl_op_embed_backward(pl_backend *be, float *dw, const pl_act *dout,
 typedef void pl_op_rmsnorm_forward(pl_backend *be, pl_act *out, float *rstd, pl_act *x,
                                    const pl_act *residual, const float *w, int N, int C,
                                    float eps);
-/* Adds d loss / d x to dx [n,c], because dx is the residual stream's gradient, and
- * sum_n dout * x * rstd to dw[c]. */
+/* Adds d loss / d x to dx [n,c], the gradient of the residual stream, and adds sum_n
+ * dout * x * rstd to dw[c]. */
 typedef void pl_op_rmsnorm_backward(pl_backend *be, pl_act *dx, float *dw,
                                     const pl_act *dout, const pl_act *x, const float *w,
                                     const float *rstd, int N, int C);

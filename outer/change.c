@@ -18,7 +18,7 @@ pl_status pl_change_check(const pl_outer *outer)
     if (of->gossips || of->leads)
         return pl_fail(PL_ERR_CONFIG,
                        "with outer.method=%s workers keep their own parameters and "
-                       "fetch no versions; set codec.down to f32",
+                       "take no versions; codec.down must be f32",
                        of->name);
     return PL_OK;
 }

@@ -96,7 +96,7 @@ static pl_status database_failed(const char *verb, const char *path, char *error
     } else if (opens && strstr(error, "Read-only file system")) {
         status = PL_ERR_NOPERM;
         cause = "it lies on a read-only file system";
-        remedy = "mount that for writing, or change a copy of the store";
+        remedy = "mount the file system for writing, or change a copy of the store";
     } else if (strstr(error, "No space left") || strstr(error, "Disk quota")) {
         status = PL_ERR_NOSPACE;
         remedy = "free disk space, then open the store again";

@@ -59,8 +59,8 @@ pl_status pl_store_check_removal(const char *folder, int n)
     if (!pl_path_exists(pl_join(path, part, "ENGINE")))
         return PL_OK;
     return pl_fail(PL_ERR_UNSUPPORTED,
-                   "the chunks of %s are in a storage engine, so the number of its "
-                   "homes cannot change",
+                   "the chunks of %s are in a storage engine, and such a job keeps the "
+                   "homes that it has",
                    part);
 }
 

@@ -760,9 +760,7 @@ static pl_status audit_owners(pl_store *store, pl_problem_fn fn, void *context,
         if (strcmp(l.places[i - 1].name, l.places[i].name) != 0 ||
             owner_of(store, l.places[i].name))
             continue;
-        snprintf(text, sizeof text,
-                 "module %s is in the stores of two homes, home-%d and home-%d, and no "
-                 "note says which one owns it",
+        snprintf(text, sizeof text, "module %s is in home-%d and in home-%d",
                  l.places[i].name, l.places[i - 1].part + 1, l.places[i].part + 1);
         fn(context, text);
         out->n_problems++;

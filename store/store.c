@@ -53,9 +53,8 @@ pl_status pl_store_get_version(pl_store *store, const char *module, uint64_t num
     }
     if (found)
         return PL_OK;
-    return pl_fail(PL_ERR_NOT_FOUND,
-                   "module %s has the versions 0 to %llu, but not %llu", module,
-                   (unsigned long long)head.number, (unsigned long long)number);
+    return pl_fail(PL_ERR_NOT_FOUND, "module %s has versions 0 to %llu, not %llu",
+                   module, (unsigned long long)head.number, (unsigned long long)number);
 }
 
 pl_status pl_store_head(pl_store *store, const char *module, pl_version *out)

@@ -405,9 +405,10 @@ typedef void (*pl_problem_fn)(void *context, const char *sentence);
  * of a commit early. */
 PL_MUST_CHECK pl_status pl_store_audit(pl_store *store, bool bytes, pl_problem_fn fn,
                                        void *context, pl_audit_report *out);
-/* The same, and while a process writes to the store it is repeated with a new reader:
- * *out has what several audits agree on. `*store` is replaced then, and NULL if it
- * could not be opened again. Call pl_findings_clear afterwards, also after a failure.
+/* As pl_store_audit, repeated with new readers while a process writes to the store;
+ * *out has the problems that several audits agree on. `*store` is replaced then, and
+ * NULL if it could not be opened again. Call pl_findings_clear afterwards, also after a
+ * failure.
  */
 PL_MUST_CHECK pl_status pl_store_audit_firmly(const char *folder, pl_store **store,
                                               bool bytes, pl_findings *out,

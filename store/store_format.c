@@ -73,7 +73,7 @@ pl_status store_format_refuse_others(const char *folder)
     if (folder_is_empty(folder))
         return PL_OK;
     return pl_fail(PL_ERR_EXISTS,
-                   "%s is not a store and contains files; name an empty folder",
+                   "%s holds other files and is not a store; name an empty folder",
                    folder);
 }
 

@@ -261,7 +261,7 @@ same_versions ceph "a store rebuilt from Ceph alone"
 say "rebuilt: $(sed 's/.* is the store/the store/; s/?[^ ]*//' "$work/verb.out")"
 "$pathloom" train --out "$work/ceph" >>"$work/ceph.out" 2>&1 || fail "going on"
 refused 75 'opened elsewhere since' "$pathloom" store pack --store "$work/twin"
-refused 73 'holds another store' "$pathloom" store init --store "$work/other" \
+refused 73 'has a different store' "$pathloom" store init --store "$work/other" \
     --engine "$(at ceph)"
 refused 73 'lie in rados' "$pathloom" home --store "$work/ceph/store" --set store.engine=rocksdb
 say "a second home is fenced, a second store refused"

@@ -116,7 +116,7 @@ static pl_status parse_engine_url(const char *text, engine_url *out)
     if (!place || !copy_span(out->kind, sizeof out->kind, text, place))
         return pl_fail(
             PL_ERR_CONFIG,
-            "the address of a storage engine must begin with rados:// or s3://");
+            "the address of a storage engine must be rados://... or s3://...");
     place += strlen("://");
     const char *end = place + strcspn(place, "?");
     const char *slash = memchr(place, '/', (size_t)(end - place));

@@ -124,12 +124,12 @@ pl_status remote_check(pl_store *store)
     remote_end *r = store->remote;
     PL_CHECK(remote_read_head(r, &found));
     if (!found && store->sequence > 0)
-        return pl_fail(PL_ERR_DAMAGED,
-                       "%s has no objects of the store %s, which has %llu commits: "
-                       "check whether the file ENGINE names the right place, or "
-                       "whether the objects were deleted",
-                       engine_place(r->service), store->folder,
-                       (unsigned long long)store->sequence);
+        return pl_fail(
+            PL_ERR_DAMAGED,
+            "%s has nothing of the store %s, which has %llu commits: is it the right "
+            "place (see the file ENGINE), or were its objects deleted?",
+            engine_place(r->service), store->folder,
+            (unsigned long long)store->sequence);
     if (!found)
         return PL_OK;
     PL_CHECK(check_owner(store));

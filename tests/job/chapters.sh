@@ -70,7 +70,7 @@ says 'mix~2'
 # Only the newest chapter can go back.
 ask store rollback mix --to 1 --run "$run"
 [ $? -eq 78 ] || fail "an earlier chapter was rolled back"
-says 'mix~2 went on from its last versions; roll back mix~2'
+says 'mix~2 continued from its last versions; roll back mix~2'
 ask store rollback mix~2 --to 2 --run "$run" || fail "rollback of the newest chapter"
 
 # A finished run is lengthened; everything else stays as it was.

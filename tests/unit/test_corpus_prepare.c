@@ -365,10 +365,11 @@ static void other_options_are_refused_naming_both_values(void **state)
     (void)state;
     pl_prepare_options options = usual_options();
     options.vocab = 330;
-    check_prepare_fails(&options, "out", PL_ERR_EXISTS, "vocab '320', now it is '330'");
+    check_prepare_fails(&options, "out", PL_ERR_EXISTS,
+                        "vocab '320', but now it is '330'");
     options = usual_options();
     options.seed = 6;
-    check_prepare_fails(&options, "out", PL_ERR_EXISTS, "seed '5', now it is '6'");
+    check_prepare_fails(&options, "out", PL_ERR_EXISTS, "seed '5', but now it is '6'");
     options = usual_options();
     options.valid_share = 0.1;
     check_prepare_fails(&options, "out", PL_ERR_EXISTS, "valid_share '0.2'");

@@ -144,7 +144,7 @@ static void what_a_home_still_has_keeps_it(void **state)
     commit_version(store, "mix/L9.E0", 0, 9, BYTES);
     pl_store_close(&store);
     assert_int_equal(leave(*state, 2), PL_ERR_BUSY);
-    assert_says("home 3 still has 1 things, mix/L9.E0 among them");
+    assert_says("home 3 still owns 1 names, for example mix/L9.E0");
     assert_int_equal(leave(*state, 1), PL_ERR_USAGE);
     assert_says("only the last one, home 3");
     assert_ok(pl_remove_tree(*state));
@@ -154,7 +154,7 @@ static void what_a_home_still_has_keeps_it(void **state)
         pl_store_close(&store);
     }
     assert_int_equal(leave(*state, 1), PL_ERR_UNSUPPORTED);
-    assert_says("keeps at least two homes");
+    assert_says("needs at least two homes");
 }
 
 static int leave_until(const char *folder, const char *point, int passage)

@@ -175,7 +175,7 @@ static void a_round_takes_one_update_of_a_path(void **state)
     send_good(&f, 3, 0);
     assert_int_equal(send(&f, 3, 0, text), PL_SUBMIT_DUPLICATE);
     assert_int_equal(send(&f, 3, 1, text), PL_SUBMIT_DROPPED);
-    assert_non_null(strstr(text, "has an earlier update of this path"));
+    assert_non_null(strstr(text, "has a late update of this path already"));
     close_job(&f);
 }
 

@@ -289,13 +289,13 @@ static void weights_that_mean_nothing_are_refused(void **state)
     options.balance = 0.3;
     options.weights = weights;
     assert_int_equal(pl_router_fit(points, 8, 2, &options, &router), PL_ERR_CONFIG);
-    assert_said("document 3 weighs -1");
+    assert_said("document 3 has the weight -1");
     assert_null(router);
     weights[3] = NAN;
     assert_int_equal(pl_router_fit(points, 8, 2, &options, &router), PL_ERR_CONFIG);
     memset(weights, 0, sizeof weights);
     assert_int_equal(pl_router_fit(points, 8, 2, &options, &router), PL_ERR_CONFIG);
-    assert_said("all 8 documents weigh 0");
+    assert_said("all 8 documents have weight 0");
     free(points);
 }
 

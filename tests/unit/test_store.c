@@ -190,7 +190,7 @@ static void a_version_out_of_order_is_stale(void **state)
     v.number = 0;
     assert_ok(pl_txn_put_version(txn, &v, (pl_keep){0}));
     assert_int_equal(pl_txn_put_version(txn, &v, (pl_keep){0}), PL_ERR_STALE);
-    assert_says("stands at version 0");
+    assert_says("is 0, so the next one must be");
     v.number = 2;
     assert_int_equal(pl_txn_put_version(txn, &v, (pl_keep){0}), PL_ERR_STALE);
     v.number = 1;

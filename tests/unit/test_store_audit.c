@@ -171,8 +171,8 @@ static void missing_rows_are_named(void **state)
     findings f = audit(*state);
     pl_hash_format(&params, text);
     assert_names(&f, text);
-    assert_names(&f, "is named 1 times but is not there");
-    assert_names(&f, "references, there are 0"); /* its chunks */
+    assert_names(&f, "is named 1 times but does not exist");
+    assert_names(&f, "references, but there are 0"); /* its chunks */
     change_row(*state, KV_VERSION, key_of_version("a/x", 1), NULL, 0);
     change_row(*state, KV_PACK, key_of_pack(1, 1), NULL, 0);
     change_row(*state, KV_LOG, key_of_number(2), NULL, 0);

@@ -366,7 +366,7 @@ static void a_part_more_is_not_dropped_without_a_word(void **state)
     places p = make_both(*state);
     pl_parts counts;
     assert_int_equal(copy(p.kept, p.source, false), PL_ERR_EXISTS);
-    assert_says("has 3 parts, and what is copied there has 2");
+    assert_says("has 3 parts, but the store to copy has 2");
     assert_int_equal(look(p.source, PARTS), NEW);
     assert_ok(copy(p.kept, p.source, true));
     assert_int_equal(look(p.source, BEGUN), OLD);
@@ -461,7 +461,7 @@ static void what_cannot_be_replaced_where_it_lies_stays(void **state)
     one = make_ways(ways);
     move_away(pl_join(path, one.kept, "db"), other);
     assert_int_equal(copy(one.source, one.kept, true), PL_ERR_UNSUPPORTED);
-    assert_says("is a link or a disk of its own");
+    assert_says("is a link or a mount point");
     assert_true(is_link(path) && whole_is_old(one.kept));
     /* a part that would go */
     move_away(pl_store_part(p.source, 2, path), other);
@@ -474,7 +474,7 @@ static void what_cannot_be_replaced_where_it_lies_stays(void **state)
     pl_join(there, other, "home-2");
     move(there, away);
     assert_int_equal(copy(p.source, p.kept, true), PL_ERR_NOT_FOUND);
-    assert_says("a link to what is not there");
+    assert_says("a link to a path that does not exist");
     move(away, there);
     assert_int_equal(look(p.kept, BEGUN), OLD);
     assert_ok(pl_remove_tree(other));

@@ -244,7 +244,7 @@ static void another_format_is_refused(void **state)
         set_format(*state, others[i]);
         assert_int_equal(try_open(*state, PL_STORE_WRITE), PL_ERR_UNSUPPORTED);
         assert_int_equal(try_open(*state, PL_STORE_READ), PL_ERR_UNSUPPORTED);
-        assert_says("another format than this release reads (`pathloom store 1`)");
+        assert_says("but this release reads only the format `pathloom store 1`");
     }
     for (size_t i = 0; i < sizeof damaged / sizeof *damaged; i++) {
         set_format(*state, damaged[i]);
