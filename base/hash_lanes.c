@@ -73,7 +73,7 @@ INSIDE void turn(eight m[8], const uint8_t *const at[8], size_t from)
     }
 #pragma GCC unroll 4
     for (int k = 0; k < 4; k++) {
-        const int i = k + k / 2 * 2; /* gives 0, 1, 4, 5 */
+        const int i = k + k / 2 * 2; /* i is 0, 1, 4, 5 */
         u[i] = SHUFFLE(t[i], t[i + 2], 0, 1, 8, 9, 4, 5, 12, 13);
         u[i + 2] = SHUFFLE(t[i], t[i + 2], 2, 3, 10, 11, 6, 7, 14, 15);
     }

@@ -505,9 +505,9 @@ static pl_status send_message(pl_socket *socket, const pl_peer *peer,
     return pl_failpoint("wire.send.after");
 }
 
-/* Whether an error is about this machine itself. Its sentence may contain names of
- * files, so peers that are not the job's own processes get a general sentence; the log
- * has the original.
+/* Whether an error message is about a problem of this machine itself. Its sentence may
+ * contain names of files, so peers that are not the job's own processes get a general
+ * sentence; the log has the original.
  */
 static bool is_own_trouble(const pl_peer *peer, const pl_message *m)
 {

@@ -71,9 +71,9 @@ typedef struct pl_replay {
 PL_MUST_CHECK pl_status pl_home_replay(pl_store *store, const pl_version *made,
                                        pl_replay *out);
 
-/* Compares the version with what pl_home_replay makes of it. *got is that, or zeros;
- * for SAME and OTHER the status is OK. UNKNOWN: it cannot be made again, and
- * pl_last_error says why. */
+/* Compares a version with the result of pl_home_replay. *got is that result, or zeros.
+ * For SAME and OTHER the status is OK. UNKNOWN: it cannot be made again; pl_last_error
+ * says why. */
 typedef enum pl_replay_verdict {
     PL_REPLAY_SAME,
     PL_REPLAY_OTHER,

@@ -97,8 +97,8 @@ PL_MUST_CHECK pl_status pl_model_train_step(pl_model *model, const int32_t *toke
                                             const int32_t *targets, int B, int T,
                                             const pl_adamw *adam, float clip,
                                             pl_step_result *out);
-/* Runs forward and backward only; the gradients accumulate. For tests and for adding up
- * passes. */
+/* Runs forward and backward only; the gradients accumulate. It is used by tests and for
+ * adding up passes. */
 PL_MUST_CHECK pl_status pl_model_gradients(pl_model *model, const int32_t *tokens,
                                            const int32_t *targets, int B, int T,
                                            pl_step_result *out);
