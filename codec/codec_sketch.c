@@ -348,7 +348,7 @@ static pl_status check_bitmap(const codec_stretch *s, const uint8_t *bitmap,
                        "the bitmap of the update's stretch at value %llu has %llu "
                        "elements%s, but there are %llu codes",
                        (unsigned long long)s->first, (unsigned long long)bits,
-                       tail ? ", some of them after its end" : "",
+                       tail ? ", some behind its end" : "",
                        (unsigned long long)n_codes);
     return PL_OK;
 }

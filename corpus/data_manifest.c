@@ -61,7 +61,7 @@ static pl_status check_same_options(const char *folder, const pl_json *json,
         if (!there || strcmp(there, texts[i].value) != 0)
             return pl_fail(PL_ERR_EXISTS,
                            "the data folder '%s' was made with %s '%.300s', but now it "
-                           "is '%.300s': give a different --out, or delete the folder",
+                           "is '%.300s': give another --out, or delete the folder",
                            folder, texts[i].name, there ? there : "", texts[i].value);
     }
     return PL_OK;
@@ -143,8 +143,8 @@ static pl_status check_input(const char *folder, const pl_json *input)
         return PL_OK;
     return pl_fail(PL_ERR_EXISTS,
                    "'%.300s' has changed since the data folder '%s' was made from it "
-                   "(%lld bytes in %lld files then, %lld in %lld now): give a "
-                   "different --out, or delete the folder",
+                   "(%lld bytes in %lld files then, %lld in %lld now): give another "
+                   "--out, or delete the folder",
                    path, folder, (long long)then.bytes, (long long)then.files,
                    (long long)now.bytes, (long long)now.files);
 }

@@ -257,12 +257,11 @@ static pl_status check_split(const preparation *work)
                        "held-out text by data.valid",
                        n, work->options->valid_share, work->nearest, shorter);
     if (work->n_train < work->options->n_paths)
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "there are %llu training documents for %llu paths, but each path needs "
-            "one: %sgive more text, or fewer paths by topology.levels",
-            (unsigned long long)work->n_train,
-            (unsigned long long)work->options->n_paths, shorter);
+        return pl_fail(PL_ERR_CONFIG,
+                       "there are %llu documents to train on but %llu paths: %sgive "
+                       "more text, or fewer paths by topology.levels",
+                       (unsigned long long)work->n_train,
+                       (unsigned long long)work->options->n_paths, shorter);
     return PL_OK;
 }
 

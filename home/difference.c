@@ -70,7 +70,7 @@ static pl_status read_params(pl_comparison *c, const pl_version *v, size_t *n,
     uint64_t bytes = 0;
     if (v->params_gone)
         return pl_fail(PL_ERR_NOT_FOUND,
-                       "garbage collection removed the parameters of %s@%llu; only the "
+                       "the parameters of %s@%llu were collected as garbage; only the "
                        "version's record is left",
                        v->module, (unsigned long long)v->number);
     PL_CHECK(pl_store_blob_bytes(c->store, &v->params, &bytes));

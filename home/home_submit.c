@@ -56,8 +56,7 @@ static pl_status check_shared(const place *p, const pl_submit_message *s,
                        wanted ? "homomorphic" : "not");
     if (info.contributors != s->n)
         return pl_fail(PL_ERR_DATA,
-                       "the update of %s is a sum of %d updates, but the message names "
-                       "%d contributors",
+                       "the update of %s is a sum of %d, not of %d contributors",
                        s->module, info.contributors, s->n);
     if (!wanted)
         return PL_OK;
@@ -177,8 +176,8 @@ static pl_status check_base(home *h, place *p, const pl_submit_message *s)
     }
     if (!pl_hash_equal(&s->base, &params))
         return pl_fail(PL_ERR_DATA,
-                       "the update of %s was made from a version %llu with different "
-                       "parameters than the one here",
+                       "the update of %s was made from another version %llu than the "
+                       "one of this home",
                        s->module, (unsigned long long)s->base_version);
     return PL_OK;
 }

@@ -90,7 +90,7 @@ static pl_status read_ingredient(pl_store *store, const pl_recipe *r, int i,
     pl_version_clear(&v);
     if (gone)
         return pl_fail(PL_ERR_NOT_FOUND,
-                       "garbage collection removed the parameters of %s@%llu; only the "
+                       "the parameters of %s@%llu were collected as garbage; only the "
                        "version's record is left",
                        s->module, (unsigned long long)s->number);
     PL_CHECK(pl_store_blob_bytes(store, &g->hashes[i], &bytes));

@@ -108,8 +108,8 @@ static pl_status fill_blocks(int n_blocks, pl_topology_spec *spec)
     if (sum == 0) {
         if (n_blocks % spec->n_levels != 0)
             return pl_fail(PL_ERR_CONFIG,
-                           "%d blocks cannot be divided evenly into %d levels; give "
-                           "the blocks of each level, or a different number of blocks",
+                           "%d blocks do not split evenly into %d levels; give the "
+                           "blocks of each level, or a different number of blocks",
                            n_blocks, spec->n_levels);
         for (int l = 0; l < spec->n_levels; l++)
             spec->blocks[l] = n_blocks / spec->n_levels;

@@ -137,10 +137,9 @@ pl_status pl_method_check(const pl_method_settings *s)
     bool either = s->method == PL_METHOD_NOLOCO || s->method == PL_METHOD_CO2 ||
                   s->method == PL_METHOD_EAGER || s->method == PL_METHOD_FEDAVG;
     if (!either && heavy != (s->rule == PL_RULE_HEAVY_BALL)) {
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "outer method %s cannot be used with the rule %s; leave the rule out",
-            pl_traits(s->method)->name, pl_rule_name(s->rule));
+        return pl_fail(PL_ERR_CONFIG,
+                       "outer method %s has no %s rule; leave the rule out",
+                       pl_traits(s->method)->name, pl_rule_name(s->rule));
     }
     switch (s->method) {
     case PL_METHOD_FEDAVG:

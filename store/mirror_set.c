@@ -67,7 +67,7 @@ pl_status mirror_check(const char *folder)
     if (!own && !(is_part(folder) && is_decided(pl_path_above(above, folder))))
         return PL_OK;
     return pl_fail(PL_ERR_BUSY,
-                   "a copy into %s is being made, or was interrupted; give the same "
+                   "a copy into %s is being made, or was ended half-way; give the same "
                    "`pathloom store backup` or `restore` again to finish it",
                    own ? folder : above);
 }

@@ -405,8 +405,8 @@ pl_status parts_refresh(pl_store *store)
     if (view != ROLLBACK_HALF)
         return PL_OK;
     return pl_fail(PL_ERR_BUSY,
-                   "a rollback of the store %s was interrupted, and only some of its "
-                   "%d homes have made it; run `pathloom train` on its run, or the "
+                   "a rollback of the store %s was ended half-way, and only some of "
+                   "its %d homes have made it; run `pathloom train` on its run, or the "
                    "same rollback again, to finish it",
                    store->folder, store->n_parts);
 }

@@ -96,7 +96,7 @@ static pl_status source_of(pl_store *store, const pl_rollback_module *c,
         return PL_OK;
     pl_version_clear(out);
     return pl_fail(PL_ERR_NOT_FOUND,
-                   "garbage collection removed the parameters of %s@%llu; only the "
+                   "the parameters of %s@%llu were collected as garbage; only the "
                    "version's record is left",
                    c->name, (unsigned long long)c->source);
 }

@@ -104,9 +104,8 @@ static pl_status check_kind(const engine_url *url)
         return pl_fail(PL_ERR_CONFIG, "the address of an s3 engine must say where the "
                                       "service is: add ?endpoint=https://HOST:PORT");
     if (s3 && strchr(url->endpoint, '@'))
-        return pl_fail(PL_ERR_CONFIG,
-                       "keys must not be part of the URL; set AWS_ACCESS_KEY_ID and "
-                       "AWS_SECRET_ACCESS_KEY instead");
+        return pl_fail(PL_ERR_CONFIG, "keys do not belong into a URL; set "
+                                      "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
     return PL_OK;
 }
 
