@@ -373,8 +373,8 @@ pl_status pl_check_writable(const char *folder)
     pl_status status = write_synced(path, probe, sizeof probe);
     if (status != PL_OK)
         pl_fail_in(status,
-                   "cannot write into the folder %s; give a different folder, or "
-                   "change its permissions",
+                   "cannot write into the folder %s; give another folder, or change "
+                   "its permissions",
                    folder);
     if (status == PL_OK)
         status = pl_read_file(path, &back);

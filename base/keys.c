@@ -133,7 +133,8 @@ pl_status pl_invite_keypair(const char *text, pl_keypair *out)
     pl_hash seed;
     init_key_library();
     if (!from_text(text, secret, sizeof secret))
-        return pl_fail(PL_ERR_USAGE, "the token is incomplete; copy all of it");
+        return pl_fail(PL_ERR_USAGE,
+                       "the secret of the token is incomplete; copy all of it");
     pl_hash_of("invitation", secret, sizeof secret, &seed);
     crypto_box_seed_keypair(out->open.bytes, out->secret, seed.bytes);
     sodium_memzero(secret, sizeof secret);
@@ -395,7 +396,7 @@ pl_status pl_key_list_check_name(const pl_key_list *list, const char *name,
         if (strcmp(list->entries[i].name, name) == 0 &&
             !pl_pubkey_equal(&list->entries[i].key, key))
             return pl_fail(PL_ERR_EXISTS,
-                           "the name %s is in the list with a different key (%s); "
+                           "the name %s is in the list with another key (%s); "
                            "choose a different name with --name",
                            name, pl_key_role_name(list->entries[i].role));
     return PL_OK;

@@ -479,8 +479,8 @@ pl_status pl_store_check_access(const char *folder)
     if (access(folder, X_OK) == 0 || errno != EACCES)
         return PL_OK;
     return pl_fail(PL_ERR_NOPERM,
-                   "this user is not allowed to read the store %s; run the command as "
-                   "the user that owns the store",
+                   "this user may not look into the store %s; run the command as the "
+                   "user that owns the store",
                    folder);
 }
 
