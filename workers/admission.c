@@ -39,8 +39,8 @@ typedef struct enrolment {
     const pl_pubkey *invite, *fresh;
     const char *name;
     pl_key_role granted;
-    /* whether the gate has accepted or refused the key; the client is not told about
-     * other failures, which concern the list */
+    /* the invitation or the key was refused, and the client is told why. If the list
+     * fails without this, the client is told no details. */
     bool judged;
 } enrolment;
 
@@ -56,8 +56,9 @@ static pl_status put_fresh(pl_key_list *list, enrolment *e)
     pl_key_entry invite = *found;
     e->granted = invite.grants;
     if (known && known->role == e->granted)
-        return PL_OK; /* the key was added before, and the answer was lost; the
-                         invitation is not used a second time */
+        /* the list has the key from an earlier try whose answer was lost; this try does
+         * not use the invitation again */
+        return PL_OK;
     if (known && known->role == PL_AS_REVOKED)
         return pl_fail(PL_ERR_NOPERM,
                        "this key was revoked, and no invitation lets it in again; only "

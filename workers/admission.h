@@ -12,10 +12,10 @@ extern "C" {
  * this machine. With `list` a gate is opened; without it sockets can only connect. */
 PL_MUST_CHECK pl_status pl_admission_open(const char *key, const char *list);
 
-/* Adds the key `fresh` to the list, which uses the invitation `invite` once. If the key
- * is there already, nothing is used and this is no error. ERR_NOPERM: `invite` is not
- * an invitation or is used up, or the key was revoked. Other errors as for
- * pl_key_list_check_name. */
+/* Adds the key `fresh` to the list, which uses the invitation `invite` once. If the
+ * list has the key already, nothing is used, and the result is PL_OK. ERR_NOPERM:
+ * `invite` is not an invitation or is used up, or the key was revoked. Other errors as
+ * for pl_key_list_check_name. */
 PL_MUST_CHECK pl_status pl_admission_enrol(const char *list, const pl_pubkey *invite,
                                            const pl_pubkey *fresh, const char *name,
                                            pl_key_role *granted);

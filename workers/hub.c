@@ -5,7 +5,8 @@
 #include <math.h>
 
 enum { TICK_MS = 50, PARK_MS = 1500, OVERDUE_MS = 1000, HEARD_AT_ONCE = 256 };
-static const double rate_max = 1e9, loss_max = 1e9; /* limits for what workers report */
+/* the largest speed (tokens per second) and loss that a worker may report */
+static const double rate_max = 1e9, loss_max = 1e9;
 static const uint64_t memory_max = UINT64_C(1) << 50;
 
 pl_status hub_answer(hub *h, const pl_peer *peer, pl_message *a)
@@ -14,7 +15,7 @@ pl_status hub_answer(hub *h, const pl_peer *peer, pl_message *a)
     pl_message_destroy(a);
     if (status == PL_ERR_ARG) /* the answer is too long for one message */
         pl_log(PL_LOG_ERROR, "answer.dropped", "error=\"%s\"", pl_last_error());
-    /* a peer that is gone will ask again */
+    /* a peer that has gone asks again when it is back, so that is no error */
     return status == PL_ERR_NET || status == PL_ERR_ARG ? PL_OK : status;
 }
 
@@ -88,8 +89,8 @@ static pl_status on_enrol(hub *h, const pl_peer *peer, pl_message *m, pl_message
     return PL_OK;
 }
 
-/* Finds the workers that offer the updates of this task's mates, so that the worker
- * need not ask the home; at most one per slot. */
+/* Finds the workers that offer the updates of this task's mates, at most one per slot.
+ * The task's worker asks these first, which saves the home work. */
 static size_t find_peers(const hub *h, const plan_arm *arm, int index, int64_t phase,
                          pl_msg_peer *out)
 {
@@ -177,7 +178,8 @@ static pl_status note_given(hub *h, hub_worker *w, plan_task task,
     w->given_token = lease->token;
     w->given_phase = lease->phase;
     w->given_steps = local_steps(h, w, &h->tasks.arms[task.arm].arm);
-    if (!w->task[0]) { /* otherwise it still trains another task */
+    /* if not, it still trains another task, and begins this one later */
+    if (!w->task[0]) {
         pl_copy_text(w->task, sizeof w->task, path->name);
         w->phase = lease->phase;
         w->step = 0;
@@ -211,9 +213,9 @@ static pl_status give_audit(hub *h, int worker, int64_t now_ms)
     return note_given(h, &h->workers[worker], audit->task, &audit->lease);
 }
 
-/* Gives a second lease of a slow task. Homes get no fence: both holders may deliver,
- * and they deliver the same bytes. If the method does not allow that, the task is taken
- * away from a worker on trial. */
+/* Gives a second lease of a slow task. Homes are not told to refuse the first holder:
+ * both may deliver, and they deliver the same bytes. If the outer method does not allow
+ * two holders, the task is taken away from its holder, which is on trial. */
 static pl_status back_up(hub *h, int worker, int64_t now_ms)
 {
     plan_task task;
@@ -266,8 +268,8 @@ static pl_status say_no_work(hub *h, hub_worker *w)
     return hub_answer(h, &w->peer, &a);
 }
 
-/* After a restart workers may still hold leases. They get one time to live to renew
- * them before anything is granted. */
+/* After a restart of the hub, workers may still hold leases. So the hub grants nothing
+ * until they have had the lifetime of a lease (ttl_ms) to renew them. */
 static bool may_grant(const hub *h, int64_t now_ms)
 {
     bool restarted = h->tasks.epoch > 1 && now_ms - h->known_ms < h->options->ttl_ms;
@@ -291,9 +293,9 @@ static pl_status serve_queued(hub *h, int64_t now_ms, bool on_trial, bool *searc
     return PL_OK;
 }
 
-/* Serves all waiting workers for which there is a task now, in the order in which they
- * asked, but those on trial last. Thousands may wait while nothing changes; then no
- * task is searched. */
+/* Serves all waiting workers for which there is a task now: first those that are not on
+ * trial, then the others, in the order in which they asked. Thousands of workers may
+ * wait, so tasks are searched only if something has happened. */
 static pl_status serve_waiting(hub *h)
 {
     int64_t now = pl_now_ms();
@@ -326,7 +328,7 @@ static pl_status repeat_answer(hub *h, hub_worker *w)
         return send_task(h, w);
     if (lease && lease->active && lease->phase == w->given_phase)
         return send_task(h, w);
-    /* that lease is over; the worker's next question gets another task */
+    /* the lease of that answer has ended; the worker's next question gets a new task */
     w->given_token = 0;
     return say_no_work(h, w);
 }
@@ -344,7 +346,8 @@ static pl_status on_task_req(hub *h, const pl_peer *peer, pl_message *m)
     w->held_token =
         plan_find_task(&h->tasks, q.task ? q.task : "", &w->held) ? m->token : 0;
     w->held_phase = q.phase;
-    if (m->request == w->answered) { /* the answer was lost, or crossed the question */
+    /* this question was answered, but the answer was lost or came too late */
+    if (m->request == w->answered) {
         w->request = m->request;
         return repeat_answer(h, w);
     }
@@ -383,13 +386,12 @@ void hub_end_task(hub_worker *w, const plan_path *path)
         w->task[0] = '\0';
 }
 
-/* Refuses a renewal. If the task ended while its results are being sent, they have
- * arrived and DONE is on the way. */
+/* Answers a renewal of a lease that this hub does not know: refused, or RENEWED. It is
+ * RENEWED if the results of the task have arrived, because then DONE is on its way. */
 static uint16_t refuse_renewal(hub *h, const report *rep, bool trains)
 {
     for (int i = 0; i < h->n_homes; i++)
-        if (!h->homes[i]
-                 .known) /* the hub has just started and has not heard from all homes */
+        if (!h->homes[i].known) /* the hub has just started and lacks a home's state */
             return PL_MSG_RENEWED;
     if (rep->path && !trains && rep->phase < rep->path->phase)
         return PL_MSG_RENEWED;
@@ -425,8 +427,8 @@ static double possible_rate(double rate)
     return rate >= 0 && rate <= rate_max ? rate : 0;
 }
 
-/* After a restart the hub accepts a lease only if its holder presents the sealed
- * lease. */
+/* Whether the worker presents a sealed lease for this phase and token. After a restart
+ * the hub accepts a lease only with this proof. */
 static bool shows_lease(hub *h, pl_bytes sealed, const report *rep, uint64_t token)
 {
     pl_lease lease;
@@ -494,8 +496,8 @@ static void note_pace(hub *h, hub_worker *w, const report *rep, const plan_lease
     hub_note_pace(w, &h->tasks.arms[task.arm].arm, inner_s, total);
 }
 
-/* Ends an audit with its DONE. A malformed DONE makes the audit fail, not only its
- * worker. */
+/* Ends an audit with its DONE. If the DONE is malformed, the audit counts as failed and
+ * is given back. */
 static pl_status end_audit(hub *h, hub_audit *audit, int worker, const pl_message *m)
 {
     pl_status status = hub_audit_done(h, audit, worker, m);
@@ -504,7 +506,7 @@ static pl_status end_audit(hub *h, hub_audit *audit, int worker, const pl_messag
     return status;
 }
 
-/* Checks the numbers that are added up over all workers. */
+/* Checks the numbers of a DONE that the hub adds up over all workers. */
 static pl_status check_done(hub *h, const report *rep, uint64_t tokens,
                             const double seconds[4])
 {
@@ -558,7 +560,7 @@ static pl_status on_done(hub *h, const pl_peer *peer, pl_message *m, pl_message 
     h->done_ms = pl_now_ms();
     if (w->held_token == m->token && w->held_phase == rep.phase)
         w->held_token =
-            0; /* the worker is idle from now on, not only from its next question on */
+            0; /* the worker is idle now, so do not wait for its next question */
     if (audit)
         return end_audit(h, audit, rep.worker, m);
     return lease ? hub_settle(h, rep.path) : PL_OK;
@@ -685,8 +687,9 @@ pl_status hub_take(hub *h, const pl_peer *peer, pl_message *m)
     return hub_answer(h, peer, &a);
 }
 
-/* Most messages to a hub are renewals, and they make no task ready. At most a fixed
- * number is handled at a time, so that waiting workers are served in between. */
+/* Handles at most HEARD_AT_ONCE messages, so that waiting workers are served in
+ * between. Most messages are renewals; they make no task ready, so they do not set
+ * `stirred`. */
 static pl_status hear_workers(hub *h, pl_message *m)
 {
     pl_peer peer;
@@ -706,7 +709,8 @@ static void expire(hub *h, int64_t now_ms)
     if (now_ms - h->expired_ms < TICK_MS)
         return;
     h->expired_ms = now_ms;
-    h->stirred = true; /* the waiting time after a restart may also have ended */
+    /* tasks may be ready now: the wait after a restart may be over */
+    h->stirred = true;
     if (now_ms - h->overdue_ms >= OVERDUE_MS) {
         h->overdue_ms = now_ms;
         hub_end_overdue(h, now_ms);

@@ -21,8 +21,9 @@
 
 enum { ASK_MS = 1000, ASKED_MAX = 10, FAILURES_MAX = 3, LOOK_MS = 200 };
 
-/* ---- which ---- */
-/* Finds the audit with this token. Only the worker that has its lease may answer. */
+/* ---- finding an audit ---- */
+/* Finds the audit that this worker does under this token. NULL if the worker does not
+ * have its lease: no other worker may report the audit's result. */
 hub_audit *hub_audit_of(hub *h, uint64_t token, int worker)
 {
     for (size_t i = 0; token != 0 && i < h->n_audits; i++)
@@ -32,8 +33,8 @@ hub_audit *hub_audit_of(hub *h, uint64_t token, int worker)
     return NULL;
 }
 
-/* Whether a worker made a part of the result: if a task changed hands, its updates come
- * from several workers. */
+/* Whether the worker made a part of an audited result. If a task was given to another
+ * worker half-way, its updates come from several workers. */
 static bool took_part(const hub_audit *a, const char *worker)
 {
     for (int k = 0; k < a->row.n; k++)
@@ -198,7 +199,8 @@ static pl_status fence_odd(hub *h, const hub_audit *a)
 }
 
 /* ---- updates that the homes accepted ---- */
-/* Every home is asked for all updates, because modules may move while a job trains. */
+/* Asks for the updates of the first worker that are still unknown. Every home is asked
+ * for each of them, because modules may move between homes while a job trains. */
 static pl_status ask_updates(hub *h, hub_audit *a, int64_t now_ms)
 {
     const plan_arm *arm = &h->tasks.arms[a->task.arm];
@@ -283,9 +285,10 @@ static bool note_likeness(const pl_msg_update_is *said, hub_audit *a, int slot)
     return true;
 }
 
-/* Notes one update. The sealed lease of the sender tells who sent it and on which
- * device. Sums made by a relay are not compared. If the updates come from several kinds
- * of devices, likenesses are compared, whatever kind the second worker has. */
+/* Notes one update of the first result. The home knows its sender and device from the
+ * sealed lease. If a relay added it to other updates, the audit is void. If the updates
+ * come from several kinds of devices, likenesses are compared instead of hashes,
+ * whatever kind of device the second worker has. */
 static void note_update(hub *h, hub_audit *a, int slot, const pl_msg_update_is *said)
 {
     pl_audit_result *first = &a->row.results[0];
@@ -341,8 +344,9 @@ static void alloc_audit(hub_audit *a, const pl_topology *topology)
     memcpy(a->likeness + a->n_slots, a->row.moments, sizeof a->row.moments);
     for (int part = a->n_slots; part < a->n_parts; part++)
         a->seeds[part] = a->row.seed;
-    a->row.n = 1; /* of results that another hub heard, only digests are known */
-    /* the hashes are asked for, one update after the other */
+    /* further results are made again: the row has only their digests */
+    a->row.n = 1;
+    /* the first result's hashes come from the homes, one per update */
     if (a->row.verdict == PL_VERDICT_OPEN)
         a->row.results[0].digest = (pl_hash){{0}};
 }
@@ -355,8 +359,9 @@ static pl_status take_row(hub *h, int home, const char *text)
     hub_audit *a = find_row(h, &row);
     if (!a) {
         if (!plan_find_task(&h->tasks, row.path, &task))
-            return PL_OK; /* the arm is not known yet; the home will report the row
-                             again */
+            /* this hub does not know the arm yet; the home's next state repeats the row
+             * */
+            return PL_OK;
         h->audits = pl_grow(h->audits, (h->n_audits + 1) * sizeof *h->audits);
         a = &h->audits[h->n_audits++];
         memset(a, 0, sizeof *a);
@@ -365,7 +370,8 @@ static pl_status take_row(hub *h, int home, const char *text)
         a->home = home;
         alloc_audit(a, h->tasks.arms[task.arm].topology);
         if (row.verdict == PL_VERDICT_OPEN && count_sending(h, a) == 0)
-            gather_first_result(h, a); /* scores: there are no updates to ask for */
+            /* a task that scores documents sends no updates to ask for */
+            gather_first_result(h, a);
         h->stirred = true;
     }
     a->listed = a->listed || h->in_state;
@@ -413,8 +419,9 @@ void hub_begin_rows(hub *h, int home)
         }
 }
 
-/* If the home no longer lists a closed row as open, the verdict is on its disk. A row
- * that arrived as an event may be missing in a state that is older. */
+/* Ends a home's list of open rows. If a closed row is not in the list, the home has
+ * stored the verdict, so it is forgotten here. An open row is forgotten only if it was
+ * in the list before: a row that came as an event may be newer than the list. */
 void hub_end_rows(hub *h, int home)
 {
     size_t n = 0;
@@ -451,7 +458,8 @@ static bool can_audit(const hub *h, const hub_audit *a, int worker)
     for (int i = 0; i < a->row.n; i++)
         if (shares_holder(w, a->row.results[i].worker, &a->row.results[i].key))
             return false;
-    /* it sent some of the audited updates, as did the worker in doubt */
+    /* a third worker with the job's own key may decide, even if it sent some of the
+     * updates */
     if (w->own_key && a->row.n > 1)
         return true;
     for (int slot = 0; slot < a->n_slots; slot++)
@@ -470,8 +478,8 @@ static int trust_in(const hub_worker *w)
     return w->own_key ? 2 : w->delivers;
 }
 
-/* Counts the workers that can do the audit. It does so only now and then, because
- * thousands may ask for tasks. */
+/* Finds out whether a connected worker can do the audit, and how far the best one is
+ * trusted. Looks only every LOOK_MS, because thousands of workers may ask for tasks. */
 static void look_for_workers(const hub *h, hub_audit *a, int64_t now_ms)
 {
     if (a->looked_ms > 0 && now_ms - a->looked_ms < LOOK_MS)
@@ -536,8 +544,8 @@ void hub_grant_audit(hub *h, hub_audit *a, int worker, int64_t now_ms)
     p->n_granted++;
 }
 
-/* Whether rows of audits may be missing: a worker's DONE may arrive before its home's
- * row, which the home's next state contains. */
+/* Whether the hub may not know all rows of audits yet: a worker's DONE may arrive
+ * before the row from its home. The home's next state has the row. */
 static bool misses_rows(const hub *h)
 {
     bool audits = h->n_audits > 0;
@@ -569,11 +577,11 @@ bool hub_audits_wait(const hub *h, int arm, int64_t now_ms)
     return false;
 }
 
-/* ---- the second's, or third's, result ---- */
+/* ---- the result of the second or third worker ---- */
 enum { FARTHEST = 1000000 };
 
-/* The distance of results i and k: that of the part with the largest distance, where
- * moments count half. */
+/* The distance between results i and k: the largest distance of any part, with that of
+ * the moments halved. */
 static double distance(const hub_audit *a, int i, int k)
 {
     double most = 0;
@@ -586,7 +594,8 @@ static double distance(const hub_audit *a, int i, int k)
     return most < FARTHEST ? most : FARTHEST;
 }
 
-/* Different digests always count as different, even if the likenesses are equal. */
+/* The distance between result i and a new result: 0 if their digests are equal, -1 if
+ * they differ on the same kind of device, else a number above 0. */
 static double apart(const hub_audit *a, int i, const pl_audit_result *result)
 {
     const pl_audit_result *before = &a->row.results[i];
@@ -611,8 +620,8 @@ static pl_status take_likeness(hub_audit *a, const pl_message *m)
     return PL_OK;
 }
 
-/* Names the worker whose result is the first one. If several workers sent updates, it
- * is the sender of the first slot that differs. */
+/* Sets the worker and device of the first result. If several workers sent its updates,
+ * this is the worker that sent the first update that differs. */
 static void blame(const hub *h, hub_audit *a, const pl_hash *made, const char *device)
 {
     int n = 0;
@@ -697,8 +706,8 @@ void hub_release_audits(hub *h, int worker)
             hub_audit_release(h, &h->audits[i], NULL);
 }
 
-/* Repeats verdicts that a home may not have received, and asks again for missing
- * updates. */
+/* Ends leases of audits that ran out, asks the homes again for updates, and sends
+ * results again that a home may not have received. */
 pl_status hub_tend_audits(hub *h, int64_t now_ms)
 {
     for (size_t i = 0; i < h->n_audits; i++) {
@@ -709,7 +718,7 @@ pl_status hub_tend_audits(hub *h, int64_t now_ms)
         if (!closed && pl_hash_none(&a->row.results[0].digest) &&
             now_ms - a->asked_ms > ASK_MS) {
             PL_CHECK(ask_updates(h, a, now_ms));
-            /* if all homes are connected and none has the update, none will get it
+            /* all homes are connected and none has the update, so none will get it
              * later */
             if (hub_homes_ready(h) && ++a->n_asked > ASKED_MAX) {
                 void_audit(a, "the homes have no record of its updates");
@@ -730,7 +739,7 @@ pl_status hub_repeat_fenced(hub *h)
     return PL_OK;
 }
 
-/* ---- for show ---- */
+/* ---- for `pathloom status` ---- */
 void hub_audit_json(const hub *h, pl_json *o)
 {
     enum { FENCED_SHOWN = 256 };

@@ -8,9 +8,10 @@
  *               twice, else from its holder's promise. Once a lease is late, it is
  *               expected to need as long again as it is late.
  *
- * A backup begins if left >= 2 promise(idle) and it gains at least 0.5 s; transfers and
- * the age of reports amount to as much as that. Both workers deliver the same bytes, so
- * homes need not know: the first delivery counts, and the other one is a duplicate.
+ * A backup begins if left >= 2 promise(idle) and it gains at least 0.5 s: a smaller
+ * gain would be lost in transfers and in the age of reports. Both workers deliver the
+ * same bytes, so homes need not know: the first delivery counts, and the other one is a
+ * duplicate.
  *
  * A worker on trial (hub_names.c) may never finish its task, so any other idle worker
  * begins it at once, also on a different kind of device. (A worker names its device
@@ -26,7 +27,8 @@
 #include "workers/hub_internal.h"
 
 enum { LOOK_MS = 50, BACKUP_FAILURES_MAX = 2, UNCONFIRMED_MS = 1500 };
-/* on_trial_s: assumed time left, so that tasks of workers on trial come first */
+/* on_trial_s: seconds that a task of a worker on trial counts as having left, so that
+ * such tasks get a backup first */
 static const double gain_s = 0.5, on_trial_s = 1e12;
 
 static double slots_of(const pl_arm *arm)
@@ -111,8 +113,8 @@ pl_status hub_settle(hub *h, plan_path *path)
 }
 
 /* ---- finding slow leases ---- */
-/* Keeps the leases with the most time left; equal ones in the order in which they
- * came. */
+/* Puts a lease into the list of the HUB_SLOW_MAX leases with the most time left. Leases
+ * with equal times stay in the order in which they came. */
 static void keep_slow_lease(hub *h, plan_task task, double left_s)
 {
     int at = h->n_slow;
@@ -127,8 +129,8 @@ static void keep_slow_lease(hub *h, plan_task task, double left_s)
     h->slow[at] = (hub_slow){task, left_s};
 }
 
-/* Returns a past time. Results that a worker reported until then, and that the homes
- * still do not know, have not arrived there. */
+/* Returns a time in the past. If a worker reported a result by then and the homes still
+ * do not know it, the result has not arrived at a home. */
 static int64_t homes_have_told_ms(const hub *h, int64_t now_ms)
 {
     int64_t until_ms = now_ms - UNCONFIRMED_MS;
@@ -147,7 +149,8 @@ static bool may_get_backup(const hub *h, const plan_path *path, int64_t now_ms)
            path->lease.worker >= 0 && path->lease.worker < h->n_workers;
 }
 
-/* Whether the path's lease may lead to no result. */
+/* Whether the path's lease may end without a result: its holder is on trial, or said
+ * that it is done and the homes have no result. */
 static bool is_doubtful(const hub *h, const plan_path *path)
 {
     return hub_is_on_trial(&h->workers[path->lease.worker]) ||
@@ -155,9 +158,9 @@ static bool is_doubtful(const hub *h, const plan_path *path)
 }
 
 /* Whether the lease may be taken from its holder if the method does not allow two
- * workers at one task. It is not taken from a holder that says it is done: that would
- * count as its failure, although perhaps a busy home only has not reported the result
- * yet. */
+ * workers at one task. It is not taken from a holder that says it is done: this would
+ * count as its failure, but perhaps a busy home has only not reported the result yet.
+ * */
 static bool may_be_taken(const hub *h, const plan_path *path)
 {
     return hub_is_on_trial(&h->workers[path->lease.worker]) &&
@@ -184,8 +187,8 @@ static void find_slow_leases(hub *h, int64_t now_ms)
     }
 }
 
-/* Whether the worker may back up this path. Devices with equal text give equal
- * bytes. */
+/* Whether the worker may do this path's task as a backup. Workers whose devices have
+ * the same description deliver the same bytes. */
 static bool may_do(const hub *h, int worker, const plan_path *path, int64_t now_ms)
 {
     const hub_worker *own = &h->workers[worker], *other;

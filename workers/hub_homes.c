@@ -123,7 +123,8 @@ pl_status hub_fence(hub *h, const plan_path *path)
     return PL_OK;
 }
 
-/* Sends all fences again: a home that restarted has forgotten them. */
+/* Tells the homes again which tokens to refuse (hub_fence), because a home that
+ * restarted has forgotten it. */
 static pl_status fence_all(hub *h)
 {
     for (int a = 0; a < h->tasks.n_arms; a++)
@@ -138,7 +139,7 @@ pl_status hub_tend_homes(hub *h, int64_t now_ms)
     for (int i = 0; i < h->n_homes; i++) {
         hub_home *home = &h->homes[i];
         if (home->welcome && now_ms - home->heard_ms > AWAY_MS) {
-            /* its reports stay true, because what they count can only grow */
+            /* the home stays `known`: what it reported can only have grown since */
             home->welcome = false;
             pl_log(PL_LOG_WARN, "home.away", "home=%d silent_ms=%lld", i,
                    (long long)(now_ms - home->heard_ms));
@@ -342,7 +343,7 @@ static pl_status on_state(hub *h, hub_home *home, pl_message *m)
         pl_buf_clear(&home->state);
     home->n_records = home->n_applied = 0; /* drop the rest of an older state */
     if (offset != home->state.len || m->data.len > total - offset)
-        return PL_OK; /* a piece of an older answer */
+        return PL_OK; /* it belongs to an older answer */
     pl_buf_append(&home->state, m->data.data, m->data.len);
     if (home->state.len < total)
         return ask_state(h, home, home->state.len);

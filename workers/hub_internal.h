@@ -68,8 +68,8 @@
  * it. */
 typedef struct hub_pace {
     int n_tasks;
-    double slot_s; /* seconds of inner steps per sample of a batch */
-    double rest_s; /* seconds from grant to DONE without inner steps */
+    double slot_s; /* seconds of inner steps per token of a batch */
+    double rest_s; /* seconds from grant to DONE, less those of inner steps */
 } hub_pace;
 
 /* A lease whose task another worker might finish sooner. */
@@ -79,7 +79,7 @@ typedef struct hub_slow {
 } hub_slow;
 enum { HUB_SLOW_MAX = 16 };
 
-/* The sender of an update, which the home knows from the sealed lease. */
+/* The sender of an audited update, as its home reports it. */
 typedef struct hub_sender {
     char worker[PL_TEXT_MAX], device[PL_TEXT_MAX];
     pl_pubkey key; /* zero if the connection was not encrypted */
@@ -100,16 +100,18 @@ typedef struct hub_audit {
     bool mixed;          /* the updates were made on different kinds of devices */
     /* [n_slots] request numbers of the questions for these hashes */
     uint64_t *requests;
-    int n_parts;     /* number of parts that are compared across kinds of devices */
-    uint64_t *seeds; /* [n_parts]; they come with the hashes of the first result */
-    pl_likeness *likeness; /* [PL_AUDIT_RESULTS, n_parts] */
+    int n_parts; /* number of parts that are compared across kinds of devices */
+    /* [n_parts] seeds of the parts' likenesses, which the homes chose */
+    uint64_t *seeds;
+    /* [PL_AUDIT_RESULTS, n_parts] for each result, each part's */
+    pl_likeness *likeness;
     int n_asked;
     int64_t asked_ms, told_ms;
-    /* when workers that can do the audit were last counted; the results follow */
+    /* when the hub last looked for workers that can do the audit, and what it found: */
     int64_t looked_ms;
-    bool has_any; /* whether there is any */
-    int trust;    /* the highest trust that any of them has */
-    /* whether one with that trust has the same kind of device as the first worker */
+    bool has_any; /* there is such a worker */
+    int trust;    /* the highest trust of any such worker (trust_in) */
+    /* a worker with that trust has the same kind of device as the first worker */
     bool has_kin;
     /* whether the row is in the home's newest state, and in the one before */
     bool listed, was_listed;
@@ -128,7 +130,7 @@ typedef struct hub_worker {
     /* address at which other workers can fetch its updates */
     char offers_at[PL_ADDRESS_MAX];
     uint64_t pid;
-    pl_pubkey key; /* the key with which the name first came */
+    pl_pubkey key; /* the key of the first HELLO under this name */
     /* the key is one of the job's own, which several workers may share */
     bool own_key;
     bool had_task; /* at least one task was leased to it */
@@ -139,19 +141,20 @@ typedef struct hub_worker {
     int64_t seen_ms;
     bool left;      /* it said goodbye */
     int n_failures; /* tasks in a row that it gave back as failed */
-    int n_bars;     /* how often it was barred since it last delivered a task */
+    int n_bars;     /* how often it was barred after its last delivery */
     int64_t barred_until_ms;
     /* the reason of the last failure, as the worker reported it */
     char failure[PL_FENCED_TEXT_MAX];
     bool waiting;      /* it asked for a task and has not been answered yet */
-    bool queued;       /* it stands in the hub's queue, even if it no longer waits */
+    bool queued;       /* it is in the hub's queue, even if it no longer waits */
     uint64_t request;  /* request number of the open question */
     uint64_t answered; /* request of the last answer to TASK_REQ */
     plan_task given;   /* the task of that answer, if given_token is not 0 */
     uint64_t given_token;
     int64_t given_phase;
     int given_steps; /* inner steps to do; 0: all of the phase */
-    /* The task that it could continue, as its open question says. Token 0: none. */
+    /* The task whose next phase the worker could do, as its question says. Token 0:
+     * none. */
     plan_task held;
     uint64_t held_token;
     int64_t held_phase;
@@ -213,7 +216,7 @@ typedef struct hub {
     int n_queued;
     bool stirred; /* something happened since the last search found no ready task */
     int64_t expired_ms; /* when leases were last checked for expiry */
-    int64_t overdue_ms; /* when they were last checked for being held too long */
+    int64_t overdue_ms; /* when hub_end_overdue last ran */
     double slowest_s;   /* the longest time from grant to DONE of any task so far */
     hub_slow slow[HUB_SLOW_MAX]; /* leases that may need backups, the slowest first */
     int n_slow;
@@ -227,9 +230,9 @@ typedef struct hub {
     bool in_state; /* the record being applied comes from a state, not from an event */
     /* number of verdicts of each kind since this hub started */
     uint64_t n_verdicts[PL_VERDICT_COUNT];
-    /* number of verdicts that were reached by tolerance, between kinds of devices */
+    /* number of verdicts from likenesses, because the kinds of devices differed */
     uint64_t n_across;
-    int64_t known_ms;   /* when the states of all homes had become known */
+    int64_t known_ms;   /* when the last of the homes' states became known */
     char failure[1200]; /* why the job cannot go on; "" while it can */
     pl_status failure_status;
     pl_keypair mates; /* the key pair with which workers ask each other */
@@ -295,13 +298,13 @@ void hub_note_lost(void *hub, int worker);
  * with which the task began, or end the job. */
 pl_status hub_note_failure(hub *h, plan_path *path, int worker, pl_status why,
                            const char *text);
-/* Notes that the homes confirm a delivery of the worker, `held_s` seconds after its
- * lease was granted. */
+/* Notes that the homes have confirmed a task that the worker delivered, `held_s`
+ * seconds after its lease was granted. */
 void hub_note_success(hub *h, int worker, double held_s);
 bool hub_is_barred(const hub_worker *w, int64_t now_ms);
 /* Takes the path's lease from its holder, which counts as a failure of the holder. */
 void hub_end_lease(hub *h, plan_path *path, int64_t now_ms);
-/* Ends leases, of audits as well, that have been renewed for far too long. */
+/* Ends leases (also of audits) whose workers renew them without ever delivering. */
 void hub_end_overdue(hub *h, int64_t now_ms);
 
 /* hub_audit.c */
@@ -315,8 +318,8 @@ hub_audit *hub_find_audit(hub *h, int worker, int64_t now_ms);
 void hub_grant_audit(hub *h, hub_audit *a, int worker, int64_t now_ms);
 /* Handles a worker's DONE for an audit. The data of `m` may contain the likeness. */
 pl_status hub_audit_done(hub *h, hub_audit *a, int worker, const pl_message *m);
-/* Handles that the worker gives the audit back. If `reason` is not NULL, the audit
- * failed there. */
+/* Handles an audit that its worker gave back. If `reason` is not NULL, the worker
+ * failed. */
 void hub_audit_release(hub *h, hub_audit *a, const char *reason);
 void hub_release_audits(hub *h, int worker);
 bool hub_audits_wait(const hub *h, int arm, int64_t now_ms);
@@ -337,9 +340,9 @@ void hub_audit_json(const hub *h, pl_json *out);
 /* Notes the speed of a finished task. `total_s` counts from its grant; 0 if that is not
  * known. */
 void hub_note_pace(hub_worker *w, const pl_arm *arm, double inner_s, double total_s);
-/* Finds a task that another worker holds and that this worker would finish well before.
- * Returns false if there is none. The list of slow leases is renewed only now and
- * then. */
+/* Finds a task that another worker holds, and that this worker would finish much
+ * earlier. Returns false if there is none. The list of slow leases is made anew only
+ * now and then. */
 bool hub_find_backup(hub *h, int worker, int64_t now_ms, plan_task *out);
 /* Finds out which worker did a finished phase, as soon as both worker and homes have
  * reported it. A second holder is told to stop. */

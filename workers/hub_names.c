@@ -56,8 +56,8 @@ static int count_names(const hub *h, const hub_worker *like)
     return n;
 }
 
-/* Finds the entry of a worker that has left, with this key or (if NULL) with any key.
- * Returns -1 if there is none. */
+/* Finds an entry that may be reused (is_idle): one of this key, or, if `key` is NULL,
+ * of any key. Forgets its name. Returns -1 if there is none. */
 static int find_left_entry(hub *h, const pl_pubkey *key)
 {
     int64_t now = pl_now_ms();
@@ -117,7 +117,8 @@ static pl_status check_reserved(const char *name, const pl_peer *peer)
         name);
 }
 
-/* Whether a key has this name only because it used it first. */
+/* Whether the worker's name is assigned to nobody: its key has it only because it was
+ * the first to use it. */
 static bool is_strangers(const hub_worker *w)
 {
     pl_pubkey owner;
@@ -155,7 +156,7 @@ pl_status hub_know_worker(hub *h, const char *name, const pl_peer *peer, int *ou
     PL_CHECK(place_worker(h, &fresh, out));
     h->workers[*out] = fresh;
     pl_name_table_put(h->worker_names, name, *out);
-    /* failures that count against the key remain */
+    /* a new name does not clear the failures of its key */
     for (int i = 0; i < h->n_workers; i++)
         if (i != *out && hub_same_holder(&h->workers[i], &h->workers[*out])) {
             h->workers[*out].n_failures = h->workers[i].n_failures;
@@ -254,10 +255,10 @@ static void note_failed_by(hub *h, plan_path *path, int worker)
         path->failed_by[path->n_failed_by++] = worker;
 }
 
-/* Whether the task may have failed because of the path's state, which was delivered by
- * a key that is not the job's own: updates that follow from that state are not finite,
- * or much too long. A path with parameters of its own cannot begin without its state,
- * so it is excluded. */
+/* Whether a bad state of the path may be the cause of the failure: the state was
+ * delivered by a key that is not the job's own, and the updates that follow from it are
+ * not finite or much too long. False for a path with parameters of its own, because it
+ * cannot begin without its state. */
 static bool has_others_state(hub *h, const plan_path *path, pl_status why)
 {
     plan_task task;
@@ -281,7 +282,7 @@ static pl_status drop_useless_state(hub *h, plan_path *path, const char *text)
     if (maker >= 0)
         hub_note_lost(h, maker);
     for (int i = 0; i < h->n_workers;
-         i++) /* these failures were not the fault of those workers */
+         i++) /* the workers that failed were not at fault */
         for (int k = 0; k < path->n_failed_by; k++)
             if (hub_same_holder(&h->workers[i], &h->workers[path->failed_by[k]])) {
                 h->workers[i].n_failures = 0;
@@ -341,9 +342,9 @@ int hub_n_held(const hub *h, const hub_worker *w)
     return n;
 }
 
-/* Notes that a lease ran out. For most workers the first one is forgiven: a connection
- * may have broken, and with it all leases of the worker. A worker on trial has one
- * lease, and losing it counts as a failure. */
+/* Notes that a lease ran out. From then on the worker is on trial, unless its key is
+ * the job's own. If it was on trial already, this counts as a failure. Otherwise it
+ * does not: perhaps only a connection broke, and with it all leases of the worker. */
 void hub_note_lost(void *hub_of, int worker)
 {
     hub *h = hub_of;
@@ -364,9 +365,8 @@ bool hub_is_barred(const hub_worker *w, int64_t now_ms)
 
 /* ---- leases that are held too long ---- */
 /* Whether a lease has been held too long. A worker that renews a lease for ever and
- * delivers nothing would stop its path. No honest worker needs more than OVERDUE_TIMES
- * the time of the slowest task that was ever accepted.
- */
+ * delivers nothing would stop its path. An honest worker does not need more than
+ * OVERDUE_TIMES the time of the slowest task that was accepted so far. */
 static bool is_overdue(const hub *h, const plan_lease *lease, int64_t now_ms)
 {
     double held_s = 1e-3 * (double)(now_ms - lease->granted_ms);

@@ -11,10 +11,11 @@
 enum {
     ARGS_MAX = 48,
     LINE_BYTES = 1024,
-    CRASHES_MAX = 8,   /* number of crashes in a row that end the job */
-    KILLS_MAX = 200,   /* limit for SIGKILLs in a row, which a user or, when memory is
-                          short, the system sends */
-    STEADY_MS = 10000, /* a child that lives this long ends a series of crashes */
+    CRASHES_MAX = 8, /* number of crashes in a row that end the job */
+    /* number of SIGKILLs in a row (by a user, or by the system when memory is short)
+     * that end the job */
+    KILLS_MAX = 200,
+    STEADY_MS = 10000, /* after a life of this length, crashes are counted anew */
     DELAY_MS = 100,
     DELAY_MAX_MS = 5000
 };
@@ -28,7 +29,7 @@ typedef struct child {
     pid_t pid; /* 0: not running */
     bool stopping;
     int how;            /* how it ended, from waitpid */
-    int crashes, kills; /* in the current series */
+    int crashes, kills; /* since it last lived for STEADY_MS */
     int64_t started_ms;
     int64_t restart_ms; /* when to start again; 0: not waiting */
 } child;
@@ -226,15 +227,15 @@ static pl_status last_words(const pl_launcher *l, const char *name,
     return PL_ERR_OS;
 }
 
-/* Whether an exit code is final: a code of sysexits is a decision of the child, not an
- * accident. 75 asks for a restart. */
+/* Whether a child with this exit code is not started again: a code of sysexits means
+ * that the child itself decided to end. Code 75 asks for a restart. */
 static bool is_final(int code)
 {
     return code >= 64 && code <= 78 && code != 75;
 }
 
-/* Whether a child was ended on purpose: by SIGKILL, or by SIGTERM after which it ended
- * well. That is no crash. */
+/* Whether a child was ended from outside, by SIGKILL or SIGTERM, or ended with code 0.
+ * Such an end does not count as a crash. */
 static bool was_told_to_end(int how)
 {
     if (WIFSIGNALED(how))
@@ -264,8 +265,8 @@ static pl_status count_death(child *c, bool killed, pl_status why, const char *w
     return PL_OK;
 }
 
-/* Whether the hub refused this worker. It would refuse it again after a restart, so it
- * is not started again. The job continues with the other workers, if there are any. */
+/* Whether the hub has fenced this worker and another worker runs. Then the worker is
+ * not started again, because the hub would refuse it again, and the job continues. */
 static bool is_dismissed(const pl_launcher *l, const child *c, pl_status why,
                          const char *words)
 {

@@ -49,8 +49,8 @@ static bool sends_two(const local_slot *s)
     return pl_round_vectors(s->arm, s->topology, s->module) == 2;
 }
 
-/* Takes the noloco step. A mate's offer, or its start, is version 0 minus the vector
- * that the mate sent. */
+/* Takes the noloco step. What the mate offers (its parameters) or where it started is
+ * version 0 minus the vector that it sent. */
 pl_status local_step_gossip(const local_slot *s, const float *mate,
                             const float *mate_start)
 {
@@ -59,7 +59,8 @@ pl_status local_step_gossip(const local_slot *s, const float *mate,
     bool two = sends_two(s);
     float *shown = NULL;
     if (!two)
-        step.gamma = step.beta; /* also if the learning rate changes */
+        /* with one vector, gamma is beta, whatever the learning rate is */
+        step.gamma = step.beta;
     if (mate) {
         PL_CHECK(pl_try_alloc(s->n * sizeof *shown, "a mate's offer", (void **)&shown));
         subtract(s->base, two ? mate_start : mate, s->n, shown);
@@ -80,9 +81,9 @@ static float holder_share(const local_slot *s)
                    pl_arm_share(s->arm, s->topology, s->module, s->path));
 }
 
-/* Under noloco the holder offers x - share (x - now), and sends the difference to
- * version 0. If two vectors are sent, this one is share (x - now). The share scales
- * each update and must not scale x. */
+/* Under noloco (x: the start) the holder offers the point x - share (x - now), and
+ * sends version 0 minus that point. If two vectors are sent, this one is share (x -
+ * now). The share scales the update only, not x. */
 void local_update(const local_slot *s, const float *start, const float *now,
                   float *update)
 {
@@ -127,8 +128,8 @@ void local_keep_left(const local_slot *s, const float *before, float *left)
         left[i] = (1.0f - carried) * left[i] + carried * before[i];
 }
 
-/* The factor by which the sent vector is multiplied to give n_contributors times the
- * holder's part in the mean. */
+/* The factor by which the holder multiplies the sent vector: n_contributors times the
+ * weight of this vector in the mean. */
 static float holder_part(const local_slot *s)
 {
     /* a homomorphic message already contains the weight */

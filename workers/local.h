@@ -7,7 +7,7 @@
 #include "outer/outer.h"
 #include "net/net.h"
 
-/* One slot of one path: its parts of the path's vectors, [n] each. */
+/* One slot of one path, with the slot's part [n] of each of the path's vectors. */
 typedef struct local_slot {
     const pl_arm *arm;
     const pl_topology *topology;
@@ -15,7 +15,8 @@ typedef struct local_slot {
     int64_t phase;
     size_t n;
     const float *base; /* the version that updates are relative to */
-    /* parts of the path's state; NULL for vectors that the state does not have */
+    /* the slot's parts of vectors of the path's state; NULL: the state lacks the
+     * vector */
     float *params, *velocity, *last, *before;
 } local_slot;
 
@@ -30,12 +31,12 @@ PL_MUST_CHECK pl_status local_step_gossip(const local_slot *s, const float *mate
 /* Computes the update that training from `start` to `now` makes. */
 void local_update(const local_slot *s, const float *start, const float *now,
                   float *update);
-/* Computes the second vector, if two are sent: the distance of the start from the
- * base. */
+/* Computes the second vector, if two are sent: the base minus the start. */
 void local_update_start(const local_slot *s, const float *start, float *update);
-/* The fraction of the codec's error that the next update contains anyway, because the
- * path's own parameters still have it; only the rest goes into the residual. Streaming:
- * its mixing factor (1 for a module with one contributor). All other methods: 0. */
+/* The fraction of the codec's error that the next update contains without a residual,
+ * because the path's own parameters still have it. Only the rest goes into the
+ * residual. Streaming: its mixing factor (1 for a module with one contributor). All
+ * other methods: 0. */
 float local_carries(const local_slot *s);
 /* left: on entry the part of this round's update and residual that the codec left out,
  * on return the residual for the next round. before: the residual of this round. */

@@ -6,9 +6,9 @@
 #include <math.h>
 
 /* ---- 8 bits ---- */
-/* The exponent of a block. A value that was rounded once is rounded to itself: the
- * largest code c of a block has 64 <= c <= 127, so the same power of two is found
- * again. */
+/* The exponent of a block's power of two. Values that were rounded before are not
+ * changed again: the largest code c of a block has 64 <= c <= 127, so rounded values
+ * give the same exponent. */
 static int exponent_of(const float *values, size_t n)
 {
     float most = 0;
@@ -16,9 +16,10 @@ static int exponent_of(const float *values, size_t n)
     for (size_t i = 0; i < n; i++)
         most = fmaxf(most, fabsf(values[i]));
     if (!(most >= FLT_MIN * 256) || most > FLT_MAX)
-        return INT16_MIN; /* all values are zero; an encoder refuses values that are not
-                             finite */
-    frexpf(most, &e);     /* most = f 2^e, 0.5 <= f < 1 */
+        /* the block is stored as zeros; an encoder refuses values that are not
+         * finite */
+        return INT16_MIN;
+    frexpf(most, &e); /* most = f 2^e, 0.5 <= f < 1 */
     return most > ldexpf(127.0f, e - 7) ? e - 6 : e - 7;
 }
 

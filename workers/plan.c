@@ -192,9 +192,9 @@ void plan_hear(plan_path *path, const plan_news *news, int64_t now_ms)
     plan_await_next(path);
 }
 
-/* Whether the phase's versions exist. `ahead`: the phase before has not arrived yet.
- * Versions to which only that phase contributes do not exist then, but its worker can
- * compute them. */
+/* Whether all versions that the phase needs exist. `ahead`: the phase before has not
+ * arrived yet. Then versions that are made from that phase alone may be missing,
+ * because its worker can compute them itself. */
 static bool versions_are_there(const plan_arm *a, int index, int64_t phase, bool ahead)
 {
     int path = index / pl_topology_n_replicas(a->topology);
@@ -289,9 +289,10 @@ static bool is_under_way(const plan_path *other, int64_t phase)
     return other->phase > phase || (other->phase == phase && other->lease.active);
 }
 
-/* A streaming path may begin before the version exists that it takes up some steps
- * later. But all updates of that version must be under way: otherwise the path might
- * wait for a task that no worker is free to do. */
+/* Whether every contributor's task for the versions that a streaming path mixes in
+ * during this phase is done or has a worker. The versions need not exist yet when the
+ * phase begins. But without this rule, the path might wait for a task that no worker is
+ * free to do. */
 static bool merges_are_under_way(const plan_arm *a, int index, int64_t phase)
 {
     int replicas = pl_topology_n_replicas(a->topology), path = index / replicas;
@@ -325,9 +326,9 @@ bool plan_ready(const plan_arm *arm, int index, int64_t now_ms)
     return may_begin(arm, index, arm->paths[index].phase, false, now_ms);
 }
 
-/* Rates a task; larger is better: first by the steps left to do one after another, then
- * by whether this worker had the path. Tasks that score documents come before all
- * training, because the mixture waits for them. */
+/* Rates a task; larger is better. A path with more steps left counts first, then a path
+ * that this worker had last. Tasks that score documents come before all training,
+ * because the mixture waits for them. */
 static int64_t score_of(const plan_arm *arm, const plan_path *path, int64_t phase,
                         int worker)
 {
@@ -348,8 +349,8 @@ bool plan_choose(const plan *p, int worker, int64_t now_ms, plan_task *out)
             bool held = path->backup.active || path->drops_state ||
                         (path->lease.active && path->lease.deadline_ms > now_ms);
             int64_t score = score_of(&p->arms[a], path, path->phase, worker);
-            /* readiness is checked last, because it is the most expensive check and
-             * most tasks have no better score */
+            /* readiness is checked last: it costs most, and for most tasks the score
+             * already decides */
             if (held || score <= best || plan_has_said(path, worker, now_ms) ||
                 !plan_ready(&p->arms[a], i, now_ms))
                 continue;
@@ -385,7 +386,8 @@ bool plan_is_better(const plan *p, plan_task task, plan_task held, int worker)
     return score_of(a, x, x->phase, worker) > score_of(b, y, y->phase + 1, worker);
 }
 
-/* Failures are kept, because they belong to the phase that has not arrived yet. */
+/* The lease keeps its count of failures: they belong to the earlier phase, which has
+ * not arrived yet. */
 void plan_extend(plan *p, plan_task task, int64_t now_ms, int ttl_ms)
 {
     plan_lease *lease = &p->arms[task.arm].paths[task.index].lease;
@@ -437,9 +439,9 @@ plan_lease *plan_lease_of(plan_path *path, uint64_t token, int worker)
     return backs_up ? &path->backup : NULL;
 }
 
-/* noloco and delayed-nesterov begin with the updates that have arrived by then, so two
- * workers could begin differently. Moments that stay with a worker differ between
- * workers. */
+/* Under noloco and delayed-nesterov a phase begins with the updates that have arrived
+ * by then, so two workers could begin differently. If moments stay with their workers,
+ * two workers have different ones. */
 bool plan_may_back_up(const plan_arm *arm)
 {
     const pl_method_traits *of = pl_traits(arm->arm.outer.method.method);
@@ -483,8 +485,8 @@ int plan_n_held(const plan *p, int worker)
     return n;
 }
 
-/* Takes up the lease of a holder that renews it. This hub knows the leases that it
- * granted itself, so it takes up only leases of an earlier hub. */
+/* Accepts a lease that an earlier hub granted, when its holder renews it. Leases of
+ * this hub's own epoch are known, so an unknown token of this epoch is refused. */
 static bool take_up(const plan *p, plan_path *path, int64_t phase, uint64_t token,
                     int worker, int64_t now_ms)
 {
@@ -503,13 +505,14 @@ static bool take_up(const plan *p, plan_path *path, int64_t phase, uint64_t toke
 bool plan_renew(plan *p, plan_path *path, int64_t phase, uint64_t token, int worker,
                 int64_t now_ms, int ttl_ms)
 {
-    /* after a restart the renewal of either phase may come first */
+    /* after a restart of the hub, the renewal for the path's phase or for the next
+     * phase may come first */
     bool ahead = phase == path->phase + 1;
     if (phase != path->phase && !ahead)
         return false;
     plan_lease *lease = plan_lease_of(path, token, worker);
     if (lease && plan_is_said(path, token, path->phase))
-        return lease->active; /* active until the homes confirm it */
+        return lease->active; /* reported as done: this renewal does not prolong it */
     if (!lease && !take_up(p, path, phase, token, worker, now_ms))
         return false;
     if (lease == &path->backup) {
@@ -563,7 +566,7 @@ int plan_expire(plan *p, int64_t now_ms, void (*lost)(void *context, int worker)
             if (lost)
                 lost(context, path->lease.worker);
             end_lease(path);
-            path->offered = 0; /* the worker that offers it may be gone */
+            path->offered = 0; /* the worker that offers its updates may be gone */
             n++;
         }
     p->n_expired += (uint64_t)n;

@@ -25,8 +25,8 @@ typedef struct plan_lease {
     int failures; /* number of failures of this task in this phase */
 } plan_lease;
 
-/* The leases of a finished phase. They are kept until its worker reports, because only
- * then it is known which worker did it. */
+/* The leases of a finished phase. They are kept until its worker reports that it is
+ * done, because only then the hub knows which of the holders did the phase. */
 typedef struct plan_ended {
     int64_t phase;
     plan_lease leases[2]; /* the path's lease and its backup; token 0: there was none */
@@ -34,8 +34,8 @@ typedef struct plan_ended {
     /* the token under which the phase arrived; 0: the homes did not name one */
     uint64_t by;
 } plan_ended;
-/* A lease is at most one phase ahead of its path, so one report ends at most two
- * phases. */
+/* A lease is at most one phase ahead of its path, so one report of a home ends at most
+ * two phases. */
 enum { PLAN_ENDED_MAX = 2 };
 
 /* A worker's report that it has delivered a phase. It counts when the homes confirm it.
@@ -52,8 +52,8 @@ typedef struct plan_said {
 } plan_said;
 /* Number of workers that failed at a path's task and are remembered. */
 enum { PLAN_FAILED_MAX = 3 };
-/* Most unconfirmed reports of one path: two of the holder (for two phases), one of its
- * backup, and an earlier one. */
+/* The most unconfirmed reports of one path: two by the lease's holder (for two phases),
+ * one by the backup's holder, and one by an earlier holder. */
 enum { PLAN_SAID_MAX = 4 };
 
 /* What a home reports about a path. */
@@ -84,8 +84,8 @@ typedef struct plan_path {
     int *mates;
     int64_t offered; /* number of phases whose updates a worker offers (noloco) */
     int offered_by;
-    /* number of phases that were ever finished or offered, and since when that
-     * number */
+    /* largest number of phases that were finished or offered so far, and since when it
+     * is that number */
     int64_t made;
     int64_t made_ms;
     plan_lease lease;
@@ -107,7 +107,7 @@ typedef struct plan_arm {
     pl_hash blob;
     pl_topology *topology;
     uint64_t *versions; /* [M]; UINT64_MAX: the module does not exist yet */
-    plan_path *paths;   /* [P*R] */
+    plan_path *paths;   /* [n_tasks] path by path, each with its replicas */
     int n_tasks;
     /* tables of names without the arm's name; owned */
     pl_name_table *path_names, *module_names;
@@ -119,7 +119,7 @@ typedef struct plan {
     uint64_t epoch;   /* high half of tokens */
     uint32_t counter; /* low half */
     uint64_t n_granted, n_expired, n_failed;
-    /* how many of n_granted were backups, and how many of those delivered first */
+    /* n_backups of n_granted were backups; n_backups_won of these delivered first */
     uint64_t n_backups, n_backups_won;
 } plan;
 
@@ -144,8 +144,8 @@ void plan_hear(plan_path *path, const plan_news *news, int64_t now_ms);
 void plan_offer(plan_path *path, int64_t phase, int worker, int64_t now_ms);
 void plan_withdraw(plan *p, int worker);
 
-/* The mates of a path before `phase`, slot after slot, as indices: its own index if it
- * has no mate, -1 if the mate cannot be computed. Computed once per phase. */
+/* The mates that a path meets before `phase`, as an index for each slot: the path's own
+ * index if it has no mate, -1 if the mate is not known. Computed once per phase. */
 const int *plan_mates(const plan_arm *arm, int index, int64_t phase);
 /* Whether the path has waited for its mates as long as the arm's deadline allows. Then
  * `phase` may begin without those that are missing (noloco). */
@@ -155,8 +155,8 @@ bool plan_ready(const plan_arm *arm, int index, int64_t now_ms);
  * phases, then the path that this worker had last, then a path that no worker has had.
  * Returns false if no task is ready. */
 bool plan_choose(const plan *p, int worker, int64_t now_ms, plan_task *out);
-/* Whether plan_choose withholds a free task from this worker that others may get,
- * because it reported the task as done and the homes know nothing of it. */
+/* Whether plan_choose withholds a free task from this worker only: the worker reported
+ * the task as done, but the homes do not know it. */
 bool plan_leaves_out(const plan *p, int worker, int64_t now_ms);
 /* Tokens can be guessed. Therefore the functions below accept a token only from the
  * worker that has its lease; a message from any other worker has no effect. */
@@ -165,7 +165,7 @@ bool plan_leaves_out(const plan *p, int worker, int64_t now_ms);
  * yes, if the next phase needs nothing that depends on the arrival. */
 bool plan_continues(plan *p, plan_task task, int64_t phase, uint64_t token, int worker,
                     int64_t now_ms);
-/* Whether the task from plan_choose should be done before such a next phase. */
+/* Whether `task`, from plan_choose, should be done before the next phase of `held`. */
 bool plan_is_better(const plan *p, plan_task task, plan_task held, int worker);
 /* Moves the lease into its next phase, under the same token. */
 void plan_extend(plan *p, plan_task task, int64_t now_ms, int ttl_ms);
@@ -173,15 +173,14 @@ void plan_extend(plan *p, plan_task task, int64_t now_ms, int ttl_ms);
  * way. */
 void plan_shorten(plan_path *path, uint64_t token, int worker);
 /* Grants a lease. Returns true if the task had another holder; then the homes must be
- * told. */
+ * told to refuse that holder's token (hub_fence). */
 bool plan_grant(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms);
 /* Renews a lease that this worker has under `token`. After a restart of the hub, a free
  * task is instead leased again under its earlier token, at most PLAN_HELD_MAX per
  * worker. `phase` is the path's phase, or the next one if the lease was extended. */
 bool plan_renew(plan *p, plan_path *path, int64_t phase, uint64_t token, int worker,
                 int64_t now_ms, int ttl_ms);
-/* Whether the worker has this lease under the token. The token of a path that was never
- * leased is 0. */
+/* Whether the lease is this worker's, under this token. Token 0 is no lease. */
 bool plan_is_lease_of(const plan_lease *lease, uint64_t token, int worker);
 /* Returns the lease of this path that the worker has under the token, active or not; or
  * NULL. */
@@ -194,21 +193,21 @@ void plan_grant_backup(plan *p, plan_task task, int worker, int64_t now_ms, int 
 /* Notes that all phases before `phase` are over; `by`: see plan_news. */
 void plan_note_ended(plan_path *path, int64_t phase, uint64_t by);
 /* A worker reports that it has delivered a phase. Returns the lease that the worker has
- * or had of that phase; if it had none, ignores the report and returns NULL. A lease
- * that the homes do not confirm ends after a time to live, whatever its holder says
+ * or had for that phase; if it had none, ignores the report and returns NULL. If the
+ * homes do not confirm the phase, the lease ends after ttl_ms, whatever its holder says
  * meanwhile. */
 const plan_lease *plan_say_done(plan_path *path, const plan_said *said, int64_t now_ms,
                                 int ttl_ms);
-/* The path has begun a phase that its worker may already have reported as done. From
- * now on the deadline of this report is also the lease's. */
+/* The path has begun a new phase. If the worker has reported this phase as done
+ * already, the lease gets the deadline of that report. */
 void plan_await_next(plan_path *path);
 bool plan_is_said(const plan_path *path, uint64_t token, int64_t phase);
-/* Whether the lease's holder reported the phase as done by `until_ms`, and the homes do
- * not know it. */
+/* Whether the lease's holder reported the path's phase as done at or before `until_ms`,
+ * and the homes have not confirmed it. */
 bool plan_is_unconfirmed(const plan_path *path, const plan_lease *lease,
                          int64_t until_ms);
-/* Whether the worker reported the path's phase as done although the homes know nothing
- * of it, so that other workers should do it. */
+/* Whether the worker reported the path's phase as done and the homes have not confirmed
+ * it. Then other workers should get the task. */
 bool plan_has_said(const plan_path *path, int worker, int64_t now_ms);
 /* Returns true, once per phase, when both a worker and the homes have reported it. *by
  * is the worker's report. *other is the second worker, which must be stopped, or -1. If
@@ -223,7 +222,7 @@ void plan_release(plan *p, plan_path *path, uint64_t token, int worker, bool fai
 int plan_expire(plan *p, int64_t now_ms, void (*lost)(void *context, int worker),
                 void *context);
 void plan_release_worker(plan *p, int worker);
-int plan_n_held(const plan *p, int worker); /* number of leases, without backups */
+int plan_n_held(const plan *p, int worker); /* number of its leases, without backups */
 /* The path's state is bad: ends all leases of its phase and resets its failures. The
  * homes must be told. */
 void plan_drop_state(plan *p, plan_path *path);

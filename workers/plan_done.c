@@ -1,6 +1,5 @@
 /* Finds out which worker did a task, from the workers' reports and the homes' news.
- * Reports of workers and homes come in any order, and those of several phases may be
- * mixed. */
+ * These reports come in any order, and reports about several phases may be mixed. */
 #include "workers/plan.h"
 
 static plan_ended *ended_of(plan_path *path, int64_t phase)
@@ -8,7 +7,8 @@ static plan_ended *ended_of(plan_path *path, int64_t phase)
     return &path->ended[phase % PLAN_ENDED_MAX];
 }
 
-/* `by` is known only for the newest phase. */
+/* `by` is the token of phase `phase` - 1; the tokens of earlier phases are not
+ * known. */
 void plan_note_ended(plan_path *path, int64_t phase, uint64_t by)
 {
     const plan_lease *lease = &path->lease;
@@ -69,8 +69,8 @@ static void forget_said(plan_path *path, int i)
             (size_t)(path->n_said - i) * sizeof *path->said);
 }
 
-/* Finds the lease that a worker's report refers to: of the path's phase, of the next
- * phase if the lease was extended, or of a finished phase. */
+/* Finds the lease that a worker's report is about: a lease of the path's phase, of the
+ * next phase if the lease was extended, or of a finished phase. */
 static plan_lease *lease_said(plan_path *path, const plan_said *said)
 {
     if (said->phase < path->phase) {
@@ -91,8 +91,8 @@ const plan_lease *plan_say_done(plan_path *path, const plan_said *said, int64_t 
     plan_lease *lease = said->phase < 0 ? NULL : lease_said(path, said);
     if (!lease || plan_is_said(path, said->token, said->phase))
         return lease;
-    /* the end of the phase before is already awaited, and this report must not prolong
-     * that */
+    /* a report for the next phase must not prolong a lease whose own phase was reported
+     * before and still waits for the homes */
     if (said->phase <= path->phase || !plan_is_said(path, said->token, path->phase))
         lease->deadline_ms = now_ms + ttl_ms;
     if (path->n_said == PLAN_SAID_MAX)
@@ -117,9 +117,9 @@ void plan_await_next(plan_path *path)
     }
 }
 
-/* Finds a true report of a finished phase and returns the index of its lease among the
- * leases of that phase. *at is the index of the report. Drops reports that can never
- * become true. */
+/* Finds the report of the worker that did a finished phase. Returns the index of its
+ * lease among the leases of that phase, or -1; *at is the index of the report. Drops
+ * reports that no lease of their phase supports. */
 static int find_settled(plan_path *path, int *at)
 {
     for (int i = 0; i < path->n_said;) {

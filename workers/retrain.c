@@ -22,8 +22,8 @@ typedef struct retraining {
     char device[96];
     void *shard;
     pl_tokens *tokens;
-    float *base, *state, *update; /* [n], [n_vectors, n], [n] */
-    /* [n_slots] for each slot, the update norm of the version in base */
+    float *base, *state, *update; /* base [n], state [n_vectors, n], update [n] */
+    /* [n_slots] for each slot, the norm of the update that made the version in base */
     double *norms;
     pl_codec_part *parts;
     pl_buf encoded;
@@ -140,7 +140,7 @@ static pl_status read_contribution(const retraining *r, int64_t phase, int *step
 }
 
 /* Makes the update of one slot as the worker would send it. The part that a lossy codec
- * leaves out goes into the next phase. */
+ * leaves out is kept as the residual for the next phase. */
 static pl_status encode_slot(retraining *r, int slot, int64_t phase, const float *now)
 {
     local_slot s = describe_slot(r, slot, phase);
@@ -195,7 +195,7 @@ done:
     return status;
 }
 
-/* Reads `bytes` of the blob into out. */
+/* Reads the whole blob, which must have `bytes` bytes, into out. */
 static pl_status read_whole_blob(retraining *r, const char *what, const pl_hash *blob,
                                  size_t bytes, void *out)
 {
@@ -245,7 +245,7 @@ static pl_status read_first_state(retraining *r)
                            r->state);
 }
 
-/* ---- all of them ---- */
+/* ---- all phases ---- */
 static pl_status open_retraining(retraining *r, const pl_backend_options *backend)
 {
     int module = pl_topology_find_module(r->topology, strchr(r->module, '/') + 1);

@@ -104,8 +104,8 @@ static void free_parcel(parcel *p, int n_slots)
     pl_free_aligned(p->sent_start);
 }
 
-/* Returns the residual of a slot. It lies in the state that the job leaves: the old
- * residual on entry, the new one on return. */
+/* Returns the residual of a slot, NULL if it has none. It is a part of the job's state;
+ * encoding replaces the old residual by the new one. */
 static float *residual_of(const worker_task *task, const local_slot *s, int slot)
 {
     const pl_slot *place = pl_topology_slot(task->arm->topology, slot);
@@ -126,7 +126,7 @@ static pl_status encode_update(const worker_task *task, const local_slot *s, int
     pl_buf *out = &p->encoded[slot];
     PL_CHECK(pl_codec_encode_module(&arm->outer.codec, p->parts, n_parts, &shared,
                                     p->update, residual, out));
-    /* the message is kept until it is sent; this gives unused memory back */
+    /* gives unused memory back, because the message is kept until it is sent */
     out->data = pl_grow(out->data, out->len);
     out->cap = out->len;
     return PL_OK;
@@ -169,13 +169,13 @@ static pl_status encode_all(const worker_task *task, const local_slot *s, int sl
         local_keep_left(s, p->sent, residual);
     if (pl_round_vectors(s->arm, s->topology, s->module) == 1)
         return PL_OK;
-    local_update_start(s, start, p->update); /* the whole start is encoded each time,
-                                                because it leaves no residual */
+    /* the second vector is encoded without a residual */
+    local_update_start(s, start, p->update);
     return encode_update(task, s, slot, round, p, NULL);
 }
 
-/* Decodes updates again: noloco and eager keep the updates of a phase as other workers
- * see them. */
+/* Decodes the slot's update again, because noloco and eager keep each update in the
+ * form in which other workers see it. */
 static pl_status decode_all(const local_slot *s, int slot, parcel *p)
 {
     pl_codec_message messages[PL_ROUND_VECTORS_MAX];
@@ -192,8 +192,8 @@ static pl_status decode_all(const local_slot *s, int slot, parcel *p)
     return PL_OK;
 }
 
-/* Computes the version that the home will make from the update, and replaces the
- * earlier version by it. */
+/* Computes the version that the home will make from the update, and puts it into
+ * task->base in place of the version before. */
 static pl_status predict_version(worker_task *task, const local_slot *s, int slot,
                                  int64_t round, const parcel *p)
 {
@@ -274,14 +274,14 @@ static pl_status pack(sender *s, int n_slots, parcel *p)
     PL_CHECK(alloc_parcel(task, n_slots, p));
     task->predicted_norm = pl_alloc((size_t)n_slots * sizeof *task->predicted_norm);
     bool predicts = false;
-    /* scores have no updates */
+    /* a task that scores documents has no updates */
     for (int slot = 0; task->arm->arm.n_scored == 0 && slot < n_slots; slot++) {
         PL_CHECK(pack_slot(s, slot, p));
         predicts |= slot_predicts(task, slot);
     }
     state_round(&task->arm->arm, task->job.state, task->n_params);
     worker_drop_start(task);
-    if (!predicts) { /* no task continues from these versions */
+    if (!predicts) { /* no task needs task->base any more */
         pl_free_aligned(task->base);
         task->base = NULL;
     }
@@ -290,8 +290,8 @@ static pl_status pack(sender *s, int n_slots, parcel *p)
     return PL_OK;
 }
 
-/* Computes the likeness, which is needed to compare results of devices that round
- * differently. Slots that send nothing stay zero. */
+/* Computes the likenesses of the results, by which results of devices that round
+ * differently are compared. The likenesses of slots that send nothing stay zero. */
 static pl_status liken(worker_task *task, const parcel *p)
 {
     const pl_arm *arm = &task->arm->arm;
@@ -322,9 +322,9 @@ static pl_status check_task_lease(void *context)
     return PL_OK;
 }
 
-/* A mate may give this worker other bytes than it gives its home. A result that was
- * trained from those must not count: an audit, which asks the home, would blame this
- * worker. This function waits for the mate's update to reach the home and compares. */
+/* Waits until the update of a mate has reached its home, and compares it with the
+ * update that the mate gave to this worker. If they differ, the task fails: an audit
+ * uses the home's bytes, so it would blame this worker. */
 static pl_status check_met(sender *s, struct task_met *met)
 {
     enum { LOOK_MS = 50, LOOKS = 200 };
@@ -369,7 +369,7 @@ static pl_status send_results(sender *s)
     task->packed_bytes = pl_path_state_bytes(arm, task->n_params);
     if (task->packed_bytes != 0) {
         task->packed_state = task->job.state;
-        /* otherwise the state is sent in the form that it has in memory */
+        /* packs the state, unless it is sent in the form that it has in memory */
         if (arm->n_scored == 0 && task->packed_bytes != all * sizeof(float)) {
             PL_TRY(pl_try_alloc_bare((size_t)task->packed_bytes, "a path's state",
                                      &task->packed_state));

@@ -32,8 +32,8 @@ static bool same_layout(const pl_topology *a, const pl_topology *b)
     return true;
 }
 
-/* Creates the model, once: all arms of a run have the same layout, so for each further
- * job only parameters are loaded. */
+/* Creates the model, unless the present one fits the job. All arms of a run have the
+ * same layout, so usually only the parameters of a further job are loaded. */
 static pl_status fit_model(trainer *t, const train_job *job)
 {
     const pl_inner *in = &job->arm->inner;
@@ -119,8 +119,8 @@ static pl_status check_cancelled(trainer *t)
     return PL_OK;
 }
 
-/* Allocates memory only when there are parameters to save; until then they are in the
- * model. */
+/* Copies the parameters out of the model into job->params, which is allocated the first
+ * time. */
 static pl_status save_params(trainer *t, train_job *job)
 {
     size_t bytes = pl_topology_path_params(job->topology) * sizeof(float);
@@ -129,8 +129,8 @@ static pl_status save_params(trainer *t, train_job *job)
     return pl_model_save(t->model, job->params);
 }
 
-/* Merged parameters are mixed in after a fixed number of steps, no matter when they
- * arrived, so that the result depends on no clock. */
+/* Waits for the merged parameters and mixes them in. This happens after a fixed number
+ * of steps, no matter when they arrived, so that the result does not depend on time. */
 static pl_status take_merged(trainer *t, train_job *job, double *waited_s)
 {
     double start = pl_now();
@@ -177,7 +177,7 @@ static pl_status run_steps(trainer *t, train_job *job, batch *b)
         if (elapsed > 0)
             atomic_store(&t->rate, (double)job->n_tokens / elapsed);
     }
-    /* logs once how the backend differs from the usual one */
+    /* logs the backend's remark once: how it differs from the usual one */
     if (t->backend->remark[0] && !t->remarked)
         pl_log(PL_LOG_WARN, "backend.remark", "remark=\"%s\"", t->backend->remark);
     t->remarked = t->backend->remark[0] != 0;
@@ -319,7 +319,7 @@ static pl_status run_job(trainer *t, train_job *job)
     PL_TRY(job->arm->n_scored > 0 ? score_shard(t, job) : train_shard(t, job));
     job->overhead_s = pl_now() - start - job->seconds;
 done:
-    /* a damaged shard may also show as a different failure */
+    /* damage of a shard is checked last: it may have caused any other failure */
     if (pl_tokens_check(job->shard) != PL_OK ||
         (job->held && pl_tokens_check(job->held) != PL_OK))
         status = PL_ERR_DAMAGED;

@@ -14,15 +14,15 @@ typedef struct train_job {
     const pl_topology *topology;
     const pl_tokens *shard;
     int path, replica;
-    /* number of earlier steps in the path's life; it gives the position in data and
-     * schedule */
+    /* number of steps of the path before this task; it gives the position in the data
+     * and in the schedule */
     int64_t first_step;
     int steps;          /* number of steps to do */
     const float *start; /* parameters, [path_params] */
     int n_vectors;      /* number of vectors in the state; the first two are m and v */
     int mix_step; /* the step after which merged parameters are mixed in; -1: never */
     double mix;   /* local = mix local + (1 - mix) merged */
-    const bool *mixed; /* [n_slots] the slots that are mixed */
+    const bool *mixed; /* [n_slots] slots in which merged parameters are mixed in */
     /* held-out text to score with `start` before the steps (outer/held.h); or NULL */
     const pl_tokens *held;
     /* input and output */
@@ -35,9 +35,9 @@ typedef struct train_job {
     pl_status status;
     char error[1024];
     float *params;     /* [path_params] after the steps; owned */
-    double loss;       /* mean over the phase's tokens */
+    double loss;       /* mean loss over the phase's tokens */
     double seconds;    /* seconds spent in inner steps */
-    double overhead_s; /* seconds around them: loading and saving */
+    double overhead_s; /* seconds before and after them: loading, saving */
     double waited_s;   /* the part of overhead_s spent waiting for merged parameters */
     double gradient;   /* mean norm of the gradient over the steps, before clipping */
     double held_nats;  /* of the held-out text; 0: it was not scored, or not finite */

@@ -36,8 +36,8 @@ static bool follows(const worker_task *task, const worker_task *other)
     return task && task->token == other->token && task->phase > other->phase;
 }
 
-/* Drops the task that continues from this one: it cannot be done without it, and both
- * have the same lease. */
+/* Drops the tasks that continue from this task. They cannot be done without its result,
+ * and they have the same lease. */
 static void drop_after(worker *w, const worker_task *task)
 {
     if (follows(w->next, task))
@@ -53,7 +53,7 @@ static void drop_after(worker *w, const worker_task *task)
             worker_task_lose(w->sending[i]);
 }
 
-/* Whether the phase before is still being sent under the same lease. */
+/* Whether an earlier phase of the same lease is still trained or sent. */
 static bool shares_lease(const worker *w, const worker_task *task)
 {
     bool shared = w->training && follows(task, w->training);
@@ -62,9 +62,9 @@ static bool shares_lease(const worker *w, const worker_task *task)
     return shared;
 }
 
-/* Gives a task up. After a lost lease, a restarted home or a rejected update the worker
- * asks for another task. Only a failure that every further task would have ends the
- * worker. */
+/* Gives a task up, for example after a lost lease, a restarted home or a rejected
+ * update; then the worker asks for another task. Only a failure that every further task
+ * would have (is_fatal) ends the worker. */
 static pl_status give_task_up(worker *w, worker_task *task, pl_status why,
                               const char *text)
 {
@@ -128,8 +128,8 @@ static pl_status read_task(const worker *w, pl_message *m, worker_task *task,
         struct task_peer *p = &task->peers[task->n_peers];
         pl_copy_text(p->address, sizeof p->address, said.peer[task->n_peers].address);
         pl_copy_text(p->task, sizeof p->task, said.peer[task->n_peers].task);
-        /* a loopback address on the hub's machine does not lead to this machine, unless
-         * this worker also listens at loopback */
+        /* the hub may name a loopback address, which is useful only if this worker is
+         * on the same machine, that is, listens at loopback itself */
         if (is_local(p->address) && !is_local(w->offers_at))
             p->address[0] = '\0';
     }
@@ -147,8 +147,8 @@ static bool goes_on_from(const worker_task *task, const worker_task *before)
            !worker_task_lost(before);
 }
 
-/* Finds the task from which this one continues, if it is still here; if not, the home
- * has its state. */
+/* Finds the task of the phase before, if this worker still has it. NULL: this task
+ * begins with the state that the home has. */
 static worker_task *find_before(const worker *w, const worker_task *task)
 {
     if (goes_on_from(task, w->training))
@@ -198,7 +198,7 @@ static pl_status take_task(worker *w, pl_message *m)
         return begin_after(w);
     }
     pl_copy_text(text, sizeof text, pl_last_error());
-    if (w->broken != PL_OK) /* the task is not the cause */
+    if (w->broken != PL_OK) /* the worker itself failed, not the task */
         status = pl_fail(w->broken, "%s", text);
     else
         status = give_task_up(w, task, status, text);
@@ -237,8 +237,8 @@ static void start_next(worker *w)
     trainer_start(w->inner, &task->job);
 }
 
-/* Takes a trained task. Its time outside inner steps (loading and saving) counts as
- * exposed. */
+/* Takes a task that the trainer has finished, and hands it to the sender. Its time
+ * outside inner steps (loading and saving) counts as exposed. */
 static pl_status take_trained(worker *w)
 {
     worker_task *task = w->training;
@@ -278,9 +278,9 @@ static pl_status take_packed(worker *w)
     return begin_after(w);
 }
 
-/* Keeps the state, because this worker will most likely continue with the path. The
- * moments of the phase before are kept until now, so that a phase that fails can be
- * repeated with them. */
+/* Keeps the state in a cache, because this worker will most likely continue with the
+ * path. Moments that stay with the worker (PL_STATE_LOCAL) replace those of the phase
+ * before, which were kept so that a failed phase could be repeated. */
 static void keep_state(worker *w, worker_task *task)
 {
     pl_hash key;
@@ -305,8 +305,8 @@ static bool uses_shard(const worker_task *task, const worker_shard *shard)
     return task && (task->shard == shard || task->held == shard);
 }
 
-/* Takes a task that was sent. A task that continues from it takes what it needs before
- * it is freed. */
+/* Takes a task that was sent, but not while the task that is being fetched continues
+ * from it: that task must first copy what it needs. */
 static pl_status take_sent(worker *w)
 {
     pl_status status = PL_OK;
@@ -327,7 +327,8 @@ static pl_status take_sent(worker *w)
         status = give_task_up(w, task, task->status, task->error);
     }
     worker_task_free(&task);
-    /* lets the data and messages of the task leave the memory */
+    /* frees memory: pages of shards that no task uses, and of the messages that were
+     * sent */
     for (int i = 0; i < w->n_shards; i++) {
         const worker_shard *shard = w->shards[i];
         bool used = uses_shard(w->fetching, shard) || uses_shard(w->next, shard) ||
@@ -367,7 +368,7 @@ static worker_task *task_of_lease(worker *w, uint64_t token, int64_t phase)
     return NULL;
 }
 
-/* Handles a lost lease: either the answer to a renewal, or sent by the hub because
+/* Handles LEASE_LOST. The hub sends it as the answer to a renewal, or unasked because
  * another worker was faster. */
 static pl_status hear_lost(worker *w, pl_message *m)
 {
@@ -381,8 +382,9 @@ static pl_status hear_lost(worker *w, pl_message *m)
     return PL_OK;
 }
 
-/* Handles an error. A hub that restarted does not know this worker, which says hello
- * again. A hub that refuses it would refuse it again. */
+/* Handles an error that the hub sent. A hub that restarted does not know this worker,
+ * so the worker says hello again. ERR_NOPERM ends the worker, because the hub would
+ * refuse it again. */
 static pl_status hear_error(worker *w, const pl_message *m)
 {
     pl_status status = pl_wire_error_of(m);
@@ -451,8 +453,8 @@ static pl_status do_others(worker *w)
 }
 
 /* Called while a fetch waits, so that sending, training and renewals continue. No
- * second fetch can begin, because no question to the hub is open. A failure here is not
- * a failure of the fetch. */
+ * second fetch can begin meanwhile, because no question for a task is open. A failure
+ * of this other work is kept in `broken` and ends the worker. */
 pl_status worker_go_on(void *context)
 {
     worker *w = context;
@@ -492,8 +494,8 @@ static bool wants_merged(const worker *w)
     return w->training && w->training->mixed && !w->training->merged;
 }
 
-/* Whether to ask for a task. None is taken if it would wait behind a task that itself
- * waits for other workers. */
+/* Whether to ask the hub for a task: not while the running task waits for merged
+ * versions, because the new task would wait behind it. */
 static bool wants_task(const worker *w)
 {
     if (must_stop_worker(w) || wants_merged(w) || w->next ||
@@ -502,8 +504,8 @@ static bool wants_task(const worker *w)
     return !w->training || ends_soon(w);
 }
 
-/* Whether merged versions fail to come for too long. Returns false while this worker's
- * own part of those versions is still on its way. */
+/* Whether the running task has waited too long for merged versions. The wait counts
+ * only from the time when this worker's own updates for them have been sent. */
 static bool waits_too_long(const worker *w)
 {
     double now = pl_now();
@@ -524,7 +526,7 @@ static pl_status bring_merged(worker *w)
     char text[1024];
     if (!wants_merged(w) || worker_task_lost(task))
         return PL_OK;
-    w->merging = true; /* the task must not be freed meanwhile */
+    w->merging = true; /* take_trained must not free the task meanwhile */
     pl_status status = worker_fetch_merged(w, task);
     w->merging = false;
     if (w->broken != PL_OK)
@@ -535,8 +537,8 @@ static pl_status bring_merged(worker *w)
         return PL_OK;
     if (worker_task_lost(task))
         return PL_OK;
-    /* the worker that should have sent them may be gone, and another one must get its
-     * task */
+    /* the worker that should send an update for them may be gone; give this task back,
+     * so that some worker is free for the missing one */
     if (status == PL_OK)
         status = pl_fail(PL_ERR_BUSY,
                          "the versions that %s waits for have not been made in time",
@@ -589,8 +591,8 @@ static pl_status drain_worker(worker *w)
         bool late =
             w->options->grace_ms > 0 && pl_now_ms() - start > w->options->grace_ms;
         if (late || __atomic_load_n(w->options->stop, __ATOMIC_RELAXED) > 1) {
-            /* gives all tasks back unfinished: so other workers can begin them at once,
-             * instead of after the lease has ended */
+            /* gives all tasks back unfinished, so that other workers need not wait
+             * until their leases run out */
             if (w->training) {
                 trainer_cancel(w->inner);
                 PL_CHECK(give_back(w, w->training));

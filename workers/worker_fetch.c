@@ -142,7 +142,8 @@ done:
     return status;
 }
 
-/* Fetches into `out` and also into the cache, because other paths need it as well. */
+/* Fetches a blob into `out`, and also puts it into the cache, because other paths need
+ * it as well. */
 static pl_status fetch_floats(worker *w, const char *name, const pl_hash *blob,
                               size_t floats, float *out)
 {
@@ -178,8 +179,8 @@ local_slot worker_slot(const worker_task *task, int slot, float *state)
         .before = l->before < 0 ? NULL : state + (size_t)l->before * n + at};
 }
 
-/* Makes the version from the one before, if that is in the cache. ERR_NOT_FOUND: the
- * whole version must be fetched. */
+/* Fetches only the change from the version before, if that version is in the cache, and
+ * applies it. ERR_NOT_FOUND: the whole version must be fetched. */
 static pl_status fetch_change(worker *w, const char *name,
                               const pl_version_facts *facts, size_t n, float *out)
 {
@@ -222,13 +223,14 @@ static pl_status fetch_version(worker *w, worker_task *task, int slot, int64_t n
     pl_status status = fetch_change(w, name, facts, place->n_params, out);
     if (status == PL_ERR_NOT_FOUND)
         status = fetch_floats(w, name, &facts->params, place->n_params, out);
-    cache_drop(w->blobs, &facts->parent); /* no path needs it any more */
+    /* no path needs the version before any more */
+    cache_drop(w->blobs, &facts->parent);
     return status;
 }
 
-/* Fetches the version that this phase's update is relative to. The phase also starts
- * from it, unless the path has its own parameters. A slot that sends nothing needs no
- * such version. */
+/* Fetches the version that the slot's update of this phase is relative to. Training
+ * also starts from it, unless the path has its own parameters. If the slot sends
+ * nothing in this phase, no version is needed. */
 static pl_status fetch_base(worker *w, worker_task *task, int slot)
 {
     const pl_arm *arm = &task->arm->arm;
@@ -238,7 +240,7 @@ static pl_status fetch_base(worker *w, worker_task *task, int slot)
     if (pl_traits(pl_arm_method(arm, t, module).method)->arrives)
         return fetch_version(w, task, slot, PL_NEWEST);
     if (task->after && pl_round_predicts(arm, t, module))
-        return PL_OK; /* the task before computes it */
+        return PL_OK; /* the worker itself computes it when the task before is packed */
     /* streaming also starts from version 0 */
     if (task->phase == 0 || pl_arm_is_frozen(arm, module))
         return fetch_version(w, task, slot, 0);
@@ -246,7 +248,8 @@ static pl_status fetch_base(worker *w, worker_task *task, int slot)
         return PL_OK;
     uint64_t number = pl_round_base(arm, t, module, round);
     if (pl_round_takes(arm, t, module, task->phase) == number && number > 0)
-        return PL_OK; /* with one fragment, the version is mixed in during the phase */
+        /* bring_merged fetches this version later: it is mixed in during the phase */
+        return PL_OK;
     return fetch_version(w, task, slot, (int64_t)number);
 }
 
@@ -257,8 +260,8 @@ void worker_local_key(const worker_task *task, int64_t phase, pl_hash *key)
     pl_hash_of("local moments", text, (size_t)len, key);
 }
 
-/* Finds moments that never leave their worker. A worker that does not have them starts
- * with fresh ones. */
+/* Finds the path's moments under train.state=local, where they never leave a worker. If
+ * this worker does not have them, the phase starts with zeros. */
 static void find_local(worker *w, worker_task *task)
 {
     pl_hash key;
@@ -274,8 +277,8 @@ static void find_local(worker *w, worker_task *task)
 }
 
 /* Makes the state of a path that has finished no phase: its arm's first moments, if it
- * has any, else zeros. They are read directly into the state's memory. A path needs
- * them only once. */
+ * has any, else zeros. They are read directly into the state's memory, not into the
+ * cache, because a path needs them only once. */
 static pl_status begin_state(worker *w, worker_task *task)
 {
     const pl_hash *moments = &task->arm->arm.moments;
@@ -321,7 +324,8 @@ static pl_status fetch_state(worker *w, worker_task *task)
     pl_status status = PL_OK;
     size_t floats = (size_t)task->layout.n_vectors * task->n_params;
     PL_CHECK(pl_client_get_path(w->homes, task->name, &state));
-    if (task->again) { /* an audit: the path has made progress since */
+    /* an audit repeats an earlier phase: use the state that the path had then */
+    if (task->again) {
         state.phase = task->phase;
         state.moments = task->before;
     }
@@ -330,8 +334,8 @@ static pl_status fetch_state(worker *w, worker_task *task)
                        (long long)state.phase);
     task->n_tokens_before = state.n_tokens;
     task->seconds_before = state.seconds;
-    /* no state although phases are finished: a rollback moved the path on before its
-     * first phase ended */
+    /* `fresh`: begin as in the first phase. This may be a later phase if a rollback
+     * moved the path on before it had finished any. */
     bool fresh = task->phase == 0 ||
                  (arm->outer.state != PL_STATE_LOCAL && pl_hash_none(&state.moments));
     const char *owner = task->name;
@@ -346,7 +350,7 @@ static pl_status fetch_state(worker *w, worker_task *task)
     uint64_t bytes = pl_path_state_bytes(arm, task->n_params);
     if (!fresh && bytes > 0 && !pl_hash_none(&state.moments))
         PL_CHECK(fetch_blob(w, owner, &state.moments, bytes, &blob));
-    /* all vectors are sent in the form that they have in memory */
+    /* the blob has the vectors in the form that they have in memory */
     if (blob && bytes == floats * sizeof(float)) {
         task->state = blob;
         return PL_OK;
@@ -364,8 +368,8 @@ done:
 }
 
 /* ---- other data that a phase begins with ---- */
-/* eager: fetches the mean of the round before, which the home keeps after the momentum
- * of the version that was fetched. */
+/* eager: fetches the mean of the round before. The home keeps it in one blob with the
+ * momentum of the version that was fetched, after it. */
 static pl_status fetch_mean(worker *w, worker_task *task, int slot, const local_slot *s,
                             const char *name)
 {
@@ -400,8 +404,8 @@ static bool is_update(const local_slot *s, const pl_buf *bytes)
     return true;
 }
 
-/* Asks the worker that trained the update. A worker that once does not answer is not
- * asked again, because every slot of the task would wait for it. */
+/* Asks a worker that offers the update. If it does not answer once, it is not asked
+ * again, because otherwise every slot of the task would wait for it. */
 static pl_status ask_peer(worker *w, struct task_peer *who, worker_task *task,
                           const local_slot *s, const char *name, const int mate[2],
                           pl_buf *out)
@@ -444,14 +448,14 @@ static pl_status ask_peers(worker *w, worker_task *task, const local_slot *s,
             continue;
         if (ask_peer(w, who, task, s, name, mate, out) == PL_OK)
             return PL_OK;
-        if (w->broken != PL_OK) /* the whole worker ends, not only this connection */
+        if (w->broken != PL_OK) /* this worker must end, so ask nobody else */
             return w->broken;
     }
     return PL_ERR_NOT_FOUND;
 }
 
-/* Asks the worker that trained the update, then the home. PL_ERR_NOT_FOUND: neither has
- * it. */
+/* Asks the workers that offer the update, then the home. PL_ERR_NOT_FOUND: none of them
+ * has it. */
 static pl_status fetch_update(worker *w, worker_task *task, const local_slot *s,
                               const char *name, int mate, pl_buf *out)
 {
@@ -477,9 +481,9 @@ static pl_status ask_meeting(worker *w, const worker_task *task, const char *nam
                           wish, said);
 }
 
-/* Gets the update of the mate, or nothing if the pair was split. With a deadline the
- * module's home decides that: it is asked before anything is fetched, and told what
- * this worker wishes in case no one has asked yet. */
+/* Gets the update of the mate, or nothing if the pair was split. With a deadline, the
+ * module's home decides whether a pair meets or splits. This worker first asks what was
+ * decided. If nothing was, it fetches, and then tells the home what it wishes. */
 static pl_status meet_mate(worker *w, worker_task *task, const local_slot *s,
                            const char *name, int mate, pl_buf *out)
 {
@@ -502,7 +506,8 @@ static pl_status meet_mate(worker *w, worker_task *task, const local_slot *s,
     }
     if (is_there)
         return PL_OK;
-    /* the worker that offered it is gone, or the update has only just arrived */
+    /* the worker that offered it has gone, or the home does not have it yet; try the
+     * task again */
     return pl_fail(PL_ERR_BUSY, "the update of a mate of %s in %s is not there yet",
                    task->name, name);
 }
@@ -547,7 +552,7 @@ static pl_status fetch_others(worker *w, worker_task *task)
     PL_CHECK(pl_try_alloc(PL_ROUND_VECTORS_MAX * task->n_params * sizeof(float),
                           "others' updates", (void **)&task->other));
     for (int slot = 0; slot < n_slots; slot++) {
-        /* used only for the place of the slot */
+        /* only its module, path and length are used; task->base stands for the state */
         local_slot s = worker_slot(task, slot, task->base);
         const pl_method_traits *of =
             pl_traits(pl_arm_method(s.arm, s.topology, s.module).method);
@@ -580,8 +585,7 @@ static pl_status begin_slot(worker_task *task, int slot)
     return PL_OK;
 }
 
-/* Streaming: whether the slot's fragment was sent in the phase before, so that its
- * version is mixed in now. */
+/* Streaming: whether the next version of the slot is mixed in during this phase. */
 static bool takes_up(const worker_task *task, int slot)
 {
     return pl_round_takes(&task->arm->arm, task->arm->topology, module_of(task, slot),
@@ -597,7 +601,8 @@ pl_status worker_fetch_merged(worker *w, worker_task *task)
         if (number == 0)
             continue;
         pl_status status = fetch_version(w, task, slot, (int64_t)number);
-        if (status == PL_ERR_NOT_FOUND) /* it is asked again in a moment */
+        /* the version does not exist yet; it is asked for again */
+        if (status == PL_ERR_NOT_FOUND)
             return PL_OK;
         PL_CHECK(status);
     }
@@ -680,7 +685,8 @@ pl_status worker_fetch(worker *w, worker_task *task, const pl_hash *arm_blob)
         PL_CHECK(fetch_base(w, task, slot));
     PL_CHECK(fetch_others(w, task));
     if (task->after)
-        return PL_OK; /* it begins when the task before is packed */
+        /* worker_begin_after completes it when the task before is packed */
+        return PL_OK;
     PL_CHECK(fetch_state(w, task));
     return begin_task(task);
 }

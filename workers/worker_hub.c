@@ -24,7 +24,8 @@ pl_status worker_say_hello(worker *w)
 }
 
 /* Notes a home's address. The addresses of the first WELCOME stay valid while the job
- * runs. Homes that are added later are named by the homes whose names moved to them. */
+ * runs. The worker learns of homes that are added later when an old home redirects it
+ * to them. */
 static pl_status know_home(worker *w, int i, const char *named)
 {
     const char *address = w->options->n_homes > 0 ? w->options->homes[i] : named;
@@ -60,7 +61,7 @@ pl_status worker_read_welcome(worker *w, pl_message *answer)
         PL_CHECK(know_home(w, (int)i, address));
     }
     if (!w->welcome &&
-        said.table) /* an older table does no harm, because homes redirect */
+        said.table) /* it may become old, which does no harm: homes redirect requests */
         PL_CHECK(pl_places_parse(said.table, &w->places));
     w->n_homes = (int)n;
     w->ttl_ms = (int)said.ttl_ms;
@@ -75,8 +76,8 @@ pl_status worker_read_welcome(worker *w, pl_message *answer)
     return PL_OK;
 }
 
-/* The newest task that this worker holds: the worker may continue with its path before
- * the phase has arrived. */
+/* The newest task that this worker trains or sends. The worker tells it to the hub,
+ * because it may continue with the same path before that phase has arrived. */
 static const worker_task *newest(const worker *w)
 {
     const worker_task *task = w->training;
@@ -85,7 +86,8 @@ static const worker_task *newest(const worker *w)
     return task && !worker_task_lost(task) ? task : NULL;
 }
 
-/* Asks one question at a time and repeats it until it is answered. */
+/* Asks the hub for a task. Only one question is open at a time; it is repeated until it
+ * is answered. */
 pl_status worker_ask_task(worker *w)
 {
     int64_t now = pl_now_ms();
@@ -133,8 +135,8 @@ static pl_status renew_late(worker *w, worker_task *task)
 
 pl_status worker_keep_leases(worker *w)
 {
-    /* Earlier phases come first, because a hub that restarted takes leases up in order.
-     */
+    /* Earlier phases come first, because a hub that restarted must learn of them
+     * first. */
     for (int i = 0; i < w->n_sending; i++)
         PL_CHECK(renew_late(w, w->sending[i]));
     PL_CHECK(renew_late(w, w->training));

@@ -30,7 +30,7 @@ typedef struct worker_shard {
 typedef struct worker_task {
     /* A lease may be extended to the next phase before the earlier phase has arrived.
      * Then the state comes from that earlier task, `after`. NULL: it comes from the
-     * home. Once this task has begun, the pointer is only compared. */
+     * home. Once this task has begun, the pointer is never followed. */
     struct worker_task *after;
     bool begun;  /* training may start */
     bool packed; /* the task that continues from this one may begin */
@@ -44,10 +44,10 @@ typedef struct worker_task {
     uint64_t renewal;   /* the request of that RENEW */
     int lost;           /* the hub has taken the task away; see worker_task_lost */
     double granted;     /* when the lease was granted, in seconds */
-    /* how long the trainer stood still although it had this task */
+    /* seconds in which the trainer did no steps although it had this task */
     double exposed_s;
-    double waited_s; /* the part of exposed_s spent waiting for data */
-    /* how long the trainer stood still before that, because it had no task */
+    double waited_s; /* seconds of exposed_s that were spent waiting for data */
+    /* seconds before that in which the trainer had no task */
     double idle_s;
     const worker_arm *arm;
     const worker_shard *shard;
@@ -61,7 +61,8 @@ typedef struct worker_task {
     /* the parameters with which training begins: base itself, or the path's own
      * parameters */
     float *start;
-    /* [n_vectors, n_params]; NULL: zeros; owned by the job while it trains */
+    /* [n_vectors, n_params] the path's state; NULL: zeros; the job owns it while it
+     * trains */
     float *state;
     pl_version_facts *bases; /* [n_slots] facts about the versions in base */
     struct task_peer {
@@ -78,21 +79,21 @@ typedef struct worker_task {
     /* set by the sender: a mate's update differs from the one that its home accepted */
     bool deceived;
     bool again; /* an audit: results are only compared, nothing is sent to the homes */
-    /* blob hash of the path's state before the task; zero: it had none */
+    /* blob hash of the path's state before the audited task; zero: there was none */
     pl_hash before;
     pl_hash *made; /* [n_made] hashes of the results: each update, then the state */
     size_t n_made;
     uint64_t *seeds;       /* [n_seeds] seeds of the likeness, part after part */
     size_t n_seeds;        /* 0: no likeness is wanted */
     pl_likeness *likeness; /* [n_seeds]; the sender computes it */
-    /* the task may start without updates of mates that are missing */
+    /* the deadline is over: the task may start although updates of mates are missing */
     bool late;
-    /* [2, n_params] further vectors that the beginning of a slot needs: a mate's
-     * update, a mean */
+    /* [2, n_params] vectors that a slot needs to begin, besides its version: a mate's
+     * update (noloco), or the mean of the round before (eager) */
     float *other;
     bool *has_other;
-    /* [n_slots] for each slot, the norm of the update from the version in base to the
-     * next */
+    /* [n_slots] for each slot, the norm of the update that made the predicted version,
+     * from the version in base */
     double *predicted_norm;
     int64_t first_step;
     int steps;
@@ -107,7 +108,7 @@ typedef struct worker_task {
     pl_hash state_hash;
     void *packed_state; /* may point to job.state itself */
     uint64_t packed_bytes;
-    pl_status status; /* result of sending */
+    pl_status status; /* result of packing and sending, set by the sender */
     char error[1024];
 } worker_task;
 
@@ -145,7 +146,7 @@ typedef struct worker {
     uint64_t question; /* the request of the open TASK_REQ; 0: none */
     int64_t asked_ms, ask_after_ms;
     bool merging;      /* merged versions for the running task are being fetched */
-    pl_status broken;  /* the failure, found while fetching, that ends the worker */
+    pl_status broken;  /* a failure of other work during a fetch; it ends the worker */
     double fetch_s;    /* seconds that the last fetch took */
     double free_since; /* since when the trainer has had no job */
 } worker;
@@ -160,8 +161,8 @@ static inline void worker_task_lose(worker_task *task)
     __atomic_store_n(&task->lost, 1, __ATOMIC_RELAXED);
 }
 
-/* worker.c: called while a fetch waits. After it, `broken` tells whether the worker
- * must end. */
+/* worker.c: does all other work while a fetch waits. Afterwards `broken` tells whether
+ * the worker must end. */
 pl_status worker_go_on(void *context);
 
 /* worker_fetch.c: everything the task depends on, by hash */
@@ -175,7 +176,7 @@ void worker_local_key(const worker_task *task, int64_t phase, pl_hash *key);
  * no socket. */
 pl_status worker_begin_after(worker_task *task, const worker_task *before);
 local_slot worker_slot(const worker_task *task, int slot, float *state);
-/* Call it when the task's updates are made. */
+/* Frees the parameters with which training began, when the updates are made. */
 void worker_drop_start(worker_task *task);
 void worker_task_free(worker_task **task);
 void worker_forget(worker *w);
@@ -197,8 +198,7 @@ worker_task *worker_task_of_renewal(worker *w, uint64_t request);
 /* sender.c: sends one update per module, then the path's state. Tasks come back in the
  * order in which they went in, with `status` and `error`. */
 pl_status sender_create(const worker *w, sender **out);
-/* Finishes the tasks that are being sent before it returns; mark them lost to make that
- * short. */
+/* Returns when all pushed tasks are finished; those marked as lost are not sent. */
 void sender_destroy(sender *s);
 void sender_push(sender *s, worker_task *task);
 worker_task *sender_take(sender *s); /* NULL if no task is ready */

@@ -38,8 +38,8 @@ typedef struct pl_hub_options {
     /* the list of keys in which invitations enrol new ones; NULL: none */
     const char *keys;
     pl_backup backup;
-    /* distance up to which results of different kinds of devices count as equal; 0:
-     * only results of equal kinds are compared */
+    /* audits: distance up to which results of different kinds of devices count as
+     * equal; 0: only results of the same kind are compared */
     double audit_tolerance;
     volatile sig_atomic_t *stop;
 } pl_hub_options;
@@ -58,16 +58,18 @@ typedef struct pl_worker_options {
     int patience_ms; /* how long the hub or a home may be unreachable */
     /* relays that are asked instead of the homes that the hub names */
     const char *const *homes;
-    int n_homes;        /* equal to the number of homes, or 0 */
-    const char *offers; /* address at which other workers may ask it; "": none */
-    int grace_ms; /* time to finish its tasks when stopped; 0: as long as needed */
-    volatile sig_atomic_t *stop; /* 1: finish the task, 2: give it back; then return */
+    int n_homes; /* number of these relays: that of the homes, or 0 */
+    /* address at which it offers updates to other workers; "": none */
+    const char *offers;
+    int grace_ms; /* time to finish its tasks when stopped; 0: no limit */
+    /* at 1 finishes the task, at 2 gives it back, and returns */
+    volatile sig_atomic_t *stop;
 } pl_worker_options;
 PL_MUST_CHECK pl_status pl_worker_run(const pl_worker_options *options);
 
 /* The number of bytes, at most `most`, that a worker's cache needs for an arm: the
  * modules and the state of one path. Moments that never leave the worker
- * (train.state=local) are kept for every task in another cache of at most that size. */
+ * (train.state=local) are kept in another cache, of at most `most` bytes. */
 uint64_t pl_worker_cache_bytes(const pl_arm *arm, const pl_topology *topology,
                                uint64_t most);
 
@@ -109,8 +111,8 @@ PL_MUST_CHECK pl_status pl_launcher_address(pl_launcher *launcher, const char *n
  * crashes in a row are an error. */
 PL_MUST_CHECK pl_status pl_launcher_tend(pl_launcher *launcher);
 int pl_launcher_restarts(const pl_launcher *launcher);
-/* Which child was started again last, and how it had ended: "worker-1 was killed
- * (signal 9)". "": none yet. Borrowed until the next pl_launcher_tend. */
+/* Tells which child was started again last, and how it had ended: "worker-1 was killed
+ * (signal 9)"; "" if none was. Borrowed until the next pl_launcher_tend. */
 const char *pl_launcher_last_restart(const pl_launcher *launcher);
 /* The largest memory of any running child whose name starts with `prefix`. */
 uint64_t pl_launcher_peak_bytes(const pl_launcher *launcher, const char *prefix);
