@@ -32,10 +32,10 @@ PL_MUST_CHECK pl_status pl_check_paths(const int *path_of, size_t n, int n_paths
 /* ---- routes ---- */
 /* Ways to choose the path of a document or of each of its windows (routes.c). */
 typedef enum pl_route {
-    PL_ROUTE_ROUTER, /* the whole document by the path that the caller gives */
-    /* the whole document by the path under which its prefix is likeliest */
+    PL_ROUTE_ROUTER, /* the path that the caller gives (that of the router) */
+    /* the path under which the document's prefix is likeliest */
     PL_ROUTE_LIKELIHOOD,
-    /* the same, but chosen again for each window by the text before it */
+    /* for each window, the path under which the text before the window is likeliest */
     PL_ROUTE_WINDOWS,
     /* in hindsight: for each document the path that predicts it best */
     PL_ROUTE_BEST,
@@ -45,12 +45,12 @@ typedef enum pl_route {
 } pl_route;
 
 typedef struct pl_route_document {
-    const float *losses; /* [n_paths] rows of n_targets, `stride` apart; nats */
+    const float *losses; /* nats; a row of n_targets per path, rows `stride` apart */
     size_t stride;
     int n_paths;
     uint32_t n_targets;
-    /* number of first tokens that choose and do not count; number of targets in a
-     * window */
+    /* prefix: first tokens, which choose the path and are not counted; window: number
+     * of targets in a window */
     int prefix, window;
     int router_path;
 } pl_route_document;
@@ -65,19 +65,20 @@ typedef struct pl_likeliest {
 void pl_route_choose(const pl_route_document *d, pl_score scores[PL_ROUTE_COUNT],
                      pl_likeliest *likeliest);
 
-/* Results of choosing the path again every W tokens (every.c): causal, and in
- * hindsight. */
+/* Results of choosing the path again every W tokens (every.c): `history` by the text
+ * before, `oracle` in hindsight. */
 typedef struct pl_every_choice {
     pl_score history, oracle; /* scores of the counted targets */
-    /* choices of `history` after its first path: all of them, and those that changed
-     * the path */
+    /* n_choices: choices that `history` made after its first path; n_changes: those
+     * that changed the path */
     uint64_t n_choices, n_changes;
 } pl_every_choice;
 /* `path` is the first path of `history`. */
 void pl_route_every(const pl_route_document *d, int path, int every,
                     pl_every_choice *out);
-/* The rule of `history`: adds n more targets to the evidence [n_paths] against each
- * path, which begins as zeros. losses [n_paths] rows of n, `stride` apart. */
+/* The rule of `history`: adds the losses of n more targets to the evidence [n_paths]
+ * against each path, which begins as zeros. A row of n losses per path, rows `stride`
+ * apart. */
 void pl_evidence_add(double *evidence, int n_paths, const float *losses, size_t stride,
                      size_t n);
 /* The path with the least evidence against it, or the first of equals. A path whose
@@ -101,7 +102,7 @@ typedef struct pl_route_job {
     pl_path_params_fn params;
     void *context;
     size_t most_bytes;
-    /* values of W; n_every 0: this choice is not evaluated */
+    /* the values of W; n_every 0: no choice every W tokens is evaluated */
     int every[PL_EVERY_MAX], n_every;
 } pl_route_job;
 typedef struct pl_routes {

@@ -34,7 +34,7 @@ static int likeliest(const pl_route_document *d, uint32_t first, uint32_t end,
     return pl_least_evidence(nats, d->n_paths);
 }
 
-/* How many nats the second best path has more than `path`. */
+/* By how many nats the loss of the second best path is higher than that of `path`. */
 static double margin_of(const double *nats, int n_paths, int path)
 {
     double margin = INFINITY;

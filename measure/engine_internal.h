@@ -18,8 +18,8 @@ typedef struct measured_model {
 const measured_model *measure_models(int *n);
 pl_status measure_model_by_name(const char *name, measured_model *out);
 
-/* The number of processes and of threads in each, and the result: the sum of their
- * rates. */
+/* How many processes train, with how many threads each; and the result, the sum of
+ * their rates. */
 typedef struct measure_crew {
     int processes, threads;
     double tokens_per_s;

@@ -6,13 +6,14 @@
 #define PL_MEASURE_MEASURE_H
 #include "job/job.h"
 
-/* Codecs of updates: speed per core, bytes per parameter, error. The updates come from
- * the run in `folder`; if it is NULL, a small model is trained for them. */
+/* Measures the codecs of updates: speed per core, bytes per parameter, error. The
+ * updates come from the run in `folder`; if it is NULL, a small model is trained for
+ * them. */
 pl_status measure_codec(bool json, const char *folder);
-/* Outer methods: parameters per second, and bytes touched per parameter. */
+/* Measures the outer methods: parameters per second, bytes touched per parameter. */
 pl_status measure_outer(bool json);
 
-/* A training step, or with `ops` its operations (measure_engine.c). */
+/* Measures a training step, or with `ops` its operations (measure_engine.c). */
 typedef struct measure_options {
     bool ops, json, cpu_clock;
     bool muon;                   /* measure with train.optimizer=muon */
@@ -23,8 +24,8 @@ typedef struct measure_options {
     int threads;
     int processes; /* 0: only this process, with a table of where its time goes */
     const char *backend, *precision, *clock;
-    /* for `processes`: 0: the best step counts; otherwise the mean step over this many
-     * seconds */
+    /* with `processes`: for how many seconds steps are measured, of which the mean
+     * counts; 0: a few steps, of which the best counts */
     double seconds;
 } measure_options;
 pl_status measure_engine(const measure_options *o);

@@ -3,8 +3,8 @@
  * Speed is in bytes of the fp32 update per second, the best of several passes, because
  * other work on the machine only ever adds time. A codec encodes with a residual if
  * training would keep one (codec.feedback auto), or if the row says so. The error is
- * that of a single message; the part that the residual corrects later counts as
- * error. */
+ * that of a single message: what the residual would correct in later messages counts as
+ * error, too. */
 #include "measure/measure.h"
 #include "measure/update_internal.h"
 #include "codec/codec.h"

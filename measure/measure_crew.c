@@ -21,8 +21,8 @@ typedef struct child {
 } child;
 
 /* Binds the calling process to `n` of its processors, from number `first` on, starting
- * again at 0 after the last. If the kernel refuses, the measurement is only less
- * steady. */
+ * again at 0 after the last. If the kernel refuses, the processes stay unbound and the
+ * measurement is less steady. */
 static void bind_processors(int first, int n)
 {
     cpu_set_t all, mine;
@@ -81,10 +81,11 @@ static pl_status start_crew_child(const measure_options *o, const measured_model
         return pl_fail(PL_ERR_IO, "cannot make a pipe: %s", strerror(errno));
     out->pid = fork();
     if (out->pid == 0) {
-        /* It holds the run's lock, too, and must not outlive this command. */
+        /* The child inherits the run's lock, so it must not outlive this command. */
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         close(ends[0]);
-        if (o->seconds <= 0) /* otherwise like a job's workers, which are not bound */
+        /* with `seconds`, processes stay unbound like a job's workers */
+        if (o->seconds <= 0)
             bind_processors(i * crew->threads, crew->threads);
         work(o, model, crew->threads, ends[1]);
     }
@@ -154,7 +155,8 @@ pl_status measure_workers(const config *c, int workers, int n_gpus, double secon
         *tokens_per_s = crew.tokens_per_s / workers;
         return PL_OK;
     }
-    /* A process that was forked after CUDA started cannot use it. */
+    /* On GPUs this process itself measures, because a child that is forked after CUDA
+     * has started cannot use it. */
     PL_CHECK(time_crew_training(&o, &model, crew.threads, &step));
     const int sharers = workers > n_gpus ? (workers + n_gpus - 1) / n_gpus : 1;
     *tokens_per_s = model.batch * model.shape.context / step / sharers;

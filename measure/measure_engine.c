@@ -30,9 +30,9 @@ static pl_status model_of_sets(const measure_options *o, measured_model *out)
     return status;
 }
 
-/* Chooses the models of --model and --set. Without these, all that a CPU can do, or for
- * operations only one, because their table is long. `own` holds a model that the user
- * defined. */
+/* Chooses the models to measure: that of --model or --set, else all models that a CPU
+ * can train. For operations the default is a single model, because their table is long.
+ * `own` holds a model that the user defined. */
 static pl_status choose(const measure_options *o, measured_model *own,
                         const measured_model **first, int *n)
 {
@@ -92,8 +92,9 @@ static void say_ops(const measured_model *m, const pl_probe_report *r)
             100.0 * pl_probe_share(r, row),
             100.0 * row->seconds * row->calls / r->step_seconds);
     }
-    say("  (the rows `head` are the parts of classifier)");
-    say("  step %.2f ms, %.0f tokens/s, %.0f %% of what its products alone allow",
+    say("  (the rows `head` are parts of the row `classifier`)");
+    say("  step %.2f ms, %.0f tokens/s, %.0f %% of the speed that its products alone "
+        "would allow",
         r->step_seconds * 1e3, r->tokens / r->step_seconds,
         100.0 * r->product_seconds / r->step_seconds);
 }
@@ -167,7 +168,7 @@ static pl_status measure_process(const measure_options *o, const measured_model 
 }
 
 /* ---- a whole machine ---- */
-/* Measures the crews in turn, in two rounds; the better result of each counts. */
+/* Measures each crew twice, in turn; the better result counts. */
 static pl_status measure_crews(const measure_options *o, const measured_model *m,
                                measure_crew crews[2], int n_crews)
 {

@@ -11,14 +11,17 @@
 #include <math.h>
 
 enum {
-    /* read at least this much, and CACHES times the last cache */
+    /* bytes to read when memory is measured: at least READ_BYTES, and at least CACHES
+     * times the size of the last cache */
     READ_BYTES = 256 << 20,
     CACHES = 4,
     READ_ITEM = 1 << 20,
     BATCHES_MAX = 3,
-    STEPS = 24,    /* decoding steps per round; their mean counts */
-    PROMPT = 192,  /* length of the prompt in tokens, at most half of the context */
-    TOKEN_STEP = 7 /* the tokens are not text, because only their number matters */
+    STEPS = 24,   /* number of decoding steps per round, of which the mean is taken */
+    PROMPT = 192, /* length of the prompt in tokens, at most half of the context */
+    /* distance of a prompt's token numbers, which are no text: only their count
+     * matters */
+    TOKEN_STEP = 7
 };
 static const int batches[BATCHES_MAX] = {1, 4, 16};
 
@@ -37,7 +40,7 @@ typedef struct bench {
     float *params, *logits;
     int32_t *prompt;
     int n_prompt;
-    uint64_t *memory; /* memory of read_bytes bytes that is read */
+    uint64_t *memory; /* a block of read_bytes bytes that is read to measure memory */
     void *device;     /* READ_BYTES of a GPU's memory; NULL without a GPU */
     /* results, in seconds */
     double prefill, step[BATCHES_MAX], reading;
@@ -118,8 +121,8 @@ static pl_status read_item(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-/* Measures reading on a GPU. It reads several times before it waits, because the wait
- * would count. */
+/* Measures reading on a GPU. Reads several times before it waits once, so that the wait
+ * is a small part of the time. */
 static pl_status time_reading_there(bench *b)
 {
     enum { TIMES = 8, FLOATS = READ_BYTES / sizeof(float) };
@@ -162,7 +165,8 @@ static pl_status time_batch_steps(bench *b, int which)
     return PL_OK;
 }
 
-/* The first round only warms up. */
+/* Measures prefill, reading of memory, and decoding, in rounds. The first round only
+ * warms up. */
 static pl_status measure_decoding(bench *b)
 {
     for (int round = 0; round <= b->rounds; round++) {
@@ -181,7 +185,8 @@ static pl_status measure_decoding(bench *b)
 }
 
 /* ---- printing ---- */
-/* Whether the weights come from memory, because most of them fit into no cache. */
+/* Whether the weights are so large that decoding must read them from memory, not from a
+ * cache. */
 static bool is_from_memory(const bench *b)
 {
     return b->device || weight_bytes(b) >= CACHES * (double)last_cache_bytes();

@@ -12,7 +12,7 @@
 enum {
     N = 1 << 24,
     UPDATES = 8,
-    /* distance between two updates in memory: not a multiple of a page */
+    /* distance in values between two updates in memory: not a multiple of a page */
     STRIDE = N + 3008,
     ROUNDS = 6,
     CHUNK = 1 << 16,
@@ -20,7 +20,7 @@ enum {
 };
 
 typedef struct bench {
-    /* carry and own also serve as the vectors that a gossip pair exchanges */
+    /* for noloco, carry and own are the vectors that two mates exchange */
     float *x, *m, *carry, *own;
     uint16_t *updates; /* bf16 [UPDATES][STRIDE] */
     pl_update_view views[UPDATES];
@@ -33,14 +33,14 @@ typedef struct row {
     const char *name;
     pl_method method;
     int n_updates;
-    /* number of streams of 2 bytes that are read; of vectors of 4 bytes that are read
-     * and written */
+    /* n_reads: arrays of 2-byte values that are read; n_rewrites: arrays of 4-byte
+     * values that are read and written */
     int n_reads, n_rewrites;
     double seconds, memory_seconds; /* results */
 } row;
 
-/* A float that is read counts as two reads. co2 reads updates twice, because it needs
- * |g| for the penalty before it changes any element. */
+/* An array of floats that is only read counts as two of n_reads. co2 reads updates a
+ * second time, because it needs |g| for the penalty before it changes any element. */
 static row rows[] = {
     {"diloco", PL_METHOD_DILOCO, 1, 1, 2, 0, 0},
     {"diloco", PL_METHOD_DILOCO, 8, 8, 2, 0, 0},

@@ -18,11 +18,11 @@ typedef struct place {
     int n_read;
     bool scored;     /* the request asks for scores of the prompt's tokens */
     uint64_t number; /* order of joining: prompts are read in this order */
-    double began;    /* time when reading began; 0: not yet */
+    double began;    /* time when reading the prompt began; 0: not yet */
     void (*done)(void *context, pl_status status, const pl_generate_result *result);
     pl_status (*wanted)(void *context);
     void *context;
-    double answering; /* time when answering began */
+    double answering; /* time when the prompt was read and the answer began */
     bool taken;
 } place;
 
@@ -83,7 +83,8 @@ void pl_batch_slot_state(const pl_batch *b, int slot, pl_batch_slot *out)
                            .n_tokens = r->n_tokens};
 }
 
-/* The place is freed before `done` is called. */
+/* Ends a request. Its place is freed before `done` is called, so that `done` may let
+ * another request join. */
 static void finish_place(pl_batch *b, place *p, pl_status status)
 {
     pl_generate_result result = p->sequence.result;

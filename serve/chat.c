@@ -14,7 +14,8 @@ typedef struct chat_message {
     pl_buf text;
 } chat_message;
 
-/* The parts of a prompt: between two parts are EOS and BOS. */
+/* The text of a prompt, in one or more parts. Between two parts the tokens EOS and BOS
+ * are inserted. */
 typedef struct chat_prompt {
     pl_buf text, ends; /* ends: size_t, where each part ends in `text` */
 } chat_prompt;
@@ -29,8 +30,8 @@ typedef struct chat_request {
 
 struct pl_chat_template {
     const char *name;
-    const char *marks[MARKS_MAX]; /* that no message may contain */
-    const char *stops[STOPS_MAX]; /* that end an answer */
+    const char *marks[MARKS_MAX]; /* texts that no message may contain */
+    const char *stops[STOPS_MAX]; /* texts that end an answer */
     pl_status (*write)(const chat_request *q, chat_prompt *out);
 };
 
@@ -69,7 +70,8 @@ static pl_status write_plain(const chat_request *q, chat_prompt *out)
     return PL_OK;
 }
 
-/* The system's message stands inside the first turn of the user. */
+/* Writes the messages for Llama 2. The system's message is put into the user's first
+ * turn. */
 static pl_status write_llama2(const chat_request *q, chat_prompt *out)
 {
     const int first = q->messages[0].role == CHAT_SYSTEM ? 1 : 0;
@@ -79,7 +81,7 @@ static pl_status write_llama2(const chat_request *q, chat_prompt *out)
                            "`messages`: the template llama2 takes a system message, if "
                            "there is one, and then user and assistant in turn");
     if (q->n == first || (q->n - first) % 2 == 0)
-        return pl_fail(PL_ERR_USAGE, "`messages` must end with one of the user");
+        return pl_fail(PL_ERR_USAGE, "the last of `messages` must be from the user");
     for (int i = first; i < q->n; i++) {
         if (q->messages[i].role == CHAT_ASSISTANT) {
             pl_buf_printf(&out->text, " ");
@@ -197,7 +199,7 @@ static pl_status read_message(const pl_json *value, const pl_chat_template *chat
     int i = 0;
     if (!pl_json_is_object(value))
         return pl_fail(PL_ERR_USAGE, "a message must be an object");
-    if (strcmp(role, "developer") == 0) /* a later name of the same */
+    if (strcmp(role, "developer") == 0) /* a newer name for the same role */
         role = role_names[CHAT_SYSTEM];
     while (i <= CHAT_ASSISTANT && strcmp(role_names[i], role) != 0)
         i++;
@@ -228,7 +230,8 @@ static pl_status read_messages(const pl_json *value, chat_request *q)
 }
 
 /* ---- the request ---- */
-/* Keys that differ from those of /v1/completions. */
+/* Parses a key of a chat request: first the keys that /v1/completions does not have in
+ * this form. */
 static pl_status read_chat_key(const char *key, const pl_json *value, chat_request *q,
                                pl_completion *c)
 {
@@ -240,9 +243,7 @@ static pl_status read_chat_key(const char *key, const pl_json *value, chat_reque
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strcmp(key, others[i]) == 0)
             return pl_fail(PL_ERR_USAGE,
-                           "unknown key `%s`: it is one of "
-                           "/v1/completions",
-                           key);
+                           "unknown key `%s`: only /v1/completions has it", key);
     if (strcmp(key, "logprobs") == 0)
         return pl_json_bool(value, &q->scores)
                    ? PL_OK
@@ -264,15 +265,16 @@ static pl_status add_stops(const pl_chat_template *chat, pl_completion *c)
     for (int i = 0; i < STOPS_MAX && chat->stops[i]; i++) {
         if (at == PL_STOP_MAX)
             return pl_fail(PL_ERR_USAGE,
-                           "`stop` leaves no place for those of the chat template %s; "
-                           "give fewer texts",
+                           "`stop` has too many texts: the chat template %s adds its "
+                           "own stop texts; give fewer",
                            chat->name);
         c->options.stop[at++] = pl_strdup(chat->stops[i]);
     }
     return PL_OK;
 }
 
-/* One part is a text like any prompt; several are tokens with EOS and BOS between. */
+/* A prompt of one part becomes a text; a prompt of several parts becomes tokens, with
+ * EOS and BOS between the parts. */
 static pl_status set_prompt(const chat_prompt *p, const pl_tokenizer *tokenizer,
                             pl_completion *c)
 {

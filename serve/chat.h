@@ -25,13 +25,14 @@ typedef struct pl_chat_template pl_chat_template;
 /* NULL: there is no template of this name. */
 const pl_chat_template *pl_chat_find(const char *name);
 const char *pl_chat_name(const pl_chat_template *chat);
-/* Which of the templates an imported model has, by its folder's tokenizer_config.json
- * or chat_template.jinja: "" if it has none, "unknown" if it is none of these. */
+/* Writes the name of the template that an imported model has, by tokenizer_config.json
+ * or chat_template.jinja in its folder: "" if there is none, "unknown" if it is not in
+ * the table. */
 void pl_chat_of_model(const char *folder, char out[PL_CHAT_NAME_MAX]);
 
-/* Parses a body of /v1/chat/completions: a completion with one prompt, the conversation
- * up to the assistant's turn. ERR_USAGE with one sentence that names the key. Clear it
- * also after a failure. */
+/* Parses a body of /v1/chat/completions into a completion with one prompt: the
+ * conversation up to the assistant's turn. The sentence of ERR_USAGE names the key.
+ * Clear it also after a failure. */
 PL_MUST_CHECK pl_status pl_chat_parse(const pl_chat_template *chat,
                                       const pl_tokenizer *tokenizer, const char *body,
                                       size_t len, struct pl_completion *out);

@@ -181,7 +181,8 @@ pl_status pl_choose_token(pl_chooser *chooser, const float *logits,
             best = v;
     }
     if (logits[best] == -INFINITY)
-        return pl_fail(PL_ERR_NUMERIC, "none of %d tokens may be chosen", vocab);
+        return pl_fail(PL_ERR_NUMERIC,
+                       "all %d logits are -infinity, so no token can be chosen", vocab);
     *token = best;
     if (choice->temperature == 0.0)
         return PL_OK;

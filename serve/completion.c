@@ -82,7 +82,7 @@ static pl_status read_one_prompt(const pl_json *value, const char *key,
     return PL_OK;
 }
 
-/* If the list begins with a number, it is one prompt made of tokens. */
+/* A list that begins with a number is one prompt, given as tokens. */
 pl_status pl_completion_read_prompts(const pl_json *value, const char *key,
                                      pl_completion *c)
 {
@@ -362,7 +362,7 @@ void pl_completion_clear(pl_completion *c)
         union {
             const char *in;
             void *out;
-            /* the text was allocated here, so it may be freed */
+            /* parsing allocated these texts, so the cast to free them is safe */
         } stop = {c->options.stop[i]};
         pl_free(stop.out);
         c->options.stop[i] = NULL;

@@ -19,7 +19,7 @@ pl_status pl_token_text(const pl_tokenizer *tokenizer, int32_t token, pl_buf *ou
         pl_buf_printf(out, "%s", names[token]);
         return PL_OK;
     }
-    /* the model has a row for it, but the tokenizer has no text */
+    /* a token that only the model has, which may have more than the tokenizer */
     if (token >= pl_tokenizer_vocab(tokenizer)) {
         pl_buf_printf(out, "<token %d>", (int)token);
         return PL_OK;
@@ -36,7 +36,7 @@ pl_status pl_token_text(const pl_tokenizer *tokenizer, int32_t token, pl_buf *ou
     return status;
 }
 
-/* The number of characters that begin in the text of a token. */
+/* Counts the characters whose first byte is in the token's text. */
 static pl_status count_token_characters(const pl_tokenizer *tokenizer, int32_t token,
                                         int64_t *n)
 {
@@ -51,7 +51,8 @@ static pl_status count_token_characters(const pl_tokenizer *tokenizer, int32_t t
     return status;
 }
 
-/* Writes the text of the token, as the key of a probability or as an item of a list. */
+/* Writes the text of the token: with `logprob` as the key of that value, else as an
+ * item of a list. */
 static pl_status set_token(const pl_tokenizer *tokenizer, int32_t token, pl_json *to,
                            const double *logprob)
 {
@@ -67,7 +68,7 @@ static pl_status set_token(const pl_tokenizer *tokenizer, int32_t token, pl_json
 }
 
 /* Writes the likeliest tokens and the token that was chosen. If two tokens have the
- * same text, the likelier one's value is written. */
+ * same text, the value of the likelier one is kept. */
 static pl_status push_top(const pl_tokenizer *tokenizer, const pl_token_score *s,
                           pl_json *list)
 {

@@ -39,7 +39,7 @@ typedef struct pl_note {
 } pl_note;
 
 typedef struct pl_export {
-    const char *name; /* name of the model, for readers */
+    const char *name; /* name of the model, as people see it */
     const pl_topology *topology;
     const float *params; /* parameters of one path */
     /* a SentencePiece model, such as tokenizer.model in a run's data folder */
@@ -52,8 +52,8 @@ typedef struct pl_export {
 
 /* Makes the folder. Each file is written durably, or not at all. If the tokenizer is
  * not BPE over unchanged text, other programs would misread it; then it is only copied,
- * as sentencepiece.model. ERR_UNSUPPORTED for q8_0. ERR_NUMERIC names the tensor with a
- * parameter that the type cannot hold. ERR_IO. */
+ * as sentencepiece.model. ERR_UNSUPPORTED for type q8_0. ERR_NUMERIC names the tensor
+ * with a parameter that the type cannot hold. ERR_IO. */
 PL_MUST_CHECK pl_status pl_export_folder(const pl_export *e, const char *folder);
 /* Writes a GGUF file. Errors as above, and ERR_UNSUPPORTED for a tokenizer that is not
  * BPE. In a q8_0 file, rows whose length is not a multiple of 32 are written as f16. */

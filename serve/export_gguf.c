@@ -50,7 +50,7 @@ static void put_tokenizer(const piece_list *list, size_t vocab, gguf_head *h)
 {
     gguf_put_text(h, "tokenizer.ggml.model", "llama");
     gguf_put_text(h, "tokenizer.ggml.pre", "default");
-    /* If the model has more rows than the tokenizer has pieces, unused pieces are
+    /* If the model has more tokens than the tokenizer has pieces, unused pieces are
      * added. */
     char unused[32];
     gguf_put_list(h, "tokenizer.ggml.tokens", GGUF_TEXT, vocab);

@@ -52,7 +52,7 @@ static enum MHD_Result on_metrics_request(void *context, struct MHD_Connection *
     if (strcmp(url, "/metrics.json") == 0)
         return respond_metrics(e, c, true);
     return http_reply_text(c, MHD_HTTP_NOT_FOUND,
-                           "there are /metrics and /metrics.json\n");
+                           "this server has only /metrics and /metrics.json\n");
 }
 
 static pl_status parse_listen(const char *listen, struct sockaddr_in *out)

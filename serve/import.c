@@ -156,7 +156,8 @@ static pl_status check_tensor(const pl_import *m, const pl_tensor *want)
     return status;
 }
 
-/* Rotary frequencies, which old programs stored; they can be computed from theta. */
+/* Whether the tensor has rotary frequencies, which old programs stored. They can be
+ * computed from theta, so the tensor is not needed. */
 static bool is_derived(const char *name)
 {
     return pl_ends_with(name, ".rotary_emb.inv_freq");
@@ -170,7 +171,8 @@ static bool is_ours(const pl_topology *t, const char *name)
     return false;
 }
 
-/* A model with tied embeddings is sometimes stored with both matrices. */
+/* Whether the tensor is a copy of the embedding: a model with tied embeddings is
+ * sometimes stored with both matrices. */
 static bool is_tied_copy(const pl_import *m, const st_tensor *t)
 {
     safetensors *file = NULL;
@@ -180,16 +182,16 @@ static bool is_tied_copy(const pl_import *m, const st_tensor *t)
            memcmp(embed->data, t->data, t->n_bytes) == 0;
 }
 
-/* A tensor without a use (a bias, an adapter, a second copy of a tensor) would be lost
- * silently. So it is refused. */
+/* Refuses a tensor that the import would not use (a bias, an adapter, a second copy),
+ * because it would be lost silently. */
 static pl_status check_known(const pl_import *m, const pl_topology *t,
                              safetensors *file, const st_tensor *tensor)
 {
     safetensors *first = NULL;
     find_model_tensor(m, tensor->name, &first);
     if (first != file)
-        return pl_fail(PL_ERR_DATA, "tensor %.128s stands in both %s and %s",
-                       tensor->name, safetensors_name(first), safetensors_name(file));
+        return pl_fail(PL_ERR_DATA, "tensor %.128s is in both %s and %s", tensor->name,
+                       safetensors_name(first), safetensors_name(file));
     if (is_derived(tensor->name) || is_ours(t, tensor->name) || is_tied_copy(m, tensor))
         return PL_OK;
     if (m->shape.tied && strcmp(tensor->name, "lm_head.weight") == 0)
@@ -199,7 +201,7 @@ static pl_status check_known(const pl_import *m, const pl_topology *t,
                        m->folder);
     return pl_fail(
         PL_ERR_UNSUPPORTED,
-        "%s: tensor %.128s has no place in our model; take a model without it",
+        "%s: pathloom's models have no tensor %.128s; use a model without it",
         safetensors_name(file), tensor->name);
 }
 

@@ -62,7 +62,7 @@ static const struct {
 static pl_status check_architecture(const config_reader *c, bool *qk_norm)
 {
     static const char remedy[] = "only Llama and Qwen3 models (LlamaForCausalLM, "
-                                 "Qwen3ForCausalLM) can be taken in";
+                                 "Qwen3ForCausalLM) can be imported";
     const pl_json *names = field(c, "architectures");
     const char *first = pl_json_text(pl_json_at(names, 0), NULL);
     const char *type = pl_json_text(field(c, "model_type"), NULL);
@@ -108,7 +108,8 @@ static pl_status bad_number(const config_reader *c, const char *name,
     return status;
 }
 
-/* Returns `other` if the field is missing; if `other` is 0, the field is required. */
+/* Reads a number. If the field is missing, it becomes `other`; if `other` is 0, the
+ * field is required. */
 static pl_status take_config_int(const config_reader *c, const char *name, int other,
                                  int *out)
 {
@@ -137,8 +138,8 @@ static pl_status take_config_real(const config_reader *c, const char *name,
  * in `rope_parameters`, together with theta. */
 static pl_status take_rope_of(const config_reader *c, const char *name, double *theta)
 {
-    static const char plain[] = "only plain rotary embedding is there, so take a model "
-                                "that was not stretched to a longer context";
+    static const char plain[] = "only plain rotary embedding is supported; use a "
+                                "model whose context was not extended";
     config_reader rope = {c->what, field(c, name)};
     if (!rope.root)
         return PL_OK;
@@ -150,7 +151,7 @@ static pl_status take_rope_of(const config_reader *c, const char *name, double *
     double number = 1;
     if (share && (!pl_json_number(share, &number) || number < 1))
         return unsupported(c, "partial_rotary_factor", share,
-                           "our rotary embedding turns whole heads");
+                           "only rotary embedding of whole heads is supported");
     return take_config_real(&rope, "rope_theta", *theta, theta);
 }
 
@@ -206,11 +207,11 @@ pl_status llama_config_read(const char *what, const char *text, size_t len,
     if (!pl_json_is_object(root))
         PL_TRY(pl_fail(PL_ERR_DATA, "%s is not a JSON object", what));
     static const char no_bias[] =
-        "our projections have no biases; take a model without them";
+        "our projections have no biases; use a model without them";
     PL_TRY(check_architecture(&c, &out->qk_norm));
     PL_TRY(check_whole_attention(&c));
     PL_TRY(expect_text(&c, "hidden_act", "silu",
-                       "our feed-forward is SwiGLU; take a model with silu"));
+                       "only SwiGLU is supported; use a model with silu"));
     PL_TRY(expect_false(&c, "attention_bias", no_bias));
     PL_TRY(expect_false(&c, "mlp_bias", no_bias));
     const pl_json *quantised = field(&c, "quantization_config");

@@ -28,7 +28,7 @@ static pl_status read_module(pl_store *store, const pl_slot *slot, pl_path_modul
     if (gone)
         return pl_fail(PL_ERR_NOT_FOUND,
                        "version %llu of %s was collected, only its record is left; "
-                       "`pathloom store log` shows which are there",
+                       "`pathloom store log` shows which versions are complete",
                        (unsigned long long)m->number, m->name);
     PL_CHECK(pl_store_blob_bytes(store, &m->params, &bytes));
     if (bytes != wanted)

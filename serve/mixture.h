@@ -9,21 +9,21 @@
 extern "C" {
 #endif
 
-/* Which versions of a path's modules are read: those that the tag `at` names, or each
- * path's best ones, or without either the newest. */
+/* Which versions of a path's modules are read: those that the tag `at` names, or with
+ * `best` each path's best version, else the newest. */
 typedef struct pl_which {
     const pl_snapshot *at; /* borrowed, or NULL */
     bool best;
 } pl_which;
 
-/* How paths were chosen when the mixture was trained, and what answers. */
+/* How the mixture was routed when it was trained, and how prompts are answered. */
 typedef struct pl_answer_settings {
     char backend[16], precision[16];
     char rule[16];  /* router.answer: "auto", "router" or "likelihood" */
     int prefix;     /* number of first tokens of a text that choose its path */
-    pl_which which; /* of the mixture's versions */
-    /* [n_paths], borrowed: paths that are never chosen, and of which nothing is read;
-     * NULL: none */
+    pl_which which; /* the versions that answer */
+    /* [n_paths], borrowed: true for paths that are never chosen and never read; NULL:
+     * all paths may answer */
     const bool *closed;
     char chat[16]; /* name of its chat template (chat.h); "": it has none; "unknown": an
                       imported model has one that is none of ours */
@@ -65,18 +65,18 @@ typedef struct pl_path_module {
     uint64_t number;
     pl_hash params;
 } pl_path_module;
-/* Names the modules [n_slots] of a path and the versions that are asked for. An arm
- * that is no chapter of the mixture has no best versions: its newest ones are meant.
+/* Names the modules [n_slots] of a path and the versions that `which` asks for. An arm
+ * that is no chapter of the mixture has no best versions: the newest are taken.
  * ERR_NOT_FOUND: a tag lacks a module, or the best versions are not chosen yet. */
 PL_MUST_CHECK pl_status pl_name_path_modules(pl_store *store, const pl_arm *arm,
                                              const pl_topology *t, int path,
                                              pl_which which, pl_path_module *modules);
-/* Reads modules [n_slots] whose names and numbers are set (UINT64_MAX: the newest);
- * numbers and hashes get what was read. */
+/* Reads modules [n_slots] whose names and version numbers are set (UINT64_MAX: the
+ * newest), and sets numbers and hashes to those of the versions that were read. */
 PL_MUST_CHECK pl_status pl_read_path_modules(pl_store *store, const pl_topology *t,
                                              pl_path_module *modules, float *params);
 /* The tag that names the best version of a path on its held-out documents:
- * "best-mix-p01". It exists when an arm has ended that held out documents
+ * "best-mix-p01". It exists after the end of an arm that held out documents
  * (train.holdout). */
 void pl_best_tag(const pl_arm *arm, const pl_topology *t, int path,
                  char out[PL_NAME_MAX]);
@@ -91,7 +91,7 @@ PL_MUST_CHECK pl_status pl_load_path(pl_store *store, const pl_arm *arm,
  * pl_alloc. ERR_NOT_FOUND: there is no such module. ERR_USAGE: no path is left. */
 PL_MUST_CHECK pl_status pl_close_paths(const pl_topology *t, const char *modules,
                                        bool **closed);
-/* "p01" or "1" -> 1. ERR_NOT_FOUND. */
+/* Finds a path by name: 1 for "p01" or "1". ERR_NOT_FOUND. */
 PL_MUST_CHECK pl_status pl_find_path(const pl_topology *t, const char *name, int *path);
 
 #ifdef __cplusplus

@@ -29,7 +29,7 @@ struct pl_page_front {
     char host[INET_ADDRSTRLEN];
     http_page page;
     pl_queue *questions;
-    /* accessed by atomic operations */
+    /* these three are accessed by atomic operations */
     uint64_t number;
     int64_t asked_ms;
     bool closing;
@@ -165,7 +165,7 @@ static enum MHD_Result reply_to_question(pl_page_front *f, struct MHD_Connection
 typedef struct event_stream {
     pl_page_front *front;
     int socket;
-    uint64_t number; /* the number that was sent last */
+    uint64_t number; /* the number of the state that was sent last */
     int64_t sent_ms;
 } event_stream;
 
@@ -246,13 +246,13 @@ static enum MHD_Result on_page_request(void *context, struct MHD_Connection *c,
         return http_reply_text(c, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET\n");
     if (f->loopback && !is_own_host(f, c))
         return http_reply_text(c, MHD_HTTP_FORBIDDEN,
-                               "the Host header is no name of this machine\n");
+                               "the Host header must name this machine\n");
     if (strcmp(url, "/") == 0)
         return http_queue(c, MHD_HTTP_OK, "text/html; charset=utf-8", NULL, 0,
                           http_page_response(&f->page));
     if (!has_token(f, c))
         return http_reply_text(c, MHD_HTTP_UNAUTHORIZED,
-                               "this page needs a token that it knows\n");
+                               "this page needs a valid token\n");
     if (strcmp(url, "/events") == 0)
         return reply_with_events(f, c);
     return reply_to_question(f, c, url);

@@ -27,7 +27,7 @@ typedef struct pl_page_question {
     char url[32];
     pl_page_argument arguments[PL_PAGE_ARGUMENTS];
     int n_arguments;
-    /* used only by the front */
+    /* the fields below are used only by the front */
     bool refused; /* an argument was too long, or there were too many */
     pl_queue *answers;
     pl_status status;

@@ -6,17 +6,18 @@
 
 #include <math.h>
 
-/* A scoring model, and the path whose parameters it has. */
+/* A model that computes a path's likelihood, and the path whose parameters it has
+ * now. */
 typedef struct scoring {
     pl_model *model;
-    int path; /* -1: no path's parameters yet */
+    int path; /* -1: it has no path's parameters yet */
 } scoring;
 
 struct pl_path_chooser {
     const pl_answer_settings *settings;
     pl_store *store;
-    pl_prefix_lm *router; /* NULL: the router was not read yet */
-    /* if likelihood decides: */
+    pl_prefix_lm *router; /* NULL: not read yet */
+    /* the fields below are used if likelihood decides */
     pl_backend *backend; /* of the scoring models */
     const pl_arm *arm;
     const pl_topology *topology;
@@ -129,7 +130,7 @@ void pl_path_chooser_reload(pl_path_chooser *c)
         c->models[i].path = -1;
 }
 
-/* Returns a model that has the parameters of this path. */
+/* Returns a scoring model with the parameters of this path; loads them if needed. */
 static pl_status hold_path(pl_path_chooser *c, int path, pl_model **model)
 {
     scoring *s = &c->models[path % c->n_models];
@@ -143,7 +144,7 @@ static pl_status hold_path(pl_path_chooser *c, int path, pl_model **model)
     return PL_OK;
 }
 
-/* A path that is closed costs more than any other. */
+/* Sets the costs of closed paths to infinity, so that they are never chosen. */
 static void close_costs(const pl_path_chooser *c, double *costs)
 {
     for (int path = 0; path < pl_prefix_lm_n_paths(c->router); path++)

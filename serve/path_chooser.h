@@ -14,13 +14,13 @@
 typedef struct pl_path_chooser pl_path_chooser;
 
 /* Opens the backend. The router decides until pl_path_chooser_by_likelihood is called;
- * it is read from the store when it is first needed. Borrows its arguments until
- * close. */
+ * the router is read from the store when it is first needed. Borrows its arguments
+ * until close. */
 PL_MUST_CHECK pl_status pl_path_chooser_open(const pl_answer_settings *settings,
                                              pl_store *store, pl_path_chooser **out);
 void pl_path_chooser_close(pl_path_chooser **chooser); /* accepts NULL */
 
-/* Reads the router now, so that the first prompt need not wait. */
+/* Reads the router now, so that the first prompt need not wait for it. */
 PL_MUST_CHECK pl_status pl_path_chooser_by_router(pl_path_chooser *c);
 /* From now on the paths of `arm` decide by likelihood, with n_models scoring models,
  * from 1 to the number of paths. If there are fewer models than paths, each model loads
@@ -29,25 +29,26 @@ PL_MUST_CHECK pl_status pl_path_chooser_by_likelihood(pl_path_chooser *c,
                                                       const pl_arm *arm,
                                                       const pl_topology *topology,
                                                       int n_models);
-/* For a command that chooses only once: sets the rule of router.answer, with a single
- * scoring model. */
+/* For a command that chooses only once: follows router.answer, and if that means
+ * likelihood, uses a single scoring model. */
 PL_MUST_CHECK pl_status pl_path_chooser_follow(pl_path_chooser *c, const pl_arm *arm,
                                                const pl_topology *topology);
-/* Memory that is needed for one scoring model per path. */
+/* The bytes of memory that one scoring model per path would need. */
 uint64_t pl_path_chooser_bytes(const pl_path_chooser *c, const pl_topology *topology);
 
-/* Makes the functions below read the newest parameters from the store again. */
+/* Makes the functions below read the parameters from the store again. */
 void pl_path_chooser_reload(pl_path_chooser *c);
 /* Whether all parameters are loaded, so that pl_path_chooser_choose does not read the
  * store. */
 bool pl_path_chooser_is_ready(const pl_path_chooser *c);
-/* Reads the parameters of one more path. So a server can do other work in between. */
+/* Reads the parameters of one more path, so that a server can do other work in
+ * between. */
 PL_MUST_CHECK pl_status pl_path_chooser_read_one(pl_path_chooser *c);
 
 typedef struct pl_path_choice {
     int path;
     bool by_likelihood; /* false: by the router */
-    double margin_nats; /* how many nats more the second best path has */
+    double margin_nats; /* the second best path's nats minus this one's */
     const double *nats; /* [n_paths], valid until the chooser's next call */
 } pl_path_choice;
 /* Chooses a path. tokens[0] is BOS. If there is no further token, the router

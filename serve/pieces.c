@@ -16,8 +16,8 @@ static size_t length_of(uint8_t first)
     return first >= 0xf0 && first <= 0xf4 ? 4 : 0;
 }
 
-/* Whether `second` may follow `first`: no overlong forms, surrogates, or values
- * above U+10FFFF. */
+/* Whether `second` may follow `first`. This excludes overlong forms, surrogates, and
+ * values above U+10FFFF. */
 static bool may_follow(uint8_t first, uint8_t second)
 {
     uint8_t low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
@@ -25,8 +25,8 @@ static bool may_follow(uint8_t first, uint8_t second)
     return second >= low && second <= high;
 }
 
-/* The number of bytes, from the first on, that belong to one character. *whole: the
- * character is complete. */
+/* Returns how many of the first bytes belong to one character. *whole: the character is
+ * complete. */
 static size_t match_character(const uint8_t *data, size_t len, bool *whole)
 {
     size_t need = length_of(data[0]), n = 1;
@@ -55,7 +55,8 @@ static void drop_front(pl_buf *buf, size_t n)
     buf->len -= n;
 }
 
-/* Moves complete characters from raw to text; at the end, an incomplete one, too. */
+/* Moves complete characters from raw to text; with `end`, an incomplete last one,
+ * too. */
 static void take_characters(pieces *p, bool end)
 {
     size_t at = 0;

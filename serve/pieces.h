@@ -1,8 +1,8 @@
 /* Private to serve: joins the bytes of tokens to text.
  *
- * Bytes are held back while they may still become a longer character or a stop text.
- * Bytes that can never be UTF-8 become U+FFFD, one for each ill-formed sequence. So
- * every piece is valid UTF-8, whatever the model outputs. */
+ * Bytes are held back while they may still become a whole character or a stop text.
+ * Each sequence of bytes that cannot be UTF-8 becomes one U+FFFD. So every piece is
+ * valid UTF-8, whatever the model outputs. */
 #ifndef PL_SERVE_PIECES_H
 #define PL_SERVE_PIECES_H
 #include "serve/serve.h"

@@ -5,7 +5,7 @@
 typedef struct kept_prompt {
     pl_buf tokens;  /* the tokens that were read */
     float *logits;  /* [vocab] logits after the last token; valid if `finished` */
-    bool finished;  /* the tokens are a whole prompt */
+    bool finished;  /* `tokens` is a whole prompt */
     uint64_t asked; /* number of the last request that took the slot; 0: none did */
 } kept_prompt;
 
@@ -43,8 +43,8 @@ static int count_kept(const kept_prompt *k)
     return (int)(k->tokens.len / sizeof(int32_t));
 }
 
-/* The number of first tokens of the prompt that the slot holds with the same bytes that
- * reading would give. */
+/* Returns how many first tokens of the prompt need not be read, because the slot has
+ * exactly the bytes that reading them would give. */
 static int match_prompt(const prefix_cache *c, int slot, const int32_t *prompt, int n)
 {
     const kept_prompt *k = &c->slots[slot];

@@ -2,9 +2,9 @@
  * prompt that was read before, or that begins like one, need not be read again.
  *
  * A slot keeps the keys and values of its last prompt until another prompt takes the
- * slot. They are used again only if reading would give the same bytes: all of an equal
- * prompt, with the logits after it, or as many first tokens as every reading processes
- * in whole pieces (pl_decoder_shared). For one thread. */
+ * slot. They are used again only if reading would give the same bytes: either the whole
+ * of an equal prompt, with the logits after it, or first tokens up to a border at which
+ * every reading ends a piece (pl_decoder_shared). For one thread. */
 #ifndef PL_SERVE_PREFIX_CACHE_H
 #define PL_SERVE_PREFIX_CACHE_H
 #include "modules/modules.h"

@@ -21,7 +21,7 @@ typedef struct rerouting {
     /* [n_paths, context] loss of token t + 1, given the tokens up to t */
     float *losses;
     float *logits;    /* [vocab] */
-    double *evidence; /* [n_paths] against each path: see eval/every.c */
+    double *evidence; /* [n_paths] evidence against each path (eval/every.c) */
     int n, counted; /* n: tokens of the text; counted: losses that are in `evidence` */
     int path;       /* the path that writes */
     pl_reroute_trace *trace;
@@ -39,7 +39,8 @@ static float *losses_of(const rerouting *w, int path)
     return w->losses + (size_t)path * (size_t)w->r->context;
 }
 
-/* A path that catches up. `first`: index of the first token that it must read. */
+/* A path that reads the text it has missed. `first`: index of the first missed
+ * token. */
 typedef struct catching {
     rerouting *w;
     int path, first;
@@ -100,8 +101,8 @@ static bool is_border(const rerouting *w)
     return w->n >= w->r->prefix && (w->n - w->r->prefix) % w->r->every == 0;
 }
 
-/* Chooses the path of the next token. In a longer prompt only the last border
- * counts. */
+/* Chooses the path of the next token. If a prompt has several borders, only the last
+ * one decides. */
 static pl_status choose_piece_path(rerouting *w)
 {
     const int beyond = w->n - w->r->prefix;
@@ -122,9 +123,9 @@ static pl_status choose_piece_path(rerouting *w)
 }
 
 /* ---- the loop ---- */
-/* Reads the tokens that the path has not read. If it is the first path, the prompt is
- * read again in one piece, as pl_generate does, so that a text whose path never changes
- * has the same bytes. */
+/* Lets the chosen path read the tokens that it has not read. The first path reads the
+ * prompt again in one piece, as pl_generate does, so that a text whose path never
+ * changes has the bytes that pl_generate would give. */
 static pl_status read_unread_text(rerouting *w, bool first)
 {
     pl_decoder *d = w->r->decoders[w->path];
@@ -134,7 +135,8 @@ static pl_status read_unread_text(rerouting *w, bool first)
     return pl_decoder_feed(d, w->text + at, w->n - at, w->logits);
 }
 
-/* The last token is not fed, because no further logits are needed. */
+/* Generates until the end. The last token is not fed to the decoder, because no further
+ * logits are needed. */
 static pl_status write_tokens(rerouting *w, pl_chooser *chooser)
 {
     sequence *s = w->sequence;

@@ -19,7 +19,7 @@ typedef struct pl_rerouter {
     int vocab, context; /* of the models */
 } pl_rerouter;
 
-/* Tokens from this index on were chosen by this path. */
+/* The path that chose the tokens from index `from` on. */
 typedef struct pl_reroute_span {
     int from, path;
 } pl_reroute_span;

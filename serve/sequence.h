@@ -13,17 +13,18 @@ extern "C" {
 typedef struct sequence {
     const pl_tokenizer *tokenizer;
     pl_generate_options options; /* stop texts and biases are borrowed until close */
-    /* the owner may set `score` and its context before the first token */
+    /* may be set before the first token: gets the scores that the options ask for */
     pl_score_fn score;
     void *score_context;
-    int vocab, n_known; /* vocab: of the model; n_known: of the tokenizer */
+    /* vocab: tokens of the model; n_known: tokens of the tokenizer */
+    int vocab, n_known;
     /* [n_known] how often each token was chosen; NULL if no option needs it */
     int *chosen;
     /* [vocab] logits before options change them; NULL if no option needs them */
     float *raw;
     pl_buf bytes; /* bytes of the last token */
     pieces pieces;
-    int32_t token; /* the token to be fed next */
+    int32_t token; /* the chosen token, which must be fed to the decoder next */
     bool ended;
     pl_generate_result result; /* the caller fills in `seconds` */
 } sequence;

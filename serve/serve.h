@@ -44,14 +44,14 @@ extern "C" {
 typedef struct pl_choice {
     double temperature; /* 0: always the likeliest token */
     int top_k;          /* keep the k likeliest; 0: all */
-    /* then keep the likeliest tokens whose probabilities sum to this; 1: all */
+    /* then keep the likeliest tokens that together have this probability; 1: all */
     double top_p;
     /* before both: drop tokens whose probability is below this fraction of the
      * likeliest token's; 0: none */
     double min_p;
     uint64_t seed;
 } pl_choice;
-pl_choice pl_choice_defaults(void); /* 0.8, 40, 0.95, seed 0 */
+pl_choice pl_choice_defaults(void); /* temperature 0.8, top_k 40, top_p 0.95 */
 
 /* Working memory for one vocabulary; for one thread. */
 typedef struct pl_chooser pl_chooser;
@@ -135,8 +135,8 @@ typedef struct pl_generate_result {
 typedef struct pl_generator {
     pl_decoder *decoder; /* decoder of the path that answers */
     const pl_tokenizer *tokenizer;
-    int vocab;   /* of the model: the number of logits */
-    int context; /* of the decoder's model */
+    int vocab;   /* number of the model's tokens, so of its logits */
+    int context; /* the longest sequence of the decoder's model */
 } pl_generator;
 
 /* Resets the decoder, feeds prompt[0..n_prompt) and generates. The prompt begins with
@@ -163,10 +163,10 @@ typedef struct pl_batch_request {
     /* Called once for each request that joined, with its result and status;
      * pl_last_error has the sentence of a failure. */
     void (*done)(void *context, pl_status status, const pl_generate_result *result);
-    /* Called before each piece of the prompt; may be NULL. An error ends the request.
-     */
+    /* Called before each piece of the prompt is read; an error ends the request. NULL:
+     * none. */
     pl_status (*wanted)(void *context);
-    void *context; /* for all of these functions */
+    void *context; /* is passed to all functions of this request */
     /* Gets the scores that the options ask for, in the order of the tokens, before the
      * text of each token. May be NULL if they ask for none. */
     pl_score_fn score;
@@ -181,8 +181,8 @@ int pl_batch_active(const pl_batch *batch);
 int pl_batch_room(const pl_batch *batch); /* number of requests that may join now */
 typedef struct pl_batch_slot {
     bool busy; /* false: the numbers below are 0 */
-    /* n_prompt: tokens of the prompt; n_read: of these, read; max_tokens and n_tokens:
-     * of the answer */
+    /* n_prompt: tokens of the prompt; n_read: how many of them were read; n_tokens:
+     * tokens of the answer so far, at most max_tokens */
     int n_prompt, n_read, max_tokens, n_tokens;
 } pl_batch_slot;
 void pl_batch_slot_state(const pl_batch *batch, int slot, pl_batch_slot *out);
@@ -195,10 +195,10 @@ PL_MUST_CHECK pl_status pl_batch_join(pl_batch *batch, const pl_batch_request *r
 PL_MUST_CHECK pl_status pl_batch_step(pl_batch *batch);
 
 /* ---- likelihood ---- */
-/* How badly a path predicts a text: the sum of -log p over tokens 1 to n - 1, each
- * given the tokens before it. tokens[0] is PL_TOKEN_BOS; the model's context must be at
- * least n - 1. The sum is in double, in rising order. ERR_ARG if n < 2, and the errors
- * of pl_model_losses. */
+/* Computes how badly a path predicts a text: the sum of -log p over tokens 1 to n - 1,
+ * each given the tokens before it. tokens[0] is PL_TOKEN_BOS; the model's context must
+ * be at least n - 1. The sum is in double, in rising order. ERR_ARG if n < 2, and the
+ * errors of pl_model_losses. */
 PL_MUST_CHECK pl_status pl_likelihood_nats(pl_model *model, const int32_t *tokens,
                                            int n, double *nats);
 /* Chooses the path with the fewest nats, the lower number if two are equal. A path
@@ -216,7 +216,7 @@ enum {
     PL_BIAS_MAX = 1024
 };
 typedef struct pl_completion_prompt {
-    char *text; /* either a text, */
+    char *text; /* a prompt is either a text or, if this is NULL, a list of tokens */
     int32_t *tokens;
     int n_tokens;
 } pl_completion_prompt;
@@ -230,7 +230,7 @@ struct pl_completion {
      * token */
     int logprobs;
     bool echo, stream, stream_options, include_usage;
-    bool chat; /* a conversation is answered: its answers have another shape */
+    bool chat; /* answer in the form of /v1/chat/completions */
     pl_logit_bias *bias;
     pl_generate_options options;
 };
@@ -239,17 +239,17 @@ struct pl_completion {
 PL_MUST_CHECK pl_status pl_completion_parse(const char *body, size_t len,
                                             pl_completion *out);
 void pl_completion_clear(pl_completion *completion);
-/* For requests that have keys of their own beside these. The first reads one key. A key
- * with the value null counts as missing. The last one checks keys that are valid alone
- * but not together. */
+/* For requests that have further keys. The first function reads one key of a
+ * completion; the next tells whether a value is null, so that the key counts as
+ * missing; the last one checks keys that are valid alone but not together. */
 PL_MUST_CHECK pl_status pl_completion_read_key(const char *name, const pl_json *value,
                                                pl_completion *c);
 bool pl_completion_is_null(const pl_json *value);
 PL_MUST_CHECK pl_status pl_completion_check(pl_completion *c);
-/* The values of a request without any key. */
+/* Sets the values of a request that has no keys. */
 void pl_completion_defaults(pl_completion *out);
-/* Parses the value of `model`, and of a key with texts or lists of tokens; `key` is its
- * name for errors. */
+/* The first function parses the value of `model`, the second that of a key with prompts
+ * (texts or lists of tokens); `key` is its name for errors. */
 PL_MUST_CHECK pl_status pl_completion_read_model(const pl_json *value,
                                                  pl_completion *c);
 PL_MUST_CHECK pl_status pl_completion_read_prompts(const pl_json *value,
@@ -259,7 +259,7 @@ PL_MUST_CHECK pl_status pl_completion_read_prompts(const pl_json *value,
 PL_MUST_CHECK pl_status pl_completion_read_tokens(const pl_json *array, const char *key,
                                                   int32_t **tokens, int *n);
 
-/* One of the answers of a request, or the new part of it. */
+/* One of the answers of a request, or, in a stream, the new part of one. */
 typedef struct pl_completion_choice {
     int index;        /* number of the prompt * n + number of the choice */
     const char *path; /* the path that answers */
@@ -267,11 +267,11 @@ typedef struct pl_completion_choice {
     size_t text_len;
     const pl_token_score *scores;
     size_t n_scores;
-    /* position of the first score's token in the whole text, in characters; is moved
-     * behind the last score's token */
+    /* in characters: where the token of the first score begins in the whole text;
+     * writing moves it to the end of the last score's token */
     int64_t offset;
     bool scored; /* the request asked for scores */
-    bool first;  /* in a stream of a chat: this is the chunk that names the role */
+    bool first;  /* this chunk of a streamed chat must name the role */
     bool ended;
     pl_finish finish;
 } pl_completion_choice;
@@ -281,8 +281,8 @@ typedef struct pl_completion_answer {
     const char *model; /* the path that answers; "auto" if several paths answer */
     pl_completion_choice *choices;
     int n_choices;
-    bool chat, stream; /* write the shape of chat.completion, or of its chunks */
-    bool usage;        /* write the usage of the whole request, which follows: */
+    bool chat, stream; /* write the form of chat.completion, or of its chunks */
+    bool usage;        /* also write the token counts of the whole request: */
     int n_prompt_tokens, n_tokens;
     int n_known_tokens; /* tokens of the prompts that did not have to be read again */
     const pl_tokenizer *tokenizer; /* gives the texts of tokens in scores */

@@ -15,7 +15,7 @@ struct pl_server {
     bool draining;
     uint64_t n_jobs;
     server_counters counts;
-    /* [address_slot] number of requests that have not ended */
+    /* [address_slot] number of unfinished requests of the addresses with this slot */
     int of_address[ADDRESS_SLOTS];
 };
 
@@ -78,11 +78,11 @@ void server_job_leave(server_job *job)
     leave_places(job);
 }
 
-/* Called before the front hears of the end. So a client that asks again at once finds
- * its place free and its request counted. */
+/* Counts a job that has ended and frees its places. This happens before the front hears
+ * of the end, so that a client that asks again at once finds its place free. */
 static void count_end(server_job *job)
 {
-    if (job->kind == SERVER_SLOTS) /* the server's own request */
+    if (job->kind == SERVER_SLOTS) /* the server itself asked, for its own pages */
         return;
     server_counters *n = &job->server->counts;
     const pl_status status = job->status;
@@ -93,7 +93,7 @@ static void count_end(server_job *job)
     leave_places(job);
 }
 
-/* Sends the last event of an answer. */
+/* Makes the last event of an answer. */
 static server_event *make_end(const server_part *part, pl_status status,
                               const char *code, const pl_generate_result *result)
 {
@@ -155,7 +155,8 @@ static void end_waiting_parts(server_job *job, pl_status status, const char *cod
         }
 }
 
-/* ERR_CANCELLED and ERR_TIMEOUT end a job in any state. */
+/* Whether the job is still wanted. ERR_CANCELLED: its client has gone. ERR_TIMEOUT: it
+ * took too long. */
 static pl_status check_job_wanted(void *context)
 {
     const server_job *job = context;
@@ -220,8 +221,8 @@ static const int32_t *get_prompt_tokens(const server_prompt *prompt)
     return (const int32_t *)(const void *)prompt->tokens.data;
 }
 
-/* The path is chosen by a text that begins with BOS, because the paths were trained on
- * such texts. */
+/* Chooses the path of a prompt. A prompt without BOS gets one for this choice, because
+ * the paths were trained on texts that begin with BOS. */
 static pl_status route_prompt(pl_server *s, server_prompt *prompt)
 {
     const int32_t bos = PL_TOKEN_BOS, *tokens = get_prompt_tokens(prompt);
@@ -237,8 +238,8 @@ static pl_status route_prompt(pl_server *s, server_prompt *prompt)
     return status;
 }
 
-/* Chooses the path of a prompt. Leaves prompt->path at -1 if the server must do other
- * work first. */
+/* Finds the model that answers a prompt: the one that the request names, or the path
+ * that is chosen. Leaves prompt->path at -1 if the server must do other work first. */
 static pl_status find_prompt_path(pl_server *s, const server_job *job,
                                   server_prompt *prompt)
 {
@@ -258,7 +259,8 @@ static pl_status find_prompt_path(pl_server *s, const server_job *job,
     return PL_OK;
 }
 
-/* A text gets BOS before it; a list of tokens is used unchanged. */
+/* Sets the tokens of a prompt: a text is encoded, after BOS; a list of tokens is used
+ * unchanged. */
 static pl_status encode_prompt(const pl_server *s, const pl_completion_prompt *from,
                                server_prompt *to)
 {
@@ -343,7 +345,7 @@ static void arrive(pl_server *s, server_job *job)
     s->last = &job->next;
 }
 
-/* Ends the part at once. */
+/* Computes the embedding of a part, which ends it. *waits: it must wait. */
 static pl_status embed_part(pl_server *s, server_part *part, server_prompt *prompt,
                             bool *waits)
 {
@@ -384,8 +386,8 @@ static pl_status admit_part(pl_server *s, server_part *part, bool *waits)
     return pl_batch_join(batch, &request);
 }
 
-/* Returns true if no part of the job has to wait any more, so that the job leaves the
- * queue. If a part fails, all waiting parts end. */
+/* Lets the parts of a job join batches. Returns true if no part has to wait any more,
+ * so that the job leaves the queue. If a part fails, all waiting parts end. */
 static bool admit(pl_server *s, server_job *job)
 {
     int n_waiting = 0;
@@ -402,7 +404,7 @@ static bool admit(pl_server *s, server_job *job)
         else
             job->parts[i].joined = true;
     }
-    if (job->status != PL_OK) /* a part that has joined may have failed, too */
+    if (job->status != PL_OK) /* a part that joined earlier may have failed */
         end_waiting_parts(job, job->status, code_of(job->status));
     const bool all = n_waiting == 0 || job->status != PL_OK;
     if (all)
@@ -451,7 +453,8 @@ pl_status pl_server_run(pl_server *s, volatile sig_atomic_t *stop,
 {
     int busy = 0;
     while (*stop < 2) {
-        /* read only once, so that no job is admitted after the last check */
+        /* `*stop` is read only once per turn, so that no job is accepted between this
+         * and the last check */
         bool ending = *stop > 0;
         __atomic_store_n(&s->draining, ending, __ATOMIC_SEQ_CST);
         if (*reload) {

@@ -42,8 +42,8 @@ typedef struct pl_front_options {
     const char *listen;
     /* file with the keys of clients (server_access.h); NULL: no key is needed */
     const char *api_keys;
-    /* the origin that browsers may send requests from, or "*"; NULL: only the server's
-     * own */
+    /* the origin whose pages may send requests from a browser, or "*"; NULL: only the
+     * server's own page */
     const char *cors;
     const char *tls_cert, *tls_key; /* files in PEM; NULL: no TLS */
     bool log_requests;              /* log one line per request */

@@ -74,8 +74,8 @@ static pl_status add_lines(server_access *a, const char *text, size_t len,
         len -= step;
     }
     if (count_keys(a) == 0)
-        return pl_fail(PL_ERR_CONFIG, "%s has no key, so nobody could ask; add one",
-                       file);
+        return pl_fail(PL_ERR_CONFIG,
+                       "%s has no key, so no client would be let in; add one", file);
     return PL_OK;
 }
 
@@ -116,7 +116,8 @@ void server_access_destroy(server_access **access)
     *access = NULL;
 }
 
-/* Compares with all keys, so that the time needed does not tell which key it was. */
+/* Compares the key with all known keys, so that the time does not tell which of them it
+ * was. */
 const char *server_access_find(const server_access *a, const char *header)
 {
     static const char scheme[] = "Bearer ";
@@ -125,7 +126,8 @@ const char *server_access_find(const server_access *a, const char *header)
     if (!header || strncasecmp(header, scheme, strlen(scheme)) != 0)
         return NULL;
     header += strlen(scheme);
-    /* without a purpose text, as b2sum computes it */
+    /* a plain BLAKE2b hash, without the purpose that our other hashes include, so that
+     * b2sum gives the same */
     pl_hash_of("", header, strlen(header), &hash);
     for (size_t i = 0; i < count_keys(a); i++)
         if (pl_hash_is_mac(&key_at(a, i)->hash, hash.bytes))

@@ -6,7 +6,8 @@
 
 enum { COMMENT_MS = 5000, BLOCK_BYTES = 4096 };
 
-/* The text of a turn begins behind the space that follows the template's last word. */
+/* Removes a space at the beginning of the answer's text: in the template a space stands
+ * between the role and the text. */
 static void skip_space(pl_completion_choice *c)
 {
     if (c->text_len > 0 && c->text[0] == ' ') {
@@ -15,8 +16,8 @@ static void skip_space(pl_completion_choice *c)
     }
 }
 
-/* The path that gives all answers; if there are several paths, the model name of the
- * request. */
+/* Returns the name of the path that gave all answers; if several paths did, the model
+ * that the request named. */
 static const char *model_of(const server_job *job)
 {
     for (int i = 1; i < job->n_prompts; i++)
@@ -49,7 +50,8 @@ static pl_completion_answer start_answer(const exchange *x)
                                   .tokenizer = server_tokenizer(x->front->server)};
 }
 
-/* The tokens of each prompt count once, even if it has several answers. */
+/* Adds up the tokens of the request. The tokens of a prompt count once, even if it has
+ * several answers. */
 static void add_usage(const exchange *x, pl_completion_answer *a)
 {
     const int n = x->job->completion.n;

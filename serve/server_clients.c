@@ -11,20 +11,20 @@ struct server_client {
     uint32_t address;
     bool listed, cut; /* used only by the thread that owns the list */
     int64_t waits_ms; /* since when it waits for a request; 0: it is busy */
-    /* since when it is busy. Both times are accessed by atomic operations */
+    /* since when it is busy; this and waits_ms are accessed by atomic operations */
     int64_t busy_ms;
     server_client *next;
 };
 
 struct server_clients {
     server_clients_options options;
-    /* each server_client* comes twice: on entering and on leaving; the list's own
-     * address means the end */
+    /* each server_client* is pushed twice, when it enters and when it leaves; the
+     * list's own address ends the thread */
     pl_queue *news;
     pl_queue *gone; /* server_client* that the thread has removed from its list */
     pl_thread *thread;
     server_client *first; /* the newest */
-    /* number of clients inside; belongs to the thread that accepts connections */
+    /* number of open connections; used only by the thread that accepts them */
     int n;
 };
 
@@ -44,7 +44,7 @@ static int64_t waits_since(const server_client *c)
     return __atomic_load_n(&c->waits_ms, __ATOMIC_SEQ_CST);
 }
 
-/* Cuts the connection. The client's own thread then reads the end of the connection,
+/* Shuts the socket down. The client's own thread then sees the end of the connection,
  * and the client leaves. */
 static void cut(server_client *c)
 {
@@ -77,8 +77,9 @@ static int count_open(const server_clients *l, int of_address[SLOTS])
     return n;
 }
 
-/* Chooses the connection to close. The list begins with the newest, so among equal ones
- * the last is the oldest. NULL: all are busy. */
+/* Chooses the connection to close: of the address with the most connections, the one
+ * that has waited longest. The list begins with the newest connection, so among equal
+ * ones the last is the oldest. NULL: all are busy. */
 static server_client *find_victim(const server_clients *l, const int of_address[SLOTS])
 {
     server_client *victim = NULL;
@@ -109,8 +110,8 @@ static void cut_some(server_clients *l)
         cut(victim);
 }
 
-/* The first time that a client comes through the queue it enters, the second time it
- * leaves. */
+/* Handles a client from the queue: the first time it enters the list, the second time
+ * it leaves. */
 static void note_client(server_clients *l, server_client *c)
 {
     if (!c->listed) {

@@ -25,14 +25,15 @@ PL_MUST_CHECK pl_status server_clients_open(const server_clients_options *option
 /* Call it after all clients have left. */
 void server_clients_close(server_clients **clients);
 
-/* Adds a connection. The socket is borrowed until the client leaves. Both functions are
- * for the one thread that accepts connections. If there are too many connections, the
- * function waits a moment until others are closed. */
+/* Adds a connection. The socket is borrowed until the client leaves. If there are too
+ * many connections, waits a moment until others are closed. This function and the next
+ * may be called only by the thread that accepts connections. */
 server_client *server_clients_enter(server_clients *clients, int socket,
                                     uint32_t address);
 void server_clients_leave(server_clients *clients, server_client **client);
 
-/* Called on the client's own thread: the time limit starts again. */
+/* Called on the client's own thread when its state changes; the time limit starts
+ * again. */
 void server_client_waits(server_client *client);
 void server_client_is_busy(server_client *client);
 

@@ -8,7 +8,7 @@
 #include <microhttpd.h>
 
 enum {
-    SERVER_TIMEOUT_S = 15, /* for a client that neither sends nor receives anything */
+    SERVER_TIMEOUT_S = 15, /* limit for a client that sends and receives nothing */
     SERVER_LOOK_MS = 1000
 };
 
@@ -23,12 +23,12 @@ struct pl_server_front {
     int n_busy;     /* accessed by atomic operations */
 };
 
-/* What the front has of one answer of a request. */
+/* The front's data about one answer of a request. */
 typedef struct server_answer {
-    pl_buf text, scores; /* the answer, if it is sent in one piece */
-    /* in a stream: number of characters of the tokens that were written */
+    pl_buf text, scores; /* the text so far, if the answer is sent in one piece */
+    /* in a stream: number of characters written so far (pl_completion_choice.offset) */
     int64_t offset;
-    bool begun, has_text; /* in a stream: a chunk was written; one with text was */
+    bool begun, has_text; /* in a stream: a chunk was written; a chunk with text was */
     pl_generate_result result;
 } server_answer;
 
@@ -55,7 +55,7 @@ struct exchange {
     server_job *job;
     server_answer *answers; /* [job->n_parts] */
     int n_ended;
-    server_event *held; /* taken from the queue but not written yet */
+    server_event *held; /* an event that was taken from the queue but not written */
     pl_buf out;         /* in a stream: bytes that the client has not received yet */
     size_t written;
     int64_t created, quiet_ms;
@@ -77,17 +77,16 @@ unsigned exchange_status(pl_status status);
 /* ---- the client and the events of the job ---- */
 int exchange_socket(struct MHD_Connection *c);
 uint32_t exchange_address(struct MHD_Connection *c);
-/* While a job is computed its client need not send anything, so the connection gets
- * this timeout. Setting it also counts as activity. */
+/* Sets the connection's timeout in seconds; 0: none. A client need not send anything
+ * while its job is computed. Setting the timeout also counts as activity. */
 void exchange_rest(exchange *x, unsigned seconds);
-/* Waits for an event of the job, unless one has come already, and for the client to go
- * away. */
+/* Waits until the job has an event, or the client goes away, or the timeout is over. */
 void exchange_look(exchange *x, int timeout_ms);
-/* The next event. NULL: there is none yet, or the client has gone (then the job is
- * told). */
+/* Returns the next event. NULL: there is none yet, or the client has gone. In the
+ * latter case the engine is told to end the job. */
 server_event *exchange_next(exchange *x, int timeout_ms);
-/* Waits for the next event. If the client leaves, the engine ends the job, so the wait
- * ends. */
+/* Waits for the next event. If the client leaves, the engine ends the job with a last
+ * event. */
 server_event *exchange_wait(exchange *x);
 
 /* ---- answers of the engine (server_answer.c) ---- */

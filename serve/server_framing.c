@@ -8,7 +8,7 @@
 typedef struct framing {
     int lengths, codings, hosts;
     bool chunked; /* the last transfer coding is chunked */
-    bool odd;     /* a header that parsers read in different ways */
+    bool odd;     /* a header that different programs may read differently */
 } framing;
 
 /* A character of a token, RFC 9110, section 5.6.2. */
@@ -19,9 +19,9 @@ static bool is_token(const char *name)
     return name[0] && strspn(name, letters) == strlen(name);
 }
 
-/* Whether a header's name begins with `known` and is longer. The library (0.9.75)
- * appends the text of a folded line to the name of the header above it, so a transfer
- * coding on such a line would not be seen. */
+/* Whether a header's name begins with `known` and goes on after it. The library
+ * (0.9.75) appends the text of a folded line to the name of the header above it, so a
+ * transfer coding on such a line would not be seen. */
 static bool name_goes_on(const char *name, const char *known)
 {
     size_t len = strlen(known);
@@ -54,11 +54,11 @@ const char *framing_doubt(struct MHD_Connection *c, const char *version, unsigne
     MHD_get_connection_values(c, MHD_HEADER_KIND, look_at_header, &f);
     *http = MHD_HTTP_BAD_REQUEST;
     if (f.odd)
-        return "a header's name or value has characters that do not belong there";
+        return "a header's name or value has characters that are not allowed there";
     if (f.hosts > 1 || (f.hosts == 0 && strcmp(version, MHD_HTTP_VERSION_1_0) != 0))
-        return "a request has one Host";
+        return "a request must have exactly one Host header";
     if (f.lengths > 1)
-        return "Content-Length stands there more than once";
+        return "the request has more than one Content-Length";
     if (f.lengths > 0 && f.codings > 0)
         return "Content-Length and Transfer-Encoding exclude each other";
     *http = f.codings == 1 && f.chunked ? MHD_HTTP_LENGTH_REQUIRED

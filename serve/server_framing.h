@@ -1,7 +1,8 @@
 /* Private to serve: finds HTTP requests whose end is not certain.
  *
- * A proxy in front of the server might take a different byte for the end, and then take
- * the following bytes for a request of another client (RFC 9112, section 6.3). */
+ * A proxy in front of the server might see the end of such a request at another byte,
+ * and treat the bytes after it as a request of another client (RFC 9112, section
+ * 6.3). */
 #ifndef PL_SERVE_SERVER_FRAMING_H
 #define PL_SERVE_SERVER_FRAMING_H
 

@@ -22,7 +22,9 @@
 
 enum {
     CONNECTIONS_MAX = 1024,
-    PLACES = 576, /* the rest is for connections that are being closed */
+    /* most open connections; the rest up to CONNECTIONS_MAX is for connections that are
+     * being closed */
+    PLACES = 576,
     BUSY_MAX = 512,
     /* time for the head of a request, and again for its body, even if bytes arrive
      * slowly */
@@ -32,7 +34,8 @@ enum {
 
 /* ---- requests ---- */
 
-/* With more than BUSY_MAX no place would be left for /health. */
+/* Counts the request among the busy ones. More than BUSY_MAX are refused, so that there
+ * is always a place for /health. */
 static pl_status become_busy(exchange *x)
 {
     x->busy = true;
@@ -44,7 +47,7 @@ static pl_status become_busy(exchange *x)
                    BUSY_MAX);
 }
 
-/* Hands a parsed request to the engine. *sent: parsing failed, and the error was
+/* Hands a parsed request to the engine. *sent: the request failed, and the error was
  * sent. */
 static enum MHD_Result submit_job(exchange *x, pl_status status, server_kind kind,
                                   pl_completion *completion, bool *sent)
@@ -142,7 +145,8 @@ static enum MHD_Result answer_embeddings(exchange *x)
 }
 
 /* ---- pages ---- */
-/* The page has nothing of the run, so it needs no key; it asks the endpoints below. */
+/* Sends the page of the server. It contains no data of the run, so it needs no key; its
+ * script asks the endpoints below. */
 static enum MHD_Result answer_talk(exchange *x)
 {
     struct MHD_Response *r = http_page_response(&x->front->talk);
@@ -298,8 +302,8 @@ static enum MHD_Result refuse_framing(exchange *x, unsigned http, const char *do
     return exchange_queue(x, http, r);
 }
 
-/* A browser with a page of another origin asks first what the page may do. This request
- * carries no key. */
+/* Answers OPTIONS. A browser sends it before a request of a page from another origin,
+ * to ask what the page may do. It carries no key. */
 static enum MHD_Result answer_preflight(exchange *x)
 {
     return exchange_queue(
@@ -388,7 +392,8 @@ static enum MHD_Result on_api_request(void *context, struct MHD_Connection *c,
         *state = x = begin_exchange(context, c, url);
         return look_at_request(x, method, version, &more);
     }
-    if (x->status != 0) { /* it is answered already, so the body is ignored */
+    /* the request has been answered already, so its body is ignored */
+    if (x->status != 0) {
         *upload_bytes = 0;
         return MHD_YES;
     }

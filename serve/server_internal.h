@@ -4,8 +4,8 @@
 #define PL_SERVE_SERVER_INTERNAL_H
 #include "serve/serve.h"
 
-/* Counters. Both sides access these, and `left`, `in_line`, `of_address` and `owners`
- * of a job, by atomic operations. */
+/* Counters of the server. Both sides access them by atomic operations; likewise the
+ * fields `left`, `in_line`, `of_address` and `owners` of a job. */
 typedef struct server_counters {
     int64_t answered, refused, failed, left, prompt_tokens, known_tokens, chosen_tokens,
         steps;
@@ -19,7 +19,7 @@ typedef struct server_event {
     pl_buf scores; /* pl_token_score of the tokens of this piece */
     bool ended;
     pl_status status;
-    const char *code; /* of an error; static text */
+    const char *code; /* code of an error; static text */
     pl_generate_result result;
 } server_event;
 void server_event_destroy(server_event **event);
@@ -44,7 +44,7 @@ typedef struct server_part {
 
 typedef enum server_kind {
     SERVER_COMPLETION,
-    /* embeddings: the text of each part is the floats of its prompt's embedding */
+    /* the text of each part is not text but the floats of its prompt's embedding */
     SERVER_EMBEDDING,
     SERVER_SLOTS /* what the engine's slots are doing */
 } server_kind;
@@ -71,7 +71,8 @@ struct server_job {
     struct server_job *next;
 };
 void server_job_release(server_job **job);
-/* The client has gone: the job is no longer counted, and the engine ends it. */
+/* Call it when the client has gone: the job is no longer counted, and the engine ends
+ * it. */
 void server_job_leave(server_job *job);
 
 /* ---- for the front, from any thread ---- */

@@ -20,7 +20,8 @@ static bool serves_alike(const pl_shape *a, const pl_shape *b)
     return a->vocab == b->vocab && a->context == b->context;
 }
 
-/* Leaves out a baseline that is not a single model with the same context. */
+/* Adds an arm beside the mixture, if it is a single model with the mixture's vocabulary
+ * and context. */
 static pl_status add_other_arm(void *context, const pl_object *object)
 {
     static const char folder[] = "arm/";
@@ -104,7 +105,7 @@ pl_status server_models_find(const server_models *m, const char *name, int *numb
     if (server_models_is_open(m, *number))
         return PL_OK;
     return pl_fail(PL_ERR_NOT_FOUND,
-                   "path %s uses a module that this server was told to do without",
+                   "path %s uses a module that this server does not use (--without)",
                    name);
 }
 

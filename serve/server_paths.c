@@ -4,8 +4,8 @@
 #include "serve/path_chooser.h"
 
 enum {
-    /* the least time that a path stays in memory, so that loading does not take all the
-     * time */
+    /* the shortest time that a path stays in memory; without it, the server might only
+     * load */
     STAY_MS = 1000,
     /* the most time for routing between two steps, while requests are being answered */
     ROUTE_MS = 20
@@ -14,9 +14,10 @@ enum {
 typedef struct loaded {
     pl_model *model; /* NULL: the place is free */
     pl_batch *batch;
-    /* number: in the server's list of models; edition: of the parameters */
+    /* number: the model's number in the list of models; edition: number of reloads
+     * before its parameters were read */
     int number, edition;
-    /* no further request joins this path, because another path waits for its place */
+    /* no further request may join, because another path waits for this place */
     bool leaving;
     uint64_t asked;
     int64_t since_ms;
@@ -30,7 +31,7 @@ struct server_paths {
     server_models *models;
     loaded *paths;
     int n_places;
-    int edition; /* counts the reloads */
+    int edition; /* number of reloads so far */
     uint64_t asked;
     double routing_s; /* seconds spent on routing since the last step */
 };
@@ -75,7 +76,8 @@ static pl_status decide_routing(server_paths *p, uint64_t *left)
     return PL_OK;
 }
 
-/* If the option is 0: as many paths as fit into half of the memory that is left. */
+/* The number of paths in memory: what the option says; if it is 0, as many as fit into
+ * half of the memory that is left. */
 static int count_places(const server_paths *p, uint64_t left)
 {
     pl_model_plan plan;
@@ -127,8 +129,9 @@ static pl_status open_path_places(server_paths *p)
     PL_CHECK(check_versions(p));
     PL_CHECK(server_models_open(p->mix, &p->models));
     PL_CHECK(pl_backend_open(&backend, &p->backend));
-    /* Likelihood needs the router, too, for prompts without a token. The router is read
-     * before the free memory is measured, so its memory is not planned for paths. */
+    /* The router is always read, because likelihood needs it for prompts without a
+     * token. It is read before the free memory is measured, so that its memory is not
+     * counted as free. */
     PL_CHECK(pl_path_chooser_open(&p->mix->settings, p->mix->store, &p->chooser));
     PL_CHECK(pl_path_chooser_by_router(p->chooser));
     uint64_t left = p->backend->memory_left_bytes ? p->backend->memory_left_bytes
@@ -194,9 +197,9 @@ int server_paths_context(const server_paths *p)
 }
 
 /* ---- routing ---- */
-/* Routing blocks the server's only thread. So while requests are being answered it is
- * done in pieces: it stops after ROUTE_MS, but always finishes reading the parameters
- * of a path or routing a prompt. */
+/* Chooses the path of a prompt; *path is -1 if this must go on later. Routing blocks
+ * the engine's only thread, so while requests are being answered, it pauses after
+ * ROUTE_MS, when it has finished reading a path or routing a prompt. */
 pl_status server_paths_route(server_paths *p, const int32_t *tokens, int n, int *path)
 {
     pl_path_choice choice;
@@ -279,7 +282,7 @@ static loaded *make_path_room(server_paths *p)
     return oldest;
 }
 
-/* NULL: the model must wait for memory. */
+/* Finds or loads a model. *out is NULL if the model must wait for memory. */
 static pl_status find_loaded(server_paths *p, int model, loaded **out)
 {
     loaded *l = NULL;
@@ -308,7 +311,7 @@ pl_status server_paths_batch(server_paths *p, int model, pl_batch **out)
     return PL_OK;
 }
 
-/* An embedding blocks the server's only thread, so it uses the same time as routing: at
+/* An embedding blocks the engine's only thread, so it shares the time of routing: at
  * most ROUTE_MS between two steps, or one text if that takes longer. */
 pl_status server_paths_embed(server_paths *p, int model, const int32_t *tokens, int n,
                              pl_buf *out, bool *waits)
@@ -333,7 +336,8 @@ pl_status server_paths_embed(server_paths *p, int model, const int32_t *tokens, 
     return status;
 }
 
-/* A path that must leave does so as soon as it has no requests. */
+/* Makes one step of each busy path. A path that must leave is dropped when it has no
+ * requests. */
 int server_paths_step(server_paths *p)
 {
     int n = 0;

@@ -10,7 +10,7 @@ const server_paths *server_paths_of(const pl_server *s); /* server.c */
 PL_MUST_CHECK pl_status server_paths_open(const pl_server_options *options,
                                           server_paths **out);
 void server_paths_close(server_paths **paths);
-/* Requests that are being answered end with ERR_CANCELLED. */
+/* Drops all paths; requests that are being answered end with ERR_CANCELLED. */
 void server_paths_unload(server_paths *p);
 
 const server_models *server_paths_models(const server_paths *p);
@@ -18,19 +18,19 @@ const pl_tokenizer *server_paths_tokenizer(const server_paths *p);
 int server_paths_context(const server_paths *p);
 int server_paths_loaded(const server_paths *p);
 
-/* Reads new commits of the store: models that are loaded from now on are the newest. A
- * path in memory is dropped after its present requests. */
+/* Makes new commits of the store visible. Models that are loaded from now on are the
+ * newest; paths in memory are dropped when their present requests have ended. */
 PL_MUST_CHECK pl_status server_paths_reload(server_paths *p);
-/* Chooses the path that answers a prompt, as `pathloom generate` does. -1: not known
- * yet; call it again after the next step. */
+/* Chooses the path that answers a prompt, as `pathloom generate` does. *path is -1 if
+ * this is not known yet; call it again after the next step. */
 PL_MUST_CHECK pl_status server_paths_route(server_paths *p, const int32_t *tokens,
                                            int n, int *path);
 /* The batch that a request for this model may join now; NULL if the request must wait
  * for a place, or until another path leaves memory. */
 PL_MUST_CHECK pl_status server_paths_batch(server_paths *p, int model, pl_batch **out);
 /* Computes the embedding of a text with a model and appends it as floats [width].
- * *waits: call it again later, because the model must wait for memory or other work
- * comes first. */
+ * *waits: nothing was computed; call it again later, because the model must wait for
+ * memory or other work comes first. */
 PL_MUST_CHECK pl_status server_paths_embed(server_paths *p, int model,
                                            const int32_t *tokens, int n, pl_buf *out,
                                            bool *waits);

@@ -29,7 +29,7 @@ static pl_status read_tokens_key(const char *key, const pl_json *value,
         q->text = pl_json_text(value, &q->len);
         return q->text ? PL_OK : pl_fail(PL_ERR_USAGE, "`%s` must be a text", key);
     }
-    /* ignored, because all models have the same tokens */
+    /* `model` is ignored, because all models have the same tokens */
     if (strcmp(key, "model") == 0)
         return PL_OK;
     if (!to)
@@ -40,7 +40,8 @@ static pl_status read_tokens_key(const char *key, const pl_json *value,
     return PL_OK;
 }
 
-/* vLLM begins a text with BOS unless the request says no; llama-server does not. */
+/* Parses a request. In vLLM's form (`prompt`) the tokens begin with BOS unless the
+ * request says no; in llama-server's form (`content`) they do not. */
 static pl_status read_tokens_request(const pl_json *json, tokens_request *q)
 {
     const bool content = pl_json_get(json, "content") != NULL;
@@ -91,7 +92,7 @@ static pl_status encode_text(const pl_tokenizer *tokenizer, const tokens_request
     return PL_OK;
 }
 
-/* A piece that is not valid text is written as a list of its bytes. */
+/* Writes the text of a token, or a list of its bytes if they are not valid text. */
 static pl_status push_piece(const pl_tokenizer *tokenizer, int32_t token, pl_json *list)
 {
     pl_buf bytes = {0};

@@ -1,4 +1,5 @@
-/* What is known of the run: the newest state, and the history that it grows by. */
+/* The run's data in the browser: the newest state, and the history so far, which each
+ * refresh extends. */
 const data = {
   state: null, lost: '', paths: [], heldBytes: [], workers: [], cells: [], leases: [], events: [],
   epoch: 0, serial: 0, eventsSerial: 0, leasesSerial: 0, now: null, // null: live
@@ -26,7 +27,8 @@ function takeHistory(h) {
     eventsSerial: h.events_serial, leasesSerial: h.leases_serial });
 }
 
-/* One refresh at a time; one more if something came in between. */
+/* Asks for the newest data. Only one refresh runs at a time; another follows if there was
+ * an event meanwhile. */
 let refreshing = null, again = false;
 async function refresh() {
   if (refreshing) { again = true; return refreshing; }
@@ -50,7 +52,7 @@ async function refresh() {
   if (again) { again = false; setTimeout(refresh, 400); }
 }
 
-/* Server-sent events by fetch, which unlike EventSource can send a token. */
+/* Reads server-sent events with fetch, because EventSource cannot send a token. */
 async function listen() {
   for (;;) {
     try {
@@ -74,7 +76,7 @@ async function listen() {
   }
 }
 
-/* ---- at a time ---- */
+/* ---- the run at the time that is shown ---- */
 const time = () => (data.now === null ? Infinity : data.now);
 function timeRange() {
   let from = Infinity, to = -Infinity;
@@ -88,8 +90,8 @@ function timeRange() {
   return from < to ? [from, to] : null;
 }
 
-/* The arms of the run, the chapters of the mixture as one: each with its parts in
- * order, its paths, and the number of its phases. */
+/* Groups the arms of the run: all chapters of the mixture form one group. Each group has
+ * its parts in order, its paths, and the number of its phases. */
 function groups() {
   const list = [], byName = new Map();
   for (const arm of data.state ? data.state.arms : []) {
@@ -119,8 +121,8 @@ const plainPath = (group, name) =>
   group.names.every((n) => n.endsWith('.r0')) ? name.replace(/\.r0$/, '')
     : group.names.every((n) => n.startsWith('p00')) ? name.replace(/^p0+\./, '') : name;
 
-/* Held-out text of one group at the time that is shown: [percent of its training, bits
- * per byte] for each phase before which all paths scored their part. */
+/* Returns the held-out curve of one group at the time that is shown: [percent of its
+ * training, bits per byte] for each phase before which all paths scored their part. */
 function heldPoints(group) {
   const at = time(), points = [];
   for (const part of group.parts) {
@@ -137,7 +139,7 @@ function heldPoints(group) {
   return points.sort((a, b) => a[0] - b[0]);
 }
 
-/* Cells and leases of one group at the time that is shown: rows by path. */
+/* Returns one row per path of a group: its cells and leases at the time that is shown. */
 function weave(group) {
   const at = time(), rows = group.names.map((name) => ({ name, cells: [], leases: [] }));
   for (const part of group.parts)

@@ -1,4 +1,4 @@
-/* Lines, scales and the sizes of canvases. */
+/* Draws charts: lines, scales, and canvases of the right size. */
 function ticks(from, to, about) {
   const span = to - from || 1, raw = span / about, power = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= raw);
@@ -7,7 +7,7 @@ function ticks(from, to, about) {
   return { list, places: Math.max(0, -Math.floor(Math.log10(step) + 1e-9)) };
 }
 
-/* A canvas of the size that it has on the screen; drawing is in CSS pixels. */
+/* Gives a canvas the resolution of the screen; callers draw in CSS pixels. */
 function sized(canvas, height) {
   const width = canvas.clientWidth || 300, ratio = window.devicePixelRatio || 1;
   canvas.style.height = height + 'px';
@@ -22,7 +22,8 @@ function sized(canvas, height) {
   return { pen, width, height };
 }
 
-/* Labels at the right ends of lines, pushed apart so that none covers another. */
+/* Writes labels at the right ends of lines, and moves them apart so that they do not
+ * overlap. */
 function spread(labels, least, top, bottom) {
   labels.sort((a, b) => a.y - b.y);
   let before = top - least;

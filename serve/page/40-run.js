@@ -1,4 +1,4 @@
-/* The view of the run: figures, the timeline, paths and phases, losses, machines. */
+/* Draws the view of the run: figures, the timeline, paths and phases, losses, machines. */
 const run = { group: 'mix', cursor: null, playing: null };
 
 const figure = (id, label, unit) =>
@@ -66,7 +66,8 @@ function drawFigures() {
 }
 
 /* ---- the timeline ---- */
-/* Tokens per second over time: the tokens of a task lie evenly over its time. */
+/* Computes tokens per second over time. The tokens of a task are spread evenly over its
+ * time. */
 function rateBins(from, to, n) {
   const bins = new Float64Array(n), width = (to - from) / n;
   for (const row of data.cells) for (const c of row || []) {
@@ -130,7 +131,7 @@ function stopPlaying() {
   $('play').setAttribute('aria-label', 'Play the log');
 }
 function live() { data.now = null; stopPlaying(); draw(); }
-/* Plays the whole log in about fifteen seconds. */
+/* Plays the whole history in about fifteen seconds. */
 function play() {
   const range = timeRange();
   if (run.playing || !range) { if (run.playing) stopPlaying(); return; }

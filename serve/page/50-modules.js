@@ -1,5 +1,5 @@
-/* The view of the modules: when each got a version and from whom, one version with its
- * contributors, and how its tensors changed. */
+/* Draws the view of the modules: when each module got its versions and from which paths,
+ * one version with its contributors, and how the module's tensors changed. */
 const modules = { arm: '', graph: null, asked: '', by: 'time', module: '', version: null, detail: null,
   heat: null, heatAsked: '', heatCursor: null, trouble: '' };
 
@@ -71,7 +71,8 @@ async function chooseVersion(module, version) {
   drawVersion();
 }
 const stepVersion = (step) => chooseVersion(modules.module, modules.version + step);
-/* The heat map takes longer than a version, so it is asked for once per module and newest version. */
+/* The heat map takes long to compute, so it is asked for only when the module or its newest
+ * version has changed. */
 async function askHeat() {
   const m = modules.graph.modules.find((o) => o.module === modules.module);
   const asked = m ? m.module + ' ' + m.versions : '';
@@ -157,7 +158,7 @@ function drawModuleRow(pen, m, at, y) {
     if (on) { pen.strokeStyle = css.paper; pen.lineWidth = 1.5; pen.stroke(); }
   }
 }
-/* The point that has the chosen version. */
+/* Finds the point of the chart that contains the chosen version. */
 const nodeOf = (m) => m.nodes.find((n) => n[0] >= modules.version) || m.nodes[m.nodes.length - 1];
 function readLineage() {
   const m = modules.graph.modules.find((o) => o.module === modules.module), node = m && nodeOf(m);

@@ -1,4 +1,5 @@
-/* The frame: views, keys, what is shown of the run everywhere. */
+/* The frame around all views: it switches views, handles keys, and shows the facts of the
+ * run. */
 const views = [{ id: 'run', title: 'Run', make: makeRun, draw: drawRun },
   { id: 'modules', title: 'Modules', make: makeModules, draw: drawModules }];
 let view = null;

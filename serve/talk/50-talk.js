@@ -1,5 +1,5 @@
-/* Talk: a text is continued by one path or by two; each token carries its path's colour
- * and its probability. It asks the server's own API and nothing else. */
+/* The page of a server: one path or two continue a text, and each token shows its path's
+ * colour and its probability. The page uses only the server's API. */
 const talk = { models: [], answers: [], cursor: null, abort: null };
 const isPath = (name) => /^p[0-9a-f]+$/.test(name);
 const colourOf = (name) => (isPath(name) ? pathColour(talk.models.filter(isPath).indexOf(name)) : css.soft);
@@ -8,7 +8,7 @@ function complain(text) {
   $('note').hidden = !text;
   $('note').textContent = text || '';
 }
-/* The sentence of an error, whether the server or the browser says it. */
+/* Returns the sentence of an error, from the server's JSON or from the browser's text. */
 function sentence(text) {
   try { return JSON.parse(text).error.message; } catch { return text; }
 }
@@ -85,7 +85,8 @@ function takeEvent(answer, event) {
 }
 
 /* ---- the text ---- */
-/* Tokens as they are read: parts of a character are shown where it is whole. */
+/* Returns the text to show for each token. If several tokens form one character, it is
+ * shown at the last of them. */
 function shownTexts(tokens) {
   let bytes = [];
   return tokens.map(({ token }) => {
@@ -128,7 +129,8 @@ function pointAt(column, index) {
   readToken();
 }
 const promptLength = (answer) => (answer.usage ? answer.usage.prompt_tokens : 0);
-/* The tokens of the prompt are the same in both answers, so both are read there. */
+/* Returns the tokens under the cursor. A token of the prompt is the same in both answers,
+ * so both are marked. */
 function pointed() {
   const at = talk.cursor;
   if (!at) return [];
