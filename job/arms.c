@@ -1,9 +1,9 @@
 /* Defines the arms of a run: the base model, the mixture, and the baselines.
  *
  * All arms have the mixture's slots, so that all have the same layout of parameters; a
- * dense arm has the same slots with one module each. The update of its only contributor
- * is taken unchanged (outer learning rate 1, no momentum). So plain training uses the
- * same code. */
+ * dense arm has one module in each slot. Its only contributor's update is taken
+ * unchanged (outer learning rate 1, no momentum). So plain training uses the same
+ * code. */
 #include "job/run.h"
 
 #include <math.h>
@@ -28,8 +28,8 @@ static pl_status make_dense(pl_arm *arm)
     return pl_codec_options_default("f32", &arm->outer.codec);
 }
 
-/* This baseline is always DiLoCo as published, whatever outer.method the mixture uses.
- * So its mean is not rescaled. */
+/* Makes the baseline `diloco`: always DiLoCo as published, whatever outer.method the
+ * mixture uses. So the mean of its updates is not rescaled. */
 static void make_diloco(pl_arm *arm)
 {
     pl_method_settings defaults = pl_method_defaults(PL_METHOD_DILOCO);
@@ -114,8 +114,9 @@ static int base_steps(const config *c)
     return (int)((share + c->tau - 1) / c->tau * c->tau);
 }
 
-/* For the schedule wsd: the learning rate decays at the end of the arm's own steps. The
- * outer step becomes the plain mean in the round in which the decay begins. */
+/* For the schedule wsd: the learning rate decays in the last of the arm's own steps.
+ * From the round in which the decay begins, the outer step is the plain mean
+ * (outer.settle). */
 static void decay_at_end(const config *c, pl_arm *arm, int64_t steps)
 {
     pl_inner *in = &arm->inner;
@@ -124,8 +125,8 @@ static void decay_at_end(const config *c, pl_arm *arm, int64_t steps)
         arm->outer.schedule.settle = (in->decay + in->tau - 1) / in->tau;
 }
 
-/* For a chapter of train.more: the learning rate has decayed already, so it is warmed
- * up once more. */
+/* For a chapter of train.more: the learning rate has decayed already, so the chapter
+ * begins with a warm-up and decays again at its end. */
 static void begin_anew(const config *c, pl_arm *arm, int64_t phases)
 {
     arm->inner.phases = (int)phases;
@@ -214,7 +215,8 @@ pl_status run_arm(const pl_run *r, const char *name, pl_arm *out)
         make_diloco(out);
         out->spec.replicas = trainings;
     }
-    out->outer.schedule.phases = out->inner.phases; /* counted in rounds of a module */
+    /* the outer schedule counts rounds of a module */
+    out->outer.schedule.phases = out->inner.phases;
     if (is_base) {
         out->spec.replicas = (int)c->base_replicas;
         out->inner.lr = c->base_lr;
@@ -225,8 +227,8 @@ pl_status run_arm(const pl_run *r, const char *name, pl_arm *out)
         begin_anew(c, out, end - begin);
     else
         continue_base(c, out, begin, end);
-    /* With streaming a phase ends when a fragment is sent, so tau steps have F
-     * phases. */
+    /* With streaming a phase ends whenever one of the F fragments is sent, so train.tau
+     * steps become F phases. */
     int fragments = out->outer.method.fragments;
     if (pl_traits(out->outer.method.method)->streams) {
         out->inner.tau /= fragments;

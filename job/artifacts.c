@@ -25,7 +25,8 @@ pl_status run_load_tokenizer(const pl_run *r, pl_tokenizer **out)
     return status;
 }
 
-/* Which chat template the run has: its own, or that of the model it began with. */
+/* Finds the name of the run's chat template: that of model.chat, or, for `auto`, that
+ * of the model that the run began with. */
 static void find_chat(const config *c, char out[PL_CHAT_NAME_MAX])
 {
     out[0] = '\0';
@@ -56,8 +57,8 @@ pl_status mixture_tag(pl_store *store, const char *name, pl_snapshot *out)
         return PL_OK;
     pl_status status = pl_fail(
         PL_ERR_USAGE,
-        "tag %s names modules of %s, which is not the mixture; only tags of the "
-        "mixture can answer",
+        "tag %s names modules of the arm %s, not of the mixture; give a tag of the "
+        "mixture",
         name, out->arm);
     pl_snapshot_clear(out);
     return status;

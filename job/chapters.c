@@ -39,18 +39,19 @@ typedef struct chapter {
     pl_run *r;
     const config_chapter *what;
     pl_arm before, scoring, arm;
-    /* from: topology of the arm before; topology: of the new arm */
+    /* from: the topology of the arm before; topology: that of the new arm */
     pl_topology *from, *topology;
     routing g;
     uint32_t *docs; /* [n_docs] the documents that are scored */
     size_t n_docs;
-    double *scores; /* [n_docs, paths] nats */
-    float *params;  /* parameters of one path */
+    /* [n_docs, paths] log likelihood of each document under each path, in nats */
+    double *scores;
+    float *params; /* parameters of one path */
 } chapter;
 
-/* ---- what the chapter before ended with ---- */
-/* The last version of a module of the arm before, as f32 values; `out` [n_params] of
- * its slot. */
+/* ---- the end of the chapter before ---- */
+/* Reads the last version of a module of the arm before, as f32 values, into `out`,
+ * which has n_params values of the module's slot. */
 static pl_status last_version(chapter *c, int module, float *out)
 {
     const pl_slot *slot =
@@ -235,7 +236,7 @@ static int by_hash(const void *a, const void *b)
     return x->hash < y->hash ? -1 : x->hash > y->hash;
 }
 
-/* Appends the documents of the shard of a path in the arm before. */
+/* Appends the documents that a path had in its shard in the arm before. */
 static pl_status read_shard(chapter *c, int path, const known_document *known, size_t n,
                             pl_buf *docs)
 {

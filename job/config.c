@@ -7,9 +7,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-/* router.answer=auto uses likelihood up to this number of paths; with more paths it
- * would cost too much, because each path reads the prompt. DEALING_WINDOWS: default of
- * router.sees if documents are dealt anew. */
+/* the default of router.sees in a run that answers by likelihood */
 enum { DEALING_WINDOWS = 4 };
 
 bool config_pair_is_local(const char *pair)
@@ -42,8 +40,8 @@ static double own_floor(const config *c)
     return strcmp(c->schedule, "wsd") == 0 ? 0 : 0.1;
 }
 
-/* The value that -1 stands for in router.sees. 0 if topology.levels cannot be parsed,
- * which config_check reports. */
+/* Returns the value that -1 stands for in router.sees. It is 0 if topology.levels
+ * cannot be parsed; config_check reports that error. */
 static int64_t own_sees(const config *c)
 {
     pl_topology_spec spec;
@@ -86,7 +84,7 @@ void config_leave_derived(config *c)
         c->sees = -1;
 }
 
-/* If both paths are the same file, keeps the spelling that is stored in the run. */
+/* If both paths lead to the same file, keeps the spelling that is stored in the run. */
 static void keep_path(const config_text own, config_text given)
 {
     if (strcmp(own, "-") == 0 || strcmp(given, "-") == 0)
@@ -115,7 +113,7 @@ static pl_status check_preset(const config *preset, const config *c)
     int n_set = 0, n_used = 0;
     memset(&laptop, 0, sizeof laptop);
     pl_conf_defaults(&config_table, &laptop);
-    /* the key `preset` has this as its default */
+    /* the default of the key `preset` is laptop */
     PL_CHECK(config_apply_preset(&laptop));
     fill_derived(&laptop);
     for (size_t i = 0; i < config_table.n_keys; i++) {
@@ -147,8 +145,8 @@ pl_status config_build(const char *file, const char *const *sets, int n_sets,
     PL_CHECK(config_apply_preset(&preset));
     *out = preset;
     PL_CHECK(config_lay(out, file, sets, n_sets));
-    /* The preset's values for its own width, heads and blocks do not fit different
-     * ones. */
+    /* If the user changes width, heads or blocks, the preset's values that depend on
+     * them no longer fit. */
     if (out->width != preset.width || out->heads != preset.heads)
         preset.head_size = preset.ffn = preset.kv_heads = 0;
     if (out->blocks != preset.blocks)
@@ -252,10 +250,9 @@ static pl_status parse_blocks(const char *text, pl_topology_spec *spec)
         int64_t value = 0;
         if (pl_parse_int(word, &value) != PL_OK || value < 1 || value > PL_BLOCKS_MAX ||
             n == spec->n_levels)
-            return pl_fail(
-                PL_ERR_CONFIG,
-                "topology.blocks `%s` must be %d numbers of blocks, one a level", text,
-                spec->n_levels);
+            return pl_fail(PL_ERR_CONFIG,
+                           "topology.blocks `%s` must be %d numbers, one per level",
+                           text, spec->n_levels);
         spec->blocks[n++] = (int)value;
     }
     if (n != 0 && n != spec->n_levels)
@@ -265,7 +262,8 @@ static pl_status parse_blocks(const char *text, pl_topology_spec *spec)
     return PL_OK;
 }
 
-/* Refuses numbers that modules would refuse too, with an error in terms of keys. */
+/* Checks the numbers of blocks before pl_topology_create does, because its error would
+ * not name the keys. */
 static pl_status check_blocks(const config *c, const pl_topology_spec *spec)
 {
     int64_t sum = 0, n = spec->n_levels;
@@ -323,10 +321,11 @@ static pl_status check_listener(const config *c, const char *key, const char *te
     if (status != PL_OK)
         return pl_fail_in(PL_ERR_CONFIG, "%s", key);
     if (!at.is_local && strcmp(c->encrypt, "off") == 0)
-        return pl_fail(PL_ERR_CONFIG,
-                       "%s is %s, which other machines reach, and net.encrypt is off; "
-                       "only loopback and ipc may be without encryption",
-                       key, text);
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "%s is %s, which other machines can reach, but net.encrypt is off; "
+            "set net.encrypt=auto, or listen on loopback or ipc",
+            key, text);
     return PL_OK;
 }
 
@@ -400,15 +399,16 @@ static pl_status split_spec(const char *levels, pl_topology_spec *spec)
         return pl_fail_in(status, "topology.split");
     if (!whole || !more)
         return pl_fail(PL_ERR_CONFIG,
-                       "topology.split cannot make %s: it needs as many levels as "
-                       "before, each with a multiple of its modules, and one with more",
+                       "topology.split cannot make %s: keep the number of levels, "
+                       "multiply the modules of each level by 1 or more, and of "
+                       "at least one level by 2 or more",
                        levels);
     *spec = next;
     return PL_OK;
 }
 
 /* Fills in a chapter that begins after `begin` phases. Chapters are added in order.
- * Uses the next split if it is at this place. */
+ * If the next split is after this number of phases, the chapter uses it. */
 static pl_status add_chapter(split_list *splits, int64_t begin, config_chapter *chapter)
 {
     *chapter = (config_chapter){.begin = begin, .spec = chapter->spec};
@@ -449,8 +449,8 @@ pl_status config_chapters(const config *c, config_chapter out[CONFIG_CHAPTERS_MA
             break;
         if (deal == split && deal == begin)
             return pl_fail(PL_ERR_CONFIG,
-                           "router.em and topology.split both name phase %lld; deal "
-                           "documents anew a phase earlier or later",
+                           "router.em and topology.split both name phase %lld; change "
+                           "router.em by at least one phase",
                            (long long)deal);
         out[*n].spec = out[*n - 1].spec;
         PL_CHECK(add_chapter(&splits, begin, &out[*n]));
@@ -477,7 +477,7 @@ pl_status config_chapters(const config *c, config_chapter out[CONFIG_CHAPTERS_MA
         return PL_OK;
     return pl_fail(
         PL_ERR_CONFIG,
-        "topology.split: phase %lld is not below train.phases %lld, nor where "
+        "topology.split: phase %lld must be below train.phases %lld, or be where "
         "a part of train.more begins",
         (long long)splits.phases[splits.used], (long long)c->phases);
 }
@@ -514,13 +514,14 @@ static pl_status check_freeze(const config *c, const pl_outer *outer, int n_chap
     return PL_OK;
 }
 
-/* Checks that each chapter begins where the one before ends. All chapters except those
- * of train.more share one schedule. */
+/* Checks that the chapters fit the outer method, the schedules and the other keys. All
+ * chapters except those of train.more share one schedule. */
 static pl_status check_chapters(const config *c, const pl_outer *outer, int n_paths)
 {
     config_chapter chapters[CONFIG_CHAPTERS_MAX];
     int n = 0, last = 0;
-    /* grows: modules are split while baselines train */
+    /* grows: modules are split before train.phases are over, so while baselines
+     * train */
     bool splits = false, deals = false, grows = false;
     PL_CHECK(config_chapters(c, chapters, &n));
     for (int i = 1; i < n; i++) {
@@ -536,7 +537,7 @@ static pl_status check_chapters(const config *c, const pl_outer *outer, int n_pa
                                    : NULL;
     if (key && pl_method_keeps_own(outer->method.method))
         return pl_fail(PL_ERR_CONFIG,
-                       "%s does not go with outer.method=%s, whose paths keep "
+                       "%s cannot be used with outer.method=%s, whose paths keep "
                        "parameters of their own",
                        key, c->method);
     if (deals && n_paths < 2)
@@ -544,10 +545,11 @@ static pl_status check_chapters(const config *c, const pl_outer *outer, int n_pa
                                       "topology.levels makes only one path");
     if (last > 0 &&
         (strcmp(c->schedule, "wsd") != 0 || outer->schedule.decay != PL_DECAY_CONSTANT))
-        return pl_fail(PL_ERR_CONFIG,
-                       "%s needs train.schedule=wsd and outer.decay=constant, which go "
-                       "on over the border of two chapters",
-                       key);
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "%s needs train.schedule=wsd and outer.decay=constant, because only "
+            "these continue from one chapter to the next",
+            key);
     double left = (double)(c->phases - chapters[last].begin);
     if (left < (double)c->phases * c->decay_share)
         return pl_fail(PL_ERR_CONFIG,
@@ -565,13 +567,14 @@ static pl_status check_chapters(const config *c, const pl_outer *outer, int n_pa
                        c->holdout);
     if (splits && c->holdout > 0)
         return pl_fail(PL_ERR_CONFIG,
-                       "train.holdout does not go with topology.split, which deals "
-                       "only the documents that train; set train.holdout=0");
+                       "train.holdout cannot be used with topology.split, which deals "
+                       "only documents that are trained on; set train.holdout=0");
     if (c->holdout > 0 && pl_traits(outer->method.method)->arrives)
-        return pl_fail(PL_ERR_CONFIG,
-                       "train.holdout does not go with outer.method=%s, whose versions "
-                       "belong to no phase; set train.holdout=0",
-                       c->method);
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "train.holdout cannot be used with outer.method=%s, whose versions "
+            "belong to no phase; set train.holdout=0",
+            c->method);
     if (splits && c->overlap > 1)
         return pl_fail(
             PL_ERR_CONFIG,
@@ -606,14 +609,16 @@ pl_status config_check(const config *c)
     }
     if (c->base_steps == 0 && !c->import[0])
         return pl_fail(PL_ERR_CONFIG,
-                       "train.base_steps is 0, so the paths would part from random "
-                       "numbers; give 1 or more, or a model as model.import");
+                       "train.base_steps is 0, so the paths would start from random "
+                       "weights; set it to 1 or more, or set model.import");
     PL_CHECK(pl_store_check_engine(c->engine));
     if (c->homes > 1 && c->relays > 0)
-        return pl_fail(PL_ERR_CONFIG,
-                       "workers.relay is %lld with %lld homes: a relay stands before "
-                       "one home, so start `pathloom relay` by hand for each",
-                       (long long)c->relays, (long long)c->homes);
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "workers.relay is %lld with %lld homes, but a relay serves only one "
+            "home: set workers.relay=0 and start `pathloom relay` by hand "
+            "for each home",
+            (long long)c->relays, (long long)c->homes);
     PL_CHECK(config_outer(c, &outer));
     PL_CHECK(config_shape(c, &shape));
     int n_chapters = 0, n_paths = 0;
@@ -629,8 +634,9 @@ pl_status config_check(const config *c)
             (int64_t)n_paths * c->vocab > PL_PREFIX_LM_CELLS_MAX)
             return pl_fail(
                 PL_ERR_CONFIG,
-                "%d paths of %lld replicas with a vocabulary of %lld: at most "
-                "%d trainings and %d tokens counted over all paths fit; use "
+                "%d paths of %lld replicas with a vocabulary of %lld are too many: "
+                "paths "
+                "x replicas may be at most %d, and paths x vocabulary at most %d; use "
                 "fewer paths or a smaller data.vocab",
                 n_paths, (long long)c->replicas, (long long)c->vocab, (int)PL_TASKS_MAX,
                 (int)PL_PREFIX_LM_CELLS_MAX);
@@ -643,7 +649,8 @@ pl_status config_check(const config *c)
     PL_CHECK(check_chapters(c, &outer, n_paths));
     PL_CHECK(check_freeze(c, &outer, n_chapters));
     if (c->overlap > n_paths)
-        return pl_fail(PL_ERR_CONFIG, "router.overlap %lld is more than the %d paths",
+        return pl_fail(PL_ERR_CONFIG,
+                       "router.overlap is %lld, but there are only %d paths",
                        (long long)c->overlap, n_paths);
     return PL_OK;
 }

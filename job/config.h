@@ -79,7 +79,7 @@ typedef struct config {
     bool entropy, dynamic_steps;
     double outer_lr, outer_momentum;
     double lr_of[PL_CLASS_COUNT],
-        momentum_of[PL_CLASS_COUNT]; /* negative: the value for all classes is used */
+        momentum_of[PL_CLASS_COUNT]; /* below 0: outer.lr or outer.momentum is used */
     bool rescale, settle;
     double norm_gate;
 
@@ -102,7 +102,7 @@ typedef struct config {
 extern const pl_table config_table;
 
 /* Builds a configuration from the defaults, the preset, the file and the --set pairs,
- * and checks it. Each of these overrides the ones before it. `file` may be NULL.
+ * and checks it. A later source overrides an earlier one. `file` may be NULL.
  * ERR_CONFIG. */
 pl_status config_build(const char *file, const char *const *sets, int n_sets,
                        config *out);
@@ -113,16 +113,17 @@ PL_MUST_CHECK pl_status config_apply_preset(config *c);
  * ERR_CONFIG. */
 PL_MUST_CHECK pl_status config_lay(config *c, const char *file, const char *const *sets,
                                    int n_sets);
-/* Used after config_lay on a copy of `own`. Restores from `own` derived values, and
- * paths that name the same file in a different spelling. What differs afterwards was
- * changed by the user. */
+/* Used after config_lay on a copy of `own`. Computes derived values again, and restores
+ * the spelling of paths that lead to the same file as in `own`. Every value that still
+ * differs from `own` was changed by the user. */
 void config_keep_own(const config *own, config *c);
 pl_status config_check(const config *c);
 /* For a file that users edit: keys that are derived from other keys (head_size from
  * width and heads) get the value 0 again, so that they are derived anew after an
  * edit. */
 void config_leave_derived(config *c);
-/* Whether KEY in KEY=VALUE may have different values each time the run is started. */
+/* Whether KEY in KEY=VALUE is local: it may have a new value each time the run is
+ * started. */
 bool config_pair_is_local(const char *pair);
 
 /* Values that are computed from the configuration. */
@@ -148,8 +149,8 @@ bool config_wants(const config *c, const char *baseline);
  * modules are frozen (train.freeze), and for each number of train.more. */
 typedef struct config_chapter {
     int64_t begin,
-        /* in phases of a path; phases of train.more are counted after those of
-         * train.phases */
+        /* phases of a path: the chapter has phases begin to end - 1; those of
+         * train.more are counted after train.phases */
         end;
     bool deals, splits, more;
     pl_topology_spec spec;

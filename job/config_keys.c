@@ -14,8 +14,8 @@
  * do not change results; a run may be resumed with different values of them. */
 static const pl_key keys[] = {
     {"preset", PL_KEY_TEXT, AT(preset), "laptop", 0, 0, NULL, "",
-     "model, topology and training settings to start from; keys given beside it "
-     "override it; `pathloom init --list` names all presets",
+     "name of a set of model, topology and training settings to start from; keys that "
+     "are set, too, override it; `pathloom init --list` names all presets",
      false},
     {"out", PL_KEY_TEXT, AT(out), "pathloom-run", 0, 0, NULL, "",
      "folder of the run: data, store, logs, report", true},
@@ -38,8 +38,8 @@ static const pl_key keys[] = {
      "0: never cut. Each file of a folder is one document",
      false},
     {"data.max_bytes", PL_KEY_INT, AT(max_bytes), "0", 0, 9e15, NULL, "bytes",
-     "largest amount of training text that is read; 0: all of it (of the machine's own "
-     "text: 12 MB)",
+     "largest amount of training text that is read; 0: all of it, but only 12 MB if "
+     "data.corpus is empty",
      false},
     {"data.tokenizer", PL_KEY_TEXT, AT(tokenizer), "", 0, 0, NULL, "",
      "SentencePiece model to load; empty: train a tokenizer on the corpus", false},
@@ -79,10 +79,10 @@ static const pl_key keys[] = {
      false},
     {"model.chat", PL_KEY_CHOICE, AT(chat), "auto", 0, 0,
      "auto|none|chatml|llama2|plain", "",
-     "how `serve` writes a conversation as the text of a prompt "
-     "(/v1/chat/completions): by the turns of ChatML or of Llama 2, or plain as lines "
-     "`role: text`; none: it answers no conversations; auto: as the model of "
-     "model.import says, else none",
+     "template by which `serve` writes a conversation as the text of a prompt "
+     "(/v1/chat/completions): that of ChatML (chatml) or of Llama 2 (llama2), or lines "
+     "`role: text` (plain); none: `serve` answers no conversations; auto: the template "
+     "of the model in model.import, else none",
      true},
 
     SECTION("topology", "how paths are made of modules"),
@@ -92,17 +92,17 @@ static const pl_key keys[] = {
      false},
     {"topology.split", PL_KEY_TEXT, AT(split), "", 0, 0, NULL,
      "phase:modules per level",
-     "phases after which each module is split into several, such as 4:4x4: from phase "
-     "4 "
-     "on there are 4x4 modules, which begin as what they were split from, and each "
-     "path's documents are dealt to the paths that it became; a finished run may be "
-     "split as it is lengthened: `train --out RUN --set train.phases=+4 --set "
-     "topology.split=6:4x4`",
+     "phases after which each module is split into several: with 4:4x4 there are 4x4 "
+     "modules from phase 4 on; each new module begins as a copy of the module that was "
+     "split, and each path's documents are dealt to the paths that it became; a "
+     "finished run may be lengthened and split: `train --out RUN --set "
+     "train.phases=+4 --set topology.split=6:4x4`",
      false},
     {"topology.blocks", PL_KEY_TEXT, AT(level_blocks), "", 0, 0, NULL, "",
      "number of blocks of each level, for example 2,2; empty: split evenly", false},
     {"topology.private", PL_KEY_TEXT, AT(private_blocks), "", 0, 0, NULL, "",
-     "blocks that each path has for itself, for example 0,5,6,11", false},
+     "numbers of the blocks that each path has for itself, for example 0,5,6,11",
+     false},
     {"topology.embed", PL_KEY_CHOICE, AT(embed), "common", 0, 0, "common|private|level",
      "",
      "who shares the embedding: all paths (common), the paths of one module of the "
@@ -126,8 +126,9 @@ static const pl_key keys[] = {
      "same quality, more time per step, and a smaller state",
      false},
     {"train.muon_rows", PL_KEY_INT, AT(muon_rows), "64", 0, 1000000, NULL, "rows",
-     "muon: so many rows of a matrix are stepped as a matrix of their own, which takes "
-     "less time per step the fewer they are; 0: whole matrices",
+     "muon: number of rows of each part into which a matrix is divided; every part "
+     "gets "
+     "its own Muon step, and smaller parts take less time; 0: whole matrices",
      false},
     {"train.batch", PL_KEY_INT, AT(batch), "8", 1, 65536, NULL, "sequences",
      "batch size of an inner step", false},
@@ -142,10 +143,11 @@ static const pl_key keys[] = {
     {"train.phases", PL_KEY_INT, AT(phases), "6", 1, 1000000, NULL, "",
      "number of phases of each path", false},
     {"train.more", PL_KEY_TEXT, AT(more), "", 0, 0, NULL, "phases",
-     "phases in which the mixture goes on after train.phases, such as 8,4: each number "
-     "is a chapter with a warm-up and a decay of its own, on the same shards; a run "
-     "may "
-     "be lengthened when it has ended: `train --out RUN --set train.phases=+8`",
+     "further phases of the mixture after train.phases, such as 8,4: each number makes "
+     "a "
+     "chapter with its own warm-up and decay, on the same shards; a finished run may "
+     "be "
+     "lengthened by `train --out RUN --set train.phases=+8`",
      false},
     {"train.freeze", PL_KEY_TEXT, AT(freeze), "", 0, 0, NULL, "phase:modules",
      "modules of the mixture that keep their version, such as embed,4:L1,4:head.E0: "
@@ -165,10 +167,11 @@ static const pl_key keys[] = {
      "train.tau steps",
      false},
     {"train.schedule", PL_KEY_CHOICE, AT(schedule), "wsd", 0, 0, "cosine|wsd", "",
-     "schedule of the learning rate; cosine: the base model and each arm have one of "
-     "their own; wsd: one warm-up, then constant through the base model and into each "
-     "arm, which decays over its last share (train.decay) and continues with the base "
-     "model's moments",
+     "schedule of the learning rate; cosine: the base model and each arm have their "
+     "own "
+     "warm-up and decay; wsd: one warm-up, then a constant rate through the base model "
+     "and into each arm, until the rate decays at the end of the arm (train.decay); "
+     "arms continue with the base model's moments",
      false},
     {"train.decay", PL_KEY_REAL, AT(decay_share), "0.4", 0, 1, NULL,
      "of an arm's steps",
@@ -176,7 +179,7 @@ static const pl_key keys[] = {
      "linearly to train.lr_floor",
      false},
     {"train.lr", PL_KEY_REAL, AT(lr), "2e-3", 1e-8, 1, NULL, "",
-     "peak learning rate; muon takes about twice that of adamw", false},
+     "peak learning rate; muon needs about twice the rate of adamw", false},
     {"train.base_lr", PL_KEY_REAL, AT(base_lr), "0", 0, 1, NULL, "",
      "peak learning rate of the base model; 0: train.lr", false},
     {"train.warmup", PL_KEY_INT, AT(warmup), "20", 0, 1e9, NULL, "steps",
@@ -205,8 +208,9 @@ static const pl_key keys[] = {
      false},
     {"train.holdout", PL_KEY_REAL, AT(holdout), "0", 0, 0.5, NULL, "of the documents",
      "share of the training documents that no arm trains on; when the mixture has "
-     "ended, each path's best version on those of its shard is tagged, and `--select "
-     "best` uses it in place of the newest; 0: none, all documents train",
+     "ended, the version of each path that predicts these documents of its shard best "
+     "is tagged, and `--select best` uses it instead of the newest; 0: all documents "
+     "are trained on",
      false},
     {"train.skip_prefix", PL_KEY_BOOL, AT(skip_prefix), "false", 0, 0, NULL, "",
      "leave the first router.prefix tokens of a document out of the training loss",
@@ -225,17 +229,20 @@ static const pl_key keys[] = {
      "product: one clustering per level",
      false},
     {"router.prefix", PL_KEY_INT, AT(prefix), "32", 1, 100000, NULL, "tokens",
-     "number of first tokens of a document that choose its path; no perplexity counts "
-     "them",
+     "number of first tokens of a document that choose its path; they are excluded "
+     "from perplexity",
      false},
     {"router.sees", PL_KEY_INT, AT(sees), "-1", -1, 1000000, NULL, "windows",
-     "how many windows of model.context tokens, spread evenly over a training "
-     "document, decide its path; 0: only its first router.prefix tokens, which is all "
-     "that can be seen of new text; -1: 4 where a new run answers by likelihood "
-     "(router.answer), else 0",
+     "number of windows of model.context tokens, spread evenly over a training "
+     "document, by which its path is chosen; 0: only its first router.prefix tokens, "
+     "as "
+     "for new text; -1: 4 in a new run that answers by likelihood (router.answer), "
+     "else 0",
      false},
     {"router.overlap", PL_KEY_INT, AT(overlap), "1", 1, 64, NULL, "shards",
-     "number of shards that a training document is put into: its n nearest", false},
+     "number of shards that a training document is put into: those whose centroids are "
+     "nearest",
+     false},
     {"router.restarts", PL_KEY_INT, AT(restarts), "8", 1, 1000, NULL, "",
      "number of restarts of k-means++; the best clustering is kept", false},
     {"router.iterations", PL_KEY_INT, AT(iterations), "100", 1, 100000, NULL, "",
@@ -245,40 +252,44 @@ static const pl_key keys[] = {
      "document, or documents that begin alike, have more; 0: no limit",
      false},
     {"router.standardize", PL_KEY_BOOL, AT(standardize), "true", 0, 0, NULL, "",
-     "divide each feature by its standard deviation", false},
+     "first change of the features: divide each by its standard deviation", false},
     {"router.components", PL_KEY_INT, AT(components), "20", 0, 65536, NULL, "",
-     "after that, keep this many principal components, each scaled to variance 1; 0: "
-     "all features",
+     "second change of the features: keep this many principal components, each scaled "
+     "to "
+     "variance 1; 0: keep all features",
      false},
     {"router.sharpen", PL_KEY_INT, AT(sharpen), "3", 0, 64, NULL, "rounds",
-     "after that, rounds that turn the components towards directions which separate "
-     "the clusters; 0: none",
+     "third change of the features: number of rounds that turn the components towards "
+     "directions which separate the clusters; 0: none",
      false},
     {"router.unit", PL_KEY_BOOL, AT(unit), "true", 0, 0, NULL, "",
-     "after that, scale the features of each document to length 1", false},
+     "last change of the features: scale those of each document to length 1", false},
     {"router.answer", PL_KEY_CHOICE, AT(answer), "auto", 0, 0, "auto|router|likelihood",
      "",
-     "which path answers a prompt (generate, serve) or a held-out document (eval), "
-     "judged by its first router.prefix tokens: the path whose documents they are most "
-     "like, by counts of tokens and pairs (router), or the path that gives them the "
-     "highest likelihood (likelihood; every path reads them); auto: likelihood in a "
+     "how the first router.prefix tokens of a prompt (generate, serve) or of a "
+     "held-out "
+     "document (eval) choose its path; router: the path whose training documents have "
+     "the most similar counts of tokens and pairs of tokens; likelihood: the path that "
+     "gives them the highest likelihood (every path reads them); auto: likelihood in a "
      "run of at most 16 paths, else router",
      true},
     {"router.em", PL_KEY_TEXT, AT(em), "", 0, 0, NULL, "phases",
      "phases after which the training documents are divided among the paths again, "
-     "such "
-     "as 2,4: every path scores the documents that router.share set aside, a linear "
-     "router learns which path predicts which document best, and training goes on with "
-     "the shards that this router makes; empty: never",
+     "such as 2,4: every path scores the documents that router.share set aside, a "
+     "linear router learns from the scores which path predicts a document best, and "
+     "training continues with the shards that this router makes; empty: never",
      false},
     {"router.share", PL_KEY_REAL, AT(share), "0.05", 0.0001, 0.5, NULL,
      "of the documents",
-     "with router.em: the share of training documents that no arm trains on, so that "
-     "their likelihoods can tell which path is best for documents like them",
+     "with router.em: share of the training documents that are set aside: no arm "
+     "trains "
+     "on them, so that their likelihoods show which path is best for such documents",
      false},
     {"router.temperature", PL_KEY_REAL, AT(temperature), "0", 0, 1e6, NULL, "nats",
-     "with router.em: 0: each of these documents belongs to its best path; above 0: to "
-     "all paths, in proportion to exp(log likelihood / temperature)",
+     "with router.em: how the linear router is fitted to a document that was set "
+     "aside; "
+     "0: it belongs to its best path; above 0: it belongs to all paths, in proportion "
+     "to exp(log likelihood / temperature)",
      false},
     {"router.decay", PL_KEY_REAL, AT(fit_decay), "0.01", 0, 1000, NULL, "",
      "with router.em: weight decay of the linear router", false},
@@ -302,9 +313,9 @@ static const pl_key keys[] = {
      "outer.lr; another value makes two vectors travel instead of one",
      false},
     {"outer.deadline_s", PL_KEY_REAL, AT(deadline_s), "0", 0, 86400, NULL, "s",
-     "noloco: how long one of a pair waits for the other before both go on alone, "
-     "after which results depend on timing; with outer.quorum: how long a quorum waits "
-     "for the rest; 0: for ever",
+     "noloco: how long a path waits for its mate before both go on alone; with "
+     "outer.quorum: how long a quorum waits for the other updates; above 0, results "
+     "depend on timing; 0: for ever",
      false},
     {"outer.quorum", PL_KEY_REAL, AT(quorum), "1", 0.01, 1, NULL, "",
      "diloco, iso, fedavg, heavy-ball: share of a module's contributors that a round "
@@ -316,8 +327,9 @@ static const pl_key keys[] = {
      "per round that it is late; 0: it is dropped",
      false},
     {"outer.delay", PL_KEY_INT, AT(delay), "1", 0, 16, NULL, "phases",
-     "co2: number of phases by which an update is used later, so that its exchange is "
-     "hidden behind training",
+     "co2: number of phases after which an update is used, so that it can be sent "
+     "while "
+     "training continues",
      false},
     {"outer.gap", PL_KEY_CHOICE, AT(gap), "norm", 0, 0, "none|norm|constant", "",
      "co2: what late updates are divided by", false},
@@ -326,16 +338,19 @@ static const pl_key keys[] = {
     {"outer.clip", PL_KEY_REAL, AT(outer_clip), "0", 0, 1e6, NULL, "",
      "co2: largest value of the outer momentum; 0: no limit", false},
     {"outer.fragments", PL_KEY_INT, AT(fragments), "2", 1, 256, NULL, "",
-     "streaming: number of parts of a path that are sent at different times; must "
-     "divide train.tau",
+     "streaming: number of parts of a path, which are sent at different times; "
+     "train.tau "
+     "must be a multiple of it",
      false},
     {"outer.overlap", PL_KEY_INT, AT(outer_overlap), "5", 0, 1000000, NULL, "steps",
-     "streaming: number of inner steps between sending a fragment and taking up its "
-     "next version",
+     "streaming: number of inner steps between sending a fragment and mixing in its "
+     "next "
+     "version",
      false},
     {"outer.mix", PL_KEY_REAL, AT(mix), "0.5", 0, 1, NULL, "",
-     "streaming: share of the path's own parameters when it takes up the next version "
-     "of a fragment",
+     "streaming: weight of the path's own parameters when the next version of a "
+     "fragment "
+     "is mixed in",
      false},
     {"outer.own", PL_KEY_CHOICE, AT(own), "f32", 0, 0, "f32|f24|bf16", "",
      "streaming: how the path's own parameters are kept between phases: exactly (f32) "
@@ -367,8 +382,8 @@ static const pl_key keys[] = {
      "outer.decay=constant",
      false},
     {"outer.curvature", PL_KEY_REAL, AT(curvature), "1", 1e-6, 1e6, NULL, "",
-     "largest curvature for which outer.lr and outer.momentum are checked to be stable "
-     "before the run starts; 1: phases that train to their optimum",
+     "largest curvature for which outer.lr and outer.momentum must be stable, which is "
+     "checked before the run starts; 1 means that each phase reaches its optimum",
      false},
     {"outer.lr_embed", PL_KEY_REAL, AT(lr_of[PL_CLASS_EMBED]), "-1", -1, 100, NULL, "",
      "outer learning rate of shared embeddings; -1: outer.lr", false},
@@ -401,12 +416,14 @@ static const pl_key keys[] = {
      0.9999, NULL, "", "outer momentum of modules of a single path", false},
     {"outer.weighting", PL_KEY_CHOICE, AT(weighting), "tokens", 0, 0, "tokens|uniform",
      "",
-     "weight of a module's contributors: by the size of their shards (tokens), or "
-     "equal (uniform)",
+     "weights of a module's contributors: in proportion to the tokens of their shards "
+     "(tokens), or equal (uniform)",
      false},
     {"outer.mean", PL_KEY_CHOICE, AT(mean), "all", 0, 0, "all|present", "",
-     "mean over all of a module's contributors (all), or value by value over those "
-     "whose update is not 0 there (present; for topk, with outer.method=fedavg)",
+     "all: the mean of each value is over all of a module's contributors; present: "
+     "only "
+     "over those whose update of this value is not 0 (for topk, with "
+     "outer.method=fedavg)",
      false},
     {"outer.rescale", PL_KEY_BOOL, AT(rescale), "false", 0, 0, NULL, "",
      "multiply the mean by the square root of the number of contributors", false},
@@ -423,8 +440,8 @@ static const pl_key keys[] = {
     {"codec.head", PL_KEY_TEXT, AT(codec_head), "", 0, 0, NULL, "",
      "encoding of the output matrix; empty: codec.name", false},
     {"codec.down", PL_KEY_CHOICE, AT(codec_down), "f32", 0, 0, "f32|bf16|i8|i4", "",
-     "encoding of the change from one merged version to the next, for workers that "
-     "have the former",
+     "encoding of the change from one merged version to the next, which is sent to "
+     "workers that have the older version",
      false},
     {"codec.k", PL_KEY_INT, AT(codec_k), "0", 0, 4096, NULL, "of 4096",
      "number of values of each 4096 that topk, sketch16 and tagc keep; 0: the "
@@ -435,12 +452,12 @@ static const pl_key keys[] = {
     {"codec.entropy", PL_KEY_BOOL, AT(entropy), "true", 0, 0, NULL, "",
      "use entropy coding where it saves 3 % or more", false},
     {"codec.feedback", PL_KEY_CHOICE, AT(feedback), "auto", 0, 0, "auto|on|off", "",
-     "error feedback: add what was dropped to the next update; auto: for i4, topk, "
-     "i8-shared and sketch16",
+     "error feedback: add to the next update what the encoding dropped from this one; "
+     "auto: for i4, topk, i8-shared and sketch16",
      false},
     {"codec.residual", PL_KEY_CHOICE, AT(residual), "f32", 0, 0, "f32|bf16|i8", "",
-     "how error feedback is kept between phases: exactly (f32) or rounded to 2 bytes "
-     "(bf16) or 1 byte (i8)",
+     "how the dropped part (the residual) is kept between phases: exactly (f32) or "
+     "rounded to 2 bytes (bf16) or 1 byte (i8)",
      false},
     {"codec.beta", PL_KEY_REAL, AT(ef_beta), "-1", -1, 1, NULL, "",
      "share of the dropped part that is added to the next update; -1: the encoding's "
@@ -452,10 +469,11 @@ static const pl_key keys[] = {
     SECTION("eval", "what the mixture is compared with"),
     {"eval.baselines", PL_KEY_TEXT, AT(baselines), "dense,diloco,dense-eq,dense-batch",
      0, 0, NULL, "",
-     "what is trained beside the mixture for comparison, or none: dense (one machine, "
-     "as many steps as one path), diloco (as many replicas of one model as there are "
-     "paths), dense-eq (one machine, the steps of all paths), dense-batch (the steps "
-     "of one path with the batches of all paths in each)",
+     "models that are trained beside the mixture for comparison, or none: dense (one "
+     "machine, as many steps as one path), diloco (as many replicas of one model as "
+     "there are paths), dense-eq (one machine, as many steps as all paths together), "
+     "dense-batch (as many steps as one path, each with a batch as large as those of "
+     "all paths together)",
      false},
     {"eval.batch_lr", PL_KEY_REAL, AT(batch_lr), "0", 0, 1, NULL, "",
      "learning rate of dense-batch; 0: train.lr times the square root of the number of "
@@ -478,8 +496,8 @@ static const pl_key keys[] = {
 
     SECTION("workers", "the processes that train"),
     {"workers.count", PL_KEY_INT, AT(workers), "0", 0, 128, NULL, "processes",
-     "number of workers that this command starts; 0: one per GPU, or one per processor "
-     "if they do not train on GPUs; with net.attach none",
+     "number of workers that `train` starts; 0: one per GPU, or one per processor if "
+     "they do not train on GPUs, but none with net.attach",
      true},
     {"workers.local", PL_KEY_BOOL, AT(local_workers), "true", 0, 0, NULL, "",
      "start workers on this machine; false: they come from elsewhere (`pathloom worker "
@@ -493,14 +511,15 @@ static const pl_key keys[] = {
      "number of threads of each worker", false},
     {"workers.backend", PL_KEY_CHOICE, AT(backend), "auto", 0, 0, "auto|ref|cpu|cuda",
      "",
-     "auto: each worker takes cuda if a GPU answers on its machine (with precision "
-     "auto, bf16 or fp8), else cpu; the worker's log and every version name the device",
+     "what computes; auto: each worker uses cuda if its machine has a working GPU and "
+     "the precision is auto, bf16 or fp8, else cpu; the worker's log and every version "
+     "name the device",
      false},
     {"workers.precision", PL_KEY_CHOICE, AT(precision), "auto", 0, 0,
      "auto|f32|bf16|f16|fp8", "",
-     "precision of activations and products (sums and parameters are always fp32); "
-     "f16: cpu only, products only; fp8: cuda only, forward products only, not "
-     "measured yet",
+     "precision of activations and matrix products (sums and parameters are always "
+     "fp32); f16: only cpu, and only products; fp8: only cuda, and only forward "
+     "products; its quality is not measured yet",
      false},
     {"workers.recompute", PL_KEY_BOOL, AT(recompute), "false", 0, 0, NULL, "",
      "compute activations again in the backward pass: a third more arithmetic, far "
@@ -518,20 +537,21 @@ static const pl_key keys[] = {
             "audits and backup tasks, for workers that are slow or not trusted"),
     {"fleet.audit", PL_KEY_REAL, AT(audit), "0", 0, 1, NULL, "",
      "share of tasks that a second worker does again, to compare the results; a worker "
-     "that differs from two others is shut out; not with noloco, eager and "
-     "delayed-nesterov, nor with outer.quorum below 1",
+     "whose result differs from those of two others is shut out; not with noloco, "
+     "eager "
+     "and delayed-nesterov, nor with outer.quorum below 1",
      true},
     {"fleet.audit_tolerance", PL_KEY_REAL, AT(audit_tolerance), "0.25", 0, 1, NULL, "",
-     "how far the updates of workers on different kinds of devices may differ in any "
-     "module (1 - cosine, and 1 - shorter / longer); a falsification below it is not "
-     "seen between kinds; for phases far beyond 300 steps, or fp8, measure first; 0: "
-     "compare only equal kinds, by hash",
+     "largest difference (1 - cosine, or 1 - shorter / longer) in any module at which "
+     "updates from different kinds of devices still count as equal; a falsification "
+     "below it is not detected between different kinds; for phases far beyond 300 "
+     "steps, or fp8, measure first; 0: compare only devices of the same kind, by hash",
      true},
     {"fleet.backup", PL_KEY_CHOICE, AT(backup), "auto", 0, 0, "off|auto|any", "",
-     "backup tasks: an idle worker repeats a task that another worker is slow at, and "
-     "the first result counts; auto: only on the same kind of device, so that the "
-     "bytes are the same, but for the tasks of a worker that joined and has delivered "
-     "nothing yet on any kind; not with noloco and delayed-nesterov",
+     "backup tasks: an idle worker repeats the task of a slow worker, and the first "
+     "result counts; auto: only on the same kind of device, so that the bytes are "
+     "equal, but on any kind (any) for the task of a worker that joined and has "
+     "delivered nothing yet; not with noloco and delayed-nesterov",
      true},
 
     SECTION("store", "what the store keeps, and where"),
@@ -546,7 +566,7 @@ static const pl_key keys[] = {
      true},
     {"store.keep_updates", PL_KEY_BOOL, AT(keep_updates), "false", 0, 0, NULL, "",
      "keep every merged update, so that `pathloom store verify` can recompute "
-     "versions; old versions need store.keep_momentum, too",
+     "versions; for versions before the newest, store.keep_momentum is needed, too",
      true},
     {"store.keep_momentum", PL_KEY_BOOL, AT(keep_momentum), "false", 0, 0, NULL, "",
      "keep the outer momentum of old versions", true},

@@ -26,16 +26,17 @@ static pl_status read_method(const config *c, pl_outer *out)
         out->own_consensus = m->consensus != m->lr;
     }
     if (!of->gossips && c->deadline_s > 0 && c->quorum >= 1)
-        return pl_fail(PL_ERR_CONFIG,
-                       "outer.deadline_s is noloco's, and that of a quorum "
-                       "(outer.quorum); %s waits for all that it needs",
-                       of->name);
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "outer.deadline_s works with outer.method=noloco or outer.quorum "
+            "below 1, not with %s; set it to 0",
+            of->name);
     if (c->quorum < 1) {
         if (!pl_method_averages(method) || of->delays)
             return pl_fail(
                 PL_ERR_CONFIG,
-                "outer.quorum is for diloco, iso, fedavg and heavy-ball; rounds "
-                "of %s are not merged without some of their updates",
+                "outer.quorum below 1 works with diloco, iso, fedavg and heavy-ball; "
+                "%s needs all updates of a round, so set it to 1",
                 of->name);
         out->quorum = c->quorum;
         out->late_weight = c->late_weight;
@@ -105,10 +106,11 @@ static pl_status read_codec(const config *c, pl_outer *out)
         int codec = out->codec.codec[role];
         bool few = codec == PL_CODEC_TOPK || codec == PL_CODEC_SKETCH16;
         if (few && out->residual == PL_STATE_I8)
-            return pl_fail(PL_ERR_CONFIG,
-                           "codec.residual=i8 loses the small values that %s leaves "
-                           "for later; use bf16 or f32",
-                           pl_codec_name((pl_codec)codec));
+            return pl_fail(
+                PL_ERR_CONFIG,
+                "codec.residual=i8 would round to zero the small values that %s "
+                "leaves for later; use bf16 or f32",
+                pl_codec_name((pl_codec)codec));
     }
     /* An update that is offered to a mate must be complete, so no part of it may be
      * left for later. */
@@ -117,8 +119,8 @@ static pl_status read_codec(const config *c, pl_outer *out)
         partial = partial || out->codec.codec[role] == PL_CODEC_TOPK;
     if (pl_traits(out->method.method)->gossips && partial)
         return pl_fail(PL_ERR_CONFIG,
-                       "noloco's mates exchange whole parameters, which codec %s does "
-                       "not carry; use f32, bf16, i8 or i4",
+                       "noloco's mates exchange all parameters, but codec %s leaves "
+                       "some out; use f32, bf16, i8 or i4",
                        out->codec_name);
     return PL_OK;
 }
@@ -137,10 +139,11 @@ static pl_status check_own_rounding(const pl_outer *out)
     const pl_method_traits *of = pl_traits(out->method.method);
     if (out->own == PL_STATE_F32 || (!of->gossips && !of->leads))
         return PL_OK;
-    return pl_fail(PL_ERR_CONFIG,
-                   "outer.own rounds parameters that others have seen of %s unrounded; "
-                   "it goes with streaming",
-                   of->name);
+    return pl_fail(
+        PL_ERR_CONFIG,
+        "outer.own must be f32 with %s, because mates have seen the unrounded "
+        "parameters; other values work with streaming only",
+        of->name);
 }
 
 pl_status config_outer(const config *c, pl_outer *out)

@@ -10,7 +10,7 @@
  * with its own cosine; the paper's dense curve seems to have one cosine for all. */
 #include "job/config.h"
 
-/* 427 is the smallest number of phases of 150 steps that reaches 64,000 steps. With
+/* train.phases=427: so many phases of 150 steps are needed for 64,000 steps. With
  * outer.lr_private and outer.momentum_private at -1, modules of a single path take the
  * same outer step as the others: 0.7 and 0.9 for diloco, as in the paper, and the
  * method's own values for every other outer.method. */

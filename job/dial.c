@@ -6,31 +6,32 @@
 
 /* ---- predicting bits per byte ---- */
 static const double E_BITS = 0.94, A = 0.30, A_POWER = 0.5, B = 1.30, B_POWER = 0.35;
-/* GAIN: the mixture's gain in bits per byte per doubling of its paths and per doubling
- * of its tokens per parameter. EVEN: binary logarithm of the tokens per parameter at
- * which the gain is zero. */
+/* GAIN: how many bits per byte the mixture gains with each doubling of its paths and of
+ * its tokens per parameter. EVEN: the binary logarithm of the tokens per parameter at
+ * which there is no gain. */
 static const double GAIN = 0.009, EVEN = 1.9;
-/* Binary logarithm of the largest tokens per parameter that were measured. Beyond it
- * the gain is not assumed to grow. */
+/* The binary logarithm of the largest number of tokens per parameter that was measured.
+ * Beyond it, the gain is assumed to stay the same. */
 static const double MOST = 4.6;
 static const double REPEATS = 15;
 
-/* Fraction of its time in which a worker trains: on the base model, whose state is
- * saved now and then, and on the paths, which also wait for each other. */
+/* The fraction of its time in which a worker trains. BUSY_ALONE: on the base model,
+ * whose state is saved now and then. BUSY: on paths, which also wait for each other. */
 static const double BUSY_ALONE = 0.96, BUSY = 0.94;
 /* An evaluation's forward pass is this many times as fast as a training step. */
 static const double FORWARD = 3;
 /* Fraction of the time that evaluation may take. */
 static const double EVALUATION = 0.05;
-/* Seconds for starting processes, for fitting the clusters of a router, and for writing
- * samples and ending processes. */
+/* In seconds: START for starting processes, FIT for fitting a router's clusters, END
+ * for writing samples and ending processes. */
 static const double START = 0.5, FIT = 0.5, END = 0.8;
 enum { LEAST_STEPS = 20, LEAST_EVALUATION = 20000 };
-/* The limits of the keys. */
+/* The largest values that the keys allow. */
 static const double STEPS_MAX = 1e9, TAU_MAX = 1e6, PHASES_MAX = 1e6;
-/* Share of the time in which text may be read. Text is read and encoded at so many
- * bytes per second at most, and at so many per token that a worker could train a small
- * model on: a slow machine, or one that has other work, also reads slowly. */
+/* READING: the share of the time in which text may be read. READ_BYTES: bytes per
+ * second that are read and encoded at most. READ_PER_TOKEN: bytes that are read while a
+ * worker would train a small model (SMALL_FLOPS) on one token, because a slow machine
+ * also reads slowly. */
 static const double READING = 0.1, READ_BYTES = 3e6, READ_PER_TOKEN = 30,
                     BYTES_PER_TOKEN = 3, SMALL_FLOPS = 2.2e6;
 /* A path's shard needs at least this many documents. */
@@ -130,8 +131,8 @@ double dial_rate(const dial_facts *f, double flops, bool alone)
            pow(measured_rate(large, alone) / measured_rate(small, alone), at);
 }
 
-/* The time that all arms take for one step of each path, counted in steps of one
- * worker. */
+/* The time in which all arms take one step per path of the mixture, counted in steps of
+ * one worker. */
 static double steps_of_arms(const dial_facts *f, const dial_choice *c)
 {
     const double paths = (double)c->paths;
@@ -140,7 +141,7 @@ static double steps_of_arms(const dial_facts *f, const dial_choice *c)
     return fmax(fmax(spread, 1), paths * f->longest_baseline) / BUSY;
 }
 
-/* Routing reads up to four windows of every document. */
+/* Predicts the time of routing, which reads up to four windows of every document. */
 static double seconds_of_routing(const dial_facts *f, double forward)
 {
     enum { WINDOWS = 4 };
@@ -163,10 +164,10 @@ static double tokens_of_evaluation(const dial_facts *f, const dial_choice *c,
     return fmin(f->valid_tokens, fmax(most, LEAST_EVALUATION));
 }
 
-/* Phases get longer and more numerous with the training: 6 of 50 steps for 300 steps,
- * 12 of 61 for 732, 20 of 78 for 1,560, as in docs/results/pays.md. The base model
- * takes as many steps as all paths together, rounded to whole phases: half of the
- * tokens. */
+/* Divides the steps of a path into phases. A longer training has more and longer
+ * phases: 6 of 50 steps for 300 steps, 12 of 61 for 732, 20 of 78 for 1,560, as in
+ * docs/results/pays.md. The base model takes as many steps as all paths together, so
+ * half of all tokens. */
 static void divide_into_phases(const dial_facts *f, dial_choice *c, double steps)
 {
     const double wanted = f->tau > 0 ? (double)f->tau : round(7 * cbrt(steps));
@@ -184,7 +185,7 @@ static void divide_into_phases(const dial_facts *f, dial_choice *c, double steps
     c->base_steps = (int64_t)base;
 }
 
-/* Seconds of a step of one worker. */
+/* The seconds that one step takes a worker: alone, or while all workers train. */
 typedef struct step_seconds {
     double alone, together;
 } step_seconds;
@@ -204,8 +205,8 @@ static void predict_parts(const dial_facts *f, dial_choice *c, const step_second
         c->seconds += c->part[i];
 }
 
-/* The number of steps of each path for which there is time after the other parts. Keys
- * that are given may fix some of the parts. */
+/* The number of steps of each path for which the other parts leave time. The user's
+ * keys may fix the length of some parts. */
 static double steps_in_time(const dial_facts *f, const dial_choice *c,
                             const step_seconds *step, double forward)
 {
@@ -239,8 +240,8 @@ static void choose_steps(const dial_facts *f, dial_choice *c)
 }
 
 /* ---- the choice ---- */
-/* More tokens need larger batches: in proportion to the power 0.38 of their number
- * (nanochat), in doublings of the 8 sequences that were best for 2 to 25 million
+/* Chooses the batch. It grows with the power 0.38 of the number of tokens (as in
+ * nanochat), in doublings of the 8 sequences that were best for 2 to 25 million
  * tokens. */
 static int64_t batch_for(double tokens)
 {
@@ -284,7 +285,8 @@ static bool is_allowed(const dial_facts *f, const dial_choice *c)
            c->params * TOKENS_PER_PARAM <= f->n_tokens;
 }
 
-/* If even the smallest run takes too long, the shortest run is the best. */
+/* Whether candidate a is better: it is predicted to have fewer bits per byte. If both
+ * take too long, the shorter one is better. */
 static bool is_better(const dial_choice *a, const dial_choice *b)
 {
     if (a->short_of_time && b->short_of_time)
@@ -325,7 +327,8 @@ void dial_text(const dial_facts *f, int64_t *vocab, int64_t *bytes)
     dial_choice best, c;
     dial_facts endless = *f;
     endless.tokens = 1e18;
-    endless.documents = endless.valid_tokens = 0; /* zero, so that they take no time */
+    /* with 0 documents, routing and evaluation take no time */
+    endless.documents = endless.valid_tokens = 0;
     if (f->paths == 0)
         endless.paths = 8;
     memset(&best, 0, sizeof best);

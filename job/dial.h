@@ -36,23 +36,24 @@ typedef struct dial_speed {
 } dial_speed;
 enum { DIAL_SPEEDS = 2 };
 
-/* A fact that the user's keys fix has that value; 0: the dial chooses. */
+/* What the dial knows. A field that the user's keys determine has their value; 0: the
+ * dial chooses. */
 typedef struct dial_facts {
     double tokens, documents, valid_tokens; /* of the text */
-    int workers;                            /* that train at the same time */
-    dial_speed speeds[DIAL_SPEEDS];         /* of the smallest model first */
-    int n_speeds;                           /* 0: not measured */
+    int workers;                    /* number of workers that train at the same time */
+    dial_speed speeds[DIAL_SPEEDS]; /* for the smallest model first */
+    int n_speeds;                   /* 0: not measured */
     /* time left for training, routing, merges and evaluation; 0: not limited */
     double seconds;
     double n_tokens;              /* number of tokens to train on, if `seconds` is 0 */
     int vocab;                    /* size of the tokenizer's vocabulary */
     int context;                  /* tokens of a sequence */
-    bool muon;                    /* its learning rate is twice that of AdamW */
-    int64_t width, heads, blocks; /* either all three are fixed, or none is */
+    bool muon;                    /* Muon is used; its learning rate is twice AdamW's */
+    int64_t width, heads, blocks; /* either all three are fixed or all are 0 */
     double params;                /* parameters of a path with this shape */
     int64_t paths, batch, tau, phases, base_steps;
-    /* Baselines: the total of their steps, and the steps of the longest one, both as a
-     * multiple of the steps of all paths. */
+    /* Steps of all baselines together, and of the longest baseline, each as a multiple
+     * of the steps of all paths. */
     double baselines, longest_baseline;
     int n_baselines;
 } dial_facts;
@@ -63,28 +64,28 @@ typedef struct dial_choice {
     double params; /* parameters of a path */
     double tokens; /* training tokens of the mixture, including the base model's */
     double epochs; /* passes over the text */
-    double part[DIAL_PARTS]; /* predicted seconds; 0 without a speed */
+    double part[DIAL_PARTS]; /* predicted seconds; 0 if no speed was measured */
     double seconds;          /* their sum */
     double bits;             /* predicted bits per byte */
     bool short_of_time; /* even the smallest run takes longer than the given time */
 } dial_choice;
 
-enum { DIAL_LEAST_BYTES = 1000000 }; /* of text */
+enum { DIAL_LEAST_BYTES = 1000000 }; /* the least text for --for and --tokens */
 
 /* Parses a time such as "90s", "15min", "2h" or "1.5h" to seconds. ERR_USAGE. */
 PL_MUST_CHECK pl_status dial_parse_time(const char *text, double *seconds);
-/* FLOPs per token of a training step. Only ratios of this number are used. */
+/* FLOPs of a training step per token. Only ratios of this number are used. */
 double dial_flops(double params, int64_t width, int64_t blocks, int64_t context);
 /* Computes the size of the vocabulary and how many bytes of text to read, before the
- * text is known. With a time: what can be read in a tenth of it; else as much as
- * training passes over once. */
+ * text is known. If a time is given: as much text as can be read in a tenth of it; else
+ * as much as training reads once. */
 void dial_text(const dial_facts *f, int64_t *vocab, int64_t *bytes);
 /* Predicts the tokens per second on a model with this number of FLOPs per token.
  * Between two measured models the rate is a power of the FLOPs; outside it is inversely
  * proportional to them. 0: nothing was measured. */
 double dial_rate(const dial_facts *f, double flops, bool alone);
-/* Chooses everything else. Before the final call the caller may measure the speed
- * again, on the chosen model. */
+/* Chooses everything else. The caller may measure the speed again on the chosen model
+ * and then call it once more. */
 void dial_choose(const dial_facts *f, dial_choice *out);
 /* The levels for a number of paths: "2", "2x2", "2x4" or "4x4". */
 const char *dial_levels(int64_t paths);

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-/* Rows of one arm stand next to each other. */
+/* The rows of the table. Rows of the same arm must be adjacent. */
 static const struct {
     const char *arm, *name, *title, *brief;
 } kinds[ROW_COUNT] = {
@@ -14,7 +14,7 @@ static const struct {
     [ROW_DILOCO] = {"diloco", "diloco", "same machines, DiLoCo", "DiLoCo"},
     [ROW_BATCH] = {"dense-batch", "dense-batch", "same machines, one batch", "batch"},
     [ROW_EQUAL] = {"dense-eq", "dense-eq", NULL,
-                   "dense-eq"}, /* evaluate appends the factor */
+                   "dense-eq"}, /* evaluate writes the title, with the factor */
     [ROW_BASE] = {"base", "base", "base model, before", "base"}};
 
 void evaluation_clear(evaluation *e)
@@ -38,9 +38,10 @@ double evaluation_bits(const evaluation *e, const pl_score *score)
 
 /* ---- tokens and time spent on training ---- */
 typedef struct spent {
-    /* tokens: in all of its trainings; longest: in the longest one */
+    /* tokens of all trainings (paths and replicas) of an arm, and of the longest one */
     uint64_t tokens, longest;
-    uint64_t mean; /* mean over the trainings; summed over chapters */
+    /* mean tokens per training; for the mixture, the sum over its chapters */
+    uint64_t mean;
     double seconds;
     int n;
     int64_t least_phase;
@@ -66,10 +67,11 @@ typedef struct job {
     pl_scorer *scorer;
     float *params;
     char chapter[PL_ARM_NAME_MAX]; /* name of the mixture's newest chapter */
-    pl_snapshot tag;               /* that the command names, if it names one */
-    const pl_snapshot *versions;   /* of the chapter; NULL: the heads */
+    pl_snapshot tag;               /* the tag that the command names, if it names one */
+    /* versions of the chapter to evaluate; NULL: the newest ones */
+    const pl_snapshot *versions;
     bool *closed; /* [n_paths] paths that are never chosen nor read, or NULL */
-    spent spent[ROW_COUNT]; /* [row] for the arm of each row */
+    spent spent[ROW_COUNT]; /* [row] what the arm of each row has used */
 } job;
 
 typedef struct arm_source {
@@ -94,7 +96,8 @@ static pl_score *scores_of(evaluation *e, row_kind kind)
     return w->scores;
 }
 
-/* Scores every document with every path, and fills the mixture's three rows. */
+/* Scores every document with every path, and sets the scores of the mixture's three
+ * rows. */
 static pl_status score_ways(job *j, arm_source *source)
 {
     static const int kind_of[PL_ROUTE_COUNT] = {[PL_ROUTE_ROUTER] = ROW_ROUTER,
@@ -302,8 +305,8 @@ static pl_status read_arm_spent(job *j, const char *arm, spent *out)
     return PL_OK;
 }
 
-/* Adds up all chapters of the mixture. The progress of paths is that of the newest
- * chapter. */
+/* Adds up what all chapters of the mixture have used. The progress of the paths is that
+ * of the newest chapter. */
 static pl_status read_mixture_spent(job *j, spent *out)
 {
     spent all = {0};

@@ -8,7 +8,7 @@
 /* Rows of the table: the mixture with three ways to choose a document's path, then the
  * baselines. */
 typedef enum row_kind {
-    ROW_ROUTER, /* the router chooses, once per document */
+    ROW_ROUTER, /* the router chooses the path, once per document */
     /* the path under which the prefix is likeliest, once per document */
     ROW_LIKELIHOOD,
     /* for each window, the path under which the text before it is likeliest */
@@ -25,7 +25,7 @@ typedef struct evaluation_row {
     const char *arm;   /* "mix", "dense", ... */
     const char *name;  /* name of the row in JSON */
     const char *brief; /* heading of its column in the table by domain */
-    char title[40];    /* title for readers */
+    char title[40];    /* title of the row in the table */
     bool present, finished;
     pl_score *scores; /* [n_docs] */
     pl_score score;   /* sum of the scores */
@@ -34,7 +34,7 @@ typedef struct evaluation_row {
     uint64_t tokens_per_path;
     uint64_t tokens_total;
     double flops; /* floating-point operations of training */
-    /* seconds of training, if each path or replica had its own machine */
+    /* seconds that training would take if each path or replica had its own machine */
     double seconds;
     pl_score *by_domain;
 } evaluation_row;
@@ -45,16 +45,19 @@ typedef struct evaluation_text {
     pl_buf file, sources; /* encoded by pl_documents_encode */
 } evaluation_text;
 
-/* What a command asks for in addition to the table. */
+/* What a command asks for, beside the table of the run's newest versions. */
 typedef struct evaluation_wish {
-    const evaluation_text *text;      /* show its documents; NULL: the run's text */
-    mixture_wish mixture;             /* what of it is evaluated */
-    int every[PL_EVERY_MAX], n_every; /* the path chosen again every so many tokens */
-    bool best; /* the mixture with each path's best version, not with the newest */
-    /* the mixture with these versions, in place of mixture.at; borrowed */
+    /* show each document of this text; NULL: the run's text */
+    const evaluation_text *text;
+    /* which version of the mixture, and which paths, are evaluated */
+    mixture_wish mixture;
+    /* numbers of tokens after which the path is chosen again */
+    int every[PL_EVERY_MAX], n_every;
+    bool best; /* evaluate each path's best version, not its newest */
+    /* evaluate these versions of the mixture, in place of mixture.at; borrowed */
     const pl_snapshot *versions;
-    const char *domain; /* only documents of this domain; NULL: all */
-    bool only_mixture;  /* no baselines */
+    const char *domain; /* evaluate only documents of this domain; NULL: all */
+    bool only_mixture;  /* evaluate no baselines */
 } evaluation_wish;
 
 typedef struct evaluation {
@@ -71,9 +74,9 @@ typedef struct evaluation {
     evaluation_wish wish;
     /* n_targets: counted tokens; n_bytes: bytes of their text */
     uint64_t n_targets, n_bytes;
-    /* chosen in hindsight: best path per document, and per window */
+    /* scores of the best path in hindsight, per document and per window */
     pl_score best, best_windows;
-    double rate; /* tokens per second of one machine, as the mean over all arms */
+    double rate; /* training tokens per second of one machine: the mean over all arms */
     /* how well the router's paths match the domains of the training documents; NaN
      * without domains */
     double purity, nmi, purity_k8;
@@ -83,8 +86,8 @@ typedef struct evaluation {
 /* Opens the run's held-out text as r->valid. The text is hashed and checked, because
  * damaged text would give a number that looks right. */
 pl_status evaluation_open_valid(pl_run *r);
-/* Scores the newest versions in a run's store, also while it trains. `wish` may be
- * NULL. */
+/* Scores the versions in a run's store that `wish` names, also while it trains; NULL:
+ * the newest. */
 pl_status evaluate(pl_run *r, pl_store *store, const evaluation_wish *wish,
                    evaluation *out);
 void evaluation_clear(evaluation *e);
@@ -97,8 +100,9 @@ static inline int evaluation_path(const evaluation *e, size_t i)
 double evaluation_bits(const evaluation *e, const pl_score *score);
 void evaluation_json(const pl_run *r, const evaluation *e, int indent, pl_buf *out);
 void evaluation_print(const pl_run *r, const evaluation *e);
-/* every_report.c: prints one row for the choice once per document, and one row each for
- * history and oracle per W; and the same as a JSON array. */
+/* every_report.c: the first prints a row for the choice once per document and, for each
+ * W, a row for history and one for oracle; the second makes a JSON array of the
+ * rows. */
 void evaluation_print_every(const evaluation *e);
 pl_json *evaluation_every_json(const evaluation *e);
 /* text_report.c: evaluation_read_text encodes a text with the run's tokenizer and makes

@@ -12,8 +12,8 @@ typedef struct every_row {
     /* by how many percent the perplexity is below that of "once", and the standard
      * error */
     double below, below_error;
-    /* part of the oracle's gain (in nats, same W) that history reaches; NaN in other
-     * rows */
+    /* history's gain in nats over "once", divided by the oracle's for the same W; NaN
+     * in other rows */
     double share;
     /* fraction of choices that changed the path; NaN except in rows of history */
     double changes;
@@ -97,7 +97,8 @@ pl_json *evaluation_every_json(const evaluation *e)
 }
 
 /* Writes "12.3 ±0.4", or only "12.3" if there is just one document and so no error. "±"
- * has two bytes and takes one column, so the text is padded to `width` columns. */
+ * has two bytes and takes one column, so one byte more is needed to fill `width`
+ * columns. */
 static void write_with_error(char out[48], int width, int digits, double value,
                              double error, const char *unit)
 {

@@ -5,9 +5,10 @@
 #include <sys/stat.h>
 
 enum {
-    READ_AT_ONCE = 500, /* versions per tick, so that questions do not wait long */
+    /* versions that a tick reads at most, so that questions do not wait long */
+    READ_AT_ONCE = 500,
     ASK_MS = 1500,
-    ASK_AGAIN_MS = 2000, /* wait after a hub did not answer */
+    ASK_AGAIN_MS = 2000, /* wait this long after the hub did not answer */
     SAMPLE_MS = 1000
 };
 
@@ -55,7 +56,8 @@ static pl_status follow_store(page *p)
 {
     if (!pl_path_exists(p->folder))
         return PL_OK;
-    /* the job has ended, and its last commits may not reach this reader */
+    /* `anew`: the job has ended, and only a reader that is opened now surely sees its
+     * last commits */
     if (p->anew) {
         pl_store_close(&p->store);
         p->anew = false;
@@ -114,8 +116,9 @@ static void add_sample(page *p, int64_t now)
     p->samples[p->n_samples++] = (page_sample){now, done};
 }
 
-/* A job that was killed leaves its hub's address behind. This is not checked by taking
- * the run's lock, because a reader must not block the next `train`. */
+/* Asks the hub for its status. A job that was killed leaves its hub's address behind.
+ * Whether it still runs is not checked by taking the run's lock, because a reader must
+ * not block the next `train`. */
 static void ask_for_status(page *p)
 {
     const int64_t now = pl_now_ms();

@@ -201,7 +201,9 @@ static page_cell *make_cell(page_history *h, page_series *s, int64_t phase)
             return &s->cells[slot];
         }
         if (h->stride > most)
-            return NULL; /* there are more series than cells */
+            /* even at the largest stride the series need more cells than there may
+             * be */
+            return NULL;
         double_stride(h);
     }
 }
@@ -212,9 +214,9 @@ page_cell *page_history_cell(page_history *h, page_series *s, int64_t phase)
     return phase >= 0 && slot < s->n_cells ? &s->cells[slot] : NULL;
 }
 
-/* Every module of a path names the same lease, which counts once. If there is a later
- * lease of the same phase, a rollback came between, and the later lease replaces the
- * earlier one. */
+/* Adds one contribution to its path's cell. All modules of a path name the same lease,
+ * so it counts only once. A later lease of the same phase means that the arm was rolled
+ * back in between; it replaces the earlier one. */
 static void add_contribution(page_history *h, const pl_version *v,
                              const pl_contribution *c)
 {
@@ -286,8 +288,8 @@ static pl_json *rounded(double value)
     return pl_json_make_real(round(1e4 * value) / 1e4);
 }
 
-/* Makes a list [path, phase, phases, loss, tokens, seconds, worker, leased, committed,
- * nats of held-out text]. */
+/* Makes the list of a cell: [path, first phase, number of phases, loss, tokens,
+ * seconds, worker, time of lease, time of commit, nats of held-out text]. */
 static pl_json *cell_json(const page_history *h, int path, size_t slot,
                           const page_cell *c)
 {

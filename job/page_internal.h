@@ -14,7 +14,7 @@ typedef struct page_lease {
     int worker;
 } page_lease;
 
-/* How many steps were done at a time; used for the rate. */
+/* How many inner steps were done by a certain time, to compute the rate. */
 typedef struct page_sample {
     int64_t ms;
     double done;
@@ -48,7 +48,8 @@ PL_MUST_CHECK pl_status page_modules_json(page *p, const pl_page_question *q,
                                           pl_buf *out);
 /* page_state.c */
 void page_state_json(const page *p, pl_buf *out);
-/* Inner steps that are done, and steps in all, of the arms in the hub's status. */
+/* Adds up the inner steps of the arms in the hub's status: those that are done, and
+ * all. */
 void page_work(const pl_json *hub, double *done, double *total);
 
 #endif

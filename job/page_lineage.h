@@ -17,7 +17,8 @@ typedef struct page_node {
      * committed */
     int64_t from_ms, wall_ms;
     double loss, tokens; /* loss: mean over contributors; tokens: sum */
-    /* n: versions in the node (0: none yet); n_contributions: sum over them */
+    /* n: number of versions in the node; n_contributions: contributions to all of
+     * them */
     int n, n_contributions;
     int n_paths; /* number of paths in `paths`, each listed once */
     /* paths that contributed; those that do not fit are left out */

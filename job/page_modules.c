@@ -2,9 +2,9 @@
  * contributors, or how the tensors of one module changed over its versions (page.h).
  *
  * Lineages are in memory. Versions and tensors are read from the store when a browser
- * asks for them. The number of values is limited, because the same thread answers all
- * questions. While the store is being written, a reader may find that a file was just
- * replaced; it then catches up and reads once more. */
+ * asks for them. The number of values that a question may read is limited, because one
+ * thread answers all questions. While the store is being written, a reader may find
+ * that a file was just replaced; it then catches up and reads once more. */
 #include "job/page_internal.h"
 
 #include <math.h>
@@ -15,8 +15,9 @@ enum {
     CONTRIBUTORS_MAX = 512,
     COLUMNS_MAX = 48,
     TENSORS_MAX = 512,
-    COSINE_VALUES_MAX = 1 << 25, /* values of all updates together */
-    HEAT_VALUES_MAX = 1 << 26    /* values of all versions that are compared */
+    /* largest number of values of all updates of a version together */
+    COSINE_VALUES_MAX = 1 << 25,
+    HEAT_VALUES_MAX = 1 << 26 /* largest number of values of all compared versions */
 };
 
 static pl_json *figures(double value, int n)
@@ -44,8 +45,8 @@ static const page_arm *arm_of_module(const page *p, const char *module)
 }
 
 /* ---- lineages ---- */
-/* Names the module of the chapter before whose last version is this module's version
- * 0. */
+/* Sets "before": the module of the chapter before whose last version became this
+ * module's version 0. */
 static void set_module_before(const page *p, const page_arm *a, int module, pl_json *o)
 {
     const page_arm *before = a->arm.before[0] ? arm_of_module(p, a->arm.before) : NULL;
@@ -121,8 +122,8 @@ static pl_status answer_lineage(const page *p, const char *name, pl_buf *out)
 }
 
 /* ---- how updates agree ---- */
-/* Whether an update is a sum: several contributors name the same update if a relay has
- * added theirs. */
+/* Whether the update of this contribution is a sum: if a relay has added updates,
+ * several contributors name the same one. */
 static bool has_sums(const pl_version *v)
 {
     for (int i = 1; i < v->n_contributions; i++)

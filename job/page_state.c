@@ -1,6 +1,6 @@
-/* Writes the state of a run as /state.json (page.h). It stays small: with 4,096 workers
- * and 256 paths it has less than 200 kB, because rows are lists and names appear only
- * once. */
+/* Writes the state of a run as /state.json (page.h). The text stays small (less than
+ * 200 kB with 4,096 workers and 256 paths), because rows are lists without keys and
+ * long names appear only once. */
 #include "job/page_internal.h"
 
 #include <math.h>
@@ -15,7 +15,8 @@ static pl_json *tenths(double value)
                                        : pl_json_make_real(round(10 * value) / 10);
 }
 
-/* Reads a number from the hub's status, which came over the network. */
+/* Reads a whole number from the hub's status. The status came over the network, so the
+ * number may be anything. */
 static int64_t whole(const pl_json *o, const char *key)
 {
     const double value = pl_json_get_real(o, key);
@@ -121,8 +122,8 @@ static int known_worker(const page *p, const char *name, int hint)
     return -1;
 }
 
-/* Appends the positions of "mix/p01.r0" in the lists of arms and paths; -1 if the
- * worker has no task. */
+/* Appends two numbers: the positions of a task's arm and path ("mix/p01.r0") in the
+ * hub's lists; -1 if the worker has no task. */
 static void push_task(const page *p, const char *task, pl_json *row)
 {
     const char *slash = strchr(task, '/');
@@ -309,7 +310,7 @@ static pl_json *arms_list(const page *p)
     return list;
 }
 
-/* Lists the bits per byte of held-out text, from the last evaluation. */
+/* Makes the list of the last evaluation: the bits per byte of held-out text. */
 static pl_json *held_out_list(const pl_json *report)
 {
     static const char *const texts[] = {"arm", "row", "title"};

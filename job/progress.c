@@ -19,7 +19,7 @@ typedef struct progress {
     int64_t drawn_ms;
     double started;
     double first_done;  /* steps that were already done when the wait began */
-    double done, total; /* inner steps of these arms */
+    double done, total; /* inner steps of the arms that are shown */
     double tokens_per_second;
     bool finished;
     char failure[1200];
@@ -52,7 +52,7 @@ static void measure_progress(progress *p, const pl_json *status)
         p->total += pl_json_get_real(a, "tasks") * tau;
         for (size_t k = 0; k < pl_json_count(paths); k++)
             p->done += pl_json_get_real(pl_json_at(paths, k), "step");
-        /* some tasks of this arm will be audited */
+        /* tasks of this arm may still be audited, so it is not done */
         const bool audits = pl_json_get_bool(a, "audits_wait");
         if (pl_json_get_real(a, "tasks_done") >= pl_json_get_real(a, "tasks") &&
             !audits)
@@ -101,7 +101,8 @@ static void put_loss(double loss, pl_buf *out)
  * `columns`. */
 static void arm_line(const pl_json *a, int columns, pl_buf *out)
 {
-    enum { MORE = sizeof "  +123" }; /* and the last column stays free */
+    /* room for the number of paths left out, and a free last column */
+    enum { MORE = sizeof "  +123" };
     const pl_json *paths = pl_json_get(a, "paths");
     size_t n = pl_json_count(paths), shown = 0;
     char name[PL_NAME_MAX];
@@ -210,8 +211,7 @@ static double mean_loss(const pl_json *paths)
     return n > 0 ? sum / n : 0;
 }
 
-/* For output that is not a terminal: one line with the head, each arm's progress, and
- * the workers. */
+/* Prints the progress as one line: for output that is not a terminal. */
 static void draw_line(const progress *p, const pl_json *status)
 {
     pl_buf out = {0};
@@ -285,7 +285,8 @@ pl_status progress_wait(pl_run *r, const char *const *arms, int n_arms, int n_ne
                   .n_needed = n_needed,
                   .started = pl_now()};
     bool first = true;
-    /* Whether the terminal understands cursor movement. */
+    /* The block is redrawn only if the output is a terminal that can move the
+     * cursor. */
     const char *term = getenv("TERM");
     p.tty = isatty(1) == 1 && term && term[0] && strcmp(term, "dumb") != 0;
     while (!p.finished) {
@@ -293,8 +294,8 @@ pl_status progress_wait(pl_run *r, const char *const *arms, int n_arms, int n_ne
         PL_CHECK(poll_once(&p, &first));
         if (p.failure[0]) {
             bool diverged = p.failure_status == PL_ERR_NUMERIC;
-            return pl_fail(p.failure_status, "training cannot go on: %s%s", p.failure,
-                           diverged ? "; a lower train.lr often helps" : "");
+            return pl_fail(p.failure_status, "training cannot continue: %s%s",
+                           p.failure, diverged ? "; a lower train.lr often helps" : "");
         }
         if (!p.finished)
             pl_sleep_ms(POLL_MS);

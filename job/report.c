@@ -34,8 +34,8 @@ static pl_json *result_row_json(const pl_run *r, const evaluation *e,
     return o;
 }
 
-/* Counts the documents that the router, or likelihood, gives to each path; empty if
- * that is not known. */
+/* Lists for each path how many documents the router, or likelihood, gives to it; the
+ * list is empty if that is not known. */
 static pl_json *counts_json(const pl_run *r, const evaluation *e, bool by_likelihood)
 {
     const int n_paths =
@@ -220,11 +220,12 @@ static void print_comparison(const evaluation *e)
             continue;
         gain g = gain_over(e, w);
         if (!isfinite(g.error))
-            say("%s   one held-out document does not tell the mixture from \"%s\"", gap,
-                w->title);
+            say("%s   one held-out document is too few to compare the mixture with "
+                "\"%s\"",
+                gap, w->title);
         else if (fabs(g.percent) <= 2 * g.error)
-            say("%s   the mixture and \"%s\" cannot be told apart: %zu held-out "
-                "documents\n   show differences of %.1f %% and more",
+            say("%s   the mixture and \"%s\" cannot be told apart: with %zu held-out "
+                "documents\n   only differences of %.1f %% or more are certain",
                 gap, w->title, e->n_docs, 2 * g.error);
         else
             say("%s   the mixture is %.1f %% %s than \"%s\"", gap, fabs(g.percent),
@@ -353,13 +354,14 @@ static int find_document(const evaluation *e, int path)
 
 enum { PROMPT = 24 };
 
-/* Fills in the beginning of a held-out document of the path; empty if it has none. */
+/* Fills in the prompt: the beginning of a held-out document of the path, or only BOS if
+ * it has none. Returns its length. */
 static int fill_prompt(const sampling *s, const evaluation *e, int path,
                        int32_t prompt[PROMPT], const char **label)
 {
     int doc = find_document(e, path);
     prompt[0] = PL_TOKEN_BOS;
-    *label = "no held-out document; from nothing";
+    *label = "no held-out document: without a prompt";
     if (doc < 0)
         return 1;
     const pl_token_doc *d = pl_tokens_doc(s->r->valid, e->docs[doc]);
@@ -414,7 +416,7 @@ pl_status evaluation_samples(pl_run *r, pl_store *store, const evaluation *e)
     PL_TRY(pl_try_alloc(pl_topology_path_params(s.topology) * sizeof(float), "a path",
                         (void **)&s.params));
     say("%s", "");
-    say("  how each path goes on with held-out text of its own (begin [...] "
+    say("  how each path continues a held-out text of its own (text [...] "
         "generated)");
     for (int p = 0; p < pl_topology_n_paths(s.topology) && p < 8; p++)
         PL_TRY(sample_path(&s, e, p));

@@ -5,8 +5,8 @@
 
 #include <math.h>
 
-/* Lists that are longer than this are kept in a file, and a fit uses only this much
- * memory. */
+/* The most memory that a list may take. Longer lists are kept in a file, and a router is
+ * fitted to a part of the documents that fits into this memory. */
 enum { ROUTER_BYTES = 1 << 30 };
 
 pl_status routing_alloc(const pl_run *r, uint64_t bytes, const char *what, void **out)
@@ -87,8 +87,9 @@ bool routing_trains(const pl_run *r, uint32_t document)
     return !routing_scores(r, document) && !routing_holds(r, document);
 }
 
-/* Takes the documents that no arm trains on out of the shards, and lists those of each
- * path that are held out. A path that has no others trains on them. */
+/* Removes the documents that no arm trains on from the shards, and lists for each path
+ * those that are held out. If all documents of a path were removed, the path trains on
+ * them anyway. */
 static void drop_untrained(const pl_run *r, routing *g)
 {
     pl_shards *shards = &g->shards;
@@ -113,8 +114,8 @@ static void drop_untrained(const pl_run *r, routing *g)
                     (end - begin) * sizeof *shards->docs);
             kept += end - begin;
             pl_topology_path_name(g->topology, p, name);
-            say("         all %zu documents of %s are set aside (router.share %g, "
-                "train.holdout %g); it trains on them too",
+            say("         all %zu documents of %s would be set aside (router.share %g, "
+                "train.holdout %g), so it trains on them",
                 end - begin, name, r->cfg.em[0] ? r->cfg.share : 0.0, r->cfg.holdout);
         }
         shards->first[p + 1] = kept;
@@ -216,10 +217,10 @@ pl_status routing_fit(pl_run *r, const float *params, routing *g)
     pl_human_bytes((double)features_bytes(g), features);
     pl_human_bytes((double)ROUTER_BYTES, most);
     if (features_bytes(g) > ROUTER_BYTES)
-        say("router   the features of %zu documents are %s and lie on the disk", g->n,
-            features);
+        say("router   the features of %zu documents have %s and are kept on the disk",
+            g->n, features);
     if (stride > 1)
-        say("router   the fit sees one document of %zu, so as to need %s at most",
+        say("router   the router is fitted to one of %zu documents, to use at most %s",
             stride, most);
     PL_CHECK(pl_router_fit(g->features, g->n, g->dim, &options, &g->router));
     return deal(r, g);
@@ -234,9 +235,9 @@ typedef struct splitting {
     pl_buf *lists;           /* [paths of g->topology] documents, uint32_t each */
 } splitting;
 
-/* The child of this path with number `child`. Its modules are the children of the
- * parent's modules; children are numbered like the paths of a topology with as many
- * levels. */
+/* Returns child number `child` of a path. Its modules are children of the parent's
+ * modules. The children of a path are numbered like the paths of a topology in which
+ * each level has the children of one module. */
 static int child_path(const splitting *s, int parent, int child)
 {
     const pl_topology_spec *to = pl_topology_get_spec(s->g->topology);
@@ -252,9 +253,9 @@ static int child_path(const splitting *s, int parent, int child)
     return path;
 }
 
-/* Deals the documents docs [n] of a parent to its children by k-means among them. A
- * child that is nearest to no document shares the documents that are nearest to it with
- * other children. */
+/* Deals the documents docs [n] of a parent to its children by a k-means of these
+ * documents. A child whose centroid is nearest to no document gets the documents that
+ * are nearest to it; other children have them, too. */
 static pl_status deal_to_children(const splitting *s, int parent, int n_children,
                                   const uint32_t *docs, size_t n)
 {
@@ -293,7 +294,8 @@ done:
     return status;
 }
 
-/* If a parent has fewer documents than children, each child gets all of them. */
+/* Deals the documents of a parent to its children. If there are fewer documents than
+ * children, each child gets all of them. */
 static pl_status split_shard(const splitting *s, int parent)
 {
     const pl_shards *before = s->before;
@@ -308,8 +310,8 @@ static pl_status split_shard(const splitting *s, int parent)
     if (n == 0)
         return pl_fail(
             PL_ERR_DATA,
-            "no document of path %s is among the training documents, so none "
-            "can be dealt to the paths that it becomes",
+            "path %s has no training documents, so none can be dealt to the paths "
+            "into which it is split",
             name);
     say("         %s trained on %zu documents, which its %d children share", name, n,
         n_children);
@@ -318,8 +320,8 @@ static pl_status split_shard(const splitting *s, int parent)
     return PL_OK;
 }
 
-/* Makes shards from the lists. A document in the lists of several paths is assigned,
- * where new text is routed, to the first of them. */
+/* Makes shards from the lists. If a document is in the lists of several paths, the
+ * router for new text is fitted as if it belonged to the first of them. */
 static pl_status gather_shards(const splitting *s)
 {
     routing *g = s->g;
@@ -466,7 +468,8 @@ static void say_shard(pl_run *r, const routing *g, int path)
     pl_free(counts);
 }
 
-/* Prints how much of the rows is padding, if packing would save much of it. */
+/* Prints which share of the rows is padding, if it is so large that packing would
+ * help. */
 static void say_padding(const pl_run *r, const routing *g)
 {
     const double least_share = 0.15;
@@ -486,7 +489,7 @@ static void say_padding(const pl_run *r, const routing *g)
  * paths that repeat their shard too often. */
 static void say_shards(pl_run *r, const routing *g)
 {
-    /* up to here, repetition hardly harms (arXiv:2305.16264) */
+    /* up to this number of epochs, repetition hardly harms (arXiv:2305.16264) */
     const double epochs_max = 4;
     int n_paths = g->shards.n_paths, n_over = 0, most = 0, least = 0;
     char name[PL_NAME_MAX];
@@ -538,21 +541,20 @@ static void say_unbalanced(const pl_run *r, const routing *g)
         return;
     pl_human_count(g->alike.weight, tokens);
     if (g->alike.weight <= limit)
-        say("         router.balance asks for %.2f at most; the fit found nothing "
-            "closer",
+        say("         router.balance allows %.2f at most; the fit came no closer",
             1 + c->balance);
     else if (g->alike.n_docs > 1)
-        say("         router.balance asks for %.2f at most, but %zu documents (%s "
+        say("         router.balance allows %.2f at most, but %zu documents (%s "
             "tokens)\n         look the same to the router, which cannot separate them",
             1 + c->balance, g->alike.n_docs, tokens);
     else
-        say("         router.balance asks for %.2f at most, but one document has %s "
+        say("         router.balance allows %.2f at most, but one document has %s "
             "tokens;\n         split it into several documents",
             1 + c->balance, tokens);
 }
 
-/* Prints how well the router matches the domains. Nothing if the corpus has only
- * one. */
+/* Prints how large the largest shard is and, if the corpus has several domains, how
+ * well the router's paths match them. */
 static void say_router(const pl_run *r, const routing *g, const pl_judgement *own,
                        const pl_judgement *eight)
 {

@@ -1,5 +1,5 @@
-/* Private to job: fits the router of a run, measures how good it is, and reports
- * that. */
+/* Private to job: fits the router of a run, deals documents to paths, and reports how
+ * good the shards are. */
 #ifndef PL_JOB_ROUTING_H
 #define PL_JOB_ROUTING_H
 #include "job/run.h"
@@ -7,17 +7,19 @@
 typedef struct shard_size {
     size_t documents;
     double tokens; /* targets in the shard, including those of the routing prefix */
-    double epochs; /* how often the path's whole training goes through its shard */
+    double epochs; /* how often the path's training reads its whole shard */
     double rows;   /* rows of batches in one epoch */
 } shard_size;
 
 typedef struct routing {
     const pl_topology
         *topology;   /* topology of the chapter that trains on the shards; borrowed */
-    float *features; /* [n, dim] */
-    double *tokens;  /* [n] targets of each document, which the router balances */
+    float *features; /* [n, dim] features of each training document */
+    /* [n] number of targets of each document, by which shards are balanced */
+    double *tokens;
     size_t n;
-    pl_alike alike; /* the largest group of documents that begin alike, by tokens */
+    /* of the groups of documents that begin alike, the one with most tokens */
+    pl_alike alike;
     int dim;
     pl_router *router;
     pl_shards shards;
@@ -26,9 +28,10 @@ typedef struct routing {
     uint32_t *held;
     size_t *held_first;    /* [n_paths + 1] */
     pl_prefix_lm *answers; /* fitted to the shards; routes new text */
-    const char *how;       /* "linear": fitted on scores; "split"; NULL: router.kind */
-    int64_t phases;        /* for which the shards are dealt */
-    shard_size *sizes;     /* [n_paths] */
+    /* "linear" (routing_refit) or "split" (routing_split); NULL: router.kind */
+    const char *how;
+    int64_t phases;    /* number of phases that use these shards */
+    shard_size *sizes; /* [n_paths] */
     uint32_t *domains;
 } routing;
 

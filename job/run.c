@@ -116,7 +116,7 @@ static pl_status compare_saved_config(pl_run *r, const config *saved)
     config lengthened = *saved;
     const config *own = &lengthened;
     /* train.more may get longer, with a split or frozen modules where the added phases
-     * begin; nothing else may change. */
+     * begin; no other key that is not local may change. */
     r->lengthened = list_goes_on(saved->more, r->cfg.more);
     if (r->lengthened)
         pl_copy_text(lengthened.more, sizeof lengthened.more, r->cfg.more);
@@ -163,7 +163,7 @@ static pl_status configure_run(const run_request *q, pl_run *r)
     for (int i = 0; i < q->n_sets; i++)
         if (pl_starts_with(q->sets[i], plus))
             return pl_fail(PL_ERR_CONFIG,
-                           "%s lengthens a run that was trained, and %s has none; give "
+                           "%s lengthens a run, but no run was trained in %s yet; give "
                            "a number without +",
                            q->sets[i], r->dir);
     run_file(r, "run.yaml", saved);
@@ -248,10 +248,9 @@ pl_status run_open(const run_request *q, pl_run *r)
     r->started = pl_now();
     PL_CHECK(configure_run(q, r));
     PL_CHECK(run_use_chapter(r, CONFIG_CHAPTERS_MAX));
-    /* Enters the folder and checks whether training has begun. Until then no
-     * configuration is binding: a second command may correct the first. Another command
-     * may begin training before the folder is locked, so this is checked again
-     * afterwards. */
+    /* Locks the folder. Before training has begun, a command may still change the
+     * configuration. Another command may have begun training before the folder was
+     * locked, so this is checked again now. */
     config own;
     r->made = !pl_path_exists(r->dir);
     pl_status status = pl_make_folders(r->dir);

@@ -34,12 +34,12 @@ typedef struct pl_run {
     char dir[PL_PATH_MAX];
     int lock;
     bool made;       /* this command made the folder */
-    bool resumed;    /* a phase of this run was trained before this command started */
-    bool took_saved; /* nothing was trained yet, but run.yaml is there and is used */
+    bool resumed;    /* training in this folder began before this command */
+    bool took_saved; /* nothing was trained yet; the saved run.yaml is used */
     bool lengthened; /* this command appends to train.more of a run that has begun */
     pl_topology *topology; /* topology of the mixture in its last chapter */
     pl_tokens *train, *valid;
-    /* blob with the moments of the base model; none until this process has stored it */
+    /* blob with the base model's moments; zero until this process has stored it */
     pl_hash moments;
     pl_prepare_result data;
     pl_launcher *launcher;
@@ -48,14 +48,15 @@ typedef struct pl_run {
     char hub_address[PL_ADDRESS_MAX], homes_at[PL_HOMES_MAX][PL_ADDRESS_MAX];
     int n_homes, n_workers, n_relays;
     char device[96]; /* device of the job's own workers; "": the job has none */
-    /* GPUs that the job's own workers take in turn; 0: they compute on processors */
+    /* number of GPUs over which the job's own workers are spread; 0: they use
+     * processors */
     int n_gpus;
     char relays_at[RELAYS_MAX][PL_ADDRESS_MAX];
     struct curves *curves; /* eval.tensorboard; NULL: off, or no job */
     double started;
     run_memory planned,
-        /* peak: for each kind, the largest memory of a process that has ended, in
-         * bytes; 0: none has */
+        /* peak: the largest memory in bytes of an ended process of each kind; 0: none
+         * has ended */
         peak;
     volatile sig_atomic_t *stop;
 } pl_run;
@@ -79,8 +80,8 @@ pl_status run_open(const run_request *q, pl_run *r);
 /* Makes the mixture's topology in this chapter the run's topology; in the last chapter
  * if there are fewer. */
 PL_MUST_CHECK pl_status run_use_chapter(pl_run *r, int chapter);
-/* Gives a run in which nothing was trained the configuration of these --set pairs, in
- * the place of the one that it was opened with. */
+/* In a run in which nothing was trained: replaces its configuration by the one that
+ * these --set pairs give. */
 pl_status run_lay(pl_run *r, const char *const *sets, int n_sets);
 /* Number of workers that a job with this configuration starts on this machine, which
  * has n_gpus GPUs for training. */
@@ -102,7 +103,7 @@ bool run_has_keys(const char *dir);
 /* Makes the keys if there are none. ERR_NOPERM: one of the existing keys was
  * revoked. */
 pl_status run_make_keys(const char *dir);
-/* this process acts with the administrator's key */
+/* From now on this process uses the administrator's key. */
 pl_status run_use_keys(const char *dir);
 char *run_key_file(const char *dir, pl_key_role role, char out[PL_PATH_MAX]);
 char *run_key_list(const char *dir, char out[PL_PATH_MAX]);
@@ -159,15 +160,14 @@ enum { EVALUATION_LOSSES_BYTES = 64 << 20 };
 pl_status run_plan(pl_run *r);
 /* The most bytes that all homes store for the run if nothing is collected. */
 uint64_t run_stored_bytes(const pl_run *r);
-/* prints the highest memory use beside the plan, after all other processes have
- * ended */
+/* Prints the highest memory use of each kind of process, when all others have ended. */
 void run_say_peak(pl_run *r);
 
 /* run_gpu.c: memory that workers take on a GPU. `be` is an open cuda backend. */
 void run_gpu_plan(const pl_run *r, pl_model_plan *out); /* for one worker's model */
 /* Memory of one worker, including the CUDA context of its process. */
 uint64_t run_gpu_worker_bytes(const pl_run *r, const pl_backend *be);
-/* Number of this machine's workers that share its first GPU; no GPU has more. */
+/* Number of this machine's workers that share its first GPU; no other GPU has more. */
 int run_gpu_sharers(const pl_run *r, const pl_backend *be);
 /* ERR_CONFIG with the numbers and the remedy if the workers do not fit on the GPU. */
 pl_status run_gpu_check(const pl_run *r, const pl_backend *be);
@@ -207,28 +207,28 @@ pl_status store_open_run(const char *dir, pl_store **out);
 pl_status run_read_tokenizer(const pl_run *r, pl_buf *bytes);
 pl_status run_load_tokenizer(const pl_run *r, pl_tokenizer **out);
 void run_answer_settings(const pl_run *r, pl_answer_settings *out);
-/* Reads a tag of the mixture. ERR_USAGE: it is one of another arm. Clear it. */
+/* Reads a tag of the mixture, which the caller clears. ERR_USAGE: it is a tag of
+ * another arm. */
 PL_MUST_CHECK pl_status mixture_tag(pl_store *store, const char *name,
                                     pl_snapshot *out);
-/* What of a mixture answers. */
+/* Which versions and paths of a mixture answer. */
 typedef struct mixture_wish {
-    const char *at;      /* a tag of it; NULL: its newest versions */
+    const char *at;      /* a tag of the mixture; NULL: the newest versions */
     const char *without; /* modules whose paths are closed, "L1.E3,B0.E1"; NULL: none */
 } mixture_wish;
-/* Call pl_mixture_close even if opening failed. */
+/* Opens the mixture of a run. Call pl_mixture_close even if this failed. */
 pl_status mixture_open(const char *dir, const mixture_wish *wish, pl_mixture *mix);
 
 /* run_homes.c: adds and removes homes */
-/* Only one process at a time may move names of this run; it holds this lock.
- * ERR_BUSY. */
+/* Takes the lock of the one process that may move names of this run. ERR_BUSY. */
 pl_status run_lock_movers(const pl_run *r, int *lock);
 /* Makes the store part of a new home in a run with n homes, and waits until the home
  * runs. */
 pl_status run_begin_home(pl_run *r, int n);
 /* Removes the last home of a stopped job; `home` counts from 0. */
 pl_status run_drop_home(const char *store, int home);
-/* Reads the weights that are to be changed, or those of an interrupted change. Homes
- * that are in no table yet have weight 0. */
+/* Reads the present weights of the homes, or those of a change that was interrupted. A
+ * home that is in no table yet has weight 0. */
 pl_status run_home_weights(const pl_run *r, pl_places *out);
 /* The same for a stopped job, from the store in `folder` with n homes. */
 pl_status run_stored_weights(const char *folder, int n, pl_places *out,
@@ -253,7 +253,7 @@ pl_status run_see_all_parts(const char *folder, pl_store **store);
 pl_status run_look_at_one_moment(const char *folder, pl_store **store,
                                  int64_t *held_ms);
 
-/* prints a line to stdout, at once */
+/* Prints a line to stdout at once, without buffering. */
 void say(const char *format, ...) PL_PRINTF(1, 2);
 /* Prints one line of JSON to stdout, at once; takes `json`. */
 void say_json(pl_json *json);

@@ -42,15 +42,15 @@ pl_status run_gpu_check(const pl_run *r, const pl_backend *be)
     pl_human_bytes((double)left, text[1]);
     if (each > left)
         return pl_fail(PL_ERR_CONFIG,
-                       "a worker needs %s of a GPU of which %s are free; lower "
+                       "a worker needs %s of GPU memory, but only %s are free; lower "
                        "train.batch%s",
                        text[0], text[1],
                        r->cfg.recompute ? "" : ", or set workers.recompute=true");
     return pl_fail(
         PL_ERR_CONFIG,
-        "%d workers share a GPU of which %s are free, and need %s each, %s "
+        "%d workers share a GPU with %s of free memory, but need %s each, %s "
         "together; set workers.count to %llu or less%s",
         n, text[1], text[0], pl_human_bytes((double)((uint64_t)n * each), text[2]),
         (unsigned long long)(left / each * (uint64_t)be->n_devices),
-        r->cfg.recompute ? "" : "; with workers.recompute=true each is smaller");
+        r->cfg.recompute ? "" : "; with workers.recompute=true each needs less");
 }

@@ -29,21 +29,23 @@ static pl_status check_growth(const pl_run *r, int n)
         return pl_fail(PL_ERR_USAGE, "a job has at most %d homes", PL_HOMES_MAX);
     if (r->cfg.relays > 0)
         return pl_fail(PL_ERR_UNSUPPORTED,
-                       "this job has relays, and a relay stands before one home; stop "
+                       "this job has relays, and a relay serves only one home; stop "
                        "the job and set workers.relay=0");
     if (strcmp(r->cfg.engine, "rocksdb") != 0)
         return pl_fail(PL_ERR_UNSUPPORTED,
-                       "the chunks of this job lie in a storage engine (store.engine), "
-                       "and such a job keeps the homes that it has");
+                       "this job stores its chunks in a storage engine (store.engine), "
+                       "so homes cannot be added");
     if (n == 1 && !r->launcher)
         return pl_fail(
             PL_ERR_BUSY,
-            "the store of this job is in one piece, which is divided only while nobody "
-            "has it open; stop the job, give this command again, and go on. With "
-            "store.homes=2 or more from the beginning homes are added while it runs");
+            "the store of this job is in one piece, and only a stopped job's store can "
+            "be "
+            "divided: stop the job, give this command again, and resume the job. (If a "
+            "run begins with store.homes=2 or more, homes can be added while it "
+            "runs.)");
     if (!r->cfg.attach && !pl_ends_with(r->cfg.home_bind, "*"))
         return pl_fail(PL_ERR_CONFIG,
-                       "net.home is %s, and a home more needs a port of its own; write "
+                       "net.home is %s, but a new home needs its own port; write "
                        "* for the port",
                        r->cfg.home_bind);
     return PL_OK;
@@ -62,7 +64,7 @@ static pl_status await_added_home(pl_run *r, int index)
         if (pl_now_ms() - start > HOME_WAIT_MS)
             return pl_fail(
                 PL_ERR_TIMEOUT,
-                "home %d did not begin within %d s; see %s/log, or start it: `pathloom "
+                "home %d did not start within %d s; see %s/log, or start it: `pathloom "
                 "home --run %s --index %d`; then give this command again",
                 index + 1, HOME_WAIT_MS / 1000, r->dir, r->dir, index + 1);
     }
@@ -107,7 +109,7 @@ pl_status run_home_weights(const pl_run *r, pl_places *out)
     if (out->n == 0)
         pl_places_equal(out, n);
     if (out->n < n)
-        out->n = n; /* with weight 0 */
+        out->n = n; /* homes that were added have weight 0 */
     return PL_OK;
 }
 

@@ -54,7 +54,8 @@ static pl_status put_all(pl_key_list *list, void *context)
     return PL_OK;
 }
 
-/* A job starts no relay by itself, so the relay's key may be missing. */
+/* Whether the job needs this key: one of its own keys, except the relay's, because a
+ * job may have no relay. */
 static bool is_needed(const pl_key_entry *e)
 {
     return pl_starts_with(e->name, PL_KEY_OWN) &&
@@ -85,7 +86,8 @@ static pl_status check_own_keys(const char *dir)
     return status;
 }
 
-/* The list is written last, so a process that finds it finds the keys, too. */
+/* Makes the keys and then the list. A process that finds the list can rely on the
+ * keys. */
 pl_status run_make_keys(const char *dir)
 {
     char path[PL_PATH_MAX];
@@ -94,7 +96,7 @@ pl_status run_make_keys(const char *dir)
         return check_own_keys(dir);
     PL_CHECK(pl_make_folders(pl_join(path, dir, "keys")));
     if (chmod(path, 0700) != 0)
-        return pl_fail(PL_ERR_NOPERM, "cannot keep %s to its owner", path);
+        return pl_fail(PL_ERR_NOPERM, "cannot set the mode of %s to 0700", path);
     for (size_t i = 0; i < N_ROLES; i++)
         PL_CHECK(make_pair(dir, roles[i], &entries[i]));
     return pl_key_list_edit(run_key_list(dir, path), put_all, entries);

@@ -25,7 +25,7 @@ static uint64_t offers(const pl_run *r, const pl_outer *outer)
     return gossips ? 2 * ((n_tasks(r) + workers - 1) / workers) : 0;
 }
 
-/* Memory for code and data of the program and its libraries, in every process. */
+/* Memory that code and data of the program and its libraries take in every process. */
 enum { PROCESS_BYTES = 38 << 20 };
 
 /* Memory for the messages of one transfer that are on their way at the same time: a
@@ -40,11 +40,11 @@ static uint64_t transfer_bytes(uint64_t bytes)
 }
 
 /* A worker's memory: a model for training, its cache, and up to three tasks: one that
- * was fetched (versions and state), one that was just trained (the same, and
+ * was fetched (versions and state), one that was just trained (also with new
  * parameters), and one that is being sent (state and updates). If paths have parameters
- * of their own, each task also has those at its start; if a state is sent in fewer
- * bits, its packed form is added. Updates from mates are added, too. Pages of data
- * files are not counted: the kernel takes them back. */
+ * of their own, each task also has those at its start. Updates from mates and packed
+ * states are added. Pages of data files are not counted, because the kernel takes them
+ * back when memory is short. */
 static uint64_t worker_bytes(const pl_run *r, const pl_outer *outer)
 {
     const pl_arm arm = {.shape = *pl_topology_shape(r->topology),
@@ -73,7 +73,7 @@ static uint64_t worker_bytes(const pl_run *r, const pl_outer *outer)
         plan.params_bytes + plan.grads_bytes + plan.moments_bytes + plan.acts_bytes;
     model += plan.scratch_bytes;
     if (r->n_gpus > 0)
-        model = 0; /* it is in the GPU's memory, which run_gpu_check checks */
+        model = 0; /* the model is in the GPU's memory, which run_gpu_check checks */
     return PROCESS_BYTES + model + (tasks + offers(r, outer)) * path + packed +
            pl_worker_cache_bytes(&arm, r->topology, most) +
            (local < most ? local : most) + transfer_bytes(state * path);
@@ -120,8 +120,8 @@ static uint64_t home_bytes(const pl_run *r, const pl_outer *outer, uint64_t stor
     }
     uint64_t state = (uint64_t)layout_of(outer).n_vectors;
     uint64_t task = (1 + state) * pl_topology_path_params(r->topology) * sizeof(float);
-    /* The number of workers on other machines is not known. Each path has at most one
-     * worker at a time. */
+    /* If the workers are on other machines, their number is not known; then one worker
+     * per path is assumed. */
     uint64_t senders = r->n_workers > 0 ? (uint64_t)r->n_workers : n_tasks(r);
     uint64_t database = stored < WRITTEN_BYTES ? stored : WRITTEN_BYTES;
     uint64_t kept = stored / KEPT_OF < KEPT_BYTES ? stored / KEPT_OF : KEPT_BYTES;
@@ -130,9 +130,9 @@ static uint64_t home_bytes(const pl_run *r, const pl_outer *outer, uint64_t stor
            senders * (task + transfer_bytes(task));
 }
 
-/* The launcher prepares the text, then computes routing features, then scores held-out
- * text; the largest of these counts. Scoring needs one model for inference on about
- * 2048 tokens per processor, and the losses of every path. */
+/* The launcher's memory. It prepares the text, then computes routing features, then
+ * scores held-out text; the largest of these counts. Scoring needs one model for
+ * inference on about 2048 tokens per processor, and the losses of every path. */
 static uint64_t launcher_bytes(const pl_run *r)
 {
     enum { STORE_READER_BYTES = 38 << 20, PATH_LOSSES_BYTES = 4 << 20 };
@@ -159,8 +159,8 @@ static uint64_t launcher_bytes(const pl_run *r)
     return PROCESS_BYTES + (prepares > scores ? prepares : scores);
 }
 
-/* Space that a home keeps free for its commits, and space that its database takes in
- * advance. */
+/* STORE_RESERVE_BYTES: disk space that a home keeps free for its commits.
+ * DATABASE_BYTES: space that its database takes in advance. */
 enum { STORE_RESERVE_BYTES = 64 << 20, DATABASE_BYTES = 48 << 20 };
 
 /* Bytes that the homes keep for the mixture: every version of every chapter. Pending
@@ -208,7 +208,7 @@ static pl_status refuse_shortage(const char *what, uint64_t need, uint64_t have,
                                  const char *remedy)
 {
     char a[16], b[16];
-    return pl_fail(PL_ERR_CONFIG, "this run needs %s of %s but there are %s; %s",
+    return pl_fail(PL_ERR_CONFIG, "this run needs %s of %s, but only %s are free; %s",
                    pl_human_bytes((double)need, a), what,
                    pl_human_bytes((double)have, b), remedy);
 }
@@ -299,7 +299,7 @@ pl_status run_plan(pl_run *r)
     uint64_t memory = r->planned.worker * (uint64_t)r->n_workers +
                       r->planned.home * (uint64_t)r->n_homes + r->planned.hub +
                       r->planned.launcher;
-    say("model    %s%s%s = %d paths; %s parameters a path, %s in all modules",
+    say("model    %s%s%s = %d paths; %s parameters per path, %s in all modules",
         r->cfg.levels, r->cfg.split[0] ? ", split " : "", r->cfg.split,
         pl_topology_n_paths(r->topology),
         pl_human_count((double)pl_topology_path_params(r->topology), text[0]),
@@ -319,7 +319,8 @@ pl_status run_plan(pl_run *r)
             "memory", memory, have,
             "lower workers.count, train.micro_batch, model.context or model.width");
     if (free_disk > 0 && disk > free_disk)
-        return refuse_shortage("disk", disk, free_disk,
-                               "free some, give another --out, or lower train.phases");
+        return refuse_shortage(
+            "disk", disk, free_disk,
+            "free some space, give another --out, or lower train.phases");
     return pl_check_writable(r->dir);
 }

@@ -9,8 +9,8 @@ enum {
     ATTACH_MS = 60000
 };
 
-/* Whether the job is encrypted. A hub and a home that were started by hand may be,
- * whatever the configuration says. */
+/* Whether the job is encrypted. A hub and a home that were started by hand (net.attach)
+ * may use encryption even if the configuration does not ask for it. */
 static bool job_is_encrypted(const pl_run *r)
 {
     return config_encrypts(&r->cfg) || (r->cfg.attach && run_has_keys(r->dir));
@@ -50,7 +50,7 @@ int run_count_relays(const config *c)
     return (int)c->relays < workers ? (int)c->relays : workers;
 }
 
-/* Worker i connects to relay i modulo their number. */
+/* Worker i connects to relay i modulo the number of relays. */
 int run_workers_behind(const config *c, int relay)
 {
     const int n = run_count_relays(c);
@@ -102,8 +102,8 @@ static pl_status start_relay(pl_run *r, int index)
                                sizeof r->relays_at[index]);
 }
 
-/* Called while this process waits for a home. Returns an error if the home has ended
- * for good or Ctrl+C was pressed. */
+/* Called while this process waits for a home. Returns an error if a process of the job
+ * has ended for good, or Ctrl+C was pressed. */
 static pl_status on_home_wait(void *context)
 {
     const pl_run *r = context;
@@ -178,8 +178,8 @@ pl_status run_find_device(pl_run *r)
     return status;
 }
 
-/* Sets *n to the number of homes in the table, if there is one: the others never stored
- * anything. */
+/* Sets *n to the number of homes in the placement table, if there is one: homes that
+ * are not in it never stored anything. */
 static pl_status count_placed(pl_store *first, int *n)
 {
     pl_places places;
@@ -189,9 +189,9 @@ static pl_status count_placed(pl_store *first, int *n)
     return PL_OK;
 }
 
-/* Every part must exist before anything is committed. If one part has commits and
- * another does not exist, that part was lost, and an empty part in its place would hide
- * the loss. */
+/* Checks that no part of the store was lost. All parts are made before anything is
+ * committed. So if one part has commits and another is missing, that part was lost, and
+ * a new empty part would hide the loss. */
 static pl_status check_store_parts(const char *folder, const pl_parts *parts)
 {
     char part[PL_PATH_MAX];
@@ -199,8 +199,8 @@ static pl_status check_store_parts(const char *folder, const pl_parts *parts)
     uint64_t commits = 0;
     if (n_parts == 0 && pl_path_exists(pl_store_part(folder, 0, part)))
         return pl_fail(PL_ERR_DAMAGED,
-                       "%s has parts (home-1 ...) but its file PARTS is gone; write "
-                       "the lines `pathloom parts 1` and their number into it",
+                       "%s has parts (home-1 ...) but its file PARTS is missing; write "
+                       "into it the line `pathloom parts 1` and the number of parts",
                        folder);
     for (int i = 0; i < n_parts; i++) {
         pl_store *store = NULL;
@@ -219,12 +219,13 @@ static pl_status check_store_parts(const char *folder, const pl_parts *parts)
     if (missing < 0 || commits == 0)
         return PL_OK;
     return pl_fail(PL_ERR_DAMAGED,
-                   "%s is missing or empty, and the other parts have %llu commits; "
+                   "%s is missing or empty, but the other parts have %llu commits; "
                    "restore it from a copy",
                    pl_store_part(folder, missing, part), (unsigned long long)commits);
 }
 
-/* Counts the homes. A home that was added later is no change of the configuration. */
+/* Counts the homes, including those that were added to the run later: they do not
+ * change store.homes. */
 static pl_status count_homes(pl_run *r, pl_parts *parts)
 {
     char path[PL_PATH_MAX];
@@ -266,8 +267,8 @@ static pl_status check_store(pl_run *r)
         return PL_OK; /* the next opening has completed it */
     pl_status status = store_open_run(r->dir, &store);
     pl_store_close(&store);
-    /* No error: a home died while it made the store, and the next home will finish
-     * that. */
+    /* If there is no store yet, a home died while it made it; the next home will finish
+     * it. */
     return status == PL_ERR_NOT_FOUND ? PL_OK : status;
 }
 
@@ -355,8 +356,8 @@ static pl_status await_process(const pl_run *r, const char *file, int64_t until_
     return PL_OK;
 }
 
-/* Uses processes that were started by hand or by the machine. They are not ended with
- * this command. */
+/* Uses processes that were started by hand or by the system. This command does not end
+ * them. */
 static pl_status attach(pl_run *r)
 {
     char file[64];
@@ -397,7 +398,8 @@ static pl_status open_launcher(pl_run *r)
     char path[PL_PATH_MAX];
     pl_buf text = {0};
     config c = r->cfg;
-    c.workers = r->n_workers; /* relays count the workers that connect to them */
+    /* each relay computes from this how many workers connect to it */
+    c.workers = r->n_workers;
     pl_conf_write_yaml(&config_table, &c, &text);
     pl_status status =
         pl_replace_file(run_job_file(r->dir, path), pl_buf_text(&text), text.len);
@@ -421,7 +423,8 @@ pl_status run_start_homes(pl_run *r)
     return make_client(r);
 }
 
-/* A process that died and is being restarted will soon write its address. */
+/* Waits up to SOON_MS for each address, because a process that is being restarted will
+ * soon write it. */
 pl_status run_find_homes(pl_run *r)
 {
     enum { SOON_MS = 5000 };
@@ -435,10 +438,9 @@ pl_status run_find_homes(pl_run *r)
         if (i + 1 == r->n_homes && !pl_store_part_begun(store, &parts, i))
             r->n_homes = i; /* the home was asked for but does not run yet */
         else if (run_await_address(r->dir, file, SOON_MS, r->homes_at[i]) != PL_OK)
-            return pl_fail(
-                PL_ERR_NOT_FOUND,
-                "home %d of %s does not say where it listens; is it running?", i + 1,
-                r->dir);
+            return pl_fail(PL_ERR_NOT_FOUND,
+                           "home %d of %s has not written its address; is it running?",
+                           i + 1, r->dir);
     }
     PL_CHECK(make_client(r));
     if (run_await_address(r->dir, "proc/hub.address", SOON_MS, r->hub_address) != PL_OK)
@@ -459,8 +461,8 @@ pl_status run_tell_homes(pl_run *r)
     return status;
 }
 
-/* Tells the hub about a new home now. When the hub restarts, it reads the homes from
- * the run folder. */
+/* Starts a home that was added and tells the hub. When the hub restarts, it reads the
+ * homes from the run folder. */
 static pl_status add_home(pl_run *r)
 {
     int i = r->n_homes++;
@@ -509,9 +511,9 @@ void run_stop(pl_run *r, bool drain)
     r->peak = (run_memory){.worker = pl_launcher_peak_bytes(r->launcher, "worker"),
                            .home = pl_launcher_peak_bytes(r->launcher, "home"),
                            .hub = pl_launcher_peak_bytes(r->launcher, "hub")};
-    /* With `drain`, tasks of any length are finished; a second Ctrl+C ends this. After
-     * a failure there may be no process that could receive results, so workers get only
-     * a short time. */
+    /* With `drain`, workers may finish tasks of any length, until a second Ctrl+C.
+     * Without it (after a failure) nobody may be left to receive results, so they get
+     * only a short time. */
     pl_launcher_stop(r->launcher, "worker", drain ? DRAIN_MS : ABANDON_MS);
     pl_launcher_stop(r->launcher, "relay", 5000);
     pl_launcher_stop(r->launcher, "hub", 5000);
@@ -551,8 +553,8 @@ pl_status run_watch(pl_run *r, const run_request *q)
     return pl_wire_connect(address, &r->hub);
 }
 
-/* Asks the hub. A job that was killed leaves its hub's address behind, but not its
- * lock. */
+/* Asks the hub for its status. If it does not answer, tests the run's lock: a job that
+ * was killed leaves its hub's address behind, but not its lock. */
 pl_status run_ask_hub(pl_run *r, pl_json **out)
 {
     int lock = -1;
@@ -568,6 +570,6 @@ pl_status run_ask_hub(pl_run *r, pl_json **out)
     }
     return pl_fail(status,
                    "the hub of the job in %s does not answer within %d s; it is "
-                   "starting again, or see %s/log/hub.log",
+                   "starting again or hangs; see %s/log/hub.log",
                    r->dir, WATCH_MS / 1000, r->dir);
 }

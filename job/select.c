@@ -11,7 +11,7 @@
  * The launcher computes the scores, as in the evaluation that follows. The cost is
  * limited: at most VERSIONS_MAX versions, and in total at most the fraction COST of the
  * tokens that the arm trained on (or TARGETS_LEAST per version, if that is more). A
- * choice depends only on versions in the store, and its tag contains no time. So if the
+ * choice depends only on data in the store, and its tag contains no time. So if the
  * launcher is killed here, the next one writes the same bytes. */
 #include "eval/eval.h"
 #include "home/home.h"
@@ -21,7 +21,7 @@
 #include <math.h>
 
 /* Up to TARGETS_LEAST targets of a version may be scored even if that exceeds COST.
- * With fewer documents than DOCUMENTS_LEAST nothing is chosen. */
+ * With fewer documents than DOCUMENTS_LEAST the newest version is taken. */
 enum { VERSIONS_MAX = 32, TARGETS_LEAST = 16384, DOCUMENTS_LEAST = 4 };
 #define COST  0.1
 #define DOUBT 1.0
@@ -33,13 +33,15 @@ typedef struct selection {
     pl_scorer *scorer;
     float *params;        /* parameters of a path */
     pl_snapshot_item *at; /* [n_slots] the versions that `params` has now */
-    int64_t *phases; /* [n_phases] candidates; the last one is the end of the arm */
+    /* [n_phases] the phases after which versions are scored; the last is the arm's
+     * end */
+    int64_t *phases;
     int n_phases;
 } selection;
 
 typedef struct found {
     int64_t phase;
-    /* nats per target: of the chosen version, and of the last version */
+    /* nats per target: of the chosen version, and of the newest version */
     double nats, last_nats;
     size_t n_docs;
 } found;
@@ -75,7 +77,7 @@ pl_status select_put_holdouts(pl_run *r, const pl_arm *arm, const routing *g)
     return status;
 }
 
-/* Empty if the path has none. */
+/* Reads the documents that a path holds out, as a token file; empty if it has none. */
 static pl_status read_holdout(pl_run *r, const pl_topology *t, const char *arm,
                               int path, pl_buf *bytes)
 {
@@ -138,7 +140,8 @@ static double nats_per_target(const pl_score *scores, size_t n)
     return sum.n_targets > 0 ? sum.nats / (double)sum.n_targets : NAN;
 }
 
-/* The documents that are scored: all, or as many as the bound on the cost allows. */
+/* Chooses the documents that are scored: all, or as many as the limit of the cost
+ * allows. */
 static size_t pick_held(const selection *s, const pl_tokens *tokens, uint32_t *docs)
 {
     const pl_inner *inner = &s->arm.inner;
@@ -151,8 +154,9 @@ static size_t pick_held(const selection *s, const pl_tokens *tokens, uint32_t *d
     return pl_pick_documents(tokens, (int)s->r->cfg.prefix, (uint64_t)most, docs, n);
 }
 
-/* Finds the earliest phase with the least loss. scores [2, n]: of the arm's end, and of
- * that phase. Phases whose parameters were collected cannot be chosen. */
+/* Finds the phase with the least loss, the earliest of equals. scores [2, n] gets the
+ * scores at the arm's end, and after that phase. Phases whose parameters were collected
+ * cannot be chosen. */
 static pl_status find_least(selection *s, int path, const pl_tokens *tokens,
                             const uint32_t *docs, pl_score *scores, found *out)
 {
@@ -182,9 +186,9 @@ done:
     return status;
 }
 
-/* The path's newest version answers unless another one is better by more than DOUBT
- * standard errors of the difference over the documents. The least of many
- * noisy numbers is often the least by chance. */
+/* Chooses the phase. The newest version is kept unless another one is better by more
+ * than DOUBT standard errors of the difference over the documents, because the least of
+ * many noisy numbers is often the least by chance. */
 static pl_status compare_phases(selection *s, int path, const pl_tokens *tokens,
                                 found *out)
 {
@@ -267,7 +271,7 @@ static pl_status select_path(selection *s, int path, int *n_new, int *n_earlier)
 }
 
 /* ---- the stage ---- */
-/* Evenly distant phases from 0 to the end. */
+/* Lists at most VERSIONS_MAX phases, evenly spaced from 0 to the end of the arm. */
 static void list_phases(selection *s)
 {
     const int64_t last = s->arm.inner.phases;

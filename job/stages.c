@@ -19,8 +19,8 @@ bool stages_scores(const pl_run *r, uint32_t document)
            pl_counted_targets(r->train, document, (int)r->cfg.prefix) > 0;
 }
 
-/* If documents are dealt anew, the documents that are scored must be long enough to
- * tell the paths apart. */
+/* If documents are dealt anew (router.em), checks that enough documents can be scored:
+ * at least as many as there are paths. */
 static pl_status check_scored(const pl_run *r)
 {
     config_chapter chapters[CONFIG_CHAPTERS_MAX];
@@ -33,10 +33,11 @@ static pl_status check_scored(const pl_run *r)
         n_scored += stages_scores(r, d);
     if (n_scored >= most)
         return PL_OK;
-    return pl_fail(PL_ERR_DATA,
-                   "router.share %g leaves %d documents to tell %d paths apart; give "
-                   "more documents, or a larger share",
-                   r->cfg.share, n_scored, most);
+    return pl_fail(
+        PL_ERR_DATA,
+        "router.share %g sets aside only %d documents that can be scored, but "
+        "%d paths need as many; give more documents, or a larger share",
+        r->cfg.share, n_scored, most);
 }
 
 pl_status stage_data(pl_run *r)
@@ -65,10 +66,11 @@ pl_status stage_data(pl_run *r)
     PL_CHECK(pl_tokens_open(run_file(r, "data/valid.tok", path), true, &r->valid));
     uint32_t n_docs = pl_tokens_n_docs(r->train);
     if ((uint32_t)pl_topology_n_paths(r->topology) > n_docs)
-        return pl_fail(PL_ERR_CONFIG,
-                       "more modules than documents: there are %d paths "
-                       "but only %u documents; give more text or fewer paths",
-                       pl_topology_n_paths(r->topology), n_docs);
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "there are %d paths but only %u training documents, and each path "
+            "needs one; give more text or fewer paths",
+            pl_topology_n_paths(r->topology), n_docs);
     return check_scored(r);
 }
 

@@ -4,15 +4,15 @@
 #include "job/routing.h"
 
 PL_MUST_CHECK pl_status stages_arm_exists(pl_run *r, const char *name, bool *exists);
-/* Whether the paths score this document for router.em. */
+/* Whether the paths score this training document for router.em. */
 bool stages_scores(const pl_run *r, uint32_t document);
-/* A version of a module of the slot, as f32 values `out` [slot->n_params], and their
- * hash. Waits for it, because the homes merge the last round a moment after its updates
- * have arrived. ERR_NOT_FOUND: it does not come, or its parameters were collected. */
+/* Reads a version of a module into `out` [slot->n_params], and its hash. Waits for the
+ * version, because homes merge the last round a moment after its updates have arrived.
+ * ERR_NOT_FOUND: it does not come, or its parameters were collected. */
 PL_MUST_CHECK pl_status stages_read_version(pl_run *r, const char *module,
                                             uint64_t number, const pl_slot *slot,
                                             float *out, pl_hash *params);
-/* Memory for the parameters of a path. */
+/* Allocates memory for the parameters of a path. */
 PL_MUST_CHECK pl_status stages_path_params(const pl_run *r, float **out);
 /* Reads the base model's final parameters from the homes. */
 PL_MUST_CHECK pl_status stages_base_params(pl_run *r, float *params);
@@ -25,9 +25,9 @@ PL_MUST_CHECK pl_status stages_put_arm(pl_run *r, const pl_arm *arm);
 PL_MUST_CHECK pl_status stages_put_shard(pl_run *r, pl_arm *arm, const pl_topology *t,
                                          int path, const uint32_t *docs, size_t n);
 
-/* select.c: stores the documents of each path that are held out of its training, if
- * train.holdout keeps any, as objects "holdout/ARM/pNN"; copies those of another arm;
- * and, when the arm has ended, tags the best version of each path. */
+/* select.c: the first function stores the documents that each path holds out
+ * (train.holdout) as objects "holdout/ARM/pNN"; the second copies those of another arm;
+ * the third tags the best version of each path when the arm has ended. */
 PL_MUST_CHECK pl_status select_put_holdouts(pl_run *r, const pl_arm *arm,
                                             const routing *g);
 PL_MUST_CHECK pl_status select_copy_holdouts(pl_run *r, const pl_topology *t,
@@ -43,7 +43,7 @@ PL_MUST_CHECK pl_status curve_text_copy(pl_run *r, const pl_topology *t,
                                         const pl_arm *from, pl_arm *to);
 
 /* chapters.c: makes chapter `number` (1, 2, ...) of the mixture, when the one before
- * has ended. `arms` are trained meanwhile, and shown. */
+ * has ended. `arms` are trained meanwhile, and their progress is shown. */
 PL_MUST_CHECK pl_status stage_chapter(pl_run *r, int number, const config_chapter *what,
                                       const char *const *arms, int n_arms);
 

@@ -1,5 +1,5 @@
 /* How a command reads or changes a store that the homes of a job may have locked: it
- * opens the part itself, or asks the home that has it (run.h). */
+ * opens the part itself, or asks the home that has locked the part (run.h). */
 #include "job/job.h"
 
 #include <string.h>
@@ -33,7 +33,8 @@ static bool try_store_again(pl_status status, int64_t begun_ms)
     return true;
 }
 
-/* The store of a run lies beside the folder with its processes' addresses. */
+/* Makes a client of the homes of the job whose store is in `folder`. Their addresses
+ * are in RUN/proc, beside the store. */
 static pl_status ask_job_homes(const char *folder, pl_client **out)
 {
     char above[PL_PATH_MAX], path[PL_PATH_MAX], file[64];
@@ -131,16 +132,16 @@ pl_status run_keep_object(const char *folder, pl_store *store, const char *objec
             status = keep_by_home(folder, object, bytes);
         pl_store_close(&writer);
         if (status == PL_ERR_TIMEOUT && !asked_last)
-            asked_last = true; /* the home may have ended meanwhile */
+            asked_last = true; /* the home may have ended meanwhile; try once more */
         else if (!try_store_again(status, begun))
             return status;
     }
 }
 
 /* ---- several parts at one moment ---- */
-/* Shows several parts at one moment while no process writes. Parts are read one after
- * another, and a path's state in a later part may need updates that came into an
- * earlier part in between. *busy: a process is writing. */
+/* Makes the reader show all parts at one moment, by locking all of them. Without that,
+ * parts would be read one after another, and a path's state in a later part could need
+ * updates that an earlier part got in between. *busy: a process has locked a part. */
 static pl_status look_alone(const char *folder, pl_store *store, bool *busy)
 {
     int n = pl_store_n_parts(store), locks[PL_PARTS_MAX];
@@ -157,8 +158,8 @@ static pl_status look_alone(const char *folder, pl_store *store, bool *busy)
     return *busy ? PL_OK : status;
 }
 
-/* Called while the homes do not write. A reader that shows their newest commits then
- * shows the state of all homes at one moment, and continues to show it. */
+/* Makes the homes stop writing for at most `ms`, and lets the reader read their newest
+ * commits. *same: it has exactly these, so it shows all homes at one moment. */
 static pl_status look_still(const char *folder, pl_store *store, pl_client *homes,
                             int64_t ms, bool *same)
 {
@@ -190,11 +191,11 @@ static pl_status look_beside_a_job(const char *folder, pl_store *store,
     }
     pl_client_destroy(&homes);
     if (status == PL_OK && !same)
-        status =
-            pl_fail(PL_ERR_BUSY,
-                    "the homes of %s did not stand still long enough to be seen at one "
-                    "moment (%d tries); try again, or while the job is stopped",
-                    folder, TRIES);
+        status = pl_fail(
+            PL_ERR_BUSY,
+            "the homes of %s did not stop writing long enough for all to be read at "
+            "one moment (%d tries); try again, or stop the job first",
+            folder, TRIES);
     return status;
 }
 

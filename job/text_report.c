@@ -12,7 +12,7 @@ pl_status evaluation_read_text(pl_run *r, const char *path, evaluation_text *out
     PL_TRY(run_load_tokenizer(r, &tokenizer));
     PL_TRY(pl_documents_encode(path, tokenizer, &out->file, &out->sources));
     PL_TRY(pl_tokens_view(out->file.data, out->file.len, path, &r->valid));
-    r->cfg.eval_tokens = 0; /* all tokens of the text */
+    r->cfg.eval_tokens = 0; /* score all tokens of the text */
 done:
     pl_tokenizer_destroy(&tokenizer);
     return status;
@@ -49,8 +49,8 @@ static document_row document_row_of(const pl_run *r, const evaluation *e, size_t
     return row;
 }
 
-/* Skips entries: `sources` is the entry of document `at`; returns the entry of document
- * `to`. */
+/* Skips the names of files: `sources` is the name for document `at`; returns the name
+ * for document `to`. */
 static const char *skip_sources(const char *sources, uint32_t at, uint32_t to)
 {
     for (; at < to; at++)
@@ -114,9 +114,9 @@ void evaluation_print_documents(const pl_run *r, const evaluation *e)
             row.tokens, row.path, margin, row.bits, row.ppl);
     }
     pl_buf_destroy(&name);
-    say("(margin: how many nats the second likeliest path lies behind, over the first "
+    say("(margin: by how many nats the second likeliest path is worse on the first "
         "%lld tokens,\nwhich choose the path and are not scored%s)",
         (long long)r->cfg.prefix, too_short > 0 ? ";" : "");
     if (too_short > 0)
-        say("%zu documents have no token after these, and are left out", too_short);
+        say("%zu documents have no further tokens and are left out", too_short);
 }

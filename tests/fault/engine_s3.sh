@@ -55,7 +55,7 @@ make_corpus base
 (small_job run --set train.tau=1 --set train.phases=1 --set train.base_steps=1 \
     --set store.homes=2 --set store.engine="s3://bucket/run?${url#*\?}" >"$work/run.out" 2>&1) ||
     fail "a run on it"
-refused 69 'keeps the homes that it has' "$pathloom" homes add --run "$work/run"
+refused 69 'homes cannot be added' "$pathloom" homes add --run "$work/run"
 refused 69 'keeps the homes that it has' "$pathloom" homes remove 2 --run "$work/run"
 echo "an S3 keeps what it promises, a store is rebuilt and fenced"
 

@@ -286,7 +286,7 @@ refuse_outer "spread beyond the buffer" 'delayed-nesterov|1/buffer|4 and 0.5' \
 refuse_outer "mates that send parts" 'noloco|topk|use f32, bf16, i8 or i4' \
     outer.method=noloco codec.name=topk
 for method in noloco eager; do
-    refuse_outer "rounded behind others" "others have seen of $method|goes with streaming" \
+    refuse_outer "rounded behind others" "must be f32 with $method|work with streaming only" \
         outer.method=$method outer.own=bf16
 done
 refuse_outer "small ones rounded away" 'codec.residual=i8|topk|bf16' \

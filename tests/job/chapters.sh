@@ -89,7 +89,7 @@ says 'was made with train.more'
 ask data coverage --run "$run" || fail "coverage of four chapters"
 ask store fsck --run "$run" || fail "fsck of four chapters"
 (tiny_job other --set train.phases=+2) >"$work/out" 2>&1 && fail "a new run took +2"
-says 'lengthens a run that was trained'
+says 'lengthens a run, but no run was trained'
 
 # What cannot be is refused before anything runs.
 (tiny_job other --set router.em=9) >"$work/out" 2>&1

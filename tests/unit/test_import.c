@@ -254,7 +254,8 @@ static void tensors_that_are_missing_or_too_many_are_named(void **state)
     refused("odd", PL_ERR_DATA, "has no tensor model.layers.2.mlp.up_proj.weight");
     copy_tensors("odd/whole", "odd/model.safetensors", every,
                  "model.layers.0.self_attn.q_proj.bias");
-    refused("odd", PL_ERR_UNSUPPORTED, "q_proj.bias has no place");
+    refused("odd", PL_ERR_UNSUPPORTED,
+            "Llama has no tensor model.layers.0.self_attn.q_proj.bias");
     pl_import *m = NULL;
     copy_tensors("odd/whole", "odd/model.safetensors", every,
                  "model.layers.0.self_attn.rotary_emb.inv_freq");
@@ -352,7 +353,7 @@ static void a_model_with_qk_norm_is_a_qwen3_model(void **state)
     free(make_folder("qk", &shape, PL_WEIGHT_F32));
     edit_config("qk", "\"Qwen3ForCausalLM\"", "\"LlamaForCausalLM\"");
     edit_config("qk", "\"qwen3\"", "\"llama\"");
-    refused("qk", PL_ERR_UNSUPPORTED, "has no place in our model");
+    refused("qk", PL_ERR_UNSUPPORTED, "models have no tensor");
     free(make_folder("qk", &wide_shape, PL_WEIGHT_F32));
     edit_config("qk", "\"LlamaForCausalLM\"", "\"Qwen3ForCausalLM\"");
     edit_config("qk", "\"llama\"", "\"qwen3\"");
