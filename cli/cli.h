@@ -7,7 +7,7 @@
 extern "C" {
 #endif
 
-/* Each verb has a file of its own, cmd_NAME.c. */
+/* The verbs. Each has a file of its own, cmd_NAME.c. */
 extern const cli_verb verb_train, verb_eval, verb_generate, verb_route, verb_serve,
     verb_export, verb_import, verb_store, verb_check, verb_data, verb_audit,
     verb_status, verb_top, verb_page, verb_doctor, verb_explain, verb_init, verb_bench,
@@ -18,8 +18,8 @@ extern const size_t cli_n_verbs;
 
 /* Prints "pathloom: SENTENCE" and returns the exit code of the status. */
 int cli_fail(pl_status status);
-/* From now on, if a C++ exception is not caught, the process ends as `tell` does: it
- * prints the last error and returns the exit code. */
+/* From now on a C++ exception that nobody catches ends the process like any error:
+ * `tell` prints the last error and returns the exit code. */
 void cli_catch_uncaught(int (*tell)(pl_status status));
 /* The exit code of train when a signal has stopped it. */
 enum { CLI_EXIT_STOPPED = 130 };

@@ -21,19 +21,19 @@ typedef struct audit_call {
 /* ---- all audits ---- */
 static void print_audit(const pl_audit *a)
 {
-    say("%-9s %s phase %lld: %s made it first", pl_verdict_name(a->verdict), a->path,
+    say("%-9s %s phase %lld: done first by %s", pl_verdict_name(a->verdict), a->path,
         (long long)a->phase, a->results[0].worker);
     for (int i = 1; i < a->n; i++) {
         double apart = a->results[i].apart[0];
         if (apart > 0)
-            say("          %s, on %s, is %.3f away from it (%g is allowed)",
+            say("          the result of %s on %s differs by %.3f (%g is allowed)",
                 a->results[i].worker, a->results[i].device, apart, a->tolerance);
         else
-            say("          %s made %s", a->results[i].worker,
-                apart == 0 ? "the same" : "something else");
+            say("          %s got %s result", a->results[i].worker,
+                apart == 0 ? "the same" : "a different");
     }
     if (a->verdict == PL_VERDICT_SETTLED)
-        say("          odd is %s", a->results[a->odd].worker);
+        say("          the odd result is that of %s", a->results[a->odd].worker);
     if (a->reason[0])
         say("          %s", a->reason);
 }
@@ -102,8 +102,8 @@ static pl_status note_worker_version(void *context, const pl_version *v)
     return PL_OK;
 }
 
-/* The command rolls the whole arm back by one version, because its modules were trained
- * together. */
+/* Prints the command that rolls back to before all contributions of the worker. It
+ * rolls the whole arm back, because the arm's modules were trained together. */
 static void print_remedy(const audit_call *call)
 {
     if (call->json || !call->arm[0] || call->arm_first == UINT64_MAX)
@@ -174,10 +174,10 @@ static int run_audit(int argc, char **argv)
 const cli_verb verb_audit = {
     .name = "audit",
     .usage = "audit [WORKER] --run RUN [--json]",
-    .help = "tasks that were done twice, who is fenced, and what a worker contributed "
-            "to",
+    .help = "list audits and fenced workers, or what one worker contributed to",
     .options = options,
     .n_options = CLI_COUNT(options),
-    .notes = "With WORKER: versions that it contributed to, and how to undo them.",
+    .notes = "Audits are tasks that were done twice. With WORKER: lists the versions "
+             "that it contributed to, and how to undo them.",
     .most_words = 1,
     .run = run_audit};

@@ -11,12 +11,13 @@ typedef struct engine_call {
 
 #define MODEL_OPTIONS                                                                  \
     CLI_OPTION("model", CLI_TEXT, engine_call, o.model, "NAME",                        \
-               "laptop, 2m, 13m or 124m (step, generate: all; ops: 13m); 150m or "     \
-               "1.3b: the presets dense-150m and dense-1b, for a GPU"),                \
+               "the model to measure: laptop, 2m, 13m or 124m (default: 13m for ops, " \
+               "else all of these); for a GPU also 150m and 1.3b, the presets "        \
+               "dense-150m and dense-1b"),                                             \
         CLI_SETTINGS(engine_call, settings,                                            \
-                     "model keys of a model of your own (and train.batch)"),           \
+                     "measure your own model: its keys model.*, and train.batch"),     \
         CLI_NUMBER("threads", CLI_INT, engine_call, o.threads, "N", 1, 1024,           \
-                   "of the process (step, ops: 1; generate: all processors)")
+                   "number of threads (step, ops: 1; generate: all processors)")
 
 static const cli_option step_options[] = {
     MODEL_OPTIONS,
@@ -25,16 +26,16 @@ static const cli_option step_options[] = {
     CLI_OPTION("precision", CLI_TEXT, engine_call, o.precision, "P",
                "auto, f32, bf16, f16 or fp8 (auto)"),
     CLI_OPTION("clock", CLI_TEXT, engine_call, o.clock, "NAME",
-               "wall, or cpu: of one thread, on a busy machine (wall)"),
+               "wall: elapsed time; cpu: processor time of one thread, for a busy "
+               "machine (wall)"),
     CLI_OPTION("muon", CLI_FLAG, engine_call, o.muon, NULL,
-               "the step of train.optimizer=muon"),
+               "measure the step with train.optimizer=muon"),
     CLI_NUMBER("muon-rows", CLI_INT, engine_call, o.muon_rows, "N", 0, 1000000,
                "train.muon_rows (64)"),
     CLI_JSON(engine_call, o.json),
     CLI_NUMBER("processes", CLI_INT, engine_call, o.processes, "N", 1, 1024,
-               "step: N processes at once, each held to processors of its own, against "
-               "one with "
-               "as many threads"),
+               "step: run N processes at once, each bound to its own processors, and "
+               "compare them with one process of as many threads"),
 };
 
 static const cli_option generate_options[] = {
@@ -95,7 +96,7 @@ typedef struct outer_request {
 
 static const cli_option codec_options[] = {
     CLI_OPTION("run", CLI_TEXT, outer_request, run, "RUN",
-               "updates of this run; else a small model is trained for them"),
+               "take the updates of this run; without it a small model is trained"),
     CLI_JSON(outer_request, json),
 };
 static const cli_option outer_options[] = {CLI_JSON(outer_request, json)};
@@ -105,32 +106,33 @@ enum { N_SUBJECTS = 5 };
 static const cli_verb subjects[N_SUBJECTS] = {
     {.name = "bench step",
      .usage = "bench step [--model NAME] [--processes N] [--json]",
-     .help = "a training step beside its own matrix products",
+     .help = "measure a training step, and its matrix products alone",
      .options = step_options,
      .n_options = CLI_COUNT(step_options),
      .run = run_step},
     {.name = "bench ops",
      .usage = "bench ops [--model NAME] [--json]",
-     .help = "each operation beside the best product or the best stream",
+     .help = "measure each operation, and the fastest product and memory stream",
      .options = step_options,
-     /* all of step's options except --processes */
+     /* all options of `step` except the last, --processes */
      .n_options = CLI_COUNT(step_options) - 1,
      .run = run_ops},
     {.name = "bench generate",
      .usage = "bench generate [--model NAME] [--json]",
-     .help = "reading a prompt and writing tokens beside the memory's rate",
+     .help = "measure reading a prompt and writing tokens, and the rate of memory",
      .options = generate_options,
      .n_options = CLI_COUNT(generate_options),
      .run = run_generate_bench},
     {.name = "bench codec",
      .usage = "bench codec [--run RUN] [--json]",
-     .help = "codecs of updates: speed, bytes per parameter, error",
+     .help = "measure the codecs of updates: speed, bytes per parameter, error",
      .options = codec_options,
      .n_options = CLI_COUNT(codec_options),
      .run = run_codec},
     {.name = "bench outer",
      .usage = "bench outer [--json]",
-     .help = "outer steps beside a pass that only touches the same bytes",
+     .help =
+         "measure outer steps, and a pass that only reads and writes the same bytes",
      .options = outer_options,
      .n_options = CLI_COUNT(outer_options),
      .run = run_outer},
@@ -231,9 +233,10 @@ static void explain_bench(int argc, char **argv)
     printf("\nOptions of a subject: `pathloom bench SUBJECT --help`.\n");
 }
 
-const cli_verb verb_bench = {.name = "bench",
-                             .usage = "bench step|ops|generate|codec|outer [OPTIONS]",
-                             .help = "measure parts of it on this machine",
-                             .computes = true,
-                             .run = run_bench,
-                             .explain = explain_bench};
+const cli_verb verb_bench = {
+    .name = "bench",
+    .usage = "bench step|ops|generate|codec|outer [OPTIONS]",
+    .help = "measure how fast parts of pathloom are on this machine",
+    .computes = true,
+    .run = run_bench,
+    .explain = explain_bench};

@@ -12,7 +12,7 @@ typedef struct coverage_call {
     const char *only; /* name of an arm; NULL: all arms */
     const char *of;   /* a domain or a file; NULL: all samples are checked instead */
     pl_subject subject;
-    pl_buf hashes; /* of the file's documents */
+    pl_buf hashes; /* hashes of the file's documents */
     uint64_t n_meant;
     bool json;
     pl_store *store;
@@ -89,8 +89,8 @@ static pl_status add_document_hash(void *context, const pl_document *document)
     return PL_OK;
 }
 
-/* A single file of the corpus was cut into documents (data.cut), a file of a folder was
- * not, so the documents are looked for in both forms. */
+/* Reads the documents of --of. If the corpus was a single file, it was cut into
+ * documents (data.cut); a file of a folder was not. So both forms are looked for. */
 static pl_status read_subject(coverage_call *call, const char *dir)
 {
     pl_read_stats stats;
@@ -202,9 +202,9 @@ static pl_status coverage(const char *dir, coverage_call *call)
         o = NULL;
     }
     if (call->n_bad > 0)
-        PL_TRY(pl_fail(
-            PL_ERR_DATA, "%lld of %lld records of phases are not as they must be: %s",
-            (long long)call->n_bad, (long long)call->n_checked, call->example));
+        PL_TRY(pl_fail(PL_ERR_DATA, "%lld of %lld records of phases are wrong: %s",
+                       (long long)call->n_bad, (long long)call->n_checked,
+                       call->example));
     if (!call->json)
         say("every sample of every finished phase counted once: %lld records checked",
             (long long)call->n_checked);
@@ -227,7 +227,7 @@ typedef struct data_request {
 static const cli_option options[] = {
     CLI_RUN(data_request, run),
     CLI_OPTION("of", CLI_TEXT, data_request, of, "WHAT",
-               "how much of the documents of this domain, or of those in this file or "
+               "show how much of the documents of this domain, or in this file or "
                "folder, each path and module was trained on"),
     CLI_JSON(data_request, json)};
 
@@ -238,8 +238,8 @@ static int run_data(int argc, char **argv)
     coverage_call call = {0};
     pl_status status = cli_read(&verb_data, argc, argv, &q, &words);
     if (status == PL_OK && (words.n < 1 || strcmp(words.at[0], "coverage") != 0))
-        status =
-            pl_fail(PL_ERR_USAGE, "data takes the word coverage, and may be an arm");
+        status = pl_fail(PL_ERR_USAGE, "data needs the word coverage, which an arm may "
+                                       "follow: pathloom data coverage [ARM]");
     if (status == PL_OK) {
         call.only = words.n > 1 ? words.at[1] : NULL;
         call.json = q.json;
@@ -252,7 +252,7 @@ static int run_data(int argc, char **argv)
 const cli_verb verb_data = {
     .name = "data",
     .usage = "data coverage [ARM] --run RUN [--of WHAT] [--json]",
-    .help = "which samples the paths were trained on: none lost, none twice",
+    .help = "check that the paths were trained on every sample exactly once",
     .options = options,
     .n_options = CLI_COUNT(options),
     .most_words = 2,

@@ -37,8 +37,9 @@ static const cli_option options[] = {
     CLI_OPTION("run", CLI_TEXT, doctor_request, ask.run, "RUN",
                "folder of the run (pathloom-run)"),
     CLI_OPTION("hub", CLI_TEXT, doctor_request, ask.hub, "ADDRESS",
-               "the way to a hub instead, with --key"),
-    CLI_OPTION("key", CLI_TEXT, doctor_request, ask.key, "FILE", "of an inspector"),
+               "check the connection to this hub instead; needs --key"),
+    CLI_OPTION("key", CLI_TEXT, doctor_request, ask.key, "FILE",
+               "file of the key to connect with"),
     CLI_JSON(doctor_request, json),
 };
 
@@ -63,10 +64,10 @@ static int run_doctor(int argc, char **argv)
     return d.n[HEALTH_FAIL] == 0 ? 0 : pl_status_exit_code(PL_ERR_UNSUPPORTED);
 }
 
-const cli_verb verb_doctor = {.name = "doctor",
-                              .usage = "doctor [--run RUN | --hub ADDRESS --key FILE]",
-                              .help =
-                                  "is this machine fit, and the way to the job free",
-                              .options = options,
-                              .n_options = CLI_COUNT(options),
-                              .run = run_doctor};
+const cli_verb verb_doctor = {
+    .name = "doctor",
+    .usage = "doctor [--run RUN | --hub ADDRESS --key FILE]",
+    .help = "check this machine, a run, or the connection to a job",
+    .options = options,
+    .n_options = CLI_COUNT(options),
+    .run = run_doctor};

@@ -55,7 +55,7 @@ static pl_status read_every(const pl_run *r, const char *text, evaluation_wish *
         if (pl_parse_int(one, &every) != PL_OK || every < 1 || every > 1 << 20)
             return pl_fail(PL_ERR_USAGE,
                            "--every takes numbers of tokens from 1 to 1048576, "
-                           "separated by commas, as 128,64; `%s` is not one",
+                           "separated by commas, such as 128,64, not `%s`",
                            one);
         if (wish->n_every == PL_EVERY_MAX)
             return pl_fail(PL_ERR_USAGE, "--every takes at most %d numbers",
@@ -76,16 +76,16 @@ static const cli_option options[] = {
     CLI_RUN(eval_request, run),
     CLI_ANSWER(eval_request, mixture),
     CLI_OPTION("on", CLI_TEXT, eval_request, on, "FILE",
-               "evaluate this text in place of the held-out text, and show each of its "
-               "documents with the path chosen for it: a text file, JSON lines, a "
+               "evaluate this text instead of the held-out text, and show for each of "
+               "its documents which path was chosen: a text file, JSON lines, a "
                "folder, any of these compressed, or - for standard input"),
     CLI_OPTION("every", CLI_TEXT, eval_request, every, "W,W,...",
-               "also choose the path again every W tokens, by the text before and in "
-               "hindsight, as 128,64,32,16"),
+               "also choose the path again every W tokens, both by the text before and "
+               "in hindsight; for example 128,64,32,16"),
     CLI_SELECT(eval_request, select),
     CLI_JSON(eval_request, json),
     CLI_SETTINGS(eval_request, settings,
-                 "keys that do not change results, as eval.max_tokens"),
+                 "a key that does not change results, such as eval.max_tokens"),
 };
 
 static int run_eval(int argc, char **argv)
@@ -121,7 +121,7 @@ static int run_eval(int argc, char **argv)
 const cli_verb verb_eval = {
     .name = "eval",
     .usage = "eval --run RUN [--on FILE] [--every W,W,...] [--json]",
-    .help = "held-out perplexity of the mixture and its baselines",
+    .help = "measure the perplexity of the mixture and its baselines on held-out text",
     .options = options,
     .n_options = CLI_COUNT(options),
     .computes = true,

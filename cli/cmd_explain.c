@@ -71,7 +71,7 @@ static void print_key(const pl_key *key, bool json)
     } else {
         say("%s\n  meaning  %s\n  value    %s; default %s\n  results  %s", key->name,
             key->help, pl_buf_text(&wanted), initial,
-            key->local ? "do not depend on it: a run may go on with another value"
+            key->local ? "do not depend on it: a run may continue with another value"
                        : "depend on it: it is fixed when a run begins");
     }
     pl_buf_destroy(&wanted);
@@ -131,11 +131,11 @@ static int run_explain(int argc, char **argv)
 const cli_verb verb_explain = {
     .name = "explain",
     .usage = "explain [WORD]",
-    .help = "what a status, exit code, event or key of the configuration means",
+    .help = "explain a status, exit code, event or configuration key",
     .options = options,
     .n_options = CLI_COUNT(options),
     .notes = "WORD is a status (ERR_BUSY), an exit code (75), an event of a log "
-             "(lease.expired) or a key (train.tau). Without one all statuses, codes "
+             "(lease.expired) or a key (train.tau). Without WORD, all statuses, codes "
              "and events are listed.",
     .most_words = CLI_WORDS_MAX,
     .run = run_explain};

@@ -14,21 +14,23 @@ typedef struct request {
 
 static const cli_option options[] = {
     CLI_RUN(request, dir),
-    CLI_OPTION("arm", CLI_TEXT, request, arm, "NAME", "of the run (mix)"),
-    CLI_OPTION("path", CLI_TEXT, request, path, "pNN", "this path"),
+    CLI_OPTION("arm", CLI_TEXT, request, arm, "NAME", "the arm to export from (mix)"),
+    CLI_OPTION("path", CLI_TEXT, request, path, "pNN", "export this path"),
     CLI_OPTION("prompt", CLI_TEXT, request, text, "TEXT",
-               "the path that would answer this text (generate, serve)"),
+               "export the path that would answer this text (as generate and serve "
+               "choose it)"),
     CLI_OPTION("all", CLI_FLAG, request, all, NULL,
-               "every path, each with a name of its own in --out"),
+               "export every path, each to its own folder or file in --out"),
     CLI_OPTION("at", CLI_TEXT, request, at, "N|TAG",
-               "version N of every module, or those of a tag (the newest)"),
+               "version N of every module, or the versions of a tag (the newest)"),
     CLI_SELECT(request, select),
     CLI_OPTION("format", CLI_TEXT, request, format, "NAME",
                "safetensors: a folder for transformers; gguf: a file for llama.cpp "
                "(safetensors)"),
     CLI_OPTION("type", CLI_TEXT, request, type_name, "NAME",
-               "f32, f16, bf16 and, in gguf, q8_0 (f32)"),
-    CLI_OPTION("out", CLI_TEXT, request, out, "PATH", "folder, or FILE.gguf"),
+               "type of the parameters: f32, f16, bf16 or, only with gguf, q8_0 (f32)"),
+    CLI_OPTION("out", CLI_TEXT, request, out, "PATH",
+               "where to write: a folder, or FILE.gguf"),
     CLI_JSON(request, json),
 };
 
@@ -45,7 +47,7 @@ static pl_status parse_export_args(int argc, char **argv, request *q)
     if (q->type_name)
         PL_CHECK(pl_weight_type_parse(q->type_name, &q->type));
     if (!q->out || !q->out[0])
-        return pl_fail(PL_ERR_USAGE, "export needs --out, where to write");
+        return pl_fail(PL_ERR_USAGE, "export needs --out, the folder or file to write");
     if (q->type == PL_WEIGHT_Q8_0 && !q->gguf)
         return pl_fail(
             PL_ERR_USAGE,
@@ -309,7 +311,7 @@ static int run_export(int argc, char **argv)
 const cli_verb verb_export = {
     .name = "export",
     .usage = "export --run RUN --path pNN --out PATH [--format gguf] [--type NAME]",
-    .help = "a path as files for transformers or llama.cpp",
+    .help = "write a path as files for transformers or llama.cpp",
     .options = options,
     .n_options = CLI_COUNT(options),
     .computes = true,

@@ -18,30 +18,33 @@ static const cli_option options[] = {
     CLI_RUN(request, dir),
     CLI_ANSWER(request, wish),
     CLI_OPTION("prompt", CLI_TEXT, request, prompt, "TEXT",
-               "begins the text; its first tokens choose the path"),
-    CLI_OPTION("path", CLI_TEXT, request, path, "pNN", "this path answers"),
+               "beginning of the text; its first tokens choose the path"),
+    CLI_OPTION("path", CLI_TEXT, request, path, "pNN",
+               "this path answers, whatever the prompt"),
     CLI_OPTION("route", CLI_TEXT, request, route, "RULE",
                "router: the router chooses the path; likelihood: the path under which "
                "the prompt's first tokens are likeliest; auto: likelihood, if there "
                "are at most 16 paths (router.answer)"),
     CLI_SELECT(request, select),
     CLI_NUMBER("route-every", CLI_INT, request, every, "W", 1, 1 << 20,
-               "choose the path again every W tokens, by the text before; every path "
-               "is loaded and reads the text"),
+               "choose the path again every W tokens, by the text so far; all paths "
+               "are loaded and read the text"),
     CLI_NUMBER("max-tokens", CLI_INT, request, options.max_tokens, "N", 1, 1 << 20,
-               "at most N tokens (64)"),
+               "write at most N tokens (64)"),
     CLI_NUMBER("temperature", CLI_REAL, request, options.choice.temperature, "X", 0,
-               100, "0 takes the likeliest token, up to 100 (0.8)"),
+               100,
+               "sampling temperature, 0 to 100; 0: always the likeliest token (0.8)"),
     CLI_NUMBER("top-k", CLI_INT, request, options.choice.top_k, "N", 0, 1 << 20,
                "choose among the N likeliest tokens; 0: among all (40)"),
     CLI_NUMBER(
         "top-p", CLI_REAL, request, options.choice.top_p, "X", 0, 1,
-        "choose among the likeliest tokens that have probability X together (0.95)"),
-    CLI_NUMBER("seed", CLI_INT64, request, seed, "N", 0, 9e15, "of the choices (0)"),
+        "choose among the likeliest tokens that together have probability X (0.95)"),
+    CLI_NUMBER("seed", CLI_INT64, request, seed, "N", 0, 9e15,
+               "seed of the random choices (0)"),
     CLI_OPTION("stop", CLI_LIST, request, stop, "TEXT",
-               "ends before this text; may be given 4 times"),
+               "end before this text; may be given up to 4 times"),
     CLI_OPTION("precision", CLI_TEXT, request, precision, "P",
-               "auto, f32, bf16, f16 or int8 (that of the run)"),
+               "auto, f32, bf16, f16 or int8 (the run's)"),
     CLI_JSON(request, json),
 };
 
@@ -83,7 +86,7 @@ typedef struct session {
     pl_decoder **decoders;
     pl_reroute_trace trace;
     pl_buf tokens, text;
-    /* the prompt was already printed; this happens when the first text is there */
+    /* the prompt was printed, which happens together with the first new text */
     bool echoed;
 } session;
 
@@ -97,7 +100,8 @@ static const int32_t *get_session_tokens(const session *s)
     return (const int32_t *)(const void *)s->tokens.data;
 }
 
-/* Uses only one scoring model, because there is only one prompt. */
+/* Chooses the path that answers. One scoring model is enough, because there is only one
+ * prompt. */
 static pl_status choose_prompt_path(session *s)
 {
     const pl_topology *t = s->mix.topology;
@@ -106,7 +110,7 @@ static pl_status choose_prompt_path(session *s)
         return !pl_path_is_closed(&s->mix.settings, s->choice.path)
                    ? PL_OK
                    : pl_fail(PL_ERR_USAGE,
-                             "path %s uses a module that --without leaves out",
+                             "path %s uses a module that --without excludes",
                              s->q->path);
     }
     PL_CHECK(pl_path_chooser_open(&s->mix.settings, s->mix.store, &s->chooser));
@@ -156,7 +160,7 @@ static void add_nats(const session *s, pl_json *o)
     pl_json_set(o, "nats", nats);
 }
 
-/* Prints from which token on each path wrote. */
+/* Adds the list of spans: from which token on which path wrote. */
 static void add_spans(const session *s, pl_json *o)
 {
     pl_json *list = pl_json_array();
@@ -263,7 +267,8 @@ static pl_status generate_rerouted(session *s, pl_generate_result *result)
     s->models = pl_alloc((size_t)n_paths * sizeof *s->models);
     s->decoders = pl_alloc((size_t)n_paths * sizeof *s->decoders);
     PL_CHECK(open_backend(s));
-    int *open = pl_alloc((size_t)n_paths * sizeof *open), n = 0; /* in rising order */
+    /* numbers of the paths that are not closed, in rising order */
+    int *open = pl_alloc((size_t)n_paths * sizeof *open), n = 0;
     pl_status status = PL_OK;
     for (int path = 0; path < n_paths; path++)
         if (!pl_path_is_closed(&s->mix.settings, path)) {
@@ -341,7 +346,7 @@ static int run_generate(int argc, char **argv)
 const cli_verb verb_generate = {.name = "generate",
                                 .usage = "generate --run RUN --prompt TEXT [--path "
                                          "pNN] [--max-tokens N] [--temperature X]",
-                                .help = "text from the path that fits the prompt",
+                                .help = "write text with the path that fits the prompt",
                                 .options = options,
                                 .n_options = CLI_COUNT(options),
                                 .computes = true,

@@ -10,7 +10,7 @@
 
 typedef struct homes_call {
     const char *verb, *words[2], *dir;
-    int n_words, lock; /* lock: held by the only process that may move names */
+    int n_words, lock; /* lock: lock: held by the one process that may move names */
     int64_t weight;
     bool json;
     pl_run r;
@@ -22,7 +22,7 @@ static const cli_option options[] = {
     CLI_OPTION("run", CLI_TEXT, homes_call, dir, "RUN",
                "folder of the run (pathloom-run); the job may be running or stopped"),
     CLI_NUMBER("weight", CLI_INT64, homes_call, weight, "W", 1, PL_WEIGHT_MAX,
-               "of the home that is added (1)"),
+               "weight of the home that is added (1)"),
     CLI_JSON(homes_call, json),
 };
 
@@ -31,8 +31,8 @@ static pl_status read_weight(const char *text, int64_t *out)
     if (pl_parse_int(text, out) == PL_OK && *out >= 1 && *out <= PL_WEIGHT_MAX)
         return PL_OK;
     return pl_fail(PL_ERR_USAGE,
-                   "a weight is 1 to %d, not `%s`; a home of weight 2 gets twice what "
-                   "one of weight 1 gets, and `drain` is for none",
+                   "a weight is 1 to %d, not `%s`; weight 2 means twice as many "
+                   "modules as weight 1; to give a home none, use `homes drain`",
                    PL_WEIGHT_MAX, text);
 }
 
@@ -48,7 +48,7 @@ static pl_status parse_homes_args(int argc, char **argv, homes_call *h)
     return PL_OK;
 }
 
-/* Users count homes from 1, the program from 0. */
+/* Reads the number of a home: users count homes from 1, the program from 0. */
 static pl_status read_home(const homes_call *h, const char *text, int *out)
 {
     int64_t number = 0;
@@ -93,7 +93,7 @@ static void say_report(const homes_call *h)
     row_count(&r, "blobs", m->n_blobs, NULL);
     row_bytes(&r, "bytes", m->bytes, ", %s");
     row_int(&r, "longest_hold_ms", m->longest_hold_ms,
-            "; none stood still for more than %s ms");
+            "; no name was held for more than %s ms");
     row_finish(&r);
 }
 
@@ -118,12 +118,11 @@ static pl_status check_new_home(const homes_call *h, int n, bool *there)
     int64_t wanted = n + 1;
     const char *text = h->words[0];
     if (text && (pl_parse_int(text, &wanted) != PL_OK || wanted < 1 || wanted > n + 1))
-        return pl_fail(PL_ERR_USAGE,
-                       "the next home of this job is home %d, and `%s` cannot be added",
-                       n + 1, text);
+        return pl_fail(PL_ERR_USAGE, "only home %d can be added next, not `%s`", n + 1,
+                       text);
     *there = wanted <= n;
     if (*there && !h->json)
-        say("home %d is there already", (int)wanted);
+        say("home %d exists already", (int)wanted);
     return PL_OK;
 }
 
@@ -252,7 +251,8 @@ static void show_home(const homes_call *h, int home, inventory *v)
 
 static void say_unfinished(void)
 {
-    say("a change of weights was not finished; give it, or another, again");
+    say("a change of weights was interrupted; give that command again, or another "
+        "change");
 }
 
 static pl_status list_homes(homes_call *h)
@@ -317,7 +317,8 @@ done:
     return status;
 }
 
-/* A reader does not lock the run, so the run may be started meanwhile. */
+/* Lists the homes of a running or stopped job. To read a stopped job's store, the run
+ * is not locked, so it may be started meanwhile. */
 static pl_status list_any(homes_call *h)
 {
     bool running = false;
@@ -339,10 +340,10 @@ static pl_status drop_home(homes_call *h)
     bool running = false;
     PL_CHECK(look_at_run(h, &running));
     if (running)
-        return pl_fail(
-            PL_ERR_BUSY,
-            "a home is taken away while the job is stopped; stop it (Ctrl+C drains it, "
-            "and the same command resumes it), then give this again");
+        return pl_fail(PL_ERR_BUSY,
+                       "a home can be removed only while the job is stopped; stop it "
+                       "(Ctrl+C drains it, and the same command resumes it), then give "
+                       "this command again");
     run_file(&h->r, "store", folder);
     PL_CHECK(pl_store_end_copy(folder));
     PL_CHECK(pl_store_count_parts(folder, &parts));
@@ -362,7 +363,7 @@ static const struct {
     int n_words, n_more; /* n_more: number of further words that are optional */
     pl_status (*run)(homes_call *h);
     const char *words;
-    bool by_itself; /* true: the verb opens everything that it needs itself */
+    bool by_itself; /* the verb itself opens what it needs */
 } table[] = {{"list", 0, 0, list_any, "", true},
              {"add", 0, 1, add_next_home, " [HOME]", false},
              {"drain", 1, 0, drain_home, " HOME", false},
@@ -411,22 +412,19 @@ static int run_homes(int argc, char **argv)
 const cli_verb verb_homes = {
     .name = "homes",
     .usage = "homes list|add|drain|remove|move|weight [--run RUN]",
-    .help = "who keeps which modules: several homes, more of them, fewer",
+    .help = "show which home has which modules; add and remove homes",
     .options = options,
     .n_options = CLI_COUNT(options),
-    .notes =
-        "  list                homes, their weights, and how much each has\n"
-        "  add [HOME]          one home more; it gets its share of everything. With "
-        "its\n"
-        "                      number the command may be given again\n"
-        "  drain HOME          everything leaves that home; it goes on running, empty\n"
-        "  remove HOME         a drained home goes for good, the last one, of a "
-        "stopped\n"
-        "                      job\n"
-        "  move NAME HOME      a module, path or object; stays until weights change\n"
-        "  weight HOME W       how much of everything a home has, 1 to 10000\n"
-        "\n"
-        "If it is stopped or killed half-way, nothing is lost: the next change goes on "
-        "from there.",
+    .notes = "  list                lists homes, their weights, and how much each "
+             "has\n  add [HOME]          adds a home, which gets its share of "
+             "everything; with\n                      its number, the command may be "
+             "repeated\n  drain HOME          moves everything off that home, which "
+             "keeps running\n  remove HOME         removes the last home, if it is "
+             "drained and the job is\n                      stopped\n  move NAME HOME  "
+             "    moves a module, path or object until weights change\n  weight HOME W "
+             "      sets how much of everything a home gets, 1 to 10000\n"
+             "\n"
+             "If the command is stopped or killed, nothing is lost: the next change "
+             "continues from there.",
     .most_words = 3,
     .run = run_homes};

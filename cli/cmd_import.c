@@ -10,18 +10,19 @@ enum { CONTEXT_MAX = 2048 };
 
 typedef struct request {
     const char *model, *out;
-    /* settings from --set, followed by those that the model determines */
+    /* the pairs of --set, followed by pairs that the model determines */
     cli_settings settings;
     bool json, force;
 } request;
 
 static const cli_option options[] = {
     CLI_OPTION("out", CLI_TEXT, request, out, "FILE.yaml",
-               "configuration of a run that begins with the model; -: standard output"),
+               "file for the configuration of a run that begins with the model; -: "
+               "standard output"),
     CLI_OPTION("force", CLI_FLAG, request, force, NULL,
-               "replace a FILE.yaml that is there"),
+               "replace FILE.yaml if it exists"),
     CLI_SETTINGS(request, settings,
-                 "any key but those of the model's shape, which are refused"),
+                 "any key except those that the model determines, which are refused"),
     CLI_JSON(request, json),
 };
 
@@ -46,18 +47,18 @@ static pl_status parse_import_args(int argc, char **argv, request *q)
         size_t len = strcspn(pair, "=");
         for (size_t k = 0; k < sizeof shape_keys / sizeof *shape_keys; k++)
             if (strlen(shape_keys[k]) == len && strncmp(pair, shape_keys[k], len) == 0)
-                return pl_fail(PL_ERR_USAGE,
-                               "--set %s: the imported model decides %s; leave it away",
-                               pair, shape_keys[k]);
+                return pl_fail(
+                    PL_ERR_USAGE,
+                    "--set %s: the imported model determines %s; leave it out", pair,
+                    shape_keys[k]);
     }
     if (words.n != 1)
         return pl_fail(PL_ERR_USAGE,
                        "import takes one model, a folder or a .safetensors file");
     q->model = words.at[0];
     if (!q->out || !q->out[0])
-        return pl_fail(
-            PL_ERR_USAGE,
-            "import needs --out FILE.yaml, where to write the configuration");
+        return pl_fail(PL_ERR_USAGE,
+                       "import needs --out FILE.yaml, the file for the configuration");
     if (goes_to_stdout(q))
         return q->json ? pl_fail(PL_ERR_USAGE, "--out - and --json would both write to "
                                                "standard output; give --out FILE.yaml")
@@ -221,7 +222,7 @@ static int run_import(int argc, char **argv)
 const cli_verb verb_import = {
     .name = "import",
     .usage = "import MODEL --out RUN.yaml",
-    .help = "a configuration of a run that begins with a Llama or Qwen3 model",
+    .help = "write a configuration for a run that begins with a Llama or Qwen3 model",
     .options = options,
     .n_options = CLI_COUNT(options),
     .notes = "MODEL is a folder with config.json, safetensors and tokenizer.model.",

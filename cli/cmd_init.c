@@ -30,8 +30,10 @@ static pl_status print_presets(void)
            "replicas", "modules", "all params");
     for (const char *const *name = pl_preset_names(); *name; name++)
         PL_CHECK(print_preset(*name));
-    printf("P is a number of paths or replicas; shown for " FAMILY_NUMBER ".\n"
-           "Settings of one: pathloom init --set preset=NAME\n");
+    printf(
+        "P is a number of paths or replicas; the numbers are shown for P=" FAMILY_NUMBER
+        ".\n"
+        "For the settings of a preset: pathloom init --set preset=NAME\n");
     return PL_OK;
 }
 
@@ -41,12 +43,13 @@ typedef struct init_request {
 } init_request;
 
 static const cli_option options[] = {
-    CLI_SETTINGS(init_request, settings,
-                 "written instead of the default; preset=NAME: a preset"),
+    CLI_SETTINGS(
+        init_request, settings,
+        "write this value instead of the default; preset=NAME applies a preset"),
     CLI_OPTION("list", CLI_FLAG, init_request, list, NULL,
-               "the presets: parameters, paths and modules of each"),
+               "list the presets with their numbers of parameters, paths and modules"),
     CLI_OPTION("reference", CLI_FLAG, init_request, reference, NULL,
-               "the keys as a Markdown page"),
+               "describe all keys as a Markdown page"),
 };
 
 static pl_status print_init_config(const init_request *q)

@@ -1,7 +1,7 @@
 /* pathloom join TOKEN: makes this machine a worker of a job on another machine. The
- * machine's own secret key never leaves it: proved by the token's secret, only the
- * public half is sent, and the hub adds it to its list. The same command may be
- * repeated and uses the same key. */
+ * machine makes a key pair of its own and sends only the public half; the token's
+ * secret proves that it may, and the hub adds the key to its list. The same command may
+ * be repeated and uses the same key. */
 #include "cli/process.h"
 
 #include <errno.h>
@@ -10,14 +10,15 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* There is one key per job; its file is named after the hub's key. */
+/* Names the file of this machine's key. There is one key per job; the file is named
+ * after the hub's key. */
 static pl_status key_path(const pl_address *hub, char out[PL_PATH_MAX])
 {
     char folder[PL_PATH_MAX], key[PL_PUBKEY_TEXT], name[64];
     PL_CHECK(process_user_folder("XDG_CONFIG_HOME", ".config", folder));
     if (chmod(folder, 0700) != 0)
-        return pl_fail(PL_ERR_NOPERM, "cannot keep %s to its owner; give --key FILE",
-                       folder);
+        return pl_fail(PL_ERR_NOPERM,
+                       "cannot set the mode of %s to 0700; give --key FILE", folder);
     pl_pubkey_format(&hub->key, key);
     snprintf(name, sizeof name, "job-%.16s.key", key);
     pl_join(out, folder, name);
@@ -33,8 +34,8 @@ static pl_status own_key(const char *path, pl_keypair *out)
     return pl_keypair_save(path, out);
 }
 
-/* Whether the hub knows the key already. A machine that comes back has used up its
- * token. */
+/* Whether the hub knows the key already. Then the token is not used, because a machine
+ * that comes back has used it up. */
 static bool hub_knows_key(const char *hub, const pl_keypair *own)
 {
     pl_socket *socket = NULL;
@@ -62,9 +63,10 @@ static pl_status enrol(process *p, const pl_keypair *invite, char role[32])
     if (!was_there || !hub_knows_key(p->hub, &own)) {
         status = pl_admission_join(p->hub, invite, &own.open, p->name, role);
         if (status == PL_ERR_NOPERM)
-            status = pl_fail(status, "the hub of this token refuses it: it was used "
-                                     "already, has expired or was revoked; print a new "
-                                     "one there with `pathloom key invite --run RUN`");
+            status =
+                pl_fail(status, "the hub refuses the token: it was used already, has "
+                                "expired or was revoked; print a new one on the hub's "
+                                "machine with `pathloom key invite --run RUN`");
         if (status == PL_OK)
             say("enrolled as %s %s; the key is in %s", role, p->name, p->key);
     }
@@ -72,7 +74,8 @@ static pl_status enrol(process *p, const pl_keypair *invite, char role[32])
     return status;
 }
 
-/* The file may be a pipe, such as the shell makes for <(command). */
+/* Reads the token from a file, which may be a pipe, such as the shell makes for
+ * <(command). */
 static pl_status read_token(const char *path, char out[PL_TOKEN_MAX])
 {
     FILE *file = fopen(path, "re");
@@ -85,8 +88,8 @@ static pl_status read_token(const char *path, char out[PL_TOKEN_MAX])
     return PL_OK;
 }
 
-/* Other users of the machine can read the words of a command line, but not the contents
- * of a file. */
+/* Finds the token: in the command line, in a file or in the environment. Other users of
+ * the machine can read the words of a command line, but not the file. */
 static pl_status find_token(const process *p, const char *word, char out[PL_TOKEN_MAX])
 {
     const char *named = getenv("PATHLOOM_TOKEN");
@@ -129,7 +132,7 @@ static pl_status join_job(process *p, const char *word)
             strcmp(role, "inspector") == 0 ? "status" : role, p->hub, p->key);
         return PL_OK;
     }
-    say("working for %s; Ctrl+C finishes the task and goes", at.endpoint);
+    say("working for %s; Ctrl+C finishes the task and ends", at.endpoint);
     process_open_log(p, "worker");
     PL_CHECK(pl_admission_open(p->key, NULL));
     cli_stop_flag(true);
@@ -138,11 +141,13 @@ static pl_status join_job(process *p, const char *word)
 }
 
 static const cli_option options[] = {
-    CLI_OPTION("token-file", CLI_TEXT, process, token_file, "FILE",
-               "where the token stands, instead of the word; or in PATHLOOM_TOKEN"),
+    CLI_OPTION(
+        "token-file", CLI_TEXT, process, token_file, "FILE",
+        "read TOKEN from this file; it may also be in the environment, PATHLOOM_TOKEN"),
     CLI_OPTION("key", CLI_TEXT, process, key, "FILE",
-               "this machine's key, made if it is not there"),
-    CLI_OPTION("only-enrol", CLI_FLAG, process, only_enrol, NULL, "do not work yet"),
+               "file of this machine's key, which is made if it does not exist"),
+    CLI_OPTION("only-enrol", CLI_FLAG, process, only_enrol, NULL,
+               "only add the key to the job; do not work yet"),
     CLI_SETTINGS(process, settings, "a key that does not change results"),
     COMPUTE_OPTIONS,
     LOG_OPTIONS,
@@ -164,9 +169,9 @@ const cli_verb verb_join = {
     .help = "work for a job on another machine",
     .options = options,
     .n_options = CLI_COUNT(options),
-    .notes = "TOKEN is what `pathloom key invite` printed on the other machine. It is "
-             "good once; the key that is made here goes on being good. Ctrl+C or a "
-             "TERM finishes the task and goes; the same command joins again.",
+    .notes = "TOKEN is what `pathloom key invite` printed on the other machine. It "
+             "works once; the key that is made here stays valid. Ctrl+C or TERM "
+             "finishes the task and ends; the same command joins again.",
     .most_words = 1,
     .computes = true,
     .run = run_join};

@@ -15,16 +15,19 @@ typedef struct key_options {
 
 static const cli_option options[] = {
     CLI_RUN(key_options, run),
-    CLI_OPTION("keys", CLI_TEXT, key_options, list, "FILE", "another list"),
+    CLI_OPTION("keys", CLI_TEXT, key_options, list, "FILE",
+               "use this list of keys (the run's)"),
     CLI_OPTION("hub", CLI_TEXT, key_options, hub, "ADDRESS",
-               "of the hub, if it is not the run's"),
-    CLI_OPTION("role", CLI_TEXT, key_options, role_name, "ROLE",
-               "worker, relay, inspector, home, hub or admin (worker)"),
+               "address of the hub for the token (the run's)"),
+    CLI_OPTION(
+        "role", CLI_TEXT, key_options, role_name, "ROLE",
+        "role of the key: worker, relay, inspector, home, hub or admin (worker)"),
     CLI_NUMBER("uses", CLI_INT64, key_options, uses, "N", 1, 10000,
-               "of an invitation (1)"),
-    CLI_OPTION("expires", CLI_TEXT, key_options, span, "SPAN",
-               "90s, 30m, 24h, 7d; 0: never (invite: 24h, allow: 0)"),
-    CLI_OPTION("name", CLI_TEXT, key_options, name, "NAME", "in the list"),
+               "how many keys an invitation may add (1)"),
+    CLI_OPTION(
+        "expires", CLI_TEXT, key_options, span, "SPAN",
+        "when it expires: after 90s, 30m, 24h, 7d; 0: never (invite: 24h, allow: 0)"),
+    CLI_OPTION("name", CLI_TEXT, key_options, name, "NAME", "its name in the list"),
     CLI_JSON(key_options, json),
 };
 
@@ -162,7 +165,8 @@ static pl_status list_keys(const key_options *o)
     return PL_OK;
 }
 
-/* Makes a name if none was given, so that every entry can be revoked by name. */
+/* Names an entry. If no name was given, one is made, so that every entry can be revoked
+ * by name. */
 static void name_entry(const char *given, const char *kind, pl_key_entry *e)
 {
     char key[PL_PUBKEY_TEXT];
@@ -173,8 +177,9 @@ static void name_entry(const char *given, const char *kind, pl_key_entry *e)
         snprintf(e->name, sizeof e->name, "%s-%.8s", kind, key);
 }
 
-/* A key of the job itself keeps its name, gets the role that the name contains, and
- * never expires. With any other role the job does not work. */
+/* Puts an entry into the list. One of the job's own keys keeps its name, gets the role
+ * that the name contains, and never expires, because the job would not work with
+ * another role. */
 static pl_status put_key_entry(pl_key_list *list, void *context)
 {
     pl_key_entry e = *(const pl_key_entry *)context;
@@ -186,7 +191,7 @@ static pl_status put_key_entry(pl_key_list *list, void *context)
         if (e.expires_s != 0)
             return pl_fail(PL_ERR_NOPERM,
                            "%s is one of the job's own keys, which do not expire; "
-                           "leave --expires away",
+                           "leave --expires out",
                            e.name);
     } else {
         PL_CHECK(pl_key_list_check_name(list, e.name, &e.key));
@@ -206,8 +211,8 @@ static pl_status allow_key(const key_options *o)
     return pl_key_list_edit(path, put_key_entry, &e);
 }
 
-/* Finds the entry with this key or this name. A list that was edited by hand may
- * contain a name twice. */
+/* Finds the entry with this key or this name. ERR_USAGE if several have the name, as in
+ * a list that was edited by hand. */
 static pl_status find_entry(const pl_key_list *list, const char *word,
                             pl_key_entry *out)
 {
@@ -256,9 +261,9 @@ static pl_status revoke_entry(pl_key_list *list, void *context)
     if (pl_starts_with(v->entry.name, PL_KEY_OWN))
         return pl_fail(
             PL_ERR_NOPERM,
-            "%s is one of the job's own keys, without which it cannot start; to "
-            "replace them all stop the job, delete the folder keys of the run and "
-            "start it again, then invite the other machines anew",
+            "%s is one of the job's own keys, without which the job cannot start; to "
+            "replace all of them, stop the job, delete the folder keys of the run, "
+            "start the job again, and invite the other machines anew",
             v->entry.name);
     pl_key_list_revoke(list, &v->entry.key);
     v->n_open = count_invitations(list);
@@ -268,16 +273,15 @@ static pl_status revoke_entry(pl_key_list *list, void *context)
 static void say_revoked(const revocation *v)
 {
     if (v->entry.role == PL_AS_INVITE) {
-        say("the invitation %s is taken back: it enrols nobody from now on",
-            v->entry.name);
+        say("the invitation %s is revoked: it adds no further keys", v->entry.name);
         return;
     }
-    say("%s is revoked: what its key sends is refused from now on, and no invitation "
-        "lets it in again",
+    say("%s is revoked: messages from its key are refused from now on, and no "
+        "invitation can add the key again",
         v->entry.name);
     if (v->n_open > 0)
-        say("%d invitation%s open: whoever has the token can still enrol a new key "
-            "(`pathloom key list`; `key revoke` takes it back)",
+        say("%d invitation%s open: anybody who has the token can still add a new key "
+            "(see `pathloom key list`; `key revoke` ends it)",
             v->n_open, v->n_open > 1 ? "s are" : " is");
 }
 
@@ -304,14 +308,14 @@ static pl_status hub_of(const key_options *o, pl_address *out)
     PL_CHECK(pl_address_parse(text, out));
     if (!out->has_key)
         return pl_fail(PL_ERR_CONFIG,
-                       "the hub at %s is not encrypted: only this machine reaches it. "
-                       "Start the job with --set net.hub=tcp://0.0.0.0:7000 --set "
+                       "the hub at %s is not encrypted, so only this machine can reach "
+                       "it. Start the job with --set net.hub=tcp://0.0.0.0:7000 --set "
                        "net.home=tcp://0.0.0.0:7001",
                        out->endpoint);
     if (!out->host[0])
         return pl_fail(PL_ERR_CONFIG,
-                       "the hub listens at %s, which no token can name; start the job "
-                       "with --set net.hub=tcp://0.0.0.0:7000",
+                       "the hub listens at %s, which other machines cannot reach; "
+                       "start the job with --set net.hub=tcp://0.0.0.0:7000",
                        out->endpoint);
     if (out->is_local)
         fprintf(
@@ -372,15 +376,15 @@ static int run_key(int argc, char **argv)
 const cli_verb verb_key = {
     .name = "key",
     .usage = "key new|show|list|invite|allow|revoke [--run RUN]",
-    .help = "who may connect, and invitations for other machines",
+    .help = "show and change who may connect; invite other machines",
     .options = options,
     .n_options = CLI_COUNT(options),
-    .notes = "  new FILE            make a pair; prints its open half\n"
-             "  show FILE           print the open half\n"
-             "  list                who may connect\n"
-             "  invite              print a command that lets another machine join\n"
-             "  allow KEY           put a key into the list, without an invitation\n"
-             "  revoke NAME|KEY     refuse what it sends from then on; no invitation "
-             "helps it",
+    .notes =
+        "  new FILE            make a key pair; prints its public half\n  show FILE    "
+        "       print the public half of a pair\n  list                list the keys "
+        "that may connect\n"
+        "  invite              print a command that lets another machine join\n"
+        "  allow KEY           put a key into the list, without an invitation\n  "
+        "revoke NAME|KEY     refuse its messages from then on; invitations do not help",
     .most_words = 3,
     .run = run_key};

@@ -10,12 +10,13 @@ typedef struct page_request {
 static const cli_option options[] = {
     CLI_RUN(page_request, dir),
     CLI_OPTION("listen", CLI_TEXT, page_request, front.listen, "ADDRESS",
-               "IPv4:PORT, PORT * for a free one (127.0.0.1:8090)"),
-    CLI_OPTION("token", CLI_TEXT, page_request, front.tokens, "FILE",
-               "names and hashes of tokens, of which a browser needs one, as serve "
-               "--api-keys; needed if other machines can reach the address"),
+               "address to listen at, IPv4:PORT; PORT *: a free one (127.0.0.1:8090)"),
+    CLI_OPTION(
+        "token", CLI_TEXT, page_request, front.tokens, "FILE",
+        "file with names and hashes of tokens, in the form of serve --api-keys; a "
+        "browser then needs a token; required if other machines can reach the address"),
     CLI_OPTION("ready", CLI_TEXT, page_request, ready, "FILE",
-               "gets the address as soon as it listens"),
+               "file that gets the address when the page can be opened"),
 };
 
 /* One thread follows the run and answers all questions. */
@@ -71,8 +72,7 @@ const cli_verb verb_page = {
     .help = "show a run in a browser, while it trains or afterwards",
     .options = options,
     .n_options = CLI_COUNT(options),
-    .notes =
-        "It only reads: nothing in the browser can change the run. Ctrl+C ends it. "
-        "A browser gives its token after # in the address.",
+    .notes = "The page only reads: nothing in the browser can change the run. Ctrl+C "
+             "ends it. A browser's token follows # in the address.",
     .computes = true,
     .run = run_page};

@@ -56,9 +56,9 @@ static const cli_option hub_options[] = {
     PROCESS_OPTIONS,
     LISTEN_OPTIONS("net.hub"),
     CLI_OPTION("home", CLI_LIST, process, homes, "ADDRESS",
-               "of a home; once for each (those of the run)"),
+               "address of a home; give it once for each home (the run's)"),
     CLI_KEY("metrics", process, settings, "HOST:PORT", "net.metrics",
-            "answers Prometheus at /metrics"),
+            "where to serve Prometheus metrics, at /metrics"),
 };
 
 static int run_hub(int argc, char **argv)
@@ -98,7 +98,7 @@ static int run_hub(int argc, char **argv)
 
 const cli_verb verb_hub = {.name = "hub",
                            .usage = "hub --run RUN [--listen ADDRESS]",
-                           .help = "lease tasks to workers",
+                           .help = "run a hub: it gives tasks to workers",
                            .options = hub_options,
                            .n_options = CLI_COUNT(hub_options),
                            .is_process = true,
@@ -108,9 +108,9 @@ const cli_verb verb_hub = {.name = "hub",
 static const cli_option home_options[] = {
     PROCESS_OPTIONS,
     LISTEN_OPTIONS("net.home"),
-    INDEX_OPTION("of a run with several homes this is the I-th"),
+    INDEX_OPTION("this is home I of the run, which has several"),
     CLI_OPTION("store", CLI_TEXT, process, store, "FOLDER",
-               "its store, made if it is not there (that of the run)"),
+               "folder of its store, which is made if it does not exist (the run's)"),
 };
 
 static int run_home(int argc, char **argv)
@@ -137,13 +137,14 @@ static int run_home(int argc, char **argv)
     return process_ended(pl_home_run(&options));
 }
 
-const cli_verb verb_home = {.name = "home",
-                            .usage = "home --run RUN [--index I] [--listen ADDRESS]",
-                            .help = "own a store and apply outer steps",
-                            .options = home_options,
-                            .n_options = CLI_COUNT(home_options),
-                            .is_process = true,
-                            .run = run_home};
+const cli_verb verb_home = {
+    .name = "home",
+    .usage = "home --run RUN [--index I] [--listen ADDRESS]",
+    .help = "run a home: it owns a store and makes versions from updates",
+    .options = home_options,
+    .n_options = CLI_COUNT(home_options),
+    .is_process = true,
+    .run = run_home};
 
 /* ---- worker ---- */
 pl_status process_work(const process *p)
@@ -156,7 +157,8 @@ pl_status process_work(const process *p)
     PL_CHECK(pl_address_parse(p->hub, &hub));
     if (p->offer)
         pl_copy_text(offers, PL_ADDRESS_MAX, p->offer);
-    /* listen as the hub does: a socket in the run's folder, beside the hub's own */
+    /* the hub listens at a socket in the run's folder, so this worker makes one beside
+     * it */
     else if (!hub.host[0])
         pl_address_beside(p->hub, p->name, offers);
     else
@@ -196,11 +198,12 @@ pl_status process_work(const process *p)
 
 static const cli_option worker_options[] = {
     PROCESS_OPTIONS,
-    INDEX_OPTION("of the run's own workers this is the I-th"),
-    CLI_OPTION("hub", CLI_TEXT, process, hub, "ADDRESS",
-               "whose leases it takes: tcp://HOST:PORT#KEY (that of the run)"),
+    INDEX_OPTION("this is worker I of the run's own workers"),
+    CLI_OPTION(
+        "hub", CLI_TEXT, process, hub, "ADDRESS",
+        "address of the hub that gives it tasks: tcp://HOST:PORT#KEY (the run's)"),
     CLI_OPTION("home", CLI_LIST, process, homes, "ADDRESS",
-               "of a relay, asked instead of the home; once for each home"),
+               "address of a relay to use instead of the home; once for each home"),
     COMPUTE_OPTIONS,
 };
 
@@ -209,9 +212,10 @@ static int run_worker(int argc, char **argv)
     process p;
     pl_status status = process_open(&verb_worker, argc, argv, &p);
     if (status == PL_OK)
-        status = needs(p.hub, "worker needs --hub ADDRESS (with --key FILE where it is "
-                              "encrypted), or --run FOLDER; another machine joins with "
-                              "`pathloom join TOKEN`");
+        status = needs(
+            p.hub,
+            "worker needs --run FOLDER, or --hub ADDRESS (with --key FILE if the job "
+            "is encrypted); another machine joins with `pathloom join TOKEN`");
     if (status != PL_OK)
         return cli_fail(status);
     if (!p.name) {
@@ -221,28 +225,29 @@ static int run_worker(int argc, char **argv)
     return process_ended(process_work(&p));
 }
 
-const cli_verb verb_worker = {.name = "worker",
-                              .usage = "worker --run RUN | --hub ADDRESS --key FILE",
-                              .help = "train what the hub leases",
-                              .options = worker_options,
-                              .n_options = CLI_COUNT(worker_options),
-                              .is_process = true,
-                              .computes = true,
-                              .run = run_worker};
+const cli_verb verb_worker = {
+    .name = "worker",
+    .usage = "worker --run RUN | --hub ADDRESS --key FILE",
+    .help = "run a worker: it trains the tasks that the hub gives it",
+    .options = worker_options,
+    .n_options = CLI_COUNT(worker_options),
+    .is_process = true,
+    .computes = true,
+    .run = run_worker};
 
 /* ---- relay ---- */
 static const cli_option relay_options[] = {
     PROCESS_OPTIONS,
     LISTEN_OPTIONS("net.home"),
-    INDEX_OPTION("of several relays of the run this is the I-th"),
+    INDEX_OPTION("this is relay I of the run's relays"),
     CLI_OPTION("home", CLI_LIST, process, homes, "ADDRESS",
-               "of the home, or of a relay before it (that of the run)"),
+               "address of the home, or of the next relay before it (the run's)"),
     CLI_NUMBER("expect", CLI_INT64, process, expect, "N", 0, 1 << 20,
-               "as many workers (or relays) ask here; 0: not known (0)"),
+               "number of workers (or relays) that will connect; 0: unknown (0)"),
     CLI_NUMBER("wait-ms", CLI_INT64, process, wait_ms, "N", 0, 1 << 30,
-               "an update waits at most so long for others (500)"),
+               "how long an update waits for others, at most (500)"),
     CLI_KEY("patience-s", process, settings, "N", "workers.patience_s",
-            "how long the home may be away (60)"),
+            "how many seconds the home may be unreachable (60)"),
 };
 
 static int run_relay(int argc, char **argv)
@@ -253,8 +258,8 @@ static int run_relay(int argc, char **argv)
     if (status == PL_OK)
         status =
             needs(p.homes.n == 1,
-                  "relay needs --home ADDRESS once: of a home, or of the relay before "
-                  "it; another home takes another relay");
+                  "relay needs exactly one --home ADDRESS, that of a home or of the "
+                  "next relay before it; start another relay for another home");
     if (status != PL_OK)
         return cli_fail(status);
     pl_relay_options options = {.home = p.homes.items[0],
@@ -277,9 +282,10 @@ static int run_relay(int argc, char **argv)
 const cli_verb verb_relay = {
     .name = "relay",
     .usage = "relay --home ADDRESS [--expect N] [--wait-ms N]",
-    .help = "add homomorphic updates on their way to a home",
+    .help =
+        "run a relay: it adds updates (of homomorphic codecs) on their way to a home",
     .options = relay_options,
     .n_options = CLI_COUNT(relay_options),
-    .notes = "Workers behind it are started with --home and its address.",
+    .notes = "Give the workers that shall use the relay --home with its address.",
     .is_process = true,
     .run = run_relay};

@@ -15,12 +15,12 @@ typedef struct request {
 static const cli_option options[] = {
     CLI_RUN(request, dir),
     CLI_ANSWER(request, wish),
-    CLI_OPTION("prompt", CLI_TEXT, request, prompt, "TEXT", "the text"),
+    CLI_OPTION("prompt", CLI_TEXT, request, prompt, "TEXT", "the text to route"),
     CLI_OPTION("file", CLI_TEXT, request, file, "FILE",
-               "the text is in this file, of which the first document counts, or comes "
-               "from standard input (-)"),
+               "read the text from this file, or from standard input (-); only its "
+               "first document counts"),
     CLI_OPTION("route", CLI_TEXT, request, route, "RULE",
-               "router, likelihood or auto, as generate takes them (router.answer)"),
+               "router, likelihood or auto, as in `pathloom generate` (router.answer)"),
     CLI_JSON(request, json),
 };
 
@@ -42,8 +42,8 @@ typedef struct routing_call {
     const request *q;
     pl_mixture mix;
     pl_path_chooser *chooser;
-    /* the rule that chooses the path; the mixture's own rule is set to "likelihood"
-     * while both scores are computed */
+    /* the rule that chooses the path; mix.settings.rule is "likelihood", so that both
+     * scores are computed */
     char rule[16];
     pl_buf tokens;
     bool have_text;
@@ -78,7 +78,8 @@ static pl_status read_routed_text(routing_call *call)
                : pl_fail(PL_ERR_DATA, "there is no text in '%s'", call->q->file);
 }
 
-/* Computes both scores, whichever of them decides. */
+/* Computes the likelihood and the router's cost of each path, whichever of them
+ * decides. */
 static pl_status score_paths(routing_call *call)
 {
     pl_mixture *mix = &call->mix;
@@ -109,7 +110,8 @@ static int answering_path(const routing_call *call)
     return call->by_likelihood ? call->likeliest.path : call->router_path;
 }
 
-/* By how much the second best path costs the router more; infinite if there is none. */
+/* The router's cost of the second best path minus that of the best; infinite if there
+ * is only one path. */
 static double router_margin(const routing_call *call)
 {
     double margin = INFINITY;
@@ -128,7 +130,7 @@ static const char *why_of(const routing_call *call)
     if (call->seen < 2)
         return "there is no token that the paths could predict, so the router decides";
     if (strcmp(call->rule, "auto") == 0)
-        return "the router decides, because likelihood would ask more than 16 paths";
+        return "the router decides, because this run has more than 16 paths";
     return "the router decides";
 }
 
@@ -139,10 +141,10 @@ static double posterior_of(const routing_call *call, int path)
 {
     const double *nats = call->likeliest.nats;
     double sum = 0.0;
-    if (nats && !isfinite(nats[path])) /* it is closed (--without) */
+    if (nats && !isfinite(nats[path])) /* the path is closed (--without) */
         return 0.0;
     for (int other = 0; nats && other < call->n_paths; other++)
-        sum += exp(nats[path] - nats[other]); /* 0 for a closed one */
+        sum += exp(nats[path] - nats[other]); /* a closed path adds 0 */
     return nats ? 1.0 / sum : NAN;
 }
 
@@ -185,7 +187,7 @@ static void show_routing(const routing_call *call)
     row_text(&r, "route", call->by_likelihood ? "likelihood" : "router", NULL);
     row_text(&r, "why", why_of(call), "%s");
     row_int(&r, "tokens", (int64_t)(call->tokens.len / sizeof(int32_t)) - 1, NULL);
-    row_int(&r, "tokens_seen", call->seen - 1, "\n%s tokens were looked at");
+    row_int(&r, "tokens_seen", call->seen - 1, "\nthe first %s tokens decide");
     if (call->likeliest.by_likelihood) {
         char likely[PL_NAME_MAX];
         pl_topology_path_name(t, call->likeliest.path, likely);
@@ -232,13 +234,12 @@ static int run_route(int argc, char **argv)
 const cli_verb verb_route = {
     .name = "route",
     .usage = "route --run RUN --prompt TEXT | --file FILE [--json]",
-    .help = "scores of all paths for a text: which one answers, and why",
+    .help = "show the scores of all paths for a text: which one answers, and why",
     .options = options,
     .n_options = CLI_COUNT(options),
     .notes =
         "nats: -log p of the first tokens (router.prefix) under the path. posterior: "
-        "its "
-        "share of the likelihoods of all paths. router cost: the lower the better. *: "
-        "the path that generate, serve and export --prompt take.",
+        "the path's share of the likelihoods of all paths. router cost: lower is "
+        "better. *: the path that generate, serve and export --prompt choose.",
     .computes = true,
     .run = run_route};

@@ -16,8 +16,8 @@ typedef struct request {
     const char *dir;
     mixture_wish wish;
     pl_front_options front;
-    const char *chat;  /* overrides model.chat; NULL: does not */
-    const char *route; /* overrides router.answer; NULL: does not */
+    const char *chat;  /* overrides model.chat; NULL: model.chat counts */
+    const char *route; /* overrides router.answer; NULL: router.answer counts */
     const char *select;
     pl_server_options server;
 } request;
@@ -26,41 +26,45 @@ static const cli_option options[] = {
     CLI_RUN(request, dir),
     CLI_ANSWER(request, wish),
     CLI_OPTION("listen", CLI_TEXT, request, front.listen, "ADDRESS",
-               "IPv4:PORT, PORT * for a free one (127.0.0.1:8080)"),
+               "address to listen at, IPv4:PORT; PORT *: a free one (127.0.0.1:8080)"),
     CLI_OPTION("precision", CLI_TEXT, request, server.precision, "P",
-               "auto, f32, bf16, f16 or int8 (that of the run)"),
+               "auto, f32, bf16, f16 or int8 (the run's)"),
     CLI_NUMBER("threads", CLI_INT, request, server.threads, "N", 1, 1024,
-               "of the models (all processors)"),
-    CLI_NUMBER("slots", CLI_INT, request, server.slots, "N", 1, PL_DECODER_SLOTS_MAX,
-               "requests that a path answers at once, up to 64 (16)"),
-    CLI_NUMBER("paths", CLI_INT, request, server.paths, "N", 0, 1000000,
-               "most paths in memory; 0: as many as half of it holds (0)"),
+               "number of threads that compute (all processors)"),
+    CLI_NUMBER(
+        "slots", CLI_INT, request, server.slots, "N", 1, PL_DECODER_SLOTS_MAX,
+        "number of requests that a path answers at the same time, up to 64 (16)"),
+    CLI_NUMBER(
+        "paths", CLI_INT, request, server.paths, "N", 0, 1000000,
+        "largest number of paths in memory; 0: as many as fit into half of it (0)"),
     CLI_OPTION("route", CLI_TEXT, request, route, "RULE",
-               "which path answers as model auto: router, likelihood or auto, as with "
-               "generate (router.answer)"),
+               "how the path is chosen for requests to model `auto`: router, "
+               "likelihood or auto, as in `pathloom generate` (router.answer)"),
     CLI_SELECT(request, select),
-    CLI_OPTION(
-        "chat", CLI_TEXT, request, chat, "TEMPLATE",
-        "answer conversations, written by this template: chatml, llama2 or plain; "
-        "none: answer none (model.chat)"),
-    CLI_NUMBER("queue", CLI_INT, request, server.queue, "N", 1, 100000,
-               "most requests that wait; more are answered with 429 (256)"),
-    CLI_NUMBER("per-address", CLI_INT, request, server.per_address, "N", 0, 100000,
-               "most requests of one address at once; more are answered with 429; 0: "
-               "no limit, for a server behind a proxy (128)"),
+    CLI_OPTION("chat", CLI_TEXT, request, chat, "TEMPLATE",
+               "template by which conversations are written as prompts: chatml, llama2 "
+               "or plain; none: answer no conversations (model.chat)"),
+    CLI_NUMBER(
+        "queue", CLI_INT, request, server.queue, "N", 1, 100000,
+        "largest number of waiting requests; further ones get HTTP status 429 (256)"),
+    CLI_NUMBER(
+        "per-address", CLI_INT, request, server.per_address, "N", 0, 100000,
+        "largest number of requests of one client address at the same time; further "
+        "ones get HTTP status 429; 0: no limit, for a server behind a proxy (128)"),
     CLI_NUMBER("timeout", CLI_INT, request, server.timeout_s, "S", 1, 86400,
-               "most seconds per request (120)"),
+               "largest number of seconds that a request may take (120)"),
     CLI_OPTION("api-keys", CLI_TEXT, request, front.api_keys, "FILE",
-               "names and hashes of the keys of which a client needs one; all "
-               "endpoints but /health need a key then (no key is needed)"),
-    CLI_OPTION("cors", CLI_TEXT, request, front.cors, "ORIGIN",
-               "web pages of this origin may ask, or of any: * (none)"),
+               "file with names and hashes of clients' keys; with it, every endpoint "
+               "except /health needs a key (no key is needed)"),
+    CLI_OPTION(
+        "cors", CLI_TEXT, request, front.cors, "ORIGIN",
+        "pages of this origin may send requests from a browser; *: any origin (none)"),
     CLI_OPTION("tls-cert", CLI_TEXT, request, front.tls_cert, "FILE",
-               "certificate in PEM, with the chain; HTTPS instead of HTTP"),
+               "certificate with its chain, in PEM: serve HTTPS instead of HTTP"),
     CLI_OPTION("tls-key", CLI_TEXT, request, front.tls_key, "FILE",
                "private key of the certificate, in PEM"),
     CLI_OPTION("log-requests", CLI_FLAG, request, front.log_requests, NULL,
-               "a line to stderr for each request"),
+               "log one line per request to stderr"),
 };
 
 static pl_status parse_serve_args(int argc, char **argv, request *q)
@@ -79,8 +83,8 @@ static pl_status parse_serve_args(int argc, char **argv, request *q)
     return q->route ? config_check_answer("--route", q->route) : PL_OK;
 }
 
-/* After Ctrl+C or TERM, open requests are finished; a second signal ends at once. HUP
- * makes the server read the store again. */
+/* Serves until a signal. After Ctrl+C or TERM, open requests are finished; after a
+ * second signal they are not. HUP makes the server read the store again. */
 static pl_status serve_mixture(request *q)
 {
     pl_status status = PL_OK;
@@ -122,10 +126,11 @@ static int run_serve(int argc, char **argv)
 
 const cli_verb verb_serve = {.name = "serve",
                              .usage = "serve --run RUN [--listen ADDRESS]",
-                             .help = "answer completions over HTTP, as OpenAI's API",
+                             .help = "serve the paths over HTTP, with OpenAI's API",
                              .options = options,
                              .n_options = CLI_COUNT(options),
-                             .notes = "HUP reads the store again; TERM ends when all "
-                                      "is answered, a second one at once.",
+                             .notes =
+                                 "HUP reads the store again. TERM answers all requests "
+                                 "and then ends; a second TERM ends at once.",
                              .computes = true,
                              .run = run_serve};

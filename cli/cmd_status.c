@@ -12,8 +12,9 @@ static bool has_finished(const char *dir)
     return is;
 }
 
-/* A script that starts workers in a cluster uses this to ask whether there is work
- * left: a run without a job must be resumed, or it is finished. */
+/* Answers if no job is running: {"finished": true} if the run is finished, else the
+ * error. So a script that starts workers in a cluster can ask whether there is work
+ * left. */
 static pl_status without_job(const pl_run *r, pl_json **out)
 {
     char sentence[1024];
@@ -93,8 +94,9 @@ static const cli_option options[] = {
     CLI_OPTION("run", CLI_TEXT, status_request, ask.run, "RUN",
                "folder of the run (pathloom-run)"),
     CLI_OPTION("hub", CLI_TEXT, status_request, ask.hub, "ADDRESS",
-               "of a job elsewhere, with --key"),
-    CLI_OPTION("key", CLI_TEXT, status_request, ask.key, "FILE", "of an inspector"),
+               "address of the hub of a job on another machine; needs --key"),
+    CLI_OPTION("key", CLI_TEXT, status_request, ask.key, "FILE",
+               "file of the key to connect with"),
     CLI_JSON(status_request, json),
 };
 
@@ -116,7 +118,7 @@ static int run_status(int argc, char **argv)
         say_json(json);
         json = NULL;
     } else if (status == PL_OK && pl_json_get(json, "finished")) {
-        say("finished: all of %s is trained; see `pathloom eval --run %s`", r.dir,
+        say("finished: the run in %s is trained; see `pathloom eval --run %s`", r.dir,
             r.dir);
     } else if (status == PL_OK) {
         print_status(json);

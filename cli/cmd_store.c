@@ -10,91 +10,88 @@
 
 const store_verb store_verbs[] = {
     {"ls", "[PREFIX]",
-     "heads of modules; with --refs, --objects, --paths or --tags those",
-     "One line a module: its newest version, hash, contributions, size and age. PREFIX "
-     "keeps names that begin with it; of modules and paths the arm may be left out. "
-     "Exit status 66 if there are none.",
+     "list the newest versions of modules; or refs, objects, paths or tags",
+     "One line per module: its newest version, hash, contributions, size and age. Only "
+     "names that begin with PREFIX are listed; names of modules and paths may be given "
+     "without their arm. Exit status 66 if nothing is found.",
      0, 1, TAKES(REFS) | TAKES(OBJECTS) | TAKES(PATHS) | TAKES(TAGS), true, store_ls},
-    {"log", "MODULE[@V]", "versions, newest first, and who made them",
-     "From version V downwards if one is named. --graph draws from which versions it "
-     "was made, one line each, back to the base model: through chapters, to the "
-     "version "
+    {"log", "MODULE[@V]", "list the versions of a module, newest first",
+     "Begins with version V if one is given. --graph draws all versions from which it "
+     "was made, one line each, back to the base model: through chapters, to the version "
      "that a rollback returned to, and to all sources of a merge. --health reads the "
-     "parameters of all versions of the module in its arm and prints for each: lag, "
-     "the "
+     "parameters of all versions of the module in its arm and prints for each: lag, the "
      "cosine of the pseudo-gradients of this version and the one before; gain, the "
      "length of the step over the norm of the updates' mean; step, the same over the "
      "norm of the parameters; transverse, the share of the contributors' updates in "
      "which they disagree.",
      1, 1, TAKES(GRAPH) | TAKES(HEALTH), true, store_log},
-    {"show", "MODULE[@V]|TAG", "all of one version, or of a tag",
-     "Hashes in full, the outer step's coefficients, and every contribution.", 1, 1, 0,
-     true, store_show},
-    {"stat", "", "counts and sizes",
-     "Modules, versions, blobs and chunks; bytes that they stand for, and bytes on "
-     "disk.",
+    {"show", "MODULE[@V]|TAG", "show all details of one version, or of a tag",
+     "Shows full hashes, the coefficients of the outer step, and every contribution.",
+     1, 1, 0, true, store_show},
+    {"stat", "", "count what the store has",
+     "Counts modules, versions, blobs and chunks, their bytes before compression, and "
+     "the bytes on disk.",
      0, 0, 0, true, store_stat},
-    {"du", "", "what the bytes are used for",
-     "One line per use: newest versions, tags, states of paths, objects, updates that "
-     "wait, outer momentum, older versions, changes, updates that were kept. Bytes "
-     "that "
-     "have several uses count for the first of them.",
+    {"du", "", "show what the bytes are used for",
+     "One line per use: newest versions, tags, states of paths, objects, waiting "
+     "updates, outer momentum, older versions, changes, kept updates. Bytes with "
+     "several uses are counted for the first of them.",
      0, 0, 0, true, store_du},
-    {"diff", "A B", "how two versions differ, tensor by tensor",
-     "A and B are a MODULE[@V], or ARM[@V] or TAG for all modules of an arm. A line a "
-     "tensor: relative L2 distance |b - a| / |a|, cosine of a and b, largest absolute "
-     "difference, share of values that changed; then the module's totals. Of modules "
-     "with equal hashes only the total is shown.",
+    {"diff", "A B", "compare two versions, tensor by tensor",
+     "A and B are each a MODULE[@V], or ARM[@V] or TAG for all modules of an arm. One "
+     "line per tensor: relative L2 distance |b - a| / |a|, cosine of a and b, largest "
+     "absolute difference, share of values that changed; then the same for the whole "
+     "module. If two modules have equal hashes, only the last line is shown.",
      2, 2, 0, true, store_diff},
-    {"fsck", "", "check everything, and name each damaged thing",
-     "Every chunk, blob and record against its hash, the chain of commits up to the "
-     "newest acknowledged one, counts of references, versions without gaps, names that "
-     "resolve. Runs beside a job. Exit status 65 if anything is damaged.",
+    {"fsck", "", "check everything, and list what is damaged",
+     "Checks every chunk, blob and record against its hash, the chain of commits up to "
+     "the newest acknowledged one, the counts of references, that no version is "
+     "missing, and that names lead to something. May run while a job trains. Exit "
+     "status 65 if anything is damaged.",
      0, 0, TAKES(QUICK), true, store_fsck},
     {"gc", "", "free the data of old versions",
-     "A dry run without --delete. Records of versions stay, so that history and blame "
-     "are whole. What stays whole: heads and versions 0, the newest N versions of each "
-     "module, versions that a tag names, those that a task may still start from, and "
-     "what is younger than the grace time. --delete needs the job to be stopped; it "
-     "may be killed at any time.",
+     "Without --delete only shows what would be freed. The records of versions always "
+     "stay, for log and blame. The data stay of the newest N versions and version 0 of "
+     "each module, of versions that a tag names or that a task may still start from, "
+     "and of versions younger than the grace time. --delete needs the job to be "
+     "stopped; it may be killed at any time.",
      0, 0, TAKES(DELETE) | TAKES(KEEP) | TAKES(GRACE), true, store_gc},
-    {"tag", "[NAME [AT]]", "name a consistent set of versions; or list, or delete",
-     "AT is a phase that all paths of the arm have finished (the newest, if none is "
-     "given), or head: the newest version of each module as of one commit. Where a "
-     "rollback has given up versions of the newest phase, head is meant if none is "
-     "given. NAME is not an arm's or a module's. gc keeps what a tag names. Also while "
-     "a job runs: its home keeps the tag.",
+    {"tag", "[NAME [AT]]", "name a consistent set of versions; list or delete tags",
+     "AT is a phase that all paths of the arm have finished (default: the newest), or "
+     "head: the newest version of each module at one moment. If a rollback has given "
+     "up versions of the newest phase, the default is head. NAME must not be the name "
+     "of an arm or a module. gc keeps the versions that a tag names. Works also while "
+     "a job runs.",
      0, 2, TAKES(ARM) | TAKES(NOTE) | TAKES(DELETE) | TAKES(FORCE), true, store_tag},
-    {"merge", "TAG SOURCE SOURCE...", "make modules of several, and tag the result",
-     "A SOURCE is a MODULE[@V], a path as p01 or p01@V, or ARM[@V] or TAG for all "
-     "modules of an arm; all are of one kind. TAG names the first source's modules "
-     "with "
-     "the merged ones in their place, and of its arm all others as they are. Modules "
-     "that are the same version in all sources (and in the base) stay. linear: the "
-     "weighted mean; slerp: "
-     "between two, along the arc; ties: the base and the mean of the largest "
-     "differences, value by value of those with the elected sign; task: the base and "
-     "the weighted sum of the differences. What a merged module was made of is in its "
-     "version's record: log and blame show it, verify computes it again. Needs the job "
-     "to be stopped.",
+    {"merge", "TAG SOURCE SOURCE...",
+     "merge modules of several sources, and tag the result",
+     "A SOURCE is a MODULE[@V], a path such as p01 or p01@V, or ARM[@V] or TAG for all "
+     "modules of an arm; all sources must be of the same kind. TAG names all modules "
+     "of the first source's arm, with the merged modules in place of those that were "
+     "merged. A module that is the same version in all sources (and in the base) is "
+     "not merged. Methods: linear: weighted mean; slerp: point on the arc between two "
+     "sources; ties: base plus the mean of the largest differences, for each value only "
+     "those with the majority's sign; task: base plus the weighted sum of the "
+     "differences. The record of a merged version names its sources: log and blame show "
+     "them, verify computes it again. Needs the job to be stopped.",
      2, STORE_WORDS_MAX,
      TAKES(METHOD) | TAKES(WEIGHTS) | TAKES(BASE) | TAKES(DENSITY) | TAKES(SCALE) |
          TAKES(NOTE) | TAKES(FORCE),
      false, store_merge},
     {"rollback", "MODULE|ARM", "make an older version the newest again",
-     "Appends versions with the parameters of --to; nothing is rewritten. Where the "
-     "arm is still training, all its modules and paths move on to the next phase that "
-     "nobody has begun, and `pathloom train` goes on from there; methods whose paths "
-     "keep parameters of their own (noloco, eager, streaming, delayed-nesterov) are "
-     "refused until they have finished. Of several homes all go back or none, whenever "
-     "it is killed. Needs the job to be stopped.",
+     "Appends versions with the parameters of --to; no version is changed. If the arm "
+     "is still training, all its modules and paths move on to the next phase that no "
+     "path has begun, and `pathloom train` continues from there. With noloco, eager, "
+     "streaming and delayed-nesterov, an arm that is still training is refused. If "
+     "there are several homes, all of them go back or none, even if the command is "
+     "killed. Needs the job to be stopped.",
      1, 1, TAKES(TO), false, store_rollback},
-    {"blame", "MODULE[@V]", "workers, paths and data that made a version",
-     "A line a contributor, largest share first. A share is that of the weighted norms "
-     "of the updates: how far each pulled. Samples are numbers in the path's own order "
-     "of its data shard. A version that a rollback made is blamed on those who made "
-     "the one that it went back to; with --history, versions that a rollback gave up "
-     "do not count.",
+    {"blame", "MODULE[@V]", "show which workers, paths and data made a version",
+     "One line per contributor, the largest share first. The share is that of its "
+     "update's weighted norm in the sum over all updates. Samples are numbered in the "
+     "order in which the path draws them from its shard. For a version that a rollback "
+     "made, the contributors of the original version are shown; with --history, "
+     "versions that a rollback gave up do not count.",
      1, 1, TAKES(HISTORY), true, store_blame},
     {"bisect", "", "since which phase a text is predicted worse",
      "A binary search over the phases of the mixture's newest chapter (or of --arm), "
@@ -108,52 +105,53 @@ const store_verb store_verbs[] = {
      store_bisect},
     {"verify", "MODULE[@V]|TAG",
      "recompute the outer step or the merge that made a version",
-     "From the version before it and the updates that were kept (store.keep_updates), "
-     "by the arithmetic of the home, and compares hashes. The newest version needs "
-     "nothing else; older ones need store.keep_momentum as well. With --history every "
-     "version up to this one. Exit status 65 if one is not what its sources make, 66 "
-     "if its sources are not there. With --tasks, each task that contributed is "
-     "trained once more, with all phases of its path before it, and its update "
-     "compared; this takes as long as that training took, needs the versions that it "
-     "began with and a machine of the same kind, and tells nothing of methods whose "
-     "paths keep parameters of their own.",
+     "Recomputes the version from the version before it and the kept updates "
+     "(store.keep_updates), as a home does, and compares the hashes. Versions before "
+     "the newest need store.keep_momentum as well. With --history, checks every "
+     "version up to this one. Exit status 65 if a version differs, 66 if its sources "
+     "are missing. With --tasks, also trains each contributing task again, with all "
+     "earlier phases of its path, and compares its update. This takes as long as that "
+     "training took, needs the versions with which it began and a machine of the same "
+     "kind, and is not possible for methods whose paths keep parameters of their own.",
      1, 1, TAKES(HISTORY) | TAKES(TASKS), true, store_verify},
-    {"cat", "MODULE[@V] [TENSOR]", "parameters to standard output",
-     "All of them, or one tensor, named as diff does. With --object the bytes of an "
-     "object instead. It has no --json.",
+    {"cat", "MODULE[@V] [TENSOR]", "write parameters to standard output",
+     "Writes all parameters, or those of one tensor, named as in diff. With --object "
+     "writes the bytes of an object instead. Has no --json.",
      1, 2, TAKES(FORMAT) | TAKES(OBJECT), true, store_cat},
     {"init", "", "make an empty store",
-     "In --store FOLDER, which must be empty or not be there.", 0, 0, TAKES(ENGINE),
-     false, store_init},
-    {"pack", "", "make old versions smaller now",
-     "A home does it while it has nothing else to do (store.compress); this does it at "
-     "once, and gives the space back to the disk. No version and no hash changes. "
-     "Needs the job to be stopped; may be killed at any time.",
+     "Makes it in --store FOLDER, which must be empty or must not exist.", 0, 0,
+     TAKES(ENGINE), false, store_init},
+    {"pack", "", "compress old versions now",
+     "A home compresses them while it has nothing else to do (store.compress); this "
+     "command does it at once and gives the space back to the disk. No version and no "
+     "hash changes. Needs the job to be stopped; may be killed at any time.",
      0, 0, 0, false, store_pack},
     {"backup", "DIR", "copy the store, also while it is written, and check the copy",
-     "DIR becomes a store of the state at the beginning. Given again, it brings only "
-     "the chunks and records that are new, and drops what is gone; killed, it leaves "
-     "the state before, or does the rest when it is given again. Several homes of a "
-     "job that trains stand still for a moment, so that the copy is what all had at "
-     "once. --quick leaves out reading the copy's bytes.",
+     "Copies the state at the moment when the command starts into the store DIR. If "
+     "DIR has an earlier backup, only new chunks and records are copied, and what is "
+     "gone is deleted. If the command is killed, DIR keeps its earlier state, or the "
+     "same command completes the copy. While a job with several homes trains, the "
+     "homes stop writing for a moment, so that the copy shows all of them at one "
+     "moment. --quick does not read the copied bytes again.",
      1, 1, TAKES(QUICK) | TAKES(FORCE), true, store_backup},
-    {"restore", "DIR|ENGINE", "make the store what its backup is",
-     "The backup is checked first and the result afterwards. A store that has gone on "
-     "since the backup is only replaced with --force. From an ENGINE, as store.engine "
-     "has it, the folder of a store is made anew whose disk is lost: all that was "
-     "acknowledged.",
+    {"restore", "DIR|ENGINE", "replace the store by its backup",
+     "The backup is checked first and the result afterwards. A store with commits "
+     "after the backup is replaced only with --force. With an ENGINE, in the form of "
+     "store.engine, the folder of a store whose disk was lost is made again, with "
+     "everything that was acknowledged.",
      1, 1, TAKES(QUICK) | TAKES(FORCE), false, store_restore},
-    {"push", "FOLDER [MODULE|ARM|TAG]", "bring versions to another store",
-     "All modules, or those named, up to their newest or named version; with the "
-     "definitions of arms, routers and tags. Only what FOLDER lacks is copied; it is "
-     "made if it is not there. Refused where FOLDER went another way.",
+    {"push", "FOLDER [MODULE|ARM|TAG]", "copy versions to another store",
+     "Copies all modules, or those that are named, up to their newest or named "
+     "version, and the definitions of arms, routers and tags. Only what FOLDER lacks "
+     "is copied; FOLDER is made if it does not exist. Refused if FOLDER has a "
+     "different version of the same number.",
      1, 2, 0, true, store_push},
-    {"pull", "FOLDER [MODULE|ARM|TAG]", "the same from another store to this one",
+    {"pull", "FOLDER [MODULE|ARM|TAG]", "copy versions from another store to this one",
      "Needs the job to be stopped.", 1, 2, 0, false, store_pull},
-    {"export", "--out DIR", "a path for transformers, vLLM or llama.cpp",
+    {"export", "--out DIR", "write a path for transformers, vLLM or llama.cpp",
      "The same as `pathloom export`; `pathloom export --help` lists its options.", 0, 0,
      0, false, NULL},
-    {"import", "MODEL --out FILE", "a Llama or Qwen3 model as the base of a new run",
+    {"import", "MODEL --out FILE", "use a Llama or Qwen3 model as the base of a run",
      "The same as `pathloom import`; `pathloom import --help` lists its options.", 0, 0,
      0, false, NULL},
 };
@@ -310,7 +308,7 @@ static int run_store(int argc, char **argv)
 const cli_verb verb_store = {
     .name = "store",
     .usage = "store VERB [WORDS] [--run RUN | --store FOLDER] [--json]",
-    .help = "look into the module store, also while training runs, and tend it",
+    .help = "look into the module store and maintain it, also while training runs",
     .options = options,
     .n_options = CLI_COUNT(options),
     .most_words = 1 + STORE_WORDS_MAX,

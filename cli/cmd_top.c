@@ -19,7 +19,7 @@ typedef struct screen {
 } screen;
 
 /* ---- the terminal ---- */
-/* Makes the terminal deliver keys one by one, without showing them. */
+/* Prepares the terminal: it delivers keys one by one and does not show them. */
 static void enter(screen *s)
 {
     s->tty = isatty(STDOUT_FILENO) && isatty(STDIN_FILENO);
@@ -169,8 +169,8 @@ static void put_path_row(screen *s, const pl_json *arm, size_t i)
                     pl_human_count(pl_json_get_real(path, "tokens"), tokens), held);
 }
 
-/* Draws the mixture, then the other arms, the newest first. Returns the number of paths
- * that did not fit on the screen; the last line shows it. */
+/* Draws the paths of an arm that fit on the screen. Returns `hidden` plus the number of
+ * paths that did not fit. */
 static int put_arm(screen *s, const pl_json *arm, int hidden)
 {
     const double bits = pl_json_get_real(arm, "held_out_bits_per_byte");
@@ -212,8 +212,7 @@ static void draw_screen(screen *s, const pl_json *status)
                 hidden = put_arm(s, pl_json_at(arms, a), hidden);
     if (hidden > 0)
         put_screen_line(
-            s,
-            "... and %d more paths: make the window higher, or see `pathloom status`",
+            s, "... and %d more paths: enlarge the window, or see `pathloom status`",
             hidden);
     if (s->tty)
         printf("\033[H%.*s\033[J", (int)s->text.len, (const char *)s->text.data);
@@ -234,7 +233,8 @@ static bool wait_key(const screen *s)
     return key == 'q' || key == 'Q';
 }
 
-/* If the hub does not answer for a moment, the last picture stays. */
+/* Redraws the screen until q is pressed. If the hub does not answer for a moment, the
+ * last screen stays. */
 static pl_status watch_job(pl_run *r, screen *s)
 {
     volatile sig_atomic_t *stop = cli_stop_flag(true);
@@ -262,8 +262,9 @@ static const cli_option options[] = {
     CLI_OPTION("run", CLI_TEXT, top_request, ask.run, "RUN",
                "folder of the run (pathloom-run)"),
     CLI_OPTION("hub", CLI_TEXT, top_request, ask.hub, "ADDRESS",
-               "of a job elsewhere, with --key"),
-    CLI_OPTION("key", CLI_TEXT, top_request, ask.key, "FILE", "of an inspector"),
+               "address of the hub of a job on another machine; needs --key"),
+    CLI_OPTION("key", CLI_TEXT, top_request, ask.key, "FILE",
+               "file of the key to connect with"),
 };
 
 static int run_top(int argc, char **argv)
@@ -296,5 +297,5 @@ const cli_verb verb_top = {
     .help = "watch a running job on one screen",
     .options = options,
     .n_options = CLI_COUNT(options),
-    .notes = "q quits. Where the output is no terminal one picture is printed.",
+    .notes = "q quits. If the output is not a terminal, the job is printed once.",
     .run = run_top};

@@ -13,7 +13,7 @@ typedef struct spent {
 static spent look_at_workers(pl_run *r)
 {
     spent s = {.at = pl_now()};
-    /* no error, because the result is only shown */
+    /* a failure is no error, because the result is only shown */
     if (run_hub_status(r, 10000, &s.status) != PL_OK)
         s.status = NULL;
     return s;
@@ -32,8 +32,8 @@ static double sum(const spent *s, const char *key)
     return total;
 }
 
-/* The rest of the time was spent waiting: for updates of other workers, and at the end
- * for the last task. */
+/* Prints how the workers spent their time. The rest of the time they had no task: they
+ * waited for updates of other workers, or at the end for the last task. */
 static void say_spent(const spent *before, const spent *after)
 {
     char rate[16];
@@ -85,7 +85,8 @@ static pl_json *worker_spent(const spent *before, const pl_json *w, double secon
     return o;
 }
 
-/* If nothing was trained since the start, the file of the previous start is kept. */
+/* Writes RUN/workers.json. If nothing was trained since the start, the file of the
+ * previous start is kept. */
 static pl_status save_spent(const pl_run *r, const spent *before, const spent *after)
 {
     char path[PL_PATH_MAX];
@@ -152,8 +153,8 @@ done:
     return status;
 }
 
-/* The page is a process of its own, which only reads; it ends with this command. If it
- * does not start, the training goes on without it. */
+/* Starts the page, a process of its own that only reads and ends with this command. If
+ * it does not start, the training continues without it. */
 static void start_page(pl_run *r, pl_launcher **viewer)
 {
     char logs[PL_PATH_MAX], proc[PL_PATH_MAX], ready[PL_PATH_MAX];
@@ -175,8 +176,8 @@ static void start_page(pl_run *r, pl_launcher **viewer)
         say("note     there is no page: %s", pl_last_error());
 }
 
-/* Under --for and --tokens the text and the speed of this machine decide the keys;
- * they are the run's own from then on. */
+/* Prepares text and configuration. Under --for and --tokens the keys of a new run are
+ * chosen by the text and the speed of this machine; later commands keep them. */
 static pl_status prepare_run(pl_run *r, train_dial *dial)
 {
     const bool decided = r->resumed || r->took_saved;
@@ -242,14 +243,14 @@ typedef struct train_request {
 /* Some keys have options that are shorter than --set. */
 static const cli_option options[] = {
     CLI_KEY("corpus", train_request, settings, "PATH", "data.corpus",
-            "file, folder or JSON lines, also .gz .zst .xz .bz2; - is standard input; "
-            "one text file is cut into documents (data.cut)"),
+            "text to train on: a file, a folder or JSON lines, also .gz .zst .xz .bz2; "
+            "-: standard input; a single text file is cut into documents (data.cut)"),
     CLI_KEY("valid", train_request, settings, "PATH", "data.valid",
-            "held-out text; without it a share of the documents is held out"),
+            "held-out text; without it, a share of the documents is held out"),
     CLI_KEY("out", train_request, settings, "RUN", "out",
             "folder of the run (pathloom-run); the same command resumes it"),
     CLI_KEY("workers", train_request, settings, "N", "workers.count",
-            "worker processes; 0: one per processor"),
+            "number of workers; 0: one per GPU or processor"),
     CLI_OPTION("page", CLI_FLAG, train_request, page, NULL,
                "show the run in a browser while this command runs; the address is "
                "printed"),
@@ -257,9 +258,10 @@ static const cli_option options[] = {
                "choose model, paths and training so that the whole command takes this "
                "time on this machine: 90s, 15min, 2h; --set overrides single keys"),
     CLI_OPTION("tokens", CLI_TEXT, train_request, dial.tokens, "N",
-               "choose them for this number of training tokens, base model included"),
+               "choose model, paths and training for this number of training tokens, "
+               "including those of the base model"),
     CLI_SETTINGS(train_request, settings,
-                 "any key, any number of times; `pathloom init` lists them"),
+                 "set any key; may be repeated; `pathloom init` lists the keys"),
 };
 
 static int run_train(int argc, char **argv)
@@ -290,7 +292,7 @@ static int run_train(int argc, char **argv)
                 "         and the same command goes on from there",
                 r.dir);
         else
-            say("stopped before anything was trained; the same command begins anew");
+            say("stopped before anything was trained; the same command starts again");
         code = CLI_EXIT_STOPPED;
     } else if (status != PL_OK) {
         code = cli_fail(status);
@@ -306,13 +308,14 @@ const cli_verb verb_train = {
     .name = "train",
     .usage = "train [RUN.yaml] [--corpus PATH] [--valid PATH] [--out RUN] [--for TIME] "
              "[--set KEY=VALUE]",
-    .help = "train a mixture of paths; without arguments on text that this machine has",
+    .help =
+        "train a mixture of paths; without arguments, on text that this machine has",
     .options = options,
     .n_options = CLI_COUNT(options),
     .notes =
         "RUN.yaml is a configuration; `pathloom init` writes one.\n\n"
         "Ctrl+C, TERM, USR1 or HUP (a dropped connection) drains and saves; the exit "
-        "code is 130, and the same command goes on from there. A second Ctrl+C stops "
+        "code is 130, and the same command continues from there. A second Ctrl+C stops "
         "at once and loses no committed version. Under nohup the HUP is ignored.",
     .most_words = 1,
     .computes = true,

@@ -30,7 +30,7 @@ enum { CLI_PAIRS_MAX = 128, CLI_MADE_MAX = 16 };
 typedef struct cli_settings {
     const char *pairs[CLI_PAIRS_MAX];
     int n;
-    /* pairs made from options that set a key */
+    /* memory for pairs that were made from options that set a key */
     char made[CLI_MADE_MAX][PL_KEY_TEXT_MAX + 32];
     int n_made;
 } cli_settings;
@@ -43,13 +43,13 @@ typedef struct cli_option {
     const char *value;
     const char *help;
     double least, most; /* limits of a number */
-    /* CLI_SET: the key that the option sets; NULL: the argument contains the key. A
-     * flag sets its key to true. */
+    /* CLI_SET: the key that the option sets; NULL: the argument is KEY=VALUE. An option
+     * without argument sets its key to true. */
     const char *key;
 } cli_option;
 #define CLI_COUNT(options) (sizeof(options) / sizeof *(options))
 
-/* A row of a table. If `argument` is NULL, the option has no argument. */
+/* A row of a table of options. If `argument` is NULL, the option has no argument. */
 #define CLI_OPTION(text, how, type, field, argument, explained)                        \
     {                                                                                  \
         .name = text, .kind = how, .offset = offsetof(type, field), .value = argument, \
@@ -73,17 +73,16 @@ typedef struct cli_option {
                "folder of the run (pathloom-run); it may be training")
 #define CLI_ANSWER(type, field)                                                        \
     CLI_OPTION("at", CLI_TEXT, type, field.at, "TAG",                                  \
-               "the versions that this tag of the mixture names (the newest)"),        \
-        CLI_OPTION(                                                                    \
-            "without", CLI_TEXT, type, field.without, "MODULE,...",                    \
-            "never choose a path that uses one of these modules, as L1.E3, and "       \
-            "read nothing of them")
+               "use the versions that this tag of the mixture names (the newest)"),    \
+        CLI_OPTION("without", CLI_TEXT, type, field.without, "MODULE,...",             \
+                   "never choose a path that uses one of these modules, such as "      \
+                   "L1.E3, and do not read them")
 #define CLI_JSON(type, field)                                                          \
     CLI_OPTION("json", CLI_FLAG, type, field, NULL, "print JSON, one object per line")
 #define CLI_SELECT(type, field)                                                        \
     CLI_OPTION("select", CLI_TEXT, type, field, "VERSION",                             \
-               "head: the newest version of each path; best: the best one on its "     \
-               "held-out documents (train.holdout) (head)")
+               "head: each path's newest version; best: the version that is best on "  \
+               "its held-out documents, see train.holdout (head)")
 #define CLI_SETTINGS(type, field, text)                                                \
     CLI_OPTION("set", CLI_SET, type, field, "KEY=VALUE", text)
 
@@ -100,7 +99,7 @@ typedef struct cli_verb {
     const cli_option *options;
     size_t n_options;
     const char *notes; /* text after the list of options; NULL: none */
-    int most_words;    /* number of words that the verb accepts */
+    int most_words;    /* largest number of words that the verb accepts */
     /* the verb runs a process of a job; the short help leaves it out */
     bool is_process;
     bool computes; /* the verb trains or generates, so main.c prepares the threads */
@@ -115,7 +114,7 @@ typedef struct cli_verb {
  * wrong. */
 PL_MUST_CHECK pl_status cli_read(const cli_verb *verb, int argc, char **argv,
                                  void *into, cli_words *words);
-/* Reads --select, which may be NULL: whether it says best. ERR_USAGE. */
+/* Reads --select (NULL: not given): *best is whether it says best. ERR_USAGE. */
 PL_MUST_CHECK pl_status cli_read_select(const char *text, const char *at, bool *best);
 /* Adds the pair "key=value". ERR_USAGE: there are too many pairs, or this one is too
  * long. */

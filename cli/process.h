@@ -10,7 +10,7 @@
 
 typedef struct process {
     const char *run, *store, *ready, *hub, *name, *cache;
-    /* paths of key files; NULL: the connections are not encrypted */
+    /* paths of the key and of the list of keys; NULL: connections are not encrypted */
     const char *key, *keys;
     const char *offer, *token_file;
     /* number (from 1) among the processes of this role in the run; 0: it is the only
@@ -33,51 +33,54 @@ typedef struct process {
     CLI_OPTION("run", CLI_TEXT, process, run, "RUN",                                   \
                "folder of the run: its configuration, keys and addresses"),            \
         CLI_SETTINGS(process, settings,                                                \
-                     "a key that does not change results, for this process alone"),    \
+                     "set a key that does not change results, for this process"),      \
         CLI_OPTION("key", CLI_TEXT, process, key, "FILE",                              \
-                   "its key; what other machines reach must have one"),                \
+                   "file of its key; needed if other machines can reach it"),          \
         LOG_OPTIONS
 #define LOG_OPTIONS                                                                    \
-    CLI_OPTION("log-json", CLI_FLAG, process, log_json, NULL, "log lines as JSON"),    \
+    CLI_OPTION("log-json", CLI_FLAG, process, log_json, NULL,                          \
+               "write log lines as JSON"),                                             \
         CLI_OPTION("verbose", CLI_FLAG, process, verbose, NULL, "log more")
 #define LISTEN_OPTIONS(setting)                                                        \
     CLI_KEY("listen", process, settings, "ADDRESS", setting,                           \
-            "tcp://HOST:PORT; 0.0.0.0: all interfaces, *: a free port (" setting       \
-            " of the run)"),                                                           \
+            "address to listen at, tcp://HOST:PORT; 0.0.0.0: all interfaces, *: a "    \
+            "free port (" setting " of the run)"),                                     \
         CLI_OPTION("keys", CLI_TEXT, process, keys, "FILE",                            \
                    "the list of keys that may connect"),                               \
         CLI_KEY("advertise", process, settings, "HOST", "net.advertise",               \
-                "by which other machines reach it (found)"),                           \
+                "host name by which other machines reach it (its address)"),           \
         CLI_OPTION("ready", CLI_TEXT, process, ready, "FILE",                          \
-                   "gets the address as soon as it listens")
+                   "file that gets the address when the process listens")
 #define INDEX_OPTION(text)                                                             \
     CLI_NUMBER("index", CLI_INT, process, index, "I", 1, 4096, text)
-/* Options that say with what a worker computes. A worker that joined has no run folder
- * whose configuration could say it. */
+/* Options that say with what a worker computes. A worker that joined from another
+ * machine has no run folder with a configuration. */
 #define COMPUTE_OPTIONS                                                                \
     CLI_KEY("backend", process, settings, "NAME", "workers.backend",                   \
-            "auto, ref, cpu or cuda (that of the run, or auto)"),                      \
+            "auto, ref, cpu or cuda (the run's, or auto)"),                            \
         CLI_KEY("precision", process, settings, "NAME", "workers.precision",           \
-                "auto, f32, bf16, f16 or fp8 (that of the run, or auto)"),             \
+                "auto, f32, bf16, f16 or fp8 (the run's, or auto)"),                   \
         CLI_KEY("threads", process, settings, "N", "workers.threads",                  \
-                "of the backend (that of the run, or 1)"),                             \
+                "number of threads that compute (the run's, or 1)"),                   \
         CLI_KEY("recompute", process, settings, NULL, "workers.recompute",             \
                 "compute activations again in the backward pass: less memory"),        \
         CLI_KEY("cache-bytes", process, settings, "N", "workers.cache",                \
-                "modules and optimizer states in memory (512M)"),                      \
+                "memory to keep modules and optimizer states for later tasks (512M)"), \
         CLI_KEY("patience-s", process, settings, "N", "workers.patience_s",            \
-                "how long hub and homes may be away (60)"),                            \
+                "how many seconds hub and homes may be unreachable (60)"),             \
         CLI_NUMBER("device", CLI_INT64, process, device, "N", 0, 4096,                 \
-                   "which GPU, counted round: several workers may share one (0)"),     \
+                   "number of the GPU, modulo the number of GPUs (0)"),                \
         CLI_OPTION("cache", CLI_TEXT, process, cache, "FOLDER",                        \
-                   "data shards, shared by the workers of a machine"),                 \
-        CLI_OPTION("name", CLI_TEXT, process, name, "NAME",                            \
-                   "stands in its contributions (machine and key)"),                   \
+                   "folder for data shards, which the workers of a machine share"),    \
+        CLI_OPTION(                                                                    \
+            "name", CLI_TEXT, process, name, "NAME",                                   \
+            "name of the worker in its contributions (made from machine and key)"),    \
         CLI_OPTION("offer", CLI_TEXT, process, offer, "ADDRESS",                       \
-                   "where other workers may ask it (noloco); nowhere"),                \
+                   "address at which it gives updates to other workers (noloco); "     \
+                   "default: none"),                                                   \
         CLI_NUMBER("grace-s", CLI_INT64, process, grace_s, "N", 0, 1 << 20,            \
-                   "after TERM or USR1 it may finish its tasks for so long, then it "  \
-                   "gives them back; 0: to the end (0)")
+                   "seconds to finish its tasks after TERM or USR1, before it gives "  \
+                   "them back; 0: no limit (0)")
 
 /* Reads the configuration of --run, or the defaults, and applies the options.
  * ERR_CONFIG names the file, ERR_USAGE the option. */

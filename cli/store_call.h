@@ -16,35 +16,35 @@
 /* X(NAME, option, argument or NULL, help) */
 #define STORE_OPTION_TABLE(X)                                                          \
     X(RUN, "run", "RUN", "folder of the run (pathloom-run)")                           \
-    X(STORE, "store", "FOLDER", "the store itself, where there is no run")             \
-    X(JSON, "json", NULL, "one line of JSON an item")                                  \
-    X(REFS, "refs", NULL, "refs instead of modules")                                   \
-    X(OBJECTS, "objects", NULL, "objects instead of modules")                          \
-    X(PATHS, "paths", NULL, "states of paths instead of modules")                      \
-    X(TAGS, "tags", NULL, "tags instead of modules")                                   \
-    X(NOTE, "note", "TEXT", "stands in the tag")                                       \
-    X(ARM, "arm", "ARM", "whose modules are meant (mix)")                              \
-    X(DELETE, "delete", NULL, "delete it; gc: without it nothing is changed")          \
-    X(TO, "to", "V", "a version number or a tag")                                      \
-    X(FROM, "from", "PHASE", "the good end of a search (the best of a few phases)")    \
+    X(STORE, "store", "FOLDER", "folder of a store, if there is no run")               \
+    X(JSON, "json", NULL, "print JSON, one line per item")                             \
+    X(REFS, "refs", NULL, "list refs instead of modules")                              \
+    X(OBJECTS, "objects", NULL, "list objects instead of modules")                     \
+    X(PATHS, "paths", NULL, "list states of paths instead of modules")                 \
+    X(TAGS, "tags", NULL, "list tags instead of modules")                              \
+    X(NOTE, "note", "TEXT", "a note to keep in the tag")                               \
+    X(ARM, "arm", "ARM", "the arm whose modules are meant (mix)")                      \
+    X(DELETE, "delete", NULL, "tag: delete the tag; gc: really free the data")         \
+    X(TO, "to", "V", "a version number or a tag; bisect: the last phase of the search")\
+    X(FROM, "from", "PHASE", "first phase of a search (the best of a few phases)")     \
     X(DOMAIN, "domain", "D", "only held-out documents of this domain")                 \
-    X(ON, "on", "FILE", "this text in place of the held-out text, as eval --on")       \
-    X(GRAPH, "graph", NULL, "draw the descent, also over chapters, merges, rollbacks") \
-    X(KEEP, "keep", "N", "newest versions of each module that stay (3)")               \
-    X(GRACE, "grace", "SECONDS", "versions younger than this stay (3600)")             \
-    X(QUICK, "quick", NULL, "records only: bytes are not read")                        \
+    X(ON, "on", "FILE", "this text in place of the held-out text, like eval --on")     \
+    X(GRAPH, "graph", NULL, "draw the ancestors of a version, also over chapters")     \
     X(HEALTH, "health", NULL, "how well the outer steps work, from the parameters")    \
-    X(HISTORY, "history", NULL, "added up over all versions up to this one")           \
-    X(TASKS, "tasks", NULL, "train the tasks that made it once more, too")             \
+    X(KEEP, "keep", "N", "keep the newest N versions of each module (3)")              \
+    X(GRACE, "grace", "SECONDS", "keep versions that are younger (3600)")              \
+    X(QUICK, "quick", NULL, "check records only; do not read the bytes")               \
+    X(HISTORY, "history", NULL, "for all versions up to this one")                     \
+    X(TASKS, "tasks", NULL, "also train the contributing tasks again")                 \
     X(FORMAT, "format", "NAME", "raw (little-endian fp32), npy or text (raw)")         \
-    X(OBJECT, "object", NULL, "the bytes of an object instead of a module")            \
-    X(FORCE, "force", NULL, "replace what is there")                                   \
-    X(METHOD, "method", "NAME", "linear, slerp, ties or task (linear)")                \
-    X(WEIGHTS, "weights", "W,W,...", "one number for each source (all alike)")         \
-    X(BASE, "base", "WHAT", "from which ties and task count; named as a source is")    \
+    X(OBJECT, "object", NULL, "write the bytes of an object, not of a module")         \
+    X(FORCE, "force", NULL, "replace what exists already")                             \
+    X(METHOD, "method", "NAME", "how to merge: linear, slerp, ties or task (linear)")  \
+    X(WEIGHTS, "weights", "W,W,...", "weights, one number per source (all equal)")     \
+    X(BASE, "base", "WHAT", "ties and task: the base, named like a source")            \
     X(DENSITY, "density", "D", "ties: share of each difference that is kept (0.2)")    \
-    X(SCALE, "scale", "S", "ties and task: of the sum of differences (1)")             \
-    X(ENGINE, "engine", "ENGINE", "where its chunks lie, as store.engine has it")
+    X(SCALE, "scale", "S", "ties and task: factor of the sum of differences (1)")      \
+    X(ENGINE, "engine", "ENGINE", "where its chunks are stored, like store.engine")
 
 typedef enum store_option {
 #define STORE_OPTION_ENUM(name, text, argument, help) STORE_OPT_##name,
@@ -65,14 +65,15 @@ typedef struct store_call {
 } store_call;
 
 typedef struct store_verb {
-    const char *name, *words, *help; /* "diff"; its words "A B"; one line of help */
+    /* for example "diff", "A B", and one line of help */
+    const char *name, *words, *help;
     const char *about; /* more text for the verb's help and the manual page */
     int min_words, max_words;
     /* the options that it accepts, as bits 1 << store_option; run, store and json are
      * always accepted */
     unsigned takes;
     bool reads; /* the store must be opened for reading before `run` */
-    /* NULL: this verb has a function elsewhere */
+    /* NULL: the verb of the same name in cli_verbs does the work */
     pl_status (*run)(store_call *call);
 } store_verb;
 extern const store_verb store_verbs[];
@@ -90,7 +91,7 @@ pl_status store_option_int(const store_call *call, store_option option, int64_t 
 /* Opens the store for writing. The sentence of ERR_BUSY says what to do while a job
  * runs. */
 pl_status store_open_to_write(store_call *call, pl_store **out);
-/* Returns ERR_BUSY with a sentence for this verb. */
+/* Returns ERR_BUSY with a sentence that a running job holds the store. */
 pl_status store_is_held(const store_call *call);
 pl_status store_check_folder(const store_call *call);
 /* ERR_USAGE if the other folder is the store, lies inside it, or contains it. */
@@ -116,7 +117,7 @@ pl_status store_check_tag_name(pl_store *store, const char *name);
 /* ERR_EXISTS if there is a tag of this name and --force was not given. */
 pl_status store_check_new_tag(const store_call *call, pl_store *store,
                               const char *name);
-/* Without bytes the tag is removed. `store` is a reader. */
+/* Stores the tag; if there are no bytes, removes it. `store` is a reader. */
 pl_status store_keep_tag(const store_call *call, pl_store *store, const char *name,
                          const pl_buf *bytes);
 pl_status store_gc(store_call *call);

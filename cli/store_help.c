@@ -24,7 +24,7 @@ static void print_overview(void)
 {
     printf(
         "usage: pathloom store VERB [WORDS] [--run RUN | --store FOLDER] [--json]\n\n"
-        "look into the module store, also while training runs, and tend it\n\n");
+        "look into the module store and maintain it, also while training runs\n\n");
     for (size_t i = 0; i < n_store_verbs; i++) {
         char usage[64];
         snprintf(usage, sizeof usage, "%s %s", store_verbs[i].name,
@@ -56,14 +56,14 @@ static void print_store_manual(void)
 {
     printf(".\\\" Made by `pathloom store --man`.\n"
            ".TH PATHLOOM\\-STORE 1 \"\" \"pathloom %s\" \"Pathloom\"\n"
-           ".SH NAME\npathloom\\-store \\- look into a module store and tend it\n"
+           ".SH NAME\npathloom\\-store \\- look into a module store and maintain it\n"
            ".SH SYNOPSIS\n.B pathloom store\n.I VERB\n[\\fIWORDS\\fR] [\\-\\-run "
            "\\fIRUN\\fR | \\-\\-store \\fIFOLDER\\fR] [\\-\\-json]\n"
            ".SH DESCRIPTION\n",
            PL_VERSION);
-    cli_man_text("Verbs that look may run while a job trains: they disturb nothing, "
-                 "and show one state. Verbs that change need the job to be stopped, "
-                 "but for tag and backup.");
+    cli_man_text("Verbs that only show something may run while a job trains: they do "
+                 "not disturb it, and show the store at one moment. Verbs that change "
+                 "the store need the job to be stopped, except tag and backup.");
     printf(".PP\n");
     cli_man_text("A MODULE is ARM/SLOT.Ek, or SLOT.Ek of the mixture. A version V is a "
                  "number or the name of a tag.");
@@ -76,7 +76,8 @@ static void print_store_manual(void)
     printf(".SH EXIT STATUS\n");
     cli_man_text(
         "0: done. 64: the command line is wrong. 65: something in the store is "
-        "damaged, or recomputed otherwise. 66: the named thing does not exist. 73: it "
+        "damaged, or was recomputed with a different result. 66: the named thing does "
+        "not exist. 73: it "
         "exists already. 74: reading or writing failed. 75: a running job holds the "
         "store. 77: this user may not read or write it. Others as in sysexits.h.");
 }
