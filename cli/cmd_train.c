@@ -201,7 +201,7 @@ static pl_status prepare_run(pl_run *r, train_dial *dial)
 static pl_status train_run(pl_run *r, train_dial *dial, pl_launcher **viewer)
 {
     say("pathloom %s  run %s%s\n"
-        "         Ctrl+C drains and saves; the same command goes on from there",
+        "         Ctrl+C drains and saves; the same command continues from there",
         PL_VERSION, r->dir, r->resumed ? ", resumed" : "");
     PL_CHECK(prepare_run(r, dial));
     r->curves = curves_open(r);
@@ -289,7 +289,7 @@ static int run_train(int argc, char **argv)
         char store[PL_PATH_MAX];
         if (pl_path_exists(run_file(&r, "store", store)))
             say("stopped; everything committed is in %s,\n"
-                "         and the same command goes on from there",
+                "         and the same command continues from there",
                 r.dir);
         else
             say("stopped before anything was trained; the same command starts again");

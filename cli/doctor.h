@@ -10,17 +10,17 @@ typedef struct doctor {
     int n[3]; /* number of findings by health */
 } doctor;
 
-/* Prints one line: the health, the thing that was checked, what was found, and the
- * remedy ("" if none is needed). */
+/* Prints a finding on one line: health, the thing that was checked, what was found, and
+ * the remedy ("" if none is needed). */
 void doctor_say(doctor *d, health how, const char *what, const char *remedy,
                 const char *format, ...) PL_PRINTF(5, 6);
 
 /* doctor_machine.c */
 void doctor_machine(doctor *d);
 void doctor_disk(doctor *d, const char *folder);
-/* doctor_gpu.c: checks for a GPU, and how much of its memory a worker needs (`r`: of
- * this run; else of the default run). Whether all workers fit is checked only while
- * none is running. */
+/* doctor_gpu.c: checks whether there is a GPU, and how much of its memory a worker of
+ * the run `r` needs. Whether all workers fit is checked only while no job is
+ * running. */
 void doctor_gpu(doctor *d, const pl_run *r, bool running);
 /* doctor_job.c: checks keys, ports and addresses of a run, and the connection to a hub
  * on another machine. */

@@ -5,8 +5,9 @@
 /* What to do if a worker does not fit. */
 static const char *remedy_of(const pl_run *r)
 {
-    return r->cfg.recompute ? "a smaller train.batch"
-                            : "--set workers.recompute=true, or a smaller train.batch";
+    return r->cfg.recompute
+               ? "use a smaller train.batch"
+               : "use --set workers.recompute=true, or a smaller train.batch";
 }
 
 /* Compares what one worker's model needs with the `left` free bytes of a GPU. */
@@ -19,8 +20,9 @@ static void tell_plan(doctor *d, const pl_run *r, uint64_t left)
     const bool fits = left == 0 || all <= left;
     doctor_say(
         d, fits ? HEALTH_OK : HEALTH_WARN, "gpu memory", fits ? "" : remedy_of(r),
-        "a worker %s %s of it: %s for parameters and their %scopies, %s for gradients, "
-        "%s for moments, %s for activations of %d x %d tokens, %s of scratch",
+        "a worker %s %s of GPU memory: %s for parameters and their %scopies, %s for "
+        "gradients, %s for moments, %s for activations of %d x %d tokens, %s of "
+        "scratch memory",
         left ? "takes" : "would take", pl_human_bytes((double)all, text[0]),
         pl_human_bytes((double)plan.params_bytes, text[1]),
         strcmp(r->cfg.precision, "fp8") == 0 ? "bf16 and fp8 " : "bf16 ",
@@ -43,8 +45,8 @@ static void tell_sharers(doctor *d, const pl_run *r, const pl_backend *be)
         return;
     }
     doctor_say(d, HEALTH_OK, "gpu workers", "",
-               "%d on the first of %d, %s each with its context, of %s that are free",
-               n, be->n_devices,
+               "%d workers share the first of %d GPUs and need %s each; %s are free", n,
+               be->n_devices,
                pl_human_bytes((double)run_gpu_worker_bytes(r, be), text[0]),
                pl_human_bytes((double)be->memory_left_bytes, text[1]));
 }
@@ -63,7 +65,8 @@ void doctor_gpu(doctor *d, const pl_run *r, bool running)
                    pl_human_bytes((double)be->memory_bytes, all));
     else
         doctor_say(d, wanted ? HEALTH_FAIL : HEALTH_OK, "gpu",
-                   wanted ? "--set workers.backend=auto, or train where a GPU is" : "",
+                   wanted ? "use --set workers.backend=auto, or a machine with a GPU"
+                          : "",
                    "none: %s", pl_last_error());
     if (r)
         tell_plan(d, r, be ? be->memory_left_bytes : 0);

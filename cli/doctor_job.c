@@ -14,14 +14,15 @@ static void look_at_pair(doctor *d, const char *dir, pl_key_role role,
     run_key_file(dir, role, path);
     if (pl_keypair_load(path, &pair) != PL_OK) {
         doctor_say(d, HEALTH_FAIL, "key",
-                   "see the sentence; a lost key is made anew when RUN/keys is removed",
+                   "if the key is lost, delete RUN/keys; the job then makes new keys",
                    "%s", pl_last_error());
         return;
     }
     const pl_key_entry *e = pl_key_list_find(list, &pair.open, pl_wall_ms() / 1000);
     bool good = e && e->role == role;
     doctor_say(d, good ? HEALTH_OK : HEALTH_FAIL, "key",
-               good ? "" : "put it into the list: pathloom key allow KEY --role ROLE",
+               good ? ""
+                    : "add the key to the list: pathloom key allow KEY --role ROLE",
                "%s %s", path, good ? "is in the list" : "is not in the list");
     pl_keypair_wipe(&pair);
 }
@@ -34,7 +35,7 @@ static void look_at_folder_mode(doctor *d, const char *dir)
                 !(info.st_mode & (S_IWGRP | S_IWOTH));
     if (!shut)
         doctor_say(d, HEALTH_FAIL, "keys", "chmod 700 RUN/keys",
-                   "others can write to %s and let anybody in", path);
+                   "other users can write to %s and so let any machine in", path);
 }
 
 static void look_at_keys(doctor *d, const char *dir)
@@ -43,11 +44,13 @@ static void look_at_keys(doctor *d, const char *dir)
     char path[PL_PATH_MAX];
     pl_key_list list = {0};
     if (!run_has_keys(dir)) {
-        doctor_say(d, HEALTH_OK, "keys", "", "none: only this machine reaches the job");
+        doctor_say(d, HEALTH_OK, "keys", "",
+                   "there are none: only this machine can reach the job");
         return;
     }
     if (pl_key_list_load(run_key_list(dir, path), &list) != PL_OK) {
-        doctor_say(d, HEALTH_FAIL, "keys", "mend the line", "%s", pl_last_error());
+        doctor_say(d, HEALTH_FAIL, "keys", "correct the line or delete it", "%s",
+                   pl_last_error());
         return;
     }
     look_at_folder_mode(d, dir);
@@ -61,7 +64,7 @@ static void look_at_keys(doctor *d, const char *dir)
         doctor_say(d, HEALTH_WARN, "keys", "correct the line or delete it", "%s",
                    list.complaint);
     doctor_say(d, expired ? HEALTH_WARN : HEALTH_OK, "keys",
-               expired ? "pathloom key revoke NAME settles what has expired" : "",
+               expired ? "remove an expired key with pathloom key revoke NAME" : "",
                "%d workers, %d inspectors, %d open invitations; %d have expired",
                n[PL_AS_WORKER], n[PL_AS_INSPECTOR], n[PL_AS_INVITE], expired);
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
@@ -75,8 +78,9 @@ static void look_at_port(doctor *d, const char *key, const char *address)
     if (pl_wire_check_free(address) == PL_OK)
         doctor_say(d, HEALTH_OK, "port", "", "%s %s is free", key, address);
     else
-        doctor_say(d, HEALTH_FAIL, "port", "another port or host for this key",
-                   "%s: %s", key, pl_last_error());
+        doctor_say(d, HEALTH_FAIL, "port",
+                   "choose another port or host for this configuration key", "%s: %s",
+                   key, pl_last_error());
 }
 
 static void look_at_metrics(doctor *d, const config *c)
@@ -114,8 +118,8 @@ static bool is_running(const char *dir)
     return is;
 }
 
-/* This is a separate function because its errors overwrite the sentence about a run
- * that cannot be read. */
+/* Checks the GPU for a run. It reads the run by itself, because its errors would
+ * overwrite the sentence about a run that cannot be read. */
 static void look_at_gpu(doctor *d, const char *dir, bool running)
 {
     pl_run r;
@@ -124,7 +128,8 @@ static void look_at_gpu(doctor *d, const char *dir, bool running)
     run_close(&r);
 }
 
-/* If a run's data are not complete yet, there is no hash to compare with. */
+/* Checks that the tokenizer is the one that made the run's data. If the data are not
+ * complete yet, there is no hash to compare with. */
 static void look_at_tokenizer(doctor *d, const pl_run *r)
 {
     char data[PL_PATH_MAX], list[PL_PATH_MAX];
@@ -132,7 +137,7 @@ static void look_at_tokenizer(doctor *d, const pl_run *r)
         return;
     if (pl_data_check_tokenizer(run_file(r, "data", data)) == PL_OK)
         doctor_say(d, HEALTH_OK, "tokenizer", "",
-                   "%s/tokenizer.model is the one that the data were made with", data);
+                   "the data of the run were made with %s/tokenizer.model", data);
     else
         doctor_say(d, HEALTH_FAIL, "tokenizer", "see the sentence", "%s",
                    pl_last_error());
@@ -149,10 +154,10 @@ void doctor_run(doctor *d, const char *dir)
     if (status == PL_OK)
         look_at_tokenizer(d, &r);
     if (status != PL_OK && !pl_path_is_folder(dir)) {
-        doctor_say(d, HEALTH_OK, "run", "", "there is none in %s yet", dir);
+        doctor_say(d, HEALTH_OK, "run", "", "there is no run in %s yet", dir);
     } else if (status != PL_OK) {
-        doctor_say(d, HEALTH_WARN, "run", "pathloom train --out makes one", "%s",
-                   pl_last_error());
+        doctor_say(d, HEALTH_WARN, "run", "make one with pathloom train --out RUN",
+                   "%s", pl_last_error());
     } else if (running) {
         doctor_say(d, HEALTH_OK, "run", "", "the hub of %s answers", dir);
         look_at_advertised(d, &r.cfg);
@@ -182,7 +187,7 @@ void doctor_hub(doctor *d, const char *hub, const char *key)
         doctor_say(d, HEALTH_FAIL, "hub",
                    found == PL_ERR_NOPERM
                        ? "see the sentence"
-                       : "is it running? does a firewall let its port through?",
+                       : "check that the job runs and that no firewall blocks the port",
                    "%s", pl_last_error());
     pl_json_destroy(&status);
     run_close(&r);

@@ -36,13 +36,13 @@ static void look_at_processor(doctor *d)
     bool fast = has_flag(text, "avx2") && has_flag(text, "fma");
     doctor_say(
         d, fast ? HEALTH_OK : HEALTH_WARN, "processor",
-        fast ? "" : "train on a machine with AVX2, or expect a tenth of the speed",
+        fast ? "" : "use a machine with AVX2; this one has about a tenth of the speed",
         "%d processors,%s", pl_cpu_count(), found[0] ? found : " no vector units");
     pl_buf_destroy(&info);
 }
 
-/* Reads the value that the process began with, because main has removed the
- * variable. */
+/* Looks for OPENBLAS_CORETYPE in the environment with which the process began, because
+ * main has removed it from the present one. */
 static void look_at_coretype(doctor *d)
 {
     pl_buf before = {0};
@@ -56,8 +56,8 @@ static void look_at_coretype(doctor *d)
             found = (const char *)before.data + at;
     if (found)
         doctor_say(d, HEALTH_WARN, "environment",
-                   "unset OPENBLAS_CORETYPE for other programs; pathloom ignores it",
-                   "%s would choose kernels of another processor", found);
+                   "unset it for other programs; pathloom ignores it",
+                   "%s makes OpenBLAS use kernels of another processor", found);
     else
         doctor_say(d, HEALTH_OK, "environment", "", "OPENBLAS_CORETYPE is not set");
     pl_buf_destroy(&before);
@@ -104,22 +104,27 @@ void doctor_disk(doctor *d, const char *folder)
     health how = bytes < (256u << 20)   ? HEALTH_FAIL
                  : bytes < (2ull << 30) ? HEALTH_WARN
                                         : HEALTH_OK;
-    doctor_say(d, how, "disk", how == HEALTH_OK ? "" : "make room, or another --run",
+    doctor_say(d, how, "disk",
+               how == HEALTH_OK ? "" : "free some space, or use another folder (--run)",
                "%s are free in %s", left, folder);
     double ms = flush_ms(folder);
     struct statfs fs = {0};
     bool in_memory = statfs(folder, &fs) == 0 && fs.f_type == 0x01021994; /* tmpfs */
     if (ms < 0)
-        doctor_say(d, HEALTH_FAIL, "flush", "give a folder that can be written",
-                   "nothing can be written to %s", folder);
+        doctor_say(d, HEALTH_FAIL, "flush",
+                   "choose a folder that this user can write to", "cannot write to %s",
+                   folder);
     else if (in_memory)
         doctor_say(d, HEALTH_WARN, "flush", "keep runs on a disk",
-                   "%s is in memory: what is committed is lost with the power", folder);
+                   "%s is in memory, so a power failure loses even committed data",
+                   folder);
     else
         doctor_say(d, ms < 20 ? HEALTH_OK : HEALTH_WARN, "flush",
                    ms < 20 ? ""
-                           : "a commit waits for it: a faster disk, or fewer others",
-                   "4 KiB are on the disk of %s after %.2f ms (median)", folder, ms);
+                           : "every commit waits for this: use a faster disk, or one "
+                             "with less other work",
+                   "writing 4 KiB to the disk of %s takes %.2f ms (median)", folder,
+                   ms);
 }
 
 void doctor_machine(doctor *d)
@@ -130,7 +135,7 @@ void doctor_machine(doctor *d)
     pl_human_bytes((double)pl_memory_total_bytes(), all);
     pl_human_bytes(available, left);
     doctor_say(d, available > 1e9 ? HEALTH_OK : HEALTH_WARN, "memory",
-               available > 1e9 ? "" : "end other programs, or start fewer workers",
+               available > 1e9 ? "" : "end other programs, or use fewer workers",
                "%s of %s are free", left, all);
     pl_backend *backend = NULL;
     pl_backend_options options = {.name = "auto", .n_threads = 1, .precision = "auto"};
@@ -159,11 +164,13 @@ void doctor_machine(doctor *d)
     bool sane = now_s > 1704067200; /* 2024-01-01 */
     bool synced = state != -1 && state != TIME_ERROR && !(t.status & STA_UNSYNC);
     if (!sane)
-        doctor_say(d, HEALTH_FAIL, "clock", "set it: timedatectl set-ntp true",
-                   "it stands at %lld s after 1970; invitations would never expire",
-                   (long long)now_s);
+        doctor_say(
+            d, HEALTH_FAIL, "clock", "set the clock: timedatectl set-ntp true",
+            "it shows %lld s after 1970, so invitations would not expire in time",
+            (long long)now_s);
     else
         doctor_say(d, synced ? HEALTH_OK : HEALTH_WARN, "clock",
-                   synced ? "" : "timedatectl set-ntp true, or another time service",
-                   synced ? "kept by a time service" : "nobody keeps it right");
+                   synced ? ""
+                          : "use timedatectl set-ntp true, or another time service",
+                   synced ? "kept by a time service" : "no time service sets it");
 }

@@ -4,8 +4,8 @@
 
 enum { HELP_COLUMN = 22, LINE_END = 79 };
 
-/* Prints the words of a paragraph, starting in `column`. Lines are broken at the right
- * edge; later lines begin at `indent`. */
+/* Prints the words of a paragraph, starting in `column`. Breaks lines before LINE_END;
+ * further lines begin at column `indent`. */
 static void print_words(const char *text, int column, int indent)
 {
     bool first = true;
@@ -42,8 +42,8 @@ void cli_print_option(const cli_option *o)
     print_words(o->help, HELP_COLUMN, HELP_COLUMN);
 }
 
-/* Prints paragraphs, which newlines separate. A paragraph that begins with a space is
- * printed unchanged. */
+/* Prints paragraphs, which are separated by newlines. A paragraph that begins with a
+ * space is printed unchanged. */
 static void print_help_notes(const char *notes)
 {
     char line[1024];

@@ -119,11 +119,11 @@ static int run_verb(int argc, char **argv)
     return code;
 }
 
-/* Threads that wait by spinning for long take the processor from the thread that they
- * wait for. Threads that sleep at once must be woken for each operation, which takes
- * longer than many operations. 2,000 turns of spinning are some tens of microseconds.
- * OpenMP reads this policy when it is loaded, so a verb that computes sets it and
- * executes the program once more; child processes inherit it. */
+/* Lets OpenMP's threads spin for a short time before they sleep. If threads spin for
+ * long, they take the processor from the thread that they wait for. If they sleep at
+ * once, waking them takes longer than many operations. 2,000 turns are some tens of
+ * microseconds. OpenMP reads this setting when it is loaded, so a verb that computes
+ * sets it and executes the program once more; child processes inherit it. */
 static void wait_with_little_spinning(char **argv)
 {
     char self[4096];
@@ -142,20 +142,21 @@ int main(int argc, char **argv)
 {
     /* An inherited core type would make the BLAS library slow. */
     unsetenv("OPENBLAS_CORETYPE");
-    /* When a file reaches its size limit, the write must fail, instead of the process
-     * being killed. */
+    /* If a file reaches its size limit, the write must fail; without this the system
+     * would kill the process. */
     signal(SIGXFSZ, SIG_IGN);
     if (argc < 2) {
         print_help(stderr);
         return pl_status_exit_code(PL_ERR_USAGE);
     }
     wait_with_little_spinning(argv);
-    /* At the latest here it is noticed if the disk is full, for instance in `pathloom
-     * init > RUN.yaml`. */
+    /* Flushing stdout shows if the disk is full, for instance in `pathloom init >
+     * RUN.yaml`. */
     int code = run_verb(argc, argv);
     bool lost = fflush(stdout) != 0 || ferror(stdout);
     if (!lost || code != 0)
         return code;
-    return cli_fail(pl_fail(PL_ERR_IO, "not all of the output could be written: the "
-                                       "disk is full, or its reader has gone"));
+    return cli_fail(
+        pl_fail(PL_ERR_IO, "not all of the output could be written: the disk is full, "
+                           "or the program that reads it has ended"));
 }

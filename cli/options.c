@@ -16,8 +16,9 @@ int cli_fail(pl_status status)
     return pl_status_exit_code(status);
 }
 
-/* The same signal may come twice for one reason: Slurm and systemd signal a script and
- * its child processes, and the script passes the signal on. */
+/* Whether this signal only repeats the last one. The same signal may come twice for one
+ * reason: Slurm and systemd signal a script and its child processes, and the script
+ * passes the signal on. */
 static bool is_same_wish(int number)
 {
     static volatile sig_atomic_t first_s;
@@ -30,7 +31,8 @@ static bool is_same_wish(int number)
     return false;
 }
 
-/* The second Ctrl+C ends the process at once; child processes end with it. */
+/* Counts signals in the stop flag. The second Ctrl+C ends the process at once; child
+ * processes end with it. */
 static void on_signal(int number)
 {
     if (is_same_wish(number))
@@ -55,7 +57,7 @@ volatile sig_atomic_t *cli_stop_flag(bool with_interrupt)
     sigemptyset(&action.sa_mask);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGUSR1, &action, NULL);
-    /* Under nohup the signal stays ignored, also in child processes. */
+    /* Under nohup SIGHUP is ignored; it stays ignored, also in child processes. */
     struct sigaction old;
     if (sigaction(SIGHUP, NULL, &old) == 0 && old.sa_handler != SIG_IGN)
         sigaction(SIGHUP, &action, NULL);
@@ -86,7 +88,8 @@ static pl_status unknown_option(const cli_verb *verb, const char *word)
                    verb->name, word, verb->name);
 }
 
-/* A short option may be in the middle of a word; its letter is in optopt. */
+/* Makes the error for an option that getopt refused. A short option may be in the
+ * middle of a word; its letter is in optopt. */
 static pl_status bad_option(const cli_verb *verb, int option, char **argv)
 {
     const char *word = argv[optind - 1];
@@ -97,7 +100,8 @@ static pl_status bad_option(const cli_verb *verb, int option, char **argv)
     if (!pl_starts_with(word, "--"))
         return unknown_option(verb, letter);
     if (optopt >= FIRST_OPTION)
-        return pl_fail(PL_ERR_USAGE, "option `--%s` takes no value, but stands in `%s`",
+        return pl_fail(PL_ERR_USAGE,
+                       "option `--%s` takes no value, but `%s` gives it one",
                        verb->options[optopt - FIRST_OPTION].name, word);
     pl_copy_text(name, sizeof name, word);
     name[strcspn(name, "=")] = '\0';

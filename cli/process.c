@@ -33,9 +33,8 @@ pl_status process_configure(process *p)
     for (int i = 0; i < p->settings.n; i++)
         PL_CHECK(pl_conf_set_pair(&config_table, &p->cfg, p->settings.pairs[i],
                                   "an option"));
-    /* Checks the options of a single process. Keys that change results belong to the
-     * whole run, so they are refused here, except those for which a worker has
-     * options. */
+    /* Refuses --set with a key that changes results, because such keys must be the same
+     * for the whole run. A worker has options of its own for some of them. */
     const cli_settings *s = &p->settings;
     for (int i = 0; i < s->n; i++) {
         const char *pair = s->pairs[i];
@@ -54,17 +53,17 @@ pl_status process_configure(process *p)
 static pl_status await_address(process *p, const char *file, int slot, const char **out)
 {
     if (run_await_address(p->run, file, ADDRESS_WAIT_MS, p->found[slot]) != PL_OK)
-        return pl_fail(PL_ERR_NOT_FOUND,
-                       "%s/%s does not say where to connect: is that process running, "
-                       "with --run %s?",
-                       p->run, file, p->run);
+        return pl_fail(
+            PL_ERR_NOT_FOUND,
+            "there is no address in %s/%s; is that process running, with --run %s?",
+            p->run, file, p->run);
     *out = p->found[slot];
     return PL_OK;
 }
 
-/* Whether the process uses keys. If the run has keys, they are used; if other machines
- * are to reach the run, keys are made. A job that `train` runs without encryption uses
- * none, even if an earlier job made some. */
+/* Whether the process uses keys: yes, if the configuration asks for encryption, or if
+ * the run has keys already. But if `train` runs the job without encryption, its
+ * processes use none, even if an earlier job made keys. */
 static bool uses_encryption(const process *p)
 {
     char job[PL_PATH_MAX];
@@ -90,8 +89,8 @@ static pl_status find_store(process *p)
     char store[PL_PATH_MAX], file[64];
     int n = 1;
     pl_join(store, p->run, "store");
-    /* Finds the number of this home and the number of homes. If there are several, the
-     * first one makes the folder. */
+    /* Finds the number of homes. If there are several, the first home that starts makes
+     * the folders of all parts. */
     PL_CHECK(pl_store_parts(store, &n));
     if (n == 0 && p->cfg.homes > 1 && p->index > 0) {
         n = (int)p->cfg.homes;
@@ -99,9 +98,10 @@ static pl_status find_store(process *p)
     }
     n = n > 0 ? n : 1;
     if (p->index == 0 && n > 1 && !p->store)
-        return pl_fail(PL_ERR_USAGE,
-                       "the run %s has %d homes; say which this is, like --index %d",
-                       p->run, n, n);
+        return pl_fail(
+            PL_ERR_USAGE,
+            "the run %s has %d homes; give the number of this one, such as --index %d",
+            p->run, n, n);
     if (p->index > n)
         return pl_fail(PL_ERR_USAGE, "--index %d: the run %s has %d home%s", p->index,
                        p->run, n, n == 1 ? "" : "s");
@@ -119,7 +119,8 @@ static pl_status find_store(process *p)
     return PL_OK;
 }
 
-/* The number of homes is known when the first of them has started. */
+/* Waits until the number of homes is known, which is when the first of them has
+ * started. */
 static pl_status await_parts(const process *p, int *n)
 {
     char store[PL_PATH_MAX], single[PL_PATH_MAX];
@@ -142,8 +143,8 @@ static pl_status await_homes(process *p, const char *role)
     PL_CHECK(await_parts(p, &n));
     if (n > 0 && is_role(role, "relay"))
         return pl_fail(PL_ERR_USAGE,
-                       "the run %s has %d homes, and a relay stands before one: name "
-                       "it with --home ADDRESS",
+                       "the run %s has %d homes, but a relay serves only one: give its "
+                       "address with --home ADDRESS",
                        p->run, n);
     n = n > 0 ? n : 1;
     for (; p->homes.n < n; p->homes.n++) {
@@ -204,7 +205,8 @@ bool process_sets(const process *p, const char *key)
     return false;
 }
 
-/* A socket in the run folder is named after the file that gets its address. */
+/* Finds the address at which the process listens. A socket in the run folder is named
+ * after the file that gets its address. */
 static void find_listen_address(process *p, const char *role)
 {
     char name[64];
@@ -253,8 +255,8 @@ pl_status process_user_folder(const char *variable, const char *below_home,
         pl_join(base, home, below_home);
     else
         return pl_fail(PL_ERR_USAGE,
-                       "neither HOME nor %s is set; say with --key and --cache where "
-                       "files are kept",
+                       "neither HOME nor %s is set; choose places for files with --key "
+                       "and --cache",
                        variable);
     return pl_make_folders(pl_join(out, base, "pathloom"));
 }
@@ -265,8 +267,8 @@ void process_open_log(const process *p, const char *role)
                 p->log_json);
 }
 
-/* A hub has one connection per worker, and many systems allow only 1,024 open files by
- * default. This raises the limit as far as the administrator allows. */
+/* Raises the limit of open files as far as the administrator allows: a hub has one
+ * connection per worker, and many systems allow only 1,024 open files by default. */
 static void allow_files(void)
 {
     struct rlimit files;
@@ -274,7 +276,7 @@ static void allow_files(void)
         return;
     files.rlim_cur = files.rlim_max;
     if (setrlimit(RLIMIT_NOFILE, &files) != 0)
-        return; /* the limit stays as it is */
+        return; /* no error: the limit stays unchanged */
 }
 
 pl_status process_open(const cli_verb *verb, int argc, char **argv, process *p)
@@ -285,8 +287,9 @@ pl_status process_open(const cli_verb *verb, int argc, char **argv, process *p)
     PL_CHECK(process_configure(p));
     allow_files();
     if (p->index > 0 && !p->run)
-        return pl_fail(PL_ERR_USAGE,
-                       "--index counts the processes of a run; give --run FOLDER");
+        return pl_fail(
+            PL_ERR_USAGE,
+            "--index is the number of a process in a run; give --run FOLDER, too");
     if (p->run)
         PL_CHECK(find_in_run(p, role));
     process_open_log(p, role);
@@ -298,7 +301,7 @@ pl_status process_open(const cli_verb *verb, int argc, char **argv, process *p)
     if (p->key && !p->keys && !is_role(role, "worker"))
         return pl_fail(
             PL_ERR_USAGE,
-            "--key needs --keys FILE too: the list of keys that may connect");
+            "--key also needs --keys FILE, the list of keys that may connect");
     pl_wire_advertise(p->cfg.advertise);
     return pl_admission_open(p->key, is_role(role, "worker") ? NULL : p->keys);
 }

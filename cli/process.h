@@ -46,7 +46,7 @@ typedef struct process {
             "address to listen at, tcp://HOST:PORT; 0.0.0.0: all interfaces, *: a "    \
             "free port (" setting " of the run)"),                                     \
         CLI_OPTION("keys", CLI_TEXT, process, keys, "FILE",                            \
-                   "the list of keys that may connect"),                               \
+                   "file with the list of keys that may connect"),                     \
         CLI_KEY("advertise", process, settings, "HOST", "net.advertise",               \
                 "host name by which other machines reach it (its address)"),           \
         CLI_OPTION("ready", CLI_TEXT, process, ready, "FILE",                          \

@@ -20,7 +20,7 @@ extern "C" {
 
 typedef struct row {
     pl_json *json; /* NULL: the row is printed as text */
-    pl_json *list; /* borrowed: gets the rows that row_item makes */
+    pl_json *list; /* borrowed: list of the rows that row_item makes */
     pl_json *into; /* borrowed: gets this row when it ends; NULL: the row is printed */
     pl_buf text;
     int width;
@@ -31,7 +31,7 @@ row row_begin(bool json);
 void row_finish(row *r);
 /* Ends a line of the text, for a row that has several lines. */
 void row_break(row *r);
-/* Begins a list of rows. In the text each of them is a line. */
+/* Begins a list of rows, which row_item makes. In the text each of them is a line. */
 void row_list(row *r, const char *key);
 row row_item(const row *r);
 /* Adds text that belongs to no field. */
@@ -43,10 +43,11 @@ void row_int(row *r, const char *key, int64_t value, const char *format);
 void row_count(row *r, const char *key, uint64_t value, const char *format);
 /* A value that is not finite becomes null in JSON. */
 void row_real(row *r, const char *key, double value, const char *format);
-/* If the value is true, the text contains `format`, which has no place for a value. */
+/* A truth value. If it is true, the text contains `format`, which has no place for a
+ * value. */
 void row_flag(row *r, const char *key, bool value, const char *format);
 void row_hash(row *r, const char *key, const pl_hash *hash, const char *format);
-/* These are numbers in JSON; the text shows "1.4 MiB", "12.3k" or "3m41s". */
+/* These three are numbers in JSON; the text shows "1.4 MiB", "12.3k" or "3m41s". */
 void row_bytes(row *r, const char *key, uint64_t bytes, const char *format);
 void row_tokens(row *r, const char *key, uint64_t count, const char *format);
 void row_seconds(row *r, const char *key, double seconds, const char *format);

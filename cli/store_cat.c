@@ -9,7 +9,7 @@ typedef enum cat_format { CAT_RAW, CAT_NPY, CAT_TEXT } cat_format;
 enum { PIECE_FLOATS = 65536, NPY_ALIGN = 64, NPY_HEAD = 10 };
 
 typedef struct stretch {
-    size_t first, count; /* position and number of the floats in the module */
+    size_t first, count; /* the floats first to first + count - 1 of the module */
     int rows, cols;      /* rows is 0 for a vector */
 } stretch;
 
@@ -33,7 +33,7 @@ static pl_status write_output(const void *data, size_t len)
     if (fwrite(data, 1, len, stdout) == len)
         return PL_OK;
     return pl_fail(PL_ERR_IO, "the output could not be written: the disk is full, or "
-                              "its reader has gone");
+                              "the program that reads it has ended");
 }
 
 /* ---- which floats ---- */
@@ -61,7 +61,7 @@ static pl_status find_tensor(const pl_topology *t, const char *module,
     for (int i = 0; i < s->n_tensors && n < 256; i++)
         names[n++] = pl_topology_tensor(t, s->first_tensor + i)->name;
     const char *near = pl_nearest(asked, names, n);
-    return pl_fail(PL_ERR_NOT_FOUND, "there is no tensor %s in it; %s %s", asked,
+    return pl_fail(PL_ERR_NOT_FOUND, "the module has no tensor %s; %s %s", asked,
                    near ? "did you mean" : "it begins with", near ? near : names[0]);
 }
 
@@ -167,13 +167,15 @@ pl_status store_cat(store_call *call)
 {
     cat_format format;
     if (call->json)
-        return pl_fail(PL_ERR_USAGE, "store cat writes the values themselves and has "
-                                     "no --json; say --format text for a number a "
-                                     "line, or `store show --json` for the record");
+        return pl_fail(
+            PL_ERR_USAGE,
+            "store cat writes values and has no --json; use --format text for one "
+            "number per line, or `store show --json` for the record");
     PL_CHECK(choose_format(call, &format));
     if (format != CAT_TEXT && isatty(STDOUT_FILENO))
-        return pl_fail(PL_ERR_USAGE, "these are raw bytes; send them to a file or a "
-                                     "pipe, or say --format text");
+        return pl_fail(PL_ERR_USAGE,
+                       "stdout is a terminal, and the output is raw bytes; write to a "
+                       "file or a pipe, or give --format text");
     return call->values[STORE_OPT_OBJECT] ? cat_object(call)
                                           : cat_version(call, format);
 }

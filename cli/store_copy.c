@@ -22,7 +22,8 @@ pl_status store_init(store_call *call)
 }
 
 /* ---- checked copies ---- */
-/* Parts of the store and their databases may be links to other places. */
+/* Whether `place` is in the store. Parts of a store and their databases may be links to
+ * other places, so each is tested. */
 static bool lies_in_store(const char *place, const char *store)
 {
     char part[PL_PATH_MAX], db[PL_PATH_MAX];
@@ -66,7 +67,8 @@ static void note_first_problem(void *context, const char *sentence)
         pl_copy_text(p->text, sizeof p->text, sentence);
 }
 
-/* Reads the whole store. */
+/* Checks the whole store, with `bytes` also the bytes of its chunks. ERR_DAMAGED names
+ * the first damage. */
 static pl_status check_copy(const char *folder, bool bytes, pl_audit_report *report)
 {
     pl_store *store = NULL;
@@ -77,8 +79,8 @@ static pl_status check_copy(const char *folder, bool bytes, pl_audit_report *rep
     pl_store_close(&store);
     if (status == PL_OK && report->n_problems > 0)
         status = pl_fail(PL_ERR_DAMAGED,
-                         "%s is damaged (%llu things; `pathloom store fsck --store %s` "
-                         "names all): %s",
+                         "%s is damaged in %llu places (`pathloom store fsck --store "
+                         "%s` lists them); the first is: %s",
                          folder, (unsigned long long)report->n_problems, folder,
                          problem.text);
     return status;
@@ -95,7 +97,7 @@ static void print_copy(const store_call *call, const char *from, const char *to,
     row_count(&r, "sequence", sequence, " as of commit %s");
     row_count(&r, "chunks", m->n_chunks, ": %s chunks");
     row_bytes(&r, "bytes", m->bytes, ", %s");
-    row_count(&r, "records", m->n_records, ", and %s records were brought");
+    row_count(&r, "records", m->n_records, ", and %s records were copied");
     row_bytes(&r, "checked_bytes", audit->bytes, "; checked, %s read");
     row_finish(&r);
 }
@@ -121,11 +123,13 @@ pl_status store_backup(store_call *call)
     PL_CHECK(run_look_at_one_moment(call->folder, &call->store, &held_ms));
     PL_CHECK(copy_store(call, call->store, call->folder, to));
     if (held_ms >= 0 && !call->json)
-        printf("the homes of the job stood still for %lld ms\n", (long long)held_ms);
+        printf("the homes of the job stopped writing for %lld ms\n",
+               (long long)held_ms);
     return PL_OK;
 }
 
-/* If the chunks of a store lie in an engine, all other data are there, too. */
+/* Makes the folder of a store again from its storage engine, which has copies of all
+ * other data, too. */
 static pl_status rebuild(const store_call *call, const char *place)
 {
     pl_rebuild_report report;
@@ -145,7 +149,7 @@ static pl_status rebuild(const store_call *call, const char *place)
     return PL_OK;
 }
 
-/* The copy is read completely before it replaces anything. */
+/* Restores from a backup, which is checked completely before it replaces anything. */
 pl_status store_restore(store_call *call)
 {
     pl_audit_report audit;

@@ -36,8 +36,8 @@ pl_status store_fsck(store_call *call)
         print_findings(call, &found, &report);
         if (found.n > 0)
             status = pl_fail(PL_ERR_DAMAGED,
-                             "%llu things in %s are damaged; restore the store from a "
-                             "copy (`pathloom store restore`)",
+                             "found %llu damaged things in %s; restore the store from a "
+                             "backup (`pathloom store restore`)",
                              (unsigned long long)found.n_all, call->folder);
     }
     pl_findings_clear(&found);

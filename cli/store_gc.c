@@ -11,14 +11,15 @@ typedef struct policy {
     uint64_t head;
 } policy;
 
-/* Versions are visited module by module. */
+/* The number of the module's newest version. Versions are visited module by module, so
+ * the last answer is kept. */
 static uint64_t head_of(policy *p, const char *module)
 {
     pl_version head;
     if (strcmp(p->module, module) == 0)
         return p->head;
     pl_copy_text(p->module, sizeof p->module, module);
-    /* the head cannot be read, so all versions of the module are kept */
+    /* UINT64_MAX: the newest version cannot be read, so all versions are kept */
     p->head = UINT64_MAX;
     if (pl_store_head(p->store, module, &head) == PL_OK) {
         p->head = head.number;
@@ -27,7 +28,8 @@ static uint64_t head_of(policy *p, const char *module)
     return p->head;
 }
 
-/* Version 0 is kept, because comparisons with the beginning need it. */
+/* Whether the data of a version are kept. Version 0 always is, because comparisons with
+ * the beginning need it. */
 static bool stays(void *context, const pl_version *v)
 {
     policy *p = context;
@@ -48,21 +50,21 @@ static void print_report(const store_call *call, const policy *p, const pl_gc_re
     row_count(&r, NULL, g->n_chunks, ": %s chunks");
     row_bytes(&r, NULL, g->bytes, ", %s");
     row_count(&r, "kept", g->n_kept, "; %s versions stay");
-    row_count(&r, "collected_before", g->n_gone, ", of %s only the record was left");
+    row_count(&r, "collected_before", g->n_gone, ", %s were freed before");
     row_count(&r, "blobs", g->n_blobs, NULL);
     row_count(&r, "chunks", g->n_chunks, NULL);
     row_bytes(&r, "bytes", g->bytes, NULL);
     row_count(&r, "garbage", g->n_garbage, NULL);
     row_bytes(&r, "garbage_bytes", g->garbage_bytes, NULL);
     if (g->n_garbage > 0)
-        row_say(&r, "\n%s %llu objects of the engine that nothing names, %s",
+        row_say(&r, "\n%s %llu unused objects of the storage engine, %s",
                 run ? "dropped" : "would drop", (unsigned long long)g->n_garbage,
                 pl_human_bytes((double)g->garbage_bytes, bytes));
     if (!run && g->n_versions + g->n_garbage > 0)
-        row_say(&r, "\nnothing was changed; with --delete it is done");
+        row_say(&r, "\nnothing was changed; give --delete to free the data");
     if (g->n_versions == 0)
         row_say(&r,
-                "\nversions stay that are younger than --grace (%lld s), among the "
+                "\nversions stay if they are younger than --grace (%lld s), among the "
                 "newest --keep (%lld) of their module, tagged, or needed by a path",
                 (long long)p->grace_ms / 1000, (long long)p->keep);
     row_finish(&r);
@@ -88,8 +90,8 @@ static pl_status collect_part(policy *p, const char *folder, bool run,
     return PL_OK;
 }
 
-/* Collects each part, and keeps what any part needs: tasks of a path in one part begin
- * with versions in others. */
+/* Collects each part of a store. p->roots covers all parts, because tasks of a path in
+ * one part begin with versions in other parts. */
 static pl_status collect_parts(const char *folder, int n_parts, policy *p, bool run,
                                pl_gc_report *sum)
 {
@@ -117,7 +119,8 @@ static pl_status collect_store(store_call *call, policy *p, bool run)
     return status;
 }
 
-/* A part alone does not show with which versions paths of other parts begin. */
+/* Refuses a single part of a store: it does not show which of its versions paths in
+ * other parts need. */
 pl_status store_refuse_part(const char *folder)
 {
     char above[PL_PATH_MAX];
@@ -126,7 +129,7 @@ pl_status store_refuse_part(const char *folder)
     if (n == 0)
         return PL_OK;
     return pl_fail(PL_ERR_USAGE,
-                   "%s is one of %d parts of a store, and this concerns all of them; "
+                   "%s is one of %d parts of a store, and this verb needs all of them; "
                    "give the folder above it",
                    folder, n);
 }

@@ -8,7 +8,7 @@ typedef struct look {
     pl_store *store;
     bool json, noting; /* noting: only collects names and prints nothing */
     int width;         /* width of the column of names */
-    /* prefix of tags, because the store cannot select tags by name */
+    /* prefix of the tags to list: the store cannot select tags by name */
     const char *prefix;
     char (*names)[PL_MODULE_NAME_MAX]; /* all names that the user asked for */
     size_t n_names;
@@ -81,7 +81,7 @@ enum { MODULES, REFS, OBJECTS, PATHS, TAGS, KINDS };
 static const struct {
     const char *noun;
     int option;
-    bool of_arms; /* names are ARM/REST; REST alone is accepted, too */
+    bool of_arms; /* names have the form ARM/REST; ARM/ may be left out */
 } kinds[KINDS] = {[MODULES] = {"module", -1, true},
                   [REFS] = {"ref", STORE_OPT_REFS, false},
                   [OBJECTS] = {"object", STORE_OPT_OBJECTS, false},
@@ -134,8 +134,8 @@ static pl_status nothing_like(const look *q, int kind, const char *asked)
                                           : store_option_row(kinds[kind].option)->name);
 }
 
-/* Completes a name. It is tried unchanged, then in the mixture, then in the only arm
- * that has it. */
+/* Completes a name that the user gave: tries it unchanged, then in the mixture, then in
+ * the only arm that has it. */
 static pl_status complete_asked_name(const look *q, int kind, const char *asked,
                                      char out[PL_PATH_MAX])
 {
@@ -218,7 +218,7 @@ typedef struct best_search {
     pl_buf *paths;
 } best_search;
 
-/* Notes the path of a tag "best-ARM-pNN" that names the version. */
+/* If the tag is "best-ARM-pNN" and names the version, notes path pNN. */
 static pl_status note_best_path(void *context, const pl_snapshot *tag)
 {
     const best_search *search = context;
@@ -278,8 +278,9 @@ pl_status store_show(store_call *call)
     return status;
 }
 
-/* Newest first; if @VERSION was given, from that version downwards. Version 0 of a
- * chapter is the last version of a module of the chapter before, and so on. */
+/* Prints the versions of a module, the newest first, or from @VERSION downwards.
+ * Version 0 of a chapter's module is the last version of a module of the chapter
+ * before, whose versions follow. */
 pl_status store_log(store_call *call)
 {
     pl_version v;

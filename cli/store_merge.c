@@ -26,7 +26,7 @@ typedef struct merge_call {
     store_call *call;
     const char *tag_name;
     pl_writers *writers;
-    pl_store *view; /* the writers' view */
+    pl_store *view; /* a reader that `writers` owns: it shows what they write */
     pl_places places;
     pl_blend blend;
     merge_source sources[PL_BLEND_SOURCES_MAX], base;
@@ -94,10 +94,11 @@ static pl_status read_merge_options(merge_call *m)
     PL_CHECK(read_merge_weights(m));
     PL_CHECK(pl_blend_check(&m->blend));
     if (pl_blend_needs_base(m->blend.method) != (base != NULL))
-        return pl_fail(PL_ERR_USAGE,
-                       base ? "%s has no base; leave --base out"
-                            : "%s needs --base, the version that all sources began as",
-                       pl_blend_name(m->blend.method));
+        return pl_fail(
+            PL_ERR_USAGE,
+            base ? "method %s has no base; leave --base out"
+                 : "method %s needs --base, the version from which all sources began",
+            pl_blend_name(m->blend.method));
     for (int i = 0; i < m->blend.n_sources; i++)
         m->sources[i].word = call->words[1 + i];
     m->base.word = base;
@@ -183,10 +184,11 @@ static pl_status find_counterpart(const merge_call *m, const merge_source *s, si
         *out = find_by_place(&s->set, first->set.at[i].module);
     if (*out)
         return PL_OK;
-    return pl_fail(PL_ERR_USAGE,
-                   "%s has no module that stands for %s of %s; sources are modules, or "
-                   "paths with the same slots, or arms and tags with the same modules",
-                   s->word, first->set.at[i].module, first->word);
+    return pl_fail(
+        PL_ERR_USAGE,
+        "%s has no module that corresponds to %s of %s; sources must be modules, or "
+        "paths with the same slots, or arms and tags with the same modules",
+        s->word, first->set.at[i].module, first->word);
 }
 
 /* ---- merging ---- */

@@ -68,7 +68,8 @@ static pl_status no_such_module(const name_list *list, const char *asked)
                          "there is no module %s; `pathloom store ls` lists all", asked);
 }
 
-/* Gives "" if the name is too long; then no module has it. */
+/* Joins two parts of a name. Gives "" if the name is too long, because no module has
+ * such a name. */
 static void join_name(char out[PL_MODULE_NAME_MAX], const char *head, const char *tail)
 {
     int used = snprintf(out, PL_MODULE_NAME_MAX, "%s%s", head, tail);
@@ -76,8 +77,8 @@ static void join_name(char out[PL_MODULE_NAME_MAX], const char *head, const char
         out[0] = 0;
 }
 
-/* Finds the mixture's module, or the module of the only arm that has one of this
- * name. */
+/* Finds the full name of a module without arm: in the newest chapter of the mixture
+ * that has it, else in the only arm that has it. */
 static pl_status complete_name(const name_list *list, const char *asked,
                                const char *full, char out[PL_MODULE_NAME_MAX])
 {
@@ -108,7 +109,8 @@ static pl_status complete_name(const name_list *list, const char *asked,
     return PL_OK;
 }
 
-/* Finds the name in the store for "L1.E0", "embed" or "mix/embed". */
+/* Finds the full name of the module that the user calls "L1.E0", "embed" or
+ * "mix/embed". */
 static pl_status resolve_in(const name_list *list, const char *asked,
                             char out[PL_MODULE_NAME_MAX])
 {
@@ -216,7 +218,8 @@ static bool has_arm(const name_list *list, const char *name)
     return false;
 }
 
-/* A name that modules of several arms have counts as a module, too. */
+/* What a word names, if tags are ignored. A name that modules of several arms have
+ * counts as a module, too. */
 static name_kind kind_in(const name_list *list, const char *word)
 {
     char module[PL_MODULE_NAME_MAX];

@@ -16,8 +16,7 @@ typedef struct module_at {
 typedef struct module_set {
     module_at *at; /* ordered by name */
     size_t n;
-    /* true if the user named a version or a tag; false: these are the newest
-     * versions */
+    /* true: the user named a version or a tag; false: these are the newest versions */
     bool versioned;
 } module_set;
 
@@ -28,7 +27,8 @@ pl_status names_module(pl_store *store, const char *asked, module_at *out,
 /* The kind of thing that a word without @ names, if tags are ignored. */
 typedef enum name_kind { NAME_NONE, NAME_MODULE, NAME_ARM } name_kind;
 PL_MUST_CHECK pl_status names_kind(pl_store *store, const char *word, name_kind *out);
-/* Warns if a tag has the same name, because the tag was not used. */
+/* Warns if a tag has the same name as the arm or module, because the tag was not
+ * used. */
 void names_warn_of_tag(pl_store *store, const char *word, name_kind meant);
 /* Finds an arm, a module or a tag, in this order; warns as above. Free `at` with
  * pl_free. */

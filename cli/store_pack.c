@@ -5,7 +5,8 @@
 
 enum { PACK_BYTES = 64 << 20 };
 
-/* Bytes of chunks: decoded, and as stored before and after packing. */
+/* Bytes of all chunks: chunk_bytes without compression; before, after: as stored before
+ * and after packing. */
 typedef struct packed {
     uint64_t chunk_bytes, before, after;
 } packed;

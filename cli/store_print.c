@@ -131,9 +131,8 @@ static void print_version_text(const pl_version *v, uint64_t bytes,
 {
     row r = row_begin(false);
     uint64_t source;
-    /* A version made by a rollback has the numbers of its source's outer step, and
-     * version 0 has none. Not every program that makes a version 0 measures its norm.
-     */
+    /* `stepped`: an outer step made this version, so its numbers are printed: not
+     * version 0, not after a rollback or a merge. A version 0 may have no norm. */
     bool stepped =
         v->number > 0 && !pl_version_source(v, &source) && !pl_version_is_merged(v);
     const pl_blend_method blend = pl_version_blend(v);
@@ -249,8 +248,8 @@ void print_usage(bool json, const pl_store_usage *usage)
         [PL_USE_PENDING] = {"pending", "updates that wait for a merge"},
         [PL_USE_MOMENTUM] = {"momentum", "states of the outer optimizer"},
         [PL_USE_HISTORY] = {"history",
-                            "older versions; `pathloom store gc` frees them"},
-        [PL_USE_CHANGES] = {"changes", "versions as changes (codec.down)"},
+                            "older versions, which `pathloom store gc` frees"},
+        [PL_USE_CHANGES] = {"changes", "changes between versions (codec.down)"},
         [PL_USE_UPDATES] = {"updates", "merged updates that were kept"},
         [PL_USE_OTHER] = {"other", "bases of coded versions, copies in other parts"}};
     for (int use = 0; use < PL_USES; use++) {

@@ -15,9 +15,9 @@ void print_ref(bool json, const char *name, const char *target, int width);
 /* `full`: also prints the versions that the tag names; JSON always has them. */
 void print_tag(bool json, const pl_snapshot *tag, int width, bool full);
 
-/* An entry of `store log`, or with `full` all fields; `bytes` of the parameters;
- * `momentum_bytes` is 0 if there is none. `best`: the paths whose best version it is
- * part of, or "". */
+/* Prints an entry of `store log`, or with `full` all fields. `bytes`: size of the
+ * parameters; `momentum_bytes`: size of the momentum, 0 without one. `best`: the paths
+ * whose best version has this version, or "". */
 void print_version(bool json, const pl_version *version, uint64_t bytes,
                    uint64_t momentum_bytes, bool full, const char *best);
 

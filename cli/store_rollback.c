@@ -82,21 +82,21 @@ static void print_changes(const rollback *r)
     if (r->call->json)
         return;
     if (p->phase >= 0)
-        say("training of %s goes on with phase %lld of %d", p->arm_name,
+        say("training of %s continues with phase %lld of %d", p->arm_name,
             (long long)p->phase, p->arm.inner.phases);
     else if (p->topology)
         say("training of %s has finished; these are its newest versions", p->arm_name);
 }
 
-/* If opening the store has just finished this rollback, it is not made a second
- * time. */
+/* Whether opening the store has just completed this same rollback, which an earlier
+ * call had begun. */
 static bool was_resumed(const rollback *r)
 {
     char words[PL_TEXT_MAX];
     const char *resumed = pl_writers_resumed(r->writers);
     pl_rollback_words(&r->plan, words);
     if (resumed && !r->call->json)
-        say("a rollback that was ended half-way (%s) is in all homes now", resumed);
+        say("an interrupted rollback (%s) was completed in all homes", resumed);
     return resumed && strcmp(resumed, words) == 0;
 }
 

@@ -6,10 +6,10 @@
 #include "cli/store_names.h"
 #include "cli/store_print.h"
 
-/* ---- which versions ---- */
-/* The newest versions in several homes belong together only if they are read at one
- * moment: a module may be made from a version that an older state of another home does
- * not have. Versions of one phase always belong together. */
+/* ---- the versions of a tag ---- */
+/* Finds the versions for a tag. Versions of one phase always belong together. The
+ * newest versions of several homes do so only if all homes are read at one moment: a
+ * module may be made from a version that an earlier state of another home lacks. */
 static pl_status fill_tag(store_call *call, pl_snapshot *tag)
 {
     int64_t held_ms;
@@ -45,25 +45,24 @@ pl_status store_check_tag_name(pl_store *store, const char *name)
     name_kind kind;
     if (!*name || strpbrk(name, "@/. \t") || strcmp(name, "head") == 0 ||
         pl_parse_int(name, &number) == PL_OK)
-        return pl_fail(
-            PL_ERR_USAGE,
-            "`%s` cannot name a tag: no numbers, not head, and no @ / . or blanks",
-            name);
+        return pl_fail(PL_ERR_USAGE,
+                       "`%s` cannot be the name of a tag: use no number, not the word "
+                       "head, and none of @ / . and blanks",
+                       name);
     if (pl_starts_with(name, "best-mix"))
-        return pl_fail(
-            PL_ERR_USAGE,
-            "`%s` cannot name a tag: `pathloom train` gives such names to each "
-            "path's best version",
-            name);
+        return pl_fail(PL_ERR_USAGE,
+                       "`%s` cannot be the name of a tag: `pathloom train` uses such "
+                       "names for best versions of paths",
+                       name);
     PL_CHECK(names_kind(store, name, &kind));
     if (run_may_have_arm(name))
         kind = NAME_ARM;
     if (kind == NAME_NONE)
         return PL_OK;
-    return pl_fail(
-        PL_ERR_USAGE,
-        "`%s` cannot name a tag: it names %s; take another word, like %s-tag", name,
-        kind == NAME_ARM ? "an arm" : "a module", name);
+    return pl_fail(PL_ERR_USAGE,
+                   "`%s` cannot be the name of a tag: it names %s; use another name, "
+                   "such as %s-tag",
+                   name, kind == NAME_ARM ? "an arm" : "a module", name);
 }
 
 pl_status store_check_new_tag(const store_call *call, pl_store *store, const char *name)
@@ -72,7 +71,8 @@ pl_status store_check_new_tag(const store_call *call, pl_store *store, const cha
     if (call->values[STORE_OPT_FORCE] || pl_store_get_tag(store, name, &old) != PL_OK)
         return PL_OK;
     pl_snapshot_clear(&old);
-    return pl_fail(PL_ERR_EXISTS, "tag %s exists already; --force moves it", name);
+    return pl_fail(PL_ERR_EXISTS, "tag %s exists already; give --force to replace it",
+                   name);
 }
 
 static pl_status make(store_call *call)

@@ -10,10 +10,10 @@ static const char *const verdicts[] = {"same", "other", "unknown"};
 typedef struct verification {
     store_call *call;
     uint64_t n[PL_REPLAY_UNKNOWN + 1];
-    /* about the newest version that could not be checked, or that differs */
+    /* reason why the last version or task differs or could not be checked */
     char why[1024];
-    pl_run r;   /* with --tasks: the settings of its workers */
-    pl_arm arm; /* the arm, */
+    pl_run r;   /* with --tasks: the run, whose settings its workers had */
+    pl_arm arm; /* with --tasks: the arm of the module, and its topology */
     pl_topology *topology;
 } verification;
 
@@ -47,8 +47,8 @@ static pl_status verify_version(verification *w, const pl_version *v)
         pl_copy_text(w->why, sizeof w->why, pl_last_error());
     else if (which == PL_REPLAY_OTHER)
         snprintf(w->why, sizeof w->why,
-                 "%s@%llu is not what its record says that it was made of", v->module,
-                 (unsigned long long)v->number);
+                 "%s@%llu differs from the version that its recorded sources give",
+                 v->module, (unsigned long long)v->number);
     w->n[which]++;
     print_replay_verdict(w, v, which, &got);
     return PL_OK;
@@ -74,7 +74,7 @@ static void print_task(const verification *w, const pl_version *v,
     row_finish(&r);
 }
 
-/* A sum that a relay made is not the update of a single worker. */
+/* Whether the update is a sum that a relay made of several workers' updates. */
 static bool is_sum(const pl_version *v, int index)
 {
     for (int i = 0; i < v->n_contributions; i++)
@@ -93,10 +93,11 @@ static pl_status verify_task(verification *w, const pl_version *v, int index)
                                   .precision = cfg->precision};
     pl_hash got = {{0}};
     pl_replay_verdict which = PL_REPLAY_SAME;
-    pl_status status = is_sum(v, index)
-                           ? pl_fail(PL_ERR_NOT_FOUND, "a relay has added it to others")
-                           : pl_task_retrain(w->call->store, &w->arm, w->topology,
-                                             v->module, c, &backend, &got);
+    pl_status status =
+        is_sum(v, index)
+            ? pl_fail(PL_ERR_NOT_FOUND, "a relay has added this update to others")
+            : pl_task_retrain(w->call->store, &w->arm, w->topology, v->module, c,
+                              &backend, &got);
     if (status == PL_ERR_NOT_FOUND) {
         which = PL_REPLAY_UNKNOWN;
         pl_copy_text(w->why, sizeof w->why, pl_last_error());
@@ -104,7 +105,8 @@ static pl_status verify_task(verification *w, const pl_version *v, int index)
         return status;
     else if (!pl_hash_equal(&c->update, &got)) {
         which = PL_REPLAY_OTHER;
-        pl_copy_text(w->why, sizeof w->why, "another update than the worker sent");
+        pl_copy_text(w->why, sizeof w->why,
+                     "training gives a different update than the worker sent");
     }
     w->n[which]++;
     print_task(w, v, c, which, &got);
@@ -135,7 +137,7 @@ static pl_status verify_one(verification *w, const char *module, uint64_t number
     return w->topology ? verify_tasks(w, module, number) : PL_OK;
 }
 
-/* All versions that the tag names. */
+/* Verifies all versions that the tag names. */
 static pl_status verify_tag(verification *w, const char *name)
 {
     pl_snapshot tag;
@@ -165,8 +167,8 @@ static pl_status verify_modules(verification *w)
         char arm[PL_ARM_NAME_MAX];
         if (w->call->values[STORE_OPT_STORE])
             return pl_fail(PL_ERR_USAGE,
-                           "store verify --tasks needs --run instead of "
-                           "--store: the run says how its workers compute");
+                           "store verify --tasks needs --run instead of --store: the "
+                           "run has the settings of its workers");
         PL_CHECK(run_look(w->call->values[STORE_OPT_RUN], &w->r));
         snprintf(arm, sizeof arm, "%.*s", (int)strcspn(module, "/"), module);
         PL_CHECK(pl_read_arm(w->call->store, arm, &w->arm, &w->topology));

@@ -1,7 +1,6 @@
 /* The dial of `pathloom train`: measures the facts from which job/dial.c chooses, and
- * sets the chosen keys in the run. A key that the user gave overrides the choice; its
- * effect on model, paths, batch and phases is taken into account when the other keys
- * are chosen. */
+ * sets the chosen keys in the run. A key that the user gave is not chosen; if it
+ * concerns the model, paths, batch or phases, the other keys are chosen to fit it. */
 #include "cli/train_dial.h"
 #include "measure/measure.h"
 
@@ -46,7 +45,7 @@ pl_status train_dial_read(train_dial *d, const char *file)
 }
 
 /* ---- keys ---- */
-/* A key that the user gave stays as it is. */
+/* Notes a chosen key and the reason, unless the user gave this key. */
 static void choose_text(train_dial *d, const char *key, const char *value,
                         const char *why)
 {
@@ -66,8 +65,7 @@ static void choose_int(train_dial *d, const char *key, int64_t value, const char
     choose_text(d, key, text, why);
 }
 
-/* Applies the user's own pairs after the given ones, so that the user's override
- * them. */
+/* Sets these pairs in the run and then the user's own, which override them. */
 static pl_status lay_before(const train_dial *d, pl_run *r, const char *const *pairs,
                             int n_pairs)
 {
@@ -110,15 +108,16 @@ static pl_status measure_speed(train_dial *d, const pl_run *r, int i)
         s->together = s->alone;
     else
         PL_CHECK(measure_workers(c, r->n_workers, r->n_gpus, seconds, &s->together));
-    /* Other programs may have disturbed the first measurement more than the second. */
+    /* A worker alone cannot be slower; other programs may have disturbed this
+     * measurement. */
     s->alone = fmax(s->alone, s->together);
     PL_CHECK(run_stopped(r));
     d->facts.n_speeds = i + 1;
     return PL_OK;
 }
 
-/* Before the text is known: measures a small and a larger model, or only the user's own
- * model. */
+/* Measures speeds before the text is known: of a small and a larger model, or, if the
+ * user gave one, only of that model. */
 static pl_status measure_before(train_dial *d, pl_run *r)
 {
     static const char *const small[] = {"model.width=64", "model.heads=2"},
@@ -192,15 +191,14 @@ static pl_status check_size(const pl_run *r)
         bytes = (uint64_t)file.st_size;
     if (bytes == 0 || bytes >= DIAL_LEAST_BYTES)
         return PL_OK;
-    return pl_fail(
-        PL_ERR_CONFIG,
-        "%s has %llu bytes of text, and --for and --tokens choose keys for 1 "
-        "MB and more; give more text, or set the keys yourself",
-        corpus, (unsigned long long)bytes);
+    return pl_fail(PL_ERR_CONFIG,
+                   "%s has %llu bytes of text, but --for and --tokens need at least 1 "
+                   "MB; give more text, or set the keys yourself",
+                   corpus, (unsigned long long)bytes);
 }
 
-/* A command that was ended after it had read the text chose these already; the data
- * folder is bound to them. */
+/* If an earlier command has read the text and then ended, takes the values that it
+ * chose, because the data folder was made with them. */
 static void take_prepared(const pl_run *r, int64_t *vocab, int64_t *bytes)
 {
     char path[PL_PATH_MAX];
@@ -234,15 +232,15 @@ pl_status train_dial_begin(train_dial *d, pl_run *r)
     take_prepared(r, &vocab, &bytes);
     if (!is_given(d, "preset=") && !is_given(d, "data.tokenizer=") &&
         !is_given(d, "model.import="))
-        choose_int(d, "data.vocab", vocab, "goes with the size of the model");
+        choose_int(d, "data.vocab", vocab, "fits the size of the model");
     choose_int(d, "data.max_bytes", bytes,
                d->time ? "more text would take more than a tenth of the time to read"
-                       : "the training would not reach more text");
+                       : "more text would not be used");
     return lay_keys(d, r);
 }
 
 /* ---- the choice ---- */
-/* Needed for two levels and two private ends. */
+/* The least number of blocks for two levels and two private end blocks. */
 enum { LEAST_BLOCKS = 4 };
 
 static void choose_model(train_dial *d, const dial_choice *c)
@@ -256,7 +254,7 @@ static void choose_model(train_dial *d, const dial_choice *c)
         choose_int(d, "model.width", c->width, why);
         snprintf(why, sizeof why, "heads of %lld", (long long)(c->width / c->heads));
         choose_int(d, "model.heads", c->heads, why);
-        choose_int(d, "model.blocks", c->blocks, "goes with the width");
+        choose_int(d, "model.blocks", c->blocks, "fits the width");
     }
     if (d->facts.paths == 0) {
         snprintf(why, sizeof why,
@@ -267,7 +265,8 @@ static void choose_model(train_dial *d, const dial_choice *c)
     if (is_given(d, "preset=") || c->blocks < LEAST_BLOCKS)
         return;
     snprintf(ends, sizeof ends, "0,%lld", (long long)c->blocks - 1);
-    choose_text(d, "topology.private", ends, "the ends of each path are its own");
+    choose_text(d, "topology.private", ends,
+                "each path has its own first and last block");
 }
 
 static void choose_training(train_dial *d, const dial_choice *c)
@@ -277,14 +276,14 @@ static void choose_training(train_dial *d, const dial_choice *c)
     snprintf(lr, sizeof lr, "%.3g", c->lr);
     choose_text(d, "train.lr", lr, "lower for wider models, higher for larger batches");
     choose_int(d, "train.base_steps", c->base_steps,
-               "half of all tokens train the model from which paths begin");
-    choose_int(d, "train.tau", c->tau, "longer trainings merge more rarely");
+               "half of all tokens train the base model");
+    choose_int(d, "train.tau", c->tau, "longer trainings have longer phases");
     snprintf(why, sizeof why, "%s tokens in all, %.1f passes over the text%s%s",
              pl_human_count(c->tokens, human[0]), c->epochs, d->time ? ": about " : "",
              d->time ? pl_human_seconds(c->seconds, human[1]) : "");
     choose_int(d, "train.phases", c->phases, why);
     choose_text(d, "eval.baselines", "none",
-                "comparisons would take time from the mixture");
+                "baselines would take time from the mixture");
     if (d->time && (double)c->eval_tokens < d->facts.valid_tokens)
         choose_int(d, "eval.max_tokens", c->eval_tokens,
                    "scoring takes at most a twentieth of the time");
@@ -299,7 +298,8 @@ static void choose_keys(train_dial *d, const dial_choice *c, int n_before)
 
 static void print_keys(const train_dial *d, const dial_choice *c)
 {
-    enum { PASSES_MAX = 40 }; /* more passes are useless (arXiv:2305.16264) */
+    /* more passes over the text are useless (arXiv:2305.16264) */
+    enum { PASSES_MAX = 40 };
     char human[4][16];
     const dial_facts *f = &d->facts;
     if (d->time)
@@ -314,16 +314,16 @@ static void print_keys(const train_dial *d, const dial_choice *c)
     for (int i = 0; i < d->keys.n; i++)
         say("         %-26s %s", d->keys.pair[i], d->keys.why[i]);
     if (c->epochs > PASSES_MAX)
-        say("note     the training passes over the text %.0f times; more text would "
-            "help more than more training",
+        say("note     the training reads the text %.0f times; more text would help "
+            "more than more training",
             c->epochs);
     if (c->short_of_time)
         say("note     the smallest run takes about %s, which is more time than is left",
             pl_human_seconds(c->seconds, human[0]));
 }
 
-/* Called when the text is known. The speeds that were measured before decide the model;
- * then this model is measured, and that speed decides its training. */
+/* Called when the text is known. Chooses the model by the speeds that were measured
+ * before; then measures this model, and chooses its training by that speed. */
 pl_status train_dial_finish(train_dial *d, pl_run *r)
 {
     dial_facts *f = &d->facts;

@@ -16,7 +16,7 @@ typedef struct train_dial {
     double seconds, n_tokens;     /* exactly one of the two is not 0 */
     dial_facts facts;
     dial_keys keys;
-    bool chosen; /* this command has chosen the keys, for a new run */
+    bool chosen; /* this command has chosen the keys of a new run */
     dial_choice choice;
     double part_began, part_took[DIAL_PARTS];
 } train_dial;

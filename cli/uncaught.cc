@@ -1,6 +1,6 @@
 /* Handles exceptions that were not caught. RocksDB starts threads and allocates memory
- * in threads of its own, and C++ ends the process when the system refuses. Here that
- * becomes a sentence and an exit code like any other. */
+ * in threads of its own, and C++ ends the process when the system refuses. Here such an
+ * end becomes an error sentence and an exit code like any other. */
 #include "cli/cli.h"
 #include <exception>
 #include <new>
