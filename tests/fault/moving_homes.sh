@@ -72,7 +72,7 @@ look() {
 
 change add 3 --weight 2 || fail "add"
 "$pathloom" homes add 3 --run "$work/moved" >"$work/change.out" 2>&1 || fail "add again"
-grep -q 'home 3 is there already' "$work/change.out" || fail "one home too many"
+grep -q 'home 3 exists already' "$work/change.out" || fail "one home too many"
 look
 while kill -0 $job 2>/dev/null; do
     random 3

@@ -133,7 +133,7 @@ command=$("$pathloom" key invite --run "$run" --name guest) || fail "key invite"
 token=${command#pathloom join }
 start worker second "$pathloom" join "$token" --name guest
 await 200 "the worker does not work" grep -q "worker=guest" "$work/early.out"
-refused used-token 77 "this token refuses it: it was used already" "$pathloom" join "$token" \
+refused used-token 77 "the hub refuses the token: it was used already" "$pathloom" join "$token" \
     --key "$work/second/third.key"
 await 200 "nothing is done" sh -c \
     "'$pathloom' status --run '$run' --json | grep -q '\"tasks\":[1-9]'"

@@ -102,7 +102,7 @@ training_begins half
 store backup "$work/half.copy" --run "$work/half"
 "$pathloom" homes add --run "$work/half" >"$work/verb.out" 2>&1 || fail "homes add"
 store backup "$work/half.copy" --run "$work/half"
-grep -q 'stood still for [0-9]* ms' "$work/verb.out" || fail "the job was not running"
+grep -q 'stopped writing for [0-9]* ms' "$work/verb.out" || fail "the job was not running"
 sed -n '$p' "$work/verb.out"
 modules_reach half 2
 kill -INT "$job"

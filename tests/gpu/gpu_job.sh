@@ -23,10 +23,10 @@ grep -q '^device   cuda .*emulated' "$work/$case.out" ||
 echo "$case: ended"
 
 "$pathloom" doctor --run "$work/$case" >"$work/$case.doctor"
-grep -q "^ok    gpu workers .*3 on the first of 1, .* each with its context" \
+grep -q "^ok    gpu workers .*3 workers share the first of 1 GPUs and need " \
     "$work/$case.doctor" || fail "the doctor: $(cat "$work/$case.doctor")"
 EMULATION_DEVICES=2 "$pathloom" doctor --run "$work/$case" |
-    grep -q "^ok    gpu workers .*2 on the first of 2," || fail "two devices"
+    grep -q "^ok    gpu workers .*2 workers share the first of 2 GPUs" || fail "two devices"
 # What is asked for decides, too: this device does not compute in f32.
 "$pathloom" doctor | grep -q "^ok    backend  *cuda .*emulated" || fail "auto: a device"
 EMULATION_DEVICES=0 "$pathloom" doctor | grep -q "^ok    backend  *cpu " ||

@@ -104,6 +104,6 @@ refused 64 "give one of them" --for 20s --tokens 20M
 "$pathloom" init >"$work/own.yaml" || fail "init"
 refused 64 "leave one of them out" "$work/own.yaml" --for 20s
 head -c 500000 "$work/text.txt" >"$work/small.txt"
-refused 78 "500000 bytes of text, and --for and --tokens choose keys for 1 MB" \
+refused 78 "500000 bytes of text, but --for and --tokens need at least 1 MB" \
     --for 20s --corpus "$work/small.txt"
 echo "dial: ok"

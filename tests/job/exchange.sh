@@ -144,7 +144,7 @@ grep -qx precious "$work/precious.txt" || fail "a refused import has overwritten
 grep -q '^model:' "$work/precious.txt" || fail "--force does not replace the file"
 refused 64 "--out FILE.yaml" "$pathloom" import "$work/moved" --out - --json
 for set in model.width=64 data.vocab=900 model.tied=true model.import=x; do
-    refused 64 "the imported model decides ${set%=*}" \
+    refused 64 "the imported model determines ${set%=*}" \
         "$pathloom" import "$work/moved" --out "$work/x.yaml" --set $set
 done
 

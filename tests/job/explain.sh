@@ -43,9 +43,9 @@ for code in $("$pathloom" explain | cut -d' ' -f1); do
         grep -q "EXIT_[A-Z]* = $code " cli/cli.h ||
         complain "explained, and nowhere said: $code"
 done
-"$pathloom" explain 130 | grep -q "The same command goes on" ||
+"$pathloom" explain 130 | grep -q "The same command continues" ||
     complain "the exit code of a stopped job is not explained"
-"$pathloom" explain 75 | grep -q "train was told so ends with 130" ||
+"$pathloom" explain 75 | grep -q "train ends with exit code 130" ||
     complain "75 claims what ends with 130"
 "$pathloom" explain lease.expird 2>&1 | grep -q "did you mean lease.expired" ||
     complain "no nearest name"

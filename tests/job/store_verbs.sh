@@ -103,7 +103,7 @@ job=
 before=$(versions)
 [ "$before" -lt 60 ] || fail "the job was too fast to be stopped"
 store 0 rollback mix --to early
-says "goes on with phase"
+says "continues with phase"
 store 0 diff mix early
 ! grep -q 'changed *[1-9]' "$work/out" || fail "a rolled back version differs"
 store_json fsck

@@ -113,7 +113,7 @@ says 'mix/L2.E0@5 .*lag *-  gain *-  step *-  transverse *-$'
 # ---- names ----
 echo "a tag has no name that means something else"
 for word in mix base dense embed L1 B0; do
-    refused 64 'cannot name a tag: it names a' "$pathloom" store tag "$word" --run "$run"
+    refused 64 'cannot be the name of a tag: it names a' "$pathloom" store tag "$word" --run "$run"
 done
 store tag fine --run "$run"
 

@@ -206,7 +206,7 @@ echo "what cannot be done is refused in a sentence"
 refused 64 'without L1.E0,L1.E1 no path is left' \
     generate --prompt int --without L1.E0,L1.E1
 refused 66 'no module `L9.E0`' eval --without L9.E0
-refused 64 'that --without leaves out' generate --prompt int --path p11 --without L2.E1
+refused 64 'that --without excludes' generate --prompt int --path p11 --without L2.E1
 refused 64 'only modules of the same shape can be merged' store merge bad L1.E0 embed
 refused 64 'linear has no density' store merge bad late early --density 0.5
 refused 64 'slerp has no scale' store merge bad late early --method slerp --scale 2
@@ -215,14 +215,14 @@ refused 64 'slerp merges two sources, not 3' \
 refused 64 'ties needs --base' store merge bad late early --method ties
 refused 64 '--weights has 1 numbers for 2 sources' \
     store merge bad late early --weights 1
-refused 64 'no module that stands for' store merge bad p00 late
-refused 64 'no module that stands for' store merge bad mix base
+refused 64 'no module that corresponds to' store merge bad p00 late
+refused 64 'no module that corresponds to' store merge bad mix base
 verb store ls
 grep -q '^bad.merged' "$work/verb.out" && fail "a refused merge left modules"
 refused 66 'no best versions' serve --route router --select best --listen '127.0.0.1:*'
 refused 64 'does not train, so it cannot go back' store rollback mean.merged/L1.E0 --to 0
 refused 64 'nothing to merge' store merge bad late mix
-refused 73 'exists already; --force moves it' store merge mean late early
+refused 73 'exists already; give --force to replace it' store merge mean late early
 refused 64 'a rollback goes back to versions of the module itself' \
     store rollback mix --to mean
 rm -rf "$work"
