@@ -1,11 +1,11 @@
-# The CUDA backend, twice: compiled by nvcc where it is found (PL_CUDA), and as C++
-# against the headers of tests/gpu/emulation/toolkit, which needs no CUDA at all.
+# Compiles the CUDA backend twice: with nvcc where it is found (PL_CUDA), and as C++ against
+# the headers of tests/gpu/emulation/toolkit, which needs no CUDA at all.
 #
-# nvcc is called as it is: CMake's own CUDA support would try the device at configure
-# time and link every program with nvcc.
+# nvcc is called directly, because CMake's own CUDA support would use the device at
+# configure time and link every program with nvcc.
 file(GLOB PL_CUDA_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/modules/cuda/*.cu)
 find_program(PL_NVCC nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
-set(PL_CUDA_ARCHITECTURES "80;90" CACHE STRING "compute capabilities; the last also as PTX")
+set(PL_CUDA_ARCHITECTURES "80;90" CACHE STRING "compute capabilities to compile for; the last one also as PTX")
 
 set(PL_NVCC_OPTIONS -std=c++17 -O3 -lineinfo --fmad=false --expt-relaxed-constexpr
     -Xcompiler=-Wall,-Wextra,-Wno-unused-function -D_GNU_SOURCE -I${CMAKE_SOURCE_DIR})
@@ -21,7 +21,8 @@ if(PL_ONLY_MODULES)
   list(APPEND PL_NVCC_OPTIONS -DPL_ONLY_MODULES)
 endif()
 
-# pl_nvcc(objects sources...): object files that nvcc makes of the sources.
+# pl_nvcc(objects sources...): compiles the sources with nvcc; `objects` gets the object
+# files.
 function(pl_nvcc result)
   foreach(source ${ARGN})
     file(RELATIVE_PATH name ${CMAKE_SOURCE_DIR} ${source})

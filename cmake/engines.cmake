@@ -1,5 +1,5 @@
-# Where chunks may lie but in RocksDB (store/engine/engine.h): each engine's own file where its
-# library is found, else the file that says what to install.
+# The engines that can keep chunks besides RocksDB (store/engine/engine.h). Where an
+# engine's library is missing, a file is compiled instead that says what to install.
 find_path(RADOS_INCLUDE rados/librados.h)
 find_library(RADOS_LIBRARY rados)
 pkg_check_modules(CURL QUIET IMPORTED_TARGET libcurl>=7.75)

@@ -1,4 +1,4 @@
-# One static library a folder, in layer order; a folder sees only those to its left.
+# Makes one static library per folder, in layer order; a folder may use only earlier ones.
 if(NOT PL_ONLY_MODULES)
   find_package(PkgConfig REQUIRED)
 endif()
@@ -16,8 +16,8 @@ target_compile_definitions(pl_options INTERFACE _GNU_SOURCE PL_VERSION="${PROJEC
 target_compile_options(pl_options INTERFACE ${PL_WARNINGS}
   $<$<COMPILE_LANGUAGE:C>:${PL_C_WARNINGS}> -fno-math-errno -ffp-contract=off)
 if(PL_SANITIZE)
-  # Instrumented code misleads the warnings that follow values (GCC's own advice).
-  # Emulated kernels (tests/gpu/emulation) have instruments of their own.
+  # With sanitizers GCC's warnings about values are often wrong, as its manual says.
+  # Emulated kernels (tests/gpu/emulation) have checks of their own.
   target_compile_options(pl_options INTERFACE
     "$<$<NOT:$<BOOL:$<TARGET_PROPERTY:PL_EMULATED>>>:-fsanitize=${PL_SANITIZE}>"
     -fno-omit-frame-pointer -Wno-format-truncation -Wno-format-overflow)
@@ -62,7 +62,7 @@ else()
   pkg_check_modules(MICROHTTPD REQUIRED IMPORTED_TARGET libmicrohttpd)
   pkg_check_modules(SENTENCEPIECE REQUIRED IMPORTED_TARGET sentencepiece)
   find_library(ROCKSDB_LIBRARY rocksdb REQUIRED)
-  # xxHash's choice among vector units, which a library may be built without.
+  # Some builds of xxHash cannot choose a vector unit when the program runs.
   include(CheckCSourceCompiles)
   set(CMAKE_REQUIRED_LIBRARIES PkgConfig::XXHASH)
   check_c_source_compiles("#include <xxh_x86dispatch.h>

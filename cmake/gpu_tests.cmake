@@ -1,6 +1,6 @@
-# test_X_gpu: the tests that every backend has to pass, and those of the cuda backend that
-# need no emulation, on the GPU. Where cmocka is missing, tests/gpu/standin has what they need
-# of it.
+# test_X_gpu runs on the GPU the tests that every backend has to pass, and those of the cuda
+# backend that need no emulation. Where cmocka is missing, tests/gpu/standin replaces the
+# parts of it that they use.
 if(NOT TARGET pl_support)
   include(${CMAKE_SOURCE_DIR}/tests/support/support.cmake)
 endif()

@@ -1,16 +1,16 @@
-# `cmake --install build/release` for a folder, `cpack -G DEB` for a Debian package.
+# `cmake --install build/release` installs, `cpack -G DEB` makes a Debian package.
 include(GNUInstallDirs)
 install(TARGETS pathloom)
 file(GLOB pages CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/docs/man/*.1)
 install(FILES ${pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(FILES ${CMAKE_SOURCE_DIR}/share/pathloom.bash RENAME pathloom
         DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
-# Beside each other as in the source, so that the pages' links hold.
+# The pages lie as in the source, so that links between them work.
 install(FILES LICENSE README.md CONTRIBUTING.md CHANGELOG.md
         DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES examples/train_one.c DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
 install(DIRECTORY docs deploy DESTINATION ${CMAKE_INSTALL_DOCDIR} PATTERN man EXCLUDE)
-# Where Debian looks for the license.
+# Debian wants the license in a file of this name.
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)
 
 set(CPACK_PACKAGE_CONTACT "The Pathloom authors")
@@ -21,6 +21,6 @@ set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
-# The libraries that the program was linked with, by dpkg-shlibdeps.
+# dpkg-shlibdeps finds the libraries that the package depends on.
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 include(CPack)

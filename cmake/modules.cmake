@@ -1,5 +1,6 @@
-# The engine. GEMM libraries are link-tested: Debian's cblas.h declares more than its
-# OpenBLAS exports. The cpu backend's operations are compiled once per instruction set.
+# Builds the backends. GEMM libraries are tested by linking, because Debian's cblas.h
+# declares functions that its OpenBLAS does not export. The cpu backend's operations are
+# compiled once per instruction set.
 include(CheckCSourceCompiles)
 find_library(OPENBLAS_LIBRARY openblas)
 find_library(DNNL_LIBRARY dnnl)
@@ -36,8 +37,8 @@ if(PL_OPENBLAS_LINKS)
 else()
   list(APPEND PL_MODULES_SKIP "modules/cpu/gemm_blas")
 endif()
-# GCC 12's frames for use after return are aligned to 32 bytes at most (its bug 110027):
-# a vector of 64 on one of them ends the process.
+# GCC 12's check for use after return aligns stack frames to 32 bytes at most (its bug
+# 110027), so a vector of 64 bytes on the stack would end the process.
 set(PL_AVX512 -mavx2 -mfma -mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512)
 if(PL_SANITIZE MATCHES address AND CMAKE_C_COMPILER_ID STREQUAL GNU)
   list(APPEND PL_AVX512 --param=asan-use-after-return=0)
@@ -45,14 +46,14 @@ endif()
 set(PL_CPU_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-O3>;-ffp-contract=fast")
 if(OpenMP_C_FOUND)
   list(APPEND PL_MODULES_LIBS OpenMP::OpenMP_C)
-else() # one thread: pragmas fall away, and with them some uses of a parameter
+else() # one thread: pragmas have no effect, and some parameters have no other use
   list(APPEND PL_CPU_OPTIONS -Wno-unknown-pragmas -Wno-unused-parameter)
   set_source_files_properties(${CMAKE_SOURCE_DIR}/modules/cpu/gemm_blas.c PROPERTIES
     COMPILE_OPTIONS -Wno-unknown-pragmas)
 endif()
 set_source_files_properties(${CMAKE_SOURCE_DIR}/modules/cpu/gemm_wide.c PROPERTIES
   COMPILE_OPTIONS "${PL_CPU_OPTIONS}")
-# fp16 arithmetic is newer than the other instruction sets: compilers are asked for it.
+# Not every compiler knows fp16 arithmetic, so this tests whether it compiles.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set(CMAKE_REQUIRED_FLAGS -mavx512fp16)
   check_c_source_compiles("#include <immintrin.h>
@@ -69,7 +70,8 @@ if(PL_HAVE_CUDA)
   target_link_libraries(pl_modules PUBLIC pl_cuda)
 endif()
 
-# The files that PL_MODULES_SKIP names first, with CPU_ISA and the compiler's flags.
+# Compiles the cpu operations for one instruction set `isa`, with the compiler's flags for
+# it.
 function(pl_cpu_operations isa)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/modules/cpu/*_cpu.c)
   list(FILTER sources EXCLUDE REGEX "(backend|matmul)_cpu")

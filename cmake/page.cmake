@@ -1,7 +1,7 @@
-# Makes a page: its parts become one HTML file, and that a C array.
+# Makes a page: joins its parts to one HTML file, and writes that as a C array.
 #   cmake -DPARTS=FOLDER -DSHARED=FOLDER -DNAME=NAME -DOUT=FILE.c -P page.cmake
-# FOLDER has one *.html, *.js and *.css. A page with another folder as SHARED begins with
-# that folder's page.css and 10-base.js.
+# The folder PARTS has one *.html file and *.js and *.css files. If SHARED is another
+# folder, its page.css and 10-base.js come first.
 file(GLOB html_file ${PARTS}/*.html)
 file(READ ${html_file} html)
 file(GLOB scripts ${PARTS}/*.js)

@@ -635,9 +635,8 @@ pl_status config_check(const config *c)
             return pl_fail(
                 PL_ERR_CONFIG,
                 "%d paths of %lld replicas with a vocabulary of %lld are too many: "
-                "paths "
-                "x replicas may be at most %d, and paths x vocabulary at most %d; use "
-                "fewer paths or a smaller data.vocab",
+                "paths x replicas may be at most %d, and paths x vocabulary at most "
+                "%d; use fewer paths or a smaller data.vocab",
                 n_paths, (long long)c->replicas, (long long)c->vocab, (int)PL_TASKS_MAX,
                 (int)PL_PREFIX_LM_CELLS_MAX);
     }

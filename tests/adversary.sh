@@ -344,7 +344,7 @@ among_liars() {
             task = path " " phase
             odd = why = ""; evil = first ~ /^evil-/; next }
         /^          the odd result is that of / { odd = $7; next }
-        /^          evil-.* (made|away)/ { evil++; next }
+        /^          (the result of evil-|evil-[^ ]* got )/ { evil++; next }
         /^          / { why = $0; next }
         { close_row(); verdict = "" }
         END { for (t in liar) if (!index(liar[t], " " found[t] " ") && found[t] != "several")

@@ -6,7 +6,7 @@ set -eu
 cd "$(dirname "$0")/.."
 preset=$1
 shift
-# Read by CMake at the first configuration of a folder.
+# CMake reads these variables when it first configures a folder.
 if command -v ccache >/dev/null 2>&1; then
     export CMAKE_C_COMPILER_LAUNCHER=ccache CMAKE_CXX_COMPILER_LAUNCHER=ccache
 fi

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Checks what the compiler does not: layers, doors, foreign headers, budgets.
+# Checks what the compiler does not check: layers, doors, foreign headers, budgets.
 #
 #   tools/check_tree.sh [folder of the tree]
 #
-# One line a violation, "file:line: what is wrong"; exit 1 if there is any. Lines
-# that start with "warning:" do not count. Needs a POSIX shell, awk, grep and a C
-# and C++ compiler (CC, CXX).
+# Prints one line per violation, "file:line: what is wrong", and exits with 1 if there is
+# any. Lines that start with "warning:" are not violations. Needs a POSIX shell, awk, grep
+# and a C and C++ compiler (CC, CXX).
 #
 # A function may exceed 100 lines when the comment right above it says why, after
 # the word "budget:".
@@ -60,7 +60,7 @@ function is_door(path) { return path == top_of(path) "/" top_of(path) ".h" }
 function check_quoted(path,    to) {
     to = top_of(path)
     if (index(path, "/") == 0 || (!(to in rank) && to != top)) {
-        report(FNR, "include \"" path "\" is not written from the root")
+        report(FNR, "include \"" path "\" must be written as a path from the root of the tree")
         return
     }
     if (to == top || to == tested) return
@@ -104,10 +104,10 @@ FNR <= 5 && match($0, /folder: [a-z]+/) {
 }
 /^[ \t]*#[ \t]*(if|ifdef|ifndef|elif).*(PL_CUDA|PL_HAVE_CUDA)/ {
     if ((top in rank) && FILENAME !~ /^modules\/(backend\.c|cuda\/)/)
-        report(FNR, "CUDA is asked for in modules/backend.c only")
+        report(FNR, "only modules/backend.c may test for CUDA")
 }
 
-# The code of the line, without comments and without texts.
+# `code` is the line without comments and without the text of strings.
 {
     code = $0
     gsub(/"([^"\\]|\\.)*"/, "\"\"", code)
@@ -120,13 +120,13 @@ FNR <= 5 && match($0, /folder: [a-z]+/) {
     if (match(code, /\/\*/)) { code = substr(code, 1, RSTART - 1); in_comment = 1 }
     if ((top in rank) && FILENAME !~ /^outer\/step/ &&
         code ~ /([!=]= *|case +)PL_METHOD_/)
-        report(FNR, "what a method does is asked of pl_traits (outer/step_method.h)")
+        report(FNR, "ask pl_traits (outer/step_method.h) what a method does; do not compare methods")
 }
 
 code ~ /^int main\(/ { has_main = 1 }
 code ~ /(^|[^A-Za-z0-9_.>])(quick_)?exit *\(/ {
     if ((top in rank) && top != "cli" && !has_main)
-        report(FNR, "exit is for processes; return a status")
+        report(FNR, "only a main function or cli may call exit; return a status")
 }
 
 # Functions: a brace alone in the first column opens one, its partner closes it.
@@ -160,7 +160,7 @@ AWK
 xargs awk -v layers="$layers" -f "$scratch/lines.awk" < "$scratch/files" \
     > "$scratch/found"
 
-# A stem names one thing: its files lie side by side.
+# All files with the same name apart from the extension lie in one folder.
 printf '%s\n' "$layer_files" | awk '
     $0 != "" {
         folder = $0; sub(/\/[^\/]*$/, "", folder)
@@ -170,8 +170,8 @@ printf '%s\n' "$layer_files" | awk '
         place[stem] = folder
     }' >> "$scratch/found"
 
-# A source opens at its first line with a comment of at least six words and a full stop:
-# a whole sentence that says what the file does.
+# The first line of a source begins a comment of at least six words with a full stop: a
+# whole sentence that says what the file does.
 grep -v '^tests/' "$scratch/files" | grep -E '\.(c|cc|cpp|cu)$' | xargs awk '
     function end_opening() {
         if (file != "" && (split(text, words, " ") < 6 || text !~ /\.( |$)/))
@@ -187,7 +187,8 @@ grep -v '^tests/' "$scratch/files" | grep -E '\.(c|cc|cpp|cu)$' | xargs awk '
     }
     END { end_opening() }' >> "$scratch/found"
 
-# Paths of one machine: sources, build files and scripts; /tmp only in tests.
+# Sources, build files and scripts may not name paths of one machine; /tmp is allowed in
+# tests only.
 find $layers bench examples tests cmake tools CMakeLists.txt -type f 2>/dev/null |
     grep -E '\.(c|h|cc|cpp|cu|cuh|cmake|sh|txt|py|awk)$' |
     grep -v '^tools/check_tree\.sh$' > "$scratch/sources"

@@ -7,14 +7,14 @@
 #
 # The list pins the version of every package, so two calls make the same documents. A
 # document is a file of 400 bytes to 256 KiB in UTF-8; a file that occurs twice counts
-# once. One in a hundred documents is held out; the SHA-256 of its text decides. Where
-# a domain has more text than the list allows, the documents with the lowest SHA-256
-# stay. OUT/packages has names and versions. Needs apt-get, dpkg-deb, tar, perl and
-# zstd, and about 2.5 GB of disk meanwhile. Exit code 69: a tool is missing, or a
-# package.
+# once. One in a hundred documents goes to valid.jsonl.zst; the SHA-256 of its text decides
+# which. Where a domain has more text than the list allows, the documents with the lowest
+# SHA-256 stay. OUT/packages has names and versions. Needs apt-get, dpkg-deb, tar, perl and
+# zstd, and about 2.5 GB of disk while it runs. Exit code 69: a tool or a package is
+# missing.
 set -eu
 usage() {
-    echo "corpus.sh: $1; the head of tools/corpus.sh has its options" >&2
+    echo "corpus.sh: $1; the top of tools/corpus.sh lists the options" >&2
     exit 64
 }
 
@@ -108,7 +108,7 @@ documents() { # DOMAIN MEGABYTES
         }' "$1" "$2"
 }
 
-set -f # patterns of the list are for find
+set -f # the list has patterns for find, not for the shell
 : >"$work/packages"
 grep -v '^#' "$list" | while read -r domain name version megabytes patterns; do
     set +f
@@ -126,7 +126,7 @@ done
 LC_ALL=C sort -u "$work/packages" >"$out/packages"
 for set in train valid; do
     [ -s "$work/$set.jsonl" ] || {
-        echo "corpus.sh: no document is for $set; give the list more text" >&2
+        echo "corpus.sh: no document is left for $set; name more packages in the list" >&2
         exit 69
     }
     zstd -q -f "$work/$set.jsonl" -o "$out/$set.jsonl.zst"

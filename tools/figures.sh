@@ -4,9 +4,9 @@
 #   sh tools/figures.sh [folder of the tree]
 #
 # Sources are all of the product's folders with bench, without tests. A folder is counted
-# by the files that lie directly in it. A static function is "called from one place" if
-# its name stands once in its file beside its definition and its declarations, with an
-# argument list behind it; "passed on by address" if it stands there without.
+# by the files that lie directly in it. A static function is "called from one place" if its
+# file uses its name once outside the definition and declarations, with arguments after it;
+# it is "passed on by address" if the name has no arguments there.
 set -eu
 cd "${1:-$(dirname "$0")/..}"
 export LC_ALL=C

@@ -1,20 +1,21 @@
 #!/bin/sh
-# Installs what is missing of packages.txt (Debian 12). Quick when nothing is.
+# Installs the packages of packages.txt that are missing (Debian 12). Takes no time if none
+# is.
 #   sh tools/install.sh           what building, running and testing need
 #   sh tools/install.sh checks    also what .ci/run checks with
 #   sh tools/install.sh ceph      also what tests/ceph.sh runs
 set -eu
 list=$(dirname "$0")/../packages.txt
 
-# packages.txt without comments: what stands before the first mark, and below the mark of
-# the group that is wanted.
+# Prints the packages that packages.txt lists before its first mark, and below the mark of
+# the group in $1.
 wanted() {
     awk -v group="${1:-}:" '/^# ---- / { skip = $3 != group }
                             !/^#/ && NF && !skip { print $1 }' "$list"
 }
 
-# dpkg-query knows only packages that were once installed: what it does not name as
-# installed is missing.
+# Prints the wanted packages that dpkg-query does not report as installed; it does not know
+# packages that never were.
 missing() {
     have=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' 2>/dev/null |
         awk '$1 == "installed" { print $2 }')

@@ -6,7 +6,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 70
 
-# Files of the product with this extension, one a line.
+# Prints the files of the product with the extension $1, one per line.
 product() {
     find base modules corpus store codec outer net home router workers eval serve job measure cli -name "*.$1" |
         LC_ALL=C sort
@@ -18,14 +18,14 @@ format() {
         LC_ALL=C sort | xargs clang-format-14 --dry-run -Werror
 }
 
-# PL_MUST_CHECK is enforced by clang alone.
+# Only clang enforces PL_MUST_CHECK, so this check compiles everything with clang.
 statuses() {
     product c | xargs -n 8 -P "$(nproc)" clang-14 -std=c11 -D_GNU_SOURCE \
         '-DPL_VERSION="0"' -DCPU_ISA=portable -I. -fsyntax-only -Wall -Wextra \
         -Wno-unknown-pragmas -Wno-unused-parameter -Werror
 }
 
-# What is suppressed stands with its reason in tools/cppcheck.supp.
+# tools/cppcheck.supp lists the suppressed findings, each with its reason.
 analysis() {
     product c | cppcheck --quiet --std=c11 --error-exitcode=1 -j "$(nproc)" \
         -D_GNU_SOURCE '-DPL_VERSION="0"' -DCPU_ISA=portable -D__cppcheck__ -U__clang__ -U__cplusplus -I. \
@@ -33,7 +33,7 @@ analysis() {
         --suppressions-list=tools/cppcheck.supp --file-list=-
 }
 
-# $(words) without quotes are meant to be several (SC2046).
+# Excludes SC2046, because $(command) without quotes is meant to give several words.
 shell() {
     find tools tests examples bench deploy .ci -name '*.sh' -o -name '*.sbatch' -o \
         -path .ci/run |

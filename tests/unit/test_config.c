@@ -108,7 +108,7 @@ static void too_many_paths_are_refused_before_anything_trains(void **state)
     const char *const counts[] = {"topology.levels=128x128", "data.vocab=32000"};
     config c;
     assert_int_equal(config_build(NULL, tasks, 2, &c), PL_ERR_CONFIG);
-    assert_non_null(strstr(pl_last_error(), "16384 trainings"));
+    assert_non_null(strstr(pl_last_error(), "16384 paths of 2 replicas"));
     assert_int_equal(config_build(NULL, counts, 2, &c), PL_ERR_CONFIG);
     assert_non_null(strstr(pl_last_error(), "smaller data.vocab"));
 }
