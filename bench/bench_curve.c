@@ -49,11 +49,11 @@ typedef struct bench {
     char folder[64];
     pl_keypair server, client;
     uint8_t *data;
-    partner raw[2], home[2]; /* [1]: encrypted */
+    partner raw[2], home[2]; /* [0]: plain, [1]: encrypted */
     pl_hash stored[2];
     pl_buf got;
-    /* indexed by kind of transfer, encryption, round; share: of the rate of ZeroMQ with
-     * CURVE just before */
+    /* indexed by kind of transfer, encryption, round; share: rate / rate of ZeroMQ with
+     * CURVE in the same round */
     double rate[N_WHAT][2][ROUNDS_MAX], cpu[N_WHAT][2][ROUNDS_MAX],
         share[N_WHAT][2][ROUNDS_MAX];
 } bench;
@@ -279,7 +279,7 @@ static void print_curve_row(const bench *b, what w, bool curve)
 {
     int n = (int)b->rounds;
     printf(
-        "%-16s %-12s %6.0f MB/s %6.2f ms of CPU a MB %5.0f %% of ZeroMQ with CURVE\n",
+        "%-16s %-12s %6.0f MB/s %6.2f ms of CPU per MB %5.0f %% of ZeroMQ with CURVE\n",
         names[w], curve ? "CURVE" : "in the clear", 1e-6 * median(b->rate[w][curve], n),
         1e9 * median(b->cpu[w][curve], n), 100 * median(b->share[w][curve], n));
 }

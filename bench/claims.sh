@@ -31,7 +31,7 @@ while [ $# -gt 0 ]; do
         shift
         ;;
     -*)
-        echo "claims.sh: there is no option $1; the head of bench/claims.sh has them" >&2
+        echo "claims.sh: there is no option $1; the top of bench/claims.sh lists the options" >&2
         exit 64
         ;;
     *) break ;;
@@ -130,7 +130,8 @@ ratio() { # run, row, run, row: the first over the second, one per seed
     paste "$work/a" "$work/b" | awk '{ printf("%s%.3f", NR > 1 ? " " : "", $1 / $2) }'
 }
 
-# each|mean|near: every value at most the limit, their mean, or their mean's distance from 1.
+# Succeeds if every value (rule `each`), their mean (`mean`), or the distance of their mean
+# from 1 (`near`) is at most the limit.
 holds() { # rule, limit, values
     echo "$3" | tr ' ' '\n' | awk -v rule="$1" -v limit="$2" '
         { sum += $1; if ($1 > most) most = $1 }
@@ -141,7 +142,7 @@ holds() { # rule, limit, values
         }'
 }
 
-# Rows of the table are kept and printed at the end, too.
+# Prints a row of the table, and keeps it for the table at the end.
 row() { # claim, text, paper, here, passes if, verdict
     printf '| %s | %s | %s | %s | %s | %s | %d s |\n' "$1" "$2" "$3" "$4" "$5" "$6" "$seconds" |
         tee -a "$work/table"
@@ -150,7 +151,7 @@ row() { # claim, text, paper, here, passes if, verdict
     seconds=0
 }
 
-verdict() { # holds' exit code per condition
+verdict() { # the exit codes of `holds`, one per condition
     for code in "$@"; do
         [ "$code" = 0 ] || {
             echo fail

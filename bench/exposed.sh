@@ -14,8 +14,8 @@ set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 pathloom=${PATHLOOM:-$root/build/release/pathloom}
 
-# Prints lines: worker, tasks, then seconds: of this clock, of inner steps, of loading and
-# saving around them, and the part of the latter spent waiting.
+# Prints per worker: its name, its tasks, and seconds: of this clock, of inner steps, of
+# loading and saving around them, and the part of loading and saving that it waited.
 look() { # run
     "$pathloom" status --run "$1" --json 2>/dev/null | tr '{' '\n' |
         awk -v now="$(cut -d' ' -f1 /proc/uptime)" '

@@ -592,7 +592,7 @@ static void serve_fake_home(fake_home *h, int64_t until_ms)
     pl_message_destroy(&m);
 }
 
-/* ---- the whole ---- */
+/* ---- the measurement ---- */
 static void start_hub(load *l)
 {
     char ready[PL_PATH_MAX], ttl[48];

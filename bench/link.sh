@@ -19,13 +19,13 @@ refuse() { # code, sentence
     exit "$1"
 }
 
-# Inside: makes the link, then becomes the command.
+# Inside the new network: makes the link, then becomes the command.
 if [ "${1-}" = --inside ]; then
     rate=$2
     shift 2
     ip link set lo mtu 1500 up || exit 69
     if [ "$rate" != free ]; then
-        # At least one packet, at most what the rate gives in 2 ms.
+        # A burst is what 1 Gb/s or 100 Mb/s carries in 2 to 3 ms.
         case $rate in
         *gbit) burst=256kb ;;
         *) burst=32kb ;;

@@ -67,7 +67,8 @@ shape="model.width=$width model.blocks=$blocks model.heads=$heads model.ffn=$ffn
 options="--width $width --blocks $blocks --heads $heads --ffn $ffn --context $context
     --batch $batch"
 
-# ours STEPS: trains them as one path, three fifths before the learning rate falls.
+# ours STEPS: trains one path for STEPS steps; after three fifths of them the learning rate
+# falls.
 ours() {
     folder=$out/pathloom-$optimizer-$rate-$1
     [ -s "$folder/report.json" ] && return
@@ -87,7 +88,7 @@ ours() {
     fi
 }
 
-# number FILE NAME: the first number of that name in JSON.
+# number FILE NAME: prints the first number of that name in a JSON file.
 number() {
     sed -n 's/.*"'"$2"'": *\([0-9.e+-]*\).*/\1/p' "$1" | head -n 1
 }
@@ -101,18 +102,18 @@ theirs() { # RATE
     mv "$file.part" "$file"
 }
 
-# Of the tokens that both count: nats per token to bits per byte.
+# Prints NATS per token as bits per byte, over the tokens that both programs count.
 bits() { # NATS
     awk -v nats="$1" -v tokens="$(number "$report" eval_tokens)" \
         -v bytes="$(number "$report" eval_bytes)" \
         'BEGIN { printf "%.4f", nats * tokens / bytes / log(2) }'
 }
 
-fewer() { # A B: whether A <= B
+fewer() { # A B: succeeds if A <= B
     awk -v a="$1" -v b="$2" 'BEGIN { exit !(a <= b) }'
 }
 
-share() { # SHARE: that of the steps
+share() { # SHARE: prints that share of the number of steps
     awk -v n="$steps" -v s="$1" 'BEGIN { printf "%d", n * s + 0.5 }'
 }
 

@@ -46,7 +46,7 @@ if [ "${1-}" = --counted ]; then
     wait_for_mixture "$run" "$job" && before=$(passed)
     code=0
     wait "$job" || code=$?
-    if [ "$code" -gt 128 ]; then # the trap ended the waiting, not the job
+    if [ "$code" -gt 128 ]; then # a signal ended `wait`; the job may still run
         code=0
         wait "$job" || code=$?
     fi
@@ -109,7 +109,7 @@ while [ $# -gt 0 ]; do
     --set) sets="$sets $2" ;;
     --link-set) link_sets="$link_sets $2" ;;
     *)
-        echo "compare-outer: there is no option $option; see --help" >&2
+        echo "compare-outer: unknown option $option; see --help" >&2
         exit 64
         ;;
     esac
@@ -136,7 +136,7 @@ if [ ! -x "$pathloom" ]; then
 fi
 linkable=1
 if [ -z "$table_only" ] && [ -n "$links" ] && ! sh "$root/bench/link.sh" free true; then
-    echo "compare-outer: so no link is measured, only plain loopback" >&2
+    echo "compare-outer: without bench/link.sh no slow link is measured, only plain loopback" >&2
     linkable=
 fi
 mkdir -p "$out"
@@ -214,7 +214,7 @@ with_straggler() { # run, command ...
     trap - INT TERM
 }
 
-# shellcheck disable=SC2046 # settings hold no blanks
+# shellcheck disable=SC2046 # settings contain no blanks
 time_row() { # topology, row
     at=$(folder "$1" "$2")
     for rate in $rates; do
@@ -246,7 +246,7 @@ run_all() {
 }
 
 # ---- the table: each function prints a cell from a run's files ----
-missing() { # run: what stands in a cell without a number
+missing() { # run: prints the text of a cell that has no number
     if [ -e "$1.log" ]; then
         echo failed
     else
@@ -311,7 +311,7 @@ traffic_cell() { # topology, row
         "$run/link.bytes"
 }
 
-link_cell() { # topology, row, rate: seconds a worker a round outside inner steps
+link_cell() { # topology, row, rate: seconds per worker and round outside inner steps
     run=$(folder "$1" "$2")/$3
     finished "$run" || { missing "$run"; return; }
     awk -F'[:,]' -v phases="$(awk '$1 == "phases:" { print $2 }' "$run/run.yaml")" '
@@ -322,7 +322,7 @@ link_cell() { # topology, row, rate: seconds a worker a round outside inner step
         "$run/workers.json"
 }
 
-straggler_cell() { # topology, row: each worker's share; how slow the slow one was
+straggler_cell() { # topology, row: both workers' shares, and the slow one's speed
     run=$(folder "$1" "$2")/straggler
     finished "$run" || { missing "$run"; return; }
     awk -F'[:,]' '
@@ -351,7 +351,7 @@ rate_title() {
 }
 
 print_head() { # topology
-    printf '| method | codec | perplexity | against %s, f32 | bytes a parameter a round |' \
+    printf '| method | codec | perplexity | against %s, f32 | bytes per parameter and round |' \
         "$first_method"
     rule='|---|---|---|---|---|'
     if is_timed "$1"; then
@@ -392,18 +392,18 @@ spell() { # settings
                   printf "%s%s=%s", (i > 1 ? ", " : ""), order[i], value[order[i]] } }'
 }
 
-# shellcheck disable=SC2086 # settings hold no blanks
+# shellcheck disable=SC2086 # settings contain no blanks
 print_table() {
     model=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)
     echo "$(date -u +%Y-%m-%d), $(nproc) cores ($model), $workers workers, seeds $seeds;"
     echo "settings: $(spell $sets); timed runs: $(spell $link_sets)."
     echo
-    echo "Bytes a parameter a round: encoded updates that went into versions, by the"
-    echo "parameters of every path, replica and phase. All traffic: what passed the link"
-    echo "for the same parameters, headers included: modules, updates, optimizer states,"
-    echo "text. Links: seconds of a worker and a round outside inner steps (its share of"
-    echo "the time). One worker at 1/4: the same shares, worker 1 / worker 2, the slow one,"
-    echo "with the speed that it really had beside the first."
+    echo "Bytes per parameter and round: the encoded updates that went into versions, per"
+    echo "parameter of every path, replica and phase. All traffic: all bytes on the link,"
+    echo "per parameter as before, with headers: modules, updates, optimizer states,"
+    echo "text. Links: seconds per worker and round outside inner steps (their share of"
+    echo "the time). One worker at 1/4: the same shares, worker 1 / worker 2 (the slow one),"
+    echo "and the speed that the slow one had as a share of the other's."
     for topology in $topologies; do
         printf '\n### %s\n\n' "$topology"
         print_head "$topology"

@@ -3,7 +3,8 @@
 #   sh examples/demo.sh                      into ./pathloom-run
 #   sh examples/demo.sh --out RUN --set ...  arguments go to `pathloom train`
 # It reads the text that the machine already has below /usr, or what --corpus names.
-# A second call goes on where the first one ended; a finished run reports at once.
+# A second call continues where the first one ended; for a finished run it only prints the
+# report.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 start=$(date +%s)

@@ -582,7 +582,7 @@ works "text" 'The' "$pathloom" generate --run run --prompt The --max-tokens 4
 refused "an unknown module" 66 'L9.E0|L1.E0' "$pathloom" store log L9.E0 --run run
 refused "a version to come" 66 'versions 0 to 2|99' \
     "$pathloom" store show L1.E0@99 --run run
-refused "a tag named head" 64 '`head`|cannot name a tag' \
+refused "a tag named head" 64 '`head`|cannot be the name of a tag' \
     "$pathloom" store tag head --run run
 refused "eval with a key that changes results" 64 'train.tau=9' \
     "$pathloom" eval --run run --set train.tau=9

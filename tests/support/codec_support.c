@@ -1,5 +1,5 @@
 /* folder: codec */
-/* What codec_support.h declares. */
+/* Defines what codec_support.h declares. */
 #include "tests/support/codec_support.h"
 
 void fill_values(float *x, size_t n, uint64_t seed)

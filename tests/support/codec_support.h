@@ -1,4 +1,5 @@
-/* folder: codec. What tests of the codecs start from: updates, options, rounds. */
+/* folder: codec. Tests of the codecs share these functions, which make updates, options
+ * and rounds. */
 #ifndef PL_TESTS_CODEC_SUPPORT_H
 #define PL_TESTS_CODEC_SUPPORT_H
 #include "codec/codec.h"
@@ -16,7 +17,7 @@ void fill_values(float *x, size_t n, uint64_t seed);
 
 float *zeros(size_t n);
 
-/* One codec for everything, small tensors too. */
+/* The codec `name` for all tensors, small ones too. */
 pl_codec_options options_of(const char *name);
 
 pl_codec_round round_of(int n_contributors);

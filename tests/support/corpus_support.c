@@ -1,4 +1,4 @@
-/* What corpus_support.h declares. */
+/* Defines what corpus_support.h declares. */
 #include "tests/support/corpus_support.h"
 
 char scratch[64];

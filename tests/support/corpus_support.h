@@ -1,6 +1,5 @@
-/* What the corpus tests share: a scratch folder, and token files built from
- * docs/PROTOCOL.md section 5 by other code than the one under test.
- */
+/* The corpus tests share a scratch folder, and code of their own that writes token
+ * files as docs/PROTOCOL.md section 5 says, without the code under test. */
 #ifndef PL_TEST_CORPUS_SUPPORT_H
 #define PL_TEST_CORPUS_SUPPORT_H
 #include "corpus/corpus.h"
@@ -22,7 +21,8 @@ int make_scratch(void **state);
 
 int remove_scratch(void **state);
 
-/* A path below the scratch folder, in one of a few buffers that take turns. */
+/* The path of `name` in the scratch folder. It stays valid for the next few calls
+ * only. */
 const char *in_scratch(const char *name);
 
 void write_bytes(const char *name, const void *data, size_t len);
@@ -35,7 +35,7 @@ void write_text(const char *name, const char *text);
             fail_msg("%s: %s", #expression, pl_last_error());                          \
     } while (0)
 
-/* The error sentence of the last failure must name this. */
+/* Fails the test unless the last error sentence contains `words`. */
 #define assert_said(words)                                                             \
     do {                                                                               \
         if (!strstr(pl_last_error(), words))                                           \
@@ -44,17 +44,18 @@ void write_text(const char *name, const char *text);
 
 void put_le(pl_buf *buf, uint64_t value, int bytes);
 
-/* Token t of document d in the files below: it tells both, so that a window shows
- * where it came from. */
+/* Token t of document d in the files below. Its value tells d and t, so a test sees
+ * which place a window came from. */
 int32_t test_token(size_t d, size_t t, size_t n);
 
-/* A token file of n documents with these lengths; domain d % 2 of "one", "two". */
+/* Writes a token file of n documents with lengths `lens`; document d is of domain "one"
+ * if d is even, else "two". */
 void build_tokens(const uint32_t *lens, size_t n, uint32_t vocab, pl_buf *out);
 
-/* Words drawn from a small alphabet: text that a tokenizer can learn from. */
+/* Makes words of a small alphabet, from which a tokenizer can learn. */
 void make_words(uint64_t seed, size_t len, pl_buf *out);
 
-/* A tokenizer that was trained on such words. Makes the scratch folder, too. */
+/* Trains a tokenizer on words of make_words. Makes the scratch folder, too. */
 pl_status make_words_tokenizer(void **state, int vocab, pl_tokenizer **out);
 
 #endif

@@ -1,4 +1,4 @@
-/* What exchange_fixture.h declares. */
+/* Defines what exchange_fixture.h declares. */
 #include "tests/support/exchange_fixture.h"
 
 pl_buf tokenizer_model;

@@ -1,5 +1,5 @@
-/* What the tests of exchange share: a small path with every kind of tensor, its
- * parameters drawn from a key, and a tokenizer. */
+/* The tests of import and export share a small path with every kind of tensor, random
+ * parameters for it, and a tokenizer. */
 #ifndef PL_TESTS_EXCHANGE_FIXTURE_H
 #define PL_TESTS_EXCHANGE_FIXTURE_H
 #include "tests/support/corpus_support.h"
@@ -7,7 +7,8 @@
 
 enum { PIECES = 400, VOCAB = 416 };
 
-/* Grouped heads that together are wider than the stream, and an untied head. */
+/* Grouped heads whose sizes add up to more than `width`, and an output head of its
+ * own. */
 static const pl_shape wide_shape = {.vocab = VOCAB,
                                     .width = 32,
                                     .n_heads = 4,
@@ -22,7 +23,8 @@ static const pl_shape wide_shape = {.vocab = VOCAB,
 
 extern pl_buf tokenizer_model;
 
-/* 2x2 with a private block: the tensors do not lie in the order of the blocks. */
+/* A 2x2 mixture with a path-specific block, so the tensors do not lie in the order of
+ * the blocks. */
 pl_topology *make_topology(const pl_shape *shape);
 
 float *make_params(const pl_topology *t, uint64_t key);

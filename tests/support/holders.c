@@ -1,5 +1,5 @@
 /* folder: workers */
-/* What holders.h declares. */
+/* Defines what holders.h declares. */
 #include "tests/support/holders.h"
 
 void define_holder_arm(world *w, pl_method method, int k, const char *codec)

@@ -1,5 +1,5 @@
-/* folder: workers. Holders of one module that train and meet without a network, and a
- * home that they send to where a test wants one. */
+/* folder: workers. Holders of one module (paths that train it) which train and exchange
+ * updates without a network, and a home for tests that need one. */
 #ifndef PL_TESTS_HOLDERS_H
 #define PL_TESTS_HOLDERS_H
 #include "codec/codec.h"
@@ -21,13 +21,14 @@
 enum {
     HOLDERS_MAX = 4,
     PHASES = 6,
-    MODULE = 0
-}; /* the embedding: all paths share it */
+    MODULE = 0 /* the embedding, which all paths share */
+};
 
 typedef struct holder {
-    float *params, *velocity, *last, *before; /* of the path's state */
+    float *params, *velocity, *last, *before; /* parts of the path's state */
     float *start, *now, *update, *sent, *residual, *sent_start;
-    double *x, *v, *d, *d_before, *step; /* the equations': d is share * update */
+    double *x, *v, *d, *d_before,
+        *step; /* the same by the equations; d: share * update */
 } holder;
 
 typedef struct world {
@@ -35,11 +36,11 @@ typedef struct world {
     pl_topology *topology;
     int k;
     size_t n;
-    float *zero; /* version 0 */
+    float *zero; /* parameters of version 0: zeros */
     double *mean_before;
     holder of[HOLDERS_MAX];
-    bool is_split[PHASES][HOLDERS_MAX]; /* from its mate of that round */
-    /* a home, where a test wants one */
+    bool is_split[PHASES][HOLDERS_MAX]; /* holder without its partner in that round */
+    /* the home, in tests that start one */
     char dir[64], store[PL_PATH_MAX], ready[PL_PATH_MAX];
     volatile sig_atomic_t stop;
     pl_status home_status;
@@ -63,7 +64,8 @@ double share(const world *w, int i);
 
 double lr_at(const world *w, int64_t round);
 
-/* A phase of training: towards a place of the holder's own, with noise. */
+/* Replaces a phase of training: moves the parameters towards a point that differs per
+ * holder, with noise. */
 void train(world *w, int i, int64_t phase);
 
 int n_vectors(const world *w);
@@ -71,7 +73,8 @@ int n_vectors(const world *w);
 void encode_one(world *w, int i, int64_t phase, double norm, float *residual,
                 pl_buf *out);
 
-/* Encoded as a worker does; `sent`, `sent_start` are what it decodes to. */
+/* Encodes the update as a worker does; sets `sent` and `sent_start` to what decoding
+ * gives. */
 void encode_holder(world *w, int i, int64_t phase, double norm, pl_buf *out);
 
 void assert_near(const world *w, const float *got, const double *want,
@@ -82,7 +85,8 @@ void mean_of_holders(const world *w, double *out);
 /* ---- noloco ---- */
 int mate_of(const world *w, int i, int64_t round);
 
-/* The step after `phase` - 1, where there is one; then where the phase starts. */
+/* Does the outer step that follows `phase` - 1, if any; then sets where `phase`
+ * starts. */
 void begin_gossip(world *w, int64_t phase);
 
 void end_gossip(world *w, int64_t phase, double norm, pl_buf encoded[]);
@@ -108,7 +112,7 @@ void submit(world *w, int i, int64_t round, const pl_buf *encoded);
 
 pl_version_facts wait_holder_version(world *w, int64_t number);
 
-/* `count` floats of a blob from the one numbered `first` on. */
+/* Reads floats of a blob, from number `first` on, into `out`. */
 void fetch(world *w, const pl_hash *blob, size_t first, float *out);
 
 #endif

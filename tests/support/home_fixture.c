@@ -1,4 +1,4 @@
-/* What home_fixture.h declares. */
+/* Defines what home_fixture.h declares. */
 #include "tests/support/home_fixture.h"
 
 volatile sig_atomic_t child_stop;

@@ -1,5 +1,5 @@
-/* A home, or a relay, as a process that a test can kill; and the arm that such tests
- * publish in it. */
+/* Starts a home or a relay as a process that a test can kill, and makes the arm that
+ * such tests publish in it. */
 #ifndef PL_TESTS_HOME_FIXTURE_H
 #define PL_TESTS_HOME_FIXTURE_H
 #include "codec/codec.h"
@@ -22,13 +22,14 @@
 #include <cmocka.h>
 
 enum { PATHS = 4, PATIENCE_MS = 15000 };
-extern bool has_hub; /* the test's own, which is then the first to speak to the home */
+extern bool has_hub; /* the test's own hub, which must reach the home first */
 enum { SLOT_EMBED, SLOT_L1, SLOT_L2, SLOT_HEAD, N_SLOTS };
 
-/* ---- this program started again: sockets do not survive a fork ---- */
+/* ---- children: this program again, because sockets do not survive a fork ---- */
 typedef struct child {
     char kind[8], ready[PL_PATH_MAX], address[PL_ADDRESS_MAX];
-    char target[PL_PATH_MAX]; /* a home's store, a relay's home */
+    /* for a home the folder of its store, for a relay the address of its home */
+    char target[PL_PATH_MAX];
     char wait_ms[16], expect[16];
     pid_t pid;
 } child;
@@ -41,29 +42,29 @@ pl_status run_home(char **argv, pl_home_options o);
 
 pl_status run_relay(char **argv);
 
-/* What main does with seven arguments; `home` says what is special of a home. */
+/* main calls this with seven arguments; `home` has the options of a home that
+ * differ. */
 int run_child(char **argv, pl_home_options home);
 
 void name_child(child *c, const char *dir, const char *kind, const char *file);
 
-/* As long as it lives: on a machine that stands still every few moments a start has
- * taken longer than ten seconds. False: it died. */
+/* Waits until the child is ready, however slow the machine is. False: it died first. */
 bool await_child(child *c);
 
-/* With a point to fail at, unless that is empty; a child that dies there before it is
- * ready is started again without. So is one whose port another process has for the
- * moment: between two lives of a child nobody holds it. */
+/* Starts the child with this fail point, unless it is empty. A child that dies there
+ * before it is ready is started again without it. So is one whose port another process
+ * took: no one holds the port while no child runs. */
 void start_failing_child(child *c, const char *failpoint);
 
 void start_child(child *c);
 
-/* Resident memory, in KiB. */
+/* The child's resident memory in KiB. */
 long child_kib(const child *c);
 
-/* One that is told to end, ends well. */
+/* Sends the signal `how` and waits for the end; SIGTERM must give exit code 0. */
 void kill_child(child *c, int how);
 
-/* ---- what a job publishes: a mixture 2x2, its modules and itself ---- */
+/* ---- what a job publishes: a 2x2 mixture, which is its modules and its arm ---- */
 void define_grid(pl_arm *arm, const char *codec);
 
 pl_client *open_client(const char *address);

@@ -1,9 +1,9 @@
 # shellcheck shell=sh disable=SC2034,SC2154
-# Sourced by the scripts that run whole jobs. They set pathloom, and stand in the
-# project's root. A script with more to say or to undo defines a `fail` of its own.
+# Sourced by scripts that run whole jobs. They set `pathloom` and run in the project's root.
+# A script that must clean up more on failure defines its own `fail`.
 stopped='' job=''
 
-# Sets work: an empty folder of this script's.
+# Sets `work` to $1 as an empty folder, for this script alone.
 own_folder() { # folder
     work=$1
     [ "${work#/}" != "$work" ] || work=$PWD/$work
@@ -11,8 +11,8 @@ own_folder() { # folder
     mkdir -p "$work"
 }
 
-# Ends the script, what it had started and what it had stopped. One that goes through
-# cases shows the logs of this one.
+# Prints $1 and the logs, ends the processes that the script started or stopped, and exits.
+# If the script sets `case`, only the logs of that case are shown.
 fail() {
     echo "FAILED${first_seed:+ (seed $first_seed)}: ${case:+$case: }$1"
     for log in "$work/${case:+$case.}"*.out; do
@@ -23,7 +23,7 @@ fail() {
     exit 1
 }
 
-# Real text, the same for all runs: this project's own sources.
+# Makes a corpus of real text, which is the same for all runs: this project's own sources.
 make_corpus() { # folders
     for folder in "$@"; do
         mkdir -p "$work/corpus/$folder"
@@ -31,8 +31,8 @@ make_corpus() { # folders
     done
 }
 
-# A mixture 2x2 of a small model. Becomes the launcher, so call it in a subshell or in
-# the background.
+# Trains a 2x2 mixture of a small model. It replaces the shell by the launcher, so call it
+# in a subshell or in the background.
 small_job() { # folder, options
     out=$1
     shift
@@ -43,7 +43,7 @@ small_job() { # folder, options
         --set eval.max_tokens=500 --set eval.sample_tokens=0 "$@"
 }
 
-# Waits until the job's mixture may be trained.
+# Waits until the hub hands out tasks of the job's mixture.
 training_begins() { # folder
     tries=2400
     until grep -qs 'arm.added arm=mix' "$work/$1/log/hub.log"; do
@@ -54,7 +54,7 @@ training_begins() { # folder
     done
 }
 
-# A module, its version and its hash, one a line.
+# Prints one line per module: its name, its version and its hash.
 versions() { # options of store ls
     "$pathloom" store ls "$@" --json |
         sed -n 's/.*"module":"\([^"]*\)".*"version":\([0-9]*\).*"hash":"\([^"]*\)".*/\1 \2 \3/p'
@@ -66,17 +66,17 @@ modules_reach() { # folder, version
     until versions --run "$work/$1" |
         awk -v n="$2" '/^mix\// { all = 1; if ($2 < n) low = 1 } END { exit !all || low }'; do
         tries=$((tries - 1))
-        [ $tries -gt 0 ] || fail "$1 does not come to version $2"
+        [ $tries -gt 0 ] || fail "the modules of $1 do not reach version $2"
         kill -0 "$job" 2>/dev/null || fail "training into $1 ended before version $2"
         sleep 0.1
     done
 }
 
-# What must be equal between two runs, into FOLDER.facts: a module, its version and hash;
-# a path, its phase and state.
+# Writes into FOLDER.facts what must be equal in two runs: for a module its version and
+# hash, for a path its phase and the hash of its state.
 facts_of_run() { # folder
     for what in "" --paths; do
-        # shellcheck disable=SC2086 # no word, or one
+        # shellcheck disable=SC2086 # $what is no word or one word
         "$pathloom" store ls --run "$work/$1" $what --json >"$work/ls" ||
             fail "store ls of $1"
         sed -n 's/.*"\(module\|path\)":"\([^"]*\)","\(version\|phase\)":\([0-9]*\).*"\(hash\|moments\)":"\([^"]*\)".*/\2 \4 \6/p' \
@@ -85,7 +85,7 @@ facts_of_run() { # folder
     [ "$(grep -c '^mix/' "$work/$1.facts")" -gt 8 ] || fail "too little is in $1"
 }
 
-# A verb of the store that must succeed; what it says stands in verb.out.
+# Runs `pathloom store VERB`, which must succeed, and writes its output into verb.out.
 store() { # verb, options
     verb=$1
     shift
@@ -101,14 +101,14 @@ refused() { # exit code, words that the sentence has, command
     grep -q "$words" "$work/refused.out" || fail "no \`$words\`: $*"
 }
 
-# Sets `value` below $1, from the generator that `seed` fixes. Not for $(...): a subshell
-# would draw the same number again and again.
+# Sets `value` to a pseudo-random number below $1 and advances `seed`. Do not call it in
+# $(...): a subshell would get the same number again and again.
 random() {
     seed=$(((seed * 1103515245 + 12345) % 2147483648))
     value=$(((seed / 65536) % $1))
 }
 
-# Sets `choice` to one of the words.
+# Sets `choice` to one of the arguments, drawn at random.
 pick() {
     random $#
     shift "$value"

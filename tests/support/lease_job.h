@@ -9,7 +9,7 @@
 
 enum { TTL = 60000, SHORT_TTL = 2000 };
 
-/* The files of the hub lie beside the one that says where it listens. */
+/* The path of file `name` in the folder of the hub's ready file `ready`. */
 static char *beside(const char *ready, const char *name, char out[PL_PATH_MAX])
 {
     char folder[PL_PATH_MAX];
@@ -74,7 +74,7 @@ static void allow(job *j, const party *p)
 static uint8_t last_lease[PL_LEASE_MAX]; /* of the last task that anybody got */
 static size_t lease_bytes;
 
-/* `m` is taken. */
+/* Sends `m` and destroys it; returns the type of the answer. */
 static uint16_t ask(const party *p, pl_message *m, pl_message *answer)
 {
     m->request = m->request ? m->request : pl_wire_next_request();
@@ -104,7 +104,7 @@ static void join(const job *j, party *p)
     assert_int_equal(ask_plainly(p, &m), PL_MSG_WELCOME);
 }
 
-/* One of the job's own. */
+/* Joins as `mine`, with a key that counts as one of the job's own processes. */
 static void join_own(job *j, party *mine, const char *name)
 {
     char own[PL_KEY_NAME_MAX];
@@ -116,7 +116,7 @@ static void join_own(job *j, party *mine, const char *name)
     join(j, mine);
 }
 
-/* The phase, or -1: there is no work. */
+/* Asks for a task. Returns its phase, or -1 if there is none. */
 static int64_t try_task(const party *p, uint64_t *token, char task[PL_MODULE_NAME_MAX])
 {
     pl_message m, a;
@@ -137,7 +137,7 @@ static int64_t try_task(const party *p, uint64_t *token, char task[PL_MODULE_NAM
     return phase;
 }
 
-/* There is none until the homes are known. */
+/* Asks up to 20 times, because the hub has no task until it knows the homes. */
 static int64_t get_task(const party *p, uint64_t *token, char task[PL_MODULE_NAME_MAX])
 {
     int64_t phase = -1;

@@ -1,4 +1,4 @@
-/* What leases.h declares. */
+/* Defines what leases.h declares. */
 #include "tests/support/leases.h"
 
 pl_lease_secret home_secret;

@@ -1,5 +1,6 @@
-/* Leases for tests that speak to a home without a hub: sealed with the home's secret,
- * which it tells whoever says that it is the hub of a job that is not encrypted. */
+/* Makes leases for tests that use a home without a hub. They are sealed with the home's
+ * secret; in a job without encryption the home tells it to anyone who says to be the
+ * hub. */
 #ifndef PL_TESTS_LEASES_H
 #define PL_TESTS_LEASES_H
 #include "outer/outer.h"
@@ -12,7 +13,7 @@
 
 #include <cmocka.h>
 
-extern pl_lease_secret home_secret; /* of the home that was asked last */
+extern pl_lease_secret home_secret; /* of the home in the last learn_secret */
 
 void learn_secret(const char *home);
 
@@ -20,7 +21,8 @@ pl_lease lease_of(const pl_arm *arm, int64_t path, int64_t phase, uint64_t token
 
 void act_under(pl_client *client, const pl_lease *lease);
 
-/* For a contribution of a whole phase, whose samples are filled in. */
+/* Works under a lease for contribution c of a whole phase, and sets the samples in
+ * c. */
 void lease_for(pl_client *client, const pl_arm *arm, pl_contribution *c, int64_t phase);
 
 #endif

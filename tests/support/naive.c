@@ -1,4 +1,4 @@
-/* What naive.h declares. */
+/* Defines what naive.h declares. */
 #include "tests/support/naive.h"
 
 double *naive_zeros(size_t n)

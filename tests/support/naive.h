@@ -1,6 +1,6 @@
-/* The operations once more, in double and straight from their equations, written
- * without a look at modules/ref: what the reference backend is tested against, and
- * what central differences are taken of. */
+/* The operations of a backend in double precision, written from their equations and not
+ * from modules/ref. Tests compare the reference backend with them and with central
+ * differences of them. */
 #ifndef PL_TESTS_NAIVE_H
 #define PL_TESTS_NAIVE_H
 #include "modules/modules.h"
@@ -25,11 +25,12 @@ void naive_head_norm(double *qkv, const double *w, int N, int H, int G, int D,
 
 void naive_matmul(double *out, const double *x, const double *w, int N, int O, int I);
 
-/* Llama's form: x cos + rotate_half(x) sin with angles repeated over both halves */
+/* RoPE as in Llama: x cos + rotate_half(x) sin, with the same angles for both
+ * halves. */
 void naive_rope(double *qkv, int B, int T, int H, int G, int D, double theta,
                 int start);
 
-/* Softmax over a whole row of scores, masked by leaving the future out. */
+/* Attention with a softmax over whole rows of scores; later positions are left out. */
 void naive_attention(double *out, const double *qkv, int B, int T, int H, int G, int D);
 
 void naive_swiglu(double *out, const double *gu, int N, int F);

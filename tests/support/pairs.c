@@ -1,4 +1,4 @@
-/* What pairs.h declares. */
+/* Defines what pairs.h declares. */
 #include "tests/support/pairs.h"
 
 pl_backend *open_side(const char *name, const char *precision, int n_threads)

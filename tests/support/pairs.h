@@ -1,4 +1,4 @@
-/* The backends that tests compare with the reference, and by how much they may
+/* Lists the backends that tests compare with the reference, and how much they may
  * differ. */
 #ifndef PL_TESTS_PAIRS_H
 #define PL_TESTS_PAIRS_H
@@ -32,18 +32,18 @@ typedef struct pair {
 
 pl_backend *open_side(const char *name, const char *precision, int n_threads);
 
-/* One path, without any choice of modules. */
+/* A topology of one path, which needs no choice of modules. */
 pl_topology *one_path(const pl_shape *shape);
 
-/* A model of it with the parameters that training begins with. */
+/* A model of t with the initial parameters of a training. */
 pl_model *fresh_model(const pl_topology *t, pl_backend *be,
                       const pl_model_options *options);
 
-/* One sequence at a time, as long as the shape allows, for inference. */
+/* A model for inference on one sequence at a time, as long as the shape allows. */
 pl_model *fresh_reader(const pl_topology *t, pl_backend *be);
 
-/* Runs `check` for every backend, or for the one that PAIRS_OF names. Those that the
- * machine lacks are named and left out, but ref and cpu in f32 must be there. */
+/* Runs `check` for every backend, or for the one that PAIRS_OF names. A backend that
+ * this machine lacks is named and left out, but ref and cpu in f32 must open. */
 static inline void for_each_backend(void (*check)(const pair *p))
 {
     for (int i = 0; i < N_BACKENDS; i++) {
@@ -60,7 +60,8 @@ static inline void for_each_backend(void (*check)(const pair *p))
         if (p.be[1])
             check(&p);
         else if (strcmp(c->precision, "f32") == 0)
-            fail_msg("%s does not open, and every machine has it", p.label);
+            fail_msg("%s does not open, although every machine has this backend",
+                     p.label);
         else
             print_message("%s: not on this machine\n", p.label);
         pl_backend_close(&p.be[0]);

@@ -1,4 +1,4 @@
-/* What relay_fixture.h declares. */
+/* Defines what relay_fixture.h declares. */
 #include "tests/support/relay_fixture.h"
 
 void define_arm(fixture *f, const char *codec)

@@ -1,5 +1,5 @@
-/* A home, relays and workers for tests of what lies between them: processes that can be
- * killed, and threads, for a worker waits until its update is taken. */
+/* A home and relays (processes that a test can kill) and workers (threads, because a
+ * worker waits until its update is taken), for tests of relays. */
 #ifndef PL_TESTS_RELAY_FIXTURE_H
 #define PL_TESTS_RELAY_FIXTURE_H
 #include "tests/support/home_fixture.h"
@@ -11,7 +11,7 @@ static const char embed[] = "mix/embed.E0";
 typedef struct fixture {
     char dir[64];
     child home, relay, second;
-    pl_client *client; /* straight to the home */
+    pl_client *client; /* connected to the home, not to a relay */
     pl_arm arm;
     pl_topology *topology;
 } fixture;
@@ -20,7 +20,8 @@ void define_arm(fixture *f, const char *codec);
 
 void publish(fixture *f);
 
-/* A folder for the test, the home's place in it, and the arm; nothing is started. */
+/* Makes a folder for the test, paths for the home in it, and the arm; starts
+ * nothing. */
 void place_home(fixture *f, const char *codec);
 
 void open_job(fixture *f, const char *codec);
@@ -29,7 +30,7 @@ void start_relay(child *c, const char *home, int expect, int wait_ms);
 
 void close_job(fixture *f);
 
-/* ---- workers: each a thread, for each waits until its update is taken ---- */
+/* ---- workers: one thread each ---- */
 typedef struct worker {
     fixture *job;
     const char *address, *name;
@@ -59,13 +60,14 @@ worker send_one(fixture *f, const char *address, int path);
 
 pl_hash wait_version(fixture *f, const char *module);
 
-/* What four updates make that were sent one by one, without any relay: asked for again
- * and again, made once a codec. */
+/* The version that four updates give which are sent one by one, without a relay. It is
+ * computed once per codec and kept. */
 pl_hash version_without_relay(const char *codec);
 
 void assert_version(fixture *f, const char *codec);
 
-/* How many different updates the version was made of; all contributors are named. */
+/* The number of different updates in the version; checks that all contributors are
+ * named. */
 int n_updates(fixture *f);
 
 #endif

@@ -1,4 +1,4 @@
-/* What rig.h declares. */
+/* Defines what rig.h declares. */
 #include "tests/support/rig.h"
 
 pl_backend *be;

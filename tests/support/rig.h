@@ -1,4 +1,4 @@
-/* One tiny path on the reference backend: what tests of the model start from. */
+/* Tests of the model start from a "rig": one tiny path on the reference backend. */
 #ifndef PL_TESTS_RIG_H
 #define PL_TESTS_RIG_H
 #include "tests/support/naive.h"
@@ -22,7 +22,7 @@ typedef struct rig {
     pl_topology *topology;
     pl_model *model;
     size_t n;      /* parameters */
-    float *params; /* as loaded */
+    float *params; /* those that the model has loaded */
 } rig;
 
 static const pl_shape tiny = {.vocab = 13,
@@ -37,7 +37,8 @@ static const pl_shape tiny = {.vocab = 13,
                               .rope_theta = 100.0,
                               .norm_eps = 1e-5};
 
-/* Larger values than those of training, so that every term of a gradient shows. */
+/* Loads parameters that are larger than in training, so every term of a gradient
+ * matters. */
 void load_randoms(rig *r, uint64_t stream, float scale);
 
 rig open_rig(const pl_shape *shape, int batch, bool training);

@@ -1,5 +1,5 @@
 /* folder: router */
-/* What router_support.h declares. */
+/* Defines what router_support.h declares. */
 #include "tests/support/router_support.h"
 
 pl_router_options plain_options(int n_paths)

@@ -1,4 +1,5 @@
-/* folder: router. What its tests share: clouds of points around known centres. */
+/* folder: router. Tests of routers share these clouds of points around known
+ * centres. */
 #ifndef PL_TESTS_ROUTER_SUPPORT_H
 #define PL_TESTS_ROUTER_SUPPORT_H
 #include "router/router_internal.h"
@@ -23,11 +24,11 @@
             fail_msg("'%s' does not say '%s'", pl_last_error(), words);                \
     } while (0)
 
-/* A plain router: features as they are. */
+/* Options of a router that uses features as they are. */
 pl_router_options plain_options(int n_paths);
 
-/* n points in `dim` columns: point i belongs to cloud i % k, whose centre is a random
- * corner, `apart` from the origin in every column, with unit noise. */
+/* Makes n points of `dim` values. Point i is unit noise around the centre of cloud i %
+ * k, whose values are `apart` or -`apart` at random. */
 float *make_clouds(size_t n, int dim, int k, float apart);
 
 pl_router *fit(const float *points, size_t n, int dim,
@@ -35,7 +36,7 @@ pl_router *fit(const float *points, size_t n, int dim,
 
 int path_of(const pl_router *router, const float *feature);
 
-/* Appends all numbers that a router decides by. */
+/* Appends to `out` all numbers that determine a router's choices. */
 void router_bytes(const pl_router *router, pl_buf *out);
 
 /* The purity of the router's paths against cloud i % k. */

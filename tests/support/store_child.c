@@ -1,4 +1,4 @@
-/* What store_child.h declares. */
+/* Defines what store_child.h declares. */
 #include "tests/support/store_child.h"
 
 store_child start_store_child(const char *folder)

@@ -1,4 +1,4 @@
-/* What store_fixture.h declares. */
+/* Defines what store_fixture.h declares. */
 #include "tests/support/store_fixture.h"
 
 int use_engine(const char *folder)

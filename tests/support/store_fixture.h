@@ -1,4 +1,4 @@
-/* What the tests of the store share: a folder that goes away, bytes to store. */
+/* The tests of the store share a temporary folder, and functions that store bytes. */
 #ifndef PL_TESTS_STORE_FIXTURE_H
 #define PL_TESTS_STORE_FIXTURE_H
 #include "store/store.h"
@@ -27,8 +27,8 @@
         assert_non_null(strstr(pl_last_error(), word));                                \
     } while (0)
 
-/* With PL_TEST_ENGINE the store's chunks lie there, each folder's under a name of its
- * own: the same tests for every engine (tests/ceph.sh). */
+/* If PL_TEST_ENGINE is set, it says where chunks lie, under a name per folder; so the
+ * same tests run for every engine (tests/ceph.sh). */
 int use_engine(const char *folder);
 
 int make_folder(void **state);

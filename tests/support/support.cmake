@@ -1,4 +1,4 @@
-# Fixtures: what a test takes of them is compiled once, and links with the test's folder.
+# Compiles the fixtures once, as a library that all tests link with.
 if(PL_ONLY_MODULES)
   set(support_sources naive.c pairs.c rig.c)
   list(TRANSFORM support_sources PREPEND ${CMAKE_CURRENT_LIST_DIR}/)

@@ -1,6 +1,8 @@
-# How the scripts that run whole jobs become tests. A script is named from tests/.
+# Functions that make tests of scripts that run whole jobs. The path of a script is relative
+# to tests/.
 
-# name, labels, seconds, script, arguments: runs from the project's root
+# pl_script_test(name labels seconds script arguments...): the script runs in the project's
+# root.
 function(pl_script_test name labels seconds script)
   if(TARGET pathloom)
     add_test(NAME ${name}
@@ -9,8 +11,8 @@ function(pl_script_test name labels seconds script)
     set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${seconds})
   endif()
 endfunction()
-# The same for 15 minutes, alone on the machine: what it kills or measures must not meet
-# others. name, labels, script, arguments
+# pl_job_test(name labels script arguments...): a script test of at most 15 minutes that
+# runs without other tests, because it kills processes or measures times.
 function(pl_job_test name labels script)
   pl_script_test(${name} "${labels}" 900 ${script} ${ARGN})
   if(TEST ${name})
@@ -22,7 +24,7 @@ function(pl_test_limit name seconds)
     set_tests_properties(${name} PROPERTIES TIMEOUT ${seconds})
   endif()
 endfunction()
-# Runs under `sh tests/run.sh --all` only.
+# Tests that run under `sh tests/run.sh --all` only.
 function(pl_slow)
   foreach(name ${ARGN})
     if(TEST ${name})
@@ -30,7 +32,7 @@ function(pl_slow)
     endif()
   endforeach()
 endfunction()
-function(pl_may_skip name) # where the machine does not allow it
+function(pl_may_skip name) # exit code 77: this machine cannot run it
   if(TEST ${name})
     set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77)
   endif()

@@ -1,4 +1,4 @@
-/* What tiny_arm.h declares. */
+/* Defines what tiny_arm.h declares. */
 #include "tests/support/tiny_arm.h"
 
 pl_shape tiny_shape(int n_blocks)

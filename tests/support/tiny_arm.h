@@ -6,7 +6,7 @@
 
 pl_shape tiny_shape(int n_blocks);
 
-/* Places for the data of n paths, all zero; pl_arm_clear frees them. */
+/* Allocates the data of n paths, all zero; pl_arm_clear frees it. */
 void tiny_shards(pl_arm *arm, int n);
 
 #endif
