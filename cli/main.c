@@ -156,7 +156,7 @@ int main(int argc, char **argv)
     bool lost = fflush(stdout) != 0 || ferror(stdout);
     if (!lost || code != 0)
         return code;
-    return cli_fail(
-        pl_fail(PL_ERR_IO, "not all of the output could be written: the disk is full, "
-                           "or the program that reads it has ended"));
+    return cli_fail(pl_fail(PL_ERR_IO,
+                            "not all of the output could be written: the disk is full, "
+                            "or the program that reads it has ended"));
 }

@@ -35,10 +35,11 @@ pl_status store_fsck(store_call *call)
     if (status == PL_OK) {
         print_findings(call, &found, &report);
         if (found.n > 0)
-            status = pl_fail(PL_ERR_DAMAGED,
-                             "found %llu damaged things in %s; restore the store from a "
-                             "backup (`pathloom store restore`)",
-                             (unsigned long long)found.n_all, call->folder);
+            status =
+                pl_fail(PL_ERR_DAMAGED,
+                        "found %llu damaged things in %s; restore the store from a "
+                        "backup (`pathloom store restore`)",
+                        (unsigned long long)found.n_all, call->folder);
     }
     pl_findings_clear(&found);
     return status;
