@@ -11,7 +11,7 @@ typedef struct check_request {
 static const cli_option options[] = {
     CLI_RUN(check_request, run),
     CLI_OPTION("store", CLI_TEXT, check_request, store, "FOLDER",
-               "the store itself, where there is no run"),
+               "folder of a store, if there is no run"),
     CLI_OPTION("recompute", CLI_TEXT, check_request, recompute, "N",
                "how many of the newest versions of each module are computed again, or "
                "all (1)"),
@@ -88,7 +88,7 @@ static int run_check_verb(int argc, char **argv)
 const cli_verb verb_check = {
     .name = "check",
     .usage = "check --run RUN [--recompute N|all] [--json]",
-    .help = "prove a run that does not train now from its store alone",
+    .help = "prove from its store alone that a run is right",
     .options = options,
     .n_options = CLI_COUNT(options),
     .notes =

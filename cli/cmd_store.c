@@ -70,10 +70,10 @@ const store_verb store_verbs[] = {
      "of the first source's arm, with the merged modules in place of those that were "
      "merged. A module that is the same version in all sources (and in the base) is "
      "not merged. Methods: linear: weighted mean; slerp: point on the arc between two "
-     "sources; ties: base plus the mean of the largest differences, for each value only "
-     "those with the majority's sign; task: base plus the weighted sum of the "
-     "differences. The record of a merged version names its sources: log and blame show "
-     "them, verify computes it again. Needs the job to be stopped.",
+     "sources; ties: base plus the mean of the largest differences, for each value "
+     "only those with the majority's sign; task: base plus the weighted sum of the "
+     "differences. The record of a merged version names its sources: log and blame "
+     "show them, verify computes it again. Needs the job to be stopped.",
      2, STORE_WORDS_MAX,
      TAKES(METHOD) | TAKES(WEIGHTS) | TAKES(BASE) | TAKES(DENSITY) | TAKES(SCALE) |
          TAKES(NOTE) | TAKES(FORCE),

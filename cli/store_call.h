@@ -25,7 +25,8 @@
     X(NOTE, "note", "TEXT", "a note to keep in the tag")                               \
     X(ARM, "arm", "ARM", "the arm whose modules are meant (mix)")                      \
     X(DELETE, "delete", NULL, "tag: delete the tag; gc: really free the data")         \
-    X(TO, "to", "V", "a version number or a tag; bisect: the last phase of the search")\
+    X(TO, "to", "V",                                                                   \
+      "a version number or a tag; bisect: the last phase of the search")               \
     X(FROM, "from", "PHASE", "first phase of a search (the best of a few phases)")     \
     X(DOMAIN, "domain", "D", "only held-out documents of this domain")                 \
     X(ON, "on", "FILE", "this text in place of the held-out text, like eval --on")     \

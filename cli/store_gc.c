@@ -28,8 +28,8 @@ static uint64_t head_of(policy *p, const char *module)
     return p->head;
 }
 
-/* Whether the data of a version are kept. Version 0 always is, because comparisons with
- * the beginning need it. */
+/* Whether the data of a version are kept. Those of version 0 are always kept, because
+ * comparisons with the beginning need them. */
 static bool stays(void *context, const pl_version *v)
 {
     policy *p = context;

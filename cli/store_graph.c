@@ -4,7 +4,8 @@
 #include "cli/store_names.h"
 #include "cli/store_print.h"
 
-/* More lanes than this are not drawn: their versions are named, but not followed. */
+/* The most lanes that are drawn. Versions that need more are named, but their sources
+ * are not followed. */
 enum { LANES_MAX = 32, SHOWN = 8, ROWS_MAX = 1 << 20 };
 
 typedef struct lane {
@@ -152,7 +153,7 @@ static pl_status draw(graph *g, const module_at *start)
     pl_copy_text(first.module, sizeof first.module, start->module);
     PL_CHECK(enter_lane(g, 0, &first));
     for (int at; (at = choose_lane(g)) >= 0;) {
-        /* Damaged records of merges may name one another. */
+        /* If records of merges are damaged, they may name one another. */
         if (++g->n_rows > ROWS_MAX)
             return pl_fail(PL_ERR_DAMAGED, "the descent of %s@%llu does not end",
                            start->module, (unsigned long long)start->number);

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Phases that are tried if the user gives no good end. */
+/* The number of phases that are tried if the user gives no good end. */
 enum { PROBES = 4 };
 
 typedef struct bisection {
@@ -21,7 +21,7 @@ typedef struct bisection {
     char arm_name[PL_ARM_NAME_MAX];
     pl_arm arm;
     pl_topology *topology;
-    int64_t *phases; /* [n] rising: those that have all their parameters */
+    int64_t *phases; /* [n] ascending: phases that have all their parameters */
     size_t n;
 } bisection;
 
@@ -39,7 +39,7 @@ static pl_status fill_versions(const bisection *b, int64_t phase, pl_snapshot *o
     return pl_tag_fill(b->store, out);
 }
 
-/* The phases from `from` to `to` of which nothing was collected. */
+/* Lists the phases from `from` to `to` of which gc has collected nothing. */
 static pl_status list_available(bisection *b)
 {
     int64_t newest = 0;
@@ -96,7 +96,7 @@ static void replace_trial(trial *into, trial *by)
     *into = *by;
 }
 
-/* The best of a few phases before the bad end, unless the user gave the good end. */
+/* Finds the good end: the user's, else the best of a few phases before the bad end. */
 static pl_status find_good(bisection *b, trial *good)
 {
     const size_t last = b->n - 1;

@@ -5,17 +5,18 @@
 #include "job/evaluate.h"
 
 typedef struct bisect_wish {
-    const char *arm;             /* a chapter of the mixture; NULL: the newest one */
-    const char *domain;          /* of the held-out text; NULL: all of the text */
-    const evaluation_text *text; /* in place of the held-out text, or NULL */
-    int64_t from, to;            /* phases; -1: the best of a few, and the newest */
+    const char *arm;    /* a chapter of the mixture; NULL: the newest one */
+    const char *domain; /* domain of the held-out documents to use; NULL: all */
+    /* a text to use instead of the held-out text, or NULL */
+    const evaluation_text *text;
+    int64_t from, to; /* phases to search; -1: from the best of a few, to the newest */
 } bisect_wish;
 
 /* One evaluation of the mixture as it was after `phase`. */
 typedef struct bisect_step {
     int64_t phase;
-    double bits; /* per byte of text */
-    bool worse;  /* more than halfway from the good end to the bad end */
+    double bits; /* bits per byte of the text */
+    bool worse;  /* bits are nearer to those of the bad end than of the good end */
 } bisect_step;
 typedef void (*bisect_fn)(void *context, const bisect_step *step);
 
@@ -26,7 +27,7 @@ typedef struct bisect_result {
     int64_t before, at;
     double bits_before, bits_at;
     double error; /* standard error of the difference over documents; NaN: unknown */
-    size_t n_docs, n_paths; /* that were scored; that answered them */
+    size_t n_docs, n_paths; /* documents that were scored; paths that answered them */
     /* the versions that came between the two, of modules of those paths; the caller
      * clears it with pl_snapshot_clear */
     pl_snapshot versions;

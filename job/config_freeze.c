@@ -79,7 +79,7 @@ static pl_status freeze_named(const pl_topology *t, const char *name, bool *froz
                    name);
 }
 
-/* Refuses a path without a module that trains. */
+/* Refuses to freeze all modules of a path. */
 static pl_status check_some_train(const pl_topology *t, const bool *frozen)
 {
     char name[PL_NAME_MAX];
@@ -97,7 +97,8 @@ static pl_status check_some_train(const pl_topology *t, const bool *frozen)
     return PL_OK;
 }
 
-/* frozen: for chapter i, whose topology is t, given what was frozen before. */
+/* Updates `frozen`, the list of the chapter before, to that of `chapter`, whose
+ * topology is t. */
 static pl_status freeze_chapter(const config_chapter *chapter, const pl_topology *t,
                                 const freeze_item *items, int n_items, bool *frozen)
 {

@@ -117,8 +117,8 @@ static void add_sample(page *p, int64_t now)
 }
 
 /* Asks the hub for its status. A job that was killed leaves its hub's address behind.
- * Whether it still runs is not checked by taking the run's lock, because a reader must
- * not block the next `train`. */
+ * A page must not take the run's lock to see whether the job runs, because that would
+ * block the next `train`. */
 static void ask_for_status(page *p)
 {
     const int64_t now = pl_now_ms();

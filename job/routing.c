@@ -320,8 +320,9 @@ static pl_status split_shard(const splitting *s, int parent)
     return PL_OK;
 }
 
-/* Makes shards from the lists. If a document is in the lists of several paths, the
- * router for new text is fitted as if it belonged to the first of them. */
+/* Makes the paths' shards from their lists of documents. If a document is in the lists
+ * of several paths, the router for new text is fitted as if it belonged to the first of
+ * them. */
 static pl_status gather_shards(const splitting *s)
 {
     routing *g = s->g;

@@ -90,7 +90,7 @@ int run_local_workers(const config *c, int n_gpus);
  * the workers' backend; but if the workers need a GPU and run elsewhere, what this
  * machine has. */
 pl_backend_options run_own_backend(const pl_run *r);
-/* Saves the configuration. From then on it is the run's own. */
+/* Saves the configuration as run.yaml of the run, which later commands use. */
 pl_status run_save(const pl_run *r);
 void run_close(pl_run *r);
 /* ERR_CANCELLED if Ctrl+C was pressed. */

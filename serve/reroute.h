@@ -12,7 +12,7 @@ struct pl_generate_result;
 
 /* The arguments of pl_reroute_generate; borrowed until it returns. */
 typedef struct pl_rerouter {
-    pl_decoder **decoders; /* [n_paths] one for every path, each with one slot */
+    pl_decoder **decoders; /* [n_paths] a decoder with one slot for every path */
     int n_paths;
     int prefix, every; /* prefix: router.prefix; every: W */
     const pl_tokenizer *tokenizer;

@@ -28,7 +28,8 @@ typedef struct server_answer {
     pl_buf text, scores; /* the text so far, if the answer is sent in one piece */
     /* in a stream: number of characters written so far (pl_completion_choice.offset) */
     int64_t offset;
-    bool begun, has_text; /* in a stream: a chunk was written; a chunk with text was */
+    /* in a stream: whether a chunk was written; whether one with text was */
+    bool begun, has_text;
     pl_generate_result result;
 } server_answer;
 

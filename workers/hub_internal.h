@@ -109,7 +109,7 @@ typedef struct hub_audit {
     int64_t asked_ms, told_ms;
     /* when the hub last looked for workers that can do the audit, and what it found: */
     int64_t looked_ms;
-    bool has_any; /* there is such a worker */
+    bool has_any; /* there is a worker that can */
     int trust;    /* the highest trust of any such worker (trust_in) */
     /* a worker with that trust has the same kind of device as the first worker */
     bool has_kin;

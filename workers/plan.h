@@ -90,7 +90,7 @@ typedef struct plan_path {
     int64_t made_ms;
     plan_lease lease;
     /* A second lease of the same phase, with a higher token, for a worker that may be
-     * faster. The first delivery ends both. */
+     * faster. The first delivery ends both leases. */
     plan_lease backup;
     /* number of backups that failed in this phase */
     int backups_failed;
