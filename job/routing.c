@@ -5,8 +5,8 @@
 
 #include <math.h>
 
-/* The most memory that a list may take. Longer lists are kept in a file, and a router is
- * fitted to a part of the documents that fits into this memory. */
+/* The most memory that a list may take. Longer lists are kept in a file, and a router
+ * is fitted to a part of the documents that fits into this memory. */
 enum { ROUTER_BYTES = 1 << 30 };
 
 pl_status routing_alloc(const pl_run *r, uint64_t bytes, const char *what, void **out)
