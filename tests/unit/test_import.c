@@ -255,7 +255,7 @@ static void tensors_that_are_missing_or_too_many_are_named(void **state)
     copy_tensors("odd/whole", "odd/model.safetensors", every,
                  "model.layers.0.self_attn.q_proj.bias");
     refused("odd", PL_ERR_UNSUPPORTED,
-            "Llama has no tensor model.layers.0.self_attn.q_proj.bias");
+            "models have no tensor model.layers.0.self_attn.q_proj.bias");
     pl_import *m = NULL;
     copy_tensors("odd/whole", "odd/model.safetensors", every,
                  "model.layers.0.self_attn.rotary_emb.inv_freq");
