@@ -17,9 +17,11 @@ const store_verb store_verbs[] = {
      0, 1, TAKES(REFS) | TAKES(OBJECTS) | TAKES(PATHS) | TAKES(TAGS), true, store_ls},
     {"log", "MODULE[@V]", "list the versions of a module, newest first",
      "Begins with version V if one is given. --graph draws all versions from which it "
-     "was made, one line each, back to the base model: through chapters, to the version "
+     "was made, one line each, back to the base model: through chapters, to the "
+     "version "
      "that a rollback returned to, and to all sources of a merge. --health reads the "
-     "parameters of all versions of the module in its arm and prints for each: lag, the "
+     "parameters of all versions of the module in its arm and prints for each: lag, "
+     "the "
      "cosine of the pseudo-gradients of this version and the one before; gain, the "
      "length of the step over the norm of the updates' mean; step, the same over the "
      "norm of the parameters; transverse, the share of the contributors' updates in "

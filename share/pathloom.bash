@@ -51,7 +51,7 @@ _pathloom() {
     serve) options='--run --at --without --listen --precision --threads --slots --paths --route --select --chat --queue --per-address --timeout --api-keys --cors --tls-cert --tls-key --log-requests --help' ;;
     export) options='--run --arm --path --prompt --all --at --select --format --type --out --json --help' ;;
     import) options='--out --force --set --json --help' ;;
-    store) options='--run --store --json --refs --objects --paths --tags --note --arm --delete --to --from --domain --on --graph --keep --grace --quick --health --history --tasks --format --object --force --method --weights --base --density --scale --engine --help' ;;
+    store) options='--run --store --json --refs --objects --paths --tags --note --arm --delete --to --from --domain --on --graph --health --keep --grace --quick --history --tasks --format --object --force --method --weights --base --density --scale --engine --help' ;;
     check) options='--run --store --recompute --json --help' ;;
     data) options='--run --of --json --help' ;;
     audit) options='--run --json --help' ;;
