@@ -14,6 +14,7 @@ typedef struct coverage_call {
     pl_subject subject;
     pl_buf hashes; /* hashes of the file's documents */
     uint64_t n_meant;
+    bool only_counts; /* count documents, show nothing */
     bool json;
     pl_store *store;
     pl_json *arms;
@@ -89,14 +90,25 @@ static pl_status add_document_hash(void *context, const pl_document *document)
     return PL_OK;
 }
 
-/* Reads the documents of --of. If the corpus was a single file, it was cut into
- * documents (data.cut); a file of a folder was not. So both forms are looked for. */
+static pl_status on_arm(void *context, const pl_object *object);
+
+/* Decides what --of means: a domain, if the run has documents of this domain, otherwise
+ * a file or folder. If the corpus was a single file, it was cut into documents
+ * (data.cut); a file of a folder was not. So both forms are looked for. */
 static pl_status read_subject(coverage_call *call, const char *dir)
 {
     pl_read_stats stats;
     pl_run r;
     call->subject.domain = call->of;
     if (!call->of || !pl_path_exists(call->of))
+        return PL_OK;
+    call->only_counts = true;
+    PL_CHECK(pl_store_each_object(call->store, "arm/", on_arm, call));
+    call->only_counts = false;
+    const uint64_t n_of_domain = call->n_meant;
+    call->n_arms = 0;
+    call->n_meant = 0;
+    if (n_of_domain > 0)
         return PL_OK;
     PL_CHECK(run_look(dir, &r));
     const size_t cut = (size_t)r.cfg.cut;
@@ -143,11 +155,13 @@ static pl_status expose_arm(coverage_call *call, const char *name)
     if (arm.n_scored > 0 || arm.inner.phases == 0)
         goto done;
     PL_TRY(pl_exposure_read(call->store, &arm, t, &call->subject, all, all + n));
-    pl_json *o = pl_json_object(), *paths = pl_json_array(), *modules = pl_json_array();
-    for (int i = 0; i < n + n_modules; i++) {
-        show_exposure(call, &all[i], i < n, i < n ? paths : modules);
+    for (int i = 0; i < n + n_modules; i++)
         call->n_meant += all[i].n_docs;
-    }
+    if (call->only_counts)
+        goto done;
+    pl_json *o = pl_json_object(), *paths = pl_json_array(), *modules = pl_json_array();
+    for (int i = 0; i < n + n_modules; i++)
+        show_exposure(call, &all[i], i < n, i < n ? paths : modules);
     pl_json_set_text(o, "arm", name);
     pl_json_set(o, "paths", paths);
     pl_json_set(o, "modules", modules);
@@ -174,8 +188,8 @@ static pl_status coverage(const char *dir, coverage_call *call)
     pl_status status = PL_OK;
     call->arms = pl_json_array();
     pl_json_set(o, "arms", call->arms);
-    PL_TRY(read_subject(call, dir));
     PL_TRY(store_open_run(dir, &call->store));
+    PL_TRY(read_subject(call, dir));
     if (call->of && !call->json)
         say("%-18s %9s %9s %9s", "path or module", "documents", "of it", "tokens");
     PL_TRY(pl_store_each_object(call->store, "arm/", on_arm, call));

@@ -52,6 +52,9 @@ echo "a folder is what its domain is, and a file is less"
 exposure docs mix >"$work/domain"
 exposure "$work/corpus/docs" mix >"$work/folder"
 cmp "$work/domain" "$work/folder" || fail "a folder has other tokens than its domain"
+mkdir "$work/here" "$work/here/docs"
+(cd "$work/here" && exposure docs mix >"$work/named") || fail "a domain and a folder"
+cmp "$work/domain" "$work/named" || fail "a folder hides the domain of its name"
 # The largest file that is not held out.
 find "$work/corpus/docs" -type f -exec ls -S {} + >"$work/files"
 while read -r largest; do

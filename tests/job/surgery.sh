@@ -210,7 +210,7 @@ refused 64 'that --without excludes' generate --prompt int --path p11 --without 
 refused 64 'only modules of the same shape can be merged' store merge bad L1.E0 embed
 refused 64 'linear has no density' store merge bad late early --density 0.5
 refused 64 'slerp has no scale' store merge bad late early --method slerp --scale 2
-refused 64 'slerp merges two sources, not 3' \
+refused 64 'slerp needs two sources, not 3' \
     store merge bad L1.E0 L1.E1 L1.E0@1 --method slerp
 refused 64 'ties needs --base' store merge bad late early --method ties
 refused 64 '--weights has 1 numbers for 2 sources' \

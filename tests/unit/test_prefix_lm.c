@@ -202,7 +202,7 @@ static void lies_under_a_good_checksum_are_refused(void **state)
         uint32_t buckets[2];
         const char *says; /* NULL: it is the truth */
     } lies[] = {{{2, 3, 2, 2}, {4, 9}, NULL},
-                {{1, 3, 2, 2}, {4, 9}, "format 1"},
+                {{1, 3, 2, 2}, {4, 9}, "format version 1"},
                 {{2, 0, 2, 2}, {4, 9}, "sizes"},
                 {{2, 3, 0, 2}, {4, 9}, "sizes"},
                 {{2, UINT64_MAX, 2, 2}, {4, 9}, "sizes"},

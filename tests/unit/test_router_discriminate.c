@@ -285,11 +285,11 @@ static void what_cannot_be_fitted_is_refused(void **state)
     pl_router_options options = linear_options(scores);
     options.temperature = -1.0;
     assert_int_equal(pl_router_fit(points, N, DIM, &options, &router), PL_ERR_CONFIG);
-    assert_said("temperature -1");
+    assert_said("temperature (-1)");
     options = linear_options(scores);
     scores[5 * PATHS + 2] = NAN;
     assert_int_equal(pl_router_fit(points, N, DIM, &options, &router), PL_ERR_NUMERIC);
-    assert_said("path 2 scores document 5 with nan");
+    assert_said("path 2 gives document 5 the score nan");
     assert_null(router);
     free(points);
 }

@@ -163,7 +163,7 @@ static void overlap_out_of_range_is_refused(void **state)
     assert_int_equal(pl_shards_make(router, points, N, 0, &shards), PL_ERR_CONFIG);
     assert_int_equal(pl_shards_make(router, points, N, PATHS + 1, &shards),
                      PL_ERR_CONFIG);
-    assert_said("10 of 9");
+    assert_said("10 shards of 9 paths");
     assert_int_equal(pl_shards_make(router, points, 0, 1, &shards), PL_ERR_DATA);
     pl_router_destroy(&router);
     free(points);
