@@ -169,21 +169,27 @@ static void put_path_row(screen *s, const pl_json *arm, size_t i)
                     pl_human_count(pl_json_get_real(path, "tokens"), tokens), held);
 }
 
+/* Whether a further line leaves room for the line that counts what is not shown. */
+static bool has_room(const screen *s)
+{
+    return !s->tty || s->line < s->rows - 2;
+}
+
 /* Draws the paths of an arm that fit on the screen. Returns `hidden` plus the number of
  * paths that did not fit. */
 static int put_arm(screen *s, const pl_json *arm, int hidden)
 {
     const double bits = pl_json_get_real(arm, "held_out_bits_per_byte");
-    if (bits > 0)
+    if (bits > 0 && has_room(s))
         put_screen_line(s, "%-20s held-out text %.4f bits/byte after phase %.0f",
                         pl_json_get_text(arm, "arm"), bits,
                         pl_json_get_real(arm, "held_out_phase"));
     const pl_json *paths = pl_json_get(arm, "paths");
     for (size_t i = 0; i < pl_json_count(paths); i++)
-        if (s->tty && s->line >= s->rows - 2)
-            hidden++;
-        else
+        if (has_room(s))
             put_path_row(s, arm, i);
+        else
+            hidden++;
     return hidden;
 }
 

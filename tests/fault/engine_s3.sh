@@ -42,7 +42,7 @@ unset PL_TEST_ENGINE
 store_on first || fail "init"
 store_on first && fail "init twice"
 "$pathloom" store pack --store "$work/first" >"$work/pack.out" 2>&1 || fail "pack"
-refused 73 'another store' "$pathloom" store init --store "$work/second" --engine "$url"
+refused 73 'a different store' "$pathloom" store init --store "$work/second" --engine "$url"
 "$pathloom" store restore "$url" --store "$work/again" >"$work/again.out" 2>&1 ||
     fail "restore"
 "$pathloom" store pack --store "$work/again" >>"$work/again.out" 2>&1 || fail "going on"

@@ -63,6 +63,7 @@ hub.grant.after hub 12
 hub.fence.after hub 12
 hub.answer.before hub 20
 worker.step.before - 0
+worker.held.before worker 2
 worker.submit.before worker 2
 worker.submit.after worker 2
 worker.done.before worker 2

@@ -89,7 +89,7 @@ rm -rf "$work/lost/store/home-2"
 refused 65 'home-2 is missing or empty' "$pathloom" train --out "$work/lost"
 cp -r "$work/three/store/home-2" "$work/lost/store/"
 rm "$work/lost/store/PARTS"
-refused 65 'its file PARTS is gone' "$pathloom" train --out "$work/lost"
+refused 65 'its file PARTS is missing' "$pathloom" train --out "$work/lost"
 
 (train whole --set train.phases=12 --set train.tau=20) || fail "whole"
 versions --run "$work/whole" >"$work/whole.versions"
