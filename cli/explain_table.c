@@ -132,6 +132,11 @@ const explanation explanations[] = {
      "Of two workers at the same task, one delivered it (`first`), and the other was "
      "told to stop.",
      "", ""},
+    {"curve.none", "An arm trains without held-out curves (eval.curves).",
+     "Every document of the held-out text is longer than what a path may score at "
+     "once.",
+     "Use shorter documents (data.cut), more steps per phase, or a larger "
+     "eval.curves."},
     {"group.sent", "A relay sent the sum of several updates.", "", ""},
     {"home.added", "A home was added to the job.", "The command pathloom homes add.",
      ""},

@@ -277,7 +277,7 @@ typedef struct home_lease {
 } home_lease;
 /* What a message says about the work that was done under a lease. */
 typedef struct home_work {
-    uint64_t first_sample, n_samples, n_tokens;
+    uint64_t first_sample, n_samples, n_tokens, memory_bytes;
     double loss, seconds, gradient, held;
 } home_work;
 pl_status home_load_secret(home *h);

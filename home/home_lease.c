@@ -86,6 +86,7 @@ pl_status home_open_lease(home *h, const pl_peer *peer, pl_bytes sealed,
 
 /* ---- the task of a lease ---- */
 enum { SECONDS_MAX = 1000000000, LOSS_MAX = 1000000000 };
+#define MEMORY_MAX (UINT64_C(1) << 50)
 static const double measured_max = 1e15; /* of a norm, and of a sum of nats */
 
 static bool is_measured(double value)
@@ -124,6 +125,11 @@ pl_status home_check_work(const home_lease *l, const home_work *w)
     /* rounding may make a loss a little less than 0 */
     if (w->loss <= -1 || w->loss > LOSS_MAX)
         return pl_fail(PL_ERR_DATA, "the loss of %s cannot be %g", task, w->loss);
+    if (w->memory_bytes > MEMORY_MAX)
+        return pl_fail(PL_ERR_DATA,
+                       "a worker with the task %s reports a memory of %llu bytes; the "
+                       "limit is 2^50",
+                       task, (unsigned long long)w->memory_bytes);
     if (!is_measured(w->gradient) || !is_measured(w->held))
         return pl_fail(PL_ERR_DATA,
                        "the gradient of %s cannot have the norm %g, or its held-out "

@@ -406,6 +406,7 @@ static pl_status check_contributor_lease(home *h, const pl_peer *peer, const pla
                                                 .n_tokens = c->n_tokens,
                                                 .loss = c->loss,
                                                 .seconds = c->seconds,
+                                                .memory_bytes = c->memory_bytes,
                                                 .gradient = c->gradient,
                                                 .held = c->held});
 }

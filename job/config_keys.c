@@ -486,8 +486,9 @@ static const pl_key keys[] = {
     {"eval.curves", PL_KEY_REAL, AT(curves), "0.04", 0, 100, NULL,
      "of the trained sequences",
      "how many sequences of held-out text workers score while they train, for the "
-     "held-out curves of every arm; a sequence costs about a third of a trained one; "
-     "does not change an arm that has begun; 0: none",
+     "held-out curves of every arm; a sequence costs about a third of a trained one; a "
+     "short arm scores up to 16 sequences all the same, and no document is scored in "
+     "parts; does not change an arm that has begun; 0: none",
      true},
     {"eval.tensorboard", PL_KEY_BOOL, AT(tensorboard), "false", 0, 0, NULL, "",
      "write the curves of every arm, path and worker as TensorBoard event files to "

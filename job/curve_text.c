@@ -2,17 +2,19 @@
  * trains (eval.curves; outer/held.h says who scores it).
  *
  * All arms score the same documents of the held-out text. A document goes to the path
- * that the router's prefix model chooses, as new text does. Scoring costs at most the
- * share eval.curves of the sequences that a path trains on: a path with more text
- * scores it before fewer phases. */
+ * that the router's prefix model chooses, as new text does. A path with more text
+ * scores it before fewer phases, so that all its scores read the share eval.curves of
+ * the sequences that it trains on. Only a short arm may read more: ROWS_LEAST
+ * sequences, once or more often. */
 #include "eval/eval.h"
 #include "job/stages.h"
 
 #include <math.h>
 
-/* An arm that takes as many steps as one path gets POINTS points. ROWS_LEAST sequences
- * are scored even if it gets fewer then. */
-enum { POINTS = 8, ROWS_LEAST = 16, TARGETS_MOST = 1 << 18 };
+/* An arm that takes as many steps as one path gets POINTS points, or fewer if only
+ * then ROWS_LEAST sequences can be scored. A path scores at most TASKS_MOST times the
+ * sequences of a task at once, because its lease would be ended if it took too long. */
+enum { POINTS = 8, ROWS_LEAST = 16, TASKS_MOST = 16, TARGETS_MOST = 1 << 18 };
 /* An arm with more paths has no curves: its definition would not fit into a message. */
 enum { CURVE_PATHS_MAX = PL_TASKS_MAX / 2 };
 
@@ -26,13 +28,17 @@ typedef struct dealt {
 static void pick_texts(const pl_run *r, dealt *d)
 {
     const config *c = &r->cfg;
-    const double trained = (double)c->tau * (double)c->batch * (double)c->phases;
-    const double rows = fmax(c->curves * trained / POINTS, ROWS_LEAST);
+    const double task = (double)c->tau * (double)c->batch;
+    const double rows =
+        fmin(fmax(c->curves * task * (double)c->phases / POINTS, ROWS_LEAST),
+             TASKS_MOST * task);
     const double targets = fmin(rows * (double)c->context, TARGETS_MOST);
-    d->n = pl_tokens_n_docs(r->valid);
-    d->docs = pl_alloc((d->n + 1) * sizeof *d->docs);
-    for (size_t i = 0; i < d->n; i++)
-        d->docs[i] = (uint32_t)i;
+    const size_t n = pl_tokens_n_docs(r->valid);
+    d->docs = pl_alloc((n + 1) * sizeof *d->docs);
+    /* A document is scored as a whole or not at all. */
+    for (size_t i = 0; i < n; i++)
+        if ((double)pl_doc_targets(pl_tokens_doc(r->valid, (uint32_t)i)) <= targets)
+            d->docs[d->n++] = (uint32_t)i;
     d->n =
         pl_pick_documents(r->valid, (int)c->prefix, (uint64_t)targets, d->docs, d->n);
     d->path_of = pl_alloc((d->n + 1) * sizeof *d->path_of);
@@ -102,6 +108,10 @@ pl_status curve_text_put(pl_run *r, pl_arm *arm, const pl_topology *t,
         return PL_OK;
     PL_TRY(run_load_tokenizer(r, &d.tokenizer));
     pick_texts(r, &d);
+    if (d.n == 0) {
+        pl_log(PL_LOG_INFO, "curve.none", "arm=%s", arm->name);
+        goto done;
+    }
     deal_texts(r, router, &d);
     pl_arm_hold(arm);
     arm->held_prefix = (int)r->cfg.prefix;

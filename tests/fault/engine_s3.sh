@@ -67,7 +67,7 @@ echo "lost answers and a busy service change nothing"
 
 serve deaf deaf
 store_on deaf && fail "a service without conditions"
-grep -q 'ignores `If-None-Match' "$work/deaf.out" || fail "the sentence"
+grep -q 'ignores the condition `If-None-Match' "$work/deaf.out" || fail "the sentence"
 serve full full
 store_on full && fail "a full bucket"
 grep -q 'full or at its quota' "$work/full.out" || fail "the sentence on a full bucket"

@@ -126,6 +126,9 @@ static void numbers_that_no_task_can_have_are_refused(void **state)
     bad.gradient = NAN;
     refuse(&lease, bad);
     bad = good_work();
+    bad.memory_bytes = UINT64_C(1) << 51;
+    refuse(&lease, bad);
+    bad = good_work();
     bad.held = -1;
     refuse(&lease, bad);
     bad.held = INFINITY;
