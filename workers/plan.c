@@ -508,7 +508,7 @@ bool plan_renew(plan *p, plan_path *path, int64_t phase, uint64_t token, int wor
     /* after a restart of the hub, the renewal for the path's phase or for the next
      * phase may come first */
     bool ahead = phase == path->phase + 1;
-    if (phase != path->phase && !ahead)
+    if ((phase != path->phase && !ahead) || token == path->overdue_token)
         return false;
     plan_lease *lease = plan_lease_of(path, token, worker);
     if (lease && plan_is_said(path, token, path->phase))

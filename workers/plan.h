@@ -94,6 +94,9 @@ typedef struct plan_path {
     plan_lease backup;
     /* number of backups that failed in this phase */
     int backups_failed;
+    /* the token of the last lease that was held for too long and so ended; it cannot be
+     * renewed */
+    uint64_t overdue_token;
     int failed_by[PLAN_FAILED_MAX], n_failed_by; /* workers that failed in this phase */
     int own_failures; /* failures of the job's own workers in this phase */
     plan_ended ended[PLAN_ENDED_MAX];

@@ -31,7 +31,7 @@ fail() {
 
 # Name, roles that pass there, and the latest passage that every tiny job has (-: none
 # in a tiny job; test_failpoint, test_moving, test_store_bulk, test_store_parts, test_home_away,
-# test_store_copies, fault_audit.sh, fault_backup.sh and ceph.sh act there).
+# test_store_copies, curves.sh, fault_audit.sh, fault_backup.sh and ceph.sh act there).
 table() {
     cat <<'TABLE'
 fs.write.before train,home,hub 1
@@ -63,7 +63,7 @@ hub.grant.after hub 12
 hub.fence.after hub 12
 hub.answer.before hub 20
 worker.step.before - 0
-worker.held.before worker 2
+worker.held.before - 0
 worker.submit.before worker 2
 worker.submit.after worker 2
 worker.done.before worker 2

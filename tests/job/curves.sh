@@ -56,7 +56,7 @@ near() { # number, number, distance
 # Short files, so that the text for curves has all held-out documents.
 make_corpus base modules docs
 for file in "$work"/corpus/*/*; do
-    head -c 2000 "$file" >"$work/short" && mv "$work/short" "$file"
+    head -c 600 "$file" >"$work/short" && mv "$work/short" "$file"
 done
 (curves_job calm) >"$work/out" 2>&1 || fail "the job"
 read_curves calm || fail "the files cannot be read"

@@ -300,6 +300,24 @@ static void audit_that_is_held_for_ever_goes_to_another(void **state)
     f->h.n_audits = 0;
 }
 
+/* Without this a renewal brought the lease back, and every second counted as another
+ * failure of its worker. */
+static void lease_that_was_held_for_too_long_is_not_renewed(void **state)
+{
+    fixture *f = *state;
+    plan *p = &f->h.tasks;
+    const plan_lease *lease = begin(f, 0);
+    const uint64_t token = lease->token;
+    const int64_t end = lease->granted_ms + 20001 + 10 * TTL;
+    f->h.slowest_s = 1;
+    assert_true(plan_renew(p, &f->paths[0], 0, token, 0, end, TTL));
+    hub_end_overdue(&f->h, end);
+    assert_int_equal(f->workers[0].n_failures, 1);
+    assert_false(plan_renew(p, &f->paths[0], 0, token, 0, end, TTL));
+    hub_end_overdue(&f->h, end + 1000);
+    assert_int_equal(f->workers[0].n_failures, 1);
+}
+
 static void both_leases_are_renewed_and_a_third_is_not_given(void **state)
 {
     fixture *f = *state;
@@ -572,6 +590,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(audit_is_answered_by_its_holder_alone, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(audit_that_is_held_for_ever_goes_to_another,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(lease_that_was_held_for_too_long_is_not_renewed,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(
             both_leases_are_renewed_and_a_third_is_not_given, setup, teardown),
