@@ -193,7 +193,7 @@ static pl_status run_decoding(pl_backend *be, const pl_shape *shape, int repeats
     return status;
 }
 
-/* ---- one or the other ---- */
+/* ---- training, or decoding ---- */
 static pl_status run_training(pl_backend *be, const pl_shape *shape, const bench *x)
 {
     const pl_probe_options probe = {.shape = shape,

@@ -231,8 +231,8 @@ PL_MUST_CHECK pl_status pl_codec_add_each(const pl_codec_source *messages, size_
 
 /* Appends the message that is the sum of a and b. ERR_UNSUPPORTED: a or b is not
  * homomorphic. ERR_DATA: they are damaged, belong to different rounds or layouts, or
- * have more than W contributors. ERR_PEEL: a sketch that must be decoded cannot be;
- * forward both messages unchanged. */
+ * have more than W contributors. ERR_PEEL: the sum needs the elements of a sketch,
+ * which cannot be decoded; forward both messages unchanged. */
 PL_MUST_CHECK pl_status pl_codec_combine(const void *a, uint64_t a_bytes, const void *b,
                                          uint64_t b_bytes, pl_buf *out);
 

@@ -29,7 +29,7 @@ typedef struct preparation {
     bool full;          /* whether reading stopped because max_bytes was reached */
     uint64_t train_bytes, n_duplicates, n_replaced, n_empty, n_skipped;
     uint64_t n_train, n_held_out, n_too_short;
-    uint64_t n_cuts; /* number of cuts in text files */
+    uint64_t n_cuts; /* number of cuts in long text files (options->cut_bytes) */
     uint64_t whole;  /* hash of the whole held-out file, if it was cut */
     bool valid_cut;  /* whether the held-out text is a single file that was cut */
     /* whether the corpus is a single file that was cut and all of it is held out */

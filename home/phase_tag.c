@@ -68,7 +68,8 @@ static int64_t newest_phase(const arm_view *v)
     return phase;
 }
 
-/* Whether a rollback that came after that version returned to older parameters. */
+/* Sets *out if a version after `number` is a rollback to parameters other than those of
+ * `number`. */
 static pl_status module_left(pl_store *store, const char *module, uint64_t head,
                              uint64_t number, bool *out)
 {

@@ -156,8 +156,9 @@ static pl_status read_origin(checker *c, const pl_arm *before, const pl_topology
                            pl_topology_slot(from, pl_topology_module_slot(from, m)),
                            out);
     }
-    /* Slots of the base model may be cut differently: its whole path is read, and the
-     * module's part of it moved to the front. */
+    /* The slots of the base model may have other bounds than ours. Reads each of them
+     * that overlaps our slot to its place in the path, and then moves our slot's
+     * parameters to the front of `out`. */
     const pl_slot *own = pl_topology_slot(c->topology, slot);
     for (int s = 0; s < pl_topology_n_slots(from); s++) {
         const int m = pl_topology_module_of_path(from, s, 0);

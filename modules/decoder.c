@@ -6,9 +6,9 @@
  * positions, and a step of decoding has rows of different slots. Both go through the
  * same operations, except that a piece at position 0 attends within itself by the
  * batched kernel. Where pieces end depends on positions alone, so a prompt gets the
- * same bytes whether it is passed at once or as pl_decoder_piece says. The model's
- * activations are used only while feeding, so that several decoders may share a model,
- * one after another. */
+ * same bytes whether the caller passes it at once or in pieces of the lengths that
+ * pl_decoder_piece returns. The model's activations are used only while feeding, so
+ * that several decoders may share a model, one after another. */
 #include "modules/model_internal.h"
 #include <string.h>
 

@@ -134,8 +134,8 @@ static bool get_hash(const pl_json *o, const char *key, pl_hash *out)
     return !text || pl_hash_parse(text, out) == PL_OK;
 }
 
-/* Reads the distance in a row without likeness; it only says whether bytes are
- * equal. */
+/* Reads the distances between result k and the results before it. A distance that the
+ * row lacks is 0 if the digests are equal, else -1. */
 static bool get_apart(const pl_json *one, pl_audit *out, int k)
 {
     const pl_json *list = pl_json_get(one, "apart");

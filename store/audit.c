@@ -56,7 +56,7 @@ static void walk(audit *a, kv_family family, check_fn check)
     kv_cursor *cursor = kv_cursor_open(a->store->db, NULL, family, (kv_slice){"", 0});
     for (;;) {
         if (kv_cursor_next(cursor, &valid, &key, &value) != PL_OK) {
-            problem(a, "family %s cannot be read to its end: %s",
+            problem(a, "column family %s cannot be read to its end: %s",
                     kv_family_name(family), pl_last_error());
             break;
         }
@@ -396,7 +396,7 @@ static void check_packs(audit *a)
                     (unsigned)number, (unsigned long long)pack);
     }
     if (valid)
-        problem(a, "family pack cannot be read to its end: %s", pl_last_error());
+        problem(a, "column family pack cannot be read to its end: %s", pl_last_error());
     kv_cursor_close(&cursor);
 }
 
@@ -420,7 +420,7 @@ static void check_log(audit *a, const watermark *mark)
                     (unsigned long long)number);
     }
     if (valid)
-        problem(a, "family log cannot be read to its end: %s", pl_last_error());
+        problem(a, "column family log cannot be read to its end: %s", pl_last_error());
     else if (number < mark->sequence)
         problem(a, "the log ends at commit %llu, but commit %llu was acknowledged",
                 (unsigned long long)number, (unsigned long long)mark->sequence);

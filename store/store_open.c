@@ -372,7 +372,9 @@ static bool is_replaced(const pl_store *store, int database)
 
 /* If the follower cannot open, a power cut may have damaged the end of the log, and no
  * writer has opened the store since. Then the reader shows what lies before the damage.
- * The mark proves that this is enough. No further commits can come. */
+ * show_newest checks that this reaches the mark, so no acknowledged commit is missing.
+ * This view of the database gets no further commits (frozen): a refresh opens it
+ * anew. */
 static pl_status open_follower(pl_store *store, const char *database)
 {
     kv *fresh = NULL;

@@ -118,9 +118,10 @@ float local_carries(const local_slot *s)
                : (float)s->arm->outer.method.mix;
 }
 
-/* Let u = base - own, e the residual, a = u + e, s the vector as it was sent, and c =
- * local_carries. The next u contains c (u - s) = c (left - e) in addition to the new
- * change; the rest goes into the residual. */
+/* Let u = base - own be this round's update, e (`before`) its residual, s the vector as
+ * it was sent, left = u + e - s, and c = local_carries. The path's own parameters keep
+ * c (u - s) = c (left - e), so the next u contains it. The residual gets what is then
+ * missing: left - c (left - e). */
 void local_keep_left(const local_slot *s, const float *before, float *left)
 {
     float carried = local_carries(s);

@@ -3,7 +3,8 @@
 #include "modules/cuda/ops_cuda.cuh"
 #include <stdio.h>
 
-enum { CAPABILITY_MIN = 8 };  /* the least: bf16 tensor cores, asynchronous copies */
+/* needed for bf16 tensor cores and asynchronous copies; older devices are refused */
+enum { CAPABILITY_MIN = 8 };
 enum { CAPABILITY_FP8 = 89 }; /* needed for fp8 tensor cores */
 
 /* ---- failures ---- */
