@@ -2,10 +2,12 @@
  * what it must be. */
 #include "cli/cli.h"
 #include "cli/row.h"
+#include "cli/store_call.h"
 
 typedef struct check_request {
     const char *run, *store, *recompute;
     bool json;
+    bool damaged; /* result: a blob or record is not what its hash says */
 } check_request;
 
 static const cli_option options[] = {
@@ -20,7 +22,9 @@ static const cli_option options[] = {
 
 static void print_result(void *context, const check_result *result)
 {
-    const check_request *q = context;
+    check_request *q = context;
+    q->damaged = q->damaged || (result->verdict == CHECK_BROKEN &&
+                                strcmp(result->name, "hashes") == 0);
     row r = row_begin(q->json);
     row_text(&r, "invariant", result->name, "%-11s");
     row_text(&r, "verdict", check_verdicts[result->verdict], "%-9s");
@@ -67,13 +71,14 @@ static pl_status check_run(check_request *q)
     check_wish wish;
     int n_broken = 0;
     PL_CHECK(read_wish(q, folder, &wish));
+    PL_CHECK(store_refuse_part(folder));
     PL_CHECK(check_store(&wish, print_result, q, &n_broken));
     if (n_broken == 0)
         return PL_OK;
-    return pl_fail(PL_ERR_DAMAGED,
-                   "%d invariants of %s are broken; `pathloom store restore` replaces "
-                   "the store by a backup",
-                   n_broken, folder);
+    return pl_fail(PL_ERR_DAMAGED, "%d invariants of %s are broken%s", n_broken, folder,
+                   q->damaged ? "; `pathloom store restore` replaces the store by a "
+                                "backup"
+                              : "; the findings above name the records");
 }
 
 static int run_check_verb(int argc, char **argv)

@@ -9,6 +9,7 @@
 const char *const check_verdicts[] = {"holds", "broken", "unproven"};
 
 typedef struct checker {
+    bool has_shards;
     const check_wish *wish;
     pl_store *store;
     check_result *now;
@@ -87,7 +88,9 @@ static void check_named(checker *c, const pl_hash *blob, const char *what,
     if (pl_hash_none(blob))
         return;
     c->now->n_checked++;
-    if (!pl_store_has_blob(c->store, blob))
+    if (!pl_store_has_blob(c->store, blob) && !c->has_shards)
+        note_unproven(c, "this store has no data shards: `store push` copies none");
+    else if (!pl_store_has_blob(c->store, blob))
         note_broken(c, "%s of %s is not in the store", what, whose);
 }
 
@@ -98,13 +101,26 @@ static pl_status check_arm_data(checker *c)
         pl_arm_path_name(&c->arm, c->topology, p, 0, path);
         check_named(c, &c->arm.shards[p], "the data shard", path);
     }
+    for (int p = 0; c->arm.held && p < c->arm.n_shards; p++) {
+        pl_arm_path_name(&c->arm, c->topology, p, 0, path);
+        check_named(c, &c->arm.held[p], "the held-out text", path);
+    }
     check_named(c, &c->arm.moments, "the base model's optimizer state", c->arm.name);
     check_named(c, &c->arm.states, "the list of first states", c->arm.name);
     return PL_OK;
 }
 
+static pl_status note_shard(void *context, const pl_object *object)
+{
+    checker *c = context;
+    (void)object;
+    c->has_shards = true;
+    return PL_OK;
+}
+
 static pl_status check_data(checker *c)
 {
+    PL_CHECK(pl_store_each_object(c->store, "shard/", note_shard, c));
     return each_arm(c, check_arm_data);
 }
 

@@ -83,6 +83,8 @@ done
 [ $nothing -ge 1 ] && [ $whole -ge 1 ] || fail "$nothing deaths before, $whole after"
 echo "a rollback is in all homes or in none"
 
+refused 64 'give the folder above it' "$pathloom" check --store "$work/three/store/home-1"
+
 # A part that is lost is not replaced by an empty one; neither is the list of parts.
 cp -r "$work/three" "$work/lost"
 rm -rf "$work/lost/store/home-2"

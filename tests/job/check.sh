@@ -58,6 +58,10 @@ seen=$(verdicts --run "$work/bare") || fail "check: $seen"
 [ "$seen" = "${sound}unproven " ] || fail "without updates: $seen"
 "$pathloom" check --run "$work/bare" | grep -q '^versions *unproven .*keep_updates' ||
     fail "it does not say why"
+"$pathloom" store push "$work/pushed" --run "$work/bare" >"$work/push.out" 2>&1 || fail push
+seen=$(verdicts --store "$work/pushed") || fail "a pushed store: $seen"
+[ "$seen" = "hashes:holds data:unproven ${sound#*data:holds }unproven " ] ||
+    fail "a pushed store, which has no shards: $seen"
 
 # Exactly these invariants must be broken; a sentence has these words.
 damaged() { # damage, "invariant ...", words
