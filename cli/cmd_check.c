@@ -7,7 +7,7 @@
 typedef struct check_request {
     const char *run, *store, *recompute;
     bool json;
-    bool damaged; /* result: a blob or record is not what its hash says */
+    bool damaged; /* bytes of the store are damaged: a backup would help */
 } check_request;
 
 static const cli_option options[] = {
@@ -23,8 +23,8 @@ static const cli_option options[] = {
 static void print_result(void *context, const check_result *result)
 {
     check_request *q = context;
-    q->damaged = q->damaged || (result->verdict == CHECK_BROKEN &&
-                                strcmp(result->name, "hashes") == 0);
+    if (strcmp(result->name, "hashes") == 0)
+        q->damaged = result->verdict == CHECK_BROKEN;
     row r = row_begin(q->json);
     row_text(&r, "invariant", result->name, "%-11s");
     row_text(&r, "verdict", check_verdicts[result->verdict], "%-9s");
@@ -75,10 +75,11 @@ static pl_status check_run(check_request *q)
     PL_CHECK(check_store(&wish, print_result, q, &n_broken));
     if (n_broken == 0)
         return PL_OK;
-    return pl_fail(PL_ERR_DAMAGED, "%d invariants of %s are broken%s", n_broken, folder,
+    return pl_fail(PL_ERR_DAMAGED,
+                   "%d invariants of %s are broken%s", n_broken, folder,
                    q->damaged ? "; `pathloom store restore` replaces the store by a "
                                 "backup"
-                              : "; the findings above name the records");
+                              : "");
 }
 
 static int run_check_verb(int argc, char **argv)

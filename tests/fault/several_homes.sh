@@ -49,6 +49,9 @@ echo "verbs see all parts"
 refused 78 'store.homes=3, not 2' "$pathloom" train --out "$work/three" --set store.homes=2
 refused 64 'one of 3 parts' "$pathloom" store push "$work/three/store/home-1" \
     --run "$work/one"
+refused 64 'one of 3 parts' "$pathloom" check --store "$work/three/store/home-1"
+"$pathloom" check --store "$work/flat" >"$work/verb.out" || fail "check of a pushed store"
+grep -q '^data *unproven' "$work/verb.out" || fail "a pushed store has data"
 refused 64 'one of 3 parts' "$pathloom" store gc --store "$work/three/store/home-2"
 refused 64 'one of 3 parts' \
     "$pathloom" store rollback mix/L1.E0 --to 1 --store "$work/three/store/home-2"

@@ -134,6 +134,9 @@ done
 "$pathloom" store push "$work/pushed" mix --run "$work/run" >"$work/out" || fail "push of mix"
 "$pathloom" store fsck --store "$work/pushed" >"$work/out" 2>&1 ||
     fail "the pushed store: $(cat "$work/out")"
+"$pathloom" check --store "$work/pushed" >"$work/out" 2>&1 ||
+    fail "check of the pushed store: $(cat "$work/out")"
+grep -q '^data *unproven' "$work/out" || fail "a pushed store has data"
 
 echo "without a module: none of its bytes is read"
 verb eval --without L2.E1
