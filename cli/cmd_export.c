@@ -214,6 +214,8 @@ static pl_status export_path(job *j, int path)
                         .modules = j->modules,
                         .title = title,
                         .chosen = j->q->at || j->q->best};
+    if (!j->q->gguf)
+        PL_CHECK(card_refuse_other(target));
     PL_CHECK(j->q->gguf ? pl_export_gguf(&e, target) : pl_export_folder(&e, target));
     if (!j->q->gguf)
         PL_CHECK(card_write(&about, target));

@@ -5,6 +5,11 @@
 #include <math.h>
 #include <string.h>
 
+/* The first bytes of each card, by which a later export knows it. */
+#define CARD_HEAD                                                                      \
+    "---\nlibrary_name: transformers\npipeline_tag: text-generation\ntags:\n"          \
+    "- pathloom\n---\n\n"
+
 typedef struct trained {
     double tokens; /* in all arms that the path went through, base model first */
     double flops;
@@ -25,8 +30,7 @@ static void put_head(const card *c, pl_buf *out)
     const pl_shape *s = pl_topology_shape(c->topology);
     char path[PL_NAME_MAX], count[16];
     pl_topology_path_name(c->topology, c->path, path);
-    pl_buf_printf(out, "---\nlibrary_name: transformers\n"
-                       "pipeline_tag: text-generation\ntags:\n- pathloom\n---\n\n# ");
+    pl_buf_printf(out, CARD_HEAD "# ");
     put_cell(out, c->title);
     pl_buf_printf(out,
                   "\n\nPath `%s` of %d of the arm `%s`, trained by Pathloom %s. %s "
@@ -81,6 +85,20 @@ static void put_domains(const card *c, const pl_tokens *shard, pl_buf *out)
     pl_free(docs);
 }
 
+/* How the base model was made, behind "trained on". */
+static const char *base_words(const card *c)
+{
+    const bool imported = c->r->cfg.import[0] != '\0';
+    if (strcmp(c->arm->name, "base") == 0)
+        return imported ? " after it was imported" : "";
+    if (!imported)
+        return " after the base model, which was trained on all documents";
+    return c->r->cfg.base_steps > 0
+               ? " after the base model, which was imported and then trained on all "
+                 "documents"
+               : " after the base model, which was imported";
+}
+
 static pl_status put_data(const card *c, pl_buf *out)
 {
     const pl_hash *blob = &c->arm->shards[c->path];
@@ -97,9 +115,7 @@ static pl_status put_data(const card *c, pl_buf *out)
     pl_buf_printf(out,
                   "\n## Data\n\nThe data shard of this path, which it was trained "
                   "on%s:\n\n",
-                  strcmp(c->arm->name, "base") == 0
-                      ? ""
-                      : " after the base model, which was trained on all documents");
+                  base_words(c));
     put_domains(c, shard, out);
 done:
     pl_tokens_close(&shard);
@@ -168,9 +184,13 @@ static pl_status put_training(const card *c, pl_buf *out)
     pl_buf_printf(out, "| all | | | %.0f | %.3g |\n", sum.tokens, sum.flops);
     pl_buf_printf(out,
                   "\nTokens and FLOPs are those of this path, with all its "
-                  "replicas, up to its newest phase. Its shared modules were also "
-                  "merged with the updates of other paths (`%s`).\n",
-                  pl_traits(c->arm->outer.method.method)->name);
+                  "replicas, up to its newest phase.%s",
+                  pl_topology_n_paths(c->topology) > 1 ? "" : "\n");
+    if (pl_topology_n_paths(c->topology) > 1)
+        pl_buf_printf(out,
+                      " Its shared modules were also merged with the updates of other "
+                      "paths (`%s`).\n",
+                      pl_traits(c->arm->outer.method.method)->name);
     if (c->chosen)
         pl_buf_printf(out, "The exported versions were chosen, so they may be older "
                            "than these numbers.\n");
@@ -190,19 +210,41 @@ static void put_versions(const card *c, pl_buf *out)
     }
     pl_buf_printf(out,
                   "\nConfiguration `%s`, seed %llu. `pathloom store blame MODULE` "
-                  "names the workers and samples that made a version, and "
-                  "`pathloom store verify MODULE` computes it again.\n",
-                  hash, (unsigned long long)c->arm->seed);
+                  "names the workers and samples that made a version%s.\n",
+                  hash, (unsigned long long)c->arm->seed,
+                  c->r->cfg.keep_updates
+                      ? ", and `pathloom store verify MODULE` computes it again"
+                      : "");
 }
 
 /* ---- evaluation ---- */
+/* Whether the last evaluation of the newest versions may have been one of other versions
+ * than those that are exported: the report names neither its chapter nor versions. */
+static bool may_be_of_others(const card *c)
+{
+    char newest[PL_ARM_NAME_MAX];
+    pl_newest_chapter(c->store, newest);
+    bool others =
+        pl_arm_chapter(c->arm->name) >= 0 && strcmp(newest, c->arm->name) != 0;
+    for (int s = 0; !others && s < pl_topology_n_slots(c->topology); s++) {
+        pl_version v;
+        uint64_t source;
+        if (pl_store_get_version(c->store, c->modules[s].name, c->modules[s].number,
+                                 &v) != PL_OK)
+            return true;
+        others = pl_version_source(&v, &source); /* a rollback made it */
+        pl_version_clear(&v);
+    }
+    return others;
+}
+
 /* The run's last evaluation, if it was one of the newest versions. */
 static void put_evaluation(const card *c, pl_buf *out)
 {
     char path[PL_PATH_MAX];
     pl_buf text = {0};
     pl_json *report = NULL;
-    if (c->chosen ||
+    if (c->chosen || may_be_of_others(c) ||
         pl_read_file(run_file(c->r, "report.json", path), &text) != PL_OK ||
         pl_json_parse((const char *)text.data, text.len, &report) != PL_OK)
         goto done;
@@ -235,6 +277,25 @@ static void put_evaluation(const card *c, pl_buf *out)
 done:
     pl_json_destroy(&report);
     pl_buf_destroy(&text);
+}
+
+pl_status card_refuse_other(const char *folder)
+{
+    static const char head[] = CARD_HEAD;
+    char path[PL_PATH_MAX];
+    pl_buf text = {0};
+    pl_status status = PL_OK;
+    if (!pl_path_exists(pl_join(path, folder, "README.md")))
+        return PL_OK;
+    PL_TRY(pl_read_file(path, &text));
+    if (text.len < strlen(head) || memcmp(text.data, head, strlen(head)) != 0)
+        status = pl_fail(PL_ERR_USAGE,
+                         "%s is not a model card of Pathloom, and the export would "
+                         "replace it; move it away or give another --out",
+                         path);
+done:
+    pl_buf_destroy(&text);
+    return status;
 }
 
 pl_status card_write(const card *c, const char *folder)

@@ -15,6 +15,8 @@ typedef struct card {
     bool chosen; /* the user chose versions; they may be older than the newest ones */
 } card;
 
+/* ERR_USAGE if FOLDER/README.md exists and is not a card. */
+PL_MUST_CHECK pl_status card_refuse_other(const char *folder);
 /* Writes FOLDER/README.md. What the store does not know is left out. */
 PL_MUST_CHECK pl_status card_write(const card *c, const char *folder);
 

@@ -102,6 +102,16 @@ bits=$(tr -d ' \n' < "$work/run/report.json" |
 grep -q "^| mixture, by the router | $bits" "$card" || fail "not $bits bits per byte"
 ok
 
+! grep -q 'store verify' "$card" || fail "the card promises what needs kept updates"
+mkdir "$work/mine"
+echo mine > "$work/mine/README.md"
+refused 64 "is not a model card" \
+    "$pathloom" export --run "$work/run" --path p01 --out "$work/mine"
+[ "$(cat "$work/mine/README.md")" = mine ] && [ ! -e "$work/mine/model.safetensors" ] ||
+    fail "a refused export wrote"
+"$pathloom" export --run "$work/run" --path p01 --out "$work/hf" > "$work/stdout" ||
+    fail "a card of ours is not replaced"
+
 # ---- which versions ----
 "$pathloom" export --run "$work/run" --path 1 --at 2 --out "$work/second" > "$work/stdout"
 cmp "$work/hf/model.safetensors" "$work/second/model.safetensors" ||
@@ -115,6 +125,8 @@ grep -q 'versions were chosen' "$work/early/README.md" &&
     fail "the card of an earlier version tells the evaluation of the newest"
 "$pathloom" export --run "$work/run" --path 1 --at 0 --out "$work/start" > "$work/stdout"
 "$pathloom" export --run "$work/run" --arm base --out "$work/base" > "$work/stdout"
+! grep -q 'updates of other paths' "$work/base/README.md" ||
+    fail "one path is merged with others"
 same_values "$work/start/model.safetensors" "$work/base/model.safetensors"
 "$pathloom" export --run "$work/run" --prompt "static void" --out "$work/routed" --json |
     grep -q '"path":"p' || fail "--route names no path"
