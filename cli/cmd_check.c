@@ -75,8 +75,7 @@ static pl_status check_run(check_request *q)
     PL_CHECK(check_store(&wish, print_result, q, &n_broken));
     if (n_broken == 0)
         return PL_OK;
-    return pl_fail(PL_ERR_DAMAGED,
-                   "%d invariants of %s are broken%s", n_broken, folder,
+    return pl_fail(PL_ERR_DAMAGED, "%d invariants of %s are broken%s", n_broken, folder,
                    q->damaged ? "; `pathloom store restore` replaces the store by a "
                                 "backup"
                               : "");
