@@ -17,6 +17,18 @@ typedef struct freeze_item {
     char name[PL_NAME_MAX]; /* "embed", "L1", "L1.E0" or "none" */
 } freeze_item;
 
+/* Refuses `none` after a module of the same phase, which would then not be frozen. */
+static pl_status check_none_first(const config *c, const freeze_item *items, int n)
+{
+    for (int i = 1; i < n; i++)
+        if (items[i].phase == items[i - 1].phase && strcmp(items[i].name, "none") == 0)
+            return pl_fail(PL_ERR_CONFIG,
+                           "train.freeze `%s`: `none` would end the freezing of `%s`, "
+                           "which begins in the same phase %lld; leave one of them out",
+                           c->freeze, items[i - 1].name, (long long)items[i].phase);
+    return PL_OK;
+}
+
 static pl_status read_freeze(const config *c, freeze_item items[CONFIG_FREEZE_MAX],
                              int *n)
 {
@@ -43,7 +55,7 @@ static pl_status read_freeze(const config *c, freeze_item items[CONFIG_FREEZE_MA
                            c->freeze, (int)CONFIG_FREEZE_MAX);
         items[(*n)++] = one;
     }
-    return PL_OK;
+    return check_none_first(c, items, *n);
 }
 
 pl_status config_freeze_phases(const config *c, int64_t phases[CONFIG_FREEZE_MAX],

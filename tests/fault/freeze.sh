@@ -141,6 +141,7 @@ refuse 'would train nothing' --set train.freeze=embed,L1,L2,head
 refuse 'does not go with outer.method=noloco' --set train.freeze=embed \
     --set outer.method=noloco
 refuse 'not below train.phases' --set train.freeze=7:embed --set train.phases=6
+refuse 'would end the freezing of `L1`' --set train.freeze=2:L1,2:none
 refuse 'give at most' --set train.freeze=3:embed,head
 
 echo "$(grep -c '^version' "$work/calm.facts") versions equal after $((kills + 2)) kills"
