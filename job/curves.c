@@ -220,15 +220,15 @@ static bool slot_is_whole(const page_history *h, const page_arm *a, size_t slot)
 }
 
 /* A point of held-out text belongs to the step at which the phase began, a point of
- * training to the one at which it ended. */
+ * training to the one at which it ended. Updates *last_step if a point is added. */
 static void add_points(const page_history *h, const page_arm *a, size_t slot, kind k,
-                       int64_t last_step, pl_buf *out)
+                       int64_t *last_step, pl_buf *out)
 {
     const int64_t steps = h->stride * a->arm.inner.tau;
     const int64_t step = (int64_t)(slot + (k == TRAIN)) * steps;
     double at_ms = 0;
     points p = {0};
-    if (step <= last_step)
+    if (step <= *last_step)
         return;
     if (k == TRAIN)
         put_train(&p, h, a, slot);
@@ -236,8 +236,10 @@ static void add_points(const page_history *h, const page_arm *a, size_t slot, ki
         put_held_out(&p, a, slot);
     for (int i = 0; i < a->n_series; i++)
         at_ms = fmax(at_ms, (double)a->series[i].cells[slot].at_ms);
-    if (p.n > 0)
+    if (p.n > 0) {
         tfevents_add(out, at_ms / 1e3, step, p.scalars, p.n);
+        *last_step = step;
+    }
     pl_free(p.scalars);
 }
 
@@ -254,13 +256,14 @@ static pl_status write_points(curves *c, int arm, kind k)
         PL_TRY(find_last(path, last_step));
     const int64_t steps = h->stride * a->arm.inner.tau;
     size_t slot = *last_step > 0 ? (size_t)(*last_step / steps) : 0;
+    int64_t newest = *last_step;
     for (; slot_is_whole(h, a, slot); slot++)
-        add_points(h, a, slot, k, *last_step, &bytes);
+        add_points(h, a, slot, k, &newest, &bytes);
     if (bytes.len > 0) {
-        /* the whole file is looked at again if appending fails, and next time */
+        /* The file is read again only if appending fails. */
         *last_step = STEP_UNKNOWN;
         PL_TRY(append_points(path, &bytes));
-        PL_TRY(find_last(path, last_step));
+        *last_step = newest;
     }
 done:
     pl_buf_destroy(&bytes);
