@@ -1,11 +1,13 @@
 /* Writes training curves as TensorBoard event files (curves.h).
  *
  * This is a reader of the store, so nothing in the job depends on it. A point is
- * written when all paths of an arm have done its phase: then its values never change,
- * and points are in the order of phases. The file itself tells which points it has:
- * after a kill the torn end is cut off, and the next point is appended. So no point is
- * missing or written twice. If the history has joined phases (page_history.h), a point
- * stands for several phases. */
+ * written when all paths of an arm have done its phase or a later one, or the job has
+ * ended. A path without an update of the phase (after a rollback, or if a quorum did
+ * not wait for it) is left out of the point; a phase without any update has no point.
+ * Points are in the order of phases, and the file itself tells which it has: after a
+ * kill the torn end is cut off, and the next point is appended. So no point is written
+ * twice. If the history has joined phases (page_history.h), a point stands for several
+ * phases. */
 #include "job/curves.h"
 #include "job/page_history.h"
 #include "job/tfevents.h"
@@ -31,7 +33,7 @@ struct curves {
     page_history history;
     int64_t next_ms;
     int64_t last_step[PAGE_ARMS_MAX][KINDS]; /* of the last point in the file, or -1 */
-    bool failed;
+    bool failed, ended; /* ended: all arms have done their last phase */
 };
 
 curves *curves_open(const pl_run *r)
@@ -134,8 +136,16 @@ static double rate_of(const page_cell *cell)
     return cell->seconds > 0 ? cell->tokens / cell->seconds : 0;
 }
 
+static const page_cell *cell_at(const page_series *s, size_t slot)
+{
+    static const page_cell none = {.worker = -1};
+    return slot < s->n_cells ? &s->cells[slot] : &none;
+}
+
 static void add_cell(sums *s, const page_cell *cell)
 {
+    if (cell->n == 0)
+        return;
     s->n++;
     s->nats += cell->loss * cell->tokens;
     s->tokens += cell->tokens;
@@ -148,8 +158,9 @@ static void put_sums(points *p, const char *prefix, const char *of, const sums *
 {
     static const char *const names[] = {"loss", "tokens_per_second", "gradient_norm",
                                         "memory_bytes"};
-    const double values[] = {s->tokens > 0 ? s->nats / s->tokens : 0, s->rates / s->n,
-                             s->gradients / s->n, s->memory_bytes};
+    const double n = s->n > 0 ? s->n : 1;
+    const double values[] = {s->tokens > 0 ? s->nats / s->tokens : 0, s->rates / n,
+                             s->gradients / n, s->memory_bytes};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char what[64];
         snprintf(what, sizeof what, "%s%s%s", prefix, of ? "_" : "",
@@ -164,11 +175,11 @@ static void put_workers(points *p, const page_history *h, const page_arm *a,
     sums workers[WORKERS_POINTS];
     int n = 0;
     for (int i = 0; i < a->n_series; i++) {
-        const page_cell *cell = &a->series[i].cells[slot];
+        const page_cell *cell = cell_at(&a->series[i], slot);
         int k = 0;
         while (k < n && workers[k].worker != cell->worker)
             k++;
-        if (cell->worker < 0 || k == WORKERS_POINTS)
+        if (cell->n == 0 || cell->worker < 0 || k == WORKERS_POINTS)
             continue;
         if (k == n)
             workers[n++] = (sums){.worker = cell->worker};
@@ -182,12 +193,12 @@ static void put_train(points *p, const page_history *h, const page_arm *a, size_
 {
     sums all = {0};
     for (int i = 0; i < a->n_series; i++)
-        add_cell(&all, &a->series[i].cells[slot]);
+        add_cell(&all, cell_at(&a->series[i], slot));
     put_sums(p, "train", NULL, &all);
     put_scalar_named(p, "train", "tokens", all.tokens);
     for (int i = 0; i < a->n_series && a->n_series > 1 && i < PATHS_SHOWN; i++) {
         sums one = {0};
-        add_cell(&one, &a->series[i].cells[slot]);
+        add_cell(&one, cell_at(&a->series[i], slot));
         one.memory_bytes = 0;
         put_sums(p, "path", a->series[i].name, &one);
     }
@@ -201,8 +212,8 @@ static void put_held_out(points *p, const page_arm *a, size_t slot)
     for (int path = 0; path < n_paths; path++) {
         const page_series *s = &a->series[path * a->n_replicas];
         pl_held_sum one = {0};
-        pl_held_add(&all, &a->arm, path, s->cells[slot].held);
-        pl_held_add(&one, &a->arm, path, s->cells[slot].held);
+        pl_held_add(&all, &a->arm, path, cell_at(s, slot)->held);
+        pl_held_add(&one, &a->arm, path, cell_at(s, slot)->held);
         if (n_paths > 1 && path < PATHS_SHOWN)
             put_scalar_named(p, "path_bits_per_byte", s->name, pl_held_bits(&one));
     }
@@ -210,13 +221,26 @@ static void put_held_out(points *p, const page_arm *a, size_t slot)
 }
 
 /* ---- the points of an arm ---- */
-/* Whether all paths have done all phases of this slot. */
-static bool slot_is_whole(const page_history *h, const page_arm *a, size_t slot)
+static bool has_later_cell(const page_series *s, size_t slot)
 {
-    for (int i = 0; i < a->n_series; i++)
-        if (slot >= a->series[i].n_cells || a->series[i].cells[slot].n < h->stride)
+    return s->n_cells > slot + 1 && s->cells[s->n_cells - 1].n > 0;
+}
+
+/* Whether the values of this slot are final: each path has done all of its phases, or
+ * has gone on to a later slot. After a rollback, or if a quorum left out a late update,
+ * a path never fills the cell. */
+static bool slot_is_final(const page_history *h, const page_arm *a, size_t slot,
+                          bool ended)
+{
+    bool any = false;
+    for (int i = 0; i < a->n_series; i++) {
+        const page_series *s = &a->series[i];
+        const bool whole = slot < s->n_cells && s->cells[slot].n >= h->stride;
+        if (!whole && !ended && !has_later_cell(s, slot))
             return false;
-    return true;
+        any = any || slot < s->n_cells;
+    }
+    return any;
 }
 
 /* A point of held-out text belongs to the step at which the phase began, a point of
@@ -235,7 +259,7 @@ static void add_points(const page_history *h, const page_arm *a, size_t slot, ki
     else
         put_held_out(&p, a, slot);
     for (int i = 0; i < a->n_series; i++)
-        at_ms = fmax(at_ms, (double)a->series[i].cells[slot].at_ms);
+        at_ms = fmax(at_ms, (double)cell_at(&a->series[i], slot)->at_ms);
     if (p.n > 0) {
         tfevents_add(out, at_ms / 1e3, step, p.scalars, p.n);
         *last_step = step;
@@ -257,7 +281,7 @@ static pl_status write_points(curves *c, int arm, kind k)
     const int64_t steps = h->stride * a->arm.inner.tau;
     size_t slot = *last_step > 0 ? (size_t)(*last_step / steps) : 0;
     int64_t newest = *last_step;
-    for (; slot_is_whole(h, a, slot); slot++)
+    for (; slot_is_final(h, a, slot, c->ended); slot++)
         add_points(h, a, slot, k, &newest, &bytes);
     if (bytes.len > 0) {
         /* The file is read again only if appending fails. */
@@ -301,6 +325,7 @@ void curves_tick(curves *c, bool all)
         return;
     if (all) /* the job has ended: its last commits may not reach this reader */
         pl_store_close(&c->store);
+    c->ended = all;
     if (read_curves(c) != PL_OK && !c->failed) {
         c->failed = true;
         say("         the curves for TensorBoard are behind: %s", pl_last_error());
