@@ -109,7 +109,7 @@ pl_status curve_text_put(pl_run *r, pl_arm *arm, const pl_topology *t,
     PL_TRY(run_load_tokenizer(r, &d.tokenizer));
     pick_texts(r, &d);
     if (d.n == 0) {
-        pl_log(PL_LOG_INFO, "curve.none", "arm=%s", arm->name);
+        pl_log(PL_LOG_DEBUG, "curve.none", "arm=%s", arm->name);
         goto done;
     }
     deal_texts(r, router, &d);
