@@ -99,3 +99,20 @@ finished() { # folder, phases
 }
 
 now() { date -u +%Y-%m-%dT%H:%M:%S.%3NZ; } # as in the logs
+
+# Asks a program and looks at its answer.
+ask() { # verb, options; the answer is in ask.out
+    "$pathloom" "$@" >"$work/ask.out" 2>&1
+}
+
+says() { # pattern
+    grep -q -- "$1" "$work/ask.out" || {
+        cat "$work/ask.out"
+        fail "it does not say '$1'"
+    }
+}
+
+# Of a module of $run.
+hash_of() { # module@version
+    "$pathloom" store show "$1" --run "$run" --json | sed -n 's/.*"hash":*"\([0-9a-f]*\)".*/\1/p'
+}

@@ -14,24 +14,9 @@ echo "seed $seed"
 own_folder "$3"
 run=$work/calm
 
-ask() { # verb, options; the answer is in ask.out
-    "$pathloom" "$@" >"$work/ask.out" 2>&1
-}
-
-says() { # pattern
-    grep -q -- "$1" "$work/ask.out" || {
-        cat "$work/ask.out"
-        fail "it does not say '$1'"
-    }
-}
-
 freeze_job() { # folder, options; in a subshell or in the background
     tiny_job "$@" --set train.freeze=embed,3:L1.E0 --set codec.name=i8 \
         --set train.weight_decay=0.1
-}
-
-hash_of() { # module@version
-    "$pathloom" store show "$1" --run "$run" --json | sed -n 's/.*"hash":*"\([0-9a-f]*\)".*/\1/p'
 }
 
 newest() { # module: the number of its newest version

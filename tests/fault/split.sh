@@ -14,23 +14,8 @@ echo "seed $seed"
 own_folder "$3"
 run=$work/calm
 
-ask() { # verb, options; the answer is in ask.out
-    "$pathloom" "$@" >"$work/ask.out" 2>&1
-}
-
-says() { # pattern
-    grep -q -- "$1" "$work/ask.out" || {
-        cat "$work/ask.out"
-        fail "it does not say '$1'"
-    }
-}
-
 split_job() { # folder; in a subshell or in the background
     tiny_job "$1" --set topology.split=3:4x4 --set eval.baselines=dense-eq
-}
-
-hash_of() { # module@version
-    "$pathloom" store show "$1" --run "$run" --json | sed -n 's/.*"hash":*"\([0-9a-f]*\)".*/\1/p'
 }
 
 make_corpus base modules docs

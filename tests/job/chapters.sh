@@ -51,9 +51,6 @@ ask store fsck --run "$run" || fail "fsck"
 # the one before.
 ask store log L1.E0 --run "$run" --json || fail "log"
 says 'mix~2/L1.E0'
-hash_of() { # module@version
-    "$pathloom" store show "$1" --run "$run" --json | sed -n 's/.*"hash":*"\([0-9a-f]*\)".*/\1/p'
-}
 [ -n "$(hash_of mix~1/L1.E0@0)" ] || fail "no hash of a version"
 [ "$(hash_of mix~1/L1.E0@0)" = "$(hash_of mix/L1.E0@2)" ] || fail "mix~1 begins elsewhere"
 [ "$(hash_of mix~2/L1.E0@0)" = "$(hash_of mix~1/L1.E0@1)" ] || fail "mix~2 begins elsewhere"
