@@ -16,7 +16,8 @@ typedef struct home_module {
     bool exists; /* the store has version 0 */
     uint64_t version;
     pl_hash params;
-    double norm; /* norm of the update that made the head */
+    double norm;        /* norm of the update that made the head */
+    double params_norm; /* norm of the head's parameters; 0 or NAN: not known */
     norm_gate usual;
     size_t n_params;
     int n_holders;      /* number of paths through the module, times replicas */

@@ -217,6 +217,7 @@ static pl_status commit_merge(merge *g)
     g->module->version = g->version.number;
     g->module->params = g->version.params;
     g->module->norm = g->version.update_norm;
+    g->module->params_norm = g->version.params_norm;
     for (int i = 0; i < g->n; i++)
         norm_gate_note(&g->module->usual, g->contributions[i].norm);
     return PL_OK;

@@ -121,6 +121,7 @@ static pl_status load_module(home *h, home_arm *arm, int index)
     m->version = head.number;
     m->params = head.params;
     m->norm = head.update_norm;
+    m->params_norm = head.params_norm;
     pl_version_clear(&head);
     PL_CHECK(load_norms(h, m));
     cursor_scan scan = {arm, m};

@@ -223,14 +223,17 @@ static double longest_update(const place *p)
 }
 
 /* Refuses a norm far above the usual norms of the module: either the sender or the
- * training is broken. */
+ * training is broken. An update that is short beside the module's parameters is never
+ * refused: late in a training usual updates are so short that an honest one can be ten
+ * times as long. */
 static pl_status check_norm(const home *h, const place *p, const pl_submit_message *s)
 {
     double norm = s->contributors[0].norm, usual = norm_gate_usual(&p->module->usual);
     double gate = h->options->norm_gate;
     if (usual <= 0)
         usual = longest_update(p);
-    if (gate <= 0 || usual <= 0 || norm <= gate * usual)
+    if (gate <= 0 || usual <= 0 || norm <= gate * usual ||
+        norm <= NORM_GATE_HARMLESS * p->module->params_norm)
         return PL_OK;
     if (pl_codec_is_homomorphic(&p->arm->arm.outer.codec))
         return PL_OK;

@@ -11,6 +11,9 @@
 #include <stddef.h>
 
 enum { NORM_GATE_MEMORY = 32, NORM_GATE_LEAST = 4 };
+/* An update whose norm is at most this share of the norm of its module's parameters is
+ * accepted, however short other updates are. */
+#define NORM_GATE_HARMLESS 0.1
 
 /* A gate whose fields are all zero knows no norm yet. */
 typedef struct norm_gate {

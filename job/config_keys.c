@@ -575,7 +575,7 @@ static const pl_key keys[] = {
      "compress old versions while the home has nothing else to do", true},
     {"store.norm_gate", PL_KEY_REAL, AT(norm_gate), "10", 0, 1e6, NULL, "",
      "refuse an update whose norm is more than this many times the usual norm of its "
-     "module; 0: refuse none",
+     "module and more than a tenth of the module's own norm; 0: refuse none",
      true},
     {"store.staging", PL_KEY_INT, AT(staging), "4G", 1048576, 9e15, NULL, "bytes",
      "memory of a home for uploads that are not complete yet", true},

@@ -344,6 +344,23 @@ static void update_far_longer_than_usual_is_rejected_also_after_a_restart(void *
     assert_int_equal(send_scaled(f, 2, 1, 9).result, PL_SUBMIT_ACCEPTED);
 }
 
+/* The parameters of the module have a standard deviation of 0.02, the values of an
+ * update of size 1 one of 0.01. */
+static void
+update_short_beside_its_module_is_accepted_however_short_others_are(void **state)
+{
+    fixture *f = *state;
+    pl_hash got;
+    for (int path = 0; path < 4; path++)
+        assert_int_equal(send_scaled(f, path, 0, 1e-3f).result, PL_SUBMIT_ACCEPTED);
+    wait_version(f, "mix/embed.E0", 1, &got);
+    assert_int_equal(send_scaled(f, 0, 1, 0.3f).result, PL_SUBMIT_REJECTED);
+    kill_child(&f->home, SIGKILL);
+    start_child(&f->home);
+    assert_int_equal(send_scaled(f, 0, 1, 0.3f).result, PL_SUBMIT_REJECTED);
+    assert_int_equal(send_scaled(f, 0, 1, 0.1f).result, PL_SUBMIT_ACCEPTED);
+}
+
 static void update_of_a_wrong_base_is_rejected(void **state)
 {
     fixture *f = *state;
@@ -614,6 +631,7 @@ int main(int argc, char **argv)
         TEST(small_modules_that_are_whole_together_share_a_commit),
         TEST(update_that_is_not_finite_is_rejected_with_a_reason),
         TEST(update_far_longer_than_usual_is_rejected_also_after_a_restart),
+        TEST(update_short_beside_its_module_is_accepted_however_short_others_are),
         TEST(update_of_a_wrong_base_is_rejected),
         TEST(path_that_does_not_hold_the_module_is_rejected),
         TEST(scores_need_no_updates_and_must_be_losses),
