@@ -135,6 +135,13 @@ pl_status home_check_work(const home_lease *l, const home_work *w)
                        "the gradient of %s cannot have the norm %g, or its held-out "
                        "text %g nats",
                        task, w->gradient, w->held);
+    const int n_replicas = pl_topology_n_replicas(l->arm->topology);
+    if (w->held != 0 && !pl_held_scores(arm, l->index / n_replicas,
+                                        l->index % n_replicas, l->lease.phase))
+        return pl_fail(PL_ERR_DATA,
+                       "a worker scored held-out text in phase %lld of %s, which does "
+                       "not score any",
+                       (long long)l->lease.phase, task);
     if (!is_time(w->seconds))
         return pl_fail(PL_ERR_DATA, "%g seconds for a phase of %s are impossible",
                        w->seconds, task);

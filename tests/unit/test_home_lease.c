@@ -133,6 +133,8 @@ static void numbers_that_no_task_can_have_are_refused(void **state)
     refuse(&lease, bad);
     bad.held = INFINITY;
     refuse(&lease, bad);
+    bad.held = 1; /* no path of this arm has held-out text */
+    refuse(&lease, bad);
     assert_int_equal(submit_under(&lease, good_work(), &result), PL_OK);
     assert_int_equal(result, PL_SUBMIT_ACCEPTED);
 }
@@ -180,6 +182,8 @@ static void state_with_impossible_numbers_is_refused(void **state)
     assert_int_not_equal(end_path(bad, &result), PL_OK);
     bad = good;
     bad.held = NAN;
+    assert_int_not_equal(end_path(bad, &result), PL_OK);
+    bad.held = 1;
     assert_int_not_equal(end_path(bad, &result), PL_OK);
     bad = good;
     bad.samples = 1;
