@@ -4,7 +4,7 @@
 #
 #   sh bench/time_to_quality.sh CORPUS VALID OUTFOLDER [--model 1m|13m] [--steps N]
 #       [--rates "1e-3 2e-3 4e-3"] [--lengths "0.4 0.5 0.6 0.8 1"] [--optimizer muon]
-#       [--rate 4e-3] [--clock wall|cpu] [--rounds N] [--python PYTHON]
+#       [--rate 4e-3] [--seed S] [--clock wall|cpu] [--rounds N] [--python PYTHON]
 #
 #   1. nano.py trains N steps at each of --rates: its best is the target.
 #   2. pathloom trains shares of N steps, from the shortest on, each with a whole
@@ -20,7 +20,7 @@ root=$(dirname "$0")/..
 pathloom=${PATHLOOM:-$root/build/release/pathloom}
 python=${PYTHON:-python3}
 model=1m steps=1000 rates="1e-3 2e-3 4e-3" lengths="0.4 0.5 0.6 0.8 1"
-optimizer=muon rate=4e-3 clock=wall rounds=3
+optimizer=muon rate=4e-3 seed=1 clock=wall rounds=3
 
 fail() {
     echo "time_to_quality.sh: $2" >&2
@@ -39,6 +39,7 @@ while [ $# -gt 0 ]; do
     --lengths) lengths=$2 ;;
     --optimizer) optimizer=$2 ;;
     --rate) rate=$2 ;;
+    --seed) seed=$2 ;;
     --clock) clock=$2 ;;
     --rounds) rounds=$2 ;;
     --python) python=$2 ;;
@@ -67,16 +68,20 @@ shape="model.width=$width model.blocks=$blocks model.heads=$heads model.ffn=$ffn
 options="--width $width --blocks $blocks --heads $heads --ffn $ffn --context $context
     --batch $batch"
 
+folder_of() { # STEPS
+    echo "$out/pathloom-$optimizer-$rate-$1-seed$seed"
+}
+
 # ours STEPS: trains one path for STEPS steps; after three fifths of them the learning rate
 # falls.
 ours() {
-    folder=$out/pathloom-$optimizer-$rate-$1
+    folder=$(folder_of "$1")
     [ -s "$folder/report.json" ] && return
     tail=$(($1 * 2 / 5))
     # shellcheck disable=SC2086 # several words
     set -- $shape topology.levels=1 "train.optimizer=$optimizer" "train.lr=$rate" \
         "train.base_steps=$(($1 - tail))" "train.tau=$tail" train.phases=1 train.decay=1 \
-        "workers.threads=$threads" eval.baselines=none eval.sample_tokens=0
+        "workers.threads=$threads" "seed=$seed" eval.baselines=none eval.sample_tokens=0
     for pair in "$@"; do
         shift
         set -- "$@" --set "$pair"
@@ -94,11 +99,11 @@ number() {
 }
 
 theirs() { # RATE
-    file=$out/nano-$1-$steps
+    file=$out/nano-$1-$steps-seed$seed
     [ -s "$file" ] && return
     # shellcheck disable=SC2086 # several words
     "$python" "$root/bench/rivals/nano.py" "$data" $options --steps "$steps" --lr "$1" \
-        --threads "$threads" >"$file.part" 2>"$file.log" || fail 1 "nano.py: see $file.log"
+        --threads "$threads" --seed "$seed" >"$file.part" 2>"$file.log" || fail 1 "nano.py: see $file.log"
     mv "$file.part" "$file"
 }
 
@@ -120,8 +125,8 @@ share() { # SHARE: prints that share of the number of steps
 # ---- quality ----
 shortest=$(share "${lengths%% *}")
 ours "$shortest"
-report=$out/pathloom-$optimizer-$rate-$shortest/report.json
-data=$out/pathloom-$optimizer-$rate-$shortest/data
+report=$(folder_of "$shortest")/report.json
+data=$(folder_of "$shortest")/data
 target=9 best_rate=
 echo "Held-out bits per byte:"
 echo
@@ -129,7 +134,7 @@ echo "| trainer | learning rate | steps of $batch x $context tokens | bits per b
 echo "|---|---|---|---|"
 for lr in $rates; do
     theirs "$lr"
-    reached=$(bits "$(number "$out/nano-$lr-$steps" nats)")
+    reached=$(bits "$(number "$out/nano-$lr-$steps-seed$seed" nats)")
     echo "| nano.py, AdamW | $lr | $steps | $reached |"
     if fewer "$reached" "$target"; then
         target=$reached best_rate=$lr
@@ -139,7 +144,7 @@ needed=
 for length in $lengths; do
     n=$(share "$length")
     ours "$n"
-    reached=$(number "$out/pathloom-$optimizer-$rate-$n/report.json" bits_per_byte)
+    reached=$(number "$(folder_of "$n")/report.json" bits_per_byte)
     echo "| pathloom, $optimizer | $rate | $n | $(printf '%.4f' "$reached") |"
     if fewer "$reached" "$target"; then
         needed=$n
