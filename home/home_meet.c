@@ -122,17 +122,18 @@ static pl_status read_question(home *h, const pl_msg_meet *said, question *q)
 }
 
 /* Only a worker with the lease of the phase that begins with the meeting may ask to
- * meet or to split. */
+ * meet, and to split only if the hub gave it the lease after the deadline. */
 static pl_status check_wish(home *h, const pl_peer *peer, pl_bytes lease,
                             const question *q)
 {
     home_lease under;
     PL_CHECK(home_open_lease(h, peer, lease, &under));
     if (under.arm == q->arm && under.index == q->own &&
-        under.lease.phase == q->round + 1)
+        under.lease.phase == q->round + 1 &&
+        (q->wish != PL_MEETING_SPLIT || under.lease.late))
         return PL_OK;
     return pl_fail(PL_ERR_NOPERM,
-                   "the lease of phase %lld of %s does not permit a decision about "
+                   "the lease of phase %lld of %s does not permit this decision about "
                    "round %lld of %s in %s",
                    (long long)under.lease.phase, under.arm->paths[under.index].name,
                    (long long)q->round, q->module->name, q->arm->paths[q->own].name);

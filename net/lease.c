@@ -18,6 +18,7 @@ static const pl_field lease_fields[] = {PL_FIELD(pl_lease, PL_TAG_NAME, worker),
                                         PL_FIELD(pl_lease, PL_TAG_REPLICA, replica),
                                         PL_FIELD(pl_lease, PL_TAG_PHASE, phase),
                                         PL_FIELD(pl_lease, PL_TAG_TOKEN, token),
+                                        PL_FIELD(pl_lease, PL_TAG_LATE, late),
                                         PL_FIELDS_END};
 
 void pl_lease_seal(const pl_lease_secret *secret, const pl_lease *lease, pl_buf *out)

@@ -109,7 +109,7 @@ static size_t find_peers(const hub *h, const plan_arm *arm, int index, int64_t p
     return n;
 }
 
-static void seal_lease(const hub *h, const hub_worker *w, pl_buf *out)
+static void seal_lease(const hub *h, const hub_worker *w, bool late, pl_buf *out)
 {
     const plan_arm *arm = &h->tasks.arms[w->given.arm];
     int replicas = pl_topology_n_replicas(arm->topology);
@@ -117,6 +117,7 @@ static void seal_lease(const hub *h, const hub_worker *w, pl_buf *out)
                       .replica = w->given.index % replicas,
                       .phase = w->given_phase,
                       .token = w->given_token,
+                      .late = late,
                       .key = w->key};
     pl_copy_text(lease.arm, sizeof lease.arm, arm->arm.name);
     pl_copy_text(lease.worker, sizeof lease.worker, w->name);
@@ -137,7 +138,7 @@ static pl_status send_task(hub *h, hub_worker *w)
     bool late = plan_is_late(arm, w->given.index, w->given_phase, pl_now_ms());
     bool with_seeds = audit && audit->row.seed;
     if (!audit)
-        seal_lease(h, w, &sealed);
+        seal_lease(h, w, late, &sealed);
     pl_message a = {.request = w->answered, .token = w->given_token};
     PL_SAY(&a, TASK, task, .arm_blob = arm->blob, .path = w->given.index / replicas,
            .replica = w->given.index % replicas, .phase = w->given_phase,
@@ -628,9 +629,8 @@ static pl_status on_offer(hub *h, const pl_peer *peer, pl_message *m, pl_message
     PL_CHECK(PL_HEAR(m, offer, &q));
     PL_CHECK(read_report(h, peer, q.name, q.phase, q.task, &rep));
     a->type = PL_MSG_OK;
-    if (rep.path && rep.phase >= rep.path->phase &&
-        plan_lease_of(rep.path, m->token, rep.worker) == &rep.path->lease)
-        plan_offer(rep.path, rep.phase + 1, rep.worker, pl_now_ms());
+    if (rep.path)
+        plan_offer(rep.path, rep.phase, m->token, rep.worker);
     return PL_OK;
 }
 

@@ -156,18 +156,9 @@ plan_path *plan_find_path(plan *p, const char *name)
     return plan_find_task(p, name, &task) ? &p->arms[task.arm].paths[task.index] : NULL;
 }
 
-static void note_made(plan_path *path, int64_t phase, int64_t now_ms)
-{
-    if (phase <= path->made)
-        return;
-    path->made = phase;
-    path->made_ms = now_ms;
-}
-
 void plan_hear(plan_path *path, const plan_news *news, int64_t now_ms)
 {
     int64_t phase = news->phase;
-    note_made(path, phase, now_ms);
     if (phase < path->phase)
         return;
     path->n_tokens = news->n_tokens;
@@ -183,6 +174,7 @@ void plan_hear(plan_path *path, const plan_news *news, int64_t now_ms)
         return;
     plan_note_ended(path, phase, news->by);
     path->phase = phase;
+    path->phase_ms = now_ms;
     memset(&path->backup, 0, sizeof path->backup);
     path->backups_failed = 0;
     if (path->lease.phase < phase)
@@ -211,10 +203,12 @@ static bool versions_are_there(const plan_arm *a, int index, int64_t phase, bool
     return true;
 }
 
-void plan_offer(plan_path *path, int64_t phase, int worker, int64_t now_ms)
+void plan_offer(plan_path *path, int64_t phase, uint64_t token, int worker)
 {
-    note_made(path, phase, now_ms);
-    path->offered = phase;
+    if (phase < path->phase || phase > path->lease.phase ||
+        plan_lease_of(path, token, worker) != &path->lease)
+        return;
+    path->offered = phase + 1;
     path->offered_by = worker;
 }
 
@@ -253,9 +247,9 @@ bool plan_is_late(const plan_arm *arm, int index, int64_t phase, int64_t now_ms)
 {
     const plan_path *path = &arm->paths[index];
     int deadline_ms = arm->arm.outer.deadline_ms;
-    if (deadline_ms <= 0 || phase < 1 || path->made < phase)
+    if (deadline_ms <= 0 || phase < 1 || path->phase < phase)
         return false;
-    return path->made > phase || now_ms - path->made_ms >= deadline_ms;
+    return path->phase > phase || now_ms - path->phase_ms >= deadline_ms;
 }
 
 /* Whether all mates of the path's last phase have finished that phase, or offer their

@@ -84,10 +84,7 @@ typedef struct plan_path {
     int *mates;
     int64_t offered; /* number of phases whose updates a worker offers (noloco) */
     int offered_by;
-    /* largest number of phases that were finished or offered so far, and since when it
-     * is that number */
-    int64_t made;
-    int64_t made_ms;
+    int64_t phase_ms; /* when the hub heard that `phase` phases are finished */
     plan_lease lease;
     /* A second lease of the same phase, with a higher token, for a worker that may be
      * faster. The first delivery ends both leases. */
@@ -142,16 +139,18 @@ plan_path *plan_find_path(plan *p, const char *name);
  * report older than the newest one changes nothing. */
 void plan_hear(plan_path *path, const plan_news *news, int64_t now_ms);
 
-/* A worker offers this phase's updates to others. When it leaves, plan_withdraw ends
- * its offers. */
-void plan_offer(plan_path *path, int64_t phase, int worker, int64_t now_ms);
+/* A worker offers this phase's updates to others. Without effect if the worker does not
+ * have the lease of that phase. When it leaves, plan_withdraw ends its offers. */
+void plan_offer(plan_path *path, int64_t phase, uint64_t token, int worker);
 void plan_withdraw(plan *p, int worker);
 
 /* The mates that a path meets before `phase`, as an index for each slot: the path's own
  * index if it has no mate, -1 if the mate is not known. Computed once per phase. */
 const int *plan_mates(const plan_arm *arm, int index, int64_t phase);
-/* Whether the path has waited for its mates as long as the arm's deadline allows. Then
- * `phase` may begin without those that are missing (noloco). */
+/* Whether the path has waited for its mates as long as the arm's deadline allows, since
+ * the homes reported its phase before `phase`. Then `phase` may begin without the mates
+ * that are missing (noloco). An offer does not begin this time, because it may be
+ * false. */
 bool plan_is_late(const plan_arm *arm, int index, int64_t phase, int64_t now_ms);
 bool plan_ready(const plan_arm *arm, int index, int64_t now_ms);
 /* Chooses the best ready task for this worker: first by the longest chain of remaining

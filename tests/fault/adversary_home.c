@@ -470,8 +470,16 @@ void act_split_pair(adversary *a)
     know(a, p, &k);
     if (leased)
         know_sealed(&p->lease, &k);
-    if (!leased || k.index == p->lease.index) /* of another path, or of nobody */
+    if (leased && dice_is(&a->dice, 3)) { /* the right lease, before the deadline */
+        pl_version_facts facts;
+        know_lease(p, &k);
+        (void)find_version(
+            a, p, (int)dice_roll(&a->dice, (uint32_t)pl_topology_n_slots(a->topology)),
+            (int)k.index, k.module, &facts);
+    } else if (!leased ||
+               k.index == p->lease.index) { /* of another path, or of nobody */
         forge_lease(a, p, &k);
+    }
     for (int64_t round = k.phase > 1 ? k.phase - 2 : 0; round <= k.phase + 2; round++) {
         pl_message m;
         pl_message_init(&m, PL_MSG_MEET);

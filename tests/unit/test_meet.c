@@ -19,14 +19,21 @@ static void end_pairs(world *w)
     end_world(w);
 }
 
-static pl_status try_meet(world *w, int i, int64_t round, pl_meeting wish,
-                          pl_meeting *said)
+static pl_status try_meet_under(world *w, int i, int64_t round, bool late,
+                                pl_meeting wish, pl_meeting *said)
 {
     char name[96];
     pl_lease lease = lease_of(&w->arm, i, round + 1, 0);
+    lease.late = late;
     pl_arm_module_name(&w->arm, w->topology, MODULE, name);
     act_under(w->client, &lease);
     return pl_client_meet(w->client, name, round, i, 0, wish, said);
+}
+
+static pl_status try_meet(world *w, int i, int64_t round, pl_meeting wish,
+                          pl_meeting *said)
+{
+    return try_meet_under(w, i, round, true, wish, said);
 }
 
 static pl_meeting meet(world *w, int i, int64_t round, pl_meeting wish)
@@ -56,6 +63,24 @@ static void first_wish_decides_for_both_and_for_ever(void **state)
             raise_home(w);
         }
     }
+    end_pairs(w);
+}
+
+/* The hub's word that the deadline is over is part of the lease. */
+static void only_a_lease_from_after_the_deadline_splits_a_pair(void **state)
+{
+    (void)state;
+    pl_meeting said;
+    world *w = new_pairs(2);
+    assert_int_equal(try_meet_under(w, 0, 0, false, PL_MEETING_SPLIT, &said),
+                     PL_ERR_NOPERM);
+    assert_int_equal(meet(w, 0, 0, PL_MEETING_OPEN), PL_MEETING_OPEN);
+    assert_int_equal(try_meet_under(w, 0, 0, true, PL_MEETING_SPLIT, &said), PL_OK);
+    assert_int_equal(said, PL_MEETING_SPLIT);
+    end_pairs(w);
+    w = new_pairs(2);
+    assert_int_equal(try_meet_under(w, 0, 0, false, PL_MEETING_MET, &said), PL_OK);
+    assert_int_equal(said, PL_MEETING_MET);
     end_pairs(w);
 }
 
@@ -204,6 +229,7 @@ static void odd_questions_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(only_a_lease_from_after_the_deadline_splits_a_pair),
         cmocka_unit_test(first_wish_decides_for_both_and_for_ever),
         cmocka_unit_test(pair_of_which_both_are_there_is_met),
         cmocka_unit_test(home_has_the_mean_of_holders_that_were_split),

@@ -217,6 +217,29 @@ static void tokens_that_were_never_given_are_refused(void **state)
     assert_true(path->lease.token == ((4ull << 32) | 1));
 }
 
+/* Whoever has a lease may say anything in an offer. */
+static void a_false_offer_neither_counts_nor_starts_the_deadline(void **state)
+{
+    plan *p = *state;
+    plan_arm *mix = plan_find_arm(p, "mix");
+    plan_path *path = &mix->paths[0];
+    mix->arm.outer.deadline_ms = 1000;
+    set_all(p, "mix", 0);
+    plan_grant(p, (plan_task){0, 0}, 1, 0, TTL);
+    plan_offer(path, 500, path->lease.token, 1);
+    plan_offer(path, 1, path->lease.token, 1);
+    plan_offer(path, 0, path->lease.token, 2);
+    plan_offer(path, 0, path->lease.token + 1, 1);
+    assert_int_equal(path->offered, 0);
+    plan_offer(path, 0, path->lease.token, 1);
+    assert_int_equal(path->offered, 1);
+    assert_false(plan_is_late(mix, 0, 1, 5000));
+    finish(path, 1, 6000);
+    assert_false(plan_is_late(mix, 0, 1, 6999));
+    assert_true(plan_is_late(mix, 0, 1, 7000));
+    assert_false(plan_is_late(mix, 0, 2, 90000));
+}
+
 static void nobody_takes_up_more_than_a_worker_can_hold(void **state)
 {
     plan *p = *state;
@@ -456,6 +479,7 @@ int main(void)
         TEST(zombie_cannot_renew_what_another_holds),
         TEST(token_is_of_use_to_its_worker_alone),
         TEST(tokens_that_were_never_given_are_refused),
+        TEST(a_false_offer_neither_counts_nor_starts_the_deadline),
         TEST(nobody_takes_up_more_than_a_worker_can_hold),
         TEST(late_worker_keeps_an_expired_lease_that_nobody_took),
         TEST(hub_that_starts_again_takes_leases_up),

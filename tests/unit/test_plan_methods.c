@@ -379,7 +379,7 @@ static void train(game *g, int number)
     if (w->n_sending == HELD_MAX)
         return;
     w->sending[w->n_sending++] = w->training;
-    plan_offer(path_of(g, &w->training), w->training.phase + 1, number, g->now);
+    plan_offer(path_of(g, &w->training), w->training.phase, w->training.token, number);
     w->trains = false;
 }
 
