@@ -611,10 +611,6 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
     home_arm *arm = under.arm;
     int index = under.index;
     home_path *path = &arm->paths[index];
-    if (said.held == 0) { /* the phase did not score: the last score stays */
-        state.held = path->held;
-        state.held_phase = path->held_phase;
-    }
     if (strcmp(path->name, state.name) != 0 || state.phase != under.lease.phase + 1)
         return pl_fail(PL_ERR_NOPERM,
                        "the lease of phase %lld of %s was used to end phase %lld of %s",
@@ -640,6 +636,10 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
         return PL_OK;
     }
     PL_CHECK(check_sums(&under, &state));
+    if (said.held == 0) { /* the phase did not score: the last score stays */
+        state.held = path->held;
+        state.held_phase = path->held_phase;
+    }
     bool is_empty = pl_hash_none(&state.moments);
     if (!is_empty && !staging_find(&h->uploads, &state.moments) &&
         !pl_store_has_blob(h->store, &state.moments)) {
