@@ -14,7 +14,7 @@ case ${1:-} in
 --all) shift ;;
 esac
 verdict=0
-ctest --preset release -j "$(nproc)" "$@" || verdict=$?
+ctest --preset release -j "$(($(nproc) + 1))" "$@" || verdict=$?
 # Parts of tests; of whole tests ctest itself says that they did not run.
 log=build/release/Testing/Temporary/LastTest.log
 if grep -q ': not on this machine' "$log"; then

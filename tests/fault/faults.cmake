@@ -111,5 +111,5 @@ if(TARGET pathloom)
     COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/fault/moving_homes.sh $<TARGET_FILE:pathloom>
             ${CMAKE_BINARY_DIR}/moving_homes
     WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-  set_tests_properties(moving_homes PROPERTIES LABELS "fault;store" TIMEOUT 600 RUN_SERIAL TRUE)
+  set_tests_properties(moving_homes PROPERTIES LABELS "fault;store" TIMEOUT 600 PROCESSORS 2)
 endif()

@@ -11,12 +11,13 @@ function(pl_script_test name labels seconds script)
     set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${seconds})
   endif()
 endfunction()
-# pl_job_test(name labels script arguments...): a script test of at most 15 minutes that
-# runs without other tests, because it kills processes or measures times.
+# pl_job_test(name labels script arguments...): a script test of at most 15 minutes whose
+# processes need two cores. tests/run.sh runs one small test beside it, which uses the
+# time in which they wait.
 function(pl_job_test name labels script)
   pl_script_test(${name} "${labels}" 900 ${script} ${ARGN})
   if(TEST ${name})
-    set_tests_properties(${name} PROPERTIES RUN_SERIAL TRUE)
+    set_tests_properties(${name} PROPERTIES PROCESSORS 2)
   endif()
 endfunction()
 function(pl_test_limit name seconds)
