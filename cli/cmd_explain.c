@@ -1,11 +1,10 @@
 /* pathloom explain WORD: prints what a status, an exit code, an event or a key of the
  * configuration means. */
-#include "cli/explain.h"
 #include "cli/cli.h"
 
 #include <strings.h>
 
-static void print_explanation_json(const explanation *e)
+static void print_explanation_json(const pl_explanation *e)
 {
     pl_json *o = pl_json_object();
     pl_json_set_text(o, "code", e->code);
@@ -16,13 +15,13 @@ static void print_explanation_json(const explanation *e)
 }
 
 /* ERR_BUSY, err_busy and BUSY mean the same status. */
-static bool is_named(const explanation *e, const char *word)
+static bool is_named(const pl_explanation *e, const char *word)
 {
     return strcasecmp(e->code, word) == 0 ||
            (pl_starts_with(e->code, "ERR_") && strcasecmp(e->code + 4, word) == 0);
 }
 
-static bool has_exit_code(const explanation *e, int64_t exit_code)
+static bool has_exit_code(const pl_explanation *e, int64_t exit_code)
 {
     for (int s = PL_OK; s < PL_STATUS_COUNT; s++)
         if (strcmp(pl_status_name((pl_status)s), e->code) == 0)
@@ -36,8 +35,8 @@ static int print_matching(const char *word, bool json)
     int n = 0;
     int64_t exit_code = -1;
     bool is_number = pl_parse_int(word, &exit_code) == PL_OK;
-    for (size_t i = 0; i < n_explanations; i++) {
-        const explanation *e = &explanations[i];
+    for (size_t i = 0; i < pl_n_explanations; i++) {
+        const pl_explanation *e = &pl_explanations[i];
         if (is_number ? !has_exit_code(e, exit_code) : !is_named(e, word))
             continue;
         if (json)
@@ -92,9 +91,9 @@ static bool print_key_named(const char *word, bool json)
 static pl_status unknown(const char *word)
 {
     const char *names[128];
-    size_t n = n_explanations < 128 ? n_explanations : 128;
+    size_t n = pl_n_explanations < 128 ? pl_n_explanations : 128;
     for (size_t i = 0; i < n; i++)
-        names[i] = explanations[i].code;
+        names[i] = pl_explanations[i].code;
     const char *near = pl_nearest(word, names, n);
     near = near ? near : pl_conf_nearest(&config_table, word);
     return pl_fail(PL_ERR_NOT_FOUND,
@@ -116,11 +115,11 @@ static int run_explain(int argc, char **argv)
     pl_status status = cli_read(&verb_explain, argc, argv, &q, &words);
     if (status != PL_OK)
         return cli_fail(status);
-    for (size_t i = 0; words.n == 0 && i < n_explanations; i++)
+    for (size_t i = 0; words.n == 0 && i < pl_n_explanations; i++)
         if (q.json)
-            print_explanation_json(&explanations[i]);
+            print_explanation_json(&pl_explanations[i]);
         else
-            say("%-18s %s", explanations[i].code, explanations[i].meaning);
+            say("%-18s %s", pl_explanations[i].code, pl_explanations[i].meaning);
     for (int i = 0; i < words.n; i++)
         if (print_matching(words.at[i], q.json) == 0 &&
             !print_key_named(words.at[i], q.json))

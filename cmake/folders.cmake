@@ -50,7 +50,7 @@ function(pl_folder name)
 endfunction()
 
 if(PL_ONLY_MODULES)
-  set(PL_BASE_SKIP "base/(hash|record|fields|json|conf|zip|wire|keys|address|gate)")
+  set(PL_BASE_SKIP "base/(hash|record|fields|json|conf|explain|zip|wire|keys|address|gate)")
 else()
   pkg_check_modules(SODIUM REQUIRED IMPORTED_TARGET libsodium)
   pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)

@@ -1,19 +1,19 @@
-/* Private to cli: the table of statuses and events with their meaning. */
-#ifndef PL_CLI_EXPLAIN_H
-#define PL_CLI_EXPLAIN_H
-#include "base/base.h"
+/* The table of statuses, exit codes and events of a log, with their meaning. */
+#ifndef PL_BASE_EXPLAIN_H
+#define PL_BASE_EXPLAIN_H
+#include <stddef.h>
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-typedef struct explanation {
+typedef struct pl_explanation {
     const char *code; /* "ERR_BUSY", "130", or the name of an event: "lease.expired" */
     const char *meaning;         /* whole sentences */
     const char *causes, *remedy; /* "" if nothing needs to be done */
-} explanation;
+} pl_explanation;
 
-extern const explanation explanations[];
-extern const size_t n_explanations;
+extern const pl_explanation pl_explanations[];
+extern const size_t pl_n_explanations;
 
 #ifdef __cplusplus
 }

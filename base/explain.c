@@ -2,10 +2,9 @@
  * change. tests/job/explain.sh checks that everything the program reports is in this
  * table.
  */
-#include "cli/cli.h"
-#include "cli/explain.h"
+#include "base/explain.h"
 
-const explanation explanations[] = {
+const pl_explanation pl_explanations[] = {
     /* ---- statuses: the result of a command or of a request to a process ---- */
     {"OK", "It was done.", "", ""},
     {"ERR_ARG", "A part of the program called another one wrongly.",
@@ -329,4 +328,4 @@ const explanation explanations[] = {
      ""},
 };
 
-const size_t n_explanations = sizeof explanations / sizeof *explanations;
+const size_t pl_n_explanations = sizeof pl_explanations / sizeof *pl_explanations;
