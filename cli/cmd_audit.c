@@ -2,7 +2,6 @@
  * which workers are fenced, and to which versions a worker contributed, with the
  * commands that roll back to before these versions. */
 #include "cli/cli.h"
-#include "cli/store_names.h"
 #include "cli/store_print.h"
 
 typedef struct audit_call {

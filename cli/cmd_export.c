@@ -1,7 +1,6 @@
 /* pathloom export: writes one path as a Hugging Face folder or as a GGUF file. */
 #include "cli/cli.h"
 #include "serve/serve.h"
-#include "cli/store_names.h"
 
 typedef struct request {
     const char *dir, *arm, *path, *text, *out, *format, *type_name;
@@ -193,7 +192,7 @@ static pl_status export_path(job *j, int path)
     for (int s = 0; s < pl_topology_n_slots(j->topology); s++) {
         const pl_path_module *m = &j->modules[s];
         pl_hash_format(&m->params, hash);
-        snprintf(key, sizeof key, "module.%s", names_without_arm(m->name));
+        snprintf(key, sizeof key, "module.%s", pl_module_place(m->name));
         snprintf(value, sizeof value, "%llu %s", (unsigned long long)m->number, hash);
         add_export_note(j, key, value);
     }

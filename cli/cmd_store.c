@@ -243,7 +243,7 @@ pl_status store_option_int(const store_call *call, store_option option, int64_t 
 }
 
 /* ---- running ---- */
-pl_status store_check_folder(const store_call *call)
+static pl_status check_folder(const store_call *call)
 {
     PL_CHECK(pl_store_check_access(call->folder));
     if (pl_path_is_folder(call->folder))
@@ -254,7 +254,7 @@ pl_status store_check_folder(const store_call *call)
                    call->folder);
 }
 
-pl_status store_is_held(const store_call *call)
+static pl_status is_held(const store_call *call)
 {
     return pl_fail(PL_ERR_BUSY,
                    "a running job holds the store %s; stop it (Ctrl+C drains it, and "
@@ -264,41 +264,56 @@ pl_status store_is_held(const store_call *call)
 
 pl_status store_open_to_write(store_call *call, pl_store **out)
 {
-    PL_CHECK(store_check_folder(call));
+    PL_CHECK(check_folder(call));
     pl_status status = pl_store_open(call->folder, PL_STORE_WRITE, out);
     if (status == PL_OK && pl_store_mended(*out))
         pl_log(PL_LOG_WARN, "store.mended", "was=\"%s\"", pl_store_mended(*out));
-    return status == PL_ERR_BUSY ? store_is_held(call) : status;
+    return status == PL_ERR_BUSY ? is_held(call) : status;
+}
+
+/* Refuses a single part of a store: it does not show which of its versions paths in
+ * other parts need. */
+pl_status store_refuse_part(const char *folder)
+{
+    char above[PL_PATH_MAX];
+    int n = 0;
+    PL_CHECK(pl_store_parts(pl_path_above(above, folder), &n));
+    if (n == 0)
+        return PL_OK;
+    return pl_fail(PL_ERR_USAGE,
+                   "%s is one of %d parts of a store, and this verb needs all of them; "
+                   "give the folder above it",
+                   folder, n);
+}
+
+pl_status store_open_writers(const store_call *call, pl_writers **out,
+                             pl_places *places)
+{
+    PL_CHECK(check_folder(call));
+    PL_CHECK(store_refuse_part(call->folder));
+    PL_CHECK(run_placement(call->folder, places));
+    pl_status status = pl_writers_open(call->folder, out);
+    return status == PL_ERR_BUSY ? is_held(call) : status;
 }
 
 static pl_status run_on_store(store_call *call)
 {
     if (call->verb->reads) {
-        PL_CHECK(store_check_folder(call));
+        PL_CHECK(check_folder(call));
         PL_CHECK(pl_store_open(call->folder, PL_STORE_READ, &call->store));
     }
     return call->verb->run(call);
 }
 
-/* Whether the word is a verb of pathloom itself, which users sometimes look for
- * here. */
-static bool is_command(const store_verb *v)
-{
-    return !v->run;
-}
-
-static int run_command(int argc, char **argv)
-{
-    return strcmp(argv[0], "export") == 0 ? verb_export.run(argc, argv)
-                                          : verb_import.run(argc, argv);
-}
-
 static int run_store(int argc, char **argv)
 {
     store_call call;
-    for (size_t i = 0; argc > 1 && i < n_store_verbs; i++)
-        if (is_command(&store_verbs[i]) && strcmp(argv[1], store_verbs[i].name) == 0)
-            return run_command(argc - 1, argv + 1);
+    /* verbs of pathloom itself, which users sometimes look for here */
+    for (int i = 0; argc > 1 && i < 2; i++) {
+        const cli_verb *v = i == 0 ? &verb_export : &verb_import;
+        if (strcmp(argv[1], v->name) == 0)
+            return v->run(argc - 1, argv + 1);
+    }
     pl_status status = parse_store_args(argc, argv, &call);
     if (status == PL_OK)
         status = run_on_store(&call);

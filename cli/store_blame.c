@@ -1,10 +1,9 @@
 /* pathloom store blame: prints which workers and updates made a version
  * (home/blame.h). */
 #include "cli/store_call.h"
-#include "cli/store_names.h"
 #include "cli/store_print.h"
 
-static void print_contributor(bool json, const module_at *at, const pl_blame *b,
+static void print_contributor(bool json, const pl_module_at *at, const pl_blame *b,
                               const pl_contributor *p, int width)
 {
     /* The text shows only the first few ranges. */
@@ -47,7 +46,8 @@ static void print_contributor(bool json, const module_at *at, const pl_blame *b,
     row_finish(&r);
 }
 
-static void print_blame(const store_call *call, const module_at *at, const pl_blame *b)
+static void print_blame(const store_call *call, const pl_module_at *at,
+                        const pl_blame *b)
 {
     int width = 0;
     for (size_t i = 0; i < b->n; i++) {
@@ -67,10 +67,9 @@ static void print_blame(const store_call *call, const module_at *at, const pl_bl
 
 pl_status store_blame(store_call *call)
 {
-    module_at at;
-    bool versioned;
+    pl_module_at at;
     pl_blame b;
-    PL_CHECK(names_module(call->store, call->words[0], &at, &versioned));
+    PL_CHECK(pl_names_module(call->store, call->words[0], &at));
     PL_CHECK(pl_blame_gather(call->store, at.module, at.number,
                              call->values[STORE_OPT_HISTORY] != NULL, &b));
     print_blame(call, &at, &b);

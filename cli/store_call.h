@@ -92,11 +92,13 @@ pl_status store_option_int(const store_call *call, store_option option, int64_t 
 /* Opens the store for writing. The sentence of ERR_BUSY says what to do while a job
  * runs. */
 pl_status store_open_to_write(store_call *call, pl_store **out);
-/* Returns ERR_BUSY with a sentence that a running job holds the store. */
-pl_status store_is_held(const store_call *call);
-pl_status store_check_folder(const store_call *call);
+/* The same for all parts of a store; also reads the table by which homes place new
+ * names. */
+pl_status store_open_writers(const store_call *call, pl_writers **out,
+                             pl_places *places);
 /* ERR_USAGE if the other folder is the store, lies inside it, or contains it. */
 pl_status store_refuse_overlap(const store_call *call, const char *other);
+
 /* ERR_USAGE if the store is a single part of a store in parts, because needed data may
  * be in other parts. */
 pl_status store_refuse_part(const char *folder);
@@ -127,6 +129,8 @@ pl_status store_blame(store_call *call);
 pl_status store_bisect(store_call *call);
 /* Draws the descent of a version, for `log --graph`. */
 pl_status store_graph(store_call *call, const char *module, uint64_t number);
+/* Prints one row per version from `last` down to 1, for `log --health`. */
+pl_status store_log_health(store_call *call, const char *module, uint64_t last);
 pl_status store_verify(store_call *call);
 pl_status store_cat(store_call *call);
 pl_status store_init(store_call *call);

@@ -1,7 +1,6 @@
 /* pathloom store cat: writes the bytes of a version, of one of its tensors, or of an
  * object. */
 #include "cli/store_call.h"
-#include "cli/store_names.h"
 
 #include <unistd.h>
 
@@ -146,10 +145,9 @@ static pl_status cat_version(store_call *call, cat_format format)
 {
     pl_version v;
     stretch s;
-    module_at at;
-    bool versioned;
+    pl_module_at at;
     pl_status status = PL_OK;
-    PL_CHECK(names_module(call->store, call->words[0], &at, &versioned));
+    PL_CHECK(pl_names_module(call->store, call->words[0], &at));
     PL_CHECK(pl_store_get_version(call->store, at.module, at.number, &v));
     if (v.params_gone)
         PL_TRY(pl_fail(PL_ERR_NOT_FOUND,

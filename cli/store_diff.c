@@ -1,7 +1,6 @@
 /* pathloom store diff: prints how two versions of a module differ, tensor by tensor
  * (home/difference.h). */
 #include "cli/store_call.h"
-#include "cli/store_names.h"
 #include "cli/store_print.h"
 
 typedef struct comparison {
@@ -33,7 +32,8 @@ static void print_difference(void *context, const char *tensor, const char *shap
     row_finish(&r);
 }
 
-static pl_status diff_modules(comparison *c, const module_at *a, const module_at *b)
+static pl_status diff_modules(comparison *c, const pl_module_at *a,
+                              const pl_module_at *b)
 {
     pl_status status = PL_OK;
     memset(&c->a, 0, sizeof c->a);
@@ -58,27 +58,14 @@ done:
 }
 
 /* ---- sets ---- */
-/* Finds the module of set b that corresponds to a's module: the one with the same name,
- * else the one in the same slot of b's arm. */
-static const module_at *counterpart(const module_set *b, const char *module)
-{
-    const module_at *same = names_find(b, module);
-    const char *slash = strchr(module, '/');
-    for (size_t i = 0; !same && slash && i < b->n; i++) {
-        const char *other = strchr(b->at[i].module, '/');
-        if (other && strcmp(other, slash) == 0)
-            same = &b->at[i];
-    }
-    return same;
-}
-
-static pl_status diff_sets(comparison *c, const module_set *a, const module_set *b)
+static pl_status diff_sets(comparison *c, const pl_module_set *a,
+                           const pl_module_set *b)
 {
     size_t n_found = 0;
     if (a->n == 1 && b->n == 1)
         return diff_modules(c, &a->at[0], &b->at[0]);
     for (size_t i = 0; i < a->n; i++) {
-        const module_at *other = counterpart(b, a->at[i].module);
+        const pl_module_at *other = pl_module_set_find(b, a->at[i].module);
         if (!other)
             continue;
         n_found++;
@@ -93,10 +80,10 @@ static pl_status diff_sets(comparison *c, const module_set *a, const module_set 
 pl_status store_diff(store_call *call)
 {
     comparison c = {.call = call, .compare = {.store = call->store}};
-    module_set a = {NULL, 0, false}, b = {NULL, 0, false};
+    pl_module_set a = {0}, b = {0};
     pl_status status = PL_OK;
-    PL_TRY(names_set(call->store, call->words[0], &a));
-    PL_TRY(names_set(call->store, call->words[1], &b));
+    PL_TRY(pl_names_set(call->store, call->words[0], &a));
+    PL_TRY(pl_names_set(call->store, call->words[1], &b));
     PL_TRY(diff_sets(&c, &a, &b));
 done:
     pl_free(a.at);

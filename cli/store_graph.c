@@ -1,7 +1,6 @@
 /* pathloom store log --graph: draws from which versions a version was made, newest
  * first, with one lane per line of descent. */
 #include "cli/store_call.h"
-#include "cli/store_names.h"
 #include "cli/store_print.h"
 
 /* The most lanes that are drawn. Versions that need more are named, but their sources
@@ -20,7 +19,7 @@ typedef struct graph {
     int n, n_rows;
 } graph;
 
-static pl_status enter_lane(graph *g, int at, const pl_merged_source *source)
+static pl_status enter_lane(graph *g, int at, const pl_module_at *source)
 {
     lane *l = &g->lanes[at];
     pl_version_clear(&l->v);
@@ -112,7 +111,7 @@ static void print_branch(const graph *g, int at, const bool *ends, char end)
     row_finish(&r);
 }
 
-static int find_lane(const graph *g, int except, const pl_merged_source *source)
+static int find_lane(const graph *g, int except, const pl_module_at *source)
 {
     for (int i = 0; i < g->n; i++)
         if (i != except && g->lanes[i].live && g->lanes[i].v.number == source->number &&
@@ -147,9 +146,9 @@ static pl_status follow_sources(graph *g, int at)
     return PL_OK;
 }
 
-static pl_status draw(graph *g, const module_at *start)
+static pl_status draw(graph *g, const pl_module_at *start)
 {
-    pl_merged_source first = {.number = start->number};
+    pl_module_at first = {.number = start->number};
     pl_copy_text(first.module, sizeof first.module, start->module);
     PL_CHECK(enter_lane(g, 0, &first));
     for (int at; (at = choose_lane(g)) >= 0;) {
@@ -166,7 +165,7 @@ static pl_status draw(graph *g, const module_at *start)
 pl_status store_graph(store_call *call, const char *module, uint64_t number)
 {
     graph *g = pl_alloc(sizeof *g);
-    module_at start = {.number = number};
+    pl_module_at start = {.number = number};
     pl_copy_text(start.module, sizeof start.module, module);
     g->call = call;
     pl_status status = draw(g, &start);

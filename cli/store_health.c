@@ -1,99 +1,9 @@
-/* pathloom store log --health: how well the outer steps of a module work
- * (outer/health.h), computed from its versions' parameters and records. */
-#include "cli/store_health.h"
+/* pathloom store log --health: prints how well the outer steps of a module work
+ * (home/module_health.h). */
+#include "cli/store_call.h"
 #include "cli/row.h"
 
 #include <math.h>
-
-typedef struct health_reader {
-    pl_store *store;
-    pl_arm arm;
-    pl_topology *topology;
-    bool averages; /* versions are made from a mean of their contributors' updates */
-    pl_health_walk *walk;
-    size_t n;
-    float *params;
-    bool walking; /* the walk has reached the version before */
-    double *norms, *weights;
-} health_reader;
-
-/* Opens what a module's walk needs. Without its arm's definition, as in a store to
- * which modules were pushed alone, the contributors' weights are not known. */
-static pl_status open_health(health_reader *r, const pl_version *head)
-{
-    char arm[PL_MODULE_NAME_MAX];
-    pl_arm_of_module(head->module, arm, sizeof arm);
-    pl_status status = pl_read_arm(r->store, arm, &r->arm, &r->topology);
-    if (status != PL_OK && status != PL_ERR_NOT_FOUND && status != PL_ERR_PROTO)
-        return status;
-    r->averages = status == PL_OK && pl_method_averages(r->arm.outer.method.method) &&
-                  !pl_codec_is_homomorphic(&r->arm.outer.codec) &&
-                  !r->arm.outer.present;
-    r->n = (size_t)head->n_params;
-    PL_CHECK(pl_try_alloc(r->n * sizeof *r->params, "a version", (void **)&r->params));
-    return pl_health_walk_create(r->n, &r->walk);
-}
-
-static void close_health(health_reader *r)
-{
-    pl_health_walk_destroy(&r->walk);
-    pl_free_aligned(r->params);
-    pl_free(r->norms);
-    pl_free(r->weights);
-    pl_topology_destroy(&r->topology);
-    pl_arm_clear(&r->arm);
-}
-
-static pl_status read_version(health_reader *r, const pl_version *v)
-{
-    uint64_t bytes = 0;
-    PL_CHECK(pl_store_blob_bytes(r->store, &v->params, &bytes));
-    if (bytes != (uint64_t)r->n * sizeof *r->params)
-        return pl_fail(PL_ERR_DAMAGED, "%s@%llu has %llu bytes instead of %zu",
-                       v->module, (unsigned long long)v->number,
-                       (unsigned long long)bytes, r->n * sizeof *r->params);
-    return pl_store_read_blob(r->store, &v->params, 0, (size_t)bytes, r->params);
-}
-
-static pl_health_step step_of_version(health_reader *r, const pl_version *v)
-{
-    const size_t n = (size_t)v->n_contributions;
-    const bool weighted = r->arm.outer.weighted || r->arm.outer.quorum > 0;
-    r->norms = pl_grow(r->norms, (n + 1) * sizeof *r->norms);
-    r->weights = pl_grow(r->weights, (n + 1) * sizeof *r->weights);
-    for (size_t i = 0; i < n; i++) {
-        r->norms[i] = v->contributions[i].norm;
-        r->weights[i] = weighted ? v->contributions[i].weight : 1;
-    }
-    return (pl_health_step){.method = v->method,
-                            .lr = v->lr,
-                            .momentum = v->outer_momentum,
-                            .mean_norm = v->update_norm,
-                            .norms = r->norms,
-                            .weights = r->weights,
-                            .n = r->averages ? v->n_contributions : 0};
-}
-
-/* Goes on to version v; versions come in rising order. A rollback or a merge takes no
- * step, and the momentum after it is not known. */
-static pl_status follow_version(health_reader *r, const pl_version *v, pl_health *out)
-{
-    const double none = (double)NAN;
-    *out = (pl_health){none, none, none, none, none};
-    if (v->params_gone) {
-        r->walking = false;
-        return PL_OK;
-    }
-    PL_CHECK(read_version(r, v));
-    if (!r->walking || v->n_contributions == 0 || pl_version_is_merged(v)) {
-        pl_health_begin(r->walk, r->params, v->number == 0);
-    } else {
-        const pl_health_step step = step_of_version(r, v);
-        pl_health_next(r->walk, r->params, &step, out);
-    }
-    r->walking = true;
-    return PL_OK;
-}
 
 static void print_health_number(row *r, const char *key, const char *title,
                                 double value)
@@ -120,24 +30,10 @@ static void print_health(bool json, const char *module, uint64_t number,
 
 pl_status store_log_health(store_call *call, const char *module, uint64_t last)
 {
-    health_reader r = {.store = call->store};
-    pl_version v;
     pl_health *all = NULL;
-    pl_status status = PL_OK;
-    memset(&v, 0, sizeof v);
-    PL_TRY(pl_store_get_version(call->store, module, last, &v));
-    PL_TRY(open_health(&r, &v));
-    for (uint64_t number = 0; number <= last; number++) {
-        pl_version_clear(&v);
-        PL_TRY(pl_store_get_version(call->store, module, number, &v));
-        all = pl_grow(all, (size_t)(number + 1) * sizeof *all);
-        PL_TRY(follow_version(&r, &v, &all[number]));
-    }
-    for (uint64_t number = last; number > 0; number--)
+    pl_status status = pl_module_health(call->store, module, last, &all);
+    for (uint64_t number = last; status == PL_OK && number > 0; number--)
         print_health(call->json, module, number, &all[number]);
-done:
-    pl_version_clear(&v);
-    close_health(&r);
     pl_free(all);
     return status;
 }

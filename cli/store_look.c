@@ -1,7 +1,5 @@
 /* pathloom store ls, log, show, stat: list what a store has, and show single things. */
 #include "cli/store_call.h"
-#include "cli/store_health.h"
-#include "cli/store_names.h"
 #include "cli/store_print.h"
 
 typedef struct look {
@@ -10,8 +8,7 @@ typedef struct look {
     int width;         /* width of the column of names */
     /* prefix of the tags to list: the store cannot select tags by name */
     const char *prefix;
-    char (*names)[PL_MODULE_NAME_MAX]; /* all names that the user asked for */
-    size_t n_names;
+    pl_module_set names; /* all names that the user asked for */
 } look;
 
 static look look_of(const store_call *call)
@@ -23,8 +20,7 @@ static look look_of(const store_call *call)
  * for ---- */
 static pl_status note_store_name(look *q, const char *name)
 {
-    q->names = pl_grow(q->names, (q->n_names + 1) * sizeof *q->names);
-    pl_copy_text(q->names[q->n_names++], PL_MODULE_NAME_MAX, name);
+    pl_module_set_add(&q->names, name, 0);
     return PL_OK;
 }
 
@@ -107,8 +103,8 @@ static pl_status each(look *q, int kind, const char *prefix)
 
 static bool begins_any(const look *q, const char *prefix)
 {
-    for (size_t i = 0; i < q->n_names; i++)
-        if (pl_starts_with(q->names[i], prefix))
+    for (size_t i = 0; i < q->names.n; i++)
+        if (pl_starts_with(q->names.at[i].module, prefix))
             return true;
     return false;
 }
@@ -123,7 +119,7 @@ static pl_status nothing_like(const look *q, int kind, const char *asked)
                            "no module begins with %s; did you mean --%s?", asked,
                            option);
     }
-    const char *near = names_nearest(q->names, q->n_names, kinds[kind].of_arms, asked);
+    const char *near = pl_module_set_nearest(&q->names, kinds[kind].of_arms, asked);
     const char *noun = kinds[kind].noun, *dashes = kind == MODULES ? "" : " --";
     return near ? pl_fail(PL_ERR_NOT_FOUND, "no %s begins with %s; did you mean %s?",
                           noun, asked, near)
@@ -151,13 +147,13 @@ static pl_status complete_asked_name(const look *q, int kind, const char *asked,
     snprintf(out, PL_PATH_MAX, "%s/%s", chapter, asked);
     if (begins_any(q, out))
         return PL_OK;
-    for (size_t i = 0; i < q->n_names; i++) {
-        if (!pl_starts_with(names_without_arm(q->names[i]), asked))
+    for (size_t i = 0; i < q->names.n; i++) {
+        if (!pl_starts_with(pl_module_place(q->names.at[i].module), asked))
             continue;
-        if (found && !pl_starts_with(q->names[i], out))
+        if (found && !pl_starts_with(q->names.at[i].module, out))
             return pl_fail(PL_ERR_USAGE, "several arms have %ss %s: say %s or %s",
-                           kinds[kind].noun, asked, found, q->names[i]);
-        found = found ? found : q->names[i];
+                           kinds[kind].noun, asked, found, q->names.at[i].module);
+        found = found ? found : q->names.at[i].module;
         pl_arm_of_module(found, arm, sizeof arm);
         snprintf(out, PL_PATH_MAX, "%s/%s", arm, asked);
     }
@@ -172,13 +168,14 @@ static pl_status list_kind(store_call *call, int kind, const char *asked)
     q.noting = true;
     PL_TRY(each(&q, kind, ""));
     PL_TRY(complete_asked_name(&q, kind, asked, prefix));
-    for (size_t i = 0; i < q.n_names; i++)
-        if (pl_starts_with(q.names[i], prefix) && (int)strlen(q.names[i]) > q.width)
-            q.width = (int)strlen(q.names[i]);
+    for (size_t i = 0; i < q.names.n; i++)
+        if (pl_starts_with(q.names.at[i].module, prefix) &&
+            (int)strlen(q.names.at[i].module) > q.width)
+            q.width = (int)strlen(q.names.at[i].module);
     q.noting = false;
     PL_TRY(each(&q, kind, prefix));
 done:
-    pl_free(q.names);
+    pl_free(q.names.at);
     return status;
 }
 
@@ -260,18 +257,17 @@ static pl_status show_tag_items(const look *q, const char *name)
 pl_status store_show(store_call *call)
 {
     pl_version v;
-    module_at at;
-    bool versioned;
-    name_kind kind;
+    pl_module_at at;
+    pl_name_kind kind;
     look q = look_of(call);
-    PL_CHECK(names_kind(q.store, call->words[0], &kind));
-    if (kind == NAME_MODULE)
-        names_warn_of_tag(q.store, call->words[0], kind);
+    PL_CHECK(pl_names_kind(q.store, call->words[0], &kind));
+    if (kind == PL_NAME_MODULE)
+        pl_names_warn_of_tag(q.store, call->words[0], kind);
     pl_status status =
-        kind == NAME_MODULE ? PL_ERR_NOT_FOUND : show_tag_items(&q, call->words[0]);
+        kind == PL_NAME_MODULE ? PL_ERR_NOT_FOUND : show_tag_items(&q, call->words[0]);
     if (status != PL_ERR_NOT_FOUND)
         return status;
-    PL_CHECK(names_module(q.store, call->words[0], &at, &versioned));
+    PL_CHECK(pl_names_module(q.store, call->words[0], &at));
     PL_CHECK(pl_store_get_version(q.store, at.module, at.number, &v));
     status = show_version(&q, &v, true);
     pl_version_clear(&v);
@@ -284,11 +280,10 @@ pl_status store_show(store_call *call)
 pl_status store_log(store_call *call)
 {
     pl_version v;
-    module_at at;
-    bool versioned;
+    pl_module_at at;
     char before[PL_MODULE_NAME_MAX];
     look q = look_of(call);
-    PL_CHECK(names_module(q.store, call->words[0], &at, &versioned));
+    PL_CHECK(pl_names_module(q.store, call->words[0], &at));
     if (call->values[STORE_OPT_GRAPH])
         return store_graph(call, at.module, at.number);
     if (call->values[STORE_OPT_HEALTH])
@@ -303,7 +298,7 @@ pl_status store_log(store_call *call)
         PL_CHECK(pl_module_before(q.store, at.module, before));
         if (!before[0])
             return PL_OK;
-        PL_CHECK(names_module(q.store, before, &at, &versioned));
+        PL_CHECK(pl_names_module(q.store, before, &at));
         at.number++;
     }
 }

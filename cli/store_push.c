@@ -1,7 +1,6 @@
 /* pathloom store push, pull: copy to another store the versions that it lacks
  * (home/transfer.h). */
 #include "cli/store_call.h"
-#include "cli/store_names.h"
 #include "cli/store_print.h"
 
 /* Copies an arm, a module, or everything. With a module, its arm's definition is
@@ -9,13 +8,13 @@
 static pl_status transfer_named(pl_transfer *t, const char *what)
 {
     char arm[PL_MODULE_NAME_MAX] = "";
-    module_set set;
+    pl_module_set set;
     pl_snapshot tag = {.n_items = 0};
     pl_status status = PL_OK;
     if (!what) {
         PL_CHECK(pl_transfer_modules(t));
     } else {
-        PL_CHECK(names_set(t->from, what, &set));
+        PL_CHECK(pl_names_set(t->from, what, &set));
         pl_arm_of_module(set.at[0].module, arm, sizeof arm);
         if (pl_module_is_merged(set.at[0].module) &&
             pl_store_get_tag(t->from, what, &tag) == PL_OK)

@@ -1,16 +1,15 @@
 /* pathloom store rollback: an older version becomes the newest again
  * (home/rollback_plan.c).
  *
- *   open_homes --> was_resumed? --yes--> done: opening the store ended the same
- *      |              |                  rollback, which an earlier call had begun
- *      | BUSY         no
- *      v              v
- *   refused        plan --> commit (pl_writers_roll_back) --> print
+ *   store_open_writers --> was_resumed? --yes--> done: opening the store ended the
+ *      |                     |                  same rollback, which an earlier call
+ *      | BUSY                no                 had begun
+ *      v                     v
+ *   refused               plan --> commit (pl_writers_roll_back) --> print
  *
  * `struct rollback` borrows the call and owns the plan and the writers. plan.store is
  * the writers' view and belongs to them. */
 #include "cli/store_call.h"
-#include "cli/store_names.h"
 #include "cli/store_print.h"
 
 typedef struct rollback {
@@ -18,52 +17,6 @@ typedef struct rollback {
     pl_writers *writers;
     pl_rollback_plan plan;
 } rollback;
-
-/* Merged modules do not train, so they have nothing to go back to. */
-static pl_status refuse_merged(const rollback *r, const module_set *set)
-{
-    const char *module = NULL;
-    char tag[PL_MODULE_NAME_MAX];
-    int64_t number;
-    for (size_t i = 0; i < set->n && !module; i++)
-        if (pl_merged_tag(set->at[i].module, tag))
-            module = set->at[i].module;
-    if (!module)
-        return PL_OK;
-    if (pl_parse_int(r->plan.to, &number) == PL_OK)
-        return pl_fail(PL_ERR_USAGE,
-                       "%s was made by `pathloom store merge` for tag %s and does not "
-                       "train, so it cannot go back; merge again with --force, or name "
-                       "the older version in a merge",
-                       module, tag);
-    return pl_fail(PL_ERR_USAGE,
-                   "tag %s names merged modules, and a rollback goes back to versions "
-                   "of the module itself; use the tag with --at",
-                   r->plan.to);
-}
-
-static pl_status make_plan(rollback *r)
-{
-    char asked[2 * PL_MODULE_NAME_MAX];
-    module_set set;
-    snprintf(asked, sizeof asked, "%s@%s", r->plan.what, r->plan.to);
-    PL_CHECK(names_set(r->plan.store, asked, &set));
-    pl_status merged = refuse_merged(r, &set);
-    if (merged != PL_OK) {
-        pl_free(set.at);
-        return merged;
-    }
-    pl_rollback_target *targets = pl_alloc((set.n + 1) * sizeof *targets);
-    for (size_t i = 0; i < set.n; i++) {
-        pl_copy_text(targets[i].module, sizeof targets[i].module, set.at[i].module);
-        targets[i].number = set.at[i].number;
-    }
-    pl_arm_of_module(set.at[0].module, r->plan.arm_name, sizeof r->plan.arm_name);
-    pl_status status = pl_rollback_plan_make(&r->plan, targets, set.n);
-    pl_free(targets);
-    pl_free(set.at);
-    return status;
-}
 
 static void print_changes(const rollback *r)
 {
@@ -100,16 +53,6 @@ static bool was_resumed(const rollback *r)
     return resumed && strcmp(resumed, words) == 0;
 }
 
-static pl_status open_homes(rollback *r)
-{
-    const char *folder = r->call->folder;
-    PL_CHECK(run_placement(folder, &r->plan.places));
-    pl_status status = pl_writers_open(folder, &r->writers);
-    if (status == PL_OK)
-        r->plan.store = pl_writers_view(r->writers);
-    return status == PL_ERR_BUSY ? store_is_held(r->call) : status;
-}
-
 pl_status store_rollback(store_call *call)
 {
     rollback r = {.call = call,
@@ -118,12 +61,11 @@ pl_status store_rollback(store_call *call)
     if (!r.plan.to)
         return pl_fail(PL_ERR_USAGE,
                        "rollback needs --to V, a version number or a tag");
-    PL_CHECK(store_check_folder(call));
-    PL_CHECK(store_refuse_part(call->folder));
-    PL_TRY(open_homes(&r));
+    PL_CHECK(store_open_writers(call, &r.writers, &r.plan.places));
+    r.plan.store = pl_writers_view(r.writers);
     if (was_resumed(&r))
         goto done;
-    PL_TRY(make_plan(&r));
+    PL_TRY(pl_rollback_plan_make(&r.plan));
     PL_TRY(pl_rollback_plan_commit(&r.plan, r.writers));
     print_changes(&r);
 done:

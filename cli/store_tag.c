@@ -3,7 +3,6 @@
  * While a job runs its home has locked the store, so the home is asked to store the
  * tag; else this process writes it. */
 #include "cli/store_call.h"
-#include "cli/store_names.h"
 #include "cli/store_print.h"
 
 /* ---- the versions of a tag ---- */
@@ -42,7 +41,7 @@ pl_status store_keep_tag(const store_call *call, pl_store *store, const char *na
 pl_status store_check_tag_name(pl_store *store, const char *name)
 {
     int64_t number;
-    name_kind kind;
+    pl_name_kind kind;
     if (!*name || strpbrk(name, "@/. \t") || strcmp(name, "head") == 0 ||
         pl_parse_int(name, &number) == PL_OK)
         return pl_fail(PL_ERR_USAGE,
@@ -54,15 +53,15 @@ pl_status store_check_tag_name(pl_store *store, const char *name)
                        "`%s` cannot be the name of a tag: `pathloom train` uses such "
                        "names for best versions of paths",
                        name);
-    PL_CHECK(names_kind(store, name, &kind));
+    PL_CHECK(pl_names_kind(store, name, &kind));
     if (run_may_have_arm(name))
-        kind = NAME_ARM;
-    if (kind == NAME_NONE)
+        kind = PL_NAME_ARM;
+    if (kind == PL_NAME_NONE)
         return PL_OK;
     return pl_fail(PL_ERR_USAGE,
                    "`%s` cannot be the name of a tag: it names %s; use another name, "
                    "such as %s-tag",
-                   name, kind == NAME_ARM ? "an arm" : "a module", name);
+                   name, kind == PL_NAME_ARM ? "an arm" : "a module", name);
 }
 
 pl_status store_check_new_tag(const store_call *call, pl_store *store, const char *name)

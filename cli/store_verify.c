@@ -1,7 +1,6 @@
 /* pathloom store verify: computes outer steps again and compares the hashes of the
  * results. */
 #include "cli/store_call.h"
-#include "cli/store_names.h"
 #include "cli/store_print.h"
 #include "workers/workers.h"
 
@@ -151,17 +150,16 @@ static pl_status verify_tag(verification *w, const char *name)
 
 static pl_status verify_modules(verification *w)
 {
-    module_at at;
-    bool versioned;
-    name_kind kind;
+    pl_module_at at;
+    pl_name_kind kind;
     store_call *call = w->call;
-    PL_CHECK(names_kind(call->store, call->words[0], &kind));
-    if (kind == NAME_NONE && !call->values[STORE_OPT_TASKS]) {
+    PL_CHECK(pl_names_kind(call->store, call->words[0], &kind));
+    if (kind == PL_NAME_NONE && !call->values[STORE_OPT_TASKS]) {
         pl_status status = verify_tag(w, call->words[0]);
         if (status != PL_ERR_NOT_FOUND)
             return status;
     }
-    PL_CHECK(names_module(call->store, call->words[0], &at, &versioned));
+    PL_CHECK(pl_names_module(call->store, call->words[0], &at));
     if (call->values[STORE_OPT_TASKS]) {
         const char *module = at.module;
         char arm[PL_ARM_NAME_MAX];

@@ -14,21 +14,25 @@
  * relay (a process that adds updates on their way to a home).
  *
  * This folder also has the rules of commands that read or change a store while no home
- * runs: roots (what garbage collection keeps), phase_tag (which versions a tag names),
- * rollback_plan (which versions a rollback writes), blame (which workers made a
- * version), difference (between two versions), merged (versions made from others),
- * lineage (from which versions one was made),
- * transfer (copies to another store). */
+ * runs: names (what the user's words mean), garbage and roots (what garbage collection
+ * keeps), phase_tag (which versions a tag names), rollback_plan (which versions a
+ * rollback writes), blame (which workers made a version), difference (between two
+ * versions), merged (versions made from others), merge_plan (which versions a merge
+ * makes), lineage (from which versions one was made), module_health (how well outer
+ * steps work), transfer (copies to another store). */
 #ifndef PL_HOME_HOME_H
 #define PL_HOME_HOME_H
 #include "home/blame.h"
 #include "home/difference.h"
+#include "home/garbage.h"
 #include "home/lineage.h"
+#include "home/merge_plan.h"
 #include "home/merged.h"
+#include "home/module_health.h"
+#include "home/names.h"
 #include "home/phase_tag.h"
 #include "home/relay.h"
 #include "home/rollback_plan.h"
-#include "home/roots.h"
 #include "home/transfer.h"
 #include "outer/outer.h"
 #include "store/store.h"

@@ -64,7 +64,7 @@ static pl_status find_beginning(pl_store *store, const pl_version *v, pl_lineage
 pl_status pl_lineage_of(pl_store *store, const pl_version *v, pl_lineage *out)
 {
     uint64_t source;
-    pl_merged_source one;
+    pl_module_at one;
     memset(out, 0, sizeof *out);
     if (pl_version_is_merged(v)) {
         out->kind = PL_LINEAGE_MERGE;

@@ -20,7 +20,7 @@ enum { PL_LINEAGE_SOURCES = PL_BLEND_SOURCES_MAX + 1 }; /* the base of a merge, 
 typedef struct pl_lineage {
     pl_lineage_kind kind;
     int n;
-    pl_merged_source sources[PL_LINEAGE_SOURCES];
+    pl_module_at sources[PL_LINEAGE_SOURCES];
 } pl_lineage;
 
 /* Sources that a damaged record names wrongly are left out. */

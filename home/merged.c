@@ -73,7 +73,7 @@ static int count_all(const pl_recipe *r)
     return r->blend.n_sources + pl_blend_needs_base(r->blend.method);
 }
 
-static const pl_merged_source *source_at(const pl_recipe *r, int i)
+static const pl_module_at *source_at(const pl_recipe *r, int i)
 {
     return i < r->blend.n_sources ? &r->sources[i] : &r->base;
 }
@@ -81,7 +81,7 @@ static const pl_merged_source *source_at(const pl_recipe *r, int i)
 static pl_status read_ingredient(pl_store *store, const pl_recipe *r, int i,
                                  ingredients *g)
 {
-    const pl_merged_source *s = source_at(r, i);
+    const pl_module_at *s = source_at(r, i);
     pl_version v;
     uint64_t bytes = 0;
     PL_CHECK(pl_store_get_version(store, s->module, s->number, &v));
@@ -121,7 +121,7 @@ static double norm_between(const float *x, const float *from, size_t n)
 static pl_status describe_source(const pl_recipe *r, const ingredients *g, int i,
                                  pl_contribution *c)
 {
-    const pl_merged_source *s = source_at(r, i);
+    const pl_module_at *s = source_at(r, i);
     const bool based = pl_blend_needs_base(r->blend.method);
     const int base = r->blend.n_sources;
     memset(c, 0, sizeof *c);
@@ -224,7 +224,7 @@ done:
 }
 
 /* ---- making a version again ---- */
-pl_status pl_merged_source_of(const pl_contribution *c, pl_merged_source *out)
+pl_status pl_merged_source_of(const pl_contribution *c, pl_module_at *out)
 {
     const char *at = strrchr(c->worker, '@');
     if (!at || c->phase < 0)

@@ -11,20 +11,17 @@
  * - The base is a contribution whose codec is "base". */
 #ifndef PL_HOME_MERGED_H
 #define PL_HOME_MERGED_H
+#include "home/names.h"
 #include "outer/outer.h"
 #include "store/store.h"
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-typedef struct pl_merged_source {
-    char module[PL_MODULE_NAME_MAX];
-    uint64_t number;
-} pl_merged_source;
 typedef struct pl_recipe {
     pl_blend blend;
     /* base: the version that the method measures changes from, if it needs one */
-    pl_merged_source sources[PL_BLEND_SOURCES_MAX], base;
+    pl_module_at sources[PL_BLEND_SOURCES_MAX], base;
 } pl_recipe;
 
 /* The name of the merged module of a tag for `place`, such as "L1.E0". ERR_USAGE: the
@@ -40,7 +37,7 @@ pl_blend_method pl_version_blend(const pl_version *version);
 /* The source, or the base, for which a contribution to a merged version stands.
  * ERR_DAMAGED. */
 PL_MUST_CHECK pl_status pl_merged_source_of(const pl_contribution *c,
-                                            pl_merged_source *out);
+                                            pl_module_at *out);
 bool pl_contribution_is_base(const pl_contribution *c);
 
 /* Makes the parameters and the version's record, except for number, parent and time.

@@ -30,6 +30,7 @@
  * Ownership. The plan borrows the store and the words, and owns the changes, the arm
  * and its topology; pl_rollback_plan_clear frees them. */
 #include "home/rollback_plan.h"
+#include "home/merged.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -57,7 +58,7 @@ static pl_rollback_change *find_change(pl_rollback_plan *r, const char *module)
 /* The modules that the user named get their old version; the arm's other modules get
  * their newest parameters. plan_resumption decides how many versions are
  * written. */
-static pl_status plan_targets(pl_rollback_plan *r, const pl_rollback_target *targets,
+static pl_status plan_targets(pl_rollback_plan *r, const pl_module_at *targets,
                               size_t n)
 {
     char prefix[PL_MODULE_NAME_MAX + 1];
@@ -153,12 +154,50 @@ static void leave_frozen(pl_rollback_plan *r)
     }
 }
 
-pl_status pl_rollback_plan_make(pl_rollback_plan *r, const pl_rollback_target *targets,
-                                size_t n)
+/* Merged modules do not train, so they have nothing to go back to. */
+static pl_status refuse_merged(const pl_rollback_plan *r, const pl_module_set *set)
+{
+    const char *module = NULL;
+    char tag[PL_MODULE_NAME_MAX];
+    int64_t number;
+    for (size_t i = 0; i < set->n && !module; i++)
+        if (pl_merged_tag(set->at[i].module, tag))
+            module = set->at[i].module;
+    if (!module)
+        return PL_OK;
+    if (pl_parse_int(r->to, &number) == PL_OK)
+        return pl_fail(PL_ERR_USAGE,
+                       "%s was made by `pathloom store merge` for tag %s and does not "
+                       "train, so it cannot go back; merge again with --force, or name "
+                       "the older version in a merge",
+                       module, tag);
+    return pl_fail(PL_ERR_USAGE,
+                   "tag %s names merged modules, and a rollback goes back to versions "
+                   "of the module itself; use the tag with --at",
+                   r->to);
+}
+
+/* Plans the versions of what the words name. */
+static pl_status plan_named(pl_rollback_plan *r)
+{
+    char asked[2 * PL_MODULE_NAME_MAX];
+    pl_module_set set;
+    snprintf(asked, sizeof asked, "%s@%s", r->what, r->to);
+    PL_CHECK(pl_names_set(r->store, asked, &set));
+    pl_status status = refuse_merged(r, &set);
+    if (status == PL_OK) {
+        pl_arm_of_module(set.at[0].module, r->arm_name, sizeof r->arm_name);
+        status = plan_targets(r, set.at, set.n);
+    }
+    pl_free(set.at);
+    return status;
+}
+
+pl_status pl_rollback_plan_make(pl_rollback_plan *r)
 {
     int64_t least, most;
     r->phase = -1;
-    PL_CHECK(plan_targets(r, targets, n));
+    PL_CHECK(plan_named(r));
     pl_status status = pl_read_arm(r->store, r->arm_name, &r->arm, &r->topology);
     PL_CHECK(status == PL_ERR_NOT_FOUND ? PL_OK : status);
     if (!r->topology)
@@ -171,16 +210,6 @@ pl_status pl_rollback_plan_make(pl_rollback_plan *r, const pl_rollback_target *t
 }
 
 /* ---- carrying the plan out ---- */
-/* No home has a path that has not finished a phase. It is created in the home that will
- * look for it. */
-static int choose_part_of(const pl_rollback_plan *r, const char *name)
-{
-    int part = pl_store_part_of(r->store, name);
-    if (part >= 0)
-        return part;
-    return r->places.n > 0 ? pl_places_home(&r->places, name) : 0;
-}
-
 void pl_rollback_words(const pl_rollback_plan *r, char out[PL_TEXT_MAX])
 {
     snprintf(out, PL_TEXT_MAX, "%s --to %s", r->what, r->to);
@@ -196,7 +225,7 @@ pl_status pl_rollback_plan_commit(const pl_rollback_plan *r, pl_writers *writers
         pl_copy_text(c->name, sizeof c->name, r->changes[i].module);
         c->source = r->changes[i].source;
         c->last = r->changes[i].last;
-        c->part = choose_part_of(r, c->name);
+        c->part = pl_names_part(r->store, &r->places, c->name);
     }
     for (int path = 0; r->phase >= 0 && path < pl_topology_n_paths(r->topology); path++)
         for (int i = 0; i < pl_topology_n_replicas(r->topology); i++) {
@@ -205,7 +234,7 @@ pl_status pl_rollback_plan_commit(const pl_rollback_plan *r, pl_writers *writers
             memset(p, 0, sizeof *p);
             pl_arm_path_name(&r->arm, r->topology, path, i, p->name);
             p->samples = (uint64_t)r->phase * pl_phase_samples(&r->arm);
-            p->part = choose_part_of(r, p->name);
+            p->part = pl_names_part(r->store, &r->places, p->name);
         }
     pl_status status = pl_writers_roll_back(writers, &plan);
     pl_free(plan.modules);

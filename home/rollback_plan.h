@@ -1,17 +1,13 @@
 /* Computes which versions a rollback writes, and in which phase training continues. */
 #ifndef PL_HOME_ROLLBACK_PLAN_H
 #define PL_HOME_ROLLBACK_PLAN_H
+#include "home/names.h"
 #include "net/net.h"
 #include "outer/outer.h"
 #include "store/store.h"
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-typedef struct pl_rollback_target {
-    char module[PL_MODULE_NAME_MAX];
-    uint64_t number;
-} pl_rollback_target;
 
 typedef struct pl_rollback_change {
     char module[PL_MODULE_NAME_MAX];
@@ -23,11 +19,11 @@ typedef struct pl_rollback_plan {
     /* the caller fills in the following fields */
     pl_store *store;       /* the whole store, opened for reading */
     const char *what, *to; /* arguments of the command, for example "L1.E0" and "3" */
-    char arm_name[PL_MODULE_NAME_MAX];
     /* decides which home gets a path that no home has yet; if its n is 0, the store is
      * in one piece */
     pl_places places;
-    pl_rollback_change *changes; /* [n] one for every module of the arm */
+    char arm_name[PL_MODULE_NAME_MAX]; /* arm of the modules that the words name */
+    pl_rollback_change *changes;       /* [n] one for every module of the arm */
     size_t n;
     pl_arm arm;
     pl_topology *topology; /* NULL if the store does not define the arm */
@@ -35,12 +31,10 @@ typedef struct pl_rollback_plan {
     int64_t phase;
 } pl_rollback_plan;
 
-/* Makes the plan. The targets are modules of the arm. ERR_UNSUPPORTED if the arm is
- * still in training and has no phase left, or if in its method paths have parameters of
- * their own. */
-PL_MUST_CHECK pl_status pl_rollback_plan_make(pl_rollback_plan *plan,
-                                              const pl_rollback_target *targets,
-                                              size_t n);
+/* Makes the plan. ERR_USAGE: the words name merged modules. ERR_UNSUPPORTED if the arm
+ * is still in training and has no phase left, or if in its method paths have parameters
+ * of their own. */
+PL_MUST_CHECK pl_status pl_rollback_plan_make(pl_rollback_plan *plan);
 PL_MUST_CHECK pl_status pl_rollback_plan_commit(const pl_rollback_plan *plan,
                                                 pl_writers *writers);
 void pl_rollback_plan_clear(pl_rollback_plan *plan);

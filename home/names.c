@@ -1,66 +1,66 @@
 /* Turns what a person types for a module, a version or an arm into module names and
- * version numbers (store_names.h). Names are looked up in a list of the store's
- * heads, which is read once per call. */
-#include "cli/cli.h"
-#include "cli/store_names.h"
+ * version numbers (names.h). Names are looked up in a list of the store's heads, which
+ * is read once per call. */
+#include "home/names.h"
+#include "outer/outer.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* ---- what there is ---- */
-typedef struct name_list {
-    char (*names)[PL_MODULE_NAME_MAX];
-    uint64_t *heads;
-    size_t count;
-} name_list;
-
-static pl_status add_name(void *context, const pl_version *version)
+/* ---- sets ---- */
+void pl_module_set_add(pl_module_set *set, const char *module, uint64_t number)
 {
-    name_list *list = context;
-    list->names = pl_grow(list->names, (list->count + 1) * sizeof *list->names);
-    list->heads = pl_grow(list->heads, (list->count + 1) * sizeof *list->heads);
-    pl_copy_text(list->names[list->count], PL_MODULE_NAME_MAX, version->module);
-    list->heads[list->count++] = version->number;
-    return PL_OK;
+    set->at = pl_grow(set->at, (set->n + 1) * sizeof *set->at);
+    pl_copy_text(set->at[set->n].module, PL_MODULE_NAME_MAX, module);
+    set->at[set->n++].number = number;
 }
 
-static void free_names(name_list *list)
-{
-    pl_free(list->names);
-    pl_free(list->heads);
-}
-
-static bool is_listed(const name_list *list, const char *name, uint64_t *head)
-{
-    for (size_t i = 0; i < list->count; i++)
-        if (strcmp(list->names[i], name) == 0) {
-            *head = list->heads[i];
-            return true;
-        }
-    return false;
-}
-
-const char *names_without_arm(const char *module)
+const char *pl_module_place(const char *module)
 {
     const char *slash = strchr(module, '/');
     return slash ? slash + 1 : module;
 }
 
-const char *names_nearest(char (*names)[PL_MODULE_NAME_MAX], size_t n, bool of_arms,
-                          const char *asked)
+static const pl_module_at *find_named(const pl_module_set *set, const char *module)
 {
-    const char **forms = pl_alloc((n + 1) * sizeof *forms);
+    for (size_t i = 0; i < set->n; i++)
+        if (strcmp(set->at[i].module, module) == 0)
+            return &set->at[i];
+    return NULL;
+}
+
+const pl_module_at *pl_module_set_find(const pl_module_set *set, const char *module)
+{
+    const pl_module_at *found = find_named(set, module);
+    const char *place = pl_module_place(module);
+    for (size_t i = 0; i < set->n && !found; i++)
+        if (strcmp(pl_module_place(set->at[i].module), place) == 0)
+            found = &set->at[i];
+    return found;
+}
+
+const char *pl_module_set_nearest(const pl_module_set *set, bool of_arms,
+                                  const char *asked)
+{
+    const char **forms = pl_alloc((set->n + 1) * sizeof *forms);
     bool whole = !of_arms || strchr(asked, '/');
-    for (size_t i = 0; i < n; i++)
-        forms[i] = whole ? names[i] : names_without_arm(names[i]);
-    const char *near = pl_nearest(asked, forms, n);
+    for (size_t i = 0; i < set->n; i++)
+        forms[i] = whole ? set->at[i].module : pl_module_place(set->at[i].module);
+    const char *near = pl_nearest(asked, forms, set->n);
     pl_free(forms);
     return near;
 }
 
-static pl_status no_such_module(const name_list *list, const char *asked)
+/* ---- what there is ---- */
+static pl_status add_head(void *context, const pl_version *head)
 {
-    const char *near = names_nearest(list->names, list->count, true, asked);
+    pl_module_set_add(context, head->module, head->number);
+    return PL_OK;
+}
+
+static pl_status no_such_module(const pl_module_set *list, const char *asked)
+{
+    const char *near = pl_module_set_nearest(list, true, asked);
     return near
                ? pl_fail(PL_ERR_NOT_FOUND, "there is no module %s; did you mean %s?",
                          asked, near)
@@ -79,26 +79,26 @@ static void join_name(char out[PL_MODULE_NAME_MAX], const char *head, const char
 
 /* Finds the full name of a module without arm: in the newest chapter of the mixture
  * that has it, else in the only arm that has it. */
-static pl_status complete_name(const name_list *list, const char *asked,
+static pl_status complete_name(const pl_module_set *list, const char *asked,
                                const char *full, char out[PL_MODULE_NAME_MAX])
 {
     const char *found = NULL, *second = NULL;
     int newest = -1;
-    for (size_t i = 0; i < list->count; i++) {
+    for (size_t i = 0; i < list->n; i++) {
         char arm[PL_MODULE_NAME_MAX];
-        pl_arm_of_module(list->names[i], arm, sizeof arm);
-        if (strcmp(names_without_arm(list->names[i]), full) == 0 &&
+        pl_arm_of_module(list->at[i].module, arm, sizeof arm);
+        if (strcmp(pl_module_place(list->at[i].module), full) == 0 &&
             pl_arm_chapter(arm) > newest) {
             newest = pl_arm_chapter(arm);
-            pl_copy_text(out, PL_MODULE_NAME_MAX, list->names[i]);
+            pl_copy_text(out, PL_MODULE_NAME_MAX, list->at[i].module);
         }
     }
     if (newest >= 0)
         return PL_OK;
-    for (size_t i = 0; i < list->count; i++)
-        if (strcmp(names_without_arm(list->names[i]), full) == 0) {
+    for (size_t i = 0; i < list->n; i++)
+        if (strcmp(pl_module_place(list->at[i].module), full) == 0) {
             second = found;
-            found = list->names[i];
+            found = list->at[i].module;
         }
     if (second)
         return pl_fail(PL_ERR_USAGE, "several arms have a module %s: say %s or %s",
@@ -111,14 +111,13 @@ static pl_status complete_name(const name_list *list, const char *asked,
 
 /* Finds the full name of the module that the user calls "L1.E0", "embed" or
  * "mix/embed". */
-static pl_status resolve_in(const name_list *list, const char *asked,
+static pl_status resolve_in(const pl_module_set *list, const char *asked,
                             char out[PL_MODULE_NAME_MAX])
 {
-    uint64_t head;
     char full[PL_MODULE_NAME_MAX];
     join_name(full, asked, strchr(asked, '.') ? "" : ".E0");
-    pl_copy_text(out, PL_MODULE_NAME_MAX, is_listed(list, asked, &head) ? asked : full);
-    if (is_listed(list, out, &head))
+    pl_copy_text(out, PL_MODULE_NAME_MAX, find_named(list, asked) ? asked : full);
+    if (find_named(list, out))
         return PL_OK;
     if (strchr(asked, '/'))
         return no_such_module(list, asked);
@@ -152,7 +151,7 @@ static bool parse_number(const char *text, uint64_t *out)
 
 /* Finds a version by its number, or by a tag that contains the module or one that was
  * merged for its place. */
-static pl_status version_at(pl_store *store, module_at *of, const char *at)
+static pl_status version_at(pl_store *store, pl_module_at *of, const char *at)
 {
     pl_snapshot tag;
     if (parse_number(at, &of->number))
@@ -171,75 +170,67 @@ static pl_status version_at(pl_store *store, module_at *of, const char *at)
     return status;
 }
 
-static pl_status module_in(pl_store *store, const name_list *list, const char *asked,
-                           module_at *out, bool *versioned)
+static pl_status module_in(pl_store *store, const pl_module_set *list,
+                           const char *asked, pl_module_at *out)
 {
     char name[PL_MODULE_NAME_MAX];
     const char *at;
     PL_CHECK(split(asked, name, &at));
     PL_CHECK(resolve_in(list, name, out->module));
-    *versioned = at;
     if (at)
         return version_at(store, out, at);
-    (void)is_listed(list, out->module, &out->number);
+    *out = *find_named(list, out->module);
     return PL_OK;
 }
 
-pl_status names_module(pl_store *store, const char *asked, module_at *out,
-                       bool *versioned)
+pl_status pl_names_module(pl_store *store, const char *asked, pl_module_at *out)
 {
-    name_list list = {0};
-    *out = (module_at){.number = 0};
-    pl_status status = pl_store_each_head(store, "", add_name, &list);
+    pl_module_set list = {0};
+    *out = (pl_module_at){.number = 0};
+    pl_status status = pl_store_each_head(store, "", add_head, &list);
     if (status == PL_OK)
-        status = module_in(store, &list, asked, out, versioned);
-    free_names(&list);
+        status = module_in(store, &list, asked, out);
+    pl_free(list.at);
     return status;
 }
 
-/* ---- sets ---- */
-static void add_module_version(module_set *set, const char *module, uint64_t number)
-{
-    set->at = pl_grow(set->at, (set->n + 1) * sizeof *set->at);
-    pl_copy_text(set->at[set->n].module, PL_MODULE_NAME_MAX, module);
-    set->at[set->n++].number = number;
-}
-
+/* ---- sets of versions ---- */
 static bool is_of_arm(const char *module, const char *arm)
 {
     return pl_starts_with(module, arm) && module[strlen(arm)] == '/';
 }
 
-static bool has_arm(const name_list *list, const char *name)
+static bool has_arm(const pl_module_set *list, const char *name)
 {
-    for (size_t i = 0; i < list->count; i++)
-        if (is_of_arm(list->names[i], name))
+    for (size_t i = 0; i < list->n; i++)
+        if (is_of_arm(list->at[i].module, name))
             return true;
     return false;
 }
 
 /* What a word names, if tags are ignored. A name that modules of several arms have
  * counts as a module, too. */
-static name_kind kind_in(const name_list *list, const char *word)
+static pl_name_kind kind_in(const pl_module_set *list, const char *word)
 {
     char module[PL_MODULE_NAME_MAX];
     if (has_arm(list, word))
-        return NAME_ARM;
-    return resolve_in(list, word, module) == PL_ERR_NOT_FOUND ? NAME_NONE : NAME_MODULE;
+        return PL_NAME_ARM;
+    return resolve_in(list, word, module) == PL_ERR_NOT_FOUND ? PL_NAME_NONE
+                                                              : PL_NAME_MODULE;
 }
 
-pl_status names_kind(pl_store *store, const char *word, name_kind *out)
+pl_status pl_names_kind(pl_store *store, const char *word, pl_name_kind *out)
 {
-    name_list list = {0};
-    *out = NAME_NONE;
-    pl_status status = pl_store_each_head(store, "", add_name, &list);
+    pl_module_set list = {0};
+    *out = PL_NAME_NONE;
+    pl_status status = pl_store_each_head(store, "", add_head, &list);
     if (status == PL_OK)
         *out = kind_in(&list, word);
-    free_names(&list);
+    pl_free(list.at);
     return status;
 }
 
-void names_warn_of_tag(pl_store *store, const char *word, name_kind meant)
+void pl_names_warn_of_tag(pl_store *store, const char *word, pl_name_kind meant)
 {
     pl_snapshot tag;
     if (pl_store_get_tag(store, word, &tag) != PL_OK)
@@ -247,62 +238,60 @@ void names_warn_of_tag(pl_store *store, const char *word, name_kind meant)
     pl_snapshot_clear(&tag);
     pl_log(PL_LOG_WARN, "store.name",
            "name=%s meant=%s not=tag remedy=\"%s@%s is what the tag names\"", word,
-           meant == NAME_ARM ? "arm" : "module", word, word);
+           meant == PL_NAME_ARM ? "arm" : "module", word, word);
 }
 
-static pl_status set_versions(pl_store *store, const char *at, module_set *out)
+static pl_status set_versions(pl_store *store, const char *at, pl_module_set *out)
 {
-    out->versioned = true;
     for (size_t i = 0; i < out->n; i++)
         PL_CHECK(version_at(store, &out->at[i], at));
     return PL_OK;
 }
 
-static pl_status from_tag(pl_store *store, const char *name, module_set *out)
+static pl_status from_tag(pl_store *store, const char *name, pl_module_set *out)
 {
     pl_snapshot tag;
     PL_CHECK(pl_store_get_tag(store, name, &tag));
     for (size_t i = 0; i < tag.n_items; i++)
-        add_module_version(out, tag.items[i].module, tag.items[i].number);
-    out->versioned = true;
+        pl_module_set_add(out, tag.items[i].module, tag.items[i].number);
     pl_snapshot_clear(&tag);
     return PL_OK;
 }
 
-static pl_status set_in(pl_store *store, const name_list *list, const char *asked,
-                        module_set *out)
+static pl_status set_in(pl_store *store, const pl_module_set *list, const char *asked,
+                        pl_module_set *out)
 {
     char name[PL_MODULE_NAME_MAX];
     const char *at;
-    module_at one;
+    pl_module_at one;
     PL_CHECK(split(asked, name, &at));
-    name_kind kind = kind_in(list, name);
-    if (!at && kind == NAME_NONE) {
+    pl_name_kind kind = kind_in(list, name);
+    if (!at && kind == PL_NAME_NONE) {
         pl_status status = from_tag(store, name, out);
         if (status != PL_ERR_NOT_FOUND)
             return status;
     } else if (!at)
-        names_warn_of_tag(store, name, kind);
-    if (kind == NAME_ARM) {
+        pl_names_warn_of_tag(store, name, kind);
+    if (kind == PL_NAME_ARM) {
         /* Adds every module of the arm, with its newest version. */
-        for (size_t i = 0; i < list->count; i++)
-            if (is_of_arm(list->names[i], name))
-                add_module_version(out, list->names[i], list->heads[i]);
+        for (size_t i = 0; i < list->n; i++)
+            if (is_of_arm(list->at[i].module, name))
+                pl_module_set_add(out, list->at[i].module, list->at[i].number);
         return at ? set_versions(store, at, out) : PL_OK;
     }
-    PL_CHECK(module_in(store, list, asked, &one, &out->versioned));
-    add_module_version(out, one.module, one.number);
+    PL_CHECK(module_in(store, list, asked, &one));
+    pl_module_set_add(out, one.module, one.number);
     return PL_OK;
 }
 
-pl_status names_set(pl_store *store, const char *asked, module_set *out)
+pl_status pl_names_set(pl_store *store, const char *asked, pl_module_set *out)
 {
-    name_list list = {0};
+    pl_module_set list = {0};
     memset(out, 0, sizeof *out);
-    pl_status status = pl_store_each_head(store, "", add_name, &list);
+    pl_status status = pl_store_each_head(store, "", add_head, &list);
     if (status == PL_OK)
         status = set_in(store, &list, asked, out);
-    free_names(&list);
+    pl_free(list.at);
     if (status != PL_OK) {
         pl_free(out->at);
         memset(out, 0, sizeof *out);
@@ -310,10 +299,10 @@ pl_status names_set(pl_store *store, const char *asked, module_set *out)
     return status;
 }
 
-const module_at *names_find(const module_set *set, const char *module)
+int pl_names_part(pl_store *store, const pl_places *places, const char *name)
 {
-    for (size_t i = 0; i < set->n; i++)
-        if (strcmp(set->at[i].module, module) == 0)
-            return &set->at[i];
-    return NULL;
+    const int part = pl_store_part_of(store, name);
+    if (part >= 0)
+        return part;
+    return places->n > 0 ? pl_places_home(places, name) : 0;
 }

@@ -1,5 +1,5 @@
-/* folder: cli; label: unit */
-#include "cli/store_names.h"
+/* folder: home; label: unit */
+#include "home/names.h"
 #include "tests/support/store_fixture.h"
 
 /* What words mean in a store with two arms, in which tags that came first have the
@@ -38,31 +38,31 @@ static pl_store *make(const char *folder)
     return store;
 }
 
-static name_kind kind_of(pl_store *store, const char *word)
+static pl_name_kind kind_of(pl_store *store, const char *word)
 {
-    name_kind kind;
-    assert_ok(names_kind(store, word, &kind));
+    pl_name_kind kind;
+    assert_ok(pl_names_kind(store, word, &kind));
     return kind;
 }
 
 static void arms_and_modules_have_names(void **state)
 {
     pl_store *store = make(*state);
-    assert_int_equal(kind_of(store, "mix"), NAME_ARM);
-    assert_int_equal(kind_of(store, "base"), NAME_ARM);
-    assert_int_equal(kind_of(store, "embed"), NAME_MODULE);
-    assert_int_equal(kind_of(store, "L1"), NAME_MODULE);
-    assert_int_equal(kind_of(store, "L9"), NAME_MODULE); /* of two arms */
-    assert_int_equal(kind_of(store, "good"), NAME_NONE);
-    assert_int_equal(kind_of(store, "mi"), NAME_NONE);
-    assert_int_equal(kind_of(store, ""), NAME_NONE);
+    assert_int_equal(kind_of(store, "mix"), PL_NAME_ARM);
+    assert_int_equal(kind_of(store, "base"), PL_NAME_ARM);
+    assert_int_equal(kind_of(store, "embed"), PL_NAME_MODULE);
+    assert_int_equal(kind_of(store, "L1"), PL_NAME_MODULE);
+    assert_int_equal(kind_of(store, "L9"), PL_NAME_MODULE); /* of two arms */
+    assert_int_equal(kind_of(store, "good"), PL_NAME_NONE);
+    assert_int_equal(kind_of(store, "mi"), PL_NAME_NONE);
+    assert_int_equal(kind_of(store, ""), PL_NAME_NONE);
     pl_store_close(&store);
 }
 
 static void expect_set(pl_store *store, const char *word, size_t n, uint64_t number)
 {
-    module_set set;
-    assert_ok(names_set(store, word, &set));
+    pl_module_set set;
+    assert_ok(pl_names_set(store, word, &set));
     assert_int_equal(set.n, n);
     for (size_t i = 0; i < n; i++)
         assert_int_equal(set.at[i].number, number);
