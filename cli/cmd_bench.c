@@ -6,7 +6,7 @@
 /* ---- a training step, and its operations ---- */
 typedef struct engine_call {
     measure_options o;
-    cli_settings settings;
+    given_settings settings;
 } engine_call;
 
 #define MODEL_OPTIONS                                                                  \

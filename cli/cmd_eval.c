@@ -26,7 +26,7 @@ done:
 
 /* Keys that do not change results (they say how much is scored) may differ from the
  * run's. */
-static pl_status apply_settings(pl_run *r, const cli_settings *s)
+static pl_status apply_settings(pl_run *r, const given_settings *s)
 {
     for (int i = 0; i < s->n; i++) {
         PL_CHECK(pl_conf_set_pair(&config_table, &r->cfg, s->pairs[i], "--set"));
@@ -68,7 +68,7 @@ static pl_status read_every(const pl_run *r, const char *text, evaluation_wish *
 typedef struct eval_request {
     const char *run, *on, *every, *select;
     mixture_wish mixture;
-    cli_settings settings;
+    given_settings settings;
     bool json;
 } eval_request;
 

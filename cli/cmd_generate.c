@@ -10,7 +10,7 @@ typedef struct request {
     int64_t seed;
     const char *select;
     int every; /* after how many tokens the path is chosen again; 0: never */
-    cli_list stop;
+    given_texts stop;
     bool json;
 } request;
 

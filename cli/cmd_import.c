@@ -11,7 +11,7 @@ enum { CONTEXT_MAX = 2048 };
 typedef struct request {
     const char *model, *out;
     /* the pairs of --set, followed by pairs that the model determines */
-    cli_settings settings;
+    given_settings settings;
     bool json, force;
 } request;
 
@@ -74,27 +74,17 @@ static pl_status parse_import_args(int argc, char **argv, request *q)
 static pl_status make_real(request *q, const char *key, double value)
 {
     char text[32];
-    return cli_add_setting(&q->settings, key, pl_format_real(value, text));
+    return given_add(&q->settings, key, pl_format_real(value, text));
 }
 
 /* Makes the path absolute, because it may be used from another folder. */
 static pl_status make_path(request *q, const char *key, const char *path)
 {
     char *whole = realpath(path, NULL);
-    pl_status status = whole ? cli_add_setting(&q->settings, key, whole)
+    pl_status status = whole ? given_add(&q->settings, key, whole)
                              : pl_fail(PL_ERR_NOT_FOUND, "there is no %.256s", path);
     free(whole);
     return status;
-}
-
-static bool is_set(const request *q, const char *key)
-{
-    size_t len = strlen(key);
-    for (int i = 0; i < q->settings.n; i++)
-        if (strncmp(q->settings.pairs[i], key, len) == 0 &&
-            q->settings.pairs[i][len] == '=')
-            return true;
-    return false;
 }
 
 /* ---- checks ---- */
@@ -161,12 +151,12 @@ static pl_status import_model(request *q)
     PL_TRY(status);
     /* Uses the defaults of keys that the user did not set. */
     int context = pl_import_shape(m)->context;
-    if (!is_set(q, "model.context"))
+    if (!given_sets(&q->settings, "model.context"))
         PL_TRY(make_real(q, "model.context",
                          context < CONTEXT_MAX ? context : CONTEXT_MAX));
-    if (!is_set(q, "train.base_steps"))
-        PL_TRY(cli_add_setting(&q->settings, "train.base_steps", "0"));
-    if (!is_set(q, "data.tokenizer")) {
+    if (!given_sets(&q->settings, "train.base_steps"))
+        PL_TRY(given_add(&q->settings, "train.base_steps", "0"));
+    if (!given_sets(&q->settings, "data.tokenizer")) {
         if (!pl_import_tokenizer(m)[0])
             PL_TRY(
                 pl_fail(PL_ERR_UNSUPPORTED,
@@ -187,9 +177,8 @@ static pl_status import_model(request *q)
                 {"model.norm_eps", s->norm_eps}};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         PL_TRY(make_real(q, keys[i].key, keys[i].value));
-    PL_TRY(cli_add_setting(&q->settings, "model.tied", s->tied ? "true" : "false"));
-    PL_TRY(
-        cli_add_setting(&q->settings, "model.qk_norm", s->qk_norm ? "true" : "false"));
+    PL_TRY(given_add(&q->settings, "model.tied", s->tied ? "true" : "false"));
+    PL_TRY(given_add(&q->settings, "model.qk_norm", s->qk_norm ? "true" : "false"));
     PL_TRY(make_path(q, "model.import", q->model));
     PL_TRY(config_build(NULL, q->settings.pairs, q->settings.n, &c));
     pl_tokenizer *tokenizer = NULL;

@@ -38,7 +38,7 @@ static pl_status print_presets(void)
 }
 
 typedef struct init_request {
-    cli_settings settings;
+    given_settings settings;
     bool list, reference;
 } init_request;
 

@@ -2,7 +2,7 @@
  * machine makes a key pair of its own and sends only the public half; the token's
  * secret proves that it may, and the hub adds the key to its list. The same command may
  * be repeated and uses the same key. */
-#include "cli/process.h"
+#include "cli/process_options.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -135,7 +135,7 @@ static pl_status join_job(process *p, const char *word)
     say("working for %s; Ctrl+C finishes the task and ends", at.endpoint);
     process_open_log(p, "worker");
     PL_CHECK(pl_admission_open(p->key, NULL));
-    cli_stop_flag(true);
+    p->stop = cli_stop_flag(true);
     PL_CHECK(process_configure(p));
     return process_work(p);
 }

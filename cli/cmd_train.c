@@ -235,7 +235,7 @@ static pl_status train_run(pl_run *r, train_dial *dial, pl_launcher **viewer)
 }
 
 typedef struct train_request {
-    cli_settings settings;
+    given_settings settings;
     bool page;
     train_dial dial;
 } train_request;

@@ -1,7 +1,6 @@
 /* The main function of pathloom: finds the verb and calls it. Each verb has a file of
  * its own (cmd_VERB.c). */
 #include "cli/cli.h"
-#include "cli/process.h"
 #include "cli/store_call.h"
 
 #include <stdlib.h>

@@ -108,23 +108,6 @@ static pl_status bad_option(const cli_verb *verb, int option, char **argv)
     return unknown_option(verb, name);
 }
 
-pl_status cli_add_setting(cli_settings *s, const char *key, const char *value)
-{
-    if (s->n == CLI_PAIRS_MAX || (key && s->n_made == CLI_MADE_MAX))
-        return pl_fail(PL_ERR_USAGE, "more than %d settings",
-                       s->n == CLI_PAIRS_MAX ? CLI_PAIRS_MAX : CLI_MADE_MAX);
-    if (!key) {
-        s->pairs[s->n++] = value;
-        return PL_OK;
-    }
-    char *pair = s->made[s->n_made++];
-    if ((size_t)snprintf(pair, sizeof *s->made, "%s=%s", key, value) >= sizeof *s->made)
-        return pl_fail(PL_ERR_USAGE, "the value of %s is longer than %d characters",
-                       key, PL_KEY_TEXT_MAX);
-    s->pairs[s->n++] = pair;
-    return PL_OK;
-}
-
 static pl_status take_option_int(const cli_option *o, int64_t *out)
 {
     if (pl_parse_int(optarg, out) == PL_OK && (double)*out >= o->least &&
@@ -147,7 +130,7 @@ static pl_status take_option_value(const cli_option *o, void *into)
 {
     void *at = (char *)into + o->offset;
     int64_t number = 0;
-    cli_list *list = at;
+    given_texts *list = at;
     switch (o->kind) {
     case CLI_FLAG:
         *(bool *)at = true;
@@ -172,7 +155,7 @@ static pl_status take_option_value(const cli_option *o, void *into)
     case CLI_SET:
         break;
     }
-    return cli_add_setting(at, o->key, o->value ? optarg : "true");
+    return given_add(at, o->key, o->value ? optarg : "true");
 }
 
 pl_status cli_read(const cli_verb *verb, int argc, char **argv, void *into,

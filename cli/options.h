@@ -13,27 +13,12 @@ extern "C" {
 typedef enum cli_kind {
     CLI_FLAG,  /* bool */
     CLI_TEXT,  /* const char * */
-    CLI_LIST,  /* cli_list; may be given several times */
+    CLI_LIST,  /* given_texts; may be given several times */
     CLI_INT,   /* int, between least and most */
     CLI_INT64, /* int64_t, between least and most */
     CLI_REAL,  /* double, between least and most */
-    CLI_SET    /* cli_settings: KEY=VALUE, or the value of `key` */
+    CLI_SET    /* given_settings: KEY=VALUE, or the value of `key` */
 } cli_kind;
-
-typedef struct cli_list {
-    const char *items[PL_HOMES_MAX];
-    int n;
-} cli_list;
-
-/* Pairs KEY=VALUE of a configuration, in the order in which the user gave them. */
-enum { CLI_PAIRS_MAX = 128, CLI_MADE_MAX = 16 };
-typedef struct cli_settings {
-    const char *pairs[CLI_PAIRS_MAX];
-    int n;
-    /* memory for pairs that were made from options that set a key */
-    char made[CLI_MADE_MAX][PL_KEY_TEXT_MAX + 32];
-    int n_made;
-} cli_settings;
 
 typedef struct cli_option {
     const char *name; /* without the dashes */
@@ -116,10 +101,6 @@ PL_MUST_CHECK pl_status cli_read(const cli_verb *verb, int argc, char **argv,
                                  void *into, cli_words *words);
 /* Reads --select (NULL: not given): *best is whether it says best. ERR_USAGE. */
 PL_MUST_CHECK pl_status cli_read_select(const char *text, const char *at, bool *best);
-/* Adds the pair "key=value". ERR_USAGE: there are too many pairs, or this one is too
- * long. */
-PL_MUST_CHECK pl_status cli_add_setting(cli_settings *s, const char *key,
-                                        const char *value);
 
 /* help.c */
 void cli_print_option(const cli_option *o);

@@ -69,7 +69,7 @@ static void choose_int(train_dial *d, const char *key, int64_t value, const char
 static pl_status lay_before(const train_dial *d, pl_run *r, const char *const *pairs,
                             int n_pairs)
 {
-    const char *sets[DIAL_KEYS_MAX + CLI_PAIRS_MAX];
+    const char *sets[DIAL_KEYS_MAX + GIVEN_PAIRS_MAX];
     int n = 0;
     for (int i = 0; i < n_pairs; i++)
         sets[n++] = pairs[i];

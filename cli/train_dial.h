@@ -12,7 +12,7 @@ typedef struct dial_keys {
 
 typedef struct train_dial {
     const char *time, *tokens;    /* as the user gave them; NULL: not given */
-    const cli_settings *settings; /* the user's settings, which override chosen ones */
+    const given_settings *settings; /* the user's settings, which override chosen ones */
     double seconds, n_tokens;     /* exactly one of the two is not 0 */
     dial_facts facts;
     dial_keys keys;

@@ -1,14 +1,15 @@
 /* The door of job: the stages of `pathloom train`, and the functions by which other
  * verbs use its run folder.
  *
- * Read in this order: config (the keys), dial (keys from a time), run (the folder),
- * run_plan (memory and disk), run_processes (hub, homes, workers), stages (data, base
- * model, routing, arms), chapters, progress, evaluate, report, artifacts (the files and
- * objects with which a run answers prompts), store_homes (access to a store that
- * running homes have locked), run_homes (adding and removing homes), page (what a
- * browser shows of a run), check (the invariants of a stopped run),
- * bisect (since when a text is worse predicted), card (the model card of an exported
- * path). */
+ * Read in this order: config (the keys), given (what a command line gives), dial (keys
+ * from a time), run (the folder), run_plan (memory and disk), run_processes (hub,
+ * homes, workers), process and process_roles (one of these processes), stages (data,
+ * base model, routing, arms), chapters, progress, evaluate, report, worker_times (how
+ * workers spent their time), artifacts (the files and objects with which a run answers
+ * prompts), store_homes (access to a store that running homes have locked), run_homes
+ * (adding and removing homes), page (what a browser shows of a run), check (the
+ * invariants of a stopped run), bisect (since when a text is worse predicted), card
+ * (the model card of an exported path). */
 #ifndef PL_JOB_JOB_H
 #define PL_JOB_JOB_H
 #include "job/bisect.h"
@@ -18,7 +19,9 @@
 #include "job/curves.h"
 #include "job/dial.h"
 #include "job/evaluate.h"
+#include "job/given.h"
 #include "job/page.h"
+#include "job/process.h"
 #include "job/routing.h"
 #include "job/run.h"
 #endif

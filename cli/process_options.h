@@ -1,32 +1,7 @@
-/* Private to cli: the settings of a process of a job (hub, home, relay, worker).
- *
- * The configuration is that of the run: RUN/proc/job.yaml, which `pathloom train`
- * writes when it starts there; else RUN/run.yaml; else the defaults. Options override
- * it. So a process behaves the same whether it was started by hand, by systemd or by
- * `train`. */
-#ifndef PL_CLI_PROCESS_H
-#define PL_CLI_PROCESS_H
+/* Private to cli: the options of the processes of a job (hub, home, relay, worker). */
+#ifndef PL_CLI_PROCESS_OPTIONS_H
+#define PL_CLI_PROCESS_OPTIONS_H
 #include "cli/cli.h"
-
-typedef struct process {
-    const char *run, *store, *ready, *hub, *name, *cache;
-    /* paths of the key and of the list of keys; NULL: connections are not encrypted */
-    const char *key, *keys;
-    const char *offer, *token_file;
-    /* number (from 1) among the processes of this role in the run; 0: it is the only
-     * one, or the number is not known */
-    int index;
-    cli_list homes;
-    cli_settings settings;
-    int64_t device, expect, wait_ms, grace_s;
-    bool log_json, verbose, only_enrol;
-    /* process_configure sets these: */
-    config cfg;
-    char bind[PL_ADDRESS_MAX];
-    char paths[6][PL_PATH_MAX], found[PL_HOMES_MAX][PL_ADDRESS_MAX],
-        called[PL_KEY_NAME_MAX];
-    char settled_by[PL_PATH_MAX]; /* the file that `cfg` was read from; "": none */
-} process;
 
 /* Options of all roles, and options of roles that listen at an address. */
 #define PROCESS_OPTIONS                                                                \
@@ -81,27 +56,5 @@ typedef struct process {
         CLI_NUMBER("grace-s", CLI_INT64, process, grace_s, "N", 0, 1 << 20,            \
                    "seconds to finish its tasks after TERM or USR1, before it gives "  \
                    "them back; 0: no limit (0)")
-
-/* Reads the configuration of --run, or the defaults, and applies the options.
- * ERR_CONFIG names the file, ERR_USAGE the option. */
-PL_MUST_CHECK pl_status process_configure(process *p);
-/* Reads the options, derives further settings for this role from run and machine, opens
- * the log, and loads the key. */
-PL_MUST_CHECK pl_status process_open(const cli_verb *verb, int argc, char **argv,
-                                     process *p);
-/* Whether an option has set this key. */
-bool process_sets(const process *p, const char *key);
-/* Gives a worker without a name one, made of the machine's name and the beginning of
- * the worker's key. */
-void process_name(process *p);
-/* Makes the folder FOLDER/pathloom and returns its name. FOLDER is taken from the
- * environment, or derived from HOME. ERR_USAGE. */
-pl_status process_user_folder(const char *variable, const char *below_home,
-                              char out[PL_PATH_MAX]);
-void process_open_log(const process *p, const char *role);
-pl_status process_work(const process *p);
-/* Writes to the log how the process ended; the launcher looks for it there. Returns the
- * exit code. */
-int process_ended(pl_status status);
 
 #endif

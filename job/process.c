@@ -1,8 +1,10 @@
 /* Finds the settings of a process of a job: from its run, its options and its machine
  * (process.h). */
-#include "cli/process.h"
+#include "job/process.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -35,7 +37,7 @@ pl_status process_configure(process *p)
                                   "an option"));
     /* Refuses --set with a key that changes results, because such keys must be the same
      * for the whole run. A worker has options of its own for some of them. */
-    const cli_settings *s = &p->settings;
+    const given_settings *s = &p->settings;
     for (int i = 0; i < s->n; i++) {
         const char *pair = s->pairs[i];
         bool by_option = pair >= s->made[0] && pair < s->made[0] + sizeof s->made;
@@ -195,16 +197,6 @@ static pl_status find_in_run(process *p, const char *role)
     return p->homes.n == 0 ? await_homes(p, role) : PL_OK;
 }
 
-bool process_sets(const process *p, const char *key)
-{
-    const size_t len = strlen(key);
-    for (int i = 0; i < p->settings.n; i++)
-        if (strncmp(p->settings.pairs[i], key, len) == 0 &&
-            p->settings.pairs[i][len] == '=')
-            return true;
-    return false;
-}
-
 /* Finds the address at which the process listens. A socket in the run folder is named
  * after the file that gets its address. */
 static void find_listen_address(process *p, const char *role)
@@ -213,9 +205,10 @@ static void find_listen_address(process *p, const char *role)
     const bool is_relay =
         /* a relay must not listen at the address of the run's home */
         is_role(role, "relay");
-    const char *asked = is_role(role, "hub")                       ? p->cfg.hub_bind
-                        : is_relay && !process_sets(p, "net.home") ? PL_ADDRESS_PRIVATE
-                                                                   : p->cfg.home_bind;
+    const char *asked = is_role(role, "hub") ? p->cfg.hub_bind
+                        : is_relay && !given_sets(&p->settings, "net.home")
+                            ? PL_ADDRESS_PRIVATE
+                            : p->cfg.home_bind;
     const char *file = p->ready ? strrchr(p->ready, '/') : NULL;
     file = file ? file + 1 : role;
     snprintf(name, sizeof name, "%.*s", (int)strcspn(file, "."), file);
@@ -279,11 +272,8 @@ static void allow_files(void)
         return; /* no error: the limit stays unchanged */
 }
 
-pl_status process_open(const cli_verb *verb, int argc, char **argv, process *p)
+pl_status process_open(process *p, const char *role)
 {
-    const char *role = verb->name;
-    *p = (process){.wait_ms = 500};
-    PL_CHECK(cli_read(verb, argc, argv, p, NULL));
     PL_CHECK(process_configure(p));
     allow_files();
     if (p->index > 0 && !p->run)
@@ -303,16 +293,6 @@ pl_status process_open(const cli_verb *verb, int argc, char **argv, process *p)
             PL_ERR_USAGE,
             "--key also needs --keys FILE, the list of keys that may connect");
     pl_wire_advertise(p->cfg.advertise);
-    return pl_admission_open(p->key, is_role(role, "worker") ? NULL : p->keys);
-}
-
-int process_ended(pl_status status)
-{
-    if (status == PL_OK) {
-        pl_log(PL_LOG_INFO, "process.end", "status=ok");
-        return 0;
-    }
-    pl_log(PL_LOG_ERROR, "process.failed", "status=%s error=\"%s\"",
-           pl_status_name(status), pl_last_error());
-    return pl_status_exit_code(status);
+    PL_CHECK(pl_admission_open(p->key, is_role(role, "worker") ? NULL : p->keys));
+    return process_prepare(p, role);
 }

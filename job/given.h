@@ -1,0 +1,28 @@
+/* What a command line gives several times: texts, and settings KEY=VALUE of a
+ * configuration. */
+#ifndef PL_JOB_GIVEN_H
+#define PL_JOB_GIVEN_H
+#include "job/config.h"
+
+typedef struct given_texts {
+    const char *items[PL_HOMES_MAX];
+    int n;
+} given_texts;
+
+/* Pairs KEY=VALUE, in the order in which the user gave them. */
+enum { GIVEN_PAIRS_MAX = 128, GIVEN_MADE_MAX = 16 };
+typedef struct given_settings {
+    const char *pairs[GIVEN_PAIRS_MAX];
+    int n;
+    /* memory for pairs that were made from options that set a key */
+    char made[GIVEN_MADE_MAX][PL_KEY_TEXT_MAX + 32];
+    int n_made;
+} given_settings;
+
+/* Adds the pair "key=value"; if key is NULL, `value` is the pair. ERR_USAGE: there are
+ * too many pairs, or this one is too long. */
+PL_MUST_CHECK pl_status given_add(given_settings *s, const char *key,
+                                  const char *value);
+/* Whether one of the pairs sets this key. */
+bool given_sets(const given_settings *s, const char *key);
+#endif
