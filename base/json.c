@@ -3,6 +3,7 @@
  * Writing is our own code: jansson prints 0.1 as 0.10000000000000001, and the digest of
  * a text must not depend on how a library prints numbers. */
 #include "base/json.h"
+#include "base/fs.h"
 #include "base/text.h"
 #include <jansson.h>
 #include <math.h>
@@ -43,6 +44,17 @@ pl_status pl_json_parse(const char *text, size_t len, pl_json **out)
                        error.column, error.text);
     return pl_fail(PL_ERR_DATA, "the JSON text is wrong at line %d column %d: %s",
                    error.line, error.column, error.text);
+}
+
+pl_status pl_json_load(const char *path, pl_json **out)
+{
+    pl_buf text = {0};
+    *out = NULL;
+    pl_status status = pl_read_file(path, &text);
+    if (status == PL_OK)
+        status = pl_json_parse(pl_buf_text(&text), text.len, out);
+    pl_buf_destroy(&text);
+    return status;
 }
 
 void pl_json_destroy(pl_json **json)

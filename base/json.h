@@ -13,6 +13,8 @@ typedef struct pl_json pl_json;
 /* Strict RFC 8259: UTF-8 is checked and duplicate keys are refused. ERR_DATA names the
  * line and the column. */
 PL_MUST_CHECK pl_status pl_json_parse(const char *text, size_t len, pl_json **out);
+/* The same for the text of a file. *out is NULL after a failure. */
+PL_MUST_CHECK pl_status pl_json_load(const char *path, pl_json **out);
 void pl_json_destroy(pl_json **json);
 
 /* Reading. The result is NULL or false if the value is absent or has another type.

@@ -243,12 +243,10 @@ static bool may_be_of_others(const card *c)
 static void put_evaluation(const card *c, pl_buf *out)
 {
     char path[PL_PATH_MAX];
-    pl_buf text = {0};
     pl_json *report = NULL;
     if (c->chosen || may_be_of_others(c) ||
-        pl_read_file(run_file(c->r, "report.json", path), &text) != PL_OK ||
-        pl_json_parse((const char *)text.data, text.len, &report) != PL_OK)
-        goto done;
+        pl_json_load(run_file(c->r, "report.json", path), &report) != PL_OK)
+        return;
     const char *select = pl_json_get_text(report, "select");
     const pl_json *rows = pl_json_get(report, "arms");
     const char *arm = pl_arm_chapter(c->arm->name) >= 0 ? "mix" : c->arm->name;
@@ -277,7 +275,6 @@ static void put_evaluation(const card *c, pl_buf *out)
                            "document is answered by its own path.\n");
 done:
     pl_json_destroy(&report);
-    pl_buf_destroy(&text);
 }
 
 pl_status card_refuse_other(const char *folder)

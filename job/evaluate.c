@@ -264,19 +264,16 @@ static pl_status route_valid(job *j)
 static void read_router_report(const pl_run *r, evaluation *e)
 {
     char path[PL_PATH_MAX];
-    pl_buf text = {0};
     pl_json *o = NULL;
     double domains = 0;
     e->purity = e->nmi = e->purity_k8 = NAN;
-    if (pl_read_file(run_file(r, "router.json", path), &text) == PL_OK &&
-        pl_json_parse((const char *)text.data, text.len, &o) == PL_OK &&
+    if (pl_json_load(run_file(r, "router.json", path), &o) == PL_OK &&
         pl_json_number(pl_json_get(o, "domains"), &domains) && domains > 1) {
         pl_json_number(pl_json_get(o, "purity"), &e->purity);
         pl_json_number(pl_json_get(o, "nmi"), &e->nmi);
         pl_json_number(pl_json_get(o, "purity_k8"), &e->purity_k8);
     }
     pl_json_destroy(&o);
-    pl_buf_destroy(&text);
 }
 
 static pl_status count_bytes(const pl_run *r, evaluation *e)

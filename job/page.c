@@ -150,7 +150,6 @@ static void read_page_report(page *p)
 {
     char path[PL_PATH_MAX];
     struct stat info;
-    pl_buf text = {0};
     if (stat(run_file(&p->r, "report.json", path), &info) != 0)
         return;
     const int64_t ms =
@@ -158,10 +157,8 @@ static void read_page_report(page *p)
     if (ms == p->report_ms)
         return;
     pl_json_destroy(&p->report);
-    if (pl_read_file(path, &text) == PL_OK &&
-        pl_json_parse((const char *)text.data, text.len, &p->report) == PL_OK)
+    if (pl_json_load(path, &p->report) == PL_OK)
         p->report_ms = ms;
-    pl_buf_destroy(&text);
     p->number++;
 }
 
