@@ -1,7 +1,7 @@
 /* pathloom train: does everything from text to the final table, in one command, which
  * can be stopped and repeated at any time. */
 #include "cli/cli.h"
-#include "cli/train_dial.h"
+#include "measure/measure.h"
 
 /* How the workers spent their time until `at`: the hub's totals, one object per
  * worker. */

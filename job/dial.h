@@ -1,7 +1,7 @@
 /* The dial of `pathloom train`: chooses the keys of a run from a given time or number
  * of tokens.
  *
- * The choice is a pure function of the facts below; cli/train_dial.c measures them. It
+ * The choice is a pure function of the facts below; measure/train_dial.c measures them. It
  * predicts the held-out bits per byte of every candidate and takes the candidate with
  * the least:
  *

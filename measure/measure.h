@@ -1,10 +1,12 @@
-/* The measurements of `pathloom bench`, one file per subject
- * (measure_SUBJECT.c). Each prints a table or, with `json`, one JSON object on one
- * line.
- */
+/* The door of measure: what commands find out about this machine.
+ *
+ * - measure_SUBJECT.c: the measurements of `pathloom bench`. Each prints a table or,
+ *   with `json`, one JSON object on one line.
+ * - train_dial: the keys of a run from the measured speed */
 #ifndef PL_MEASURE_MEASURE_H
 #define PL_MEASURE_MEASURE_H
 #include "job/job.h"
+#include "measure/train_dial.h"
 
 /* Measures the codecs of updates: speed per core, bytes per parameter, error. The
  * updates come from the run in `folder`; if it is NULL, a small model is trained for

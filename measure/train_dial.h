@@ -1,7 +1,8 @@
-/* Private to cli: `pathloom train --for TIME` and `--tokens N`. */
-#ifndef PL_CLI_TRAIN_DIAL_H
-#define PL_CLI_TRAIN_DIAL_H
-#include "cli/options.h"
+/* `pathloom train --for TIME` and `--tokens N`: measures this machine and sets the keys
+ * that job/dial.c chooses. */
+#ifndef PL_MEASURE_TRAIN_DIAL_H
+#define PL_MEASURE_TRAIN_DIAL_H
+#include "job/job.h"
 
 /* The keys that were chosen, as KEY=VALUE, with the reasons. */
 enum { DIAL_KEYS_MAX = 16 };
@@ -11,9 +12,10 @@ typedef struct dial_keys {
 } dial_keys;
 
 typedef struct train_dial {
-    const char *time, *tokens;    /* as the user gave them; NULL: not given */
-    const given_settings *settings; /* the user's settings, which override chosen ones */
-    double seconds, n_tokens;     /* exactly one of the two is not 0 */
+    const char *time, *tokens; /* as the user gave them; NULL: not given */
+    const given_settings
+        *settings;            /* the user's settings, which override chosen ones */
+    double seconds, n_tokens; /* exactly one of the two is not 0 */
     dial_facts facts;
     dial_keys keys;
     bool chosen; /* this command has chosen the keys of a new run */

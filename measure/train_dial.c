@@ -1,24 +1,16 @@
 /* The dial of `pathloom train`: measures the facts from which job/dial.c chooses, and
  * sets the chosen keys in the run. A key that the user gave is not chosen; if it
  * concerns the model, paths, batch or phases, the other keys are chosen to fit it. */
-#include "cli/train_dial.h"
 #include "measure/measure.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 
 bool train_dial_is_set(const train_dial *d)
 {
     return d->time || d->tokens;
-}
-
-/* Whether the user gave a setting whose key begins with this text. */
-static bool is_given(const train_dial *d, const char *beginning)
-{
-    for (int i = 0; i < d->settings->n; i++)
-        if (pl_starts_with(d->settings->pairs[i], beginning))
-            return true;
-    return false;
 }
 
 pl_status train_dial_read(train_dial *d, const char *file)
@@ -50,9 +42,7 @@ static void choose_text(train_dial *d, const char *key, const char *value,
                         const char *why)
 {
     dial_keys *k = &d->keys;
-    char own[64];
-    snprintf(own, sizeof own, "%s=", key);
-    if (is_given(d, own) || k->n == DIAL_KEYS_MAX)
+    if (given_sets(d->settings, key) || k->n == DIAL_KEYS_MAX)
         return;
     snprintf(k->pair[k->n], sizeof *k->pair, "%.31s=%.31s", key, value);
     pl_copy_text(k->why[k->n++], sizeof *k->why, why);
@@ -141,10 +131,10 @@ static pl_status measure_before(train_dial *d, pl_run *r)
 static bool is_model_given(const train_dial *d)
 {
     static const char *const keys[] = {
-        "preset=",    "model.width=",    "model.heads=",     "model.blocks=",
-        "model.ffn=", "model.kv_heads=", "model.head_size=", "model.import="};
+        "preset",    "model.width",    "model.heads",     "model.blocks",
+        "model.ffn", "model.kv_heads", "model.head_size", "model.import"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (is_given(d, keys[i]))
+        if (given_sets(d->settings, keys[i]))
             return true;
     return false;
 }
@@ -154,7 +144,7 @@ static void note_given(train_dial *d, const pl_run *r)
 {
     const config *c = &r->cfg;
     dial_facts *f = &d->facts;
-    const bool preset = is_given(d, "preset=");
+    const bool preset = given_sets(d->settings, "preset");
     f->context = (int)c->context;
     f->muon = config_has_muon(c);
     if (is_model_given(d)) {
@@ -163,14 +153,15 @@ static void note_given(train_dial *d, const pl_run *r)
         f->blocks = c->blocks;
         f->params = (double)pl_topology_path_params(r->topology);
     }
-    if (preset || is_given(d, "topology.levels=") || is_given(d, "topology.replicas="))
+    if (preset || given_sets(d->settings, "topology.levels") ||
+        given_sets(d->settings, "topology.replicas"))
         f->paths =
             pl_topology_n_paths(r->topology) * pl_topology_n_replicas(r->topology);
-    f->batch = preset || is_given(d, "train.batch=") ? c->batch : 0;
-    f->tau = is_given(d, "train.tau=") ? c->tau : 0;
-    f->phases = is_given(d, "train.phases=") ? c->phases : 0;
-    f->base_steps = is_given(d, "train.base_steps=") ? c->base_steps : 0;
-    if (!is_given(d, "eval.baselines="))
+    f->batch = preset || given_sets(d->settings, "train.batch") ? c->batch : 0;
+    f->tau = given_sets(d->settings, "train.tau") ? c->tau : 0;
+    f->phases = given_sets(d->settings, "train.phases") ? c->phases : 0;
+    f->base_steps = given_sets(d->settings, "train.base_steps") ? c->base_steps : 0;
+    if (!given_sets(d->settings, "eval.baselines"))
         return;
     const bool batch = config_wants(c, "dense-batch"),
                equal = config_wants(c, "dense-eq");
@@ -202,11 +193,9 @@ static pl_status check_size(const pl_run *r)
 static void take_prepared(const pl_run *r, int64_t *vocab, int64_t *bytes)
 {
     char path[PL_PATH_MAX];
-    pl_buf text = {0};
     pl_json *json = NULL;
     if (pl_path_exists(run_file(r, "data/data.json", path)) &&
-        pl_read_file(path, &text) == PL_OK &&
-        pl_json_parse(pl_buf_text(&text), text.len, &json) == PL_OK) {
+        pl_json_load(path, &json) == PL_OK) {
         const pl_json *options = pl_json_get(json, "options");
         const char *words[2] = {pl_json_text(pl_json_get(options, "vocab"), NULL),
                                 pl_json_text(pl_json_get(options, "max_bytes"), NULL)};
@@ -216,7 +205,6 @@ static void take_prepared(const pl_run *r, int64_t *vocab, int64_t *bytes)
                 (void)!pl_parse_int(words[i], into[i]);
     }
     pl_json_destroy(&json);
-    pl_buf_destroy(&text);
 }
 
 pl_status train_dial_begin(train_dial *d, pl_run *r)
@@ -230,8 +218,9 @@ pl_status train_dial_begin(train_dial *d, pl_run *r)
     d->facts.n_tokens = d->n_tokens;
     dial_text(&d->facts, &vocab, &bytes);
     take_prepared(r, &vocab, &bytes);
-    if (!is_given(d, "preset=") && !is_given(d, "data.tokenizer=") &&
-        !is_given(d, "model.import="))
+    if (!given_sets(d->settings, "preset") &&
+        !given_sets(d->settings, "data.tokenizer") &&
+        !given_sets(d->settings, "model.import"))
         choose_int(d, "data.vocab", vocab, "fits the size of the model");
     choose_int(d, "data.max_bytes", bytes,
                d->time ? "more text would take more than a tenth of the time to read"
@@ -262,7 +251,7 @@ static void choose_model(train_dial *d, const dial_choice *c)
                  (long long)c->paths, d->facts.documents);
         choose_text(d, "topology.levels", dial_levels(c->paths), why);
     }
-    if (is_given(d, "preset=") || c->blocks < LEAST_BLOCKS)
+    if (given_sets(d->settings, "preset") || c->blocks < LEAST_BLOCKS)
         return;
     snprintf(ends, sizeof ends, "0,%lld", (long long)c->blocks - 1);
     choose_text(d, "topology.private", ends,
