@@ -1,30 +1,25 @@
 /* pathloom doctor: checks this machine, a run, and the connection to a hub. Each line
  * says ok, warn or fail, and what to do. */
-#include "cli/doctor.h"
+#include "cli/cli.h"
+#include "measure/measure.h"
 
-#include <stdarg.h>
-
-static const char *const names[] = {"ok", "warn", "fail"};
-
-void doctor_say(doctor *d, health how, const char *what, const char *remedy,
-                const char *format, ...)
+/* Prints a finding on one line, and its remedy on another. */
+static void print_finding(void *context, health how, const char *what,
+                          const char *found, const char *remedy)
 {
-    char text[1200];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    d->n[how]++;
-    if (d->json) {
+    static const char *const names[] = {"ok", "warn", "fail"};
+    const bool *json = context;
+    if (*json) {
         pl_json *o = pl_json_object();
         pl_json_set_text(o, "health", names[how]);
         pl_json_set_text(o, "what", what);
-        pl_json_set_text(o, "found", text);
+        pl_json_set_text(o, "found", found);
         pl_json_set_text(o, "remedy", remedy);
         say_json(o);
-    } else
-        say("%-4s  %-11s %s", names[how], what, text);
-    if (!d->json && remedy[0])
+        return;
+    }
+    say("%-4s  %-11s %s", names[how], what, found);
+    if (remedy[0])
         say("      %-11s %s", "remedy", remedy);
 }
 
@@ -46,19 +41,12 @@ static const cli_option options[] = {
 static int run_doctor(int argc, char **argv)
 {
     doctor_request q = {.ask = {.run = "pathloom-run"}};
-    doctor d = {.json = false};
+    doctor d = {.tell = print_finding, .context = &q.json};
     pl_status status = cli_read(&verb_doctor, argc, argv, &q, NULL);
     if (status != PL_OK)
         return cli_fail(status);
-    d.json = q.json;
-    doctor_machine(&d);
-    if (q.ask.hub)
-        doctor_gpu(&d, NULL, false);
-    if (q.ask.hub)
-        doctor_hub(&d, q.ask.hub, q.ask.key);
-    else
-        doctor_run(&d, q.ask.run);
-    if (!d.json)
+    doctor_examine(&d, q.ask.run, q.ask.hub, q.ask.key);
+    if (!q.json)
         say("%d ok, %d warnings, %d failures", d.n[HEALTH_OK], d.n[HEALTH_WARN],
             d.n[HEALTH_FAIL]);
     return d.n[HEALTH_FAIL] == 0 ? 0 : pl_status_exit_code(PL_ERR_UNSUPPORTED);

@@ -2,10 +2,12 @@
  *
  * - measure_SUBJECT.c: the measurements of `pathloom bench`. Each prints a table or,
  *   with `json`, one JSON object on one line.
- * - train_dial: the keys of a run from the measured speed */
+ * - train_dial: the keys of a run from the measured speed
+ * - doctor: problems that would make a job slow or its data unsafe */
 #ifndef PL_MEASURE_MEASURE_H
 #define PL_MEASURE_MEASURE_H
 #include "job/job.h"
+#include "measure/doctor.h"
 #include "measure/train_dial.h"
 
 /* Measures the codecs of updates: speed per core, bytes per parameter, error. The

@@ -1,17 +1,10 @@
-/* Private to cli: the checks of `pathloom doctor`, and how it prints findings. */
-#ifndef PL_CLI_DOCTOR_H
-#define PL_CLI_DOCTOR_H
-#include "cli/cli.h"
+/* Private to measure: the checks of `pathloom doctor`. */
+#ifndef PL_MEASURE_DOCTOR_INTERNAL_H
+#define PL_MEASURE_DOCTOR_INTERNAL_H
+#include "job/job.h"
+#include "measure/doctor.h"
 
-typedef enum health { HEALTH_OK, HEALTH_WARN, HEALTH_FAIL } health;
-
-typedef struct doctor {
-    bool json;
-    int n[3]; /* number of findings by health */
-} doctor;
-
-/* Prints a finding on one line: health, the thing that was checked, what was found, and
- * the remedy ("" if none is needed). */
+/* Counts and tells a finding; the format gives what was found. */
 void doctor_say(doctor *d, health how, const char *what, const char *remedy,
                 const char *format, ...) PL_PRINTF(5, 6);
 

@@ -1,6 +1,6 @@
 /* Checks processor, memory, clock, libraries and disk for problems that would make a
  * job slow or its data unsafe, before a job runs into them. */
-#include "cli/doctor.h"
+#include "measure/doctor_internal.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Checks whether there is a GPU, and how much of its memory a worker of the run
  * needs. */
-#include "cli/doctor.h"
+#include "measure/doctor_internal.h"
 
 /* What to do if a worker does not fit. */
 static const char *remedy_of(const pl_run *r)

@@ -1,6 +1,6 @@
 /* Checks keys, ports and addresses of a run, and the connection to a hub on another
  * machine. */
-#include "cli/doctor.h"
+#include "measure/doctor_internal.h"
 #include "serve/serve.h"
 
 #include <sys/stat.h>
