@@ -3,112 +3,6 @@
 #include "cli/cli.h"
 #include "measure/measure.h"
 
-/* How the workers spent their time until `at`: the hub's totals, one object per
- * worker. */
-typedef struct spent {
-    double at;
-    pl_json *status; /* NULL: the hub did not answer */
-} spent;
-
-static spent look_at_workers(pl_run *r)
-{
-    spent s = {.at = pl_now()};
-    /* a failure is no error, because the result is only shown */
-    if (run_hub_status(r, 10000, &s.status) != PL_OK)
-        s.status = NULL;
-    return s;
-}
-
-static const pl_json *workers_of(const spent *s)
-{
-    return pl_json_get(s->status, "workers");
-}
-
-static double sum(const spent *s, const char *key)
-{
-    double total = 0;
-    for (size_t i = 0; i < pl_json_count(workers_of(s)); i++)
-        total += pl_json_get_real(pl_json_at(workers_of(s), i), key);
-    return total;
-}
-
-/* Prints how the workers spent their time. The rest of the time they had no task: they
- * waited for updates of other workers, or at the end for the last task. */
-static void say_spent(const spent *before, const spent *after)
-{
-    char rate[16];
-    double all = (after->at - before->at) * (double)pl_json_count(workers_of(after));
-    double inner = sum(after, "inner_seconds") - sum(before, "inner_seconds");
-    double exposed = sum(after, "overhead_seconds") - sum(before, "overhead_seconds");
-    double waited = sum(after, "waited_seconds") - sum(before, "waited_seconds");
-    if (inner <= 0 || all < inner + exposed)
-        return;
-    say("workers  %.1f %% of their time in inner steps at %s tokens/s each, %.1f %%\n"
-        "         loading and saving, %.1f %% waiting for data, %.1f %% without a task",
-        100 * inner / all,
-        pl_human_count((sum(after, "tokens") - sum(before, "tokens")) / inner, rate),
-        100 * (exposed - waited) / all, 100 * waited / all,
-        100 * (all - inner - exposed) / all);
-}
-
-static const pl_json *find_worker_sums(const spent *s, const char *name)
-{
-    for (size_t i = 0; i < pl_json_count(workers_of(s)); i++) {
-        const pl_json *w = pl_json_at(workers_of(s), i);
-        if (strcmp(pl_json_get_text(w, "worker"), name) == 0)
-            return w;
-    }
-    return NULL; /* the worker came later, so its totals began at 0 */
-}
-
-static pl_json *worker_spent(const spent *before, const pl_json *w, double seconds)
-{
-    pl_json *o = pl_json_object();
-    const pl_json *was = find_worker_sums(before, pl_json_get_text(w, "worker"));
-    double inner =
-        pl_json_get_real(w, "inner_seconds") - pl_json_get_real(was, "inner_seconds");
-    double exposed = pl_json_get_real(w, "overhead_seconds") -
-                     pl_json_get_real(was, "overhead_seconds");
-    double waited =
-        pl_json_get_real(w, "waited_seconds") - pl_json_get_real(was, "waited_seconds");
-    pl_json_set_text(o, "worker", pl_json_get_text(w, "worker"));
-    pl_json_set_int(
-        o, "tasks",
-        (int64_t)(pl_json_get_real(w, "tasks") - pl_json_get_real(was, "tasks")));
-    pl_json_set_int(
-        o, "tokens",
-        (int64_t)(pl_json_get_real(w, "tokens") - pl_json_get_real(was, "tokens")));
-    pl_json_set_real(o, "inner_seconds", inner);
-    pl_json_set_real(o, "load_seconds", exposed - waited);
-    pl_json_set_real(o, "waited_seconds", waited);
-    pl_json_set_real(o, "idle_seconds", seconds - inner - exposed);
-    return o;
-}
-
-/* Writes RUN/workers.json. If nothing was trained since the start, the file of the
- * previous start is kept. */
-static pl_status save_spent(const pl_run *r, const spent *before, const spent *after)
-{
-    char path[PL_PATH_MAX];
-    pl_buf text = {0};
-    double seconds = after->at - before->at;
-    if (!before->status || sum(after, "tasks") <= sum(before, "tasks"))
-        return PL_OK;
-    pl_json *o = pl_json_object(), *workers = pl_json_array();
-    for (size_t i = 0; i < pl_json_count(workers_of(after)); i++)
-        pl_json_push(workers,
-                     worker_spent(before, pl_json_at(workers_of(after), i), seconds));
-    pl_json_set_real(o, "seconds", seconds);
-    pl_json_set(o, "workers", workers);
-    pl_json_write(o, 2, &text);
-    pl_buf_printf(&text, "\n");
-    pl_status status =
-        pl_replace_file(run_file(r, "workers.json", path), text.data, text.len);
-    pl_buf_destroy(&text);
-    pl_json_destroy(&o);
-    return status;
-}
-
 static pl_status train_stages(pl_run *r, train_dial *dial)
 {
     PL_CHECK(run_start(r));
@@ -119,16 +13,12 @@ static pl_status train_stages(pl_run *r, train_dial *dial)
     train_dial_mark(dial, DIAL_BASE);
     PL_CHECK(stage_route(r));
     train_dial_mark(dial, DIAL_ROUTING);
-    spent before = look_at_workers(r), after = {0};
+    worker_times before = worker_times_now(r);
     pl_status status = stage_arms(r);
     train_dial_mark(dial, DIAL_PATHS);
-    if (status == PL_OK) {
-        after = look_at_workers(r);
-        say_spent(&before, &after);
-        status = save_spent(r, &before, &after);
-    }
+    if (status == PL_OK)
+        status = worker_times_report(r, &before);
     pl_json_destroy(&before.status);
-    pl_json_destroy(&after.status);
     PL_CHECK(status);
     return pl_client_put_ref(r->client, "finished", r->cfg.levels);
 }

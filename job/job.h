@@ -24,4 +24,5 @@
 #include "job/process.h"
 #include "job/routing.h"
 #include "job/run.h"
+#include "job/worker_times.h"
 #endif

@@ -1,0 +1,115 @@
+/* Says and saves how the workers spent their time (worker_times.h). */
+#include "job/worker_times.h"
+
+#include <string.h>
+
+worker_times worker_times_now(pl_run *r)
+{
+    worker_times s = {.at = pl_now()};
+    /* a failure is no error, because the result is only shown */
+    if (run_hub_status(r, 10000, &s.status) != PL_OK)
+        s.status = NULL;
+    return s;
+}
+
+static const pl_json *workers_of(const worker_times *s)
+{
+    return pl_json_get(s->status, "workers");
+}
+
+/* The sum over all workers of what each added between the two. */
+static double sum(const worker_times *before, const worker_times *after,
+                  const char *key)
+{
+    double total[2] = {0, 0};
+    const worker_times *const at[2] = {before, after};
+    for (int k = 0; k < 2; k++)
+        for (size_t i = 0; i < pl_json_count(workers_of(at[k])); i++)
+            total[k] += pl_json_get_real(pl_json_at(workers_of(at[k]), i), key);
+    return total[1] - total[0];
+}
+
+/* Prints how the workers spent their time. The rest of the time they had no task: they
+ * waited for updates of other workers, or at the end for the last task. */
+static void say_spent(const worker_times *before, const worker_times *after)
+{
+    char rate[16];
+    double all = (after->at - before->at) * (double)pl_json_count(workers_of(after));
+    double inner = sum(before, after, "inner_seconds");
+    double exposed = sum(before, after, "overhead_seconds");
+    double waited = sum(before, after, "waited_seconds");
+    if (inner <= 0 || all < inner + exposed)
+        return;
+    say("workers  %.1f %% of their time in inner steps at %s tokens/s each, %.1f %%\n"
+        "         loading and saving, %.1f %% waiting for data, %.1f %% without a task",
+        100 * inner / all, pl_human_count(sum(before, after, "tokens") / inner, rate),
+        100 * (exposed - waited) / all, 100 * waited / all,
+        100 * (all - inner - exposed) / all);
+}
+
+static const pl_json *find_worker_sums(const worker_times *s, const char *name)
+{
+    for (size_t i = 0; i < pl_json_count(workers_of(s)); i++) {
+        const pl_json *w = pl_json_at(workers_of(s), i);
+        if (strcmp(pl_json_get_text(w, "worker"), name) == 0)
+            return w;
+    }
+    return NULL; /* the worker came later, so its totals began at 0 */
+}
+
+static double since(const pl_json *was, const pl_json *now, const char *key)
+{
+    return pl_json_get_real(now, key) - pl_json_get_real(was, key);
+}
+
+static pl_json *worker_spent(const worker_times *before, const pl_json *w,
+                             double seconds)
+{
+    pl_json *o = pl_json_object();
+    const pl_json *was = find_worker_sums(before, pl_json_get_text(w, "worker"));
+    double inner = since(was, w, "inner_seconds");
+    double exposed = since(was, w, "overhead_seconds");
+    double waited = since(was, w, "waited_seconds");
+    pl_json_set_text(o, "worker", pl_json_get_text(w, "worker"));
+    pl_json_set_int(o, "tasks", (int64_t)since(was, w, "tasks"));
+    pl_json_set_int(o, "tokens", (int64_t)since(was, w, "tokens"));
+    pl_json_set_real(o, "inner_seconds", inner);
+    pl_json_set_real(o, "load_seconds", exposed - waited);
+    pl_json_set_real(o, "waited_seconds", waited);
+    pl_json_set_real(o, "idle_seconds", seconds - inner - exposed);
+    return o;
+}
+
+/* Writes RUN/workers.json. If nothing was trained since the start, the file of the
+ * previous start is kept. */
+static pl_status save_spent(const pl_run *r, const worker_times *before,
+                            const worker_times *after)
+{
+    char path[PL_PATH_MAX];
+    pl_buf text = {0};
+    double seconds = after->at - before->at;
+    if (!before->status || sum(before, after, "tasks") <= 0)
+        return PL_OK;
+    pl_json *o = pl_json_object(), *workers = pl_json_array();
+    for (size_t i = 0; i < pl_json_count(workers_of(after)); i++)
+        pl_json_push(workers,
+                     worker_spent(before, pl_json_at(workers_of(after), i), seconds));
+    pl_json_set_real(o, "seconds", seconds);
+    pl_json_set(o, "workers", workers);
+    pl_json_write(o, 2, &text);
+    pl_buf_printf(&text, "\n");
+    pl_status status =
+        pl_replace_file(run_file(r, "workers.json", path), text.data, text.len);
+    pl_buf_destroy(&text);
+    pl_json_destroy(&o);
+    return status;
+}
+
+pl_status worker_times_report(pl_run *r, const worker_times *before)
+{
+    worker_times after = worker_times_now(r);
+    say_spent(before, &after);
+    pl_status status = save_spent(r, before, &after);
+    pl_json_destroy(&after.status);
+    return status;
+}
