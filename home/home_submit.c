@@ -591,22 +591,27 @@ static pl_status end_phase(home *h, const home_lease *under, const pl_path_state
     return PL_OK;
 }
 
+static pl_path_state path_state_of(const pl_msg_submit_path *said)
+{
+    pl_path_state state = {.phase = said->phase,
+                           .samples = said->samples,
+                           .n_tokens = said->tokens,
+                           .loss = said->loss,
+                           .seconds = said->seconds,
+                           .moments = said->blob,
+                           .gradient = said->gradient,
+                           .held = said->held,
+                           .held_phase = said->phase - 1};
+    pl_copy_text(state.name, sizeof state.name, said->name);
+    return state;
+}
+
 pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
 {
-    pl_path_state state;
     pl_msg_submit_path said;
     home_lease under;
     PL_CHECK(PL_HEAR(m, submit_path, &said));
-    state = (pl_path_state){.phase = said.phase,
-                            .samples = said.samples,
-                            .n_tokens = said.tokens,
-                            .loss = said.loss,
-                            .seconds = said.seconds,
-                            .moments = said.blob,
-                            .gradient = said.gradient,
-                            .held = said.held,
-                            .held_phase = said.phase - 1};
-    pl_copy_text(state.name, sizeof state.name, said.name);
+    pl_path_state state = path_state_of(&said);
     PL_CHECK(home_open_lease(h, peer, said.lease, &under));
     home_arm *arm = under.arm;
     int index = under.index;
