@@ -172,6 +172,40 @@ done:
     return status;
 }
 
+/* Gives a baseline as many steps, as large a batch or as many replicas as all paths of
+ * the mixture have together (`trainings` paths and replicas). */
+static pl_status fit_baseline(const pl_run *r, int trainings, pl_arm *out)
+{
+    const config *c = &r->cfg;
+    if (strcmp(out->name, "dense-eq") == 0)
+        out->inner.phases = (int)run_path_phases(r);
+    if (strcmp(out->name, "dense-batch") == 0) {
+        /* This baseline stands for machines that exchange gradients at every step: it
+         * takes as many steps as one path, and its batch is as large as those of all
+         * paths together. */
+        out->inner.batch *= trainings;
+        out->inner.lr = c->batch_lr > 0 ? c->batch_lr : c->lr * sqrt(trainings);
+    }
+    if (strcmp(out->name, "diloco") == 0) {
+        PL_CHECK(config_outer(c, &out->outer));
+        make_diloco(out);
+        out->spec.replicas = trainings;
+    }
+    return PL_OK;
+}
+
+/* A dense arm merges nothing, so the length of its tasks only limits what is lost when
+ * a worker dies. Up to four phases form one task; the number must divide the number of
+ * phases. */
+static void lengthen_tasks(pl_inner *in)
+{
+    int factor = 4;
+    while (in->phases % factor != 0)
+        factor--;
+    in->tau *= factor;
+    in->phases /= factor;
+}
+
 pl_status run_arm(const pl_run *r, const char *name, pl_arm *out)
 {
     const config *c = &r->cfg;
@@ -181,7 +215,6 @@ pl_status run_arm(const pl_run *r, const char *name, pl_arm *out)
     int n_chapters = 0;
     int64_t begin = 0, end = c->phases;
     bool more = false;
-    bool is_diloco = strcmp(name, "diloco") == 0;
     memset(out, 0, sizeof *out);
     pl_copy_text(out->name, sizeof out->name, name);
     PL_CHECK(config_shape(c, &out->shape));
@@ -201,20 +234,7 @@ pl_status run_arm(const pl_run *r, const char *name, pl_arm *out)
         out->spec = chapters[chapter].spec;
         PL_CHECK(freeze_arm(c, chapter, out));
     }
-    if (strcmp(name, "dense-eq") == 0)
-        out->inner.phases = (int)run_path_phases(r);
-    if (strcmp(name, "dense-batch") == 0) {
-        /* This baseline stands for machines that exchange gradients at every step: it
-         * takes as many steps as one path, and its batch is as large as those of all
-         * paths together. */
-        out->inner.batch *= trainings;
-        out->inner.lr = c->batch_lr > 0 ? c->batch_lr : c->lr * sqrt(trainings);
-    }
-    if (is_diloco) {
-        PL_CHECK(config_outer(c, &out->outer));
-        make_diloco(out);
-        out->spec.replicas = trainings;
-    }
+    PL_CHECK(fit_baseline(r, trainings, out));
     /* the outer schedule counts rounds of a module */
     out->outer.schedule.phases = out->inner.phases;
     if (is_base) {
@@ -234,17 +254,8 @@ pl_status run_arm(const pl_run *r, const char *name, pl_arm *out)
         out->inner.tau /= fragments;
         out->inner.phases *= fragments;
     }
-    if (!is_mix && !is_diloco && out->spec.replicas == 1) {
-        /* A dense arm merges nothing, so the length of its tasks only limits what is
-         * lost when a worker dies. Up to four phases form one task; the number must
-         * divide the number of phases. */
-        pl_inner *in = &out->inner;
-        int factor = 4;
-        while (in->phases % factor != 0)
-            factor--;
-        in->tau *= factor;
-        in->phases /= factor;
-    }
+    if (!is_mix && strcmp(name, "diloco") != 0 && out->spec.replicas == 1)
+        lengthen_tasks(&out->inner);
     out->n_shards = is_mix ? pl_topology_spec_n_paths(&out->spec) : 1;
     out->shards = pl_alloc((size_t)out->n_shards * sizeof *out->shards);
     out->weights = pl_alloc((size_t)out->n_shards * sizeof *out->weights);

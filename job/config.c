@@ -418,6 +418,18 @@ static pl_status add_chapter(split_list *splits, int64_t begin, config_chapter *
     return split_spec(splits->levels[splits->used++], &chapter->spec);
 }
 
+/* The phases before which documents are dealt to paths anew. */
+static pl_status read_em(const config *c, int64_t em[CONFIG_LIST_MAX], int *n)
+{
+    if (read_phases(c->em, true, c->phases - 1, em, NULL, n))
+        return PL_OK;
+    return pl_fail(
+        PL_ERR_CONFIG,
+        "router.em `%s`: give at most %d rising numbers of phases, each below "
+        "train.phases %lld",
+        c->em, (int)CONFIG_LIST_MAX, (long long)c->phases);
+}
+
 pl_status config_chapters(const config *c, config_chapter out[CONFIG_CHAPTERS_MAX],
                           int *n)
 {
@@ -428,12 +440,7 @@ pl_status config_chapters(const config *c, config_chapter out[CONFIG_CHAPTERS_MA
     PL_CHECK(read_more(c, more, &n_more));
     PL_CHECK(read_splits(c, &splits));
     PL_CHECK(config_freeze_phases(c, freezes, &n_freezes));
-    if (!read_phases(c->em, true, c->phases - 1, em, NULL, &n_em))
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "router.em `%s`: give at most %d rising numbers of phases, each below "
-            "train.phases %lld",
-            c->em, (int)CONFIG_LIST_MAX, (long long)c->phases);
+    PL_CHECK(read_em(c, em, &n_em));
     memset(out, 0, sizeof *out);
     pl_status status = config_spec(c, &out->spec);
     if (status != PL_OK)
@@ -514,6 +521,31 @@ static pl_status check_freeze(const config *c, const pl_outer *outer, int n_chap
     return PL_OK;
 }
 
+/* Checks train.holdout. `splits`: modules are split; `grows`: they are split before
+ * train.phases are over. */
+static pl_status check_holdout(const config *c, const pl_outer *outer, bool splits,
+                               bool grows)
+{
+    if (splits && !grows && c->holdout > 0)
+        return pl_fail(PL_ERR_CONFIG,
+                       "a run with train.holdout=%g cannot be split (topology.split), "
+                       "because a split deals only documents that train; lengthen it "
+                       "without topology.split, or begin a new run with "
+                       "train.holdout=0",
+                       c->holdout);
+    if (splits && c->holdout > 0)
+        return pl_fail(PL_ERR_CONFIG,
+                       "train.holdout cannot be used with topology.split, which deals "
+                       "only documents that are trained on; set train.holdout=0");
+    if (c->holdout > 0 && pl_traits(outer->method.method)->arrives)
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "train.holdout cannot be used with outer.method=%s, whose versions "
+            "belong to no phase; set train.holdout=0",
+            c->method);
+    return PL_OK;
+}
+
 /* Checks that the chapters fit the outer method, the schedules and the other keys. All
  * chapters except those of train.more share one schedule. */
 static pl_status check_chapters(const config *c, const pl_outer *outer, int n_paths)
@@ -558,23 +590,7 @@ static pl_status check_chapters(const config *c, const pl_outer *outer, int n_pa
                        "(train.decay); change documents or modules earlier",
                        key, (long long)chapters[last].begin, left, (long long)c->phases,
                        (double)c->phases * c->decay_share);
-    if (splits && !grows && c->holdout > 0)
-        return pl_fail(PL_ERR_CONFIG,
-                       "a run with train.holdout=%g cannot be split (topology.split), "
-                       "because a split deals only documents that train; lengthen it "
-                       "without topology.split, or begin a new run with "
-                       "train.holdout=0",
-                       c->holdout);
-    if (splits && c->holdout > 0)
-        return pl_fail(PL_ERR_CONFIG,
-                       "train.holdout cannot be used with topology.split, which deals "
-                       "only documents that are trained on; set train.holdout=0");
-    if (c->holdout > 0 && pl_traits(outer->method.method)->arrives)
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "train.holdout cannot be used with outer.method=%s, whose versions "
-            "belong to no phase; set train.holdout=0",
-            c->method);
+    PL_CHECK(check_holdout(c, outer, splits, grows));
     if (splits && c->overlap > 1)
         return pl_fail(
             PL_ERR_CONFIG,
@@ -589,14 +605,8 @@ static pl_status check_chapters(const config *c, const pl_outer *outer, int n_pa
     return PL_OK;
 }
 
-pl_status config_check(const config *c)
+static pl_status check_baselines(const config *c)
 {
-    pl_shape shape;
-    config_chapter chapters[CONFIG_CHAPTERS_MAX];
-    pl_topology *topology = NULL;
-    pl_outer outer;
-    PL_CHECK(check_listener(c, "net.hub", c->hub_bind));
-    PL_CHECK(check_listener(c, "net.home", c->home_bind));
     char copy[PL_KEY_TEXT_MAX], *rest = NULL;
     pl_copy_text(copy, sizeof copy, c->baselines);
     for (char *word = strtok_r(copy, ", ", &rest); word;
@@ -607,6 +617,18 @@ pl_status config_check(const config *c)
                            "diloco, dense-eq, dense-batch and none",
                            word);
     }
+    return PL_OK;
+}
+
+pl_status config_check(const config *c)
+{
+    pl_shape shape;
+    config_chapter chapters[CONFIG_CHAPTERS_MAX];
+    pl_topology *topology = NULL;
+    pl_outer outer;
+    PL_CHECK(check_listener(c, "net.hub", c->hub_bind));
+    PL_CHECK(check_listener(c, "net.home", c->home_bind));
+    PL_CHECK(check_baselines(c));
     if (c->base_steps == 0 && !c->import[0])
         return pl_fail(PL_ERR_CONFIG,
                        "train.base_steps is 0, so the paths would start from random "
