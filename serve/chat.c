@@ -22,6 +22,7 @@ typedef struct chat_prompt {
 
 typedef struct chat_request {
     const pl_chat_template *chat;
+    pl_completion *completion; /* gets the values of the keys */
     chat_message *messages;
     int n;
     bool scores;
@@ -142,8 +143,7 @@ void pl_chat_of_model(const char *folder, char out[PL_CHAT_NAME_MAX])
         pl_read_file(path, &text) == PL_OK) {
         name_jinja(pl_buf_text(&text), out);
     } else if (pl_path_exists(pl_join(path, folder, "tokenizer_config.json")) &&
-               pl_read_file(path, &text) == PL_OK &&
-               pl_json_parse(pl_buf_text(&text), text.len, &config) == PL_OK) {
+               pl_json_load(path, &config) == PL_OK) {
         const pl_json *value = pl_json_get(config, "chat_template");
         const char *jinja = pl_json_text(value, NULL);
         if (jinja)
@@ -232,10 +232,12 @@ static pl_status read_messages(const pl_json *value, chat_request *q)
 /* ---- the request ---- */
 /* Parses a key of a chat request: first the keys that /v1/completions does not have in
  * this form. */
-static pl_status read_chat_key(const char *key, const pl_json *value, chat_request *q,
-                               pl_completion *c)
+static pl_status read_chat_key(void *context, const char *key, const pl_json *value)
 {
     static const char *const others[] = {"prompt", "echo", "best_of", "suffix"};
+    chat_request *q = context;
+    if (pl_completion_is_null(value))
+        return PL_OK;
     if (strcmp(key, "messages") == 0)
         return read_messages(value, q);
     if (strcmp(key, "max_completion_tokens") == 0)
@@ -254,7 +256,7 @@ static pl_status read_chat_key(const char *key, const pl_json *value, chat_reque
                    : pl_fail(PL_ERR_USAGE,
                              "`top_logprobs` must be a whole number from 0 to %d",
                              (int)PL_TOP_MAX);
-    return pl_completion_read_key(key, value, c);
+    return pl_completion_read_key(key, value, q->completion);
 }
 
 static pl_status add_stops(const pl_chat_template *chat, pl_completion *c)
@@ -304,18 +306,12 @@ static pl_status set_prompt(const chat_prompt *p, const pl_tokenizer *tokenizer,
     return status;
 }
 
-static pl_status read_chat(const pl_json *json, chat_request *q,
-                           const pl_tokenizer *tokenizer, pl_completion *c)
+static pl_status read_chat(const char *body, size_t len, chat_request *q,
+                           const pl_tokenizer *tokenizer)
 {
     chat_prompt prompt = {.text = {0}};
-    if (!pl_json_is_object(json))
-        return pl_fail(PL_ERR_USAGE, "the body must be a JSON object");
-    for (const char *key = pl_json_next_key(json, NULL); key;
-         key = pl_json_next_key(json, key)) {
-        const pl_json *value = pl_json_get(json, key);
-        if (!pl_completion_is_null(value))
-            PL_CHECK(read_chat_key(key, value, q, c));
-    }
+    pl_completion *c = q->completion;
+    PL_CHECK(pl_completion_each_key(body, len, read_chat_key, q));
     if (q->n == 0)
         return pl_fail(PL_ERR_USAGE, "`messages` must be given");
     if (q->n_top > 0 && !q->scores)
@@ -333,18 +329,13 @@ static pl_status read_chat(const pl_json *json, chat_request *q,
 pl_status pl_chat_parse(const pl_chat_template *chat, const pl_tokenizer *tokenizer,
                         const char *body, size_t len, pl_completion *out)
 {
-    chat_request q = {.chat = chat};
-    pl_json *json = NULL;
+    chat_request q = {.chat = chat, .completion = out};
     pl_completion_defaults(out);
     out->chat = true;
     out->options.max_tokens = PL_TOKENS_MAX; /* the context's end comes first */
-    pl_status status = pl_json_parse(body, len, &json);
-    if (status != PL_OK)
-        return pl_fail(PL_ERR_USAGE, "the body is no JSON: %s", pl_last_error());
-    status = read_chat(json, &q, tokenizer, out);
+    pl_status status = read_chat(body, len, &q, tokenizer);
     for (int i = 0; i < q.n; i++)
         pl_buf_destroy(&q.messages[i].text);
     pl_free(q.messages);
-    pl_json_destroy(&json);
     return status;
 }

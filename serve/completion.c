@@ -317,17 +317,26 @@ pl_status pl_completion_check(pl_completion *c)
     return PL_OK;
 }
 
-static pl_status read_object(const pl_json *json, pl_completion *c)
+pl_status pl_completion_each_key(const char *body, size_t len,
+                                 pl_completion_key_fn read, void *context)
 {
+    pl_json *json = NULL;
+    pl_status status = pl_json_parse(body, len, &json);
+    if (status != PL_OK)
+        return pl_fail(PL_ERR_USAGE, "the body is no JSON: %s", pl_last_error());
     if (!pl_json_is_object(json))
-        return pl_fail(PL_ERR_USAGE, "the body must be a JSON object");
-    for (const char *key = pl_json_next_key(json, NULL); key;
-         key = pl_json_next_key(json, key)) {
-        const pl_json *value = pl_json_get(json, key);
-        if (!pl_completion_is_null(value))
-            PL_CHECK(pl_completion_read_key(key, value, c));
-    }
-    return pl_completion_check(c);
+        status = pl_fail(PL_ERR_USAGE, "the body must be a JSON object");
+    for (const char *key = NULL;
+         status == PL_OK && (key = pl_json_next_key(json, key));)
+        status = read(context, key, pl_json_get(json, key));
+    pl_json_destroy(&json);
+    return status;
+}
+
+static pl_status read_key(void *context, const char *key, const pl_json *value)
+{
+    return pl_completion_is_null(value) ? PL_OK
+                                        : pl_completion_read_key(key, value, context);
 }
 
 void pl_completion_defaults(pl_completion *out)
@@ -337,14 +346,9 @@ void pl_completion_defaults(pl_completion *out)
 
 pl_status pl_completion_parse(const char *body, size_t len, pl_completion *out)
 {
-    pl_json *json = NULL;
     *out = defaults;
-    pl_status status = pl_json_parse(body, len, &json);
-    if (status != PL_OK)
-        return pl_fail(PL_ERR_USAGE, "the body is no JSON: %s", pl_last_error());
-    status = read_object(json, out);
-    pl_json_destroy(&json);
-    return status;
+    PL_CHECK(pl_completion_each_key(body, len, read_key, out));
+    return pl_completion_check(out);
 }
 
 void pl_completion_clear(pl_completion *c)

@@ -14,15 +14,21 @@ static pl_status read_format(const pl_json *value, bool *base64)
     return pl_fail(PL_ERR_USAGE, "`encoding_format` must be \"float\" or \"base64\"");
 }
 
-static pl_status read_embedding_key(const char *key, const pl_json *value,
-                                    pl_completion *c, bool *base64)
+typedef struct embedding_request {
+    pl_completion *completion;
+    bool *base64;
+} embedding_request;
+
+static pl_status read_embedding_key(void *context, const char *key,
+                                    const pl_json *value)
 {
+    const embedding_request *q = context;
     if (strcmp(key, "input") == 0)
-        return pl_completion_read_prompts(value, key, c);
+        return pl_completion_read_prompts(value, key, q->completion);
     if (strcmp(key, "model") == 0)
-        return pl_completion_read_model(value, c);
+        return pl_completion_read_model(value, q->completion);
     if (strcmp(key, "encoding_format") == 0)
-        return read_format(value, base64);
+        return read_format(value, q->base64);
     if (strcmp(key, "user") == 0)
         return PL_OK;
     if (strcmp(key, "dimensions") == 0)
@@ -31,29 +37,14 @@ static pl_status read_embedding_key(const char *key, const pl_json *value,
     return pl_fail(PL_ERR_USAGE, "unknown key `%.60s`", key);
 }
 
-static pl_status read_embedding_object(const pl_json *json, pl_completion *c,
-                                       bool *base64)
-{
-    if (!pl_json_is_object(json))
-        return pl_fail(PL_ERR_USAGE, "the body must be a JSON object");
-    for (const char *key = pl_json_next_key(json, NULL); key;
-         key = pl_json_next_key(json, key))
-        PL_CHECK(read_embedding_key(key, pl_json_get(json, key), c, base64));
-    return c->prompts ? PL_OK : pl_fail(PL_ERR_USAGE, "`input` must be given");
-}
-
 pl_status embedding_parse(const char *body, size_t len, pl_completion *out,
                           bool *base64)
 {
-    pl_json *json = NULL;
+    embedding_request q = {out, base64};
     *base64 = false;
     pl_completion_defaults(out);
-    pl_status status = pl_json_parse(body, len, &json);
-    if (status != PL_OK)
-        return pl_fail(PL_ERR_USAGE, "the body is no JSON: %s", pl_last_error());
-    status = read_embedding_object(json, out, base64);
-    pl_json_destroy(&json);
-    return status;
+    PL_CHECK(pl_completion_each_key(body, len, read_embedding_key, &q));
+    return out->prompts ? PL_OK : pl_fail(PL_ERR_USAGE, "`input` must be given");
 }
 
 /* ---- answers ---- */

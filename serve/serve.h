@@ -239,9 +239,15 @@ struct pl_completion {
 PL_MUST_CHECK pl_status pl_completion_parse(const char *body, size_t len,
                                             pl_completion *out);
 void pl_completion_clear(pl_completion *completion);
-/* For requests that have further keys. The first function reads one key of a
+/* For requests that have further keys. The first function parses a body, which must be
+ * a JSON object, and calls `read` for each of its keys; the second reads one key of a
  * completion; the next tells whether a value is null, so that the key counts as
  * missing; the last one checks keys that are valid alone but not together. */
+typedef pl_status (*pl_completion_key_fn)(void *context, const char *key,
+                                          const pl_json *value);
+PL_MUST_CHECK pl_status pl_completion_each_key(const char *body, size_t len,
+                                               pl_completion_key_fn read,
+                                               void *context);
 PL_MUST_CHECK pl_status pl_completion_read_key(const char *name, const pl_json *value,
                                                pl_completion *c);
 bool pl_completion_is_null(const pl_json *value);
