@@ -29,12 +29,8 @@ typedef struct doctor_request {
 } doctor_request;
 
 static const cli_option options[] = {
-    CLI_OPTION("run", CLI_TEXT, doctor_request, ask.run, "RUN",
-               "folder of the run (pathloom-run)"),
-    CLI_OPTION("hub", CLI_TEXT, doctor_request, ask.hub, "ADDRESS",
-               "check the connection to this hub instead; needs --key"),
-    CLI_OPTION("key", CLI_TEXT, doctor_request, ask.key, "FILE",
-               "file of the key to connect with"),
+    CLI_JOB(doctor_request, ask,
+            "check the connection to this hub instead; needs --key"),
     CLI_JSON(doctor_request, json),
 };
 

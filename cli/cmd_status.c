@@ -91,12 +91,8 @@ typedef struct status_request {
 } status_request;
 
 static const cli_option options[] = {
-    CLI_OPTION("run", CLI_TEXT, status_request, ask.run, "RUN",
-               "folder of the run (pathloom-run)"),
-    CLI_OPTION("hub", CLI_TEXT, status_request, ask.hub, "ADDRESS",
-               "address of the hub of a job on another machine; needs --key"),
-    CLI_OPTION("key", CLI_TEXT, status_request, ask.key, "FILE",
-               "file of the key to connect with"),
+    CLI_JOB(status_request, ask,
+            "address of the hub of a job on another machine; needs --key"),
     CLI_JSON(status_request, json),
 };
 

@@ -265,12 +265,8 @@ typedef struct top_request {
 } top_request;
 
 static const cli_option options[] = {
-    CLI_OPTION("run", CLI_TEXT, top_request, ask.run, "RUN",
-               "folder of the run (pathloom-run)"),
-    CLI_OPTION("hub", CLI_TEXT, top_request, ask.hub, "ADDRESS",
-               "address of the hub of a job on another machine; needs --key"),
-    CLI_OPTION("key", CLI_TEXT, top_request, ask.key, "FILE",
-               "file of the key to connect with"),
+    CLI_JOB(top_request, ask,
+            "address of the hub of a job on another machine; needs --key"),
 };
 
 static int run_top(int argc, char **argv)

@@ -68,6 +68,13 @@ typedef struct cli_option {
     CLI_OPTION("select", CLI_TEXT, type, field, "VERSION",                             \
                "head: each path's newest version; best: the version that is best on "  \
                "its held-out documents, see train.holdout (head)")
+/* Options that reach a job: run_request `field`. */
+#define CLI_JOB(type, field, hub_help)                                                 \
+    CLI_OPTION("run", CLI_TEXT, type, field.run, "RUN",                                \
+               "folder of the run (pathloom-run)"),                                    \
+        CLI_OPTION("hub", CLI_TEXT, type, field.hub, "ADDRESS", hub_help),             \
+        CLI_OPTION("key", CLI_TEXT, type, field.key, "FILE",                           \
+                   "file of the key to connect with")
 #define CLI_SETTINGS(type, field, text)                                                \
     CLI_OPTION("set", CLI_SET, type, field, "KEY=VALUE", text)
 
