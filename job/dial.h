@@ -1,9 +1,9 @@
 /* The dial of `pathloom train`: chooses the keys of a run from a given time or number
  * of tokens.
  *
- * The choice is a pure function of the facts below; measure/train_dial.c measures them. It
- * predicts the held-out bits per byte of every candidate and takes the candidate with
- * the least:
+ * The choice is a pure function of the facts below; measure/train_dial.c measures them.
+ * It predicts the held-out bits per byte of every candidate and takes the candidate
+ * with the least:
  *
  *   dense(N, D)   = E + A / N^a + B / D^b         bits per byte of one model
  *   mixture of P  = dense + GAIN log2(P) (EVEN - log2(D / N))
