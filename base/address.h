@@ -21,8 +21,8 @@ typedef struct pl_address {
     char endpoint[PL_ADDRESS_MAX]; /* address text for ZeroMQ, without the key */
     char host[PL_ADDRESS_MAX];     /* "" for an ipc address */
     int port;                      /* 0 stands for * */
-    bool is_local;                 /* whether only this machine can reach it */
-    bool is_anywhere;              /* whether it means all interfaces */
+    bool is_local;                 /* whether only this machine can reach the address */
+    bool is_anywhere;              /* whether the host stands for all interfaces */
     bool has_key;
     pl_pubkey key;
 } pl_address;
@@ -42,9 +42,9 @@ void pl_address_format(const pl_address *address, const char *host,
  * for a socket or if the file system cannot hold one. */
 void pl_address_in_folder(const char *folder, const char *name,
                           char out[PL_ADDRESS_MAX]);
-/* Writes such an address in the folder of another ipc address. Writes
- * PL_ADDRESS_PRIVATE if `address` is not an ipc address or if this user may not write
- * to the folder. */
+/* Writes the address of the socket NAME.sock in the folder of the ipc address
+ * `address`. Writes PL_ADDRESS_PRIVATE if `address` is of another kind or if this user
+ * may not write to the folder. */
 void pl_address_beside(const char *address, const char *name, char out[PL_ADDRESS_MAX]);
 
 /* Writes this machine's first address that is not loopback, or "127.0.0.1" if there is

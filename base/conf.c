@@ -34,8 +34,8 @@ static bool is_section(const pl_table *table, const char *name)
     return false;
 }
 
-/* Finds the nearest key. For "phases" it is train.phases: people forget the section
- * more often than they misspell. */
+/* Finds the nearest key. For "phases" the nearest key is train.phases, because users
+ * forget the section more often than they misspell. */
 const char *pl_conf_nearest(const pl_table *table, const char *name)
 {
     for (size_t i = 0; i < table->n_keys; i++) {

@@ -50,13 +50,13 @@ PL_MUST_CHECK pl_status pl_conf_set_pair(const pl_table *table, void *target,
                                          const char *key_equals_value,
                                          const char *where);
 
-/* Reads a YAML file. Nested mappings are dotted keys. Errors name the file and the
- * line. */
+/* Reads a YAML file. A key inside a mapping becomes a dotted key ("train.tau"). Errors
+ * name the file and the line. */
 PL_MUST_CHECK pl_status pl_conf_load(const pl_table *table, void *target,
                                      const char *path);
 
-/* The first writes commented YAML with the current values, the second the reference
- * page in Markdown. */
+/* pl_conf_write_yaml writes commented YAML with the current values,
+ * pl_conf_write_reference the reference page in Markdown. */
 void pl_conf_write_yaml(const pl_table *table, const void *target, pl_buf *out);
 void pl_conf_write_reference(const pl_table *table, pl_buf *out);
 

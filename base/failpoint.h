@@ -13,10 +13,10 @@
  * point acts in one process only: the first one leaves a file with the point's name in
  * FOLDER, which also shows a test that the point was reached.
  *
- * They are part of every build, so that tests kill the same program that is shipped. A
- * process without the variable pays one relaxed load and one branch per point, next to
- * a system call. Fail points are no security risk: a user who can set a process's
- * environment can end the process anyway. */
+ * Fail points are part of every build, so that tests kill the same program that is
+ * shipped. A process without the variable pays one relaxed load and one branch per
+ * point, next to a system call. Fail points are no security risk: a user who can set a
+ * process's environment can end the process anyway. */
 #ifndef PL_BASE_FAILPOINT_H
 #define PL_BASE_FAILPOINT_H
 #include "base/status.h"

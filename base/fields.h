@@ -58,8 +58,9 @@ typedef enum pl_field_kind {
 typedef enum pl_field_rule {
     PL_RULE_NEEDED,  /* reading fails if the field is missing */
     PL_RULE_NONZERO, /* a zero is not written, and a missing field is read as zero */
-    /* as above, but the field is written if the member at `other` is not zero. If that
-     * member is a bool, reading sets it to whether the field exists. */
+    /* the field is written if the member at `other` (the gate) is not zero; a missing
+     * field is read as zero. If the gate is a bool, reading sets it to whether the
+     * field exists. */
     PL_RULE_GATED
 } pl_field_rule;
 
@@ -70,8 +71,8 @@ typedef struct pl_field {
     /* offset and size of the member; for a list the size of one item */
     uint32_t offset, size;
     uint32_t width;             /* size of one element if the member is an array */
-    uint32_t other, other_size; /* offset and size of the gate or the count */
-    /* for a list: one of the two is set */
+    uint32_t other, other_size; /* offset and size of the gate, or of a list's count */
+    /* for a list of nested records: their table, or a function that returns it */
     const struct pl_field *nested, *(*nested_of)(void);
 } pl_field;
 

@@ -2,9 +2,9 @@
  *
  * How a file is replaced durably (pl_replace_file): the bytes go to a temporary file
  * and are synced before it is renamed, so that a crash leaves either the whole old file
- * or the whole new one. Then the folder is synced, because it contains the new name. An
- * error of close counts as a failure: network file systems report a full disk only
- * then. */
+ * or the whole new one. After the rename the folder is synced, because it contains the
+ * new name. An error of close counts as a failure: network file systems report a full
+ * disk only then. */
 #include "base/fs.h"
 #include "base/failpoint.h"
 #include "base/text.h"
@@ -22,8 +22,8 @@
 
 enum { READ_STEP = 1 << 16, WRITE_STEP = 1 << 30, TREE_DEPTH_MAX = 64 };
 
-/* Turns errno into a status and a sentence; nothing else does. `verb` completes "cannot
- * ... path". */
+/* The only function here that turns errno into a status and a sentence. `verb`
+ * completes "cannot ... path". */
 static pl_status file_failed(const char *verb, const char *path)
 {
     int cause = errno;
@@ -84,13 +84,13 @@ pl_status pl_sync_parent(const char *path)
     return pl_sync_folder(pl_path_above(folder, path));
 }
 
-/* Another process may make the same folder at the same time. It only matters that the
- * folder exists afterwards. */
+/* Another process may make the same folder at the same time. The call succeeds as long
+ * as the folder exists afterwards. */
 static pl_status make_folder(const char *path)
 {
     if (mkdir(path, 0777) == 0)
         return pl_sync_parent(path);
-    int cause = errno; /* keeps errno, which the next call overwrites */
+    int cause = errno; /* the next call may overwrite errno */
     if (pl_path_is_folder(path))
         return PL_OK;
     errno = cause;

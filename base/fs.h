@@ -38,8 +38,8 @@ void pl_unmap_file(pl_mapping *mapping);
  * short. ERR_NOSPACE: the disk has no room for it. Unmap with pl_unmap_scratch. */
 PL_MUST_CHECK pl_status pl_map_scratch(const char *folder, size_t bytes, void **out);
 void pl_unmap_scratch(void *memory, size_t bytes); /* accepts NULL */
-/* Releases the pages of the mapping from this process's memory. They are read again at
- * the next access. */
+/* Releases the pages of the mapping from this process's memory. The next access reads
+ * released pages again. */
 void pl_rest_file(const pl_mapping *mapping);
 
 /* Locks a folder with flock on the folder itself, so that deleting a lock file cannot

@@ -31,8 +31,8 @@
  * Invariants
  *   - A snapshot never changes once it is in place. Only the gate's thread makes them;
  *     other threads read the newest one without a lock. Old ones are not freed before
- *     pl_gate_close, because another thread may still read them. There is one per
- *     change of the file.
+ *     pl_gate_close, because another thread may still read them. Each change of the
+ *     file makes one snapshot.
  *   - process_gate is set after the self-test has passed, and cleared before anything
  *     is freed. The caller closes all sockets before pl_gate_close.
  *   - The self-test connects with a random key and expects to be refused. Otherwise a
@@ -58,7 +58,7 @@
 
 enum {
     LOOK_MS = 500,       /* milliseconds between two checks of the file */
-    SELF_TEST_MS = 5000, /* enough on a machine under load */
+    SELF_TEST_MS = 5000, /* time limit in milliseconds, enough under load */
     REFUSED_MS = 1000,   /* milliseconds between two reports about the same key */
     REFUSED_KEPT = 32,
     /* milliseconds between two reports about a list that cannot be read */
@@ -386,9 +386,9 @@ static void answer_requests(gate *g)
         pl_pubkey key;
         memcpy(key.bytes, q.key, PL_PUBKEY_BYTES);
         const pl_key_entry *e = judge_handshake(g, &q, &key);
-        /* This must be read before the answer is sent. The answer may end the
-         * self-test; then the gate is put in place, and the refusal of the self-test's
-         * random key would be reported as a real one. */
+        /* process_gate must be read before the answer is sent. The answer may end the
+         * self-test, which then puts the gate in place, and the refusal of its random
+         * key would be reported as a real one. */
         bool is_in_place = atomic_load(&process_gate) == g;
         pl_pubkey_format(&key, user);
         give_answer(g, &q, e != NULL, e ? user : "");

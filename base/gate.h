@@ -37,20 +37,20 @@ typedef struct pl_gate_options {
     unsigned (*cost)(uint16_t type);
     /* Called from several threads, at most once per second for each key. */
     void (*on_refused)(const pl_refusal *refusal);
-    /* Gets a sentence about a list that cannot be read or that has bad lines. Called
+    /* Called with a sentence about a list that cannot be read or that has bad lines,
      * from the gate's thread and from pl_gate_open. */
     void (*on_list)(const char *trouble);
 } pl_gate_options;
 
-/* Call it before any socket is bound. It tests that a key which is not in the list is
- * refused. ERR_INTERNAL: that key was let in, so nothing would be safe. ERR_CONFIG: the
- * list cannot be read. ERR_BUSY: this process already has a gate. */
+/* Call pl_gate_open before any socket is bound. It tests that a key which is not in the
+ * list is refused. ERR_INTERNAL: the unknown key was let in, so nothing would be safe.
+ * ERR_CONFIG: the list cannot be read. ERR_BUSY: this process already has a gate. */
 PL_MUST_CHECK pl_status pl_gate_open(const pl_gate_options *options);
 bool pl_gate_is_open(void);
 /* Call it after all sockets are closed; pl_wire_shutdown also calls it. */
 void pl_gate_close(void);
 
-/* Lets a key connect that is not in the list. This takes effect soon, but not at
+/* Lets a key connect that is not in the list. The key can connect soon, but not at
  * once. */
 void pl_gate_admit(const pl_pubkey *key, pl_key_role role);
 

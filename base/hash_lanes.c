@@ -45,7 +45,7 @@ INSIDE uint64_t word_at(const uint8_t *at)
 typedef uint64_t four __attribute__((vector_size(32)));
 typedef uint64_t eight __attribute__((vector_size(64)));
 typedef uint64_t eight_bytes
-    /* such a vector may be at any address */
+    /* a vector of this type may lie at any address */
     __attribute__((vector_size(64), aligned(1), may_alias));
 
 /* The words of one block of each lane: m[i] has word i of all of them. */

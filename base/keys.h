@@ -63,8 +63,8 @@ PL_MUST_CHECK pl_status pl_keypair_save(const char *path, const pl_keypair *pair
 /* ERR_NOPERM if users other than the owner may read the file; ERR_NOT_FOUND. */
 PL_MUST_CHECK pl_status pl_keypair_load(const char *path, pl_keypair *out);
 
-/* Makes the secret of a new invitation as text; the second function derives the key
- * pair from such a text. */
+/* pl_invite_create makes the secret of a new invitation as text; pl_invite_keypair
+ * derives the key pair from that text. */
 void pl_invite_create(char text[PL_INVITE_TEXT]);
 PL_MUST_CHECK pl_status pl_invite_keypair(const char *text, pl_keypair *out);
 

@@ -13,8 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* This is set once when the process starts, before it has threads; all threads read
- * it. */
+/* The settings are set once when the process starts, before it has threads; all threads
+ * read them. */
 static struct {
     const char *role;
     pl_log_level level;

@@ -193,7 +193,7 @@ static void tighten_by_groups(memory_bounds *bounds)
 
 static memory_bounds read_bounds(void)
 {
-    const char *meminfo = "/proc/meminfo"; /* its numbers are in KiB */
+    const char *meminfo = "/proc/meminfo"; /* numbers in this file are in KiB */
     memory_bounds bounds = {number_in_file(meminfo, "MemTotal", 0) << 10,
                             (number_in_file(meminfo, "MemAvailable", 0) +
                              number_in_file(meminfo, "SwapFree", 0))

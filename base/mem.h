@@ -35,8 +35,8 @@ void pl_keep_blocks(void);
 void pl_give_back_blocks(void);
 void pl_free_aligned(void *memory); /* accepts NULL */
 
-/* Returns how many bytes this process may still allocate, also under limits of cgroups
- * that can be read. The next function returns how many bytes it may have in all. */
+/* Return how many bytes this process may still allocate, and how many it may have in
+ * all. Limits of cgroups count if they can be read. */
 uint64_t pl_memory_available_bytes(void);
 uint64_t pl_memory_total_bytes(void);
 /* The largest amount of memory that the process `pid` of this machine ever had; 0 if

@@ -1,5 +1,5 @@
-/* A map from names to numbers, for thousands of names. It uses open addressing and
- * keeps copies of the names. */
+/* A map from names to numbers, for thousands of names. The table uses open addressing
+ * and keeps copies of the names. */
 #ifndef PL_BASE_NAME_TABLE_H
 #define PL_BASE_NAME_TABLE_H
 #ifdef __cplusplus

@@ -78,7 +78,7 @@ typedef struct record_field {
     const uint8_t *bytes;
 } record_field;
 
-/* The only function that turns bytes into lengths. It reads the field at `at` and moves
+/* The only function that turns bytes into lengths. Reads the field at `at` and moves
  * `at` past it. Returns false at the end, or if the record is shorter than the field
  * claims. */
 static bool next_field(const pl_reader *reader, size_t *at, record_field *out)
@@ -104,7 +104,7 @@ static void fail_once(pl_reader *reader, const char *what_is_wrong, uint16_t tag
                                  (unsigned)tag, what_is_wrong);
 }
 
-/* For all getters a record that fails here is empty, so that no getter can read past
+/* A record with bad framing is opened as an empty one, so that no getter can read past
  * its end. */
 void pl_reader_open(pl_reader *reader, const char *what, const void *data, size_t len)
 {

@@ -56,12 +56,12 @@ uint64_t pl_get_u64(pl_reader *reader, uint16_t tag, size_t i);
 double pl_get_f64(pl_reader *reader, uint16_t tag, size_t i);
 pl_hash pl_get_hash(pl_reader *reader, uint16_t tag, size_t i);
 const uint8_t *pl_get_bytes(pl_reader *reader, uint16_t tag, size_t i, size_t *len);
-/* Copies text into `out`, always terminated. It is a failure if the text is too long
- * for `out`, is not UTF-8, or has control characters (pl_utf8_steers): so every text
- * that reaches a caller can be shown, logged and compared. */
+/* Copies text into `out`, always terminated. Fails if the text is too long for `out`,
+ * is not UTF-8, or has control characters (pl_utf8_steers). So every text that reaches
+ * a caller can be shown, logged and compared. */
 void pl_get_text(pl_reader *reader, uint16_t tag, size_t i, char *out, size_t out_size);
-/* Returns such text of at most `size` - 1 bytes, which lies in the reader's `texts`; ""
- * after a failure. */
+/* Returns a text of at most `size` - 1 bytes, checked as by pl_get_text, which lies in
+ * the reader's `texts`; "" after a failure. */
 const char *pl_get_word(pl_reader *reader, uint16_t tag, size_t i, size_t size);
 
 #ifdef __cplusplus

@@ -153,7 +153,7 @@ uint64_t pl_permute(uint64_t seed, uint64_t stream, uint64_t n, uint64_t i)
     return x;
 }
 
-/* /dev/urandom would need an open file descriptor. This call cannot fail once the
+/* /dev/urandom would need an open file descriptor. getrandom cannot fail once the
  * machine has booted, but it may be interrupted. */
 uint64_t pl_random_fresh(void)
 {

@@ -17,8 +17,8 @@ PL_MUST_CHECK pl_status pl_parse_real(const char *text, double *out);
 PL_MUST_CHECK pl_status pl_parse_bool(const char *text,
                                       bool *out); /* true/false/yes/no/on/off */
 
-/* Returns the Levenshtein distance. The next function returns the nearest of `names`,
- * or NULL if each distance exceeds half of the word's length. */
+/* pl_edit_distance returns the Levenshtein distance. pl_nearest returns the nearest of
+ * `names`, or NULL if each distance exceeds half of the word's length. */
 int pl_edit_distance(const char *a, const char *b);
 const char *pl_nearest(const char *word, const char *const *names, size_t n_names);
 

@@ -31,7 +31,7 @@ PL_MUST_CHECK pl_status pl_thread_start(const char *name, void (*run)(void *),
                                         void *context, pl_thread **out);
 void pl_thread_join(pl_thread **thread); /* accepts NULL */
 
-/* A queue of pointers between two threads. Its length has no limit. */
+/* A queue of pointers between two threads. The length of the queue has no limit. */
 typedef struct pl_queue pl_queue;
 PL_MUST_CHECK pl_status pl_queue_create(pl_queue **out);
 void pl_queue_destroy(pl_queue **queue);
@@ -49,8 +49,8 @@ PL_MUST_CHECK pl_status pl_actor_start(const char *name,
 void pl_actor_push(pl_actor *actor, void *job);
 void *pl_actor_take(pl_actor *actor); /* NULL if no job is finished */
 int pl_actor_fd(const pl_actor *actor);
-/* Waits until all pushed jobs are done. They can still be taken, but no more can be
- * pushed. Accepts NULL. */
+/* Waits until all pushed jobs are done. Finished jobs can still be taken, but no more
+ * jobs can be pushed. Accepts NULL. */
 void pl_actor_stop(pl_actor *actor);
 /* Stops the actor first. Accepts NULL. */
 void pl_actor_destroy(pl_actor **actor);

@@ -40,7 +40,7 @@ enum {
     BAD_IN_A_ROW = 64
 };
 
-/* Set when the process starts, before it has any socket. */
+/* These values are set when the process starts, before it has any socket. */
 static struct {
     bool has_keys;
     pl_keypair keys;
@@ -61,7 +61,7 @@ void pl_wire_advertise(const char *host)
     pl_copy_text(self.advertised, sizeof self.advertised, host);
 }
 
-/* The frames of one message after the routing id, as ZeroMQ's own buffers. They are
+/* The frames of one message after the routing id, as ZeroMQ's own buffers. Frames are
  * copied at most once, into the caller's message. On an encrypted connection only the
  * header is kept as a frame; pieces of body and data are joined in the message. */
 typedef struct frame_list {
@@ -505,10 +505,9 @@ static pl_status send_message(pl_socket *socket, const pl_peer *peer,
     return pl_failpoint("wire.send.after");
 }
 
-/* Whether an error message is about a problem of this machine itself. Its sentence may
- * contain names of files, so peers that are not the job's own processes get a general
- * sentence; the log has the original.
- */
+/* Whether an error message is about a problem of this machine itself. The sentence of
+ * such an error may contain names of files, so peers that are not the job's own
+ * processes get a general sentence; the log has the original. */
 static bool is_own_trouble(const pl_peer *peer, const pl_message *m)
 {
     if (m->type != PL_WIRE_ERR || peer->role == PL_AS_LOCAL ||

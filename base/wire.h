@@ -101,14 +101,15 @@ PL_MUST_CHECK pl_status pl_wire_give(pl_socket *socket, pl_message *message);
  * ERR_NOPERM if its key is refused, or if the server is not the one that the address
  * names. */
 PL_MUST_CHECK pl_status pl_wire_recv(pl_socket *socket, pl_peer *peer, pl_message *out);
-/* As pl_wire_recv, but large data stays in ZeroMQ's memory. It may be read until `out`
- * is used for receiving again or destroyed; it must not be written, grown, taken or
- * freed. */
+/* As pl_wire_recv, but large data stays in ZeroMQ's memory. The data may be read until
+ * `out` is used for receiving again or destroyed, and must not be written, grown, taken
+ * or freed. */
 PL_MUST_CHECK pl_status pl_wire_recv_lent(pl_socket *socket, pl_peer *peer,
                                           pl_message *out);
 
-/* Waits for sockets and descriptors; ready[i] tells which (sockets first).
- * Returns how many are ready, 0 on timeout or signal. */
+/* Waits for sockets and descriptors. ready[i] tells whether item i is ready (first the
+ * sockets, then the descriptors). Returns how many are ready, 0 on timeout or signal.
+ */
 int pl_wire_poll(pl_socket *const *sockets, size_t n_sockets, const int *fds,
                  size_t n_fds, int timeout_ms, bool *ready);
 
@@ -130,8 +131,8 @@ uint64_t pl_wire_bytes_sent(const pl_socket *socket);
 uint64_t pl_wire_bytes_received(const pl_socket *socket);
 
 /* Asks one question on a client and waits for its answer. The same request is sent
- * again every `retry_ms` until `timeout_ms`; answers to other requests are dropped. An
- * ERR answer becomes its status and its sentence. */
+ * again every `retry_ms` until `timeout_ms`; answers to other requests are dropped. If
+ * the answer is ERR, returns its status with its sentence. */
 PL_MUST_CHECK pl_status pl_wire_ask(pl_socket *socket, const pl_message *question,
                                     int retry_ms, int timeout_ms, pl_message *answer);
 uint64_t pl_wire_next_request(void); /* unique in this process */

@@ -22,7 +22,7 @@ typedef struct wire_frame {
 enum { WIRE_PIECE = 48 << 10 };
 
 void wire_header_encode(const pl_message *message, uint8_t out[WIRE_HEADER_BYTES]);
-/* Reads both lengths from the header. Returns false if they exceed the limits. */
+/* Reads both lengths from the header. Returns false if a length exceeds its limit. */
 bool wire_header_sizes(const void *header, size_t *body_len, size_t *data_len);
 /* Reads a header that was checked. */
 void wire_header_decode(const void *header, pl_message *out);

@@ -150,7 +150,7 @@ void wire_tell_failed_clients(pl_socket *socket)
         "", socket->address});
 }
 
-/* Whether there was a new connection. The first connection does not count. */
+/* Whether there was a new connection after the first one. */
 bool pl_wire_reconnected(pl_socket *socket, uint64_t *seen)
 {
     uint64_t before = *seen;

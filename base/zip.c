@@ -21,8 +21,7 @@ pl_status pl_zip(const void *data, size_t len, int level, pl_buf *out)
     return PL_OK;
 }
 
-/* Without this mode the fast levels store bytes that match nothing without compressing
- * them. */
+/* Makes zstd compress literals, which its fast levels otherwise store uncompressed. */
 pl_status pl_zip_huffman(const void *data, size_t len, pl_buf *out)
 {
     enum { FASTEST = -100 };

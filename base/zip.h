@@ -7,16 +7,16 @@ extern "C" {
 #endif
 /* Appends one zstd frame. level 1..19. */
 PL_MUST_CHECK pl_status pl_zip(const void *data, size_t len, int level, pl_buf *out);
-/* As pl_zip, for bytes whose order carries no information, such as codes of numbers. It
- * hardly searches for repetitions, but gives frequent bytes short codes. On such data
- * it is 2 to 3 times as fast as level 1, and its output is shorter. */
+/* As pl_zip, for bytes whose order carries no information, such as codes of numbers.
+ * The function hardly searches for repetitions, but gives frequent bytes short codes.
+ * On such data it is 2 to 3 times as fast as level 1, and its output is shorter. */
 PL_MUST_CHECK pl_status pl_zip_huffman(const void *data, size_t len, pl_buf *out);
 /* Appends exactly `expected` bytes, else ERR_DAMAGED. A frame that declares another
  * size is also ERR_DAMAGED; so the size in a frame never determines an allocation. */
 PL_MUST_CHECK pl_status pl_unzip(const void *data, size_t len, size_t expected,
                                  pl_buf *out);
-/* Splits n elements of `width` bytes into `width` planes; the second function joins
- * them again. */
+/* pl_planes_split splits n elements of `width` bytes into `width` planes;
+ * pl_planes_join joins them again. */
 void pl_planes_split(const uint8_t *in, size_t n, size_t width, uint8_t *out);
 void pl_planes_join(const uint8_t *in, size_t n, size_t width, uint8_t *out);
 #ifdef __cplusplus

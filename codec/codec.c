@@ -249,7 +249,8 @@ CODEC_WIDE static double add_tile(const float *restrict tile, float weight,
     return total;
 }
 
-/* Adds the last tile of a stretch. Its padding is zeros, which change neither sum. */
+/* Adds the last tile of a stretch. Its padding is zeros, which change neither `sum` nor
+ * the sum of squares. */
 static double add_short(const float *tile, size_t n, float weight, float *sum)
 {
     float values[TILE] = {0}, sums[TILE] = {0};

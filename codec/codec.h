@@ -22,8 +22,8 @@
  *
  * The role of a module's tensor (part) determines its codec; neighbours with the same
  * codec are sent as one stretch. docs/PROTOCOL.md 3.4 defines the bytes. A decoder
- * trusts none of them: lengths, counts, exponents and checksums are compared before a
- * value is touched.
+ * trusts no byte: lengths, counts, exponents and checksums are checked before a value
+ * is touched.
  *
  * All functions are pure: they have no state, any thread may call them, and equal input
  * gives equal bytes on every machine.
@@ -68,9 +68,9 @@ typedef enum pl_selector {
 
 typedef struct pl_codec_options {
     uint8_t codec[PL_ROLE_COUNT]; /* for each role, its pl_codec */
-    uint8_t selector;             /* for sketch16; topk is always exact */
-    uint8_t value_bits;           /* for topk: bits per value, 8 or 2 (default 2) */
-    bool entropy; /* compress sections by zstd if that saves 3 % or more */
+    uint8_t selector;   /* how sketch16 selects values; topk always selects exactly */
+    uint8_t value_bits; /* for topk: bits per value, 8 or 2 (default 2) */
+    bool entropy;       /* compress sections by zstd if that saves 3 % or more */
     /* How many of every 4096 values topk and sketch16 keep: 1..4096 (default 64).
      * TAGC's selector keeps at most as many. */
     int32_t k;
@@ -160,9 +160,8 @@ typedef struct pl_codec_info {
 PL_MUST_CHECK pl_status pl_codec_inspect(const void *data, uint64_t bytes, size_t n,
                                          pl_codec_info *out);
 
-/* Splits messages that lie one after the other: out[i] is the i-th of n. It uses only
- * the lengths in their headers and checks nothing else. ERR_DATA: there are not exactly
- * n. */
+/* Splits messages that lie one after the other: out[i] is the i-th of n. Reads and
+ * checks only the lengths in the headers. ERR_DATA: there are not exactly n. */
 PL_MUST_CHECK pl_status pl_codec_split(const void *data, uint64_t bytes, int n,
                                        pl_codec_message *out);
 
@@ -181,14 +180,15 @@ bool pl_codec_claims_homomorphic(const void *start, size_t bytes, uint64_t *n);
 PL_MUST_CHECK pl_status pl_codec_add(const void *data, uint64_t bytes, size_t n,
                                      float weight, float *sum, double *norm);
 
-/* Some consecutive messages of a round. */
+/* A batch of consecutive messages of a round. */
 typedef struct pl_codec_run {
     const pl_codec_message *messages;
     const float *weights; /* the messages' weights; NULL: each is 1 */
     int n;
 } pl_codec_run;
 
-/* Gives the messages of a round in runs, so that they need not all be in memory. */
+/* Gives the messages of a round in batches (runs), so that they need not all be in
+ * memory. */
 typedef struct pl_codec_source {
     /* Lends the next messages until the next call; n is 0 after the last one. With
      * `anew` it starts again from the first. */
@@ -196,8 +196,8 @@ typedef struct pl_codec_source {
     void *context;
 } pl_codec_source;
 
-/* Gives messages one by one; data is NULL after the last one. It begins as {.source =
- * S}, before the first message. */
+/* Gives messages one by one; data is NULL after the last one. A new reader of source S
+ * is {.source = S}. */
 typedef struct pl_codec_walk {
     pl_codec_source source;
     pl_codec_run run;
@@ -222,9 +222,9 @@ pl_codec_source pl_codec_source_of(pl_codec_list *list);
  * means that a single message cannot be decoded. */
 PL_MUST_CHECK pl_status pl_codec_add_all(const pl_codec_source *messages, size_t n,
                                          float *sum, double *norm);
-/* Adds all messages in their order: sum[i] += weight * update[i]. It uses
- * pl_codec_add_threads threads (the number of processors, at most 4), and the bits do
- * not depend on that number. */
+/* Adds all messages in their order: sum[i] += weight * update[i]. The bits do not
+ * depend on the number of threads, pl_codec_add_threads (the number of processors, at
+ * most 4). */
 int pl_codec_add_threads(void);
 PL_MUST_CHECK pl_status pl_codec_add_each(const pl_codec_source *messages, size_t n,
                                           float *sum);

@@ -4,7 +4,7 @@
  *   sketch   cells add modulo 2^16, bitmaps join
  *   list     codes add where both have them; a sketch that meets a list is peeled first
  *
- * All of them are integers, so the decoded sum does not depend on order or tree. */
+ * Codes and cells are integers, so the decoded sum does not depend on order or tree. */
 #include "codec/codec_sketch.h"
 
 #include <math.h>
@@ -19,7 +19,7 @@ typedef struct operand {
 
 typedef struct combination {
     operand a, b;
-    codec_header header; /* of the sum */
+    codec_header header; /* header of the sum */
     codec_writer writer;
     pl_buf first, second; /* raw sections of the sum's stretch */
 } combination;

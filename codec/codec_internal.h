@@ -1,8 +1,8 @@
 /* Private to the codecs: stretches, tiles, the message's writer and reader.
  *
- * A stretch is a run of neighbouring tensors with one codec. It becomes a record (32
- * bytes) and up to three sections: scales, codes, indices, a bitmap or cells. Encoders
- * fill raw sections; the writer checksums and compresses them.
+ * A stretch is a run of neighbouring tensors with one codec. In a message a stretch is
+ * a record (32 bytes) and up to three sections: scales, codes, indices, a bitmap or
+ * cells. Encoders fill raw sections; the writer checksums and compresses them.
  *
  * A tile has 4096 values, which are zero beyond the stretch's end. So loops over tiles
  * have constant lengths, which the compiler vectorises, and a tile fits into the first
@@ -85,8 +85,8 @@ size_t codec_budget(const pl_codec_options *o, size_t len);
  * independent selections. */
 uint32_t codec_cells(const pl_codec_options *o, int n_contributors);
 bool codec_wire_homomorphic(int codec);
-/* The first returns the largest code of one contributor, the second the exponent of a
- * stretch. */
+/* codec_limit returns the largest code of one contributor, codec_stretch_exponent the
+ * exponent of a stretch. */
 int32_t codec_limit(int codec, int n_contributors);
 int codec_stretch_exponent(int codec, const pl_codec_round *round);
 /* The number of cells in a third of a segment with `len` elements. */
@@ -101,8 +101,8 @@ int codec_raw_bytes(const codec_stretch *s, uint32_t contributors,
                     uint64_t raw[SECTIONS_MAX]);
 
 /* ---- codec_message.c ---- */
-/* Writing: begin reserves header and table, then there is one call per stretch, then
- * end. */
+/* Writing: codec_writer_begin reserves header and table, then codec_writer_stretch is
+ * called once per stretch, then codec_writer_end. */
 typedef struct codec_writer {
     pl_buf *out;
     size_t start, table_at, table_end;
@@ -116,7 +116,8 @@ void codec_writer_end(codec_writer *w);
 /* returns the bytes of a stretch's record and section entries */
 uint32_t codec_table_bytes(int codec, int variant);
 
-/* Reading: open checks header and table completely; next goes through the stretches. */
+/* Reading: codec_reader_open checks header and table completely; codec_reader_next goes
+ * through the stretches. */
 typedef struct codec_reader {
     const uint8_t *data, *table, *body;
     codec_header header;
@@ -135,7 +136,7 @@ pl_status codec_section_open(const codec_section *section, pl_buf *scratch,
 typedef struct codec_job {
     const pl_codec_options *options;
     const pl_codec_round *round; /* NULL unless homomorphic */
-    const float *update;         /* the part for the stretch */
+    const float *update;         /* the stretch's part of the update */
     float *residual; /* the stretch's part of the residual; NULL: no error feedback */
     float weight, beta;
     codec_stretch stretch;
@@ -194,15 +195,15 @@ static inline uint64_t task_end(const codec_task *task)
 typedef struct codec_opened {
     pl_codec_message message; /* borrowed */
     size_t n;
-    bool splits; /* whether decoding a part takes less time than decoding all */
+    bool splits; /* whether a part is decoded in less time than the whole message */
     pl_buf raw;  /* decompressed sections, one after the other */
 } codec_opened;
 /* `out` must be all zeros, or one that was opened before, whose memory is used
  * again. */
 pl_status codec_open(const pl_codec_message *m, size_t n, codec_opened *out);
 void codec_opened_destroy(codec_opened *m);
-/* Decodes a message into the sink. For a homomorphic message the sink's weight becomes
- * 1. */
+/* Decodes a message into the sink. The values of a homomorphic message are added with
+ * weight 1. */
 pl_status codec_decode(const codec_opened *m, codec_sink *sink);
 
 /* ---- codecs ---- */
@@ -266,7 +267,7 @@ pl_status select_stretch(const codec_job *job, codec_choice *out);
 /* Chooses the k largest values of a tile. */
 codec_choice select_tile(const float a[TILE], size_t k);
 /* Writes the indices of the values of a tile that are kept, in rising order; zeros are
- * never kept. Lowers choice->ties. */
+ * never kept. Subtracts the ties that it keeps from choice->ties. */
 size_t select_indices(const float a[TILE], size_t n, codec_choice *choice,
                       uint16_t out[TILE]);
 uint32_t select_top(const float a[TILE]); /* the largest |value| as bits */

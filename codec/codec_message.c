@@ -55,7 +55,8 @@ static pl_status append_section(codec_writer *w, const codec_stretch *s, int i)
     return PL_OK;
 }
 
-/* Writes a record. Its bytes 24 to 32 stay zero, as codec_writer_begin left them. */
+/* Writes the record of a stretch. Bytes 24 to 32 of it stay zero, as codec_writer_begin
+ * left them. */
 static void write_record(codec_writer *w, const codec_stretch *s)
 {
     uint8_t *at = w->out->data + w->table_at;
@@ -226,8 +227,8 @@ static bool record_is_possible(const codec_header *h, const codec_stretch *s)
     }
 }
 
-/* Reads a record. No number in it may exceed the module's size, which the reader
- * knows. */
+/* Reads the record of a stretch. No number in the record may exceed the module's size,
+ * which the reader knows. */
 static pl_status read_record(const codec_reader *r, const uint8_t *at, codec_stretch *s)
 {
     const codec_header *h = &r->header;
@@ -278,7 +279,8 @@ static pl_status read_section(const codec_stretch *s, int i, uint64_t want,
     return PL_OK;
 }
 
-/* Moves past the record, its section entries and, in the body, its sections. */
+/* Reads the next stretch, and moves the reader past its record, its section entries and
+ * its sections. */
 static pl_status read_stretch(codec_reader *r, codec_stretch *s, const uint8_t *end)
 {
     uint64_t raw[SECTIONS_MAX];
@@ -316,8 +318,8 @@ static void rewind_reader(codec_reader *r)
     r->next = 0;
 }
 
-/* Opens a reader. It goes through the table once, so that codec_reader_next cannot
- * fail. */
+/* Opens a reader. Opening goes through the whole table once, so that codec_reader_next
+ * cannot fail. */
 pl_status codec_reader_open(codec_reader *r, const void *data, uint64_t bytes, size_t n)
 {
     codec_stretch s;
@@ -336,7 +338,7 @@ pl_status codec_reader_open(codec_reader *r, const void *data, uint64_t bytes, s
     return PL_OK;
 }
 
-/* Cannot fail, because opening has checked these bytes. */
+/* Cannot fail, because codec_reader_open has checked the table. */
 bool codec_reader_next(codec_reader *r, codec_stretch *s)
 {
     return r->next < r->header.count && read_stretch(r, s, table_end(r)) == PL_OK;

@@ -64,8 +64,8 @@ pl_status pl_codec_options_default(const char *name, pl_codec_options *out)
     if (tagc) {
         /* TAGC (arXiv:2504.05638) compresses the large matrices (by number of elements:
          * both of the MLP, and the tied embedding) and leaves attention and norms
-         * dense. Its published operating point is 80 % zeros: a fifth of 4096 values is
-         * kept. */
+         * dense. TAGC's published operating point is 80 % zeros: a fifth of 4096 values
+         * is kept. */
         const uint8_t sketch = PL_CODEC_SKETCH16, dense = PL_CODEC_I8_SHARED;
         out->codec[PL_ROLE_ATTENTION_IN] = out->codec[PL_ROLE_ATTENTION_OUT] = dense;
         out->codec[PL_ROLE_MLP] = out->codec[PL_ROLE_EMBED] = out->codec[PL_ROLE_HEAD] =

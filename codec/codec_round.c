@@ -1,7 +1,7 @@
 /* Reads the messages of a round one after the other, and makes their weighted sum.
  *
  * Several threads make the sum, and the number of threads changes no bit: first each
- * thread opens some messages of a run (checksums, decompression), then each adds one
+ * thread opens some messages of a batch (checksums, decompression), then each adds one
  * slice of the vector over all messages in their order. */
 #include "codec/codec_internal.h"
 
@@ -45,7 +45,7 @@ pl_status pl_codec_next(pl_codec_walk *w, pl_codec_message *out, float *weight)
 /* ---- the sum ---- */
 typedef struct adding {
     pl_codec_run run;
-    codec_opened *opened; /* [n_opened] messages of the run */
+    codec_opened *opened; /* [n_opened] the messages of `run`, decompressed */
     int n_opened;
     size_t n, n_slices;
     float *sum;

@@ -25,13 +25,13 @@
  *         no cell is ready: every element came out and all cells are 0 --> decoded
  *                           else                                       --> ERR_PEEL
  *
- * Whether it succeeds depends on the elements and the seed, not on the values. Below
- * 0.818 elements per cell it nearly always does (the threshold of three hashes).
- * Nothing is estimated: decoding gives the exact result or fails.
+ * Whether peeling succeeds depends on the elements and the seed, not on the values.
+ * Below 0.818 elements per cell (the threshold of three hashes) peeling nearly always
+ * succeeds. Nothing is estimated: decoding gives the exact result or fails.
  *
  * Two forms of the same content
  *   - WIRE_LIST16: the bitmap and one code per bit, without cells. sketch_encode makes
- *     it first. It stays if the encoder cannot peel its own sketch.
+ *     it first. The list is sent if the encoder cannot peel its own sketch.
  *   - PL_CODEC_SKETCH16: the bitmap and the cells, built from the list (sketch_build).
  *
  * Invariants

@@ -21,7 +21,7 @@ static pl_contributor *find_contributor(pl_blame *b, const pl_contribution *c)
     pl_copy_text(p->device, sizeof p->device, c->device);
     p->path = c->path;
     p->replica = c->replica;
-    p->loss = c->loss; /* the newest version is visited first, so this is its loss */
+    p->loss = c->loss; /* the loss in the newest version, which is visited first */
     return p;
 }
 
@@ -46,8 +46,7 @@ static void sort_samples(pl_contributor *p)
     p->n_ranges = n;
 }
 
-/* If a sum travelled as one message, the norms of its parts are unknown; then only
- * weights count. */
+/* The norms of updates that a relay added are unknown; then only weights count. */
 static double pull_of(const pl_version *v, const pl_contribution *c, bool by_norm)
 {
     /* the base of a merged version is listed too, with weight 0 */
@@ -92,7 +91,8 @@ static void add_version(pl_blame *b, const pl_version *v)
     b->moved += moved;
 }
 
-/* The largest pull comes first; the rest of the order is fixed, too. */
+/* The contributor with the largest pull comes first; equal pulls have a fixed order,
+ * too. */
 static int by_pull(const void *x, const void *y)
 {
     const pl_contributor *a = x, *b = y;

@@ -1,13 +1,13 @@
 /* Finds out which workers and updates made a version.
  *
- * It follows the version's real ancestors: a version that a rollback made stands for
- * the older version whose parameters it has, and the versions between the two do not
- * count.
+ * The search follows the version's real ancestors: a version that a rollback made
+ * stands for the older version whose parameters it has, and the versions between the
+ * two do not count.
  *
  * A contributor's share of a version is its part of the sum of weighted norms, a_i
- * |d_i| with a_i = w_i / sum w. So it says how far the contributor pulled, independent
- * of the direction of other updates. Over a history, shares are weighted by how far
- * each version moved. */
+ * |d_i| with a_i = w_i / sum w. So a share says how far the contributor pulled,
+ * independent of the direction of other updates. Over a history, shares are weighted by
+ * how far each version moved. */
 #ifndef PL_HOME_BLAME_H
 #define PL_HOME_BLAME_H
 #include "store/store.h"
@@ -28,7 +28,7 @@ typedef struct pl_contributor {
     pl_sample_range *samples;
     size_t n_ranges;
     uint64_t n_samples, n_tokens, n_versions;
-    double seconds, loss; /* loss: in the newest version */
+    double seconds, loss; /* loss: that of its newest contribution */
     /* the contributor's share times how far the version moved, summed over versions */
     double pull;
     double share; /* this contributor's part of the sum of all pulls */
@@ -41,7 +41,7 @@ typedef struct pl_blame {
         /* the version that was asked for, or the one that a rollback returned to */
         source;
     bool merged;  /* the contributors are versions such as "mix/L1.E0@3" (merged.h) */
-    double moved; /* the distances that the versions moved, added up */
+    double moved; /* sum of the distances by which the versions moved the parameters */
 } pl_blame;
 
 /* With `history` the result covers all versions up to this one, else only this one.

@@ -19,7 +19,7 @@ double pl_difference_cosine(const pl_difference *d);
 double pl_difference_changed(const pl_difference *d);
 
 typedef struct pl_comparison {
-    pl_store *store;                   /* the caller sets this field */
+    pl_store *store; /* the store to read; the caller sets this field */
     char arm_name[PL_MODULE_NAME_MAX]; /* the name of `arm`; "" if there is none */
     pl_arm arm;
     pl_topology *topology; /* NULL if the store does not define the arm */

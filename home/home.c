@@ -33,8 +33,8 @@
  *   pending   a row in the store and a flag in memory
  *   merged    a part of version r + 1
  *
- * The update becomes pending, and later merged, in one commit each. It is acknowledged
- * after the first.
+ * The update becomes pending, and later merged, in one commit each. The sender gets its
+ * acknowledgement after the first of these commits.
  *
  * Invariants
  *   - No acknowledgement and no event leaves before the change that it reports is
@@ -42,15 +42,15 @@
  *     because it is written from memory.
  *   - Within a group memory is ahead of the disk. If the commit fails the two differ,
  *     so the home marks itself broken and ends; its next process reads the store anew.
- *   - A mistake of the asker is answered with an error and the home goes on. A failure
- *     of the disk or of this program ends it (is_askers_fault).
- *   - Every question may be repeated. What is there already is acknowledged again and
- *     written once.
+ *   - A mistake of the asker is answered with an error, and the home goes on. A failure
+ *     of the disk or of this program ends the home (is_askers_fault).
+ *   - Every question may be repeated. Data that the store already has are acknowledged
+ *     again, but not written again.
  *   - While the home is still (a client looks at all homes at one moment), nothing is
  *     written: no merge, no compression, no message that would end in a commit.
  *
  * Ownership. The home owns everything that `home` (home_internal.h) points to except
- * its options. One thread does all of it. The arms, modules and paths in memory are
+ * its options. One thread does everything. The arms, modules and paths in memory are
  * what home_state.c read from the store plus what the current group adds.
  *
  * Files: home_submit.c decides whether an update is taken, home_merge.c makes versions,
@@ -78,7 +78,7 @@ void home_answer_later(home *h, const pl_peer *peer, pl_message *message)
     memset(message, 0, sizeof *message);
 }
 
-/* If the peer has gone away, it asks again when it is back. */
+/* A peer that has gone away asks again when it is back. */
 static pl_status home_answer_now(home *h, const pl_peer *peer, pl_message *message)
 {
     pl_status status = pl_wire_give_to(h->socket, peer, message);
@@ -378,7 +378,8 @@ static pl_status on_put_ref(home *h, pl_message *m, pl_message *a)
     return PL_OK;
 }
 
-/* Makes version 0. The launcher sends this before the arm is announced. */
+/* Makes version 0. The launcher creates the modules of an arm before it announces the
+ * arm. */
 static pl_status on_create_module(home *h, pl_message *m, pl_message *a)
 {
     pl_msg_create_module q;
@@ -643,7 +644,7 @@ static pl_status take_group(home *h, pl_message *m)
     return home_merge_ready(h);
 }
 
-/* The signal may be handled on any thread. */
+/* A signal handler on any thread may set the flag. */
 static bool must_stop_home(const home *h)
 {
     return h->options->stop && __atomic_load_n(h->options->stop, __ATOMIC_RELAXED);
@@ -679,8 +680,8 @@ static pl_status serve_home(home *h)
         }
         if (pl_now_ms() - swept > 10000) {
             staging_expire(&h->uploads, false);
-            /* without this, the memory of freed blocks would grow for a hundred
-             * phases */
+            /* otherwise the freed memory that the allocator keeps would grow for a
+             * hundred phases */
             pl_give_back_blocks();
             swept = pl_now_ms();
         }

@@ -1,11 +1,11 @@
-/* The door of home: the process that owns one store, or one part of a store. It takes
- * submissions and makes them durable. When the last contribution to a module's round
- * has arrived, it merges the round and commits the next version with its optimizer
- * state in one atomic write.
+/* The door of home: the process that owns one store, or one part of a store. A home
+ * takes submissions and makes them durable. When the last contribution to a module's
+ * round has arrived, it merges the round and commits the next version with its
+ * optimizer state in one atomic write.
  *
- * A home has one event loop and one thread. If it cannot write, it reports that and
- * ends. Its supervisor starts it again, and everything that was acknowledged is still
- * there.
+ * A home has one event loop and one thread. A home that cannot write reports the error
+ * and ends. Its supervisor starts it again, and everything that was acknowledged is
+ * still there.
  *
  * Read in this order: home.c (the loop), home_upload and staging (uploads), home_lease
  * and home_submit (checks of leases and of updates), home_updates and home_merge (the
@@ -54,7 +54,7 @@ typedef struct pl_home_options {
     double norm_gate;
     double audit;           /* fraction of tasks that a second worker does again */
     uint64_t staging_bytes; /* memory limit for uploads that no record names yet */
-    /* set by a signal: then the home ends the current group and returns */
+    /* a signal sets this flag; the home then ends the current group and returns */
     volatile sig_atomic_t *stop;
 } pl_home_options;
 

@@ -1,9 +1,9 @@
 /* Removes the last home of a stopped job (docs/PROTOCOL.md 2.14).
  *
- * That home has no weight and owns no name. Everything that the other homes know only
- * through it is moved to them: notes that redirect clients, audits that it kept, and
- * the hub's epoch. If the process is killed, the job still has that home, and calling
- * the function again continues. */
+ * The last home has no weight and owns no name. Everything that the other homes know
+ * only through it is moved to them: notes that redirect clients, audits that it kept,
+ * and the hub's epoch. If the process is killed, the job still has that home, and the
+ * next call continues. */
 #include "outer/outer.h"
 #include "home/home_internal.h"
 #include "net/net.h"
@@ -12,7 +12,7 @@
 
 typedef struct leaving {
     pl_writers *writers;
-    pl_store *store; /* of the home that is removed */
+    pl_store *store; /* store of the home that is removed */
     /* home: number of the home that is removed, from 0; n: number of homes that stay */
     int home, n;
     int part; /* number of the home whose store is being written */

@@ -33,12 +33,12 @@ typedef struct home_module {
     /* [n_holders] delayed-nesterov: end of the samples that each holder has
      * contributed, merged or pending; NULL for other methods; see home_samples */
     uint64_t *cursor;
-    /* [n_holders] the same as `cursor`, for a module whose rounds need only a quorum */
+    /* [n_holders] like `cursor`, for a module whose rounds need only a quorum */
     uint64_t *counted;
     int quorum; /* number of contributors that a round needs at least */
     /* when the open round reached its quorum; 0: it has not yet */
     int64_t quorum_ms;
-    bool noted; /* the list home.whole has the module */
+    bool noted; /* whether the module is in the list home.whole */
     /* decided meetings of rounds about which a worker may still ask (noloco) */
     struct home_meeting *meetings;
     size_t n_meetings;
@@ -176,7 +176,8 @@ typedef struct home_update {
 pl_status home_find_update(home *h, home_update *search);
 /* begins the transaction of the group if it has not begun yet */
 pl_status home_write(home *h);
-/* Queues an answer until the group is durable. Takes the body of `message`. */
+/* Queues an answer until the group is durable. Takes ownership of the body of
+ * `message`. */
 void home_answer_later(home *h, const pl_peer *peer, pl_message *message);
 /* Puts a piece of `all` into an answer (STATE_IS or LIST_IS); `what` names it in
  * errors. */
@@ -283,9 +284,9 @@ typedef struct home_work {
 } home_work;
 pl_status home_load_secret(home *h);
 pl_status home_agree_secret(home *h, const uint8_t *told);
-/* Decrypts a sealed lease. From then on uploads are looked up among those of this
- * lease. ERR_STALE: it is not a lease of this job. ERR_NOPERM: it belongs to another
- * worker, or its holder is fenced. */
+/* Checks and reads a sealed lease. From then on uploads are looked up among those of
+ * this lease. ERR_STALE: the bytes are not a lease of this job. ERR_NOPERM: the lease
+ * belongs to another worker, or its holder is fenced. */
 pl_status home_open_lease(home *h, const pl_peer *peer, pl_bytes sealed,
                           home_lease *out);
 /* ERR_DATA or ERR_NUMERIC: this work is impossible under this lease. */

@@ -87,7 +87,7 @@ pl_status home_open_lease(home *h, const pl_peer *peer, pl_bytes sealed,
 /* ---- the task of a lease ---- */
 enum { SECONDS_MAX = 1000000000, LOSS_MAX = 1000000000 };
 #define MEMORY_MAX (UINT64_C(1) << 50)
-static const double measured_max = 1e15; /* of a norm, and of a sum of nats */
+static const double measured_max = 1e15; /* limit for a norm or a sum of nats */
 
 static bool is_measured(double value)
 {
@@ -96,7 +96,7 @@ static bool is_measured(double value)
 
 static bool is_time(double seconds)
 {
-    return seconds >= 0 && seconds <= SECONDS_MAX; /* the result is false for NaN */
+    return seconds >= 0 && seconds <= SECONDS_MAX; /* false for NaN */
 }
 
 pl_status home_check_work(const home_lease *l, const home_work *w)

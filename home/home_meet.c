@@ -12,11 +12,12 @@
  *
  * By rule 2 a pair can be split only while an update is missing, which is before its
  * round is merged. So the version of that round can record for each contribution
- * whether it was split, and that never changes. It makes no difference to versions,
- * which are means over all holders.
+ * whether it was split, and that never changes. Whether a pair was split makes no
+ * difference to versions, which are means over all holders.
  *
  * Workers may ask about a row until both mates have finished the phase that begins with
- * the meeting. Version round + 3 contains updates that they make two phases later. */
+ * the meeting. Version round + 3 contains the updates that both mates make two phases
+ * after that. */
 #include "home/home_internal.h"
 #include "outer/outer.h"
 

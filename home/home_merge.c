@@ -30,7 +30,7 @@ typedef struct merge {
     float *before;   /* the parent version, if a change is kept; else NULL */
     float *origin;   /* version 0, if updates are relative to it; else NULL */
     int n_kept;      /* number of vectors that versions keep */
-    pl_iso_matrix *matrices; /* whose singular values become equal; may be NULL */
+    pl_iso_matrix *matrices; /* matrices whose singular values become equal */
     int n_matrices;
     pl_buf change;
     pl_version version;

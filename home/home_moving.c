@@ -164,8 +164,8 @@ static pl_status check_arriving(home *h, const char *name, int64_t owner,
                    (unsigned long long)stamp);
 }
 
-/* Writes rows that the mover brings. With the first of them it also notes that the name
- * still belongs to another home. */
+/* Writes rows that the mover brings. With the first rows the home also notes that the
+ * name still belongs to another home. */
 pl_status home_put_rows(home *h, pl_message *m, pl_message *a)
 {
     pl_msg_put_rows q;
@@ -220,7 +220,7 @@ bool home_is_still(const home *h)
 static bool must_wait(home *h, uint16_t type, const char *name)
 {
     if (home_is_still(h)) {
-        /* such a message ends in a commit */
+        /* messages of these types end in a commit */
         return changes(type) || type == PL_MSG_HELLO || type == PL_MSG_PUT_REF ||
                type == PL_MSG_PUT_AUDIT || type == PL_MSG_FENCE_WORKER ||
                type == PL_MSG_PUT_ROWS || type == PL_MSG_HAND_OVER ||
@@ -275,7 +275,7 @@ pl_status home_hold_name(home *h, pl_message *message, pl_message *a)
     home_moving *m = &h->moving;
     PL_CHECK(PL_HEAR(message, hold, &q));
     if (!q.name) {
-        /* For a while this home writes nothing. It answers with its newest commit, so
+        /* For a while this home writes nothing. The answer names its newest commit, so
          * that a client can see all homes of a job as they were at one moment. */
         uint64_t ms = q.ttl_ms;
         PL_CHECK(home_end_group(h));
@@ -382,8 +382,8 @@ pl_status home_hand_over(home *h, pl_message *m, pl_message *a)
     return PL_OK;
 }
 
-/* Handles a message from a mover or hub that has seen the owner's note. It may come
- * several times. */
+/* Handles a message from a mover or hub that has seen the owner's note. The message may
+ * come several times. */
 pl_status home_adopt_name(home *h, pl_message *m, pl_message *a)
 {
     pl_msg_adopt q;

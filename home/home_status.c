@@ -3,7 +3,8 @@
 
 enum { DISK_MS = 5000 };
 
-/* Measures the store's size on disk. That visits every file, so it is done seldom. */
+/* Measures the store's size on disk. Every file is visited, so this is done at most
+ * every DISK_MS. */
 static void look_at_disk(home *h, int64_t now_ms)
 {
     char database[PL_PATH_MAX];

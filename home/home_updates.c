@@ -1,6 +1,6 @@
-/* Reads the updates of one round from the store, a run of them at a time, and hands
- * them to the codec in the order of the sum (home_updates.h). A homomorphic update
- * that stands for several contributors is added once. */
+/* Reads the updates of one round from the store, a batch of them at a time
+ * (pl_codec_run), and hands them to the codec in the order of the sum (home_updates.h).
+ * A homomorphic update that stands for several contributors is added once. */
 #include "home/home_updates.h"
 
 #include <string.h>
@@ -12,9 +12,9 @@ struct home_updates {
     /* [n] for each contribution, the number of contributors of its update; set for the
      * first contribution that names the update */
     int *stands_for;
-    /* the following fields describe the run that the codec is reading */
+    /* the following fields describe the batch that the codec is reading */
     int n;
-    int *indices; /* [n] the contributions whose updates are in the run */
+    int *indices; /* [n] the contributions whose updates are in the batch */
     pl_blob_read *reads;
     pl_codec_message *messages;
     float *weights;
@@ -52,7 +52,7 @@ static bool waits_for_run(const home_updates *u)
     return false;
 }
 
-/* ---- a run of them ---- */
+/* ---- reading a batch of updates ---- */
 enum { ALIGN = 64 };
 
 static size_t room_of(const home_updates *u, int index)
@@ -61,7 +61,8 @@ static size_t room_of(const home_updates *u, int index)
            ALIGN;
 }
 
-/* Returns the size of a run: one update per thread, or more if they are small. */
+/* Returns the number of updates in a batch: one per thread, or more if they are small.
+ */
 static size_t choose_run(home_updates *u)
 {
     size_t bytes = 0;

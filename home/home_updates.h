@@ -1,10 +1,10 @@
 /* Private to the home: reads the updates of a round from the store, so that they can be
  * added.
  *
- * Updates are read in runs, so a merge needs memory for one run only, however many
- * contributors there are. A run has one update per thread, or as many small updates as
- * fit into 16 MiB (their hashes are computed together). Updates are read in the order
- * of the contributions, in which they are added. */
+ * Updates are read in batches, so a merge needs memory for one batch only, however many
+ * contributors there are. A batch has one update per thread, or as many small updates
+ * as fit into 16 MiB (their hashes are computed together). Updates are read in the
+ * order of the contributions, in which they are added. */
 #ifndef PL_HOME_HOME_UPDATES_H
 #define PL_HOME_HOME_UPDATES_H
 #include "codec/codec.h"
@@ -21,7 +21,7 @@ typedef struct home_round {
     /* updates are homomorphic: one may stand for several contributors */
     bool homomorphic;
     int n_vectors; /* number of vectors in an update; the first one is added */
-    /* most bytes of a run, unless one update per thread needs more */
+    /* most bytes of a batch, unless one update per thread needs more */
     size_t ahead_bytes;
 } home_round;
 

@@ -1,5 +1,5 @@
 /* Receives uploads. A submission that names a complete upload moves it into the store.
- * Other uploads expire. */
+ * Uploads that no message names expire. */
 #include "home/home_internal.h"
 
 /* The job's own keys have no limit per key, because any number of workers may use

@@ -9,14 +9,14 @@ extern "C" {
 #endif
 
 typedef enum pl_lineage_kind {
-    PL_LINEAGE_FIRST, /* it was made of nothing in this store */
+    PL_LINEAGE_FIRST, /* made from no version in this store */
     PL_LINEAGE_ROUND, /* an outer step */
     PL_LINEAGE_BACK,  /* a rollback */
     PL_LINEAGE_BEGIN, /* version 0 of an arm that continues another one */
     PL_LINEAGE_MERGE  /* store merge */
 } pl_lineage_kind;
 
-enum { PL_LINEAGE_SOURCES = PL_BLEND_SOURCES_MAX + 1 }; /* the base of a merge, too */
+enum { PL_LINEAGE_SOURCES = PL_BLEND_SOURCES_MAX + 1 }; /* + 1: the base of a merge */
 typedef struct pl_lineage {
     pl_lineage_kind kind;
     int n;

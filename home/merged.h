@@ -28,7 +28,7 @@ typedef struct pl_recipe {
  * name is too long. */
 PL_MUST_CHECK pl_status pl_merged_name(const char *tag, const char *place,
                                        char out[PL_MODULE_NAME_MAX]);
-bool pl_module_is_merged(const char *module); /* judged by its name */
+bool pl_module_is_merged(const char *module); /* decides by the name */
 /* Writes the tag for which a merged module was made; false if it is not merged. */
 bool pl_merged_tag(const char *module, char out[PL_MODULE_NAME_MAX]);
 bool pl_version_is_merged(const pl_version *version);

@@ -3,9 +3,9 @@
  * hostile worker may ruin a module for all paths.
  *
  * The usual norm is the median over the newest contributions to versions (at most
- * NORM_GATE_MEMORY). So it is the same after a restart, and no single worker can change
- * it much. Homomorphic updates need no gate, because the last norm already limits their
- * scale. */
+ * NORM_GATE_MEMORY). So the usual norm is the same after a restart, and no single
+ * worker can change it much. Homomorphic updates need no gate, because the last norm
+ * already limits their scale. */
 #ifndef PL_HOME_NORM_GATE_H
 #define PL_HOME_NORM_GATE_H
 #include <stddef.h>

@@ -103,8 +103,8 @@ static pl_status default_phase(pl_store *store, const arm_view *v, int64_t *out)
     return PL_OK;
 }
 
-/* Reads a phase; -1 means the newest versions. With delayed-nesterov only these can be
- * tagged, because rounds do not correspond to phases. */
+/* Reads a phase; -1 means the newest versions. With delayed-nesterov only the newest
+ * versions can be tagged, because rounds do not correspond to phases. */
 static pl_status choose_tag_phase(pl_store *store, const arm_view *v, const char *at,
                                   int64_t *out)
 {

@@ -1,5 +1,5 @@
-/* The relay's loop. It decides which messages pass through and which are held, and
- * sends answers to those who asked. */
+/* The relay's loop. The loop decides which messages pass through and which are held,
+ * and sends answers to those who asked. */
 #include "codec/codec.h"
 #include "net/net.h"
 #include "home/relay_internal.h"
@@ -10,7 +10,7 @@ typedef struct relay {
     const pl_relay_options *options;
     pl_socket *front, *back;
     staging uploads;
-    relay_question *questions; /* in the order in which they came */
+    relay_question *questions; /* open questions, the oldest first */
     size_t n_questions, cap_questions;
     relay_groups groups;
     relay_uplink *up;
@@ -347,8 +347,8 @@ static pl_status serve_relay(relay *r)
         lift_groups(r);
         if (pl_now_ms() - swept > 10000) {
             staging_expire(&r->uploads, false);
-            /* Forgets questions whose asker has given up or restarted. It asks again if
-             * needed. */
+            /* Forgets questions whose asker has given up or restarted. An asker that
+             * still needs the answer asks again. */
             int64_t now = pl_now_ms();
             for (size_t i = r->n_questions; i-- > 0;)
                 if (r->questions[i].state == RELAY_PASSED &&

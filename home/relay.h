@@ -1,7 +1,6 @@
 /* The relay: a process between workers and a home. It adds homomorphic updates on their
- * way without decoding them. Relays may be connected in a chain. A link that several
- * workers share then carries one update per module and round, instead of one per
- * worker.
+ * way without decoding them. So a link that several workers share carries one update
+ * per module and round, instead of one per worker. Relays may be connected in a chain.
  *
  * To a worker the relay looks like a home; to the home it looks like one more worker.
  * All other messages pass through. The relay has no disk and makes no promises of its
@@ -36,7 +35,7 @@ typedef struct pl_relay_options {
 
 typedef struct pl_relay_report {
     uint64_t bytes_received; /* messages from workers and from relays behind this one */
-    uint64_t bytes_sent;     /* to the home */
+    uint64_t bytes_sent;     /* messages to the home */
     /* n_sums: sums that the home accepted; n_summed: updates in them */
     int64_t n_sums, n_summed;
     int64_t n_alone; /* updates that were sent to the home unchanged */

@@ -1,17 +1,17 @@
 /* Computes what a rollback writes: an older version becomes the newest again.
  *
- * Purpose. Somebody finds that training went wrong after some version and wants to go
- * on from an older one. Nothing is rewritten: new versions are appended whose
- * parameters are the old ones, so history, blame and the chain of commits stay as they
- * were. This file computes what has to be written; store/rollback.c writes it, in all
- * homes or in none; cli/store_rollback.c says what was done.
+ * Purpose. A user finds that training went wrong after some version and wants to go on
+ * from an older one. Nothing is rewritten: new versions are appended whose parameters
+ * are the old ones, so history, blame and the chain of commits stay as they were. This
+ * file computes what has to be written; store/rollback.c writes it, in all homes or in
+ * none; cli/store_rollback.c says what was done.
  *
  * Which modules. The command's argument names a module or a whole arm; --to names a
  * version or a tag. Every other module of the arm keeps its newest parameters.
  *
  * Which versions and phases. Rounds are counted by versions and phases by paths, so in
- * an arm that still trains all modules and paths must be at one common phase that
- * nobody has begun. Example: L1.E0 goes back to version 3 while the arm is in phase 6
+ * an arm that still trains all modules and paths must be at one common phase that no
+ * worker has begun. Example: L1.E0 goes back to version 3 while the arm is in phase 6
  * or 7:
  *
  *                  before            after "rollback L1.E0 --to 3"

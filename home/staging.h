@@ -7,8 +7,8 @@
  * limited. All leases of one key together have a limit, too; otherwise a worker could
  * give leases back and take new ones without end.
  *
- * One thread uses it. A caller that takes a blob out owns it, but the blob counts
- * against the limit until staging_free.
+ * One thread uses a staging. A caller that takes a blob out owns it, but the blob
+ * counts against the limit until staging_free.
  *
  * A few large blocks of memory are kept for the next uploads, which usually have the
  * same size: the kernel would have to clear new blocks, which costs half as much as

@@ -162,7 +162,7 @@ static pl_status visit_tag(void *context, const pl_snapshot *tag)
     return bring_object(walk->t, &object);
 }
 
-/* ---- all of it ---- */
+/* ---- copying modules and arms ---- */
 pl_status pl_transfer_module(pl_transfer *t, const char *module, uint64_t number)
 {
     pl_version v;

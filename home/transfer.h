@@ -1,9 +1,9 @@
 /* Copies the versions that another store lacks into that store.
  *
- * It copies the versions of each module with their records and momenta, definitions of
- * arms, routers, and tags. It does not copy states of paths, pending and kept updates,
- * and data shards. The target must have the same history: its newest version of a
- * module must be one of the source's, else ERR_STALE.
+ * A transfer copies the versions of each module with their records and momenta,
+ * definitions of arms, routers, and tags, but not states of paths, pending and kept
+ * updates, and data shards. The target must have the same history: its newest version
+ * of a module must be one of the source's, else ERR_STALE.
  *
  * Each version is a commit of its own, so an interrupted copy continues when it is
  * called again. After a failure the caller ends the open transaction:
@@ -21,8 +21,8 @@ typedef struct pl_transfer {
     uint64_t n_modules, n_versions, bytes; /* counts of what was copied so far */
 } pl_transfer;
 
-/* The first function copies the versions of one module up to `number`; the second
- * copies all versions of all modules. */
+/* pl_transfer_module copies the versions of one module up to `number`,
+ * pl_transfer_modules all versions of all modules. */
 PL_MUST_CHECK pl_status pl_transfer_module(pl_transfer *t, const char *module,
                                            uint64_t number);
 PL_MUST_CHECK pl_status pl_transfer_modules(pl_transfer *t);

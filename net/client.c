@@ -18,8 +18,8 @@ pl_status pl_client_create(const pl_client_options *options, pl_client **out)
     if (options->places && options->places->n > 0)
         c->places = *options->places;
     if (c->places.n > options
-                          /* the client learns addresses of homes that are not in its
-                           * list from other homes */
+                          /* addresses of homes that are missing in the list come later,
+                           * from answers of other homes */
                           ->n_homes)
         c->places.n = options->n_homes;
     c->patience_ms = options->patience_ms;
@@ -161,7 +161,7 @@ typedef struct errand {
 
 /* Uploads a blob, then asks the question that needs it. If the home restarted in
  * between, it has lost the upload; if the name has moved, another home needs the blob.
- * Then both are repeated. */
+ * In both cases upload and question are repeated. */
 static pl_status put_and_ask(pl_client *c, const errand *e, pl_message *q,
                              pl_message *a)
 {
@@ -271,7 +271,7 @@ pl_status pl_client_put_ref(pl_client *c, const char *name, const char *target)
 }
 
 /* Creates a module. First asks without sending bytes: if the arm begins where another
- * one ended, the home has them already. */
+ * one ended, the home has the bytes already. */
 pl_status pl_client_create_module(pl_client *c, const char *module, const float *params,
                                   size_t n, const pl_hash *config)
 {

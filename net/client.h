@@ -1,9 +1,9 @@
 /* A client of the homes: blobs, versions, objects, submissions.
  *
- * Its calls block and retry: if a home restarts, they wait for it (up to
- * `patience_ms`). A question may be sent again, because a home does nothing twice. One
- * thread per client. `idle` is called at least every 100 ms while waiting, so that a
- * worker can keep its lease alive; a failure that it returns ends the call. */
+ * Calls block and retry: if a home restarts, they wait for it (up to `patience_ms`). A
+ * question may be sent again, because a repeated question changes nothing at a home.
+ * One thread per client. `idle` is called at least every 100 ms while waiting, so that
+ * a worker can keep its lease alive; a failure that it returns ends the call. */
 #ifndef PL_NET_CLIENT_H
 #define PL_NET_CLIENT_H
 #include "net/messages.h"
@@ -75,8 +75,8 @@ PL_MUST_CHECK pl_status pl_client_get_update(pl_client *c, const char *module,
                                              int64_t round, int path, int replica,
                                              pl_hash *update);
 /* noloco with a deadline: asks whether (path, replica) and its mate of this round meet.
- * The first wish decides, and that never changes; OPEN expresses no wish. ERR_STALE:
- * both are already in later rounds. */
+ * The first wish decides, and the decision never changes; OPEN expresses no wish.
+ * ERR_STALE: both mates are already in later rounds. */
 PL_MUST_CHECK pl_status pl_client_meet(pl_client *c, const char *module, int64_t round,
                                        int path, int replica, pl_meeting wish,
                                        pl_meeting *decision);
@@ -86,7 +86,7 @@ PL_MUST_CHECK pl_status pl_client_get_path(pl_client *c, const char *name,
 /* One update of a module; `bytes` at `data` are the encoded update. */
 typedef struct pl_submission {
     const char *module;
-    pl_contribution contribution; /* the call fills in its update hash */
+    pl_contribution contribution; /* pl_client_submit fills in the hash of the update */
     uint64_t base_version;        /* the version that the update is relative to */
     pl_hash base;                 /* hash of that version's parameters */
     const void *data;

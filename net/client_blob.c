@@ -106,7 +106,7 @@ static pl_status run_download(download *d, pl_message *a)
             d->socket = client_socket_of(d->client, d->name);
             d->line = 0;
             (void)pl_wire_reconnected(d->socket, &d->line);
-            go_back(d); /* this is no progress, so the time limit continues to run */
+            go_back(d); /* a move is no progress, so the time limit continues to run */
         } else if (ours) {
             PL_CHECK(take_piece(d, a));
             d->retry.heard_ms = pl_now_ms();
@@ -158,7 +158,7 @@ typedef struct upload {
     const uint8_t *data;
     uint64_t bytes;
     pl_hash hash;
-    bool impatient; /* return ERR_BUSY at once if the home has no room */
+    bool impatient; /* whether to return ERR_BUSY at once if the home has no room */
     size_t n_pieces, next, n_waiting, window;
     /* retry of the whole upload, with the time of the last acknowledgement */
     client_retry retry;
@@ -207,9 +207,9 @@ static pl_status send_due_pieces(upload *u)
     return PL_OK;
 }
 
-/* Handles an acknowledgement. If the home has no room it asks the client to wait, and
- * the piece is sent again a little later. The first piece reserves room for the whole
- * blob, so uploads cannot block each other. */
+/* Handles an acknowledgement. A home without room asks the client to wait, and the
+ * piece is sent again a little later. The first piece reserves room for the whole blob,
+ * so uploads cannot block each other. */
 static pl_status acknowledge(upload *u, pl_message *answer)
 {
     for (size_t i = 0; i < u->n_waiting; i++) {

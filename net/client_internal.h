@@ -7,9 +7,9 @@
 enum { SLICE_MS = 100, RESEND_MS = 2000, RESEND_MAX_MS = 16000 };
 
 /* Decides when messages are sent again: a single question, all parts of a task, or
- * pieces of a blob. They are sent again after RESEND_MS without an answer, and the wait
- * doubles each time, so that a slow connection does not carry everything twice. If a
- * connection broke, everything that was under way is lost, so all is sent again at
+ * pieces of a blob. Messages are sent again after RESEND_MS without an answer, and the
+ * wait doubles each time, so that a slow connection does not carry everything twice. If
+ * a connection broke, everything that was under way is lost, so all is sent again at
  * once. The client's patience counts from the last progress. */
 typedef struct client_retry {
     int64_t sent_ms; /* 0: not sent yet */
@@ -44,9 +44,9 @@ pl_socket *client_socket_of(const pl_client *c, const char *name);
 /* Reads a MOVED answer and remembers it. ERR_NOT_FOUND if the address of the new home
  * is not known. */
 pl_status client_learn(pl_client *c, pl_message *moved);
-/* As client_learn, then pauses before the question is repeated, because for a moment
- * neither home answers for a name that is being moved. `since_ms`: when it was first
- * asked. */
+/* Does what client_learn does, then pauses before the question is repeated, because for
+ * a moment neither home answers for a name that is being moved. `since_ms`: when the
+ * question was first asked. */
 pl_status client_follow(pl_client *c, pl_message *moved, int64_t since_ms);
 /* Asks a home one question; the answer may be MOVED. */
 pl_status client_ask(pl_client *c, pl_socket *socket, pl_message *question,
@@ -54,7 +54,7 @@ pl_status client_ask(pl_client *c, pl_socket *socket, pl_message *question,
 
 /* Asks home `home`, or the home of `name` if it is HOME_OF_NAME. The answer is read
  * into `to` by its table of fields (NULL: not read); its texts and bytes are valid only
- * until the answer is freed. Takes the question. */
+ * until the answer is freed. Frees the question. */
 enum { HOME_OF_NAME = -1 };
 pl_status client_query(pl_client *c, int home, const char *name, pl_message *question,
                        const pl_field *fields, void *to);

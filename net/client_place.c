@@ -1,5 +1,5 @@
-/* Chooses the home that a client asks. If a home is asked for a name that it does not
- * own, it answers which home does, and the client remembers that. So a client with an
+/* Chooses the home that a client asks. A home that is asked for a name of another home
+ * answers which home owns the name, and the client remembers that. So a client with an
  * old table needs an additional question, but never gets a wrong answer. */
 #include "net/client_internal.h"
 #include "net/move.h"

@@ -34,7 +34,7 @@ static void send_open(parcel *p)
     for (int i = 0; i < p->n; i++) {
         pl_socket *socket = client_socket_of(p->client, p->names[i]);
         if (!p->done[i] && pl_wire_send(socket, &p->questions[i]) != PL_OK)
-            break; /* what could not be sent now is sent again later */
+            break; /* a question that could not be sent now is sent again later */
     }
 }
 
@@ -119,7 +119,7 @@ static pl_message *put_question(parcel *p, uint16_t type, const char *name)
     pl_message_init(q, type);
     q->request = pl_wire_next_request();
     p->names[p->n++] = name;
-    p->retry = client_retry_begin(); /* the new question is sent at once */
+    p->retry = client_retry_begin(); /* so the new question is sent at once */
     return q;
 }
 
@@ -182,7 +182,7 @@ pl_status pl_client_submit_task(pl_client *c, pl_submission *s, int n,
         PL_TRY(stage(&p, s[i].module, s[i].data, s[i].bytes, update));
         client_put_submission(c, put_question(&p, PL_MSG_SUBMIT, s[i].module), &s[i]);
     }
-    /* on a slow connection the updates are submitted first, and the state after them */
+    /* if uploading was slow, the updates are submitted before the state is uploaded */
     if (pl_now_ms() - start > SLOW_MS)
         PL_TRY(ask_all(&p));
     if (together) {

@@ -49,7 +49,7 @@ typedef enum pl_tag {
 #define FLAG(member)       bool member;
 #define LIST(member)       pl_items member;
 #define NEST(member, body)                                                             \
-    pl_msg_##body *member; /* allocated by reading */                                  \
+    pl_msg_##body *member; /* allocated when the message is read */                    \
     size_t n_##member;
 #define END                                                                            \
     }                                                                                  \
@@ -79,7 +79,7 @@ typedef enum pl_submit_result {
     PL_SUBMIT_DUPLICATE = 1, /* the update was accepted before, or is merged already */
     PL_SUBMIT_UNKNOWN_BLOB = 2, /* the blob is missing: send it, then submit again */
     PL_SUBMIT_FENCED = 3,       /* the lease was given to another worker */
-    PL_SUBMIT_REJECTED = 4,     /* PL_TAG_TEXT says why */
+    PL_SUBMIT_REJECTED = 4,     /* the update is not acceptable; TEXT says why */
     /* the update's round was merged without it, as TEXT says; the worker continues as
      * if it had been accepted */
     PL_SUBMIT_DROPPED = 5,

@@ -292,7 +292,7 @@ static pl_status adopt(mover *m, uint64_t stamp)
 
 /* Sends HOLD or HAND_OVER and reads the owner's answer: its stamp, or that the name has
  * moved. In the second case *gone is set, and it is an error unless the name moved to
- * the right home. Takes the question. */
+ * the right home. Frees the question. */
 static pl_status ask_owner(mover *m, pl_message *q, bool *gone)
 {
     pl_message a;
@@ -460,7 +460,7 @@ pl_status pl_client_learn_places(pl_client *c)
     return PL_OK;
 }
 
-/* Adds a home. It gets no names until a table gives it a weight. */
+/* Adds a home. The new home gets no names until a table gives it a weight. */
 pl_status pl_client_add_home(pl_client *c, const char *address)
 {
     if (c->n_homes == PL_HOMES_MAX)

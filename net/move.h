@@ -21,9 +21,8 @@ PL_MUST_CHECK pl_status pl_move_name(pl_client *c, const char *name, int from, i
 
 typedef void (*pl_moved_fn)(void *context, const char *name, int from, int to);
 /* Makes `fresh` the placement of the job and sets its epoch. First new names are placed
- * by it, then every misplaced name is moved, then clients use it. `said` may be NULL. A
- * call that was interrupted is completed by the next call, even with another
- * placement. */
+ * by it, then every misplaced name is moved, then clients use it. `said` may be NULL.
+ * The next call completes an interrupted one, even if it has another placement. */
 PL_MUST_CHECK pl_status pl_move_to(pl_client *c, pl_places *fresh, pl_moved_fn said,
                                    void *context, pl_move_report *report);
 
@@ -44,9 +43,9 @@ PL_MUST_CHECK pl_status pl_client_begin_places(pl_client *c, int n);
  * names. */
 PL_MUST_CHECK pl_status pl_places_of_store(pl_store *first, bool next, pl_places *out);
 /* Prepares the removal of a stopped job's last home: `last` (from 0), which must be
- * drained. Afterwards nothing in that home is needed, and pl_store_remove_part may be
- * called. Calling it again is harmless. ERR_BUSY: the home still has names, as the
- * message says. ERR_USAGE: it is not the last home. */
+ * drained. Afterwards no other process needs that home, and pl_store_remove_part may be
+ * called. A repeated call is harmless. ERR_BUSY: the home still has names, as the
+ * message says. ERR_USAGE: `last` is not the last home. */
 PL_MUST_CHECK pl_status pl_homes_leave(pl_writers *writers, int last);
 /* If a mover was killed, a home may own a name without knowing it. Tells every such
  * home what it owns. */
@@ -54,9 +53,9 @@ PL_MUST_CHECK pl_status pl_client_settle_places(pl_client *c);
 /* Adds a home that was started after the client was made: the next one in order. */
 PL_MUST_CHECK pl_status pl_client_add_home(pl_client *c, const char *address);
 
-/* Stops all homes from writing for `ms` (at most 10 s; 0 ends it). sequences [n_homes]
- * gets the newest commit of each home. If all stores still show exactly these commits
- * afterwards, the stores are a consistent snapshot of one moment. */
+/* Stops all homes from writing for `ms` (at most 10 s; 0 ends the stop). sequences
+ * [n_homes] gets the newest commit of each home. If all stores still show exactly these
+ * commits afterwards, the stores are a consistent snapshot of one moment. */
 PL_MUST_CHECK pl_status pl_client_hold_all(pl_client *c, int64_t ms,
                                            uint64_t *sequences);
 

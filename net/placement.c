@@ -1,13 +1,13 @@
 /* Computes which home owns a name, and writes and reads the table of weights as text
- * (placement.h). It uses whole numbers only, because every process must get the same
- * result. */
+ * (placement.h). The code uses only whole numbers, because every process must get the
+ * same result. */
 #include "net/placement.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* -log2(h / 2^64) in units of 2^-30, rounded up. It is computed digit by digit, by
- * squaring the mantissa, and never rises with h. */
+/* -log2(h / 2^64) in units of 2^-30, rounded up. The value is computed digit by digit,
+ * by squaring the mantissa, and never rises with h. */
 static uint64_t cost_of(uint64_t h)
 {
     enum { DIGITS = 30 };

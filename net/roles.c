@@ -1,5 +1,5 @@
-/* For each message: the roles whose keys may send it, and what it costs of its key's
- * share (roles.h). A message type that is missing here is refused for every key. */
+/* For each message: the roles whose keys may send it, and what the message costs its
+ * key (roles.h). A message type that is missing here is refused for every key. */
 #include "net/roles.h"
 
 #define BIT(role) (1u << PL_AS_##role)
@@ -13,10 +13,10 @@ enum {
             BIT(ADMIN) | BIT(LOCAL)
 };
 
-/* The cost of a message in its key's share (base/quota.h): CARRIES for messages that
- * carry up to 1 MiB or make the server read that much; NAMES for messages that make the
- * server store a worker or a key, or give a task to another worker; DESCRIBES for
- * messages that the server answers with a description of the whole job.
+/* What a message takes out of its key's token bucket (base/quota.h): CARRIES for
+ * messages that carry up to 1 MiB or make the server read that much; NAMES for messages
+ * that make the server store a worker or a key, or give a task to another worker;
+ * DESCRIBES for messages that the server answers with a description of the whole job.
  */
 enum { CARRIES = 4, NAMES = 40, DESCRIBES = 400 };
 

@@ -9,8 +9,7 @@ extern "C" {
 
 /* Also returns false for unknown types and for answers. */
 bool pl_role_allows(pl_key_role role, uint16_t type);
-/* The cost of a message, which is taken from its key's share of the server
- * (base/quota.h). */
+/* The cost of a message, which is taken from its key's token bucket (base/quota.h). */
 unsigned pl_message_cost(uint16_t type);
 
 #ifdef __cplusplus

@@ -56,8 +56,8 @@ static const pl_field first_fields[] = {
     PL_FIELD(pl_arm, 11, shape.norm_eps),
     PL_FIELDS_END};
 
-/* The tables check enumerations; check_arm checks whether the numbers make sense
- * together. */
+/* The tables of fields check the ranges of enumerations; check_arm checks whether the
+ * numbers fit together. */
 enum { VALUE_BITS_MAX = 8 };
 /* limit for numbers whose type in memory has more than 32 bits */
 #define INT_LIMIT (1ull << 31)
@@ -318,8 +318,9 @@ static pl_status check_split(const pl_arm *arm)
         arm->name);
 }
 
-/* Frozen modules are in rising order. They have no rounds, which methods whose paths
- * have their own parameters, or that count arrivals, could not do without. */
+/* Frozen modules are in rising order. A frozen module has no rounds. Methods whose
+ * paths have their own parameters, or that count arrivals, need a round of every
+ * module, so they refuse frozen modules. */
 static pl_status check_frozen(const pl_arm *arm, const pl_topology *t)
 {
     const pl_method_traits *of = pl_traits(arm->outer.method.method);

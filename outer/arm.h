@@ -25,7 +25,7 @@ typedef enum pl_class {
     PL_CLASS_EMBED,  /* the embedding, when shared */
     PL_CLASS_HEAD,   /* the final norm and output matrix, when shared */
     PL_CLASS_COMMON, /* blocks that all paths share, or all replicas of one path */
-    PL_CLASS_LEVEL,  /* blocks of a level with K>1 */
+    PL_CLASS_LEVEL,  /* blocks of a level with more than one module */
     /* modules with a single contributor: of one path without replicas */
     PL_CLASS_PRIVATE,
     PL_CLASS_COUNT
@@ -77,7 +77,7 @@ typedef struct pl_outer {
     bool weighted;
     bool rescale; /* whether the mean is multiplied by sqrt(number of contributors) */
     bool present; /* the mean of a value is taken over the contributors that send it */
-    /* settings for shared modules; lr and momentum are those above */
+    /* settings for shared modules; lr and momentum come from the arrays above */
     pl_method_settings method;
     pl_outer_schedule schedule; /* how lr changes over the rounds of a module */
     /* noloco: whether gamma is method.consensus; else gamma equals beta (lr) */
@@ -168,7 +168,8 @@ void pl_chapter_name(int chapter, char out[PL_ARM_NAME_MAX]);
 void pl_scoring_name(int chapter, char out[PL_ARM_NAME_MAX]);
 enum { PL_CHAPTERS_MAX = 1000 };
 
-/* Returns the number of sequences in one pass: micro_batch, or batch if that is 0. */
+/* Returns the number of sequences in one pass: micro_batch, or batch if micro_batch is
+ * 0. */
 int pl_arm_pass(const pl_inner *inner);
 /* Returns the schedule of the learning rate over the steps of the arm's paths. */
 pl_schedule pl_arm_schedule(const pl_inner *inner);
@@ -213,9 +214,9 @@ void pl_arm_module_name(const pl_arm *arm, const pl_topology *t, int module,
                         char out[96]);
 void pl_arm_path_name(const pl_arm *arm, const pl_topology *t, int path, int replica,
                       char out[96]);
-/* Writes the name that this path and replica had in the arm before (several paths may
- * come from one that was split). The next function writes the name of the object with
- * the states that a successor's paths begin with. */
+/* pl_arm_before_name writes the name that this path and replica had in the arm before
+ * (several paths may come from one that was split). pl_arm_states_name writes the name
+ * of the object with the states that a successor's paths begin with. */
 void pl_arm_before_name(const pl_arm *arm, const pl_topology *t, int path, int replica,
                         char out[96]);
 void pl_arm_states_name(const pl_arm *arm, char out[96]);

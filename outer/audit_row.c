@@ -1,6 +1,6 @@
 /* Draws the tasks that are done twice, writes and reads the row of an audit as JSON,
- * computes what is compared, and compares it (audit_row.h). It uses no store and no
- * socket: homes keep the rows, and the hub gives out the tasks. */
+ * computes what is compared, and compares it (audit_row.h). This file uses no store and
+ * no socket: homes keep the rows, and the hub gives out the tasks. */
 #include "outer/audit_row.h"
 #include "codec/codec.h"
 #include "outer/rounds.h"
@@ -19,9 +19,9 @@ const char *pl_verdict_name(pl_verdict verdict)
     return verdicts[verdict];
 }
 
-/* Not audited are methods that begin with the newest version (noloco, delayed-nesterov)
- * or need a mean that is soon dropped (eager), arms whose moments never leave a worker,
- * and arms whose updates may have no record (a quorum). */
+/* These are not audited: methods that begin with the newest version (noloco,
+ * delayed-nesterov) or need a mean that is soon dropped (eager), arms whose moments
+ * never leave a worker, and arms whose updates may have no record (a quorum). */
 /* Whether tasks of this arm can be done again later. Everything that they need must
  * still exist then, and they must give the same bytes. */
 static bool covers_arm(const pl_arm *arm)

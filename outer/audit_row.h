@@ -10,10 +10,10 @@
  *   undecided   all three results differ; or the third equals both
  *   void        the task could not be done; `reason` says why
  *
- * On devices of one kind (equal text) results are equal if their bytes are. Devices of
- * different kinds round differently. Across kinds, results are equal if in every module
- * the distance (outer/likeness.h) is at most the hub's tolerance, and in both moments
- * at most twice that, because moments depend on the last few steps only. A
+ * On devices of one kind (equal text) results are equal if their bytes are equal.
+ * Devices of different kinds round differently. Across kinds, results are equal if in
+ * every module the distance (outer/likeness.h) is at most the hub's tolerance, and in
+ * both moments at most twice that, because moments depend on the last few steps only. A
  * falsification within the tolerance is not found.
  *
  * Without a verdict the row is open. Rows are refs, "audit/ARM/p01.r0/PHASE", with JSON
@@ -102,8 +102,8 @@ int pl_audit_parts(const pl_topology *topology);
 PL_MUST_CHECK pl_status pl_audit_update(const pl_topology *topology, int module,
                                         uint64_t seed, const void *data, uint64_t bytes,
                                         pl_likeness *out);
-/* The likeness of a packed state's moments; `bytes` must be pl_path_state_bytes. It is
- * all zero if the arm's moments are not sent. */
+/* The likeness of a packed state's moments; `bytes` must be pl_path_state_bytes. The
+ * likeness is all zero if the arm's moments are not sent. */
 PL_MUST_CHECK pl_status pl_audit_moments(const pl_arm *arm, const pl_topology *topology,
                                          uint64_t seed, const void *data,
                                          uint64_t bytes,

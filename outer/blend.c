@@ -87,7 +87,7 @@ static void add_sources(const pl_blend *b, const float *const *sources,
                 continue;
             double x = sources[s][i];
             double term = factors[s] * (from ? x - (double)from[i] : x);
-            sum = any ? sum + term : term; /* keeps -0 if it is the only term */
+            sum = any ? sum + term : term; /* a first term of -0 stays -0 */
             any = true;
         }
         out[i] = (float)(from ? (double)from[i] + sum : sum);

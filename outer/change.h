@@ -22,7 +22,7 @@ extern "C" {
  * i4, and only methods whose workers fetch versions. */
 PL_MUST_CHECK pl_status pl_change_check(const pl_outer *outer);
 
-/* Whether versions of this module have a change (key codec.down). */
+/* Whether versions of this module are also sent as a change (key codec.down). */
 bool pl_change_is_kept(const pl_arm *arm, const pl_topology *topology, int module);
 
 /* `before` [n] is x. `params` is x' on entry and the version on return. `residual` is e

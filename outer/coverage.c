@@ -1,6 +1,5 @@
 /* Counts, from the versions and pending contributions in a store, how often each
- * phase of each path was merged into each of its modules (coverage.h). It only reads
- * the store. */
+ * phase of each path was merged into each of its modules (coverage.h). */
 #include "outer/coverage.h"
 #include "outer/rounds.h"
 
@@ -62,7 +61,7 @@ static pl_status count_contribution(scan *s, const pl_contribution *c)
 }
 
 /* Handles a version without contributions, which a rollback has made instead of a
- * round. The phases of that round are not checked. */
+ * round. The phases of the round that the rollback replaced are not checked. */
 static void give_round_up(scan *s, int64_t round)
 {
     int64_t phases = s->arm->inner.phases;

@@ -3,8 +3,8 @@
  *
  * Phase p of a path has S = pl_phase_samples samples, from number p S on. In each
  * module to which the phase contributes it must occur exactly once, as a contribution
- * to a version or as a pending one. A phase that the path has not finished may occur or
- * not. */
+ * to a version or as a pending one. A phase that the path has not finished may occur in
+ * some of its modules. */
 #ifndef PL_OUTER_COVERAGE_H
 #define PL_OUTER_COVERAGE_H
 #include "outer/arm.h"
@@ -18,11 +18,12 @@ typedef struct pl_coverage {
     int64_t phases;                /* number of finished phases */
     uint64_t samples;              /* number of samples in those phases */
     uint64_t n_tokens;             /* number of targets that they trained on */
-    /* passes over the shard: n_tokens divided by its number of targets */
+    /* passes over the shard: n_tokens divided by the shard's number of targets */
     double passes;
     uint64_t skipped;   /* samples that slower workers left out (dynamic steps) */
     int64_t n_given_up; /* (phase, module) pairs in rounds that a rollback replaced */
-    int64_t n_left_out; /* pairs in rounds that a quorum merged without them */
+    int64_t
+        n_left_out; /* (phase, module) pairs whose round a quorum merged without them */
     /* all other (phase, module) pairs of finished phases; each must occur exactly
      * once */
     int64_t n_checked;

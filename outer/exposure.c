@@ -112,8 +112,8 @@ static pl_status add_exposed_version(void *context, const pl_version *v)
                            "not have",
                            v->module, (unsigned long long)v->number);
         add_samples(c, (int)k->replica, k->first_sample, k->n_samples, c->module);
-        /* For the path, a phase is counted once: with the first module that has it. A
-         * rollback may have left out phases. */
+        /* In the counts of the path a phase is counted once: with the first module that
+         * contains it. After a rollback a module may lack phases. */
         const uint64_t phase = k->first_sample / pl_phase_samples(c->arm);
         if (phase >= (uint64_t)c->arm->inner.phases)
             continue;

@@ -13,18 +13,18 @@
  *
  *   even:  h1 h2 | h3 h4 | h5 h6          odd:  h1 h2 | h3 h4    h5 goes alone
  *
- * With an odd number one member goes alone. It is drawn from a second order that does
- * not depend on the round, at position round mod n, so that all take their turn.
+ * With an odd number one member goes alone. The member that goes alone is at position
+ * round mod n of a second order, which does not depend on the round. So all members
+ * take their turn.
  *
- *   2. The step. Which function makes it depends on what was exchanged:
+ *   2. The step. Which function takes the step depends on what the mates exchanged:
  *
  *   caller                 vectors of each mate          function of a block
  *   pl_gossip_apply_one    one: x - g (gamma = beta)     meet_one
  *   pl_gossip_apply_two    two: g and x                  meet_two, alone meet_nobody
  *   pl_gossip_apply_views  two, as a codec rounded them  meet_views, alone meet_nobody
  *
- * A holder that meets nobody (meet_nobody) is a group of one: the mean is its own
- * value.
+ * A holder without a mate (meet_nobody) is a group of one: the mean is its own value.
  *
  *   3. Agreement. pl_gossip_next maps the second moments of the disagreement to those
  *      of the next round; it is linear, so pl_gossip_rate is the spectral radius of a
@@ -152,7 +152,8 @@ typedef struct meeting {
     float alpha, beta, gamma, pull; /* pull: gamma / beta (used with Nesterov) */
     bool is_nesterov, has_one_vector;
     float *params, *velocity;
-    /* offers or updates; if a holder is alone, `mate` is `own` */
+    /* the holder's and its mate's vectors (offers, or updates); if the holder is alone,
+     * both are its own */
     const float *own, *mate;
     /* the mate's x, needed with updates; NULL if the holder is alone */
     const float *mate_params;

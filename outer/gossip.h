@@ -16,9 +16,9 @@
  * for g = mean_G(g) + (gamma/beta) (x_i - mean_G(x)), with mu = alpha and eta = beta;
  * v_i is then the momentum, without eta.
  *
- * Pair mates compute equal means, since a + b = b + a in floating point too. A holder
- * whose mate does not come takes the step of a group of one, and so does its mate: a
- * step on one side only would move the mean of all holders. */
+ * Both mates of a pair compute equal means, since a + b = b + a in floating point too.
+ * A holder whose mate does not come takes the step of a group of one, and so does its
+ * mate: a step on one side only would move the mean of all holders. */
 #ifndef PL_OUTER_GOSSIP_H
 #define PL_OUTER_GOSSIP_H
 #include "outer/step_method.h"

@@ -69,7 +69,7 @@ static double transverse_share(const pl_health_step *step)
     if (step->n < 2 || !(squares > 0) || !(total > 0))
         return NAN;
     const double share = 1 - step->mean_norm * step->mean_norm * total / squares;
-    return share > 0 ? share : 0; /* rounding, where all sent the same */
+    return share > 0 ? share : 0; /* rounding may make it negative */
 }
 
 void pl_health_next(pl_health_walk *w, const float *params, const pl_health_step *step,

@@ -8,8 +8,8 @@
  *   nesterov     g = (s / eta - mu^2 m) / (1 + mu),   m = mu m + g
  *   heavy ball   g = s / eta - mu m,                  m = mu m + g
  *
- * with m the momentum before, zero at version 0. Other methods have no lag. With iso, g
- * is the mean after its singular values were made equal. */
+ * with m the momentum before, zero at version 0. For other methods the lag is not
+ * known. With iso, g is the mean after its singular values were made equal. */
 #ifndef PL_OUTER_HEALTH_H
 #define PL_OUTER_HEALTH_H
 #include "base/base.h"
@@ -43,10 +43,10 @@ typedef struct pl_health_walk pl_health_walk;
 /* A walk over the versions of a module of n values, in rising order. ERR_NOMEM. */
 PL_MUST_CHECK pl_status pl_health_walk_create(size_t n, pl_health_walk **out);
 void pl_health_walk_destroy(pl_health_walk **walk);
-/* Begins with the parameters of some version; `initial` if it is version 0. It also
- * continues behind a gap, where parameters are gone. */
+/* Begins the walk with the parameters of some version; `initial`: whether this is
+ * version 0. Call it again behind a gap of versions whose parameters were deleted. */
 void pl_health_begin(pl_health_walk *walk, const float *params, bool initial);
-/* Goes on to the next version. */
+/* Goes on to the next version and computes its health. */
 void pl_health_next(pl_health_walk *walk, const float *params,
                     const pl_health_step *step, pl_health *out);
 

@@ -2,10 +2,10 @@
  *
  * Before every held_every-th phase a path's first replica scores its held-out text with
  * the parameters that the phase begins with, as part of the phase's task. So the score
- * is leased, exactly once and repeated like the training itself, and needs no
- * parameters that the worker does not have already. Training never reads it. The text
- * of all paths of an arm is the same, dealt by the router as new text is. So the sum
- * over the paths, per byte of text, is comparable between arms. */
+ * is leased, repeated and counted exactly once like the training itself, and needs no
+ * parameters that the worker does not have already. Training never reads the score. All
+ * arms have the same held-out text; in each arm the router deals it to the paths like
+ * new text. So the sum over the paths, per byte of text, is comparable between arms. */
 #ifndef PL_OUTER_HELD_H
 #define PL_OUTER_HELD_H
 #include "outer/arm.h"
@@ -22,7 +22,7 @@ bool pl_held_scores(const pl_arm *arm, int path, int replica, int64_t phase);
 typedef struct pl_held_sum {
     double nats;
     uint64_t bytes;
-    int n_missing; /* paths that have held-out text, but no score yet */
+    int n_missing; /* number of paths that have held-out text, but no score yet */
 } pl_held_sum;
 /* `nats` is the score of the path's first replica; 0: there is none. */
 void pl_held_add(pl_held_sum *sum, const pl_arm *arm, int path, double nats);

@@ -44,7 +44,7 @@ INLINE void multiply_tile(const iso_product *p, size_t row, size_t column)
         memcpy(p->out + (row + (size_t)r) * p->C + column, sums[r], sizeof sums[r]);
 }
 
-/* Computes TILE rows of a product: what one thread takes at a time. */
+/* Computes TILE rows of a product, the unit of work of a thread. */
 #define MULTIPLY(isa, attribute)                                                       \
     attribute static pl_status multiply_rows_##isa(void *context, size_t item,         \
                                                    int thread)                         \

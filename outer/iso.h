@@ -3,7 +3,7 @@
  *
  * A matrix G = U S V^T of rank r = min(rows, cols) becomes mean(S) U V^T: a step of the
  * same length in all directions in which the contributors moved. Vectors, the embedding
- * and the head stay as they are.
+ * and the head keep their plain mean.
  *
  * U V^T comes from an iteration of matrix products (Newton-Schulz), not from an SVD, on
  * the matrix or, if it has more rows than columns, on its transpose:
@@ -14,8 +14,8 @@
  *
  * The first five a, b, c are those of Polar Express (arXiv:2505.16932); the last two
  * are (15, -10, 3) / 8, which converge cubically. In exact arithmetic a singular value
- * from |G|/1000 to |G| ends within 1.2e-6 of 1. Smaller ones end smaller, at most 1, so
- * that directions of pure rounding noise are not blown up. Zeros stay zeros.
+ * from |G|/1000 to |G| ends within 1.2e-6 of 1. Smaller singular values end smaller, at
+ * most 1, so that directions of pure rounding noise are not blown up. Zero stays zero.
  *
  * Pure; fp32. Every element is summed by one thread in the order of its index, without
  * contraction, so the bytes depend neither on the number of threads nor on the
@@ -39,7 +39,7 @@ typedef struct pl_iso_matrix {
  * number; *out is the caller's to free, and NULL if there are none. */
 int pl_iso_matrices(const pl_topology *topology, int module, pl_iso_matrix **out);
 
-/* The memory that pl_iso_equalize takes for a while. */
+/* The bytes that pl_iso_equalize allocates while it runs. */
 size_t pl_iso_work_bytes(int rows, int cols);
 /* Changes one matrix [rows, cols] in place. A matrix whose norm is 0 or not finite
  * stays as it is. ERR_NOMEM. */

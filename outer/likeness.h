@@ -2,10 +2,10 @@
  *
  *   cell[h(i)] = sum_i s(i) x_i        s(i) = +1 or -1, both from (seed, i)
  *
- * (a count sketch: Charikar, Chen, Farach-Colton 2002), h(i) in 0..127. It is linear
- * and keeps inner products in expectation. From the cells alone, the cosine c of two
- * vectors is known within (1 - c^2) / 11 (one standard deviation); if one vector is a
- * multiple of the other, the factor is known exactly. A worker that knows the seed
+ * (a count sketch: Charikar, Chen, Farach-Colton 2002), h(i) in 0..127. The sketch is
+ * linear and keeps inner products in expectation. From the cells alone, the cosine c of
+ * two vectors is known within (1 - c^2) / 11 (one standard deviation); if one vector is
+ * a multiple of the other, the factor is known exactly. A worker that knows the seed
  * could make a vector far from x with the same cells. Therefore draw the seed when x
  * can no longer change.
  *

@@ -78,7 +78,7 @@ static pl_status refuse_moments(size_t first)
                    first, BLOCK - 1);
 }
 
-/* The moments in a packed state. */
+/* Where the moments of a packed state lie. */
 typedef struct packed_moments {
     const pl_arm *arm;
     const uint8_t *m, *v;

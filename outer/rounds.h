@@ -32,9 +32,9 @@ uint64_t pl_round_base(const pl_arm *arm, const pl_topology *t, int module,
 /* The version that must exist before the phase can begin. */
 uint64_t pl_round_needs(const pl_arm *arm, const pl_topology *t, int module,
                         int64_t phase);
-/* Streaming: the version that is mixed in `overlap` steps after the phase began; 0
- * means that no version is mixed in. A module with a single contributor continues with
- * its own parameters. */
+/* Streaming: the version that is mixed into the path's parameters `overlap` steps after
+ * the phase began; 0: none. A module with a single contributor continues with its own
+ * parameters. */
 uint64_t pl_round_takes(const pl_arm *arm, const pl_topology *t, int module,
                         int64_t phase);
 /* The number of versions when all phases are done. */
@@ -78,13 +78,14 @@ PL_MUST_CHECK pl_status pl_round_predict(const pl_arm *arm, const pl_topology *t
                                          const pl_codec_message *message, float *params,
                                          double *norm);
 
-/* number of values per block; each block is followed by its power of two, in 2 bytes */
+/* number of values per block of an i8 vector; each block is followed by its power of
+ * two, in 2 bytes */
 enum { PL_STATE_I8_BLOCK = 256 };
 
 /* The positions of the vectors in a path's state, which is sent from phase to phase; -1
  * if the arm has no such vector. */
 typedef struct pl_path_layout {
-    int n_vectors; /* 0 if the arm scores */
+    int n_vectors; /* number of vectors; 0 if the arm scores */
     int residual;  /* the part of updates that a lossy codec has not sent yet */
     /* the path's own parameters: x_i in noloco and eager, theta in streaming */
     int params;
@@ -102,7 +103,8 @@ pl_path_layout pl_path_layout_of(const pl_arm *arm);
 size_t pl_path_vector_floats(const pl_arm *arm, int v, size_t n_params);
 /* The number of values of both moments together. */
 size_t pl_path_moments_floats(const pl_arm *arm, size_t n_params);
-/* The form in which vector v is sent. The next function returns its size in bytes. */
+/* pl_path_kind returns the form in which vector v is sent, pl_path_vector_bytes its
+ * size in bytes. */
 pl_state_kind pl_path_kind(const pl_arm *arm, int v);
 uint64_t pl_path_vector_bytes(const pl_arm *arm, int v, size_t n_params);
 /* The size in bytes of the blob with all vectors; 0 if a path has no state. */

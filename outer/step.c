@@ -4,8 +4,8 @@
  *
  * Purpose. A home calls pl_outer_merge once per round of a module. A module may have
  * hundreds of millions of values, and the step is bound by memory, so D (the mean of
- * the updates) is never stored as a whole. It is made block by block and used while it
- * lies in the cache:
+ * the updates) is never stored as a whole. D is computed block by block and used while
+ * the block lies in the cache:
  *
  *   module   |---------- span ----------|---------- span ----------|-- span --|
  *   span     |block|block|block| ...      256 blocks; what one thread takes at a time
@@ -18,7 +18,8 @@
  *   gap: measure_span over all spans -> |D| -> Lambda (1 without the penalty)
  *   step_span over all spans, with the coefficients that contain Lambda
  *
- * fill() is therefore called twice for a block and must give the same bytes both times.
+ * With the gap penalty fill() is called twice for a block and must give the same bytes
+ * both times.
  *
  * Invariants
  *   - The same bits for every number of threads. A span is summed by one thread in
@@ -240,8 +241,8 @@ pl_status pl_outer_apply(const pl_outer_step *step, pl_outer_state *state,
                           report ? report : &unwanted);
 }
 
-/* Collects the four bf16 updates from index u on, at value `first`. Returns false if
- * fewer are left, or if one is not bf16. */
+/* Collects pointers to value `first` of the four updates u to u + 3. Returns false if
+ * fewer than four are left, or if one is not bf16. */
 static bool find_four(const pl_update_list *updates, int u, size_t first,
                       step_quad *quad)
 {

@@ -44,7 +44,7 @@ typedef struct pl_outer_step {
     double lr, momentum; /* eta, mu */
     bool rescale;
     int n_contributors;
-    pl_method method; /* any method except noloco, which has no home */
+    pl_method method; /* not noloco (outer/gossip.h) */
     pl_rule rule;
     /* number of phases between an update's start and its use; if 0, Lambda is 1 */
     int delay;
@@ -60,16 +60,16 @@ pl_outer_step pl_method_step(const pl_method_settings *settings, double lr,
                              bool rescale, int n_contributors);
 
 /* The vectors that a module's home keeps: [n] fp32 each, zero at first, changed in
- * place. They are borrowed. The two numbers are stored with the version.
+ * place. They are borrowed. `displacement` and `arrivals` are stored with the version.
  *
- * displacement is read and written. Before the step it is how far x has moved since the
- * version that these updates are relative to; after it, the length of the step itself.
- * With a delay of 1 a step leaves the value that the next one needs; with a longer
- * delay the caller sets it before each step. */
+ * Before a step, `displacement` is how far x has moved since the version that the
+ * updates are relative to; after the step, it is the length of the step. With a delay
+ * of 1 a step leaves the value that the next one needs; with a longer delay the caller
+ * sets it before each step. */
 typedef struct pl_outer_state {
     float *params;
-    float *momentum; /* may be NULL if pl_outer_keeps_momentum is false */
-    float *carry;    /* E or S above; may be NULL if pl_outer_keeps_carry is false */
+    float *momentum;     /* may be NULL if pl_outer_keeps_momentum is false */
+    float *carry;        /* E or S; may be NULL without pl_outer_keeps_carry */
     double displacement; /* an L2 norm; used only with the gap penalty */
     int arrivals;        /* arrivals since the last momentum step, 0 .. N-1 */
 } pl_outer_state;

@@ -151,8 +151,8 @@ INLINE void step_of(const step_coefficients *c, const step_block *b, size_t coun
     }
 }
 
-/* Steps a whole block in short runs. Each sum must wait for its own previous addition;
- * in short runs these waits overlap with the step and with each other. */
+/* Steps a whole block, a few values at a time. Each sum must wait for its own previous
+ * addition; in this way the waits overlap with the step and with each other. */
 INLINE void step_block_summed(const step_coefficients *c, const step_block *b,
                               bool measures_step, step_sums *out)
 {

@@ -1,10 +1,9 @@
 /* Private to outer: the arithmetic of one block of an outer step.
  *
- * Everything is written once as plain loops over a constant number of values, which
- * compilers turn into vectors, and compiled for the portable instruction set and for
- * AVX2. Without contraction both give the same bits: additions and products of single
- * elements, and sums over LANES interleaved lanes.
- */
+ * The loops run over a constant number of values, so that compilers vectorise them.
+ * The source is written once and compiled for the portable instruction set and for
+ * AVX2. Without contraction both versions give the same bits, in single elements and in
+ * sums over LANES interleaved lanes. */
 #ifndef PL_OUTER_STEP_KERNEL_H
 #define PL_OUTER_STEP_KERNEL_H
 #include "outer/step.h"
@@ -18,7 +17,7 @@ enum { STEP_PIECE = 256 };
 
 typedef enum step_kind {
     STEP_PLAIN,      /* no momentum */
-    STEP_NESTEROV,   /* Nesterov as in torch */
+    STEP_NESTEROV,   /* Nesterov momentum as in torch.optim.SGD */
     STEP_HEAVY_BALL, /* heavy ball with a clip, which may be infinite */
     STEP_ARRIVAL,    /* an arrival of delayed-nesterov between two momentum steps */
     STEP_LAST_ARRIVAL

@@ -59,7 +59,7 @@ typedef struct pl_method_traits {
     bool leads;
     bool arrives;   /* each update is merged when it arrives; phases have no mean */
     bool equalizes; /* the mean gets equal singular values per matrix of a block */
-    bool settles;   /* takes the plain mean in its last phases (pl_outer_schedule) */
+    bool settles;   /* allows pl_outer_schedule.settle */
 } pl_method_traits;
 
 const pl_method_traits *pl_traits(pl_method method);
@@ -91,7 +91,8 @@ typedef struct pl_method_settings {
 
 /* The message of ERR_CONFIG names the nearest known method, and all methods. */
 PL_MUST_CHECK pl_status pl_method_parse(const char *text, pl_method *out);
-/* "nesterov", "heavy-ball"; "none", "norm", "constant". ERR_CONFIG. */
+/* The names of a rule ("nesterov", "heavy-ball") and of a gap ("none", "norm",
+ * "constant"). ERR_CONFIG. */
 const char *pl_rule_name(pl_rule rule);
 PL_MUST_CHECK pl_status pl_rule_parse(const char *text, pl_rule *out);
 PL_MUST_CHECK pl_status pl_gap_parse(const char *text, pl_gap *out);
@@ -131,8 +132,8 @@ PL_MUST_CHECK pl_status pl_decay_parse(const char *text, pl_decay *out);
  *   lr (p+1) / warmup                         p < warmup
  *   lr (floor + (1-floor) shape(q))           q = (p - warmup) / (phases - warmup)
  *
- * shape: 1, (1 + cos(pi q))/2, 1 - q; floor is a share of lr. After the last phase
- * it stays at lr floor (constant: at lr).
+ * shape: 1, (1 + cos(pi q))/2, 1 - q; floor is a share of lr. After the last phase the
+ * rate stays at lr floor (constant: at lr).
  *
  * In the last `settle` phases diloco, iso, heavy-ball and streaming take the plain
  * mean: lr 1, momentum 0. While the inner learning rate falls to zero, a step beyond
@@ -141,11 +142,11 @@ typedef struct pl_outer_schedule {
     pl_decay decay;
     int64_t warmup, phases;
     double floor;
-    int64_t settle; /* 0: there are no such last phases */
+    int64_t settle; /* number of last phases with the plain mean; 0: none */
 } pl_outer_schedule;
 double pl_outer_lr(const pl_outer_schedule *schedule, double lr, int64_t phase);
-/* Sets lr and momentum of `settings` to the values for this phase. Returns whether they
- * are those of the plain mean, which must not be rescaled. */
+/* Sets lr and momentum of `settings` to the values for this phase. Returns whether this
+ * phase takes the plain mean, which must not be rescaled. */
 bool pl_method_schedule(const pl_outer_schedule *schedule, int64_t phase,
                         pl_method_settings *settings);
 

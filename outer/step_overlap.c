@@ -35,7 +35,8 @@ void pl_streaming_mix(float *local, const float *merged, double mix, size_t n)
         local[i] = a * local[i] + rest * merged[i];
 }
 
-/* Operations are in this order so that one worker gets exactly `own`. */
+/* The operations have this order so that with one worker the result is exactly `own`.
+ */
 void pl_eager_update(const float *own, const float *own_before,
                      const float *mean_before, int n_workers, size_t n, float *out)
 {

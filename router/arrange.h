@@ -10,8 +10,8 @@
  *
  *   sum over levels l, experts e, of sum over paths p through (l,e) of |c_p - mean|^2
  *
- * It starts from several keyed orders and swaps centroids as long as the sum gets
- * smaller. The best result wins, or the first of equal results. `centroids` is
+ * The search starts from several keyed orders and swaps centroids as long as the sum
+ * gets smaller. The best result is kept, or the first of equal results. `centroids` is
  * reordered in place. */
 PL_MUST_CHECK pl_status arrange_grid(float *centroids, int n_paths, int dim,
                                      int n_levels, const int *experts, uint64_t seed);

@@ -1,9 +1,8 @@
 /* Balanced routing by prices. If every path has a limit, the assignment with the least
  * total cost can be described by one price per path: each document takes the path that
  * is cheapest after the prices are added (the dual of the transportation problem;
- * Bertsekas 1988, the auction algorithm). So the balance needs no list of documents.
- * Prices are part of the router and also balance new documents, if these resemble the
- * documents of the fit.
+ * Bertsekas 1988, the auction algorithm). Prices are part of the router and also
+ * balance new documents, if these resemble the documents of the fit.
  *
  * The limit is on weight: every path trains the same number of steps, so shards should
  * have about equal numbers of tokens, whatever their numbers of documents.

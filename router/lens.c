@@ -8,7 +8,7 @@
 enum {
     POINTS_A_ITEM = 256,
     WHITE = 64, /* sharpening looks for directions among this many components */
-    /* upper limits for sharpening: number of clusters, points per cluster: */
+    /* limits of sharpening: most clusters, points per cluster */
     CLUSTERS = 320,
     POINTS_A_CLUSTER = 16,
     SAMPLE = 16384 /* sharpening uses at most this many evenly spaced points */

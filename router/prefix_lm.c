@@ -1,7 +1,7 @@
-/* A tiny language model per path, made of counts. It finds the path whose documents a
- * text resembles most. SmallTalk (Filippova et al. 2024, arXiv:2410.03529) routes by
- * small transformers; here the probability of token b after token a is a ratio of
- * counts
+/* A tiny language model per path, made of counts. The model finds the path whose
+ * documents a text resembles most. SmallTalk (Filippova et al. 2024, arXiv:2410.03529)
+ * routes by small transformers; here the probability of token b after token a is a
+ * ratio of counts
  *
  *   p_path(b | a) = (c_path(a,b) + K c(a,b) / P) / (c_path(a) + K c(a) / P)
  *

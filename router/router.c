@@ -77,8 +77,8 @@ void router_distances(const pl_router *router, const float *z, double *distances
 }
 
 /* Adds the costs level by level. After l levels, `costs` has the cost of each
- * combination of the first l labels, in row-major order. It is extended in place, from
- * the last combination to the first. */
+ * combination of the first l labels, in row-major order. The array is extended in
+ * place, from the last combination to the first. */
 void router_costs(const pl_router *router, const double *distances, const double *bias,
                   double *costs)
 {

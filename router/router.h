@@ -7,8 +7,8 @@
  * document takes the path that would predict it best.
  *
  * These routers assign the training documents. New text is routed by a prefix model:
- * one tiny language model per path, made of counts from the path's documents. It is an
- * immutable object (bytes) in the store.
+ * one tiny language model per path, made of counts from the path's documents. A prefix
+ * model is an immutable object (bytes) in the store.
  *
  * Features are transformed before distances are measured (lens: standardise, whiten,
  * sharpen, unit length), because raw hidden states have a few directions with large

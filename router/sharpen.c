@@ -118,8 +118,8 @@ static pl_status scatter_rows(void *context, size_t row, int thread)
     return PL_OK;
 }
 
-/* Takes the eigenvectors with the least variance within clusters. Those are the last
- * ones; the very last is taken first. */
+/* Takes the eigenvectors with the least variance within clusters. These are the last
+ * eigenvectors; the very last is taken first. */
 static void turn_view(work *w)
 {
     eigen_symmetric(w->within, w->C, w->values, w->vectors);

@@ -39,8 +39,8 @@ typedef struct enrolment {
     const pl_pubkey *invite, *fresh;
     const char *name;
     pl_key_role granted;
-    /* the invitation or the key was refused, and the client is told why. If the list
-     * fails without this, the client is told no details. */
+    /* the invitation or the key was refused, so the client is told why. If only the
+     * list failed, the client is told no details. */
     bool judged;
 } enrolment;
 

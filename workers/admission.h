@@ -13,7 +13,7 @@ extern "C" {
 PL_MUST_CHECK pl_status pl_admission_open(const char *key, const char *list);
 
 /* Adds the key `fresh` to the list, which uses the invitation `invite` once. If the
- * list has the key already, nothing is used, and the result is PL_OK. ERR_NOPERM:
+ * list has the key already, no use is counted, and the result is PL_OK. ERR_NOPERM:
  * `invite` is not an invitation or is used up, or the key was revoked. Other errors as
  * for pl_key_list_check_name. */
 PL_MUST_CHECK pl_status pl_admission_enrol(const char *list, const pl_pubkey *invite,

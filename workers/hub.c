@@ -15,7 +15,7 @@ pl_status hub_answer(hub *h, const pl_peer *peer, pl_message *a)
     pl_message_destroy(a);
     if (status == PL_ERR_ARG) /* the answer is too long for one message */
         pl_log(PL_LOG_ERROR, "answer.dropped", "error=\"%s\"", pl_last_error());
-    /* a peer that has gone asks again when it is back, so that is no error */
+    /* a peer that has gone away asks again when it is back, so this is no error */
     return status == PL_ERR_NET || status == PL_ERR_ARG ? PL_OK : status;
 }
 
@@ -179,7 +179,7 @@ static pl_status note_given(hub *h, hub_worker *w, plan_task task,
     w->given_token = lease->token;
     w->given_phase = lease->phase;
     w->given_steps = local_steps(h, w, &h->tasks.arms[task.arm].arm);
-    /* if not, it still trains another task, and begins this one later */
+    /* a worker that still trains another task begins this one later */
     if (!w->task[0]) {
         pl_copy_text(w->task, sizeof w->task, path->name);
         w->phase = lease->phase;
@@ -234,9 +234,9 @@ static pl_status back_up(hub *h, int worker, int64_t now_ms)
     return note_given(h, &h->workers[worker], task, &path->backup);
 }
 
-/* Gives the worker a ready task, or the next phase of the task that it holds. If it
- * finds no ready task, there is none for the next worker either, and *search becomes
- * false. A key on trial has one lease at a time. */
+/* Gives the worker a ready task, or the next phase of the task that it holds. If no
+ * task is ready, the next worker gets none either, and *search becomes false. A key on
+ * trial has one lease at a time. */
 static pl_status serve_worker(hub *h, int worker, int64_t now_ms, bool *search)
 {
     hub_worker *w = &h->workers[worker];
@@ -347,7 +347,7 @@ static pl_status on_task_req(hub *h, const pl_peer *peer, pl_message *m)
     w->held_token =
         plan_find_task(&h->tasks, q.task ? q.task : "", &w->held) ? m->token : 0;
     w->held_phase = q.phase;
-    /* this question was answered, but the answer was lost or came too late */
+    /* the hub has answered this question, but the answer was lost or came too late */
     if (m->request == w->answered) {
         w->request = m->request;
         return repeat_answer(h, w);
@@ -387,8 +387,9 @@ void hub_end_task(hub_worker *w, const plan_path *path)
         w->task[0] = '\0';
 }
 
-/* Answers a renewal of a lease that this hub does not know: refused, or RENEWED. It is
- * RENEWED if the results of the task have arrived, because then DONE is on its way. */
+/* Answers a renewal of a lease that this hub does not know. The answer is RENEWED if
+ * the results of the task have arrived, because then DONE is on its way; otherwise the
+ * renewal is refused. */
 static uint16_t refuse_renewal(hub *h, const report *rep, bool trains)
 {
     for (int i = 0; i < h->n_homes; i++)
@@ -560,15 +561,14 @@ static pl_status on_done(hub *h, const pl_peer *peer, pl_message *m, pl_message 
     hub_audit *audit = hub_audit_of(h, m->token, rep.worker);
     h->done_ms = pl_now_ms();
     if (w->held_token == m->token && w->held_phase == rep.phase)
-        w->held_token =
-            0; /* the worker is idle now, so do not wait for its next question */
+        w->held_token = 0; /* the worker holds this task no longer */
     if (audit)
         return end_audit(h, audit, rep.worker, m);
     return lease ? hub_settle(h, rep.path) : PL_OK;
 }
 
-/* A worker leaves. Its question and its leases end at once; they need not expire. The
- * same worker may already be back as another process. */
+/* A worker leaves. The hub ends its question and its leases at once, instead of waiting
+ * until they expire. The same worker may already be back as another process. */
 static pl_status on_leave(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
 {
     pl_msg_leave q;
@@ -729,7 +729,7 @@ pl_status hub_tend(hub *h, int64_t now_ms, bool *more)
     return serve_waiting(h);
 }
 
-/* The signal handler may run on any thread. */
+/* A signal handler on any thread may set the flag. */
 static bool must_stop_hub(const hub *h)
 {
     return h->options->stop && __atomic_load_n(h->options->stop, __ATOMIC_RELAXED);

@@ -1,14 +1,15 @@
 /* Audits: a share of tasks is done again by a second worker, and by a third if the two
  * results differ (outer/audit_row.h). Homes draw the tasks and keep the rows. The hub
- * leases the audits, compares the results and reports the verdict. It stores nothing:
- * after a restart it gets the open rows from the homes again.
+ * leases the audits, compares the results and reports the verdict. The hub stores
+ * nothing: after a restart it gets the open rows from the homes again.
  *
  * A worker with the same kind of device as the first is preferred, because its result
  * is compared by hash. If there is no such worker, one with a different kind of device
  * does the audit, and its result is compared by tolerance.
  *
- * Merges never wait for an audit. So versions may contain a wrong update before it is
- * found. The record tells which versions these are, and `pathloom audit` lists them.
+ * Merges never wait for an audit. So versions may contain a wrong update before an
+ * audit finds it. The record tells which versions these are, and `pathloom audit` lists
+ * them.
  *
  * If workers with the job's own keys are connected, only they get audits. Otherwise a
  * holder of several keys could judge its own results, by naming a device that no other
@@ -277,8 +278,8 @@ static void set_audit_aside(hub *h, hub_audit *a, const char *reason)
     count_verdict(h, a);
 }
 
-/* Notes the likeness that a home sent for the update of a slot. Returns false if it
- * sent none. */
+/* Notes the likeness that a home sent for the update of a slot. Returns false if the
+ * home sent no likeness. */
 static bool note_likeness(const pl_msg_update_is *said, hub_audit *a, int slot)
 {
     a->seeds[slot] = said->seed;
@@ -289,9 +290,9 @@ static bool note_likeness(const pl_msg_update_is *said, hub_audit *a, int slot)
 }
 
 /* Notes one update of the first result. The home knows its sender and device from the
- * sealed lease. If a relay added it to other updates, the audit is void. If the updates
- * come from several kinds of devices, likenesses are compared instead of hashes,
- * whatever kind of device the second worker has. */
+ * sealed lease. If a relay added the update to others, the audit is void. If the
+ * updates come from several kinds of devices, likenesses are compared instead of
+ * hashes, whatever kind of device the second worker has. */
 static void note_update(hub *h, hub_audit *a, int slot, const pl_msg_update_is *said)
 {
     pl_audit_result *first = &a->row.results[0];
@@ -423,8 +424,8 @@ void hub_begin_rows(hub *h, int home)
 }
 
 /* Ends a home's list of open rows. If a closed row is not in the list, the home has
- * stored the verdict, so it is forgotten here. An open row is forgotten only if it was
- * in the list before: a row that came as an event may be newer than the list. */
+ * stored the verdict, so the hub forgets the row. An open row is forgotten only if it
+ * was in the list before: a row that came as an event may be newer than the list. */
 void hub_end_rows(hub *h, int home)
 {
     size_t n = 0;
@@ -482,7 +483,8 @@ static int trust_in(const hub_worker *w)
 }
 
 /* Finds out whether a connected worker can do the audit, and how far the best one is
- * trusted. Looks only every LOOK_MS, because thousands of workers may ask for tasks. */
+ * trusted. The list of workers is searched only every LOOK_MS, because thousands of
+ * workers may ask for tasks. */
 static void look_for_workers(const hub *h, hub_audit *a, int64_t now_ms)
 {
     if (a->looked_ms > 0 && now_ms - a->looked_ms < LOOK_MS)
@@ -624,7 +626,7 @@ static pl_status take_likeness(hub_audit *a, const pl_message *m)
 }
 
 /* Sets the worker and device of the first result. If several workers sent its updates,
- * this is the worker that sent the first update that differs. */
+ * the sender of the first update that differs counts. */
 static void blame(const hub *h, hub_audit *a, const pl_hash *made, const char *device)
 {
     int n = 0;

@@ -5,8 +5,8 @@
  *   promise(w)  seconds that a task takes worker w: from the pace of its finished tasks
  *               and their time outside inner steps
  *   left        seconds left of a lease: from its own progress if it has reported
- *               twice, else from its holder's promise. Once a lease is late, it is
- *               expected to need as long again as it is late.
+ *               twice, else from its holder's promise. A lease that is late is expected
+ *               to need as long again as it is late.
  *
  * A backup begins if left >= 2 promise(idle) and it gains at least 0.5 s: a smaller
  * gain would be lost in transfers and in the age of reports. Both workers deliver the
@@ -21,9 +21,9 @@
  *
  * If a worker says it is done, and the homes know nothing of its work UNCONFIRMED_MS
  * later, it has probably sent nothing: homes report an honest worker's task before that
- * worker's DONE. Over a slow link their report may come later, so each home must also
- * have answered a question that was asked after the worker said so. If the method
- * allows two workers at one task, an idle worker then begins it as well. */
+ * worker's DONE. Over a slow link the homes' report may come later, so each home must
+ * also have answered a question that the hub sent after the worker's DONE. If the
+ * method allows two workers at one task, an idle worker then begins it as well. */
 #include "workers/hub_internal.h"
 
 enum { LOOK_MS = 50, BACKUP_FAILURES_MAX = 2, UNCONFIRMED_MS = 1500 };
@@ -158,9 +158,9 @@ static bool is_doubtful(const hub *h, const plan_path *path)
 }
 
 /* Whether the lease may be taken from its holder if the method does not allow two
- * workers at one task. It is not taken from a holder that says it is done: this would
- * count as its failure, but perhaps a busy home has only not reported the result yet.
- * */
+ * workers at one task. A holder that says it is done keeps the lease: taking it would
+ * count as a failure of the holder, but perhaps a busy home has not reported the result
+ * yet. */
 static bool may_be_taken(const hub *h, const plan_path *path)
 {
     return hub_is_on_trial(&h->workers[path->lease.worker]) &&

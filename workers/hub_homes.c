@@ -78,7 +78,7 @@ pl_status hub_send_home(hub_home *home, pl_message *m)
         m->request = pl_wire_next_request();
     pl_status status = pl_wire_send(home->socket, m);
     pl_message_destroy(m);
-    return status == PL_ERR_NET ? PL_OK : status; /* it is asked again later */
+    return status == PL_ERR_NET ? PL_OK : status; /* the message is sent again later */
 }
 
 /* Sends HELLO. The first home keeps the secret that seals leases, or makes one; the
@@ -124,7 +124,7 @@ pl_status hub_fence(hub *h, const plan_path *path)
 }
 
 /* Tells the homes again which tokens to refuse (hub_fence), because a home that
- * restarted has forgotten it. */
+ * restarted has forgotten them. */
 static pl_status fence_all(hub *h)
 {
     for (int a = 0; a < h->tasks.n_arms; a++)
@@ -139,7 +139,7 @@ pl_status hub_tend_homes(hub *h, int64_t now_ms)
     for (int i = 0; i < h->n_homes; i++) {
         hub_home *home = &h->homes[i];
         if (home->welcome && now_ms - home->heard_ms > AWAY_MS) {
-            /* the home stays `known`: what it reported can only have grown since */
+            /* the home stays `known`, because its numbers can only have risen since */
             home->welcome = false;
             pl_log(PL_LOG_WARN, "home.away", "home=%d silent_ms=%lld", i,
                    (long long)(now_ms - home->heard_ms));
@@ -343,7 +343,7 @@ static pl_status on_state(hub *h, hub_home *home, pl_message *m)
         pl_buf_clear(&home->state);
     home->n_records = home->n_applied = 0; /* drop the rest of an older state */
     if (offset != home->state.len || m->data.len > total - offset)
-        return PL_OK; /* it belongs to an older answer */
+        return PL_OK; /* the piece belongs to an older answer */
     pl_buf_append(&home->state, m->data.data, m->data.len);
     if (home->state.len < total)
         return ask_state(h, home, home->state.len);

@@ -127,43 +127,43 @@ typedef struct hub_fenced {
  * all entries that one key may have, and nothing refers to the old worker any more. */
 typedef struct hub_worker {
     char name[PL_TEXT_MAX], device[PL_TEXT_MAX];
-    /* address at which other workers can fetch its updates */
+    /* address at which other workers can fetch this worker's updates */
     char offers_at[PL_ADDRESS_MAX];
     uint64_t pid;
     pl_pubkey key; /* the key of the first HELLO under this name */
     /* the key is one of the job's own, which several workers may share */
     bool own_key;
-    bool had_task; /* at least one task was leased to it */
-    bool delivers; /* it has delivered a task, and let no lease run out since */
-    /* why its results are refused; "": they are accepted */
+    bool had_task; /* at least one task was leased to this worker */
+    bool delivers; /* a task was delivered, and no lease expired since */
+    /* why the worker's results are refused; "": they are accepted */
     char fenced[PL_FENCED_TEXT_MAX];
     pl_peer peer;
     int64_t seen_ms;
-    bool left;      /* it said goodbye */
-    int n_failures; /* tasks in a row that it gave back as failed */
-    int n_bars;     /* how often it was barred after its last delivery */
+    bool left;      /* the worker's process has ended its connection by RELEASE */
+    int n_failures; /* tasks in a row that the worker gave back as failed */
+    int n_bars;     /* how often the worker was barred after its last delivery */
     int64_t barred_until_ms;
     /* the reason of the last failure, as the worker reported it */
     char failure[PL_FENCED_TEXT_MAX];
-    bool waiting;      /* it asked for a task and has not been answered yet */
-    bool queued;       /* it is in the hub's queue, even if it no longer waits */
-    uint64_t request;  /* request number of the open question */
+    bool waiting;     /* the worker's TASK_REQ is not answered yet */
+    bool queued;      /* the worker is in the hub's queue, even if it no longer waits */
+    uint64_t request; /* request number of the open question */
     uint64_t answered; /* request of the last answer to TASK_REQ */
     plan_task given;   /* the task of that answer, if given_token is not 0 */
     uint64_t given_token;
     int64_t given_phase;
     int given_steps; /* inner steps to do; 0: all of the phase */
-    /* The task whose next phase the worker could do, as its question says. Token 0:
-     * none. */
+    /* The task whose next phase the worker could do, according to its TASK_REQ. Token
+     * 0: none. */
     plan_task held;
     uint64_t held_token;
     int64_t held_phase;
     int64_t waiting_since_ms;
-    char task[PL_MODULE_NAME_MAX]; /* the task that it trains; "" when idle */
+    char task[PL_MODULE_NAME_MAX]; /* the task in training; "": idle */
     int64_t phase;
     int step;
     double rate;           /* tokens per second of inner steps */
-    uint64_t memory_bytes; /* the largest memory of its process so far; 0: not known */
+    uint64_t memory_bytes; /* the process's largest memory so far; 0: not known */
     /* Sums over finished tasks, in seconds: inner steps; time in which the trainer
      * stood still although it had a task; time without a task. */
     double inner_s, overhead_s, idle_s;
@@ -175,19 +175,19 @@ typedef struct hub_worker {
 /* The hub's connection to one home. */
 typedef struct hub_home {
     pl_socket *socket;
-    /* epoch of its store; a different epoch means that the home has restarted */
+    /* epoch of the home's store; a different epoch means that the home has restarted */
     uint64_t epoch;
-    bool known;        /* its whole state has been applied since WELCOME */
-    bool welcome;      /* it has answered HELLO, and has not been away since */
-    bool added;        /* it was added while the job ran; it owned nothing at first */
-    int64_t heard_ms;  /* when the last message from it arrived */
+    bool known;        /* the home's whole state was applied after WELCOME */
+    bool welcome;      /* the home has answered HELLO, and was not away since */
+    bool added;        /* the home was added while the job ran */
+    int64_t heard_ms;  /* when the home's last message arrived */
     int64_t asked_ms;  /* when the last HELLO or GET_STATE was sent */
     int64_t fresh_ms;  /* asked_ms of the newest state that was applied */
     pl_buf state;      /* the pieces of STATE_IS received so far */
     pl_reader records; /* the whole state, which is applied some records at a time */
     size_t n_records, n_applied; /* if they are equal, all records are applied */
-    int unknown_arms; /* arms that it named and whose definitions have not come yet */
-    pl_buf status;    /* its newest STATUS_IS, JSON */
+    int unknown_arms; /* arms in the state whose definitions have not come yet */
+    pl_buf status;    /* the home's newest STATUS_IS, JSON */
     int64_t status_ms;
 } hub_home;
 
@@ -214,7 +214,7 @@ typedef struct hub {
     pl_name_table *worker_names;
     int *queue; /* [n_queued] workers that wait, in the order in which they asked */
     int n_queued;
-    bool stirred; /* something happened since the last search found no ready task */
+    bool stirred;       /* an event may have made a task ready since the last search */
     int64_t expired_ms; /* when leases were last checked for expiry */
     int64_t overdue_ms; /* when hub_end_overdue last ran */
     double slowest_s;   /* the longest time from grant to DONE of any task so far */
@@ -237,7 +237,7 @@ typedef struct hub {
     pl_status failure_status;
     pl_keypair mates; /* the key pair with which workers ask each other */
     bool has_secret;
-    pl_lease_secret secret; /* seals leases; the first home keeps it */
+    pl_lease_secret secret; /* the secret that seals leases; the first home keeps it */
     bool stopping;
     /* number of lines that may still be logged about workers that are not the job's
      * own */
@@ -257,15 +257,16 @@ pl_status hub_fence(hub *h, const plan_path *path);
 bool hub_homes_ready(const hub *h);
 /* Applies some records of the homes' states. Returns true if more are left. */
 bool hub_apply_some(hub *h);
-/* Takes the message's body. Gives the message a request number unless it has one. */
+/* Takes ownership of the message's body. Gives the message a request number unless it
+ * has one. */
 pl_status hub_send_home(hub_home *home, pl_message *m);
 
 /* hub.c */
 /* Handles one message. An error ends the hub; a mistake of the sender is answered
  * instead. */
 pl_status hub_take(hub *h, const pl_peer *peer, pl_message *m);
-/* Does what is due and gives tasks to waiting workers. *more becomes true if records of
- * homes' states are left to apply. */
+/* Does the work that is due by time, and gives tasks to waiting workers. *more becomes
+ * true if records of homes' states are left to apply. */
 pl_status hub_tend(hub *h, int64_t now_ms, bool *more);
 /* Ends all leases, audits and offers of this worker. */
 void hub_free_held(hub *h, int worker);
@@ -337,8 +338,8 @@ void hub_clear_audits(hub *h);
 void hub_audit_json(const hub *h, pl_json *out);
 
 /* hub_backup.c */
-/* Notes the speed of a finished task. `total_s` counts from its grant; 0 if that is not
- * known. */
+/* Notes the speed of a finished task. `total_s` counts from the grant of its lease; 0:
+ * not known. */
 void hub_note_pace(hub_worker *w, const pl_arm *arm, double inner_s, double total_s);
 /* Finds a task that another worker holds, and that this worker would finish much
  * earlier. Returns false if there is none. The list of slow leases is made anew only

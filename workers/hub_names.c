@@ -9,14 +9,14 @@
  * A worker that fails FAILURES_MAX tasks in a row is barred for a while, twice as long
  * each time. A job ends only if a task cannot be done. If the operator's own workers
  * are connected, only their failures count for that, because otherwise a holder of many
- * keys could end any job. If there are none, several different holders must have failed
- * at the task.
+ * keys could end any job. If no such worker is connected, several different holders
+ * must have failed at the task.
  *
  * A worker that joined is on trial until it has delivered a task, and again when it
- * lets a lease run out. On trial it is served last, its key has one lease at a time,
- * and any idle worker that is not on trial does the same task as well (hub_backup.c).
- * So a worker that takes tasks and never finishes them delays no path as long as other
- * workers are idle. */
+ * lets a lease run out. A worker on trial is served last, its key has one lease at a
+ * time, and any idle worker that is not on trial does the same task as well
+ * (hub_backup.c). So a worker that takes tasks and never finishes them delays no path
+ * as long as other workers are idle. */
 #include "workers/hub_internal.h"
 
 enum {
@@ -57,7 +57,7 @@ static int count_names(const hub *h, const hub_worker *like)
 }
 
 /* Finds an entry that may be reused (is_idle): one of this key, or, if `key` is NULL,
- * of any key. Forgets its name. Returns -1 if there is none. */
+ * of any key. Forgets its name. Returns -1 if no entry may be reused. */
 static int find_left_entry(hub *h, const pl_pubkey *key)
 {
     int64_t now = pl_now_ms();
@@ -343,8 +343,8 @@ int hub_n_held(const hub *h, const hub_worker *w)
 }
 
 /* Notes that a lease ran out. From then on the worker is on trial, unless its key is
- * the job's own. If it was on trial already, this counts as a failure. Otherwise it
- * does not: perhaps only a connection broke, and with it all leases of the worker. */
+ * the job's own. If it was on trial already, this counts as a failure. Otherwise it is
+ * no failure: perhaps only a connection broke, and with it all leases of the worker. */
 void hub_note_lost(void *hub_of, int worker)
 {
     hub *h = hub_of;

@@ -37,8 +37,9 @@ static pl_json *path_json(const hub *h, const plan_path *path, int64_t now_ms)
     return o;
 }
 
-/* How well the arm predicts held-out text: bits per byte, after as many phases as the
- * path has whose score is the oldest. Left out until every path has a score. */
+/* How well the arm predicts held-out text: bits per byte, and the number of phases
+ * after which the oldest of the paths' scores was made. The numbers are left out until
+ * every path has a score. */
 static void put_held(const plan_arm *arm, pl_json *o)
 {
     const int replicas = pl_topology_n_replicas(arm->topology);
@@ -57,7 +58,7 @@ static void put_held(const plan_arm *arm, pl_json *o)
     }
 }
 
-/* The same for one path: its own held-out text. */
+/* How well one path predicts its own held-out text. */
 static void put_path_held(const plan_arm *arm, int index, pl_json *o)
 {
     const plan_path *path = &arm->paths[index];
@@ -152,7 +153,7 @@ static pl_json *home_json(const hub *h, int i, int64_t now_ms)
 }
 
 /* Lists workers; connected ones come first. If one message cannot hold all, the rest is
- * left out. A name that has left and never got a task is always left out, because
+ * left out. A worker that has left and never got a task is always left out, because
  * otherwise a holder of many keys could fill the list. Returns the number of workers in
  * the list. */
 static int put_workers(const hub *h, int most, pl_json *workers, int64_t now_ms)
@@ -244,6 +245,7 @@ void hub_dismiss_finished(hub *h)
             continue;
         pl_message_init(&a, 0);
         pl_wire_error(&a, w->request, PL_ERR_CANCELLED, "the job is finished");
-        (void)hub_answer(h, &w->peer, &a); /* a worker that has gone does not get it */
+        (void)hub_answer(h, &w->peer,
+                         &a); /* a worker that has gone does not get the message */
     }
 }

@@ -28,8 +28,8 @@ typedef struct child {
     char address[PL_ADDRESS_MAX];
     pid_t pid; /* 0: not running */
     bool stopping;
-    int how;            /* how it ended, from waitpid */
-    int crashes, kills; /* since it last lived for STEADY_MS */
+    int how;            /* how the child ended, from waitpid */
+    int crashes, kills; /* counts since the child last lived for STEADY_MS */
     int64_t started_ms;
     int64_t restart_ms; /* when to start again; 0: not waiting */
 } child;

@@ -1,6 +1,6 @@
 /* Handles the vectors of one slot between two phases: takes the outer step of methods
  * that keep their own parameters, makes the update that is sent, and keeps the parts of
- * it that later phases need (local.h). Nothing here reads a file or a socket. */
+ * it that later phases need (local.h). No function here reads a file or a socket. */
 #include "workers/local.h"
 
 #include <math.h>

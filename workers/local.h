@@ -1,6 +1,6 @@
 /* Private to the worker: the vectors that a path keeps between its phases in addition
- * to the modules' versions (outer/rounds.h, pl_path_layout), and how they change. It is
- * pure arithmetic: equal input gives equal bytes on every worker. */
+ * to the modules' versions (outer/rounds.h, pl_path_layout), and how they change. The
+ * functions are pure arithmetic: equal input gives equal bytes on every worker. */
 #ifndef PL_WORKERS_LOCAL_H
 #define PL_WORKERS_LOCAL_H
 #include "codec/codec.h"

@@ -16,8 +16,8 @@ static int exponent_of(const float *values, size_t n)
     for (size_t i = 0; i < n; i++)
         most = fmaxf(most, fabsf(values[i]));
     if (!(most >= FLT_MIN * 256) || most > FLT_MAX)
-        /* the block is stored as zeros; an encoder refuses values that are not
-         * finite */
+        /* such a block is stored as zeros; the update's encoder refuses values that are
+         * not finite */
         return INT16_MIN;
     frexpf(most, &e); /* most = f 2^e, 0.5 <= f < 1 */
     return most > ldexpf(127.0f, e - 7) ? e - 6 : e - 7;
@@ -123,7 +123,7 @@ static void round_vector(pl_state_kind kind, float *values, size_t n)
     }
 }
 
-/* ---- all of them ---- */
+/* ---- all vectors of a state ---- */
 void state_round(const pl_arm *arm, float *state, size_t n_params)
 {
     for (int v = 0; v < pl_path_layout_of(arm).n_vectors; v++)

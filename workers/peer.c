@@ -19,7 +19,7 @@ static void free_offer(peer_offer *o)
     pl_free(o);
 }
 
-/* Keeps an offer. It replaces the offers of rounds for which no mate can ask any
+/* Keeps an offer. The offer replaces those of rounds for which no mate can ask any
  * more. */
 static void keep_offer(peer *p, peer_offer *o)
 {
@@ -105,7 +105,7 @@ static void run_peer(void *context)
         void *item;
         pl_wire_poll(&p->socket, 1, &fd, 1, WAIT_MS, ready);
         while ((item = pl_queue_pop(p->offers, 0))) {
-            if (item == (void *)p) { /* the mark of peer_destroy */
+            if (item == (void *)p) { /* peer_destroy pushes p itself as the end mark */
                 pl_message_destroy(&m);
                 return;
             }
@@ -154,8 +154,8 @@ void peer_put(peer *p, peer_offer *offer)
     pl_queue_push(p->offers, offer);
 }
 
-/* Asks another worker. It answers in the way that a home does, so it is asked like a
- * home, but not for long. */
+/* Asks another worker. A worker answers like a home, so it is asked like a home, but
+ * with a short time limit. */
 pl_status peer_get(const peer_line *line, const char *module, int64_t round, int path,
                    int replica, pl_buf *out)
 {

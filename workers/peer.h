@@ -1,7 +1,7 @@
 /* Private to the worker: updates for other workers (noloco). A separate thread answers
  * GET_UPDATE and GET_BLOB as a home does, with the updates that this worker has made. A
- * worker that gets no answer asks the home. This only saves time; results do not depend
- * on it. */
+ * worker that gets no answer asks the home. Offers only save time; results do not
+ * depend on them. */
 #ifndef PL_WORKERS_PEER_H
 #define PL_WORKERS_PEER_H
 #include "codec/codec.h"

@@ -16,13 +16,14 @@
  *      holder that continues before phase t - 1 has arrived may instead compute the
  *      versions of modules to which it alone contributes (pl_round_predicts);
  *   3. the method's own condition holds. noloco: the mates of phase t - 1 have finished
- *      it, or offer it, or the deadline is over. streaming: every update that it will
- *      take up later is under way. delayed-nesterov: the path is at most `staleness`
+ *      it, or offer it, or the deadline is over. streaming: every update for the
+ *      versions that it will mix in is done or has a worker. delayed-nesterov: the path
+ *      is at most `staleness`
  *      phases ahead of the slowest path.
  *
- * There is no other barrier. Among all ready tasks plan_choose takes the one with the
- * most phases left to do one after another, then one whose state this worker has in its
- * cache.
+ * A task waits for nothing else. Among all ready tasks plan_choose takes the one with
+ * the most phases left to do one after another, then one whose state this worker has in
+ * its cache.
  *
  * The lease of a path in phase t:
  *
@@ -47,8 +48,8 @@
  *   - Tokens only rise: the high half is the epoch, which homes raise at every start of
  *     a hub, and the low half counts grants.
  *   - A statement about a token counts only if it comes from the worker that has the
- *     lease (plan_lease_of). A guessed token is worth nothing.
- *   - Failures are counted per phase: a new phase begins with none.
+ *     lease (plan_lease_of). So a guessed token has no effect.
+ *   - Failures are counted per phase: a new phase begins with no failure.
  *
  * Ownership. `plan` owns arms, topologies, paths and name tables until plan_clear. A
  * plan_path stays where it is; plan_add_arm may move every plan_arm. Workers are
@@ -506,7 +507,7 @@ bool plan_renew(plan *p, plan_path *path, int64_t phase, uint64_t token, int wor
         return false;
     plan_lease *lease = plan_lease_of(path, token, worker);
     if (lease && plan_is_said(path, token, path->phase))
-        return lease->active; /* reported as done: this renewal does not prolong it */
+        return lease->active; /* a lease that was reported as done is not prolonged */
     if (!lease && !take_up(p, path, phase, token, worker, now_ms))
         return false;
     if (lease == &path->backup) {

@@ -18,9 +18,9 @@ typedef struct plan_lease {
     int64_t deadline_ms, granted_ms;
     int worker;       /* index of the holder */
     int step;         /* last reported inner step */
-    int64_t step_ms;  /* when it was reported */
+    int64_t step_ms;  /* when that step was reported */
     int first_step;   /* the first inner step that was reported, */
-    int64_t first_ms; /* and when; 0: no report yet */
+    int64_t first_ms; /* and when it was reported; 0: no report yet */
     double loss;
     int failures; /* number of failures of this task in this phase */
 } plan_lease;
@@ -38,8 +38,8 @@ typedef struct plan_ended {
  * two phases. */
 enum { PLAN_ENDED_MAX = 2 };
 
-/* A worker's report that it has delivered a phase. It counts when the homes confirm it.
- */
+/* A worker's report that it has delivered a phase. The report counts when the homes
+ * confirm it. */
 typedef struct plan_said {
     int64_t phase;
     uint64_t token; /* 0: no report */
@@ -209,22 +209,23 @@ bool plan_is_said(const plan_path *path, uint64_t token, int64_t phase);
 bool plan_is_unconfirmed(const plan_path *path, const plan_lease *lease,
                          int64_t until_ms);
 /* Whether the worker reported the path's phase as done and the homes have not confirmed
- * it. Then other workers should get the task. */
+ * it. If so, other workers should get the task. */
 bool plan_has_said(const plan_path *path, int worker, int64_t now_ms);
-/* Returns true, once per phase, when both a worker and the homes have reported it. *by
- * is the worker's report. *other is the second worker, which must be stopped, or -1. If
- * two workers reported it, the homes' token decides; without a token, the first
- * report. */
+/* Returns true, once per phase, when both a worker and the homes have reported the
+ * phase as done. *by is the worker's report. *other is the second worker, which must be
+ * stopped, or -1. If two workers reported it, the homes' token decides; without a
+ * token, the first report. */
 bool plan_settle(plan *p, plan_path *path, plan_said *by, int *other, uint64_t *lost);
-/* These are in plan.c. */
-/* Ends a lease. A backup takes its place. */
+/* The following functions are in plan.c. */
+/* Ends a lease. A backup, if there is one, takes its place. */
 void plan_release(plan *p, plan_path *path, uint64_t token, int worker, bool failed);
 /* Ends leases past their deadline; returns how many. `lost`, unless NULL, is called
  * with the worker of each. */
 int plan_expire(plan *p, int64_t now_ms, void (*lost)(void *context, int worker),
                 void *context);
 void plan_release_worker(plan *p, int worker);
-int plan_n_held(const plan *p, int worker); /* number of its leases, without backups */
+int plan_n_held(const plan *p,
+                int worker); /* number of the worker's leases, without backups */
 /* The path's state is bad: ends all leases of its phase and resets its failures. The
  * homes must be told. */
 void plan_drop_state(plan *p, plan_path *path);

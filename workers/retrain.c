@@ -190,7 +190,7 @@ static pl_status run_phase(retraining *r, int64_t phase, pl_hash *update)
     }
     state_round(r->arm, r->state, r->n);
 done:
-    job.state = NULL; /* r->state owns it */
+    job.state = NULL; /* r->state owns this memory */
     train_job_clear(&job);
     return status;
 }

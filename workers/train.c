@@ -12,7 +12,7 @@ struct trainer {
     pl_topology *topology;
     int batch, context, muon_rows;
     pl_actor *actor;
-    /* the trainer's thread writes these, the worker's thread reads them */
+    /* the following fields are shared by the trainer's and the worker's thread */
     atomic_int step;
     atomic_int cancelled;
     /* parameters to mix in, for the running job; NULL until they have arrived */

@@ -37,10 +37,10 @@ typedef struct train_job {
     float *params;     /* [path_params] after the steps; owned */
     double loss;       /* mean loss over the phase's tokens */
     double seconds;    /* seconds spent in inner steps */
-    double overhead_s; /* seconds before and after them: loading, saving */
+    double overhead_s; /* seconds before and after the steps: loading, saving */
     double waited_s;   /* the part of overhead_s spent waiting for merged parameters */
     double gradient;   /* mean norm of the gradient over the steps, before clipping */
-    double held_nats;  /* of the held-out text; 0: it was not scored, or not finite */
+    double held_nats;  /* nats of the held-out text; 0: not scored, or not finite */
     uint64_t first_sample, n_samples, n_tokens;
 } train_job;
 

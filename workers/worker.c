@@ -4,7 +4,7 @@
 
 enum { WAIT_MS = 100, HURRY_MS = 10, NO_HURRY_MS = 200, EARLY_MS = 250 };
 
-/* The signal handler may run on any thread. */
+/* A signal handler on any thread may set the flag. */
 static bool must_stop_worker(const worker *w)
 {
     return w->finished ||
@@ -36,8 +36,8 @@ static bool follows(const worker_task *task, const worker_task *other)
     return task && task->token == other->token && task->phase > other->phase;
 }
 
-/* Drops the tasks that continue from this task. They cannot be done without its result,
- * and they have the same lease. */
+/* Drops the tasks that continue from this task. Such tasks cannot be done without the
+ * result of this task, and have the same lease. */
 static void drop_after(worker *w, const worker_task *task)
 {
     if (follows(w->next, task))
@@ -198,7 +198,7 @@ static pl_status take_task(worker *w, pl_message *m)
         return begin_after(w);
     }
     pl_copy_text(text, sizeof text, pl_last_error());
-    if (w->broken != PL_OK) /* the worker itself failed, not the task */
+    if (w->broken != PL_OK) /* a failure of the worker itself, not of the task */
         status = pl_fail(w->broken, "%s", text);
     else
         status = give_task_up(w, task, status, text);
@@ -349,7 +349,7 @@ static void lose(worker *w, worker_task *task)
     drop_after(w, task);
     if (task == w->training)
         trainer_cancel(w->inner);
-    if (task == w->next) { /* no work was done for it yet */
+    if (task == w->next) { /* no work was done for this task yet */
         pl_log(PL_LOG_WARN, "task.lost", "task=%s phase=%lld", task->name,
                (long long)task->phase);
         worker_task_free(&w->next);
@@ -452,7 +452,7 @@ static pl_status do_others(worker *w)
     return worker_keep_leases(w);
 }
 
-/* Called while a fetch waits, so that sending, training and renewals continue. No
+/* Runs while a fetch waits, so that sending, training and renewals continue. No
  * second fetch can begin meanwhile, because no question for a task is open. A failure
  * of this other work is kept in `broken` and ends the worker. */
 pl_status worker_go_on(void *context)
@@ -526,7 +526,7 @@ static pl_status bring_merged(worker *w)
     char text[1024];
     if (!wants_merged(w) || worker_task_lost(task))
         return PL_OK;
-    w->merging = true; /* take_trained must not free the task meanwhile */
+    w->merging = true; /* so that take_trained does not free the task */
     pl_status status = worker_fetch_merged(w, task);
     w->merging = false;
     if (w->broken != PL_OK)

@@ -1,6 +1,6 @@
 /* Fetches by hash all that a task depends on: arm definition, data shard, modules at
- * the phase's version, inner optimizer state. It asks for nothing that the worker
- * already has. */
+ * the phase's version, inner optimizer state. Data that the worker already has are not
+ * fetched again. */
 #include "workers/worker_internal.h"
 
 static pl_status fetch_arm(worker *w, const pl_hash *blob, const char *name,
@@ -240,7 +240,7 @@ static pl_status fetch_base(worker *w, worker_task *task, int slot)
     if (pl_traits(pl_arm_method(arm, t, module).method)->arrives)
         return fetch_version(w, task, slot, PL_NEWEST);
     if (task->after && pl_round_predicts(arm, t, module))
-        return PL_OK; /* the worker itself computes it when the task before is packed */
+        return PL_OK; /* the worker itself computes this version */
     /* streaming also starts from version 0 */
     if (task->phase == 0 || pl_arm_is_frozen(arm, module))
         return fetch_version(w, task, slot, 0);
@@ -277,8 +277,8 @@ static void find_local(worker *w, worker_task *task)
 }
 
 /* Makes the state of a path that has finished no phase: its arm's first moments, if it
- * has any, else zeros. They are read directly into the state's memory, not into the
- * cache, because a path needs them only once. */
+ * has any, else zeros. The first moments are read directly into the state's memory, not
+ * into the cache, because a path needs them only once. */
 static pl_status begin_state(worker *w, worker_task *task)
 {
     const pl_hash *moments = &task->arm->arm.moments;
@@ -368,8 +368,8 @@ done:
 }
 
 /* ---- other data that a phase begins with ---- */
-/* eager: fetches the mean of the round before. The home keeps it in one blob with the
- * momentum of the version that was fetched, after it. */
+/* eager: fetches the mean of the round before. The home keeps this mean in the blob of
+ * the fetched version's momentum, after the momentum. */
 static pl_status fetch_mean(worker *w, worker_task *task, int slot, const local_slot *s,
                             const char *name)
 {
@@ -404,7 +404,7 @@ static bool is_update(const local_slot *s, const pl_buf *bytes)
     return true;
 }
 
-/* Asks a worker that offers the update. If it does not answer once, it is not asked
+/* Asks a worker that offers the update. A worker that did not answer once is not asked
  * again, because otherwise every slot of the task would wait for it. */
 static pl_status ask_peer(worker *w, struct task_peer *who, worker_task *task,
                           const local_slot *s, const char *name, const int mate[2],
@@ -552,7 +552,8 @@ static pl_status fetch_others(worker *w, worker_task *task)
     PL_CHECK(pl_try_alloc(PL_ROUND_VECTORS_MAX * task->n_params * sizeof(float),
                           "others' updates", (void **)&task->other));
     for (int slot = 0; slot < n_slots; slot++) {
-        /* only its module, path and length are used; task->base stands for the state */
+        /* only the module, path and length of `s` are used, so any memory will do for
+         * the state */
         local_slot s = worker_slot(task, slot, task->base);
         const pl_method_traits *of =
             pl_traits(pl_arm_method(s.arm, s.topology, s.module).method);
@@ -601,7 +602,7 @@ pl_status worker_fetch_merged(worker *w, worker_task *task)
         if (number == 0)
             continue;
         pl_status status = fetch_version(w, task, slot, (int64_t)number);
-        /* the version does not exist yet; it is asked for again */
+        /* the version does not exist yet; the worker asks again later */
         if (status == PL_ERR_NOT_FOUND)
             return PL_OK;
         PL_CHECK(status);

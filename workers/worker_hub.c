@@ -11,7 +11,7 @@ static pl_status send_hub(worker *w, pl_message *m)
         m->request = pl_wire_next_request();
     pl_status status = pl_wire_send(w->hub, m);
     pl_message_destroy(m);
-    return status == PL_ERR_NET ? PL_OK : status; /* the message is sent again */
+    return status == PL_ERR_NET ? PL_OK : status; /* the message is sent again later */
 }
 
 pl_status worker_say_hello(worker *w)
@@ -61,7 +61,7 @@ pl_status worker_read_welcome(worker *w, pl_message *answer)
         PL_CHECK(know_home(w, (int)i, address));
     }
     if (!w->welcome &&
-        said.table) /* it may become old, which does no harm: homes redirect requests */
+        said.table) /* an old table does no harm: homes redirect requests */
         PL_CHECK(pl_places_parse(said.table, &w->places));
     w->n_homes = (int)n;
     w->ttl_ms = (int)said.ttl_ms;

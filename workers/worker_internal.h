@@ -36,7 +36,7 @@ typedef struct worker_task {
     bool packed; /* the task that continues from this one may begin */
     char name[PL_MODULE_NAME_MAX];
     uint64_t token;
-    uint8_t lease[PL_LEASE_MAX]; /* sealed by the hub, for the homes */
+    uint8_t lease[PL_LEASE_MAX]; /* the lease as the hub sealed it, for the homes */
     size_t lease_bytes;          /* 0 for an audit, which sends nothing to the homes */
     int path, replica;
     int64_t phase;
@@ -88,8 +88,8 @@ typedef struct worker_task {
     pl_likeness *likeness; /* [n_seeds]; the sender computes it */
     /* the deadline is over: the task may start although updates of mates are missing */
     bool late;
-    /* [2, n_params] vectors that a slot needs to begin, besides its version: a mate's
-     * update (noloco), or the mean of the round before (eager) */
+    /* [2, n_params] vectors that a slot needs to begin, in addition to its version: a
+     * mate's update (noloco), or the mean of the round before (eager) */
     float *other;
     bool *has_other;
     /* [n_slots] for each slot, the norm of the update that made the predicted version,
@@ -130,7 +130,7 @@ typedef struct worker {
     peer *offers;
     /* where other workers can ask this one; "": it offers nothing to them */
     char offers_at[PL_ADDRESS_MAX];
-    /* the key pair with which workers ask each other, if they have one: */
+    /* the key pair with which workers ask each other, if the job is encrypted */
     pl_keypair mates;
     bool has_mates;
     /* a peer has lied, so from now on updates come from the homes only */
@@ -161,7 +161,7 @@ static inline void worker_task_lose(worker_task *task)
     __atomic_store_n(&task->lost, 1, __ATOMIC_RELAXED);
 }
 
-/* worker.c: does all other work while a fetch waits. Afterwards `broken` tells whether
+/* worker.c: does all other work while a fetch waits. On return `broken` tells whether
  * the worker must end. */
 pl_status worker_go_on(void *context);
 
@@ -172,8 +172,8 @@ pl_status worker_fetch_merged(worker *w, worker_task *task);
 /* The cache key of a path's moments that never leave this worker (train.state local).
  */
 void worker_local_key(const worker_task *task, int64_t phase, pl_hash *key);
-/* Completes a task that was fetched while the one before trained. It reads no file and
- * no socket. */
+/* Completes a task that was fetched while the one before trained. This reads no file
+ * and no socket. */
 pl_status worker_begin_after(worker_task *task, const worker_task *before);
 local_slot worker_slot(const worker_task *task, int slot, float *state);
 /* Frees the parameters with which training began, when the updates are made. */

@@ -1,9 +1,9 @@
 /* The door of workers: the hub, which decides which worker trains which task, and the
  * processes that train.
  *
- * hub      leases tasks (arm, path, replica, phase) to workers. It keeps nothing on
- *          disk: the homes know which phases are done, so a hub that starts again asks
- *          them and continues.
+ * hub      leases tasks (arm, path, replica, phase) to workers. The hub keeps nothing
+ * on disk: the homes know which phases are done, so a hub that starts again asks them
+ * and continues.
  * worker   leases a task, fetches what it lacks by hash, trains tau inner steps,
  *          sends one update per module to that module's home, then the path's state.
  * launch   starts these as processes and keeps them alive.
@@ -58,11 +58,12 @@ typedef struct pl_worker_options {
     int patience_ms; /* how long the hub or a home may be unreachable */
     /* relays that are asked instead of the homes that the hub names */
     const char *const *homes;
-    int n_homes; /* number of these relays: that of the homes, or 0 */
+    int n_homes; /* number of relays: that of the homes, or 0 */
     /* address at which it offers updates to other workers; "": none */
     const char *offers;
-    int grace_ms; /* time to finish its tasks when stopped; 0: no limit */
-    /* at 1 finishes the task, at 2 gives it back, and returns */
+    int grace_ms; /* time that a stopped worker has to finish; 0: no limit
+                   */
+    /* 1: the worker finishes its tasks and returns; 2: gives them back and returns */
     volatile sig_atomic_t *stop;
 } pl_worker_options;
 PL_MUST_CHECK pl_status pl_worker_run(const pl_worker_options *options);
@@ -75,9 +76,9 @@ uint64_t pl_worker_cache_bytes(const pl_arm *arm, const pl_topology *topology,
 
 /* Trains the task of a contribution to `module` again, with all earlier phases of its
  * path, from the data in the store. *update is the hash of the update that a worker
- * would have sent. It equals wanted->update if backend, threads and device are those of
- * the worker. ERR_NOT_FOUND: the method, another device, or missing data make it
- * impossible. */
+ * would have sent. The hash equals wanted->update if backend, threads and device are
+ * those of the worker. ERR_NOT_FOUND: the method, another device, or missing data make
+ * it impossible. */
 PL_MUST_CHECK pl_status pl_task_retrain(pl_store *store, const pl_arm *arm,
                                         const pl_topology *topology, const char *module,
                                         const pl_contribution *wanted,
@@ -107,8 +108,8 @@ PL_MUST_CHECK pl_status pl_launcher_address(pl_launcher *launcher, const char *n
                                             int timeout_ms, char *address, size_t size);
 /* Reaps children that died and starts them again; call it often. A child that ends by
  * itself with a sysexits code (an error of configuration, data or disk) is not
- * restarted: its error is returned. Others are started again after growing delays; 8
- * crashes in a row are an error. */
+ * restarted: its error is returned. Any other child that died is started again after
+ * growing delays; 8 crashes in a row are an error. */
 PL_MUST_CHECK pl_status pl_launcher_tend(pl_launcher *launcher);
 int pl_launcher_restarts(const pl_launcher *launcher);
 /* Tells which child was started again last, and how it had ended: "worker-1 was killed
