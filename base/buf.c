@@ -42,8 +42,8 @@ void pl_buf_destroy(pl_buf *buf)
     *buf = (pl_buf){0};
 }
 
-/* The first vsnprintf usually fits. If not, its result says how much room is needed.
- */
+/* The text of the first vsnprintf usually fits; otherwise its result says how much room
+ * is needed. */
 void pl_buf_printf(pl_buf *buf, const char *format, ...)
 {
     pl_buf_reserve(buf, FIRST_CAPACITY);

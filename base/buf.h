@@ -9,7 +9,7 @@ extern "C" {
 #endif
 
 typedef struct pl_buf {
-    uint8_t *data; /* NUL-terminated only if the text functions built it */
+    uint8_t *data; /* NUL-terminated only if text functions built the buffer */
     size_t len, cap;
 } pl_buf; /* all zero is an empty buffer */
 

@@ -6,7 +6,7 @@
 extern "C" {
 #endif
 int64_t pl_now_ms(void);  /* monotonic; also counts time in suspend (CLOCK_BOOTTIME) */
-double pl_now(void);      /* as pl_now_ms, in seconds, for measuring */
+double pl_now(void);      /* the clock of pl_now_ms in seconds */
 int64_t pl_wall_ms(void); /* milliseconds since 1970 */
 void pl_sleep_ms(int64_t ms);
 #ifdef __cplusplus

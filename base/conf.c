@@ -297,7 +297,7 @@ typedef struct yaml_reader {
     void *target;
     const char *path;
     const pl_buf *text;
-    bool *seen; /* for each row, whether it has been set */
+    bool *seen; /* for each row of the table, whether the file has set it */
     yaml_parser_t parser;
     char where[KEY_NAME_MAX];
 } yaml_reader;

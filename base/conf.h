@@ -21,10 +21,10 @@ typedef enum pl_key_type {
 enum { PL_KEY_TEXT_MAX = 512 };
 
 typedef struct pl_key {
-    const char *name; /* dotted: "train.tau" */
+    const char *name; /* dotted name of the key: "train.tau" */
     pl_key_type type;
     size_t offset;       /* offset of the field in the caller's struct */
-    const char *initial; /* default, as text */
+    const char *initial; /* the default value as text */
     double min, max;     /* numbers only */
     const char *choices; /* "a|b|c", CHOICE only */
     const char *unit;    /* "steps", "bytes", "" */

@@ -31,7 +31,7 @@ static bool is_word(const char *text, size_t len, const char *word)
     return strlen(word) == len && memcmp(text, word, len) == 0;
 }
 
-/* Whether this process was started with that verb. */
+/* Whether this process was started with the verb `role` ("home"). */
 static bool has_role(const char *role)
 {
     char words[256] = "";

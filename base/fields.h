@@ -16,14 +16,14 @@
  *   char[N]                         text of at most N - 1 bytes
  *   pl_hash, uint8_t[N], float[N]   exactly the member's bytes
  *
- * and in structs of messages, which point into the message that they were read from:
+ * In structs of messages, pointers point into the message that was read:
  *
  *   const char *                    text of less than `limit` bytes
  *   const uint8_t *                 exactly `limit` bytes
  *   pl_bytes                        at most `limit` bytes
  *   pl_items                        a list, which is read one by one (record.h)
  *
- * NULL counts as zero.
+ * A pointer that is NULL counts as zero.
  *
  * An array of numbers becomes several fields of one tag, as do several rows with the
  * same tag: the i-th number is the i-th field. Rows must be in rising order of tags,
@@ -42,7 +42,7 @@ typedef enum pl_field_kind {
     PL_KIND_NUMBER, /* 8 bytes */
     PL_KIND_INT,
     PL_KIND_BOOL,
-    PL_KIND_CHOICE, /* a number below `limit` */
+    PL_KIND_CHOICE, /* an unsigned number; reading refuses `limit` and above */
     /* a bool; rows of one tag share a u64, of which this is bit number `limit` */
     PL_KIND_BIT,
     PL_KIND_TEXT,
@@ -82,7 +82,7 @@ typedef struct pl_bytes {
 } pl_bytes;
 
 /* Items of one type, `stride` bytes apart: hashes, numbers, or terminated texts.
- * Reading sets only `n`. */
+ * Reading a record sets only `n`. */
 typedef struct pl_items {
     const void *at;
     size_t n, stride;

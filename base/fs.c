@@ -449,6 +449,6 @@ bool pl_path_within(const char *path, const char *folder)
         if (more)
             slash[slash == place] = 0;
     }
-    free(place); /* allocated by realpath */
+    free(place); /* the resolved path, allocated by realpath */
     return found;
 }

@@ -35,7 +35,8 @@ typedef struct pl_mapping {
 PL_MUST_CHECK pl_status pl_map_file(const char *path, pl_mapping *out);
 void pl_unmap_file(pl_mapping *mapping);
 /* Zeroed memory that the kernel may write to an unnamed file in `folder` when memory is
- * short. ERR_NOSPACE: the disk has no room for it. Unmap with pl_unmap_scratch. */
+ * short. ERR_NOSPACE: the disk has no room for this memory. Unmap with
+ * pl_unmap_scratch. */
 PL_MUST_CHECK pl_status pl_map_scratch(const char *folder, size_t bytes, void **out);
 void pl_unmap_scratch(void *memory, size_t bytes); /* accepts NULL */
 /* Releases the pages of the mapping from this process's memory. The next access reads

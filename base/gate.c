@@ -3,9 +3,9 @@
  *
  * Purpose. While a gate is open, every socket that is bound speaks CURVE. At each
  * handshake ZeroMQ asks, over an in-process socket (ZAP, RFC 27), whether the client's
- * key may connect. The gate's thread answers. Later the wire asks pl_gate_role for the
- * role of the key at every message, so a key that was removed from the file is refused
- * even on an existing connection.
+ * key may connect. The gate's thread answers ZeroMQ. Later the wire asks pl_gate_role
+ * for the role of the key at every message, so a key that was removed from the file is
+ * refused even on an existing connection.
  *
  *   ZeroMQ ----- ZAP request -----> gate's thread <--- orders (admit, close)
  *          <---- 200 or 400 -------   |        ^
@@ -39,7 +39,8 @@
  *     ZeroMQ library that accepts every client would do so silently.
  *
  * Ownership. The gate owns its copy of the process's keys (wiped at the end), the
- * snapshots and the queue of orders. `extra` and `refused` belong to its thread. */
+ * snapshots and the queue of orders. `extra` and `refused` belong to the gate's thread.
+ */
 #include "base/gate.h"
 #include "base/clock.h"
 #include "base/fs.h"
@@ -102,7 +103,7 @@ typedef struct gate {
     struct {
         pl_pubkey key;
         int64_t at_ms;
-    } refused[REFUSED_KEPT]; /* only the gate's thread uses it */
+    } refused[REFUSED_KEPT]; /* used only by the gate's thread */
     int next_refused;
 } gate;
 

@@ -21,7 +21,7 @@ _Static_assert(PL_HASH_BYTES == crypto_generichash_blake2b_BYTES, "BLAKE2b-256")
 _Static_assert(sizeof(pl_hasher) >= sizeof(crypto_generichash_blake2b_state) + 63,
                "a hasher must hold an aligned state wherever it lies");
 
-/* Makes libsodium select its vector code. Several threads may call it. */
+/* Makes libsodium select its vector code. Several threads may call the function. */
 static void init_hash_library(void)
 {
     if (sodium_init() < 0)

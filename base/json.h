@@ -22,14 +22,14 @@ void pl_json_destroy(pl_json **json);
 const pl_json *pl_json_get(const pl_json *object, const char *key);
 const char *pl_json_text(const pl_json *value, size_t *len);
 bool pl_json_number(const pl_json *value, double *out);
-bool pl_json_int(const pl_json *value, int64_t *out); /* whole numbers only */
+bool pl_json_int(const pl_json *value, int64_t *out); /* only whole numbers */
 bool pl_json_bool(const pl_json *value, bool *out);
 /* Read a member of an object, for callers that only show it: 0, "" or false if it is
  * absent or has another type. */
 double pl_json_get_real(const pl_json *object, const char *key);
 const char *pl_json_get_text(const pl_json *object, const char *key);
 bool pl_json_get_bool(const pl_json *object, const char *key);
-bool pl_json_is_array(const pl_json *value); /* also true for an empty array */
+bool pl_json_is_array(const pl_json *value); /* an empty array counts, too */
 bool pl_json_is_object(const pl_json *value);
 size_t pl_json_count(const pl_json *array);
 const pl_json *pl_json_at(const pl_json *array, size_t i);
@@ -45,7 +45,7 @@ void pl_json_set(pl_json *object, const char *key, pl_json *value);
 void pl_json_set_text(pl_json *object, const char *key, const char *text);
 void pl_json_set_int(pl_json *object, const char *key, int64_t value);
 void pl_json_set_real(pl_json *object, const char *key,
-                      double value); /* non-finite: null */
+                      double value); /* a number that is not finite becomes null */
 void pl_json_set_bool(pl_json *object, const char *key, bool value);
 void pl_json_push(pl_json *array, pl_json *value);
 pl_json *pl_json_make_text(const char *text);

@@ -80,7 +80,7 @@ typedef enum pl_key_role {
     PL_AS_WORKER,
     PL_AS_INSPECTOR,
     PL_AS_INVITE,
-    PL_AS_REVOKED, /* this key may do nothing */
+    PL_AS_REVOKED, /* a role that may send no message */
     PL_AS_COUNT
 } pl_key_role;
 const char *pl_key_role_name(pl_key_role role);
@@ -100,7 +100,7 @@ typedef struct pl_key_list {
     pl_key_entry *entries; /* sorted by key; each key occurs once */
     size_t n;
     pl_buf kept; /* lines that are not entries: comments and bad lines */
-    int n_bad;   /* lines that were skipped */
+    int n_bad;   /* number of lines that were skipped */
     /* a sentence about the first skipped line; "" if no line was skipped */
     char complaint[PL_KEY_COMPLAINT_MAX];
 } pl_key_list; /* all zero is an empty list */

@@ -89,7 +89,7 @@ pl_status pl_try_alloc_bare(size_t bytes, const char *what, void **out)
         return pl_fail(PL_ERR_NOMEM, "%s needs %s of memory, but only %s are available",
                        what, need, have);
     }
-    if (huge) /* this is only a hint: if the kernel refuses it, only speed is lost */
+    if (huge) /* if the kernel refuses this, only speed is lost */
         madvise(memory, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
     *out = memory;
     return PL_OK;
@@ -108,8 +108,8 @@ void pl_free_aligned(void *memory)
 }
 
 /* Returns the first number after `key` in a small text file; `other` if no number
- * follows, for example "max" in a cgroup file. With an empty key it reads from the
- * start of the file. */
+ * follows, for example "max" in a cgroup file. With an empty key the first number of
+ * the file is returned. */
 static uint64_t number_in_file(const char *path, const char *key, uint64_t other)
 {
     FILE *file = fopen(path, "re");

@@ -10,9 +10,9 @@
 extern "C" {
 #endif
 
-void *pl_alloc(size_t bytes);           /* zeroed; aborts when exhausted */
-void *pl_grow(void *old, size_t bytes); /* realloc; aborts when exhausted */
-char *pl_strdup(const char *text);      /* NULL gives NULL */
+void *pl_alloc(size_t bytes);           /* zeroed memory; aborts if there is none */
+void *pl_grow(void *old, size_t bytes); /* realloc; aborts if there is no memory */
+char *pl_strdup(const char *text);      /* a copy; NULL for NULL */
 void pl_free(void *memory);             /* accepts NULL */
 
 /* Aborts like the functions above; for wrappers of libraries that allocate memory

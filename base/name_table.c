@@ -9,7 +9,7 @@
 enum { FIRST_SIZE = 64 };
 
 typedef struct name_entry {
-    char *name; /* the entry is free if this is NULL */
+    char *name; /* the name; NULL: the entry is free */
     uint64_t hash;
     int number;
 } name_entry;

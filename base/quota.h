@@ -25,7 +25,7 @@ enum {
     QUOTA_OTHERS_AT_ONCE = 400
 };
 
-typedef struct quota quota; /* belongs to one thread */
+typedef struct quota quota; /* the object belongs to one thread */
 quota *quota_create(void);
 void quota_destroy(quota **q); /* accepts NULL */
 

@@ -56,7 +56,7 @@ typedef struct crew_state {
     pthread_mutex_t lock;
     pl_item_fn fn;
     void *context;
-    size_t next, end; /* the lock guards these; a failure lowers `end` */
+    size_t next, end; /* the lock guards the following fields; a failure lowers `end` */
     pl_status status; /* status of the lowest failing item */
     char sentence[SENTENCE_MAX];
 } crew_state;

@@ -37,7 +37,7 @@ PL_MUST_CHECK pl_status pl_queue_create(pl_queue **out);
 void pl_queue_destroy(pl_queue **queue);
 void pl_queue_push(pl_queue *queue, void *item);
 void *pl_queue_pop(pl_queue *queue, int timeout_ms); /* NULL on timeout; -1 waits */
-int pl_queue_fd(const pl_queue *queue);              /* readable while not empty */
+int pl_queue_fd(const pl_queue *queue);              /* readable while it has items */
 
 /* A thread that does jobs one after another, in the order in which they came. The
  * creator of the actor pushes jobs and takes finished ones, in the same order;
@@ -52,7 +52,7 @@ int pl_actor_fd(const pl_actor *actor);
 /* Waits until all pushed jobs are done. Finished jobs can still be taken, but no more
  * jobs can be pushed. Accepts NULL. */
 void pl_actor_stop(pl_actor *actor);
-/* Stops the actor first. Accepts NULL. */
+/* Stops and frees the actor. Accepts NULL. */
 void pl_actor_destroy(pl_actor **actor);
 
 #ifdef __cplusplus

@@ -2,8 +2,8 @@
  * frames, and checks of senders.
  *
  * Two rules hold throughout. Only pl_wire_poll waits: a process has one event loop, and
- * a slow peer must not stop it. And only messages that wire_decode has checked reach
- * the caller.
+ * a slow peer must not stop it. Only messages that wire_decode has checked reach the
+ * caller.
  *
  * ZeroMQ keeps messages whole and in order on one connection, and reconnects by itself.
  * But when a connection ends, messages that were under way are lost, and the peer comes
@@ -456,7 +456,7 @@ static bool give_pieces(pl_socket *socket, pl_buf *data)
     size_t len = data->len;
     bool given = true;
     g->data = data->data;
-    atomic_store(&g->n_pieces, 1); /* this function has one reference itself */
+    atomic_store(&g->n_pieces, 1); /* the sending function holds one reference itself */
     *data = (pl_buf){0};
     for (size_t at = 0, n; at < len && given; at += n) {
         n = frame_of(socket, len - at);

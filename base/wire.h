@@ -101,9 +101,9 @@ PL_MUST_CHECK pl_status pl_wire_give(pl_socket *socket, pl_message *message);
  * ERR_NOPERM if its key is refused, or if the server is not the one that the address
  * names. */
 PL_MUST_CHECK pl_status pl_wire_recv(pl_socket *socket, pl_peer *peer, pl_message *out);
-/* As pl_wire_recv, but large data stays in ZeroMQ's memory. The data may be read until
- * `out` is used for receiving again or destroyed, and must not be written, grown, taken
- * or freed. */
+/* Receives like pl_wire_recv, but large data stays in ZeroMQ's memory. The data may be
+ * read until `out` is used for receiving again or destroyed, and must not be written,
+ * grown, taken or freed. */
 PL_MUST_CHECK pl_status pl_wire_recv_lent(pl_socket *socket, pl_peer *peer,
                                           pl_message *out);
 
@@ -114,8 +114,8 @@ int pl_wire_poll(pl_socket *const *sockets, size_t n_sockets, const int *fds,
                  size_t n_fds, int timeout_ms, bool *ready);
 
 /* Whether a client's connection has ended and been made again since `seen` was filled
- * in. If so, messages that were under way are lost. `seen` may start with any number.
- */
+ * in. If the connection was made again, messages that were under way are lost. `seen`
+ * may start with any number. */
 bool pl_wire_reconnected(pl_socket *socket, uint64_t *seen);
 
 /* Returns the address, without the key, at which a server listens or to which a client
@@ -135,18 +135,18 @@ uint64_t pl_wire_bytes_received(const pl_socket *socket);
  * the answer is ERR, returns its status with its sentence. */
 PL_MUST_CHECK pl_status pl_wire_ask(pl_socket *socket, const pl_message *question,
                                     int retry_ms, int timeout_ms, pl_message *answer);
-uint64_t pl_wire_next_request(void); /* unique in this process */
+uint64_t pl_wire_next_request(void); /* a new request number */
 
 /* The type of an ERR message, whose body has tag 1 = status, tag 2 = sentence. */
 enum { PL_WIRE_ERR = 1 };
 void pl_wire_error(pl_message *out, uint64_t request, pl_status status,
                    const char *sentence);
-/* Returns the status of an ERR answer and makes its sentence the last error. Never
- * PL_OK. */
+/* Returns the status of an ERR answer and makes its sentence the last error. The status
+ * is never PL_OK. */
 pl_status pl_wire_error_of(const pl_message *answer);
 
-/* Writes the name and version of the ZeroMQ library. Returns false if it cannot
- * encrypt. */
+/* Writes the name and version of the ZeroMQ library. Returns false if the library
+ * cannot encrypt. */
 bool pl_wire_library(char out[128]);
 
 /* Call it before exit, after all sockets are closed. */

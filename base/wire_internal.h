@@ -62,7 +62,7 @@ struct pl_socket {
 /* wire_watch.c: events that ZeroMQ reports about a socket's connections */
 /* time between two reports of a server about refusals */
 enum { WIRE_REFUSAL_MS = 1000 };
-bool wire_watch_client(pl_socket *socket); /* false: errno says why */
+bool wire_watch_client(pl_socket *socket); /* after false, errno has the reason */
 bool wire_watch_server(pl_socket *socket);
 void wire_watch_end(pl_socket *socket);
 /* Returns an error, once, if the server refused this client. ZeroMQ itself would

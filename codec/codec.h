@@ -46,7 +46,8 @@ typedef enum pl_codec { /* these numbers are part of the protocol */
                         PL_CODEC_TOPK,
                         PL_CODEC_SKETCH16,
                         PL_CODEC_I8_SHARED,
-                        /* this number and the next one are used only inside messages */
+                        /* PL_CODEC_COUNT and the number after it are used only inside
+                         * messages */
                         PL_CODEC_COUNT
 } pl_codec;
 
@@ -62,12 +63,12 @@ typedef enum pl_role {
 
 typedef enum pl_selector {
     PL_SELECT_EXACT, /* the k largest of every 4096; of equal ones, the lower index */
-    PL_SELECT_TAGC,  /* the first of 25 fixed thresholds that drops enough values */
+    PL_SELECT_TAGC,  /* values above one of 25 fixed thresholds */
     PL_SELECT_COUNT
 } pl_selector;
 
 typedef struct pl_codec_options {
-    uint8_t codec[PL_ROLE_COUNT]; /* for each role, its pl_codec */
+    uint8_t codec[PL_ROLE_COUNT]; /* the pl_codec of each role */
     uint8_t selector;   /* how sketch16 selects values; topk always selects exactly */
     uint8_t value_bits; /* for topk: bits per value, 8 or 2 (default 2) */
     bool entropy;       /* compress sections by zstd if that saves 3 % or more */
@@ -133,10 +134,11 @@ uint64_t pl_codec_bound(const pl_codec_options *options, const pl_codec_part *pa
  *   residual  [n] the old one in, the new one out; NULL: no error feedback
  *   round     may be NULL unless the options are homomorphic
  *
- * The encoder checks that its sketch can be decoded. If it cannot, the update is sent
- * as a list, which can be added like a sketch. ERR_CONFIG: options; ERR_ARG: parts or
- * round; ERR_NUMERIC: a lossy codec met a value that is not finite (f32 and bf16 carry
- * it, and the decoder refuses it). After an error `residual` is partly written. */
+ * The encoder checks that its sketch can be decoded. If the sketch cannot be decoded,
+ * the update is sent as a list, which can be added like a sketch. ERR_CONFIG: options;
+ * ERR_ARG: parts or round; ERR_NUMERIC: a lossy codec met a value that is not finite
+ * (f32 and bf16 carry it, and the decoder refuses it). After an error `residual` is
+ * partly written. */
 PL_MUST_CHECK pl_status pl_codec_encode_module(const pl_codec_options *options,
                                                const pl_codec_part *parts, int n_parts,
                                                const pl_codec_round *round,
@@ -191,7 +193,7 @@ typedef struct pl_codec_run {
  * memory. */
 typedef struct pl_codec_source {
     /* Lends the next messages until the next call; n is 0 after the last one. With
-     * `anew` it starts again from the first. */
+     * `anew` the source starts again from the first message. */
     pl_status (*next)(void *context, bool anew, pl_codec_run *out);
     void *context;
 } pl_codec_source;

@@ -135,7 +135,7 @@ pl_status codec_section_open(const codec_section *section, pl_buf *scratch,
 /* Encoding one stretch. Values come as a = weight * update + beta * residual. */
 typedef struct codec_job {
     const pl_codec_options *options;
-    const pl_codec_round *round; /* NULL unless homomorphic */
+    const pl_codec_round *round; /* NULL unless the codec is homomorphic */
     const float *update;         /* the stretch's part of the update */
     float *residual; /* the stretch's part of the residual; NULL: no error feedback */
     float weight, beta;
@@ -162,7 +162,7 @@ void job_sections(codec_job *job, const uint64_t raw[SECTIONS_MAX], int n, bool 
 typedef struct codec_sink {
     float *sum; /* sum of the whole update, or NULL */
     float weight;
-    uint64_t begin, end; /* elements of the update */
+    uint64_t begin, end; /* the range of elements of the update */
     double squares;
 } codec_sink;
 pl_status sink_tile(codec_sink *sink, uint64_t first, const float tile[TILE], size_t n);

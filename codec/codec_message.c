@@ -186,7 +186,8 @@ static pl_status read_header(codec_reader *r, const uint8_t *data, uint64_t byte
                        "the update's header is damaged: its checksum does not match");
     if (flags > (FLAG_HOMOMORPHIC | FLAG_ENTROPY) || get_le_value(data + 48, 8) != 0)
         return pl_fail(PL_ERR_DATA, "the update's header has unknown flags");
-    /* these numbers determine the limits of codes and the widths of sums */
+    /* W and the number of contributors determine the limits of codes and the widths of
+     * sums */
     bool sums = h->homomorphic && h->n_contributors >= 1 && h->contributors >= 1 &&
                 h->contributors <= (uint32_t)h->n_contributors &&
                 h->exponent >= -EXPONENT_MAX && h->exponent <= EXPONENT_MAX;

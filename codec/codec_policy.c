@@ -60,7 +60,7 @@ pl_status pl_codec_options_default(const char *name, pl_codec_options *out)
     memset(out->codec, codec, sizeof out->codec);
     out->codec[PL_ROLE_SMALL] = PL_CODEC_F32;
     if (codec == PL_CODEC_TOPK)
-        out->beta = 0.95; /* the value of SparseLoCo */
+        out->beta = 0.95; /* the factor that SparseLoCo uses */
     if (tagc) {
         /* TAGC (arXiv:2504.05638) compresses the large matrices (by number of elements:
          * both of the MLP, and the tied embedding) and leaves attention and norms

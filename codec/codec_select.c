@@ -5,9 +5,9 @@
  *           (TAGC's code then takes the threshold before, which keeps up to twice as
  *           many; a sketch of a planned size has no room for them.)
  *
- * Neither keeps more than k of 4096 on average: if a fixed threshold keeps more than
- * that, or less than half of it, the exact threshold of the whole stretch is used
- * instead. Zeros are never kept. */
+ * Neither way keeps more than k of 4096 values on average: if a fixed threshold keeps
+ * more than that, or less than half of it, the exact threshold of the whole stretch is
+ * used instead. Zeros are never kept. */
 #include "codec/codec_internal.h"
 
 #include <math.h>

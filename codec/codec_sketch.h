@@ -52,7 +52,7 @@ static inline uint16_t sketch_signed(const sketch_cells *p, int j, int32_t code)
 pl_status sketch_peel(const codec_stretch *s, uint64_t seed, const uint8_t *bitmap,
                       const uint8_t *cells, pl_buf *codes);
 /* As sketch_peel, for a received sketch or list, whose bytes are checked completely.
- * `rest` is its second section. */
+ * `rest` is the second section: cells or codes. */
 pl_status sparse_codes(const codec_header *h, const codec_stretch *s,
                        const uint8_t *bitmap, const uint8_t *rest, pl_buf *codes);
 

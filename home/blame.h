@@ -45,7 +45,7 @@ typedef struct pl_blame {
 } pl_blame;
 
 /* With `history` the result covers all versions up to this one, else only this one.
- * Call pl_blame_clear afterwards. */
+ * The caller frees the result by pl_blame_clear. */
 PL_MUST_CHECK pl_status pl_blame_gather(pl_store *store, const char *module,
                                         uint64_t number, bool history, pl_blame *out);
 void pl_blame_clear(pl_blame *blame);

@@ -31,10 +31,11 @@ typedef struct pl_comparison {
 
 /* Reads both versions. The definition of the arm names the tensors; without it modules
  * are compared as a whole. The definition is kept for the next pair. ERR_NOT_FOUND:
- * garbage collection removed parameters. ERR_USAGE: sizes differ. */
+ * garbage collection removed parameters. ERR_USAGE: the versions have different numbers
+ * of parameters. */
 PL_MUST_CHECK pl_status pl_comparison_load(pl_comparison *c, const pl_version *a,
                                            const pl_version *b);
-/* Calls fn for each tensor, unless the versions are equal. Then calls fn once for the
+/* Calls fn for each tensor, unless the versions are equal, and at last once for the
  * whole module, with `tensor` NULL. */
 typedef void (*pl_difference_fn)(void *context, const char *tensor, const char *shape,
                                  const pl_difference *d);

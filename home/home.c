@@ -40,8 +40,9 @@
  *   - No acknowledgement and no event leaves before the change that it reports is
  *     committed. The state that the hub asks for (GET_STATE) waits for the commit too,
  *     because it is written from memory.
- *   - Within a group memory is ahead of the disk. If the commit fails the two differ,
- *     so the home marks itself broken and ends; its next process reads the store anew.
+ *   - Within a group memory is ahead of the disk. If the commit fails, memory and disk
+ *     differ, so the home marks itself broken and ends; its next process reads the
+ *     store anew.
  *   - A mistake of the asker is answered with an error, and the home goes on. A failure
  *     of the disk or of this program ends the home (is_askers_fault).
  *   - Every question may be repeated. Data that the store already has are acknowledged

@@ -1,6 +1,6 @@
 /* The door of home: the process that owns one store, or one part of a store. A home
  * takes submissions and makes them durable. When the last contribution to a module's
- * round has arrived, it merges the round and commits the next version with its
+ * round has arrived, the home merges the round and commits the next version with its
  * optimizer state in one atomic write.
  *
  * A home has one event loop and one thread. A home that cannot write reports the error
@@ -66,9 +66,9 @@ PL_MUST_CHECK pl_status pl_home_run(const pl_home_options *options);
 
 /* Makes a version again with the home's own arithmetic: from its predecessor and the
  * updates that it names, or for a merged version from its sources. So a user can check
- * that the home made it honestly. `momentum` gets a zero hash if the module has no
- * momentum. ERR_NOT_FOUND: the version was not made from updates, or some of the data
- * no longer exist. */
+ * that the home made the version honestly. `momentum` gets a zero hash if the module
+ * has no momentum. ERR_NOT_FOUND: the version was not made from updates, or some of the
+ * data no longer exist. */
 typedef struct pl_replay {
     pl_hash params, momentum;
 } pl_replay;
@@ -76,8 +76,8 @@ PL_MUST_CHECK pl_status pl_home_replay(pl_store *store, const pl_version *made,
                                        pl_replay *out);
 
 /* Compares a version with the result of pl_home_replay. *got is that result, or zeros.
- * For SAME and OTHER the status is OK. UNKNOWN: it cannot be made again; pl_last_error
- * says why. */
+ * The status is OK with each verdict. UNKNOWN: data are missing, and pl_last_error says
+ * which. */
 typedef enum pl_replay_verdict {
     PL_REPLAY_SAME,
     PL_REPLAY_OTHER,

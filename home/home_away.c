@@ -152,8 +152,8 @@ static pl_status keep_ref(void *context, const char *name, const char *target)
     return pl_txn_put_ref(l->txn, name, target);
 }
 
-/* Keeps the hub's epoch in the first home. It must not fall, because tokens must rise
- * when the hub restarts. */
+/* Keeps the hub's epoch in the first home. The epoch must not fall, because tokens must
+ * rise when the hub restarts. */
 static pl_status keep_hub_epoch(const leaving *l)
 {
     char text[32];

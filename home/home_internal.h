@@ -36,7 +36,7 @@ typedef struct home_module {
     /* [n_holders] like `cursor`, for a module whose rounds need only a quorum */
     uint64_t *counted;
     int quorum; /* number of contributors that a round needs at least */
-    /* when the open round reached its quorum; 0: it has not yet */
+    /* when the open round reached its quorum; 0: not yet */
     int64_t quorum_ms;
     bool noted; /* whether the module is in the list home.whole */
     /* decided meetings of rounds about which a worker may still ask (noloco) */
@@ -89,12 +89,13 @@ typedef struct home_answer {
 /* The owner of a name that has moved, as far as this home knows (home_places.c). */
 typedef struct home_place {
     char name[PL_MODULE_NAME_MAX];
-    int home; /* number of the owner; HOME_HERE: this home */
+    int home; /* number of the home that owns the name; HOME_HERE: this home */
     uint64_t stamp;
 } home_place;
 enum { HOME_HERE = -1 };
 
-/* A name that is about to move. Messages that would change it wait (home_moving.c). */
+/* A name that is about to move. Messages that would change the name wait
+ * (home_moving.c). */
 typedef struct home_hold {
     char name[PL_MODULE_NAME_MAX];
     int64_t until_ms;
@@ -318,13 +319,14 @@ pl_status home_forget_meetings(home *h, home_module *m, int64_t round);
 /* home_audit.c */
 /* home_draw_audit decides whether the task that ends the path's phase is audited;
  * home_open_audit writes its row in the same group. */
-/* Writes nothing. If the task is not drawn, out->n is 0. */
+/* Writes nothing. For a task that is not audited, out->n is 0. */
 pl_status home_draw_audit(home *h, const home_lease *under, const pl_path_state *after,
                           pl_audit *out);
 /* `audit` comes from home_draw_audit; nothing is written if its n is 0 */
 pl_status home_open_audit(home *h, const pl_audit *audit);
-/* If the task of an update is drawn for an audit, notes the update's sketch
- * (outer/likeness.h) before it is accepted. Sums of several workers get no sketch. */
+/* If the task of an update is drawn for an audit, notes the sketch of the update
+ * (outer/likeness.h) before the update is accepted. Sums of several workers get no
+ * sketch. */
 pl_status home_note_likeness(home *h, const home_arm *arm, int module, int64_t round,
                              const pl_hash *update, pl_contribution *c);
 pl_status home_put_audit(home *h, pl_message *m, pl_message *answer);

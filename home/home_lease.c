@@ -2,8 +2,8 @@
  * of that lease, and how much may be uploaded under it.
  *
  * The secret that seals leases is a ref of the store. The first HELLO of a hub makes
- * it, or brings the secret of the job's first home. So all homes of a job accept the
- * same leases, also after a restart of a home or the hub. */
+ * this secret, or brings the secret of the job's first home. So all homes of a job
+ * accept the same leases, also after a restart of a home or the hub. */
 #include "codec/codec.h"
 #include "home/home_internal.h"
 #include "outer/outer.h"

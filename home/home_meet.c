@@ -12,7 +12,7 @@
  *
  * By rule 2 a pair can be split only while an update is missing, which is before its
  * round is merged. So the version of that round can record for each contribution
- * whether it was split, and that never changes. Whether a pair was split makes no
+ * whether its pair was split, and that never changes. Whether a pair was split makes no
  * difference to versions, which are means over all holders.
  *
  * Workers may ask about a row until both mates have finished the phase that begins with
@@ -156,7 +156,7 @@ static pl_status decide_meeting(home *h, const question *q)
 }
 
 /* The answer is sent after the commit of the group. So the decision, and the two
- * updates on which rule 2 relies, are on disk before a worker hears of it. */
+ * updates on which rule 2 relies, are on disk before a worker hears of the decision. */
 pl_status home_meet(home *h, const pl_peer *peer, pl_message *m, pl_message *answer)
 {
     pl_msg_meet wish;

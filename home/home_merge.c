@@ -19,7 +19,7 @@ typedef struct merge {
     /* learning rate inside the momentum: `lr` for noloco with heavy ball, else 1 */
     double velocity_lr;
     pl_outer_step step;
-    pl_contribution *contributions; /* sorted by (path, replica) */
+    pl_contribution *contributions; /* contributions, sorted by (path, replica) */
     int n;
     double total_weight;
     float *params;
@@ -60,9 +60,9 @@ static pl_status read_floats(home *h, const pl_hash *blob, size_t n, float *out)
     return pl_store_read_blob(h->store, blob, 0, (size_t)bytes, out);
 }
 
-/* The contributor's weight alpha in the mean. With noloco it is 1/n, because updates
- * already contain the shares. With delayed-nesterov each update is a round of its
- * own. */
+/* The contributor's weight alpha in the mean. With noloco the weight is 1/n, because
+ * updates already contain the shares. With delayed-nesterov each update is merged
+ * alone, with weight 1. */
 static double contributor_share(const merge *g, const pl_contribution *c)
 {
     const pl_arm *arm = &g->arm->arm;
@@ -183,9 +183,9 @@ static pl_status apply(merge *g)
 }
 
 /* The number of versions for which data must be kept longer. A path may have to repeat
- * a phase whose updates are already merged, if the path's state has not arrived. Then
- * the data with which that phase began must still exist: the mates' updates of the
- * round before (noloco), or the mean of the round before that, which is kept with the
+ * a phase whose updates are already merged, if the path's state has not arrived. The
+ * data with which such a phase began must still exist: the mates' updates of the round
+ * before (noloco), or the mean of the round before that, which is kept with the
  * momentum of the version two below the head (eager). */
 static int lateness(const merge *g)
 {
@@ -230,8 +230,7 @@ static void choose_step(merge *g)
     const pl_method_traits *of = pl_traits(settings.method);
     bool scales = of->gossips && settings.rule == PL_RULE_HEAVY_BALL;
     int64_t round = (int64_t)g->module->version;
-    /* each contributor makes a round of its own, so a phase has n_contributors
-     * rounds */
+    /* delayed-nesterov: each update is a round, so a phase has n_contributors rounds */
     if (of->arrives)
         round /= pl_arm_contributors(g->arm->topology, g->index);
     bool settled = pl_method_schedule(&outer->schedule, round, &settings);
@@ -320,9 +319,9 @@ static pl_status make_version(merge *g)
         status = read_floats(g->h, &head.momentum, (size_t)g->n_kept * n, g->momentum);
     pl_version_clear(&head);
     PL_CHECK(status);
-    /* The displacement for co2's penalty. If the base is one version back, it is the
-     * norm of the last step, which is in the head's record. For older bases the
-     * versions are read. */
+    /* The displacement for co2's penalty. If the base is one version back, the
+     * displacement is the norm of the last step, which is in the head's record. For
+     * older bases the versions are read. */
     uint64_t round = g->module->version;
     uint64_t base =
         pl_round_base(&g->arm->arm, g->arm->topology, g->index, (int64_t)round);
@@ -405,8 +404,8 @@ void home_note_round(home *h, const home_arm *arm, home_module *m, int64_t round
     m->noted = true;
 }
 
-/* If a module is behind, several rounds may be complete. Each starts from the version
- * that the round before it made, which must be in the store by then. */
+/* If a module is behind, several rounds may be complete. Each round starts from the
+ * version that the round before it made, which must be in the store by then. */
 static pl_status merge_rounds(home *h, home_arm *arm, int index, size_t *unsaved)
 {
     home_module *module = &arm->modules[index];

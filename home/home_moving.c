@@ -4,10 +4,10 @@
  * The mover compares the rows of both homes and copies those that differ: first while
  * updates arrive, then once more while the owner holds back messages that would change
  * them. The message HAND_OVER carries a digest of the rows that the next home has,
- * called the mark. The owner compares it with its own mark. If they are equal, one
- * commit drops the owner's rows and notes the next owner; if not, nothing happens. So
- * before the commit that decides, the next home has every row, and with the rows the
- * key of every update that was ever acknowledged. */
+ * called the mark. The owner compares this mark with its own. If the marks are equal,
+ * one commit drops the owner's rows and notes the next owner; otherwise nothing
+ * happens. So before the commit that decides, the next home has every row, and with the
+ * rows the key of every update that was ever acknowledged. */
 #include "home/home_internal.h"
 
 enum { WAITING_MAX = 512, HOLD_MAX_MS = 10000, HOLDS_MAX = 64 };
@@ -143,7 +143,7 @@ static pl_status put_moved_row(home *h, const char *name, const uint8_t *record,
     return pl_txn_put_row(h->txn, name, refs, &row);
 }
 
-/* If this home owns a name, nobody outside may replace the name's rows. */
+/* No other process may replace the rows of a name that this home owns. */
 static pl_status check_arriving(home *h, const char *name, int64_t owner,
                                 uint64_t stamp)
 {
@@ -229,7 +229,7 @@ static bool must_wait(home *h, uint16_t type, const char *name)
     return name && h->moving.n_holds > 0 && changes(type) && is_held(&h->moving, name);
 }
 
-/* If too many messages wait, this one is dropped; its sender asks again. */
+/* A message beyond the limit of waiting messages is dropped; its sender asks again. */
 bool home_waits(home *h, const pl_peer *peer, const pl_message *m, const char *name)
 {
     home_moving *moving = &h->moving;

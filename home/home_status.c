@@ -57,8 +57,8 @@ static pl_json *modules_json(const home *h)
     return list;
 }
 
-/* With more modules than this, the status omits modules, because it would not fit into
- * a message. */
+/* Above this number the status omits the modules, because it would not fit into a
+ * message. */
 enum { MODULES_SHOWN = 4096 };
 
 void home_status_json(home *h, pl_buf *out)

@@ -1,9 +1,9 @@
 /* Submissions: checked, made durable, acknowledged, in that order.
  *
- * The key of an update is (module, round, path, replica). The first one accepted
- * wins; any later one with that key is a duplicate, even after a restart, and even if
- * the round has been merged. So an update counts exactly once however often it was
- * sent. */
+ * The key of an update is (module, round, path, replica). The first update that is
+ * accepted under a key counts; any later one with that key is a duplicate, even after a
+ * restart or the merge of the round. So an update counts exactly once however often it
+ * was sent. */
 #include "codec/codec.h"
 #include "home/home_internal.h"
 #include "outer/outer.h"
@@ -194,7 +194,7 @@ static pl_status check_round_begun(const place *p, const pl_submit_message *s)
 }
 
 /* Whether a round already has the update. With delayed-nesterov the samples show
- * that. */
+ * whether it has. */
 static bool is_in_round(const place *p, const pl_submit_message *s,
                         const pl_contribution *c)
 {
@@ -207,9 +207,9 @@ static bool is_in_round(const place *p, const pl_submit_message *s,
 }
 
 /* The norm of the longest update that the inner steps of a phase can make, if the mean
- * square of the parameters is at most 1. It is used until the usual norm is known. 0:
- * no limit, because updates of the method hold more than one phase (noloco and
- * streaming: they are relative to an older version), or because steps have no bound
+ * square of the parameters is at most 1. This norm is the limit until the usual norm is
+ * known. 0: no limit, because updates of the method hold more than one phase (noloco
+ * and streaming: they are relative to an older version), or because steps have no bound
  * (Muon, some decays). */
 static double longest_update(const place *p)
 {
@@ -253,8 +253,8 @@ static bool misses_its_round(const place *p, const pl_submit_message *s)
            *home_flag(p->arm, m, s->round, task_of(p, &s->contributors[0]));
 }
 
-/* Handles an update whose round was merged by a quorum without it. It may count in the
- * open round, unless its path already has an update there. */
+/* Handles an update whose round was merged by a quorum without it. A late update may
+ * count in the open round, unless its path already has an update there. */
 static pl_submit_result judge_late(place *p, const pl_submit_message *s)
 {
     const home_module *m = p->module;
@@ -308,9 +308,9 @@ static bool has_other_bytes(home *h, const place *p, const pl_submit_message *s)
     return true;
 }
 
-/* Decides about an update; the first rule that matches decides. The last error is the
- * reason of a refusal. A sum is accepted as a whole or not at all; if it is refused,
- * its relay sends the parts one by one. */
+/* Decides about an update; the first rule that matches decides. After a refusal the
+ * last error is the reason. A sum is accepted as a whole or not at all; if it is
+ * refused, its relay sends the parts one by one. */
 static pl_submit_result judge_submission(home *h, place *p, pl_submit_message *s)
 {
     if (check_places(p, s) != PL_OK)

@@ -15,7 +15,7 @@ typedef struct home_round {
     pl_store *store;
     const char *module;
     size_t n_params;
-    const pl_contribution *contributions; /* [n] in (path, replica) order */
+    const pl_contribution *contributions; /* [n] by (path, replica) */
     int n;
     const float *weights; /* [n] weights; not read if updates are homomorphic */
     /* updates are homomorphic: one may stand for several contributors */

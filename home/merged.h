@@ -1,6 +1,6 @@
 /* Merged modules: versions that were made from other versions, not by training.
  *
- * A merged module does not belong to an arm. It has the name of the tag for which it
+ * A merged module does not belong to an arm. Its name begins with the tag for which it
  * was made: "TAG.merged/L1.E0". The record of its version is the recipe, so the version
  * can be made again from its record:
  *
@@ -28,7 +28,7 @@ typedef struct pl_recipe {
  * name is too long. */
 PL_MUST_CHECK pl_status pl_merged_name(const char *tag, const char *place,
                                        char out[PL_MODULE_NAME_MAX]);
-bool pl_module_is_merged(const char *module); /* decides by the name */
+bool pl_module_is_merged(const char *module); /* by its name */
 /* Writes the tag for which a merged module was made; false if it is not merged. */
 bool pl_merged_tag(const char *module, char out[PL_MODULE_NAME_MAX]);
 bool pl_version_is_merged(const pl_version *version);
@@ -48,7 +48,7 @@ PL_MUST_CHECK pl_status pl_merged_make(pl_store *store, const char *module,
                                        const pl_recipe *recipe, pl_version *made,
                                        float **params);
 /* Commits the version as the next one of its module, unless the newest version already
- * has this recipe and these parameters. Sets made->number. */
+ * has this recipe and these parameters. Sets made->number to the version's number. */
 PL_MUST_CHECK pl_status pl_merged_keep(pl_store *store, pl_version *made,
                                        const float *params);
 /* Computes the hash of the parameters that the version's recipe gives. ERR_NOT_FOUND: a

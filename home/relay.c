@@ -169,7 +169,7 @@ static bool is_blob_whole(const staging_blob *b)
     return pl_hash_equal(&hash, &b->hash);
 }
 
-/* If the relay does not have the bytes, it asks the home. The home either has them, or
+/* A relay that lacks the bytes of an update asks the home. The home either has them, or
  * answers that it lacks them; then the worker uploads the update to the relay. */
 static pl_status on_submit(relay *r, const pl_peer *peer, pl_message *m)
 {
@@ -362,7 +362,7 @@ done:
     return status;
 }
 
-/* Drops all held updates. Their senders send them again, here or elsewhere. */
+/* Drops all held updates. The workers send these updates again, here or elsewhere. */
 static void close_relay(relay *r)
 {
     relay_group *g;

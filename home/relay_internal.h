@@ -30,7 +30,7 @@ typedef struct relay_question {
 /* An update that waits here or is being sent. */
 typedef struct relay_part {
     uint64_t question; /* id of the question (a SUBMIT) that brought the update */
-    pl_submit_message submit; /* the submission, unchanged */
+    pl_submit_message submit; /* the fields of the SUBMIT message */
     staging_blob *blob;
     /* set by the uplink: OK if the home gave a result, else the failure, with its
      * text */
@@ -72,8 +72,8 @@ pl_status relay_uplink_create(const pl_relay_options *options, relay_uplink **ou
 void relay_uplink_push(relay_uplink *u, relay_group *group);
 relay_group *relay_uplink_take(relay_uplink *u); /* or NULL */
 int relay_uplink_fd(const relay_uplink *u);
-/* Ends the work that is in progress. Afterwards every pushed group can be taken
- * back. */
+/* Ends the uplink's work in progress, after which every pushed group can be taken back.
+ */
 void relay_uplink_stop(relay_uplink *u);
 /* number of bytes sent to the home; call relay_uplink_stop before */
 uint64_t relay_uplink_bytes_sent(const relay_uplink *u);

@@ -1,5 +1,5 @@
-/* The uplink's thread: adds the updates of a group and sends the sum. If the home
- * refuses the sum, it sends each update as it came. The thread waits for the home's
+/* The uplink's thread: adds the updates of a group and sends the sum. After a refusal
+ * of the sum the thread sends each update as it came. The thread waits for the home's
  * answers, so that the loop need not wait. */
 #include "net/net.h"
 #include "codec/codec.h"
@@ -108,7 +108,7 @@ static bool is_sum_in(pl_submit_result result)
            result == PL_SUBMIT_OTHER;
 }
 
-/* The home accepts the sum as a whole or not at all. If the home is unreachable, all
+/* The home accepts the sum as a whole or not at all. An unreachable home makes all
  * parts fail. */
 static pl_status send_sum(relay_uplink *u, relay_group *g, const bool *taken,
                           const pl_codec_message *sum, bool *in)

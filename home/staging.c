@@ -134,7 +134,7 @@ static bool take_kept(staging *s, uint64_t bytes, staging_blob *b)
     return false;
 }
 
-/* If allocation fails, kept blocks are freed and it is tried again. */
+/* A failed allocation is tried again after kept blocks were freed. */
 static pl_status get_upload_block(staging *s, uint64_t bytes, staging_blob *b)
 {
     void *data = NULL;

@@ -12,8 +12,8 @@
  *
  * A few large blocks of memory are kept for the next uploads, which usually have the
  * same size: the kernel would have to clear new blocks, which costs half as much as
- * encrypting them. Kept blocks count against the limit. They are freed if room is
- * needed or if they stay unused. */
+ * encrypting them. Kept blocks count against the limit. Kept blocks are freed if room
+ * is needed or if they stay unused. */
 #ifndef PL_HOME_STAGING_H
 #define PL_HOME_STAGING_H
 #include "base/base.h"

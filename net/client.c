@@ -159,8 +159,8 @@ typedef struct errand {
     client_blob blob;
 } errand;
 
-/* Uploads a blob, then asks the question that needs it. If the home restarted in
- * between, it has lost the upload; if the name has moved, another home needs the blob.
+/* Uploads a blob, then asks the question that needs it. A home that restarted in
+ * between has lost the upload, and if the name has moved, another home needs the blob.
  * In both cases upload and question are repeated. */
 static pl_status put_and_ask(pl_client *c, const errand *e, pl_message *q,
                              pl_message *a)

@@ -16,7 +16,7 @@ typedef struct pl_client pl_client;
 typedef struct pl_client_options {
     const char *const *homes; /* addresses of the homes, in placement order */
     int n_homes;
-    const pl_places *places; /* NULL: equal weights */
+    const pl_places *places; /* weights of the homes; NULL: equal */
     /* key pair for the connections, borrowed; NULL: the process's own */
     const pl_keypair *keys;
     int patience_ms;
@@ -50,7 +50,7 @@ PL_MUST_CHECK pl_status pl_client_get_object(pl_client *c, const char *name,
                                              pl_hash *blob);
 PL_MUST_CHECK pl_status pl_client_put_ref(pl_client *c, const char *name,
                                           const char *target);
-/* Makes version 0 of a module from fp32 parameters. Calling it again is harmless. */
+/* Makes version 0 of a module from fp32 parameters. A repeated call is harmless. */
 PL_MUST_CHECK pl_status pl_client_create_module(pl_client *c, const char *module,
                                                 const float *params, size_t n,
                                                 const pl_hash *config);
@@ -69,8 +69,8 @@ typedef struct pl_version_facts {
 PL_MUST_CHECK pl_status pl_client_get_version(pl_client *c, const char *module,
                                               int64_t number, pl_version_facts *out);
 /* Gets the update that (path, replica) sent in a round, for its mate under noloco: it
- * is pending, or part of one of the two newest versions. ERR_NOT_FOUND: it has not come
- * yet. */
+ * is pending, or part of one of the two newest versions. ERR_NOT_FOUND: the update has
+ * not come yet. */
 PL_MUST_CHECK pl_status pl_client_get_update(pl_client *c, const char *module,
                                              int64_t round, int path, int replica,
                                              pl_hash *update);
@@ -95,8 +95,7 @@ typedef struct pl_submission {
 /* `text` (256 bytes) gets the reason of a rejection. */
 PL_MUST_CHECK pl_status pl_client_submit(pl_client *c, pl_submission *submission,
                                          pl_submit_result *result, char text[256]);
-/* As pl_client_submit, but with a complete SUBMIT message, which is what a relay
- * has. */
+/* Submits a complete SUBMIT message, which is what a relay has. */
 PL_MUST_CHECK pl_status pl_client_submit_as(pl_client *c, const char *module,
                                             pl_message *submit, const void *data,
                                             uint64_t bytes, pl_submit_result *result,
@@ -105,9 +104,9 @@ PL_MUST_CHECK pl_status pl_client_submit_as(pl_client *c, const char *module,
 PL_MUST_CHECK pl_status pl_client_submit_path(pl_client *c, const pl_path_state *state,
                                               const void *moments, uint64_t bytes,
                                               pl_submit_result *result, char text[256]);
-/* Submits a whole task: n updates, then the path's state. If one home owns them all,
- * they become durable in one commit; else the state is sent after every update is
- * durable. results and texts have n + 1 entries; the last one is for the path's
+/* Submits a whole task: n updates, then the path's state. If one home owns all names,
+ * everything becomes durable in one commit; else the state is sent after every update
+ * is durable. results and texts have n + 1 entries; the last one is for the path's
  * state. */
 PL_MUST_CHECK pl_status pl_client_submit_task(pl_client *c, pl_submission *submissions,
                                               int n, const pl_path_state *state,

@@ -12,7 +12,7 @@ enum { SLICE_MS = 100, RESEND_MS = 2000, RESEND_MAX_MS = 16000 };
  * a connection broke, everything that was under way is lost, so all is sent again at
  * once. The client's patience counts from the last progress. */
 typedef struct client_retry {
-    int64_t sent_ms; /* 0: not sent yet */
+    int64_t sent_ms; /* when the messages were last sent; 0: not yet */
     int64_t heard_ms, again_ms;
 } client_retry;
 

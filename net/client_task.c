@@ -10,7 +10,8 @@ typedef struct parcel {
     pl_message *questions, *answers;
     bool *done;
     client_retry retry; /* one retry for all open questions together */
-    /* for each home, the number of the connection on which its questions were sent */
+    /* for each home, the number of the connection on which the open questions were sent
+     */
     uint64_t lines[PL_HOMES_MAX];
 } parcel;
 

@@ -28,8 +28,8 @@ typedef struct pl_lease {
     pl_pubkey key; /* the worker's key; zeros if connections are not encrypted */
 } pl_lease;
 
-/* The key that seals leases. The homes keep it, and the hub gets it from the first
- * home. */
+/* The key that seals leases. The homes keep this key, and the hub gets it from the
+ * first home. */
 typedef struct pl_lease_secret {
     uint8_t bytes[PL_HASH_BYTES];
 } pl_lease_secret;

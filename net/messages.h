@@ -94,7 +94,7 @@ typedef enum pl_submit_result {
 typedef enum pl_meeting {
     PL_MEETING_OPEN,  /* not decided; as a wish: only asks for the decision */
     PL_MEETING_MET,   /* both mates take the step of a pair */
-    PL_MEETING_SPLIT, /* each mate takes a step by itself (a group of one) */
+    PL_MEETING_SPLIT, /* each of the two takes a step by itself */
     PL_MEETING_COUNT
 } pl_meeting;
 

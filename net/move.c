@@ -6,7 +6,8 @@
  * their home while workers continue to send updates. The mover may be killed at any
  * moment, and so may both homes.
  *
- * One name goes from home A to home B (pl_move_name). Its stamp counts its moves:
+ * One name goes from home A to home B (pl_move_name). The stamp of a name counts its
+ * moves:
  *
  *   A owns the name, stamp s                       B has nothing, or an old copy
  *     |
@@ -21,7 +22,8 @@
  *     |  HAND_OVER with the mark of all rows
  *     v
  *   A compares the mark with its own rows, and in one commit drops the rows and notes
- *   "home B, stamp s + 1". This commit decides. If the mark differs, nothing happens.
+ *   "home B, stamp s + 1". The commit of A decides. If the mark differs, nothing
+ *   happens.
  *     |
  *     |  ADOPT with stamp s + 1                      "here, stamp s + 1": B owns it
  *
@@ -148,7 +150,7 @@ static int compare_rows(const pl_msg_listed_row *a, const pl_msg_listed_row *b)
     return (a_len > b_len) - (a_len < b_len);
 }
 
-/* Computes the mark of all rows. The home computes it in the same way. */
+/* Computes the mark of all rows. The home computes its mark in the same way. */
 static pl_status mark_rows(row_list *l, pl_hash *out)
 {
     pl_buf digests = {0};

@@ -37,7 +37,7 @@ PL_MUST_CHECK pl_status pl_client_get_places(pl_client *c, pl_places *table,
 /* Makes the client use the table of home 1 from now on. */
 PL_MUST_CHECK pl_status pl_client_learn_places(pl_client *c);
 /* If no table was ever made, makes one with equal weights for the first n homes. Call
- * it before you add a home. */
+ * this before a home is added. */
 PL_MUST_CHECK pl_status pl_client_begin_places(pl_client *c, int n);
 /* Reads a table from the store of home 1: the one for clients, or the one for new
  * names. */
@@ -47,8 +47,8 @@ PL_MUST_CHECK pl_status pl_places_of_store(pl_store *first, bool next, pl_places
  * called. A repeated call is harmless. ERR_BUSY: the home still has names, as the
  * message says. ERR_USAGE: `last` is not the last home. */
 PL_MUST_CHECK pl_status pl_homes_leave(pl_writers *writers, int last);
-/* If a mover was killed, a home may own a name without knowing it. Tells every such
- * home what it owns. */
+/* If a mover was killed, a home may own a name without knowing that. Tells every such
+ * home which names it owns. */
 PL_MUST_CHECK pl_status pl_client_settle_places(pl_client *c);
 /* Adds a home that was started after the client was made: the next one in order. */
 PL_MUST_CHECK pl_status pl_client_add_home(pl_client *c, const char *address);

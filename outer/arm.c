@@ -161,7 +161,8 @@ void pl_arm_encode(const pl_arm *arm, pl_buf *out)
         pl_put_u64(out, TAG_HELD_BYTES, arm->held_bytes[p]);
 }
 
-/* Reads a choice below `count`. If it is too large, returns 0 and the reader fails. */
+/* Reads a choice below `count`. If the number is too large, returns 0 and the reader
+ * fails. */
 static int get_choice(pl_reader *r, uint16_t tag, size_t i, int count)
 {
     uint64_t value = pl_get_u64(r, tag, i);

@@ -22,8 +22,8 @@ enum {
 /* Classes of modules, by how many paths share them. Settings of the outer step may
  * differ per class. */
 typedef enum pl_class {
-    PL_CLASS_EMBED,  /* the embedding, when shared */
-    PL_CLASS_HEAD,   /* the final norm and output matrix, when shared */
+    PL_CLASS_EMBED,  /* an embedding that several paths share */
+    PL_CLASS_HEAD,   /* a final norm and output matrix that several paths share */
     PL_CLASS_COMMON, /* blocks that all paths share, or all replicas of one path */
     PL_CLASS_LEVEL,  /* blocks of a level with more than one module */
     /* modules with a single contributor: of one path without replicas */
@@ -119,7 +119,7 @@ typedef struct pl_arm {
     pl_hash config; /* hash of the run's canonical configuration */
     /* The optimizer's m and v (the first two vectors of a path's state, in f32) with
      * which every path begins: the hash of the blob of the object PL_MOMENTS_OBJECT.
-     * With the zero hash they begin at zero. */
+     * With the zero hash both begin at zero. */
     pl_hash moments;
     /* For an arm that continues another one: the name of that arm, and the hash of the
      * blob of the object "states/NAME". The blob has for each path and replica the hash
@@ -151,8 +151,8 @@ typedef struct pl_arm {
     double *weights; /* [n_shards] number of targets in each shard; owned */
 } pl_arm;
 
-/* The object that holds the moments at the end of the base model. An arm names the hash
- * of its blob. */
+/* The object that holds the moments at the end of the base model. An arm's definition
+ * names the hash of the object's blob. */
 #define PL_MOMENTS_OBJECT "moments/base"
 
 /* The mixture is trained in chapters, each an arm of its own: "mix", then "mix~1",

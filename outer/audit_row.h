@@ -22,9 +22,9 @@
  *
  * A result's digest is the hash "audit" over blob hashes: those of the task's update of
  * each slot that sends in this phase, in order of slots, then that of the state after
- * the task. Its likeness is computed from the same updates, decoded, and from the two
- * moments of the state after the task. `seed` is drawn when the first result can no
- * longer change. */
+ * the task. A result's likeness is computed from the same updates, decoded, and from
+ * the two moments of the state after the task. `seed` is drawn when the first result
+ * can no longer change. */
 #ifndef PL_OUTER_AUDIT_ROW_H
 #define PL_OUTER_AUDIT_ROW_H
 #include "outer/arm.h"
@@ -98,7 +98,7 @@ void pl_audit_judge(pl_audit *audit, const pl_audit_result *result, double toler
  * order, then the moments. */
 int pl_audit_parts(const pl_topology *topology);
 /* The likeness of an encoded update. ERR_UNSUPPORTED: the update is a sum of several.
- * ERR_DATA: it cannot be decoded. */
+ * ERR_DATA: the update cannot be decoded. */
 PL_MUST_CHECK pl_status pl_audit_update(const pl_topology *topology, int module,
                                         uint64_t seed, const void *data, uint64_t bytes,
                                         pl_likeness *out);

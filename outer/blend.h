@@ -36,8 +36,8 @@ bool pl_blend_uses_density(pl_blend_method method);
 enum { PL_BLEND_SOURCES_MAX = 8 };
 typedef struct pl_blend {
     pl_blend_method method;
-    double scale;   /* for ties and task, which need a base */
-    double density; /* for ties: above 0, at most 1 */
+    double scale;   /* the factor of ties and task, which need a base */
+    double density; /* the density of ties: above 0, at most 1 */
     int n_sources;
     double weights[PL_BLEND_SOURCES_MAX];
 } pl_blend;

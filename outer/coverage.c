@@ -11,7 +11,7 @@ typedef struct scan {
     pl_coverage *paths;
     const char *module; /* name of the module that is scanned */
     int index;          /* number of that module */
-    uint64_t head;      /* its newest version */
+    uint64_t head;      /* the module's newest version */
     uint16_t *counts;   /* [P*R, phases] contributions of the module */
 } scan;
 

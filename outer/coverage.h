@@ -17,7 +17,7 @@ typedef struct pl_coverage {
     char path[PL_MODULE_NAME_MAX]; /* "mix/p01.r0" */
     int64_t phases;                /* number of finished phases */
     uint64_t samples;              /* number of samples in those phases */
-    uint64_t n_tokens;             /* number of targets that they trained on */
+    uint64_t n_tokens;             /* number of targets in those samples */
     /* passes over the shard: n_tokens divided by the shard's number of targets */
     double passes;
     uint64_t skipped;   /* samples that slower workers left out (dynamic steps) */

@@ -8,7 +8,7 @@ typedef struct counting {
     const pl_arm *arm;
     const pl_topology *topology;
     int path;
-    pl_buf bytes; /* the path's shard */
+    pl_buf bytes; /* the path's data shard */
     pl_tokens *shard;
     bool *marks; /* [n_docs] whether the document belongs to the subject */
     uint64_t n_docs;

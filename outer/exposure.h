@@ -15,7 +15,7 @@ extern "C" {
 /* The documents that are counted: those of a domain, or those with one of these
  * hashes. */
 typedef struct pl_subject {
-    const char *domain; /* NULL: `hashes` choose the documents */
+    const char *domain; /* name of the domain; NULL: `hashes` choose the documents */
     const uint64_t *hashes;
     size_t n_hashes;
 } pl_subject;

@@ -41,7 +41,7 @@ PL_MUST_CHECK pl_status pl_gossip_match(uint64_t seed, const char *module,
 
 typedef struct pl_gossip_step {
     double alpha, beta, gamma;
-    pl_rule rule; /* the paper uses heavy ball */
+    pl_rule rule; /* the rule of momentum; the paper uses heavy ball */
 } pl_gossip_step;
 pl_gossip_step pl_method_gossip(const pl_method_settings *settings, double lr);
 

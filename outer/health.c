@@ -6,7 +6,7 @@
 
 struct pl_health_walk {
     size_t n;
-    float *params, *momentum, *last; /* of the version before; last: its g */
+    float *params, *momentum, *last; /* those of the version before; last: its g */
     bool has_momentum, has_last;
 };
 
@@ -69,7 +69,7 @@ static double transverse_share(const pl_health_step *step)
     if (step->n < 2 || !(squares > 0) || !(total > 0))
         return NAN;
     const double share = 1 - step->mean_norm * step->mean_norm * total / squares;
-    return share > 0 ? share : 0; /* rounding may make it negative */
+    return share > 0 ? share : 0; /* rounding may give less than 0 */
 }
 
 void pl_health_next(pl_health_walk *w, const float *params, const pl_health_step *step,

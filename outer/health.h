@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-/* What made a version, from its record. */
+/* The step that made a version, from the version's record. */
 typedef struct pl_health_step {
     const char *method; /* as in the version's record */
     double lr, momentum;

@@ -22,8 +22,8 @@
  *
  * Special cases
  *   - A module with one contributor is merged as under diloco (method_of) under every
- *     method, because it has no other contributors to wait for. Under streaming it is
- *     still sent by fragments.
+ *     method, because it has no other contributors to wait for. Under streaming such a
+ *     module is still sent by fragments.
  *   - Under streaming a module belongs to a fragment, and only every F-th phase sends
  *     it. pl_round_of then returns -1 for the other phases.
  *   - Under delayed-nesterov every arrival is a round. Only the home knows its number,

@@ -29,7 +29,8 @@
  *     contracts products and sums.
  *   - pl_l2_norm uses the same blocks and spans, so it equals the norm that a step
  *     reports.
- *   - After an error the vectors may be partly changed. The caller discards them.
+ *   - After an error the vectors may be partly changed. The caller discards the
+ *     vectors.
  *
  * Ownership. The state's vectors belong to the caller and are changed in place. The
  * array of sums is the only memory that a step allocates. */

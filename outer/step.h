@@ -44,7 +44,7 @@ typedef struct pl_outer_step {
     double lr, momentum; /* eta, mu */
     bool rescale;
     int n_contributors;
-    pl_method method; /* not noloco (outer/gossip.h) */
+    pl_method method; /* any but noloco (outer/gossip.h) */
     pl_rule rule;
     /* number of phases between an update's start and its use; if 0, Lambda is 1 */
     int delay;
@@ -88,13 +88,14 @@ typedef struct pl_outer_report {
     double gap;         /* Lambda */
 } pl_outer_report;
 
-/* Takes one step. Errors: those of `fill` (the state is then partly changed: discard
- * it), ERR_ARG for noloco or a missing vector, ERR_NOMEM. */
+/* Takes one outer step. Errors: those of `fill` (the state is then partly changed:
+ * discard it), ERR_ARG for noloco or a missing vector, ERR_NOMEM. */
 PL_MUST_CHECK pl_status pl_outer_merge(const pl_outer_step *step, pl_outer_state *state,
                                        size_t n, pl_mean_fn fill, void *context,
                                        int n_threads, pl_outer_report *report);
 
-/* As pl_outer_merge, for a mean that exists as a vector; report may be NULL. */
+/* Does what pl_outer_merge does, with a mean that exists as a vector; report may be
+ * NULL. */
 PL_MUST_CHECK pl_status pl_outer_apply(const pl_outer_step *step, pl_outer_state *state,
                                        const float *mean, size_t n,
                                        pl_outer_report *report);

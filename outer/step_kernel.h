@@ -50,7 +50,7 @@ typedef struct step_quad {
 } step_quad;
 
 typedef struct step_sums {
-    double mean, params, step; /* sums of squares */
+    double mean, params, step; /* sums of squares over the block */
 } step_sums;
 
 typedef struct step_kernels {
@@ -58,7 +58,7 @@ typedef struct step_kernels {
      * and, with `measures_step`, of the step that was subtracted. */
     void (*step)(const step_coefficients *c, const step_block *block,
                  bool measures_step, step_sums *sums);
-    double (*squares)(const float *values, size_t count); /* the sum of squares */
+    double (*squares)(const float *values, size_t count); /* sum of squares */
     /* out = 0 + weight values, or out += weight values; count <= STEP_PIECE */
     void (*add_float)(float *out, const void *values, float weight, bool fresh,
                       size_t count);

@@ -21,7 +21,7 @@
 extern "C" {
 #endif
 
-/* The numbers are stored in the definitions of arms. */
+/* The definitions of arms contain these numbers. */
 typedef enum pl_method {
     PL_METHOD_DILOCO,
     PL_METHOD_FEDAVG,
@@ -57,7 +57,7 @@ typedef struct pl_method_traits {
     bool streams; /* fragments of the model are merged at offsets within a phase */
     /* a path steps at once with its own part of a mean that comes later */
     bool leads;
-    bool arrives;   /* each update is merged when it arrives; phases have no mean */
+    bool arrives;   /* each update is merged alone when it arrives */
     bool equalizes; /* the mean gets equal singular values per matrix of a block */
     bool settles;   /* allows pl_outer_schedule.settle */
 } pl_method_traits;
@@ -97,8 +97,8 @@ const char *pl_rule_name(pl_rule rule);
 PL_MUST_CHECK pl_status pl_rule_parse(const char *text, pl_rule *out);
 PL_MUST_CHECK pl_status pl_gap_parse(const char *text, pl_gap *out);
 
-/* The documented defaults. Coefficients that a method does not use have no effect. The
- * defaults pass the check for every number of holders. */
+/* Returns the default settings of a method. Coefficients that a method does not use
+ * have no effect. The defaults pass the check for every number of holders. */
 pl_method_settings pl_method_defaults(pl_method method);
 
 /* The message of ERR_CONFIG names the coefficient, its limit, and what to lower. */

@@ -10,9 +10,9 @@
  * Prices start at zero. While a path is too heavy, the heaviest path raises its price
  * until its surplus leaves; the documents whose second choice costs least more leave
  * first. Prices only rise, by `step` where margins are equal; a path that was never too
- * heavy keeps price zero. A raise brings the path a little below the limit. If it
- * stayed at the limit, the next document that arrives would push out another one, which
- * would push out a third elsewhere; with 64 paths this took more than ten times as many
+ * heavy keeps price zero. A raise brings the path a little below the limit. At the
+ * limit itself, the next document that arrives would push out another one, which would
+ * push out a third elsewhere; with 64 paths this took more than ten times as many
  * raises.
  *
  * Two heavy paths whose documents lie far from all others would push the same documents
@@ -163,8 +163,8 @@ static int least_margin_first(const void *a, const void *b)
 
 /* Returns how much the prices must rise so that pieces with a total weight of `surplus`
  * leave. Offers are sorted by margin. The result is half way between the last margin
- * that must leave and the first that may stay. If these are equal, both leave, and the
- * result is `step` above them. */
+ * that must leave and the first that may stay. If these two margins are equal, both
+ * leave, and the result is `step` above them. */
 static double raise_needed(const auction *a, double surplus)
 {
     size_t n_leave = 0;
@@ -208,7 +208,7 @@ static pl_status raise_prices(auction *a, double surplus)
 
 /* Chooses the paths that raise their prices: the heaviest alone or, with `together`
  * (after n_paths raises without success), all paths that raised theirs. Returns the
- * weight that has to leave them. */
+ * weight that has to leave these paths. */
 static double choose_raises(auction *a, int path, bool together)
 {
     size_t n_paths = (size_t)a->job->router->n_paths, n_raised = 0;

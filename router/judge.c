@@ -37,7 +37,7 @@ static double normalised_information(double of_cluster, double of_label, double 
     if (mean <= 0.0)
         return 1.0;
     double share = (of_cluster + of_label - joint) / mean;
-    return share < 0.0 ? 0.0 : share; /* without this, rounding may give -1e-16 */
+    return share < 0.0 ? 0.0 : share; /* rounding may give -1e-16 */
 }
 
 void pl_judge(const int *cluster, int n_clusters, const uint32_t *label, int n_labels,

@@ -16,8 +16,8 @@ typedef struct kmeans_job {
     int n_threads;
 } kmeans_job;
 
-/* Returns the sum of (a[d]-b[d])^2 in double. It adds in eight lanes, in a fixed order
- * that does not depend on the machine's vector length. */
+/* Returns the sum of (a[d]-b[d])^2 in double. Terms are added in eight lanes, in an
+ * order that does not depend on the machine's vector length. */
 double square_distance(const float *a, const float *b, int dim);
 
 /* Writes the best of `restarts` solutions to centroids [k, dim]: the one with the

@@ -14,7 +14,7 @@ typedef struct lens {
     int dim, rank; /* number of columns of x, and of z; equal if there are no rows */
     bool unit;
     float *mean, *scale; /* [dim] */
-    float *rows;         /* [rank, dim] or NULL */
+    float *rows;         /* [rank, dim] the projection, or NULL */
 } lens;                  /* if all fields are zero, no transform was fitted */
 
 typedef struct lens_options {

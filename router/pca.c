@@ -22,7 +22,7 @@ typedef struct work {
     const pca_job *job;
     /* C: columns of a point; R: number of directions in the iteration */
     size_t C, R;
-    double *points;     /* [POINTS_A_BLOCK, C] centred and scaled */
+    double *points;     /* [POINTS_A_BLOCK, C] points, centred and scaled */
     size_t n_points;    /* number of points in the block */
     double *covariance; /* [C, C] */
     double *q, *next;   /* [R, C] directions as rows */

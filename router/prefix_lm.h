@@ -29,7 +29,7 @@ struct pl_prefix_lm {
 
 /* Chooses the frequent pairs of a text: pass each part of the text to survey_add. */
 typedef struct pair_survey {
-    uint32_t *counts; /* [PREFIX_LM_BUCKETS] */
+    uint32_t *counts; /* [PREFIX_LM_BUCKETS] counts of pairs */
     int vocab;
 } pair_survey;
 PL_MUST_CHECK pl_status survey_begin(int vocab, pair_survey *out);
@@ -44,7 +44,7 @@ PL_MUST_CHECK pl_status prefix_lm_create(int vocab, int n_paths,
                                          const uint32_t *buckets, uint32_t n_rows,
                                          pl_prefix_lm **out);
 void prefix_lm_add(pl_prefix_lm *lm, int path, const int32_t *tokens, int n);
-/* Computes the logarithms. Call it after all texts were added, before
+/* Computes the logarithms of a model. Call it after all texts were added, before
  * prefix_lm_score. */
 PL_MUST_CHECK pl_status prefix_lm_finish(pl_prefix_lm *lm, int n_threads);
 /* Adds -log p of the tokens after the first to nats [n_paths]. */

@@ -6,9 +6,9 @@
  * labels. The discriminative router is linear: it is fitted on scores, so that a
  * document takes the path that would predict it best.
  *
- * These routers assign the training documents. New text is routed by a prefix model:
- * one tiny language model per path, made of counts from the path's documents. A prefix
- * model is an immutable object (bytes) in the store.
+ * The k-means and linear routers assign the training documents. New text is routed by a
+ * prefix model: one tiny language model per path, made of counts from the path's
+ * documents. A prefix model is an immutable object (bytes) in the store.
  *
  * Features are transformed before distances are measured (lens: standardise, whiten,
  * sharpen, unit length), because raw hidden states have a few directions with large
@@ -55,19 +55,19 @@ typedef struct pl_router_options {
     /* [n] each document's weight for balance, in tokens; borrowed; NULL: every weight
      * is 1 */
     const double *weights;
-    bool standardize; /* divide each feature by its deviation first */
-    /* then keep this many principal components, each scaled to variance 1; 0: keep all
-     * features as they are */
+    bool standardize; /* first change of features: divide each by its deviation */
+    /* second change: keep this many principal components, each scaled to variance 1; 0:
+     * keep all features */
     int components;
     /* rounds in which the components are turned towards the directions that separate
      * clusters (unsupervised discriminant analysis), chosen among the first 64
      * components, or among `components` if that is more; 0: no rounds */
     int sharpen;
-    bool unit; /* then scale each feature to length 1 */
+    bool unit; /* last change: scale each document's feature to length 1 */
     uint64_t seed;
     int n_threads;
-    /* Memory limit of a fit, in bytes; 0: no limit. If the documents need more, the fit
-     * uses only evenly spaced ones, at least one per path. */
+    /* Memory limit of a fit, in bytes; 0: no limit. If the documents need more memory,
+     * the fit uses only evenly spaced documents, at least one per path. */
     uint64_t memory;
 } pl_router_options;
 
@@ -158,8 +158,8 @@ void pl_prefix_lm_nats(const pl_prefix_lm *lm, const int32_t *tokens, int n,
 
 /* Finds the group of documents with identical features [n, dim] that has the largest
  * total weight; among groups of the same weight, the one with most documents. No router
- * can split such a group. Often it is a single document. `weights` [n] means the same
- * as in pl_router_options. */
+ * can split such a group. Often the group is a single document. `weights` [n] means the
+ * same as in pl_router_options. */
 typedef struct pl_alike {
     size_t n_docs;
     double weight;

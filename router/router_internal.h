@@ -21,7 +21,7 @@ struct pl_router {
     int n_paths, n_levels;
     int experts[PL_LEVELS_MAX];
     lens lens;
-    float *centroids[PL_LEVELS_MAX]; /* [experts, router_row_size] */
+    float *centroids[PL_LEVELS_MAX]; /* a level's: [experts, router_row_size] */
     double *bias; /* [n_paths] prices; all 0 if shards are not balanced */
     /* mean squared distance to the nearest centroid; for a linear router, mean
      * cross-entropy in nats

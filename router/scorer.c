@@ -147,7 +147,7 @@ typedef struct pass {
 } pass;
 
 /* Appends those windows of a document that have a target that counts. If `out` is NULL,
- * only counts them. */
+ * only counts the windows. */
 static size_t cut_document(const pass *p, const pl_token_doc *doc, size_t row,
                            uint64_t place, window *out)
 {

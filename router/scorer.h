@@ -13,7 +13,7 @@ extern "C" {
 #endif
 
 typedef struct pl_scorer_options {
-    const pl_topology *topology; /* borrowed until destroy */
+    const pl_topology *topology; /* borrowed until pl_scorer_destroy */
     const char *backend;         /* backend and precision as in pl_backend_options */
     const char *precision;
     int n_threads; /* one model per thread; 1 if the backend is a GPU */
@@ -23,12 +23,12 @@ typedef struct pl_scorer_options {
     /* number of windows per call of the model; 0: as many as give about 2048 tokens */
     int batch;
     int prefix; /* number of tokens at the start of a document that do not count */
-    /* A borrowed model with this batch and context, whose parameters are loaded. With
-     * it the scorer makes no models and ignores backend, precision and n_threads. NULL:
-     * the scorer makes its own. */
+    /* A borrowed model with this batch and context, whose parameters are loaded. With a
+     * borrowed model the scorer makes no models and ignores backend, precision and
+     * n_threads. NULL: the scorer makes its own models. */
     pl_model *model;
     /* A function that each thread calls before each batch; if it fails, scoring ends
-     * with its status. NULL: nothing is called. */
+     * with its status. The function may be NULL. */
     pl_status (*check)(void *context);
     void *check_context;
 } pl_scorer_options;

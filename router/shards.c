@@ -12,7 +12,7 @@ typedef struct sorting {
     const float *features;
     size_t n, top;
     int n_threads;
-    double *scratch; /* [n_threads, router_scratch_doubles] */
+    double *scratch; /* [n_threads, router_scratch_doubles] memory of each thread */
     int *nearest;    /* [n, top] */
     int path;        /* the path for which `costs` are computed */
     double *costs;   /* [n] costs of that path */
@@ -98,8 +98,8 @@ done:
 }
 
 /* ---- lists ---- */
-/* Fills the lists. Documents are distributed in rising order, so every list is
- * sorted. */
+/* Fills the lists of documents of all paths. Documents are distributed in rising order,
+ * so every list is sorted. */
 static pl_status fill_lists(sorting *s, pl_shards *out)
 {
     size_t P = (size_t)out->n_paths;

@@ -270,7 +270,7 @@ static pl_status say_no_work(hub *h, hub_worker *w)
 }
 
 /* After a restart of the hub, workers may still hold leases. So the hub grants nothing
- * until they have had the lifetime of a lease (ttl_ms) to renew them. */
+ * until the workers have had the lifetime of a lease (ttl_ms) to renew theirs. */
 static bool may_grant(const hub *h, int64_t now_ms)
 {
     bool restarted = h->tasks.epoch > 1 && now_ms - h->known_ms < h->options->ttl_ms;
@@ -340,7 +340,7 @@ static pl_status on_task_req(hub *h, const pl_peer *peer, pl_message *m)
     PL_CHECK(PL_HEAR(m, task_req, &q));
     int index = hub_find_worker(h, q.name);
     if (index < 0)
-        return pl_fail(PL_ERR_STALE, "say HELLO first"); /* the hub has restarted */
+        return pl_fail(PL_ERR_STALE, "say HELLO first"); /* to a restarted hub */
     hub_worker *w = &h->workers[index];
     PL_CHECK(hub_check_owner(w, peer));
     note_peer(h, index, peer);
@@ -498,8 +498,8 @@ static void note_pace(hub *h, hub_worker *w, const report *rep, const plan_lease
     hub_note_pace(w, &h->tasks.arms[task.arm].arm, inner_s, total);
 }
 
-/* Ends an audit with its DONE. If the DONE is malformed, the audit counts as failed and
- * is given back. */
+/* Ends an audit with its DONE. An audit with a malformed DONE counts as failed and is
+ * given back. */
 static pl_status end_audit(hub *h, hub_audit *audit, int worker, const pl_message *m)
 {
     pl_status status = hub_audit_done(h, audit, worker, m);

@@ -474,9 +474,9 @@ static bool can_audit(const hub *h, const hub_audit *a, int worker)
 }
 
 /* How far a worker's result is trusted: most if its key is one of the job's own, less
- * if it has delivered its tasks so far. Less trusted workers get an audit only if there
- * is no better one. Otherwise a dishonest worker could choose its judge, because it
- * names its device itself. */
+ * if it has delivered its tasks so far. A less trusted worker gets an audit only if no
+ * better one is connected. Otherwise a dishonest worker could choose its judge, because
+ * workers name their devices themselves. */
 static int trust_in(const hub_worker *w)
 {
     return w->own_key ? 2 : w->delivers;
@@ -612,7 +612,8 @@ static double apart(const hub_audit *a, int i, const pl_audit_result *result)
     return d > 0 ? d : 1e-9;
 }
 
-/* Reads the likeness from a DONE. ERR_PROTO if it is missing or incomplete. */
+/* Reads the likeness from a DONE. ERR_PROTO if the likeness is missing or incomplete.
+ */
 static pl_status take_likeness(hub_audit *a, const pl_message *m)
 {
     size_t bytes = (size_t)a->n_parts * sizeof *a->likeness;

@@ -1,6 +1,5 @@
-/* Backup tasks. If no task is ready, an idle worker begins a task that another worker
- * has, provided that by all measurements it will finish the task well before that
- * worker.
+/* Backup tasks. If no task is ready, an idle worker begins a task of another worker,
+ * provided that measurements show that it will finish the task well before that worker.
  *
  *   promise(w)  seconds that a task takes worker w: from the pace of its finished tasks
  *               and their time outside inner steps
@@ -19,11 +18,11 @@
  * the method does not allow two workers at one task, the task is taken from a worker on
  * trial that has held it for twice as long as the idle one would need.
  *
- * If a worker says it is done, and the homes know nothing of its work UNCONFIRMED_MS
- * later, it has probably sent nothing: homes report an honest worker's task before that
- * worker's DONE. Over a slow link the homes' report may come later, so each home must
- * also have answered a question that the hub sent after the worker's DONE. If the
- * method allows two workers at one task, an idle worker then begins it as well. */
+ * A worker whose DONE no home has confirmed after UNCONFIRMED_MS has probably sent
+ * nothing: homes report an honest worker's task before that worker's DONE. Over a slow
+ * link the homes' report may come later, so each home must also have answered a
+ * question that the hub sent after the worker's DONE. If the method allows two workers
+ * at one task, an idle worker then begins it as well. */
 #include "workers/hub_internal.h"
 
 enum { LOOK_MS = 50, BACKUP_FAILURES_MAX = 2, UNCONFIRMED_MS = 1500 };

@@ -94,8 +94,8 @@ static pl_status say_hello(hub *h, hub_home *home)
     return hub_send_home(home, &m);
 }
 
-/* Asks for the state. The question also tells the home where the other homes are, so
- * that it can redirect clients. */
+/* Asks a home for its state. The question also tells the home where the other homes
+ * are, so that it can redirect clients. */
 static pl_status ask_state(const hub *h, hub_home *home, uint64_t offset)
 {
     pl_message m = {0};
@@ -177,8 +177,8 @@ static pl_status on_welcome(hub *h, hub_home *home, pl_message *m)
     return ask_state(h, home, 0);
 }
 
-/* Applies a path's record. `token`: the token under which the path's last phase
- * arrived, from an event; or 0. */
+/* Applies the record of a path to the plan. `token`: the token under which the path's
+ * last phase arrived, from an event; or 0. */
 static pl_status apply_path(hub *h, pl_reader *r, uint64_t token)
 {
     pl_msg_path_record said;
@@ -200,8 +200,9 @@ static pl_status apply_path(hub *h, pl_reader *r, uint64_t token)
     return hub_settle(h, path);
 }
 
-/* Tells a home that it owns a name. This is needed if the old home gave the name away
- * and the process that moved it died before the new home was told. */
+/* Tells a home that it owns a name. The home does not know that if the old home gave
+ * the name away and the process that moved the name died before it told the new home.
+ */
 static pl_status tell_owner(hub_home *home, const char *name, uint64_t stamp)
 {
     pl_message m = {0};

@@ -1,7 +1,7 @@
 /* Private to the hub: how it works, its state, and the functions that its files share.
  *
- * Purpose. The hub gives tasks to workers and keeps track of who works on what. It has
- * no disk. The homes know what is done, and the hub only caches it: it asks them for
+ * Purpose. The hub gives tasks to workers and keeps track of who works on what. The hub
+ * stores nothing on disk. The homes know which tasks are done; the hub asks them for
  * their state when it starts and once per second, and receives their events in between.
  * Only the hub knows who works on what; after a restart it learns this again from the
  * renewals of the workers.
@@ -50,8 +50,8 @@
  *   - A place in hub.workers is given to a different worker only if nothing refers to
  *     it any more (is_idle in hub_names.c). Every other index stays valid.
  *
- * Ownership. `hub` owns all that it points to, except `options`. Its plan owns arms,
- * paths and leases; audits have leases of their own.
+ * Ownership. `hub` owns all that it points to, except `options`. The hub's plan owns
+ * arms, paths and leases; audits have leases of their own.
  *
  * Files: hub.c (loop, workers' questions), hub_homes.c (homes), hub_names.c (names and
  * keys of workers, their failures, trials), plan.c and plan_done.c (tasks and leases),
@@ -107,9 +107,9 @@ typedef struct hub_audit {
     pl_likeness *likeness;
     int n_asked;
     int64_t asked_ms, told_ms;
-    /* when the hub last looked for workers that can do the audit, and what it found: */
+    /* when the hub last looked for workers that can do the audit, and the result: */
     int64_t looked_ms;
-    bool has_any; /* there is a worker that can */
+    bool has_any; /* some worker can do the audit */
     int trust;    /* the highest trust of any such worker (trust_in) */
     /* a worker with that trust has the same kind of device as the first worker */
     bool has_kin;
@@ -185,7 +185,7 @@ typedef struct hub_home {
     int64_t fresh_ms;  /* asked_ms of the newest state that was applied */
     pl_buf state;      /* the pieces of STATE_IS received so far */
     pl_reader records; /* the whole state, which is applied some records at a time */
-    size_t n_records, n_applied; /* if they are equal, all records are applied */
+    size_t n_records, n_applied; /* records of the state, and records applied so far */
     int unknown_arms; /* arms in the state whose definitions have not come yet */
     pl_buf status;    /* the home's newest STATUS_IS, JSON */
     int64_t status_ms;
@@ -232,7 +232,7 @@ typedef struct hub {
     uint64_t n_verdicts[PL_VERDICT_COUNT];
     /* number of verdicts from likenesses, because the kinds of devices differed */
     uint64_t n_across;
-    int64_t known_ms;   /* when the last of the homes' states became known */
+    int64_t known_ms;   /* when the hub first knew the states of all homes */
     char failure[1200]; /* why the job cannot go on; "" while it can */
     pl_status failure_status;
     pl_keypair mates; /* the key pair with which workers ask each other */
@@ -274,8 +274,8 @@ void hub_free_held(hub *h, int worker);
 void hub_dismiss_finished(hub *h);
 /* Sends an answer; takes ownership of the message's body. */
 pl_status hub_answer(hub *h, const pl_peer *peer, pl_message *a);
-/* The worker has stopped training this path's task. It may train one task while it
- * sends another. */
+/* Notes that the worker has stopped training this path's task. A worker may train one
+ * task while it sends another. */
 void hub_end_task(hub_worker *w, const plan_path *path);
 
 /* hub_names.c */
@@ -295,8 +295,8 @@ bool hub_is_on_trial(const hub_worker *w);
 int hub_n_held(const hub *h, const hub_worker *w);
 /* Notes that a lease of the worker ran out. */
 void hub_note_lost(void *hub, int worker);
-/* Notes that a task was given back as failed. This may bar the worker, drop the state
- * with which the task began, or end the job. */
+/* Notes that a task was given back as failed. A failure may bar the worker, drop the
+ * state with which the task began, or end the job. */
 pl_status hub_note_failure(hub *h, plan_path *path, int worker, pl_status why,
                            const char *text);
 /* Notes that the homes have confirmed a task that the worker delivered, `held_s`
@@ -325,8 +325,8 @@ void hub_audit_release(hub *h, hub_audit *a, const char *reason);
 void hub_release_audits(hub *h, int worker);
 bool hub_audits_wait(const hub *h, int arm, int64_t now_ms);
 void hub_mark_fenced(hub *h, hub_worker *w);
-/* Audit records of homes. The records of one state come between hub_begin_rows and
- * hub_end_rows; events come alone. */
+/* Apply records about audits that homes have sent. The records of one state come
+ * between hub_begin_rows and hub_end_rows; events come alone. */
 void hub_begin_rows(hub *h, int home);
 bool hub_is_audit_record(pl_reader *r);
 pl_status hub_take_audit_record(hub *h, int home, pl_reader *r);

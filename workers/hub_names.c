@@ -57,7 +57,7 @@ static int count_names(const hub *h, const hub_worker *like)
 }
 
 /* Finds an entry that may be reused (is_idle): one of this key, or, if `key` is NULL,
- * of any key. Forgets its name. Returns -1 if no entry may be reused. */
+ * of any key. Forgets the name of that entry. Returns -1 if no entry may be reused. */
 static int find_left_entry(hub *h, const pl_pubkey *key)
 {
     int64_t now = pl_now_ms();
@@ -183,7 +183,7 @@ pl_status hub_check_owner(const hub_worker *w, const pl_peer *peer)
 }
 
 /* Limits lines in the log about workers that are not the job's own: ten per second for
- * all of them together. Otherwise one key could fill the disk. */
+ * all of them together. Without this limit one key could fill the disk. */
 bool hub_may_log(hub *h, const pl_peer *peer)
 {
     enum { PER_S = 10, AT_ONCE = 200 };
@@ -343,8 +343,9 @@ int hub_n_held(const hub *h, const hub_worker *w)
 }
 
 /* Notes that a lease ran out. From then on the worker is on trial, unless its key is
- * the job's own. If it was on trial already, this counts as a failure. Otherwise it is
- * no failure: perhaps only a connection broke, and with it all leases of the worker. */
+ * the job's own. For a worker that was on trial already, the lost lease counts as a
+ * failure. Otherwise it is no failure: perhaps only a connection broke, and with it all
+ * leases of the worker. */
 void hub_note_lost(void *hub_of, int worker)
 {
     hub *h = hub_of;

@@ -31,7 +31,7 @@ typedef struct child {
     int how;            /* how the child ended, from waitpid */
     int crashes, kills; /* counts since the child last lived for STEADY_MS */
     int64_t started_ms;
-    int64_t restart_ms; /* when to start again; 0: not waiting */
+    int64_t restart_ms; /* when to start the child again; 0: not waiting */
 } child;
 
 struct pl_launcher {
@@ -265,8 +265,8 @@ static pl_status count_death(child *c, bool killed, pl_status why, const char *w
     return PL_OK;
 }
 
-/* Whether the hub has fenced this worker and another worker runs. Then the worker is
- * not started again, because the hub would refuse it again, and the job continues. */
+/* Whether the hub has fenced this worker and another worker runs. Such a worker is not
+ * started again, because the hub would refuse it again, and the job continues. */
 static bool is_dismissed(const pl_launcher *l, const child *c, pl_status why,
                          const char *words)
 {

@@ -82,7 +82,7 @@ static float holder_share(const local_slot *s)
 }
 
 /* Under noloco (x: the start) the holder offers the point x - share (x - now), and
- * sends version 0 minus that point. If two vectors are sent, this one is share (x -
+ * sends version 0 minus that point. If two vectors are sent, the first is share (x -
  * now). The share scales the update only, not x. */
 void local_update(const local_slot *s, const float *start, const float *now,
                   float *update)

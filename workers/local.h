@@ -35,13 +35,13 @@ void local_update(const local_slot *s, const float *start, const float *now,
 void local_update_start(const local_slot *s, const float *start, float *update);
 /* The fraction of the codec's error that the next update contains without a residual,
  * because the path's own parameters still have it. Only the rest goes into the
- * residual. Streaming: its mixing factor (1 for a module with one contributor). All
- * other methods: 0. */
+ * residual. Streaming: its mixing factor (1 for a module with one contributor). 0 for
+ * all other methods. */
 float local_carries(const local_slot *s);
 /* left: on entry the part of this round's update and residual that the codec left out,
  * on return the residual for the next round. before: the residual of this round. */
 void local_keep_left(const local_slot *s, const float *before, float *left);
-/* Call it after training. `sent` (and `sent_start` if two vectors are sent) is the
+/* Call this after training. `sent` (and `sent_start` if two vectors are sent) is the
  * update as its receiver decodes it. */
 void local_keep(const local_slot *s, const float *start, const float *now,
                 const float *sent, const float *sent_start);

@@ -42,7 +42,7 @@ static void get_byte_block(const uint8_t *data, size_t n, float *values)
 }
 
 /* ---- 24 bits ---- */
-/* Rounds to nearest even. NaN stays NaN. */
+/* Rounds a float to 24 bits, to nearest even. NaN stays NaN. */
 static uint32_t bits24(float value)
 {
     uint32_t bits;

@@ -19,8 +19,8 @@ static void free_offer(peer_offer *o)
     pl_free(o);
 }
 
-/* Keeps an offer. The offer replaces those of rounds for which no mate can ask any
- * more. */
+/* Keeps an offer of this worker. The offer replaces those of rounds for which no mate
+ * can ask any more. */
 static void keep_offer(peer *p, peer_offer *o)
 {
     size_t n = 0;
@@ -154,8 +154,8 @@ void peer_put(peer *p, peer_offer *offer)
     pl_queue_push(p->offers, offer);
 }
 
-/* Asks another worker. A worker answers like a home, so it is asked like a home, but
- * with a short time limit. */
+/* Asks another worker for an update. A worker answers like a home, so it is asked like
+ * a home, but with a short time limit. */
 pl_status peer_get(const peer_line *line, const char *module, int64_t round, int path,
                    int replica, pl_buf *out)
 {

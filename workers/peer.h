@@ -19,7 +19,8 @@ typedef struct peer_offer {
 
 typedef struct peer peer;
 
-/* Listens at `bind`. `address` (PL_ADDRESS_MAX) gets the address for other workers. */
+/* Starts the thread, which listens at `bind`. `address` (PL_ADDRESS_MAX) gets the
+ * address for other workers. */
 pl_status peer_create(const char *bind, peer **out, char *address);
 void peer_destroy(peer *p); /* accepts NULL */
 /* Takes ownership of the offer. The last two rounds of each path and module are kept.

@@ -5,10 +5,10 @@
  * `now_ms`. Tests can therefore play whole jobs, restarts and lost messages in memory.
  *
  * State. A task is one (path, replica) of an arm in the phase that it has reached.
- * Phases and versions come from the homes (plan_hear, plan_set_version). They only
- * rise, so reports may come late, twice or in any order: older reports change nothing.
- * Leases are known to the hub alone, and a hub that restarts learns them again from the
- * renewals of their holders (take_up).
+ * Phases and versions come from the homes (plan_hear, plan_set_version). Phases and
+ * versions only rise, so reports may come late, twice or in any order: older reports
+ * change nothing. Leases are known to the hub alone, and a hub that restarts learns
+ * them again from the renewals of their holders (take_up).
  *
  * A task of phase t may begin (may_begin) when
  *   1. its path has finished t phases and the arm has more than t of them;
@@ -186,8 +186,8 @@ void plan_hear(plan_path *path, const plan_news *news, int64_t now_ms)
 }
 
 /* Whether all versions that the phase needs exist. `ahead`: the phase before has not
- * arrived yet. Then versions that are made from that phase alone may be missing,
- * because its worker can compute them itself. */
+ * arrived yet. In this case versions that are made from that phase alone may be
+ * missing, because its worker can compute them itself. */
 static bool versions_are_there(const plan_arm *a, int index, int64_t phase, bool ahead)
 {
     int path = index / pl_topology_n_replicas(a->topology);

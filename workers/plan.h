@@ -16,17 +16,17 @@ typedef struct plan_lease {
     uint64_t token;
     int64_t phase;
     int64_t deadline_ms, granted_ms;
-    int worker;       /* index of the holder */
+    int worker;       /* index of the worker that holds the lease */
     int step;         /* last reported inner step */
-    int64_t step_ms;  /* when that step was reported */
-    int first_step;   /* the first inner step that was reported, */
-    int64_t first_ms; /* and when it was reported; 0: no report yet */
+    int64_t step_ms;  /* when `step` was reported */
+    int first_step;   /* the first inner step that was reported */
+    int64_t first_ms; /* when first_step was reported; 0: not yet */
     double loss;
     int failures; /* number of failures of this task in this phase */
 } plan_lease;
 
-/* The leases of a finished phase. They are kept until its worker reports that it is
- * done, because only then the hub knows which of the holders did the phase. */
+/* The leases of a finished phase. These leases are kept until a worker reports the
+ * phase as done, because only then the hub knows which of the holders did it. */
 typedef struct plan_ended {
     int64_t phase;
     plan_lease leases[2]; /* the path's lease and its backup; token 0: there was none */
@@ -46,9 +46,9 @@ typedef struct plan_said {
     int worker;
     double loss, seconds; /* loss and seconds of the phase's inner steps */
     int64_t said_ms;
-    int64_t held_ms;  /* time since its lease was granted */
-    int64_t lease_ms; /* when its lease ends if the homes do not confirm */
-    int64_t until_ms; /* until then this worker does not get the path again */
+    int64_t held_ms;  /* seconds since the grant of the lease */
+    int64_t lease_ms; /* when the lease ends if the homes do not confirm the phase */
+    int64_t until_ms; /* until this time the worker does not get the path again */
 } plan_said;
 /* Number of workers that failed at a path's task and are remembered. */
 enum { PLAN_FAILED_MAX = 3 };
@@ -107,7 +107,7 @@ typedef struct plan_arm {
     pl_hash blob;
     pl_topology *topology;
     uint64_t *versions; /* [M]; UINT64_MAX: the module does not exist yet */
-    plan_path *paths;   /* [n_tasks] path by path, each with its replicas */
+    plan_path *paths;   /* [n_tasks] the replicas of each path, path after path */
     int n_tasks;
     /* tables of names without the arm's name; owned */
     pl_name_table *path_names, *module_names;
@@ -116,8 +116,8 @@ typedef struct plan_arm {
 typedef struct plan {
     plan_arm *arms;
     int n_arms;
-    uint64_t epoch;   /* high half of tokens */
-    uint32_t counter; /* low half */
+    uint64_t epoch;   /* epoch of the hub, the high half of tokens */
+    uint32_t counter; /* low half of tokens */
     uint64_t n_granted, n_expired, n_failed;
     /* n_backups of n_granted were backups; n_backups_won of these delivered first */
     uint64_t n_backups, n_backups_won;
@@ -145,7 +145,8 @@ void plan_offer(plan_path *path, int64_t phase, uint64_t token, int worker);
 void plan_withdraw(plan *p, int worker);
 
 /* The mates that a path meets before `phase`, as an index for each slot: the path's own
- * index if it has no mate, -1 if the mate is not known. Computed once per phase. */
+ * index if it has no mate, -1 if the mate is not known. The mates are computed once per
+ * phase. */
 const int *plan_mates(const plan_arm *arm, int index, int64_t phase);
 /* Whether the path has waited for its mates as long as the arm's deadline allows, since
  * the homes reported its phase before `phase`. Then `phase` may begin without the mates
@@ -209,12 +210,12 @@ bool plan_is_said(const plan_path *path, uint64_t token, int64_t phase);
 bool plan_is_unconfirmed(const plan_path *path, const plan_lease *lease,
                          int64_t until_ms);
 /* Whether the worker reported the path's phase as done and the homes have not confirmed
- * it. If so, other workers should get the task. */
+ * it, so that other workers should get the task. */
 bool plan_has_said(const plan_path *path, int worker, int64_t now_ms);
 /* Returns true, once per phase, when both a worker and the homes have reported the
  * phase as done. *by is the worker's report. *other is the second worker, which must be
- * stopped, or -1. If two workers reported it, the homes' token decides; without a
- * token, the first report. */
+ * stopped, or -1. If two workers reported the phase, the homes' token decides; without
+ * a token, the first report counts. */
 bool plan_settle(plan *p, plan_path *path, plan_said *by, int *other, uint64_t *lost);
 /* The following functions are in plan.c. */
 /* Ends a lease. A backup, if there is one, takes its place. */

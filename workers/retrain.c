@@ -113,7 +113,7 @@ static pl_status read_slot_base(retraining *r, int slot, int64_t phase)
 }
 
 /* Reads the contribution of a phase. Different devices round differently, so the device
- * must be equal. Also gives the number of steps of the phase. */
+ * must be equal. Also writes the number of steps of the phase. */
 static pl_status read_contribution(const retraining *r, int64_t phase, int *steps)
 {
     const pl_contribution *w = r->wanted;
@@ -150,7 +150,7 @@ static pl_status encode_slot(retraining *r, int slot, int64_t phase, const float
                           : r->state + (size_t)r->layout.residual * r->n + at;
     int n_parts = pl_codec_parts(r->topology, s.module, r->parts);
     int64_t round = pl_round_of(r->arm, r->topology, s.module, phase);
-    if (round < 0) /* the module is frozen */
+    if (round < 0) /* a frozen module has no update */
         return PL_OK;
     pl_codec_round shared =
         pl_round_codec(r->arm, r->topology, s.module, s.path, round, r->norms[slot]);

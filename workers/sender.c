@@ -61,7 +61,7 @@ typedef struct parcel {
     char (*texts)[256];
     char (*names)[96];
     pl_buf *encoded;
-    float *update, *sent, *sent_start; /* as large as the largest slot */
+    float *update, *sent, *sent_start; /* room for the values of the largest slot */
     pl_codec_part *parts;
 } parcel;
 
@@ -83,7 +83,7 @@ static pl_status alloc_parcel(const worker_task *task, int n_slots, parcel *p)
     p->encoded = pl_alloc((size_t)n_slots * sizeof *p->encoded);
     p->parts = pl_alloc((size_t)n_parts * sizeof *p->parts);
     PL_CHECK(pl_try_alloc(most * sizeof(float), "an update", (void **)&p->update));
-    if (task->layout.n_vectors <= 2) /* paths of this method keep no decoded updates */
+    if (task->layout.n_vectors <= 2) /* nothing to keep for the path */
         return PL_OK;
     PL_CHECK(pl_try_alloc(most * sizeof(float), "an update", (void **)&p->sent_start));
     return pl_try_alloc(most * sizeof(float), "an update", (void **)&p->sent);
@@ -104,8 +104,8 @@ static void free_parcel(parcel *p, int n_slots)
     pl_free_aligned(p->sent_start);
 }
 
-/* Returns the residual of a slot, NULL if it has none. It is a part of the job's state;
- * encoding replaces the old residual by the new one. */
+/* Returns the residual of a slot, NULL if it has none. The residual is a part of the
+ * job's state; encoding replaces the old residual by the new one. */
 static float *residual_of(const worker_task *task, const local_slot *s, int slot)
 {
     const pl_slot *place = pl_topology_slot(task->arm->topology, slot);
@@ -323,7 +323,7 @@ static pl_status check_task_lease(void *context)
 }
 
 /* Waits until the update of a mate has reached its home, and compares it with the
- * update that the mate gave to this worker. If they differ, the task fails: an audit
+ * update that the mate gave to this worker. If the two differ, the task fails: an audit
  * uses the home's bytes, so it would blame this worker. */
 static pl_status check_met(sender *s, struct task_met *met)
 {

@@ -129,8 +129,9 @@ static pl_status save_params(trainer *t, train_job *job)
     return pl_model_save(t->model, job->params);
 }
 
-/* Waits for the merged parameters and mixes them in. This happens after a fixed number
- * of steps, no matter when they arrived, so that the result does not depend on time. */
+/* Waits for the merged parameters and mixes them in. Parameters are mixed in after a
+ * fixed number of steps, no matter when they arrived, so that the result does not
+ * depend on time. */
 static pl_status take_merged(trainer *t, train_job *job, double *waited_s)
 {
     double start = pl_now();
@@ -334,8 +335,8 @@ static void train_one_job(void *self, void *given)
         pl_copy_text(job->error, sizeof job->error, pl_last_error());
 }
 
-/* Names the device. Threads split sums, so a different number of threads rounds
- * differently. */
+/* Writes the text that names the device. Threads split sums, so a different number of
+ * threads rounds differently. */
 static void name_device(const pl_backend *backend, char device[96])
 {
     if (backend->n_threads > 1)

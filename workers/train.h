@@ -7,7 +7,8 @@
 #include "net/net.h"
 #include <stdatomic.h>
 
-/* One task with everything that it depends on. The result is a pure function of it. */
+/* One task with everything that it depends on. The result is a pure function of the
+ * task. */
 typedef struct train_job {
     /* input: borrowed from the worker until the result is taken */
     const pl_arm *arm;
@@ -18,7 +19,7 @@ typedef struct train_job {
      * and in the schedule */
     int64_t first_step;
     int steps;          /* number of steps to do */
-    const float *start; /* parameters, [path_params] */
+    const float *start; /* parameters at the start, [path_params] */
     int n_vectors;      /* number of vectors in the state; the first two are m and v */
     int mix_step; /* the step after which merged parameters are mixed in; -1: never */
     double mix;   /* local = mix local + (1 - mix) merged */
@@ -34,7 +35,7 @@ typedef struct train_job {
     /* output */
     pl_status status;
     char error[1024];
-    float *params;     /* [path_params] after the steps; owned */
+    float *params;     /* parameters after the steps, [path_params]; owned */
     double loss;       /* mean loss over the phase's tokens */
     double seconds;    /* seconds spent in inner steps */
     double overhead_s; /* seconds before and after the steps: loading, saving */
@@ -50,7 +51,7 @@ typedef struct trainer trainer;
  * that name. `device` (96 bytes) gets the backend's description. */
 pl_status trainer_create(const pl_backend_options *backend, bool recompute,
                          trainer **out, char device[96]);
-void trainer_destroy(trainer **t); /* stops a running job */
+void trainer_destroy(trainer **t); /* stops a running job first */
 void trainer_start(trainer *t, train_job *job);
 train_job *trainer_take(trainer *t); /* a finished job, or NULL */
 int trainer_fd(const trainer *t);    /* readable when a job is finished */

@@ -237,8 +237,8 @@ static void start_next(worker *w)
     trainer_start(w->inner, &task->job);
 }
 
-/* Takes a task that the trainer has finished, and hands it to the sender. Its time
- * outside inner steps (loading and saving) counts as exposed. */
+/* Takes a task that the trainer has finished, and hands it to the sender. The task's
+ * time outside inner steps (loading and saving) counts as exposed. */
 static pl_status take_trained(worker *w)
 {
     worker_task *task = w->training;
@@ -544,7 +544,7 @@ static pl_status bring_merged(worker *w)
                          "the versions that %s waits for have not been made in time",
                          task->name);
     pl_copy_text(text, sizeof text, pl_last_error());
-    worker_task_lose(task); /* without those versions the task is useless */
+    worker_task_lose(task); /* a task that lacks its merged versions is useless */
     trainer_cancel(w->inner);
     return worker_tell_release(w, task, is_passing(status) ? PL_OK : status, text);
 }

@@ -260,8 +260,8 @@ void worker_local_key(const worker_task *task, int64_t phase, pl_hash *key)
     pl_hash_of("local moments", text, (size_t)len, key);
 }
 
-/* Finds the path's moments under train.state=local, where they never leave a worker. If
- * this worker does not have them, the phase starts with zeros. */
+/* Finds the path's moments under train.state=local, where they never leave a worker. A
+ * worker that does not have the moments starts the phase with zeros. */
 static void find_local(worker *w, worker_task *task)
 {
     pl_hash key;
@@ -334,8 +334,8 @@ static pl_status fetch_state(worker *w, worker_task *task)
                        (long long)state.phase);
     task->n_tokens_before = state.n_tokens;
     task->seconds_before = state.seconds;
-    /* `fresh`: begin as in the first phase. This may be a later phase if a rollback
-     * moved the path on before it had finished any. */
+    /* `fresh`: begin as in the first phase. The phase may be a later one if a rollback
+     * moved the path on before it had finished a phase. */
     bool fresh = task->phase == 0 ||
                  (arm->outer.state != PL_STATE_LOCAL && pl_hash_none(&state.moments));
     const char *owner = task->name;
@@ -389,7 +389,8 @@ done:
 }
 
 /* Whether bytes that another worker sent can be decoded as an update of this slot. If
- * not, the next worker that offers the update is asked, and at last the home. */
+ * the bytes are useless, the next worker that offers the update is asked, and at last
+ * the home. */
 static bool is_update(const local_slot *s, const pl_buf *bytes)
 {
     pl_codec_message messages[PL_ROUND_VECTORS_MAX];
@@ -448,14 +449,14 @@ static pl_status ask_peers(worker *w, worker_task *task, const local_slot *s,
             continue;
         if (ask_peer(w, who, task, s, name, mate, out) == PL_OK)
             return PL_OK;
-        if (w->broken != PL_OK) /* this worker must end, so ask nobody else */
+        if (w->broken != PL_OK) /* this worker must end, so no other worker is asked */
             return w->broken;
     }
     return PL_ERR_NOT_FOUND;
 }
 
-/* Asks the workers that offer the update, then the home. PL_ERR_NOT_FOUND: none of them
- * has it. */
+/* Asks the workers that offer the update, then the home. PL_ERR_NOT_FOUND: neither has
+ * the update. */
 static pl_status fetch_update(worker *w, worker_task *task, const local_slot *s,
                               const char *name, int mate, pl_buf *out)
 {
@@ -483,7 +484,8 @@ static pl_status ask_meeting(worker *w, const worker_task *task, const char *nam
 
 /* Gets the update of the mate, or nothing if the pair was split. With a deadline, the
  * module's home decides whether a pair meets or splits. This worker first asks what was
- * decided. If nothing was, it fetches, and then tells the home what it wishes. */
+ * decided. If the pair is undecided, the worker fetches the update, and then tells the
+ * home its wish. */
 static pl_status meet_mate(worker *w, worker_task *task, const local_slot *s,
                            const char *name, int mate, pl_buf *out)
 {

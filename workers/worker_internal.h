@@ -26,13 +26,15 @@ typedef struct worker_shard {
     pl_tokens *tokens;
 } worker_shard;
 
-/* A lease and the work on it. It belongs to one thread at a time, except for `lost`. */
+/* A lease and the work on it. A worker_task belongs to one thread at a time, except for
+ * `lost`. */
 typedef struct worker_task {
     /* A lease may be extended to the next phase before the earlier phase has arrived.
-     * Then the state comes from that earlier task, `after`. NULL: it comes from the
-     * home. Once this task has begun, the pointer is never followed. */
+     * The state then comes from the task of that earlier phase, `after`; NULL: the
+     * state comes from the home. Once this task has begun, the pointer is never
+     * followed. */
     struct worker_task *after;
-    bool begun;  /* training may start */
+    bool begun;  /* the task is complete: training may start */
     bool packed; /* the task that continues from this one may begin */
     char name[PL_MODULE_NAME_MAX];
     uint64_t token;
@@ -64,7 +66,7 @@ typedef struct worker_task {
     /* [n_vectors, n_params] the path's state; NULL: zeros; the job owns it while it
      * trains */
     float *state;
-    pl_version_facts *bases; /* [n_slots] facts about the versions in base */
+    pl_version_facts *bases; /* [n_slots] the records of the versions in base */
     struct task_peer {
         char task[PL_MODULE_NAME_MAX], address[PL_ADDRESS_MAX];
     } * peers; /* workers that offer the updates of mates */
@@ -84,8 +86,8 @@ typedef struct worker_task {
     pl_hash *made; /* [n_made] hashes of the results: each update, then the state */
     size_t n_made;
     uint64_t *seeds;       /* [n_seeds] seeds of the likeness, part after part */
-    size_t n_seeds;        /* 0: no likeness is wanted */
-    pl_likeness *likeness; /* [n_seeds]; the sender computes it */
+    size_t n_seeds;        /* number of seeds; 0: no likeness is wanted */
+    pl_likeness *likeness; /* [n_seeds] the likeness; the sender computes it */
     /* the deadline is over: the task may start although updates of mates are missing */
     bool late;
     /* [2, n_params] vectors that a slot needs to begin, in addition to its version: a
@@ -123,8 +125,8 @@ typedef struct worker {
     bool finished; /* the hub says that the job is finished */
     char homes_at[PL_HOMES_MAX][PL_ADDRESS_MAX];
     int n_homes, ttl_ms;
-    pl_places places; /* n = 0: all homes have equal weights */
-    pl_client *homes; /* connections of this thread, for fetching */
+    pl_places places; /* weights of the homes; if its n is 0, all are equal */
+    pl_client *homes; /* the client of the worker's own thread, for fetching */
     trainer *inner;
     sender *out;
     peer *offers;
@@ -172,8 +174,8 @@ pl_status worker_fetch_merged(worker *w, worker_task *task);
 /* The cache key of a path's moments that never leave this worker (train.state local).
  */
 void worker_local_key(const worker_task *task, int64_t phase, pl_hash *key);
-/* Completes a task that was fetched while the one before trained. This reads no file
- * and no socket. */
+/* Completes a task that was fetched while the one before trained. The function reads no
+ * file and no socket. */
 pl_status worker_begin_after(worker_task *task, const worker_task *before);
 local_slot worker_slot(const worker_task *task, int slot, float *state);
 /* Frees the parameters with which training began, when the updates are made. */
@@ -188,7 +190,7 @@ pl_status worker_ask_task(worker *w);
 pl_status worker_keep_leases(worker *w);
 pl_status worker_tell_offer(worker *w, const worker_task *task);
 pl_status worker_tell_done(worker *w, const worker_task *task);
-/* With `why` PL_OK the task is given back and does not count as failed. */
+/* If `why` is PL_OK, giving the task back does not count as a failure. */
 pl_status worker_tell_release(worker *w, const worker_task *task, pl_status why,
                               const char *reason);
 /* Tells the hub that this worker holds nothing and asks for nothing. */

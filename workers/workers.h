@@ -30,7 +30,7 @@ typedef enum pl_backup { PL_BACKUP_OFF, PL_BACKUP_AUTO, PL_BACKUP_ANY } pl_backu
 
 typedef struct pl_hub_options {
     const char *bind;
-    const char *const *homes; /* addresses, in placement order */
+    const char *const *homes; /* addresses of the homes, in placement order */
     int n_homes;
     /* a lease that is not renewed for this long is given to another worker */
     int ttl_ms;
@@ -61,8 +61,7 @@ typedef struct pl_worker_options {
     int n_homes; /* number of relays: that of the homes, or 0 */
     /* address at which it offers updates to other workers; "": none */
     const char *offers;
-    int grace_ms; /* time that a stopped worker has to finish; 0: no limit
-                   */
+    int grace_ms; /* time to end after `stop`; 0: no limit */
     /* 1: the worker finishes its tasks and returns; 2: gives them back and returns */
     volatile sig_atomic_t *stop;
 } pl_worker_options;
