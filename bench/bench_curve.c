@@ -7,9 +7,9 @@
  * all of them: ZeroMQ alone (messages of one frame, a window of them under way), then a
  * module of N bytes through the code of home and worker, checksums and content hashes
  * included: up into the home's memory (PUT_BLOB), up and committed by its store
- * (PUT_OBJECT), down from its store (GET_BLOB); all with and without CURVE. It prints
- * the median rate, the processor time of both processes, and the median of (rate / rate
- * of ZeroMQ alone with encryption in the same round). */
+ * (PUT_OBJECT), down from its store (GET_BLOB); all with and without CURVE. The program
+ * prints the median rate, the processor time of both processes, and the median of (rate
+ * / rate of ZeroMQ alone with encryption in the same round). */
 #include "net/net.h"
 #include "home/home.h"
 
@@ -41,7 +41,7 @@ static const char *const names[N_WHAT] = {"ZeroMQ alone", "up, into memory",
 typedef struct server {
     pid_t pid;
     char address[256];
-    pl_client *client; /* used if the server is a home */
+    pl_client *client; /* a client of the home, if the server is one */
 } partner;
 
 typedef struct bench {
@@ -250,12 +250,13 @@ static pl_status measure_turn(bench *b, what w, bool curve, int round)
     PL_CHECK(run_turn(b, w, curve));
     b->rate[w][curve][round] = (double)b->bytes / (pl_now() - start);
     b->cpu[w][curve][round] = (cpu_seconds(other) - cpu) / (double)b->bytes;
-    /* A home frees an upload when it is committed. Without that, each round would need
-     * memory that the machine has not touched yet, and would measure that. */
+    /* A home frees an upload when it is committed. Without the commit, each round would
+     * need memory that the machine has not touched yet, and would measure that memory.
+     */
     if (w == UP)
         PL_CHECK(run_turn(b, UP_STORED, curve));
     if (w == UP || w == UP_STORED)
-        pl_sleep_ms(SETTLE_MS); /* the home still writes after a commit */
+        pl_sleep_ms(SETTLE_MS); /* the home may still write */
     return PL_OK;
 }
 

@@ -56,7 +56,7 @@ static uint64_t next_bits(uint64_t *state)
     return z ^ z >> 31;
 }
 
-/* Nearly normal, with variance 1: the sum of four uniform numbers. */
+/* A nearly normal number with variance 1: the sum of four uniform numbers. */
 static float next_normal(uint64_t *state)
 {
     const uint64_t bits = next_bits(state);

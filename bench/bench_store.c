@@ -5,13 +5,13 @@
  *   bench_store engine=rados://POOL/NAMESPACE      chunks lie there, and stay there
  *
  * Each commit writes what a home writes for one module: parameters and momentum of the
- * next version (each has half of the bytes in the row). It deletes the momentum of two
- * versions before. `written` is the number of bytes that the process wrote to disk per
- * byte stored, including flushes and compactions. Each commit is compared with writing
- * the same bytes to a file and flushing it (`of plain`), and each read with reading as
- * many bytes from a file in the page cache (`of cache`); both are medians of ratios.
- * `1st`: the first read after all commits. The store is made in a new folder inside the
- * given one and removed afterwards. */
+ * next version (each has half of the bytes in the row). A commit also deletes the
+ * momentum of the version two before. `written` is the number of bytes that the process
+ * wrote to disk per byte stored, including flushes and compactions. Each commit is
+ * compared with writing the same bytes to a file and flushing it (`of plain`), and each
+ * read with reading as many bytes from a file in the page cache (`of cache`); both are
+ * medians of ratios. `1st`: the first read after all commits. The store is made in a
+ * new folder inside the given one and removed afterwards. */
 #include "store/store.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -96,7 +96,7 @@ static pl_status time_all_reads(bench *b, size_t half, uint64_t count, double *s
     *seconds = 0;
     for (uint64_t n = 0; n < count; n++) {
         double store = 0, plain = 0;
-        /* this also brings it into the page cache */
+        /* reading once brings the file into the page cache */
         PL_CHECK(time_one_read(b, half, n, &b->first[n]));
         PL_CHECK(time_one_read(b, half, n, &store));
         plain = plain_seconds(b, half, true);

@@ -306,7 +306,7 @@ fi
 
 if wanted S9; then
     # Replicas whose weights are averaged after every step: the nearest to one synchronous
-    # training that updates can express. The moments stay each path's own.
+    # training that updates can express. Each path keeps its own moments.
     run 2x2-sync topology.levels=2x2 outer.method=fedavg train.tau=1 "train.phases=$steps" \
         eval.baselines=none
     sync=$(ratio 2x2 mix 2x2-sync mix)

@@ -14,8 +14,8 @@
  * for other workers. --burn: a third process keeps one core busy all the time.
  *
  * The time of a question ends when the kernel has the answer (SO_TIMESTAMPNS), even if
- * the process of the workers looks later. It prints the times of grants and of
- * renewals, and memory and processor time of the hub. It fails if there were no
+ * the process of the workers looks later. The program prints the times of grants and of
+ * renewals, and memory and processor time of the hub, and fails if there were no
  * grants. */
 #include "codec/codec.h"
 #include "outer/outer.h"
@@ -74,7 +74,7 @@ typedef struct line {
     int frame; /* index of the frame that is being read */
     uint8_t in[LINE_MAX];
     pl_message message; /* the newest message, without its data */
-    double arrived;     /* time in seconds at which the kernel had it */
+    double arrived;     /* time in seconds at which the kernel had the message */
 } line;
 
 static void exit_with_errno(const char *what)
@@ -122,7 +122,7 @@ static void put_number(uint8_t *out, uint64_t value, int bytes)
         out[i] = (uint8_t)(value >> (8 * i));
 }
 
-/* PROTOCOL 1.1; the body has at most 255 bytes. */
+/* Sends a message (PROTOCOL 1.1) whose body has at most 255 bytes. */
 static void send_line(line *l, pl_message *m)
 {
     uint8_t out[2 + HEADER + 2 + 255] = {ZMTP_MORE, HEADER}, *header = out + 2;
@@ -387,7 +387,7 @@ static void play(const load *l, int out)
     FILE *file = fdopen(out, "wb");
     if (!file || fwrite(s, sizeof *s, 1, file) != 1 || fclose(file) != 0)
         _exit(74);
-    _exit(0); /* exiting ends thousands of connections */
+    _exit(0); /* the exit of the process ends thousands of connections */
 }
 
 /* ---- the home ---- */
@@ -683,7 +683,7 @@ static bool run_hub_load(load *l)
     l->end_ms = l->begin_ms + 1000 * l->seconds;
     memset(&h, 0, sizeof h);
     make_arm(&h, l);
-    /* The others are forked before this process has sockets. */
+    /* The other processes are forked before this process has sockets. */
     if (snprintf(l->home, sizeof l->home, "ipc://%s/home", l->folder) >= PL_ADDRESS_MAX)
         exit(64);
     start_hub(l);

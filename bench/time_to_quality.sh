@@ -9,11 +9,11 @@
 #   1. nano.py trains N steps at each of --rates: its best is the target.
 #   2. pathloom trains shares of N steps, from the shortest on, each with a whole
 #      schedule, until one is as good as the target: that length counts.
-#   3. Both make steps in turn, --rounds times: the best time of a step counts.
+#   3. Both programs make steps in turn, --rounds times: the best time of a step counts.
 #
 # The time is steps times seconds per step, so that other work on the machine disturbs
 # it as little as possible; on a quiet machine it is the time that training takes.
-# --clock cpu: one thread each, and processor time; wall: all processors. Trainings that
+# --clock cpu measures processor time with one thread each, --clock wall uses all processors. Trainings that
 # are there already are only read. Exit code: 69 if PyTorch or the build is missing.
 set -eu
 root=$(dirname "$0")/..
@@ -62,7 +62,7 @@ torch=$("$python" -c 'import torch; print(torch.__version__)' 2>/dev/null) ||
     fail 69 "PyTorch is missing: python3 -m venv venv && venv/bin/pip install torch numpy, then add --python venv/bin/python"
 mkdir -p "$out"
 
-# As pairs for --set, and as options of nano.py.
+# The model and training as pairs for --set, and as options of nano.py.
 shape="model.width=$width model.blocks=$blocks model.heads=$heads model.ffn=$ffn
     data.vocab=$vocab model.context=$context train.batch=$batch"
 options="--width $width --blocks $blocks --heads $heads --ffn $ffn --context $context

@@ -21,8 +21,8 @@ typedef struct pl_document {
     const char *text;
     size_t len;
     const char *domain; /* "" if it is unknown */
-    const char *source; /* the file that it came from */
-} pl_document;          /* its texts are borrowed during the call */
+    const char *source; /* name of the document's file */
+} pl_document;          /* texts are borrowed during the call */
 
 /* The identity of a document in token files: it depends on its text alone. */
 uint64_t pl_document_hash(const pl_document *document);
@@ -41,15 +41,15 @@ typedef pl_status (*pl_document_fn)(void *context, const pl_document *document);
 /* Reads documents:
  * - A text file is one document.
  * - *.jsonl has one document per line ("text", optional "domain").
- * - A folder is walked in the order of names. Hidden files are skipped. The domain is
- *   the name of the first folder below it.
+ * - A folder is walked in the order of names. Hidden files are skipped. The domain of a
+ *   file is the name of the folder directly below that folder.
  * - gz, zst, xz and bz2 are decompressed.
  * - "-" is stdin (JSON lines if the first byte is '{').
  * - Parquet is refused; the error has the command that converts it.
  *
  * A single text file (or stdin) with more than cut_bytes bytes is cut into documents of
- * at most this length, at paragraphs if possible; 0: never. One piece at a time is in
- * memory. ERR_NOT_FOUND, ERR_DATA (names file and line), ERR_IO. */
+ * at most this length, at paragraphs if possible; 0: never. Only one document at a time
+ * is in memory. ERR_NOT_FOUND, ERR_DATA (names file and line), ERR_IO. */
 PL_MUST_CHECK pl_status pl_documents_cut(const char *path, size_t cut_bytes,
                                          pl_document_fn fn, void *context,
                                          pl_read_stats *stats);
@@ -65,9 +65,9 @@ PL_MUST_CHECK pl_status pl_system_text_read(uint64_t max_bytes, pl_document_fn f
 /* ---- tokenizer ---- */
 typedef struct pl_tokenizer pl_tokenizer;
 /* Trains BPE with byte fallback on at most sample_bytes of text and writes model_path.
- * `texts` are pieces without NUL. Decoding gives exactly the encoded text. ERR_DATA
- * says what is missing; if the text has too few distinct pieces for `vocab`, it names
- * the largest vocab that works. */
+ * `texts` are pieces without NUL. Decoding gives exactly the encoded text. The message
+ * of ERR_DATA says what is missing; if the text has too few distinct pieces for
+ * `vocab`, it names the largest vocab that works. */
 PL_MUST_CHECK pl_status pl_tokenizer_train(const char *const *texts, const size_t *lens,
                                            size_t n, int vocab, int n_threads,
                                            const char *model_path);
@@ -77,7 +77,8 @@ PL_MUST_CHECK pl_status pl_tokenizer_load_bytes(const void *data, size_t len,
 void pl_tokenizer_destroy(pl_tokenizer **tokenizer);
 int pl_tokenizer_vocab(const pl_tokenizer *tokenizer);
 enum { PL_TOKEN_UNK = 0, PL_TOKEN_BOS = 1, PL_TOKEN_EOS = 2 };
-/* Appends int32 tokens (without BOS and EOS) to `out`. Several threads may call it. */
+/* Appends int32 tokens (without BOS and EOS) to `out`. Several threads may call the
+ * function. */
 PL_MUST_CHECK pl_status pl_tokenizer_encode(const pl_tokenizer *tokenizer,
                                             const char *text, size_t len, pl_buf *out);
 /* Appends the text of the tokens; control tokens have no text. */
@@ -96,14 +97,14 @@ typedef struct pl_token_doc {
 
 PL_MUST_CHECK pl_status pl_tokens_open(const char *path, bool verify, pl_tokens **out);
 /* For a file that was verified when it was opened. ERR_DAMAGED if a page changed from
- * which tokens were read since. Call it before you keep a result. */
+ * which tokens were read since. Call this before a result is kept. */
 PL_MUST_CHECK pl_status pl_tokens_check(const pl_tokens *tokens);
 /* Opens a token file that is in memory (a shard from the store). The bytes are borrowed
  * until close. */
 PL_MUST_CHECK pl_status pl_tokens_view(const void *data, size_t len, const char *what,
                                        pl_tokens **out);
 void pl_tokens_close(pl_tokens **tokens);
-/* Allows the system to drop the tokens from memory until they are read again. */
+/* Allows the system to drop the file's tokens from memory until they are read again. */
 void pl_tokens_rest(const pl_tokens *tokens);
 uint64_t pl_tokens_count(const pl_tokens *tokens);
 uint32_t pl_tokens_n_docs(const pl_tokens *tokens);
@@ -177,8 +178,7 @@ typedef struct pl_prepare_options {
     const char *tokenizer; /* tokenizer model to load; "" to train one */
     /* size of the vocabulary to train; if a tokenizer is loaded, the largest allowed */
     int vocab;
-    /* cut a single text file into documents of at most this length; 0: it is one
-     * document */
+    /* cut a single text file into documents of at most this length; 0: one document */
     uint64_t cut_bytes;
     /* number of paths; fewer training documents than this are an error */
     uint64_t n_paths;
@@ -201,10 +201,10 @@ typedef struct pl_prepare_result {
     pl_hash train_hash, valid_hash, tokenizer_hash;
 } pl_prepare_result;
 
-/* Prepares a data folder. It may be called again: a complete folder made with the same
- * options (as recorded in data.json) is verified and used. Each product is written
- * under a temporary name and renamed. ERR_DATA: the corpus is empty, has only one
- * document, or leaves nothing for validation; the error says what to do. */
+/* Prepares a data folder. A complete folder that was made with the same options (as
+ * recorded in data.json) is verified and used. Each file of the folder is written under
+ * a temporary name and renamed. ERR_DATA: the corpus is empty, has only one document,
+ * or leaves nothing for validation; the error says what to do. */
 PL_MUST_CHECK pl_status pl_prepare(const pl_prepare_options *options,
                                    const char *folder, pl_prepare_result *out);
 

@@ -2,7 +2,7 @@
  * make.
  *
  * The second start of a run must be fast, and must not train on different data than the
- * first. So options are compared as text, inputs by number, size and newest
+ * first start. So options are compared as text, inputs by number, size and newest
  * modification time (without reading them), and the products, which training uses, by
  * their full hash. */
 #include "corpus/data_manifest.h"
@@ -151,8 +151,7 @@ static pl_status check_input(const char *folder, const pl_json *input)
 
 /* ---- products ---- */
 
-/* The hash is computed over the mapped file: BLAKE2b handles about a gigabyte per
- * second. */
+/* The hash is computed over the mapped file, at about a gigabyte per second. */
 static pl_status measure_product(const char *folder, const char *name, int64_t *bytes,
                                  pl_hash *hash)
 {

@@ -1,5 +1,5 @@
 /* data.json: from what a data folder was made, and what it contains (docs/PROTOCOL.md
- * section 5). It is written last, so a folder that has data.json is complete. */
+ * section 5). data.json is written last, so a folder that has it is complete. */
 #ifndef PL_CORPUS_DATA_MANIFEST_H
 #define PL_CORPUS_DATA_MANIFEST_H
 #include "corpus/corpus.h"

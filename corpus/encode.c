@@ -1,5 +1,5 @@
 /* Reads documents and encodes them as a token file in memory, for text that is
- * evaluated once and not kept. Unlike prepare.c it leaves out no document. */
+ * evaluated once and not kept. Unlike prepare.c, this code leaves out no document. */
 #include "corpus/spool.h"
 #include "corpus/tokens_format.h"
 #include <string.h>
@@ -12,7 +12,7 @@ typedef struct encoding {
     tokens_layout layout;
     /* int32 tokens of one document; the buffer is used again for the next */
     pl_buf ids;
-    pl_buf tokens, table; /* two parts of the file */
+    pl_buf tokens, table; /* the parts of the token file */
     pl_buf domains;       /* names of domains, each with a terminating NUL */
     pl_buf *sources;
 } encoding;

@@ -2,9 +2,10 @@
  * first.
  *
  * Each short window, from the longest to the shortest, goes into the row with the least
- * room among those with enough room; if there is none, it begins a new row. Windows of
- * equal length are taken in the order of their documents, so the result depends only on
- * the lengths. Rows are found by their room: there is a list for each room from 1 to T
+ * room that is enough; if no row has enough room, the window begins a new row. Windows
+ * of equal length are taken in the order of their documents, so the result depends only
+ * on the lengths. Rows are found by their room: there is a list for each room from 1 to
+ * T
  * - 1, and a bit for each list that is not empty. */
 #include "corpus/packing.h"
 
@@ -51,7 +52,8 @@ static void put_row(rooms *r, uint32_t room, uint32_t doc)
     r->some[room / 64] |= 1ull << room % 64;
 }
 
-/* Takes the row with the least room that still fits `length`; false if no row fits. */
+/* Takes the row with the least room of `length` or more; false if there is no such row.
+ */
 static bool take_row(rooms *r, uint32_t length, uint32_t *room, uint32_t *doc)
 {
     uint64_t mask = ~0ull << length % 64;
@@ -148,7 +150,7 @@ pl_status packing_make(const pl_tokens *tokens, const uint32_t *docs, uint32_t n
     for (uint32_t i = 0; i < n; i++) {
         uint32_t n_tokens = pl_tokens_doc(tokens, docs ? docs[i] : i)->n_tokens;
         tails[i] = packing_tail(n_tokens, o->context, o->skip_prefix);
-        /* at this point, counts only full windows */
+        /* until now only full windows are counted */
         out->first_row[i] =
             count_windows(n_tokens, o->context, o->skip_prefix) - (tails[i] > 0);
     }

@@ -37,7 +37,7 @@ typedef struct preparation {
     /* the smallest random number of a document; with a larger valid_share it is held
      * out */
     double nearest;
-    /* began: when the present step began; said: when it last printed progress */
+    /* began: when the present step began; said: when progress was last printed */
     double began, said;
 } preparation;
 
@@ -79,8 +79,7 @@ static void begin_work_step(preparation *work)
     work->began = work->said = pl_now();
 }
 
-/* Called often: prints a line every few seconds, and returns an error if the user asked
- * to stop. */
+/* Prints a line every few seconds, and returns an error if the user asked to stop. */
 static pl_status tick(preparation *work, const char *step, uint64_t bytes)
 {
     char text[24];
@@ -96,7 +95,7 @@ static pl_status tick(preparation *work, const char *step, uint64_t bytes)
 }
 
 /* ---- reading and splitting ---- */
-/* Only the hash decides, so a document stays in its set when other documents of the
+/* Only a document's hash decides, so it stays in its set when other documents of the
  * corpus change. */
 static bool held_out(preparation *work, uint64_t hash)
 {

@@ -90,7 +90,7 @@ static pl_status too_long(const text_source *source)
 }
 
 /* ---- a file that is one document ---- */
-/* Reads the file to its end. If it contains a NUL byte, it is not text. */
+/* Reads the file to its end. A file that contains a NUL byte is not text. */
 static pl_status read_text(document_reader *reader, text_source *source, bool *binary)
 {
     bool end = false;
@@ -203,8 +203,8 @@ static pl_status read_pieces(document_reader *reader, const text_source *source)
 }
 
 /* ---- JSON lines ---- */
-/* Delivers the object of a JSON line. Its domain is the line's own, or else that of the
- * folder. */
+/* Delivers the object of a JSON line. The document's domain is that of the line, or
+ * else that of the folder. */
 static pl_status deliver_object(document_reader *reader, const text_source *source,
                                 const pl_json *object)
 {

@@ -6,8 +6,8 @@
  *
  * There is no state, and calls may come in any order: a worker that was restarted, or a
  * different worker, gets the same bytes for sample i. Each of n replicas takes every
- * n-th place of one permutation. So within an epoch no two replicas see the same row,
- * and together they see each row once.
+ * n-th place of one permutation. So within an epoch the replicas together see each row
+ * exactly once.
  *
  * Rows are numbered in the order of documents (packing.h). A window never crosses the
  * end of a document, so no target is predicted from another document. */

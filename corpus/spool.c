@@ -130,8 +130,8 @@ static pl_status spool_grow(document_spool *spool)
 
 /* ---- adding ---- */
 
-/* A linear search is enough, because there are only a few domains. The limit keeps this
- * true if the domain field is misused for web addresses. */
+/* A linear search is enough, because there are only a few domains. The limit on domains
+ * keeps the search short if the domain field is misused for web addresses. */
 static uint16_t domain_index(document_spool *spool, const char *name)
 {
     if (name[0] == '\0')

@@ -1,7 +1,6 @@
 /* Keeps documents until they are encoded: their text in a scratch file, an index in
- * memory. This is needed because a corpus may be larger than memory and come from a
- * pipe, and the tokenizer must see all of it before the first document can be
- * encoded. */
+ * memory. A corpus may be larger than memory and come from a pipe, and the tokenizer
+ * must see all of it before the first document can be encoded. */
 #ifndef PL_CORPUS_SPOOL_H
 #define PL_CORPUS_SPOOL_H
 #include "corpus/corpus.h"
@@ -30,7 +29,7 @@ bool spool_has(const document_spool *spool, uint64_t hash);
 PL_MUST_CHECK pl_status spool_add(document_spool *spool, const pl_document *document,
                                   uint64_t hash, bool held_out);
 
-/* Call it after the last document. From now on the texts can be read. */
+/* Call spool_seal after the last document. Then the texts can be read. */
 PL_MUST_CHECK pl_status spool_seal(document_spool *spool);
 
 size_t spool_n_docs(const document_spool *spool);

@@ -1,10 +1,10 @@
 /* Reads the machine's own text: files of a Debian installation, grouped by domain.
  *
- * So the first run can train on real text in several natural domains without a
- * download. First all files are found, in the order of names. Then they are read in a
- * shuffled but fixed order, each time from the domain with the fewest bytes so far,
- * until there is enough text. Nothing outside /usr is read, no link is followed, and
- * only files that every user may read are used. */
+ * With these files the first run can train on real text in several natural domains
+ * without a download. First all files are found, in the order of names. Then files are
+ * read in a shuffled but fixed order, each time from the domain with the fewest bytes
+ * so far, until there is enough text. Nothing outside /usr is read, no link is
+ * followed, and only files that every user may read are used. */
 #include "corpus/text_stream.h"
 #include "corpus/tokenizer.h"
 #include "corpus/utf8.h"
@@ -24,7 +24,7 @@ enum {
 
 /* A place with files of a domain. In the table, rows of one domain are adjacent. */
 typedef struct text_place {
-    const char *domain, *root; /* `root` is a glob pattern */
+    const char *domain, *root; /* a glob pattern of folders */
     const char *prefix, *suffix;
     int depth; /* depth of folders below the root, plus one for the file */
 } text_place;

@@ -1,4 +1,4 @@
-/* Uses libarchive as a decompressor; no other file does. It is used with the "raw"
+/* Uses libarchive as a decompressor; no other file does. The library gets the "raw"
  * format (one stream of bytes), and recognises compression by magic numbers.
  *
  * The file is opened here and not by the library, so that errno tells whether a file
@@ -61,8 +61,8 @@ static pl_status open_failed(const char *path)
     }
 }
 
-/* Reports a failed read. If the disk is not the cause, the compressed stream is
- * broken. */
+/* Reports a failed read. Unless the disk is the cause, the compressed stream is broken.
+ */
 static pl_status stream_failed(const text_stream *stream)
 {
     const char *reason = archive_error_string(stream->archive);
@@ -147,7 +147,7 @@ pl_status text_stream_read(text_stream *stream, size_t max, pl_buf *out, bool *e
     *end = stream->at_end;
     if (*end)
         return PL_OK;
-    if (out->cap - out->len < max / 2) /* a small file then needs only one buffer */
+    if (out->cap - out->len < max / 2) /* a small file needs only one buffer */
         pl_buf_reserve(out, max);
     size_t room = out->cap - out->len;
     la_ssize_t n = archive_read_data(stream->archive, out->data + out->len,

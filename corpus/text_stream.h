@@ -11,8 +11,9 @@ typedef struct text_stream text_stream;
 PL_MUST_CHECK pl_status text_stream_open(const char *path, text_stream **out);
 void text_stream_close(text_stream **stream); /* accepts NULL */
 
-/* Appends at least one byte and at most `max`. At the end it appends nothing and sets
- * *end. ERR_DATA with the file's name for a truncated or broken stream. */
+/* Appends at least one byte and at most `max`. At the end of the stream nothing is
+ * appended and *end is set. ERR_DATA with the file's name for a truncated or broken
+ * stream. */
 PL_MUST_CHECK pl_status text_stream_read(text_stream *stream, size_t max, pl_buf *out,
                                          bool *end);
 

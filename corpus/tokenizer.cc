@@ -1,8 +1,8 @@
 /* Uses SentencePiece, which is a C++ library; no other file includes it.
  *
- * Encoding is the library's. Decoding is ours: a table of bytes for each piece, because
- * the library's own decoder turns U+2581, its mark for a blank, into a blank wherever
- * it came from. */
+ * Encoding is the library's. Decoding is our own code, with a table of bytes for each
+ * piece, because the library's decoder turns every U+2581, its mark for a blank, into a
+ * blank, even if the text contained U+2581. */
 #include "corpus/tokenizer.h"
 #include <memory>
 #include <cstdio>
@@ -20,7 +20,7 @@ namespace
 /* U+2581, the mark for a blank in a piece */
 constexpr std::string_view kBlank = "\xe2\x96\x81";
 constexpr std::string_view kReplacement = "\xef\xbf\xbd";
-constexpr size_t kEncodeBlock = 1 << 16; /* this limits the library's working memory */
+constexpr size_t kEncodeBlock = 1 << 16; /* a limit for the library's working memory */
 
 /* Gives the library one blank, then the blocks. A blank must be in the alphabet, or
  * texts with blanks could not be decoded; and the library ends the process if a
@@ -57,7 +57,7 @@ class BlockIterator : public sentencepiece::SentenceIterator
     std::string value_ = " ";
 };
 
-/* C callers cannot handle exceptions, so these become statuses here. */
+/* C callers cannot handle exceptions, so exceptions become statuses here. */
 template <typename Body> pl_status guarded(const char *what, Body body)
 {
     try {
@@ -285,7 +285,7 @@ pl_status sentencepiece_train(const text_block *blocks, size_t n_blocks, int voc
 {
     return guarded("training the tokenizer", [&] {
         /* The model may have fewer pieces than requested, because the text does not
-         * contain more. Then the user is told their number. */
+         * contain more. In that case the user is told the number of pieces. */
         std::string bytes;
         PL_CHECK(train(blocks, n_blocks, vocab, &bytes));
         sentencepiece::SentencePieceProcessor processor;

@@ -2,9 +2,9 @@
  *
  * The file may come from a failing disk or from another machine. So opening always
  * checks the header, the names and the whole document table, even without verification.
- * After that every index that the functions return is inside the file, and later code
- * need not check again. Without verification only the values of tokens are unchecked;
- * pl_tokens_copy handles wrong ones.
+ * After these checks every index that the functions return is inside the file, and
+ * later code need not check again. Without verification only the values of tokens are
+ * unchecked; pl_tokens_copy handles wrong ones.
  *
  * A mapped file may change while it is used: a process overwrites it, or a failing disk
  * returns different bytes when a page is read again. So the table and the names are
@@ -83,8 +83,8 @@ static uint64_t page_sum(const pl_tokens *tokens, uint64_t page)
                        left < SUMMED_BYTES ? (size_t)left : SUMMED_BYTES);
 }
 
-/* Computes a checksum per page. This is done before the file's own checksum is
- * compared, so that they belong to a verified file. */
+/* Computes a checksum per page. The checksums of pages are computed before the file's
+ * own checksum is compared, so that they belong to a verified file. */
 static pl_status sum_pages(pl_tokens *tokens)
 {
     uint64_t bytes = tokens->layout.docs_at - TOKENS_HEADER_BYTES;
@@ -99,7 +99,7 @@ static pl_status sum_pages(pl_tokens *tokens)
     return PL_OK;
 }
 
-/* Checks the pages of tokens first .. first + n; call it after reading them. */
+/* Checks the pages of tokens first .. first + n after they were read. */
 static void watch_pages(const pl_tokens *tokens, uint64_t first, uint64_t n)
 {
     uint64_t width = tokens->layout.token_bytes;
@@ -121,8 +121,8 @@ pl_status pl_tokens_check(const pl_tokens *tokens)
                    tokens->what);
 }
 
-/* Checks that the documents cover all tokens in order. After this, no index from the
- * table can be outside the file. */
+/* Checks that the documents cover all tokens in order. After this check no index from
+ * the table can be outside the file. */
 static pl_status check_docs(const pl_tokens *tokens)
 {
     const tokens_layout *layout = &tokens->layout;

@@ -1,6 +1,6 @@
 /* Encodes and checks the header of a token file, and packs tokens to the file's width.
  *
- * The header has a checksum of its own. So the header, and with it the position of all
+ * The header has a checksum of its own. So the header, and thereby the position of all
  * other parts, can be checked without reading a large file to its end. */
 #include "corpus/tokens_format.h"
 #include <string.h>
@@ -96,7 +96,7 @@ pl_status tokens_header_decode(const uint8_t *data, size_t len, const char *what
                            .n_tokens = fields.n_tokens};
     tokens_layout_place(out);
     *body_checksum = fields.body_checksum;
-    /* This detects truncation, appended bytes and wrong counts. */
+    /* The comparison of lengths detects truncation, appended bytes and wrong counts. */
     if (out->file_bytes != len)
         return pl_fail(PL_ERR_DAMAGED,
                        "%s is damaged: it has %zu bytes, but its header says %llu",

@@ -5,8 +5,8 @@
  * scores each document with the parameters of its path. Routes score every document
  * with every path and compare ways to choose a path.
  *
- * These functions only compute; the verbs print. Read in this order: perplexity,
- * routes, every. */
+ * The functions of this folder only compute; the verbs print. Read in this order:
+ * perplexity, routes, every. */
 #ifndef PL_EVAL_EVAL_H
 #define PL_EVAL_EVAL_H
 #include "corpus/corpus.h"
@@ -45,7 +45,7 @@ typedef enum pl_route {
 } pl_route;
 
 typedef struct pl_route_document {
-    const float *losses; /* nats; a row of n_targets per path, rows `stride` apart */
+    const float *losses; /* in nats; a row of n_targets per path, rows `stride` apart */
     size_t stride;
     int n_paths;
     uint32_t n_targets;
@@ -117,7 +117,7 @@ PL_MUST_CHECK pl_status pl_score_routes(const pl_route_job *job, const pl_routes
 pl_score pl_score_sum(const pl_score *scores, size_t n);
 double pl_perplexity(const pl_score *score);
 /* The standard error over documents of nats per counted target or, with `than`, of the
- * difference between two models on the same documents. It is the error of a ratio of
+ * difference between two models on the same documents. This is the error of a ratio of
  * sums, because documents weigh by their targets. NaN for fewer than two documents. */
 double pl_score_error(const pl_score *scores, const pl_score *than, size_t n);
 
@@ -125,8 +125,8 @@ double pl_score_error(const pl_score *scores, const pl_score *than, size_t n);
 void pl_score_by_domain(const pl_tokens *tokens, const uint32_t *docs,
                         const pl_score *scores, size_t n, pl_score *by_domain);
 
-/* The number of counted targets of a document. The next function gives the bytes of
- * text that they stand for. */
+/* pl_counted_targets returns the number of counted targets of a document,
+ * pl_counted_bytes the bytes of text that these targets stand for. */
 uint64_t pl_counted_targets(const pl_tokens *tokens, uint32_t doc, int prefix);
 PL_MUST_CHECK pl_status pl_counted_bytes(const pl_tokens *tokens, uint32_t doc,
                                          int prefix, const pl_tokenizer *tokenizer,
@@ -134,8 +134,8 @@ PL_MUST_CHECK pl_status pl_counted_bytes(const pl_tokens *tokens, uint32_t doc,
 
 /* Chooses evenly spaced documents of the list, as a whole, with at most max_targets
  * counted targets together (0: no limit), but at least one document. Moves the chosen
- * ones to the front of `docs`, in order, and returns their number. Documents without a
- * counted target are left out. */
+ * documents to the front of `docs`, in order, and returns their number. Documents
+ * without a counted target are left out. */
 size_t pl_pick_documents(const pl_tokens *tokens, int prefix, uint64_t max_targets,
                          uint32_t *docs, size_t n);
 

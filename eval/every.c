@@ -13,16 +13,17 @@
  *   oracle W     hindsight: the best path of each piece
  *
  * `history` can be used in practice; `oracle` cannot, because it needs the text that
- * follows. Without the limit, a path that predicted a long beginning well would be kept
- * long after the text has changed. With the limit, a lead of MOST_BEHIND nats is enough
- * to change the path, however long the earlier text was. This is Viterbi's algorithm
- * for a text that continues with each of the other paths with probability
- * exp(-MOST_BEHIND) at any token (the fixed share of Herbster and Warmuth 1998). */
+ * follows the piece. Without the limit, a path that predicted a long beginning well
+ * would be kept long after the text has changed. With the limit, a lead of MOST_BEHIND
+ * nats is enough to change the path, however long the earlier text was. This is
+ * Viterbi's algorithm for a text that continues with each of the other paths with
+ * probability exp(-MOST_BEHIND) at any token (the fixed share of Herbster and Warmuth
+ * 1998). */
 #include "eval/eval.h"
 #include <math.h>
 #include <string.h>
 
-/* in nats; docs/results/routing.md compares values */
+/* limit in nats; docs/results/routing.md compares values */
 #define MOST_BEHIND 24.0
 
 void pl_evidence_add(double *evidence, int n_paths, const float *losses, size_t stride,

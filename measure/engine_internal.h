@@ -12,9 +12,9 @@ typedef struct measured_model {
     int decode_rounds; /* measurements of generation */
 } measured_model;
 
-/* measure_models gives the models that are measured if none is named. The function
- * after it finds any model by its name, also one that needs a GPU; ERR_USAGE with the
- * nearest name if there is no such model (measure_models.c). */
+/* measure_models gives the models that are measured if none is named.
+ * measure_model_by_name finds any model by its name, also one that needs a GPU;
+ * ERR_USAGE names the nearest name if there is no such model (measure_models.c). */
 const measured_model *measure_models(int *n);
 pl_status measure_model_by_name(const char *name, measured_model *out);
 

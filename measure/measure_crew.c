@@ -1,8 +1,8 @@
 /* Measures a whole machine: several processes train at once.
  *
  * Each child is forked before this process has opened a backend, because the threads of
- * OpenMP do not survive a fork. It reports the seconds of its best step (or of the mean
- * step) through a pipe. */
+ * OpenMP do not survive a fork. Each child reports the seconds of its best step (or of
+ * the mean step) through a pipe. */
 #include "measure/engine_internal.h"
 
 #include <errno.h>

@@ -121,8 +121,8 @@ static pl_status read_item(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-/* Measures reading on a GPU. Reads several times before it waits once, so that the wait
- * is a small part of the time. */
+/* Measures reading on a GPU. The memory is read several times before one wait, so that
+ * the wait is a small part of the time. */
 static pl_status time_reading_there(bench *b)
 {
     enum { TIMES = 8, FLOATS = READ_BYTES / sizeof(float) };
@@ -249,7 +249,7 @@ static pl_status run_precisions(bench *b, pl_json *list)
         b->device = NULL;
         pl_backend_close(&b->backend);
         if (status == PL_ERR_UNSUPPORTED && !b->q->precision)
-            continue; /* this backend does not support it */
+            continue; /* this backend does not support the precision */
         PL_CHECK(status);
     }
     return PL_OK;

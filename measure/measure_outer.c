@@ -1,10 +1,10 @@
 /* pathloom bench outer: measures each method's step against the rate of the memory.
  *
  * A step does little arithmetic on much memory, so its limit is the rate at which
- * memory is read and written. That rate depends on the mix of reads and writes.
- * Therefore each row is compared with a pass that reads and rewrites the same bytes and
- * computes almost nothing. Each figure is the best of a few rounds, in which rows take
- * turns, because other work on a machine can only add time. */
+ * memory is read and written. The rate of the memory depends on the mix of reads and
+ * writes. Therefore each row is compared with a pass that reads and rewrites the same
+ * bytes and computes almost nothing. Each figure is the best of a few rounds, in which
+ * rows take turns, because other work on a machine can only add time. */
 #include "measure/measure.h"
 #include "outer/outer.h"
 #include <math.h>
@@ -182,7 +182,7 @@ static pl_status prepare_vectors(bench *b)
     PL_CHECK(pl_try_alloc(bytes, "a vector", (void **)&b->own));
     PL_CHECK(pl_try_alloc((size_t)UPDATES * STRIDE * sizeof(uint16_t), "updates",
                           (void **)&b->updates));
-    for (size_t i = 0; i < (size_t)UPDATES * STRIDE; i++) /* about 1, of both signs */
+    for (size_t i = 0; i < (size_t)UPDATES * STRIDE; i++) /* values of about 1 and -1 */
         b->updates[i] = (uint16_t)(0x3f80u + i % 127 + (i % 2) * 0x8000u);
     for (size_t i = 0; i < N; i++)
         b->x[i] = b->m[i] = b->carry[i] = b->own[i] = (float)(i % 251);

@@ -24,7 +24,7 @@ pl_status measure_update_train(measure_update *out);
  * whole update. */
 enum { BENCH_PARTS_MAX = 4096, BENCH_CONTRIBUTORS = 4 };
 typedef struct measure_module {
-    const pl_slot *slot; /* its values begin at slot->offset */
+    const pl_slot *slot; /* the module's values begin at slot->offset */
     pl_codec_round round;
     int n_parts;
     pl_codec_part parts[BENCH_PARTS_MAX];

@@ -21,7 +21,7 @@ static pl_status cuda_backend_create(const pl_backend_options *options,
 }
 static void cuda_backend_destroy(pl_backend **backend)
 {
-    /* this function is never called, because this build has no cuda backend */
+    /* never called in a build without the cuda backend */
     *backend = NULL;
 }
 static bool cuda_has_device(void)

@@ -20,15 +20,15 @@ struct pl_backend {
     char remark[512];
     pl_type act; /* the type of activations (pl_act) */
     int n_threads;
-    /* a GPU's memory, and how much of it was free when it was opened; 0 without a
-     * GPU */
+    /* a GPU's memory, and how much of it was free when the backend was opened; 0
+     * without a GPU */
     uint64_t memory_bytes, memory_left_bytes;
     /* number of GPUs that workers take in turn; 0 without a GPU */
     int n_devices;
     uint64_t cache_bytes; /* size of a GPU's last-level cache; 0 without a GPU */
     /* weights have one byte each: the backend cannot train or compute losses */
     bool decode_only;
-    bool fp8_copies; /* also keeps fp8 copies of weights: see pl_model_fp8_bytes */
+    bool fp8_copies; /* whether weights have fp8 copies (pl_model_fp8_bytes) */
     void *self;      /* private state of the backend */
 };
 

@@ -3,10 +3,10 @@
  * For each block the cache holds keys, then values. Both are [slots, S, G*D] in the
  * backend's act type; S is the model's context. The caller feeds rows; each has a
  * token, its slot and its position. A piece of a prompt has rows of one slot at rising
- * positions, and a step of decoding has rows of different slots. Both go through the
- * same operations, except that a piece at position 0 attends within itself by the
- * batched kernel. Where pieces end depends on positions alone, so a prompt gets the
- * same bytes whether the caller passes it at once or in pieces of the lengths that
+ * positions, and a step of decoding has rows of different slots. Pieces and steps go
+ * through the same operations, except that a piece at position 0 attends within itself
+ * by the batched kernel. Where pieces end depends on positions alone, so a prompt gets
+ * the same bytes whether the caller passes it at once or in pieces of the lengths that
  * pl_decoder_piece returns. The model's activations are used only while feeding, so
  * that several decoders may share a model, one after another. */
 #include "modules/model_internal.h"
@@ -17,7 +17,7 @@ struct pl_decoder {
     int n_slots;
     int length[PL_DECODER_SLOTS_MAX];
     int32_t *places; /* [2,S] for each row that is fed, its slot; then its position */
-    void *block;     /* everything below */
+    void *block;     /* memory of all buffers below */
     pl_act *cache;   /* [n_blocks, 2, slots, S, G*D] */
     float *logits;   /* [slots, V] */
     int32_t *device_slots, *device_positions; /* [S] */
@@ -154,9 +154,8 @@ static void upload_places(pl_decoder *d, int n)
     m->ops->upload(m->be, d->device_positions, d->places + m->options.context, bytes);
 }
 
-/* Runs n tokens, which were uploaded with their places. `begins`: they are the start of
- * a sequence.
- */
+/* Runs n tokens, which were uploaded with their places. `begins`: the tokens are the
+ * start of a sequence. */
 static void run_blocks(pl_decoder *d, int n, bool begins)
 {
     pl_model *m = d->m;
@@ -209,8 +208,8 @@ static pl_status check_room(const pl_decoder *d, int slot, int n)
     return PL_OK;
 }
 
-/* A GPU gets the whole prompt as one piece: it reads it faster than another request can
- * arrive. */
+/* A GPU gets the whole prompt as one piece, because it reads a prompt faster than
+ * another request can arrive. */
 int pl_decoder_piece(const pl_decoder *d, int slot, int n)
 {
     const int left = PIECE - d->length[slot] % PIECE;

@@ -54,7 +54,7 @@ void pl_host_update_destroy(pl_backend *be, pl_update **update)
     *update = NULL;
 }
 
-/* Steps a run with gradients scaled by `factor`. */
+/* Steps the parameters of a run, with gradients scaled by `factor`. */
 static void step_run(pl_backend *be, const pl_update *update, const pl_update_run *run,
                      float factor, pl_adamw adam)
 {

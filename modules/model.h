@@ -17,7 +17,7 @@ typedef struct pl_model pl_model;
 typedef struct pl_model_options {
     int batch;     /* B, most sequences per call */
     int context;   /* T, longest sequence per call; <= shape.context */
-    bool training; /* whether it has gradients, moments, stored activations */
+    bool training; /* whether the model has gradients, moments, stored activations */
     /* Training keeps only the input of each block and computes the rest again in the
      * backward pass. The result has the same bytes and costs about 1.3 times the
      * arithmetic; the activations of a block take a tenth of the memory or less. */
@@ -41,7 +41,8 @@ void pl_model_plan_bytes(const pl_topology *topology, const pl_model_options *op
  * 16. */
 uint64_t pl_model_fp8_bytes(const pl_topology *topology);
 /* Computes the GPU memory that the model needs in bf16 or fp8, also on a machine
- * without a GPU. The caches of a decoder and the process's CUDA context come on top. */
+ * without a GPU. The caches of a decoder and the process's CUDA context are not
+ * included. */
 void pl_model_plan_gpu(const pl_topology *topology, const pl_model_options *options,
                        bool fp8, pl_model_plan *out);
 uint64_t pl_model_plan_sum(const pl_model_plan *plan);
@@ -60,8 +61,9 @@ void pl_model_destroy(pl_model **model);
 
 /* A row of a batch may hold several texts, one after the other: `token |
  * PL_TEXT_BEGINS` is the first token of a text within a row. Attention does not look
- * beyond it and positions count from it, so a text has the loss that it has in a row of
- * its own. The first token of a row needs no mark; a batch without targets has none. */
+ * before a text's first token and positions count from it, so a text has the loss that
+ * it has in a row of its own. The first token of a row needs no mark; a batch without
+ * targets has none. */
 enum { PL_TEXT_BEGINS = 1 << 30 };
 
 /* Load and save the parameters as one fp32 block of pl_topology_path_params floats in
@@ -72,7 +74,8 @@ PL_MUST_CHECK pl_status pl_model_load(pl_model *model, const float *params);
 PL_MUST_CHECK pl_status pl_model_save(pl_model *model, float *params);
 /* Freezes slots of a training model: their parameters and moments keep their values,
  * and their gradients count neither in the norm nor in clipping. frozen [n_slots];
- * NULL: none. At least one slot must train. After a failure only destroy the model. */
+ * NULL: none. At least one slot must train. After a failure the model can only be
+ * destroyed. */
 PL_MUST_CHECK pl_status pl_model_freeze(pl_model *model, const bool *frozen);
 /* The optimizer's moments: m [path_params], then v of the parameters that AdamW steps,
  * without gaps: all, or with Muon pl_shape_hidden_params fewer. If a pointer is NULL,
@@ -97,7 +100,7 @@ PL_MUST_CHECK pl_status pl_model_train_step(pl_model *model, const int32_t *toke
                                             const int32_t *targets, int B, int T,
                                             const pl_adamw *adam, float clip,
                                             pl_step_result *out);
-/* Runs forward and backward only; the gradients accumulate. It is used by tests and for
+/* Runs forward and backward only; the gradients accumulate. Used by tests and for
  * adding up passes. */
 PL_MUST_CHECK pl_status pl_model_gradients(pl_model *model, const int32_t *tokens,
                                            const int32_t *targets, int B, int T,
@@ -133,22 +136,22 @@ int pl_decoder_length(const pl_decoder *decoder, int slot);
  * nothing has changed. */
 PL_MUST_CHECK pl_status pl_decoder_prefill(pl_decoder *decoder, int slot,
                                            const int32_t *tokens, int n, float *logits);
-/* Like prefill, but passes the logits after each of the n tokens to `take`, some tokens
- * at a time: those after tokens first to first + count - 1, in `logits` [slots,V],
- * which is the caller's memory. If `take` fails, nothing has changed and its error is
- * returned. */
+/* Like pl_decoder_prefill, but passes the logits after each of the n tokens to `take`,
+ * some tokens at a time: those after tokens first to first + count - 1, in `logits`
+ * [slots,V], which is the caller's memory. If `take` fails, nothing has changed and its
+ * error is returned. */
 typedef pl_status (*pl_logits_fn)(void *context, int first, int count,
                                   const float *logits);
 PL_MUST_CHECK pl_status pl_decoder_prefill_all(pl_decoder *decoder, int slot,
                                                const int32_t *tokens, int n,
                                                float *logits, pl_logits_fn take,
                                                void *context);
-/* How many of the next n tokens prefill reads at once. A caller that passes this many
- * at a time may do other work in between and gets the same bytes. */
+/* How many of the next n tokens pl_decoder_prefill reads at once. A caller that passes
+ * this many at a time may do other work in between and gets the same bytes. */
 int pl_decoder_piece(const pl_decoder *decoder, int slot, int n);
 /* If two prompts have their n first tokens in common, returns how many of these have
  * the same bytes in the caches whatever follows: the tokens in whole pieces. On a GPU
- * that is 0, because it reads a prompt at once. */
+ * the result is 0, because a prompt is read at once. */
 int pl_decoder_shared(const pl_decoder *decoder, int n);
 /* Puts into `slot` the first n tokens of the sequence in `from`, which may be the same
  * slot. The caches of a slot keep their contents until other tokens are written over
@@ -156,7 +159,7 @@ int pl_decoder_shared(const pl_decoder *decoder, int n);
 PL_MUST_CHECK pl_status pl_decoder_share(pl_decoder *decoder, int slot, int from,
                                          int n);
 /* Adds one token to each of n sequences in different slots; writes logits [n,V]. Errors
- * are those of prefill. */
+ * are those of pl_decoder_prefill. */
 PL_MUST_CHECK pl_status pl_decoder_step(pl_decoder *decoder, const int32_t *slots,
                                         const int32_t *tokens, int n, float *logits);
 

@@ -85,8 +85,8 @@ void model_forward_rest(pl_model *m, int block, int N)
                            N, m->shape->width, m->shape->ffn);
 }
 
-/* Recomputes a block. Its norm has already added the residual to `in`, so the norm is
- * computed without a residual now. */
+/* Recomputes a block. The block's first norm has already added the residual to `in`, so
+ * it is computed without a residual now. */
 void model_forward_again(pl_model *m, int block, int B, int T)
 {
     const block_acts *a = &m->acts.blocks[block];

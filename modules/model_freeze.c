@@ -1,9 +1,9 @@
 /* Frozen slots: their parameters keep their values in a training step.
  *
- * Their gradients are computed with the others, because the gradients of earlier blocks
- * are computed from theirs, and are set to zero before the optimizer's step. So they
- * count neither in the norm nor in clipping. The optimizer's runs leave them out, so
- * their moments and weights stay, weight decay included. */
+ * The gradients of frozen slots are computed, because the gradients of earlier blocks
+ * follow from them, and are set to zero before the optimizer's step. So they count
+ * neither in the norm nor in clipping. The optimizer's runs leave them out, so their
+ * moments and weights stay, weight decay included. */
 #include "modules/model_internal.h"
 
 /* Appends a piece of a run, or extends the last piece if both are stepped alike. */
@@ -53,7 +53,7 @@ pl_status pl_model_freeze(pl_model *m, const bool *frozen)
     m->n_trained = 0;
     for (int i = 0; any && i < m->n_runs; i++)
         cut_run(m, &m->runs[i]);
-    /* A recorded step has the old list. */
+    /* A recorded step contains the old list of runs. */
     m->ops->routine_destroy(m->be, &m->routine);
     m->ops->update_destroy(m->be, &m->update);
     return model_create_update(m);

@@ -151,7 +151,7 @@ void model_place_params(pl_model *m)
     }
 }
 
-/* ---- in and out ---- */
+/* ---- loading and saving parameters ---- */
 static void upload_gains(pl_model *m, size_t to, const float *from, size_t n)
 {
     m->ops->upload(m->be, m->params + to, from, n * sizeof *from);

@@ -19,7 +19,7 @@
 enum { LINE = 256 };
 
 typedef struct act_arena {
-    uint8_t *base; /* NULL: only count bytes */
+    uint8_t *base; /* where buffers are placed; NULL: only count bytes */
     size_t used;
 } act_arena;
 

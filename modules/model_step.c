@@ -1,9 +1,10 @@
 /* Trains a model: takes a batch, computes gradients, and makes one AdamW step.
  *
  * The loss is the mean over counted targets, so its gradient is scaled by 1/n where it
- * begins, in the classifier. A step is one routine of forward, backward and update. Its
- * numbers lie in the backend's memory, so that the backend may repeat the routine
- * without being called for each operation. Only the loss and the norm come back. */
+ * begins, in the classifier. A step is one routine of forward, backward and update. The
+ * numbers of a step lie in the backend's memory, so that the backend may repeat the
+ * routine without being called for each operation. Only the loss and the norm come
+ * back. */
 #include "modules/model_internal.h"
 #include <math.h>
 
@@ -37,7 +38,7 @@ static bool split_texts(const int32_t *tokens, bool marks, int N, int T, int32_t
     return several;
 }
 
-/* Checks and uploads tokens. They come from files and users; after this check no
+/* Checks and uploads tokens. Tokens come from files and users; after this check no
  * operation needs to check whether an index is outside the embedding. A negative target
  * does not count. */
 pl_status model_take_batch(pl_model *m, const int32_t *tokens, const int32_t *targets,
@@ -56,7 +57,7 @@ pl_status model_take_batch(pl_model *m, const int32_t *tokens, const int32_t *ta
     bool several = split_texts(tokens, targets != NULL, N, T, ids, texts);
     PL_CHECK(check_ids("token", ids, 0, V, N, T));
     m->ops->upload(m->be, m->acts.tokens, ids, bytes);
-    if (several || m->n_texts > 0) /* otherwise the device has zeros there already */
+    if (several || m->n_texts > 0) /* otherwise the device has zeros */
         m->ops->upload(m->be, m->acts.texts, texts, bytes);
     if (several && N > m->n_texts)
         m->n_texts = N;
@@ -167,7 +168,7 @@ static void work_train_step(void *context)
                          m->acts.numbers);
 }
 
-/* Runs all passes but the last. They only add to the gradients and to `sum`. */
+/* Runs all passes but the last. These passes only add to the gradients and to `sum`. */
 static pl_status accumulate(pl_model *m, const int32_t *tokens, const int32_t *targets,
                             int n_sequences, int T, const pl_step_numbers *numbers,
                             double *sum)

@@ -1,4 +1,4 @@
-/* The operations that a backend can do. Each of them is declared once, here.
+/* The operations that a backend can do. Each operation is declared once, here.
  *
  * Notation: capital letters are extents, row-major. `pl_act *` is a buffer of
  * activations in the backend's own type (`backend->act`: float or bf16), opaque to
@@ -21,7 +21,7 @@ extern "C" {
 #endif
 
 typedef struct pl_backend pl_backend;
-typedef struct pl_act pl_act;       /* never defined; pointers to it are opaque */
+typedef struct pl_act pl_act;       /* an opaque type, which is never defined */
 typedef struct pl_weight pl_weight; /* the backend's private handle of one matrix */
 
 typedef struct pl_adamw {
@@ -46,12 +46,12 @@ typedef struct pl_update_run {
 } pl_update_run;
 
 /* The memory that the optimizer works on. Vectors lie in memory of the backend, lists
- * in that of the host. All are borrowed while the update exists. */
+ * in that of the host. Vectors and lists are borrowed while the update exists. */
 typedef struct pl_update_plan {
     /* moments are m [n_params], then v of those parameters that AdamW steps */
     float *params, *grads, *moments;
     size_t n_params;
-    const pl_update_run *runs; /* together they cover all that train */
+    const pl_update_run *runs; /* the runs cover all parameters that train */
     int n_runs;
     pl_weight *const *weights; /* the weights whose masters are in params */
     int n_weights;
@@ -81,7 +81,7 @@ typedef pl_status pl_op_weight_create(pl_backend *be, const float *master, int O
                                       pl_weight **out);
 typedef void pl_op_weight_destroy(pl_backend *be, pl_weight **weight);
 typedef void pl_op_weights_refresh(pl_backend *be, pl_weight *const *weights,
-                                   int n); /* after masters change */
+                                   int n); /* after a change of masters */
 
 /* out[n,c] = w[token[n],c] from the fp32 master; dw[token[n],c] += dout[n,c],
  * in order of n (deterministic). Tokens are checked by the model. */
@@ -231,10 +231,10 @@ typedef pl_status pl_op_update_create(pl_backend *be, const pl_update_plan *plan
 typedef void pl_op_update_destroy(pl_backend *be, pl_update **update);
 typedef void pl_op_update_apply(pl_backend *be, pl_update *update, const float *loss,
                                 int N, const pl_step_numbers *numbers);
-/* Executes the operations that `work` calls. They must be operations of this backend,
+/* Executes the operations that `work` calls. These must be operations of this backend,
  * with equal arguments at every call with the same routine and `shape`. A backend may
- * record them at an early call and repeat them later without calling `work`. *routine
- * is NULL at first and belongs to the caller. */
+ * record the operations at an early call and repeat them later without calling `work`.
+ * *routine is NULL at first and belongs to the caller. */
 typedef void pl_op_perform(pl_backend *be, pl_routine **routine, uint64_t shape,
                            void (*work)(void *context), void *context);
 typedef void pl_op_routine_destroy(pl_backend *be, pl_routine **routine);
@@ -258,7 +258,7 @@ typedef void pl_op_routine_destroy(pl_backend *be, pl_routine **routine);
     X(update_create) X(update_destroy) X(update_apply) X(perform) X(routine_destroy)
 /* clang-format on */
 
-/* A backend's table. No slot is optional. */
+/* A backend's table. No entry of the table is optional. */
 typedef struct pl_ops {
 #define PL_OPS_SLOT(op) pl_op_##op *op;
     PL_OPS_OF_MEMORY(PL_OPS_SLOT)
@@ -269,8 +269,8 @@ typedef struct pl_ops {
 #undef PL_OPS_SLOT
 } pl_ops;
 
-/* `update` and `perform` for backends whose memory is the host's; they call one
- * operation after the other. */
+/* The operations `update` and `perform` for backends whose memory is the host's: they
+ * call one operation after the other. */
 #define PL_OPS_DECLARE(op) pl_op_##op pl_host_##op;
 PL_OPS_OF_STEPS(PL_OPS_DECLARE)
 #undef PL_OPS_DECLARE

@@ -110,7 +110,7 @@ static pl_status fill_preset(const preset *p, int family, pl_shape *shape,
         .embed_choice = p->embed_choice, .head_choice = p->head_choice, .replicas = 1};
     PL_CHECK(pl_topology_parse_levels(p->levels, spec));
     PL_CHECK(pl_topology_parse_private(p->private_blocks, shape->n_blocks, spec));
-    /* the number is that of replicas of a common path, or of modules of the only
+    /* the number in the name counts replicas of a common path, or modules of the only
      * level */
     if (p->embed_choice == PL_CHOICE_COMMON)
         spec->replicas = family;

@@ -28,17 +28,17 @@ typedef struct pl_probe_options {
     /* whether to measure only the calling thread's time, for one thread on a busy
      * machine */
     bool cpu_clock;
-    bool muon; /* the step uses Muon */
+    bool muon; /* whether the step uses Muon */
     /* number of rows that Muon steps as a separate matrix; 0: all rows */
     int muon_rows;
 } pl_probe_options;
 
 typedef struct pl_probe_row {
     char name[32];
-    double seconds; /* of one call */
+    double seconds; /* seconds of one call */
     int calls;      /* number of calls of this operation in a training step */
     int repeats;    /* number of calls that are launched before one wait */
-    double flops;   /* FLOPs of one call; 0 if it has no product */
+    double flops;   /* FLOPs of one call; 0 for an operation without a product */
     double bytes;   /* bytes moved by one call, if every operand is moved once */
     bool product;   /* whether the row is only a matrix product */
 } pl_probe_row;
@@ -51,8 +51,8 @@ typedef struct pl_probe_report {
     double step_seconds; /* seconds of forward, backward, clipping and AdamW */
     /* FLOPs of a step's matrix products: 6 per parameter and token */
     double product_flops;
-    double product_seconds; /* seconds of these products alone */
-    double flops;           /* FLOPs of these products and of attention */
+    double product_seconds; /* seconds of the step's products alone */
+    double flops;           /* FLOPs of the step's products and of attention */
     double matrix_rate;     /* FLOP/s of the best product: the limit of arithmetic */
     double memory_rate;     /* bytes/s of the best stream: the limit of memory */
 } pl_probe_report;
@@ -60,7 +60,8 @@ typedef struct pl_probe_report {
 /* Computes initial parameters of a path whose levels have one expert each, on all
  * processors: the values of pl_topology_init with seed 1. */
 PL_MUST_CHECK pl_status pl_probe_params(const pl_topology *topology, float *params);
-/* Measures everything. It needs about twice the memory of a model that trains. */
+/* Measures all rows and the step. This needs about twice the memory of a model that
+ * trains. */
 PL_MUST_CHECK pl_status pl_probe(pl_backend *be, const pl_probe_options *options,
                                  pl_probe_report *out);
 /* Returns the rate of a row as a share of its limit, which is that of arithmetic or of

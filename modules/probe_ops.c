@@ -26,12 +26,12 @@ struct probe_ops {
     struct {
         operation call;
         int weight;
-    } what[PL_PROBE_ROWS]; /* parallel to the rows of the report */
+    } what[PL_PROBE_ROWS]; /* [n_rows] one entry per row of the report */
     int which;             /* index of the weight of the current product */
     size_t stream;         /* floats in one stream of memory */
 };
 
-/* Rows of the current product. */
+/* The number of rows of the current product. */
 static int n_rows(const probe_ops *x)
 {
     return x->which == HEAD && x->N > HEAD_ROWS ? HEAD_ROWS : x->N;
@@ -156,8 +156,8 @@ static void add_product(probe_ops *x, pl_probe_report *report, const char *name,
     x->what[last].weight = weight;
 }
 
-/* Adds the products. They move e bytes per activation and per weight, 4 per gradient
- * (which is read and written), and 4 per logit. */
+/* Adds the products. A product moves e bytes per activation and per weight, 4 per
+ * gradient (which is read and written), and 4 per logit. */
 static void add_products(probe_ops *x, pl_probe_report *report)
 {
     static const char *const names[] = {"qkv", "o", "gate_up", "down", "head"};
@@ -322,7 +322,7 @@ pl_status probe_ops_create(pl_backend *be, const pl_probe_options *options,
     PL_TRY(make_buffers(x));
     for (int i = QKV; i <= HEAD; i++)
         PL_TRY(be->ops->weight_create(be, x->w, x->rows[i], x->cols[i], &x->weight[i]));
-    /* without this, the copies would be zeros, which a GPU multiplies faster */
+    /* otherwise the copies would be zeros, which a GPU multiplies faster */
     be->ops->weights_refresh(be, x->weight, N_WEIGHTS);
     PL_TRY(be->ops->sync(be));
     add_products(x, report);
@@ -359,8 +359,8 @@ static void update_stream(probe_ops *x)
     optimize(x, x->stream);
 }
 
-/* Measures the seconds of one call. On a GPU it is the mean of several calls, which are
- * followed by one wait. */
+/* Measures the seconds of one call. On a GPU the result is the mean of several calls,
+ * which are followed by one wait. */
 static pl_status time_stream(probe_ops *x, operation call, double *seconds)
 {
     const int calls = x->be->memory_bytes > 0 ? STREAM_CALLS : 1;

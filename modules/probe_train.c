@@ -28,7 +28,7 @@ static pl_status fill_tensor(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-/* It uses all processors, because one would need more than a minute for a billion
+/* All processors are used, because one would need more than a minute for a billion
  * parameters. */
 pl_status pl_probe_params(const pl_topology *topology, float *params)
 {

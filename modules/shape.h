@@ -11,7 +11,7 @@ typedef struct pl_shape {
     int vocab;      /* V, number of rows of the embedding */
     int width;      /* C */
     int n_heads;    /* H query heads */
-    int n_kv_heads; /* G, kv heads; divides n_heads */
+    int n_kv_heads; /* G, number of kv heads; a divisor of n_heads */
     int head_size;  /* even; H * head_size may differ from width */
     int ffn;        /* F, the inner width of SwiGLU */
     int n_blocks;   /* blocks of the whole path */

@@ -18,7 +18,7 @@ static const double init_std = 0.02;
 
 struct pl_topology {
     pl_shape shape;
-    pl_topology_spec spec; /* the caller's spec, with `blocks` filled in */
+    pl_topology_spec spec; /* a copy of the caller's spec, with `blocks` filled in */
     int n_paths, n_slots, n_tensors, n_modules;
     size_t path_params;
     pl_slot *slots;

@@ -30,7 +30,7 @@ typedef struct pl_topology_spec {
     int experts[PL_LEVELS_MAX]; /* K_l */
     int blocks[PL_LEVELS_MAX]; /* number of blocks of each level; all 0: split evenly */
     int embed_choice;          /* COMMON, PRIVATE or a level */
-    /* the same for the final norm and an untied output matrix */
+    /* choice of the final norm and an untied output matrix */
     int head_choice;
     /* whether block b is path-specific inside its level */
     bool private_block[PL_BLOCKS_MAX];
@@ -111,12 +111,12 @@ bool pl_topology_path_has(const pl_topology *t, int path, int module);
 
 /* A topology may descend from one with fewer modules per level: each module of a level
  * was split into the same number of modules. `experts` are the numbers of modules per
- * level of the ancestor; each divides that of t. Returns the module of level `level`
- * (from 1) that `expert` was a part of. */
+ * level of the ancestor; each divides the number of t. Returns the module of level
+ * `level` (from 1) that `expert` was a part of. */
 int pl_topology_ancestor(const pl_topology *t, const int experts[PL_LEVELS_MAX],
                          int level, int expert);
-/* The first returns the number of the ancestor's path from which this path descends,
- * the second writes its name there. */
+/* pl_topology_ancestor_path returns the number of the ancestor's path from which this
+ * path descends; the function after it writes that path's name. */
 int pl_topology_ancestor_path(const pl_topology *t, const int experts[PL_LEVELS_MAX],
                               int path);
 void pl_topology_ancestor_path_name(const pl_topology *t,
@@ -129,8 +129,8 @@ int pl_topology_ancestor_module(const pl_topology *t, const pl_topology *from,
                                 int module);
 
 /* Writes the initial values of one module's region: normal(0, init_std), keyed by
- * (seed, tensor name). They are the same for every expert of a slot and for every
- * topology of the same shape. `params` has the slot's n_params floats. */
+ * (seed, tensor name). Initial values are the same for every expert of a slot and for
+ * every topology of the same shape. `params` has the slot's n_params floats. */
 void pl_topology_init(const pl_topology *t, int slot, uint64_t seed, float *params);
 /* Writes the initial values of one tensor [rows, cols]. */
 void pl_tensor_init(const pl_tensor *tensor, uint64_t seed, float *values);

@@ -4,8 +4,9 @@
 #include "router/router.h"
 
 /* Plain k-means numbers its clusters at random. But paths that share a module train it
- * together, so similar clusters should share modules. arrange orders the centroids [P,
- * dim] over the grid of experts so that the scatter inside modules is small:
+ * together, so similar clusters should share modules. This function orders the
+ * centroids [P, dim] over the grid of experts so that the scatter inside modules is
+ * small:
  *
  *   sum over levels l, experts e, of sum over paths p through (l,e) of |c_p - mean|^2
  *

@@ -427,7 +427,7 @@ static void check_log(audit *a, const watermark *mark)
     kv_cursor_close(&cursor);
 }
 
-/* ---- all of it ---- */
+/* ---- the check of a whole store ---- */
 pl_status pl_store_audit(pl_store *store, bool bytes, pl_problem_fn fn, void *context,
                          pl_audit_report *out)
 {

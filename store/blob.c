@@ -77,7 +77,7 @@ static uint64_t hash_chunks(const uint8_t *data, uint64_t at, uint64_t bytes,
 typedef struct hash_work {
     const uint8_t *data;
     const blob_record *blob;
-    pl_hash *out; /* gets the hashes of all chunks */
+    pl_hash *out; /* [n_chunks] gets the hashes of all chunks */
 } hash_work;
 
 static pl_status hash_item(void *context, size_t item, int thread)
@@ -295,8 +295,8 @@ typedef struct group_read {
     size_t n, n_groups;
 } group_read;
 
-/* Reads a group of chunks at once. If that fails, reads them one by one to find the
- * damaged one. */
+/* Reads a group of chunks at once. After a failure reads the chunks one by one to find
+ * the damaged one. */
 static pl_status read_group(void *context, size_t item, int thread)
 {
     const group_read *g = context;
@@ -504,7 +504,7 @@ static pl_status put_chunks(pl_txn *txn, const uint8_t *data, const blob_record 
     return PL_OK;
 }
 
-/* A new blob has no references. If no record takes one, the blob is deleted before the
+/* A new blob has no references. A blob to which no record refers is deleted before the
  * commit. */
 static pl_status put_new_blob(pl_txn *txn, const pl_hash *id, const uint8_t *data,
                               const blob_record *blob)
@@ -706,8 +706,8 @@ static pl_status drop_chunk(pl_txn *txn, const pl_hash *id)
     return PL_OK;
 }
 
-/* Deletes a listed blob if it has no references. It may be listed twice, or have a
- * reference again. */
+/* Deletes a listed blob if it has no references. The blob may be listed twice, or have
+ * a reference again. */
 static pl_status sweep_blob(pl_txn *txn, const pl_hash *id)
 {
     blob_record blob;

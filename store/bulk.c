@@ -199,8 +199,8 @@ static pl_status next_of_pack(kv_cursor *cursor, bool *valid, kv_slice *key,
 }
 
 /* A dropped file may have held the deletions of rows in another file, and then those
- * rows reappear. This function deletes them again. `seen` has the chunk numbers that
- * existed before, in rising order. */
+ * rows reappear. This function deletes such rows again. `seen` has the chunk numbers
+ * that existed before, in rising order. */
 static pl_status delete_again(const pl_txn *txn, uint64_t pack, const pl_buf *seen)
 {
     pl_status status = PL_OK;
@@ -230,7 +230,7 @@ done:
     return status;
 }
 
-/* Drops everything between chunks that still exist. It reads all keys of the pack. */
+/* Drops everything between chunks that still exist. All keys of the pack are read. */
 static pl_status drop_gaps(const pl_txn *txn, uint64_t pack)
 {
     pl_status status = PL_OK;

@@ -1,6 +1,6 @@
-/* Large blobs. Their chunks do not go through RocksDB's log, but into a table file,
- * which is written while the transaction grows. The file is taken into the database
- * just before the commit's batch, which names its chunks. Three steps:
+/* Large blobs. The chunks of a large blob do not go through RocksDB's log, but into a
+ * table file, which is written while the transaction grows. The file is taken into the
+ * database just before the commit's batch, which names its chunks. Three steps:
  *
  *   INCOMING/N.sst   being written; if the process is killed, the next opening
  *                    deletes it
@@ -10,14 +10,14 @@
  *
  * If the process ends before the batch is committed, the file's keys are above the
  * newest commit; so the next opening recognises them. A file holds the chunks of one
- * blob, so usually all chunks of a file become garbage together. Then the file is
- * dropped without compaction. */
+ * blob, so usually all chunks of a file become garbage together. Such a file is dropped
+ * without compaction. */
 #ifndef PL_STORE_BULK_H
 #define PL_STORE_BULK_H
 #include "store/store_internal.h"
 
-/* A writer calls this before its first commit. It removes files that an earlier process
- * left. */
+/* Removes files that an earlier process left; a writer calls this before its first
+ * commit. */
 PL_MUST_CHECK pl_status bulk_clean(pl_store *store);
 
 /* Announces `new_bytes` of chunks of one blob. A small blob goes into the batch, a
@@ -27,7 +27,7 @@ PL_MUST_CHECK pl_status bulk_begin(pl_txn *txn, uint64_t new_bytes);
 bool bulk_takes(const pl_txn *txn);
 PL_MUST_CHECK pl_status bulk_put(pl_txn *txn, const row_key *key, const void *data,
                                  size_t len);
-/* Call it when the blob is complete: makes its file durable. */
+/* Makes the file of a complete blob durable. */
 PL_MUST_CHECK pl_status bulk_end(pl_txn *txn);
 
 size_t bulk_files(const pl_txn *txn); /* how many files this transaction has */
@@ -37,7 +37,7 @@ PL_MUST_CHECK pl_status bulk_take_in(pl_txn *txn);
  * commit: in the background it drops the files that hold only released chunks. */
 void bulk_let_go(pl_txn *txn, const chunk_record *chunk);
 void bulk_drop(pl_txn *txn);
-void bulk_settle(pl_store *store); /* waits until those files are dropped */
+void bulk_settle(pl_store *store); /* waits for those drops */
 /* removes files that did not become part of the database */
 void bulk_clear(pl_txn *txn);
 

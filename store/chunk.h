@@ -29,7 +29,7 @@ typedef struct chunk_view {
  * the chunk's name. */
 PL_MUST_CHECK pl_status chunk_open(row_source from, const pl_hash *id, size_t expected,
                                    chunk_view *out);
-/* As chunk_open, without checking the hash, if the receiver checks the hash of the
+/* Opens a chunk without checking its hash, for a receiver that checks the hash of the
  * whole blob. */
 PL_MUST_CHECK pl_status chunk_lend(row_source from, const pl_hash *id, size_t expected,
                                    chunk_view *out);
@@ -38,7 +38,7 @@ PL_MUST_CHECK pl_status chunk_lend(row_source from, const pl_hash *id, size_t ex
 PL_MUST_CHECK pl_status chunk_open_all(row_source from, const pl_hash *ids,
                                        const size_t *expected, size_t n,
                                        chunk_view *out);
-/* As chunk_open, for a caller that already has the chunk's record. */
+/* Opens a chunk for a caller that already has the chunk's record. */
 PL_MUST_CHECK pl_status chunk_load(row_source from, const pl_hash *id,
                                    const chunk_record *chunk, chunk_view *out);
 void chunk_close(chunk_view *view); /* accepts an empty view */

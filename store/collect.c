@@ -73,7 +73,7 @@ static pl_status count_freed_blob(collection *c, const pl_hash *id, uint64_t rel
 }
 
 /* Counts the chunks that would be dropped, because all their references would be.
- * Appends their bases. */
+ * Appends the bases of these chunks. */
 static pl_status count_chunks(collection *c, const tally *released, tally *bases)
 {
     pl_hash id;

@@ -13,8 +13,8 @@
  * How many bits of d are noise depends on the exponent of p, which the decoder knows,
  * too. So values are sorted by this exponent (in groups of at least GROUP_MIN values,
  * each group in the order of the chunk), and every byte of a group is coded by itself.
- * All of this is integer arithmetic. It gives the same bytes on every machine, and is
- * exact also for NaN, infinities and both zeros. */
+ * The coding uses only integer arithmetic. So it gives the same bytes on every machine,
+ * and is exact also for NaN, infinities and both zeros. */
 #include "store/delta.h"
 #include <string.h>
 

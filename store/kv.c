@@ -80,13 +80,14 @@ uint8_t kv_family_id(kv_family family)
     return FAMILIES[family].id;
 }
 
-/* Turns a RocksDB error into a status, and frees `error`. Only its text tells the
- * cause. */
+/* Turns a RocksDB error into a status, and frees `error`. Only the text of the error
+ * tells the cause. */
 static pl_status database_failed(const char *verb, const char *path, char *error)
 {
     pl_status status = PL_ERR_IO;
     const char *remedy = "look at the disk and the system's log", *cause = error;
-    /* Only while opening: later, the same errors mean that the disk has changed. */
+    /* These causes are looked for only while opening: later, the same errors mean that
+     * the disk has changed. */
     bool opens = strcmp(verb, "open") == 0;
     if (opens &&
         (strstr(error, "Permission denied") || strstr(error, "not permitted"))) {

@@ -13,7 +13,7 @@
  *   reaches a file.
  * - No BlobDB: a follower that reads blob values crashes in RocksDB 7.8.
  *
- * Several threads may read at once. Everything else belongs to one thread. */
+ * Several threads may read at once. All other functions belong to one thread. */
 #ifndef PL_STORE_KV_H
 #define PL_STORE_KV_H
 #include "base/base.h"
@@ -102,12 +102,12 @@ PL_MUST_CHECK pl_status kv_last_key(kv *db, kv_family family, pl_buf *out);
 kv_batch *kv_batch_create(kv *db);
 void kv_batch_destroy(kv_batch **batch); /* accepts NULL */
 /* From now on the batch also keeps its operations as bytes, in the form that is hashed
- * (without operations on the pack family). Another machine can apply them. */
+ * (without operations on the pack family). Another machine can apply these bytes. */
 void kv_batch_keep(kv_batch *batch);
 kv_slice kv_batch_kept(const kv_batch *batch);
 void kv_put(kv_batch *batch, kv_family family, kv_slice key, kv_slice value);
 void kv_delete(kv_batch *batch, kv_family family, kv_slice key);
-/* As kv_get, from the database as the batch would change it. */
+/* Gets a value from the database as the batch would change it. */
 PL_MUST_CHECK pl_status kv_batch_get(kv_batch *batch, kv_family family, kv_slice key,
                                      kv_pin *out);
 uint64_t kv_batch_bytes(const kv_batch *batch);
@@ -131,9 +131,9 @@ PL_MUST_CHECK pl_status kv_file_put(kv_file *file, const char *path, kv_slice ke
 PL_MUST_CHECK pl_status kv_file_finish(kv_file **file, const char *path);
 /* Accepts NULL. Files that were written stay in the folder. */
 void kv_file_drop(kv_file **file);
-/* All of these finished files become part of the family at once and durably; they leave
- * their folder. No key may be in two of them, or in the family. After a failure the
- * database must not be written to again. */
+/* Makes all these finished files part of the family, at once and durably; the files
+ * leave their folder. No key may be in two of the files, or in a file and in the
+ * family. After a failure the database must not be written to again. */
 PL_MUST_CHECK pl_status kv_take_in(kv *db, kv_family family, const char *const *paths,
                                    size_t n);
 /* Drops the files whose keys all lie between `first` and `last`; their rows are
@@ -141,8 +141,8 @@ PL_MUST_CHECK pl_status kv_take_in(kv *db, kv_family family, const char *const *
 PL_MUST_CHECK pl_status kv_drop_files(kv *db, kv_family family, kv_slice first,
                                       kv_slice last);
 
-/* Returns the space of deleted rows to the disk. It reads and writes the whole family.
- */
+/* Returns the space of deleted rows to the disk. The call reads and writes the whole
+ * family. */
 PL_MUST_CHECK pl_status kv_compact(kv *db, kv_family family);
 
 #endif

@@ -106,8 +106,8 @@ static pl_status flush_batch(mirror *m)
     return status;
 }
 
-/* Writes the row STORE_MIRROR_ROW. While it exists, chunks that no record names are not
- * damage. The last batch deletes it. */
+/* Writes the row STORE_MIRROR_ROW. While this row exists, chunks that no record names
+ * are not damage. The last batch deletes the row. */
 static void mark_begin(mirror *m)
 {
     pl_buf fields = {0};
@@ -119,10 +119,10 @@ static void mark_begin(mirror *m)
     row_write(m->batch, KV_META, &key, &fields);
 }
 
-/* Whether the target's pack row of this commit needs no comparison. Commits that both
- * have are equal. Rows above the newest commit may be left from a process that ended
- * before its commit: nothing needs them, and if the target is a later state, they must
- * not be deleted. */
+/* Whether the target's pack row of this commit needs no comparison. Commits that source
+ * and target both have are equal. Rows above the newest commit may be left from a
+ * process that ended before its commit: nothing needs them, and if the target is a
+ * later state, they must not be deleted. */
 static bool is_sure(const mirror *m, uint64_t pack)
 {
     return pack <= m->common || (m->later && pack > m->from->sequence);
@@ -162,7 +162,7 @@ static pl_status has_pack(const mirror *m, kv_slice key, bool *out)
     return PL_OK;
 }
 
-/* Reads a chunk of the source. Copying checks its hash. */
+/* Reads a chunk of the source. Copying checks the chunk's hash. */
 static pl_status fetch_chunk(mirror *m, const pl_hash *id, const chunk_record *chunk,
                              kv_slice key, bool there)
 {

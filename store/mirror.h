@@ -20,8 +20,8 @@ typedef struct mirror_target {
  * pl_store_mirror. */
 PL_MUST_CHECK pl_status mirror_into(pl_store *from, mirror_target *to, pl_buf *left,
                                     pl_mirror_report *report);
-/* Does what remains (`left`) in one commit. It may be called again. ERR_DAMAGED if
- * `left` cannot be decoded. */
+/* Does what remains (`left`) in one commit. The function may be called again.
+ * ERR_DAMAGED if `left` cannot be decoded. */
 PL_MUST_CHECK pl_status mirror_finish(const char *folder, const pl_buf *left);
 
 /* Returns ERR_BUSY while a copy into this folder is decided but not finished. If the

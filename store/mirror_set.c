@@ -9,11 +9,11 @@
  *                       of its LEFT
  *
  * First every part is prepared, which changes nothing that readers see. Then the file
- * COPY is written: from now on the copy is decided. Then new parts are moved to their
- * places, each part does what its LEFT says, PARTS gets the numbers, and COPY is
- * removed. A process that finds COPY finishes the copy and does not need the source. A
- * store in one piece that is not replaced needs no COPY, because one commit makes the
- * copy.
+ * COPY is written: from now on the copy is decided. After that decision new parts are
+ * moved to their places, each part does what its LEFT says, PARTS gets the numbers, and
+ * COPY is removed. A process that finds COPY finishes the copy and does not need the
+ * source. A store in one piece that is not replaced needs no COPY, because one commit
+ * makes the copy.
  *
  * A part's folder may be a link or a mount point. So its replacement is made inside
  * that folder: files can be renamed there, and the folder itself stays. */
@@ -210,7 +210,7 @@ static pl_status move_into_place(const char *from, const char *to)
     return pl_failpoint("store.copy.after");
 }
 
-/* The files of a store or a part. */
+/* The files that a store or a part consists of. */
 static const char *const NAMES[] = {"FORMAT", "db", "HWM"};
 enum { N_NAMES = sizeof NAMES / sizeof *NAMES };
 

@@ -2,8 +2,8 @@
  *
  * Purpose. With several homes every home writes a store of its own, FOLDER/home-1,
  * FOLDER/home-2 and so on; FOLDER/PARTS has their number. This file makes and counts
- * them, opens all of them for reading as one pl_store, and answers the functions of
- * store.h for that whole. Writers never open the whole: they open one part.
+ * the parts, opens all of them for reading as one pl_store, and answers the functions
+ * of store.h for that whole. Writers never open the whole: they open one part.
  *
  * Which part answers
  *   - A name that never moved lies in one part. The first part that knows it answers.
@@ -25,8 +25,9 @@
  *                  home-1 has some of its files, PARTS does not exist yet;
  *                  pl_store_end_division goes on from there
  *
- * A part that is counted need not exist yet: its home makes it at its first start.
- * Parts that were there at the beginning (parts.begun) count as begun even then.
+ * A part that PARTS counts need not exist yet: its home makes it at the home's first
+ * start. Parts of the beginning (parts.begun) count as begun even if they do not exist
+ * yet.
  *
  * A consistent view. Every part is opened at some moment, and each by itself is
  * consistent. Three things span parts, and parts_refresh looks until it sees each of
@@ -106,8 +107,8 @@ static pl_status check_counted(const char *folder, const pl_parts *parts)
 }
 
 /* Whether a division was interrupted. A new store has PARTS before it has any part; a
- * divided store gets PARTS after its first part. Several parts without PARTS were put
- * there by hand. */
+ * divided store gets PARTS after its first part. Several parts without the file PARTS
+ * can only come from a user who copied them. */
 static bool is_half_divided(const char *folder)
 {
     char path[PL_PATH_MAX], part[PL_PATH_MAX];
@@ -380,7 +381,7 @@ static pl_status look_at_parts(pl_store *store, rollback_view *view)
 
 /* Shows a rollback, or a copy into the folder, in all parts or in none: while one is
  * being made, this function waits. If parts were restored one by one, their numbers
- * never become equal; then it gives up waiting. */
+ * never become equal; so the wait has a time limit. */
 pl_status parts_refresh(pl_store *store)
 {
     enum { PATIENCE_MS = 3000, WAIT_MS = 20 };

@@ -22,9 +22,9 @@ PL_MUST_CHECK pl_status parts_write_counts(const char *folder, const pl_parts *p
  * part with the same number is made again. */
 bool parts_is_removed(const char *folder, int part);
 PL_MUST_CHECK pl_status parts_clear_removed(const char *folder, int part);
-/* Makes a removed part again. This is needed for a part that existed at the beginning,
- * because it must exist whenever it is counted. The file that announced its removal
- * stays until parts_unmark deletes it. */
+/* Makes a removed part again. A part that existed at the beginning must exist whenever
+ * it is counted. The file that announced its removal stays until parts_unmark deletes
+ * it. */
 PL_MUST_CHECK pl_status parts_make_again(const char *folder, int part);
 PL_MUST_CHECK pl_status parts_unmark(const char *folder, int part);
 bool parts_is_made(const char *folder, int part);

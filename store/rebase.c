@@ -1,5 +1,5 @@
 /* Writes and reads bases. A base is written when the commits since the last base have
- * more bytes than that base. So at most twice the necessary bytes are written. */
+ * more bytes than that base. So at most twice the bytes of the commits are written. */
 #include "store/rebase.h"
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* Bases: all records of a store, written as objects. They keep the log of commits in an
- * engine short. */
+/* Bases: all records of a store, written as objects. Bases keep the log of commits in
+ * an engine short. */
 #ifndef PL_STORE_REBASE_H
 #define PL_STORE_REBASE_H
 #include "store/store_internal.h"

@@ -182,8 +182,8 @@ static pl_status take_all(rebuild *r, const char *folder)
     return flush_rows(r);
 }
 
-/* Writes the file RESTORING. While it exists, everything in the folder was put there by
- * this function and may be replaced. */
+/* Writes the file RESTORING. While this file exists, everything in the folder was put
+ * there by this function and may be replaced. */
 static pl_status mark_begun(const char *folder)
 {
     char mark[PL_PATH_MAX], path[PL_PATH_MAX];

@@ -14,14 +14,16 @@
  * and the version is not among the newest RECENT, from which tasks start.
  *
  * Versions may share chunks. So after a rollback a chunk could become its own base
- * through a circle, although version numbers form none. Therefore a chunk is coded only
- * relative to chunks that do not depend on it. Coded bytes are decoded and compared
- * before the raw bytes are released. */
+ * through a circle, although version numbers form no circle. Therefore a chunk is coded
+ * only relative to chunks that do not depend on it. Coded bytes are decoded and
+ * compared before the raw bytes are released. */
 #include "store/delta.h"
 #include "store/store_internal.h"
 #include <string.h>
 
-enum { ALONE = 16, RECENT = 3, BYTES_MIN = 4096, SPARED_MIN = 16 /* one part of it */ };
+/* ALONE: distance of versions that are coded alone; RECENT: newest versions that stay
+ * raw; coding must save one part in SPARED_MIN */
+enum { ALONE = 16, RECENT = 3, BYTES_MIN = 4096, SPARED_MIN = 16 };
 
 typedef struct recoding {
     pl_store *store;

@@ -1,5 +1,5 @@
 /* Reads and writes records. If a row does not exist, *found is false and the output is
- * zero; that is not an error, because callers report it better. */
+ * zero; this is not an error, because callers can report it better. */
 #ifndef PL_STORE_RECORDS_H
 #define PL_STORE_RECORDS_H
 #include "store/rows.h"
@@ -23,12 +23,12 @@ typedef struct blob_record {
 typedef struct chunk_record {
     uint64_t pack, bytes, refs;
     uint32_t number;
-    uint64_t stored;  /* number of bytes that the pack has of it */
+    uint64_t stored;  /* number of bytes of the chunk in the pack */
     uint64_t coding;  /* chunk_coding */
     pl_hash bases[2]; /* bases of a delta; both may be the same chunk */
     /* upper bound for the length of the chain of deltas that depends on this chunk */
     uint64_t height;
-    /* in an engine: the epoch of the opening that wrote it (remote.h) */
+    /* in an engine: the epoch of the opening that wrote the chunk (remote.h) */
     uint64_t epoch;
 } chunk_record;
 

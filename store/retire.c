@@ -2,8 +2,8 @@
  * gc` collects.
  *
  * Records of versions stay for ever: they are the history. Only the bytes that they
- * name are dropped, and the record is rewritten to say so. Its commit number, which is
- * its place in the chain, does not change. */
+ * name are dropped, and the record is rewritten to say so. The record's commit number,
+ * which is its place in the chain, does not change. */
 #include "store/store_internal.h"
 #include <string.h>
 
@@ -85,8 +85,8 @@ static pl_status release_updates(pl_txn *txn, pl_version *v)
     return PL_OK;
 }
 
-/* Drops the data that only the version's successors needed. Its row stays, but no
- * longer names them. */
+/* Drops the data that only the version's successors needed. The version's row stays,
+ * but no longer names these data. */
 static pl_status drop_version_state(pl_txn *txn, const char *module, uint64_t number)
 {
     pl_version old;

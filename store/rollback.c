@@ -27,12 +27,12 @@
  *   no share <------ make the share ------ share ------ drop the share ------> no share
  *
  * Readers of the whole compare the numbers of all parts (rollback_look). WHOLE is
- * shown. For the other two a reader waits some seconds. Then MIXED is shown, because
- * parts that were restored one by one stay so, and HALF is an error with the remedy,
- * because the process that should end the rollback may be dead.
+ * shown. In the states MIXED and HALF a reader waits some seconds. After that MIXED is
+ * shown, because parts that were restored one by one stay so, and HALF is an error with
+ * the remedy, because the process that should end the rollback may be dead.
  *
- * What a rollback writes. Nothing old is changed. Each module gets new versions, up to
- * `last`, with the old version's parameters; they have no contributions, and their
+ * What a rollback writes. No old version is changed. Each module gets new versions, up
+ * to `last`, with the old version's parameters; they have no contributions, and their
  * momentum begins anew (restate). If the arm is not finished, pending updates are
  * dropped and the paths move on to the plan's phase; their optimizer moments are kept.
  *
@@ -58,7 +58,7 @@ struct pl_writers {
 };
 
 /* ---- the changes of one store ---- */
-static const char method[] = "rollback to "; /* the number of the source follows */
+static const char method[] = "rollback to "; /* followed by the number of the source */
 
 bool pl_version_source(const pl_version *v, uint64_t *source)
 {
@@ -456,8 +456,8 @@ pl_status pl_writers_roll_back(pl_writers *w, const pl_rollback *plan)
 {
     uint64_t number = w->parts[0]->epoch;
     for (int i = 0; i < w->n; i++) {
-        /* Tries the changes in a transaction that is then aborted: if they are
-         * impossible in one part, they must not begin in any part. */
+        /* Tries the changes in a transaction that is then aborted: changes that are
+         * impossible in one part must not begin in any part. */
         pl_txn *txn = NULL;
         PL_CHECK(pl_txn_begin(w->parts[i], &txn));
         pl_status status = write_part(txn, plan, i);

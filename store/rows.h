@@ -54,7 +54,7 @@ typedef struct row_view {
 
 PL_MUST_CHECK pl_status row_read(row_source from, kv_family family, const row_key *key,
                                  row_view *out);
-/* As row_read, for a key and value that the caller already has from a cursor. */
+/* Opens a row whose key and value the caller already has from a cursor. */
 PL_MUST_CHECK pl_status row_open(kv_family family, kv_slice key, kv_slice value,
                                  row_view *out);
 /* Releases the row. ERR_DAMAGED if a field was missing or wrong. */

@@ -1,6 +1,6 @@
 /* Private to the store: the temporary folder in which RocksDB writes for a reader,
- * which may not write into another process's database. It lies under TMPDIR, is locked
- * as long as its reader lives, and is removed when the reader closes. Folders of
+ * which may not write into another process's database. The folder lies under TMPDIR, is
+ * locked as long as its reader lives, and is removed when the reader closes. Folders of
  * readers that were killed are removed by later readers. */
 #ifndef PL_STORE_SCRATCH_H
 #define PL_STORE_SCRATCH_H
@@ -14,6 +14,6 @@ typedef struct scratch {
 /* Makes the folder. Also removes, a few at a time, folders that no reader has locked
  * and that are at least a minute old. ERR_IO: TMPDIR cannot be written. */
 PL_MUST_CHECK pl_status scratch_make(scratch *out);
-void scratch_drop(scratch *s); /* no error if there is no folder */
+void scratch_drop(scratch *s); /* does nothing if there is no folder */
 
 #endif

@@ -42,8 +42,8 @@ pl_status pl_store_get_version(pl_store *store, const char *module, uint64_t num
         return missing("module", module);
     found = false;
     if (number <= head.number) {
-        /* A follower may see a head before the version that was committed with it. Then
-         * it catches up and reads again. */
+        /* A follower may see a head before the version that was committed with it. In
+         * this case the follower catches up and reads again. */
         for (int i = 0; !found && store->mode == PL_STORE_READ && i < VERSION_TRIES;
              i++) {
             pl_sleep_ms(i);
@@ -170,9 +170,9 @@ pl_status pl_store_each_version(pl_store *s, const char *module, pl_version_fn f
     return each_row(&walk, KV_VERSION, &prefix, visit_version_row);
 }
 
-/* Head rows contain only numbers; the version is read from its own row. Both are read
- * from one state: a reader's state changes only at a refresh, and a writer has one
- * thread. */
+/* Head rows contain only numbers; the version is read from its own row. Head and
+ * version are read from one state: a reader's state changes only at a refresh, and a
+ * writer has one thread. */
 static pl_status visit_head_row(const row_walk *walk, row_view *row)
 {
     head_record head;

@@ -1,4 +1,4 @@
-/* The door of store: RocksDB as a versioned module store. What it holds:
+/* The door of store: RocksDB as a versioned module store. A store holds:
  *
  * - blob: immutable bytes named by their hash, cut into chunks of at most 1 MiB. Equal
  *   chunks are stored once, also between versions.
@@ -61,8 +61,8 @@ PL_MUST_CHECK pl_status pl_store_parts(const char *folder,
  * object, or -1 if no part has it. */
 int pl_store_part_of(pl_store *store, const char *name);
 /* `n`: number of parts now; `begun`: number of parts at the beginning. A job that was
- * given more homes has more parts than it began with. The last of them may not exist
- * yet. */
+ * given more homes has more parts than it began with. The last parts may not exist yet.
+ */
 typedef struct pl_parts {
     int n, begun;
 } pl_parts;
@@ -83,9 +83,9 @@ PL_MUST_CHECK pl_status pl_store_check_removal(const char *folder, int n);
  * be called again after it was interrupted. */
 PL_MUST_CHECK pl_status pl_store_remove_part(const char *folder, int n);
 /* Turns a store in one piece, which no process has open, into the first of two parts.
- * If it is killed half-way, the store does not open until this function or
- * pl_store_end_division is called. The latter does nothing to a store that is not half
- * divided. */
+ * If the process is killed half-way, the store does not open until this function or
+ * pl_store_end_division is called. pl_store_end_division does nothing to a store that
+ * is not half divided. */
 PL_MUST_CHECK pl_status pl_store_divide(const char *folder);
 PL_MUST_CHECK pl_status pl_store_end_division(const char *folder);
 /* Makes the folder a store of n parts. The writers create the parts themselves.
@@ -103,7 +103,7 @@ PL_MUST_CHECK pl_status pl_store_check_engine(const char *place);
  * none. */
 const char *pl_store_mended(const pl_store *store);
 /* Names the rollback over several parts that opening this part for writing has
- * finished. NULL if none was under way. */
+ * finished. NULL without such a rollback. */
 const char *pl_store_resumed(const pl_store *store);
 uint64_t pl_store_epoch(const pl_store *store);
 uint64_t pl_store_sequence(const pl_store *store); /* number of commits so far */
@@ -115,10 +115,9 @@ enum { PL_CONTRIBUTION_CELLS = 128 };
 typedef struct pl_contribution {
     char worker[PL_TEXT_MAX];
     char device[PL_TEXT_MAX];
-    pl_pubkey key; /* the worker's; zero if its connection was not encrypted */
+    pl_pubkey key; /* the worker's key; zero: not encrypted */
     int64_t path, replica, phase;
-    /* it was trained on samples first_sample .. first_sample + n_samples - 1 of the
-     * path's stream */
+    /* the samples first_sample .. first_sample + n_samples - 1 of the path's stream */
     uint64_t first_sample, n_samples;
     uint64_t n_tokens; /* targets that count in the loss */
     double loss;       /* mean training loss over the phase, in nats per token */
@@ -164,7 +163,7 @@ typedef struct pl_version {
     /* number of the commit that made the version; the store sets this field and
      * has_updates */
     uint64_t sequence;
-    /* garbage collection has dropped its data; only the record is left */
+    /* garbage collection has dropped the data; only the record is left */
     bool params_gone;
     bool has_updates; /* the update blobs that this version names are in the store */
     int n_contributions;
@@ -212,9 +211,9 @@ typedef struct pl_blob_read {
 } pl_blob_read;
 PL_MUST_CHECK pl_status pl_store_read_blobs(pl_store *store, const pl_blob_read *reads,
                                             size_t n);
-/* As pl_store_read_blob, without checking hashes (the database has checksums of its
- * own). Only for bytes that are sent to a process that checks the hash of the whole
- * blob. */
+/* Reads like pl_store_read_blob, but without checking hashes (the database has
+ * checksums of its own). Only for bytes that are sent to a process that checks the hash
+ * of the whole blob. */
 PL_MUST_CHECK pl_status pl_store_copy_blob(pl_store *store, const pl_hash *blob,
                                            uint64_t offset, size_t len, void *out);
 PL_MUST_CHECK pl_status pl_store_get_version(pl_store *store, const char *module,
@@ -339,14 +338,14 @@ typedef struct pl_gc_report {
 /* Whether the data of this version must stay; the data of heads always do. */
 typedef bool (*pl_keep_fn)(void *context, const pl_version *version);
 /* Counts the data that need not be kept. With `run` (WRITE) they are dropped, in many
- * commits, and the disk space is returned. It may be killed at any time and called
- * again. */
+ * commits, and the disk space is returned. The process may be killed at any time, and
+ * the call repeated. */
 PL_MUST_CHECK pl_status pl_store_collect(pl_store *store, pl_keep_fn keep,
                                          void *context, bool run, pl_gc_report *out);
 
 /* ---- copying ---- */
 typedef struct pl_mirror_report {
-    /* counts of what was copied; `bytes` counts only chunks */
+    /* numbers of copied things; `bytes` counts only chunks */
     uint64_t n_records, n_chunks, bytes;
 } pl_mirror_report;
 /* Makes the store in `folder` equal to the state that `from` (READ) shows, row by row,
@@ -354,9 +353,9 @@ typedef struct pl_mirror_report {
  * the folder holds something other than an earlier state of the same store, unless
  * `force`: then a store that is neither an earlier nor a later state is replaced by a
  * whole copy, which is first made in FOLDER/new (ERR_UNSUPPORTED if its `db` is a link
- * or a mount point; the folder itself may be one). It may be killed at any time:
- * afterwards the folder holds its old state, or it refuses to open (ERR_BUSY) until
- * this function or pl_store_end_copy has done the rest. */
+ * or a mount point; the folder itself may be one). If the process is killed, the folder
+ * holds its old state, or it refuses to open (ERR_BUSY) until this function or
+ * pl_store_end_copy has done the rest. */
 PL_MUST_CHECK pl_status pl_store_mirror(pl_store *from, const char *folder, bool force,
                                         pl_mirror_report *out);
 
@@ -366,7 +365,7 @@ PL_MUST_CHECK pl_status pl_store_mirror(pl_store *from, const char *folder, bool
 PL_MUST_CHECK pl_status pl_store_mirror_parts(pl_store *from, const char *folder,
                                               bool force, pl_mirror_report *out);
 /* Finishes a copy into this folder if the copy was decided before its process was
- * killed. Does nothing if there is none. */
+ * killed. Does nothing without such a copy. */
 PL_MUST_CHECK pl_status pl_store_end_copy(const char *folder);
 /* Removes parts that a killed copy made beside the existing ones before it was decided.
  * Does nothing if another process has the folder open, or if a part is missing. Files
@@ -401,15 +400,14 @@ typedef void (*pl_problem_fn)(void *context, const char *sentence);
  * have no gap and each names its parent, counts of references, and that names can be
  * found. With `bytes` also checks every chunk against its hash. `fn` gets one sentence
  * per damaged thing. A failure means that the check could not be made. While a writer
- * runs, call it again after a refresh before you believe it: a follower may see parts
- * of a commit early. */
+ * runs, a follower may see parts of a commit early: repeat the check after a refresh
+ * before you believe a finding. */
 PL_MUST_CHECK pl_status pl_store_audit(pl_store *store, bool bytes, pl_problem_fn fn,
                                        void *context, pl_audit_report *out);
-/* As pl_store_audit, repeated with new readers while a process writes to the store;
- * *out has the problems that several audits agree on. `*store` is replaced then, and
- * NULL if it could not be opened again. Call pl_findings_clear afterwards, also after a
- * failure.
- */
+/* Calls pl_store_audit, while a process writes to the store several times with new
+ * readers; *out has the problems that the audits agree on. In that case `*store` is
+ * replaced, and NULL if it could not be opened again. Call pl_findings_clear
+ * afterwards, also after a failure. */
 PL_MUST_CHECK pl_status pl_store_audit_firmly(const char *folder, pl_store **store,
                                               bool bytes, pl_findings *out,
                                               pl_audit_report *report);
@@ -433,13 +431,13 @@ PL_MUST_CHECK pl_status pl_txn_commit(pl_txn **txn);
  * transaction would grow beyond 3 GiB. */
 PL_MUST_CHECK pl_status pl_txn_put_blob(pl_txn *txn, const void *data, uint64_t bytes,
                                         pl_hash *out);
-/* Appends a version. Its number must be head + 1 (0 for a new module), else ERR_STALE.
- * `parent` must be the parameters of the head, else ERR_ARG. Blobs that it names must
- * be in the store or in the transaction, else ERR_NOT_FOUND (here and below). Pending
- * contributions of phase number-1 are removed, with their update blobs unless
- * keep.updates. Momentum and change of version number-2 and older are dropped unless
- * keep.momentum. Both happen keep.late versions later; keep.late is the same for all
- * versions of a module. */
+/* Appends a version. The version's number must be head + 1 (0 for a new module), else
+ * ERR_STALE. `parent` must be the parameters of the head, else ERR_ARG. Blobs that a
+ * record names must be in the store or in the transaction, else ERR_NOT_FOUND (here and
+ * below). Pending contributions of phase number-1 are removed, with their update blobs
+ * unless keep.updates. Momentum and change of version number-2 and older are dropped
+ * unless keep.momentum. Updates, momentum and change are dropped keep.late versions
+ * later; keep.late is the same for all versions of a module. */
 typedef struct pl_keep {
     bool updates, momentum;
     int late;
@@ -537,7 +535,7 @@ bool pl_store_has_name(pl_store *store, const char *name);
  * blob is missing. ERR_DAMAGED: the row is damaged. */
 PL_MUST_CHECK pl_status pl_txn_put_row(pl_txn *txn, const char *name, const char *refs,
                                        const pl_row *row);
-/* Drops any row except a version; only its key is used. */
+/* Drops any row except a version; only the key of the row is used. */
 PL_MUST_CHECK pl_status pl_txn_drop_row(pl_txn *txn, const char *name, const char *refs,
                                         const pl_row *row);
 /* Drops all rows of a name, also its versions, because another store has them. */

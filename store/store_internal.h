@@ -48,7 +48,7 @@ struct pl_txn {
     pl_store *store;
     kv_batch *batch;
     uint64_t sequence; /* number of the coming commit, and of its pack */
-    uint32_t n_chunks; /* number of chunks in that pack */
+    uint32_t n_chunks; /* number of chunks in the pack of the coming commit */
     remote_work work;  /* objects for the engine, if there is one */
     uint64_t staged_bytes;
     bulk_file *files; /* table files, the newest first (bulk.h) */
@@ -63,8 +63,8 @@ struct pl_txn {
     pl_status spoiled; /* a step failed half-way, so the commit will be refused */
 };
 
-/* A key in the meta family. It exists while a copy is being made, when some pack rows
- * may have no record that names them. */
+/* A key in the meta family. The key exists while a copy is being made, when some pack
+ * rows may have no record that names them. */
 #define STORE_MIRROR_ROW "mirror"
 
 row_source store_source(const pl_store *store);
@@ -105,8 +105,8 @@ PL_MUST_CHECK pl_status txn_old_blob(const pl_txn *txn, kv_family family,
 /* Called before the epoch is raised: checks that the engine holds this store and
  * nothing newer. ERR_STALE if the store was opened elsewhere since. */
 PL_MUST_CHECK pl_status remote_check(pl_store *store);
-/* Called after the epoch was raised: writes the epoch into the head. Then no other
- * process may move the head. */
+/* Called after the epoch was raised: writes the epoch into the head. From then on no
+ * other process may move the head. */
 PL_MUST_CHECK pl_status remote_claim(pl_store *store);
 /* Called before the local commit: writes the chunks and the commit's rows. After a
  * failure nothing of the commit has happened. */
@@ -115,9 +115,9 @@ PL_MUST_CHECK pl_status remote_bring(pl_txn *txn, const pl_hash *log);
  * needed. A failure to move the head is permanent. */
 PL_MUST_CHECK pl_status remote_advance(pl_txn *txn);
 
-/* Counts objects of the engine that nothing names. A home leaves them if it is killed
- * between writing them and its commit, or between moving the head and dropping objects.
- * With `run` (WRITE) they are dropped. */
+/* Counts objects of the engine that nothing names. A home leaves such objects if it is
+ * killed between writing them and its commit, or between moving the head and dropping
+ * objects. With `run` (WRITE) these objects are dropped. */
 PL_MUST_CHECK pl_status remote_sweep(pl_store *store, bool run, pl_gc_report *out);
 
 /* ---- dropping data (retire.c) ---- */

@@ -241,9 +241,10 @@ static pl_status prove_nothing_lost(pl_store *store, const char *database,
 }
 
 /* A power cut may leave a log of full length in which bytes of the last records are
- * missing. RocksDB cannot tell this from damage to synced commits. The mark can,
- * because it is flushed after every commit and before the acknowledgement. So damage
- * that lies wholly after the mark is cut off, and any other damage is refused. */
+ * missing. RocksDB cannot tell this from damage to synced commits. The mark shows the
+ * difference, because it is flushed after every commit and before the acknowledgement.
+ * So damage that lies wholly after the mark is cut off, and any other damage is
+ * refused. */
 static pl_status mend_log(pl_store *store, const char *database, const watermark *mark)
 {
     char damage[sizeof store->mended];
@@ -258,8 +259,8 @@ static pl_status mend_log(pl_store *store, const char *database, const watermark
     return PL_OK;
 }
 
-/* A store with a mark has had commits. So if its database is missing, that is damage,
- * and no new database is made. */
+/* A store with a mark has had commits. So a missing database is damage, and no new
+ * database is made. */
 static pl_status open_writer(pl_store *store)
 {
     char path[PL_PATH_MAX], database[PL_PATH_MAX];
@@ -319,9 +320,9 @@ static pl_status brought_files(const pl_store *store, uint64_t known, bool *out)
 /* While the writer changes files, a follower may see the families of a commit at
  * different times. So the follower waits for every commit that it has seen before or
  * knows from the mark. It reads files first and the log afterwards, so a commit that it
- * sees for the first time may name files that it has not seen. Therefore it reads again
- * until no new commit has added files. (If it read until there is no new commit at all,
- * it would have to wait until the writer pauses.) */
+ * sees for the first time may name files that it has not seen. Therefore the follower
+ * reads again until no new commit has added files. (If it read until there is no new
+ * commit at all, it would have to wait until the writer pauses.) */
 static pl_status follow(pl_store *store, uint64_t sequence, uint64_t epoch)
 {
     uint64_t known = sequence;
@@ -371,10 +372,10 @@ static bool is_replaced(const pl_store *store, int database)
 }
 
 /* If the follower cannot open, a power cut may have damaged the end of the log, and no
- * writer has opened the store since. Then the reader shows what lies before the damage.
- * show_newest checks that this reaches the mark, so no acknowledged commit is missing.
- * This view of the database gets no further commits (frozen): a refresh opens it
- * anew. */
+ * writer has opened the store since. In this case the reader shows what lies before the
+ * damage. show_newest checks that this reaches the mark, so no acknowledged commit is
+ * missing. This view of the database gets no further commits (frozen): a refresh opens
+ * it anew. */
 static pl_status open_follower(pl_store *store, const char *database)
 {
     kv *fresh = NULL;
@@ -421,9 +422,9 @@ static pl_status show_newest(pl_store *store)
 }
 
 /* Every reader sees either the store before a copy replaces it or the copy, and never
- * the mark of one with the database of the other. This holds because a copy is decided
- * before its first rename, renames the database as a whole, and counts as decided until
- * it is complete. */
+ * the mark of one with the database of the other. The reason: a copy is decided before
+ * its first rename, renames the database as a whole, and counts as decided until it is
+ * complete. */
 static pl_status look_whole(pl_store *store, pl_status (*look)(pl_store *))
 {
     pl_status status = PL_OK;

@@ -1,7 +1,7 @@
 /* Tags. A tag is a record in an object.
  *
- * Any client may have written the object, so its bytes are not trusted. Whether the
- * versions that a tag names exist is checked by fsck. */
+ * Any client may have written the object, so its bytes are not trusted. `store fsck`
+ * checks whether the versions that a tag names exist. */
 #include "store/store_internal.h"
 #include <stdio.h>
 #include <string.h>
@@ -45,7 +45,7 @@ static pl_status read_tag(pl_store *store, const pl_object *object, pl_snapshot 
     PL_TRY(
         pl_store_read_blob(store, &object->blob, 0, (size_t)object->bytes, bytes.data));
     bytes.len = (size_t)object->bytes;
-    /* The caller has filled in the tag's name. */
+    /* Reads the record of a tag, whose name the caller has filled in. */
     pl_reader r;
     pl_reader_open(&r, "a tag", bytes.data, bytes.len);
     pl_get_fields(&r, tag_fields, out);

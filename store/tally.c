@@ -1,5 +1,6 @@
 /* A growing array of hashes, sorted once and then searched by binary search (tally.h).
- * Garbage collection, audits and copies of a store count references with it. */
+ * Garbage collection, audits and copies of a store count references with such an array.
+ */
 #include "store/tally.h"
 #include <stdlib.h>
 #include <string.h>

@@ -85,9 +85,9 @@ static pl_status note_refusal(pl_store *store, pl_status status)
     return status;
 }
 
-/* The order matters: the batch is durable before the mark names it, and the mark is
- * durable before the caller is told. The mark may be behind the batch, but never ahead
- * of it. */
+/* The order of these writes matters: the batch is durable before the mark names it, and
+ * the mark is durable before the function returns. The mark may be behind the batch,
+ * but never ahead of it. */
 pl_status store_write(pl_store *store, kv_batch *batch, const watermark *after)
 {
     pl_status status = kv_commit(store->db, batch);
@@ -151,8 +151,8 @@ done:
 }
 
 /* ---- versions ---- */
-/* A version must continue exactly the state that is in the store. If the caller merged
- * into an older state, it is refused here, whatever number the version has. */
+/* A version must continue exactly the state that is in the store. A version that was
+ * merged into an older state is refused here, whatever its number is. */
 static pl_status check_parent(const pl_txn *txn, const pl_version *v, bool exists)
 {
     pl_version parent;

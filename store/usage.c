@@ -1,5 +1,5 @@
-/* Finds out for which uses a store needs its bytes (pl_store_use). It lists the blobs
- * of each use; each chunk counts for the first use that names it. Only records are
+/* Finds out for which uses a store needs its bytes (pl_store_use). The blobs of each
+ * use are listed; each chunk counts for the first use that names it. Only records are
  * read. */
 #include "store/store_internal.h"
 #include "store/tally.h"

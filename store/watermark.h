@@ -25,7 +25,8 @@ PL_MUST_CHECK pl_status watermark_load(const char *path, watermark *out, bool *f
 /* Makes the file with only this mark, or replaces an existing file, even if its mark is
  * higher. */
 PL_MUST_CHECK pl_status watermark_make(const char *path, const watermark *mark);
-/* Opens the file for writing. Makes it with the mark `first` if it does not exist. */
+/* Opens the file for writing. A file that does not exist is made with the mark `first`.
+ */
 PL_MUST_CHECK pl_status watermark_open(const char *path, const watermark *first,
                                        watermark_file *out);
 PL_MUST_CHECK pl_status watermark_set(watermark_file *file, const watermark *mark);

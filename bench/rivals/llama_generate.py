@@ -36,7 +36,7 @@ SIZES = {
     "124m": (50304, 768, 12, 2048, 12),
 }
 CONTEXT, PROMPT, CHOSEN = 256, 128, 48
-# our precision, their type
+# pathloom's precision, llama.cpp's type
 PAIRS = (("f32", "f32"), ("bf16", "bf16"), ("bf16", "f16"), ("int8", "q8_0"))
 TYPES = {
     "f32": gguf.GGMLQuantizationType.F32,

@@ -274,7 +274,7 @@ static void forward_task(const forward *f, int b, int g)
     }
 }
 
-/* Allots scratch memory to the job and runs all its tasks. */
+/* Allots scratch memory to the attention and runs all its tasks. */
 static void forward_all(pl_backend *be, const forward *job)
 {
     const int n_threads = be->n_threads, G = job->s.G, n_tasks = job->s.B * G;

@@ -12,10 +12,10 @@ typedef struct cpu_isa {
     const char *name;
     const pl_ops *ops;
     bool usable;    /* this machine has the instruction set */
-    bool bf16;      /* ... and the set multiplies bf16 */
-    bool fast_bf16; /* ... and multiplies bf16 faster than f32 */
-    bool f16;       /* ... and the set has fp16 arithmetic */
-    bool tiles;     /* ... and our own tiles compute dw faster than a library */
+    bool bf16;      /* the instruction set multiplies bf16 */
+    bool fast_bf16; /* this machine multiplies bf16 faster than f32 */
+    bool f16;       /* the instruction set has fp16 arithmetic */
+    bool tiles;     /* our own tiles compute dw faster than a library */
 } cpu_isa;
 
 enum { N_ISA = 5 };
@@ -246,8 +246,8 @@ pl_status cpu_sync(pl_backend *be)
     return status == PL_OK ? PL_OK : pl_fail(status, "%s", self->failure_text);
 }
 
-/* The block holds the cosines, then the sines. It grows by doubling, because a decoder
- * asks for one position more at every token. */
+/* The block holds the cosines, then the sines. The table grows by doubling, because a
+ * decoder asks for one position more at every token. */
 bool cpu_rope_table(cpu_state *self, int D, double theta, int n_positions)
 {
     const bool same = self->rope_size == D && self->rope_theta == theta;

@@ -1,6 +1,6 @@
 /* Functions that both passes of attention share: blocks of a head and their layout.
  *
- * Scores are computed transposed, S^T = K Q^T, so that each lane is a query. Then the
+ * Scores are computed transposed, S^T = K Q^T, so that each lane is a query. So the
  * maximum, sum and mask of a softmax stay within a lane, keys are read as they lie in
  * memory, and only queries need a transposed copy. In the products that follow, P and
  * dS are the operands that are read word by word, so they need no layout of their own:

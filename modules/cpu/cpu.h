@@ -21,14 +21,15 @@ extern "C" {
  *
  * OpenBLAS obeys OPENBLAS_CORETYPE when it is loaded, so a process that inherits the
  * variable may run kernels of an older machine. If OpenBLAS does not know the
- * processor, the first backend chooses the kernels. The device text names them. */
+ * processor, the first backend chooses the kernels. The device text names the kernels.
+ */
 PL_MUST_CHECK pl_status cpu_backend_create(const pl_backend_options *options,
                                            pl_backend **out);
 void cpu_backend_destroy(pl_backend **backend);
 
 /* Creates the same backend with the kernels of a given instruction set: "auto" (the
  * best), "portable", "avx2", "avx512", "avx512_vnni" (int8 products), "avx512_bf16".
- * For tests and measurements. */
+ * Tests and measurements use this function. */
 PL_MUST_CHECK pl_status cpu_backend_create_isa(const pl_backend_options *options,
                                                const char *isa, pl_backend **out);
 

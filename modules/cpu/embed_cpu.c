@@ -1,5 +1,5 @@
-/* Converts activations to and from fp32. The embedding is such a conversion too, row by
- * row. */
+/* Converts activations to and from fp32. The embedding is also such a conversion, row
+ * by row. */
 #include "modules/cpu/ops_cpu.h"
 #include "modules/cpu/simd.h"
 

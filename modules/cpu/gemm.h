@@ -5,8 +5,8 @@
  *   TN: c[m,n] = sum_k a[k,m] b[k,n]     dw = dout^T x
  *
  * All matrices are dense and row-major. `a` and `b` have the type given at open, `c`
- * has that type or fp32. Products are accumulated in fp32. With `add` they are added to
- * c. */
+ * has that type or fp32. Products are accumulated in fp32. With `add` the products are
+ * added to c. */
 #ifndef PL_MODULES_CPU_GEMM_H
 #define PL_MODULES_CPU_GEMM_H
 #include "modules/backend.h"

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Only an OpenBLAS with kernels for several kinds of processors has these functions;
- * else they are NULL. */
+/* Functions by which OpenBLAS chooses its kernels; NULL in a library that has kernels
+ * for one kind of processor only. */
 extern void gotoblas_dynamic_quit(void) __attribute__((weak));
 extern void gotoblas_dynamic_init(void) __attribute__((weak));
 
@@ -71,9 +71,9 @@ static const char *better_core(void)
 }
 
 /* OpenBLAS treats a processor that is newer than the library as the oldest one that it
- * knows: 0.3.21 runs SSE3 kernels on Emerald Rapids, at a quarter of the speed. It
- * chooses when it is loaded. Before the first product it can be made to choose again,
- * by the name of a core. */
+ * knows: 0.3.21 runs SSE3 kernels on Emerald Rapids, at a quarter of the speed.
+ * OpenBLAS chooses its kernels when it is loaded. Before the first product OpenBLAS can
+ * be made to choose again, by the name of a core. */
 static void choose_core(void)
 {
     static const char key[] = "OPENBLAS_CORETYPE";

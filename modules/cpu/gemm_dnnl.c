@@ -1,10 +1,9 @@
 /* Products by oneDNN's matmul primitive.
  *
  * A primitive is compiled for one shape, so primitives are kept in a table keyed by the
- * call; after the first step every call finds its primitive there. All use plain
- * row-major matrices: blocked weights measured 2% faster on Zen 4, but the reordering
- * in each step costs as much.
- */
+ * call; after the first step every call finds its primitive there. All products use
+ * plain row-major matrices: blocked weights measured 2% faster on Zen 4, but the
+ * reordering in each step costs as much. */
 #include "modules/cpu/gemm.h"
 #include <dnnl.h>
 #include <stdio.h>

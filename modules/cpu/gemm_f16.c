@@ -161,9 +161,9 @@ static void round_columns(char *words, int depth, const float *scale)
         }
 }
 
-/* Packs GROUP_ROWS rows of the product, which are columns of a. They are first copied,
- * in one pass through far memory, then rounded in place. A vector stored for one k may
- * reach into the place of the next k, which is written later. */
+/* Packs GROUP_ROWS rows of the product, which are columns of a. The columns are first
+ * copied, in one pass through far memory, then rounded in place. A vector stored for
+ * one k may reach into the place of the next k, which is written later. */
 static void pack_columns(const part *p, rows_of_a *to)
 {
     const size_t M = (size_t)p->call->M;
@@ -177,7 +177,7 @@ static void pack_columns(const part *p, rows_of_a *to)
                    sizeof columns);
         }
     for (int i = 0; i < GROUP; i++) {
-        float scale[MR + 4]; /* 4 more, so that a whole vector can be loaded */
+        float scale[MR + 4]; /* 4 elements more, so that a whole vector can be loaded */
         v_store(scale, most[i]);
         for (int r = 0; r < MR; r++)
             choose_scale(scale[r], &scale[r], &to->unscale[i * MR + r]);

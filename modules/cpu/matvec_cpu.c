@@ -16,7 +16,7 @@
 enum { FEW = 64, ROWS = 4, TILE = LANES == 16 ? 4 : 2 };
 
 typedef struct matvec {
-    const char *x, *w; /* rows of K words */
+    const char *x, *w; /* [rows, K] words */
     int N, O, K;
     pl_type type, out_type;
     pl_act *out;

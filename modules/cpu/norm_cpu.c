@@ -153,7 +153,7 @@ void OP(head_norm_forward)(pl_backend *be, pl_act *qkv, pl_act *before, float *r
         }
 }
 
-/* As backward_row, but the gradient is replaced. */
+/* Computes the gradient of a row, which replaces the gradient that came in. */
 ALWAYS_INLINE void backward_head(pl_act *dx, float *dw, const pl_act *x, const float *w,
                                  float rstd, int D, const pl_type type)
 {

@@ -5,7 +5,7 @@
 #include "modules/cpu/state.h"
 
 /* Operations from backend_cpu.c and matmul_cpu.c, which are compiled once for all
- * instruction sets. The last three choose an instruction set themselves. */
+ * instruction sets. The last three functions choose an instruction set themselves. */
 #define CPU_DECLARE(op) pl_op_##op cpu_##op;
 PL_OPS_OF_MEMORY(CPU_DECLARE)
 PL_OPS_OF_WEIGHTS(CPU_DECLARE)

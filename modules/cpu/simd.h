@@ -246,8 +246,8 @@ ALWAYS_INLINE void put_some_halves(char *p, vhalf x, int n)
 }
 #endif
 
-/* Loads or stores the first n lanes. Lanes beyond n are loaded as zero and not
- * stored. */
+/* Loads or stores the first n lanes of floats. Lanes beyond n are loaded as zero and
+ * not stored. */
 ALWAYS_INLINE vfloat v_load_n(const float *p, int n)
 {
     return n == LANES ? v_load(p) : some_words((const char *)p, n);
@@ -387,8 +387,8 @@ ALWAYS_INLINE vfloat v_exp(vfloat x)
 #define LN_2   0.693147180559945309f
 
 /* 2^x with a relative error below 3e-7 for -126 <= x <= 127, and the value at the limit
- * beyond, like v_exp. It omits v_exp's split of ln2, so it is cheaper; use it for
- * arguments with larger errors than that.
+ * beyond, like v_exp. The function omits v_exp's split of ln2, so it is cheaper; use it
+ * for arguments that have larger errors.
  *
  *   x = n + f;  2^x = 2^n q(f),  q of degree 5, q(0) = 1, with the least relative error
  *

@@ -29,8 +29,8 @@ enum { CPU_BYTE_GROUP = 64 }; /* number of elements of x that share a step */
 typedef struct cpu_state {
     pl_backend backend;
     gemm *gemm;
-    /* Memory that an operation may use until it returns; operations do not nest. It
-     * grows when a larger shape comes and never shrinks. */
+    /* Memory that an operation may use until it returns; operations do not nest. The
+     * memory grows when a larger shape comes and never shrinks. */
     cpu_block scratch;
     /* a second such block, for the packed operands of an operation's own products */
     cpu_block packed;
@@ -44,8 +44,8 @@ typedef struct cpu_state {
     char failure_text[256];
 } cpu_state;
 
-/* weight_bytes.c: the first returns the number of bytes between rows, the second
- * converts the master to bytes and scales. */
+/* weight_bytes.c: cpu_weight_stride returns the number of bytes between rows,
+ * cpu_weight_encode converts the master to bytes and scales. */
 size_t cpu_weight_stride(const pl_weight *w);
 void cpu_weight_encode(const pl_weight *w);
 

@@ -6,9 +6,8 @@
  * with delta[t] = dout[t].out[t]. Two kernels, so that every sum has one owner and one
  * order: a block of the first owns 64 keys of one kv head and goes through all queries
  * that see them, of all query heads that read it; a block of the second owns 64 queries
- * and goes through their keys. Both compute the scores. That makes seven products where
- * atomics would need five, but the bytes are the same every time.
- */
+ * and goes through their keys. Both kernels compute the scores. So there are seven
+ * products where atomics would need five, but the bytes are the same every time. */
 #include "modules/cuda/attention.cuh"
 #include "modules/cuda/warp.cuh"
 
@@ -33,7 +32,7 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS)
     const int lane = (int)threadIdx.x % WARP_SIZE;
     const size_t i = (size_t)blockIdx.x * ATTENTION_WARPS + threadIdx.x / WARP_SIZE;
     if (i >= n_rows * (size_t)s.H)
-        return; /* the whole warp */
+        return; /* all lanes of the warp return */
     const size_t n = i / (size_t)s.H, h = i % (size_t)s.H, T = (size_t)s.T;
     float sum = 0.0f;
     for (int d = lane; d < s.D; d += WARP_SIZE) {

@@ -1,11 +1,11 @@
 /* Causal attention, forward, as in FlashAttention-2 (arXiv:2307.08691).
  *
- * A block owns 64 queries of one head, and each of its warps 16 of them. It goes
+ * A block owns 64 queries of one head, and each of its warps 16 of them. The block goes
  * through the keys 64 at a time, from the begin of its first text up to its own
- * positions. For each row it keeps the largest score m, the sum l of exp(score - m) and
- * the weighted sum of values o; when m grows, l and o shrink by exp(m_old - m_new). At
- * the end out = o / l and lse = m + log l. The next keys and values are copied while
- * the current ones are used. */
+ * positions. For each row the kernel keeps the largest score m, the sum l of exp(score
+ * - m) and the weighted sum of values o; when m grows, l and o shrink by exp(m_old -
+ * m_new). At the end out = o / l and lse = m + log l. The next keys and values are
+ * copied while the current ones are used. */
 #include "modules/cuda/attention.cuh"
 #include <math.h>
 

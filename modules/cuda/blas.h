@@ -1,5 +1,5 @@
-/* cuBLASLt. It is loaded when a cuda backend is opened and is not linked: the library
- * has half a gigabyte, and a program that links it starts 0.2 s later on every
+/* cuBLASLt. cuBLASLt is loaded when a cuda backend is opened and is not linked: the
+ * library has half a gigabyte, and a program that links it starts 0.2 s later on every
  * machine. */
 #ifndef PL_MODULES_CUDA_BLAS_H
 #define PL_MODULES_CUDA_BLAS_H

@@ -20,7 +20,7 @@ static __global__ void __launch_bounds__(THREADS)
     const int o = (int)blockIdx.x * WARPS + (int)threadIdx.x / WARP_SIZE;
     float most = 0.0f;
     if (o >= O)
-        return; /* the whole warp */
+        return; /* all lanes of the warp return */
     const float *row = master + (size_t)o * (size_t)I;
     int8_t *to = bytes + (size_t)o * stride;
     for (int i = lane; i < I; i += WARP_SIZE)

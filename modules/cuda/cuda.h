@@ -20,7 +20,8 @@ extern "C" {
 PL_MUST_CHECK pl_status cuda_backend_create(const pl_backend_options *options,
                                             pl_backend **out);
 void cuda_backend_destroy(pl_backend **backend);
-/* Whether the driver lists a device. The backend may still be unable to use it. */
+/* Whether the driver lists a device. The backend may still be unable to use the device.
+ */
 bool cuda_has_device(void);
 
 #ifdef __cplusplus

@@ -81,7 +81,7 @@ void cuda_decode_append(pl_backend *be, pl_act *qkv, pl_act *keys, pl_act *value
 /* ---- attention ---- */
 
 /* The results of stretches: the largest score, the sum of exp(score - largest), and the
- * weighted values. Those of stretch i of row n and head h are at index (n H + h)
+ * weighted values. The results of stretch i of row n and head h are at index (n H + h)
  * n_stretches + i. */
 struct decode_parts {
     float *largest, *sum, *values; /* `values` has D floats per stretch */
@@ -166,7 +166,7 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS)
     const size_t n = blockIdx.z, D = (size_t)s.D, width = (size_t)s.G * D;
     const int end = rows.pos[n] + 1, warp = (int)threadIdx.x / WARP_SIZE;
     if (first >= end)
-        return; /* the whole block */
+        return; /* all threads of the block return */
     act *queries = static_cast<act *>(dynamic_shared());
     act *keys = queries + HEADS * tile_of<HD>::STRIDE;
     act *values = keys + KEYS * tile_of<HD>::STRIDE;

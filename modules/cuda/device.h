@@ -2,10 +2,10 @@
  *
  * Every CUDA source includes this header and none of NVIDIA's. nvcc finds NVIDIA's own
  * headers; without it a host compiler finds those of tests/gpu/emulation/toolkit, and
- * the kernels run on the CPU with checks (docs/CUDA.md). The two differ in four points,
- * which are hidden here: how a kernel is launched, where dynamic shared memory lies,
- * which memory is cleared for initcheck, and (mma.cuh) how a tensor-core instruction is
- * executed. */
+ * the kernels run on the CPU with checks (docs/CUDA.md). GPU and emulation differ in
+ * four points, which are hidden here: how a kernel is launched, where dynamic shared
+ * memory lies, which memory is cleared for initcheck, and (mma.cuh) how a tensor-core
+ * instruction is executed. */
 #ifndef PL_MODULES_CUDA_DEVICE_H
 #define PL_MODULES_CUDA_DEVICE_H
 #include "base/base.h"

@@ -1,11 +1,11 @@
 /* Rows of the embedding matrix, and their gradient. The backward pass has one block per
  * position. The block of a token's first position adds up all positions of that token,
- * and no other block writes to that row; the other blocks end at once. It searches TILE
- * tokens at a time and lists the hits in shared memory, in order. Few hits are added
- * one after another, each thread to its columns, as the reference does. If there are
- * many (some tokens of natural text fill a tenth of a batch), warp w adds up every
- * WARPS-th hit, from the w-th on, and the warps' sums are added in order. So the order
- * of additions depends on the tokens alone. */
+ * and no other block writes to that row; the other blocks end at once. That block
+ * searches TILE tokens at a time and lists the hits in shared memory, in order. Few
+ * hits are added one after another, each thread to its columns, as the reference does.
+ * If there are many (some tokens of natural text fill a tenth of a batch), warp w adds
+ * up every WARPS-th hit, from the w-th on, and the warps' sums are added in order. So
+ * the order of additions depends on the tokens alone. */
 #include "modules/cuda/ops_cuda.cuh"
 
 enum { THREADS = 512, WARPS = THREADS / WARP_SIZE, BALLOTS = 4 };
@@ -34,7 +34,7 @@ struct hit_list {
     int position[TILE];
 };
 
-/* Returns the number of hits in the tile. Their list is complete after the next
+/* Returns the number of hits in the tile. The list of hits is complete after the next
  * barrier. */
 static __device__ int list_hits(hit_list *hits, const int32_t *tokens, int32_t token,
                                 int start, int N, int turn)
@@ -124,7 +124,7 @@ static __global__ void __launch_bounds__(THREADS)
     for (int start = 0; start < first; start += THREADS) {
         const int n = start + (int)threadIdx.x;
         if (__syncthreads_or(n < first && tokens[n] == token))
-            return; /* the whole block */
+            return; /* all threads return */
     }
     float *row = dw + (size_t)token * (size_t)C;
     for (int start = first, turn = 0; start < N; start += TILE, turn ^= 1) {

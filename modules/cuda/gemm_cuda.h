@@ -34,7 +34,7 @@ typedef struct gemm_call {
 /* Opens cuBLASLt, and clears its workspace on the stream. */
 PL_MUST_CHECK pl_status gemm_cuda_open(cudaStream_t stream, cuda_gemm **out);
 void gemm_cuda_close(cuda_gemm **gemm);
-/* Runs a product asynchronously. It allocates at the first call with a shape.
+/* Runs a product asynchronously. The first call with a shape allocates memory.
  * ERR_DEVICE if cuBLAS refuses.
  */
 PL_MUST_CHECK pl_status gemm_cuda_run(cuda_gemm *gemm, const gemm_call *call,

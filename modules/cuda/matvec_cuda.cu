@@ -11,7 +11,7 @@ enum { WARPS = 4, THREADS = WARPS * WARP_SIZE };
 struct matvec_call {
     const act *x; /* [N,I] */
     const act *copy;
-    const int8_t *bytes; /* rows of `stride` */
+    const int8_t *bytes; /* rows, `stride` bytes apart */
     const float *scales; /* a scale per row of bytes; NULL if weights are bf16 */
     size_t stride;
     int O, I;
@@ -61,7 +61,7 @@ static __global__ void __launch_bounds__(THREADS) matvec_kernel(matvec_call c)
     const int o = (int)blockIdx.x * WARPS + (int)threadIdx.x / WARP_SIZE;
     float sum[N] = {0.0f};
     if (o >= c.O)
-        return; /* the whole warp */
+        return; /* all lanes of the warp return */
     if (c.bytes)
         dot_row<N, V>(sum, c.x, c.bytes + (size_t)o * c.stride, c.I);
     else

@@ -85,7 +85,7 @@ __device__ inline void pack_a(unsigned a[4], const float left[4], const float ri
 }
 
 /* Returns 2^x, computed only by the special function unit, with an error of 2 ulp.
- * Below 2^-126, where softmax weights do not matter, it returns 0; exp2f needs three
+ * Below 2^-126, where softmax weights do not matter, the result is 0; exp2f needs three
  * more instructions to be exact there. */
 __device__ inline float exp2_fast(float x)
 {

@@ -12,7 +12,7 @@ static __device__ __forceinline__ void muon_momentum(float *m, float *u, float g
     *u = mu * mean + (1.0f - mu) * gradient;
 }
 
-/* Learning rate and weight decay. They come from `numbers` on the device, or from the
+/* Learning rate and weight decay. Both come from `numbers` on the device, or from the
  * fields here if `numbers` is NULL. If `squares` is given and not finite, parameters
  * stay as they are. */
 struct muon_rates {

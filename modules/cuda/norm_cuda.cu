@@ -44,7 +44,7 @@ static __global__ void __launch_bounds__(ROWS *WARP_SIZE)
     const int lane = (int)threadIdx.x % WARP_SIZE;
     const int n = (int)blockIdx.x * ROWS + (int)threadIdx.x / WARP_SIZE;
     if (n >= N)
-        return; /* the whole warp: rows belong to warps */
+        return; /* all lanes return: rows belong to warps */
     const size_t row = (size_t)n * (size_t)C;
     const act *add = residual ? residual + row : NULL;
     const float mean = warp_sum(add_residual<V>(x + row, add, lane, C)) / (float)C;
@@ -208,7 +208,7 @@ static __global__ void __launch_bounds__(ROWS *WARP_SIZE)
     const int lane = (int)threadIdx.x % WARP_SIZE, D = plan.D;
     const size_t i = (size_t)blockIdx.x * ROWS + threadIdx.x / WARP_SIZE;
     if (i >= (size_t)plan.N * (size_t)plan.heads)
-        return; /* the whole warp: heads belong to warps */
+        return; /* all lanes return: heads belong to warps */
     const size_t n = i / (size_t)plan.heads, h = i % (size_t)plan.heads;
     act *x = qkv + n * plan.stride + h * (size_t)D;
     const float *gain = h < (size_t)plan.H ? w : w + D;
@@ -244,8 +244,8 @@ void cuda_head_norm_forward(pl_backend *be, pl_act *qkv, pl_act *before, float *
 }
 
 /* part[chunk, c] = sum of dqkv x rstd over the chunk's rows and over the heads of one
- * kind; c < D is a gain of queries, the others are those of keys. It reads gradients
- * that head_norm_dx_kernel replaces afterwards. */
+ * kind; c < D is a gain of queries, the others are those of keys. The kernel reads
+ * gradients that head_norm_dx_kernel replaces afterwards. */
 static __global__ void __launch_bounds__(COLUMNS)
     head_norm_dw_kernel(float *part, const act *dqkv, const act *before,
                         const float *rstd, head_plan plan)

@@ -44,8 +44,8 @@ struct cuda_state {
     cudaStream_t stream; /* the stream of all operations */
     cuda_gemm *gemm;
     bool forward_small; /* forward products in fp8 */
-    /* One block that an operation may use until the next one starts on the stream. It
-     * grows at the first call of a larger shape, then stays. */
+    /* One block that an operation may use until the next one starts on the stream. The
+     * block grows at the first call with a larger shape, and never shrinks. */
     void *scratch;
     size_t scratch_bytes;
     /* cosines, then sines, of position * frequency: [rope_positions, rope_size / 2]
@@ -108,13 +108,13 @@ void cuda_multiply(pl_backend *be, const gemm_call *call);
 /* Computes out (or wide if out is NULL) = x w^T for a few rows. */
 void cuda_matvec(pl_backend *be, pl_act *out, float *wide, const pl_act *x,
                  const pl_weight *w, int N);
-/* Computes the same with weights in bytes, for up to CUDA_ROWS_MAX rows. The width of x
- * must be a multiple of 8. */
+/* Computes out = x w^T with weights in bytes, for up to CUDA_ROWS_MAX rows. The width
+ * of x must be a multiple of 8. */
 void cuda_rows(pl_backend *be, pl_act *out, float *wide, const pl_act *x,
                const pl_weight *w, int N);
-/* Makes the bytes of a weight from its master. The second function makes bf16 from the
- * bytes, in scratch; it returns NULL, with the failure noted, if memory does not
- * suffice. */
+/* cuda_bytes_encode makes the bytes of a weight from its master. The function after it
+ * makes bf16 from the bytes, in scratch, and returns NULL, with the failure noted, if
+ * memory does not suffice. */
 void cuda_bytes_encode(pl_backend *be, const pl_weight *w);
 const act *cuda_bytes_decode(pl_backend *be, const pl_weight *w);
 /* Makes the fp8 copies from the bf16 copies, for all weights that have one. */

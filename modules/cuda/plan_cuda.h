@@ -1,6 +1,6 @@
 /* How much device memory the cuda backend takes in addition to the blocks of a model.
- * The files that allocate it use these numbers, and so does the plan
- * (modules/model_plan.c), which is also made on machines without CUDA. */
+ * The files that allocate this memory and the plan (modules/model_plan.c), which is
+ * also made on machines without CUDA, use these numbers. */
 #ifndef PL_MODULES_CUDA_PLAN_CUDA_H
 #define PL_MODULES_CUDA_PLAN_CUDA_H
 #include <stdbool.h>

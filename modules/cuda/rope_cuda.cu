@@ -10,7 +10,7 @@ enum { THREADS = 256 };
 /* The heads of a row that are rotated, and where their table starts. */
 struct rope_plan {
     int T, heads, half; /* heads: H + G; half: D/2 */
-    size_t stride;      /* of a row of qkv */
+    size_t stride;      /* elements per row of qkv */
     const float *cosines, *sines;
     float sign;
     const int32_t *texts; /* for each row, where its text begins; NULL: at 0 */

@@ -13,8 +13,8 @@
 enum { THREADS = 256, WARPS = THREADS / WARP_SIZE, PARTS = CUDA_SMALL_PARTS };
 
 static const float largest_small = 448.0f;
-/* Below this a tensor counts as zero, because the inverse of its scale would not be
- * finite. */
+/* Below this largest element a tensor counts as zero, because the inverse of its scale
+ * would not be finite. */
 static const float smallest_most = 1e-30f;
 
 static __global__ void __launch_bounds__(THREADS)

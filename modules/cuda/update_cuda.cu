@@ -9,8 +9,8 @@
  *   Muon      pieces of its matrices get their momentum in `update`; then muon_cuda.cu
  *             steps one matrix after the other
  *
- * It rounds wherever the reference rounds, so its bytes are the reference's, except
- * that the sum of squares has another order. */
+ * The kernels round wherever the reference rounds, so parameters and moments get the
+ * reference's bytes, except that the sum of squares has another order. */
 #include "modules/cuda/muon_cuda.cuh"
 #include "modules/cuda/warp.cuh"
 #include <math.h>
@@ -32,7 +32,7 @@ static_assert(sizeof(update_piece) == CUDA_PIECE_BYTES, "what the plan counts");
 struct pl_update {
     float *params, *grads, *moments;
     size_t n_params;
-    double *squares, *parts; /* parts [SUM_BLOCKS] */
+    double *squares, *parts; /* parts: [SUM_BLOCKS] sums of the blocks */
     update_piece *pieces;
     unsigned n_pieces;
     pl_weight *const *weights; /* `weights` and `runs` are lists in the host's memory */

@@ -3,7 +3,7 @@
 #define PL_MODULES_CUDA_WARP_CUH
 #include "modules/cuda/device.h"
 
-/* Returns the sum to every lane; it is added in the order of a butterfly. */
+/* Returns the warp's sum to every lane, added in the order of a butterfly. */
 template <class T> __device__ inline T warp_sum(T value)
 {
     for (int step = WARP_SIZE / 2; step > 0; step /= 2)
@@ -31,7 +31,7 @@ template <int THREADS, class T> __device__ inline T block_sum(T value, T *scratc
     return warp_sum(lane < THREADS / WARP_SIZE ? scratch[lane] : T(0));
 }
 
-/* Returns the maximum in the same way. */
+/* Returns the maximum over a block to each of its threads. */
 template <int THREADS, class T> __device__ inline T block_max(T value, T *scratch)
 {
     const int warp = (int)threadIdx.x / WARP_SIZE, lane = (int)threadIdx.x % WARP_SIZE;

@@ -28,8 +28,8 @@ static inline const float *ref_view(const pl_act *acts)
 /* Returns the master matrix of a weight. */
 const float *ref_master(const pl_weight *weight);
 
-/* Returns sum_i a[i] b[i]. It uses sixteen interleaved partial sums, so that compilers
- * may vectorise it and errors grow only with n/16. */
+/* Returns sum_i a[i] b[i]. The sum has sixteen interleaved parts, so that compilers may
+ * vectorise the loop and errors grow only with n/16. */
 float ref_dot(const float *a, const float *b, int n);
 /* y[i] += a x[i]; x and y do not overlap. */
 void ref_axpy(float *y, float a, const float *x, int n);

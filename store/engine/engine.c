@@ -181,7 +181,7 @@ bool engine_may_retry(pl_status status)
     return status == PL_ERR_NET || status == PL_ERR_TIMEOUT;
 }
 
-/* Whether to try again after `status`; if so, it waits before it returns. */
+/* Whether to try again after `status`. Waits before it returns true. */
 static bool again(patience *p, pl_status status)
 {
     int64_t now = pl_now_ms();
@@ -198,7 +198,7 @@ static bool again(patience *p, pl_status status)
     return true;
 }
 
-/* Writes the sentence of a lasting failure. Its status is that of a failed disk,
+/* Writes the sentence of a lasting failure. The status is that of a failed disk,
  * because the engine stands in for the database's own disk. */
 static pl_status fail_engine_request(const patience *p, pl_status status,
                                      const char *verb, const char *name)
@@ -342,7 +342,7 @@ pl_status engine_drop(engine *e, const char *name)
 }
 
 /* A list that is interrupted is not started again, because the caller has already seen
- * parts of it. The engines themselves retry a single page. */
+ * parts of it. The engines themselves repeat the request for a single page. */
 pl_status engine_list(engine *e, const char *prefix, engine_entry_fn fn, void *context)
 {
     patience p = {.e = e, .tries = 1};

@@ -1,14 +1,14 @@
-/* Storage engines: services that many machines reach. They hold the chunks of a store
- * as objects, in place of the store's own database. All engines are behind one small
- * interface.
+/* Storage engines: services that many machines reach. An engine holds the chunks of a
+ * store as objects, in place of the store's own database. All engines are behind one
+ * small interface.
  *
  *   rados://POOL[/NAMESPACE][?conf=PATH&id=NAME&patience=SECONDS]       engine_rados.c
  *   s3://BUCKET[/PREFIX]?endpoint=URL[&region=R&patience=SECONDS]       engine_s3.c
  *
- * There are two kinds of objects. Most are written once, under a name that is never
- * used again. One object, the head, is changed by compare-and-swap. Nothing else is
- * required of a service. Names are printable ASCII without blanks and may contain `/`.
- * remote.h says which objects there are, and in what order they are written.
+ * There are two kinds of objects. Most objects are written once, under a name that is
+ * never used again. One object, the head, is changed by compare-and-swap. A service
+ * needs no other features. Names are printable ASCII without blanks and may contain
+ * `/`. remote.h says which objects there are, and in what order they are written.
  *
  * Several threads may use an engine at once. A temporary failure (no answer, a full
  * queue, a service that restarts) is retried until `patience` has passed; the error
@@ -38,7 +38,7 @@ typedef struct engine_url {
     char region[64];        /* s3 */
     int64_t patience_ms;
 } engine_url;
-/* Parses a URL. ERR_CONFIG: the error says what is wrong with it. */
+/* Parses a URL. ERR_CONFIG: the error says what is wrong with the URL. */
 PL_MUST_CHECK pl_status engine_url_parse(const char *text, engine_url *out);
 /* Writes the URL of one part of a store: NAME is added to the namespace or prefix. */
 PL_MUST_CHECK pl_status engine_url_part(const char *text, const char *name,
@@ -86,11 +86,11 @@ PL_MUST_CHECK pl_status engine_open(const char *url, bool to_write, engine **out
 void engine_close(engine **e);             /* accepts NULL */
 const char *engine_place(const engine *e); /* "rados://pool/space", for messages */
 
-/* Writes an object. It also succeeds if the object exists with the same bytes. */
+/* Writes an object. The call also succeeds if the object exists with the same bytes. */
 PL_MUST_CHECK pl_status engine_put(engine *e, const char *name, const void *data,
                                    size_t len);
 PL_MUST_CHECK pl_status engine_get(engine *e, const char *name, pl_buf *out);
-/* Replaces the content. It also succeeds if the content is `next` already, so two
+/* Replaces the content. The call also succeeds if the content is `next` already, so two
  * writers must never write equal contents. ERR_STALE is also returned if the answer of
  * a successful swap was lost and another writer has swapped since. After ERR_STALE the
  * caller must not go on. */

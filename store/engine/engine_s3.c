@@ -2,9 +2,9 @@
  *
  * A put carries `If-None-Match: *`, a swap the ETag that the expected content was read
  * with (`If-Match`). A service that ignores these conditions would overwrite silently.
- * So a writer tests it at opening, with an object of its own, and refuses such a
- * service. The bucket is part of the path and not of the host name, which works without
- * wildcard names in DNS.
+ * So a writer tests these conditions at opening, with an object of its own, and refuses
+ * such a service. The bucket is part of the path and not of the host name, which works
+ * without wildcard names in DNS.
  *
  * Keys come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, or
  * from the file that AWS's own tools use (s3_keys.h). */
@@ -27,7 +27,7 @@ typedef struct s3_engine {
 typedef struct s3_request {
     const char *method; /* "PUT", "GET", "DELETE" */
     const char *url;
-    const char *condition; /* a header, or NULL */
+    const char *condition; /* a further header, or NULL */
     const void *data;      /* the bytes to send */
     size_t len, sent;
     pl_buf *answer;

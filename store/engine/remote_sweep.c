@@ -2,10 +2,10 @@
  *
  * Only objects that this home can judge count as garbage. Objects of a higher epoch
  * belong to a home that has taken over. Commits above the head's belong to that home,
- * or to a home that was killed. Both are kept. Objects that are dropped were written
- * under a lower epoch, and everything that was acknowledged under those epochs is in
- * this store; so no waiting time is needed. A reader counts what a writer would drop if
- * it opened now. */
+ * or to a home that was killed. Objects of both kinds are kept. Objects that are
+ * dropped were written under a lower epoch, and everything that was acknowledged under
+ * those epochs is in this store; so no waiting time is needed. A reader counts what a
+ * writer would drop if it opened now. */
 #include "store/store_internal.h"
 #include <inttypes.h>
 #include <string.h>
@@ -39,7 +39,7 @@ static bool is_named_chunk(const pl_store *store, const pl_hash *id, const char 
     return found && strcmp(own, name) == 0;
 }
 
-/* Whether objects of this epoch can be garbage. Those of the present opening cannot:
+/* Whether objects of this epoch can be garbage. Objects of the present opening cannot:
  * they are named, about to be dropped, or being written. */
 static bool is_past(const pl_store *store, uint64_t epoch)
 {
@@ -106,7 +106,7 @@ static bool is_garbage(const pl_store *store, const char *name)
     return pl_starts_with(name, "probe/");
 }
 
-/* ---- all of them ---- */
+/* ---- sweeping all objects ---- */
 static pl_status note_garbage(void *context, const engine_entry *entry)
 {
     sweep *s = context;

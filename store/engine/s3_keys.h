@@ -1,5 +1,5 @@
-/* The keys with which requests to an S3 service are signed. They are never written or
- * shown. */
+/* The keys with which requests to an S3 service are signed. The keys are never written
+ * or shown. */
 #ifndef PL_STORE_S3_KEYS_H
 #define PL_STORE_S3_KEYS_H
 #include "base/base.h"

@@ -1,5 +1,6 @@
-/* Parses S3 answers. The elements that are needed contain only plain text: names of
- * objects are made by this program, from characters that XML does not escape. */
+/* Parses S3 answers. The elements of an answer that are needed contain only plain text:
+ * names of objects are made by this program, from characters that XML does not escape.
+ */
 #include "store/engine/s3_text.h"
 #include <ctype.h>
 #include <string.h>

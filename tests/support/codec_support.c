@@ -1,5 +1,5 @@
 /* folder: codec */
-/* Defines what codec_support.h declares. */
+/* Defines the functions of codec_support.h. */
 #include "tests/support/codec_support.h"
 
 void fill_values(float *x, size_t n, uint64_t seed)

@@ -1,4 +1,4 @@
-/* Defines what corpus_support.h declares. */
+/* Defines the functions of corpus_support.h. */
 #include "tests/support/corpus_support.h"
 
 char scratch[64];

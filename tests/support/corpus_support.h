@@ -21,7 +21,7 @@ int make_scratch(void **state);
 
 int remove_scratch(void **state);
 
-/* The path of `name` in the scratch folder. It stays valid for the next few calls
+/* The path of `name` in the scratch folder. The path stays valid for the next few calls
  * only. */
 const char *in_scratch(const char *name);
 
@@ -44,8 +44,8 @@ void write_text(const char *name, const char *text);
 
 void put_le(pl_buf *buf, uint64_t value, int bytes);
 
-/* Token t of document d in the files below. Its value tells d and t, so a test sees
- * which place a window came from. */
+/* Token t of document d in the files below. The token's value tells d and t, so a test
+ * sees which place a window came from. */
 int32_t test_token(size_t d, size_t t, size_t n);
 
 /* Writes a token file of n documents with lengths `lens`; document d is of domain "one"
@@ -55,7 +55,7 @@ void build_tokens(const uint32_t *lens, size_t n, uint32_t vocab, pl_buf *out);
 /* Makes words of a small alphabet, from which a tokenizer can learn. */
 void make_words(uint64_t seed, size_t len, pl_buf *out);
 
-/* Trains a tokenizer on words of make_words. Makes the scratch folder, too. */
+/* Trains a tokenizer on words of make_words. Also makes the scratch folder. */
 pl_status make_words_tokenizer(void **state, int vocab, pl_tokenizer **out);
 
 #endif

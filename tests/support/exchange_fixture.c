@@ -1,4 +1,4 @@
-/* Defines what exchange_fixture.h declares. */
+/* Defines the functions of exchange_fixture.h. */
 #include "tests/support/exchange_fixture.h"
 
 pl_buf tokenizer_model;

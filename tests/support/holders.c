@@ -1,5 +1,5 @@
 /* folder: workers */
-/* Defines what holders.h declares. */
+/* Defines the functions of holders.h. */
 #include "tests/support/holders.h"
 
 void define_holder_arm(world *w, pl_method method, int k, const char *codec)

@@ -28,7 +28,7 @@ typedef struct holder {
     float *params, *velocity, *last, *before; /* parts of the path's state */
     float *start, *now, *update, *sent, *residual, *sent_start;
     double *x, *v, *d, *d_before,
-        *step; /* the same by the equations; d: share * update */
+        *step; /* the vectors by the equations; d: share * update */
 } holder;
 
 typedef struct world {

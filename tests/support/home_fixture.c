@@ -1,4 +1,4 @@
-/* Defines what home_fixture.h declares. */
+/* Defines the functions of home_fixture.h. */
 #include "tests/support/home_fixture.h"
 
 volatile sig_atomic_t child_stop;

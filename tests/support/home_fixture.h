@@ -22,7 +22,7 @@
 #include <cmocka.h>
 
 enum { PATHS = 4, PATIENCE_MS = 15000 };
-extern bool has_hub; /* the test's own hub, which must reach the home first */
+extern bool has_hub; /* a test's own hub, which says HELLO first */
 enum { SLOT_EMBED, SLOT_L1, SLOT_L2, SLOT_HEAD, N_SLOTS };
 
 /* ---- children: this program again, because sockets do not survive a fork ---- */

@@ -53,7 +53,7 @@ typedef struct job {
     fixture f;
     child hub;
     party holder, thief, third;
-    uint64_t token; /* of the holder's lease */
+    uint64_t token; /* token of the holder's lease */
     char task[PL_MODULE_NAME_MAX];
 } job;
 
@@ -71,7 +71,7 @@ static void allow(job *j, const party *p)
         pl_key_list_edit(beside(j->hub.ready, "keys", list), put_entry, &e), PL_OK);
 }
 
-static uint8_t last_lease[PL_LEASE_MAX]; /* of the last task that anybody got */
+static uint8_t last_lease[PL_LEASE_MAX]; /* of the last task that a party got */
 static size_t lease_bytes;
 
 /* Sends `m` and destroys it; returns the type of the answer. */
@@ -116,7 +116,7 @@ static void join_own(job *j, party *mine, const char *name)
     join(j, mine);
 }
 
-/* Asks for a task. Returns its phase, or -1 if there is none. */
+/* Asks for a task. Returns the phase of the task, or -1 without a task. */
 static int64_t try_task(const party *p, uint64_t *token, char task[PL_MODULE_NAME_MAX])
 {
     pl_message m, a;

@@ -1,4 +1,4 @@
-/* Defines what leases.h declares. */
+/* Defines the functions of leases.h. */
 #include "tests/support/leases.h"
 
 pl_lease_secret home_secret;

@@ -1,6 +1,6 @@
-/* Makes leases for tests that use a home without a hub. They are sealed with the home's
- * secret; in a job without encryption the home tells it to anyone who says to be the
- * hub. */
+/* Makes leases for tests that use a home without a hub. The leases are sealed with the
+ * home's secret, which a home without encryption tells every client that claims to be
+ * the hub. */
 #ifndef PL_TESTS_LEASES_H
 #define PL_TESTS_LEASES_H
 #include "outer/outer.h"
@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-extern pl_lease_secret home_secret; /* of the home in the last learn_secret */
+extern pl_lease_secret home_secret; /* secret of the home in the last learn_secret */
 
 void learn_secret(const char *home);
 

@@ -1,4 +1,4 @@
-/* Defines what naive.h declares. */
+/* Defines the functions of naive.h. */
 #include "tests/support/naive.h"
 
 double *naive_zeros(size_t n)

@@ -1,4 +1,4 @@
-/* Defines what pairs.h declares. */
+/* Defines the functions of pairs.h. */
 #include "tests/support/pairs.h"
 
 pl_backend *open_side(const char *name, const char *precision, int n_threads)

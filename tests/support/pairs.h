@@ -43,7 +43,8 @@ pl_model *fresh_model(const pl_topology *t, pl_backend *be,
 pl_model *fresh_reader(const pl_topology *t, pl_backend *be);
 
 /* Runs `check` for every backend, or for the one that PAIRS_OF names. A backend that
- * this machine lacks is named and left out, but ref and cpu in f32 must open. */
+ * this machine lacks is named in the output and left out, but ref and cpu in f32 must
+ * open. */
 static inline void for_each_backend(void (*check)(const pair *p))
 {
     for (int i = 0; i < N_BACKENDS; i++) {

@@ -1,10 +1,10 @@
-/* Defines what relay_fixture.h declares. */
+/* Defines the functions of relay_fixture.h. */
 #include "tests/support/relay_fixture.h"
 
 void define_arm(fixture *f, const char *codec)
 {
     define_grid(&f->arm, codec);
-    f->arm.outer.codec.small = 256; /* these tensors are no larger */
+    f->arm.outer.codec.small = 256; /* the tensors of the test are no larger */
     assert_int_equal(pl_topology_create(&f->arm.shape, &f->arm.spec, &f->topology),
                      PL_OK);
 }

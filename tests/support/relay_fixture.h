@@ -60,8 +60,8 @@ worker send_one(fixture *f, const char *address, int path);
 
 pl_hash wait_version(fixture *f, const char *module);
 
-/* The version that four updates give which are sent one by one, without a relay. It is
- * computed once per codec and kept. */
+/* The version that four updates make if they are sent one by one, without a relay. It
+ * is computed once per codec. */
 pl_hash version_without_relay(const char *codec);
 
 void assert_version(fixture *f, const char *codec);

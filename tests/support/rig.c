@@ -1,4 +1,4 @@
-/* Defines what rig.h declares. */
+/* Defines the functions of rig.h. */
 #include "tests/support/rig.h"
 
 pl_backend *be;

@@ -22,7 +22,7 @@ typedef struct rig {
     pl_topology *topology;
     pl_model *model;
     size_t n;      /* parameters */
-    float *params; /* those that the model has loaded */
+    float *params; /* the parameters that the model has loaded */
 } rig;
 
 static const pl_shape tiny = {.vocab = 13,

@@ -1,5 +1,5 @@
 /* folder: router */
-/* Defines what router_support.h declares. */
+/* Defines the functions of router_support.h. */
 #include "tests/support/router_support.h"
 
 pl_router_options plain_options(int n_paths)

@@ -1,4 +1,4 @@
-/* Defines what store_child.h declares. */
+/* Defines the functions of store_child.h. */
 #include "tests/support/store_child.h"
 
 store_child start_store_child(const char *folder)

@@ -1,4 +1,4 @@
-/* Defines what store_fixture.h declares. */
+/* Defines the functions of store_fixture.h. */
 #include "tests/support/store_fixture.h"
 
 int use_engine(const char *folder)

@@ -27,8 +27,8 @@
         assert_non_null(strstr(pl_last_error(), word));                                \
     } while (0)
 
-/* If PL_TEST_ENGINE is set, it says where chunks lie, under a name per folder; so the
- * same tests run for every engine (tests/ceph.sh). */
+/* PL_TEST_ENGINE may name an engine for the chunks, in which each folder gets a name of
+ * its own; so the same tests run for every engine (tests/ceph.sh). */
 int use_engine(const char *folder);
 
 int make_folder(void **state);

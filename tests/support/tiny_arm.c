@@ -1,4 +1,4 @@
-/* Defines what tiny_arm.h declares. */
+/* Defines the functions of tiny_arm.h. */
 #include "tests/support/tiny_arm.h"
 
 pl_shape tiny_shape(int n_blocks)
