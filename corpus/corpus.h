@@ -96,8 +96,8 @@ typedef struct pl_token_doc {
 } pl_token_doc;
 
 PL_MUST_CHECK pl_status pl_tokens_open(const char *path, bool verify, pl_tokens **out);
-/* For a file that was verified when it was opened. ERR_DAMAGED if a page changed from
- * which tokens were read since. Call this before a result is kept. */
+/* ERR_DAMAGED if a page of an opened file had changed when tokens were read from it.
+ * Call this before a result is kept. */
 PL_MUST_CHECK pl_status pl_tokens_check(const pl_tokens *tokens);
 /* Opens a token file that is in memory (a shard from the store). The bytes are borrowed
  * until close. */

@@ -61,8 +61,7 @@ static pl_status open_failed(const char *path)
     }
 }
 
-/* Reports a failed read. Unless the disk is the cause, the compressed stream is broken.
- */
+/* Reports a failed read: the disk failed (EIO), or the compressed stream is broken. */
 static pl_status stream_failed(const text_stream *stream)
 {
     const char *reason = archive_error_string(stream->archive);

@@ -1,8 +1,8 @@
 /* Uses SentencePiece, which is a C++ library; no other file includes it.
  *
- * Encoding is the library's. Decoding is our own code, with a table of bytes for each
- * piece, because the library's decoder turns every U+2581, its mark for a blank, into a
- * blank, even if the text contained U+2581. */
+ * The library encodes texts. Our own code decodes tokens, with a table of the bytes of
+ * each piece, because the library's decoder turns every U+2581, its mark for a blank,
+ * into a blank, even if the text contained U+2581. */
 #include "corpus/tokenizer.h"
 #include <memory>
 #include <cstdio>

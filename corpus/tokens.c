@@ -145,8 +145,8 @@ static pl_status check_docs(const pl_tokens *tokens)
     return PL_OK;
 }
 
-/* Checks the checksum and the range of all tokens. Both are needed: a forged file can
- * have a correct checksum, and a changed file can have all tokens in range. */
+/* Checks the checksum and the range of all tokens. A forged file can have a correct
+ * checksum, and a changed file can have all tokens in range. */
 static pl_status verify_body(const pl_tokens *tokens)
 {
     const tokens_layout *layout = &tokens->layout;

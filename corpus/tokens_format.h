@@ -14,8 +14,6 @@ enum {
 };
 #define TOKENS_COUNT_MAX ((uint64_t)1 << 48)
 
-/* The fields of the header, and the positions of blocks, which are computed from
- * them. */
 typedef struct tokens_layout {
     uint32_t token_bytes, vocab, n_docs, n_domains, names_bytes;
     uint64_t n_tokens;

@@ -6,11 +6,11 @@
 
 typedef struct token_writer token_writer;
 
-/* Writes to path.tmp. ERR_IO. */
+/* The file has the name path.tmp until token_writer_end. ERR_IO. */
 PL_MUST_CHECK pl_status token_writer_open(const char *path, uint32_t vocab,
                                           token_writer **out);
 
-/* Adds a document. `tokens` are without BOS and EOS, which are added here. */
+/* Adds a document. Also adds BOS and EOS, which `tokens` must not have. */
 PL_MUST_CHECK pl_status token_writer_add(token_writer *writer, const int32_t *tokens,
                                          size_t n, uint32_t domain, uint64_t hash);
 

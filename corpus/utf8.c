@@ -1,5 +1,6 @@
 /* Checks and repairs UTF-8. Every byte of a corpus is checked here, so plain ASCII is
- * checked eight bytes at a time. The rest follows the table of RFC 3629, section 4. */
+ * checked eight bytes at a time. Other bytes are checked by the table of RFC 3629,
+ * section 4. */
 #include "corpus/utf8.h"
 #include <string.h>
 

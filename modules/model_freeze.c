@@ -1,9 +1,10 @@
 /* Frozen slots: their parameters keep their values in a training step.
  *
  * The gradients of frozen slots are computed, because the gradients of earlier blocks
- * follow from them, and are set to zero before the optimizer's step. So they count
- * neither in the norm nor in clipping. The optimizer's runs leave them out, so their
- * moments and weights stay, weight decay included. */
+ * follow from them, and are set to zero before the optimizer's step. So frozen slots
+ * count neither in the gradient's norm nor in clipping. The optimizer's runs leave
+ * frozen slots out, so neither a step nor weight decay changes their weights and
+ * moments. */
 #include "modules/model_internal.h"
 
 /* Appends a piece of a run, or extends the last piece if both are stepped alike. */

@@ -75,7 +75,7 @@ struct pl_model {
     float *params, *grads, *moments; /* moments: m, then v (n_second floats) */
     bool lean; /* params holds only embedding and norms: see model_params.c */
     void *act_block;
-    model_acts acts; /* pointers into act_block */
+    model_acts acts; /* activations; pointers into act_block */
     /* at: offsets in `params`; whole: offsets in a path's whole block */
     param_places at, whole;
     pl_weight **weights; /* WEIGHTS_PER_BLOCK for each block, then the classifier */

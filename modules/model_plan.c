@@ -13,9 +13,8 @@
 #include "modules/model_internal.h"
 
 /* The alignment of views. cuBLASLt chooses an algorithm by the alignment of addresses.
- * With this alignment it always chooses the same one, so that recomputing gives the
- * same bytes.
- */
+ * If all views have the same alignment, cuBLASLt always chooses the same algorithm, and
+ * recomputing gives the same bytes. */
 enum { LINE = 256 };
 
 typedef struct act_arena {

@@ -126,9 +126,9 @@ typedef void pl_op_matmul_dx(pl_backend *be, pl_act *dx, const pl_act *dout,
 typedef void pl_op_matmul_dw(pl_backend *be, float *dw, const pl_act *dout,
                              const pl_act *x, int N, int O, int I);
 
-/* A row of T tokens may hold several texts, one after the other. texts[b,t] is the
- * place in row b at which the text of token t begins. So it is at most t and never
- * decreases along a row. NULL: each row is one text.
+/* A row of T tokens may hold several texts, one after the other. texts[b,t], the place
+ * in row b at which the text of token t begins, is at most t and never decreases along
+ * a row. With `texts` NULL each row is one text.
  *
  * Rotary position embedding, Llama (rotate-half) convention, in place on the q
  * and k parts of qkv [B,T,(H+2G)*D] (G = kv heads); `sign` -1 is the inverse
@@ -198,10 +198,10 @@ typedef void pl_op_adamw(pl_backend *be, float *p, float *m, float *v, float *g,
  *   X = u / (|u| + 1e-7), |u| the Frobenius norm, and PL_MUON_ITERATIONS times
  *   X = a X + X (b S + c S S), S = X^T X                         (Newton-Schulz)
  *   p -= lr * (0.2 sqrt(max(O,I)) X + wd * p)
- * then g is set to zero. The iteration brings the singular values of X near 1. For
- * O < I it works on the transpose. `work` has pl_muon_work_floats floats; its contents
- * do not matter before or after the call. The order of all sums depends on O and I
- * alone, not on the number of threads. */
+ * then g is set to zero. The iteration brings the singular values of X near 1. For O <
+ * I the iteration works on the transpose of X. `work` has pl_muon_work_floats floats;
+ * its contents do not matter before or after the call. The order of all sums depends on
+ * O and I alone, not on the number of threads. */
 typedef void pl_op_muon(pl_backend *be, float *p, float *m, float *g, float *work,
                         int O, int I, float grad_scale, const pl_adamw *adam);
 #define PL_MUON_MOMENTUM 0.95f

@@ -290,7 +290,7 @@ static pl_status make_buffers(probe_ops *x)
     float **const floats[] = {&x->w, &x->dw, &x->m, &x->v};
     for (size_t i = 0; i < 4; i++)
         PL_CHECK(device_floats(x, params, i < 2 ? 0.05f : 0.0f, 10 + i, floats[i]));
-    /* rstd is also used as a scale */
+    /* `rstd` is also the `scale` of the classifier */
     PL_CHECK(device_floats(x, N, 1.0f, 14, &x->rstd));
     PL_CHECK(device_floats(x, N, 0, 0, &x->loss));
     PL_CHECK(device_floats(x, N * (size_t)x->heads, 0, 0, &x->lse));

@@ -58,8 +58,8 @@ static void open_slot(pl_topology *t, pl_slot_kind kind, int choice, const char 
     t->n_modules += slot->n_experts;
 }
 
-/* Appends a tensor to the slot that was added last. With init_std 0 it is the weight of
- * a norm. */
+/* Appends a tensor to the slot that was added last. If `std` is 0, the tensor is the
+ * weight of a norm. */
 static void add_tensor(pl_topology *t, int block, const char *name, int rows, int cols,
                        double std)
 {

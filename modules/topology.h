@@ -66,7 +66,7 @@ typedef struct pl_tensor {
     int rows, cols;         /* [rows, cols], row-major; a vector has rows 1 */
     size_t offset;          /* offset in a path's parameters, in floats */
     bool decay;      /* whether weight decay applies: to matrices, not to norms */
-    double init_std; /* 0: filled with ones */
+    double init_std; /* 0: the tensor is filled with ones */
 } pl_tensor;
 
 typedef struct pl_topology pl_topology;

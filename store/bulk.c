@@ -301,12 +301,12 @@ static void drop_behind(pl_txn *txn)
     }
     store->dropping = d;
     if (d->n == 0 || pl_thread_start("drop", drop_ranges, d, &d->thread) != PL_OK)
-        bulk_settle(store); /* if this fails, compaction frees the space later */
+        bulk_settle(store); /* if dropping fails, compaction frees the space later */
 }
 
-/* A file that lies wholly within a range of dropped chunks contains nothing else. If it
- * cannot be dropped now, its space is freed when the family is compacted, because its
- * rows are deleted. */
+/* A file that lies wholly within a range of dropped chunks contains nothing else. If
+ * such a file cannot be dropped now, its space is freed when the family is compacted,
+ * because its rows are deleted. */
 void bulk_drop(pl_txn *txn)
 {
     if (txn->n_gone == 0)

@@ -33,7 +33,7 @@ PL_MUST_CHECK pl_status chunk_open(row_source from, const pl_hash *id, size_t ex
  * whole blob. */
 PL_MUST_CHECK pl_status chunk_lend(row_source from, const pl_hash *id, size_t expected,
                                    chunk_view *out);
-/* Opens n chunks and computes their hashes together. If one of them fails, all are
+/* Opens n chunks and computes their hashes together. If one chunk fails, all n are
  * closed. */
 PL_MUST_CHECK pl_status chunk_open_all(row_source from, const pl_hash *ids,
                                        const size_t *expected, size_t n,
@@ -41,7 +41,7 @@ PL_MUST_CHECK pl_status chunk_open_all(row_source from, const pl_hash *ids,
 /* Opens a chunk for a caller that already has the chunk's record. */
 PL_MUST_CHECK pl_status chunk_load(row_source from, const pl_hash *id,
                                    const chunk_record *chunk, chunk_view *out);
-void chunk_close(chunk_view *view); /* accepts an empty view */
+void chunk_close(chunk_view *view); /* does nothing with an empty view */
 
 /* In a transaction: chunk_place assigns a place in this commit's pack to the chunk and
  * writes the bytes there; chunk_displace releases the place that the record names. The

@@ -91,8 +91,8 @@ static void predict_values(const uint8_t *a, const uint8_t *b, size_t n,
 }
 
 /* ---- bytes of a group ---- */
-/* If coding does not make a plane shorter, it is stored uncoded; then its stored length
- * is the plane's own length, which tells the decoder. */
+/* If coding does not make a plane shorter, the plane is stored uncoded. The decoder
+ * knows this from the stored length, which then equals the plane's length. */
 static pl_status put_plane(const uint8_t *plane, size_t n, pl_buf *work, pl_buf *out)
 {
     pl_buf_clear(work);

@@ -64,8 +64,8 @@ typedef struct kv kv;
 PL_MUST_CHECK pl_status kv_open(const char *path, kv_mode mode, const char *scratch,
                                 kv **out);
 
-/* `abandon` leaves RocksDB's objects allocated: after a failed write its own assertions
- * would abort the process while it closes. */
+/* With `abandon` RocksDB's objects stay allocated, because closing RocksDB after a
+ * failed write would abort the process with an assertion. */
 void kv_close(kv **db, bool abandon);
 /* With KV_FOLLOW catches up with the writer; in other modes does nothing. */
 PL_MUST_CHECK pl_status kv_refresh(kv *db);
@@ -80,7 +80,7 @@ typedef struct kv_pin {
     bool copied;
 } kv_pin;
 PL_MUST_CHECK pl_status kv_get(kv *db, kv_family family, kv_slice key, kv_pin *out);
-void kv_unpin(kv_pin *pin); /* accepts an empty pin */
+void kv_unpin(kv_pin *pin); /* does nothing with an empty pin */
 
 /* ---- iteration over the keys that start with `prefix`, in rising order ---- */
 typedef struct kv_cursor kv_cursor;

@@ -9,7 +9,7 @@
  *                       of its LEFT
  *
  * First every part is prepared, which changes nothing that readers see. Then the file
- * COPY is written: from now on the copy is decided. After that decision new parts are
+ * COPY is written: from now on the copy is decided. After this decision new parts are
  * moved to their places, each part does what its LEFT says, PARTS gets the numbers, and
  * COPY is removed. A process that finds COPY finishes the copy and does not need the
  * source. A store in one piece that is not replaced needs no COPY, because one commit

@@ -5,8 +5,8 @@
  * the parts, opens all of them for reading as one pl_store, and answers the functions
  * of store.h for that whole. Writers never open the whole: they open one part.
  *
- * Which part answers
- *   - A name that never moved lies in one part. The first part that knows it answers.
+ * Which part answers a question - A name that never moved lies in one part. The first
+ * part that has the name answers.
  *   - For a name that moved there are notes (refs "at/NAME") in several parts. The note
  *     with the highest stamp names the owner, and the owner answers (owner_of).
  *   - While a name is on its way, the next part already has copies. For a module the
@@ -494,8 +494,9 @@ pl_store *parts_with_blob(pl_store *store, const pl_hash *blob)
     return NULL;
 }
 
-/* The part that owns a module knows best which versions exist. If two parts have it,
- * the one with the newer version answers; pl_store_audit reports such a module. */
+/* The part that owns a module knows best which versions exist. If two parts have a
+ * module, the part with the newer version answers; pl_store_audit reports such a
+ * module. */
 static pl_store *part_with_module(pl_store *store, const char *module)
 {
     pl_store *best = NULL;
@@ -691,8 +692,8 @@ typedef struct owned_pending {
     void *context;
 } owned_pending;
 
-/* While a module moves, the next part has copies of its pending updates. These copies
- * are left out. */
+/* Leaves out the copies of pending updates that the next part has while a module moves.
+ */
 static pl_status tell_pending(void *context, const char *module,
                               const pl_contribution *c)
 {

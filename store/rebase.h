@@ -18,7 +18,8 @@ typedef struct row_operation {
     kv_family family;
     kv_slice key, value;
 } row_operation;
-/* Takes one operation from the front of `rest`. ERR_DAMAGED if it cannot be decoded. */
+/* Takes one operation from the front of `rest`. ERR_DAMAGED if the bytes cannot be
+ * decoded. */
 PL_MUST_CHECK pl_status rebase_next(kv_slice *rest, row_operation *out);
 
 #endif

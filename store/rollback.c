@@ -26,10 +26,11 @@
  *               part 1's number is the share's       part 1's number is a different one
  *   no share <------ make the share ------ share ------ drop the share ------> no share
  *
- * Readers of the whole compare the numbers of all parts (rollback_look). WHOLE is
- * shown. In the states MIXED and HALF a reader waits some seconds. After that MIXED is
- * shown, because parts that were restored one by one stay so, and HALF is an error with
- * the remedy, because the process that should end the rollback may be dead.
+ * A reader of the whole compares the numbers of all parts (rollback_look). It shows a
+ * store in the state WHOLE at once. In the states MIXED and HALF it waits some seconds.
+ * Then it shows a store in the state MIXED, because parts that were restored one by one
+ * stay in this state. HALF is an error that names the remedy, because the process that
+ * should end the rollback may be dead.
  *
  * What a rollback writes. No old version is changed. Each module gets new versions, up
  * to `last`, with the old version's parameters; they have no contributions, and their

@@ -173,7 +173,8 @@ pl_status row_damaged(const row_view *row, const char *how)
                    kv_family_name(row->family), key, how);
 }
 
-/* Whether the version byte and the checksum are right. `len` includes them. */
+/* Whether the version byte and the checksum are right. `len` counts the version byte
+ * and the checksum too. */
 static bool envelope_holds(const row_view *row, const uint8_t *bytes, size_t len)
 {
     size_t body = len - ROW_CHECKSUM_BYTES;

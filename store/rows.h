@@ -57,7 +57,7 @@ PL_MUST_CHECK pl_status row_read(row_source from, kv_family family, const row_ke
 /* Opens a row whose key and value the caller already has from a cursor. */
 PL_MUST_CHECK pl_status row_open(kv_family family, kv_slice key, kv_slice value,
                                  row_view *out);
-/* Releases the row. ERR_DAMAGED if a field was missing or wrong. */
+/* Releases the row. ERR_DAMAGED if a field of the row was missing or wrong. */
 PL_MUST_CHECK pl_status row_end(row_view *row);
 pl_status row_damaged(const row_view *row, const char *how);
 

@@ -124,7 +124,7 @@ typedef struct pl_contribution {
     double norm;       /* L2 norm of the update */
     double weight;     /* weight in the mean before normalisation: the shard's size */
     double seconds;    /* spent on inner steps */
-    uint64_t token;    /* the token of the worker's lease */
+    uint64_t token;    /* the token of the lease */
     char codec[16];    /* "f32", "bf16" */
     pl_hash update;    /* blob */
     uint64_t update_bytes; /* encoded */
@@ -230,8 +230,8 @@ PL_MUST_CHECK pl_status pl_store_read_object(pl_store *store, const char *name,
 PL_MUST_CHECK pl_status pl_store_get_ref(pl_store *store, const char *name,
                                          pl_buf *target);
 
-/* Iteration in key order. A callback stops it by returning a failure. An empty `prefix`
- * selects everything. The arguments of callbacks are borrowed. */
+/* Iteration in key order. A callback ends the iteration if it returns a failure. An
+ * empty `prefix` selects everything. The arguments of callbacks are borrowed. */
 typedef pl_status (*pl_version_fn)(void *context, const pl_version *version);
 typedef pl_status (*pl_path_fn)(void *context, const pl_path_state *path);
 typedef pl_status (*pl_object_fn)(void *context, const pl_object *object);
@@ -337,9 +337,9 @@ typedef struct pl_gc_report {
 } pl_gc_report;
 /* Whether the data of this version must stay; the data of heads always do. */
 typedef bool (*pl_keep_fn)(void *context, const pl_version *version);
-/* Counts the data that need not be kept. With `run` (WRITE) they are dropped, in many
- * commits, and the disk space is returned. The process may be killed at any time, and
- * the call repeated. */
+/* Counts the data that need not be kept. With `run` (WRITE) this data is dropped, in
+ * many commits, and the disk space is returned. The process may be killed at any time,
+ * and the call repeated. */
 PL_MUST_CHECK pl_status pl_store_collect(pl_store *store, pl_keep_fn keep,
                                          void *context, bool run, pl_gc_report *out);
 
@@ -459,8 +459,8 @@ PL_MUST_CHECK pl_status pl_txn_drop_ref(pl_txn *txn, const char *name);
 PL_MUST_CHECK pl_status pl_txn_drop_object(pl_txn *txn, const char *name);
 /* Drops all pending contributions of a module, with their updates. */
 PL_MUST_CHECK pl_status pl_txn_drop_pending(pl_txn *txn, const char *module);
-/* Drops the parameters, momentum and updates of a version. ERR_ARG if it is the head.
- * The function may be called again for the same version. */
+/* Drops the parameters, momentum and updates of a version. ERR_ARG if the version is
+ * the head. The function may be called again for the same version. */
 PL_MUST_CHECK pl_status pl_txn_drop_data(pl_txn *txn, const char *module,
                                          uint64_t number);
 

@@ -319,10 +319,10 @@ static pl_status brought_files(const pl_store *store, uint64_t known, bool *out)
 
 /* While the writer changes files, a follower may see the families of a commit at
  * different times. So the follower waits for every commit that it has seen before or
- * knows from the mark. It reads files first and the log afterwards, so a commit that it
- * sees for the first time may name files that it has not seen. Therefore the follower
- * reads again until no new commit has added files. (If it read until there is no new
- * commit at all, it would have to wait until the writer pauses.) */
+ * knows from the mark. A follower reads files first and the log afterwards, so the log
+ * may have a new commit whose files it has not seen. Therefore the follower reads again
+ * until no new commit has added files. (If it read until there is no new commit at all,
+ * it would have to wait until the writer pauses.) */
 static pl_status follow(pl_store *store, uint64_t sequence, uint64_t epoch)
 {
     uint64_t known = sequence;

@@ -98,8 +98,7 @@ pl_status watermark_open(const char *path, const watermark *first, watermark_fil
     return PL_OK;
 }
 
-/* Writes the mark. The file has its full size from the start, so flushing its data is
- * enough. */
+/* The file has its full size from the start, so flushing its data is enough. */
 pl_status watermark_set(watermark_file *file, const watermark *mark)
 {
     uint8_t bytes[SLOT_BYTES];

@@ -1,5 +1,5 @@
-/* The operations of the cpu backend; modules/ops.h has their equations. Those in
- * OP() exist once per instruction set. */
+/* The operations of the cpu backend; modules/ops.h has their equations. Functions whose
+ * names are in OP() exist once per instruction set. */
 #ifndef PL_MODULES_CPU_OPS_CPU_H
 #define PL_MODULES_CPU_OPS_CPU_H
 #include "modules/cpu/state.h"

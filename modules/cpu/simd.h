@@ -27,8 +27,8 @@ typedef uint32_t vuint __attribute__((vector_size(4 * LANES)));
 typedef int32_t vint __attribute__((vector_size(4 * LANES)));
 typedef uint16_t vhalf __attribute__((vector_size(2 * LANES)));
 
-/* Kernels take the type as a parameter. Inlining specialises them for each constant
- * type. */
+/* Kernels take the type as a parameter. When the compiler inlines a kernel, it makes a
+ * version for each constant type. */
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 ALWAYS_INLINE vfloat v_set(float x)

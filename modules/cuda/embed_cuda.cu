@@ -3,9 +3,9 @@
  * and no other block writes to that row; the other blocks end at once. That block
  * searches TILE tokens at a time and lists the hits in shared memory, in order. Few
  * hits are added one after another, each thread to its columns, as the reference does.
- * If there are many (some tokens of natural text fill a tenth of a batch), warp w adds
- * up every WARPS-th hit, from the w-th on, and the warps' sums are added in order. So
- * the order of additions depends on the tokens alone. */
+ * If a tile has many hits (some tokens of natural text fill a tenth of a batch), warp w
+ * adds up every WARPS-th hit, from the w-th on, and the warps' sums are added in order.
+ * So the order of additions depends on the tokens alone. */
 #include "modules/cuda/ops_cuda.cuh"
 
 enum { THREADS = 512, WARPS = THREADS / WARP_SIZE, BALLOTS = 4 };

@@ -101,7 +101,7 @@ static __global__ void __launch_bounds__(ROWS *WARP_SIZE)
     const int lane = (int)threadIdx.x % WARP_SIZE;
     const int n = (int)blockIdx.x * ROWS + (int)threadIdx.x / WARP_SIZE;
     if (n >= N)
-        return; /* the whole warp */
+        return; /* all lanes of a warp have the same row */
     const size_t row = (size_t)n * (size_t)C;
     const float r = rstd[n];
     const float mean =
@@ -276,7 +276,7 @@ static __global__ void __launch_bounds__(ROWS *WARP_SIZE)
     const int lane = (int)threadIdx.x % WARP_SIZE, D = plan.D;
     const size_t i = (size_t)blockIdx.x * ROWS + threadIdx.x / WARP_SIZE;
     if (i >= (size_t)plan.N * (size_t)plan.heads)
-        return; /* the whole warp */
+        return; /* all lanes of a warp have the same head */
     const size_t n = i / (size_t)plan.heads, h = i % (size_t)plan.heads;
     act *dx = dqkv + n * plan.stride + h * (size_t)D;
     const act *x = before + i * (size_t)D;

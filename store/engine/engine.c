@@ -181,7 +181,8 @@ bool engine_may_retry(pl_status status)
     return status == PL_ERR_NET || status == PL_ERR_TIMEOUT;
 }
 
-/* Whether to try again after `status`. Waits before it returns true. */
+/* Whether to repeat a request that ended with `status`. Waits before it returns true.
+ */
 static bool again(patience *p, pl_status status)
 {
     int64_t now = pl_now_ms();

@@ -71,8 +71,8 @@ typedef struct engine_ops {
     void (*close)(void *self);
 } engine_ops;
 
-/* Opens the service. ERR_UNSUPPORTED if this build lacks the library (the error says
- * what to install), or if the service lacks a feature that a writer needs. */
+/* Connects to the service. ERR_UNSUPPORTED if this build lacks the library (the error
+ * says what to install), or if the service lacks a feature that a writer needs. */
 PL_MUST_CHECK pl_status engine_rados_open(const engine_url *url, bool to_write,
                                           const engine_ops **ops, void **self);
 PL_MUST_CHECK pl_status engine_s3_open(const engine_url *url, bool to_write,
@@ -86,22 +86,23 @@ PL_MUST_CHECK pl_status engine_open(const char *url, bool to_write, engine **out
 void engine_close(engine **e);             /* accepts NULL */
 const char *engine_place(const engine *e); /* "rados://pool/space", for messages */
 
-/* Writes an object. The call also succeeds if the object exists with the same bytes. */
+/* Writes an object. Also succeeds if an object of this name has the same bytes already.
+ */
 PL_MUST_CHECK pl_status engine_put(engine *e, const char *name, const void *data,
                                    size_t len);
 PL_MUST_CHECK pl_status engine_get(engine *e, const char *name, pl_buf *out);
-/* Replaces the content. The call also succeeds if the content is `next` already, so two
- * writers must never write equal contents. ERR_STALE is also returned if the answer of
- * a successful swap was lost and another writer has swapped since. After ERR_STALE the
- * caller must not go on. */
+/* Replaces the object's content. The call also succeeds if the content is `next`
+ * already, so two writers must never write equal contents. ERR_STALE is also returned
+ * if the answer of a successful swap was lost and another writer has swapped since.
+ * After ERR_STALE the caller must not go on. */
 PL_MUST_CHECK pl_status engine_swap(engine *e, const char *name, const pl_buf *expected,
                                     const pl_buf *next);
 PL_MUST_CHECK pl_status engine_drop(engine *e, const char *name);
 PL_MUST_CHECK pl_status engine_list(engine *e, const char *prefix, engine_entry_fn fn,
                                     void *context);
 
-/* Handles many objects, ENGINE_THREADS at a time. If several fail, returns the failure
- * of the first in the list. */
+/* Handles many objects, ENGINE_THREADS at a time. If several objects fail, returns the
+ * failure of the first one in the list. */
 typedef struct engine_object {
     char name[ENGINE_NAME_MAX];
     const void *data; /* borrowed */

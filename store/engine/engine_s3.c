@@ -28,7 +28,7 @@ typedef struct s3_request {
     const char *method; /* "PUT", "GET", "DELETE" */
     const char *url;
     const char *condition; /* a further header, or NULL */
-    const void *data;      /* the bytes to send */
+    const void *data;      /* the body of a PUT */
     size_t len, sent;
     pl_buf *answer;
     char etag[128];
@@ -218,7 +218,8 @@ static pl_status s3_get(void *self, const char *name, pl_buf *out)
 }
 
 /* radosgw (16.2) compares the header with the bare tag, others with the quoted tag of
- * the standard. Both mean the expected content, so both may be tried. */
+ * the standard. A swap tries both forms of the tag, because both mean the expected
+ * content. */
 static bool unquote(char etag[128])
 {
     size_t len = strlen(etag);

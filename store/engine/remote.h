@@ -74,8 +74,8 @@ void remote_work_clear(remote_work *work);
 
 /* An object that no commit needs any more is dropped REMOTE_LINGER_MS later, by the
  * next commit or at the latest by remote_close. Until then readers that follow the
- * writer still find it. If the process ends before that time, the object is garbage,
- * which gc finds. */
+ * writer still find it. If the process ends before that time, the object stays, and
+ * `store gc` finds it. */
 enum { REMOTE_LINGER_MS = 10000 };
 void remote_doom(remote_end *r, const remote_work *work);
 void remote_drop_doomed(remote_end *r, int64_t now_ms);

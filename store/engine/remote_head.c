@@ -160,8 +160,8 @@ static void renew_remote_head(const pl_store *store, remote_head *next)
     next->host[sizeof next->host - 1] = '\0';
 }
 
-/* Moves the head. If another process has moved it, reads that head, so that the error
- * can name its holder. */
+/* Writes the next head. If another process has written one before, reads that head, so
+ * that the error can name its holder. */
 static pl_status move_head(pl_store *store, const remote_head *next)
 {
     bool found = false;
