@@ -1,6 +1,6 @@
 /* folder: workers; label: unit */
-/* Enrolling: an invitation lets new keys in, never one that was revoked, and never
- * under somebody else's name. */
+/* Tests enrolling: an invitation admits new keys, but no key that was revoked, and no
+ * key under the name of another worker. */
 #include "codec/codec.h"
 #include "workers/workers.h"
 #include <stdio.h>

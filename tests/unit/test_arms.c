@@ -1,5 +1,5 @@
 /* folder: job; label: unit */
-/* The arms that follow from a configuration. */
+/* Tests which arms follow from a configuration. */
 #include "outer/outer.h"
 #include "job/run.h"
 #include <math.h>

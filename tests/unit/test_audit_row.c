@@ -1,6 +1,7 @@
 /* folder: home; label: unit
  *
- * Audits on paper: which tasks are drawn, what a row says, and who is odd. */
+ * Tests audits without workers: which tasks are drawn, what the row of an audit says,
+ * and whose result differs from the others. */
 #include "codec/codec.h"
 #include "outer/outer.h"
 #include "home/home_internal.h"

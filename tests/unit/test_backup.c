@@ -1,6 +1,7 @@
 /* folder: workers; label: unit
  *
- * Two leases of one task: who gets the second, and what becomes of both. */
+ * Tests backup leases: which worker gets the second lease of a task, and how both
+ * leases end. */
 #include "workers/hub_internal.h"
 #include "tests/support/tiny_arm.h"
 

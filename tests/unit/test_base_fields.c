@@ -1,6 +1,7 @@
 /* folder: base; label: unit */
-/* Records by tables: the same bytes as field by field, and nothing read that is not
- * there, too long, or out of range. */
+/* Tests records that are written and read by a table of fields: the bytes are those of
+ * a record written field by field, and a field that is missing, too long or out of
+ * range is refused. */
 #include "base/base.h"
 
 #include <setjmp.h>

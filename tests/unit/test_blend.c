@@ -1,7 +1,7 @@
 /* folder: outer; label: unit
  *
- * Modules made of others: every method against plain loops in double, and the cases
- * where the result must be a source's own bytes. */
+ * Tests modules that are blended from other modules: every method against plain loops
+ * in double, and the cases in which the result must have the bytes of one source. */
 #include "outer/outer.h"
 
 #include <math.h>

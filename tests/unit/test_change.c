@@ -1,7 +1,7 @@
 /* folder: outer; label: unit
  *
- * Versions that travel as changes: what the home commits is what everybody computes,
- * and nothing that rounding leaves out is lost. */
+ * Tests versions that are sent as encoded changes: a reader computes the same bytes
+ * that the home commits, and what rounding leaves out is added later. */
 #include "codec/codec.h"
 #include "outer/outer.h"
 #include "tests/support/tiny_arm.h"

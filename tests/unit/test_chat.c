@@ -1,5 +1,6 @@
 /* folder: serve; label: unit */
-/* Conversations become prompts by named templates, and answers have OpenAI's shape. */
+/* Tests that templates make prompts of conversations, and that answers have OpenAI's
+ * form. */
 #include "serve/chat.h"
 #include "serve/serve.h"
 #include "tests/support/corpus_support.h"

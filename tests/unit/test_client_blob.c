@@ -1,5 +1,5 @@
 /* folder: home; label: integration */
-/* Downloads from a home that answers as no home should. */
+/* Tests downloads from a home that sends wrong answers. */
 #include "codec/codec.h"
 #include "net/net.h"
 

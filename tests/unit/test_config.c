@@ -1,5 +1,5 @@
 /* folder: job; label: unit */
-/* Codec and outer-method options that result from configuration keys. */
+/* Tests which options of codec and outer method follow from configuration keys. */
 #include "job/config.h"
 #include <stdarg.h>
 #include <stddef.h>

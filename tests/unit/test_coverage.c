@@ -1,7 +1,7 @@
 /* folder: outer; label: unit
  *
- * What the record of a store says about samples: a phase that is missing, stands twice,
- * or has other samples is named. */
+ * Tests what a store's records say about samples: a phase that is missing, is recorded
+ * twice, or has wrong samples is reported. */
 #include "outer/outer.h"
 #include "tests/support/tiny_arm.h"
 

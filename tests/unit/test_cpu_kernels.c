@@ -1,6 +1,6 @@
 /* folder: modules; label: unit */
-/* The cpu backend's kernels on every instruction set this machine has, in all
- * precisions, against the reference backend: awkward sizes, accumulation, threads. */
+/* Compares the cpu backend's kernels with the reference backend: on every instruction
+ * set of this machine, in all precisions, with odd sizes and several threads. */
 #include "modules/cpu/cpu.h"
 #include "modules/modules.h"
 #include "modules/ref/ref.h"

@@ -1,6 +1,6 @@
 /* folder: base; label: integration */
-/* Encrypted sockets: who is in the list gets in, nobody else does, and both sides are
- * told within seconds. */
+/* Tests encrypted sockets: which keys can connect, and that both sides learn of a
+ * refusal within seconds. */
 #include "base/base.h"
 #include <stdatomic.h>
 #include <stdio.h>

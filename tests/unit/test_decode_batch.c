@@ -1,6 +1,6 @@
 /* folder: modules; label: unit */
-/* Several sequences at once: the bytes of each are those that it has alone; weights of
- * one byte are near enough to those of four. */
+/* Tests decoding of several sequences at once: each has the same bytes as alone, and
+ * weights of one byte give nearly the same logits as weights of four. */
 #include "tests/support/pairs.h"
 
 enum { VOCAB = 251, CONTEXT = 40, SLOTS = 9, WORDS = 12 };

@@ -1,6 +1,6 @@
 /* folder: modules; label: unit */
-/* Prompts longer than what is read at once: the logits are those of the same tokens one
- * by one, and the bytes those of the same pieces one by one. */
+/* Tests prompts that are longer than one piece of reading: the logits are those of
+ * reading token by token, and the bytes are those of reading the pieces one by one. */
 #include "tests/support/pairs.h"
 
 enum { VOCAB = 131, CONTEXT = 1100, SLOTS = 2 };

@@ -1,5 +1,5 @@
 /* folder: modules; label: unit */
-/* Decoding with a cache against full forward passes, on the reference backend. */
+/* Compares decoding with a cache to full forward passes, on the reference backend. */
 #include "tests/support/rig.h"
 
 /* logits[t] of a full pass, from its losses: loss(t,v) = lse - logit[v], so that

@@ -1,5 +1,5 @@
 /* folder: base; label: unit */
-/* The manifests are YAML, and each document says what it is. */
+/* Tests that the Kubernetes manifests are YAML, and that each document has a kind. */
 #include "base/base.h"
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* folder: job; label: unit */
-/* The keys that `train --for` and `--tokens` choose, as a function of speed, text and
- * time. */
+/* Tests which keys `train --for` and `train --tokens` choose for a machine's speed, the
+ * amount of text and the time. */
 #include "job/dial.h"
 #include <math.h>
 #include <setjmp.h>

@@ -1,7 +1,8 @@
 /* folder: home; label: integration */
 #include "tests/support/relay_fixture.h"
 
-/* Fences and epochs: what keeps a process that was given up from being heard. */
+/* Tests fences and epochs, by which a home refuses messages of a process that was given
+ * up. */
 
 static const char path_name[] = "mix/p01.r0";
 enum { PATH = 1 };

@@ -1,5 +1,5 @@
 /* folder: modules; label: unit */
-/* Frozen slots of a path: what a training step leaves as it is. */
+/* Tests that a training step does not change the frozen slots of a path. */
 #include "modules/model_internal.h"
 #include "tests/support/rig.h"
 

@@ -1,6 +1,6 @@
 /* folder: home; label: integration */
-/* co2's penalty for late updates, as a home computes it: it looks at how far a module
- * has moved since the version that the updates are relative to. */
+/* Tests how a home computes co2's penalty for late updates: from the distance that a
+ * module has moved since the version to which the updates are relative. */
 #include "tests/support/relay_fixture.h"
 
 #include <math.h>

@@ -1,6 +1,7 @@
 /* folder: modules; label: unit */
-/* Products in fp16: every kind and awkward sizes against sums in double, and what is
- * promised of scales, rows, threads and numbers that are not finite, bit for bit. */
+/* Tests matrix products in fp16: every kind, with odd sizes, against sums in double.
+ * Scales that are powers of two, other rows and the number of threads change no bit of
+ * a row; numbers that are not finite show in the result. */
 #include "modules/cpu/cpu.h"
 #include "modules/cpu/gemm.h"
 #include "modules/modules.h"

@@ -1,5 +1,6 @@
 /* folder: outer; label: unit */
-/* Health of outer steps: what is read from versions is what made them. */
+/* Tests the health of outer steps: the functions find in versions the numbers from
+ * which the test made them. */
 #include "outer/outer.h"
 #include <math.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* folder: outer; label: unit
  *
- * Held-out text of an arm's paths: which phases score it, what the definition says of
- * it, and how the scores add up. */
+ * Tests the held-out text of paths: which phases score it, how the arm's definition
+ * names it, and how its scores are added. */
 #include "outer/outer.h"
 #include "tests/support/tiny_arm.h"
 

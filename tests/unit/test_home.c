@@ -1,7 +1,8 @@
 /* folder: home; label: integration
  *
- * A real home process and its client: what is acknowledged is there after kill -9, an
- * update counts once however often it is sent, and nothing wrong gets in. */
+ * Tests a real home process and its client: what the home acknowledged is there after
+ * kill -9, an update that is sent several times counts once, and wrong messages are
+ * refused. */
 #include "tests/support/codec_support.h"
 #include "tests/support/home_fixture.h"
 

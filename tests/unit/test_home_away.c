@@ -1,7 +1,7 @@
 /* folder: home; label: integration
  *
- * The last home of a stopped job goes for good: nothing that anybody needs goes with
- * it, whoever dies when. */
+ * Tests how the last home of a stopped job is removed: nothing that is needed gets
+ * lost, whichever process is killed at any point. */
 #include "codec/codec.h"
 #include "outer/outer.h"
 #include "net/net.h"

@@ -1,8 +1,8 @@
 /* folder: home; label: integration
  *
- * A home acts for a worker only under a lease that the hub sealed, for the task and the
- * phase of that lease, with numbers that such a task can have, and within its share of
- * the room for uploads. */
+ * Tests that a home accepts a worker's messages only under a lease that the hub sealed:
+ * for the task and phase of that lease, with numbers that are possible for this task,
+ * and within the lease's share of the memory for uploads. */
 #include "tests/support/relay_fixture.h"
 
 #include <math.h>

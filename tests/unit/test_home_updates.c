@@ -1,7 +1,7 @@
 /* folder: home; label: unit
  *
- * The updates of a round come in the order of its contributions, each as often as it
- * counts, and the memory that they lie in is bounded, however many there are. */
+ * Tests how a home reads the updates of a round: in the order of the contributions,
+ * each as often as it counts, and in a bounded memory. */
 #include "home/home_updates.h"
 #include "tests/support/store_fixture.h"
 

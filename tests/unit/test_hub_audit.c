@@ -1,7 +1,8 @@
 /* folder: workers; label: unit
  *
- * Who is asked to do a task again: a worker of the first one's kind of device, and one
- * of another kind only where there is none and distances may be compared. */
+ * Tests which worker repeats a task for an audit: one whose device is of the same kind
+ * as the first worker's, or, if there is none and distances may be compared, one of
+ * another kind. */
 #include "net/net.h"
 #include "tests/support/tiny_arm.h"
 #include "workers/hub_internal.h"

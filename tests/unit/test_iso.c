@@ -1,6 +1,7 @@
 /* folder: outer; label: unit */
-/* Equal singular values (outer/iso.h) against an SVD in double and against the header's
- * equations in plain loops; which matrices of a module are changed. */
+/* Compares the steps with equal singular values (outer/iso.h) to an SVD in double and
+ * to the equations of outer/iso.h in plain loops. Also tests which matrices of a module
+ * are changed. */
 #include "outer/outer.h"
 #include <math.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* folder: base; label: unit */
-/* Keys in files and lists: what is written is read back, what others could read is
- * refused, and a list says which line is wrong. */
+/* Tests keys in files and lists: written keys are read back, a file that other users
+ * could read is refused, and the error for a list names the wrong line. */
 #include "base/base.h"
 #include <stdio.h>
 #include <stdlib.h>

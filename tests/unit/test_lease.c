@@ -1,6 +1,7 @@
 /* folder: net; label: unit
  *
- * A sealed lease opens to what was sealed, and nothing else opens. */
+ * Tests that a sealed lease opens to the lease that was sealed, and that other bytes
+ * are refused. */
 #include "net/net.h"
 
 #include <setjmp.h>

@@ -1,8 +1,9 @@
 /* folder: workers; label: integration
  *
- * A lease is its worker's: what another says under its token, which can be guessed, has
- * no effect; and a key answers for all that is done with it. A hub with a gate, a home,
- * and three workers with keys of their own. */
+ * Tests that a lease belongs to one worker: messages that another worker sends with the
+ * same token, which can be guessed, have no effect. All failures of a key's workers
+ * count against the key. Runs a hub with a gate, a home, and three workers with their
+ * own keys. */
 #include "tests/support/lease_job.h"
 
 #include <math.h>

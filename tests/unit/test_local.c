@@ -1,7 +1,8 @@
 /* folder: workers; label: unit
  *
- * What holders of a module do by themselves under noloco and eager: the same as the
- * equations in plain double, and on average what the module's home makes of it. */
+ * Tests the outer steps that holders of a module take themselves under noloco and
+ * eager: they equal the equations in double, and their mean is the home's version of
+ * the module. */
 #include "tests/support/holders.h"
 
 /* ---- noloco ---- */

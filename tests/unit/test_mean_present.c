@@ -1,5 +1,6 @@
 /* folder: outer; label: unit */
-/* The mean value by value over those that send one (outer.mean=present). */
+/* Tests outer.mean=present: each value's mean is over the contributors that send this
+ * value. */
 #include "codec/codec.h"
 #include "outer/outer.h"
 #include "outer/arith.h"

@@ -1,8 +1,8 @@
 /* folder: workers; label: unit
  *
- * Pairs with a deadline: the home decides once whether they meet, both sides hear the
- * same whenever they ask, its versions are the mean of the holders either way, and say
- * who was split. */
+ * Tests pairs of mates with a deadline: the home decides once whether a pair meets, and
+ * always tells both mates the same decision. In both cases the home's version is the
+ * mean of the holders, and its record names the pairs that were split. */
 #include "tests/support/holders.h"
 
 static world *new_pairs(int k)

@@ -1,6 +1,6 @@
 /* folder: workers; label: unit */
-/* The status as Prometheus reads it: each family once, with its kind, and nothing that
- * a name or a value could break. */
+/* Tests the status in Prometheus's format: each family stands there once, with its
+ * kind, and no name or value can break the format. */
 #include "base/base.h"
 #include "workers/metrics.h"
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* folder: modules; label: unit */
-/* One path on the reference backend: losses and gradients against a model in
- * double, training, decoding, refusals. */
+/* Tests the model of one path on the reference backend: losses and gradients against a
+ * model in double, training, decoding, and what is refused. */
 #include "modules/model_internal.h"
 #include "tests/support/rig.h"
 

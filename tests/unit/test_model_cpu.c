@@ -1,6 +1,6 @@
 /* folder: modules; label: unit */
-/* A whole model on every production backend: gradients against the reference,
- * learning, equal bytes twice, decoding. */
+/* Tests a whole model on every production backend: gradients against the reference,
+ * learning, equal bytes if repeated, and decoding. */
 #include "tests/support/pairs.h"
 
 /* Every test runs without and with QK norm. */

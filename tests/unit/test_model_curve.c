@@ -1,6 +1,7 @@
 /* folder: modules; label: unit */
-/* Accuracy over a whole training: the loss curve of every production backend stays by
- * the reference's, and each tensor's gradient by its own. */
+/* Tests accuracy over a whole training: on every production backend the losses stay
+ * near the reference's losses, and the gradient of each tensor near the reference's
+ * gradient. */
 #include "tests/support/pairs.h"
 
 enum { V = 64, B = 4, T = 24, N = B * T, STEPS = 200 };

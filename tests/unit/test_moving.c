@@ -1,7 +1,8 @@
 /* folder: home; label: integration
  *
- * Two real homes, and a module, a path and an object that go from one to the other:
- * whoever dies at whatever point, each name has one owner, with every row. */
+ * Tests how a module, a path and an object move from one real home to another:
+ * whichever process is killed at any point, each name has one owner, which has all rows
+ * of the name. */
 #include "tests/support/home_fixture.h"
 
 enum { HOMES = 2, VERSIONS = 4, FLOATS = 3000 };

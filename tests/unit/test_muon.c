@@ -1,6 +1,6 @@
 /* folder: workers; label: unit */
-/* Muon: against the equation in double, over backends and threads, in a model, and in a
- * path's state. */
+/* Tests Muon: against the equation in double, on all backends with several numbers of
+ * threads, in a model, and in a path's state. */
 #include "modules/modules.h"
 #include "workers/path_state.h"
 

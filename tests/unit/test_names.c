@@ -2,8 +2,8 @@
 #include "home/names.h"
 #include "tests/support/store_fixture.h"
 
-/* What words mean in a store with two arms, in which tags that came first have the
- * names of an arm and of a module. */
+/* Tests what the names in commands refer to in a store with two arms, in which two
+ * older tags have the names of an arm and of a module. */
 
 enum { BYTES = 64 };
 

@@ -1,9 +1,10 @@
 /* folder: modules; label: unit */
-/* Production backends against the reference, operation by operation.
+/* Compares the production backends with the reference, operation by operation.
  *
- * Both get the same inputs (rounded to the backend's activation type first), so that
- * what is measured is the operation: the sum of squared differences over the sum of
- * squares. The reference runs against itself too, which tests the harness. */
+ * Both backends get the same inputs, rounded to the activation type of the tested
+ * backend. The error of an operation is the sum of squared differences, divided by the
+ * sum of squares. The reference is also compared with itself, which tests this program.
+ */
 #include "tests/support/pairs.h"
 
 /* A buffer in both backends; acts in each backend's own type, or fp32. */

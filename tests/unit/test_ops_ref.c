@@ -1,5 +1,6 @@
 /* folder: modules; label: unit */
-/* The reference backend against independent formulas and central differences. */
+/* Compares the reference backend with independent formulas and with central
+ * differences. */
 #include "tests/support/naive.h"
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
 /* folder: outer; label: unit */
-/* NoLoCo: who meets whom, what a meeting does, how disagreement dies out. */
+/* Tests noloco: which holders are mates in a round, what a step with a mate does, and
+ * how fast the holders' copies become equal without updates. */
 #include "outer/outer.h"
 
 #include <math.h>

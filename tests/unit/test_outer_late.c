@@ -1,6 +1,6 @@
 /* folder: outer; label: unit */
-/* Methods whose exchange overlaps with training: co2, eager, delayed-nesterov,
- * streaming. */
+/* Tests the outer methods whose exchange overlaps with training: co2, eager,
+ * delayed-nesterov and streaming. */
 #include "outer/outer.h"
 
 #include <math.h>

@@ -1,5 +1,6 @@
 /* folder: outer; label: unit */
-/* Methods by name, their limits, the check at start, the learning rate. */
+/* Tests the names of outer methods, the limits of their coefficients, the check of
+ * settings at the start, and the outer learning rate. */
 #include "outer/outer.h"
 
 #include <math.h>

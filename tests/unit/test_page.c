@@ -1,6 +1,6 @@
 /* folder: job; label: unit */
-/* What a page knows of a run: its history stays bounded, its state stays small, and
- * what other processes wrote cannot break it. */
+/* Tests what the status page knows of a run: its history and its state stay small, and
+ * files that other processes wrote cannot break it. */
 #include "job/page_internal.h"
 #include "tests/support/corpus_support.h"
 

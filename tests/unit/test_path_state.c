@@ -1,5 +1,5 @@
 /* folder: workers; label: unit */
-/* The blob that a path's state travels as. */
+/* Tests the blob in which a path's state is sent. */
 #include "workers/path_state.h"
 
 #include <math.h>

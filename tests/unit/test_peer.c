@@ -1,6 +1,6 @@
 /* folder: workers; label: unit */
-/* What a worker offers to others: found by name and round, whole, and forgotten when no
- * mate can ask for it any more. */
+/* Tests the vectors that a worker offers to its mates: a mate finds them whole, by name
+ * and round, and they are freed when no mate can ask for them any more. */
 #include "workers/peer.h"
 
 #include <setjmp.h>

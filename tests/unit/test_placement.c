@@ -1,7 +1,7 @@
 /* folder: net; label: unit
  *
- * Rendezvous hashing with weights: shares as the weights say, and nothing moves that
- * need not. */
+ * Tests rendezvous hashing with weights: the homes' shares follow the weights, and no
+ * name moves without need. */
 #include "net/net.h"
 
 #include <math.h>

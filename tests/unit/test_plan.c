@@ -1,6 +1,7 @@
 /* folder: workers; label: unit
  *
- * Who gets which task when: pure state, so every situation can be set up by hand. */
+ * Tests which worker gets which task at what time. The plan is data without
+ * connections, so the tests set up every situation themselves. */
 #include "workers/plan.h"
 #include "tests/support/tiny_arm.h"
 

@@ -1,8 +1,8 @@
 /* folder: workers; label: unit
  *
- * The hub's plan and a home's rules, played with workers that move in random order, die
- * at random moments and start again: whatever the method, everything that a task needs
- * is there when it is given out, and the arm ends. */
+ * Simulates the hub's plan and a home's rules with workers that act in random order,
+ * die at random times and start again. Under every outer method everything that a task
+ * needs must exist when the task is given out, and the arm must end. */
 #include "net/net.h"
 #include "workers/plan.h"
 #include "tests/support/tiny_arm.h"

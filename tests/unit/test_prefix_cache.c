@@ -1,5 +1,6 @@
 /* folder: serve; label: unit */
-/* Prompts that a batch has read before: the answers keep every byte. */
+/* Tests prompts that a batch has read before: the answers have the same bytes as
+ * without the cache. */
 #include "tests/support/corpus_support.h"
 #include "serve/serve.h"
 

@@ -1,5 +1,5 @@
 /* folder: modules; label: unit */
-/* What `pathloom bench step` and `bench ops` count. */
+/* Tests what `pathloom bench step` and `pathloom bench ops` count. */
 #include "modules/modules.h"
 #include <math.h>
 #include <string.h>

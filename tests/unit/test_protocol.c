@@ -1,7 +1,7 @@
 /* folder: net; label: unit */
-/* docs/PROTOCOL.md says of messages what their table (net/messages.def) says: fields
- * and their types, which message has which, who may send it, and what it costs. What
- * stands in parentheses there is left out. */
+/* Compares docs/PROTOCOL.md with the table of messages (net/messages.def): the fields
+ * and their types, the fields of each message, who may send a message, and what it
+ * costs. Words of the page in parentheses are ignored. */
 #include "net/net.h"
 
 #include <setjmp.h>

@@ -1,7 +1,8 @@
 /* folder: home; label: integration */
 #include "tests/support/relay_fixture.h"
 
-/* Rounds that a quorum merges: who is left out hears of it, or counts in the next. */
+/* Tests rounds that are merged with a quorum: the worker of an update that came too
+ * late is told so, or its update counts in the next round. */
 
 enum { SLOT = 0, SAMPLES = 4 }; /* the embedding, which all paths share */
 

@@ -1,7 +1,6 @@
 /* folder: base; label: unit */
-/* How much each key may ask: shares are per key, fill up again, and cost others
- * nothing.
- */
+/* Tests how much each key may ask of a server: every key has a share of its own, which
+ * fills up again, and no key can use the share of another. */
 #include "base/quota.h"
 
 #include <setjmp.h>

@@ -1,7 +1,8 @@
 /* folder: home; label: integration
  *
- * Workers, a relay and a real home: a sum makes the version that its parts make, with
- * fewer bytes, whoever is killed in between and whichever way an update came. */
+ * Tests a relay between workers and a real home: a sum of updates gives the same
+ * version as the updates one by one, with fewer bytes, also if a process is killed, and
+ * if an update reaches the home on two ways. */
 #include "tests/support/relay_fixture.h"
 
 /* ---- a relay in this process, whose report can be read ---- */

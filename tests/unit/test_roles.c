@@ -1,6 +1,6 @@
 /* folder: net; label: unit */
-/* Who may say what: nothing that a worker could do to others' work, and no question
- * that somebody forgot to give to anybody. */
+/* Tests which roles may send which messages: no worker may send a message that harms
+ * the work of others, and every question is permitted to some role. */
 #include "net/net.h"
 
 #include <setjmp.h>

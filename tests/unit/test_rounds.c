@@ -1,6 +1,7 @@
 /* folder: outer; label: unit
  *
- * Which versions phases start from and which rounds they end in, method by method. */
+ * Tests for each outer method from which versions a phase starts, and in which round
+ * its update is merged. */
 #include "codec/codec.h"
 #include "outer/outer.h"
 #include "tests/support/tiny_arm.h"

@@ -1,5 +1,5 @@
 /* folder: router; label: unit */
-/* The linear router, fitted on scores. */
+/* Tests the linear router, which is fitted to scores. */
 #include "router/discriminate.h"
 #include "tests/support/router_support.h"
 

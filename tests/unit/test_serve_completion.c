@@ -1,5 +1,5 @@
 /* folder: serve; label: unit */
-/* Requests of /v1/completions and their answers, as JSON. */
+/* Tests the JSON of requests to /v1/completions and of their answers. */
 #include "tests/support/corpus_support.h"
 #include "serve/embedding.h"
 #include "serve/serve.h"

@@ -1,6 +1,6 @@
 /* folder: serve; label: unit */
-/* Scores of tokens, penalties, biases: what a batch tells of a model with random
- * weights is what the model's losses and plain loops say. */
+/* Tests scores of tokens, penalties and biases: a batch with random weights must give
+ * the values that follow from the model's losses and from plain loops. */
 #include "tests/support/corpus_support.h"
 #include "serve/serve.h"
 #include <math.h>

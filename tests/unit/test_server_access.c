@@ -1,5 +1,6 @@
 /* folder: serve; label: unit */
-/* Keys of clients: who is known, and which files are refused. */
+/* Tests the keys of clients: which client a key belongs to, and which key files are
+ * refused. */
 #include "serve/server_access.h"
 #include "tests/support/corpus_support.h"
 #include <sys/stat.h>

@@ -1,5 +1,5 @@
 /* folder: serve; label: unit */
-/* Which connections a server closes. A socket pair stands for each. */
+/* Tests which connections a server closes. Each connection is a socket pair. */
 #include "serve/server_clients.h"
 #include <poll.h>
 #include <setjmp.h>

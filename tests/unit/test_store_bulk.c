@@ -6,7 +6,8 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-/* Blobs that go past the log in files of their own: the same promises. */
+/* Tests chunks that are written to their own files and not to the log: what the store
+ * promises for other chunks holds for these, too. */
 
 enum { PART = 100000, SMALL = 120000, BLOB = 3 << 20, FOLLOW_MS = 3000, PAUSE_MS = 20 };
 

@@ -3,7 +3,8 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-/* Garbage collection takes what it may, nothing else, and may be killed. */
+/* Tests that garbage collection drops exactly the data that need not be kept, and that
+ * its process may be killed. */
 
 enum { N_VERSIONS = 40, BYTES = 3000 };
 

@@ -1,7 +1,8 @@
 /* folder: store; label: integration
  *
- * Copies of a store in parts: the new state in all parts or in none, whoever dies when,
- * and how many parts there were at the beginning. */
+ * Tests copies of a store in parts: whenever the copying process is killed, and
+ * whatever the number of parts before, either all parts have the new state or none has
+ * it. */
 #include "store/store.h"
 #include "tests/support/store_child.h"
 #include <signal.h>

@@ -2,8 +2,8 @@
 #include "store/store_internal.h"
 #include "tests/support/store_child.h"
 
-/* A process commits version after version and reports each on a pipe once it is
- * acknowledged; it is killed at a random moment, again and again, on one store. */
+/* Kills a process that commits version after version into one store, many times and at
+ * random moments. The process reports each acknowledged version on a pipe. */
 
 enum {
     KILLS = 60,

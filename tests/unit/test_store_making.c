@@ -3,8 +3,8 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-/* A process that makes a store is killed between any two of its steps, and the next one
- * makes it: nothing has to be deleted by hand. */
+/* Kills a process that makes a store between any two of its steps. The next process
+ * must complete the store, so that nobody has to delete files by hand. */
 
 static const char *const points[] = {
     "fs.write.before",  "fs.write.after",   "fs.fsync.after",  "fs.rename.after",

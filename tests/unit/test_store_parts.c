@@ -1,6 +1,7 @@
 /* folder: store; label: unit
  *
- * A store in parts: what several writers keep is one store for whoever reads it. */
+ * Tests a store in parts: several writers write one part each, and a reader sees one
+ * store. */
 #include "store/store.h"
 #include "tests/support/store_child.h"
 

@@ -2,8 +2,8 @@
 #include "store/records.h"
 #include "tests/support/store_fixture.h"
 
-/* The bytes of one record of each family, as docs/PROTOCOL.md section 4 lays them out.
- * Whoever changes one gives the store's format another number. */
+/* Tests the bytes of one record of each family against docs/PROTOCOL.md section 4. A
+ * change of these bytes needs a new number of the store's format. */
 static const struct {
     kv_family family;
     const char *hex;

@@ -1,7 +1,7 @@
 /* folder: store; label: integration
  *
- * A rollback over several parts that is killed between any two writes: afterwards the
- * store has nothing of it or all. */
+ * Kills a rollback over several parts between any two of its writes. Afterwards the
+ * store must have the whole rollback or nothing of it. */
 #include "store/store.h"
 #include "tests/support/store_child.h"
 #include <signal.h>

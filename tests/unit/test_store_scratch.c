@@ -1,7 +1,8 @@
 /* folder: store; label: unit
  *
- * What readers keep under TMPDIR goes with them, or, where they were killed, with the
- * next reader; what somebody has, what is young, and what is not theirs stays. */
+ * Tests the folders that readers keep under TMPDIR: a reader removes its own folder and
+ * those of killed readers, but no folder that is in use, is young, or belongs to
+ * another program. */
 #include "tests/support/store_fixture.h"
 #include <dirent.h>
 #include <fcntl.h>

@@ -2,9 +2,9 @@
 #include "tests/support/store_fixture.h"
 #include <sys/syscall.h>
 
-/* What is flushed, and in which order. This program's own fsync and fdatasync stand
- * before the C library's, also for RocksDB: a kill shows nothing of a missing flush,
- * since what a process wrote outlives it; only a power cut would. */
+/* Tests which files are flushed, and in which order. This program has its own fsync and
+ * fdatasync, which RocksDB calls, too. A kill would not show a missing flush, because
+ * data that a process wrote outlives the process; only a power cut would. */
 
 enum { FLUSHES_MAX = 64 };
 static char flushed[FLUSHES_MAX][PL_PATH_MAX];

@@ -2,9 +2,9 @@
 #include "store/store_internal.h"
 #include "tests/support/store_child.h"
 
-/* A process commits versions, codes old ones, collects older ones and copies the store,
- * all the time; it is killed at random moments. What it was told is there, and the
- * audit of store and copy finds nothing. */
+/* Kills at random moments a process that commits versions, codes old versions, collects
+ * older ones and copies the store, again and again. All acknowledged versions must be
+ * there, and the audit of store and copy must find no damage. */
 
 enum {
     KILLS = 25,

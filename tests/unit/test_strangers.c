@@ -1,6 +1,7 @@
 /* folder: base; label: fault */
-/* Strangers who find an encrypted port and send what is no handshake: hundreds of
- * connections cost the server bounded memory, and those whom it knows are served. */
+/* Tests an encrypted port to which strangers send bytes that are no handshake: hundreds
+ * of such connections cost the server a bounded memory, and known clients are served.
+ */
 #include "base/base.h"
 #include <errno.h>
 #include <netinet/in.h>

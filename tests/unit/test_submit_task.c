@@ -1,8 +1,8 @@
 /* folder: net; label: integration
  *
- * A whole task sent to homes that do the awkward things a real one does once in a
- * while: they refuse one of its updates, lose a message, or have no room. Each home
- * is a few lines here, so that it does them every time. */
+ * Sends a whole task to homes that refuse one of its updates, lose a message, or have
+ * no room. A real home does this seldom; each home of this test is a few lines that do
+ * it every time. */
 #include "net/client_internal.h"
 #include "net/net.h"
 

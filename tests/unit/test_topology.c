@@ -1,5 +1,6 @@
 /* folder: modules; label: unit */
-/* Slots, modules and paths; presets; initial values; the learning rate. */
+/* Tests slots, modules and paths of a topology, presets, initial values and the
+ * learning rate. */
 #include "modules/modules.h"
 #include <math.h>
 #include <stdio.h>

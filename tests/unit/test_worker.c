@@ -1,7 +1,7 @@
 /* folder: workers; label: integration
  *
- * What a worker says to its hub about a task that it cannot even fetch: the hub and
- * the home are this test. */
+ * Tests what a worker reports to its hub about a task whose data it cannot fetch. The
+ * test itself is the hub and the home. */
 #include "workers/workers.h"
 
 #include "net/net.h"
