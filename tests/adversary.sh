@@ -1,32 +1,34 @@
 #!/bin/sh
-# A job among hostile workers, guests and strangers (tests/fault/adversary.c): it ends well, and
-# what it trains is what it trains among honest ones.
+# Tests a job among hostile workers, guests and strangers (tests/fault/adversary.c): it
+# must end with exit code 0 and the versions of a job among honest workers.
 #
 # usage: adversary.sh [--minutes N] [--seed S] [--only ACT,ACT] [--without ACT,ACT]
 #                     [--variant forge|lie|pairs] [--build FOLDER] [--work FOLDER]
 #
-# The jobs are encrypted, with three honest workers: two of the launcher, one that joins
-# late with an invitation. Two programs attack with two workers each (who come back with
-# new keys when they are refused), an invitation of their own, and no key at all. Each act
-# is drawn at least once. For each variant the same job is trained without them before.
+# The jobs are encrypted and have three honest workers: two of the launcher, and one
+# that joins late with an invitation. Two programs attack: each with two workers (which
+# return with new keys when they are refused), with an invitation, and without a key.
+# Each act is drawn at least once. Before each variant the same job is trained without
+# attackers.
 #
 #   forge   fleet.audit=0.2; all acts but lies: versions, contributions, states of paths
-#           and their counts must be those of the job among honest workers, to the bit
+#           and their counts must be exactly those of the job without attackers
 #   lie     fleet.audit=1; one of the programs also delivers tasks that it never trained,
-#           under proper leases. The merge does not wait for audits, so these are in
-#           versions until they are found. Then: versions before the first such task are
-#           those of the honest job; each such task has an audit that names its worker,
-#           none agreed; whoever lied is fenced; whatever others delivered agreed. Of several
-#           who lied in one task an audit finds one: those who lied in no other may be free.
+#           under valid leases. The merge does not wait for audits, so versions contain
+#           these lies until they are found. Versions before the first lie must be those
+#           of the job without attackers. Each lie must have an audit that names its
+#           worker, and no audit of a lie may agree. Every liar must be fenced, and all
+#           audits of other tasks must agree. If several workers lied in one task, the
+#           audit finds one of them, so a worker that lied only there may go free.
+#   pairs   noloco with outer.deadline_s, which the job without attackers never reaches;
+#           all acts but lies; the conditions of forge. Only with 10 minutes or more
 #
-#   pairs   noloco with outer.deadline_s, which the honest job never reaches; all acts but
-#           lies: as forge. With 10 minutes or more
-#
-# Of all: exit code 0; store fsck and data coverage clean; nobody honest fenced or
-# refused; the list of keys can still be read; hub and home need at most MEMORY_MB more at
-# their peak than in the honest job; nothing that is printed or logged has control
-# characters, is no UTF-8, or has a line that an attacker wrote; and, with 10 minutes or
-# more, tasks are done at 70 % of the honest job's rate or faster.
+# Every variant must end with exit code 0. `store fsck` and `data coverage` must find
+# nothing, and no honest worker may be fenced or refused. The list of keys must still be
+# readable. The peak memory of hub and home may be at most MEMORY_MB larger than in the
+# job without attackers. Output and logs must be UTF-8 without control characters and
+# without lines that an attacker wrote. With 10 minutes or more, the job must do tasks
+# at 70 % of the rate without attackers or faster.
 set -u
 minutes=2 seed=$(date +%s) only='' without='' variant='' build=build/release work_at=''
 while [ $# -gt 1 ]; do

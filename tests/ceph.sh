@@ -1,11 +1,12 @@
 #!/bin/sh
-# Stores whose chunks lie in a real Ceph, and in a real S3 (its radosgw).
+# Tests stores whose chunks are in a real Ceph, and in a real S3 service (Ceph's
+# radosgw).
 #
 # usage: sh tests/ceph.sh [PATHLOOM]        (build/release/pathloom, built if missing)
 #
-# A Ceph of its own: a monitor, a storage daemon (BlueStore in a file) and radosgw on
-# 127.0.0.1, with configuration and state in a temporary folder; one of the machine's own is
-# not touched. What is missing of Debian's Ceph is installed. Then:
+# Starts a Ceph: a monitor, a storage daemon (BlueStore in a file) and radosgw on
+# 127.0.0.1, with configuration and state in a temporary folder; a Ceph that the machine
+# already runs is not touched. Missing packages of Debian's Ceph are installed. Tests:
 #   what store/engine/engine.h promises, with racing processes (engine_check)
 #   stores killed between any two writes, rebuilt, fenced, swept (remote_store), and the
 #   tests of the store that know nothing of engines

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Kill anything, at any time, until so many were killed: nothing is lost.
+# Kills processes of jobs at random times until a number of kills is reached: nothing
+# may be lost.
 #
 # usage: chaos.sh [--kills N] [--seed S] [--minutes M] [--gap MS] [--per-run K] [--phases P]
 #                 [--pathloom FILE] [--ledger FILE] [--work FOLDER]
@@ -14,10 +15,10 @@
 #   every commit that was acknowledged when a home was killed is in the log, unchanged
 #   `pathloom store fsck` is clean, and no process is left
 #
-# --kills counts SIGKILLs. --gap is the mean time between two faults (250 ms); with one
-# of some seconds (and a run of 600 phases) they do not meet, and the times of recovery
-# are those of one fault.
-# The same seed draws the same faults; when they meet what, time decides.
+# --kills counts SIGKILLs. --gap is the mean time between two faults (250 ms). With a
+# gap of some seconds (and a run of 600 phases) faults do not overlap, and the times of
+# recovery are those of one fault. The same seed draws the same faults, but what a
+# process does at a fault depends on timing.
 # shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh
 set -u
 kills=500 seed=$(date +%s) minutes=60 gap=250 per_run=60 phases=24

@@ -1,14 +1,15 @@
 #!/bin/sh
-# Long fuzzing with libFuzzer, ASan and UBSan (clang): every target of tests/fuzz_*.c,
-# one after the other.
+# Runs every fuzz target (tests/fuzz/fuzz_*.c) for long with libFuzzer, ASan and UBSan
+# (clang), one after the other.
 #
 # usage: fuzz.sh [--runs N] [--seconds S] [--build FOLDER] [TARGET ...]
 #
-# Each target runs until it has had N inputs (10,000,000), those of earlier calls in the
-# same FOLDER counted in (FOLDER/counts), or S seconds (3600), from its seeds and from
-# what earlier calls found interesting (FOLDER/corpus). Inputs are short (512 bytes, or
-# twice the longest seed), so that they are many. A finding ends the script with code 1
-# and leaves the input; the target with that file as its argument repeats it.
+# Each target runs until it has had N inputs (10,000,000), including those of earlier
+# calls with the same FOLDER (FOLDER/counts), or for S seconds (3600). It begins with
+# its seeds and with the inputs that earlier calls kept (FOLDER/corpus). Inputs are
+# short (512 bytes, or twice the longest seed), so that many fit into the time. A
+# finding ends the script with code 1 and leaves a file with the input; the target
+# repeats the finding if this file is its argument.
 set -u
 runs=10000000 seconds=3600 build=build/fuzz
 while [ $# -gt 1 ]; do

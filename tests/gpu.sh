@@ -1,10 +1,11 @@
 #!/bin/sh
-# The engine on a GPU: every kernel against the reference, rates on real sizes beside
-# PyTorch's on the same GPU, then the sanitizer's tools on the same tests.
+# Tests the cuda backend on a GPU: every kernel against the reference, rates for real
+# model sizes beside PyTorch's rates on the same GPU, and the same tests under
+# compute-sanitizer.
 #
 #   sh tests/gpu.sh [--parts "build checks rates ..."] [build folder]
 #
-# The parts, in the order in which they are worth most, and the default, all of them:
+# The parts, the most useful first (default: all):
 #
 #   build      modules alone, for this GPU
 #   checks     against the reference: every operation, models, the update, fp8, int8,
@@ -17,19 +18,19 @@
 # 150M and 1.3B are the presets dense-150m and dense-1b.
 #
 # Needs the CUDA toolkit, a C and a C++ compiler and CMake; nothing else of packages.txt.
-# Several calls with the same build folder (default: build/gpu) add to one table: where a
-# call may last ten minutes, "build checks rates rivals", then "more sanitizer". A call
-# that builds begins the table anew.
+# Several calls with the same build folder (default: build/gpu) add to one table. Where
+# a call may last ten minutes, call it with "build checks rates rivals" and then with
+# "more sanitizer". A call with `build` begins a new table.
 #
-# The table goes to stdout and to gpu.md in the folder that OUT names, else to
-# docs/results; beside it lies gpu.log with what this call's commands said. Both are
-# written as the rows come, so that a run that is cut off leaves what it had. Each
-# command has its own limit, and all together end after GPU_SECONDS (default 540): what
-# was left out then is named. However long build and checks take, the checks, rates and
-# rivals that the same call asks for keep shares of the time for themselves.
+# The table goes to stdout and to gpu.md in the folder OUT (default: docs/results);
+# gpu.log beside it has the output of this call's commands. Both files are written row
+# by row, so that a run that is cut off leaves its rows. Each command has its own time
+# limit, and all together end after GPU_SECONDS (default 540); the parts that were left
+# out are named. A share of the time is reserved for each of the parts checks, rates and
+# rivals of the call, however long the parts before take.
 #
-# Exit code: 0; 1 if a check failed; 64 for words that it does not know; 77 if this
-# machine has no GPU or no toolkit.
+# Exit code: 0; 1 if a check failed; 64 for unknown words; 77 if this machine has no GPU
+# or no toolkit.
 set -u
 cd "$(dirname "$0")/.." || exit 70
 parts="build checks rates rivals more sanitizer"

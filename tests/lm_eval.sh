@@ -1,15 +1,15 @@
 #!/bin/sh
-# lm-evaluation-harness, as it is, against a served run.
+# Tests `pathloom serve` with the unchanged lm-evaluation-harness.
 #
 #   sh tests/lm_eval.sh [PATHLOOM] [PATH_LOGITS]
 #
 # Installs the harness from the Python package index into a folder outside the tree (as
-# LM_EVAL, else ~/.cache/pathloom/lm_eval; about 800 MB, kept for the next time). Makes a
-# small run of text of its own, serves it, lets `local-completions` score held-out
-# documents, documents of several windows, and a multiple choice task, through the server
-# as tokenizer and model; and compares every sample with the reference's losses of the
-# exported path, and the sums with `pathloom eval`. Once for a single model of the run,
-# once with a path chosen for each request.
+# LM_EVAL, else ~/.cache/pathloom/lm_eval; about 800 MB, kept for the next time). Trains
+# and serves a small run. The harness's model `local-completions` scores held-out
+# documents, documents of several windows, and a multiple-choice task, with the server
+# as tokenizer and model. Every sample is compared with the reference backend's losses
+# of the exported path, and the sums with `pathloom eval`: once for a single model of
+# the run, and once with a path chosen for each request.
 #
 # Exit codes: 0; 1 a comparison failed; 77 the harness cannot be installed here, and a
 # line says why. About a minute after the installation.

@@ -1,15 +1,16 @@
 #!/bin/sh
-# Tests of the tests: bugs are planted one by one, and a test must find each.
+# Tests the tests: bugs are put into the code one by one, and a test must find each bug.
 #
 # usage: mutants.sh [--build FOLDER] [NAME ...]
 #        mutants.sh [--build FOLDER] --random N [--seed S] FILE TEST ...
 #
-# The tree is copied; each bug is a change of one line there. Without names each bug of
-# the list below is planted, and the test that it names must fail. With --random, N
-# changes of FILE are drawn (a comparison, an operator, a number, a condition turned
-# round, a statement left out), and one of the TESTs must fail or not end; what does not
-# compile is not counted. Ends with 1 if a bug of the list survives; of random ones some
-# change nothing that anybody could see, so there it prints the survivors and their share.
+# The tree is copied; each bug is a change of one line of the copy. Without names, each
+# bug of the list below is put in, and the test that the list names for it must fail.
+# With --random, N changes of FILE are drawn (a comparison, an operator, a number, a
+# negated condition, a missing statement), and one of the TESTs must fail or not end;
+# changes that do not compile are not counted. Ends with 1 if no test finds a bug of the
+# list. Some random changes have no visible effect, so there the script only prints the
+# changes that no test found, and their share.
 set -u
 build=build/mutants random=0 seed=1
 while [ $# -gt 1 ]; do

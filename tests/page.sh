@@ -1,7 +1,7 @@
 #!/bin/sh
-# The page in a real browser: a small job is opened while it trains and after it has
-# ended; what is shown is what `status` and report.json say; labels, contrast, keys,
-# small screens; then the page of a server of that run; screenshots are kept.
+# Tests the status page in a real browser: the page of a small job while it trains and
+# after its end must agree with `status` and report.json. Also tests labels, contrast,
+# keyboard, small screens, and the page of `pathloom serve`. Screenshots are kept.
 #
 #   sh tests/page.sh [PATHLOOM] [WORKFOLDER]
 #

@@ -1,10 +1,10 @@
 #!/bin/sh
-# From a fresh machine to the tests' verdict: install, configure, build, test.
+# Installs packages on a fresh machine, configures, builds and tests.
 #   sh tests/run.sh            what answers within minutes
 #   sh tests/run.sh --all      every test
 #   sh tests/run.sh -L unit    arguments go to ctest
-# A second call builds nothing that has not changed. Tests that may run beside others do;
-# what did not run on this machine is listed at the end.
+# A second call builds only what has changed. Tests that permit it run at the same time;
+# tests that did not run on this machine are listed at the end.
 set -eu
 cd "$(dirname "$0")/.."
 sh tools/install.sh

@@ -1,12 +1,12 @@
 #!/bin/sh
-# The suite under a sanitizer, and what any process of it was found at.
+# Runs the tests under a sanitizer and lists the reports of all processes.
 #
 # usage: sanitize.sh asan|tsan [CTEST-OPTION ...]      (sanitize.sh tsan -L fault)
 #
 # asan is AddressSanitizer with leaks, and UndefinedBehaviorSanitizer; tsan is
-# ThreadSanitizer. The preset of that name must be built. Reports go to build/PRESET/reports,
-# one file a process: a test may pass although a process of it that was killed, or that
-# nobody asked, had something to report. Ends with 1 if a test failed or a report is there.
+# ThreadSanitizer. The preset of that name must be built. Reports go to
+# build/PRESET/reports, one file per process, because a test may pass although one of
+# its processes has a report. Ends with 1 if a test failed or a report is there.
 set -u
 cd "$(dirname "$0")/.." || exit 70
 preset=$1

@@ -1,15 +1,16 @@
 #!/bin/sh
-# Workers as a job array of a real Slurm, preempted, requeued and cancelled.
+# Tests workers that are a job array of a real Slurm and are preempted, requeued and
+# cancelled.
 #
 # usage: sh tests/slurm.sh [PATHLOOM]        (build/release/pathloom, built if missing)
 #
-# A Slurm of its own: slurmctld and two slurmd ("nodes") on 127.0.0.1, with a munged of
-# their own, configuration and state in a temporary folder; one of the machine's own is
-# not touched. What is missing of slurm-wlm and munge is installed. Then deploy/slurm as
-# a user has it: one sbatch for the head, one for an array of workers, and while they
-# train a worker is requeued, preempted by a job of higher priority, told that its time
-# ends, cancelled; the head is requeued, too. The modules must be those of an undisturbed
-# run without Slurm, and nothing may be left running.
+# Starts a Slurm: slurmctld, two slurmd ("nodes") and munged on 127.0.0.1, with
+# configuration and state in a temporary folder; a Slurm that the machine already runs
+# is not touched. Missing packages (slurm-wlm, munge) are installed. Then uses
+# deploy/slurm like a user: one sbatch for the head and one for an array of workers.
+# While they train, workers are requeued, preempted by a job of higher priority, told
+# that their time ends, and cancelled; the head is requeued, too. The modules must be
+# those of an undisturbed run without Slurm, and no process may be left.
 #
 # Exit codes: 0; 1 failed; 77 this machine cannot run it, and a line says why. About
 # four minutes, more beside other work.

@@ -1,14 +1,14 @@
 /* folder: workers
  *
- * Attacks a job for as long as it is told (tests/fault/adversary.h):
+ * Attacks a job for a given time (tests/fault/adversary.h):
  *
  *   adversary TOKEN SPARE [--seed N] [--seconds S] [--pause-ms P] [--label TEXT]
  *             [--lies] [--only A,B] [--without A,B] [--names N1,N2] | --list
  *
- * TOKEN lets its workers in, SPARE is an invitation that it only misuses. With --lies
- * it also delivers tasks that it never trained, and says so: `lied task ...`. It ends
- * at TERM, when the time is over, or when nobody listens any more. At the end it prints
- * how often each act was done and what was answered. */
+ * Its workers enrol with TOKEN; SPARE is an invitation that it only misuses. With
+ * --lies it also delivers tasks that it never trained, and prints `lied task ...` for
+ * each. It ends at TERM, when the time is over, or when no server answers any more.
+ * Then it prints how often each act was done, and the answers. */
 #include "tests/fault/adversary.h"
 #include "workers/workers.h"
 

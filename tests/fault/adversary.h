@@ -1,9 +1,9 @@
-/* The adversary: a program that attacks a running job with what an outsider, somebody
- * with an invitation, and enrolled workers can send (tests/adversary.sh).
+/* The adversary: a program that attacks a running job with messages that a stranger,
+ * the holder of an invitation, or an enrolled worker can send (tests/adversary.sh).
  *
- * It draws acts from one table (adversary.c), each a function that sends something
- * wrong and returns; what was sent and what was answered is counted by act. An act that
- * a defence stops does no harm, and each would do harm without it.
+ * It draws acts from one table (adversary.c). An act is a function that sends something
+ * wrong and returns; messages and answers are counted for each act. Every act would do
+ * harm if one defence were missing.
  *
  *   adversary.c       the table, the loop, what is printed
  *   adversary_line.c  who speaks, questions, leases, what is known of the job

@@ -1,5 +1,5 @@
-/* Acts against the home: updates without a lease or under somebody else's, updates that
- * are no updates, uploads that are never used, and lies. */
+/* Acts against the home: updates without a lease or under the lease of another worker,
+ * bytes that are no update, uploads that are never used, and lies. */
 #include "codec/codec.h"
 #include "tests/fault/adversary.h"
 

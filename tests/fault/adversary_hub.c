@@ -1,5 +1,5 @@
-/* Acts against the hub: names, questions, leases that are never worked on, reports of
- * what was not done, and everything that an invitation is not for. */
+/* Acts against the hub: names, questions, leases of tasks that are never done, reports
+ * of tasks that were not done, and messages that an invitation does not permit. */
 #include "tests/fault/adversary.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* Who speaks: keys that are enrolled, invited or strangers', and their lines. */
+/* The senders of the adversary's messages: keys that are enrolled, invited or unknown,
+ * and their connections. */
 #include "tests/fault/adversary.h"
 #include "workers/workers.h"
 

@@ -1,7 +1,7 @@
 /* folder: base
  *
- * Acts below messages: bytes to a port, handshakes that do not end, frames that are no
- * message, keys that nobody knows. */
+ * Acts without valid messages: bytes to a port, handshakes that do not end, frames that
+ * are no message, and unknown keys. */
 #include "base/wire_internal.h"
 #include "tests/fault/adversary.h"
 

@@ -1,13 +1,14 @@
 /* folder: workers
  *
- * How far apart honest workers of different kinds are in one task, and how far liars
- * are: audit_distance STORE PHASES STEPS [f32|i8|i4|topk|sketch16 ...]. Trains path
- * 0 of the arm `mix` from the versions that a run left, a phase after the other, on
- * every kind that this machine has. As in an audit, all begin a phase with the state
- * that the first kind left. Prints, as largest over the modules, the relative L2
- * distance, 1 - cosine, 1 - shorter / longer, and the distance of an audit, which takes
- * the larger of the latter two from sketches; then the same for some lies.
- * docs/results/reliability.md has the figures. */
+ * Measures the distance between the results of honest workers on different kinds of
+ * devices in one task, and the distance of lies: audit_distance STORE PHASES STEPS
+ * [f32|i8|i4|topk|sketch16 ...]. Trains path 0 of the arm `mix` from a run's versions,
+ * phase after phase, on every kind of device of this machine. As in an audit, all kinds
+ * begin a phase with the state that the first kind left. Prints the largest value over
+ * all modules of four distances: relative L2, 1 - cosine, 1 - shorter / longer, and the
+ * distance of an audit, which is the larger one of the second and third, computed from
+ * sketches. Then prints the distances of some lies. docs/results/reliability.md has the
+ * figures. */
 #include "codec/codec.h"
 #include "outer/outer.h"
 #include "workers/path_state.h"

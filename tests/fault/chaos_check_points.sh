@@ -1,11 +1,12 @@
 #!/bin/sh
-# Every call that writes, flushes, renames or sends stands in a function with a fail
-# point (base/failpoint.h), so that a test can end the process before or after it.
+# Checks that every call that writes, flushes, renames or sends is in a function with a
+# fail point (base/failpoint.h), so that a test can end the process before or after the
+# call.
 #
 # usage: chaos_check_points.sh [--list]     --list prints the names of all points
 #
-# Deleting is left out: what is deleted is not needed any more. So is what goes to a
-# person's terminal (cli/, the log).
+# Calls that delete are left out, because deleted data is not needed any more. Output to
+# a terminal (cli/, the log) is left out, too.
 set -u
 folders="base corpus store codec outer net home workers"
 if [ "${1-}" = --list ]; then

@@ -1,6 +1,6 @@
 # shellcheck shell=sh disable=SC2034,SC2154
-# Sourced by the scripts that run whole jobs under faults. They set pathloom, ledger and
-# seed, and stand in the project's root.
+# Functions for scripts that run whole jobs under faults. Such a script sets the
+# variables pathloom, ledger and seed, and runs in the project's root.
 . tests/support/job.sh
 
 # A mixture 2x2 of a very small model: about a second undisturbed. Becomes the launcher,

@@ -1,13 +1,13 @@
 /* folder: store; label: tool
  *
- * What a store holds, a fact a line, so that two runs can be compared by diff:
+ * Prints what a store contains, one fact per line, so that `diff` can compare two runs:
  *
- *   chaos_ledger STORE          versions, contributions, pending updates, paths,
- * objects chaos_ledger --log STORE    every commit: "commit SEQUENCE LOG-HASH"
- *   chaos_ledger --mark STORE   the newest commit that was acknowledged, the same way;
- *                               for a store whose writer has just been killed
+ *   chaos_ledger STORE         versions, contributions, pending updates, paths, objects
+ *   chaos_ledger --log STORE   every commit: "commit SEQUENCE LOG-HASH"
+ *   chaos_ledger --mark STORE  the newest acknowledged commit, as with --log; for a
+ *                              store whose writer has just been killed
  *
- * Names of workers, times, seconds and tokens are left out: they may differ. */
+ * Names of workers, times, seconds and tokens are left out, because they may differ. */
 #include "store/store_internal.h"
 #include <stdio.h>
 #include <string.h>

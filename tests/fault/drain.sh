@@ -1,11 +1,11 @@
 #!/bin/sh
-# Workers come and go while a job runs.
+# Tests that workers can leave a running job.
 #
 # usage: drain.sh PATHLOOM WORKFOLDER
 #
-# A task that takes long is leased; its worker is told to go, by TERM with a second of
-# grace and by USR1 twice. It gives the task back and ends well, and the task is leased
-# again at once: the lease itself would have lasted a minute.
+# The worker of a long task is told to leave: by TERM with one second of grace, and by
+# USR1 twice. It must give the task back and end with exit code 0, and the task must be
+# leased again at once, although the first lease would have lasted a minute.
 set -u
 pathloom=$1
 work=$2

@@ -1,12 +1,12 @@
 /* folder: store
- * What store/engine/engine.h promises, asked of a real service.
+ * Tests with a real service what store/engine/engine.h promises.
  *
  *   engine_check URL [lossy]    all of it; exit code 1 and a line if one is broken
  *   engine_check URL put NAME WHO     one of several writers that race
  *   engine_check URL swap NAME TIMES  raises a counter so many times, by swaps
  *
- * Racing writers are processes of their own. Objects begin with the process id, so that
- * a service that is used again does not disturb. */
+ * Each of the racing writers is a process. Names of objects begin with the process id,
+ * so that objects of earlier calls do not disturb a test. */
 #include "store/engine/engine.h"
 #include <stdio.h>
 #include <stdlib.h>

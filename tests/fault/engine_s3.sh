@@ -1,6 +1,7 @@
 #!/bin/sh
-# The S3 engine against a small S3 of our own: promises, lost answers, a service that is
-# busy, full or without conditions; stores on it, rebuilt and fenced.
+# Tests the S3 engine with a small S3 server of our own: what engine.h promises, lost
+# answers, a service that is busy, full or ignores conditions, and stores in this
+# service that are rebuilt and fenced.
 #
 # usage: engine_s3.sh PATHLOOM TESTS-BUILD-FOLDER WORKFOLDER
 set -u

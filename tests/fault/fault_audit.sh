@@ -1,17 +1,18 @@
 #!/bin/sh
-# Audits (fleet.audit): a worker whose results are wrong is found, fenced and told so;
-# honest ones never are.
+# Tests audits (fleet.audit): a worker with wrong results is found, fenced and told so;
+# an honest worker never is.
 #
 # usage: fault_audit.sh PATHLOOM LEDGER WORKFOLDER
 #
 # 1. undisturbed, without audits
-# 2. every task is done twice: the same versions, no difference
+# 2. every task is done twice: the same versions, and no differing results
 # 3. a fourth worker makes one wrong update (fail point worker.update.wrong), while hub
-#    and home are killed: it is fenced, says why, may not come back; the others end the
-#    job, and its versions are listed
-# 4. one of the job's own workers makes one
-# 5. three workers of three kinds of devices: honest ones agree, by tolerance; one that
-#    flips the signs of an update is fenced by the other two
+#    and home are killed: the worker is fenced, says why, and may not come back; the
+#    others end the job, and the versions with its updates are listed
+# 4. one of the job's own workers makes one wrong update
+# 5. three workers with three kinds of devices: results of honest workers are equal
+#    within the tolerance; a worker that flips the signs of an update is fenced by the
+#    results of the other two
 set -u
 pathloom=$1
 ledger=$2

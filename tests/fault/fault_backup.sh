@@ -1,15 +1,15 @@
 #!/bin/sh
-# A worker that stands still, or is slow, beside quick ones: backups (fleet.backup).
+# Tests backup leases (fleet.backup) with fast workers and one that is stopped or slow.
 #
 # usage: fault_backup.sh PATHLOOM LEDGER WORKFOLDER [short]
 #
 # 1. undisturbed, without backups
 # 2. one worker is stopped (SIGSTOP) in the middle of a task, whose lease would live for
-#    100 s: the others must end the arm meanwhile, with the same hashes; then it goes on
-#    and must be told that nobody waits for it
+#    100 s: the others must end the arm meanwhile, with the same hashes; then the worker
+#    goes on and must be told that nobody waits for it
 # 3. not with `short`: three quick workers and a slow one, without backups and with them.
-#    Their steps are mostly sleep (fail point worker.step.before), so that two processors
-#    are enough for all of them: on busy ones backups have nothing to win
+#    Their steps are mostly sleep (fail point worker.step.before), so that two
+#    processors are enough for all workers; on busy processors backups cannot be faster
 set -u
 pathloom=$1
 ledger=$2

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Data shards in RUN/cache are overwritten while workers read them: what was trained on
-# them is thrown away, the shards are fetched again, and the final hashes are the same.
-# So are they if a shard of another path lies under the name of one before the start.
-# Every task is audited: two workers that share a damaged file agree on nothing that was
-# made from it, because what counts is what an undamaged shard gives.
+# Overwrites data shards in RUN/cache while workers read them. The workers must discard
+# what they trained on damaged shards and fetch the shards again, and the final hashes
+# must be those of an undisturbed run. They must also be the same if, before the start,
+# a shard's name holds the shard of another path. Every task is audited, which shows
+# that two workers with the same damaged file do not confirm each other's results.
 #
 # usage: fault_cache.sh PATHLOOM WORKFOLDER
 set -eu

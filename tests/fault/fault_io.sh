@@ -1,11 +1,13 @@
 #!/bin/sh
-# Failing disks, jumping clocks, hung processes: the job ends with one sentence or goes
-# on, and once the obstacle is gone the same command ends with the same facts.
+# Tests failing disks, jumping clocks and hung processes: the job goes on or ends with
+# one sentence. Without the fault the same command then ends with the versions of an
+# undisturbed run.
 #
 # usage: fault_io.sh PATHLOOM LEDGER INTERPOSE.SO WORKFOLDER [short]
 #
-# The library (tests/fault/interpose.c) lets one call of one process fail: every kind of call
-# with every error that it can have, in home and launcher, at a random passage.
+# The library (tests/fault/interpose.c) makes one call of one process fail. Every kind
+# of call fails with each of its possible errors, in home and launcher, at a random
+# time.
 # shellcheck disable=SC2034,SC2154,SC2120 # some variables belong to chaos_job.sh
 set -u
 pathloom=$1

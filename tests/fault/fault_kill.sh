@@ -1,5 +1,6 @@
 #!/bin/sh
-# Kill anything, at any time: the final module hashes are the same.
+# Kills processes of a job at random times: the final hashes of all modules must be
+# those of an undisturbed run.
 #
 # usage: fault_kill.sh PATHLOOM WORKFOLDER [KILLS]
 #
@@ -7,7 +8,7 @@
 # 2. the same while workers, hub and home are killed by kill -9 at random moments (at
 #    least KILLS of them, most of them workers)
 # 3. the same while the whole job is killed by kill -9 and given again, several times
-# Then: every module's version and hash are equal, and no process is left behind.
+# In all three runs every module has the same version and hash, and no process is left.
 set -u
 pathloom=$1
 kills=${3:-20}

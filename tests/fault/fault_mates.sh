@@ -1,8 +1,8 @@
 #!/bin/sh
-# A mate that lies (noloco): a worker gives its mate another update than it sends to the
-# home. The mate notices before it sends anything, and does the phase again from what the
-# home has: the job ends with the versions of the undisturbed one, and nobody honest is
-# blamed.
+# Tests a lying mate (noloco): a worker gives its mate a different update than it sends
+# to the home. The mate must notice this before it sends anything, and repeat the phase
+# with the update that the home has. The job must end with the versions of an
+# undisturbed job, and no honest worker may be blamed.
 #
 # usage: fault_mates.sh PATHLOOM LEDGER WORKFOLDER
 set -u

@@ -1,14 +1,14 @@
 #!/bin/sh
-# Every outer method and every codec under fire.
+# Tests every outer method and every codec while processes are killed.
 #
 # usage: fault_methods.sh PATHLOOM WORKFOLDER [KILLS [NAME ...]]
 #
-# For each method and codec (or the named ones): an undisturbed run, and the same while
-# at least KILLS (4) workers, hubs and homes are killed by kill -9 at random moments.
-# Then all versions and all states of paths are the same bytes. Under delayed-nesterov,
-# whose versions depend on who came first (docs/DESIGN.md), each module has every phase
-# of every path exactly once instead; and so under noloco with a deadline, where the mean
-# of the holders must also be the home's.
+# Runs a job for each method and codec (or the named ones) twice: undisturbed, and while
+# at least KILLS (4) workers, hubs and homes are killed by kill -9 at random times. All
+# versions and all states of paths must have the same bytes in both runs. Under
+# delayed-nesterov and under noloco with a deadline, versions depend on timing
+# (docs/DESIGN.md). There each module must have every phase of every path exactly once,
+# and under noloco the mean of the holders must be the home's version.
 set -u
 pathloom=$1
 work=$2

@@ -1,11 +1,12 @@
 #!/bin/sh
-# Networks that fail: a job in a network of its own whose links end, come back, lose
-# packets or are slow. Once they are whole again the job ends, with the same facts.
+# Tests a job in a network namespace whose links fail and return, lose packets or are
+# slow. With good links again the job must end with the versions of an undisturbed run.
 #
 # usage: fault_net.sh PATHLOOM LEDGER WORKFOLDER [short]
 #
-# Needs network namespaces (root, or a kernel that gives them to users); else it ends
-# with 77. Loss needs nftables (`nft`); without it that case is skipped, and said so.
+# Needs network namespaces (root, or a kernel that permits them to users); else it ends
+# with 77. The case `loss` needs nftables (`nft`); without it a line says that the case
+# is skipped.
 #
 #   cut      the loopback goes down for 0.5, 3 and 8 s: nobody reaches anybody, longer
 #            than leases live and than a connection's heartbeats wait

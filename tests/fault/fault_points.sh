@@ -1,14 +1,16 @@
 #!/bin/sh
-# Killed between any two writes: every fail point (base/failpoint.h), one by one.
+# Kills a process of a tiny job at every fail point (base/failpoint.h), one after
+# another.
 #
 # usage: fault_points.sh PATHLOOM LEDGER WORKFOLDER [short | K/N]
 #
-# After an undisturbed run of a tiny job, the job is run with each point told to kill
-# the process (exit it, stop it for a while, let the call fail) at one of its first
-# passages, in one process of the named role. A launcher that ended is given the same
-# command again, until the job is done: then all versions, contributions and states of
-# paths are those of the undisturbed run. `short` takes several points together, each
-# with SIGKILL; K/N every N-th point from the K-th. Every point must have acted.
+# The job is run undisturbed first, and then once per fail point. In one process of the
+# point's role, one of the first passages of the point kills the process, ends it, stops
+# it for a while, or makes the call fail. If the launcher ends, its command is given
+# again until the job is done. Then all versions, contributions and states of paths must
+# be those of the undisturbed run. `short` tests several points in one run, each with
+# SIGKILL; K/N takes every N-th point from the K-th on. Every point must have been
+# reached.
 # shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh
 set -u
 pathloom=$1

@@ -1,11 +1,12 @@
 #!/bin/sh
-# Rounds that a quorum merges (outer.quorum), beside a worker that stands still.
+# Tests rounds that are merged with a quorum (outer.quorum) while a worker is stopped.
 #
 # usage: fault_quorum.sh PATHLOOM WORKFOLDER [LATE_WEIGHT]
 #
 # One worker is stopped (SIGSTOP) in the middle of a phase, under a lease of 400 s. The
-# paths of the others must come to their end meanwhile. Then it goes on, and the run
-# ends: no sample is lost or counted twice, every version is recomputed from its record.
+# paths of the other workers must end meanwhile. Then the worker goes on, and the run
+# ends: no sample may be lost or counted twice, and every version is recomputed from its
+# record.
 set -u
 pathloom=$1
 weight=${3:-0}

@@ -1,13 +1,14 @@
 #!/bin/sh
-# noloco with a deadline, beside a worker that stands still.
+# Tests noloco with a deadline while a worker is stopped.
 #
 # usage: fault_straggler.sh PATHLOOM HOLDER_MEAN WORKFOLDER
 #
-# Four workers train the four paths of a 2x2 grid. One is stopped (SIGSTOP) in the middle
-# of a phase, for as long as the others need; its lease does not run out. The others must
-# come to the end of the arm meanwhile, for each waits at most the deadline a phase for
-# the one that does not come. Then it goes on, and the run ends: every update counted,
-# the home the mean of its holders, and the record says who was split.
+# Four workers train the four paths of a 2x2 grid. One is stopped (SIGSTOP) in the
+# middle of a phase; its lease does not run out. The other three must reach the end of
+# the arm meanwhile, because each waits for the stopped mate at most one deadline per
+# phase. Then the stopped worker goes on, and the run ends. Every update must be
+# counted, the home's versions must be the means of the holders, and the records must
+# name the split pairs.
 set -u
 pathloom=$1
 holder_mean=$2

@@ -1,7 +1,8 @@
 #!/bin/sh
-# train.freeze: modules keep their version, from the beginning or from a phase on. Killed
-# while it trains and while the second chapter begins, a run ends with the bytes of the
-# undisturbed one; a finished run may freeze more as it is lengthened.
+# Tests train.freeze: modules keep their version from the beginning or from a phase on.
+# A run that is killed during training and at the beginning of the second chapter must
+# end with the bytes of an undisturbed run. A finished run that is continued may freeze
+# more modules.
 #
 # usage: freeze.sh PATHLOOM CHAOS_LEDGER WORKFOLDER [SEED]
 # shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh

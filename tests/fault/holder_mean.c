@@ -2,11 +2,11 @@
  *
  *   holder_mean STORE ARM
  *
- * Whether noloco's paths and home agree after a finished arm: the parameters that all
- * holders of a module began their last phase with are, on average, the version before
- * the last. A pair of which one side took another step than its mate would show. Prints
- * the modules looked at, the largest difference, and how many contributions were split.
- */
+ * Checks whether noloco's paths and the home agree after a finished arm: the mean of
+ * the parameters with which the holders of a module began their last phase must be the
+ * module's second last version. So the check finds a pair whose mates took different
+ * steps. Prints the number of modules, the largest difference, and how many
+ * contributions were split. */
 #include "outer/outer.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Right messages of every type, and what can be wrong with them. */
+/* Makes correct messages of every type, and spoils them. */
 #include "codec/codec.h"
 #include "tests/fault/hostile.h"
 #include "tests/support/tiny_arm.h"

@@ -1,10 +1,10 @@
-/* Messages with wrong content, for those who attack a job: the adversary
- * (tests/fault/adversary.c) and the fuzz targets of hub and home.
+/* Makes messages with wrong content for the adversary (tests/fault/adversary.c) and for
+ * the fuzz targets of hub and home.
  *
  * A draft is a message whose fields can still be changed one by one. It is filled in
- * rightly, from what its sender knows of the job, and then spoiled: one field, the
- * frame of the record, the data or the token. Which message and what is wrong with it
- * comes from dice: a seeded generator, or the bytes of a fuzzer's input. */
+ * correctly, from what its sender knows of the job, and then one thing is made wrong: a
+ * field, the frame of the record, the data or the token. Dice choose the message and
+ * the fault; dice are a seeded generator, or the bytes of a fuzzer's input. */
 #ifndef PL_TESTS_HOSTILE_H
 #define PL_TESTS_HOSTILE_H
 #include "outer/outer.h"

@@ -2,15 +2,15 @@
  * and clocks jump:
  *
  *   INTERPOSE=CALL:K:ERROR   the K-th CALL (write pwrite fsync fdatasync rename open)
- * of a process fails with ERROR (ENOSPC EIO EINTR EROFS), or writes half of what it was
- * given (short) INTERPOSE_PATH=WORD      only calls on files whose path has this word
- * count INTERPOSE_ROLE=VERB      only in processes started as `pathloom VERB`
- *   INTERPOSE_ONCE=FILE      only in the first process: it makes this file
- *   INTERPOSE_WHILE=FILE     every such call fails, from the first on, while FILE
- * exists INTERPOSE_CLOCK=SECONDS  the wall clock jumps to and fro by so much, twice a
- * second
+ * of a process fails with ERROR (ENOSPC EIO EINTR EROFS), or writes half of its bytes
+ * (short) INTERPOSE_PATH=WORD      counts only calls on files whose path contains WORD
+ *   INTERPOSE_ROLE=VERB      only in processes started as `pathloom VERB`
+ *   INTERPOSE_ONCE=FILE      only in the first process, which makes FILE
+ *   INTERPOSE_WHILE=FILE     every CALL fails, from the first on, while FILE exists
+ *   INTERPOSE_CLOCK=SECONDS  the wall clock is late by SECONDS, right and early by
+ *                            SECONDS in turn, for half a second each
  *
- * `open` counts only where it may write. */
+ * An `open` for reading only is not counted. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

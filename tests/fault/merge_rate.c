@@ -1,14 +1,13 @@
 /* folder: home
  *
- * How fast a home adds the updates of a round: merge_rate FOLDER [CONTRIBUTORS PARAMS
- * CODEC].
+ * Measures how fast a home adds the updates of a round: merge_rate FOLDER [CONTRIBUTORS
+ * PARAMS CODEC].
  *
- * The updates lie in a store in FOLDER, as workers send them. The rows: the merge as
- * homes make it; its parts, each alone; and the memory alone, a pass that reads an
- * update and rewrites a sum of floats for each contributor, by one thread and by all.
- * Each row has the best of five rounds, and the processor seconds of all threads in it,
- * which tell more where other processes run.
- */
+ * The updates are in a store in FOLDER, encoded as workers send them. The rows are: the
+ * merge of a home; each of its parts alone; and the memory alone, that is one thread or
+ * all threads read an update and rewrite a sum of floats for each contributor. Each row
+ * has the time of the best of five rounds, and the processor seconds of all threads in
+ * this round, which depend less on other processes. */
 #include "home/home.h"
 #include "home/home_updates.h"
 #include "outer/outer.h"

@@ -1,7 +1,7 @@
 #!/bin/sh
-# A job that trains while a home is added, modules move, and a home is emptied, and while
-# homes, hub, workers and the mover itself are killed with -9. The versions are those of a
-# job that nobody touched; the store is whole; a snapshot lists each module once.
+# Trains a job while a home is added, modules move, a home is emptied, and homes, hub,
+# workers and the moving process are killed with -9. The versions must be those of an
+# undisturbed job, the store must be whole, and a snapshot must list each module once.
 #
 # usage: moving_homes.sh PATHLOOM WORKFOLDER [ROUNDS] [SEED]
 set -u

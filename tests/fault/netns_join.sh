@@ -1,14 +1,15 @@
 #!/bin/sh
-# A worker joins from another machine, in two commands, encrypted.
+# Tests that a worker joins from another machine with two commands, encrypted.
 #
 # usage: netns_join.sh PATHLOOM WORKFOLDER
 #
-# Two networks of their own stand for two machines, with one link between them. On the
-# first home and hub are started by hand and a job is trained without a worker of its
-# own; the second knows nothing but the token. Then: the modules are those of a job on one
-# machine; a token is good once; unknown, missing, wrong and revoked keys are refused
-# within seconds, and both sides say so; a worker that is told to go gives back what it
-# has. Where this machine does not allow networks of one's own the test is skipped (77).
+# Two network namespaces with one link between them are the two machines. On the first
+# one home and hub are started by hand, and a job is trained without a worker of its
+# own; the second one knows only the token. The modules must be those of a job on one
+# machine. A token must work once. Unknown, missing, wrong and revoked keys must be
+# refused within seconds, and both sides must say so. A worker that is told to leave
+# must give its task back. Where the machine does not permit network namespaces the test
+# is skipped (77).
 set -u
 PATH=$PATH:/usr/sbin:/sbin
 here=10.77.0.1

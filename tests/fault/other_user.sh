@@ -1,12 +1,12 @@
 #!/bin/sh
-# A job on one machine is reached by its own user alone.
+# Tests that only the user of a job on one machine can connect to it.
 #
 # usage: other_user.sh PATHLOOM WORKFOLDER
 #
-# Its sockets lie in a folder of mode 0700: another user cannot connect (tried as root
-# with setpriv). A hub that is killed comes back at the same place, and so does a job
-# whose launcher is killed, over the sockets that the dead left. A run whose path is too
-# long for a socket, and loopback where it is asked for, work too.
+# The job's sockets are in a folder of mode 0700, so another user cannot connect (root
+# tries this with setpriv). A killed hub, and a job whose launcher is killed, start
+# again at the same sockets, which the killed processes have left. A run whose path is
+# too long for a socket works, and so does a run that is told to use the loopback.
 set -u
 pathloom=$1
 work=$2

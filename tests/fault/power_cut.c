@@ -1,8 +1,9 @@
 /* folder: store
  *
- * Power cuts, played: a process commits to a store while a library notes every write
- * and flush (power_trace.c); from what it noted, power_model.c makes what the disk may
- * hold if the power goes at some moment; each such folder is opened and looked at.
+ * Simulates power cuts: a process commits to a store while a library notes every write
+ * and flush (power_trace.c). From these notes power_model.c makes folders that a disk
+ * may have after a power cut at some moment. Each of these folders is opened and
+ * checked.
  *
  *   power_cut play WORK LIBRARY COMMITS CUTS SEED    WORK -: in memory, if there is
  *                                                    some, and removed in the end
@@ -10,10 +11,10 @@
  *   power_cut open ROOT ACKED ALL              opens a store that a cut has left
  *   power_cut check ROOT ACKED ALL             and looks whether it is whole
  *
- * What must hold: the store opens; every commit that was acknowledged is there; what it
- * ends with is a commit that was made, whole; the audit of all bytes finds nothing; it
- * takes another commit, which is there after reopening. And again where the power goes
- * while a store is opened after a cut. ALL is a file of the log hashes of all commits;
+ * The store must open; every acknowledged commit must be there; the last commit must be
+ * whole; the audit of all bytes must find nothing; and the store must take another
+ * commit, which is there after reopening. The same must hold if the power fails while a
+ * store is opened after a power cut. ALL is a file with the log hashes of all commits;
  * the first ACKED of them were acknowledged. */
 #include "store/store_internal.h"
 #include "tests/fault/power_model.h"

@@ -1,13 +1,13 @@
-/* A disk that keeps no promise but that of fsync, played from a trace.
+/* Simulates, from a trace, a disk that keeps only the promise of fsync.
  *
- * A file is a list of writes, of which those before its last fsync are on disk. A
- * folder is a list of entries made and removed, likewise: a new or renamed file has its
- * name only after an fsync of the folder. What is not flushed may be there in part: as
- * a prefix whose last write is torn between sectors of 512 bytes; as any of its
- * sectors, the others holding what was there before (zeros in a file that became
- * longer); not at all. Every file and every folder decides for itself. An fsync of a
- * file does not make its name durable: disks promise more, so what survives here
- * survives there. */
+ * A file is a list of writes; the writes before its last fsync are on the disk. A
+ * folder is a list of entries that were made and removed: a new or renamed file has its
+ * name only after an fsync of the folder. Writes that were not flushed may be on the
+ * disk in part: as a prefix whose last write is cut between two sectors of 512 bytes;
+ * as any of their sectors, while the others have the old bytes (zeros if the file
+ * became longer); or not at all. The choice is independent for every file and folder.
+ * An fsync of a file does not make its name durable here. Real disks promise more, so a
+ * store that survives here survives there. */
 #ifndef PL_TESTS_POWER_MODEL_H
 #define PL_TESTS_POWER_MODEL_H
 #include "base/base.h"

@@ -1,9 +1,9 @@
 /* A library to be loaded before the C library (LD_PRELOAD) that notes every change of
  * the files under POWER_ROOT (an absolute path) in POWER_TRACE, outside of it.
  *
- * One lock is held over a call and its entry, so that the order of entries is the order
- * of calls. What streams (FILE) write is not seen; here only RocksDB's own LOG is
- * written so. */
+ * A lock is held during a call and the writing of its entry, so that the entries have
+ * the order of the calls. Writes of streams (FILE) are not noted; only RocksDB's file
+ * LOG is written by a stream. */
 #include "tests/fault/power_trace.h"
 #include <fcntl.h>
 #include <limits.h>

@@ -1,5 +1,5 @@
-/* What power_trace.c writes down and power_model.c reads: one entry a call that
- * changes files under POWER_ROOT, in the order in which they happened. */
+/* The trace that power_trace.c writes and power_model.c reads: one entry for each call
+ * that changes files under POWER_ROOT, in the order of the calls. */
 #ifndef PL_TESTS_POWER_TRACE_H
 #define PL_TESTS_POWER_TRACE_H
 #include <stdint.h>

@@ -1,6 +1,7 @@
 /* folder: store
- * Stores whose chunks lie in an engine: killed between any two writes, rebuilt, fenced,
- * swept. PL_TEST_ENGINE names the engine (tests/fault/engine_s3.sh, tests/ceph.sh).
+ * Tests stores whose chunks are in an engine: they are killed between any two writes,
+ * rebuilt, fenced and collected. PL_TEST_ENGINE names the engine
+ * (tests/fault/engine_s3.sh, tests/ceph.sh).
  *
  *   remote_store            all of it
  *   remote_store FOLDER     commits four versions there, noting each in FOLDER.acked */

@@ -1,6 +1,7 @@
 #!/bin/sh
-# store verify --tasks: what a worker sent comes out again, under every kind of codec and
-# method whose tasks begin with versions; of the others it says why it cannot tell.
+# Tests `store verify --tasks`: the repeated task gives what the worker sent, with every
+# kind of codec and with every method whose tasks begin with versions. For other methods
+# the command says why it cannot compare.
 #
 # usage: retrain.sh PATHLOOM RETRAIN_CHECK WORKFOLDER
 # shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh

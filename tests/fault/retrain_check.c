@@ -1,9 +1,10 @@
 /* folder: workers
  *
- * Trains the tasks of a run's newest version of mix/L1.E0 once more, rightly and
- * wrongly: retrain_check STORE THREADS. What a worker sent comes out only if nothing is
- * changed; and where the machine is another, or something is gone, no verdict does.
- * And that its paths began with the moments that the base model ended with. */
+ * Trains the tasks of a run's newest version of mix/L1.E0 again, correctly and with
+ * faults: retrain_check STORE THREADS. The result must equal the worker's update only
+ * if nothing is changed; on another kind of machine, or if data is missing, there must
+ * be no verdict. Also checks that the paths began with the moments with which the base
+ * model ended. */
 #include "codec/codec.h"
 #include "outer/outer.h"
 #include "workers/workers.h"

@@ -1,6 +1,6 @@
-/* A small S3 of our own, for tests of engine_s3.c on a machine without a real one
- * (tests/ceph.sh asks radosgw). Objects lie in memory; signatures are not checked, only
- * that there is one.
+/* A small S3 server of our own, for tests of engine_s3.c on a machine without a real
+ * one (tests/ceph.sh uses radosgw). Objects are in memory. A request must have a
+ * signature, which is not checked.
  *
  *   s3_server PORTFILE [lose=N] [busy=N] [deaf] [full] [small]
  *
@@ -10,7 +10,7 @@
  *   full     writes are answered as by a bucket at its quota
  *   small    lists have pages of 7 keys
  *
- * Writes its port into PORTFILE and ends when its standard input does. */
+ * Writes its port into PORTFILE, and ends when its standard input is closed. */
 #include "base/base.h"
 #include <microhttpd.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 #!/bin/sh
-# A job with three homes: the versions of one home, verbs that see all parts, rollbacks
-# in all homes or in none, copies that are made while it trains and that training goes on
-# from.
+# Tests a job with three homes: its versions are those of a job with one home, commands
+# read all parts, a rollback happens in all homes or in none, and training can continue
+# from a copy that is made while the job trains.
 #
 # usage: several_homes.sh PATHLOOM WORKFOLDER
 set -u

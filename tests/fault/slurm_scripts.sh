@@ -1,10 +1,10 @@
 #!/bin/sh
-# What the scripts of deploy/slurm decide, without a Slurm: `scontrol` is a script here
-# that notes what it is asked for and ends its caller, as a requeue does.
+# Tests the decisions of the scripts in deploy/slurm without Slurm: here `scontrol` is a
+# script that notes its arguments and ends its caller, as a requeue does.
 #
 # usage: slurm_scripts.sh PATHLOOM WORKFOLDER
 #
-# tests/slurm.sh runs the same with a real one.
+# tests/slurm.sh tests the same scripts with a real Slurm.
 set -u
 pathloom=$1
 work=$2

@@ -1,7 +1,8 @@
 #!/bin/sh
-# topology.split: a mixture of 2x2 modules becomes one of 4x4 while it trains. Killed ten
-# times, the launcher among them, it ends with the bytes of the undisturbed run; its
-# history goes on over the border; and a finished run may be split once more.
+# Tests topology.split: a mixture of 2x2 modules becomes one of 4x4 during training.
+# While ten processes are killed, the launcher among them, the run must end with the
+# bytes of an undisturbed run. The history of modules must continue across the split,
+# and a finished run may be split once more.
 #
 # usage: split.sh PATHLOOM CHAOS_LEDGER WORKFOLDER [SEED]
 # shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh

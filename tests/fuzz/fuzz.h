@@ -1,10 +1,10 @@
-/* What a fuzz target is: one function for libFuzzer's loop and, where that is missing,
- * for the one of fuzz_driver.c.
+/* A fuzz target is one function, which libFuzzer's loop or the loop of fuzz_driver.c
+ * calls.
  *
- * The first byte of an input chooses what the rest is tried as: by itself, or with its
- * checksums made right first, as by somebody who forges them; else no changed input
- * would come past them. A target must never crash, hang, or read outside; what it is
- * given may be refused. */
+ * The first byte of an input chooses how the rest is used: unchanged, or with its
+ * checksums corrected first, like a forger does, because most changed inputs would fail
+ * at the checksum. A target must never crash, hang, or read outside its input; it may
+ * refuse the input. */
 #ifndef PL_TESTS_FUZZ_H
 #define PL_TESTS_FUZZ_H
 #include <stddef.h>

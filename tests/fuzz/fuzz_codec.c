@@ -1,6 +1,6 @@
 /* folder: outer
  *
- * Encoded updates, as a home, a mate, a relay and a merge read them. */
+ * Fuzzes encoded updates, as a home, a mate, a relay and a merge read them. */
 #include "outer/outer.h"
 #include "tests/support/codec_support.h"
 #include "tests/fuzz/fuzz.h"

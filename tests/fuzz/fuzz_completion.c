@@ -1,7 +1,7 @@
 /* folder: serve
  *
- * Bodies of /v1/completions and /v1/embeddings; what is read must keep the limits that
- * it promises. */
+ * Fuzzes the bodies of /v1/completions and /v1/embeddings. An accepted request must be
+ * within the limits of the API. */
 #include "serve/embedding.h"
 #include "tests/fuzz/fuzz.h"
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* folder: base
  *
- * Configuration files, with a key of every type, and --set. The loader is part of this
- * file, so that it reads from memory instead of a file. */
+ * Fuzzes configuration files, with a key of every type, and --set. The loader is
+ * included here, so that it reads from memory and not from a file. */
 #define pl_read_file fuzz_read_file
 #include "base/conf.c"
 #include "tests/fuzz/fuzz.h"

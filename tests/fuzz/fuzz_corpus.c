@@ -1,7 +1,8 @@
 /* folder: corpus
  *
- * What users give as text: JSON lines, plain text; JSON alone. The reader is part of
- * this file, so that it reads from memory (fuzz_stream.c reads compressed files). */
+ * Fuzzes texts of users: JSON lines, plain text, and a JSON value alone. The reader is
+ * included here, so that it reads from memory (fuzz_stream.c reads compressed files).
+ */
 #define text_stream_open  fuzz_stream_open
 #define text_stream_read  fuzz_stream_read
 #define text_stream_close fuzz_stream_close

@@ -1,11 +1,11 @@
-/* Runs a fuzz target without libFuzzer: seeds, changed at random.
+/* Runs a fuzz target without libFuzzer: changes the seeds at random.
  *
  *   fuzz_X [--runs N] [--seed S]    N inputs (20,000)
  *   fuzz_X --write FOLDER           the seeds as files, for libFuzzer
  *   fuzz_X FILE ...                 these inputs, as libFuzzer repeats its findings
  *
- * An input is in a block of exactly its size, so that a sanitizer sees each byte read
- * outside. One that crashes is left as the file crash-TARGET. */
+ * An input is in a block of exactly its size, so that a sanitizer finds every read
+ * outside. An input that crashes the target is kept as the file crash-TARGET. */
 #include "base/base.h"
 #include "tests/fuzz/fuzz.h"
 #include <getopt.h>

@@ -1,7 +1,7 @@
 /* folder: base
  *
- * Frames from the network: mode, header, then length of the body (4), body, data. The
- * checks are private to base/wire_header.c, which is therefore part of this file. */
+ * Fuzzes frames from the network: mode, header, length of the body (4), body, data. The
+ * checks are private to base/wire_header.c, which is therefore included here. */
 #include "base/wire_header.c"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,11 +1,11 @@
 /* folder: home; runs: 80
  *
- * A home, message after message: the input says who sends what next. Right tasks stand
- * among spoilt messages, groups end, and the home starts again.
+ * Fuzzes a home with many messages: the input chooses the next sender and message.
+ * Correct tasks are mixed with spoilt messages, groups end, and the home starts again.
  *
- * Whatever comes: no message ends the home, uploads stay within store.staging, and
- * what a module or path has reached stays, also after a start from disk. An
- * administrator may give names away, so with one among the senders versions are not
+ * No message may end the home, uploads must stay within store.staging, and no module or
+ * path may fall back, also not after a start from disk. An administrator may move names
+ * to another home, so with an administrator among the senders versions are not
  * compared. */
 #include "codec/codec.h"
 #include "home/home.h"

@@ -1,12 +1,12 @@
 /* folder: workers; runs: 2000
  *
- * A hub, message after message: the input says who speaks next. Workers ask for tasks
- * and report, homes tell of progress and audits, leases run out; spoilt messages of
- * workers, guests and homes stand among them.
+ * Fuzzes a hub with many messages: the input chooses the next sender. Workers ask for
+ * tasks and report, homes report progress and audits, leases run out, and there are
+ * spoilt messages of workers, guests and homes.
  *
- * Whatever comes: no message ends the hub, what is known of a path's progress and the
- * tokens of its leases never fall, no two workers hold one path but with a backup, the
- * list of keys can be read, and the status is JSON. */
+ * No message may end the hub. The known progress of a path and the tokens of its leases
+ * must never fall. Without a backup lease no two workers may hold one path. The list of
+ * keys must be readable, and the status must be JSON. */
 #include "tests/fuzz/fuzz.h"
 #include "tests/fault/hostile.h"
 #include "workers/hub_internal.h"

@@ -1,9 +1,9 @@
 /* folder: base
  *
- * What a person or another machine gives as keys: lists of allowed keys, key files,
- * keys and invitations as text. The readers are part of this file, so that they read
- * from memory instead of files; and multiplication on the curve, which takes most of
- * the time and no decision but whether two keys belong together, is a copy. */
+ * Fuzzes keys: lists of allowed keys, key files, and keys and invitations as text. The
+ * readers are included here, so that they read from memory and not from files. The
+ * multiplication on the curve would take most of the time and only decides whether two
+ * keys belong together, so here it copies the key. */
 #define pl_read_file            fuzz_read_file
 #define crypto_scalarmult_base  fuzz_multiply
 #define crypto_box_seed_keypair fuzz_seed_keypair

@@ -1,6 +1,7 @@
 /* folder: home
  *
- * Bodies of messages: any record, SUBMIT with its contributors, an arm's definition. */
+ * Fuzzes bodies of messages: any record, SUBMIT with its contributors, and an arm's
+ * definition. */
 #include "codec/codec.h"
 #include "net/net.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,6 +1,6 @@
 /* folder: router
  *
- * Prefix models, as a worker or a reader gets them, and a text routed by each. */
+ * Fuzzes prefix models, and routes a text by each accepted model. */
 #include "router/prefix_lm.h"
 #include "tests/fuzz/fuzz.h"
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* folder: store
  *
- * Rows of a store: mode, which family, then fields, sealed here unless the mode says
- * that the value is to be taken as it is. */
+ * Fuzzes rows of a store. An input is a mode, a family, and bytes. In an odd mode the
+ * bytes are fields, which are sealed here; in an even mode they are the whole value. */
 #include "store/store_internal.h"
 #include "tests/fuzz/fuzz.h"
 

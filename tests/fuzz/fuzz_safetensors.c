@@ -1,8 +1,8 @@
 /* folder: serve
  *
- * Other people's models: safetensors, config.json, and the pieces of a SentencePiece
- * model. The first byte chooses; of a safetensors file with an odd one the length of
- * its header is made right first. What is taken must lie in its file. */
+ * Fuzzes models of other programs: safetensors, config.json, and the pieces of a
+ * SentencePiece model. The first byte chooses the format; if it is odd, the length of a
+ * safetensors header is corrected first. Accepted tensors must lie within the file. */
 #include "serve/llama_config.h"
 #include "serve/piece_list.h"
 #include "serve/safetensors.h"

@@ -1,6 +1,6 @@
 /* folder: serve
  *
- * Lists of keys, and the header that names one. */
+ * Fuzzes lists of clients' keys, and the header of a request that has a key. */
 #include "serve/server_access.h"
 #include "tests/fuzz/fuzz.h"
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* folder: serve
  *
- * Bodies of /tokenize and /detokenize, with a small tokenizer. */
+ * Fuzzes bodies of /tokenize and /detokenize with a small tokenizer. */
 #include "serve/server_tokens.h"
 #include "tests/fuzz/fuzz.h"
 #include <stdio.h>

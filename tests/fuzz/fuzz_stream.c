@@ -1,6 +1,7 @@
 /* folder: corpus
  *
- * What users give as text in compressed files, through files: slower than the rest. */
+ * Fuzzes texts of users in compressed files. The inputs go through files, so this
+ * target is slower than the others. */
 #include "corpus/corpus.h"
 #include "tests/fuzz/fuzz.h"
 #include <stdio.h>

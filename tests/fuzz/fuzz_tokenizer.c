@@ -1,6 +1,6 @@
 /* folder: corpus
  *
- * Tokenizers that a user gives, or a store holds; what loads encodes and decodes. */
+ * Fuzzes tokenizer models. A model that loads must encode and decode. */
 #include "corpus/corpus.h"
 #include "tests/fuzz/fuzz.h"
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* folder: corpus
  *
- * Token files: opened, looked at, and a subset made of them. */
+ * Fuzzes token files: opens and reads them, and makes subsets. */
 #include "corpus/corpus.h"
 #include "corpus/tokens_write.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,4 +1,4 @@
-/* Small models on a device, emulated or not, for tests in C++. */
+/* Small models on a real or emulated device, for tests in C++. */
 #ifndef PL_TESTS_CUDA_MODEL_H
 #define PL_TESTS_CUDA_MODEL_H
 #include "modules/modules.h"

@@ -1,4 +1,5 @@
-/* The optimizer on a made-up path: in two launches, or by its operations. */
+/* Runs the optimizer on an invented path: in two launches, or operation by operation.
+ */
 #ifndef PL_TESTS_CUDA_UPDATE_H
 #define PL_TESTS_CUDA_UPDATE_H
 #include <math.h>

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Whole jobs whose workers train on an emulated device, because workers.backend is auto and
-# a device answers: they end, the doctor says how many workers fit, and more than that are
-# refused. Without a device auto is the cpu; a job whose workers are elsewhere needs none.
+# Tests whole jobs whose workers train on an emulated device, which workers.backend=auto
+# finds: the jobs end, `doctor` says how many workers fit, and more workers are refused.
+# Without a device auto means cpu; a job whose workers run on other machines needs no
+# device.
 #
 # usage: gpu_job.sh PATHLOOM_EMULATED WORKFOLDER
 set -u

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Every kernel of modules/cuda is launched by the tests that tests/gpu.sh runs on a GPU:
-# their emulated twins have written into REPORT what they launched.
+# Tests that the tests of tests/gpu.sh launch every kernel of modules/cuda. The emulated
+# forms of these tests have written into REPORT which kernels they launched.
 #
 # usage: gpu_kernels.sh REPORT
 set -u

@@ -1,6 +1,6 @@
 /* folder: modules; label: unit */
-/* The emulation of a device: that it computes what a device does, and that it finds
- * what a device would not forgive. Each kernel with a mistake has a twin without. */
+/* Tests the emulation of a device: it must compute what a device computes, and find
+ * mistakes of kernels. Each kernel with a mistake has a copy without it. */
 #include "modules/cuda/device.h"
 #include "tests/gpu/emulation/emulation.h"
 #include <stdarg.h>

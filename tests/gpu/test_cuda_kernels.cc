@@ -1,6 +1,6 @@
 /* folder: modules; label: unit */
-/* The cuda backend, emulated: the order in which threads run changes no byte of a
- * training, and no kernel of modules/cuda escapes the tests. */
+/* Tests the emulated cuda backend: the order in which threads run must not change any
+ * byte of a training, and the tests must launch every kernel of modules/cuda. */
 #include <algorithm>
 #include <dirent.h>
 #include <fstream>

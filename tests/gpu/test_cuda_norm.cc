@@ -1,5 +1,5 @@
 /* folder: modules; label: unit */
-/* RMSNorm's kernels, emulated, against the reference. */
+/* Compares the emulated kernels of RMSNorm with the reference backend. */
 #include "modules/cuda/ops_cuda.cuh"
 #include "modules/ref/ref.h"
 #include "tests/gpu/emulation/emulation.h"

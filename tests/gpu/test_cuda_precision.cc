@@ -1,6 +1,6 @@
 /* folder: modules; label: unit */
-/* The cuda backend, emulated: the emulation's own e4m3, and decoding in graphs and
- * without them. */
+/* Tests the emulated cuda backend: the emulation's e4m3 numbers, and decoding with and
+ * without CUDA graphs. */
 #include "tests/gpu/emulation/toolkit/cuda_fp8.h"
 #include "tests/gpu/emulation/emulation.h"
 

@@ -1,7 +1,6 @@
 /* folder: modules; label: unit */
-/* The cuda backend against the reference where activations are not all there is: the
- * update, products of fp8 and int8, decoding. Nothing here needs the emulation, so that
- * a GPU runs it too. */
+/* Compares the cuda backend with the reference: the update, products in fp8 and int8,
+ * and decoding. This test runs on the emulation and on a GPU. */
 #include <algorithm>
 
 #include "tests/gpu/cuda_update.h" /* ends with cmocka, which must be the last */

@@ -1,11 +1,12 @@
 #!/bin/sh
-# Bad input, one real command a case: exit code (sysexits), one sentence on stderr with
-# the thing, the number and the remedy, nothing lost, nothing left behind.
+# Tests bad input with one real command per case: the exit code is one of sysexits, one
+# sentence on stderr names the object, the number and the remedy, and nothing is lost or
+# left over.
 #
 # usage: bad_input.sh PATHLOOM WORKFOLDER
 #
-# Runs from the project's root. What needs root (a small disk, another user) prints
-# SKIP elsewhere.
+# Runs from the project's root. Without root, cases that need it (a small disk, another
+# user) print SKIP.
 set -u
 pathloom=$1
 work=$2

@@ -1,7 +1,8 @@
 #!/bin/sh
-# pathloom bench step and bench ops on a model of a few thousand parameters: figures are
-# there and fit together; wrong options are told. And bench/rivals/run.sh and
-# bench/time_to_quality.sh say what they lack.
+# Tests `pathloom bench step` and `pathloom bench ops` on a model of a few thousand
+# parameters: the figures are there and fit together, and wrong options are refused.
+# Also tests that bench/rivals/run.sh and bench/time_to_quality.sh name the programs
+# that are missing.
 #
 # usage: bench_verbs.sh PATHLOOM WORKFOLDER
 set -u

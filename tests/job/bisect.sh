@@ -1,6 +1,6 @@
 #!/bin/sh
-# `store bisect` finds the phase at which a text became worse predicted: here the one
-# that a rollback in the middle of the training made.
+# Tests that `store bisect` finds the phase at which the loss on a text became worse:
+# here the phase of a rollback in the middle of the training.
 #
 # usage: bisect.sh PATHLOOM WORKFOLDER
 #

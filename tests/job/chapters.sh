@@ -1,6 +1,7 @@
 #!/bin/sh
-# router.em: the mixture trains in chapters, between which its paths score documents and
-# the others are dealt anew. What a user sees of them, with every verb that names an arm.
+# Tests router.em: the mixture trains in chapters. Between two chapters the paths score
+# some documents, and the other documents are distributed anew. Tests what every command
+# that names an arm shows of the chapters.
 #
 # usage: chapters.sh PATHLOOM WORKFOLDER
 # shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh

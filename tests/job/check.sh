@@ -1,6 +1,6 @@
 #!/bin/sh
-# `pathloom check`: a run that was trained holds what it must; each kind of damage to a
-# copy of its store is found by the invariant that it breaks.
+# Tests `pathloom check`: a trained run has no fault, and each kind of damage to a copy
+# of its store is found by the invariant that it breaks.
 #
 # usage: check.sh PATHLOOM HURT_STORE WORKFOLDER
 #

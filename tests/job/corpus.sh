@@ -1,6 +1,7 @@
 #!/bin/sh
-# tools/corpus.sh on two packages that this test makes: the same documents twice, held-out
-# ones by their hash, copies and binary files left out, and what is refused.
+# Tests tools/corpus.sh on two packages that this test makes: a second call writes the
+# same documents, hashes choose the held-out ones, copies and binary files are left out,
+# and bad options are refused.
 #   corpus.sh FOLDER
 set -eu
 work=$1

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Held-out curves while a job trains (eval.curves): in status, top and metrics, and as
-# TensorBoard event files (eval.tensorboard). They change no module. A launcher and a
-# worker that are killed, and a file whose end is torn, leave the same curves.
+# Tests held-out curves while a job trains (eval.curves): in status, top and metrics,
+# and as TensorBoard event files (eval.tensorboard). Curves must not change any module.
+# They must be the same after a launcher and a worker were killed, and after the end of
+# an event file was cut off.
 #
 # usage: curves.sh PATHLOOM WORKFOLDER
 # shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh

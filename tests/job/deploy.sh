@@ -1,5 +1,6 @@
 #!/bin/sh
-# What is in deploy/: units that systemd takes, commands that this program takes.
+# Tests the files in deploy/: systemd accepts the units, and pathloom accepts the
+# commands.
 #
 # usage: deploy.sh PATHLOOM WORKFOLDER
 set -u

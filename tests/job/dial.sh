@@ -1,7 +1,7 @@
 #!/bin/sh
-# `train --for TIME` and `--tokens N`: the printed choice is what the run trains with, a
-# key that is given stays, a run that is resumed keeps its keys, a time that is too short
-# is said to be so, and bad values are refused in one sentence.
+# Tests `train --for TIME` and `train --tokens N`: the run trains with the printed keys,
+# a key that the user sets stays, a resumed run keeps its keys, a time that is too short
+# causes a warning, and bad values are refused in one sentence.
 #
 # usage: dial.sh PATHLOOM WORKFOLDER
 set -u

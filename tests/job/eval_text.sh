@@ -1,6 +1,7 @@
 #!/bin/sh
-# pathloom eval --on and --every, pathloom route: any text is scored document by document,
-# the path is chosen again every W tokens, and route says which path answers.
+# Tests `pathloom eval --on`, `pathloom eval --every` and `pathloom route`: any text is
+# scored document by document, the path is chosen again every W tokens, and `route`
+# names the path that answers.
 #
 # usage: eval_text.sh PATHLOOM WORKFOLDER
 #

@@ -1,5 +1,5 @@
 #!/bin/sh
-# A path out of one run and into another, by commands: export, import, train.
+# Exports a path from one run, imports it into another run, and trains that run.
 #
 # usage: exchange.sh PATHLOOM WORKFOLDER
 #

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Every status, exit code, event and key that the program knows is explained, and nothing
-# is explained that there is not.
+# Tests that `pathloom explain` explains every status, exit code, event and key of the
+# program, and nothing else.
 #
 # usage: explain.sh PATHLOOM
 set -u

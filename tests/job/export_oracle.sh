@@ -1,5 +1,5 @@
 #!/bin/sh
-# Exported paths in the programs that they are for: transformers and llama.cpp.
+# Tests exported paths with the programs that read them: transformers and llama.cpp.
 #
 #   sh tests/job/export_oracle.sh [PATHLOOM] [PATH_LOGITS]
 #
@@ -14,8 +14,8 @@
 #   python3 -m venv ORACLE && ORACLE/bin/pip install numpy sentencepiece ...
 #   PYTHON=ORACLE/bin/python sh tests/job/export_oracle.sh
 #
-# What is missing is skipped and said; exit code 77 if that leaves nothing to compare,
-# 1 if a comparison failed.
+# Comparisons whose packages are missing are skipped, and a line says so. Exit code 77
+# if all are skipped, 1 if a comparison failed.
 set -eu
 cd "$(dirname "$0")/../.."
 pathloom=${1:-build/release/pathloom}

@@ -1,6 +1,7 @@
 #!/bin/sh
-# data coverage --of: how much of a domain, and of a file's documents, paths and modules
-# were trained on. The domains add up to what the store's record says of each path.
+# Tests `data coverage --of`: how often paths and modules were trained on a domain or on
+# a file's documents. The counts of all domains must add up to the samples of each path
+# in the store's records.
 #
 # usage: exposure.sh PATHLOOM WORKFOLDER
 set -u

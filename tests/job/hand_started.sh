@@ -1,6 +1,6 @@
 #!/bin/sh
-# Processes that people start by hand do what those of `pathloom train` do: the same
-# hashes, and keys of the run that are not the defaults.
+# Tests that processes that are started by hand give the same hashes as those of
+# `pathloom train`, and use keys of the run that differ from the defaults.
 #
 # usage: hand_started.sh PATHLOOM WORKFOLDER
 set -u

@@ -1,10 +1,10 @@
-/* Damages a copy of a store in one way, with records whose checksums are right, as a
- * faulty program would write them.
+/* Damages a copy of a store in one way, with records whose checksums are correct, like
+ * those of a faulty program.
  *
  *   hurt_store FOLDER lost|twice|params|origin|update|config   of module mix/L1.E0
  *   hurt_store FOLDER path|shard|tag
  *
- * A module is hurt by writing all its versions anew in one commit. */
+ * A module is damaged by one commit that writes all its versions anew. */
 #include "store/store.h"
 
 #include <stdio.h>

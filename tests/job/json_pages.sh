@@ -1,6 +1,6 @@
 #!/bin/sh
-# Every field that a command prints with --json stands in docs/JSON.md, in the section of
-# that command, and every line is one object.
+# Tests that docs/JSON.md describes every field that a command prints with --json, in
+# the section of this command, and that every printed line is one JSON object.
 #
 # usage: json_pages.sh PATHLOOM WORKFOLDER
 #

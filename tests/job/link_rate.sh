@@ -1,10 +1,11 @@
 #!/bin/sh
-# A link of bench/link.sh is no faster than it says (how near it comes is the load's
-# affair: it is printed); and its other promises.
+# Tests bench/link.sh: a link is not faster than its nominal rate (how near the rate
+# comes depends on the machine's load and is only printed), no other process uses the
+# link, and bad calls are refused.
 #
 # usage: link_rate.sh BENCH_WIRE
 #
-# Exit code 77 (skipped) where the machine does not allow networks of one's own.
+# Exit code 77 (skipped) where the machine does not permit network namespaces.
 set -u
 wire=$1
 link=bench/link.sh

@@ -1,7 +1,7 @@
 #!/bin/sh
-# A job of the default size: the most memory that a process of each kind had is within a
-# fifth of what `train` planned before it began. A worker has at most 150 MiB, and at the
-# end of the job at most a tenth more than after its first phases.
+# Trains a job of the default size. For each kind of process, the peak of memory must be
+# within a fifth of what `train` planned before. A worker must have at most 150 MiB, and
+# at the end at most a tenth more than after its first phases.
 #
 # usage: memory_plan.sh PATHLOOM WORKFOLDER
 #

@@ -1,6 +1,6 @@
 #!/bin/sh
-# What `cmake --install` writes, what the Debian package has and depends on, and that the
-# Containerfile takes its packages from packages.txt.
+# Tests which files `cmake --install` writes, which files and dependencies the Debian
+# package has, and that the Containerfile takes its packages from packages.txt.
 #
 # usage: package.sh BUILDFOLDER WORKFOLDER
 set -u

@@ -1,6 +1,7 @@
 #!/bin/sh
-# `pathloom page` over HTTP, on a run that trains and when it has ended: what it says is
-# what `status` and the store say; who may ask; what is refused.
+# Tests `pathloom page` over HTTP, while a run trains and after its end: the page agrees
+# with `status` and the store, and requests without permission and bad requests are
+# refused.
 #
 # usage: page.sh PATHLOOM WORKFOLDER
 #

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The manual pages and the completion are what the program says of its verbs; links and
-# names of files in the pages lead somewhere.
+# Tests that the manual pages and the shell completion agree with the program's help,
+# and that links and names of files in the pages exist.
 #
 # usage: pages.sh PATHLOOM
 set -u

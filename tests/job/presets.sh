@@ -1,6 +1,6 @@
 #!/bin/sh
-# pathloom init: the presets, the settings that each stands for, and that what it writes
-# means the same when it is read again.
+# Tests `pathloom init`: the presets, the settings of each preset, and that the written
+# file gives the same settings when it is read.
 #
 # usage: presets.sh PATHLOOM WORKFOLDER
 set -u

@@ -1,6 +1,6 @@
 #!/bin/sh
-# train.holdout: documents of each shard that no arm trains on choose the best version of
-# each path. The launcher is killed while it chooses, and the result is the same.
+# Tests train.holdout: held-out documents of each shard choose the best version of each
+# path. The launcher is killed during the choice, which must not change the result.
 #
 # usage: select.sh PATHLOOM LEDGER WORKFOLDER
 # shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh

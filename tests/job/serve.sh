@@ -1,6 +1,7 @@
 #!/bin/sh
-# A served run: its answers are those of `pathloom generate`, also for many clients at
-# once; what is no request is refused with a sentence; it drains.
+# Tests `pathloom serve`: the answers are those of `pathloom generate`, also for many
+# clients at once; bad requests are refused with one sentence; a server that is told to
+# end completes its answers first.
 #
 # usage: serve.sh PATHLOOM SERVE_ODD WORKFOLDER
 #

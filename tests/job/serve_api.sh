@@ -1,6 +1,7 @@
 #!/bin/sh
-# The parts of OpenAI's completions API that evaluators and front ends use, on a served
-# run: scores of prompts and answers, several prompts and answers, penalties, streams.
+# Tests the parts of OpenAI's completions API that evaluation programs and front ends
+# use: scores of prompts and answers, several prompts and answers, penalties, and
+# streams.
 #
 # usage: serve_api.sh PATHLOOM WORKFOLDER
 #

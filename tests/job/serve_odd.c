@@ -1,11 +1,12 @@
-/* Clients that no library makes, against a server.
+/* Tests a server with clients that behave as no library does.
  *
- *   serve_odd framing HOST PORT      requests whose end is in doubt: refused, once
- *   serve_odd crowd HOST PORT N      N connections that only say a byte; /health
- * answers serve_odd vanish HOST PORT N     sends N completions and is gone; prints
- * nothing
+ *   serve_odd framing HOST PORT   sends requests whose end is unclear; each must be
+ *                                 refused once
+ *   serve_odd crowd HOST PORT N   makes N connections that send one byte; /health must
+ *                                 answer meanwhile
+ *   serve_odd vanish HOST PORT N  sends N completions and disconnects; prints nothing
  *
- * Exit code 0 and a count, or 1 and what was wrong. */
+ * Exit code 0 and a count, or 1 and the fault. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>

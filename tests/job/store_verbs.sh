@@ -1,6 +1,6 @@
 #!/bin/sh
-# Every verb of `pathloom store` on the store of a job: while it trains, while it is
-# stopped, and after it went on from a rollback.
+# Tests every command of `pathloom store` on the store of a job: while the job trains,
+# while it is stopped, and after it continued from a rollback.
 #
 # usage: store_verbs.sh PATHLOOM WORKFOLDER
 set -u

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The verbs of `pathloom store` on a run that has finished: what they say after a
-# rollback, of names, and of words that mean nothing.
+# Tests the commands of `pathloom store` on a finished run: their output after a
+# rollback, for names, and for unknown words.
 #
 # usage: store_verbs_finished.sh PATHLOOM WORKFOLDER
 set -u

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Modules of several versions merged into a tag, which is evaluated, asked, exported and
-# computed again from its record.
+# Merges modules of several versions into a tag. The tag is evaluated, generates text,
+# is exported, and is computed again from its record.
 #
 # usage: surgery.sh PATHLOOM WORKFOLDER
 # shellcheck disable=SC2154 # work belongs to job.sh

@@ -1,7 +1,7 @@
 #!/bin/sh
-# What `train` and `top` show on a narrow, low terminal: no number is cut in half, the
-# mixture comes first, what finds no room is counted, and a killed process is named.
-# Skipped without script(1).
+# Tests what `train` and `top` show on a small terminal: no number is cut, the mixture
+# is first, lines that do not fit are counted, and a killed process is named. Skipped
+# without script(1).
 #
 # usage: terminal.sh PATHLOOM WORKFOLDER
 set -u

@@ -1,6 +1,7 @@
 #!/bin/sh
-# examples/train_one.c learns to count, in a second: documents repeat "one two ... ten",
-# so the loss on held-out documents and the continuation of a prompt are known.
+# Tests that examples/train_one.c learns to count within a second: its documents repeat
+# "one two ... ten", so the loss on held-out documents and the continuation of a prompt
+# are known.
 #
 # usage: train_one.sh TRAIN_ONE PATHLOOM WORKFOLDER
 set -eu

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The commands of section 9 of docs/TUTORIAL.md and of README.md's section about mixtures
-# that go on, as they stand there, with a model that is small and a text that is short.
+# Runs the commands of section 9 of docs/TUTORIAL.md and of README.md's section "Change
+# a mixture" as they are printed, with a small model and a short text.
 #
 # usage: tutorial.sh PATHLOOM WORKFOLDER
 set -u

@@ -1,11 +1,11 @@
 #!/bin/sh
-# A job seen from outside: /metrics as promtool reads it, status, top.
+# Tests what shows a job while it runs: /metrics, which promtool checks, status and top.
 #
 # usage: watch.sh PATHLOOM WORKFOLDER
 #
-# Home, hub and worker are started by hand, encrypted, and a small job is trained while
-# it is looked at. Without curl it is skipped (77); without promtool nobody judges the
-# metrics, and a line says so.
+# Home, hub and worker are started by hand, encrypted, and train a small job. Without
+# curl the test is skipped (77); without promtool the metrics are not checked, and a
+# line says so.
 set -u
 pathloom=$1
 work=$2

@@ -1,6 +1,6 @@
 #!/bin/sh
-# What a worker computes with: its options, else the run's configuration, else the
-# defaults; and it says which.
+# Tests which settings a worker computes with: its options, else the run's
+# configuration, else the defaults; and that the worker prints where they come from.
 #
 # usage: worker_settings.sh PATHLOOM WORKFOLDER
 set -u

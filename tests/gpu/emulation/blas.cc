@@ -1,8 +1,9 @@
-/* Matrix products as cuBLASLt's documentation has them: column-major, the leading
- * dimension between columns, op(A) [m,k], op(B) [k,n], C and D [m,n]. Operands outside
- * of their allocations, misaligned ones, and an algorithm used for others than it was
- * found for are findings. Operands that are not aligned to 256 bytes get another
- * algorithm, which sums in another order, as they may on a device. */
+/* Matrix products that follow cuBLASLt's documentation: column-major, the leading
+ * dimension between columns, op(A) [m,k], op(B) [k,n], C and D [m,n]. Findings are:
+ * operands outside of their allocations, misaligned operands, and an algorithm that is
+ * used for other operands than it was chosen for. Operands that are not aligned to 256
+ * bytes get a different algorithm, which adds in a different order, as it may happen on
+ * a device. */
 #include "tests/gpu/emulation/toolkit/cublasLt.h"
 #include "tests/gpu/emulation/machine.h"
 #include "tests/gpu/emulation/toolkit/cuda_fp8.h"

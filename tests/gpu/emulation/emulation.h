@@ -1,18 +1,18 @@
-/* CUDA kernels on the CPU.
+/* Runs CUDA kernels on the CPU.
  *
- * The folder toolkit/ holds headers with the names of NVIDIA's: a `.cu` source that
- * includes <cuda_runtime.h> and finds these compiles as C++, and its kernels run here.
- * Every thread of a block is a fiber (fiber.h). A launch runs one block after another,
- * and within a block one thread until it waits for others.
+ * The folder toolkit/ has headers with the names of NVIDIA's headers. With these a
+ * `.cu` source that includes <cuda_runtime.h> compiles as C++, and its kernels run
+ * here. Every thread of a block is a fiber (fiber.h). A launch runs one block after
+ * another, and within a block one thread until it waits for others.
  *
  *   machine   blocks, warps, barriers, shuffles, tensor-core instructions
- *   memory    device memory, shared memory, and who touched which byte when
+ *   memory    device memory, shared memory, and which thread used which byte when
  *   blas      the products of cuBLASLt, from its documentation, in plain loops
  *   runtime   streams, events, graphs, copies: the CUDA runtime's functions
  *
  * Kernel sources are compiled with -fsanitize=thread but linked with memory.cc instead
  * of ThreadSanitizer: the compiler thus reports every load and store, and each is
- * checked. Found are
+ * checked. The emulation finds
  *
  *   - an access outside of every allocation, or to memory of the host
  *   - shared or device memory read before it was written
@@ -20,17 +20,16 @@
  *     them (between blocks nothing is a barrier)
  *   - a barrier or warp operation that only some threads reach
  *   - launches that a device would refuse
- *   - what must not happen while a stream is captured
+ *   - calls that are forbidden while a stream is captured
  *   - work for a stream of another device than the calling thread's
  *   - host code that touches device memory (it faults)
  *
- * A finding ends the kernel and is the device's sticky error, as on a device:
- * cudaGetErrorString gives the sentence, which names kernel, block, thread, address.
+ * A finding ends the kernel and becomes the device's sticky error, as on a device:
+ * cudaGetErrorString returns a sentence that names kernel, block, thread and address.
  *
- * What depends on the order of threads is found by running in several orders and
- * comparing bytes. What depends on a stream having got far enough is found because a
- * stream does nothing before somebody waits for it (runtime.cc).
- */
+ * A result that depends on the order of threads is found by running in several orders
+ * and comparing bytes. Code that reads a result without waiting for its stream is found
+ * because a stream does nothing before a thread waits for it (runtime.cc). */
 #ifndef PL_TESTS_EMULATION_EMULATION_H
 #define PL_TESTS_EMULATION_EMULATION_H
 #include <stdbool.h>

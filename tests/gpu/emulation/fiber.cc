@@ -1,6 +1,6 @@
-/* On x86-64 a switch is eight instructions; elsewhere it is swapcontext, which asks
- * the kernel for the signal mask each time. AddressSanitizer is told of every switch:
- * it keeps the bounds of the stack it believes to be on. */
+/* On x86-64 a switch between fibers is eight instructions; elsewhere it is swapcontext,
+ * which calls the kernel for the signal mask each time. AddressSanitizer must be told
+ * of every switch, because it keeps the bounds of the current stack. */
 #include "tests/gpu/emulation/fiber.h"
 #include <stdlib.h>
 #include <sys/mman.h>

@@ -1,5 +1,6 @@
-/* Fibers: stacks that one thread of the host switches between. A fiber is one thread
- * of a block; thousands are made, so a switch saves only what the ABI asks for. */
+/* Fibers: stacks between which one thread of the host switches. Each fiber runs one
+ * thread of a block. There are thousands of fibers, so a switch saves only the
+ * registers that the ABI requires. */
 #ifndef PL_TESTS_EMULATION_FIBER_H
 #define PL_TESTS_EMULATION_FIBER_H
 #include <stddef.h>

@@ -1,11 +1,11 @@
-/* Grids, blocks, warps and the places where threads meet.
+/* Grids, blocks, warps and barriers.
  *
  * The scheduler keeps the threads that can run in a list and takes the next one by the
- * order that the test chose. A thread runs until it waits for others or ends. When
- * none can run although some have not ended, those wait in vain: a finding.
+ * order that the test chose. A thread runs until it waits for others or ends. If no
+ * thread can run although some have not ended, these threads wait for ever: a finding.
  *
- * A meeting is known by its file and line. Whoever arrives elsewhere than those who
- * already wait is at another barrier, which a device would not tell apart.
+ * A barrier is identified by its file and line. It is a finding if threads of a block
+ * wait at two barriers at the same time, although a device would not distinguish them.
  */
 #include "tests/gpu/emulation/machine.h"
 #include "tests/gpu/emulation/fiber.h"

@@ -1,22 +1,20 @@
-/* Device memory and shared memory, and who touched which byte when.
+/* Device memory and shared memory, and which thread used which byte when.
  *
- * The compiler calls a function before every load and store of a kernel source (that is
- * what -fsanitize=thread does); here each asks where the address lies:
+ * With -fsanitize=thread the compiler calls a function before every load and store of a
+ * kernel source. These functions, which are defined here, check the address:
  *
  *   own stack, arguments, read-only data   fine
  *   device memory     inside one allocation? written before it is read? a race?
  *   shared memory     the same; it starts every block unwritten
  *   anything else     a finding
  *
- * Each byte has a shadow with its last writer and reader. A phase begins with a block
- * and with each of its barriers; an access races with an earlier one of another thread
- * when that one is of the same phase, or of another block of the same launch, or, in
- * one warp, when the warp has not met since.
+ * Each byte has a shadow with its last writer and reader. A phase begins at the start
+ * of a block and at each of its barriers. Two accesses of different threads race if
+ * both are in the same phase, if they are in different blocks of the same launch, or if
+ * both are in one warp that had no barrier between them.
  *
- * Device memory is one mapping that only kernels and copies may touch: between them it
- * has no access rights, so that host code that follows a device pointer faults as it
- * would with a device.
- */
+ * Device memory is one mapping with access rights only while kernels and copies run. So
+ * host code that uses a device pointer faults, as it would with a device. */
 #include "tests/gpu/emulation/machine.h"
 #include <algorithm>
 #include <link.h>

@@ -1,16 +1,16 @@
-/* The CUDA runtime on the host: a device (or as many as EMULATION_DEVICES says, which
- * share one memory), and streams that do nothing before somebody waits for them. So
- * what a device would do late happens as late as it may: a copy from page-locked memory
- * reads it when the stream gets there, and who overwrites it before, or reads a result
- * before it waited, sees what a device might show. From other memory the bytes are
- * taken at the call, to other memory they are there when it returns, as the runtime's
- * documentation has it.
+/* The CUDA runtime on the host: one device (or EMULATION_DEVICES devices, which share
+ * one memory), and streams that do nothing before a thread waits for them. So
+ * everything happens as late as a device may do it. A copy from page-locked memory
+ * reads this memory only when the stream runs the copy, so code that overwrites the
+ * memory earlier, or reads a result without waiting, sees wrong bytes, as may happen on
+ * a device. A copy from other memory reads at the call, and a copy to other memory is
+ * complete at the return, as the runtime's documentation says.
  *
- * Between cudaStreamBeginCapture and cudaStreamEndCapture all is noted only, and done
- * by each cudaGraphLaunch. What must not happen meanwhile spoils the capture.
+ * Between cudaStreamBeginCapture and cudaStreamEndCapture calls are only recorded; each
+ * cudaGraphLaunch runs them. A forbidden call invalidates the capture.
  *
- * Several threads may call: one at a time has its turn. Each has its own last error and
- * its own current device, as with the real runtime. */
+ * Several threads may call; a lock lets one run at a time. Each thread has its own last
+ * error and its own current device, as with the real runtime. */
 #include "tests/gpu/emulation/machine.h"
 #include <algorithm>
 #include <deque>

@@ -1,5 +1,5 @@
-/* Stands in for cmocka where only the CUDA toolkit is installed (tests/gpu.sh): the few
- * of its macros that the tests of backends use. A failed check ends its test. */
+/* Replaces cmocka where only the CUDA toolkit is installed (tests/gpu.sh): it has the
+ * few macros that the tests of backends use. A failed check ends its test. */
 #ifndef PL_TESTS_STANDIN_CMOCKA_H
 #define PL_TESTS_STANDIN_CMOCKA_H
 #include <setjmp.h>
