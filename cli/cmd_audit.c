@@ -101,8 +101,8 @@ static pl_status note_worker_version(void *context, const pl_version *v)
     return PL_OK;
 }
 
-/* Prints the command that rolls back to before all contributions of the worker. It
- * rolls the whole arm back, because the arm's modules were trained together. */
+/* Prints the command that rolls back to before all contributions of the worker. The
+ * command rolls the whole arm back, because the arm's modules were trained together. */
 static void print_remedy(const audit_call *call)
 {
     if (call->json || !call->arm[0] || call->arm_first == UINT64_MAX)

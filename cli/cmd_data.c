@@ -14,7 +14,7 @@ typedef struct coverage_call {
     pl_subject subject;
     pl_buf hashes; /* hashes of the file's documents */
     uint64_t n_meant;
-    bool only_counts; /* count documents, show nothing */
+    bool only_counts; /* only count the documents */
     bool json;
     pl_store *store;
     pl_json *arms;
@@ -93,8 +93,8 @@ static pl_status add_document_hash(void *context, const pl_document *document)
 static pl_status on_arm(void *context, const pl_object *object);
 
 /* Decides what --of means: a domain, if the run has documents of this domain, otherwise
- * a file or folder. If the corpus was a single file, it was cut into documents
- * (data.cut); a file of a folder was not. So both forms are looked for. */
+ * a file or folder. Searches for two forms of a file, because a corpus of a single file
+ * was cut into documents (data.cut), and a file of a folder was not. */
 static pl_status read_subject(coverage_call *call, const char *dir)
 {
     pl_read_stats stats;

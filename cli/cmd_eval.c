@@ -1,5 +1,5 @@
 /* pathloom eval: measures how well a run predicts its held-out text, or another text.
- * It works also while the run trains. */
+ * The command also works while the run trains. */
 #include "cli/cli.h"
 
 static pl_status eval_run(pl_run *r, const evaluation_wish *wish, bool json)

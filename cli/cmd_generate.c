@@ -81,7 +81,7 @@ typedef struct session {
     pl_decoder *decoder;
     pl_path_chooser *chooser;
     pl_path_choice choice;
-    /* with --route-every: one per path */
+    /* with --route-every: a model and a decoder for each path */
     pl_model **models;
     pl_decoder **decoders;
     pl_reroute_trace trace;

@@ -363,7 +363,7 @@ static const struct {
     int n_words, n_more; /* n_more: number of further words that are optional */
     pl_status (*run)(homes_call *h);
     const char *words;
-    bool by_itself; /* the verb itself opens what it needs */
+    bool by_itself; /* `run` itself opens what it needs */
 } table[] = {{"list", 0, 0, list_any, "", true},
              {"add", 0, 1, add_next_home, " [HOME]", false},
              {"drain", 1, 0, drain_home, " HOME", false},

@@ -1,6 +1,6 @@
 /* pathloom import: writes a configuration for a run that begins with an existing Llama
- * model. The model is checked completely here. Its values are read when training
- * begins. */
+ * model. The model is checked completely here. The model's parameters are read when
+ * training begins. */
 #include "cli/cli.h"
 #include "serve/serve.h"
 
@@ -165,7 +165,8 @@ static pl_status import_model(request *q)
                         q->model));
         PL_TRY(make_path(q, "data.tokenizer", pl_import_tokenizer(m)));
     }
-    /* These are added after the user's settings, because the model determines them. */
+    /* The keys of the shape are added after the user's settings, because the model
+     * determines them. */
     const pl_shape *s = pl_import_shape(m);
     const struct {
         const char *key;

@@ -34,8 +34,8 @@ static pl_status own_key(const char *path, pl_keypair *out)
     return pl_keypair_save(path, out);
 }
 
-/* Whether the hub knows the key already. Then the token is not used, because a machine
- * that comes back has used it up. */
+/* Whether the hub knows the key already. If so, the token is not used, because the
+ * machine has joined before and the token may be used up. */
 static bool hub_knows_key(const char *hub, const pl_keypair *own)
 {
     pl_socket *socket = NULL;

@@ -165,7 +165,7 @@ static pl_status list_keys(const key_options *o)
     return PL_OK;
 }
 
-/* Names an entry. If no name was given, one is made, so that every entry can be revoked
+/* Names an entry. If no name was given, makes one, so that every entry can be revoked
  * by name. */
 static void name_entry(const char *given, const char *kind, pl_key_entry *e)
 {

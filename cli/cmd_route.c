@@ -1,5 +1,5 @@
 /* pathloom route: prints how well each path fits the beginning of a text, which path
- * answers, and why. It generates no text. */
+ * answers, and why. No text is generated. */
 #include "cli/cli.h"
 #include "cli/row.h"
 #include "serve/serve.h"

@@ -44,7 +44,7 @@ done:
 }
 
 /* Starts the page, a process of its own that only reads and ends with this command. If
- * it does not start, the training continues without it. */
+ * the page does not start, the training continues without it. */
 static void start_page(pl_run *r, pl_launcher **viewer)
 {
     char logs[PL_PATH_MAX], proc[PL_PATH_MAX], ready[PL_PATH_MAX];

@@ -134,15 +134,15 @@ static void wait_with_little_spinning(char **argv)
         setenv("GOMP_SPINCOUNT", "2000", 1) != 0)
         return;
     self[n] = '\0';
-    execv(self, argv); /* if this fails, threads spin for longer */
+    execv(self, argv); /* if execv fails, threads spin for longer */
 }
 
 int main(int argc, char **argv)
 {
     /* An inherited core type would make the BLAS library slow. */
     unsetenv("OPENBLAS_CORETYPE");
-    /* If a file reaches its size limit, the write must fail; without this the system
-     * would kill the process. */
+    /* If a file reaches its size limit, the write must fail, but the system would kill
+     * the process. */
     signal(SIGXFSZ, SIG_IGN);
     if (argc < 2) {
         print_help(stderr);

@@ -114,7 +114,7 @@ void cli_print_option(const cli_option *o);
 void cli_print_wrapped(const char *text);
 void cli_print_verb(const cli_verb *verb);
 void cli_man_option(const cli_option *o);
-void cli_man_text(const char *text); /* prints a line, escaped */
+void cli_man_text(const char *text); /* prints a line of a manual page, escaped */
 void cli_print_manual(const cli_verb *verb);
 void cli_print_manual_of_all(const cli_verb *const *verbs, size_t n);
 void cli_print_completion(const cli_verb *const *verbs, size_t n);

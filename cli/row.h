@@ -43,11 +43,12 @@ void row_int(row *r, const char *key, int64_t value, const char *format);
 void row_count(row *r, const char *key, uint64_t value, const char *format);
 /* A value that is not finite becomes null in JSON. */
 void row_real(row *r, const char *key, double value, const char *format);
-/* A truth value. If it is true, the text contains `format`, which has no place for a
- * value. */
+/* A truth value. If the value is true, the text contains `format`, which has no place
+ * for a value. */
 void row_flag(row *r, const char *key, bool value, const char *format);
 void row_hash(row *r, const char *key, const pl_hash *hash, const char *format);
-/* These three are numbers in JSON; the text shows "1.4 MiB", "12.3k" or "3m41s". */
+/* Bytes, tokens and seconds are numbers in JSON; the text shows "1.4 MiB", "12.3k" or
+ * "3m41s". */
 void row_bytes(row *r, const char *key, uint64_t bytes, const char *format);
 void row_tokens(row *r, const char *key, uint64_t count, const char *format);
 void row_seconds(row *r, const char *key, double seconds, const char *format);

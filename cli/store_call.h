@@ -120,7 +120,7 @@ pl_status store_check_tag_name(pl_store *store, const char *name);
 /* ERR_EXISTS if there is a tag of this name and --force was not given. */
 pl_status store_check_new_tag(const store_call *call, pl_store *store,
                               const char *name);
-/* Stores the tag; if there are no bytes, removes it. `store` is a reader. */
+/* Stores the tag, or removes it if `bytes` is empty. `store` is a reader. */
 pl_status store_keep_tag(const store_call *call, pl_store *store, const char *name,
                          const pl_buf *bytes);
 pl_status store_gc(store_call *call);

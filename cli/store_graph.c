@@ -30,8 +30,8 @@ static pl_status enter_lane(graph *g, int at, const pl_module_at *source)
     return pl_lineage_of(g->call->store, &l->v, &l->from);
 }
 
-/* The lane of the version that was committed last. Of one commit, versions of one
- * module are drawn in falling order. */
+/* The lane of the version that was committed last. If a commit has several versions of
+ * one module, they are drawn in falling order. */
 static int choose_lane(const graph *g)
 {
     int best = -1;
@@ -85,8 +85,9 @@ static void print_node(const graph *g, int at)
     row_finish(&r);
 }
 
-/* Draws a line from lane `at` to each lane of `ends`, which lie to its right. `end` is
- * drawn there. If lane `at` has ended, it bends to the right. */
+/* Draws a line from lane `at` to each lane of `ends`, which lie to its right. Each line
+ * ends with the character `end`. If lane `at` has ended, the line bends to the right.
+ */
 static void print_branch(const graph *g, int at, const bool *ends, char end)
 {
     row r = row_begin(false);
@@ -152,7 +153,7 @@ static pl_status draw(graph *g, const pl_module_at *start)
     pl_copy_text(first.module, sizeof first.module, start->module);
     PL_CHECK(enter_lane(g, 0, &first));
     for (int at; (at = choose_lane(g)) >= 0;) {
-        /* If records of merges are damaged, they may name one another. */
+        /* Damaged records of merges may name one another in a circle. */
         if (++g->n_rows > ROWS_MAX)
             return pl_fail(PL_ERR_DAMAGED, "the descent of %s@%llu does not end",
                            start->module, (unsigned long long)start->number);

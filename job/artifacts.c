@@ -1,5 +1,5 @@
-/* Opens the parts of a run folder that answer prompts: store, tokenizer, mixture. They
- * can be read while the job runs. */
+/* Opens the parts of a run folder that answer prompts: store, tokenizer and mixture.
+ * This works also while the job runs. */
 #include "job/run.h"
 
 pl_status store_open_run(const char *dir, pl_store **out)

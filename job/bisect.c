@@ -43,7 +43,8 @@ static pl_status fill_versions(const bisection *b, int64_t phase, pl_snapshot *o
 static pl_status list_available(bisection *b)
 {
     int64_t newest = 0;
-    PL_CHECK(pl_tag_phase(b->store, b->arm_name, "0", &newest)); /* it counts phases */
+    /* fails if the arm's versions belong to no phases */
+    PL_CHECK(pl_tag_phase(b->store, b->arm_name, "0", &newest));
     const int64_t from = b->wish->from < 0 ? 0 : b->wish->from;
     int64_t to = b->arm.inner.phases;
     if (b->wish->to >= 0 && b->wish->to < to)
@@ -136,7 +137,7 @@ static pl_status search(bisection *b, trial *good, trial *bad)
     return PL_OK;
 }
 
-/* ---- what came between ---- */
+/* ---- changes between two phases ---- */
 static bool is_used(const bisection *b, const evaluation *e, int module)
 {
     for (size_t i = 0; i < e->n_docs; i++)

@@ -5,7 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-/* The first bytes of each card, by which a later export knows it. */
+/* The first bytes of each card. An export replaces only a README.md that begins with
+ * them. */
 #define CARD_HEAD                                                                      \
     "---\nlibrary_name: transformers\npipeline_tag: text-generation\ntags:\n"          \
     "- pathloom\n---\n\n"
@@ -134,7 +135,7 @@ static pl_status add_arm(const card *c, const pl_arm *arm, const pl_topology *t,
     for (int replica = 0; replica < pl_topology_n_replicas(t); replica++) {
         pl_arm_path_name(arm, t, path, replica, name);
         pl_status status = pl_store_get_path(c->store, name, &state);
-        if (status == PL_ERR_NOT_FOUND) /* it has not finished a phase */
+        if (status == PL_ERR_NOT_FOUND) /* the path has not finished a phase */
             continue;
         PL_CHECK(status);
         tokens += (double)state.n_tokens;

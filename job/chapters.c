@@ -18,7 +18,7 @@
  *
  * If modules are split (topology.split), each new module begins as a copy of the module
  * that it descends from, and each new path with the state of the path that it descends
- * from. A path's documents are dealt to its children by k-means. Nothing is scored.
+ * from. A path's documents are distributed to its children by k-means, without scores.
  *
  * A chapter that begins because modules are frozen (train.freeze) keeps the shards, the
  * router and the paths' states. Frozen modules keep version 0 of their chapter.

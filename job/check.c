@@ -160,7 +160,7 @@ static pl_status read_params(checker *c, const char *module, uint64_t number,
 }
 
 /* Puts into `out`, which has room for a path, the parameters with which this module
- * began. ERR_STALE: they were collected. */
+ * began. ERR_STALE: these parameters were collected. */
 static pl_status read_origin(checker *c, const pl_arm *before, const pl_topology *from,
                              int module, float *out)
 {

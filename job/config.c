@@ -331,7 +331,7 @@ static pl_status check_listener(const config *c, const char *key, const char *te
 
 /* ---- chapters of the mixture ---- */
 /* Reads numbers of phases from 1 to `most`, separated by commas. `rising`: each must be
- * greater than the one before. With `levels` each is followed by a colon and the
+ * greater than the one before. With `levels` each number is followed by a colon and the
  * modules per level. */
 static bool read_phases(const char *text, bool rising, int64_t most,
                         int64_t phases[CONFIG_LIST_MAX],

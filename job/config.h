@@ -107,7 +107,7 @@ extern const pl_table config_table;
 pl_status config_build(const char *file, const char *const *sets, int n_sets,
                        config *out);
 /* Sets shape, topology and training settings to those of the preset that c->preset
- * names (config_preset.c). Does nothing if it is empty. ERR_CONFIG. */
+ * names (config_preset.c). Does nothing if c->preset is empty. ERR_CONFIG. */
 PL_MUST_CHECK pl_status config_apply_preset(config *c);
 /* Applies the file (or NULL) and then the --set pairs to the present values.
  * ERR_CONFIG. */

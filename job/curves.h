@@ -16,9 +16,9 @@ typedef struct curves curves;
 /* NULL if eval.tensorboard is off. */
 curves *curves_open(const pl_run *r);
 void curves_close(curves **c); /* accepts NULL */
-/* Appends the phases that are complete since the last call. `c` may be NULL. It may be
- * called often, because it looks at the store only every few seconds; with `all` it
- * looks at once. A failure is printed once, and does not end the job. */
+/* Appends the phases that are complete since the last call. `c` may be NULL. The
+ * function may be called often: it reads the store only every few seconds, or at once
+ * with `all`. A failure is printed once, and does not end the job. */
 void curves_tick(curves *c, bool all);
 /* Writes how the final report evaluated each arm, as a point at the arm's last step. */
 void curves_evaluation(const pl_run *r, const evaluation *e);

@@ -240,9 +240,9 @@ static void choose_steps(const dial_facts *f, dial_choice *c)
 }
 
 /* ---- the choice ---- */
-/* Chooses the batch. It grows with the power 0.38 of the number of tokens (as in
- * nanochat), in doublings of the 8 sequences that were best for 2 to 25 million
- * tokens. */
+/* Chooses the batch. For 2 to 25 million tokens 8 sequences were best. With more tokens
+ * the batch doubles such that it grows with the power 0.38 of their number (as in
+ * nanochat). */
 static int64_t batch_for(double tokens)
 {
     int64_t batch = 8;

@@ -36,8 +36,8 @@ typedef struct dial_speed {
 } dial_speed;
 enum { DIAL_SPEEDS = 2 };
 
-/* What the dial knows. A field that the user's keys determine has their value; 0: the
- * dial chooses. */
+/* The facts from which the dial chooses. A field that the user's keys determine has its
+ * value from them; a field with 0 is chosen by the dial. */
 typedef struct dial_facts {
     double tokens, documents, valid_tokens; /* of the text */
     int workers;                    /* number of workers that train at the same time */
@@ -45,7 +45,7 @@ typedef struct dial_facts {
     int n_speeds;                   /* 0: not measured */
     /* time left for training, routing, merges and evaluation; 0: not limited */
     double seconds;
-    double n_tokens;              /* number of tokens to train on, if `seconds` is 0 */
+    double n_tokens;              /* number of tokens to train on if `seconds` is 0 */
     int vocab;                    /* size of the tokenizer's vocabulary */
     int context;                  /* tokens of a sequence */
     bool muon;                    /* Muon is used; its learning rate is twice AdamW's */
@@ -77,15 +77,15 @@ PL_MUST_CHECK pl_status dial_parse_time(const char *text, double *seconds);
 /* FLOPs of a training step per token. Only ratios of this number are used. */
 double dial_flops(double params, int64_t width, int64_t blocks, int64_t context);
 /* Computes the size of the vocabulary and how many bytes of text to read, before the
- * text is known. If a time is given: as much text as can be read in a tenth of it; else
- * as much as training reads once. */
+ * text is known. If a time is given, the text is what can be read in a tenth of this
+ * time; else it is what training reads once. */
 void dial_text(const dial_facts *f, int64_t *vocab, int64_t *bytes);
 /* Predicts the tokens per second on a model with this number of FLOPs per token.
  * Between two measured models the rate is a power of the FLOPs; outside it is inversely
  * proportional to them. 0: nothing was measured. */
 double dial_rate(const dial_facts *f, double flops, bool alone);
-/* Chooses everything else. The caller may measure the speed again on the chosen model
- * and then call it once more. */
+/* Chooses everything but vocabulary and text. The caller may measure the speed on the
+ * chosen model and then call this function again. */
 void dial_choose(const dial_facts *f, dial_choice *out);
 /* The levels for a number of paths: "2", "2x2", "2x4" or "4x4". */
 const char *dial_levels(int64_t paths);

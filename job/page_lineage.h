@@ -42,9 +42,9 @@ typedef struct page_lineage {
 
 void page_lineage_add(page_lineage *g, const pl_version *version);
 const page_line *page_lineage_find(const page_lineage *g, const char *module);
-/* Makes a list of nodes. Each is the list [newest version, number of versions, time of
- * the commit, ms from the first lease to the commit, loss, contributors, 1 if made by a
- * rollback else 0, paths]. */
+/* Makes a list of nodes. Each node is the list [newest version, number of versions,
+ * time of the commit, ms from the first lease to the commit, loss, contributors, 1 if
+ * made by a rollback else 0, paths]. */
 pl_json *page_lineage_nodes(const page_line *line);
 void page_lineage_clear(page_lineage *g);
 

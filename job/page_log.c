@@ -149,7 +149,8 @@ static void take_lines(page_log *log, const char *data, size_t len, page_event_f
     }
 }
 
-/* Reads whole lines. A line that is still being written is read later. */
+/* Reads only whole lines. A line that is still being written is read at a later call.
+ */
 static void read_log_file(page_log *log, page_log_file *f, const char *path,
                           page_event_fn fn, void *context, bool *more)
 {

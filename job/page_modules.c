@@ -373,8 +373,8 @@ static pl_status add_heat_column(heat *h, const pl_version *a, const pl_version 
     return status;
 }
 
-/* Compares n + 1 versions at equal distances between the first and the last. Each is
- * compared with the next one that still has its parameters. */
+/* Takes n + 1 versions at equal distances from the first to the last one, and compares
+ * each with the next one that still has its parameters. */
 static pl_status add_heat_columns(heat *h, const char *module, uint64_t from,
                                   uint64_t to, uint64_t n, pl_json *columns)
 {

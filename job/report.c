@@ -355,7 +355,7 @@ static int find_document(const evaluation *e, int path)
 enum { PROMPT = 24 };
 
 /* Fills in the prompt: the beginning of a held-out document of the path, or only BOS if
- * it has none. Returns its length. */
+ * the path has no document. Returns the prompt's length. */
 static int fill_prompt(const sampling *s, const evaluation *e, int path,
                        int32_t prompt[PROMPT], const char **label)
 {

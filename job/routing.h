@@ -36,7 +36,7 @@ typedef struct routing {
 } routing;
 
 /* Memory for a list of documents; a large list (above 1 GiB) is kept in a file of the
- * run's folder. Free it with the same number of bytes. */
+ * run's folder. routing_free needs the same number of bytes. */
 PL_MUST_CHECK pl_status routing_alloc(const pl_run *r, uint64_t bytes, const char *what,
                                       void **out);
 void routing_free(void *memory, uint64_t bytes);
@@ -54,12 +54,11 @@ pl_status routing_refit(pl_run *r, const float *params, const uint32_t *docs,
 PL_MUST_CHECK pl_status routing_split(pl_run *r, const float *params,
                                       const pl_topology *from, const pl_shards *before,
                                       routing *g);
-/* Whether the document is one that no arm trains on (router.em, router.share). The
- * paths score such documents, so that a router can be fitted to the scores. Only the
- * document's hash decides. */
+/* Whether the paths score this document, so that a router can be fitted to the scores
+ * (router.em, router.share). No arm trains on it. Only the document's hash decides. */
 bool routing_scores(const pl_run *r, uint32_t document);
 /* Whether an arm trains on the document: it is neither scored nor held out for the
- * choice of versions (train.holdout). Its hash alone decides. */
+ * choice of versions (train.holdout). Only the document's hash decides. */
 bool routing_trains(const pl_run *r, uint32_t document);
 /* Prints the shards and how well they match the corpus's domains, and writes both to
  * RUN/router.json. */

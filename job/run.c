@@ -149,8 +149,8 @@ static pl_status configure_run(const run_request *q, pl_run *r)
     pl_copy_text(r->dir, sizeof r->dir, c.out);
     if (has_begun(r)) {
         /* The command's values are applied to the run's own configuration, so that they
-         * need not be repeated. If a key differs that must not, the error names the
-         * first such key. */
+         * need not be repeated. The error names the first key whose value may not
+         * differ. */
         config own;
         PL_CHECK(load_saved(r, &own));
         r->cfg = own;

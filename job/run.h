@@ -68,7 +68,7 @@ typedef struct run_request {
     const char *file;        /* a configuration file, or NULL */
     const char *const *sets; /* pairs KEY=VALUE */
     int n_sets;
-    const char *run; /* --run or --out */
+    const char *run; /* value of --run or --out */
     /* for a job on another machine: the hub's address, and the key file to connect
      * with */
     const char *hub, *key;
@@ -112,7 +112,7 @@ char *run_key_list(const char *dir, char out[PL_PATH_MAX]);
 /* The file with the settings for the processes of a running job: RUN/proc/job.yaml. */
 char *run_job_file(const char *dir, char out[PL_PATH_MAX]);
 int run_count_relays(const config *c);
-/* Number of the job's own workers that connect to this relay (counted from 0). */
+/* Number of the job's own workers that connect to relay number `relay` (from 0). */
 int run_workers_behind(const config *c, int relay);
 /* The name of the file in which home i (from 0) of n homes writes its address:
  * "proc/home.address" if there is only one. */
@@ -130,15 +130,16 @@ pl_status run_check(pl_run *r);
 pl_status run_start(pl_run *r);
 /* Starts only the homes of a stopped job, and makes a client of them. */
 pl_status run_start_homes(pl_run *r);
-/* Finds the addresses of a running job's homes and makes a client. This process is not
- * the launcher. */
+/* For a process that is not the launcher: finds the addresses of a running job's homes
+ * and makes a client. */
 pl_status run_find_homes(pl_run *r);
 /* Collects processes that ended, and restarts them; starts a home that `pathloom homes
  * add` asked for. */
 pl_status run_tend(pl_run *r);
 /* Tells the hub the addresses of all homes that the job has now. */
 pl_status run_tell_homes(pl_run *r);
-/* With `drain` the workers finish their tasks first. Then the hub and the homes end. */
+/* Ends the workers, which with `drain` finish their tasks first; then the hub and the
+ * homes. */
 void run_stop(pl_run *r, bool drain);
 /* For commands that watch a job: connects to the hub of --run, or to --hub with --key.
  */
@@ -207,7 +208,7 @@ pl_status store_open_run(const char *dir, pl_store **out);
 pl_status run_read_tokenizer(const pl_run *r, pl_buf *bytes);
 pl_status run_load_tokenizer(const pl_run *r, pl_tokenizer **out);
 void run_answer_settings(const pl_run *r, pl_answer_settings *out);
-/* Reads a tag of the mixture, which the caller clears. ERR_USAGE: it is a tag of
+/* Reads a tag of the mixture, which the caller clears. ERR_USAGE: the tag belongs to
  * another arm. */
 PL_MUST_CHECK pl_status mixture_tag(pl_store *store, const char *name,
                                     pl_snapshot *out);
@@ -230,7 +231,7 @@ pl_status run_drop_home(const char *store, int home);
 /* Reads the present weights of the homes, or those of a change that was interrupted. A
  * home that is in no table yet has weight 0. */
 pl_status run_home_weights(const pl_run *r, pl_places *out);
-/* The same for a stopped job, from the store in `folder` with n homes. */
+/* Reads the weights of a stopped job's n homes from the store in `folder`. */
 pl_status run_stored_weights(const char *folder, int n, pl_places *out,
                              bool *unfinished);
 
@@ -240,16 +241,16 @@ pl_status run_stored_weights(const char *folder, int n, pl_places *out,
  * is in one piece. */
 pl_status run_placement(const char *folder, pl_places *out);
 /* Stores an object, or drops it if `bytes` is empty (a running home keeps an empty
- * object instead). If a home has locked the store, that home does it; else this process
- * does. `store` is a reader of the store. */
+ * object instead). If a home has locked the store, that home does this; else this
+ * process does it. `store` is a reader of the store. */
 pl_status run_keep_object(const char *folder, pl_store *store, const char *object,
                           const pl_buf *bytes);
 /* Opens the store for reading. Opens it again if a home was added meanwhile, because an
  * open reader does not see that home's part. */
 pl_status run_see_all_parts(const char *folder, pl_store **store);
 /* Makes the reader show the state of all homes at one moment; opens the store again if
- * a home was added. If the homes of a running job had to stop writing for that,
- * *held_ms is the time for which they stopped; else it is -1. */
+ * a home was added. *held_ms is the time for which the homes of a running job stopped
+ * writing for this; -1 if they did not. */
 pl_status run_look_at_one_moment(const char *folder, pl_store **store,
                                  int64_t *held_ms);
 

@@ -80,7 +80,7 @@ pl_status run_begin_home(pl_run *r, int n)
     PL_CHECK(pl_client_begin_places(r->client, n));
     if (offline)
         run_stop(r, false);
-    /* If the store is in one piece, makes it the first of two parts. No process has it
+    /* A store in one piece becomes the first of two parts. No process has the store
      * open at this point. */
     char store[PL_PATH_MAX];
     run_file(r, "store", store);

@@ -1,6 +1,6 @@
 /* The keys of a run, in RUN/keys: one key pair for each kind of process on this
- * machine, and the list of all keys that may connect. They are made once, when the job
- * is to be reached from other machines. */
+ * machine, and the list of all keys that may connect. The keys are made once, when
+ * other machines are allowed to connect. */
 #include "job/run.h"
 
 #include <sys/stat.h>
@@ -27,8 +27,8 @@ bool run_has_keys(const char *dir)
     return pl_path_exists(run_key_list(dir, path));
 }
 
-/* Makes a key pair. Two processes may do this at the same time; the second one uses the
- * pair that exists. */
+/* Makes a key pair. If two processes call this at the same time, both use the pair of
+ * the first one. */
 static pl_status make_pair(const char *dir, pl_key_role role, pl_key_entry *entry)
 {
     pl_keypair pair;

@@ -130,9 +130,10 @@ static uint64_t home_bytes(const pl_run *r, const pl_outer *outer, uint64_t stor
            senders * (task + transfer_bytes(task));
 }
 
-/* The launcher's memory. It prepares the text, then computes routing features, then
- * scores held-out text; the largest of these counts. Scoring needs one model for
- * inference on about 2048 tokens per processor, and the losses of every path. */
+/* The launcher's memory. The launcher prepares the text, then computes routing
+ * features, then scores held-out text; the stage with the most memory counts. Scoring
+ * needs one model for inference on about 2048 tokens per processor, and the losses of
+ * every path. */
 static uint64_t launcher_bytes(const pl_run *r)
 {
     enum { STORE_READER_BYTES = 38 << 20, PATH_LOSSES_BYTES = 4 << 20 };
@@ -144,8 +145,8 @@ static uint64_t launcher_bytes(const pl_run *r)
     uint64_t losses = (uint64_t)pl_topology_n_paths(r->topology) * PATH_LOSSES_BYTES;
     if (losses > EVALUATION_LOSSES_BYTES)
         losses = EVALUATION_LOSSES_BYTES;
-    /* The tokenizer is trained on a sample of the text. That takes about twenty bytes
-     * of memory for each byte of the sample (measured). */
+    /* The tokenizer is trained on a sample of the text, with about twenty bytes of
+     * memory for each byte of the sample (measured). */
     const config *c = &r->cfg;
     enum { READING_BYTES = 14 << 20, SAMPLE_BYTES = 8 << 20, FACTOR = 20 };
     uint64_t sample = SAMPLE_BYTES, most = (uint64_t)c->max_bytes;
@@ -160,7 +161,7 @@ static uint64_t launcher_bytes(const pl_run *r)
 }
 
 /* STORE_RESERVE_BYTES: disk space that a home keeps free for its commits.
- * DATABASE_BYTES: space that its database takes in advance. */
+ * DATABASE_BYTES: disk space that a home's database takes in advance. */
 enum { STORE_RESERVE_BYTES = 64 << 20, DATABASE_BYTES = 48 << 20 };
 
 /* Bytes that the homes keep for the mixture: every version of every chapter. Pending

@@ -264,7 +264,7 @@ static pl_status check_store(pl_run *r)
             n_parts > 0 ? n_parts : 1, n_parts > 1 ? "s" : "",
             n_parts > 0 ? n_parts : 1, r->n_homes);
     if (n_parts > 0)
-        return PL_OK; /* the next opening has completed it */
+        return PL_OK; /* check_store_parts has opened the parts */
     pl_status status = store_open_run(r->dir, &store);
     pl_store_close(&store);
     /* If there is no store yet, a home died while it made it; the next home will finish
@@ -336,7 +336,7 @@ pl_status run_hub_address(const char *dir, char out[PL_ADDRESS_MAX])
     return no_job(dir);
 }
 
-/* Waits for the address in RUN/FILE. A process writes it when it has started. */
+/* Waits until a process that starts has written its address into RUN/FILE. */
 static pl_status await_process(const pl_run *r, const char *file, int64_t until_ms,
                                bool *said, char out[PL_ADDRESS_MAX])
 {
@@ -553,8 +553,8 @@ pl_status run_watch(pl_run *r, const run_request *q)
     return pl_wire_connect(address, &r->hub);
 }
 
-/* Asks the hub for its status. If it does not answer, tests the run's lock: a job that
- * was killed leaves its hub's address behind, but not its lock. */
+/* Asks the hub for its status. If the hub does not answer, tests the run's lock,
+ * because a killed job leaves its hub's address, but not its lock. */
 pl_status run_ask_hub(pl_run *r, pl_json **out)
 {
     int lock = -1;

@@ -186,9 +186,9 @@ done:
     return status;
 }
 
-/* Chooses the phase. The newest version is kept unless another one is better by more
- * than DOUBT standard errors of the difference over the documents, because the least of
- * many noisy numbers is often the least by chance. */
+/* Chooses the phase. Another version than the newest one must be better by more than
+ * DOUBT standard errors of the difference over the documents, because the best of many
+ * noisy scores is often the best by chance. */
 static pl_status compare_phases(selection *s, int path, const pl_tokens *tokens,
                                 found *out)
 {

@@ -233,7 +233,7 @@ done:
 }
 
 /* Stores the moments at the end of the base model, as the mean over its replicas. With
- * the schedule wsd, arms continue with them. */
+ * the schedule wsd, arms continue with these moments. */
 static pl_status put_moments(pl_run *r)
 {
     pl_arm arm;

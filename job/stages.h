@@ -8,7 +8,7 @@ PL_MUST_CHECK pl_status stages_arm_exists(pl_run *r, const char *name, bool *exi
 bool stages_scores(const pl_run *r, uint32_t document);
 /* Reads a version of a module into `out` [slot->n_params], and its hash. Waits for the
  * version, because homes merge the last round a moment after its updates have arrived.
- * ERR_NOT_FOUND: it does not come, or its parameters were collected. */
+ * ERR_NOT_FOUND: the version does not appear, or its parameters were collected. */
 PL_MUST_CHECK pl_status stages_read_version(pl_run *r, const char *module,
                                             uint64_t number, const pl_slot *slot,
                                             float *out, pl_hash *params);
@@ -35,8 +35,8 @@ PL_MUST_CHECK pl_status select_copy_holdouts(pl_run *r, const pl_topology *t,
 PL_MUST_CHECK pl_status stage_select(pl_run *r, const char *arm);
 
 /* curve_text.c: stores the held-out text of the paths of an arm, if eval.curves asks
- * for curves, and names it in the arm. `router`: NULL if the arm has one path. Or
- * copies that of an arm with the same paths. */
+ * for curves, and names it in the arm. `router`: NULL if the arm has one path.
+ * curve_text_copy copies the text of an arm with the same paths. */
 PL_MUST_CHECK pl_status curve_text_put(pl_run *r, pl_arm *arm, const pl_topology *t,
                                        const pl_prefix_lm *router);
 PL_MUST_CHECK pl_status curve_text_copy(pl_run *r, const pl_topology *t,

@@ -21,9 +21,9 @@ static pl_status connect_homes(pl_buf *addresses, int n, pl_client **out)
     return status;
 }
 
-/* Whether to try again. A home that starts locks the store before its address is known,
- * and a home that ends keeps the lock a moment longer. False if `status` is not
- * ERR_BUSY, or later than 5 s after `begun_ms`. */
+/* Whether to try again to use the store. A home that starts locks the store before its
+ * address is known, and a home that ends keeps the lock a moment longer. False if
+ * `status` is not ERR_BUSY, or later than 5 s after `begun_ms`. */
 static bool try_store_again(pl_status status, int64_t begun_ms)
 {
     enum { SOON_MS = 5000, STEP_MS = 50 };

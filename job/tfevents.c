@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-enum { HEAD = 12, TAIL = 4 }; /* of a record: length and its CRC; CRC of the bytes */
+/* HEAD: length of a record and its CRC; TAIL: CRC of the record's bytes */
+enum { HEAD = 12, TAIL = 4 };
 enum { WALL_TIME = 0x09, STEP = 0x10, FILE_VERSION = 0x1a, SUMMARY = 0x2a };
 enum { SUMMARY_VALUE = 0x0a, VALUE_TAG = 0x0a, VALUE_SIMPLE = 0x15 };
 

@@ -118,7 +118,7 @@ static bool is_running(const char *dir)
     return is;
 }
 
-/* Checks the GPU for a run. It reads the run by itself, because its errors would
+/* Checks the GPU for a run. Opens the run again, because errors of this check would
  * overwrite the sentence about a run that cannot be read. */
 static void look_at_gpu(doctor *d, const char *dir, bool running)
 {

@@ -32,7 +32,7 @@ PL_MUST_CHECK pl_status train_dial_begin(train_dial *d, pl_run *r);
 /* Called when the run's text is known: chooses all keys, prints them, and sets them in
  * the run. */
 PL_MUST_CHECK pl_status train_dial_finish(train_dial *d, pl_run *r);
-/* Notes that a part of the run has ended. Parts end in their order. */
+/* Notes that a part of the run has ended. Parts must end in the order of dial_part. */
 void train_dial_mark(train_dial *d, dial_part part);
 /* Prints for each part how long it took and how long was planned. */
 void train_dial_account(const train_dial *d);

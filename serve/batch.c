@@ -83,8 +83,8 @@ void pl_batch_slot_state(const pl_batch *b, int slot, pl_batch_slot *out)
                            .n_tokens = r->n_tokens};
 }
 
-/* Ends a request. Its place is freed before `done` is called, so that `done` may let
- * another request join. */
+/* Ends a request. Frees the request's place before it calls `done`, so that `done` may
+ * let another request join. */
 static void finish_place(pl_batch *b, place *p, pl_status status)
 {
     pl_generate_result result = p->sequence.result;

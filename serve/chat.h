@@ -32,7 +32,7 @@ void pl_chat_of_model(const char *folder, char out[PL_CHAT_NAME_MAX]);
 
 /* Parses a body of /v1/chat/completions into a completion with one prompt: the
  * conversation up to the assistant's turn. The sentence of ERR_USAGE names the key.
- * Clear it also after a failure. */
+ * Clear the completion also after a failure. */
 PL_MUST_CHECK pl_status pl_chat_parse(const pl_chat_template *chat,
                                       const pl_tokenizer *tokenizer, const char *body,
                                       size_t len, struct pl_completion *out);

@@ -2,8 +2,8 @@
  * writes their answers.
  *
  * The embedding of a text is the mean, over its tokens, of the last block's hidden
- * states. (The router uses the same features of a document's first tokens.) It is
- * scaled to length 1. */
+ * states. (The router uses the same features of a document's first tokens.) The
+ * embedding is scaled to length 1. */
 #ifndef PL_SERVE_EMBEDDING_H
 #define PL_SERVE_EMBEDDING_H
 #include "serve/serve.h"

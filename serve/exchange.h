@@ -21,7 +21,7 @@
 extern "C" {
 #endif
 
-/* How parameters are written. In GGUF norms always stay f32. */
+/* The type in which parameters are written. In GGUF norms always stay f32. */
 typedef enum pl_weight_type {
     PL_WEIGHT_F32,
     PL_WEIGHT_F16,
@@ -50,10 +50,10 @@ typedef struct pl_export {
     int n_notes;
 } pl_export;
 
-/* Makes the folder. Each file is written durably, or not at all. If the tokenizer is
- * not BPE over unchanged text, other programs would misread it; then it is only copied,
- * as sentencepiece.model. ERR_UNSUPPORTED for type q8_0. ERR_NUMERIC names the tensor
- * with a parameter that the type cannot hold. ERR_IO. */
+/* Writes the model into a new folder. Each file is written durably, or not at all. A
+ * tokenizer that is not BPE over unchanged text would be misread by other programs, so
+ * it is only copied, as sentencepiece.model. ERR_UNSUPPORTED for type q8_0. ERR_NUMERIC
+ * names the tensor with a parameter that the type cannot hold. ERR_IO. */
 PL_MUST_CHECK pl_status pl_export_folder(const pl_export *e, const char *folder);
 /* Writes a GGUF file. Errors as above, and ERR_UNSUPPORTED for a tokenizer that is not
  * BPE. In a q8_0 file, rows whose length is not a multiple of 32 are written as f16. */

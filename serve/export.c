@@ -99,8 +99,8 @@ static pl_status write_pipeline(const pl_export *e, const piece_list *list,
 }
 
 /* transformers reads every file tokenizer.model of a Llama model as BPE over unchanged
- * text. So a tokenizer of any other kind gets a different file name: then a program
- * finds no tokenizer, instead of misreading this one. */
+ * text. So a tokenizer of any other kind gets a different file name, and the program
+ * reports a missing tokenizer instead of misreading it. */
 static pl_status write_tokenizer(const pl_export *e, const char *folder, pl_buf *text)
 {
     piece_list list;

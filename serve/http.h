@@ -29,8 +29,8 @@ void http_page_clear(http_page *page);
 /* The page as an answer with type and headers; the page must outlive the answer. NULL
  * if memory is short. */
 struct MHD_Response *http_page_response(const http_page *page);
-/* Whether the method is GET or HEAD. Both are answered in the same way: the library
- * leaves out the body for HEAD. */
+/* Whether the method is GET or HEAD. Both get the same answer; for HEAD the library
+ * leaves out its body. */
 bool http_only_reads(const char *method);
 /* The error for an HTTP server that did not start; the cause is in errno. `option` is
  * the option or key that would change the address; `what` says what is served there. */

@@ -33,7 +33,7 @@ pl_status pl_likelihood_choose(const double *nats, int n_paths, int *path,
     *path = -1;
     *margin_nats = INFINITY;
     for (int i = 0; i < n_paths; ++i) {
-        if (nats[i] < best) { /* also false for NaN */
+        if (nats[i] < best) { /* false if nats[i] is NaN */
             second = best;
             best = nats[i];
             *path = i;

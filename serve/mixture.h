@@ -76,7 +76,7 @@ PL_MUST_CHECK pl_status pl_name_path_modules(pl_store *store, const pl_arm *arm,
 PL_MUST_CHECK pl_status pl_read_path_modules(pl_store *store, const pl_topology *t,
                                              pl_path_module *modules, float *params);
 /* The tag that names the best version of a path on its held-out documents:
- * "best-mix-p01". It exists after the end of an arm that held out documents
+ * "best-mix-p01". The tag exists after the end of an arm with held-out documents
  * (train.holdout). */
 void pl_best_tag(const pl_arm *arm, const pl_topology *t, int path,
                  char out[PL_NAME_MAX]);
@@ -91,7 +91,7 @@ PL_MUST_CHECK pl_status pl_load_path(pl_store *store, const pl_arm *arm,
  * pl_alloc. ERR_NOT_FOUND: there is no such module. ERR_USAGE: no path is left. */
 PL_MUST_CHECK pl_status pl_close_paths(const pl_topology *t, const char *modules,
                                        bool **closed);
-/* Finds a path by name: 1 for "p01" or "1". ERR_NOT_FOUND. */
+/* Finds a path by its name: 1 for "p01" or "1". ERR_NOT_FOUND. */
 PL_MUST_CHECK pl_status pl_find_path(const pl_topology *t, const char *name, int *path);
 
 #ifdef __cplusplus

@@ -75,7 +75,7 @@ static enum MHD_Result note_argument(void *context, enum MHD_ValueKind kind,
     return MHD_YES;
 }
 
-/* NULL: there are too many arguments, or they are too long. */
+/* Returns NULL if the question has too many arguments, or if they are too long. */
 static pl_page_question *make_question(struct MHD_Connection *c, const char *url)
 {
     pl_page_question *q = pl_alloc(sizeof *q);

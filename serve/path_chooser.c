@@ -18,7 +18,7 @@ struct pl_path_chooser {
     pl_store *store;
     pl_prefix_lm *router; /* NULL: not read yet */
     /* the fields below are used if likelihood decides */
-    pl_backend *backend; /* of the scoring models */
+    pl_backend *backend; /* backend of the scoring models */
     const pl_arm *arm;
     const pl_topology *topology;
     scoring *models;

@@ -5,8 +5,8 @@
  * (router/prefix_lm.c), reads the first router.prefix tokens. By likelihood: every path
  * reads these tokens in a scoring model (a model for inference with batch 1 and context
  * router.prefix), and the path that predicts them best answers (serve/likelihood.c).
- * Both use the run's own precision and one thread. So the precision and threads with
- * which the answer is computed do not change the path. */
+ * Router and likelihood use the run's own precision and one thread, so that the
+ * precision and threads with which the answer is computed do not change the path. */
 #ifndef PL_SERVE_PATH_CHOOSER_H
 #define PL_SERVE_PATH_CHOOSER_H
 #include "serve/mixture.h"
@@ -47,12 +47,11 @@ PL_MUST_CHECK pl_status pl_path_chooser_read_one(pl_path_chooser *c);
 
 typedef struct pl_path_choice {
     int path;
-    bool by_likelihood; /* false: by the router */
+    bool by_likelihood; /* false: the router chose the path */
     double margin_nats; /* the second best path's nats minus this one's */
     const double *nats; /* [n_paths], valid until the chooser's next call */
 } pl_path_choice;
-/* Chooses a path. tokens[0] is BOS. If there is no further token, the router
- * decides. */
+/* Chooses a path. tokens[0] is BOS. If BOS is the only token, the router decides. */
 PL_MUST_CHECK pl_status pl_path_chooser_choose(pl_path_chooser *c,
                                                const int32_t *tokens, int n,
                                                pl_path_choice *out);

@@ -1,5 +1,5 @@
-/* Reads the protobuf of a SentencePiece model: tags, varints and lengths. Each is
- * checked against the end of its message. */
+/* Reads the protobuf of a SentencePiece model: tags, varints and lengths. Nothing is
+ * read beyond the end of a message. */
 #include "serve/piece_list.h"
 #include <math.h>
 #include <string.h>
@@ -15,8 +15,8 @@ typedef struct message {
 typedef struct field {
     uint64_t number;
     unsigned wire;
-    uint64_t value;      /* if the field is a varint or fixed number */
-    const uint8_t *data; /* if the field has bytes */
+    uint64_t value;      /* the value of a varint or fixed number */
+    const uint8_t *data; /* the bytes of a field that has bytes */
     size_t len;
 } field;
 
@@ -132,7 +132,8 @@ static pl_status read_trainer(const field *whole, piece_list *out)
     return m.broken ? tokenizer_damaged("its trainer's settings") : PL_OK;
 }
 
-/* If one of these three fields is missing it counts as true, as the format says. */
+/* Reads the three fields of the normaliser. A missing field counts as true, as the
+ * format says. */
 static pl_status read_normalizer(const field *whole, piece_list *out)
 {
     message m = inside(whole);

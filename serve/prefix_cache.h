@@ -1,10 +1,11 @@
-/* Private to serve: remembers which prompts the slots of a decoder still hold. So a
- * prompt that was read before, or that begins like one, need not be read again.
+/* Private to serve: remembers which prompts the slots of a decoder still hold, so that
+ * an equal beginning of a prompt is not read again.
  *
  * A slot keeps the keys and values of its last prompt until another prompt takes the
- * slot. They are used again only if reading would give the same bytes: either the whole
- * of an equal prompt, with the logits after it, or first tokens up to a border at which
- * every reading ends a piece (pl_decoder_shared). For one thread. */
+ * slot. These keys and values are used again only if reading would give the same bytes:
+ * either the whole of an equal prompt, with the logits after it, or first tokens up to
+ * a border at which every reading ends a piece (pl_decoder_shared). Only one thread may
+ * use a cache. */
 #ifndef PL_SERVE_PREFIX_CACHE_H
 #define PL_SERVE_PREFIX_CACHE_H
 #include "modules/modules.h"
@@ -20,7 +21,7 @@ typedef struct prefix_match {
     int slot;
     /* the slot that holds the prompt's first n_known tokens; -1: no slot does */
     int from;
-    int n_known; /* if this is the whole prompt, the logits after it are known, too */
+    int n_known; /* if it is the whole prompt, the logits after it are known, too */
 } prefix_match;
 /* Chooses one of the free slots (not `taken`); there must be one. If `again` is false,
  * the whole prompt will be read. */

@@ -1,15 +1,16 @@
 /* Generates text and chooses the path again for each piece of text (reroute.h).
  *
  * Every path reads the whole text, because its losses are needed for the choice. So
- * every path has its own cache of keys and values, and changing the path costs no more:
+ * every path has its own cache of keys and values, and a change of the path costs
+ * nothing in addition:
  *
  *   the path that writes   has read tokens 0 .. n - 2, and reads each token after it
  *                          is chosen
  *   the other paths        have read up to the last border; at the next border they
  *                          read W tokens in one piece, as a prompt is read
  *
- * A border lies before token prefix + k W. There all paths have read all tokens but the
- * last; the path that is chosen reads the last token and writes the next one. */
+ * Borders are before the tokens prefix + k W. At a border all paths have read all
+ * tokens but the last; the chosen path reads the last token and writes the next one. */
 #include "eval/eval.h"
 #include "serve/sequence.h"
 #include <string.h>

@@ -81,9 +81,9 @@ typedef struct pl_token_score {
     /* the likeliest tokens at this position, in falling order */
     pl_token_rank top[PL_TOP_MAX];
 } pl_token_score;
-/* Computes the score. The sum is in double, in rising order of tokens. If logits are
- * equal, the token with the lower number comes first. ERR_NUMERIC if the sum is not
- * finite. */
+/* Computes the score of a token. The sum is in double, in rising order of tokens. If
+ * logits are equal, the token with the lower number comes first. ERR_NUMERIC if the sum
+ * is not finite. */
 PL_MUST_CHECK pl_status pl_score_token(const float *logits, int vocab, int32_t token,
                                        int n_top, pl_token_score *out);
 typedef pl_status (*pl_score_fn)(void *context, const pl_token_score *score);

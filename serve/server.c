@@ -78,8 +78,8 @@ void server_job_leave(server_job *job)
     leave_places(job);
 }
 
-/* Counts a job that has ended and frees its places. This happens before the front hears
- * of the end, so that a client that asks again at once finds its place free. */
+/* Counts a job that has ended and frees its places, before the front learns of the end.
+ * So a client that asks again at once finds its place free. */
 static void count_end(server_job *job)
 {
     if (job->kind == SERVER_SLOTS) /* the server itself asked, for its own pages */
@@ -345,7 +345,7 @@ static void arrive(pl_server *s, server_job *job)
     s->last = &job->next;
 }
 
-/* Computes the embedding of a part, which ends it. *waits: it must wait. */
+/* Computes the embedding of a part, which ends the part. *waits: the part must wait. */
 static pl_status embed_part(pl_server *s, server_part *part, server_prompt *prompt,
                             bool *waits)
 {

@@ -44,8 +44,8 @@ static int64_t waits_since(const server_client *c)
     return __atomic_load_n(&c->waits_ms, __ATOMIC_SEQ_CST);
 }
 
-/* Shuts the socket down. The client's own thread then sees the end of the connection,
- * and the client leaves. */
+/* Shuts down a client's socket. The client's own thread then sees the end of the
+ * connection, and the client leaves. */
 static void cut(server_client *c)
 {
     shutdown(c->socket, SHUT_RDWR);

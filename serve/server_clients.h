@@ -15,14 +15,14 @@ typedef struct server_clients server_clients;
 typedef struct server_client server_client;
 
 typedef struct server_clients_options {
-    int places;    /* the most open connections */
+    int places;    /* the largest number of open connections */
     int request_s; /* seconds for a request's head, and again for its body */
     int answer_s;  /* seconds for the answer */
 } server_clients_options;
 
 PL_MUST_CHECK pl_status server_clients_open(const server_clients_options *options,
                                             server_clients **out);
-/* Call it after all clients have left. */
+/* Call this after all clients have left. */
 void server_clients_close(server_clients **clients);
 
 /* Adds a connection. The socket is borrowed until the client leaves. If there are too

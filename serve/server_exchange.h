@@ -83,8 +83,8 @@ uint32_t exchange_address(struct MHD_Connection *c);
 void exchange_rest(exchange *x, unsigned seconds);
 /* Waits until the job has an event, or the client goes away, or the timeout is over. */
 void exchange_look(exchange *x, int timeout_ms);
-/* Returns the next event. NULL: there is none yet, or the client has gone. In the
- * latter case the engine is told to end the job. */
+/* Returns the next event. NULL: there is none yet, or the client has gone. If the
+ * client has gone, the engine is told to end the job. */
 server_event *exchange_next(exchange *x, int timeout_ms);
 /* Waits for the next event. If the client leaves, the engine ends the job with a last
  * event. */
@@ -94,7 +94,7 @@ server_event *exchange_wait(exchange *x);
 /* Answers the job in one piece, or as a stream. */
 enum MHD_Result exchange_answer_whole(exchange *x);
 enum MHD_Result exchange_answer_stream(exchange *x);
-/* For a job that computes embeddings. */
+/* Answers a job that computes embeddings. */
 enum MHD_Result exchange_answer_embeddings(exchange *x, bool base64);
 
 #endif

@@ -145,8 +145,8 @@ static enum MHD_Result answer_embeddings(exchange *x)
 }
 
 /* ---- pages ---- */
-/* Sends the page of the server. It contains no data of the run, so it needs no key; its
- * script asks the endpoints below. */
+/* Sends the page of the server. The page contains no data of the run, so a browser gets
+ * it without a key; its script asks the endpoints below. */
 static enum MHD_Result answer_talk(exchange *x)
 {
     struct MHD_Response *r = http_page_response(&x->front->talk);
@@ -302,8 +302,8 @@ static enum MHD_Result refuse_framing(exchange *x, unsigned http, const char *do
     return exchange_queue(x, http, r);
 }
 
-/* Answers OPTIONS. A browser sends it before a request of a page from another origin,
- * to ask what the page may do. It carries no key. */
+/* Answers OPTIONS. Before a request of a page from another origin, a browser sends
+ * OPTIONS without a key, to ask what the page may do. */
 static enum MHD_Result answer_preflight(exchange *x)
 {
     return exchange_queue(

@@ -4,8 +4,9 @@
 #define PL_SERVE_SERVER_INTERNAL_H
 #include "serve/serve.h"
 
-/* Counters of the server. Both sides access them by atomic operations; likewise the
- * fields `left`, `in_line`, `of_address` and `owners` of a job. */
+/* Counters of the server. The front and the engine access these counters by atomic
+ * operations, and also the fields `left`, `in_line`, `of_address` and `owners` of a
+ * job. */
 typedef struct server_counters {
     int64_t answered, refused, failed, left, prompt_tokens, known_tokens, chosen_tokens,
         steps;
@@ -81,8 +82,8 @@ void server_job_leave(server_job *job);
 PL_MUST_CHECK pl_status server_submit(pl_server *s, server_kind kind,
                                       pl_completion *completion, uint32_t address,
                                       server_job **out);
-/* Submits a job that asks for the slots. It ends with one event, whose text is the
- * answer. */
+/* Submits a job that asks for the slots. The job's only event has the answer as its
+ * text. */
 PL_MUST_CHECK pl_status server_ask_slots(pl_server *s, server_job **out);
 server_counters *server_counts(pl_server *s);
 const pl_tokenizer *server_tokenizer(const pl_server *s);

@@ -130,7 +130,7 @@ static pl_status open_path_places(server_paths *p)
     PL_CHECK(server_models_open(p->mix, &p->models));
     PL_CHECK(pl_backend_open(&backend, &p->backend));
     /* The router is always read, because likelihood needs it for prompts without a
-     * token. It is read before the free memory is measured, so that its memory is not
+     * token. The free memory is measured after this, so that the router's memory is not
      * counted as free. */
     PL_CHECK(pl_path_chooser_open(&p->mix->settings, p->mix->store, &p->chooser));
     PL_CHECK(pl_path_chooser_by_router(p->chooser));
