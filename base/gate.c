@@ -2,10 +2,10 @@
  * file.
  *
  * Purpose. While a gate is open, every socket that is bound speaks CURVE. At each
- * handshake ZeroMQ asks, over an in-process socket (ZAP, RFC 27), whether the client's
- * key may connect. The gate's thread answers ZeroMQ. Later the wire asks pl_gate_role
- * for the role of the key at every message, so a key that was removed from the file is
- * refused even on an existing connection.
+ * handshake ZeroMQ asks the gate's thread, over an in-process socket (ZAP, RFC 27),
+ * whether the client's key may connect. Later the wire asks pl_gate_role for the role
+ * of the key at every message, so a key that was removed from the file is refused even
+ * on an existing connection.
  *
  *   ZeroMQ ----- ZAP request -----> gate's thread <--- orders (admit, close)
  *          <---- 200 or 400 -------   |        ^
@@ -29,10 +29,10 @@
  * and was deleted counts as UNREAD.
  *
  * Invariants
- *   - A snapshot never changes once it is in place. Only the gate's thread makes them;
- *     other threads read the newest one without a lock. Old ones are not freed before
- *     pl_gate_close, because another thread may still read them. Each change of the
- *     file makes one snapshot.
+ *   - A snapshot never changes once it is in place. Only the gate's thread makes
+ *     snapshots; other threads read the newest one without a lock. Old snapshots are
+ *     not freed before pl_gate_close, because another thread may still read them. Each
+ *     change of the file makes one snapshot.
  *   - process_gate is set after the self-test has passed, and cleared before anything
  *     is freed. The caller closes all sockets before pl_gate_close.
  *   - The self-test connects with a random key and expects to be refused. Otherwise a

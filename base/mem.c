@@ -89,7 +89,7 @@ pl_status pl_try_alloc_bare(size_t bytes, const char *what, void **out)
         return pl_fail(PL_ERR_NOMEM, "%s needs %s of memory, but only %s are available",
                        what, need, have);
     }
-    if (huge) /* if the kernel refuses this, only speed is lost */
+    if (huge) /* if the kernel refuses huge pages, only speed is lost */
         madvise(memory, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
     *out = memory;
     return PL_OK;
@@ -162,7 +162,7 @@ static void tighten_by_group(memory_bounds *bounds, const char *folder,
     tighten(bounds, limit, used > cache ? used - cache : 0);
 }
 
-/* The limits of all enclosing groups apply, so all of them are read, up to the root. */
+/* The limits of all enclosing cgroups apply, so all are read, up to the root. */
 static void tighten_by_groups(memory_bounds *bounds)
 {
     char group[384], folder[448];

@@ -35,8 +35,9 @@ typedef struct pl_reader {
      * used */
     char *texts;
     pl_status status;
-    size_t seek_at, seek_index; /* where the last search ended, so that a list is */
-    uint16_t seek_tag;          /* read in one pass; tag 0: no search yet */
+    /* where the last search ended, so that a list is read in one pass; tag 0: none */
+    size_t seek_at, seek_index;
+    uint16_t seek_tag;
 } pl_reader;
 
 /* Checks the framing of all fields at once. The data remain borrowed. */

@@ -99,8 +99,8 @@ float pl_random_normal(uint64_t seed, uint64_t stream, uint64_t index)
     size_t pair = index % 4 / 2 * 2;
     double radius = sqrt(-2.0 * natural_log((words[pair] + 0.5) * 0x1p-32));
     double cosine, sine;
-    /* cos and sin of 2 pi turn, turn in [0, 1). The quadrant is split off exactly;
-     * the Taylor series on |x| <= pi/4 is below 1e-17 after x^17. */
+    /* cos and sin of 2 pi turn, turn in [0, 1). The quadrant is split off exactly; on
+     * |x| <= pi/4 the terms of the Taylor series after x^17 are below 1e-17. */
     double turn = words[pair + 1] * 0x1p-32;
     int quadrant = (int)(turn * 4.0 + 0.5);
     double x = (turn * 4.0 - quadrant) * 1.5707963267948966;

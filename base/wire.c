@@ -40,7 +40,7 @@ enum {
     BAD_IN_A_ROW = 64
 };
 
-/* These values are set when the process starts, before it has any socket. */
+/* Keys and host are set when the process starts, before it has any socket. */
 static struct {
     bool has_keys;
     pl_keypair keys;

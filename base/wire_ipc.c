@@ -7,7 +7,8 @@
  *
  * Before it binds, ZeroMQ removes any file with the socket's name: even a file that was
  * named by mistake, or the socket of a running process, which would then silently lose
- * its clients. So this file first checks that neither is the case. */
+ * its clients. So this file first checks that the name is free, or that it is a socket
+ * on which no process listens. */
 #include "base/fs.h"
 #include "base/text.h"
 #include "base/wire_internal.h"

@@ -3,10 +3,9 @@
  *
  * Encoding goes stretch by stretch, and within a stretch tile by tile. A tile of the
  * update and of the residual is read once and stays in the first cache while it is
- * quantised; the part that is not sent is written back over the residual. Decoding goes
- * the same way and passes values to a sink, which adds them, measures them, and refuses
- * values that are not finite.
- */
+ * quantised; the part that is not sent is written back over the residual. Decoding also
+ * goes tile by tile, and passes values to a sink, which adds them, measures them, and
+ * refuses values that are not finite. */
 #include "codec/codec_internal.h"
 
 #include <math.h>

@@ -191,8 +191,7 @@ int codec_of_part(const pl_codec_options *o, const pl_codec_part *part)
 }
 
 /* ---- scales of homomorphic codecs ---- */
-/* Chooses E so that 2^(E+5) is 1 to 2 times the root mean square; 127 * 2^E is then 4
- * to 8 times. */
+/* Chooses E so that 127 * 2^E is 4 to 8 times the root mean square. */
 int pl_codec_exponent(double norm, size_t n)
 {
     int exponent = 0;

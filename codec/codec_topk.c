@@ -113,7 +113,7 @@ pl_status topk_encode(codec_job *job)
     uint8_t *at[SECTIONS_MAX];
     topk_out o = {0};
     s->variant = job->options->value_bits;
-    s->kept = codec_budget(job->options, (size_t)s->count); /* an upper bound for now */
+    s->kept = codec_budget(job->options, (size_t)s->count); /* not yet exact */
     int n = codec_raw_bytes(s, 1, raw);
     raw[1] += s->count / 255;
     job_sections(job, raw, n, false, at);

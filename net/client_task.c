@@ -120,7 +120,7 @@ static pl_message *put_question(parcel *p, uint16_t type, const char *name)
     pl_message_init(q, type);
     q->request = pl_wire_next_request();
     p->names[p->n++] = name;
-    p->retry = client_retry_begin(); /* so the new question is sent at once */
+    p->retry = client_retry_begin(); /* the new question is then sent at once */
     return q;
 }
 

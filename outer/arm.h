@@ -119,7 +119,7 @@ typedef struct pl_arm {
     pl_hash config; /* hash of the run's canonical configuration */
     /* The optimizer's m and v (the first two vectors of a path's state, in f32) with
      * which every path begins: the hash of the blob of the object PL_MOMENTS_OBJECT.
-     * With the zero hash both begin at zero. */
+     * With the zero hash m and v begin at zero. */
     pl_hash moments;
     /* For an arm that continues another one: the name of that arm, and the hash of the
      * blob of the object "states/NAME". The blob has for each path and replica the hash

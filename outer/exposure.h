@@ -24,8 +24,8 @@ typedef struct pl_exposure {
     char name[PL_MODULE_NAME_MAX]; /* "mix/p01.r0", "mix/L1.E0" */
     /* number of the subject's documents in the path's shard; 0 for modules */
     uint64_t n_docs;
-    /* number of targets that it was trained on: in all documents, and in the
-     * subject's */
+    /* number of targets on which the path or module was trained: in all documents, and
+     * in the subject's documents */
     uint64_t n_tokens, of_tokens;
 } pl_exposure;
 

@@ -36,8 +36,9 @@
  *     floating point, and mean_of(a, a) = a.
  *   - half_way adds to one mate exactly the amount that it takes from the other, so the
  *     mean of all holders does not drift even when a codec rounds.
- *   - A step on one side only would move that mean. Whether a pair meets or splits is
- *     therefore decided once, by the home (home_meet.c), and never here.
+ *   - If only one mate took its step, the mean of all holders would move. Whether a
+ *     pair meets or splits is therefore decided once, by the home (home_meet.c), and
+ *     never here.
  *   - Values of one index depend on nothing at another index, so threads and the length
  *     of blocks do not change the result.
  *

@@ -12,9 +12,9 @@
  * With gamma = beta this is v_i = alpha v_i + beta (mean_G(x - g) - x_i), so that one
  * vector is sent instead of two.
  *
- * The rule Nesterov is an addition of this project. Its step is that of outer/step.h
- * for g = mean_G(g) + (gamma/beta) (x_i - mean_G(x)), with mu = alpha and eta = beta;
- * v_i is then the momentum, without eta.
+ * The rule Nesterov is an addition of this project. With Nesterov the step is that of
+ * outer/step.h for g = mean_G(g) + (gamma/beta) (x_i - mean_G(x)), with mu = alpha and
+ * eta = beta; v_i is then the momentum, without eta.
  *
  * Both mates of a pair compute equal means, since a + b = b + a in floating point too.
  * A holder whose mate does not come takes the step of a group of one, and so does its

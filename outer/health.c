@@ -6,7 +6,8 @@
 
 struct pl_health_walk {
     size_t n;
-    float *params, *momentum, *last; /* those of the version before; last: its g */
+    /* of the version before; last: the g of its step */
+    float *params, *momentum, *last;
     bool has_momentum, has_last;
 };
 

@@ -33,7 +33,8 @@
  *   - Under noloco updates are relative to version 0, which every worker has.
  *
  * Invariants
- *   - All functions are pure: same arm, same topology, same answer on every machine.
+ *   - All functions are pure: for one arm and topology every machine gets the same
+ *     answer.
  *   - pl_round_predict uses the home's arithmetic, so that a worker that is a module's
  *     only contributor gets the bits that the home will commit.
  *   - The vectors of a path's state have one order (pl_path_layout_of). The optimizer's

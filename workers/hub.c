@@ -340,7 +340,7 @@ static pl_status on_task_req(hub *h, const pl_peer *peer, pl_message *m)
     PL_CHECK(PL_HEAR(m, task_req, &q));
     int index = hub_find_worker(h, q.name);
     if (index < 0)
-        return pl_fail(PL_ERR_STALE, "say HELLO first"); /* to a restarted hub */
+        return pl_fail(PL_ERR_STALE, "say HELLO first"); /* the hub has restarted */
     hub_worker *w = &h->workers[index];
     PL_CHECK(hub_check_owner(w, peer));
     note_peer(h, index, peer);

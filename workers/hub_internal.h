@@ -103,7 +103,7 @@ typedef struct hub_audit {
     int n_parts; /* number of parts that are compared across kinds of devices */
     /* [n_parts] seeds of the parts' likenesses, which the homes chose */
     uint64_t *seeds;
-    /* [PL_AUDIT_RESULTS, n_parts] for each result, each part's */
+    /* [PL_AUDIT_RESULTS, n_parts] likeness of each part of each result */
     pl_likeness *likeness;
     int n_asked;
     int64_t asked_ms, told_ms;

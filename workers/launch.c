@@ -84,8 +84,9 @@ static void become(const char *program, char *const *argv, const char *log,
         _exit(74);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    signal(SIGINT, SIG_IGN); /* the launcher handles Ctrl+C, */
-    signal(SIGHUP, SIG_IGN); /* and the end of the terminal */
+    /* the launcher handles Ctrl+C and the end of the terminal */
+    signal(SIGINT, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
     execv(program, argv);
     _exit(71);
 }

@@ -21,7 +21,7 @@
  *      is at most `staleness`
  *      phases ahead of the slowest path.
  *
- * A task waits for nothing else. Among all ready tasks plan_choose takes the one with
+ * Nothing else delays a task. Among all ready tasks plan_choose takes the one with
  * the most phases left to do one after another, then one whose state this worker has in
  * its cache.
  *

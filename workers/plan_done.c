@@ -1,5 +1,5 @@
 /* Finds out which worker did a task, from the workers' reports and the homes' news.
- * These reports come in any order, and reports about several phases may be mixed. */
+ * Reports and news come in any order, and those about several phases may be mixed. */
 #include "workers/plan.h"
 
 static plan_ended *ended_of(plan_path *path, int64_t phase)

@@ -261,7 +261,7 @@ static pl_status check_held(void *trainer_)
     return check_cancelled(trainer_);
 }
 
-/* The model keeps its parameters, and the steps that follow read nothing of this. */
+/* Scoring changes no parameters and no other data that later steps read. */
 static pl_status score_held(trainer *t, train_job *job)
 {
     const size_t n = pl_tokens_n_docs(job->held);
