@@ -14,7 +14,7 @@
 
 typedef struct fixture {
     char folder[32], list[64];
-    pl_key_entry pool; /* an invitation for five */
+    pl_key_entry pool; /* invites five keys */
 } fixture;
 
 static pl_status put_entry(pl_key_list *list, void *context)
@@ -77,7 +77,7 @@ static int uses_left(const fixture *f)
     return n;
 }
 
-/* Such an entry could not be read back: the whole list was lost. */
+/* If an entry could not be read back, the whole list would be lost. */
 static void a_key_of_zeros_is_refused_and_the_list_stays_whole(void **state)
 {
     const fixture *f = *state;

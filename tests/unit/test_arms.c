@@ -233,8 +233,6 @@ static void splits_make_more_paths_at_borders(void **state)
     pl_topology_destroy(&r.topology);
 }
 
-/* Each chapter counts with its own modules, and dense-eq with the phases of all paths.
- */
 static void the_disks_plan_counts_each_chapter_with_its_modules(void **state)
 {
     (void)state;

@@ -101,7 +101,8 @@ static pl_audit judged(const char *results)
     return a;
 }
 
-/* The same across kinds: how far b is from a, c from a and from b. */
+/* Judges results of different kinds of devices from the distances of b to a, c to a,
+ * and c to b. */
 static pl_audit judged_across(double ab, double ac, double bc)
 {
     pl_audit a = judged("x");
@@ -127,8 +128,8 @@ static void between_kinds_small_distances_are_the_same(void **state)
         {2.0, 0.1, 2.0, PL_VERDICT_SETTLED, 1, 3},
         {2.0, 2.0, 0.1, PL_VERDICT_SETTLED, 0, 3},
         {2.0, 2.0, 2.0, PL_VERDICT_UNDECIDED, 0, 3},
-        {0.6, 0.3, 0.3, PL_VERDICT_UNDECIDED, 0, 3}, /* it is like both */
-        {2.0, -1, 0.1, PL_VERDICT_SETTLED, 0, 3},    /* a kind's bytes count for it */
+        {0.6, 0.3, 0.3, PL_VERDICT_UNDECIDED, 0, 3}, /* c is near a and b */
+        {2.0, -1, 0.1, PL_VERDICT_SETTLED, 0, 3},
         {-1, 0.1, 0.1, PL_VERDICT_UNDECIDED, 0, 3},
         {-1, 0, 2.0, PL_VERDICT_SETTLED, 1, 3},
     };
@@ -173,7 +174,7 @@ static void likeness_tells_angles_and_factors(void **state)
                 y[i] = (float)rows[r].factor * x[i];
             assert_true(fabs(distance_of(seed, x, y) - rows[r].distance) < 1e-3);
         }
-        fill(y, 2, 1e-3f); /* as an update of another task */
+        fill(y, 2, 1e-3f); /* unrelated vectors */
         assert_true(distance_of(seed, x, y) > 0.6);
         fill(y, 2, 0.5e-3f); /* a cosine of 0.89: kinds that drifted apart */
         for (size_t i = 0; i < N; i++)
@@ -300,7 +301,7 @@ static void longest_row_fits(void **state)
     (void)state;
     pl_audit a = judged("xyz"), b;
     pl_buf text = {0};
-    a.verdict = PL_VERDICT_OPEN; /* only then its likeness is in it */
+    a.verdict = PL_VERDICT_OPEN; /* only open rows have a likeness */
     a.seed = UINT64_MAX;
     a.results[2].apart[0] = a.results[2].apart[1] = 0.1234567890123456789;
     a.tolerance = 0.1234567890123456789;

@@ -90,7 +90,7 @@ static void task_within_its_promise_gets_no_backup(void **state)
     fixture *f = *state;
     begin(f, 0);
     for (int64_t ms = 0; ms <= 2900; ms += 100)
-        assert_false(finds(f, 1, ms)); /* promised: 1 s; two more for its lateness */
+        assert_false(finds(f, 1, ms));
     assert_true(finds(f, 1, 3100));
 }
 
@@ -115,7 +115,7 @@ static void good_progress_excuses_a_late_beginning(void **state)
     l->step = 5;
     assert_false(finds(f, 1, 9450));
     assert_false(finds(f, 1, 11000));
-    assert_true(finds(f, 1, 12000)); /* nothing came for 2 s after its end */
+    assert_true(finds(f, 1, 12000));
 }
 
 static void small_gains_are_not_worth_it(void **state)
@@ -127,7 +127,7 @@ static void small_gains_are_not_worth_it(void **state)
         hub_note_pace(&f->workers[1], arm, 0.02, 0.03);
     }
     begin(f, 0);
-    assert_false(finds(f, 1, 500)); /* late by 15 times its promise */
+    assert_false(finds(f, 1, 500));
     assert_true(finds(f, 1, 700));
 }
 
@@ -135,7 +135,7 @@ static void only_an_idle_worker_of_the_same_kind_is_asked(void **state)
 {
     fixture *f = *state;
     begin(f, 0);
-    assert_false(finds(f, 0, 9000)); /* the holder itself */
+    assert_false(finds(f, 0, 9000)); /* worker 0 is the holder */
     assert_false(finds(f, 3, 9000));
     pl_copy_text(f->workers[1].task, sizeof f->workers[1].task, "mix/p01.r0");
     assert_false(finds(f, 1, 9000));
@@ -155,14 +155,14 @@ static void what_a_worker_on_trial_is_at_is_begun_at_once(void **state)
     f->workers[0].key.bytes[0] = 1;
     begin(f, 0);
     f->workers[1].pace = (hub_pace){0};
-    assert_false(finds(f, 2, 100)); /* it is on trial itself */
+    assert_false(finds(f, 2, 100)); /* worker 2 is on trial */
     assert_true(finds(f, 1, 100));
     f->options.backup = PL_BACKUP_OFF;
     assert_false(finds(f, 1, 100));
     f->options.backup = PL_BACKUP_AUTO;
     hub_note_success(&f->h, 0, 1);
     assert_false(finds(f, 1, 200));
-    hub_note_lost(&f->h, 0); /* it is on trial again */
+    hub_note_lost(&f->h, 0); /* worker 0 is on trial again */
     assert_true(finds(f, 1, 300));
 }
 
@@ -174,7 +174,7 @@ static void leases_that_run_out_bar_a_key_on_trial(void **state)
         f->workers[i].key.bytes[0] = 1;
     }
     hub_note_success(&f->h, 0, 1);
-    assert_false(hub_is_on_trial(&f->workers[1])); /* the same key */
+    assert_false(hub_is_on_trial(&f->workers[1])); /* worker 1 has the same key */
     for (int i = 0; i < 3; i++) {
         hub_note_lost(&f->h, 0);
         assert_true(hub_is_on_trial(&f->workers[1]));
@@ -222,7 +222,7 @@ static void methods_that_depend_on_the_hour_get_none(void **state)
     assert_true(finds(f, 1, 9300));
 }
 
-/* There it is not done beside a worker on trial, but taken from it, and later. */
+/* If two workers may not do one task, the task is taken from a worker on trial. */
 static void what_two_may_not_do_is_taken_from_a_worker_on_trial(void **state)
 {
     fixture *f = *state;
@@ -230,7 +230,7 @@ static void what_two_may_not_do_is_taken_from_a_worker_on_trial(void **state)
     f->h.tasks.arms[0].arm.outer.method.method = PL_METHOD_NOLOCO;
     f->workers[0].own_key = false;
     f->workers[0].key.bytes[0] = 1;
-    l->first_ms = 100; /* it says that it is nearly done */
+    l->first_ms = 100; /* worker 0 reports that it is nearly done */
     l->step_ms = 1500;
     l->step = STEPS - 1;
     assert_false(finds(f, 1, 1900));
@@ -250,7 +250,7 @@ static plan_lease *back_up(fixture *f, int worker)
     return &f->paths[0].backup;
 }
 
-/* When it began is not known: it is not taken for as old as the clock. */
+/* The start of such a lease is not known. It must not count as a lease from time 0. */
 static void lease_taken_up_after_a_restart_is_not_slow_at_once(void **state)
 {
     fixture *f = *state;
@@ -262,7 +262,6 @@ static void lease_taken_up_after_a_restart_is_not_slow_at_once(void **state)
     assert_true(finds(f, 1, now_ms + 9000));
 }
 
-/* Tokens can be guessed. */
 static void audit_is_answered_by_its_holder_alone(void **state)
 {
     fixture *f = *state;
@@ -291,7 +290,7 @@ static void audit_that_is_held_for_ever_goes_to_another(void **state)
     f->workers[1].own_key = false;
     pl_pubkey key = {{1}};
     f->workers[1].key = key;
-    assert_int_equal(hub_n_held(&f->h, &f->workers[1]), 1); /* on trial: no more */
+    assert_int_equal(hub_n_held(&f->h, &f->workers[1]), 1);
     hub_end_overdue(&f->h, 20000 + 10 * TTL);
     assert_true(a.lease.active);
     hub_end_overdue(&f->h, 20001 + 10 * TTL);
@@ -331,7 +330,8 @@ static void both_leases_are_renewed_and_a_third_is_not_given(void **state)
     assert_false(finds(f, 2, 20000));
 }
 
-/* The first path's; false: the worker has and had no lease of it. */
+/* Reports the first path as done; returns false if the worker has and had no lease of
+ * it. */
 static bool say(fixture *f, int64_t phase, uint64_t token, int worker, int64_t now_ms)
 {
     const plan_said said = {.phase = phase, .token = token, .worker = worker};
@@ -378,7 +378,8 @@ static void whoever_comes_first_stops_the_other(void **state)
     }
 }
 
-/* Both say it before the homes do: the first is taken for it, unless they name one. */
+/* Both workers report before the homes do. The first one counts, unless the homes name
+ * the other. */
 static void of_two_who_say_it_the_one_who_delivered_is_credited(void **state)
 {
     fixture *f = *state;
@@ -393,7 +394,7 @@ static void of_two_who_say_it_the_one_who_delivered_is_credited(void **state)
         const plan_news news = {.phase = phase + 1, .by = is_named ? tokens[named] : 0};
         assert_true(say(f, phase, tokens[first], first, 9400));
         assert_true(say(f, phase, tokens[!first], !first, 9450));
-        /* neither is asked again */
+
         assert_true(plan_has_said(&f->paths[0], 0, 9460));
         assert_true(plan_has_said(&f->paths[0], 1, 9460));
         plan_hear(&f->paths[0], &news, 9500);
@@ -403,7 +404,7 @@ static void of_two_who_say_it_the_one_who_delivered_is_credited(void **state)
         assert_true(by.token == tokens[won]);
         assert_int_equal(p->n_backups_won - won_before, won);
         assert_int_equal(f->paths[0].last_worker, won);
-        assert_int_equal(other, -1); /* it has ended by itself */
+        assert_int_equal(other, -1);
         assert_false(settles(f, &other, &lost));
         assert_int_equal(f->paths[0].n_said, 0);
     }
@@ -423,7 +424,7 @@ static void credit_waits_for_the_worker_that_the_homes_name(void **state)
     assert_true(say(f, 0, quick, 1, 9600));
     assert_true(plan_settle(&f->h.tasks, &f->paths[0], &by, &other, &lost));
     assert_int_equal(by.worker, 1);
-    assert_int_equal(other, -1); /* it says that it has ended */
+    assert_int_equal(other, -1);
 }
 
 /* ---- DONE before the homes' own news ---- */
@@ -435,14 +436,14 @@ static void what_only_the_worker_says_finishes_nothing(void **state)
     plan_task task;
     uint64_t token = begin(f, 0)->token, lost = 0;
     int other = -1;
-    assert_false(say(f, 0, token, 1, 1000)); /* not its lease */
+    assert_false(say(f, 0, token, 1, 1000)); /* worker 1 has no lease */
     assert_true(say(f, 0, token, 0, 1000));
     assert_false(settles(f, &other, &lost));
     assert_int_equal(path->phase, 0);
-    assert_false(finds(f, 1, 1000 + 1400)); /* the homes may still tell of it */
+    assert_false(finds(f, 1, 1000 + 1400)); /* the homes' report may still come */
     assert_true(finds(f, 1, 1000 + 1600));
-    assert_true(finds(f, 3, 1000 + 1700));               /* of any kind */
-    hub_home slow = {.welcome = true, .fresh_ms = 1000}; /* its news takes 3 s */
+    assert_true(finds(f, 3, 1000 + 1700));               /* any kind of device */
+    hub_home slow = {.welcome = true, .fresh_ms = 1000}; /* answers after 3 s */
     f->h.homes = &slow;
     f->h.n_homes = 1;
     assert_false(finds(f, 1, 1000 + 3000));
@@ -451,9 +452,9 @@ static void what_only_the_worker_says_finishes_nothing(void **state)
     f->h.homes = NULL;
     f->h.n_homes = 0;
     f->workers[1].own_key = false;
-    assert_false(finds(f, 1, 1000 + 1800)); /* it is on trial */
+    assert_false(finds(f, 1, 1000 + 1800)); /* worker 1 is on trial */
     f->workers[1].own_key = true;
-    /* neither renewing nor saying it again holds it longer than its time to live */
+    /* neither a renewal nor a repeated report prolongs the lease */
     assert_true(plan_renew(p, path, 0, token, 0, TTL, TTL));
     assert_true(say(f, 0, token, 0, TTL));
     assert_int_equal(plan_expire(p, TTL + 999, NULL, NULL), 0);
@@ -468,7 +469,7 @@ static void what_only_the_worker_says_finishes_nothing(void **state)
     assert_false(plan_leaves_out(p, 1, TTL + 1000));
     assert_true(plan_choose(p, 1, TTL + 1000, &task));
     assert_int_equal(task.index, 0);
-    assert_true(plan_choose(p, 0, 3 * TTL + 1001, &task)); /* where nobody else is */
+    assert_true(plan_choose(p, 0, 3 * TTL + 1001, &task));
     assert_int_equal(task.index, 0);
 }
 
@@ -537,8 +538,7 @@ static void backup_takes_the_place_of_a_lease_that_ends(void **state)
     fixture *f = *state;
     plan *p = &f->h.tasks;
     uint64_t slow = begin(f, 0)->token, quick = back_up(f, 1)->token;
-    assert_int_equal(plan_expire(p, TTL + 1, NULL, NULL),
-                     1); /* the backup began later */
+    assert_int_equal(plan_expire(p, TTL + 1, NULL, NULL), 1);
     assert_true(f->paths[0].lease.active);
     assert_true(f->paths[0].lease.token == quick);
     assert_false(f->paths[0].backup.active);
@@ -559,7 +559,7 @@ static void failure_of_a_backup_is_not_the_holders(void **state)
     }
     assert_int_equal(f->paths[0].lease.failures, 0);
     assert_true(f->paths[0].lease.active);
-    assert_false(finds(f, 1, 9300)); /* not for ever */
+    assert_false(finds(f, 1, 9300));
     assert_int_equal(p->n_failed, 2);
 }
 

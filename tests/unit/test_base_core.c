@@ -251,7 +251,7 @@ static void the_nearest_name_is_near(void **state)
     assert_string_equal(pl_nearest("evil", names, 3), "eval");
     assert_null(pl_nearest("completely-else", names, 3));
     assert_null(pl_nearest("x", names, 0));
-    assert_string_equal(pl_nearest("ev", names, 3), "eval"); /* half of it is there */
+    assert_string_equal(pl_nearest("ev", names, 3), "eval"); /* half of it matches */
     assert_string_equal(pl_nearest("evalxx", names, 3), "eval");
     assert_null(pl_nearest("evalxxx", names, 3));
 }

@@ -247,7 +247,7 @@ static void texts_of_a_message_are_terminated_and_last_as_long_as_it(void **stat
     char name[TEXT_LIMIT];
     say_note(&m, "at last", BYTES_LIMIT);
     assert_int_equal(m.type, 9);
-    for (int i = 0; i < 2; i++) /* what is read twice stays where it is */
+    for (int i = 0; i < 2; i++) /* reading twice gives the same places */
         assert_int_equal(pl_message_get(&m, "note", note_fields, i ? &again : &got),
                          PL_OK);
     assert_ptr_equal(got.last, again.last);

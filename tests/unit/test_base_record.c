@@ -84,7 +84,7 @@ static void a_record_cut_anywhere_inside_a_field_is_refused(void **state)
     static const size_t ends[] = {0, 14, 28, 37, 43, 50, 58};
     size_t next = 0;
     for (size_t len = 0; len <= sizeof golden; len++) {
-        uint8_t *copy = pl_alloc(len); /* so that a sanitizer sees a read too far */
+        uint8_t *copy = pl_alloc(len); /* a sanitizer finds reads beyond the end */
         memcpy(copy, golden, len);
         pl_reader reader;
         pl_reader_open(&reader, "test", copy, len);

@@ -135,7 +135,7 @@ static void a_permutation_depends_on_seed_and_stream(void **state)
     assert_true(same_seed < 10 && same_stream < 10);
 }
 
-/* Each element should land on each place equally often over many streams. */
+/* Over many streams each element should get each place equally often. */
 static void a_permutation_of_five_is_not_biased(void **state)
 {
     (void)state;

@@ -132,7 +132,7 @@ static int n_calls;
 
 static void count_call(void)
 {
-    pl_sleep_ms(20); /* so that the others come meanwhile */
+    pl_sleep_ms(20); /* the other threads come meanwhile */
     n_calls++;
 }
 

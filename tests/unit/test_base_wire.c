@@ -17,7 +17,7 @@
 
 enum { WAIT_MS = 5000, HEADER = 64 };
 
-/* docs/PROTOCOL.md 1.1 gives these bytes. */
+/* The example of docs/PROTOCOL.md 1.1. */
 static const uint8_t golden_header[HEADER] = {
     0x50, 0x4c, 0x57, 0x31, 0x01, 0x00, 0x02, 0x00, 0x00, 0x00, 0x40, 0x00, 0x09,
     0x00, 0x00, 0x00, 0x03, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x07, 0x00,
@@ -156,7 +156,7 @@ static void large_data_is_lent_until_the_message_is_used_again(void **state)
         send_filled(pair.client, turn, PL_WIRE_DATA_MAX);
         await_filled(pair.server, &got, turn, PL_WIRE_DATA_MAX);
         assert_non_null(got.lent);
-        send_filled(pair.client, turn, 7); /* small: the message has its own */
+        send_filled(pair.client, turn, 7); /* small data is copied */
         await_filled(pair.server, &got, turn, 7);
         assert_null(got.lent);
         pl_buf_append(&got.data, "more", 4);
@@ -164,7 +164,7 @@ static void large_data_is_lent_until_the_message_is_used_again(void **state)
     send_filled(pair.client, 8, PL_WIRE_DATA_MAX);
     await_filled(pair.server, &got, 8, PL_WIRE_DATA_MAX);
     assert_int_equal(pl_wire_recv_lent(pair.server, &peer, &got), PL_ERR_TIMEOUT);
-    assert_null(got.lent); /* also where no message came */
+    assert_null(got.lent);
     assert_int_equal(got.data.len, 0);
     send_filled(pair.client, 9, PL_WIRE_DATA_MAX);
     await_filled(pair.server, &got, 9, PL_WIRE_DATA_MAX);
@@ -172,7 +172,7 @@ static void large_data_is_lent_until_the_message_is_used_again(void **state)
     assert_null(got.lent);
     send_filled(pair.client, 9, PL_WIRE_DATA_MAX);
     await_filled(pair.server, &got, 9, PL_WIRE_DATA_MAX);
-    close_pair(&pair); /* what is lent outlives its socket */
+    close_pair(&pair); /* lent data outlives its socket */
     assert_int_equal(got.data.data[PL_WIRE_DATA_MAX - 1], 9);
     pl_message_destroy(&got);
     assert_null(got.lent);
@@ -225,7 +225,7 @@ static void a_message_has_the_bytes_of_the_protocol(void **state)
     assert_int_equal(pl_wire_connect(address, &client), PL_OK);
     golden_message(&sent);
     assert_int_equal(pl_wire_send(client, &sent), PL_OK);
-    zmq_recv(server.socket, frame, sizeof frame, 0); /* the routing id */
+    zmq_recv(server.socket, frame, sizeof frame, 0); /* reads the routing id */
     assert_int_equal(zmq_recv(server.socket, frame, sizeof frame, 0), HEADER);
     assert_memory_equal(frame, golden_header, HEADER);
     assert_int_equal(zmq_recv(server.socket, frame, sizeof frame, 0), 9);
@@ -457,7 +457,7 @@ static void unix_sockets_and_ipv6_work_too(void **state)
         socket_pair pair;
         pl_message message;
         if (pl_wire_bind(addresses[i], &pair.server, pair.address) != PL_OK) {
-            assert_int_equal(i, 1); /* a machine without IPv6 */
+            assert_int_equal(i, 1); /* this machine has no IPv6 */
             continue;
         }
         assert_int_equal(pl_wire_connect(pair.address, &pair.client), PL_OK);
@@ -485,7 +485,7 @@ static void a_private_address_lies_where_only_its_owner_can_go(void **state)
     assert_string_not_equal(bound, second);
     pl_wire_close(&other);
     pl_wire_close(&server);
-    assert_int_not_equal(stat(folder, &info), 0); /* nothing is left behind */
+    assert_int_not_equal(stat(folder, &info), 0); /* the folder was removed */
 }
 
 /* In a folder that is given, and beside a socket that is there. */
@@ -536,7 +536,7 @@ static void a_socket_of_the_living_is_left_to_them_and_one_of_the_dead_is_not(vo
     pl_copy_text(at.sun_path, sizeof at.sun_path, path);
     int fd = socket(AF_UNIX, SOCK_STREAM, 0);
     assert_int_equal(bind(fd, (const void *)&at, sizeof at), 0);
-    close(fd); /* as a process leaves it that is killed */
+    close(fd); /* a killed process leaves its file */
     assert_true(pl_path_exists(path));
     assert_int_equal(pl_wire_bind(ipc, &pair.server, pair.address), PL_OK);
     pl_wire_close(&pair.server);
@@ -597,7 +597,7 @@ static void a_full_queue_is_an_error_and_never_a_wait(void **state)
 typedef struct deaf_server {
     pl_socket *socket;
     int n_heard;
-    pl_status answer; /* PL_OK: echo */
+    pl_status answer; /* PL_OK: the server echoes */
 } deaf_server;
 
 static void deaf_server_run(void *context)
@@ -752,7 +752,7 @@ static void client_sees_that_its_server_has_started_again(void **state)
     golden_message(&m);
     assert_int_equal(pl_wire_send(pair.client, &m), PL_OK);
     await_message(pair.server, &peer, &got);
-    assert_false(pl_wire_reconnected(pair.client, &seen)); /* the first connection */
+    assert_false(pl_wire_reconnected(pair.client, &seen));
     for (int i = 0; i < 2; i++) {
         pl_wire_close(&pair.server);
         pl_status status;

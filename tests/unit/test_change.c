@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-enum { MODULE = 1, ROUNDS = 12 }; /* a level's module: two paths share it */
+enum { MODULE = 1, ROUNDS = 12 }; /* two paths share MODULE */
 
 typedef struct world {
     pl_arm arm;

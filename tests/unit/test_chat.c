@@ -55,7 +55,7 @@ static void turns_are_written_by_chatml_and_plain(void **state)
     pl_completion_clear(&c);
 }
 
-/* Each pair of turns stands between BOS and EOS of its own. */
+/* BOS and EOS enclose each pair of turns. */
 static void llama2_separates_turns_by_tokens(void **state)
 {
     (void)state;

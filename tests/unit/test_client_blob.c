@@ -14,10 +14,10 @@
 typedef enum habit {
     GOOD,
     SHORT,     /* pieces of 300,000 bytes */
-    TWICE,     /* every answer twice, and one to nobody before it */
-    LOSES_ONE, /* the third question */
-    BACKWARDS, /* the second to fourth question, once */
-    GROWS,     /* the blob, while it is sent */
+    TWICE,     /* every answer twice, after one with an unknown number */
+    LOSES_ONE, /* the third question is lost */
+    BACKWARDS, /* answers questions 2 to 4 in reverse order */
+    GROWS,     /* the blob grows while it is sent */
     TOO_LONG,  /* a piece that goes beyond the end */
     EMPTY,     /* pieces without bytes */
     OTHER_BYTES,
@@ -37,7 +37,7 @@ typedef struct fake {
 } fake;
 
 static uint8_t data[BYTES];
-static pl_hash names[2]; /* of all, and of nothing */
+static pl_hash names[2]; /* of all bytes, and of no bytes */
 
 static void answer_piece(fake *f, const pl_peer *peer, const pl_message *q)
 {

@@ -264,7 +264,7 @@ static void selector_of_tagc_keeps_at_most_the_budget(void **state)
             most = sum[i] == 0 && fabsf(x[i]) > most ? fabsf(x[i]) : most;
         }
         assert_in_range(kept, N / 128, N / 64);
-        assert_true(least >= most); /* one threshold for all */
+        assert_true(least >= most); /* all blocks have one threshold */
         pl_buf_destroy(&m);
         pl_free(sum);
     }
@@ -280,7 +280,7 @@ static void threshold_of_equal_values_falls_back_to_the_exact_one(void **state)
     pl_buf m = {0};
     (void)state;
     for (size_t i = 0; i < N; i++)
-        x[i] = i % 3 ? 1.0f : -1.0f; /* no threshold parts them */
+        x[i] = i % 3 ? 1.0f : -1.0f; /* no threshold separates the values */
     o.selector = PL_SELECT_TAGC;
     encode_all(&o, &round, x, N, NULL, &m);
     add_ok(&m, N, 1.0f, sum);
@@ -406,7 +406,7 @@ static void messages_have_the_bytes_of_every_machine(void **state)
     for (size_t c = 0; c < sizeof golden / sizeof *golden; c++) {
         pl_codec_options o = options_of(golden[c].name);
         pl_buf m = {0};
-        o.entropy = false; /* zstd's bytes are its own */
+        o.entropy = false; /* zstd's bytes depend on its version */
         o.selector = golden[c].selector;
         o.beta = 0.9;
         fill_values(x, N, 12);

@@ -62,7 +62,7 @@ static void update_cut_off_anywhere_is_refused(void **state)
             encode_one(names[c], entropy, &m);
             assert_int_equal(try_add(m.data, m.len, N), PL_OK);
             for (size_t len = 0; len < m.len; len += len < 300 ? 1 : 37) {
-                uint8_t *cut = pl_alloc(len + 1); /* exact, for the sanitizer */
+                uint8_t *cut = pl_alloc(len + 1); /* exact, for a sanitizer */
                 memcpy(cut, m.data, len);
                 assert_int_equal(try_add(cut, len, N), PL_ERR_DATA);
                 pl_free(cut);
@@ -93,7 +93,7 @@ static void messages_that_lie_behind_one_another_come_apart_or_are_refused(void 
         assert_int_equal(pl_codec_split(cut, len, 2, out), PL_ERR_DATA);
         pl_free(cut);
     }
-    for (size_t at = 36; at < 48; at++) { /* lengths that no sum of them may pass */
+    for (size_t at = 36; at < 48; at++) {
         pl_buf forged = {0};
         pl_buf_append(&forged, both.data, both.len);
         forged.data[at] = 0xff;
@@ -120,7 +120,7 @@ static void flipped_bit_anywhere_is_noticed(void **state)
     }
 }
 
-/* With checksums made right again, every byte of header and table at its extremes. */
+/* Sets every byte of header and table to its extremes, and corrects the checksums. */
 static void forged_header_and_table_never_lead_outside(void **state)
 {
     static const uint8_t values[] = {0, 1, 2, 7, 8, 0x7f, 0x80, 0xff};
@@ -239,7 +239,7 @@ static void update_that_is_not_finite_is_refused_wherever_it_is(void **state)
             x[places[k]] = k % 2 ? NAN : INFINITY;
             pl_status status =
                 pl_codec_encode_module(&o, &part, 1, &round, x, NULL, &m);
-            if (c < 2) { /* they carry it, and it is the decoder that refuses */
+            if (c < 2) { /* f32 and bf16 send NaN, and the decoder refuses it */
                 assert_int_equal(status, PL_OK);
                 status = try_add(m.data, m.len, LONG);
             }

@@ -104,7 +104,7 @@ static void options_out_of_range_are_refused(void **state)
     REFUSED(o.cells = 1.0);
     REFUSED(o.codec[PL_ROLE_HEAD] = 0);
     REFUSED(o.codec[PL_ROLE_HEAD] = PL_CODEC_COUNT);
-    REFUSED(o.codec[PL_ROLE_HEAD] = WIRE_I22_SHARED); /* only stands in messages */
+    REFUSED(o.codec[PL_ROLE_HEAD] = WIRE_I22_SHARED); /* occurs only in messages */
     REFUSED(o.codec[PL_ROLE_HEAD] = WIRE_LIST16);
     REFUSED(o.codec[PL_ROLE_HEAD] = PL_CODEC_SKETCH16);
 #undef REFUSED

@@ -18,7 +18,7 @@ static void fill_worker(float *x, size_t n, int worker)
     for (size_t i = 0; i < n; i += 97)
         x[i] = i % 2 ? 7.0f : -7.0f; /* the clamp, always in one direction */
     for (size_t i = 13; i < n; i += 53)
-        x[i] = worker % 2 ? 9e-3f : -9e-3f; /* cancels in pairs */
+        x[i] = worker % 2 ? 9e-3f : -9e-3f; /* two workers cancel each other */
 }
 
 static void gather(crowd *c, const char *name, int n)
@@ -88,7 +88,7 @@ static void sum_of_messages_is_the_sum_of_updates(void **state)
                 pl_buf sum = {0};
                 shuffle(order, all.n, seed);
                 combine_tree(&all, order, all.n, (int)(seed * 7 + 1), &sum);
-                add_ok(&sum, N, 123.0f, together); /* the weight is in it already */
+                add_ok(&sum, N, 123.0f, together); /* `sum` contains the weights */
                 assert_memory_equal(apart, together, N * sizeof *apart);
                 pl_buf_destroy(&sum);
                 pl_free(together);

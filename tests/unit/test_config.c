@@ -59,7 +59,7 @@ static void router_em_takes_phases_that_leave_room_for_the_decay(void **state)
 {
     (void)state;
     static const struct {
-        const char *em, *other, *said; /* NULL: it is taken */
+        const char *em, *other, *said; /* NULL: accepted */
     } cases[] = {
         {"2,4", "train.decay=0.4", NULL},
         {"3, 6", "train.decay=0.4", NULL},
@@ -117,7 +117,7 @@ static void splits_that_cannot_be_are_refused(void **state)
 {
     (void)state;
     static const struct {
-        const char *split, *other, *said; /* NULL: it is taken */
+        const char *split, *other, *said; /* NULL: accepted */
     } cases[] = {
         {"2:4x4", "train.decay=0.4", NULL},
         {"2:2x4, 4:4x4", "train.decay=0.4", NULL},

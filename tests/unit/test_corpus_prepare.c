@@ -214,7 +214,7 @@ static pl_status write_backwards(void *context, const pl_document *document)
     return PL_OK;
 }
 
-/* The same documents backwards, each twice, with a new one. */
+/* The documents in reverse order, each twice, and a new document. */
 static void the_split_is_stable_and_duplicates_are_kept_once(void **state)
 {
     (void)state;

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #define LINES "first line\nsecond line\n"
-/* LINES as the common programs compress it. */
+/* LINES, compressed by gzip, bzip2, xz and zstd. */
 static const uint8_t gz_bytes[] = {
     0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00, 0x02, 0xff, 0x4b, 0xcb, 0x2c,
     0x2a, 0x2e, 0x51, 0xc8, 0xc9, 0xcc, 0x4b, 0xe5, 0x2a, 0x4e, 0x4d, 0xce, 0xcf,
@@ -164,7 +164,7 @@ static void bad_utf8_becomes_replacement_characters_and_is_counted(void **state)
         {"\xed\xa0\x80.", ":\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd.|", 3}, /* surrogate */
         {"\xf4\x90\x80\x80.", ":\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd.|", 4},
         {"ok\xe2\x82", ":ok\xef\xbf\xbd\xef\xbf\xbd|", 2}, /* cut short */
-        {"\xed\x9f\xbf\xee\x80\x80\xf4\x8f\xbf\xbf",       /* the last good ones */
+        {"\xed\x9f\xbf\xee\x80\x80\xf4\x8f\xbf\xbf", /* the largest valid characters */
          ":\xed\x9f\xbf\xee\x80\x80\xf4\x8f\xbf\xbf|", 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

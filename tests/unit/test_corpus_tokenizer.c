@@ -29,8 +29,8 @@ static int drop_tokenizer(void **state)
     return remove_scratch(state);
 }
 
-/* Encodes and decodes; the text must come back byte by byte. Returns how many
- * tokens it took. */
+/* Encodes and decodes; the text must come back byte by byte. Returns the number of
+ * tokens. */
 static size_t check_round_trip(const pl_tokenizer *with, const char *text, size_t len)
 {
     pl_buf ids = {0}, back = {0};
@@ -74,7 +74,7 @@ static uint32_t random_character(uint64_t seed, uint64_t i)
     if (kind == 5)
         return 0x80 + value % 0x780;
     if (kind == 6)
-        return 0x800 + value % 0xd000; /* below the surrogates */
+        return 0x800 + value % 0xd000; /* all below the surrogates */
     return 0x10000 + value % 0x100000;
 }
 

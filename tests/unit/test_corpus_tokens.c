@@ -122,7 +122,7 @@ static void every_truncation_and_every_addition_is_damage(void **state)
     pl_tokens *tokens;
     memcpy(longer, golden, sizeof golden);
     for (size_t len = 0; len <= sizeof longer; len++) {
-        uint8_t *exact = malloc(len + 1); /* so that a read beyond is seen */
+        uint8_t *exact = malloc(len + 1); /* a sanitizer finds reads beyond the end */
         assert_non_null(exact);
         memcpy(exact, longer, len);
         pl_status status = pl_tokens_view(exact, len, "a shard", &tokens);
@@ -270,10 +270,10 @@ static void a_file_that_changes_while_it_is_open_is_noticed(void **state)
     pl_buf subset = {0};
     write_bytes("live.tok", golden, sizeof golden);
     assert_ok(pl_tokens_open(in_scratch("live.tok"), true, &tokens));
-    put_byte(in_scratch("live.tok"), 80, 0xff); /* the table was copied */
+    put_byte(in_scratch("live.tok"), 80, 0xff); /* open has copied the table */
     check_golden(tokens);
     assert_ok(pl_tokens_check(tokens));
-    put_byte(in_scratch("live.tok"), 66, 5); /* the second token */
+    put_byte(in_scratch("live.tok"), 66, 5); /* changes the second token */
     pl_tokens_copy(tokens, 0, 3, ids);
     assert_int_equal(ids[1], 5);
     assert_int_equal(pl_tokens_check(tokens), PL_ERR_DAMAGED);

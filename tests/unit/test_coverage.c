@@ -198,7 +198,7 @@ static void pending_and_unfinished_phases_are_no_error(void **state)
     assert_int_equal(pl_txn_commit(&txn), PL_OK);
     assert_int_equal(pl_coverage_of(w->store, &w->arm, w->topology, w->paths), PL_OK);
     assert_int_equal(w->paths[0].n_repeated + w->paths[0].n_lost, 0);
-    put_path(w, 0, 3); /* and now its other modules lack it */
+    put_path(w, 0, 3); /* its other modules lack this phase */
     assert_int_equal(pl_coverage_of(w->store, &w->arm, w->topology, w->paths), PL_OK);
     assert_int_equal(w->paths[0].n_lost, pl_topology_n_slots(w->topology) - 1);
 }

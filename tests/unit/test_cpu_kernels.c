@@ -52,7 +52,7 @@ static float *floats(size_t n, float scale)
     stream++;
     for (size_t i = 0; i < n; i++) {
         x[i] = scale * pl_random_normal(7, stream, i);
-        x[i] = pl_bf16_to_float(pl_bf16_from_float(x[i])); /* the same in both */
+        x[i] = pl_bf16_to_float(pl_bf16_from_float(x[i]));
     }
     return x;
 }
@@ -109,7 +109,7 @@ static void for_each_variant(void (*check)(pl_backend *be, pl_backend *ref))
         pl_backend *be = open_variant(&variants[i], 1);
         if (be == NULL)
             continue;
-        stream = 0; /* the same numbers for each, on every machine */
+        stream = 0; /* each backend gets the same numbers */
         check(be, ref);
         assert_int_equal(be->ops->sync(be), PL_OK);
         cpu_backend_destroy(&be);
@@ -543,7 +543,7 @@ static void own_gradients_of_weights_do_not_depend_on_threads(void **state)
 
 enum { BYTES_N = 7, BYTES_O = 155, BYTES_I = 150, BYTES_GROUP = 64 };
 
-/* To the nearest of 127 steps on either side of zero; the step. */
+/* Rounds to the nearest of 127 steps on either side of zero, and returns the step. */
 static double to_steps(double *to, const float *from, int n)
 {
     float most = 0;

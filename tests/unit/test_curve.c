@@ -32,7 +32,7 @@ static void note_refused(const pl_refusal *refusal)
     atomic_fetch_add(&n_refused, 1);
 }
 
-/* Commands are for administrators. */
+/* Only administrators may send commands. */
 static bool may(pl_key_role role, uint16_t type)
 {
     return role == PL_AS_ADMIN || type != TYPE_COMMAND;
@@ -106,7 +106,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Both sides' loops until the client has an answer or a failure. */
+/* Runs both sides' loops until the client has an answer or a failure. */
 static pl_status converse(const fixture *f, pl_socket *client, uint16_t type,
                           pl_peer *peer)
 {
@@ -171,7 +171,7 @@ static void a_key_that_asks_too_much_is_not_heard(void **state)
     for (int64_t end = pl_now_ms() + WAIT_MS;
          pl_wire_refused(f->server) + (uint64_t)n < 10 * SHARE && pl_now_ms() < end;)
         n += pl_wire_recv(f->server, &peer, &got) == PL_OK;
-    assert_in_range(n, SHARE - 1, 5 * SHARE); /* it fills up meanwhile */
+    assert_in_range(n, SHARE - 1, 5 * SHARE); /* the share fills up meanwhile */
     assert_true(pl_wire_refused(f->server) >= 5 * SHARE);
     assert_non_null(strstr(last_reason, "more than its share"));
     assert_int_equal(converse(f, other, TYPE_ASK, &peer), PL_OK);
@@ -280,7 +280,7 @@ static void messages_of_all_sizes_arrive_as_they_were_sent(void **state)
     pl_wire_close(&client);
 }
 
-/* An enrolled worker with ZeroMQ in its hands. */
+/* A socket of an enrolled worker, to send raw frames. */
 static void *raw_client(const fixture *f, void *context)
 {
     pl_address at;
@@ -353,7 +353,7 @@ static void what_ails_a_server_is_told_to_its_own_processes_alone(void **state)
         pl_message_destroy(&got);
         pl_wire_close(&client);
     }
-    assert_string_equal(last_reason, secret); /* for the log */
+    assert_string_equal(last_reason, secret);
 }
 
 static pl_status revoke_key(pl_key_list *list, void *context)
@@ -554,8 +554,8 @@ static void while_the_list_cannot_be_read_only_own_keys_connect(void **state)
 
 /* What a packet filter could see, without one: the bytes between two sockets. */
 typedef struct wiretap {
-    void *sockets[2];    /* that the client takes for the server; and the line to it */
-    uint8_t ids[2][256]; /* of the peer of each */
+    void *sockets[2];    /* for the client, and for the server */
+    uint8_t ids[2][256]; /* of each socket's peer */
     size_t id_lens[2], n_seen;
 } wiretap;
 
@@ -588,7 +588,7 @@ static void pass_on(wiretap *t, int from)
     assert_true(len > 0 && n >= 0 && n <= (int)sizeof bytes);
     t->id_lens[from] = (size_t)len;
     if (n == 0)
-        return; /* the connection came about */
+        return;
     t->n_seen += (size_t)n;
     assert_null(memmem(bytes, (size_t)n, "nobody-may-read", 15));
     assert_null(memmem(bytes, (size_t)n, "PLW1", 4));

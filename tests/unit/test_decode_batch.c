@@ -112,7 +112,7 @@ static void a_sequence_has_the_same_bytes_in_any_company(void **state)
         for (int threads = 1; threads < 3; threads++) {
             pl_backend *be = open_side("cpu", precisions[i], threads);
             if (!be)
-                continue; /* no bf16 here */
+                continue; /* this machine has no bf16 */
             expect_same_bytes(be);
             pl_backend_close(&be);
         }
@@ -146,7 +146,7 @@ static void weights_of_one_byte_move_logits_by_little(void **state)
     print_message("int8 against f32: normalised mean-square error %.2g\n",
                   error / size);
     assert_true(error / size < 1e-3);
-    assert_true(error > 0.0); /* it is int8 that ran */
+    assert_true(error > 0.0); /* int8 was used */
     pl_topology_destroy(&t);
     pl_backend_close(&be[0]);
     pl_backend_close(&be[1]);

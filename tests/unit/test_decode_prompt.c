@@ -41,7 +41,7 @@ static void check_lengths(const pair *p)
     fill(tokens);
     for (int side = 0; side < 2; side++)
         assert_int_equal(pl_decoder_create_slots(model[side], SLOTS, &d[side]), PL_OK);
-    for (int i = 0; i < CONTEXT; i++) /* alone, by ref */
+    for (int i = 0; i < CONTEXT; i++) /* the text alone, by the reference */
         assert_int_equal(pl_decoder_prefill(d[0], 0, tokens + i, 1, each[i]), PL_OK);
     for (int i = 0; i < N_LENGTHS; i++) {
         const int n = lengths[i];

@@ -93,7 +93,7 @@ static void a_full_context_is_refused_and_the_decoder_stays(void **state)
     pl_decoder *decoder;
     float logits[13];
     const int32_t tokens[9] = {1, 2, 3, 4, 5, 6, 7, 8, 9}, bad[] = {3, 13};
-    const int32_t marked[] = {3, 4 | PL_TEXT_BEGINS}; /* not in a prompt */
+    const int32_t marked[] = {3, 4 | PL_TEXT_BEGINS}; /* not allowed in a prompt */
     assert_int_equal(pl_decoder_create(r.model, &decoder), PL_OK);
     assert_int_equal(pl_decoder_feed(decoder, tokens, 9, logits), PL_ERR_DATA);
     assert_int_equal(pl_decoder_feed(decoder, tokens, 6, logits), PL_OK);

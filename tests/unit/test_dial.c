@@ -99,7 +99,7 @@ static void the_base_model_is_planned_with_the_speed_of_one_worker(void **state)
     const double tokens = (double)(faster.base_steps * faster.batch * 128);
     assert_true(faster.part[DIAL_BASE] > tokens / 200e3);
     assert_true(faster.part[DIAL_BASE] < 1.1 * tokens / 200e3);
-    /* As many tokens by two workers of half the speed. */
+    /* Two workers of half the speed train as many tokens. */
     assert_true(faster.part[DIAL_PATHS] > tokens / 200e3);
     assert_true(faster.part[DIAL_PATHS] < 1.1 * tokens / 200e3);
 }
@@ -144,7 +144,7 @@ static void a_year_stays_within_the_ranges_of_the_keys(void **state)
     assert_true(c.width > 256);
     f.speeds[0].alone = f.speeds[0].together = 1e12;
     f.n_speeds = 1;
-    f.batch = 1; /* the user's own */
+    f.batch = 1; /* set by the user */
     c = chosen(&f);
     c.batch = 8;
     check_sane(&c);

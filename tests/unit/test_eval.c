@@ -175,7 +175,7 @@ static void routed_documents_are_scored_by_their_path(void **state)
         assert_true(fabs(scores[i].nats - naive.nats) <= 1e-5 * (1 + naive.nats));
     }
     assert_int_equal(n_asked[0], 1);
-    assert_int_equal(n_asked[1], 0); /* no documents: its parameters are not fetched */
+    assert_int_equal(n_asked[1], 0); /* path 1 has no documents */
     assert_int_equal(n_asked[2], 1);
     const int wrong[] = {0, 0, PATHS, 0, 0};
     assert_int_equal(
@@ -234,7 +234,7 @@ static void ways_to_choose_are_compared_on_one_matrix(void **state)
         assert_int_equal(scores[route].n_targets, 5);
 }
 
-/* Nothing after a window may decide its path. */
+/* Text after a window must not affect its path. */
 static void later_text_does_not_choose_a_path(void **state)
 {
     (void)state;
@@ -306,7 +306,7 @@ static void paths_are_chosen_every_w_tokens(void **state)
     assert_int_equal(c.oracle.n_targets, 7);
     assert_int_equal(c.n_choices, 2);
     assert_int_equal(c.n_changes, 1);
-    pl_route_every(&d, 1, 7, &c); /* one piece: the path that it begins with */
+    pl_route_every(&d, 1, 7, &c); /* one piece has the path of its beginning */
     assert_true(c.history.nats == 3 + 3 + 3 + 1 + 1 + 1 + 1);
     assert_int_equal(c.n_choices, 0);
 }
@@ -325,7 +325,7 @@ static void a_path_falls_at_most_24_nats_behind(void **state)
     assert_int_equal(pl_least_evidence(evidence, 2), 0); /* 21 nats for path 1 */
     pl_evidence_add(evidence, 2, losses + 7, 8, 1);
     assert_int_equal(pl_least_evidence(evidence, 2), 1); /* 28 nats */
-    pl_evidence_add(parts, 2, losses, 8, 8);             /* in one piece */
+    pl_evidence_add(parts, 2, losses, 8, 8);             /* one piece of 8 */
     assert_memory_equal(parts, evidence, sizeof parts);
     const double equal[] = {2.0, 1.0, 1.0}, bad[] = {NAN, 5.0, 4.0};
     assert_int_equal(pl_least_evidence(equal, 3), 1);
@@ -455,7 +455,7 @@ static void errors_are_those_of_a_ratio_of_sums(void **state)
 {
     (void)state;
     const pl_score a[] = {{4.0, 2}, {9.0, 3}}, b[] = {{3.0, 2}, {6.0, 3}};
-    double off = 4.0 - 2.0 * 13.0 / 5.0; /* and the same below zero for the other */
+    double off = 4.0 - 2.0 * 13.0 / 5.0; /* b differs by -off */
     double want = sqrt(2.0 * off * off * 2.0) / 5.0;
     assert_true(fabs(pl_score_error(a, NULL, 2) - want) < 1e-12);
     off = 1.0 - 2.0 * 4.0 / 5.0;

@@ -11,7 +11,7 @@ enum { KEYS_MAX = 64, TENSORS_MAX = 64 };
 typedef struct seen_key {
     char name[96];
     uint32_t kind, item; /* item: of a list */
-    uint64_t n;          /* of a list, or the length of a text */
+    uint64_t n;          /* length of the list or text */
     const uint8_t *value;
 } seen_key;
 
@@ -463,7 +463,7 @@ static int rank_of(const pl_json *merges, const char *pair)
     return INT32_MAX;
 }
 
-/* cuts[0..n]: where the parts of the word begin, and its end. Gives the new n. */
+/* cuts[0..n]: where the parts of the word begin, and its end. Returns the new n. */
 static int merge_word(const pl_json *model, const char *word, int *cuts, int n)
 {
     const pl_json *merges = pl_json_get(model, "merges");

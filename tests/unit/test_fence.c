@@ -124,7 +124,7 @@ static void fence_with_a_phase_drops_the_state_behind_it(void **state)
     for (int slot = 0; slot < pl_topology_n_slots(f.topology); slot++)
         assert_int_equal(submit_update(&f, slot, 100), PL_SUBMIT_ACCEPTED);
     assert_int_equal(submit_path(&f, 100), PL_SUBMIT_ACCEPTED);
-    drop_state(&f, 2); /* not there yet */
+    drop_state(&f, 2); /* this phase has no state */
     pl_path_state before = path_now(&f);
     assert_false(pl_hash_none(&before.moments));
     drop_state(&f, 1);

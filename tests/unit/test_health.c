@@ -31,7 +31,7 @@ static double cosine(const float *a, const float *b)
     return ab / sqrt(aa * bb);
 }
 
-/* Plays a method's steps. Version `gap` is not read: 0 for none. */
+/* Takes a method's steps, and skips version `gap` when it reads them (0: none). */
 static void play_steps(pl_method method, pl_rule rule, double momentum, int gap)
 {
     static float x[N], m[N], g[N], last[N], before[N];

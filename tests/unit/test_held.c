@@ -60,7 +60,7 @@ static void only_the_first_replica_scores_before_every_third_phase(void **state)
     for (int64_t phase = 0; phase < 7; phase++) {
         assert_int_equal(pl_held_scores(&arm, 0, 0, phase), phase % 3 == 0);
         assert_false(pl_held_scores(&arm, 0, 1, phase));
-        assert_false(pl_held_scores(&arm, 1, 0, phase)); /* it has no text */
+        assert_false(pl_held_scores(&arm, 1, 0, phase)); /* path 1 has no text */
     }
     assert_false(pl_held_scores(&arm, arm.n_shards, 0, 0));
     pl_topology_destroy(&t);
@@ -95,7 +95,7 @@ static void a_definition_keeps_its_held_out_text(void **state)
     pl_arm_clear(&arm);
 }
 
-/* A prefix of the bytes may end between two fields. Then lists are too short. */
+/* A prefix of the bytes may end between two fields, so that lists are too short. */
 static void a_definition_without_the_text_of_a_path_is_refused(void **state)
 {
     pl_arm arm, back;

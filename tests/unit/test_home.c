@@ -279,7 +279,7 @@ static void small_modules_that_are_whole_together_share_a_commit(void **state)
     assert_int_equal(pl_store_each_pending(store, "mix/", add_twin, &t), PL_OK);
     assert_int_equal(pl_txn_commit(&t.txn), PL_OK);
     pl_store_close(&store);
-    assert_int_equal(t.n, 3); /* L2.E0 had all that it needs */
+    assert_int_equal(t.n, 3); /* L2.E0 was merged */
     start_child(&f->home);
     for (int i = 0; i < t.n; i++)
         wait_version(f, t.modules[i], 1, &hash);
@@ -311,7 +311,7 @@ static void update_that_is_not_finite_is_rejected_with_a_reason(void **state)
     assert_int_equal(send_good(f, SLOT_L1, 0).result, PL_SUBMIT_ACCEPTED);
 }
 
-/* All of a module's paths contribute to a round, each `size` times the usual. */
+/* All paths of a module contribute to a round, each `size` times the usual update. */
 static sent send_scaled(fixture *f, int path, int64_t phase, float size)
 {
     size_t n = pl_topology_slot(f->topology, SLOT_EMBED)->n_params;
@@ -447,7 +447,7 @@ static void scores_need_no_updates_and_must_be_losses(void **state)
     pl_lease lease = lease_of(&arm, 1, 0, 0);
     act_under(f->client, &lease);
     assert_int_equal(pl_client_submit_path(f->client, &s, scores, 8, &result, text),
-                     PL_ERR_DATA); /* one instead of three */
+                     PL_ERR_DATA); /* one score instead of three */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         scores[2] = cases[i].wrong;
         assert_int_equal(
@@ -566,7 +566,7 @@ static void broken_submissions_of_every_kind_are_refused(void **state)
         PL_MSG_CREATE_MODULE, PL_MSG_FENCE,       PL_MSG_GET_BLOB,
         PL_MSG_PUT_BLOB,      PL_MSG_HELLO,       9999};
     kill_child(&f->home, SIGKILL);
-    start_child(&f->home); /* so that the broken message is the first one */
+    start_child(&f->home); /* the broken message is then the first */
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         pl_message q;
         pl_message_init(&q, types[i]);

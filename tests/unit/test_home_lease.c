@@ -139,7 +139,7 @@ static void numbers_that_no_task_can_have_are_refused(void **state)
     assert_int_equal(result, PL_SUBMIT_ACCEPTED);
 }
 
-static uint8_t state_byte; /* of which the state consists */
+static uint8_t state_byte; /* all bytes of the state */
 
 static pl_status end_path(pl_path_state state, pl_submit_result *result)
 {
@@ -234,7 +234,7 @@ static void lease_uploads_no_more_than_its_task_needs(void **state)
         n++;
     assert_true(n < 8); /* 64 MiB fit into the home; a task here is far smaller */
     assert_int_equal(reserve(socket, &lease, 99, UINT64_C(60) << 20 | 1), PL_ERR_PROTO);
-    other.token = 6; /* has its own */
+    other.token = 6; /* another lease has another share */
     assert_int_equal(submit_under(&other, good_work(), &result), PL_OK);
     assert_int_equal(result, PL_SUBMIT_ACCEPTED);
     pl_wire_close(&socket);

@@ -72,14 +72,14 @@ static void updates_come_in_runs_of_bounded_size_in_their_order(void **state)
     home_updates *updates = home_updates_create(&r.round);
     const pl_codec_source source = home_updates_source(updates);
     const uint8_t *place = NULL;
-    for (int time = 0; time < 2; time++) { /* also once more, and from the middle */
+    for (int time = 0; time < 2; time++) { /* the second time from the middle */
         pl_codec_run run;
         int n = 0;
         assert_ok(source.next(source.context, true, &run));
         while (run.n > 0 && n < (time ? MANY : MANY / 2)) {
             const uint8_t *first = run.messages[0].data;
             assert_in_range(run.n, n + 4 < MANY ? 4 : 1, MANY / 4);
-            assert_true(!place || place == first); /* the same memory */
+            assert_true(!place || place == first);
             place = first;
             for (int i = 0; i < run.n; i++, n++) {
                 const pl_codec_message *m = &run.messages[i];

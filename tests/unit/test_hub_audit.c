@@ -22,8 +22,8 @@ typedef struct fixture {
     hub_worker workers[N_WORKERS];
     hub_audit audit;
     int64_t now;
-    pl_pubkey fenced_key; /* what liar_is_found saw */
-    pl_pubkey sender_key; /* of the leases under which the updates were sent */
+    pl_pubkey fenced_key; /* set by liar_is_found */
+    pl_pubkey sender_key; /* key of the updates' leases */
 } fixture;
 
 static int setup(void **state)
@@ -41,7 +41,7 @@ static int setup(void **state)
         pl_copy_text(f->workers[i].name, sizeof f->workers[i].name, names[i]);
         pl_copy_text(f->workers[i].device, sizeof f->workers[i].device, kinds[i]);
         f->workers[i].seen_ms = NOW + 4000;
-        f->workers[i].own_key = true; /* each answers for itself */
+        f->workers[i].own_key = true;
         pl_name_table_put(f->h.worker_names, names[i], i);
     }
     f->h.audits = &f->audit;
@@ -75,7 +75,7 @@ static void one_of_its_kind_comes_first(void **state)
     fixture *f = *state;
     assert_true(is_asked(f, SAME));
     assert_false(is_asked(f, OTHER));
-    assert_false(is_asked(f, FIRST)); /* it made it */
+    assert_false(is_asked(f, FIRST)); /* FIRST made the result */
 }
 
 static void another_kind_does_it_where_there_is_none(void **state)
@@ -142,7 +142,7 @@ static void those_who_deliver_judge_before_others_of_its_kind(void **state)
         f->workers[i].own_key = false;
         memset(f->workers[i].key.bytes, 1 + i, sizeof f->workers[i].key.bytes);
     }
-    assert_true(is_asked(f, SAME)); /* all are on trial */
+    assert_true(is_asked(f, SAME));
     f->workers[OTHER].delivers = true;
     assert_false(is_asked(f, SAME));
     assert_true(is_asked(f, OTHER));
@@ -150,7 +150,7 @@ static void those_who_deliver_judge_before_others_of_its_kind(void **state)
     assert_true(is_asked(f, SAME));
     assert_false(is_asked(f, OTHER));
     hub_grant_audit(&f->h, &f->audit, SAME, f->now);
-    hub_audit_release(&f->h, &f->audit, NULL); /* it gives back what it was asked */
+    hub_audit_release(&f->h, &f->audit, NULL); /* SAME gives the audit back */
     assert_false(is_asked(f, SAME));
     assert_true(is_asked(f, OTHER));
 }
@@ -189,8 +189,8 @@ static void know_an_arm(hub *h, char path[PL_MODULE_NAME_MAX])
     pl_copy_text(path, PL_MODULE_NAME_MAX, h->tasks.arms[0].paths[0].name);
 }
 
-/* Of two results that an earlier hub heard the homes have hashes alone: a third one
- * could be compared with nothing. */
+/* Homes have only hashes of results that an earlier hub received, so a third result
+ * could not be compared with them. */
 static void a_hub_that_starts_again_asks_for_what_the_first_made(void **state)
 {
     fixture *f = *state;
@@ -230,7 +230,7 @@ static hub_audit *open_row(fixture *f)
     pl_reader r;
     char texts[PL_WIRE_BODY_MAX];
     know_an_arm(&f->h, row.path);
-    row.seed = 0; /* by hashes alone */
+    row.seed = 0; /* compares only hashes */
     pl_audit_write(&row, &text);
     pl_put_text(&body, PL_TAG_TEXT, pl_buf_text(&text));
     pl_put_u64(&body, PL_TAG_AUDIT, 1);
@@ -295,7 +295,7 @@ static void liar_is_found(fixture *f, int lie, const char *liar)
     hub_audit *a = open_row(f);
     hear_updates(f, a, lie);
     assert_int_equal(a->row.verdict, PL_VERDICT_OPEN);
-    assert_null(hub_find_audit(&f->h, FIRST, NOW)); /* both took part */
+    assert_null(hub_find_audit(&f->h, FIRST, NOW)); /* it made a part */
     assert_null(hub_find_audit(&f->h, SAME, NOW));
     assert_ptr_equal(hub_find_audit(&f->h, OTHER, NOW), a);
     do_again(f, a, OTHER);

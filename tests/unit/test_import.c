@@ -396,8 +396,7 @@ static void numbers_that_make_no_sense_are_refused(void **state)
     }
 }
 
-/* As writers of before 2024 did: theta at the top, few fields, a null here and there.
- */
+/* Programs before 2024 wrote theta at the top level, few fields, and some nulls. */
 static void old_configurations_are_understood(void **state)
 {
     (void)state;
@@ -456,7 +455,7 @@ static void a_run_of_another_shape_is_refused_by_key(void **state)
     assert_said("model.ffn is 48 but the model in");
     pl_topology_destroy(&t);
     other = wide_shape;
-    other.context = 12; /* no parameter depends on it */
+    other.context = 12; /* no parameter depends on the context */
     t = make_topology(&other);
     assert_ok(pl_import_load(m, t, params));
     pl_topology_destroy(&t);

@@ -239,7 +239,7 @@ static void a_revoked_key_stays_on_record_and_is_nobody(void **state)
     assert_int_equal(got.n, 1); /* an invitation needs no record */
     assert_int_equal(got.entries[0].role, PL_AS_REVOKED);
     assert_string_equal(got.entries[0].name, "w");
-    assert_null(pl_key_list_find(&got, &e.key, 1)); /* before it would have expired */
+    assert_null(pl_key_list_find(&got, &e.key, 1)); /* revoked */
     assert_non_null(pl_key_list_find(&got, &e.key, 0));
     pl_key_role role;
     assert_int_equal(pl_key_role_parse("revoked", &role), PL_ERR_USAGE);
@@ -288,8 +288,8 @@ static void write_bytes(const char *path, const void *bytes, size_t len)
     assert_int_equal(fclose(out), 0);
 }
 
-/* Each stands between two good lines, which count; after a rewriting it is still there,
- * byte for byte. */
+/* Each wrong line is between two good lines, which count. After the list was written
+ * again, the wrong line is unchanged. */
 static void a_wrong_line_is_named_skipped_and_kept(void **state)
 {
     const fixture *f = *state;
@@ -347,8 +347,9 @@ static void a_wrong_line_is_named_skipped_and_kept(void **state)
     }
 }
 
-/* With the public half zero, or another point of low order, everybody has the same
- * secret. RFC 7748, section 7, and the points of order 1, 2, 4 and 8 of the curve. */
+/* With a public half of zero, or another point of low order, all partners would get the
+ * same secret. RFC 7748, section 7, and the points of order 1, 2, 4 and 8 of the curve.
+ */
 static void a_key_of_low_order_is_refused_where_it_enters(void **state)
 {
     const fixture *f = *state;

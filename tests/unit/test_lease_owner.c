@@ -100,8 +100,8 @@ static void stranger_cannot_end_it(void **state)
     pl_message_destroy(&a);
 }
 
-/* Neither under token 0, which is that of a path that nobody ever had, nor under one
- * that this hub never gave out. */
+/* Tries token 0, which a path has before its first lease, and a token that this hub has
+ * never granted. */
 static void nobody_makes_a_lease_for_itself(void **state)
 {
     const job *j = *state;
@@ -163,7 +163,7 @@ static void key_has_few_names_and_a_worker_one_device(void **state)
     assert_int_equal(hello(&j->thief, "a\nb\x1b[2J", "d"), PL_MSG_ERR);
     assert_int_equal(hello(&j->thief, "", "d"), PL_MSG_ERR);
     assert_int_equal(hello(&j->thief, "thief", "another device"), PL_MSG_ERR);
-    for (int i = 1; i < 64; i++) { /* with its first name: 64 */
+    for (int i = 1; i < 64; i++) { /* 64 names with the first one */
         snprintf(name, sizeof name, "n%d", i);
         assert_int_equal(hello(&j->thief, name, "d"), PL_MSG_WELCOME);
     }
@@ -202,7 +202,7 @@ static void flood_names(const party *p, int first, int n)
     }
 }
 
-/* Drops what has come. The number of names that were welcomed. */
+/* Reads all messages, and returns the number of names that were welcomed. */
 static int read_welcomes(const party *p)
 {
     pl_message a;
@@ -242,7 +242,7 @@ static void thirty_thousand_names_of_one_key_change_nothing_for_others(void **st
         assert_int_equal(give_back(&j->third, token, task), PL_MSG_OK);
         welcomed += read_welcomes(&j->thief);
     }
-    assert_in_range(welcomed, 1, 63); /* and its first name */
+    assert_in_range(welcomed, 1, 63); /* without its first name */
     assert_in_range(count_in_status(j, "\"many-"), 0, 63);
     assert_true(child_kib(&j->hub) - before < MORE_KIB);
     holder_has_it_still(j);
@@ -298,7 +298,7 @@ static void one_workers_failures_bar_it_and_end_no_job(void **state)
     assert_status(j, "\"failure\":\"\"", true);
     assert_status(j, "\"state\":\"barred\"", true);
     party again = j->thief;
-    again.name = "again"; /* the key is barred, whatever it calls itself */
+    again.name = "again"; /* all names of the key are barred */
     assert_int_equal(hello(&again, again.name, "d"), PL_MSG_WELCOME);
     assert_int_equal(try_task(&j->thief, &token, task), -1);
     assert_int_equal(try_task(&again, &token, task), -1);
@@ -417,7 +417,7 @@ static bool has_state(const job *j, const char *path)
 }
 
 /* A state that nobody can go on from is dropped once, if a worker that joined made it:
- * its lie ends no job. What fails without it ends the job. */
+ * its lie ends no job. A task that fails without this state ends the job. */
 static void false_state_of_one_key_ends_no_job(void **state)
 {
     job *j = *state;
@@ -510,7 +510,7 @@ static void key_on_trial_has_one_lease(void **state)
     again.name = "again";
     assert_int_equal(hello(&again, again.name, "d"), PL_MSG_WELCOME);
     assert_int_equal(try_task(&again, &token, task), -1);
-    assert_int_equal(get_task(&j->third, &token, task), 0); /* there are some */
+    assert_int_equal(get_task(&j->third, &token, task), 0);
 }
 
 /* An idle worker of the job does the same, and need not be of the same kind. */
@@ -554,7 +554,6 @@ static uint16_t await_answer(const party *p, uint64_t request)
     return type;
 }
 
-/* Though it asked first. */
 static void worker_on_trial_is_served_last(void **state)
 {
     job *j = *state;
@@ -591,9 +590,7 @@ static void leave(const party *p)
     assert_int_equal(ask_plainly(p, &m), PL_MSG_OK);
 }
 
-/* Each key has room for many names, and the launcher reads the list five times a
- * second.
- */
+/* A key can have many names, and the launcher reads the list five times per second. */
 static void names_that_did_nothing_and_went_are_not_listed(void **state)
 {
     const job *j = *state;
@@ -604,7 +601,7 @@ static void names_that_did_nothing_and_went_are_not_listed(void **state)
     leave(&empty);
     leave(&j->holder);
     assert_status(j, "\"nothing\"", false);
-    assert_status(j, "\"holder\"", true); /* it had a task */
+    assert_status(j, "\"holder\"", true);
     assert_status(j, "\"workers_left_out\":1", true);
 }
 
@@ -620,7 +617,7 @@ static void lease_is_taken_up_only_by_who_shows_it(void **state)
         join(j, all[i]);
     }
     uint16_t last = 0;
-    for (int i = 0; i < 100 && last != PL_MSG_LEASE_LOST; i++) { /* homes get known */
+    for (int i = 0; i < 100 && last != PL_MSG_LEASE_LOST; i++) {
         last = renew(&j->holder, j->token, 0, j->task);
         pl_sleep_ms(50);
     }

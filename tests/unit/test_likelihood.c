@@ -42,7 +42,7 @@ static int open_model(void **state)
         pl_topology_init(topology, slot, 7,
                          params + pl_topology_slot(topology, slot)->offset);
     for (size_t i = 0; i < n; ++i)
-        params[i] *= 3.0f; /* so that tokens differ in probability */
+        params[i] *= 3.0f; /* makes probabilities differ */
     pl_status status = pl_model_load(model, params);
     pl_free(params);
     return status == PL_OK && pl_decoder_create(model, &decoder) == PL_OK ? 0 : -1;
@@ -108,7 +108,7 @@ static void the_path_with_the_fewest_nats_answers(void **state)
         assert_int_equal(path, 1);
         assert_true(margin == (n == 2 ? 9.25 : 1.75));
     }
-    const double rising[] = {1.0, 2.0, 3.0}; /* the second best comes after the best */
+    const double rising[] = {1.0, 2.0, 3.0};
     assert_int_equal(pl_likelihood_choose(rising, 3, &path, &margin), PL_OK);
     assert_int_equal(path, 0);
     assert_true(margin == 1.0);

@@ -33,7 +33,7 @@ static void equations_of_gossip(world *w, int64_t round)
             w->of[i].x[e] += w->of[i].step[e];
 }
 
-static const double gammas[] = {0, 0.3, 1.1}; /* 0: beta, one vector */
+static const double gammas[] = {0, 0.3, 1.1}; /* 0: gamma is beta, one vector */
 static const pl_rule both_rules[] = {PL_RULE_HEAVY_BALL, PL_RULE_NESTEROV};
 
 static void noloco_is_the_gossip_equations(void **state)
@@ -196,7 +196,7 @@ static void follow(world *w, bool feedback)
             assert_near(w, version, want, 1e-6);
         }
         end_gossip(w, phase, base.norm, encoded);
-        for (int i = k - 1; i >= 0; i--) /* arrivals have no order */
+        for (int i = k - 1; i >= 0; i--) /* in reverse order */
             submit(w, i, phase, &encoded[i]);
         forget(encoded);
     }
@@ -243,7 +243,7 @@ static void streaming_goes_on_with_its_own(void **state)
     holder *h = &w->of[0];
     local_slot s = slot_of(w, 0, 1);
     memcpy(h->start, w->zero, w->n * sizeof(float));
-    h->start[0] += 1; /* a path's own parameters are not its base */
+    h->start[0] += 1; /* own parameters differ from the base */
     train(w, 0, 0);
     local_update(&s, h->start, h->now, h->update);
     local_keep(&s, h->start, h->now, h->update, NULL);
@@ -301,7 +301,7 @@ static void nothing_is_sent_twice(int k, double mix, double *most_left)
         memset(mean, 0, w->n * sizeof *mean);
         *most_left = 0;
         for (int i = 0; i < k; i++) {
-            for (size_t e = 0; e < w->n; e++) { /* each coordinate at its own pace */
+            for (size_t e = 0; e < w->n; e++) { /* each value at its own rate */
                 double d = 1e-3 * (1 + (double)(e % 97) / 97) * (i + 1);
                 w->of[i].params[e] -= (float)d;
                 due[e] += d / k;
@@ -334,8 +334,8 @@ static void what_was_left_out_is_sent_once(void **state)
     const double mixes[] = {0, 0.25, 0.5, 1};
     double most;
     (void)state;
-    nothing_is_sent_twice(1, 0.5, &most); /* alone: its parameters hold all of it */
-    assert_true(most < 8 * 8 * 2e-3);     /* a coordinate waits some eight rounds */
+    nothing_is_sent_twice(1, 0.5, &most);
+    assert_true(most < 8 * 8 * 2e-3); /* a coordinate waits some eight rounds */
     for (size_t i = 0; i < sizeof mixes / sizeof *mixes; i++)
         nothing_is_sent_twice(2, mixes[i], &most);
 }

@@ -60,7 +60,7 @@ static void mean_of(const sent *s, int n, bool present, float *mean)
 
 /* ---- the mean ---- */
 
-static bool sends(int i, int u) /* every subset of the three, nobody among them */
+static bool sends(int i, int u) /* all subsets of three, also the empty one */
 {
     return i % 8 >> u & 1;
 }
@@ -183,7 +183,7 @@ static void it_refuses_what_would_count_twice(void **state)
 {
     (void)state;
     pl_outer outer = outer_of(PL_METHOD_DILOCO, "topk");
-    outer.momentum[PL_CLASS_PRIVATE] = 0.9; /* of one contributor */
+    outer.momentum[PL_CLASS_PRIVATE] = 0.9; /* modules of one contributor */
     assert_int_equal(pl_mean_check(&outer), PL_OK);
     outer.momentum[PL_CLASS_LEVEL] = 0.9;
     assert_needs(&outer, "momentum");

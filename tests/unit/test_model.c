@@ -4,7 +4,7 @@
 #include "modules/model_internal.h"
 #include "tests/support/rig.h"
 
-/* Initial values as a run has them. */
+/* Loads initial values like those of a run. */
 static void load_initial(rig *r, uint64_t seed)
 {
     for (int s = 0; s < pl_topology_n_slots(r->topology); s++)
@@ -521,7 +521,7 @@ static void a_value_that_is_not_finite_stops_the_step_and_changes_nothing(void *
     assert_memory_equal(after, r.params, r.n * sizeof *after);
     for (size_t i = 0; i < r.n; i++)
         assert_true(grads[i] == 0.0f);
-    load_randoms(&r, 0, 0.3f); /* and the model still works */
+    load_randoms(&r, 0, 0.3f); /* the model still works */
     train_some(&r, 1);
     free(after), free(grads);
     close_rig(&r);

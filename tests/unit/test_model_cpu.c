@@ -79,7 +79,7 @@ static void gradients_of_a_model_agree_with_ref(void **state)
     for_each_backend(check_model_gradients);
 }
 
-/* The second time computes activations again. */
+/* Trains twice; the second model recomputes activations. */
 static void check_same_bytes(const pair *p)
 {
     int32_t tokens[MODEL_N], targets[MODEL_N];
@@ -267,7 +267,7 @@ static void check_what_is_kept(const pair *p)
     if (!lean)
         assert_int_equal(plan.params_bytes, 4 * n);
     else if (!p->be[1]->fp8_copies)
-        assert_true(plan.params_bytes < 4 * n); /* with the copies, which are 2 n */
+        assert_true(plan.params_bytes < 4 * n); /* the copies have 2 n */
     pl_model_destroy(&model);
     pl_topology_destroy(&t);
     free(params);

@@ -104,7 +104,7 @@ static void fill(fixture *f)
     pl_copy_text(path.name, sizeof path.name, PATH);
     put_blob(txn, 400, 2 * FLOATS, &path.moments);
     assert_int_equal(pl_txn_put_path(txn, &path), PL_OK);
-    put_blob(txn, 500, 700000, &blob); /* of several pieces */
+    put_blob(txn, 500, 700000, &blob); /* a blob of several pieces */
     assert_int_equal(pl_txn_put_object(txn, OBJECT, &blob), PL_OK);
     assert_int_equal(pl_txn_commit(&txn), PL_OK);
     pl_store_close(&store);
@@ -175,7 +175,7 @@ static names names_of(fixture *f, int home)
     return n;
 }
 
-/* By a client that believes that all is in the first home. */
+/* Checks by a client for which all names are in the first home. */
 static void check_all(fixture *f)
 {
     pl_version_facts v;
@@ -250,7 +250,7 @@ static void what_moved_is_in_its_next_home_alone_and_whole(void **state)
     move_all(f, 0, 1);
     check_owner(f, 1);
     check_all(f);
-    move_all(f, 0, 1); /* again is fine */
+    move_all(f, 0, 1); /* a repeated move is accepted */
     check_owner(f, 1);
     move_all(f, 1, 0);
     check_owner(f, 0);
@@ -273,7 +273,7 @@ static void a_home_that_was_moved_from_knows_it_after_kill_9(void **state)
     close_fixture(f);
 }
 
-/* A question as the mover asks it. */
+/* Asks a home a question, like a mover. */
 static pl_status ask(fixture *f, int home, pl_message *q, pl_message *a)
 {
     pl_socket *socket = NULL;
@@ -334,8 +334,8 @@ static void expect(fixture *f, int home, pl_message *q, pl_status wanted)
     pl_message_destroy(q);
 }
 
-/* The second home was brought all there is before the name went to a third home and
- * back: nothing differs, but its note is that of then. */
+/* The second home got all rows before the name went to a third home and back. So no row
+ * differs, but its note is old. */
 static void a_home_that_has_every_row_already_still_becomes_the_owner(void **state)
 {
     (void)state;
@@ -433,7 +433,7 @@ static void weights_move_what_they_should_and_clients_hear_of_them(void **state)
     pl_hash blob;
     assert_int_equal(pl_client_put_object(f->client, AUDIT, "z", 1, &blob), PL_OK);
     assert_int_equal(pl_client_begin_places(f->client, HOMES), PL_OK);
-    assert_int_equal(pl_places_parse("0 0 5", &fresh), PL_OK); /* empty the first */
+    assert_int_equal(pl_places_parse("0 0 5", &fresh), PL_OK);
     assert_int_equal(pl_move_to(f->client, &fresh, NULL, NULL, &report), PL_OK);
     assert_int_equal(fresh.epoch, 2);
     check_owner(f, 1);
@@ -482,7 +482,7 @@ static void homes_stand_still_for_a_moment(void **state)
     assert_int_equal(pl_store_refresh(reader), PL_OK);
     assert_true(pl_store_sequence(reader) > held[0]);
     pl_store_close(&reader);
-    /* Told to go on, they do. */
+    /* The homes go on when they are told to. */
     begun = pl_now_ms();
     assert_int_equal(pl_client_hold_all(f->client, LONG_MS, held), PL_OK);
     assert_int_equal(pl_client_hold_all(f->client, 0, later), PL_OK);

@@ -328,8 +328,8 @@ static void cpu_trains_as_ref_does(void **state)
     expect_same_training(100);
 }
 
-/* The first step of a model whose matrices are cut is Muon's of each part. In it, u is
- * m times a factor, and Newton-Schulz does not depend on the length of u. */
+/* If matrices are divided, the first step is Muon's step of each part. In this step u
+ * is m times a factor, and Newton-Schulz does not depend on the length of u. */
 static void some_rows_are_stepped_as_a_matrix_of_their_own(void **state)
 {
     (void)state;
@@ -479,7 +479,7 @@ static void states_that_muon_cannot_leave_are_refused(void **state)
     }
 }
 
-/* Also what a lossy codec has left out, in each of the forms in which it travels. */
+/* Residuals of lossy codecs are checked, too, in each form in which they are sent. */
 static void residuals_that_are_not_finite_are_refused(void **state)
 {
     (void)state;

@@ -116,7 +116,7 @@ static double twin_error(const pair *p, const twin *x)
     return error;
 }
 
-/* Compares and drops. */
+/* Compares the two results and frees them. */
 static void expect_same(const pair *p, twin *x, const char *what, const int *extents,
                         int n_extents)
 {
@@ -135,7 +135,7 @@ static void expect_same(const pair *p, twin *x, const char *what, const int *ext
 
 /* ---- embedding ---- */
 
-/* Of the last two shapes every other position has the same token. */
+/* In the last two shapes every other position has the same token. */
 static void check_embedding(const pair *p)
 {
     static const int shapes[][3] = {{1, 1, 1},    {37, 33, 128}, {200, 7, 896},

@@ -50,10 +50,10 @@ static void expect_close(const float *got, const double *want, size_t n, double 
 /* A differentiated operation: sum_i seed[i] * out[i], where run() fills out. */
 typedef struct probe {
     void (*run)(struct probe *probe);
-    double *a, *b, *out; /* inputs and output */
+    double *a, *b, *out; /* two inputs, one output */
     const double *seed;  /* d loss / d out */
     int n_out;
-    int n[5]; /* extents, as the operation takes them */
+    int n[5]; /* the operation's extents */
     const int32_t *targets;
 } probe;
 

@@ -169,7 +169,7 @@ static void kinds_of_state_survive_encoding(void **state)
     assert_int_equal(back.outer.residual, PL_STATE_I8);
     assert_int_equal(back.outer.own, PL_STATE_BF16);
     pl_arm_clear(&back);
-    arm.outer.own = PL_STATE_I8; /* not of parameters */
+    arm.outer.own = PL_STATE_I8; /* a form for residuals only */
     pl_buf_clear(&bytes);
     pl_arm_encode(&arm, &bytes);
     assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back), PL_ERR_PROTO);
@@ -219,7 +219,7 @@ static void beginnings_survive_encoding(void **state)
     arm.states = (pl_hash){{0}};
     arm.n_scored = 25;
     pl_buf_clear(&bytes);
-    pl_arm_encode(&arm, &bytes); /* three phases of co2 */
+    pl_arm_encode(&arm, &bytes); /* co2 with three phases */
     assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back), PL_ERR_PROTO);
     assert_non_null(strstr(pl_last_error(), "25 documents"));
     arm.inner.phases = 1;
@@ -243,7 +243,7 @@ static void split_survives_encoding_if_it_is_whole(void **state)
     assert_true(arm.spec.experts[0] > 1);
     for (int l = 0; l < n; l++)
         arm.split[l] = 1;
-    pl_arm_encode(&arm, &bytes); /* of which arm? */
+    pl_arm_encode(&arm, &bytes); /* `before` is missing */
     assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back), PL_ERR_PROTO);
     pl_copy_text(arm.before, sizeof arm.before, "mix");
     pl_hash_of("blob", "states", 6, &arm.states);
@@ -342,7 +342,7 @@ static void modules_are_classed_by_who_shares_them(void **state)
     assert_int_equal(pl_arm_class(t, pl_topology_find_module(t, "B1.E3")),
                      PL_CLASS_PRIVATE);
     pl_topology_destroy(&t);
-    arm.spec.replicas = 2; /* then even a private block is averaged */
+    arm.spec.replicas = 2; /* private blocks are averaged, too */
     assert_int_equal(pl_topology_create(&arm.shape, &arm.spec, &t), PL_OK);
     assert_int_equal(pl_arm_class(t, pl_topology_find_module(t, "B1.E3")),
                      PL_CLASS_COMMON);

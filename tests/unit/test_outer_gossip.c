@@ -145,7 +145,8 @@ static void seed_module_and_round_draw_other_pairs(void **unused)
     }
 }
 
-/* Each of the 15 possible mates about equally often: 4 sigma of 1500 draws. */
+/* Each of the 15 possible mates is drawn about equally often (4 sigma of 1500 draws).
+ */
 static void mates_are_drawn_uniformly(void **unused)
 {
     int met[HOLDERS_MAX] = {0}, partner[HOLDERS_MAX];
@@ -202,7 +203,7 @@ static void identical_replicas_take_heavy_ball_steps_bit_for_bit(void **unused)
             assert_memory_equal(h.v[i], v, sizeof v);
         }
     }
-    assert_true(fabsf(x[0] - torch[0]) > 1e-3f); /* it is not torch's Nesterov */
+    assert_true(fabsf(x[0] - torch[0]) > 1e-3f); /* torch's Nesterov differs */
 }
 
 static void nesterov_form_of_identical_replicas_is_that_of_torch(void **unused)
@@ -263,7 +264,7 @@ static double mean_at(float vectors[][N], int k, size_t i)
     return sum / k;
 }
 
-/* With singletons and meetings that fail on both sides. */
+/* Some holders have no mate, and some pairs split. */
 static void mean_of_all_follows_heavy_ball_for_any_matching(void **unused)
 {
     static holders h;

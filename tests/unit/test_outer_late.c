@@ -124,7 +124,7 @@ static void staleness_penalty_is_that_of_the_recursion(void **unused)
     run_paper(0.7, 0.2, true, ROUNDS, xs);
     for (int v = 0; v <= ROUNDS; v++)
         assert_near(versions[v], xs[v + 1], 1e-5f);
-    assert_true(fabsf(versions[2][0] - without[2][0]) > 1e-3f); /* it does something */
+    assert_true(fabsf(versions[2][0] - without[2][0]) > 1e-3f);
 }
 
 static void penalty_divides_by_one_plus_moved_over_norm(void **unused)

@@ -54,7 +54,7 @@ static void limits_have_their_closed_forms(void **unused)
         assert_true(fabs(limit(PL_RULE_NESTEROV, mu, 0) - (2 + 2 * mu) / (1 + 2 * mu)) <
                     1e-9);
         assert_true(fabs(limit(PL_RULE_HEAVY_BALL, mu, 1) - (1 - mu)) < 1e-9);
-        for (int rule = 0; rule < 2; rule++) /* all of an update at once: no delay */
+        for (int rule = 0; rule < 2; rule++)
             assert_true(fabs(pl_outer_limit((pl_rule)rule, mu, 1, 1) -
                              limit((pl_rule)rule, mu, 0)) < 1e-9);
     }
@@ -234,7 +234,7 @@ static void the_last_phases_take_the_plain_mean(void **state)
         assert_true(m.momentum == (phase < 6 ? 0.9 : 0.0));
     }
     pl_method_settings co2 = pl_method_defaults(PL_METHOD_CO2), was = co2;
-    pl_method_schedule(&s, 9, &co2); /* its mean comes late: it has its own limit */
+    pl_method_schedule(&s, 9, &co2); /* co2 never takes the plain mean */
     assert_true(co2.lr == was.lr && co2.momentum == was.momentum);
     const pl_outer_schedule never = {PL_DECAY_CONSTANT, 0, 10, 1, 0};
     pl_method_settings m = pl_method_defaults(PL_METHOD_DILOCO);

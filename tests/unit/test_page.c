@@ -366,8 +366,8 @@ static void a_lineage_keeps_what_a_version_says(void **state)
     page_history h = {.n_arms = 0};
     add_module_version(&h, "mix/L1.E0", 0, 0);
     add_module_version(&h, "mix/L1.E0", 1, 4);
-    add_module_version(&h, "mix/L2.E0", 1, -1);                /* damaged */
-    add_module_version(&h, "mix/L2.E0", UINT64_C(1) << 50, 4); /* out of any range */
+    add_module_version(&h, "mix/L2.E0", 1, -1); /* damaged */
+    add_module_version(&h, "mix/L2.E0", UINT64_C(1) << 50, 4);
     add_module_version(&h, "mix/L2.E0", (UINT64_C(1) << 39), 70000);
     const page_line *line = page_lineage_find(&h.lineage, "mix/L1.E0");
     assert_non_null(line);

@@ -32,7 +32,7 @@ static float *random_state(const pl_arm *arm)
     return state;
 }
 
-/* Packed and unpacked; the caller frees it. */
+/* Packs and unpacks a state; the caller frees it. */
 static float *travel(const pl_arm *arm, const float *state)
 {
     size_t n = (size_t)pl_path_layout_of(arm).n_vectors * N;
@@ -171,7 +171,7 @@ static void moments_that_no_training_leaves_are_refused(void **unused)
         assert_int_equal(check_pair(PL_STATE_F32, bad[i][0], bad[i][1]), PL_ERR_DATA);
         assert_int_equal(check_pair(PL_STATE_BF16, bad[i][0], bad[i][1]), PL_ERR_DATA);
     }
-    pl_arm arm = arm_of(PL_METHOD_NOLOCO, PL_STATE_F32); /* its own parameters */
+    pl_arm arm = arm_of(PL_METHOD_NOLOCO, PL_STATE_F32);
     float *state =
         pl_alloc(N * sizeof *state * (size_t)pl_path_layout_of(&arm).n_vectors);
     assert_int_equal(pl_moments_check(&arm, NULL, N, state), PL_OK);

@@ -32,7 +32,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Bytes that depend on all of it. */
+/* Bytes that depend on all arguments. */
 static void fill(uint8_t *data, size_t bytes, int64_t round, int path)
 {
     for (size_t i = 0; i < bytes; i++)
@@ -102,7 +102,7 @@ static void only_two_rounds_of_a_path_are_kept(void **state)
     pl_buf got = {0};
     for (int64_t round = 0; round < 5; round++)
         put(f, "mix/L1.E0", round, 0, 64);
-    put(f, "mix/L1.E0", 0, 1, 64); /* another path's do not push it out */
+    put(f, "mix/L1.E0", 0, 1, 64); /* other paths do not replace it */
     expect(f, "mix/L1.E0", 4, 0, 64);
     expect(f, "mix/L1.E0", 3, 0, 64);
     expect(f, "mix/L1.E0", 0, 1, 64);

@@ -108,7 +108,6 @@ static void equal_weights_choose_the_highest_hash(void **state)
     }
 }
 
-/* The same on every machine, for ever. */
 static void placement_is_what_it_always_was(void **state)
 {
     (void)state;

@@ -195,8 +195,7 @@ static void token_is_of_use_to_its_worker_alone(void **state)
     assert_true(path->lease.active);
     assert_int_equal(path->lease.failures, 0);
     assert_int_equal(p->n_failed, 0);
-    assert_int_equal(plan_expire(p, TTL + 1, NULL, NULL),
-                     1); /* nor when it has run out */
+    assert_int_equal(plan_expire(p, TTL + 1, NULL, NULL), 1);
     assert_false(plan_renew(p, path, 0, token, 1, TTL + 2, TTL));
     assert_true(plan_renew(p, path, 0, token, 0, TTL + 2, TTL));
 }
@@ -355,7 +354,7 @@ static void next_phase_given_back_leaves_the_lease_of_the_one_before(void **stat
     plan_shorten(path, token, 0);
     assert_int_equal(path->lease.phase, 0);
     assert_true(path->lease.active);
-    assert_true(plan_continues(p, task, 0, token, 0, 0)); /* it may go on once more */
+    assert_true(plan_continues(p, task, 0, token, 0, 0));
 }
 
 static void either_phase_takes_a_lease_up_at_a_new_hub(void **state)
@@ -445,7 +444,7 @@ static void lease_lives_for_what_was_said_last(void **state)
     const plan_news news = {.phase = 1};
     assert_non_null(plan_say_done(path, &first, 0, TTL));
     assert_non_null(plan_say_done(path, &second, TTL - 200, TTL));
-    assert_int_equal(path->lease.deadline_ms, TTL); /* nobody confirms the first */
+    assert_int_equal(path->lease.deadline_ms, TTL);
     plan_hear(path, &news, TTL - 100);
     assert_int_equal(plan_expire(p, TTL + 1, NULL, NULL), 0);
     assert_int_equal(plan_expire(p, 2 * TTL - 199, NULL, NULL), 1);

@@ -29,8 +29,8 @@ typedef struct work {
     int index;
     int64_t phase;
     uint64_t token;
-    bool merged;    /* streaming: what it takes up has come */
-    bool delivered; /* its updates are in, its state is not yet */
+    bool merged;    /* streaming: merged versions were mixed in */
+    bool delivered; /* the home has its updates but no state */
     int64_t waits_since;
 } work;
 
@@ -44,8 +44,8 @@ typedef struct worker {
 typedef struct module {
     int64_t version;
     bool in[ROUNDS_MAX][TASKS_MAX];            /* updates by round and task */
-    int64_t cursor[TASKS_MAX];                 /* phases counted, where arrivals are */
-    pl_meeting decided[ROUNDS_MAX][TASKS_MAX]; /* of pairs, by their lower task */
+    int64_t cursor[TASKS_MAX];                 /* delayed-nesterov: phases counted */
+    pl_meeting decided[ROUNDS_MAX][TASKS_MAX]; /* index: the lower task of the pair */
     pl_meeting heard[ROUNDS_MAX][TASKS_MAX];   /* what a task began with */
 } module;
 
@@ -179,8 +179,8 @@ static bool mate_is_there(const game *g, int m, int index, int64_t phase)
     return true;
 }
 
-/* As the home decides: what is decided stays, a pair of which both are in has met, else
- * the first wish counts. Nobody asks about rounds that are long over. */
+/* Decides like a home: an earlier decision stays, a pair with both updates meets, else
+ * the first wish counts. No worker asks about rounds that ended long ago. */
 static pl_meeting decide(game *g, int m, int64_t round, int index, int mate,
                          pl_meeting wish)
 {
@@ -204,7 +204,7 @@ static void note_heard(game *g, int m, int64_t round, int index, pl_meeting said
     *before = said;
 }
 
-/* As a worker meets with a deadline; false: a mate is not there and not late either. */
+/* Meets like a worker with a deadline; false: a mate is neither there nor late. */
 static bool meet_in_time(game *g, int m, const work *w)
 {
     const plan_arm *a = g->arm;
@@ -307,7 +307,7 @@ static void keep_leases(game *g, int number)
         w->has_next = false;
 }
 
-/* As the hub answers: a ready task, or the next phase of the one that trains. */
+/* Answers like a hub: a ready task, or the next phase of the task that trains. */
 static bool ask(game *g, int number, work *out, bool *ahead)
 {
     worker *w = &g->workers[number];
@@ -342,7 +342,7 @@ static void seek_task(game *g, int number)
         return;
     if (!ask(g, number, &got, &ahead))
         return;
-    if (!ahead && got.phase != g->phases[got.index]) /* the home knows better */
+    if (!ahead && got.phase != g->phases[got.index])
         return;
     if (!fetch(g, &got, ahead)) {
         if (!ahead)
@@ -390,7 +390,7 @@ static void send(game *g, int number)
     work *first = &w->sending[0];
     if (w->n_sending == 0)
         return;
-    if (g->phases[first->index] > first->phase) /* another was faster */
+    if (g->phases[first->index] > first->phase) /* another worker was faster */
         first->delivered = true;
     if (!first->delivered) {
         deliver_updates(g, first);
@@ -405,7 +405,7 @@ static void send(game *g, int number)
 static void die(game *g, int number)
 {
     memset(&g->workers[number], 0, sizeof g->workers[number]);
-    if (draw(g, 2)) /* it comes back under its name; else its leases run out */
+    if (draw(g, 2)) /* returns; else its leases run out */
         plan_release_worker(&g->p, number);
     plan_withdraw(&g->p, number);
     g->n_deaths++;
@@ -453,7 +453,7 @@ static void define_arm(pl_arm *arm, pl_method method, int a, int b, int replicas
     tiny_shards(arm, a * b);
 }
 
-/* Both or neither: what one side of a pair began with the other did too. */
+/* Both mates of a pair must have begun with the same decision. */
 static void assert_pairs_agree(const game *g)
 {
     const plan_arm *a = g->arm;

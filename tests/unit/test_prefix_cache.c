@@ -68,7 +68,7 @@ static void make_prompt(int32_t *prompt, int n, int kind, int from)
 typedef struct asked {
     int n, kind, from; /* of the prompt */
     uint64_t seed;
-    int n_known; /* that it must find */
+    int n_known; /* tokens to be found */
     bool scored;
     pl_buf text, scores;
     pl_generate_result result;
@@ -130,7 +130,7 @@ static void forget(asked *a)
     pl_buf_destroy(&a->scores);
 }
 
-/* The same request in a batch that has read nothing. */
+/* Runs the request in a new batch, which has read nothing. */
 static void expect_as_alone(asked *a)
 {
     pl_batch *batch;
@@ -158,7 +158,7 @@ static void check_answers(const char *name, const char *precision)
                     {LONG, 1, 900, .seed = 2, .n_known = LONG}, /* the same prompt */
                     {LONG, 2, 900, .seed = 3, .n_known = 512},  /* begins alike */
                     {LONG, 1, 900, .seed = 4, .n_known = LONG}, /* still there */
-                    {1024, 1, 900, .seed = 5, .n_known = 512},  /* a part of it */
+                    {1024, 1, 900, .seed = 5, .n_known = 512},  /* a beginning */
                     {LONG, 1, 900, .seed = 6, .n_known = 0, .scored = true},
                     {LONG, 3, 100, .seed = 7, .n_known = 0},
                     {40, 1, 90, .seed = 8, .n_known = 0},

@@ -96,7 +96,7 @@ static void tokens_outside_the_vocabulary_are_unknown_ones(void **state)
     pl_prefix_lm_nats(lm, odd, 5, a);
     pl_prefix_lm_nats(lm, zeros, 5, b);
     assert_memory_equal(a, b, sizeof a);
-    pl_prefix_lm_nats(lm, odd, 1, a); /* nothing to predict */
+    pl_prefix_lm_nats(lm, odd, 1, a); /* no token to predict */
     for (int p = 0; p < PATHS; ++p)
         assert_true(a[p] == 0.0);
     pl_prefix_lm_destroy(&lm);
@@ -155,7 +155,7 @@ static void every_truncation_is_refused(void **state)
     pl_buf bytes = {0};
     encode_lm(lm, &bytes);
     for (size_t len = 0; len < bytes.len; ++len) {
-        uint8_t *part = malloc(len + 1); /* so that a sanitizer sees an overrun */
+        uint8_t *part = malloc(len + 1); /* a sanitizer finds reads beyond the end */
         memcpy(part, bytes.data, len);
         assert_int_not_equal(pl_prefix_lm_decode(part, len, 1, &copy), PL_OK);
         assert_null(copy);
@@ -200,7 +200,7 @@ static void lies_under_a_good_checksum_are_refused(void **state)
     static const struct {
         uint64_t head[4]; /* format, vocab, paths, rows */
         uint32_t buckets[2];
-        const char *says; /* NULL: it is the truth */
+        const char *says; /* NULL: the model is valid */
     } lies[] = {{{2, 3, 2, 2}, {4, 9}, NULL},
                 {{1, 3, 2, 2}, {4, 9}, "format version 1"},
                 {{2, 0, 2, 2}, {4, 9}, "sizes"},

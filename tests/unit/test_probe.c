@@ -23,7 +23,7 @@ static const pl_shape probe_shape = {.vocab = V,
                                      .rope_theta = 10000.0,
                                      .norm_eps = 1e-5};
 
-/* Whether the machine has it. */
+/* Probes a backend; false if this machine lacks it. */
 static bool probe(const char *backend, pl_probe_report *out)
 {
     pl_backend *be;
@@ -67,7 +67,7 @@ static void every_operation_has_a_time_and_bytes(void **state)
         assert_true(row->seconds > 0.0 && isfinite(row->seconds));
         assert_true(row->bytes > 0.0 && row->calls > 0);
         assert_true(!row->product || row->flops / row->seconds <= report.matrix_rate);
-        assert_true(row->repeats == 1); /* the host's: a call ends when it returns */
+        assert_true(row->repeats == 1);
         assert_true(pl_probe_share(&report, row) > 0.0);
         sum += row->product ? row->seconds * row->calls : 0.0;
     }

@@ -85,7 +85,7 @@ static bool page_says(const char *within, const char *words)
 /* ---- bodies ---- */
 typedef struct body {
     const char *message, *name;
-    int type; /* 0: another body of the message, or a record */
+    int type; /* 0: a further body, or a record */
     char fields[FIELDS_TEXT];
 } body;
 

@@ -95,14 +95,14 @@ static void round_is_merged_without_those_who_are_late(void **state)
     weights_of(&f, 1, weights);
     assert_true(weights[0] == 1 && weights[1] == 1 && weights[2] == 1);
     assert_true(weights[3] == 0);
-    for (int i = 0; i < 2; i++) { /* and again, over a restart */
+    for (int i = 0; i < 2; i++) { /* the second time after a restart */
         assert_int_equal(send(&f, 3, 0, text), PL_SUBMIT_DROPPED);
         assert_non_null(strstr(text, "merged without it (outer.quorum)"));
         kill_child(&f.home, SIGKILL);
         start_child(&f.home);
     }
     assert_int_equal(send(&f, 0, 0, text), PL_SUBMIT_DUPLICATE);
-    send_good(&f, 3, 1); /* it goes on */
+    send_good(&f, 3, 1); /* path 3 continues */
     close_job(&f);
 }
 
@@ -156,7 +156,7 @@ static void late_update_counts_once_in_the_next_round(void **state)
     weights_of(&f, 2, weights);
     assert_true(weights[0] == 1 && weights[3] == 0.25);
     assert_int_equal(send(&f, 3, 0, text), PL_SUBMIT_DUPLICATE);
-    send_good(&f, 2, 0); /* late by two */
+    send_good(&f, 2, 0); /* two rounds late */
     send_good(&f, 0, 2);
     await_version(&f, 3);
     weights_of(&f, 3, weights);

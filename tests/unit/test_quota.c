@@ -34,7 +34,7 @@ static void key_has_a_share_that_fills_up_again(void **state)
     assert_int_equal(count_taken(q, &a, 1, 1000), 0);
     assert_int_equal(count_taken(q, &a, 1, 1100), QUOTA_PER_S / 10);
     assert_int_equal(count_taken(q, &a, 4, 2100), QUOTA_PER_S / 4);
-    assert_int_equal(count_taken(q, &a, 1, 900000), QUOTA_AT_ONCE); /* and no more */
+    assert_int_equal(count_taken(q, &a, 1, 900000), QUOTA_AT_ONCE);
     quota_destroy(&q);
     assert_null(q);
     quota_destroy(&q);

@@ -228,7 +228,8 @@ static void home_killed_under_a_relay_takes_each_update_once(void **state)
     close_job(&f);
 }
 
-/* Its worker gave up on the relay, which then finds half of a sum there already. */
+/* The worker sent its update to the home, which then already has a part of the relay's
+ * sum. */
 static void update_that_came_directly_is_not_counted_in_a_sum_again(void **state)
 {
     (void)state;
@@ -253,7 +254,6 @@ static void update_that_came_directly_is_not_counted_in_a_sum_again(void **state
     close_job(&f);
 }
 
-/* And whose sum came first is told so. */
 static void update_in_a_sum_is_a_duplicate_when_it_comes_directly(void **state)
 {
     (void)state;
@@ -327,7 +327,7 @@ static void equal_updates_of_several_paths_all_count(void **state)
     start_workers(w, PATHS, &f, f.home.address);
     join_workers(w, PATHS);
     pl_hash got = wait_version(&f, embed);
-    assert_int_equal(n_updates(&f), 1); /* the same bytes four times */
+    assert_int_equal(n_updates(&f), 1); /* four equal updates are one */
     assert_int_equal(pl_client_get_version(f.client, embed, 0, &first), PL_OK);
     assert_true(pl_hash_equal(&got, &first.params));
     close_job(&f);

@@ -191,7 +191,7 @@ static void choices_are_those_of_evaluation(void **state)
         pl_buf_destroy(&heard);
         pl_buf_destroy(&again);
     }
-    assert_true(n_changes > 5); /* else nothing was tested */
+    assert_true(n_changes > 5);
 }
 
 /* A longer prompt: the last border within it decides who begins. */

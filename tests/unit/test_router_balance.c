@@ -158,7 +158,7 @@ static void a_document_beyond_the_limit_counts_as_a_mean_shard(void **state)
 }
 
 /* Nine documents on four paths cannot hold 1.01 of the mean: three on one path is the
- * least. The fit ends and finds it. */
+ * least. The fit must end and find this assignment. */
 static void a_limit_out_of_reach_is_approached(void **state)
 {
     (void)state;
@@ -182,7 +182,7 @@ static void encode_fit(const float *points, size_t n, int dim,
     pl_router_destroy(&router);
 }
 
-/* The fit gives the router with these bytes. */
+/* Fits a router, whose bytes must be `wanted`. */
 static void assert_fit(const float *points, size_t n, int dim,
                        const pl_router_options *options, const pl_buf *wanted)
 {

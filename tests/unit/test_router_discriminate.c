@@ -220,7 +220,7 @@ static void prices_may_be_those_of_other_documents(void **state)
     free(points);
 }
 
-/* With a bound on memory prices are those of every d-th document. */
+/* With limited memory, prices are computed from every d-th document. */
 static void prices_of_a_sample_are_those_of_its_documents(void **state)
 {
     (void)state;
@@ -261,7 +261,7 @@ static void prices_of_a_sample_are_those_of_its_documents(void **state)
     free(some);
 }
 
-/* With a bound on memory it sees every d-th document, and that one's scores. */
+/* With limited memory the fit uses every d-th document with its scores. */
 static void a_sample_takes_its_scores_along(void **state)
 {
     (void)state;

@@ -9,7 +9,7 @@ static float *params;
 static pl_buf file;
 static pl_tokens *tokens;
 static pl_backend *backend;
-static pl_model *base; /* of context PREFIX */
+static pl_model *base; /* its context is PREFIX */
 
 static int open_all(void **state)
 {

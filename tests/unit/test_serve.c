@@ -5,7 +5,7 @@
 
 /* A model that says what it is told: its blocks add nothing, the embedding of the
  * i-th token of a script is the i-th unit vector, and the head turns that into the
- * token that follows. So any bytes can be made to come out, token by token. */
+ * token that follows. So a test can choose all bytes of the output. */
 enum { VOCAB = 400, WIDTH = 48, CONTEXT = 40 };
 static pl_tokenizer *tokenizer;
 static pl_topology *topology;
@@ -146,7 +146,7 @@ static pl_generate_options greedy(int max_tokens)
     return (pl_generate_options){.max_tokens = max_tokens, .choice = {.top_p = 1.0}};
 }
 
-/* Generates after BOS; the text must be this. */
+/* Generates after BOS; the result must be `text`. */
 static pl_generate_result expect_text(const pl_generate_options *options,
                                       const char *text)
 {
@@ -239,10 +239,10 @@ static void bytes_that_are_no_text_become_replacements(void **state)
     static const struct {
         const char *bytes, *text;
     } cases[] = {
-        {"\xa9\xc3", "\xef\xbf\xbd\xef\xbf\xbd"},     /* out of order */
+        {"\xa9\xc3", "\xef\xbf\xbd\xef\xbf\xbd"},     /* in the wrong order */
         {"\xf0\x9f\xc3\xa9", "\xef\xbf\xbd\xc3\xa9"}, /* cut short by a new start */
-        {"\xed\xbf\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"}, /* a surrogate */
-        {"\xc3\xe2\x82\xac", "\xef\xbf\xbd\xe2\x82\xac"}, /* a start, then another */
+        {"\xed\xbf\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"},  /* a surrogate */
+        {"\xc3\xe2\x82\xac", "\xef\xbf\xbd\xe2\x82\xac"},          /* two first bytes */
         {"\xf0\x80\x98", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"}}; /* overlong */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
         pl_generate_options options = greedy(100);
@@ -431,8 +431,9 @@ static void guests_of_a_batch_hear_what_they_hear_alone(void **state)
     assert_int_equal(guests[4].status, PL_ERR_CANCELLED);
 }
 
-/* The second guest's prompt takes three steps to read; the first hears a token at each,
- * and so does a third, whose prompt is read when there is time for it. */
+/* Reading the second request's prompt takes three steps. At each of them the first
+ * request gets a token, and so does a third one, whose prompt is read when there is
+ * time. */
 static void a_long_prompt_silences_nobody(void **state)
 {
     (void)state;
@@ -458,7 +459,7 @@ static void a_long_prompt_silences_nobody(void **state)
                           .done = say_goodbye,
                           .context = &guests[0]};
     assert_ok(pl_batch_join(batch, &q));
-    assert_ok(pl_batch_step(batch)); /* the first token, and one more */
+    assert_ok(pl_batch_step(batch));
     q.prompt = prompt, q.n_prompt = LONG, q.context = &guests[1];
     assert_ok(pl_batch_join(batch, &q));
     q.prompt = prompt + LONG - 2, q.n_prompt = 2, q.context = &guests[2];

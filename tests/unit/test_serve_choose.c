@@ -100,7 +100,7 @@ static void top_k_keeps_the_k_likeliest(void **state)
     pl_choice choice = {.temperature = 1.0, .top_k = 3, .top_p = 1.0};
     tally(&choice, got);
     expect_shares(got, want);
-    choice.top_k = 4; /* of equals, the lower token */
+    choice.top_k = 4; /* of equal ones the lower token stays */
     tally(&choice, got);
     expect_shares(got, four);
     choice.top_k = 100;
@@ -121,8 +121,8 @@ static void top_p_keeps_the_smallest_nucleus(void **state)
     expect_shares(got, one);
 }
 
-/* Of the three likeliest, .85 in all, the first two reach .8 of it; of all they do
- * not. */
+/* The three likeliest tokens have .85. The first two have .8 of this, but not of the
+ * whole. */
 static void top_p_counts_what_top_k_left(void **state)
 {
     (void)state;
@@ -219,7 +219,7 @@ static void min_p_drops_the_unlikely(void **state)
     tally(&choice, got);
     expect_shares(got, (double[V]){4 / 7.0, 0, 3 / 7.0, 0, 0, 0});
     choice.top_k = 0;
-    choice.top_p = 0.5; /* of .4, .3, .15 the first two reach half */
+    choice.top_p = 0.5; /* .4 is less than half of .85 */
     tally(&choice, got);
     expect_shares(got, (double[V]){4 / 7.0, 0, 3 / 7.0, 0, 0, 0});
     choice.min_p = 1.0;

@@ -85,7 +85,7 @@ static void a_score_is_the_logarithm_of_a_softmax(void **state)
     assert_true(s.top[0].logprob == s.top[1].logprob);
     assert_ok(pl_score_token(logits, 6, 3, 0, &s));
     assert_int_equal(s.n_top, 0);
-    assert_ok(pl_score_token(logits, 6, 1, 20, &s)); /* more than there are */
+    assert_ok(pl_score_token(logits, 6, 1, 20, &s)); /* more than the vocabulary has */
     assert_int_equal(s.n_top, 6);
     assert_int_equal(s.top[5].token, 4);
     assert_true(s.logprob == s.top[0].logprob);
@@ -324,8 +324,8 @@ static void a_bias_forces_and_forbids(void **state)
     pl_batch_destroy(&batch);
 }
 
-/* With a bias of 50 the first five tokens are one; a penalty of 30 for each time leaves
- * it after two. A presence penalty counts once. */
+/* With a bias of 50 the first five tokens are equal. With a frequency penalty of 30
+ * only two are; a presence penalty counts once. */
 static void penalties_count_what_was_chosen(void **state)
 {
     (void)state;

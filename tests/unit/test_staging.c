@@ -67,7 +67,7 @@ static void a_large_upload_gets_the_memory_of_the_one_before(void **state)
     assert_int_equal(staging_kept_bytes(&s), 8 * MIB);
     assert_int_equal(put_all(&s, 2, 8 * MIB - 5), PL_OK);
     assert_ptr_equal(whole(&s, 2)->data, before);
-    assert_int_equal(s.bytes, 8 * MIB); /* what it takes, not what it has */
+    assert_int_equal(s.bytes, 8 * MIB); /* counts the memory, not the bytes */
     assert_int_equal(staging_kept_bytes(&s), 0);
     drop(&s, 2);
     assert_int_equal(put_all(&s, 3, 6 * MIB), PL_OK); /* too much would be idle */
@@ -99,7 +99,7 @@ static void kept_memory_takes_no_room_from_uploads(void **state)
     staging s = of_limit(16 * MIB);
     assert_int_equal(put_all(&s, 1, 8 * MIB), PL_OK);
     drop(&s, 1);
-    assert_int_equal(put_all(&s, 2, 12 * MIB), PL_OK); /* the kept block goes */
+    assert_int_equal(put_all(&s, 2, 12 * MIB), PL_OK); /* the kept block is freed */
     assert_int_equal(staging_kept_bytes(&s), 0);
     assert_int_equal(put_piece(&s, 3, 5 * MIB, 0), PL_ERR_BUSY);
     assert_int_equal(put_piece(&s, 3, 17 * MIB, 0), PL_ERR_CONFIG);

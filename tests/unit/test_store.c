@@ -395,7 +395,7 @@ static void kept_updates_and_momentum_stay(void **state)
     assert_int_equal(stats.n_blobs, 4 + 3 + 3 + 6);
     assert_ok(pl_store_each_pending(store, "", count_rows, &n_pending));
     assert_int_equal(n_pending, 0);
-    run_phase(store, 3, (pl_keep){false, false, false}); /* from now on they go */
+    run_phase(store, 3, (pl_keep){false, false, false});
     assert_ok(pl_store_get_version(store, "a/x", 1, &v));
     assert_true(pl_hash_none(&v.momentum));
     pl_version_clear(&v);
@@ -606,7 +606,7 @@ static void a_reader_follows_the_writer(void **state)
     }
     assert_int_equal(pl_store_epoch(reader), 1);
     pl_store_close(&writer);
-    pl_store *late = open_store(*state, PL_STORE_READ); /* without any writer */
+    pl_store *late = open_store(*state, PL_STORE_READ); /* no writer is open */
     assert_int_equal(pl_store_sequence(late), 21);
     pl_store_close(&late);
     pl_store_close(&reader);

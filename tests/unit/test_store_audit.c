@@ -94,7 +94,7 @@ static void flip_row(const char *folder, kv_family family, row_key key, size_t a
     pl_free(value);
 }
 
-/* The first key of a family. */
+/* Returns the first key of a family. */
 static row_key first_key(const char *folder, kv_family family)
 {
     kv *db = open_kv(folder);
@@ -151,7 +151,7 @@ static void a_flipped_bit_in_any_family_is_named(void **state)
     fill(*state);
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         row_key key = first_key(*state, places[i].family);
-        if (places[i].family == KV_META) /* the first is the epoch: needed to open */
+        if (places[i].family == KV_META) /* the first key is the epoch */
             key = key_of_name("store");
         flip_row(*state, places[i].family, key, 12);
         findings f = audit(*state);
@@ -265,7 +265,7 @@ static void a_mirror_brings_only_what_is_new_and_replaces_nothing_unasked(void *
     assert_in_range(report.bytes, BYTES, 2 * BYTES + 100);
     findings f = audit(to);
     assert_int_equal(f.n, 0);
-    /* both go on, and are then different states of one store */
+    /* both stores get a commit, and are then different states of one store */
     store = open_store(to, PL_STORE_WRITE);
     commit_version(store, "a/x", N_VERSIONS + 1, 60, BYTES);
     pl_store_close(&store);

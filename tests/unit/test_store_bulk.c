@@ -18,7 +18,7 @@ static pl_store *open_bulk(const char *folder, pl_store_mode mode)
     return store;
 }
 
-/* Of blobs; there are also those of records. */
+/* Counts the files with chunks. */
 static int count_files(const char *folder, const char *inside)
 {
     char path[PL_PATH_MAX], file[PL_PATH_MAX];
@@ -112,7 +112,7 @@ static void a_transaction_that_ends_leaves_no_file(void **state)
     pl_txn_abort(&txn);
     assert_int_equal(count_files(*state, "INCOMING"), 0);
     txn = begin(store);
-    put_bytes(txn, 1, BLOB); /* that no record names */
+    put_bytes(txn, 1, BLOB); /* no record names the bytes */
     assert_ok(pl_txn_commit(&txn));
     bulk_settle(store);
     assert_int_equal(count_files(*state, "db"), 0);
@@ -185,7 +185,7 @@ static void a_blob_that_is_put_while_it_is_hashed_is_the_same(void **state)
     data[0] ^= 1; /* one of the first group is new */
     check_object(store, "a/one", data, GROUPS);
     for (size_t at = 0; at < 8 << 20; at += 1 << 20)
-        data[at] ^= 3; /* all of it, and none of the rest */
+        data[at] ^= 3; /* changes the first group */
     check_object(store, "a/group", data, GROUPS);
     assert_whole(store);
     pl_store_close(&store);
@@ -252,7 +252,7 @@ static void a_file_goes_when_its_last_chunk_was_coded(void **state)
     for (uint64_t n = 0; n < 8; n++)
         commit_smooth(store, n);
     assert_int_equal(count_files(*state, "db"), 8);
-    for (int i = 0; more && i < 100; i++) /* a chunk each time */
+    for (int i = 0; more && i < 100; i++) /* codes one chunk each time */
         assert_ok(pl_store_recode(store, 1, &more));
     assert_int_equal(count_files(*state, "db"), 4); /* 0 to 3 were due */
     assert_whole(store);
@@ -336,7 +336,7 @@ static void commit_until(const char *folder, const char *point, int passage)
     assert_int_equal(die_at(point, passage, "die", folder, NULL), SIGKILL);
 }
 
-/* The first commit is the epoch's. */
+/* The first commit only raises the epoch. */
 static void commit_and_die(const char *folder)
 {
     commit_until(folder, "kv.commit.before", 2);

@@ -11,7 +11,7 @@ enum { N_VERSIONS = 40, BYTES = 3000 };
 static bool is_kept(void *context, const pl_version *v)
 {
     (void)context;
-    return v->number % 7 == 3; /* as a tag would */
+    return v->number % 7 == 3; /* like a tag */
 }
 
 static void make_history(const char *folder)

@@ -135,7 +135,7 @@ static void an_older_copy_stays_or_is_replaced(void **state)
             } else {
                 assert_int_equal(look(p.target, PARTS), NEW);
             }
-            if (passage % 3 == 0) { /* and the same copy again is never refused */
+            if (passage % 3 == 0) { /* a repeated copy is never refused */
                 assert_ok(copy(p.source, p.target, false));
                 assert_int_equal(look(p.target, PARTS), NEW);
             }
@@ -248,7 +248,7 @@ static void another_way_stays_or_is_replaced(void **state)
                 assert_ok(copy(p.source, p.target, true));
                 assert_true(whole_is_new(p.target));
             }
-            /* it goes on as a store: later tokens are no lower than any before */
+            /* the store works: its epoch is higher than before */
             pl_store *store = open_store(p.target, PL_STORE_WRITE);
             assert_true(pl_store_epoch(store) > 2);
             pl_store_close(&store);
@@ -326,7 +326,7 @@ static void a_reader_sees_what_took_its_place(void **state)
     pl_store_close(&reader);
 }
 
-/* There was nothing: there is no store, or the whole of it. */
+/* Before the copy there is no store; afterwards there is a whole store, or none. */
 static void a_first_copy_is_whole_or_not_there(void **state)
 {
     places p = make_both(*state);
@@ -550,10 +550,10 @@ static void a_reader_is_not_taken_in_by_a_number(void **state)
     assert_ok(copy(p.target, pl_join(second, *state, "second"), false));
     pl_store *reader = open_store(p.target, PL_STORE_READ);
     assert_int_equal(stat(pl_join(path, p.target, "db"), &first), 0);
-    for (int i = 0; i < 7; i++) { /* ends with the source */
+    for (int i = 0; i < 7; i++) {
         assert_ok(copy(i % 2 ? second : p.source, p.target, true));
         assert_int_equal(stat(path, &now), 0);
-        assert_true(now.st_ino != first.st_ino); /* it is held */
+        assert_true(now.st_ino != first.st_ino); /* the folder is kept open */
     }
     assert_ok(pl_store_refresh(reader));
     assert_int_equal(pl_store_sequence(reader), NEW + 1);
@@ -624,7 +624,7 @@ static void parts_that_a_killed_copy_made_go(void **state)
     pl_join(inner, pl_store_part(p.target, 1, part), "new");
     assert_true(pl_path_exists(inner));
     assert_int_equal(rename(part, pl_join(away, p.target, "away")), 0);
-    assert_ok(pl_store_clear_copy(p.target)); /* it may be all that there is */
+    assert_ok(pl_store_clear_copy(p.target));
     assert_true(pl_path_exists(fresh));
     assert_int_equal(rename(away, part), 0);
     assert_ok(pl_store_clear_copy(p.target));

@@ -203,7 +203,7 @@ static void a_mark_ahead_of_the_database_is_refused(void **state)
     assert_int_equal(try_open(*state, PL_STORE_CREATE), PL_ERR_IO);
     assert_int_equal(try_open(*state, PL_STORE_READ), PL_ERR_IO);
     assert_ok(pl_remove_tree(in_store(*state, "HWM")));
-    assert_int_equal(try_open(*state, PL_STORE_WRITE), PL_OK); /* accepted by hand */
+    assert_int_equal(try_open(*state, PL_STORE_WRITE), PL_OK);
     assert_ok(pl_replace_file(in_store(*state, "HWM"), new.data, new.len));
     assert_int_equal(try_open(*state, PL_STORE_WRITE), PL_ERR_DAMAGED);
     assert_says("ends at commit 0");
@@ -406,7 +406,7 @@ static bool has_ref(pl_store *store, const char *name)
 }
 
 /* What a power cut leaves of a commit that nobody was told of: the state before, or all
- * of it. Of one that was told: refusal. */
+ * of it. If the commit was acknowledged, the store is refused. */
 static void
 a_log_cut_at_any_byte_of_the_last_commit_loses_nothing_acknowledged(void **state)
 {
@@ -468,7 +468,7 @@ static void assert_mended(const char *folder)
     pl_txn *txn = begin(writer);
     assert_ok(pl_txn_put_ref(txn, "next", "a/x@3"));
     assert_ok(pl_txn_commit(&txn));
-    assert_ok(pl_store_refresh(store)); /* it follows again */
+    assert_ok(pl_store_refresh(store)); /* the reader follows again */
     assert_true(has_ref(store, "next"));
     pl_store_close(&writer);
     pl_store_close(&store);
@@ -582,7 +582,7 @@ static void after_a_failed_write_only_reading_goes_on(void **state)
 }
 
 /* On a disk of 160 MiB: the commit that would not fit is refused before it starts. */
-/* Each small enough for the log. */
+/* Puts blobs that are small enough for the log. */
 static pl_status put_several(pl_txn *txn, const uint8_t *bytes, int n)
 {
     char name[16];
@@ -643,18 +643,18 @@ static int child_of_a_small_disk(const char *folder)
     else if (pl_txn_begin(store, &txn) != PL_OK ||
              pl_txn_put_blob(txn, bytes, 50 * MIB, &hash) != PL_ERR_NOSPACE ||
              !strstr(pl_last_error(), "needs 114"))
-        code = 2; /* its file and what is to stay free */
+        code = 2; /* needs its file and the reserve */
     else if (begin_again(store, &txn) != PL_OK || put_several(txn, bytes, 8) != PL_OK ||
              pl_txn_commit(&txn) != PL_ERR_NOSPACE ||
              !strstr(pl_last_error(), "needs 112"))
-        code = 3; /* the log twice */
+        code = 3; /* needs the log twice */
     else if (pl_txn_begin(store, &txn) != PL_OK ||
              pl_txn_put_blob(txn, bytes, MIB, &hash) != PL_OK ||
              pl_txn_put_object(txn, "o", &hash) != PL_OK ||
              pl_txn_commit(&txn) != PL_OK)
         code = 4; /* a smaller one still goes */
     else if (put_again_behind_new(store) != PL_OK)
-        code = 5; /* and a larger one of which little is new */
+        code = 5; /* a larger blob with few new bytes */
     pl_store_close(&store);
     umount(folder);
     return code;

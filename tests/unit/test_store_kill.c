@@ -228,7 +228,7 @@ static void a_reader_beside_a_busy_writer_sees_whole_commits(void **state)
     int64_t number = -1, last = -1, first = -1;
     uint64_t word;
     store_child writer = start_store_child(*state);
-    assert_true(read_number(&writer, &word)); /* it is up */
+    assert_true(read_number(&writer, &word));
     int64_t end_ms = pl_now_ms() + READ_MS;
     pl_store *store = NULL;
     while (pl_now_ms() < end_ms ||
@@ -246,7 +246,7 @@ static void a_reader_beside_a_busy_writer_sees_whole_commits(void **state)
             first = number;
     }
     pl_store_close(&store);
-    kill_store_child(&writer); /* readers never stopped it */
+    kill_store_child(&writer); /* the writer still runs */
     close(writer.fd);
     print_message("%d looks, %d openings, commits %lld to %lld\n", n_looks, n_opens,
                   (long long)first, (long long)last);

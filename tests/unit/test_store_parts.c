@@ -18,7 +18,7 @@ static void write_part(const char *folder, int part, const char *module, uint64_
     pl_txn *txn = begin(store);
     snprintf(state.name, sizeof state.name, "mix/p%d.r0", PARTS - part);
     assert_ok(pl_txn_put_path(txn, &state));
-    assert_ok(pl_txn_put_blob(txn, "the arm", 7, &blob)); /* as each home has it */
+    assert_ok(pl_txn_put_blob(txn, "the arm", 7, &blob));
     assert_ok(pl_txn_put_object(txn, "arm/mix", &blob));
     snprintf(object, sizeof object, "shard/mix/p%d", part);
     assert_ok(pl_txn_put_blob(txn, object, strlen(object), &blob));
@@ -249,7 +249,7 @@ static void a_part_that_was_added_counts_once_it_is_made(void **state)
     assert_ok(pl_store_count_parts(*state, &parts));
     assert_int_equal(parts.n, PARTS + 1);
     assert_int_equal(parts.begun, PARTS);
-    assert_ok(pl_store_open(*state, PL_STORE_READ, &store)); /* it is not made yet */
+    assert_ok(pl_store_open(*state, PL_STORE_READ, &store)); /* not made yet */
     pl_store_close(&store);
     assert_ok(
         pl_store_open(pl_store_part(*state, PARTS, part), PL_STORE_CREATE, &writer));
@@ -258,7 +258,7 @@ static void a_part_that_was_added_counts_once_it_is_made(void **state)
     pl_store_close(&writer);
 }
 
-/* By a process that ends before or after the nth thing is moved. */
+/* Divides the store in a process that ends before or after the nth move. */
 static void divide_until(const char *folder, const char *point, int nth)
 {
     assert_int_equal(die_at(point, nth, "store-divider", folder, NULL), SIGKILL);
@@ -291,7 +291,7 @@ static void a_store_in_one_piece_is_divided(void **state)
     assert_ok(pl_txn_commit(&txn));
     pl_store_close(&store);
     for (int i = 0; i < 6; i++) {
-        assert_ok(pl_store_end_division(folder)); /* of which nothing was begun */
+        assert_ok(pl_store_end_division(folder));
         divide_until(folder, points[i % 2], 1 + i / 2);
         assert_int_equal(pl_store_open(folder, PL_STORE_CREATE, &store),
                          PL_ERR_DAMAGED);

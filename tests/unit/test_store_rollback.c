@@ -100,7 +100,7 @@ static int look_at(pl_store *store, int i)
     return went;
 }
 
-/* In all parts alike. */
+/* Checks that all parts show the same. */
 static int look(pl_store *store)
 {
     int went = look_at(store, 0);
@@ -109,7 +109,7 @@ static int look(pl_store *store)
     return went;
 }
 
-/* As homes open their parts, in this order. */
+/* Opens the parts as homes do, the first or the last one first. */
 static void open_as_homes(const char *folder, bool last_first)
 {
     char path[PL_PATH_MAX];

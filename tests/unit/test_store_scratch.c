@@ -88,7 +88,7 @@ static void what_a_killed_reader_left_goes_with_the_next(void **state)
     for (int i = 0; i < 3; i++)
         kill_a_reader(path);
     assert_int_equal(n_scratch(*state), 3);
-    pl_store *store = open_store(path, PL_STORE_READ); /* they may be about to be */
+    pl_store *store = open_store(path, PL_STORE_READ);
     assert_int_equal(n_scratch(*state), 4);
     pl_store_close(&store);
     assert_int_equal(n_scratch(*state), 3);

@@ -232,7 +232,7 @@ static void readers_beside_it_see_every_version_whole(void **state)
     looks l = {0};
     int n_looks = 0, n_opens = 0;
     snprintf(to, sizeof to, "%s.copy", (const char *)*state);
-    assert_true(live_and_die(*state, 400) >= 0); /* so that there is something */
+    assert_true(live_and_die(*state, 400) >= 0);
     store_child child = start_store_child(*state);
     pl_store *store = NULL;
     for (int64_t end_ms = pl_now_ms() + READ_MS; pl_now_ms() < end_ms; n_looks++) {

@@ -157,7 +157,7 @@ static void close_server(fixture *f)
     assert_int_equal(pl_remove_tree(f->folder), PL_OK);
 }
 
-/* A question of the worker, and its answer. */
+/* Answers one question of the worker. */
 static void serve_worker(const fixture *f)
 {
     pl_message q, got;

@@ -20,9 +20,9 @@ static const char path_name[] = "mix/p00.r0";
 typedef struct fake_home {
     pl_socket *socket;
     pl_thread *thread;
-    pl_submit_result verdict; /* on every update */
-    bool loses_first;         /* the first SUBMIT is not heard */
-    int wants;                /* updates, before it takes the path */
+    pl_submit_result verdict; /* the home's answer to updates */
+    bool loses_first;         /* the first SUBMIT is lost */
+    int wants;                /* updates before the path's state */
     int room, held;           /* uploads; room 0: any number */
     int n_updates;
     atomic_int n_paths, n_busy, stop;
@@ -209,7 +209,7 @@ static void path_that_overtook_a_lost_update_is_sent_again(void **state)
     close_job(j);
 }
 
-/* Else two workers that hold half a task each would wait for each other's room. */
+/* Otherwise two workers with half a task each would wait for each other. */
 static void task_larger_than_the_room_for_uploads_goes_in_parts(void **state)
 {
     (void)state;
