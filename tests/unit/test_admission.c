@@ -93,7 +93,7 @@ static void a_key_of_zeros_is_refused_and_the_list_stays_whole(void **state)
     pl_key_list_clear(&list);
 }
 
-/* The sentence goes to whoever enrols, who is no friend yet. */
+/* A stranger that tries to enrol gets the sentence. */
 static void no_refusal_tells_a_path_of_this_machine(void **state)
 {
     const fixture *f = *state;
@@ -135,7 +135,7 @@ static void nobody_enrols_under_a_name_that_is_taken(void **state)
     assert_int_equal(enrol(f, &other, "a"), PL_ERR_EXISTS);
     assert_int_equal(enrol(f, &other, "pool"), PL_ERR_EXISTS);
     assert_int_equal(enrol(f, &other, "own-hub"), PL_ERR_NOPERM);
-    assert_int_equal(uses_left(f), 4); /* a refusal uses up nothing */
+    assert_int_equal(uses_left(f), 4); /* a refusal uses up no invitation */
     assert_int_equal(enrol(f, &other, "b"), PL_OK);
 }
 

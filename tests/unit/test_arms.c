@@ -19,7 +19,7 @@ static pl_inner inner_of(const char *name, pl_arm *arm)
     return arm->inner;
 }
 
-/* laptop's four paths, and what the pairs say besides; the list ends with NULL. */
+/* Sets the preset laptop with four paths, then the pairs; the list ends with NULL. */
 static void configure(const char *const *more)
 {
     const char *sets[16] = {"train.base_steps=1000", "train.tau=50", "train.phases=20",
@@ -74,7 +74,7 @@ static void every_arm_goes_on_where_the_base_model_stopped(void **state)
     pl_topology_destroy(&r.topology);
 }
 
-/* The rounds of the decay are plain means; a dense arm's are in any case. */
+/* Rounds during the decay are plain means; in a dense arm all rounds are. */
 static void the_outer_step_settles_while_the_rate_decays(void **state)
 {
     (void)state;
@@ -169,7 +169,7 @@ static void chapters_share_one_schedule(void **state)
     pl_topology_destroy(&r.topology);
 }
 
-/* What train.more adds has a schedule of its own; what was there before is as it was.
+/* Phases that train.more adds have their own schedule and do not change earlier phases.
  */
 static void more_phases_are_warmed_up_anew(void **state)
 {
@@ -199,8 +199,8 @@ static void more_phases_are_warmed_up_anew(void **state)
     pl_topology_destroy(&r.topology);
 }
 
-/* Levels grow at the borders that topology.split names, also where train.more begins;
- * one machine with all tokens does the phases of all paths that there were. */
+/* Levels grow at the phases of topology.split, also where train.more begins. The arm
+ * for one machine with all tokens has as many phases as all paths together. */
 static void splits_make_more_paths_at_borders(void **state)
 {
     (void)state;
@@ -275,7 +275,8 @@ static void the_disks_plan_counts_each_chapter_with_its_modules(void **state)
     pl_topology_destroy(&r.topology);
 }
 
-/* Four paths' batches in one step, at twice the rate, in passes that fit a path. */
+/* A step has the batches of four paths, at twice the rate, in passes of one path's
+ * size. */
 static void one_batch_is_that_of_all_paths(void **state)
 {
     (void)state;

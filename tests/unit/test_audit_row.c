@@ -83,7 +83,7 @@ static pl_audit_result result_of(const char *worker, char what)
     return r;
 }
 
-/* Workers a, b, c with these results, one after the other. */
+/* Judges the results of workers a, b and c, added one after another. */
 static pl_audit judged(const char *results)
 {
     pl_audit a;
@@ -158,7 +158,7 @@ static double distance_of(uint64_t seed, const float *x, const float *y)
     return pl_likeness_distance(&a, &b);
 }
 
-/* What it should be, within what the cells can tell, whatever the seed. */
+/* The distance must be right within the precision of the cells, for every seed. */
 static void likeness_tells_angles_and_factors(void **state)
 {
     (void)state;
@@ -181,7 +181,7 @@ static void likeness_tells_angles_and_factors(void **state)
             y[i] = 0.9f * (x[i] + y[i]);
         assert_true(distance_of(seed, x, y) < 0.25);
         fill(y, 1, 1e-3f);
-        y[17] += 1; /* one value that a memory made wrong */
+        y[17] += 1; /* one value that bad memory changed */
         assert_true(distance_of(seed, x, y) > 0.6);
     }
     pl_free(x);
@@ -208,7 +208,7 @@ static void likeness_is_of_seed_and_part(void **state)
     pl_free(x);
 }
 
-/* An update as it travels, and the state that comes with it, as the home has them. */
+/* Uses an encoded update and a packed state, as a home has them. */
 static void likeness_is_of_what_travels(void **state)
 {
     (void)state;

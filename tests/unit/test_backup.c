@@ -23,7 +23,7 @@ typedef struct fixture {
     plan_task first;
 } fixture;
 
-/* A home's news, which does not say whose work it was. */
+/* A home's report that does not name the worker. */
 static void finish(plan_path *path, int64_t phase, int64_t now_ms)
 {
     const plan_news news = {.phase = phase};
@@ -98,7 +98,7 @@ static void progress_that_is_too_slow_is_seen_at_once(void **state)
 {
     fixture *f = *state;
     plan_lease *l = begin(f, 0);
-    l->first_ms = 400; /* a step in 0.4 s: 4 s in all instead of 1 */
+    l->first_ms = 400; /* 0.4 s per step: 4 s in all and not 1 s */
     l->first_step = 1;
     l->step_ms = 800;
     l->step = 2;
@@ -146,7 +146,7 @@ static void only_an_idle_worker_of_the_same_kind_is_asked(void **state)
     assert_false(finds(f, 2, 9000));
 }
 
-/* Whatever it says that its device is, and however good its promise. */
+/* The device and the promise of the worker on trial do not matter. */
 static void what_a_worker_on_trial_is_at_is_begun_at_once(void **state)
 {
     fixture *f = *state;
@@ -182,7 +182,7 @@ static void leases_that_run_out_bar_a_key_on_trial(void **state)
     }
     hub_note_lost(&f->h, 1);
     assert_true(hub_is_barred(&f->workers[0], pl_now_ms()));
-    for (int i = 0; i < 9; i++) /* the job's own may die as often as they like */
+    for (int i = 0; i < 9; i++) /* own workers may fail any number of times */
         hub_note_lost(&f->h, 2);
     assert_false(hub_is_on_trial(&f->workers[2]));
     assert_false(hub_is_barred(&f->workers[2], pl_now_ms()));
@@ -300,8 +300,8 @@ static void audit_that_is_held_for_ever_goes_to_another(void **state)
     f->h.n_audits = 0;
 }
 
-/* Without this a renewal brought the lease back, and every second counted as another
- * failure of its worker. */
+/* Otherwise a renewal would restore the lease, and each second would count as another
+ * failure of the worker. */
 static void lease_that_was_held_for_too_long_is_not_renewed(void **state)
 {
     fixture *f = *state;
@@ -344,7 +344,7 @@ static bool settles(fixture *f, int *other, uint64_t *lost)
     return plan_settle(&f->h.tasks, &f->paths[0], &by, other, lost);
 }
 
-/* What its worker says and what the homes say may come in any order. */
+/* The reports of worker and homes may come in any order. */
 static void whoever_comes_first_stops_the_other(void **state)
 {
     fixture *f = *state;
@@ -410,7 +410,8 @@ static void of_two_who_say_it_the_one_who_delivered_is_credited(void **state)
     }
 }
 
-/* The homes name the token; whoever says DONE under another did not deliver. */
+/* The homes name the token; a worker that says DONE under another token did not
+ * deliver. */
 static void credit_waits_for_the_worker_that_the_homes_name(void **state)
 {
     fixture *f = *state;
@@ -473,8 +474,8 @@ static void what_only_the_worker_says_finishes_nothing(void **state)
     assert_int_equal(task.index, 0);
 }
 
-/* Where two workers at one task are not allowed, the lease would have to be taken from
- * a worker that has perhaps delivered, which would count as a failure. */
+/* If two workers may not do one task, a backup would take the lease from a worker that
+ * has perhaps delivered, which would count as a failure. */
 static void who_says_done_keeps_the_lease_where_backups_are_not_allowed(void **state)
 {
     fixture *f = *state;
@@ -487,7 +488,7 @@ static void who_says_done_keeps_the_lease_where_backups_are_not_allowed(void **s
     assert_false(finds(f, 1, 20000));
 }
 
-/* Another does the task then, and its delivery is its own. */
+/* Another worker then does the task, and only that worker gets the credit. */
 static void lie_is_not_confirmed_by_anothers_delivery(void **state)
 {
     fixture *f = *state;
@@ -506,7 +507,8 @@ static void lie_is_not_confirmed_by_anothers_delivery(void **state)
     assert_int_equal(other, -1);
 }
 
-/* A lease that went on into a phase whose beginning never arrived. */
+/* A lease was extended to a phase, but the results of the phase before never arrived.
+ */
 static void lease_does_not_live_on_in_the_next_phase(void **state)
 {
     fixture *f = *state;

@@ -66,7 +66,7 @@ static void assert_loads(const char *yaml, settings *out)
         fail_msg("%s", pl_last_error());
 }
 
-/* The sentence ends as `expected` says, behind the file's path. */
+/* The sentence must be the file's path and then `expected`. */
 static void assert_refused(const char *yaml, const char *expected)
 {
     settings got;
@@ -167,7 +167,7 @@ static void the_structure_of_the_file_is_checked(void **state)
     assert_int_equal(pl_conf_load(&table, &got, "/nowhere/x.yaml"), PL_ERR_NOT_FOUND);
 }
 
-/* Whatever bytes stand in the file, the answer is OK or ERR_CONFIG. */
+/* For any bytes of the file, the result is OK or ERR_CONFIG. */
 static void a_damaged_file_is_an_error_and_no_crash(void **state)
 {
     (void)state;

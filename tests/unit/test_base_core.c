@@ -115,7 +115,8 @@ static void json_text_escapes_and_replaces_what_is_not_utf8(void **state)
     pl_buf_destroy(&buf);
 }
 
-/* What a terminal would obey: ESC, a C1 code, a mark that turns writing around. */
+/* Characters that control a terminal: ESC, a C1 code, a mark that reverses the
+ * direction. */
 static const char steering[] = "a\x1b[2J\xc2\x9b"
                                "b\xe2\x80\xae"
                                "c\x7f\xff\n";
@@ -137,7 +138,7 @@ static void text_for_a_terminal_shows_what_would_steer_it(void **state)
     pl_buf_destroy(&buf);
 }
 
-/* What the log writes for such a value, from a process of its own. */
+/* Logs the value `steering` in another process and reads the line. */
 static void read_log_line(bool json, char *out, size_t size)
 {
     int ends[2];

@@ -94,7 +94,7 @@ static pl_status read_thing(const pl_buf *bytes, size_t len, thing *out)
 {
     pl_reader r;
     pl_reader_open(&r, "a thing", bytes->data, len);
-    memset(out, 0xff, sizeof *out); /* what was there is no default */
+    memset(out, 0xff, sizeof *out); /* old values must not become defaults */
     out->items = NULL;
     pl_get_fields(&r, thing_fields, out);
     pl_free(out->items);
@@ -159,13 +159,13 @@ static void every_other_field_is_needed(void **state)
     put_by_hand(&bytes);
     for (size_t len = 0; len < bytes.len; len++) {
         pl_status status = read_thing(&bytes, len, &got);
-        if (status == PL_OK) /* cut between two fields, behind the last needed one */
+        if (status == PL_OK) /* cut between two optional fields */
             assert_true(got.colours[0] == 2 && strcmp(got.text, "text") == 0);
     }
     pl_buf_destroy(&bytes);
 }
 
-/* One field of the full record has these bytes instead. */
+/* Replaces the bytes of one field of the full record; reading must fail with `why`. */
 static void refuses(uint16_t tag, const void *value, size_t len, const char *why)
 {
     pl_buf good = {0}, bad = {0};

@@ -57,8 +57,8 @@ static void a_hash_over_pieces_is_the_hash_of_the_whole_at_any_alignment(void **
     }
 }
 
-/* Every length around the ends of blocks, beside pieces of the same and of different
- * lengths, for each set of instructions that this machine has. */
+/* Tests all lengths near the ends of blocks, together with pieces of equal and
+ * different lengths, on each instruction set of this machine. */
 static void many_pieces_have_the_hashes_that_each_has_alone(void **state)
 {
     (void)state;

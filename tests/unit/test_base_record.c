@@ -195,7 +195,7 @@ static void text_is_utf8_without_control_characters(void **state)
         assert_int_equal(pl_reader_status(&reader),
                          rows[i].good ? PL_OK : PL_ERR_PROTO);
         assert_string_equal(text, rows[i].good ? rows[i].bytes : "");
-        /* Whoever sends such a text by mistake is understood nevertheless. */
+        /* pl_put_text replaces bad characters, so its text can always be read. */
         pl_put_text(&said, 1, rows[i].bytes);
         pl_reader_open(&reader, "test", said.data, said.len);
         pl_get_text(&reader, 1, 0, text, sizeof text);

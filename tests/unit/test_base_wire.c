@@ -178,7 +178,7 @@ static void large_data_is_lent_until_the_message_is_used_again(void **state)
     assert_null(got.lent);
 }
 
-/* A stranger with ZeroMQ in its hands, to see and to send raw frames. */
+/* A socket of a stranger that receives and sends raw frames. */
 typedef struct raw_socket {
     void *context, *socket;
 } raw_socket;
@@ -340,7 +340,8 @@ static void one_two_and_four_frames_are_dropped(void **state)
     pl_wire_close(&server);
 }
 
-/* A well-summed header, so that nothing but the named field can be at fault. */
+/* Sends a header with a correct checksum, so that only the changed field can be wrong.
+ */
 static void send_summed(void *socket, const uint8_t header[HEADER], size_t data_len)
 {
     uint8_t copy[HEADER];
@@ -373,7 +374,7 @@ static void a_good_checksum_does_not_excuse_a_bad_field(void **state)
         send_summed(stranger.socket, header, 3);
     }
     memcpy(header, golden_header, HEADER);
-    header[16] = 0; /* no data, and yet a third frame */
+    header[16] = 0; /* no data, but a third frame */
     send_summed(stranger.socket, header, 0);
     expect_dropped(server, stranger.socket, n + 1);
     close_stranger(&stranger);
@@ -488,7 +489,7 @@ static void a_private_address_lies_where_only_its_owner_can_go(void **state)
     assert_int_not_equal(stat(folder, &info), 0); /* the folder was removed */
 }
 
-/* In a folder that is given, and beside a socket that is there. */
+/* Tests a given folder, and the folder of an existing socket. */
 static void an_address_in_a_folder_is_absolute_and_shut(void **state)
 {
     (void)state;

@@ -80,8 +80,8 @@ static void a_frame_cut_at_any_length_is_damage(void **state)
     pl_buf_destroy(&back);
 }
 
-/* A flipped literal may go unseen (checksums are the caller's), but the size never
- * changes and nothing is written outside. */
+/* A flipped literal may not be noticed (callers have checksums), but the size must be
+ * right, and nothing may be written outside. */
 static void a_flipped_bit_is_damage_or_gives_the_right_size(void **state)
 {
     (void)state;

@@ -117,7 +117,7 @@ static int by_size_down(const void *a, const void *b)
     return x > y ? -1 : x < y;
 }
 
-/* The size of the k-th largest difference, found by sorting. */
+/* Finds the size of the k-th largest difference by sorting. */
 static float sorted_threshold(const float *x, double density)
 {
     float sizes[N];

@@ -63,8 +63,8 @@ static void close_world(world *w)
     pl_free_aligned(w->reader);
 }
 
-/* One outer step of random size; the home's version, and a reader's from its message.
- * `exact` goes on without rounding. */
+/* Takes an outer step of random size: makes the home's version, the reader's version
+ * from the home's message, and `exact`, which is never rounded. */
 static void step(world *w, pl_buf *change)
 {
     double norm = 0;
@@ -116,8 +116,8 @@ static void a_version_is_what_its_change_says(void **state)
     whoever_applies_the_change_has_the_same_bytes("i4");
 }
 
-/* version - residual is where exact steps would be, but for the rounding of floats; and
- * what is left out stays of the size of one step's rounding. */
+/* Up to the rounding of floats, version - residual must equal the exact steps, and the
+ * residual must not grow beyond the rounding of one step. */
 static void check_later(const char *codec)
 {
     world w;

@@ -21,7 +21,7 @@ typedef enum habit {
     TOO_LONG,  /* a piece that goes beyond the end */
     EMPTY,     /* pieces without bytes */
     OTHER_BYTES,
-    ENDLESS /* says that it has 2^60 bytes, and gives up */
+    ENDLESS /* claims a size of 2^60 bytes */
 } habit;
 
 enum { BYTES = 9 * PL_WIRE_DATA_MAX + 12345, HELD = 3, PATIENCE_MS = 20000 };
@@ -67,12 +67,12 @@ static void answer_piece(fake *f, const pl_peer *peer, const pl_message *q)
     for (int i = f->habit == TWICE ? 0 : 2; i < 3; i++) {
         a.request = i == 0 ? q->request + 1000000 : q->request;
         if (pl_wire_send_to(f->socket, peer, &a) != PL_OK)
-            break; /* who asked has refused an answer, and gone */
+            break; /* the client has refused an answer and left */
     }
     pl_message_destroy(&a);
 }
 
-/* False: this question is lost, or is answered later. */
+/* Returns false if the question is lost or is answered later. */
 static bool answers_now(fake *f, pl_message *q)
 {
     f->n_asked++;
@@ -107,7 +107,7 @@ static void serve(void *context)
     pl_message_destroy(&q);
 }
 
-/* The status of a download; `out` begins with a word that must stay. */
+/* Downloads a blob; `out` begins with a word that must stay. */
 static pl_status fetch(habit way, uint64_t bytes, const pl_hash *name, pl_buf *out)
 {
     char address[PL_ADDRESS_MAX];

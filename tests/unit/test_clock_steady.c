@@ -9,8 +9,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-/* The wall clock of this program, which stands before the C library's, jumps by years
- * at every look: on, on, and back. */
+/* Replaces the C library's function. At each call the wall clock jumps by years: twice
+ * forwards, then back. */
 int clock_gettime(clockid_t clock, struct timespec *out)
 {
     static int looks;

@@ -157,7 +157,8 @@ static void blocks_of_subnormals_and_extremes_do_not_overflow(void **state)
         add_ok(&m, N, 1.0f, sum);
         for (size_t i = 0; i < N; i++)
             assert_true(isfinite(sum[i]) && isfinite(left[i]));
-        /* A scale that is no normal number is sent as 0, and all stays for later. */
+        /* A scale that is no normal number is sent as 0, and all values stay in the
+         * residual. */
         for (size_t i = 0; i < 256 && c < 2; i++)
             assert_true(sum[i] == 0 && left[i] == x[i]);
         pl_buf_destroy(&m);
@@ -240,7 +241,7 @@ static void topk_contracts_the_residual(void **state)
     pl_free(left);
 }
 
-/* Whether values lie on both sides of one of the fixed thresholds, or far above all. */
+/* Tests values on both sides of one fixed threshold, and far above all thresholds. */
 static void selector_of_tagc_keeps_at_most_the_budget(void **state)
 {
     enum { N = 1 << 16 };
@@ -381,7 +382,6 @@ static void equal_input_gives_equal_bytes(void **state)
     }
 }
 
-/* Whatever the compiler makes of the loops: these are the bytes of every machine. */
 static void messages_have_the_bytes_of_every_machine(void **state)
 {
     enum { N = 10007 };

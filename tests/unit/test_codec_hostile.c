@@ -21,7 +21,7 @@ static pl_status try_add(const uint8_t *data, size_t len, size_t n)
     return pl_codec_add(data, len, n, 1, NULL, &norm);
 }
 
-/* The header's checksum after a change to header or table; so a forger would do. */
+/* Corrects the header's checksum after a change of header or table, like a forger. */
 static void forge_header(pl_buf *m)
 {
     uint32_t table;
@@ -148,7 +148,7 @@ static void forged_header_and_table_never_lead_outside(void **state)
     }
 }
 
-/* Sections of noise under right checksums. */
+/* Tests sections of noise with correct checksums. */
 static void forged_sections_never_lead_outside(void **state)
 {
     (void)state;

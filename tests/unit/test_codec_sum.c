@@ -11,7 +11,8 @@ typedef struct crowd {
     int n;
 } crowd;
 
-/* Values of a few standard deviations and beyond the clamp; support partly shared. */
+/* Fills x with values up to a few standard deviations and some beyond the clamp. The
+ * workers' indices of large values overlap in part. */
 static void fill_worker(float *x, size_t n, int worker)
 {
     fill_values(x, n, 1000 + (uint64_t)worker);
@@ -47,7 +48,7 @@ static void combine_ok(const pl_buf *a, const pl_buf *b, pl_buf *out)
     assert_int_equal(pl_codec_combine(a->data, a->len, b->data, b->len, out), PL_OK);
 }
 
-/* Messages [first, first+n) of a permutation, as a tree that splits at `cut`. */
+/* Combines n messages in the order of a permutation, as a tree that splits at `cut`. */
 static void combine_tree(const crowd *c, const int *order, int n, int cut, pl_buf *out)
 {
     pl_buf left = {0}, right = {0};
@@ -152,7 +153,7 @@ static void equal_messages_combine_to_equal_bytes_in_any_order(void **state)
 }
 
 /* ---- sums that do not come apart ---- */
-/* Hardly more cells than elements, which every single message survives. */
+/* Chooses so few cells that each message can be decoded, but hardly a sum. */
 static void overload(crowd *c, const char *name)
 {
     float *x = zeros(N);
@@ -241,7 +242,7 @@ static void adding_all_is_exact_whether_or_not_the_sum_peels(void **state)
     }
 }
 
-/* Two cells a third: three elements or more never come apart. */
+/* With two cells per third, three elements or more can never be decoded. */
 static void a_message_that_would_not_peel_is_sent_as_a_list(void **state)
 {
     enum { TINY = 4096 };
@@ -277,7 +278,7 @@ static void a_message_that_would_not_peel_is_sent_as_a_list(void **state)
     assert_true(lists > 0 && sketches > 0);
 }
 
-/* What an encoder sends whose own sketch does not come apart. */
+/* Makes the list that an encoder sends if it cannot decode its own sketch. */
 static void list_of_sketch(const pl_buf *sketch, size_t n, pl_buf *out)
 {
     codec_reader r;
@@ -370,7 +371,8 @@ static bool peels(uint32_t third, size_t n_keys, uint64_t seed)
     return ok;
 }
 
-/* What stays when elements with a cell of their own are taken away again and again. */
+/* Removes elements that are alone in a cell until there are none; returns how many
+ * stay. */
 static size_t core_of(uint32_t third, size_t n_keys, uint64_t seed)
 {
     uint32_t *degrees = pl_alloc(3 * (size_t)third * sizeof *degrees);
@@ -505,7 +507,8 @@ static void sums_reach_the_width_that_their_contributors_need(void **state)
 }
 
 /* ---- by several threads ---- */
-/* Two stretches, the second from value 100 on: slices do not end where tiles do. */
+/* Uses two stretches, the second from value 100 on, so that slices do not end at tiles.
+ */
 static void gather_dense(crowd *c, const char *name, int n)
 {
     const pl_codec_part parts[] = {{0, 100, PL_ROLE_SMALL},

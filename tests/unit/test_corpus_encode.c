@@ -40,7 +40,7 @@ static void assert_document_is(const pl_tokens *tokens, uint32_t doc, const char
     free(ids);
 }
 
-/* Short, long and equal ones: nothing is left out, unlike in a corpus to train on. */
+/* Short, long and equal documents are all encoded, unlike in a training corpus. */
 static void every_document_is_encoded_in_its_order(void **state)
 {
     (void)state;
@@ -71,7 +71,6 @@ static void every_document_is_encoded_in_its_order(void **state)
     pl_buf_destroy(&sources);
 }
 
-/* The files of a folder are documents of the folder below which they lie. */
 static void files_of_a_folder_keep_their_names(void **state)
 {
     (void)state;

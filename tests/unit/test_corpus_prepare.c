@@ -114,7 +114,8 @@ typedef struct text_check {
     uint32_t next;
 } text_check;
 
-/* The next document of the file, if it is this one, decodes to its text. */
+/* If the next document of the file has this hash, it must decode to the document's
+ * text. */
 static pl_status check_text(void *context, const pl_document *document)
 {
     text_check *check = context;
@@ -160,7 +161,7 @@ static void documents_keep_their_order_text_and_domain(void **state)
     pl_tokenizer_destroy(&tokenizer);
 }
 
-/* Two writers of one format: the file and the subset in memory. */
+/* The file and the subset in memory have different writers, but one format. */
 static void a_subset_of_a_file_is_the_file(void **state)
 {
     (void)state;
@@ -514,7 +515,7 @@ static void options_that_leave_nothing_are_refused_with_numbers(void **state)
     check_prepare_fails(&options, "failed", PL_ERR_DAMAGED, "SentencePiece");
 }
 
-/* Before minutes of work, and before there is a manifest that binds the next try. */
+/* The refusal comes before minutes of work, and before a manifest is written. */
 static void too_few_documents_and_too_many_pieces_are_refused_first(void **state)
 {
     (void)state;
@@ -560,7 +561,8 @@ static void one_text_file_becomes_documents(void **state)
     pl_buf_destroy(&heard);
 }
 
-/* A file of the corpus that is held out as well is known although it is cut there. */
+/* A file that is in the corpus and held out is recognised, although only one side is
+ * cut. */
 static void what_is_cut_on_one_side_is_known_on_the_other(void **state)
 {
     (void)state;

@@ -174,7 +174,7 @@ static void bad_utf8_becomes_replacement_characters_and_is_counted(void **state)
     }
 }
 
-/* The fast way over eight ASCII bytes must see a bad byte at every place. */
+/* The loop over eight ASCII bytes must find a bad byte at every place. */
 static void a_bad_byte_is_found_at_every_place_of_a_long_text(void **state)
 {
     (void)state;
@@ -330,7 +330,7 @@ static void the_callers_failure_stops_the_reading_and_comes_back(void **state)
 
 /* ---- cutting ---- */
 
-/* What a file becomes in pieces of at most `cut` bytes. */
+/* Reads a file in pieces of at most `cut` bytes and compares the documents. */
 static pl_read_stats check_cut(const char *name, size_t cut, const char *expected)
 {
     collection all = {0};
@@ -494,7 +494,7 @@ static void the_machines_own_text_is_the_same_each_time_and_evenly_spread(void *
     system_facts once = {0}, again = {0};
     pl_buf describe = {0};
     pl_status status = pl_system_text_read(MAX, weigh, &once, &describe);
-    if (status == PL_ERR_NOT_FOUND) { /* a bare machine: then the remedy is named */
+    if (status == PL_ERR_NOT_FOUND) { /* this machine has no system text */
         assert_said("apt install");
         pl_buf_destroy(&describe);
         return;

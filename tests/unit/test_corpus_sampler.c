@@ -44,13 +44,14 @@ static pl_sampler *make_sampler(uint64_t seed, uint64_t stream, int replica,
     return make_sampler_with(&options);
 }
 
-/* How often each window of each document came. */
+/* Counts how often each window of each document occurred. */
 typedef struct window_tally {
     int of[N_DOCS][WINDOWS_MAX];
 } window_tally;
 
-/* Where a row begins: test tokens tell their document and place; only the first
- * window of a document begins with BOS, and only document 0 has nothing else. */
+/* Finds the document and place at which a row begins, from the values of the tokens.
+ * Only the first window of a document begins with BOS, and only document 0 has no other
+ * token. */
 static void locate(const int32_t *in, const int32_t *out, size_t *doc, size_t *at)
 {
     int32_t telling = in[0] == PL_TOKEN_BOS ? out[0] : in[0];
@@ -66,7 +67,7 @@ static int64_t check_row(const int32_t *in, const int32_t *out, int prefix,
     int32_t plain[T]; /* targets as if there were no mask */
     size_t doc, at;
     memcpy(plain, out, sizeof plain);
-    if (plain[0] < 0) /* masked: document 0 has but one, unmasked window */
+    if (plain[0] < 0) /* masked, so the row is not of document 0 */
         plain[0] = in[1];
     locate(in, plain, &doc, &at);
     assert_int_equal(at % T, 0);
@@ -81,7 +82,8 @@ static int64_t check_row(const int32_t *in, const int32_t *out, int prefix,
     return counted;
 }
 
-/* Every window with a target after the prefix came `times` times, no other at all. */
+/* Checks that each window with a target after the prefix occurred `times` times, and no
+ * other window. */
 static void check_tally(const window_tally *tally, int prefix, int times)
 {
     for (size_t d = 0; d < N_DOCS; d++)
@@ -238,7 +240,7 @@ static void packed_rows_have_every_window_once_an_epoch(void **state)
     }
 }
 
-/* Short windows of 7, 7, 3, 2, 1 and 1 targets need three rows of 8; alone, six. */
+/* Short windows of 7, 7, 3, 2, 1 and 1 targets fit into three rows of 8. */
 static void short_windows_share_as_few_rows_as_they_can(void **state)
 {
     (void)state;

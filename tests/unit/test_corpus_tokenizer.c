@@ -59,8 +59,8 @@ static void put_utf8(pl_buf *text, uint32_t c)
     pl_buf_append(text, bytes, n);
 }
 
-/* Characters of every kind; the ones that the library uses as its own marks, blanks
- * and newlines come often. */
+/* Draws characters of every kind. Blanks, newlines and the library's own marks are
+ * frequent. */
 static uint32_t random_character(uint64_t seed, uint64_t i)
 {
     static const uint32_t special[] = {' ',    '\n',   '\t',   '\r',   0x2581, 0x2585,
@@ -124,7 +124,6 @@ static void pieces_are_learnt_and_newlines_are_tokens(void **state)
     pl_buf_destroy(&ids);
 }
 
-/* A text is tokenised in blocks; where it is cut must not show. */
 static void cuts_into_blocks_do_not_change_the_tokens(void **state)
 {
     (void)state;
@@ -213,7 +212,7 @@ static void a_vocab_too_small_names_the_smallest_and_that_one_works(void **state
     pl_buf_destroy(&text);
 }
 
-/* Without a blank in the training text a blank must still come back as one. */
+/* A blank must be decoded as a blank even if the training text had none. */
 static void a_text_without_blanks_trains_a_tokenizer_that_knows_them(void **state)
 {
     (void)state;
@@ -252,7 +251,6 @@ static void a_token_outside_the_vocabulary_is_refused(void **state)
     pl_buf_destroy(&back);
 }
 
-/* A damaged model is refused, or is some other model: never a crash. */
 static void damaged_models_are_refused_or_usable(void **state)
 {
     (void)state;

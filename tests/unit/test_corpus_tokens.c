@@ -1,7 +1,7 @@
 /* folder: corpus; label: unit */
 #include "tests/support/corpus_support.h"
 
-/* The file of those two documents, written down from docs/PROTOCOL.md section 5. */
+/* A file of two documents, written by hand from docs/PROTOCOL.md section 5. */
 static const uint8_t golden[] = {
     0x50, 0x4c, 0x54, 0x4f, 0x4b, 0x0d, 0x0a, 0x1a, /* magic */
     1,    0,    0,    0,    2,    0,    0,    0,    /* version, token_bytes */
@@ -13,7 +13,7 @@ static const uint8_t golden[] = {
     0x21, 0x01, 0x2a, 0xcd, 0x48, 0x0f, 0xf1, 0x5a, /* header checksum */
     1,    0,    4,    0,    2,    0,                /* BOS 4 EOS */
     1,    0,    0xcc, 0,    0xcd, 0,    2,    0,    /* BOS 204 205 EOS */
-    0,    0,                                        /* up to a multiple of 8 */
+    0,    0,                                        /* padding to a multiple of 8 */
     0,    0,    0,    0,    0,    0,    0,    0,    /* first */
     3,    0,    0,    0,    0,    0,    0,    0,    /* n_tokens, domain */
     0x11, 0x11, 0,    0,    0,    0,    0,    0,    /* hash */
@@ -134,7 +134,7 @@ static void every_truncation_and_every_addition_is_damage(void **state)
     }
 }
 
-/* Reads everything that the door gives. */
+/* Reads everything that the functions of corpus.h give. */
 static void touch_all(const pl_tokens *tokens)
 {
     for (uint32_t d = 0; d < pl_tokens_n_docs(tokens); d++) {
@@ -179,10 +179,10 @@ static void a_flipped_bit_never_leads_outside_without_verification(void **state)
         touch_all(tokens);
         pl_tokens_close(&tokens);
     }
-    assert_true(n_opened >= 7 * 16); /* the tokens themselves are not looked at */
+    assert_true(n_opened >= 7 * 16); /* opening does not check tokens */
 }
 
-/* A forger can make the checksums right: the rules must hold by themselves. */
+/* A forger can correct the checksums, so the contents must be checked, too. */
 static void a_forged_file_is_refused_by_its_contents(void **state)
 {
     (void)state;

@@ -92,8 +92,8 @@ static void put_path(world *w, int path, int64_t phases)
     assert_int_equal(pl_txn_commit(&txn), PL_OK);
 }
 
-/* Two rounds of everything: all modules, both paths; `change` may alter what path 1
- * contributes to module 0 in round 1. */
+/* Makes two rounds of all modules with both paths. `change` may alter the contributions
+ * of path 1 to module 0 in round 1. */
 static void fill(world *w, void (*change)(pl_contribution *list, int *n))
 {
     for (int m = 0; m < pl_topology_n_modules(w->topology); m++) {

@@ -24,7 +24,7 @@ static const variant variants[] = {
 };
 enum { N_VARIANTS = sizeof variants / sizeof *variants };
 
-/* NULL where this build or machine lacks the variant. */
+/* Returns NULL if this build or machine lacks the variant. */
 static pl_backend *open_variant(const variant *v, int n_threads)
 {
     const pl_backend_options options = {
@@ -496,7 +496,7 @@ static void three_threads_give_the_bits_of_one(void **state)
             run_reductions(be, dw[j], embed[j], &squares[j], &dqkv[j]);
             cpu_backend_destroy(&be);
         }
-        if (squares[0] <= 0) { /* only what every machine has must have run */
+        if (squares[0] <= 0) { /* only variants that every machine has must run */
             assert_true(i > 0);
             continue;
         }
@@ -509,7 +509,7 @@ static void three_threads_give_the_bits_of_one(void **state)
     }
 }
 
-/* dw of own tiles: a library may share out the sums themselves. */
+/* Tests dw of our own tiles, because a library may divide a sum between threads. */
 static void own_gradients_of_weights_do_not_depend_on_threads(void **state)
 {
     enum { N = 1100, O = 300, I = 100 };
@@ -571,8 +571,8 @@ static void multiply_bytes(float *out, const float *x, const float *w)
         }
 }
 
-/* Rows of whole numbers of 64ths whose steps are 64ths: nothing lies between two steps,
- * where kernels may round either way. */
+/* Makes rows of multiples of 1/64 whose step is 1/64. No value lies between two steps,
+ * where kernels may round in either direction. */
 static float *whole_steps(int n_rows)
 {
     float *out = floats((size_t)n_rows * BYTES_I, 40);
@@ -584,8 +584,8 @@ static float *whole_steps(int n_rows)
     return out;
 }
 
-/* Together as they should be, and each alone the same bytes. Together they are worth
- * two threads, alone they are not. */
+/* Checks rows together, and that each alone has the same bytes. Two threads compute
+ * them together, but one thread computes a row alone. */
 static void check_few(pl_backend *be)
 {
     pl_weight *weight = NULL;

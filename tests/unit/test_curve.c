@@ -151,8 +151,8 @@ static void a_listed_key_gets_in_and_is_known_by_its_role(void **state)
     pl_wire_close(&client);
 }
 
-/* What is more than its share is dropped and said; others are answered meanwhile, and
- * so is the same key a little later. */
+/* Messages beyond a key's share are dropped and reported. Others are answered
+ * meanwhile, and the key is answered again a little later. */
 static void a_key_that_asks_too_much_is_not_heard(void **state)
 {
     const fixture *f = *state;
@@ -431,7 +431,7 @@ static void who_does_not_encrypt_is_refused_on_both_sides(void **state)
     pl_wire_close(&client);
 }
 
-/* A server in the clear, as somebody could put in the place of ours. */
+/* Tests a server without encryption that an attacker puts in place of ours. */
 static void a_server_that_does_not_encrypt_is_not_spoken_to(void **state)
 {
     const fixture *f = *state;
@@ -516,8 +516,8 @@ static void a_bad_line_of_the_list_stops_nobody_else(void **state)
     pl_wire_close(&stranger);
 }
 
-/* Nobody can be revoked then: whoever is connected goes on, so that the job does, and
- * of those who come only the job's own keys get in. */
+/* While the list cannot be read, no key can be revoked. Existing connections continue,
+ * and only the job's own keys can connect. */
 static void while_the_list_cannot_be_read_only_own_keys_connect(void **state)
 {
     const fixture *f = *state;
@@ -531,7 +531,7 @@ static void while_the_list_cannot_be_read_only_own_keys_connect(void **state)
     assert_int_equal(pl_wire_connect_as(f->address, &f->worker, &before), PL_OK);
     assert_int_equal(converse(f, before, TYPE_ASK, &peer), PL_OK);
     assert_int_equal(rename(f->list, kept), 0);
-    assert_int_equal(mkdir(f->list, 0700), 0); /* which cannot be read, even by root */
+    assert_int_equal(mkdir(f->list, 0700), 0); /* not readable, even by root */
     pl_sleep_ms(1200);
     assert_non_null(strstr(last_trouble, "revoking has no effect"));
     assert_int_equal(converse(f, before, TYPE_ASK, &peer), PL_OK);
@@ -541,7 +541,7 @@ static void while_the_list_cannot_be_read_only_own_keys_connect(void **state)
     assert_int_equal(converse(f, after, TYPE_ASK, &peer), PL_ERR_NOPERM);
     pl_wire_close(&after);
     assert_int_equal(rmdir(f->list), 0);
-    pl_sleep_ms(700); /* one that has gone is as bad */
+    pl_sleep_ms(700); /* a missing list is as bad */
     assert_int_equal(converse(f, before, TYPE_ASK, &peer), PL_OK);
     assert_int_equal(rename(kept, f->list), 0);
     pl_sleep_ms(1200);
@@ -552,7 +552,7 @@ static void while_the_list_cannot_be_read_only_own_keys_connect(void **state)
     pl_wire_close(&before);
 }
 
-/* What a packet filter could see, without one: the bytes between two sockets. */
+/* Forwards all bytes between two sockets and looks at them. */
 typedef struct wiretap {
     void *sockets[2];    /* for the client, and for the server */
     uint8_t ids[2][256]; /* of each socket's peer */
@@ -579,7 +579,7 @@ static void open_wiretap(wiretap *t, void *context, const char *server_at,
         zmq_getsockopt(t->sockets[1], ZMQ_ROUTING_ID, t->ids[1], &t->id_lens[1]), 0);
 }
 
-/* One piece from one side to the other. */
+/* Forwards one piece from one side to the other. */
 static void pass_on(wiretap *t, int from)
 {
     uint8_t bytes[8192];
@@ -619,7 +619,7 @@ static void nothing_readable_is_on_the_wire(void **state)
     for (int64_t end = pl_now_ms() + WAIT_MS; !arrived && pl_now_ms() < end;) {
         zmq_pollitem_t items[] = {{.socket = tap.sockets[0], .events = ZMQ_POLLIN},
                                   {.socket = tap.sockets[1], .events = ZMQ_POLLIN}};
-        /* What the server says before the client is there would have no receiver. */
+        /* The server's bytes have no receiver before the client has connected. */
         zmq_poll(items, tap.id_lens[0] > 0 ? 2 : 1, 20);
         for (int i = 0; i < 2; i++)
             if (items[i].revents & ZMQ_POLLIN)

@@ -33,7 +33,8 @@ static int prompt_length(int i)
     return 1 + 3 * i % 7;
 }
 
-/* Logits after each word of sequence i, by itself in a decoder with one slot. */
+/* Computes the logits after each word of sequence i, alone in a decoder with one slot.
+ */
 static void read_alone(pl_model *model, int i, float (*logits)[VOCAB])
 {
     pl_decoder *alone;
@@ -48,8 +49,8 @@ static void read_alone(pl_model *model, int i, float (*logits)[VOCAB])
     pl_decoder_destroy(&alone);
 }
 
-/* All sequences in one decoder. Sequence i joins before round i, in slot 8 - i, and
- * leaves when it has no words left: every round has other company. */
+/* Decodes all sequences in one decoder. Sequence i joins before round i, in slot 8 - i,
+ * and leaves after its last word, so that each round has other sequences. */
 static void read_together(pl_model *model, float (*logits)[WORDS][VOCAB])
 {
     pl_decoder *d;

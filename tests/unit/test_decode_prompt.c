@@ -88,7 +88,7 @@ static void check_pieces(pl_backend *be, const char *what)
             assert_int_equal(pl_decoder_prefill(d, 1, tokens + at, piece,
                                                 at + piece < n ? NULL : parts),
                              PL_OK);
-            /* somebody else has a word in between */
+            /* another sequence gets a token in between */
             if (at + piece < n && pl_decoder_length(d, 0) < CONTEXT) {
                 const int32_t other = 0, token = tokens[at];
                 float heard[VOCAB];

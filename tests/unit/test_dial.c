@@ -29,7 +29,7 @@ static dial_choice chosen(const dial_facts *f)
     return c;
 }
 
-/* What any choice must be, so that a configuration takes it. */
+/* Checks that a configuration would accept the choice. */
 static void check_sane(const dial_choice *c)
 {
     assert_true(c->width >= 64 && c->heads >= 2 && c->blocks >= 4);
@@ -93,7 +93,7 @@ static void the_base_model_is_planned_with_the_speed_of_one_worker(void **state)
     f.n_speeds = 1;
     f.speeds[0] = (dial_speed){dial_flops(f.params, 64, 4, 128), 100e3, 100e3};
     const dial_choice even = chosen(&f);
-    f.speeds[0].alone = 200e3; /* the workers get in each other's way */
+    f.speeds[0].alone = 200e3; /* workers slow each other down */
     const dial_choice faster = chosen(&f);
     assert_true(faster.tokens > even.tokens);
     const double tokens = (double)(faster.base_steps * faster.batch * 128);

@@ -17,7 +17,7 @@ static void fill_params(int path, float *params)
         pl_topology_init(topology, slot, (uint64_t)path,
                          params + pl_topology_slot(topology, slot)->offset);
     for (size_t i = 0; i < pl_topology_path_params(topology); ++i)
-        params[i] *= 4.0f; /* far enough from uniform predictions to tell paths apart */
+        params[i] *= 4.0f; /* makes the paths' predictions differ */
 }
 
 static pl_status give_params(void *context, int path, float *params)
@@ -184,7 +184,6 @@ static void routed_documents_are_scored_by_their_path(void **state)
     pl_scorer_destroy(&scorer);
 }
 
-/* Losses of every target, prefix included, add up to the score of each document. */
 static void losses_of_targets_add_up_to_the_scores(void **state)
 {
     (void)state;
@@ -330,7 +329,7 @@ static void a_path_falls_at_most_24_nats_behind(void **state)
     const double equal[] = {2.0, 1.0, 1.0}, bad[] = {NAN, 5.0, 4.0};
     assert_int_equal(pl_least_evidence(equal, 3), 1);
     assert_int_equal(pl_least_evidence(bad, 3), 2);
-    /* A loss without bound counts as 24 nats; one that is no number never wins. */
+    /* An infinite loss counts as 24 nats; NaN never wins. */
     const float odd[] = {1, INFINITY, NAN};
     double three[3] = {0, 0, 0};
     pl_evidence_add(three, 3, odd, 1, 1);
@@ -369,8 +368,8 @@ static void text_after_a_choice_does_not_change_it(void **state)
     }
 }
 
-/* On real losses: W beyond the text is routed once, and pieces that divide larger ones
- * never lose in hindsight. */
+/* Uses losses of real models. With W beyond the text the path is chosen once. In
+ * hindsight, smaller pieces that divide larger ones are never worse. */
 static void smaller_pieces_are_no_worse_in_hindsight(void **state)
 {
     (void)state;
@@ -409,8 +408,7 @@ static void smaller_pieces_are_no_worse_in_hindsight(void **state)
     pl_scorer_destroy(&scorer);
 }
 
-/* However few losses fit into memory at a time, and what the router says is the same as
- * scoring each document by its path alone. */
+/* The router's row must also equal the scores of each document by its path alone. */
 static void routes_do_not_depend_on_the_memory_they_get(void **state)
 {
     (void)state;

@@ -229,8 +229,8 @@ static void gguf_keys_say_the_shape_and_where_it_comes_from(void **state)
     pl_topology_destroy(&t);
 }
 
-/* Pieces, scores and kinds as the tokenizer's own library has them; behind them unused
- * ones up to the model's vocabulary. */
+/* Compares pieces, scores and kinds with those of the tokenizer's library. Unused
+ * pieces follow up to the model's vocabulary. */
 static void gguf_holds_the_tokenizer(void **state)
 {
     (void)state;
@@ -272,7 +272,7 @@ static void gguf_holds_the_tokenizer(void **state)
     pl_topology_destroy(&t);
 }
 
-/* Rotary pairs (i, i + D/2) of ours are neighbours (2i, 2i + 1) there. */
+/* Our rotary pairs (i, i + D/2) are neighbours (2i, 2i + 1) in GGUF. */
 static void gguf_interleaves_rotary_pairs_of_q_and_k_and_nothing_else(void **state)
 {
     (void)state;
@@ -387,7 +387,7 @@ static void q8_0_is_within_half_a_step_of_each_value(void **state)
         for (int i = 0; i < 32; i++) {
             float back = scale * (float)(int8_t)block[2 + i], was = values[32 * b + i];
             largest = fmaxf(largest, fabsf(was));
-            /* half a step, and what rounding the scale to f16 moves it by */
+            /* half a step, and the error of rounding the scale to f16 */
             assert_true(fabsf(back - was) <= 0.5f * scale + 127 * scale * 0x1p-10f);
         }
         assert_true(fabsf(127 * scale - largest) <= largest * 0x1p-10f);

@@ -14,8 +14,8 @@
 
 enum { PASSAGES = 5, ALIVE = 40 };
 
-/* What becomes of a process that passes three points five times each: its wait status.
- * Codes of those that live: 40, and more by 1 for each passage that failed. */
+/* Returns the wait status of a process that passes three points five times each. If the
+ * process ends by itself, its exit code is 40 plus the number of failed passages. */
 static int live_with(const char *spec, const char *once, const char *role)
 {
     int how = 0;
@@ -113,7 +113,7 @@ static void with_a_folder_only_the_first_process_acts(void **state)
     assert_int_equal(pl_remove_tree(folder), PL_OK);
 }
 
-/* Under its name a key file is whole, or not there. */
+/* A key file is whole or does not exist. */
 static void a_key_that_is_killed_while_it_is_written_is_made_anew(void **state)
 {
     static const char *const points[] = {"key.write.before:kill",

@@ -148,7 +148,7 @@ static void small_whole_numbers_are_exact(void **state)
     }
 }
 
-/* Rows of a may be of any size, and so may b as a whole: gradients are small. */
+/* Rows of a, and b as a whole, may have any magnitude, because gradients are small. */
 static void powers_of_two_come_through_exactly(void **state)
 {
     enum { M = 40, N = 90, K = 200 };
@@ -185,7 +185,7 @@ static matrices first_row(const matrices *m)
     return one;
 }
 
-/* A row of c is the same in any company, and in a tile of any size. */
+/* A row of c is the same with any other rows, and in a tile of any size. */
 static void a_row_depends_on_no_other(void **state)
 {
     static const int depths[] = {100, 300, 1400};
@@ -232,7 +232,7 @@ static bool is_number(float x)
     return fabsf(x) < INFINITY;
 }
 
-/* A diverged model must be seen as one. */
+/* Infinities and NaN must show in the result, so that a diverged model is noticed. */
 static void what_is_not_finite_shows(void **state)
 {
     enum { M = 30, N = 70, K = 40 };
@@ -257,7 +257,7 @@ static void what_is_not_finite_shows(void **state)
         }
 }
 
-/* Far apart, and their products are not. */
+/* The factors differ much in size, but their products do not. */
 static void large_times_small_is_fine(void **state)
 {
     enum { M = 13, N = 65, K = 128 };

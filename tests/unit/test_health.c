@@ -11,7 +11,7 @@
 
 enum { N = 1000, VERSIONS = 8 };
 
-/* Updates that resemble the one before. */
+/* Draws an update that resembles the one before. */
 static void draw_update(float *g, int v)
 {
     for (int i = 0; i < N; i++) {

@@ -123,7 +123,7 @@ static bool has_version(fixture *f, const char *module, uint64_t number, pl_hash
     return status == PL_OK;
 }
 
-/* A merge follows its last acknowledgement; it is waited for. */
+/* Waits for a merge, which comes after the last acknowledgement of its round. */
 static void wait_version(fixture *f, const char *module, uint64_t number, pl_hash *hash)
 {
     for (int i = 0; i < 500; i++) {
@@ -134,7 +134,7 @@ static void wait_version(fixture *f, const char *module, uint64_t number, pl_has
     fail_msg("%s never reached version %llu", module, (unsigned long long)number);
 }
 
-/* The version computed here in the plain way, contributions in path order. */
+/* Computes the version here with plain loops, contributions in the order of paths. */
 static void expected_hash(const fixture *f, int slot, const int *paths, int n,
                           pl_hash *out)
 {
@@ -250,7 +250,7 @@ typedef struct twins {
     int n;
 } twins;
 
-/* What path 2 has sent and waits for path 3, once more as path 3's. */
+/* Adds the pending contribution of path 2 once more, as one of path 3. */
 static pl_status add_twin(void *context, const char *module, const pl_contribution *c)
 {
     twins *t = context;
@@ -328,7 +328,7 @@ static void update_far_longer_than_usual_is_rejected_also_after_a_restart(void *
 {
     fixture *f = *state;
     pl_hash got;
-    /* nothing is known yet but how far two inner steps can go */
+    /* no norm is known yet: the limit is the length of two inner steps */
     assert_int_equal(send_scaled(f, 0, 0, 3).result, PL_SUBMIT_REJECTED);
     assert_int_equal(send_scaled(f, 0, 0, 1e18f).result, PL_SUBMIT_REJECTED);
     assert_int_equal(send_scaled(f, 0, 0, 2.8f).result, PL_SUBMIT_ACCEPTED);
@@ -593,7 +593,7 @@ static void piece_beyond_the_end_of_a_blob_is_refused(void **state)
     pl_buf_reserve(&q.data, PL_WIRE_DATA_MAX);
     memset(q.data.data, 0, PL_WIRE_DATA_MAX);
     q.data.len = PL_WIRE_DATA_MAX;
-    ask_raw(f, &q, PL_ERR_CONFIG); /* more than the home ever takes */
+    ask_raw(f, &q, PL_ERR_CONFIG); /* larger than the home's limit */
 }
 
 static void arm_that_cannot_be_read_is_never_stored(void **state)

@@ -33,8 +33,8 @@ static void put_audit(pl_txn *txn, pl_verdict verdict)
     pl_buf_destroy(&text);
 }
 
-/* A module went from home 1 to home 3 and on to home 2; a tag that home 3 had is gone.
- */
+/* Makes a job in which a module moved from home 1 to home 3 and then to home 2. A tag
+ * of home 3 was dropped. */
 static void make_job(const char *folder, const char *table, pl_verdict verdict)
 {
     static const char *const modules[HOMES] = {"mix/L1.E0", MOVED, NULL};
@@ -119,7 +119,7 @@ static void a_drained_home_goes_and_leaves_what_others_need(void **state)
     make_job(*state, "4 1 1 0", PL_VERDICT_AGREED);
     assert_ok(leave(*state, 2));
     assert_gone(*state);
-    /* One that is added again is there when it is counted. */
+    /* a home that is added again is counted */
     assert_ok(pl_store_grow_parts(*state, HOMES));
     assert_ok(pl_store_count_parts(*state, &counts));
     assert_int_equal(counts.n, HOMES);

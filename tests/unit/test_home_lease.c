@@ -25,7 +25,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* An update of the first slot under this lease. */
+/* Submits an update of the first slot under this lease. */
 static pl_status submit_under(const pl_lease *lease, pl_contribution as,
                               pl_submit_result *result)
 {
@@ -76,7 +76,7 @@ static void update_without_a_lease_of_its_task_is_refused(void **state)
     bad.key.bytes[0] = 1; /* somebody else's */
     refuse(&bad, good_work());
     pl_lease_secret right = home_secret;
-    home_secret.bytes[0] ^= 1; /* sealed by nobody who may */
+    home_secret.bytes[0] ^= 1; /* a wrong secret */
     refuse(&good, good_work());
     home_secret = right;
     assert_int_equal(submit_under(&good, good_work(), &result), PL_OK);
@@ -198,7 +198,7 @@ static void state_with_impossible_numbers_is_refused(void **state)
     assert_int_equal(result, PL_SUBMIT_ACCEPTED);
 }
 
-/* One piece of a blob of `total` bytes that is never finished. */
+/* Sends one piece of a blob of `total` bytes, which is never finished. */
 static pl_status reserve(pl_socket *socket, const pl_lease *lease, uint8_t name,
                          uint64_t total)
 {
@@ -278,8 +278,8 @@ static void read_answers(pl_socket *socket, int n)
     pl_message_destroy(&a);
 }
 
-/* A home knows names from leases alone, and keeps none: it once refused every new
- * worker after 65,536 names. */
+/* A home takes workers' names from leases and keeps none. (If it kept them, a flood of
+ * names could make it refuse new workers.) */
 static void names_leave_nothing_at_the_home(void **state)
 {
     (void)state;

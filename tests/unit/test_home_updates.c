@@ -51,7 +51,7 @@ static void put(round_of *r, int index, const pl_buf *bytes)
     pl_contribution *c = &r->contributions[index];
     assert_ok(pl_txn_begin(r->store, &txn));
     assert_ok(pl_txn_put_blob(txn, bytes->data, bytes->len, &c->update));
-    assert_ok(pl_txn_put_object(txn, name, &c->update)); /* what a record names stays */
+    assert_ok(pl_txn_put_object(txn, name, &c->update)); /* keeps the blob */
     assert_ok(pl_txn_commit(&txn));
     c->update_bytes = bytes->len;
     c->path = index;
@@ -124,7 +124,7 @@ static void a_sum_of_three_contributors_is_added_once(void **state)
     assert_ok(pl_codec_next(&walk, &m, &weight));
     assert_null(m.data);
     home_updates_destroy(&updates);
-    put(&r, 1, &three); /* a fourth time: that is two sums, of six contributors */
+    put(&r, 1, &three); /* a fourth entry: two sums with six contributors */
     updates = home_updates_create(&r.round);
     walk = (pl_codec_walk){.source = home_updates_source(updates)};
     assert_ok(pl_codec_next(&walk, &m, &weight));

@@ -66,7 +66,7 @@ static int teardown(void **state)
 
 static bool is_asked(fixture *f, int worker)
 {
-    f->now += 200; /* the hub does not look at all of them each time */
+    f->now += 200; /* the hub searches only now and then */
     return hub_find_audit(&f->h, worker, f->now) == &f->audit;
 }
 
@@ -99,7 +99,7 @@ static void third_is_neither_of_the_two(void **state)
     pl_copy_text(row->results[1].worker, sizeof row->results[1].worker, "other");
     assert_false(is_asked(f, OTHER));
     assert_true(is_asked(f, THIRD));
-    f->workers[SAME].left = false; /* whose result is compared by hash with the first */
+    f->workers[SAME].left = false; /* SAME has the device of the first */
     assert_true(is_asked(f, SAME));
     assert_false(is_asked(f, THIRD));
 }
@@ -111,13 +111,13 @@ static void without_distances_other_kinds_are_not_asked(void **state)
     f->options.audit_tolerance = 0;
     assert_false(is_asked(f, OTHER));
     f->options.audit_tolerance = 0.3;
-    f->audit.row.seed = 0; /* a row of a release that noted no likeness */
+    f->audit.row.seed = 0; /* the row has no likeness */
     assert_false(is_asked(f, OTHER));
     f->workers[SAME].left = false;
     assert_true(is_asked(f, SAME));
 }
 
-/* Two keys of one holder on a device that nobody else names. */
+/* The holder of two keys names a device that no other worker has. */
 static void those_who_join_judge_nobody_where_own_workers_are(void **state)
 {
     fixture *f = *state;
@@ -126,7 +126,7 @@ static void those_who_join_judge_nobody_where_own_workers_are(void **state)
     memset(f->workers[SAME].key.bytes, 2, sizeof f->workers[SAME].key.bytes);
     assert_false(is_asked(f, SAME));
     assert_true(is_asked(f, OTHER));
-    f->options.audit_tolerance = 0; /* own workers of other kinds cannot compare */
+    f->options.audit_tolerance = 0; /* other kinds cannot be compared */
     assert_true(is_asked(f, SAME));
     f->options.audit_tolerance = 0.3;
     f->workers[OTHER].left = true;
@@ -134,7 +134,7 @@ static void those_who_join_judge_nobody_where_own_workers_are(void **state)
     assert_true(is_asked(f, SAME));
 }
 
-/* A liar that names a device of its own would be judged by others who name the same. */
+/* Otherwise a liar could name a new device, and its own second key would judge it. */
 static void those_who_deliver_judge_before_others_of_its_kind(void **state)
 {
     fixture *f = *state;
@@ -155,7 +155,8 @@ static void those_who_deliver_judge_before_others_of_its_kind(void **state)
     assert_true(is_asked(f, OTHER));
 }
 
-/* Where each of them had a part in the task, the third would be one who joined. */
+/* If own workers with a part in the task could not be third, a joined worker would be.
+ */
 static void own_worker_that_sent_some_of_it_is_a_third(void **state)
 {
     fixture *f = *state;
@@ -252,7 +253,7 @@ static pl_hash update_of(int slot, bool wrong)
     return hash;
 }
 
-/* What the homes took: slot 1 came from another worker than the rest. */
+/* Tells the hub the updates that the homes accepted: slot 1 is from another worker. */
 static void hear_updates(fixture *f, hub_audit *a, int lie)
 {
     for (int slot = 0; slot < a->n_slots; slot++) {
@@ -341,7 +342,7 @@ static void a_liar_is_fenced_by_the_key_of_its_lease(void **state)
     assert_true(f->workers[FIRST].fenced[0]);
 }
 
-/* Since the lie, another key came with the name "first". */
+/* After the lie another key took the name "first". */
 static void an_heir_of_a_liars_name_is_not_fenced(void **state)
 {
     fixture *f = *state;
@@ -355,7 +356,6 @@ static void an_heir_of_a_liars_name_is_not_fenced(void **state)
     assert_false(f->workers[FIRST].fenced[0]);
 }
 
-/* Under another name, the same key audits none of its own results. */
 static void a_key_does_not_audit_its_own_results(void **state)
 {
     fixture *f = *state;

@@ -20,7 +20,7 @@ static pl_shape qk_shape(void)
     return shape;
 }
 
-/* A folder of one path in this type; the parameters are the caller's to free. */
+/* Exports one path in this type to a folder; the caller frees the parameters. */
 static float *make_folder(const char *name, const pl_shape *shape, pl_weight_type type)
 {
     pl_topology *t = make_topology(shape);

@@ -31,7 +31,7 @@ static float *copy_of(const float *x, size_t n)
 
 /* ---- an SVD: one-sided Jacobi rotations (Hestenes 1958) ---- */
 
-/* u [R,C], R >= C: its columns become orthogonal; v [C,C] collects the rotations. */
+/* Rotates two columns of u [R,C] so that they are orthogonal, and of v [C,C]. */
 static void rotate_columns(double *u, double *v, int R, int C, int p, int q)
 {
     double a = 0, b = 0, c = 0;
@@ -112,7 +112,7 @@ static void the_result_is_that_of_an_svd(void **state)
         const size_t n = (size_t)rows * (size_t)cols;
         float *x = random_matrix(rows, cols, (uint64_t)i, 1e-3f);
         double *want = calloc(n, sizeof *want);
-        /* a matrix whose least singular value the iteration promises to reach */
+        /* the smallest singular value must be in the range of the iteration */
         assert_true(equalize_by_svd(want, x, rows, cols) > 1e-3);
         assert_int_equal(pl_iso_equalize(x, rows, cols, 1), PL_OK);
         const double error = relative_error(x, want, n);
@@ -171,7 +171,6 @@ static void plain_equalize(float *x, int n, int m)
     free(g), free(xt), free(y), free(a), free(b);
 }
 
-/* Instruction sets and numbers of threads must not show in the bytes. */
 static void the_bytes_are_those_of_plain_loops_on_any_number_of_threads(void **state)
 {
     (void)state;
@@ -219,7 +218,7 @@ static void what_has_no_direction_stays_as_it_is(void **state)
         assert_true(zeros[i] == 0.0f);
     assert_int_equal(pl_iso_equalize(wrong, 2, 3, 1), PL_OK);
     assert_memory_equal(wrong, was, sizeof was);
-    /* a single direction: rank 1 keeps its direction, and a mean over two values */
+    /* rank 1: one direction, and the mean of two singular values */
     float one[] = {3, 0, 0, 4, 0, 0};
     assert_int_equal(pl_iso_equalize(one, 2, 3, 1), PL_OK);
     const float half[] = {1.5f, 0, 0, 2, 0, 0};
@@ -294,7 +293,7 @@ static void only_matrices_of_blocks_are_changed(void **state)
                                       .factor = 1.0f};
         assert_int_equal(pl_arith_step(&merge, &report), PL_OK);
         pl_buf_destroy(&bytes);
-        /* the norm is that of the mean as it was */
+        /* the norm is that of the mean before the change */
         assert_true(report.mean_norm == pl_l2_norm(values, slot->n_params));
         for (int i = slot->first_tensor; i < slot->first_tensor + slot->n_tensors;
              i++) {

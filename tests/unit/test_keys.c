@@ -73,7 +73,7 @@ static void a_key_is_there_when_its_folder_is_flushed(void **state)
     assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 0);
 }
 
-/* One in 64 would, by chance. */
+/* By chance one key in 64 would begin with a dash. */
 static void no_key_looks_like_an_option(void **state)
 {
     pl_keypair made;
@@ -111,7 +111,7 @@ static void a_cut_or_changed_key_file_is_damaged(void **state)
     assert_int_equal(pl_keypair_save(f->file, &made), PL_OK);
     assert_int_equal(pl_read_file(f->file, &whole), PL_OK);
     assert_int_equal(chmod(f->file, 0600), 0);
-    for (size_t n = 0; n + 1 < whole.len; n++) { /* the last newline may go */
+    for (size_t n = 0; n + 1 < whole.len; n++) { /* the last newline may be missing */
         FILE *out = fopen(f->file, "w");
         assert_int_equal(fwrite(whole.data, 1, n, out), n);
         fclose(out);
@@ -236,7 +236,7 @@ static void a_revoked_key_stays_on_record_and_is_nobody(void **state)
     assert_int_equal(pl_key_list_edit(f->file, revoke_key, &e.key), PL_OK);
     assert_int_equal(pl_key_list_edit(f->file, revoke_key, &open.key), PL_OK);
     assert_int_equal(pl_key_list_load(f->file, &got), PL_OK);
-    assert_int_equal(got.n, 1); /* an invitation needs no record */
+    assert_int_equal(got.n, 1); /* revoked invitations are removed */
     assert_int_equal(got.entries[0].role, PL_AS_REVOKED);
     assert_string_equal(got.entries[0].name, "w");
     assert_null(pl_key_list_find(&got, &e.key, 1)); /* revoked */

@@ -89,7 +89,7 @@ static void stranger_cannot_end_it(void **state)
     pl_message m, a;
     assert_int_equal(say_done(&j->thief, j->token, 0, j->task), PL_MSG_OK);
     holder_has_it_still(j);
-    for (int i = 0; i < 4; i++) { /* the third failure would end the run */
+    for (int i = 0; i < 4; i++) { /* three failures would end the run */
         begin(&m, PL_MSG_RELEASE, j->thief.name, j->token, 0, j->task);
         assert_int_equal(ask_plainly(&j->thief, &m), PL_MSG_OK);
     }
@@ -119,7 +119,7 @@ static void nobody_makes_a_lease_for_itself(void **state)
     assert_true(token > j->token && token < made_up);
 }
 
-/* Nothing was submitted, so no home says that it is done. */
+/* Nothing was submitted, so no home confirms the task. */
 static void done_without_delivery_keeps_no_path(void **state)
 {
     job *j = *state;
@@ -184,7 +184,7 @@ static uint16_t give_back(const party *p, uint64_t token, const char *task)
     return ask_plainly(p, &m);
 }
 
-/* Says HELLO under `n` names from the first one on, and reads no answer. */
+/* Says HELLO under `n` names from number `first` on, and reads no answer. */
 static void flood_names(const party *p, int first, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -197,7 +197,7 @@ static void flood_names(const party *p, int first, int n)
         pl_put_text(&m.body, PL_TAG_ROLE, "worker");
         pl_put_text(&m.body, PL_TAG_DEVICE, "d");
         pl_put_u64(&m.body, PL_TAG_PID, 1);
-        (void)pl_wire_send(p->socket, &m); /* full: the hub is behind */
+        (void)pl_wire_send(p->socket, &m); /* fails if the queue is full */
         pl_message_destroy(&m);
     }
 }
@@ -226,7 +226,8 @@ static int count_in_status(const job *j, const char *text)
     return n;
 }
 
-/* Meanwhile one worker renews its lease, and another gets tasks and gives them back. */
+/* During the flood one worker renews its lease, and another gets tasks and gives them
+ * back. */
 static void thirty_thousand_names_of_one_key_change_nothing_for_others(void **state)
 {
     const job *j = *state;
@@ -248,7 +249,7 @@ static void thirty_thousand_names_of_one_key_change_nothing_for_others(void **st
     holder_has_it_still(j);
 }
 
-/* A hub that starts again has forgotten whose names are whose. */
+/* A restarted hub does not know which key has which name. */
 static void nobody_takes_the_name_of_another(void **state)
 {
     job *j = *state;
@@ -305,7 +306,7 @@ static void one_workers_failures_bar_it_and_end_no_job(void **state)
     assert_int_equal(get_task(&j->third, &token, task), 0);
 }
 
-/* Two more workers, each of which holds a task. */
+/* Adds two workers, each of which holds a task. */
 static void begin_two(job *j, party two[2])
 {
     static const char *const names[] = {"fourth", "fifth"};
@@ -358,7 +359,7 @@ static void others_failures_end_no_job_that_has_workers_of_its_own(void **state)
     end_two(two);
 }
 
-/* All paths finish their first phase, as if this worker had done them. */
+/* Finishes the first phase of all paths, in this worker's name. */
 static void finish_first_phase(job *j, const char *name)
 {
     size_t n = pl_topology_path_params(j->f.topology);
@@ -416,8 +417,8 @@ static bool has_state(const job *j, const char *path)
     return !pl_hash_none(&state.moments);
 }
 
-/* A state that nobody can go on from is dropped once, if a worker that joined made it:
- * its lie ends no job. A task that fails without this state ends the job. */
+/* A state from which no worker can continue is dropped once, if a joined worker made
+ * it. So a lie ends no job. A task that fails without this state ends the job. */
 static void false_state_of_one_key_ends_no_job(void **state)
 {
     job *j = *state;
@@ -498,7 +499,7 @@ static void worker_has_no_more_leases_than_it_can_use(void **state)
     pl_wire_close(&mine.socket);
 }
 
-/* Whoever joined and has delivered nothing yet gets one task, under all its names. */
+/* A joined key that has delivered nothing gets one task, whatever its names. */
 static void key_on_trial_has_one_lease(void **state)
 {
     job *j = *state;
@@ -513,7 +514,7 @@ static void key_on_trial_has_one_lease(void **state)
     assert_int_equal(get_task(&j->third, &token, task), 0);
 }
 
-/* An idle worker of the job does the same, and need not be of the same kind. */
+/* An idle own worker begins the same task, also with another kind of device. */
 static void own_worker_begins_what_one_on_trial_is_at(void **state)
 {
     job *j = *state;
@@ -605,7 +606,7 @@ static void names_that_did_nothing_and_went_are_not_listed(void **state)
     assert_status(j, "\"workers_left_out\":1", true);
 }
 
-/* After its restart a hub believes only what it sealed. */
+/* After a restart a hub accepts only leases that are sealed. */
 static void lease_is_taken_up_only_by_who_shows_it(void **state)
 {
     job *j = *state;

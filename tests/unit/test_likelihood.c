@@ -58,7 +58,7 @@ static int close_model(void **state)
     return 0;
 }
 
-/* From logits, one token after another. */
+/* Computes the nats from logits, token by token. */
 static double nats_by_decoding(const int32_t *tokens, int n)
 {
     float logits[VOCAB];
@@ -136,7 +136,7 @@ static void a_single_path_has_no_margin(void **state)
     assert_true(isinf(margin) && margin > 0);
 }
 
-/* A path whose training diverged must not answer, nor stop the others. */
+/* A diverged path must not answer and must not stop the other paths. */
 static void paths_without_finite_nats_are_left_out(void **state)
 {
     (void)state;

@@ -170,7 +170,8 @@ static void eager_alone_is_diloco(void **state)
 }
 
 /* ---- the home ---- */
-/* The home's version t + 1 is the mean of what the holders start phase t + 1 from. */
+/* Checks that the home's version t + 1 is the mean of the parameters with which the
+ * holders start phase t + 1. */
 static void follow(world *w, bool feedback)
 {
     int k = w->k;
@@ -253,7 +254,7 @@ static void streaming_goes_on_with_its_own(void **state)
     end_world(w);
 }
 
-/* One round of one holder: what is sent is added to `mean`, what it left is returned.
+/* Sends one round of one holder: adds the sent vector to `mean`, returns the rest.
  */
 static float *send_part(world *w, int i, int64_t round, float *mean)
 {
@@ -280,8 +281,8 @@ static float *send_part(world *w, int i, int64_t round, float *mean)
     return left;
 }
 
-/* Whatever is carried by parameters of its own is not added a second time: what all
- * have sent, and what they have left of it, is what they have trained. */
+/* The part that own parameters contain must not be added again: the sum of all sent
+ * vectors and of the rests must equal what was trained. */
 static void nothing_is_sent_twice(int k, double mix, double *most_left)
 {
     enum { ROUNDS = 60 };
@@ -335,7 +336,7 @@ static void what_was_left_out_is_sent_once(void **state)
     double most;
     (void)state;
     nothing_is_sent_twice(1, 0.5, &most);
-    assert_true(most < 8 * 8 * 2e-3); /* a coordinate waits some eight rounds */
+    assert_true(most < 8 * 8 * 2e-3); /* a value waits about eight rounds */
     for (size_t i = 0; i < sizeof mixes / sizeof *mixes; i++)
         nothing_is_sent_twice(2, mixes[i], &most);
 }

@@ -39,7 +39,8 @@ static void clear(sent *s)
         pl_buf_destroy(&s->bytes[i]);
 }
 
-/* D of the first n messages: where a step of 1 leads from 0, turned round. */
+/* Computes D of the first n messages: minus the result of a step with lr 1 from zeros.
+ */
 static void mean_of(const sent *s, int n, bool present, float *mean)
 {
     const pl_outer_step step = {.lr = 1, .n_contributors = n};
@@ -93,7 +94,7 @@ static void the_weights_of_those_that_send_a_value_make_its_mean(void **state)
     clear(&s);
 }
 
-/* What one of three alone has chosen moves by all of it, not by a third. */
+/* A value that only one of three contributors sends moves by its whole update. */
 static void values_that_one_sends_count_whole(void **state)
 {
     static float update[MESSAGES][N], mean[N], all[N];

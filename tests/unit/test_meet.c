@@ -110,7 +110,8 @@ static void pair_of_which_both_are_there_is_met(void **state)
     end_pairs(w);
 }
 
-/* Holder `late` sends last, after its mate has gone on; -1: all are in time. */
+/* Plays a round. Holder `late` sends last, after its mate has continued; -1: no holder.
+ */
 static void play_round(world *w, int64_t round, int late)
 {
     pl_buf encoded[HOLDERS_MAX] = {{0}};
@@ -138,7 +139,7 @@ static void assert_mean(world *w, int64_t number)
     double *want = doubles(w);
     pl_version_facts facts = wait_holder_version(w, number);
     fetch(w, &facts.params, 0, version);
-    begin_gossip(w, number); /* what the holders start that phase from */
+    begin_gossip(w, number); /* makes the holders' start */
     mean_of_holders(w, want);
     assert_near(w, version, want, 1e-6);
     pl_free(version);
@@ -213,7 +214,7 @@ static void odd_questions_are_refused(void **state)
     assert_int_equal(try_meet(w, 0, 0, PL_MEETING_COUNT, &said), PL_ERR_PROTO);
     assert_int_equal(
         pl_client_meet(w->client, "mix/L1.E0", 0, 0, 0, PL_MEETING_OPEN, &said),
-        PL_ERR_PROTO); /* a module of one path meets nobody */
+        PL_ERR_PROTO); /* a module of one path has no pairs */
     assert_int_equal(
         pl_client_meet(w->client, "mix/L9.E0", 0, 0, 0, PL_MEETING_OPEN, &said),
         PL_ERR_NOT_FOUND);

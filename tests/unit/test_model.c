@@ -114,7 +114,7 @@ static void double_ffn(const double_model *m, int block, double *x, int N)
     free(normed), free(up), free(gate);
 }
 
-/* Mean loss over counted targets. */
+/* Returns the mean loss over the targets that count. */
 static double double_loss(void *context)
 {
     const double_model *m = context;
@@ -182,7 +182,7 @@ static void losses_equal_those_of_the_model_in_double(void **state)
     }
 }
 
-/* Per tensor, so that no small gradient hides behind a large one. */
+/* Compares tensor by tensor, so that errors of small gradients are noticed. */
 static void expect_gradients(const rig *r, double_model *m, const float *got)
 {
     for (int i = 0; i < pl_topology_n_tensors(r->topology); i++) {
@@ -198,7 +198,8 @@ static void expect_gradients(const rig *r, double_model *m, const float *got)
     }
 }
 
-/* Texts of 3 and 2, and of 1, 1 and 3 tokens; alone, each has a row of its own. */
+/* Two rows with texts of 3 and 2, and of 1, 1 and 3 tokens; then each text in its own
+ * row. */
 enum { MARK = PL_TEXT_BEGINS, N_TEXTS = 5 };
 static const int32_t marked_2x5[] = {1, 7, 12, MARK, 7, 3, 3 | MARK, 9 | MARK, 11, 2};
 static const int32_t alone_5x5[] = {1, 7, 12, 0, 0, 0, 7, 0, 0,  0, 3, 0, 0,
@@ -207,7 +208,8 @@ static const int32_t alone_targets_5x5[] = {7,  12, 0,  -1, -1, -1, 7, -1, -1,
                                             -1, -1, -1, -1, -1, -1, 9, -1, -1,
                                             -1, -1, 11, 2,  5,  -1, -1};
 
-/* Gradients of a batch of 2 x 5 tokens, against the model in double on [B,5]. */
+/* Compares the gradients of a batch of 2 x 5 tokens with the model in double on [B,5].
+ */
 static void check_gradients(const int32_t *tokens, const int32_t *double_tokens,
                             const int32_t *double_targets, int B)
 {
@@ -352,8 +354,8 @@ static void training_on_a_repeated_batch_learns_it_by_heart(void **state)
     close_rig(&r);
 }
 
-/* Three sequences in passes of one and of two (the last pass then has one) against one
- * pass: the same loss, norm and parameters but for rounding. */
+/* Steps three sequences in passes of one, of two and of three. Loss, norm and
+ * parameters must be equal up to rounding. */
 static void a_step_in_passes_is_a_step(void **state)
 {
     (void)state;
@@ -377,7 +379,7 @@ static void a_step_in_passes_is_a_step(void **state)
         assert_true(fabs(got.grad_norm - want.grad_norm) < 1e-5 * want.grad_norm);
         for (size_t i = 0; i < whole.n; i++)
             assert_true(fabsf(other[i] - params[i]) < 1e-4f);
-        /* a token that does not exist, in the second pass: nothing stays behind */
+        /* an invalid token in the second pass: no gradients may stay */
         int32_t damaged[B3 * T5];
         memcpy(damaged, tokens, sizeof damaged);
         damaged[B3 * T5 - 1] = 1000;
@@ -412,7 +414,7 @@ static void two_trainings_from_one_seed_end_in_the_same_bytes(void **state)
     float *end[2];
     size_t n = 0;
     for (int i = 0; i < 2; i++) {
-        rig r = open_rig(&tiny, 2 + i, true); /* room for more must not matter */
+        rig r = open_rig(&tiny, 2 + i, true); /* unused room must not matter */
         load_initial(&r, 9);
         train_some(&r, 5);
         end[i] = copy_params(&r);
@@ -484,7 +486,7 @@ static void weight_decay_shrinks_matrices_and_leaves_norms(void **state)
 {
     (void)state;
     rig r = open_rig(&tiny, 2, true);
-    /* eps so large that nothing but decay moves */
+    /* with a very large eps only the weight decay changes parameters */
     pl_adamw adam = {.lr = 0.5f,
                      .beta1 = 0.9f,
                      .beta2 = 0.95f,
@@ -706,7 +708,7 @@ static void models_that_cannot_be_are_refused(void **state)
 
 /* ---- failing allocations ---- */
 
-/* The backend's table with an `alloc` that fails at the nth call. */
+/* A table of operations whose `alloc` fails at the nth call. */
 static int allocs_left;
 static pl_status failing_alloc(pl_backend *backend, size_t bytes, const char *what,
                                void **out)

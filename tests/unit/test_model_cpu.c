@@ -64,7 +64,7 @@ static void check_model_gradients(const pair *p)
             want[i] = (double)got[i];
         pl_model_destroy(&model);
     }
-    /* rounding to bf16 adds up along the blocks: a hundred times an operation's */
+    /* errors of bf16 add up over blocks: a hundred times the limit of one operation */
     double error = naive_error(got, want, n), limit = 100.0 * p->tolerance;
     assert_true(fabs(result[1].loss - result[0].loss) <= sqrt(p->tolerance));
     if (!(error <= limit))
@@ -137,7 +137,7 @@ static void training_learns_a_batch_by_heart(void **state)
     for_each_backend(check_learning);
 }
 
-/* Texts of 1, 2, 3 .. tokens fill each row; alone, each has a row of its own. */
+/* Compares rows that are full of texts of 1, 2, 3 .. tokens with one text per row. */
 static void check_texts(const pair *p)
 {
     int32_t tokens[MODEL_N], targets[MODEL_N];
@@ -166,7 +166,7 @@ static void check_texts(const pair *p)
     const bool exact = strncmp(p->label, "ref ", 4) == 0;
     if (!(worst <= (exact ? 0.0 : 1e-5 + 3.0 * sqrt(p->tolerance))))
         fail_msg("%s: a loss beside other texts differs by %g", p->label, worst);
-    /* Marks do not outlive their batch. */
+    /* marks of texts hold only for their batch */
     assert_int_equal(pl_model_losses(model, plain, targets, MODEL_B, MODEL_T, after),
                      PL_OK);
     assert_memory_equal(after, before, sizeof before);
@@ -216,9 +216,9 @@ static void decoding_equals_a_full_forward_pass(void **state)
     for_each_backend(check_decoder);
 }
 
-/* Inference keeps no masters where there are copies: the losses are those of a model
- * that has them, for parameters that were loaded after others, and with a largest
- * matrix that is the embedding or is not. */
+/* A model for inference keeps no fp32 weights if it has copies. It must have the losses
+ * of a model with fp32 weights, also after a second load, and whether or not the
+ * embedding is the largest matrix. */
 static void check_inference(const pair *p)
 {
     int32_t tokens[MODEL_N], targets[MODEL_N];

@@ -29,8 +29,8 @@ static pl_model *curve_model(const pl_topology *t, pl_backend *be)
     return fresh_model(t, be, &options);
 }
 
-/* Text with something to learn: the next token follows from the last, three times of
- * four. */
+/* Makes text from which a model can learn: in three of four cases the next token
+ * follows from the last one. */
 static void curve_batch(int step, int32_t tokens[N], int32_t targets[N])
 {
     for (int b = 0; b < B; b++) {

@@ -17,7 +17,7 @@ typedef struct fixture {
     pl_hash params[VERSIONS];
 } fixture;
 
-/* A home that died is started again, as a launcher would. */
+/* Starts a home that has ended again, like a launcher. */
 static pl_status revive(void *context)
 {
     fixture *f = context;
@@ -52,7 +52,7 @@ static void put_arm(pl_txn *txn)
     pl_arm_clear(&arm);
 }
 
-/* The update that made a version stays with it. */
+/* Makes a version and keeps the update that made it. */
 static void put_version(fixture *f, pl_txn *txn, int number)
 {
     pl_contribution c = {.phase = number - 1, .path = 1, .loss = 1};
@@ -73,7 +73,7 @@ static void put_version(fixture *f, pl_txn *txn, int number)
     assert_int_equal(pl_txn_put_version(txn, &v, keep), PL_OK);
 }
 
-/* Every home has the definitions of all arms. */
+/* Makes a store with the definitions of all arms. */
 static void make_store(const char *folder, pl_store **out)
 {
     pl_txn *txn = NULL;
@@ -374,7 +374,7 @@ static void nobody_outside_writes_whose_a_name_is(void **state)
     close_fixture(f);
 }
 
-/* The points at which either home may die while three names go. */
+/* Kills either home at each point while three names move. */
 static void a_death_at_any_point_leaves_one_owner_with_everything(void **state)
 {
     (void)state;
@@ -403,7 +403,7 @@ static void a_death_at_any_point_leaves_one_owner_with_everything(void **state)
     assert_int_equal(deaths, N);
 }
 
-/* A mover that died after the owner's commit: any other one ends it. */
+/* If a mover dies after the owner's commit, any other mover completes the move. */
 static void a_name_between_two_homes_is_adopted(void **state)
 {
     (void)state;
@@ -437,17 +437,17 @@ static void weights_move_what_they_should_and_clients_hear_of_them(void **state)
     assert_int_equal(pl_move_to(f->client, &fresh, NULL, NULL, &report), PL_OK);
     assert_int_equal(fresh.epoch, 2);
     check_owner(f, 1);
-    assert_true(names_of(f, 0).audit); /* beside the row of the audit */
+    assert_true(names_of(f, 0).audit); /* the audit's row is there, too */
     assert_false(names_of(f, 1).audit);
     assert_int_equal(pl_client_get_places(f->client, &table, &next), PL_OK);
     assert_memory_equal(&table, &fresh, sizeof table);
     assert_memory_equal(&next, &fresh, sizeof next);
     check_all(f);
-    /* What is new is made where the table says, whoever is asked. */
+    /* the table places new names, whichever home is asked */
     assert_int_equal(pl_client_put_object(f->client, "router/new", "x", 1, &blob),
                      PL_OK);
     pl_client_destroy(&f->client);
-    connect_client(f); /* which believes in the first home */
+    connect_client(f); /* the new client asks the first home */
     assert_int_equal(pl_client_put_object(f->client, "router/newer", "y", 1, &blob),
                      PL_OK);
     assert_int_equal(pl_client_get_object(f->client, "router/new", &blob), PL_OK);
@@ -461,8 +461,8 @@ static void weights_move_what_they_should_and_clients_hear_of_them(void **state)
     close_fixture(f);
 }
 
-/* What would be written waits; what is read does not, and a reader of the store sees
- * just the commit that the home named. */
+/* Writes wait and reads do not. A reader of the store sees the commit that the home
+ * named. */
 static void homes_stand_still_for_a_moment(void **state)
 {
     (void)state;

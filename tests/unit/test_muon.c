@@ -26,7 +26,7 @@ typedef struct matrices {
     float p[N_MAX], m[N_MAX], g[N_MAX];
 } matrices;
 
-/* Some rows are much larger than others, as in a gradient. */
+/* Draws a matrix with some large rows, like a gradient. */
 static void draw_gradient(float *g, int O, int I, int step)
 {
     for (int i = 0; i < O * I; i++)
@@ -169,7 +169,7 @@ static void threads_do_not_change_a_byte(void **state)
     free(one), free(many);
 }
 
-/* The step is as long as 0.2 per element in the mean square: AdamW's is similar. */
+/* The root mean square of a step is 0.2 per element, similar to AdamW's. */
 static void a_step_has_the_length_that_its_scale_says(void **state)
 {
     (void)state;
@@ -319,7 +319,7 @@ static void expect_same_training(int muon_rows)
     close_rig(&b);
 }
 
-/* 7 rows do not divide a matrix; 100 are more than any has. */
+/* Uses parts of 7 rows, which do not divide a matrix, and of 100, more than any has. */
 static void cpu_trains_as_ref_does(void **state)
 {
     (void)state;
@@ -419,7 +419,7 @@ static pl_arm muon_arm(pl_state_kind kind)
     return arm;
 }
 
-/* Packs m and v of a path, and checks them. */
+/* Packs m and v of a path, and checks the packed state. */
 static pl_status check_packed(const pl_arm *arm, const rig *r)
 {
     uint8_t *blob = calloc(pl_path_state_bytes(arm, r->n) + 1, 1);
@@ -462,7 +462,7 @@ static void states_that_muon_cannot_leave_are_refused(void **state)
         r.m[at + 500] = 0;
         r.m[at] = NAN;
         assert_int_equal(check_packed(arm, &r), PL_ERR_DATA);
-        r.m[at] = 1e30f; /* without clipping: finite, and the square is bounded */
+        r.m[at] = 1e30f; /* allowed without clipping */
         pl_arm loose = *arm;
         loose.inner.clip = 0;
         assert_int_equal(check_packed(&loose, &r), PL_ERR_DATA);

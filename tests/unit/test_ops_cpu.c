@@ -7,7 +7,7 @@
  */
 #include "tests/support/pairs.h"
 
-/* A buffer in both backends; acts in each backend's own type, or fp32. */
+/* A buffer in both backends: fp32, or activations in each backend's own type. */
 typedef struct twin {
     size_t n;
     bool is_act;
@@ -54,7 +54,7 @@ static void write_side(const pair *p, twin *x, int side, const float *host)
     be->ops->release(be, floats);
 }
 
-/* What every value is rounded to before either backend sees it. */
+/* Rounds a value to one that both backends can represent. */
 static float representable(const pair *p, float value)
 {
     return p->be[1]->act == PL_F32 ? value
@@ -88,7 +88,7 @@ static twin floats(const pair *p, size_t n, uint64_t stream, float scale)
     return make_twin(p, n, false, stream, scale);
 }
 
-/* Gives the backend under test what the reference computed, rounded alike. */
+/* Copies the reference's result, rounded, to the tested backend. */
 static void copy_from_ref(const pair *p, twin *x)
 {
     float *host = read_back(p, x, 0);
@@ -397,7 +397,7 @@ static const int attention_shapes[][5] = {
     {1, 70, 2, 1, 96},  {1, 70, 2, 1, 80}, {1, 35, 3, 1, 34},  {2, 20, 20, 1, 16},
 };
 
-/* Where texts of random lengths, up to `longest`, begin in B rows of T. */
+/* Places of texts of random lengths, up to `longest`, in B rows of T tokens. */
 typedef struct text_places {
     int longest; /* 0: each row is one text, and at[] is NULL */
     int32_t *at[2];
@@ -501,7 +501,7 @@ static void attention_agrees_with_ref(void **state)
     for_each_backend(check_attention);
 }
 
-/* The sequences lie in the slots in reverse order. */
+/* Tests decoding with the sequences in reverse order in the slots. */
 static void check_decode(const pair *p)
 {
     for (int i = 0; i < COUNT(attention_shapes); i++) {

@@ -8,8 +8,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-/* Values are fp32 results of fp32 inputs: 1e-12 of the energy is 1e-6 of the size.
- * Differences in double are exact to about 1e-9. */
+/* Limits of relative squared errors. Values are fp32, so 1e-12 means a relative error
+ * of 1e-6. Differences in double are exact to about 1e-9. */
 static const double value_error = 1e-12, gradient_error = 1e-11;
 
 static pl_backend *be;
@@ -47,7 +47,8 @@ static void expect_close(const float *got, const double *want, size_t n, double 
         fail_msg("normalised error %g exceeds %g", error, limit);
 }
 
-/* A differentiated operation: sum_i seed[i] * out[i], where run() fills out. */
+/* An operation whose gradient is tested: of sum_i seed[i] * out[i], where run() fills
+ * out. */
 typedef struct probe {
     void (*run)(struct probe *probe);
     double *a, *b, *out; /* two inputs, one output */
@@ -399,7 +400,7 @@ static void attention_survives_scores_beyond_the_range_of_exp(void **state)
     expect_close(out, want, 4, value_error);
 }
 
-/* Rows of two sequences, of which the caches hold what came before. */
+/* Decodes rows of two sequences whose earlier tokens are in the caches. */
 static void decoding_equals_the_last_row_of_attention(void **state)
 {
     (void)state;

@@ -183,7 +183,7 @@ static void a_mean_of_those_that_send_survives_encoding(void **state)
     pl_buf bytes = {0};
     (void)state;
     make_arm(&arm);
-    arm.outer.present = true; /* beside bf16, which sends all */
+    arm.outer.present = true; /* bf16 sends all values */
     pl_arm_encode(&arm, &bytes);
     assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back), PL_ERR_CONFIG);
     assert_int_equal(pl_codec_options_default("topk", &arm.outer.codec), PL_OK);
@@ -197,7 +197,7 @@ static void a_mean_of_those_that_send_survives_encoding(void **state)
     pl_arm_clear(&arm);
 }
 
-/* An arm that goes on from another one, and one that scores documents. */
+/* Tests an arm that continues another one, and an arm that scores documents. */
 static void beginnings_survive_encoding(void **state)
 {
     pl_arm arm, back;
@@ -256,7 +256,7 @@ static void split_survives_encoding_if_it_is_whole(void **state)
     assert_int_equal(pl_topology_create(&back.shape, &back.spec, &t), PL_OK);
     pl_arm_before_name(&back, t, pl_topology_n_paths(t) - 1, 0, name);
     for (int l = 0; l < n; l++)
-        strcat(wanted, "0"); /* the only path there was */
+        strcat(wanted, "0"); /* the earlier arm had one path */
     strcat(wanted, ".r0");
     assert_string_equal(name, wanted);
     pl_topology_destroy(&t);
@@ -370,7 +370,7 @@ static void adding_a_home_moves_only_what_goes_to_it(void **state)
     assert_in_range(moved, 150, 250);
 }
 
-/* Records that no launcher writes: each is refused, with its numbers. */
+/* The error of each refused record must name its numbers. */
 static void an_impossible_inner_loop_is_refused(void **state)
 {
     static const struct {

@@ -172,7 +172,7 @@ static void member_listed_twice_is_refused(void **unused)
 
 /* ---- the step ---- */
 
-/* The equation of a holder alone, v carrying beta. */
+/* The step of a holder without a mate, where v contains beta. */
 static void heavy_ball(float *x, float *v, const float *g, const pl_gossip_step *s)
 {
     for (size_t i = 0; i < N; i++) {
@@ -210,7 +210,7 @@ static void nesterov_form_of_identical_replicas_is_that_of_torch(void **unused)
 {
     static holders h;
     float x[N], m[N] = {0};
-    const int partner[] = {1, 0, 2}; /* a pair and one alone */
+    const int partner[] = {1, 0, 2}; /* a pair, and a holder without a mate */
     const pl_gossip_step step = {0.9, 0.7, 0.5, PL_RULE_NESTEROV};
     pl_outer_step nesterov = {.lr = 0.7, .momentum = 0.9, .n_contributors = 1};
     pl_outer_state state = {.params = x, .momentum = m};
@@ -229,7 +229,8 @@ static void nesterov_form_of_identical_replicas_is_that_of_torch(void **unused)
     }
 }
 
-/* beta is a power of two, so that carrying it in v or not is exact. */
+/* beta is a power of two, so that the result is exact whether v contains beta or not.
+ */
 static void group_of_all_from_one_start_is_heavy_ball_diloco(void **unused)
 {
     static holders h;
@@ -279,7 +280,7 @@ static void mean_of_all_follows_heavy_ball_for_any_matching(void **unused)
                 int partner[HOLDERS_MAX];
                 match("mix/L2.E1", t, k, partner);
                 int mate = partner[0];
-                if (t % 3 == 2) { /* a pair times out, on both sides */
+                if (t % 3 == 2) { /* a pair splits */
                     partner[0] = 0;
                     partner[mate] = mate;
                 }
@@ -364,7 +365,8 @@ static void assert_pair(const pl_gossip_step *step, uint64_t t)
     assert_true(fabs(0.5 * ((double)x[0] + (double)x[1]) - mean) < 1e-6);
 }
 
-/* Views that a codec has rounded pull, but move no mean. */
+/* Vectors that a codec has rounded pull holders together, but do not move their mean.
+ */
 static void what_is_lost_on_the_way_moves_no_mean(void **unused)
 {
     const pl_rule rules[] = {PL_RULE_HEAVY_BALL, PL_RULE_NESTEROV};
@@ -463,7 +465,7 @@ static void threads_and_blocks_do_not_change_a_meeting(void **unused)
         }
         assert_int_equal(
             pl_gossip_apply_two(&steps[s], x, v, g, mate_x, mate_g, MANY, 3), PL_OK);
-        for (size_t i = 0; i < MANY; i++) /* value by value: no blocks */
+        for (size_t i = 0; i < MANY; i++) /* each value alone */
             assert_int_equal(pl_gossip_apply_two(&steps[s], y + i, w + i, g + i,
                                                  mate_x + i, mate_g + i, 1, 1),
                              PL_OK);
@@ -516,8 +518,8 @@ static pl_gossip_moments measure(holders *h)
     return sum;
 }
 
-/* Everybody is as likely to be left over as any other: who meets a member that does
- * not exist is alone. */
+/* Draws the holder without a mate at random: the mate of a member that does not exist.
+ */
 static void match_uniformly(const char *module, uint64_t round, int k, int *partner)
 {
     int with_nobody[HOLDERS_MAX + 1];
@@ -528,7 +530,8 @@ static void match_uniformly(const char *module, uint64_t round, int k, int *part
 
 typedef void (*match_fn)(const char *module, uint64_t round, int k, int *partner);
 
-/* Mean moments over `trials` populations after each round, without updates. */
+/* Computes the mean moments of `trials` populations after each round without updates.
+ */
 static void simulate(const pl_gossip_step *step, match_fn draw, int k, int rounds,
                      int trials, pl_gossip_moments *mean)
 {
@@ -571,7 +574,8 @@ static void variance_of_the_holders_follows_the_map_of_moments(void **unused)
         }
 }
 
-/* Rounds are then not independent: who was left out meets somebody next. */
+/* Here rounds are not independent: a holder that had no mate has one in the next round.
+ */
 static void turns_of_the_left_over_do_not_raise_the_variance(void **unused)
 {
     enum { ROUNDS = 6 };

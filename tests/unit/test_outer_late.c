@@ -19,7 +19,7 @@ static void fill(float *x, uint64_t seed, float scale)
         x[i] = pl_random_normal(seed, 3, i) * scale;
 }
 
-/* Multiples of 1/64: sums are exact. */
+/* Fills x with multiples of 1/64, whose sums are exact. */
 static void fill_dyadic(float *x, uint64_t seed)
 {
     for (size_t i = 0; i < N; i++)
@@ -52,7 +52,7 @@ static pl_outer_step co2_step(double lr, double momentum, int delay)
 
 /* ---- co2 ---- */
 
-/* A phase from x: the update, which depends on where it started. */
+/* Trains a phase from x; the update depends on x. */
 static void train(const float *x, float *update)
 {
     for (size_t i = 0; i < N; i++)
@@ -192,7 +192,7 @@ static void delay_shifts_a_given_sequence_by_its_rounds(void **unused)
             apply(&step, &state, g[t]);
             memcpy(versions[t + 1], x, sizeof x);
         }
-        for (int t = 0; t < ROUNDS + delay; t++) { /* the last `delay` are the flush */
+        for (int t = 0; t < ROUNDS + delay; t++) { /* the last ones are the flush */
             for (size_t i = 0; t >= delay && i < N; i++) {
                 b[i] = 0.2f * b[i] + g[t - delay][i];
                 paper[i] -= 0.7f * b[i];
@@ -478,7 +478,7 @@ static size_t fragment_start(const stream *s, int p)
     return (size_t)p * N / (size_t)s->settings.fragments;
 }
 
-/* The step of fragment p on the mean of what two workers have now. */
+/* Takes the step of fragment p with the mean of two workers. */
 static void send_fragment(stream *s, int p)
 {
     size_t first = fragment_start(s, p), end = fragment_start(s, p + 1);

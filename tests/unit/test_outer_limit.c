@@ -133,7 +133,7 @@ static void delay_of_diloco_coefficients_is_refused_with_the_limit(void **unused
     (void)unused;
     s.lr = 0.7, s.momentum = 0.9;
     assert_refused(&s, "lr must stay below 0.1;");
-    s.curvature = 0.1; /* a phase that goes a tenth of its way */
+    s.curvature = 0.1; /* a phase goes a tenth of its way */
     assert_int_equal(pl_method_check(&s), PL_OK);
     s.curvature = 1, s.momentum = 0.5, s.delay = 2;
     assert_refused(&s, "below 0.2808");
@@ -157,7 +157,7 @@ static void consensus_beyond_the_bound_is_refused_with_it(void **unused)
     assert_int_equal(pl_method_check(&s), PL_OK);
     s.consensus = 1.501;
     assert_refused(&s, "below 1.5");
-    s.holders = 2; /* who always meet: 2 (1 + alpha) */
+    s.holders = 2; /* two holders: 2 (1 + alpha) */
     assert_int_equal(pl_method_check(&s), PL_OK);
     s.consensus = 3.01;
     assert_refused(&s, "below 3");

@@ -180,7 +180,7 @@ static void count_event(void *context, const page_event *e)
     *n += e->wall_ms > 0;
 }
 
-/* A line that is being written waits for its end; other bytes are no events. */
+/* A line is read after its end was written; bytes that are no event are ignored. */
 static void logs_are_followed_and_bounded(void **state)
 {
     (void)state;

@@ -70,7 +70,6 @@ static void same_in_memory_and_in_the_blob(const pl_arm *arm, float *state)
     pl_free(got);
 }
 
-/* Whoever goes on from memory and whoever goes on from the blob have equal bytes. */
 static void rounded_state_is_the_same_in_memory_and_in_the_blob(void **unused)
 {
     (void)unused;
@@ -89,8 +88,8 @@ static void rounded_state_is_the_same_in_memory_and_in_the_blob(void **unused)
     }
 }
 
-/* A residual in 8 bits: of every size of numbers, exact zeros and the last, short block
- * included, no further off than half a code of the block. */
+/* Tests numbers of every size, exact zeros and the last, short block: the error must be
+ * at most half a code of the block. */
 static void a_residual_in_8_bits_is_close(void **unused)
 {
     (void)unused;
@@ -129,7 +128,7 @@ static void a_residual_in_8_bits_is_close(void **unused)
 }
 
 /* The bytes of docs/PROTOCOL.md 3.3. */
-/* Packs moments of one parameter as they travel, and checks them. */
+/* Packs the moments of one parameter, and checks the packed state. */
 static pl_status check_pair(pl_state_kind kind, float m, float v)
 {
     pl_arm arm = arm_of(PL_METHOD_DILOCO, kind);
@@ -141,8 +140,8 @@ static pl_status check_pair(pl_state_kind kind, float m, float v)
     return pl_moments_check(&arm, NULL, 1, blob);
 }
 
-/* What AdamW leaves after gradients of all sizes, also the ones that bring m closest to
- * its bound: each a constant factor larger than the one before. */
+/* Tests the moments of AdamW after gradients of all sizes. Gradients that grow by a
+ * constant factor bring m closest to its bound. */
 static void moments_that_training_leaves_are_taken(void **unused)
 {
     (void)unused;
@@ -209,7 +208,7 @@ static void bytes_are_the_protocols(void **unused)
     assert_memory_equal(blob, expected, sizeof expected);
 }
 
-/* What mates of noloco and eager have seen is not rounded behind their backs. */
+/* Vectors that mates of noloco and eager have seen must not be rounded. */
 static void what_mates_have_seen_stays(void **unused)
 {
     (void)unused;

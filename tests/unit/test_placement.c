@@ -55,7 +55,7 @@ static void homes_get_names_by_their_weights(void **state)
     }
 }
 
-/* What moves goes to homes that gained, or leaves those that lost. */
+/* Counts the moves. Each must go to home `gains`, or leave home `loses`. */
 static int count_moves(const char *before, const char *after, int gains, int loses)
 {
     pl_places a = weighing(before), b = weighing(after);
@@ -87,7 +87,7 @@ static void a_weight_that_rises_only_attracts(void **state)
     assert_share(count_moves("1 1 1 1", "2 1 2 1", 1, -1), 1.0 / 2 - 1.0 / 3);
 }
 
-/* What was placed before there were weights stays. */
+/* Names that were placed before there were weights must stay. */
 static void equal_weights_choose_the_highest_hash(void **state)
 {
     (void)state;
