@@ -14,7 +14,7 @@
 
 enum { TTL = 2000 };
 
-/* A home's news, which does not say whose work it was. */
+/* A home's report that does not name the worker. */
 static void finish(plan_path *path, int64_t phase, int64_t now_ms)
 {
     const plan_news news = {.phase = phase};
@@ -116,7 +116,7 @@ static void worker_prefers_the_path_it_knows(void **state)
     assert_true(plan_choose(p, 7, 0, &task));
     assert_int_equal(task.index, 2);
     assert_true(plan_choose(p, 8, 0, &task));
-    assert_int_equal(task.index, 1); /* known to nobody, before another's */
+    assert_int_equal(task.index, 1); /* a path that no worker has had comes first */
 }
 
 static void longest_chain_comes_first(void **state)
@@ -130,7 +130,7 @@ static void longest_chain_comes_first(void **state)
     assert_string_equal(p->arms[task.arm].arm.name, "dense-eq");
 }
 
-/* The mixture waits for scores, dense-eq is long. */
+/* The mixture waits for scores; dense-eq has more phases. */
 static void scores_come_before_all_training(void **state)
 {
     plan *p = *state;
@@ -200,8 +200,8 @@ static void token_is_of_use_to_its_worker_alone(void **state)
     assert_true(plan_renew(p, path, 0, token, 0, TTL + 2, TTL));
 }
 
-/* A path that nobody has had yet, and a token that this hub would give out later: they
- * would fence everybody from there on. */
+/* Tests a path without earlier leases, and a token that this hub would grant later.
+ * Such a token would fence all later workers. */
 static void tokens_that_were_never_given_are_refused(void **state)
 {
     plan *p = *state;
@@ -314,7 +314,7 @@ static void failures_of_a_task_are_counted_across_workers(void **state)
     assert_int_equal(mix->paths[0].lease.failures, 3);
 }
 
-/* Arm "solo" has one path: nothing of its next phase waits for others. */
+/* Arm "solo" has one path, so its next phase waits for no other path. */
 static plan_path *solo_that_goes_on(plan *p, plan_task *task)
 {
     add_arm(p, "solo", 1, 1, 1, 12);
@@ -372,7 +372,7 @@ static void either_phase_takes_a_lease_up_at_a_new_hub(void **state)
     assert_false(plan_renew(p, path, 1, token - 1, 1, 0, TTL));
 }
 
-/* Every order in which news of three phases and what workers say of them can come. */
+/* Tests one order of the reports of homes and workers about three phases. */
 static void check_order(plan *p, plan_path *path, plan_task task, const int *order)
 {
     plan_said by;
@@ -393,7 +393,7 @@ static void check_order(plan *p, plan_path *path, plan_task task, const int *ord
             n_done++;
         }
         assert_true(path->phase == (int64_t)path->loss);
-        /* what is done, or under way, is given to nobody else */
+        /* a task that is done or leased is given to no other worker */
         plan_task found;
         if (path->lease.active)
             assert_false(plan_choose(p, 1, 10, &found) && found.arm == task.arm);
@@ -426,8 +426,8 @@ static void news_and_what_workers_say_may_come_in_any_order(void **state)
     }
 }
 
-/* What was said of the phase ahead is waited for as long as if it had been said of the
- * path's. */
+/* A report about the next phase prolongs the lease as long as one about the path's
+ * phase. */
 static void lease_lives_for_what_was_said_last(void **state)
 {
     plan *p = *state;

@@ -24,7 +24,7 @@ enum {
     MOVES_MAX = 400000
 };
 
-/* One lease being worked on. */
+/* A lease that a worker has. */
 typedef struct work {
     int index;
     int64_t phase;
@@ -40,20 +40,20 @@ typedef struct worker {
     int n_sending;
 } worker;
 
-/* What the home has of a module. */
+/* The home's data about a module. */
 typedef struct module {
     int64_t version;
     bool in[ROUNDS_MAX][TASKS_MAX];            /* updates by round and task */
     int64_t cursor[TASKS_MAX];                 /* delayed-nesterov: phases counted */
     pl_meeting decided[ROUNDS_MAX][TASKS_MAX]; /* index: the lower task of the pair */
-    pl_meeting heard[ROUNDS_MAX][TASKS_MAX];   /* what a task began with */
+    pl_meeting heard[ROUNDS_MAX][TASKS_MAX]; /* the decision with which a task began */
 } module;
 
 typedef struct game {
     plan p;
     plan_arm *arm;
     module *modules;
-    int64_t phases[TASKS_MAX]; /* finished, as the home knows */
+    int64_t phases[TASKS_MAX]; /* number of phases that the home has */
     worker workers[WORKERS_MAX];
     int n_workers;
     int64_t now;
@@ -97,7 +97,8 @@ static void merge(game *g, int m)
     }
 }
 
-/* An update is accepted once, in the window, relative to a version that there is. */
+/* Submits an update, which is accepted once, in the window, and relative to an existing
+ * version. */
 static void submit(game *g, int m, const work *w)
 {
     const pl_arm *arm = &g->arm->arm;
@@ -140,7 +141,7 @@ static void deliver_updates(game *g, work *w)
     w->delivered = true;
 }
 
-/* News from the home, at some moment or other. */
+/* Tells the hub the home's news at random times. */
 static void tell_hub(game *g)
 {
     char name[96];
@@ -163,8 +164,8 @@ static bool is_sent_by_somebody(const game *g, int index, int64_t phase)
     return false;
 }
 
-/* A mate's update of the round before lies in the home, which keeps those of the two
- * newest versions, or is on its way there. */
+/* Whether a mate's update of the round before is in the home, which keeps the updates
+ * of the two newest versions, or is on its way there. */
 static bool mate_is_there(const game *g, int m, int index, int64_t phase)
 {
     const plan_arm *a = g->arm;
@@ -196,7 +197,8 @@ static pl_meeting decide(game *g, int m, int64_t round, int index, int mate,
     return *row;
 }
 
-/* Whoever repeats a task hears what was heard before. */
+/* Notes the decision for a task; if the task is repeated, the decision must be the
+ * same. */
 static void note_heard(game *g, int m, int64_t round, int index, pl_meeting said)
 {
     pl_meeting *before = &g->modules[m].heard[round][index];
@@ -237,8 +239,8 @@ static bool meets(game *g, int m, const work *w)
     return mate_is_there(g, m, w->index, w->phase);
 }
 
-/* False: not everything is there yet, to be asked for again; only mates that offered
- * their update and died may do that. */
+/* Returns false if data is missing, so that the worker asks again. The only permitted
+ * reason is a mate that offered its update and died. */
 static bool fetch(game *g, const work *w, bool ahead)
 {
     const pl_arm *arm = &g->arm->arm;
@@ -257,7 +259,7 @@ static bool fetch(game *g, const work *w, bool ahead)
         if (base == (int64_t)pl_round_takes(arm, t, m, w->phase))
             continue; /* comes while it trains, or is version 0 */
         assert_true(base <= version);
-        if (method == PL_METHOD_EAGER) /* the momentum of the three newest is kept */
+        if (method == PL_METHOD_EAGER) /* three momenta are kept */
             assert_true(base + 2 >= version);
     }
     return true;
@@ -299,7 +301,7 @@ static void keep_leases(game *g, int number)
 {
     worker *w = &g->workers[number];
     for (int i = 0; i < w->n_sending; i++)
-        (void)renew(g, number, &w->sending[i]); /* what is sent does no harm */
+        (void)renew(g, number, &w->sending[i]); /* renews sent tasks, too */
     if (w->trains && (w->training.phase < path_of(g, &w->training)->phase ||
                       !renew(g, number, &w->training)))
         drop_lost(g, number);
@@ -383,7 +385,7 @@ static void train(game *g, int number)
     w->trains = false;
 }
 
-/* First the updates, then the state: somebody may die in between. */
+/* Sends the updates and later the state; the worker may die in between. */
 static void send(game *g, int number)
 {
     worker *w = &g->workers[number];
@@ -470,7 +472,7 @@ static void assert_pairs_agree(const game *g)
             }
 }
 
-/* Returns how many updates came twice. */
+/* Returns the number of updates that were sent twice. */
 static int play(pl_arm *arm, int n_workers, bool deadly, uint64_t seed, int *n_split)
 {
     pl_hash blob;
@@ -500,7 +502,7 @@ static int play(pl_arm *arm, int n_workers, bool deadly, uint64_t seed, int *n_s
     return g.n_repeated;
 }
 
-/* Grids with private blocks, odd groups, replicas, a path alone. */
+/* Plays grids with private blocks, odd groups, replicas, and a single path. */
 static void play_timed(pl_method method, int fragments, int overlap, int delay,
                        int deadline_ms)
 {

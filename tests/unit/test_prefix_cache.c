@@ -56,7 +56,7 @@ static int close_all(void **state)
     return remove_scratch(state);
 }
 
-/* Prompts of one kind differ from `from` on. */
+/* Makes a prompt. Prompts of one kind are equal up to token `from`. */
 static void make_prompt(int32_t *prompt, int n, int kind, int from)
 {
     prompt[0] = PL_TOKEN_BOS;
@@ -151,7 +151,7 @@ static void expect_as_alone(asked *a)
     forget(&alone);
 }
 
-/* One after the other, in a batch of three slots. */
+/* Runs requests one after another in a batch of three slots. */
 static void check_answers(const char *name, const char *precision)
 {
     asked list[] = {{LONG, 1, 900, .seed = 1, .n_known = 0},
@@ -191,8 +191,8 @@ static void known_prompts_change_no_byte(void **state)
     check_answers("cpu", "int8");
 }
 
-/* Three answers to one prompt at the same time, while the first is still being read or
- * already writes: the others copy what it has. */
+/* Requests three answers to one prompt while the first is being read or generated. The
+ * other two copy what the first has read. */
 static void answers_to_one_prompt_share_its_reading(void **state)
 {
     (void)state;

@@ -16,7 +16,7 @@ static void write_text(uint64_t i, int32_t text[LEN])
                       : (text[t - 1] * step + 1) % VOCAB;
 }
 
-/* A model of all texts, which are added from `first` on. */
+/* Makes a model of all texts, which are added in turn from number `first` on. */
 static pl_prefix_lm *count_texts(uint64_t first, int n_threads)
 {
     int32_t text[LEN];
@@ -61,7 +61,8 @@ static void new_texts_find_their_path(void **state)
     pl_prefix_lm_destroy(&lm);
 }
 
-/* One path that read "1 2 1 2" and one that read "1 3": the equation of prefix_lm.c. */
+/* Tests the equation of prefix_lm.c with a path that read "1 2 1 2" and a path that
+ * read "1 3". */
 static void a_probability_is_a_ratio_of_smoothed_counts(void **state)
 {
     (void)state;
@@ -74,7 +75,7 @@ static void a_probability_is_a_ratio_of_smoothed_counts(void **state)
     survey_add(&survey, b, 2);
     assert_ok(survey_end(&survey, 2, &lm));
     survey_clear(&survey);
-    assert_int_equal(lm->n_rows, 1); /* only 1 2 stands there twice */
+    assert_int_equal(lm->n_rows, 1); /* only the pair 1 2 occurs twice */
     prefix_lm_add(lm, 0, a, 4);
     prefix_lm_add(lm, 1, b, 2);
     assert_ok(prefix_lm_finish(lm, 1));
@@ -192,8 +193,7 @@ static void put_planes(pl_buf *out, uint16_t tag, const uint32_t *counts, size_t
     pl_buf_destroy(&zipped);
 }
 
-/* Not damaged but wrong: the checksum is right, the content must be refused by itself.
- */
+/* The checksum is right, so the wrong contents must be noticed. */
 static void lies_under_a_good_checksum_are_refused(void **state)
 {
     (void)state;

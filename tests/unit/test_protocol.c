@@ -18,7 +18,7 @@ enum { LINES_MAX = 2000, FIELDS_TEXT = 400 };
 static char *lines[LINES_MAX];
 static int n_lines;
 
-/* Without what stands in parentheses, and the blank before it. */
+/* Removes all text in parentheses, and the blank before it. */
 static void strip(char *line)
 {
     int depth = 0;
@@ -59,7 +59,7 @@ static int free_page(void **state)
     return 0;
 }
 
-/* Whether the line has the words, and nothing before or behind them that is of a list.
+/* Whether the line has the words, and no further word of a list before or after them.
  */
 static bool has_words(const char *line, const char *words)
 {
@@ -73,7 +73,7 @@ static bool has_words(const char *line, const char *words)
     return false;
 }
 
-/* `within`: what the line must have, too. */
+/* Whether a line of the page has the words and also `within`. */
 static bool page_says(const char *within, const char *words)
 {
     for (int i = 0; i < n_lines; i++)
@@ -168,7 +168,7 @@ static void the_page_has_no_message_of_its_own(void **state)
 }
 
 /* ---- fields ---- */
-/* The i-th of the words between commas, and how many there are. */
+/* Gives word i of the words between commas, and returns their number. */
 static int word_at(const char *cell, int i, char out[32])
 {
     int n = 0;

@@ -17,7 +17,8 @@ static void open_quorum_job(fixture *f, double quorum, int deadline_ms, double w
     publish(f);
 }
 
-/* The update of a path's phase, relative to the version of that number. */
+/* Sends the update of a path's phase, relative to the version with the phase's number.
+ */
 static pl_status send_samples(fixture *f, int path, int64_t phase,
                               uint64_t first_sample, pl_submit_result *result,
                               char text[256])
@@ -67,7 +68,7 @@ static void await_version(fixture *f, int64_t number)
     assert_true(has_version(f, number));
 }
 
-/* Weights of the contributors of a version, by path; 0: it is not in. */
+/* Gives the weight of each path in a version; 0: the path did not contribute. */
 static void weights_of(fixture *f, uint64_t number, double weights[PATHS])
 {
     pl_store *store = NULL;
@@ -145,7 +146,7 @@ static void late_update_counts_once_in_the_next_round(void **state)
     send_good(&f, 0, 0);
     send_good(&f, 1, 0);
     await_version(&f, 1);
-    send_good(&f, 3, 0); /* round 0 is over: it is one of round 1 */
+    send_good(&f, 3, 0); /* counts in round 1 */
     for (int i = 0; i < 2; i++) {
         assert_int_equal(send(&f, 3, 0, text), PL_SUBMIT_DUPLICATE);
         kill_child(&f.home, SIGKILL);

@@ -137,8 +137,8 @@ static void codecs_that_cannot_be_added_pass_through(void **state)
     close_job(&f);
 }
 
-/* p00 and p11 share the embedding and the head only: their other updates would wait for
- * paths that nobody trains. */
+/* p00 and p11 share only the embedding and the head. Their other updates would wait for
+ * paths that are not trained. */
 static void run_task(void *context)
 {
     worker *w = context;
@@ -352,7 +352,7 @@ static void put_contributor(const fixture *f, pl_buf *body, uint64_t path)
     pl_buf_destroy(&record);
 }
 
-/* A SUBMIT that says it is the sum of n paths, with the update of path 0. */
+/* Sends the update of path 0 as if it were the sum of n paths. */
 static pl_status claim_sum(fixture *f, const uint64_t *paths, int n,
                            pl_submit_result *result, char text[256])
 {

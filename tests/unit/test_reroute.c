@@ -5,7 +5,7 @@
 #include "serve/serve.h"
 #include <math.h>
 
-/* Three paths with random parameters, far enough from uniform to disagree. */
+/* Three paths with random parameters, whose predictions differ. */
 enum { VOCAB = 300, WIDTH = 24, CONTEXT = 96, PATHS = 3, PREFIX = 6, EVERY = 8 };
 static pl_tokenizer *tokenizer;
 static pl_topology *topology;
@@ -96,8 +96,8 @@ static int path_at(const pl_reroute_trace *trace, int token)
     return path;
 }
 
-/* What was written, token by token: each by a fresh decoder of its path that reads all
- * of the text before, with the same choice. text [CONTEXT + 1]; returns its tokens. */
+/* Generates the text again: each token by a new decoder of its path, which reads all
+ * earlier text. Gives text [CONTEXT + 1], and returns its number of tokens. */
 static int write_again(const int32_t *prompt, int n_prompt,
                        const pl_generate_options *options, int n_tokens,
                        const pl_reroute_trace *trace, int32_t *text)
@@ -120,7 +120,7 @@ static int write_again(const int32_t *prompt, int n_prompt,
     return n;
 }
 
-/* The text of these tokens, as a generation emits it. */
+/* Gives the text of these tokens as a generation would. */
 static void hear_tokens(const int32_t *tokens, int n, pl_buf *out)
 {
     pieces p = {.emit = hear, .context = out};
@@ -136,7 +136,7 @@ static void hear_tokens(const int32_t *tokens, int n, pl_buf *out)
     pl_buf_destroy(&bytes);
 }
 
-/* The losses of all paths of this text, as evaluation has them: [PATHS, n - 1]. */
+/* Computes the losses [PATHS, n - 1] of all paths on a text, like an evaluation. */
 static void score_text(const int32_t *text, int n, float *losses)
 {
     for (int path = 0; path < PATHS; ++path)
@@ -144,15 +144,15 @@ static void score_text(const int32_t *text, int n, float *losses)
                                   losses + path * (n - 1)));
 }
 
-/* A text that begins with at most `prefix` tokens: all of its pieces were chosen here,
- * so that they can be compared with those of evaluation on the finished text. */
+/* The prompt has at most `prefix` tokens. So the paths of all pieces are chosen during
+ * the generation, and can be compared with an evaluation of the finished text. */
 static void choices_are_those_of_evaluation(void **state)
 {
     (void)state;
     int n_changes = 0;
     for (uint64_t seed = 0; seed < 12; ++seed) {
         const int32_t prompt[] = {PL_TOKEN_BOS, 40 + (int32_t)seed, 77, 91};
-        /* hot, because a path would go on to prefer its own text */
+        /* a high temperature, because a path prefers its own likely text */
         const pl_generate_options options = {
             .max_tokens = 80, .choice = {.temperature = 20, .top_p = 1, .seed = seed}};
         const pl_rerouter r = make_rerouter();
@@ -194,7 +194,7 @@ static void choices_are_those_of_evaluation(void **state)
     assert_true(n_changes > 5);
 }
 
-/* A longer prompt: the last border within it decides who begins. */
+/* With a longer prompt the last border in it chooses the first path. */
 static void a_long_prompt_is_evidence(void **state)
 {
     (void)state;

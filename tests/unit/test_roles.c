@@ -66,7 +66,7 @@ static void nobody_may_do_anything_without_a_role(void **state)
         assert_false(pl_role_allows(PL_AS_NONE, (uint16_t)type));
 }
 
-/* An answer is sent unasked by nobody but a home: EVENT, which needs no role. */
+/* Only homes send an answer without a question: EVENT, which needs no role. */
 static void every_question_is_somebodys_and_no_answer_is_anybodys(void **state)
 {
     (void)state;
@@ -84,7 +84,7 @@ static void every_question_is_somebodys_and_no_answer_is_anybodys(void **state)
         assert_int_equal(count_allowed(answers[i]), 0);
 }
 
-/* A share lasts for all of a key's workers to begin at once, and for few descriptions
+/* With its share, all workers of a key can begin at once, but ask for few descriptions
  * of the whole job. */
 static void what_costs_the_server_more_costs_the_key_more(void **state)
 {

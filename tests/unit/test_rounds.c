@@ -156,8 +156,8 @@ static void module_with_one_contributor_is_diloco(void **state)
     }
 }
 
-/* Every phase sends one fragment, every fragment in turn; a round is as many phases as
- * there are fragments, and what was sent is taken up in the phase that follows. */
+/* Every phase sends one fragment, in turn, so a round has as many phases as there are
+ * fragments. The next phase mixes the sent fragment in. */
 static void fragments_are_sent_in_turn_and_taken_up_next(void **state)
 {
     fixture *f = *state;
@@ -213,7 +213,8 @@ static void delayed_nesterov_counts_arrivals(void **state)
     assert_true(pl_round_window(&f->arm, f->t, f->shared) >= 4);
 }
 
-/* A sum's messages share seed and scale; whose weights are in them add up to one. */
+/* The messages of a sum have the same seed and scale, and their weights add up to one.
+ */
 static void contributors_of_a_round_encode_alike(void **state)
 {
     fixture *f = *state;
@@ -231,7 +232,7 @@ static void contributors_of_a_round_encode_alike(void **state)
     assert_true(total > 1 - 1e-6 && total < 1 + 1e-6);
 }
 
-/* An arrival is a round of its own, whose number its sender cannot know. */
+/* Each arrival is a round, whose number the sender cannot know. */
 static void arrival_encodes_alone(void **state)
 {
     fixture *f = *state;
@@ -246,7 +247,7 @@ static void arrival_encodes_alone(void **state)
     assert_true(total > 4 - 1e-5 && total < 4 + 1e-5);
 }
 
-/* Pairs are mutual; every member of an odd group is left over as often. */
+/* Pairs are mutual. In an odd group all members are left over equally often. */
 static void mates_are_mutual(void **state)
 {
     fixture *f = *state;
@@ -296,7 +297,7 @@ static void vectors_of_a_path_are_what_its_method_keeps(void **state)
     }
 }
 
-/* Scores are the state of their path: no module gets a version. */
+/* Scores become the state of their path, and no module gets a version. */
 static void an_arm_that_scores_makes_no_versions(void **state)
 {
     fixture *f = *state;

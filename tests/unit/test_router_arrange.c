@@ -9,7 +9,8 @@
 
 #include <cmocka.h>
 
-/* Two far groups of two: each group must share its module of the first level. */
+/* Two groups of two clusters are far apart. Each group must share its module of the
+ * first level. */
 static void alike_clusters_share_the_first_module(void **state)
 {
     static const int orders[6][4] = {{0, 1, 2, 3}, {0, 2, 1, 3}, {0, 3, 2, 1},
@@ -32,7 +33,7 @@ static void alike_clusters_share_the_first_module(void **state)
     }
 }
 
-/* A 4x4 grid of points finds its rows and columns again. */
+/* The search must find the rows and columns of a 4x4 grid of points. */
 static void grid_of_points_is_found_again(void **state)
 {
     static const int experts[] = {4, 4};

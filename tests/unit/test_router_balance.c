@@ -1,7 +1,7 @@
 /* folder: router; label: unit */
 #include "tests/support/router_support.h"
 
-/* Weight of every path under a router; its documents in n_docs if not NULL. */
+/* Computes the weight of every path under a router, and unless NULL its n_docs. */
 static void weigh_paths(const pl_router *router, const float *points, size_t n,
                         const double *weights, double *load, int *n_docs)
 {
@@ -45,7 +45,7 @@ static void balance_keeps_every_path_below_its_limit(void **state)
     enum { N = 900, DIM = 4 };
     float *points = make_clouds(N, DIM, 3, 0.0f); /* one crowd... */
     for (uint32_t i = 0; i < N / 30; ++i)
-        points[i * DIM] += 40.0f; /* ...and a few far away */
+        points[i * DIM] += 40.0f; /* and some far points */
     const double balances[] = {0.05, 0.25, 1.0};
     for (int b = 0; b < 3; ++b)
         for (int product = 0; product < 2; ++product) {
@@ -67,8 +67,8 @@ static void balance_keeps_every_path_below_its_limit(void **state)
     free(points);
 }
 
-/* Half of the documents are one and the same: they stay in one path, which has not many
- * others, and those are balanced as if the half were one mean shard. */
+/* Half of the documents are equal. They stay in one path, which gets few others; the
+ * others are balanced as if the equal ones were one mean shard. */
 static void documents_that_are_alike_fill_one_path_and_no_more(void **state)
 {
     (void)state;
@@ -97,8 +97,8 @@ static void documents_that_are_alike_fill_one_path_and_no_more(void **state)
     free(points);
 }
 
-/* Without weights the paths of the long documents get most of the tokens; with weights
- * all paths hold the limit, and so some have many more documents than others. */
+/* Without weights the paths of the long documents get most of the tokens. With weights
+ * all paths keep the limit, so some have many more documents than others. */
 static void weights_limit_tokens_and_not_documents(void **state)
 {
     (void)state;
@@ -126,8 +126,8 @@ static void weights_limit_tokens_and_not_documents(void **state)
     free(points);
 }
 
-/* One document of three mean shards: it counts as one, so its path has at most what the
- * balance leaves of others, and no other path is over the limit. */
+/* A document is as large as three mean shards but counts as one. So its path gets only
+ * few others, and no other path exceeds the limit. */
 static void a_document_beyond_the_limit_counts_as_a_mean_shard(void **state)
 {
     (void)state;
@@ -193,8 +193,10 @@ static void assert_fit(const float *points, size_t n, int dim,
     pl_buf_destroy(&bytes);
 }
 
-/* Only proportions count: 512 scales all sums without rounding. */
-/* Below the bound nothing changes; above it the fit is that of every k-th document. */
+/* Only proportions of weights matter. The factor 512 scales all sums without rounding.
+ */
+/* With enough memory nothing changes; with less, the fit is that of every k-th
+ * document. */
 static void a_fit_in_bounded_memory_sees_every_kth_document(void **state)
 {
     (void)state;
@@ -224,7 +226,7 @@ static void a_fit_in_bounded_memory_sees_every_kth_document(void **state)
         assert_memory_equal(bytes[i].data, bytes[i - 1].data, bytes[i].len);
     }
     assert_memory_not_equal(bytes[0].data, bytes[2].data, bytes[0].len);
-    options.memory = 1; /* a document per path is the least */
+    options.memory = 1; /* at least one document per path */
     assert_true(N / pl_router_stride(&options, N, DIM) >= PATHS);
     for (int i = 0; i < 4; ++i)
         pl_buf_destroy(&bytes[i]);

@@ -5,8 +5,8 @@
 
 enum { N = 600, DIM = 6, PATHS = 4 };
 
-/* Documents whose loudest column says nothing: which path scores best is decided by the
- * signs of two quiet ones. */
+/* Makes documents whose largest column means nothing: the signs of two small columns
+ * decide which path scores best. */
 static float *make_quiet(double *scores)
 {
     float *points = malloc((size_t)N * DIM * sizeof *points);
@@ -78,7 +78,7 @@ static void it_learns_what_clusters_do_not_show(void **state)
     free(points);
 }
 
-/* The objective, written down a second time, without tricks. */
+/* Computes the objective with plain loops. */
 static double objective(const discriminate_job *job, const float *rows)
 {
     double sum = 0.0, squares = 0.0;
@@ -105,7 +105,8 @@ static double objective(const discriminate_job *job, const float *rows)
     return sum / (double)job->n + 0.5 * job->decay * squares;
 }
 
-/* f is convex: where no step along a coordinate goes down, there is its minimum. */
+/* f is convex, so a point at which no step along a coordinate goes down is its minimum.
+ */
 static void it_ends_at_the_minimum(void **state)
 {
     (void)state;
@@ -189,7 +190,8 @@ static void prices_balance_it(void **state)
     free(points);
 }
 
-/* Fitted on some documents without prices, then priced for all of them by tokens. */
+/* Fits to some documents without prices, then computes prices for all documents by
+ * tokens. */
 static void prices_may_be_those_of_other_documents(void **state)
 {
     (void)state;

@@ -81,7 +81,7 @@ static void features_do_not_depend_on_threads(void **state)
     assert_memory_equal(features[0], features[2], sizeof features[0]);
 }
 
-/* Slices that begin with the document, end with it, and lie evenly between. */
+/* The windows begin with the document, end with it, and lie evenly between. */
 static void several_windows_give_their_mean(void **state)
 {
     (void)state;
@@ -111,7 +111,7 @@ static void several_windows_give_their_mean(void **state)
             assert_true(fabs(mean[c] - (double)features[d * WIDTH + (uint32_t)c]) <
                         1e-5);
     }
-    assert_true(n_several > 2); /* the documents are long enough to test anything */
+    assert_true(n_several > 2); /* enough long documents */
 }
 
 static void impossible_jobs_are_refused(void **state)

@@ -20,8 +20,8 @@ static void equal_partitions_are_pure_whatever_their_names(void **state)
 }
 
 /* The example of Manning, Raghavan & Schuetze 2008, section 16.3: 17 points, three
- * clusters; their purity is 12/17. The entropies were worked out by hand: clusters
- * 6,6,5 and classes 8,5,4; nmi = 2 I / (H + H). */
+ * clusters; their purity is 12/17. The entropies were computed by hand: clusters 6,6,5
+ * and classes 8,5,4; nmi = 2 I / (H + H). */
 static void the_textbook_example_has_its_textbook_values(void **state)
 {
     (void)state;

@@ -67,7 +67,7 @@ static void another_seed_starts_elsewhere(void **state)
     free(points);
 }
 
-/* On a line, the best two clusters are found by trying every cut. */
+/* For points on a line the test finds the best two clusters by trying every cut. */
 static void two_clusters_on_a_line_are_the_best_cut(void **state)
 {
     (void)state;
@@ -93,8 +93,8 @@ static void two_clusters_on_a_line_are_the_best_cut(void **state)
     pl_router_destroy(&router);
 }
 
-/* One far point and a crowd: whatever the seeding, no centroid stays unused, since an
- * empty cluster takes the farthest point. */
+/* One point is far from all others. For every seeding all centroids are used, because
+ * an empty cluster takes the farthest point. */
 static void every_path_is_used_when_points_differ(void **state)
 {
     (void)state;
@@ -133,7 +133,7 @@ static void standardizing_makes_a_small_column_count(void **state)
 {
     (void)state;
     float points[2 * 200];
-    for (uint32_t i = 0; i < 200; ++i) { /* column 1 tells; column 0 is loud noise */
+    for (uint32_t i = 0; i < 200; ++i) { /* only column 1 separates clusters */
         points[2 * i] = 1000.0f * pl_random_normal(1, 1, i);
         points[2 * i + 1] = (i % 2 ? 1.0f : -1.0f) + 0.05f * pl_random_normal(1, 2, i);
     }
@@ -147,8 +147,8 @@ static void standardizing_makes_a_small_column_count(void **state)
     pl_router_destroy(&router);
 }
 
-/* Components are those of the data: clouds in a plane, hidden by a rotation into 12
- * columns, come out of the two components; their inertia is that of whitened data. */
+/* Clouds in a plane are rotated into 12 columns. The two components must find the
+ * plane, and the inertia must be that of whitened data. */
 static void two_components_find_the_plane_of_the_clouds(void **state)
 {
     (void)state;
@@ -171,8 +171,9 @@ static void two_components_find_the_plane_of_the_clouds(void **state)
     free(points);
 }
 
-/* Five thin sheets in 40 columns: what tells them apart varies as little as the noise
- * and whitening does not find it, but what is tight within clusters does. */
+/* Five thin sheets in 40 columns. The direction that separates them varies as little as
+ * the noise, so whitening does not find it. Sharpening does, because points vary little
+ * in it within clusters. */
 static void sharpening_finds_what_tells_clusters_apart(void **state)
 {
     (void)state;

@@ -12,7 +12,7 @@ static pl_router *product_router(const float *points)
     return fit(points, N, DIM, &options);
 }
 
-/* Mean of the points of each label, which is where a finished Lloyd has its
+/* Computes the mean of the points of each label, where a finished k-means has its
  * centroids. */
 static void means_of(const float *points, int first, const int *label, double *means)
 {
@@ -35,7 +35,7 @@ static double distance(const float *x, const double *mean)
     return sum;
 }
 
-/* All nine tuples, by distances to means that are worked out here. */
+/* Ranks all nine tuples by distances to means that the test computes. */
 static void product_paths_rank_by_summed_distances(void **state)
 {
     (void)state;

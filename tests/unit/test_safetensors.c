@@ -14,8 +14,8 @@ static void build(const char *header, size_t n_data, pl_buf *out)
         put_le(out, i * 37 % 251, 1);
 }
 
-/* The bytes in a block of their own length, so that a sanitizer sees each step beyond.
- */
+/* Parses a copy of exactly the length of the bytes, so that a sanitizer finds reads
+ * beyond the end. */
 static pl_status parse(const pl_buf *bytes, safetensors **out, uint8_t **block)
 {
     *block = malloc(bytes->len ? bytes->len : 1);
@@ -134,7 +134,7 @@ static void headers_that_lie_are_refused_with_the_tensor(void **state)
 #undef TENSOR
 }
 
-/* Products and sums of these extents wrap around 64 bits. */
+/* Products and sums of these extents overflow 64 bits. */
 static void extents_that_overflow_are_refused(void **state)
 {
     (void)state;
@@ -205,7 +205,7 @@ static void a_length_beyond_the_file_is_refused(void **state)
 }
 
 /* ---- damage ---- */
-/* Whatever is taken must be readable to its last byte. */
+/* Reads all bytes of all tensors of an accepted file. */
 static void read_all(const safetensors *file)
 {
     float values[64];
@@ -237,8 +237,7 @@ static void a_file_cut_anywhere_is_refused(void **state)
     pl_buf_destroy(&bytes);
 }
 
-/* One to four bytes changed, always the same ones: what a flipped bit, a wrong number
- * or another letter may do. */
+/* Changes one to four bytes: flips a bit, or writes another number or letter. */
 static void no_damage_is_followed_outside_the_file(void **state)
 {
     (void)state;
@@ -263,7 +262,8 @@ static void no_damage_is_followed_outside_the_file(void **state)
         safetensors_close(&file);
         free(block);
     }
-    /* most changes of data or of a name harm nothing, most of the header do */
+    /* most changes of data or of a name are accepted, most others of the header are not
+     */
     assert_in_range(taken, ROUNDS / 100, ROUNDS / 2);
     pl_buf_destroy(&bytes);
 }
@@ -294,7 +294,7 @@ static void every_half_comes_back_from_its_float(void **state)
     }
 }
 
-/* Between each two neighbours: below, at and above the middle. */
+/* Tests values below, at and above the middle between each two neighbours. */
 static void floats_go_to_the_nearest_half_and_ties_to_even(void **state)
 {
     (void)state;

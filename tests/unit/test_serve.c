@@ -3,9 +3,9 @@
 #include "serve/serve.h"
 #include <math.h>
 
-/* A model that says what it is told: its blocks add nothing, the embedding of the
- * i-th token of a script is the i-th unit vector, and the head turns that into the
- * token that follows. So a test can choose all bytes of the output. */
+/* A model that repeats a script: its blocks add nothing, the embedding of the script's
+ * i-th token is the i-th unit vector, and the head makes the next token from it. So a
+ * test can choose all bytes of the output. */
 enum { VOCAB = 400, WIDTH = 48, CONTEXT = 40 };
 static pl_tokenizer *tokenizer;
 static pl_topology *topology;
@@ -84,7 +84,7 @@ static float *find_tensor(float *params, const char *name)
     return NULL;
 }
 
-/* Tokens of a script must differ, since each calls the next. */
+/* All tokens of a script must differ, because each one determines the next. */
 static void teach(const int32_t *script, size_t n)
 {
     float *params = calloc(pl_topology_path_params(topology), sizeof *params);
@@ -117,7 +117,7 @@ static size_t teach_text(const char *text)
     return n;
 }
 
-/* What came out: all of it, the pieces parted by '|', and a piece to refuse. */
+/* The output: the whole text, the pieces separated by '|', and a piece to refuse. */
 typedef struct heard {
     pl_buf text, pieces;
     int n_pieces, refuse;
@@ -200,7 +200,7 @@ static void the_length_may_end_a_character(void **state)
     pl_buf_destroy(&ids);
 }
 
-/* Tokens that stand for single bytes, found by encoding characters. */
+/* Returns the token of a single byte, found by encoding characters. */
 static int32_t byte_token(uint8_t byte)
 {
     static const char *const carriers[] = {"\xc3\xa9",     "\xf0\x9f\x98\x80",
@@ -240,7 +240,7 @@ static void bytes_that_are_no_text_become_replacements(void **state)
         const char *bytes, *text;
     } cases[] = {
         {"\xa9\xc3", "\xef\xbf\xbd\xef\xbf\xbd"},     /* in the wrong order */
-        {"\xf0\x9f\xc3\xa9", "\xef\xbf\xbd\xc3\xa9"}, /* cut short by a new start */
+        {"\xf0\x9f\xc3\xa9", "\xef\xbf\xbd\xc3\xa9"}, /* cut off by a new first byte */
         {"\xed\xbf\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"},  /* a surrogate */
         {"\xc3\xe2\x82\xac", "\xef\xbf\xbd\xe2\x82\xac"},          /* two first bytes */
         {"\xf0\x80\x98", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"}}; /* overlong */
@@ -261,7 +261,7 @@ static void a_stop_text_ends_it_and_stays_out(void **state)
                  {"zzz", "m er", "path loo"},
                  {"om", "path", ""},
                  {"loomx", "path lo", ""},
-                 {"erx", "r!", "path loom er"}}; /* held back, and then not a stop */
+                 {"erx", "r!", "path loom er"}}; /* held back, but no stop text */
     teach_text("path loom er");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
         pl_generate_options options = greedy(100);
@@ -304,7 +304,7 @@ static void the_same_seed_says_the_same(void **state)
     heard h[3];
     memset(h, 0, sizeof h);
     teach_text("path");
-    for (int i = 0; i < 3; ++i) { /* hot, so that anything may come */
+    for (int i = 0; i < 3; ++i) { /* a high temperature */
         pl_generate_result result;
         pl_generate_options options = {
             .max_tokens = 30,
@@ -385,8 +385,8 @@ static pl_generate_options hot(int i)
         .choice = {.temperature = 30.0, .top_p = 1.0, .seed = (uint64_t)i}};
 }
 
-/* Seven guests for three places, one more at each step; the fifth does not want to hear
- * more than two pieces. */
+/* Seven requests join three places, one at each step. The fifth ends after two pieces.
+ */
 static void guests_of_a_batch_hear_what_they_hear_alone(void **state)
 {
     (void)state;
@@ -497,7 +497,8 @@ static pl_status not_for_long(void *context)
     return g->h.refuse < 3 ? PL_OK : pl_fail(PL_ERR_CANCELLED, "the asker has gone");
 }
 
-/* Asked before each piece: at the third the asker has gone, after 1024 tokens. */
+/* The batch asks before each piece whether to continue; at the third piece, after 1024
+ * tokens, the client has left. */
 static void who_leaves_is_not_read_to_the_end(void **state)
 {
     (void)state;
@@ -535,7 +536,8 @@ static void who_leaves_is_not_read_to_the_end(void **state)
     assert_int_equal(open_model(CONTEXT), 0);
 }
 
-/* An error while a prompt is read, and the end of the batch then. */
+/* Ends a request by an error while its prompt is read, and ends a batch at this time.
+ */
 static void who_is_not_answered_yet_can_end(void **state)
 {
     (void)state;

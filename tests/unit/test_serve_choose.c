@@ -37,7 +37,7 @@ static int32_t choose(const pl_choice *choice, uint64_t index)
     return token;
 }
 
-/* How often each token comes in 20000 choices. */
+/* Counts how often each token is chosen in 20000 choices. */
 static void tally(const pl_choice *choice, double out[V])
 {
     memset(out, 0, V * sizeof *out);

@@ -173,7 +173,7 @@ static void ask_alone(int n_slots, int n_prompt, const pl_generate_options *opti
     assert_ok(t->status);
 }
 
-/* max_tokens 0 gives the prompt's alone; with 1 there is one score more. */
+/* With max_tokens 0 there are only the prompt's scores; with 1 there is one more. */
 static void scores_of_a_prompt_are_the_losses_of_the_model(void **state)
 {
     (void)state;
@@ -215,7 +215,7 @@ static void scores_of_a_prompt_are_the_losses_of_the_model(void **state)
     pl_batch_destroy(&batch);
 }
 
-/* A greedy answer, asked for as a prompt, has the scores that it had as an answer. */
+/* A greedy answer must have the same scores when it is used as a prompt. */
 static void an_answer_scores_as_it_does_in_a_prompt(void **state)
 {
     (void)state;
@@ -242,8 +242,7 @@ static void an_answer_scores_as_it_does_in_a_prompt(void **state)
     forget(&t), forget(&again);
 }
 
-/* Texts and scores have the same bytes alone, in a decoder of one slot, as in company.
- */
+/* Texts and scores must have the same bytes alone and beside other requests. */
 static void check_company(const char *name, const char *precision)
 {
     enum { GUESTS = 6 };
@@ -302,7 +301,7 @@ static void a_bias_forces_and_forbids(void **state)
     assert_int_equal(n, 5);
     for (size_t i = 0; i < n; i++)
         assert_int_equal(scores[i].token, 17);
-    /* the model's own probability, in which the bias has no part */
+    /* the model's probability, without the bias */
     assert_int_equal(scores[0].top[0].token, first);
     assert_true(scores[0].logprob < scores[0].top[0].logprob);
     forget(&t);

@@ -25,7 +25,7 @@ static server_access *known(void)
     return access;
 }
 
-/* What b2sum prints of "abc" (RFC 7693 has the 512 bits; this is of 256). */
+/* The output of `b2sum -l 256` for "abc" (RFC 7693 has the hash of 512 bits). */
 static void a_hash_is_that_of_b2sum(void **state)
 {
     (void)state;

@@ -15,7 +15,7 @@ static staging of_limit(uint64_t limit)
     return (staging){.keeper = "the test", .key = "nothing", .limit = limit};
 }
 
-/* A blob whose name is that number, and of which each byte is. */
+/* Blob `number` has this number in its name and in all its bytes. */
 static pl_hash name_of(uint8_t number)
 {
     pl_hash hash = {{number}};
@@ -70,7 +70,7 @@ static void a_large_upload_gets_the_memory_of_the_one_before(void **state)
     assert_int_equal(s.bytes, 8 * MIB); /* counts the memory, not the bytes */
     assert_int_equal(staging_kept_bytes(&s), 0);
     drop(&s, 2);
-    assert_int_equal(put_all(&s, 3, 6 * MIB), PL_OK); /* too much would be idle */
+    assert_int_equal(put_all(&s, 3, 6 * MIB), PL_OK); /* too much unused */
     assert_int_equal(staging_kept_bytes(&s), 8 * MIB);
     staging_expire(&s, true);
     assert_int_equal(s.bytes + staging_kept_bytes(&s), 0);
@@ -133,7 +133,7 @@ static void few_blocks_are_kept_and_no_small_ones(void **state)
 static void leases_of_one_key_have_a_share_together(void **state)
 {
     (void)state;
-    staging s = of_limit(64 * MIB); /* a key has 8 MiB of that */
+    staging s = of_limit(64 * MIB); /* a key's share is 8 MiB */
     s.holder = (pl_pubkey){{1}};
     s.share = 4 * MIB;
     for (uint8_t i = 0; i < 2; i++) {

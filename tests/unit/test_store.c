@@ -42,7 +42,7 @@ static void a_blob_comes_back_whole_and_in_parts(void **state)
         pl_blob_hash(bytes, sizes[i], &alone);
         assert_true(pl_hash_equal(&alone, &hash));
         assert_true(blob_holds(store, &hash, i, sizes[i]));
-        if (sizes[i] > MIB) { /* over the seam of two chunks */
+        if (sizes[i] > MIB) { /* reads across two chunks */
             assert_ok(pl_store_read_blob(store, &hash, sizes[i] - 100, 100, part));
             assert_memory_equal(part, bytes + sizes[i] - 100, 100);
             assert_ok(pl_store_read_blob(store, &hash, MIB - 1, 2, part));
@@ -221,7 +221,7 @@ static void a_record_cannot_name_a_blob_that_is_not_there(void **state)
     assert_int_equal(pl_txn_put_object(txn, "o", &v.params), PL_ERR_NOT_FOUND);
     assert_says("put it first");
     assert_ok(pl_txn_commit(&txn));
-    assert_int_equal(pl_store_sequence(store), 0); /* an empty commit is none */
+    assert_int_equal(pl_store_sequence(store), 0); /* nothing was committed */
     pl_store_close(&store);
 }
 
@@ -317,7 +317,7 @@ static void one_transaction_may_put_and_name_the_same_blob_often(void **state)
     assert_ok(pl_store_count(store, &stats));
     assert_int_equal(stats.n_blobs, 1);
     assert_int_equal(stats.n_chunks, 1);
-    /* let go of it and take it up again, within one transaction and over two */
+    /* drop the blob and name it again, in one transaction and in two */
     txn = begin(store);
     b = put_bytes(txn, 9, 100);
     assert_ok(pl_txn_put_object(txn, "o1", &b));
@@ -336,7 +336,7 @@ static void one_transaction_may_put_and_name_the_same_blob_often(void **state)
     pl_store_close(&store);
 }
 
-/* One phase as a home runs it: two updates, then the merge. */
+/* Commits a phase like a home: two updates, then the merge. */
 static void run_phase(pl_store *store, uint64_t phase, pl_keep keep)
 {
     pl_version v = {.module = "a/x", .number = phase + 1}, head;
@@ -630,7 +630,7 @@ static void everything_is_there_after_reopening(void **state)
     pl_store_close(&store);
 }
 
-/* Momentum is deleted two versions later; its bytes must leave the disk as well. */
+/* Momentum is deleted two versions later, and its space must be freed on the disk. */
 static void deleted_chunks_give_their_space_back(void **state)
 {
     pl_store_stats stats;

@@ -122,7 +122,7 @@ static void a_transaction_that_ends_leaves_no_file(void **state)
     pl_store_close(&store);
 }
 
-/* More than are written at the same time. */
+/* The commit has more blobs than are written at the same time. */
 static void a_commit_of_many_large_blobs_has_them_all(void **state)
 {
     enum { MANY = 20 };
@@ -153,7 +153,7 @@ static void assert_name(const pl_hash *got, const uint8_t *data, size_t n)
     assert_true(pl_hash_equal(got, &wanted));
 }
 
-/* Puts the bytes, holds them under a name, and reads them back. */
+/* Stores the bytes under a name, and reads them. */
 static void check_object(pl_store *store, const char *name, const uint8_t *data,
                          size_t n)
 {
@@ -195,7 +195,7 @@ static void a_blob_that_is_put_while_it_is_hashed_is_the_same(void **state)
     pl_free(data);
 }
 
-/* The system refuses to make a file larger than the limit, in the midst of it. */
+/* A file reaches the system's size limit while it is written. */
 static void a_file_that_cannot_be_written_fails_its_commit_alone(void **state)
 {
     pl_hash id;
@@ -226,7 +226,8 @@ static void a_file_that_cannot_be_written_fails_its_commit_alone(void **state)
     pl_store_close(&store);
 }
 
-/* Parameters that coding makes smaller, other ones in each version. */
+/* Commits a version whose parameters differ from others and become smaller by coding.
+ */
 static void commit_smooth(pl_store *store, uint64_t number)
 {
     pl_version v = {.module = "a/x", .number = number}, parent;
@@ -259,8 +260,8 @@ static void a_file_goes_when_its_last_chunk_was_coded(void **state)
     pl_store_close(&store);
 }
 
-/* A minute at most: whoever started it kills it before. On a disk that flushes nothing
- * commits without a pause could come faster than anybody looks. */
+/* Commits for at most a minute; the test kills it before. It pauses because on a disk
+ * without flushes, commits could be faster than the reader. */
 static int commit_on(const char *folder)
 {
     int64_t end = pl_now_ms() + 60000;
@@ -273,17 +274,17 @@ static int commit_on(const char *folder)
     return 0;
 }
 
-/* A file may go between a look and a reading, so it is tried again, as often as a busy
- * machine may need. Under a sanitizer it always goes, and reads look again as they do
- * for everybody. */
+/* A file may be removed between refresh and read, so the test tries again, often enough
+ * for a busy machine. Under a sanitizer the file is always removed, so there reads
+ * refresh by themselves. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { LOOKS = 2, SIGHT = PL_STORE_READ, SEEN_MIN = 0 };
 #else
 enum { LOOKS = 50, SIGHT = PL_STORE_WRITE, SEEN_MIN = 2 };
 #endif
 
-/* The newest version, with its bytes at first sight: reads would look again, as they
- * may for a chunk that is being moved, and are kept from it here. */
+/* Reads the newest version and its bytes without a second refresh, which reads would
+ * otherwise make, as for a chunk that is being moved. */
 static bool see_newest(pl_store *reader, uint64_t *number)
 {
     bool whole = false;
@@ -300,8 +301,8 @@ static bool see_newest(pl_store *reader, uint64_t *number)
     return whole;
 }
 
-/* Whoever follows a writer that commits all the time sees the bytes with the record
- * that names them. */
+/* A reader that follows a busy writer must see the bytes as soon as the record that
+ * names them. */
 static void a_follower_reads_them(void **state)
 {
     pl_store *store = open_bulk(*state, PL_STORE_CREATE);
@@ -349,7 +350,7 @@ static void files_that_nothing_names_go_at_the_next_opening(void **state)
     pl_store_close(&store);
     commit_and_die(*state);
     assert_int_equal(count_files(*state, "db"), 3);
-    store = open_store(*state, PL_STORE_READ); /* who looks first finds no damage */
+    store = open_store(*state, PL_STORE_READ); /* no damage before the writer opens */
     assert_whole(store);
     pl_store_close(&store);
     store = open_bulk(*state, PL_STORE_WRITE);
@@ -410,7 +411,8 @@ static void copy_to(const char *folder, const char *target)
     pl_store_close(&store);
 }
 
-/* The copy has them too, under keys that the source later gives to other bytes. */
+/* The copy also has bytes without a record, under keys that the source later uses for
+ * other bytes. */
 static void a_copy_is_right_again_after_bytes_that_nothing_names(void **state)
 {
     char folder[PL_PATH_MAX], target[PL_PATH_MAX];
@@ -446,7 +448,7 @@ static void a_part_of_a_copy_that_is_not_whole_is_not_opened(void **state)
     touch(*state, "COPY");
     assert_int_equal(pl_store_open(part, PL_STORE_WRITE, &store), PL_ERR_BUSY);
     assert_int_equal(rename(part, pl_join(path, *state, "elsewhere")), 0);
-    assert_int_equal(symlink("elsewhere", part), 0); /* COPY lies beside the link */
+    assert_int_equal(symlink("elsewhere", part), 0); /* COPY is beside it */
     assert_int_equal(pl_store_open(part, PL_STORE_WRITE, &store), PL_ERR_BUSY);
     unlink(pl_join(path, *state, "COPY"));
     store = open_bulk(part, PL_STORE_WRITE);

@@ -25,7 +25,7 @@ static places places_in(const char *folder)
     return p;
 }
 
-/* Version `last` is the newest in the first n parts. */
+/* Commits up to version `last` in the first n parts. */
 static void train_to(const char *folder, int n, uint64_t last)
 {
     for (int i = 0; i < n; i++) {
@@ -43,7 +43,7 @@ static void train_to(const char *folder, int n, uint64_t last)
     }
 }
 
-/* The newest version in all parts alike. */
+/* Returns the newest version, which must be the same in all parts. */
 static uint64_t look(const char *folder, int n)
 {
     pl_audit_report report;
@@ -75,8 +75,8 @@ static pl_status copy(const char *source, const char *target, bool force)
     return status;
 }
 
-/* A copy of the first two parts at their old state lies in `kept`; meanwhile the source
- * went on, and got a part more. */
+/* Makes in `kept` a copy of the first two parts in their old state; then the source
+ * gets more versions and a third part. */
 static places make_both(const char *folder)
 {
     places p = places_in(folder);
@@ -124,7 +124,7 @@ static void an_older_copy_stays_or_is_replaced(void **state)
                 break;
             n_deaths++;
             pl_status status = pl_store_count_parts(p.target, &counts);
-            if (status == PL_ERR_BUSY) { /* decided: whoever comes next does the rest */
+            if (status == PL_ERR_BUSY) { /* decided: the next process does the rest */
                 assert_says("was ended half-way");
                 assert_ok(pl_store_end_copy(p.target));
                 assert_int_equal(look(p.target, PARTS), NEW);
@@ -146,8 +146,8 @@ static void an_older_copy_stays_or_is_replaced(void **state)
 }
 
 /* ---- over a state that went another way ---- */
-/* From `first` on, with bytes of its own: twice as long, so that chunks of the same
- * commit have other sizes and numbers. */
+/* Commits other bytes from version `first` on. They are twice as long, so that chunks
+ * of a commit have other sizes and numbers. */
 static void go_another_way(const char *folder, const char *module, uint64_t first,
                            uint64_t last)
 {
@@ -178,7 +178,7 @@ static bool has(const char *folder, const char *module, uint64_t number, uint64_
     return same;
 }
 
-/* In one piece: both begin with version OLD. */
+/* Makes two stores in one piece that have the same versions up to OLD. */
 static places make_ways(const char *folder)
 {
     places p = places_in(folder);
@@ -195,12 +195,13 @@ static places make_ways(const char *folder)
     return p;
 }
 
-/* How often it was killed before and after it was decided. */
+/* Counts of copies that were killed before and after the decision. */
 typedef struct tally {
     int n_deaths, n_old, n_decided;
 } tally;
 
-/* Old, or refusing to open until the rest is done, or new; and never between. */
+/* After a kill the store must be old, or new, or refuse to open until the copy is
+ * complete. */
 static void look_after_death(const places *p, tally *t, bool (*is_old)(const char *),
                              bool (*is_new)(const char *))
 {
@@ -269,7 +270,7 @@ static bool parts_are_new(const char *folder)
     return has(folder, modules[1], NEW, 10 + NEW, BYTES) && look(folder, PARTS) == NEW;
 }
 
-/* One part of two went another way: it alone is made anew. */
+/* One of two parts has a different history. Only this part is copied anew. */
 static void a_part_that_went_another_way_is_replaced_with_all(void **state)
 {
     places p = make_both(*state);
@@ -288,8 +289,8 @@ static void a_part_that_went_another_way_is_replaced_with_all(void **state)
     assert_true(t.n_old > 10 && t.n_decided > 10);
 }
 
-/* Going back to an earlier state of the same line happens in place, by one commit. What
- * the source has under later keys, and nothing names, takes the place of nothing. */
+/* Going back to an earlier state of the same history happens in place, by one commit.
+ * Bytes of the source under later keys without a record replace nothing. */
 static void a_later_state_goes_back_in_place(void **state)
 {
     places p = make_ways(*state);
@@ -361,7 +362,7 @@ static void a_copy_knows_how_many_parts_there_were_first(void **state)
     assert_int_equal(counts.begun, BEGUN);
 }
 
-/* Restoring a state of before the third part takes that part away, if that is meant. */
+/* Restoring a state with two parts removes the third part, if the caller permits it. */
 static void a_part_more_is_not_dropped_without_a_word(void **state)
 {
     places p = make_both(*state);
@@ -375,7 +376,7 @@ static void a_part_more_is_not_dropped_without_a_word(void **state)
     assert_int_equal(counts.n, BEGUN);
 }
 
-/* A store that is open is not copied into, and one in one piece is none in parts. */
+/* A copy into an open store is refused, and so is a copy from one piece into parts. */
 static void other_targets_are_refused(void **state)
 {
     places p = make_both(*state);
@@ -393,7 +394,7 @@ static void other_targets_are_refused(void **state)
 }
 
 /* ---- parts on other disks ---- */
-/* Where it can be had, on a disk that really is another. */
+/* Makes a folder on a different disk, if there is one. */
 static void make_other_disk(char other[PL_PATH_MAX], const char *folder)
 {
     const char *memory = "/dev/shm/pl-copies-XXXXXX";
@@ -415,7 +416,7 @@ static bool is_link(const char *path)
     return lstat(path, &info) == 0 && S_ISLNK(info.st_mode);
 }
 
-/* The name stays, and is a link to what it named. */
+/* Moves a folder and leaves a link under its name. */
 static void move_away(const char *path, const char *other)
 {
     char moved[PL_PATH_MAX];
@@ -464,12 +465,12 @@ static void what_cannot_be_replaced_where_it_lies_stays(void **state)
     assert_int_equal(copy(one.source, one.kept, true), PL_ERR_UNSUPPORTED);
     assert_says("is a link or a mount point");
     assert_true(is_link(path) && whole_is_old(one.kept));
-    /* a part that would go */
+    /* a part that would be removed */
     move_away(pl_store_part(p.source, 2, path), other);
     assert_int_equal(copy(p.kept, p.source, true), PL_ERR_UNSUPPORTED);
     assert_true(is_link(path));
     assert_int_equal(look(p.source, PARTS), NEW);
-    /* a disk that is away */
+    /* a disk that is missing */
     move_away(pl_store_part(p.kept, 1, path), other);
     pl_join(away, other, "away");
     pl_join(there, other, "home-2");
@@ -540,7 +541,7 @@ static void a_reader_of_more_parts_says_that_there_are_fewer(void **state)
     pl_store_close(&reader);
 }
 
-/* Numbers of folders that went are given out again. */
+/* The system uses inode numbers of removed folders again. */
 static void a_reader_is_not_taken_in_by_a_number(void **state)
 {
     places p = make_ways(*state);
@@ -560,7 +561,7 @@ static void a_reader_is_not_taken_in_by_a_number(void **state)
     pl_store_close(&reader);
 }
 
-/* An opening sees one state or the other, or is asked to wait. */
+/* An opening store shows the old or the new state, or asks to wait. */
 static void an_opening_in_the_middle_of_a_copy_sees_one_state(void **state)
 {
     enum { COPIES = 3, SLEEP_MS = 15 };

@@ -48,7 +48,7 @@ static void flip(const char *path, long offset, uint8_t mask)
     close(fd);
 }
 
-/* The file of db/ with this ending and the highest name. */
+/* Finds the file of db/ with this ending and the highest name. */
 static bool newest_file(const char *folder, const char *ending, char out[PL_PATH_MAX])
 {
     char database[PL_PATH_MAX], name[PL_PATH_MAX] = "";
@@ -162,7 +162,7 @@ static void lost_commits_are_refused_with_both_numbers(void **state)
     fill(*state, 20000);
     assert_true(newest_file(*state, ".log", log));
     off_t full = file_size(log);
-    /* whatever RocksDB makes of the cut, no acknowledged commit may be missed */
+    /* no acknowledged commit may be missing without an error */
     for (int i = 1; i <= 12; i++) {
         off_t cut = full - 1 - full * (i - 1) / 13;
         assert_int_equal(truncate(log, cut), 0);
@@ -278,7 +278,7 @@ static void copy_folder(const char *from, const char *to)
     pl_buf_destroy(&bytes);
 }
 
-/* Every version must be whole or refused; true if all were whole. */
+/* Checks that every version is whole or refused. Returns true if all are whole. */
 static bool all_versions_are_right(pl_store *store, size_t bytes)
 {
     bool whole = true;
@@ -302,7 +302,7 @@ static bool all_versions_are_right(pl_store *store, size_t bytes)
     return whole;
 }
 
-/* One bit of one file, chosen by i; returns what became of it. */
+/* Flips one bit of one file, chosen by i, and returns the outcome as a word. */
 static const char *flip_and_look(const char *good, const char *bad, uint64_t i)
 {
     char files[64][PL_PATH_MAX];
@@ -359,7 +359,8 @@ typedef struct tail {
     pl_buf before;    /* HWM as it was before that commit */
 } tail;
 
-/* A store whose last commit is one small record, and its mark of the commit before. */
+/* Makes a store whose last commit is one small record, and keeps the mark of the commit
+ * before. */
 static void make_tail(const char *folder, tail *t)
 {
     char path[PL_PATH_MAX];
@@ -382,8 +383,8 @@ static void make_tail(const char *folder, tail *t)
     assert_true(t->end > t->start + 100);
 }
 
-/* A fresh copy; its log, and with `unsaid` the mark that does not know the last commit.
- */
+/* Makes a copy and returns its log. With `unsaid` its mark does not have the last
+ * commit. */
 static const char *copy_tail(const tail *t, bool unsaid)
 {
     static char log[PL_PATH_MAX];
@@ -405,8 +406,8 @@ static bool has_ref(pl_store *store, const char *name)
     return found;
 }
 
-/* What a power cut leaves of a commit that nobody was told of: the state before, or all
- * of it. If the commit was acknowledged, the store is refused. */
+/* After a power cut a commit that was not acknowledged is missing or complete. If the
+ * commit was acknowledged, the store is refused. */
 static void
 a_log_cut_at_any_byte_of_the_last_commit_loses_nothing_acknowledged(void **state)
 {
@@ -446,8 +447,8 @@ static void a_flip_in_any_byte_of_the_last_commit_is_refused(void **state)
     pl_buf_destroy(&t.before);
 }
 
-/* The log becomes longer than it was, without the bytes: as a file system leaves it
- * that had written the new length only. */
+/* Makes the log longer without the bytes, like a file system that wrote only the
+ * length. */
 static void end_with_zeros(const char *log, off_t cut, off_t length)
 {
     assert_int_equal(truncate(log, cut), 0);
@@ -494,7 +495,7 @@ static void a_tail_that_nobody_was_told_of_is_cut_off_whatever_it_holds(void **s
     pl_buf_destroy(&t.before);
 }
 
-/* Refused by readers and writers, and left as it is: what is there can be looked at. */
+/* Readers and writers refuse the store and leave its files unchanged. */
 static void the_same_tail_is_refused_if_it_was_acknowledged(void **state)
 {
     tail t;
@@ -581,7 +582,7 @@ static void after_a_failed_write_only_reading_goes_on(void **state)
     pl_store_close(&store);
 }
 
-/* On a disk of 160 MiB: the commit that would not fit is refused before it starts. */
+/* On a disk of 160 MiB a commit that would not fit is refused before it starts. */
 /* Puts blobs that are small enough for the log. */
 static pl_status put_several(pl_txn *txn, const uint8_t *bytes, int n)
 {
@@ -601,7 +602,7 @@ static pl_status begin_again(pl_store *store, pl_txn **txn)
     return pl_txn_begin(store, txn);
 }
 
-/* 12 MiB, and then 8 MiB that are new before 24 MiB of the same. */
+/* Puts 12 MiB, and then 8 MiB of new bytes followed by 24 MiB of known ones. */
 static pl_status put_again_behind_new(pl_store *store)
 {
     enum { NEW_BYTES = 8 * MIB, OLD_BYTES = 12 * MIB };
@@ -692,7 +693,7 @@ int main(int argc, char **argv)
         store_test(after_a_failed_write_only_reading_goes_on),
         store_test(a_full_disk_is_noticed_before_the_commit),
     };
-    if (argc == 3) /* what a failed store abandons is no leak to report */
+    if (argc == 3) /* a failed store leaves memory allocated */
         _exit(strcmp(argv[1], "small") == 0 ? child_of_a_small_disk(argv[2])
                                             : child_of_a_failing_disk(argv[2]));
     return cmocka_run_group_tests(tests, NULL, NULL);

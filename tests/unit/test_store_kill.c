@@ -51,7 +51,7 @@ done:
     return status;
 }
 
-/* The child: says "ready" as UINT64_MAX, then each acknowledged number. */
+/* The child: reports UINT64_MAX when it is ready, then each acknowledged number. */
 static int commit_for_ever(const char *folder)
 {
     pl_store *store;
@@ -83,7 +83,7 @@ typedef struct life_story {
     int n_acked;
 } life_story;
 
-/* Lets a child live for `delay_ms` after it is up (or after its start, if `early`). */
+/* Kills a child `delay_ms` after it is ready (or after its start, if `early`). */
 static life_story live_and_die(const char *folder, int64_t delay_ms, bool early)
 {
     uint64_t number;
@@ -118,7 +118,8 @@ static void check_version(pl_store *store, uint64_t n)
     pl_version_clear(&v);
 }
 
-/* Everything acknowledged is there, at most one more, and every family agrees. */
+/* Checks that all acknowledged versions are there, at most one more, and that all
+ * families agree. */
 static int64_t check_after_death(const char *folder, int64_t acked)
 {
     pl_version head;
@@ -150,8 +151,8 @@ static int64_t check_after_death(const char *folder, int64_t acked)
     return newest;
 }
 
-/* Version n holds its parameters for good; besides, two momenta (of which the newest
- * is also the path's moments) and one pending update. */
+/* Every version keeps its parameters. Also there are two momenta (the newest one is
+ * also the path's moments) and one pending update. */
 static void check_all(const char *folder, int64_t newest)
 {
     pl_store_stats stats;
@@ -164,7 +165,7 @@ static void check_all(const char *folder, int64_t newest)
     pl_store_close(&store);
 }
 
-/* Where a commit takes longer than a life, lives get longer until one has made it. */
+/* If a commit takes longer than the child lives, the next child lives longer. */
 static int64_t longest_life_ms(uint64_t lives, int n_busy)
 {
     const uint64_t idle = n_busy > 0 ? 0 : lives / 15;
@@ -194,8 +195,8 @@ static void no_acknowledged_commit_is_lost_by_killing(void **state)
     assert_true(n_busy > 0 && n_early < KILLS);
 }
 
-/* What a reader sees is one commit: version, path, object and ref of one number, and
- * all bytes that they name. Returns that number, -1 if there is none yet. */
+/* Checks that a reader sees one commit: version, path, object and ref with the same
+ * number, and all their bytes. Returns this number, -1 if there is none yet. */
 static int64_t look_at_one_commit(pl_store *store)
 {
     pl_version head;

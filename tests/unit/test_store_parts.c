@@ -181,7 +181,7 @@ static void note(void *context, const char *sentence)
     pl_copy_text(context, 256, sentence);
 }
 
-/* Somebody wrote into a part what belongs to another. */
+/* Writes a module into two parts. */
 static void a_module_in_two_parts_is_named_and_its_newest_shown(void **state)
 {
     char path[PL_PATH_MAX], said[256] = "";
@@ -224,7 +224,7 @@ static void a_damaged_list_of_parts_is_told(void **state)
     }
 }
 
-/* A part that is made, but not counted, would be missed in silence. */
+/* Without this error, a part that exists but is not counted would be ignored. */
 static void a_list_of_too_few_parts_is_told(void **state)
 {
     pl_store *store = open_parts(*state);
@@ -275,7 +275,8 @@ static void move_back(const char *folder)
     assert_ok(pl_remove_tree(part));
 }
 
-/* The store of one home becomes the first of two parts, whenever that is ended. */
+/* The store of one home becomes the first of two parts, also if the division is
+ * interrupted. */
 static void a_store_in_one_piece_is_divided(void **state)
 {
     static const char *const points[] = {"store.divide.before", "store.divide.after"};

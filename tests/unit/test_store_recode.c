@@ -81,7 +81,7 @@ static void damaged_codes_are_refused_or_give_bytes_of_the_right_length(void **s
     pl_free(a);
 }
 
-/* The bytes are a format: these must decode on every machine for ever. */
+/* The coded bytes are part of the format and must never change. */
 static void the_coded_bytes_of_a_few_floats_are_these(void **state)
 {
     (void)state;
@@ -98,7 +98,7 @@ static void the_coded_bytes_of_a_few_floats_are_these(void **state)
 }
 
 /* ---- recoding ---- */
-/* A walk of floats: version n differs from n - 1 by small steps. */
+/* Returns version n of a random walk of floats, which moves by small steps. */
 static const float *walk_to(uint64_t number)
 {
     static float walk[VERSIONS][FLOATS];
@@ -182,7 +182,7 @@ static void old_versions_become_smaller_and_stay_the_same(void **state)
     pl_store_close(&store);
 }
 
-/* Versions return: equal chunks stand at several places of the ruler. */
+/* If contents return, several versions have equal chunks. */
 static void versions_that_come_back_lead_in_no_circle(void **state)
 {
     static const uint64_t content[] = {0, 1, 2, 3, 1, 2, 1, 0, 4, 3, 2, 8, 1, 9, 2, 0,
@@ -198,8 +198,8 @@ static void versions_that_come_back_lead_in_no_circle(void **state)
     pl_store_close(&store);
 }
 
-/* Old contents return again and again while coding goes on: towers of deltas must not
- * grow beyond what a reader follows. */
+/* Old contents return again and again while versions are coded. Chains of deltas must
+ * not become longer than readers follow. */
 static void versions_that_come_back_late_stay_readable(void **state)
 {
     enum { N = 150 };

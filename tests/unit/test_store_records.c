@@ -278,7 +278,7 @@ static void any_truncation_any_flip_and_any_move_is_damage(void **state)
     }
 }
 
-/* A record whose checksum is right but whose fields are not. */
+/* Reads a record whose checksum is right but whose fields are wrong. */
 static pl_status read_forged(example_rows *rows, kv_family family, pl_buf *fields)
 {
     row_key key = rows->keys[family];

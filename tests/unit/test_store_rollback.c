@@ -73,7 +73,7 @@ static pl_status count_pending(void *context, const char *module,
     return PL_OK;
 }
 
-/* What part `i` of the store shows: 1 that it went back, 0 that nothing happened. */
+/* Returns 1 if part `i` of the store shows the rollback, 0 if it does not. */
 static int look_at(pl_store *store, int i)
 {
     pl_version head;
@@ -143,7 +143,7 @@ static void a_rollback_goes_back_in_all_parts(void **state)
     pl_store_close(&store);
 }
 
-/* What can be seen and done after each kind of death. */
+/* Kills the rollback at each point, and reads and writes the store afterwards. */
 static void whoever_dies_leaves_nothing_or_all(void **state)
 {
     static const char *const points[] = {"kv.commit.before", "kv.commit.after",
@@ -157,7 +157,8 @@ static void whoever_dies_leaves_nothing_or_all(void **state)
             if (roll_back_until(*state, points[p], passage) == 0)
                 break;
             n_deaths++;
-            /* A reader sees one of both, or is told; it waits, so it looks seldom. */
+            /* A reader sees the state before or after, or gets an error. It waits for
+             * seconds, so the test seldom opens one. */
             bool looks = passage % 3 == (int)p % 3;
             pl_status seen =
                 looks ? pl_store_open(*state, PL_STORE_READ, &store) : PL_ERR_BUSY;
@@ -184,14 +185,15 @@ static void whoever_dies_leaves_nothing_or_all(void **state)
     assert_true(n_half > 0);
 }
 
-/* The last part has its share; home 1 never decided, and decides on another later. */
+/* The last part has a share. Home 1 never decided on it and later decides on another
+ * one. */
 static void a_share_without_a_decision_is_dropped(void **state)
 {
     pl_writers *writers = NULL;
     make_parts(*state);
     /* three openings, then the shares of parts 2 and 3 */
     assert_int_equal(roll_back_until(*state, "kv.commit.after", PARTS + 2), SIGKILL);
-    assert_sound(*state, 0); /* a reader is not kept waiting */
+    assert_sound(*state, 0); /* readers need not wait */
     assert_ok(pl_writers_open(*state, &writers));
     assert_null(pl_writers_resumed(writers));
     pl_writers_close(&writers);
@@ -213,7 +215,7 @@ static void the_next_writer_of_all_ends_it(void **state)
     pl_writers_close(&writers);
 }
 
-/* Data of one part that were collected: no part is told. */
+/* If one part's data were collected, no part gets the rollback. */
 static void what_one_part_cannot_do_none_does(void **state)
 {
     char path[PL_PATH_MAX];
@@ -229,7 +231,7 @@ static void what_one_part_cannot_do_none_does(void **state)
     assert_sound(*state, 0);
 }
 
-/* A part that was added later has made no rollback, and is none the worse. */
+/* A part that was added later has no share, which is no error. */
 static void a_part_that_came_later_has_no_share(void **state)
 {
     char path[PL_PATH_MAX];

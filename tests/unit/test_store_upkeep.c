@@ -16,7 +16,7 @@ enum {
     READ_MS = 4000
 };
 
-/* Version n: a place that moves steadily, and a little noise. */
+/* Makes the values of version n: a value that moves steadily, and a little noise. */
 static float *content(uint64_t n)
 {
     float *x = pl_alloc(BYTES);
@@ -71,7 +71,7 @@ static pl_status upkeep(pl_store *store, const char *folder, uint64_t n)
     return n % 16 == 7 ? copy(folder) : PL_OK;
 }
 
-/* The child: says each acknowledged number. */
+/* The child: reports each acknowledged number. */
 static int live(const char *folder)
 {
     pl_store *store;
@@ -95,7 +95,7 @@ static int live(const char *folder)
     }
 }
 
-/* The highest number that it said before it was killed, or -1. */
+/* Runs and kills a child. Returns the highest number that it reported, or -1. */
 static int64_t live_and_die(const char *folder, int64_t delay_ms)
 {
     int64_t acked = -1;
@@ -110,9 +110,9 @@ static int64_t live_and_die(const char *folder, int64_t delay_ms)
     return acked;
 }
 
-/* One that is not cut off by the clock: where a commit takes long the others come as
- * far as to collect something now and then, or never. Upkeep is done before the next
- * number is said. */
+/* Runs a child until it has done upkeep, however long this takes: on a slow disk,
+ * children with a time limit may never collect anything. A child does upkeep before it
+ * reports the next number. */
 static int64_t live_whole(const char *folder)
 {
     uint64_t number = 0;
@@ -144,7 +144,7 @@ static void audit(const char *folder)
 typedef struct looks {
     pl_store *store;
     int n_right, n_gone;
-    int n_lost; /* not found, of which the last is: */
+    int n_lost; /* versions not found; the last one: */
     uint64_t lost;
 } looks;
 
@@ -217,8 +217,7 @@ static void look_at_all(pl_store *store, looks *l)
     assert_ok(pl_store_each_version(store, "a/x", look, l));
     if (l->n_lost == 0)
         return;
-    /* What was listed was collected before it was read; the newest of it says for all.
-     */
+    /* A listed version may be collected before it is read. */
     pl_version now;
     assert_ok(pl_store_refresh(store));
     assert_ok(pl_store_get_version(store, "a/x", l->lost, &now));

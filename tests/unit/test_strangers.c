@@ -26,7 +26,7 @@ enum {
     HOLD_MS = 3500, /* the server gives them 5 s */
     COST_MAX = 64 << 20,
     GREETING = 64,
-    CLAIM = (1 << 20) + 4096 /* what a frame may have once it is in the clear */
+    CLAIM = (1 << 20) + 4096 /* largest frame after the handshake */
 };
 
 static bool may(pl_key_role role, uint16_t type)
@@ -66,7 +66,7 @@ typedef struct stranger {
     size_t sent;
 } stranger;
 
-/* A greeting that asks for CURVE, then one frame, as large as it may claim to be. */
+/* Makes a greeting that asks for CURVE, then a frame that claims `claim` bytes. */
 static void fill_payload(uint8_t *out, size_t size, size_t claim)
 {
     memset(out, 'A', size);
@@ -92,7 +92,8 @@ static bool push(stranger *s, const uint8_t *payload, size_t size)
     return n > 0;
 }
 
-/* Eight of nine claim what the server's encrypted frames may have, the others more. */
+/* Eight of nine strangers claim the largest size of an encrypted frame, the others
+ * more. */
 static void be_strangers(int port)
 {
     enum { LARGEST = GREETING + 9 + CLAIM, ALLOWED = (48 << 10) + 256 };

@@ -23,7 +23,7 @@ typedef struct fake_home {
     pl_submit_result verdict; /* the home's answer to updates */
     bool loses_first;         /* the first SUBMIT is lost */
     int wants;                /* updates before the path's state */
-    int room, held;           /* uploads; room 0: any number */
+    int room, held;           /* numbers of uploads; room 0: no limit */
     int n_updates;
     atomic_int n_paths, n_busy, stop;
 } fake_home;
@@ -47,7 +47,7 @@ static void take_upload(fake_home *h, pl_message *a)
     h->held++;
 }
 
-/* A type of 0 is no answer. */
+/* Makes the answer to a message; with type 0 no answer is sent. */
 static void answer(fake_home *h, const pl_message *m, pl_message *a)
 {
     if (m->type == PL_MSG_PUT_BLOB) {
@@ -79,7 +79,7 @@ static void run_home(void *context)
             answer(h, &m, &a);
             a.request = m.request;
             if (a.type != 0 && pl_wire_send_to(h->socket, &peer, &a) != PL_OK)
-                atomic_store(&h->stop, 1); /* the test will miss the answer */
+                atomic_store(&h->stop, 1); /* the test fails without the answer */
             pl_message_destroy(&a);
         }
     }
@@ -114,7 +114,7 @@ static job *open_job(int n_homes)
     return j;
 }
 
-/* From here on the homes are their threads' own. */
+/* Starts the homes' threads, which own them from now on, and sends the task. */
 static pl_status send_task(job *j)
 {
     pl_submission s[UPDATES];
@@ -157,8 +157,8 @@ static void assert_all(const job *j, pl_submit_result want)
 }
 
 /* ---- tests ---- */
-/* The path's own home has all updates that belong to it and would take the path; then
- * nobody would ever send the one that the other home refused. */
+/* The path's home has all its updates and would accept the path's state. Then the
+ * update that the other home refused would never be sent. */
 static void path_stays_back_when_another_home_refused(pl_submit_result verdict)
 {
     job *j = open_job(2);

@@ -7,8 +7,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-/* RFC 3720, B.4 has the CRC32C of 32 zeros (0x8a9136aa), and 0xe3069283 is that of the
- * nine digits; TFRecord rotates and adds. */
+/* The CRC32C of 32 zeros is 0x8a9136aa (RFC 3720, B.4), and that of the nine digits is
+ * 0xe3069283. TFRecord rotates the CRC and adds a constant. */
 static void checksums_are_masked_crc32c(void **state)
 {
     const uint8_t zeros[32] = {0};
@@ -52,7 +52,7 @@ static void a_scalar_is_a_summary_of_an_event(void **state)
     pl_buf_destroy(&out);
 }
 
-/* What was cut off, or changed, ends the whole part before it. */
+/* Reading stops before the first byte that is missing or changed. */
 static void a_torn_or_damaged_end_is_found_at_each_byte(void **state)
 {
     const tfevents_scalar scalar = {.tag = "train/loss", .value = 2.25};

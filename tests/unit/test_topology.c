@@ -510,9 +510,9 @@ static void every_preset_makes_a_topology(void **state)
     }
 }
 
-/* The paper's totals are 0.5B (2x4), 1.2B (8x8), 1.2B and 9.6B (flat MoE of 8 and
- * 64), 5.3B and 20B (8x8 and 16x16 path-specific, whose blocks have another projection
- * for relative positions; ours do not). */
+/* The paper's totals are 0.5B (2x4), 1.2B (8x8), 1.2B and 9.6B (flat MoE of 8 and 64),
+ * 5.3B and 20B (8x8 and 16x16 path-specific). Its blocks have an additional projection
+ * for relative positions, which ours do not have. */
 static void preset_sizes_are_those_of_the_paper_within_our_block(void **state)
 {
     (void)state;

@@ -41,7 +41,7 @@ static void run_worker(void *context)
     s->ended = pl_worker_run(&options);
 }
 
-/* Waits for a message of this type; others are dropped. */
+/* Waits for a message of this type and drops all others. */
 static void hear(scene *s, pl_socket *socket, uint16_t type)
 {
     int64_t start = pl_now_ms();
@@ -88,7 +88,7 @@ static void give_task(scene *s)
     answer(s, s->hub, &a);
 }
 
-/* The worker is fetching after this: the home has heard of it. */
+/* After this the worker is fetching a task, because the home got a question. */
 static int setup(void **state)
 {
     scene *s = pl_alloc(sizeof *s);
@@ -116,7 +116,7 @@ static int teardown(void **state)
     return ended == PL_OK ? 0 : -1;
 }
 
-/* Whether the message that was heard is about the task as the hub names it. */
+/* Checks that the message is about the task, with the name that the hub uses. */
 static pl_reader assert_named(const scene *s)
 {
     pl_reader r;
