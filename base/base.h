@@ -6,8 +6,7 @@
  * (jansson), conf (libyaml), thread (pthreads).
  *
  * The files up to fs.h need only a C library. `modules` uses no others, so the engine
- * can be built alone (PL_ONLY_MODULES).
- */
+ * can be built alone (PL_ONLY_MODULES). */
 #ifndef PL_BASE_BASE_H
 #define PL_BASE_BASE_H
 #include "base/bf16.h"

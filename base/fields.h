@@ -27,8 +27,7 @@
  *
  * An array of numbers becomes several fields of one tag, as do several rows with the
  * same tag: the i-th number is the i-th field. Rows must be in rising order of tags,
- * like fields.
- */
+ * like fields. */
 #ifndef PL_BASE_FIELDS_H
 #define PL_BASE_FIELDS_H
 #include "base/record.h"

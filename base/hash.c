@@ -1,8 +1,7 @@
 /* BLAKE2b-256 (libsodium) and XXH3-64 (xxHash).
  *
- * The use goes into BLAKE2b's personalisation field instead of in front of the data.
- * So the use costs no time, and no choice of bytes can make hashes of two uses collide.
- */
+ * The use goes into BLAKE2b's personalisation field instead of in front of the data. So
+ * the use costs no time, and no choice of bytes can make hashes of two uses collide. */
 #include "base/hash.h"
 #include "base/mem.h"
 #include <assert.h>

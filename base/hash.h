@@ -1,9 +1,8 @@
 /* Identity and checksums.
  *
- * Identity is BLAKE2b-256 (libsodium), personalised by use, so that a chunk and
- * a manifest of the same bytes never share a name. XXH3-64 is a checksum against
- * accidents, never an identity: it resists no adversary.
- */
+ * Identity is BLAKE2b-256 (libsodium), personalised by use, so that a chunk and a
+ * manifest of the same bytes never share a name. XXH3-64 is a checksum against
+ * accidents, never an identity: it resists no adversary. */
 #ifndef PL_BASE_HASH_H
 #define PL_BASE_HASH_H
 #include "base/status.h"

@@ -2,14 +2,13 @@
  *
  *   record = field*          field = tag u16 | length u32 | bytes
  *
- * Little-endian, tags in rising order (a repeated tag is a list, in order). A
- * reader skips tags that it does not know. There is no recursion in the format:
- * a nested record is a bytes field that its reader opens in turn.
+ * Little-endian, tags in rising order (a repeated tag is a list, in order). A reader
+ * skips tags that it does not know. There is no recursion in the format: a nested
+ * record is a bytes field that its reader opens in turn.
  *
  * Reading never trusts a length: every getter checks the field's size, and the reader
  * keeps the first failure (`pl_reader_status`), so that a decoder can read all fields
- * and check once.
- */
+ * and check once. */
 #ifndef PL_BASE_RECORD_H
 #define PL_BASE_RECORD_H
 #include "base/buf.h"
@@ -50,8 +49,7 @@ void pl_reader_enter(pl_reader *reader, const char *what, pl_reader *from, uint1
 pl_status pl_reader_status(const pl_reader *reader);
 
 /* Returns how many fields have this tag; the getters below read the i-th of them (0 for
- * a single field). A missing or mis-sized field sets the status and
- * returns zero. */
+ * a single field). A missing or mis-sized field sets the status and returns zero. */
 size_t pl_field_count(const pl_reader *reader, uint16_t tag);
 uint64_t pl_get_u64(pl_reader *reader, uint16_t tag, size_t i);
 double pl_get_f64(pl_reader *reader, uint16_t tag, size_t i);

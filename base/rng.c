@@ -30,8 +30,7 @@ uint64_t pl_stream(const char *use, uint64_t a, uint64_t b)
 }
 
 /* The counter is (block, stream) and the key is the seed, low words first (Salmon et
- * al. 2011,
- * section 3.3: the S-P rounds and the Weyl key schedule). */
+ * al. 2011, section 3.3: the S-P rounds and the Weyl key schedule). */
 void pl_philox(uint64_t seed, uint64_t stream, uint64_t block, uint32_t out[4])
 {
     uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32);

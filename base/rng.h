@@ -1,9 +1,8 @@
 /* Counter-based random numbers: Philox4x32-10 (Salmon et al. 2011).
  *
- * A value is a pure function of (seed, stream, index): the same bits on every
- * machine, in any order of evaluation. `stream` names the use, for example
- * pl_stream("init", path, tensor).
- */
+ * A value is a pure function of (seed, stream, index): the same bits on every machine,
+ * in any order of evaluation. `stream` names the use, for example pl_stream("init",
+ * path, tensor). */
 #ifndef PL_BASE_RNG_H
 #define PL_BASE_RNG_H
 #include <stdint.h>

@@ -254,8 +254,7 @@ void *pl_queue_pop(pl_queue *queue, int timeout_ms)
 {
     void *item = NULL;
     pthread_mutex_lock(&queue->lock);
-    /* Waits, with the lock held, until the queue has an item or the time is over.
-     */
+    /* Waits, with the lock held, until the queue has an item or the time is over. */
     struct timespec deadline = deadline_after(timeout_ms > 0 ? timeout_ms : 0);
     int error = 0;
     while (queue->count == 0 && error != ETIMEDOUT)

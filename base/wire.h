@@ -7,9 +7,8 @@
  * drained, counted and dropped; it never reaches the caller.
  *
  * Sockets: a server binds a ROUTER, a client connects a DEALER. LINGER, HWM,
- * MAXMSGSIZE, heartbeats and reconnection are set as PROTOCOL.md says. One
- * thread per socket.
- */
+ * MAXMSGSIZE, heartbeats and reconnection are set as PROTOCOL.md says. One thread per
+ * socket. */
 #ifndef PL_BASE_WIRE_H
 #define PL_BASE_WIRE_H
 #include "base/address.h"

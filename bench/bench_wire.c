@@ -5,8 +5,7 @@
  * Sends that many bytes as messages of 64 KiB from a client to a server in the same
  * process and prints the rate at which they arrived. With checksums included, this is
  * the rate that a worker gets to a home; on a slower link (bench/link.sh) it is the
- * rate of the link.
- */
+ * rate of the link. */
 #include "base/base.h"
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,4 @@
-/* Decides which updates are added to one sum, and how long an update waits for more.
- */
+/* Decides which updates are added to one sum, and how long an update waits for more. */
 #include "codec/codec.h"
 #include "home/relay_internal.h"
 

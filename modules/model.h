@@ -1,9 +1,8 @@
 /* The model: one path on one backend, for training or for inference.
  *
- * Parameters, gradients, moments and activations are one block each, planned at
- * create (and printed: pl_model_plan_bytes). A steady step allocates nothing. One
- * thread owns a model.
- */
+ * Parameters, gradients, moments and activations are one block each, planned at create
+ * (and printed: pl_model_plan_bytes). A steady step allocates nothing. One thread owns
+ * a model. */
 #ifndef PL_MODULES_MODEL_H
 #define PL_MODULES_MODEL_H
 #include "modules/backend.h"

@@ -5,10 +5,9 @@
  *
  *   4 C + W + H D + 3 F  acts   (streams and norms; qkv; attention; gate, up, ffn)
  *
- * and (H + G) D more with QK norm.
- * With recomputation a block keeps only C acts, and all blocks share the rest. In
- * addition there is one set of gradient buffers. Inference keeps the values of a single
- * block. */
+ * and (H + G) D more with QK norm. With recomputation a block keeps only C acts, and
+ * all blocks share the rest. In addition there is one set of gradient buffers.
+ * Inference keeps the values of a single block. */
 #include "modules/cuda/plan_cuda.h"
 #include "modules/model_internal.h"
 

@@ -1,10 +1,9 @@
 /* The table of slots and tensors of a path, and the arithmetic of modules.
  *
- * A path's parameters: embed, the levels in order, the private blocks in order,
- * head. Inside a block the norms come first, then the matrices, so that parameters with
- * and without weight decay alternate only twice per block; q, k, v stand together, and
- * so do gate and up, so that one matrix product serves each group.
- */
+ * A path's parameters: embed, the levels in order, the private blocks in order, head.
+ * Inside a block the norms come first, then the matrices, so that parameters with and
+ * without weight decay alternate only twice per block; q, k, v stand together, and so
+ * do gate and up, so that one matrix product serves each group. */
 #include "modules/topology.h"
 #include "modules/topology_spec.h"
 #include <limits.h>
@@ -26,9 +25,8 @@ struct pl_topology {
     pl_tensor *tensors;
 };
 
-/* ---- building ----
- * Slots and tensors are appended in the order of the parameters; path_params is the
- * offset of the next one. */
+/* ---- building ---- Slots and tensors are appended in the order of the parameters;
+ * path_params is the offset of the next one. */
 
 int pl_topology_spec_n_paths(const pl_topology_spec *spec)
 {

@@ -7,13 +7,12 @@
  *   common (K=1): 0       level l: e_l       private (K=P): the path itself.
  * Replicas are workers training the same path on different data.
  *
- * Every expert of a slot has the same tensors, so all paths share one layout:
- * the parameters of a path are one block of floats, slot after slot, and a
- * module is a contiguous region of it.
+ * Every expert of a slot has the same tensors, so all paths share one layout: the
+ * parameters of a path are one block of floats, slot after slot, and a module is a
+ * contiguous region of it.
  *
- * Spec text of levels: "2x2", "16x16", "1" (dense). Each level takes
- * blocks_per_level = n_blocks / L consecutive blocks unless given.
- */
+ * Spec text of levels: "2x2", "16x16", "1" (dense). Each level takes blocks_per_level =
+ * n_blocks / L consecutive blocks unless given. */
 #ifndef PL_MODULES_TOPOLOGY_H
 #define PL_MODULES_TOPOLOGY_H
 #include "modules/shape.h"
@@ -123,8 +122,7 @@ void pl_topology_ancestor_path_name(const pl_topology *t,
                                     const int experts[PL_LEVELS_MAX], int path,
                                     char out[PL_NAME_MAX]);
 /* Returns the module of `from`, a topology with the same slots, from which this module
- * descends.
- */
+ * descends. */
 int pl_topology_ancestor_module(const pl_topology *t, const pl_topology *from,
                                 int module);
 

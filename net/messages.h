@@ -3,8 +3,7 @@
  * docs/PROTOCOL.md sections 2 and 3 define their meaning.
  *
  * An answer echoes the question's request number. Every question may be sent again: a
- * repeated question gets the same answer, and nothing is done twice.
- */
+ * repeated question gets the same answer, and nothing is done twice. */
 #ifndef PL_NET_MESSAGES_H
 #define PL_NET_MESSAGES_H
 #include "net/placement.h"

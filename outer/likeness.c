@@ -5,8 +5,7 @@
 #include <math.h>
 
 /* Sums are computed in double, in a fixed order, so that the result does not depend on
- * the machine.
- */
+ * the machine. */
 void pl_likeness_of(uint64_t seed, uint64_t part, const float *x, size_t n,
                     pl_likeness *out)
 {

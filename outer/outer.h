@@ -9,8 +9,7 @@
  * samples were trained, according to the store's records), exposure (how often some
  * documents were trained on), held (held-out text of paths, for curves), blend (modules
  * made from others after training), health (how well outer steps work, according to the
- * versions).
- */
+ * versions). */
 #ifndef PL_OUTER_OUTER_H
 #define PL_OUTER_OUTER_H
 #include "outer/arith.h"

@@ -287,8 +287,7 @@ pl_state_kind pl_path_kind(const pl_arm *arm, int v)
     if (v == l.residual)
         return arm->outer.residual;
     /* Under noloco and eager, vectors that mates have seen must not be rounded
-     * afterwards.
-     */
+     * afterwards. */
     if (v == l.params && streams(arm))
         return arm->outer.own;
     return PL_STATE_F32;

@@ -22,11 +22,9 @@
  * x_{t+1} = x_t - eta m(g_{t-1}) of the paper, where round 0 applies nothing and the
  * last update is flushed; only the numbers are shifted.
  *
- * One pass over memory: blocks of fixed size are filled with D by the caller's
- * function and used while they lie in the cache. Sums over a module are made block by
- * block in a fixed order, so the bytes depend neither on threads nor on the machine's
- * vectors.
- */
+ * One pass over memory: blocks of fixed size are filled with D by the caller's function
+ * and used while they lie in the cache. Sums over a module are made block by block in a
+ * fixed order, so the bytes depend neither on threads nor on the machine's vectors. */
 #ifndef PL_OUTER_STEP_H
 #define PL_OUTER_STEP_H
 #include "outer/step_method.h"

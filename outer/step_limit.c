@@ -7,8 +7,7 @@
 enum { DEGREE_MAX = PL_DELAY_MAX + 3 };
 
 /* Whether the step is stable for k = eta lambda. The header (step_method.h) has the
- * polynomial.
- */
+ * polynomial. */
 static bool step_is_stable(pl_rule rule, double mu, int delay, double fresh, double k)
 {
     double p[DEGREE_MAX + 1] = {0};

@@ -4,9 +4,8 @@
  * per point (nearest centroid, distance) or one coordinate each (the means), and every
  * sum is taken in the order of the points, in double.
  *
- * Ties go to the lower index. A cluster that loses its last point takes the point
- * that lies farthest from its own centroid, so that k centroids stay in use.
- */
+ * Ties go to the lower index. A cluster that loses its last point takes the point that
+ * lies farthest from its own centroid, so that k centroids stay in use. */
 #include "router/kmeans.h"
 #include <string.h>
 

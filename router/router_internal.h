@@ -24,8 +24,7 @@ struct pl_router {
     float *centroids[PL_LEVELS_MAX]; /* a level's: [experts, router_row_size] */
     double *bias; /* [n_paths] prices; all 0 if shards are not balanced */
     /* mean squared distance to the nearest centroid; for a linear router, mean
-     * cross-entropy in nats
-     */
+     * cross-entropy in nats */
     double inertia;
 };
 

@@ -117,8 +117,7 @@ size_t kv_batch_count(const kv_batch *batch);
 void kv_batch_digest(kv_batch *batch, pl_hash *out);
 
 /* Makes one atomic, synced write. After a failure nothing may be written to the
- * database again.
- */
+ * database again. */
 PL_MUST_CHECK pl_status kv_commit(kv *db, kv_batch *batch);
 
 /* ---- table files that are made beside the database ---- */

@@ -332,8 +332,7 @@ pl_status mirror_clear(const char *folder)
 /* ---- before the decision ---- */
 /* Prepares an existing part for the copy: in place, or as a new copy inside its folder.
  * Removes what an earlier, undecided copy prepared. `at` gets the folder in which the
- * part was
- * made. */
+ * part was made. */
 static pl_status prepare_old(pl_store *from, const char *folder, bool force,
                              char at[PL_PATH_MAX], pl_buf *left, pl_mirror_report *out)
 {

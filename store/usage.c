@@ -72,8 +72,7 @@ static bool used_before(const tally uses[PL_USES], int use, const pl_hash *name)
 }
 
 /* Lists the chunks of a use. Blobs that garbage collection removed, although a tag
- * names them, are skipped.
- */
+ * names them, are skipped. */
 static pl_status list_chunks(usage *u, int use, pl_store_usage *out)
 {
     pl_hash name;

@@ -7,8 +7,7 @@
  * blocks of QB against blocks of KB keys up to the block's last query, so that keys
  * right of the diagonal are skipped; the sums are rescaled where a later block has a
  * larger score (as in arXiv:2205.14135). Tasks share nothing, so that results do not
- * depend on the number of threads.
- */
+ * depend on the number of threads. */
 #include "modules/cpu/causal.h"
 
 typedef struct forward {

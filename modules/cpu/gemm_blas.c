@@ -2,8 +2,7 @@
  *
  * OpenBLAS's own threads stay off. The rows of c are divided here, among the same
  * thread team that runs every other operation. So there is only one thread pool, and
- * the sums of a row do not depend on the thread that computes it.
- */
+ * the sums of a row do not depend on the thread that computes it. */
 #include "modules/cpu/gemm.h"
 #include <cblas.h>
 #include <stdio.h>

@@ -8,8 +8,7 @@
  * together.
  *
  * Rows are short, and hardware prefetching follows a stream only within a page. So
- * while ROWS of w are read, the ROWS after them are prefetched.
- */
+ * while ROWS of w are read, the ROWS after them are prefetched. */
 #include "modules/cpu/ops_cpu.h"
 #include "modules/cpu/simd.h"
 

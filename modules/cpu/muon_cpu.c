@@ -7,8 +7,7 @@
  * Gram matrix.
  *
  * An element's sum runs over all of its terms in order, in one thread, so that no byte
- * depends on the number of threads.
- */
+ * depends on the number of threads. */
 #include "modules/cpu/ops_cpu.h"
 #include "modules/cpu/product.h"
 

@@ -3,8 +3,7 @@
  * GCC's and clang's vector types give arithmetic; what they lack (min, max, square
  * root, rounding to bf16, the bf16 dot product) is written here for each instruction
  * set. Memory is accessed through memcpy, so that no alignment is assumed and no type
- * is punned.
- */
+ * is punned. */
 #ifndef PL_MODULES_CPU_SIMD_H
 #define PL_MODULES_CPU_SIMD_H
 #include "modules/backend.h"

@@ -27,8 +27,7 @@ static __global__ void __launch_bounds__(THREADS)
 
 /* The positions of the token in a tile, in order. The number of hits of each warp is
  * kept for this tile and the previous one, so that a tile without hits costs only one
- * barrier.
- */
+ * barrier. */
 struct hit_list {
     int n[2][WARPS];
     int position[TILE];

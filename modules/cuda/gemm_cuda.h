@@ -35,8 +35,7 @@ typedef struct gemm_call {
 PL_MUST_CHECK pl_status gemm_cuda_open(cudaStream_t stream, cuda_gemm **out);
 void gemm_cuda_close(cuda_gemm **gemm);
 /* Runs a product asynchronously. The first call with a shape allocates memory.
- * ERR_DEVICE if cuBLAS refuses.
- */
+ * ERR_DEVICE if cuBLAS refuses. */
 PL_MUST_CHECK pl_status gemm_cuda_run(cuda_gemm *gemm, const gemm_call *call,
                                       cudaStream_t stream);
 /* "cublas 13.0.2" */

@@ -7,8 +7,7 @@
  *
  *   x16 = X,  X = a X            G = x16^T x16            (tall; x16 x16^T if wide)
  *   g16 = G,  G = b/c G          G = G + g16 g16
- *   m16 = c G                    X = X + x16 m16          (m16 x16)
- */
+ *   m16 = c G                    X = X + x16 m16          (m16 x16) */
 #include "modules/cuda/muon_cuda.cuh"
 
 enum { THREADS = 256 };

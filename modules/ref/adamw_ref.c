@@ -1,8 +1,7 @@
 /* AdamW (Loshchilov & Hutter, arXiv:1711.05101) and the gradient norm for clipping.
  *
  *   m = b1 m + (1 - b1) g            v = b2 v + (1 - b2) g^2
- *   p -= lr ((m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps) + wd p)
- */
+ *   p -= lr ((m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps) + wd p) */
 #include "modules/ref/ref.h"
 #include <math.h>
 

@@ -10,8 +10,7 @@
  *   dv[s] += p dout[t]     dp = dout[t].v[s]     ds = p (dp - delta[t]) / sqrt(D)
  *   dq[t] += ds k[s]       dk[s] += ds q[t]
  *
- * Nothing of size T x T is kept: backward recomputes p from lse.
- */
+ * Nothing of size T x T is kept: backward recomputes p from lse. */
 #include "modules/ref/ref.h"
 #include <math.h>
 #include <string.h>

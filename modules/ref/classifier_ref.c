@@ -3,8 +3,7 @@
  *   logit[v] = x.w[v]     loss = logsumexp_v logit - logit[target]
  *   dlogit[v] = scale (exp(logit[v] - lse) - [v = target])
  *
- * The logits of a row are computed twice, so that they need not be kept.
- */
+ * The logits of a row are computed twice, so that they need not be kept. */
 #include "modules/ref/ref.h"
 #include <math.h>
 #include <string.h>

@@ -2,8 +2,7 @@
  *
  *   out = x W^T      dx = dout W      dW += dout^T x
  *
- * Every inner loop runs along a row of W, so that memory is read in order.
- */
+ * Every inner loop runs along a row of W, so that memory is read in order. */
 #include "modules/ref/ref.h"
 #include <string.h>
 

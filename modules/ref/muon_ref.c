@@ -1,8 +1,7 @@
 /* Muon: momentum, then the nearest semi-orthogonal matrix by Newton-Schulz (ops.h).
  *
  * X is kept wide, [S,L] with S = min(O,I): then X^T X of the equation is x x^T here,
- * all inner loops run along rows, and S x S products are as small as they can be.
- */
+ * all inner loops run along rows, and S x S products are as small as they can be. */
 #include "modules/ref/ref.h"
 #include <math.h>
 

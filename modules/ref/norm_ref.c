@@ -4,8 +4,7 @@
  * With r = 1/sqrt(mean_c x^2 + eps) and y = x r w, the derivative of r is
  * dr/dx[c] = -r^3 x[c] / C, hence
  *
- *   dx[c] = r (w[c] dy[c] - x[c] r^2 mean_k(dy[k] w[k] x[k]))
- */
+ *   dx[c] = r (w[c] dy[c] - x[c] r^2 mean_k(dy[k] w[k] x[k])) */
 #include "modules/ref/ref.h"
 #include <math.h>
 #include <string.h>

@@ -4,8 +4,7 @@
  * softmax denominators) are in double. A pl_act is a float here and a pl_weight is the
  * fp32 master itself, so nothing is cast, packed or refreshed.
  *
- * The equations are in modules/ops.h; each file here computes one operation.
- */
+ * The equations are in modules/ops.h; each file here computes one operation. */
 #ifndef PL_MODULES_REF_REF_H
 #define PL_MODULES_REF_REF_H
 #include "modules/backend.h"

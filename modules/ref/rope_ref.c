@@ -1,8 +1,7 @@
 /* Rotary position embedding (Su et al. 2021, arXiv:2104.09864) in Llama's pairing:
  * element i of a head turns with element i + D/2, by the angle
  *
- *   angle = position * theta^(-2 i / D)
- */
+ *   angle = position * theta^(-2 i / D) */
 #include "modules/ref/ref.h"
 #include <math.h>
 #include <string.h>

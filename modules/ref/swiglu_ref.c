@@ -1,7 +1,6 @@
 /* SwiGLU (Shazeer 2020, arXiv:2002.05202): out = silu(gate) * up.
  *
- *   silu(g) = g sigma(g)    silu'(g) = sigma(g) (1 + g (1 - sigma(g)))
- */
+ *   silu(g) = g sigma(g)    silu'(g) = sigma(g) (1 + g (1 - sigma(g))) */
 #include "modules/ref/ref.h"
 #include <math.h>
 

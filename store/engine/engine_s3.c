@@ -194,8 +194,7 @@ static pl_status put_if(s3_engine *e, const char *name, const char *condition,
 }
 
 /* The service reports both failed conditions with one status; for a put it means that
- * the object exists.
- */
+ * the object exists. */
 static pl_status s3_put(void *self, const char *name, const void *data, size_t len)
 {
     pl_status status = put_if(self, name, "If-None-Match: *", data, len);

@@ -254,8 +254,7 @@ static void streaming_goes_on_with_its_own(void **state)
     end_world(w);
 }
 
-/* Sends one round of one holder: adds the sent vector to `mean`, returns the rest.
- */
+/* Sends one round of one holder: adds the sent vector to `mean`, returns the rest. */
 static float *send_part(world *w, int i, int64_t round, float *mean)
 {
     holder *h = &w->of[i];

@@ -519,8 +519,7 @@ int64_t emulated_reduce(int64_t value, emulated_reduction how, unsigned mask,
  *
  *   a[0] = A[g][2p..]    a[1] = A[g+8][2p..]   a[2], a[3]: the same at k + 8
  *   b[0] = B[2p..][g]    b[1] = B[2p+8..][g]
- *   c[0..1] = C[g][2p..] c[2..3] = C[g+8][2p..]
- */
+ *   c[0..1] = C[g][2p..] c[2..3] = C[g+8][2p..] */
 
 namespace
 {
