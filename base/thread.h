@@ -25,7 +25,6 @@ PL_MUST_CHECK pl_status pl_parallel(int n_threads, size_t n_items, pl_item_fn fn
  * `done`. */
 void pl_once(bool *done, void (*fn)(void));
 
-/* A named thread. */
 typedef struct pl_thread pl_thread;
 PL_MUST_CHECK pl_status pl_thread_start(const char *name, void (*run)(void *),
                                         void *context, pl_thread **out);

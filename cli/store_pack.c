@@ -23,7 +23,6 @@ static void print_packed(const store_call *call, const packed *p)
     row_finish(&r);
 }
 
-/* Packs one store, or one part of a store. */
 static pl_status pack_part(store_call *call, packed *sum)
 {
     pl_store_stats before, after;
@@ -44,7 +43,6 @@ done:
     return status;
 }
 
-/* Packs the store, or each of its parts. */
 pl_status store_pack(store_call *call)
 {
     packed sum = {0, 0, 0};

@@ -136,7 +136,6 @@ static pl_status verify_one(verification *w, const char *module, uint64_t number
     return w->topology ? verify_tasks(w, module, number) : PL_OK;
 }
 
-/* Verifies all versions that the tag names. */
 static pl_status verify_tag(verification *w, const char *name)
 {
     pl_snapshot tag;

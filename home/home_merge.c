@@ -301,7 +301,6 @@ done:
     return status;
 }
 
-/* Makes the version from its contributions. */
 static pl_status make_version(merge *g)
 {
     /* The blob has the momentum first, then the other vectors that versions keep. */

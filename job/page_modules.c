@@ -133,7 +133,6 @@ static bool has_sums(const pl_version *v)
     return false;
 }
 
-/* Adds one decoded update to `sum`. */
 static pl_status add_update(pl_store *store, const pl_version *v, int i, float weight,
                             float *sum)
 {

@@ -40,7 +40,6 @@ void say_json(pl_json *json)
     pl_json_destroy(&json);
 }
 
-/* Whether training has begun in this run. */
 static bool has_begun(const pl_run *r)
 {
     char saved[PL_PATH_MAX], store[PL_PATH_MAX];

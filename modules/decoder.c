@@ -168,7 +168,6 @@ static void run_blocks(pl_decoder *d, int n, bool begins)
     model_forward_norm(m, n);
 }
 
-/* Computes the logits of n rows from `row` on. */
 static void make_logits(pl_decoder *d, int row, int n)
 {
     pl_model *m = d->m;

@@ -259,7 +259,6 @@ static bool find_four(const pl_update_list *updates, int u, size_t first,
     return true;
 }
 
-/* Adds all updates to one piece of the mean. */
 static void add_update_piece(const step_kernels *kernels, const pl_update_list *updates,
                              size_t first, size_t count, float *mean)
 {

@@ -53,7 +53,6 @@ static pl_status lm_damaged(const char *why)
     return pl_fail(PL_ERR_DAMAGED, "the router's bytes are damaged: %s", why);
 }
 
-/* Reads the planes of n counts. */
 static pl_status get_planes(pl_reader *reader, uint16_t tag, uint64_t n, pl_buf *out)
 {
     size_t len = 0;

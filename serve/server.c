@@ -93,7 +93,6 @@ static void count_end(server_job *job)
     leave_places(job);
 }
 
-/* Makes the last event of an answer. */
 static server_event *make_end(const server_part *part, pl_status status,
                               const char *code, const pl_generate_result *result)
 {

@@ -258,7 +258,6 @@ static void backward_block(backward *w, int h, int i0)
     store_rows(w, head_at(s, 0, h) + (size_t)i0 * s->stride, w->dq, s->scale, n_rows);
 }
 
-/* Computes the text that `w` describes. */
 static void backward_text(backward *w, int g)
 {
     const shape *s = &w->s;

@@ -239,7 +239,6 @@ static void forward_block(forward *f, int h, int i0)
         forward_keys(f, lse, t, i0, PL_F32);
 }
 
-/* Computes the text that `f` describes. */
 static void forward_text(forward *f, int g)
 {
     const shape *s = &f->s;

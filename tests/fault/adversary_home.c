@@ -420,7 +420,6 @@ void act_malformed_update(adversary *a)
     release(a, p, PL_OK, "");
 }
 
-/* A lease is for one path. */
 void act_other_path(adversary *a)
 {
     party *p = some_worker(a);

@@ -22,7 +22,6 @@ static pl_topology *small_topology(void)
     return one_path(&shape);
 }
 
-/* Word k of sequence i. */
 static int32_t word(int i, int k)
 {
     return (int32_t)((31 * i + 17 * k + i * k * k + 3) % VOCAB);

@@ -29,7 +29,6 @@ static dial_choice chosen(const dial_facts *f)
     return c;
 }
 
-/* Checks that a configuration would accept the choice. */
 static void check_sane(const dial_choice *c)
 {
     assert_true(c->width >= 64 && c->heads >= 2 && c->blocks >= 4);

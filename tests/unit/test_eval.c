@@ -233,7 +233,6 @@ static void ways_to_choose_are_compared_on_one_matrix(void **state)
         assert_int_equal(scores[route].n_targets, 5);
 }
 
-/* Text after a window must not affect its path. */
 static void later_text_does_not_choose_a_path(void **state)
 {
     (void)state;

@@ -173,7 +173,6 @@ static void powers_of_two_come_through_exactly(void **state)
     }
 }
 
-/* The product of the first row alone. */
 static matrices first_row(const matrices *m)
 {
     const gemm_call *call = &m->call;

@@ -11,7 +11,6 @@
 
 enum { N = 1000, VERSIONS = 8 };
 
-/* Draws an update that resembles the one before. */
 static void draw_update(float *g, int v)
 {
     for (int i = 0; i < N; i++) {

@@ -58,7 +58,6 @@ static int close_model(void **state)
     return 0;
 }
 
-/* Computes the nats from logits, token by token. */
 static double nats_by_decoding(const int32_t *tokens, int n)
 {
     float logits[VOCAB];

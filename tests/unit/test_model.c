@@ -4,7 +4,6 @@
 #include "modules/model_internal.h"
 #include "tests/support/rig.h"
 
-/* Loads initial values like those of a run. */
 static void load_initial(rig *r, uint64_t seed)
 {
     for (int s = 0; s < pl_topology_n_slots(r->topology); s++)

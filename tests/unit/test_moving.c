@@ -73,7 +73,6 @@ static void put_version(fixture *f, pl_txn *txn, int number)
     assert_int_equal(pl_txn_put_version(txn, &v, keep), PL_OK);
 }
 
-/* Makes a store with the definitions of all arms. */
 static void make_store(const char *folder, pl_store **out)
 {
     pl_txn *txn = NULL;
@@ -273,7 +272,6 @@ static void a_home_that_was_moved_from_knows_it_after_kill_9(void **state)
     close_fixture(f);
 }
 
-/* Asks a home a question, like a mover. */
 static pl_status ask(fixture *f, int home, pl_message *q, pl_message *a)
 {
     pl_socket *socket = NULL;

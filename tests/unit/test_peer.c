@@ -32,7 +32,6 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Bytes that depend on all arguments. */
 static void fill(uint8_t *data, size_t bytes, int64_t round, int path)
 {
     for (size_t i = 0; i < bytes; i++)

@@ -23,7 +23,6 @@ static const pl_shape probe_shape = {.vocab = V,
                                      .rope_theta = 10000.0,
                                      .norm_eps = 1e-5};
 
-/* Probes a backend; false if this machine lacks it. */
 static bool probe(const char *backend, pl_probe_report *out)
 {
     pl_backend *be;

@@ -94,7 +94,6 @@ static void flip_row(const char *folder, kv_family family, row_key key, size_t a
     pl_free(value);
 }
 
-/* Returns the first key of a family. */
 static row_key first_key(const char *folder, kv_family family)
 {
     kv *db = open_kv(folder);

@@ -153,7 +153,6 @@ static void assert_name(const pl_hash *got, const uint8_t *data, size_t n)
     assert_true(pl_hash_equal(got, &wanted));
 }
 
-/* Stores the bytes under a name, and reads them. */
 static void check_object(pl_store *store, const char *name, const uint8_t *data,
                          size_t n)
 {

@@ -181,7 +181,6 @@ static void note(void *context, const char *sentence)
     pl_copy_text(context, 256, sentence);
 }
 
-/* Writes a module into two parts. */
 static void a_module_in_two_parts_is_named_and_its_newest_shown(void **state)
 {
     char path[PL_PATH_MAX], said[256] = "";

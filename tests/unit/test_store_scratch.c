@@ -42,7 +42,6 @@ static void all_become_old(const char *folder)
     closedir(dir);
 }
 
-/* A reader that ends without removing its folder. */
 static int read_and_die(const char *folder)
 {
     pl_store *store;

@@ -158,7 +158,6 @@ static void close_server(fixture *f)
     assert_int_equal(pl_remove_tree(f->folder), PL_OK);
 }
 
-/* Answers one question of the worker. */
 static void serve_worker(const fixture *f)
 {
     pl_message q, got;
