@@ -93,7 +93,6 @@ static void a_key_of_zeros_is_refused_and_the_list_stays_whole(void **state)
     pl_key_list_clear(&list);
 }
 
-/* A stranger that tries to enrol gets the sentence. */
 static void no_refusal_tells_a_path_of_this_machine(void **state)
 {
     const fixture *f = *state;

@@ -74,7 +74,6 @@ static void every_arm_goes_on_where_the_base_model_stopped(void **state)
     pl_topology_destroy(&r.topology);
 }
 
-/* Rounds during the decay are plain means; in a dense arm all rounds are. */
 static void the_outer_step_settles_while_the_rate_decays(void **state)
 {
     (void)state;
@@ -169,8 +168,6 @@ static void chapters_share_one_schedule(void **state)
     pl_topology_destroy(&r.topology);
 }
 
-/* Phases that train.more adds have their own schedule and do not change earlier phases.
- */
 static void more_phases_are_warmed_up_anew(void **state)
 {
     (void)state;

@@ -208,7 +208,6 @@ static void likeness_is_of_seed_and_part(void **state)
     pl_free(x);
 }
 
-/* Uses an encoded update and a packed state, as a home has them. */
 static void likeness_is_of_what_travels(void **state)
 {
     (void)state;

@@ -222,7 +222,6 @@ static void methods_that_depend_on_the_hour_get_none(void **state)
     assert_true(finds(f, 1, 9300));
 }
 
-/* If two workers may not do one task, the task is taken from a worker on trial. */
 static void what_two_may_not_do_is_taken_from_a_worker_on_trial(void **state)
 {
     fixture *f = *state;
@@ -344,7 +343,6 @@ static bool settles(fixture *f, int *other, uint64_t *lost)
     return plan_settle(&f->h.tasks, &f->paths[0], &by, other, lost);
 }
 
-/* The reports of worker and homes may come in any order. */
 static void whoever_comes_first_stops_the_other(void **state)
 {
     fixture *f = *state;
@@ -410,8 +408,6 @@ static void of_two_who_say_it_the_one_who_delivered_is_credited(void **state)
     }
 }
 
-/* The homes name the token; a worker that says DONE under another token did not
- * deliver. */
 static void credit_waits_for_the_worker_that_the_homes_name(void **state)
 {
     fixture *f = *state;
@@ -488,7 +484,6 @@ static void who_says_done_keeps_the_lease_where_backups_are_not_allowed(void **s
     assert_false(finds(f, 1, 20000));
 }
 
-/* Another worker then does the task, and only that worker gets the credit. */
 static void lie_is_not_confirmed_by_anothers_delivery(void **state)
 {
     fixture *f = *state;

@@ -167,7 +167,6 @@ static void the_structure_of_the_file_is_checked(void **state)
     assert_int_equal(pl_conf_load(&table, &got, "/nowhere/x.yaml"), PL_ERR_NOT_FOUND);
 }
 
-/* For any bytes of the file, the result is OK or ERR_CONFIG. */
 static void a_damaged_file_is_an_error_and_no_crash(void **state)
 {
     (void)state;

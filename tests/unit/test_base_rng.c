@@ -96,7 +96,6 @@ static void normal_values_are_those_of_box_and_muller(void **state)
     }
 }
 
-/* The bits must be equal on all machines and in all releases. */
 static void normal_values_keep_their_bits(void **state)
 {
     (void)state;

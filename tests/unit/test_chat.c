@@ -55,7 +55,6 @@ static void turns_are_written_by_chatml_and_plain(void **state)
     pl_completion_clear(&c);
 }
 
-/* BOS and EOS enclose each pair of turns. */
 static void llama2_separates_turns_by_tokens(void **state)
 {
     (void)state;

@@ -429,7 +429,6 @@ static void a_changed_corpus_is_noticed_and_a_lost_one_is_not_needed(void **stat
     pl_buf_destroy(&all);
 }
 
-/* What a killed preparation leaves behind is overwritten by the next one. */
 static void an_unfinished_folder_is_made_anew(void **state)
 {
     (void)state;

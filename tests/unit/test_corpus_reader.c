@@ -174,7 +174,6 @@ static void bad_utf8_becomes_replacement_characters_and_is_counted(void **state)
     }
 }
 
-/* The loop over eight ASCII bytes must find a bad byte at every place. */
 static void a_bad_byte_is_found_at_every_place_of_a_long_text(void **state)
 {
     (void)state;

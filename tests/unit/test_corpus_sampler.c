@@ -240,7 +240,6 @@ static void packed_rows_have_every_window_once_an_epoch(void **state)
     }
 }
 
-/* Short windows of 7, 7, 3, 2, 1 and 1 targets fit into three rows of 8. */
 static void short_windows_share_as_few_rows_as_they_can(void **state)
 {
     (void)state;

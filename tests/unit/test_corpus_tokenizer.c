@@ -212,7 +212,6 @@ static void a_vocab_too_small_names_the_smallest_and_that_one_works(void **state
     pl_buf_destroy(&text);
 }
 
-/* A blank must be decoded as a blank even if the training text had none. */
 static void a_text_without_blanks_trains_a_tokenizer_that_knows_them(void **state)
 {
     (void)state;

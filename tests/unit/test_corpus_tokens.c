@@ -182,7 +182,6 @@ static void a_flipped_bit_never_leads_outside_without_verification(void **state)
     assert_true(n_opened >= 7 * 16); /* opening does not check tokens */
 }
 
-/* A forger can correct the checksums, so the contents must be checked, too. */
 static void a_forged_file_is_refused_by_its_contents(void **state)
 {
     (void)state;

@@ -115,7 +115,6 @@ static void drop_state(fixture *f, uint64_t phase)
     pl_message_destroy(&a);
 }
 
-/* A path's state can be dropped, but not its phases, samples and tokens. */
 static void fence_with_a_phase_drops_the_state_behind_it(void **state)
 {
     (void)state;

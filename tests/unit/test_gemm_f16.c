@@ -184,7 +184,6 @@ static matrices first_row(const matrices *m)
     return one;
 }
 
-/* A row of c is the same with any other rows, and in a tile of any size. */
 static void a_row_depends_on_no_other(void **state)
 {
     static const int depths[] = {100, 300, 1400};
@@ -231,7 +230,6 @@ static bool is_number(float x)
     return fabsf(x) < INFINITY;
 }
 
-/* Infinities and NaN must show in the result, so that a diverged model is noticed. */
 static void what_is_not_finite_shows(void **state)
 {
     enum { M = 30, N = 70, K = 40 };

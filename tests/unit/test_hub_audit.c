@@ -330,7 +330,6 @@ static void several_honest_senders_agree(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
-/* The name "first" belongs to the key that lied. */
 static void a_liar_is_fenced_by_the_key_of_its_lease(void **state)
 {
     fixture *f = *state;
@@ -342,7 +341,6 @@ static void a_liar_is_fenced_by_the_key_of_its_lease(void **state)
     assert_true(f->workers[FIRST].fenced[0]);
 }
 
-/* After the lie another key took the name "first". */
 static void an_heir_of_a_liars_name_is_not_fenced(void **state)
 {
     fixture *f = *state;

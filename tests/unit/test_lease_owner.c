@@ -499,7 +499,6 @@ static void worker_has_no_more_leases_than_it_can_use(void **state)
     pl_wire_close(&mine.socket);
 }
 
-/* A joined key that has delivered nothing gets one task, whatever its names. */
 static void key_on_trial_has_one_lease(void **state)
 {
     job *j = *state;
@@ -514,7 +513,6 @@ static void key_on_trial_has_one_lease(void **state)
     assert_int_equal(get_task(&j->third, &token, task), 0);
 }
 
-/* An idle own worker begins the same task, also with another kind of device. */
 static void own_worker_begins_what_one_on_trial_is_at(void **state)
 {
     job *j = *state;
@@ -606,7 +604,6 @@ static void names_that_did_nothing_and_went_are_not_listed(void **state)
     assert_status(j, "\"workers_left_out\":1", true);
 }
 
-/* After a restart a hub accepts only leases that are sealed. */
 static void lease_is_taken_up_only_by_who_shows_it(void **state)
 {
     job *j = *state;

@@ -135,7 +135,6 @@ static void a_single_path_has_no_margin(void **state)
     assert_true(isinf(margin) && margin > 0);
 }
 
-/* A diverged path must not answer and must not stop the other paths. */
 static void paths_without_finite_nats_are_left_out(void **state)
 {
     (void)state;

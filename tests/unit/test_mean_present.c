@@ -94,7 +94,6 @@ static void the_weights_of_those_that_send_a_value_make_its_mean(void **state)
     clear(&s);
 }
 
-/* A value that only one of three contributors sends moves by its whole update. */
 static void values_that_one_sends_count_whole(void **state)
 {
     static float update[MESSAGES][N], mean[N], all[N];

@@ -208,7 +208,6 @@ static void bytes_are_the_protocols(void **unused)
     assert_memory_equal(blob, expected, sizeof expected);
 }
 
-/* Vectors that mates of noloco and eager have seen must not be rounded. */
 static void what_mates_have_seen_stays(void **unused)
 {
     (void)unused;

@@ -193,7 +193,6 @@ static void put_planes(pl_buf *out, uint16_t tag, const uint32_t *counts, size_t
     pl_buf_destroy(&zipped);
 }
 
-/* The checksum is right, so the wrong contents must be noticed. */
 static void lies_under_a_good_checksum_are_refused(void **state)
 {
     (void)state;

@@ -156,8 +156,6 @@ static void module_with_one_contributor_is_diloco(void **state)
     }
 }
 
-/* Every phase sends one fragment, in turn, so a round has as many phases as there are
- * fragments. The next phase mixes the sent fragment in. */
 static void fragments_are_sent_in_turn_and_taken_up_next(void **state)
 {
     fixture *f = *state;
@@ -213,8 +211,6 @@ static void delayed_nesterov_counts_arrivals(void **state)
     assert_true(pl_round_window(&f->arm, f->t, f->shared) >= 4);
 }
 
-/* The messages of a sum have the same seed and scale, and their weights add up to one.
- */
 static void contributors_of_a_round_encode_alike(void **state)
 {
     fixture *f = *state;
@@ -247,7 +243,6 @@ static void arrival_encodes_alone(void **state)
     assert_true(total > 4 - 1e-5 && total < 4 + 1e-5);
 }
 
-/* Pairs are mutual. In an odd group all members are left over equally often. */
 static void mates_are_mutual(void **state)
 {
     fixture *f = *state;
@@ -297,7 +292,6 @@ static void vectors_of_a_path_are_what_its_method_keeps(void **state)
     }
 }
 
-/* Scores become the state of their path, and no module gets a version. */
 static void an_arm_that_scores_makes_no_versions(void **state)
 {
     fixture *f = *state;

@@ -33,7 +33,6 @@ static void alike_clusters_share_the_first_module(void **state)
     }
 }
 
-/* The search must find the rows and columns of a 4x4 grid of points. */
 static void grid_of_points_is_found_again(void **state)
 {
     static const int experts[] = {4, 4};

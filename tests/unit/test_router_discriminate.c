@@ -164,7 +164,6 @@ static void its_bytes_do_not_depend_on_threads(void **state)
     free(points);
 }
 
-/* Path 3 scores best on nearly all documents, and still gets no more than its share. */
 static void prices_balance_it(void **state)
 {
     (void)state;
@@ -190,8 +189,6 @@ static void prices_balance_it(void **state)
     free(points);
 }
 
-/* Fits to some documents without prices, then computes prices for all documents by
- * tokens. */
 static void prices_may_be_those_of_other_documents(void **state)
 {
     (void)state;
@@ -222,7 +219,6 @@ static void prices_may_be_those_of_other_documents(void **state)
     free(points);
 }
 
-/* With limited memory, prices are computed from every d-th document. */
 static void prices_of_a_sample_are_those_of_its_documents(void **state)
 {
     (void)state;
@@ -263,7 +259,6 @@ static void prices_of_a_sample_are_those_of_its_documents(void **state)
     free(some);
 }
 
-/* With limited memory the fit uses every d-th document with its scores. */
 static void a_sample_takes_its_scores_along(void **state)
 {
     (void)state;

@@ -224,7 +224,6 @@ static void impossible_requests_name_their_numbers(void **state)
     assert_said("feature 1 of document 1");
 }
 
-/* Tests a balanced router, which has prices. */
 static void the_path_of_least_cost_is_taken(void **state)
 {
     (void)state;

@@ -536,8 +536,6 @@ static void who_leaves_is_not_read_to_the_end(void **state)
     assert_int_equal(open_model(CONTEXT), 0);
 }
 
-/* Ends a request by an error while its prompt is read, and ends a batch at this time.
- */
 static void who_is_not_answered_yet_can_end(void **state)
 {
     (void)state;

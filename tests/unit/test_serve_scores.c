@@ -215,7 +215,6 @@ static void scores_of_a_prompt_are_the_losses_of_the_model(void **state)
     pl_batch_destroy(&batch);
 }
 
-/* A greedy answer must have the same scores when it is used as a prompt. */
 static void an_answer_scores_as_it_does_in_a_prompt(void **state)
 {
     (void)state;

@@ -630,7 +630,6 @@ static void everything_is_there_after_reopening(void **state)
     pl_store_close(&store);
 }
 
-/* Momentum is deleted two versions later, and its space must be freed on the disk. */
 static void deleted_chunks_give_their_space_back(void **state)
 {
     pl_store_stats stats;

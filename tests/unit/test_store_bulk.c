@@ -300,8 +300,6 @@ static bool see_newest(pl_store *reader, uint64_t *number)
     return whole;
 }
 
-/* A reader that follows a busy writer must see the bytes as soon as the record that
- * names them. */
 static void a_follower_reads_them(void **state)
 {
     pl_store *store = open_bulk(*state, PL_STORE_CREATE);

@@ -327,7 +327,6 @@ static void a_reader_sees_what_took_its_place(void **state)
     pl_store_close(&reader);
 }
 
-/* Before the copy there is no store; afterwards there is a whole store, or none. */
 static void a_first_copy_is_whole_or_not_there(void **state)
 {
     places p = make_both(*state);
@@ -362,7 +361,6 @@ static void a_copy_knows_how_many_parts_there_were_first(void **state)
     assert_int_equal(counts.begun, BEGUN);
 }
 
-/* Restoring a state with two parts removes the third part, if the caller permits it. */
 static void a_part_more_is_not_dropped_without_a_word(void **state)
 {
     places p = make_both(*state);
@@ -561,7 +559,6 @@ static void a_reader_is_not_taken_in_by_a_number(void **state)
     pl_store_close(&reader);
 }
 
-/* An opening store shows the old or the new state, or asks to wait. */
 static void an_opening_in_the_middle_of_a_copy_sees_one_state(void **state)
 {
     enum { COPIES = 3, SLEEP_MS = 15 };

@@ -495,7 +495,6 @@ static void a_tail_that_nobody_was_told_of_is_cut_off_whatever_it_holds(void **s
     pl_buf_destroy(&t.before);
 }
 
-/* Readers and writers refuse the store and leave its files unchanged. */
 static void the_same_tail_is_refused_if_it_was_acknowledged(void **state)
 {
     tail t;

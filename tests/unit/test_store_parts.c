@@ -143,7 +143,6 @@ static void counts_add_up_and_all_parts_are_audited(void **state)
     pl_store_close(&store);
 }
 
-/* A reader follows all writers. */
 static void refresh_shows_what_any_part_got(void **state)
 {
     char path[PL_PATH_MAX];

@@ -81,7 +81,6 @@ static void damaged_codes_are_refused_or_give_bytes_of_the_right_length(void **s
     pl_free(a);
 }
 
-/* The coded bytes are part of the format and must never change. */
 static void the_coded_bytes_of_a_few_floats_are_these(void **state)
 {
     (void)state;

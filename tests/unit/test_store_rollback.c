@@ -143,7 +143,6 @@ static void a_rollback_goes_back_in_all_parts(void **state)
     pl_store_close(&store);
 }
 
-/* Kills the rollback at each point, and reads and writes the store afterwards. */
 static void whoever_dies_leaves_nothing_or_all(void **state)
 {
     static const char *const points[] = {"kv.commit.before", "kv.commit.after",
@@ -215,7 +214,6 @@ static void the_next_writer_of_all_ends_it(void **state)
     pl_writers_close(&writers);
 }
 
-/* If one part's data were collected, no part gets the rollback. */
 static void what_one_part_cannot_do_none_does(void **state)
 {
     char path[PL_PATH_MAX];
@@ -231,7 +229,6 @@ static void what_one_part_cannot_do_none_does(void **state)
     assert_sound(*state, 0);
 }
 
-/* A part that was added later has no share, which is no error. */
 static void a_part_that_came_later_has_no_share(void **state)
 {
     char path[PL_PATH_MAX];

@@ -52,7 +52,6 @@ static void a_scalar_is_a_summary_of_an_event(void **state)
     pl_buf_destroy(&out);
 }
 
-/* Reading stops before the first byte that is missing or changed. */
 static void a_torn_or_damaged_end_is_found_at_each_byte(void **state)
 {
     const tfevents_scalar scalar = {.tag = "train/loss", .value = 2.25};

@@ -643,7 +643,6 @@ static void wsd_is_constant_until_its_last_steps_and_ends_at_the_floor(void **st
     assert_true(pl_learning_rate(&base, 9999) == 1.0);
 }
 
-/* A path that descends from another has modules that descend from its modules. */
 static void paths_descend_module_by_module(void **state)
 {
     (void)state;
