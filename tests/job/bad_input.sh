@@ -3,9 +3,9 @@
 # sentence on stderr names the object, the number and the remedy, and nothing is lost or
 # left over.
 #
-# usage: bad_input.sh PATHLOOM WORKFOLDER
+# usage: bad_input.sh PATHLOOM WORKFOLDER   (in the project's root)
 #
-# Runs from the project's root. Without root, cases that need it (a small disk, another
+# Without root, cases that need it (a small disk, another
 # user) print SKIP.
 set -u
 pathloom=$1

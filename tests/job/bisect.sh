@@ -2,9 +2,7 @@
 # Tests that `store bisect` finds the phase at which the loss on a text became worse:
 # here the phase of a rollback in the middle of the training.
 #
-# usage: bisect.sh PATHLOOM WORKFOLDER
-#
-# Runs from the project's root.
+# usage: bisect.sh PATHLOOM WORKFOLDER   (in the project's root)
 set -u
 pathloom=$1
 . tests/support/job.sh

@@ -2,9 +2,7 @@
 # Tests `pathloom check`: a trained run has no fault, and each kind of damage to a copy
 # of its store is found by the invariant that it breaks.
 #
-# usage: check.sh PATHLOOM HURT_STORE WORKFOLDER
-#
-# Runs from the project's root.
+# usage: check.sh PATHLOOM HURT_STORE WORKFOLDER   (in the project's root)
 set -u
 pathloom=$1
 hurt_store=$2

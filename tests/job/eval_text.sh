@@ -3,9 +3,7 @@
 # scored document by document, the path is chosen again every W tokens, and `route`
 # names the path that answers.
 #
-# usage: eval_text.sh PATHLOOM WORKFOLDER
-#
-# Runs from the project's root.
+# usage: eval_text.sh PATHLOOM WORKFOLDER   (in the project's root)
 set -u
 pathloom=$1
 . tests/support/job.sh

@@ -1,9 +1,7 @@
 #!/bin/sh
 # Exports a path from one run, imports it into another run, and trains that run.
 #
-# usage: exchange.sh PATHLOOM WORKFOLDER
-#
-# Runs from the project's root.
+# usage: exchange.sh PATHLOOM WORKFOLDER   (in the project's root)
 set -eu
 pathloom=$1
 work=$2

@@ -2,9 +2,7 @@
 # Tests that docs/JSON.md describes every field that a command prints with --json, in
 # the section of this command, and that every printed line is one JSON object.
 #
-# usage: json_pages.sh PATHLOOM WORKFOLDER
-#
-# Runs from the project's root.
+# usage: json_pages.sh PATHLOOM WORKFOLDER   (in the project's root)
 set -u
 pathloom=$1
 . tests/support/job.sh

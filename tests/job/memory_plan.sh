@@ -3,9 +3,7 @@
 # within a fifth of what `train` planned before. A worker must have at most 150 MiB, and
 # at the end at most a tenth more than after its first phases.
 #
-# usage: memory_plan.sh PATHLOOM WORKFOLDER
-#
-# Runs from the project's root.
+# usage: memory_plan.sh PATHLOOM WORKFOLDER   (in the project's root)
 set -u
 pathloom=$1
 . tests/support/job.sh

@@ -3,9 +3,9 @@
 # with `status` and the store, and requests without permission and bad requests are
 # refused.
 #
-# usage: page.sh PATHLOOM WORKFOLDER
+# usage: page.sh PATHLOOM WORKFOLDER   (in the project's root)
 #
-# Runs from the project's root. Needs curl and jq.
+# Needs curl and jq.
 set -u
 pathloom=$1
 . tests/support/job.sh

@@ -3,9 +3,9 @@
 # clients at once; bad requests are refused with one sentence; a server that is told to
 # end completes its answers first.
 #
-# usage: serve.sh PATHLOOM SERVE_ODD WORKFOLDER
+# usage: serve.sh PATHLOOM SERVE_ODD WORKFOLDER   (in the project's root)
 #
-# Runs from the project's root. Needs curl.
+# Needs curl.
 set -eu
 pathloom=$1
 serve_odd=$2

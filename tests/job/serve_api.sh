@@ -3,9 +3,9 @@
 # use: scores of prompts and answers, several prompts and answers, penalties, and
 # streams.
 #
-# usage: serve_api.sh PATHLOOM WORKFOLDER
+# usage: serve_api.sh PATHLOOM WORKFOLDER   (in the project's root)
 #
-# Runs from the project's root. Needs curl and jq.
+# Needs curl and jq.
 set -eu
 pathloom=$1
 work=$2
