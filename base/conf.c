@@ -631,8 +631,7 @@ void pl_conf_write_yaml(const pl_table *table, const void *target, pl_buf *out)
     }
 }
 
-/* Escapes text for a cell of a Markdown table, because a bar in the text would end the
- * cell. */
+/* Escapes text for a cell of a Markdown table, where a bar would end the cell. */
 static void put_cell(const char *text, pl_buf *out)
 {
     for (; *text; text++)

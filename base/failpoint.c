@@ -15,7 +15,7 @@
 
 enum { POINTS_MAX = 128, NAME_MAX_BYTES = 64, EXIT_CODE = 71 };
 
-/* Whether the variable is set. The environment is read once; every later passage is one
+/* Whether the variable is set. The environment is read once; later passages cost one
  * load. */
 enum { NOT_ASKED, OFF, ARMED };
 static _Atomic int state;

@@ -57,8 +57,8 @@ PL_MUST_CHECK pl_status
 /* tests by writing, syncing, reading and deleting a file */
 pl_check_writable(const char *folder);
 
-/* Joins into `out` (PL_PATH_MAX bytes) and returns it; the result is "" if it does not
- * fit. */
+/* Joins into `out` (PL_PATH_MAX bytes) and returns it; "" if the result does not fit.
+ */
 enum { PL_PATH_MAX = 1024 };
 char *pl_join(char out[PL_PATH_MAX], const char *folder, const char *name);
 /* The folder that contains `path`, derived from the name alone: for a link, the folder

@@ -76,8 +76,8 @@ typedef struct snapshot {
     struct snapshot *older;
 } snapshot;
 
-/* Identifies the state of the file that was read. Any change of the file changes one of
- * these. */
+/* Identifies the state of the file that was read. Every change of the file changes a
+ * field. */
 typedef struct stamp {
     struct timespec modified;
     ino_t number;
@@ -504,8 +504,7 @@ static pl_status self_test(const gate *g)
     int event = sockets[0] && sockets[1] && sockets[2]
                     ? try_stranger(g, sockets[0], sockets[1], sockets[2])
                     : 0;
-    /* Stops the events: an event that is not read would stop ZeroMQ's thread for
-     * ever. */
+    /* Stops the events: an unread event would stop ZeroMQ's thread for ever. */
     if (sockets[1])
         zmq_socket_monitor(sockets[1], NULL, 0);
     for (size_t i = 3; i-- > 0;) {

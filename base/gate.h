@@ -50,8 +50,7 @@ bool pl_gate_is_open(void);
 /* Call it after all sockets are closed; pl_wire_shutdown also calls it. */
 void pl_gate_close(void);
 
-/* Lets a key connect that is not in the list. The key can connect soon, but not at
- * once. */
+/* Lets a key connect that is not in the list: soon, but not at once. */
 void pl_gate_admit(const pl_pubkey *key, pl_key_role role);
 
 /* The current role of the key; PL_AS_NONE if it may do nothing. *own: whether it is one

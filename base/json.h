@@ -54,8 +54,7 @@ pl_json *pl_json_make_bytes(const char *text, size_t len);
 pl_json *pl_json_make_real(double value);
 pl_json *pl_json_make_int(int64_t value);
 
-/* Appends the JSON text; with `indent` 0 as one line. Keys keep their insertion
- * order. */
+/* Appends the JSON text; with `indent` 0 as one line. Keys keep their order. */
 void pl_json_write(const pl_json *json, int indent, pl_buf *out);
 
 #ifdef __cplusplus

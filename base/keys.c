@@ -426,8 +426,7 @@ static bool is_blank_line(const char *line, size_t len)
     return at == len;
 }
 
-/* Parses one line. A NUL does not end a line, because the text after it must not be
- * lost. */
+/* Parses one line. A NUL does not end a line, so that no text after it is lost. */
 static bool read_key_line(const char *line, size_t len, pl_key_entry *out)
 {
     char copy[LINE_MAX_BYTES + 1];

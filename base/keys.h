@@ -121,8 +121,7 @@ bool pl_key_list_drop(pl_key_list *list, const pl_pubkey *key);
 /* Revokes a key, which stays in the list. An invitation is removed instead, because it
  * is of no use except to enrol new keys. False if the key is not in the list. */
 bool pl_key_list_revoke(pl_key_list *list, const pl_pubkey *key);
-/* The first part of the names of the job's own keys; no other key may have such a
- * name. */
+/* The first part of the names of the job's own keys; no other key may have it. */
 #define PL_KEY_OWN    "own-"
 #define PL_WORKER_OWN "worker-" /* a number follows; a worker that the job starts */
 /* Whether the name is one of the job's own keys (own-...) or workers (worker-N). */

@@ -1,6 +1,5 @@
 /* Memory. When memory is exhausted, small allocations abort the process; only this file
- * does so. Anything whose size comes from input uses pl_try_alloc, which returns an
- * error. */
+ * does so. If a size comes from input, use pl_try_alloc, which returns an error. */
 #ifndef PL_BASE_MEM_H
 #define PL_BASE_MEM_H
 #include "base/status.h"

@@ -104,8 +104,8 @@ static void fail_once(pl_reader *reader, const char *what_is_wrong, uint16_t tag
                                  (unsigned)tag, what_is_wrong);
 }
 
-/* A record with bad framing is opened as an empty one, so that no getter can read past
- * its end. */
+/* A record with bad framing is opened as empty, so that no getter reads past its end.
+ */
 void pl_reader_open(pl_reader *reader, const char *what, const void *data, size_t len)
 {
     *reader = (pl_reader){.data = data, .len = len, .what = what};

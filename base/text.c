@@ -41,8 +41,7 @@ static pl_status not_a_number(const char *text, const char *kind)
     return pl_fail(PL_ERR_DATA, "`%.64s` is not %s", text, kind);
 }
 
-/* A decimal integer is read exactly; a number with a point or an exponent is read as a
- * double. */
+/* A decimal integer is read exactly; other numbers are read as doubles. */
 pl_status pl_parse_int(const char *text, int64_t *out)
 {
     const char *kind = "a whole number in range";

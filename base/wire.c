@@ -574,8 +574,7 @@ pl_status pl_wire_give(pl_socket *socket, pl_message *message)
     return pl_wire_give_to(socket, NULL, message);
 }
 
-/* Receives the next frame, which the caller closes; returns false if no frame is
- * waiting. */
+/* Receives the next frame, which the caller closes; returns false if there is none. */
 static bool recv_frame(pl_socket *socket, zmq_msg_t *frame)
 {
     zmq_msg_init(frame);

@@ -111,8 +111,7 @@ static pl_status settle(homes_call *h)
     return PL_OK;
 }
 
-/* Checks the number of the home that is to be added. Does nothing if that home
- * exists. */
+/* Checks the number of the home that is to be added. Does nothing if it exists. */
 static pl_status check_new_home(const homes_call *h, int n, bool *there)
 {
     int64_t wanted = n + 1;

@@ -33,8 +33,8 @@ static void enter(screen *s)
     fflush(stdout);
 }
 
-/* Prints a line, cut at the right edge of the screen. Below the last line it prints
- * nothing. */
+/* Prints a line, cut at the right edge of the screen. Prints nothing below the last
+ * line. */
 static void put_screen_line(screen *s, const char *format, ...) PL_PRINTF(2, 3);
 static void put_screen_line(screen *s, const char *format, ...)
 {

@@ -55,8 +55,7 @@ const float *job_tile(const codec_job *job, uint64_t at, float tile[TILE])
     return tile;
 }
 
-/* Stores the part that was not sent in the residual. Without a residual that part is
- * lost. */
+/* Stores the part that was not sent in the residual. Without a residual it is lost. */
 void job_keep(const codec_job *job, uint64_t at, const float left[TILE])
 {
     if (job->residual)
@@ -114,8 +113,7 @@ static const codec_way ways[WIRE_COUNT] = {
     [WIRE_LIST16] = {NULL, sketch_decode},
 };
 
-/* Checks the parts, because callers may build them by hand instead of from a
- * topology. */
+/* Checks the parts, because callers may build them without a topology. */
 static pl_status check_parts(const pl_codec_part *parts, int n_parts, size_t *n)
 {
     *n = 0;

@@ -51,8 +51,7 @@ static uint8_t *room(pl_buf *buf, uint64_t bytes)
 }
 
 /* ---- checks that two messages can be added ---- */
-/* Messages of one round have the same seed and scale; otherwise a sum would mean
- * nothing. */
+/* Messages of one round have the same seed and scale; else a sum has no meaning. */
 static pl_status check_headers(const codec_header *a, const codec_header *b)
 {
     if (!a->homomorphic || !b->homomorphic)

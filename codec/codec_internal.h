@@ -26,7 +26,7 @@ extern "C" {
 #define CODEC_WIDE
 #endif
 
-/* A CODEC_WIDE function must inline the functions that it calls, or they do not use its
+/* A CODEC_WIDE function must inline the functions that it calls, so that they use its
  * vectors. */
 #if defined(__GNUC__)
 #define CODEC_INLINE static inline __attribute__((always_inline))

@@ -108,8 +108,7 @@ static pl_status read_text(document_reader *reader, text_source *source, bool *b
     return PL_OK;
 }
 
-/* Windows programs write U+FEFF at the beginning of a text; it is not part of the
- * text. */
+/* Windows programs write U+FEFF at the beginning of a text; it is skipped. */
 static size_t byte_order_mark(const char *text, size_t len)
 {
     return len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;

@@ -82,8 +82,7 @@ uint64_t pl_document_hash(const pl_document *document)
 
 /* ---- the set of hashes ---- */
 
-/* 0 marks an empty place, so a document with the hash 0 (one in 2^64) gets a different
- * one. */
+/* 0 marks an empty place, so hash 0 (one in 2^64) is replaced. */
 static uint64_t never_zero(uint64_t hash)
 {
     return hash ? hash : 1;

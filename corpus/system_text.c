@@ -102,8 +102,8 @@ static void walk_place(domain_files *files, const text_place *place, char **root
 
 /* ---- reading ---- */
 /* Reads the beginning of a file, cut at the end of a line. *len is 0 if the file is not
- * used: a file that cannot be read or is not UTF-8 is skipped, because the user did not
- * name it. */
+ * used: a file that cannot be read or is not UTF-8 is skipped, because no user named
+ * it. */
 static void read_beginning(const char *path, pl_buf *raw, size_t *len)
 {
     text_stream *stream;

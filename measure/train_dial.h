@@ -29,8 +29,7 @@ bool train_dial_is_set(const train_dial *d);
 /* Measures this machine, and sets the keys that must be known before the text is
  * read. */
 PL_MUST_CHECK pl_status train_dial_begin(train_dial *d, pl_run *r);
-/* Called when the run's text is known: chooses all keys, prints them, and sets them in
- * the run. */
+/* Called when the run's text is known: chooses, prints and sets all keys of the run. */
 PL_MUST_CHECK pl_status train_dial_finish(train_dial *d, pl_run *r);
 /* Notes that a part of the run has ended. Parts must end in the order of dial_part. */
 void train_dial_mark(train_dial *d, dial_part part);

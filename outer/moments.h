@@ -35,8 +35,8 @@ extern "C" {
 double pl_moments_longest_step(const pl_inner *inner);
 
 /* Checks a packed state (pl_path_state_bytes long) of a path with `n_params`
- * parameters: its moments can exist, and its other vectors are finite. `t`
- * is the arm's topology; without Muon it may be NULL. ERR_DATA. */
+ * parameters: its moments can exist, and other vectors are finite. `t` is the arm's
+ * topology; without Muon it may be NULL. ERR_DATA. */
 PL_MUST_CHECK pl_status pl_moments_check(const pl_arm *arm, const pl_topology *t,
                                          size_t n_params, const void *state);
 

@@ -1,5 +1,4 @@
-/* Private to router: groups of documents with equal features, which no router can
- * separate. */
+/* Private to router: groups of documents that no router can separate. */
 #ifndef PL_ROUTER_ALIKE_H
 #define PL_ROUTER_ALIKE_H
 #include "base/base.h"

@@ -23,8 +23,7 @@ PL_MUST_CHECK pl_status parts_write_counts(const char *folder, const pl_parts *p
 bool parts_is_removed(const char *folder, int part);
 PL_MUST_CHECK pl_status parts_clear_removed(const char *folder, int part);
 /* Makes a removed part again. A part that existed at the beginning must exist whenever
- * it is counted. The file that announced its removal stays until parts_unmark deletes
- * it. */
+ * it is counted. parts_unmark deletes the file that announced the removal. */
 PL_MUST_CHECK pl_status parts_make_again(const char *folder, int part);
 PL_MUST_CHECK pl_status parts_unmark(const char *folder, int part);
 bool parts_is_made(const char *folder, int part);

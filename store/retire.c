@@ -13,8 +13,7 @@ typedef struct pending_row {
     pl_hash update;
 } pending_row;
 
-/* The rows are gathered first, because the batch must not change while a cursor reads
- * it. */
+/* The rows are gathered first, because a cursor's batch must not change. */
 static pl_status gather_pending(const pl_txn *txn, const row_key *prefix,
                                 pending_row **out, size_t *n_out)
 {

@@ -22,8 +22,8 @@ typedef struct watermark_file {
  * file has no valid slot. */
 PL_MUST_CHECK pl_status watermark_load(const char *path, watermark *out, bool *found);
 
-/* Makes the file with only this mark, or replaces an existing file, even if its mark is
- * higher. */
+/* Makes the file with only this mark, or replaces an existing file, even a higher mark.
+ */
 PL_MUST_CHECK pl_status watermark_make(const char *path, const watermark *mark);
 /* Opens the file for writing. A file that does not exist is made with the mark `first`.
  */

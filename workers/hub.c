@@ -68,8 +68,7 @@ static pl_status on_worker_hello(hub *h, const pl_peer *peer, pl_message *m,
     return PL_OK;
 }
 
-/* A client with the key of an invitation may only do this: name the key that replaces
- * it. */
+/* A client with the key of an invitation may only name the key that replaces it. */
 static pl_status on_enrol(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
 {
     char text[PL_PUBKEY_TEXT];

@@ -174,8 +174,8 @@ static pl_status fence_odd(hub *h, const hub_audit *a)
     memset(&f, 0, sizeof f);
     pl_copy_text(f.name, sizeof f.name, name);
     const pl_key_role role = pl_gate_role(key, &own);
-    /* One of the job's own workers may have a new key since: the job's keys were made
-     * again. */
+    /* An own worker may have a new key since then, if the job's keys were made again.
+     */
     own = own || (moved && role == PL_AS_NONE && h->workers[w].own_key);
     if (own && moved) {
         pl_log(PL_LOG_WARN, "audit.unfenced", "worker=%s task=%s phase=%lld", name,

@@ -218,8 +218,7 @@ void hub_status_json(hub *h, pl_buf *out)
 }
 
 /* ---- the end ---- */
-/* Whether the arms of the mixture and its baselines exist and all their tasks are
- * done. */
+/* Whether all arms of mixture and baselines exist and all their tasks are done. */
 static bool is_finished(const hub *h)
 {
     bool has_mixture = false;

@@ -53,8 +53,7 @@
  *
  * Ownership. `plan` owns arms, topologies, paths and name tables until plan_clear. A
  * plan_path stays where it is; plan_add_arm may move every plan_arm. Workers are
- * indices into the hub's table, and plan_forget_worker tells whether an index may be
- * reused. */
+ * indices into the hub's table, which plan_forget_worker may free. */
 #include "workers/plan.h"
 
 static void clear_arm(plan_arm *a)

@@ -145,8 +145,7 @@ void plan_offer(plan_path *path, int64_t phase, uint64_t token, int worker);
 void plan_withdraw(plan *p, int worker);
 
 /* The mates that a path meets before `phase`, as an index for each slot: the path's own
- * index if it has no mate, -1 if the mate is not known. The mates are computed once per
- * phase. */
+ * index if it has no mate, -1 if the mate is not known. Computed once per phase. */
 const int *plan_mates(const plan_arm *arm, int index, int64_t phase);
 /* Whether the path has waited for its mates as long as the arm's deadline allows, since
  * the homes reported its phase before `phase`. Then `phase` may begin without the mates
@@ -172,8 +171,7 @@ bool plan_continues(plan *p, plan_task task, int64_t phase, uint64_t token, int 
 bool plan_is_better(const plan *p, plan_task task, plan_task held, int worker);
 /* Moves the lease into its next phase, under the same token. */
 void plan_extend(plan *p, plan_task task, int64_t now_ms, int ttl_ms);
-/* Moves the lease back from that next phase, while the phase before is still on its
- * way. */
+/* Moves the lease back, while the phase before is still on its way. */
 void plan_shorten(plan_path *path, uint64_t token, int worker);
 /* Grants a lease. Returns true if the task had another holder; then the homes must be
  * told to refuse that holder's token (hub_fence). */

@@ -1,7 +1,6 @@
 /* Trains a task again from the data in the store. A task is a pure function of its arm,
  * its data, the versions with which it begins and the state of its path. The store
- * keeps all of these except the state, so the path is trained again from its first
- * phase. */
+ * keeps all of these except the state, so a path is trained again from phase 0. */
 #include "workers/path_state.h"
 #include "workers/local.h"
 #include "workers/train.h"

@@ -210,8 +210,7 @@ static bool slot_predicts(const worker_task *task, int slot)
                              pl_topology_module_of_path(t, slot, task->path));
 }
 
-/* Packs one slot. Vectors that the path keeps are changed in place, in the job's
- * state. */
+/* Packs one slot. The path's own vectors are changed in the job's state. */
 static pl_status pack_slot(sender *s, int slot, parcel *p)
 {
     worker_task *task = s->task;

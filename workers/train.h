@@ -7,8 +7,7 @@
 #include "net/net.h"
 #include <stdatomic.h>
 
-/* One task with everything that it depends on. The result is a pure function of the
- * task. */
+/* One task with everything that it depends on. The result depends on nothing else. */
 typedef struct train_job {
     /* input: borrowed from the worker until the result is taken */
     const pl_arm *arm;

@@ -329,8 +329,7 @@ static void both_leases_are_renewed_and_a_third_is_not_given(void **state)
     assert_false(finds(f, 2, 20000));
 }
 
-/* Reports the first path as done; returns false if the worker has and had no lease of
- * it. */
+/* Reports the first path as done; returns false if the worker never had its lease. */
 static bool say(fixture *f, int64_t phase, uint64_t token, int worker, int64_t now_ms)
 {
     const plan_said said = {.phase = phase, .token = token, .worker = worker};

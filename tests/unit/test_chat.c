@@ -1,6 +1,5 @@
 /* folder: serve; label: unit */
-/* Tests that templates make prompts of conversations, and that answers have OpenAI's
- * form. */
+/* Tests prompts that templates make of conversations, and answers in OpenAI's form. */
 #include "serve/chat.h"
 #include "serve/serve.h"
 #include "tests/support/corpus_support.h"

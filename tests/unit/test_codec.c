@@ -157,8 +157,8 @@ static void blocks_of_subnormals_and_extremes_do_not_overflow(void **state)
         add_ok(&m, N, 1.0f, sum);
         for (size_t i = 0; i < N; i++)
             assert_true(isfinite(sum[i]) && isfinite(left[i]));
-        /* A scale that is no normal number is sent as 0, and all values stay in the
-         * residual. */
+        /* A scale that is no normal number is sent as 0, and the residual keeps all
+         * values. */
         for (size_t i = 0; i < 256 && c < 2; i++)
             assert_true(sum[i] == 0 && left[i] == x[i]);
         pl_buf_destroy(&m);

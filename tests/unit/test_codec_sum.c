@@ -371,8 +371,7 @@ static bool peels(uint32_t third, size_t n_keys, uint64_t seed)
     return ok;
 }
 
-/* Removes elements that are alone in a cell until there are none; returns how many
- * stay. */
+/* Removes elements that are alone in a cell; returns how many stay at the end. */
 static size_t core_of(uint32_t third, size_t n_keys, uint64_t seed)
 {
     uint32_t *degrees = pl_alloc(3 * (size_t)third * sizeof *degrees);

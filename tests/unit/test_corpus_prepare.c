@@ -114,8 +114,7 @@ typedef struct text_check {
     uint32_t next;
 } text_check;
 
-/* If the next document of the file has this hash, it must decode to the document's
- * text. */
+/* If the file's next document has this hash, it must decode to this text. */
 static pl_status check_text(void *context, const pl_document *document)
 {
     text_check *check = context;
@@ -560,8 +559,7 @@ static void one_text_file_becomes_documents(void **state)
     pl_buf_destroy(&heard);
 }
 
-/* A file that is in the corpus and held out is recognised, although only one side is
- * cut. */
+/* A file that is in the corpus and held out is noticed, although one side is cut. */
 static void what_is_cut_on_one_side_is_known_on_the_other(void **state)
 {
     (void)state;

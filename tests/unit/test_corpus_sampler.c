@@ -50,8 +50,8 @@ typedef struct window_tally {
 } window_tally;
 
 /* Finds the document and place at which a row begins, from the values of the tokens.
- * Only the first window of a document begins with BOS, and only document 0 has no other
- * token. */
+ * Only the first window of a document begins with BOS, and only document 0 has only
+ * BOS. */
 static void locate(const int32_t *in, const int32_t *out, size_t *doc, size_t *at)
 {
     int32_t telling = in[0] == PL_TOKEN_BOS ? out[0] : in[0];

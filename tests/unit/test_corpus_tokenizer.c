@@ -29,8 +29,7 @@ static int drop_tokenizer(void **state)
     return remove_scratch(state);
 }
 
-/* Encodes and decodes; the text must come back byte by byte. Returns the number of
- * tokens. */
+/* Encodes and decodes; the text must come back byte by byte.  */
 static size_t check_round_trip(const pl_tokenizer *with, const char *text, size_t len)
 {
     pl_buf ids = {0}, back = {0};
@@ -59,7 +58,7 @@ static void put_utf8(pl_buf *text, uint32_t c)
     pl_buf_append(text, bytes, n);
 }
 
-/* Draws characters of every kind. Blanks, newlines and the library's own marks are
+/* Draws characters of every kind. Blanks, newlines and the library's marks are
  * frequent. */
 static uint32_t random_character(uint64_t seed, uint64_t i)
 {

@@ -1,8 +1,7 @@
 /* folder: home; label: integration */
 #include "tests/support/relay_fixture.h"
 
-/* Tests fences and epochs, by which a home refuses messages of a process that was given
- * up. */
+/* Tests fences and epochs, by which a home refuses messages of a lost process. */
 
 static const char path_name[] = "mix/p01.r0";
 enum { PATH = 1 };

@@ -8,8 +8,7 @@
 enum { SLOT = 0, SAMPLES = 4, ROUNDS = 5, DELAY_MAX = 3 };
 static const double LR = 0.25;
 
-/* The value of all elements of a round's update: exact in fp32 and different in each
- * round. */
+/* The value of all elements of a round's update: exact in fp32, all different. */
 static const double size_of[ROUNDS] = {0.5, 0.25, 1, -0.125, 0.75};
 
 static uint64_t base_of(int64_t round, int delay)

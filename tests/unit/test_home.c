@@ -1,8 +1,7 @@
 /* folder: home; label: integration
  *
  * Tests a real home process and its client: what the home acknowledged is there after
- * kill -9, an update that is sent several times counts once, and wrong messages are
- * refused. */
+ * kill -9, a repeated update counts once, and wrong messages are refused. */
 #include "tests/support/codec_support.h"
 #include "tests/support/home_fixture.h"
 

@@ -2,8 +2,8 @@
  *
  * Tests that a lease belongs to one worker: messages that another worker sends with the
  * same token, which can be guessed, have no effect. All failures of a key's workers
- * count against the key. Runs a hub with a gate, a home, and three workers with their
- * own keys. */
+ * count against the key. Runs a hub with a gate, a home, and three workers with keys.
+ */
 #include "tests/support/lease_job.h"
 
 #include <math.h>
@@ -226,8 +226,8 @@ static int count_in_status(const job *j, const char *text)
     return n;
 }
 
-/* During the flood one worker renews its lease, and another gets tasks and gives them
- * back. */
+/* During the flood one worker renews its lease, and another gets tasks and returns
+ * them. */
 static void thirty_thousand_names_of_one_key_change_nothing_for_others(void **state)
 {
     const job *j = *state;

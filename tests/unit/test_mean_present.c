@@ -1,6 +1,5 @@
 /* folder: outer; label: unit */
-/* Tests outer.mean=present: each value's mean is over the contributors that send this
- * value. */
+/* Tests outer.mean=present: a value's mean is over the contributors that send it. */
 #include "codec/codec.h"
 #include "outer/outer.h"
 #include "outer/arith.h"

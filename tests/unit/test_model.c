@@ -197,8 +197,7 @@ static void expect_gradients(const rig *r, double_model *m, const float *got)
     }
 }
 
-/* Two rows with texts of 3 and 2, and of 1, 1 and 3 tokens; then each text in its own
- * row. */
+/* Two rows with texts of 3, 2, and of 1, 1, 3 tokens; then one text per row. */
 enum { MARK = PL_TEXT_BEGINS, N_TEXTS = 5 };
 static const int32_t marked_2x5[] = {1, 7, 12, MARK, 7, 3, 3 | MARK, 9 | MARK, 11, 2};
 static const int32_t alone_5x5[] = {1, 7, 12, 0, 0, 0, 7, 0, 0,  0, 3, 0, 0,

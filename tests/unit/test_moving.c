@@ -459,8 +459,7 @@ static void weights_move_what_they_should_and_clients_hear_of_them(void **state)
     close_fixture(f);
 }
 
-/* Writes wait and reads do not. A reader of the store sees the commit that the home
- * named. */
+/* Writes wait and reads do not. A reader sees the commit that the home named. */
 static void homes_stand_still_for_a_moment(void **state)
 {
     (void)state;

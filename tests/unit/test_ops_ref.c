@@ -47,8 +47,7 @@ static void expect_close(const float *got, const double *want, size_t n, double 
         fail_msg("normalised error %g exceeds %g", error, limit);
 }
 
-/* An operation whose gradient is tested: of sum_i seed[i] * out[i], where run() fills
- * out. */
+/* Tests the gradient of sum_i seed[i] * out[i], where run() fills out. */
 typedef struct probe {
     void (*run)(struct probe *probe);
     double *a, *b, *out; /* two inputs, one output */

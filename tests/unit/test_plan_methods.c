@@ -97,8 +97,8 @@ static void merge(game *g, int m)
     }
 }
 
-/* Submits an update, which is accepted once, in the window, and relative to an existing
- * version. */
+/* Submits an update, which counts once, in the window, relative to an existing version.
+ */
 static void submit(game *g, int m, const work *w)
 {
     const pl_arm *arm = &g->arm->arm;
@@ -197,8 +197,7 @@ static pl_meeting decide(game *g, int m, int64_t round, int index, int mate,
     return *row;
 }
 
-/* Notes the decision for a task; if the task is repeated, the decision must be the
- * same. */
+/* Notes the decision for a task; it must be the same if the task is repeated. */
 static void note_heard(game *g, int m, int64_t round, int index, pl_meeting said)
 {
     pl_meeting *before = &g->modules[m].heard[round][index];

@@ -195,8 +195,7 @@ static void assert_fit(const float *points, size_t n, int dim,
 
 /* Only proportions of weights matter. The factor 512 scales all sums without rounding.
  */
-/* With enough memory nothing changes; with less, the fit is that of every k-th
- * document. */
+/* With too little memory the fit is that of every k-th document. */
 static void a_fit_in_bounded_memory_sees_every_kth_document(void **state)
 {
     (void)state;

@@ -1,6 +1,5 @@
 /* folder: serve; label: unit */
-/* Tests the keys of clients: which client a key belongs to, and which key files are
- * refused. */
+/* Tests the keys of clients: whose key it is, and which key files are refused. */
 #include "serve/server_access.h"
 #include "tests/support/corpus_support.h"
 #include <sys/stat.h>

@@ -359,8 +359,7 @@ typedef struct tail {
     pl_buf before;    /* HWM as it was before that commit */
 } tail;
 
-/* Makes a store whose last commit is one small record, and keeps the mark of the commit
- * before. */
+/* Makes a store whose last commit is one small record, and keeps the mark before it. */
 static void make_tail(const char *folder, tail *t)
 {
     char path[PL_PATH_MAX];
@@ -383,8 +382,7 @@ static void make_tail(const char *folder, tail *t)
     assert_true(t->end > t->start + 100);
 }
 
-/* Makes a copy and returns its log. With `unsaid` its mark does not have the last
- * commit. */
+/* Makes a copy and returns its log. With `unsaid` its mark lacks the last commit. */
 static const char *copy_tail(const tail *t, bool unsaid)
 {
     static char log[PL_PATH_MAX];
@@ -447,8 +445,7 @@ static void a_flip_in_any_byte_of_the_last_commit_is_refused(void **state)
     pl_buf_destroy(&t.before);
 }
 
-/* Makes the log longer without the bytes, like a file system that wrote only the
- * length. */
+/* Makes the log longer without the bytes, as if only the length was written. */
 static void end_with_zeros(const char *log, off_t cut, off_t length)
 {
     assert_int_equal(truncate(log, cut), 0);

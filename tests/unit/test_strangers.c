@@ -92,8 +92,7 @@ static bool push(stranger *s, const uint8_t *payload, size_t size)
     return n > 0;
 }
 
-/* Eight of nine strangers claim the largest size of an encrypted frame, the others
- * more. */
+/* Eight of nine strangers claim the largest encrypted frame, the others more. */
 static void be_strangers(int port)
 {
     enum { LARGEST = GREETING + 9 + CLAIM, ALLOWED = (48 << 10) + 256 };
