@@ -190,8 +190,7 @@ void pl_wire_shutdown(void)
  * at every message: with thousands of clients a hub spent most of its time on that.
  *
  * An IPv6 socket would report its IPv4 address as tcp://[::ffff:127.0.0.1]:PORT, to
- * which no client could connect. Therefore the option is set only for IPv6
- * addresses. */
+ * which no client could connect. Therefore ZMQ_IPV6 is set only for IPv6 addresses. */
 static pl_status set_options(pl_socket *socket)
 {
     bool is_ipv6 = pl_starts_with(socket->address, "tcp://[");

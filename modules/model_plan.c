@@ -124,7 +124,8 @@ size_t model_layout(const pl_shape *shape, const pl_model_options *options, pl_t
         place_training_blocks(&arena, &e, shape->n_blocks, options->recompute, acts);
         place_gradients(&arena, &e, acts);
     } else {
-        /* All blocks share one set of buffers; the stream alternates between two. */
+        /* All blocks share one set of buffers, in which the residual stream alternates
+         * between two buffers. */
         int n_blocks = shape->n_blocks;
         block_acts shared = {0};
         place_block(&arena, &e, &shared);

@@ -105,7 +105,7 @@ PL_MUST_CHECK pl_status txn_old_blob(const pl_txn *txn, kv_family family,
 /* Called before the epoch is raised: checks that the engine holds this store and
  * nothing newer. ERR_STALE if the store was opened elsewhere since. */
 PL_MUST_CHECK pl_status remote_check(pl_store *store);
-/* Called after the epoch was raised: writes the epoch into the head. From then on no
+/* Called after the epoch was raised: writes the epoch into the head. After this call no
  * other process may move the head. */
 PL_MUST_CHECK pl_status remote_claim(pl_store *store);
 /* Called before the local commit: writes the chunks and the commit's rows. After a

@@ -53,7 +53,7 @@
  *
  * Ownership. `plan` owns arms, topologies, paths and name tables until plan_clear. A
  * plan_path stays where it is; plan_add_arm may move every plan_arm. Workers are
- * indices into the hub's table, which plan_forget_worker may free. */
+ * indices into the hub's table; plan_forget_worker tells when one is free. */
 #include "workers/plan.h"
 
 static void clear_arm(plan_arm *a)

@@ -71,8 +71,8 @@ static const char *better_core(void)
 
 /* OpenBLAS treats a processor that is newer than the library as the oldest one that it
  * knows: 0.3.21 runs SSE3 kernels on Emerald Rapids, at a quarter of the speed.
- * OpenBLAS chooses its kernels when it is loaded. Before the first product OpenBLAS can
- * be made to choose again, by the name of a core. */
+ * OpenBLAS chooses its kernels when it is loaded. Before the first product the name of
+ * a core makes OpenBLAS choose its kernels again. */
 static void choose_core(void)
 {
     static const char key[] = "OPENBLAS_CORETYPE";

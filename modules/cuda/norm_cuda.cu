@@ -168,8 +168,8 @@ static void rmsnorm_dx(pl_backend *be, act *dx, const act *dout, const act *x,
                   w, rstd, N, C);
 }
 
-/* The second extent of a grid is at most 65535 chunks, which are 4 million rows. A
- * model's batch is always smaller, because of memory. */
+/* The second extent of a grid is at most 65535 chunks, which are 4 million rows. No
+ * batch that fits into memory has so many rows. */
 void cuda_rmsnorm_backward(pl_backend *be, pl_act *dx, float *dw, const pl_act *dout,
                            const pl_act *x, const float *w, const float *rstd, int N,
                            int C)

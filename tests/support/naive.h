@@ -1,6 +1,6 @@
 /* The operations of a backend in double precision, written from their equations and not
- * from modules/ref. Tests compare the reference backend with them and with central
- * differences of them. */
+ * from modules/ref. Tests compare the reference backend with these functions and with
+ * their central differences. */
 #ifndef PL_TESTS_NAIVE_H
 #define PL_TESTS_NAIVE_H
 #include "modules/modules.h"
