@@ -22,8 +22,8 @@
 typedef struct act_row {
     const char *name;
     void (*run)(adversary *a);
-    int weight; /* of being drawn */
-    bool lies;  /* what it does may become part of the model until an audit finds it */
+    int weight; /* probability of being drawn */
+    bool lies;  /* versions may contain its results until an audit */
 } act_row;
 
 static const act_row acts[] = {
@@ -73,7 +73,7 @@ _Static_assert((int)ACTS <= (int)ACTS_MAX, "counts have a place for each act");
 
 typedef struct plan_of_acts {
     bool chosen[ACTS];
-    int order[ACTS], n, next; /* each once, in the order of the seed; then by weight */
+    int order[ACTS], n, next; /* each act once, then by weight */
     int64_t seconds, pause_ms, seed;
     bool backward;
 } plan_of_acts;

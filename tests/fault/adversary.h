@@ -20,28 +20,28 @@ typedef struct lease {
     uint64_t token;
     char task[PL_MODULE_NAME_MAX];
     int64_t index, replica, phase, taken_ms;
-    size_t sealed_len; /* 0: of an audit, or none */
+    size_t sealed_len; /* 0: an audit's lease, or none */
     uint8_t sealed[PL_LEASE_MAX];
 } lease;
 
-/* A key, and a line to hub and home made with it. */
+/* A key, and its connections to hub and home. */
 typedef struct party {
     char name[PL_KEY_NAME_MAX];
     const char *device;
     pl_keypair key;
     pl_socket *hub, *home;
-    pl_client *client; /* of the home; NULL: this key may not ask for blobs */
+    pl_client *client; /* NULL: this key may not ask the home for blobs */
     lease lease;       /* the newest */
-    lease over;        /* one that has ended */
+    lease over;        /* a lease that has ended */
     bool said_hello, refused;
     int n_idle; /* questions in a row that gave no task */
 } party;
 
 enum { WORKERS = 2, NAMES_MAX = 16 };
 
-/* What came back, beside the statuses of ERR. */
+/* Kinds of answers, in addition to the statuses of ERR. */
 typedef enum answer_kind {
-    ANSWER_OK, /* the server took it */
+    ANSWER_OK, /* the server accepted it */
     ANSWER_TASK = PL_STATUS_COUNT,
     ANSWER_NO_WORK,
     ANSWER_LEASE_LOST,
@@ -51,8 +51,8 @@ typedef enum answer_kind {
     ANSWER_FENCED,
     ANSWER_REJECTED,
     ANSWER_DROPPED,
-    ANSWER_OTHER, /* somebody's other update counts */
-    ANSWER_SENT,  /* of a flood: not waited for */
+    ANSWER_OTHER, /* another worker's update counts */
+    ANSWER_SENT,  /* part of a flood, without an answer */
     ANSWER_COUNT
 } answer_kind;
 
@@ -61,23 +61,23 @@ enum { ACTS_MAX = 64 };
 typedef struct adversary {
     dice dice;
     char hub[PL_ADDRESS_MAX], home[PL_ADDRESS_MAX];
-    char names[NAMES_MAX][PL_KEY_NAME_MAX]; /* of honest workers */
+    char names[NAMES_MAX][PL_KEY_NAME_MAX]; /* names of honest workers */
     int n_names;
-    pl_keypair invite; /* lets new workers in; */
-    pl_keypair spare;  /* an invitation that nobody uses rightly */
+    pl_keypair invite; /* the invitation for new workers */
+    pl_keypair spare;  /* an invitation that is only misused */
     party workers[WORKERS];
-    party invited, stranger; /* with the spare invitation's key; with none */
+    party invited, stranger; /* with the key `spare`; without a key */
     int n_enrolled;
-    char label[32]; /* of this process, in its workers' names */
-    /* of the job: the newest arm that is there */
+    char label[32]; /* part of its workers' names */
+    /* the newest arm of the job */
     pl_arm arm;
     pl_topology *topology; /* NULL: none yet */
     int64_t looked_ms;
     /* a lease that is kept alive without work */
     party *sitter;
     int64_t sit_until_ms, renewed_ms;
-    int sit_act; /* under which it is counted */
-    int act;     /* that is under way */
+    int sit_act; /* the act that counts it */
+    int act;     /* the present act */
     uint64_t n_acts[ACTS_MAX], answers[ACTS_MAX][ANSWER_COUNT];
 } adversary;
 
@@ -86,23 +86,22 @@ enum { PATIENCE_MS = 500 };
 void line_open(adversary *a);
 void line_close(adversary *a);
 void party_close(party *p);
-party *some_worker(adversary *a); /* one that the job listens to, if there is any */
+party *some_worker(adversary *a); /* not refused, if possible */
 party *some_party(adversary *a);
 const char *honest_name(adversary *a); /* "" if none is known */
 /* Counts the answer and keeps it in `answer`, if that is not NULL. `m` is taken. */
 answer_kind ask(adversary *a, party *p, draft_place place, pl_message *m,
                 pl_message *answer);
 void tell(adversary *a, party *p, draft_place place, pl_message *m); /* no waiting */
-void hear(party *p, int ms); /* drops what comes */
+void hear(party *p, int ms); /* drops all messages */
 void note_answer(adversary *a, answer_kind kind);
 bool say_hello(adversary *a, party *p, const char *name, const char *device);
-/* A task, not of an audit unless that is wanted; what is given otherwise is returned.
- */
+/* Gets a task, or an audit if `audit` is set; gives back the other kind. */
 bool take_task(adversary *a, party *p, bool audit);
-void put_lease(const party *p, uint16_t type, pl_message *out); /* of its report */
+void put_lease(const party *p, uint16_t type, pl_message *out); /* for a report */
 /* Ends the lease; `why` PL_OK: without a failure. */
 void release(adversary *a, party *p, pl_status why, const char *text);
-bool look_at_job(adversary *a); /* the arm; false: there is none */
+bool look_at_job(adversary *a); /* false: no arm */
 void know(adversary *a, const party *p, known *out);
 void know_lease(const party *p, known *out);
 void know_sealed(const lease *from, known *out); /* the sealed bytes alone */

@@ -40,7 +40,7 @@ static bool encode_poison(adversary *a, poison what, int slot, int path,
     (void)pl_codec_parts(a->topology, module, parts);
     fill_poison(a, what, from, n, update);
     pl_codec_options options = a->arm.outer.codec;
-    if (what == NOT_FINITE) /* other codecs cannot say it */
+    if (what == NOT_FINITE) /* only f32 can encode it */
         memset(options.codec, PL_CODEC_F32, sizeof options.codec);
     pl_codec_round round = pl_round_codec(&a->arm, a->topology, module, path,
                                           (int64_t)base->number, base->norm);
@@ -53,9 +53,8 @@ static bool encode_poison(adversary *a, poison what, int slot, int path,
     return done;
 }
 
-/* What the hub would say of the path and phase in `k`, sealed by somebody without its
- * secret: with another secret, behind the seal of a lease that there was, with a bit
- * changed, or not at all. */
+/* Forges a lease for the path and phase in `k` without the hub's secret: with another
+ * secret, with the seal of an old lease, with a changed bit, or without a seal. */
 static void forge_lease(adversary *a, const party *p, known *k)
 {
     pl_buf sealed = {0};
@@ -97,7 +96,7 @@ static void forge_lease(adversary *a, const party *p, known *k)
     pl_buf_destroy(&sealed);
 }
 
-/* A poisoned update of the slot's module, relative to its newest version. */
+/* Makes a poisoned update of the slot's module, relative to its newest version. */
 static bool make_update_of(adversary *a, party *p, poison what, int slot, int path,
                            known *k, pl_buf *out)
 {
@@ -123,7 +122,7 @@ static bool make_update(adversary *a, party *p, int slot, int path, known *k,
     return make_update_of(a, p, (poison)dice_roll(&a->dice, LIES), slot, path, k, out);
 }
 
-/* Small blobs go in one piece, under the lease in `k`. */
+/* Uploads a small blob in one piece, under the lease in `k`. */
 static answer_kind upload(adversary *a, party *p, const pl_buf *bytes, const known *k)
 {
     pl_message m;
@@ -157,8 +156,8 @@ static answer_kind submit(adversary *a, party *p, const known *k)
     return ask(a, p, AT_HOME, &m, NULL);
 }
 
-/* Moments that the home takes, and with which the next steps are as long as they can
- * be: the largest first moments that the second ones allow. */
+/* Makes moments that the home accepts and that make the next steps as long as possible:
+ * the largest first moments that the second ones allow. */
 static void longest_steps(const adversary *a, float *state, size_t n)
 {
     const pl_inner *inner = &a->arm.inner;
@@ -171,8 +170,8 @@ static void longest_steps(const adversary *a, float *state, size_t n)
     }
 }
 
-/* What a path is said to carry on: what it had before, zeros, longest_steps, or what no
- * training leaves and the home refuses: the same byte everywhere (3.5e9, no number). */
+/* Chooses a state for the path: its old one, zeros, longest_steps, or an impossible
+ * state, which the home must refuse: the same byte everywhere (3.5e9, or NaN). */
 static void choose_state(adversary *a, party *p, bool zeros, known *k)
 {
     pl_path_state before;
@@ -195,7 +194,7 @@ static void choose_state(adversary *a, party *p, bool zeros, known *k)
     pl_buf_destroy(&state);
 }
 
-/* The path's phase is over; `wild`: with numbers that none of it can have. */
+/* Says that the path's phase is over; `wild`: with impossible numbers. */
 static answer_kind submit_path(adversary *a, party *p, const known *k, bool zeros,
                                bool wild)
 {
@@ -228,8 +227,7 @@ static int some_path(adversary *a)
     return (int)dice_roll(&a->dice, (uint32_t)pl_topology_n_paths(a->topology));
 }
 
-/* One poisoned update of a path's slot, ready to be merged if it is taken; `under`
- * NULL: under a forged lease. */
+/* Sends one poisoned update of a path's slot; `under` NULL: under a forged lease. */
 static void poison_path(adversary *a, party *p, int slot, int path, const lease *under)
 {
     known k;
@@ -256,7 +254,7 @@ void act_forge_update(adversary *a)
         poison_path(a, p, some_slot(a), some_path(a), NULL);
 }
 
-/* All of a task that nobody gave, and the end of it. */
+/* Sends all results of a task that was never leased. */
 void act_forge_path(adversary *a)
 {
     party *p = some_worker(a);
@@ -280,7 +278,7 @@ void act_forge_path(adversary *a)
     (void)submit_path(a, p, &k, dice_is(&a->dice, 2), false);
 }
 
-/* Under names that nobody has, and one that is another's: leases say whose they are. */
+/* Uses unknown names, and the name of another worker; only the lease counts. */
 void act_home_names(adversary *a)
 {
     enum { NAMES = 100 };
@@ -304,7 +302,7 @@ void act_home_names(adversary *a)
 }
 
 /* ---- uploads ---- */
-/* Under a lease, if one is there to be had: it must not buy more than its share. */
+/* Sends a piece under a lease if possible, whose share it must not exceed. */
 static void put_piece(adversary *a, party *p, uint64_t total, uint64_t offset,
                       size_t len)
 {
@@ -324,7 +322,8 @@ static void put_piece(adversary *a, party *p, uint64_t total, uint64_t offset,
     (void)ask(a, p, AT_HOME, &m, NULL);
 }
 
-/* The last piece of a blob may be one byte, and the first to come reserves all. */
+/* The last piece of a blob may have one byte, and the first piece reserves all memory.
+ */
 void act_hog_staging(adversary *a)
 {
     enum { PIECES = 12 };
@@ -339,7 +338,7 @@ void act_hog_staging(adversary *a)
         release(a, p, PL_OK, "");
 }
 
-/* Begun and never ended, or ended with bytes that do not match their name. */
+/* Never completes an upload, or completes it with bytes that do not match the name. */
 void act_half_upload(adversary *a)
 {
     party *p = some_worker(a);
@@ -381,7 +380,7 @@ static void spoil_update(adversary *a, pl_buf *update)
     case 1:
         pl_buf_append(update, "x", 1);
         break;
-    case 2: /* counts and lengths of the header */
+    case 2: /* changes counts and lengths of the header */
         at = 4 * dice_roll(&a->dice, 12);
         memset(update->data + at, 0xff, 4);
         break;
@@ -390,7 +389,6 @@ static void spoil_update(adversary *a, pl_buf *update)
     }
 }
 
-/* Nothing of this may be taken, whatever its fields say. */
 void act_malformed_update(adversary *a)
 {
     party *p = some_worker(a);
@@ -431,7 +429,7 @@ void act_other_path(adversary *a)
     release(a, p, PL_OK, "");
 }
 
-/* And for one worker: here another key shows it. */
+/* Shows the lease of another key. */
 void act_lent_lease(adversary *a)
 {
     party *p = some_worker(a);
@@ -443,7 +441,7 @@ void act_lent_lease(adversary *a)
     release(a, p, PL_OK, "");
 }
 
-/* And for one phase: the lease of one that has ended. */
+/* Uses the lease of an earlier phase. */
 void act_old_lease(adversary *a)
 {
     party *p = some_worker(a);
@@ -460,7 +458,7 @@ void act_old_lease(adversary *a)
         release(a, p, PL_OK, "");
 }
 
-/* What becomes of two mates of noloco is theirs to say. */
+/* Only two mates may decide about their pair (noloco). */
 void act_split_pair(adversary *a)
 {
     party *p = some_worker(a);
@@ -493,7 +491,7 @@ void act_split_pair(adversary *a)
     release(a, p, PL_OK, "");
 }
 
-/* Whoever is the hub is told the secret that leases are sealed with, or brings one. */
+/* Pretends to be the hub, which gets or brings the secret that seals leases. */
 void act_be_hub(adversary *a)
 {
     party *p = some_party(a);
@@ -513,8 +511,8 @@ void act_be_hub(adversary *a)
 }
 
 /* ---- lies ---- */
-/* Updates that nobody trained, for each module of the leased task; -1: it is of no
- * mixture, or there is none. */
+/* Sends untrained updates for each module of the leased task; -1: there is no task of a
+ * mixture. */
 static int send_lies(adversary *a, party *p, known *k)
 {
     enum { TRIES = 3 };
@@ -551,7 +549,7 @@ static void confess(const party *p, int updates, bool path)
                (long long)p->lease.phase, p->name, updates, path);
 }
 
-/* A whole task under a proper lease. */
+/* Delivers a whole untrained task under a valid lease. */
 static void lie(adversary *a, bool zeros)
 {
     party *p = some_worker(a);
@@ -585,7 +583,7 @@ void act_false_state(adversary *a)
     lie(a, true);
 }
 
-/* The end of the task is left to an honest worker, who must not be blamed for it. */
+/* Leaves the end of the task to an honest worker, which must not be blamed. */
 void act_half_lie(adversary *a)
 {
     party *p = some_worker(a);

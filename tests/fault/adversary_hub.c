@@ -36,7 +36,7 @@ void act_home_message(adversary *a)
     send_spoilt(a, p, AT_HOME, draft_choose(&a->dice, AT_HOME), &k);
 }
 
-/* Under a lease that is the sender's: what a broken worker says of its own task. */
+/* Sends the reports of a broken worker about its own task, under its own lease. */
 void act_report(adversary *a)
 {
     static const pl_message_type types[] = {PL_MSG_RENEW, PL_MSG_DONE, PL_MSG_RELEASE,
@@ -76,7 +76,7 @@ void act_many_names(adversary *a)
     (void)say_hello(a, p, p->name, p->device);
 }
 
-/* A name that an honest worker has, or will have, or that is no name at all. */
+/* Uses the name of an honest worker, a name that one will have, or an invalid name. */
 void act_steal_name(adversary *a)
 {
     party *p = some_worker(a);
@@ -124,7 +124,7 @@ void act_status_flood(adversary *a)
 }
 
 /* ---- leases ---- */
-/* Taken, and never heard of again. */
+/* Takes a task and never reports. */
 void act_hold(adversary *a)
 {
     party *p = some_worker(a);
@@ -134,7 +134,7 @@ void act_hold(adversary *a)
     }
 }
 
-/* Kept alive without any work. */
+/* Renews a lease without doing the task. */
 void act_sit(adversary *a)
 {
     enum { SIT_MS = 6000 };
@@ -170,8 +170,7 @@ void keep_sitting(adversary *a)
     a->sitter = NULL;
 }
 
-/* The same task again and again, so that nobody else gets to it before it has failed as
- * often as a task may. */
+/* Takes the same task again and again, so that it fails as often as a task may. */
 void act_fail(adversary *a)
 {
     enum { TIMES = 4 };
@@ -181,7 +180,7 @@ void act_fail(adversary *a)
                 dice_word(&a->dice));
 }
 
-/* Said to be done, and nothing was sent. */
+/* Reports a task as done without sending updates. */
 void act_done_empty(adversary *a)
 {
     pl_message m;
@@ -200,7 +199,7 @@ void act_done_empty(adversary *a)
     p->lease.held = false;
 }
 
-/* Taken or asked for, and the line breaks. */
+/* Takes a task, or asks for one, and disconnects. */
 void act_vanish(adversary *a)
 {
     pl_message m;
@@ -217,8 +216,8 @@ void act_vanish(adversary *a)
     party_close(p);
 }
 
-/* Reports under tokens that are guessed from one's own, for tasks of others, by one's
- * own name or another's. */
+/* Reports about tasks of others under guessed tokens, with its own name or another one.
+ */
 void act_forge_report(adversary *a)
 {
     static const pl_message_type types[] = {PL_MSG_RENEW, PL_MSG_DONE, PL_MSG_RELEASE,
@@ -252,13 +251,13 @@ void act_audit_fail(adversary *a)
         release(a, p, PL_ERR_NUMERIC, dice_word(&a->dice));
         return;
     }
-    put_lease(p, PL_MSG_DONE, &m); /* of an audit, without what it made */
+    put_lease(p, PL_MSG_DONE, &m); /* an audit without results */
     pl_put_u64(&m.body, PL_TAG_AUDIT, 1);
     (void)ask(a, p, AT_HUB, &m, NULL);
     p->lease.held = false;
 }
 
-/* An honest worker's task is said to come out otherwise. */
+/* Claims another result for an honest worker's task. */
 void act_audit_lie(adversary *a)
 {
     static const double zero;
@@ -274,7 +273,7 @@ void act_audit_lie(adversary *a)
     pl_put_text(&m.body, PL_TAG_NAME, p->name);
     pl_put_u64(&m.body, PL_TAG_PHASE, (uint64_t)p->lease.phase);
     pl_put_text(&m.body, PL_TAG_TASK, p->lease.task);
-    for (int i = 0; i <= pl_topology_n_slots(a->topology); i++) /* and the state */
+    for (int i = 0; i <= pl_topology_n_slots(a->topology); i++) /* then the state */
         pl_put_hash(&m.body, PL_TAG_BLOB, &made);
     pl_put_u64(&m.body, PL_TAG_TOKENS, 1);
     pl_put_f64(&m.body, PL_TAG_LOSS, 1);
@@ -294,7 +293,7 @@ void act_audit_lie(adversary *a)
 }
 
 /* ---- invitations ---- */
-/* Points of the curve that any secret takes to the same place, besides zero. */
+/* Makes a point of low order, for which all secrets give the same result. */
 static void make_small_point(dice *d, pl_pubkey *out)
 {
     static const uint8_t order_8[] = {0xe0, 0xeb, 0x7a, 0x7c, 0x3b, 0x41, 0xb8, 0xae,
@@ -338,7 +337,7 @@ void act_enrol(adversary *a)
     size_t len = sizeof key.bytes;
     const char *name = enrol_name(a, made);
     switch (dice_roll(&a->dice, 4)) {
-    case 0: /* one that is another's already */
+    case 0: /* a key of another worker */
         key = a->workers[dice_roll(&a->dice, WORKERS)].key.open;
         break;
     case 1:
@@ -354,7 +353,7 @@ void act_enrol(adversary *a)
     (void)ask(a, &a->invited, AT_HUB, &m, NULL);
 }
 
-/* What an invitation may not say. */
+/* Sends messages that an invitation does not permit. */
 void act_invited(adversary *a)
 {
     known k;

@@ -102,7 +102,7 @@ void hear(party *p, int ms)
 }
 
 /* ---- enrolling ---- */
-/* A worker with a key of its own, under a name that nobody has. */
+/* Enrols a worker with a new key and a new name. */
 static void enrol_worker(adversary *a, party *p)
 {
     char role[32];
@@ -140,8 +140,7 @@ void line_close(adversary *a)
     pl_arm_clear(&a->arm);
 }
 
-/* Whoever is fenced or barred comes back as somebody else, while the invitation lasts.
- */
+/* A fenced or barred worker returns with a new key, as long as the invitation lasts. */
 party *some_worker(adversary *a)
 {
     party *p = &a->workers[dice_roll(&a->dice, WORKERS)];
@@ -285,7 +284,7 @@ static bool load_arm(adversary *a, pl_client *client, const char *name)
     return is;
 }
 
-/* The mixture as soon as it is there, the base model before. */
+/* Finds the mixture, or the base model before the mixture exists. */
 bool look_at_job(adversary *a)
 {
     bool is_mix = a->topology && strcmp(a->arm.name, "mix") == 0;

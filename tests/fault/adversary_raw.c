@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include <zmq.h>
 
-/* Connections that are kept open; the oldest gives way. */
+/* Connections that are kept open; the oldest one is replaced. */
 enum { KEPT = 300 };
 static int kept[KEPT];
 static size_t n_kept;
@@ -74,7 +74,7 @@ void act_garbage(adversary *a)
     for (size_t i = 0; i < len; i++)
         bytes[i] = (uint8_t)dice_roll(&a->dice, 256);
     send_bytes(a, fd, bytes, len);
-    if (dice_is(&a->dice, 2)) { /* and it is reset instead of closed */
+    if (dice_is(&a->dice, 2)) { /* resets the connection */
         struct linger now = {1, 0};
         (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
     }
@@ -108,13 +108,13 @@ void act_slow_handshake(adversary *a)
     }
 }
 
-/* Before the handshake a library may keep a whole frame of whoever connects. */
+/* Before the handshake a library may keep a whole frame of any client. */
 void act_early_megabyte(adversary *a)
 {
     enum { FRAME = 1052672, HEAD = 9, CONNECTIONS = 12 };
     uint8_t *bytes = pl_alloc(GREETING + HEAD + FRAME);
     make_greeting("CURVE", bytes);
-    bytes[GREETING] = dice_is(&a->dice, 2) ? 6 : 2; /* a long command, or message */
+    bytes[GREETING] = dice_is(&a->dice, 2) ? 6 : 2; /* flags of a long frame */
     for (int i = 0; i < 8; i++)
         bytes[GREETING + 1 + i] = (uint8_t)((uint64_t)FRAME >> (8 * (7 - i)));
     for (int i = 0; i < CONNECTIONS; i++) {
@@ -183,7 +183,7 @@ void act_wrong_frames(adversary *a)
 }
 
 /* ---- wrong keys ---- */
-/* One question to an address, by a party of this moment. */
+/* Connects to an address and asks one question. */
 static void ask_once(adversary *a, const char *address, const pl_keypair *key)
 {
     party p = {.key = *key};
@@ -215,7 +215,7 @@ void act_unknown_key(adversary *a)
     ask_once(a, some_server(a), &a->stranger.key);
 }
 
-/* Whoever expects another server must not be answered either. */
+/* A client that expects a different server must not get an answer. */
 void act_wrong_server(adversary *a)
 {
     pl_address at;

@@ -27,7 +27,7 @@ typedef struct kind {
     int n_threads;
     trainer *trainer;
     char device[96];
-    float *out[VECTORS]; /* [n] of this phase */
+    float *out[VECTORS]; /* [n] results of this phase */
     float *last;         /* [n] update of the phase before */
 } kind;
 
@@ -92,7 +92,7 @@ static void open_kinds(bench *b)
             .name = k->name, .precision = k->precision, .n_threads = k->n_threads};
         if (trainer_create(&backend, false, &k->trainer, k->device) != PL_OK)
             continue;
-        if (strcmp(k->name, "ref") == 0 && b->n > REF_MAX) { /* it would take hours */
+        if (strcmp(k->name, "ref") == 0 && b->n > REF_MAX) { /* ref would take hours */
             trainer_destroy(&k->trainer);
             continue;
         }
@@ -125,7 +125,7 @@ static pl_status read_bases(bench *b, int64_t phase)
     return PL_OK;
 }
 
-/* What others see of the update, in place. */
+/* Replaces the update by its decoded form. */
 static pl_status through_codec(bench *b, const pl_codec_options *codec, int64_t phase,
                                float *update)
 {
@@ -157,7 +157,7 @@ static pl_status train(bench *b, kind *k, int64_t phase, train_job *job)
                        .start = b->base,
                        .n_vectors = b->layout.n_vectors,
                        .mix_step = -1};
-    if (phase > 0) { /* each kind changes its own */
+    if (phase > 0) { /* each kind has its own copy */
         size_t bytes = (size_t)b->layout.n_vectors *
                        pl_topology_path_params(b->topology) * sizeof *b->state;
         PL_CHECK(pl_try_alloc_bare(bytes, "a state", (void **)&job->state));
@@ -172,7 +172,7 @@ static pl_status train(bench *b, kind *k, int64_t phase, train_job *job)
 /* ---- comparing ---- */
 typedef struct apart {
     double l2, turn, factor; /* relative; 1 - cosine; 1 - shorter / longer */
-    double audit;            /* as an audit tells it, from likenesses */
+    double audit;            /* computed from likenesses */
 } apart;
 
 static void widen(apart *most, const float *x, const float *y, size_t n, uint64_t part)
@@ -238,7 +238,7 @@ static void print_lie(const bench *b, const char *what, const kind *honest,
     printf("\n");
 }
 
-/* Of a cpu f32 worker, seen by one of another kind. */
+/* Prints the distances of lies of a cpu f32 worker from another kind's result. */
 static void print_lies(bench *b, int64_t phase, int to)
 {
     static const struct {
@@ -311,7 +311,7 @@ static pl_status run(bench *b, char **argv, const char *name)
     PL_CHECK(pl_codec_options_default(name, &codec));
     if (!b->store) {
         PL_CHECK(open_bench(b, argv[1]));
-        if (atoi(argv[3]) > 0) /* 0: as many as the run's */
+        if (atoi(argv[3]) > 0) /* 0: the run's number */
             b->arm.inner.tau = atoi(argv[3]);
         open_kinds(b);
         printf("tau %d, batch %d, context %d, %zu parameters a path\n",

@@ -81,7 +81,7 @@ static pl_status count_entry(void *context, const engine_entry *entry)
     return PL_OK;
 }
 
-/* As many as need several pages of a list, and all requests at once. */
+/* Uses so many objects that a list needs several pages, and all requests at once. */
 static void many_objects_are_listed_by_prefix(engine *e)
 {
     char prefix[64];
@@ -188,8 +188,8 @@ static void of_racing_puts_one_wins(void)
     printf("engine_check: %d races of %d puts, %d winners\n", ROUNDS, RACERS, n_won);
 }
 
-/* Where answers are lost a swap may have happened and then been swapped away before its
- * writer could see it: he does it again, so there may be more, never fewer. */
+/* If an answer is lost, a swap may have happened and been replaced before its writer
+ * sees it. The writer then repeats it, so there may be more swaps, but never fewer. */
 static void no_swap_is_lost(bool lossy)
 {
     char name[ENGINE_NAME_MAX];

@@ -39,7 +39,7 @@ done:
     return status;
 }
 
-/* sum += what (path, replica) began its last phase with. */
+/* Adds to `sum` the parameters with which (path, replica) began its last phase. */
 static pl_status add_holder(look *l, int slot, int path, int replica, double *sum)
 {
     char name[96];

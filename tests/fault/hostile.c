@@ -36,7 +36,7 @@ uint64_t dice_edge(dice *d)
     return dice_is(d, 4) ? value - 1 + dice_roll(d, 3) : value;
 }
 
-/* "forged" begins lines that nobody but an attacker writes: the scripts look for it. */
+/* Lines that begin with "forged" are from an attacker; scripts search for them. */
 const char *dice_word(dice *d)
 {
     static const char *const words[] = {
@@ -62,7 +62,7 @@ const char *dice_word(dice *d)
 }
 
 /* ---- right messages ---- */
-/* What NAME means there. */
+/* The meaning of the field NAME. */
 typedef enum named { NO_NAME, WORKER, MODULE, PATH, OBJECT } named;
 
 typedef struct message_row {
@@ -118,7 +118,7 @@ static const message_row messages[] = {
     {PL_MSG_ADOPT, AT_HOME, MODULE, pl_fields_of_adopt},
     {PL_MSG_PUT_PLACES, AT_HOME, NO_NAME, pl_fields_of_put_places},
     {PL_MSG_GET_PLACES, AT_HOME, NO_NAME, NULL},
-    /* answers and news, which nobody asks for */
+    /* answers and events without a question */
     {PL_MSG_ERR, AT_HUB | AT_HOME, NO_NAME, fields_of_err},
     {PL_MSG_WELCOME, AT_HUB | AT_HOME, NO_NAME, pl_fields_of_welcome},
     {PL_MSG_LEASE_LOST, AT_HUB | AT_HOME, NO_NAME, pl_fields_of_lease_lost},
@@ -230,7 +230,7 @@ static bool is_real(uint16_t tag)
            tag == PL_TAG_OVERHEAD || tag == PL_TAG_IDLE || tag == PL_TAG_WAITED;
 }
 
-/* The bytes of a field are those that pl_put_... writes behind tag and length. */
+/* Writes the bytes of a field as pl_put_... does after tag and length. */
 static void put_value(const pl_field *f, const known *k, pl_buf *out)
 {
     uint64_t number = 0;
@@ -251,7 +251,7 @@ static void put_value(const pl_field *f, const known *k, pl_buf *out)
         pl_buf_append(out, k->key.bytes, sizeof k->key.bytes);
 }
 
-/* A sum of one contributor is nested; of several, the same one stands there twice. */
+/* Writes a contributor as a nested record. A sum of several has the same one twice. */
 static void put_contributor(const known *k, pl_buf *out)
 {
     pl_buf value = {0};
@@ -398,11 +398,11 @@ static void spoil_value(pl_buf *value, const known *k, dice *d)
     case 8:
         set_random(value, d);
         break;
-    case 9: /* no hash, no key, no text, of the right length */
+    case 9: /* wrong bytes of the right length */
         if (value->len > 0)
             memset(value->data, 0, value->len);
         break;
-    case 10: /* one bit: of a lease, a hash, a name */
+    case 10: /* changes one bit of a lease, hash or name */
         if (value->len > 0)
             value->data[dice_roll(d, (uint32_t)value->len)] ^=
                 (uint8_t)(1u << dice_roll(d, 8));
@@ -444,7 +444,7 @@ void draft_spoil(draft *m, const known *k, dice *d)
     case 4:
         spoil_data(m, d);
         break;
-    default: /* mostly what is in a field */
+    default: /* mostly changes a field */
         if (at >= 0)
             spoil_value(&m->fields[at].value, k, d);
     }

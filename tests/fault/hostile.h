@@ -11,19 +11,19 @@
 #include "net/net.h"
 
 typedef struct dice {
-    uint64_t seed, n;     /* of the generator */
-    const uint8_t *bytes; /* instead of it, until they end; then every roll is 0 */
+    uint64_t seed, n;     /* state of the generator */
+    const uint8_t *bytes; /* used first if given; then rolls are 0 */
     size_t len;
 } dice;
 
 uint32_t dice_roll(dice *d, uint32_t below);
 bool dice_is(dice *d, uint32_t one_in);
-/* A number at the edge of what counts, lengths and tokens can be. */
+/* Returns an extreme value of counts, lengths and tokens. */
 uint64_t dice_edge(dice *d);
-/* A word that a careless reader prints, parses or takes for a path. */
+/* Returns a word that is dangerous for a careless reader to print, parse or open. */
 const char *dice_word(dice *d);
 
-/* What a right message says. Empty texts and zeros are fine. */
+/* Values for a correct message. Texts may be empty and numbers zero. */
 typedef struct known {
     char worker[PL_TEXT_MAX], module[PL_MODULE_NAME_MAX], path[PL_MODULE_NAME_MAX];
     char object[PL_MODULE_NAME_MAX], arm[PL_ARM_NAME_MAX], device[PL_TEXT_MAX];
@@ -54,25 +54,26 @@ typedef struct draft {
 
 typedef enum draft_place { AT_HUB = 1, AT_HOME = 2 } draft_place;
 
-/* A kind of message that this place understands, or one of that type. */
+/* draft_choose draws a kind of message of this place; draft_kind finds that of a type.
+ */
 int draft_choose(dice *d, draft_place place);
 int draft_kind(pl_message_type type);
 void draft_fill(draft *out, int kind, const known *k);
 /* Replaces the field's bytes, or adds the field. */
 void draft_set(draft *m, uint16_t tag, const void *value, size_t len);
-/* One more field of this tag, behind those that it has. */
+/* Adds one more field with this tag, after the others. */
 void draft_add(draft *m, uint16_t tag, const void *value, size_t len);
-/* Changes one thing, or with a small probability nothing. */
+/* Spoils one thing, or with a small probability nothing. */
 void draft_spoil(draft *m, const known *k, dice *d);
-/* The body's record as it then is, spoilt framing included. */
+/* Makes the message, with spoilt framing if it was spoilt. */
 void draft_message(const draft *m, dice *d, pl_message *out);
 void draft_clear(draft *m);
 
-/* The arm of the fuzz targets: two paths of a tiny model, sent as f32. */
+/* Makes the arm of the fuzz targets: two paths of a tiny model, codec f32. */
 enum { FUZZ_PATHS = 2 };
 void fuzz_arm(pl_arm *arm, pl_topology **topology);
-/* Ends the program with what was broken and the last error, so that the fuzzer keeps
- * the input. */
+/* If `truth` is false, prints `what` and the last error and ends the program, so that
+ * the fuzzer keeps the input. */
 void fuzz_demand(bool truth, const char *what);
 
 #endif

@@ -80,7 +80,7 @@ static int error_named(const char *name)
     return strcmp(name, "EROFS") == 0 ? EROFS : SHORT;
 }
 
-/* What is to become of this call: FINE, SHORT, or an errno. */
+/* Decides about this call: FINE, SHORT, or an errno. */
 static int verdict(const char *call, int fd, const char *path)
 {
     static _Atomic int role = -1, count;
@@ -200,7 +200,7 @@ int clock_gettime(clockid_t clock, struct timespec *out)
 int gettimeofday(struct timeval *restrict out, void *restrict zone)
 {
     struct timespec now;
-    (void)zone; /* nobody asks for it */
+    (void)zone; /* not used */
     int got = clock_gettime(CLOCK_REALTIME, &now);
     out->tv_sec = now.tv_sec;
     out->tv_usec = now.tv_nsec / 1000;

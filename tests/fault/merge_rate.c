@@ -39,7 +39,7 @@ static pl_status put_update(merge_bench *b, const pl_codec_options *codec, int i
     pl_buf bytes = {0};
     pl_status status = PL_OK;
     uint64_t state = 88172645463325252u + (uint64_t)i;
-    for (size_t k = 0; k < b->n_params; k++) { /* xorshift: bits that do not compress */
+    for (size_t k = 0; k < b->n_params; k++) { /* incompressible bits */
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
@@ -108,7 +108,7 @@ static pl_status only_read(merge_bench *b)
     return status;
 }
 
-/* One after another, by one thread. */
+/* Copies the messages one after another, by one thread. */
 static pl_status only_copied(merge_bench *b)
 {
     for (int i = 0; i < b->n; i++)
@@ -117,7 +117,7 @@ static pl_status only_copied(merge_bench *b)
     return PL_OK;
 }
 
-/* Every message is the first update, which lies in the caches. */
+/* Adds the first update again and again, which is in the caches. */
 static pl_status only_added(merge_bench *b)
 {
     pl_codec_message *messages = pl_alloc((size_t)b->n * sizeof *messages);
@@ -133,7 +133,7 @@ static pl_status only_added(merge_bench *b)
     return status;
 }
 
-/* The update's bytes are read as they are, whatever they mean. */
+/* Reads the update's bytes without decoding them. */
 static pl_status touch_slice(void *context, size_t item, int thread)
 {
     const merge_bench *b = context;

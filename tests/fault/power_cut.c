@@ -31,9 +31,9 @@ enum {
     SMALL = 3000,
     MIDDLE = 40000,
     LARGE = 1200000,
-    BULK = 20000, /* a blob of so many bytes goes past the log */
+    BULK = 20000, /* size of blobs with files of their own */
     REOPEN_EVERY = 13,
-    AGAIN_EVERY = 8, /* one cut in so many is followed by others while it is opened */
+    AGAIN_EVERY = 8, /* after how many cuts one cuts again */
     AGAIN = 3,
     EXIT_MENDED = 10
 };
@@ -57,7 +57,7 @@ typedef struct recorder {
     uint64_t seed, n, acked;
 } recorder;
 
-/* Small files, so that there are many of them. */
+/* Opens a store with small files, so that there are many. */
 static pl_status open_store(const char *root, pl_store_mode mode, pl_store **out)
 {
     PL_CHECK(pl_store_open(store_of(root), mode, out));
@@ -138,7 +138,7 @@ static bool is_late(void *context, const pl_version *v)
     return v->number % 4 != 1;
 }
 
-/* What a home does between commits; files are written, moved and removed by it. */
+/* Does what a home does between commits: it writes, moves and removes files. */
 static pl_status tend(recorder *r)
 {
     bool more;
@@ -167,8 +167,8 @@ static pl_status row_hash(pl_store *store, uint64_t sequence, pl_hash *out)
     return PL_OK;
 }
 
-/* Says that commits are there: by a write into a file of the root, which the trace has
- * among all others. */
+/* Notes acknowledged commits by a write into a file of the root, which the trace
+ * contains. */
 static pl_status acknowledge(recorder *r)
 {
     pl_hash hash;
@@ -219,7 +219,7 @@ static pl_status audit(pl_store *store)
                : pl_fail(PL_ERR_DAMAGED, "%" PRIu64 " problems", report.n_problems);
 }
 
-/* The store ends with a commit that was made, and with none before `acked`. */
+/* Checks that the store ends with a commit of ALL, not before `acked`. */
 static pl_status compare(pl_store *store, uint64_t acked, const pl_buf *all)
 {
     pl_hash hash;
@@ -238,13 +238,13 @@ static pl_status compare(pl_store *store, uint64_t acked, const pl_buf *all)
                : pl_fail(PL_ERR_DAMAGED, "commit %" PRIu64 " is another", sequence);
 }
 
-/* Readers may come before the writer that mends. */
+/* Opens a reader before the writer that repairs the log. */
 static pl_status look_first(const char *root, uint64_t acked, const pl_buf *all)
 {
     pl_store *store;
     pl_status status = pl_store_open(store_of(root), PL_STORE_READ, &store);
     if (status == PL_ERR_NOT_FOUND && acked == 0)
-        return PL_OK; /* it was never made, or not to its end */
+        return PL_OK; /* the store was not made completely */
     if (status == PL_OK)
         status = compare(store, acked, all);
     pl_store_close(&store);
@@ -311,8 +311,8 @@ typedef struct player {
     uint64_t n[POWER_LOSSES], n_again, n_mended;
 } player;
 
-/* Runs this program with these words; under the library if `trace` is given. Its exit
- * status, or 128 and a signal's number. */
+/* Runs this program with these arguments, with the library if `trace` is given. Returns
+ * the exit code, or 128 plus the signal. */
 static int run_self(const player *p, const char *trace, const char *root,
                     char *const words[])
 {
@@ -349,7 +349,7 @@ static void play_to(power_model *m, uint64_t *at, uint64_t to)
         power_model_step(m);
 }
 
-/* Most cuts come while something is written. */
+/* Moves on until a write is not flushed, because most cuts should happen then. */
 static void play_until_loose(power_model *m, uint64_t *at, uint64_t end)
 {
     for (; *at < end && !power_model_loose(m); ++*at)
@@ -367,7 +367,7 @@ static int failed_cut(const player *p, const char *root, uint64_t entry,
     return 1;
 }
 
-/* Power goes a second time, while what the first cut left is being opened. */
+/* Cuts the power again while the store of the first cut is opened. */
 static int cut_again(player *p, uint64_t acked, uint64_t seed)
 {
     pl_buf trace = {0};
@@ -445,7 +445,7 @@ static int cut_all(player *p, const pl_buf *trace)
     return 0;
 }
 
-/* The commits that ALL names: as the process acknowledged them. */
+/* Writes the file ALL: the commits that the process acknowledged. */
 static pl_status keep_all(player *p)
 {
     char acks[PL_PATH_MAX];

@@ -12,7 +12,7 @@ typedef struct change {
     uint64_t offset, len;
 } change;
 
-/* A file or a folder; never freed before the model, names may go. */
+/* A file or a folder. It lives as long as the model, even without a name. */
 typedef struct node {
     bool is_folder;
     change *changes;
@@ -24,7 +24,8 @@ typedef struct node {
     uint64_t number; /* for the dice */
 } node;
 
-/* A name appears, or goes (node NULL); `with_next` if the next one is the same call. */
+/* A name is made or removed (node NULL); `with_next`: the next entry is of the same
+ * call. */
 typedef struct entry {
     char name[256];
     node *node;
@@ -68,7 +69,7 @@ static node *entry_of(const node *folder, const char *name, size_t len)
     return NULL;
 }
 
-/* The folder that holds the path's last name; NULL if it is not there. */
+/* Returns the folder with the path's last name; NULL if there is none. */
 static node *parent_of(power_model *m, const char *path, const char **name)
 {
     node *at = m->root;
@@ -121,7 +122,7 @@ static void set_length(pl_buf *bytes, uint64_t len)
     bytes->len = (size_t)len;
 }
 
-/* The first `len` bytes of a change (all of a new length). */
+/* Applies the first `len` bytes of a change, or the whole of a new length. */
 static void apply(pl_buf *bytes, const change *c, uint64_t len)
 {
     if (!c->data) {
@@ -133,7 +134,7 @@ static void apply(pl_buf *bytes, const change *c, uint64_t len)
     memcpy(bytes->data + c->offset, c->data, (size_t)len);
 }
 
-/* What is on disk for certain; kept, so that each change is applied once. */
+/* Returns the flushed bytes, which are kept, so that each change is applied once. */
 static const pl_buf *flushed_bytes(node *file)
 {
     for (; file->n_folded < file->n_flushed; file->n_folded++)
@@ -161,7 +162,7 @@ static uint64_t roll(uint64_t seed, uint64_t number, uint64_t n, uint64_t below)
     return below ? pl_random_u32(seed, number, n) % below : 0;
 }
 
-/* Whole changes, then one torn at a sector of the file. */
+/* Applies whole changes, then one that is cut at a sector. */
 static void prefix_bytes(node *file, uint64_t seed, pl_buf *out)
 {
     size_t pending = file->n_changes - file->n_flushed;
@@ -178,7 +179,7 @@ static void prefix_bytes(node *file, uint64_t seed, pl_buf *out)
     apply(out, c, kept < c->len ? kept : c->len);
 }
 
-/* Sectors as they are to be, or as they were: by chance, or with `none` all of them. */
+/* Gives each sector its new or old bytes at random; with `none` all old bytes. */
 static void sector_bytes(node *file, uint64_t seed, bool none, pl_buf *out)
 {
     pl_buf full = {0};
@@ -186,7 +187,7 @@ static void sector_bytes(node *file, uint64_t seed, bool none, pl_buf *out)
     size_t old = out->len;
     set_length(out, full.len);
     if (old < out->len && roll(seed, file->number, 2, 4) == 0 && !none)
-        set_length(out, old); /* it is not longer yet */
+        set_length(out, old); /* keeps the old length */
     for (size_t at = 0; at < out->len; at += SECTOR) {
         size_t n = out->len - at < SECTOR ? out->len - at : SECTOR;
         if (!none && roll(seed, file->number, 3 + at / SECTOR, 2))

@@ -24,15 +24,15 @@ static atomic_flag lock = ATOMIC_FLAG_INIT;
 static _Atomic bool ours[FD_MAX]; /* descriptors of files under the root */
 static int trace = -1;
 
-/* No mutex: a sanitizer's library replaces that, and makes its folder of reports
- * through this library before it knows the C library's. */
+/* No mutex is used: a sanitizer replaces it, and makes its folder through this library
+ * before it has found the C library's functions. */
 static void take_lock(void)
 {
     while (atomic_flag_test_and_set(&lock))
         sched_yield();
 }
 
-/* The path behind the root, or NULL if it is not there. */
+/* Returns the part of the path after the root; NULL if it is not under the root. */
 static const char *under_root(const char *path)
 {
     const char *root = getenv("POWER_ROOT");
@@ -49,8 +49,8 @@ static bool is_ours(int fd)
     return fd >= 0 && fd < FD_MAX && ours[fd];
 }
 
-/* Ends the process where it cannot note something: a trace with holes proves nothing.
- */
+/* Ends the process if it cannot write an entry, because a trace with gaps proves
+ * nothing. */
 static void note(power_kind kind, int fd, uint64_t offset, const void *text, size_t len)
 {
     power_entry entry = {(uint32_t)kind, fd, offset, len};
@@ -126,7 +126,7 @@ int ftruncate64(int fd, off64_t length)
     return set_length(fd, length);
 }
 
-/* What is noted after a flush was on disk when it returned. */
+/* A flush is noted after it has returned. */
 static int flush(long call, int fd)
 {
     take_lock();

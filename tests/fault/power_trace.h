@@ -12,7 +12,7 @@ typedef enum power_kind {
     POWER_RENAME,    /* text: from, 0, to */
     POWER_REMOVE,    /* text: path of a file or folder */
     POWER_FOLDER,    /* text: path of a new folder */
-    POWER_LINK       /* text: from, 0, to: a second name */
+    POWER_LINK       /* text: from, 0, to */
 } power_kind;
 
 /* Paths begin behind POWER_ROOT and its slash; the root itself is "". */
@@ -20,7 +20,7 @@ typedef struct power_entry {
     uint32_t kind;
     int32_t fd;
     uint64_t offset;
-    uint64_t len; /* of the text that follows */
+    uint64_t len; /* length of the text that follows */
 } power_entry;
 
 #endif

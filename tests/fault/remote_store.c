@@ -53,7 +53,7 @@ static void is_whole(const char *folder, int64_t at_least)
     pl_store_close(&store);
 }
 
-/* What stands in the engine alone is the same store; before the first head there is
+/* The engine alone must contain the same store; before the first head it contains
  * nothing. */
 static void can_be_rebuilt(const char *folder, int64_t at_least)
 {
@@ -84,7 +84,7 @@ static void note(const char *folder, int64_t number)
     assert_ok(pl_replace_file(path, text, strlen(text)));
 }
 
-/* What an opening finds is there for good, whoever heard of it. */
+/* A commit that an opening finds must stay, even if it was not acknowledged. */
 static int commit_some(const char *folder)
 {
     pl_store *store = open_store(folder, PL_STORE_WRITE);
@@ -112,7 +112,8 @@ static int64_t acked(const char *folder)
     return n;
 }
 
-/* Whether it was killed: a point that is not reached so often lets it end by itself. */
+/* Returns whether the process was killed; it ends by itself if the point is not
+ * reached. */
 static bool live_until(const char *folder, const char *point)
 {
     int code;
@@ -231,7 +232,7 @@ static void a_folder_without_its_head_is_refused(void **state)
 }
 
 /* ---- bases ---- */
-/* Records of many bytes: the log outgrows the base, more than once. */
+/* Large records make the log longer than the base, more than once. */
 static void a_long_log_becomes_a_base(void **state)
 {
     char url[PL_PATH_MAX], again[PL_PATH_MAX];

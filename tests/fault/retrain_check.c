@@ -58,7 +58,7 @@ static void demand(bench *b, bool truth, const char *what)
 }
 
 /* ---- what the arm's paths began with ---- */
-/* The mean over the base model's replicas of the moments that each ended with. */
+/* Computes the mean of the moments with which the base model's replicas ended. */
 static pl_status mean_moments(bench *b, const pl_arm *base, const pl_topology *t,
                               size_t n, float *mean)
 {
